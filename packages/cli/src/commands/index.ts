@@ -1,0 +1,6 @@
+// The list of commands, in the order in which `weft --help` shows them.
+import type { Command } from "commander";
+
+export type AddCommand = (program: Command) => void;
+
+export const commands: AddCommand[] = [];

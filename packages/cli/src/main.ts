@@ -1,0 +1,11 @@
+// The command `weft`: collects the commands and hands over to commander. Each command is one thin file.
+import { Command } from "commander";
+import { commands } from "./commands/index.js";
+
+const program = new Command("weft");
+program
+  .description("Tensors that shard themselves, and a lab that says why a job does not scale.")
+  .version("0.1.0")
+  .showHelpAfterError("(weft --help lists the commands)");
+for (const add of commands) add(program);
+await program.parseAsync();

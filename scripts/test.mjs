@@ -1,0 +1,31 @@
+// The whole test suite: set-up, build, style and layer checks, then node:test on the compiled output.
+// Arguments are passed on as path filters: `npm test -- compile` runs the test files whose path contains "compile".
+
+import { join, relative } from "node:path";
+import { globSync } from "./glob.mjs";
+import { root, setup, sh } from "./setup.mjs";
+
+setup();
+const steps = [
+  ["build", process.execPath, [join(root, "scripts/build.mjs")]],
+  ["style", process.execPath, [join(root, "node_modules/@biomejs/biome/bin/biome"), "check", "."]],
+  ["layers", process.execPath, [join(root, "scripts/check-layers.mjs")]],
+];
+for (const [name, command, args] of steps) {
+  const status = sh(command, args);
+  if (status !== 0) {
+    console.error(`weft: the ${name} step failed`);
+    process.exit(status);
+  }
+}
+const filters = process.argv.slice(2).filter((a) => !a.startsWith("-"));
+const files = globSync(join(root, "packages"), (path) => path.endsWith(".test.js") && path.includes("/dist/"))
+  .map((path) => relative(root, path))
+  .filter((path) => filters.length === 0 || filters.some((f) => path.includes(f)))
+  .sort();
+if (files.length === 0) {
+  console.error(`weft: no test file matches ${filters.join(" ")}`);
+  process.exit(1);
+}
+// Two files at a time: the suites start real processes and compile kernels, and small machines have two cores.
+process.exit(sh(process.execPath, ["--test", "--test-concurrency=2", ...files]));
