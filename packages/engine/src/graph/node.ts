@@ -1,0 +1,94 @@
+// Graph nodes: immutable operations on immutable inputs. A node may in addition hold its value, once it was computed.
+import type { DType } from "./dtype.js";
+import { InternalError } from "./errors.js";
+import type { OpAttrs, OpName } from "./op.js";
+import { type Shape, showShape } from "./shape.js";
+
+/** What is known of a value before it is computed. */
+export interface Aval {
+  readonly shape: Shape;
+  readonly dtype: DType;
+}
+
+let lastId = 0;
+
+export class Node<K extends OpName = OpName> {
+  readonly id = ++lastId;
+  op: K;
+  inputs: readonly Node[];
+  attrs: OpAttrs[K];
+  readonly shape: Shape;
+  readonly dtype: DType;
+  /** Set for ops with several results; then shape and dtype are those of the first one. */
+  outputs: readonly Aval[] | null;
+  /** Longest chain of uncomputed nodes below this one: bounds how much work may be pending. */
+  depth: number;
+  /** The buffer with this node's value, owned by the runtime; null until computed. */
+  value: object | null = null;
+  /** Where the user's program made this node; kept only when memory reports or errors need it. */
+  site: string | null = null;
+
+  constructor(op: K, inputs: readonly Node[], attrs: OpAttrs[K], avals: Aval | readonly Aval[]) {
+    this.op = op;
+    this.inputs = inputs;
+    this.attrs = attrs;
+    const many = Array.isArray(avals);
+    const first = (many ? avals[0] : avals) as Aval;
+    this.shape = first.shape;
+    this.dtype = first.dtype;
+    this.outputs = many ? (avals as readonly Aval[]) : null;
+    let depth = 0;
+    for (const input of inputs) if (input.value === null && input.depth > depth) depth = input.depth;
+    this.depth = depth + 1;
+  }
+}
+
+/** Narrows a node to one op. */
+export const isOp = <K extends OpName>(node: Node, op: K): node is Node<K> => (node.op as OpName) === op;
+
+/** A closed function: every leaf is a parameter, a constant or an iota. */
+export interface GraphFn {
+  readonly params: readonly Node[];
+  readonly outputs: readonly Node[];
+}
+
+/**
+ * All nodes that the outputs need, inputs before users. Iterative: graphs may be deeper than the stack.
+ * `leaf` stops the walk at a node (it is still listed).
+ */
+export function topological(outputs: readonly Node[], leaf?: (node: Node) => boolean): Node[] {
+  const order: Node[] = [];
+  const done = new Set<Node>();
+  const stack: { node: Node; next: number }[] = [];
+  for (const output of outputs) {
+    if (done.has(output)) continue;
+    done.add(output);
+    stack.push({ node: output, next: 0 });
+    while (stack.length > 0) {
+      const top = stack[stack.length - 1];
+      const inputs = leaf?.(top.node) ? [] : top.node.inputs;
+      if (top.next < inputs.length) {
+        const input = inputs[top.next++];
+        if (!done.has(input)) {
+          done.add(input);
+          stack.push({ node: input, next: 0 });
+        }
+      } else {
+        order.push(top.node);
+        stack.pop();
+      }
+    }
+  }
+  return order;
+}
+
+export const avalOf = (node: Node): Aval => ({ shape: node.shape, dtype: node.dtype });
+export const showAval = (aval: Aval): string => `${aval.dtype}${showShape(aval.shape)}`;
+
+export function outputAvals(node: Node): readonly Aval[] {
+  return node.outputs ?? [avalOf(node)];
+}
+
+export function requireSingle(node: Node): void {
+  if (node.outputs !== null) throw new InternalError(`${node.op} has ${node.outputs.length} results; pick one`);
+}

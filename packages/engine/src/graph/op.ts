@@ -1,0 +1,147 @@
+// The op union: every primitive operation of the graph language with its attributes. Everything else in Weft is
+// composed of these. The rule tables in ops/ are typed over this union, so a new op without a rule does not compile.
+import type { DType } from "./dtype.js";
+import type { GraphFn, Node } from "./node.js";
+import type { Shape } from "./shape.js";
+
+export const unaryFns = [
+  "neg",
+  "abs",
+  "sign",
+  "floor",
+  "ceil",
+  "round",
+  "trunc",
+  "sqrt",
+  "rsqrt",
+  "reciprocal",
+  "exp",
+  "expm1",
+  "log",
+  "log1p",
+  "sin",
+  "cos",
+  "tan",
+  "asin",
+  "acos",
+  "atan",
+  "sinh",
+  "cosh",
+  "tanh",
+  "erf",
+  "not",
+  "isnan",
+  "isfinite",
+  "real",
+  "imag",
+  "conj",
+] as const;
+export type UnaryFn = (typeof unaryFns)[number];
+
+export const binaryFns = [
+  "add",
+  "sub",
+  "mul",
+  "div",
+  "pow",
+  "mod",
+  "max",
+  "min",
+  "atan2",
+  "eq",
+  "ne",
+  "lt",
+  "le",
+  "and",
+  "or",
+  "xor",
+  "complex",
+] as const;
+export type BinaryFn = (typeof binaryFns)[number];
+
+export const reduceFns = ["sum", "prod", "max", "min"] as const;
+export type ReduceFn = (typeof reduceFns)[number];
+
+/** A constant: numbers for real dtypes, a pair for complex ones. */
+export type Scalar = number | { re: number; im: number };
+
+/** How a user-defined gradient is called: nodes in, nodes out (null where there is no gradient). */
+export interface CustomRule {
+  name: string;
+  /** Identity of the rule for structural hashing; two rules with one id are the same function. */
+  id: number;
+  backward(inputs: Node[], outputs: Node[], cotangents: Node[]): (Node | null)[];
+}
+
+export interface OpAttrs {
+  /** A placeholder: a parameter of a traced function. */
+  input: { shape: Shape; dtype: DType; name: string };
+  /** A leaf whose value is a buffer that the runtime holds (see Node.value). */
+  data: { shape: Shape; dtype: DType };
+  const: { value: Scalar; dtype: DType };
+  /** Index along one axis. */
+  iota: { shape: Shape; axis: number; dtype: DType };
+  /** Counter-based random numbers. Input: keys int32 [...batch, 2]; output [...batch, ...shape], by global element index. */
+  random: { kind: "bits" | "uniform" | "normal"; shape: Shape; dtype: DType };
+  /** Identity with an identity of its own: what a gradient is taken with respect to. */
+  alias: { name: string };
+  /** Identity that simplification may not see through: keeps recomputation (checkpoint) from being merged away. */
+  barrier: { tag: number };
+  /** Identity that shows its value when the program has run. */
+  print: { label: string; tag: number };
+  unary: { fn: UnaryFn };
+  /** Both operands have the output's shape and one dtype (comparisons give bool; "complex" takes two reals). */
+  binary: { fn: BinaryFn };
+  /** Inputs: condition (bool), value if true, value if false; one shape. */
+  where: Record<never, never>;
+  cast: { dtype: DType };
+  reshape: { shape: Shape };
+  permute: { axes: readonly number[] };
+  /** Dimensions of size 1 grow; the rank stays. */
+  expand: { shape: Shape };
+  /** start <= index < stop by step >= 1, an entry an axis. */
+  slice: { start: readonly number[]; stop: readonly number[]; step: readonly number[] };
+  /** Zeros (false) around; amounts >= 0. */
+  pad: { low: readonly number[]; high: readonly number[] };
+  flip: { axes: readonly number[] };
+  concat: { axis: number };
+  /** Reduced axes are dropped. Axes ascend. */
+  reduce: { fn: ReduceFn; axes: readonly number[] };
+  /** Index (int32) of the first largest or smallest element along an axis, which is dropped. */
+  argreduce: { fn: "argmax" | "argmin"; axis: number };
+  cumsum: { axis: number; reverse: boolean };
+  /** [...b, m, k] x [...b, k, n] -> [...b, m, n]; batch dimensions equal. */
+  matmul: Record<never, never>;
+  /**
+   * x: [...batch, ...before, n, ...after], indices (int32): [...batch, ...I] -> [...batch, ...before, ...I, ...after].
+   * `axis` is the position of n in x, `batch` the number of shared leading dimensions. Indices are clamped to [0, n).
+   */
+  gather: { axis: number; batch: number };
+  /** Inputs: base (like gather's x), indices, updates (like gather's output). Out-of-range updates are dropped. */
+  scatterAdd: { axis: number; batch: number };
+  /** Stable order of the last axis, int32. */
+  argsort: { descending: boolean };
+  /** Lower factor of a Hermitian positive definite matrix (its lower triangle is read); NaN where it is not. */
+  cholesky: Record<never, never>;
+  /** a x = b with a triangular; `adjoint` solves a^H x = b. */
+  triangularSolve: { lower: boolean; adjoint: boolean; unit: boolean };
+  /** a x = b, a: [..., n, n], b: [..., n, k]; NaN where a is singular. */
+  solve: Record<never, never>;
+  det: Record<never, never>;
+  /** Eigenvalues ascending (real) and eigenvectors in columns, with the largest component of each made real and positive. */
+  eigh: Record<never, never>;
+  /** Thin: q [..., m, k], r [..., k, n], k = min(m, n), diagonal of r real and >= 0. */
+  qr: Record<never, never>;
+  /** Thin: u [..., m, k], s [..., k] descending, vh [..., k, n]. */
+  svd: Record<never, never>;
+  /**
+   * A loop. Inputs: consts, initial carries, xs (leading axis = length). Body parameters: consts, carries, x slices;
+   * body results: carries, y slices. Outputs: final carries, stacked ys. `reverse` runs from the last index to the first.
+   */
+  scan: { body: GraphFn; consts: number; carries: number; length: number; reverse: boolean };
+  /** A function with a gradient of its own; the body is inlined before compilation. */
+  custom: { body: GraphFn; rule: CustomRule };
+  /** One output of a node that has several. */
+  pick: { index: number };
+}
+export type OpName = keyof OpAttrs;
