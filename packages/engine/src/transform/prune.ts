@@ -1,6 +1,6 @@
 // Removes from loops what nobody uses: results without readers, carries that feed only themselves, inputs that the
 // step does not read. The reverse pass leaves such things behind on purpose (see scan.ts).
-import { type GraphFn, isOp, type Node, topological } from "../graph/index.js";
+import { type GraphFn, isOp, type Node, functionOrder, topological } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
 import { splitScan } from "./scan.js";
 import { rebuild } from "./walk.js";
@@ -34,7 +34,7 @@ function liveCarries(node: Node<"scan">, body: GraphFn, picked: ReadonlySet<numb
 
 /** Prunes every scan of the graph and simplifies its body with `simplify`. */
 export function pruneScan(fn: GraphFn, simplify: (fn: GraphFn) => GraphFn): GraphFn {
-  const order = topological(fn.outputs);
+  const order = functionOrder(fn);
   if (!order.some((node) => node.op === "scan")) return fn;
   const picked = pickedOutputs(order);
   const map = new Map<Node, Node>(fn.params.map((p) => [p, p]));

@@ -13,6 +13,7 @@ import {
   type Scalar,
   structuralKey,
   sameShape,
+  functionOrder,
   topological,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
@@ -220,7 +221,7 @@ export function simplify(fn: GraphFn): GraphFn {
     return result;
   };
 
-  const order = topological(fn.outputs);
+  const order = functionOrder(fn);
   for (const node of order) {
     if (map.has(node)) continue;
     if (isOp(node, "pick")) {

@@ -1,5 +1,5 @@
 // Walks that every transform needs: what depends on what, and copying a function body onto other arguments.
-import { type GraphFn, InternalError, type Node, type OpName, topological } from "../graph/index.js";
+import { type GraphFn, InternalError, type Node, type OpName, functionOrder, topological } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
 
 /** The nodes among `order` (inputs first) that depend on one of the sources, the sources included. */
@@ -20,7 +20,7 @@ export function instantiate(fn: GraphFn, args: readonly Node[]): Node[] {
   if (args.length !== fn.params.length)
     throw new InternalError(`a function of ${fn.params.length} parameters got ${args.length}`);
   const map = new Map<Node, Node>(fn.params.map((param, i) => [param, args[i]]));
-  for (const node of topological(fn.outputs)) {
+  for (const node of functionOrder(fn)) {
     if (!map.has(node)) map.set(node, rebuild(node, node.inputs.map((input) => map.get(input)!)));
   }
   return fn.outputs.map((output) => map.get(output)!);

@@ -1,0 +1,68 @@
+// Leaves, identities, and ops that hold a function: how values enter a graph and how bodies run.
+import { type GraphFn, InternalError, type Node, type OpAttrs } from "../../graph/index.js";
+import {
+  block,
+  type EvaluateHooks,
+  forEachIndex,
+  fromComplexes,
+  fromReals,
+  joinBlocks,
+  type ReferenceRules,
+  type Value,
+} from "./value.js";
+
+export type Evaluate = (fn: GraphFn, args: readonly Value[], hooks?: EvaluateHooks) => Value[];
+
+function iota({ shape, axis, dtype }: OpAttrs["iota"]): Value {
+  const numbers: number[] = [];
+  forEachIndex(shape, (index) => {
+    numbers.push(index[axis]);
+  });
+  return fromReals(dtype, shape, numbers);
+}
+
+function scan(inputs: readonly Value[], node: Node<"scan">, evaluate: Evaluate, hooks?: EvaluateHooks): Value[] {
+  const { body, consts: constCount, carries: carryCount, length, reverse } = node.attrs;
+  const consts = inputs.slice(0, constCount);
+  let carries = inputs.slice(constCount, constCount + carryCount);
+  const xs = inputs.slice(constCount + carryCount);
+  const ys = body.outputs.slice(carryCount).map(() => new Array<Value>(length));
+  for (let step = 0; step < length; step++) {
+    const at = reverse ? length - 1 - step : step;
+    const slices = xs.map((x) => {
+      const shape = x.shape.slice(1);
+      return block(x, at * shape.reduce((n, d) => n * d, 1), shape);
+    });
+    const results = evaluate(body, [...consts, ...carries, ...slices], hooks);
+    carries = results.slice(0, carryCount);
+    results.slice(carryCount).forEach((y, i) => {
+      ys[i][at] = y;
+    });
+  }
+  const stacked = body.outputs.slice(carryCount).map((y, i) => joinBlocks(y.dtype, [length, ...y.shape], ys[i]));
+  return [...carries, ...stacked];
+}
+
+const supplied = (node: Node): never => {
+  throw new InternalError(`the value of ${node.op} %${node.id} is supplied from outside, and was not`);
+};
+
+type ControlOp = "input" | "data" | "const" | "iota" | "alias" | "barrier" | "print" | "scan" | "custom" | "pick";
+
+/** `evaluate` is handed in because it needs this table itself. */
+export const controlRules = (evaluate: Evaluate): ReferenceRules<ControlOp> => ({
+  input: (_, node) => supplied(node),
+  data: (_, node) => supplied(node),
+  const: (_, { attrs: { value, dtype } }) =>
+    typeof value === "number" ? fromReals(dtype, [], [value]) : fromComplexes(dtype, [], [value]),
+  iota: (_, { attrs }) => iota(attrs),
+  alias: ([x]) => x,
+  barrier: ([x]) => x,
+  print: ([x], { attrs }, hooks) => {
+    hooks?.onPrint?.(attrs.label, x);
+    return x;
+  },
+  scan: (inputs, node, hooks) => scan(inputs, node, evaluate, hooks),
+  custom: (inputs, { attrs }, hooks) => evaluate(attrs.body, inputs, hooks),
+  pick: (results, { attrs }) => results[attrs.index],
+});

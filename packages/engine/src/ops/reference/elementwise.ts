@@ -1,0 +1,193 @@
+// Elementwise ops. One row a function: its value on doubles, on complex numbers and on integers, where it has one.
+import {
+  type BinaryFn,
+  type DType,
+  InternalError,
+  isComplex,
+  makeStorage,
+  numel,
+  type UnaryFn,
+} from "../../graph/index.js";
+import * as c from "./complex.js";
+import { erf, maxInteger, minInteger, mod, modInteger, pow, powInteger, round } from "./scalar.js";
+import {
+  complexes,
+  fromComplexes,
+  fromIntegers,
+  fromReals,
+  integers,
+  isIntegral,
+  type ReferenceRules,
+  reals,
+  type Value,
+} from "./value.js";
+
+type Complex = c.Complex;
+
+interface UnaryRow {
+  real?(x: number): number;
+  complex?(z: Complex): Complex;
+  /** Exact version for bool and integers; where absent, they go through `real`. */
+  integer?(x: bigint): bigint;
+}
+
+const asReal = (x: number): Complex => c.complex(x);
+const flag = (condition: boolean): number => (condition ? 1 : 0);
+const same = <T>(x: T): T => x;
+
+const unaryTable: Record<UnaryFn, UnaryRow> = {
+  neg: { real: (x) => -x, complex: c.neg, integer: (x) => -x },
+  abs: { real: Math.abs, complex: (z) => asReal(c.abs(z)), integer: (x) => (x < 0n ? -x : x) },
+  sign: { real: Math.sign, complex: c.sign },
+  floor: { real: Math.floor, integer: same },
+  ceil: { real: Math.ceil, integer: same },
+  round: { real: round, integer: same },
+  trunc: { real: Math.trunc, integer: same },
+  sqrt: { real: Math.sqrt, complex: c.sqrt },
+  rsqrt: { real: (x) => 1 / Math.sqrt(x), complex: (z) => c.reciprocal(c.sqrt(z)) },
+  reciprocal: { real: (x) => 1 / x, complex: c.reciprocal },
+  exp: { real: Math.exp, complex: c.exp },
+  expm1: { real: Math.expm1, complex: c.expm1 },
+  log: { real: Math.log, complex: c.log },
+  log1p: { real: Math.log1p, complex: c.log1p },
+  sin: { real: Math.sin, complex: c.sin },
+  cos: { real: Math.cos, complex: c.cos },
+  tan: { real: Math.tan, complex: c.tan },
+  asin: { real: Math.asin, complex: c.asin },
+  acos: { real: Math.acos, complex: c.acos },
+  atan: { real: Math.atan, complex: c.atan },
+  sinh: { real: Math.sinh, complex: c.sinh },
+  cosh: { real: Math.cosh, complex: c.cosh },
+  tanh: { real: Math.tanh, complex: c.tanh },
+  erf: { real: erf },
+  // On bool -1 - x would be "not zero" for both values; `unary` treats that case on its own.
+  not: { integer: (x) => -1n - x },
+  isnan: { real: (x) => flag(Number.isNaN(x)), complex: (z) => asReal(flag(c.isNaNComplex(z))) },
+  isfinite: { real: (x) => flag(Number.isFinite(x)), complex: (z) => asReal(flag(c.isFiniteComplex(z))) },
+  real: { real: same, complex: (z) => asReal(z.re), integer: same },
+  imag: { real: () => 0, complex: (z) => asReal(z.im), integer: () => 0n },
+  conj: { real: same, complex: c.conj, integer: same },
+};
+
+interface BinaryRow {
+  real?(x: number, y: number): number;
+  complex?(x: Complex, y: Complex): Complex;
+  integer?(x: bigint, y: bigint): bigint;
+}
+
+const bit = (condition: boolean): bigint => (condition ? 1n : 0n);
+const sameComplex = (a: Complex, b: Complex): boolean => a.re === b.re && a.im === b.im;
+
+const binaryTable: Record<BinaryFn, BinaryRow> = {
+  add: { real: (x, y) => x + y, complex: c.add, integer: (x, y) => x + y },
+  sub: { real: (x, y) => x - y, complex: c.sub, integer: (x, y) => x - y },
+  mul: { real: (x, y) => x * y, complex: c.mul, integer: (x, y) => x * y },
+  div: { real: (x, y) => x / y, complex: c.div },
+  pow: { real: pow, complex: c.pow, integer: powInteger },
+  mod: { real: mod, integer: modInteger },
+  // JavaScript's max and min give NaN when either side is NaN, as NumPy's do.
+  max: { real: Math.max, integer: maxInteger },
+  min: { real: Math.min, integer: minInteger },
+  atan2: { real: Math.atan2 },
+  eq: {
+    real: (x, y) => flag(x === y),
+    complex: (x, y) => asReal(flag(sameComplex(x, y))),
+    integer: (x, y) => bit(x === y),
+  },
+  ne: {
+    real: (x, y) => flag(x !== y),
+    complex: (x, y) => asReal(flag(!sameComplex(x, y))),
+    integer: (x, y) => bit(x !== y),
+  },
+  lt: { real: (x, y) => flag(x < y), integer: (x, y) => bit(x < y) },
+  le: { real: (x, y) => flag(x <= y), integer: (x, y) => bit(x <= y) },
+  and: { integer: (x, y) => x & y },
+  or: { integer: (x, y) => x | y },
+  xor: { integer: (x, y) => x ^ y },
+  complex: {},
+};
+
+const undefinedOn = (name: string, dtype: DType): InternalError =>
+  new InternalError(`${name} is not defined on ${dtype}`);
+
+function unary(fn: UnaryFn, x: Value, dtype: DType): Value {
+  const row = unaryTable[fn];
+  if (fn === "not" && x.dtype === "bool") {
+    return fromIntegers(
+      dtype,
+      x.shape,
+      integers(x).map((bool) => 1n - bool),
+    );
+  }
+  if (isComplex(x.dtype)) {
+    if (!row.complex) throw undefinedOn(fn, x.dtype);
+    return fromComplexes(dtype, x.shape, complexes(x).map(row.complex));
+  }
+  if (isIntegral(x.dtype) && row.integer) return fromIntegers(dtype, x.shape, integers(x).map(row.integer));
+  if (!row.real) throw undefinedOn(fn, x.dtype);
+  return fromReals(dtype, x.shape, reals(x).map(row.real));
+}
+
+function binary(fn: BinaryFn, x: Value, y: Value, dtype: DType): Value {
+  const row = binaryTable[fn];
+  if (fn === "complex") {
+    const im = reals(y);
+    return fromComplexes(
+      dtype,
+      x.shape,
+      Array.from(reals(x), (re, i) => c.complex(re, im[i])),
+    );
+  }
+  if (isComplex(x.dtype)) {
+    const compute = row.complex;
+    if (!compute) throw undefinedOn(fn, x.dtype);
+    const right = complexes(y);
+    return fromComplexes(
+      dtype,
+      x.shape,
+      complexes(x).map((z, i) => compute(z, right[i])),
+    );
+  }
+  if (isIntegral(x.dtype) && row.integer) {
+    const compute = row.integer;
+    const right = integers(y);
+    return fromIntegers(
+      dtype,
+      x.shape,
+      integers(x).map((n, i) => compute(n, right[i])),
+    );
+  }
+  const compute = row.real;
+  if (!compute || (isIntegral(x.dtype) && fn === "div")) throw undefinedOn(fn, x.dtype);
+  const right = reals(y);
+  return fromReals(
+    dtype,
+    x.shape,
+    reals(x).map((n, i) => compute(n, right[i])),
+  );
+}
+
+function where(condition: Value, yes: Value, no: Value): Value {
+  const data = makeStorage(yes.dtype, numel(yes.shape)) as { [i: number]: number | bigint };
+  const perElement = isComplex(yes.dtype) ? 2 : 1;
+  for (let i = 0; i < condition.data.length * perElement; i++) {
+    const chosen = condition.data[Math.floor(i / perElement)] ? yes : no;
+    data[i] = chosen.data[i];
+  }
+  return { shape: yes.shape, dtype: yes.dtype, data: data as Value["data"] };
+}
+
+/** Integers wrap, floats truncate into integers and saturate, complex numbers drop their imaginary part. */
+export function cast(x: Value, dtype: DType): Value {
+  if (x.dtype === dtype) return x;
+  if (isComplex(x.dtype)) return fromComplexes(dtype, x.shape, complexes(x));
+  if (isIntegral(x.dtype)) return fromIntegers(dtype, x.shape, integers(x));
+  return fromReals(dtype, x.shape, reals(x));
+}
+
+export const elementwiseRules: ReferenceRules<"unary" | "binary" | "where" | "cast"> = {
+  unary: ([x], node) => unary(node.attrs.fn, x, node.dtype),
+  binary: ([x, y], node) => binary(node.attrs.fn, x, y, node.dtype),
+  where: ([condition, yes, no]) => where(condition, yes, no),
+  cast: ([x], node) => cast(x, node.attrs.dtype),
+};

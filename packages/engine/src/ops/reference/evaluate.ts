@@ -1,0 +1,74 @@
+// The table over all ops, and the walk that evaluates a whole function with it.
+import {
+  type GraphFn,
+  InternalError,
+  type Node,
+  type OpName,
+  outputAvals,
+  showAval,
+  topological,
+} from "../../graph/index.js";
+import { controlRules } from "./control.js";
+import { elementwiseRules } from "./elementwise.js";
+import { indexingRules } from "./indexing.js";
+import { linalgRules } from "./linalg.js";
+import { matmulRules } from "./matmul.js";
+import { movementRules } from "./movement.js";
+import { randomRules } from "./random.js";
+import { reduceRules } from "./reduce.js";
+import { type EvaluateHooks, hasAval, type ReferenceRule, type ReferenceRules, type Value } from "./value.js";
+
+export const referenceRules: ReferenceRules<OpName> = {
+  ...controlRules(evaluate),
+  ...elementwiseRules,
+  ...movementRules,
+  ...reduceRules,
+  ...indexingRules,
+  ...matmulRules,
+  ...linalgRules,
+  ...randomRules,
+};
+
+function checkResults(node: Node, results: readonly Value[]): void {
+  const avals = outputAvals(node);
+  const agree =
+    results.length === avals.length && results.every((value, i) => hasAval(value, avals[i].shape, avals[i].dtype));
+  if (!agree) {
+    throw new InternalError(
+      `${node.op} %${node.id} should be ${avals.map(showAval).join(", ")} and is ${results.map(showAval).join(", ")}`,
+    );
+  }
+}
+
+/** Runs a function on host values. Intermediate values are dropped after their last use. */
+export function evaluate(fn: GraphFn, args: readonly Value[], hooks: EvaluateHooks = {}): Value[] {
+  if (args.length !== fn.params.length)
+    throw new InternalError(`a function of ${fn.params.length} parameters was given ${args.length} values`);
+  const params = new Set(fn.params);
+  const order = topological(fn.outputs, (node) => params.has(node));
+  const uses = new Map<Node, number>();
+  const use = (node: Node): void => void uses.set(node, (uses.get(node) ?? 0) + 1);
+  for (const node of order) if (!params.has(node)) node.inputs.forEach(use);
+  fn.outputs.forEach(use);
+
+  const values = new Map<Node, Value[]>();
+  fn.params.forEach((param, i) => {
+    checkResults(param, [args[i]]);
+    values.set(param, [args[i]]);
+  });
+  for (const node of order) {
+    if (params.has(node)) continue;
+    const inputs = node.inputs.flatMap((input) => values.get(input) as Value[]);
+    const rule = referenceRules[node.op] as ReferenceRule<OpName>;
+    const result = rule(inputs, node, hooks);
+    const results = Array.isArray(result) ? result : [result];
+    checkResults(node, results);
+    values.set(node, results);
+    for (const input of node.inputs) {
+      const left = (uses.get(input) as number) - 1;
+      uses.set(input, left);
+      if (left === 0) values.delete(input);
+    }
+  }
+  return fn.outputs.map((output) => (values.get(output) as Value[])[0]);
+}

@@ -1,0 +1,65 @@
+// Real functions that JavaScript lacks or defines otherwise than C and NumPy do. All in double precision.
+import { roundEven } from "../../graph/index.js";
+
+/** Halves to even; results of zero keep the sign of x. */
+export function round(x: number): number {
+  const rounded = roundEven(x);
+  return rounded === 0 && (x < 0 || Object.is(x, -0)) ? -0 : rounded;
+}
+
+/** x^y as in C: 1^y and (+-1)^inf are 1, where JavaScript says NaN. */
+export function pow(x: number, y: number): number {
+  if (x === 1) return 1;
+  if (x === -1 && Math.abs(y) === Number.POSITIVE_INFINITY) return 1;
+  return x ** y;
+}
+
+/** Remainder with the sign of the divisor. */
+export function mod(x: number, y: number): number {
+  const rest = x % y;
+  if (rest === 0) return y < 0 || Object.is(y, -0) ? -0 : 0;
+  return rest < 0 !== y < 0 ? rest + y : rest;
+}
+
+// Math.max and Math.min do not take big integers.
+export function maxInteger(x: bigint, y: bigint): bigint {
+  if (x > y) return x;
+  return y;
+}
+export function minInteger(x: bigint, y: bigint): bigint {
+  if (x < y) return x;
+  return y;
+}
+
+/** Integer remainder with the sign of the divisor; 0 where the divisor is 0. */
+export function modInteger(x: bigint, y: bigint): bigint {
+  if (y === 0n) return 0n;
+  const rest = x % y;
+  return rest !== 0n && rest < 0n !== y < 0n ? rest + y : rest;
+}
+
+/** Integer power; a negative exponent gives the truncated quotient (0 but for bases 1 and -1), and 0 for base 0. */
+export function powInteger(x: bigint, y: bigint): bigint {
+  if (y < 0n) return x === 1n ? 1n : x === -1n ? (y % 2n === 0n ? 1n : -1n) : 0n;
+  // Results are taken modulo 2^64 at most, so the partial products need no more than that.
+  let result = 1n;
+  let base = x;
+  for (let rest = y; rest > 0n; rest >>= 1n) {
+    if (rest & 1n) result = BigInt.asIntN(64, result * base);
+    base = BigInt.asIntN(64, base * base);
+  }
+  return result;
+}
+
+/** erf by its series of positive terms, 2/sqrt(pi) e^(-x^2) sum 2^n x^(2n+1) / (2n+1)!!, which cancels nothing. */
+export function erf(x: number): number {
+  if (Number.isNaN(x)) return x;
+  if (Math.abs(x) > 6) return Math.sign(x);
+  let term = x;
+  let sum = x;
+  for (let n = 1; Math.abs(term) > 1e-18 * Math.abs(sum); n++) {
+    term *= (2 * x * x) / (2 * n + 1);
+    sum += term;
+  }
+  return (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
+}
