@@ -1,6 +1,6 @@
 // The structural key of a graph: equal for graphs that compute the same thing in the same way, whatever their node ids.
 import { createHash } from "node:crypto";
-import { type GraphFn, type Node, functionOrder } from "./node.js";
+import { functionOrder, type GraphFn, type Node } from "./node.js";
 
 const bodyKeys = new WeakMap<GraphFn, string>();
 

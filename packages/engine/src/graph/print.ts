@@ -1,6 +1,6 @@
 // Graphs as text that a person can read: one line a node, nested functions indented below their loop.
 
-import { type GraphFn, isOp, type Node, outputAvals, showAval, functionOrder } from "./node.js";
+import { functionOrder, type GraphFn, isOp, type Node, outputAvals, showAval } from "./node.js";
 import type { Scalar } from "./op.js";
 
 const showScalar = (value: Scalar): string =>

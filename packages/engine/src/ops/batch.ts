@@ -110,4 +110,3 @@ export const batchRules: { [K in Exclude<OpName, StructuralOp>]: BatchRule<K> } 
   qr: anyRank,
   svd: anyRank,
 };
-

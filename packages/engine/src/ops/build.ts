@@ -70,8 +70,7 @@ export function moveAxis(x: Node, from: number, to: number): Node {
   return permute(x, axes);
 }
 
-export const expand = (x: Node, shape: Shape): Node =>
-  sameShape(x.shape, shape) ? x : make("expand", [x], { shape });
+export const expand = (x: Node, shape: Shape): Node => (sameShape(x.shape, shape) ? x : make("expand", [x], { shape }));
 
 /** Broadcasts by NumPy's rule: new axes in front, ones grow. */
 export function expandTo(x: Node, shape: Shape): Node {
@@ -148,5 +147,3 @@ export function triangle(x: Node, lower: boolean, strict: boolean): Node {
   const [small, large] = lower ? [columns, rows] : [rows, columns];
   return where(strict ? lt(small, large) : le(small, large), x, zerosLike(x));
 }
-
-

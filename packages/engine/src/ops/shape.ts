@@ -86,8 +86,7 @@ export const shapeRules: { [K in OpName]: ShapeRule<K> } = {
     const left = matrixParts(a.shape);
     const right = matrixParts(b.shape);
     expectSame("matmul batch", left.batch, right.batch);
-    if (left.columns !== right.rows)
-      throw new InternalError(`matmul: ${showShape(a.shape)} by ${showShape(b.shape)}`);
+    if (left.columns !== right.rows) throw new InternalError(`matmul: ${showShape(a.shape)} by ${showShape(b.shape)}`);
     return { shape: [...left.batch, left.rows, right.columns], dtype: a.dtype };
   },
   gather: ([x, indices], { axis, batch }) => ({

@@ -69,8 +69,7 @@ export const unaryVjps: Record<UnaryFn, UnaryVjp> = {
 };
 
 /** Gradient to the chosen operand; equal operands share it. */
-const chosen = (isA: Node, tie: Node, g: Node): Node =>
-  where(isA, g, where(tie, scale(g, 0.5), zerosLike(g)));
+const chosen = (isA: Node, tie: Node, g: Node): Node => where(isA, g, where(tie, scale(g, 0.5), zerosLike(g)));
 
 export const binaryVjps: Record<BinaryFn, BinaryVjp> = {
   add: (_a, _b, _y, g) => [() => g, () => g],

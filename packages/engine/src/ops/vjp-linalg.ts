@@ -5,12 +5,13 @@ import {
   add,
   adjoint,
   cast,
+  concat,
   conj,
   div,
   eq,
   expand,
-  fullLike,
   full,
+  fullLike,
   identityLike,
   imag,
   iota,
@@ -21,7 +22,6 @@ import {
   reshape,
   scale,
   sliceAxis,
-  concat,
   sub,
   sum,
   toComplex,
@@ -184,4 +184,3 @@ export function svdVjp(u: Node, s: Node, vh: Node, gu: Node | null, gs: Node | n
   }
   return outside.reduce((total, term) => add(total, term), matmul(matmul(u, inner), vh));
 }
-

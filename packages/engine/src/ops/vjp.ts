@@ -6,8 +6,8 @@ import {
   isInexact,
   type Node,
   type OpName,
-  range,
   type ReduceFn,
+  range,
 } from "../graph/index.js";
 import {
   adjoint,
@@ -15,7 +15,6 @@ import {
   cumsum,
   div,
   eq,
-
   flip,
   full,
   gather,
@@ -125,16 +124,32 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
       const shape = spread.shape;
       const split = reshape(spread, [...shape.slice(0, axis + 1), 1, ...shape.slice(axis + 1)]);
       const high = split.shape.map((_, i) => (i === axis + 1 ? s - 1 : 0));
-      const padded = pad(split, split.shape.map(() => 0), high);
+      const padded = pad(
+        split,
+        split.shape.map(() => 0),
+        high,
+      );
       const joined = reshape(padded, [...shape.slice(0, axis), shape[axis] * s, ...shape.slice(axis + 1)]);
       spread = sliceAxis(joined, axis, 0, Math.min(shape[axis] * s, stop[axis] - start[axis]));
     });
-    return [pad(spread, start, full.map((d, i) => d - start[i] - spread.shape[i]))];
+    return [
+      pad(
+        spread,
+        start,
+        full.map((d, i) => d - start[i] - spread.shape[i]),
+      ),
+    ];
   },
   pad: (node, [g]) => {
     const { low } = node.attrs;
     const inner = node.inputs[0].shape;
-    return [slice(g!, low, inner.map((d, i) => d + low[i]))];
+    return [
+      slice(
+        g!,
+        low,
+        inner.map((d, i) => d + low[i]),
+      ),
+    ];
   },
   flip: (node, [g]) => [flip(g!, node.attrs.axes)],
   concat: (node, [g]) => {
@@ -169,4 +184,3 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
     return [svdVjp(u, s, vh, gu, gs, gvh)];
   },
 };
-

@@ -69,14 +69,14 @@ export function backward(
 }
 
 /** The directional derivative of `outputs` along `tangents` of `wrt` (null: zero). */
-export function forward(
-  outputs: readonly Node[],
-  wrt: readonly Node[],
-  tangents: readonly Node[],
-): (Node | null)[] {
+export function forward(outputs: readonly Node[], wrt: readonly Node[], tangents: readonly Node[]): (Node | null)[] {
   const inexact = outputs.map((output) => isInexact(output.dtype));
   const seeds = outputs.map((output) => build.input(output.shape, output.dtype, "cotangent"));
-  const grads = backward(outputs, seeds.map((seed, i) => (inexact[i] ? seed : null)), wrt);
+  const grads = backward(
+    outputs,
+    seeds.map((seed, i) => (inexact[i] ? seed : null)),
+    wrt,
+  );
   const reached = grads.flatMap((g, i) => (g === null ? [] : [{ g, tangent: tangents[i] }]));
   return backward(
     reached.map(({ g }) => g),

@@ -1,6 +1,6 @@
 // Removes from loops what nobody uses: results without readers, carries that feed only themselves, inputs that the
 // step does not read. The reverse pass leaves such things behind on purpose (see scan.ts).
-import { type GraphFn, isOp, type Node, functionOrder, topological } from "../graph/index.js";
+import { functionOrder, type GraphFn, isOp, type Node, topological } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
 import { splitScan } from "./scan.js";
 import { rebuild } from "./walk.js";
@@ -52,7 +52,13 @@ export function pruneScan(fn: GraphFn, simplify: (fn: GraphFn) => GraphFn): Grap
         continue;
       }
     }
-    map.set(node, rebuild(node, node.inputs.map((input) => map.get(input)!)));
+    map.set(
+      node,
+      rebuild(
+        node,
+        node.inputs.map((input) => map.get(input)!),
+      ),
+    );
   }
   return { params: fn.params, outputs: fn.outputs.map((output) => map.get(output)!) };
 }
@@ -70,7 +76,10 @@ function prunedLoop(
   const outputs = body.outputs.filter((_, i) => kept[i]);
   const read = new Set(topological(outputs));
   const params = splitScan(node, body.params);
-  const inputs = splitScan(node, node.inputs.map((input) => map.get(input)!));
+  const inputs = splitScan(
+    node,
+    node.inputs.map((input) => map.get(input)!),
+  );
   const isRead = (param: Node): boolean => read.has(param);
   const keepConst = params.consts.map(isRead);
   const keepX = params.xs.map(isRead);

@@ -130,12 +130,7 @@ export function scanVjp(
 }
 
 /** A scan over the given body; a thin name for callers that build loops directly. */
-export function makeScan(
-  body: GraphFn,
-  parts: ScanParts<Node>,
-  length: number,
-  reverse: boolean,
-): Node {
+export function makeScan(body: GraphFn, parts: ScanParts<Node>, length: number, reverse: boolean): Node {
   return make("scan", [...parts.consts, ...parts.carries, ...parts.xs], {
     body,
     consts: parts.consts.length,

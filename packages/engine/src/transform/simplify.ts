@@ -2,6 +2,7 @@
 // inlines custom functions, prunes loops. Rewrites are a table keyed by op, read top to bottom.
 import {
   type DType,
+  functionOrder,
   type GraphFn,
   isComplex,
   isFloat,
@@ -11,9 +12,8 @@ import {
   numel,
   type OpName,
   type Scalar,
-  structuralKey,
   sameShape,
-  functionOrder,
+  structuralKey,
   topological,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
@@ -128,7 +128,11 @@ const rewrites: { [K in OpName]?: Rewrite<K> } = {
     const [x] = node.inputs;
     const { axes } = node.attrs;
     if (axes.every((a, i) => a === i)) return x;
-    if (isOp(x, "permute")) return permute(x.inputs[0], axes.map((a) => x.attrs.axes[a]));
+    if (isOp(x, "permute"))
+      return permute(
+        x.inputs[0],
+        axes.map((a) => x.attrs.axes[a]),
+      );
     const value = uniformValue(x);
     if (value !== null) return filled(node as Node, value);
     // Moving axes of size one moves no element.
@@ -171,7 +175,8 @@ function nodeKey(node: Node, numbers: Map<Node, number>): string {
     attrs = JSON.stringify(node.attrs, (key, value) => {
       if (key === "body") return structuralKey(value as GraphFn);
       if (key === "rule") return (value as { id: number }).id;
-      if (typeof value === "number" && (!Number.isFinite(value) || Object.is(value, -0))) return `#${1 / value}${value}`;
+      if (typeof value === "number" && (!Number.isFinite(value) || Object.is(value, -0)))
+        return `#${1 / value}${value}`;
       return value;
     });
     attrKeys.set(node.attrs, attrs);
@@ -203,7 +208,15 @@ export function simplify(fn: GraphFn): GraphFn {
   const settle = (root: Node): Node => {
     for (const node of topological([root], (n) => map.has(n))) {
       if (map.has(node)) continue;
-      map.set(node, reduceNode(rebuild(node, node.inputs.map((input) => map.get(input)!))));
+      map.set(
+        node,
+        reduceNode(
+          rebuild(
+            node,
+            node.inputs.map((input) => map.get(input)!),
+          ),
+        ),
+      );
     }
     return map.get(root)!;
   };

@@ -44,11 +44,7 @@ export function batchNodes(outputs: readonly Node[], sources: ReadonlyMap<Node, 
 }
 
 /** A function body whose chosen parameters have a batch axis. */
-function batchBody(
-  fn: GraphFn,
-  mask: readonly boolean[],
-  size: number,
-): { params: Node[]; outputs: Batched[] } {
+function batchBody(fn: GraphFn, mask: readonly boolean[], size: number): { params: Node[]; outputs: Batched[] } {
   const params = fn.params.map((p, i) => (mask[i] ? build.input([size, ...p.shape], p.dtype, "batched") : p));
   const sources = new Map(fn.params.flatMap((p, i) => (mask[i] ? [[p, params[i]] as const] : [])));
   return { params, outputs: batchNodes(fn.outputs, sources, size) };
@@ -98,10 +94,14 @@ function batchCustom(node: Node<"custom">, inputs: readonly Batched[], size: num
     batchedRule = { name: rule.name, id: 1e9 + batchedRules.size, backward: batchBackward(rule, body, mask, size) };
     batchedRules.set(key, batchedRule);
   }
-  const result = make("custom", inputs.map((x) => x.node), {
-    body: { params: inner.params, outputs },
-    rule: batchedRule,
-  });
+  const result = make(
+    "custom",
+    inputs.map((x) => x.node),
+    {
+      body: { params: inner.params, outputs },
+      rule: batchedRule,
+    },
+  );
   return picks(result).map((r) => ({ node: r, batched: true }));
 }
 

@@ -1,5 +1,5 @@
 // Walks that every transform needs: what depends on what, and copying a function body onto other arguments.
-import { type GraphFn, InternalError, type Node, type OpName, functionOrder, topological } from "../graph/index.js";
+import { functionOrder, type GraphFn, InternalError, type Node, type OpName, topological } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
 
 /** The nodes among `order` (inputs first) that depend on one of the sources, the sources included. */
@@ -21,10 +21,32 @@ export function instantiate(fn: GraphFn, args: readonly Node[]): Node[] {
     throw new InternalError(`a function of ${fn.params.length} parameters got ${args.length}`);
   const map = new Map<Node, Node>(fn.params.map((param, i) => [param, args[i]]));
   for (const node of functionOrder(fn)) {
-    if (!map.has(node)) map.set(node, rebuild(node, node.inputs.map((input) => map.get(input)!)));
+    if (!map.has(node))
+      map.set(
+        node,
+        rebuild(
+          node,
+          node.inputs.map((input) => map.get(input)!),
+        ),
+      );
   }
   return fn.outputs.map((output) => map.get(output)!);
 }
+
+const cheapOps: ReadonlySet<OpName> = new Set([
+  "const",
+  "iota",
+  "unary",
+  "binary",
+  "where",
+  "cast",
+  "reshape",
+  "permute",
+  "expand",
+  "slice",
+  "pad",
+  "flip",
+] as const);
 
 export interface Closed {
   fn: GraphFn;
@@ -34,18 +56,17 @@ export interface Closed {
 
 /**
  * Turns outputs that were traced from placeholders into a closed function: whatever does not depend on a placeholder
- * is computed outside, once, and passed in. Constants and iotas stay inside, where the compiler can fold them.
+ * is computed outside, once, and passed in. What is made of constants and iotas alone (masks, identities) stays
+ * inside, where it fuses with its users.
  */
 export function closeOver(outputs: readonly Node[], params: readonly Node[]): Closed {
   const own = new Set(params);
-  const order = topological(outputs, (node) => own.has(node));
+  const order = topological(outputs, (node) => own.has(node) || node.value !== null);
   const inside = dependents(order, params);
   const stays = new Set<Node>();
   for (const node of order) {
     if (inside.has(node)) continue;
-    const leaf = node.op === "const" || node.op === "iota";
-    const view = (node.op === "expand" || node.op === "reshape") && node.inputs.every((input) => stays.has(input));
-    if (leaf || view) stays.add(node);
+    if (node.value === null && cheapOps.has(node.op) && node.inputs.every((input) => stays.has(input))) stays.add(node);
   }
   const captured: Node[] = [];
   const map = new Map<Node, Node>();
