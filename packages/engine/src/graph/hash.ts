@@ -1,6 +1,6 @@
 // The structural key of a graph: equal for graphs that compute the same thing in the same way, whatever their node ids.
 import { createHash } from "node:crypto";
-import { type GraphFn, type Node, topological } from "./node.js";
+import { functionOrder, type GraphFn, type Node } from "./node.js";
 
 const bodyKeys = new WeakMap<GraphFn, string>();
 
@@ -25,7 +25,7 @@ export function structuralKey(fn: GraphFn): string {
     numbers.set(param, i);
     hash.update(`p${param.dtype}${param.shape};`);
   });
-  for (const node of topological(fn.outputs)) {
+  for (const node of functionOrder(fn)) {
     if (numbers.has(node)) continue;
     hash.update(`${node.op}(${node.inputs.map((input) => numbers.get(input)).join(",")})${attrsKey(node)};`);
     numbers.set(node, numbers.size);

@@ -10,6 +10,11 @@ export interface Aval {
   readonly dtype: DType;
 }
 
+/** What the runtime hangs on a computed node. `pending` counts uncomputed nodes that will read it. */
+export interface NodeValue {
+  pending: number;
+}
+
 let lastId = 0;
 
 export class Node<K extends OpName = OpName> {
@@ -24,7 +29,7 @@ export class Node<K extends OpName = OpName> {
   /** Longest chain of uncomputed nodes below this one: bounds how much work may be pending. */
   depth: number;
   /** The buffer with this node's value, owned by the runtime; null until computed. */
-  value: object | null = null;
+  value: NodeValue | null = null;
   /** Where the user's program made this node; kept only when memory reports or errors need it. */
   site: string | null = null;
 
@@ -38,7 +43,10 @@ export class Node<K extends OpName = OpName> {
     this.dtype = first.dtype;
     this.outputs = many ? (avals as readonly Aval[]) : null;
     let depth = 0;
-    for (const input of inputs) if (input.value === null && input.depth > depth) depth = input.depth;
+    for (const input of inputs) {
+      if (input.value !== null) input.value.pending++;
+      else if (input.depth > depth) depth = input.depth;
+    }
     this.depth = depth + 1;
   }
 }
@@ -80,6 +88,12 @@ export function topological(outputs: readonly Node[], leaf?: (node: Node) => boo
     }
   }
   return order;
+}
+
+/** The nodes of a function, inputs before users; parameters are leaves even where they were computed from something. */
+export function functionOrder(fn: GraphFn): Node[] {
+  const params = new Set(fn.params);
+  return topological(fn.outputs, (node) => params.has(node));
 }
 
 export const avalOf = (node: Node): Aval => ({ shape: node.shape, dtype: node.dtype });

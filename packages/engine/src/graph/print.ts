@@ -1,6 +1,6 @@
 // Graphs as text that a person can read: one line a node, nested functions indented below their loop.
 
-import { type GraphFn, isOp, type Node, outputAvals, showAval, topological } from "./node.js";
+import { functionOrder, type GraphFn, isOp, type Node, outputAvals, showAval } from "./node.js";
 import type { Scalar } from "./op.js";
 
 const showScalar = (value: Scalar): string =>
@@ -20,7 +20,7 @@ function showAttrs(node: Node): string {
 
 /** `%3 = matmul(%1, %2)  : float32[4, 5]` for every node, and the results last. */
 export function printGraph(fn: GraphFn, indent = ""): string {
-  const order = topological(fn.outputs);
+  const order = functionOrder(fn);
   const names = new Map<Node, string>();
   fn.params.forEach((param, i) => {
     names.set(param, `a${i}`);

@@ -1,2 +1,8 @@
-// One table per concern, each keyed by op. This folder says what ops mean; it knows nothing of devices.
+// One table per concern, each typed over the op union: shape, vjp, batch, cost, reference value; and the builders.
+export { type BatchContext, type Batched, batchRules, withBatch } from "./batch.js";
+export * as build from "./build.js";
+export { make } from "./build.js";
+export { costOf } from "./cost.js";
 export * from "./reference/index.js";
+export { shapeRules } from "./shape.js";
+export { type VjpRule, vjpRules } from "./vjp.js";

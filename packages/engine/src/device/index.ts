@@ -1,0 +1,3 @@
+// The Device contract and its makers.
+export * from "./contract.js";
+export { ReferenceDevice } from "./reference/index.js";

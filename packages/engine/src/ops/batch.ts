@@ -1,0 +1,112 @@
+// How every op takes one more leading axis (vmap). Batched operands carry the batch axis first; a rule gets its
+// operands as they are and says how the op looks with that axis.
+import { type Node, type OpAttrs, type OpName, range } from "../graph/index.js";
+import { concat, expand, make, permute, reshape } from "./build.js";
+import type { StructuralOp } from "./vjp.js";
+
+export interface Batched {
+  node: Node;
+  batched: boolean;
+}
+
+export interface BatchContext<K extends OpName> {
+  /** The original node: its attributes and unbatched shapes. */
+  node: Node<K>;
+  inputs: Batched[];
+  size: number;
+}
+
+type BatchRule<K extends OpName> = (context: BatchContext<K>) => Node;
+
+/** The operand with a batch axis, made by repetition where it has none. */
+export function withBatch({ node, batched }: Batched, size: number): Node {
+  return batched ? node : expand(reshape(node, [1, ...node.shape]), [size, ...node.shape]);
+}
+
+const later = (axes: readonly number[]): number[] => axes.map((a) => a + 1);
+
+/** The same op on all operands with the batch axis. */
+function sameOp<K extends OpName>(attrs: (node: Node<K>, size: number) => OpAttrs[K]): BatchRule<K> {
+  return ({ node, inputs, size }) =>
+    make(
+      node.op,
+      inputs.map((x) => withBatch(x, size)),
+      attrs(node, size),
+    );
+}
+
+/** For ops whose rule does not look at positions at all. */
+const anyRank = sameOp<OpName>((node) => node.attrs) as unknown as never;
+
+const leaf: BatchRule<OpName> = ({ node, size }) => withBatch({ node: node as Node, batched: false }, size);
+
+export const batchRules: { [K in Exclude<OpName, StructuralOp>]: BatchRule<K> } = {
+  input: leaf as never,
+  data: leaf as never,
+  const: leaf as never,
+  iota: leaf as never,
+  random: anyRank,
+  alias: anyRank,
+  barrier: anyRank,
+  print: anyRank,
+  unary: anyRank,
+  binary: anyRank,
+  where: anyRank,
+  cast: anyRank,
+  reshape: sameOp((node, size) => ({ shape: [size, ...node.attrs.shape] })),
+  permute: sameOp((node) => ({ axes: [0, ...later(node.attrs.axes)] })),
+  expand: sameOp((node, size) => ({ shape: [size, ...node.attrs.shape] })),
+  slice: sameOp((node, size) => ({
+    start: [0, ...node.attrs.start],
+    stop: [size, ...node.attrs.stop],
+    step: [1, ...node.attrs.step],
+  })),
+  pad: sameOp((node) => ({ low: [0, ...node.attrs.low], high: [0, ...node.attrs.high] })),
+  flip: sameOp((node) => ({ axes: later(node.attrs.axes) })),
+  concat: ({ node, inputs, size }) =>
+    concat(
+      inputs.map((x) => withBatch(x, size)),
+      node.attrs.axis + 1,
+    ),
+  reduce: sameOp((node) => ({ fn: node.attrs.fn, axes: later(node.attrs.axes) })),
+  argreduce: sameOp((node) => ({ fn: node.attrs.fn, axis: node.attrs.axis + 1 })),
+  cumsum: sameOp((node) => ({ axis: node.attrs.axis + 1, reverse: node.attrs.reverse })),
+  matmul: ({ node, inputs, size }) => {
+    const [a, b] = inputs;
+    const plain = node.shape.length === 2;
+    // One shared right factor: the batch joins the rows, which keeps it one large product.
+    if (a.batched && !b.batched && plain) {
+      const [, m, k] = a.node.shape;
+      const product = make("matmul", [reshape(a.node, [size * m, k]), b.node], {});
+      return reshape(product, [size, m, node.shape[1]]);
+    }
+    // One shared left factor: the batch joins the columns.
+    if (!a.batched && b.batched && plain) {
+      const [, k, n] = b.node.shape;
+      const wide = reshape(permute(b.node, [1, 0, 2]), [k, size * n]);
+      const product = reshape(make("matmul", [a.node, wide], {}), [node.shape[0], size, n]);
+      return permute(product, [1, 0, 2]);
+    }
+    return make("matmul", [withBatch(a, size), withBatch(b, size)], {});
+  },
+  gather: ({ node, inputs, size }) => {
+    const { axis, batch } = node.attrs;
+    const [x, indices] = inputs;
+    if (!x.batched && batch === 0) {
+      // The table is shared: look up all indices at once, then bring the batch axis to the front.
+      const found = make("gather", [x.node, indices.node], { axis, batch: 0 });
+      const order = [axis, ...range(found.shape.length).filter((i) => i !== axis)];
+      return permute(found, order);
+    }
+    return make("gather", [withBatch(x, size), withBatch(indices, size)], { axis: axis + 1, batch: batch + 1 });
+  },
+  scatterAdd: sameOp((node) => ({ axis: node.attrs.axis + 1, batch: node.attrs.batch + 1 })),
+  argsort: anyRank,
+  cholesky: anyRank,
+  triangularSolve: anyRank,
+  solve: anyRank,
+  det: anyRank,
+  eigh: anyRank,
+  qr: anyRank,
+  svd: anyRank,
+};

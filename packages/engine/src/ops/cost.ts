@@ -1,0 +1,81 @@
+// What an op costs at least: floating-point operations and bytes moved. Used for GFLOP/s and GB/s in debug output, for
+// the choice of threads, and by the planner.
+import { bytesOf, isComplex, type Node, numel, type OpName, outputAvals } from "../graph/index.js";
+
+export interface Cost {
+  flops: number;
+  bytes: number;
+}
+
+const sizeOf = (node: Node): number => numel(node.shape);
+const outBytes = (node: Node): number =>
+  outputAvals(node).reduce((n, aval) => n + numel(aval.shape) * bytesOf(aval.dtype), 0);
+const inBytes = (node: Node): number => node.inputs.reduce((n, x) => n + sizeOf(x) * bytesOf(x.dtype), 0);
+const perElement = (node: Node): number => sizeOf(node) * (isComplex(node.dtype) ? 2 : 1);
+/** A complex multiply-add is four real ones. */
+const arithmetic = (node: Node): number => (isComplex(node.inputs[0].dtype) ? 4 : 1);
+
+const matrixCubed =
+  (factor: number) =>
+  (node: Node): number => {
+    const [m, n] = node.inputs[0].shape.slice(-2);
+    const batch = numel(node.inputs[0].shape.slice(0, -2));
+    return factor * batch * m * n * Math.min(m, n) * arithmetic(node);
+  };
+const nothing = (): number => 0;
+
+const flops: { [K in OpName]: (node: Node) => number } = {
+  input: nothing,
+  data: nothing,
+  const: nothing,
+  iota: nothing,
+  random: (node) => 60 * sizeOf(node),
+  alias: nothing,
+  barrier: nothing,
+  print: nothing,
+  unary: perElement,
+  binary: perElement,
+  where: perElement,
+  cast: nothing,
+  reshape: nothing,
+  permute: nothing,
+  expand: nothing,
+  slice: nothing,
+  pad: nothing,
+  flip: nothing,
+  concat: nothing,
+  reduce: (node) => perElement(node.inputs[0]),
+  argreduce: (node) => perElement(node.inputs[0]),
+  cumsum: perElement,
+  matmul: (node) => 2 * sizeOf(node) * node.inputs[0].shape[node.inputs[0].shape.length - 1] * arithmetic(node),
+  gather: nothing,
+  scatterAdd: (node) => perElement(node.inputs[2]),
+  argsort: (node) => sizeOf(node) * Math.log2(Math.max(2, node.shape[node.shape.length - 1] ?? 1)),
+  cholesky: matrixCubed(1 / 3),
+  triangularSolve: (node) => sizeOf(node) * node.inputs[0].shape[node.inputs[0].shape.length - 1] * arithmetic(node),
+  solve: matrixCubed(2 / 3),
+  det: matrixCubed(2 / 3),
+  eigh: matrixCubed(9),
+  qr: matrixCubed(4),
+  svd: matrixCubed(12),
+  scan: (node) => {
+    const { body, length } = (node as Node<"scan">).attrs;
+    let total = 0;
+    const seen = new Set<Node>(body.params);
+    const stack = [...body.outputs];
+    while (stack.length > 0) {
+      const next = stack.pop()!;
+      if (seen.has(next)) continue;
+      seen.add(next);
+      total += flops[next.op](next);
+      stack.push(...next.inputs);
+    }
+    return total * length;
+  },
+  custom: nothing,
+  pick: nothing,
+};
+
+export function costOf(node: Node): Cost {
+  return { flops: flops[node.op](node), bytes: inBytes(node) + outBytes(node) };
+}

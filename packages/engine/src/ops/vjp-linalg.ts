@@ -1,0 +1,186 @@
+// Reverse-mode rules of the matrix factorisations, real and complex. Where a factor is only defined up to a phase, the
+// rules follow the phase that the op fixes (eigh) or assume that the loss does not depend on it (svd); see docs/gradients.md.
+import { isComplex, type Node } from "../graph/index.js";
+import {
+  add,
+  adjoint,
+  cast,
+  concat,
+  conj,
+  div,
+  eq,
+  expand,
+  full,
+  fullLike,
+  identityLike,
+  imag,
+  iota,
+  make,
+  matmul,
+  mul,
+  neg,
+  reshape,
+  scale,
+  sliceAxis,
+  sub,
+  sum,
+  toComplex,
+  transpose,
+  triangle,
+  unary,
+  where,
+  zerosLike,
+} from "./build.js";
+
+const hermitian = (x: Node): Node => scale(add(x, adjoint(x)), 0.5);
+const skew = (x: Node): Node => sub(x, adjoint(x));
+
+/** A vector in the last axis as a row for every row of a matrix. */
+function asRows(v: Node, rows: number): Node {
+  const [n] = v.shape.slice(-1);
+  const batch = v.shape.slice(0, -1);
+  return expand(reshape(v, [...batch, 1, n]), [...batch, rows, n]);
+}
+
+const asColumns = (v: Node, columns: number): Node => transpose(asRows(v, columns));
+
+/** The mask of the diagonal of the last two axes. */
+function onDiagonal(like: Node): Node {
+  const rank = like.shape.length;
+  return eq(iota(like.shape, rank - 2, "int32"), iota(like.shape, rank - 1, "int32"));
+}
+
+/** A matrix with the given vector on its diagonal. */
+function diagonal(v: Node): Node {
+  const n = v.shape[v.shape.length - 1];
+  const rows = asRows(v, n);
+  return where(onDiagonal(rows), rows, zerosLike(rows));
+}
+
+function diagonalOf(x: Node): Node {
+  return sum(where(onDiagonal(x), x, zerosLike(x)), [x.shape.length - 1]);
+}
+
+const halfDiagonal = (x: Node): Node => where(onDiagonal(x), scale(x, 0.5), x);
+
+const triangularSolve = (a: Node, b: Node, lower: boolean, adjointFirst: boolean, unit = false): Node =>
+  make("triangularSolve", [a, b], { lower, adjoint: adjointFirst, unit });
+
+/** x r^-H for an upper triangular r. */
+const timesInverseAdjoint = (x: Node, r: Node): Node => adjoint(triangularSolve(r, adjoint(x), false, false));
+
+export function choleskyVjp(l: Node, g: Node): Node {
+  const middle = halfDiagonal(triangle(matmul(adjoint(l), g), true, false));
+  // l^-H middle l^-1: first from the left, then from the right through the adjoint.
+  const left = triangularSolve(l, middle, true, true);
+  return hermitian(adjoint(triangularSolve(l, adjoint(left), true, true)));
+}
+
+export function triangularSolveVjp(
+  a: Node,
+  x: Node,
+  g: Node,
+  attrs: { lower: boolean; adjoint: boolean; unit: boolean },
+): [Node, Node] {
+  const gb = triangularSolve(a, g, attrs.lower, !attrs.adjoint, attrs.unit);
+  const outer = attrs.adjoint ? matmul(x, adjoint(gb)) : matmul(gb, adjoint(x));
+  return [neg(triangle(outer, attrs.lower, attrs.unit)), gb];
+}
+
+export function solveVjp(a: Node, x: Node, g: Node): [Node, Node] {
+  const gb = make("solve", [adjoint(a), g], {});
+  return [neg(matmul(gb, adjoint(x))), gb];
+}
+
+export function detVjp(a: Node, det: Node, g: Node): Node {
+  const n = a.shape[a.shape.length - 1];
+  const batch = a.shape.slice(0, -2);
+  const inverseAdjoint = make("solve", [adjoint(a), identityLike(n, a.dtype, batch)], {});
+  const factor = mul(g, conj(det));
+  return mul(expand(reshape(factor, [...batch, 1, 1]), a.shape), inverseAdjoint);
+}
+
+/**
+ * dV = V (F o V^H dA V) with F_ij = 1/(w_j - w_i), and for complex matrices a turn of each column that keeps its
+ * largest component real. Pairs of equal eigenvalues contribute zero: there the gradient of V does not exist.
+ */
+export function eighVjp(w: Node, v: Node, gw: Node | null, gv: Node | null): Node {
+  const n = w.shape[w.shape.length - 1];
+  let inner: Node | null = gw === null ? null : diagonal(cast(gw, v.dtype));
+  if (gv !== null) {
+    const turned = isComplex(v.dtype) ? addPhaseTurn(v, gv) : gv;
+    const gaps = sub(asRows(w, n), asColumns(w, n));
+    const degenerate = eq(gaps, zerosLike(gaps));
+    const f = where(degenerate, zerosLike(gaps), unary("reciprocal", where(degenerate, fullLike(gaps, 1), gaps)));
+    const mixed = mul(cast(f, v.dtype), matmul(adjoint(v), turned));
+    inner = inner === null ? mixed : add(inner, mixed);
+  }
+  if (inner === null) return zerosLike(v);
+  return hermitian(matmul(matmul(v, inner), adjoint(v)));
+}
+
+function addPhaseTurn(v: Node, gv: Node): Node {
+  const rank = v.shape.length;
+  const magnitude = unary("abs", v);
+  const pivot = make("argreduce", [magnitude], { fn: "argmax", axis: rank - 2 });
+  const n = v.shape[rank - 2];
+  const isPivot = eq(iota(v.shape, rank - 2, "int32"), asRows(pivot, n));
+  const turn = sum(imag(mul(gv, conj(v))), [rank - 2]);
+  const correction = neg(div(asRows(turn, n), magnitude));
+  const zero = zerosLike(magnitude);
+  return add(gv, toComplex(zero, where(isPivot, correction, zero)));
+}
+
+/** Sum of an upper triangle and its adjoint with the diagonal counted once and real. */
+function symmetrise(upper: Node): Node {
+  return halfDiagonal(add(upper, adjoint(upper)));
+}
+
+function tallQrVjp(q: Node, r: Node, gq: Node, gr: Node): Node {
+  const m = sub(matmul(gr, adjoint(r)), matmul(adjoint(q), gq));
+  return timesInverseAdjoint(add(gq, matmul(q, symmetrise(triangle(m, false, false)))), r);
+}
+
+export function qrVjp(a: Node, q: Node, r: Node, gq: Node | null, gr: Node | null): Node {
+  const cq = gq ?? zerosLike(q);
+  const cr = gr ?? zerosLike(r);
+  const rank = a.shape.length;
+  const [m, n] = a.shape.slice(-2);
+  if (m >= n) return tallQrVjp(q, r, cq, cr);
+  // Wide: a = [x | y], r = [u | v] with v = q^H y.
+  const split = (t: Node): [Node, Node] => [sliceAxis(t, rank - 1, 0, m), sliceAxis(t, rank - 1, m, n)];
+  const [, y] = split(a);
+  const [u] = split(r);
+  const [gu, gvRight] = split(cr);
+  const gx = tallQrVjp(q, u, add(cq, matmul(y, adjoint(gvRight))), gu);
+  return concat([gx, matmul(q, gvRight)], rank - 1);
+}
+
+export function svdVjp(u: Node, s: Node, vh: Node, gu: Node | null, gs: Node | null, gvh: Node | null): Node {
+  const k = s.shape[s.shape.length - 1];
+  const lift = (x: Node): Node => cast(x, u.dtype);
+  const sRows = lift(asRows(s, k));
+  const sColumns = lift(asColumns(s, k));
+  const squares = mul(s, s);
+  const gaps = sub(asRows(squares, k), asColumns(squares, k));
+  const degenerate = eq(gaps, zerosLike(gaps));
+  const f = lift(where(degenerate, zerosLike(gaps), unary("reciprocal", where(degenerate, fullLike(gaps, 1), gaps))));
+  const inverseS = unary("reciprocal", s);
+  let inner: Node = gs === null ? full(f.shape, 0, u.dtype) : diagonal(lift(gs));
+  const outside: Node[] = [];
+  if (gu !== null) {
+    const k1 = skew(matmul(adjoint(u), gu));
+    inner = add(inner, mul(mul(k1, f), sRows));
+    if (isComplex(u.dtype)) inner = add(inner, diagonal(mul(diagonalOf(k1), lift(scale(inverseS, 0.5)))));
+    const rest = sub(gu, matmul(u, matmul(adjoint(u), gu)));
+    outside.push(matmul(mul(rest, lift(asRows(inverseS, u.shape[u.shape.length - 2]))), vh));
+  }
+  if (gvh !== null) {
+    const gv = adjoint(gvh);
+    const v = adjoint(vh);
+    inner = add(inner, mul(sColumns, mul(skew(matmul(vh, gv)), f)));
+    const rest = sub(gvh, matmul(matmul(gvh, v), vh));
+    outside.push(matmul(u, mul(rest, lift(asColumns(inverseS, vh.shape[vh.shape.length - 1])))));
+  }
+  return outside.reduce((total, term) => add(total, term), matmul(matmul(u, inner), vh));
+}

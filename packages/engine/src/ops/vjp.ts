@@ -1,0 +1,186 @@
+// The reverse-mode rule of every op: cotangents of the outputs in, cotangents of the inputs out. Rules build graph
+// nodes, so gradients of gradients (and forward mode, which transposes twice) need nothing more.
+import {
+  inversePermutation,
+  isComplex,
+  isInexact,
+  type Node,
+  type OpName,
+  type ReduceFn,
+  range,
+} from "../graph/index.js";
+import {
+  adjoint,
+  cast,
+  cumsum,
+  div,
+  eq,
+  flip,
+  full,
+  gather,
+  make,
+  matmul,
+  mul,
+  pad,
+  permute,
+  pick,
+  real,
+  reduce,
+  reshape,
+  scatterAdd,
+  slice,
+  sliceAxis,
+  sum,
+  unreduce,
+  where,
+  zerosLike,
+} from "./build.js";
+import { binaryVjps, unaryVjps } from "./vjp-elementwise.js";
+import { choleskyVjp, detVjp, eighVjp, qrVjp, solveVjp, svdVjp, triangularSolveVjp } from "./vjp-linalg.js";
+
+/** Loops and user-defined functions are differentiated by transform/, which can look into their bodies. */
+export type StructuralOp = "scan" | "custom" | "pick";
+
+/**
+ * `g` has the cotangent of each output (never all null); `needs` says which inputs want one. The result has an entry
+ * an input, null for zero.
+ */
+export type VjpRule<K extends OpName> = (
+  node: Node<K>,
+  g: readonly (Node | null)[],
+  needs: readonly boolean[],
+) => (Node | null)[];
+
+const none = (node: Node): null[] => node.inputs.map(() => null);
+const through = (_: Node, [g]: readonly (Node | null)[]): (Node | null)[] => [g];
+
+const conjTo = (g: Node, like: Node): Node => (isComplex(g.dtype) && !isComplex(like.dtype) ? real(g) : g);
+
+const reduceVjps: Record<ReduceFn, (x: Node, y: Node, g: Node, axes: readonly number[]) => Node> = {
+  sum: (x, _y, g, axes) => unreduce(g, x.shape, axes),
+  prod: (x, y, g, axes) => {
+    // y / x where nothing is zero; with one zero in the group only that element has a gradient; with two none has.
+    const isZero = eq(x, zerosLike(x));
+    const zeros = unreduce(sum(cast(isZero, "float32"), axes), x.shape, axes);
+    const others = unreduce(reduce("prod", where(isZero, full(x.shape, 1, x.dtype), x), axes), x.shape, axes);
+    const safe = where(isZero, full(x.shape, 1, x.dtype), x);
+    const plain = div(unreduce(y, x.shape, axes), safe);
+    const single = where(isZero, others, zerosLike(x));
+    const slope = where(
+      eq(zeros, zerosLike(zeros)),
+      plain,
+      where(eq(zeros, full(zeros.shape, 1, "float32")), single, zerosLike(x)),
+    );
+    return mul(unreduce(g, x.shape, axes), isComplex(x.dtype) ? make("unary", [slope], { fn: "conj" }) : slope);
+  },
+  max: (x, y, g, axes) => extremum(x, y, g, axes),
+  min: (x, y, g, axes) => extremum(x, y, g, axes),
+};
+
+/** Elements that reach the extremum share its gradient equally. */
+function extremum(x: Node, y: Node, g: Node, axes: readonly number[]): Node {
+  const mask = cast(eq(x, unreduce(y, x.shape, axes)), x.dtype);
+  const share = div(g, sum(mask, axes));
+  return mul(mask, unreduce(share, x.shape, axes));
+}
+
+export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
+  input: none,
+  data: none,
+  const: none,
+  iota: none,
+  random: none,
+  alias: through,
+  barrier: through,
+  print: through,
+  unary: (node, [g]) => [unaryVjps[node.attrs.fn](node.inputs[0], node as Node, g!)],
+  binary: (node, [g], needs) => {
+    const [a, b] = node.inputs;
+    return binaryVjps[node.attrs.fn](a, b, node as Node, g!).map((rule, i) => (needs[i] ? rule() : null));
+  },
+  where: (node, [g]) => {
+    const [condition] = node.inputs;
+    const zero = zerosLike(g!);
+    return [null, where(condition, g!, zero), where(condition, zero, g!)];
+  },
+  cast: (node, [g]) => {
+    const [x] = node.inputs;
+    return [isInexact(x.dtype) && isInexact(node.dtype) ? cast(conjTo(g!, x), x.dtype) : null];
+  },
+  reshape: (node, [g]) => [reshape(g!, node.inputs[0].shape)],
+  permute: (node, [g]) => [permute(g!, inversePermutation(node.attrs.axes))],
+  expand: (node, [g]) => {
+    const from = node.inputs[0].shape;
+    const grown = range(from.length).filter((i) => from[i] === 1 && node.shape[i] !== 1);
+    return [reshape(sum(g!, grown), from)];
+  },
+  slice: (node, [g]) => {
+    const { start, stop, step } = node.attrs;
+    const full = node.inputs[0].shape;
+    // Undo the step by spreading elements apart, then pad to the full size.
+    let spread = g!;
+    step.forEach((s, axis) => {
+      if (s === 1 || spread.shape[axis] === 0) return;
+      const shape = spread.shape;
+      const split = reshape(spread, [...shape.slice(0, axis + 1), 1, ...shape.slice(axis + 1)]);
+      const high = split.shape.map((_, i) => (i === axis + 1 ? s - 1 : 0));
+      const padded = pad(
+        split,
+        split.shape.map(() => 0),
+        high,
+      );
+      const joined = reshape(padded, [...shape.slice(0, axis), shape[axis] * s, ...shape.slice(axis + 1)]);
+      spread = sliceAxis(joined, axis, 0, Math.min(shape[axis] * s, stop[axis] - start[axis]));
+    });
+    return [
+      pad(
+        spread,
+        start,
+        full.map((d, i) => d - start[i] - spread.shape[i]),
+      ),
+    ];
+  },
+  pad: (node, [g]) => {
+    const { low } = node.attrs;
+    const inner = node.inputs[0].shape;
+    return [
+      slice(
+        g!,
+        low,
+        inner.map((d, i) => d + low[i]),
+      ),
+    ];
+  },
+  flip: (node, [g]) => [flip(g!, node.attrs.axes)],
+  concat: (node, [g]) => {
+    let from = 0;
+    return node.inputs.map((part) => {
+      const size = part.shape[node.attrs.axis];
+      from += size;
+      return sliceAxis(g!, node.attrs.axis, from - size, from);
+    });
+  },
+  reduce: (node, [g]) => [reduceVjps[node.attrs.fn](node.inputs[0], node as Node, g!, node.attrs.axes)],
+  argreduce: none,
+  cumsum: (node, [g]) => [cumsum(g!, node.attrs.axis, !node.attrs.reverse)],
+  matmul: (node, [g], needs) => {
+    const [a, b] = node.inputs;
+    return [needs[0] ? matmul(g!, adjoint(b)) : null, needs[1] ? matmul(adjoint(a), g!) : null];
+  },
+  gather: (node, [g]) => {
+    const [x, indices] = node.inputs;
+    return [scatterAdd(zerosLike(x), indices, g!, node.attrs.axis, node.attrs.batch), null];
+  },
+  scatterAdd: (node, [g]) => [g, null, gather(g!, node.inputs[1], node.attrs.axis, node.attrs.batch)],
+  argsort: none,
+  cholesky: (node, [g]) => [choleskyVjp(node as Node, g!)],
+  triangularSolve: (node, [g]) => triangularSolveVjp(node.inputs[0], node as Node, g!, node.attrs),
+  solve: (node, [g]) => solveVjp(node.inputs[0], node as Node, g!),
+  det: (node, [g]) => [detVjp(node.inputs[0], node as Node, g!)],
+  eigh: (node, [gw, gv]) => [eighVjp(pick(node as Node, 0), pick(node as Node, 1), gw, gv)],
+  qr: (node, [gq, gr]) => [qrVjp(node.inputs[0], pick(node as Node, 0), pick(node as Node, 1), gq, gr)],
+  svd: (node, [gu, gs, gvh]) => {
+    const [u, s, vh] = [0, 1, 2].map((i) => pick(node as Node, i));
+    return [svdVjp(u, s, vh, gu, gs, gvh)];
+  },
+};

@@ -1,0 +1,16 @@
+// Sessions: trace, compile, cache, run, memory. The in-process session is the default.
+export { debugLevel, setDebugLevel } from "./debug.js";
+export { type MemoryReport, megabytes, memory, TensorValue } from "./memory.js";
+export { profiler } from "./profile.js";
+export {
+  boundPending,
+  type Compiled,
+  dataNode,
+  isTracing,
+  keepWhenComputed,
+  Session,
+  session,
+  setDefaultDevice,
+  tracing,
+  useDevice,
+} from "./session.js";

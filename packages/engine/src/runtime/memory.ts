@@ -1,0 +1,225 @@
+// Who owns memory. A computed tensor's buffer lives as long as somebody can reach its TensorValue; the garbage
+// collector is the backstop, and under pressure it is called by hand, in synchronous loops too.
+import { setFlagsFromString } from "node:v8";
+import { createContext, runInContext, runInNewContext } from "node:vm";
+import { type Device, type DeviceBuffer, OutOfMemoryError } from "../device/index.js";
+import { type Aval, bytesOf, type NodeValue, numel, showAval, WeftError } from "../graph/index.js";
+
+/** The value of a computed tensor: memory on a device, owned. */
+export class TensorValue implements NodeValue {
+  pending = 0;
+  #buffer: DeviceBuffer | null;
+  readonly id: number;
+  /** The user let go of it; it is freed as soon as no pending work reads it. */
+  #released = false;
+
+  constructor(
+    readonly device: Device,
+    buffer: DeviceBuffer,
+    readonly aval: Aval,
+    site: string | null,
+  ) {
+    this.#buffer = buffer;
+    this.id = memory.register(this, device, buffer, aval, site);
+  }
+
+  get buffer(): DeviceBuffer {
+    if (this.#buffer === null)
+      throw new WeftError(
+        `this ${showAval(this.aval)} tensor was disposed or donated and cannot be used any more; ` +
+          "keep a copy, or do not dispose (donate) it",
+      );
+    return this.#buffer;
+  }
+
+  get alive(): boolean {
+    return this.#buffer !== null;
+  }
+
+  /** Frees the memory now, or as soon as pending work has read it. */
+  release(): void {
+    this.#released = true;
+    this.#freeIfDone();
+  }
+
+  /** A pending reader has run. */
+  readerDone(): void {
+    this.pending--;
+    if (this.#released) this.#freeIfDone();
+  }
+
+  #freeIfDone(): void {
+    if (this.#buffer === null || this.pending > 0) return;
+    this.#buffer = null;
+    memory.unregister(this.id);
+  }
+
+  /** Hands the buffer over to somebody else (a donated argument whose memory a result reuses). */
+  takeBuffer(): DeviceBuffer {
+    const buffer = this.buffer;
+    this.#buffer = null;
+    memory.forget(this.id);
+    return buffer;
+  }
+}
+
+interface Entry {
+  ref: WeakRef<TensorValue>;
+  device: Device;
+  buffer: DeviceBuffer;
+  aval: Aval;
+  site: string | null;
+}
+
+export interface MemoryReport {
+  tensors: number;
+  bytes: number;
+  /** Largest first: how many tensors and bytes each shape (and call site, when recorded) holds. */
+  groups: { what: string; site: string | null; count: number; bytes: number }[];
+}
+
+class MemoryManager {
+  #entries = new Map<number, Entry>();
+  #nextId = 1;
+  #bytes = 0;
+  /** Collect when this much is held; grows with what survives a collection. */
+  #threshold = 0;
+  #limit = Number(process.env.WEFT_MEMORY_LIMIT ?? 0) || 2 ** 30;
+  #finalizers = new FinalizationRegistry<number>((id) => this.unregister(id));
+  #scopes: TensorValue[][] = [];
+  collections = 0;
+
+  get heldBytes(): number {
+    return this.#bytes;
+  }
+
+  /** Bytes that may be held before unreachable tensors are looked for. */
+  set pressureLimit(bytes: number) {
+    this.#limit = bytes;
+    this.#threshold = 0;
+  }
+
+  register(value: TensorValue, device: Device, buffer: DeviceBuffer, aval: Aval, site: string | null): number {
+    const id = this.#nextId++;
+    this.#entries.set(id, { ref: new WeakRef(value), device, buffer, aval, site });
+    this.#finalizers.register(value, id, value);
+    this.#bytes += buffer.bytes;
+    this.#scopes[this.#scopes.length - 1]?.push(value);
+    return id;
+  }
+
+  /** Starts to remember what is computed; scopes nest. */
+  openScope(): TensorValue[] {
+    const made: TensorValue[] = [];
+    this.#scopes.push(made);
+    return made;
+  }
+
+  /** Ends a scope; what it made belongs to the enclosing one too. */
+  closeScope(made: TensorValue[]): readonly TensorValue[] {
+    const at = this.#scopes.lastIndexOf(made);
+    if (at >= 0) this.#scopes.length = at;
+    this.#scopes[at - 1]?.push(...made);
+    return made;
+  }
+
+  /** Frees the buffer of an entry and forgets it; a second call does nothing. */
+  unregister(id: number): void {
+    const entry = this.#entries.get(id);
+    if (entry === undefined) return;
+    this.#entries.delete(id);
+    this.#bytes -= entry.buffer.bytes;
+    entry.device.free(entry.buffer);
+  }
+
+  /** Forgets an entry without freeing its buffer. */
+  forget(id: number): void {
+    const entry = this.#entries.get(id);
+    if (entry === undefined) return;
+    this.#entries.delete(id);
+    this.#bytes -= entry.buffer.bytes;
+  }
+
+  /** Before an allocation: looks for unreachable tensors when enough has piled up. */
+  relieve(coming: number): void {
+    if (this.#bytes + coming < Math.max(this.#threshold, this.#limit)) return;
+    this.collect();
+    this.#threshold = this.#bytes * 1.5;
+  }
+
+  /**
+   * Frees every tensor that nobody can reach, now. V8 keeps objects that were looked at through a WeakRef alive until
+   * the current task ends; running a script in a context with its own microtask queue ends that list early.
+   */
+  collect(): void {
+    this.collections++;
+    clearKeptObjects();
+    forceGc();
+    for (const [id, entry] of this.#entries) if (entry.ref.deref() === undefined) this.unregister(id);
+  }
+
+  report(): MemoryReport {
+    const groups = new Map<string, MemoryReport["groups"][number]>();
+    for (const { aval, site } of this.#entries.values()) {
+      const what = showAval(aval);
+      const key = `${what}@${site}`;
+      const group = groups.get(key) ?? { what, site, count: 0, bytes: 0 };
+      group.count++;
+      group.bytes += numel(aval.shape) * bytesOf(aval.dtype);
+      groups.set(key, group);
+    }
+    const sorted = [...groups.values()].sort((a, b) => b.bytes - a.bytes);
+    return { tensors: this.#entries.size, bytes: this.#bytes, groups: sorted };
+  }
+
+  /** Runs something that allocates; when the device is full, frees what can be freed and tries once more. */
+  withRetry<T>(device: Device, action: () => T): T {
+    try {
+      return action();
+    } catch (error) {
+      if (!(error instanceof OutOfMemoryError)) throw error;
+      this.collect();
+      device.trim();
+      try {
+        return action();
+      } catch (again) {
+        if (!(again instanceof OutOfMemoryError)) throw again;
+        throw new OutOfMemoryError(`${again.message}\n${this.#whoHolds()}`, again.requested);
+      }
+    }
+  }
+
+  #whoHolds(): string {
+    const { tensors, bytes, groups } = this.report();
+    const lines = groups
+      .slice(0, 5)
+      .map((g) => `  ${g.count} x ${g.what}, ${megabytes(g.bytes)}${g.site === null ? "" : `, made at ${g.site}`}`);
+    return `held by ${tensors} tensors, ${megabytes(bytes)} in all, the largest:\n${lines.join("\n")}`;
+  }
+}
+
+export const megabytes = (bytes: number): string =>
+  bytes >= 1e9 ? `${(bytes / 1e9).toFixed(2)} GB` : `${(bytes / 1e6).toFixed(1)} MB`;
+
+let keptContext: object | null = null;
+
+function clearKeptObjects(): void {
+  keptContext ??= createContext({}, { microtaskMode: "afterEvaluate" });
+  runInContext("0", keptContext);
+}
+
+let gc: (() => void) | null = null;
+
+function forceGc(): void {
+  if (gc === null) {
+    const existing = (globalThis as { gc?: () => void }).gc;
+    if (existing !== undefined) gc = existing;
+    else {
+      setFlagsFromString("--expose-gc");
+      gc = runInNewContext("gc") as () => void;
+    }
+  }
+  gc();
+}
+
+export const memory = new MemoryManager();

@@ -1,0 +1,205 @@
+// The in-process session: runs pending graphs on a device, keeps compiled functions, owns the current device.
+import { type Device, type Executable, ReferenceDevice } from "../device/index.js";
+import {
+  type Aval,
+  bytesOf,
+  type GraphFn,
+  makeStorage,
+  type Node,
+  numel,
+  printGraph,
+  type Storage,
+  structuralKey,
+  topological,
+  WeftError,
+} from "../graph/index.js";
+import { make } from "../ops/index.js";
+import { simplify } from "../transform/index.js";
+import { debugLevel, logRun } from "./debug.js";
+import { memory, TensorValue } from "./memory.js";
+import { profiler } from "./profile.js";
+
+/** Compiled functions that stay in memory; the oldest unused one goes first. */
+const maxExecutables = 1024;
+
+export interface Compiled {
+  executable: Executable;
+  fn: GraphFn;
+  key: string;
+}
+
+export class Session {
+  #compiled = new Map<string, Compiled>();
+  compiles = 0;
+  runs = 0;
+  kernelsRun = 0;
+
+  constructor(readonly device: Device) {}
+
+  /** The compiled form of a function, from memory when an equal one was compiled before. */
+  compile(fn: GraphFn, donated: readonly boolean[] = []): Compiled {
+    const key = `${structuralKey(fn)}${donated.some(Boolean) ? `/${donated.map(Number).join("")}` : ""}`;
+    const known = this.#compiled.get(key);
+    if (known !== undefined) {
+      this.#compiled.delete(key);
+      this.#compiled.set(key, known);
+      return known;
+    }
+    const simple = simplify(fn);
+    assertClosed(simple);
+    const executable = profiler.span("compile", () => this.device.compile(simple, { donated }));
+    if (debugLevel() >= 3) console.error(printGraph(simple));
+    const compiled = { executable, fn: simple, key };
+    this.compiles++;
+    this.#compiled.set(key, compiled);
+    if (this.#compiled.size > maxExecutables) this.#compiled.delete(this.#compiled.keys().next().value!);
+    return compiled;
+  }
+
+  /** Runs a compiled function on values; donated values are consumed. */
+  run(compiled: Compiled, inputs: readonly TensorValue[], donated: readonly boolean[] = []): TensorValue[] {
+    const { executable, fn } = compiled;
+    const outputBytes = fn.outputs.reduce((n, o) => n + numel(o.shape) * bytesOf(o.dtype), executable.scratchBytes);
+    memory.relieve(outputBytes);
+    const buffers = inputs.map((value) => value.buffer);
+    const start = debugLevel() > 0 || profiler.active ? performance.now() : 0;
+    const results = memory.withRetry(this.device, () => executable.run(buffers));
+    this.runs++;
+    this.kernelsRun += executable.kernels.length;
+    if (start > 0) {
+      const milliseconds = performance.now() - start;
+      logRun(this.device, executable, milliseconds, compiled.key);
+      profiler.record(executable, start, milliseconds);
+    }
+    donated.forEach((isDonated, i) => {
+      if (!isDonated) return;
+      const buffer = inputs[i].takeBuffer();
+      if (!results.includes(buffer)) this.device.free(buffer);
+    });
+    return results.map((buffer, i) => new TensorValue(this.device, buffer, fn.outputs[i], null));
+  }
+
+  /** Computes the given nodes (and those on the way that are marked to be kept) and hangs the values on them. */
+  realize(nodes: readonly Node[]): void {
+    const roots = [...new Set(nodes.filter((node) => node.value === null))];
+    if (roots.length === 0) return;
+    const order = topological(roots, (node) => node.value !== null);
+    const params = order.filter((node) => node.value !== null);
+    const wanted = [
+      ...roots,
+      ...order.filter((node) => kept.has(node) && node.value === null && !roots.includes(node)),
+    ];
+    const compiled = this.compile({ params, outputs: wanted });
+    const values = this.run(
+      compiled,
+      params.map((param) => param.value as TensorValue),
+    );
+    wanted.forEach((node, i) => {
+      node.value = values[i];
+      node.depth = 0;
+      kept.delete(node);
+      detach(node);
+    });
+  }
+
+  upload(aval: Aval, data: Storage): TensorValue {
+    const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+    const expected = numel(aval.shape) * bytesOf(aval.dtype);
+    if (bytes.byteLength !== expected)
+      throw new WeftError(`${bytes.byteLength} bytes do not fill a tensor of ${expected} bytes`);
+    memory.relieve(expected);
+    const buffer = memory.withRetry(this.device, () => this.device.allocate(expected));
+    this.device.upload(buffer, bytes);
+    return new TensorValue(this.device, buffer, aval, null);
+  }
+
+  download(value: TensorValue): Storage {
+    const data = makeStorage(value.aval.dtype, numel(value.aval.shape));
+    value.device.download(value.buffer, new Uint8Array(data.buffer));
+    return data;
+  }
+
+  forgetCompiled(): void {
+    this.#compiled.clear();
+  }
+}
+
+function assertClosed(fn: GraphFn): void {
+  const params = new Set(fn.params);
+  for (const node of topological(fn.outputs, (n) => params.has(n))) {
+    if (node.op === "input" && !params.has(node))
+      throw new WeftError(
+        "a tensor that exists only inside a traced function (grad, vmap, jit, scan) was used outside of it; " +
+          "return it from the function instead of storing it",
+      );
+  }
+}
+
+/** Nodes that are kept when they are computed on the way to something else: parameters of a training loop, mostly. */
+const kept = new WeakSet<Node>();
+export const keepWhenComputed = (node: Node): void => {
+  if (node.value === null) kept.add(node);
+};
+
+/** Depth of traces that may still want the history of a computed node. */
+let traces = 0;
+const waiting: Node[] = [];
+
+/** A computed node needs its inputs no more, unless a gradient that is being built may walk through it. */
+function detach(node: Node): void {
+  if (traces > 0) {
+    waiting.push(node);
+    return;
+  }
+  for (const input of node.inputs) (input.value as TensorValue | null)?.readerDone();
+  node.inputs = [];
+  node.op = "data";
+  node.attrs = { shape: node.shape, dtype: node.dtype };
+}
+
+/** Runs a function while the graph that it builds is being watched by a transform. */
+export function tracing<T>(body: () => T): T {
+  traces++;
+  try {
+    return body();
+  } finally {
+    traces--;
+    if (traces === 0) for (const node of waiting.splice(0)) detach(node);
+  }
+}
+
+export const isTracing = (): boolean => traces > 0;
+
+/** A leaf node that holds a value. */
+export function dataNode(value: TensorValue): Node {
+  const node = make("data", [], { shape: value.aval.shape, dtype: value.aval.dtype });
+  node.value = value;
+  node.depth = 0;
+  return node;
+}
+
+let current: Session | null = null;
+let makeDefault: () => Device = () => new ReferenceDevice();
+
+/** How the default device is made when the first tensor needs one. */
+export function setDefaultDevice(make: () => Device): void {
+  makeDefault = make;
+}
+
+export function session(): Session {
+  current ??= new Session(makeDefault());
+  return current;
+}
+
+/** Runs everything that follows on another device; tensors of the old device stay there. */
+export function useDevice(device: Device): Session {
+  current = new Session(device);
+  return current;
+}
+
+/** Chains of pending work longer than this are run, so that a loop that never looks at a value stays bounded. */
+const maxPendingDepth = 400;
+
+export function boundPending(node: Node): void {
+  if (node.depth > maxPendingDepth && traces === 0) session().realize([node]);
+}

@@ -1,0 +1,153 @@
+// From what users pass (tensors, numbers, complex pairs) to graph nodes: promotion, broadcasting, axis checks. Errors
+// are thrown here, at the user's call, in the user's words.
+import {
+  type BinaryFn,
+  broadcastShapes,
+  complexOf,
+  type DType,
+  DTypeError,
+  isComplex,
+  isInexact,
+  kindOf,
+  type Node,
+  promote,
+  type Scalar,
+  type Shape,
+  ShapeError,
+  sameShape,
+  showShape,
+  toInexact,
+  WeftError,
+} from "../graph/index.js";
+import { build } from "../ops/index.js";
+import { boundPending } from "../runtime/index.js";
+import { Tensor } from "./tensor.js";
+
+export interface ComplexNumber {
+  re: number;
+  im: number;
+}
+/** What every function takes where a tensor is expected. Plain numbers do not change a tensor's dtype. */
+export type TensorLike = Tensor | number | boolean | ComplexNumber;
+
+/** A node as a tensor. Long chains of pending work are run here. */
+export function wrap(node: Node): Tensor {
+  boundPending(node);
+  return new Tensor(node);
+}
+
+export const isScalar = (x: TensorLike): x is number | boolean | ComplexNumber => !(x instanceof Tensor);
+
+function scalarDType(value: number | boolean | ComplexNumber): DType {
+  if (typeof value === "boolean") return "bool";
+  return typeof value === "number" ? "float32" : "complex64";
+}
+
+const scalarValue = (value: number | boolean | ComplexNumber): Scalar =>
+  typeof value === "boolean" ? Number(value) : value;
+
+/** The dtype of a plain number beside a tensor: the tensor's, unless the number cannot live there. */
+function besideTensor(value: number | boolean | ComplexNumber, dtype: DType): DType {
+  if (typeof value === "object") return isComplex(dtype) ? dtype : complexOf(dtype);
+  if (typeof value === "boolean") return dtype;
+  if (kindOf(dtype) === "bool") return Number.isInteger(value) ? "int32" : "float32";
+  return kindOf(dtype) === "int" && !Number.isInteger(value) ? "float32" : dtype;
+}
+
+export function describe(x: unknown): string {
+  if (x instanceof Tensor) return `a ${x.dtype} tensor of shape ${showShape(x.shape)}`;
+  return Array.isArray(x) ? "an array (wrap it in weft.tensor)" : `${typeof x} ${String(x)}`;
+}
+
+function checkOperand(op: string, x: TensorLike): void {
+  const scalar = typeof x === "number" || typeof x === "boolean" || (typeof x === "object" && x !== null && "re" in x);
+  if (!(x instanceof Tensor) && !scalar)
+    throw new WeftError(`${op}: expected a tensor or a number, got ${describe(x)}`);
+}
+
+/** The node of one operand on its own. */
+export function nodeOf(op: string, x: TensorLike): Node {
+  checkOperand(op, x);
+  return x instanceof Tensor ? x.node : build.constant(scalarValue(x), scalarDType(x));
+}
+
+/** A node of the wanted dtype. */
+export function nodeAs(op: string, x: TensorLike, dtype: DType): Node {
+  checkOperand(op, x);
+  return x instanceof Tensor ? build.cast(x.node, dtype) : build.constant(scalarValue(x), dtype);
+}
+
+/** The common dtype of several operands: tensors promote, plain numbers follow. */
+export function commonDType(op: string, operands: readonly TensorLike[]): DType {
+  let dtype: DType | null = null;
+  for (const x of operands) {
+    checkOperand(op, x);
+    if (x instanceof Tensor) dtype = dtype === null ? x.dtype : promote(dtype, x.dtype);
+  }
+  if (dtype === null) return operands.map((x) => scalarDType(x as number)).reduce(promote);
+  for (const x of operands) if (isScalar(x)) dtype = promote(dtype, besideTensor(x, dtype));
+  return dtype;
+}
+
+export function broadcastAll(op: string, shapes: readonly Shape[]): number[] {
+  let shape: number[] = [];
+  for (const next of shapes) {
+    const joined = broadcastShapes(shape, next);
+    if (joined === null)
+      throw new ShapeError(
+        `${op}: shapes ${shapes.map(showShape).join(" and ")} do not broadcast; ` +
+          "sizes must be equal or 1, counted from the last axis (reshape or unsqueeze one of them)",
+      );
+    shape = joined;
+  }
+  return shape;
+}
+
+/** Operands as nodes of one dtype and one shape. */
+export function align(op: string, operands: readonly TensorLike[], dtype = commonDType(op, operands)): Node[] {
+  const nodes = operands.map((x) => nodeAs(op, x, dtype));
+  const first = nodes[0].shape;
+  if (nodes.every((node) => sameShape(node.shape, first))) return nodes;
+  const shape = broadcastAll(
+    op,
+    nodes.map((node) => node.shape),
+  );
+  return nodes.map((node) => build.expandTo(node, shape));
+}
+
+export function binaryOp(op: string, fn: BinaryFn, a: TensorLike, b: TensorLike, dtype?: DType): Tensor {
+  const [x, y] = align(op, [a, b], dtype);
+  return wrap(build.binary(fn, x, y));
+}
+
+/** The operand in a dtype that can hold fractions. */
+export function inexactNode(op: string, x: TensorLike): Node {
+  const node = nodeOf(op, x);
+  return build.cast(node, toInexact(node.dtype));
+}
+
+export function requireReal(op: string, x: Tensor, hint: string): void {
+  if (isComplex(x.dtype)) throw new DTypeError(`${op}: not defined for ${x.dtype}; ${hint}`);
+}
+
+export function requireInexact(op: string, x: Tensor): void {
+  if (!isInexact(x.dtype))
+    throw new DTypeError(`${op}: needs a float or complex tensor, got ${x.dtype}; use x.cast("float32")`);
+}
+
+/** One axis, counted from the end when negative. */
+export function resolveAxis(op: string, axis: number, rank: number): number {
+  const resolved = axis < 0 ? axis + rank : axis;
+  if (!Number.isInteger(axis) || resolved < 0 || resolved >= rank)
+    throw new ShapeError(`${op}: axis ${axis} is out of range for a tensor of rank ${rank}`);
+  return resolved;
+}
+
+export function resolveAxes(op: string, axes: number | readonly number[] | undefined | null, rank: number): number[] {
+  if (axes === undefined || axes === null) return Array.from({ length: rank }, (_, i) => i);
+  const list = typeof axes === "number" ? [axes] : axes;
+  const resolved = list.map((axis) => resolveAxis(op, axis, rank));
+  if (new Set(resolved).size !== resolved.length)
+    throw new ShapeError(`${op}: axes [${list.join(", ")}] name one axis twice`);
+  return resolved.sort((a, b) => a - b);
+}

@@ -1,0 +1,211 @@
+// Tensors from nothing and from JavaScript data.
+import {
+  bfloat16Bits,
+  type DType,
+  DTypeError,
+  float16Bits,
+  isComplex,
+  isDType,
+  kindOf,
+  makeStorage,
+  numel,
+  type Shape,
+  ShapeError,
+  type Storage,
+  showShape,
+  WeftError,
+} from "../graph/index.js";
+import { build } from "../ops/index.js";
+import { dataNode, session } from "../runtime/index.js";
+import { type ComplexNumber, wrap } from "./convert.js";
+import { Tensor } from "./tensor.js";
+
+export type NestedArray = number | boolean | ComplexNumber | readonly NestedArray[];
+export type TypedArray = Storage | Int8Array | Int16Array | Uint32Array;
+
+export interface CreateOptions {
+  dtype?: DType;
+}
+
+export function checkShape(op: string, shape: Shape): void {
+  if (!Array.isArray(shape) || shape.some((d) => !Number.isInteger(d) || d < 0))
+    throw new ShapeError(`${op}: a shape is an array of non-negative integers, got ${JSON.stringify(shape)}`);
+  if (numel(shape) > 2 ** 40) throw new ShapeError(`${op}: shape ${showShape(shape)} has ${numel(shape)} elements`);
+}
+
+export function checkDType(op: string, dtype: DType): void {
+  if (!isDType(dtype))
+    throw new DTypeError(
+      `${op}: unknown dtype ${String(dtype)}; known: bool, uint8, int32, int64, float16, bfloat16, float32, float64, complex64, complex128`,
+    );
+}
+
+const typedDTypes: [new (n: number) => object, DType][] = [
+  [Float32Array, "float32"],
+  [Float64Array, "float64"],
+  [Int32Array, "int32"],
+  [Uint8Array, "uint8"],
+  [BigInt64Array, "int64"],
+];
+
+function shapeOfNested(data: NestedArray): number[] {
+  const shape: number[] = [];
+  for (let at: NestedArray = data; Array.isArray(at); at = at[0]) {
+    shape.push(at.length);
+    if (at.length === 0) break;
+  }
+  return shape;
+}
+
+function flatten(
+  data: NestedArray,
+  shape: readonly number[],
+  out: (number | boolean | ComplexNumber)[],
+  depth = 0,
+): void {
+  if (depth === shape.length) {
+    if (Array.isArray(data)) throw new ShapeError("tensor: the nested arrays have different depths");
+    out.push(data as number);
+    return;
+  }
+  if (!Array.isArray(data) || data.length !== shape[depth])
+    throw new ShapeError(
+      `tensor: the nested arrays are ragged; expected ${shape[depth]} elements at depth ${depth}, ` +
+        `got ${Array.isArray(data) ? data.length : typeof data}`,
+    );
+  for (const part of data) flatten(part, shape, out, depth + 1);
+}
+
+function inferDType(elements: readonly (number | boolean | ComplexNumber)[]): DType {
+  if (elements.some((x) => typeof x === "object")) return "complex64";
+  if (elements.length > 0 && elements.every((x) => typeof x === "boolean")) return "bool";
+  return "float32";
+}
+
+const writers: Record<DType, (x: number) => number | bigint> = {
+  bool: (x) => Number(x !== 0),
+  uint8: Math.trunc,
+  int32: Math.trunc,
+  int64: (x) => BigInt(Math.trunc(x)),
+  float16: float16Bits,
+  bfloat16: bfloat16Bits,
+  float32: (x) => x,
+  float64: (x) => x,
+  complex64: (x) => x,
+  complex128: (x) => x,
+};
+
+function fill(dtype: DType, elements: ArrayLike<number | boolean | bigint | ComplexNumber>): Storage {
+  const data = makeStorage(dtype, elements.length) as { [i: number]: number | bigint };
+  const write = writers[dtype];
+  const complex = isComplex(dtype);
+  for (let i = 0; i < elements.length; i++) {
+    const x = elements[i];
+    if (complex) {
+      data[2 * i] = typeof x === "object" ? x.re : Number(x);
+      data[2 * i + 1] = typeof x === "object" ? x.im : 0;
+    } else if (typeof x === "object") {
+      throw new DTypeError(`tensor: a complex number does not fit into ${dtype}; use dtype complex64 or complex128`);
+    } else {
+      data[i] = write(Number(x));
+    }
+  }
+  return data as Storage;
+}
+
+/** A tensor on the current device with a copy of this storage. */
+export function fromStorage(shape: Shape, dtype: DType, data: Storage): Tensor {
+  return new Tensor(dataNode(session().upload({ shape: [...shape], dtype }, data)));
+}
+
+/**
+ * A tensor from nested arrays, a number, or a typed array with a shape. Numbers become float32, booleans bool, typed
+ * arrays keep their type; `dtype` overrides. Complex numbers are `{ re, im }`.
+ */
+export function tensor(data: NestedArray | TypedArray, options: CreateOptions & { shape?: Shape } = {}): Tensor {
+  if (options.dtype !== undefined) checkDType("tensor", options.dtype);
+  if (ArrayBuffer.isView(data)) {
+    const own = typedDTypes.find(([type]) => data instanceof type)?.[1] ?? "int32";
+    const dtype = options.dtype ?? own;
+    const raw = data as Storage;
+    const packedComplex = isComplex(dtype) && (own === "float32" || own === "float64");
+    const packedHalf = kindOf(dtype) === "float" && raw instanceof Uint16Array;
+    const elements = packedComplex ? raw.length / 2 : raw.length;
+    const shape = options.shape ?? [elements];
+    checkShape("tensor", shape);
+    if (numel(shape) !== elements)
+      throw new ShapeError(`tensor: ${elements} elements do not fill shape ${showShape(shape)} (${numel(shape)})`);
+    const same = own === dtype || packedHalf || (packedComplex && (own === "float64") === (dtype === "complex128"));
+    if (same) return fromStorage(shape, dtype, raw);
+    if (packedComplex)
+      return fromStorage(
+        shape,
+        dtype,
+        dtype === "complex64" ? Float32Array.from(raw as Float64Array) : Float64Array.from(raw as Float32Array),
+      );
+    return fromStorage(shape, dtype, fill(dtype, raw as unknown as ArrayLike<number>));
+  }
+  const shape = shapeOfNested(data);
+  const elements: (number | boolean | ComplexNumber)[] = [];
+  flatten(data, shape, elements);
+  for (const x of elements) {
+    if (
+      typeof x !== "number" &&
+      typeof x !== "boolean" &&
+      (typeof x !== "object" || x === null || typeof x.re !== "number")
+    )
+      throw new WeftError(`tensor: elements are numbers, booleans or { re, im }, got ${String(x)}`);
+  }
+  const dtype = options.dtype ?? inferDType(elements);
+  const wanted = options.shape ?? shape;
+  checkShape("tensor", wanted);
+  if (numel(wanted) !== elements.length)
+    throw new ShapeError(`tensor: ${elements.length} elements do not fill shape ${showShape(wanted)}`);
+  return fromStorage(wanted, dtype, fill(dtype, elements));
+}
+
+export function full(shape: Shape, value: number | boolean | ComplexNumber, options: CreateOptions = {}): Tensor {
+  checkShape("full", shape);
+  const dtype = options.dtype ?? inferDType([value]);
+  checkDType("full", dtype);
+  return wrap(build.full(shape, typeof value === "boolean" ? Number(value) : value, dtype));
+}
+
+export const zeros = (shape: Shape, options: CreateOptions = {}): Tensor =>
+  full(shape, 0, { dtype: "float32", ...options });
+export const ones = (shape: Shape, options: CreateOptions = {}): Tensor =>
+  full(shape, 1, { dtype: "float32", ...options });
+export const zerosLike = (x: Tensor, options: CreateOptions = {}): Tensor =>
+  full(x.shape, 0, { dtype: x.dtype, ...options });
+export const onesLike = (x: Tensor, options: CreateOptions = {}): Tensor =>
+  full(x.shape, 1, { dtype: x.dtype, ...options });
+
+/** arange(stop), arange(start, stop), arange(start, stop, step). Whole numbers give int32 only if asked: the default is float32. */
+export function arange(start: number, stop?: number, step = 1, options: CreateOptions = {}): Tensor {
+  const [from, to] = stop === undefined ? [0, start] : [start, stop];
+  if (step === 0 || ![from, to, step].every(Number.isFinite))
+    throw new WeftError(`arange: start ${from}, stop ${to}, step ${step}: step must not be 0, all must be finite`);
+  const dtype = options.dtype ?? "float32";
+  checkDType("arange", dtype);
+  const n = Math.max(0, Math.ceil((to - from) / step));
+  const wide = kindOf(dtype) === "float" && dtype !== "float64" ? "float32" : dtype;
+  const index = build.iota([n], 0, wide);
+  return wrap(build.cast(build.shift(build.scale(index, step), from), dtype));
+}
+
+/** `count` evenly spaced numbers from start to stop, both included. */
+export function linspace(start: number, stop: number, count: number, options: CreateOptions = {}): Tensor {
+  if (!Number.isInteger(count) || count < 0)
+    throw new WeftError(`linspace: count must be a whole number, got ${count}`);
+  const dtype = options.dtype ?? "float32";
+  const step = count > 1 ? (stop - start) / (count - 1) : 0;
+  const data = Float64Array.from({ length: count }, (_, i) => (i === count - 1 && count > 1 ? stop : start + i * step));
+  return tensor(data, { dtype });
+}
+
+export function eye(n: number, options: CreateOptions & { columns?: number } = {}): Tensor {
+  const shape = [n, options.columns ?? n];
+  checkShape("eye", shape);
+  const same = build.eq(build.iota(shape, 0, "int32"), build.iota(shape, 1, "int32"));
+  return wrap(build.cast(same, options.dtype ?? "float32"));
+}

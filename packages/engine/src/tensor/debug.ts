@@ -1,0 +1,42 @@
+// Looking inside: values while a program runs, memory, the graph of a function.
+import { printGraph } from "../graph/index.js";
+import { build } from "../ops/index.js";
+import { type MemoryReport, memory, setDebugLevel } from "../runtime/index.js";
+import { closeOver } from "../transform/index.js";
+import { format } from "./format.js";
+import { Tensor } from "./tensor.js";
+import { addEffect, inFrame } from "./trace.js";
+import { flattenTree, treeLeaves } from "./tree.js";
+
+let sink: (text: string) => void = (text) => console.log(text);
+
+/** Where debug.print writes; the console by default. */
+export function onPrint(write: (text: string) => void): void {
+  sink = write;
+}
+
+export function showEffect(label: string, value: Tensor): void {
+  sink(label === "" ? format(value) : `${label}: ${format(value)}`);
+}
+
+/** Shows a tensor; inside jit, vmap and scan when the compiled program has run. Returns the tensor. */
+export function print(x: Tensor, label = ""): Tensor {
+  if (!addEffect(label, x.node)) showEffect(label, x);
+  return x;
+}
+
+/** The graph of a function for arguments like these, as text. */
+export function graph<A extends unknown[]>(fn: (...args: A) => unknown, ...args: A): string {
+  const { leaves, def } = flattenTree(args);
+  const params = leaves.map((leaf) => build.input(leaf.shape, leaf.dtype, ""));
+  const { result } = inFrame("map", () => fn(...(def.rebuild(params.map((p) => new Tensor(p))) as A)));
+  return printGraph(
+    closeOver(
+      treeLeaves(result).map((l) => l.node),
+      params,
+    ).fn,
+  );
+}
+
+export const setLevel = setDebugLevel;
+export const memoryReport = (): MemoryReport => memory.report();

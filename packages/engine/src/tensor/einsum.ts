@@ -1,0 +1,209 @@
+// Products of tensors: matmul, einsum, tensordot, kron, outer. All end in the one batched matrix product.
+import { broadcastShapes, type Node, numel, range, ShapeError, showShape, WeftError } from "../graph/index.js";
+import { build } from "../ops/index.js";
+import { commonDType, nodeAs, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import type { Tensor } from "./tensor.js";
+
+/** Matrix product with NumPy's rules: vectors are rows or columns, leading axes broadcast. */
+export function matmul(a: TensorLike, b: TensorLike): Tensor {
+  const common = commonDType("matmul", [a, b]);
+  const dtype = common === "bool" ? "int32" : common;
+  let [x, y] = [nodeAs("matmul", a, dtype), nodeAs("matmul", b, dtype)];
+  if (x.shape.length === 0 || y.shape.length === 0)
+    throw new ShapeError(
+      `matmul: ${showShape(x.shape)} by ${showShape(y.shape)}: scalars have no matrix product; use mul`,
+    );
+  const shapes = `${showShape(x.shape)} by ${showShape(y.shape)}`;
+  const [rowVector, columnVector] = [x.shape.length === 1, y.shape.length === 1];
+  if (rowVector) x = build.reshape(x, [1, x.shape[0]]);
+  if (columnVector) y = build.reshape(y, [y.shape[0], 1]);
+  const [m, k] = x.shape.slice(-2);
+  const [k2, n] = y.shape.slice(-2);
+  if (k !== k2)
+    throw new ShapeError(
+      `matmul: ${shapes}: the last axis of the first (${k}) and the second-last of the second (${k2}) must be equal; ` +
+        "transpose() swaps the last two axes",
+    );
+  const batch = broadcastShapes(x.shape.slice(0, -2), y.shape.slice(0, -2));
+  if (batch === null) throw new ShapeError(`matmul: ${shapes}: the leading axes do not broadcast`);
+  const sharedRight = y.shape.length === 2 && batch.length > 0;
+  const product = sharedRight
+    ? build.reshape(build.matmul(build.reshape(x, [numel(x.shape) / Math.max(k, 1) || numel(batch) * m, k]), y), [
+        ...batch,
+        m,
+        n,
+      ])
+    : build.matmul(build.expandTo(x, [...batch, m, k]), build.expandTo(y, [...batch, k, n]));
+  const shape = [...batch, ...(rowVector ? [] : [m]), ...(columnVector ? [] : [n])];
+  return wrap(build.reshape(product, shape));
+}
+
+interface Operand {
+  node: Node;
+  labels: string[];
+}
+
+function parse(equation: string, operands: readonly Node[]): { inputs: string[][]; output: string[] } {
+  const [left, right, ...more] = equation.replaceAll(" ", "").split("->");
+  const terms = left.split(",");
+  if (
+    more.length > 0 ||
+    terms.length !== operands.length ||
+    /[^a-zA-Z,]/.test(left) ||
+    (right !== undefined && /[^a-zA-Z]/.test(right))
+  )
+    throw new WeftError(
+      `einsum: "${equation}" does not describe ${operands.length} operands; write one letter an axis, as in "bij,jk->bik"`,
+    );
+  const inputs = terms.map((term) => [...term]);
+  const counts = new Map<string, number>();
+  for (const label of inputs.flat()) counts.set(label, (counts.get(label) ?? 0) + 1);
+  const output = right !== undefined ? [...right] : [...counts.keys()].filter((l) => counts.get(l) === 1).sort();
+  const unknown = output.find((l) => !counts.has(l));
+  if (unknown !== undefined || new Set(output).size !== output.length)
+    throw new WeftError(
+      `einsum: the result "${output.join("")}" of "${equation}" names ${unknown ?? "a letter twice"}`,
+    );
+  return { inputs, output };
+}
+
+/** Takes the diagonal where a letter stands twice in one operand. */
+function withoutRepeats({ node, labels }: Operand): Operand {
+  for (;;) {
+    const second = labels.findIndex((l, i) => labels.indexOf(l) !== i);
+    if (second < 0) return { node, labels };
+    const first = labels.indexOf(labels[second]);
+    const same = build.eq(build.iota(node.shape, first, "int32"), build.iota(node.shape, second, "int32"));
+    node = build.sum(build.where(same, node, build.zerosLike(node)), [second]);
+    labels = labels.filter((_, i) => i !== second);
+  }
+}
+
+const sumOut = ({ node, labels }: Operand, keep: ReadonlySet<string>): Operand => {
+  const gone = range(labels.length).filter((i) => !keep.has(labels[i]));
+  return { node: build.sum(node, gone), labels: labels.filter((l) => keep.has(l)) };
+};
+
+const arrange = ({ node, labels }: Operand, order: readonly string[]): Node =>
+  build.permute(
+    node,
+    order.map((l) => labels.indexOf(l)),
+  );
+
+/** Contracts two operands over what only they share; `keep` is what somebody else still needs. */
+function contract(a: Operand, b: Operand, keep: ReadonlySet<string>): Operand {
+  const inB = new Set(b.labels);
+  const inA = new Set(a.labels);
+  const left = sumOut(a, new Set([...keep, ...inB]));
+  const right = sumOut(b, new Set([...keep, ...inA]));
+  const batch = left.labels.filter((l) => inB.has(l) && keep.has(l));
+  const shared = left.labels.filter((l) => inB.has(l) && !keep.has(l));
+  const onlyA = left.labels.filter((l) => !inB.has(l));
+  const onlyB = right.labels.filter((l) => !inA.has(l));
+  const size = (operand: Operand, labels: readonly string[]): number[] =>
+    labels.map((l) => operand.node.shape[operand.labels.indexOf(l)]);
+  const batchShape = size(left, batch);
+  const [m, k, n] = [numel(size(left, onlyA)), numel(size(left, shared)), numel(size(right, onlyB))];
+  const x = build.reshape(arrange(left, [...batch, ...onlyA, ...shared]), [...batchShape, m, k]);
+  const y = build.reshape(arrange(right, [...batch, ...shared, ...onlyB]), [...batchShape, k, n]);
+  const product = build.matmul(x, y);
+  const shape = [...batchShape, ...size(left, onlyA), ...size(right, onlyB)];
+  return { node: build.reshape(product, shape), labels: [...batch, ...onlyA, ...onlyB] };
+}
+
+/** Einstein summation over letters, "bij,jk->bik". Several operands are contracted from the left, smallest result first. */
+export function einsum(equation: string, ...operands: TensorLike[]): Tensor {
+  const dtype = commonDType("einsum", operands);
+  const nodes = operands.map((x) => nodeAs("einsum", x, dtype === "bool" ? "int32" : dtype));
+  const { inputs, output } = parse(equation, nodes);
+  const sizes = new Map<string, number>();
+  inputs.forEach((labels, i) => {
+    if (labels.length !== nodes[i].shape.length)
+      throw new ShapeError(
+        `einsum: "${labels.join("")}" names ${labels.length} axes of a tensor of shape ${showShape(nodes[i].shape)}`,
+      );
+    labels.forEach((l, axis) => {
+      const size = nodes[i].shape[axis];
+      const known = sizes.get(l) ?? size;
+      if (known !== size)
+        throw new ShapeError(`einsum: "${l}" is ${known} in one operand of "${equation}" and ${size} in another`);
+      sizes.set(l, size);
+    });
+  });
+  let pending = inputs.map((labels, i) => withoutRepeats({ node: nodes[i], labels }));
+  while (pending.length > 1) {
+    const needed = (i: number, j: number): Set<string> =>
+      new Set([...output, ...pending.flatMap((p, k) => (k === i || k === j ? [] : p.labels))]);
+    let best: { i: number; j: number; cost: number } | null = null;
+    for (let i = 0; i < pending.length; i++) {
+      for (let j = i + 1; j < pending.length; j++) {
+        const keep = needed(i, j);
+        const labels = new Set([...pending[i].labels, ...pending[j].labels].filter((l) => keep.has(l)));
+        const cost = numel([...labels].map((l) => sizes.get(l)!));
+        if (best === null || cost < best.cost) best = { i, j, cost };
+      }
+    }
+    const { i, j } = best!;
+    const joined = contract(pending[i], pending[j], needed(i, j));
+    pending = [...pending.filter((_, k) => k !== i && k !== j), joined];
+  }
+  const last = sumOut(pending[0], new Set(output));
+  return wrap(arrange(last, output));
+}
+
+/** Sums over pairs of axes: the last `axes` of a with the first of b, or the given ones. */
+export function tensordot(
+  a: Tensor,
+  b: Tensor,
+  axes: number | readonly [readonly number[], readonly number[]] = 2,
+): Tensor {
+  const [ra, rb] = [a.shape.length, b.shape.length];
+  const [left, right] =
+    typeof axes === "number"
+      ? [range(axes).map((i) => ra - axes + i), range(axes)]
+      : axes.map((list, i) => list.map((axis) => resolveAxis("tensordot", axis, i === 0 ? ra : rb)));
+  if (left.length !== right.length || left.some((axis, i) => a.shape[axis] !== b.shape[right[i]]))
+    throw new ShapeError(
+      `tensordot: axes [${left}] of ${showShape(a.shape)} do not pair with [${right}] of ${showShape(b.shape)}`,
+    );
+  const letters = [..."abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"];
+  const la = letters.slice(0, ra);
+  const lb = range(rb).map((axis) => (right.includes(axis) ? la[left[right.indexOf(axis)]] : letters[ra + axis]));
+  const out = [...la.filter((_, i) => !left.includes(i)), ...lb.filter((_, i) => !right.includes(i))];
+  return einsum(`${la.join("")},${lb.join("")}->${out.join("")}`, a, b);
+}
+
+/** Kronecker product of the last axes; ranks are made equal with ones. */
+export function kron(a: TensorLike, b: TensorLike): Tensor {
+  const dtype = commonDType("kron", [a, b]);
+  const [x, y] = [nodeAs("kron", a, dtype), nodeAs("kron", b, dtype)];
+  const rank = Math.max(x.shape.length, y.shape.length);
+  const fill = (shape: readonly number[]): number[] => [...new Array<number>(rank - shape.length).fill(1), ...shape];
+  const [sx, sy] = [fill(x.shape), fill(y.shape)];
+  const full = sx.flatMap((d, i) => [d, sy[i]]);
+  const left = build.expand(
+    build.reshape(
+      x,
+      sx.flatMap((d) => [d, 1]),
+    ),
+    full,
+  );
+  const right = build.expand(
+    build.reshape(
+      y,
+      sy.flatMap((d) => [1, d]),
+    ),
+    full,
+  );
+  return wrap(
+    build.reshape(
+      build.mul(left, right),
+      sx.map((d, i) => d * sy[i]),
+    ),
+  );
+}
+
+/** out[i, j] = a[i] b[j]. */
+export function outer(a: Tensor, b: Tensor): Tensor {
+  return wrap(build.reshape(kron(a.reshape([-1, 1]), b.reshape([1, -1])).node, [numel(a.shape), numel(b.shape)]));
+}

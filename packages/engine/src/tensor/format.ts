@@ -1,0 +1,42 @@
+// Tensors as text, the way NumPy shows them: nested brackets, long axes shortened.
+import { isComplex, kindOf, showShape, stridesOf } from "../graph/index.js";
+import type { Tensor } from "./tensor.js";
+
+const edge = 3;
+const longAxis = 8;
+
+function showNumber(x: number): string {
+  if (Number.isInteger(x) && Math.abs(x) < 1e9) return String(x);
+  const magnitude = Math.abs(x);
+  return magnitude >= 1e6 || magnitude < 1e-4 ? x.toExponential(4) : String(Number(x.toPrecision(6)));
+}
+
+/** `float32[2, 3] [[1, 2, 3], [4, 5, 6]]` with the middle of long axes left out. */
+export function format(t: Tensor): string {
+  const data = t.dataSync();
+  const complex = isComplex(t.dtype);
+  const bool = kindOf(t.dtype) === "bool";
+  const element = (i: number): string => {
+    if (complex) {
+      const im = Number(data[2 * i + 1]);
+      return `${showNumber(Number(data[2 * i]))}${im < 0 || Object.is(im, -0) ? "-" : "+"}${showNumber(Math.abs(im))}i`;
+    }
+    return bool ? String(data[i] === 1) : showNumber(Number(data[i]));
+  };
+  const strides = stridesOf(t.shape);
+  const show = (axis: number, offset: number): string => {
+    if (axis === t.shape.length) return element(offset);
+    const n = t.shape[axis];
+    const parts: string[] = [];
+    for (let i = 0; i < n; i++) {
+      if (n > longAxis && i === edge) {
+        parts.push("...");
+        i = n - edge - 1;
+        continue;
+      }
+      parts.push(show(axis + 1, offset + i * strides[axis]));
+    }
+    return `[${parts.join(", ")}]`;
+  };
+  return `${t.dtype}${showShape(t.shape)} ${show(0, 0)}`;
+}

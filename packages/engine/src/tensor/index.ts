@@ -1,0 +1,60 @@
+// What users touch: Tensor, functions, random numbers, linear algebra, trees, transforms.
+export * from "./conv.js";
+export type { ComplexNumber, TensorLike } from "./convert.js";
+export * from "./create.js";
+export * as debug from "./debug.js";
+export * from "./einsum.js";
+export {
+  argsort,
+  gather,
+  type IndexSpec,
+  index,
+  indexAdd,
+  oneHot,
+  type SortOptions,
+  scatterAdd,
+  sort,
+  take,
+  topk,
+} from "./indexing.js";
+export * from "./jit.js";
+export * from "./linalg.js";
+export * from "./math.js";
+export * from "./nnfunctions.js";
+export {
+  bernoulli,
+  type Key,
+  key,
+  manualSeed,
+  nextKey,
+  permutation,
+  type RandomOptions,
+  rand,
+  randint,
+  randn,
+  splitKey,
+} from "./random.js";
+export {
+  type Axes,
+  all,
+  any,
+  argmax,
+  argmin,
+  cumsum,
+  logsumexp,
+  max,
+  mean,
+  min,
+  prod,
+  type ReduceOptions,
+  std,
+  stopGradient,
+  sum,
+  type VarOptions,
+  variance,
+} from "./reduce.js";
+export { scope } from "./scope.js";
+export * from "./shape.js";
+export { type Data, type NestedData, Tensor } from "./tensor.js";
+export * from "./transforms.js";
+export { flattenTree, type Tree, treeLeaves, treeMap } from "./tree.js";

@@ -1,0 +1,266 @@
+// Picking elements: basic and integer-array indexing, gather, scatter, take, one-hot, sorting.
+import {
+  DTypeError,
+  isComplex,
+  kindOf,
+  type Node,
+  numel,
+  range,
+  ShapeError,
+  showShape,
+  WeftError,
+} from "../graph/index.js";
+import { build } from "../ops/index.js";
+import { broadcastAll, nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { tensor } from "./create.js";
+import { Tensor } from "./tensor.js";
+
+/**
+ * One entry an axis: a number picks (and drops) the axis, "1:10:2" slices as in Python, ":" keeps, "..." stands for as
+ * many ":" as fit, null makes a new axis, an integer tensor or array picks elements.
+ */
+export type IndexSpec = number | string | null | Tensor | readonly number[];
+
+/** Integer indices as int32 with negative positions counted from the end. */
+function indexNode(op: string, indices: Tensor | readonly number[], size: number): Node {
+  const given = indices instanceof Tensor ? indices : tensor(Int32Array.from(indices));
+  if (kindOf(given.dtype) !== "int")
+    throw new DTypeError(
+      `${op}: indices are integers, got ${given.dtype}` +
+        (given.dtype === "bool"
+          ? "; the shape of a masked tensor depends on its values: use where instead"
+          : '; use cast("int32")'),
+    );
+  const node = build.cast(given.node, "int32");
+  const negative = build.lt(node, build.zerosLike(node));
+  return build.where(negative, build.shift(node, size), node);
+}
+
+function parseSlice(text: string, size: number): { start: number; stop: number; step: number } {
+  const parts = text.split(":").map((p) => p.trim());
+  const numbers = parts.map((p) => (p === "" ? null : Number(p)));
+  if (parts.length < 2 || parts.length > 3 || numbers.some((n) => n !== null && !Number.isInteger(n)))
+    throw new WeftError(`index: "${text}" is not a slice; write "start:stop" or "start:stop:step" with whole numbers`);
+  const step = numbers[2] ?? 1;
+  if (step === 0) throw new WeftError(`index: the step of "${text}" must not be 0`);
+  const clamp = (at: number, low: number, high: number): number =>
+    Math.min(high, Math.max(low, at < 0 ? at + size : at));
+  if (step > 0) return { start: clamp(numbers[0] ?? 0, 0, size), stop: clamp(numbers[1] ?? size, 0, size), step };
+  const start = numbers[0] === null ? size - 1 : clamp(numbers[0], -1, size - 1);
+  const stop = numbers[1] === null || numbers[1] === undefined ? -1 : clamp(numbers[1], -1, size - 1);
+  return { start, stop, step };
+}
+
+interface Plan {
+  node: Node;
+  /** Axis of `node` and indices, for every integer-array entry. */
+  arrays: { axis: number; indices: Node }[];
+  /** Axes of `node` that a number picked. */
+  dropped: number[];
+  /** Positions (in axes of `node`) before which a new axis goes. */
+  fresh: number[];
+}
+
+/** Applies slices and numbers, and collects the integer arrays. */
+function planIndex(x: Node, specs: readonly IndexSpec[]): Plan {
+  const used = specs.filter((s) => s !== null && s !== "...").length;
+  const rank = x.shape.length;
+  if (used > rank) throw new ShapeError(`index: ${used} entries for a tensor of rank ${rank}`);
+  if (specs.filter((s) => s === "...").length > 1) throw new WeftError('index: "..." may appear once');
+  const hasEllipsis = specs.includes("...");
+  const full = hasEllipsis
+    ? specs.flatMap((s) => (s === "..." ? new Array<IndexSpec>(rank - used).fill(":") : [s]))
+    : [...specs, ...new Array<IndexSpec>(rank - used).fill(":")];
+  const start = x.shape.map(() => 0);
+  const stop = [...x.shape];
+  const step = x.shape.map(() => 1);
+  const flips: number[] = [];
+  const plan: Plan = { node: x, arrays: [], dropped: [], fresh: [] };
+  let axis = 0;
+  for (const spec of full) {
+    if (spec === null) {
+      plan.fresh.push(axis);
+      continue;
+    }
+    const size = x.shape[axis];
+    if (typeof spec === "number") {
+      const at = spec < 0 ? spec + size : spec;
+      if (!Number.isInteger(spec) || at < 0 || at >= size)
+        throw new ShapeError(`index: ${spec} is out of range for axis ${axis} of size ${size}`);
+      start[axis] = at;
+      stop[axis] = at + 1;
+      plan.dropped.push(axis);
+    } else if (typeof spec === "string") {
+      const parsed = parseSlice(spec, size);
+      if (parsed.step > 0) {
+        start[axis] = parsed.start;
+        stop[axis] = Math.max(parsed.start, parsed.stop);
+        step[axis] = parsed.step;
+      } else {
+        // Backwards: take the same elements forwards, then flip.
+        const count = Math.max(0, Math.ceil((parsed.start - parsed.stop) / -parsed.step));
+        const first = parsed.start + (count - 1) * parsed.step;
+        start[axis] = count === 0 ? 0 : first;
+        stop[axis] = count === 0 ? 0 : parsed.start + 1;
+        step[axis] = -parsed.step;
+        flips.push(axis);
+      }
+    } else {
+      plan.arrays.push({ axis, indices: indexNode("index", spec, size) });
+    }
+    axis++;
+  }
+  plan.node = build.flip(build.slice(x, start, stop, step), flips);
+  return plan;
+}
+
+/** NumPy's integer-array indexing: arrays broadcast together; adjacent ones stay in place, others move to the front. */
+function applyArrays(x: Node, arrays: Plan["arrays"]): { node: Node; axis: number; added: number } {
+  const axes = arrays.map((a) => a.axis);
+  const shape = broadcastAll(
+    "index",
+    arrays.map((a) => a.indices.shape),
+  );
+  const adjacent = axes.every((a, i) => i === 0 || a === axes[i - 1] + 1);
+  const rest = range(x.shape.length).filter((a) => !axes.includes(a));
+  const at = adjacent ? axes[0] : 0;
+  const order = adjacent ? range(x.shape.length) : [...axes, ...rest];
+  const moved = build.permute(x, order);
+  const sizes = axes.map((a) => x.shape[a]);
+  // One linear index over the picked axes.
+  let linear: Node | null = null;
+  arrays.forEach(({ indices }, i) => {
+    const term = build.scale(build.expandTo(indices, shape), numel(sizes.slice(i + 1)));
+    linear = linear === null ? term : build.add(linear, term);
+  });
+  const flat = build.reshape(moved, [
+    ...moved.shape.slice(0, at),
+    numel(sizes),
+    ...moved.shape.slice(at + axes.length),
+  ]);
+  return { node: build.gather(flat, linear!, at, 0), axis: at, added: shape.length };
+}
+
+/** x.index(0, "1:5", null, indices): basic and integer-array indexing together. */
+export function index(x: TensorLike, ...specs: IndexSpec[]): Tensor {
+  const plan = planIndex(nodeOf("index", x), specs);
+  const { dropped, fresh, arrays } = plan;
+  if (arrays.length === 0) {
+    const shape: number[] = [];
+    plan.node.shape.forEach((d, i) => {
+      for (const f of fresh) if (f === i) shape.push(1);
+      if (!dropped.includes(i)) shape.push(d);
+    });
+    for (const f of fresh) if (f >= plan.node.shape.length) shape.push(1);
+    return wrap(build.reshape(plan.node, shape));
+  }
+  if (fresh.length > 0)
+    throw new WeftError("index: new axes (null) beside integer arrays: use unsqueeze on the result");
+  // Numbers beside arrays behave as arrays of rank 0, as in NumPy.
+  const all = [...arrays, ...dropped.map((axis) => ({ axis, indices: build.constant(0, "int32") }))].sort(
+    (a, b) => a.axis - b.axis,
+  );
+  return wrap(applyArrays(plan.node, all).node);
+}
+
+/** Elements along an axis (or of the flattened tensor), in the order of the indices. Indices beyond the end are clamped. */
+export function take(x: TensorLike, indices: Tensor | readonly number[], axis?: number): Tensor {
+  const node = nodeOf("take", x);
+  const source = axis === undefined ? build.reshape(node, [numel(node.shape)]) : node;
+  const at = axis === undefined ? 0 : resolveAxis("take", axis, node.shape.length);
+  return wrap(build.gather(source, indexNode("take", indices, source.shape[at]), at, 0));
+}
+
+function alongAxis(op: string, x: Node, indices: Tensor, axis: number): { at: number; rows: Node; idx: Node } {
+  const rank = x.shape.length;
+  const at = resolveAxis(op, axis, rank);
+  if (indices.shape.length !== rank || indices.shape.some((d, i) => i !== at && d !== x.shape[i]))
+    throw new ShapeError(
+      `${op}: indices ${showShape(indices.shape)} must match ${showShape(x.shape)} in every axis but ${at}; expand them first`,
+    );
+  const idx = build.moveAxis(indexNode(op, indices, x.shape[at]), at, rank - 1);
+  return { at, rows: build.moveAxis(x, at, rank - 1), idx };
+}
+
+/** out[i][j] = x[i][indices[i][j]] along the axis: PyTorch's gather, NumPy's take_along_axis. */
+export function gather(x: TensorLike, indices: Tensor, axis = -1): Tensor {
+  const node = nodeOf("gather", x);
+  const { at, rows, idx } = alongAxis("gather", node, indices, axis);
+  const rank = node.shape.length;
+  return wrap(build.moveAxis(build.gather(rows, idx, rank - 1, rank - 1), rank - 1, at));
+}
+
+/** x with updates added at the indices along the axis; repeated indices add up. */
+export function scatterAdd(x: TensorLike, indices: Tensor, updates: Tensor, axis = -1): Tensor {
+  const node = nodeOf("scatterAdd", x);
+  const { at, rows, idx } = alongAxis("scatterAdd", node, indices, axis);
+  const rank = node.shape.length;
+  if (showShape(updates.shape) !== showShape(indices.shape))
+    throw new ShapeError(
+      `scatterAdd: updates ${showShape(updates.shape)} and indices ${showShape(indices.shape)} must have one shape`,
+    );
+  const values = build.cast(build.moveAxis(updates.node, at, rank - 1), node.dtype);
+  return wrap(build.moveAxis(build.scatterAdd(rows, idx, values, rank - 1, rank - 1), rank - 1, at));
+}
+
+/** Rows of `updates` added to rows of x: x[indices[i]] += updates[i]. */
+export function indexAdd(x: TensorLike, indices: Tensor, updates: Tensor, axis = 0): Tensor {
+  const node = nodeOf("indexAdd", x);
+  const at = resolveAxis("indexAdd", axis, node.shape.length);
+  const idx = indexNode("indexAdd", indices, node.shape[at]);
+  const expected = [...node.shape.slice(0, at), ...idx.shape, ...node.shape.slice(at + 1)];
+  if (showShape(expected) !== showShape(updates.shape))
+    throw new ShapeError(`indexAdd: updates have shape ${showShape(updates.shape)}, expected ${showShape(expected)}`);
+  return wrap(build.scatterAdd(node, idx, build.cast(updates.node, node.dtype), at, 0));
+}
+
+/** A new last axis with 1 at the class and 0 elsewhere. */
+export function oneHot(
+  classes: Tensor,
+  count: number,
+  options: { dtype?: "float32" | "float64" | "int32" | "bool" } = {},
+): Tensor {
+  const node = indexNode("oneHot", classes, 0);
+  const shape = [...node.shape, count];
+  const wide = build.expand(build.reshape(node, [...node.shape, 1]), shape);
+  return wrap(build.cast(build.eq(wide, build.iota(shape, shape.length - 1, "int32")), options.dtype ?? "float32"));
+}
+
+function orderNode(op: string, x: Node, axis: number, descending: boolean): { order: Node; rows: Node; at: number } {
+  if (isComplex(x.dtype)) throw new DTypeError(`${op}: complex numbers have no order; sort abs(x) or real(x)`);
+  const at = resolveAxis(op, axis, x.shape.length);
+  const rows = build.moveAxis(x, at, x.shape.length - 1);
+  return { order: build.make("argsort", [rows], { descending }), rows, at };
+}
+
+export interface SortOptions {
+  descending?: boolean;
+}
+
+/** Positions (int32) that sort the axis; equal elements keep their order. */
+export function argsort(x: TensorLike, axis = -1, { descending = false }: SortOptions = {}): Tensor {
+  const node = nodeOf("argsort", x);
+  const { order, at } = orderNode("argsort", node, axis, descending);
+  return wrap(build.moveAxis(order, node.shape.length - 1, at));
+}
+
+export function sort(x: TensorLike, axis = -1, { descending = false }: SortOptions = {}): Tensor {
+  const node = nodeOf("sort", x);
+  const { order, rows, at } = orderNode("sort", node, axis, descending);
+  const last = node.shape.length - 1;
+  return wrap(build.moveAxis(build.gather(rows, order, last, last), last, at));
+}
+
+/** The k largest values along an axis, largest first, and their positions. */
+export function topk(x: TensorLike, k: number, axis = -1): { values: Tensor; indices: Tensor } {
+  const node = nodeOf("topk", x);
+  const { order, rows, at } = orderNode("topk", node, axis, true);
+  const last = node.shape.length - 1;
+  if (!Number.isInteger(k) || k < 0 || k > rows.shape[last])
+    throw new ShapeError(`topk: k = ${k} is out of range for axis ${at} of size ${rows.shape[last]}`);
+  const first = build.sliceAxis(order, last, 0, k);
+  return {
+    values: wrap(build.moveAxis(build.gather(rows, first, last, last), last, at)),
+    indices: wrap(build.moveAxis(first, last, at)),
+  };
+}

@@ -1,0 +1,112 @@
+// jit: traces a function once for each structure, shapes and dtypes of its arguments, and then runs compiled code.
+import { type GraphFn, type Node, WeftError } from "../graph/index.js";
+import { build } from "../ops/index.js";
+import { type Compiled, dataNode, isTracing, session, type TensorValue } from "../runtime/index.js";
+import { closeOver } from "../transform/index.js";
+import { showEffect } from "./debug.js";
+import { freshKeyWords } from "./random.js";
+import { Tensor } from "./tensor.js";
+import { inFrame } from "./trace.js";
+import { flattenTree, type TreeDef, treeLeaves } from "./tree.js";
+
+// biome-ignore lint/suspicious/noExplicitAny: user functions take and return trees of any type.
+type AnyFunction = (...args: any[]) => any;
+
+export interface JitOptions {
+  /** Arguments that the caller gives away: their memory is reused for the results, and they cannot be used afterwards. */
+  donate?: readonly number[];
+}
+
+interface Program {
+  compiled: Compiled;
+  /** Tensors that the function closed over; passed along on every call. */
+  captured: Node[];
+  out: TreeDef;
+  outputs: number;
+  effects: string[];
+  hasKey: boolean;
+  donated: boolean[];
+  session: ReturnType<typeof session>;
+}
+
+export interface Jitted<F extends AnyFunction> {
+  (...args: Parameters<F>): ReturnType<F>;
+  /** Programs compiled so far, one a combination of structure, shapes and dtypes. */
+  readonly programs: number;
+  /** Names of the kernels and library calls that a call with these arguments runs. */
+  kernels(...args: Parameters<F>): string[];
+}
+
+/**
+ * A compiled version of a function of tensors. The function runs once (with placeholders) for every new combination of
+ * shapes, dtypes and other argument values; afterwards a call is one run of compiled code.
+ */
+export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jitted<F> {
+  const programs = new Map<string, Program>();
+  const donate = new Set(options.donate ?? []);
+
+  const prepare = (args: readonly unknown[]): { program: Program; leaves: Tensor[] } => {
+    const { leaves, def } = flattenTree(args);
+    let key = def.key;
+    for (const leaf of leaves) key += leaf.signature;
+    const known = programs.get(key);
+    if (known !== undefined && known.session === session()) return { program: known, leaves };
+    const donatedLeaves = args.flatMap((arg, i) => treeLeaves(arg).map(() => donate.has(i)));
+    const program = traceProgram(fn, leaves, def, donatedLeaves);
+    programs.set(key, program);
+    return { program, leaves };
+  };
+
+  const call = (...args: Parameters<F>): ReturnType<F> => {
+    if (isTracing()) return fn(...args) as ReturnType<F>;
+    const { program, leaves } = prepare(args);
+    const pending: Node[] = [];
+    for (const leaf of leaves) if (leaf.node.value === null) pending.push(leaf.node);
+    if (pending.length > 0) session().realize(pending);
+    const inputs: TensorValue[] = [];
+    for (const node of program.captured) inputs.push(node.value as TensorValue);
+    if (program.hasKey) inputs.push(freshKey());
+    for (const leaf of leaves) inputs.push(leaf.node.value as TensorValue);
+    const values = program.session.run(program.compiled, inputs, program.donated);
+    const results = values.map((value) => new Tensor(dataNode(value)));
+    program.effects.forEach((label, i) => {
+      showEffect(label, results[program.outputs + i]);
+    });
+    return program.out.rebuild(results) as ReturnType<F>;
+  };
+  return Object.assign(call, {
+    get programs(): number {
+      return programs.size;
+    },
+    kernels: (...args: Parameters<F>): string[] => prepare(args).program.compiled.executable.kernels.map((k) => k.name),
+  });
+}
+
+function freshKey(): TensorValue {
+  const [low, high] = freshKeyWords();
+  return session().upload({ shape: [2], dtype: "int32" }, Int32Array.from([low | 0, high | 0]));
+}
+
+function traceProgram(fn: AnyFunction, leaves: readonly Tensor[], def: TreeDef, donatedLeaves: boolean[]): Program {
+  const params = leaves.map((leaf, i) => build.input(leaf.shape, leaf.dtype, `argument ${i}`));
+  const { result, frame } = inFrame("jit", () => fn(...(def.rebuild(params.map((p) => new Tensor(p))) as unknown[])));
+  if (result instanceof Promise)
+    throw new WeftError("jit: the function is async; it is traced once with placeholders, so await its result instead");
+  const out = flattenTree(result);
+  const outputs = [...out.leaves.map((l) => l.node), ...frame.effects.map((e) => e.node)];
+  const own = frame.key === null ? params : [frame.key, ...params];
+  const { fn: closed, captured } = closeOver(outputs, own);
+  session().realize(captured);
+  const donated = [...captured.map(() => false), ...(frame.key === null ? [] : [false]), ...donatedLeaves];
+  const graph: GraphFn = closed;
+  return {
+    compiled: session().compile(graph, donated),
+    captured,
+    out: out.def,
+    outputs: out.leaves.length,
+    effects: frame.effects.map((e) => e.label),
+    hasKey: frame.key !== null,
+    donated,
+    session: session(),
+  };
+}

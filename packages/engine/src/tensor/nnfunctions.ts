@@ -1,0 +1,123 @@
+// Functions that networks are made of, composed of primitives; fusion makes single kernels of them.
+import { isComplex, ShapeError, showShape } from "../graph/index.js";
+import { build } from "../ops/index.js";
+import { inexactNode, nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { abs, add, div, erf, exp, greater, less, log1p, mul, rsqrt, sub, tanh, where } from "./math.js";
+import { logsumexp, mean, shiftOf, sum, variance } from "./reduce.js";
+import type { Tensor } from "./tensor.js";
+
+export const relu = (x: TensorLike): Tensor => {
+  const node = inexactNode("relu", x);
+  return where(greater(wrap(node), 0), wrap(node), 0);
+};
+
+export const leakyRelu = (x: Tensor, slope = 0.01): Tensor => where(greater(x, 0), x, mul(x, slope));
+
+/** 1 / (1 + exp(-x)), which neither overflows nor loses its tails. */
+export const sigmoid = (x: TensorLike): Tensor => mul(add(tanh(mul(x, 0.5)), 1), 0.5);
+
+export const silu = (x: TensorLike): Tensor => mul(x, sigmoid(x));
+
+/** The exact form x Phi(x); `approximate` uses the tanh formula. */
+export function gelu(x: TensorLike, options: { approximate?: boolean } = {}): Tensor {
+  if (options.approximate) {
+    const inner = mul(add(x, mul(mul(mul(x, x), x), 0.044715)), Math.sqrt(2 / Math.PI));
+    return mul(mul(x, 0.5), add(tanh(inner), 1));
+  }
+  return mul(mul(x, 0.5), add(erf(mul(x, Math.SQRT1_2)), 1));
+}
+
+/** log(1 + exp(x)) without overflow. */
+export const softplus = (x: TensorLike): Tensor => add(log1p(exp(mul(abs(x), -1))), where(less(x, 0), 0, x));
+
+export function softmax(x: TensorLike, axis = -1): Tensor {
+  const node = inexactNode("softmax", x);
+  if (isComplex(node.dtype)) throw new ShapeError("softmax: not defined for complex tensors");
+  const at = resolveAxis("softmax", axis, node.shape.length);
+  const top = shiftOf(node, [at]);
+  const e = wrap(build.unary("exp", build.sub(node, build.expand(top, node.shape))));
+  return div(e, sum(e, at, { keepDims: true }));
+}
+
+export function logSoftmax(x: TensorLike, axis = -1): Tensor {
+  const node = wrap(inexactNode("logSoftmax", x));
+  const at = resolveAxis("logSoftmax", axis, node.shape.length);
+  return sub(node, logsumexp(node, at, { keepDims: true }));
+}
+
+/** Normalises the last axes to mean 0 and deviation 1, then scales and shifts. */
+export function layerNorm(
+  x: Tensor,
+  options: { weight?: Tensor; bias?: Tensor; axes?: number | readonly number[]; epsilon?: number } = {},
+): Tensor {
+  const { weight, bias, axes = -1, epsilon = 1e-5 } = options;
+  const centred = sub(x, mean(x, axes, { keepDims: true }));
+  const scaled = mul(centred, rsqrt(add(variance(x, axes, { keepDims: true }), epsilon)));
+  const weighted = weight === undefined ? scaled : mul(scaled, weight);
+  return bias === undefined ? weighted : add(weighted, bias);
+}
+
+export interface LossOptions {
+  /** "mean" (default), "sum", or "none" for one number an example. */
+  reduction?: "mean" | "sum" | "none";
+}
+
+function reduceLoss(losses: Tensor, { reduction = "mean" }: LossOptions): Tensor {
+  if (reduction === "none") return losses;
+  return reduction === "sum" ? sum(losses) : mean(losses);
+}
+
+/** Softmax cross-entropy of logits [..., classes] against class numbers [...] (integers) or probabilities [..., classes]. */
+export function crossEntropy(
+  logits: Tensor,
+  targets: Tensor,
+  options: LossOptions & { labelSmoothing?: number } = {},
+): Tensor {
+  const { labelSmoothing = 0 } = options;
+  const classes = logits.shape[logits.shape.length - 1];
+  const isClass = targets.shape.length === logits.shape.length - 1;
+  const fits = isClass
+    ? showShape(targets.shape) === showShape(logits.shape.slice(0, -1))
+    : showShape(targets.shape) === showShape(logits.shape);
+  if (!fits)
+    throw new ShapeError(
+      `crossEntropy: logits ${showShape(logits.shape)} need class numbers ${showShape(logits.shape.slice(0, -1))} ` +
+        `or probabilities ${showShape(logits.shape)}, got ${showShape(targets.shape)}`,
+    );
+  const logp = logSoftmax(logits);
+  let chosen: Tensor;
+  if (isClass) {
+    const labels = build.cast(nodeOf("crossEntropy", targets), "int32");
+    const wide = build.expand(build.reshape(labels, [...labels.shape, 1]), logits.shape);
+    const hit = wrap(build.eq(wide, build.iota(logits.shape, logits.shape.length - 1, "int32")));
+    chosen = sum(where(hit, logp, 0), -1);
+  } else {
+    chosen = sum(mul(targets, logp), -1);
+  }
+  const smooth =
+    labelSmoothing === 0 ? chosen : add(mul(chosen, 1 - labelSmoothing), mul(sum(logp, -1), labelSmoothing / classes));
+  return reduceLoss(mul(smooth, -1), options);
+}
+
+export const mseLoss = (prediction: Tensor, target: TensorLike, options: LossOptions = {}): Tensor => {
+  const difference = sub(prediction, target);
+  return reduceLoss(mul(difference, difference), options);
+};
+
+export const l1Loss = (prediction: Tensor, target: TensorLike, options: LossOptions = {}): Tensor =>
+  reduceLoss(abs(sub(prediction, target)), options);
+
+/** Quadratic near zero, linear beyond `delta`. */
+export function huberLoss(
+  prediction: Tensor,
+  target: TensorLike,
+  options: LossOptions & { delta?: number } = {},
+): Tensor {
+  const { delta = 1 } = options;
+  const size = abs(sub(prediction, target));
+  return reduceLoss(where(less(size, delta), mul(mul(size, size), 0.5), mul(sub(size, delta / 2), delta)), options);
+}
+
+/** Cross-entropy of independent yes/no logits against targets in [0, 1]. */
+export const binaryCrossEntropyWithLogits = (logits: Tensor, targets: TensorLike, options: LossOptions = {}): Tensor =>
+  reduceLoss(sub(softplus(logits), mul(logits, targets)), options);

@@ -1,0 +1,117 @@
+// Random tensors: counter-based (threefry), keyed by seed and element index, so that the same seed gives the same
+// numbers on every device and every number of devices.
+import { type DType, DTypeError, isFloat, type Shape, WeftError } from "../graph/index.js";
+import { build, threefry2x32 } from "../ops/index.js";
+import { dataNode, session } from "../runtime/index.js";
+import { wrap } from "./convert.js";
+import { checkShape } from "./create.js";
+import { Tensor } from "./tensor.js";
+import { traceKey } from "./trace.js";
+
+/** A key: an int32 tensor of shape [2] (or [..., 2] for a batch of keys). */
+export type Key = Tensor;
+
+export interface RandomOptions {
+  dtype?: DType;
+  /** Fixes the numbers. Without seed or key they come from the global generator (see manualSeed). */
+  seed?: number;
+  key?: Key;
+}
+
+let globalSeed = Math.floor(Math.random() * 2 ** 32);
+let globalCount = 0;
+
+/** Restarts the global generator: the same calls give the same numbers again. */
+export function manualSeed(seed: number): void {
+  if (!Number.isSafeInteger(seed)) throw new WeftError(`manualSeed: the seed must be a whole number, got ${seed}`);
+  globalSeed = seed;
+  globalCount = 0;
+}
+
+const words = (seed: number): [number, number] => [seed >>> 0, Math.floor(seed / 2 ** 32) >>> 0];
+
+function uploadKey(low: number, high: number): Tensor {
+  const data = Int32Array.from([low | 0, high | 0]);
+  return new Tensor(dataNode(session().upload({ shape: [2], dtype: "int32" }, data)));
+}
+
+/** The key of a seed (a whole number, negative ones included). */
+export function key(seed: number): Key {
+  if (!Number.isSafeInteger(seed)) throw new WeftError(`key: the seed must be a whole number, got ${seed}`);
+  return uploadKey(...words(seed));
+}
+
+/** A fresh key from the global generator; inside jit, fresh on every call of the compiled function. */
+export function nextKey(): Key {
+  const traced = traceKey();
+  if (traced !== null) return traced;
+  return uploadKey(...freshKeyWords());
+}
+
+export function freshKeyWords(): [number, number] {
+  const [low, high] = words(globalSeed);
+  const [a, b] = threefry2x32(low, high, globalCount++ >>> 0, 0x77656674);
+  return [a, b];
+}
+
+/** `count` independent keys from one: shape [count, 2]. */
+export function splitKey(from: Key, count = 2): Key {
+  return wrap(build.make("random", [from.node], { kind: "bits", shape: [count, 2], dtype: "int32" }));
+}
+
+function keyFrom(options: RandomOptions): Tensor {
+  if (options.key !== undefined) {
+    if (options.key.dtype !== "int32" || options.key.shape.at(-1) !== 2)
+      throw new WeftError("random: a key is an int32 tensor of shape [2]; make one with weft.key(seed)");
+    return options.key;
+  }
+  return options.seed === undefined ? nextKey() : key(options.seed);
+}
+
+function draw(op: string, kind: "uniform" | "normal", shape: Shape, options: RandomOptions): Tensor {
+  checkShape(op, shape);
+  const dtype = options.dtype ?? "float32";
+  if (!isFloat(dtype)) throw new DTypeError(`${op}: makes float tensors, not ${dtype}; use randint for integers`);
+  return wrap(build.make("random", [keyFrom(options).node], { kind, shape, dtype }));
+}
+
+/** Uniform in [low, high), by default [0, 1). */
+export function rand(shape: Shape, options: RandomOptions & { low?: number; high?: number } = {}): Tensor {
+  const { low = 0, high = 1 } = options;
+  const uniform = draw("rand", "uniform", shape, options);
+  return low === 0 && high === 1 ? uniform : uniform.mul(high - low).add(low);
+}
+
+/** Normal with mean 0 and deviation 1, or the given ones. */
+export function randn(shape: Shape, options: RandomOptions & { mean?: number; std?: number } = {}): Tensor {
+  const { mean = 0, std = 1 } = options;
+  const normal = draw("randn", "normal", shape, options);
+  const scaled = std === 1 ? normal : normal.mul(std);
+  return mean === 0 ? scaled : scaled.add(mean);
+}
+
+/** Whole numbers in [low, high), int32. */
+export function randint(low: number, high: number, shape: Shape, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
+  if (!Number.isInteger(low) || !Number.isInteger(high) || high <= low)
+    throw new WeftError(`randint: needs whole numbers low < high, got ${low} and ${high}`);
+  const uniform = draw("randint", "uniform", shape, { ...options, dtype: "float64" });
+  return uniform
+    .mul(high - low)
+    .floor()
+    .add(low)
+    .cast("int32");
+}
+
+/** true with this probability. */
+export function bernoulli(probability: number, shape: Shape, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
+  if (!(probability >= 0 && probability <= 1))
+    throw new WeftError(`bernoulli: probability ${probability} is not in [0, 1]`);
+  return draw("bernoulli", "uniform", shape, { ...options, dtype: "float32" }).less(probability);
+}
+
+/** The whole numbers 0 to n-1 in random order, int32. */
+export function permutation(n: number, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
+  checkShape("permutation", [n]);
+  const order = draw("permutation", "uniform", [n], { ...options, dtype: "float64" });
+  return wrap(build.make("argsort", [order.node], { descending: false }));
+}

@@ -1,0 +1,156 @@
+// Reductions along axes, with keepDims everywhere; composed of sum, prod, max and min.
+import {
+  DTypeError,
+  isComplex,
+  keepAxes,
+  kindOf,
+  type Node,
+  numel,
+  type ReduceFn,
+  ShapeError,
+  toInexact,
+} from "../graph/index.js";
+import { build } from "../ops/index.js";
+import { nodeAs, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import type { Tensor } from "./tensor.js";
+
+export interface ReduceOptions {
+  keepDims?: boolean;
+}
+export type Axes = number | readonly number[] | null;
+
+/** Reduces a node and keeps the reduced axes as ones if asked. */
+function reduceNode(fn: ReduceFn, x: Node, axes: readonly number[], keepDims = false): Node {
+  const result = build.reduce(fn, x, axes);
+  return keepDims ? build.reshape(result, keepAxes(x.shape, axes)) : result;
+}
+
+/** Sum. bool counts in int32. */
+export function sum(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
+  const node = nodeOf("sum", x);
+  const counted = node.dtype === "bool" ? build.cast(node, "int32") : node;
+  return wrap(reduceNode("sum", counted, resolveAxes("sum", axes, node.shape.length), keepDims));
+}
+
+export function prod(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
+  const node = nodeOf("prod", x);
+  const counted = node.dtype === "bool" ? build.cast(node, "int32") : node;
+  return wrap(reduceNode("prod", counted, resolveAxes("prod", axes, node.shape.length), keepDims));
+}
+
+function extremum(fn: "max" | "min", x: TensorLike, axes: Axes | undefined, keepDims?: boolean): Tensor {
+  const node = nodeOf(fn, x);
+  if (isComplex(node.dtype)) throw new DTypeError(`${fn}: complex numbers have no order; use abs(x) or real(x)`);
+  const resolved = resolveAxes(fn, axes, node.shape.length);
+  if (numel(resolved.map((a) => node.shape[a])) === 0)
+    throw new ShapeError(`${fn}: the ${fn} of no elements does not exist (shape [${node.shape.join(", ")}])`);
+  return wrap(reduceNode(fn, node, resolved, keepDims));
+}
+
+export const max = (x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor =>
+  extremum("max", x, axes, options.keepDims);
+export const min = (x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor =>
+  extremum("min", x, axes, options.keepDims);
+
+export function any(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
+  const node = nodeAs("any", x, "bool");
+  return wrap(reduceNode("max", node, resolveAxes("any", axes, node.shape.length), keepDims));
+}
+
+export function all(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
+  const node = nodeAs("all", x, "bool");
+  return wrap(reduceNode("min", node, resolveAxes("all", axes, node.shape.length), keepDims));
+}
+
+export function mean(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
+  const node = nodeOf("mean", x);
+  const resolved = resolveAxes("mean", axes, node.shape.length);
+  const count = numel(resolved.map((a) => node.shape[a]));
+  const total = reduceNode("sum", build.cast(node, toInexact(node.dtype)), resolved, keepDims);
+  return wrap(build.div(total, build.fullLike(total, count)));
+}
+
+export interface VarOptions extends ReduceOptions {
+  /** Subtracted from the count: 0 (NumPy's default) or 1 (the unbiased estimate). */
+  correction?: number;
+}
+
+/** The variance in two passes; of complex numbers the mean of |x - mean|^2. */
+export function variance(x: TensorLike, axes?: Axes, { keepDims, correction = 0 }: VarOptions = {}): Tensor {
+  const node = nodeOf("var", x);
+  const values = build.cast(node, toInexact(node.dtype));
+  const resolved = resolveAxes("var", axes, node.shape.length);
+  const count = numel(resolved.map((a) => node.shape[a]));
+  const total = reduceNode("sum", values, resolved, true);
+  const centre = build.expand(build.div(total, build.fullLike(total, count)), values.shape);
+  const deviation = build.sub(values, centre);
+  const squares = isComplex(values.dtype)
+    ? build.real(build.mul(deviation, build.conj(deviation)))
+    : build.mul(deviation, deviation);
+  const spread = reduceNode("sum", squares, resolved, keepDims);
+  return wrap(build.div(spread, build.fullLike(spread, Math.max(0, count - correction))));
+}
+
+export function std(x: TensorLike, axes?: Axes, options: VarOptions = {}): Tensor {
+  return wrap(build.unary("sqrt", variance(x, axes, options).node));
+}
+
+/** log(sum(exp(x))) without overflow. */
+export function logsumexp(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
+  const node = nodeOf("logsumexp", x);
+  if (isComplex(node.dtype)) throw new DTypeError("logsumexp: not defined for complex tensors");
+  const values = build.cast(node, toInexact(node.dtype));
+  const resolved = resolveAxes("logsumexp", axes, node.shape.length);
+  const top = shiftOf(values, resolved);
+  const total = reduceNode(
+    "sum",
+    build.unary("exp", build.sub(values, build.expand(top, values.shape))),
+    resolved,
+    true,
+  );
+  const result = build.add(build.unary("log", total), top);
+  return wrap(keepDims ? result : build.reshape(result, build.reduce("max", values, resolved).shape));
+}
+
+/** The largest value along the axes, as ones, where it is finite: subtracting it keeps exp in range. */
+export function shiftOf(values: Node, axes: readonly number[]): Node {
+  const top = reduceNode("max", values, axes, true);
+  const safe = build.where(build.unary("isfinite", top), top, build.zerosLike(top));
+  // A constant for the gradient: the shift cancels.
+  return stopNode(safe);
+}
+
+/** The same value without a gradient. */
+function stopNode(x: Node): Node {
+  const param = build.input(x.shape, x.dtype, "x");
+  return build.pick(build.make("custom", [x], { body: { params: [param], outputs: [param] }, rule: stopRule }), 0);
+}
+
+const stopRule = { name: "stopGradient", id: 1, backward: () => [null] };
+
+/** The tensor as a constant: no gradient flows through it. */
+export const stopGradient = (x: TensorLike): Tensor => wrap(stopNode(nodeOf("stopGradient", x)));
+
+function argExtremum(fn: "argmax" | "argmin", x: TensorLike, axis: number | undefined, keepDims = false): Tensor {
+  const node = nodeOf(fn, x);
+  if (isComplex(node.dtype)) throw new DTypeError(`${fn}: complex numbers have no order; use abs(x) or real(x)`);
+  const source = axis === undefined ? build.reshape(node, [numel(node.shape)]) : node;
+  const resolved = axis === undefined ? 0 : resolveAxis(fn, axis, node.shape.length);
+  if (source.shape[resolved] === 0) throw new ShapeError(`${fn}: the ${fn} of no elements does not exist`);
+  const values = source.dtype === "bool" ? build.cast(source, "uint8") : source;
+  const result = build.make("argreduce", [values], { fn, axis: resolved });
+  return wrap(keepDims && axis !== undefined ? build.reshape(result, keepAxes(node.shape, [resolved])) : result);
+}
+
+/** Index (int32) of the first largest element, of the whole tensor or along one axis. */
+export const argmax = (x: TensorLike, axis?: number, options: ReduceOptions = {}): Tensor =>
+  argExtremum("argmax", x, axis, options.keepDims);
+export const argmin = (x: TensorLike, axis?: number, options: ReduceOptions = {}): Tensor =>
+  argExtremum("argmin", x, axis, options.keepDims);
+
+/** Running sum along an axis. */
+export function cumsum(x: TensorLike, axis = -1): Tensor {
+  const node = nodeOf("cumsum", x);
+  const counted = kindOf(node.dtype) === "bool" ? build.cast(node, "int32") : node;
+  return wrap(build.cumsum(counted, resolveAxis("cumsum", axis, node.shape.length)));
+}

@@ -1,0 +1,22 @@
+// scope: frees everything that was computed inside and is not returned.
+import { memory, type TensorValue } from "../runtime/index.js";
+import { treeLeaves } from "./tree.js";
+
+/** Runs a function; tensors that were computed inside and are not part of its result are freed when it returns. */
+export function scope<T>(body: () => T): T {
+  const made = memory.openScope();
+  try {
+    const result = body();
+    if (result instanceof Promise) {
+      throw new TypeError(
+        "scope: the function is async; other code would run inside the scope. Use `using` or dispose()",
+      );
+    }
+    const kept = new Set(treeLeaves(result).map((t) => t.realize().node.value as TensorValue));
+    for (const value of memory.closeScope(made)) if (!kept.has(value)) value.release();
+    return result;
+  } catch (error) {
+    for (const value of memory.closeScope(made)) value.release();
+    throw error;
+  }
+}

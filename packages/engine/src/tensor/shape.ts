@@ -1,0 +1,243 @@
+// Moving elements around: reshape, permute, join, split, repeat. Nothing here computes.
+import { numel, promote, range, type Shape, ShapeError, showShape } from "../graph/index.js";
+import { build } from "../ops/index.js";
+import { broadcastAll, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { checkShape } from "./create.js";
+import type { Tensor } from "./tensor.js";
+
+/** A new shape with the same elements in the same order; one size may be -1. */
+export function reshape(x: TensorLike, shape: Shape): Tensor {
+  const node = nodeOf("reshape", x);
+  const total = numel(node.shape);
+  const open = shape.filter((d) => d === -1).length;
+  const rest = numel(shape.filter((d) => d !== -1));
+  const filled =
+    open === 1 && rest > 0 && total % rest === 0 ? shape.map((d) => (d === -1 ? total / rest : d)) : [...shape];
+  if (open > 1 || filled.some((d) => d < 0 || !Number.isInteger(d)) || numel(filled) !== total)
+    throw new ShapeError(
+      `reshape: ${showShape(node.shape)} (${total} elements) cannot become ${showShape(shape)}` +
+        (open > 1 ? "; at most one size may be -1" : ` (${open === 1 ? `a multiple of ${rest}` : rest} elements)`),
+    );
+  return wrap(build.reshape(node, filled));
+}
+
+/** Axes in a new order: result axis i is axis order[i] of x. */
+export function permute(x: TensorLike, order: readonly number[]): Tensor {
+  const node = nodeOf("permute", x);
+  const rank = node.shape.length;
+  const axes = order.map((a) => resolveAxis("permute", a, rank));
+  if (axes.length !== rank || new Set(axes).size !== rank)
+    throw new ShapeError(`permute: [${order.join(", ")}] does not name each of the ${rank} axes once`);
+  return wrap(build.permute(node, axes));
+}
+
+/** Swaps two axes; without arguments the last two. */
+export function transpose(x: TensorLike, a = -2, b = -1): Tensor {
+  const node = nodeOf("transpose", x);
+  const rank = node.shape.length;
+  if (rank < 2 && a === -2 && b === -1) return wrap(node);
+  const axes = range(rank);
+  const [i, j] = [resolveAxis("transpose", a, rank), resolveAxis("transpose", b, rank)];
+  [axes[i], axes[j]] = [axes[j], axes[i]];
+  return wrap(build.permute(node, axes));
+}
+
+export function moveAxis(x: TensorLike, from: number, to: number): Tensor {
+  const node = nodeOf("moveAxis", x);
+  const rank = node.shape.length;
+  return wrap(build.moveAxis(node, resolveAxis("moveAxis", from, rank), resolveAxis("moveAxis", to, rank)));
+}
+
+/** Broadcasts to a shape; -1 keeps a size. */
+export function expand(x: TensorLike, shape: Shape): Tensor {
+  const node = nodeOf("expand", x);
+  const lead = shape.length - node.shape.length;
+  const filled = shape.map((d, i) => (d === -1 && i >= lead ? node.shape[i - lead] : d));
+  checkShape("expand", filled);
+  const fits = lead >= 0 && node.shape.every((d, i) => d === 1 || d === filled[i + lead]);
+  if (!fits)
+    throw new ShapeError(
+      `expand: ${showShape(node.shape)} does not grow to ${showShape(shape)}; only sizes of 1 grow, new axes come in front`,
+    );
+  return wrap(build.expandTo(node, filled));
+}
+
+export const broadcastTo = expand;
+
+/** Removes axes of size 1: all of them, or the given ones. */
+export function squeeze(x: TensorLike, axes?: number | readonly number[]): Tensor {
+  const node = nodeOf("squeeze", x);
+  const chosen =
+    axes === undefined
+      ? range(node.shape.length).filter((i) => node.shape[i] === 1)
+      : resolveAxes("squeeze", axes, node.shape.length);
+  const wrong = chosen.find((a) => node.shape[a] !== 1);
+  if (wrong !== undefined)
+    throw new ShapeError(`squeeze: axis ${wrong} of ${showShape(node.shape)} has size ${node.shape[wrong]}, not 1`);
+  return wrap(
+    build.reshape(
+      node,
+      node.shape.filter((_, i) => !chosen.includes(i)),
+    ),
+  );
+}
+
+/** A new axis of size 1 at this position. */
+export function unsqueeze(x: TensorLike, axis: number): Tensor {
+  const node = nodeOf("unsqueeze", x);
+  const at = resolveAxis("unsqueeze", axis, node.shape.length + 1);
+  return wrap(build.reshape(node, [...node.shape.slice(0, at), 1, ...node.shape.slice(at)]));
+}
+
+export function flatten(x: TensorLike, start = 0, end = -1): Tensor {
+  const node = nodeOf("flatten", x);
+  const rank = node.shape.length;
+  if (rank === 0) return wrap(build.reshape(node, [1]));
+  const [from, to] = [resolveAxis("flatten", start, rank), resolveAxis("flatten", end, rank)];
+  return wrap(
+    build.reshape(node, [
+      ...node.shape.slice(0, from),
+      numel(node.shape.slice(from, to + 1)),
+      ...node.shape.slice(to + 1),
+    ]),
+  );
+}
+
+/** Zeros (or `value`) before and after each axis: one [before, after] an axis. */
+export function pad(x: TensorLike, amounts: readonly (readonly [number, number])[], value = 0): Tensor {
+  const node = nodeOf("pad", x);
+  if (amounts.length !== node.shape.length || amounts.flat().some((n) => !Number.isInteger(n) || n < 0))
+    throw new ShapeError(`pad: ${showShape(node.shape)} needs one [before, after] of whole numbers >= 0 an axis`);
+  const low = amounts.map(([before]) => before);
+  const high = amounts.map(([, after]) => after);
+  const padded = build.pad(node, low, high);
+  if (value === 0) return wrap(padded);
+  const inside = build.pad(build.full(node.shape, 1, "bool"), low, high);
+  return wrap(build.where(inside, padded, build.fullLike(padded, value)));
+}
+
+/** Reverses the order along axes; without axes along all of them. */
+export function flip(x: TensorLike, axes?: number | readonly number[]): Tensor {
+  const node = nodeOf("flip", x);
+  return wrap(build.flip(node, resolveAxes("flip", axes, node.shape.length)));
+}
+
+export function concat(parts: readonly TensorLike[], axis = 0): Tensor {
+  if (parts.length === 0) throw new ShapeError("concat: needs at least one tensor");
+  const nodes = parts.map((part) => nodeOf("concat", part));
+  const rank = nodes[0].shape.length;
+  const at = resolveAxis("concat", axis, rank);
+  for (const node of nodes) {
+    if (node.shape.length !== rank || node.shape.some((d, i) => i !== at && d !== nodes[0].shape[i]))
+      throw new ShapeError(
+        `concat: ${nodes.map((n) => showShape(n.shape)).join(", ")} differ in more than axis ${at}; use stack to join along a new axis`,
+      );
+  }
+  const dtype = nodes.map((n) => n.dtype).reduce(promote);
+  return wrap(
+    build.concat(
+      nodes.map((n) => build.cast(n, dtype)),
+      at,
+    ),
+  );
+}
+
+/** Joins equal shapes along a new axis. */
+export function stack(parts: readonly TensorLike[], axis = 0): Tensor {
+  if (parts.length === 0) throw new ShapeError("stack: needs at least one tensor");
+  const first = nodeOf("stack", parts[0]).shape;
+  for (const part of parts) {
+    const { shape } = nodeOf("stack", part);
+    if (showShape(shape) !== showShape(first))
+      throw new ShapeError(`stack: shapes ${showShape(first)} and ${showShape(shape)} differ; all must be equal`);
+  }
+  return concat(
+    parts.map((part) => unsqueeze(part, axis)),
+    axis,
+  );
+}
+
+/** Pieces along an axis: a number of equal pieces, or their sizes. */
+export function split(x: TensorLike, pieces: number | readonly number[], axis = 0): Tensor[] {
+  const node = nodeOf("split", x);
+  const at = resolveAxis("split", axis, node.shape.length);
+  const size = node.shape[at];
+  if (typeof pieces === "number" && (pieces < 1 || size % pieces !== 0))
+    throw new ShapeError(
+      `split: ${size} elements along axis ${at} do not divide into ${pieces} equal pieces; give their sizes`,
+    );
+  const sizes = typeof pieces === "number" ? new Array<number>(pieces).fill(size / pieces) : pieces;
+  if (sizes.reduce((a, b) => a + b, 0) !== size)
+    throw new ShapeError(`split: sizes ${sizes.join(" + ")} do not add up to ${size}, the size of axis ${at}`);
+  let from = 0;
+  return sizes.map((n) => {
+    from += n;
+    return wrap(build.sliceAxis(node, at, from - n, from));
+  });
+}
+
+/** Repeats the whole tensor this many times along each axis. */
+export function tile(x: TensorLike, repeats: readonly number[]): Tensor {
+  const node = nodeOf("tile", x);
+  const rank = Math.max(node.shape.length, repeats.length);
+  const shape = [...new Array<number>(rank - node.shape.length).fill(1), ...node.shape];
+  const times = [...new Array<number>(rank - repeats.length).fill(1), ...repeats];
+  const spread = build.reshape(
+    node,
+    shape.flatMap((d) => [1, d]),
+  );
+  const grown = build.expand(
+    spread,
+    shape.flatMap((d, i) => [times[i], d]),
+  );
+  return wrap(
+    build.reshape(
+      grown,
+      shape.map((d, i) => d * times[i]),
+    ),
+  );
+}
+
+/** Shifts elements along an axis; those that fall off come back at the other end. */
+export function roll(x: TensorLike, shift: number, axis = 0): Tensor {
+  const node = nodeOf("roll", x);
+  const at = resolveAxis("roll", axis, node.shape.length);
+  const size = node.shape[at];
+  const by = size === 0 ? 0 : ((shift % size) + size) % size;
+  if (by === 0) return wrap(node);
+  return wrap(build.concat([build.sliceAxis(node, at, size - by, size), build.sliceAxis(node, at, 0, size - by)], at));
+}
+
+/** Elements start, start + step, ... below stop of every axis; negative positions count from the end. */
+export function slice(
+  x: TensorLike,
+  start: readonly number[],
+  stop: readonly number[],
+  step?: readonly number[],
+): Tensor {
+  const node = nodeOf("slice", x);
+  if (
+    start.length !== node.shape.length ||
+    stop.length !== start.length ||
+    (step !== undefined && step.length !== start.length)
+  )
+    throw new ShapeError(`slice: give one start and one stop an axis of ${showShape(node.shape)}`);
+  if (step?.some((s) => !Number.isInteger(s) || s < 1))
+    throw new ShapeError(
+      `slice: steps are whole numbers >= 1, got [${step.join(", ")}]; use flip for the other direction`,
+    );
+  const clampTo = (at: number, size: number): number => Math.min(size, Math.max(0, at < 0 ? at + size : at));
+  const from = start.map((s, i) => clampTo(s, node.shape[i]));
+  const to = stop.map((s, i) => Math.max(from[i], clampTo(s, node.shape[i])));
+  return wrap(build.slice(node, from, to, step));
+}
+
+/** The tensors broadcast to their common shape. */
+export function broadcastTensors(...tensors: TensorLike[]): Tensor[] {
+  const nodes = tensors.map((t) => nodeOf("broadcastTensors", t));
+  const shape = broadcastAll(
+    "broadcastTensors",
+    nodes.map((n) => n.shape),
+  );
+  return nodes.map((n) => wrap(build.expandTo(n, shape)));
+}

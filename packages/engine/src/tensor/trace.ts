@@ -1,0 +1,53 @@
+// What is going on while a user's function is traced: the stack of frames, values to show when the compiled function has
+// run (debug.print), and the random key that a compiled function gets on every call.
+import type { Node } from "../graph/index.js";
+import { build } from "../ops/index.js";
+import { tracing } from "../runtime/index.js";
+import { Tensor } from "./tensor.js";
+
+export interface Effect {
+  label: string;
+  node: Node;
+}
+
+export interface Frame {
+  kind: "jit" | "map" | "loop";
+  effects: Effect[];
+  /** jit only: the placeholder of the key that comes with every call, once somebody asked for it. */
+  key: Node | null;
+  keysUsed: number;
+}
+
+const frames: Frame[] = [];
+
+/** Traces a function inside a new frame and returns both its result and the frame. */
+export function inFrame<T>(kind: Frame["kind"], body: () => T): { result: T; frame: Frame } {
+  const frame: Frame = { kind, effects: [], key: null, keysUsed: 0 };
+  frames.push(frame);
+  try {
+    return { result: tracing(body), frame };
+  } finally {
+    frames.pop();
+  }
+}
+
+export const currentFrame = (): Frame | null => frames[frames.length - 1] ?? null;
+
+/** Registers a value to be shown by the innermost frame; false when nothing is being traced. */
+export function addEffect(label: string, node: Node): boolean {
+  const frame = currentFrame();
+  if (frame === null) return false;
+  frame.effects.push({ label, node });
+  return true;
+}
+
+/** Another key on every use and on every call, while jit traces; null otherwise. */
+export function traceKey(): Tensor | null {
+  const frame = frames.find((f) => f.kind === "jit");
+  if (frame === undefined) return null;
+  frame.key ??= build.input([2], "int32", "random key");
+  const index = frame.keysUsed++;
+  // Element 2i and 2i+1 of the key's own stream do not depend on how many there are.
+  const bits = build.make("random", [frame.key], { kind: "bits", shape: [index + 1, 2], dtype: "int32" });
+  return new Tensor(build.reshape(build.sliceAxis(bits, 0, index, index + 1), [2]));
+}

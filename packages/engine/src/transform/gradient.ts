@@ -1,0 +1,86 @@
+// Reverse mode, graph to graph. Forward mode is its double: the reverse pass is linear in its cotangents, and
+// transposing it once more gives the tangent map, so one table of rules serves both.
+import { InternalError, isInexact, isOp, type Node, type OpName, outputAvals, topological } from "../graph/index.js";
+import { build, type VjpRule, vjpRules } from "../ops/index.js";
+import { scanVjp } from "./scan.js";
+import { dependents } from "./walk.js";
+
+const { add, zerosLike } = build;
+
+type AnyRule = VjpRule<OpName>;
+
+function customVjp(node: Node<"custom">, g: readonly (Node | null)[]): (Node | null)[] {
+  const outputs = build.picks(node as Node);
+  const cotangents = outputs.map((output, i) => g[i] ?? zerosLike(output));
+  return node.attrs.rule.backward([...node.inputs], outputs, cotangents);
+}
+
+function inputCotangents(node: Node, g: readonly (Node | null)[], needs: boolean[]): (Node | null)[] {
+  if (isOp(node, "scan")) return scanVjp(node, g, needs, backward);
+  if (isOp(node, "custom")) return customVjp(node, g);
+  const rule = (vjpRules as unknown as Record<string, AnyRule | undefined>)[node.op];
+  if (rule === undefined) throw new InternalError(`no gradient rule for ${node.op}`);
+  return rule(node, g, needs);
+}
+
+/**
+ * The gradients of `outputs` (weighted with `cotangents`) with respect to the nodes `wrt`; null where there is no
+ * dependence. The walk stops at `wrt`.
+ */
+export function backward(
+  outputs: readonly Node[],
+  cotangents: readonly (Node | null)[],
+  wrt: readonly Node[],
+): (Node | null)[] {
+  const targets = new Set(wrt);
+  const order = topological(outputs, (node) => targets.has(node));
+  const active = dependents(order, wrt);
+  const grads = new Map<Node, (Node | null)[]>();
+  const accumulate = (node: Node, index: number, g: Node): void => {
+    let slots = grads.get(node);
+    if (slots === undefined) {
+      slots = outputAvals(node).map(() => null);
+      grads.set(node, slots);
+    }
+    const before = slots[index];
+    slots[index] = before === null ? g : add(before, g);
+  };
+  outputs.forEach((output, i) => {
+    const g = cotangents[i];
+    if (g !== null && active.has(output)) accumulate(output, 0, g);
+  });
+  for (let i = order.length - 1; i >= 0; i--) {
+    const node = order[i];
+    const g = grads.get(node);
+    if (g === undefined || targets.has(node)) continue;
+    grads.delete(node);
+    if (isOp(node, "pick")) {
+      accumulate(node.inputs[0], node.attrs.index, g[0]!);
+      continue;
+    }
+    const needs = node.inputs.map((input) => active.has(input) && (isInexact(input.dtype) || input.outputs !== null));
+    if (!needs.some(Boolean)) continue;
+    const inputs = inputCotangents(node, g, needs);
+    inputs.forEach((cotangent, k) => {
+      if (cotangent !== null && cotangent !== undefined && needs[k]) accumulate(node.inputs[k], 0, cotangent);
+    });
+  }
+  return wrt.map((node) => grads.get(node)?.[0] ?? null);
+}
+
+/** The directional derivative of `outputs` along `tangents` of `wrt` (null: zero). */
+export function forward(outputs: readonly Node[], wrt: readonly Node[], tangents: readonly Node[]): (Node | null)[] {
+  const inexact = outputs.map((output) => isInexact(output.dtype));
+  const seeds = outputs.map((output) => build.input(output.shape, output.dtype, "cotangent"));
+  const grads = backward(
+    outputs,
+    seeds.map((seed, i) => (inexact[i] ? seed : null)),
+    wrt,
+  );
+  const reached = grads.flatMap((g, i) => (g === null ? [] : [{ g, tangent: tangents[i] }]));
+  return backward(
+    reached.map(({ g }) => g),
+    reached.map(({ tangent }) => tangent),
+    seeds,
+  );
+}

@@ -1,0 +1,106 @@
+// Removes from loops what nobody uses: results without readers, carries that feed only themselves, inputs that the
+// step does not read. The reverse pass leaves such things behind on purpose (see scan.ts).
+import { functionOrder, type GraphFn, isOp, type Node, topological } from "../graph/index.js";
+import { build, make } from "../ops/index.js";
+import { splitScan } from "./scan.js";
+import { rebuild } from "./walk.js";
+
+/** Which results of each multi-result node are picked by somebody. */
+function pickedOutputs(order: readonly Node[]): Map<Node, Set<number>> {
+  const picked = new Map<Node, Set<number>>();
+  for (const node of order) {
+    if (!isOp(node, "pick")) continue;
+    const tuple = node.inputs[0];
+    const set = picked.get(tuple) ?? new Set<number>();
+    set.add(node.attrs.index);
+    picked.set(tuple, set);
+  }
+  return picked;
+}
+
+/** Carries that matter: read from outside, or by a result that matters, or by another carry that matters. */
+function liveCarries(node: Node<"scan">, body: GraphFn, picked: ReadonlySet<number>): boolean[] {
+  const { carries } = node.attrs;
+  const params = splitScan(node, body.params).carries;
+  const live = params.map((_, i) => picked.has(i));
+  for (;;) {
+    const wanted = body.outputs.filter((_, i) => (i < carries ? live[i] : picked.has(i)));
+    const read = new Set(topological(wanted));
+    const grown = params.findIndex((param, i) => !live[i] && read.has(param));
+    if (grown < 0) return live;
+    live[grown] = true;
+  }
+}
+
+/** Prunes every scan of the graph and simplifies its body with `simplify`. */
+export function pruneScan(fn: GraphFn, simplify: (fn: GraphFn) => GraphFn): GraphFn {
+  const order = functionOrder(fn);
+  if (!order.some((node) => node.op === "scan")) return fn;
+  const picked = pickedOutputs(order);
+  const map = new Map<Node, Node>(fn.params.map((p) => [p, p]));
+  const moved = new Map<Node, { loop: Node; index: Map<number, number> }>();
+  for (const node of order) {
+    if (map.has(node)) continue;
+    if (isOp(node, "scan")) {
+      moved.set(node, prunedLoop(node, picked.get(node) ?? new Set(), map, simplify));
+      continue;
+    }
+    if (isOp(node, "pick")) {
+      const target = moved.get(node.inputs[0]);
+      if (target !== undefined) {
+        map.set(node, build.pick(target.loop, target.index.get(node.attrs.index)!));
+        continue;
+      }
+    }
+    map.set(
+      node,
+      rebuild(
+        node,
+        node.inputs.map((input) => map.get(input)!),
+      ),
+    );
+  }
+  return { params: fn.params, outputs: fn.outputs.map((output) => map.get(output)!) };
+}
+
+function prunedLoop(
+  node: Node<"scan">,
+  picked: ReadonlySet<number>,
+  map: ReadonlyMap<Node, Node>,
+  simplify: (fn: GraphFn) => GraphFn,
+): { loop: Node; index: Map<number, number> } {
+  const { carries, length, reverse } = node.attrs;
+  const body = simplify(node.attrs.body);
+  const live = liveCarries(node, body, picked);
+  const kept = body.outputs.map((_, i) => (i < carries ? live[i] : picked.has(i)));
+  const outputs = body.outputs.filter((_, i) => kept[i]);
+  const read = new Set(topological(outputs));
+  const params = splitScan(node, body.params);
+  const inputs = splitScan(
+    node,
+    node.inputs.map((input) => map.get(input)!),
+  );
+  const isRead = (param: Node): boolean => read.has(param);
+  const keepConst = params.consts.map(isRead);
+  const keepX = params.xs.map(isRead);
+  const filter = <T>(items: readonly T[], mask: readonly boolean[]): T[] => items.filter((_, i) => mask[i]);
+  const index = new Map<number, number>();
+  kept.forEach((keep, i) => {
+    if (keep) index.set(i, index.size);
+  });
+  const loop = make(
+    "scan",
+    [...filter(inputs.consts, keepConst), ...filter(inputs.carries, live), ...filter(inputs.xs, keepX)],
+    {
+      body: {
+        params: [...filter(params.consts, keepConst), ...filter(params.carries, live), ...filter(params.xs, keepX)],
+        outputs,
+      },
+      consts: keepConst.filter(Boolean).length,
+      carries: live.filter(Boolean).length,
+      length,
+      reverse,
+    },
+  );
+  return { loop, index };
+}

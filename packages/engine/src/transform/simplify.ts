@@ -1,0 +1,256 @@
+// Makes a graph smaller without changing what it computes: folds constants, removes what cancels, merges equal nodes,
+// inlines custom functions, prunes loops. Rewrites are a table keyed by op, read top to bottom.
+import {
+  type DType,
+  functionOrder,
+  type GraphFn,
+  isComplex,
+  isFloat,
+  isOp,
+  kindOf,
+  type Node,
+  numel,
+  type OpName,
+  type Scalar,
+  sameShape,
+  structuralKey,
+  topological,
+} from "../graph/index.js";
+import { build } from "../ops/index.js";
+import { foldBinary, foldUnary } from "./fold.js";
+import { pruneScan } from "./prune.js";
+import { instantiate, rebuild } from "./walk.js";
+
+const { cast, constant, expandTo, fullLike, mul, neg, permute, reshape, unary } = build;
+
+/** The value of a node that is one constant everywhere, or null. */
+export function uniformValue(node: Node): Scalar | null {
+  let at = node;
+  while (at.op === "expand" || at.op === "reshape" || at.op === "permute" || at.op === "slice" || at.op === "flip")
+    at = at.inputs[0];
+  return isOp(at, "const") ? at.attrs.value : null;
+}
+
+const isReal = (value: Scalar | null, want: number): boolean =>
+  value !== null && (typeof value === "number" ? value === want : value.re === want && value.im === 0);
+
+const filled = (like: Node, value: Scalar, dtype: DType = like.dtype): Node =>
+  expandTo(constant(value, dtype), like.shape);
+
+type Rewrite<K extends OpName> = (node: Node<K>) => Node | null;
+
+function powerByConstant(x: Node, exponent: Scalar | null): Node | null {
+  if (typeof exponent !== "number" || kindOf(x.dtype) === "int") return null;
+  const square = (): Node => mul(x, x);
+  const table: Record<string, () => Node> = {
+    "0": () => fullLike(x, 1),
+    "0.5": () => unary("sqrt", x),
+    "1": () => x,
+    "2": square,
+    "3": () => mul(square(), x),
+    "4": () => mul(square(), square()),
+    "-0.5": () => unary("rsqrt", x),
+    "-1": () => unary("reciprocal", x),
+    "-2": () => unary("reciprocal", square()),
+  };
+  return table[String(exponent)]?.() ?? null;
+}
+
+const binaryRewrites: Partial<Record<string, (node: Node, a: Node, b: Node) => Node | null>> = {
+  add: (_, a, b) => (isReal(uniformValue(b), 0) ? a : isReal(uniformValue(a), 0) ? b : null),
+  sub: (_, a, b) => (isReal(uniformValue(b), 0) ? a : isReal(uniformValue(a), 0) ? neg(b) : null),
+  mul: (_, a, b) => (isReal(uniformValue(b), 1) ? a : isReal(uniformValue(a), 1) ? b : null),
+  div: (_, a, b) => (isReal(uniformValue(b), 1) ? a : null),
+  pow: (_, a, b) => powerByConstant(a, uniformValue(b)),
+};
+
+const inverses: Partial<Record<string, string>> = { neg: "neg", conj: "conj", not: "not" };
+
+const rewrites: { [K in OpName]?: Rewrite<K> } = {
+  alias: (node) => node.inputs[0],
+  unary: (node) => {
+    const [x] = node.inputs;
+    const { fn } = node.attrs;
+    const value = uniformValue(x);
+    if (value !== null) {
+      const folded = foldUnary(fn, value, x.dtype);
+      if (folded !== null) return filled(node as Node, folded);
+    }
+    if (isOp(x, "unary") && inverses[fn] === x.attrs.fn) return x.inputs[0];
+    if (!isComplex(x.dtype) && (fn === "real" || fn === "conj")) return x;
+    if (isOp(x, "binary") && x.attrs.fn === "complex") {
+      if (fn === "real") return x.inputs[0];
+      if (fn === "imag") return x.inputs[1];
+    }
+    // A real number that was lifted to complex.
+    if (isOp(x, "cast") && isComplex(x.dtype) && isFloat(x.inputs[0].dtype)) {
+      if (fn === "conj") return x as Node;
+      if (fn === "real") return cast(x.inputs[0], node.dtype);
+      if (fn === "imag") return filled(node as Node, 0);
+    }
+    return null;
+  },
+  binary: (node) => {
+    const [a, b] = node.inputs;
+    const left = uniformValue(a);
+    const right = uniformValue(b);
+    if (left !== null && right !== null) {
+      const folded = foldBinary(node.attrs.fn, left, right, a.dtype);
+      if (folded !== null) return filled(node as Node, folded);
+    }
+    return binaryRewrites[node.attrs.fn]?.(node as Node, a, b) ?? null;
+  },
+  where: (node) => {
+    const condition = uniformValue(node.inputs[0]);
+    if (condition !== null) return condition ? node.inputs[1] : node.inputs[2];
+    return node.inputs[1] === node.inputs[2] ? node.inputs[1] : null;
+  },
+  cast: (node) => {
+    const [x] = node.inputs;
+    const value = uniformValue(x);
+    if (x.dtype === node.dtype) return x;
+    if (value !== null && typeof value === "number" && !isComplex(x.dtype)) {
+      const to = kindOf(node.dtype);
+      const converted = to === "bool" ? Number(value !== 0) : to === "int" ? Math.trunc(value) : value;
+      if (node.dtype !== "float16" && node.dtype !== "bfloat16" && Number.isFinite(converted))
+        return filled(node as Node, node.dtype === "float32" ? Math.fround(converted) : converted);
+    }
+    return null;
+  },
+  reshape: (node) => {
+    const [x] = node.inputs;
+    if (sameShape(x.shape, node.shape)) return x;
+    if (isOp(x, "reshape")) return reshape(x.inputs[0], node.shape);
+    const value = uniformValue(x);
+    return value !== null && isBroadcast(x) ? filled(node as Node, value) : null;
+  },
+  permute: (node) => {
+    const [x] = node.inputs;
+    const { axes } = node.attrs;
+    if (axes.every((a, i) => a === i)) return x;
+    if (isOp(x, "permute"))
+      return permute(
+        x.inputs[0],
+        axes.map((a) => x.attrs.axes[a]),
+      );
+    const value = uniformValue(x);
+    if (value !== null) return filled(node as Node, value);
+    // Moving axes of size one moves no element.
+    const big = axes.filter((a) => x.shape[a] !== 1);
+    return big.every((a, i) => i === 0 || a > big[i - 1]) ? reshape(x, node.shape) : null;
+  },
+  expand: (node) => {
+    const [x] = node.inputs;
+    if (sameShape(x.shape, node.shape)) return x;
+    return isOp(x, "expand") ? build.expand(x.inputs[0], node.shape) : null;
+  },
+  slice: (node) => {
+    const [x] = node.inputs;
+    const { start, step } = node.attrs;
+    if (sameShape(x.shape, node.shape) && start.every((s, i) => s === 0 && step[i] === 1)) return x;
+    const value = uniformValue(x);
+    return value !== null ? filled(node as Node, value) : null;
+  },
+  flip: (node) => (uniformValue(node.inputs[0]) !== null ? node.inputs[0] : null),
+  reduce: (node) => {
+    const [x] = node.inputs;
+    const { fn, axes } = node.attrs;
+    if (axes.every((a) => x.shape[a] === 1)) return reshape(x, node.shape);
+    const value = uniformValue(x);
+    if (value === null || typeof value !== "number") return null;
+    const count = numel(axes.map((a) => x.shape[a]));
+    if (fn === "sum" && (kindOf(x.dtype) === "float" ? Math.fround(value * count) === value * count : true))
+      return filled(node as Node, value * count);
+    return (fn === "max" || fn === "min") && count > 0 ? filled(node as Node, value) : null;
+  },
+};
+
+const isBroadcast = (node: Node): boolean => node.op === "expand" || node.op === "reshape" || node.op === "const";
+
+const attrKeys = new WeakMap<object, string>();
+
+function nodeKey(node: Node, numbers: Map<Node, number>): string {
+  let attrs = attrKeys.get(node.attrs);
+  if (attrs === undefined) {
+    attrs = JSON.stringify(node.attrs, (key, value) => {
+      if (key === "body") return structuralKey(value as GraphFn);
+      if (key === "rule") return (value as { id: number }).id;
+      if (typeof value === "number" && (!Number.isFinite(value) || Object.is(value, -0)))
+        return `#${1 / value}${value}`;
+      return value;
+    });
+    attrKeys.set(node.attrs, attrs);
+  }
+  let inputs = "";
+  for (const input of node.inputs) inputs += `${numbers.get(input)},`;
+  return `${node.op}|${inputs}|${attrs}`;
+}
+
+/** A smaller graph with the same parameters and the same results. */
+export function simplify(fn: GraphFn): GraphFn {
+  const map = new Map<Node, Node>(fn.params.map((p) => [p, p]));
+  const inlined = new Map<Node, Node[]>();
+  const numbers = new Map<Node, number>(fn.params.map((p, i) => [p, i]));
+  const known = new Map<string, Node>();
+
+  /** The one representative of a node whose inputs are representatives already. */
+  const intern = (node: Node): Node => {
+    if (numbers.has(node)) return node;
+    const key = nodeKey(node, numbers);
+    const same = known.get(key);
+    if (same !== undefined) return same;
+    known.set(key, node);
+    numbers.set(node, numbers.size);
+    return node;
+  };
+
+  /** Interns what a rewrite built, from its new leaves up, rewriting on the way. */
+  const settle = (root: Node): Node => {
+    for (const node of topological([root], (n) => map.has(n))) {
+      if (map.has(node)) continue;
+      map.set(
+        node,
+        reduceNode(
+          rebuild(
+            node,
+            node.inputs.map((input) => map.get(input)!),
+          ),
+        ),
+      );
+    }
+    return map.get(root)!;
+  };
+
+  const reduceNode = (node: Node): Node => {
+    const interned = intern(node);
+    if (interned !== node) return interned;
+    const rewrite = rewrites[node.op as OpName] as Rewrite<OpName> | undefined;
+    const smaller = rewrite?.(node) ?? null;
+    if (smaller === null) return node;
+    map.set(node, node);
+    const result = numbers.has(smaller) ? smaller : settle(smaller);
+    map.set(node, result);
+    known.set(nodeKey(node, numbers), result);
+    return result;
+  };
+
+  const order = functionOrder(fn);
+  for (const node of order) {
+    if (map.has(node)) continue;
+    if (isOp(node, "pick")) {
+      const inside = inlined.get(node.inputs[0]);
+      if (inside !== undefined) {
+        map.set(node, inside[node.attrs.index]);
+        continue;
+      }
+    }
+    const inputs = node.inputs.map((input) => map.get(input)!);
+    if (isOp(node, "custom")) {
+      inlined.set(node, instantiate(node.attrs.body, inputs).map(settle));
+      continue;
+    }
+    map.set(node, reduceNode(rebuild(node, inputs)));
+  }
+  const outputs = fn.outputs.map((output) => map.get(output)!);
+  return pruneScan({ params: fn.params, outputs }, simplify);
+}

@@ -1,0 +1,136 @@
+// vmap, graph to graph: every node that depends on a batched placeholder gets one more leading axis by its batch rule.
+import { type CustomRule, type GraphFn, InternalError, isOp, type Node, topological } from "../graph/index.js";
+import { type BatchContext, type Batched, batchRules, build, make, withBatch } from "../ops/index.js";
+import { makeScan, splitScan } from "./scan.js";
+import { dependents } from "./walk.js";
+
+const { moveAxis, picks, zerosLike } = build;
+
+type AnyBatchRule = (context: BatchContext<never>) => Node;
+
+/**
+ * Batches a graph. `sources` maps placeholders to their batched stand-ins (batch axis first); the result says for each
+ * output whether it depends on the batch at all.
+ */
+export function batchNodes(outputs: readonly Node[], sources: ReadonlyMap<Node, Node>, size: number): Batched[] {
+  const order = topological(outputs, (node) => sources.has(node));
+  const active = dependents(order, sources.keys());
+  const done = new Map<Node, Batched[]>();
+  const lookup = (node: Node): Batched => done.get(node)?.[0] ?? { node, batched: false };
+  for (const [placeholder, node] of sources) done.set(placeholder, [{ node, batched: true }]);
+  for (const node of order) {
+    if (!active.has(node) || sources.has(node)) continue;
+    if (isOp(node, "pick")) {
+      done.set(node, [done.get(node.inputs[0])![node.attrs.index]]);
+      continue;
+    }
+    const inputs = node.inputs.map(lookup);
+    if (isOp(node, "scan")) {
+      done.set(node, batchScan(node, inputs, size));
+    } else if (isOp(node, "custom")) {
+      done.set(node, batchCustom(node, inputs, size));
+    } else {
+      const rule = (batchRules as unknown as Record<string, AnyBatchRule | undefined>)[node.op];
+      if (rule === undefined) throw new InternalError(`no batch rule for ${node.op}`);
+      const result = rule({ node, inputs, size } as never);
+      const results = result.outputs === null ? [result] : picks(result);
+      done.set(
+        node,
+        results.map((r) => ({ node: r, batched: true })),
+      );
+    }
+  }
+  return outputs.map(lookup);
+}
+
+/** A function body whose chosen parameters have a batch axis. */
+function batchBody(fn: GraphFn, mask: readonly boolean[], size: number): { params: Node[]; outputs: Batched[] } {
+  const params = fn.params.map((p, i) => (mask[i] ? build.input([size, ...p.shape], p.dtype, "batched") : p));
+  const sources = new Map(fn.params.flatMap((p, i) => (mask[i] ? [[p, params[i]] as const] : [])));
+  return { params, outputs: batchNodes(fn.outputs, sources, size) };
+}
+
+function batchScan(node: Node<"scan">, inputs: readonly Batched[], size: number): Batched[] {
+  const { body, length, reverse, carries } = node.attrs;
+  const parts = splitScan(node, inputs);
+  const carryMask = parts.carries.map((c) => c.batched);
+  // A carry becomes batched as soon as one step makes it so; at most one round a carry.
+  for (;;) {
+    const mask = [...parts.consts.map((c) => c.batched), ...carryMask, ...parts.xs.map((x) => x.batched)];
+    const inner = batchBody(body, mask, size);
+    const grown = carryMask.findIndex((batched, i) => !batched && inner.outputs[i].batched);
+    if (grown >= 0) {
+      carryMask[grown] = true;
+      continue;
+    }
+    const outputs = inner.outputs.map((o, i) => (i < carries && carryMask[i] ? withBatch(o, size) : o.node));
+    const loop = makeScan(
+      { params: inner.params, outputs },
+      {
+        consts: parts.consts.map((c) => c.node),
+        carries: parts.carries.map((c, i) => (carryMask[i] ? withBatch(c, size) : c.node)),
+        xs: parts.xs.map((x) => (x.batched ? moveAxis(x.node, 0, 1) : x.node)),
+      },
+      length,
+      reverse,
+    );
+    return picks(loop).map((result, i) => {
+      const batched = i < carries ? carryMask[i] : inner.outputs[i].batched;
+      return { node: i >= carries && batched ? moveAxis(result, 1, 0) : result, batched };
+    });
+  }
+}
+
+const batchedRules = new Map<string, CustomRule>();
+
+function batchCustom(node: Node<"custom">, inputs: readonly Batched[], size: number): Batched[] {
+  const { body, rule } = node.attrs;
+  const mask = inputs.map((x) => x.batched);
+  const inner = batchBody(body, mask, size);
+  const outputs = inner.outputs.map((o) => withBatch(o, size));
+  const key = `${rule.id}/${mask.map(Number).join("")}/${size}`;
+  let batchedRule = batchedRules.get(key);
+  if (batchedRule === undefined) {
+    batchedRule = { name: rule.name, id: 1e9 + batchedRules.size, backward: batchBackward(rule, body, mask, size) };
+    batchedRules.set(key, batchedRule);
+  }
+  const result = make(
+    "custom",
+    inputs.map((x) => x.node),
+    {
+      body: { params: inner.params, outputs },
+      rule: batchedRule,
+    },
+  );
+  return picks(result).map((r) => ({ node: r, batched: true }));
+}
+
+/** The user's backward function under vmap: traced once for one example, then batched; unbatched inputs get sums. */
+function batchBackward(
+  rule: CustomRule,
+  body: GraphFn,
+  mask: readonly boolean[],
+  size: number,
+): CustomRule["backward"] {
+  return (inputs, outputs, cotangents) => {
+    const like = (nodes: readonly Node[]): Node[] => nodes.map((n) => build.input(n.shape, n.dtype, "example"));
+    const exampleInputs = body.params.map((p, i) => (mask[i] ? build.input(p.shape, p.dtype, "example") : inputs[i]));
+    const exampleOutputs = like(body.outputs);
+    const exampleCotangents = like(body.outputs);
+    const grads = rule.backward(exampleInputs, exampleOutputs, exampleCotangents);
+    const sources = new Map<Node, Node>();
+    exampleInputs.forEach((example, i) => {
+      if (mask[i]) sources.set(example, inputs[i]);
+    });
+    exampleOutputs.forEach((example, i) => {
+      sources.set(example, outputs[i]);
+      sources.set(exampleCotangents[i], cotangents[i]);
+    });
+    const filled = grads.map((g, i) => g ?? zerosLike(body.params[i]));
+    return batchNodes(filled, sources, size).map((g, i) => {
+      if (grads[i] === null) return null;
+      const batched = withBatch(g, size);
+      return mask[i] ? batched : build.sum(batched, [0]);
+    });
+  };
+}

@@ -1,0 +1,91 @@
+// Walks that every transform needs: what depends on what, and copying a function body onto other arguments.
+import { functionOrder, type GraphFn, InternalError, type Node, type OpName, topological } from "../graph/index.js";
+import { build, make } from "../ops/index.js";
+
+/** The nodes among `order` (inputs first) that depend on one of the sources, the sources included. */
+export function dependents(order: readonly Node[], sources: Iterable<Node>): Set<Node> {
+  const found = new Set<Node>(sources);
+  for (const node of order) if (!found.has(node) && node.inputs.some((input) => found.has(input))) found.add(node);
+  return found;
+}
+
+/** A copy of a node on other inputs. */
+export function rebuild(node: Node, inputs: readonly Node[]): Node {
+  if (inputs.every((input, i) => input === node.inputs[i])) return node;
+  return make(node.op as OpName, inputs, node.attrs as never);
+}
+
+/** The function's results for the given arguments, as nodes. */
+export function instantiate(fn: GraphFn, args: readonly Node[]): Node[] {
+  if (args.length !== fn.params.length)
+    throw new InternalError(`a function of ${fn.params.length} parameters got ${args.length}`);
+  const map = new Map<Node, Node>(fn.params.map((param, i) => [param, args[i]]));
+  for (const node of functionOrder(fn)) {
+    if (!map.has(node))
+      map.set(
+        node,
+        rebuild(
+          node,
+          node.inputs.map((input) => map.get(input)!),
+        ),
+      );
+  }
+  return fn.outputs.map((output) => map.get(output)!);
+}
+
+const cheapOps: ReadonlySet<OpName> = new Set([
+  "const",
+  "iota",
+  "unary",
+  "binary",
+  "where",
+  "cast",
+  "reshape",
+  "permute",
+  "expand",
+  "slice",
+  "pad",
+  "flip",
+] as const);
+
+export interface Closed {
+  fn: GraphFn;
+  /** Nodes from outside that the function uses; they are its first parameters. */
+  captured: Node[];
+}
+
+/**
+ * Turns outputs that were traced from placeholders into a closed function: whatever does not depend on a placeholder
+ * is computed outside, once, and passed in. What is made of constants and iotas alone (masks, identities) stays
+ * inside, where it fuses with its users.
+ */
+export function closeOver(outputs: readonly Node[], params: readonly Node[]): Closed {
+  const own = new Set(params);
+  const order = topological(outputs, (node) => own.has(node) || node.value !== null);
+  const inside = dependents(order, params);
+  const stays = new Set<Node>();
+  for (const node of order) {
+    if (inside.has(node)) continue;
+    if (node.value === null && cheapOps.has(node.op) && node.inputs.every((input) => stays.has(input))) stays.add(node);
+  }
+  const captured: Node[] = [];
+  const map = new Map<Node, Node>();
+  const outsideParams: Node[] = [];
+  const use = (node: Node): Node => {
+    const known = map.get(node);
+    if (known !== undefined) return known;
+    if (inside.has(node) || stays.has(node)) return node;
+    if (node.outputs !== null) throw new InternalError(`a function captured the tuple of ${node.op}`);
+    const param = build.input(node.shape, node.dtype, "captured");
+    captured.push(node);
+    outsideParams.push(param);
+    map.set(node, param);
+    return param;
+  };
+  for (const node of order) {
+    if (own.has(node)) continue;
+    if (inside.has(node)) map.set(node, rebuild(node, node.inputs.map(use)));
+  }
+  const results = outputs.map((output) => (own.has(output) ? output : use(output)));
+  return { fn: { params: [...outsideParams, ...params], outputs: results }, captured };
+}
