@@ -127,7 +127,10 @@ export class BodyPrinter {
   #fromStash(scope: Scope, { name }: { name: string }, dtype: DType): CValue {
     const type = computeType[dtype];
     if (!isComplex(dtype)) return [scope.define(type, `${name}[${this.rowPosition}]`)];
-    return [scope.define(type, `${name}[2*(${this.rowPosition})]`), scope.define(type, `${name}[2*(${this.rowPosition}) + 1]`)];
+    return [
+      scope.define(type, `${name}[2*(${this.rowPosition})]`),
+      scope.define(type, `${name}[2*(${this.rowPosition}) + 1]`),
+    ];
   }
 
   #compute(expr: KExpr, scope: Scope): CValue {
@@ -150,7 +153,14 @@ export class BodyPrinter {
       case "unary":
         return unaryValue(scope, expr.fn, this.value(expr.args[0]), expr.args[0].dtype, dtype);
       case "binary":
-        return binaryValue(scope, expr.fn, this.value(expr.args[0]), this.value(expr.args[1]), expr.args[0].dtype, dtype);
+        return binaryValue(
+          scope,
+          expr.fn,
+          this.value(expr.args[0]),
+          this.value(expr.args[1]),
+          expr.args[0].dtype,
+          dtype,
+        );
       case "where": {
         const [test, a, b] = expr.args.map((arg) => this.value(arg));
         return a.map((part, i) => scope.define(type, `${test[0]} ? ${part} : ${b[i]}`)) as unknown as CValue;

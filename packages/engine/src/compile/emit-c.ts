@@ -36,7 +36,13 @@ const highest: Record<DType, string> = {
 };
 
 const initial = (fn: Reduction["fn"], dtype: DType): string =>
-  fn === "sum" ? literal(0, dtype) : fn === "prod" ? literal(1, dtype) : fn === "max" || fn === "argmax" ? lowest[dtype] : highest[dtype];
+  fn === "sum"
+    ? literal(0, dtype)
+    : fn === "prod"
+      ? literal(1, dtype)
+      : fn === "max" || fn === "argmax"
+        ? lowest[dtype]
+        : highest[dtype];
 
 const isArg = (r: Reduction): boolean => r.fn === "argmax" || r.fn === "argmin";
 const isFloatKind = (dtype: DType): boolean => kindOf(dtype) === "float";
@@ -53,7 +59,9 @@ function reductionCode(r: Reduction, value: CValue, rowLength: number) {
     const update =
       r.fn === "sum"
         ? [`${name}r += ${re};`, `${name}i += ${im};`]
-        : [`{ ${type} a = ${name}r * ${re} - ${name}i * ${im}; ${name}i = ${name}r * ${im} + ${name}i * ${re}; ${name}r = a; }`];
+        : [
+            `{ ${type} a = ${name}r * ${re} - ${name}i * ${im}; ${name}i = ${name}r * ${im} + ${name}i * ${re}; ${name}r = a; }`,
+          ];
     const simd = r.fn === "sum" ? [`reduction(+:${name}r,${name}i)`] : null;
     return { declare: [`${type} ${name}r = ${start[0]}, ${name}i = ${start[1]};`], update, end: [], simd };
   }
@@ -63,7 +71,9 @@ function reductionCode(r: Reduction, value: CValue, rowLength: number) {
     const nan = isFloatKind(dtype) ? ` || (${v} != ${v} && b${name} == b${name})` : "";
     return {
       declare: [`int32_t ${name} = 0; ${type} b${name} = ${initial(r.fn, dtype)}; int s${name} = 0;`],
-      update: [`if (!s${name} || ${v} ${order} b${name}${nan}) { s${name} = 1; b${name} = ${v}; ${name} = (int32_t)(${r.position.print()}); }`],
+      update: [
+        `if (!s${name} || ${v} ${order} b${name}${nan}) { s${name} = 1; b${name} = ${v}; ${name} = (int32_t)(${r.position.print()}); }`,
+      ],
       end: [],
       simd: null,
     };
@@ -71,10 +81,19 @@ function reductionCode(r: Reduction, value: CValue, rowLength: number) {
   if (r.fn === "sum" || r.fn === "prod") {
     const sign = r.fn === "sum" ? "+" : "*";
     const end = r.dtype === "uint8" ? [`${name} &= 255;`] : [];
-    return { declare: [`${type} ${name} = ${initial(r.fn, dtype)};`], update: [`${name} ${sign}= ${v};`], end, simd: [`reduction(${sign}:${name})`] };
+    return {
+      declare: [`${type} ${name} = ${initial(r.fn, dtype)};`],
+      update: [`${name} ${sign}= ${v};`],
+      end,
+      simd: [`reduction(${sign}:${name})`],
+    };
   }
   const order = r.fn === "max" ? ">" : "<";
-  const plain = { declare: `${type} ${name} = ${initial(r.fn, dtype)};`, update: `${name} = ${v} ${order} ${name} ? ${v} : ${name};`, simd: `reduction(${r.fn}:${name})` };
+  const plain = {
+    declare: `${type} ${name} = ${initial(r.fn, dtype)};`,
+    update: `${name} = ${v} ${order} ${name} ? ${v} : ${name};`,
+    simd: `reduction(${r.fn}:${name})`,
+  };
   if (!isFloatKind(dtype)) return { declare: [plain.declare], update: [plain.update], end: [], simd: [plain.simd] };
   // NaN wins: the maximum skips it, a flag remembers it.
   return {
@@ -115,7 +134,10 @@ export interface EmittedKernel {
 }
 
 const expensive = (e: KExpr): boolean =>
-  e.kind === "random" || (e.kind === "unary" && ["exp", "log", "tanh", "erf", "sin", "cos", "expm1", "log1p", "sqrt", "rsqrt"].includes(e.fn)) || (e.kind === "binary" && e.fn === "pow");
+  e.kind === "random" ||
+  (e.kind === "unary" &&
+    ["exp", "log", "tanh", "erf", "sin", "cos", "expm1", "log1p", "sqrt", "rsqrt"].includes(e.fn)) ||
+  (e.kind === "binary" && e.fn === "pow");
 
 /** Values that one pass computes and a later pass needs again, worth keeping. */
 function chooseStash(printer: BodyPrinter, kernel: LoopKernel, rowLength: number): void {
@@ -157,9 +179,15 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
 
   const stageOf = (s: { value: KExpr }): number => printer.stage(s.value);
   // A store of a row value comes after the pass that finishes it.
-  const elementStores = kernel.stores.filter((s) => hasRow && (depthOf(s.value) === 2 || mentionsAny(s.address, innerNames)));
+  const elementStores = kernel.stores.filter(
+    (s) => hasRow && (depthOf(s.value) === 2 || mentionsAny(s.address, innerNames)),
+  );
   const rowStores = kernel.stores.filter((s) => !elementStores.includes(s));
-  const lastStage = Math.max(0, ...kernel.reductions.map((r) => printer.stage(r.argument)), ...elementStores.map(stageOf));
+  const lastStage = Math.max(
+    0,
+    ...kernel.reductions.map((r) => printer.stage(r.argument)),
+    ...elementStores.map(stageOf),
+  );
   const written = new Set<number>();
   for (let stage = 0; stage <= lastStage; stage++) {
     const reductions = kernel.reductions.filter((r) => printer.stage(r.argument) === stage);
@@ -184,7 +212,8 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
     }
     for (const s of stores) {
       const value = printer.value(s.value);
-      for (const line of storeText(`p${s.buffer}`, s.address.print(), kernel.buffers[s.buffer].dtype, value)) element.add(line);
+      for (const line of storeText(`p${s.buffer}`, s.address.print(), kernel.buffers[s.buffer].dtype, value))
+        element.add(line);
     }
     for (const [id, stash] of before) {
       const value = element.values.get(id);
@@ -200,7 +229,8 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
   }
   for (const s of rowStores) {
     const value = printer.value(s.value);
-    for (const line of storeText(`p${s.buffer}`, s.address.print(), kernel.buffers[s.buffer].dtype, value)) row.add(line);
+    for (const line of storeText(`p${s.buffer}`, s.address.print(), kernel.buffers[s.buffer].dtype, value))
+      row.add(line);
   }
   const head = [...printer.pointers("restrict"), ...[]].map((l) => `  ${l}`);
   const rowText = flat
@@ -214,7 +244,12 @@ const mentionsAny = (address: { mentions(name: string): boolean }, names: Readon
   [...names].some((name) => address.mentions(name));
 
 /** Nested loops over the elements of a row, the last one vectorised. */
-function innerLoops(inner: readonly LoopVariable[], body: readonly string[], simd: readonly string[] | null, flat: boolean): string[] {
+function innerLoops(
+  inner: readonly LoopVariable[],
+  body: readonly string[],
+  simd: readonly string[] | null,
+  flat: boolean,
+): string[] {
   const lines: string[] = [];
   if (inner.length === 0) return [...body];
   inner.forEach((v, i) => {
@@ -257,7 +292,10 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
     }
     accumulate.push(...columnUpdate(r, name, at, value, type));
     const store = kernel.stores[i];
-    const result: CValue = parts === 2 ? [`${name}0[${at}]`, `${name}1[${at}]`] : [r.dtype === "uint8" ? `${name}0[${at}] & 255` : `${name}0[${at}]`];
+    const result: CValue =
+      parts === 2
+        ? [`${name}0[${at}]`, `${name}1[${at}]`]
+        : [r.dtype === "uint8" ? `${name}0[${at}] & 255` : `${name}0[${at}]`];
     finish.push(...storeText(`p${store.buffer}`, store.address.print(), kernel.buffers[store.buffer].dtype, result));
   });
   const columnLoop = (indent: string, body: readonly string[], simd: boolean): string[] => [
@@ -277,7 +315,11 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
     ...reduced.map((v) => `    for (long ${v.name} = 0; ${v.name} < ${v.size}; ${v.name}++) {`),
     ...columnLoop("      ", [...element.lines, ...accumulate.map((l) => `        ${l}`)], true),
     ...reduced.map(() => "    }"),
-    ...columnLoop("    ", finish.map((l) => `      ${l}`), false),
+    ...columnLoop(
+      "    ",
+      finish.map((l) => `      ${l}`),
+      false,
+    ),
     "  }",
   ].join("\n");
   return { text, units: outerCount * blocks };
@@ -288,7 +330,9 @@ function columnUpdate(r: Reduction, name: string, at: string, value: CValue, typ
   if (value.length === 2) {
     const b = `${name}1[${at}]`;
     if (r.fn === "sum") return [`${a} += ${value[0]};`, `${b} += ${value[1]};`];
-    return [`{ ${type} x = ${a} * ${value[0]} - ${b} * ${value[1]}; ${b} = ${a} * ${value[1]} + ${b} * ${value[0]}; ${a} = x; }`];
+    return [
+      `{ ${type} x = ${a} * ${value[0]} - ${b} * ${value[1]}; ${b} = ${a} * ${value[1]} + ${b} * ${value[0]}; ${a} = x; }`,
+    ];
   }
   const [v] = value;
   if (r.fn === "sum") return [`${a} += ${v};`];

@@ -35,7 +35,8 @@ export interface Fusion {
 
 /** A complex operand that is conjugated: libraries do that on the fly. */
 export function peelConjugate(node: Node): { node: Node; conjugate: boolean } {
-  if (isOp(node, "unary") && node.attrs.fn === "conj" && isComplex(node.dtype)) return { node: node.inputs[0], conjugate: true };
+  if (isOp(node, "unary") && node.attrs.fn === "conj" && isComplex(node.dtype))
+    return { node: node.inputs[0], conjugate: true };
   return { node, conjugate: false };
 }
 
@@ -43,17 +44,45 @@ export function peelConjugate(node: Node): { node: Node; conjugate: boolean } {
 export const isZeroBase = (node: Node, input: Node): boolean =>
   node.op === "scatterAdd" && input === node.inputs[0] && uniformValue(input) === 0;
 
-const elementwise: ReadonlySet<OpName> = new Set(["unary", "binary", "where", "cast", "random", "gather", "pad", "concat"] as const);
+const elementwise: ReadonlySet<OpName> = new Set([
+  "unary",
+  "binary",
+  "where",
+  "cast",
+  "random",
+  "gather",
+  "pad",
+  "concat",
+] as const);
 const leaves: ReadonlySet<OpName> = new Set(["const", "iota"] as const);
 export const isReduction = (node: Node): boolean => node.op === "reduce" || node.op === "argreduce";
 
 /** Arithmetic cost of an op inside a loop, in cheap operations. */
 function opCost(node: Node): number {
   if (isOp(node, "unary")) {
-    if (["exp", "log", "tanh", "erf", "sin", "cos", "expm1", "log1p", "tan", "asin", "acos", "atan", "sinh", "cosh"].includes(node.attrs.fn)) return 12;
+    if (
+      [
+        "exp",
+        "log",
+        "tanh",
+        "erf",
+        "sin",
+        "cos",
+        "expm1",
+        "log1p",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+      ].includes(node.attrs.fn)
+    )
+      return 12;
     return ["sqrt", "rsqrt", "reciprocal"].includes(node.attrs.fn) ? 4 : 1;
   }
-  if (isOp(node, "binary")) return node.attrs.fn === "pow" || node.attrs.fn === "atan2" ? 30 : node.attrs.fn === "div" ? 4 : 1;
+  if (isOp(node, "binary"))
+    return node.attrs.fn === "pow" || node.attrs.fn === "atan2" ? 30 : node.attrs.fn === "div" ? 4 : 1;
   if (node.op === "random") return 60;
   if (node.op === "gather" || node.op === "pad" || node.op === "concat") return 4;
   return 1;
@@ -135,7 +164,8 @@ class Fuser {
   /** Operands of libraries and results of the function must be in memory. */
   #markMemory(): void {
     for (const node of this.order) {
-      if (this.params.has(node) || this.isLoopNode(node) || isView(node) || leaves.has(node.op) || node.op === "pick") continue;
+      if (this.params.has(node) || this.isLoopNode(node) || isView(node) || leaves.has(node.op) || node.op === "pick")
+        continue;
       this.library.push(node);
       for (const input of node.inputs) {
         if (node.op === "matmul") this.#requireMatrix(peelConjugate(input).node);
@@ -150,7 +180,8 @@ class Fuser {
     const claimed = new Set<Node>();
     for (const output of this.fn.outputs) {
       const place = resolveViews(output, axisVariables(output.shape), this.#stop);
-      const whole = relationOf(output, place).kind === "same" && !this.params.has(place.node) && !this.free.has(place.node);
+      const whole =
+        relationOf(output, place).kind === "same" && !this.params.has(place.node) && !this.free.has(place.node);
       if (whole && !claimed.has(place.node)) {
         claimed.add(place.node);
         this.stored.add(place.node);
@@ -168,7 +199,10 @@ class Fuser {
     if (strided === null || this.free.has(strided.node)) return this.#copy(node);
     const [rows, columns] = strided.strides.slice(-2);
     const [m, n] = node.shape.slice(-2);
-    const usable = (columns === 1 || n === 1) && (rows >= n || m === 1) ? true : (rows === 1 || m === 1) && (columns >= m || n === 1);
+    const usable =
+      (columns === 1 || n === 1) && (rows >= n || m === 1)
+        ? true
+        : (rows === 1 || m === 1) && (columns >= m || n === 1);
     if (usable) this.stored.add(strided.node);
     else this.#copy(node);
   }
@@ -219,7 +253,12 @@ class Fuser {
       const level = this.#levelIn(group, base, relation, size, inner);
       if (level === null || !this.#mayJoin(node, group)) continue;
       if (chosen === null) chosen = { group, level };
-      else if (chosen.group !== group && chosen.level === level && group.size === chosen.group.size && compatible(group, chosen.group, inner))
+      else if (
+        chosen.group !== group &&
+        chosen.level === level &&
+        group.size === chosen.group.size &&
+        compatible(group, chosen.group, inner)
+      )
         merge.push(group);
     }
     if (chosen === null) {
@@ -229,17 +268,28 @@ class Fuser {
     }
     const { group, level } = chosen;
     merge = merge.filter((other) => !this.#connectedOutside(group, other, node));
-    for (const other of merge) if (compatible(group, other, inner) && !this.#connectedOutside(group, other, node)) this.#join(group, other);
+    for (const other of merge)
+      if (compatible(group, other, inner) && !this.#connectedOutside(group, other, node)) this.#join(group, other);
     if (inner !== null) group.inner = inner;
     group.level.set(node, inner === null ? level : "row");
     return group;
   }
 
   /** The level at which a node would sit in the group of one of its operands, or null. */
-  #levelIn(group: Group, base: Node, relation: ReturnType<typeof relationOf>, size: number, inner: number | null): Level | null {
+  #levelIn(
+    group: Group,
+    base: Node,
+    relation: ReturnType<typeof relationOf>,
+    size: number,
+    inner: number | null,
+  ): Level | null {
     const at = group.level.get(base)!;
     if (inner !== null) {
-      const fits = at === "full" && relation.kind === "same" && size === group.size && (group.inner === null || group.inner === inner);
+      const fits =
+        at === "full" &&
+        relation.kind === "same" &&
+        size === group.size &&
+        (group.inner === null || group.inner === inner);
       return fits ? "full" : null;
     }
     if (at === "full") return relation.kind === "same" && size === group.size ? "full" : null;
@@ -282,7 +332,10 @@ class Fuser {
       }
     }
     // Members of one must read members of the other only in step.
-    for (const [from, to] of [[a, b], [b, a]]) {
+    for (const [from, to] of [
+      [a, b],
+      [b, a],
+    ]) {
       for (const node of from.members) {
         const size = isReduction(node) ? numel(node.inputs[0].shape) : numel(node.shape);
         const inner = isReduction(node) ? reductionParts(node)[1] : null;
@@ -332,7 +385,9 @@ class Fuser {
 
   #sharesOperand(group: Group, node: Node): boolean {
     const wanted = new Set(this.#leafLoads(node.inputs[0], null).keys());
-    return group.members.some((member) => [...this.#leafLoads(member.inputs[0], null).keys()].some((leaf) => wanted.has(leaf)));
+    return group.members.some((member) =>
+      [...this.#leafLoads(member.inputs[0], null).keys()].some((leaf) => wanted.has(leaf)),
+    );
   }
 
   /** What must be loaded to compute a node again, with its arithmetic; reductions are loads. */

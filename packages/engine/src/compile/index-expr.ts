@@ -13,7 +13,8 @@ interface Term {
   factor: number;
 }
 
-const atomKey = (atom: Atom): string => (atom.kind === "var" ? atom.name : `(${atom.of.key} ${atom.kind === "div" ? "/" : "%"} ${atom.by})`);
+const atomKey = (atom: Atom): string =>
+  atom.kind === "var" ? atom.name : `(${atom.of.key} ${atom.kind === "div" ? "/" : "%"} ${atom.by})`;
 
 function atomRange(atom: Atom): [number, number] {
   if (atom.kind === "var") return [0, atom.size - 1];
@@ -32,7 +33,12 @@ export class Ix {
     this.constant = constant;
   }
 
-  static readonly zero = new Ix(new Map(), 0);
+  static #zero: Ix | null = null;
+
+  static get zero(): Ix {
+    Ix.#zero ??= new Ix(new Map(), 0);
+    return Ix.#zero;
+  }
 
   static constant(value: number): Ix {
     return value === 0 ? Ix.zero : new Ix(new Map(), value);
@@ -139,13 +145,18 @@ export class Ix {
     const [low, high] = rest.range();
     if (low >= 0 && high < by) return rest;
     const split = rest.#factorOut(by);
-    if (split !== null) return split.outer.mod(by / split.common).times(split.common).add(split.small);
+    if (split !== null)
+      return split.outer
+        .mod(by / split.common)
+        .times(split.common)
+        .add(split.small);
     return Ix.#of({ kind: "mod", of: rest, by });
   }
 
   /** The factor of a variable that appears nowhere inside a quotient or remainder; null if it does. */
   stride(name: string): number | null {
-    for (const [key, { atom }] of this.terms) if (key !== name && atom.kind !== "var" && atom.of.mentions(name)) return null;
+    for (const [key, { atom }] of this.terms)
+      if (key !== name && atom.kind !== "var" && atom.of.mentions(name)) return null;
     return this.terms.get(name)?.factor ?? 0;
   }
 
@@ -176,7 +187,8 @@ export class Ix {
   print(): string {
     const parts: string[] = [];
     for (const { atom, factor } of this.terms.values()) {
-      const text = atom.kind === "var" ? atom.name : `((${atom.of.print()}) ${atom.kind === "div" ? "/" : "%"} ${atom.by})`;
+      const text =
+        atom.kind === "var" ? atom.name : `((${atom.of.print()}) ${atom.kind === "div" ? "/" : "%"} ${atom.by})`;
       parts.push(factor === 1 ? text : `${factor}*${text}`);
     }
     if (this.constant !== 0 || parts.length === 0) parts.push(String(this.constant));

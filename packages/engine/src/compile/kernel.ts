@@ -148,7 +148,8 @@ class KernelBuilder {
       if (n === size) found.push({ dims: node.shape, scale: 1 });
       else if (rowSize > 0 && n * rowSize === size) found.push({ dims: node.shape, scale: rowSize });
       const isMember = this.group.level.has(node);
-      const inlined = !this.params.has(node) && (isView(node) || isMember || !this.fusion.stored.has(node)) && !this.#isLibrary(node);
+      const inlined =
+        !this.params.has(node) && (isView(node) || isMember || !this.fusion.stored.has(node)) && !this.#isLibrary(node);
       if (inlined) stack.push(...node.inputs);
     }
     return found;
@@ -193,7 +194,8 @@ class KernelBuilder {
     const own = this.group.level.has(node);
     const slot = this.#reducedBy.get(node);
     if (slot !== undefined) return this.#pooled(`r${slot}`, { kind: "reduced", slot, dtype: node.dtype });
-    if (this.params.has(node) || this.#isLibrary(node) || (this.fusion.stored.has(node) && !own)) return this.#load(node, index, guard);
+    if (this.params.has(node) || this.#isLibrary(node) || (this.fusion.stored.has(node) && !own))
+      return this.#load(node, index, guard);
     if (own && isReduction(node)) throw new InternalError(`reduction %${node.id} is read before it is finished`);
     if (isView(node)) {
       const place = throughView(node, index);
@@ -211,7 +213,14 @@ class KernelBuilder {
     }
     const buffer = this.bufferOf(node);
     const dynamic = this.expressions.filter((e) => e.kind === "dynamic" && address.mentions(e.name));
-    return this.#pooled(`l${buffer}:${address.key}:${guard?.id ?? ""}`, { kind: "load", buffer, address, guard, dynamic, dtype: node.dtype });
+    return this.#pooled(`l${buffer}:${address.key}:${guard?.id ?? ""}`, {
+      kind: "load",
+      buffer,
+      address,
+      guard,
+      dynamic,
+      dtype: node.dtype,
+    });
   }
 
   #pooled(key: string, body: Body): KExpr {
@@ -260,7 +269,11 @@ class KernelBuilder {
       inside = this.#and(inside, test);
       all = this.#and(all, test);
     });
-    const value = this.value(x, index.map((ix, i) => ix.plus(-low[i])), all);
+    const value = this.value(
+      x,
+      index.map((ix, i) => ix.plus(-low[i])),
+      all,
+    );
     if (inside === null) return value;
     const zero = this.#make({ kind: "const", value: 0, dtype: node.dtype });
     return this.#make({ kind: "where", args: [inside, value, zero], dtype: node.dtype });
@@ -276,8 +289,15 @@ class KernelBuilder {
       if (part.shape[axis] === 0) continue;
       const test = this.#inRange(index[axis], from, from + part.shape[axis]);
       const all = test === null ? guard : this.#and(guard, test);
-      const value = this.value(part, index.map((ix, k) => (k === axis ? ix.plus(-from) : ix)), all);
-      result = result === null || test === null ? value : this.#make({ kind: "where", args: [test, value, result], dtype: node.dtype });
+      const value = this.value(
+        part,
+        index.map((ix, k) => (k === axis ? ix.plus(-from) : ix)),
+        all,
+      );
+      result =
+        result === null || test === null
+          ? value
+          : this.#make({ kind: "where", args: [test, value, result], dtype: node.dtype });
     }
     return result ?? this.#make({ kind: "const", value: 0, dtype: node.dtype });
   }
@@ -324,11 +344,36 @@ class KernelBuilder {
 function indexCells(expressions: readonly KExpr[], stores: readonly Store[], reductions: readonly Reduction[]) {
   const cells: { get: () => Ix; set: (ix: Ix) => void }[] = [];
   for (const e of expressions) {
-    if (e.kind === "load") cells.push({ get: () => e.address, set: (ix) => { e.address = ix; } });
-    if (e.kind === "index" || e.kind === "inRange" || e.kind === "random") cells.push({ get: () => e.ix, set: (ix) => { e.ix = ix; } });
+    if (e.kind === "load")
+      cells.push({
+        get: () => e.address,
+        set: (ix) => {
+          e.address = ix;
+        },
+      });
+    if (e.kind === "index" || e.kind === "inRange" || e.kind === "random")
+      cells.push({
+        get: () => e.ix,
+        set: (ix) => {
+          e.ix = ix;
+        },
+      });
   }
-  for (const s of stores) cells.push({ get: () => s.address, set: (ix) => { s.address = ix; } });
-  for (const r of reductions) if (r.fn === "argmax" || r.fn === "argmin") cells.push({ get: () => r.position, set: (ix) => { r.position = ix; } });
+  for (const s of stores)
+    cells.push({
+      get: () => s.address,
+      set: (ix) => {
+        s.address = ix;
+      },
+    });
+  for (const r of reductions)
+    if (r.fn === "argmax" || r.fn === "argmin")
+      cells.push({
+        get: () => r.position,
+        set: (ix) => {
+          r.position = ix;
+        },
+      });
   return cells;
 }
 
@@ -354,13 +399,22 @@ function rewrite(cells: ReturnType<typeof indexCells>, a: string, b: string, mer
   for (const cell of cells) {
     const ix = cell.get();
     const step = ix.stride(b)!;
-    const cleared = ix.substitute(new Map([[a, Ix.zero], [b, Ix.zero]]));
+    const cleared = ix.substitute(
+      new Map([
+        [a, Ix.zero],
+        [b, Ix.zero],
+      ]),
+    );
     cell.set(cleared.add(Ix.variable(merged.name, merged.size).times(step)));
   }
 }
 
 /** Splits a variable into count pieces, so that there are enough independent iterations. */
-function splitVariable(cells: ReturnType<typeof indexCells>, v: LoopVariable, count: number): [LoopVariable, LoopVariable] {
+function splitVariable(
+  cells: ReturnType<typeof indexCells>,
+  v: LoopVariable,
+  count: number,
+): [LoopVariable, LoopVariable] {
   const piece = v.size / count;
   const outer = { name: `${v.name}o`, size: count };
   const inner = { name: `${v.name}i`, size: piece };
@@ -387,7 +441,7 @@ function finish(
     outer = all.slice(0, -1);
     const count = numel(outer.map((v) => v.size));
     const [last] = inner;
-    const pieces = last === undefined ? 1 : [64, 48, 32, 24, 16, 12, 8, 4, 2].find((p) => last.size % p === 0) ?? 1;
+    const pieces = last === undefined ? 1 : ([64, 48, 32, 24, 16, 12, 8, 4, 2].find((p) => last.size % p === 0) ?? 1);
     if (outer.length > 0 && count < 16 && last.size >= 8192 && pieces > 1) {
       const [o, i] = splitVariable(cells, last, pieces);
       outer = [...outer, o];
@@ -440,11 +494,16 @@ export function buildKernel(group: Group, fusion: Fusion, params: ReadonlySet<No
     for (const node of group.members) {
       builder.reduce(node, position.div(after).mod(reduced));
       // The result's position: the domain's without the reduced part.
-      const address = position.div(reduced * after).times(after).add(position.mod(after));
+      const address = position
+        .div(reduced * after)
+        .times(after)
+        .add(position.mod(after));
       stores.push({ buffer: builder.bufferOf(node), address, value: builder.value(node, []) });
     }
     const inReduced = (stride: number): boolean => stride >= after && stride < reduced * after;
-    return finish(builder, "columns", stores, (variables) => partition(variables, group.size, (stride) => (stride >= reduced * after ? 0 : inReduced(stride) ? 1 : 2)));
+    return finish(builder, "columns", stores, (variables) =>
+      partition(variables, group.size, (stride) => (stride >= reduced * after ? 0 : inReduced(stride) ? 1 : 2)),
+    );
   }
   const inner = group.inner ?? 1;
   builder.chooseVariables(group.inner === null ? [] : [inner]);
@@ -457,7 +516,9 @@ export function buildKernel(group: Group, fusion: Fusion, params: ReadonlySet<No
     stores.push({ buffer: builder.bufferOf(node), address, value });
   }
   return finish(builder, "rows", stores, (variables) =>
-    group.inner === null ? [variables, [], []] : partition(variables, group.size, (stride) => (stride >= inner ? 0 : 2)),
+    group.inner === null
+      ? [variables, [], []]
+      : partition(variables, group.size, (stride) => (stride >= inner ? 0 : 2)),
   );
 }
 

@@ -28,7 +28,8 @@ export function operands(node: Node, copied: boolean): Operand[] {
       { node: indices, domain: node as Node, index: at },
     ];
   }
-  if (node.op === "pad" || node.op === "concat") return node.inputs.map((x) => ({ node: x, domain: node, index: null }));
+  if (node.op === "pad" || node.op === "concat")
+    return node.inputs.map((x) => ({ node: x, domain: node, index: null }));
   if (node.op === "random") return node.inputs.map((x) => ({ node: x, domain: node, index: null }));
   return node.inputs.map((x) => ({ node: x, domain: node, index: own }));
 }

@@ -1,6 +1,6 @@
 // The plan of a function: kernels, library calls and loops in order, and where every value lies in memory.
 import { bytesOf, type GraphFn, InternalError, isOp, type Node, numel, outputAvals } from "../graph/index.js";
-import { fuse, type Fusion, isZeroBase, peelConjugate } from "./fuse.js";
+import { type Fusion, fuse, isZeroBase, peelConjugate } from "./fuse.js";
 import { buildKernel, type LoopKernel } from "./kernel.js";
 import { type PrepareOptions, prepare } from "./prepare.js";
 import { asStrided, axisVariables, resolveViews, type Strided } from "./views.js";
@@ -105,7 +105,8 @@ class Planner {
         writes.add(key);
       });
       const matrices = node.op === "matmul" ? node.inputs.map((input) => this.#matrix(input)) : null;
-      const inputs = matrices?.map((m) => m.node) ?? node.inputs.filter((x) => !isZeroBase(node, x)).map((x) => this.operandOf(x));
+      const inputs =
+        matrices?.map((m) => m.node) ?? node.inputs.filter((x) => !isZeroBase(node, x)).map((x) => this.operandOf(x));
       const reads = new Set(inputs.map((input) => this.#note(input)));
       const step: Step = isOp(node, "scan")
         ? { kind: "loop", node, body: planFunction(node.attrs.body, { ...this.options, donated: [] }) }
@@ -249,11 +250,18 @@ export function loopMemory(step: Extract<Step, { kind: "loop" }>): { body: numbe
 }
 
 function copyWork(node: Node, index: number, key: string, at: number): Work {
-  return { step: { kind: "copy", from: node, to: index }, reads: new Set([key]), writes: new Set([`copy${index}`]), at };
+  return {
+    step: { kind: "copy", from: node, to: index },
+    reads: new Set([key]),
+    writes: new Set([`copy${index}`]),
+    at,
+  };
 }
 
 function kernelLoads(kernel: LoopKernel, key: string) {
-  const slots = new Set(kernel.buffers.flatMap((node, i) => (memoryKey(node) === key && !kernel.written.has(i) ? [i] : [])));
+  const slots = new Set(
+    kernel.buffers.flatMap((node, i) => (memoryKey(node) === key && !kernel.written.has(i) ? [i] : [])),
+  );
   return kernel.loads.filter((load) => slots.has(load.buffer)).map((load) => load.address);
 }
 

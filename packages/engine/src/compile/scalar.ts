@@ -1,6 +1,14 @@
 // Scalar expressions as C-like text, shared by the C and CUDA dialects. Complex numbers are two variables; half types are
 // computed in float. Functions are called w_<name>_<f|d>; each dialect's prelude defines them.
-import { type BinaryFn, type DType, InternalError, isComplex, kindOf, type Scalar, type UnaryFn } from "../graph/index.js";
+import {
+  type BinaryFn,
+  type DType,
+  InternalError,
+  isComplex,
+  kindOf,
+  type Scalar,
+  type UnaryFn,
+} from "../graph/index.js";
 
 /** The C type that values of a dtype (or its parts) are computed in. */
 export const computeType: Record<DType, string> = {
@@ -143,12 +151,24 @@ export function unaryValue(out: Emitter, fn: UnaryFn, x: CValue, from: DType, to
   return [out.define(type, wrapInteger(rule(x[0], from), to))];
 }
 
-const infix: Partial<Record<BinaryFn, string>> = { add: "+", sub: "-", mul: "*", eq: "==", ne: "!=", lt: "<", le: "<=", and: "&", or: "|", xor: "^" };
+const infix: Partial<Record<BinaryFn, string>> = {
+  add: "+",
+  sub: "-",
+  mul: "*",
+  eq: "==",
+  ne: "!=",
+  lt: "<",
+  le: "<=",
+  and: "&",
+  or: "|",
+  xor: "^",
+};
 
 export function binaryValue(out: Emitter, fn: BinaryFn, a: CValue, b: CValue, from: DType, to: DType): CValue {
   const type = computeType[to];
   if (fn === "complex") return [a[0], b[0]];
-  if (isComplex(from)) return complexBinary(out, fn, a as readonly [string, string], b as readonly [string, string], from, type);
+  if (isComplex(from))
+    return complexBinary(out, fn, a as readonly [string, string], b as readonly [string, string], from, type);
   const sign = infix[fn];
   const isFloat = kindOf(from) === "float";
   if (sign !== undefined) {
@@ -160,7 +180,12 @@ export function binaryValue(out: Emitter, fn: BinaryFn, a: CValue, b: CValue, fr
   if (fn === "max" || fn === "min") {
     const [x, y] = [a[0], b[0]];
     const order = fn === "max" ? ">" : "<";
-    return [out.define(type, isFloat ? `(${x} ${order} ${y} || ${x} != ${x}) ? ${x} : ${y}` : `${x} ${order} ${y} ? ${x} : ${y}`)];
+    return [
+      out.define(
+        type,
+        isFloat ? `(${x} ${order} ${y} || ${x} != ${x}) ? ${x} : ${y}` : `${x} ${order} ${y} ? ${x} : ${y}`,
+      ),
+    ];
   }
   return [out.define(type, wrapInteger(`w_${fn}_${name}(${a[0]}, ${b[0]})`, to))];
 }
@@ -182,7 +207,8 @@ function complexBinary(
   }
   if (fn === "eq") return [out.define("int", `(${ar} == ${br}) & (${ai} == ${bi})`)];
   if (fn === "ne") return [out.define("int", `(${ar} != ${br}) | (${ai} != ${bi})`)];
-  if (fn === "pow") return out.definePair(type, (a, b) => `w_cpow_${suffix(dtype)}(${ar}, ${ai}, ${br}, ${bi}, &${a}, &${b});`);
+  if (fn === "pow")
+    return out.definePair(type, (a, b) => `w_cpow_${suffix(dtype)}(${ar}, ${ai}, ${br}, ${bi}, &${a}, &${b});`);
   throw new InternalError(`${fn} of ${dtype}`);
 }
 
@@ -240,7 +266,10 @@ export function loadText(pointer: string, address: string, dtype: DType, part: 0
 /** Statements that write an element. */
 export function storeText(pointer: string, address: string, dtype: DType, value: CValue): string[] {
   if (isComplex(dtype))
-    return [`${pointer}[2*(${address})] = ${value[0]};`, `${pointer}[2*(${address}) + 1] = ${(value as readonly [string, string])[1]};`];
+    return [
+      `${pointer}[2*(${address})] = ${value[0]};`,
+      `${pointer}[2*(${address}) + 1] = ${(value as readonly [string, string])[1]};`,
+    ];
   if (dtype === "float16") return [`${pointer}[${address}] = w_to_half(${value[0]});`];
   if (dtype === "bfloat16") return [`${pointer}[${address}] = w_to_bfloat(${value[0]});`];
   return [`${pointer}[${address}] = ${value[0]};`];

@@ -3,7 +3,16 @@
 import { isOp, type Node, numel, type OpName } from "../graph/index.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
 
-const viewOps: ReadonlySet<OpName> = new Set(["reshape", "permute", "expand", "slice", "flip", "barrier", "print", "alias"] as const);
+const viewOps: ReadonlySet<OpName> = new Set([
+  "reshape",
+  "permute",
+  "expand",
+  "slice",
+  "flip",
+  "barrier",
+  "print",
+  "alias",
+] as const);
 
 export const isView = (node: Node): boolean => viewOps.has(node.op);
 
