@@ -1,7 +1,36 @@
 // weft: differentiable tensors for TypeScript. The public face of the engine.
-import { memory as memoryManager } from "./runtime/index.js";
+import { CpuDevice, type Device, ReferenceDevice } from "./device/index.js";
+import { WeftError } from "./graph/index.js";
+import { memory as memoryManager, setDefaultDevice, useDevice } from "./runtime/index.js";
 
-export { type Device, type DeviceMemory, OutOfMemoryError, ReferenceDevice } from "./device/index.js";
+/** Makes a device by name: "cpu" or "reference". */
+export function device(name: string): Device {
+  if (name === "reference") return new ReferenceDevice();
+  if (name === "cpu") return new CpuDevice();
+  throw new WeftError(`there is no device "${name}"; known: cpu, reference`);
+}
+
+/** Runs everything that follows on this device (a name or a device). */
+export function setDevice(chosen: string | Device): Device {
+  return useDevice(typeof chosen === "string" ? device(chosen) : chosen).device;
+}
+
+setDefaultDevice(() => {
+  const wanted = process.env.WEFT_DEVICE;
+  if (wanted !== undefined && wanted !== "") return device(wanted);
+  if (CpuDevice.available()) return device("cpu");
+  console.error("weft: no C compiler was found; running on the slow reference device (Debian: apt install gcc)");
+  return device("reference");
+});
+
+export {
+  CpuDevice,
+  type CpuOptions,
+  type Device,
+  type DeviceMemory,
+  OutOfMemoryError,
+  ReferenceDevice,
+} from "./device/index.js";
 export { type DType, DTypeError, dtypes, type Shape, ShapeError, WeftError } from "./graph/index.js";
 export { profiler as profile, session, useDevice } from "./runtime/index.js";
 export * from "./tensor/index.js";

@@ -45,6 +45,8 @@ export interface DeviceMemory {
 export interface Device {
   readonly name: string;
   readonly kind: "reference" | "cpu" | "cuda" | "simulated";
+  /** Whether runs measure each kernel (see Executable.lastTimes). Devices that cannot, ignore it. */
+  timing?: boolean;
   allocate(bytes: number): DeviceBuffer;
   free(buffer: DeviceBuffer): void;
   upload(buffer: DeviceBuffer, from: Uint8Array): void;

@@ -1,3 +1,4 @@
 // The Device contract and its makers.
 export * from "./contract.js";
+export { CpuDevice, type CpuOptions } from "./cpu/index.js";
 export { ReferenceDevice } from "./reference/index.js";

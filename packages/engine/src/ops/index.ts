@@ -5,4 +5,5 @@ export { make } from "./build.js";
 export { costOf } from "./cost.js";
 export * from "./reference/index.js";
 export { shapeRules } from "./shape.js";
+export { verify } from "./verify.js";
 export { type VjpRule, vjpRules } from "./vjp.js";

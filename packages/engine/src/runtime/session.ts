@@ -62,7 +62,9 @@ export class Session {
     const outputBytes = fn.outputs.reduce((n, o) => n + numel(o.shape) * bytesOf(o.dtype), executable.scratchBytes);
     memory.relieve(outputBytes);
     const buffers = inputs.map((value) => value.buffer);
-    const start = debugLevel() > 0 || profiler.active ? performance.now() : 0;
+    const watched = debugLevel() > 0 || profiler.active;
+    this.device.timing = watched;
+    const start = watched ? performance.now() : 0;
     const results = memory.withRetry(this.device, () => executable.run(buffers));
     this.runs++;
     this.kernelsRun += executable.kernels.length;

@@ -1,6 +1,6 @@
 // graph -> graph: gradients, forward mode, vmap, loops, simplification.
 export { backward, forward } from "./gradient.js";
 export { makeScan, type ScanParts, splitScan } from "./scan.js";
-export { simplify } from "./simplify.js";
+export { simplify, uniformValue } from "./simplify.js";
 export { batchNodes } from "./vmap.js";
 export { type Closed, closeOver, copyGraph, dependents, instantiate, rebuild } from "./walk.js";

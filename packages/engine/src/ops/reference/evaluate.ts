@@ -40,7 +40,10 @@ function checkResults(node: Node, results: readonly Value[]): void {
   }
 }
 
-/** Runs a function on host values. Intermediate values are dropped after their last use. */
+/**
+ * Runs a function on host values. Intermediate values are dropped after their last use. A result may share its
+ * memory with an argument; neither is ever written to.
+ */
 export function evaluate(fn: GraphFn, args: readonly Value[], hooks: EvaluateHooks = {}): Value[] {
   if (args.length !== fn.params.length)
     throw new InternalError(`a function of ${fn.params.length} parameters was given ${args.length} values`);

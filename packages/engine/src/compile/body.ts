@@ -1,0 +1,207 @@
+// Prints the expressions of a kernel into nested scopes: once before the loops, once a row, once an element. A value is
+// computed in the outermost scope that knows its variables, and only where something needs it.
+import { type DType, isComplex } from "../graph/index.js";
+import type { Ix } from "./index-expr.js";
+import type { KExpr, LoopKernel } from "./kernel.js";
+import {
+  binaryValue,
+  type CValue,
+  castValue,
+  computeType,
+  constantValue,
+  type Emitter,
+  loadText,
+  storageType,
+  unaryValue,
+} from "./scalar.js";
+
+/** 0: before all loops, 1: once an outer iteration, 2: inside the innermost loop. */
+export type Depth = 0 | 1 | 2;
+
+export class Scope implements Emitter {
+  readonly lines: string[] = [];
+  readonly #indent: string;
+  readonly values = new Map<number, CValue>();
+  static #next = 0;
+
+  constructor(indent: string) {
+    this.#indent = indent;
+  }
+
+  static reset(): void {
+    Scope.#next = 0;
+  }
+
+  add(line: string): void {
+    this.lines.push(this.#indent + line);
+  }
+
+  /** Appends finished text as it is. */
+  append(lines: readonly string[]): void {
+    this.lines.push(...lines);
+  }
+
+  define(type: string, text: string): string {
+    if (/^(\(?-?[0-9][0-9.e+-]*f?\)?|[a-z]+[0-9]+[ri]?)$/.test(text)) return text;
+    const name = `t${Scope.#next++}`;
+    this.add(`${type} ${name} = ${text};`);
+    return name;
+  }
+
+  definePair(type: string, statement: (re: string, im: string) => string): [string, string] {
+    const [re, im] = [`t${Scope.#next++}`, `t${Scope.#next++}`];
+    this.add(`${type} ${re}, ${im};`);
+    this.add(statement(re, im));
+    return [re, im];
+  }
+}
+
+/** Prints the values of one kernel. `inner` are the variables of the innermost loop, `reduced` the reductions by slot. */
+export class BodyPrinter {
+  readonly #depths = new Map<number, Depth>();
+  readonly #stages = new Map<number, number>();
+  /** Row buffers that hold a value between two passes over a row: expression id -> name. */
+  readonly stash = new Map<number, { name: string; dtype: DType }>();
+
+  constructor(
+    readonly kernel: LoopKernel,
+    readonly scopes: { top: Scope; row: Scope; element: Scope },
+    readonly innerNames: ReadonlySet<string>,
+    readonly outerNames: ReadonlySet<string>,
+    /** Position inside the row, for stashed values. */
+    readonly rowPosition: string,
+  ) {}
+
+  #ixDepth(ix: Ix): Depth {
+    for (const name of this.innerNames) if (ix.mentions(name)) return 2;
+    for (const name of this.outerNames) if (ix.mentions(name)) return 1;
+    return 0;
+  }
+
+  #parts(expr: KExpr): KExpr[] {
+    if (expr.kind === "load") return [...expr.dynamic, ...(expr.guard === null ? [] : [expr.guard])];
+    return "args" in expr ? expr.args : [];
+  }
+
+  depth(expr: KExpr): Depth {
+    const known = this.#depths.get(expr.id);
+    if (known !== undefined) return known;
+    let depth: Depth = 0;
+    for (const part of this.#parts(expr)) depth = Math.max(depth, this.depth(part)) as Depth;
+    if (expr.kind === "load") depth = Math.max(depth, this.#ixDepth(expr.address)) as Depth;
+    if ("ix" in expr) depth = Math.max(depth, this.#ixDepth(expr.ix)) as Depth;
+    if (expr.kind === "reduced") depth = Math.max(depth, 1) as Depth;
+    this.#depths.set(expr.id, depth);
+    return depth;
+  }
+
+  /** How many passes over the row must be finished before the value can be computed. */
+  stage(expr: KExpr): number {
+    const known = this.#stages.get(expr.id);
+    if (known !== undefined) return known;
+    let stage = 0;
+    for (const part of this.#parts(expr)) stage = Math.max(stage, this.stage(part));
+    if (expr.kind === "reduced") stage = this.stage(this.kernel.reductions[expr.slot].argument) + 1;
+    this.#stages.set(expr.id, stage);
+    return stage;
+  }
+
+  #scopeFor(expr: KExpr): Scope {
+    const { top, row, element } = this.scopes;
+    return [top, row, element][this.depth(expr)];
+  }
+
+  value(expr: KExpr): CValue {
+    const scope = this.#scopeFor(expr);
+    const known = scope.values.get(expr.id);
+    if (known !== undefined) return known;
+    const stashed = this.stash.get(expr.id);
+    const value =
+      stashed !== undefined && scope === this.scopes.element
+        ? this.#fromStash(scope, stashed, expr.dtype)
+        : this.#compute(expr, scope);
+    scope.values.set(expr.id, value);
+    return value;
+  }
+
+  #fromStash(scope: Scope, { name }: { name: string }, dtype: DType): CValue {
+    const type = computeType[dtype];
+    if (!isComplex(dtype)) return [scope.define(type, `${name}[${this.rowPosition}]`)];
+    return [
+      scope.define(type, `${name}[2*(${this.rowPosition})]`),
+      scope.define(type, `${name}[2*(${this.rowPosition}) + 1]`),
+    ];
+  }
+
+  #compute(expr: KExpr, scope: Scope): CValue {
+    const { dtype } = expr;
+    const type = computeType[dtype];
+    switch (expr.kind) {
+      case "const":
+        return constantValue(expr.value, dtype);
+      case "index": {
+        const text = `(${type})(${expr.ix.print()})`;
+        const value = [scope.define(type, text)] as const;
+        return isComplex(dtype) ? [value[0], type === "double" ? "0.0" : "0.0f"] : value;
+      }
+      case "inRange": {
+        const ix = expr.ix.print();
+        return [scope.define("int", `(${ix}) >= ${expr.low} && (${ix}) < ${expr.high}`)];
+      }
+      case "load":
+        return this.#load(expr, scope);
+      case "unary":
+        return unaryValue(scope, expr.fn, this.value(expr.args[0]), expr.args[0].dtype, dtype);
+      case "binary":
+        return binaryValue(
+          scope,
+          expr.fn,
+          this.value(expr.args[0]),
+          this.value(expr.args[1]),
+          expr.args[0].dtype,
+          dtype,
+        );
+      case "where": {
+        const [test, a, b] = expr.args.map((arg) => this.value(arg));
+        return a.map((part, i) => scope.define(type, `${test[0]} ? ${part} : ${b[i]}`)) as unknown as CValue;
+      }
+      case "cast":
+        return castValue(scope, this.value(expr.args[0]), expr.args[0].dtype, dtype);
+      case "dynamic": {
+        const [at] = this.value(expr.args[0]);
+        scope.add(`const long ${expr.name} = ${at} < 0 ? 0 : ${at} >= ${expr.size} ? ${expr.size - 1} : ${at};`);
+        return [expr.name];
+      }
+      case "random": {
+        const [k0, k1] = expr.args.map((arg) => this.value(arg)[0]);
+        const s = dtype === "float64" ? "d" : dtype === "float16" ? "h" : dtype === "bfloat16" ? "b" : "f";
+        const name = expr.draw === "bits" ? "w_bits" : `w_${expr.draw}_${s}`;
+        return [scope.define(type, `${name}((uint32_t)${k0}, (uint32_t)${k1}, (uint64_t)(${expr.ix.print()}))`)];
+      }
+      case "reduced":
+        return isComplex(dtype) ? [`r${expr.slot}r`, `r${expr.slot}i`] : [`r${expr.slot}`];
+    }
+  }
+
+  #load(expr: Extract<KExpr, { kind: "load" }>, scope: Scope): CValue {
+    for (const index of expr.dynamic) this.value(index);
+    const guard = expr.guard === null ? null : this.value(expr.guard)[0];
+    const type = computeType[expr.dtype];
+    const address = expr.address.print();
+    const text = (part: 0 | 1): string => {
+      const plain = loadText(`p${expr.buffer}`, address, expr.dtype, part);
+      return guard === null ? plain : `${guard} ? ${plain} : 0`;
+    };
+    const first = scope.define(type, text(0));
+    return isComplex(expr.dtype) ? [first, scope.define(type, text(1))] : [first];
+  }
+
+  /** `const float* restrict p0 = ...;` for every buffer. */
+  pointers(restrict: string): string[] {
+    return this.kernel.buffers.map((node, i) => {
+      const type = storageType[node.dtype];
+      const constness = this.kernel.written.has(i) ? "" : "const ";
+      return `${constness}${type}* ${restrict} p${i} = (${constness}${type}*)p[${i}];`;
+    });
+  }
+}

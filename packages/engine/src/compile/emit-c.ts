@@ -1,0 +1,354 @@
+// The C dialect of loop kernels: a function over a range of outer iterations, rows in several passes, the innermost loop
+// vectorised by the compiler.
+import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
+import { BodyPrinter, type Depth, Scope } from "./body.js";
+import type { KExpr, LoopKernel, LoopVariable, Reduction } from "./kernel.js";
+import { type CValue, computeType, literal, storeText } from "./scalar.js";
+
+/** Rows longer than this are summed in double precision. */
+const longRow = 16384;
+/** Values that are expensive are kept between passes over a row when the row is at most this long. */
+const maxStash = 16384;
+const columnBlock = 256;
+
+const lowest: Record<DType, string> = {
+  bool: "0",
+  uint8: "0",
+  int32: "INT32_MIN",
+  int64: "INT64_MIN",
+  float16: "-w_inf_f()",
+  bfloat16: "-w_inf_f()",
+  float32: "-w_inf_f()",
+  float64: "-w_inf_d()",
+  complex64: "0",
+  complex128: "0",
+};
+const highest: Record<DType, string> = {
+  ...lowest,
+  bool: "1",
+  uint8: "255",
+  int32: "INT32_MAX",
+  int64: "INT64_MAX",
+  float16: "w_inf_f()",
+  bfloat16: "w_inf_f()",
+  float32: "w_inf_f()",
+  float64: "w_inf_d()",
+};
+
+const initial = (fn: Reduction["fn"], dtype: DType): string =>
+  fn === "sum"
+    ? literal(0, dtype)
+    : fn === "prod"
+      ? literal(1, dtype)
+      : fn === "max" || fn === "argmax"
+        ? lowest[dtype]
+        : highest[dtype];
+
+const isArg = (r: Reduction): boolean => r.fn === "argmax" || r.fn === "argmin";
+const isFloatKind = (dtype: DType): boolean => kindOf(dtype) === "float";
+
+/** Statements of one reduction: declarations, the update for an element, the end, and what simd needs to know. */
+function reductionCode(r: Reduction, value: CValue, rowLength: number) {
+  const name = `r${r.slot}`;
+  const dtype = r.argument.dtype;
+  const wide = r.fn === "sum" && dtype === "float32" && rowLength > longRow;
+  const type = wide ? "double" : computeType[dtype];
+  if (isComplex(dtype)) {
+    const start = r.fn === "sum" ? [literal(0, dtype), literal(0, dtype)] : [literal(1, dtype), literal(0, dtype)];
+    const [re, im] = value as readonly [string, string];
+    const update =
+      r.fn === "sum"
+        ? [`${name}r += ${re};`, `${name}i += ${im};`]
+        : [
+            `{ ${type} a = ${name}r * ${re} - ${name}i * ${im}; ${name}i = ${name}r * ${im} + ${name}i * ${re}; ${name}r = a; }`,
+          ];
+    const simd = r.fn === "sum" ? [`reduction(+:${name}r,${name}i)`] : null;
+    return { declare: [`${type} ${name}r = ${start[0]}, ${name}i = ${start[1]};`], update, end: [], simd };
+  }
+  const [v] = value;
+  if (isArg(r)) {
+    const order = r.fn === "argmax" ? ">" : "<";
+    const nan = isFloatKind(dtype) ? ` || (${v} != ${v} && b${name} == b${name})` : "";
+    return {
+      declare: [`int32_t ${name} = 0; ${type} b${name} = ${initial(r.fn, dtype)}; int s${name} = 0;`],
+      update: [
+        `if (!s${name} || ${v} ${order} b${name}${nan}) { s${name} = 1; b${name} = ${v}; ${name} = (int32_t)(${r.position.print()}); }`,
+      ],
+      end: [],
+      simd: null,
+    };
+  }
+  if (r.fn === "sum" || r.fn === "prod") {
+    const sign = r.fn === "sum" ? "+" : "*";
+    const end = r.dtype === "uint8" ? [`${name} &= 255;`] : [];
+    return {
+      declare: [`${type} ${name} = ${initial(r.fn, dtype)};`],
+      update: [`${name} ${sign}= ${v};`],
+      end,
+      simd: [`reduction(${sign}:${name})`],
+    };
+  }
+  const order = r.fn === "max" ? ">" : "<";
+  const plain = {
+    declare: `${type} ${name} = ${initial(r.fn, dtype)};`,
+    update: `${name} = ${v} ${order} ${name} ? ${v} : ${name};`,
+    simd: `reduction(${r.fn}:${name})`,
+  };
+  if (!isFloatKind(dtype)) return { declare: [plain.declare], update: [plain.update], end: [], simd: [plain.simd] };
+  // NaN wins: the maximum skips it, a flag remembers it.
+  return {
+    declare: [plain.declare, `int n${name} = 0;`],
+    update: [plain.update, `n${name} |= ${v} != ${v};`],
+    end: [`if (n${name}) ${name} = w_nan_${computeType[dtype] === "double" ? "d" : "f"}();`],
+    simd: [plain.simd, `reduction(|:n${name})`],
+  };
+}
+
+/** Statements that set the outer variables from one running number. */
+function unpack(variables: readonly LoopVariable[], from: string): string[] {
+  const lines: string[] = [];
+  let below = numel(variables.map((v) => v.size));
+  variables.forEach((v, i) => {
+    below /= v.size;
+    const divided = below === 1 ? from : `${from} / ${below}`;
+    lines.push(`const long ${v.name} = ${i === 0 ? divided : `(${divided}) % ${v.size}`};`);
+  });
+  return lines;
+}
+
+function rowPositionText(inner: readonly LoopVariable[]): string {
+  let stride = 1;
+  const parts: string[] = [];
+  for (let i = inner.length - 1; i >= 0; i--) {
+    parts.push(stride === 1 ? inner[i].name : `${inner[i].name}*${stride}`);
+    stride *= inner[i].size;
+  }
+  return parts.join(" + ") || "0";
+}
+
+export interface EmittedKernel {
+  /** The function without its name: equal texts are equal kernels. */
+  text: string;
+  /** How many outer iterations there are to share out. */
+  units: number;
+}
+
+const expensive = (e: KExpr): boolean =>
+  e.kind === "random" ||
+  (e.kind === "unary" &&
+    ["exp", "log", "tanh", "erf", "sin", "cos", "expm1", "log1p", "sqrt", "rsqrt"].includes(e.fn)) ||
+  (e.kind === "binary" && e.fn === "pow");
+
+/** Values that one pass computes and a later pass needs again, worth keeping. */
+function chooseStash(printer: BodyPrinter, kernel: LoopKernel, rowLength: number): void {
+  if (rowLength > maxStash || rowLength < 2) return;
+  const firstUse = new Map<number, number>();
+  const visit = (expr: KExpr, stage: number): void => {
+    if (printer.depth(expr) < 2) return;
+    const first = firstUse.get(expr.id);
+    if (expensive(expr) && first !== undefined && first < stage) {
+      printer.stash.set(expr.id, { name: `s${expr.id}`, dtype: expr.dtype });
+      return;
+    }
+    if (first === undefined) firstUse.set(expr.id, stage);
+    if ("args" in expr) for (const arg of expr.args) visit(arg, stage);
+  };
+  const uses: { stage: number; expr: KExpr }[] = [
+    ...kernel.reductions.map((r) => ({ stage: printer.stage(r.argument), expr: r.argument })),
+    ...kernel.stores.map((s) => ({ stage: printer.stage(s.value), expr: s.value })),
+  ];
+  uses.sort((a, b) => a.stage - b.stage);
+  for (const { stage, expr } of uses) visit(expr, stage);
+}
+
+function emitRows(kernel: LoopKernel): EmittedKernel {
+  const { outer, inner } = kernel;
+  const flat = outer.length === 0 && kernel.reductions.length === 0 && inner.length === 1;
+  const rowLength = numel(inner.map((v) => v.size));
+  const top = new Scope("  ");
+  const row = new Scope("    ");
+  const innerNames = new Set(inner.map((v) => v.name));
+  const outerNames = new Set(outer.map((v) => v.name));
+  const scopes = { top, row, element: new Scope("      ") };
+  const printer = new BodyPrinter(kernel, scopes, innerNames, outerNames, rowPositionText(inner));
+  const hasRow = inner.length > 0;
+  const depthOf = (e: KExpr): Depth => (hasRow ? printer.depth(e) : (Math.min(printer.depth(e), 1) as Depth));
+  chooseStash(printer, kernel, rowLength);
+  for (const { name, dtype } of printer.stash.values())
+    row.add(`${computeType[dtype]} ${name}[${rowLength * (isComplex(dtype) ? 2 : 1)}] __attribute__((aligned(64)));`);
+
+  const stageOf = (s: { value: KExpr }): number => printer.stage(s.value);
+  // A store of a row value comes after the pass that finishes it.
+  const elementStores = kernel.stores.filter(
+    (s) => hasRow && (depthOf(s.value) === 2 || mentionsAny(s.address, innerNames)),
+  );
+  const rowStores = kernel.stores.filter((s) => !elementStores.includes(s));
+  const lastStage = Math.max(
+    0,
+    ...kernel.reductions.map((r) => printer.stage(r.argument)),
+    ...elementStores.map(stageOf),
+  );
+  const written = new Set<number>();
+  for (let stage = 0; stage <= lastStage; stage++) {
+    const reductions = kernel.reductions.filter((r) => printer.stage(r.argument) === stage);
+    const stores = elementStores.filter((s) => stageOf(s) === stage);
+    if (reductions.length === 0 && stores.length === 0) continue;
+    const element = new Scope("      ");
+    scopes.element = element;
+    const fresh = [...printer.stash].filter(([id]) => !written.has(id));
+    const before = new Map(fresh);
+    // In its first pass a kept value is computed and written; only later passes read it.
+    for (const [id] of before) printer.stash.delete(id);
+    const simd: string[] = [];
+    let vector = true;
+    const ends: string[] = [];
+    for (const r of reductions) {
+      const code = reductionCode(r, printer.value(r.argument), rowLength);
+      for (const line of code.declare) row.add(line);
+      for (const line of code.update) element.add(line);
+      ends.push(...code.end);
+      if (code.simd === null) vector = false;
+      else simd.push(...code.simd);
+    }
+    for (const s of stores) {
+      const value = printer.value(s.value);
+      for (const line of storeText(`p${s.buffer}`, s.address.print(), kernel.buffers[s.buffer].dtype, value))
+        element.add(line);
+    }
+    for (const [id, stash] of before) {
+      const value = element.values.get(id);
+      printer.stash.set(id, stash);
+      if (value === undefined) continue;
+      written.add(id);
+      const at = printer.rowPosition;
+      if (isComplex(stash.dtype)) value.forEach((part, k) => element.add(`${stash.name}[2*(${at}) + ${k}] = ${part};`));
+      else element.add(`${stash.name}[${at}] = ${value[0]};`);
+    }
+    row.append(innerLoops(inner, element.lines, vector ? simd : null, flat));
+    for (const line of ends) row.add(line);
+  }
+  for (const s of rowStores) {
+    const value = printer.value(s.value);
+    for (const line of storeText(`p${s.buffer}`, s.address.print(), kernel.buffers[s.buffer].dtype, value))
+      row.add(line);
+  }
+  const head = [...printer.pointers("restrict"), ...[]].map((l) => `  ${l}`);
+  const rowText = flat
+    ? row.lines
+    : ["  for (long u = lo; u < hi; u++) {", ...unpack(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];
+  const text = [...head, ...top.lines, ...rowText].join("\n");
+  return { text, units: flat ? rowLength : numel(outer.map((v) => v.size)) };
+}
+
+const mentionsAny = (address: { mentions(name: string): boolean }, names: ReadonlySet<string>): boolean =>
+  [...names].some((name) => address.mentions(name));
+
+/** Nested loops over the elements of a row, the last one vectorised. */
+function innerLoops(
+  inner: readonly LoopVariable[],
+  body: readonly string[],
+  simd: readonly string[] | null,
+  flat: boolean,
+): string[] {
+  const lines: string[] = [];
+  if (inner.length === 0) return [...body];
+  inner.forEach((v, i) => {
+    const last = i === inner.length - 1;
+    if (last && simd !== null) lines.push(`    _Pragma("omp simd ${simd.join(" ")}")`);
+    const [from, to] = flat ? ["lo", "hi"] : ["0", String(v.size)];
+    lines.push(`    for (long ${v.name} = ${from}; ${v.name} < ${to}; ${v.name}++) {`);
+  });
+  lines.push(...body);
+  for (const _ of inner) lines.push("    }");
+  return lines;
+}
+
+function emitColumns(kernel: LoopKernel): EmittedKernel {
+  const { outer, inner, reduced } = kernel;
+  const vector = inner[0] ?? { name: "c_", size: 1 };
+  const outerCount = numel(outer.map((v) => v.size));
+  let block = Math.min(columnBlock, vector.size);
+  // Enough blocks for several threads, none narrower than a cache line.
+  while (block > 32 && outerCount * Math.ceil(vector.size / block) < 8) block = Math.ceil(block / 2 / 16) * 16;
+  const blocks = Math.ceil(vector.size / block);
+  const top = new Scope("  ");
+  const row = new Scope("    ");
+  const element = new Scope("        ");
+  const innerNames = new Set([vector.name, ...reduced.map((v) => v.name)]);
+  const printer = new BodyPrinter(kernel, { top, row, element }, innerNames, new Set(outer.map((v) => v.name)), "0");
+  const at = `(${vector.name} - cb)`;
+  const accumulate: string[] = [];
+  const finish: string[] = [];
+  kernel.reductions.forEach((r, i) => {
+    const value = printer.value(r.argument);
+    const dtype = r.argument.dtype;
+    const type = computeType[dtype];
+    const name = `a${r.slot}`;
+    const parts = isComplex(dtype) ? 2 : 1;
+    const starts = parts === 2 ? [literal(r.fn === "sum" ? 0 : 1, dtype), literal(0, dtype)] : [initial(r.fn, dtype)];
+    for (let k = 0; k < parts; k++) {
+      row.add(`${type} ${name}${k}[${block}] __attribute__((aligned(64)));`);
+      row.add(`for (long c = 0; c < ${block}; c++) ${name}${k}[c] = ${starts[k]};`);
+    }
+    accumulate.push(...columnUpdate(r, name, at, value, type));
+    const store = kernel.stores[i];
+    const result: CValue =
+      parts === 2
+        ? [`${name}0[${at}]`, `${name}1[${at}]`]
+        : [r.dtype === "uint8" ? `${name}0[${at}] & 255` : `${name}0[${at}]`];
+    finish.push(...storeText(`p${store.buffer}`, store.address.print(), kernel.buffers[store.buffer].dtype, result));
+  });
+  const columnLoop = (indent: string, body: readonly string[], simd: boolean): string[] => [
+    ...(simd ? [`${indent}_Pragma("omp simd")`] : []),
+    `${indent}for (long ${vector.name} = cb; ${vector.name} < ce; ${vector.name}++) {`,
+    ...body,
+    `${indent}}`,
+  ];
+  const text = [
+    ...printer.pointers("restrict").map((l) => `  ${l}`),
+    ...top.lines,
+    "  for (long u = lo; u < hi; u++) {",
+    `    const long o = u / ${blocks}, cb = (u % ${blocks}) * ${block};`,
+    `    const long ce = cb + ${block} < ${vector.size} ? cb + ${block} : ${vector.size};`,
+    ...unpack(outer, "o").map((l) => `    ${l}`),
+    ...row.lines,
+    ...reduced.map((v) => `    for (long ${v.name} = 0; ${v.name} < ${v.size}; ${v.name}++) {`),
+    ...columnLoop("      ", [...element.lines, ...accumulate.map((l) => `        ${l}`)], true),
+    ...reduced.map(() => "    }"),
+    ...columnLoop(
+      "    ",
+      finish.map((l) => `      ${l}`),
+      false,
+    ),
+    "  }",
+  ].join("\n");
+  return { text, units: outerCount * blocks };
+}
+
+function columnUpdate(r: Reduction, name: string, at: string, value: CValue, type: string): string[] {
+  const a = `${name}0[${at}]`;
+  if (value.length === 2) {
+    const b = `${name}1[${at}]`;
+    if (r.fn === "sum") return [`${a} += ${value[0]};`, `${b} += ${value[1]};`];
+    return [
+      `{ ${type} x = ${a} * ${value[0]} - ${b} * ${value[1]}; ${b} = ${a} * ${value[1]} + ${b} * ${value[0]}; ${a} = x; }`,
+    ];
+  }
+  const [v] = value;
+  if (r.fn === "sum") return [`${a} += ${v};`];
+  if (r.fn === "prod") return [`${a} *= ${v};`];
+  const order = r.fn === "max" ? ">" : "<";
+  const nan = isFloatKind(r.dtype) ? ` || ${v} != ${v}` : "";
+  return [`${a} = (${v} ${order} ${a}${nan}) ? ${v} : ${a};`];
+}
+
+/** A kernel as the body of `void name(void* const* p, long lo, long hi)`. */
+export function emitKernel(kernel: LoopKernel): EmittedKernel {
+  Scope.reset();
+  return kernel.kind === "rows" ? emitRows(kernel) : emitColumns(kernel);
+}
+
+/** Bytes that a kernel reads and writes at least once. */
+export function kernelBytes(kernel: LoopKernel): number {
+  return kernel.buffers.reduce((n, node) => n + numel(node.shape) * bytesOf(node.dtype), 0);
+}

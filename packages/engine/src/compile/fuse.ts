@@ -1,0 +1,476 @@
+// Fusion: which nodes are computed together in one loop, and which values are written to memory. A group is a set of
+// element-wise nodes and reductions over one common domain; everything else is inlined, loaded, or a library call.
+import { functionOrder, type GraphFn, isComplex, isOp, type Node, numel, type OpName } from "../graph/index.js";
+import { uniformValue } from "../transform/index.js";
+import { operands } from "./operands.js";
+import { asStrided, axisVariables, isView, type Place, relationOf, resolveViews, throughView } from "./views.js";
+
+export type Level = "full" | "row";
+
+export interface Group {
+  id: number;
+  /** "rows": element-wise work and reductions of the innermost part; "columns": reductions of outer axes. */
+  kind: "rows" | "columns";
+  /** Elements of the domain. */
+  size: number;
+  /** Elements of a row: what reductions reduce; null while there is none. */
+  inner: number | null;
+  /** For column groups: [before, reduced, after]. */
+  columns: readonly [number, number, number] | null;
+  members: Node[];
+  level: Map<Node, Level>;
+}
+
+export interface Fusion {
+  groups: Group[];
+  groupOf: Map<Node, Group>;
+  /** Nodes whose values are written to memory. */
+  stored: Set<Node>;
+  /** Nodes that a library computes, or a loop. */
+  library: Node[];
+  order: Node[];
+  /** For each result of the function the stored node (or parameter) that has its elements. */
+  results: Node[];
+}
+
+/** A complex operand that is conjugated: libraries do that on the fly. */
+export function peelConjugate(node: Node): { node: Node; conjugate: boolean } {
+  if (isOp(node, "unary") && node.attrs.fn === "conj" && isComplex(node.dtype))
+    return { node: node.inputs[0], conjugate: true };
+  return { node, conjugate: false };
+}
+
+/** scatterAdd onto zeros needs no zeros in memory. */
+export const isZeroBase = (node: Node, input: Node): boolean =>
+  node.op === "scatterAdd" && input === node.inputs[0] && uniformValue(input) === 0;
+
+const elementwise: ReadonlySet<OpName> = new Set([
+  "unary",
+  "binary",
+  "where",
+  "cast",
+  "random",
+  "gather",
+  "pad",
+  "concat",
+] as const);
+const leaves: ReadonlySet<OpName> = new Set(["const", "iota"] as const);
+export const isReduction = (node: Node): boolean => node.op === "reduce" || node.op === "argreduce";
+
+/** Arithmetic cost of an op inside a loop, in cheap operations. */
+function opCost(node: Node): number {
+  if (isOp(node, "unary")) {
+    if (
+      [
+        "exp",
+        "log",
+        "tanh",
+        "erf",
+        "sin",
+        "cos",
+        "expm1",
+        "log1p",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+      ].includes(node.attrs.fn)
+    )
+      return 12;
+    return ["sqrt", "rsqrt", "reciprocal"].includes(node.attrs.fn) ? 4 : 1;
+  }
+  if (isOp(node, "binary"))
+    return node.attrs.fn === "pow" || node.attrs.fn === "atan2" ? 30 : node.attrs.fn === "div" ? 4 : 1;
+  if (node.op === "random") return 60;
+  if (node.op === "gather" || node.op === "pad" || node.op === "concat") return 4;
+  return 1;
+}
+
+/** The axes of a reduction as [before, reduced, after] sizes. */
+function reductionParts(node: Node): [number, number, number] {
+  const { shape } = node.inputs[0];
+  const axes = isOp(node, "reduce") ? node.attrs.axes : [(node as Node<"argreduce">).attrs.axis];
+  const first = axes[0];
+  const last = axes[axes.length - 1];
+  return [numel(shape.slice(0, first)), numel(shape.slice(first, last + 1)), numel(shape.slice(last + 1))];
+}
+
+class Fuser {
+  readonly order: Node[];
+  readonly params: ReadonlySet<Node>;
+  readonly stored = new Set<Node>();
+  readonly forced = new Set<Node>();
+  readonly library: Node[] = [];
+  readonly #groupOf = new Map<Node, Group>();
+  /** Groups that a node depends on, by id. */
+  readonly #reaches = new Map<Node, Set<number>>();
+  #groups: Group[] = [];
+  readonly #results: Node[] = [];
+  readonly free = new Set<Node>();
+
+  constructor(readonly fn: GraphFn) {
+    this.order = functionOrder(fn);
+    this.params = new Set(fn.params);
+  }
+
+  isLoopNode(node: Node): boolean {
+    return !this.params.has(node) && (elementwise.has(node.op) || isReduction(node) || this.forced.has(node));
+  }
+
+  /** Where views end: at memory, at computed nodes, and at views that are copied. */
+  readonly #stop = (node: Node): boolean => this.params.has(node) || this.forced.has(node);
+
+  run(): Fusion {
+    this.#markFree();
+    this.#markMemory();
+    for (const node of this.order) this.#place(node);
+    this.#chooseStored();
+    return {
+      groups: this.#groups.filter((group) => group.members.length > 0),
+      groupOf: this.#groupOf,
+      stored: this.stored,
+      library: this.library,
+      order: this.order,
+      results: this.#results,
+    };
+  }
+
+  /** Nodes made of constants and positions alone: cheaper to compute again than to load. */
+  #markFree(): void {
+    for (const node of this.order) {
+      if (this.params.has(node)) continue;
+      const simple = leaves.has(node.op) || isView(node) || (elementwise.has(node.op) && node.op !== "random");
+      if (simple && node.inputs.every((input) => this.free.has(input))) this.free.add(node);
+    }
+  }
+
+  /** The node whose memory a contiguous operand occupies; a view that moves elements is copied. */
+  requireContiguous(node: Node): void {
+    const place = resolveViews(node, axisVariables(node.shape), this.#stop);
+    const same = relationOf(node, place).kind === "same";
+    if (same && !this.free.has(place.node)) this.stored.add(place.node);
+    else this.#copy(node);
+  }
+
+  #copy(node: Node): void {
+    if (!this.params.has(node)) {
+      this.forced.add(node);
+      this.stored.add(node);
+    }
+  }
+
+  /** Operands of libraries and results of the function must be in memory. */
+  #markMemory(): void {
+    for (const node of this.order) {
+      if (this.params.has(node) || this.isLoopNode(node) || isView(node) || leaves.has(node.op) || node.op === "pick")
+        continue;
+      this.library.push(node);
+      for (const input of node.inputs) {
+        if (node.op === "matmul") this.#requireMatrix(peelConjugate(input).node);
+        else if (!isZeroBase(node, input)) this.requireContiguous(input);
+      }
+    }
+    for (const node of this.order) {
+      if (!isOp(node, "gather") || this.params.has(node)) continue;
+      const place = resolveViews(node.inputs[0], axisVariables(node.inputs[0].shape), this.#stop);
+      if (!this.free.has(place.node) && !this.params.has(place.node)) this.stored.add(place.node);
+    }
+    const claimed = new Set<Node>();
+    for (const output of this.fn.outputs) {
+      const place = resolveViews(output, axisVariables(output.shape), this.#stop);
+      const whole =
+        relationOf(output, place).kind === "same" && !this.params.has(place.node) && !this.free.has(place.node);
+      if (whole && !claimed.has(place.node)) {
+        claimed.add(place.node);
+        this.stored.add(place.node);
+        this.#results.push(place.node);
+      } else {
+        if (!claimed.has(output)) this.#copy(output);
+        claimed.add(output);
+        this.#results.push(output);
+      }
+    }
+  }
+
+  #requireMatrix(node: Node): void {
+    const strided = asStrided(node, this.#stop);
+    if (strided === null || this.free.has(strided.node)) return this.#copy(node);
+    const [rows, columns] = strided.strides.slice(-2);
+    const [m, n] = node.shape.slice(-2);
+    const usable =
+      (columns === 1 || n === 1) && (rows >= n || m === 1)
+        ? true
+        : (rows === 1 || m === 1) && (columns >= m || n === 1);
+    if (usable) this.stored.add(strided.node);
+    else this.#copy(node);
+  }
+
+  #place(node: Node): void {
+    const reaches = new Set<number>();
+    for (const input of node.inputs) {
+      for (const id of this.#reaches.get(input) ?? []) reaches.add(id);
+      const group = this.#groupOf.get(input);
+      if (group !== undefined) reaches.add(group.id);
+    }
+    this.#reaches.set(node, reaches);
+    if (!this.isLoopNode(node)) return;
+    if (this.free.has(node) && !this.stored.has(node)) return;
+    const group = this.#chooseGroup(node);
+    this.#groupOf.set(node, group);
+    group.members.push(node);
+    // What the node reaches through its own group is inside now.
+    reaches.delete(group.id);
+  }
+
+  #newGroup(size: number, inner: number | null, columns: Group["columns"] = null): Group {
+    const group: Group = {
+      id: this.#groups.length,
+      kind: columns === null ? "rows" : "columns",
+      size,
+      inner,
+      columns,
+      members: [],
+      level: new Map(),
+    };
+    this.#groups.push(group);
+    return group;
+  }
+
+  #chooseGroup(node: Node): Group {
+    if (isReduction(node)) {
+      const parts = reductionParts(node);
+      if (parts[2] !== 1) return this.#columnGroup(node, parts);
+    }
+    const inner = isReduction(node) ? reductionParts(node)[1] : null;
+    const size = isReduction(node) ? numel(node.inputs[0].shape) : numel(node.shape);
+    let chosen: { group: Group; level: Level } | null = null;
+    let merge: Group[] = [];
+    for (const { base, relation } of this.#bases(node)) {
+      const group = this.#groupOf.get(base);
+      if (group === undefined || group.kind !== "rows") continue;
+      const level = this.#levelIn(group, base, relation, size, inner);
+      if (level === null || !this.#mayJoin(node, group)) continue;
+      if (chosen === null) chosen = { group, level };
+      else if (
+        chosen.group !== group &&
+        chosen.level === level &&
+        group.size === chosen.group.size &&
+        compatible(group, chosen.group, inner)
+      )
+        merge.push(group);
+    }
+    if (chosen === null) {
+      const group = this.#newGroup(size, inner);
+      group.level.set(node, inner === null ? "full" : "row");
+      return group;
+    }
+    const { group, level } = chosen;
+    merge = merge.filter((other) => !this.#connectedOutside(group, other, node));
+    for (const other of merge)
+      if (compatible(group, other, inner) && !this.#connectedOutside(group, other, node)) this.#join(group, other);
+    if (inner !== null) group.inner = inner;
+    group.level.set(node, inner === null ? level : "row");
+    return group;
+  }
+
+  /** The level at which a node would sit in the group of one of its operands, or null. */
+  #levelIn(
+    group: Group,
+    base: Node,
+    relation: ReturnType<typeof relationOf>,
+    size: number,
+    inner: number | null,
+  ): Level | null {
+    const at = group.level.get(base)!;
+    if (inner !== null) {
+      const fits =
+        at === "full" &&
+        relation.kind === "same" &&
+        size === group.size &&
+        (group.inner === null || group.inner === inner);
+      return fits ? "full" : null;
+    }
+    if (at === "full") return relation.kind === "same" && size === group.size ? "full" : null;
+    if (relation.kind === "same") return "row";
+    return relation.kind === "row" && relation.inner === group.inner && size === group.size ? "full" : null;
+  }
+
+  #bases(node: Node): { base: Node; relation: ReturnType<typeof relationOf> }[] {
+    return operands(node, this.forced.has(node)).map(({ node: operand, domain, index }) => {
+      const copied = operand === node;
+      const start = index ?? axisVariables(operand.shape);
+      const place = copied ? resolveCopied(node, start, this.#stop) : resolveViews(operand, start, this.#stop);
+      return { base: place.node, relation: index === null ? { kind: "other" as const } : relationOf(domain, place) };
+    });
+  }
+
+  /** A node may join if whatever else it needs does not itself need the group, and it reads members only in step. */
+  #mayJoin(node: Node, group: Group): boolean {
+    const size = isReduction(node) ? numel(node.inputs[0].shape) : numel(node.shape);
+    const inner = isReduction(node) ? reductionParts(node)[1] : null;
+    for (const { base, relation } of this.#bases(node)) {
+      if (this.#groupOf.get(base) === group) {
+        if (this.#levelIn(group, base, relation, size, inner) === null) return false;
+      } else if (this.#reaches.get(base)?.has(group.id)) return false;
+    }
+    return group.members.length < 160;
+  }
+
+  /** Whether some path between two groups runs through a third. */
+  #connectedOutside(a: Group, b: Group, joining: Node): boolean {
+    const inside = (node: Node): boolean => {
+      const g = this.#groupOf.get(node);
+      return g === a || g === b;
+    };
+    for (const node of [...a.members, ...b.members, joining]) {
+      for (const { base } of this.#bases(node)) {
+        if (inside(base)) continue;
+        const reaches = this.#reaches.get(base);
+        if (reaches?.has(a.id) || reaches?.has(b.id)) return true;
+      }
+    }
+    // Members of one must read members of the other only in step.
+    for (const [from, to] of [
+      [a, b],
+      [b, a],
+    ]) {
+      for (const node of from.members) {
+        const size = isReduction(node) ? numel(node.inputs[0].shape) : numel(node.shape);
+        const inner = isReduction(node) ? reductionParts(node)[1] : null;
+        for (const { base, relation } of this.#bases(node))
+          if (this.#groupOf.get(base) === to && this.#levelIn(to, base, relation, size, inner) === null) return true;
+      }
+    }
+    return false;
+  }
+
+  #join(into: Group, other: Group): void {
+    for (const node of other.members) {
+      into.members.push(node);
+      into.level.set(node, other.level.get(node)!);
+      this.#groupOf.set(node, into);
+    }
+    into.inner ??= other.inner;
+    other.members = [];
+    // Whoever depends on the old group depends on the new one; members of the new group do not depend on themselves.
+    for (const [node, reaches] of this.#reaches) {
+      if (reaches.delete(other.id) && this.#groupOf.get(node) !== into) reaches.add(into.id);
+      if (this.#groupOf.get(node) === into) reaches.delete(into.id);
+    }
+    const position = new Map(this.order.map((node, i) => [node, i]));
+    into.members.sort((x, y) => position.get(x)! - position.get(y)!);
+  }
+
+  /** Column reductions over one domain share a kernel when neither needs the other. */
+  #columnGroup(node: Node, parts: [number, number, number]): Group {
+    const size = parts[0] * parts[1] * parts[2];
+    const bases = this.#bases(node).map((b) => b.base);
+    for (const group of this.#groups) {
+      if (group.kind !== "columns" || group.members.length === 0 || group.members.length >= 8) continue;
+      if (group.columns!.some((n, i) => n !== parts[i])) continue;
+      const independent =
+        bases.every((base) => this.#groupOf.get(base) !== group && !this.#reaches.get(base)?.has(group.id)) &&
+        this.#sharesOperand(group, node);
+      if (independent) {
+        group.level.set(node, "row");
+        return group;
+      }
+    }
+    const group = this.#newGroup(size, null, parts);
+    group.level.set(node, "row");
+    return group;
+  }
+
+  #sharesOperand(group: Group, node: Node): boolean {
+    const wanted = new Set(this.#leafLoads(node.inputs[0], null).keys());
+    return group.members.some((member) =>
+      [...this.#leafLoads(member.inputs[0], null).keys()].some((leaf) => wanted.has(leaf)),
+    );
+  }
+
+  /** What must be loaded to compute a node again, with its arithmetic; reductions are loads. */
+  #leafLoads(node: Node, within: Group | null): Map<Node, number> {
+    const loads = new Map<Node, number>();
+    const seen = new Set<Node>();
+    const stack = [node];
+    while (stack.length > 0) {
+      const at = stack.pop()!;
+      if (seen.has(at) || this.free.has(at)) continue;
+      seen.add(at);
+      const isLoad = at !== node && (this.stored.has(at) || this.params.has(at) || isReduction(at));
+      if (isLoad || this.params.has(at) || (!this.isLoopNode(at) && !isView(at))) loads.set(at, numel(at.shape));
+      else if (within === null || seen.size < 64) stack.push(...at.inputs);
+    }
+    return loads;
+  }
+
+  #recomputeCost(node: Node): number {
+    let cost = 0;
+    const seen = new Set<Node>();
+    const stack = [node];
+    while (stack.length > 0 && cost < 1000) {
+      const at = stack.pop()!;
+      if (seen.has(at) || this.params.has(at)) continue;
+      seen.add(at);
+      if (at !== node && (this.stored.has(at) || isReduction(at))) continue;
+      if (!this.isLoopNode(at) && !isView(at)) continue;
+      cost += isView(at) ? 0 : opCost(at);
+      stack.push(...at.inputs);
+    }
+    return cost;
+  }
+
+  /**
+   * A value that another group reads is either written and loaded, or computed again there. Writing costs one store and
+   * a load a reader; computing again costs the loads of what it is made of, and arithmetic.
+   */
+  #chooseStored(): void {
+    const readers = new Map<Node, Set<Group>>();
+    for (const group of this.#groups) {
+      for (const member of group.members) {
+        for (const { base } of this.#bases(member)) {
+          const own = this.#groupOf.get(base);
+          if (own === undefined || own === group) continue;
+          const set = readers.get(base) ?? new Set<Group>();
+          set.add(group);
+          readers.set(base, set);
+        }
+      }
+    }
+    for (const node of this.order) {
+      const groups = readers.get(node);
+      if (groups === undefined || this.stored.has(node)) continue;
+      if (isReduction(node) || node.op === "random") {
+        this.stored.add(node);
+        continue;
+      }
+      const size = numel(node.shape);
+      const loads = this.#leafLoads(node, this.#groupOf.get(node)!);
+      const large = [...loads.values()].filter((n) => n * 8 > size).length;
+      const widest = Math.max(...[...groups].map((g) => g.size));
+      const repeated = widest > size * 2;
+      const cost = this.#recomputeCost(node);
+      const cheap = large * groups.size <= groups.size + 1 && cost <= (repeated ? 3 : 40);
+      if (cheap) for (const leaf of loads.keys()) if (this.#groupOf.has(leaf)) this.stored.add(leaf);
+      if (!cheap) this.stored.add(node);
+    }
+  }
+}
+
+const compatible = (a: Group, b: Group, inner: number | null): boolean => {
+  const wanted = [a.inner, b.inner, inner].filter((n) => n !== null);
+  return wanted.every((n) => n === wanted[0]);
+};
+
+/** Where the elements of a copied view come from: below the view itself. */
+function resolveCopied(node: Node, index: Place["index"], stop: (node: Node) => boolean): Place {
+  if (!isView(node)) return { node, index };
+  const below = throughView(node, index);
+  return resolveViews(below.node, below.index, stop);
+}
+
+export function fuse(fn: GraphFn): Fusion {
+  return new Fuser(fn).run();
+}

@@ -1,0 +1,306 @@
+// The plan of a function: kernels, library calls and loops in order, and where every value lies in memory.
+import { bytesOf, type GraphFn, InternalError, isOp, type Node, numel, outputAvals } from "../graph/index.js";
+import { type Fusion, fuse, isZeroBase, peelConjugate } from "./fuse.js";
+import { buildKernel, type LoopKernel } from "./kernel.js";
+import { type PrepareOptions, prepare } from "./prepare.js";
+import { asStrided, axisVariables, resolveViews, type Strided } from "./views.js";
+
+export interface MatrixOperand extends Strided {
+  conjugate: boolean;
+}
+
+export type Step =
+  | { kind: "kernel"; kernel: LoopKernel }
+  | { kind: "library"; node: Node; matrices: MatrixOperand[] | null }
+  | { kind: "loop"; node: Node<"scan">; body: Plan }
+  | { kind: "copy"; from: Node; to: number };
+
+/** Where a value lies. */
+export type Location =
+  | { kind: "input"; index: number }
+  | { kind: "output"; index: number }
+  | { kind: "scratch"; offset: number };
+
+export interface Plan {
+  fn: GraphFn;
+  steps: Step[];
+  /** By memory key (see memoryKey). */
+  locations: Map<string, Location>;
+  scratchBytes: number;
+  aliases: Map<number, number>;
+}
+
+export interface PlanOptions extends PrepareOptions {
+  donated?: readonly boolean[];
+}
+
+const alignment = 64;
+const aligned = (bytes: number): number => Math.max(alignment, Math.ceil(bytes / alignment) * alignment);
+
+/** Names the memory of a node: results of one multi-result node are told apart by their number. */
+export function memoryKey(node: Node, index = 0): string {
+  if (isOp(node, "pick")) return `${node.inputs[0].id}:${node.attrs.index}`;
+  return node.outputs === null ? String(node.id) : `${node.id}:${index}`;
+}
+
+interface Work {
+  step: Step;
+  reads: Set<string>;
+  writes: Set<string>;
+  /** Position in the program, for a stable order. */
+  at: number;
+}
+
+class Planner {
+  readonly params: ReadonlySet<Node>;
+  readonly #sizes = new Map<string, number>();
+  readonly #stop = (node: Node): boolean => this.params.has(node) || this.fusion.stored.has(node);
+
+  constructor(
+    readonly fn: GraphFn,
+    readonly fusion: Fusion,
+    readonly options: PlanOptions,
+  ) {
+    this.params = new Set(fn.params);
+  }
+
+  #note(node: Node): string {
+    const key = memoryKey(node);
+    this.#sizes.set(key, numel(node.shape) * bytesOf(node.dtype));
+    return key;
+  }
+
+  /** The stored node behind a contiguous operand. */
+  operandOf(node: Node): Node {
+    return resolveViews(node, axisVariables(node.shape), this.#stop).node;
+  }
+
+  #matrix(node: Node): MatrixOperand {
+    const { node: inner, conjugate } = peelConjugate(node);
+    const strided = asStrided(inner, this.#stop);
+    if (strided === null) throw new InternalError(`the operand %${node.id} of a matrix product is not in memory`);
+    return { ...strided, conjugate };
+  }
+
+  #kernelWork(position: Map<Node, number>): Work[] {
+    return this.fusion.groups.flatMap((group) => {
+      const kernel = buildKernel(group, this.fusion, this.params);
+      if (kernel.stores.length === 0) return [];
+      const reads = new Set<string>();
+      const writes = new Set<string>();
+      kernel.buffers.forEach((node, i) => {
+        (kernel.written.has(i) ? writes : reads).add(this.#note(node));
+      });
+      const at = Math.max(...group.members.map((m) => position.get(m)!));
+      return [{ step: { kind: "kernel" as const, kernel }, reads, writes, at }];
+    });
+  }
+
+  #libraryWork(position: Map<Node, number>): Work[] {
+    return this.fusion.library.map((node) => {
+      const writes = new Set<string>();
+      outputAvals(node).forEach((aval, i) => {
+        const key = memoryKey(node, i);
+        this.#sizes.set(key, numel(aval.shape) * bytesOf(aval.dtype));
+        writes.add(key);
+      });
+      const matrices = node.op === "matmul" ? node.inputs.map((input) => this.#matrix(input)) : null;
+      const inputs =
+        matrices?.map((m) => m.node) ?? node.inputs.filter((x) => !isZeroBase(node, x)).map((x) => this.operandOf(x));
+      const reads = new Set(inputs.map((input) => this.#note(input)));
+      const step: Step = isOp(node, "scan")
+        ? { kind: "loop", node, body: planFunction(node.attrs.body, { ...this.options, donated: [] }) }
+        : { kind: "library", node, matrices };
+      return { step, reads, writes, at: position.get(node)! };
+    });
+  }
+
+  run(): Plan {
+    const position = new Map(this.fusion.order.map((node, i) => [node, i]));
+    const work = inOrder([...this.#kernelWork(position), ...this.#libraryWork(position)]);
+    const locations = new Map<string, Location>();
+    this.fn.params.forEach((param, index) => {
+      locations.set(memoryKey(param), { kind: "input", index });
+    });
+    // A function's results: written where they belong, or copied there at the end.
+    this.fusion.results.forEach((node, index) => {
+      const key = memoryKey(node);
+      if (locations.has(key)) work.push(copyWork(node, index, key, work.length));
+      else locations.set(key, { kind: "output", index });
+      this.#note(node);
+    });
+    const aliases = this.#aliases(work, locations);
+    const scratchBytes = this.#placeScratch(work, locations);
+    return { fn: this.fn, steps: work.map((w) => w.step), locations, scratchBytes, aliases };
+  }
+
+  /** Results that may take over the memory of a donated parameter: written last, or read and written in step. */
+  #aliases(work: readonly Work[], locations: ReadonlyMap<string, Location>): Map<number, number> {
+    const aliases = new Map<number, number>();
+    const { donated = [] } = this.options;
+    const free = new Set(this.fn.params.flatMap((_, i) => (donated[i] ? [i] : [])));
+    this.fn.outputs.forEach((output, o) => {
+      const node = this.fusion.results[o];
+      const key = memoryKey(node);
+      const location = locations.get(key);
+      if (location?.kind !== "output" || location.index !== o) return;
+      const writer = work.findIndex((w) => w.writes.has(key));
+      for (const i of free) {
+        const param = this.fn.params[i];
+        if (param.dtype !== output.dtype || numel(param.shape) !== numel(output.shape)) continue;
+        if (!this.#mayOverwrite(work, writer, memoryKey(param), key)) continue;
+        aliases.set(o, i);
+        free.delete(i);
+        return;
+      }
+    });
+    return aliases;
+  }
+
+  #mayOverwrite(work: readonly Work[], writer: number, from: string, to: string): boolean {
+    for (let s = writer + 1; s < work.length; s++) if (work[s].reads.has(from)) return false;
+    const { step, reads } = work[writer];
+    if (!reads.has(from)) return true;
+    if (step.kind !== "kernel" || step.kernel.kind !== "rows") return false;
+    const { kernel } = step;
+    // In step: one address, and every read of it happens in the loop that writes.
+    if (kernel.reductions.length > 0) return false;
+    const store = kernel.stores.find((s) => memoryKey(kernel.buffers[s.buffer]) === to)!;
+    return kernelLoads(kernel, from).every((address) => address.equals(store.address));
+  }
+
+  #placeScratch(work: readonly Work[], locations: Map<string, Location>): number {
+    const lastUse = new Map<string, number>();
+    work.forEach((w, s) => {
+      for (const key of [...w.reads, ...w.writes]) lastUse.set(key, s);
+    });
+    const holes: { offset: number; size: number }[] = [];
+    let top = 0;
+    const take = (size: number): number => {
+      let best = -1;
+      holes.forEach((hole, i) => {
+        if (hole.size >= size && (best < 0 || hole.size < holes[best].size)) best = i;
+      });
+      if (best < 0) {
+        // Grow the last hole if it ends at the top.
+        const last = holes.findIndex((h) => h.offset + h.size === top);
+        const offset = last >= 0 ? holes.splice(last, 1)[0].offset : top;
+        top = offset + size;
+        return offset;
+      }
+      const hole = holes[best];
+      const { offset } = hole;
+      hole.offset += size;
+      hole.size -= size;
+      if (hole.size === 0) holes.splice(best, 1);
+      return offset;
+    };
+    const release = (offset: number, size: number): void => {
+      holes.push({ offset, size });
+      holes.sort((a, b) => a.offset - b.offset);
+      for (let i = holes.length - 2; i >= 0; i--) {
+        if (holes[i].offset + holes[i].size === holes[i + 1].offset) {
+          holes[i].size += holes[i + 1].size;
+          holes.splice(i + 1, 1);
+        }
+      }
+    };
+    const live = new Map<string, { offset: number; size: number }>();
+    work.forEach((w, s) => {
+      for (const key of w.writes) {
+        if (locations.has(key)) continue;
+        const size = aligned(this.#sizes.get(key) ?? 0);
+        const offset = take(size);
+        locations.set(key, { kind: "scratch", offset });
+        live.set(key, { offset, size });
+      }
+      if (w.step.kind === "loop") reserveLoop(w.step, take, release);
+      for (const [key, place] of live) {
+        if (lastUse.get(key) !== s) continue;
+        release(place.offset, place.size);
+        live.delete(key);
+      }
+    });
+    return top;
+  }
+}
+
+/** A loop's own memory: its step's scratch and a second buffer for every carry. Held only while it runs. */
+function reserveLoop(
+  step: Extract<Step, { kind: "loop" }>,
+  take: (size: number) => number,
+  release: (offset: number, size: number) => void,
+): void {
+  const sizes = loopMemory(step);
+  const total = sizes.body + sizes.carries.reduce((n, size) => n + 2 * size, 0);
+  const offset = take(aligned(total));
+  loopOffsets.set(step.node, offset);
+  release(offset, aligned(total));
+}
+
+/** Offset of a loop's own memory in the scratch of the plan around it. */
+export const loopOffsets = new WeakMap<Node, number>();
+
+export function loopMemory(step: Extract<Step, { kind: "loop" }>): { body: number; carries: number[] } {
+  const { carries, body } = step.node.attrs;
+  return {
+    body: aligned(step.body.scratchBytes),
+    carries: body.outputs.slice(0, carries).map((o) => aligned(numel(o.shape) * bytesOf(o.dtype))),
+  };
+}
+
+function copyWork(node: Node, index: number, key: string, at: number): Work {
+  return {
+    step: { kind: "copy", from: node, to: index },
+    reads: new Set([key]),
+    writes: new Set([`copy${index}`]),
+    at,
+  };
+}
+
+function kernelLoads(kernel: LoopKernel, key: string) {
+  const slots = new Set(
+    kernel.buffers.flatMap((node, i) => (memoryKey(node) === key && !kernel.written.has(i) ? [i] : [])),
+  );
+  return kernel.loads.filter((load) => slots.has(load.buffer)).map((load) => load.address);
+}
+
+/** Dependencies first; among what is ready, the order of the program. */
+function inOrder(work: Work[]): Work[] {
+  const writer = new Map<string, Work>();
+  for (const w of work) for (const key of w.writes) writer.set(key, w);
+  const waiting = new Map<Work, number>();
+  const readers = new Map<Work, Work[]>();
+  for (const w of work) {
+    const sources = new Set([...w.reads].map((key) => writer.get(key)).filter((s) => s !== undefined && s !== w));
+    waiting.set(w, sources.size);
+    for (const s of sources) readers.set(s!, [...(readers.get(s!) ?? []), w]);
+  }
+  const ready = work.filter((w) => waiting.get(w) === 0);
+  const done: Work[] = [];
+  while (ready.length > 0) {
+    let first = 0;
+    for (let i = 1; i < ready.length; i++) if (ready[i].at < ready[first].at) first = i;
+    const [w] = ready.splice(first, 1);
+    done.push(w);
+    for (const r of readers.get(w) ?? []) {
+      const left = waiting.get(r)! - 1;
+      waiting.set(r, left);
+      if (left === 0) ready.push(r);
+    }
+  }
+  if (done.length !== work.length) throw new InternalError("the fused program has a cycle");
+  return done;
+}
+
+export function planFunction(fn: GraphFn, options: PlanOptions): Plan {
+  const prepared = prepare(fn, options);
+  const fusion = fuse(prepared);
+  return new Planner(prepared, fusion, options).run();
+}
+
+/** The stored node behind a contiguous operand of a library call. */
+export function contiguousOperand(plan: Plan, node: Node): Node {
+  const known = (n: Node): boolean => plan.locations.has(memoryKey(n)) && n.outputs === null;
+  return resolveViews(node, axisVariables(node.shape), known).node;
+}

@@ -1,0 +1,97 @@
+// Brings a graph into the forms that kernels and libraries take: reductions over one block of neighbouring axes,
+// long reductions in two stages, matrix products in dtypes that the libraries know.
+import { functionOrder, type GraphFn, isHalf, isOp, kindOf, type Node, numel } from "../graph/index.js";
+import { build } from "../ops/index.js";
+import { rebuild } from "../transform/index.js";
+
+export interface PrepareOptions {
+  /** Reductions with fewer rows than this and more elements than `longReduction` are split in two. */
+  parallelRows: number;
+  longReduction: number;
+}
+
+/** The reduced axes as runs of neighbours; axes of size one belong to no run. */
+function runsOf(axes: readonly number[], shape: readonly number[]): number[][] {
+  const runs: number[][] = [];
+  for (const axis of axes) {
+    const last = runs[runs.length - 1];
+    const previous = last?.[last.length - 1];
+    const between = previous === undefined ? [] : shape.slice(previous + 1, axis);
+    if (last !== undefined && between.every((d) => d === 1)) last.push(axis);
+    else runs.push([axis]);
+  }
+  return runs;
+}
+
+/** A divisor of n near the wanted number of pieces, or 1. */
+function pieces(n: number, wanted: number): number {
+  for (let p = wanted; p > 1; p--) if (n % p === 0) return p;
+  return 1;
+}
+
+function prepareReduce(node: Node<"reduce">, options: PrepareOptions): Node {
+  const { fn, axes } = node.attrs;
+  const [x] = node.inputs;
+  const runs = runsOf(axes, x.shape);
+  if (runs.length > 1) {
+    // The innermost run first: what is left is smaller and lies closer together.
+    const last = runs[runs.length - 1];
+    const first = prepareReduce(build.reduce(fn, x, last) as Node<"reduce">, options);
+    return build.reduce(
+      fn,
+      first,
+      axes.filter((a) => !last.includes(a)),
+    );
+  }
+  const count = numel(axes.map((a) => x.shape[a]));
+  const after = numel(x.shape.slice(axes[axes.length - 1] + 1));
+  const rows = numel(node.shape);
+  if (after === 1 && rows < options.parallelRows && count >= options.longReduction) {
+    const split = pieces(count, 64);
+    if (split > 1) {
+      const halves = build.reshape(x, [rows, split, count / split]);
+      return build.reshape(build.reduce(fn, build.reduce(fn, halves, [2]), [1]), node.shape);
+    }
+  }
+  return node as Node;
+}
+
+function prepareMatmul(node: Node<"matmul">): Node {
+  const [a, b] = node.inputs;
+  const k = a.shape[a.shape.length - 1];
+  if (k === 0) return build.zerosLike(node);
+  if (isHalf(node.dtype))
+    return build.cast(build.matmul(build.cast(a, "float32"), build.cast(b, "float32")), node.dtype);
+  if (kindOf(node.dtype) === "int") {
+    const batch = node.shape.slice(0, -2);
+    const [m, n] = node.shape.slice(-2);
+    const full = [...batch, m, n, k];
+    const left = build.expand(build.reshape(a, [...batch, m, 1, k]), full);
+    const right = build.expand(build.reshape(build.transpose(b), [...batch, 1, n, k]), full);
+    return build.sum(build.mul(left, right), [full.length - 1]);
+  }
+  return node as Node;
+}
+
+function prepareArgreduce(node: Node<"argreduce">): Node {
+  const [x] = node.inputs;
+  const last = x.shape.length - 1;
+  if (node.attrs.axis === last) return node as Node;
+  return build.make("argreduce", [build.moveAxis(x, node.attrs.axis, last)], { fn: node.attrs.fn, axis: last });
+}
+
+export function prepare(fn: GraphFn, options: PrepareOptions): GraphFn {
+  const map = new Map<Node, Node>(fn.params.map((p) => [p, p]));
+  for (const node of functionOrder(fn)) {
+    if (map.has(node)) continue;
+    const next = rebuild(
+      node,
+      node.inputs.map((input) => map.get(input)!),
+    );
+    if (isOp(next, "reduce")) map.set(node, prepareReduce(next, options));
+    else if (isOp(next, "matmul")) map.set(node, prepareMatmul(next));
+    else if (isOp(next, "argreduce")) map.set(node, prepareArgreduce(next));
+    else map.set(node, next);
+  }
+  return { params: fn.params, outputs: fn.outputs.map((output) => map.get(output)!) };
+}

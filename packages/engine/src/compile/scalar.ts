@@ -1,0 +1,276 @@
+// Scalar expressions as C-like text, shared by the C and CUDA dialects. Complex numbers are two variables; half types are
+// computed in float. Functions are called w_<name>_<f|d>; each dialect's prelude defines them.
+import {
+  type BinaryFn,
+  type DType,
+  InternalError,
+  isComplex,
+  kindOf,
+  type Scalar,
+  type UnaryFn,
+} from "../graph/index.js";
+
+/** The C type that values of a dtype (or its parts) are computed in. */
+export const computeType: Record<DType, string> = {
+  bool: "int",
+  uint8: "int",
+  int32: "int32_t",
+  int64: "int64_t",
+  float16: "float",
+  bfloat16: "float",
+  float32: "float",
+  float64: "double",
+  complex64: "float",
+  complex128: "double",
+};
+
+/** The C type of an element (or of each part) in memory. */
+export const storageType: Record<DType, string> = {
+  bool: "uint8_t",
+  uint8: "uint8_t",
+  int32: "int32_t",
+  int64: "int64_t",
+  float16: "w_half",
+  bfloat16: "w_bfloat",
+  float32: "float",
+  float64: "double",
+  complex64: "float",
+  complex128: "double",
+};
+
+const isDouble = (dtype: DType): boolean => dtype === "float64" || dtype === "complex128";
+const suffix = (dtype: DType): string => (isDouble(dtype) ? "d" : "f");
+
+/** A value in C: one text, or two for complex numbers. */
+export type CValue = readonly [string] | readonly [string, string];
+
+export function literal(value: number, dtype: DType): string {
+  const kind = kindOf(dtype);
+  if (kind === "bool" || kind === "int") {
+    if (dtype === "int64") return `INT64_C(${BigInt(Math.trunc(value))})`;
+    return value === -2147483648 ? "(-2147483647 - 1)" : String(Math.trunc(value));
+  }
+  if (Number.isNaN(value)) return `w_nan_${suffix(dtype)}()`;
+  if (!Number.isFinite(value)) return value > 0 ? `w_inf_${suffix(dtype)}()` : `(-w_inf_${suffix(dtype)}())`;
+  const digits = Object.is(value, -0) ? "-0.0" : /[.e]/.test(String(value)) ? String(value) : `${value}.0`;
+  const text = isDouble(dtype) ? digits : `${digits}f`;
+  return value < 0 || Object.is(value, -0) ? `(${text})` : text;
+}
+
+export function constantValue(value: Scalar, dtype: DType): CValue {
+  if (!isComplex(dtype)) return [literal(typeof value === "number" ? value : value.re, dtype)];
+  const { re, im } = typeof value === "number" ? { re: value, im: 0 } : value;
+  return [literal(re, dtype), literal(im, dtype)];
+}
+
+const call =
+  (name: string) =>
+  (x: string, s: string): string =>
+    `w_${name}_${s}(${x})`;
+
+const floatUnary: Record<UnaryFn, (x: string, s: string) => string> = {
+  neg: (x) => `-${x}`,
+  abs: call("abs"),
+  sign: call("sign"),
+  floor: call("floor"),
+  ceil: call("ceil"),
+  round: call("round"),
+  trunc: call("trunc"),
+  sqrt: call("sqrt"),
+  rsqrt: call("rsqrt"),
+  reciprocal: (x, s) => `${s === "f" ? "1.0f" : "1.0"} / ${x}`,
+  exp: call("exp"),
+  expm1: call("expm1"),
+  log: call("log"),
+  log1p: call("log1p"),
+  sin: call("sin"),
+  cos: call("cos"),
+  tan: call("tan"),
+  asin: call("asin"),
+  acos: call("acos"),
+  atan: call("atan"),
+  sinh: call("sinh"),
+  cosh: call("cosh"),
+  tanh: call("tanh"),
+  erf: call("erf"),
+  not: (x) => `(${x} == 0)`,
+  isnan: (x) => `(${x} != ${x})`,
+  isfinite: call("isfinite"),
+  real: (x) => x,
+  imag: (_x, s) => (s === "f" ? "0.0f" : "0.0"),
+  conj: (x) => x,
+};
+
+const integerUnary: Partial<Record<UnaryFn, (x: string, dtype: DType) => string>> = {
+  neg: (x) => `-${x}`,
+  abs: (x) => `(${x} < 0 ? -${x} : ${x})`,
+  sign: (x) => `((${x} > 0) - (${x} < 0))`,
+  not: (x, dtype) => (dtype === "bool" ? `!${x}` : `~${x}`),
+  floor: (x) => x,
+  ceil: (x) => x,
+  round: (x) => x,
+  trunc: (x) => x,
+  real: (x) => x,
+  conj: (x) => x,
+  imag: () => "0",
+  isnan: () => "0",
+  isfinite: () => "1",
+};
+
+/** uint8 lives in an int and wraps around. */
+const wrapInteger = (text: string, dtype: DType): string => (dtype === "uint8" ? `((${text}) & 255)` : text);
+
+/** Complex functions of one argument that are written out; the others are helper calls with two results. */
+const complexUnary: Partial<Record<UnaryFn, (re: string, im: string, s: string) => CValue>> = {
+  neg: (re, im) => [`-${re}`, `-${im}`],
+  conj: (re, im) => [re, `-${im}`],
+  real: (re) => [re],
+  imag: (_re, im) => [im],
+  abs: (re, im, s) => [`w_hypot_${s}(${re}, ${im})`],
+};
+
+/** Emits statements; returns the name(s) of a new variable that holds the value. */
+export interface Emitter {
+  define(type: string, text: string): string;
+  /** Declares two variables and fills them by a statement that mentions their addresses. */
+  definePair(type: string, statement: (re: string, im: string) => string): [string, string];
+}
+
+export function unaryValue(out: Emitter, fn: UnaryFn, x: CValue, from: DType, to: DType): CValue {
+  const type = computeType[to];
+  if (isComplex(from)) {
+    const s = suffix(from);
+    const [re, im] = x as readonly [string, string];
+    const rule = complexUnary[fn];
+    if (rule !== undefined) return rule(re, im, s).map((text) => out.define(type, text)) as unknown as CValue;
+    return out.definePair(computeType[from], (a, b) => `w_c${fn}_${s}(${re}, ${im}, &${a}, &${b});`);
+  }
+  if (kindOf(from) === "float") return [out.define(type, floatUnary[fn](x[0], suffix(from)))];
+  const rule = integerUnary[fn];
+  if (rule === undefined) throw new InternalError(`${fn} of ${from}`);
+  return [out.define(type, wrapInteger(rule(x[0], from), to))];
+}
+
+const infix: Partial<Record<BinaryFn, string>> = {
+  add: "+",
+  sub: "-",
+  mul: "*",
+  eq: "==",
+  ne: "!=",
+  lt: "<",
+  le: "<=",
+  and: "&",
+  or: "|",
+  xor: "^",
+};
+
+export function binaryValue(out: Emitter, fn: BinaryFn, a: CValue, b: CValue, from: DType, to: DType): CValue {
+  const type = computeType[to];
+  if (fn === "complex") return [a[0], b[0]];
+  if (isComplex(from))
+    return complexBinary(out, fn, a as readonly [string, string], b as readonly [string, string], from, type);
+  const sign = infix[fn];
+  const isFloat = kindOf(from) === "float";
+  if (sign !== undefined) {
+    const text = `${a[0]} ${sign} ${b[0]}`;
+    return [out.define(type, kindOf(to) === "int" ? wrapInteger(text, to) : text)];
+  }
+  if (fn === "div") return [out.define(type, `${a[0]} / ${b[0]}`)];
+  const name = isFloat ? suffix(from) : from === "int64" ? "l" : "i";
+  if (fn === "max" || fn === "min") {
+    const [x, y] = [a[0], b[0]];
+    const order = fn === "max" ? ">" : "<";
+    return [
+      out.define(
+        type,
+        isFloat ? `(${x} ${order} ${y} || ${x} != ${x}) ? ${x} : ${y}` : `${x} ${order} ${y} ? ${x} : ${y}`,
+      ),
+    ];
+  }
+  return [out.define(type, wrapInteger(`w_${fn}_${name}(${a[0]}, ${b[0]})`, to))];
+}
+
+function complexBinary(
+  out: Emitter,
+  fn: BinaryFn,
+  [ar, ai]: readonly [string, string],
+  [br, bi]: readonly [string, string],
+  dtype: DType,
+  type: string,
+): CValue {
+  const pair = (re: string, im: string): CValue => [out.define(type, re), out.define(type, im)];
+  if (fn === "add" || fn === "sub") return pair(`${ar} ${infix[fn]} ${br}`, `${ai} ${infix[fn]} ${bi}`);
+  if (fn === "mul") return multiply(out, type, [ar, ai], [br, bi]);
+  if (fn === "div") {
+    const d = out.define(type, `${br} * ${br} + ${bi} * ${bi}`);
+    return pair(`(${ar} * ${br} + ${ai} * ${bi}) / ${d}`, `(${ai} * ${br} - ${ar} * ${bi}) / ${d}`);
+  }
+  if (fn === "eq") return [out.define("int", `(${ar} == ${br}) & (${ai} == ${bi})`)];
+  if (fn === "ne") return [out.define("int", `(${ar} != ${br}) | (${ai} != ${bi})`)];
+  if (fn === "pow")
+    return out.definePair(type, (a, b) => `w_cpow_${suffix(dtype)}(${ar}, ${ai}, ${br}, ${bi}, &${a}, &${b});`);
+  throw new InternalError(`${fn} of ${dtype}`);
+}
+
+const isZero = (text: string): boolean => /^\(?-?0\.0f?\)?$/.test(text);
+
+/** A complex product; parts that are known to be zero cost nothing. */
+function multiply(out: Emitter, type: string, a: readonly [string, string], b: readonly [string, string]): CValue {
+  const product = (x: string, y: string): string | null => (isZero(x) || isZero(y) ? null : `${x} * ${y}`);
+  const combine = (x: string | null, y: string | null, sign: string): string => {
+    if (x === null && y === null) return type === "double" ? "0.0" : "0.0f";
+    if (y === null) return x!;
+    return x === null ? (sign === "-" ? `-(${y})` : y) : `${x} ${sign} ${y}`;
+  };
+  const re = combine(product(a[0], b[0]), product(a[1], b[1]), "-");
+  const im = combine(product(a[0], b[1]), product(a[1], b[0]), "+");
+  return [isZero(re) ? re : out.define(type, re), isZero(im) ? im : out.define(type, im)];
+}
+
+/** The value in another dtype: floats to integers saturate, integers wrap, anything to bool asks whether it is zero. */
+export function castValue(out: Emitter, x: CValue, from: DType, to: DType): CValue {
+  if (from === to) return x;
+  if (isComplex(to)) {
+    const real = isComplex(from) ? x : castValue(out, x, from, to === "complex64" ? "float32" : "float64");
+    if (!isComplex(from)) return [real[0], to === "complex64" ? "0.0f" : "0.0"];
+    return x.map((part) => out.define(computeType[to], `(${computeType[to]})${part}`)) as unknown as CValue;
+  }
+  const [re] = x;
+  if (to === "bool") {
+    const test = isComplex(from) ? `(${re} != 0) | (${(x as readonly [string, string])[1]} != 0)` : `${re} != 0`;
+    return [out.define("int", test)];
+  }
+  const source: DType = isComplex(from) ? (from === "complex64" ? "float32" : "float64") : from;
+  return [out.define(computeType[to], castText(re, source, to))];
+}
+
+function castText(x: string, from: DType, to: DType): string {
+  const fromFloat = kindOf(from) === "float";
+  if (kindOf(to) === "int") {
+    if (fromFloat) return `w_to_${to === "uint8" ? "u" : to === "int32" ? "i" : "l"}_${suffix(from)}(${x})`;
+    return to === "uint8" ? `(int)(uint8_t)${x}` : `(${computeType[to]})${x}`;
+  }
+  if (to === "float16") return `w_round_half((float)${x})`;
+  if (to === "bfloat16") return `w_round_bfloat((float)${x})`;
+  return `(${computeType[to]})${x}`;
+}
+
+/** Text that reads an element (or the part-th number of a complex one) from memory. */
+export function loadText(pointer: string, address: string, dtype: DType, part: 0 | 1 = 0): string {
+  if (isComplex(dtype)) return `${pointer}[2*(${address})${part === 1 ? " + 1" : ""}]`;
+  const raw = `${pointer}[${address}]`;
+  if (dtype === "float16") return `w_from_half(${raw})`;
+  return dtype === "bfloat16" ? `w_from_bfloat(${raw})` : raw;
+}
+
+/** Statements that write an element. */
+export function storeText(pointer: string, address: string, dtype: DType, value: CValue): string[] {
+  if (isComplex(dtype))
+    return [
+      `${pointer}[2*(${address})] = ${value[0]};`,
+      `${pointer}[2*(${address}) + 1] = ${(value as readonly [string, string])[1]};`,
+    ];
+  if (dtype === "float16") return [`${pointer}[${address}] = w_to_half(${value[0]});`];
+  if (dtype === "bfloat16") return [`${pointer}[${address}] = w_to_bfloat(${value[0]});`];
+  return [`${pointer}[${address}] = ${value[0]};`];
+}

@@ -1,0 +1,93 @@
+// Views: ops that only say where elements come from. A chain of them is followed down to the node that holds or computes
+// the elements, with the index that it has there.
+import { isOp, type Node, numel, type OpName } from "../graph/index.js";
+import { delinearize, Ix, linearize } from "./index-expr.js";
+
+const viewOps: ReadonlySet<OpName> = new Set([
+  "reshape",
+  "permute",
+  "expand",
+  "slice",
+  "flip",
+  "barrier",
+  "print",
+  "alias",
+] as const);
+
+export const isView = (node: Node): boolean => viewOps.has(node.op);
+
+export interface Place {
+  node: Node;
+  index: Ix[];
+}
+
+/** One step down a view: the input and the index of the same element there. */
+export function throughView(node: Node, index: readonly Ix[]): Place {
+  const [x] = node.inputs;
+  if (isOp(node, "reshape")) return { node: x, index: delinearize(linearize(index, node.shape), x.shape) };
+  if (isOp(node, "permute")) {
+    const at = new Array<Ix>(x.shape.length);
+    node.attrs.axes.forEach((axis, i) => {
+      at[axis] = index[i];
+    });
+    return { node: x, index: at };
+  }
+  if (isOp(node, "expand")) return { node: x, index: index.map((ix, i) => (x.shape[i] === 1 ? Ix.zero : ix)) };
+  if (isOp(node, "slice")) {
+    const { start, step } = node.attrs;
+    return { node: x, index: index.map((ix, i) => ix.times(step[i]).plus(start[i])) };
+  }
+  if (isOp(node, "flip")) {
+    const { axes } = node.attrs;
+    return { node: x, index: index.map((ix, i) => (axes.includes(i) ? ix.times(-1).plus(x.shape[i] - 1) : ix)) };
+  }
+  return { node: x, index: [...index] };
+}
+
+/** Follows views until `stop` or something that is not a view. */
+export function resolveViews(node: Node, index: readonly Ix[], stop: (node: Node) => boolean): Place {
+  let place: Place = { node, index: [...index] };
+  while (isView(place.node) && !stop(place.node)) place = throughView(place.node, place.index);
+  return place;
+}
+
+/** One variable an axis. */
+export const axisVariables = (shape: readonly number[]): Ix[] => shape.map((d, i) => Ix.variable(`x${i}`, d));
+
+export interface Strided {
+  node: Node;
+  /** In elements, an entry an axis of the viewing node; zero for broadcast axes. */
+  strides: number[];
+  offset: number;
+}
+
+/** A view as base, strides and offset; null where the addresses are not a plain sum. */
+export function asStrided(node: Node, stop: (node: Node) => boolean): Strided | null {
+  const place = resolveViews(node, axisVariables(node.shape), stop);
+  const address = linearize(place.index, place.node.shape);
+  const strides: number[] = [];
+  for (let i = 0; i < node.shape.length; i++) {
+    const stride = address.stride(`x${i}`);
+    if (stride === null) return null;
+    strides.push(stride);
+  }
+  const plain = [...address.terms.values()].every(({ atom }) => atom.kind === "var");
+  return plain ? { node: place.node, strides, offset: address.constant } : null;
+}
+
+/** How the elements of a node lie relative to those of the node behind its views. */
+export type Relation =
+  | { kind: "same" }
+  /** Element i of the viewing node is element floor(i / inner) of the other. */
+  | { kind: "row"; inner: number }
+  | { kind: "other" };
+
+export function relationOf(node: Node, place: Place): Relation {
+  const position = linearize(axisVariables(node.shape), node.shape);
+  const address = linearize(place.index, place.node.shape);
+  const [size, other] = [numel(node.shape), numel(place.node.shape)];
+  if (size === other && address.equals(position)) return { kind: "same" };
+  if (other > 0 && size % other === 0 && size > other && address.equals(position.div(size / other)))
+    return { kind: "row", inner: size / other };
+  return { kind: "other" };
+}

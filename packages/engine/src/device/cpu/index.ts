@@ -1,0 +1,227 @@
+// The CPU device: generated C compiled by the system's compiler, OpenBLAS and LAPACK, all through koffi. An Executable is
+// one call into C. A device is a set of cores; its libraries use just these.
+import { availableParallelism, freemem, totalmem } from "node:os";
+import koffi from "koffi";
+import { planFunction } from "../../compile/index.js";
+import { bytesOf, type GraphFn, numel, WeftError } from "../../graph/index.js";
+import {
+  type CompileOptions,
+  type Device,
+  type DeviceBuffer,
+  type DeviceMemory,
+  type Executable,
+  OutOfMemoryError,
+} from "../contract.js";
+import { runtimeSource } from "./native/runtime.js";
+import { findOpenBlas } from "./openblas.js";
+import { writeProgram } from "./program.js";
+import { discard, findCompiler, sharedObject } from "./toolchain.js";
+
+type Native = ReturnType<typeof koffi.load>;
+type NativeFunction = ReturnType<Native["func"]>;
+
+class CpuBuffer implements DeviceBuffer {
+  constructor(
+    readonly address: number,
+    readonly bytes: number,
+  ) {}
+}
+
+export interface CpuOptions {
+  /** Threads to use; by default one a core. */
+  threads?: number;
+  /** Core numbers to stay on. */
+  cores?: readonly number[];
+}
+
+/** Loads a shared object; a file that cannot be loaded is made once more. */
+function load(units: readonly string[]): Native {
+  const first = sharedObject(units);
+  try {
+    return koffi.load(first.path);
+  } catch (error) {
+    discard(first.path);
+    if (first.fresh) throw new WeftError(`a compiled kernel could not be loaded: ${(error as Error).message}`);
+    return koffi.load(sharedObject(units).path);
+  }
+}
+
+interface Runtime {
+  alloc: NativeFunction;
+  free: NativeFunction;
+  copyIn: NativeFunction;
+  copyOut: NativeFunction;
+  table: number;
+  blas: "none" | "threads" | "openmp";
+}
+
+let runtime: Runtime | null = null;
+
+function loadRuntime(threads: number, cores: readonly number[] | undefined): Runtime {
+  const lib = load([runtimeSource]);
+  if (cores !== undefined && cores.length > 0) {
+    const pin = lib.func("int wr_pin(const int32_t* cores, int count)");
+    if (pin(Int32Array.from(cores), cores.length) !== 0)
+      throw new WeftError(`cpu: this process may not run on cores ${cores.join(", ")}; see taskset -p ${process.pid}`);
+  }
+  const init = lib.func("int wr_init(const char* path, int threads)");
+  const blas = init(findOpenBlas(), threads) as number;
+  return {
+    alloc: lib.func("uint64_t wr_alloc(uint64_t bytes)"),
+    free: lib.func("void wr_free(uint64_t p)"),
+    copyIn: lib.func("void wr_copy(uint64_t to, const uint8_t* from, uint64_t bytes)"),
+    copyOut: lib.func("void wr_copy(_Out_ uint8_t* to, uint64_t from, uint64_t bytes)"),
+    table: Number(lib.func("uint64_t wr_table()")()),
+    blas: (["none", "threads", "openmp"] as const)[blas],
+  };
+}
+
+/** Sizes that buffers are rounded to, so that freed ones fit again: powers of two in four steps. */
+function bucket(bytes: number): number {
+  if (bytes <= 256) return 256;
+  const step = 2 ** (Math.ceil(Math.log2(bytes)) - 3);
+  return Math.ceil(bytes / step) * step;
+}
+
+export class CpuDevice implements Device {
+  readonly name = "cpu";
+  readonly kind = "cpu";
+  readonly threads: number;
+  readonly blas: Runtime["blas"];
+  /** Measures every kernel of every run; debug output and the profiler turn it on. */
+  timing = false;
+  readonly #runtime: Runtime;
+  readonly #pool = new Map<number, number[]>();
+  #used = 0;
+  #pooled = 0;
+  #peak = 0;
+  #scratch: CpuBuffer | null = null;
+
+  constructor(options: CpuOptions = {}) {
+    this.threads =
+      options.threads ?? options.cores?.length ?? (Number(process.env.WEFT_THREADS) || availableParallelism());
+    runtime ??= loadRuntime(this.threads, options.cores);
+    this.#runtime = runtime;
+    this.blas = runtime.blas;
+  }
+
+  /** True where generated code can be compiled on this machine. */
+  static available(): boolean {
+    return findCompiler() !== null;
+  }
+
+  allocate(bytes: number): CpuBuffer {
+    const size = bucket(bytes);
+    const pooled = this.#pool.get(size)?.pop();
+    if (pooled !== undefined) {
+      this.#pooled -= size;
+      this.#track(bytes);
+      return new CpuBuffer(pooled, bytes);
+    }
+    const room = Number(process.env.WEFT_CPU_MEMORY ?? 0);
+    const address = room > 0 && this.#used + bytes > room ? 0 : Number(this.#runtime.alloc(size));
+    if (address === 0)
+      throw new OutOfMemoryError(
+        `cpu: no memory for a tensor of ${bytes} bytes (${this.#used} in use, ${room || totalmem()} in all)`,
+        bytes,
+      );
+    this.#track(bytes);
+    return new CpuBuffer(address, bytes);
+  }
+
+  #track(bytes: number): void {
+    this.#used += bytes;
+    if (this.#used > this.#peak) this.#peak = this.#used;
+  }
+
+  free(buffer: DeviceBuffer): void {
+    const { address, bytes } = buffer as CpuBuffer;
+    const size = bucket(bytes);
+    this.#used -= bytes;
+    this.#pooled += size;
+    const list = this.#pool.get(size);
+    if (list === undefined) this.#pool.set(size, [address]);
+    else list.push(address);
+    // What lies unused is bounded by what is used, or a quarter of the machine.
+    if (this.#pooled > Math.max(this.#used, totalmem() / 4)) this.trim();
+  }
+
+  trim(): void {
+    for (const list of this.#pool.values()) for (const address of list) this.#runtime.free(address);
+    this.#pool.clear();
+    this.#pooled = 0;
+  }
+
+  upload(buffer: DeviceBuffer, from: Uint8Array): void {
+    if (from.byteLength > 0) this.#runtime.copyIn((buffer as CpuBuffer).address, from, from.byteLength);
+  }
+
+  download(buffer: DeviceBuffer, into: Uint8Array): void {
+    if (into.byteLength > 0) this.#runtime.copyOut(into, (buffer as CpuBuffer).address, into.byteLength);
+  }
+
+  /** Memory for intermediate results: one block that all programs share, since they run one after the other. */
+  #scratchFor(bytes: number): number {
+    if (this.#scratch === null || this.#scratch.bytes < bytes) {
+      if (this.#scratch !== null) this.free(this.#scratch);
+      this.#scratch = null;
+      this.#scratch = this.allocate(bytes);
+    }
+    return this.#scratch.address;
+  }
+
+  /** The C of a function, as it would be compiled. */
+  source(fn: GraphFn, options: CompileOptions = {}): string {
+    return writeProgram(this.#plan(fn, options)).units.join("\n");
+  }
+
+  #plan(fn: GraphFn, options: CompileOptions) {
+    return planFunction(fn, { parallelRows: 16, longReduction: 32768, donated: options.donated });
+  }
+
+  compile(fn: GraphFn, options: CompileOptions): Executable {
+    const plan = this.#plan(fn, options);
+    const { units, kernels } = writeProgram(plan);
+    if (process.env.WEFT_DEBUG === "4")
+      console.error(units.map((u) => u.slice(u.lastIndexOf("void weft_run") > 0 ? 0 : 0)).join("\n"));
+    const lib = load(units);
+    const run = lib.func("void weft_run(const double* a, uint64_t rt, int threads, _Out_ double* times)");
+    const inputs = plan.fn.params.length;
+    const outputBytes = plan.fn.outputs.map((o) => numel(o.shape) * bytesOf(o.dtype));
+    const addresses = new Float64Array(inputs + outputBytes.length + 1);
+    const times = new Float64Array(kernels.length);
+    const { scratchBytes, aliases } = plan;
+    return {
+      kernels,
+      scratchBytes,
+      aliases,
+      get lastTimes() {
+        return times;
+      },
+      run: (buffers) => {
+        const outputs: DeviceBuffer[] = [];
+        for (let i = 0; i < inputs; i++) addresses[i] = (buffers[i] as CpuBuffer).address;
+        for (let i = 0; i < outputBytes.length; i++) {
+          const alias = aliases.get(i);
+          const buffer = alias === undefined ? this.allocate(outputBytes[i]) : (buffers[alias] as CpuBuffer);
+          outputs.push(buffer);
+          addresses[inputs + i] = (buffer as CpuBuffer).address;
+        }
+        addresses[inputs + outputBytes.length] = scratchBytes > 0 ? this.#scratchFor(scratchBytes) : 0;
+        run(addresses, this.#runtime.table, this.threads, this.timing ? times : null);
+        return outputs;
+      },
+    };
+  }
+
+  synchronize(): void {}
+
+  memory(): DeviceMemory {
+    return {
+      usedBytes: this.#used,
+      pooledBytes: this.#pooled,
+      peakBytes: this.#peak,
+      totalBytes: Math.min(totalmem(), freemem() + this.#used + this.#pooled),
+    };
+  }
+}

@@ -1,0 +1,252 @@
+// The C that every generated kernel starts with: types, conversions, and the scalar functions that compile/scalar.ts
+// calls. Single-precision functions are plain arithmetic, so that the compiler vectorises them inside loops; the
+// polynomial coefficients are Chebyshev interpolants (errors below 2e-9 before rounding).
+export const preludeSource = String.raw`
+#include <stdint.h>
+#include <stddef.h>
+#include <string.h>
+#include <math.h>
+#include <complex.h>
+#include <time.h>
+#include <omp.h>
+
+#define W_INLINE static inline __attribute__((always_inline, unused))
+
+W_INLINE float w_nan_f(void) { return __builtin_nanf(""); }
+W_INLINE double w_nan_d(void) { return __builtin_nan(""); }
+W_INLINE float w_inf_f(void) { return __builtin_inff(); }
+W_INLINE double w_inf_d(void) { return __builtin_inf(); }
+W_INLINE float w_bits_to_f(uint32_t u) { float f; __builtin_memcpy(&f, &u, 4); return f; }
+W_INLINE uint32_t w_f_to_bits(float f) { uint32_t u; __builtin_memcpy(&u, &f, 4); return u; }
+
+/* Half types */
+#ifdef __FLT16_MANT_DIG__
+typedef _Float16 w_half;
+W_INLINE float w_from_half(w_half h) { return (float)h; }
+W_INLINE w_half w_to_half(float f) { return (w_half)f; }
+#else
+typedef uint16_t w_half;
+W_INLINE float w_from_half(w_half h) {
+  uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = h & 0x7fff;
+  float magnitude = w_bits_to_f((rest << 13) + 0x38000000u);
+  if (rest >= 0x7c00) magnitude = w_bits_to_f((rest << 13) + 0x70000000u);
+  if (rest < 0x0400) magnitude = (float)rest * 5.9604644775390625e-8f;
+  return w_bits_to_f(w_f_to_bits(magnitude) | sign);
+}
+W_INLINE w_half w_to_half(float f) {
+  uint32_t u = w_f_to_bits(f), sign = (u >> 16) & 0x8000, a = u & 0x7fffffff;
+  if (a > 0x7f800000) return (w_half)(sign | 0x7e00);
+  if (a >= 0x477ff000) return (w_half)(sign | 0x7c00);
+  if (a < 0x38800000) return (w_half)(sign | (uint32_t)rintf(w_bits_to_f(a) * 16777216.0f));
+  return (w_half)(sign | ((a - 0x38000000 + 0xfff + ((a >> 13) & 1)) >> 13));
+}
+#endif
+typedef uint16_t w_bfloat;
+W_INLINE float w_from_bfloat(w_bfloat b) { return w_bits_to_f((uint32_t)b << 16); }
+W_INLINE w_bfloat w_to_bfloat(float f) {
+  uint32_t u = w_f_to_bits(f);
+  uint32_t rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+  return (w_bfloat)((u & 0x7fffffff) > 0x7f800000 ? (u >> 16) | 0x40 : rounded);
+}
+W_INLINE float w_round_half(float f) { return w_from_half(w_to_half(f)); }
+W_INLINE float w_round_bfloat(float f) { return w_from_bfloat(w_to_bfloat(f)); }
+
+/* Conversions to integers: truncate, saturate, NaN gives 0 */
+#define W_TO_INT(s, T)                                                                                                  \
+  W_INLINE int w_to_u_##s(T x) { return x >= 255 ? 255 : x > 0 ? (int)x : 0; }                                          \
+  W_INLINE int32_t w_to_i_##s(T x) {                                                                                    \
+    return x >= (T)2147483648.0 ? INT32_MAX : x <= (T)-2147483648.0 ? INT32_MIN : x == x ? (int32_t)x : 0;              \
+  }                                                                                                                     \
+  W_INLINE int64_t w_to_l_##s(T x) {                                                                                    \
+    return x >= (T)9223372036854775808.0 ? INT64_MAX : x <= (T)-9223372036854775808.0 ? INT64_MIN : x == x ? (int64_t)x : 0; \
+  }
+W_TO_INT(f, float)
+W_TO_INT(d, double)
+
+/* Single precision, vectorisable */
+W_INLINE float w_exp_f(float x) {
+  float c = x > 128.0f ? 128.0f : x;
+  c = c < -128.0f ? -128.0f : c;
+  float n = __builtin_rintf(c * 1.44269504f);
+  float r = c - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  float p = 1.98412698e-4f;
+  p = p * r + 1.38888889e-3f;
+  p = p * r + 8.33333333e-3f;
+  p = p * r + 4.16666667e-2f;
+  p = p * r + 1.66666667e-1f;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  int32_t k = (int32_t)n, h = k >> 1;
+  float s = w_bits_to_f((uint32_t)(h + 127) << 23), t = w_bits_to_f((uint32_t)(k - h + 127) << 23);
+  return x == x ? p * s * t : x;
+}
+W_INLINE float w_log_f(float x) {
+  float tiny = x < 1.17549435e-38f ? x * 8388608.0f : x;
+  int32_t bits = (int32_t)w_f_to_bits(tiny);
+  int32_t e = (bits - 0x3f3504f3) >> 23;
+  float f = w_bits_to_f((uint32_t)(bits - (e << 23))) - 1.0f;
+  float k = (float)e - (x < 1.17549435e-38f ? 23.0f : 0.0f);
+  float p = -0.062028809284f;
+  p = p * f + 0.105326456624f;
+  p = p * f - 0.106465612900f;
+  p = p * f + 0.110375591908f;
+  p = p * f - 0.124506750030f;
+  p = p * f + 0.142865323895f;
+  p = p * f - 0.166680043401f;
+  p = p * f + 0.200000099721f;
+  p = p * f - 0.249999902482f;
+  p = p * f + 0.333333332812f;
+  float ff = f * f;
+  float y = p * f * ff - k * 2.12194440e-4f - 0.5f * ff + f + k * 0.693359375f;
+  y = x == w_inf_f() ? x : y;
+  y = x == 0.0f ? -w_inf_f() : y;
+  return x >= 0.0f ? y : w_nan_f();
+}
+W_INLINE float w_tanh_f(float x) {
+  float a = __builtin_fabsf(x), s = x * x;
+  float p = 0.00210229487f;
+  p = p * s - 0.00813043142f;
+  p = p * s + 0.0216801334f;
+  p = p * s - 0.0539425207f;
+  p = p * s + 0.133331646f;
+  p = p * s - 0.333333292f;
+  p = p * s + 1.0f;
+  float big = 1.0f - 2.0f / (w_exp_f(a + a) + 1.0f);
+  float r = a < 0.625f ? x * p : __builtin_copysignf(big, x);
+  return x == x ? r : x;
+}
+W_INLINE float w_erf_f(float x) {
+  float a = __builtin_fabsf(x), s = x * x;
+  float p = -9.667044294739e-06f;
+  p = p * s + 1.126595892453e-04f;
+  p = p * s - 8.484080390905e-04f;
+  p = p * s + 5.221031806797e-03f;
+  p = p * s - 2.686543072727e-02f;
+  p = p * s + 1.128378249523e-01f;
+  p = p * s - 3.761263846803e-01f;
+  p = p * s + 1.128379167061f;
+  float t = 1.0f / (1.0f + 0.5f * a);
+  float q = 0.119894503887f;
+  q = q * t - 0.473083067505f;
+  q = q * t + 0.566008220607f;
+  q = q * t - 0.105786556003f;
+  q = q * t + 0.348818721620f;
+  q = q * t + 0.259408957297f;
+  q = q * t + 0.284954020807f;
+  q = q * t - 1.5676374058798e-04f;
+  float big = 1.0f - q * w_exp_f(-s);
+  float r = a < 1.0f ? x * p : __builtin_copysignf(a > 4.2f ? 1.0f : big, x);
+  return x == x ? r : x;
+}
+W_INLINE double w_exp_d(double x) { return exp(x); }
+W_INLINE double w_log_d(double x) { return log(x); }
+W_INLINE double w_tanh_d(double x) { return tanh(x); }
+W_INLINE double w_erf_d(double x) { return erf(x); }
+
+#define W_LIBM(name)                                                                                                    \
+  W_INLINE float w_##name##_f(float x) { return name##f(x); }                                                           \
+  W_INLINE double w_##name##_d(double x) { return name(x); }
+W_LIBM(expm1) W_LIBM(log1p) W_LIBM(sin) W_LIBM(cos) W_LIBM(tan) W_LIBM(asin) W_LIBM(acos) W_LIBM(atan)
+W_LIBM(sinh) W_LIBM(cosh) W_LIBM(sqrt) W_LIBM(floor) W_LIBM(ceil) W_LIBM(trunc)
+
+#define W_REAL(s, T, F)                                                                                                 \
+  W_INLINE T w_abs_##s(T x) { return fabs##F(x); }                                                                      \
+  W_INLINE T w_round_##s(T x) { return rint##F(x); }                                                                    \
+  W_INLINE T w_rsqrt_##s(T x) { return (T)1 / sqrt##F(x); }                                                             \
+  W_INLINE T w_sign_##s(T x) { return x != x ? x : (T)((x > 0) - (x < 0)); }                                            \
+  W_INLINE int w_isfinite_##s(T x) { return fabs##F(x) < w_inf_##s(); }                                                 \
+  W_INLINE T w_pow_##s(T a, T b) { return pow##F(a, b); }                                                               \
+  W_INLINE T w_atan2_##s(T a, T b) { return atan2##F(a, b); }                                                           \
+  W_INLINE T w_hypot_##s(T a, T b) { return sqrt##F(a * a + b * b); }                                                   \
+  W_INLINE T w_mod_##s(T a, T b) {                                                                                      \
+    T r = fmod##F(a, b);                                                                                                \
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                                                                    \
+  }
+W_REAL(f, float, f)
+W_REAL(d, double, )
+
+/* Integers */
+#define W_INTEGER(s, T)                                                                                                 \
+  W_INLINE T w_mod_##s(T a, T b) {                                                                                      \
+    if (b == 0 || b == -1) return 0;                                                                                    \
+    T r = a % b;                                                                                                        \
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                                                                    \
+  }                                                                                                                     \
+  W_INLINE T w_pow_##s(T a, T b) {                                                                                      \
+    if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;                                                      \
+    T r = 1;                                                                                                            \
+    for (; b > 0; b >>= 1) { if (b & 1) r *= a; a *= a; }                                                               \
+    return r;                                                                                                           \
+  }
+W_INTEGER(i, int32_t)
+W_INTEGER(l, int64_t)
+
+/* Complex functions with two results */
+#define W_COMPLEX(name, s, T, F)                                                                                        \
+  W_INLINE void w_c##name##_##s(T a, T b, T* re, T* im) {                                                               \
+    T complex z = c##name##F(a + b * (T)1 * I);                                                                         \
+    *re = creal##F(z); *im = cimag##F(z);                                                                               \
+  }
+#define W_COMPLEXES(name) W_COMPLEX(name, f, float, f) W_COMPLEX(name, d, double, )
+W_COMPLEXES(sqrt) W_COMPLEXES(log) W_COMPLEXES(sin) W_COMPLEXES(cos) W_COMPLEXES(tan) W_COMPLEXES(asin)
+W_COMPLEXES(acos) W_COMPLEXES(atan) W_COMPLEXES(sinh) W_COMPLEXES(cosh) W_COMPLEXES(tanh)
+#define W_COMPLEX_OWN(s, T, F)                                                                                          \
+  W_INLINE void w_cexp_##s(T a, T b, T* re, T* im) {                                                                    \
+    T e = w_exp_##s(a);                                                                                                 \
+    *re = b == 0 ? e : e * cos##F(b); *im = b == 0 ? 0 : e * sin##F(b);                                                 \
+  }                                                                                                                     \
+  W_INLINE void w_creciprocal_##s(T a, T b, T* re, T* im) { T d = a * a + b * b; *re = a / d; *im = -b / d; }           \
+  W_INLINE void w_crsqrt_##s(T a, T b, T* re, T* im) { T x, y; w_csqrt_##s(a, b, &x, &y); w_creciprocal_##s(x, y, re, im); } \
+  W_INLINE void w_csign_##s(T a, T b, T* re, T* im) { T h = w_hypot_##s(a, b); *re = h == 0 ? 0 : a / h; *im = h == 0 ? 0 : b / h; } \
+  W_INLINE void w_cexpm1_##s(T a, T b, T* re, T* im) { T x, y; w_cexp_##s(a, b, &x, &y); *re = x - 1; *im = y; }        \
+  W_INLINE void w_clog1p_##s(T a, T b, T* re, T* im) { w_clog_##s(a + 1, b, re, im); }                                  \
+  W_INLINE void w_cpow_##s(T a, T b, T c, T d, T* re, T* im) {                                                          \
+    T complex z = cpow##F(a + b * (T)1 * I, c + d * (T)1 * I);                                                          \
+    *re = creal##F(z); *im = cimag##F(z);                                                                               \
+  }
+W_COMPLEX_OWN(f, float, f)
+W_COMPLEX_OWN(d, double, )
+
+/* Random numbers: threefry2x32, 20 rounds, by key and element index */
+W_INLINE uint32_t w_rotl(uint32_t x, int r) { return (x << r) | (x >> (32 - r)); }
+#define W_ROUND(r) x0 += x1; x1 = w_rotl(x1, r) ^ x0;
+#define W_INJECT(a, b, n) x0 += a; x1 += b + n;
+#define W_THREEFRY                                                                                                      \
+  uint32_t k2 = k0 ^ k1 ^ 0x1BD11BDAu, x0 = (uint32_t)i + k0, x1 = (uint32_t)(i >> 32) + k1;                            \
+  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k1, k2, 1u)                                                   \
+  W_ROUND(17) W_ROUND(29) W_ROUND(16) W_ROUND(24) W_INJECT(k2, k0, 2u)                                                  \
+  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k0, k1, 3u)                                                   \
+  W_ROUND(17) W_ROUND(29) W_ROUND(16) W_ROUND(24) W_INJECT(k1, k2, 4u)                                                  \
+  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k2, k0, 5u)
+W_INLINE int32_t w_bits(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY (void)x1; return (int32_t)x0; }
+W_INLINE float w_uniform_f(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY (void)x1; return (float)(int32_t)(x0 >> 8) * 5.9604644775390625e-8f; }
+W_INLINE float w_uniform_h(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY (void)x1; return (float)(int32_t)(x0 >> 21) * 4.8828125e-4f; }
+W_INLINE float w_uniform_b(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY (void)x1; return (float)(int32_t)(x0 >> 24) * 3.90625e-3f; }
+W_INLINE double w_uniform_d(uint32_t k0, uint32_t k1, uint64_t i) {
+  W_THREEFRY
+  return ((double)(x0 >> 5) * 67108864.0 + (double)(x1 >> 6)) * 1.1102230246251565e-16;
+}
+W_INLINE float w_normal_f(uint32_t k0, uint32_t k1, uint64_t i) {
+  W_THREEFRY
+  float u = (float)(int32_t)((x0 >> 8) + 1) * 5.9604644775390625e-8f, v = (float)(int32_t)(x1 >> 8) * 5.9604644775390625e-8f;
+  /* cos(2 pi v) by folding v to a quarter turn: exact reduction, then a short polynomial */
+  float q = v - 0.5f;
+  float w = __builtin_fabsf(q) - 0.25f;
+  float a = w * 6.28318530718f, s = a * a;
+  float p = 2.7557319e-6f;
+  p = p * s - 1.98412698e-4f;
+  p = p * s + 8.33333333e-3f;
+  p = p * s - 1.66666667e-1f;
+  p = p * s + 1.0f;
+  return sqrtf(-2.0f * w_log_f(u)) * (a * p);
+}
+#define w_normal_h w_normal_f
+#define w_normal_b w_normal_f
+W_INLINE double w_normal_d(uint32_t k0, uint32_t k1, uint64_t i) {
+  W_THREEFRY
+  double u = ((double)x0 + 1.0) * 2.3283064365386963e-10, v = (double)x1 * 2.3283064365386963e-10;
+  return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
+}
+`;

@@ -1,0 +1,302 @@
+// The runtime library of the CPU device in C: memory, copies, matrix products through OpenBLAS (or a blocked fallback),
+// and the ops that are not loops over independent elements. Compiled once a machine.
+import { abiSource } from "./abi.js";
+import { linalgSource } from "./linalg.js";
+import { preludeSource } from "./prelude.js";
+
+const memorySource = String.raw`
+#include <stdlib.h>
+#include <dlfcn.h>
+#include <sys/mman.h>
+
+/* Large blocks are aligned and marked for huge pages: first touch costs a fraction of 4 KiB pages. */
+void* wr_alloc(uint64_t bytes) {
+  size_t align = bytes >= (4u << 20) ? (2u << 20) : 64;
+  void* p = NULL;
+  if (posix_memalign(&p, align, bytes ? bytes : 64) != 0) return NULL;
+  if (align > 64) madvise(p, bytes, MADV_HUGEPAGE);
+  return p;
+}
+void wr_free(void* p) { free(p); }
+void wr_copy(void* to, const void* from, uint64_t bytes) { memcpy(to, from, bytes); }
+`;
+
+const gemmSource = String.raw`
+typedef void (*gemm_real)(int, int, int, int, int, int, float, const void*, int, const void*, int, float, void*, int);
+typedef void (*gemm_double)(int, int, int, int, int, int, double, const void*, int, const void*, int, double, void*, int);
+typedef void (*gemm_complex)(int, int, int, int, int, int, const void*, const void*, int, const void*, int, const void*, void*, int);
+static gemm_real blas_s;
+static gemm_double blas_d;
+static gemm_complex blas_c, blas_z;
+static int blas_parallel; /* 0: none, 1: own pthreads, 2: OpenMP */
+static void (*blas_threads)(int);
+
+/* Element i,j of a strided operand, conjugated if asked. */
+#define FALLBACK(name, T)                                                                                               \
+  static void name(long m, long n, long k, const T* a, long ars, long acs, int aconj, const T* b, long brs, long bcs,   \
+                   int bconj, T* c, long crs) {                                                                         \
+    for (long i0 = 0; i0 < m; i0 += 32)                                                                                 \
+      for (long j0 = 0; j0 < n; j0 += 256) {                                                                            \
+        long i1 = i0 + 32 < m ? i0 + 32 : m, j1 = j0 + 256 < n ? j0 + 256 : n;                                          \
+        for (long i = i0; i < i1; i++) for (long j = j0; j < j1; j++) c[i * crs + j] = 0;                               \
+        for (long p0 = 0; p0 < k; p0 += 128) {                                                                          \
+          long p1 = p0 + 128 < k ? p0 + 128 : k;                                                                        \
+          for (long i = i0; i < i1; i++)                                                                                \
+            for (long p = p0; p < p1; p++) {                                                                            \
+              T x = a[i * ars + p * acs];                                                                               \
+              if (aconj) x = (T)conj(x);                                                                                \
+              T* ci = c + i * crs;                                                                                      \
+              if (bconj) for (long j = j0; j < j1; j++) ci[j] += x * (T)conj(b[p * brs + j * bcs]);                     \
+              else if (bcs == 1) for (long j = j0; j < j1; j++) ci[j] += x * b[p * brs + j];                            \
+              else for (long j = j0; j < j1; j++) ci[j] += x * b[p * brs + j * bcs];                                    \
+            }                                                                                                           \
+        }                                                                                                               \
+      }                                                                                                                 \
+  }
+FALLBACK(fallback_s, float)
+FALLBACK(fallback_d, double)
+FALLBACK(fallback_c, float complex)
+FALLBACK(fallback_z, double complex)
+
+/* CBLAS: 111 no transpose, 112 transpose, 113 conjugate transpose, 114 conjugate. */
+static int transposition(int transposed, int conjugated) {
+  return conjugated ? (transposed ? 113 : 114) : (transposed ? 112 : 111);
+}
+static long leading(long stride, long least) { return stride > least ? stride : least > 1 ? least : 1; }
+
+static void one_gemm(int dtype, long m, long n, long k, const char* a, long ars, long acs, int aconj, const char* b,
+                     long brs, long bcs, int bconj, char* c, long crs) {
+  if (m == 0 || n == 0) return;
+  int at = !(acs == 1 || k == 1), bt = !(bcs == 1 || n == 1);
+  if (at && !(ars == 1 || m == 1)) at = 2;
+  if (bt && !(brs == 1 || k == 1)) bt = 2;
+  int have = dtype == 0 ? blas_s != NULL : dtype == 1 ? blas_d != NULL : dtype == 2 ? blas_c != NULL : blas_z != NULL;
+  if (!have || at == 2 || bt == 2 || k == 0) {
+    switch (dtype) {
+      case 0: fallback_s(m, n, k, (const float*)a, ars, acs, 0, (const float*)b, brs, bcs, 0, (float*)c, crs); return;
+      case 1: fallback_d(m, n, k, (const double*)a, ars, acs, 0, (const double*)b, brs, bcs, 0, (double*)c, crs); return;
+      case 2: fallback_c(m, n, k, (const float complex*)a, ars, acs, aconj, (const float complex*)b, brs, bcs, bconj, (float complex*)c, crs); return;
+      default: fallback_z(m, n, k, (const double complex*)a, ars, acs, aconj, (const double complex*)b, brs, bcs, bconj, (double complex*)c, crs); return;
+    }
+  }
+  int lda = (int)(at ? leading(acs, m) : leading(ars, k)), ldb = (int)(bt ? leading(bcs, k) : leading(brs, n));
+  int ldc = (int)leading(crs, n);
+  int ta = transposition(at, aconj && dtype > 1), tb = transposition(bt, bconj && dtype > 1);
+  float cone[2] = {1, 0}, czero[2] = {0, 0};
+  double zone[2] = {1, 0}, zzero[2] = {0, 0};
+  switch (dtype) {
+    case 0: blas_s(101, ta, tb, (int)m, (int)n, (int)k, 1.0f, a, lda, b, ldb, 0.0f, c, ldc); return;
+    case 1: blas_d(101, ta, tb, (int)m, (int)n, (int)k, 1.0, a, lda, b, ldb, 0.0, c, ldc); return;
+    case 2: blas_c(101, ta, tb, (int)m, (int)n, (int)k, cone, a, lda, b, ldb, czero, c, ldc); return;
+    default: blas_z(101, ta, tb, (int)m, (int)n, (int)k, zone, a, lda, b, ldb, zzero, c, ldc); return;
+  }
+}
+
+static const long gemm_bytes[4] = {4, 8, 8, 16};
+
+static void wr_gemm(int dtype, long m, long n, long k, const void* a, long ars, long acs, int aconj, const void* b,
+                    long brs, long bcs, int bconj, void* c, long crs, int rank, const long* sizes, const long* as,
+                    const long* bs, const long* cs, int threads) {
+  long batch = 1, size = gemm_bytes[dtype];
+  for (int i = 0; i < rank; i++) batch *= sizes[i];
+  double work = 2.0 * m * n * k * batch * (dtype > 1 ? 4 : 1);
+  int split = threads > 1 && work > 4e5;
+  /* The OpenMP build of OpenBLAS shares our threads when it is called outside a parallel region. */
+  if (batch == 1 && (!split || blas_parallel == 2)) {
+    one_gemm(dtype, m, n, k, a, ars, acs, aconj, b, brs, bcs, bconj, c, crs);
+    return;
+  }
+  /* Otherwise each thread takes whole products, or whole rows of them. */
+  long pieces = split && batch < threads ? (threads + batch - 1) / batch : 1;
+  if (pieces > m) pieces = m > 0 ? m : 1;
+  long total = batch * pieces;
+#pragma omp parallel for num_threads(threads) if (split) schedule(static)
+  for (long item = 0; item < total; item++) {
+    long at = item / pieces, piece = item % pieces, ao = 0, bo = 0, co = 0;
+    for (int d = rank - 1; d >= 0; d--) {
+      long i = at % sizes[d];
+      at /= sizes[d];
+      ao += i * as[d]; bo += i * bs[d]; co += i * cs[d];
+    }
+    long from = m * piece / pieces, to = m * (piece + 1) / pieces;
+    one_gemm(dtype, to - from, n, k, (const char*)a + (ao + from * ars) * size, ars, acs, aconj, (const char*)b + bo * size,
+             brs, bcs, bconj, (char*)c + (co + from * crs) * size, crs);
+  }
+}
+`;
+
+const orderSource = String.raw`
+/* dtype numbers as in graph/dtype.ts: bool, uint8, int32, int64, float16, bfloat16, float32, float64, complex64, complex128 */
+#define CUMSUM(name, T, LOAD, STORE, ACC)                                                                               \
+  static void name(long outer, long n, long inner, int reverse, const T* x, T* out, int threads) {                      \
+    _Pragma("omp parallel for num_threads(threads) if (outer * n * inner > 65536)")                                     \
+    for (long o = 0; o < outer; o++)                                                                                    \
+      for (long i = 0; i < inner; i++) {                                                                                \
+        ACC sum = 0;                                                                                                    \
+        for (long s = 0; s < n; s++) {                                                                                  \
+          long at = (o * n + (reverse ? n - 1 - s : s)) * inner + i;                                                    \
+          sum += LOAD(x[at]);                                                                                           \
+          out[at] = STORE(sum);                                                                                         \
+        }                                                                                                               \
+      }                                                                                                                 \
+  }
+#define SAME(x) (x)
+CUMSUM(cumsum_u8, uint8_t, SAME, SAME, uint8_t)
+CUMSUM(cumsum_i32, int32_t, SAME, SAME, int32_t)
+CUMSUM(cumsum_i64, int64_t, SAME, SAME, int64_t)
+CUMSUM(cumsum_h, w_half, w_from_half, w_to_half, float)
+CUMSUM(cumsum_b, w_bfloat, w_from_bfloat, w_to_bfloat, float)
+CUMSUM(cumsum_f, float, SAME, SAME, double)
+CUMSUM(cumsum_d, double, SAME, SAME, double)
+CUMSUM(cumsum_c, float complex, SAME, SAME, double complex)
+CUMSUM(cumsum_z, double complex, SAME, SAME, double complex)
+static void wr_cumsum(int dtype, long outer, long n, long inner, int reverse, const void* x, void* out, int threads) {
+  switch (dtype) {
+    case 0: case 1: cumsum_u8(outer, n, inner, reverse, x, out, threads); return;
+    case 2: cumsum_i32(outer, n, inner, reverse, x, out, threads); return;
+    case 3: cumsum_i64(outer, n, inner, reverse, x, out, threads); return;
+    case 4: cumsum_h(outer, n, inner, reverse, x, out, threads); return;
+    case 5: cumsum_b(outer, n, inner, reverse, x, out, threads); return;
+    case 6: cumsum_f(outer, n, inner, reverse, x, out, threads); return;
+    case 7: cumsum_d(outer, n, inner, reverse, x, out, threads); return;
+    case 8: cumsum_c(outer, n, inner, reverse, x, out, threads); return;
+    default: cumsum_z(outer, n, inner, reverse, x, out, threads); return;
+  }
+}
+
+/* Keys that order like the numbers: merge sort keeps equal elements in place; NaN goes last either way. */
+static double sort_key(int dtype, const void* x, long i) {
+  switch (dtype) {
+    case 0: case 1: return ((const uint8_t*)x)[i];
+    case 2: return ((const int32_t*)x)[i];
+    case 3: return (double)((const int64_t*)x)[i];
+    case 4: return w_from_half(((const w_half*)x)[i]);
+    case 5: return w_from_bfloat(((const w_bfloat*)x)[i]);
+    case 6: return ((const float*)x)[i];
+    default: return ((const double*)x)[i];
+  }
+}
+typedef struct { double key; int32_t at; } sort_item;
+/* Two NaNs are equal; everything else comes before a NaN. */
+static int not_after(sort_item a, sort_item b, int descending) {
+  if (a.key != a.key) return b.key != b.key;
+  if (b.key != b.key) return 1;
+  return descending ? a.key >= b.key : a.key <= b.key;
+}
+static void wr_argsort(int dtype, long rows, long n, int descending, const void* x, int32_t* out, int threads) {
+#pragma omp parallel for num_threads(threads) if (rows > 1 && rows * n > 16384)
+  for (long r = 0; r < rows; r++) {
+    sort_item* items = malloc(2 * n * sizeof(sort_item) + 16);
+    sort_item *from = items, *to = items + n;
+    for (long i = 0; i < n; i++) { from[i].key = sort_key(dtype, x, r * n + i); from[i].at = (int32_t)i; }
+    for (long width = 1; width < n; width *= 2) {
+      for (long lo = 0; lo < n; lo += 2 * width) {
+        long mid = lo + width < n ? lo + width : n, hi = lo + 2 * width < n ? lo + 2 * width : n, i = lo, j = mid;
+        for (long k = lo; k < hi; k++) to[k] = i < mid && (j >= hi || not_after(from[i], from[j], descending)) ? from[i++] : from[j++];
+      }
+      sort_item* swap = from; from = to; to = swap;
+    }
+    for (long i = 0; i < n; i++) out[r * n + i] = from[i].at;
+    free(items);
+  }
+}
+
+/* Rows of the result are shared out among threads: each reads all indices and adds only into its own rows, so the
+   order of additions, and with it the result, does not depend on the number of threads. */
+#define SCATTER(name, T, LOAD, STORE)                                                                                   \
+  static void name(long batch, long before, long n, long after, long count, const T* base, const int32_t* indices,      \
+                   const T* updates, T* out, int threads) {                                                             \
+    long block = before * n * after;                                                                                    \
+    int split = threads > 1 && batch * (block + before * count * after) > 65536;                                        \
+    _Pragma("omp parallel num_threads(threads) if (split)")                                                             \
+    {                                                                                                                   \
+      long id = omp_get_thread_num(), team = omp_get_num_threads();                                                     \
+      long lo = n * id / team, hi = n * (id + 1) / team;                                                                \
+      for (long q = 0; q < batch; q++)                                                                                  \
+        for (long p = 0; p < before; p++) {                                                                             \
+          T* to = out + q * block + p * n * after;                                                                      \
+          if (base) memcpy(to + lo * after, base + q * block + p * n * after + lo * after, (hi - lo) * after * sizeof(T)); \
+          else memset((void*)(to + lo * after), 0, (hi - lo) * after * sizeof(T));                                      \
+          const T* from = updates + (q * before + p) * count * after;                                                   \
+          for (long i = 0; i < count; i++) {                                                                            \
+            long row = indices[q * count + i];                                                                          \
+            if (row < lo || row >= hi) continue;                                                                        \
+            T* t = to + row * after;                                                                                    \
+            const T* f = from + i * after;                                                                              \
+            for (long k = 0; k < after; k++) t[k] = STORE(LOAD(t[k]) + LOAD(f[k]));                                     \
+          }                                                                                                             \
+        }                                                                                                               \
+    }                                                                                                                   \
+  }
+SCATTER(scatter_u8, uint8_t, SAME, SAME)
+SCATTER(scatter_i32, int32_t, SAME, SAME)
+SCATTER(scatter_i64, int64_t, SAME, SAME)
+SCATTER(scatter_h, w_half, w_from_half, w_to_half)
+SCATTER(scatter_b, w_bfloat, w_from_bfloat, w_to_bfloat)
+SCATTER(scatter_f, float, SAME, SAME)
+SCATTER(scatter_d, double, SAME, SAME)
+SCATTER(scatter_c, float complex, SAME, SAME)
+SCATTER(scatter_z, double complex, SAME, SAME)
+static void wr_scatter(int dtype, long batch, long before, long n, long after, long count, const void* base,
+                       const int32_t* indices, const void* updates, void* out, int threads) {
+#define CASE(fn) fn(batch, before, n, after, count, base, indices, updates, out, threads)
+  switch (dtype) {
+    case 0: case 1: CASE(scatter_u8); return;
+    case 2: CASE(scatter_i32); return;
+    case 3: CASE(scatter_i64); return;
+    case 4: CASE(scatter_h); return;
+    case 5: CASE(scatter_b); return;
+    case 6: CASE(scatter_f); return;
+    case 7: CASE(scatter_d); return;
+    case 8: CASE(scatter_c); return;
+    default: CASE(scatter_z); return;
+  }
+}
+`;
+
+const initSource = String.raw`
+static weft_runtime table;
+
+/* Loads OpenBLAS (path may be NULL) and fills the table. Returns 0 without BLAS, 1 for its own threads, 2 for OpenMP. */
+int wr_init(const char* path, int threads) {
+  if (path && !blas_s) {
+    void* lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (lib) {
+      blas_s = (gemm_real)dlsym(lib, "cblas_sgemm");
+      blas_d = (gemm_double)dlsym(lib, "cblas_dgemm");
+      blas_c = (gemm_complex)dlsym(lib, "cblas_cgemm");
+      blas_z = (gemm_complex)dlsym(lib, "cblas_zgemm");
+      blas_threads = (void (*)(int))dlsym(lib, "openblas_set_num_threads");
+      int (*parallel)(void) = (int (*)(void))dlsym(lib, "openblas_get_parallel");
+      blas_parallel = blas_s ? (parallel ? parallel() : 1) : 0;
+      if (blas_s && blas_parallel == 0) blas_parallel = 1;
+    }
+  }
+  /* Threads of its own would fight with ours for the same cores: then it runs on one and we share out the rows. */
+  if (blas_threads) blas_threads(blas_parallel == 2 ? threads : 1);
+  omp_set_num_threads(threads);
+  wl_init(blas_s ? path : NULL);
+  wl_set_threads(threads);
+  table = (weft_runtime){wr_gemm, wr_cumsum, wr_argsort, wr_scatter, wl_cholesky, wl_triangular_solve, wl_solve, wl_det, wl_eigh, wl_qr, wl_svd};
+  return blas_s ? blas_parallel : 0;
+}
+uint64_t wr_table(void) { return (uint64_t)(uintptr_t)&table; }
+/* Keeps this thread, and the threads that it will start, on the given cores. */
+int wr_pin(const int32_t* cores, int count) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int i = 0; i < count; i++) CPU_SET(cores[i], &set);
+  return sched_setaffinity(0, sizeof set, &set);
+}
+`;
+
+export const runtimeSource = [
+  "#define _GNU_SOURCE\n#include <sched.h>",
+  preludeSource,
+  memorySource,
+  abiSource,
+  gemmSource,
+  orderSource,
+  linalgSource,
+  initSource,
+].join("\n");

@@ -1,0 +1,393 @@
+// A plan as C: the kernels, and one function that runs all steps in order.
+
+import {
+  contiguousOperand,
+  emitKernel,
+  isZeroBase,
+  kernelBytes,
+  type Location,
+  loopMemory,
+  loopOffsets,
+  type MatrixOperand,
+  memoryKey,
+  type Plan,
+  type Step,
+  storageType,
+} from "../../compile/index.js";
+import { type DType, dtypes, InternalError, isComplex, isOp, type Node, numel, stridesOf } from "../../graph/index.js";
+import { costOf } from "../../ops/index.js";
+import type { KernelInfo } from "../contract.js";
+import { abiSource } from "./native/abi.js";
+import { preludeSource } from "./native/prelude.js";
+
+export interface ProgramText {
+  /** Translation units: compiled side by side. */
+  units: string[];
+  kernels: KernelInfo[];
+}
+
+/** Matrix dtypes as the library numbers them. */
+const matrixCode: Partial<Record<DType, number>> = { float32: 0, float64: 1, complex64: 2, complex128: 3 };
+
+const commonSource = `${preludeSource}\n${abiSource}
+#define W_RUN(fn, count, grain, ...) do { void* const p_[] = {__VA_ARGS__}; w_share(fn, p_, count, grain, threads); } while (0)
+typedef void (*w_kernel)(void* const* p, long lo, long hi);
+static inline void w_share(w_kernel fn, void* const* p, long count, long grain, int threads) {
+  long most = count / (grain > 0 ? grain : 1);
+  int team = most < threads ? (int)most : threads;
+  if (team <= 1) { fn(p, 0, count); return; }
+#pragma omp parallel num_threads(team)
+  {
+    long id = omp_get_thread_num(), n = omp_get_num_threads();
+    fn(p, count * id / n, count * (id + 1) / n);
+  }
+}
+static inline double w_now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }
+`;
+
+/** Small matrices in large batches: written out with constant sizes, which the compiler unrolls and vectorises. */
+const smallMatrix = { float32: 16, float64: 16, complex64: 24, complex128: 24 } as Partial<Record<DType, number>>;
+
+class ProgramWriter {
+  readonly #functions = new Map<string, string>();
+  readonly kernels: KernelInfo[] = [];
+  readonly #bodies: string[] = [];
+
+  /** The name of a kernel function with this text; equal kernels are written once. */
+  #function(text: string): string {
+    let name = this.#functions.get(text);
+    if (name === undefined) {
+      name = `k${this.#functions.size}`;
+      this.#functions.set(text, name);
+    }
+    return name;
+  }
+
+  #pointer(plan: Plan, location: Location): string {
+    if (location.kind === "scratch") return `(scratch + ${location.offset})`;
+    return location.kind === "input" ? `b[${location.index}]` : `b[${plan.fn.params.length + location.index}]`;
+  }
+
+  #at(plan: Plan, node: Node, index = 0): string {
+    const location = plan.locations.get(memoryKey(node, index));
+    if (location === undefined) throw new InternalError(`no memory for %${node.id} (${node.op})`);
+    return this.#pointer(plan, location);
+  }
+
+  /** The address of a contiguous operand. */
+  #operand(plan: Plan, node: Node): string {
+    return this.#at(plan, contiguousOperand(plan, node));
+  }
+
+  /** Statements of all steps; `timed` numbers them for the profile. */
+  steps(plan: Plan, timed: boolean): string[] {
+    const lines: string[] = [];
+    for (const step of plan.steps) {
+      const text = this.#step(plan, step);
+      if (text === null) continue;
+      if (timed) {
+        lines.push(
+          `  ${text}`,
+          `  if (times) times[${this.kernels.length - 1}] = (now = w_now()) - start, start = now;`,
+        );
+      } else lines.push(`  ${text}`);
+    }
+    return lines;
+  }
+
+  #note(info: KernelInfo): void {
+    this.kernels.push(info);
+  }
+
+  #step(plan: Plan, step: Step): string | null {
+    if (step.kind === "kernel") return this.#kernelStep(plan, step);
+    if (step.kind === "copy") {
+      const node = step.from;
+      const bytes = numel(node.shape) * bytesPer(node.dtype);
+      this.#note({ name: "copy", kind: "kernel", flops: 0, bytes: 2 * bytes });
+      return `memcpy(b[${plan.fn.params.length + step.to}], ${this.#at(plan, node)}, ${bytes});`;
+    }
+    if (step.kind === "loop") return this.#loopStep(plan, step);
+    const { node } = step;
+    if (numel(node.shape) === 0 && node.outputs === null) return null;
+    const info: KernelInfo = { name: libraryName(node), kind: "library", ...costOf(node) };
+    const text = step.matrices !== null ? this.#matmul(plan, node, step.matrices, info) : this.#library(plan, node);
+    this.#note(info);
+    return text;
+  }
+
+  #kernelStep(plan: Plan, { kernel }: Extract<Step, { kind: "kernel" }>): string | null {
+    if (kernel.size === 0) return null;
+    const { text, units } = emitKernel(kernel);
+    const name = this.#function(`(void* const* p, long lo, long hi) {\n${text}\n}`);
+    this.#note({ name: kernel.name, kind: "kernel", flops: kernel.size * kernel.cost, bytes: kernelBytes(kernel) });
+    // A thread is worth waking for some ten microseconds of work.
+    const perUnit = Math.max(1, (kernel.size / Math.max(1, units)) * Math.max(1, kernel.cost / 4));
+    const grain = Math.max(1, Math.ceil(12000 / perUnit));
+    return `W_RUN(${name}, ${units}, ${grain}, ${kernel.buffers.map((node) => this.#at(plan, node)).join(", ")});`;
+  }
+
+  #matmul(plan: Plan, node: Node, [a, b]: MatrixOperand[], info: KernelInfo): string {
+    const code = matrixCode[node.dtype];
+    if (code === undefined) throw new InternalError(`matmul of ${node.dtype}`);
+    const rank = node.shape.length - 2;
+    const [m, n] = node.shape.slice(-2);
+    const k = node.inputs[0].shape[rank + 1];
+    const element = storageType[node.dtype];
+    const width = isComplex(node.dtype) ? 2 : 1;
+    const place = (operand: MatrixOperand): string => {
+      const base = this.#at(plan, operand.node);
+      return operand.offset === 0 ? base : `((${element}*)${base} + ${operand.offset * width})`;
+    };
+    const batch = numel(node.shape.slice(0, rank));
+    const limit = smallMatrix[node.dtype] ?? 0;
+    const out = stridesOf(node.shape);
+    const dims = mergeBatch(node.shape.slice(0, rank), a.strides, b.strides, out);
+    if (batch >= 8 && m <= limit && n <= limit && k <= limit && dims.length <= 1) {
+      info.kind = "kernel";
+      info.name = `mm_${batch}x${m}x${k}x${n}`;
+      const name = this.#function(smallMatmul(node.dtype, m, n, k, a, b, dims[0]));
+      const grain = Math.max(1, Math.ceil(20000 / (m * n * k * width * width)));
+      return `W_RUN(${name}, ${batch}, ${grain}, ${place(a)}, ${place(b)}, ${this.#at(plan, node)});`;
+    }
+    const list = (values: number[]): string => (values.length === 0 ? "NULL" : `(const long[]){${values.join(", ")}}`);
+    const [ars, acs] = a.strides.slice(-2);
+    const [brs, bcs] = b.strides.slice(-2);
+    return (
+      `rt->gemm(${code}, ${m}, ${n}, ${k}, ${place(a)}, ${ars}, ${acs}, ${Number(a.conjugate)}, ${place(b)}, ${brs}, ${bcs}, ${Number(b.conjugate)}, ` +
+      `${this.#at(plan, node)}, ${n}, ${dims.length}, ${list(dims.map((d) => d.size))}, ${list(dims.map((d) => d.a))}, ` +
+      `${list(dims.map((d) => d.b))}, ${list(dims.map((d) => d.c))}, threads);`
+    );
+  }
+
+  #library(plan: Plan, node: Node): string {
+    const input = (i: number): string => this.#operand(plan, node.inputs[i]);
+    const output = (i = 0): string => this.#at(plan, node, i);
+    const { shape, dtype } = node.inputs[0];
+    const code = matrixCode[dtype] ?? 0;
+    const batch = numel(shape.slice(0, -2));
+    const [rows, columns] = shape.slice(-2);
+    if (isOp(node, "cumsum")) {
+      const { axis, reverse } = node.attrs;
+      const [outer, n, inner] = [numel(shape.slice(0, axis)), shape[axis], numel(shape.slice(axis + 1))];
+      return `rt->cumsum(${dtypes.indexOf(dtype)}, ${outer}, ${n}, ${inner}, ${Number(reverse)}, ${input(0)}, ${output()}, threads);`;
+    }
+    if (isOp(node, "argsort")) {
+      const n = shape[shape.length - 1];
+      return `rt->argsort(${dtypes.indexOf(dtype)}, ${numel(shape.slice(0, -1))}, ${n}, ${Number(node.attrs.descending)}, ${input(0)}, (int32_t*)${output()}, threads);`;
+    }
+    if (isOp(node, "scatterAdd")) {
+      const { axis, batch: shared } = node.attrs;
+      const sizes = [
+        numel(shape.slice(0, shared)),
+        numel(shape.slice(shared, axis)),
+        shape[axis],
+        numel(shape.slice(axis + 1)),
+      ];
+      const count = numel(node.inputs[1].shape.slice(shared));
+      const base = isZeroBase(node as Node, node.inputs[0]) ? "NULL" : input(0);
+      return `rt->scatter_add(${dtypes.indexOf(dtype)}, ${sizes.join(", ")}, ${count}, ${base}, (const int32_t*)${input(1)}, ${input(2)}, ${output()}, threads);`;
+    }
+    if (isOp(node, "cholesky")) return `rt->cholesky(${code}, ${batch}, ${rows}, ${input(0)}, ${output()});`;
+    if (isOp(node, "det")) return `rt->det(${code}, ${batch}, ${rows}, ${input(0)}, ${output()});`;
+    if (isOp(node, "eigh")) return `rt->eigh(${code}, ${batch}, ${rows}, ${input(0)}, ${output(0)}, ${output(1)});`;
+    if (isOp(node, "qr"))
+      return `rt->qr(${code}, ${batch}, ${rows}, ${columns}, ${input(0)}, ${output(0)}, ${output(1)});`;
+    if (isOp(node, "svd"))
+      return `rt->svd(${code}, ${batch}, ${rows}, ${columns}, ${input(0)}, ${output(0)}, ${output(1)}, ${output(2)});`;
+    const k = node.shape[node.shape.length - 1];
+    if (isOp(node, "solve"))
+      return `rt->solve(${code}, ${batch}, ${rows}, ${k}, ${input(0)}, ${input(1)}, ${output()});`;
+    if (isOp(node, "triangularSolve")) {
+      const flags = [node.attrs.lower, node.attrs.adjoint, node.attrs.unit].map(Number).join(", ");
+      return `rt->triangular_solve(${code}, ${batch}, ${rows}, ${k}, ${flags}, ${input(0)}, ${input(1)}, ${output()});`;
+    }
+    throw new InternalError(`the CPU device has no code for ${node.op}`);
+  }
+
+  /** A scan: its step as a function of its own, called once an iteration with moved pointers; carries swap buffers. */
+  #loopStep(plan: Plan, step: Extract<Step, { kind: "loop" }>): string {
+    const { node, body } = step;
+    const { consts, carries, length, reverse } = node.attrs;
+    const before = this.kernels.length;
+    const inner = this.steps(body, false);
+    const used = this.kernels.splice(before);
+    const name = `body${this.#bodies.length}`;
+    this.#bodies.push(
+      `static void ${name}(void* const* b, char* scratch, const weft_runtime* rt, int threads) {\n${inner.join("\n")}\n}`,
+    );
+    const sizes = loopMemory(step);
+    const start = loopOffsets.get(node as Node)!;
+    let offset = start + sizes.body;
+    const buffers = sizes.carries.map((size) => {
+      offset += 2 * size;
+      return [`(scratch + ${offset - 2 * size})`, `(scratch + ${offset - size})`];
+    });
+    const total = body.fn.params.length + body.fn.outputs.length;
+    const lines: string[] = [`{ void* q[${total}];`];
+    const bytes = (n: Node): number => numel(n.shape) * bytesPer(n.dtype);
+    node.inputs.forEach((x, i) => {
+      if (i < consts) lines.push(`q[${i}] = ${this.#operand(plan, x)};`);
+      else if (i < consts + carries) {
+        const c = i - consts;
+        lines.push(`memcpy(${buffers[c][0]}, ${this.#operand(plan, x)}, ${bytes(x)}); q[${i}] = ${buffers[c][0]};`);
+        lines.push(`q[${body.fn.params.length + c}] = ${buffers[c][1]};`);
+      }
+    });
+    lines.push(`for (long s = 0; s < ${length}; s++) { const long t = ${reverse ? `${length - 1} - s` : "s"};`);
+    node.inputs.forEach((x, i) => {
+      if (i >= consts + carries)
+        lines.push(`q[${i}] = (char*)${this.#operand(plan, x)} + t * ${bytes(x) / Math.max(1, length)};`);
+    });
+    body.fn.outputs.forEach((y, i) => {
+      if (i >= carries)
+        lines.push(`q[${body.fn.params.length + i}] = (char*)${this.#at(plan, node as Node, i)} + t * ${bytes(y)};`);
+    });
+    lines.push(`${name}(q, scratch + ${start}, rt, threads);`);
+    for (let c = 0; c < carries; c++) {
+      const [from, to] = [consts + c, body.fn.params.length + c];
+      lines.push(`{ void* swap = q[${from}]; q[${from}] = q[${to}]; q[${to}] = swap; }`);
+    }
+    lines.push("}");
+    for (let c = 0; c < carries; c++)
+      lines.push(`memcpy(${this.#at(plan, node as Node, c)}, q[${consts + c}], ${bytes(body.fn.outputs[c])});`);
+    lines.push("}");
+    const flops = used.reduce((n, k) => n + k.flops, 0) * length;
+    const moved = used.reduce((n, k) => n + k.bytes, 0) * length;
+    this.#note({ name: `scan_${length}x${used.length}`, kind: "loop", flops, bytes: moved });
+    return lines.join(" ");
+  }
+
+  program(plan: Plan): string[] {
+    const steps = this.steps(plan, true);
+    const pointers = plan.fn.params.length + plan.fn.outputs.length;
+    const kernels = [...this.#functions].map(([text, name]) => ({ name, text }));
+    const main = [
+      ...this.#bodies,
+      `void weft_run(const double* a, const weft_runtime* rt, int threads, double* times) {`,
+      `  void* b[${pointers + 1}];`,
+      `  for (int i = 0; i < ${pointers + 1}; i++) b[i] = (void*)(uintptr_t)a[i];`,
+      `  char* scratch = b[${pointers}];`,
+      "  double start = times ? w_now() : 0, now; (void)scratch; (void)now; (void)start;",
+      ...steps,
+      "}",
+    ].join("\n");
+    // Two units halve the time on two cores; small programs are not worth a second compiler.
+    const parts = kernels.length > 12 ? 2 : 1;
+    const units: string[] = [];
+    const declarations = kernels.map(({ name }) => `void ${name}(void* const* p, long lo, long hi);`).join("\n");
+    for (let i = 0; i < parts; i++) {
+      const mine = kernels.filter((_, k) => k % parts === i);
+      const definitions = mine
+        .map(({ name, text }) => `__attribute__((visibility("hidden"))) void ${name}${text}`)
+        .join("\n\n");
+      units.push(`${commonSource}\n${declarations}\n${definitions}\n${i === 0 ? main : ""}`);
+    }
+    return units;
+  }
+}
+
+const bytesPer = (dtype: DType): number => {
+  const width = isComplex(dtype) ? 2 : 1;
+  return (
+    width * { uint8_t: 1, int32_t: 4, int64_t: 8, w_half: 2, w_bfloat: 2, float: 4, double: 8 }[storageType[dtype]]!
+  );
+};
+
+interface BatchDim {
+  size: number;
+  a: number;
+  b: number;
+  c: number;
+}
+
+/** Batch axes as few dimensions as their strides allow. */
+function mergeBatch(
+  shape: readonly number[],
+  a: readonly number[],
+  b: readonly number[],
+  c: readonly number[],
+): BatchDim[] {
+  const dims: BatchDim[] = [];
+  shape.forEach((size, i) => {
+    if (size === 1) return;
+    const next = { size, a: a[i], b: b[i], c: c[i] };
+    const last = dims[dims.length - 1];
+    const joins =
+      last !== undefined && last.a === next.a * size && last.b === next.b * size && last.c === next.c * size;
+    if (joins) dims[dims.length - 1] = { ...next, size: last.size * size };
+    else dims.push(next);
+  });
+  return dims;
+}
+
+function libraryName(node: Node): string {
+  const dims = node.inputs[0].shape.join("x");
+  return node.op === "matmul"
+    ? `gemm_${dims}_${node.inputs[1].shape[node.inputs[1].shape.length - 1]}`
+    : `${node.op}_${dims}`;
+}
+
+/** One product a call index; sizes and strides are constants, so everything unrolls. */
+function smallMatmul(
+  dtype: DType,
+  m: number,
+  n: number,
+  k: number,
+  a: MatrixOperand,
+  b: MatrixOperand,
+  dim: BatchDim | undefined,
+): string {
+  const type = storageType[dtype];
+  const [ars, acs] = a.strides.slice(-2);
+  const [brs, bcs] = b.strides.slice(-2);
+  const step = dim ?? { a: 0, b: 0, c: m * n };
+  if (!isComplex(dtype))
+    return `(void* const* p, long lo, long hi) {
+  for (long u = lo; u < hi; u++) {
+    const ${type}* restrict a = (const ${type}*)p[0] + u * ${step.a};
+    const ${type}* restrict b = (const ${type}*)p[1] + u * ${step.b};
+    ${type}* restrict c = (${type}*)p[2] + u * ${step.c};
+    ${type} bl[${k * n}] __attribute__((aligned(64)));
+    for (int q = 0; q < ${k}; q++) for (int j = 0; j < ${n}; j++) bl[q * ${n} + j] = b[q * ${brs} + j * ${bcs}];
+    for (int i = 0; i < ${m}; i++) {
+      ${type} acc[${n}] __attribute__((aligned(64))) = {0};
+      for (int q = 0; q < ${k}; q++) {
+        const ${type} x = a[i * ${ars} + q * ${acs}];
+        for (int j = 0; j < ${n}; j++) acc[j] += x * bl[q * ${n} + j];
+      }
+      for (int j = 0; j < ${n}; j++) c[i * ${n} + j] = acc[j];
+    }
+  }
+}`;
+  const [sa, sb] = [a.conjugate ? "-" : "", b.conjugate ? "-" : ""];
+  return `(void* const* p, long lo, long hi) {
+  for (long u = lo; u < hi; u++) {
+    const ${type}* restrict a = (const ${type}*)p[0] + u * ${2 * step.a};
+    const ${type}* restrict b = (const ${type}*)p[1] + u * ${2 * step.b};
+    ${type}* restrict c = (${type}*)p[2] + u * ${2 * step.c};
+    ${type} br[${k * n}] __attribute__((aligned(64))), bi[${k * n}] __attribute__((aligned(64)));
+    for (int q = 0; q < ${k}; q++) for (int j = 0; j < ${n}; j++) {
+      br[q * ${n} + j] = b[2 * (q * ${brs} + j * ${bcs})];
+      bi[q * ${n} + j] = ${sb}b[2 * (q * ${brs} + j * ${bcs}) + 1];
+    }
+    for (int i = 0; i < ${m}; i++) {
+      ${type} cr[${n}] __attribute__((aligned(64))) = {0}, ci[${n}] __attribute__((aligned(64))) = {0};
+      for (int q = 0; q < ${k}; q++) {
+        const ${type} xr = a[2 * (i * ${ars} + q * ${acs})], xi = ${sa}a[2 * (i * ${ars} + q * ${acs}) + 1];
+        for (int j = 0; j < ${n}; j++) {
+          cr[j] += xr * br[q * ${n} + j] - xi * bi[q * ${n} + j];
+          ci[j] += xr * bi[q * ${n} + j] + xi * br[q * ${n} + j];
+        }
+      }
+      for (int j = 0; j < ${n}; j++) { c[2 * (i * ${n} + j)] = cr[j]; c[2 * (i * ${n} + j) + 1] = ci[j]; }
+    }
+  }
+}`;
+}
+
+export function writeProgram(plan: Plan): ProgramText {
+  const writer = new ProgramWriter();
+  const units = writer.program(plan);
+  return { units, kernels: writer.kernels };
+}

@@ -1,0 +1,137 @@
+// The system's C compiler and the on-disk cache of what it made. Files appear in the cache by rename, so several
+// processes may fill it at once and a killed one leaves nothing half-written behind.
+import { spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { WeftError } from "../../graph/index.js";
+
+const baseFlags = [
+  "-std=gnu11",
+  "-O2",
+  "-ftree-vectorize",
+  "-fno-math-errno",
+  "-fno-trapping-math",
+  "-fwrapv",
+  "-march=native",
+  "-fopenmp",
+  "-fPIC",
+  "-w",
+];
+// Flags that only one of the two compilers knows.
+const compilerFlags: Record<string, string[]> = {
+  gcc: ["-fvect-cost-model=dynamic", "-mprefer-vector-width=512"],
+  clang: ["-mprefer-vector-width=512"],
+};
+
+export function cacheFolder(): string {
+  const root = process.env.WEFT_CACHE_DIR ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "weft");
+  return join(root, "cpu");
+}
+
+interface Compiler {
+  command: string;
+  version: string;
+  flags: string[];
+}
+
+let found: Compiler | null = null;
+
+/** The first of $CC, cc, gcc, clang that answers; null where there is none. */
+export function findCompiler(): Compiler | null {
+  if (found !== null) return found;
+  const candidates = process.env.WEFT_CC !== undefined ? [process.env.WEFT_CC] : [process.env.CC, "cc", "gcc", "clang"];
+  for (const command of candidates) {
+    if (command === undefined || command === "") continue;
+    const answer = spawnSync(command, ["--version"], { encoding: "utf8" });
+    if (answer.status !== 0) continue;
+    const family = /clang/i.test(answer.stdout) ? "clang" : "gcc";
+    const arm = process.arch === "arm64";
+    const extra = arm ? [] : compilerFlags[family];
+    found = { command, version: answer.stdout.split("\n")[0], flags: [...baseFlags, ...extra] };
+    return found;
+  }
+  return null;
+}
+
+let cpuKey: string | null = null;
+
+/** What -march=native depends on: a cache on a shared disk serves machines of several kinds. */
+function processorKey(): string {
+  if (cpuKey === null) {
+    try {
+      const info = readFileSync("/proc/cpuinfo", "utf8");
+      cpuKey = /^(flags|Features)\s*:.*$/m.exec(info)?.[0] ?? process.arch;
+    } catch {
+      cpuKey = process.arch;
+    }
+  }
+  return cpuKey;
+}
+
+function fail(message: string, detail: string): never {
+  throw new WeftError(`${message}\n${detail.split("\n").slice(0, 12).join("\n")}`);
+}
+
+/** Runs the compiler on several units at once and links them; nothing but the finished file enters the cache. */
+function build(compiler: Compiler, units: readonly string[], target: string): void {
+  const folder = mkdtempSync(`${target}.tmp-`);
+  try {
+    const objects = units.map((source, i) => {
+      writeFileSync(join(folder, `${i}.c`), source);
+      return join(folder, `${i}.o`);
+    });
+    const quote = (s: string): string => `'${s.replaceAll("'", "'\\''")}'`;
+    const compile = (i: number): string =>
+      [compiler.command, ...compiler.flags, "-c", join(folder, `${i}.c`), "-o", objects[i]].map(quote).join(" ");
+    // All units start together; the shell waits for each and keeps the first failure.
+    const jobs = units.map((_, i) => `${compile(i)} & p${i}=$!`).join("\n");
+    const waits = units.map((_, i) => `wait $p${i} || failed=1`).join("\n");
+    const out = join(folder, "out.so");
+    const link = [compiler.command, "-shared", "-fopenmp", "-o", out, ...objects, "-lm", "-ldl"].map(quote).join(" ");
+    const script = `failed=0\n${jobs}\n${waits}\n[ $failed = 0 ] && ${link}`;
+    const done = spawnSync("/bin/sh", ["-c", script], { encoding: "utf8", maxBuffer: 1 << 26 });
+    if (done.error) fail(`the C compiler could not be started (${compiler.command})`, String(done.error.message));
+    if (done.status !== 0)
+      fail(`the C compiler failed (${compiler.command}, exit ${done.status ?? done.signal})`, done.stderr);
+    renameSync(out, target);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+export interface BuiltLibrary {
+  path: string;
+  /** True when the compiler had to run. */
+  fresh: boolean;
+}
+
+/** The shared object of these C units, from the cache or from the compiler. */
+export function sharedObject(units: readonly string[]): BuiltLibrary {
+  const compiler = findCompiler();
+  if (compiler === null)
+    throw new WeftError(
+      "no C compiler was found (tried $CC, cc, gcc, clang); install one (Debian: apt install gcc), or use WEFT_DEVICE=reference",
+    );
+  const hash = createHash("sha256");
+  for (const part of [compiler.version, compiler.flags.join(" "), processorKey(), ...units])
+    hash.update(part).update("\0");
+  const folder = cacheFolder();
+  const path = join(folder, `${hash.digest("hex").slice(0, 40)}.so`);
+  if (existsSync(path)) return { path, fresh: false };
+  try {
+    mkdirSync(folder, { recursive: true });
+  } catch (error) {
+    throw new WeftError(
+      `the kernel cache ${folder} cannot be written (${(error as Error).message}); set WEFT_CACHE_DIR to a folder that can`,
+    );
+  }
+  build(compiler, units, path);
+  return { path, fresh: true };
+}
+
+/** Removes a cached file that could not be loaded. */
+export function discard(path: string): void {
+  rmSync(path, { force: true });
+}

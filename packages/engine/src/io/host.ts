@@ -1,0 +1,117 @@
+// Arrays on the host as files hold them: checks before writing, and the way from raw bytes to storage.
+// Hosts are taken to be little-endian, as every machine that Node runs tensors on is.
+import {
+  bytesOf,
+  type DType,
+  isComplex,
+  isDType,
+  makeStorage,
+  numel,
+  type Shape,
+  type Storage,
+} from "../graph/index.js";
+import type { Value } from "../ops/index.js";
+import { FileError } from "./file.js";
+
+/** A tensor on the host, row-major. Bool is 0/1, halves are bits, complex numbers are interleaved pairs. */
+export type HostArray = Value;
+
+/** A tensor that is fetched when its turn to be written comes, so that a file may be larger than memory. */
+export interface LazyArray {
+  readonly shape: Shape;
+  readonly dtype: DType;
+  load(): Promise<HostArray>;
+}
+
+export type ArraySource = HostArray | LazyArray;
+
+export const bytesView = (data: Storage): Uint8Array => new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+
+/** The array itself, fetched if need be, and checked to be what it says. */
+export async function loadArray(path: string, name: string, source: ArraySource): Promise<HostArray> {
+  const array = "load" in source ? await source.load() : source;
+  const shown = `${source.dtype}[${source.shape.join(", ")}]`;
+  if (!isDType(array.dtype)) throw new FileError(path, `${name} has the unknown dtype ${String(array.dtype)}`);
+  if (array.dtype !== source.dtype || array.shape.join() !== source.shape.join())
+    throw new FileError(
+      path,
+      `${name} was announced as ${shown} and loaded as ${array.dtype}[${array.shape.join(", ")}]`,
+    );
+  const storage = makeStorage(array.dtype, 0).constructor as new () => Storage;
+  if (!(array.data instanceof storage) || array.data.byteLength !== byteCount(path, name, array))
+    throw new FileError(
+      path,
+      `${name} is ${shown}, which is not what its ${array.data.constructor.name} of ${array.data.length} holds`,
+    );
+  return array;
+}
+
+/** Bytes of an array to be written. */
+export function byteCount(path: string, name: string, { shape, dtype }: { shape: Shape; dtype: DType }): number {
+  const bytes = numel(shape) * bytesOf(dtype);
+  if (!shape.every((d) => Number.isSafeInteger(d) && d >= 0) || !Number.isSafeInteger(bytes))
+    throw new FileError(path, `${name} has the shape [${shape.join(", ")}]; dimensions are whole numbers >= 0`);
+  return bytes;
+}
+
+/** NumPy's own limit. A file that claims more dimensions is not an array. */
+const maxRank = 64;
+
+/**
+ * Bytes of an array that a file claims to hold, exactly: a shape whose product overflows must not look small.
+ * Infinity where it is beyond every file.
+ */
+export function claimedBytes(label: string, shape: readonly number[], bytesPerElement: number): number {
+  if (shape.length > maxRank)
+    throw new FileError(label, `claims ${shape.length} dimensions; at most ${maxRank} are read`);
+  for (const d of shape)
+    if (!Number.isSafeInteger(d) || d < 0)
+      throw new FileError(label, `claims the shape [${shape.join(", ")}]; ${d} is not a possible dimension`);
+  const total = shape.reduce((product, d) => product * BigInt(d), BigInt(bytesPerElement));
+  return total > BigInt(Number.MAX_SAFE_INTEGER) ? Number.POSITIVE_INFINITY : Number(total);
+}
+
+/** Memory for an array whose size was checked against its file. */
+export function allocate(label: string, dtype: DType, elements: number): Storage {
+  try {
+    return makeStorage(dtype, elements);
+  } catch {
+    throw new FileError(label, `an array of ${elements * bytesOf(dtype)} bytes does not fit into memory`);
+  }
+}
+
+/** Reverses the bytes of every number: storage read from a big-endian file. */
+export function swapBytes(dtype: DType, data: Storage): void {
+  const width = isComplex(dtype) ? bytesOf(dtype) / 2 : bytesOf(dtype);
+  const bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
+  if (width === 2) bytes.swap16();
+  else if (width === 4) bytes.swap32();
+  else if (width === 8) bytes.swap64();
+}
+
+/** Files may hold any nonzero byte for true; storage holds 1. */
+export function normaliseBool(dtype: DType, data: Storage): void {
+  if (dtype !== "bool") return;
+  for (let i = 0; i < data.length; i++) if (data[i]) data[i] = 1;
+}
+
+/** Column-major elements, put into row-major order. */
+export function fromFortranOrder(dtype: DType, shape: Shape, data: Storage): Storage {
+  if (shape.length < 2) return data;
+  const out = makeStorage(dtype, numel(shape)) as { [i: number]: number | bigint };
+  const perElement = isComplex(dtype) ? 2 : 1;
+  const strides = shape.map((_, axis) => numel(shape.slice(0, axis)));
+  const index = new Array<number>(shape.length).fill(0);
+  let from = 0;
+  for (let to = 0; to < numel(shape); to++) {
+    for (let part = 0; part < perElement; part++)
+      out[to * perElement + part] = data[from * perElement + part] as number | bigint;
+    for (let axis = shape.length - 1; axis >= 0; axis--) {
+      from += strides[axis];
+      if (++index[axis] < shape[axis]) break;
+      from -= strides[axis] * shape[axis];
+      index[axis] = 0;
+    }
+  }
+  return out as Storage;
+}

@@ -1,0 +1,106 @@
+// .npz files: named arrays, each a .npy file in a zip archive, as NumPy's savez and savez_compressed make them.
+import { totalmem } from "node:os";
+import { FileError, InputFile, writeAtomically } from "./file.js";
+import { type ArraySource, bytesView, type HostArray, loadArray } from "./host.js";
+import { readNpyFrom } from "./npy.js";
+import { npyHeader } from "./npy-header.js";
+import { openEntry, type PlacedEntry, readDirectory } from "./zip.js";
+import { ZipWriter } from "./zip-writer.js";
+
+export interface NpzReadOptions {
+  /** The most bytes that arrays may unfold to; this machine's memory unless told otherwise. */
+  maxBytes?: number;
+}
+
+/** An open archive; arrays are read one by one. */
+export interface NpzFile {
+  readonly names: readonly string[];
+  read(name: string): Promise<HostArray>;
+  close(): Promise<void>;
+}
+
+const suffix = ".npy";
+
+async function readEntry(file: InputFile, entry: PlacedEntry): Promise<HostArray> {
+  const source = openEntry(file, entry);
+  try {
+    const array = await readNpyFrom(source);
+    await source.finish();
+    return array;
+  } finally {
+    await source.cancel();
+  }
+}
+
+function checkSize(path: string, entries: readonly PlacedEntry[], maxBytes = totalmem()): void {
+  const total = entries.reduce((sum, entry) => sum + entry.size, 0);
+  if (total > maxBytes) {
+    const what = entries.length === 1 ? entries[0].name : `its ${entries.length} arrays`;
+    throw new FileError(path, `${what} would unfold to ${total} bytes; at most ${maxBytes} are allowed (maxBytes)`);
+  }
+}
+
+async function openArchive(path: string): Promise<{ file: InputFile; arrays: Map<string, PlacedEntry> }> {
+  const file = await InputFile.open(path);
+  try {
+    const entries = await readDirectory(file);
+    // NumPy writes nothing but arrays; what else someone put into the archive is left alone.
+    const arrays = entries.filter((entry) => entry.name.endsWith(suffix));
+    return { file, arrays: new Map(arrays.map((entry) => [entry.name.slice(0, -suffix.length), entry])) };
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+export async function openNpz(path: string, options: NpzReadOptions = {}): Promise<NpzFile> {
+  const { file, arrays } = await openArchive(path);
+  return {
+    names: [...arrays.keys()],
+    read: async (name) => {
+      const entry = arrays.get(name);
+      if (entry === undefined)
+        throw new FileError(path, `has no array ${JSON.stringify(name)}; it has ${[...arrays.keys()].join(", ")}`);
+      checkSize(path, [entry], options.maxBytes);
+      return readEntry(file, entry);
+    },
+    close: () => file.close(),
+  };
+}
+
+/** All arrays of an archive. */
+export async function readNpz(path: string, options: NpzReadOptions = {}): Promise<Record<string, HostArray>> {
+  const { file, arrays } = await openArchive(path);
+  try {
+    checkSize(path, [...arrays.values()], options.maxBytes);
+    const read: [string, HostArray][] = [];
+    for (const [name, entry] of arrays) read.push([name, await readEntry(file, entry)]);
+    return Object.fromEntries(read);
+  } finally {
+    await file.close();
+  }
+}
+
+export interface NpzWriteOptions {
+  /** Deflate the arrays. Off by default: weights hardly shrink, and reading slows down tenfold. */
+  compress?: boolean;
+}
+
+export async function writeNpz(
+  path: string,
+  arrays: Record<string, ArraySource>,
+  options: NpzWriteOptions = {},
+): Promise<void> {
+  await writeAtomically(path, async (file) => {
+    const zip = new ZipWriter(path, file);
+    for (const [name, source] of Object.entries(arrays)) {
+      const array = await loadArray(path, name, source);
+      await zip.add(
+        name + suffix,
+        [npyHeader(array.shape, array.dtype), bytesView(array.data)],
+        options.compress ?? false,
+      );
+    }
+    await zip.finish();
+  });
+}

@@ -1,0 +1,76 @@
+// Helpers of the io tests: scratch folders, arrays of every dtype, and a Python that has NumPy where one can be had.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { homedir, tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after } from "node:test";
+import { type DType, dtypes, makeStorage, numel, type Shape } from "../graph/index.js";
+import { FileError } from "./file.js";
+import { bytesView, type HostArray } from "./host.js";
+
+/** A folder that is gone when the tests of this file are done. */
+export function scratchFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "weft-io-"));
+  after(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** An array whose bytes are all different from their neighbours, and valid in every dtype. */
+export function sample(dtype: DType, shape: Shape): HostArray {
+  const data = makeStorage(dtype, numel(shape));
+  const bytes = bytesView(data);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = dtype === "bool" ? i % 2 : (i * 37 + 11) % 120;
+  return { shape, dtype, data };
+}
+
+export const allDtypes = dtypes;
+
+export function assertSameArray(actual: HostArray, expected: HostArray): void {
+  assert.equal(actual.dtype, expected.dtype);
+  assert.deepEqual([...actual.shape], [...expected.shape]);
+  assert.deepEqual(actual.data, expected.data);
+}
+
+/** The promise fails with an error that names the file and says what the pattern says. */
+export async function rejects(promise: Promise<unknown>, path: string, pattern: RegExp): Promise<void> {
+  await assert.rejects(promise, (error: unknown) => {
+    assert.ok(error instanceof FileError, `not a FileError: ${String(error)}`);
+    assert.ok(error.message.startsWith(path), error.message);
+    assert.match(error.message, pattern);
+    return true;
+  });
+}
+
+/** Nothing but the named files is left in their folder: no temporary file survived. */
+export function assertOnlyFiles(folder: string, names: readonly string[]): void {
+  assert.deepEqual(readdirSync(folder).sort(), [...names].sort());
+}
+
+const modules = ["numpy", "safetensors", "ml_dtypes"];
+const imports = (python: string, names: readonly string[]): boolean =>
+  spawnSync(python, ["-c", `import ${names.join(", ")}`], { stdio: "ignore", timeout: 60_000 }).status === 0;
+
+/**
+ * A Python with NumPy, safetensors and ml_dtypes: the system's, or one in a virtual environment in the user's cache,
+ * which is made when it is missing. The reason is printed where there is none.
+ */
+export function findPython(): { python: string } | { reason: string } {
+  const environment = join(homedir(), ".cache/weft/venvs/numpy");
+  const own = join(environment, "bin/python");
+  if (imports("python3", modules)) return { python: "python3" };
+  if (existsSync(own) && imports(own, modules)) return { python: own };
+  const quiet = { stdio: "ignore", timeout: 180_000 } as const;
+  const made = spawnSync("python3", ["-m", "venv", environment], quiet).status === 0;
+  if (made) spawnSync(own, ["-m", "pip", "install", "-q", "--retries", "1", "--timeout", "10", ...modules], quiet);
+  if (made && imports(own, modules)) return { python: own };
+  const reason = `no Python with ${modules.join(", ")}, and none could be installed into ${dirname(own)}`;
+  console.error(`weft: interchange with NumPy is NOT tested: ${reason}`);
+  return { reason };
+}
+
+export function runPython(python: string, script: string, args: readonly string[]): string {
+  const done = spawnSync(python, ["-c", script, ...args], { encoding: "utf8", timeout: 120_000 });
+  assert.equal(done.status, 0, done.stderr);
+  return done.stdout;
+}

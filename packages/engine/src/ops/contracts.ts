@@ -1,0 +1,410 @@
+// What every op demands of its operands and attributes, as op.ts states it: one row an op. The verifier walks graphs
+// with this table; what an op gives is not said here but in the shape rules.
+import {
+  type Aval,
+  type BinaryFn,
+  type DType,
+  type GraphFn,
+  isComplex,
+  isDType,
+  isFloat,
+  isHalf,
+  isInexact,
+  kindOf,
+  type Node,
+  numel,
+  type OpAttrs,
+  type OpName,
+  outputAvals,
+  type Shape,
+  sameShape,
+  showAval,
+  showShape,
+  type UnaryFn,
+} from "../graph/index.js";
+
+/** A demand that is not met; the verifier adds which node it is. */
+export class Violation extends Error {}
+
+function demand(condition: boolean, problem: string): asserts condition {
+  if (!condition) throw new Violation(problem);
+}
+
+type Contract<K extends OpName> = (inputs: readonly Node[], attrs: OpAttrs[K]) => void;
+
+interface Row<K extends OpName> {
+  /** How many operands there are; null where it varies. */
+  operands: number | null;
+  check?: Contract<K>;
+}
+
+const isCount = (n: number): boolean => Number.isSafeInteger(n) && n >= 0;
+
+export function checkShape(shape: Shape): void {
+  demand(shape.every(isCount), `the shape ${showShape(shape)} has an impossible dimension`);
+}
+
+function checkAxis(axis: number, shape: Shape): void {
+  demand(isCount(axis) && axis < shape.length, `axis ${axis} is not one of ${showShape(shape)}`);
+}
+
+function checkAxes(axes: readonly number[], shape: Shape): void {
+  for (const axis of axes) checkAxis(axis, shape);
+  demand(new Set(axes).size === axes.length, `the axes [${axes}] repeat`);
+}
+
+function checkSameShape(a: Node, b: Node): void {
+  demand(sameShape(a.shape, b.shape), `operands have the shapes ${showShape(a.shape)} and ${showShape(b.shape)}`);
+}
+
+function checkSameDType(a: Node, b: Node): void {
+  demand(a.dtype === b.dtype, `operands have the dtypes ${a.dtype} and ${b.dtype}`);
+}
+
+function checkSameAval(what: string, a: Aval, b: Aval): void {
+  demand(a.dtype === b.dtype && sameShape(a.shape, b.shape), `${what} is ${showAval(a)} and should be ${showAval(b)}`);
+}
+
+function checkIndices(indices: Node): void {
+  demand(indices.dtype === "int32", `indices are ${indices.dtype} and should be int32`);
+}
+
+type DTypeTest = (dtype: DType) => boolean;
+const anyDType: DTypeTest = () => true;
+const isReal: DTypeTest = (dtype) => !isComplex(dtype);
+const isLogical: DTypeTest = (dtype) => kindOf(dtype) === "bool" || kindOf(dtype) === "int";
+const isNumber: DTypeTest = (dtype) => kindOf(dtype) !== "bool";
+const isLinalg: DTypeTest = (dtype) => isInexact(dtype) && !isHalf(dtype);
+
+const unaryDTypes: Record<UnaryFn, DTypeTest> = {
+  neg: isNumber,
+  abs: anyDType,
+  sign: anyDType,
+  floor: isReal,
+  ceil: isReal,
+  round: isReal,
+  trunc: isReal,
+  sqrt: isInexact,
+  rsqrt: isInexact,
+  reciprocal: isInexact,
+  exp: isInexact,
+  expm1: isInexact,
+  log: isInexact,
+  log1p: isInexact,
+  sin: isInexact,
+  cos: isInexact,
+  tan: isInexact,
+  asin: isInexact,
+  acos: isInexact,
+  atan: isInexact,
+  sinh: isInexact,
+  cosh: isInexact,
+  tanh: isInexact,
+  erf: isFloat,
+  not: isLogical,
+  isnan: anyDType,
+  isfinite: anyDType,
+  real: anyDType,
+  imag: anyDType,
+  conj: anyDType,
+};
+
+const binaryDTypes: Record<BinaryFn, DTypeTest> = {
+  add: anyDType,
+  sub: anyDType,
+  mul: anyDType,
+  div: isInexact,
+  pow: anyDType,
+  mod: isReal,
+  max: isReal,
+  min: isReal,
+  atan2: isFloat,
+  eq: anyDType,
+  ne: anyDType,
+  lt: isReal,
+  le: isReal,
+  and: isLogical,
+  or: isLogical,
+  xor: isLogical,
+  complex: isFloat,
+};
+
+function checkDType(what: string, test: DTypeTest, dtype: DType): void {
+  demand(test(dtype), `${what} is not defined on ${dtype}`);
+}
+
+/** The entries of a slice or a pad: one whole number an axis. */
+function checkPerAxis(name: string, amounts: readonly number[], shape: Shape): void {
+  demand(amounts.length === shape.length, `${name} has ${amounts.length} entries for ${showShape(shape)}`);
+  demand(amounts.every(isCount), `${name} [${amounts}] holds something that is not a whole number >= 0`);
+}
+
+const leading = (shape: Shape): Shape => shape.slice(0, -2);
+
+function checkMatrix(a: Node): void {
+  demand(a.shape.length >= 2, `a matrix is needed, and ${showShape(a.shape)} is none`);
+}
+
+function checkLinalg(a: Node): void {
+  checkMatrix(a);
+  checkDType("linear algebra", isLinalg, a.dtype);
+}
+
+function checkSquare(a: Node): void {
+  checkLinalg(a);
+  const [rows, columns] = a.shape.slice(-2);
+  demand(rows === columns, `a square matrix is needed, and ${showShape(a.shape)} is none`);
+}
+
+/** a x = b: b has a's rows and batch dimensions. */
+function checkSystem([a, b]: readonly Node[]): void {
+  checkSquare(a);
+  checkMatrix(b);
+  checkSameDType(a, b);
+  demand(
+    sameShape(leading(a.shape), leading(b.shape)) && a.shape[a.shape.length - 1] === b.shape[b.shape.length - 2],
+    `the system ${showShape(a.shape)} does not fit the right sides ${showShape(b.shape)}`,
+  );
+}
+
+function checkGather([x, indices]: readonly Node[], { axis, batch }: OpAttrs["gather"]): void {
+  checkIndices(indices);
+  checkAxis(axis, x.shape);
+  demand(isCount(batch) && batch <= axis, `batch ${batch} must be at most the axis ${axis}`);
+  demand(
+    indices.shape.length >= batch && sameShape(indices.shape.slice(0, batch), x.shape.slice(0, batch)),
+    `the first ${batch} dimensions of ${showShape(x.shape)} and the indices ${showShape(indices.shape)} differ`,
+  );
+}
+
+function checkBody(body: GraphFn, expected: readonly Aval[]): void {
+  demand(
+    body.params.length === expected.length,
+    `its body has ${body.params.length} parameters for ${expected.length} operands`,
+  );
+  body.params.forEach((param, i) => {
+    checkSameAval(`parameter ${i} of its body`, param, expected[i]);
+  });
+}
+
+function checkScan(inputs: readonly Node[], { body, consts, carries, length }: OpAttrs["scan"]): void {
+  demand(isCount(length), `its length ${length} is not a whole number >= 0`);
+  demand(
+    isCount(consts) && isCount(carries) && consts + carries <= inputs.length,
+    `${consts} constants and ${carries} carries are more than its ${inputs.length} operands`,
+  );
+  const perStep = inputs.map((input, i) => {
+    if (i < consts + carries) return input;
+    demand(input.shape[0] === length, `operand ${i} is ${showShape(input.shape)} for ${length} steps`);
+    return { shape: input.shape.slice(1), dtype: input.dtype };
+  });
+  checkBody(body, perStep);
+  demand(body.outputs.length >= carries, `its body gives ${body.outputs.length} results for ${carries} carries`);
+  body.outputs.slice(0, carries).forEach((output, i) => {
+    checkSameAval(`carry ${i} of its body`, output, inputs[consts + i]);
+  });
+}
+
+function checkConstant({ value, dtype }: OpAttrs["const"]): void {
+  const kind = kindOf(dtype);
+  const fits =
+    typeof value === "number"
+      ? (kind !== "int" || Number.isSafeInteger(value)) && (kind !== "bool" || value === 0 || value === 1)
+      : kind === "complex";
+  demand(fits, `the value ${JSON.stringify(value)} is none of ${dtype}`);
+}
+
+const randomDTypes: Record<OpAttrs["random"]["kind"], DTypeTest> = {
+  bits: (dtype) => dtype === "int32",
+  uniform: isFloat,
+  normal: isFloat,
+};
+
+export const contracts: { [K in OpName]: Row<K> } = {
+  input: { operands: 0 },
+  data: { operands: 0 },
+  const: { operands: 0, check: (_, attrs) => checkConstant(attrs) },
+  iota: {
+    operands: 0,
+    check: (_, { shape, axis, dtype }) => {
+      checkAxis(axis, shape);
+      checkDType("iota", isNumber, dtype);
+    },
+  },
+  random: {
+    operands: 1,
+    check: ([keys], { kind, shape, dtype }) => {
+      checkIndices(keys);
+      demand(keys.shape[keys.shape.length - 1] === 2, `keys are [..., 2], not ${showShape(keys.shape)}`);
+      checkShape(shape);
+      checkDType(`random ${kind}`, randomDTypes[kind], dtype);
+    },
+  },
+  alias: { operands: 1 },
+  barrier: { operands: 1 },
+  print: { operands: 1 },
+  unary: { operands: 1, check: ([x], { fn }) => checkDType(fn, unaryDTypes[fn], x.dtype) },
+  binary: {
+    operands: 2,
+    check: ([a, b], { fn }) => {
+      checkSameShape(a, b);
+      checkSameDType(a, b);
+      checkDType(fn, binaryDTypes[fn], a.dtype);
+    },
+  },
+  where: {
+    operands: 3,
+    check: ([condition, a, b]) => {
+      demand(condition.dtype === "bool", `the condition is ${condition.dtype} and should be bool`);
+      checkSameShape(condition, a);
+      checkSameShape(a, b);
+      checkSameDType(a, b);
+    },
+  },
+  cast: { operands: 1, check: (_, { dtype }) => demand(isDType(dtype), `${String(dtype)} is no dtype`) },
+  reshape: {
+    operands: 1,
+    check: ([x], { shape }) => {
+      checkShape(shape);
+      demand(numel(shape) === numel(x.shape), `${showShape(x.shape)} does not fill ${showShape(shape)}`);
+    },
+  },
+  permute: {
+    operands: 1,
+    check: ([x], { axes }) => {
+      checkAxes(axes, x.shape);
+      demand(axes.length === x.shape.length, `the axes [${axes}] are not all of ${showShape(x.shape)}`);
+    },
+  },
+  expand: {
+    operands: 1,
+    check: ([x], { shape }) => {
+      checkShape(shape);
+      const grows = x.shape.length === shape.length && x.shape.every((d, i) => d === 1 || d === shape[i]);
+      demand(grows, `${showShape(x.shape)} does not grow to ${showShape(shape)}`);
+    },
+  },
+  slice: {
+    operands: 1,
+    check: ([x], { start, stop, step }) => {
+      checkPerAxis("start", start, x.shape);
+      checkPerAxis("stop", stop, x.shape);
+      checkPerAxis("step", step, x.shape);
+      x.shape.forEach((d, i) => {
+        demand(
+          start[i] <= stop[i] && stop[i] <= d && step[i] >= 1,
+          `${start[i]} to ${stop[i]} by ${step[i]} is not within axis ${i} of ${showShape(x.shape)}`,
+        );
+      });
+    },
+  },
+  pad: {
+    operands: 1,
+    check: ([x], { low, high }) => {
+      checkPerAxis("low", low, x.shape);
+      checkPerAxis("high", high, x.shape);
+    },
+  },
+  flip: { operands: 1, check: ([x], { axes }) => checkAxes(axes, x.shape) },
+  concat: {
+    operands: null,
+    check: (inputs, { axis }) => {
+      demand(inputs.length >= 1, "nothing is concatenated");
+      const [first, ...rest] = inputs;
+      checkAxis(axis, first.shape);
+      for (const x of rest) {
+        checkSameDType(first, x);
+        const fits =
+          x.shape.length === first.shape.length && x.shape.every((d, i) => i === axis || d === first.shape[i]);
+        demand(fits, `${showShape(first.shape)} and ${showShape(x.shape)} do not fit along axis ${axis}`);
+      }
+    },
+  },
+  reduce: {
+    operands: 1,
+    check: ([x], { fn, axes }) => {
+      checkAxes(axes, x.shape);
+      demand(
+        axes.every((axis, i) => i === 0 || axes[i - 1] < axis),
+        `the axes [${axes}] do not ascend`,
+      );
+      if (fn === "max" || fn === "min") checkDType(fn, isReal, x.dtype);
+    },
+  },
+  argreduce: {
+    operands: 1,
+    check: ([x], { fn, axis }) => {
+      checkAxis(axis, x.shape);
+      demand(x.shape[axis] > 0, `axis ${axis} of ${showShape(x.shape)} is empty`);
+      checkDType(fn, isReal, x.dtype);
+    },
+  },
+  cumsum: { operands: 1, check: ([x], { axis }) => checkAxis(axis, x.shape) },
+  matmul: {
+    operands: 2,
+    check: ([a, b]) => {
+      checkMatrix(a);
+      checkMatrix(b);
+      checkSameDType(a, b);
+      demand(
+        sameShape(leading(a.shape), leading(b.shape)) && a.shape[a.shape.length - 1] === b.shape[b.shape.length - 2],
+        `${showShape(a.shape)} and ${showShape(b.shape)} cannot be multiplied`,
+      );
+    },
+  },
+  gather: { operands: 2, check: checkGather },
+  scatterAdd: {
+    operands: 3,
+    check: (inputs, attrs) => {
+      checkGather(inputs, attrs);
+      const [base, indices, updates] = inputs;
+      checkSameDType(base, updates);
+      const { axis, batch } = attrs;
+      const expected = [...base.shape.slice(0, axis), ...indices.shape.slice(batch), ...base.shape.slice(axis + 1)];
+      demand(
+        sameShape(updates.shape, expected),
+        `updates are ${showShape(updates.shape)} and should be ${showShape(expected)}`,
+      );
+    },
+  },
+  argsort: {
+    operands: 1,
+    check: ([x]) => {
+      demand(x.shape.length >= 1, "a scalar has no order");
+      checkDType("argsort", isReal, x.dtype);
+    },
+  },
+  cholesky: { operands: 1, check: ([a]) => checkSquare(a) },
+  triangularSolve: { operands: 2, check: checkSystem },
+  solve: { operands: 2, check: checkSystem },
+  det: { operands: 1, check: ([a]) => checkSquare(a) },
+  eigh: { operands: 1, check: ([a]) => checkSquare(a) },
+  qr: { operands: 1, check: ([a]) => checkLinalg(a) },
+  svd: { operands: 1, check: ([a]) => checkLinalg(a) },
+  scan: { operands: null, check: checkScan },
+  custom: { operands: null, check: (inputs, { body }) => checkBody(body, inputs) },
+  pick: {
+    operands: 1,
+    check: ([tuple], { index }) => {
+      demand(tuple.outputs !== null, `${tuple.op} has one result; there is nothing to pick`);
+      const count = outputAvals(tuple).length;
+      demand(isCount(index) && index < count, `result ${index} of ${count} is picked`);
+    },
+  },
+};
+
+/** Throws a Violation where a node's operands or attributes are not what its op demands. */
+export function checkContract(node: Node): void {
+  const row = contracts[node.op] as Row<OpName>;
+  demand(
+    row.operands === null || node.inputs.length === row.operands,
+    `it has ${node.inputs.length} operands and takes ${row.operands}`,
+  );
+  for (const input of node.inputs) {
+    demand(
+      node.op === "pick" || input.outputs === null,
+      `operand %${input.id} (${input.op}) has several results, of which one must be picked`,
+    );
+  }
+  row.check?.(node.inputs, node.attrs);
+}
