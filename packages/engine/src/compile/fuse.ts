@@ -1,10 +1,28 @@
 // Fusion: which nodes are computed together in one loop, and which values are written to memory. A group is a set of
 // element-wise nodes and reductions over one common domain; everything else is inlined, loaded, or a library call.
-import { functionOrder, type GraphFn, isComplex, isOp, type Node, numel, type OpName, stridesOf } from "../graph/index.js";
+import {
+  functionOrder,
+  type GraphFn,
+  isComplex,
+  isOp,
+  type Node,
+  numel,
+  type OpName,
+  stridesOf,
+} from "../graph/index.js";
 import { uniformValue } from "../transform/index.js";
 import { operands } from "./operands.js";
 import { Reach } from "./reach.js";
-import { asStrided, axisVariables, isView, type Layouts, type Place, relationOf, resolveViews, throughView } from "./views.js";
+import {
+  asStrided,
+  axisVariables,
+  isView,
+  type Layouts,
+  type Place,
+  relationOf,
+  resolveViews,
+  throughView,
+} from "./views.js";
 
 export type Level = "full" | "row";
 
@@ -158,10 +176,12 @@ class Fuser {
   /** A product that is only ever read through one permutation writes its result in that order (heads of attention). */
   #chooseLayouts(): void {
     const users = new Map<Node, Node[]>();
-    for (const node of this.order) for (const input of node.inputs) users.set(input, [...(users.get(input) ?? []), node]);
+    for (const node of this.order)
+      for (const input of node.inputs) users.set(input, [...(users.get(input) ?? []), node]);
     for (const node of this.order) {
       const readers = users.get(node) ?? [];
-      if (node.op !== "matmul" || this.params.has(node) || readers.length !== 1 || this.fn.outputs.includes(node)) continue;
+      if (node.op !== "matmul" || this.params.has(node) || readers.length !== 1 || this.fn.outputs.includes(node))
+        continue;
       const [reader] = readers;
       if (!isOp(reader, "permute") || reader.attrs.axes[node.shape.length - 1] !== node.shape.length - 1) continue;
       const outer = stridesOf(reader.shape);
@@ -208,7 +228,9 @@ class Fuser {
     for (const output of this.fn.outputs) {
       const place = resolveViews(output, axisVariables(output.shape), this.#stop);
       const whole =
-        relationOf(output, place, this.#layouts).kind === "same" && !this.params.has(place.node) && !this.free.has(place.node);
+        relationOf(output, place, this.#layouts).kind === "same" &&
+        !this.params.has(place.node) &&
+        !this.free.has(place.node);
       if (whole && !claimed.has(place.node)) {
         claimed.add(place.node);
         this.stored.add(place.node);
@@ -252,7 +274,7 @@ class Fuser {
   }
 
   #place(node: Node): void {
-    if (this.params.has(node) || isView(node) && !this.forced.has(node) || node.op === "pick") return;
+    if (this.params.has(node) || (isView(node) && !this.forced.has(node)) || node.op === "pick") return;
     if (leaves.has(node.op) && !this.forced.has(node)) return;
     if (!this.isLoopNode(node)) {
       const unit = this.#reach.addUnit();
@@ -348,7 +370,10 @@ class Fuser {
       const copied = operand === node;
       const start = index ?? axisVariables(operand.shape);
       const place = copied ? resolveCopied(node, start, this.#stop) : resolveViews(operand, start, this.#stop);
-      return { base: place.node, relation: index === null ? { kind: "other" as const } : relationOf(domain, place, this.#layouts) };
+      return {
+        base: place.node,
+        relation: index === null ? { kind: "other" as const } : relationOf(domain, place, this.#layouts),
+      };
     });
   }
 
@@ -407,7 +432,8 @@ class Fuser {
       if (group.kind !== "columns" || group.members.length === 0 || group.members.length >= 8) continue;
       if (group.columns!.some((n, i) => n !== parts[i])) continue;
       const own = this.#unitOfGroup.get(group)!;
-      const independent = ![...needs].some((unit) => unit === own || this.#reach.depends(unit, own)) && this.#sharesOperand(group, node);
+      const independent =
+        ![...needs].some((unit) => unit === own || this.#reach.depends(unit, own)) && this.#sharesOperand(group, node);
       if (independent) {
         group.level.set(node, "row");
         return group;

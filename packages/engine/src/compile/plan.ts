@@ -133,7 +133,14 @@ class Planner {
     });
     const aliases = this.#aliases(work, locations);
     const scratchBytes = this.#placeScratch(work, locations);
-    return { fn: this.fn, steps: work.map((w) => w.step), locations, scratchBytes, aliases, layouts: this.fusion.layouts };
+    return {
+      fn: this.fn,
+      steps: work.map((w) => w.step),
+      locations,
+      scratchBytes,
+      aliases,
+      layouts: this.fusion.layouts,
+    };
   }
 
   /** Results that may take over the memory of a donated parameter: written last, or read and written in step. */
