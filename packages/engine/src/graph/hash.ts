@@ -4,11 +4,16 @@ import { functionOrder, type GraphFn, type Node } from "./node.js";
 
 const bodyKeys = new WeakMap<GraphFn, string>();
 
-function attrsKey(node: Node): string {
+/** Attributes as text. Barriers are numbered as they come: two recomputations differ, which ones they are does not matter. */
+function attrsKey(node: Node, barriers: Map<number, number>): string {
   return JSON.stringify(node.attrs, (key, value) => {
     if (key === "body") return structuralKey(value as GraphFn);
-    if (key === "rule") return (value as { id: number }).id;
-    if (key === "name") return undefined;
+    // A rule is how a gradient is found, not what is computed.
+    if (key === "name" || key === "rule") return undefined;
+    if (key === "tag") {
+      if (!barriers.has(value)) barriers.set(value, barriers.size);
+      return barriers.get(value);
+    }
     if (typeof value === "number" && !Number.isFinite(value)) return String(value);
     if (Object.is(value, -0)) return "-0";
     return value;
@@ -20,6 +25,7 @@ export function structuralKey(fn: GraphFn): string {
   const known = bodyKeys.get(fn);
   if (known !== undefined) return known;
   const numbers = new Map<Node, number>();
+  const barriers = new Map<number, number>();
   const hash = createHash("sha256");
   fn.params.forEach((param, i) => {
     numbers.set(param, i);
@@ -27,7 +33,7 @@ export function structuralKey(fn: GraphFn): string {
   });
   for (const node of functionOrder(fn)) {
     if (numbers.has(node)) continue;
-    hash.update(`${node.op}(${node.inputs.map((input) => numbers.get(input)).join(",")})${attrsKey(node)};`);
+    hash.update(`${node.op}(${node.inputs.map((input) => numbers.get(input)).join(",")})${attrsKey(node, barriers)};`);
     numbers.set(node, numbers.size);
   }
   hash.update(`>${fn.outputs.map((output) => numbers.get(output)).join(",")}`);

@@ -1,6 +1,6 @@
 // The devices that the suites run on. Add a line here and every suite runs there too; WEFT_TEST_DEVICES=cpu,cuda picks.
 import { describe } from "node:test";
-import { type Device, ReferenceDevice, useDevice } from "../index.js";
+import { CpuDevice, type Device, ReferenceDevice, useDevice } from "../index.js";
 
 export interface TestDevice {
   name: string;
@@ -9,6 +9,7 @@ export interface TestDevice {
 
 const known: (TestDevice & { available: () => boolean })[] = [
   { name: "reference", make: () => new ReferenceDevice(), available: () => true },
+  { name: "cpu", make: () => new CpuDevice(), available: () => CpuDevice.available() },
 ];
 
 /** The devices of this machine, the reference first. */

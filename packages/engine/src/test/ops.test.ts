@@ -102,8 +102,8 @@ for (const device of availableDevices().filter(({ name }) => name !== "reference
 /** Exports that are no functions of tensors, and transforms, which have suites of their own. */
 const elsewhere = new Set(
   [
-    "DTypeError OutOfMemoryError ReferenceDevice ShapeError Tensor WeftError",
-    "collectGarbage setMemoryPressureLimit memory scope session useDevice",
+    "CpuDevice DTypeError OutOfMemoryError ReferenceDevice ShapeError Tensor WeftError",
+    "collectGarbage setMemoryPressureLimit memory scope session useDevice device setDevice",
     "checkDType checkShape fromStorage resultType promoteTypes expmSquarings manualSeed nextKey",
     "grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
   ].flatMap((line) => line.split(" ")),
