@@ -57,19 +57,19 @@ function differentiate(op: string, fn: AnyFunction, args: unknown[], options: Gr
       traced[i] = alias.tree;
       return { aliases: alias.aliases, leaves, def };
     });
-    if (sources.every((s) => s.aliases.length === 0))
+    const wrt = sources.flatMap((s) => s.aliases);
+    for (const node of wrt)
+      if (!isInexact(node.dtype))
+        throw new WeftError(
+          `${op}: the argument holds a ${node.dtype} tensor, which has no gradient; pass it as another argument`,
+        );
+    if (wrt.length === 0)
       throw new WeftError(`${op}: argument ${chosen.join(", ")} holds no tensor; wrap numbers in weft.tensor`);
     const result: unknown = fn(...traced);
     refusePromise(op, result);
     if (hasAux && !Array.isArray(result))
       throw new WeftError(`${op}: with hasAux the function returns [loss, more], got ${typeof result}`);
     const loss = checkLoss(op, hasAux ? (result as unknown[])[0] : result);
-    const wrt = sources.flatMap((s) => s.aliases);
-    for (const node of wrt)
-      if (!isInexact(node.dtype))
-        throw new WeftError(
-          `${op}: argument holds a ${node.dtype} tensor, which has no gradient; pass it as another argument`,
-        );
     const grads = backward([loss], [build.full([], 1, loss.dtype)], wrt).map((g, i) =>
       wrap(g ?? build.zerosLike(wrt[i])),
     );
@@ -82,22 +82,31 @@ function differentiate(op: string, fn: AnyFunction, args: unknown[], options: Gr
   });
 }
 
-/** The gradient of a function with a real scalar result, in the shape of its first argument. */
-export function grad<A, R extends unknown[]>(
-  fn: (x: A, ...rest: R) => Tensor,
-  options: GradOptions = {},
-): (x: A, ...rest: R) => A {
-  return (...args) => differentiate("grad", fn, args, options).grads as A;
+type Picked<A extends unknown[], I extends readonly number[]> = { -readonly [K in keyof I]: A[I[K]] };
+
+/** The type of the gradients: that of the first argument, of the chosen one, or a tuple of the chosen ones. */
+export type Gradient<A extends unknown[], O extends GradOptions> = O["argument"] extends number
+  ? A[O["argument"]]
+  : O["argument"] extends infer I extends readonly number[]
+    ? Picked<A, I>
+    : A[0];
+
+/** The gradient of a function with a real scalar result, in the shape of its first argument (or those chosen). */
+export function grad<A extends unknown[], const O extends GradOptions = Record<never, never>>(
+  fn: (...args: A) => unknown,
+  options?: O,
+): (...args: A) => Gradient<A, O> {
+  return (...args) => differentiate("grad", fn, args, options ?? {}).grads as Gradient<A, O>;
 }
 
 /** [value, gradient] of a function with a real scalar result (or [[value, more], gradient] with hasAux). */
-export function valueAndGrad<A, R extends unknown[], V = Tensor>(
-  fn: (x: A, ...rest: R) => V,
-  options: GradOptions = {},
-): (x: A, ...rest: R) => [V, A] {
+export function valueAndGrad<A extends unknown[], V, const O extends GradOptions = Record<never, never>>(
+  fn: (...args: A) => V,
+  options?: O,
+): (...args: A) => [V, Gradient<A, O>] {
   return (...args) => {
-    const { value, grads } = differentiate("valueAndGrad", fn, args, options);
-    return [value as V, grads as A];
+    const { value, grads } = differentiate("valueAndGrad", fn, args, options ?? {});
+    return [value as V, grads as Gradient<A, O>];
   };
 }
 
