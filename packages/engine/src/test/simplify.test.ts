@@ -9,9 +9,8 @@ import { build, evaluate, type Value, verify } from "../ops/index.js";
 import { Tensor as TensorClass } from "../tensor/index.js";
 import { closeOver, simplify } from "../transform/index.js";
 import { cases, type DType } from "./cases/index.js";
-import { difference, isInexactDType, type Result, toleranceOf } from "./compare.js";
-import { list } from "./derivatives.js";
-import { type Job, jobOf, upload } from "./jobs.js";
+import { isInexactDType, type Result } from "./compare.js";
+import { type Job, jobOf, list, mismatches, upload } from "./jobs.js";
 
 useDevice(new ReferenceDevice());
 
@@ -41,12 +40,8 @@ function problems(name: string, { fn, args }: Traced, loose: number): string[] {
   verify(fn);
   const small = simplify(fn);
   verify(small);
-  const expected = results(evaluate(fn, args));
-  return results(evaluate(small, args)).flatMap((result, i) => {
-    // Folding rounds where the device would; powers become products: some last digits may differ.
-    const problem = difference(result, expected[i], { rtol: 4 * loose * toleranceOf(result.dtype) });
-    return problem === null ? [] : [`${name}, result ${i}: ${problem}`];
-  });
+  // Folding rounds where the device would; powers become products: some last digits may differ.
+  return mismatches({ name, loose }, results(evaluate(small, args)), results(evaluate(fn, args)), 4);
 }
 
 /** Gradients of the sum of all real results with respect to the inexact inputs. */

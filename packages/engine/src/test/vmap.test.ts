@@ -5,10 +5,9 @@ import { describe, test } from "node:test";
 import * as weft from "../index.js";
 import { ReferenceDevice, type Tensor, useDevice } from "../index.js";
 import { type Case, cases, type DType, type Host, Source } from "./cases/index.js";
-import { assertClose, difference, toleranceOf, toResult } from "./compare.js";
-import { list } from "./derivatives.js";
+import { assertClose, toResult } from "./compare.js";
 import { availableDevices, onEachDevice } from "./devices.js";
-import { type Job, runEagerly, runJobs, upload } from "./jobs.js";
+import { functionOf, type Job, list, mismatches, runEagerly, runJobs, upload } from "./jobs.js";
 
 const size = 3;
 
@@ -68,24 +67,16 @@ function jobsOf(item: Case, i: number): MappedJob[] {
   return (wanted.length > 0 ? wanted : [item.dtypes[0]]).map((dtype, k) => mappedJob(item, dtype, i + 2 * k));
 }
 
-function problemsOf({ mapped, loop }: MappedJob, actual: ReturnType<typeof runEagerly>): string[] {
-  if (actual instanceof Error) return [`${mapped.name}: threw ${actual.message}`];
-  return loop().flatMap((one, r) => {
-    const expected = toResult(one);
-    const tolerance = 4 * mapped.loose * toleranceOf(expected.dtype);
-    const problem = difference(actual[r], expected, { rtol: tolerance });
-    return problem === null ? [] : [`${mapped.name}, result ${r}: ${problem}`];
-  });
-}
-
 describe("every case against a loop", () => {
-  const names = [...new Set(suitable.map((item) => item.name.slice(0, item.name.indexOf(":"))))];
+  const names = [...new Set(suitable.map((item) => functionOf(item.name)))];
   for (const name of names)
     test(name, () => {
       useDevice(new ReferenceDevice());
       const problems = suitable.flatMap((item, i) =>
         item.name.startsWith(`${name}:`)
-          ? jobsOf(item, i).flatMap((job) => problemsOf(job, runEagerly(job.mapped)))
+          ? jobsOf(item, i).flatMap(({ mapped, loop }) =>
+              mismatches(mapped, runEagerly(mapped), loop().map(toResult), 4),
+            )
           : [],
       );
       assert.equal(problems.join("\n"), "");
@@ -99,15 +90,7 @@ for (const device of availableDevices().filter(({ name }) => name !== "reference
     const expected = jobs.map(({ loop }) => loop().map(toResult));
     useDevice(device.make());
     const actual = runJobs(jobs.map(({ mapped }) => mapped));
-    const problems = jobs.flatMap(({ mapped }, j) => {
-      const results = actual[j];
-      if (results instanceof Error) return [`${mapped.name}: threw ${results.message}`];
-      return results.flatMap((result, r) => {
-        const tolerance = 20 * mapped.loose * toleranceOf(result.dtype);
-        const problem = difference(result, expected[j][r], { rtol: tolerance });
-        return problem === null ? [] : [`${mapped.name}, result ${r}: ${problem}`];
-      });
-    });
+    const problems = jobs.flatMap(({ mapped }, j) => mismatches(mapped, actual[j], expected[j], 20));
     assert.equal(problems.join("\n"), "");
   });
 }
