@@ -24,6 +24,15 @@ function attrsKey(node: Node, barriers: Map<number, number>): string {
 export function structuralKey(fn: GraphFn): string {
   const known = bodyKeys.get(fn);
   if (known !== undefined) return known;
+  const key = digest(fn, true);
+  bodyKeys.set(fn, key);
+  return key;
+}
+
+/** The same without the values of constants (those inside loop bodies count): equal where only numbers differ. */
+export const skeletonKey = (fn: GraphFn): string => digest(fn, false);
+
+function digest(fn: GraphFn, withConstants: boolean): string {
   const numbers = new Map<Node, number>();
   const barriers = new Map<number, number>();
   const hash = createHash("sha256");
@@ -33,11 +42,10 @@ export function structuralKey(fn: GraphFn): string {
   });
   for (const node of functionOrder(fn)) {
     if (numbers.has(node)) continue;
-    hash.update(`${node.op}(${node.inputs.map((input) => numbers.get(input)).join(",")})${attrsKey(node, barriers)};`);
+    const attrs = node.op === "const" && !withConstants ? node.dtype : attrsKey(node, barriers);
+    hash.update(`${node.op}(${node.inputs.map((input) => numbers.get(input)).join(",")})${attrs};`);
     numbers.set(node, numbers.size);
   }
   hash.update(`>${fn.outputs.map((output) => numbers.get(output)).join(",")}`);
-  const key = hash.digest("hex").slice(0, 32);
-  bodyKeys.set(fn, key);
-  return key;
+  return hash.digest("hex").slice(0, 32);
 }

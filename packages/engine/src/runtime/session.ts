@@ -15,9 +15,10 @@ import {
   topological,
   WeftError,
 } from "../graph/index.js";
-import { make } from "../ops/index.js";
+import { fromComplexes, make } from "../ops/index.js";
 import { copyGraph, simplify } from "../transform/index.js";
 import { debugLevel, logRun } from "./debug.js";
+import { ConstantLifter } from "./lift.js";
 import { memory, TensorValue } from "./memory.js";
 import { profiler } from "./profile.js";
 
@@ -32,6 +33,7 @@ export interface Compiled {
 
 export class Session {
   #compiled = new Map<string, Compiled>();
+  #lifter = new ConstantLifter();
   compiles = 0;
   runs = 0;
   kernelsRun = 0;
@@ -108,19 +110,28 @@ export class Session {
       ...roots,
       ...order.filter((node) => kept.has(node) && node.value === null && !roots.includes(node)),
     ];
-    const compiled = this.compile({ params, outputs: wanted });
+    const exact = { params, outputs: wanted };
+    const fn = this.#compiled.has(structuralKey(exact)) ? exact : this.#lifter.lift(exact);
+    const compiled = this.compile(fn);
+    const constants = fn.params.slice(params.length).map((node) => this.#uploadConstant(node as Node<"const">));
     const values = this.run(
       compiled,
-      params.map((param) => param.value as TensorValue),
+      [...params.map((param) => param.value as TensorValue), ...constants],
       [],
       wanted.map((node) => node.site),
     );
+    for (const value of constants) value.free();
     wanted.forEach((node, i) => {
       node.value = values[i];
       node.depth = 0;
       kept.delete(node);
       detach(node);
     });
+  }
+
+  #uploadConstant({ attrs: { value, dtype } }: Node<"const">): TensorValue {
+    const number = typeof value === "number" ? { re: value, im: 0 } : value;
+    return this.upload({ shape: [], dtype }, fromComplexes(dtype, [], [number]).data);
   }
 
   upload(aval: Aval, data: Storage): TensorValue {

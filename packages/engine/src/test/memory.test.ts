@@ -223,6 +223,31 @@ onEachDevice((device) => {
     assert.equal(weft.session().kernelsRun, kernels);
   });
 
+  test("numbers that change from step to step do not compile every step", () => {
+    let x = weft.ones([3], { dtype: "float64" });
+    const before = weft.session().compiles;
+    let expected = 1;
+    for (let i = 1; i <= 40; i++) {
+      x = x
+        .mul(1 / i)
+        .add(i)
+        .sub(0.5)
+        .realize();
+      expected = expected / i + i - 0.5;
+    }
+    assertClose(x, [expected, expected, expected], { rtol: 1e-12 });
+    assert.ok(weft.session().compiles - before <= 4, `${weft.session().compiles - before} programs`);
+    // Every dtype's constants arrive as they are.
+    for (const dtype of weft.dtypes.filter((d) => d !== "bool")) {
+      const one = weft.ones([2], { dtype }).realize();
+      for (const n of [3, 5, 7, 9]) assertClose(one.add(n).real().cast("float64"), [n + 1, n + 1]);
+    }
+    const z = weft.ones([1], { dtype: "complex128" }).realize();
+    for (const n of [3, -5, 7]) assertClose(z.mul({ re: 0.1, im: n }), [0.1, n]);
+    const half = weft.ones([1], { dtype: "float32" }).realize();
+    for (const n of [-0, 0, Number.NaN, Number.POSITIVE_INFINITY]) assertClose(half.div(half.mul(n)), [1 / n]);
+  });
+
   test("weft.memory() says what is held, by shape and by line", () => {
     weft.debug.recordSites(true);
     const x = weft.ones([321, 3]).realize();
