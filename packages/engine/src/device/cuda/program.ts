@@ -142,14 +142,50 @@ interface Prepared extends CudaKernel {
   name: string;
 }
 
+interface ProgramText {
+  source: string;
+  names: string[];
+  kernels: Map<LoopKernel, Prepared>;
+}
+
+/** The CUDA C of a plan and of the loops in it, equal kernels once. Needs no GPU. */
+export function writeCudaProgram(plan: Plan, maxBlocks: number): ProgramText {
+  const texts = new Map<string, string>();
+  const kernels = new Map<LoopKernel, Prepared>();
+  const add = (kernel: LoopKernel, mayAlias: boolean): void => {
+    if (kernel.size === 0) return;
+    const emitted = emitCudaKernel(kernel, { mayAlias, maxBlocks });
+    const text = `extern "C" __global__ void __launch_bounds__(${emitted.threads}) @(const Args<${kernel.buffers.length}> args) {\n${emitted.text}\n}`;
+    const name = texts.get(text) ?? `k${texts.size}`;
+    texts.set(text, name);
+    kernels.set(kernel, { ...emitted, name });
+  };
+  const visit = (inner: Plan): void => {
+    for (const step of inner.steps) {
+      if (step.kind === "kernel") add(step.kernel, inner.aliases.size > 0);
+      // An epilogue finishes its product where it lies.
+      else if (step.kind === "library" && step.epilogue !== null) add(step.epilogue, true);
+      else if (step.kind === "loop") visit(step.body);
+    }
+  };
+  visit(plan);
+  const functions = [...texts].map(([text, name]) => text.replace("@", name)).join("\n\n");
+  const source = `${cudaPrelude}template <int N> struct Args { void* p[N]; };\n${functions}\n`;
+  return { source, names: [...texts.values()], kernels };
+}
+
+const usesHost = (plan: Plan): boolean =>
+  plan.steps.some((step) =>
+    step.kind === "loop" ? usesHost(step.body) : step.kind === "library" && hostOps.has(step.node.op),
+  );
+
 export class CudaProgram {
   readonly kernels: KernelInfo[] = [];
   /** Steps that run on the host cannot be part of a graph. */
-  usesHost = false;
+  readonly usesHost: boolean;
   readonly source: string;
-  readonly #prepared = new Map<LoopKernel, Prepared>();
+  readonly #text: ProgramText;
   readonly #functions = new Map<string, number>();
-  #module: number | null = null;
 
   constructor(
     readonly context: CudaContext,
@@ -157,38 +193,13 @@ export class CudaProgram {
     readonly plan: Plan,
     readonly precision: "float32" | "tf32",
   ) {
-    const texts = new Map<string, string>();
-    this.#describe(plan, texts, true);
-    this.source =
-      cudaPrelude +
-      "template <int N> struct Args { void* p[N]; };\n" +
-      [...texts].map(([text, name]) => text.replace("@", name)).join("\n\n");
-    if (texts.size > 0) {
-      this.#module = loadModule(context, this.source);
-      for (const name of texts.values()) this.#functions.set(name, functionOf(context, this.#module, name));
-    }
-  }
-
-  /** Collects the kernels of a plan and of the loops in it, equal ones once. */
-  #describe(plan: Plan, texts: Map<string, string>, top: boolean): void {
-    const aliased = (kernel: LoopKernel): boolean => plan.aliases.size > 0 && kernel.reductions.length === 0;
-    const addKernel = (kernel: LoopKernel): void => {
-      if (kernel.size === 0) return;
-      const emitted = emitCudaKernel(kernel, {
-        mayAlias: aliased(kernel),
-        maxBlocks: this.context.multiprocessors * 16,
-      });
-      const text = `extern "C" __global__ void __launch_bounds__(${emitted.threads}) @(const Args<${kernel.buffers.length}> args) {\n${emitted.text}\n}`;
-      const name = texts.get(text) ?? `k${texts.size}`;
-      texts.set(text, name);
-      this.#prepared.set(kernel, { ...emitted, name });
-    };
-    for (const step of plan.steps) {
-      if (step.kind === "kernel") addKernel(step.kernel);
-      if (step.kind === "library" && step.epilogue !== null) addKernel({ ...step.epilogue });
-      if (step.kind === "loop") this.#describe(step.body, texts, false);
-      if (step.kind === "library" && hostOps.has(step.node.op)) this.usesHost = true;
-      if (top) this.#info(step);
+    this.#text = writeCudaProgram(plan, context.multiprocessors * 16);
+    this.source = this.#text.source;
+    this.usesHost = usesHost(plan);
+    for (const step of plan.steps) this.#info(step);
+    if (this.#text.names.length > 0) {
+      const module = loadModule(context, this.source);
+      for (const name of this.#text.names) this.#functions.set(name, functionOf(context, module, name));
     }
   }
 
@@ -250,7 +261,7 @@ export class CudaProgram {
   }
 
   #launch(plan: Plan, kernel: LoopKernel, addresses: Addresses): void {
-    const prepared = this.#prepared.get(kernel);
+    const prepared = this.#text.kernels.get(kernel);
     if (prepared === undefined) return;
     const args = kernel.buffers.map((node) => this.#at(plan, node, addresses));
     this.launcher.launch(this.#functions.get(prepared.name)!, [prepared.blocks, 1], prepared.threads, args);
@@ -394,18 +405,11 @@ export class CudaProgram {
       check("cublasGemmBatchedEx", code as number);
       this.#tables.push(table);
     }
-    if (step.epilogue !== null) this.#launchEpilogue(plan, step.epilogue, addresses);
+    if (step.epilogue !== null) this.#launch(plan, step.epilogue, addresses);
   }
 
   /** Pointer tables of batched products: a recorded graph reads them, so they live as long as the program. */
   readonly #tables: CudaBuffer[] = [];
-
-  #launchEpilogue(plan: Plan, epilogue: LoopKernel, addresses: Addresses): void {
-    const prepared = [...this.#prepared].find(([kernel]) => kernel.stores === epilogue.stores)?.[1];
-    if (prepared === undefined) return;
-    const args = epilogue.buffers.map((node) => this.#at(plan, node, addresses));
-    this.launcher.launch(this.#functions.get(prepared.name)!, [prepared.blocks, 1], prepared.threads, args);
-  }
 
   #library(plan: Plan, node: Node, addresses: Addresses): void {
     const input = (i: number): number => this.#operand(plan, node.inputs[i], addresses);
