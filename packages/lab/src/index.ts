@@ -1,1 +1,2 @@
-export {};
+// The public face of @weft/lab.
+export * from "./model/index.js";
