@@ -14,6 +14,7 @@ export {
   hierarchicalAllReduceUs,
   hostCollectiveUs,
 } from "./communication.js";
+export { type EpochSummary, separateJobs, summariseEpochs, timedRows } from "./epochs.js";
 export {
   amdahl,
   classMeaning,
@@ -29,4 +30,13 @@ export {
   serialShape,
 } from "./laws.js";
 export { type PopEfficiencies, popEfficiencies } from "./pop.js";
+export {
+  type CountSummary,
+  defaultWarmup,
+  type RunSummary,
+  type StudySummary,
+  summariseStudy,
+  type TimeBasis,
+} from "./scaling.js";
+export { type RankSteps, type StepSummary, summariseSteps } from "./steps.js";
 export { fitUsl, type Usl, uslThroughput } from "./usl.js";
