@@ -11,3 +11,19 @@ export {
   readPoints,
 } from "./points.js";
 export { type LawDescription, type Prediction, type PredictionResult, predict } from "./predict.js";
+export {
+  type BucketChoice,
+  computeUs,
+  effectOf,
+  type Price,
+  priceAccumulation,
+  priceBuckets,
+  priceEarlyTail,
+  priceFewerLaunches,
+  priceHalfGradients,
+  priceLargerBatch,
+  priceLoaders,
+  priceOverlap,
+  reachedShare,
+  type StepParts,
+} from "./pricing.js";
