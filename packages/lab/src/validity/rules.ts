@@ -170,7 +170,7 @@ const twoJobs: Rule = {
             }),
             evidence("mean epoch, mixed", e.mixed.mean, {
               unit: "s",
-              text: `mean epoch ${e.mixed.mean.toFixed(2)} s mixed (all ${e.mixed.n} rows of the file)`,
+              text: `mean epoch ${e.mixed.mean.toFixed(2)} s mixed (${e.mixed.n} rows of the whole file after the warm-up)`,
             }),
             evidence("mean epoch, separated", e.seconds.mean, {
               unit: "s",
