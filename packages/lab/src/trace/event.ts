@@ -1,0 +1,243 @@
+// One trace event, parsed in place: positions and numbers of the fields that the analyses use, nothing else.
+// The same slots are reused for every event. Knows the Chrome trace event format, not what the events mean.
+import { found, KeyTable, needMore, scanNumber, scanString, skipSpace, skipValue, TraceSyntaxError } from "./scan.js";
+
+const eventKeys = ["ph", "cat", "name", "pid", "tid", "ts", "dur", "args", "id"] as const;
+const eventTable = new KeyTable(eventKeys);
+
+/** The arguments that are looked at, in the order of their bits in `EventSlots.args`. */
+export const argumentKeys = [
+  "stream",
+  "correlation",
+  "bytes",
+  "memory bandwidth (GB/s)",
+  "Collective name",
+  "In msg nelems",
+  "Out msg nelems",
+  "Group size",
+  "dtype",
+  "Process Group Name",
+  "wait_on_stream",
+  "wait_on_cuda_event_record_corr_id",
+  "Input Dims",
+  "Input type",
+  "name",
+  "hlo_op",
+  "device_ordinal",
+  "step_num",
+  "External id",
+] as const;
+const argumentTable = new KeyTable(argumentKeys);
+
+export type ArgumentKey = (typeof argumentKeys)[number];
+
+export const argumentIndex = Object.fromEntries(argumentKeys.map((key, i) => [key, i])) as Record<ArgumentKey, number>;
+
+/** A token in the window: the bytes [start, end) and their hash; `quoted` when it was a JSON string. */
+export interface Token {
+  start: number;
+  end: number;
+  hash: number;
+  quoted: boolean;
+}
+
+const token = (): Token => ({ start: 0, end: 0, hash: 0, quoted: false });
+
+export class EventSlots {
+  start = 0;
+  end = 0;
+  /** First byte of `ph`, 0 when there is none. */
+  phase = 0;
+  readonly category = token();
+  readonly name = token();
+  readonly pid = token();
+  readonly tid = token();
+  readonly id = token();
+  ts = Number.NaN;
+  tsIsFloat = false;
+  dur = Number.NaN;
+  /** Bit per argument that the event carries. */
+  args = 0;
+  readonly argNumber = new Float64Array(argumentKeys.length);
+  readonly argStart = new Int32Array(argumentKeys.length);
+  readonly argEnd = new Int32Array(argumentKeys.length);
+  readonly argHash = new Int32Array(argumentKeys.length);
+
+  has(argument: number): boolean {
+    return (this.args & (1 << argument)) !== 0;
+  }
+
+  /** The argument as a number; NaN where it is missing or is not one. Numbers inside quotes count. */
+  number(argument: number): number {
+    return this.has(argument) ? this.argNumber[argument] : Number.NaN;
+  }
+
+  raw(bytes: Buffer, argument: number): string {
+    return this.has(argument) ? bytes.toString("utf8", this.argStart[argument], this.argEnd[argument]) : "";
+  }
+
+  private clear(start: number): void {
+    this.start = start;
+    this.phase = 0;
+    this.category.end = this.category.start = 0;
+    this.name.end = this.name.start = 0;
+    this.pid.end = this.pid.start = 0;
+    this.tid.end = this.tid.start = 0;
+    this.id.end = this.id.start = 0;
+    this.ts = Number.NaN;
+    this.tsIsFloat = false;
+    this.dur = Number.NaN;
+    this.args = 0;
+  }
+
+  /** Parses the object that opens at `at`; returns the position behind it, or `needMore`. */
+  parse(bytes: Buffer, at: number, end: number): number {
+    this.clear(at);
+    at++;
+    for (;;) {
+      at = skipSpace(bytes, at, end);
+      if (at >= end) return needMore;
+      const c = bytes[at];
+      if (c === 0x2c) {
+        at++;
+        continue;
+      }
+      if (c === 0x7d) {
+        this.end = at + 1;
+        return at + 1;
+      }
+      if (c !== 0x22) throw new TraceSyntaxError("expected a key of an event", at);
+      const keyEnd = scanString(bytes, at + 1, end);
+      if (keyEnd < 0) return needMore;
+      const key = eventTable.find(bytes, at + 1, keyEnd, found.hash);
+      at = skipSpace(bytes, keyEnd + 1, end);
+      if (at >= end) return needMore;
+      if (bytes[at] !== 0x3a) throw new TraceSyntaxError("expected a colon behind a key of an event", at);
+      at = skipSpace(bytes, at + 1, end);
+      if (at >= end) return needMore;
+      at = this.field(key, bytes, at, end);
+      if (at < 0) return needMore;
+    }
+  }
+
+  private field(key: number, bytes: Buffer, at: number, end: number): number {
+    switch (eventKeys[key]) {
+      case "ph": {
+        if (bytes[at] !== 0x22) return skipValue(bytes, at, end);
+        const stop = scanString(bytes, at + 1, end);
+        if (stop < 0) return needMore;
+        if (stop > at + 1) this.phase = bytes[at + 1];
+        return stop + 1;
+      }
+      case "cat":
+        return readToken(this.category, bytes, at, end);
+      case "name":
+        return readToken(this.name, bytes, at, end);
+      case "pid":
+        return readToken(this.pid, bytes, at, end);
+      case "tid":
+        return readToken(this.tid, bytes, at, end);
+      case "id":
+        return readToken(this.id, bytes, at, end);
+      case "ts": {
+        const next = readNumber(bytes, at, end);
+        this.ts = found.number;
+        this.tsIsFloat = found.isFloat;
+        return next;
+      }
+      case "dur": {
+        const next = readNumber(bytes, at, end);
+        this.dur = found.number;
+        return next;
+      }
+      case "args":
+        return bytes[at] === 0x7b ? this.readArguments(bytes, at + 1, end) : skipValue(bytes, at, end);
+      default:
+        return skipValue(bytes, at, end);
+    }
+  }
+
+  private readArguments(bytes: Buffer, at: number, end: number): number {
+    for (;;) {
+      at = skipSpace(bytes, at, end);
+      if (at >= end) return needMore;
+      const c = bytes[at];
+      if (c === 0x2c) {
+        at++;
+        continue;
+      }
+      if (c === 0x7d) return at + 1;
+      if (c !== 0x22) throw new TraceSyntaxError("expected a key inside args", at);
+      const keyEnd = scanString(bytes, at + 1, end);
+      if (keyEnd < 0) return needMore;
+      const key = argumentTable.find(bytes, at + 1, keyEnd, found.hash);
+      at = skipSpace(bytes, keyEnd + 1, end);
+      if (at >= end) return needMore;
+      if (bytes[at] !== 0x3a) throw new TraceSyntaxError("expected a colon inside args", at);
+      at = skipSpace(bytes, at + 1, end);
+      if (at >= end) return needMore;
+      at = key < 0 ? skipValue(bytes, at, end) : this.argument(key, bytes, at, end);
+      if (at < 0) return needMore;
+    }
+  }
+
+  private argument(key: number, bytes: Buffer, at: number, end: number): number {
+    const c = bytes[at];
+    let next: number;
+    if (c === 0x22) {
+      const stop = scanString(bytes, at + 1, end);
+      if (stop < 0) return needMore;
+      this.argStart[key] = at + 1;
+      this.argEnd[key] = stop;
+      this.argHash[key] = found.hash;
+      const text = stop - at <= 24 ? bytes.toString("latin1", at + 1, stop) : "";
+      this.argNumber[key] = text === "" ? Number.NaN : Number(text);
+      next = stop + 1;
+    } else {
+      next = c === 0x7b || c === 0x5b ? skipValue(bytes, at, end) : scanNumber(bytes, at, end);
+      if (next < 0) return needMore;
+      this.argStart[key] = at;
+      this.argEnd[key] = next;
+      this.argNumber[key] = c === 0x7b || c === 0x5b ? Number.NaN : found.number;
+    }
+    this.args |= 1 << key;
+    return next;
+  }
+}
+
+function readToken(into: Token, bytes: Buffer, at: number, end: number): number {
+  if (bytes[at] === 0x22) {
+    const stop = scanString(bytes, at + 1, end);
+    if (stop < 0) return needMore;
+    into.start = at + 1;
+    into.end = stop;
+    into.hash = found.hash;
+    into.quoted = true;
+    return stop + 1;
+  }
+  const stop = skipValue(bytes, at, end);
+  if (stop < 0) return needMore;
+  into.start = at;
+  into.end = stop;
+  into.quoted = false;
+  let hash = 0x811c9dc5 | 0;
+  for (let i = at; i < stop; i++) hash = Math.imul(hash ^ bytes[i], 16777619);
+  into.hash = hash;
+  return stop;
+}
+
+function readNumber(bytes: Buffer, at: number, end: number): number {
+  const c = bytes[at];
+  if (c === 0x7b || c === 0x5b) {
+    found.number = Number.NaN;
+    found.isFloat = false;
+    return skipValue(bytes, at, end);
+  }
+  if (c !== 0x22) return scanNumber(bytes, at, end);
+  const stop = scanString(bytes, at + 1, end);
+  if (stop < 0) return needMore;
+  const text = bytes.toString("latin1", at + 1, stop).trim();
+  found.number = text === "" ? Number.NaN : Number(text);
+  found.isFloat = text.includes(".");
+  return stop + 1;
+}
