@@ -1,2 +1,3 @@
 // The public face of @weft/lab.
 export * from "./model/index.js";
+export * from "./trace/index.js";

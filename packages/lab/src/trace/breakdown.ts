@@ -98,10 +98,11 @@ const syncCategory = categoryIndex.sync;
 export function idleBreakdown(view: DeviceView): IdleBreakdown[] {
   const { device, runtime } = view.data;
   const kernels = view.rows.filter((row) => view.data.device.category[row] !== syncCategory);
+  // Rows are numbered in the order of the file.
   const first = new Map<number, number>();
   for (const row of kernels) {
     const known = first.get(device.stream[row]);
-    if (known === undefined || device.index[row] < known) first.set(device.stream[row], device.index[row]);
+    if (known === undefined || row < known) first.set(device.stream[row], row);
   }
   const streams = [...first].sort((a, b) => a[1] - b[1]).map(([stream]) => stream);
   return streams.map((stream) => {

@@ -115,7 +115,7 @@ export async function mergeTraces(
   await write('{"displayTimeUnit":"ns","traceEvents":[');
   for (const input of inputs) {
     const copier = new Copier(input);
-    const stream = new TraceStream(copier);
+    const stream = new TraceStream(copier, true);
     let separated = events === 0;
     const flush = async (): Promise<void> => {
       let piece = copier.take();

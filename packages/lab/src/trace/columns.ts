@@ -12,22 +12,34 @@ export function grown<T extends Typed>(column: T, length: number): T {
   return wider;
 }
 
-const grow = (capacity: number): number => capacity + (capacity >> 1) + 1024;
+// Doubling while small; later by a quarter, so that little is allocated that is never used.
+const grow = (capacity: number): number => capacity + (capacity < 1 << 18 ? capacity : capacity >> 2) + 1024;
 
-/** What ran on a device (or, in the runtime table, the call that launched it). */
+/** The driver numbers "all streams" 4294967295, which does not fit: this stands for it. */
+export const allStreams = 0x7fffffff;
+
+/** What ran on a device. */
 export class DeviceTable {
-  ts = new Float64Array(1024);
-  dur = new Float64Array(1024);
-  name = new Int32Array(1024);
-  category = new Uint8Array(1024);
-  lane = new Int32Array(1024);
-  /** Not 32 bits: the driver numbers "all streams" 4294967295. */
-  stream = new Float64Array(1024);
-  correlation = new Float64Array(1024);
-  bandwidth = new Float64Array(1024);
-  /** Place in the file, for orders that the file decides. */
-  index = new Float64Array(1024);
+  ts: Float64Array;
+  dur: Float64Array;
+  name: Int32Array;
+  category: Uint8Array;
+  lane: Int32Array;
+  stream: Int32Array;
+  correlation: Float64Array;
+  /** Rows are in the order of the file. */
   rows = 0;
+
+  /** Room that is never written to costs no memory, but growing does: take a generous guess. */
+  constructor(capacity: number) {
+    this.ts = new Float64Array(capacity);
+    this.dur = new Float64Array(capacity);
+    this.name = new Int32Array(capacity);
+    this.category = new Uint8Array(capacity);
+    this.lane = new Int32Array(capacity);
+    this.stream = new Int32Array(capacity);
+    this.correlation = new Float64Array(capacity);
+  }
 
   add(): number {
     if (this.rows === this.ts.length) {
@@ -39,8 +51,6 @@ export class DeviceTable {
       this.lane = grown(this.lane, length);
       this.stream = grown(this.stream, length);
       this.correlation = grown(this.correlation, length);
-      this.bandwidth = grown(this.bandwidth, length);
-      this.index = grown(this.index, length);
     }
     return this.rows++;
   }
@@ -48,12 +58,20 @@ export class DeviceTable {
 
 /** Calls into the device's runtime: what carries a correlation id but ran on the host. */
 export class RuntimeTable {
-  ts = new Float64Array(1024);
-  dur = new Float64Array(1024);
-  name = new Int32Array(1024);
-  lane = new Int32Array(1024);
-  correlation = new Float64Array(1024);
+  ts: Float64Array;
+  dur: Float64Array;
+  name: Int32Array;
+  lane: Int32Array;
+  correlation: Float64Array;
   rows = 0;
+
+  constructor(capacity: number) {
+    this.ts = new Float64Array(capacity);
+    this.dur = new Float64Array(capacity);
+    this.name = new Int32Array(capacity);
+    this.lane = new Int32Array(capacity);
+    this.correlation = new Float64Array(capacity);
+  }
 
   add(): number {
     if (this.rows === this.ts.length) {

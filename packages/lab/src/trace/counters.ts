@@ -22,41 +22,44 @@ const fullQueue = 1024;
 export function queueLengths(view: DeviceView, startsFirst = false): QueueLength[] {
   const { device, runtime, symbols } = view.data;
   const isLaunch = new Map<number, boolean>();
-  const perStream = new Map<number, { launches: number[]; kernels: number[] }>();
-  const fileOrder = view.rows.slice().sort((a, b) => device.index[a] - device.index[b]);
-  const byLaunch = new Map<number, number[]>();
-  for (const row of fileOrder) {
+  // Pairs of a launching call and what it launched; calls and kernels are sorted by time each, then merged.
+  const pairs = view.rows.filter((row) => {
     const launch = view.launch[row];
-    if (launch < 0 || view.runtimeKept[launch] === 0) continue;
+    if (launch < 0 || view.runtimeKept[launch] === 0) return false;
     const name = runtime.name[launch];
     let launches = isLaunch.get(name);
     if (launches === undefined) isLaunch.set(name, (launches = launchCalls.has(symbols.text(name))));
-    if (!launches) continue;
-    const stream = device.stream[row];
-    let lists = perStream.get(stream);
-    if (lists === undefined) perStream.set(stream, (lists = { launches: [], kernels: [] }));
-    lists.kernels.push(device.ts[row]);
-    const known = byLaunch.get(launch);
-    if (known === undefined) byLaunch.set(launch, [stream]);
-    else known.push(stream);
-  }
-  for (const launch of [...byLaunch.keys()].sort((a, b) => a - b))
-    for (const stream of byLaunch.get(launch)!) perStream.get(stream)!.launches.push(runtime.ts[launch]);
-  return [...perStream]
-    .sort((a, b) => a[0] - b[0])
-    .map(([stream, { launches, kernels }]) => {
-      const times = Float64Array.from(startsFirst ? [...kernels, ...launches] : [...launches, ...kernels]);
-      const order = sortedBy(times, times.length);
-      const lengths = new Float64Array(times.length);
-      let length = 0;
-      let fullUs = 0;
-      for (let i = 0; i < order.length; i++) {
-        length += order[i] < launches.length === startsFirst ? -1 : 1;
-        lengths[i] = length;
-        if (length >= fullQueue && i + 1 < order.length) fullUs += times[order[i + 1]] - times[order[i]];
-      }
-      return { stream, ...describe(lengths)!, fullUs };
-    });
+    return launches;
+  });
+  const perStream = new Map<number, number>();
+  for (const row of pairs) perStream.set(device.stream[row], (perStream.get(device.stream[row]) ?? 0) + 1);
+  const streams = [...perStream.keys()].sort((a, b) => a - b);
+  return streams.map((stream) => {
+    const starts = new Float64Array(perStream.get(stream)!);
+    const calls = new Float64Array(starts.length);
+    let n = 0;
+    for (const row of pairs) {
+      if (device.stream[row] !== stream) continue;
+      starts[n] = device.ts[row];
+      calls[n++] = runtime.ts[view.launch[row]];
+    }
+    // The rows come in order of their start; calls of different threads may not.
+    calls.sort();
+    const lengths = new Float64Array(2 * n);
+    let length = 0;
+    let fullUs = 0;
+    let before = 0;
+    for (let i = 0, c = 0, s = 0; i < lengths.length; i++) {
+      const call =
+        c < calls.length && (s >= starts.length || (startsFirst ? calls[c] < starts[s] : calls[c] <= starts[s]));
+      const now = call ? calls[c++] : starts[s++];
+      if (length >= fullQueue) fullUs += now - before;
+      length += call ? 1 : -1;
+      lengths[i] = length;
+      before = now;
+    }
+    return { stream, ...describe(lengths)!, fullUs };
+  });
 }
 
 export interface CopyBandwidth extends Description {
@@ -75,7 +78,7 @@ function copyKind(name: string): string {
 export function copyBandwidths(view: DeviceView): CopyBandwidth[] {
   const { device, symbols } = view.data;
   const memory = kernelTypes.indexOf("MEMORY");
-  const rows = view.rows.filter((row) => view.type[row] === memory).sort((a, b) => device.index[a] - device.index[b]);
+  const rows = view.rows.filter((row) => view.type[row] === memory).sort();
   const kinds = new Map<string, number[]>();
   for (const row of rows) {
     const kind = copyKind(symbols.text(device.name[row]));
@@ -90,7 +93,8 @@ export function copyBandwidths(view: DeviceView): CopyBandwidth[] {
       const times = new Float64Array(2 * n);
       const change = new Float64Array(2 * n);
       list.forEach((row, i) => {
-        const bandwidth = Number.isFinite(device.bandwidth[row]) ? device.bandwidth[row] : 0;
+        const known = view.data.bandwidths.get(row);
+        const bandwidth = known !== undefined && Number.isFinite(known) ? known : 0;
         times[i] = device.ts[row];
         // A copy within one microsecond: rounding inwards leaves it no time at all, or less.
         times[n + i] = device.ts[row] + Math.max(1, device.dur[row]);

@@ -1,6 +1,7 @@
 // The critical path of one rank, found backwards: from the last kernel to end, always to what it waited for last (the
 // kernel before it on its stream, a kernel of another stream, or the call that launched it), and on the host back to
 // the last call that blocked on the device. The parts add up to the span that was walked.
+import { gather, sortRows } from "./intervals.js";
 import { blockingCalls, kernelTypes } from "./kinds.js";
 import type { DeviceView } from "./view.js";
 
@@ -28,8 +29,10 @@ interface SortedEnds {
 
 function sortByEnd(view: DeviceView): SortedEnds {
   const { ts, dur } = view.data.device;
-  const rows = view.rows.slice().sort((a, b) => ts[a] + dur[a] - (ts[b] + dur[b]) || a - b);
-  return { ends: Float64Array.from(rows, (row) => ts[row] + dur[row]), rows };
+  const end = new Float64Array(view.data.device.rows);
+  for (let row = 0; row < end.length; row++) end[row] = ts[row] + dur[row];
+  const rows = sortRows(view.rows.slice(), end);
+  return { ends: gather(end, rows), rows };
 }
 
 /** Index of the last value that is at most `limit`, or -1. */
@@ -174,7 +177,7 @@ function blockingEnds(view: DeviceView): { starts: Float64Array; ends: Float64Ar
   }
   rows.sort((a, b) => runtime.ts[a] + runtime.dur[a] - (runtime.ts[b] + runtime.dur[b]));
   return {
-    starts: Float64Array.from(rows, (i) => runtime.ts[i]),
+    starts: gather(runtime.ts, rows),
     ends: Float64Array.from(rows, (i) => runtime.ts[i] + runtime.dur[i]),
   };
 }

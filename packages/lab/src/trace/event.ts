@@ -1,9 +1,32 @@
 // One trace event, parsed in place: positions and numbers of the fields that the analyses use, nothing else.
 // The same slots are reused for every event. Knows the Chrome trace event format, not what the events mean.
-import { found, KeyTable, needMore, scanNumber, scanString, skipSpace, skipValue, TraceSyntaxError } from "./scan.js";
+import {
+  found,
+  KeyTable,
+  needMore,
+  scanNumber,
+  scanString,
+  skipSpace,
+  skipString,
+  skipValue,
+  TraceSyntaxError,
+} from "./scan.js";
 
-const eventKeys = ["ph", "cat", "name", "pid", "tid", "ts", "dur", "args", "id"] as const;
-const eventTable = new KeyTable(eventKeys);
+// Numbered, because a switch over strings costs a comparison a case, and this one is taken ten times an event.
+const keyPh = 0;
+const keyCat = 1;
+const keyName = 2;
+const keyPid = 3;
+const keyTid = 4;
+const keyTs = 5;
+const keyDur = 6;
+const keyArgs = 7;
+const keyId = 8;
+const eventTable = new KeyTable(["ph", "cat", "name", "pid", "tid", "ts", "dur", "args", "id"]);
+
+/** Phases that the analyses use: whole events, halves of events, names. The rest (flows, counters, instants) is passed over. */
+const usedPhase = new Uint8Array(256);
+for (const c of "XBEM") usedPhase[c.charCodeAt(0)] = 1;
 
 /** The arguments that are looked at, in the order of their bits in `EventSlots.args`. */
 export const argumentKeys = [
@@ -25,9 +48,12 @@ export const argumentKeys = [
   "hlo_op",
   "device_ordinal",
   "step_num",
-  "External id",
 ] as const;
 const argumentTable = new KeyTable(argumentKeys);
+
+// Most arguments are of no use here; their first letter says so before the rest of the key is looked at.
+const firstLetters = new Uint8Array(256);
+for (const key of argumentKeys) firstLetters[key.charCodeAt(0)] = 1;
 
 export type ArgumentKey = (typeof argumentKeys)[number];
 
@@ -90,9 +116,13 @@ export class EventSlots {
     this.args = 0;
   }
 
+  /** With `everything` set, events that no analysis uses are parsed too. */
+  constructor(private readonly everything = false) {}
+
   /** Parses the object that opens at `at`; returns the position behind it, or `needMore`. */
   parse(bytes: Buffer, at: number, end: number): number {
     this.clear(at);
+    const open = at;
     at++;
     for (;;) {
       at = skipSpace(bytes, at, end);
@@ -117,40 +147,45 @@ export class EventSlots {
       if (at >= end) return needMore;
       at = this.field(key, bytes, at, end);
       if (at < 0) return needMore;
+      if (key === keyPh && usedPhase[this.phase] === 0 && !this.everything) {
+        at = skipValue(bytes, open, end);
+        if (at > 0) this.end = at;
+        return at;
+      }
     }
   }
 
   private field(key: number, bytes: Buffer, at: number, end: number): number {
-    switch (eventKeys[key]) {
-      case "ph": {
+    switch (key) {
+      case keyPh: {
         if (bytes[at] !== 0x22) return skipValue(bytes, at, end);
         const stop = scanString(bytes, at + 1, end);
         if (stop < 0) return needMore;
         if (stop > at + 1) this.phase = bytes[at + 1];
         return stop + 1;
       }
-      case "cat":
+      case keyCat:
         return readToken(this.category, bytes, at, end);
-      case "name":
+      case keyName:
         return readToken(this.name, bytes, at, end);
-      case "pid":
+      case keyPid:
         return readToken(this.pid, bytes, at, end);
-      case "tid":
+      case keyTid:
         return readToken(this.tid, bytes, at, end);
-      case "id":
+      case keyId:
         return readToken(this.id, bytes, at, end);
-      case "ts": {
+      case keyTs: {
         const next = readNumber(bytes, at, end);
         this.ts = found.number;
         this.tsIsFloat = found.isFloat;
         return next;
       }
-      case "dur": {
+      case keyDur: {
         const next = readNumber(bytes, at, end);
         this.dur = found.number;
         return next;
       }
-      case "args":
+      case keyArgs:
         return bytes[at] === 0x7b ? this.readArguments(bytes, at + 1, end) : skipValue(bytes, at, end);
       default:
         return skipValue(bytes, at, end);
@@ -168,10 +203,16 @@ export class EventSlots {
       }
       if (c === 0x7d) return at + 1;
       if (c !== 0x22) throw new TraceSyntaxError("expected a key inside args", at);
-      const keyEnd = scanString(bytes, at + 1, end);
-      if (keyEnd < 0) return needMore;
-      const key = argumentTable.find(bytes, at + 1, keyEnd, found.hash);
-      at = skipSpace(bytes, keyEnd + 1, end);
+      let key = -1;
+      if (at + 1 < end && firstLetters[bytes[at + 1]] === 0) at = skipString(bytes, at + 1, end);
+      else {
+        const keyEnd = scanString(bytes, at + 1, end);
+        if (keyEnd < 0) return needMore;
+        key = argumentTable.find(bytes, at + 1, keyEnd, found.hash);
+        at = keyEnd + 1;
+      }
+      if (at < 0) return needMore;
+      at = skipSpace(bytes, at, end);
       if (at >= end) return needMore;
       if (bytes[at] !== 0x3a) throw new TraceSyntaxError("expected a colon inside args", at);
       at = skipSpace(bytes, at + 1, end);

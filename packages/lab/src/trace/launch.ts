@@ -45,9 +45,9 @@ export function launchStatistics(view: DeviceView): LaunchStatistics | null {
   if (n === 0) return null;
   return {
     launches: n,
-    callUs: describe(calls.slice(0, n))!,
-    deviceUs: describe(works.slice(0, n))!,
-    delayUs: describe(delays.slice(0, n))!,
+    callUs: describe(calls.subarray(0, n))!,
+    deviceUs: describe(works.subarray(0, n))!,
+    delayUs: describe(delays.subarray(0, n))!,
     shorterThanCall,
     slowCalls,
     lateStarts,

@@ -1,9 +1,9 @@
 // A trace file to tables: opens it (plain or gzip, by its first bytes, not its name), streams it through the parser and
 // sorts every event into the device, runtime or host table. A broken file keeps what came before the break and says so.
-import { createReadStream } from "node:fs";
+import { createReadStream, statSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { createGunzip } from "node:zlib";
-import { DeviceTable, HostTable, RuntimeTable } from "./columns.js";
+import { allStreams, DeviceTable, HostTable, RuntimeTable } from "./columns.js";
 import { argumentIndex as arg, type EventSlots } from "./event.js";
 import { bytesOfDtype, type Category, categories, categoryIndex, categoryOf, isHostCollective } from "./kinds.js";
 import { TraceSyntaxError } from "./scan.js";
@@ -47,9 +47,11 @@ export interface StepMark {
 export class TraceData {
   readonly symbols = new Symbols();
   readonly lanes: Lane[] = [];
-  readonly device = new DeviceTable();
-  readonly runtime = new RuntimeTable();
+  readonly device: DeviceTable;
+  readonly runtime: RuntimeTable;
   readonly host: HostTable;
+  /** GB/s of a copy, by its row. */
+  readonly bandwidths = new Map<number, number>();
   readonly deviceCollectives = new Map<number, CollectiveArguments>();
   /** Collectives that ran on the host (gloo, MPI), by the order of the host rows. */
   readonly hostCollectives = new Map<number, CollectiveArguments>();
@@ -78,8 +80,12 @@ export class TraceData {
 
   constructor(
     readonly file: string,
+    /** Rows to make room for in the device and runtime tables. */
+    expectedRows = 1024,
     residentSegments?: number,
   ) {
+    this.device = new DeviceTable(expectedRows);
+    this.runtime = new RuntimeTable(expectedRows);
     this.host = new HostTable(residentSegments);
   }
 
@@ -109,7 +115,6 @@ class Sorter implements EventSink {
   private lastLane = -1;
   private readonly open = new Map<number, { ts: number; name: number; category: number }[]>();
   private readonly nameFlags: number[] = [];
-  private index = 0;
   negativeDurations = 0;
   badTimes = 0;
   unmatchedEnds = 0;
@@ -138,16 +143,15 @@ class Sorter implements EventSink {
   }
 
   event(e: EventSlots, bytes: Buffer): void {
-    const index = this.index++;
     if (e.phase !== 0 && Number.isNaN(e.ts) && e.phase !== 0x4d) this.data.fractionalTimes = true;
     if (e.tsIsFloat) this.data.fractionalTimes = true;
     switch (e.phase) {
       case 0x58: // X: a whole event
-        this.whole(e, bytes, index);
+        this.whole(e, bytes);
         return;
       case 0x42: // B
       case 0x45: // E
-        this.half(e, bytes, index);
+        this.half(e, bytes);
         return;
       case 0x4d: // M
         this.metadata(e, bytes);
@@ -155,7 +159,7 @@ class Sorter implements EventSink {
     }
   }
 
-  private whole(e: EventSlots, bytes: Buffer, index: number): void {
+  private whole(e: EventSlots, bytes: Buffer): void {
     if (Number.isNaN(e.dur)) return;
     const category = this.category(e, bytes);
     if (categories[category] === "trace") return;
@@ -168,11 +172,11 @@ class Sorter implements EventSink {
       return;
     }
     const name = this.data.symbols.intern(bytes, e.name.start, e.name.end, e.name.hash);
-    this.store(e, bytes, index, e.ts, e.dur, name, category);
+    this.store(e, bytes, e.ts, e.dur, name, category);
   }
 
   /** B and E events of one thread nest; each pair becomes one row. */
-  private half(e: EventSlots, bytes: Buffer, index: number): void {
+  private half(e: EventSlots, bytes: Buffer): void {
     const lane = this.lane(e, bytes);
     let stack = this.open.get(lane);
     if (stack === undefined) this.open.set(lane, (stack = []));
@@ -186,18 +190,10 @@ class Sorter implements EventSink {
       this.unmatchedEnds++;
       return;
     }
-    this.store(e, bytes, index, begin.ts, e.ts - begin.ts, begin.name, begin.category);
+    this.store(e, bytes, begin.ts, e.ts - begin.ts, begin.name, begin.category);
   }
 
-  private store(
-    e: EventSlots,
-    bytes: Buffer,
-    index: number,
-    ts: number,
-    dur: number,
-    name: number,
-    category: number,
-  ): void {
+  private store(e: EventSlots, bytes: Buffer, ts: number, dur: number, name: number, category: number): void {
     const data = this.data;
     const lane = this.lane(e, bytes);
     const kind = categories[category];
@@ -211,10 +207,9 @@ class Sorter implements EventSink {
       table.name[row] = name;
       table.category[row] = category;
       table.lane[row] = lane;
-      table.stream[row] = Number.isFinite(stream) ? stream : -1;
+      table.stream[row] = Number.isFinite(stream) ? Math.min(stream, allStreams) : -1;
       table.correlation[row] = Number.isFinite(correlation) ? correlation : -1;
-      table.bandwidth[row] = e.number(arg["memory bandwidth (GB/s)"]);
-      table.index[row] = index;
+      if (e.has(arg["memory bandwidth (GB/s)"])) data.bandwidths.set(row, e.number(arg["memory bandwidth (GB/s)"]));
       if (e.has(arg["Collective name"])) data.deviceCollectives.set(row, collectiveArguments(e, bytes));
       if (kind === "sync" && e.has(arg.wait_on_stream))
         data.waits.set(correlation, {
@@ -376,7 +371,7 @@ export interface ReadOptions {
 
 /** Reads a trace. Never throws for what is inside the file: `problems` and `complete` tell; it throws where the file cannot be opened. */
 export async function readTrace(file: string, options: ReadOptions = {}): Promise<TraceData> {
-  const data = new TraceData(file, options.residentSegments);
+  const data = new TraceData(file, expectedRows(file), options.residentSegments);
   const sorter = new Sorter(data);
   const stream = new TraceStream(sorter);
   try {
@@ -402,6 +397,13 @@ export async function readTrace(file: string, options: ReadOptions = {}): Promis
   if (sorter.unmatchedEnds > 0)
     data.problems.push(`${sorter.unmatchedEnds} end events without a beginning were left out`);
   return data;
+}
+
+/** An event with its launch takes about a kilobyte of JSON, of which gzip leaves a twentieth. */
+function expectedRows(file: string): number {
+  const info = statSync(file);
+  const bytes = info.size * (file.endsWith(".gz") ? 20 : 1);
+  return Math.max(1024, Math.min(1 << 24, Math.ceil(bytes / 700)));
 }
 
 function brokenMessage(error: unknown, stream: TraceStream): string {

@@ -41,12 +41,17 @@ export class TraceStream {
   private skipEscaped = false;
   private rootIsArray = false;
   private sawEvents = false;
-  private readonly slots = new EventSlots();
+  private readonly slots: EventSlots;
   /** Offset behind the last event that was read whole. */
   private behindLastEvent = 0;
   events = 0;
 
-  constructor(private readonly sink: EventSink) {}
+  constructor(
+    private readonly sink: EventSink,
+    everyEvent = false,
+  ) {
+    this.slots = new EventSlots(everyEvent);
+  }
 
   get bytesRead(): number {
     return this.base + this.end;

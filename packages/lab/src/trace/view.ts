@@ -28,7 +28,7 @@ export class RowIndex {
 
   constructor(capacity: number) {
     let size = 16;
-    while (size < capacity * 2) size *= 2;
+    while (size < capacity * 1.4) size *= 2;
     this.keys = new Float64Array(size);
     this.values = new Int32Array(size).fill(-1);
     this.mask = size - 1;
@@ -78,12 +78,7 @@ export function deviceView(data: TraceData): DeviceView {
   const byCorrelation = new RowIndex(runtime.rows);
   for (let i = 0; i < runtime.rows; i++) byCorrelation.set(runtime.correlation[i], i);
   const runtimeKept = new Uint8Array(runtime.rows);
-  const keptCorrelation = cut === Number.POSITIVE_INFINITY ? null : new RowIndex(runtime.rows);
-  for (let i = 0; i < runtime.rows; i++) {
-    if (runtime.ts[i] >= cut) continue;
-    runtimeKept[i] = 1;
-    keptCorrelation?.set(runtime.correlation[i], i);
-  }
+  for (let i = 0; i < runtime.rows; i++) if (runtime.ts[i] < cut) runtimeKept[i] = 1;
 
   const typeOfName = new Map<number, number>();
   const type = new Uint8Array(device.rows);
@@ -100,7 +95,8 @@ export function deviceView(data: TraceData): DeviceView {
     const correlation = device.correlation[i];
     if (correlation >= 0) launch[i] = byCorrelation.get(correlation);
     const launched =
-      keptCorrelation === null || (correlation >= 0 ? keptCorrelation.get(correlation) >= 0 : device.ts[i] < cut);
+      cut === Number.POSITIVE_INFINITY ||
+      (correlation >= 0 ? launch[i] >= 0 && runtimeKept[launch[i]] === 1 : device.ts[i] < cut);
     if (launched && device.stream[i] >= 0) {
       kept[i] = 1;
       count++;
