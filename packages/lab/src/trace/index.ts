@@ -8,4 +8,4 @@ export type { CollectiveRow, KernelRow } from "./kernels.js";
 export type { LaunchStatistics } from "./launch.js";
 export { analyse, analyseFile, type RankReport } from "./rank.js";
 export { analyseTraces, type CollectiveSkew, type Straggler, type TraceReport } from "./ranks.js";
-export { type ReadOptions, readTrace, TraceData } from "./read.js";
+export { type ReadOptions as TraceReadOptions, readTrace, TraceData } from "./read.js";
