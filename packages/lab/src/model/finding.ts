@@ -11,7 +11,12 @@ export interface Evidence {
   threshold?: number;
   /** Rows behind it: `file:line`, run ids, step numbers. */
   rows?: string[];
+  /** The same as a sentence for people. */
+  text: string;
 }
+
+/** What a rule says of one run or count; the catalogue adds the rule's own id, code, title and source. */
+export type Found = Omit<Finding, "id" | "code" | "title" | "source">;
 
 /** A promised effect: always a prediction, with an interval or the reason why there is none. */
 export interface PredictedEffect {
@@ -53,4 +58,25 @@ const order: Record<Severity, number> = { invalid: 0, high: 1, moderate: 2, low:
 /** Most severe first; equal ones keep the order of the catalogue. */
 export function bySeverity(a: { severity: Severity }, b: { severity: Severity }): number {
   return order[a.severity] - order[b.severity];
+}
+
+/** Four significant digits, without an exponent where people would not write one. */
+export function shortNumber(value: number): string {
+  if (!Number.isFinite(value)) return String(value);
+  const size = Math.abs(value);
+  if (size !== 0 && (size >= 1e7 || size < 1e-4)) return value.toExponential(3);
+  return size >= 1000 ? String(Math.round(value)) : String(Number(value.toPrecision(4)));
+}
+
+/** Evidence with its sentence made from the parts, unless the rule has a better one. */
+export function evidence(
+  what: string,
+  value: Evidence["value"],
+  options: { unit?: string; threshold?: number; rows?: string[]; text?: string } = {},
+): Evidence {
+  const { text, ...rest } = options;
+  const shown = typeof value === "number" ? shortNumber(value) : String(value);
+  const unit = options.unit === undefined ? "" : ` ${options.unit}`;
+  const bound = options.threshold === undefined ? "" : ` (threshold ${shortNumber(options.threshold)}${unit})`;
+  return { what, value, ...rest, text: text ?? `${what}: ${shown}${unit}${bound}` };
 }

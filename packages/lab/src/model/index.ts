@@ -1,6 +1,15 @@
 // The public face of the data model: runs, studies, findings and the record format. Imports nothing of the lab.
 export type { ConfigFacts, DeviceFacts, MachineFacts, ProbeFacts, Workload } from "./facts.js";
-export { bySeverity, type Evidence, type Finding, type PredictedEffect, type Severity } from "./finding.js";
+export {
+  bySeverity,
+  type Evidence,
+  evidence,
+  type Finding,
+  type Found,
+  type PredictedEffect,
+  type Severity,
+  shortNumber,
+} from "./finding.js";
 export {
   type EndRecord,
   type EpochRecord,

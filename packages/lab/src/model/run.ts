@@ -66,6 +66,9 @@ export interface DeviceSample {
   powerWatts?: number;
   smClockMHz?: number;
   temperatureC?: number;
+  /** Share of time that tensor cores and memory were busy, where the machine counts it (DCGM). */
+  tensorActivePercent?: number;
+  memoryActivePercent?: number;
 }
 
 export interface UtilisationSample {

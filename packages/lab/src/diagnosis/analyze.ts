@@ -1,0 +1,107 @@
+// One study from end to end: valid? how well? why? what would help? Gives the shape that `weft analyze --json` prints.
+import { fitUsl, type StudySummary, summariseStudy, type Usl } from "../metrics/index.js";
+import { bySeverity, type Finding, type ImportProblem, type Study } from "../model/index.js";
+import { type PredictionResult, predict, readPoints } from "../predict/index.js";
+import { judge, type ScalingPoint, type Verdict } from "../validity/index.js";
+import { applyCatalogue, type DiagnosisRule } from "./catalogue.js";
+import { communicationRules } from "./communication-rules.js";
+import { deviceRules } from "./device-rules.js";
+import { hostRules } from "./host-rules.js";
+import { diagnosisView } from "./view.js";
+
+/** In the order of evaluation: host before device before communication. */
+export const diagnosisRules: readonly DiagnosisRule[] = [...hostRules, ...deviceRules, ...communicationRules];
+
+export interface RunReport {
+  id: string;
+  label?: string;
+  devices: number;
+  source: string;
+  status: string;
+  epochSeconds: { mean: number; std: number; n: number } | null;
+  /** The mean over a file that two jobs wrote; only then. */
+  epochSecondsMixed?: { mean: number; std: number; n: number };
+  totalSeconds: number | null;
+  samplesPerSecond: number | null;
+  finalAccuracy: number | null;
+}
+
+export interface StudyReport {
+  name: string;
+  valid: boolean | null;
+  basis: StudySummary["basis"];
+  warmup: number;
+  runs: RunReport[];
+  scaling: ScalingPoint[];
+  findings: Finding[];
+  usl: Usl | null;
+  predictions: PredictionResult["predictions"];
+  problems: ImportProblem[];
+}
+
+export interface Analysis {
+  report: StudyReport;
+  verdict: Verdict;
+}
+
+const short = (d: { mean: number; std: number; n: number }) => ({ mean: d.mean, std: d.std, n: d.n });
+
+/** Samples per second: counted where steps say so, else the data set over the epoch, times the work that was really done. */
+function throughput(verdict: Verdict, index: number): number | null {
+  const summary = verdict.view.runs[index]!;
+  if (summary.samplesPerSecond !== null) return summary.samplesPerSecond;
+  const { datasetSamples } = summary.run.workload;
+  if (datasetSamples === undefined || summary.seconds === null || verdict.view.basis === "run") return null;
+  return datasetSamples / summary.seconds.mean;
+}
+
+function runReports(verdict: Verdict): RunReport[] {
+  return verdict.view.runs.map((summary, i): RunReport => {
+    const { run, epochs } = summary;
+    return {
+      id: run.id,
+      ...(run.label !== undefined && { label: run.label }),
+      devices: run.devices,
+      source: run.source.path,
+      status: run.status,
+      epochSeconds: summary.seconds === null ? null : short(summary.seconds),
+      ...(epochs?.mixed != null && { epochSecondsMixed: short(epochs.mixed) }),
+      totalSeconds: epochs?.totalSeconds ?? run.seconds ?? null,
+      samplesPerSecond: throughput(verdict, i),
+      finalAccuracy: epochs?.finalAccuracy ?? null,
+    };
+  });
+}
+
+/** Twice and four times the largest valid count; nothing from an invalid study. */
+function extrapolate(verdict: Verdict): PredictionResult["predictions"] {
+  const counts = verdict.view.counts;
+  if (verdict.valid !== true || counts.length < 2) return [];
+  const largest = counts.at(-1)!;
+  const perNode = largest.runs[0]!.run.machine?.devicesPerNode;
+  const points = counts.flatMap((c) => c.runs.map((r): [number, number] => [c.devices, r.seconds!.mean]));
+  const read = readPoints({ metric: "seconds", points, ...(perNode !== undefined && { devicesPerNode: perNode }) });
+  return predict(read, [largest.devices * 2, largest.devices * 4]).predictions;
+}
+
+export function analyzeStudy(study: Study): Analysis {
+  const summary = summariseStudy(study);
+  const verdict = judge(summary);
+  const findings = [...verdict.findings, ...applyCatalogue(diagnosisRules, diagnosisView(verdict))].sort(bySeverity);
+  const valid = verdict.valid !== false;
+  return {
+    verdict,
+    report: {
+      name: study.name,
+      valid: verdict.valid,
+      basis: summary.basis,
+      warmup: study.warmup ?? 1,
+      runs: runReports(verdict),
+      scaling: verdict.scaling,
+      findings,
+      usl: valid ? fitUsl(summary.counts.map((c): [number, number] => [c.devices, 1 / c.seconds.mean])) : null,
+      predictions: extrapolate(verdict),
+      problems: study.problems,
+    },
+  };
+}
