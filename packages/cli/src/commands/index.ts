@@ -5,8 +5,9 @@ import { add as diagnose } from "./diagnose.js";
 import { add as ledger } from "./ledger.js";
 import { add as lint } from "./lint.js";
 import { add as predict } from "./predict.js";
+import { add as scale } from "./scale.js";
 import { add as trace } from "./trace.js";
 
 export type AddCommand = (program: Command) => void;
 
-export const commands: AddCommand[] = [analyze, diagnose, trace, predict, lint, ledger];
+export const commands: AddCommand[] = [scale, analyze, diagnose, trace, predict, lint, ledger];
