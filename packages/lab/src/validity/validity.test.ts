@@ -126,6 +126,12 @@ test("noise: a difference inside the interval is no speedup, scatter is said", (
   const v = verdictOf(run(1, [12, 10, 11, 9, 10]), run(2, [12, 9.8, 10.8, 9.2, 9.9]));
   assert.deepEqual(ids(v), ["not-distinguishable", "noisy", "noisy"]);
   assert.equal(v.scaling[1]!.valid, false);
+  const flat = verdictOf(run(1, [12, 10, 10.01, 9.99, 10]), run(2, [12, 10.005, 9.99, 10.01, 10]));
+  assert.deepEqual(
+    flat.findings.map((f) => [f.id, f.severity]),
+    [["not-distinguishable", "high"]],
+  );
+  assert.equal(flat.valid, true);
 });
 
 test("launch: ranks that share a device or count another world are not N devices", () => {
