@@ -2,6 +2,7 @@
 export * from "./diagnosis/index.js";
 export * from "./import/index.js";
 export * from "./ledger/index.js";
+export * from "./lint/index.js";
 export * from "./metrics/index.js";
 export * from "./model/index.js";
 export * from "./predict/index.js";

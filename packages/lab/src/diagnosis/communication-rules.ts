@@ -376,7 +376,7 @@ export const communicationRules: readonly DiagnosisRule[] = [
     title: "More devices are slower",
     source: "S(N) below S(N/2): past the peak of the USL",
     study: ({ verdict }) => {
-      const points = verdict.scaling.filter((p) => p.valid);
+      const points = verdict.valid === false ? [] : verdict.scaling;
       return points.flatMap((point, i): Found[] => {
         const best = points
           .slice(0, i)
@@ -405,7 +405,7 @@ export const communicationRules: readonly DiagnosisRule[] = [
               to: better.seconds.mean,
               interval: [better.seconds.min, better.seconds.max],
               unit: "s",
-              reason: `measured at ${best.devices} devices in this study`,
+              reason: `measured in this study at ${best.devices}`,
             },
             refutedBy: `A repeat at ${point.devices} devices that is faster.`,
           },

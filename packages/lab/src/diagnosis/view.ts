@@ -27,7 +27,7 @@ export interface RunView {
 export interface DiagnosisView {
   study: StudyView;
   verdict: Verdict;
-  /** Runs of valid counts; of a study without any comparison, all runs. */
+  /** The measured runs; none of a study that is not valid, because nothing is recommended from it. */
   runs: RunView[];
 }
 
@@ -81,9 +81,6 @@ function viewOf(summary: RunSummary, view: StudyView): RunView {
 
 export function diagnosisView(verdict: Verdict): DiagnosisView {
   const { view } = verdict;
-  const valid = (summary: RunSummary): boolean => {
-    const point = verdict.scaling.find((p) => p.devices === summary.run.devices);
-    return point === undefined ? view.counts.length === 0 : point.valid;
-  };
-  return { study: view, verdict, runs: view.runs.filter(valid).map((summary) => viewOf(summary, view)) };
+  const runs = verdict.valid === false ? [] : view.runs.filter((r) => r.seconds !== null || view.counts.length === 0);
+  return { study: view, verdict, runs: runs.map((summary) => viewOf(summary, view)) };
 }

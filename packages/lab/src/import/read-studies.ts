@@ -7,7 +7,7 @@ import { emptyRun, type Study } from "../model/index.js";
 import { ImportError, ProblemLog, readLines } from "./lines.js";
 import { readMetricsCsv } from "./metrics-csv.js";
 import { adoptFacts, readRecords } from "./records.js";
-import { studyFromScaleDirectory } from "./scale-directory.js";
+import { readScaleRun, studyFromScaleDirectory } from "./scale-directory.js";
 import { studiesFromYaml } from "./study-yaml.js";
 import { runFromTape } from "./tape.js";
 
@@ -66,6 +66,12 @@ function readDirectory(path: string): Study[] {
   for (const name of ["study.yaml", "study.yml"])
     if (existsSync(join(path, name))) return readYamlStudy(join(path, name));
   if (existsSync(join(path, "study.json"))) return [studyFromScaleDirectory(path)];
+  if (existsSync(join(path, "run.json"))) {
+    const run = readScaleRun(path);
+    return [
+      { name: run.id, path, runs: run.devices >= 1 ? [run] : [], problems: run.devices >= 1 ? [] : run.problems },
+    ];
+  }
   const children = readdirSync(path, { withFileTypes: true })
     .filter((entry) => entry.isDirectory())
     .map((entry) => entry.name)

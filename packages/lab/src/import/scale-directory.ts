@@ -18,7 +18,8 @@ export function readJson(path: string): unknown {
 
 const rankFile = /^rank(\d+)\.jsonl$/;
 
-function readRun(directory: string, study: StudyFile): Run | null {
+/** `study` may be what is known of it: a run directory alone is readable too. */
+export function readScaleRun(directory: string, study: Partial<StudyFile> = {}): Run {
   const problems = new ProblemLog();
   const id = basename(directory);
   const file = join(directory, "run.json");
@@ -79,9 +80,8 @@ export function studyFromScaleDirectory(directory: string): Study {
     ? readdirSync(home, { withFileTypes: true }).filter((entry) => entry.isDirectory())
     : [];
   const runs = directories
-    .map((entry) => readRun(join(home, entry.name), head as StudyFile))
+    .map((entry) => readScaleRun(join(home, entry.name), head))
     .flatMap((run) => {
-      if (run === null) return [];
       if (run.devices >= 1) return [run];
       for (const p of run.problems) problems.add(p.file, p.id, p.message, p.line);
       return [];

@@ -69,7 +69,7 @@ const abstentions: Abstention[] = [
   {
     applies: (_, { pastPeak }) => pastPeak,
     reason: (_, { largest }) =>
-      `cannot say: throughput already falls before ${largest.devices} devices, and no series of the calibration does; ` +
+      `cannot say: throughput at ${largest.devices} devices is below that of fewer, and no series of the calibration turns down; ` +
       "the value is a direction (USL, at most what was last measured), not a promise",
   },
   {

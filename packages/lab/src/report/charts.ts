@@ -399,3 +399,34 @@ export function studyCharts(analysis: Analysis, rows: StudyRows): Chart[] {
   ];
   return charts.filter((chart) => chart !== null);
 }
+
+/** Lines of at most this many letters. */
+function wrap(text: string, letters: number): string[] {
+  const lines: string[] = [];
+  for (const word of text.split(" ")) {
+    const last = lines.at(-1);
+    if (last !== undefined && last.length + word.length < letters) lines[lines.length - 1] = `${last} ${word}`;
+    else lines.push(word);
+  }
+  return lines;
+}
+
+/** The same chart for a phone: one column, and letters that stay readable. */
+export function narrowed(spec: Spec): Spec {
+  const title = spec["title"] as { text: string; subtitle: string | string[] };
+  const panels = spec["hconcat"] as Spec[] | undefined;
+  const { hconcat: _, ...rest } = spec;
+  const size = { width: 250, height: 230 };
+  return {
+    ...rest,
+    padding: 4,
+    title: { text: wrap(title.text, 30), subtitle: [title.subtitle].flat().flatMap((line) => wrap(line, 44)) },
+    config: {
+      ...config,
+      axis: { ...(config["axis"] as Spec), labelFontSize: 11, titleFontSize: 12, labelOverlap: true },
+      legend: { ...(config["legend"] as Spec), columns: 1, labelLimit: 240 },
+      title: { ...(config["title"] as Spec), fontSize: 14, subtitleFontSize: 11 },
+    },
+    ...(panels === undefined ? size : { vconcat: panels.map((panel) => ({ ...panel, ...size })) }),
+  };
+}

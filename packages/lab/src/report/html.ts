@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import type { Analysis } from "../diagnosis/index.js";
 import { classMeaning } from "../metrics/index.js";
 import { type Finding, shortNumber } from "../model/index.js";
-import type { Chart } from "./charts.js";
+import { type Chart, narrowed } from "./charts.js";
 import { pageScript, pageStyle } from "./page-style.js";
 import { compileChart, renderSvg } from "./render.js";
 import { anchor, type EpochRow, plural, type StudyRows } from "./rows.js";
@@ -38,10 +38,11 @@ function verdict({ report }: Analysis): string {
 }
 
 async function figure(chart: Chart, id: string): Promise<string> {
-  const [svg, spec] = [await renderSvg(chart.spec), await compileChart(chart.spec)];
+  const svg = await renderSvg(chart.spec);
+  const specs = { wide: await compileChart(chart.spec), narrow: await compileChart(narrowed(chart.spec)) };
   const named = svg.replace("<svg ", `<svg role="img" aria-label="${escape(chart.description)}" `);
   return `<figure data-chart="${id}">${named}<figcaption>${escape(chart.description)} Click a point for the row behind it.</figcaption></figure>
-<script type="application/json" id="${id}">${scriptJson(spec)}</script>`;
+<script type="application/json" id="${id}">${scriptJson(specs)}</script>`;
 }
 
 function scalingTable({ report }: Analysis): string {
@@ -65,7 +66,7 @@ function scalingTable({ report }: Analysis): string {
   );
   const predicted = report.predictions.map(
     (p) =>
-      `<tr id="${countAnchor(report.name, p.devices)}"><td>${p.devices}</td><td>${p.value === null ? "-" : shortNumber(p.value)}${p.interval === null ? "" : ` (80%: ${shortNumber(p.interval[0])} to ${shortNumber(p.interval[1])})`}</td><td class="text" colspan="6">predicted; ${escape(p.reason)}</td></tr>`,
+      `<tr id="${countAnchor(report.name, p.devices)}"><td>${p.devices}</td><td>${p.value === null ? "-" : shortNumber(p.value)}${p.interval === null ? "" : ` (80%: ${shortNumber(p.interval[0])} to ${shortNumber(p.interval[1])})`}</td><td class="text" colspan="6">${escape(p.reason)}</td></tr>`,
   );
   return `<h3>Scaling</h3><div class="scroll"><table><thead><tr><th>devices</th><th>seconds (${report.basis ?? "none"})</th><th>ratio of times</th><th>work per second</th><th>efficiency</th><th>work ratio</th><th>class</th><th>runs</th></tr></thead><tbody>${[...measured, ...predicted].join("")}</tbody></table></div>`;
 }

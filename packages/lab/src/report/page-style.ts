@@ -14,7 +14,7 @@ figure { margin: 1rem 0; padding: 0; break-inside: avoid; } figcaption { color: 
 figure svg { max-width: 100%; height: auto; display: block; }
 figure svg .mark-symbol path, figure svg .mark-rect path { cursor: pointer; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 0.875rem; min-width: 100%; }
-th, td { text-align: right; padding: 0.25rem 0.5rem; border-bottom: 1px solid var(--line); white-space: nowrap; } th:first-child, td:first-child, td.text { text-align: left; } th { color: var(--soft); font-weight: normal; }
+th, td { text-align: right; padding: 0.25rem 0.5rem; border-bottom: 1px solid var(--line); white-space: nowrap; } th:first-child, td:first-child, td.text { text-align: left; white-space: normal; min-width: 9rem; } th { color: var(--soft); font-weight: normal; }
 .finding { border: 1px solid var(--line); border-left: 5px solid var(--soft); padding: 0.5rem 0.75rem; margin: 0.75rem 0; break-inside: avoid; }
 .finding.invalid, .finding.high { border-left-color: var(--bad); } .finding.moderate { border-left-color: var(--warn); }
 .finding h3 { margin-top: 0; } .finding dl { margin: 0; } .finding dt { color: var(--soft); font-size: 0.8125rem; margin-top: 0.35rem; } .finding dd { margin: 0; } .finding ul { margin: 0; padding-left: 1.2rem; }
@@ -23,7 +23,7 @@ details { margin: 0.5rem 0; } summary { cursor: pointer; } tr:target, tr.shown, 
 td.skipped { color: var(--soft); }
 #vg-tooltip-element { position: fixed; z-index: 10; pointer-events: none; background: #fff; border: 1px solid var(--line); padding: 0.25rem 0.5rem; font-size: 0.8125rem; max-width: 22rem; display: none; }
 @media (max-width: 40rem) { body { padding: 0.75rem; font-size: 15px; } h1 { font-size: 1.25rem; } }
-@media print { body { max-width: none; padding: 0; font-size: 10pt; } nav { display: none; } a { color: inherit; text-decoration: none; } .scroll { overflow: visible; } th, td { padding: 0.1rem 0.35rem; white-space: normal; } table { font-size: 8pt; } h2 { break-after: avoid; } }
+@media print { body { max-width: none; padding: 0; font-size: 10pt; } nav { display: none; } a { color: inherit; text-decoration: none; } .scroll { overflow: visible; } th, td { padding: 0.1rem 0.35rem; white-space: normal; } table { font-size: 8pt; } h2, h3 { break-after: avoid; } }
 `;
 
 // Runs in the reader's browser. The static picture stays where it is until the interactive one has been drawn.
@@ -60,7 +60,8 @@ export const pageScript = `
     tip.style.top = Math.min(event.clientY + 12, window.innerHeight - tip.offsetHeight - 8) + "px";
   }
   document.querySelectorAll("figure[data-chart]").forEach(function (figure) {
-    var spec = JSON.parse(document.getElementById(figure.dataset.chart).textContent);
+    var specs = JSON.parse(document.getElementById(figure.dataset.chart).textContent);
+    var spec = window.innerWidth < 640 ? specs.narrow : specs.wide;
     var holder = document.createElement("div");
     var view = new vega.View(vega.parse(spec), { renderer: "svg", container: holder, hover: true, tooltip: tooltip });
     view.addEventListener("click", function (event, item) {

@@ -84,12 +84,13 @@ export function summaryTex(reports: readonly StudyReport[]): string {
 \\providecommand{\\bottomrule}{\\hline}
 \\begin{table}[htbp]
 \\centering
-\\caption{Scaling summary. \`\`Speedup'' is given only where the measurement is valid; \`\`Work'' is work per second against the baseline.}
+\\caption{Scaling summary. \`\`Speedup'' is given only where the measurement is valid; \`\`Work'' is work per second against the baseline, and the efficiency is its.}
 \\label{tab:comprehensive}
-\\small
+\\footnotesize
+\\setlength{\\tabcolsep}{4pt}
 \\begin{tabular}{lrrrrrrr}
 \\toprule
-Study & Devices & Epoch (s) & Speedup & Work & Efficiency & Samples/s & Accuracy \\\\
+Study & $N$ & Epoch (s) & Speedup & Work & Eff. & Samples/s & Acc. \\\\
 \\midrule
 ${lines.join("\n")}
 \\bottomrule

@@ -56,10 +56,13 @@ const workNotDivided: Rule = {
             }),
           ],
           cause: `Each of the ${count.devices} ranks works on ${work.ratio >= ratio * 0.95 ? "the whole data set" : `${shortNumber(work.ratio)} times its share`}: no sampler divides it (in PyTorch: no DistributedSampler reaches the loader).`,
-          alternatives: [
-            `communication: it would have to cost ${shortNumber((count.seconds.mean * ratio) / view.baseline!.seconds.mean - 1)} times a whole single-device step in every step, and could not make the loss fall faster`,
-            "host contention: it slows the step, it does not change how many there are",
-          ],
+          alternatives:
+            work.known === "counted"
+              ? ["none needed: what each rank worked on was counted"]
+              : [
+                  `communication: it would have to cost ${shortNumber((count.seconds.mean * ratio) / view.baseline!.seconds.mean - 1)} times a whole single-device step in every step, and could not make the loss fall faster`,
+                  "host contention: it slows the step, it does not change how many there are",
+                ],
           fix: "Give each rank its own part: DistributedSampler(dataset, num_replicas=world_size, rank=rank) on the training loader, and set_epoch(epoch) each epoch; then measure again.",
           predicted: priceSharding(count, work.ratio),
           refutedBy:
@@ -239,14 +242,18 @@ const notDistinguishable: Rule = {
       const difference = Math.abs(view.baseline!.seconds.mean - count.seconds.mean);
       const bound = Math.hypot(a, b);
       if (difference >= bound) return [];
+      // Tight times that agree are a result (there is no speedup); times that scatter are none.
+      const tight = bound / view.baseline!.seconds.mean <= 0.05;
       return [
         {
-          severity: "invalid",
+          severity: tight ? "high" : "invalid",
           devices: count.devices,
           run: count.runs[0]!.run.id,
           evidence: [evidence("difference of the means", difference, { unit: "s", threshold: bound })],
-          cause: `${view.baseline!.devices} and ${count.devices} devices cannot be told apart by these measurements.`,
-          fix: "Measure more epochs or repeats, on an otherwise idle machine.",
+          cause: tight
+            ? `${count.devices} devices are as fast as ${view.baseline!.devices}, to within ${shortNumber((bound / view.baseline!.seconds.mean) * 100)}%.`
+            : `${view.baseline!.devices} and ${count.devices} devices cannot be told apart by these measurements.`,
+          fix: tight ? null : "Measure more epochs or repeats, on an otherwise idle machine.",
           predicted: null,
           refutedBy: "More repeats whose 95% intervals do not overlap.",
         },

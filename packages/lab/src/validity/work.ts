@@ -2,6 +2,7 @@
 // Counted where the records say so, inferred from signatures where they do not, otherwise assumed. The first question of all.
 import type { CountSummary, RunSummary, StudySummary } from "../metrics/index.js";
 import { type Evidence, evidence } from "../model/index.js";
+import { halfWidth95 } from "../stats/index.js";
 
 export interface WorkShare {
   devices: number;
@@ -91,7 +92,9 @@ function inferFromTimes(count: CountSummary, baseline: CountSummary, ratio: numb
   const base = baseline.runs[0]!;
   const list: Evidence[] = [];
   const e = count.karpFlatt;
-  const impossible = e !== null && e > 1;
+  // Just above 1 may be noise around "no faster at all"; the times themselves must differ.
+  const spread = Math.hypot(halfWidth95(count.seconds) ?? 0, halfWidth95(baseline.seconds) ?? 0);
+  const impossible = e !== null && e > 1 && count.seconds.mean - baseline.seconds.mean > spread;
   if (impossible)
     list.push(
       evidence("Karp-Flatt serial fraction", e, {
