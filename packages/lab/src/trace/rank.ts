@@ -176,6 +176,9 @@ function lacksDeviceEvents(data: TraceData): boolean {
   return data.runtime.rows > 0 || (!data.complete && data.header.deviceNames.length > 0);
 }
 
+/** What needs a device's streams and the calls that feed them. */
+const withoutLaunches = { idle: [], launches: null, queues: [], copies: [], criticalPath: null };
+
 function analyseHost(data: TraceData, order: number): AnalysedRank {
   const blind = lacksDeviceEvents(data);
   const activity = hostActivity(data);
@@ -189,13 +192,9 @@ function analyseHost(data: TraceData, order: number): AnalysedRank {
     steps: stepTimes(data.steps.filter((step) => step.ts < cut)),
     dataLoaderUs: dataLoaderTime(data, cut),
     types: blind ? [] : typeTimesOf((type) => merged(activity, type)),
-    idle: [],
     kernels: kernelTable(activity),
     collectives: collectiveTable(calls),
-    launches: null,
-    queues: [],
-    copies: [],
-    criticalPath: null,
+    ...withoutLaunches,
   };
   report.problems.push(
     blind
@@ -220,13 +219,9 @@ function analyseJax(data: TraceData, device: number, kind: "gpu" | "tpu" | "cpu"
     steps: stepTimes(data.steps),
     dataLoaderUs: null,
     types: typeTimesOf((type) => merged(activity, type)),
-    idle: [],
     kernels: kernelTable(activity),
     collectives: collectiveTable(calls),
-    launches: null,
-    queues: [],
-    copies: [],
-    criticalPath: null,
+    ...withoutLaunches,
   };
   noteClockJump(report, activity);
   return analysed(report, activity, calls, data);
