@@ -50,7 +50,8 @@ class Recorder:
         self.lock = threading.Lock()
 
     def alive(self):
-        return self.folder is not None and os.getpid() == self.pid
+        # Forked children forget the folder (see `arm`), so that no process number need be asked for here.
+        return self.folder is not None
 
     def error(self, text):
         if text not in self.errors and len(self.errors) < 32:
@@ -137,6 +138,25 @@ class Recorder:
             line.setdefault("rank", self.rank)
             return json.dumps(line, allow_nan=False, separators=(",", ":"))
         step, epoch, start, duration, waited, samples, backward, optimizer, loss, stepped, compiled = line
+        if stepped and not compiled and epoch is not None and waited is not None and samples is not None:
+            if backward and optimizer and loss is not None and loss - loss == 0:
+                # The usual step, in one go.
+                return (
+                    '{"v":1,"type":"step","rank":%d,"step":%d,"epoch":%d,"startUs":%.1f,"durationUs":%.1f,'
+                    '"dataWaitUs":%.1f,"backwardUs":%.1f,"optimizerUs":%.1f,"samples":%d,"loss":%.7g}'
+                    % (
+                        self.rank,
+                        step,
+                        epoch,
+                        (start - self.origin) * 1e6,
+                        duration * 1e6,
+                        waited * 1e6,
+                        backward * 1e6,
+                        optimizer * 1e6,
+                        samples,
+                        loss,
+                    )
+                )
         parts = ['{"v":1,"type":"step","rank":%d,"step":%d' % (self.rank, step)]
         if epoch is not None:
             parts.append('"epoch":%d' % epoch)
@@ -294,6 +314,13 @@ def arm():
     if os.environ.get("WEFT_PROBE_CONFIG", "1") != "0":
         actions["yaml"] = watch_yaml
     sys.meta_path.insert(0, _AfterImport(actions))
+
+    def forget():
+        recorder.folder = None
+
+    if hasattr(os, "register_at_fork"):
+        # A forked loader process is no rank.
+        os.register_at_fork(after_in_child=forget)
 
     import atexit
 

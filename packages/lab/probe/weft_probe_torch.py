@@ -2,7 +2,6 @@
 the optimiser's step (reading a loss, which waits for the device) belongs to it. Watches the data loader's iterators, the
 optimisers' global hooks and Tensor.backward; reads the options of loaders and of DDP once."""
 
-import os
 import sys
 import zlib
 
@@ -43,6 +42,8 @@ loop = _Loop()
 
 def _size(batch):
     """Samples in a batch: the first dimension of the first tensor in it."""
+    if type(batch) is list and batch and hasattr(batch[0], "size"):
+        return batch[0].size(0)
     for _ in range(4):
         if hasattr(batch, "shape"):
             return int(batch.shape[0]) if len(batch.shape) > 0 else None
@@ -124,7 +125,7 @@ def watch_data(module):
 
     def __next__(self):
         recorder = probe.recorder
-        if not recorder.alive():
+        if recorder.folder is None:
             return original(self)
         asked = _clock()
         # A loader that is drawn from between batch and optimiser step (validation inside the epoch) must not end it.
@@ -157,8 +158,8 @@ def watch_data(module):
 
     def _next_index(self):
         index = original_index(self)
-        seen = getattr(self, "_weft_batches", 0)
-        if seen < _hashed_batches and probe.recorder.alive():
+        seen = self._weft_batches
+        if seen < _hashed_batches and probe.recorder.folder is not None:
             try:
                 self._weft_batches = seen + 1
                 self._weft_hash = zlib.crc32(repr(list(index)).encode(), getattr(self, "_weft_hash", 0))
@@ -166,6 +167,7 @@ def watch_data(module):
                 self._weft_batches = _hashed_batches
         return index
 
+    base._weft_batches = 0
     base._next_index = _next_index
 
     original_init = base.__init__
@@ -276,7 +278,7 @@ def _before_optimizer(optimizer, args, kwargs):
 
 
 def _after_optimizer(optimizer, args, kwargs):
-    if not probe.recorder.alive():
+    if probe.recorder.folder is None:
         return
     try:
         if not loop.described:
@@ -312,11 +314,11 @@ def watch(torch):
         began = _clock()
         result = original(self, *args, **kwargs)
         try:
-            if probe.recorder.alive():
+            if probe.recorder.folder is not None:
                 loop.backward += _clock() - began
                 # Reading a loss on a GPU would wait for it; on a CPU it is there.
-                if self.device.type == "cpu" and self.numel() == 1:
-                    loop.loss = float(self.detach())
+                if loop.cpu and not self.is_cuda and self.dim() == 0:
+                    loop.loss = self.item()
         except Exception as problem:  # noqa: BLE001
             probe.recorder.error("backward: %r" % problem)
         return result
@@ -347,7 +349,6 @@ def watch(torch):
 
         autocast.__enter__ = __enter__
 
-    os.register_at_fork(after_in_child=_forget)
     import atexit
 
     # Registered after the probe's own end, hence called before it.
@@ -375,11 +376,6 @@ def _wrap_steps(base):
         self.step = wrapped
 
     base.__init__ = __init__
-
-
-def _forget():
-    """In a forked loader process: it is no rank."""
-    probe.recorder.folder = None
 
 
 def _finish():

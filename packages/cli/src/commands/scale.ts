@@ -4,6 +4,7 @@ import { join } from "node:path";
 import {
   type Analysis,
   analyzeStudy,
+  attachTraces,
   type FollowOptions,
   followStudy,
   type Launcher,
@@ -234,7 +235,9 @@ async function judge(result: StudyResult, options: Options): Promise<void> {
     const tail = existsSync(log) ? lastLines(readFileSync(log, "utf8"), 8) : "";
     warn(`${file.id} (${file.devices} devices) ${file.status}: ${file.message ?? ""}${tail === "" ? "" : `\n${tail}`}`);
   }
-  const analysis: Analysis = analyzeStudy(studyFromScaleDirectory(result.folder));
+  const study = studyFromScaleDirectory(result.folder);
+  await attachTraces(study);
+  const analysis: Analysis = analyzeStudy(study);
   await writeReport([analysis], join(result.folder, "report"), { pictures: options.pictures });
   if (options.json) process.stdout.write(`${JSON.stringify({ folder: result.folder, studies: [analysis.report] })}\n`);
   else process.stdout.write(`\n${performanceReport([analysis.report])}\nreport in ${join(result.folder, "report")}\n`);

@@ -109,7 +109,8 @@ function messages(report: TraceReport): string[] {
 
 function show(report: TraceReport, top: number): string {
   const parts: string[] = [rankTable(report)];
-  const first = report.ranks.find((rank) => rank.spanUs !== undefined);
+  const first =
+    report.ranks.find((rank) => rank.spanUs !== undefined) ?? report.ranks.find((rank) => rank.kernels.length > 0);
   if (first === undefined) return "There is nothing to measure in these traces.";
   if (report.ranks.some((rank) => rank.idle.length > 0)) parts.push(idleTable(report.ranks));
   parts.push(kernelTable(first, top));
@@ -164,7 +165,7 @@ function idleTable(ranks: readonly RankReport[]): string {
 }
 
 function kernelTable(rank: RankReport, top: number): string {
-  const title = rank.device === "cpu" && rank.source === "kineto" ? "Operators (own time)" : "Kernels";
+  const title = rank.source === "kineto" && rank.launches === null ? "Operators (own time)" : "Kernels";
   const rows = rank.kernels
     .slice(0, top)
     .map((k) => [

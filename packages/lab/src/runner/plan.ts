@@ -85,6 +85,9 @@ export function writeJson(path: string, value: unknown): void {
 export const studyFilePath = (folder: string): string => join(folder, "study.json");
 export const runFolder = (folder: string, id: string): string => join(folder, "runs", id);
 
+/** Where a job may leave its traces (WEFT_TRACE_DIR): they then belong to its run. */
+export const traceFolder = (home: string): string => join(home, "traces");
+
 export function writeStudyFile(folder: string, study: StudyFile): void {
   writeJson(studyFilePath(folder), study);
 }

@@ -3,9 +3,10 @@ import assert from "node:assert/strict";
 import { chmodSync, existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { attachTraces } from "../diagnosis/index.js";
 import { studyFromScaleDirectory } from "../import/index.js";
 import { type LabRecord, parseRecord, type RunFile, type StudyFile } from "../model/index.js";
-import { TestFolder } from "../trace/fixtures.js";
+import { launched, TestFolder, traceText } from "../trace/fixtures.js";
 import { launcherRow } from "./launchers.js";
 import { checkTemplate, createStudyFolder, fillTemplate, PlanError, planRuns } from "./plan.js";
 import { probeMessage, probeShutOut } from "./probe.js";
@@ -265,6 +266,22 @@ case "$*" in *driver_version*) echo "0, Test GPU, 81920, GPU-1, 550.1"; echo "1,
     delete process.env["WEFT_NVIDIA_SMI"];
   }
   assert.equal(parseGpuLine("garbage"), null);
+});
+
+test("traces that a job leaves where it was told to become part of its run", async () => {
+  using folder = new TestFolder();
+  const trace = traceText(launched(1, { ts: 0, dur: 4 }, { name: "gemm", ts: 10, dur: 30 }), {
+    distributedInfo: { rank: 0, world_size: 1 },
+  });
+  const file = folder.file("t.json", trace);
+  const command = ["sh", "-c", `mkdir -p $WEFT_TRACE_DIR && cp ${file} $WEFT_TRACE_DIR/trace_rank0.json`];
+  const { folder: study } = await runStudy(options(folder, command, { counts: [1] }));
+  const read = studyFromScaleDirectory(study);
+  await attachTraces(read);
+  assert.deepEqual(
+    read.runs[0].traces!.map((t) => [t.rank, t.spanUs, t.computeUs, t.kernels, t.launchUs]),
+    [[0, 30, 30, 1, 4]],
+  );
 });
 
 test("flags that keep the probe out are seen through", () => {

@@ -2,6 +2,7 @@
 // bash and /proc, and a record of how it ended that survives a lost connection.
 import { join } from "node:path";
 import { nodesFor, type Site, siteOptions } from "./launchers.js";
+import { traceFolder } from "./plan.js";
 import { probeFolder } from "./probe.js";
 
 export interface JobScript {
@@ -54,6 +55,7 @@ export function jobScript(job: JobScript): string {
     ...(site.modules ?? []).map((name) => `module load ${shellWord(name)}`),
     ...(site.venv === undefined ? [] : [`source ${shellWord(join(site.venv, "bin/activate"))}`]),
     `export WEFT_DEVICES=${job.devices}`,
+    `export WEFT_TRACE_DIR=${shellWord(traceFolder(job.home))}`,
     // The first host of the allocation, expanded: SLURM_NODELIST itself may be compressed (node[1-4]).
     'export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
     "export MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))",

@@ -12,6 +12,7 @@ import {
   planRuns,
   runFolder,
   studyName,
+  traceFolder,
   writeRunFile,
   writeStudyFile,
 } from "./plan.js";
@@ -155,6 +156,7 @@ async function oneRun(
       ...options.env,
       ...(options.probe ? probeEnvironment(home, options.env) : {}),
       WEFT_DEVICES: String(run.devices),
+      WEFT_TRACE_DIR: traceFolder(home),
     },
     stdout: join(home, "stdout.log"),
     stderr: join(home, "stderr.log"),

@@ -209,6 +209,35 @@ test("a clock that was set is called so", async () => {
   assert.match(rank.problems[0], /the clock jumps by 3600 s .* trust the busy times only/);
 });
 
+test("a file that is cut off gives no idle time that may be missing kernels", async () => {
+  using folder = new TestFolder();
+  const events = Array.from({ length: 40 }, (_, i) =>
+    launched(i, { ts: i * 100, dur: 2 }, { name: "k", ts: i * 100 + 5, dur: 90 }),
+  );
+  // As Kineto writes it: the calls first, then the kernels.
+  const grouped = [...events.map(([call]) => call), ...events.map(([, kernel]) => kernel)];
+  const cutAfter = (list: TestEvent[], n: number): string => {
+    const text = traceText(list, { deviceProperties: [{ name: "A GPU" }] });
+    return text.slice(0, text.indexOf(JSON.stringify(list[n])));
+  };
+  const [half] = (await analyseTraces([folder.file("half.json", cutAfter(grouped, 60))])).ranks;
+  assert.equal(half.idleUs, 10 * 19, "the first twenty kernels are all there");
+  assert.equal(half.complete, false);
+
+  const shuffled = [
+    ...events.map(([call]) => call),
+    ...events.map(([, kernel], i) => events[(i * 7) % 40][1] ?? kernel),
+  ];
+  const [holes] = (await analyseTraces([folder.file("holes.json", cutAfter(shuffled, 60))])).ranks;
+  assert.equal(holes.idleUs, undefined);
+  assert.equal(holes.kernels[0].count, 20);
+  assert.match(holes.problems[1], /of the part that is left, \d+ of \d+ launches and kernels lack their other half/);
+
+  const [calls] = (await analyseTraces([folder.file("calls.json", cutAfter(grouped, 30))])).ranks;
+  assert.deepEqual([calls.device, calls.idleUs, calls.computeUs], ["gpu", undefined, undefined]);
+  assert.match(calls.problems[1], /the job ran on a GPU, but the part that is left holds no kernels/);
+});
+
 test("nothing to measure is said, not computed", async () => {
   using folder = new TestFolder();
   const [rank] = (await analyseTraces([folder.file("a.json", traceText([]))])).ranks;

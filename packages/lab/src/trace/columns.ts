@@ -18,45 +18,7 @@ const grow = (capacity: number): number => capacity + (capacity < 1 << 18 ? capa
 /** The driver numbers "all streams" 4294967295, which does not fit: this stands for it. */
 export const allStreams = 0x7fffffff;
 
-/** What ran on a device. */
-export class DeviceTable {
-  ts: Float64Array;
-  dur: Float64Array;
-  name: Int32Array;
-  category: Uint8Array;
-  lane: Int32Array;
-  stream: Int32Array;
-  correlation: Float64Array;
-  /** Rows are in the order of the file. */
-  rows = 0;
-
-  /** Room that is never written to costs no memory, but growing does: take a generous guess. */
-  constructor(capacity: number) {
-    this.ts = new Float64Array(capacity);
-    this.dur = new Float64Array(capacity);
-    this.name = new Int32Array(capacity);
-    this.category = new Uint8Array(capacity);
-    this.lane = new Int32Array(capacity);
-    this.stream = new Int32Array(capacity);
-    this.correlation = new Float64Array(capacity);
-  }
-
-  add(): number {
-    if (this.rows === this.ts.length) {
-      const length = grow(this.rows);
-      this.ts = grown(this.ts, length);
-      this.dur = grown(this.dur, length);
-      this.name = grown(this.name, length);
-      this.category = grown(this.category, length);
-      this.lane = grown(this.lane, length);
-      this.stream = grown(this.stream, length);
-      this.correlation = grown(this.correlation, length);
-    }
-    return this.rows++;
-  }
-}
-
-/** Calls into the device's runtime: what carries a correlation id but ran on the host. */
+/** Calls into the device's runtime: what carries a correlation id but ran on the host. Rows are in the order of the file. */
 export class RuntimeTable {
   ts: Float64Array;
   dur: Float64Array;
@@ -65,6 +27,7 @@ export class RuntimeTable {
   correlation: Float64Array;
   rows = 0;
 
+  /** Room that is never written to costs no memory, but growing does: take a generous guess. */
   constructor(capacity: number) {
     this.ts = new Float64Array(capacity);
     this.dur = new Float64Array(capacity);
@@ -74,15 +37,34 @@ export class RuntimeTable {
   }
 
   add(): number {
-    if (this.rows === this.ts.length) {
-      const length = grow(this.rows);
-      this.ts = grown(this.ts, length);
-      this.dur = grown(this.dur, length);
-      this.name = grown(this.name, length);
-      this.lane = grown(this.lane, length);
-      this.correlation = grown(this.correlation, length);
-    }
+    if (this.rows === this.ts.length) this.growTo(grow(this.rows));
     return this.rows++;
+  }
+
+  protected growTo(length: number): void {
+    this.ts = grown(this.ts, length);
+    this.dur = grown(this.dur, length);
+    this.name = grown(this.name, length);
+    this.lane = grown(this.lane, length);
+    this.correlation = grown(this.correlation, length);
+  }
+}
+
+/** What ran on a device. */
+export class DeviceTable extends RuntimeTable {
+  category: Uint8Array;
+  stream: Int32Array;
+
+  constructor(capacity: number) {
+    super(capacity);
+    this.category = new Uint8Array(capacity);
+    this.stream = new Int32Array(capacity);
+  }
+
+  protected override growTo(length: number): void {
+    super.growTo(length);
+    this.category = grown(this.category, length);
+    this.stream = grown(this.stream, length);
   }
 }
 

@@ -167,17 +167,18 @@ function waitedFor(view: DeviceView, byEnd: SortedEnds, previous: number, walked
 
 function blockingEnds(view: DeviceView): { starts: Float64Array; ends: Float64Array } {
   const { runtime, symbols } = view.data;
-  const rows: number[] = [];
   const blocks = new Map<number, boolean>();
+  const end = new Float64Array(runtime.rows);
+  const rows = new Uint32Array(runtime.rows);
+  let n = 0;
   for (let i = 0; i < runtime.rows; i++) {
     const name = runtime.name[i];
     let is = blocks.get(name);
     if (is === undefined) blocks.set(name, (is = blockingCalls.has(symbols.text(name))));
-    if (is) rows.push(i);
+    if (!is) continue;
+    rows[n++] = i;
+    end[i] = runtime.ts[i] + runtime.dur[i];
   }
-  rows.sort((a, b) => runtime.ts[a] + runtime.dur[a] - (runtime.ts[b] + runtime.dur[b]));
-  return {
-    starts: gather(runtime.ts, rows),
-    ends: Float64Array.from(rows, (i) => runtime.ts[i] + runtime.dur[i]),
-  };
+  const sorted = sortRows(rows.subarray(0, n), end);
+  return { starts: gather(runtime.ts, sorted), ends: gather(end, sorted) };
 }

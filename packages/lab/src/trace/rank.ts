@@ -23,10 +23,10 @@ import {
   type KernelRow,
   kernelTable,
 } from "./kernels.js";
-import { type KernelType, kernelTypes } from "./kinds.js";
+import { type KernelType, kernelTypes, launchCalls } from "./kinds.js";
 import { type LaunchStatistics, launchStatistics } from "./launch.js";
 import { type ReadOptions, readTrace, type StepMark, type TraceData } from "./read.js";
-import { deviceView } from "./view.js";
+import { type DeviceView, deviceView } from "./view.js";
 
 export interface StepTime {
   number: number;
@@ -115,52 +115,93 @@ function analyseDevice(data: TraceData, order: number): AnalysedRank {
     collectives: data.deviceCollectives,
   };
   const calls = collectiveCalls(activity, data.header.worldSize);
+  const gap = data.complete ? null : missingWork(view);
+  const times = gap === null ? timeBreakdown(view) : null;
   const report: RankReport = {
     ...common(data, order),
     source: "kineto",
     device: "gpu",
-    ...(timeBreakdown(view) ?? {}),
+    ...(times ?? {}),
     steps: stepTimes(view.steps),
     dataLoaderUs: dataLoaderTime(data, view.cut),
-    types: typeTimes(view),
-    idle: idleBreakdown(view),
+    types: gap === null ? typeTimes(view) : [],
+    idle: gap === null ? idleBreakdown(view) : [],
     kernels: kernelTable(activity),
     collectives: collectiveTable(calls),
     launches: launchStatistics(view),
-    queues: queueLengths(view),
+    queues: gap === null ? queueLengths(view) : [],
     copies: copyBandwidths(view),
-    criticalPath: criticalPath(view),
+    criticalPath: gap === null ? criticalPath(view) : null,
   };
+  if (gap !== null) report.problems.push(gap);
   if (view.rows.length === 0)
     report.problems.push("no kernel was launched before the last profiler step: there is nothing to measure");
   noteClockJump(report, activity);
   return analysed(report, activity, calls, data);
 }
 
+const tolerated = 0.005;
+
+/**
+ * Events lie in a trace file in groups, not in order of time: where a file is cut off, kernels of the part that is left
+ * may be missing, and then what looks idle was not. Launches without a kernel (and kernels without a launch) show it.
+ */
+function missingWork(view: DeviceView): string | null {
+  const { device, runtime, symbols } = view.data;
+  const matched = new Uint8Array(runtime.rows);
+  let lastLaunch = Number.NEGATIVE_INFINITY;
+  let orphans = 0;
+  for (const row of view.rows) {
+    const launch = view.launch[row];
+    if (launch < 0) orphans++;
+    else {
+      matched[launch] = 1;
+      lastLaunch = Math.max(lastLaunch, runtime.ts[launch]);
+    }
+  }
+  let launches = 0;
+  let missing = 0;
+  for (let i = 0; i < runtime.rows; i++) {
+    if (runtime.ts[i] > lastLaunch || !launchCalls.has(symbols.text(runtime.name[i]))) continue;
+    launches++;
+    if (matched[i] === 0) missing++;
+  }
+  const all = launches + orphans;
+  if (missing + orphans <= tolerated * all && device.rows > 0) return null;
+  return `of the part that is left, ${missing + orphans} of ${all} launches and kernels lack their other half: busy, idle and overlap cannot be said; the tables count what is there`;
+}
+
+/** A job that launched kernels, in a trace that does not show them: its operators must not pass for the computation. */
+function lacksDeviceEvents(data: TraceData): boolean {
+  return data.runtime.rows > 0 || (!data.complete && data.header.deviceNames.length > 0);
+}
+
+/** What needs a device's streams and the calls that feed them. */
+const withoutLaunches = { idle: [], launches: null, queues: [], copies: [], criticalPath: null };
+
 function analyseHost(data: TraceData, order: number): AnalysedRank {
+  const blind = lacksDeviceEvents(data);
   const activity = hostActivity(data);
   const cut = hostCut(data);
   const calls = collectiveCalls(activity, data.header.worldSize);
   const report: RankReport = {
     ...common(data, order),
     source: "kineto",
-    device: "cpu",
-    ...(activityBreakdown(activity) ?? {}),
+    device: blind ? "gpu" : "cpu",
+    ...((blind ? null : activityBreakdown(activity)) ?? {}),
     steps: stepTimes(data.steps.filter((step) => step.ts < cut)),
     dataLoaderUs: dataLoaderTime(data, cut),
-    types: typeTimesOf((type) => merged(activity, type)),
-    idle: [],
+    types: blind ? [] : typeTimesOf((type) => merged(activity, type)),
     kernels: kernelTable(activity),
     collectives: collectiveTable(calls),
-    launches: null,
-    queues: [],
-    copies: [],
-    criticalPath: null,
+    ...withoutLaunches,
   };
   report.problems.push(
-    activity.rows.length === 0
-      ? "the trace has no device events and no operators: there is nothing to measure"
-      : "no GPU events: operators on the CPU count as computation and the backend's collectives as communication",
+    blind
+      ? `the job ran on a GPU, but ${data.complete ? "the trace holds" : "the part that is left holds"} no kernels: only the host's operators are shown, and busy, idle and overlap cannot be said${data.complete ? " (profile with ProfilerActivity.CUDA)" : ""}`
+      : activity.rows.length === 0
+        ? "the trace has no device events and no operators: there is nothing to measure"
+        : "no GPU events: operators on the CPU count as computation and the backend's collectives as communication",
   );
   noteClockJump(report, activity);
   return analysed(report, activity, calls, data);
@@ -178,13 +219,9 @@ function analyseJax(data: TraceData, device: number, kind: "gpu" | "tpu" | "cpu"
     steps: stepTimes(data.steps),
     dataLoaderUs: null,
     types: typeTimesOf((type) => merged(activity, type)),
-    idle: [],
     kernels: kernelTable(activity),
     collectives: collectiveTable(calls),
-    launches: null,
-    queues: [],
-    copies: [],
-    criticalPath: null,
+    ...withoutLaunches,
   };
   noteClockJump(report, activity);
   return analysed(report, activity, calls, data);
