@@ -68,6 +68,14 @@ const framed = ({ title, subtitle, description }: Frame, body: Spec): Spec => ({
   ...body,
 });
 
+const epochAxis: Spec = {
+  field: "epoch",
+  type: "quantitative",
+  title: "Epoch",
+  axis: { tickMinStep: 1, format: "d" },
+  scale: { zero: false, nice: false, padding: 10 },
+};
+
 function epochTime(analysis: Analysis, rows: StudyRows): Chart {
   const { report } = analysis;
   const data = rows.epochs;
@@ -90,13 +98,7 @@ function epochTime(analysis: Analysis, rows: StudyRows): Chart {
         width: 720,
         height: 340,
         encoding: {
-          x: {
-            field: "epoch",
-            type: "quantitative",
-            title: "Epoch",
-            axis: { tickMinStep: 1, format: "d" },
-            scale: { zero: false, nice: false, padding: 10 },
-          },
+          x: epochAxis,
           y: { field: "seconds", type: "quantitative", title: "Seconds an epoch", scale: { zero: true } },
           color: { field: "series", type: "nominal", title: null },
         },
@@ -369,13 +371,7 @@ function accuracy(analysis: Analysis, rows: StudyRows): Chart | null {
         height: 340,
         mark: { type: "line", point: { size: 40 }, strokeWidth: 1.5 },
         encoding: {
-          x: {
-            field: "epoch",
-            type: "quantitative",
-            title: "Epoch",
-            axis: { tickMinStep: 1, format: "d" },
-            scale: { zero: false, nice: false, padding: 10 },
-          },
+          x: epochAxis,
           y: { field: "valAccuracy", type: "quantitative", title: "Validation accuracy", scale: { zero: false } },
           color: { field: "series", type: "nominal", title: null },
           detail: { field: "run" },
