@@ -87,6 +87,11 @@ test("predict: intervals, cannot say, both spellings of counts, from a study too
     weft("predict", points, "--at", "8", "--devices-per-node", "4").stdout,
     /cannot say: 8 devices span 2 nodes of 4/,
   );
+  const out = join(home, "predicted");
+  assert.equal(weft("predict", points, "--at", "8,64", "--out", out).status, 0);
+  assert.match(readFileSync(join(out, "predictions.csv"), "utf8"), /^devices,throughput,low_80,high_80,reason\n8,/);
+  assert.match(readFileSync(join(out, "predictions.svg"), "utf8"), />cannot say|no interval</);
+  assert.ok(readFileSync(join(out, "predictions.png")).length > 5000);
   const study = weft("predict", experiments, "--study", "IMDB", "--at", "8", "--json");
   assert.equal(JSON.parse(study.stdout).predictions[0].value.toFixed(2), "1.69");
   const invalid = weft("predict", experiments, "--study", "AGNews", "--at", "8");

@@ -1,6 +1,17 @@
 // weft predict: measured points -> other device counts, each with an interval or with the reason why there is none.
-import { existsSync, statSync } from "node:fs";
-import { type PointSet, type PredictionResult, predict, readJson, readPoints, shortNumber } from "@weft/lab";
+import { existsSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import {
+  type PointSet,
+  type PredictionResult,
+  predict,
+  predictionChart,
+  readJson,
+  readPoints,
+  renderPng,
+  renderSvg,
+  shortNumber,
+} from "@weft/lab";
 import type { Command } from "commander";
 import { attempt, CommandError, counts, csv, failed, table, warn, writeFiles, wrongUsage } from "../terminal/index.js";
 import { analyzeAll, labWork, loadStudies } from "./studies.js";
@@ -33,7 +44,7 @@ export function add(program: Command): void {
     .option("--devices-per-node <n>", "devices in one node")
     .option("--study <name>", "which study, where a path holds several")
     .option("--json", "the predictions as JSON on standard output")
-    .option("--out <dir>", "write predictions.json and predictions.csv into a directory")
+    .option("--out <dir>", "write predictions.json, .csv, .svg and .png into a directory")
     .addHelpText("after", help)
     .action((path: string, options: Options) => attempt(() => run(path, options)));
 }
@@ -73,7 +84,8 @@ async function run(path: string, options: Options): Promise<void> {
   if (perNode !== undefined && !(Number.isInteger(perNode) && perNode > 0))
     throw new CommandError(`--devices-per-node ${options.devicesPerNode} is not a count of 1 or more`, wrongUsage);
   const given = perNode === undefined || typeof value !== "object" ? value : { ...value, devicesPerNode: perNode };
-  const result = await labWork(() => predict(readPoints(given, path), options.at!));
+  const points = await labWork(() => readPoints(given, path));
+  const result = predict(points, options.at!);
   for (const problem of result.problems) warn(problem);
   if (options.out !== undefined)
     writeFiles(options.out, {
@@ -83,6 +95,13 @@ async function run(path: string, options: Options): Promise<void> {
         result.predictions.map((p) => [p.devices, p.value, p.interval?.[0] ?? null, p.interval?.[1] ?? null, p.reason]),
       ),
     });
+  if (options.out !== undefined && points.samples.length > 0) {
+    const toUnit = (x: number): number => (points.metric === "seconds" ? 1 / x : x);
+    const measured = points.samples.map((s) => ({ devices: s.devices, value: toUnit(s.mean) }));
+    const svg = await renderSvg(predictionChart(result, measured).spec);
+    writeFiles(options.out, { "predictions.svg": svg });
+    writeFileSync(join(options.out, "predictions.png"), await renderPng(svg));
+  }
   if (options.json) process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
   else process.stdout.write(`${show(result)}\n`);
   if (result.predictions.every((p) => p.value === null)) process.exitCode = failed;

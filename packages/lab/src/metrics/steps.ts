@@ -30,7 +30,12 @@ export interface StepSummary {
   warmupSteps: number;
   /** Steps in the measured window during which something was compiled. */
   compiledInWindow: number;
+  /** Steps left out because no step beside the others can have taken so long: a clock that jumped. */
+  clockJumps: number;
 }
+
+/** A step this many times its rank's median is a clock that jumped; a checkpoint or a stall is shorter than that. */
+const clockJump = 1000;
 
 /** Without a stated warm-up: a fifth of the steps, ten at most. */
 const defaultWarmup = (steps: number): number => Math.min(10, Math.floor(steps / 5));
@@ -78,13 +83,17 @@ export function summariseSteps(run: Run, warmup?: number): StepSummary | null {
   let samplesPerEpoch: number | null = 0;
   let stepsPerEpoch: number | null = null;
   let compiledInWindow = 0;
+  let clockJumps = 0;
   for (const [rank, steps] of ranks) {
     const skip = Math.min(warmup ?? defaultWarmup(steps.length), steps.length - 1);
     warmupSteps = Math.max(warmupSteps, skip);
     const window = steps.slice(skip);
     compiledInWindow += window.filter((step) => step.compile === true).length;
     const clean = window.filter((step) => step.compile !== true);
-    const used = clean.length > 0 ? clean : window;
+    const candidates = clean.length > 0 ? clean : window;
+    const bound = median(candidates.map((step) => step.durationUs)) * clockJump;
+    const used = candidates.filter((step) => step.durationUs <= bound);
+    clockJumps += candidates.length - used.length;
     for (const step of used) counted.push(step);
     perRank.push({
       rank,
@@ -120,5 +129,6 @@ export function summariseSteps(run: Run, warmup?: number): StepSummary | null {
     firstStepRatio: Math.max(...firsts) / median(counted.map((step) => step.durationUs)),
     warmupSteps,
     compiledInWindow,
+    clockJumps,
   };
 }

@@ -16,7 +16,7 @@ export interface Chart {
 
 /** Okabe and Ito's palette: told apart by the colour-blind, and in grey by the shapes. */
 export const palette = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5B5B5B", "#000000"];
-const grey = "#6B7280";
+export const grey = "#6B7280";
 
 export const fontFamily = "DejaVu Sans";
 
@@ -59,7 +59,7 @@ interface Frame {
   description: string;
 }
 
-const framed = ({ title, subtitle, description }: Frame, body: Spec): Spec => ({
+export const framed = ({ title, subtitle, description }: Frame, body: Spec): Spec => ({
   $schema: schema,
   description,
   title: { text: title, subtitle },

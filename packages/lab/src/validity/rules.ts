@@ -211,6 +211,13 @@ const dirtyRows: Rule = {
             text: `${jumps.length} epoch${jumps.length > 1 ? "s" : ""} more than 20 times the median left out as clock jumps`,
           }),
         );
+      const stepJumps = summary.steps?.clockJumps ?? 0;
+      if (stepJumps > 0)
+        list.push(
+          evidence("clock jumps in steps", stepJumps, {
+            text: `${stepJumps} step${stepJumps > 1 ? "s" : ""} more than 1000 times the median left out as clock jumps`,
+          }),
+        );
       if (list.length === 0) return [];
       const missing = summary.run.problems.some((p) => p.id === "missing-ranks" || p.id === "cut-off");
       return [

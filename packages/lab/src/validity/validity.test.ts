@@ -181,6 +181,19 @@ test("impossible parts, clock jumps and failed counts are said; good numbers sta
   );
 });
 
+test("a step that a clock jump made long is left out and said", () => {
+  const steps = Array.from({ length: 20 }, (_, i) => ({
+    rank: 0,
+    step: i,
+    epoch: 1,
+    durationUs: i === 15 ? 9e12 : 100,
+    samples: 4,
+  }));
+  const v = verdictOf(run(1, [], { steps }));
+  near(v.view.counts[0]!.seconds.mean, 20 * 100e-6, 1e-9);
+  assert.match(v.findings[0]!.evidence[0]!.text, /1 step more than 1000 times the median left out as clock jumps/);
+});
+
 test("one count and no run have nothing to compare, and say so", () => {
   assert.equal(verdictOf(run(2, steady(5))).valid, null);
   assert.deepEqual(ids(verdictOf(run(2, steady(5)))), ["no-scaling-data"]);
