@@ -3,6 +3,12 @@ import { Command, CommanderError } from "commander";
 import { commands } from "./commands/index.js";
 import { wrongUsage } from "./terminal/index.js";
 
+// A reader that has seen enough (head, less) closes the pipe; that is no error.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (error.code !== "EPIPE") throw error;
+  process.exit(0);
+});
+
 const program = new Command("weft");
 program
   .description("Tensors that shard themselves, and a lab that says why a job does not scale.")

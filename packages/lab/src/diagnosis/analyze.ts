@@ -22,7 +22,10 @@ export interface RunReport {
   /** The mean over a file that two jobs wrote; only then. */
   epochSecondsMixed?: { mean: number; std: number; n: number };
   totalSeconds: number | null;
+  /** Different samples a second: the data set over the epoch. */
   samplesPerSecond: number | null;
+  /** Samples that all ranks worked on in a second; more than the above when work was done twice. */
+  workSamplesPerSecond: number | null;
   finalAccuracy: number | null;
 }
 
@@ -46,18 +49,23 @@ export interface Analysis {
 
 const short = (d: { mean: number; std: number; n: number }) => ({ mean: d.mean, std: d.std, n: d.n });
 
-/** Samples per second: counted where steps say so, else the data set over the epoch, times the work that was really done. */
-function throughput(verdict: Verdict, index: number): number | null {
+/** Counted where steps say so, else from the data set and the epoch; the work ratio leads from one rate to the other. */
+function rates(verdict: Verdict, index: number): { different: number | null; worked: number | null } {
   const summary = verdict.view.runs[index]!;
-  if (summary.samplesPerSecond !== null) return summary.samplesPerSecond;
+  const ratio = verdict.scaling.find((p) => p.devices === summary.run.devices)?.workRatio ?? 1;
+  if (summary.samplesPerSecond !== null)
+    return { different: summary.samplesPerSecond / ratio, worked: summary.samplesPerSecond };
   const { datasetSamples } = summary.run.workload;
-  if (datasetSamples === undefined || summary.seconds === null || verdict.view.basis === "run") return null;
-  return datasetSamples / summary.seconds.mean;
+  if (datasetSamples === undefined || summary.seconds === null || verdict.view.basis === "run")
+    return { different: null, worked: null };
+  const different = datasetSamples / summary.seconds.mean;
+  return { different, worked: different * ratio };
 }
 
 function runReports(verdict: Verdict): RunReport[] {
   return verdict.view.runs.map((summary, i): RunReport => {
     const { run, epochs } = summary;
+    const { different, worked } = rates(verdict, i);
     return {
       id: run.id,
       ...(run.label !== undefined && { label: run.label }),
@@ -67,7 +75,8 @@ function runReports(verdict: Verdict): RunReport[] {
       epochSeconds: summary.seconds === null ? null : short(summary.seconds),
       ...(epochs?.mixed != null && { epochSecondsMixed: short(epochs.mixed) }),
       totalSeconds: epochs?.totalSeconds ?? run.seconds ?? null,
-      samplesPerSecond: throughput(verdict, i),
+      samplesPerSecond: different,
+      workSamplesPerSecond: worked,
       finalAccuracy: epochs?.finalAccuracy ?? null,
     };
   });

@@ -192,3 +192,20 @@ test("a valid study is extrapolated, and the shape is the one that other program
     assert.ok(key in report.scaling[1]!, key);
   assert.equal(report.scaling[0]!.class, "baseline");
 });
+
+test("work done twice counts once in samples a second, and twice in work", () => {
+  const step = { samples: 8, epoch: 1 };
+  const report = findings({
+    step,
+    devices: 2,
+    seconds: { 1: 10, 2: 10.5 },
+    base: { workload: { datasetSamples: 160 } },
+    says: /./,
+  });
+  const [one, two] = report.runs;
+  assert.equal(one!.samplesPerSecond, 160 / report.runs[0]!.epochSeconds!.mean);
+  // Two ranks of 20 steps of 8 samples: 320 samples worked on for 160 of the data set, 8 per 10 ms and rank.
+  assert.equal(report.scaling[1]!.workRatio, 2);
+  assert.ok(Math.abs(two!.workSamplesPerSecond! - 1600) < 1e-6);
+  assert.ok(Math.abs(two!.samplesPerSecond! - 800) < 1e-6);
+});

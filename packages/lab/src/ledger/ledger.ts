@@ -87,7 +87,7 @@ export function promisesOf(report: StudyReport, at: number): LedgerPrediction[] 
         ],
   );
   const laws = report.predictions.flatMap((p) =>
-    p.value === null
+    p.value === null || p.interval === null
       ? []
       : [
           make({

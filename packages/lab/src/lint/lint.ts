@@ -3,8 +3,8 @@ import { existsSync, readFileSync, statSync } from "node:fs";
 import type { Run } from "../model/index.js";
 import { type ConfigFile, lintConfig, readConfig } from "./config-rules.js";
 import type { LintProblem } from "./problem.js";
-import { count, readScript, type Script } from "./script.js";
-import { lintScript } from "./script-rules.js";
+import { readScript, type Script } from "./script.js";
+import { gpusAsked, lintScript } from "./script-rules.js";
 
 export interface LintOptions {
   /** Runs whose probe facts say which keys were read. */
@@ -15,11 +15,7 @@ const largest = 5e6;
 
 /** Devices that a script of the same call asks for; else what the probe saw. */
 function devicesOf(scripts: readonly Script[], runs: readonly Run[]): number | null {
-  const asked = scripts.flatMap((s) => {
-    const gres = s.directives.get("gres")?.value;
-    const n = gres === undefined ? null : count(gres.split(":").at(-1));
-    return n === null ? [] : [n];
-  });
+  const asked = scripts.flatMap((script) => gpusAsked(script) ?? []);
   const seen = runs.flatMap((run) =>
     run.ranks.flatMap((r) => (r.facts.deviceCount === undefined ? [] : [r.facts.deviceCount])),
   );

@@ -44,6 +44,12 @@ function resourcesOf(script: Script, launch: Launch, workers: number | null): Re
   return { nodes, tasksPerNode, coresPerTask: count(flag("cpus-per-task")), gpusPerNode, processes, workers };
 }
 
+/** GPUs a node that a script asks for; null when it does not say. */
+export function gpusAsked(script: Script): number | null {
+  const known = script.launches.flatMap((launch) => resourcesOf(script, launch, null).gpusPerNode ?? []);
+  return known.length === 0 ? null : Math.max(...known);
+}
+
 const rules: readonly Rule[] = [
   {
     id: "slurm-tasks",

@@ -1,7 +1,7 @@
 // The JSON lines that anything on a measured machine writes: one object a line, `v: 1`, a `type`. The runner, the
 // probe and Weft's own trainer write them; the importer reads them. docs/lab-format.md explains every field.
 import type { MachineFacts, ProbeFacts, Workload } from "./facts.js";
-import type { DeviceSample, HostSample, RunStatus } from "./run.js";
+import type { DeviceSample, Epoch, HostSample, RunStatus, Step } from "./run.js";
 
 export const recordVersion = 1;
 
@@ -37,36 +37,9 @@ export interface RankRecord extends Base {
   device?: string;
 }
 
-export interface StepRecord extends Base {
-  type: "step";
-  rank: number;
-  step: number;
-  epoch?: number;
-  startUs?: number;
-  durationUs: number;
-  dataWaitUs?: number;
-  forwardUs?: number;
-  backwardUs?: number;
-  optimizerUs?: number;
-  commUs?: number;
-  exposedCommUs?: number;
-  samples?: number;
-  loss?: number;
-  optimizerStep?: boolean;
-  compile?: boolean;
-}
+export type StepRecord = Base & Step & { type: "step" };
 
-export interface EpochRecord extends Base {
-  type: "epoch";
-  epoch: number;
-  seconds: number;
-  trainLoss?: number;
-  valLoss?: number;
-  valAccuracy?: number;
-  samples?: number;
-  steps?: number;
-  startedAt?: number;
-}
+export type EpochRecord = Base & Omit<Epoch, "line"> & { type: "epoch" };
 
 export interface SampleRecord extends Base {
   type: "sample";

@@ -4,18 +4,18 @@ import type { IntervalConstants } from "./interval.js";
 import type { LawConstants } from "./law.js";
 
 export const lawConstants: LawConstants = {
-  saturatingBelow: 0.016,
-  growingAbove: 0.098,
-  saturatingExponent: 1,
+  saturatingBelow: 0.041,
+  growingAbove: 0.11,
+  saturatingExponent: 0.5,
   growingExponent: -0.1,
-  weightExponent: 2.6,
+  weightExponent: 2.5,
 };
 
 export const intervalConstants: IntervalConstants = {
-  base: 0.0254,
-  perOverhead: 0.102,
+  base: 0.0249,
+  perOverhead: 0.0997,
   distanceExponent: 0.7,
-  low: -1.44,
-  high: 1.81,
+  low: -1.41,
+  high: 1.85,
   furthestDoublings: 3,
 };

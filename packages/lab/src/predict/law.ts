@@ -7,7 +7,7 @@ export interface LawConstants {
   saturatingBelow: number;
   /** Overhead per doubling at and above which it is taken to grow with every doubling. */
   growingAbove: number;
-  /** Exponents of the shape family at these two ends: 1 is the ring, 0 the logarithm. */
+  /** Exponents of the shape family at these two ends (1 would be the ring, 0 the logarithm, -1 a serial part). */
   saturatingExponent: number;
   growingExponent: number;
   /** Later points count more: weight = devices ** weightExponent. */

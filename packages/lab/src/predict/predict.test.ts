@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { fitShape, logShape, ringShape, type Shape } from "../metrics/index.js";
+import { fitShape, logShape, powerShape, ringShape, type Shape } from "../metrics/index.js";
 import { sharedPath } from "../model/shared.js";
 import { quantile } from "../stats/index.js";
 import { fitLaw, lawConstants, PointsError, predict, readPoints } from "./index.js";
@@ -61,12 +61,15 @@ test("series from elsewhere: small errors, intervals that hold", () => {
   assert.ok(coverage >= 0.75, `coverage ${coverage}`);
 });
 
-test("an exact ring curve with small overhead comes back; so does perfect scaling", () => {
-  const curve = (c: number) => [1, 2, 4].map((n): [number, number] => [n, (n * 100) / (1 + c * ringShape(n))]);
-  const small = fitLaw(curve(0.005), lawConstants);
-  assert.equal(small.exponent, 1);
-  assert.ok(Math.abs(small.throughput(8) / (800 / (1 + 0.005 * ringShape(8))) - 1) < 1e-9);
-  assert.ok(Math.abs(fitLaw(curve(0), lawConstants).throughput(64) - 6400) < 1e-6);
+test("an exact curve of the saturating shape comes back; so does perfect scaling, also from a baseline above one", () => {
+  const shape = powerShape(lawConstants.saturatingExponent);
+  const x = (c: number, n: number) => (n * 100) / (1 + c * shape(n));
+  const curve = (c: number, counts: number[]) => counts.map((n): [number, number] => [n, x(c, n)]);
+  const small = fitLaw(curve(0.005, [1, 2, 4]), lawConstants);
+  assert.equal(small.exponent, lawConstants.saturatingExponent);
+  assert.ok(Math.abs(small.throughput(8) / x(0.005, 8) - 1) < 1e-9);
+  assert.ok(Math.abs(fitLaw(curve(0.005, [2, 4]), lawConstants).throughput(16) / x(0.005, 16) - 1) < 1e-9);
+  assert.ok(Math.abs(fitLaw(curve(0, [1, 2, 4]), lawConstants).throughput(64) - 6400) < 1e-6);
 });
 
 test("seconds are the reciprocal of throughput, and bounds stay ordered", () => {

@@ -1,7 +1,7 @@
 // The pictures as Vega-Lite specifications: one source for PNG, SVG and the interactive page. Pure data in, plain objects out;
 // rendering is elsewhere. Ideal lines come from N, nothing is clipped, measured and predicted look different.
 import type { Analysis } from "../diagnosis/index.js";
-import { plural, type ScalingRow, type StudyRows } from "./rows.js";
+import { anchor, plural, type ScalingRow, type StudyRows } from "./rows.js";
 
 export type Spec = Record<string, unknown>;
 
@@ -68,6 +68,14 @@ const framed = ({ title, subtitle, description }: Frame, body: Spec): Spec => ({
   ...body,
 });
 
+const epochAxis: Spec = {
+  field: "epoch",
+  type: "quantitative",
+  title: "Epoch",
+  axis: { tickMinStep: 1, format: "d" },
+  scale: { zero: false, nice: false, padding: 10 },
+};
+
 function epochTime(analysis: Analysis, rows: StudyRows): Chart {
   const { report } = analysis;
   const data = rows.epochs;
@@ -90,13 +98,7 @@ function epochTime(analysis: Analysis, rows: StudyRows): Chart {
         width: 720,
         height: 340,
         encoding: {
-          x: {
-            field: "epoch",
-            type: "quantitative",
-            title: "Epoch",
-            axis: { tickMinStep: 1, format: "d" },
-            scale: { zero: false, nice: false, padding: 10 },
-          },
+          x: epochAxis,
           y: { field: "seconds", type: "quantitative", title: "Seconds an epoch", scale: { zero: true } },
           color: { field: "series", type: "nominal", title: null },
         },
@@ -256,7 +258,10 @@ function scalingPanel(
 
 function verdictLine({ report }: Analysis): string {
   if (report.valid === null) return "nothing to compare";
-  if (report.valid) return "valid: the same work, divided";
+  if (report.valid)
+    return report.scaling.every((p) => p.workKnown === "baseline" || p.workKnown === "counted")
+      ? "valid: the same work, divided (counted)"
+      : "valid: nothing speaks against it (nobody counted the work of each rank)";
   const first = report.findings.find((f) => f.severity === "invalid")!;
   return `not valid as a scaling result: ${first.title.toLowerCase()}`;
 }
@@ -292,12 +297,11 @@ function throughput(analysis: Analysis): Chart | null {
   const { report } = analysis;
   const values = report.runs.flatMap((run) => {
     if (run.samplesPerSecond === null) return [];
-    const point = report.scaling.find((p) => p.devices === run.devices);
-    const ratio = point?.workRatio ?? 1;
-    const row = `run-${report.name}-${run.id}`;
+    const row = `run-${anchor(report.name)}-${anchor(run.id)}`;
     const common = { run: run.id, devices: run.devices, label: plural(run.devices), row };
-    const rows = [{ ...common, what: "data set over epoch time", value: run.samplesPerSecond }];
-    if (ratio > 1.05) rows.push({ ...common, what: "samples really worked on", value: run.samplesPerSecond * ratio });
+    const rows = [{ ...common, what: "different samples", value: run.samplesPerSecond }];
+    if (run.workSamplesPerSecond !== null && run.workSamplesPerSecond > run.samplesPerSecond * 1.05)
+      rows.push({ ...common, what: "samples really worked on", value: run.workSamplesPerSecond });
     return rows;
   });
   if (values.length === 0) return null;
@@ -367,13 +371,7 @@ function accuracy(analysis: Analysis, rows: StudyRows): Chart | null {
         height: 340,
         mark: { type: "line", point: { size: 40 }, strokeWidth: 1.5 },
         encoding: {
-          x: {
-            field: "epoch",
-            type: "quantitative",
-            title: "Epoch",
-            axis: { tickMinStep: 1, format: "d" },
-            scale: { zero: false, nice: false, padding: 10 },
-          },
+          x: epochAxis,
           y: { field: "valAccuracy", type: "quantitative", title: "Validation accuracy", scale: { zero: false } },
           color: { field: "series", type: "nominal", title: null },
           detail: { field: "run" },

@@ -55,7 +55,7 @@ function yamlOf(report: Analysis["report"], chosen: { finding: Finding; settings
       sections.set(section, lines);
     }
   const body = [...sections].map(([section, lines]) => `${section}:\n${lines.join("\n")}`).join("\n");
-  return `# Changes that the findings on ${report.name} call for. Each is a prediction: measure it, then \`weft ledger score\`.\n${body}\n`;
+  return `# Changes that the findings on ${report.name} call for. Each is a prediction: measure it, then \`weft ledger --score\`.\n${body}\n`;
 }
 
 function slurmScript(report: Analysis["report"], devices: number, cores: number): string {

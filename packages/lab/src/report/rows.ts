@@ -109,7 +109,8 @@ export function studyRows(analysis: Analysis): StudyRows {
   if (base === null) return { epochs, omittedEpochs: omitted, scaling: [] };
   const scaling = report.scaling.flatMap((point) => pointRows(point, base.devices, report.name));
   for (const p of report.predictions) {
-    if (p.value === null) continue;
+    // What has no interval is no prediction, and is not drawn as one.
+    if (p.value === null || p.interval === null) continue;
     const of = (seconds: number): number => base.seconds.mean / seconds;
     scaling.push({
       row: `count-${anchor(report.name)}-${p.devices}`,
@@ -117,8 +118,8 @@ export function studyRows(analysis: Analysis): StudyRows {
       kind: "predicted",
       speedup: of(p.value),
       efficiency: of(p.value) / (p.devices / base.devices),
-      low: p.interval === null ? null : of(p.interval[1]),
-      high: p.interval === null ? null : of(p.interval[0]),
+      low: of(p.interval[1]),
+      high: of(p.interval[0]),
     });
   }
   return { epochs, omittedEpochs: omitted, scaling };

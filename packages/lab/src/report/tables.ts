@@ -29,6 +29,7 @@ function summaryRows(reports: readonly StudyReport[]): Record<string, Value>[] {
         work_efficiency: point?.workEfficiency,
         class: point?.class,
         throughput_samples_per_s: run.samplesPerSecond,
+        work_samples_per_s: run.workSamplesPerSecond,
         final_val_accuracy: run.finalAccuracy,
         source: run.source,
       };
@@ -117,7 +118,10 @@ function effectText(predicted: StudyReport["findings"][number]["predicted"]): st
   return `${predicted.metric}${predicted.devices === undefined ? "" : ` at ${plural(predicted.devices)}`}: ${from}${to}${range}; ${predicted.reason}`;
 }
 
+const timeName = { epoch: "Mean epoch time", steps: "Epoch time from steps", run: "Time of the whole run" } as const;
+
 function studyText(report: StudyReport): string[] {
+  const time = timeName[report.basis ?? "epoch"];
   const out: string[] = [rule, `Study: ${report.name}`, verdictText(report), ""];
   for (const run of report.runs) {
     const point = report.scaling.find((p) => p.devices === run.devices);
@@ -127,14 +131,14 @@ function studyText(report: StudyReport): string[] {
       const mixed = run.epochSecondsMixed;
       const label = mixed === undefined ? "" : " separated";
       out.push(
-        `  Mean epoch time: ${run.epochSeconds.mean.toFixed(2)} +- ${run.epochSeconds.std.toFixed(2)} s${label} (n = ${run.epochSeconds.n})`,
+        `  ${time}: ${run.epochSeconds.mean.toFixed(2)} +- ${run.epochSeconds.std.toFixed(2)} s${label} (n = ${run.epochSeconds.n})`,
       );
       if (mixed !== undefined)
         out.push(
-          `  Mean epoch time: ${mixed.mean.toFixed(2)} +- ${mixed.std.toFixed(2)} s mixed with a second job (n = ${mixed.n})`,
+          `  ${time}: ${mixed.mean.toFixed(2)} +- ${mixed.std.toFixed(2)} s mixed with a second job (n = ${mixed.n})`,
         );
     }
-    if (run.totalSeconds !== null)
+    if (run.totalSeconds !== null && report.basis !== "run")
       out.push(`  Total training time: ${run.totalSeconds.toFixed(1)} s (${(run.totalSeconds / 60).toFixed(1)} min)`);
     if (run.samplesPerSecond !== null) out.push(`  Throughput: ${run.samplesPerSecond.toFixed(0)} samples/s`);
     if (point !== undefined && point.class === "baseline") out.push("  Baseline.");
