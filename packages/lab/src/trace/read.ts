@@ -2,7 +2,7 @@
 // sorts every event into the device, runtime or host table. A broken file keeps what came before the break and says so.
 import { createReadStream, statSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
-import { createGunzip } from "node:zlib";
+import { createGunzip, type ZlibOptions } from "node:zlib";
 import { allStreams, DeviceTable, HostTable, RuntimeTable } from "./columns.js";
 import { argumentIndex as arg, type EventSlots } from "./event.js";
 import { bytesOfDtype, type Category, categories, categoryIndex, categoryOf, isHostCollective } from "./kinds.js";
@@ -453,7 +453,8 @@ async function streamPlain(handle: FileHandle, size: number, stream: TraceStream
 
 async function streamGzip(file: string, size: number, stream: TraceStream, options: ReadOptions): Promise<void> {
   const source = createReadStream(file, { highWaterMark: 1 << 18 });
-  const unzipped = source.pipe(createGunzip({ chunkSize: 1 << 18 }));
+  // Room for some pieces ahead: unzipping goes on in its own thread while the last piece is parsed.
+  const unzipped = source.pipe(createGunzip({ chunkSize: 1 << 18, readableHighWaterMark: 1 << 21 } as ZlibOptions));
   source.on("error", (error) => unzipped.destroy(error));
   try {
     for await (const chunk of unzipped) {
