@@ -4,7 +4,7 @@
 // WEFT_HTA_PYTHON names a Python that can import hta; without it the peer is left out and said to be.
 import { spawnSync } from "node:child_process";
 import { closeSync, existsSync, mkdirSync, openSync, rmSync, statSync, writeFileSync, writeSync } from "node:fs";
-import { cpus, tmpdir, totalmem } from "node:os";
+import { cpus, loadavg, tmpdir, totalmem } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
@@ -131,38 +131,48 @@ const result = {
   versions: { node: process.version },
 };
 
-if (existsSync(trace)) {
-  const samples = Array.from({ length: repeats }, () => ours(trace));
+/** Both on one file, each in a process of its own; the two must agree before their times are compared. */
+function compare(file, rank) {
+  const samples = Array.from({ length: repeats }, () => ours(file));
   const peers = [];
   for (let i = 0; i < repeats; i++) {
-    const sample = peer(trace, 1);
+    const sample = peer(file, rank);
     peers.push(sample);
     if (typeof sample === "string") break;
     if (sample.idleUs !== samples[0].idleUs)
       throw new Error(`the two disagree: idle ${samples[0].idleUs} against ${sample.idleUs} us`);
   }
   const measured = peers.filter((p) => typeof p !== "string");
-  result.compared = {
-    file: trace.split("/").pop(),
+  const ratio = measured.length > 0 ? best(measured).seconds / best(samples).seconds : null;
+  const rate = samples[0].bytes / 1e6 / best(samples).seconds;
+  console.log(`${file.split("/").pop()}: ${best(samples).seconds.toFixed(2)} s (${rate.toFixed(0)} MB/s of JSON)`);
+  console.log(
+    ratio === null
+      ? peers[0]
+      : `Holistic Trace Analysis: ${best(measured).seconds.toFixed(2)} s, ${ratio.toFixed(1)} times as long`,
+  );
+  return {
+    file: file.split("/").pop(),
     bytes: samples[0].bytes,
+    load: loadavg()[0],
     ours: samples,
     peer: peers,
-    ratio: measured.length > 0 ? best(measured).seconds / best(samples).seconds : null,
+    ratio,
   };
-  console.log(
-    `${result.compared.file}: ${best(samples).seconds.toFixed(2)} s (${(samples[0].bytes / 1e6 / best(samples).seconds).toFixed(0)} MB/s of JSON)`,
-  );
-  if (measured.length > 0)
-    console.log(
-      `Holistic Trace Analysis: ${best(measured).seconds.toFixed(2)} s, ${result.compared.ratio.toFixed(1)} times as long`,
-    );
-  else console.log(peers[0]);
-} else console.log(`${trace} is not here: no comparison`);
+}
+
+result.compared = [];
+if (existsSync(trace)) result.compared.push(compare(trace, 1));
+else console.log(`${trace} is not here: no comparison on it`);
 
 const folder = join(tmpdir(), "weft-bench");
 mkdirSync(folder, { recursive: true });
 const big = join(folder, "big.json");
 try {
+  const medium = join(folder, "generated-200MB.json");
+  generate(medium, 2e8);
+  result.compared.push(compare(medium, 0));
+  rmSync(medium);
   const kernels = generate(big, Number(values.gigabytes) * 1e9);
   const empty = ours(null).peakBytes;
   const samples = Array.from({ length: repeats }, () => ours(big));

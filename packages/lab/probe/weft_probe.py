@@ -139,11 +139,11 @@ class Recorder:
             return json.dumps(line, allow_nan=False, separators=(",", ":"))
         step, epoch, start, duration, waited, samples, backward, optimizer, loss, stepped, compiled = line
         if stepped and not compiled and epoch is not None and waited is not None and samples is not None:
-            if backward and optimizer and loss is not None and loss - loss == 0:
+            if backward and optimizer and (loss is None or loss - loss == 0):
                 # The usual step, in one go.
                 return (
                     '{"v":1,"type":"step","rank":%d,"step":%d,"epoch":%d,"startUs":%.1f,"durationUs":%.1f,'
-                    '"dataWaitUs":%.1f,"backwardUs":%.1f,"optimizerUs":%.1f,"samples":%d,"loss":%.7g}'
+                    '"dataWaitUs":%.1f,"backwardUs":%.1f,"optimizerUs":%.1f,"samples":%d%s}'
                     % (
                         self.rank,
                         step,
@@ -154,7 +154,7 @@ class Recorder:
                         backward * 1e6,
                         optimizer * 1e6,
                         samples,
-                        loss,
+                        "" if loss is None else ',"loss":%.7g' % loss,
                     )
                 )
         parts = ['{"v":1,"type":"step","rank":%d,"step":%d' % (self.rank, step)]

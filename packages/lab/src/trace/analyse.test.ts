@@ -183,6 +183,36 @@ test("the last profiler step is left out of two or more, with the kernels that i
   assert.equal(one.kernels[0].count, 2);
 });
 
+test("step marks on the device move the cut, and host operators that name a stream are no kernels", async () => {
+  using folder = new TestFolder();
+  const mark = (cat: string, n: number, ts: number): TestEvent => ({
+    ph: "X",
+    cat,
+    name: `ProfilerStep#${n}`,
+    pid: 1,
+    tid: 1,
+    ts,
+    dur: 90,
+  });
+  const events = [
+    mark("user_annotation", 1, 0),
+    mark("user_annotation", 2, 100),
+    mark("gpu_user_annotation", 2, 120),
+    ...launched(1, { ts: 10, dur: 1 }, { name: "a", ts: 20, dur: 10 }),
+    // Launched in the second step, but before its mark on the device: Holistic Trace Analysis keeps it.
+    ...launched(2, { ts: 110, dur: 1 }, { name: "b", ts: 130, dur: 10 }),
+    ...launched(3, { ts: 125, dur: 1 }, { name: "c", ts: 150, dur: 10 }),
+    { ph: "X", cat: "cpu_op", name: "triton_poi_fused_0", pid: 1, tid: 1, ts: 40, dur: 50, args: { stream: 7 } },
+  ];
+  const [rank] = (await analyseTraces([folder.file("a.json", traceText(events))])).ranks;
+  assert.deepEqual(
+    rank.kernels.map((k) => k.name),
+    ["a", "b"],
+  );
+  assert.deepEqual(rank.steps, [{ number: 1, us: 90 }]);
+  assert.deepEqual([rank.spanUs, rank.computeUs, rank.idleUs], [120, 20, 100]);
+});
+
 test("a trace without ranks takes them from file names, or from their order", async () => {
   using folder = new TestFolder();
   const text = traceText(launched(1, { ts: 0, dur: 1 }, { name: "k", ts: 5, dur: 5 }));

@@ -100,7 +100,8 @@ export function idleBreakdown(view: DeviceView): IdleBreakdown[] {
   const kernels = view.rows.filter((row) => view.data.device.category[row] !== syncCategory);
   // Rows are numbered in the order of the file.
   const first = new Map<number, number>();
-  for (const row of kernels) {
+  for (let i = 0; i < kernels.length; i++) {
+    const row = kernels[i];
     const known = first.get(device.stream[row]);
     if (known === undefined || row < known) first.set(device.stream[row], row);
   }
@@ -108,7 +109,8 @@ export function idleBreakdown(view: DeviceView): IdleBreakdown[] {
   return streams.map((stream) => {
     const result: IdleBreakdown = { stream, hostWaitUs: 0, kernelWaitUs: 0, otherUs: 0 };
     let previousEnd = Number.NaN;
-    for (const row of kernels) {
+    for (let i = 0; i < kernels.length; i++) {
+      const row = kernels[i];
       if (device.stream[row] !== stream) continue;
       const gap = device.ts[row] - previousEnd;
       if (!Number.isNaN(gap)) {

@@ -5,6 +5,7 @@
 import { type Description, describe } from "./describe.js";
 import { sortedBy } from "./intervals.js";
 import { kernelTypes, launchCalls } from "./kinds.js";
+import { nameIn } from "./symbols.js";
 import type { DeviceView } from "./view.js";
 
 export interface QueueLength extends Description {
@@ -21,15 +22,11 @@ const fullQueue = 1024;
  */
 export function queueLengths(view: DeviceView, startsFirst = false): QueueLength[] {
   const { device, runtime, symbols } = view.data;
-  const isLaunch = new Map<number, boolean>();
+  const isLaunch = nameIn(symbols, launchCalls);
   // Pairs of a launching call and what it launched; calls and kernels are sorted by time each, then merged.
   const pairs = view.rows.filter((row) => {
     const launch = view.launch[row];
-    if (launch < 0 || view.runtimeKept[launch] === 0) return false;
-    const name = runtime.name[launch];
-    let launches = isLaunch.get(name);
-    if (launches === undefined) isLaunch.set(name, (launches = launchCalls.has(symbols.text(name))));
-    return launches;
+    return launch >= 0 && view.runtimeKept[launch] === 1 && isLaunch(runtime.name[launch]);
   });
   const perStream = new Map<number, number>();
   for (const row of pairs) perStream.set(device.stream[row], (perStream.get(device.stream[row]) ?? 0) + 1);
@@ -38,13 +35,14 @@ export function queueLengths(view: DeviceView, startsFirst = false): QueueLength
     const starts = new Float64Array(perStream.get(stream)!);
     const calls = new Float64Array(starts.length);
     let n = 0;
-    for (const row of pairs) {
+    for (let i = 0; i < pairs.length; i++) {
+      const row = pairs[i];
       if (device.stream[row] !== stream) continue;
       starts[n] = device.ts[row];
       calls[n++] = runtime.ts[view.launch[row]];
     }
     // The rows come in order of their start; calls of different threads may not.
-    calls.sort();
+    if (calls.some((call, i) => i > 0 && call < calls[i - 1])) calls.sort();
     const lengths = new Float64Array(2 * n);
     let length = 0;
     let fullUs = 0;
@@ -80,7 +78,8 @@ export function copyBandwidths(view: DeviceView): CopyBandwidth[] {
   const memory = kernelTypes.indexOf("MEMORY");
   const rows = view.rows.filter((row) => view.type[row] === memory).sort();
   const kinds = new Map<string, number[]>();
-  for (const row of rows) {
+  for (let i = 0; i < rows.length; i++) {
+    const row = rows[i];
     const kind = copyKind(symbols.text(device.name[row]));
     const list = kinds.get(kind);
     if (list === undefined) kinds.set(kind, [row]);

@@ -3,6 +3,7 @@
 // the last call that blocked on the device. The parts add up to the span that was walked.
 import { gather, sortRows } from "./intervals.js";
 import { blockingCalls, kernelTypes } from "./kinds.js";
+import { nameIn } from "./symbols.js";
 import type { DeviceView } from "./view.js";
 
 export interface CriticalPath {
@@ -144,7 +145,8 @@ function previousOnStream(view: DeviceView): Int32Array {
   const { device } = view.data;
   const previous = new Int32Array(device.rows).fill(-1);
   const last = new Map<number, number>();
-  for (const row of view.rows) {
+  for (let i = 0; i < view.rows.length; i++) {
+    const row = view.rows[i];
     const before = last.get(device.stream[row]);
     if (before !== undefined) previous[row] = before;
     last.set(device.stream[row], row);
@@ -167,15 +169,12 @@ function waitedFor(view: DeviceView, byEnd: SortedEnds, previous: number, walked
 
 function blockingEnds(view: DeviceView): { starts: Float64Array; ends: Float64Array } {
   const { runtime, symbols } = view.data;
-  const blocks = new Map<number, boolean>();
+  const blocks = nameIn(symbols, blockingCalls);
   const end = new Float64Array(runtime.rows);
   const rows = new Uint32Array(runtime.rows);
   let n = 0;
   for (let i = 0; i < runtime.rows; i++) {
-    const name = runtime.name[i];
-    let is = blocks.get(name);
-    if (is === undefined) blocks.set(name, (is = blockingCalls.has(symbols.text(name))));
-    if (!is) continue;
+    if (!blocks(runtime.name[i])) continue;
     rows[n++] = i;
     end[i] = runtime.ts[i] + runtime.dur[i];
   }

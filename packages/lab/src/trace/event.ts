@@ -6,6 +6,7 @@ import {
   needMore,
   scanNumber,
   scanString,
+  skipRest,
   skipSpace,
   skipString,
   skipValue,
@@ -122,7 +123,6 @@ export class EventSlots {
   /** Parses the object that opens at `at`; returns the position behind it, or `needMore`. */
   parse(bytes: Buffer, at: number, end: number): number {
     this.clear(at);
-    const open = at;
     at++;
     for (;;) {
       at = skipSpace(bytes, at, end);
@@ -148,7 +148,7 @@ export class EventSlots {
       at = this.field(key, bytes, at, end);
       if (at < 0) return needMore;
       if (key === keyPh && usedPhase[this.phase] === 0 && !this.everything) {
-        at = skipValue(bytes, open, end);
+        at = skipRest(bytes, at, end);
         if (at > 0) this.end = at;
         return at;
       }
@@ -186,7 +186,10 @@ export class EventSlots {
         return next;
       }
       case keyArgs:
-        return bytes[at] === 0x7b ? this.readArguments(bytes, at + 1, end) : skipValue(bytes, at, end);
+        // Of a host operator nothing here is used, and there are more of those than of anything else.
+        return bytes[at] === 0x7b && !isToken(bytes, this.category, hostOperator)
+          ? this.readArguments(bytes, at + 1, end)
+          : skipValue(bytes, at, end);
       default:
         return skipValue(bytes, at, end);
     }
@@ -219,7 +222,17 @@ export class EventSlots {
       if (at >= end) return needMore;
       at = key < 0 ? skipValue(bytes, at, end) : this.argument(key, bytes, at, end);
       if (at < 0) return needMore;
+      // A kernel that is no collective has nothing more to say once its stream and its launch are known.
+      if ((this.args & kernelArguments) === kernelArguments && this.isPlainKernel(bytes))
+        return skipRest(bytes, at, end);
     }
+  }
+
+  private isPlainKernel(bytes: Buffer): boolean {
+    if (!isToken(bytes, this.category, kernelCategory)) return false;
+    const { start, end } = this.name;
+    // Both "nccl..." and "...ncclKernel..." are collectives; so may be whatever a vendor calls with these letters.
+    return end > start && bytes.subarray(start, end).indexOf("ccl") < 0;
   }
 
   private argument(key: number, bytes: Buffer, at: number, end: number): number {
@@ -244,6 +257,16 @@ export class EventSlots {
     this.args |= 1 << key;
     return next;
   }
+}
+
+const hostOperator = Buffer.from("cpu_op");
+const kernelCategory = Buffer.from("kernel");
+const kernelArguments = (1 << argumentIndex.stream) | (1 << argumentIndex.correlation);
+
+function isToken(bytes: Buffer, token: Token, text: Buffer): boolean {
+  if (token.end - token.start !== text.length) return false;
+  for (let i = 0; i < text.length; i++) if (bytes[token.start + i] !== text[i]) return false;
+  return true;
 }
 
 function readToken(into: Token, bytes: Buffer, at: number, end: number): number {

@@ -40,7 +40,8 @@ export function kernelTable(activity: Activity): KernelRow[] {
   const max: number[] = [];
   const types: number[] = [];
   const durations = activity.ownDur ?? activity.dur;
-  for (const row of activity.rows) {
+  for (let i = 0; i < activity.rows.length; i++) {
+    const row = activity.rows[i];
     let slot = slots.get(activity.name[row]);
     if (slot === undefined) {
       slot = names.length;
@@ -112,7 +113,8 @@ function payload(collective: Collective, args: CollectiveArguments): number | nu
 export function collectiveCalls(activity: Activity, worldSize: number | null): CollectiveCall[] {
   const communication = kernelTypes.indexOf("COMMUNICATION");
   const calls: CollectiveCall[] = [];
-  for (const row of activity.rows) {
+  for (let i = 0; i < activity.rows.length; i++) {
+    const row = activity.rows[i];
     if (activity.type[row] !== communication) continue;
     const kernel = activity.symbols.text(activity.name[row]);
     const args = activity.collectives.get(row);

@@ -1,6 +1,7 @@
 // Launches: how long the calls take on the host, how long what they launch runs, and how long it waits to start.
 import { type Description, describe } from "./describe.js";
 import { launchCalls } from "./kinds.js";
+import { nameIn } from "./symbols.js";
 import type { DeviceView } from "./view.js";
 
 export interface LaunchStatistics {
@@ -21,6 +22,7 @@ const lateStartUs = 100;
 
 export function launchStatistics(view: DeviceView): LaunchStatistics | null {
   const { device, runtime, symbols } = view.data;
+  const isLaunch = nameIn(symbols, launchCalls);
   const calls = new Float64Array(view.rows.length);
   const works = new Float64Array(view.rows.length);
   const delays = new Float64Array(view.rows.length);
@@ -28,9 +30,10 @@ export function launchStatistics(view: DeviceView): LaunchStatistics | null {
   let shorterThanCall = 0;
   let slowCalls = 0;
   let lateStarts = 0;
-  for (const row of view.rows) {
+  for (let i = 0; i < view.rows.length; i++) {
+    const row = view.rows[i];
     const launch = view.launch[row];
-    if (launch < 0 || !launchCalls.has(symbols.text(runtime.name[launch]))) continue;
+    if (launch < 0 || !isLaunch(runtime.name[launch])) continue;
     const call = runtime.dur[launch];
     const work = device.dur[row];
     const delay = Math.max(0, device.ts[row] - runtime.ts[launch] - call);

@@ -26,6 +26,7 @@ import {
 import { type KernelType, kernelTypes, launchCalls } from "./kinds.js";
 import { type LaunchStatistics, launchStatistics } from "./launch.js";
 import { type ReadOptions, readTrace, type StepMark, type TraceData } from "./read.js";
+import { nameIn } from "./symbols.js";
 import { type DeviceView, deviceView } from "./view.js";
 
 export interface StepTime {
@@ -64,8 +65,6 @@ export interface AnalysedRank {
   calls: CollectiveCall[];
   /** Origin of this trace's clock in microseconds against the first trace's, from its header; 0 where not known. */
   baseNanoseconds: bigint | null;
-  firstTs: number;
-  lastTs: number;
 }
 
 const rankInName = /rank[\s_.-]*(\d+)/i;
@@ -137,7 +136,7 @@ function analyseDevice(data: TraceData, order: number): AnalysedRank {
   if (view.rows.length === 0)
     report.problems.push("no kernel was launched before the last profiler step: there is nothing to measure");
   noteClockJump(report, activity);
-  return analysed(report, activity, calls, data);
+  return analysed(report, calls, data);
 }
 
 const tolerated = 0.005;
@@ -148,10 +147,12 @@ const tolerated = 0.005;
  */
 function missingWork(view: DeviceView): string | null {
   const { device, runtime, symbols } = view.data;
+  const isLaunch = nameIn(symbols, launchCalls);
   const matched = new Uint8Array(runtime.rows);
   let lastLaunch = Number.NEGATIVE_INFINITY;
   let orphans = 0;
-  for (const row of view.rows) {
+  for (let i = 0; i < view.rows.length; i++) {
+    const row = view.rows[i];
     const launch = view.launch[row];
     if (launch < 0) orphans++;
     else {
@@ -162,7 +163,7 @@ function missingWork(view: DeviceView): string | null {
   let launches = 0;
   let missing = 0;
   for (let i = 0; i < runtime.rows; i++) {
-    if (runtime.ts[i] > lastLaunch || !launchCalls.has(symbols.text(runtime.name[i]))) continue;
+    if (runtime.ts[i] > lastLaunch || !isLaunch(runtime.name[i])) continue;
     launches++;
     if (matched[i] === 0) missing++;
   }
@@ -204,7 +205,7 @@ function analyseHost(data: TraceData, order: number): AnalysedRank {
         : "no GPU events: operators on the CPU count as computation and the backend's collectives as communication",
   );
   noteClockJump(report, activity);
-  return analysed(report, activity, calls, data);
+  return analysed(report, calls, data);
 }
 
 function analyseJax(data: TraceData, device: number, kind: "gpu" | "tpu" | "cpu", activity: Activity): AnalysedRank {
@@ -224,20 +225,11 @@ function analyseJax(data: TraceData, device: number, kind: "gpu" | "tpu" | "cpu"
     ...withoutLaunches,
   };
   noteClockJump(report, activity);
-  return analysed(report, activity, calls, data);
+  return analysed(report, calls, data);
 }
 
-function analysed(report: RankReport, activity: Activity, calls: CollectiveCall[], data: TraceData): AnalysedRank {
-  const { rows, ts, dur } = activity;
-  let lastTs = Number.NEGATIVE_INFINITY;
-  for (const row of rows) lastTs = Math.max(lastTs, ts[row] + dur[row]);
-  return {
-    report,
-    calls,
-    baseNanoseconds: data.header.baseNanoseconds,
-    firstTs: rows.length > 0 ? ts[rows[0]] : Number.NaN,
-    lastTs,
-  };
+function analysed(report: RankReport, calls: CollectiveCall[], data: TraceData): AnalysedRank {
+  return { report, calls, baseNanoseconds: data.header.baseNanoseconds };
 }
 
 const merged = (activity: Activity, type: KernelType) => {
@@ -263,7 +255,8 @@ const jumpUs = 60e6;
 function noteClockJump(report: RankReport, { rows, ts, dur }: Activity): void {
   if (rows.length < 2 || report.spanUs === undefined) return;
   let end = ts[rows[0]] + dur[rows[0]];
-  for (const row of rows) {
+  for (let i = 0; i < rows.length; i++) {
+    const row = rows[i];
     const gap = ts[row] - end;
     if (gap > jumpUs && gap > report.spanUs / 2)
       report.problems.push(

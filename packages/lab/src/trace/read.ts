@@ -2,7 +2,7 @@
 // sorts every event into the device, runtime or host table. A broken file keeps what came before the break and says so.
 import { createReadStream, statSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
-import { createGunzip } from "node:zlib";
+import { createGunzip, type ZlibOptions } from "node:zlib";
 import { allStreams, DeviceTable, HostTable, RuntimeTable } from "./columns.js";
 import { argumentIndex as arg, type EventSlots } from "./event.js";
 import { bytesOfDtype, type Category, categories, categoryIndex, categoryOf, isHostCollective } from "./kinds.js";
@@ -62,6 +62,8 @@ export class TraceData {
   readonly steps: StepMark[] = [];
   /** Names of the marks, to count distinct ones as Holistic Trace Analysis does. */
   readonly stepNames = new Set<number>();
+  /** Start of the last profiler step; newer traces mark steps on the device too, and those marks count here. */
+  lastStepTs = Number.NEGATIVE_INFINITY;
   header: TraceHeader = {
     rank: null,
     worldSize: null,
@@ -247,11 +249,13 @@ class Sorter implements EventSink {
       if (Number.isInteger(ordinal) && ordinal >= 0) device = ordinal;
     }
     const flags = this.flags(name);
+    if (flags > 1) {
+      data.stepNames.add(name);
+      data.lastStepTs = Math.max(data.lastStepTs, ts);
+    }
     if (flags !== 0 && categories[category] !== "gpu_user_annotation") {
-      if (flags > 1) {
-        data.steps.push({ number: flags - 2, ts, dur, lane });
-        data.stepNames.add(name);
-      } else data.hostCollectives.set(data.host.rows, hostCollectiveArguments(e, bytes, data.symbols.text(name)));
+      if (flags > 1) data.steps.push({ number: flags - 2, ts, dur, lane });
+      else data.hostCollectives.set(data.host.rows, hostCollectiveArguments(e, bytes, data.symbols.text(name)));
     } else if (e.has(arg.step_num)) {
       data.steps.push({ number: e.number(arg.step_num), ts, dur, lane });
       data.stepNames.add(-1 - e.number(arg.step_num));
@@ -449,7 +453,8 @@ async function streamPlain(handle: FileHandle, size: number, stream: TraceStream
 
 async function streamGzip(file: string, size: number, stream: TraceStream, options: ReadOptions): Promise<void> {
   const source = createReadStream(file, { highWaterMark: 1 << 18 });
-  const unzipped = source.pipe(createGunzip({ chunkSize: 1 << 18 }));
+  // Room for some pieces ahead: unzipping goes on in its own thread while the last piece is parsed.
+  const unzipped = source.pipe(createGunzip({ chunkSize: 1 << 18, readableHighWaterMark: 1 << 21 } as ZlibOptions));
   source.on("error", (error) => unzipped.destroy(error));
   try {
     for await (const chunk of unzipped) {

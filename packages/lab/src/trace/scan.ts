@@ -142,20 +142,19 @@ export function skipValue(bytes: Buffer, at: number, end: number): number {
     if (stop === at) throw new TraceSyntaxError("a value is missing", at);
     return stop;
   }
-  let depth = 0;
+  return skipRest(bytes, at + 1, end);
+}
+
+/** From inside an object or list to behind its end. */
+export function skipRest(bytes: Buffer, at: number, end: number): number {
+  let depth = 1;
   while (at < end) {
-    const c = bytes[at];
+    const c = bytes[at++];
     if (c === quote) {
-      at = skipString(bytes, at + 1, end);
+      at = skipString(bytes, at, end);
       if (at < 0) return needMore;
-      continue;
-    }
-    at++;
-    if (c === 0x7b || c === 0x5b) depth++;
-    else if (c === 0x7d || c === 0x5d) {
-      depth--;
-      if (depth === 0) return at;
-    }
+    } else if (c === 0x7b || c === 0x5b) depth++;
+    else if ((c === 0x7d || c === 0x5d) && --depth === 0) return at;
   }
   return needMore;
 }

@@ -104,3 +104,12 @@ export class Symbols {
     }
   }
 }
+
+/** Whether the text of an id is one of `names`, decided once an id. */
+export function nameIn(symbols: Symbols, names: ReadonlySet<string>): (id: number) => boolean {
+  const known = new Uint8Array(symbols.size);
+  return (id) => {
+    if (known[id] === 0) known[id] = names.has(symbols.text(id)) ? 2 : 1;
+    return known[id] === 2;
+  };
+}

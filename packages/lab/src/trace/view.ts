@@ -73,7 +73,8 @@ export function deviceView(data: TraceData): DeviceView {
     });
   }
   steps = [...steps].sort((a, b) => a.ts - b.ts);
-  const cut = data.stepNames.size >= 2 ? steps[steps.length - 1].ts : Number.POSITIVE_INFINITY;
+  const lastStep = data.fractionalTimes ? Math.ceil(data.lastStepTs) : data.lastStepTs;
+  const cut = data.stepNames.size >= 2 ? lastStep : Number.POSITIVE_INFINITY;
 
   const byCorrelation = new RowIndex(runtime.rows);
   for (let i = 0; i < runtime.rows; i++) byCorrelation.set(runtime.correlation[i], i);
@@ -106,7 +107,12 @@ export function deviceView(data: TraceData): DeviceView {
   const rows = new Uint32Array(count);
   let n = 0;
   for (let i = 0; i < order.length; i++) if (kept[order[i]] === 1) rows[n++] = order[i];
-  return { data, rows, type, launch, runtimeKept, steps: steps.filter((s) => s.ts < cut), cut };
+  return { data, rows, type, launch, runtimeKept, steps: lastLeftOut(steps, cut), cut };
+}
+
+/** The host's mark of the last step lies before the device's: it is left out whatever the cut. */
+function lastLeftOut(steps: StepMark[], cut: number): StepMark[] {
+  return cut === Number.POSITIVE_INFINITY ? steps : steps.slice(0, -1);
 }
 
 export function rowsOfType(view: DeviceView, wanted: KernelType): Uint32Array {
