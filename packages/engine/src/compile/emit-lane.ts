@@ -164,12 +164,15 @@ export function emitLaneC(kernel: LaneKernel, shape: LaneShape): LaneText {
   const total = countOf(kernel);
   const laneLoop = (body: string[], simd = true): string[] => [
     ...(simd ? ['    _Pragma("omp simd")'] : []),
-    `    for (int l = 0; l < ${block}; l++) { const long b = base + l < ${kernel.lanes} ? base + l : ${kernel.lanes - 1};`,
+    "    for (long l = 0; l < lanes; l++) { const long b = base + l;",
     ...body,
     "    }",
   ];
   const lines: string[] = [...pointerLines(kernel, shape)];
-  lines.push("  for (long u = lo; u < hi; u++) {", `    const long base = u * ${block};`);
+  lines.push(
+    "  for (long u = lo; u < hi; u++) {",
+    `    const long base = u * ${block}, lanes = base + ${block} <= ${kernel.lanes} ? ${block} : ${kernel.lanes} - base;`,
+  );
   for (let i = 0; i < total; i++) lines.push(`    ${types[i]} a${i}[${block}] __attribute__((aligned(64)));`);
   for (const s of kept) lines.push(`    ${computeType[s.dtype]} c${s.id}[${block}] __attribute__((aligned(64)));`);
   const init: string[] = [];

@@ -177,6 +177,27 @@ export class CudaContext {
     return this.#blas;
   }
 
+  readonly #events: number[] = [];
+
+  /** Seconds between the marks that `body` sets on the stream. */
+  measure(count: number, body: (mark: () => void) => void): Float64Array {
+    const { driver } = this.libraries;
+    while (this.#events.length < count + 1)
+      this.#events.push(result64("cuEventCreate", (out) => driver.cuEventCreate(out, 0) as number));
+    let next = 0;
+    const mark = (): void => check("cuEventRecord", driver.cuEventRecord(this.#events[next++], this.stream) as number);
+    mark();
+    body(mark);
+    this.synchronize();
+    const times = new Float64Array(count);
+    const out = new Float32Array(1);
+    for (let i = 0; i + 1 < next; i++) {
+      check("cuEventElapsedTime", driver.cuEventElapsedTime_v2(out, this.#events[i], this.#events[i + 1]) as number);
+      times[i] = out[0] / 1e3;
+    }
+    return times;
+  }
+
   get isAlive(): boolean {
     try {
       this.synchronize();

@@ -130,6 +130,10 @@ export class CudaDevice implements Device {
         return alias === undefined ? this.context.allocate(bytes) : (buffers[alias] as CudaBuffer);
       });
       const addresses = { inputs, outputs: outputs.map((b) => b.address), scratch: this.#scratchFor(scratchBytes) };
+      if (this.timing) {
+        lastTimes = this.context.measure(program.kernels.length, (mark) => program.issue(addresses, mark));
+        return outputs;
+      }
       if (!this.#graphs || program.usesHost) {
         program.issue(addresses);
         return outputs;
@@ -146,6 +150,15 @@ export class CudaDevice implements Device {
       }
       return outputs;
     };
-    return { kernels: program.kernels, scratchBytes, aliases, run };
+    let lastTimes: Float64Array | undefined;
+    return {
+      kernels: program.kernels,
+      scratchBytes,
+      aliases,
+      run,
+      get lastTimes() {
+        return lastTimes;
+      },
+    };
   }
 }

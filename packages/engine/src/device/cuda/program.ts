@@ -249,12 +249,13 @@ export class CudaProgram {
     }
   }
 
-  /** Issues all steps to the stream. */
-  issue(addresses: Addresses): void {
-    this.#issuePlan(this.plan, addresses);
+  /** Issues all steps to the stream; `after` is told when each step of the program itself was issued. */
+  issue(addresses: Addresses, after?: (step: number) => void): void {
+    this.#issuePlan(this.plan, addresses, after);
   }
 
-  #issuePlan(plan: Plan, addresses: Addresses): void {
+  #issuePlan(plan: Plan, addresses: Addresses, after?: (step: number) => void): void {
+    let number = 0;
     for (const step of plan.steps) {
       if (step.kind === "kernel") this.#launch(plan, step.kernel, addresses);
       else if (step.kind === "copy")
@@ -263,6 +264,7 @@ export class CudaProgram {
       else if (step.kind === "lane") this.#lanes(plan, step, addresses);
       else if (step.matrices !== null) this.#matmul(plan, step, addresses);
       else this.#library(plan, step.node, addresses);
+      after?.(number++);
     }
   }
 
