@@ -5,36 +5,14 @@ import { describe, test } from "node:test";
 import { type GraphFn, isOp, type Node, topological } from "../graph/index.js";
 import * as weft from "../index.js";
 import { ReferenceDevice, type Tensor, useDevice } from "../index.js";
-import { build, evaluate, type Value, verify } from "../ops/index.js";
-import { Tensor as TensorClass } from "../tensor/index.js";
-import { closeOver, simplify } from "../transform/index.js";
+import { evaluate, verify } from "../ops/index.js";
+import { simplify } from "../transform/index.js";
 import { cases, type DType } from "./cases/index.js";
-import { isInexactDType, type Result } from "./compare.js";
+import { isInexactDType } from "./compare.js";
 import { type Job, jobOf, list, mismatches, upload } from "./jobs.js";
+import { results, type Traced, trace } from "./traced.js";
 
 useDevice(new ReferenceDevice());
-
-interface Traced {
-  fn: GraphFn;
-  args: Value[];
-}
-
-const valueOf = (t: Tensor): Value => ({ shape: t.shape, dtype: t.dtype, data: t.rawSync() });
-
-/** A function of tensors as a closed graph, with the values of its parameters. */
-function trace(fn: (...x: Tensor[]) => Tensor[], inputs: readonly Tensor[]): Traced {
-  const params = inputs.map((t) => build.input(t.shape, t.dtype));
-  const outputs = fn(...params.map((p) => new TensorClass(p))).map((t) => t.node);
-  const { fn: closed, captured } = closeOver(outputs, params);
-  return { fn: closed, args: [...captured.map((node) => valueOf(new TensorClass(node))), ...inputs.map(valueOf)] };
-}
-
-const results = (values: readonly Value[]): Result[] =>
-  values.map(({ shape, dtype, data }) => ({
-    shape,
-    dtype,
-    data: Array.from(data as ArrayLike<number | bigint>, Number),
-  }));
 
 function problems(name: string, { fn, args }: Traced, loose: number): string[] {
   verify(fn);
