@@ -1,13 +1,26 @@
 // weft: differentiable tensors for TypeScript. The public face of the engine.
-import { CpuDevice, type Device, ReferenceDevice } from "./device/index.js";
+import { CpuDevice, CudaDevice, type Device, ReferenceDevice } from "./device/index.js";
 import { WeftError } from "./graph/index.js";
 import { memory as memoryManager, setDefaultDevice, useDevice } from "./runtime/index.js";
 
-/** Makes a device by name: "cpu" or "reference". */
+/** The device of a name: "cpu", "cuda" or "cuda:1", "reference". */
 export function device(name: string): Device {
+  const known = devices.get(name);
+  if (known !== undefined) return known;
+  const made = makeDevice(name);
+  devices.set(name, made);
+  return made;
+}
+
+/** One device a name, so that tensors made there can be used when it is chosen again. */
+const devices = new Map<string, Device>();
+
+function makeDevice(name: string): Device {
   if (name === "reference") return new ReferenceDevice();
   if (name === "cpu") return new CpuDevice();
-  throw new WeftError(`there is no device "${name}"; known: cpu, reference`);
+  const cuda = /^cuda(?::(\d+))?$/.exec(name);
+  if (cuda !== null) return new CudaDevice(Number(cuda[1] ?? 0));
+  throw new WeftError(`there is no device "${name}"; known: cpu, cuda, cuda:1 and so on, reference`);
 }
 
 /** Runs everything that follows on this device (a name or a device). */
@@ -26,6 +39,8 @@ setDefaultDevice(() => {
 export {
   CpuDevice,
   type CpuOptions,
+  CudaDevice,
+  type CudaOptions,
   type Device,
   type DeviceMemory,
   OutOfMemoryError,

@@ -2,6 +2,7 @@
 // vectorised by the compiler.
 import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
 import { BodyPrinter, type Depth, Scope } from "./body.js";
+import { initial, isArg, mentionsAny, unpack, writeText } from "./emit-common.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
 import { type CValue, computeType, literal, storeText } from "./scalar.js";
 
@@ -10,41 +11,11 @@ const longRow = 16384;
 /** Values that are expensive are kept between passes over a row when the row is at most this long. */
 const maxStash = 16384;
 const columnBlock = 256;
+/** Results of at least this size bypass the caches (they would not stay there until the next kernel reads them). */
+const streamBytes = 12 << 20;
+/** Elements that are gathered before they are written past the caches. */
+const streamBlock = 1024;
 
-const lowest: Record<DType, string> = {
-  bool: "0",
-  uint8: "0",
-  int32: "INT32_MIN",
-  int64: "INT64_MIN",
-  float16: "-w_inf_f()",
-  bfloat16: "-w_inf_f()",
-  float32: "-w_inf_f()",
-  float64: "-w_inf_d()",
-  complex64: "0",
-  complex128: "0",
-};
-const highest: Record<DType, string> = {
-  ...lowest,
-  bool: "1",
-  uint8: "255",
-  int32: "INT32_MAX",
-  int64: "INT64_MAX",
-  float16: "w_inf_f()",
-  bfloat16: "w_inf_f()",
-  float32: "w_inf_f()",
-  float64: "w_inf_d()",
-};
-
-const initial = (fn: Reduction["fn"], dtype: DType): string =>
-  fn === "sum"
-    ? literal(0, dtype)
-    : fn === "prod"
-      ? literal(1, dtype)
-      : fn === "max" || fn === "argmax"
-        ? lowest[dtype]
-        : highest[dtype];
-
-const isArg = (r: Reduction): boolean => r.fn === "argmax" || r.fn === "argmin";
 const isFloatKind = (dtype: DType): boolean => kindOf(dtype) === "float";
 
 /** Statements of one reduction: declarations, the update for an element, the end, and what simd needs to know. */
@@ -104,18 +75,6 @@ function reductionCode(r: Reduction, value: CValue, rowLength: number) {
   };
 }
 
-/** Statements that set the outer variables from one running number. */
-function unpack(variables: readonly LoopVariable[], from: string): string[] {
-  const lines: string[] = [];
-  let below = numel(variables.map((v) => v.size));
-  variables.forEach((v, i) => {
-    below /= v.size;
-    const divided = below === 1 ? from : `${from} / ${below}`;
-    lines.push(`const long ${v.name} = ${i === 0 ? divided : `(${divided}) % ${v.size}`};`);
-  });
-  return lines;
-}
-
 function rowPositionText(inner: readonly LoopVariable[]): string {
   let stride = 1;
   const parts: string[] = [];
@@ -159,6 +118,19 @@ function chooseStash(printer: BodyPrinter, kernel: LoopKernel, rowLength: number
   ];
   uses.sort((a, b) => a.stage - b.stage);
   for (const { stage, expr } of uses) visit(expr, stage);
+}
+
+/** Stores that are written past the caches: large, real, and one element after the other along the innermost loop. */
+function streamedStores(kernel: LoopKernel, stores: readonly Store[]): Set<Store> {
+  const last = kernel.inner[kernel.inner.length - 1];
+  if (last === undefined || last.size < 256 || kernel.inner.length !== 1) return new Set();
+  return new Set(
+    stores.filter((s) => {
+      const node = kernel.buffers[s.buffer];
+      const plain = node.dtype === "float32" || node.dtype === "float64";
+      return plain && numel(node.shape) * bytesOf(node.dtype) >= streamBytes && s.address.stride(last.name) === 1;
+    }),
+  );
 }
 
 function emitRows(kernel: LoopKernel): EmittedKernel {
@@ -212,7 +184,10 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
     }
     // All reads before all writes: a result may lie where an operand lay.
     const values = stores.map((s) => printer.value(s.value));
-    const writes = stores.flatMap((s, i) => writeText(kernel, s, values[i]));
+    const streamed = streamedStores(kernel, stores);
+    const writes = stores.flatMap((s, i) =>
+      streamed.has(s) ? [`w${i}_[${inner[0].name} - wb] = ${values[i][0]};`] : writeText(kernel, s, values[i]),
+    );
     for (const [id, stash] of before) {
       const value = element.values.get(id);
       printer.stash.set(id, stash);
@@ -223,7 +198,8 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
       for (const [k, place] of parts.entries()) element.add(`${stash.name}${place} = ${value[k]};`);
     }
     for (const line of writes) element.add(line);
-    row.append(innerLoops(inner, element.lines, vector ? simd : null, flat));
+    if (streamed.size > 0) row.append(streamLoop(kernel, stores, streamed, element.lines, vector ? simd : null, flat));
+    else row.append(innerLoops(inner, element.lines, vector ? simd : null, flat));
     for (const line of ends) row.add(line);
   }
   const rowValues = rowStores.map((s) => printer.value(s.value));
@@ -238,11 +214,39 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
   return { text, units: flat ? rowLength : numel(outer.map((v) => v.size)) };
 }
 
-const writeText = (kernel: LoopKernel, s: Store, value: CValue): string[] =>
-  storeText(`p${s.buffer}`, s.address.print(), kernel.buffers[s.buffer].dtype, value);
-
-const mentionsAny = (address: { mentions(name: string): boolean }, names: ReadonlySet<string>): boolean =>
-  [...names].some((name) => address.mentions(name));
+/** The loop over a row in blocks, whose large results go through a small buffer past the caches. */
+function streamLoop(
+  kernel: LoopKernel,
+  stores: readonly Store[],
+  streamed: ReadonlySet<Store>,
+  body: readonly string[],
+  simd: readonly string[] | null,
+  flat: boolean,
+): string[] {
+  const [v] = kernel.inner;
+  const [from, to] = flat ? ["lo", "hi"] : ["0", String(v.size)];
+  const lines: string[] = [];
+  const flush: string[] = [];
+  stores.forEach((s, i) => {
+    if (!streamed.has(s)) return;
+    const type = computeType[kernel.buffers[s.buffer].dtype];
+    lines.push(`    ${type} w${i}_[${streamBlock}] __attribute__((aligned(64)));`);
+    const start = s.address.print().replace(new RegExp(`\\b${v.name}\\b`, "g"), "wb");
+    flush.push(`      w_stream(p${s.buffer} + ${start}, w${i}_, (we - wb) * sizeof(${type}));`);
+  });
+  return [
+    ...lines,
+    `    for (long wb = ${from}; wb < ${to}; wb += ${streamBlock}) {`,
+    `      const long we = wb + ${streamBlock} < ${to} ? wb + ${streamBlock} : ${to};`,
+    ...(simd === null ? [] : [`    _Pragma("omp simd ${simd.join(" ")}")`]),
+    `    for (long ${v.name} = wb; ${v.name} < we; ${v.name}++) {`,
+    ...body,
+    "    }",
+    ...flush,
+    "    }",
+    "    w_stream_end();",
+  ];
+}
 
 /** Nested loops over the elements of a row, the last one vectorised. */
 function innerLoops(

@@ -1,6 +1,6 @@
 // The devices that the suites run on. Add a line here and every suite runs there too; WEFT_TEST_DEVICES=cpu,cuda picks.
 import { before, describe } from "node:test";
-import { CpuDevice, type Device, ReferenceDevice, useDevice } from "../index.js";
+import { CpuDevice, CudaDevice, type Device, ReferenceDevice, useDevice } from "../index.js";
 
 export interface TestDevice {
   name: string;
@@ -10,6 +10,7 @@ export interface TestDevice {
 const known: (TestDevice & { available: () => boolean })[] = [
   { name: "reference", make: () => new ReferenceDevice(), available: () => true },
   { name: "cpu", make: () => new CpuDevice(), available: () => CpuDevice.available() },
+  { name: "cuda", make: () => new CudaDevice(), available: () => CudaDevice.available() },
 ];
 
 /** The devices of this machine, the reference first. */
