@@ -6,8 +6,9 @@ import { broadcastShapes } from "../graph/index.js";
 import * as weft from "../index.js";
 import { ReferenceDevice, type Tensor, useDevice } from "../index.js";
 import { type CaseFn, type Host, Source } from "./cases/index.js";
+import { gradientFn } from "./derivatives.js";
 import { availableDevices } from "./devices.js";
-import { type Job, list, mismatches, runJobs } from "./jobs.js";
+import { type Job, mismatches, runJobs } from "./jobs.js";
 import { runAsTraced } from "./traced.js";
 
 const f64 = { dtype: "float64" } as const;
@@ -186,14 +187,6 @@ function program(seed: number, length: number, steps: Record<string, Step>): Cas
   };
 }
 
-/** The same program's gradients with respect to its inputs. */
-const gradientOf =
-  (fn: CaseFn): CaseFn =>
-  (...inputs) => {
-    const [outputs, pull] = weft.vjp((...x: Tensor[]) => list(fn(...x)), ...inputs);
-    return pull(outputs.map((t) => weft.onesLike(t)));
-  };
-
 function inputsFor(seed: number): Host[] {
   const dice = new Dice(seed + 77);
   const source = new Source("float64", `fuzz ${seed}`);
@@ -207,7 +200,7 @@ const jobs = (): Job[] =>
   seeds.flatMap((seed) => {
     const common = { dtype: "float64" as const, inputs: inputsFor(seed), loose: 1e4 };
     const value = program(seed, 6 + (seed % 12), { ...smooth, ...kinked });
-    const slope = gradientOf(program(seed, 4 + (seed % 8), smooth));
+    const slope = gradientFn(program(seed, 4 + (seed % 8), smooth), [0, 1, 2]);
     return [
       { ...common, name: `program ${seed}`, fn: value },
       ...(seed % 2 === 0 ? [{ ...common, name: `gradient of program ${seed}`, fn: slope }] : []),

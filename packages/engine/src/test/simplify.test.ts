@@ -8,7 +8,7 @@ import { ReferenceDevice, type Tensor, useDevice } from "../index.js";
 import { evaluate, verify } from "../ops/index.js";
 import { simplify } from "../transform/index.js";
 import { cases, type DType } from "./cases/index.js";
-import { isInexactDType } from "./compare.js";
+import { differentiable, gradientFn } from "./derivatives.js";
 import { type Job, jobOf, list, mismatches, upload } from "./jobs.js";
 import { results, type Traced, trace } from "./traced.js";
 
@@ -22,18 +22,11 @@ function problems(name: string, { fn, args }: Traced, loose: number): string[] {
   return mismatches({ name, loose }, results(evaluate(small, args)), results(evaluate(fn, args)), 4);
 }
 
-/** Gradients of the sum of all real results with respect to the inexact inputs. */
+/** Gradients with respect to the inexact inputs, if there are any. */
 function gradientOf(job: Job): ((...x: Tensor[]) => Tensor[]) | null {
-  const wrt = job.inputs.flatMap((host, i) => (isInexactDType(host.dtype) ? [i] : []));
-  if (wrt.length === 0) return null;
-  return (...x) => {
-    const run = (...chosen: Tensor[]): Tensor[] =>
-      list(job.fn(...x.map((t, i) => (wrt.includes(i) ? chosen[wrt.indexOf(i)] : t)))).filter((t) =>
-        isInexactDType(t.dtype),
-      );
-    const [outputs, pull] = weft.vjp(run, ...wrt.map((i) => x[i]));
-    return pull(outputs.map((t) => weft.onesLike(t)));
-  };
+  const wrt = differentiable(job.inputs);
+  const fn = gradientFn(job.fn, wrt);
+  return wrt.length === 0 ? null : (...x) => list(fn(...x));
 }
 
 const dtypeOf = (dtypes: readonly DType[]): DType[] =>
