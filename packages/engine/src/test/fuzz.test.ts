@@ -187,6 +187,72 @@ function program(seed: number, length: number, steps: Record<string, Step>): Cas
   };
 }
 
+type LoopStep = (dice: Dice, c: Tensor, x: Tensor, w: Tensor) => Tensor;
+
+/** Steps on a small state; those of the second list need real numbers. */
+const loopSteps: LoopStep[] = [
+  (_d, c, _x, w) => w.matmul(c).mul(0.4),
+  (_d, c, x) => c.mul(0.7).add(x),
+  (_d, c, x) => c.mul(x).sub(c.mul(0.2)),
+  (_d, c) => c.flip().add(c.mul(0.1)),
+  (_d, c, _x, w) => w.adjoint().matmul(c).mul(0.3).add(c),
+  (_d, c, x) => weft.outer(c, x.conj()).matmul(c).mul(0.2).add(x),
+  (d, c) =>
+    c
+      .roll(1 + d.below(2))
+      .mul(0.5)
+      .add(c.mean()),
+  (_d, c, x, w) => weft.where(w.real().index(0).greater(0), c, x),
+  (_d, c, x) => c.add(weft.concat([x.index("1:"), x.index(":1")])).mul(0.5),
+];
+const realLoopSteps: LoopStep[] = [
+  (_d, c) => c.tanh(),
+  (_d, c, x) => c.softmax().add(x.sin()),
+  (_d, c, x) => c.mul(x).exp().mul(0.2),
+  (_d, c) => c.square().sum().add(1).rsqrt().mul(c),
+];
+
+/** A batch of small loops: what becomes one kernel with a lane a problem. Inputs: xs, initial states, a shared matrix. */
+function loops(seed: number): CaseFn {
+  return (xs, init, w) => {
+    const dice = new Dice(seed + 5);
+    const isComplex = seed % 3 === 0;
+    const lift = (t: Tensor): Tensor => (isComplex ? t.cast("complex128").mul({ re: 1, im: 0.3 }) : t);
+    const steps = Array.from({ length: 1 + dice.below(4) }, () =>
+      dice.pick(isComplex ? loopSteps : [...loopSteps, ...realLoopSteps]),
+    );
+    const [reverse, result] = [dice.chance(50), dice.below(4)];
+    const inner = dice.below(1000);
+    const one = (x: Tensor, c0: Tensor, m: Tensor): Tensor[] => {
+      const step = (c: Tensor, v: Tensor): [Tensor, Tensor | null] => {
+        const again = new Dice(inner);
+        const next = steps.reduce((state, f) => f(again, state, v, m), c);
+        return [next, [null, c.sum(), next, weft.outer(c, next)][result]];
+      };
+      const [last, ys] = weft.scan(step, c0, x, { reverse });
+      return ys === null ? [last] : [last, ys];
+    };
+    const shared = seed % 4 === 1;
+    const outputs = weft.vmap(one, { inAxes: [0, 0, shared ? null : 0] })(
+      lift(xs),
+      lift(init),
+      lift(shared ? w : w.unsqueeze(0).mul(weft.linspace(0.5, 1, xs.shape[0], f64).reshape([-1, 1, 1]))),
+    );
+    return outputs.flatMap((t) => (isComplex ? [t.real(), t.imag()] : [t]));
+  };
+}
+
+function loopInputs(seed: number): Host[] {
+  const dice = new Dice(seed + 99);
+  const source = new Source("float64", `loops ${seed}`);
+  const [batch, length, n] = [1 + dice.below(9), dice.below(7), 2 + dice.below(3)];
+  return [
+    [batch, length, n],
+    [batch, n],
+    [n, n],
+  ].map((shape) => source.between(-1, 1, shape));
+}
+
 function inputsFor(seed: number): Host[] {
   const dice = new Dice(seed + 77);
   const source = new Source("float64", `fuzz ${seed}`);
@@ -194,14 +260,17 @@ function inputsFor(seed: number): Host[] {
 }
 
 const first = Number(process.env.WEFT_FUZZ_SEED ?? 0);
-const seeds = Array.from({ length: Number(process.env.WEFT_FUZZ ?? 60) }, (_, i) => first + i);
+const seeds = Array.from({ length: Number(process.env.WEFT_FUZZ ?? 40) }, (_, i) => first + i);
 
 const jobs = (): Job[] =>
   seeds.flatMap((seed) => {
     const common = { dtype: "float64" as const, inputs: inputsFor(seed), loose: 1e4 };
     const value = program(seed, 6 + (seed % 12), { ...smooth, ...kinked });
     const slope = gradientFn(program(seed, 4 + (seed % 8), smooth), [0, 1, 2]);
+    const batch = { ...common, inputs: loopInputs(seed), fn: loops(seed) };
     return [
+      { ...batch, name: `loops ${seed}` },
+      ...(seed % 2 === 1 ? [{ ...batch, name: `gradient of loops ${seed}`, fn: gradientFn(batch.fn, [0, 1, 2]) }] : []),
       { ...common, name: `program ${seed}`, fn: value },
       ...(seed % 2 === 0 ? [{ ...common, name: `gradient of program ${seed}`, fn: slope }] : []),
     ];
