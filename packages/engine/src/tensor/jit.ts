@@ -1,5 +1,5 @@
 // jit: traces a function once for each structure, shapes and dtypes of its arguments, and then runs compiled code.
-import type { GraphFn, Node } from "../graph/index.js";
+import { type GraphFn, type Node, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { type Compiled, dataNode, isTracing, session, type TensorValue } from "../runtime/index.js";
 import { closeOver } from "../transform/index.js";
@@ -7,7 +7,7 @@ import { showEffect } from "./effects.js";
 import { freshKeyWords } from "./random.js";
 import { Tensor } from "./tensor.js";
 import { type AnyFunction, inFrame, refusePromise } from "./trace.js";
-import { flattenTree, type TreeDef, treeLeaves } from "./tree.js";
+import { flattenTree, hiddenTensors, type TreeDef, treeLeaves } from "./tree.js";
 
 export interface JitOptions {
   /** Arguments that the caller gives away: their memory is reused for the results, and they cannot be used afterwards. */
@@ -49,6 +49,12 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
     for (const leaf of leaves) key += leaf.signature;
     const known = programs.get(key);
     if (known !== undefined && known.session === session()) return { program: known, leaves };
+    const hidden = hiddenTensors(args);
+    if (hidden !== null)
+      throw new WeftError(
+        `jit: an argument is a ${hidden} that holds tensors; they would stay as they are now in every later call. ` +
+          "Pass plain objects and arrays of tensors",
+      );
     const donatedLeaves = args.flatMap((arg, i) => treeLeaves(arg).map(() => donate.has(i)));
     const program = traceProgram(fn, leaves, def, donatedLeaves);
     programs.set(key, program);

@@ -80,9 +80,13 @@ export interface ScanOptions {
 export function scan<C, X, Y>(step: (carry: C, x: X) => [C, Y], init: C, xs: X, options: ScanOptions = {}): [C, Y] {
   const start = flattenTree(init);
   const inputs = flattenTree(xs);
+  if (inputs.leaves.some((x) => x.shape.length === 0))
+    throw new ShapeError("scan: xs holds a scalar, which has no leading axis to step along; capture it instead");
+  if (options.length !== undefined && (!Number.isInteger(options.length) || options.length < 0))
+    throw new ShapeError(`scan: options.length must be a whole number >= 0, got ${options.length}`);
   const lengths = new Set(inputs.leaves.map((x) => x.shape[0]));
   if (options.length !== undefined) lengths.add(options.length);
-  if (lengths.size !== 1 || lengths.has(undefined as unknown as number))
+  if (lengths.size !== 1)
     throw new ShapeError(
       lengths.size === 0
         ? "scan: give xs, or options.length"

@@ -65,6 +65,15 @@ export function flattenTree(tree: Tree): { leaves: Tensor[]; def: TreeDef } {
   return { leaves, def: { key, rebuild: (all) => make(all, { i: 0 }) } };
 }
 
+/** The name of an object in the tree that holds tensors without being a plain object or array, or null. */
+export function hiddenTensors(tree: Tree): string | null {
+  if (Array.isArray(tree)) return tree.map(hiddenTensors).find((name) => name !== null) ?? null;
+  if (typeof tree !== "object" || tree === null || tree instanceof Tensor || ArrayBuffer.isView(tree)) return null;
+  if (isPlain(tree)) return hiddenTensors(Object.values(tree));
+  const inside = tree instanceof Map || tree instanceof Set ? [...tree.values()] : Object.values(tree);
+  return inside.some((x) => x instanceof Tensor) ? tree.constructor.name : null;
+}
+
 export const treeLeaves = (tree: Tree): Tensor[] => flattenTree(tree).leaves;
 
 /** Applies a function to every tensor of a tree (and the tensors at the same places of further trees). */

@@ -1,6 +1,6 @@
 // Checks of derivatives at one point: forward mode against central differences, reverse mode against forward mode by
 // the inner product <c, J t> = <J^T c, t>. Real inner product throughout: a complex number is two real ones.
-import { type DType, jit, jvp, type Tensor, vjp } from "../index.js";
+import { type DType, jit, jvp, onesLike, type Tensor, vjp } from "../index.js";
 import { type CaseFn, type Host, Source } from "./cases/index.js";
 import { difference, inner, isInexactDType, type Result, toResult } from "./compare.js";
 import { list, upload } from "./jobs.js";
@@ -74,6 +74,18 @@ export function checkDerivatives(point: Point, step = 1e-5, tolerance = 2e-7): s
   if (!(Math.abs(left - right) <= 1e-9 * scale)) problems.push(`<c, J t> = ${left}, but <J^T c, t> = ${right}`);
   return problems.map((p) => `${point.name}: ${p}`);
 }
+
+/** The gradients of a function with respect to some of its inputs, with ones as cotangents of its inexact results. */
+export const gradientFn =
+  (fn: CaseFn, wrt: readonly number[]): CaseFn =>
+  (...x) => {
+    const run = (...chosen: Tensor[]): Tensor[] =>
+      list(fn(...x.map((t, i) => (wrt.includes(i) ? chosen[wrt.indexOf(i)] : t)))).filter((t) =>
+        isInexactDType(t.dtype),
+      );
+    const [outputs, pull] = vjp(run, ...wrt.map((i) => x[i]));
+    return pull(outputs.map((t) => onesLike(t)));
+  };
 
 /** The function that gives the gradients of a point's function for a fixed cotangent: its derivatives are the second ones. */
 export function gradientPoint(point: Point): Point {

@@ -302,6 +302,14 @@ onEachDevice((device) => {
   });
 
   test("functions that cannot be traced say so", () => {
+    class Model {
+      w = t([1]);
+    }
+    assert.throws(() => weft.jit((m: Model) => m.w.add(1))(new Model()), /an argument is a Model that holds tensors/);
+    assert.throws(
+      () => weft.jit((m: Map<string, Tensor>) => m.get("w")!)(new Map([["w", t([1])]])),
+      /is a Map that holds/,
+    );
     assert.throws(() => weft.jit(async (x: Tensor) => x)(t([1])), /jit: the function is async/);
     assert.throws(() => weft.jit((x: Tensor) => x.mul(x.sum().itemSync()))(t([1])), /has no value.*weft.debug.print/);
     let leaked: Tensor | null = null;

@@ -248,6 +248,11 @@ onEachDevice(() => {
         weft.scan(([c, n]: [Tensor, number]) => [[c, n + 1] as [Tensor, number], null], [s, 0] as [Tensor, number], x),
       /carry numbers as tensors/,
     );
+    assert.throws(() => weft.scan((c: Tensor) => [c, null], s, [x, s]), /xs holds a scalar/);
+    assert.throws(
+      () => weft.scan((c: Tensor) => [c, null], s, null, { length: 1.5 }),
+      /options.length must be a whole number/,
+    );
     assert.throws(() => weft.scan((c: Tensor) => [c, null], s, null), /give xs, or options.length/);
     assert.throws(() => weft.scan((c: Tensor) => [c, null], s, [x, weft.zeros([4])]), /differ: 3, 4/);
   });

@@ -5,36 +5,14 @@ import { describe, test } from "node:test";
 import { type GraphFn, isOp, type Node, topological } from "../graph/index.js";
 import * as weft from "../index.js";
 import { ReferenceDevice, type Tensor, useDevice } from "../index.js";
-import { build, evaluate, type Value, verify } from "../ops/index.js";
-import { Tensor as TensorClass } from "../tensor/index.js";
-import { closeOver, simplify } from "../transform/index.js";
+import { evaluate, verify } from "../ops/index.js";
+import { simplify } from "../transform/index.js";
 import { cases, type DType } from "./cases/index.js";
-import { isInexactDType, type Result } from "./compare.js";
+import { differentiable, gradientFn } from "./derivatives.js";
 import { type Job, jobOf, list, mismatches, upload } from "./jobs.js";
+import { results, type Traced, trace } from "./traced.js";
 
 useDevice(new ReferenceDevice());
-
-interface Traced {
-  fn: GraphFn;
-  args: Value[];
-}
-
-const valueOf = (t: Tensor): Value => ({ shape: t.shape, dtype: t.dtype, data: t.rawSync() });
-
-/** A function of tensors as a closed graph, with the values of its parameters. */
-function trace(fn: (...x: Tensor[]) => Tensor[], inputs: readonly Tensor[]): Traced {
-  const params = inputs.map((t) => build.input(t.shape, t.dtype));
-  const outputs = fn(...params.map((p) => new TensorClass(p))).map((t) => t.node);
-  const { fn: closed, captured } = closeOver(outputs, params);
-  return { fn: closed, args: [...captured.map((node) => valueOf(new TensorClass(node))), ...inputs.map(valueOf)] };
-}
-
-const results = (values: readonly Value[]): Result[] =>
-  values.map(({ shape, dtype, data }) => ({
-    shape,
-    dtype,
-    data: Array.from(data as ArrayLike<number | bigint>, Number),
-  }));
 
 function problems(name: string, { fn, args }: Traced, loose: number): string[] {
   verify(fn);
@@ -44,18 +22,11 @@ function problems(name: string, { fn, args }: Traced, loose: number): string[] {
   return mismatches({ name, loose }, results(evaluate(small, args)), results(evaluate(fn, args)), 4);
 }
 
-/** Gradients of the sum of all real results with respect to the inexact inputs. */
+/** Gradients with respect to the inexact inputs, if there are any. */
 function gradientOf(job: Job): ((...x: Tensor[]) => Tensor[]) | null {
-  const wrt = job.inputs.flatMap((host, i) => (isInexactDType(host.dtype) ? [i] : []));
-  if (wrt.length === 0) return null;
-  return (...x) => {
-    const run = (...chosen: Tensor[]): Tensor[] =>
-      list(job.fn(...x.map((t, i) => (wrt.includes(i) ? chosen[wrt.indexOf(i)] : t)))).filter((t) =>
-        isInexactDType(t.dtype),
-      );
-    const [outputs, pull] = weft.vjp(run, ...wrt.map((i) => x[i]));
-    return pull(outputs.map((t) => weft.onesLike(t)));
-  };
+  const wrt = differentiable(job.inputs);
+  const fn = gradientFn(job.fn, wrt);
+  return wrt.length === 0 ? null : (...x) => list(fn(...x));
 }
 
 const dtypeOf = (dtypes: readonly DType[]): DType[] =>
