@@ -109,6 +109,8 @@ function chooseStash(printer: BodyPrinter, kernel: LoopKernel, rowLength: number
       printer.stash.set(expr.id, { name: `s${expr.id}`, dtype: expr.dtype });
       return;
     }
+    // A shared value is looked at once a pass, however many paths lead to it.
+    if (first === stage) return;
     if (first === undefined) firstUse.set(expr.id, stage);
     if ("args" in expr) for (const arg of expr.args) visit(arg, stage);
   };

@@ -370,7 +370,7 @@ class Fuser {
   }
 
   #bases(node: Node): { base: Node; relation: ReturnType<typeof relationOf> }[] {
-    return operands(node, this.forced.has(node)).map(({ node: operand, domain, index }) => {
+    return operands(node, this.forced.has(node) && isView(node)).map(({ node: operand, domain, index }) => {
       const copied = operand === node;
       const start = index ?? axisVariables(operand.shape);
       const place = copied ? resolveCopied(node, start, this.#stop) : resolveViews(operand, start, this.#stop);

@@ -89,7 +89,10 @@ function build(compiler: Compiler, units: readonly string[], target: string): vo
     const jobs = units.map((_, i) => `${compile(i)} & p${i}=$!`).join("\n");
     const waits = units.map((_, i) => `wait $p${i} || failed=1`).join("\n");
     const out = join(folder, "out.so");
-    const link = [compiler.command, "-shared", "-fopenmp", "-o", out, ...objects, "-lm", "-ldl"].map(quote).join(" ");
+    // Never unloaded: threads of the OpenMP runtime may still stand in this code when the process ends.
+    const link = [compiler.command, "-shared", "-fopenmp", "-Wl,-z,nodelete", "-o", out, ...objects, "-lm", "-ldl"]
+      .map(quote)
+      .join(" ");
     const script = `failed=0\n${jobs}\n${waits}\n[ $failed = 0 ] && ${link}`;
     const done = spawnSync("/bin/sh", ["-c", script], { encoding: "utf8", maxBuffer: 1 << 26 });
     if (done.error) fail(`the C compiler could not be started (${compiler.command})`, String(done.error.message));
