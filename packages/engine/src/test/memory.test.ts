@@ -88,7 +88,7 @@ onEachDevice((device) => {
     assertClose(x, new Array(16).fill(20_000));
   });
 
-  // compile/emit-c.ts (chooseStash) visits a value once a path, not once: 2^n visits for n steps of this loop.
+  // Shared values must be visited once, not once a path: 2^n paths lead through n steps of this loop.
   test("a loop that uses every value twice and never looks", () => {
     let [a, b] = [weft.zeros([4]), weft.ones([4])];
     for (let i = 0; i < 2000; i++) [a, b] = [b, a.add(b).mul(0.5)];
