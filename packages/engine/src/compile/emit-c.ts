@@ -221,8 +221,8 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
       if (value === undefined) continue;
       written.add(id);
       const at = printer.rowPosition;
-      if (isComplex(stash.dtype)) value.forEach((part, k) => element.add(`${stash.name}[2*(${at}) + ${k}] = ${part};`));
-      else element.add(`${stash.name}[${at}] = ${value[0]};`);
+      const parts = isComplex(stash.dtype) ? value.map((_, k) => `[2*(${at}) + ${k}]`) : [`[${at}]`];
+      for (const [k, place] of parts.entries()) element.add(`${stash.name}${place} = ${value[k]};`);
     }
     row.append(innerLoops(inner, element.lines, vector ? simd : null, flat));
     for (const line of ends) row.add(line);

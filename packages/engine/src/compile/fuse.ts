@@ -196,7 +196,10 @@ class Fuser {
 
   #requireMatrix(node: Node): void {
     const strided = asStrided(node, this.#stop);
-    if (strided === null || this.free.has(strided.node)) return this.#copy(node);
+    if (strided === null || this.free.has(strided.node)) {
+      this.#copy(node);
+      return;
+    }
     const [rows, columns] = strided.strides.slice(-2);
     const [m, n] = node.shape.slice(-2);
     const usable =

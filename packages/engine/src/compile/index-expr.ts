@@ -209,6 +209,7 @@ export function linearize(index: readonly Ix[], shape: readonly number[]): Ix {
 
 /** The multi-index of a position in memory. */
 export function delinearize(position: Ix, shape: readonly number[]): Ix[] {
+  if (shape.includes(0)) return shape.map(() => Ix.zero);
   const index = new Array<Ix>(shape.length);
   let stride = 1;
   for (let i = shape.length - 1; i >= 0; i--) {

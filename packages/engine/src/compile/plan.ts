@@ -84,6 +84,7 @@ class Planner {
 
   #kernelWork(position: Map<Node, number>): Work[] {
     return this.fusion.groups.flatMap((group) => {
+      if (group.size === 0) return [];
       const kernel = buildKernel(group, this.fusion, this.params);
       if (kernel.stores.length === 0) return [];
       const reads = new Set<string>();

@@ -1,6 +1,6 @@
 // Brings a graph into the forms that kernels and libraries take: reductions over one block of neighbouring axes,
 // long reductions in two stages, matrix products in dtypes that the libraries know.
-import { functionOrder, type GraphFn, isHalf, isOp, kindOf, type Node, numel } from "../graph/index.js";
+import { type DType, functionOrder, type GraphFn, isHalf, isOp, kindOf, type Node, numel, type ReduceFn } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { rebuild } from "../transform/index.js";
 
@@ -80,6 +80,23 @@ function prepareArgreduce(node: Node<"argreduce">): Node {
   return build.make("argreduce", [build.moveAxis(x, node.attrs.axis, last)], { fn: node.attrs.fn, axis: last });
 }
 
+/** What a reduction of nothing gives. */
+const emptyValue: Record<ReduceFn, (dtype: DType) => number> = {
+  sum: () => 0,
+  prod: () => 1,
+  max: (dtype) => (kindOf(dtype) === "float" ? Number.NEGATIVE_INFINITY : dtype === "int32" ? -(2 ** 31) : 0),
+  min: (dtype) => (kindOf(dtype) === "float" ? Number.POSITIVE_INFINITY : dtype === "int32" ? 2 ** 31 - 1 : dtype === "uint8" ? 255 : 1),
+};
+
+/** Tensors without elements, and reductions of them, need no loops. */
+function prepareEmpty(node: Node): Node | null {
+  if (node.outputs !== null || node.op === "const") return null;
+  if (numel(node.shape) === 0) return build.zerosLike(node);
+  if (isOp(node, "reduce") && numel(node.inputs[0].shape) === 0)
+    return build.full(node.shape, emptyValue[node.attrs.fn](node.dtype), node.dtype);
+  return null;
+}
+
 export function prepare(fn: GraphFn, options: PrepareOptions): GraphFn {
   const map = new Map<Node, Node>(fn.params.map((p) => [p, p]));
   for (const node of functionOrder(fn)) {
@@ -88,7 +105,9 @@ export function prepare(fn: GraphFn, options: PrepareOptions): GraphFn {
       node,
       node.inputs.map((input) => map.get(input)!),
     );
-    if (isOp(next, "reduce")) map.set(node, prepareReduce(next, options));
+    const empty = prepareEmpty(next);
+    if (empty !== null) map.set(node, empty);
+    else if (isOp(next, "reduce")) map.set(node, prepareReduce(next, options));
     else if (isOp(next, "matmul")) map.set(node, prepareMatmul(next));
     else if (isOp(next, "argreduce")) map.set(node, prepareArgreduce(next));
     else map.set(node, next);

@@ -6,4 +6,5 @@ export * from "./hash.js";
 export * from "./node.js";
 export * from "./op.js";
 export * from "./print.js";
+export * from "./scalar.js";
 export * from "./shape.js";

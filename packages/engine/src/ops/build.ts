@@ -13,6 +13,7 @@ import {
   type Scalar,
   type Shape,
   sameShape,
+  storedScalar,
   type UnaryFn,
 } from "../graph/index.js";
 import { shapeRules } from "./shape.js";
@@ -23,7 +24,9 @@ export function make<K extends OpName>(op: K, inputs: readonly Node[], attrs: Op
 }
 
 export const input = (shape: Shape, dtype: DType, name = ""): Node => make("input", [], { shape, dtype, name });
-export const constant = (value: Scalar, dtype: DType): Node => make("const", [], { value, dtype });
+/** A constant as the dtype stores it: what is folded at compile time and what is computed later then agree. */
+export const constant = (value: Scalar, dtype: DType): Node =>
+  make("const", [], { value: storedScalar(value, dtype), dtype });
 export const full = (shape: Shape, value: Scalar, dtype: DType): Node => expandTo(constant(value, dtype), shape);
 export const fullLike = (like: Node, value: Scalar): Node => full(like.shape, value, like.dtype);
 export const iota = (shape: Shape, axis: number, dtype: DType): Node => make("iota", [], { shape, axis, dtype });

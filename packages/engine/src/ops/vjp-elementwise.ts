@@ -31,12 +31,19 @@ type BinaryVjp = (a: Node, b: Node, y: Node, g: Node) => [() => Node | null, () 
 const none = (): null => null;
 const square = (x: Node): Node => mul(x, x);
 
+/** 1 / x, and 0 where x is 0. */
+function inverseOrZero(x: Node): Node {
+  const isZero = eq(x, zerosLike(x));
+  return where(isZero, zerosLike(x), unary("reciprocal", where(isZero, fullLike(x, 1), x)));
+}
+
 export const unaryVjps: Record<UnaryFn, UnaryVjp> = {
   neg: (_x, _y, g) => neg(g),
   abs: (x, _y, g) => mul(cast(g, x.dtype), unary("sign", x)),
   sign: (x, s, g) => {
     if (!isComplex(x.dtype)) return null;
-    const turn = div(imag(mul(conj(s), g)), unary("abs", x));
+    // At 0 the phase has no derivative; 0 keeps second derivatives of |z| finite.
+    const turn = mul(imag(mul(conj(s), g)), inverseOrZero(unary("abs", x)));
     return mul(scale(s, { re: 0, im: 1 }), cast(turn, x.dtype));
   },
   floor: none,
@@ -92,8 +99,9 @@ export const binaryVjps: Record<BinaryFn, BinaryVjp> = {
   max: (a, b, _y, g) => [() => chosen(lt(b, a), eq(a, b), g), () => chosen(lt(a, b), eq(a, b), g)],
   min: (a, b, _y, g) => [() => chosen(lt(a, b), eq(a, b), g), () => chosen(lt(b, a), eq(a, b), g)],
   atan2: (y, x, _out, g) => {
-    const r2 = (): Node => add(square(x), square(y));
-    return [() => div(mul(g, x), r2()), () => neg(div(mul(g, y), r2()))];
+    // The angle of 0 has no derivative; it is taken as 0.
+    const scaled = (): Node => mul(g, inverseOrZero(add(square(x), square(y))));
+    return [() => mul(scaled(), x), () => neg(mul(scaled(), y))];
   },
   eq: () => [none, none],
   ne: () => [none, none],

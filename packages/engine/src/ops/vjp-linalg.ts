@@ -15,10 +15,12 @@ import {
   identityLike,
   imag,
   iota,
+  le,
   make,
   matmul,
   mul,
   neg,
+  reduce,
   reshape,
   scale,
   sliceAxis,
@@ -101,29 +103,42 @@ export function detVjp(a: Node, det: Node, g: Node): Node {
 }
 
 /**
+ * 1 / (x_j - x_i) for a vector in the last axis, 0 for pairs that are equal up to rounding: a gap of a few units in
+ * the last place is noise, and its inverse would drown every true number.
+ */
+function inverseGaps(x: Node): Node {
+  const n = x.shape[x.shape.length - 1];
+  const gaps = sub(asRows(x, n), asColumns(x, n));
+  const largest = reduce("max", unary("abs", x), [x.shape.length - 1]);
+  const noise = scale(largest, 4 * n * (x.dtype === "float64" ? 2 ** -52 : 2 ** -23));
+  const limit = expand(reshape(noise, [...noise.shape, 1, 1]), gaps.shape);
+  const equal = le(unary("abs", gaps), limit);
+  return where(equal, zerosLike(gaps), unary("reciprocal", where(equal, fullLike(gaps, 1), gaps)));
+}
+
+/**
  * dV = V (F o V^H dA V) with F_ij = 1/(w_j - w_i), and for complex matrices a turn of each column that keeps its
  * largest component real. Pairs of equal eigenvalues contribute zero: there the gradient of V does not exist.
  */
 export function eighVjp(w: Node, v: Node, gw: Node | null, gv: Node | null): Node {
-  const n = w.shape[w.shape.length - 1];
   let inner: Node | null = gw === null ? null : diagonal(cast(gw, v.dtype));
   if (gv !== null) {
     const turned = isComplex(v.dtype) ? addPhaseTurn(v, gv) : gv;
-    const gaps = sub(asRows(w, n), asColumns(w, n));
-    const degenerate = eq(gaps, zerosLike(gaps));
-    const f = where(degenerate, zerosLike(gaps), unary("reciprocal", where(degenerate, fullLike(gaps, 1), gaps)));
-    const mixed = mul(cast(f, v.dtype), matmul(adjoint(v), turned));
+    const mixed = mul(cast(inverseGaps(w), v.dtype), matmul(adjoint(v), turned));
     inner = inner === null ? mixed : add(inner, mixed);
   }
   if (inner === null) return zerosLike(v);
   return hermitian(matmul(matmul(v, inner), adjoint(v)));
 }
 
+/** The op makes the first component of (nearly) largest size real and positive in every column. */
 function addPhaseTurn(v: Node, gv: Node): Node {
   const rank = v.shape.length;
   const magnitude = unary("abs", v);
-  const pivot = make("argreduce", [magnitude], { fn: "argmax", axis: rank - 2 });
   const n = v.shape[rank - 2];
+  const largest = asRows(reduce("max", magnitude, [rank - 2]), n);
+  const candidates = cast(le(scale(largest, 0.999), magnitude), "uint8");
+  const pivot = make("argreduce", [candidates], { fn: "argmax", axis: rank - 2 });
   const isPivot = eq(iota(v.shape, rank - 2, "int32"), asRows(pivot, n));
   const turn = sum(imag(mul(gv, conj(v))), [rank - 2]);
   const correction = neg(div(asRows(turn, n), magnitude));
@@ -161,26 +176,26 @@ export function svdVjp(u: Node, s: Node, vh: Node, gu: Node | null, gs: Node | n
   const lift = (x: Node): Node => cast(x, u.dtype);
   const sRows = lift(asRows(s, k));
   const sColumns = lift(asColumns(s, k));
-  const squares = mul(s, s);
-  const gaps = sub(asRows(squares, k), asColumns(squares, k));
-  const degenerate = eq(gaps, zerosLike(gaps));
-  const f = lift(where(degenerate, zerosLike(gaps), unary("reciprocal", where(degenerate, fullLike(gaps, 1), gaps))));
-  const inverseS = unary("reciprocal", s);
+  const f = lift(inverseGaps(mul(s, s)));
+  const isZero = eq(s, zerosLike(s));
+  const inverseS = where(isZero, zerosLike(s), unary("reciprocal", where(isZero, fullLike(s, 1), s)));
+  const [m, n] = [u.shape[u.shape.length - 2], vh.shape[vh.shape.length - 1]];
   let inner: Node = gs === null ? full(f.shape, 0, u.dtype) : diagonal(lift(gs));
   const outside: Node[] = [];
   if (gu !== null) {
     const k1 = skew(matmul(adjoint(u), gu));
     inner = add(inner, mul(mul(k1, f), sRows));
     if (isComplex(u.dtype)) inner = add(inner, diagonal(mul(diagonalOf(k1), lift(scale(inverseS, 0.5)))));
-    const rest = sub(gu, matmul(u, matmul(adjoint(u), gu)));
-    outside.push(matmul(mul(rest, lift(asRows(inverseS, u.shape[u.shape.length - 2]))), vh));
+    // What leaves the span of u; for a square u nothing can.
+    const rest = (): Node => sub(gu, matmul(u, matmul(adjoint(u), gu)));
+    if (m > k) outside.push(matmul(mul(rest(), lift(asRows(inverseS, m))), vh));
   }
   if (gvh !== null) {
     const gv = adjoint(gvh);
     const v = adjoint(vh);
     inner = add(inner, mul(sColumns, mul(skew(matmul(vh, gv)), f)));
-    const rest = sub(gvh, matmul(matmul(gvh, v), vh));
-    outside.push(matmul(u, mul(rest, lift(asColumns(inverseS, vh.shape[vh.shape.length - 1])))));
+    const rest = (): Node => sub(gvh, matmul(matmul(gvh, v), vh));
+    if (n > k) outside.push(matmul(u, mul(rest(), lift(asColumns(inverseS, n)))));
   }
   return outside.reduce((total, term) => add(total, term), matmul(matmul(u, inner), vh));
 }

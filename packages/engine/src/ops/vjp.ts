@@ -1,42 +1,33 @@
 // The reverse-mode rule of every op: cotangents of the outputs in, cotangents of the inputs out. Rules build graph
 // nodes, so gradients of gradients (and forward mode, which transposes twice) need nothing more.
-import {
-  inversePermutation,
-  isComplex,
-  isInexact,
-  type Node,
-  type OpName,
-  type ReduceFn,
-  range,
-} from "../graph/index.js";
+import { inversePermutation, isComplex, isInexact, type Node, type OpName, range } from "../graph/index.js";
 import {
   adjoint,
+  binary,
   cast,
   cumsum,
-  div,
-  eq,
+  expand,
   flip,
-  full,
+  fullLike,
   gather,
-  make,
+  le,
+  lt,
   matmul,
-  mul,
   pad,
   permute,
   pick,
   real,
-  reduce,
   reshape,
   scatterAdd,
   slice,
   sliceAxis,
   sum,
-  unreduce,
   where,
   zerosLike,
 } from "./build.js";
 import { binaryVjps, unaryVjps } from "./vjp-elementwise.js";
 import { choleskyVjp, detVjp, eighVjp, qrVjp, solveVjp, svdVjp, triangularSolveVjp } from "./vjp-linalg.js";
+import { reduceVjps } from "./vjp-reduce.js";
 
 /** Loops and user-defined functions are differentiated by transform/, which can look into their bodies. */
 export type StructuralOp = "scan" | "custom" | "pick";
@@ -54,34 +45,23 @@ export type VjpRule<K extends OpName> = (
 const none = (node: Node): null[] => node.inputs.map(() => null);
 const through = (_: Node, [g]: readonly (Node | null)[]): (Node | null)[] => [g];
 
-const conjTo = (g: Node, like: Node): Node => (isComplex(g.dtype) && !isComplex(like.dtype) ? real(g) : g);
+/** A real operand of a complex result sees the real part of its gradient. */
+const realIfReal = (g: Node, like: Node): Node => (isComplex(g.dtype) && !isComplex(like.dtype) ? real(g) : g);
 
-const reduceVjps: Record<ReduceFn, (x: Node, y: Node, g: Node, axes: readonly number[]) => Node> = {
-  sum: (x, _y, g, axes) => unreduce(g, x.shape, axes),
-  prod: (x, y, g, axes) => {
-    // y / x where nothing is zero; with one zero in the group only that element has a gradient; with two none has.
-    const isZero = eq(x, zerosLike(x));
-    const zeros = unreduce(sum(cast(isZero, "float32"), axes), x.shape, axes);
-    const others = unreduce(reduce("prod", where(isZero, full(x.shape, 1, x.dtype), x), axes), x.shape, axes);
-    const safe = where(isZero, full(x.shape, 1, x.dtype), x);
-    const plain = div(unreduce(y, x.shape, axes), safe);
-    const single = where(isZero, others, zerosLike(x));
-    const slope = where(
-      eq(zeros, zerosLike(zeros)),
-      plain,
-      where(eq(zeros, full(zeros.shape, 1, "float32")), single, zerosLike(x)),
-    );
-    return mul(unreduce(g, x.shape, axes), isComplex(x.dtype) ? make("unary", [slope], { fn: "conj" }) : slope);
-  },
-  max: (x, y, g, axes) => extremum(x, y, g, axes),
-  min: (x, y, g, axes) => extremum(x, y, g, axes),
-};
+/** Indices where gather really looks: it clamps them. */
+function clamped(indices: Node, size: number): Node {
+  const least = binary("max", indices, zerosLike(indices));
+  return binary("min", least, fullLike(indices, Math.max(0, size - 1)));
+}
 
-/** Elements that reach the extremum share its gradient equally. */
-function extremum(x: Node, y: Node, g: Node, axes: readonly number[]): Node {
-  const mask = cast(eq(x, unreduce(y, x.shape, axes)), x.dtype);
-  const share = div(g, sum(mask, axes));
-  return mul(mask, unreduce(share, x.shape, axes));
+/** Gradients of the updates of a scatterAdd: those that fell outside have none. */
+function gatherInside(g: Node, indices: Node, axis: number, batch: number): Node {
+  const size = g.shape[axis];
+  const found = gather(g, indices, axis, batch);
+  const isInside = binary("and", le(zerosLike(indices), indices), lt(indices, fullLike(indices, size)));
+  const chosen = indices.shape.slice(batch);
+  const shape = found.shape.map((d, i) => (i < batch || (i >= axis && i < axis + chosen.length) ? d : 1));
+  return where(expand(reshape(isInside, shape), found.shape), found, zerosLike(found));
 }
 
 export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
@@ -105,7 +85,7 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
   },
   cast: (node, [g]) => {
     const [x] = node.inputs;
-    return [isInexact(x.dtype) && isInexact(node.dtype) ? cast(conjTo(g!, x), x.dtype) : null];
+    return [isInexact(x.dtype) && isInexact(node.dtype) ? cast(realIfReal(g!, x), x.dtype) : null];
   },
   reshape: (node, [g]) => [reshape(g!, node.inputs[0].shape)],
   permute: (node, [g]) => [permute(g!, inversePermutation(node.attrs.axes))],
@@ -169,9 +149,10 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
   },
   gather: (node, [g]) => {
     const [x, indices] = node.inputs;
-    return [scatterAdd(zerosLike(x), indices, g!, node.attrs.axis, node.attrs.batch), null];
+    const { axis, batch } = node.attrs;
+    return [scatterAdd(zerosLike(x), clamped(indices, x.shape[axis]), g!, axis, batch), null];
   },
-  scatterAdd: (node, [g]) => [g, null, gather(g!, node.inputs[1], node.attrs.axis, node.attrs.batch)],
+  scatterAdd: (node, [g]) => [g, null, gatherInside(g!, node.inputs[1], node.attrs.axis, node.attrs.batch)],
   argsort: none,
   cholesky: (node, [g]) => [choleskyVjp(node as Node, g!)],
   triangularSolve: (node, [g]) => triangularSolveVjp(node.inputs[0], node as Node, g!, node.attrs),

@@ -14,7 +14,7 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { make } from "../ops/index.js";
-import { simplify } from "../transform/index.js";
+import { copyGraph, simplify } from "../transform/index.js";
 import { debugLevel, logRun } from "./debug.js";
 import { memory, TensorValue } from "./memory.js";
 import { profiler } from "./profile.js";
@@ -45,7 +45,7 @@ export class Session {
       this.#compiled.set(key, known);
       return known;
     }
-    const simple = simplify(fn);
+    const simple = simplify(copyGraph(fn));
     assertClosed(simple);
     const executable = profiler.span("compile", () => this.device.compile(simple, { donated }));
     if (debugLevel() >= 3) console.error(printGraph(simple));

@@ -12,10 +12,18 @@ export interface ConvOptions {
   bias?: Tensor;
 }
 
-const spread = (value: number | readonly number[], n: number): number[] =>
-  typeof value === "number" ? new Array<number>(n).fill(value) : [...value];
+/** One whole number an axis, from one for all or from a list. */
+function spread(op: string, name: string, value: number | readonly number[], n: number, least: number): number[] {
+  const list = typeof value === "number" ? new Array<number>(n).fill(value) : [...value];
+  if (list.length !== n || list.some((x) => !Number.isInteger(x) || x < least))
+    throw new ShapeError(
+      `${op}: ${name} needs ${n} whole number${n > 1 ? "s" : ""} >= ${least}, got [${list.join(", ")}]`,
+    );
+  return list;
+}
 
 function paddings(
+  op: string,
   padding: ConvOptions["padding"],
   kernel: readonly number[],
   dilation: readonly number[],
@@ -25,7 +33,7 @@ function paddings(
       const total = dilation[i] * (k - 1);
       return [Math.floor(total / 2), Math.ceil(total / 2)];
     });
-  return spread(padding ?? 0, kernel.length).map((p) => [p, p]);
+  return spread(op, "padding", padding ?? 0, kernel.length, 0).map((p) => [p, p]);
 }
 
 /** All positions of a kernel, in row-major order. */
@@ -50,13 +58,18 @@ function convolve(op: string, x: Tensor, weight: Tensor, spatial: number, option
     );
   const [batch, channels, ...size] = x.shape;
   const [out, perGroup, ...kernel] = weight.shape;
-  if (channels !== perGroup * groups || out % groups !== 0)
+  if (!Number.isInteger(groups) || groups < 1 || channels !== perGroup * groups || out % groups !== 0)
     throw new ShapeError(
-      `${op}: ${channels} input channels in ${groups} groups need weights for ${channels / groups} channels, got ${showShape(weight.shape)}`,
+      `${op}: ${channels} input channels in ${groups} groups need weights [out, ${channels / groups}, ...] with out a ` +
+        `multiple of ${groups}, got ${showShape(weight.shape)}`,
     );
-  const stride = spread(options.stride ?? 1, spatial);
-  const dilation = spread(options.dilation ?? 1, spatial);
-  const around = paddings(options.padding, kernel, dilation);
+  if (bias !== undefined && showShape(bias.shape) !== `[${out}]`)
+    throw new ShapeError(
+      `${op}: the bias needs shape [${out}], one number an output channel, got ${showShape(bias.shape)}`,
+    );
+  const stride = spread(op, "stride", options.stride ?? 1, spatial, 1);
+  const dilation = spread(op, "dilation", options.dilation ?? 1, spatial, 1);
+  const around = paddings(op, options.padding, kernel, dilation);
   const outSize = size.map(
     (n, i) => Math.floor((n + around[i][0] + around[i][1] - dilation[i] * (kernel[i] - 1) - 1) / stride[i]) + 1,
   );

@@ -3,12 +3,12 @@
 import {
   type BinaryFn,
   broadcastShapes,
+  bytesOf,
   complexOf,
   type DType,
-  DTypeError,
+  fitsInteger,
   isComplex,
   isInexact,
-  kindOf,
   type Node,
   promote,
   type Scalar,
@@ -36,6 +36,13 @@ export function wrap(node: Node): Tensor {
   return new Tensor(node);
 }
 
+/** A number, true or false, or a complete complex number. */
+export function isScalarValue(x: unknown): x is number | boolean | ComplexNumber {
+  if (typeof x === "number" || typeof x === "boolean") return true;
+  const { re, im } = (typeof x === "object" && x !== null ? x : {}) as Partial<ComplexNumber>;
+  return typeof re === "number" && typeof im === "number";
+}
+
 export const isScalar = (x: TensorLike): x is number | boolean | ComplexNumber => !(x instanceof Tensor);
 
 function scalarDType(value: number | boolean | ComplexNumber): DType {
@@ -50,18 +57,24 @@ const scalarValue = (value: number | boolean | ComplexNumber): Scalar =>
 function besideTensor(value: number | boolean | ComplexNumber, dtype: DType): DType {
   if (typeof value === "object") return isComplex(dtype) ? dtype : complexOf(dtype);
   if (typeof value === "boolean") return dtype;
-  if (kindOf(dtype) === "bool") return Number.isInteger(value) ? "int32" : "float32";
-  return kindOf(dtype) === "int" && !Number.isInteger(value) ? "float32" : dtype;
+  if (isInexact(dtype)) return dtype;
+  // A whole number that the tensor's integers cannot hold moves both to wider ones, rather than wrap.
+  const candidates: DType[] = ["uint8", "int32", "int64"];
+  const fitting = candidates.find((d) => bytesOf(d) >= bytesOf(dtype) && fitsInteger(value, d));
+  if (!Number.isInteger(value) || fitting === undefined) return "float32";
+  return dtype === "bool" && fitting === "uint8" ? "int32" : fitting;
 }
 
 export function describe(x: unknown): string {
   if (x instanceof Tensor) return `a ${x.dtype} tensor of shape ${showShape(x.shape)}`;
-  return Array.isArray(x) ? "an array (wrap it in weft.tensor)" : `${typeof x} ${String(x)}`;
+  if (Array.isArray(x) || ArrayBuffer.isView(x)) return "an array (wrap it in weft.tensor)";
+  return typeof x === "object" && x !== null
+    ? `an object with keys ${Object.keys(x).join(", ")}`
+    : `${typeof x} ${String(x)}`;
 }
 
 function checkOperand(op: string, x: TensorLike): void {
-  const scalar = typeof x === "number" || typeof x === "boolean" || (typeof x === "object" && x !== null && "re" in x);
-  if (!(x instanceof Tensor) && !scalar)
+  if (!(x instanceof Tensor) && !isScalarValue(x))
     throw new WeftError(`${op}: expected a tensor or a number, got ${describe(x)}`);
 }
 
@@ -126,20 +139,14 @@ export function inexactNode(op: string, x: TensorLike): Node {
   return build.cast(node, toInexact(node.dtype));
 }
 
-export function requireReal(op: string, x: Tensor, hint: string): void {
-  if (isComplex(x.dtype)) throw new DTypeError(`${op}: not defined for ${x.dtype}; ${hint}`);
-}
-
-export function requireInexact(op: string, x: Tensor): void {
-  if (!isInexact(x.dtype))
-    throw new DTypeError(`${op}: needs a float or complex tensor, got ${x.dtype}; use x.cast("float32")`);
-}
-
 /** One axis, counted from the end when negative. */
 export function resolveAxis(op: string, axis: number, rank: number): number {
   const resolved = axis < 0 ? axis + rank : axis;
   if (!Number.isInteger(axis) || resolved < 0 || resolved >= rank)
-    throw new ShapeError(`${op}: axis ${axis} is out of range for a tensor of rank ${rank}`);
+    throw new ShapeError(
+      `${op}: axis ${axis} is out of range for a tensor of rank ${rank}` +
+        (rank === 0 ? "; a scalar has no axes" : `; axes go from ${-rank} to ${rank - 1}`),
+    );
   return resolved;
 }
 

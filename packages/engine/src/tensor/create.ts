@@ -3,6 +3,7 @@ import {
   bfloat16Bits,
   type DType,
   DTypeError,
+  fitsInteger,
   float16Bits,
   isComplex,
   isDType,
@@ -17,10 +18,11 @@ import {
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { dataNode, session } from "../runtime/index.js";
-import { type ComplexNumber, wrap } from "./convert.js";
+import { type ComplexNumber, isScalarValue, wrap } from "./convert.js";
 import { Tensor } from "./tensor.js";
 
-export type NestedArray = number | boolean | ComplexNumber | readonly NestedArray[];
+type Element = number | bigint | boolean | ComplexNumber;
+export type NestedArray = Element | readonly NestedArray[];
 export type TypedArray = Storage | Int8Array | Int16Array | Uint32Array;
 
 export interface CreateOptions {
@@ -57,12 +59,7 @@ function shapeOfNested(data: NestedArray): number[] {
   return shape;
 }
 
-function flatten(
-  data: NestedArray,
-  shape: readonly number[],
-  out: (number | boolean | ComplexNumber)[],
-  depth = 0,
-): void {
+function flatten(data: NestedArray, shape: readonly number[], out: Element[], depth = 0): void {
   if (depth === shape.length) {
     if (Array.isArray(data)) throw new ShapeError("tensor: the nested arrays have different depths");
     out.push(data as number);
@@ -76,26 +73,36 @@ function flatten(
   for (const part of data) flatten(part, shape, out, depth + 1);
 }
 
-function inferDType(elements: readonly (number | boolean | ComplexNumber)[]): DType {
+function inferDType(elements: readonly Element[]): DType {
   if (elements.some((x) => typeof x === "object")) return "complex64";
+  if (elements.length > 0 && elements.every((x) => typeof x === "bigint")) return "int64";
   if (elements.length > 0 && elements.every((x) => typeof x === "boolean")) return "bool";
   return "float32";
 }
 
-const writers: Record<DType, (x: number) => number | bigint> = {
-  bool: (x) => Number(x !== 0),
-  uint8: Math.trunc,
-  int32: Math.trunc,
-  int64: (x) => BigInt(Math.trunc(x)),
-  float16: float16Bits,
-  bfloat16: bfloat16Bits,
-  float32: (x) => x,
-  float64: (x) => x,
-  complex64: (x) => x,
-  complex128: (x) => x,
+/** Elements as the storage of a dtype takes them; numbers that an integer dtype cannot hold are refused, not wrapped. */
+const writers: Record<DType, (x: number | bigint) => number | bigint> = {
+  bool: (x) => Number(Number(x) !== 0),
+  uint8: (x) => wholeNumber(x, "uint8"),
+  int32: (x) => wholeNumber(x, "int32"),
+  int64: (x) => BigInt(wholeNumber(x, "int64")),
+  float16: (x) => float16Bits(Number(x)),
+  bfloat16: (x) => bfloat16Bits(Number(x)),
+  float32: Number,
+  float64: Number,
+  complex64: Number,
+  complex128: Number,
 };
 
-function fill(dtype: DType, elements: ArrayLike<number | boolean | bigint | ComplexNumber>): Storage {
+function wholeNumber(x: number | bigint, dtype: DType): number | bigint {
+  const tooLarge = typeof x === "bigint" && BigInt.asIntN(64, x) !== x;
+  if (tooLarge || Number.isNaN(Number(x)) || !fitsInteger(Math.trunc(Number(x)), dtype))
+    throw new DTypeError(`tensor: ${x} does not fit into ${dtype}; use a wider dtype`);
+  if (dtype === "int64") return typeof x === "bigint" ? x : Math.min(Math.trunc(x), 2 ** 63 - 1024);
+  return Math.trunc(Number(x));
+}
+
+function fill(dtype: DType, elements: ArrayLike<Element>): Storage {
   const data = makeStorage(dtype, elements.length) as { [i: number]: number | bigint };
   const write = writers[dtype];
   const complex = isComplex(dtype);
@@ -107,7 +114,7 @@ function fill(dtype: DType, elements: ArrayLike<number | boolean | bigint | Comp
     } else if (typeof x === "object") {
       throw new DTypeError(`tensor: a complex number does not fit into ${dtype}; use dtype complex64 or complex128`);
     } else {
-      data[i] = write(Number(x));
+      data[i] = write(typeof x === "boolean" ? Number(x) : x);
     }
   }
   return data as Storage;
@@ -131,6 +138,8 @@ export function tensor(data: NestedArray | TypedArray, options: CreateOptions & 
     const packedComplex = isComplex(dtype) && (own === "float32" || own === "float64");
     const packedHalf = kindOf(dtype) === "float" && raw instanceof Uint16Array;
     const elements = packedComplex ? raw.length / 2 : raw.length;
+    if (!Number.isInteger(elements))
+      throw new ShapeError(`tensor: ${raw.length} numbers are not pairs of real and imaginary parts for ${dtype}`);
     const shape = options.shape ?? [elements];
     checkShape("tensor", shape);
     if (numel(shape) !== elements)
@@ -146,14 +155,10 @@ export function tensor(data: NestedArray | TypedArray, options: CreateOptions & 
     return fromStorage(shape, dtype, fill(dtype, raw as unknown as ArrayLike<number>));
   }
   const shape = shapeOfNested(data);
-  const elements: (number | boolean | ComplexNumber)[] = [];
+  const elements: Element[] = [];
   flatten(data, shape, elements);
   for (const x of elements) {
-    if (
-      typeof x !== "number" &&
-      typeof x !== "boolean" &&
-      (typeof x !== "object" || x === null || typeof x.re !== "number")
-    )
+    if (typeof x !== "bigint" && !isScalarValue(x))
       throw new WeftError(`tensor: elements are numbers, booleans or { re, im }, got ${String(x)}`);
   }
   const dtype = options.dtype ?? inferDType(elements);
@@ -166,8 +171,13 @@ export function tensor(data: NestedArray | TypedArray, options: CreateOptions & 
 
 export function full(shape: Shape, value: number | boolean | ComplexNumber, options: CreateOptions = {}): Tensor {
   checkShape("full", shape);
+  if (!isScalarValue(value))
+    throw new WeftError(`full: the value is a number, a boolean or { re, im }, got ${String(value)}`);
   const dtype = options.dtype ?? inferDType([value]);
   checkDType("full", dtype);
+  if (typeof value === "object" && !isComplex(dtype))
+    throw new DTypeError(`full: a complex number does not fit into ${dtype}; use dtype complex64 or complex128`);
+  if (typeof value === "number" && kindOf(dtype) === "int") wholeNumber(value, dtype);
   return wrap(build.full(shape, typeof value === "boolean" ? Number(value) : value, dtype));
 }
 
@@ -176,9 +186,9 @@ export const zeros = (shape: Shape, options: CreateOptions = {}): Tensor =>
 export const ones = (shape: Shape, options: CreateOptions = {}): Tensor =>
   full(shape, 1, { dtype: "float32", ...options });
 export const zerosLike = (x: Tensor, options: CreateOptions = {}): Tensor =>
-  full(x.shape, 0, { dtype: x.dtype, ...options });
+  full(x.shape, 0, { dtype: options.dtype ?? x.dtype });
 export const onesLike = (x: Tensor, options: CreateOptions = {}): Tensor =>
-  full(x.shape, 1, { dtype: x.dtype, ...options });
+  full(x.shape, 1, { dtype: options.dtype ?? x.dtype });
 
 /** arange(stop), arange(start, stop), arange(start, stop, step). Whole numbers give int32 only if asked: the default is float32. */
 export function arange(start: number, stop?: number, step = 1, options: CreateOptions = {}): Tensor {
@@ -188,6 +198,7 @@ export function arange(start: number, stop?: number, step = 1, options: CreateOp
   const dtype = options.dtype ?? "float32";
   checkDType("arange", dtype);
   const n = Math.max(0, Math.ceil((to - from) / step));
+  checkShape("arange", [n]);
   const wide = kindOf(dtype) === "float" && dtype !== "float64" ? "float32" : dtype;
   const index = build.iota([n], 0, wide);
   return wrap(build.cast(build.shift(build.scale(index, step), from), dtype));
@@ -198,6 +209,7 @@ export function linspace(start: number, stop: number, count: number, options: Cr
   if (!Number.isInteger(count) || count < 0)
     throw new WeftError(`linspace: count must be a whole number, got ${count}`);
   const dtype = options.dtype ?? "float32";
+  checkDType("linspace", dtype);
   const step = count > 1 ? (stop - start) / (count - 1) : 0;
   const data = Float64Array.from({ length: count }, (_, i) => (i === count - 1 && count > 1 ? stop : start + i * step));
   return tensor(data, { dtype });
@@ -206,6 +218,7 @@ export function linspace(start: number, stop: number, count: number, options: Cr
 export function eye(n: number, options: CreateOptions & { columns?: number } = {}): Tensor {
   const shape = [n, options.columns ?? n];
   checkShape("eye", shape);
+  checkDType("eye", options.dtype ?? "float32");
   const same = build.eq(build.iota(shape, 0, "int32"), build.iota(shape, 1, "int32"));
   return wrap(build.cast(same, options.dtype ?? "float32"));
 }

@@ -12,7 +12,7 @@ import {
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { broadcastAll, nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
-import { tensor } from "./create.js";
+import { checkShape, tensor } from "./create.js";
 import { Tensor } from "./tensor.js";
 
 /**
@@ -23,7 +23,7 @@ export type IndexSpec = number | string | null | Tensor | readonly number[];
 
 /** Integer indices as int32 with negative positions counted from the end. */
 function indexNode(op: string, indices: Tensor | readonly number[], size: number): Node {
-  const given = indices instanceof Tensor ? indices : tensor(Int32Array.from(indices));
+  const given = indices instanceof Tensor ? indices : tensor([...indices], { dtype: "int32" });
   if (kindOf(given.dtype) !== "int")
     throw new DTypeError(
       `${op}: indices are integers, got ${given.dtype}` +
@@ -220,6 +220,7 @@ export function oneHot(
   count: number,
   options: { dtype?: "float32" | "float64" | "int32" | "bool" } = {},
 ): Tensor {
+  checkShape("oneHot", [count]);
   const node = indexNode("oneHot", classes, 0);
   const shape = [...node.shape, count];
   const wide = build.expand(build.reshape(node, [...node.shape, 1]), shape);

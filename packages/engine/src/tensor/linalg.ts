@@ -1,9 +1,18 @@
 // Linear algebra on the last two axes, batched over the others, real and complex, with gradients.
-import { isComplex, type Node, ShapeError, showShape, toInexact, WeftError } from "../graph/index.js";
+import {
+  type DType,
+  isComplex,
+  isHalf,
+  type Node,
+  ShapeError,
+  showShape,
+  toInexact,
+  WeftError,
+} from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { broadcastAll, commonDType, nodeAs, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { matmul } from "./einsum.js";
-import { abs, mul, real, sqrt } from "./math.js";
+import { abs, equal, mul, real, sqrt, where } from "./math.js";
 import { type Axes, max, sum } from "./reduce.js";
 import type { Tensor } from "./tensor.js";
 
@@ -14,10 +23,11 @@ function matrix(op: string, a: TensorLike, square = false): Node {
     throw new ShapeError(
       `${op}: needs ${square ? "square matrices" : "matrices"} in the last two axes, got ${showShape(node.shape)}`,
     );
-  const dtype = toInexact(node.dtype);
-  // The factorisations run in single and double precision.
-  return build.cast(node, dtype === "float16" || dtype === "bfloat16" ? "float32" : dtype);
+  return build.cast(node, factorDType(node.dtype));
 }
+
+/** The factorisations run in single and double precision. */
+const factorDType = (dtype: DType): DType => (isHalf(dtype) ? "float32" : toInexact(dtype));
 
 /** Eigenvalues (ascending) and eigenvectors (columns) of Hermitian matrices; the lower triangle is read. */
 export function eigh(a: TensorLike): { values: Tensor; vectors: Tensor } {
@@ -30,7 +40,7 @@ export const cholesky = (a: TensorLike): Tensor => wrap(build.make("cholesky", [
 
 /** Brings a and b to one dtype and one batch; b may be a vector. */
 function system(op: string, a: TensorLike, b: TensorLike): { a: Node; b: Node; vector: boolean } {
-  const dtype = toInexact(commonDType(op, [a, b]));
+  const dtype = factorDType(commonDType(op, [a, b]));
   const x = build.cast(matrix(op, a, true), dtype);
   const right = nodeAs(op, b, dtype);
   const n = x.shape[x.shape.length - 1];
@@ -90,8 +100,16 @@ export function svd(a: TensorLike): { u: Tensor; s: Tensor; vh: Tensor } {
   return { u: wrap(u), s: wrap(s), vh: wrap(vh) };
 }
 
+/** The node of an operand that must have two axes at least. */
+function atLeastMatrix(op: string, a: TensorLike): Node {
+  const node = nodeOf(op, a);
+  if (node.shape.length < 2)
+    throw new ShapeError(`${op}: needs matrices in the last two axes, got ${showShape(node.shape)}`);
+  return node;
+}
+
 /** The conjugate transpose of the last two axes. */
-export const adjoint = (a: TensorLike): Tensor => wrap(build.adjoint(nodeOf("adjoint", a)));
+export const adjoint = (a: TensorLike): Tensor => wrap(build.adjoint(atLeastMatrix("adjoint", a)));
 
 /** The Frobenius or 2-norm (default), the 1-norm or the largest magnitude over the axes. */
 export function norm(x: TensorLike, axes?: Axes, options: { order?: 1 | 2 | "max"; keepDims?: boolean } = {}): Tensor {
@@ -102,7 +120,10 @@ export function norm(x: TensorLike, axes?: Axes, options: { order?: 1 | 2 | "max
   if (order === "max") return max(abs(t), axes, { keepDims });
   if (order !== 2) throw new WeftError(`norm: order ${String(order)} is not known; use 1, 2 or "max"`);
   const squares = isComplex(t.dtype) ? real(mul(t, wrap(build.conj(t.node)))) : mul(t, t);
-  return sqrt(sum(squares, axes, { keepDims }));
+  const total = sum(squares, axes, { keepDims });
+  // The slope of sqrt at 0 is infinite; that of a norm is taken as 0 there, as PyTorch does.
+  const isZero = equal(total, 0);
+  return where(isZero, 0, sqrt(where(isZero, 1, total)));
 }
 
 export function trace(a: TensorLike): Tensor {
@@ -111,9 +132,8 @@ export function trace(a: TensorLike): Tensor {
 
 /** The main diagonal of the last two axes. */
 export function diagonal(a: TensorLike): Tensor {
-  const node = nodeOf("diagonal", a);
+  const node = atLeastMatrix("diagonal", a);
   const rank = node.shape.length;
-  if (rank < 2) throw new ShapeError(`diagonal: needs matrices, got ${showShape(node.shape)}; use diag to make one`);
   const n = Math.min(...node.shape.slice(-2));
   const square = build.slice(
     node,
@@ -127,6 +147,7 @@ export function diagonal(a: TensorLike): Tensor {
 /** A matrix with this vector (last axis) on its diagonal. */
 export function diag(v: TensorLike): Tensor {
   const node = nodeOf("diag", v);
+  if (node.shape.length === 0) throw new ShapeError("diag: needs a vector in the last axis, got a scalar");
   const n = node.shape[node.shape.length - 1];
   const shape = [...node.shape, n];
   const rows = build.expand(build.reshape(node, [...node.shape.slice(0, -1), 1, n]), shape);
@@ -136,8 +157,8 @@ export function diag(v: TensorLike): Tensor {
 }
 
 /** The lower triangle, everything above the diagonal zero. */
-export const tril = (a: TensorLike): Tensor => wrap(build.triangle(nodeOf("tril", a), true, false));
-export const triu = (a: TensorLike): Tensor => wrap(build.triangle(nodeOf("triu", a), false, false));
+export const tril = (a: TensorLike): Tensor => wrap(build.triangle(atLeastMatrix("tril", a), true, false));
+export const triu = (a: TensorLike): Tensor => wrap(build.triangle(atLeastMatrix("triu", a), false, false));
 
 // Pade coefficients of degree 13 and the norm up to which it is exact to double precision (Higham 2005).
 const pade13 = [

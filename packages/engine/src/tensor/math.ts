@@ -5,6 +5,7 @@ import {
   type DType,
   DTypeError,
   isComplex,
+  isInexact,
   kindOf,
   type Node,
   promote,
@@ -38,12 +39,9 @@ const inexact =
 
 /** A function that keeps the dtype. */
 const keeping =
-  (name: string, fn: UnaryFn, complex = true) =>
-  (x: TensorLike): Tensor => {
-    const node = nodeOf(name, x);
-    if (!complex && isComplex(node.dtype)) throw new DTypeError(`${name}: not defined for ${node.dtype}`);
-    return wrap(build.unary(fn, node));
-  };
+  (name: string, fn: UnaryFn) =>
+  (x: TensorLike): Tensor =>
+    wrap(build.unary(fn, nodeOf(name, x)));
 
 /** A rounding function: integers are whole already. */
 const rounding =
@@ -54,7 +52,11 @@ const rounding =
     return wrap(kindOf(node.dtype) === "float" ? build.unary(fn, node) : node);
   };
 
-export const neg = keeping("neg", "neg");
+export function neg(x: TensorLike): Tensor {
+  const node = nodeOf("neg", x);
+  if (node.dtype === "bool") throw new DTypeError("neg: not defined for bool; use logicalNot, or cast to int32");
+  return wrap(build.unary("neg", node));
+}
 export const sign = keeping("sign", "sign");
 export const floor = rounding("floor", "floor");
 export const ceil = rounding("ceil", "ceil");
@@ -79,7 +81,7 @@ export const cosh = inexact("cosh", "cosh");
 export const tanh = inexact("tanh", "tanh");
 export const erf = inexact("erf", "erf", false);
 
-export const abs = (x: TensorLike): Tensor => wrap(build.unary("abs", nodeOf("abs", x)));
+export const abs = keeping("abs", "abs");
 export const square = (x: TensorLike): Tensor => mul(x, x);
 export const log2 = (x: TensorLike): Tensor => mul(log(x), Math.LOG2E);
 export const log10 = (x: TensorLike): Tensor => mul(log(x), Math.LOG10E);
@@ -108,11 +110,14 @@ export const conj = (x: TensorLike): Tensor => wrap(build.conj(nodeOf("conj", x)
 export function angle(x: TensorLike): Tensor {
   const node = inexactNode("angle", x);
   if (isComplex(node.dtype)) return wrap(build.binary("atan2", build.imag(node), build.real(node)));
-  return wrap(build.where(build.lt(node, build.zerosLike(node)), build.fullLike(node, Math.PI), build.zerosLike(node)));
+  return wrap(build.binary("atan2", build.zerosLike(node), node));
 }
 /** A complex tensor from its real and imaginary parts. */
 export function complex(re: TensorLike, im: TensorLike): Tensor {
-  const dtype = realOf(complexOf(toInexact(commonDType("complex", [re, im]))));
+  const common = commonDType("complex", [re, im]);
+  if (isComplex(common))
+    throw new DTypeError("complex: takes two real tensors; a part is complex already, use real(x)");
+  const dtype = realOf(complexOf(toInexact(common)));
   return binaryOp("complex", "complex", re, im, dtype);
 }
 
@@ -139,17 +144,26 @@ const realOnly =
   (a: TensorLike, b: TensorLike): Tensor => {
     const dtype = commonDType(name, [a, b]);
     if (isComplex(dtype)) throw new DTypeError(`${name}: not defined for ${dtype}`);
-    return binaryOp(name, fn, a, b, dtype);
+    return binaryOp(name, fn, a, b, dtype === "bool" && fn === "mod" ? "int32" : dtype);
   };
 
-/** The remainder with the sign of the divisor. */
+/** The remainder with the sign of the divisor; 0 where an integer is divided by 0. */
 export const mod = realOnly("mod", "mod");
 export const maximum = realOnly("maximum", "max");
 export const minimum = realOnly("minimum", "min");
-export const floorDivide = (a: TensorLike, b: TensorLike): Tensor => {
-  const dtype = commonDType("floorDivide", [a, b]);
-  return floor(div(a, b)).cast(dtype);
-};
+
+/** The quotient rounded down; of integers in float64 (exact up to 2^53), and 0 where the divisor is 0. */
+export function floorDivide(a: TensorLike, b: TensorLike): Tensor {
+  const common = commonDType("floorDivide", [a, b]);
+  if (isComplex(common)) throw new DTypeError(`floorDivide: not defined for ${common}`);
+  if (kindOf(common) === "float") return floor(binaryOp("floorDivide", "div", a, b, common));
+  const dtype = common === "bool" ? "int32" : common;
+  const [x, y] = align("floorDivide", [a, b], dtype);
+  const zero = build.eq(y, build.zerosLike(y));
+  const divisor = build.cast(build.where(zero, build.fullLike(y, 1), y), "float64");
+  const quotient = build.unary("floor", build.div(build.cast(x, "float64"), divisor));
+  return wrap(build.where(zero, build.zerosLike(y), build.cast(quotient, dtype)));
+}
 
 /** a to the power b. A complex base or exponent goes through exp(b log a) unless b is a plain small integer. */
 export function pow(a: TensorLike, b: TensorLike): Tensor {
@@ -195,18 +209,29 @@ export const lessEqual = ordering("lessEqual", "le", false);
 export const greater = ordering("greater", "lt", true);
 export const greaterEqual = ordering("greaterEqual", "le", true);
 
-// Logic: on bool tensors as truth, on integers bit by bit; other tensors are compared with zero first.
+// Logic on truth (anything but zero is true), and on the bits of integers.
 
 const logical =
   (name: string, fn: BinaryFn) =>
-  (a: TensorLike, b: TensorLike): Tensor => {
-    const dtype = commonDType(name, [a, b]);
-    return binaryOp(name, fn, a, b, kindOf(dtype) === "int" ? dtype : "bool");
-  };
+  (a: TensorLike, b: TensorLike): Tensor =>
+    binaryOp(name, fn, a, b, "bool");
 
 export const logicalAnd = logical("logicalAnd", "and");
 export const logicalOr = logical("logicalOr", "or");
 export const logicalXor = logical("logicalXor", "xor");
+
+const bitwise =
+  (name: string, fn: BinaryFn) =>
+  (a: TensorLike, b: TensorLike): Tensor => {
+    const dtype = commonDType(name, [a, b]);
+    if (isInexact(dtype))
+      throw new DTypeError(`${name}: needs integers or bool, got ${dtype}; use ${name.replace("bitwise", "logical")}`);
+    return binaryOp(name, fn, a, b, dtype);
+  };
+
+export const bitwiseAnd = bitwise("bitwiseAnd", "and");
+export const bitwiseOr = bitwise("bitwiseOr", "or");
+export const bitwiseXor = bitwise("bitwiseXor", "xor");
 export const logicalNot = (x: TensorLike): Tensor => wrap(build.unary("not", nodeAs("logicalNot", x, "bool")));
 
 /** Where the condition holds the first value, elsewhere the second; all three broadcast. */

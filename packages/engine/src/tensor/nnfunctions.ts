@@ -1,14 +1,32 @@
 // Functions that networks are made of, composed of primitives; fusion makes single kernels of them.
-import { isComplex, ShapeError, showShape } from "../graph/index.js";
+import { DTypeError, isComplex, kindOf, ShapeError, showShape } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { inexactNode, nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
-import { abs, add, div, erf, exp, greater, less, log1p, mul, rsqrt, sub, tanh, where } from "./math.js";
+import {
+  abs,
+  add,
+  div,
+  erf,
+  exp,
+  greater,
+  greaterEqual,
+  less,
+  lessEqual,
+  log1p,
+  logicalAnd,
+  mul,
+  rsqrt,
+  sub,
+  tanh,
+  where,
+} from "./math.js";
 import { logsumexp, mean, shiftOf, sum, variance } from "./reduce.js";
 import type { Tensor } from "./tensor.js";
 
+/** max(x, 0); NaN stays NaN, and the slope at 0 is 0. */
 export const relu = (x: TensorLike): Tensor => {
-  const node = inexactNode("relu", x);
-  return where(greater(wrap(node), 0), wrap(node), 0);
+  const t = wrap(inexactNode("relu", x));
+  return where(lessEqual(t, 0), 0, t);
 };
 
 export const leakyRelu = (x: Tensor, slope = 0.01): Tensor => where(greater(x, 0), x, mul(x, slope));
@@ -32,7 +50,7 @@ export const softplus = (x: TensorLike): Tensor => add(log1p(exp(mul(abs(x), -1)
 
 export function softmax(x: TensorLike, axis = -1): Tensor {
   const node = inexactNode("softmax", x);
-  if (isComplex(node.dtype)) throw new ShapeError("softmax: not defined for complex tensors");
+  if (isComplex(node.dtype)) throw new DTypeError("softmax: not defined for complex tensors");
   const at = resolveAxis("softmax", axis, node.shape.length);
   const top = shiftOf(node, [at]);
   const e = wrap(build.unary("exp", build.sub(node, build.expand(top, node.shape))));
@@ -87,10 +105,14 @@ export function crossEntropy(
   const logp = logSoftmax(logits);
   let chosen: Tensor;
   if (isClass) {
+    if (kindOf(targets.dtype) !== "int")
+      throw new DTypeError(`crossEntropy: class numbers are integers, got ${targets.dtype}; use cast("int32")`);
     const labels = build.cast(nodeOf("crossEntropy", targets), "int32");
     const wide = build.expand(build.reshape(labels, [...labels.shape, 1]), logits.shape);
     const hit = wrap(build.eq(wide, build.iota(logits.shape, logits.shape.length - 1, "int32")));
-    chosen = sum(where(hit, logp, 0), -1);
+    // A class that does not exist must not pass for a perfect prediction.
+    const exists = logicalAnd(greaterEqual(wrap(labels), 0), less(wrap(labels), classes));
+    chosen = where(exists, sum(where(hit, logp, 0), -1), Number.NaN);
   } else {
     chosen = sum(mul(targets, logp), -1);
   }

@@ -1,6 +1,6 @@
 // Random tensors: counter-based (threefry), keyed by seed and element index, so that the same seed gives the same
 // numbers on every device and every number of devices.
-import { type DType, DTypeError, isFloat, type Shape, WeftError } from "../graph/index.js";
+import { type DType, DTypeError, fitsInteger, isFloat, type Shape, WeftError } from "../graph/index.js";
 import { build, threefry2x32 } from "../ops/index.js";
 import { dataNode, session } from "../runtime/index.js";
 import { wrap } from "./convert.js";
@@ -56,14 +56,20 @@ export function freshKeyWords(): [number, number] {
 
 /** `count` independent keys from one: shape [count, 2]. */
 export function splitKey(from: Key, count = 2): Key {
+  checkShape("splitKey", [count]);
+  checkKey("splitKey", from);
   return wrap(build.make("random", [from.node], { kind: "bits", shape: [count, 2], dtype: "int32" }));
+}
+
+function checkKey(op: string, given: Key): Key {
+  if (!(given instanceof Tensor) || given.dtype !== "int32" || given.shape.at(-1) !== 2)
+    throw new WeftError(`${op}: a key is an int32 tensor of shape [2]; make one with weft.key(seed)`);
+  return given;
 }
 
 function keyFrom(options: RandomOptions): Tensor {
   if (options.key !== undefined) {
-    if (options.key.dtype !== "int32" || options.key.shape.at(-1) !== 2)
-      throw new WeftError("random: a key is an int32 tensor of shape [2]; make one with weft.key(seed)");
-    return options.key;
+    return checkKey("random", options.key);
   }
   return options.seed === undefined ? nextKey() : key(options.seed);
 }
@@ -92,8 +98,8 @@ export function randn(shape: Shape, options: RandomOptions & { mean?: number; st
 
 /** Whole numbers in [low, high), int32. */
 export function randint(low: number, high: number, shape: Shape, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
-  if (!Number.isInteger(low) || !Number.isInteger(high) || high <= low)
-    throw new WeftError(`randint: needs whole numbers low < high, got ${low} and ${high}`);
+  if (!Number.isInteger(low) || !Number.isInteger(high) || high <= low || !fitsInteger(low, "int32") || high > 2 ** 31)
+    throw new WeftError(`randint: needs whole numbers low < high within int32, got ${low} and ${high}`);
   const uniform = draw("randint", "uniform", shape, { ...options, dtype: "float64" });
   return uniform
     .mul(high - low)

@@ -3,7 +3,6 @@ import {
   DTypeError,
   isComplex,
   keepAxes,
-  kindOf,
   type Node,
   numel,
   type ReduceFn,
@@ -25,17 +24,19 @@ function reduceNode(fn: ReduceFn, x: Node, axes: readonly number[], keepDims = f
   return keepDims ? build.reshape(result, keepAxes(x.shape, axes)) : result;
 }
 
-/** Sum. bool counts in int32. */
+/** bool and uint8 would overflow at once: they add up in int32. */
+const counting = (node: Node): Node =>
+  node.dtype === "bool" || node.dtype === "uint8" ? build.cast(node, "int32") : node;
+
+/** Sum. bool and uint8 count in int32; int32 keeps its dtype and wraps. */
 export function sum(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
   const node = nodeOf("sum", x);
-  const counted = node.dtype === "bool" ? build.cast(node, "int32") : node;
-  return wrap(reduceNode("sum", counted, resolveAxes("sum", axes, node.shape.length), keepDims));
+  return wrap(reduceNode("sum", counting(node), resolveAxes("sum", axes, node.shape.length), keepDims));
 }
 
 export function prod(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
   const node = nodeOf("prod", x);
-  const counted = node.dtype === "bool" ? build.cast(node, "int32") : node;
-  return wrap(reduceNode("prod", counted, resolveAxes("prod", axes, node.shape.length), keepDims));
+  return wrap(reduceNode("prod", counting(node), resolveAxes("prod", axes, node.shape.length), keepDims));
 }
 
 function extremum(fn: "max" | "min", x: TensorLike, axes: Axes | undefined, keepDims?: boolean): Tensor {
@@ -139,7 +140,8 @@ function argExtremum(fn: "argmax" | "argmin", x: TensorLike, axis: number | unde
   if (source.shape[resolved] === 0) throw new ShapeError(`${fn}: the ${fn} of no elements does not exist`);
   const values = source.dtype === "bool" ? build.cast(source, "uint8") : source;
   const result = build.make("argreduce", [values], { fn, axis: resolved });
-  return wrap(keepDims && axis !== undefined ? build.reshape(result, keepAxes(node.shape, [resolved])) : result);
+  const kept = node.shape.map((d, i) => (axis === undefined || i === resolved ? 1 : d));
+  return wrap(keepDims ? build.reshape(result, kept) : result);
 }
 
 /** Index (int32) of the first largest element, of the whole tensor or along one axis. */
@@ -151,6 +153,5 @@ export const argmin = (x: TensorLike, axis?: number, options: ReduceOptions = {}
 /** Running sum along an axis. */
 export function cumsum(x: TensorLike, axis = -1): Tensor {
   const node = nodeOf("cumsum", x);
-  const counted = kindOf(node.dtype) === "bool" ? build.cast(node, "int32") : node;
-  return wrap(build.cumsum(counted, resolveAxis("cumsum", axis, node.shape.length)));
+  return wrap(build.cumsum(counting(node), resolveAxis("cumsum", axis, node.shape.length)));
 }

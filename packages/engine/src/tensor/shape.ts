@@ -42,6 +42,7 @@ export function transpose(x: TensorLike, a = -2, b = -1): Tensor {
   return wrap(build.permute(node, axes));
 }
 
+/** One axis at another position; the others keep their order. */
 export function moveAxis(x: TensorLike, from: number, to: number): Tensor {
   const node = nodeOf("moveAxis", x);
   const rank = node.shape.length;
@@ -94,6 +95,7 @@ export function flatten(x: TensorLike, start = 0, end = -1): Tensor {
   const rank = node.shape.length;
   if (rank === 0) return wrap(build.reshape(node, [1]));
   const [from, to] = [resolveAxis("flatten", start, rank), resolveAxis("flatten", end, rank)];
+  if (from > to) throw new ShapeError(`flatten: axis ${start} comes after axis ${end}`);
   return wrap(
     build.reshape(node, [
       ...node.shape.slice(0, from),
@@ -162,12 +164,12 @@ export function split(x: TensorLike, pieces: number | readonly number[], axis = 
   const node = nodeOf("split", x);
   const at = resolveAxis("split", axis, node.shape.length);
   const size = node.shape[at];
-  if (typeof pieces === "number" && (pieces < 1 || size % pieces !== 0))
+  if (typeof pieces === "number" && (!Number.isInteger(pieces) || pieces < 1 || size % pieces !== 0))
     throw new ShapeError(
       `split: ${size} elements along axis ${at} do not divide into ${pieces} equal pieces; give their sizes`,
     );
   const sizes = typeof pieces === "number" ? new Array<number>(pieces).fill(size / pieces) : pieces;
-  if (sizes.reduce((a, b) => a + b, 0) !== size)
+  if (sizes.some((n) => !Number.isInteger(n) || n < 0) || sizes.reduce((a, b) => a + b, 0) !== size)
     throw new ShapeError(`split: sizes ${sizes.join(" + ")} do not add up to ${size}, the size of axis ${at}`);
   let from = 0;
   return sizes.map((n) => {
@@ -179,6 +181,7 @@ export function split(x: TensorLike, pieces: number | readonly number[], axis = 
 /** Repeats the whole tensor this many times along each axis. */
 export function tile(x: TensorLike, repeats: readonly number[]): Tensor {
   const node = nodeOf("tile", x);
+  checkShape("tile (repeats)", repeats);
   const rank = Math.max(node.shape.length, repeats.length);
   const shape = [...new Array<number>(rank - node.shape.length).fill(1), ...node.shape];
   const times = [...new Array<number>(rank - repeats.length).fill(1), ...repeats];
@@ -202,6 +205,7 @@ export function tile(x: TensorLike, repeats: readonly number[]): Tensor {
 export function roll(x: TensorLike, shift: number, axis = 0): Tensor {
   const node = nodeOf("roll", x);
   const at = resolveAxis("roll", axis, node.shape.length);
+  if (!Number.isInteger(shift)) throw new ShapeError(`roll: the shift must be a whole number, got ${shift}`);
   const size = node.shape[at];
   const by = size === 0 ? 0 : ((shift % size) + size) % size;
   if (by === 0) return wrap(node);
@@ -222,6 +226,8 @@ export function slice(
     (step !== undefined && step.length !== start.length)
   )
     throw new ShapeError(`slice: give one start and one stop an axis of ${showShape(node.shape)}`);
+  if ([...start, ...stop].some((at) => !Number.isInteger(at)))
+    throw new ShapeError(`slice: positions are whole numbers, got [${start.join(", ")}] to [${stop.join(", ")}]`);
   if (step?.some((s) => !Number.isInteger(s) || s < 1))
     throw new ShapeError(
       `slice: steps are whole numbers >= 1, got [${step.join(", ")}]; use flip for the other direction`,

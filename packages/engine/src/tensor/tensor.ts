@@ -3,6 +3,7 @@
 import {
   bfloat16Value,
   type DType,
+  DTypeError,
   float16Value,
   isComplex,
   type Node,
@@ -84,9 +85,14 @@ export class Tensor {
     return this.dataSync();
   }
 
-  /** The one element of a tensor of size 1: a number, a bigint for int64, true or false, or { re, im }. */
+  /** The one element of a tensor of size 1, as a number (truth as 0 or 1; array() keeps all digits of int64). */
   itemSync(): number {
-    if (this.size !== 1) throw new ShapeError(`item: needs one element, got shape ${showShape(this.shape)}`);
+    if (this.size !== 1)
+      throw new ShapeError(`item: needs one element, got shape ${showShape(this.shape)}; use array() or data()`);
+    if (isComplex(this.dtype))
+      throw new DTypeError(
+        `item: a ${this.dtype} element is two numbers; use real(), imag() or abs() first, or array()`,
+      );
     return Number(this.dataSync()[0]);
   }
 
@@ -186,6 +192,15 @@ export class Tensor {
   }
   logicalXor(other: TensorLike): Tensor {
     return math.logicalXor(this, other);
+  }
+  bitwiseAnd(other: TensorLike): Tensor {
+    return math.bitwiseAnd(this, other);
+  }
+  bitwiseOr(other: TensorLike): Tensor {
+    return math.bitwiseOr(this, other);
+  }
+  bitwiseXor(other: TensorLike): Tensor {
+    return math.bitwiseXor(this, other);
   }
 
   // Functions of one argument

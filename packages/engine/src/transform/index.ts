@@ -3,4 +3,4 @@ export { backward, forward } from "./gradient.js";
 export { makeScan, type ScanParts, splitScan } from "./scan.js";
 export { simplify, uniformValue } from "./simplify.js";
 export { batchNodes } from "./vmap.js";
-export { type Closed, closeOver, dependents, instantiate, rebuild } from "./walk.js";
+export { type Closed, closeOver, copyGraph, dependents, instantiate, rebuild } from "./walk.js";

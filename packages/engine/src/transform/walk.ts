@@ -15,6 +15,24 @@ export function rebuild(node: Node, inputs: readonly Node[]): Node {
   return make(node.op as OpName, inputs, node.attrs as never);
 }
 
+/**
+ * The same function on nodes of its own. A user's nodes change when they are computed, and they hold values: what
+ * outlives one run (compiled functions, loop bodies) must not share them.
+ */
+export function copyGraph(fn: GraphFn): GraphFn {
+  const params = fn.params.map((p) => build.input(p.shape, p.dtype));
+  const map = new Map<Node, Node>(fn.params.map((p, i) => [p, params[i]]));
+  for (const node of functionOrder(fn)) if (!map.has(node)) map.set(node, copyNode(node, map));
+  return { params, outputs: fn.outputs.map((output) => map.get(output)!) };
+}
+
+const copyNode = (node: Node, map: ReadonlyMap<Node, Node>): Node =>
+  make(
+    node.op as OpName,
+    node.inputs.map((input) => map.get(input)!),
+    node.attrs as never,
+  );
+
 /** The function's results for the given arguments, as nodes. */
 export function instantiate(fn: GraphFn, args: readonly Node[]): Node[] {
   if (args.length !== fn.params.length)
@@ -70,11 +88,12 @@ export function closeOver(outputs: readonly Node[], params: readonly Node[]): Cl
   }
   const captured: Node[] = [];
   const map = new Map<Node, Node>();
+  for (const node of order) if (stays.has(node)) map.set(node, copyNode(node, map));
   const outsideParams: Node[] = [];
   const use = (node: Node): Node => {
     const known = map.get(node);
     if (known !== undefined) return known;
-    if (inside.has(node) || stays.has(node)) return node;
+    if (inside.has(node)) return node;
     if (node.outputs !== null) throw new InternalError(`a function captured the tuple of ${node.op}`);
     const param = build.input(node.shape, node.dtype, "captured");
     captured.push(node);

@@ -1,0 +1,41 @@
+// Constants as their dtype stores them: rounded, truncated, saturated, as a conversion of the value would be.
+import { type DType, isComplex, kindOf } from "./dtype.js";
+import { bfloat16Bits, bfloat16Value, float16Bits, float16Value } from "./half.js";
+import type { Scalar } from "./op.js";
+
+const integerRange: Partial<Record<DType, [low: number, high: number]>> = {
+  uint8: [0, 255],
+  int32: [-(2 ** 31), 2 ** 31 - 1],
+  int64: [-(2 ** 63), 2 ** 63],
+};
+
+/** Whether a whole number lies in the range of an integer dtype; true for every other dtype. */
+export function fitsInteger(value: number, dtype: DType): boolean {
+  const range = integerRange[dtype];
+  return range === undefined || (value >= range[0] && value <= range[1]);
+}
+
+function storedInteger(value: number, dtype: DType): number {
+  const [low, high] = integerRange[dtype]!;
+  return Number.isNaN(value) ? 0 : Math.min(high, Math.max(low, Math.trunc(value))) + 0;
+}
+
+const roundings: Partial<Record<DType, (x: number) => number>> = {
+  float16: (x) => float16Value(float16Bits(x)),
+  bfloat16: (x) => bfloat16Value(bfloat16Bits(x)),
+  float32: Math.fround,
+  complex64: Math.fround,
+};
+
+/** The value that a constant of this dtype has. */
+export function storedScalar(value: Scalar, dtype: DType): Scalar {
+  const round = roundings[dtype] ?? ((x: number) => x);
+  if (isComplex(dtype)) {
+    if (typeof value === "number") return round(value);
+    return { re: round(value.re), im: round(value.im) };
+  }
+  const isZero = typeof value === "number" ? value === 0 : value.re === 0 && value.im === 0;
+  const re = typeof value === "number" ? value : value.re;
+  if (kindOf(dtype) === "bool") return Number(!isZero);
+  return kindOf(dtype) === "int" ? storedInteger(re, dtype) : round(re);
+}

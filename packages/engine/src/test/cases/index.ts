@@ -1,0 +1,23 @@
+// All cases, in one list.
+import type { Case } from "./case.js";
+import { creation } from "./create.js";
+import { elementwise } from "./elementwise.js";
+import { indexing } from "./indexing.js";
+import { linalg } from "./linalg.js";
+import { nn } from "./nn.js";
+import { products } from "./products.js";
+import { reductions } from "./reduce.js";
+import { shapes } from "./shape.js";
+
+export type { DType } from "../../index.js";
+export * from "./case.js";
+export const cases: readonly Case[] = [
+  ...creation,
+  ...elementwise,
+  ...reductions,
+  ...shapes,
+  ...indexing,
+  ...products,
+  ...nn,
+  ...linalg,
+];

@@ -1,0 +1,30 @@
+// The devices that the suites run on. Add a line here and every suite runs there too; WEFT_TEST_DEVICES=cpu,cuda picks.
+import { describe } from "node:test";
+import { CpuDevice, type Device, ReferenceDevice, useDevice } from "../index.js";
+
+export interface TestDevice {
+  name: string;
+  make: () => Device;
+}
+
+const known: (TestDevice & { available: () => boolean })[] = [
+  { name: "reference", make: () => new ReferenceDevice(), available: () => true },
+  { name: "cpu", make: () => new CpuDevice(), available: CpuDevice.available },
+];
+
+/** The devices of this machine, the reference first. */
+export function availableDevices(): TestDevice[] {
+  const wanted = process.env.WEFT_TEST_DEVICES?.split(",");
+  return known.filter(({ name, available }) => (wanted?.includes(name) ?? true) && available());
+}
+
+/** Runs a suite on every device; tests inside find it as the current one. */
+export function onEachDevice(body: (device: Device, name: string) => void): void {
+  for (const { name, make } of availableDevices()) {
+    describe(`on ${name}`, () => {
+      const device = make();
+      useDevice(device);
+      body(device, name);
+    });
+  }
+}

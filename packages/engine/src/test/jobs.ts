@@ -1,0 +1,59 @@
+// Running many small functions on a device: one by one on the reference, many to a program where compiling costs.
+import { type DType, jit, type Tensor, tensor } from "../index.js";
+import { type Case, type CaseFn, type Host, Source } from "./cases/index.js";
+import { type Result, toResult } from "./compare.js";
+
+/** One function with its inputs on the host. */
+export interface Job {
+  name: string;
+  dtype: DType;
+  inputs: Host[];
+  fn: CaseFn;
+  loose: number;
+}
+
+export const upload = ({ shape, dtype, data }: Host): Tensor => tensor(Float64Array.from(data), { shape, dtype });
+
+export const jobOf = (item: Case, dtype: DType): Job => ({
+  name: `${item.name} (${dtype})`,
+  dtype,
+  inputs: item.inputs(new Source(dtype, item.name)),
+  fn: item.fn,
+  loose: item.loose ?? 1,
+});
+
+const list = (results: Tensor | Tensor[]): Tensor[] => (Array.isArray(results) ? results : [results]);
+
+export function runEagerly(job: Job): Result[] | Error {
+  try {
+    return list(job.fn(...job.inputs.map(upload))).map(toResult);
+  } catch (error) {
+    return error as Error;
+  }
+}
+
+/** Results of all jobs; a program holds `perProgram` of them. A job that throws gives its error. */
+export function runJobs(jobs: readonly Job[], perProgram = 25): (Result[] | Error)[] {
+  const results: (Result[] | Error)[] = [];
+  for (let at = 0; at < jobs.length; at += perProgram) {
+    const group = jobs.slice(at, at + perProgram);
+    try {
+      const program = jit((args: Tensor[][]) => group.map((job, i) => list(job.fn(...args[i]))));
+      const outputs = program(group.map((job) => job.inputs.map(upload))) as Tensor[][];
+      results.push(...outputs.map((tensors) => tensors.map(toResult)));
+    } catch {
+      // One of them is at fault: run each on its own to learn which.
+      results.push(...group.map(runAlone));
+    }
+  }
+  return results;
+}
+
+function runAlone(job: Job): Result[] | Error {
+  try {
+    const program = jit((args: Tensor[]) => list(job.fn(...args)));
+    return (program(job.inputs.map(upload)) as Tensor[]).map(toResult);
+  } catch (error) {
+    return error as Error;
+  }
+}
