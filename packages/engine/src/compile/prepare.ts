@@ -1,6 +1,16 @@
 // Brings a graph into the forms that kernels and libraries take: reductions over one block of neighbouring axes,
 // long reductions in two stages, matrix products in dtypes that the libraries know.
-import { type DType, functionOrder, type GraphFn, isHalf, isOp, kindOf, type Node, numel, type ReduceFn } from "../graph/index.js";
+import {
+  type DType,
+  functionOrder,
+  type GraphFn,
+  isHalf,
+  isOp,
+  kindOf,
+  type Node,
+  numel,
+  type ReduceFn,
+} from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { rebuild } from "../transform/index.js";
 
@@ -85,7 +95,14 @@ const emptyValue: Record<ReduceFn, (dtype: DType) => number> = {
   sum: () => 0,
   prod: () => 1,
   max: (dtype) => (kindOf(dtype) === "float" ? Number.NEGATIVE_INFINITY : dtype === "int32" ? -(2 ** 31) : 0),
-  min: (dtype) => (kindOf(dtype) === "float" ? Number.POSITIVE_INFINITY : dtype === "int32" ? 2 ** 31 - 1 : dtype === "uint8" ? 255 : 1),
+  min: (dtype) =>
+    kindOf(dtype) === "float"
+      ? Number.POSITIVE_INFINITY
+      : dtype === "int32"
+        ? 2 ** 31 - 1
+        : dtype === "uint8"
+          ? 255
+          : 1,
 };
 
 /** Tensors without elements, and reductions of them, need no loops. */

@@ -74,12 +74,13 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
     });
     return program.out.rebuild(results) as ReturnType<F>;
   };
-  return Object.assign(call, {
-    get programs(): number {
-      return programs.size;
-    },
-    kernels: (...args: Parameters<F>): string[] => prepare(args).program.compiled.executable.kernels.map((k) => k.name),
-  });
+  const kernels = (...args: Parameters<F>): string[] =>
+    prepare(args).program.compiled.executable.kernels.map((k) => k.name);
+  // Not Object.assign: it would read the getter once and keep the number.
+  return Object.defineProperties(call, {
+    programs: { get: () => programs.size },
+    kernels: { value: kernels },
+  }) as Jitted<F>;
 }
 
 function freshKey(): TensorValue {
