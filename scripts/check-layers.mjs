@@ -65,7 +65,7 @@ for (const [name, order] of Object.entries(layers)) {
       }
       const path = relative(src, resolve(dirname(file), target)).split("/");
       if (path.length < 2 || path[0] === mine || mine === null) continue;
-      const isTest = file.endsWith(".test.ts");
+      const isTest = file.endsWith(".test.ts") || file.endsWith("testkit.ts");
       if (!isTest && order.indexOf(path[0]) > order.indexOf(mine))
         problems.push(`${relative(root, file)}: layer ${mine} imports from the later layer ${path[0]}`);
       if (!isTest && path.slice(1).join("/") !== "index.js")

@@ -196,12 +196,12 @@ export class BodyPrinter {
     return isComplex(expr.dtype) ? [first, scope.define(type, text(1))] : [first];
   }
 
-  /** `const float* restrict p0 = ...;` for every buffer. */
-  pointers(restrict: string): string[] {
+  /** `const float* p0 = ...;` for every buffer. Not restrict: a result may take over the memory of an operand. */
+  pointers(): string[] {
     return this.kernel.buffers.map((node, i) => {
       const type = storageType[node.dtype];
       const constness = this.kernel.written.has(i) ? "" : "const ";
-      return `${constness}${type}* ${restrict} p${i} = (${constness}${type}*)p[${i}];`;
+      return `${constness}${type}* p${i} = (${constness}${type}*)p[${i}];`;
     });
   }
 }

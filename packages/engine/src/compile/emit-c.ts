@@ -2,7 +2,7 @@
 // vectorised by the compiler.
 import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
 import { BodyPrinter, type Depth, Scope } from "./body.js";
-import type { KExpr, LoopKernel, LoopVariable, Reduction } from "./kernel.js";
+import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
 import { type CValue, computeType, literal, storeText } from "./scalar.js";
 
 /** Rows longer than this are summed in double precision. */
@@ -210,11 +210,9 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
       if (code.simd === null) vector = false;
       else simd.push(...code.simd);
     }
-    for (const s of stores) {
-      const value = printer.value(s.value);
-      for (const line of storeText(`p${s.buffer}`, s.address.print(), kernel.buffers[s.buffer].dtype, value))
-        element.add(line);
-    }
+    // All reads before all writes: a result may lie where an operand lay.
+    const values = stores.map((s) => printer.value(s.value));
+    const writes = stores.flatMap((s, i) => writeText(kernel, s, values[i]));
     for (const [id, stash] of before) {
       const value = element.values.get(id);
       printer.stash.set(id, stash);
@@ -224,21 +222,24 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
       const parts = isComplex(stash.dtype) ? value.map((_, k) => `[2*(${at}) + ${k}]`) : [`[${at}]`];
       for (const [k, place] of parts.entries()) element.add(`${stash.name}${place} = ${value[k]};`);
     }
+    for (const line of writes) element.add(line);
     row.append(innerLoops(inner, element.lines, vector ? simd : null, flat));
     for (const line of ends) row.add(line);
   }
-  for (const s of rowStores) {
-    const value = printer.value(s.value);
-    for (const line of storeText(`p${s.buffer}`, s.address.print(), kernel.buffers[s.buffer].dtype, value))
-      row.add(line);
-  }
-  const head = [...printer.pointers("restrict"), ...[]].map((l) => `  ${l}`);
+  const rowValues = rowStores.map((s) => printer.value(s.value));
+  rowStores.forEach((s, i) => {
+    for (const line of writeText(kernel, s, rowValues[i])) row.add(line);
+  });
+  const head = printer.pointers().map((l) => `  ${l}`);
   const rowText = flat
     ? row.lines
     : ["  for (long u = lo; u < hi; u++) {", ...unpack(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];
   const text = [...head, ...top.lines, ...rowText].join("\n");
   return { text, units: flat ? rowLength : numel(outer.map((v) => v.size)) };
 }
+
+const writeText = (kernel: LoopKernel, s: Store, value: CValue): string[] =>
+  storeText(`p${s.buffer}`, s.address.print(), kernel.buffers[s.buffer].dtype, value);
 
 const mentionsAny = (address: { mentions(name: string): boolean }, names: ReadonlySet<string>): boolean =>
   [...names].some((name) => address.mentions(name));
@@ -305,7 +306,7 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
     `${indent}}`,
   ];
   const text = [
-    ...printer.pointers("restrict").map((l) => `  ${l}`),
+    ...printer.pointers().map((l) => `  ${l}`),
     ...top.lines,
     "  for (long u = lo; u < hi; u++) {",
     `    const long o = u / ${blocks}, cb = (u % ${blocks}) * ${block};`,

@@ -1,9 +1,28 @@
 // Fusion: which nodes are computed together in one loop, and which values are written to memory. A group is a set of
 // element-wise nodes and reductions over one common domain; everything else is inlined, loaded, or a library call.
-import { functionOrder, type GraphFn, isComplex, isOp, type Node, numel, type OpName } from "../graph/index.js";
+import {
+  functionOrder,
+  type GraphFn,
+  isComplex,
+  isOp,
+  type Node,
+  numel,
+  type OpName,
+  stridesOf,
+} from "../graph/index.js";
 import { uniformValue } from "../transform/index.js";
 import { operands } from "./operands.js";
-import { asStrided, axisVariables, isView, type Place, relationOf, resolveViews, throughView } from "./views.js";
+import { Reach } from "./reach.js";
+import {
+  asStrided,
+  axisVariables,
+  isView,
+  type Layouts,
+  type Place,
+  relationOf,
+  resolveViews,
+  throughView,
+} from "./views.js";
 
 export type Level = "full" | "row";
 
@@ -29,6 +48,8 @@ export interface Fusion {
   /** Nodes that a library computes, or a loop. */
   library: Node[];
   order: Node[];
+  /** Memory order of products that write their result permuted. */
+  layouts: Layouts;
   /** For each result of the function the stored node (or parameter) that has its elements. */
   results: Node[];
 }
@@ -104,15 +125,19 @@ class Fuser {
   readonly forced = new Set<Node>();
   readonly library: Node[] = [];
   readonly #groupOf = new Map<Node, Group>();
-  /** Groups that a node depends on, by id. */
-  readonly #reaches = new Map<Node, Set<number>>();
+  readonly #reach: Reach;
+  /** Units of work by number: groups and library calls. */
+  readonly #unitOf = new Map<Node, number>();
+  readonly #unitOfGroup = new Map<Group, number>();
   #groups: Group[] = [];
   readonly #results: Node[] = [];
+  readonly #layouts = new Map<Node, number[]>();
   readonly free = new Set<Node>();
 
   constructor(readonly fn: GraphFn) {
     this.order = functionOrder(fn);
     this.params = new Set(fn.params);
+    this.#reach = new Reach(this.order.length);
   }
 
   isLoopNode(node: Node): boolean {
@@ -124,6 +149,7 @@ class Fuser {
 
   run(): Fusion {
     this.#markFree();
+    this.#chooseLayouts();
     this.#markMemory();
     for (const node of this.order) this.#place(node);
     this.#chooseStored();
@@ -134,6 +160,7 @@ class Fuser {
       library: this.library,
       order: this.order,
       results: this.#results,
+      layouts: this.#layouts,
     };
   }
 
@@ -146,10 +173,30 @@ class Fuser {
     }
   }
 
+  /** A product that is only ever read through one permutation writes its result in that order (heads of attention). */
+  #chooseLayouts(): void {
+    const users = new Map<Node, Node[]>();
+    for (const node of this.order)
+      for (const input of node.inputs) users.set(input, [...(users.get(input) ?? []), node]);
+    for (const node of this.order) {
+      const readers = users.get(node) ?? [];
+      if (node.op !== "matmul" || this.params.has(node) || readers.length !== 1 || this.fn.outputs.includes(node))
+        continue;
+      const [reader] = readers;
+      if (!isOp(reader, "permute") || reader.attrs.axes[node.shape.length - 1] !== node.shape.length - 1) continue;
+      const outer = stridesOf(reader.shape);
+      const strides = new Array<number>(node.shape.length);
+      reader.attrs.axes.forEach((axis, i) => {
+        strides[axis] = outer[i];
+      });
+      this.#layouts.set(node, strides);
+    }
+  }
+
   /** The node whose memory a contiguous operand occupies; a view that moves elements is copied. */
   requireContiguous(node: Node): void {
     const place = resolveViews(node, axisVariables(node.shape), this.#stop);
-    const same = relationOf(node, place).kind === "same";
+    const same = relationOf(node, place, this.#layouts).kind === "same";
     if (same && !this.free.has(place.node)) this.stored.add(place.node);
     else this.#copy(node);
   }
@@ -181,7 +228,9 @@ class Fuser {
     for (const output of this.fn.outputs) {
       const place = resolveViews(output, axisVariables(output.shape), this.#stop);
       const whole =
-        relationOf(output, place).kind === "same" && !this.params.has(place.node) && !this.free.has(place.node);
+        relationOf(output, place, this.#layouts).kind === "same" &&
+        !this.params.has(place.node) &&
+        !this.free.has(place.node);
       if (whole && !claimed.has(place.node)) {
         claimed.add(place.node);
         this.stored.add(place.node);
@@ -195,7 +244,7 @@ class Fuser {
   }
 
   #requireMatrix(node: Node): void {
-    const strided = asStrided(node, this.#stop);
+    const strided = asStrided(node, this.#stop, this.#layouts);
     if (strided === null || this.free.has(strided.node)) {
       this.#copy(node);
       return;
@@ -210,21 +259,36 @@ class Fuser {
     else this.#copy(node);
   }
 
-  #place(node: Node): void {
-    const reaches = new Set<number>();
-    for (const input of node.inputs) {
-      for (const id of this.#reaches.get(input) ?? []) reaches.add(id);
-      const group = this.#groupOf.get(input);
-      if (group !== undefined) reaches.add(group.id);
+  /** The units that a node needs, found through views and picks. */
+  #needs(node: Node): Set<number> {
+    const found = new Set<number>();
+    const stack = [...node.inputs];
+    while (stack.length > 0) {
+      const at = stack.pop()!;
+      const group = this.#groupOf.get(at);
+      const unit = group === undefined ? this.#unitOf.get(at) : this.#unitOfGroup.get(group);
+      if (unit !== undefined) found.add(unit);
+      else if (!this.params.has(at)) stack.push(...at.inputs);
     }
-    this.#reaches.set(node, reaches);
-    if (!this.isLoopNode(node)) return;
+    return found;
+  }
+
+  #place(node: Node): void {
+    if (this.params.has(node) || (isView(node) && !this.forced.has(node)) || node.op === "pick") return;
+    if (leaves.has(node.op) && !this.forced.has(node)) return;
+    if (!this.isLoopNode(node)) {
+      const unit = this.#reach.addUnit();
+      this.#unitOf.set(node, unit);
+      this.#reach.add(unit, this.#needs(node));
+      return;
+    }
     if (this.free.has(node) && !this.stored.has(node)) return;
-    const group = this.#chooseGroup(node);
+    const needs = this.#needs(node);
+    const group = this.#chooseGroup(node, needs);
     this.#groupOf.set(node, group);
     group.members.push(node);
-    // What the node reaches through its own group is inside now.
-    reaches.delete(group.id);
+    // Merging may have renumbered what the node needs.
+    this.#reach.add(this.#unitOfGroup.get(group)!, this.#needs(node));
   }
 
   #newGroup(size: number, inner: number | null, columns: Group["columns"] = null): Group {
@@ -238,13 +302,14 @@ class Fuser {
       level: new Map(),
     };
     this.#groups.push(group);
+    this.#unitOfGroup.set(group, this.#reach.addUnit());
     return group;
   }
 
-  #chooseGroup(node: Node): Group {
+  #chooseGroup(node: Node, needs: ReadonlySet<number>): Group {
     if (isReduction(node)) {
       const parts = reductionParts(node);
-      if (parts[2] !== 1) return this.#columnGroup(node, parts);
+      if (parts[2] !== 1) return this.#columnGroup(node, parts, needs);
     }
     const inner = isReduction(node) ? reductionParts(node)[1] : null;
     const size = isReduction(node) ? numel(node.inputs[0].shape) : numel(node.shape);
@@ -254,7 +319,7 @@ class Fuser {
       const group = this.#groupOf.get(base);
       if (group === undefined || group.kind !== "rows") continue;
       const level = this.#levelIn(group, base, relation, size, inner);
-      if (level === null || !this.#mayJoin(node, group)) continue;
+      if (level === null || !this.#mayJoin(node, group, needs)) continue;
       if (chosen === null) chosen = { group, level };
       else if (
         chosen.group !== group &&
@@ -305,33 +370,31 @@ class Fuser {
       const copied = operand === node;
       const start = index ?? axisVariables(operand.shape);
       const place = copied ? resolveCopied(node, start, this.#stop) : resolveViews(operand, start, this.#stop);
-      return { base: place.node, relation: index === null ? { kind: "other" as const } : relationOf(domain, place) };
+      return {
+        base: place.node,
+        relation: index === null ? { kind: "other" as const } : relationOf(domain, place, this.#layouts),
+      };
     });
   }
 
   /** A node may join if whatever else it needs does not itself need the group, and it reads members only in step. */
-  #mayJoin(node: Node, group: Group): boolean {
+  #mayJoin(node: Node, group: Group, needs: ReadonlySet<number>): boolean {
+    const own = this.#unitOfGroup.get(group)!;
+    for (const unit of needs) if (unit !== own && this.#reach.depends(unit, own)) return false;
     const size = isReduction(node) ? numel(node.inputs[0].shape) : numel(node.shape);
     const inner = isReduction(node) ? reductionParts(node)[1] : null;
     for (const { base, relation } of this.#bases(node)) {
-      if (this.#groupOf.get(base) === group) {
-        if (this.#levelIn(group, base, relation, size, inner) === null) return false;
-      } else if (this.#reaches.get(base)?.has(group.id)) return false;
+      if (this.#groupOf.get(base) === group && this.#levelIn(group, base, relation, size, inner) === null) return false;
     }
     return group.members.length < 160;
   }
 
-  /** Whether some path between two groups runs through a third. */
+  /** Whether some path between two groups runs through a third unit, or one reads the other out of step. */
   #connectedOutside(a: Group, b: Group, joining: Node): boolean {
-    const inside = (node: Node): boolean => {
-      const g = this.#groupOf.get(node);
-      return g === a || g === b;
-    };
+    const [ua, ub] = [this.#unitOfGroup.get(a)!, this.#unitOfGroup.get(b)!];
     for (const node of [...a.members, ...b.members, joining]) {
-      for (const { base } of this.#bases(node)) {
-        if (inside(base)) continue;
-        const reaches = this.#reaches.get(base);
-        if (reaches?.has(a.id) || reaches?.has(b.id)) return true;
+      for (const unit of this.#needs(node)) {
+        if (unit !== ua && unit !== ub && (this.#reach.depends(unit, ua) || this.#reach.depends(unit, ub))) return true;
       }
     }
     // Members of one must read members of the other only in step.
@@ -357,25 +420,20 @@ class Fuser {
     }
     into.inner ??= other.inner;
     other.members = [];
-    // Whoever depends on the old group depends on the new one; members of the new group do not depend on themselves.
-    for (const [node, reaches] of this.#reaches) {
-      if (reaches.delete(other.id) && this.#groupOf.get(node) !== into) reaches.add(into.id);
-      if (this.#groupOf.get(node) === into) reaches.delete(into.id);
-    }
+    this.#reach.merge(this.#unitOfGroup.get(into)!, this.#unitOfGroup.get(other)!);
     const position = new Map(this.order.map((node, i) => [node, i]));
     into.members.sort((x, y) => position.get(x)! - position.get(y)!);
   }
 
   /** Column reductions over one domain share a kernel when neither needs the other. */
-  #columnGroup(node: Node, parts: [number, number, number]): Group {
+  #columnGroup(node: Node, parts: [number, number, number], needs: ReadonlySet<number>): Group {
     const size = parts[0] * parts[1] * parts[2];
-    const bases = this.#bases(node).map((b) => b.base);
     for (const group of this.#groups) {
       if (group.kind !== "columns" || group.members.length === 0 || group.members.length >= 8) continue;
       if (group.columns!.some((n, i) => n !== parts[i])) continue;
+      const own = this.#unitOfGroup.get(group)!;
       const independent =
-        bases.every((base) => this.#groupOf.get(base) !== group && !this.#reaches.get(base)?.has(group.id)) &&
-        this.#sharesOperand(group, node);
+        ![...needs].some((unit) => unit === own || this.#reach.depends(unit, own)) && this.#sharesOperand(group, node);
       if (independent) {
         group.level.set(node, "row");
         return group;
@@ -451,7 +509,8 @@ class Fuser {
       }
       const size = numel(node.shape);
       const loads = this.#leafLoads(node, this.#groupOf.get(node)!);
-      const large = [...loads.values()].filter((n) => n * 8 > size).length;
+      // Loads in units of the value's own size; small operands stay in cache.
+      const large = [...loads.values()].reduce((n, leaf) => n + (leaf * 8 > size ? leaf / size : 0), 0);
       const widest = Math.max(...[...groups].map((g) => g.size));
       const repeated = widest > size * 2;
       const cost = this.#recomputeCost(node);

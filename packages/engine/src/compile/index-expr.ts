@@ -89,7 +89,21 @@ export class Ix {
       if (sum === 0) terms.delete(name);
       else terms.set(name, { atom, factor: sum });
     }
-    return new Ix(terms, this.constant + other.constant);
+    return new Ix(terms, this.constant + other.constant).#rejoined();
+  }
+
+  /** by * (e / by) + (e % by) is e: what a reshape took apart, its inverse puts together. */
+  #rejoined(): Ix {
+    for (const [name, { atom, factor }] of this.terms) {
+      if (atom.kind !== "mod") continue;
+      const quotient = atomKey({ kind: "div", of: atom.of, by: atom.by });
+      if (this.terms.get(quotient)?.factor !== factor * atom.by) continue;
+      const terms = new Map(this.terms);
+      terms.delete(name);
+      terms.delete(quotient);
+      return new Ix(terms, this.constant).add(atom.of.times(factor));
+    }
+    return this;
   }
 
   plus(value: number): Ix {

@@ -13,7 +13,7 @@ import {
 } from "../graph/index.js";
 import { type Fusion, type Group, isReduction } from "./fuse.js";
 import { delinearize, Ix } from "./index-expr.js";
-import { isView, throughView } from "./views.js";
+import { addressIn, isView, throughView } from "./views.js";
 
 export interface LoopVariable {
   name: string;
@@ -205,12 +205,7 @@ class KernelBuilder {
   }
 
   #load(node: Node, index: readonly Ix[], guard: KExpr | null): KExpr {
-    let address = Ix.zero;
-    let stride = 1;
-    for (let i = node.shape.length - 1; i >= 0; i--) {
-      address = address.add(index[i].times(stride));
-      stride *= node.shape[i];
-    }
+    const address = addressIn(this.fusion.layouts, node, index);
     const buffer = this.bufferOf(node);
     const dynamic = this.expressions.filter((e) => e.kind === "dynamic" && address.mentions(e.name));
     return this.#pooled(`l${buffer}:${address.key}:${guard?.id ?? ""}`, {

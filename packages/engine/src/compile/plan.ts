@@ -3,7 +3,7 @@ import { bytesOf, type GraphFn, InternalError, isOp, type Node, numel, outputAva
 import { type Fusion, fuse, isZeroBase, peelConjugate } from "./fuse.js";
 import { buildKernel, type LoopKernel } from "./kernel.js";
 import { type PrepareOptions, prepare } from "./prepare.js";
-import { asStrided, axisVariables, resolveViews, type Strided } from "./views.js";
+import { asStrided, axisVariables, type Layouts, resolveViews, type Strided } from "./views.js";
 
 export interface MatrixOperand extends Strided {
   conjugate: boolean;
@@ -28,6 +28,7 @@ export interface Plan {
   locations: Map<string, Location>;
   scratchBytes: number;
   aliases: Map<number, number>;
+  layouts: Layouts;
 }
 
 export interface PlanOptions extends PrepareOptions {
@@ -77,7 +78,7 @@ class Planner {
 
   #matrix(node: Node): MatrixOperand {
     const { node: inner, conjugate } = peelConjugate(node);
-    const strided = asStrided(inner, this.#stop);
+    const strided = asStrided(inner, this.#stop, this.fusion.layouts);
     if (strided === null) throw new InternalError(`the operand %${node.id} of a matrix product is not in memory`);
     return { ...strided, conjugate };
   }
@@ -132,7 +133,14 @@ class Planner {
     });
     const aliases = this.#aliases(work, locations);
     const scratchBytes = this.#placeScratch(work, locations);
-    return { fn: this.fn, steps: work.map((w) => w.step), locations, scratchBytes, aliases };
+    return {
+      fn: this.fn,
+      steps: work.map((w) => w.step),
+      locations,
+      scratchBytes,
+      aliases,
+      layouts: this.fusion.layouts,
+    };
   }
 
   /** Results that may take over the memory of a donated parameter: written last, or read and written in step. */

@@ -54,6 +54,16 @@ export function resolveViews(node: Node, index: readonly Ix[], stop: (node: Node
 /** One variable an axis. */
 export const axisVariables = (shape: readonly number[]): Ix[] => shape.map((d, i) => Ix.variable(`x${i}`, d));
 
+/** Strides of nodes whose elements are not in row-major order (see fuse.ts, which lets products write permuted). */
+export type Layouts = ReadonlyMap<Node, readonly number[]>;
+
+/** Where an element lies in the memory of a node. */
+export function addressIn(layouts: Layouts, node: Node, index: readonly Ix[]): Ix {
+  const strides = layouts.get(node);
+  if (strides === undefined) return linearize(index, node.shape);
+  return index.reduce((sum, ix, i) => sum.add(ix.times(strides[i])), Ix.zero);
+}
+
 export interface Strided {
   node: Node;
   /** In elements, an entry an axis of the viewing node; zero for broadcast axes. */
@@ -62,9 +72,9 @@ export interface Strided {
 }
 
 /** A view as base, strides and offset; null where the addresses are not a plain sum. */
-export function asStrided(node: Node, stop: (node: Node) => boolean): Strided | null {
+export function asStrided(node: Node, stop: (node: Node) => boolean, layouts: Layouts): Strided | null {
   const place = resolveViews(node, axisVariables(node.shape), stop);
-  const address = linearize(place.index, place.node.shape);
+  const address = addressIn(layouts, place.node, place.index);
   const strides: number[] = [];
   for (let i = 0; i < node.shape.length; i++) {
     const stride = address.stride(`x${i}`);
@@ -82,9 +92,9 @@ export type Relation =
   | { kind: "row"; inner: number }
   | { kind: "other" };
 
-export function relationOf(node: Node, place: Place): Relation {
+export function relationOf(node: Node, place: Place, layouts: Layouts): Relation {
   const position = linearize(axisVariables(node.shape), node.shape);
-  const address = linearize(place.index, place.node.shape);
+  const address = addressIn(layouts, place.node, place.index);
   const [size, other] = [numel(node.shape), numel(place.node.shape)];
   if (size === other && address.equals(position)) return { kind: "same" };
   if (other > 0 && size % other === 0 && size > other && address.equals(position.div(size / other)))

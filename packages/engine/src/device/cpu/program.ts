@@ -141,9 +141,9 @@ class ProgramWriter {
     };
     const batch = numel(node.shape.slice(0, rank));
     const limit = smallMatrix[node.dtype] ?? 0;
-    const out = stridesOf(node.shape);
+    const out = [...(plan.layouts.get(node) ?? stridesOf(node.shape))];
     const dims = mergeBatch(node.shape.slice(0, rank), a.strides, b.strides, out);
-    if (batch >= 8 && m <= limit && n <= limit && k <= limit && dims.length <= 1) {
+    if (batch >= 8 && m <= limit && n <= limit && k <= limit && dims.length <= 1 && out[rank] === n) {
       info.kind = "kernel";
       info.name = `mm_${batch}x${m}x${k}x${n}`;
       const name = this.#function(smallMatmul(node.dtype, m, n, k, a, b, dims[0]));
@@ -155,7 +155,7 @@ class ProgramWriter {
     const [brs, bcs] = b.strides.slice(-2);
     return (
       `rt->gemm(${code}, ${m}, ${n}, ${k}, ${place(a)}, ${ars}, ${acs}, ${Number(a.conjugate)}, ${place(b)}, ${brs}, ${bcs}, ${Number(b.conjugate)}, ` +
-      `${this.#at(plan, node)}, ${n}, ${dims.length}, ${list(dims.map((d) => d.size))}, ${list(dims.map((d) => d.a))}, ` +
+      `${this.#at(plan, node)}, ${out[rank]}, ${dims.length}, ${list(dims.map((d) => d.size))}, ${list(dims.map((d) => d.a))}, ` +
       `${list(dims.map((d) => d.b))}, ${list(dims.map((d) => d.c))}, threads);`
     );
   }
