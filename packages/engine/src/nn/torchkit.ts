@@ -16,7 +16,7 @@ const imports = (python: string): boolean =>
   spawnSync(python, ["-c", "import torch"], { stdio: "ignore", timeout: 120_000 }).status === 0;
 
 /** Python with PyTorch, or why there is none. WEFT_TORCH=none skips the search. */
-function findTorch(): { python: string } | { reason: string } {
+export function findTorch(): { python: string } | { reason: string } {
   if (process.env.WEFT_TORCH === "none") return { reason: "WEFT_TORCH=none" };
   if (!existsSync(script)) return { reason: `${script} is not here` };
   const python = join(environment, "bin/python");
