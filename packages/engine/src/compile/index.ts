@@ -6,7 +6,6 @@ export {
   contiguousOperand,
   type Location,
   loopMemory,
-  loopOffsets,
   type MatrixOperand,
   memoryKey,
   type Plan,

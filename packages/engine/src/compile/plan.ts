@@ -11,8 +11,10 @@ export interface MatrixOperand extends Strided {
 
 export type Step =
   | { kind: "kernel"; kernel: LoopKernel }
-  | { kind: "library"; node: Node; matrices: MatrixOperand[] | null }
-  | { kind: "loop"; node: Node<"scan">; body: Plan }
+  /** `epilogue`: a kernel that finishes the product in place (bias, activation), run while its rows are still in cache. */
+  | { kind: "library"; node: Node; matrices: MatrixOperand[] | null; epilogue: LoopKernel | null }
+  /** `offset`: where the loop's own memory begins in the scratch of the plan around it. */
+  | { kind: "loop"; node: Node<"scan">; body: Plan; offset: number }
   | { kind: "copy"; from: Node; to: number };
 
 /** Where a value lies. */
@@ -111,15 +113,15 @@ class Planner {
         matrices?.map((m) => m.node) ?? node.inputs.filter((x) => !isZeroBase(node, x)).map((x) => this.operandOf(x));
       const reads = new Set(inputs.map((input) => this.#note(input)));
       const step: Step = isOp(node, "scan")
-        ? { kind: "loop", node, body: planFunction(node.attrs.body, { ...this.options, donated: [] }) }
-        : { kind: "library", node, matrices };
+        ? { kind: "loop", node, body: planFunction(node.attrs.body, { ...this.options, donated: [] }), offset: 0 }
+        : { kind: "library", node, matrices, epilogue: null };
       return { step, reads, writes, at: position.get(node)! };
     });
   }
 
   run(): Plan {
     const position = new Map(this.fusion.order.map((node, i) => [node, i]));
-    const work = inOrder([...this.#kernelWork(position), ...this.#libraryWork(position)]);
+    const work = withEpilogues(inOrder([...this.#kernelWork(position), ...this.#libraryWork(position)]), this.fusion);
     const locations = new Map<string, Location>();
     this.fn.params.forEach((param, index) => {
       locations.set(memoryKey(param), { kind: "input", index });
@@ -133,6 +135,12 @@ class Planner {
     });
     const aliases = this.#aliases(work, locations);
     const scratchBytes = this.#placeScratch(work, locations);
+    // A product with an epilogue is written where the epilogue's result goes, and finished there.
+    for (const { step } of work) {
+      if (step.kind !== "library" || step.epilogue === null) continue;
+      const [store] = step.epilogue.stores;
+      locations.set(memoryKey(step.node), locations.get(memoryKey(step.epilogue.buffers[store.buffer]))!);
+    }
     return {
       fn: this.fn,
       steps: work.map((w) => w.step),
@@ -243,12 +251,9 @@ function reserveLoop(
   const sizes = loopMemory(step);
   const total = sizes.body + sizes.carries.reduce((n, size) => n + 2 * size, 0);
   const offset = take(aligned(total));
-  loopOffsets.set(step.node, offset);
+  step.offset = offset;
   release(offset, aligned(total));
 }
-
-/** Offset of a loop's own memory in the scratch of the plan around it. */
-export const loopOffsets = new WeakMap<Node, number>();
 
 export function loopMemory(step: Extract<Step, { kind: "loop" }>): { body: number; carries: number[] } {
   const { carries, body } = step.node.attrs;
@@ -272,6 +277,45 @@ function kernelLoads(kernel: LoopKernel, key: string) {
     kernel.buffers.flatMap((node, i) => (memoryKey(node) === key && !kernel.written.has(i) ? [i] : [])),
   );
   return kernel.loads.filter((load) => slots.has(load.buffer)).map((load) => load.address);
+}
+
+/** Element-wise kernels that only finish one product become part of its call. */
+function withEpilogues(work: Work[], fusion: Fusion): Work[] {
+  const readers = new Map<string, number>();
+  for (const w of work) for (const key of w.reads) readers.set(key, (readers.get(key) ?? 0) + 1);
+  const results = new Set(fusion.results.map((node) => memoryKey(node)));
+  const gone = new Set<Work>();
+  work.forEach((w, at) => {
+    const { step } = w;
+    if (step.kind !== "library" || step.node.op !== "matmul" || step.node.shape.length !== 2) return;
+    const key = memoryKey(step.node);
+    if (readers.get(key) !== 1 || results.has(key) || fusion.layouts.has(step.node)) return;
+    const user = work.findIndex((other) => other.reads.has(key));
+    const finish = work[user]?.step;
+    if (finish?.kind !== "kernel" || !finishes(finish.kernel, step.node)) return;
+    // Whatever else the epilogue reads must be there before the product runs.
+    const later = new Set(work.slice(at + 1, user).flatMap((other) => [...other.writes]));
+    const inputs = [...work[user].reads].filter((read) => read !== key);
+    if (inputs.some((read) => later.has(read))) return;
+    work[at] = {
+      step: { ...step, epilogue: finish.kernel },
+      reads: new Set([...w.reads, ...inputs]),
+      writes: work[user].writes,
+      at: w.at,
+    };
+    gone.add(work[user]);
+  });
+  return work.filter((w) => !gone.has(w));
+}
+
+/** One store, as large as the product and of its dtype, reading the product only where it writes. */
+function finishes(kernel: LoopKernel, product: Node): boolean {
+  if (kernel.kind !== "rows" || kernel.reductions.length > 0 || kernel.stores.length !== 1) return false;
+  const [store] = kernel.stores;
+  const target = kernel.buffers[store.buffer];
+  const units = kernel.outer.length === 0 ? kernel.size : numel(kernel.outer.map((v) => v.size));
+  const fits = kernel.size === numel(product.shape) && target.dtype === product.dtype && units % product.shape[0] === 0;
+  return fits && kernelLoads(kernel, memoryKey(product)).every((address) => address.equals(store.address));
 }
 
 /** Dependencies first; among what is ready, the order of the program. */

@@ -52,6 +52,8 @@ export interface Device {
   upload(buffer: DeviceBuffer, from: Uint8Array): void;
   download(buffer: DeviceBuffer, into: Uint8Array): void;
   compile(fn: GraphFn, options: CompileOptions): Executable;
+  /** The source that the device would compile for a function, for debug output; devices without one leave it out. */
+  source?(fn: GraphFn, options: CompileOptions): string;
   synchronize(): void;
   memory(): DeviceMemory;
   /** Gives pooled memory back to the system. */

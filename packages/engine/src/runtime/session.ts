@@ -49,6 +49,7 @@ export class Session {
     assertClosed(simple);
     const executable = profiler.span("compile", () => this.device.compile(simple, { donated }));
     if (debugLevel() >= 3) console.error(printGraph(simple));
+    if (debugLevel() >= 4) console.error(this.device.source?.(simple, { donated }) ?? "(no source)");
     const compiled = { executable, fn: simple, key };
     this.compiles++;
     this.#compiled.set(key, compiled);

@@ -6,8 +6,8 @@ import {
   isZeroBase,
   kernelBytes,
   type Location,
+  type LoopKernel,
   loopMemory,
-  loopOffsets,
   type MatrixOperand,
   memoryKey,
   type Plan,
@@ -30,16 +30,16 @@ export interface ProgramText {
 const matrixCode: Partial<Record<DType, number>> = { float32: 0, float64: 1, complex64: 2, complex128: 3 };
 
 const commonSource = `${preludeSource}\n${abiSource}
-#define W_RUN(fn, count, grain, ...) do { void* const p_[] = {__VA_ARGS__}; w_share(fn, p_, count, grain, threads); } while (0)
+#define W_RUN(fn, from, count, grain, ...) do { void* const p_[] = {__VA_ARGS__}; w_share(fn, p_, from, count, grain, threads); } while (0)
 typedef void (*w_kernel)(void* const* p, long lo, long hi);
-static inline void w_share(w_kernel fn, void* const* p, long count, long grain, int threads) {
+static inline void w_share(w_kernel fn, void* const* p, long from, long count, long grain, int threads) {
   long most = count / (grain > 0 ? grain : 1);
   int team = most < threads ? (int)most : threads;
-  if (team <= 1) { fn(p, 0, count); return; }
+  if (team <= 1) { fn(p, from, from + count); return; }
 #pragma omp parallel num_threads(team)
   {
     long id = omp_get_thread_num(), n = omp_get_num_threads();
-    fn(p, count * id / n, count * (id + 1) / n);
+    fn(p, from + count * id / n, from + count * (id + 1) / n);
   }
 }
 static inline double w_now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }
@@ -111,23 +111,32 @@ class ProgramWriter {
     const { node } = step;
     if (numel(node.shape) === 0 && node.outputs === null) return null;
     const info: KernelInfo = { name: libraryName(node), kind: "library", ...costOf(node) };
-    const text = step.matrices !== null ? this.#matmul(plan, node, step.matrices, info) : this.#library(plan, node);
+    const text = step.matrices !== null ? this.#matmul(plan, step, info) : this.#library(plan, node);
     this.#note(info);
     return text;
   }
 
   #kernelStep(plan: Plan, { kernel }: Extract<Step, { kind: "kernel" }>): string | null {
     if (kernel.size === 0) return null;
+    const { units, call } = this.#call(plan, kernel);
+    this.#note({ name: kernel.name, kind: "kernel", flops: kernel.size * kernel.cost, bytes: kernelBytes(kernel) });
+    return call("0", String(units));
+  }
+
+  /** A call of a kernel over some of its outer iterations. */
+  #call(plan: Plan, kernel: LoopKernel): { units: number; call: (from: string, count: string) => string } {
     const { text, units } = emitKernel(kernel);
     const name = this.#function(`(void* const* p, long lo, long hi) {\n${text}\n}`);
-    this.#note({ name: kernel.name, kind: "kernel", flops: kernel.size * kernel.cost, bytes: kernelBytes(kernel) });
     // A thread is worth waking for some ten microseconds of work.
     const perUnit = Math.max(1, (kernel.size / Math.max(1, units)) * Math.max(1, kernel.cost / 4));
     const grain = Math.max(1, Math.ceil(12000 / perUnit));
-    return `W_RUN(${name}, ${units}, ${grain}, ${kernel.buffers.map((node) => this.#at(plan, node)).join(", ")});`;
+    const pointers = kernel.buffers.map((node) => this.#at(plan, node)).join(", ");
+    return { units, call: (from, count) => `W_RUN(${name}, ${from}, ${count}, ${grain}, ${pointers});` };
   }
 
-  #matmul(plan: Plan, node: Node, [a, b]: MatrixOperand[], info: KernelInfo): string {
+  #matmul(plan: Plan, step: Extract<Step, { kind: "library" }>, info: KernelInfo): string {
+    const { node, epilogue } = step;
+    const [a, b] = step.matrices!;
     const code = matrixCode[node.dtype];
     if (code === undefined) throw new InternalError(`matmul of ${node.dtype}`);
     const rank = node.shape.length - 2;
@@ -143,20 +152,41 @@ class ProgramWriter {
     const limit = smallMatrix[node.dtype] ?? 0;
     const out = [...(plan.layouts.get(node) ?? stridesOf(node.shape))];
     const dims = mergeBatch(node.shape.slice(0, rank), a.strides, b.strides, out);
-    if (batch >= 8 && m <= limit && n <= limit && k <= limit && dims.length <= 1 && out[rank] === n) {
+    if (
+      epilogue === null &&
+      batch >= 8 &&
+      m <= limit &&
+      n <= limit &&
+      k <= limit &&
+      dims.length <= 1 &&
+      out[rank] === n
+    ) {
       info.kind = "kernel";
       info.name = `mm_${batch}x${m}x${k}x${n}`;
       const name = this.#function(smallMatmul(node.dtype, m, n, k, a, b, dims[0]));
       const grain = Math.max(1, Math.ceil(20000 / (m * n * k * width * width)));
-      return `W_RUN(${name}, ${batch}, ${grain}, ${place(a)}, ${place(b)}, ${this.#at(plan, node)});`;
+      return `W_RUN(${name}, 0, ${batch}, ${grain}, ${place(a)}, ${place(b)}, ${this.#at(plan, node)});`;
     }
     const list = (values: number[]): string => (values.length === 0 ? "NULL" : `(const long[]){${values.join(", ")}}`);
     const [ars, acs] = a.strides.slice(-2);
     const [brs, bcs] = b.strides.slice(-2);
+    const call = (rows: string, left: string, out_: string): string =>
+      `rt->gemm(${code}, ${rows}, ${n}, ${k}, ${left}, ${ars}, ${acs}, ${Number(a.conjugate)}, ${place(b)}, ${brs}, ${bcs}, ${Number(b.conjugate)}, ` +
+      `${out_}, ${out[rank]}, ${dims.length}, ${list(dims.map((d) => d.size))}, ${list(dims.map((d) => d.a))}, ` +
+      `${list(dims.map((d) => d.b))}, ${list(dims.map((d) => d.c))}, threads);`;
+    const target = this.#at(plan, node);
+    if (epilogue === null) return call(String(m), place(a), target);
+    const finish = this.#call(plan, epilogue);
+    info.name += `+${epilogue.name.split("_").slice(1, -1).join("_")}`;
+    info.flops += epilogue.size * epilogue.cost;
+    const perRow = finish.units / m;
+    // Panels of rows that stay in the second-level cache between product and epilogue.
+    const panel = Math.max(64, Math.ceil(2 ** 19 / Math.max(1, n * width * 4)));
+    if (m <= panel * 2) return `${call(String(m), place(a), target)} ${finish.call("0", String(finish.units))}`;
+    const offset = (base: string, stride: number): string => `((${element}*)${base} + r * ${stride * width})`;
     return (
-      `rt->gemm(${code}, ${m}, ${n}, ${k}, ${place(a)}, ${ars}, ${acs}, ${Number(a.conjugate)}, ${place(b)}, ${brs}, ${bcs}, ${Number(b.conjugate)}, ` +
-      `${this.#at(plan, node)}, ${out[rank]}, ${dims.length}, ${list(dims.map((d) => d.size))}, ${list(dims.map((d) => d.a))}, ` +
-      `${list(dims.map((d) => d.b))}, ${list(dims.map((d) => d.c))}, threads);`
+      `for (long r = 0; r < ${m}; r += ${panel}) { const long rows = r + ${panel} < ${m} ? ${panel} : ${m} - r; ` +
+      `${call("rows", offset(place(a), ars), offset(target, n))} ${finish.call(`r * ${perRow}`, `rows * ${perRow}`)} }`
     );
   }
 
@@ -217,7 +247,7 @@ class ProgramWriter {
       `static void ${name}(void* const* b, char* scratch, const weft_runtime* rt, int threads) {\n${inner.join("\n")}\n}`,
     );
     const sizes = loopMemory(step);
-    const start = loopOffsets.get(node as Node)!;
+    const start = step.offset;
     let offset = start + sizes.body;
     const buffers = sizes.carries.map((size) => {
       offset += 2 * size;

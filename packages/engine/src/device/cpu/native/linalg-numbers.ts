@@ -14,7 +14,7 @@ static inline wx_mask wx_eq(wx_real a, wx_real b) { return (wx_mask)(a == b); }
 static inline wx_real wx_pick(wx_mask m, wx_real a, wx_real b) { return (wx_real)(((wx_mask)a & m) | ((wx_mask)b & ~m)); }
 static inline wx_real wx_fabs(wx_real a) { return (wx_real)((wx_mask)a & INT64_MAX); }
 /* The power of two at or below a positive normal number. */
-static inline wx_real wx_power(wx_real a) { return (wx_real)((wx_mask)a & 0x7ff0000000000000LL); }
+static inline wx_real wx_power(wx_real a) { return (wx_real)((wx_mask)a & INT64_C(0x7ff0000000000000)); }
 static inline wx_real wx_sqrt(wx_real a) {
   wx_real root;
   for (int l = 0; l < WX_LANES; l++) root[l] = sqrt(a[l]);
@@ -36,7 +36,7 @@ static inline wx_real wx_fabs(wx_real a) { return fabs(a); }
 static inline wx_real wx_power(wx_real a) {
   int64_t bits;
   memcpy(&bits, &a, sizeof bits);
-  bits &= 0x7ff0000000000000LL;
+  bits &= INT64_C(0x7ff0000000000000);
   memcpy(&a, &bits, sizeof bits);
   return a;
 }

@@ -68,13 +68,15 @@ void wl_set_crossover(long n) { wl_crossover = n; }
 
 static int wl_run(const wl_job* job, long batch, long step, size_t bytes, int threads, wl_kernel* kernel) {
   const long groups = (batch + step - 1) / step;
+  /* Iterations differ in length, and cores may be taken by others: threads fetch their share in pieces. */
+  const long piece = groups / (8 * threads) + 1;
   int failed = 0;
   bytes = (bytes + 127) / 64 * 64;
 #pragma omp parallel num_threads(threads) if (threads > 1) reduction(| : failed)
   {
     void* scratch = aligned_alloc(64, bytes);
     if (!scratch) failed = 1;
-#pragma omp for schedule(static)
+#pragma omp for schedule(dynamic, piece)
     for (long g = 0; g < groups; g++) {
       const long first = g * step, left = batch - first;
       if (scratch) kernel(job, first, left < step ? left : step, scratch);
