@@ -116,9 +116,16 @@ async function runRow(row) {
   };
 }
 
-/** Medians and ratios. A ratio is taken within each round, so that noise meets both sides; their median counts. */
+/**
+ * Medians and ratios. A ratio is taken within each round, so that noise meets both sides; their median counts. Where
+ * three rounds or more were quiet for everybody, only those count.
+ */
 function results(row, entries) {
-  const medians = (entry) => entry.rounds.map(({ samples }) => median(samples));
+  const quiet = Array.from({ length: rounds }, (_, i) => i).filter((i) =>
+    entries.every((entry) => (entry.rounds[i]?.foreign ?? 0) <= foreignLimit),
+  );
+  const counted = (_, i) => quiet.length < 3 || quiet.includes(i);
+  const medians = (entry) => entry.rounds.filter(counted).map(({ samples }) => median(samples));
   const weft = entries.find(({ name }) => name === "weft");
   const times = Object.fromEntries(
     entries
@@ -127,7 +134,7 @@ function results(row, entries) {
         entry.name,
         {
           ms: median(medians(entry)),
-          ...{ spread: summary(entry.rounds.flatMap(({ samples }) => samples)) },
+          spread: summary(entry.rounds.filter(counted).flatMap(({ samples }) => samples)),
           info: entry.info,
           rounds: entry.rounds,
         },
@@ -199,6 +206,13 @@ async function coldStarts() {
   });
 }
 
+/** JSON with five digits a number and lists of numbers on one line: every sample is kept, and the file stays readable. */
+function toText(value) {
+  const rounded = (_, v) => (typeof v === "number" && !Number.isInteger(v) ? Number(v.toPrecision(5)) : v);
+  const text = JSON.stringify(value, rounded, 1);
+  return `${text.replace(/\[\n[\s\d.,e+-]+\]/g, (list) => list.replace(/\s+/g, ""))}\n`;
+}
+
 const report = {
   kind: "cpu",
   at: new Date().toISOString(),
@@ -211,13 +225,13 @@ for (const row of rows) {
   process.stderr.write(`bench: ${row.title}\n`);
   report.rows.push(await runRow(row));
 }
-for (const { stop } of [...processes.values()].map((p) => ({ stop: () => p.stop() }))) stop();
+for (const worker of processes.values()) worker.stop();
 if (wanted === undefined || wanted.includes("cold")) {
   process.stderr.write("bench: cold starts\n");
   report.rows.push(...(await coldStarts()));
 }
 report.versions = { ...versions(), ...versionsOf };
 mkdirSync(dirname(options.out), { recursive: true });
-writeFileSync(options.out, `${JSON.stringify(report, null, 1)}\n`);
+writeFileSync(options.out, toText(report));
 printTable(report);
 console.log(`\nEvery sample: ${options.out}. \`node bench/report.mjs\` writes docs/performance.md.`);

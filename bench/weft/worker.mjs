@@ -1,5 +1,8 @@
 // Weft as a contestant: every row through jit, results disposed as soon as they are there, parameters and optimiser
 // state donated.
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import * as weft from "weft";
 import * as nn from "weft/nn";
 import * as optim from "weft/optim";
@@ -13,14 +16,38 @@ const sampled = (t) => {
   return data.places(values.length).map((i) => values[i]);
 };
 
+/** Where the time of one call goes (the fastest of five): kernels and library calls by name, most expensive first. */
+function profileOf(call) {
+  const folder = mkdtempSync(join(tmpdir(), "weft-bench-"));
+  const path = join(folder, "trace.json");
+  const once = () => {
+    weft.profile.start();
+    call();
+    weft.profile.stop(path);
+    const events = JSON.parse(readFileSync(path, "utf8")).traceEvents.filter(({ tid }) => tid === 2);
+    return { events, us: events.reduce((sum, { dur }) => sum + dur, 0) };
+  };
+  const runs = Array.from({ length: 5 }, once);
+  rmSync(folder, { recursive: true });
+  const byName = new Map();
+  for (const { name, dur, args } of runs.sort((a, b) => a.us - b.us)[0].events) {
+    const at = byName.get(name) ?? { name, kind: args?.kind, calls: 0, us: 0 };
+    at.calls++;
+    at.us += dur;
+    byName.set(name, at);
+  }
+  return [...byName.values()].sort((a, b) => b.us - a.us);
+}
+
 /** A row that calls a function on fixed inputs. */
 function single(fn, inputs, check) {
   const program = weft.jit(fn);
   const result = program(...inputs);
+  const call = () => program(...inputs).dispose();
   return {
     check: check(result),
-    info: { kernels: program.kernels(...inputs) },
-    call: () => program(...inputs).dispose(),
+    info: { kernels: program.kernels(...inputs).length, profile: profileOf(call) },
+    call,
     release: () => {
       for (const t of [...inputs, result]) t.dispose();
     },
@@ -45,10 +72,10 @@ function training(step, params, state, ...batch) {
     [params, state, loss] = step(params, state, ...batch);
     return loss;
   };
-  const kernels = step.kernels(params, state, ...batch);
+  const kernels = step.kernels(params, state, ...batch).length;
   for (let i = 0; i < 5; i++) losses.push(call().itemSync());
   const { peakBytes } = weft.session().device.memory();
-  return { check: losses, info: { kernels, peakBytes }, call };
+  return { check: losses, info: { kernels, peakBytes, profile: profileOf(call) }, call };
 }
 
 function mlpStep() {
