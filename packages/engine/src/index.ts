@@ -1,13 +1,15 @@
 // weft: differentiable tensors for TypeScript. The public face of the engine.
-import { CpuDevice, type Device, ReferenceDevice } from "./device/index.js";
+import { CpuDevice, CudaDevice, type Device, ReferenceDevice } from "./device/index.js";
 import { WeftError } from "./graph/index.js";
 import { memory as memoryManager, setDefaultDevice, useDevice } from "./runtime/index.js";
 
-/** Makes a device by name: "cpu" or "reference". */
+/** Makes a device by name: "cpu", "cuda" or "cuda:1", "reference". */
 export function device(name: string): Device {
   if (name === "reference") return new ReferenceDevice();
   if (name === "cpu") return new CpuDevice();
-  throw new WeftError(`there is no device "${name}"; known: cpu, reference`);
+  const cuda = /^cuda(?::(\d+))?$/.exec(name);
+  if (cuda !== null) return new CudaDevice(Number(cuda[1] ?? 0));
+  throw new WeftError(`there is no device "${name}"; known: cpu, cuda, cuda:1 and so on, reference`);
 }
 
 /** Runs everything that follows on this device (a name or a device). */
@@ -26,6 +28,8 @@ setDefaultDevice(() => {
 export {
   CpuDevice,
   type CpuOptions,
+  CudaDevice,
+  type CudaOptions,
   type Device,
   type DeviceMemory,
   OutOfMemoryError,

@@ -1,6 +1,13 @@
 // The list of commands, in the order in which `weft --help` shows them.
 import type { Command } from "commander";
+import { add as analyze } from "./analyze.js";
+import { add as diagnose } from "./diagnose.js";
+import { add as ledger } from "./ledger.js";
+import { add as lint } from "./lint.js";
+import { add as predict } from "./predict.js";
+import { add as scale } from "./scale.js";
+import { add as trace } from "./trace.js";
 
 export type AddCommand = (program: Command) => void;
 
-export const commands: AddCommand[] = [];
+export const commands: AddCommand[] = [scale, analyze, diagnose, trace, predict, lint, ledger];

@@ -2,7 +2,8 @@
 // vectorised by the compiler.
 import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
 import { BodyPrinter, type Depth, Scope } from "./body.js";
-import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
+import { initial, isArg, mentionsAny, unpack, writeText } from "./emit-common.js";
+import type { KExpr, LoopKernel, LoopVariable, Reduction } from "./kernel.js";
 import { type CValue, computeType, literal, storeText } from "./scalar.js";
 
 /** Rows longer than this are summed in double precision. */
@@ -11,40 +12,6 @@ const longRow = 16384;
 const maxStash = 16384;
 const columnBlock = 256;
 
-const lowest: Record<DType, string> = {
-  bool: "0",
-  uint8: "0",
-  int32: "INT32_MIN",
-  int64: "INT64_MIN",
-  float16: "-w_inf_f()",
-  bfloat16: "-w_inf_f()",
-  float32: "-w_inf_f()",
-  float64: "-w_inf_d()",
-  complex64: "0",
-  complex128: "0",
-};
-const highest: Record<DType, string> = {
-  ...lowest,
-  bool: "1",
-  uint8: "255",
-  int32: "INT32_MAX",
-  int64: "INT64_MAX",
-  float16: "w_inf_f()",
-  bfloat16: "w_inf_f()",
-  float32: "w_inf_f()",
-  float64: "w_inf_d()",
-};
-
-const initial = (fn: Reduction["fn"], dtype: DType): string =>
-  fn === "sum"
-    ? literal(0, dtype)
-    : fn === "prod"
-      ? literal(1, dtype)
-      : fn === "max" || fn === "argmax"
-        ? lowest[dtype]
-        : highest[dtype];
-
-const isArg = (r: Reduction): boolean => r.fn === "argmax" || r.fn === "argmin";
 const isFloatKind = (dtype: DType): boolean => kindOf(dtype) === "float";
 
 /** Statements of one reduction: declarations, the update for an element, the end, and what simd needs to know. */
@@ -102,18 +69,6 @@ function reductionCode(r: Reduction, value: CValue, rowLength: number) {
     end: [`if (n${name}) ${name} = w_nan_${computeType[dtype] === "double" ? "d" : "f"}();`],
     simd: [plain.simd, `reduction(|:n${name})`],
   };
-}
-
-/** Statements that set the outer variables from one running number. */
-function unpack(variables: readonly LoopVariable[], from: string): string[] {
-  const lines: string[] = [];
-  let below = numel(variables.map((v) => v.size));
-  variables.forEach((v, i) => {
-    below /= v.size;
-    const divided = below === 1 ? from : `${from} / ${below}`;
-    lines.push(`const long ${v.name} = ${i === 0 ? divided : `(${divided}) % ${v.size}`};`);
-  });
-  return lines;
 }
 
 function rowPositionText(inner: readonly LoopVariable[]): string {
@@ -237,12 +192,6 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
   const text = [...head, ...top.lines, ...rowText].join("\n");
   return { text, units: flat ? rowLength : numel(outer.map((v) => v.size)) };
 }
-
-const writeText = (kernel: LoopKernel, s: Store, value: CValue): string[] =>
-  storeText(`p${s.buffer}`, s.address.print(), kernel.buffers[s.buffer].dtype, value);
-
-const mentionsAny = (address: { mentions(name: string): boolean }, names: ReadonlySet<string>): boolean =>
-  [...names].some((name) => address.mentions(name));
 
 /** Nested loops over the elements of a row, the last one vectorised. */
 function innerLoops(

@@ -21,6 +21,7 @@ import {
   type Place,
   relationOf,
   resolveViews,
+  type Strided,
   throughView,
 } from "./views.js";
 
@@ -54,11 +55,24 @@ export interface Fusion {
   results: Node[];
 }
 
-/** A complex operand that is conjugated: libraries do that on the fly. */
-export function peelConjugate(node: Node): { node: Node; conjugate: boolean } {
-  if (isOp(node, "unary") && node.attrs.fn === "conj" && isComplex(node.dtype))
-    return { node: node.inputs[0], conjugate: true };
-  return { node, conjugate: false };
+export interface MatrixOperand extends Strided {
+  conjugate: boolean;
+}
+
+/**
+ * An operand of a matrix product as libraries take it: memory with one unit stride, perhaps adjoint. Null where it must
+ * be copied first.
+ */
+export function matrixOperand(node: Node, stop: (node: Node) => boolean, layouts: Layouts): MatrixOperand | null {
+  const conjugated = isOp(node, "unary") && node.attrs.fn === "conj" && isComplex(node.dtype) && !stop(node);
+  const strided = asStrided(conjugated ? node.inputs[0] : node, stop, layouts);
+  if (strided === null) return null;
+  const [rows, columns] = strided.strides.slice(-2);
+  const [m, n] = node.shape.slice(-2);
+  const plain = (columns === 1 || n === 1) && (rows >= n || m === 1);
+  const transposed = (rows === 1 || m === 1) && (columns >= m || n === 1) && !(columns === 1 || n === 1);
+  if (conjugated) return transposed ? { ...strided, conjugate: true } : null;
+  return plain || transposed ? { ...strided, conjugate: false } : null;
 }
 
 /** scatterAdd onto zeros needs no zeros in memory. */
@@ -215,7 +229,7 @@ class Fuser {
         continue;
       this.library.push(node);
       for (const input of node.inputs) {
-        if (node.op === "matmul") this.#requireMatrix(peelConjugate(input).node);
+        if (node.op === "matmul") this.#requireMatrix(input);
         else if (!isZeroBase(node, input)) this.requireContiguous(input);
       }
     }
@@ -244,19 +258,9 @@ class Fuser {
   }
 
   #requireMatrix(node: Node): void {
-    const strided = asStrided(node, this.#stop, this.#layouts);
-    if (strided === null || this.free.has(strided.node)) {
-      this.#copy(node);
-      return;
-    }
-    const [rows, columns] = strided.strides.slice(-2);
-    const [m, n] = node.shape.slice(-2);
-    const usable =
-      (columns === 1 || n === 1) && (rows >= n || m === 1)
-        ? true
-        : (rows === 1 || m === 1) && (columns >= m || n === 1);
-    if (usable) this.stored.add(strided.node);
-    else this.#copy(node);
+    const operand = matrixOperand(node, this.#stop, this.#layouts);
+    if (operand === null || this.free.has(operand.node)) this.#copy(node);
+    else this.stored.add(operand.node);
   }
 
   /** The units that a node needs, found through views and picks. */

@@ -1,12 +1,13 @@
 // fuse -> kernels -> memory plan; one code generator, printed by dialects.
+export { type BatchDim, mergeBatch } from "./batch.js";
 export { emitKernel, kernelBytes } from "./emit-c.js";
-export { fuse, isZeroBase } from "./fuse.js";
+export { type CudaKernel, emitCudaKernel } from "./emit-cuda.js";
+export { fuse, isZeroBase, type MatrixOperand } from "./fuse.js";
 export { buildKernel, type LoopKernel } from "./kernel.js";
 export {
   contiguousOperand,
   type Location,
   loopMemory,
-  type MatrixOperand,
   memoryKey,
   type Plan,
   type PlanOptions,

@@ -1,13 +1,9 @@
 // The plan of a function: kernels, library calls and loops in order, and where every value lies in memory.
 import { bytesOf, type GraphFn, InternalError, isOp, type Node, numel, outputAvals } from "../graph/index.js";
-import { type Fusion, fuse, isZeroBase, peelConjugate } from "./fuse.js";
+import { type Fusion, fuse, isZeroBase, type MatrixOperand, matrixOperand } from "./fuse.js";
 import { buildKernel, type LoopKernel } from "./kernel.js";
 import { type PrepareOptions, prepare } from "./prepare.js";
-import { asStrided, axisVariables, type Layouts, resolveViews, type Strided } from "./views.js";
-
-export interface MatrixOperand extends Strided {
-  conjugate: boolean;
-}
+import { axisVariables, type Layouts, resolveViews } from "./views.js";
 
 export type Step =
   | { kind: "kernel"; kernel: LoopKernel }
@@ -79,10 +75,9 @@ class Planner {
   }
 
   #matrix(node: Node): MatrixOperand {
-    const { node: inner, conjugate } = peelConjugate(node);
-    const strided = asStrided(inner, this.#stop, this.fusion.layouts);
-    if (strided === null) throw new InternalError(`the operand %${node.id} of a matrix product is not in memory`);
-    return { ...strided, conjugate };
+    const operand = matrixOperand(node, this.#stop, this.fusion.layouts);
+    if (operand === null) throw new InternalError(`the operand %${node.id} of a matrix product is not in memory`);
+    return operand;
   }
 
   #kernelWork(position: Map<Node, number>): Work[] {

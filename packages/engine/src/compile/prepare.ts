@@ -18,6 +18,10 @@ export interface PrepareOptions {
   /** Reductions with fewer rows than this and more elements than `longReduction` are split in two. */
   parallelRows: number;
   longReduction: number;
+  /** Column reductions with fewer columns than this are split along the reduced axis; 0 never. */
+  splitColumns?: number;
+  /** The library multiplies half types itself. */
+  halfMatmul?: boolean;
 }
 
 /** The reduced axes as runs of neighbours; axes of size one belong to no run. */
@@ -63,14 +67,23 @@ function prepareReduce(node: Node<"reduce">, options: PrepareOptions): Node {
       return build.reshape(build.reduce(fn, build.reduce(fn, halves, [2]), [1]), node.shape);
     }
   }
+  const before = numel(x.shape.slice(0, axes[0]));
+  const { splitColumns = 0 } = options;
+  if (after > 1 && before * after < splitColumns * 32 && count >= 256) {
+    const split = pieces(count, 64);
+    if (split > 1) {
+      const halves = build.reshape(x, [before, split, count / split, after]);
+      return build.reshape(build.reduce(fn, build.reduce(fn, halves, [2]), [1]), node.shape);
+    }
+  }
   return node as Node;
 }
 
-function prepareMatmul(node: Node<"matmul">): Node {
+function prepareMatmul(node: Node<"matmul">, options: PrepareOptions): Node {
   const [a, b] = node.inputs;
   const k = a.shape[a.shape.length - 1];
   if (k === 0) return build.zerosLike(node);
-  if (isHalf(node.dtype))
+  if (isHalf(node.dtype) && !options.halfMatmul)
     return build.cast(build.matmul(build.cast(a, "float32"), build.cast(b, "float32")), node.dtype);
   if (kindOf(node.dtype) === "int") {
     const batch = node.shape.slice(0, -2);
@@ -125,7 +138,7 @@ export function prepare(fn: GraphFn, options: PrepareOptions): GraphFn {
     const empty = prepareEmpty(next);
     if (empty !== null) map.set(node, empty);
     else if (isOp(next, "reduce")) map.set(node, prepareReduce(next, options));
-    else if (isOp(next, "matmul")) map.set(node, prepareMatmul(next));
+    else if (isOp(next, "matmul")) map.set(node, prepareMatmul(next, options));
     else if (isOp(next, "argreduce")) map.set(node, prepareArgreduce(next));
     else map.set(node, next);
   }

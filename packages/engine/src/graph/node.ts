@@ -10,9 +10,10 @@ export interface Aval {
   readonly dtype: DType;
 }
 
-/** What the runtime hangs on a computed node. `pending` counts uncomputed nodes that will read it. */
+/** What the runtime hangs on a computed node. */
 export interface NodeValue {
-  pending: number;
+  /** A node that will read the value was made; throws where the value is no longer there to be read. */
+  addReader(): void;
 }
 
 let lastId = 0;
@@ -44,7 +45,7 @@ export class Node<K extends OpName = OpName> {
     this.outputs = many ? (avals as readonly Aval[]) : null;
     let depth = 0;
     for (const input of inputs) {
-      if (input.value !== null) input.value.pending++;
+      if (input.value !== null) input.value.addReader();
       else if (input.depth > depth) depth = input.depth;
     }
     this.depth = depth + 1;

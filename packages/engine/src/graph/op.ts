@@ -68,8 +68,6 @@ export type Scalar = number | { re: number; im: number };
 /** How a user-defined gradient is called: nodes in, nodes out (null where there is no gradient). */
 export interface CustomRule {
   name: string;
-  /** Identity of the rule for structural hashing; two rules with one id are the same function. */
-  id: number;
   backward(inputs: Node[], outputs: Node[], cotangents: Node[]): (Node | null)[];
 }
 

@@ -98,6 +98,8 @@ export const batchRules: { [K in Exclude<OpName, StructuralOp>]: BatchRule<K> } 
       const order = [axis, ...range(found.shape.length).filter((i) => i !== axis)];
       return permute(found, order);
     }
+    // The indices are shared: one lookup serves every example.
+    if (!indices.batched && batch === 0) return make("gather", [x.node, indices.node], { axis: axis + 1, batch: 0 });
     return make("gather", [withBatch(x, size), withBatch(indices, size)], { axis: axis + 1, batch: batch + 1 });
   },
   scatterAdd: sameOp((node) => ({ axis: node.attrs.axis + 1, batch: node.attrs.batch + 1 })),

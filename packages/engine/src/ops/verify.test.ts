@@ -72,7 +72,7 @@ test("well-formed graphs of every op pass", () => {
   const [a] = [input([2, 3])];
   const custom = make("custom", [x], {
     body: fn([a], build.neg(a)),
-    rule: { name: "negate", id: 1, backward: () => [null] },
+    rule: { name: "negate", backward: () => [null] },
   });
   const outputs = [
     build.constant({ re: 1, im: 2 }, "complex64"),

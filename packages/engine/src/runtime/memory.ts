@@ -1,17 +1,21 @@
 // Who owns memory. A computed tensor's buffer lives as long as somebody can reach its TensorValue; the garbage
 // collector is the backstop, and under pressure it is called by hand, in synchronous loops too.
+import { fileURLToPath } from "node:url";
 import { setFlagsFromString } from "node:v8";
 import { createContext, runInContext, runInNewContext } from "node:vm";
 import { type Device, type DeviceBuffer, OutOfMemoryError } from "../device/index.js";
 import { type Aval, bytesOf, type NodeValue, numel, showAval, WeftError } from "../graph/index.js";
 
+type Ending = "disposed" | "donated";
+
 /** The value of a computed tensor: memory on a device, owned. */
 export class TensorValue implements NodeValue {
-  pending = 0;
+  /** Uncomputed nodes that will read the value. */
+  #readers = 0;
   #buffer: DeviceBuffer | null;
   readonly id: number;
-  /** The user let go of it; it is freed as soon as no pending work reads it. */
-  #released = false;
+  /** How the user let go of it; it is freed as soon as no pending work reads it. */
+  #ended: Ending | null = null;
 
   constructor(
     readonly device: Device,
@@ -23,12 +27,31 @@ export class TensorValue implements NodeValue {
     this.id = memory.register(this, device, buffer, aval, site);
   }
 
+  /** Throws if the user let go of it already. */
+  assertUsable(): void {
+    if (this.#ended !== null || this.#buffer === null) throw this.#gone();
+  }
+
+  #gone(): WeftError {
+    const remedy =
+      this.#ended === "donated"
+        ? "use what the jitted function returned instead, or do not donate it"
+        : "use it before it is disposed (or its scope ends), or return it from the scope";
+    return new WeftError(`this ${showAval(this.aval)} tensor was ${this.#ended ?? "disposed"}; ${remedy}`);
+  }
+
+  addReader(): void {
+    this.assertUsable();
+    this.#readers++;
+  }
+
+  get hasReaders(): boolean {
+    return this.#readers > 0;
+  }
+
+  /** The memory, for work that was asked for while the tensor was usable. */
   get buffer(): DeviceBuffer {
-    if (this.#buffer === null)
-      throw new WeftError(
-        `this ${showAval(this.aval)} tensor was disposed or donated and cannot be used any more; ` +
-          "keep a copy, or do not dispose (donate) it",
-      );
+    if (this.#buffer === null) throw this.#gone();
     return this.#buffer;
   }
 
@@ -36,20 +59,21 @@ export class TensorValue implements NodeValue {
     return this.#buffer !== null;
   }
 
-  /** Frees the memory now, or as soon as pending work has read it. */
-  release(): void {
-    this.#released = true;
-    this.#freeIfDone();
+  /** The user lets go: frees the memory now, or as soon as pending work has read it. */
+  release(how: Ending = "disposed"): void {
+    this.#ended ??= how;
+    if (this.#readers === 0) this.free();
   }
 
   /** A pending reader has run. */
   readerDone(): void {
-    this.pending--;
-    if (this.#released) this.#freeIfDone();
+    this.#readers--;
+    if (this.#ended !== null && this.#readers === 0) this.free();
   }
 
-  #freeIfDone(): void {
-    if (this.#buffer === null || this.pending > 0) return;
+  /** Frees the memory now, whoever wants it. */
+  free(): void {
+    if (this.#buffer === null) return;
     this.#buffer = null;
     memory.unregister(this.id);
   }
@@ -57,6 +81,7 @@ export class TensorValue implements NodeValue {
   /** Hands the buffer over to somebody else (a donated argument whose memory a result reuses). */
   takeBuffer(): DeviceBuffer {
     const buffer = this.buffer;
+    this.#ended = "donated";
     this.#buffer = null;
     memory.forget(this.id);
     return buffer;
@@ -86,8 +111,10 @@ class MemoryManager {
   #threshold = 0;
   #limit = Number(process.env.WEFT_MEMORY_LIMIT ?? 0) || 2 ** 30;
   #finalizers = new FinalizationRegistry<number>((id) => this.unregister(id));
-  #scopes: TensorValue[][] = [];
+  #scopes: WeakRef<TensorValue>[][] = [];
   collections = 0;
+  /** Whether every tensor remembers the line of the program that made it. */
+  recordSites = Boolean(process.env.WEFT_MEMORY_SITES);
 
   get heldBytes(): number {
     return this.#bytes;
@@ -101,26 +128,45 @@ class MemoryManager {
 
   register(value: TensorValue, device: Device, buffer: DeviceBuffer, aval: Aval, site: string | null): number {
     const id = this.#nextId++;
-    this.#entries.set(id, { ref: new WeakRef(value), device, buffer, aval, site });
-    this.#finalizers.register(value, id, value);
+    const ref = new WeakRef(value);
+    this.#entries.set(id, { ref, device, buffer, aval, site: site ?? this.callSite() });
+    this.#finalizers.register(value, id);
     this.#bytes += buffer.bytes;
-    this.#scopes[this.#scopes.length - 1]?.push(value);
+    this.#scopes[this.#scopes.length - 1]?.push(ref);
     return id;
   }
 
-  /** Starts to remember what is computed; scopes nest. */
-  openScope(): TensorValue[] {
-    const made: TensorValue[] = [];
+  /** The line of the user's program that is running, if those are recorded. */
+  callSite(): string | null {
+    if (!this.recordSites) return null;
+    const limit = Error.stackTraceLimit;
+    Error.stackTraceLimit = 40;
+    const lines = new Error().stack?.split("\n").slice(1) ?? [];
+    Error.stackTraceLimit = limit;
+    const outside = lines.find((line) => !line.includes(engineFolder) || /\.test\.[jt]s/.test(line));
+    return outside?.trim().replace(/^at /, "") ?? null;
+  }
+
+  /** Starts to remember what is computed; scopes nest. Weakly: a long scope must not keep what nobody can reach. */
+  openScope(): WeakRef<TensorValue>[] {
+    const made: WeakRef<TensorValue>[] = [];
     this.#scopes.push(made);
     return made;
   }
 
-  /** Ends a scope; what it made belongs to the enclosing one too. */
-  closeScope(made: TensorValue[]): readonly TensorValue[] {
+  /** Ends a scope and says what it made; what is still there belongs to the enclosing one too. */
+  closeScope(made: WeakRef<TensorValue>[]): TensorValue[] {
     const at = this.#scopes.lastIndexOf(made);
     if (at >= 0) this.#scopes.length = at;
-    this.#scopes[at - 1]?.push(...made);
-    return made;
+    const enclosing = this.#scopes[at - 1];
+    const values: TensorValue[] = [];
+    for (const ref of made) {
+      const value = ref.deref();
+      if (value === undefined || !value.alive) continue;
+      values.push(value);
+      enclosing?.push(ref);
+    }
+    return values;
   }
 
   /** Frees the buffer of an entry and forgets it; a second call does nothing. */
@@ -197,6 +243,8 @@ class MemoryManager {
     return `held by ${tensors} tensors, ${megabytes(bytes)} in all, the largest:\n${lines.join("\n")}`;
   }
 }
+
+const engineFolder = fileURLToPath(new URL("..", import.meta.url));
 
 export const megabytes = (bytes: number): string =>
   bytes >= 1e9 ? `${(bytes / 1e9).toFixed(2)} GB` : `${(bytes / 1e6).toFixed(1)} MB`;

@@ -1,7 +1,8 @@
 // The in-process session: runs pending graphs on a device, keeps compiled functions, owns the current device.
-import { type Device, type Executable, ReferenceDevice } from "../device/index.js";
+import { type Device, type DeviceBuffer, type Executable, ReferenceDevice } from "../device/index.js";
 import {
   type Aval,
+  avalOf,
   bytesOf,
   type GraphFn,
   makeStorage,
@@ -9,13 +10,15 @@ import {
   numel,
   printGraph,
   type Storage,
+  showAval,
   structuralKey,
   topological,
   WeftError,
 } from "../graph/index.js";
-import { make } from "../ops/index.js";
+import { fromComplexes, make } from "../ops/index.js";
 import { copyGraph, simplify } from "../transform/index.js";
 import { debugLevel, logRun } from "./debug.js";
+import { ConstantLifter } from "./lift.js";
 import { memory, TensorValue } from "./memory.js";
 import { profiler } from "./profile.js";
 
@@ -30,6 +33,7 @@ export interface Compiled {
 
 export class Session {
   #compiled = new Map<string, Compiled>();
+  #lifter = new ConstantLifter();
   compiles = 0;
   runs = 0;
   kernelsRun = 0;
@@ -58,11 +62,16 @@ export class Session {
   }
 
   /** Runs a compiled function on values; donated values are consumed. */
-  run(compiled: Compiled, inputs: readonly TensorValue[], donated: readonly boolean[] = []): TensorValue[] {
+  run(
+    compiled: Compiled,
+    inputs: readonly TensorValue[],
+    donated: readonly boolean[] = [],
+    sites: readonly (string | null)[] = [],
+  ): TensorValue[] {
     const { executable, fn } = compiled;
     const outputBytes = fn.outputs.reduce((n, o) => n + numel(o.shape) * bytesOf(o.dtype), executable.scratchBytes);
     memory.relieve(outputBytes);
-    const buffers = inputs.map((value) => value.buffer);
+    const buffers = inputs.map((value) => this.#bufferOf(value));
     const watched = debugLevel() > 0 || profiler.active;
     this.device.timing = watched;
     const start = watched ? performance.now() : 0;
@@ -79,7 +88,16 @@ export class Session {
       const buffer = inputs[i].takeBuffer();
       if (!results.includes(buffer)) this.device.free(buffer);
     });
-    return results.map((buffer, i) => new TensorValue(this.device, buffer, fn.outputs[i], null));
+    return results.map((buffer, i) => new TensorValue(this.device, buffer, avalOf(fn.outputs[i]), sites[i] ?? null));
+  }
+
+  #bufferOf(value: TensorValue): DeviceBuffer {
+    if (value.device !== this.device)
+      throw new WeftError(
+        `a ${showAval(value.aval)} tensor lives on ${value.device.name}, the current device is ${this.device.name}; ` +
+          "read it with data() and make it again here with weft.tensor",
+      );
+    return value.buffer;
   }
 
   /** Computes the given nodes (and those on the way that are marked to be kept) and hangs the values on them. */
@@ -92,17 +110,28 @@ export class Session {
       ...roots,
       ...order.filter((node) => kept.has(node) && node.value === null && !roots.includes(node)),
     ];
-    const compiled = this.compile({ params, outputs: wanted });
+    const exact = { params, outputs: wanted };
+    const fn = this.#compiled.has(structuralKey(exact)) ? exact : this.#lifter.lift(exact);
+    const compiled = this.compile(fn);
+    const constants = fn.params.slice(params.length).map((node) => this.#uploadConstant(node as Node<"const">));
     const values = this.run(
       compiled,
-      params.map((param) => param.value as TensorValue),
+      [...params.map((param) => param.value as TensorValue), ...constants],
+      [],
+      wanted.map((node) => node.site),
     );
+    for (const value of constants) value.free();
     wanted.forEach((node, i) => {
       node.value = values[i];
       node.depth = 0;
       kept.delete(node);
       detach(node);
     });
+  }
+
+  #uploadConstant({ attrs: { value, dtype } }: Node<"const">): TensorValue {
+    const number = typeof value === "number" ? { re: value, im: 0 } : value;
+    return this.upload({ shape: [], dtype }, fromComplexes(dtype, [], [number]).data);
   }
 
   upload(aval: Aval, data: Storage): TensorValue {
@@ -117,6 +146,7 @@ export class Session {
   }
 
   download(value: TensorValue): Storage {
+    value.assertUsable();
     const data = makeStorage(value.aval.dtype, numel(value.aval.shape));
     value.device.download(value.buffer, new Uint8Array(data.buffer));
     return data;
@@ -132,8 +162,8 @@ function assertClosed(fn: GraphFn): void {
   for (const node of topological(fn.outputs, (n) => params.has(n))) {
     if (node.op === "input" && !params.has(node))
       throw new WeftError(
-        "a tensor that exists only inside a traced function (grad, vmap, jit, scan) was used outside of it; " +
-          "return it from the function instead of storing it",
+        "a tensor that exists only inside a traced function (vmap, jit, scan) has no value: it was read inside the " +
+          "function, or stored and used outside; return it from the function, or show it with weft.debug.print",
       );
   }
 }

@@ -32,7 +32,10 @@ export interface CreateOptions {
 export function checkShape(op: string, shape: Shape): void {
   if (!Array.isArray(shape) || shape.some((d) => !Number.isInteger(d) || d < 0))
     throw new ShapeError(`${op}: a shape is an array of non-negative integers, got ${JSON.stringify(shape)}`);
-  if (numel(shape) > 2 ** 40) throw new ShapeError(`${op}: shape ${showShape(shape)} has ${numel(shape)} elements`);
+  if (numel(shape) > 2 ** 40)
+    throw new ShapeError(
+      `${op}: shape ${showShape(shape)} has ${numel(shape).toExponential(2)} elements, more than memory holds`,
+    );
 }
 
 export function checkDType(op: string, dtype: DType): void {
@@ -169,26 +172,29 @@ export function tensor(data: NestedArray | TypedArray, options: CreateOptions & 
   return fromStorage(wanted, dtype, fill(dtype, elements));
 }
 
-export function full(shape: Shape, value: number | boolean | ComplexNumber, options: CreateOptions = {}): Tensor {
-  checkShape("full", shape);
+type FillValue = number | boolean | ComplexNumber;
+
+function filled(op: string, shape: Shape, value: FillValue, given: DType | undefined): Tensor {
+  checkShape(op, shape);
   if (!isScalarValue(value))
-    throw new WeftError(`full: the value is a number, a boolean or { re, im }, got ${String(value)}`);
-  const dtype = options.dtype ?? inferDType([value]);
-  checkDType("full", dtype);
+    throw new WeftError(`${op}: the value is a number, a boolean or { re, im }, got ${String(value)}`);
+  const dtype = given ?? inferDType([value]);
+  checkDType(op, dtype);
   if (typeof value === "object" && !isComplex(dtype))
-    throw new DTypeError(`full: a complex number does not fit into ${dtype}; use dtype complex64 or complex128`);
+    throw new DTypeError(`${op}: a complex number does not fit into ${dtype}; use dtype complex64 or complex128`);
   if (typeof value === "number" && kindOf(dtype) === "int") wholeNumber(value, dtype);
   return wrap(build.full(shape, typeof value === "boolean" ? Number(value) : value, dtype));
 }
 
-export const zeros = (shape: Shape, options: CreateOptions = {}): Tensor =>
-  full(shape, 0, { dtype: "float32", ...options });
-export const ones = (shape: Shape, options: CreateOptions = {}): Tensor =>
-  full(shape, 1, { dtype: "float32", ...options });
+/** Every element has this value; the dtype follows from it unless it is given. */
+export const full = (shape: Shape, value: FillValue, options: CreateOptions = {}): Tensor =>
+  filled("full", shape, value, options.dtype);
+export const zeros = (shape: Shape, options: CreateOptions = {}): Tensor => filled("zeros", shape, 0, options.dtype);
+export const ones = (shape: Shape, options: CreateOptions = {}): Tensor => filled("ones", shape, 1, options.dtype);
 export const zerosLike = (x: Tensor, options: CreateOptions = {}): Tensor =>
-  full(x.shape, 0, { dtype: options.dtype ?? x.dtype });
+  filled("zerosLike", x.shape, 0, options.dtype ?? x.dtype);
 export const onesLike = (x: Tensor, options: CreateOptions = {}): Tensor =>
-  full(x.shape, 1, { dtype: options.dtype ?? x.dtype });
+  filled("onesLike", x.shape, 1, options.dtype ?? x.dtype);
 
 /** arange(stop), arange(start, stop), arange(start, stop, step). Whole numbers give int32 only if asked: the default is float32. */
 export function arange(start: number, stop?: number, step = 1, options: CreateOptions = {}): Tensor {

@@ -3,25 +3,16 @@ import { printGraph } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { type MemoryReport, memory, setDebugLevel } from "../runtime/index.js";
 import { closeOver } from "../transform/index.js";
-import { format } from "./format.js";
+import { emitEffect } from "./effects.js";
 import { Tensor } from "./tensor.js";
-import { addEffect, inFrame } from "./trace.js";
+import { inFrame } from "./trace.js";
 import { flattenTree, treeLeaves } from "./tree.js";
 
-let sink: (text: string) => void = (text) => console.log(text);
-
-/** Where debug.print writes; the console by default. */
-export function onPrint(write: (text: string) => void): void {
-  sink = write;
-}
-
-export function showEffect(label: string, value: Tensor): void {
-  sink(label === "" ? format(value) : `${label}: ${format(value)}`);
-}
+export { onPrint } from "./effects.js";
 
 /** Shows a tensor; inside jit, vmap and scan when the compiled program has run. Returns the tensor. */
 export function print(x: Tensor, label = ""): Tensor {
-  if (!addEffect(label, x.node)) showEffect(label, x);
+  emitEffect(label, x.node);
   return x;
 }
 
@@ -40,3 +31,8 @@ export function graph<A extends unknown[]>(fn: (...args: A) => unknown, ...args:
 
 export const setLevel = setDebugLevel;
 export const memoryReport = (): MemoryReport => memory.report();
+
+/** Whether memory() says where in the program each tensor was made; costs some microseconds a tensor. */
+export const recordSites = (on: boolean): void => {
+  memory.recordSites = on;
+};

@@ -21,7 +21,8 @@ export function format(t: Tensor): string {
       const im = Number(data[2 * i + 1]);
       return `${showNumber(Number(data[2 * i]))}${im < 0 || Object.is(im, -0) ? "-" : "+"}${showNumber(Math.abs(im))}i`;
     }
-    return bool ? String(data[i] === 1) : showNumber(Number(data[i]));
+    if (bool) return String(data[i] === 1);
+    return kindOf(t.dtype) === "int" ? String(data[i]) : showNumber(Number(data[i]));
   };
   const strides = stridesOf(t.shape);
   const show = (axis: number, offset: number): string => {

@@ -2,6 +2,7 @@
 export * from "./conv.js";
 export type { ComplexNumber, TensorLike } from "./convert.js";
 export * from "./create.js";
+export * from "./custom.js";
 export * as debug from "./debug.js";
 export * from "./einsum.js";
 export {
@@ -19,6 +20,7 @@ export {
 } from "./indexing.js";
 export * from "./jit.js";
 export * from "./linalg.js";
+export * from "./mapping.js";
 export * from "./math.js";
 export * from "./nnfunctions.js";
 export {

@@ -1,16 +1,13 @@
 // jit: traces a function once for each structure, shapes and dtypes of its arguments, and then runs compiled code.
-import { type GraphFn, type Node, WeftError } from "../graph/index.js";
+import type { GraphFn, Node } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { type Compiled, dataNode, isTracing, session, type TensorValue } from "../runtime/index.js";
 import { closeOver } from "../transform/index.js";
-import { showEffect } from "./debug.js";
+import { showEffect } from "./effects.js";
 import { freshKeyWords } from "./random.js";
 import { Tensor } from "./tensor.js";
-import { inFrame } from "./trace.js";
+import { type AnyFunction, inFrame, refusePromise } from "./trace.js";
 import { flattenTree, type TreeDef, treeLeaves } from "./tree.js";
-
-// biome-ignore lint/suspicious/noExplicitAny: user functions take and return trees of any type.
-type AnyFunction = (...args: any[]) => any;
 
 export interface JitOptions {
   /** Arguments that the caller gives away: their memory is reused for the results, and they cannot be used afterwards. */
@@ -18,6 +15,7 @@ export interface JitOptions {
 }
 
 interface Program {
+  graph: GraphFn;
   compiled: Compiled;
   /** Tensors that the function closed over; passed along on every call. */
   captured: Node[];
@@ -67,7 +65,10 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
     for (const node of program.captured) inputs.push(node.value as TensorValue);
     if (program.hasKey) inputs.push(freshKey());
     for (const leaf of leaves) inputs.push(leaf.node.value as TensorValue);
-    const values = program.session.run(program.compiled, inputs, program.donated);
+    for (const value of inputs) value.assertUsable();
+    const values = mayDonate(program.donated, inputs)
+      ? program.session.run(program.compiled, inputs, program.donated)
+      : runKeeping(program, inputs);
     const results = values.map((value) => new Tensor(dataNode(value)));
     program.effects.forEach((label, i) => {
       showEffect(label, results[program.outputs + i]);
@@ -83,6 +84,23 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
   }) as Jitted<F>;
 }
 
+/** Memory can be given away only if nobody else reads it: no pending work, no other argument of this very call. */
+function mayDonate(donated: readonly boolean[], inputs: readonly TensorValue[]): boolean {
+  return donated.every(
+    (isDonated, i) =>
+      !isDonated || (!inputs[i].hasReaders && inputs.indexOf(inputs[i]) === inputs.lastIndexOf(inputs[i])),
+  );
+}
+
+/** Runs without reusing memory; the donated arguments are still over for the user. */
+function runKeeping(program: Program, inputs: readonly TensorValue[]): TensorValue[] {
+  const values = program.session.run(program.session.compile(program.graph), inputs);
+  inputs.forEach((value, i) => {
+    if (program.donated[i]) value.release("donated");
+  });
+  return values;
+}
+
 function freshKey(): TensorValue {
   const [low, high] = freshKeyWords();
   return session().upload({ shape: [2], dtype: "int32" }, Int32Array.from([low | 0, high | 0]));
@@ -91,17 +109,16 @@ function freshKey(): TensorValue {
 function traceProgram(fn: AnyFunction, leaves: readonly Tensor[], def: TreeDef, donatedLeaves: boolean[]): Program {
   const params = leaves.map((leaf, i) => build.input(leaf.shape, leaf.dtype, `argument ${i}`));
   const { result, frame } = inFrame("jit", () => fn(...(def.rebuild(params.map((p) => new Tensor(p))) as unknown[])));
-  if (result instanceof Promise)
-    throw new WeftError("jit: the function is async; it is traced once with placeholders, so await its result instead");
+  refusePromise("jit", result);
   const out = flattenTree(result);
   const outputs = [...out.leaves.map((l) => l.node), ...frame.effects.map((e) => e.node)];
   const own = frame.key === null ? params : [frame.key, ...params];
   const { fn: closed, captured } = closeOver(outputs, own);
   session().realize(captured);
   const donated = [...captured.map(() => false), ...(frame.key === null ? [] : [false]), ...donatedLeaves];
-  const graph: GraphFn = closed;
   return {
-    compiled: session().compile(graph, donated),
+    graph: closed,
+    compiled: session().compile(closed, donated),
     captured,
     out: out.def,
     outputs: out.leaves.length,

@@ -127,7 +127,7 @@ function stopNode(x: Node): Node {
   return build.pick(build.make("custom", [x], { body: { params: [param], outputs: [param] }, rule: stopRule }), 0);
 }
 
-const stopRule = { name: "stopGradient", id: 1, backward: () => [null] };
+const stopRule = { name: "stopGradient", backward: () => [null] };
 
 /** The tensor as a constant: no gradient flows through it. */
 export const stopGradient = (x: TensorLike): Tensor => wrap(stopNode(nodeOf("stopGradient", x)));

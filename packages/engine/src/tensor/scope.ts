@@ -1,22 +1,32 @@
 // scope: frees everything that was computed inside and is not returned.
-import { memory, type TensorValue } from "../runtime/index.js";
+import { isTracing, memory, type TensorValue } from "../runtime/index.js";
 import { treeLeaves } from "./tree.js";
 
-/** Runs a function; tensors that were computed inside and are not part of its result are freed when it returns. */
+/**
+ * Runs a function; tensors that were computed inside and are not part of its result are freed when it returns, also
+ * those that work elsewhere still wanted to read. Inside a traced function nothing is computed and nothing is freed.
+ */
 export function scope<T>(body: () => T): T {
+  if (isTracing()) return body();
   const made = memory.openScope();
   try {
     const result = body();
     if (result instanceof Promise) {
+      result.catch(() => {});
       throw new TypeError(
         "scope: the function is async; other code would run inside the scope. Use `using` or dispose()",
       );
     }
     const kept = new Set(treeLeaves(result).map((t) => t.realize().node.value as TensorValue));
-    for (const value of memory.closeScope(made)) if (!kept.has(value)) value.release();
+    for (const value of memory.closeScope(made)) if (!kept.has(value)) end(value);
     return result;
   } catch (error) {
-    for (const value of memory.closeScope(made)) value.release();
+    for (const value of memory.closeScope(made)) end(value);
     throw error;
   }
+}
+
+function end(value: TensorValue): void {
+  value.release();
+  value.free();
 }

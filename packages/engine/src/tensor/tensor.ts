@@ -13,7 +13,7 @@ import {
   type Storage,
   showShape,
 } from "../graph/index.js";
-import { session, type TensorValue } from "../runtime/index.js";
+import { memory, session, type TensorValue } from "../runtime/index.js";
 import type { ComplexNumber, TensorLike } from "./convert.js";
 import * as einsum from "./einsum.js";
 import { format } from "./format.js";
@@ -41,6 +41,7 @@ export class Tensor {
   /** Internal: users make tensors with weft.tensor, weft.zeros, weft.randn and so on. */
   constructor(node: Node) {
     this.node = node;
+    if (memory.recordSites) node.site ??= memory.callSite();
   }
 
   get shape(): Shape {

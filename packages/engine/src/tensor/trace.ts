@@ -1,9 +1,31 @@
 // What is going on while a user's function is traced: the stack of frames, values to show when the compiled function has
 // run (debug.print), and the random key that a compiled function gets on every call.
-import type { Node } from "../graph/index.js";
+import { type Node, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { tracing } from "../runtime/index.js";
 import { Tensor } from "./tensor.js";
+import { flattenTree, type TreeDef } from "./tree.js";
+
+// biome-ignore lint/suspicious/noExplicitAny: user functions take and return trees of any type.
+export type AnyFunction = (...args: any[]) => any;
+
+export function refusePromise(op: string, result: unknown): void {
+  if (result instanceof Promise) {
+    // It will never be awaited: a rejection inside must not end the process on top of the error below.
+    result.catch(() => {});
+    throw new WeftError(
+      `${op}: the function is async; transforms trace ordinary functions (await the data before or after)`,
+    );
+  }
+}
+
+/** The tensors that a traced function returned: at least one. */
+export function outputsOf(op: string, result: unknown): { leaves: Tensor[]; def: TreeDef } {
+  refusePromise(op, result);
+  const flat = flattenTree(result);
+  if (flat.leaves.length === 0) throw new WeftError(`${op}: the function returned no tensor`);
+  return flat;
+}
 
 export interface Effect {
   label: string;
@@ -11,9 +33,9 @@ export interface Effect {
 }
 
 export interface Frame {
-  kind: "jit" | "map" | "loop";
+  kind: "jit" | "map" | "loop" | "custom";
   effects: Effect[];
-  /** jit only: the placeholder of the key that comes with every call, once somebody asked for it. */
+  /** The placeholder of the key that comes with every call, slice or step, once somebody asked for it. */
   key: Node | null;
   keysUsed: number;
 }
@@ -41,9 +63,12 @@ export function addEffect(label: string, node: Node): boolean {
   return true;
 }
 
-/** Another key on every use and on every call, while jit traces; null otherwise. */
+/**
+ * Another key on every use, and on every call of a jitted function, slice of vmap and step of scan, while one of these
+ * is traced; null otherwise.
+ */
 export function traceKey(): Tensor | null {
-  const frame = frames.find((f) => f.kind === "jit");
+  const frame = frames.findLast((f) => f.kind !== "custom");
   if (frame === undefined) return null;
   frame.key ??= build.input([2], "int32", "random key");
   const index = frame.keysUsed++;

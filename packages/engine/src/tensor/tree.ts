@@ -21,8 +21,9 @@ const opaqueIds = new WeakMap<object, number>();
 let nextOpaque = 0;
 
 function opaqueKey(value: unknown): string {
+  if (typeof value === "string") return JSON.stringify(value);
   if (value === null || (typeof value !== "object" && typeof value !== "function"))
-    return `${typeof value}:${String(value)}`;
+    return `${typeof value}:${Object.is(value, -0) ? "-0" : String(value)}`;
   let id = opaqueIds.get(value);
   if (id === undefined) {
     id = nextOpaque++;

@@ -3,9 +3,7 @@
 import { type DType, jit, jvp, type Tensor, vjp } from "../index.js";
 import { type CaseFn, type Host, Source } from "./cases/index.js";
 import { difference, inner, isInexactDType, type Result, toResult } from "./compare.js";
-import { upload } from "./jobs.js";
-
-export const list = (results: Tensor | Tensor[]): Tensor[] => (Array.isArray(results) ? results : [results]);
+import { list, upload } from "./jobs.js";
 
 export interface Point {
   name: string;

@@ -1,6 +1,6 @@
 // The devices that the suites run on. Add a line here and every suite runs there too; WEFT_TEST_DEVICES=cpu,cuda picks.
-import { describe } from "node:test";
-import { CpuDevice, type Device, ReferenceDevice, useDevice } from "../index.js";
+import { before, describe } from "node:test";
+import { CpuDevice, CudaDevice, type Device, ReferenceDevice, useDevice } from "../index.js";
 
 export interface TestDevice {
   name: string;
@@ -9,7 +9,8 @@ export interface TestDevice {
 
 const known: (TestDevice & { available: () => boolean })[] = [
   { name: "reference", make: () => new ReferenceDevice(), available: () => true },
-  { name: "cpu", make: () => new CpuDevice(), available: CpuDevice.available },
+  { name: "cpu", make: () => new CpuDevice(), available: () => CpuDevice.available() },
+  { name: "cuda", make: () => new CudaDevice(), available: () => CudaDevice.available() },
 ];
 
 /** The devices of this machine, the reference first. */
@@ -23,7 +24,7 @@ export function onEachDevice(body: (device: Device, name: string) => void): void
   for (const { name, make } of availableDevices()) {
     describe(`on ${name}`, () => {
       const device = make();
-      useDevice(device);
+      before(() => void useDevice(device));
       body(device, name);
     });
   }

@@ -4,7 +4,8 @@ import { before, describe, test } from "node:test";
 import { ReferenceDevice, useDevice } from "../index.js";
 import { type Case, cases, type DType } from "./cases/index.js";
 import { checkDerivatives, differentiable, gradientPoint, type Point } from "./derivatives.js";
-import { jobOf } from "./jobs.js";
+import { availableDevices } from "./devices.js";
+import { functionOf, type Job, jobOf, mismatches, runEagerly, runJobs } from "./jobs.js";
 
 const wide: readonly DType[] = ["float64", "complex128"];
 
@@ -19,8 +20,7 @@ function points(item: Case): Point[] {
 }
 
 const fail = (problems: readonly string[]): void => assert.equal(problems.join("\n"), "");
-const functionOf = (item: Case): string => item.name.slice(0, item.name.indexOf(":"));
-const names = [...new Set(cases.filter((item) => points(item).length > 0).map(functionOf))];
+const names = [...new Set(cases.filter((item) => points(item).length > 0).map(({ name }) => functionOf(name)))];
 
 describe("first derivatives", () => {
   before(() => void useDevice(new ReferenceDevice()));
@@ -28,7 +28,7 @@ describe("first derivatives", () => {
     test(name, () =>
       fail(
         cases
-          .filter((item) => functionOf(item) === name)
+          .filter((item) => functionOf(item.name) === name)
           .flatMap(points)
           .flatMap((point) => checkDerivatives(point)),
       ),
@@ -41,10 +41,30 @@ describe("second derivatives", () => {
     test(name, () =>
       fail(
         cases
-          .filter((item) => functionOf(item) === name && item.grad2 !== false)
+          .filter((item) => functionOf(item.name) === name && item.grad2 !== false)
           .flatMap(points)
           .map(gradientPoint)
           .flatMap((point) => checkDerivatives(point, 1e-5, 5e-6)),
       ),
     );
 });
+
+/** Gradients as programs: every fourth case, its second derivatives now and then. */
+const gradientJobs = (): Job[] =>
+  cases.flatMap(points).flatMap((point, i) => {
+    if (i % 4 !== 0 || point.wrt.length === 0) return [];
+    const first = gradientPoint(point);
+    const { name, fn, inputs } = i % 16 === 0 ? gradientPoint(first) : first;
+    return [{ name, fn, inputs, dtype: inputs[0].dtype, loose: 1000 }];
+  });
+
+for (const device of availableDevices().filter(({ name }) => name !== "reference")) {
+  test(`gradients on ${device.name} against the reference`, () => {
+    useDevice(new ReferenceDevice());
+    const jobs = gradientJobs();
+    const expected = jobs.map(runEagerly);
+    useDevice(device.make());
+    const actual = runJobs(jobs);
+    fail(jobs.flatMap((job, j) => mismatches(job, actual[j], expected[j])));
+  });
+}

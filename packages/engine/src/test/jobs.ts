@@ -1,7 +1,7 @@
 // Running many small functions on a device: one by one on the reference, many to a program where compiling costs.
 import { type DType, jit, type Tensor, tensor } from "../index.js";
 import { type Case, type CaseFn, type Host, Source } from "./cases/index.js";
-import { type Result, toResult } from "./compare.js";
+import { difference, type Result, toleranceOf, toResult } from "./compare.js";
 
 /** One function with its inputs on the host. */
 export interface Job {
@@ -22,7 +22,26 @@ export const jobOf = (item: Case, dtype: DType): Job => ({
   loose: item.loose ?? 1,
 });
 
-const list = (results: Tensor | Tensor[]): Tensor[] => (Array.isArray(results) ? results : [results]);
+/** The public function that a case or job belongs to. */
+export const functionOf = (name: string): string => name.slice(0, name.indexOf(":"));
+
+/** What differs between the results of a job and those expected, in words; the job's tolerance times a factor. */
+export function mismatches(
+  { name, loose }: Pick<Job, "name" | "loose">,
+  actual: readonly Result[] | Error,
+  expected: readonly Result[] | Error,
+  factor = 1,
+): string[] {
+  if (actual instanceof Error) return [`${name}: threw ${actual.name}: ${actual.message}`];
+  if (expected instanceof Error) return [`${name}: the expected value threw ${expected.message}`];
+  if (actual.length !== expected.length) return [`${name}: ${actual.length} results, expected ${expected.length}`];
+  return actual.flatMap((result, i) => {
+    const problem = difference(result, expected[i], { rtol: factor * loose * toleranceOf(result.dtype) });
+    return problem === null ? [] : [`${name}, result ${i}: ${problem}`];
+  });
+}
+
+export const list = (results: Tensor | Tensor[]): Tensor[] => (Array.isArray(results) ? results : [results]);
 
 export function runEagerly(job: Job): Result[] | Error {
   try {

@@ -1,6 +1,6 @@
 // Removes from loops what nobody uses: results without readers, carries that feed only themselves, inputs that the
-// step does not read. The reverse pass leaves such things behind on purpose (see scan.ts).
-import { functionOrder, type GraphFn, isOp, type Node, topological } from "../graph/index.js";
+// step does not read, loops without steps. The reverse pass leaves such things behind on purpose (see scan.ts).
+import { functionOrder, type GraphFn, isOp, type Node, outputAvals, topological } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
 import { splitScan } from "./scan.js";
 import { rebuild } from "./walk.js";
@@ -38,17 +38,20 @@ export function pruneScan(fn: GraphFn, simplify: (fn: GraphFn) => GraphFn): Grap
   if (!order.some((node) => node.op === "scan")) return fn;
   const picked = pickedOutputs(order);
   const map = new Map<Node, Node>(fn.params.map((p) => [p, p]));
-  const moved = new Map<Node, { loop: Node; index: Map<number, number> }>();
+  /** For every loop that was replaced: the node that stands for a result. */
+  const replaced = new Map<Node, (index: number) => Node>();
   for (const node of order) {
     if (map.has(node)) continue;
     if (isOp(node, "scan")) {
-      moved.set(node, prunedLoop(node, picked.get(node) ?? new Set(), map, simplify));
+      const result =
+        node.attrs.length === 0 ? emptyLoop(node, map) : prunedLoop(node, picked.get(node) ?? new Set(), map, simplify);
+      replaced.set(node, result);
       continue;
     }
     if (isOp(node, "pick")) {
-      const target = moved.get(node.inputs[0]);
-      if (target !== undefined) {
-        map.set(node, build.pick(target.loop, target.index.get(node.attrs.index)!));
+      const result = replaced.get(node.inputs[0]);
+      if (result !== undefined) {
+        map.set(node, result(node.attrs.index));
         continue;
       }
     }
@@ -63,12 +66,18 @@ export function pruneScan(fn: GraphFn, simplify: (fn: GraphFn) => GraphFn): Grap
   return { params: fn.params, outputs: fn.outputs.map((output) => map.get(output)!) };
 }
 
+/** Without steps the carries are what they were, and there is nothing to stack. */
+function emptyLoop(node: Node<"scan">, map: ReadonlyMap<Node, Node>): (index: number) => Node {
+  const { carries } = splitScan(node, node.inputs);
+  return (index) => (index < carries.length ? map.get(carries[index])! : build.zerosLike(outputAvals(node)[index]));
+}
+
 function prunedLoop(
   node: Node<"scan">,
   picked: ReadonlySet<number>,
   map: ReadonlyMap<Node, Node>,
   simplify: (fn: GraphFn) => GraphFn,
-): { loop: Node; index: Map<number, number> } {
+): (index: number) => Node {
   const { carries, length, reverse } = node.attrs;
   const body = simplify(node.attrs.body);
   const live = liveCarries(node, body, picked);
@@ -102,5 +111,5 @@ function prunedLoop(
       reverse,
     },
   );
-  return { loop, index };
+  return (i) => build.pick(loop, index.get(i)!);
 }

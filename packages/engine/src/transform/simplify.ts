@@ -174,7 +174,6 @@ function nodeKey(node: Node, numbers: Map<Node, number>): string {
   if (attrs === undefined) {
     attrs = JSON.stringify(node.attrs, (key, value) => {
       if (key === "body") return structuralKey(value as GraphFn);
-      if (key === "rule") return (value as { id: number }).id;
       if (typeof value === "number" && (!Number.isFinite(value) || Object.is(value, -0)))
         return `#${1 / value}${value}`;
       return value;

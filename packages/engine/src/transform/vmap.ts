@@ -81,25 +81,17 @@ function batchScan(node: Node<"scan">, inputs: readonly Batched[], size: number)
   }
 }
 
-const batchedRules = new Map<string, CustomRule>();
-
 function batchCustom(node: Node<"custom">, inputs: readonly Batched[], size: number): Batched[] {
   const { body, rule } = node.attrs;
   const mask = inputs.map((x) => x.batched);
   const inner = batchBody(body, mask, size);
   const outputs = inner.outputs.map((o) => withBatch(o, size));
-  const key = `${rule.id}/${mask.map(Number).join("")}/${size}`;
-  let batchedRule = batchedRules.get(key);
-  if (batchedRule === undefined) {
-    batchedRule = { name: rule.name, id: 1e9 + batchedRules.size, backward: batchBackward(rule, body, mask, size) };
-    batchedRules.set(key, batchedRule);
-  }
   const result = make(
     "custom",
     inputs.map((x) => x.node),
     {
       body: { params: inner.params, outputs },
-      rule: batchedRule,
+      rule: { name: rule.name, backward: batchBackward(rule, body, mask, size) },
     },
   );
   return picks(result).map((r) => ({ node: r, batched: true }));

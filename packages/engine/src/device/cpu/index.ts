@@ -2,7 +2,7 @@
 // one call into C. A device is a set of cores; its libraries use just these.
 import { availableParallelism, freemem, totalmem } from "node:os";
 import koffi from "koffi";
-import { planFunction } from "../../compile/index.js";
+import { type Plan, planFunction } from "../../compile/index.js";
 import { bytesOf, type GraphFn, numel, WeftError } from "../../graph/index.js";
 import {
   type CompileOptions,
@@ -12,6 +12,7 @@ import {
   type Executable,
   OutOfMemoryError,
 } from "../contract.js";
+import { linalgSource } from "./native/linalg.js";
 import { runtimeSource } from "./native/runtime.js";
 import { findOpenBlas } from "./openblas.js";
 import { writeProgram } from "./program.js";
@@ -47,6 +48,7 @@ function load(units: readonly string[]): Native {
 }
 
 interface Runtime {
+  loadLinalg: NativeFunction;
   alloc: NativeFunction;
   free: NativeFunction;
   copyIn: NativeFunction;
@@ -56,6 +58,19 @@ interface Runtime {
 }
 
 let runtime: Runtime | null = null;
+let linalgLoaded = false;
+const linalgHeader = [
+  "#define _GNU_SOURCE",
+  ...["stdlib.h", "string.h", "math.h", "complex.h", "stdint.h", "dlfcn.h", "omp.h"].map(
+    (name) => `#include <${name}>`,
+  ),
+].join("\n");
+const linalgOps: ReadonlySet<string> = new Set(["cholesky", "triangularSolve", "solve", "det", "eigh", "qr", "svd"]);
+
+const usesLinalg = (plan: Plan): boolean =>
+  plan.steps.some((step) =>
+    step.kind === "loop" ? usesLinalg(step.body) : step.kind === "library" && linalgOps.has(step.node.op),
+  );
 
 function loadRuntime(threads: number, cores: readonly number[] | undefined): Runtime {
   const lib = load([runtimeSource]);
@@ -67,6 +82,7 @@ function loadRuntime(threads: number, cores: readonly number[] | undefined): Run
   const init = lib.func("int wr_init(const char* path, int threads)");
   const blas = init(findOpenBlas(), threads) as number;
   return {
+    loadLinalg: lib.func("int wr_load_linalg(const char* library, const char* blas, int threads)"),
     alloc: lib.func("uint64_t wr_alloc(uint64_t bytes)"),
     free: lib.func("void wr_free(uint64_t p)"),
     copyIn: lib.func("void wr_copy(uint64_t to, const uint8_t* from, uint64_t bytes)"),
@@ -179,11 +195,23 @@ export class CpuDevice implements Device {
     return planFunction(fn, { parallelRows: 16, longReduction: 32768, donated: options.donated });
   }
 
+  /** Loads the linear algebra, once a process. */
+  #needLinalg(): void {
+    if (linalgLoaded) return;
+    const { path } = sharedObject([`${linalgHeader}\n${linalgSource}`]);
+    if (this.#runtime.loadLinalg(path, this.blas === "none" ? null : findOpenBlas(), this.threads) !== 0) {
+      discard(path);
+      throw new WeftError("cpu: the linear algebra library could not be loaded; the next call compiles it again");
+    }
+    linalgLoaded = true;
+  }
+
   compile(fn: GraphFn, options: CompileOptions): Executable {
     const plan = this.#plan(fn, options);
     const { units, kernels } = writeProgram(plan);
     if (process.env.WEFT_DEBUG === "4")
       console.error(units.map((u) => u.slice(u.lastIndexOf("void weft_run") > 0 ? 0 : 0)).join("\n"));
+    if (usesLinalg(plan)) this.#needLinalg();
     const lib = load(units);
     const run = lib.func("void weft_run(const double* a, uint64_t rt, int threads, _Out_ double* times)");
     const inputs = plan.fn.params.length;

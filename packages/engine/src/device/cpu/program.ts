@@ -1,6 +1,7 @@
 // A plan as C: the kernels, and one function that runs all steps in order.
 
 import {
+  type BatchDim,
   contiguousOperand,
   emitKernel,
   isZeroBase,
@@ -10,6 +11,7 @@ import {
   loopMemory,
   type MatrixOperand,
   memoryKey,
+  mergeBatch,
   type Plan,
   type Step,
   storageType,
@@ -323,33 +325,6 @@ const bytesPer = (dtype: DType): number => {
     width * { uint8_t: 1, int32_t: 4, int64_t: 8, w_half: 2, w_bfloat: 2, float: 4, double: 8 }[storageType[dtype]]!
   );
 };
-
-interface BatchDim {
-  size: number;
-  a: number;
-  b: number;
-  c: number;
-}
-
-/** Batch axes as few dimensions as their strides allow. */
-function mergeBatch(
-  shape: readonly number[],
-  a: readonly number[],
-  b: readonly number[],
-  c: readonly number[],
-): BatchDim[] {
-  const dims: BatchDim[] = [];
-  shape.forEach((size, i) => {
-    if (size === 1) return;
-    const next = { size, a: a[i], b: b[i], c: c[i] };
-    const last = dims[dims.length - 1];
-    const joins =
-      last !== undefined && last.a === next.a * size && last.b === next.b * size && last.c === next.c * size;
-    if (joins) dims[dims.length - 1] = { ...next, size: last.size * size };
-    else dims.push(next);
-  });
-  return dims;
-}
 
 function libraryName(node: Node): string {
   const dims = node.inputs[0].shape.join("x");

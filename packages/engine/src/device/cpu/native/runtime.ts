@@ -1,7 +1,6 @@
 // The runtime library of the CPU device in C: memory, copies, matrix products through OpenBLAS (or a blocked fallback),
 // and the ops that are not loops over independent elements. Compiled once a machine.
 import { abiSource } from "./abi.js";
-import { linalgSource } from "./linalg.js";
 import { preludeSource } from "./prelude.js";
 
 const memorySource = String.raw`
@@ -275,10 +274,22 @@ int wr_init(const char* path, int threads) {
   /* Threads of its own would fight with ours for the same cores: then it runs on one and we share out the rows. */
   if (blas_threads) blas_threads(blas_parallel == 2 ? threads : 1);
   omp_set_num_threads(threads);
-  wl_init(blas_s ? path : NULL);
-  wl_set_threads(threads);
-  table = (weft_runtime){wr_gemm, wr_cumsum, wr_argsort, wr_scatter, wl_cholesky, wl_triangular_solve, wl_solve, wl_det, wl_eigh, wl_qr, wl_svd};
+  table = (weft_runtime){wr_gemm, wr_cumsum, wr_argsort, wr_scatter};
   return blas_s ? blas_parallel : 0;
+}
+/* Linear algebra is a library of its own, compiled and loaded when the first program needs it. 0 on success. */
+int wr_load_linalg(const char* library, const char* blas, int threads) {
+  void* lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  if (!lib) return 1;
+  int (*init)(const char*) = (int (*)(const char*))dlsym(lib, "wl_init");
+  void (*set_threads)(int) = (void (*)(int))dlsym(lib, "wl_set_threads");
+  if (!init || !set_threads) return 2;
+  init(blas);
+  set_threads(threads);
+#define ENTRY(field, name) *(void**)&table.field = dlsym(lib, name); if (!table.field) return 2;
+  ENTRY(cholesky, "wl_cholesky") ENTRY(triangular_solve, "wl_triangular_solve") ENTRY(solve, "wl_solve")
+  ENTRY(det, "wl_det") ENTRY(eigh, "wl_eigh") ENTRY(qr, "wl_qr") ENTRY(svd, "wl_svd")
+  return 0;
 }
 uint64_t wr_table(void) { return (uint64_t)(uintptr_t)&table; }
 /* Keeps this thread, and the threads that it will start, on the given cores. */
@@ -297,6 +308,5 @@ export const runtimeSource = [
   abiSource,
   gemmSource,
   orderSource,
-  linalgSource,
   initSource,
 ].join("\n");

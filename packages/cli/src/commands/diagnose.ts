@@ -1,0 +1,73 @@
+// weft diagnose: findings with evidence, cause, fix and predicted effect, of a study or of a single run, traces included.
+import { attachTraces } from "@weft/lab";
+import type { Command } from "commander";
+import { attempt, failed, Progress, warn, writeFiles } from "../terminal/index.js";
+import {
+  analyzeAll,
+  findingsText,
+  keepLedger,
+  labWork,
+  ledgerPath,
+  loadStudies,
+  verdictText,
+  warnProblems,
+} from "./studies.js";
+
+interface Options {
+  json?: boolean;
+  out?: string;
+  traces: boolean;
+  ledger: string | boolean;
+}
+
+const help = `
+Examples:
+  weft diagnose runs/2026-11-15T10                 everything the rules find in a study that weft scale made
+  weft diagnose runs/2026-11-15T10/runs/n4-r0      one run: what its steps, samples and traces say
+  weft diagnose experiments/ --json | jq '.studies[].findings[] | {id, severity, fix}'
+
+Findings come in the order: is it valid, then the host, the device, and communication last. Nothing is recommended from a
+study that is not valid.`;
+
+export function add(program: Command): void {
+  program
+    .command("diagnose")
+    .description("What holds a job back: findings with evidence, cause, fix and predicted effect.")
+    .argument("<paths...>", "study or run directories, study.yaml, records (.jsonl)")
+    .option("--no-traces", "do not read the traces that lie beside the runs")
+    .option("--json", "the findings as JSON on standard output")
+    .option("--out <dir>", "write findings.json and findings.txt into a directory")
+    .option("--ledger <file>", "where predictions are kept and scored (default: .weft/ledger.jsonl)")
+    .option("--no-ledger", "keep no predictions")
+    .addHelpText("after", help)
+    .action((paths: string[], options: Options) => attempt(() => run(paths, options)));
+}
+
+async function run(paths: string[], options: Options): Promise<void> {
+  const studies = await loadStudies(paths, {});
+  if (options.traces) {
+    const progress = new Progress();
+    try {
+      await labWork(async () => {
+        for (const study of studies) await attachTraces(study, (file, index, of) => progress.update(file, index, of));
+      });
+    } finally {
+      progress.clear();
+    }
+  }
+  const reports = analyzeAll(studies).map((a) => a.report);
+  for (const study of studies) warnProblems(study.problems);
+  const text = reports.map((report) => `${verdictText(report)}\n\n${findingsText(report)}\n`).join("\n");
+  const result = { studies: reports.map(({ name, valid, scaling, findings }) => ({ name, valid, scaling, findings })) };
+  if (options.out !== undefined)
+    writeFiles(options.out, { "findings.json": `${JSON.stringify(result, null, 2)}\n`, "findings.txt": text });
+  const ledger = typeof options.ledger === "string" ? options.ledger : undefined;
+  const kept =
+    options.ledger === false || (options.json && ledger === undefined) ? "" : keepLedger(reports, ledgerPath(ledger));
+  if (options.json) process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
+  else process.stdout.write(kept === "" ? text : `${text}\n${kept}\n`);
+  if (reports.every((report) => report.runs.length === 0)) {
+    warn("no run could be read");
+    process.exitCode = failed;
+  }
+}

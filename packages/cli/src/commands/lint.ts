@@ -1,0 +1,48 @@
+// weft lint: job scripts and configurations, before they cost hours of a cluster.
+import { lintFiles, readStudies } from "@weft/lab";
+import type { Command } from "commander";
+import { attempt, failed, writeFiles } from "../terminal/index.js";
+import { labWork } from "./studies.js";
+
+interface Options {
+  runs?: string[];
+  json?: boolean;
+  out?: string;
+}
+
+const help = `
+Examples:
+  weft lint configs/*.yaml scripts/*.sh            tasks x processes, cores a rank, endpoints, devices
+  weft lint configs/*.yaml --runs runs/2026-11-15  also the keys that the program never read, as the probe saw it
+
+Exits with 1 when there is an error, with 0 when there are only warnings.`;
+
+export function add(program: Command): void {
+  program
+    .command("lint")
+    .description("Mistakes in YAML configurations and SLURM scripts.")
+    .argument("<files...>", "configurations (.yaml) and job scripts")
+    .option("--runs <paths...>", "studies whose probe saw which keys were read")
+    .option("--json", "the problems as JSON on standard output")
+    .option("--out <dir>", "write lint.json into a directory")
+    .addHelpText("after", help)
+    .action((files: string[], options: Options) => attempt(() => run(files, options)));
+}
+
+async function run(files: string[], options: Options): Promise<void> {
+  const runs = await labWork(() => readStudies(options.runs ?? []).flatMap((study) => study.runs));
+  const problems = lintFiles(files, { runs });
+  const errors = problems.filter((p) => p.severity === "error").length;
+  if (options.out !== undefined) writeFiles(options.out, { "lint.json": `${JSON.stringify({ problems }, null, 2)}\n` });
+  if (options.json) process.stdout.write(`${JSON.stringify({ problems }, null, 2)}\n`);
+  else {
+    for (const p of problems)
+      process.stdout.write(
+        `${p.file}${p.line === undefined ? "" : `:${p.line}`}: ${p.severity}: ${p.message} [${p.id}]\n    fix: ${p.fix}\n`,
+      );
+    process.stdout.write(
+      `${files.length} file${files.length === 1 ? "" : "s"}, ${errors} error${errors === 1 ? "" : "s"}, ${problems.length - errors} other\n`,
+    );
+  }
+  if (errors > 0) process.exitCode = failed;
+}

@@ -1,0 +1,118 @@
+// What analyze, diagnose and predict share: reading studies with clear errors, the ledger, and how findings look on a terminal.
+import { existsSync } from "node:fs";
+import { dirname, join } from "node:path";
+import {
+  type Analysis,
+  analyzeStudy,
+  effectText,
+  type Finding,
+  ImportError,
+  type ImportProblem,
+  ledgerScore,
+  PointsError,
+  plural,
+  promisesOf,
+  readLedger,
+  readStudies,
+  recordPromises,
+  type Study,
+  type StudyReport,
+  scoreLedger,
+} from "@weft/lab";
+import { CommandError, table, warn } from "../terminal/index.js";
+
+export interface StudyOptions {
+  warmup?: number;
+  datasets?: string[];
+}
+
+/** Runs work of the lab; its own errors are sentences for the user. */
+export async function labWork<T>(work: () => T | Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof ImportError || error instanceof PointsError) throw new CommandError(error.message);
+    throw error;
+  }
+}
+
+export function loadStudies(paths: readonly string[], options: StudyOptions): Promise<Study[]> {
+  return labWork(() =>
+    readStudies(paths, {
+      ...(options.warmup !== undefined && { warmup: options.warmup }),
+      ...(options.datasets !== undefined && { names: options.datasets }),
+    }),
+  );
+}
+
+export const analyzeAll = (studies: readonly Study[]): Analysis[] => studies.map(analyzeStudy);
+
+export function warnProblems(problems: readonly ImportProblem[]): void {
+  for (const p of problems) warn(`${p.message}${p.file === "" ? "" : ` (${p.file})`}`);
+}
+
+/** The ledger file: what the user names, the environment, or `.weft/ledger.jsonl` here. */
+export const ledgerPath = (given?: string): string =>
+  given ?? process.env["WEFT_LEDGER"] ?? join(".weft", "ledger.jsonl");
+
+/** Scores what these studies answer, then records what they promise; a sentence about both. */
+export function keepLedger(reports: readonly StudyReport[], path: string): string {
+  const now = Date.now() / 1000;
+  const scored = scoreLedger(path, reports, now);
+  const recorded = recordPromises(
+    path,
+    reports.flatMap((report) => promisesOf(report, now)),
+  );
+  if (!existsSync(dirname(path)) || !existsSync(path)) return "";
+  const score = ledgerScore(readLedger(path));
+  const rate =
+    score.hitRate === null
+      ? "none scored yet"
+      : `${(score.hitRate * 100).toFixed(0)}% of ${score.withInterval} intervals held`;
+  return `ledger ${path}: ${recorded.length} new prediction${recorded.length === 1 ? "" : "s"}, ${scored.length} scored now; ${rate}`;
+}
+
+export function scalingTable(report: StudyReport): string {
+  const rows = report.runs.map((run) => {
+    const point = report.scaling.find((p) => p.devices === run.devices);
+    const e = run.epochSeconds;
+    return [
+      run.id,
+      String(run.devices),
+      e === null ? "-" : `${e.mean.toFixed(3)} +- ${e.std.toFixed(3)}`,
+      e === null ? "-" : String(e.n),
+      point === undefined ? "-" : point.valid ? `${point.speedup.toFixed(2)}x` : "not valid",
+      point === undefined ? "-" : `${point.workSpeedup.toFixed(2)}x`,
+      point === undefined ? "-" : `${(point.workEfficiency * 100).toFixed(1)}%`,
+      point?.class ?? "-",
+    ];
+  });
+  return table(["run", "devices", "seconds", "n", "speedup", "work/s", "efficiency", "class"], rows);
+}
+
+export function verdictText(report: StudyReport): string {
+  if (report.valid === null) return `${report.name}: nothing to compare (a speedup needs two device counts)`;
+  const last = report.scaling.at(-1)!;
+  if (report.valid)
+    return `${report.name}: valid, ${last.speedup.toFixed(2)}x on ${plural(last.devices)} (${(last.efficiency * 100).toFixed(1)}%)`;
+  return `${report.name}: NOT VALID as a scaling result; what can be defended is ${last.workSpeedup.toFixed(2)}x (${(last.workEfficiency * 100).toFixed(0)}%) on ${plural(last.devices)}, work per second`;
+}
+
+export function findingText(finding: Finding, index: number): string {
+  const lines = [
+    `${index + 1}. [${finding.severity}] ${finding.title} (${finding.code} ${finding.id}${finding.devices === undefined ? "" : `, ${plural(finding.devices)}`})`,
+    ...finding.evidence.map((e) => `     ${e.text}`),
+    `   cause       ${finding.cause}`,
+    ...(finding.fix === null ? [] : [`   fix         ${finding.fix}`]),
+  ];
+  const effect = effectText(finding.predicted);
+  if (effect !== null) lines.push(`   predicted   ${effect}`);
+  lines.push(`   refuted by  ${finding.refutedBy}`);
+  return lines.join("\n");
+}
+
+export function findingsText(report: StudyReport): string {
+  if (report.findings.length === 0)
+    return "No findings: nothing in these measurements holds it back that the rules know.";
+  return report.findings.map(findingText).join("\n");
+}

@@ -1,0 +1,65 @@
+// What every command needs: lists of counts, messages on standard error, output folders, exit codes. Knows no command.
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { InvalidArgumentError } from "commander";
+
+/** Exit codes: the thing failed, or it was called wrongly. */
+export const failed = 1;
+export const wrongUsage = 2;
+
+/** Something that the user can act on: printed as a sentence, without a stack. */
+export class CommandError extends Error {
+  constructor(
+    message: string,
+    readonly exitCode: number = failed,
+  ) {
+    super(message);
+  }
+}
+
+/** `1,2,4` and `1 2 4` alike; commander calls this for each argument of a variadic option. */
+export function counts(value: string, previous: number[] | undefined): number[] {
+  const list = previous ?? [];
+  for (const part of value.split(/[\s,]+/)) {
+    if (part === "") continue;
+    const count = Number(part);
+    if (!Number.isInteger(count) || count < 1)
+      throw new InvalidArgumentError(`"${part}" is not a count of 1 or more; write 1,2,4 or 1 2 4`);
+    list.push(count);
+  }
+  return list;
+}
+
+export function warn(message: string): void {
+  process.stderr.write(`weft: ${message}\n`);
+}
+
+/** Files into a folder that is made if it is not there; returns their paths. */
+export function writeFiles(folder: string, files: Record<string, string>): string[] {
+  mkdirSync(folder, { recursive: true });
+  return Object.entries(files).map(([name, content]) => {
+    const path = join(folder, name);
+    writeFileSync(path, content);
+    return path;
+  });
+}
+
+/** Runs a command's work: a CommandError or a file that is not there becomes a message and an exit code. */
+export async function attempt(work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    if (error instanceof CommandError) {
+      warn(error.message);
+      process.exitCode = error.exitCode;
+      return;
+    }
+    const system = error as NodeJS.ErrnoException;
+    if (system.code !== undefined && system.path !== undefined) {
+      warn(system.code === "ENOENT" ? `${system.path} does not exist` : `${system.path}: ${system.message}`);
+      process.exitCode = failed;
+      return;
+    }
+    throw error;
+  }
+}

@@ -1,0 +1,20 @@
+// Plain-text tables: first column to the left, numbers to the right. Knows strings only.
+
+export function table(header: readonly string[], rows: readonly (readonly string[])[], left = 1): string {
+  const widths = header.map((title, i) => Math.max(title.length, ...rows.map((row) => (row[i] ?? "").length)));
+  const line = (cells: readonly string[]): string =>
+    cells
+      .map((cell, i) => (i < left ? cell.padEnd(widths[i]) : cell.padStart(widths[i])))
+      .join("  ")
+      .trimEnd();
+  return [line(header), widths.map((width) => "-".repeat(width)).join("  "), ...rows.map(line)].join("\n");
+}
+
+/** CSV with raw values: units belong into the header. */
+export function csv(header: readonly string[], rows: readonly (readonly (string | number | null)[])[]): string {
+  const cell = (value: string | number | null): string => {
+    const text = value === null ? "" : String(value);
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return `${[header, ...rows].map((row) => row.map(cell).join(",")).join("\n")}\n`;
+}

@@ -1,0 +1,55 @@
+// CUDA C to machine code by NVRTC, with the results kept on disk beside the CPU kernels.
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { WeftError } from "../../graph/index.js";
+import { type CudaLibraries, result64 } from "./driver.js";
+
+function cacheFolder(): string {
+  const root = process.env.WEFT_CACHE_DIR ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "weft");
+  return join(root, "cuda");
+}
+
+const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString("utf8").replace(/\0.*$/s, "");
+
+/** The machine code of a source for one architecture ("sm_90"). */
+export function compileCuda(libraries: CudaLibraries, source: string, architecture: string): Uint8Array {
+  const { nvrtc } = libraries;
+  if (nvrtc === null)
+    throw new WeftError(
+      "cuda: NVRTC (libnvrtc.so.13, .12 or .11) was not found, and without it no kernel can be compiled; " +
+        "install the CUDA toolkit or `pip install nvidia-cuda-nvrtc`, or point CUDA_HOME at one",
+    );
+  const [major, minor] = [new Int32Array(1), new Int32Array(1)];
+  nvrtc.nvrtcVersion(major, minor);
+  const hash = createHash("sha256")
+    .update(`${major[0]}.${minor[0]} ${architecture}\0`)
+    .update(source)
+    .digest("hex")
+    .slice(0, 40);
+  const folder = cacheFolder();
+  const path = join(folder, `${hash}.cubin`);
+  if (existsSync(path)) return readFileSync(path);
+  const program = result64("nvrtcCreateProgram", (out) => nvrtc.nvrtcCreateProgram(out, source, "weft.cu", 0, 0, 0));
+  try {
+    const options = [`--gpu-architecture=${architecture}`, "--std=c++17"];
+    const status = nvrtc.nvrtcCompileProgram(program, options.length, options) as number;
+    if (status !== 0) {
+      const size = result64("nvrtcGetProgramLogSize", (out) => nvrtc.nvrtcGetProgramLogSize(program, out));
+      const log = new Uint8Array(size);
+      nvrtc.nvrtcGetProgramLog(program, log);
+      throw new WeftError(`cuda: NVRTC failed (error ${status}):\n${text(log).split("\n").slice(0, 12).join("\n")}`);
+    }
+    const size = result64("nvrtcGetCUBINSize", (out) => nvrtc.nvrtcGetCUBINSize(program, out));
+    const cubin = new Uint8Array(size);
+    nvrtc.nvrtcGetCUBIN(program, cubin);
+    mkdirSync(folder, { recursive: true });
+    const temporary = `${path}.${process.pid}.tmp`;
+    writeFileSync(temporary, cubin);
+    renameSync(temporary, path);
+    return cubin;
+  } finally {
+    nvrtc.nvrtcDestroyProgram(BigUint64Array.of(BigInt(program)));
+  }
+}

@@ -1,0 +1,252 @@
+// The CUDA C that every generated program starts with: the same function names as the C prelude, and the exchanges by
+// which threads join partial results (always in the same order, so results are deterministic). No headers: NVRTC
+// compiles it on machines that have only a driver and the NVRTC library.
+export const cudaPrelude = String.raw`
+#ifdef __CUDACC_RTC__
+typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t; typedef unsigned short uint16_t;
+typedef int int32_t; typedef unsigned int uint32_t; typedef long long int64_t; typedef unsigned long long uint64_t;
+#define INT32_MIN (-2147483647 - 1)
+#define INT32_MAX 2147483647
+#define INT64_MAX 9223372036854775807LL
+#define INT64_MIN (-INT64_MAX - 1)
+#define INT64_C(x) x##LL
+#else
+#include <stdint.h>
+#endif
+#define W_INLINE static __device__ __forceinline__
+
+W_INLINE float w_nan_f() { return __int_as_float(0x7fc00000); }
+W_INLINE double w_nan_d() { return __longlong_as_double(0x7ff8000000000000LL); }
+W_INLINE float w_inf_f() { return __int_as_float(0x7f800000); }
+W_INLINE double w_inf_d() { return __longlong_as_double(0x7ff0000000000000LL); }
+
+typedef uint16_t w_half;
+W_INLINE float w_from_half(w_half h) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h)); return f; }
+W_INLINE w_half w_to_half(float f) { w_half h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f)); return h; }
+typedef uint16_t w_bfloat;
+W_INLINE float w_from_bfloat(w_bfloat b) { return __uint_as_float((uint32_t)b << 16); }
+W_INLINE w_bfloat w_to_bfloat(float f) {
+  uint32_t u = __float_as_uint(f);
+  if ((u & 0x7fffffff) > 0x7f800000) return (w_bfloat)((u >> 16) | 0x40);
+  return (w_bfloat)((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+}
+W_INLINE float w_round_half(float f) { return w_from_half(w_to_half(f)); }
+W_INLINE float w_round_bfloat(float f) { return w_from_bfloat(w_to_bfloat(f)); }
+
+#define W_TO_INT(s, T)                                                                                                  \
+  W_INLINE int w_to_u_##s(T x) { return x >= 255 ? 255 : x > 0 ? (int)x : 0; }                                          \
+  W_INLINE int32_t w_to_i_##s(T x) {                                                                                    \
+    return x >= (T)2147483648.0 ? INT32_MAX : x <= (T)-2147483648.0 ? INT32_MIN : x == x ? (int32_t)x : 0;              \
+  }                                                                                                                     \
+  W_INLINE int64_t w_to_l_##s(T x) {                                                                                    \
+    return x >= (T)9223372036854775808.0 ? INT64_MAX : x <= (T)-9223372036854775808.0 ? INT64_MIN : x == x ? (int64_t)x : 0; \
+  }
+W_TO_INT(f, float)
+W_TO_INT(d, double)
+
+#define W_LIBM(name)                                                                                                    \
+  W_INLINE float w_##name##_f(float x) { return name##f(x); }                                                           \
+  W_INLINE double w_##name##_d(double x) { return name(x); }
+W_LIBM(exp) W_LIBM(log) W_LIBM(tanh) W_LIBM(erf) W_LIBM(expm1) W_LIBM(log1p) W_LIBM(sin) W_LIBM(cos) W_LIBM(tan)
+W_LIBM(asin) W_LIBM(acos) W_LIBM(atan) W_LIBM(sinh) W_LIBM(cosh) W_LIBM(sqrt) W_LIBM(floor) W_LIBM(ceil) W_LIBM(trunc)
+
+#define W_REAL(s, T, F)                                                                                                 \
+  W_INLINE T w_abs_##s(T x) { return fabs##F(x); }                                                                      \
+  W_INLINE T w_round_##s(T x) { return rint##F(x); }                                                                    \
+  W_INLINE T w_rsqrt_##s(T x) { return (T)1 / sqrt##F(x); }                                                             \
+  W_INLINE T w_sign_##s(T x) { return x != x ? x : (T)((x > 0) - (x < 0)); }                                            \
+  W_INLINE int w_isfinite_##s(T x) { return fabs##F(x) < w_inf_##s(); }                                                 \
+  W_INLINE T w_pow_##s(T a, T b) { return pow##F(a, b); }                                                               \
+  W_INLINE T w_atan2_##s(T a, T b) { return atan2##F(a, b); }                                                           \
+  W_INLINE T w_hypot_##s(T a, T b) { return sqrt##F(a * a + b * b); }                                                   \
+  W_INLINE T w_mod_##s(T a, T b) {                                                                                      \
+    T r = fmod##F(a, b);                                                                                                \
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                                                                    \
+  }
+W_REAL(f, float, f)
+W_REAL(d, double, )
+
+#define W_INTEGER(s, T)                                                                                                 \
+  W_INLINE T w_mod_##s(T a, T b) {                                                                                      \
+    if (b == 0 || b == -1) return 0;                                                                                    \
+    T r = a % b;                                                                                                        \
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                                                                    \
+  }                                                                                                                     \
+  W_INLINE T w_pow_##s(T a, T b) {                                                                                      \
+    if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;                                                      \
+    T r = 1;                                                                                                            \
+    for (; b > 0; b >>= 1) { if (b & 1) r *= a; a *= a; }                                                               \
+    return r;                                                                                                           \
+  }
+W_INTEGER(i, int32_t)
+W_INTEGER(l, int64_t)
+
+/* Complex functions with two results */
+#define W_COMPLEX(s, T, F)                                                                                              \
+  W_INLINE void w_cexp_##s(T a, T b, T* re, T* im) {                                                                    \
+    T e = exp##F(a);                                                                                                    \
+    *re = b == 0 ? e : e * cos##F(b); *im = b == 0 ? 0 : e * sin##F(b);                                                 \
+  }                                                                                                                     \
+  W_INLINE void w_clog_##s(T a, T b, T* re, T* im) { *re = log##F(hypot##F(a, b)); *im = atan2##F(b, a); }              \
+  W_INLINE void w_csqrt_##s(T a, T b, T* re, T* im) {                                                                   \
+    T h = hypot##F(a, b), x = sqrt##F((h + fabs##F(a)) * (T)0.5), y = x == 0 ? (T)0 : fabs##F(b) / (2 * x);             \
+    *re = a >= 0 ? x : y; *im = copysign##F(a >= 0 ? y : x, b);                                                         \
+  }                                                                                                                     \
+  W_INLINE void w_creciprocal_##s(T a, T b, T* re, T* im) { T d = a * a + b * b; *re = a / d; *im = -b / d; }           \
+  W_INLINE void w_crsqrt_##s(T a, T b, T* re, T* im) { T x, y; w_csqrt_##s(a, b, &x, &y); w_creciprocal_##s(x, y, re, im); } \
+  W_INLINE void w_csign_##s(T a, T b, T* re, T* im) { T h = hypot##F(a, b); *re = h == 0 ? 0 : a / h; *im = h == 0 ? 0 : b / h; } \
+  W_INLINE void w_cexpm1_##s(T a, T b, T* re, T* im) { T x, y; w_cexp_##s(a, b, &x, &y); *re = x - 1; *im = y; }        \
+  W_INLINE void w_clog1p_##s(T a, T b, T* re, T* im) { w_clog_##s(a + 1, b, re, im); }                                  \
+  W_INLINE void w_cmul_##s(T a, T b, T c, T d, T* re, T* im) { T x = a * c - b * d; *im = a * d + b * c; *re = x; }     \
+  W_INLINE void w_cdiv_##s(T a, T b, T c, T d, T* re, T* im) { T n = c * c + d * d, x = (a * c + b * d) / n; *im = (b * c - a * d) / n; *re = x; } \
+  W_INLINE void w_csinh_##s(T a, T b, T* re, T* im) { *re = sinh##F(a) * cos##F(b); *im = cosh##F(a) * sin##F(b); }     \
+  W_INLINE void w_ccosh_##s(T a, T b, T* re, T* im) { *re = cosh##F(a) * cos##F(b); *im = sinh##F(a) * sin##F(b); }     \
+  W_INLINE void w_ctanh_##s(T a, T b, T* re, T* im) {                                                                   \
+    if (fabs##F(a) > 20) { *re = copysign##F((T)1, a); *im = 4 * sin##F(b) * cos##F(b) * exp##F(-2 * fabs##F(a)); return; } \
+    T d = cosh##F(2 * a) + cos##F(2 * b); *re = sinh##F(2 * a) / d; *im = sin##F(2 * b) / d;                            \
+  }                                                                                                                     \
+  W_INLINE void w_csin_##s(T a, T b, T* re, T* im) { *re = sin##F(a) * cosh##F(b); *im = cos##F(a) * sinh##F(b); }      \
+  W_INLINE void w_ccos_##s(T a, T b, T* re, T* im) { *re = cos##F(a) * cosh##F(b); *im = -sin##F(a) * sinh##F(b); }     \
+  W_INLINE void w_ctan_##s(T a, T b, T* re, T* im) { T x, y; w_ctanh_##s(-b, a, &x, &y); *re = y; *im = -x; }           \
+  W_INLINE void w_casin_##s(T a, T b, T* re, T* im) { /* -i log(iz + sqrt(1 - z^2)) */                                  \
+    T sr, si, lr, li; w_cmul_##s(a, b, a, b, &sr, &si); w_csqrt_##s(1 - sr, -si, &sr, &si);                             \
+    w_clog_##s(sr - b, si + a, &lr, &li); *re = li; *im = -lr;                                                          \
+  }                                                                                                                     \
+  W_INLINE void w_cacos_##s(T a, T b, T* re, T* im) { T x, y; w_casin_##s(a, b, &x, &y); *re = (T)1.5707963267948966 - x; *im = -y; } \
+  W_INLINE void w_catan_##s(T a, T b, T* re, T* im) { /* (i/2) (log(1 - iz) - log(1 + iz)) */                           \
+    T xr, xi, yr, yi; w_clog_##s(1 + b, -a, &xr, &xi); w_clog_##s(1 - b, a, &yr, &yi);                                  \
+    *re = (yi - xi) * (T)0.5; *im = (xr - yr) * (T)0.5;                                                                 \
+  }                                                                                                                     \
+  W_INLINE void w_cpow_##s(T a, T b, T c, T d, T* re, T* im) { T x, y; w_clog_##s(a, b, &x, &y); w_cmul_##s(c, d, x, y, &x, &y); w_cexp_##s(x, y, re, im); }
+W_COMPLEX(f, float, f)
+W_COMPLEX(d, double, )
+
+/* Random numbers: threefry2x32, 20 rounds */
+#define W_ROUND(r) x0 += x1; x1 = __funnelshift_l(x1, x1, r) ^ x0;
+#define W_INJECT(a, b, n) x0 += a; x1 += b + n;
+#define W_THREEFRY                                                                                                      \
+  uint32_t k2 = k0 ^ k1 ^ 0x1BD11BDAu, x0 = (uint32_t)i + k0, x1 = (uint32_t)(i >> 32) + k1;                            \
+  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k1, k2, 1u)                                                   \
+  W_ROUND(17) W_ROUND(29) W_ROUND(16) W_ROUND(24) W_INJECT(k2, k0, 2u)                                                  \
+  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k0, k1, 3u)                                                   \
+  W_ROUND(17) W_ROUND(29) W_ROUND(16) W_ROUND(24) W_INJECT(k1, k2, 4u)                                                  \
+  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k2, k0, 5u)
+W_INLINE int32_t w_bits(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY return (int32_t)x0; }
+W_INLINE float w_uniform_f(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY return (float)(x0 >> 8) * 5.9604644775390625e-8f; }
+W_INLINE float w_uniform_h(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY return (float)(x0 >> 21) * 4.8828125e-4f; }
+W_INLINE float w_uniform_b(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY return (float)(x0 >> 24) * 3.90625e-3f; }
+W_INLINE double w_uniform_d(uint32_t k0, uint32_t k1, uint64_t i) {
+  W_THREEFRY
+  return ((double)(x0 >> 5) * 67108864.0 + (double)(x1 >> 6)) * 1.1102230246251565e-16;
+}
+W_INLINE float w_normal_f(uint32_t k0, uint32_t k1, uint64_t i) {
+  W_THREEFRY
+  float u = (float)((x0 >> 8) + 1) * 5.9604644775390625e-8f, v = (float)(x1 >> 8) * 5.9604644775390625e-8f;
+  return sqrtf(-2.0f * logf(u)) * cospif(2.0f * v);
+}
+#define w_normal_h w_normal_f
+#define w_normal_b w_normal_f
+W_INLINE double w_normal_d(uint32_t k0, uint32_t k1, uint64_t i) {
+  W_THREEFRY
+  double u = ((double)x0 + 1.0) * 2.3283064365386963e-10, v = (double)x1 * 2.3283064365386963e-10;
+  return sqrt(-2.0 * log(u)) * cospi(2.0 * v);
+}
+
+/* Joining the partial results of G threads; every thread gets the result. */
+struct w_op_sum { template <class T> static __device__ T of(T a, T b) { return a + b; } };
+struct w_op_prod { template <class T> static __device__ T of(T a, T b) { return a * b; } };
+struct w_op_max { template <class T> static __device__ T of(T a, T b) { return (b > a || b != b) ? b : a; } };
+struct w_op_min { template <class T> static __device__ T of(T a, T b) { return (b < a || b != b) ? b : a; } };
+template <int G, class Op, class T> W_INLINE T w_join(T x) {
+#pragma unroll
+  for (int d = (G < 32 ? G : 32) / 2; d > 0; d /= 2) x = Op::of(x, __shfl_xor_sync(0xffffffffu, x, d));
+  if (G > 32) {
+    __shared__ T parts[32];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    __syncthreads();
+    if (lane == 0) parts[warp] = x;
+    __syncthreads();
+    x = parts[0];
+    for (int w = 1; w < G / 32; w++) x = Op::of(x, parts[w]);
+  }
+  return x;
+}
+template <int G, class T> W_INLINE T w_join_sum(T x) { return w_join<G, w_op_sum>(x); }
+template <int G, class T> W_INLINE T w_join_prod(T x) { return w_join<G, w_op_prod>(x); }
+template <int G, class T> W_INLINE T w_join_max(T x) { return w_join<G, w_op_max>(x); }
+template <int G, class T> W_INLINE T w_join_min(T x) { return w_join<G, w_op_min>(x); }
+template <int G, class T> W_INLINE void w_join_csum(T* re, T* im) { *re = w_join<G, w_op_sum>(*re); *im = w_join<G, w_op_sum>(*im); }
+template <int G, class T> W_INLINE void w_join_cprod(T* re, T* im) {
+#pragma unroll
+  for (int d = (G < 32 ? G : 32) / 2; d > 0; d /= 2) {
+    T a = __shfl_xor_sync(0xffffffffu, *re, d), b = __shfl_xor_sync(0xffffffffu, *im, d), x = *re * a - *im * b;
+    *im = *re * b + *im * a; *re = x;
+  }
+  if (G > 32) {
+    __shared__ T parts[64];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    __syncthreads();
+    if (lane == 0) { parts[2 * warp] = *re; parts[2 * warp + 1] = *im; }
+    __syncthreads();
+    T x = parts[0], y = parts[1];
+    for (int w = 1; w < G / 32; w++) { T a = parts[2 * w], b = parts[2 * w + 1], t = x * a - y * b; y = x * b + y * a; x = t; }
+    *re = x; *im = y;
+  }
+}
+/* The better of two candidates; ties go to the smaller index, NaN is best; an index of 0x7fffffff saw nothing. */
+template <bool MAX, class T> W_INLINE void w_better(T* best, int* at, T other, int where) {
+  bool mine = *at != 0x7fffffff, theirs = where != 0x7fffffff;
+  bool nan = *best != *best, other_nan = other != other;
+  bool wins = MAX ? other > *best : other < *best;
+  if (nan || other_nan) wins = other_nan && !nan;
+  bool tie = (nan && other_nan) || other == *best;
+  if (theirs && (!mine || wins || (tie && where < *at))) { *best = other; *at = where; }
+}
+template <int G, bool MAX, class T> W_INLINE void w_join_arg(T* best, int* at) {
+#pragma unroll
+  for (int d = (G < 32 ? G : 32) / 2; d > 0; d /= 2) {
+    T other = __shfl_xor_sync(0xffffffffu, *best, d);
+    int where = __shfl_xor_sync(0xffffffffu, *at, d);
+    w_better<MAX>(best, at, other, where);
+  }
+  if (G > 32) {
+    __shared__ T parts[32];
+    __shared__ int places[32];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    __syncthreads();
+    if (lane == 0) { parts[warp] = *best; places[warp] = *at; }
+    __syncthreads();
+    *best = parts[0]; *at = places[0];
+    for (int w = 1; w < G / 32; w++) w_better<MAX>(best, at, parts[w], places[w]);
+  }
+}
+template <int G, class T> W_INLINE void w_join_argmax(T* best, int* at) { w_join_arg<G, true>(best, at); }
+template <int G, class T> W_INLINE void w_join_argmin(T* best, int* at) { w_join_arg<G, false>(best, at); }
+
+/* Joining the 8 row lanes of a tile of 32 columns; the first lane gets the result. */
+template <class Op, class T> W_INLINE T w_tile(T x) {
+  __shared__ T parts[8][32];
+  int tx = threadIdx.x % 32, ty = threadIdx.x / 32;
+  __syncthreads();
+  parts[ty][tx] = x;
+  __syncthreads();
+  x = parts[0][tx];
+  for (int w = 1; w < 8; w++) x = Op::of(x, parts[w][tx]);
+  return x;
+}
+template <class T> W_INLINE T w_tile_sum(T x) { return w_tile<w_op_sum>(x); }
+template <class T> W_INLINE T w_tile_prod(T x) { return w_tile<w_op_prod>(x); }
+template <class T> W_INLINE T w_tile_max(T x) { return w_tile<w_op_max>(x); }
+template <class T> W_INLINE T w_tile_min(T x) { return w_tile<w_op_min>(x); }
+template <class T> W_INLINE void w_tile_csum(T* re, T* im) { *re = w_tile<w_op_sum>(*re); *im = w_tile<w_op_sum>(*im); }
+template <class T> W_INLINE void w_tile_cprod(T* re, T* im) {
+  __shared__ T parts[8][64];
+  int tx = threadIdx.x % 32, ty = threadIdx.x / 32;
+  __syncthreads();
+  parts[ty][2 * tx] = *re; parts[ty][2 * tx + 1] = *im;
+  __syncthreads();
+  T x = parts[0][2 * tx], y = parts[0][2 * tx + 1];
+  for (int w = 1; w < 8; w++) { T a = parts[w][2 * tx], b = parts[w][2 * tx + 1], t = x * a - y * b; y = x * b + y * a; x = t; }
+  *re = x; *im = y;
+}
+`;

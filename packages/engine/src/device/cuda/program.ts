@@ -1,0 +1,500 @@
+// A plan on the GPU: its kernels compiled into one module, and the walk that issues every step to the stream. The same
+// walk runs a program directly and records it into a CUDA graph.
+import {
+  type CudaKernel,
+  contiguousOperand,
+  emitCudaKernel,
+  isZeroBase,
+  kernelBytes,
+  type Location,
+  type LoopKernel,
+  loopMemory,
+  type MatrixOperand,
+  memoryKey,
+  mergeBatch,
+  type Plan,
+  type Step,
+} from "../../compile/index.js";
+import {
+  bytesOf,
+  type DType,
+  InternalError,
+  isComplex,
+  isOp,
+  makeStorage,
+  type Node,
+  numel,
+  outputAvals,
+  stridesOf,
+} from "../../graph/index.js";
+import { costOf, type ReferenceRule, referenceRules, type Value } from "../../ops/index.js";
+import type { KernelInfo } from "../contract.js";
+import { compileCuda } from "./compiler.js";
+import { CudaBuffer, type CudaContext } from "./context.js";
+import { check, result64 } from "./driver.js";
+import { libraryKernels } from "./native/library.js";
+import { cudaPrelude } from "./native/prelude.js";
+
+/** Where a plan's inputs, outputs and scratch memory are in one run. */
+export interface Addresses {
+  inputs: readonly number[];
+  outputs: readonly number[];
+  scratch: number;
+}
+
+/** Storage names of the library kernels. */
+const kernelDType: Record<DType, string> = {
+  bool: "u8",
+  uint8: "u8",
+  int32: "i32",
+  int64: "i64",
+  float16: "f16",
+  bfloat16: "bf16",
+  float32: "f32",
+  float64: "f64",
+  complex64: "f32",
+  complex128: "f64",
+};
+
+/** cuBLAS: data type, compute type, and whether the constants are doubles. */
+const blasTypes: Partial<Record<DType, { data: number; compute: number; double: boolean }>> = {
+  float16: { data: 2, compute: 68, double: false },
+  bfloat16: { data: 14, compute: 68, double: false },
+  float32: { data: 0, compute: 68, double: false },
+  float64: { data: 1, compute: 70, double: true },
+  complex64: { data: 4, compute: 68, double: false },
+  complex128: { data: 5, compute: 70, double: true },
+};
+const tf32Compute = 77;
+
+/** Launches kernels with packed arguments in one reused block of memory. */
+export class Launcher {
+  readonly #words: BigUint64Array;
+  readonly #block: number;
+  static readonly #argumentWords = 504;
+
+  constructor(readonly context: CudaContext) {
+    const { address, view } = context.pinned(4096);
+    this.#block = address;
+    this.#words = new BigUint64Array(view.buffer, view.byteOffset, 512);
+    const size = Launcher.#argumentWords;
+    const at = (word: number): bigint => BigInt(address + 8 * word);
+    // { BUFFER_POINTER, block, BUFFER_SIZE, &size, END }
+    this.#words.set([0n, 1n, at(0), 2n, at(size), 0n], size);
+  }
+
+  launch(fn: number, blocks: readonly [number, number], threads: number, args: readonly (number | bigint)[]): void {
+    for (let i = 0; i < args.length; i++) this.#words[i] = BigInt.asUintN(64, BigInt(args[i]));
+    const size = Launcher.#argumentWords;
+    this.#words[size] = BigInt(args.length * 8);
+    const { driver } = this.context.libraries;
+    const code = driver.cuLaunchKernel(
+      fn,
+      blocks[0],
+      blocks[1],
+      1,
+      threads,
+      1,
+      1,
+      0,
+      this.context.stream,
+      0,
+      this.#block + 8 * (size + 1),
+    );
+    check("cuLaunchKernel", code as number);
+  }
+}
+
+const modules = new WeakMap<CudaContext, Map<string, number>>();
+
+/** The function of a library kernel; its module is compiled once a device. */
+function libraryFunction(context: CudaContext, name: string): number {
+  let functions = modules.get(context);
+  if (functions === undefined) {
+    functions = new Map();
+    modules.set(context, functions);
+  }
+  let fn = functions.get(name);
+  if (fn === undefined) {
+    let module = functions.get("");
+    if (module === undefined) {
+      module = loadModule(context, cudaPrelude + libraryKernels);
+      functions.set("", module);
+    }
+    fn = functionOf(context, module, name);
+    functions.set(name, fn);
+  }
+  return fn;
+}
+
+function loadModule(context: CudaContext, source: string): number {
+  const cubin = compileCuda(context.libraries, source, context.architecture);
+  return result64("cuModuleLoadData", (out) => context.libraries.driver.cuModuleLoadData(out, cubin) as number);
+}
+
+const functionOf = (context: CudaContext, module: number, name: string): number =>
+  result64(
+    `cuModuleGetFunction(${name})`,
+    (out) => context.libraries.driver.cuModuleGetFunction(out, module, name) as number,
+  );
+
+interface Prepared extends CudaKernel {
+  name: string;
+}
+
+interface ProgramText {
+  source: string;
+  names: string[];
+  kernels: Map<LoopKernel, Prepared>;
+}
+
+/** The CUDA C of a plan and of the loops in it, equal kernels once. Needs no GPU. */
+export function writeCudaProgram(plan: Plan, maxBlocks: number): ProgramText {
+  const texts = new Map<string, string>();
+  const kernels = new Map<LoopKernel, Prepared>();
+  const add = (kernel: LoopKernel, mayAlias: boolean): void => {
+    if (kernel.size === 0) return;
+    const emitted = emitCudaKernel(kernel, { mayAlias, maxBlocks });
+    const text = `extern "C" __global__ void __launch_bounds__(${emitted.threads}) @(const Args<${kernel.buffers.length}> args) {\n${emitted.text}\n}`;
+    const name = texts.get(text) ?? `k${texts.size}`;
+    texts.set(text, name);
+    kernels.set(kernel, { ...emitted, name });
+  };
+  const visit = (inner: Plan): void => {
+    for (const step of inner.steps) {
+      if (step.kind === "kernel") add(step.kernel, inner.aliases.size > 0);
+      // An epilogue finishes its product where it lies.
+      else if (step.kind === "library" && step.epilogue !== null) add(step.epilogue, true);
+      else if (step.kind === "loop") visit(step.body);
+    }
+  };
+  visit(plan);
+  const functions = [...texts].map(([text, name]) => text.replace("@", name)).join("\n\n");
+  const source = `${cudaPrelude}template <int N> struct Args { void* p[N]; };\n${functions}\n`;
+  return { source, names: [...texts.values()], kernels };
+}
+
+const usesHost = (plan: Plan): boolean =>
+  plan.steps.some((step) =>
+    step.kind === "loop" ? usesHost(step.body) : step.kind === "library" && hostOps.has(step.node.op),
+  );
+
+export class CudaProgram {
+  readonly kernels: KernelInfo[] = [];
+  /** Steps that run on the host cannot be part of a graph. */
+  readonly usesHost: boolean;
+  readonly source: string;
+  readonly #text: ProgramText;
+  readonly #functions = new Map<string, number>();
+
+  constructor(
+    readonly context: CudaContext,
+    readonly launcher: Launcher,
+    readonly plan: Plan,
+    readonly precision: "float32" | "tf32",
+  ) {
+    this.#text = writeCudaProgram(plan, context.multiprocessors * 16);
+    this.source = this.#text.source;
+    this.usesHost = usesHost(plan);
+    for (const step of plan.steps) this.#info(step);
+    if (this.#text.names.length > 0) {
+      const module = loadModule(context, this.source);
+      for (const name of this.#text.names) this.#functions.set(name, functionOf(context, module, name));
+    }
+  }
+
+  #info(step: Step): void {
+    if (step.kind === "kernel") {
+      const { kernel } = step;
+      this.kernels.push({
+        name: kernel.name,
+        kind: "kernel",
+        flops: kernel.size * kernel.cost,
+        bytes: kernelBytes(kernel),
+      });
+    } else if (step.kind === "copy") {
+      this.kernels.push({
+        name: "copy",
+        kind: "kernel",
+        flops: 0,
+        bytes: 2 * numel(step.from.shape) * bytesOf(step.from.dtype),
+      });
+    } else {
+      const dims = step.node.inputs[0]?.shape.join("x") ?? "";
+      this.kernels.push({
+        name: `${step.node.op}_${dims}`,
+        kind: step.kind === "loop" ? "loop" : "library",
+        ...costOf(step.node as Node),
+      });
+    }
+  }
+
+  /** Issues all steps to the stream. */
+  issue(addresses: Addresses): void {
+    this.#issuePlan(this.plan, addresses);
+  }
+
+  #issuePlan(plan: Plan, addresses: Addresses): void {
+    for (const step of plan.steps) {
+      if (step.kind === "kernel") this.#launch(plan, step.kernel, addresses);
+      else if (step.kind === "copy")
+        this.#copy(addresses.outputs[step.to], this.#at(plan, step.from, addresses), sizeOf(step.from));
+      else if (step.kind === "loop") this.#loop(plan, step, addresses);
+      else if (step.matrices !== null) this.#matmul(plan, step, addresses);
+      else this.#library(plan, step.node, addresses);
+    }
+  }
+
+  #address(location: Location, addresses: Addresses): number {
+    if (location.kind === "scratch") return addresses.scratch + location.offset;
+    return location.kind === "input" ? addresses.inputs[location.index] : addresses.outputs[location.index];
+  }
+
+  #at(plan: Plan, node: Node, addresses: Addresses, index = 0): number {
+    const location = plan.locations.get(memoryKey(node, index));
+    if (location === undefined) throw new InternalError(`no memory for %${node.id} (${node.op})`);
+    return this.#address(location, addresses);
+  }
+
+  #operand(plan: Plan, node: Node, addresses: Addresses): number {
+    return this.#at(plan, contiguousOperand(plan, node), addresses);
+  }
+
+  #launch(plan: Plan, kernel: LoopKernel, addresses: Addresses): void {
+    const prepared = this.#text.kernels.get(kernel);
+    if (prepared === undefined) return;
+    const args = kernel.buffers.map((node) => this.#at(plan, node, addresses));
+    this.launcher.launch(this.#functions.get(prepared.name)!, [prepared.blocks, 1], prepared.threads, args);
+  }
+
+  #copy(to: number, from: number, bytes: number): void {
+    if (bytes === 0 || to === from) return;
+    const { driver } = this.context.libraries;
+    check("cuMemcpyDtoD", driver.cuMemcpyDtoDAsync_v2(to, from, bytes, this.context.stream) as number);
+  }
+
+  #loop(plan: Plan, step: Extract<Step, { kind: "loop" }>, addresses: Addresses): void {
+    const { node, body } = step;
+    const { consts, carries, length, reverse } = node.attrs;
+    const sizes = loopMemory(step);
+    const start = addresses.scratch + step.offset;
+    let next = start + sizes.body;
+    const current: number[] = [];
+    const other: number[] = [];
+    for (const size of sizes.carries) {
+      current.push(next);
+      other.push(next + size);
+      next += 2 * size;
+    }
+    const inputs = node.inputs.map((x) => this.#operand(plan, x, addresses));
+    for (let c = 0; c < carries; c++) this.#copy(current[c], inputs[consts + c], sizeOf(node.inputs[consts + c]));
+    const ys = body.fn.outputs.map((_, i) => (i < carries ? 0 : this.#at(plan, node as Node, addresses, i)));
+    for (let s = 0; s < length; s++) {
+      const t = reverse ? length - 1 - s : s;
+      this.#issuePlan(body, {
+        inputs: inputs.map((address, i) =>
+          i < consts
+            ? address
+            : i < consts + carries
+              ? current[i - consts]
+              : address + (t * sizeOf(node.inputs[i])) / Math.max(1, length),
+        ),
+        outputs: body.fn.outputs.map((y, i) => (i < carries ? other[i] : ys[i] + t * sizeOf(y))),
+        scratch: start,
+      });
+      for (let c = 0; c < carries; c++) [current[c], other[c]] = [other[c], current[c]];
+    }
+    for (let c = 0; c < carries; c++)
+      this.#copy(this.#at(plan, node as Node, addresses, c), current[c], sizeOf(body.fn.outputs[c]));
+  }
+
+  #matmul(plan: Plan, step: Extract<Step, { kind: "library" }>, addresses: Addresses): void {
+    const { node } = step;
+    const [a, b] = step.matrices!;
+    const types = blasTypes[node.dtype];
+    if (types === undefined) throw new InternalError(`matmul of ${node.dtype}`);
+    const rank = node.shape.length - 2;
+    const [m, n] = node.shape.slice(-2);
+    const k = node.inputs[0].shape[rank + 1];
+    if (m * n === 0) return;
+    const { handle, scalars } = this.context.blas();
+    const blas = this.context.libraries.blas!;
+    const size = bytesOf(node.dtype);
+    const [one, zero] = types.double ? [scalars + 64, scalars + 80] : [scalars, scalars + 8];
+    const compute = node.dtype === "float32" && this.precision === "tf32" ? tf32Compute : types.compute;
+    const out = [...(plan.layouts.get(node) ?? stridesOf(node.shape))];
+    const dims = mergeBatch(node.shape.slice(0, rank), a.strides, b.strides, out);
+    const place = (operand: MatrixOperand): number => this.#at(plan, operand.node, addresses) + operand.offset * size;
+    // Row-major c = a b is column-major c^T = b^T a^T: the operands change places.
+    const left = columnMajor(b, k, n);
+    const right = columnMajor(a, m, k);
+    const [pa, pb, pc] = [place(a), place(b), this.#at(plan, node, addresses)];
+    const head = [handle, left.op, right.op, n, m, k, one] as const;
+    const ldc = Math.max(out[rank], n);
+    if (dims.length === 0) {
+      const code = blas.cublasGemmEx(
+        ...head,
+        pb,
+        types.data,
+        left.ld,
+        pa,
+        types.data,
+        right.ld,
+        zero,
+        pc,
+        types.data,
+        ldc,
+        compute,
+        -1,
+      );
+      check("cublasGemmEx", code as number);
+    } else if (dims.length === 1) {
+      const [d] = dims;
+      const code = blas.cublasGemmStridedBatchedEx(
+        ...head,
+        pb,
+        types.data,
+        left.ld,
+        d.b,
+        pa,
+        types.data,
+        right.ld,
+        d.a,
+        zero,
+        pc,
+        types.data,
+        ldc,
+        d.c,
+        d.size,
+        compute,
+        -1,
+      );
+      check("cublasGemmStridedBatchedEx", code as number);
+    } else {
+      const count = numel(dims.map((d) => d.size));
+      const table = this.context.allocate(3 * 8 * count);
+      const pad = (values: number[]): number[] => [...values, ...new Array<number>(8 - values.length).fill(0)];
+      this.launcher.launch(libraryFunction(this.context, "w_pointers"), [Math.ceil(count / 256), 1], 256, [
+        pa,
+        pb,
+        pc,
+        table.address,
+        count,
+        dims.length,
+        ...pad(dims.map((d) => d.size)),
+        ...pad(dims.map((d) => d.a * size)),
+        ...pad(dims.map((d) => d.b * size)),
+        ...pad(dims.map((d) => d.c * size)),
+      ]);
+      const code = blas.cublasGemmBatchedEx(
+        ...head,
+        table.address + 8 * count,
+        types.data,
+        left.ld,
+        table.address,
+        types.data,
+        right.ld,
+        zero,
+        table.address + 16 * count,
+        types.data,
+        ldc,
+        count,
+        compute,
+        -1,
+      );
+      check("cublasGemmBatchedEx", code as number);
+      this.#tables.push(table);
+    }
+    if (step.epilogue !== null) this.#launch(plan, step.epilogue, addresses);
+  }
+
+  /** Pointer tables of batched products: a recorded graph reads them, so they live as long as the program. */
+  readonly #tables: CudaBuffer[] = [];
+
+  #library(plan: Plan, node: Node, addresses: Addresses): void {
+    const input = (i: number): number => this.#operand(plan, node.inputs[i], addresses);
+    const output = this.#at(plan, node, addresses);
+    const { shape, dtype } = node.inputs[0];
+    const parts = isComplex(dtype) ? 2 : 1;
+    const fn = (name: string): number => libraryFunction(this.context, `${name}_${kernelDType[dtype]}`);
+    if (numel(outputAvals(node)[0].shape) === 0) return;
+    if (isOp(node, "cumsum")) {
+      const { axis, reverse } = node.attrs;
+      const [outer, n, inner] = [numel(shape.slice(0, axis)), shape[axis], numel(shape.slice(axis + 1)) * parts];
+      const lines = outer * inner;
+      this.launcher.launch(fn("w_cumsum"), [Math.ceil(lines / 256), 1], 256, [
+        input(0),
+        output,
+        lines,
+        n,
+        inner,
+        Number(reverse),
+      ]);
+    } else if (isOp(node, "argsort")) {
+      const n = shape[shape.length - 1];
+      const rows = numel(shape.slice(0, -1));
+      this.launcher.launch(fn("w_argsort"), [Math.ceil((rows * n) / 256), 1], 256, [
+        input(0),
+        output,
+        rows,
+        n,
+        Number(node.attrs.descending),
+      ]);
+    } else if (isOp(node, "scatterAdd")) {
+      const { axis, batch } = node.attrs;
+      const { driver } = this.context.libraries;
+      if (isZeroBase(node as Node, node.inputs[0]))
+        check("cuMemsetD8", driver.cuMemsetD8Async(output, 0, sizeOf(node as Node), this.context.stream) as number);
+      else this.#copy(output, input(0), sizeOf(node as Node));
+      const [q, before, n, after] = [
+        numel(shape.slice(0, batch)),
+        numel(shape.slice(batch, axis)),
+        shape[axis],
+        numel(shape.slice(axis + 1)) * parts,
+      ];
+      const count = numel(node.inputs[1].shape.slice(batch));
+      if (count * q === 0) return;
+      this.launcher.launch(fn("w_scatter"), [count, q], Math.min(256, Math.max(32, 2 ** Math.ceil(Math.log2(after)))), [
+        input(1),
+        input(2),
+        output,
+        before,
+        n,
+        after,
+        count,
+      ]);
+    } else if (hostOps.has(node.op)) this.#onHost(plan, node, addresses);
+    else throw new InternalError(`the CUDA device has no code for ${node.op}`);
+  }
+
+  /** Runs an op on the host by its reference rule. */
+  #onHost(plan: Plan, node: Node, addresses: Addresses): void {
+    const inputs = node.inputs.map((x): Value => {
+      const data = makeStorage(x.dtype, numel(x.shape));
+      const buffer = new CudaBuffer(this.#operand(plan, x, addresses), data.byteLength);
+      this.context.download(buffer, new Uint8Array(data.buffer));
+      return { shape: x.shape, dtype: x.dtype, data };
+    });
+    const rule = referenceRules[node.op] as ReferenceRule<typeof node.op>;
+    const result = rule(inputs, node as never);
+    (Array.isArray(result) ? result : [result]).forEach((value, i) => {
+      const bytes = new Uint8Array(value.data.buffer, value.data.byteOffset, value.data.byteLength);
+      this.context.upload(new CudaBuffer(this.#at(plan, node, addresses, i), bytes.byteLength), bytes);
+    });
+  }
+}
+
+const hostOps: ReadonlySet<string> = new Set(["cholesky", "triangularSolve", "solve", "det", "eigh", "qr", "svd"]);
+
+const sizeOf = (node: Node): number => numel(node.shape) * bytesOf(node.dtype);
+
+/** A row-major operand as cuBLAS sees it: not transposed (0), transposed (1) or adjoint (2), with its leading dimension. */
+function columnMajor(operand: MatrixOperand, rows: number, columns: number): { op: number; ld: number } {
+  const [rs, cs] = operand.strides.slice(-2);
+  const plain = cs === 1 || columns === 1;
+  if (plain) {
+    if (operand.conjugate) throw new InternalError("a conjugated operand that is not transposed");
+    return { op: 0, ld: Math.max(rs, columns, 1) };
+  }
+  return { op: operand.conjugate ? 2 : 1, ld: Math.max(cs, rows, 1) };
+}

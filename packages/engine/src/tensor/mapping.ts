@@ -1,0 +1,141 @@
+// vmap and scan over tensors: a function applied to every slice, and a loop as one program. Both trace the function once,
+// with placeholders for one slice.
+import { type Node, ShapeError, showShape, WeftError } from "../graph/index.js";
+import { build } from "../ops/index.js";
+import { batchNodes, closeOver, makeScan } from "../transform/index.js";
+import { resolveAxis, wrap } from "./convert.js";
+import { emitEffect } from "./effects.js";
+import { nextKey, splitKey } from "./random.js";
+import { Tensor } from "./tensor.js";
+import { type AnyFunction, inFrame, outputsOf, refusePromise } from "./trace.js";
+import { flattenTree, treeMap } from "./tree.js";
+
+export interface VmapOptions {
+  /** The axis to map over: one number for all arguments, or one an argument (null: the argument is shared). */
+  inAxes?: number | readonly (number | null)[];
+  /** Where the mapped axis goes in the results. */
+  outAxes?: number;
+}
+
+/** The function applied to every slice along an axis, as one batched program. */
+export function vmap<F extends AnyFunction>(
+  fn: F,
+  options: VmapOptions = {},
+): (...args: Parameters<F>) => ReturnType<F> {
+  const { inAxes = 0, outAxes = 0 } = options;
+  return (...args) => {
+    let size: number | null = null;
+    const sources = new Map<Node, Node>();
+    const traced = args.map((arg, i) => {
+      const axis = typeof inAxes === "number" ? inAxes : inAxes[i];
+      if (axis === undefined)
+        throw new WeftError(`vmap: inAxes has ${(inAxes as unknown[]).length} entries for ${args.length} arguments`);
+      if (axis === null) return arg as unknown;
+      return treeMap((leaf) => {
+        if (leaf.shape.length === 0)
+          throw new ShapeError(`vmap: argument ${i} holds a scalar, which has no axis to map over; use inAxes null`);
+        const at = resolveAxis("vmap", axis, leaf.shape.length);
+        if (size !== null && leaf.shape[at] !== size)
+          throw new ShapeError(
+            `vmap: argument ${i} has ${leaf.shape[at]} slices along axis ${at}, another one has ${size}`,
+          );
+        size = leaf.shape[at];
+        const front = build.moveAxis(leaf.node, at, 0);
+        const placeholder = build.input(front.shape.slice(1), leaf.dtype, "vmap");
+        sources.set(placeholder, front);
+        return new Tensor(placeholder);
+      }, arg);
+    });
+    if (size === null)
+      throw new WeftError("vmap: no argument is mapped over; give at least one inAxes that is not null");
+    const count = size as number;
+    const { result, frame } = inFrame("map", () => fn(...traced));
+    const { leaves, def } = outputsOf("vmap", result);
+    // Random numbers inside differ from slice to slice: each has a key of its own.
+    if (frame.key !== null) sources.set(frame.key, splitKey(nextKey(), count).node);
+    const nodes = [...leaves.map((l) => l.node), ...frame.effects.map((e) => e.node)];
+    const batched = batchNodes(nodes, sources, count);
+    batched.slice(leaves.length).forEach(({ node }, i) => {
+      emitEffect(frame.effects[i].label, node);
+    });
+    const outputs = batched.slice(0, leaves.length).map(({ node, batched: isBatched }) => {
+      const full = isBatched ? node : build.expand(build.reshape(node, [1, ...node.shape]), [count, ...node.shape]);
+      return wrap(build.moveAxis(full, 0, resolveAxis("vmap outAxes", outAxes, full.shape.length)));
+    });
+    return def.rebuild(outputs) as ReturnType<F>;
+  };
+}
+
+export interface ScanOptions {
+  /** The number of steps, where xs is null. */
+  length?: number;
+  /** From the last element to the first. */
+  reverse?: boolean;
+}
+
+/**
+ * A loop as one program: (carry, x) -> [carry, y] over the leading axis of xs. Returns the last carry and the stacked
+ * ys. Differentiable; the carries are kept for the reverse pass.
+ */
+export function scan<C, X, Y>(step: (carry: C, x: X) => [C, Y], init: C, xs: X, options: ScanOptions = {}): [C, Y] {
+  const start = flattenTree(init);
+  const inputs = flattenTree(xs);
+  const lengths = new Set(inputs.leaves.map((x) => x.shape[0]));
+  if (options.length !== undefined) lengths.add(options.length);
+  if (lengths.size !== 1 || lengths.has(undefined as unknown as number))
+    throw new ShapeError(
+      lengths.size === 0
+        ? "scan: give xs, or options.length"
+        : `scan: the leading axes of xs${options.length === undefined ? "" : " and options.length"} differ: ${[...lengths].join(", ")}`,
+    );
+  const [length] = lengths;
+  const carries = start.leaves.map((c) => build.input(c.shape, c.dtype, "carry"));
+  const slices = inputs.leaves.map((x) => build.input(x.shape.slice(1), x.dtype, "x"));
+  const { result, frame } = inFrame("loop", () =>
+    step(
+      start.def.rebuild(carries.map((n) => new Tensor(n))) as C,
+      inputs.def.rebuild(slices.map((n) => new Tensor(n))) as X,
+    ),
+  );
+  refusePromise("scan", result);
+  if (!Array.isArray(result) || result.length !== 2) throw new WeftError("scan: the step must return [carry, y]");
+  const next = flattenTree(result[0]);
+  const ys = flattenTree(result[1]);
+  if (next.leaves.length === carries.length && next.def.key !== start.def.key)
+    throw new WeftError(
+      "scan: the carry changes its structure, or a value in it that is not a tensor, from step to step; " +
+        "keep the structure, and carry numbers as tensors",
+    );
+  if (next.leaves.length !== carries.length)
+    throw new WeftError(
+      `scan: the carry has ${carries.length} tensors at the start and ${next.leaves.length} after a step`,
+    );
+  const nextNodes = next.leaves.map((leaf, i) => {
+    if (showShape(leaf.shape) !== showShape(carries[i].shape) || leaf.dtype !== carries[i].dtype)
+      throw new ShapeError(
+        `scan: carry ${i} is ${carries[i].dtype} ${showShape(carries[i].shape)} at the start and ` +
+          `${leaf.dtype} ${showShape(leaf.shape)} after a step; they must agree`,
+      );
+    return leaf.node;
+  });
+  const outputs = [...nextNodes, ...ys.leaves.map((y) => y.node), ...frame.effects.map((e) => e.node)];
+  const xNodes = inputs.leaves.map((x) => x.node);
+  // Random numbers inside differ from step to step: each has a key of its own.
+  if (frame.key !== null) {
+    slices.push(frame.key);
+    xNodes.push(splitKey(nextKey(), length).node);
+  }
+  const { fn, captured } = closeOver(outputs, [...carries, ...slices]);
+  const loop = makeScan(
+    fn,
+    { consts: captured, carries: start.leaves.map((c) => c.node), xs: xNodes },
+    length,
+    options.reverse ?? false,
+  );
+  const results = build.picks(loop).map((node) => wrap(node));
+  const n = carries.length;
+  frame.effects.forEach((effect, i) => {
+    emitEffect(`${effect.label} (all ${length} steps)`.trimStart(), results[n + ys.leaves.length + i].node);
+  });
+  return [start.def.rebuild(results.slice(0, n)) as C, ys.def.rebuild(results.slice(n, n + ys.leaves.length)) as Y];
+}

@@ -1,0 +1,317 @@
+// jit: one program a combination of shapes, dtypes and other values; donated memory; prints, traces and random numbers
+// of compiled functions.
+import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import type { Tensor } from "../index.js";
+import * as weft from "../index.js";
+import { assertClose } from "./compare.js";
+import { onEachDevice } from "./devices.js";
+
+const f64 = { dtype: "float64" } as const;
+const t = (data: number | number[] | number[][]): Tensor => weft.tensor(data, f64);
+
+/** What debug.print shows while the body runs. */
+function printed(body: () => void): string[] {
+  const lines: string[] = [];
+  weft.debug.onPrint((text) => lines.push(text));
+  try {
+    body();
+  } finally {
+    weft.debug.onPrint((text) => console.log(text));
+  }
+  return lines;
+}
+
+onEachDevice((device) => {
+  test("one trace a combination of shapes, dtypes, structure and other values", () => {
+    let traces = 0;
+    const f = weft.jit((x: Tensor | { x: Tensor }, n = 1, mode = "mul") => {
+      traces++;
+      const y = "x" in x && !(x instanceof weft.Tensor) ? x.x : (x as Tensor);
+      return mode === "mul" ? y.mul(n) : y.add(n);
+    });
+    assertClose(f(t([1, 2])), [1, 2]);
+    assertClose(f(t([3, 4])), [3, 4]);
+    assert.equal(traces, 1);
+    assertClose(f(t([1, 2, 3])), [1, 2, 3]);
+    assert.equal(traces, 2, "a new shape");
+    f(weft.tensor([1, 2]));
+    assert.equal(traces, 3, "a new dtype");
+    assertClose(f(t([1, 2]), 5), [5, 10]);
+    assertClose(f(t([1, 2]), 6), [6, 12]);
+    assert.equal(traces, 5, "another number");
+    assertClose(f(t([1, 2]), 5, "add"), [6, 7]);
+    assertClose(f({ x: t([1, 2]) }, 5), [5, 10]);
+    assert.equal(traces, 7);
+    f(t([8, 9]), 5);
+    f({ x: t([8, 9]) }, 5);
+    assert.equal(traces, 7);
+    assert.equal(f.programs, 7);
+  });
+
+  test("strings in arguments are not confused with structure", () => {
+    const f = weft.jit((x: Tensor, names: string[]) => x.mul(names.length));
+    assertClose(f(t([1]), ["a", "b"]), [2]);
+    assertClose(f(t([1]), ["a,b"]), [1]);
+    assertClose(f(t([1]), ['a","b']), [1]);
+    assertClose(f(t([1]), ["a,string:b"]), [1]);
+  });
+
+  test("equal programs are compiled once", () => {
+    const make = () => weft.jit((x: Tensor) => x.mul(3).sin().sum());
+    make()(t([1, 2, 3, 4, 5]));
+    const before = weft.session().compiles;
+    make()(t([5, 4, 3, 2, 1]));
+    assert.equal(weft.session().compiles, before);
+    make()(t([1, 2]));
+    assert.equal(weft.session().compiles, before + 1);
+  });
+
+  test("trees in and out, arguments passed through, one result twice", () => {
+    const f = weft.jit((p: { a: Tensor; b: Tensor[] }) => {
+      const sum = p.a.add(p.b[0]);
+      return { sum, again: sum, same: p.a.add(p.b[0]), passed: p.b[1], n: 3, nested: [[sum.mul(2)]] };
+    });
+    const b1 = t([7]);
+    const out = f({ a: t([1]), b: [t([2]), b1] });
+    assertClose(out.sum, [3]);
+    assertClose(out.again, [3]);
+    assertClose(out.same, [3]);
+    assertClose(out.passed, [7]);
+    assertClose(out.nested[0][0], [6]);
+    assert.equal(out.n, 3);
+    out.sum.dispose();
+    out.passed.dispose();
+    assertClose(out.again, [3]);
+    assertClose(out.same, [3]);
+    assertClose(b1, [7]);
+  });
+
+  test("results without computation: constants, arguments, nothing at all", () => {
+    const f = weft.jit((x: Tensor) => [weft.ones([2], f64), x, weft.zeros([0, 3], f64), weft.eye(2, f64)]);
+    const [ones, x, none, eye] = f(t([4]));
+    assertClose(ones, [1, 1]);
+    assertClose(x, [4]);
+    assert.deepEqual(none.shape, [0, 3]);
+    assertClose(
+      eye,
+      t([
+        [1, 0],
+        [0, 1],
+      ]),
+    );
+  });
+
+  test("closed-over tensors are captured, computed or not", () => {
+    const w = t([2, 3]);
+    const lazy = w.mul(10);
+    const f = weft.jit((x: Tensor) => x.mul(w).add(lazy));
+    assertClose(f(t([1, 1])), [22, 33]);
+    assertClose(f(t([0, 1])), [20, 33]);
+    // A constant that is also read outside must not disturb the program that shares it.
+    const c = weft.full([2], 5, f64);
+    const g = weft.jit((x: Tensor) => weft.scan((s: Tensor) => [s.add(c), null], x, null, { length: 2 })[0]);
+    assertClose(g(t([0, 1])), [10, 11]);
+    assertClose(c, [5, 5]);
+    assertClose(g(t([0, 1])), [10, 11]);
+    const again = weft.jit((x: Tensor) => weft.scan((s: Tensor) => [s.add(c), null], x, null, { length: 3 })[0]);
+    assertClose(again(t([0, 1])), [15, 16]);
+  });
+
+  test("a constant that was computed does not change equal graphs", () => {
+    for (let i = 0; i < 3; i++) {
+      const c = weft.arange(3).mul(2);
+      assertClose(c, [0, 2, 4]);
+      assertClose(c.add(1), [1, 3, 5]);
+      assertClose(
+        weft.full([2], 4).reshape([2, 1]).expand([2, 2]),
+        weft.tensor([
+          [4, 4],
+          [4, 4],
+        ]),
+      );
+    }
+  });
+
+  test("jit inside jit, inside grad, inside vmap", () => {
+    const inner = weft.jit((x: Tensor) => x.sin());
+    assertClose(weft.jit((x: Tensor) => inner(x).mul(2))(t([1])), [2 * Math.sin(1)], { rtol: 1e-12 });
+    assertClose(weft.grad((x: Tensor) => inner(x).sum())(t([1])), [Math.cos(1)], { rtol: 1e-12 });
+    assertClose(weft.vmap(inner)(t([1, 2])), [Math.sin(1), Math.sin(2)], { rtol: 1e-12 });
+  });
+
+  test("a donated argument cannot be used afterwards; the result is right", () => {
+    const step = weft.jit((w: Tensor, x: Tensor) => w.add(x), { donate: [0] });
+    let w = weft.ones([1000], f64).realize();
+    const x = weft.ones([1000], f64).realize();
+    const old = w;
+    for (let i = 0; i < 5; i++) w = step(w, x);
+    assertClose(w.sum(), 6000);
+    assertClose(x.sum(), 1000);
+    assert.throws(() => old.dataSync(), /was donated; use what the jitted function returned/);
+    assert.throws(() => old.add(1), /was donated/);
+    assert.throws(() => step(old, x), /was donated/);
+  });
+
+  test("donated trees in a training loop use no more memory", () => {
+    const n = 4096;
+    const step = weft.jit(
+      (p: { w: Tensor; m: Tensor }) => ({ w: p.w.sub(p.m.mul(0.1)), m: p.m.mul(0.9).add(p.w.mul(0.1)) }),
+      { donate: [0] },
+    );
+    let p = { w: weft.ones([n], f64).realize(), m: weft.zeros([n], f64).realize() };
+    p = step(p);
+    const held = device.memory().usedBytes;
+    for (let i = 0; i < 20; i++) p = step(p);
+    assert.equal(device.memory().usedBytes, held);
+    let [w, m] = [1, 0];
+    for (let i = 0; i < 21; i++) [w, m] = [w - 0.1 * m, 0.9 * m + 0.1 * w];
+    assertClose(p.w.index(0), w, { rtol: 1e-12 });
+  });
+
+  test("memory that others still read is not given away", () => {
+    const step = weft.jit((w: Tensor, x: Tensor) => w.mul(2).add(x), { donate: [0] });
+    const w = t([1, 2]);
+    const norm = w.square().sum();
+    assertClose(step(w, t([1, 1])), [3, 5]);
+    assertClose(norm, 5);
+    assert.throws(() => w.add(1), /was donated/);
+    const twice = t([3, 4]);
+    assertClose(step(twice, twice), [9, 12]);
+    assert.throws(() => twice.dataSync(), /was donated/);
+    const two = weft.jit((a: Tensor, b: Tensor) => [a.add(1), b.sub(1)], { donate: [0, 1] });
+    const same = t([5]);
+    const [up, down] = two(same, same);
+    assertClose(up, [6]);
+    assertClose(down, [4]);
+  });
+
+  test("a donated argument that is a result as well", () => {
+    const f = weft.jit((a: Tensor, b: Tensor) => [b, a, a.add(b)], { donate: [0, 1] });
+    const [x, y, z] = f(t([1, 2]), t([3, 4]));
+    assertClose(x, [3, 4]);
+    assertClose(y, [1, 2]);
+    assertClose(z, [4, 6]);
+    x.dispose();
+    assertClose(y, [1, 2]);
+    assertClose(z, [4, 6]);
+  });
+
+  test("debug.print shows values inside jit, vmap, scan, grad and checkpoint", () => {
+    const f = weft.jit((x: Tensor) => weft.debug.print(x.mul(2), "doubled").sum());
+    assert.deepEqual(
+      printed(() => f(t([1, 2]))),
+      ["doubled: float64[2] [2, 4]"],
+    );
+    assert.deepEqual(
+      printed(() => f(t([3, 4]))),
+      ["doubled: float64[2] [6, 8]"],
+    );
+    assert.deepEqual(
+      printed(() => weft.vmap((x: Tensor) => weft.debug.print(x.add(1)))(t([1, 2]))),
+      ["float64[2] [2, 3]"],
+    );
+    const loop = () => weft.scan((c: Tensor) => [weft.debug.print(c.add(1), "c"), null], t(0), null, { length: 3 })[0];
+    assert.deepEqual(printed(loop), ["c (all 3 steps): float64[3] [1, 2, 3]"]);
+    assert.deepEqual(
+      printed(() => weft.jit(() => loop())()),
+      ["c (all 3 steps): float64[3] [1, 2, 3]"],
+    );
+    const loss = (x: Tensor) => weft.debug.print(x.square(), "squares").sum();
+    assert.deepEqual(
+      printed(() =>
+        weft
+          .grad(loss)(t([3]))
+          .dataSync(),
+      ),
+      ["squares: float64[1] [9]"],
+    );
+    assert.deepEqual(
+      printed(() => weft.jit(weft.vmap(weft.grad((x: Tensor) => loss(x))))(t([1, 2]))),
+      ["squares: float64[2] [1, 4]"],
+    );
+    const saved = weft.checkpoint((x: Tensor) => weft.debug.print(x.exp(), "inside"));
+    assert.deepEqual(
+      printed(() => weft.jit(weft.grad((x: Tensor) => saved(x).sum()))(t([0]))),
+      ["inside: float64[1] [1]"],
+    );
+    assert.deepEqual(
+      printed(() => void weft.debug.print(t([1]), "plain")),
+      ["plain: float64[1] [1]"],
+    );
+  });
+
+  test("profile writes a Chrome trace of compiles and runs", () => {
+    const folder = mkdtempSync(join(tmpdir(), "weft-"));
+    const path = join(folder, "trace.json");
+    weft.profile.start();
+    const f = weft.jit((x: Tensor) => x.mul(1.25).cos().sum());
+    for (let i = 0; i < 3; i++) f(t([1, 2, 3]));
+    const count = weft.profile.stop(path);
+    const { traceEvents } = JSON.parse(readFileSync(path, "utf8"));
+    rmSync(folder, { recursive: true });
+    assert.equal(traceEvents.length, count);
+    const names: string[] = traceEvents.map((e: { name: string }) => e.name);
+    assert.equal(names.filter((name) => name.startsWith("run (")).length, 3);
+    assert.equal(names.filter((name) => name === "compile").length, 1);
+    for (const e of traceEvents) assert.ok(e.ph === "X" && e.dur >= 0 && Number.isFinite(e.ts));
+    f(t([1, 2, 3]));
+    assert.equal(weft.profile.stop(join(tmpdir(), "weft-none.json")), count, "nothing is recorded after stop");
+    rmSync(join(tmpdir(), "weft-none.json"));
+  });
+
+  test("random numbers inside jit differ from call to call, and a seed repeats them", () => {
+    const f = weft.jit(() => [weft.rand([4]), weft.randn([4]), weft.rand([4], { seed: 3 })]);
+    weft.manualSeed(11);
+    const first = f().map((x: Tensor) => x.dataSync());
+    const second = f().map((x: Tensor) => x.dataSync());
+    assert.notDeepEqual(first[0], second[0]);
+    assert.notDeepEqual(first[1], second[1]);
+    assert.notDeepEqual(first[0], first[1]);
+    assert.deepEqual(first[2], second[2]);
+    weft.manualSeed(11);
+    assert.deepEqual(
+      f().map((x: Tensor) => x.dataSync()),
+      first,
+    );
+    weft.manualSeed(12);
+    assert.notDeepEqual(
+      f().map((x: Tensor) => x.dataSync()),
+      first,
+    );
+    assert.equal(f.programs, 1);
+  });
+
+  test("dropout masks differ between layers and examples of one call", () => {
+    const f = weft.jit((x: Tensor) => [0, 1, 2].map(() => x.mul(weft.bernoulli(0.5, x.shape))));
+    const masks = f(weft.ones([64])).map((x: Tensor) => String(x.dataSync()));
+    assert.equal(new Set(masks).size, 3);
+    const rows = weft.jit((x: Tensor) => weft.vmap((v: Tensor) => v.mul(weft.bernoulli(0.5, v.shape)))(x))(
+      weft.ones([5, 64]),
+    );
+    assert.equal(new Set((rows.arraySync() as number[][]).map(String)).size, 5);
+  });
+
+  test("kernels names what a call would run", () => {
+    const f = weft.jit((x: Tensor) => x.mul(2).add(1).sum());
+    assert.ok(f.kernels(t([1, 2, 3])).length >= 1);
+    assert.equal(f.programs, 1);
+  });
+
+  test("functions that cannot be traced say so", () => {
+    assert.throws(() => weft.jit(async (x: Tensor) => x)(t([1])), /jit: the function is async/);
+    assert.throws(() => weft.jit((x: Tensor) => x.mul(x.sum().itemSync()))(t([1])), /has no value.*weft.debug.print/);
+    let leaked: Tensor | null = null;
+    weft.jit((x: Tensor) => {
+      leaked = x.mul(2);
+      return x;
+    })(t([1]));
+    assert.throws(() => leaked!.dataSync(), /exists only inside a traced function/);
+    assert.throws(() => weft.jit((x: Tensor) => x.add(leaked!))(t([1])), /exists only inside a traced function/);
+    // And the engine is as good as before.
+    assertClose(weft.jit((x: Tensor) => x.add(1))(t([1])), [2]);
+  });
+});

@@ -1,0 +1,378 @@
+"""The probe: what a measured job tells about itself, without a change to its code. Writes JSON lines (docs/lab-format.md)
+into WEFT_PROBE_DIR, one file a rank. Costs a few microseconds a step; every failure of its own is noted in the facts and
+otherwise silent. Standard library only; frameworks are watched when (and only if) the job imports them."""
+
+import json
+import os
+import sys
+import threading
+import time
+
+_clock = time.perf_counter
+
+
+def guarded(name):
+    """A decorator: an exception of ours is recorded under `name`, never raised into the job."""
+
+    def wrap(function):
+        def call(*args, **kwargs):
+            try:
+                return function(*args, **kwargs)
+            except Exception as problem:  # noqa: BLE001
+                recorder.error("%s: %s: %s" % (name, type(problem).__name__, problem))
+                return None
+
+        return call
+
+    return wrap
+
+
+class Recorder:
+    """Collects records in memory and appends them to the rank's file, a second's worth at a time."""
+
+    flush_seconds = 1.0
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.pid = os.getpid()
+        self.began = time.time()
+        self.origin = _clock()
+        self.file = None
+        self.rank = None
+        self.pending = []
+        self.facts = {}
+        self.unsaid = {}
+        self.errors = []
+        self.steps = 0
+        self.last_flush = self.origin
+        self.failed = None
+        self.ended = False
+        self.lock = threading.Lock()
+
+    def alive(self):
+        # Forked children forget the folder (see `arm`), so that no process number need be asked for here.
+        return self.folder is not None
+
+    def error(self, text):
+        if text not in self.errors and len(self.errors) < 32:
+            self.errors.append(text)
+            self.fact(probeErrors=list(self.errors))
+
+    def fact(self, **known):
+        for key, value in known.items():
+            if value is not None and self.facts.get(key) != value:
+                self.facts[key] = value
+                self.unsaid[key] = value
+
+    def step(self, epoch, start, duration, waited, samples, backward, optimizer, loss, stepped, compiled):
+        """The hot path: one tuple; it becomes JSON when it is written."""
+        self.pending.append(
+            (self.steps, epoch, start, duration, waited, samples, backward, optimizer, loss, stepped, compiled)
+        )
+        self.steps += 1
+        if _clock() - self.last_flush > self.flush_seconds:
+            self.flush()
+
+    def record(self, kind, **fields):
+        self.pending.append({"v": 1, "type": kind, "t": time.time(), **fields})
+
+    def event(self, name, level="info", message=None, data=None):
+        fields = {"name": name, "level": level}
+        if message is not None:
+            fields["message"] = message
+        if data is not None:
+            fields["data"] = data
+        self.record("event", **fields)
+
+    def _open(self):
+        rank, world, local = whereabouts()
+        self.rank = rank
+        name = os.path.join(self.folder, "rank%d.jsonl" % rank)
+        try:
+            self.file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        except FileExistsError:
+            # Another process of this rank wrote before us (a second program in the command, say): two writers never share.
+            name = os.path.join(self.folder, "rank%d.%d.jsonl" % (rank, self.pid))
+            self.file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        import socket
+
+        first = {"v": 1, "type": "rank", "t": time.time(), "rank": rank, "host": socket.gethostname(), "pid": self.pid}
+        if world is not None:
+            first["worldSize"] = world
+            self.fact(worldSize=world)
+        if local is not None:
+            first["localRank"] = local
+        device = self.facts.get("device")
+        if device is not None:
+            first["device"] = device
+        return [first]
+
+    def flush(self):
+        if not self.alive():
+            return
+        with self.lock:
+            self.last_flush = _clock()
+            if not self.pending and not self.unsaid:
+                return
+            try:
+                lines = []
+                if self.file is None:
+                    lines.extend(self._open())
+                if self.unsaid:
+                    lines.append({"v": 1, "type": "facts", "t": time.time(), "rank": self.rank, "facts": self.unsaid})
+                    self.unsaid = {}
+                pending, self.pending = self.pending, []
+                text = [json.dumps(line, allow_nan=False, separators=(",", ":")) for line in lines]
+                for line in pending:
+                    text.append(self._line(line))
+                data = ("\n".join(text) + "\n").encode()
+                while data:
+                    data = data[os.write(self.file, data) :]
+            except Exception as problem:  # noqa: BLE001
+                self.error("write: %s: %s" % (type(problem).__name__, problem))
+                if self.file is None:
+                    self.folder = None
+
+    def _line(self, line):
+        if isinstance(line, dict):
+            line.setdefault("rank", self.rank)
+            return json.dumps(line, allow_nan=False, separators=(",", ":"))
+        step, epoch, start, duration, waited, samples, backward, optimizer, loss, stepped, compiled = line
+        if stepped and not compiled and epoch is not None and waited is not None and samples is not None:
+            if backward and optimizer and loss is not None and loss - loss == 0:
+                # The usual step, in one go.
+                return (
+                    '{"v":1,"type":"step","rank":%d,"step":%d,"epoch":%d,"startUs":%.1f,"durationUs":%.1f,'
+                    '"dataWaitUs":%.1f,"backwardUs":%.1f,"optimizerUs":%.1f,"samples":%d,"loss":%.7g}'
+                    % (
+                        self.rank,
+                        step,
+                        epoch,
+                        (start - self.origin) * 1e6,
+                        duration * 1e6,
+                        waited * 1e6,
+                        backward * 1e6,
+                        optimizer * 1e6,
+                        samples,
+                        loss,
+                    )
+                )
+        parts = ['{"v":1,"type":"step","rank":%d,"step":%d' % (self.rank, step)]
+        if epoch is not None:
+            parts.append('"epoch":%d' % epoch)
+        parts.append('"startUs":%.1f,"durationUs":%.1f' % ((start - self.origin) * 1e6, duration * 1e6))
+        if waited is not None:
+            parts.append('"dataWaitUs":%.1f' % (waited * 1e6))
+        if backward:
+            parts.append('"backwardUs":%.1f' % (backward * 1e6))
+        if optimizer:
+            parts.append('"optimizerUs":%.1f' % (optimizer * 1e6))
+        if samples is not None:
+            parts.append('"samples":%d' % samples)
+        if loss is not None and loss == loss and abs(loss) != float("inf"):
+            parts.append('"loss":%r' % loss)
+        if not stepped:
+            parts.append('"optimizerStep":false')
+        if compiled:
+            parts.append('"compile":true')
+        return ",".join(parts) + "}"
+
+    def end(self):
+        if self.ended or not self.alive():
+            return
+        self.ended = True
+        if self.file is None and self.steps == 0 and not self.pending:
+            return
+        fields = {"status": "failed" if self.failed else "ok", "seconds": time.time() - self.began}
+        if self.failed:
+            fields["message"] = self.failed
+        self.record("end", **fields)
+        self.flush()
+
+
+def whereabouts():
+    """Rank, world size and local rank: from torch.distributed or JAX where they run, else from the environment."""
+    torch = sys.modules.get("torch")
+    try:
+        if torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized():
+            local = os.environ.get("LOCAL_RANK")
+            return torch.distributed.get_rank(), torch.distributed.get_world_size(), int(local) if local else None
+    except Exception:  # noqa: BLE001
+        pass
+    for rank, world, local in (
+        ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+        ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+        ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+    ):
+        if os.environ.get(rank, "").isdigit():
+            number = lambda name: int(os.environ[name]) if os.environ.get(name, "").isdigit() else None  # noqa: E731
+            return int(os.environ[rank]), number(world), number(local)
+    return 0, None, None
+
+
+def process_start():
+    """When this process was started, in Unix seconds; the interpreter's own start-up counts."""
+    try:
+        with open("/proc/self/stat") as stat:
+            ticks = float(stat.read().rsplit(")", 1)[1].split()[19])
+        with open("/proc/uptime") as uptime:
+            return time.time() - (float(uptime.read().split()[0]) - ticks / os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError):
+        return recorder.began
+
+
+def place_facts():
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        cores = os.cpu_count()
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    recorder.fact(
+        pythonVersion=sys.version.split()[0],
+        cores=cores,
+        ompThreads=int(threads) if threads.isdigit() else None,
+        visibleDevices=visible.split(",") if visible else None,
+    )
+
+
+class _AfterImport:
+    """Calls a function once, right after a module has been imported, whoever imports it."""
+
+    def __init__(self, actions):
+        self.actions = dict(actions)
+        self.finding = threading.local()
+
+    def find_spec(self, name, path=None, target=None):
+        action = self.actions.get(name)
+        if action is None or getattr(self.finding, "busy", False):
+            return None
+        import importlib.util
+
+        self.finding.busy = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.finding.busy = False
+        if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
+            return None
+        self.actions.pop(name, None)
+        original = spec.loader.exec_module
+
+        def exec_module(module):
+            original(module)
+            guarded("watching " + name)(action)(module)
+
+        try:
+            spec.loader.exec_module = exec_module
+        except AttributeError:
+            recorder.error("watching %s: its loader cannot be wrapped" % name)
+        return spec
+
+
+recorder = Recorder(None)
+
+
+def arm():
+    """Called by sitecustomize. Watches imports; opens no file until there is something to say."""
+    global recorder
+    folder = os.environ["WEFT_PROBE_DIR"]
+    recorder = Recorder(folder)
+    try:
+        os.close(os.open(os.path.join(folder, "probe.loaded"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+    except OSError:
+        pass
+
+    def torch_watcher(name, *args):
+        def watch(module):
+            import weft_probe_torch
+
+            watcher = getattr(weft_probe_torch, name)
+            (watcher(*args) if args else watcher)(module)
+
+        return watch
+
+    def watch_jax(module):
+        import weft_probe_jax
+
+        weft_probe_jax.watch(module)
+
+    def watch_yaml(module):
+        import weft_probe_config
+
+        weft_probe_config.watch(module)
+
+    actions = {
+        "torch": torch_watcher("watch"),
+        "torch.utils.data.dataloader": torch_watcher("watch_data"),
+        "torch.nn.parallel.distributed": torch_watcher("watch_ddp"),
+        "torch.nn.parallel.data_parallel": torch_watcher("watch_wrapper", "dp"),
+        "torch.distributed.fsdp.fully_sharded_data_parallel": torch_watcher("watch_wrapper", "fsdp"),
+        "jax": watch_jax,
+    }
+    if os.environ.get("WEFT_PROBE_CONFIG", "1") != "0":
+        actions["yaml"] = watch_yaml
+    sys.meta_path.insert(0, _AfterImport(actions))
+
+    def forget():
+        recorder.folder = None
+
+    if hasattr(os, "register_at_fork"):
+        # A forked loader process is no rank.
+        os.register_at_fork(after_in_child=forget)
+
+    import atexit
+
+    atexit.register(lambda: guarded("end")(recorder.end)())
+    previous = sys.excepthook
+
+    def excepthook(kind, value, trace):
+        recorder.failed = "%s: %s" % (kind.__name__, value)
+        previous(kind, value, trace)
+
+    sys.excepthook = excepthook
+
+
+class step:
+    """For loops that the probe cannot see: `with weft_probe.step(samples=256): ...` is one step."""
+
+    def __init__(self, samples=None, epoch=None, loss=None):
+        self.samples, self.epoch, self.loss = samples, epoch, loss
+
+    def __enter__(self):
+        self.start = _clock()
+        recorder.manual_steps = True
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if kind is None and recorder.alive():
+            now = _clock()
+            compiled = compiled_since(self.start)
+            guarded("step")(first_step)()
+            recorder.step(
+                self.epoch, self.start, now - self.start, None, self.samples, None, None, self.loss, True, compiled
+            )
+        return False
+
+
+_last_compile = [float("-inf")]
+
+
+def note_compile():
+    _last_compile[0] = _clock()
+
+
+def compiled_since(start):
+    return _last_compile[0] >= start
+
+
+_first = [True]
+
+
+def first_step():
+    """What is known only once the job runs: how long it took to get here, and where it runs."""
+    if _first[0]:
+        _first[0] = False
+        place_facts()
+        recorder.fact(initSeconds=round(time.time() - process_start(), 3))

@@ -1,0 +1,465 @@
+"""PyTorch: a step runs from the request for its batch to the request for the next one, so that what a loop does behind
+the optimiser's step (reading a loss, which waits for the device) belongs to it. Watches the data loader's iterators, the
+optimisers' global hooks and Tensor.backward; reads the options of loaders and of DDP once."""
+
+import sys
+import zlib
+
+import weft_probe as probe
+from weft_probe import _clock, guarded
+
+_hashed_batches = 4
+
+
+class _Loop:
+    """The training loop as seen from outside: the loader whose batches are followed by optimiser steps."""
+
+    def __init__(self):
+        self.iterator = None  # iterator of the batch in work
+        self.epoch = 0
+        self.epoch_of = None  # iterator that the current epoch belongs to
+        self.asked = None
+        self.waited = 0.0
+        self.samples = None
+        self.backward = 0.0
+        self.loss = None
+        self.losses = []
+        self.trained = False  # an optimiser step was made since the batch came
+        self.optimizer_began = None
+        self.optimizer_time = 0.0
+        self.updates = 0  # optimiser steps in this epoch
+        self.last_update = None
+        self.epoch_start = None
+        self.epoch_end = None
+        self.epoch_samples = 0
+        self.epoch_steps = 0
+        self.cpu = True
+        self.described = False
+
+
+loop = _Loop()
+
+
+def _size(batch):
+    """Samples in a batch: the first dimension of the first tensor in it."""
+    if type(batch) is list and batch and hasattr(batch[0], "size"):
+        return batch[0].size(0)
+    for _ in range(4):
+        if hasattr(batch, "shape"):
+            return int(batch.shape[0]) if len(batch.shape) > 0 else None
+        if isinstance(batch, dict):
+            batch = next(iter(batch.values()), None)
+        elif isinstance(batch, (list, tuple)):
+            if not batch:
+                return None
+            batch = batch[0]
+        else:
+            return None
+    return None
+
+
+def _close_step(now):
+    """The batch in work is done: write its step, if it trained anything."""
+    if loop.asked is None:
+        return
+    if loop.trained or loop.backward:
+        if loop.epoch_of is not loop.iterator:
+            _close_epoch()
+            loop.epoch_of = loop.iterator
+            loop.epoch += 1
+            loop.epoch_start = loop.asked
+        probe.recorder.step(
+            loop.epoch,
+            loop.asked,
+            now - loop.asked,
+            loop.waited,
+            loop.samples,
+            loop.backward if loop.cpu else None,
+            loop.optimizer_time if loop.cpu else None,
+            loop.loss if loop.cpu else None,
+            loop.trained,
+            False,
+        )
+        loop.epoch_end = now
+        loop.epoch_steps += 1
+        loop.updates += 1 if loop.trained else 0
+        loop.epoch_samples += loop.samples or 0
+        if loop.cpu and loop.loss is not None:
+            loop.losses.append(loop.loss)
+    loop.asked = None
+    loop.backward = 0.0
+    loop.loss = None
+    loop.trained = False
+    loop.optimizer_time = 0.0
+
+
+def _close_epoch():
+    if loop.epoch_of is None or loop.epoch_start is None or loop.epoch_steps == 0:
+        return
+    fields = {
+        "epoch": loop.epoch,
+        "seconds": loop.epoch_end - loop.epoch_start,
+        "steps": loop.epoch_steps,
+    }
+    if loop.epoch_samples:
+        fields["samples"] = loop.epoch_samples
+    losses = [x for x in loop.losses if x == x and abs(x) != float("inf")]
+    if losses:
+        fields["trainLoss"] = sum(losses) / len(losses)
+    probe.recorder.record("epoch", **fields)
+    if loop.updates and loop.epoch_steps >= 2 * loop.updates:
+        probe.recorder.fact(accumulation=round(loop.epoch_steps / loop.updates))
+    loop.updates = 0
+    loop.epoch_steps = 0
+    loop.epoch_samples = 0
+    loop.losses = []
+    loop.epoch_start = None
+    loop.epoch_of = None
+    guarded("buckets")(_bucket_facts)()
+    probe.recorder.flush()
+
+
+def watch_data(module):
+    base = module._BaseDataLoaderIter
+    original = base.__next__
+
+    def __next__(self):
+        recorder = probe.recorder
+        if recorder.folder is None:
+            return original(self)
+        asked = _clock()
+        # A loader that is drawn from between batch and optimiser step (validation inside the epoch) must not end it.
+        if loop.iterator is self or loop.trained or loop.asked is None:
+            try:
+                _close_step(asked)
+            except Exception as problem:  # noqa: BLE001
+                recorder.error("step: %r" % problem)
+        try:
+            batch = original(self)
+        except StopIteration:
+            if loop.epoch_of is self:
+                guarded("epoch")(_close_epoch)()
+            raise
+        got = _clock()
+        loop.iterator = self
+        loop.asked = asked
+        loop.waited = got - asked
+        loop.samples = None
+        try:
+            loop.samples = _size(batch)
+        except Exception as problem:  # noqa: BLE001
+            recorder.error("batch: %r" % problem)
+        return batch
+
+    base.__next__ = __next__
+
+    # The sample indices of the first batches: two ranks with the same ones draw the same data.
+    original_index = base._next_index
+
+    def _next_index(self):
+        index = original_index(self)
+        seen = self._weft_batches
+        if seen < _hashed_batches and probe.recorder.folder is not None:
+            try:
+                self._weft_batches = seen + 1
+                self._weft_hash = zlib.crc32(repr(list(index)).encode(), getattr(self, "_weft_hash", 0))
+            except Exception:  # noqa: BLE001 - an index that cannot be listed is no error of the job
+                self._weft_batches = _hashed_batches
+        return index
+
+    base._weft_batches = 0
+    base._next_index = _next_index
+
+    original_init = base.__init__
+
+    def __init__(self, loader, *args, **kwargs):
+        original_init(self, loader, *args, **kwargs)
+        try:
+            self._weft_loader = loader
+        except Exception:  # noqa: BLE001
+            pass
+
+    base.__init__ = __init__
+
+
+def _length(thing):
+    try:
+        return len(thing)
+    except Exception:  # noqa: BLE001 - iterable data sets have none
+        return None
+
+
+@guarded("loader")
+def _loader_facts(iterator):
+    loader = getattr(iterator, "_weft_loader", None)
+    if loader is None:
+        return
+    sampler = getattr(loader, "sampler", None)
+    batch_sampler = getattr(loader, "batch_sampler", None)
+    deciding = sampler
+    if type(sampler).__name__ == "SequentialSampler" and type(batch_sampler).__name__ not in ("BatchSampler", "NoneType"):
+        deciding = batch_sampler
+    replicas = getattr(deciding, "num_replicas", None)
+    shuffle = getattr(deciding, "shuffle", None)
+    if shuffle is None:
+        shuffle = "Random" in type(deciding).__name__
+    batch = getattr(loader, "batch_size", None) or getattr(batch_sampler, "batch_size", None)
+    probe.recorder.fact(
+        dataset=type(loader.dataset).__name__,
+        datasetSamples=_length(loader.dataset),
+        samplerClass=type(deciding).__name__,
+        samplerSharded=bool(replicas is not None and replicas > 1) or _length_says_shard(loader, deciding),
+        samplerLength=_length(deciding if deciding is sampler else sampler),
+        batchPerRank=batch,
+        stepsPerEpoch=_length(loader),
+        dropLast=bool(getattr(loader, "drop_last", False)),
+        shuffle=bool(shuffle),
+        loaderWorkers=getattr(loader, "num_workers", None),
+        persistentWorkers=bool(getattr(loader, "persistent_workers", False)),
+        pinMemory=bool(getattr(loader, "pin_memory", False)),
+        prefetchFactor=getattr(loader, "prefetch_factor", None),
+    )
+    value = getattr(iterator, "_weft_hash", None)
+    if value is not None:
+        probe.recorder.fact(indexHash="%08x" % value)
+
+
+def _length_says_shard(loader, sampler):
+    """A sampler of one's own that is about a world's part as long as the data set shards too."""
+    _, world, _ = probe.whereabouts()
+    whole, part = _length(loader.dataset), _length(sampler)
+    if not world or world < 2 or not whole or not part:
+        return False
+    return part <= whole / world * 1.05 + 1
+
+
+@guarded("model")
+def _model_facts(optimizer):
+    torch = sys.modules["torch"]
+    parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+    if not parameters:
+        return
+    first = parameters[0]
+    loop.cpu = first.device.type == "cpu"
+    names = {torch.float32: "fp32", torch.float64: "fp64", torch.bfloat16: "bf16", torch.float16: "fp16"}
+    facts = {
+        "optimizer": type(optimizer).__name__,
+        "learningRate": float(optimizer.param_groups[0].get("lr", 0.0)) or None,
+        "device": str(first.device),
+        "ompThreads": torch.get_num_threads(),
+        "cudnnBenchmark": bool(torch.backends.cudnn.benchmark),
+    }
+    if probe.recorder.facts.get("parameters") is None:
+        facts["parameters"] = sum(p.numel() for p in parameters)
+        facts["gradientBytes"] = sum(p.numel() * p.element_size() for p in parameters)
+        facts["gradientElementBytes"] = first.element_size()
+    if probe.recorder.facts.get("precision") is None:
+        facts["precision"] = names.get(first.dtype, str(first.dtype))
+    if probe.recorder.facts.get("parallelism") is None:
+        facts["parallelism"] = "none"
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        facts["backend"] = torch.distributed.get_backend()
+        facts["worldSize"] = torch.distributed.get_world_size()
+    if not loop.cpu:
+        facts["deviceName"] = torch.cuda.get_device_name(first.device)
+        facts["deviceCount"] = torch.cuda.device_count()
+        facts["deviceMemoryBytes"] = torch.cuda.get_device_properties(first.device).total_memory
+        facts["cudaVersion"] = torch.version.cuda
+        facts["tf32"] = bool(torch.backends.cuda.matmul.allow_tf32)
+        try:
+            facts["ncclVersion"] = ".".join(str(part) for part in torch.cuda.nccl.version())
+        except Exception:  # noqa: BLE001
+            pass
+    probe.recorder.fact(**facts)
+
+
+def _before_optimizer(optimizer, args, kwargs):
+    loop.optimizer_began = _clock()
+
+
+def _after_optimizer(optimizer, args, kwargs):
+    if probe.recorder.folder is None:
+        return
+    try:
+        if not loop.described:
+            loop.described = True
+            probe.first_step()
+            _model_facts(optimizer)
+            if loop.iterator is not None:
+                _loader_facts(loop.iterator)
+        now = _clock()
+        if loop.optimizer_began is not None:
+            loop.optimizer_time += now - loop.optimizer_began
+        if loop.iterator is None:
+            # No data loader feeds this loop: its steps lie between the ends of the optimiser's.
+            if loop.last_update is not None:
+                probe.recorder.step(
+                    None, loop.last_update, now - loop.last_update, None, None, loop.backward if loop.cpu else None,
+                    loop.optimizer_time if loop.cpu else None, loop.loss, True, False,
+                )
+            loop.last_update = now
+            loop.backward = loop.optimizer_time = 0.0
+            loop.loss = None
+            return
+        loop.trained = True
+    except Exception as problem:  # noqa: BLE001
+        probe.recorder.error("optimizer: %r" % problem)
+
+
+def watch(torch):
+    probe.recorder.fact(framework="torch", frameworkVersion=str(torch.__version__))
+    original = torch.Tensor.backward
+
+    def backward(self, *args, **kwargs):
+        began = _clock()
+        result = original(self, *args, **kwargs)
+        try:
+            if probe.recorder.folder is not None:
+                loop.backward += _clock() - began
+                # Reading a loss on a GPU would wait for it; on a CPU it is there.
+                if loop.cpu and not self.is_cuda and self.dim() == 0:
+                    loop.loss = self.item()
+        except Exception as problem:  # noqa: BLE001
+            probe.recorder.error("backward: %r" % problem)
+        return result
+
+    backward.__doc__ = original.__doc__
+    torch.Tensor.backward = backward
+
+    import torch.optim.optimizer as optimizer
+
+    if hasattr(optimizer, "register_optimizer_step_post_hook"):
+        optimizer.register_optimizer_step_pre_hook(_before_optimizer)
+        optimizer.register_optimizer_step_post_hook(_after_optimizer)
+    else:
+        _wrap_steps(optimizer.Optimizer)
+
+    autocast = getattr(torch, "autocast", None)
+    if autocast is not None:
+        enter = autocast.__enter__
+
+        def __enter__(self):
+            try:
+                dtype = str(getattr(self, "fast_dtype", "")).replace("torch.", "")
+                if getattr(self, "_enabled", True) and dtype in ("float16", "bfloat16"):
+                    probe.recorder.fact(precision="amp-fp16" if dtype == "float16" else "amp-bf16")
+            except Exception as problem:  # noqa: BLE001
+                probe.recorder.error("autocast: %r" % problem)
+            return enter(self)
+
+        autocast.__enter__ = __enter__
+
+    import atexit
+
+    # Registered after the probe's own end, hence called before it.
+    atexit.register(guarded("last epoch")(_finish))
+
+
+def _wrap_steps(base):
+    """PyTorch before 2.0 has no global hooks: each optimiser's own step is wrapped when it is made."""
+    original = base.__init__
+
+    def __init__(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        step = self.step
+
+        def wrapped(*step_args, **step_kwargs):
+            _before_optimizer(self, None, None)
+            result = step(*step_args, **step_kwargs)
+            _after_optimizer(self, None, None)
+            return result
+
+        wrapped.__doc__ = step.__doc__
+        # Schedulers look for the marks that they put on the method itself.
+        wrapped.__self__ = self
+        wrapped.__func__ = getattr(step, "__func__", step)
+        self.step = wrapped
+
+    base.__init__ = __init__
+
+
+def _finish():
+    if not probe.recorder.alive():
+        return
+    if loop.asked is not None and loop.trained:
+        # The loop was left from inside: the last step ended when its optimiser did.
+        _close_step((loop.optimizer_began or loop.asked) + loop.optimizer_time)
+    _close_epoch()
+    torch = sys.modules.get("torch")
+    if torch is not None and not loop.cpu:
+        probe.recorder.fact(peakMemoryBytes=int(torch.cuda.max_memory_allocated()))
+
+
+_ddp = []
+
+
+def watch_ddp(module):
+    ddp = module.DistributedDataParallel
+    original = ddp.__init__
+
+    def __init__(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        guarded("ddp")(_ddp_facts)(self)
+
+    __init__.__doc__ = original.__doc__
+    __init__.__wrapped__ = original
+    ddp.__init__ = __init__
+
+
+def watch_wrapper(kind):
+    """For the other ways of wrapping a model: only that it happened."""
+
+    def watch(module):
+        for name in ("DataParallel", "FullyShardedDataParallel"):
+            wrapper = getattr(module, name, None)
+            if wrapper is not None:
+                _note_wrapping(wrapper, kind)
+
+    return watch
+
+
+def _note_wrapping(wrapper, kind):
+    original = wrapper.__init__
+
+    def __init__(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        probe.recorder.fact(parallelism=kind)
+
+    __init__.__doc__ = original.__doc__
+    __init__.__wrapped__ = original
+    wrapper.__init__ = __init__
+
+
+def _ddp_facts(model):
+    parameters = [p for p in model.module.parameters() if p.requires_grad]
+    probe.recorder.fact(
+        parallelism="ddp",
+        model=type(model.module).__name__,
+        parameters=sum(p.numel() for p in parameters),
+        gradientBytes=sum(p.numel() * p.element_size() for p in parameters),
+        gradientElementBytes=parameters[0].element_size() if parameters else None,
+        parameterElements=[p.numel() for p in parameters] if len(parameters) <= 4096 else None,
+        ddpBucketCapBytes=getattr(model, "bucket_bytes_cap", None),
+        ddpStaticGraph=bool(getattr(model, "static_graph", False)),
+        ddpGradientAsBucketView=bool(getattr(model, "gradient_as_bucket_view", False)),
+        ddpFindUnusedParameters=bool(getattr(model, "find_unused_parameters", False)),
+        syncBatchNorms=sum(1 for m in model.module.modules() if type(m).__name__ == "SyncBatchNorm"),
+    )
+    import weakref
+
+    _ddp[:] = [weakref.ref(model)]
+
+
+def _bucket_facts():
+    """The sizes of the buckets are final only after the first backward pass, when DDP rebuilds them."""
+    model = _ddp[0]() if _ddp else None
+    if model is None or probe.recorder.facts.get("ddpBucketBytes") is not None:
+        return
+    data = model._get_ddp_logging_data()
+    sizes = data.get("rebuilt_bucket_sizes") or data.get("bucket_sizes") or ""
+    listed = [int(size) for size in str(sizes).replace(",", " ").split() if size.strip().isdigit()]
+    if listed:
+        probe.recorder.fact(ddpBucketBytes=listed)
+    first = data.get("first_bucket_size") or data.get("ddp_first_bucket_bytes")
+    if first:
+        probe.recorder.fact(ddpFirstBucketBytes=int(first))

@@ -1,0 +1,95 @@
+// Fills docs/lab.md with real output: every ```console block is run (in a scratch directory that holds `experiments/` and the small files
+// below) and its output written under the command; tables between `<!-- figures NAME -->` marks come from bench/results.
+//   npm run build && node packages/lab/scripts/write-docs.mjs          (--check: fail when the page is not up to date)
+import { spawnSync } from "node:child_process";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = join(dirname(fileURLToPath(import.meta.url)), "../../..");
+const page = join(root, "docs/lab.md");
+const check = process.argv.includes("--check");
+const scratch = mkdtempSync(join(tmpdir(), "weft-docs-"));
+cpSync(join(root, "packages/lab/testdata/ddp_experiments"), join(scratch, "experiments"), { recursive: true });
+writeFileSync(join(scratch, "points.json"), '{"metric": "throughput", "points": [[1, 364.27], [4, 1432.73]]}\n');
+mkdirSync(join(scratch, "scripts"));
+mkdirSync(join(scratch, "configs"));
+writeFileSync(
+  join(scratch, "scripts/train.sh"),
+  `#!/bin/bash
+#SBATCH --nodes=1
+#SBATCH --ntasks=4
+#SBATCH --gpus-per-task=1
+#SBATCH --cpus-per-task=2
+
+srun torchrun --nproc_per_node=4 --rdzv_endpoint=$SLURM_NODELIST:29500 train.py --config configs/agnews.yaml
+`,
+);
+writeFileSync(
+  join(scratch, "configs/agnews.yaml"),
+  "data:\n  num_workers: 2\ntraining:\n  batch_size: 32\n  device: cuda:7\n",
+);
+
+/** Runs `weft …` and gives what a user would see. */
+function run(command) {
+  const [, ...args] = command.match(/"[^"]*"|\S+/g).map((w) => w.replaceAll('"', ""));
+  const { stdout, stderr } = spawnSync(process.execPath, [join(root, "packages/cli/bin/weft.js"), ...args], {
+    cwd: scratch,
+    encoding: "utf8",
+    env: { ...process.env, WEFT_LEDGER: ".weft/ledger.jsonl" },
+  });
+  return `${stderr}${stdout}`.replaceAll(scratch, ".").trimEnd();
+}
+
+const result = (name) => JSON.parse(readFileSync(join(root, `bench/results/${name}.json`), "utf8"));
+const percent = (x) => `${(x * 100).toFixed(1)}%`;
+const figures = {
+  prediction: () => {
+    const p = result("prediction");
+    const row = (name, f, coverage) =>
+      `| ${name} | ${percent(f.median)} | ${percent(f.p90)} | ${percent(f.max)} | ${coverage} |`;
+    return [
+      `| on ${p.series} series of ${p.families} model families, predicting the largest count | median error | 90th percentile | largest | 80% intervals that held |`,
+      "|---|---|---|---|---|",
+      row("weft predict, each family left out in turn", p.crossValidated, percent(p.crossValidated.intervalCoverage)),
+      row("ring law, one parameter", p.ringLaw, "-"),
+      row("logarithmic law, one parameter", p.logLaw, "-"),
+      row(
+        `weft predict, ${p.independent.series} series from other sources`,
+        p.independent.shipped,
+        percent(p.independent.intervalCoverage),
+      ),
+      row("ring law on those", p.independent.ringLaw, "-"),
+      row("logarithmic law on those", p.independent.logLaw, "-"),
+    ].join("\n");
+  },
+  analyze: () => {
+    const b = result("lab-analyze");
+    return `${b.what}: ${b.seconds.median.toFixed(1)} s (median of ${b.seconds.samples.length}; ${b.hardware.cores} cores, Node ${b.versions.node}).`;
+  },
+};
+
+const before = readFileSync(page, "utf8");
+const filled = before
+  .replaceAll(
+    /```console\n\$ (weft[^\n]*)\n[\s\S]*?```/g,
+    (_, command) => `\`\`\`console\n$ ${command}\n${run(command)}\n\`\`\``,
+  )
+  .replaceAll(
+    /<!-- figures (\w+) -->[\s\S]*?<!-- end -->/g,
+    (_, name) => `<!-- figures ${name} -->\n${figures[name]()}\n<!-- end -->`,
+  );
+mkdirSync(join(root, "docs/images"), { recursive: true });
+if (!check) {
+  for (const name of ["AGNews_speedup_efficiency.png", "IMDB_speedup_efficiency.png"])
+    cpSync(join(scratch, "weft-report", name), join(root, "docs/images", name));
+  writeFileSync(page, filled);
+}
+rmSync(scratch, { recursive: true });
+// The formatter lays tables out its own way; only what they say is compared.
+const plain = (text) => text.replaceAll(/\s+/g, "").replaceAll(/-{3,}/g, "---");
+if (check && plain(filled) !== plain(before)) {
+  console.error("docs/lab.md is not what the commands print: node packages/lab/scripts/write-docs.mjs");
+  process.exit(1);
+}

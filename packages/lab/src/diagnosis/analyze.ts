@@ -1,0 +1,116 @@
+// One study from end to end: valid? how well? why? what would help? Gives the shape that `weft analyze --json` prints.
+import { fitUsl, type StudySummary, summariseStudy, type Usl } from "../metrics/index.js";
+import { bySeverity, type Finding, type ImportProblem, type Study } from "../model/index.js";
+import { type PredictionResult, predict, readPoints } from "../predict/index.js";
+import { judge, type ScalingPoint, type Verdict } from "../validity/index.js";
+import { applyCatalogue, type DiagnosisRule } from "./catalogue.js";
+import { communicationRules } from "./communication-rules.js";
+import { deviceRules } from "./device-rules.js";
+import { hostRules } from "./host-rules.js";
+import { diagnosisView } from "./view.js";
+
+/** In the order of evaluation: host before device before communication. */
+export const diagnosisRules: readonly DiagnosisRule[] = [...hostRules, ...deviceRules, ...communicationRules];
+
+export interface RunReport {
+  id: string;
+  label?: string;
+  devices: number;
+  source: string;
+  status: string;
+  epochSeconds: { mean: number; std: number; n: number } | null;
+  /** The mean over a file that two jobs wrote; only then. */
+  epochSecondsMixed?: { mean: number; std: number; n: number };
+  totalSeconds: number | null;
+  /** Different samples a second: the data set over the epoch. */
+  samplesPerSecond: number | null;
+  /** Samples that all ranks worked on in a second; more than the above when work was done twice. */
+  workSamplesPerSecond: number | null;
+  finalAccuracy: number | null;
+}
+
+export interface StudyReport {
+  name: string;
+  valid: boolean | null;
+  basis: StudySummary["basis"];
+  warmup: number;
+  runs: RunReport[];
+  scaling: ScalingPoint[];
+  findings: Finding[];
+  usl: Usl | null;
+  predictions: PredictionResult["predictions"];
+  problems: ImportProblem[];
+}
+
+export interface Analysis {
+  report: StudyReport;
+  verdict: Verdict;
+}
+
+const short = (d: { mean: number; std: number; n: number }) => ({ mean: d.mean, std: d.std, n: d.n });
+
+/** Counted where steps say so, else from the data set and the epoch; the work ratio leads from one rate to the other. */
+function rates(verdict: Verdict, index: number): { different: number | null; worked: number | null } {
+  const summary = verdict.view.runs[index]!;
+  const ratio = verdict.scaling.find((p) => p.devices === summary.run.devices)?.workRatio ?? 1;
+  if (summary.samplesPerSecond !== null)
+    return { different: summary.samplesPerSecond / ratio, worked: summary.samplesPerSecond };
+  const { datasetSamples } = summary.run.workload;
+  if (datasetSamples === undefined || summary.seconds === null || verdict.view.basis === "run")
+    return { different: null, worked: null };
+  const different = datasetSamples / summary.seconds.mean;
+  return { different, worked: different * ratio };
+}
+
+function runReports(verdict: Verdict): RunReport[] {
+  return verdict.view.runs.map((summary, i): RunReport => {
+    const { run, epochs } = summary;
+    const { different, worked } = rates(verdict, i);
+    return {
+      id: run.id,
+      ...(run.label !== undefined && { label: run.label }),
+      devices: run.devices,
+      source: run.source.path,
+      status: run.status,
+      epochSeconds: summary.seconds === null ? null : short(summary.seconds),
+      ...(epochs?.mixed != null && { epochSecondsMixed: short(epochs.mixed) }),
+      totalSeconds: epochs?.totalSeconds ?? run.seconds ?? null,
+      samplesPerSecond: different,
+      workSamplesPerSecond: worked,
+      finalAccuracy: epochs?.finalAccuracy ?? null,
+    };
+  });
+}
+
+/** Twice and four times the largest valid count; nothing from an invalid study. */
+function extrapolate(verdict: Verdict): PredictionResult["predictions"] {
+  const counts = verdict.view.counts;
+  if (verdict.valid !== true || counts.length < 2) return [];
+  const largest = counts.at(-1)!;
+  const perNode = largest.runs[0]!.run.machine?.devicesPerNode;
+  const points = counts.flatMap((c) => c.runs.map((r): [number, number] => [c.devices, r.seconds!.mean]));
+  const read = readPoints({ metric: "seconds", points, ...(perNode !== undefined && { devicesPerNode: perNode }) });
+  return predict(read, [largest.devices * 2, largest.devices * 4]).predictions;
+}
+
+export function analyzeStudy(study: Study): Analysis {
+  const summary = summariseStudy(study);
+  const verdict = judge(summary);
+  const findings = [...verdict.findings, ...applyCatalogue(diagnosisRules, diagnosisView(verdict))].sort(bySeverity);
+  const valid = verdict.valid !== false;
+  return {
+    verdict,
+    report: {
+      name: study.name,
+      valid: verdict.valid,
+      basis: summary.basis,
+      warmup: study.warmup ?? 1,
+      runs: runReports(verdict),
+      scaling: verdict.scaling,
+      findings,
+      usl: valid ? fitUsl(summary.counts.map((c): [number, number] => [c.devices, 1 / c.seconds.mean])) : null,
+      predictions: extrapolate(verdict),
+      problems: study.problems,
+    },
+  };
+}

@@ -1,0 +1,416 @@
+// Rules about communication and balance between ranks. Last in the order: a host that is late looks like a slow network.
+import { allReduceUs, ddpBuckets, type Fabric, fabrics, popEfficiencies } from "../metrics/index.js";
+import { evidence, type Found } from "../model/index.js";
+import { computeUs, priceAccumulation, priceBuckets, priceEarlyTail, priceOverlap } from "../predict/index.js";
+import { mean } from "../stats/index.js";
+import { type DiagnosisRule, percent } from "./catalogue.js";
+import type { RunView } from "./view.js";
+
+const guide = "the DDP optimisation guide";
+
+/** Device name -> the fabric its all-reduces usually run on. */
+const fabricOfDevice: [RegExp, keyof typeof fabrics][] = [
+  [/B200|B100/, "nvlink5"],
+  [/H100|H200|H800/, "nvlink4"],
+  [/A100.*PCI|A30|A10\b|L4|L40|RTX/i, "pcie4"],
+  [/A100|A800/, "nvlink3"],
+  [/V100/, "nvlink2"],
+];
+
+function fabricOf({ facts, run }: RunView): Fabric | null {
+  const name = facts.deviceName ?? run.machine?.devices?.[0]?.name;
+  if (run.machine?.devices?.[0]?.link === "pcie" || run.machine?.devices?.[0]?.link === "shm") return fabrics["pcie4"]!;
+  const key = fabricOfDevice.find(([pattern]) => name !== undefined && pattern.test(name))?.[1];
+  return key === undefined ? null : fabrics[key]!;
+}
+
+const exposedShare = (r: RunView): number | null => r.summary.steps?.exposedCommShare ?? null;
+const backwardUs = (r: RunView): number | null => {
+  const values = r.run.steps.flatMap((s) => (s.backwardUs === undefined ? [] : [s.backwardUs]));
+  return values.length === 0 ? null : mean(values);
+};
+
+export const communicationRules: readonly DiagnosisRule[] = [
+  {
+    code: "C7",
+    id: "wrong-backend",
+    title: "Communication takes a slow path",
+    source: "gloo with CUDA, DataParallel instead of DistributedDataParallel (PyTorch's TensorBoard plugin)",
+    run: ({ facts, devices, run }) => {
+      if (devices === 1) return null;
+      const slowPath = run.events.find((e) => /NET\/Socket|via SHM|GDR 0/.test(e.message ?? ""));
+      const list = [
+        ...(facts.backend === "gloo" && facts.device?.startsWith("cuda")
+          ? [evidence("backend on CUDA devices", "gloo")]
+          : []),
+        ...(facts.parallelism === "dp" ? [evidence("wrapper", "DataParallel")] : []),
+        ...(slowPath === undefined ? [] : [evidence("NCCL says", slowPath.message!.slice(0, 120))]),
+      ];
+      if (list.length === 0) return null;
+      return {
+        severity: "high",
+        evidence: list,
+        cause: "Gradients go through host memory, or one process feeds all devices.",
+        fix: "init_process_group('nccl') and DistributedDataParallel, one process a device; NCCL_DEBUG=INFO shows the path.",
+        predicted: null,
+        refutedBy: "The same all-reduce time with NCCL.",
+      };
+    },
+  },
+  {
+    code: "C1",
+    id: "communication-cost",
+    title: "Communication takes part of the step",
+    source: "above 10% (PyTorch's TensorBoard plugin), 30% collective-bound (XProf)",
+    run: (r) => {
+      const share = exposedShare(r);
+      if (share === null || share < 0.1 || r.parts === null) return null;
+      const k = 4;
+      return {
+        severity: share >= 0.3 ? "high" : "moderate",
+        evidence: [
+          evidence("exposed communication", percent(share), { unit: "% of the step", threshold: 10 }),
+          evidence("exposed communication a step", r.parts.exposedUs / 1000, { unit: "ms" }),
+        ],
+        cause: "Gradients are exchanged in every step, and the backward pass does not hide it all.",
+        alternatives: ["a late rank looks the same: compare the start of the collectives (skew) with their length"],
+        fix: `Gradient accumulation over ${k} micro-steps with no_sync(), or a larger batch.`,
+        predicted: r.effect(priceAccumulation(r.parts, k)),
+        refutedBy: "The same samples per second with the all-reduce left out.",
+      };
+    },
+  },
+  {
+    code: "C2",
+    id: "communication-dominates",
+    title: "Computation does not outweigh communication",
+    source: "compute over exposed communication below 3 weak, below 1 bad (final report of the published DDP study)",
+    run: (r) => {
+      if (r.parts === null || r.parts.exposedUs <= 0) return null;
+      const ratio = computeUs(r.parts) / r.parts.exposedUs;
+      if (ratio >= 3) return null;
+      return {
+        severity: ratio < 1 ? "high" : "moderate",
+        evidence: [evidence("compute over exposed communication", ratio, { threshold: 3 })],
+        cause: "The model is too small, or the batch too small, for this many devices and this link.",
+        fix: "Fewer devices, a larger batch a device, or accumulation; more devices will make it worse.",
+        predicted: r.effect(priceAccumulation(r.parts, Math.ceil(3 / Math.max(ratio, 0.1)))),
+        refutedBy: "A ratio above 3 in a trace.",
+      };
+    },
+  },
+  {
+    code: "C3",
+    id: "small-messages",
+    title: "Messages are small",
+    source: "more than 20% of messages below 16 MB (Ascend mstt, fast fabrics)",
+    run: (r) => {
+      const collectives = r.traces.flatMap((t) => t.collectives ?? []);
+      const total = collectives.reduce((a, c) => a + c.count, 0);
+      const small = collectives.filter((c) => c.bytes < 16e6).reduce((a, c) => a + c.count, 0);
+      const fromTrace = total > 0;
+      const buckets = r.facts.ddpBucketBytes ?? [];
+      const share = fromTrace
+        ? small / total
+        : buckets.length === 0
+          ? 0
+          : buckets.filter((b) => b < 16e6).length / buckets.length;
+      const exposed = exposedShare(r);
+      if (r.devices === 1 || share <= 0.2 || (exposed !== null && exposed < 0.05) || (exposed === null && !fromTrace))
+        return null;
+      return {
+        severity: "low",
+        evidence: [evidence("messages below 16 MB", percent(share), { unit: "%", threshold: 20 })],
+        cause: "Latency, not bandwidth, sets the time of each message.",
+        fix: "Larger buckets (bucket_cap_mb=50 or 100) or fewer, fused collectives.",
+        predicted: null,
+        refutedBy: "The same time with one bucket.",
+      };
+    },
+  },
+  {
+    code: "C4",
+    id: "slow-link",
+    title: "The link is slower than it should be",
+    source: "bus bandwidth below 0.8 of what the fabric gives (Ascend mstt; about 80% of the specification is normal)",
+    run: (r) => {
+      const fabric = fabricOf(r);
+      if (fabric === null || r.devices === 1) return null;
+      // Small messages measure latency; only large ones measure the link.
+      const large = r.traces
+        .flatMap((t) => t.collectives ?? [])
+        .filter((c) => c.busGBps !== undefined && c.bytes >= 64e6);
+      if (large.length === 0) return null;
+      const measured = Math.max(...large.map((c) => c.busGBps!));
+      if (measured >= 0.8 * fabric.busGBps) return null;
+      return {
+        severity: measured < 0.3 * fabric.busGBps ? "high" : "moderate",
+        evidence: [
+          evidence("bus bandwidth of the largest messages", measured, {
+            unit: "GB/s",
+            threshold: 0.8 * fabric.busGBps,
+          }),
+          evidence("expected fabric", fabric.name),
+        ],
+        cause:
+          "Traffic takes another path than the fast one (PCIe or shared memory instead of NVLink, no GPUDirect), or shares it.",
+        fix: "NCCL_DEBUG=INFO and nvidia-smi topo -m; check NCCL_P2P_DISABLE, container limits and placement.",
+        predicted: null,
+        refutedBy: `nccl-tests all_reduce_perf at ${(fabric.busGBps * 0.8).toFixed(0)} GB/s or more on these devices.`,
+      };
+    },
+  },
+  {
+    code: "C5",
+    id: "poor-overlap",
+    title: "Communication is not hidden behind the backward pass",
+    source:
+      "exposed over total communication above 0.5 with a backward pass longer than it; last bucket above 20% (DDP's order)",
+    run: (r) => {
+      const parts = r.parts;
+      const backward = backwardUs(r);
+      const elements = r.facts.parameterElements ?? [];
+      const bytesEach = r.facts.gradientElementBytes ?? 4;
+      const buckets =
+        r.facts.ddpBucketBytes ?? ddpBuckets(elements, { elementBytes: bytesEach }).map((n) => n * bytesEach);
+      const total = buckets.reduce((a, b) => a + b, 0);
+      const tail = buckets.length > 1 ? buckets.at(-1)! / total : 0;
+      if (parts === null || parts.commUs <= 0 || r.devices === 1) return null;
+      const exposed = parts.exposedUs / parts.commUs;
+      const long = backward !== null && backward > parts.commUs;
+      if (exposed <= 0.5 || parts.exposedUs / parts.stepUs < 0.05 || (backward !== null && !long)) return null;
+      const tailUs = tail * parts.commUs;
+      return {
+        severity: "moderate",
+        evidence: [
+          evidence("exposed over total communication", exposed, { threshold: 0.5 }),
+          ...(backward === null ? [] : [evidence("backward pass", backward / 1000, { unit: "ms" })]),
+          ...(tail > 0.2 ? [evidence("last bucket", percent(tail), { unit: "% of the gradient", threshold: 20 })] : []),
+        ],
+        cause:
+          tail > 0.2
+            ? "The last bucket holds a large early layer (an embedding): its gradient comes last and nothing is left to hide it."
+            : "The all-reduces start late or run after the backward pass.",
+        fix:
+          tail > 0.2
+            ? "Sparse gradients for the embedding, or its own earlier all-reduce; smaller buckets elsewhere do not help."
+            : "DistributedDataParallel with static_graph=True instead of averaging after backward(); find_unused_parameters=False.",
+        predicted: r.effect(
+          tail > 0.2 ? priceEarlyTail(parts, tailUs) : priceOverlap(parts, backward ?? parts.stepUs * 0.6),
+        ),
+        refutedBy: "A trace in which the all-reduces run beside the backward kernels.",
+      };
+    },
+  },
+  {
+    code: "C8",
+    id: "bucket-size",
+    title: "Another bucket size would hide more",
+    source: `bucket simulator over DDP's own rule; default 25 MiB is too small for many (pytorch#118421); ${guide}`,
+    run: (r) => {
+      const { parameterElements, gradientElementBytes, ddpBucketCapBytes } = r.facts;
+      const backward = backwardUs(r);
+      const fabric = fabricOf(r);
+      if (!parameterElements?.length || backward === null || fabric === null || r.parts === null || r.devices === 1)
+        return null;
+      const choice = priceBuckets(r.parts, parameterElements, backward, (b) => allReduceUs(b, r.devices, fabric), {
+        ...(gradientElementBytes !== undefined && { elementBytes: gradientElementBytes }),
+        ...(ddpBucketCapBytes !== undefined && { capBytes: ddpBucketCapBytes }),
+      });
+      if (choice === null || choice.price.ratio > 0.99) return null;
+      return {
+        severity: "low",
+        evidence: [
+          evidence("bucket cap now", (ddpBucketCapBytes ?? 25 * 2 ** 20) / 2 ** 20, { unit: "MiB" }),
+          evidence("bucket cap that hides most", choice.capBytes / 2 ** 20, { unit: "MiB" }),
+        ],
+        cause: "Buckets of this size start too late or cost too many latencies.",
+        fix: `DDP(bucket_cap_mb=${choice.capBytes / 2 ** 20})`,
+        predicted: r.effect(choice.price),
+        refutedBy: "The same step time with the other bucket size.",
+      };
+    },
+  },
+  {
+    code: "C6",
+    id: "communication-contention",
+    title: "All-reduces are slower in training than alone",
+    source: "above 1.5 times an isolated all-reduce",
+    run: (r) => {
+      const alone = r.run.figures?.["isolatedAllReduceUs"];
+      if (alone === undefined || r.parts === null || r.parts.commUs <= 1.5 * alone) return null;
+      return {
+        severity: "moderate",
+        evidence: [
+          evidence("communication a step", r.parts.commUs, { unit: "us" }),
+          evidence("the same alone", alone, { unit: "us" }),
+        ],
+        cause: "Kernels and collectives compete for the device, or the ranks arrive at different times.",
+        fix: "Separate skew from transfer with weft trace; limit NCCL's channels (NCCL_MAX_NCHANNELS) if transfer itself is slow.",
+        predicted: null,
+        refutedBy: "Equal times in training and alone.",
+      };
+    },
+  },
+  {
+    code: "S1",
+    id: "straggler",
+    title: "One rank is slower than the others",
+    source: "a rank deviates more than 5% from the mean (Ascend mstt); latest start of the dominant collective (HTA)",
+    run: (r) => {
+      const ranks = r.summary.steps?.perRank ?? [];
+      if (ranks.length < 2) return null;
+      // Ranks that wait for each other take equal steps; what each does itself is the step without its waits.
+      const own = ranks.map((rank) => {
+        const steps = r.run.steps.filter((s) => s.rank === rank.rank && s.exposedCommUs !== undefined);
+        const waits = steps.length === 0 ? 0 : mean(steps.map((s) => s.exposedCommUs!));
+        return { rank: rank.rank, us: rank.meanUs - waits };
+      });
+      const middle = mean(own.map((o) => o.us));
+      const slowest = own.reduce((a, b) => (b.us > a.us ? b : a));
+      const deviation = slowest.us / middle - 1;
+      if (deviation <= 0.05) return null;
+      return {
+        severity: deviation > 0.2 ? "high" : "moderate",
+        evidence: [
+          evidence(`rank ${slowest.rank} above the mean`, percent(deviation), { unit: "%", threshold: 5 }),
+          evidence("its own time a step", slowest.us / 1000, { unit: "ms" }),
+        ],
+        cause: "That rank has more work, a slower device, fewer cores or a hotter card; the others wait for it.",
+        fix: "Look at its device clocks, cores and shard size; move it to another device to see whether the slowness follows.",
+        predicted: r.effect({ ratio: middle / slowest.us, reason: "the slowest rank as fast as the mean" }),
+        refutedBy: "Another rank is slowest when the devices are exchanged.",
+      };
+    },
+  },
+  {
+    code: "S2",
+    id: "load-imbalance",
+    title: "The work is not balanced over the ranks",
+    source: "load balance below 0.8 (POP)",
+    run: (r) => {
+      const useful = r.traces.map((t) => t.computeUs);
+      if (useful.length < 2) return null;
+      const pop = popEfficiencies(useful, Math.max(...r.traces.map((t) => t.spanUs)));
+      if (pop === null || pop.loadBalance >= 0.8) return null;
+      return {
+        severity: "moderate",
+        evidence: [evidence("load balance", pop.loadBalance, { threshold: 0.8 })],
+        cause: "Ranks compute for different times between synchronisations.",
+        fix: "Equal shards: bucket by length, drop or spread the uneven tail.",
+        predicted: r.effect({ ratio: pop.loadBalance, reason: "every rank as busy as the mean" }),
+        refutedBy: "Load balance above 0.8 on a shuffled data set.",
+      };
+    },
+  },
+  {
+    code: "P1",
+    id: "parallel-efficiency",
+    title: "Parallel efficiency is low",
+    source: "load balance x communication efficiency below 0.8 (POP)",
+    run: (r) => {
+      const useful = r.traces.map((t) => t.computeUs);
+      if (useful.length < 2) return null;
+      const pop = popEfficiencies(useful, Math.max(...r.traces.map((t) => t.spanUs)));
+      if (pop === null || pop.parallel >= 0.8) return null;
+      return {
+        severity: pop.parallel < 0.5 ? "high" : "moderate",
+        evidence: [
+          evidence("parallel efficiency", pop.parallel, { threshold: 0.8 }),
+          evidence("load balance", pop.loadBalance),
+          evidence("communication efficiency", pop.communication),
+        ],
+        cause:
+          pop.loadBalance < pop.communication
+            ? "Imbalance costs more than communication."
+            : "Communication and waiting cost more than imbalance.",
+        fix: "Follow the findings about the smaller of the two factors.",
+        predicted: null,
+        refutedBy: "A parallel efficiency of 0.8 or more.",
+      };
+    },
+  },
+  {
+    code: "X2",
+    id: "sharding-fallback",
+    title: "Arrays are replicated because they do not divide",
+    source: "dimension not divisible by N falls back to replication (GT)",
+    run: ({ facts, devices }) => {
+      const names = facts.replicatedForDivisibility ?? [];
+      if (names.length === 0 || devices === 1) return null;
+      return {
+        severity: "moderate",
+        evidence: [evidence("replicated arrays", names.slice(0, 8).join(", "))],
+        cause: `Their length does not divide by ${devices}, so every device holds and computes all of it.`,
+        fix: `Pad them to a multiple of ${devices}, or choose a device count that divides them.`,
+        predicted: null,
+        refutedBy: "The same step time with padded arrays.",
+      };
+    },
+  },
+  {
+    code: "X6",
+    id: "single-axis-sharding",
+    title: "Only one axis is divided",
+    source:
+      "sharding along a single axis ('p') limits what can run in parallel (the multi-GPU note on quantum simulation)",
+    run: ({ facts, devices, count, isBaseline }) => {
+      if (facts.shardedAxes !== 1 || devices < 4 || isBaseline || count === null || count.efficiency >= 0.5)
+        return null;
+      return {
+        severity: "moderate",
+        evidence: [
+          evidence("sharded axes", 1),
+          evidence("efficiency", percent(count.efficiency), { unit: "%", threshold: 50 }),
+        ],
+        cause: "What does not lie on that axis is computed by every device.",
+        fix: "A two-dimensional mesh (say batch x state), and compare the patterns [None,'p'], ['p',None], ['p','p'] on the same problem.",
+        predicted: null,
+        refutedBy: "Equal times for all three patterns.",
+      };
+    },
+  },
+  {
+    code: "R1",
+    id: "past-the-peak",
+    title: "More devices are slower",
+    source: "S(N) below S(N/2): past the peak of the USL",
+    study: ({ verdict }) => {
+      const points = verdict.valid === false ? [] : verdict.scaling;
+      return points.flatMap((point, i): Found[] => {
+        const best = points
+          .slice(0, i)
+          .reduce<(typeof points)[number] | null>(
+            (a, p) => (a === null || p.workSpeedup > a.workSpeedup ? p : a),
+            null,
+          );
+        if (best === null || point.workSpeedup >= best.workSpeedup * 0.98) return [];
+        const count = verdict.view.counts.find((c) => c.devices === point.devices)!;
+        const better = verdict.view.counts.find((c) => c.devices === best.devices)!;
+        return [
+          {
+            severity: "high",
+            devices: point.devices,
+            run: count.runs[0]!.run.id,
+            evidence: [
+              evidence(`speedup at ${point.devices}`, point.workSpeedup),
+              evidence(`speedup at ${best.devices}`, best.workSpeedup),
+            ],
+            cause: "Each device that is added costs more in overhead than it brings in work.",
+            fix: `Use ${best.devices} of the ${point.devices} devices.`,
+            predicted: {
+              metric: "epochSeconds",
+              devices: best.devices,
+              from: count.seconds.mean,
+              to: better.seconds.mean,
+              interval: [better.seconds.min, better.seconds.max],
+              unit: "s",
+              reason: `measured in this study at ${best.devices}`,
+            },
+            refutedBy: `A repeat at ${point.devices} devices that is faster.`,
+          },
+        ];
+      });
+    },
+  },
+];

@@ -1,0 +1,211 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { emptyRun, type ProbeFacts, type Run, type Step, type Study, type TraceSummary } from "../model/index.js";
+import { analyzeStudy, diagnosisRules } from "./index.js";
+
+const trace = (t: Partial<TraceSummary>): TraceSummary => ({
+  rank: 0,
+  spanUs: 1000,
+  idleUs: 20,
+  computeUs: 900,
+  nonComputeUs: 80,
+  ...t,
+});
+
+interface Case {
+  /** What makes the rule speak. */
+  facts?: Partial<ProbeFacts>;
+  step?: Partial<Step>;
+  rankStep?: (rank: number) => Partial<Step>;
+  traces?: TraceSummary[];
+  run?: Partial<Run>;
+  base?: Partial<Run>;
+  /** Seconds of the measured counts; default 10 and 10 / N. */
+  seconds?: Record<number, number>;
+  devices?: number;
+  /** Text that its first evidence must hold. */
+  says: RegExp;
+}
+
+function runOf(devices: number, seconds: number, c: Case, isBase: boolean): Run {
+  const run = emptyRun(`n${devices}`, devices, { kind: "scale", path: `n${devices}` });
+  run.status = "ok";
+  run.seconds = seconds * 4;
+  run.epochs = [1.1, 1, 1.004, 0.996].map((f, i) => ({ epoch: i + 1, seconds: seconds * f }));
+  if (isBase) return Object.assign(run, c.base);
+  run.ranks = Array.from({ length: devices }, (_, rank) => ({
+    rank,
+    facts: { samplerSharded: true, ...c.facts, ...(c.facts?.device !== undefined && { device: `cuda:${rank}` }) },
+  }));
+  for (let step = 0; step < 20; step++)
+    for (let rank = 0; rank < devices; rank++)
+      run.steps.push({ rank, step, durationUs: 10000, ...c.step, ...c.rankStep?.(rank) });
+  if (c.traces !== undefined) run.traces = c.traces;
+  return Object.assign(run, c.run);
+}
+
+function findings(c: Case) {
+  const devices = c.devices ?? 4;
+  const seconds = c.seconds ?? { 1: 10, [devices]: 10 / devices };
+  const runs = Object.entries(seconds).map(([n, s]) => runOf(Number(n), s, c, Number(n) === 1));
+  const study: Study = { name: "S", runs, problems: [] };
+  return analyzeStudy(study).report;
+}
+
+const cuda = { device: "cuda:0" };
+const cases: Record<string, Case> = {
+  "input-bound": {
+    step: { dataWaitUs: 2500 },
+    facts: { loaderWorkers: 1 },
+    says: /data wait: 25 % of the step \(threshold 5/,
+  },
+  "transfer-bound": { facts: { hostToDeviceUs: 1500, pinMemory: false }, says: /15 % of the step/ },
+  "slow-loader": { step: { durationUs: 500000, dataWaitUs: 15000 }, says: /15 ms \(threshold 10/ },
+  "launch-bound": { traces: [trace({ kernels: 100, shortKernels: 80, launchUs: 200 })], says: /80 % \(threshold 50/ },
+  "host-wait": {
+    traces: [trace({ idleUs: 400, hostWaitUs: 350, kernelWaitUs: 50 })],
+    says: /87\.5 % of the idle time/,
+  },
+  "python-pauses": {
+    run: { events: [{ name: "gc", level: "info", data: { durationUs: 4000 } }] },
+    says: /above 1 ms: 1/,
+  },
+  "compile-in-window": { rankStep: () => ({ compile: true }), says: /steps that compiled/ },
+  "compile-time": { facts: { compileSeconds: 4 }, says: /compilation: 40 % of the run/ },
+  "serial-initialisation": { facts: { initSeconds: 5 }, says: /start to first step: 5 s/ },
+  "serial-time-stepping": { facts: { serialLoopShare: 0.9, serialLoopSteps: 800 }, says: /90 % of the step/ },
+  "cheap-switches": {
+    facts: { ddpStaticGraph: false, persistentWorkers: false, loaderWorkers: 2 },
+    says: /persistent_workers=True, DDP\(static_graph=True\)/,
+  },
+  "low-utilisation": {
+    run: { samples: [1, 2, 3].map((t) => ({ t, devices: [{ index: 0, utilisationPercent: 20 }] })) },
+    says: /mean: 20 %/,
+  },
+  "device-idle": { traces: [trace({ idleUs: 300 })], says: /idle: 30 % of the span/ },
+  "device-limit": {
+    run: {
+      samples: [1, 2, 3].map((t) => ({ t, devices: [{ index: 0, tensorActivePercent: 80, memoryActivePercent: 30 }] })),
+    },
+    says: /tensor cores active: 80/,
+  },
+  "tensor-cores-idle": { traces: [trace({ tensorCoreEligible: 12, tensorCoreUsed: 0 })], says: /eligible kernels: 12/ },
+  "memory-limit": { facts: { peakMemoryBytes: 95e9, deviceMemoryBytes: 100e9 }, says: /95 % of the device/ },
+  "small-batch": { facts: { ...cuda, batchPerRank: 8 }, says: /batch per device: 8/ },
+  "full-precision": { facts: { ...cuda, precision: "fp32" }, says: /precision: fp32/ },
+  "many-sync-batch-norms": { facts: { syncBatchNorms: 53 }, says: /53 \(threshold 20\)/ },
+  "wrong-backend": { facts: { ...cuda, backend: "gloo" }, says: /gloo/ },
+  "communication-cost": {
+    step: { exposedCommUs: 4000, commUs: 5000 },
+    says: /exposed communication: 40 % of the step/,
+  },
+  "communication-dominates": { step: { exposedCommUs: 6000, commUs: 6000 }, says: /0\.6667 \(threshold 3\)/ },
+  "small-messages": {
+    step: { exposedCommUs: 1000 },
+    facts: { ddpBucketBytes: [1e6, 10e6] },
+    says: /messages below 16 MB: 100 %/,
+  },
+  "slow-link": {
+    facts: { deviceName: "NVIDIA A100-SXM4-80GB" },
+    traces: [trace({ collectives: [{ name: "allreduce", bytes: 1e8, durationUs: 1e4, busGBps: 20, count: 3 }] })],
+    says: /20 GB\/s \(threshold 188/,
+  },
+  "poor-overlap": {
+    step: { commUs: 2000, exposedCommUs: 1800, backwardUs: 6000 },
+    facts: { ddpBucketBytes: [1061904, 10240000] },
+    says: /0\.9 \(threshold 0\.5\)/,
+  },
+  "bucket-size": {
+    step: { commUs: 4000, exposedCommUs: 3000, backwardUs: 5000 },
+    facts: { deviceName: "NVIDIA A10", parameterElements: Array.from({ length: 60 }, () => 100000) },
+    says: /bucket cap now: 25 MiB/,
+  },
+  "communication-contention": {
+    step: { commUs: 3000 },
+    run: { figures: { isolatedAllReduceUs: 1000 } },
+    says: /3000 us/,
+  },
+  straggler: { rankStep: (rank) => ({ durationUs: rank === 2 ? 13000 : 10000 }), says: /rank 2 above the mean/ },
+  "load-imbalance": {
+    traces: [trace({ rank: 0, computeUs: 900 }), trace({ rank: 1, computeUs: 300 })],
+    says: /0\.6667 \(threshold 0\.8\)/,
+  },
+  "parallel-efficiency": {
+    traces: [trace({ rank: 0, computeUs: 500 }), trace({ rank: 1, computeUs: 480 })],
+    says: /0\.49 \(threshold 0\.8\)/,
+  },
+  "sharding-fallback": { facts: { replicatedForDivisibility: ["states"] }, says: /states/ },
+  "single-axis-sharding": { facts: { shardedAxes: 1 }, seconds: { 1: 10, 4: 8 }, says: /sharded axes: 1/ },
+  "past-the-peak": { seconds: { 1: 10, 2: 6, 4: 7 }, says: /speedup at 4: 1\.429/ },
+};
+
+test("every rule of the catalogue has a case, a source and a way to be refuted", () => {
+  assert.deepEqual(diagnosisRules.map((r) => r.id).sort(), Object.keys(cases).sort());
+  for (const rule of diagnosisRules) {
+    assert.ok(rule.source.length > 10, rule.id);
+    assert.match(rule.code, /^[A-Z]\d$/);
+  }
+});
+
+test("a run without faults has no findings", () => {
+  assert.deepEqual(findings({ says: /./ }).findings, []);
+});
+
+for (const [id, c] of Object.entries(cases))
+  test(`rule ${id} speaks when it should, with its evidence`, () => {
+    const found = findings(c).findings.filter((f) => f.id === id);
+    assert.equal(found.length > 0, true, `${id} is silent`);
+    const [first] = found;
+    assert.match(first!.evidence.map((e) => e.text).join("\n"), c.says);
+    assert.ok(first!.cause !== "" && first!.refutedBy !== "" && first!.fix !== "");
+    assert.notEqual(first!.severity, "invalid");
+    assert.equal(first!.run, `n${c.devices ?? 4}`);
+  });
+
+test("nothing is recommended from a count that is not valid", () => {
+  const report = findings({ step: { dataWaitUs: 5000 }, facts: { samplerSharded: false }, says: /./ });
+  assert.equal(report.valid, false);
+  assert.deepEqual(
+    report.findings.map((f) => f.id),
+    ["work-not-divided"],
+  );
+  assert.deepEqual(report.predictions, []);
+  assert.equal(report.usl, null);
+});
+
+test("a priced fix promises what its formula says", () => {
+  const report = findings({ step: { exposedCommUs: 4000, commUs: 5000 }, says: /./ });
+  const effect = report.findings.find((f) => f.id === "communication-cost")!.predicted!;
+  // Step 10 ms with 4 ms exposed; over four micro-steps 7 ms: 30% less of 2.5 s.
+  assert.ok(Math.abs(effect.to! - 2.5 * 0.7) < 0.01);
+  assert.ok(effect.interval![0] < effect.to! && effect.to! < effect.interval![1] && effect.interval![1] < effect.from!);
+});
+
+test("a valid study is extrapolated, and the shape is the one that other programs rely on", () => {
+  const report = findings({ says: /./ });
+  assert.deepEqual(
+    report.predictions.map((p) => p.devices),
+    [8, 16],
+  );
+  assert.deepEqual(Object.keys(report.runs[0]!.epochSeconds!), ["mean", "std", "n"]);
+  for (const key of ["devices", "speedup", "efficiency", "valid", "workRatio", "workSpeedup", "class"])
+    assert.ok(key in report.scaling[1]!, key);
+  assert.equal(report.scaling[0]!.class, "baseline");
+});
+
+test("work done twice counts once in samples a second, and twice in work", () => {
+  const step = { samples: 8, epoch: 1 };
+  const report = findings({
+    step,
+    devices: 2,
+    seconds: { 1: 10, 2: 10.5 },
+    base: { workload: { datasetSamples: 160 } },
+    says: /./,
+  });
+  const [one, two] = report.runs;
+  assert.equal(one!.samplesPerSecond, 160 / report.runs[0]!.epochSeconds!.mean);
+  // Two ranks of 20 steps of 8 samples: 320 samples worked on for 160 of the data set, 8 per 10 ms and rank.
+  assert.equal(report.scaling[1]!.workRatio, 2);
+  assert.ok(Math.abs(two!.workSamplesPerSecond! - 1600) < 1e-6);
+  assert.ok(Math.abs(two!.samplesPerSecond! - 800) < 1e-6);
+});

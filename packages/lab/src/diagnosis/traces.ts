@@ -1,0 +1,80 @@
+// Lays traces that lie beside a run under it, reduced to what the rules read. The analysis itself is the trace layer's.
+import { existsSync, readdirSync, statSync } from "node:fs";
+import { join } from "node:path";
+import type { Run, Study, TraceSummary } from "../model/index.js";
+import { analyseTraces, type RankReport } from "../trace/index.js";
+
+const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
+
+/** Null for a rank in which nothing could be measured. */
+export function summariseTrace(report: RankReport): TraceSummary | null {
+  const { spanUs, idleUs, computeUs, nonComputeUs } = report;
+  if (spanUs === undefined || idleUs === undefined || computeUs === undefined || nonComputeUs === undefined)
+    return null;
+  const { launches, idle, queues } = report;
+  const collectives = report.collectives.flatMap((c) =>
+    c.bytes === null
+      ? []
+      : [
+          {
+            name: String(c.collective),
+            bytes: c.bytes,
+            durationUs: c.meanUs,
+            count: c.count,
+            ...(c.busGBps !== null && { busGBps: c.busGBps }),
+          },
+        ],
+  );
+  return {
+    rank: report.rank,
+    spanUs,
+    idleUs,
+    computeUs,
+    nonComputeUs,
+    ...(report.communicationUs !== undefined && { commUs: report.communicationUs }),
+    ...(report.exposedCommunicationUs !== undefined && { exposedCommUs: report.exposedCommunicationUs }),
+    ...(report.overlapPercent != null && { overlapPercent: report.overlapPercent }),
+    ...(idle.length > 0 && {
+      hostWaitUs: sum(idle.map((i) => i.hostWaitUs)),
+      kernelWaitUs: sum(idle.map((i) => i.kernelWaitUs)),
+      otherWaitUs: sum(idle.map((i) => i.otherUs)),
+    }),
+    ...(launches !== null && {
+      kernels: launches.launches,
+      shortKernels: launches.shorterThanCall,
+      launchUs: launches.callUs.mean * launches.launches,
+    }),
+    ...(queues.length > 0 && { meanQueueLength: Math.max(...queues.map((q) => q.mean)) }),
+    ...(report.dataLoaderUs !== null && { dataLoaderUs: report.dataLoaderUs }),
+    ...(collectives.length > 0 && { collectives }),
+  };
+}
+
+/** Trace files of a run: in its own directory, or in `traces` below it. */
+export function traceFiles(run: Run): string[] {
+  const home = run.source.path;
+  if (!existsSync(home) || !statSync(home).isDirectory()) return [];
+  const inside = (directory: string): string[] =>
+    existsSync(directory)
+      ? readdirSync(directory)
+          .filter((name) => /(trace|\.pt\.trace).*\.json(\.gz)?$/.test(name))
+          .sort()
+          .map((name) => join(directory, name))
+      : [];
+  return [...inside(home), ...inside(join(home, "traces"))];
+}
+
+export async function attachTraces(
+  study: Study,
+  onFile?: (file: string, index: number, of: number) => void,
+): Promise<void> {
+  for (const run of study.runs) {
+    const files = traceFiles(run);
+    if (files.length === 0) continue;
+    const report = await analyseTraces(files, { ...(onFile !== undefined && { onFile }) });
+    const summaries = report.ranks.map(summariseTrace).filter((s) => s !== null);
+    if (summaries.length > 0) run.traces = summaries;
+    for (const message of [...report.problems, ...report.ranks.flatMap((r) => r.problems)])
+      run.problems.push({ file: files[0]!, id: "trace", message });
+  }
+}

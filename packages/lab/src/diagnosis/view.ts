@@ -1,0 +1,86 @@
+// What diagnosis rules look at: one entry a measured run, with its step parts, facts and traces laid out, only from counts that
+// passed the validity rules. Saves every rule from digging in the model.
+import type { CountSummary, RunSummary } from "../metrics/index.js";
+import type { PredictedEffect, ProbeFacts, Run, TraceSummary } from "../model/index.js";
+import { effectOf, type Price, type StepParts } from "../predict/index.js";
+import { mean } from "../stats/index.js";
+import type { StudyView, Verdict } from "../validity/index.js";
+
+export interface RunView {
+  run: Run;
+  summary: RunSummary;
+  count: CountSummary | null;
+  /** Rank 0's facts, or the first that is known. */
+  facts: ProbeFacts;
+  isBaseline: boolean;
+  devices: number;
+  /** Null when no steps were recorded. */
+  parts: StepParts | null;
+  traces: readonly TraceSummary[];
+  /** Device utilisation over the run, percent; null when nothing sampled it. */
+  utilisation: number | null;
+  onGpu: boolean;
+  /** A price as an effect on this run's time. */
+  effect: (price: Price) => PredictedEffect | null;
+}
+
+export interface DiagnosisView {
+  study: StudyView;
+  verdict: Verdict;
+  /** The measured runs; none of a study that is not valid, because nothing is recommended from it. */
+  runs: RunView[];
+}
+
+function partsOf(summary: RunSummary): StepParts | null {
+  const { steps } = summary;
+  if (steps === null) return null;
+  const stepUs = steps.durationUs.mean;
+  const exposed = steps.exposedCommShare ?? 0;
+  return {
+    stepUs,
+    dataUs: (steps.dataShare ?? 0) * stepUs,
+    commUs: (steps.commShare ?? exposed) * stepUs,
+    exposedUs: exposed * stepUs,
+  };
+}
+
+function utilisationOf(run: Run): number | null {
+  const values = run.samples.flatMap((s) =>
+    (s.devices ?? []).flatMap((d) =>
+      d.index < run.devices && d.utilisationPercent !== undefined ? [d.utilisationPercent] : [],
+    ),
+  );
+  return values.length < 3 ? null : mean(values);
+}
+
+const basisMetric = { epoch: "epochSeconds", steps: "epochSeconds", run: "runSeconds" } as const;
+
+function viewOf(summary: RunSummary, view: StudyView): RunView {
+  const { run } = summary;
+  const count = view.counts.find((c) => c.devices === run.devices) ?? null;
+  const facts: ProbeFacts = { ...run.workload, ...run.ranks[0]?.facts };
+  return {
+    run,
+    summary,
+    count,
+    facts,
+    devices: run.devices,
+    isBaseline: count !== null && count === view.baseline,
+    parts: partsOf(summary),
+    traces: run.traces ?? [],
+    utilisation: utilisationOf(run),
+    onGpu: facts.device?.startsWith("cuda") === true || (run.machine?.devices?.length ?? 0) > 0,
+    effect: (price) => {
+      if (count !== null && view.basis !== null)
+        return effectOf(price, count.seconds.mean, "s", basisMetric[view.basis], run.devices);
+      const steps = summary.steps;
+      return steps === null ? null : effectOf(price, steps.durationUs.mean, "us", "stepUs", run.devices);
+    },
+  };
+}
+
+export function diagnosisView(verdict: Verdict): DiagnosisView {
+  const { view } = verdict;
+  const runs = verdict.valid === false ? [] : view.runs.filter((r) => r.seconds !== null || view.counts.length === 0);
+  return { study: view, verdict, runs: runs.map((summary) => viewOf(summary, view)) };
+}

@@ -1,0 +1,65 @@
+// Reads text files line by line without holding them, and collects what had to be left out. Knows no format.
+import { closeSync, openSync, readSync } from "node:fs";
+import { StringDecoder } from "node:string_decoder";
+import type { ImportProblem } from "../model/index.js";
+
+export interface Line {
+  text: string;
+  /** 1-based. */
+  number: number;
+  /** False for a last line that lacks its newline: the writer may have been cut off in it. */
+  complete: boolean;
+}
+
+const chunkBytes = 1 << 20;
+/** A line longer than this is not one of our records; it is cut so that a binary file cannot fill the memory. */
+const longestLine = 64 << 20;
+
+export function* readLines(path: string): Generator<Line> {
+  const file = openSync(path, "r");
+  try {
+    const decoder = new StringDecoder("utf8");
+    const buffer = Buffer.allocUnsafe(chunkBytes);
+    let rest = "";
+    let number = 0;
+    for (;;) {
+      const bytes = readSync(file, buffer, 0, chunkBytes, null);
+      if (bytes === 0) break;
+      const parts = (rest + decoder.write(buffer.subarray(0, bytes))).split("\n");
+      rest = parts.pop()!;
+      for (const part of parts) yield { text: trimLine(part, ++number), number, complete: true };
+      if (rest.length > longestLine)
+        throw new Error(`${path}: line ${number + 1} is longer than 64 MiB; not a text file?`);
+    }
+    rest += decoder.end();
+    if (rest !== "") yield { text: trimLine(rest, ++number), number, complete: false };
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** Removes a carriage return and, in the first line, a byte order mark. */
+function trimLine(text: string, number: number): string {
+  const start = number === 1 && text.charCodeAt(0) === 0xfeff ? 1 : 0;
+  const end = text.endsWith("\r") ? text.length - 1 : text.length;
+  return text.slice(start, end);
+}
+
+/** One entry per kind of problem and file, with a count and the first line: a million bad rows are one message. */
+export class ProblemLog {
+  readonly #entries = new Map<string, ImportProblem>();
+
+  add(file: string, id: string, message: string, line?: number): void {
+    const key = `${file}\0${id}`;
+    const entry = this.#entries.get(key);
+    if (entry === undefined)
+      this.#entries.set(key, { file, id, message, count: 1, ...(line !== undefined && { line }) });
+    else entry.count = (entry.count ?? 1) + 1;
+  }
+
+  list(): ImportProblem[] {
+    return [...this.#entries.values()];
+  }
+}
+
+export class ImportError extends Error {}

@@ -1,0 +1,166 @@
+// JSON-lines records (docs/lab-format.md) into a run: from one file or from the files of all ranks. Tolerant: a half-written
+// last line, an unknown record, an impossible time are counted and left out, the rest is kept.
+import { type LabRecord, parseRecord, type RankInfo, type Run } from "../model/index.js";
+import { type ProblemLog, readLines } from "./lines.js";
+
+function rankOf(run: Run, rank: number): RankInfo {
+  let info = run.ranks.find((r) => r.rank === rank);
+  if (info === undefined) {
+    info = { rank, facts: {} };
+    run.ranks.push(info);
+  }
+  return info;
+}
+
+/** The fields of a record that carry measured times: not finite or negative ones are dropped. */
+const timeFields = ["dataWaitUs", "forwardUs", "backwardUs", "optimizerUs", "commUs", "exposedCommUs"] as const;
+
+interface Target {
+  run: Run;
+  path: string;
+  line: number;
+  problems: ProblemLog;
+  /** Rank of the file, for records that do not carry their own. */
+  rank: number | undefined;
+}
+
+type Taker<T extends LabRecord["type"]> = (record: Extract<LabRecord, { type: T }>, target: Target) => void;
+
+/** A copy without the envelope. */
+function body<T extends object>(record: T): Omit<T, "v" | "type" | "t"> {
+  const { v, type, t, ...rest } = record as T & { v: unknown; type: unknown; t: unknown };
+  return rest as Omit<T, "v" | "type" | "t">;
+}
+
+const takers: { [T in LabRecord["type"]]: Taker<T> } = {
+  run: (record, { run }) => {
+    const { devices, nodes, repeat, order, command, launcher, machine, workload, label } = record;
+    if (devices >= 1) run.devices = devices;
+    Object.assign(run, {
+      id: record.id,
+      ...(label !== undefined && { label }),
+      ...(nodes !== undefined && { nodes }),
+      ...(repeat !== undefined && { repeat }),
+      ...(order !== undefined && { order }),
+      ...(command !== undefined && { command }),
+      ...(launcher !== undefined && { launcher }),
+      ...(machine !== undefined && { machine }),
+      ...(record.t !== undefined && { startedAt: record.t }),
+    });
+    Object.assign(run.workload, workload);
+  },
+  rank: (record, { run }) => {
+    Object.assign(rankOf(run, record.rank), body(record));
+  },
+  facts: (record, { run, rank }) => {
+    const info = rankOf(run, record.rank ?? rank ?? 0);
+    for (const [key, value] of Object.entries(record.facts))
+      if (value !== null && value !== undefined) (info.facts as Record<string, unknown>)[key] = value;
+  },
+  step: (record, { run, path, line, problems }) => {
+    if (record.durationUs <= 0) {
+      problems.add(path, "negative-time", `step left out: ${record.durationUs} us is not a duration`, line);
+      return;
+    }
+    const step = body(record);
+    for (const field of timeFields) {
+      const value = step[field];
+      if (value !== undefined && !(Number.isFinite(value) && value >= 0)) {
+        problems.add(path, "bad-field", `${field} of a step left out: ${JSON.stringify(value)}`, line);
+        delete step[field];
+      }
+    }
+    run.steps.push(step);
+  },
+  epoch: (record, { run, path, line, problems, rank }) => {
+    if (record.seconds <= 0) {
+      problems.add(path, "negative-time", `epoch left out: ${record.seconds} s is not a duration`, line);
+      return;
+    }
+    const writer = record.rank ?? rank;
+    run.epochs.push({ ...body(record), line, ...(writer !== undefined && { rank: writer }) });
+  },
+  sample: (record, { run }) => {
+    run.samples.push({
+      t: record.t,
+      ...(record.host !== undefined && { host: record.host }),
+      ...(record.devices !== undefined && { devices: record.devices }),
+    });
+  },
+  event: (record, { run, rank }) => {
+    const writer = record.rank ?? rank;
+    run.events.push({
+      name: record.name,
+      level: record.level ?? "info",
+      ...(record.t !== undefined && { t: record.t }),
+      ...(writer !== undefined && { rank: writer }),
+      ...(record.message !== undefined && { message: record.message }),
+      ...(record.data !== undefined && { data: record.data }),
+    });
+  },
+  end: (record, { run, rank }) => {
+    const writer = record.rank ?? rank;
+    if (record.figures !== undefined) run.figures = { ...run.figures, ...record.figures };
+    // A rank's end says how that rank ended; only the runner's own says how the run did.
+    if (writer !== undefined && run.status !== "unknown") return;
+    if (writer !== undefined && record.status === "ok") return;
+    run.status = record.status;
+    if (record.exitCode !== undefined) run.exitCode = record.exitCode;
+    if (record.seconds !== undefined && writer === undefined) run.seconds = record.seconds;
+    if (record.message !== undefined) run.message = record.message;
+  },
+};
+
+/** Reads one file of records into the run. */
+export function readRecords(path: string, run: Run, problems: ProblemLog, rank?: number): number {
+  let taken = 0;
+  for (const { text, number, complete } of readLines(path)) {
+    if (text.trim() === "") continue;
+    const parsed = parseRecord(text);
+    if (!parsed.ok) {
+      const half = !complete && parsed.problem === "not valid JSON";
+      problems.add(
+        path,
+        half ? "truncated-line" : "bad-record",
+        half ? "half-written last line left out" : parsed.problem,
+        number,
+      );
+      continue;
+    }
+    (takers[parsed.record.type] as Taker<LabRecord["type"]>)(parsed.record as never, {
+      run,
+      path,
+      line: number,
+      problems,
+      rank,
+    });
+    taken++;
+  }
+  return taken;
+}
+
+/** What rank 0 (or the first rank that wrote) saw, laid under what the study itself says. */
+export function adoptFacts(run: Run): void {
+  run.ranks.sort((a, b) => a.rank - b.rank);
+  const facts = run.ranks[0]?.facts;
+  if (facts === undefined) return;
+  const keys = [
+    "dataset",
+    "datasetSamples",
+    "batchPerRank",
+    "accumulation",
+    "stepsPerEpoch",
+    "dropLast",
+    "sequenceLength",
+    "model",
+    "parameters",
+    "gradientBytes",
+    "precision",
+    "learningRate",
+    "optimizer",
+    "seed",
+    "scaling",
+  ] as const;
+  const workload = run.workload as Record<string, unknown>;
+  for (const key of keys) if (workload[key] === undefined && facts[key] !== undefined) workload[key] = facts[key];
+}

@@ -1,0 +1,104 @@
+// The directory that `weft scale` makes (study.json, runs/ID/...) into a study. A run that was cut off, a rank that wrote
+// nothing and a log that ends in the middle of a line are kept as what they are.
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { emptyRun, type Run, type RunFile, type Study, type StudyFile } from "../model/index.js";
+import { ImportError, ProblemLog } from "./lines.js";
+import { readMetricsCsv } from "./metrics-csv.js";
+import { adoptFacts, readRecords } from "./records.js";
+
+export function readJson(path: string): unknown {
+  const text = readFileSync(path, "utf8");
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new ImportError(`${path}: not valid JSON (${(error as Error).message})`);
+  }
+}
+
+const rankFile = /^rank(\d+)\.jsonl$/;
+
+/** `study` may be what is known of it: a run directory alone is readable too. */
+export function readScaleRun(directory: string, study: Partial<StudyFile> = {}): Run {
+  const problems = new ProblemLog();
+  const id = basename(directory);
+  const file = join(directory, "run.json");
+  let head: Partial<RunFile> = {};
+  if (existsSync(file))
+    try {
+      head = readJson(file) as Partial<RunFile>;
+    } catch (error) {
+      problems.add(file, "bad-record", (error as Error).message);
+    }
+  const run = emptyRun(head.id ?? id, Number.isInteger(head.devices) ? head.devices! : 0, {
+    kind: "scale",
+    path: directory,
+  });
+  Object.assign(run.workload, study.workload, head.workload);
+  if (study.machine !== undefined || head.machine !== undefined) run.machine = { ...study.machine, ...head.machine };
+  for (const key of ["repeat", "order", "command", "nodes", "startedAt", "seconds", "exitCode", "message"] as const)
+    if (head[key] !== undefined) Object.assign(run, { [key]: head[key] });
+  if (study.launcher !== undefined) run.launcher = study.launcher;
+  const names = readdirSync(directory);
+  if (names.includes("records.jsonl")) readRecords(join(directory, "records.jsonl"), run, problems);
+  const ranks = names.flatMap((name) => {
+    const match = rankFile.exec(name);
+    return match === null ? [] : [Number(match[1])];
+  });
+  for (const rank of ranks.sort((a, b) => a - b))
+    readRecords(join(directory, `rank${rank}.jsonl`), run, problems, rank);
+  if (names.includes("metrics.csv") && run.epochs.length === 0)
+    run.epochs = readMetricsCsv(join(directory, "metrics.csv"), problems).epochs;
+  if (head.status === "running" && run.status === "unknown") {
+    problems.add(file, "cut-off", "the run never wrote its end: it was cut off, or still runs");
+  } else if (head.status !== undefined && head.status !== "running") run.status = head.status;
+  if (!(run.devices >= 1)) {
+    const world = run.ranks.find((r) => r.worldSize !== undefined)?.worldSize;
+    if (world === undefined) {
+      problems.add(file, "no-devices", "neither run.json nor a record says how many devices; run left out");
+      return Object.assign(run, { problems: problems.list(), devices: 0 });
+    }
+    run.devices = world;
+  }
+  const missing =
+    ranks.length === 0 ? [] : Array.from({ length: run.devices }, (_, k) => k).filter((k) => !ranks.includes(k));
+  if (missing.length > 0)
+    problems.add(directory, "missing-ranks", `no records of rank ${missing.join(", ")} of ${run.devices}`);
+  adoptFacts(run);
+  run.problems = problems.list();
+  return run;
+}
+
+export function studyFromScaleDirectory(directory: string): Study {
+  const path = join(directory, "study.json");
+  const head = readJson(path) as Partial<StudyFile>;
+  if (typeof head !== "object" || head === null || head.v !== 1)
+    throw new ImportError(`${path}: not a study file of version 1`);
+  const problems = new ProblemLog();
+  const home = join(directory, "runs");
+  const directories = existsSync(home)
+    ? readdirSync(home, { withFileTypes: true }).filter((entry) => entry.isDirectory())
+    : [];
+  const runs = directories
+    .map((entry) => readScaleRun(join(home, entry.name), head))
+    .flatMap((run) => {
+      if (run.devices >= 1) return [run];
+      for (const p of run.problems) problems.add(p.file, p.id, p.message, p.line);
+      return [];
+    })
+    .sort((a, b) => (a.order ?? 0) - (b.order ?? 0) || a.devices - b.devices);
+  if (runs.length === 0) problems.add(path, "empty-study", "no runs");
+  for (const count of head.counts ?? [])
+    if (!runs.some((run) => run.devices === count))
+      problems.add(path, `missing-count:${count}`, `no run at ${count} devices, though the study asked for it`);
+  return {
+    name: head.name ?? basename(directory),
+    path: directory,
+    runs,
+    ...(head.warmup !== undefined && { warmup: head.warmup }),
+    ...(head.machine !== undefined && { machine: head.machine }),
+    ...(head.command !== undefined && { command: head.command }),
+    ...(head.launcher !== undefined && { launcher: head.launcher }),
+    problems: problems.list(),
+  };
+}

@@ -1,0 +1,127 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { emptyRun } from "../model/index.js";
+import { lintFiles } from "./index.js";
+
+const directory = mkdtempSync(join(tmpdir(), "weft-lint-"));
+after(() => rmSync(directory, { recursive: true }));
+
+function file(name: string, text: string): string {
+  const path = join(directory, name);
+  writeFileSync(path, text);
+  return path;
+}
+const ids = (paths: string[], options = {}) => lintFiles(paths, options).map((p) => `${p.id}:${p.line ?? ""}`);
+
+const guideScript = `#!/bin/bash
+#SBATCH --job-name=agnews
+#SBATCH --nodes=1
+#SBATCH --ntasks=4
+#SBATCH --gpus-per-task=1
+#SBATCH --cpus-per-task=8
+
+srun --mpi=pmix \\
+    torchrun \\
+    --nnodes=1 \\
+    --nproc_per_node=4 \\
+    --rdzv_endpoint=$SLURM_NODELIST:29500 \\
+    src/train.py --config configs/a.yaml
+`;
+
+test("the guide's script: 16 processes for 4 GPUs, and a node list as an endpoint", () => {
+  const path = file("guide.sh", guideScript);
+  const problems = lintFiles([path]);
+  assert.deepEqual(
+    problems.map((p) => p.id),
+    ["slurm-tasks", "compressed-nodelist"],
+  );
+  assert.match(problems[0]!.message, /4 tasks a node and each torchrun starts 4 processes: 16 processes for 4 GPUs/);
+  assert.equal(problems[0]!.line, 8);
+});
+
+test("the right script has no problem", () => {
+  const path = file(
+    "good.sh",
+    `#!/bin/bash
+#SBATCH -N1 --gres=gpu:4 --ntasks-per-node=1 -c 16
+head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n1)
+export OMP_NUM_THREADS=4
+torchrun --nproc_per_node=4 train.py
+`,
+  );
+  assert.deepEqual(ids([path]), []);
+});
+
+test("cores a rank, from the loaders of the configuration that the command names", () => {
+  const config = file("c.yaml", "data:\n  num_workers: 2\n");
+  const script = file(
+    "cores.sh",
+    `#SBATCH -N1 --gres=gpu:4 --ntasks-per-node=1 -c 4
+export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK
+torchrun --nproc_per_node=4 train.py --config configs/c.yaml
+`,
+  );
+  const problems = lintFiles([script, config]);
+  assert.deepEqual(
+    problems.map((p) => `${p.id} ${p.severity}`),
+    ["cores-per-rank error", "omp-threads warning"],
+  );
+  assert.match(problems[0]!.message, /12 processes/);
+  assert.equal(problems[0]!.fix, "--cpus-per-task=12");
+  assert.match(problems[1]!.message, /16 threads on 4 cores/);
+});
+
+test("ranks above GPUs, devices that do not exist, nodes that disagree, a launch on one node only", () => {
+  const script = file(
+    "wrong.sh",
+    `#SBATCH --nodes=2 --gres=gpu:a100:2
+export CUDA_VISIBLE_DEVICES=0,3
+N=4
+torchrun --nnodes=1 --nproc_per_node=$N train.py
+`,
+  );
+  const config = file("d.yaml", "training:\n  device: cuda:5\n");
+  assert.deepEqual(ids([script, config]), [
+    "ranks-above-gpus:4",
+    "nodes-disagree:4",
+    "one-node-launch:4",
+    "device-ordinal:2",
+    "device-ordinal:2",
+  ]);
+  assert.deepEqual(ids([file("idle.sh", "#SBATCH --gres=gpu:4\npython train.py\n")]), ["idle-gpus:2"]);
+});
+
+test("what cannot be resolved is not called wrong", () => {
+  const script = file(
+    "unknown.sh",
+    "#SBATCH --gres=gpu:4 --ntasks=$T\nsrun torchrun --nproc_per_node=$SLURM_GPUS_ON_NODE t.py\n",
+  );
+  assert.deepEqual(ids([script]), []);
+});
+
+test("keys that the program never read, from the probe", () => {
+  const config = file("e.yaml", "optimizer:\n  type: adamw\n  lr: 0.1\ntraining:\n  epochs: 3\n");
+  const run = emptyRun("r", 1, { kind: "scale", path: "r" });
+  run.ranks = [
+    {
+      rank: 0,
+      facts: { configs: [{ file: "/elsewhere/e.yaml", keys: [], read: ["training.epochs", "optimizer.lr"] }] },
+    },
+  ];
+  const problems = lintFiles([config], { runs: [run] });
+  assert.deepEqual(
+    problems.map((p) => [p.id, p.line, p.severity]),
+    [["key-never-read", 2, "warning"]],
+  );
+  assert.match(problems[0]!.message, /optimizer\.type is set and the program never read it/);
+  assert.deepEqual(ids([config]), []);
+});
+
+test("bad files are named", () => {
+  assert.deepEqual(ids([join(directory, "absent.yaml"), directory]), ["unreadable:", "unreadable:"]);
+  assert.deepEqual(ids([file("dup.yaml", "a: 1\na: 2\n")]), ["duplicate-key:2"]);
+  assert.equal(lintFiles([file("bad.yaml", "a: [1,\nb: }")])[0]!.id, "bad-yaml");
+});

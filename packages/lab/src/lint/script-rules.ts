@@ -1,0 +1,219 @@
+// Rules for job scripts: task arithmetic, devices, cores, rendezvous. Each looks at one script and one launch; what is unknown is not
+// wrong.
+import type { LintProblem } from "./problem.js";
+import { count, type Launch, type Script } from "./script.js";
+
+/** What the script asks for, resolved as far as it can be. */
+interface Resources {
+  nodes: number;
+  /** Tasks on one node; null when not stated. */
+  tasksPerNode: number | null;
+  coresPerTask: number | null;
+  gpusPerNode: number | null;
+  /** Processes a torchrun starts on its node. */
+  processes: number | null;
+  workers: number | null;
+}
+
+interface Rule {
+  id: string;
+  find: (script: Script, launch: Launch, r: Resources) => Omit<LintProblem, "file" | "id"> | null;
+}
+
+function gpusOf(script: Script, launch: Launch, nodes: number, tasksPerNode: number | null): number | null {
+  const flag = (name: string): string | undefined => launch.srunFlags.get(name) ?? script.directives.get(name)?.value;
+  const gres = flag("gres");
+  const match = gres === undefined ? null : /gpu(?::[A-Za-z]\w*)?(?::(\d+))?/.exec(gres);
+  if (match !== null) return Number(match[1] ?? 1);
+  const perNode = count(flag("gpus-per-node")?.split(":").at(-1));
+  if (perNode !== null) return perNode;
+  const perTask = count(flag("gpus-per-task")?.split(":").at(-1));
+  if (perTask !== null) return perTask * (tasksPerNode ?? 1);
+  const all = count(flag("gpus")?.split(":").at(-1));
+  return all === null ? null : all / nodes;
+}
+
+function resourcesOf(script: Script, launch: Launch, workers: number | null): Resources {
+  const flag = (name: string): string | undefined => launch.srunFlags.get(name) ?? script.directives.get(name)?.value;
+  const nodes = count(flag("nodes")) ?? 1;
+  const all = count(flag("ntasks"));
+  const tasksPerNode = count(flag("ntasks-per-node")) ?? (all === null ? null : all / nodes);
+  const gpusPerNode = gpusOf(script, launch, nodes, tasksPerNode);
+  const given = launch.flags.get("nproc-per-node");
+  const processes = count(given) ?? (given === "gpu" || given === "auto" ? gpusPerNode : null);
+  return { nodes, tasksPerNode, coresPerTask: count(flag("cpus-per-task")), gpusPerNode, processes, workers };
+}
+
+/** GPUs a node that a script asks for; null when it does not say. */
+export function gpusAsked(script: Script): number | null {
+  const known = script.launches.flatMap((launch) => resourcesOf(script, launch, null).gpusPerNode ?? []);
+  return known.length === 0 ? null : Math.max(...known);
+}
+
+const rules: readonly Rule[] = [
+  {
+    id: "slurm-tasks",
+    find: (script, launch, { tasksPerNode, processes, gpusPerNode, nodes }) => {
+      if (
+        launch.launcher !== "torchrun" ||
+        !launch.bySrun ||
+        tasksPerNode === null ||
+        tasksPerNode <= 1 ||
+        processes === null
+      )
+        return null;
+      const total = tasksPerNode * processes * nodes;
+      return {
+        severity: "error",
+        line: launch.line,
+        message: `srun starts ${tasksPerNode} tasks a node and each torchrun starts ${processes} processes: ${total} processes${gpusPerNode === null ? "" : ` for ${gpusPerNode * nodes} GPUs`}`,
+        fix: script.isSlurm
+          ? "#SBATCH --ntasks-per-node=1 and let torchrun start the ranks, or drop torchrun and keep one task a GPU"
+          : "srun --ntasks-per-node=1 torchrun ...",
+      };
+    },
+  },
+  {
+    id: "ranks-above-gpus",
+    find: (_, launch, { processes, gpusPerNode }) =>
+      launch.launcher !== "torchrun" || processes === null || gpusPerNode === null || processes <= gpusPerNode
+        ? null
+        : {
+            severity: "error",
+            line: launch.line,
+            message: `${processes} processes a node and ${gpusPerNode} GPU${gpusPerNode === 1 ? "" : "s"}: ranks will share a device or fail with "invalid device ordinal"`,
+            fix: `--nproc_per_node=${gpusPerNode}, or ask for ${processes} GPUs`,
+          },
+  },
+  {
+    id: "idle-gpus",
+    find: (_, launch, { processes, gpusPerNode, tasksPerNode }) => {
+      const ranks =
+        launch.launcher === "torchrun"
+          ? processes
+          : launch.bySrun
+            ? tasksPerNode
+            : launch.launcher === "python"
+              ? 1
+              : null;
+      if (ranks === null || gpusPerNode === null || ranks >= gpusPerNode) return null;
+      return {
+        severity: "warning",
+        line: launch.line,
+        message: `${gpusPerNode} GPUs a node are asked for and ${ranks} process${ranks === 1 ? "" : "es"} started: ${gpusPerNode - ranks} stay idle`,
+        fix: `torchrun --nproc_per_node=${gpusPerNode} ..., or ask for ${ranks}`,
+      };
+    },
+  },
+  {
+    id: "cores-per-rank",
+    find: (script, launch, { coresPerTask, processes, tasksPerNode, workers }) => {
+      if (coresPerTask === null || processes === null || launch.launcher !== "torchrun") return null;
+      const cores = launch.bySrun ? coresPerTask : coresPerTask * (tasksPerNode ?? 1);
+      const perRank = cores / processes;
+      const wanted = 1 + (workers ?? 1);
+      if (perRank >= wanted) return null;
+      return {
+        severity: perRank < wanted / 2 ? "error" : "warning",
+        line: script.directives.get("cpus-per-task")?.line ?? launch.line,
+        message: `${cores} cores for ${processes} ranks with ${workers ?? "at least 1"} loader${workers === 1 ? "" : "s"} each: ${processes * wanted} processes, ${(perRank).toFixed(1)} cores a rank`,
+        fix: `--cpus-per-task=${processes * wanted}`,
+      };
+    },
+  },
+  {
+    id: "omp-threads",
+    find: (script, _, { coresPerTask, processes }) => {
+      const variable = script.variables.get("OMP_NUM_THREADS");
+      if (variable === undefined || coresPerTask === null || processes === null || processes <= 1) return null;
+      const all = /^\$\{?SLURM_CPUS_PER_TASK\}?$/.test(variable.value);
+      const threads = all ? coresPerTask : count(variable.value);
+      if (threads === null || threads * processes <= coresPerTask) return null;
+      return {
+        severity: "warning",
+        line: variable.line,
+        message: `OMP_NUM_THREADS=${threads} in each of ${processes} ranks: ${threads * processes} threads on ${coresPerTask} cores`,
+        fix: `export OMP_NUM_THREADS=${Math.max(1, Math.floor(coresPerTask / processes))}`,
+      };
+    },
+  },
+  {
+    id: "compressed-nodelist",
+    find: (script, launch) => {
+      const isList = (value: string | undefined): boolean =>
+        value !== undefined && /\$\{?SLURM_(JOB_)?NODELIST\}?/.test(value) && !value.includes("scontrol");
+      const endpoint = launch.flags.get("rdzv-endpoint") ?? launch.flags.get("master-addr");
+      const master = script.variables.get("MASTER_ADDR");
+      if (!isList(endpoint) && !isList(master?.value)) return null;
+      return {
+        severity: "error",
+        line: isList(endpoint) ? launch.line : master!.line,
+        message:
+          "SLURM_NODELIST is a compressed list (node[01-04]), not a host name: the rendezvous fails on more than one node",
+        fix: 'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n1), then --rdzv_endpoint="$head:29500"',
+      };
+    },
+  },
+  {
+    id: "nodes-disagree",
+    find: (_, launch, { nodes }) => {
+      const given = count(launch.flags.get("nnodes"));
+      if (launch.launcher !== "torchrun" || given === null || given === nodes) return null;
+      return {
+        severity: "error",
+        line: launch.line,
+        message: `torchrun waits for ${given} node${given === 1 ? "" : "s"}, SLURM gives ${nodes}`,
+        fix: `--nnodes=${nodes}, or #SBATCH --nodes=${given}`,
+      };
+    },
+  },
+  {
+    id: "one-node-launch",
+    find: (_, launch, { nodes }) =>
+      nodes <= 1 || launch.bySrun || launch.launcher !== "torchrun"
+        ? null
+        : {
+            severity: "error",
+            line: launch.line,
+            message: `torchrun is started without srun, so only on the first of ${nodes} nodes`,
+            fix: `srun --ntasks-per-node=1 torchrun --nnodes=${nodes} ...`,
+          },
+  },
+  {
+    id: "device-ordinal",
+    find: (script, launch, { gpusPerNode, processes }) => {
+      const visible = script.variables.get("CUDA_VISIBLE_DEVICES");
+      if (visible === undefined) return null;
+      const ordinals = visible.value.split(",").map((s) => (/^\d+$/.test(s.trim()) ? Number(s) : null));
+      if (ordinals.some((o) => o === null)) return null;
+      const missing = gpusPerNode === null ? [] : ordinals.filter((o) => o! >= gpusPerNode);
+      if (missing.length > 0)
+        return {
+          severity: "error",
+          line: visible.line,
+          message: `CUDA_VISIBLE_DEVICES names device ${missing.join(", ")}, but the job gets ${gpusPerNode} GPU${gpusPerNode === 1 ? "" : "s"} (0 to ${gpusPerNode! - 1})`,
+          fix: "leave CUDA_VISIBLE_DEVICES to SLURM",
+        };
+      if (processes !== null && launch.launcher === "torchrun" && ordinals.length < processes)
+        return {
+          severity: "error",
+          line: visible.line,
+          message: `${ordinals.length} visible device${ordinals.length === 1 ? "" : "s"} for ${processes} ranks: cuda:${ordinals.length} and above do not exist`,
+          fix: `export CUDA_VISIBLE_DEVICES=${Array.from({ length: processes }, (_, i) => i).join(",")}`,
+        };
+      return null;
+    },
+  },
+];
+
+/** `workersOf` gives `data.num_workers` of a configuration that the command names, when it is among the files. */
+export function lintScript(script: Script, workersOf: (config: string) => number | null): LintProblem[] {
+  return script.launches.flatMap((launch) => {
+    const workers = launch.configs.map(workersOf).find((w) => w !== null) ?? null;
+    const resources = resourcesOf(script, launch, workers);
+    return rules.flatMap(({ id, find }) => {
+      const found = find(script, launch, resources);
+      return found === null ? [] : [{ file: script.file, id, ...found }];
+    });
+  });
+}

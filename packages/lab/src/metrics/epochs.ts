@@ -1,0 +1,103 @@
+// Rows of epochs to the jobs that wrote them, and to a mean that can be named. Two jobs that wrote one file are told apart by
+// their epoch numbers; what was left out (warm-up, clock jumps) is said. Knows runs, not files.
+import type { Epoch, Run } from "../model/index.js";
+import { type Description, describe, median } from "../stats/index.js";
+
+export interface EpochSummary {
+  /** Mean and deviations over the rows that count, of the job that is the run. */
+  seconds: Description | null;
+  /** The rows behind it. */
+  used: Epoch[];
+  /** Warm-up rows of that job, left out. */
+  warmup: Epoch[];
+  /** Rows whose time no clock could have measured beside the others, left out. */
+  jumps: Epoch[];
+  /** Every job in the file; more than one means that the file is not one run. */
+  jobs: Epoch[][];
+  /** What a mean over the whole file would have been; only when there is more than one job. */
+  mixed: Description | null;
+  /** All rows of the job, warm-up included. */
+  totalSeconds: number;
+  firstLoss: number | null;
+  finalAccuracy: number | null;
+}
+
+/** An epoch this many times its job's median is a clock that jumped, not a slow epoch. */
+const clockJump = 20;
+
+/** Splits rows in file order into sequences whose epochs rise by one; a lone sequence may have gaps. */
+export function separateJobs(rows: readonly Epoch[]): Epoch[][] {
+  const jobs: Epoch[][] = [];
+  // Jobs by their last epoch, the least recently written first: two jobs at the same epoch take turns.
+  const byLast = new Map<number, number[]>();
+  const append = (job: number, row: Epoch): void => {
+    jobs[job]!.push(row);
+    const waiting = byLast.get(row.epoch);
+    if (waiting === undefined) byLast.set(row.epoch, [job]);
+    else waiting.push(job);
+  };
+  for (const row of rows) {
+    const waiting = byLast.get(row.epoch - 1);
+    const next = waiting?.shift();
+    if (waiting?.length === 0) byLast.delete(row.epoch - 1);
+    if (next !== undefined) append(next, row);
+    else if (jobs.length === 1 && row.epoch > jobs[0]!.at(-1)!.epoch) {
+      byLast.clear();
+      append(0, row);
+    } else {
+      jobs.push([]);
+      append(jobs.length - 1, row);
+    }
+  }
+  return jobs;
+}
+
+/** The job that is the run: one that starts at the first epoch, and the longest of those. */
+function mainJob(jobs: readonly Epoch[][]): Epoch[] {
+  const first = Math.min(...jobs.map((job) => job[0]!.epoch));
+  const started = jobs.filter((job) => job[0]!.epoch === first);
+  return started.reduce((a, b) => (b.length > a.length ? b : a));
+}
+
+/** The rows of the rank that timed the epochs: rank 0, or the lowest that did. */
+export function timedRows(run: Run): Epoch[] {
+  let lowest = Number.POSITIVE_INFINITY;
+  for (const row of run.epochs) lowest = Math.min(lowest, row.rank ?? 0);
+  return run.epochs.filter((row) => (row.rank ?? 0) === lowest);
+}
+
+function withoutJumps(rows: readonly Epoch[]): { kept: Epoch[]; jumps: Epoch[] } {
+  if (rows.length < 4) return { kept: [...rows], jumps: [] };
+  const bound = median(rows.map((row) => row.seconds)) * clockJump;
+  return { kept: rows.filter((row) => row.seconds <= bound), jumps: rows.filter((row) => row.seconds > bound) };
+}
+
+/** Published studies sort by epoch and drop the first rows; a warm-up that would leave nothing is not dropped. */
+function dropWarmup(rows: readonly Epoch[], warmup: number): { used: Epoch[]; dropped: Epoch[] } {
+  const sorted = [...rows].sort((a, b) => a.epoch - b.epoch);
+  return warmup < sorted.length
+    ? { used: sorted.slice(warmup), dropped: sorted.slice(0, warmup) }
+    : { used: sorted, dropped: [] };
+}
+
+export function summariseEpochs(run: Run, warmup: number): EpochSummary | null {
+  const rows = timedRows(run);
+  if (rows.length === 0) return null;
+  const jobs = separateJobs(rows);
+  const job = mainJob(jobs);
+  const { kept, jumps } = withoutJumps(job);
+  const { used, dropped } = dropWarmup(kept, warmup);
+  const seconds = (list: readonly Epoch[]) => list.map((row) => row.seconds);
+  const mixed = jobs.length > 1 ? describe(seconds(dropWarmup(withoutJumps(rows).kept, warmup).used)) : null;
+  return {
+    seconds: describe(seconds(used)),
+    used,
+    warmup: dropped,
+    jumps,
+    jobs,
+    mixed,
+    totalSeconds: seconds(kept).reduce((a, b) => a + b, 0),
+    firstLoss: job[0]!.trainLoss ?? null,
+    finalAccuracy: job.findLast((row) => row.valAccuracy !== undefined)?.valAccuracy ?? null,
+  };
+}

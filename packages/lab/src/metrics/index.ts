@@ -1,0 +1,42 @@
+// The public face of metrics and laws.
+export {
+  type BucketOptions,
+  ddpBuckets,
+  type OverlapResult,
+  simulateOverlap,
+} from "./buckets.js";
+export {
+  allReduceUs,
+  busBandwidthGBps,
+  busFactor,
+  type Fabric,
+  fabrics,
+  hierarchicalAllReduceUs,
+  hostCollectiveUs,
+} from "./communication.js";
+export { type EpochSummary, separateJobs, summariseEpochs, timedRows } from "./epochs.js";
+export {
+  amdahl,
+  classMeaning,
+  fitShape,
+  gustafson,
+  karpFlatt,
+  logShape,
+  powerShape,
+  ringShape,
+  type ScalingClass,
+  type Shape,
+  scalingClass,
+  serialShape,
+} from "./laws.js";
+export { type PopEfficiencies, popEfficiencies } from "./pop.js";
+export {
+  type CountSummary,
+  defaultWarmup,
+  type RunSummary,
+  type StudySummary,
+  summariseStudy,
+  type TimeBasis,
+} from "./scaling.js";
+export { type RankSteps, type StepSummary, summariseSteps } from "./steps.js";
+export { fitUsl, type Usl, uslThroughput } from "./usl.js";

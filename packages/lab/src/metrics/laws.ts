@@ -1,0 +1,75 @@
+// The scaling laws as functions, and the classes of efficiency. Everything is a pure function of numbers;
+// which law to trust for a prediction is decided in predict/.
+
+/** Time relative to perfect scaling: t(N) = N T(N) / T(1) for a fixed problem, N X(1) / X(N) for throughput. */
+export type Shape = (devices: number) => number;
+
+/** Bytes that a ring all-reduce moves per device, in units of the message. */
+export const ringShape: Shape = (n) => (2 * (n - 1)) / n;
+export const logShape: Shape = (n) => Math.log2(n);
+export const serialShape: Shape = (n) => n - 1;
+
+/**
+ * One family that holds the three laws above: exponent 1 is the ring, 0 the logarithm, -1 Amdahl's serial part.
+ * All of them are 0 at one device and 1 at two.
+ */
+export function powerShape(exponent: number): Shape {
+  if (Math.abs(exponent) < 1e-9) return logShape;
+  const atTwo = 1 - 2 ** -exponent;
+  return (n) => (1 - n ** -exponent) / atTwo;
+}
+
+export const amdahl = (serialFraction: number, n: number): number => 1 / (serialFraction + (1 - serialFraction) / n);
+export const gustafson = (serialFraction: number, n: number): number => n - serialFraction * (n - 1);
+
+/** The serial fraction that a measured speedup implies. Above 1: not a fixed problem. Below 0: super-linear. */
+export function karpFlatt(speedup: number, n: number): number | null {
+  if (n <= 1) return null;
+  return (1 / speedup - 1 / n) / (1 - 1 / n);
+}
+
+export type ScalingClass =
+  | "baseline"
+  | "super-linear"
+  | "near-perfect"
+  | "good"
+  | "partial"
+  | "poor"
+  | "none"
+  | "negative";
+
+/** Total and gap-free: every finite positive speedup falls into exactly one class; the baseline is never praised. */
+export function scalingClass(speedup: number, ratio: number): ScalingClass {
+  if (ratio <= 1) return "baseline";
+  const efficiency = speedup / ratio;
+  if (speedup <= 1) return "negative";
+  if (efficiency > 1.02) return "super-linear";
+  if (efficiency >= 0.875) return "near-perfect";
+  if (efficiency >= 0.625) return "good";
+  if (efficiency >= 0.5) return "partial";
+  if (efficiency >= 0.25) return "poor";
+  return "none";
+}
+
+export const classMeaning: Record<ScalingClass, string> = {
+  baseline: "what the others are compared with",
+  "super-linear": "efficiency above 102%: look for a weak baseline or a cache effect",
+  "near-perfect": "efficiency 87.5% or more",
+  good: "efficiency 62.5% to 87.5%",
+  partial: "efficiency 50% to 62.5%",
+  poor: "efficiency 25% to 50%",
+  none: "faster than one device, but efficiency below 25%",
+  negative: "no faster than one device",
+};
+
+/** Least squares of t - 1 = c f(N) through the origin: the one-parameter laws. */
+export function fitShape(shape: Shape, points: readonly { devices: number; relativeTime: number }[]): number | null {
+  let numerator = 0;
+  let denominator = 0;
+  for (const { devices, relativeTime } of points) {
+    const f = shape(devices);
+    numerator += f * (relativeTime - 1);
+    denominator += f * f;
+  }
+  return denominator > 0 ? numerator / denominator : null;
+}

@@ -1,0 +1,36 @@
+// The POP efficiencies: how a parallel run loses time, from the useful time of each rank. A value of 0.8 is acceptable.
+
+export interface PopEfficiencies {
+  /** Mean useful time over the largest. */
+  loadBalance: number;
+  /** Largest useful time over the run time. */
+  communication: number;
+  /** Their product. */
+  parallel: number;
+  /** Useful time in all, against the baseline's; null without a baseline. */
+  computation: number | null;
+  global: number | null;
+}
+
+/** `useful` is the computing time of each rank, `runtime` the wall time, in one unit. */
+export function popEfficiencies(
+  useful: readonly number[],
+  runtime: number,
+  baselineUsefulTotal?: number,
+): PopEfficiencies | null {
+  if (useful.length === 0 || !(runtime > 0) || useful.some((u) => !(u >= 0))) return null;
+  const largest = Math.max(...useful);
+  if (largest === 0) return null;
+  const total = useful.reduce((a, b) => a + b, 0);
+  const loadBalance = total / useful.length / largest;
+  const communication = largest / runtime;
+  const parallel = loadBalance * communication;
+  const computation = baselineUsefulTotal === undefined ? null : baselineUsefulTotal / total;
+  return {
+    loadBalance,
+    communication,
+    parallel,
+    computation,
+    global: computation === null ? null : parallel * computation,
+  };
+}

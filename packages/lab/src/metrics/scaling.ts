@@ -1,0 +1,144 @@
+// Runs to one line a device count: time, speedup, efficiency, throughput. What a speedup may be called is decided later, in
+// validity/; here are only ratios of measured times, all in one basis.
+import type { Run, Study } from "../model/index.js";
+import { bootstrapInterval, type Description, describe, mean } from "../stats/index.js";
+import { type EpochSummary, summariseEpochs } from "./epochs.js";
+import { karpFlatt } from "./laws.js";
+import { type StepSummary, summariseSteps } from "./steps.js";
+
+/** What a study's times are: an epoch, an epoch computed from steps, or the whole run. */
+export type TimeBasis = "epoch" | "steps" | "run";
+
+export interface RunSummary {
+  run: Run;
+  epochs: EpochSummary | null;
+  steps: StepSummary | null;
+  /** Seconds in the study's basis; null when this run has nothing in it. */
+  seconds: Description | null;
+  /** Samples per second in all ranks, counted; null when nobody counted. */
+  samplesPerSecond: number | null;
+}
+
+export interface CountSummary {
+  devices: number;
+  runs: RunSummary[];
+  /** Over the runs of this count: one run gives its own spread, several give theirs. */
+  seconds: Description;
+  speedup: number;
+  efficiency: number;
+  /** 80% bootstrap interval over epochs or repeats; null when there is too little to resample. */
+  speedupInterval: [number, number] | null;
+  karpFlatt: number | null;
+}
+
+export interface StudySummary {
+  study: Study;
+  basis: TimeBasis | null;
+  runs: RunSummary[];
+  counts: CountSummary[];
+  baseline: CountSummary | null;
+  /** Counts that were tried and gave no time, with the reason. */
+  failed: { devices: number; run: string; reason: string }[];
+}
+
+export const defaultWarmup = 1;
+
+function stepBasis(run: Run, steps: StepSummary): Description | null {
+  const perEpoch = run.workload.stepsPerEpoch ?? steps.stepsPerEpoch;
+  if (perEpoch === null || perEpoch === undefined || perEpoch === 0) return null;
+  const scale = perEpoch / 1e6;
+  const d = steps.durationUs;
+  return {
+    n: d.n,
+    mean: d.mean * scale,
+    std: d.std * scale,
+    sampleStd: d.sampleStd * scale,
+    min: d.min * scale,
+    max: d.max * scale,
+    median: d.median * scale,
+  };
+}
+
+/** The times of a run in each basis; a basis is usable when every successful run has it. */
+const bases: Record<TimeBasis, (s: Omit<RunSummary, "seconds" | "samplesPerSecond">) => Description | null> = {
+  // One epoch alone is its own warm-up: steps are better where there are any.
+  epoch: ({ epochs, steps }) =>
+    epochs === null || (epochs.warmup.length === 0 && epochs.used.length < 2 && steps !== null) ? null : epochs.seconds,
+  steps: ({ run, steps }) => (steps === null ? null : stepBasis(run, steps)),
+  run: ({ run }) => (run.seconds !== undefined && run.seconds > 0 ? describe([run.seconds]) : null),
+};
+
+const order: TimeBasis[] = ["epoch", "steps", "run"];
+
+function usable(run: Run): boolean {
+  return run.status === "ok" || run.status === "unknown";
+}
+
+function failureReason(run: Run): string {
+  const code = run.exitCode === undefined ? "" : ` (exit ${run.exitCode})`;
+  if (run.status === "ok" || run.status === "unknown") return "no usable measurement in it";
+  return `${run.status}${code}${run.message === undefined ? "" : `: ${run.message}`}`;
+}
+
+/** Values to resample: epochs of a single run, means of several. */
+function resamplable(count: { runs: readonly RunSummary[] }): number[] {
+  if (count.runs.length > 1) return count.runs.map((r) => r.seconds!.mean);
+  return count.runs[0]!.epochs?.used.map((row) => row.seconds) ?? [];
+}
+
+export function summariseStudy(study: Study): StudySummary {
+  const epochWarmup = study.warmup ?? defaultWarmup;
+  const parts = study.runs.map((run) => ({
+    run,
+    epochs: summariseEpochs(run, epochWarmup),
+    steps: summariseSteps(run),
+  }));
+  const good = parts.filter((part) => usable(part.run));
+  const measured = good.filter((part) => order.some((basis) => bases[basis](part) !== null));
+  const basis =
+    measured.length === 0
+      ? null
+      : (order.find((b) => measured.every((part) => bases[b](part) !== null)) ??
+        order.find((b) => measured.some((part) => bases[b](part) !== null)) ??
+        null);
+  const runs = parts.map((part): RunSummary => {
+    const seconds = basis === null || !usable(part.run) ? null : bases[basis](part);
+    return { ...part, seconds, samplesPerSecond: part.steps?.samplesPerSecond ?? null };
+  });
+  const byCount = new Map<number, RunSummary[]>();
+  for (const r of runs) if (r.seconds !== null) byCount.set(r.run.devices, [...(byCount.get(r.run.devices) ?? []), r]);
+  const grouped = [...byCount]
+    .sort((a, b) => a[0] - b[0])
+    .map(([devices, list]) => ({
+      devices,
+      runs: list,
+      seconds: list.length === 1 ? list[0]!.seconds! : describe(list.map((r) => r.seconds!.mean))!,
+    }));
+  const base = grouped[0];
+  const counts = grouped.map((group): CountSummary => {
+    const speedup = base!.seconds.mean / group.seconds.mean;
+    const ratio = group.devices / base!.devices;
+    const a = resamplable(base!);
+    const b = resamplable(group);
+    return {
+      ...group,
+      speedup,
+      efficiency: speedup / ratio,
+      speedupInterval:
+        group === base || a.length < 3 || b.length < 3
+          ? null
+          : bootstrapInterval([a, b], ([x, y]) => mean(x!) / mean(y!), { seed: group.devices }),
+      karpFlatt: karpFlatt(speedup, ratio),
+    };
+  });
+  return {
+    study,
+    basis,
+    runs,
+    counts,
+    baseline: counts[0] ?? null,
+    failed: runs
+      .filter((r) => r.seconds === null)
+      .map((r) => ({ devices: r.run.devices, run: r.run.id, reason: failureReason(r.run) })),
+  };
+}

@@ -1,0 +1,36 @@
+// How wide a prediction's 80% interval is: a scale that grows with the overhead and with the distance in doublings, and two
+// calibrated quantiles. Pure numbers.
+
+export interface IntervalConstants {
+  /** Scale of the logarithm of relative time: base + perOverhead * overhead, times doublings ** distanceExponent. */
+  base: number;
+  perOverhead: number;
+  distanceExponent: number;
+  /** 10% and 90% quantiles of the scaled error over the calibration series. */
+  low: number;
+  high: number;
+  /** Beyond this many doublings the calibration had no data. */
+  furthestDoublings: number;
+}
+
+export function errorScale(constants: IntervalConstants, overhead: number, doublings: number): number {
+  return (
+    (constants.base + constants.perOverhead * Math.max(0, overhead)) *
+    Math.max(doublings, 0.25) ** constants.distanceExponent
+  );
+}
+
+/** Bounds of throughput around `throughput`; `repeatSpread` is the log-scale spread that the repeats alone cause. */
+export function throughputInterval(
+  constants: IntervalConstants,
+  throughput: number,
+  overhead: number,
+  doublings: number,
+  repeatSpread = 0,
+): [number, number] {
+  const scale = errorScale(constants, overhead, doublings);
+  // More relative time is less throughput, so the upper quantile makes the lower bound.
+  const down = Math.hypot(constants.high * scale, repeatSpread);
+  const up = Math.hypot(constants.low * scale, repeatSpread);
+  return [throughput * Math.exp(-down), throughput * Math.exp(up)];
+}

@@ -1,0 +1,64 @@
+// Reads `{metric, points: [[devices, value], ...]}` and turns it into throughput per device count. Refuses what cannot be a
+// measurement, by name; keeps repeats apart so that their spread is known.
+import { mean } from "../stats/index.js";
+
+export type PointMetric = "throughput" | "seconds";
+
+export interface PointSet {
+  metric: PointMetric;
+  points: [number, number][];
+  /** Devices in one node; a prediction across that boundary needs a measurement across it. */
+  devicesPerNode?: number;
+}
+
+export interface CountSample {
+  devices: number;
+  /** Throughput of each repeat; reciprocal seconds when the metric is seconds. */
+  values: number[];
+  mean: number;
+}
+
+export interface ReadPoints {
+  metric: PointMetric;
+  devicesPerNode: number | null;
+  samples: CountSample[];
+  problems: string[];
+}
+
+export class PointsError extends Error {}
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** `where` names the file in messages. */
+export function readPoints(value: unknown, where = "points"): ReadPoints {
+  if (!isObject(value))
+    throw new PointsError(`${where}: expected an object {"metric": "throughput", "points": [[1, 100], [2, 190]]}`);
+  const metric = value["metric"];
+  if (metric !== "throughput" && metric !== "seconds")
+    throw new PointsError(`${where}: metric is ${JSON.stringify(metric)}; it must be "throughput" or "seconds"`);
+  if (!Array.isArray(value["points"])) throw new PointsError(`${where}: points must be a list of [devices, value]`);
+  const perNode = value["devicesPerNode"];
+  if (perNode !== undefined && !(Number.isInteger(perNode) && (perNode as number) > 0))
+    throw new PointsError(`${where}: devicesPerNode must be a positive integer, is ${JSON.stringify(perNode)}`);
+  const byCount = new Map<number, number[]>();
+  const problems: string[] = [];
+  value["points"].forEach((point: unknown, i: number) => {
+    const [devices, measured] = Array.isArray(point) ? point : [];
+    if (!Number.isInteger(devices) || devices < 1)
+      problems.push(`${where}: point ${i} left out: ${JSON.stringify(devices ?? null)} is not a device count`);
+    else if (typeof measured !== "number" || !Number.isFinite(measured) || measured <= 0)
+      problems.push(
+        `${where}: point ${i} (${devices} devices) left out: ${JSON.stringify(measured)} is not a ${metric}`,
+      );
+    else {
+      const list = byCount.get(devices) ?? [];
+      list.push(metric === "seconds" ? 1 / measured : measured);
+      byCount.set(devices, list);
+    }
+  });
+  const samples = [...byCount]
+    .map(([devices, values]) => ({ devices, values, mean: mean(values) }))
+    .sort((a, b) => a.devices - b.devices);
+  return { metric, devicesPerNode: (perNode as number | undefined) ?? null, samples, problems };
+}

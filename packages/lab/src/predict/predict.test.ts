@@ -1,0 +1,164 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { fitShape, logShape, powerShape, ringShape, type Shape } from "../metrics/index.js";
+import { sharedPath } from "../model/shared.js";
+import { quantile } from "../stats/index.js";
+import { fitLaw, lawConstants, PointsError, predict, readPoints } from "./index.js";
+
+interface Series {
+  points: [number, number][];
+}
+
+const relative = ({ points }: Series, [n, x]: [number, number]): number => (n * points[0]![1]) / x;
+
+function oneParameterError(series: Series, shape: Shape): number {
+  const train = series.points.slice(1, -1).map((p) => ({ devices: p[0], relativeTime: relative(series, p) }));
+  const [n, x] = series.points.at(-1)!;
+  return Math.abs((n * series.points[0]![1]) / (1 + fitShape(shape, train)! * shape(n)) / x - 1);
+}
+
+function ours(series: Series) {
+  const [n, x] = series.points.at(-1)!;
+  const read = readPoints({ metric: "throughput", points: series.points.slice(0, -1) });
+  const [p] = predict(read, [n]).predictions;
+  return { error: Math.abs(p!.value! / x - 1), covered: p!.interval![0] <= x && x <= p!.interval![1] };
+}
+
+test("on the weak-scaling series: the ring's median, the log law's 90th percentile, honest intervals", (t) => {
+  const path = sharedPath("oracles", "weak_scaling_series.json");
+  if (path === null) return t.skip("the shared oracles are not on this machine (set WEFT_SHARED)");
+  const series: Series[] = JSON.parse(readFileSync(path, "utf8")).series;
+  const results = series.map(ours);
+  const errors = results.map((r) => r.error);
+  const ring = series.map((s) => oneParameterError(s, ringShape));
+  const log = series.map((s) => oneParameterError(s, logShape));
+  assert.ok(quantile(errors, 0.5) <= quantile(ring, 0.5), `median ${quantile(errors, 0.5)}`);
+  assert.ok(quantile(errors, 0.9) <= quantile(log, 0.9), `p90 ${quantile(errors, 0.9)}`);
+  const coverage = results.filter((r) => r.covered).length / results.length;
+  assert.ok(coverage >= 0.75 && coverage <= 0.9, `coverage ${coverage}`);
+});
+
+test("the cross-validated figures that the calibration wrote meet the same bar", () => {
+  const url = new URL("../../../../bench/results/prediction.json", import.meta.url);
+  const figures = JSON.parse(readFileSync(url, "utf8"));
+  assert.ok(figures.crossValidated.median <= figures.ringLaw.median);
+  assert.ok(figures.crossValidated.p90 <= figures.logLaw.p90);
+  assert.ok(figures.crossValidated.intervalCoverage >= 0.75 && figures.crossValidated.intervalCoverage <= 0.9);
+  assert.deepEqual(figures.constants.law, lawConstants);
+});
+
+test("series from elsewhere: small errors, intervals that hold", () => {
+  const url = new URL("../../testdata/independent_series.json", import.meta.url);
+  const results = (JSON.parse(readFileSync(url, "utf8")).series as Series[]).map(ours);
+  assert.ok(
+    quantile(
+      results.map((r) => r.error),
+      0.5,
+    ) < 0.03,
+  );
+  const coverage = results.filter((r) => r.covered).length / results.length;
+  assert.ok(coverage >= 0.75, `coverage ${coverage}`);
+});
+
+test("an exact curve of the saturating shape comes back; so does perfect scaling, also from a baseline above one", () => {
+  const shape = powerShape(lawConstants.saturatingExponent);
+  const x = (c: number, n: number) => (n * 100) / (1 + c * shape(n));
+  const curve = (c: number, counts: number[]) => counts.map((n): [number, number] => [n, x(c, n)]);
+  const small = fitLaw(curve(0.005, [1, 2, 4]), lawConstants);
+  assert.equal(small.exponent, lawConstants.saturatingExponent);
+  assert.ok(Math.abs(small.throughput(8) / x(0.005, 8) - 1) < 1e-9);
+  assert.ok(Math.abs(fitLaw(curve(0.005, [2, 4]), lawConstants).throughput(16) / x(0.005, 16) - 1) < 1e-9);
+  assert.ok(Math.abs(fitLaw(curve(0, [1, 2, 4]), lawConstants).throughput(64) - 6400) < 1e-6);
+});
+
+test("seconds are the reciprocal of throughput, and bounds stay ordered", () => {
+  const x = predict(
+    readPoints({
+      metric: "throughput",
+      points: [
+        [1, 100],
+        [2, 185],
+        [4, 340],
+      ],
+    }),
+    [8],
+  ).predictions[0]!;
+  const s = predict(
+    readPoints({
+      metric: "seconds",
+      points: [
+        [1, 1 / 100],
+        [2, 1 / 185],
+        [4, 1 / 340],
+      ],
+    }),
+    [8],
+  ).predictions[0]!;
+  assert.ok(Math.abs(s.value! * x.value! - 1) < 1e-12);
+  assert.ok(s.interval![0] < s.value! && s.value! < s.interval![1]);
+  assert.ok(x.interval![0] < x.value! && x.value! < x.interval![1]);
+  assert.ok(Math.abs(s.interval![0] * x.interval![1] - 1) < 1e-12);
+});
+
+test("it says that it cannot say", () => {
+  const points: [number, number][] = [
+    [1, 100],
+    [2, 190],
+    [4, 370],
+  ];
+  const far = predict(readPoints({ metric: "throughput", points }), [8, 64]).predictions;
+  assert.notEqual(far[0]!.interval, null);
+  assert.equal(far[1]!.interval, null);
+  assert.match(far[1]!.reason, /cannot say: 64 is 16 times the largest measured count \(4\).*measure at 8 devices/);
+
+  const node = predict(readPoints({ metric: "throughput", points, devicesPerNode: 4 }), [8]).predictions[0]!;
+  assert.equal(node.interval, null);
+  assert.match(node.reason, /cannot say: 8 devices span 2 nodes of 4/);
+
+  const alone = predict(readPoints({ metric: "throughput", points: points.slice(0, 1) }), [8]).predictions[0]!;
+  assert.equal(alone.value, null);
+  assert.match(alone.reason, /only 1 device measured/);
+
+  const turned = predict(readPoints({ metric: "throughput", points: [...points, [8, 300]] }), [16]).predictions[0]!;
+  assert.equal(turned.interval, null);
+  assert.ok(turned.value! < 300);
+  assert.match(turned.reason, /below that of fewer/);
+});
+
+test("repeats widen the interval", () => {
+  const once: [number, number][] = [
+    [1, 100],
+    [4, 380],
+  ];
+  const noisy: [number, number][] = [
+    [1, 85],
+    [1, 115],
+    [4, 320],
+    [4, 440],
+  ];
+  const width = (points: [number, number][]) => {
+    const [p] = predict(readPoints({ metric: "throughput", points }), [8]).predictions;
+    return p!.interval![1] / p!.interval![0];
+  };
+  assert.ok(width(noisy) > width(once) * 1.05);
+});
+
+test("bad points are named, good ones kept; a wrong file is an error that teaches", () => {
+  const read = readPoints(
+    {
+      metric: "throughput",
+      points: [[1, 100], [2, Number.NaN], [0, 5], [4, -3], ["x", 1], 7, [8, 700]],
+    },
+    "p.json",
+  );
+  assert.deepEqual(
+    read.samples.map((s) => s.devices),
+    [1, 8],
+  );
+  assert.equal(read.problems.length, 5);
+  assert.match(read.problems[0]!, /p\.json: point 1 \(2 devices\) left out/);
+  assert.throws(() => readPoints([], "p.json"), PointsError);
+  assert.throws(() => readPoints({ metric: "speed", points: [] }, "p.json"), /metric is "speed"/);
+  assert.throws(() => readPoints({ metric: "seconds", points: 3 }, "p.json"), /points must be a list/);
+});

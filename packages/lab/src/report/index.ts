@@ -1,0 +1,8 @@
+// The public face of reports: analyses in, files out.
+export { type Chart, config as chartConfig, palette, type Spec, studyCharts } from "./charts.js";
+export { fixFiles } from "./fixes.js";
+export { predictionChart } from "./prediction-chart.js";
+export { compileChart, renderPng, renderSvg } from "./render.js";
+export { plural, type StudyRows, studyRows } from "./rows.js";
+export { effectText, performanceReport, summaryCsv, summaryTex, texText } from "./tables.js";
+export { fileName, type WriteOptions, writeReport } from "./write.js";

@@ -1,0 +1,126 @@
+// The rows behind the figures: one flat list that charts draw from and that pages link to. Every entry has an anchor, so that a
+// point in a picture, a number in a table and a line in a file are the same thing.
+import type { Analysis } from "../diagnosis/index.js";
+import type { ScalingPoint } from "../validity/index.js";
+
+export interface EpochRow {
+  /** Anchor in the report. */
+  row: string;
+  run: string;
+  series: string;
+  devices: number;
+  epoch: number;
+  seconds: number;
+  trainLoss: number | null;
+  valAccuracy: number | null;
+  /** What the analysis did with it. */
+  use: "counted" | "warm-up" | "clock jump" | "other job";
+  source: string;
+}
+
+export interface ScalingRow {
+  row: string;
+  devices: number;
+  kind: "measured" | "not a speedup" | "work per second" | "predicted";
+  speedup: number;
+  efficiency: number;
+  low: number | null;
+  high: number | null;
+}
+
+export interface StudyRows {
+  epochs: EpochRow[];
+  /** Rows that exist and are not in `epochs`, because nobody can look at a million points. */
+  omittedEpochs: number;
+  scaling: ScalingRow[];
+}
+
+/** More rows than this a run are thinned in pictures and pages; the means use all of them. */
+export const shownRows = 400;
+
+export const anchor = (text: string): string => text.replaceAll(/[^A-Za-z0-9]+/g, "-").replaceAll(/^-|-$/g, "");
+export const plural = (devices: number): string => `${devices} device${devices === 1 ? "" : "s"}`;
+
+function epochRows({ verdict, report }: Analysis): { epochs: EpochRow[]; omitted: number } {
+  const epochs: EpochRow[] = [];
+  let omitted = 0;
+  const several = new Set(report.runs.map((r) => r.devices)).size < report.runs.length;
+  for (const { run, epochs: summary } of verdict.view.runs) {
+    if (summary === null) continue;
+    const counted = new Set(summary.used);
+    const warmup = new Set(summary.warmup);
+    const jumps = new Set(summary.jumps);
+    const all = summary.jobs.flat();
+    const stride = Math.ceil(all.length / shownRows);
+    omitted += all.length - Math.ceil(all.length / stride);
+    all.forEach((e, i) => {
+      if (i % stride !== 0) return;
+      const use = counted.has(e) ? "counted" : warmup.has(e) ? "warm-up" : jumps.has(e) ? "clock jump" : "other job";
+      const name = several ? `${plural(run.devices)} (${run.id})` : plural(run.devices);
+      epochs.push({
+        row: `row-${anchor(report.name)}-${anchor(run.id)}-${e.line ?? `e${e.epoch}`}`,
+        run: run.id,
+        series: use === "other job" ? `${name}, other job` : name,
+        devices: run.devices,
+        epoch: e.epoch,
+        seconds: e.seconds,
+        trainLoss: e.trainLoss ?? null,
+        valAccuracy: e.valAccuracy ?? null,
+        use,
+        source: `${run.source.path}${e.line === undefined ? "" : `:${e.line}`}`,
+      });
+    });
+  }
+  return { epochs, omitted };
+}
+
+function pointRows(point: ScalingPoint, base: number, name: string): ScalingRow[] {
+  const ratio = point.devices / base;
+  const row = `count-${anchor(name)}-${point.devices}`;
+  const [low, high] = point.interval ?? [null, null];
+  const measured: ScalingRow = {
+    row,
+    devices: point.devices,
+    kind: point.valid ? "measured" : "not a speedup",
+    speedup: point.speedup,
+    efficiency: point.efficiency,
+    low,
+    high,
+  };
+  if (point.valid || point.workRatio === 1) return [measured];
+  const scale = (x: number | null): number | null => (x === null ? null : x * point.workRatio);
+  return [
+    measured,
+    {
+      ...measured,
+      kind: "work per second",
+      speedup: point.workSpeedup,
+      efficiency: point.workSpeedup / ratio,
+      low: scale(low),
+      high: scale(high),
+    },
+  ];
+}
+
+export function studyRows(analysis: Analysis): StudyRows {
+  const { report, verdict } = analysis;
+  const base = verdict.view.baseline;
+  const { epochs, omitted } = epochRows(analysis);
+  if (base === null) return { epochs, omittedEpochs: omitted, scaling: [] };
+  const scaling = report.scaling.flatMap((point) => pointRows(point, base.devices, report.name));
+  for (const p of report.predictions) {
+    // What has no interval is no prediction, and is not drawn as one.
+    if (p.value === null || p.interval === null) continue;
+    const of = (seconds: number): number => base.seconds.mean / seconds;
+    scaling.push({
+      row: `count-${anchor(report.name)}-${p.devices}`,
+      devices: p.devices,
+      kind: "predicted",
+      speedup: of(p.value),
+      efficiency: of(p.value) / (p.devices / base.devices),
+      low: of(p.interval[1]),
+      high: of(p.interval[0]),
+    });
+  }
+  return { epochs, omittedEpochs: omitted, scaling };
+}

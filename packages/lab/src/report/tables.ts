@@ -1,0 +1,185 @@
+// The files that people know from such studies: a CSV of raw numbers with units in the header, a LaTeX table that compiles, and a
+// report in plain text. Numbers in, strings out.
+import type { StudyReport } from "../diagnosis/index.js";
+import { classMeaning } from "../metrics/index.js";
+import { shortNumber } from "../model/index.js";
+import { plural } from "./rows.js";
+
+type Value = string | number | boolean | null | undefined;
+
+/** One line a run: column -> value. The header of the CSV is the list of keys. */
+function summaryRows(reports: readonly StudyReport[]): Record<string, Value>[] {
+  return reports.flatMap((report) =>
+    report.runs.map((run) => {
+      const point = report.scaling.find((p) => p.devices === run.devices);
+      return {
+        study: report.name,
+        run: run.id,
+        devices: run.devices,
+        status: run.status,
+        mean_epoch_s: run.epochSeconds?.mean,
+        std_epoch_s: run.epochSeconds?.std,
+        measurements: run.epochSeconds?.n,
+        mean_epoch_mixed_s: run.epochSecondsMixed?.mean,
+        total_s: run.totalSeconds,
+        measured_ratio: point?.speedup,
+        valid_as_speedup: point?.valid,
+        work_ratio: point?.workRatio,
+        work_speedup: point?.workSpeedup,
+        work_efficiency: point?.workEfficiency,
+        class: point?.class,
+        throughput_samples_per_s: run.samplesPerSecond,
+        work_samples_per_s: run.workSamplesPerSecond,
+        final_val_accuracy: run.finalAccuracy,
+        source: run.source,
+      };
+    }),
+  );
+}
+
+const csvCell = (value: Value): string => {
+  if (value === null || value === undefined) return "";
+  const text = String(value);
+  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+};
+
+export function summaryCsv(reports: readonly StudyReport[]): string {
+  const rows = summaryRows(reports);
+  const header = Object.keys(rows[0] ?? { study: "", run: "", devices: "" });
+  return [header.join(","), ...rows.map((row) => header.map((key) => csvCell(row[key])).join(","))].join("\n") + "\n";
+}
+
+const texSpecial: Record<string, string> = {
+  "\\": "\\textbackslash{}",
+  "{": "\\{",
+  "}": "\\}",
+  "~": "\\textasciitilde{}",
+  "^": "\\textasciicircum{}",
+};
+/** Escapes everything that TeX reads as a command, and drops what pdflatex cannot typeset. */
+export const texText = (text: string): string =>
+  text
+    .replaceAll(/[\\{}~^]/g, (c) => texSpecial[c]!)
+    .replaceAll(/[%_&#$]/g, (c) => `\\${c}`)
+    .replaceAll(/[^\x20-\x7e]/g, "?");
+
+export function summaryTex(reports: readonly StudyReport[]): string {
+  const lines = reports.flatMap((report) =>
+    report.runs.map((run) => {
+      const point = report.scaling.find((p) => p.devices === run.devices);
+      const time =
+        run.epochSeconds === null
+          ? "--"
+          : `$${run.epochSeconds.mean.toFixed(2)} \\pm ${run.epochSeconds.std.toFixed(2)}$`;
+      const ratio = point === undefined ? "--" : point.valid ? `${point.speedup.toFixed(2)}` : "not valid";
+      const defended = point === undefined ? "--" : point.workSpeedup.toFixed(2);
+      const efficiency = point === undefined ? "--" : `${(point.workEfficiency * 100).toFixed(1)}\\%`;
+      const accuracy = run.finalAccuracy === null ? "--" : run.finalAccuracy.toFixed(3);
+      const rate = run.samplesPerSecond === null ? "--" : run.samplesPerSecond.toFixed(0);
+      return `${texText(report.name)} & ${run.devices} & ${time} & ${ratio} & ${defended} & ${efficiency} & ${rate} & ${accuracy} \\\\`;
+    }),
+  );
+  return `% Summary of a scaling study. \\input{} it in a document; booktabs is used when it is loaded.
+\\providecommand{\\toprule}{\\hline}
+\\providecommand{\\midrule}{\\hline}
+\\providecommand{\\bottomrule}{\\hline}
+\\begin{table}[htbp]
+\\centering
+\\caption{Scaling summary. \`\`Speedup'' is given only where the measurement is valid; \`\`Work'' is work per second against the baseline, and the efficiency is its.}
+\\label{tab:comprehensive}
+\\footnotesize
+\\setlength{\\tabcolsep}{4pt}
+\\begin{tabular}{lrrrrrrr}
+\\toprule
+Study & $N$ & Epoch (s) & Speedup & Work & Eff. & Samples/s & Acc. \\\\
+\\midrule
+${lines.join("\n")}
+\\bottomrule
+\\end{tabular}
+\\end{table}
+`;
+}
+
+const rule = "=".repeat(80);
+
+function verdictText(report: StudyReport): string {
+  if (report.valid === null) return "Nothing to compare: a speedup needs two device counts.";
+  return report.valid
+    ? "Valid as a scaling result."
+    : "NOT VALID as a scaling result. The numbers below say what can be defended, and what would settle the doubt.";
+}
+
+function effectText(predicted: StudyReport["findings"][number]["predicted"]): string | null {
+  if (predicted === null) return null;
+  const [low, high] = predicted.interval ?? [null, null];
+  const to = predicted.to === null ? "" : `${shortNumber(predicted.to)} ${predicted.unit}`;
+  const range = low === null ? "" : ` (80%: ${shortNumber(low)} to ${shortNumber(high!)} ${predicted.unit})`;
+  const from = predicted.from === null ? "" : `${shortNumber(predicted.from)} -> `;
+  return `${predicted.metric}${predicted.devices === undefined ? "" : ` at ${plural(predicted.devices)}`}: ${from}${to}${range}; ${predicted.reason}`;
+}
+
+const timeName = { epoch: "Mean epoch time", steps: "Epoch time from steps", run: "Time of the whole run" } as const;
+
+function studyText(report: StudyReport): string[] {
+  const time = timeName[report.basis ?? "epoch"];
+  const out: string[] = [rule, `Study: ${report.name}`, verdictText(report), ""];
+  for (const run of report.runs) {
+    const point = report.scaling.find((p) => p.devices === run.devices);
+    out.push(`Configuration: ${run.id} (${plural(run.devices)})`);
+    if (run.epochSeconds === null) out.push(`  No usable measurement (status ${run.status}).`);
+    else {
+      const mixed = run.epochSecondsMixed;
+      const label = mixed === undefined ? "" : " separated";
+      out.push(
+        `  ${time}: ${run.epochSeconds.mean.toFixed(2)} +- ${run.epochSeconds.std.toFixed(2)} s${label} (n = ${run.epochSeconds.n})`,
+      );
+      if (mixed !== undefined)
+        out.push(
+          `  ${time}: ${mixed.mean.toFixed(2)} +- ${mixed.std.toFixed(2)} s mixed with a second job (n = ${mixed.n})`,
+        );
+    }
+    if (run.totalSeconds !== null && report.basis !== "run")
+      out.push(`  Total training time: ${run.totalSeconds.toFixed(1)} s (${(run.totalSeconds / 60).toFixed(1)} min)`);
+    if (run.samplesPerSecond !== null) out.push(`  Throughput: ${run.samplesPerSecond.toFixed(0)} samples/s`);
+    if (point !== undefined && point.class === "baseline") out.push("  Baseline.");
+    else if (point?.valid === true)
+      out.push(
+        `  Speedup: ${point.speedup.toFixed(2)}x, efficiency ${(point.efficiency * 100).toFixed(1)}% (${point.class}: ${classMeaning[point.class]})`,
+      );
+    else if (point !== undefined)
+      out.push(
+        `  Ratio of times: ${point.speedup.toFixed(2)}, not a speedup. Defensible: ${point.workSpeedup.toFixed(2)}x (${(point.workEfficiency * 100).toFixed(0)}%), work per second against the baseline.`,
+      );
+    if (run.finalAccuracy !== null) out.push(`  Final validation accuracy: ${run.finalAccuracy.toFixed(3)}`);
+    out.push("");
+  }
+  for (const p of report.predictions) {
+    const range =
+      p.interval === null ? "no interval" : `80%: ${shortNumber(p.interval[0])} to ${shortNumber(p.interval[1])} s`;
+    out.push(
+      `Prediction at ${plural(p.devices)}: ${p.value === null ? "none" : `${shortNumber(p.value)} s`} (${range}); ${p.reason}`,
+    );
+  }
+  if (report.predictions.length > 0) out.push("");
+  if (report.findings.length === 0) out.push("No findings.");
+  report.findings.forEach((f, i) => {
+    out.push(
+      `${i + 1}. [${f.severity}] ${f.title} (${f.code} ${f.id}${f.devices === undefined ? "" : `, ${plural(f.devices)}`})`,
+    );
+    for (const e of f.evidence) out.push(`   evidence:   ${e.text}`);
+    out.push(`   cause:      ${f.cause}`);
+    for (const a of f.alternatives ?? []) out.push(`   looked at:  ${a}`);
+    if (f.fix !== null) out.push(`   fix:        ${f.fix}`);
+    const effect = effectText(f.predicted);
+    if (effect !== null) out.push(`   predicted:  ${effect}`);
+    out.push(`   refuted by: ${f.refutedBy}`, `   rule from:  ${f.source}`, "");
+  });
+  for (const p of report.problems) out.push(`Note: ${p.message}${p.file === "" ? "" : ` (${p.file})`}`);
+  return out;
+}
+
+export function performanceReport(reports: readonly StudyReport[]): string {
+  return [rule, "SCALING REPORT", ...reports.flatMap(studyText), rule].join("\n") + "\n";
+}
+
+export { effectText };

@@ -1,0 +1,79 @@
+// Getting the probe into the measured job, and saying so when it cannot get in or stayed out.
+import { existsSync, readdirSync } from "node:fs";
+import { basename, delimiter, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+/** The folder with sitecustomize.py: beside `src` and `dist` in the package. */
+export const probeFolder = join(dirname(fileURLToPath(import.meta.url)), "../../probe");
+
+/** The probe comes first on PYTHONPATH; what stood there stays behind it. */
+export function probeEnvironment(
+  runFolder: string,
+  inherited: Record<string, string | undefined>,
+): Record<string, string> {
+  const before = inherited["PYTHONPATH"];
+  return {
+    PYTHONPATH: before ? `${probeFolder}${delimiter}${before}` : probeFolder,
+    WEFT_PROBE_DIR: runFolder,
+    PYTHONUNBUFFERED: inherited["PYTHONUNBUFFERED"] ?? "1",
+  };
+}
+
+const python = /^python(?:\d+(?:\.\d+)*)?$/;
+const shutsOut: Record<string, string> = {
+  E: "-E makes Python ignore PYTHONPATH",
+  I: "-I isolates Python from PYTHONPATH",
+  S: "-S keeps Python from loading sitecustomize",
+};
+
+/** Why the command line keeps the probe out, or null. Looks at the flags behind every `python` in it. */
+export function probeShutOut(command: readonly string[]): string | null {
+  const words = command.flatMap((part) => (part.includes(" ") ? part.split(/\s+/) : [part]));
+  for (let i = 0; i < words.length; i++) {
+    if (!python.test(basename(words[i]))) continue;
+    for (let j = i + 1; j < words.length && /^-[A-Za-z]/.test(words[j]); j++) {
+      const flags = words[j].slice(1);
+      if (flags.startsWith("-")) break;
+      for (const flag of flags) {
+        if (flag === "c" || flag === "m") return null;
+        const reason = shutsOut[flag];
+        if (reason !== undefined) return reason;
+        // -W and -X take the rest of the word, or the next one.
+        if (flag === "W" || flag === "X") {
+          if (flags.endsWith(flag)) j++;
+          break;
+        }
+      }
+    }
+  }
+  return null;
+}
+
+export type ProbeState = "recorded" | "loaded" | "absent";
+
+/** What the probe left behind in a run's folder. */
+export function probeState(runFolder: string): ProbeState {
+  if (readdirSync(runFolder).some((name) => /^rank\d+(?:\.\d+)?\.jsonl$/.test(name))) return "recorded";
+  return existsSync(join(runFolder, "probe.loaded")) ? "loaded" : "absent";
+}
+
+export function mentionsPython(command: readonly string[]): boolean {
+  return command.some((part) =>
+    part
+      .split(/\s+/)
+      .some(
+        (word) =>
+          python.test(basename(word)) || /^(?:torchrun|accelerate)$/.test(basename(word)) || word.endsWith(".py"),
+      ),
+  );
+}
+
+/** A sentence for the user about a run whose probe has nothing to say; null where all is well. */
+export function probeMessage(state: ProbeState, command: readonly string[]): string | null {
+  if (state === "recorded" || !mentionsPython(command)) return null;
+  const reason = probeShutOut(command);
+  if (reason !== null) return `the probe was kept out: ${reason}; only times from outside are known`;
+  return state === "loaded"
+    ? "the probe was loaded but saw no training step: no PyTorch optimiser and no JAX block_until_ready was used (weft_probe.step marks steps by hand)"
+    : "the probe was not loaded: the command sets PYTHONPATH anew, or Python was started with -E, -I or -S further down; only times from outside are known";
+}

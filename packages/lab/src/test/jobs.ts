@@ -1,0 +1,61 @@
+// For tests: small real jobs in Python. One is right; one is the most common mistake in data-parallel training.
+
+/** Data-parallel training of a small network on the CPU over gloo. `--no-sampler` leaves the DistributedSampler out. */
+export const trainScript = `
+import os, sys
+import torch, torch.nn as nn, torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.nn.parallel import DistributedDataParallel
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+world = int(os.environ.get("WORLD_SIZE", "1"))
+if world > 1:
+    dist.init_process_group("gloo")
+x = torch.randn(2048, 128)
+data = TensorDataset(x, (x.sum(1) > 0).long())
+sampler = DistributedSampler(data) if world > 1 and "--no-sampler" not in sys.argv else None
+loader = DataLoader(data, batch_size=64, sampler=sampler, shuffle=sampler is None)
+model = nn.Sequential(nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 2))
+if world > 1:
+    model = DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(5):
+    if sampler is not None:
+        sampler.set_epoch(epoch)
+    for inputs, labels in loader:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+if world > 1:
+    dist.barrier()
+    dist.destroy_process_group()
+print("done")
+`;
+
+/** Starts the ranks itself, for a PyTorch whose torchrun does not work; otherwise the same job. */
+export const launchScript = `
+import os, subprocess, sys
+n, script, *rest = sys.argv[1:]
+ranks = [
+    subprocess.Popen([sys.executable, script, *rest], env={**os.environ, "RANK": str(r), "LOCAL_RANK": str(r), "WORLD_SIZE": n,
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(20000 + os.getpid() % 20000)})
+    for r in range(int(n))
+]
+sys.exit(max(abs(rank.wait()) for rank in ranks))
+`;
+
+/** A step sharded over n host devices; compiling comes first, then steady steps. */
+export const jaxScript = `
+import sys
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+mesh = Mesh(np.array(jax.devices()), ("d",))
+x = jax.device_put(jnp.ones((256, 256)), NamedSharding(mesh, PartitionSpec("d")))
+w = jnp.eye(256) * 0.5
+step = jax.jit(lambda x, w: jnp.tanh(x @ w))
+for _ in range(30):
+    x = step(x, w)
+    x.block_until_ready()
+print(len(jax.devices()))
+`;

@@ -1,0 +1,154 @@
+// For tests: a real single-node SLURM, started as root in a temporary folder and stopped again. Installs Debian's packages
+// where it may; otherwise says why there is none.
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { availableParallelism, hostname, tmpdir, totalmem } from "node:os";
+import { join } from "node:path";
+
+const has = (program: string): boolean =>
+  ["/usr/sbin", "/usr/bin", "/sbin", "/usr/local/sbin", "/usr/local/bin"].some((folder) =>
+    existsSync(join(folder, program)),
+  );
+
+const isRoot = (): boolean => process.getuid?.() === 0;
+
+export function isDebian(): boolean {
+  try {
+    return /^ID(_LIKE)?=.*(debian|ubuntu)/m.test(readFileSync("/etc/os-release", "utf8"));
+  } catch {
+    return false;
+  }
+}
+
+/** Installs packages where this is Debian and we are root; true when they are there afterwards. */
+export function aptInstall(packages: readonly string[], present: () => boolean): boolean {
+  if (present()) return true;
+  if (!isRoot() || !isDebian()) return false;
+  const options = {
+    env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
+    stdio: "ignore",
+    timeout: 240_000,
+  } as const;
+  spawnSync("apt-get", ["-qq", "update"], options);
+  spawnSync("apt-get", ["-qq", "install", "-y", "--no-install-recommends", ...packages], options);
+  return present();
+}
+
+export interface Slurm {
+  env: Record<string, string>;
+  stop(): void;
+}
+
+/** A running cluster, or the reason why there is none. */
+export async function startSlurm(): Promise<Slurm | string> {
+  if (!isRoot()) return "SLURM's daemons need root";
+  if (!aptInstall(["slurm-wlm", "munge"], () => has("slurmctld") && has("slurmd") && has("munged")))
+    return "slurm-wlm and munge are not installed and could not be";
+  const folder = mkdtempSync(join(tmpdir(), "weft-slurm-"));
+  // munge refuses keys and sockets in folders that others may write to.
+  chmodSync(folder, 0o755);
+  for (const name of ["munge", "state", "spool", "log"]) mkdirSync(join(folder, name), { mode: 0o755 });
+  const socket = join(folder, "munge", "socket");
+  const key = join(folder, "munge", "key");
+  writeFileSync(key, randomBytes(1024), { mode: 0o400 });
+  const port = 20000 + (process.pid % 20000);
+  const host = hostname().split(".")[0];
+  const config = join(folder, "slurm.conf");
+  writeFileSync(
+    config,
+    `${[
+      "ClusterName=weft",
+      `SlurmctldHost=${host}(127.0.0.1)`,
+      "SlurmUser=root",
+      "SlurmdUser=root",
+      "AuthType=auth/munge",
+      `AuthInfo=socket=${socket}`,
+      "CredType=cred/munge",
+      "ProctrackType=proctrack/linuxproc",
+      "TaskPlugin=task/none",
+      "SelectType=select/cons_tres",
+      "SelectTypeParameters=CR_Core",
+      "SchedulerType=sched/builtin",
+      "SchedulerParameters=batch_sched_delay=0,sched_interval=2",
+      "ReturnToService=2",
+      "MpiDefault=none",
+      "AccountingStorageType=accounting_storage/none",
+      "JobAcctGatherType=jobacct_gather/none",
+      "KillWait=5",
+      "MinJobAge=300",
+      `SlurmctldPort=${port}`,
+      `SlurmdPort=${port + 1}`,
+      `StateSaveLocation=${join(folder, "state")}`,
+      `SlurmdSpoolDir=${join(folder, "spool")}`,
+      `SlurmctldPidFile=${join(folder, "ctld.pid")}`,
+      `SlurmdPidFile=${join(folder, "d.pid")}`,
+      `SlurmctldLogFile=${join(folder, "log/ctld.log")}`,
+      `SlurmdLogFile=${join(folder, "log/d.log")}`,
+      `NodeName=${host} NodeAddr=127.0.0.1 CPUs=${availableParallelism()} RealMemory=${Math.floor(totalmem() / 2 ** 20 / 2)} State=UNKNOWN`,
+      `PartitionName=test Nodes=${host} Default=YES MaxTime=INFINITE State=UP`,
+    ].join("\n")}\n`,
+  );
+  const env = { ...(process.env as Record<string, string>), SLURM_CONF: config };
+  const daemons = [
+    spawn(
+      "munged",
+      [
+        "--foreground",
+        "--force",
+        `--socket=${socket}`,
+        `--key-file=${key}`,
+        `--pid-file=${join(folder, "munge/pid")}`,
+        `--log-file=${join(folder, "munge/log")}`,
+        `--seed-file=${join(folder, "munge/seed")}`,
+      ],
+      { stdio: "ignore" },
+    ),
+  ];
+  const stop = (): void => {
+    for (const daemon of daemons.reverse()) daemon.kill("SIGKILL");
+    rmSync(folder, { recursive: true, force: true });
+  };
+  for (const daemon of daemons) daemon.on("error", () => {});
+  if (!(await until(() => existsSync(socket), 10))) {
+    stop();
+    return "munged did not start";
+  }
+  daemons.push(spawn("slurmctld", ["-D", "-i", "-f", config], { stdio: "ignore", env }));
+  daemons.push(spawn("slurmd", ["-D", "-f", config], { stdio: "ignore", env }));
+  for (const daemon of daemons) daemon.on("error", () => {});
+  const idle = (): boolean => {
+    try {
+      return /idle/.test(
+        execFileSync("sinfo", ["--noheader", "--format=%T"], {
+          env,
+          encoding: "utf8",
+          stdio: ["ignore", "pipe", "ignore"],
+          timeout: 5000,
+        }),
+      );
+    } catch {
+      return false;
+    }
+  };
+  if (!(await until(idle, 40))) {
+    let why = "";
+    try {
+      why = readFileSync(join(folder, "log/ctld.log"), "utf8").trim().split("\n").slice(-2).join(" / ");
+    } catch {
+      // No log: it never came that far.
+    }
+    stop();
+    return `SLURM did not come up: ${why}`;
+  }
+  return { env, stop };
+}
+
+async function until(condition: () => boolean, seconds: number): Promise<boolean> {
+  const end = performance.now() + seconds * 1000;
+  while (performance.now() < end) {
+    if (condition()) return true;
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  }
+  return condition();
+}

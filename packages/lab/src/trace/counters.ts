@@ -1,0 +1,117 @@
+// Counters over time, from launches, kernels and copies: how many kernels wait on a stream, and how fast copies go.
+// Definitions of Holistic Trace Analysis, with two things decided that it leaves to chance: of a launch and a start in
+// the same microsecond the launch comes first (there, the order follows the sorting instructions of the CPU it runs on),
+// and a bandwidth that is only a rounding residue is nought.
+import { type Description, describe } from "./describe.js";
+import { sortedBy } from "./intervals.js";
+import { kernelTypes, launchCalls } from "./kinds.js";
+import type { DeviceView } from "./view.js";
+
+export interface QueueLength extends Description {
+  stream: number;
+  /** Time with 1,024 or more launches outstanding: the queue is full and the launching thread blocks. */
+  fullUs: number;
+}
+
+const fullQueue = 1024;
+
+/**
+ * +1 when a call launches on the stream, -1 when what it launched starts. `startsFirst` turns the order of a launch and
+ * a start in the same microsecond around: the two orders bound every value that Holistic Trace Analysis can give.
+ */
+export function queueLengths(view: DeviceView, startsFirst = false): QueueLength[] {
+  const { device, runtime, symbols } = view.data;
+  const isLaunch = new Map<number, boolean>();
+  // Pairs of a launching call and what it launched; calls and kernels are sorted by time each, then merged.
+  const pairs = view.rows.filter((row) => {
+    const launch = view.launch[row];
+    if (launch < 0 || view.runtimeKept[launch] === 0) return false;
+    const name = runtime.name[launch];
+    let launches = isLaunch.get(name);
+    if (launches === undefined) isLaunch.set(name, (launches = launchCalls.has(symbols.text(name))));
+    return launches;
+  });
+  const perStream = new Map<number, number>();
+  for (const row of pairs) perStream.set(device.stream[row], (perStream.get(device.stream[row]) ?? 0) + 1);
+  const streams = [...perStream.keys()].sort((a, b) => a - b);
+  return streams.map((stream) => {
+    const starts = new Float64Array(perStream.get(stream)!);
+    const calls = new Float64Array(starts.length);
+    let n = 0;
+    for (const row of pairs) {
+      if (device.stream[row] !== stream) continue;
+      starts[n] = device.ts[row];
+      calls[n++] = runtime.ts[view.launch[row]];
+    }
+    // The rows come in order of their start; calls of different threads may not.
+    calls.sort();
+    const lengths = new Float64Array(2 * n);
+    let length = 0;
+    let fullUs = 0;
+    let before = 0;
+    for (let i = 0, c = 0, s = 0; i < lengths.length; i++) {
+      const call =
+        c < calls.length && (s >= starts.length || (startsFirst ? calls[c] < starts[s] : calls[c] <= starts[s]));
+      const now = call ? calls[c++] : starts[s++];
+      if (length >= fullQueue) fullUs += now - before;
+      length += call ? 1 : -1;
+      lengths[i] = length;
+      before = now;
+    }
+    return { stream, ...describe(lengths)!, fullUs };
+  });
+}
+
+export interface CopyBandwidth extends Description {
+  /** "Memcpy HtoD", "Memset" and so on. */
+  name: string;
+}
+
+const residue = 1e-9;
+
+function copyKind(name: string): string {
+  if (name.startsWith("Memset")) return "Memset";
+  return name.startsWith("Memcpy") ? name.slice(0, 11) : "Memcpy Unknown";
+}
+
+/** GB/s of the copies of a kind that run at the same moment, described over the moments at which it changes. */
+export function copyBandwidths(view: DeviceView): CopyBandwidth[] {
+  const { device, symbols } = view.data;
+  const memory = kernelTypes.indexOf("MEMORY");
+  const rows = view.rows.filter((row) => view.type[row] === memory).sort();
+  const kinds = new Map<string, number[]>();
+  for (const row of rows) {
+    const kind = copyKind(symbols.text(device.name[row]));
+    const list = kinds.get(kind);
+    if (list === undefined) kinds.set(kind, [row]);
+    else list.push(row);
+  }
+  return [...kinds]
+    .sort((a, b) => (a[0] < b[0] ? -1 : 1))
+    .flatMap(([name, list]) => {
+      const n = list.length;
+      const times = new Float64Array(2 * n);
+      const change = new Float64Array(2 * n);
+      list.forEach((row, i) => {
+        const known = view.data.bandwidths.get(row);
+        const bandwidth = known !== undefined && Number.isFinite(known) ? known : 0;
+        times[i] = device.ts[row];
+        // A copy within one microsecond: rounding inwards leaves it no time at all, or less.
+        times[n + i] = device.ts[row] + Math.max(1, device.dur[row]);
+        change[i] = bandwidth;
+        change[n + i] = -bandwidth;
+      });
+      const order = sortedBy(times, 2 * n);
+      const values = new Float64Array(2 * n);
+      let running = 0;
+      let kept = 0;
+      for (let i = 0; i < order.length; i++) {
+        running += change[order[i]];
+        // Adding and subtracting the same rates leaves a rounding residue where the true rate is nought.
+        if (Math.abs(running) < residue) running = 0;
+        if (running > 0) values[kept++] = running;
+      }
+      const description = describe(values.slice(0, kept));
+      return description === null ? [] : [{ name, ...description }];
+    });
+}

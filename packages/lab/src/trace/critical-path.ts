@@ -1,0 +1,184 @@
+// The critical path of one rank, found backwards: from the last kernel to end, always to what it waited for last (the
+// kernel before it on its stream, a kernel of another stream, or the call that launched it), and on the host back to
+// the last call that blocked on the device. The parts add up to the span that was walked.
+import { gather, sortRows } from "./intervals.js";
+import { blockingCalls, kernelTypes } from "./kinds.js";
+import type { DeviceView } from "./view.js";
+
+export interface CriticalPath {
+  totalUs: number;
+  computeUs: number;
+  communicationUs: number;
+  copyUs: number;
+  /** The host's own work between a blocking call and a launch. */
+  hostUs: number;
+  /** From the call to the start of what it launched, with the device free. */
+  launchUs: number;
+  /** Between two kernels of which the second waited for the first. */
+  betweenKernelsUs: number;
+  /** Kernels that carry most of the path. */
+  kernels: { name: string; us: number; count: number }[];
+}
+
+const usualGapUs = 30;
+
+interface SortedEnds {
+  ends: Float64Array;
+  rows: Uint32Array;
+}
+
+function sortByEnd(view: DeviceView): SortedEnds {
+  const { ts, dur } = view.data.device;
+  const end = new Float64Array(view.data.device.rows);
+  for (let row = 0; row < end.length; row++) end[row] = ts[row] + dur[row];
+  const rows = sortRows(view.rows.slice(), end);
+  return { ends: gather(end, rows), rows };
+}
+
+/** Index of the last value that is at most `limit`, or -1. */
+function lastAtMost(sorted: Float64Array, limit: number): number {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] <= limit) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+export function criticalPath(view: DeviceView): CriticalPath | null {
+  if (view.rows.length === 0) return null;
+  const { device, runtime, symbols } = view.data;
+  const byEnd = sortByEnd(view);
+  const previous = previousOnStream(view);
+  const blocking = blockingEnds(view);
+  const path: CriticalPath = {
+    totalUs: 0,
+    computeUs: 0,
+    communicationUs: 0,
+    copyUs: 0,
+    hostUs: 0,
+    launchUs: 0,
+    betweenKernelsUs: 0,
+    kernels: [],
+  };
+  const perKernel = new Map<number, { us: number; count: number }>();
+  const addKernel = (row: number, us: number): void => {
+    const type = kernelTypes[view.type[row]];
+    if (type === "COMMUNICATION") path.communicationUs += us;
+    else if (type === "MEMORY") path.copyUs += us;
+    else if (type === "COMPUTATION") path.computeUs += us;
+    else path.betweenKernelsUs += us;
+    const entry = perKernel.get(device.name[row]);
+    if (entry === undefined) perKernel.set(device.name[row], { us, count: 1 });
+    else {
+      entry.us += us;
+      entry.count++;
+    }
+  };
+
+  const begin = device.ts[view.rows[0]];
+  let row = byEnd.rows[byEnd.rows.length - 1];
+  let time = byEnd.ends[byEnd.ends.length - 1];
+  path.totalUs = time - begin;
+  let onDevice = true;
+  const walked = new Uint8Array(device.rows);
+  while (time > begin) {
+    if (onDevice) {
+      walked[row] = 1;
+      const start = Math.min(device.ts[row], time);
+      addKernel(row, time - start);
+      time = start;
+      if (time <= begin) break;
+      const launch = view.launch[row];
+      const launched = launch >= 0 ? runtime.ts[launch] : Number.NaN;
+      const before = waitedFor(view, byEnd, previous[row], walked, time);
+      if (before >= 0 && !(launched > device.ts[before] + device.dur[before])) {
+        const end = Math.min(device.ts[before] + device.dur[before], time);
+        path.betweenKernelsUs += time - end;
+        time = end;
+        row = before;
+      } else if (launch >= 0 && launched < time) {
+        path.launchUs += time - Math.max(launched, begin);
+        time = Math.max(launched, begin);
+        onDevice = false;
+      } else if (before >= 0) {
+        const end = Math.min(device.ts[before] + device.dur[before], time);
+        path.hostUs += time - end;
+        time = end;
+        row = before;
+      } else {
+        path.hostUs += time - begin;
+        time = begin;
+      }
+      continue;
+    }
+    // On the host: back to the last blocking call, and from it to the kernel whose end released it.
+    let call = lastAtMost(blocking.ends, time);
+    while (call >= 0 && blocking.starts[call] >= time) call--;
+    const released = call < 0 ? -1 : lastAtMost(byEnd.ends, blocking.ends[call]);
+    const kernelEnd = released < 0 ? Number.NaN : byEnd.ends[released];
+    if (released >= 0 && kernelEnd >= blocking.starts[call] && kernelEnd < time) {
+      path.hostUs += time - kernelEnd;
+      time = kernelEnd;
+      row = byEnd.rows[released];
+      onDevice = true;
+    } else if (call >= 0) {
+      const start = Math.max(blocking.starts[call], begin);
+      path.hostUs += time - start;
+      time = start;
+    } else {
+      path.hostUs += time - begin;
+      time = begin;
+    }
+  }
+  path.kernels = [...perKernel]
+    .map(([name, { us, count }]) => ({ name: symbols.text(name), us, count }))
+    .sort((a, b) => b.us - a.us)
+    .slice(0, 10);
+  return path;
+}
+
+function previousOnStream(view: DeviceView): Int32Array {
+  const { device } = view.data;
+  const previous = new Int32Array(device.rows).fill(-1);
+  const last = new Map<number, number>();
+  for (const row of view.rows) {
+    const before = last.get(device.stream[row]);
+    if (before !== undefined) previous[row] = before;
+    last.set(device.stream[row], row);
+  }
+  return previous;
+}
+
+/**
+ * What a kernel waited for on the device: its predecessor on the stream, or the kernel elsewhere that ended last.
+ * Never one that was walked already: kernels without a duration would send the walk round in a circle.
+ */
+function waitedFor(view: DeviceView, byEnd: SortedEnds, previous: number, walked: Uint8Array, start: number): number {
+  const { device } = view.data;
+  if (previous >= 0 && walked[previous] === 0 && start - (device.ts[previous] + device.dur[previous]) <= usualGapUs)
+    return previous;
+  let at = lastAtMost(byEnd.ends, start);
+  while (at >= 0 && walked[byEnd.rows[at]] === 1) at--;
+  return at < 0 ? -1 : byEnd.rows[at];
+}
+
+function blockingEnds(view: DeviceView): { starts: Float64Array; ends: Float64Array } {
+  const { runtime, symbols } = view.data;
+  const blocks = new Map<number, boolean>();
+  const end = new Float64Array(runtime.rows);
+  const rows = new Uint32Array(runtime.rows);
+  let n = 0;
+  for (let i = 0; i < runtime.rows; i++) {
+    const name = runtime.name[i];
+    let is = blocks.get(name);
+    if (is === undefined) blocks.set(name, (is = blockingCalls.has(symbols.text(name))));
+    if (!is) continue;
+    rows[n++] = i;
+    end[i] = runtime.ts[i] + runtime.dur[i];
+  }
+  const sorted = sortRows(rows.subarray(0, n), end);
+  return { starts: gather(runtime.ts, sorted), ends: gather(end, sorted) };
+}

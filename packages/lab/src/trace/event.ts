@@ -1,0 +1,284 @@
+// One trace event, parsed in place: positions and numbers of the fields that the analyses use, nothing else.
+// The same slots are reused for every event. Knows the Chrome trace event format, not what the events mean.
+import {
+  found,
+  KeyTable,
+  needMore,
+  scanNumber,
+  scanString,
+  skipSpace,
+  skipString,
+  skipValue,
+  TraceSyntaxError,
+} from "./scan.js";
+
+// Numbered, because a switch over strings costs a comparison a case, and this one is taken ten times an event.
+const keyPh = 0;
+const keyCat = 1;
+const keyName = 2;
+const keyPid = 3;
+const keyTid = 4;
+const keyTs = 5;
+const keyDur = 6;
+const keyArgs = 7;
+const keyId = 8;
+const eventTable = new KeyTable(["ph", "cat", "name", "pid", "tid", "ts", "dur", "args", "id"]);
+
+/** Phases that the analyses use: whole events, halves of events, names. The rest (flows, counters, instants) is passed over. */
+const usedPhase = new Uint8Array(256);
+for (const c of "XBEM") usedPhase[c.charCodeAt(0)] = 1;
+
+/** The arguments that are looked at, in the order of their bits in `EventSlots.args`. */
+export const argumentKeys = [
+  "stream",
+  "correlation",
+  "bytes",
+  "memory bandwidth (GB/s)",
+  "Collective name",
+  "In msg nelems",
+  "Out msg nelems",
+  "Group size",
+  "dtype",
+  "Process Group Name",
+  "wait_on_stream",
+  "wait_on_cuda_event_record_corr_id",
+  "Input Dims",
+  "Input type",
+  "name",
+  "hlo_op",
+  "device_ordinal",
+  "step_num",
+] as const;
+const argumentTable = new KeyTable(argumentKeys);
+
+// Most arguments are of no use here; their first letter says so before the rest of the key is looked at.
+const firstLetters = new Uint8Array(256);
+for (const key of argumentKeys) firstLetters[key.charCodeAt(0)] = 1;
+
+export type ArgumentKey = (typeof argumentKeys)[number];
+
+export const argumentIndex = Object.fromEntries(argumentKeys.map((key, i) => [key, i])) as Record<ArgumentKey, number>;
+
+/** A token in the window: the bytes [start, end) and their hash; `quoted` when it was a JSON string. */
+export interface Token {
+  start: number;
+  end: number;
+  hash: number;
+  quoted: boolean;
+}
+
+const token = (): Token => ({ start: 0, end: 0, hash: 0, quoted: false });
+
+export class EventSlots {
+  start = 0;
+  end = 0;
+  /** First byte of `ph`, 0 when there is none. */
+  phase = 0;
+  readonly category = token();
+  readonly name = token();
+  readonly pid = token();
+  readonly tid = token();
+  readonly id = token();
+  ts = Number.NaN;
+  tsIsFloat = false;
+  dur = Number.NaN;
+  /** Bit per argument that the event carries. */
+  args = 0;
+  readonly argNumber = new Float64Array(argumentKeys.length);
+  readonly argStart = new Int32Array(argumentKeys.length);
+  readonly argEnd = new Int32Array(argumentKeys.length);
+  readonly argHash = new Int32Array(argumentKeys.length);
+
+  has(argument: number): boolean {
+    return (this.args & (1 << argument)) !== 0;
+  }
+
+  /** The argument as a number; NaN where it is missing or is not one. Numbers inside quotes count. */
+  number(argument: number): number {
+    return this.has(argument) ? this.argNumber[argument] : Number.NaN;
+  }
+
+  raw(bytes: Buffer, argument: number): string {
+    return this.has(argument) ? bytes.toString("utf8", this.argStart[argument], this.argEnd[argument]) : "";
+  }
+
+  private clear(start: number): void {
+    this.start = start;
+    this.phase = 0;
+    this.category.end = this.category.start = 0;
+    this.name.end = this.name.start = 0;
+    this.pid.end = this.pid.start = 0;
+    this.tid.end = this.tid.start = 0;
+    this.id.end = this.id.start = 0;
+    this.ts = Number.NaN;
+    this.tsIsFloat = false;
+    this.dur = Number.NaN;
+    this.args = 0;
+  }
+
+  /** With `everything` set, events that no analysis uses are parsed too. */
+  constructor(private readonly everything = false) {}
+
+  /** Parses the object that opens at `at`; returns the position behind it, or `needMore`. */
+  parse(bytes: Buffer, at: number, end: number): number {
+    this.clear(at);
+    const open = at;
+    at++;
+    for (;;) {
+      at = skipSpace(bytes, at, end);
+      if (at >= end) return needMore;
+      const c = bytes[at];
+      if (c === 0x2c) {
+        at++;
+        continue;
+      }
+      if (c === 0x7d) {
+        this.end = at + 1;
+        return at + 1;
+      }
+      if (c !== 0x22) throw new TraceSyntaxError("expected a key of an event", at);
+      const keyEnd = scanString(bytes, at + 1, end);
+      if (keyEnd < 0) return needMore;
+      const key = eventTable.find(bytes, at + 1, keyEnd, found.hash);
+      at = skipSpace(bytes, keyEnd + 1, end);
+      if (at >= end) return needMore;
+      if (bytes[at] !== 0x3a) throw new TraceSyntaxError("expected a colon behind a key of an event", at);
+      at = skipSpace(bytes, at + 1, end);
+      if (at >= end) return needMore;
+      at = this.field(key, bytes, at, end);
+      if (at < 0) return needMore;
+      if (key === keyPh && usedPhase[this.phase] === 0 && !this.everything) {
+        at = skipValue(bytes, open, end);
+        if (at > 0) this.end = at;
+        return at;
+      }
+    }
+  }
+
+  private field(key: number, bytes: Buffer, at: number, end: number): number {
+    switch (key) {
+      case keyPh: {
+        if (bytes[at] !== 0x22) return skipValue(bytes, at, end);
+        const stop = scanString(bytes, at + 1, end);
+        if (stop < 0) return needMore;
+        if (stop > at + 1) this.phase = bytes[at + 1];
+        return stop + 1;
+      }
+      case keyCat:
+        return readToken(this.category, bytes, at, end);
+      case keyName:
+        return readToken(this.name, bytes, at, end);
+      case keyPid:
+        return readToken(this.pid, bytes, at, end);
+      case keyTid:
+        return readToken(this.tid, bytes, at, end);
+      case keyId:
+        return readToken(this.id, bytes, at, end);
+      case keyTs: {
+        const next = readNumber(bytes, at, end);
+        this.ts = found.number;
+        this.tsIsFloat = found.isFloat;
+        return next;
+      }
+      case keyDur: {
+        const next = readNumber(bytes, at, end);
+        this.dur = found.number;
+        return next;
+      }
+      case keyArgs:
+        return bytes[at] === 0x7b ? this.readArguments(bytes, at + 1, end) : skipValue(bytes, at, end);
+      default:
+        return skipValue(bytes, at, end);
+    }
+  }
+
+  private readArguments(bytes: Buffer, at: number, end: number): number {
+    for (;;) {
+      at = skipSpace(bytes, at, end);
+      if (at >= end) return needMore;
+      const c = bytes[at];
+      if (c === 0x2c) {
+        at++;
+        continue;
+      }
+      if (c === 0x7d) return at + 1;
+      if (c !== 0x22) throw new TraceSyntaxError("expected a key inside args", at);
+      let key = -1;
+      if (at + 1 < end && firstLetters[bytes[at + 1]] === 0) at = skipString(bytes, at + 1, end);
+      else {
+        const keyEnd = scanString(bytes, at + 1, end);
+        if (keyEnd < 0) return needMore;
+        key = argumentTable.find(bytes, at + 1, keyEnd, found.hash);
+        at = keyEnd + 1;
+      }
+      if (at < 0) return needMore;
+      at = skipSpace(bytes, at, end);
+      if (at >= end) return needMore;
+      if (bytes[at] !== 0x3a) throw new TraceSyntaxError("expected a colon inside args", at);
+      at = skipSpace(bytes, at + 1, end);
+      if (at >= end) return needMore;
+      at = key < 0 ? skipValue(bytes, at, end) : this.argument(key, bytes, at, end);
+      if (at < 0) return needMore;
+    }
+  }
+
+  private argument(key: number, bytes: Buffer, at: number, end: number): number {
+    const c = bytes[at];
+    let next: number;
+    if (c === 0x22) {
+      const stop = scanString(bytes, at + 1, end);
+      if (stop < 0) return needMore;
+      this.argStart[key] = at + 1;
+      this.argEnd[key] = stop;
+      this.argHash[key] = found.hash;
+      const text = stop - at <= 24 ? bytes.toString("latin1", at + 1, stop) : "";
+      this.argNumber[key] = text === "" ? Number.NaN : Number(text);
+      next = stop + 1;
+    } else {
+      next = c === 0x7b || c === 0x5b ? skipValue(bytes, at, end) : scanNumber(bytes, at, end);
+      if (next < 0) return needMore;
+      this.argStart[key] = at;
+      this.argEnd[key] = next;
+      this.argNumber[key] = c === 0x7b || c === 0x5b ? Number.NaN : found.number;
+    }
+    this.args |= 1 << key;
+    return next;
+  }
+}
+
+function readToken(into: Token, bytes: Buffer, at: number, end: number): number {
+  if (bytes[at] === 0x22) {
+    const stop = scanString(bytes, at + 1, end);
+    if (stop < 0) return needMore;
+    into.start = at + 1;
+    into.end = stop;
+    into.hash = found.hash;
+    into.quoted = true;
+    return stop + 1;
+  }
+  const stop = skipValue(bytes, at, end);
+  if (stop < 0) return needMore;
+  into.start = at;
+  into.end = stop;
+  into.quoted = false;
+  let hash = 0x811c9dc5 | 0;
+  for (let i = at; i < stop; i++) hash = Math.imul(hash ^ bytes[i], 16777619);
+  into.hash = hash;
+  return stop;
+}
+
+function readNumber(bytes: Buffer, at: number, end: number): number {
+  const c = bytes[at];
+  if (c === 0x7b || c === 0x5b) {
+    found.number = Number.NaN;
+    found.isFloat = false;
+    return skipValue(bytes, at, end);
+  }
+  if (c !== 0x22) return scanNumber(bytes, at, end);
+  const stop = scanString(bytes, at + 1, end);
+  if (stop < 0) return needMore;
+  const text = bytes.toString("latin1", at + 1, stop).trim();
+  found.number = text === "" ? Number.NaN : Number(text);
+  found.isFloat = text.includes(".");
+  return stop + 1;
+}

@@ -1,0 +1,191 @@
+// Traces without a GPU: the host's own operators are the work and gloo's (or MPI's) the communication; and JAX traces,
+// where XLA's operations carry the number of the device they ran on. Both become the same columns as kernels do.
+import { grown } from "./columns.js";
+import { mergeSorted, sortedBy } from "./intervals.js";
+import type { Activity } from "./kernels.js";
+import {
+  categoryIndex,
+  dataLoaderName,
+  isHostCollective,
+  isHostCommunication,
+  kernelTypes,
+  xlaKernelType,
+} from "./kinds.js";
+import type { CollectiveArguments, TraceData } from "./read.js";
+
+const communication = kernelTypes.indexOf("COMMUNICATION");
+const computation = kernelTypes.indexOf("COMPUTATION");
+
+class Collector {
+  private ts = new Float64Array(1024);
+  private dur = new Float64Array(1024);
+  private name = new Int32Array(1024);
+  private type = new Uint8Array(1024);
+  private lane = new Int32Array(1024);
+  private rows = 0;
+  readonly collectives = new Map<number, CollectiveArguments>();
+
+  add(ts: number, dur: number, name: number, type: number, lane: number): number {
+    if (this.rows === this.ts.length) {
+      const length = this.rows * 2;
+      this.ts = grown(this.ts, length);
+      this.dur = grown(this.dur, length);
+      this.name = grown(this.name, length);
+      this.type = grown(this.type, length);
+      this.lane = grown(this.lane, length);
+    }
+    this.lane[this.rows] = lane;
+    this.ts[this.rows] = ts;
+    this.dur[this.rows] = dur;
+    this.name[this.rows] = name;
+    this.type[this.rows] = type;
+    return this.rows++;
+  }
+
+  finish(data: TraceData): Activity {
+    const rows = sortedBy(this.ts, this.rows);
+    return {
+      symbols: data.symbols,
+      ts: this.ts,
+      dur: this.dur,
+      ownDur: this.ownDurations(rows),
+      name: this.name,
+      type: this.type,
+      rows,
+      collectives: this.collectives,
+    };
+  }
+
+  /** Duration without that of the events nested inside on the same thread: operators call operators. */
+  private ownDurations(rows: Uint32Array): Float64Array {
+    const own = this.dur.slice(0, this.rows);
+    const open = new Map<number, number[]>();
+    for (const row of longestFirst(rows, this.ts, this.dur)) {
+      let stack = open.get(this.lane[row]);
+      if (stack === undefined) open.set(this.lane[row], (stack = []));
+      while (stack.length > 0 && this.ts[stack[stack.length - 1]] + this.dur[stack[stack.length - 1]] <= this.ts[row])
+        stack.pop();
+      if (stack.length > 0) own[stack[stack.length - 1]] -= this.dur[row];
+      stack.push(row);
+    }
+    // A child that outlives its parent (rounded times) must not make the parent's own time negative.
+    for (let i = 0; i < own.length; i++) if (own[i] < 0) own[i] = 0;
+    return own;
+  }
+}
+
+/** Of events that start together the longest is the one around the others. */
+function longestFirst(rows: Uint32Array, ts: Float64Array, dur: Float64Array): Uint32Array {
+  return rows.slice().sort((a, b) => ts[a] - ts[b] || dur[b] - dur[a] || a - b);
+}
+
+/** Start of the last profiler step where there are two or more: what comes behind it may be cut off. */
+export function hostCut(data: TraceData): number {
+  if (data.stepNames.size < 2) return Number.POSITIVE_INFINITY;
+  return data.steps.reduce((latest, step) => Math.max(latest, step.ts), Number.NEGATIVE_INFINITY);
+}
+
+/**
+ * What a CPU-only rank did: operators as computation, the backend's collectives as communication. The calls that only
+ * queue a collective are neither, and annotations span both, so they do not count.
+ */
+export function hostActivity(data: TraceData): Activity {
+  const cut = hostCut(data);
+  const collector = new Collector();
+  const kinds = new Map<number, number>();
+  const kindOf = (name: number): number => {
+    let kind = kinds.get(name);
+    if (kind === undefined) {
+      const text = data.symbols.text(name);
+      kind = isHostCollective(text) ? communication : isHostCommunication(text) ? -1 : computation;
+      kinds.set(name, kind);
+    }
+    return kind;
+  };
+  let hostRow = 0;
+  for (const segment of data.host.each()) {
+    for (let i = 0; i < segment.rows; i++, hostRow++) {
+      if (segment.ts[i] >= cut) continue;
+      const kind = kindOf(segment.name[i]);
+      const isOperator = segment.category[i] === categoryIndex.cpu_op;
+      if (kind === communication || (kind === computation && isOperator)) {
+        const row = collector.add(segment.ts[i], segment.dur[i], segment.name[i], kind, segment.lane[i]);
+        const args = data.hostCollectives.get(hostRow);
+        if (args !== undefined) collector.collectives.set(row, args);
+      }
+    }
+  }
+  return collector.finish(data);
+}
+
+const devicePid = /\/device:(GPU|TPU):(\d+)/;
+const workThread = /^Stream #|^XLA Ops$/;
+
+/** One activity per device of a JAX trace, by device number; empty where the trace shows no device work. */
+export function jaxActivities(data: TraceData): { device: number; kind: "gpu" | "tpu" | "cpu"; activity: Activity }[] {
+  const ofLane = data.lanes.map((_, lane) => {
+    const match = devicePid.exec(data.processName(lane));
+    if (match === null || !workThread.test(data.laneName(lane))) return null;
+    return { device: Number(match[2]), kind: match[1] === "GPU" ? ("gpu" as const) : ("tpu" as const) };
+  });
+  const types = new Map<number, number>();
+  const typeOf = (name: number): number => {
+    let type = types.get(name);
+    if (type === undefined) types.set(name, (type = kernelTypes.indexOf(xlaKernelType(data.symbols.text(name)))));
+    return type;
+  };
+  const collectors = new Map<string, { device: number; kind: "gpu" | "tpu" | "cpu"; collector: Collector }>();
+  const collectorOf = (device: number, kind: "gpu" | "tpu" | "cpu"): Collector => {
+    const key = `${kind}${device}`;
+    let entry = collectors.get(key);
+    if (entry === undefined) collectors.set(key, (entry = { device, kind, collector: new Collector() }));
+    return entry.collector;
+  };
+  for (const segment of data.host.each()) {
+    for (let i = 0; i < segment.rows; i++) {
+      const place = ofLane[segment.lane[i]];
+      if (place !== null)
+        collectorOf(place.device, place.kind).add(
+          segment.ts[i],
+          segment.dur[i],
+          segment.name[i],
+          typeOf(segment.name[i]),
+          segment.lane[i],
+        );
+      else if (segment.device[i] >= 0)
+        collectorOf(segment.device[i], "cpu").add(
+          segment.ts[i],
+          segment.dur[i],
+          segment.name[i],
+          typeOf(segment.name[i]),
+          segment.lane[i],
+        );
+    }
+  }
+  return [...collectors.values()]
+    .sort((a, b) => a.device - b.device)
+    .map(({ device, kind, collector }) => ({ device, kind, activity: collector.finish(data) }));
+}
+
+/** Time the host spent waiting for its next batch, inside the part that counts. */
+export function dataLoaderTime(data: TraceData, cut: number): number {
+  const waits = new Map<number, boolean>();
+  const ts: number[] = [];
+  const dur: number[] = [];
+  for (const segment of data.host.each()) {
+    for (let i = 0; i < segment.rows; i++) {
+      const name = segment.name[i];
+      let wait = waits.get(name);
+      if (wait === undefined) waits.set(name, (wait = dataLoaderName.test(data.symbols.text(name))));
+      if (wait && segment.ts[i] < cut) {
+        ts.push(segment.ts[i]);
+        dur.push(segment.dur[i]);
+      }
+    }
+  }
+  const starts = Float64Array.from(ts);
+  const merged = mergeSorted(starts, Float64Array.from(dur), sortedBy(starts, starts.length));
+  let sum = 0;
+  for (let i = 0; i < merged.count; i++) sum += merged.ends[i] - merged.starts[i];
+  return sum;
+}

@@ -1,0 +1,212 @@
+// What an event is, by its category and name: rule tables, read from top to bottom. Where Holistic Trace Analysis
+// defines a class (communication, memory, computation), the patterns are its own, so that the numbers are too.
+
+export type KernelType = "COMMUNICATION" | "MEMORY" | "COMPUTATION" | "OTHER";
+
+/** Index into `kernelTypes` is what the columns hold. */
+export const kernelTypes: readonly KernelType[] = ["COMMUNICATION", "MEMORY", "COMPUTATION", "OTHER"];
+
+const notComputation =
+  /^(?:nccl|.*Memcpy|.*Memset|.*dma|.*Sync|Stream Wait Event|cuda.*LaunchKernel|runFunction|hip|job_exe|packet|pe_exe|cpum_exe_subgraph|hccl|collective_subgraph_execution)/;
+
+const gpuRules: [RegExp, KernelType][] = [
+  [/^(?:nccl|hip|hccl|.*ncclKernel)/, "COMMUNICATION"],
+  [/^(?:(?:hip)?Memcpy|(?:hip)?Memset|dma)/, "MEMORY"],
+  [notComputation, "OTHER"],
+];
+
+/** Class of what ran on a GPU. */
+export function gpuKernelType(name: string): KernelType {
+  for (const [pattern, type] of gpuRules) if (pattern.test(name)) return type;
+  return "COMPUTATION";
+}
+
+const xlaRules: [RegExp, KernelType][] = [
+  [/^(?:nccl|.*ncclKernel|.*ncclDevKernel)/, "COMMUNICATION"],
+  [
+    /^(?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast|ragged-all-to-all|send|recv)\b/,
+    "COMMUNICATION",
+  ],
+  [/^(?:copy|copy-start|copy-done|Memcpy|Memset|memcpy|memset)(?:[.\-_ ]?\d*$|[A-Z0-9])/, "MEMORY"],
+];
+
+/** Class of an XLA operation, by its HLO name. */
+export function xlaKernelType(name: string): KernelType {
+  for (const [pattern, type] of xlaRules) if (pattern.test(name)) return type;
+  return "COMPUTATION";
+}
+
+const hostCommunication =
+  /^(?:gloo:|nccl:|mpi:|ucc:|xccl:|c10d::|record_param_comms|torch\.distributed\.|torch::distributed::)/;
+
+/** True for what a host does for the sake of communication: gloo's own work and the calls that start it. */
+export function isHostCommunication(name: string): boolean {
+  return hostCommunication.test(name);
+}
+
+/** The work of a host backend itself, in contrast to the call that queues it. */
+export function isHostCollective(name: string): boolean {
+  return /^(?:gloo|mpi|ucc):/.test(name);
+}
+
+export type Category =
+  | "cpu_op"
+  | "user_annotation"
+  | "runtime"
+  | "kernel"
+  | "memcpy"
+  | "memset"
+  | "sync"
+  | "gpu_user_annotation"
+  | "python_function"
+  | "trace"
+  | "none"
+  | "other";
+
+export const categories: readonly Category[] = [
+  "cpu_op",
+  "user_annotation",
+  "runtime",
+  "kernel",
+  "memcpy",
+  "memset",
+  "sync",
+  "gpu_user_annotation",
+  "python_function",
+  "trace",
+  "none",
+  "other",
+];
+
+export const categoryIndex = Object.fromEntries(categories.map((c, i) => [c, i])) as Record<Category, number>;
+
+const categoryRules: [RegExp, Category][] = [
+  [/^(?:cpu_op|Operator)$/, "cpu_op"],
+  [/^user_annotation$/, "user_annotation"],
+  [/_runtime$|_driver$|^Runtime$/, "runtime"],
+  [/^(?:kernel|Kernel|mtia_ccp_events)$/, "kernel"],
+  [/^(?:gpu_memcpy|Memcpy)$/, "memcpy"],
+  [/^(?:gpu_memset|Memset)$/, "memset"],
+  [/^cuda_sync$/, "sync"],
+  [/^gpu_user_annotation$/, "gpu_user_annotation"],
+  [/^python_function$/, "python_function"],
+  [/^Trace$/, "trace"],
+];
+
+export function categoryOf(text: string): Category {
+  for (const [pattern, category] of categoryRules) if (pattern.test(text)) return category;
+  return "other";
+}
+
+/** Runtime calls that put work on a stream. */
+export const launchCalls = new Set([
+  "cudaLaunchKernel",
+  "cudaLaunchKernelExC",
+  "cuLaunchKernel",
+  "cuLaunchKernelEx",
+  "cudaMemcpyAsync",
+  "cudaMemsetAsync",
+  "runFunction - job_prep_and_submit_for_execution",
+  "hipLaunchKernel",
+  "hipExtModuleLaunchKernel",
+  "hipMemsetAsync",
+  "hipMemcpyAsync",
+  "hipMemcpyWithStream",
+]);
+
+/** Runtime calls that return only when the device is done with something. */
+export const blockingCalls = new Set([
+  "cudaDeviceSynchronize",
+  "cudaStreamSynchronize",
+  "cudaEventSynchronize",
+  "cudaEventQuery",
+  "cudaMemcpy",
+  "cudaMemcpyAsync",
+  "hipDeviceSynchronize",
+  "hipStreamSynchronize",
+  "hipEventSynchronize",
+  "hipMemcpy",
+  "hipMemcpyWithStream",
+]);
+
+/** Host waits for its next batch. */
+export const dataLoaderName = /^enumerate\(DataLoader\)|DataLoader.*__next__/;
+
+export const profilerStep = /^ProfilerStep\s*#\s*(\d+)/;
+
+/** Bytes an element, by the names that Kineto and HLO use. */
+const dtypeBytes: Record<string, number> = {
+  byte: 1,
+  char: 1,
+  bool: 1,
+  int8: 1,
+  uint8: 1,
+  float8_e4m3fn: 1,
+  float8_e5m2: 1,
+  half: 2,
+  bfloat16: 2,
+  "c10::half": 2,
+  "c10::bfloat16": 2,
+  short: 2,
+  int: 4,
+  float: 4,
+  long: 8,
+  "long int": 8,
+  double: 8,
+  complexfloat: 8,
+  complexdouble: 16,
+};
+
+export function bytesOfDtype(name: string): number | null {
+  return dtypeBytes[name.toLowerCase()] ?? null;
+}
+
+export type Collective =
+  | "allreduce"
+  | "allgather"
+  | "reducescatter"
+  | "alltoall"
+  | "broadcast"
+  | "reduce"
+  | "sendrecv"
+  | "barrier"
+  | "other";
+
+const collectiveRules: [RegExp, Collective][] = [
+  [/all_?-?reduce/i, "allreduce"],
+  [/all_?-?gather/i, "allgather"],
+  [/reduce_?-?scatter/i, "reducescatter"],
+  [/all_?-?to_?-?all/i, "alltoall"],
+  [/broadcast/i, "broadcast"],
+  [/send|recv|permute/i, "sendrecv"],
+  [/barrier/i, "barrier"],
+  [/reduce/i, "reduce"],
+];
+
+export function collectiveOf(name: string): Collective {
+  for (const [pattern, collective] of collectiveRules) if (pattern.test(name)) return collective;
+  return "other";
+}
+
+/** Bus bandwidth = payload / time x this factor (the convention of nccl-tests); null where none is defined. */
+export function busFactor(collective: Collective, ranks: number): number | null {
+  if (ranks < 1) return null;
+  switch (collective) {
+    case "allreduce":
+      return (2 * (ranks - 1)) / ranks;
+    case "allgather":
+    case "reducescatter":
+    case "alltoall":
+      return (ranks - 1) / ranks;
+    case "broadcast":
+    case "reduce":
+    case "sendrecv":
+      return 1;
+    case "barrier":
+    case "other":
+      return null;
+    default:
+      collective satisfies never;
+      return null;
+  }
+}

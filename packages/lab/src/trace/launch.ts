@@ -1,0 +1,55 @@
+// Launches: how long the calls take on the host, how long what they launch runs, and how long it waits to start.
+import { type Description, describe } from "./describe.js";
+import { launchCalls } from "./kinds.js";
+import type { DeviceView } from "./view.js";
+
+export interface LaunchStatistics {
+  launches: number;
+  /** The call on the host, the work on the device, and from the end of the call to the start of the work. */
+  callUs: Description;
+  deviceUs: Description;
+  delayUs: Description;
+  /** Work shorter than the call that launched it: launching is what takes the time. */
+  shorterThanCall: number;
+  /** Calls over 50 us, starts over 100 us after the call: the outliers of Holistic Trace Analysis. */
+  slowCalls: number;
+  lateStarts: number;
+}
+
+const slowCallUs = 50;
+const lateStartUs = 100;
+
+export function launchStatistics(view: DeviceView): LaunchStatistics | null {
+  const { device, runtime, symbols } = view.data;
+  const calls = new Float64Array(view.rows.length);
+  const works = new Float64Array(view.rows.length);
+  const delays = new Float64Array(view.rows.length);
+  let n = 0;
+  let shorterThanCall = 0;
+  let slowCalls = 0;
+  let lateStarts = 0;
+  for (const row of view.rows) {
+    const launch = view.launch[row];
+    if (launch < 0 || !launchCalls.has(symbols.text(runtime.name[launch]))) continue;
+    const call = runtime.dur[launch];
+    const work = device.dur[row];
+    const delay = Math.max(0, device.ts[row] - runtime.ts[launch] - call);
+    calls[n] = call;
+    works[n] = work;
+    delays[n] = delay;
+    n++;
+    if (call <= slowCallUs && work < call) shorterThanCall++;
+    if (call > slowCallUs) slowCalls++;
+    if (delay > lateStartUs) lateStarts++;
+  }
+  if (n === 0) return null;
+  return {
+    launches: n,
+    callUs: describe(calls.subarray(0, n))!,
+    deviceUs: describe(works.subarray(0, n))!,
+    delayUs: describe(delays.subarray(0, n))!,
+    shorterThanCall,
+    slowCalls,
+    lateStarts,
+  };
+}

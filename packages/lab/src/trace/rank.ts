@@ -1,0 +1,274 @@
+// One trace file to the report of its rank (or, for JAX, of each of its devices): every analysis that the trace allows.
+// What cannot be said (no GPU, no collectives, a broken file) is said, and never replaced by a number.
+import {
+  breakdownOf,
+  type IdleBreakdown,
+  idleBreakdown,
+  type TimeBreakdown,
+  type TypeTime,
+  timeBreakdown,
+  typeTimes,
+  typeTimesOf,
+} from "./breakdown.js";
+import { type CopyBandwidth, copyBandwidths, type QueueLength, queueLengths } from "./counters.js";
+import { type CriticalPath, criticalPath } from "./critical-path.js";
+import { dataLoaderTime, hostActivity, hostCut, jaxActivities } from "./host.js";
+import { mergeSorted } from "./intervals.js";
+import {
+  type Activity,
+  type CollectiveCall,
+  type CollectiveRow,
+  collectiveCalls,
+  collectiveTable,
+  type KernelRow,
+  kernelTable,
+} from "./kernels.js";
+import { type KernelType, kernelTypes, launchCalls } from "./kinds.js";
+import { type LaunchStatistics, launchStatistics } from "./launch.js";
+import { type ReadOptions, readTrace, type StepMark, type TraceData } from "./read.js";
+import { type DeviceView, deviceView } from "./view.js";
+
+export interface StepTime {
+  number: number;
+  us: number;
+}
+
+export interface RankReport extends Partial<TimeBreakdown> {
+  rank: number;
+  /** Where the rank number comes from; `order` means that the file does not say and its place in the list was taken. */
+  rankFrom: "trace" | "file name" | "order" | "device";
+  file: string;
+  source: "kineto" | "jax";
+  device: "gpu" | "tpu" | "cpu";
+  worldSize: number | null;
+  /** False when the file is cut off or broken: the numbers then cover only its first part. */
+  complete: boolean;
+  events: number;
+  bytes: number;
+  problems: string[];
+  steps: StepTime[];
+  dataLoaderUs: number | null;
+  types: TypeTime[];
+  idle: IdleBreakdown[];
+  kernels: KernelRow[];
+  collectives: CollectiveRow[];
+  launches: LaunchStatistics | null;
+  queues: QueueLength[];
+  copies: CopyBandwidth[];
+  criticalPath: CriticalPath | null;
+}
+
+/** The report and what the comparison of ranks needs besides. */
+export interface AnalysedRank {
+  report: RankReport;
+  calls: CollectiveCall[];
+  /** Origin of this trace's clock in microseconds against the first trace's, from its header; 0 where not known. */
+  baseNanoseconds: bigint | null;
+  firstTs: number;
+  lastTs: number;
+}
+
+const rankInName = /rank[\s_.-]*(\d+)/i;
+
+export async function analyseFile(file: string, order: number, options: ReadOptions = {}): Promise<AnalysedRank[]> {
+  using data = await readTrace(file, options);
+  return analyse(data, order);
+}
+
+export function analyse(data: TraceData, order: number): AnalysedRank[] {
+  if (data.device.rows > 0) return [analyseDevice(data, order)];
+  const jax = jaxActivities(data);
+  if (jax.length > 0) return jax.map(({ device, kind, activity }) => analyseJax(data, device, kind, activity));
+  return [analyseHost(data, order)];
+}
+
+function common(
+  data: TraceData,
+  order: number,
+): Pick<RankReport, "rank" | "rankFrom" | "file" | "worldSize" | "complete" | "events" | "bytes" | "problems"> {
+  const named = rankInName.exec(data.file.split("/").pop() ?? "");
+  const rankFrom = data.header.rank !== null ? "trace" : named !== null ? "file name" : "order";
+  return {
+    rank: data.header.rank ?? (named !== null ? Number(named[1]) : order),
+    rankFrom,
+    file: data.file,
+    worldSize: data.header.worldSize,
+    complete: data.complete,
+    events: data.events,
+    bytes: data.bytes,
+    problems: [...data.problems],
+  };
+}
+
+const stepTimes = (steps: readonly StepMark[]): StepTime[] =>
+  [...steps].sort((a, b) => a.ts - b.ts).map((step) => ({ number: step.number, us: step.dur }));
+
+function analyseDevice(data: TraceData, order: number): AnalysedRank {
+  const view = deviceView(data);
+  const activity: Activity = {
+    symbols: data.symbols,
+    ts: data.device.ts,
+    dur: data.device.dur,
+    name: data.device.name,
+    type: view.type,
+    rows: view.rows,
+    collectives: data.deviceCollectives,
+  };
+  const calls = collectiveCalls(activity, data.header.worldSize);
+  const gap = data.complete ? null : missingWork(view);
+  const times = gap === null ? timeBreakdown(view) : null;
+  const report: RankReport = {
+    ...common(data, order),
+    source: "kineto",
+    device: "gpu",
+    ...(times ?? {}),
+    steps: stepTimes(view.steps),
+    dataLoaderUs: dataLoaderTime(data, view.cut),
+    types: gap === null ? typeTimes(view) : [],
+    idle: gap === null ? idleBreakdown(view) : [],
+    kernels: kernelTable(activity),
+    collectives: collectiveTable(calls),
+    launches: launchStatistics(view),
+    queues: gap === null ? queueLengths(view) : [],
+    copies: copyBandwidths(view),
+    criticalPath: gap === null ? criticalPath(view) : null,
+  };
+  if (gap !== null) report.problems.push(gap);
+  if (view.rows.length === 0)
+    report.problems.push("no kernel was launched before the last profiler step: there is nothing to measure");
+  noteClockJump(report, activity);
+  return analysed(report, activity, calls, data);
+}
+
+const tolerated = 0.005;
+
+/**
+ * Events lie in a trace file in groups, not in order of time: where a file is cut off, kernels of the part that is left
+ * may be missing, and then what looks idle was not. Launches without a kernel (and kernels without a launch) show it.
+ */
+function missingWork(view: DeviceView): string | null {
+  const { device, runtime, symbols } = view.data;
+  const matched = new Uint8Array(runtime.rows);
+  let lastLaunch = Number.NEGATIVE_INFINITY;
+  let orphans = 0;
+  for (const row of view.rows) {
+    const launch = view.launch[row];
+    if (launch < 0) orphans++;
+    else {
+      matched[launch] = 1;
+      lastLaunch = Math.max(lastLaunch, runtime.ts[launch]);
+    }
+  }
+  let launches = 0;
+  let missing = 0;
+  for (let i = 0; i < runtime.rows; i++) {
+    if (runtime.ts[i] > lastLaunch || !launchCalls.has(symbols.text(runtime.name[i]))) continue;
+    launches++;
+    if (matched[i] === 0) missing++;
+  }
+  const all = launches + orphans;
+  if (missing + orphans <= tolerated * all && device.rows > 0) return null;
+  return `of the part that is left, ${missing + orphans} of ${all} launches and kernels lack their other half: busy, idle and overlap cannot be said; the tables count what is there`;
+}
+
+/** A job that launched kernels, in a trace that does not show them: its operators must not pass for the computation. */
+function lacksDeviceEvents(data: TraceData): boolean {
+  return data.runtime.rows > 0 || (!data.complete && data.header.deviceNames.length > 0);
+}
+
+/** What needs a device's streams and the calls that feed them. */
+const withoutLaunches = { idle: [], launches: null, queues: [], copies: [], criticalPath: null };
+
+function analyseHost(data: TraceData, order: number): AnalysedRank {
+  const blind = lacksDeviceEvents(data);
+  const activity = hostActivity(data);
+  const cut = hostCut(data);
+  const calls = collectiveCalls(activity, data.header.worldSize);
+  const report: RankReport = {
+    ...common(data, order),
+    source: "kineto",
+    device: blind ? "gpu" : "cpu",
+    ...((blind ? null : activityBreakdown(activity)) ?? {}),
+    steps: stepTimes(data.steps.filter((step) => step.ts < cut)),
+    dataLoaderUs: dataLoaderTime(data, cut),
+    types: blind ? [] : typeTimesOf((type) => merged(activity, type)),
+    kernels: kernelTable(activity),
+    collectives: collectiveTable(calls),
+    ...withoutLaunches,
+  };
+  report.problems.push(
+    blind
+      ? `the job ran on a GPU, but ${data.complete ? "the trace holds" : "the part that is left holds"} no kernels: only the host's operators are shown, and busy, idle and overlap cannot be said${data.complete ? " (profile with ProfilerActivity.CUDA)" : ""}`
+      : activity.rows.length === 0
+        ? "the trace has no device events and no operators: there is nothing to measure"
+        : "no GPU events: operators on the CPU count as computation and the backend's collectives as communication",
+  );
+  noteClockJump(report, activity);
+  return analysed(report, activity, calls, data);
+}
+
+function analyseJax(data: TraceData, device: number, kind: "gpu" | "tpu" | "cpu", activity: Activity): AnalysedRank {
+  const calls = collectiveCalls(activity, null);
+  const report: RankReport = {
+    ...common(data, device),
+    rank: device,
+    rankFrom: "device",
+    source: "jax",
+    device: kind,
+    ...(activityBreakdown(activity) ?? {}),
+    steps: stepTimes(data.steps),
+    dataLoaderUs: null,
+    types: typeTimesOf((type) => merged(activity, type)),
+    kernels: kernelTable(activity),
+    collectives: collectiveTable(calls),
+    ...withoutLaunches,
+  };
+  noteClockJump(report, activity);
+  return analysed(report, activity, calls, data);
+}
+
+function analysed(report: RankReport, activity: Activity, calls: CollectiveCall[], data: TraceData): AnalysedRank {
+  const { rows, ts, dur } = activity;
+  let lastTs = Number.NEGATIVE_INFINITY;
+  for (const row of rows) lastTs = Math.max(lastTs, ts[row] + dur[row]);
+  return {
+    report,
+    calls,
+    baseNanoseconds: data.header.baseNanoseconds,
+    firstTs: rows.length > 0 ? ts[rows[0]] : Number.NaN,
+    lastTs,
+  };
+}
+
+const merged = (activity: Activity, type: KernelType) => {
+  const index = kernelTypes.indexOf(type);
+  return mergeSorted(
+    activity.ts,
+    activity.dur,
+    activity.rows.filter((row) => activity.type[row] === index),
+  );
+};
+
+function activityBreakdown(activity: Activity): TimeBreakdown | null {
+  return breakdownOf(
+    mergeSorted(activity.ts, activity.dur, activity.rows),
+    merged(activity, "COMPUTATION"),
+    merged(activity, "COMMUNICATION"),
+  );
+}
+
+const jumpUs = 60e6;
+
+/** A minute without any work that is also most of the trace is more likely a clock that was set than a wait. */
+function noteClockJump(report: RankReport, { rows, ts, dur }: Activity): void {
+  if (rows.length < 2 || report.spanUs === undefined) return;
+  let end = ts[rows[0]] + dur[rows[0]];
+  for (const row of rows) {
+    const gap = ts[row] - end;
+    if (gap > jumpUs && gap > report.spanUs / 2)
+      report.problems.push(
+        `the clock jumps by ${(gap / 1e6).toFixed(0)} s at ${ts[row]} us: span and idle time contain the jump; trust the busy times only`,
+      );
+    end = Math.max(end, ts[row] + dur[row]);
+  }
+}

@@ -1,0 +1,187 @@
+// All ranks of one job together: which are missing, how much of each collective is waiting for the last rank and how
+// much is transfer, who comes last, and how far the ranks' clocks are apart. Needs no common clock for the waiting:
+// a collective ends everywhere at once, so the shortest call is the one that waited for nobody.
+
+import { type CollectiveCall, collectiveKey } from "./kernels.js";
+import { type AnalysedRank, analyseFile, type RankReport } from "./rank.js";
+import type { ReadOptions } from "./read.js";
+
+export interface CollectiveSkew {
+  collective: string;
+  bytes: number | null;
+  count: number;
+  /** Mean over the calls: the shortest duration over the ranks, and the longest minus the shortest. */
+  transferUs: number;
+  skewUs: number;
+  /** Rank that came last most often, and in how many of the calls. */
+  lastRank: number;
+  lastCount: number;
+}
+
+export interface Straggler {
+  rank: number;
+  /** Calls in which this rank came last, of how many. */
+  last: number;
+  of: number;
+  /** Time that the other ranks waited in those calls, summed over them. */
+  causedWaitUs: number;
+}
+
+export interface TraceReport {
+  ranks: RankReport[];
+  /** Ranks that the traces speak of but that were not given. */
+  missingRanks: number[];
+  skew: CollectiveSkew[];
+  stragglers: Straggler[];
+  /** Share of the communication time that was waiting for the last rank; null where ranks cannot be compared. */
+  waitingPercent: number | null;
+  /** Microseconds to add to a rank's times so that its collectives end when rank 0's (or the first one's) do. */
+  clockOffsets: { rank: number; us: number }[];
+  problems: string[];
+}
+
+export interface AnalyseOptions extends ReadOptions {
+  onFile?: (file: string, index: number, of: number) => void;
+}
+
+/** Reads and analyses the traces one after the other: only one is in memory at a time. */
+export async function analyseTraces(files: readonly string[], options: AnalyseOptions = {}): Promise<TraceReport> {
+  const ranks: AnalysedRank[] = [];
+  const problems: string[] = [];
+  for (const [index, file] of files.entries()) {
+    options.onFile?.(file, index, files.length);
+    ranks.push(...(await analyseFile(file, index, options)));
+  }
+  ranks.sort((a, b) => a.report.rank - b.report.rank);
+  const twice = ranks.filter((r, i) => i > 0 && r.report.rank === ranks[i - 1].report.rank);
+  for (const { report } of twice)
+    problems.push(`rank ${report.rank} was given more than once (${report.file}): each is reported, none is compared`);
+  const missingRanks = missing(ranks.map((r) => r.report));
+  if (missingRanks.length > 0)
+    problems.push(
+      `traces of rank ${missingRanks.join(", ")} are missing: waiting and stragglers are judged among the others only`,
+    );
+  const comparable = twice.length === 0 && ranks.length > 1;
+  const { skew, stragglers, waitingPercent, note } = comparable
+    ? compareCollectives(ranks)
+    : { skew: [], stragglers: [], waitingPercent: null, note: null };
+  if (note !== null) problems.push(note);
+  return {
+    ranks: ranks.map((r) => r.report),
+    missingRanks,
+    skew,
+    stragglers,
+    waitingPercent,
+    clockOffsets: comparable ? clockOffsets(ranks) : ranks.map((r) => ({ rank: r.report.rank, us: 0 })),
+    problems,
+  };
+}
+
+function missing(reports: readonly RankReport[]): number[] {
+  const world = Math.max(0, ...reports.map((r) => r.worldSize ?? 0));
+  const have = new Set(reports.map((r) => r.rank));
+  return Array.from({ length: world }, (_, rank) => rank).filter((rank) => !have.has(rank));
+}
+
+/** The calls that every rank made, matched by kind, size and order. */
+function matched(ranks: readonly AnalysedRank[]): { calls: CollectiveCall[]; unmatched: number }[] {
+  const perRank = ranks.map(({ calls }) => {
+    const groups = new Map<string, CollectiveCall[]>();
+    for (const call of calls) {
+      const list = groups.get(collectiveKey(call));
+      if (list === undefined) groups.set(collectiveKey(call), [call]);
+      else list.push(call);
+    }
+    return groups;
+  });
+  const result: { calls: CollectiveCall[]; unmatched: number }[] = [];
+  for (const [key, first] of perRank[0]) {
+    const lists = perRank.map((groups) => groups.get(key) ?? []);
+    if (lists.some((list) => list.length !== first.length)) {
+      result.push({ calls: [], unmatched: first.length });
+      continue;
+    }
+    for (let i = 0; i < first.length; i++) result.push({ calls: lists.map((list) => list[i]), unmatched: 0 });
+  }
+  return result;
+}
+
+function compareCollectives(
+  ranks: readonly AnalysedRank[],
+): Pick<TraceReport, "skew" | "stragglers" | "waitingPercent"> & { note: string | null } {
+  const all = matched(ranks);
+  const unmatched = all.reduce((sum, m) => sum + m.unmatched, 0);
+  const sets = all.filter((m) => m.calls.length > 0).map((m) => m.calls);
+  const numbers = ranks.map((r) => r.report.rank);
+  const last = new Array<number>(ranks.length).fill(0);
+  const caused = new Array<number>(ranks.length).fill(0);
+  const groups = new Map<string, { calls: CollectiveCall[][]; last: number[] }>();
+  let waiting = 0;
+  let total = 0;
+  for (const calls of sets) {
+    const shortest = calls.reduce((best, call, i) => (call.dur < calls[best].dur ? i : best), 0);
+    const wait = calls.reduce((sum, call) => sum + call.dur - calls[shortest].dur, 0);
+    waiting += wait;
+    total += calls.reduce((sum, call) => sum + call.dur, 0);
+    last[shortest]++;
+    caused[shortest] += wait;
+    const key = collectiveKey(calls[0]);
+    let group = groups.get(key);
+    if (group === undefined) groups.set(key, (group = { calls: [], last: new Array<number>(ranks.length).fill(0) }));
+    group.calls.push(calls);
+    group.last[shortest]++;
+  }
+  const skew = [...groups.values()]
+    .map(({ calls, last }) => {
+      const lows = calls.map((set) => Math.min(...set.map((call) => call.dur)));
+      const highs = calls.map((set) => Math.max(...set.map((call) => call.dur)));
+      const lastIndex = last.indexOf(Math.max(...last));
+      return {
+        collective: calls[0][0].collective,
+        bytes: calls[0][0].bytes,
+        count: calls.length,
+        transferUs: mean(lows),
+        skewUs: mean(highs) - mean(lows),
+        lastRank: numbers[lastIndex],
+        lastCount: last[lastIndex],
+      };
+    })
+    .sort((a, b) => b.skewUs * b.count - a.skewUs * a.count);
+  return {
+    skew,
+    stragglers: stragglersOf(numbers, last, caused, sets.length),
+    waitingPercent: total > 0 ? (100 * waiting) / total : null,
+    note:
+      unmatched > 0
+        ? `${unmatched} collectives were not made by every rank and are not compared (different steps recorded, or different groups)`
+        : null,
+  };
+}
+
+const mean = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0) / values.length;
+
+/** A rank is a straggler when it comes last far more often than its share and the others wait for it by more than 5%. */
+function stragglersOf(numbers: number[], last: number[], caused: number[], sets: number): Straggler[] {
+  const all = caused.reduce((a, b) => a + b, 0);
+  return numbers
+    .map((rank, i) => ({ rank, last: last[i], of: sets, causedWaitUs: caused[i] }))
+    .filter((s, i) => sets >= 4 && s.last > (1.5 * sets) / numbers.length && caused[i] > (all / numbers.length) * 1.05)
+    .sort((a, b) => b.causedWaitUs - a.causedWaitUs);
+}
+
+function clockOffsets(ranks: readonly AnalysedRank[]): { rank: number; us: number }[] {
+  const base = ranks[0].baseNanoseconds;
+  const sets = matched(ranks)
+    .map((m) => m.calls)
+    .filter((calls) => calls.length > 0);
+  return ranks.map((rank, i) => {
+    const fromHeader = base !== null && rank.baseNanoseconds !== null ? Number(rank.baseNanoseconds - base) / 1000 : 0;
+    if (sets.length === 0 || i === 0) return { rank: rank.report.rank, us: fromHeader };
+    const differences = sets
+      .map((calls) => calls[0].ts + calls[0].dur - (calls[i].ts + calls[i].dur))
+      .sort((a, b) => a - b);
+    const median = differences[differences.length >> 1];
+    // Ends that agree to a millisecond share a clock already; shifting them would only add noise.
+    return { rank: rank.report.rank, us: Math.abs(median - fromHeader) < 1000 ? fromHeader : median };
+  });
+}

@@ -1,0 +1,463 @@
+// A trace file to tables: opens it (plain or gzip, by its first bytes, not its name), streams it through the parser and
+// sorts every event into the device, runtime or host table. A broken file keeps what came before the break and says so.
+import { createReadStream, statSync } from "node:fs";
+import { type FileHandle, open } from "node:fs/promises";
+import { createGunzip } from "node:zlib";
+import { allStreams, DeviceTable, HostTable, RuntimeTable } from "./columns.js";
+import { argumentIndex as arg, type EventSlots } from "./event.js";
+import { bytesOfDtype, type Category, categories, categoryIndex, categoryOf, isHostCollective } from "./kinds.js";
+import { TraceSyntaxError } from "./scan.js";
+import { type EventSink, TraceStream } from "./stream.js";
+import { Symbols } from "./symbols.js";
+
+/** A collective's size and group, as the profiler recorded them. */
+export interface CollectiveArguments {
+  name: string;
+  inElements: number | null;
+  outElements: number | null;
+  elementBytes: number | null;
+  groupSize: number | null;
+  group: string;
+}
+
+/** A thread or stream: the pair of process and thread that an event names. */
+export interface Lane {
+  pid: string;
+  tid: string;
+}
+
+export interface TraceHeader {
+  rank: number | null;
+  worldSize: number | null;
+  backend: string | null;
+  hostName: string | null;
+  deviceNames: string[];
+  /** Origin of the times, in nanoseconds since 1970, where the file gives one. */
+  baseNanoseconds: bigint | null;
+}
+
+/** A step that the trace marks: ProfilerStep#n, or a JAX event with `step_num`. */
+export interface StepMark {
+  number: number;
+  ts: number;
+  dur: number;
+  lane: number;
+}
+
+export class TraceData {
+  readonly symbols = new Symbols();
+  readonly lanes: Lane[] = [];
+  readonly device: DeviceTable;
+  readonly runtime: RuntimeTable;
+  readonly host: HostTable;
+  /** GB/s of a copy, by its row. */
+  readonly bandwidths = new Map<number, number>();
+  readonly deviceCollectives = new Map<number, CollectiveArguments>();
+  /** Collectives that ran on the host (gloo, MPI), by the order of the host rows. */
+  readonly hostCollectives = new Map<number, CollectiveArguments>();
+  /** Correlation id of a sync event -> what it waits on. */
+  readonly waits = new Map<number, { stream: number; record: number }>();
+  readonly processNames = new Map<string, string>();
+  readonly threadNames = new Map<string, string>();
+  readonly steps: StepMark[] = [];
+  /** Names of the marks, to count distinct ones as Holistic Trace Analysis does. */
+  readonly stepNames = new Set<number>();
+  header: TraceHeader = {
+    rank: null,
+    worldSize: null,
+    backend: null,
+    hostName: null,
+    deviceNames: [],
+    baseNanoseconds: null,
+  };
+  /** True when times have fractions (or some are missing): then Holistic Trace Analysis rounds them inwards. */
+  fractionalTimes = false;
+  hloRows = 0;
+  events = 0;
+  bytes = 0;
+  complete = true;
+  problems: string[] = [];
+
+  constructor(
+    readonly file: string,
+    /** Rows to make room for in the device and runtime tables. */
+    expectedRows = 1024,
+    residentSegments?: number,
+  ) {
+    this.device = new DeviceTable(expectedRows);
+    this.runtime = new RuntimeTable(expectedRows);
+    this.host = new HostTable(residentSegments);
+  }
+
+  laneName(lane: number): string {
+    const { pid, tid } = this.lanes[lane];
+    return this.threadNames.get(`${pid}\u0000${tid}`) ?? tid;
+  }
+
+  processName(lane: number): string {
+    const { pid } = this.lanes[lane];
+    return this.processNames.get(pid) ?? pid;
+  }
+
+  [Symbol.dispose](): void {
+    this.host.dispose();
+  }
+}
+
+class Sorter implements EventSink {
+  private readonly categorySymbols = new Symbols();
+  private readonly categoryOfSymbol: number[] = [];
+  private readonly pids = new Symbols();
+  private readonly tids = new Symbols();
+  private readonly laneOf = new Map<number, number>();
+  private lastPid = -1;
+  private lastTid = -1;
+  private lastLane = -1;
+  private readonly open = new Map<number, { ts: number; name: number; category: number }[]>();
+  private readonly nameFlags: number[] = [];
+  negativeDurations = 0;
+  badTimes = 0;
+  unmatchedEnds = 0;
+
+  constructor(private readonly data: TraceData) {}
+
+  header(name: string, raw: string): void {
+    const header = this.data.header;
+    try {
+      if (name === "baseTimeNanoseconds") {
+        header.baseNanoseconds = BigInt(raw.trim());
+        return;
+      }
+      const value = JSON.parse(raw) as unknown;
+      if (name === "distributedInfo" && value !== null && typeof value === "object") {
+        const info = value as Record<string, unknown>;
+        header.rank = asInteger(info["rank"]);
+        header.worldSize = asInteger(info["world_size"]);
+        header.backend = typeof info["backend"] === "string" ? info["backend"] : null;
+      } else if (name === "host_name" && typeof value === "string") header.hostName = value;
+      else if (name === "deviceProperties" && Array.isArray(value))
+        header.deviceNames = value.map((d) => String((d as Record<string, unknown>)?.["name"] ?? "unknown"));
+    } catch {
+      this.data.problems.push(`the header field ${name} could not be read and was ignored`);
+    }
+  }
+
+  event(e: EventSlots, bytes: Buffer): void {
+    if (e.phase !== 0 && Number.isNaN(e.ts) && e.phase !== 0x4d) this.data.fractionalTimes = true;
+    if (e.tsIsFloat) this.data.fractionalTimes = true;
+    switch (e.phase) {
+      case 0x58: // X: a whole event
+        this.whole(e, bytes);
+        return;
+      case 0x42: // B
+      case 0x45: // E
+        this.half(e, bytes);
+        return;
+      case 0x4d: // M
+        this.metadata(e, bytes);
+        return;
+    }
+  }
+
+  private whole(e: EventSlots, bytes: Buffer): void {
+    if (Number.isNaN(e.dur)) return;
+    const category = this.category(e, bytes);
+    if (categories[category] === "trace") return;
+    if (!Number.isFinite(e.ts) || !Number.isFinite(e.dur)) {
+      this.badTimes++;
+      return;
+    }
+    if (e.dur < 0) {
+      this.negativeDurations++;
+      return;
+    }
+    const name = this.data.symbols.intern(bytes, e.name.start, e.name.end, e.name.hash);
+    this.store(e, bytes, e.ts, e.dur, name, category);
+  }
+
+  /** B and E events of one thread nest; each pair becomes one row. */
+  private half(e: EventSlots, bytes: Buffer): void {
+    const lane = this.lane(e, bytes);
+    let stack = this.open.get(lane);
+    if (stack === undefined) this.open.set(lane, (stack = []));
+    if (e.phase === 0x42) {
+      const name = this.data.symbols.intern(bytes, e.name.start, e.name.end, e.name.hash);
+      stack.push({ ts: e.ts, name, category: this.category(e, bytes) });
+      return;
+    }
+    const begin = stack.pop();
+    if (begin === undefined || !(e.ts >= begin.ts)) {
+      this.unmatchedEnds++;
+      return;
+    }
+    this.store(e, bytes, begin.ts, e.ts - begin.ts, begin.name, begin.category);
+  }
+
+  private store(e: EventSlots, bytes: Buffer, ts: number, dur: number, name: number, category: number): void {
+    const data = this.data;
+    const lane = this.lane(e, bytes);
+    const kind = categories[category];
+    const correlation = e.has(arg.correlation) ? e.number(arg.correlation) : -1;
+    const stream = e.has(arg.stream) ? e.number(arg.stream) : -1;
+    if (this.isDevice(kind, stream, name)) {
+      const row = data.device.add();
+      const table = data.device;
+      table.ts[row] = ts;
+      table.dur[row] = dur;
+      table.name[row] = name;
+      table.category[row] = category;
+      table.lane[row] = lane;
+      table.stream[row] = Number.isFinite(stream) ? Math.min(stream, allStreams) : -1;
+      table.correlation[row] = Number.isFinite(correlation) ? correlation : -1;
+      if (e.has(arg["memory bandwidth (GB/s)"])) data.bandwidths.set(row, e.number(arg["memory bandwidth (GB/s)"]));
+      if (e.has(arg["Collective name"])) data.deviceCollectives.set(row, collectiveArguments(e, bytes));
+      if (kind === "sync" && e.has(arg.wait_on_stream))
+        data.waits.set(correlation, {
+          stream: e.number(arg.wait_on_stream),
+          record: e.number(arg.wait_on_cuda_event_record_corr_id),
+        });
+      return;
+    }
+    if (correlation >= 0) {
+      const row = data.runtime.add();
+      data.runtime.ts[row] = ts;
+      data.runtime.dur[row] = dur;
+      data.runtime.name[row] = name;
+      data.runtime.lane[row] = lane;
+      data.runtime.correlation[row] = correlation;
+      return;
+    }
+    this.storeHost(e, bytes, ts, dur, name, category, lane);
+  }
+
+  private storeHost(
+    e: EventSlots,
+    bytes: Buffer,
+    ts: number,
+    dur: number,
+    name: number,
+    category: number,
+    lane: number,
+  ): void {
+    const data = this.data;
+    let device = -1;
+    if (e.has(arg.hlo_op)) {
+      data.hloRows++;
+      const ordinal = e.number(arg.device_ordinal);
+      if (Number.isInteger(ordinal) && ordinal >= 0) device = ordinal;
+    }
+    const flags = this.flags(name);
+    if (flags !== 0 && categories[category] !== "gpu_user_annotation") {
+      if (flags > 1) {
+        data.steps.push({ number: flags - 2, ts, dur, lane });
+        data.stepNames.add(name);
+      } else data.hostCollectives.set(data.host.rows, hostCollectiveArguments(e, bytes, data.symbols.text(name)));
+    } else if (e.has(arg.step_num)) {
+      data.steps.push({ number: e.number(arg.step_num), ts, dur, lane });
+      data.stepNames.add(-1 - e.number(arg.step_num));
+    }
+    data.host.add(ts, dur, name, category, lane, device);
+  }
+
+  /** 0: nothing special; 1: a collective on the host; n + 2: ProfilerStep n. Decided once a name. */
+  private flags(name: number): number {
+    const known = this.nameFlags[name];
+    if (known !== undefined) return known;
+    const text = this.data.symbols.text(name);
+    const step = /^ProfilerStep\s*#\s*(\d+)/.exec(text);
+    const flags = step ? Number(step[1]) + 2 : isHostCollective(text) ? 1 : 0;
+    this.nameFlags[name] = flags;
+    return flags;
+  }
+
+  // An annotation that carries a stream is still an annotation: it spans kernels and would be counted twice.
+  private isDevice(kind: Category, stream: number, name: number): boolean {
+    switch (kind) {
+      case "kernel":
+      case "memcpy":
+      case "memset":
+        return stream >= 0;
+      case "sync": {
+        if (stream >= 0) return true;
+        const text = this.data.symbols.text(name);
+        return text === "Event Sync" || text === "Context Sync";
+      }
+      case "other":
+        return stream >= 0;
+      default:
+        return false;
+    }
+  }
+
+  private category(e: EventSlots, bytes: Buffer): number {
+    if (e.category.end === e.category.start) return categoryIndex.none;
+    const symbol = this.categorySymbols.intern(bytes, e.category.start, e.category.end, e.category.hash);
+    const known = this.categoryOfSymbol[symbol];
+    if (known !== undefined) return known;
+    const category = categoryIndex[categoryOf(this.categorySymbols.text(symbol))];
+    this.categoryOfSymbol[symbol] = category;
+    return category;
+  }
+
+  private lane(e: EventSlots, bytes: Buffer): number {
+    const pid = this.pids.intern(bytes, e.pid.start, e.pid.end, e.pid.hash);
+    const tid = this.tids.intern(bytes, e.tid.start, e.tid.end, e.tid.hash);
+    if (pid === this.lastPid && tid === this.lastTid) return this.lastLane;
+    const key = pid * 0x2000000 + tid;
+    let lane = this.laneOf.get(key);
+    if (lane === undefined) {
+      lane = this.data.lanes.length;
+      this.laneOf.set(key, lane);
+      this.data.lanes.push({ pid: this.pids.text(pid), tid: this.tids.text(tid) });
+    }
+    this.lastPid = pid;
+    this.lastTid = tid;
+    this.lastLane = lane;
+    return lane;
+  }
+
+  private metadata(e: EventSlots, bytes: Buffer): void {
+    const what = bytes.toString("utf8", e.name.start, e.name.end);
+    if ((what !== "process_name" && what !== "thread_name") || !e.has(arg.name)) return;
+    const pid = bytes.toString("utf8", e.pid.start, e.pid.end);
+    const name = e.raw(bytes, arg.name);
+    if (what === "process_name") this.data.processNames.set(pid, name);
+    else this.data.threadNames.set(`${pid}\u0000${bytes.toString("utf8", e.tid.start, e.tid.end)}`, name);
+  }
+}
+
+function asInteger(value: unknown): number | null {
+  const number = typeof value === "string" && value !== "" ? Number(value) : value;
+  return typeof number === "number" && Number.isInteger(number) && number >= 0 ? number : null;
+}
+
+function orNull(value: number): number | null {
+  return Number.isFinite(value) ? value : null;
+}
+
+function collectiveArguments(e: EventSlots, bytes: Buffer): CollectiveArguments {
+  return {
+    name: e.raw(bytes, arg["Collective name"]),
+    inElements: orNull(e.number(arg["In msg nelems"])),
+    outElements: orNull(e.number(arg["Out msg nelems"])),
+    elementBytes: bytesOfDtype(e.raw(bytes, arg.dtype)),
+    groupSize: orNull(e.number(arg["Group size"])),
+    group: e.raw(bytes, arg["Process Group Name"]),
+  };
+}
+
+/** gloo records its inputs' shapes: `[[2362372]]` of `["float"]`. */
+function hostCollectiveArguments(e: EventSlots, bytes: Buffer, name: string): CollectiveArguments {
+  let elements: number | null = null;
+  let elementBytes: number | null = null;
+  try {
+    const dims = JSON.parse(e.raw(bytes, arg["Input Dims"])) as number[][];
+    const types = JSON.parse(e.raw(bytes, arg["Input type"])) as string[];
+    elements = dims.reduce((sum, shape) => sum + shape.reduce((n, d) => n * d, 1), 0);
+    elementBytes = bytesOfDtype(types[0] ?? "");
+  } catch {
+    // Shapes are recorded only when the profiler was asked for them.
+  }
+  return { name, inElements: elements, outElements: elements, elementBytes, groupSize: null, group: "" };
+}
+
+export interface ReadOptions {
+  /** Called now and then with the bytes read from the file and its size; reading waits for what it returns. */
+  onProgress?: (bytes: number, total: number) => void | Promise<void>;
+  /** Host segments (65,536 rows, 1.9 MB each) to hold in memory before the oldest go to a temporary file. */
+  residentSegments?: number;
+  signal?: AbortSignal;
+}
+
+/** Reads a trace. Never throws for what is inside the file: `problems` and `complete` tell; it throws where the file cannot be opened. */
+export async function readTrace(file: string, options: ReadOptions = {}): Promise<TraceData> {
+  const data = new TraceData(file, expectedRows(file), options.residentSegments);
+  const sorter = new Sorter(data);
+  const stream = new TraceStream(sorter);
+  try {
+    await streamFile(file, stream, options);
+    const problem = stream.finish();
+    if (problem !== null) {
+      data.complete = false;
+      data.problems.push(problem);
+    }
+  } catch (error) {
+    if (options.signal?.aborted || (error as NodeJS.ErrnoException).syscall !== undefined) {
+      data.host.dispose();
+      throw error;
+    }
+    data.complete = false;
+    data.problems.push(brokenMessage(error, stream));
+  }
+  data.events = stream.events;
+  data.bytes = stream.bytesRead;
+  if (sorter.negativeDurations > 0)
+    data.problems.push(`${sorter.negativeDurations} events with a negative duration were left out`);
+  if (sorter.badTimes > 0) data.problems.push(`${sorter.badTimes} events whose time is not a number were left out`);
+  if (sorter.unmatchedEnds > 0)
+    data.problems.push(`${sorter.unmatchedEnds} end events without a beginning were left out`);
+  return data;
+}
+
+/** An event with its launch takes about a kilobyte of JSON, of which gzip leaves a twentieth. */
+function expectedRows(file: string): number {
+  const info = statSync(file);
+  const bytes = info.size * (file.endsWith(".gz") ? 20 : 1);
+  return Math.max(1024, Math.min(1 << 24, Math.ceil(bytes / 700)));
+}
+
+function brokenMessage(error: unknown, stream: TraceStream): string {
+  const kept = `${stream.events} events up to byte ${stream.goodBytes} were kept, the rest is missing`;
+  if (error instanceof TraceSyntaxError) return `broken JSON: ${error.message}; ${kept}`;
+  const code = (error as NodeJS.ErrnoException).code ?? "";
+  if (code === "Z_BUF_ERROR") return `the gzip file is cut short; ${kept}`;
+  if (code.startsWith("Z_")) return `the gzip file is damaged (${(error as Error).message}); ${kept}`;
+  return `${(error as Error).message}; ${kept}`;
+}
+
+/** Feeds the bytes of a plain or gzip file to a stream. */
+export async function streamFile(file: string, stream: TraceStream, options: ReadOptions = {}): Promise<void> {
+  const handle = await open(file, "r");
+  try {
+    const info = await handle.stat();
+    if (info.isDirectory())
+      throw Object.assign(new Error(`${file} is a folder; name the trace files in it`), {
+        code: "EISDIR",
+        syscall: "read",
+      });
+    const magic = Buffer.alloc(2);
+    await handle.read(magic, 0, 2, 0);
+    if (magic[0] === 0x1f && magic[1] === 0x8b) await streamGzip(file, info.size, stream, options);
+    else await streamPlain(handle, info.size, stream, options);
+  } finally {
+    await handle.close();
+  }
+}
+
+async function streamPlain(handle: FileHandle, size: number, stream: TraceStream, options: ReadOptions): Promise<void> {
+  let position = 0;
+  for (;;) {
+    options.signal?.throwIfAborted();
+    const room = stream.room();
+    const { bytesRead } = await handle.read(room, 0, room.length, position);
+    if (bytesRead === 0) return;
+    position += bytesRead;
+    stream.advance(bytesRead);
+    await options.onProgress?.(position, size);
+  }
+}
+
+async function streamGzip(file: string, size: number, stream: TraceStream, options: ReadOptions): Promise<void> {
+  const source = createReadStream(file, { highWaterMark: 1 << 18 });
+  const unzipped = source.pipe(createGunzip({ chunkSize: 1 << 18 }));
+  source.on("error", (error) => unzipped.destroy(error));
+  try {
+    for await (const chunk of unzipped) {
+      options.signal?.throwIfAborted();
+      stream.push(chunk as Buffer);
+      await options.onProgress?.(source.bytesRead, size);
+    }
+  } finally {
+    source.destroy();
+  }
+}

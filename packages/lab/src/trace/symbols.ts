@@ -1,0 +1,106 @@
+// Interns byte strings: a name that occurs a million times is stored and decoded once. Works on raw JSON bytes
+// (between the quotes), so that the hot path never makes a JavaScript string. Knows nothing of traces.
+
+const initialSlots = 1 << 12;
+
+/** The hash that the scanner computes while it walks over a string. */
+export const hashSeed = 0x811c9dc5 | 0;
+
+export function hashBytes(bytes: Uint8Array, start: number, end: number): number {
+  let hash = hashSeed;
+  for (let i = start; i < end; i++) hash = Math.imul(hash ^ bytes[i], 16777619);
+  return hash;
+}
+
+export class Symbols {
+  private slots = new Int32Array(initialSlots).fill(-1);
+  private hashes = new Int32Array(initialSlots);
+  private starts = new Int32Array(initialSlots + 1);
+  private arena = new Uint8Array(1 << 16);
+  private used = 0;
+  private count = 0;
+  private decoded: (string | undefined)[] = [];
+
+  get size(): number {
+    return this.count;
+  }
+
+  /** Id of the bytes [start, end), whose hash the caller has computed with `hashSeed` and the FNV step. */
+  intern(bytes: Uint8Array, start: number, end: number, hash: number): number {
+    const mask = this.slots.length - 1;
+    let slot = (hash ^ (hash >>> 15)) & mask;
+    for (;;) {
+      const id = this.slots[slot];
+      if (id < 0) break;
+      if (this.hashes[id] === hash && this.same(id, bytes, start, end)) return id;
+      slot = (slot + 1) & mask;
+    }
+    const id = this.add(bytes, start, end, hash);
+    this.slots[slot] = id;
+    if (this.count * 2 > this.slots.length) this.grow();
+    return id;
+  }
+
+  internText(text: string): number {
+    const raw = Buffer.from(JSON.stringify(text).slice(1, -1));
+    return this.intern(raw, 0, raw.length, hashBytes(raw, 0, raw.length));
+  }
+
+  text(id: number): string {
+    const known = this.decoded[id];
+    if (known !== undefined) return known;
+    const raw = Buffer.from(this.arena.subarray(this.starts[id], this.starts[id + 1]));
+    let text = raw.toString("utf8");
+    if (text.includes("\\")) {
+      try {
+        text = JSON.parse(`"${text}"`) as string;
+      } catch {
+        // A bad escape: the raw bytes name the event as well as anything.
+      }
+    }
+    this.decoded[id] = text;
+    return text;
+  }
+
+  private same(id: number, bytes: Uint8Array, start: number, end: number): boolean {
+    const from = this.starts[id];
+    if (this.starts[id + 1] - from !== end - start) return false;
+    const arena = this.arena;
+    for (let i = start, j = from; i < end; i++, j++) if (bytes[i] !== arena[j]) return false;
+    return true;
+  }
+
+  private add(bytes: Uint8Array, start: number, end: number, hash: number): number {
+    const length = end - start;
+    if (this.used + length > this.arena.length) {
+      const wider = new Uint8Array(Math.max(this.arena.length * 2, this.used + length));
+      wider.set(this.arena.subarray(0, this.used));
+      this.arena = wider;
+    }
+    this.arena.set(bytes.subarray(start, end), this.used);
+    const id = this.count++;
+    this.hashes[id] = hash;
+    this.starts[id] = this.used;
+    this.used += length;
+    this.starts[id + 1] = this.used;
+    return id;
+  }
+
+  private grow(): void {
+    const length = this.slots.length * 2;
+    const hashes = new Int32Array(length);
+    hashes.set(this.hashes);
+    const starts = new Int32Array(length + 1);
+    starts.set(this.starts);
+    this.hashes = hashes;
+    this.starts = starts;
+    this.slots = new Int32Array(length).fill(-1);
+    const mask = length - 1;
+    for (let id = 0; id < this.count; id++) {
+      const hash = hashes[id];
+      let slot = (hash ^ (hash >>> 15)) & mask;
+      while (this.slots[slot] >= 0) slot = (slot + 1) & mask;
+      this.slots[slot] = id;
+    }
+  }
+}

@@ -1,0 +1,115 @@
+// The part of a trace that is analysed: which device events count, in order of time, each with its class and the call
+// that launched it. The rules are those of Holistic Trace Analysis (rounding of fractional times, the last profiler
+// step left out), so that every number built on this view equals its number.
+import { sortedBy } from "./intervals.js";
+import { gpuKernelType, type KernelType, kernelTypes } from "./kinds.js";
+import type { StepMark, TraceData } from "./read.js";
+
+export interface DeviceView {
+  data: TraceData;
+  /** Rows of the device table that count, by start time. Syncs without a stream are not among them. */
+  rows: Uint32Array;
+  /** Class of each row of the device table, as an index into `kernelTypes`. */
+  type: Uint8Array;
+  /** Row of the runtime table that launched a device row, or -1. */
+  launch: Int32Array;
+  /** Runtime rows that count. */
+  runtimeKept: Uint8Array;
+  steps: StepMark[];
+  /** Start of the step that was left out, or Infinity. */
+  cut: number;
+}
+
+/** Numbers to row numbers; the last row added under a number wins. */
+export class RowIndex {
+  private readonly keys: Float64Array;
+  private readonly values: Int32Array;
+  private readonly mask: number;
+
+  constructor(capacity: number) {
+    let size = 16;
+    while (size < capacity * 1.4) size *= 2;
+    this.keys = new Float64Array(size);
+    this.values = new Int32Array(size).fill(-1);
+    this.mask = size - 1;
+  }
+
+  private slot(key: number): number {
+    let slot = (Math.imul(key | 0, 0x9e3779b1) ^ (key / 0x100000000)) & this.mask;
+    while (this.values[slot] >= 0 && this.keys[slot] !== key) slot = (slot + 1) & this.mask;
+    return slot;
+  }
+
+  set(key: number, value: number): void {
+    const slot = this.slot(key);
+    this.keys[slot] = key;
+    this.values[slot] = value;
+  }
+
+  get(key: number): number {
+    return this.values[this.slot(key)];
+  }
+}
+
+/** Fractional times are rounded inwards, so that neighbours do not overlap by a rounding error. */
+function roundInwards(ts: Float64Array, dur: Float64Array, rows: number): void {
+  for (let i = 0; i < rows; i++) {
+    const end = Math.floor(ts[i] + dur[i]);
+    ts[i] = Math.ceil(ts[i]);
+    dur[i] = end - ts[i];
+  }
+}
+
+/** Prepares a Kineto trace with device events. Rounds the tables in place; call it once for a trace. */
+export function deviceView(data: TraceData): DeviceView {
+  const { device, runtime } = data;
+  let steps = data.steps;
+  if (data.fractionalTimes) {
+    roundInwards(device.ts, device.dur, device.rows);
+    roundInwards(runtime.ts, runtime.dur, runtime.rows);
+    steps = steps.map((s) => {
+      const ts = Math.ceil(s.ts);
+      return { ...s, ts, dur: Math.floor(s.ts + s.dur) - ts };
+    });
+  }
+  steps = [...steps].sort((a, b) => a.ts - b.ts);
+  const cut = data.stepNames.size >= 2 ? steps[steps.length - 1].ts : Number.POSITIVE_INFINITY;
+
+  const byCorrelation = new RowIndex(runtime.rows);
+  for (let i = 0; i < runtime.rows; i++) byCorrelation.set(runtime.correlation[i], i);
+  const runtimeKept = new Uint8Array(runtime.rows);
+  for (let i = 0; i < runtime.rows; i++) if (runtime.ts[i] < cut) runtimeKept[i] = 1;
+
+  const typeOfName = new Map<number, number>();
+  const type = new Uint8Array(device.rows);
+  const launch = new Int32Array(device.rows).fill(-1);
+  const kept = new Uint8Array(device.rows);
+  let count = 0;
+  for (let i = 0; i < device.rows; i++) {
+    let t = typeOfName.get(device.name[i]);
+    if (t === undefined) {
+      t = kernelTypes.indexOf(gpuKernelType(data.symbols.text(device.name[i])));
+      typeOfName.set(device.name[i], t);
+    }
+    type[i] = t;
+    const correlation = device.correlation[i];
+    if (correlation >= 0) launch[i] = byCorrelation.get(correlation);
+    const launched =
+      cut === Number.POSITIVE_INFINITY ||
+      (correlation >= 0 ? launch[i] >= 0 && runtimeKept[launch[i]] === 1 : device.ts[i] < cut);
+    if (launched && device.stream[i] >= 0) {
+      kept[i] = 1;
+      count++;
+    }
+  }
+  const order = sortedBy(device.ts, device.rows);
+  const rows = new Uint32Array(count);
+  let n = 0;
+  for (let i = 0; i < order.length; i++) if (kept[order[i]] === 1) rows[n++] = order[i];
+  return { data, rows, type, launch, runtimeKept, steps: steps.filter((s) => s.ts < cut), cut };
+}
+
+export function rowsOfType(view: DeviceView, wanted: KernelType): Uint32Array {
+  const index = kernelTypes.indexOf(wanted);
+  return view.rows.filter((row) => view.type[row] === index);
+}

@@ -1,0 +1,146 @@
+// Validity rules about the machine and its clocks: parts that are longer than their whole, ranks without a device of their own, more
+// processes than cores.
+import { type Evidence, evidence, type Found } from "../model/index.js";
+import { mean } from "../stats/index.js";
+import type { Rule } from "./rule.js";
+import { publishedStudy as study } from "./source.js";
+
+export const impossibleTime: Rule = {
+  code: "V6",
+  id: "impossible-time",
+  title: "A claimed time is impossible",
+  source: `a part cannot be longer than its whole (${study} claims more communication than its steps have time)`,
+  find: (view) =>
+    view.runs.flatMap(({ run, steps }): Found[] => {
+      if (steps === null) return [];
+      const parts = ["dataWaitUs", "forwardUs", "backwardUs", "optimizerUs", "exposedCommUs"] as const;
+      const bad = run.steps.filter((step) => {
+        const longest = Math.max(...parts.map((part) => step[part] ?? 0));
+        return longest > step.durationUs * 1.01;
+      });
+      if (bad.length === 0) return [];
+      return [
+        {
+          severity: bad.length > run.steps.length / 20 ? "invalid" : "moderate",
+          devices: run.devices,
+          run: run.id,
+          evidence: [
+            evidence("steps with a part longer than the step", bad.length, {
+              threshold: 0,
+              rows: bad.slice(0, 5).map((step) => `${run.id} rank ${step.rank} step ${step.step}`),
+            }),
+          ],
+          cause: "The parts were not measured on one clock, or the step was timed without waiting for the device.",
+          fix: "Synchronise the device before reading the clock, or use the probe's own times.",
+          predicted: null,
+          refutedBy: "Parts that add up to no more than their step.",
+        },
+      ];
+    }),
+};
+
+export const wrongLaunch: Rule = {
+  code: "L1",
+  id: "wrong-launch",
+  title: "The launch does not give one rank a device",
+  source: `world size, ranks and devices must agree (${study}: 4 tasks x 4 processes)`,
+  find: (view) =>
+    view.runs.flatMap(({ run }): Found[] => {
+      const list: Evidence[] = [];
+      const world = run.ranks.flatMap((r) => {
+        const size = r.worldSize ?? r.facts.worldSize;
+        return size === undefined ? [] : [size];
+      });
+      const wrongWorld = world.find((size) => size !== run.devices);
+      if (wrongWorld !== undefined)
+        list.push(
+          evidence("world size", wrongWorld, {
+            threshold: run.devices,
+            rows: [run.id],
+            text: `world size ${wrongWorld} where ${run.devices} devices were asked for`,
+          }),
+        );
+      const places = new Map<string, number[]>();
+      for (const r of run.ranks) {
+        const device = r.device ?? r.facts.device;
+        if (device === undefined || !device.startsWith("cuda")) continue;
+        const place = `${r.host ?? "host"} ${device}`;
+        places.set(place, [...(places.get(place) ?? []), r.rank]);
+      }
+      for (const [place, ranks] of places)
+        if (ranks.length > 1) list.push(evidence(`ranks on ${place}`, ranks.join(", "), { rows: [run.id] }));
+      const visible = run.ranks.find((r) => r.facts.deviceCount !== undefined && r.facts.device?.startsWith("cuda"));
+      const nodes = run.nodes ?? 1;
+      if (visible !== undefined && run.devices / nodes > visible.facts.deviceCount!)
+        list.push(evidence("ranks a node", run.devices / nodes, { threshold: visible.facts.deviceCount! }));
+      if (list.length === 0) return [];
+      return [
+        {
+          severity: "invalid",
+          devices: run.devices,
+          run: run.id,
+          evidence: list,
+          cause: "Tasks times processes a task is not the number of devices, or ranks share a device.",
+          fix: "One launcher only: --ntasks-per-node=1 with torchrun --nproc_per_node=GPUS, or srun with one task a GPU and no torchrun. weft lint checks scripts.",
+          predicted: null,
+          refutedBy: "Ranks that each report their own device and the world size that was asked for.",
+        },
+      ];
+    }),
+};
+
+/** Measured contention takes the word speedup away; a count of processes alone is a warning. */
+export const oversubscribed: Rule = {
+  code: "H1",
+  id: "cpu-oversubscription",
+  title: "More processes than cores",
+  source: `ranks x (1 + loaders) against cores; ${study}: 12 processes on 4 cores`,
+  find: (view) =>
+    view.runs.flatMap(({ run }): Found[] => {
+      const cores = run.machine?.cores ?? run.ranks[0]?.facts.cores;
+      const workers = run.ranks[0]?.facts.loaderWorkers;
+      if (cores === undefined || cores <= 0) return [];
+      const nodes = run.nodes ?? 1;
+      const ranks = run.devices / nodes;
+      const processes = ranks * (1 + (workers ?? 0));
+      const threads = ranks * (run.ranks[0]?.facts.ompThreads ?? 1);
+      const queues = run.samples.flatMap((s) => (s.host?.runQueue === undefined ? [] : [s.host.runQueue]));
+      const queue = queues.length < 3 ? null : mean(queues);
+      const worst = Math.max(processes, threads);
+      if (worst <= cores) return [];
+      const contended = queue !== null && queue > 2 * cores && worst > 2 * cores;
+      const list = [
+        evidence("processes", processes, {
+          threshold: cores,
+          text: `${processes} processes (${ranks} ranks x (1 + ${workers ?? 0} loaders)) on ${cores} cores`,
+        }),
+      ];
+      if (threads > cores) list.push(evidence("threads of the ranks", threads, { threshold: cores }));
+      if (queue !== null) list.push(evidence("runnable processes, mean", queue, { threshold: cores }));
+      const seconds = view.counts.find((c) => c.devices === run.devices)?.seconds.mean ?? null;
+      return [
+        {
+          severity: contended ? "invalid" : worst > 2 * cores ? "high" : "moderate",
+          devices: run.devices,
+          run: run.id,
+          evidence: list,
+          cause:
+            "The ranks and their loaders wait for each other's cores, so adding ranks takes cores away from those that run.",
+          fix: `Ask for ${Math.ceil(worst)} cores (SLURM: --cpus-per-task), or lower the loaders to ${Math.max(0, Math.floor(cores / ranks) - 1)} a rank and OMP_NUM_THREADS to ${Math.max(1, Math.floor(cores / ranks))}.`,
+          predicted:
+            seconds === null
+              ? null
+              : {
+                  metric: "epochSeconds",
+                  devices: run.devices,
+                  from: seconds,
+                  to: null,
+                  interval: [(seconds * cores) / worst, seconds],
+                  unit: "s",
+                  reason: "host time x processes / cores at worst; how much of the step is host time was not measured",
+                },
+          refutedBy: "The same time with as many cores as processes.",
+        },
+      ];
+    }),
+};

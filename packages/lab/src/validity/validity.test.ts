@@ -1,0 +1,220 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { readStudies } from "../import/index.js";
+import { summariseStudy } from "../metrics/index.js";
+import { emptyRun, type Run, type Study } from "../model/index.js";
+import { judge, type Verdict } from "./index.js";
+
+const fixture = (name: string) => fileURLToPath(new URL(`../../testdata/${name}`, import.meta.url));
+const near = (actual: number, expected: number, tolerance: number) =>
+  assert.ok(Math.abs(actual - expected) <= tolerance, `${actual} is not ${expected} within ${tolerance}`);
+
+function run(devices: number, seconds: number[], change: Partial<Run> = {}): Run {
+  const r = emptyRun(`n${devices}`, devices, { kind: "jsonl", path: `n${devices}` });
+  r.status = "ok";
+  r.epochs = seconds.map((s, i) => ({ epoch: i + 1, seconds: s, line: i + 2 }));
+  return Object.assign(r, change);
+}
+const study = (...runs: Run[]): Study => ({ name: "S", runs, problems: [] });
+const verdictOf = (...runs: Run[]): Verdict => judge(summariseStudy(study(...runs)));
+const ids = (v: Verdict) => v.findings.map((f) => f.id);
+const steady = (mean: number) => [mean * 1.2, mean, mean * 1.01, mean * 0.99, mean];
+
+test("the published study: IMDB is valid at 3.49x, with its means and deviations", () => {
+  const [imdb] = readStudies([fixture("ddp_experiments")], { names: ["IMDB"] });
+  const v = judge(summariseStudy(imdb!));
+  assert.equal(v.valid, true);
+  assert.deepEqual(v.findings, []);
+  near(v.scaling[1]!.speedup, 3.493, 0.0005);
+  near(v.scaling[1]!.efficiency, 0.873, 0.0005);
+  near(v.view.counts[0]!.seconds.mean, 11.1984, 5e-5);
+  near(v.view.counts[0]!.seconds.std, 0.1425, 5e-5);
+  near(v.view.counts[1]!.seconds.mean, 3.2062, 5e-5);
+  near(v.view.counts[1]!.seconds.std, 0.0717, 5e-5);
+});
+
+test("the published study: AG News is not valid, and 1.85x can be defended", () => {
+  const [agnews] = readStudies([fixture("ddp_experiments")], { names: ["AGNews"] });
+  const v = judge(summariseStudy(agnews!));
+  assert.equal(v.valid, false);
+  assert.deepEqual(ids(v), ["work-not-divided", "two-jobs-in-one-file"]);
+  const four = v.scaling[1]!;
+  assert.equal(four.valid, false);
+  assert.equal(four.workRatio, 4);
+  assert.equal(four.workKnown, "inferred");
+  near(four.workSpeedup, 1.846, 0.003);
+  near(four.workEfficiency, 0.461, 0.002);
+  assert.equal(four.class, "poor");
+  const texts = v.findings.flatMap((f) => f.evidence.map((e) => e.text)).join("\n");
+  for (const expected of [
+    /1\.85x \(46%\)/,
+    /0\.570 -> 0\.419/,
+    /42\.33 s mixed/,
+    /42\.29 s separated/,
+    /15 rows, epochs 6 to 20; 20 rows, epochs 1 to 20/,
+  ])
+    assert.match(texts, expected);
+  near(v.findings[0]!.predicted!.to!, 10.57, 0.01);
+  assert.equal(v.view.runs[1]!.epochs!.jobs.length, 2);
+});
+
+test("counted work decides: everyone doing everything is found, negative scaling with divided work is not called invalid", () => {
+  const steps = (devices: number, each: number) =>
+    Array.from({ length: devices * each }, (_, i) => ({
+      rank: i % devices,
+      step: Math.floor(i / devices),
+      epoch: 1,
+      durationUs: 1000,
+      samples: 8,
+    }));
+  const base = run(1, steady(10), { steps: steps(1, 40), workload: { datasetSamples: 320 } });
+  const all = verdictOf(base, run(2, steady(12), { steps: steps(2, 40), workload: { datasetSamples: 320 } }));
+  assert.equal(ids(all)[0], "work-not-divided");
+  assert.equal(all.scaling[1]!.workKnown, "counted");
+  near(all.scaling[1]!.workRatio, 2, 1e-9);
+  const divided = verdictOf(base, run(2, steady(12), { steps: steps(2, 20), workload: { datasetSamples: 320 } }));
+  assert.deepEqual(ids(divided), []);
+  assert.equal(divided.scaling[1]!.valid, true);
+  assert.equal(divided.scaling[1]!.class, "negative");
+  assert.equal(divided.scaling[1]!.workRatio, 1);
+});
+
+test("a sampler that does not divide is enough, and so are identical indices", () => {
+  const facts = (f: object) => ({ ranks: [0, 1].map((rank) => ({ rank, facts: f })) });
+  const base = run(1, steady(10));
+  assert.equal(
+    ids(verdictOf(base, run(2, steady(9), facts({ samplerSharded: false, samplerClass: "RandomSampler" }))))[0],
+    "work-not-divided",
+  );
+  assert.equal(ids(verdictOf(base, run(2, steady(9), facts({ indexHash: "abc" }))))[0], "work-not-divided");
+  assert.deepEqual(ids(verdictOf(base, run(2, steady(5), facts({ samplerSharded: true })))), []);
+});
+
+test("a baseline that differs is not a baseline; a fixed global batch is fair", () => {
+  const v = verdictOf(
+    run(1, steady(10), { workload: { precision: "fp32", batchPerRank: 32 } }),
+    run(4, steady(3), { workload: { precision: "bf16", batchPerRank: 16 } }),
+  );
+  assert.equal(v.findings[0]!.id, "baseline-mismatch");
+  assert.deepEqual(
+    v.findings[0]!.evidence.map((e) => e.text),
+    ["precision: fp32 at 1, bf16 at 4", "batch per rank: 32 at 1, 16 at 4"],
+  );
+  assert.equal(v.valid, false);
+  assert.deepEqual(
+    ids(
+      verdictOf(
+        run(1, steady(10), { workload: { batchPerRank: 64 } }),
+        run(4, steady(3), { workload: { batchPerRank: 16 } }),
+      ),
+    ),
+    [],
+  );
+  const rate = verdictOf(
+    run(1, steady(10), { workload: { learningRate: 0.1 } }),
+    run(4, steady(3), { workload: { learningRate: 0.4 } }),
+  );
+  assert.equal(rate.findings[0]!.severity, "moderate");
+  assert.equal(rate.valid, true);
+});
+
+test("noise: a difference inside the interval is no speedup, scatter is said", () => {
+  const v = verdictOf(run(1, [12, 10, 11, 9, 10]), run(2, [12, 9.8, 10.8, 9.2, 9.9]));
+  assert.deepEqual(ids(v), ["not-distinguishable", "noisy", "noisy"]);
+  assert.equal(v.scaling[1]!.valid, false);
+  const flat = verdictOf(run(1, [12, 10, 10.01, 9.99, 10]), run(2, [12, 10.005, 9.99, 10.01, 10]));
+  assert.deepEqual(
+    flat.findings.map((f) => [f.id, f.severity]),
+    [["not-distinguishable", "high"]],
+  );
+  assert.equal(flat.valid, true);
+});
+
+test("launch: ranks that share a device or count another world are not N devices", () => {
+  const ranks = (device: (k: number) => string, world: number) =>
+    [0, 1].map((rank) => ({ rank, device: device(rank), worldSize: world, facts: {} }));
+  const base = run(1, steady(10));
+  assert.deepEqual(ids(verdictOf(base, run(2, steady(5), { ranks: ranks(() => "cuda:0", 2) }))), ["wrong-launch"]);
+  assert.deepEqual(ids(verdictOf(base, run(2, steady(5), { ranks: ranks((k) => `cuda:${k}`, 1) }))), ["wrong-launch"]);
+  assert.deepEqual(ids(verdictOf(base, run(2, steady(5), { ranks: ranks((k) => `cuda:${k}`, 2) }))), []);
+});
+
+test("cores: a count of processes warns, measured contention invalidates", () => {
+  const ranks = [0, 1, 2, 3].map((rank) => ({ rank, facts: { loaderWorkers: 2 } }));
+  const base = run(1, steady(10));
+  const crowded = { ranks, machine: { cores: 4 } };
+  const warned = verdictOf(base, run(4, steady(3), crowded));
+  assert.deepEqual(
+    warned.findings.map((f) => [f.id, f.severity]),
+    [["cpu-oversubscription", "high"]],
+  );
+  assert.equal(warned.valid, true);
+  assert.match(warned.findings[0]!.evidence[0]!.text, /12 processes/);
+  const samples = [1, 2, 3].map((t) => ({ t, host: { runQueue: 11 } }));
+  assert.equal(verdictOf(base, run(4, steady(3), { ...crowded, samples })).valid, false);
+  assert.deepEqual(ids(verdictOf(base, run(4, steady(3), { ranks, machine: { cores: 12 } }))), []);
+});
+
+test("impossible parts, clock jumps and failed counts are said; good numbers stay", () => {
+  const steps = Array.from({ length: 20 }, (_, i) => ({
+    rank: 0,
+    step: i,
+    durationUs: 100,
+    dataWaitUs: i < 5 ? 150 : 10,
+  }));
+  const jump = [...steady(10), 9000];
+  const v = verdictOf(
+    run(1, jump, { steps }),
+    run(2, steady(5)),
+    run(4, [], { status: "failed", exitCode: 1, message: "out of memory" }),
+  );
+  assert.deepEqual(ids(v), ["impossible-time", "dirty-data", "count-failed"]);
+  near(v.view.counts[0]!.seconds.mean, 10, 0.01);
+  assert.match(v.findings.at(-1)!.evidence[0]!.text, /run n4 at 4 devices: failed \(exit 1\): out of memory/);
+  assert.deepEqual(
+    v.scaling.map((p) => p.devices),
+    [1, 2],
+  );
+});
+
+test("a step that a clock jump made long is left out and said", () => {
+  const steps = Array.from({ length: 20 }, (_, i) => ({
+    rank: 0,
+    step: i,
+    epoch: 1,
+    durationUs: i === 15 ? 9e12 : 100,
+    samples: 4,
+  }));
+  const v = verdictOf(run(1, [], { steps }));
+  near(v.view.counts[0]!.seconds.mean, 20 * 100e-6, 1e-9);
+  assert.match(v.findings[0]!.evidence[0]!.text, /1 step more than 1000 times the median left out as clock jumps/);
+});
+
+test("one count and no run have nothing to compare, and say so", () => {
+  assert.equal(verdictOf(run(2, steady(5))).valid, null);
+  assert.deepEqual(ids(verdictOf(run(2, steady(5)))), ["no-scaling-data"]);
+  assert.deepEqual(ids(judge(summariseStudy(study()))), ["no-scaling-data"]);
+});
+
+test("a million rows of two interleaved jobs are separated within seconds", () => {
+  const directory = mkdtempSync(join(tmpdir(), "weft-million-"));
+  try {
+    const rows = ["epoch,train_loss,train_time,val_loss,val_acc"];
+    for (let i = 1; i <= 500000; i++) rows.push(`${i},0.5,2,0.5,0.5`, `${i},0.5,4,0.5,0.5`);
+    writeFileSync(join(directory, "metrics.csv"), rows.join("\n") + "\n");
+    const started = performance.now();
+    const [one] = readStudies([join(directory, "metrics.csv")]);
+    const v = judge(summariseStudy(one!));
+    const took = performance.now() - started;
+    assert.equal(v.view.runs[0]!.epochs!.jobs.length, 2);
+    near(v.view.counts[0]!.seconds.mean, 2, 1e-9);
+    near(v.view.runs[0]!.epochs!.mixed!.mean, 3, 0.01);
+    assert.ok(took < 10000, `${took} ms`);
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+});

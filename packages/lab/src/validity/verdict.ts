@@ -1,0 +1,65 @@
+// The verdict: findings of the validity rules, and for each count whether its ratio may be called a speedup, and which number can
+// be defended when it may not.
+import { type ScalingClass, type StudySummary, scalingClass } from "../metrics/index.js";
+import { bySeverity, type Finding } from "../model/index.js";
+import { applyRules, type StudyView } from "./rule.js";
+import { validityRules } from "./rules.js";
+import { assessWork, type WorkShare } from "./work.js";
+
+export interface ScalingPoint {
+  devices: number;
+  /** Ratio of measured times. Only a speedup when `valid`. */
+  speedup: number;
+  efficiency: number;
+  valid: boolean;
+  workRatio: number;
+  workKnown: WorkShare["known"];
+  /** Work per second against the baseline: the number that can be defended. */
+  workSpeedup: number;
+  workEfficiency: number;
+  /** Of the number that can be defended. */
+  class: ScalingClass;
+  interval: [number, number] | null;
+  karpFlatt: number | null;
+}
+
+export interface Verdict {
+  view: StudyView;
+  findings: Finding[];
+  scaling: ScalingPoint[];
+  /** Null when there is nothing to judge. */
+  valid: boolean | null;
+}
+
+export function judge(summary: StudySummary): Verdict {
+  const view: StudyView = { ...summary, work: assessWork(summary) };
+  const findings = applyRules(validityRules, view).sort(bySeverity);
+  const invalid = findings.filter((f) => f.severity === "invalid");
+  const base = summary.baseline;
+  // What spoils the baseline spoils every ratio to it.
+  const baselineSpoiled = invalid.some((f) => f.devices === undefined || f.devices === base?.devices);
+  const scaling = summary.counts.map((count, i): ScalingPoint => {
+    const work = view.work[i]!;
+    const workSpeedup = count.speedup * work.ratio;
+    const ratio = count.devices / base!.devices;
+    return {
+      devices: count.devices,
+      speedup: count.speedup,
+      efficiency: count.efficiency,
+      valid: !baselineSpoiled && !invalid.some((f) => f.devices === count.devices),
+      workRatio: work.ratio,
+      workKnown: work.known,
+      workSpeedup,
+      workEfficiency: workSpeedup / ratio,
+      class: scalingClass(workSpeedup, ratio),
+      interval: count.speedupInterval,
+      karpFlatt: count.karpFlatt,
+    };
+  });
+  return {
+    view,
+    findings,
+    scaling,
+    valid: scaling.length < 2 ? null : scaling.every((point) => point.valid),
+  };
+}
