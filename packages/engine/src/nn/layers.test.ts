@@ -1,6 +1,6 @@
 // The small layers against closed forms, and what their errors say.
 import assert from "node:assert/strict";
-import { before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import * as weft from "../index.js";
 import { assertClose } from "../test/compare.js";
 import { onEachDevice } from "../test/devices.js";
@@ -9,9 +9,7 @@ import * as nn from "./index.js";
 const key = () => weft.key(11);
 const numbers = (t: weft.Tensor): number[] => Array.from(t.dataSync() as ArrayLike<number>, Number);
 
-onEachDevice((device) => {
-  before(() => void weft.setDevice(device));
-
+onEachDevice(() => {
   test("linear: x W^T + b by hand, with and without bias", () => {
     const weight = weft.tensor([
       [1, 2, 3],

@@ -228,8 +228,7 @@ describe("against PyTorch", needsTorch, () => {
     answers = Object.fromEntries(named.map(([name], i) => [name, list[i]]));
   });
 
-  onEachDevice((device) => {
-    before(() => void weft.setDevice(device));
+  onEachDevice(() => {
     for (const item of cases) test(item.name, () => assertSame(ours(item), answers[item.name], 1e-11));
     test("text classifier: loss, gradients, one step of Adam, float64", () =>
       assertSame(trainOurs("float64"), answers["train float64"], 1e-10));

@@ -1,6 +1,6 @@
 // Attention, encoder and classifier against closed forms: symmetries, masks, counts of parameters and of kernels.
 import assert from "node:assert/strict";
-import { before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import type { Tensor } from "../index.js";
 import * as weft from "../index.js";
 import { assertClose } from "../test/compare.js";
@@ -22,9 +22,7 @@ function uniformAttention(width: number): nn.Attention {
   };
 }
 
-onEachDevice((device) => {
-  before(() => void weft.setDevice(device));
-
+onEachDevice(() => {
   test("attention with equal scores averages; a causal mask averages the past", () => {
     const x = random([2, 4, 6], 1);
     const rows = numbers(x);

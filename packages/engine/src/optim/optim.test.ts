@@ -1,6 +1,6 @@
 // Optimisers against hand-worked steps, on problems with known answers, and in jitted loops that never retrace.
 import assert from "node:assert/strict";
-import { before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import type { Tensor } from "../index.js";
 import * as weft from "../index.js";
 import { assertClose } from "../test/compare.js";
@@ -20,9 +20,7 @@ function path<S>(optimizer: optim.Optimizer<S>, start: number[], gradients: numb
   });
 }
 
-onEachDevice((device) => {
-  before(() => void weft.setDevice(device));
-
+onEachDevice(() => {
   test("plain descent, momentum, Nesterov and decay by hand", () => {
     assertClose(path(optim.sgd({ learningRate: 0.5 }), [1], [[2], [-1]]), [0, 0.5]);
     // buffer 2, then 0.5 * 2 - 1 = 0
