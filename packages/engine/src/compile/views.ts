@@ -10,7 +10,6 @@ const viewOps: ReadonlySet<OpName> = new Set([
   "slice",
   "flip",
   "barrier",
-  "print",
   "alias",
 ] as const);
 

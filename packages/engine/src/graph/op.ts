@@ -85,8 +85,6 @@ export interface OpAttrs {
   alias: { name: string };
   /** Identity that simplification may not see through: keeps recomputation (checkpoint) from being merged away. */
   barrier: { tag: number };
-  /** Identity that shows its value when the program has run. */
-  print: { label: string; tag: number };
   unary: { fn: UnaryFn };
   /** Both operands have the output's shape and one dtype (comparisons give bool; "complex" takes two reals). */
   binary: { fn: BinaryFn };

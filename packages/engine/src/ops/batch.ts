@@ -48,7 +48,6 @@ export const batchRules: { [K in Exclude<OpName, StructuralOp>]: BatchRule<K> } 
   random: anyRank,
   alias: anyRank,
   barrier: anyRank,
-  print: anyRank,
   unary: anyRank,
   binary: anyRank,
   where: anyRank,

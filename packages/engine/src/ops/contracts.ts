@@ -242,7 +242,6 @@ export const contracts: { [K in OpName]: Row<K> } = {
   },
   alias: { operands: 1 },
   barrier: { operands: 1 },
-  print: { operands: 1 },
   unary: { operands: 1, check: ([x], { fn }) => checkDType(fn, unaryDTypes[fn], x.dtype) },
   binary: {
     operands: 2,

@@ -32,7 +32,6 @@ const flops: { [K in OpName]: (node: Node) => number } = {
   random: (node) => 60 * sizeOf(node),
   alias: nothing,
   barrier: nothing,
-  print: nothing,
   unary: perElement,
   binary: perElement,
   where: perElement,

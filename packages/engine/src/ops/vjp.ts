@@ -72,7 +72,6 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
   random: none,
   alias: through,
   barrier: through,
-  print: through,
   unary: (node, [g]) => [unaryVjps[node.attrs.fn](node.inputs[0], node as Node, g!)],
   binary: (node, [g], needs) => {
     const [a, b] = node.inputs;

@@ -102,7 +102,7 @@ for (const device of availableDevices().filter(({ name }) => name !== "reference
 /** Exports that are no functions of tensors, and transforms, which have suites of their own. */
 const elsewhere = new Set(
   [
-    "CpuDevice DTypeError OutOfMemoryError ReferenceDevice ShapeError Tensor WeftError",
+    "CpuDevice CudaDevice DTypeError OutOfMemoryError ReferenceDevice ShapeError Tensor WeftError",
     "collectGarbage setMemoryPressureLimit memory scope session useDevice device setDevice",
     "checkDType checkShape fromStorage resultType promoteTypes expmSquarings manualSeed nextKey",
     "grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",

@@ -21,16 +21,11 @@ test("constants and iota", () => {
   assert.deepEqual(numbers(columns), [0, 0, 1, 0, 2, 0, 0, 0, 1, 0, 2, 0]);
 });
 
-test("identities pass values on, print shows them", () => {
+test("identities pass values on", () => {
   const x = param([2]) as Node;
-  const shown = node("print", [x], { label: "x is", tag: 1 }, aval([2]));
-  const y = node("barrier", [node("alias", [shown], { name: "w" }, aval([2]))], { tag: 2 }, aval([2]));
-  const seen: unknown[] = [];
-  const [out] = evaluate({ params: [x], outputs: [y] }, [tensor([2], [1, 2])], {
-    onPrint: (label, value) => seen.push([label, numbers(value)]),
-  });
+  const y = node("barrier", [node("alias", [x], { name: "w" }, aval([2]))], { tag: 2 }, aval([2]));
+  const [out] = evaluate({ params: [x], outputs: [y] }, [tensor([2], [1, 2])]);
   assert.deepEqual(numbers(out), [1, 2]);
-  assert.deepEqual(seen, [["x is", [1, 2]]]);
 });
 
 /** Body: (rate, state, x) -> (state * rate + x, state). */
@@ -57,23 +52,6 @@ test("scan carries state and stacks what each step gives", () => {
   const [unmoved, none] = evaluate(recurrence(0, false), [args[0], args[1], tensor([0], [])]);
   assert.deepEqual(numbers(unmoved), [1]);
   assert.deepEqual([none.shape, none.data.length], [[0], 0]);
-});
-
-test("print inside a scan shows every step", () => {
-  const state = param([]) as Node;
-  const body: GraphFn = {
-    params: [state],
-    outputs: [add(node("print", [state], { label: "s", tag: 1 }, aval([])), constant(1))],
-  };
-  const start = param([]) as Node;
-  const loop = node("scan", [start], { body, consts: 0, carries: 1, length: 3, reverse: false }, [aval([])]);
-  const seen: number[] = [];
-  const outputs = [node("pick", [loop], { index: 0 }, aval([]))];
-  const [end] = evaluate({ params: [start], outputs }, [tensor([], [5])], {
-    onPrint: (_, value) => seen.push(...numbers(value)),
-  });
-  assert.deepEqual(seen, [5, 6, 7]);
-  assert.deepEqual(numbers(end), [8]);
 });
 
 test("custom evaluates its body, with one result or several", () => {

@@ -1,17 +1,8 @@
 // Leaves, identities, and ops that hold a function: how values enter a graph and how bodies run.
 import { type GraphFn, InternalError, type Node, type OpAttrs } from "../../graph/index.js";
-import {
-  block,
-  type EvaluateHooks,
-  forEachIndex,
-  fromComplexes,
-  fromReals,
-  joinBlocks,
-  type ReferenceRules,
-  type Value,
-} from "./value.js";
+import { block, forEachIndex, fromComplexes, fromReals, joinBlocks, type ReferenceRules, type Value } from "./value.js";
 
-export type Evaluate = (fn: GraphFn, args: readonly Value[], hooks?: EvaluateHooks) => Value[];
+export type Evaluate = (fn: GraphFn, args: readonly Value[]) => Value[];
 
 function iota({ shape, axis, dtype }: OpAttrs["iota"]): Value {
   const numbers: number[] = [];
@@ -21,7 +12,7 @@ function iota({ shape, axis, dtype }: OpAttrs["iota"]): Value {
   return fromReals(dtype, shape, numbers);
 }
 
-function scan(inputs: readonly Value[], node: Node<"scan">, evaluate: Evaluate, hooks?: EvaluateHooks): Value[] {
+function scan(inputs: readonly Value[], node: Node<"scan">, evaluate: Evaluate): Value[] {
   const { body, consts: constCount, carries: carryCount, length, reverse } = node.attrs;
   const consts = inputs.slice(0, constCount);
   let carries = inputs.slice(constCount, constCount + carryCount);
@@ -33,7 +24,7 @@ function scan(inputs: readonly Value[], node: Node<"scan">, evaluate: Evaluate, 
       const shape = x.shape.slice(1);
       return block(x, at * shape.reduce((n, d) => n * d, 1), shape);
     });
-    const results = evaluate(body, [...consts, ...carries, ...slices], hooks);
+    const results = evaluate(body, [...consts, ...carries, ...slices]);
     carries = results.slice(0, carryCount);
     results.slice(carryCount).forEach((y, i) => {
       ys[i][at] = y;
@@ -47,7 +38,7 @@ const supplied = (node: Node): never => {
   throw new InternalError(`the value of ${node.op} %${node.id} is supplied from outside, and was not`);
 };
 
-type ControlOp = "input" | "data" | "const" | "iota" | "alias" | "barrier" | "print" | "scan" | "custom" | "pick";
+type ControlOp = "input" | "data" | "const" | "iota" | "alias" | "barrier" | "scan" | "custom" | "pick";
 
 /** `evaluate` is handed in because it needs this table itself. */
 export const controlRules = (evaluate: Evaluate): ReferenceRules<ControlOp> => ({
@@ -58,11 +49,7 @@ export const controlRules = (evaluate: Evaluate): ReferenceRules<ControlOp> => (
   iota: (_, { attrs }) => iota(attrs),
   alias: ([x]) => x,
   barrier: ([x]) => x,
-  print: ([x], { attrs }, hooks) => {
-    hooks?.onPrint?.(attrs.label, x);
-    return x;
-  },
-  scan: (inputs, node, hooks) => scan(inputs, node, evaluate, hooks),
-  custom: (inputs, { attrs }, hooks) => evaluate(attrs.body, inputs, hooks),
+  scan: (inputs, node) => scan(inputs, node, evaluate),
+  custom: (inputs, { attrs }) => evaluate(attrs.body, inputs),
   pick: (results, { attrs }) => results[attrs.index],
 });

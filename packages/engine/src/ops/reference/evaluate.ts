@@ -16,7 +16,7 @@ import { matmulRules } from "./matmul.js";
 import { movementRules } from "./movement.js";
 import { randomRules } from "./random.js";
 import { reduceRules } from "./reduce.js";
-import { type EvaluateHooks, hasAval, type ReferenceRule, type ReferenceRules, type Value } from "./value.js";
+import { hasAval, type ReferenceRule, type ReferenceRules, type Value } from "./value.js";
 
 export const referenceRules: ReferenceRules<OpName> = {
   ...controlRules(evaluate),
@@ -44,7 +44,7 @@ function checkResults(node: Node, results: readonly Value[]): void {
  * Runs a function on host values. Intermediate values are dropped after their last use. A result may share its
  * memory with an argument; neither is ever written to.
  */
-export function evaluate(fn: GraphFn, args: readonly Value[], hooks: EvaluateHooks = {}): Value[] {
+export function evaluate(fn: GraphFn, args: readonly Value[]): Value[] {
   if (args.length !== fn.params.length)
     throw new InternalError(`a function of ${fn.params.length} parameters was given ${args.length} values`);
   const params = new Set(fn.params);
@@ -63,7 +63,7 @@ export function evaluate(fn: GraphFn, args: readonly Value[], hooks: EvaluateHoo
     if (params.has(node)) continue;
     const inputs = node.inputs.flatMap((input) => values.get(input) as Value[]);
     const rule = referenceRules[node.op] as ReferenceRule<OpName>;
-    const result = rule(inputs, node, hooks);
+    const result = rule(inputs, node);
     const results = Array.isArray(result) ? result : [result];
     checkResults(node, results);
     values.set(node, results);

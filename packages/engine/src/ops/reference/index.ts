@@ -5,7 +5,6 @@ export { threefry2x32 } from "./random.js";
 export { erf } from "./scalar.js";
 export {
   complexes,
-  type EvaluateHooks,
   fromComplexes,
   fromIntegers,
   fromReals,

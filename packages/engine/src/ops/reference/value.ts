@@ -27,17 +27,8 @@ export interface Value {
   data: Storage;
 }
 
-export interface EvaluateHooks {
-  /** Receives the value of every `print` node, in the order of evaluation. */
-  onPrint?(label: string, value: Value): void;
-}
-
 /** A node's result from its operands; the operand of `pick` is given as all its results. */
-export type ReferenceRule<K extends OpName> = (
-  inputs: readonly Value[],
-  node: Node<K>,
-  hooks?: EvaluateHooks,
-) => Value | Value[];
+export type ReferenceRule<K extends OpName> = (inputs: readonly Value[], node: Node<K>) => Value | Value[];
 export type ReferenceRules<K extends OpName> = { [P in K]: ReferenceRule<P> };
 
 /** True for the dtypes whose arithmetic wraps around instead of rounding. */

@@ -209,6 +209,37 @@ W_COMPLEXES(acos) W_COMPLEXES(atan) W_COMPLEXES(sinh) W_COMPLEXES(cosh) W_COMPLE
 W_COMPLEX_OWN(f, float, f)
 W_COMPLEX_OWN(d, double, )
 
+/* Writes past the caches: for results so large that they would be gone before anybody reads them. Saves the read that
+   an ordinary store does first. Call w_stream_end once before others read. */
+#if defined(__AVX512F__) || defined(__AVX__)
+#include <immintrin.h>
+#endif
+W_INLINE void w_stream(void* to, const void* from, size_t bytes) {
+  char* t = (char*)to;
+  const char* f = (const char*)from;
+#ifdef __AVX__
+  size_t head = (64 - ((uintptr_t)t & 63)) & 63;
+  if (head > bytes) head = bytes;
+  memcpy(t, f, head);
+  t += head; f += head; bytes -= head;
+  while (bytes >= 64) {
+#ifdef __AVX512F__
+    _mm512_stream_si512((__m512i*)t, _mm512_loadu_si512((const void*)f));
+#else
+    _mm256_stream_si256((__m256i*)t, _mm256_loadu_si256((const __m256i*)f));
+    _mm256_stream_si256((__m256i*)(t + 32), _mm256_loadu_si256((const __m256i*)(f + 32)));
+#endif
+    t += 64; f += 64; bytes -= 64;
+  }
+#endif
+  memcpy(t, f, bytes);
+}
+W_INLINE void w_stream_end(void) {
+#ifdef __AVX__
+  _mm_sfence();
+#endif
+}
+
 /* Random numbers: threefry2x32, 20 rounds, by key and element index */
 W_INLINE uint32_t w_rotl(uint32_t x, int r) { return (x << r) | (x >> (32 - r)); }
 #define W_ROUND(r) x0 += x1; x1 = w_rotl(x1, r) ^ x0;
