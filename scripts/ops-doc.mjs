@@ -194,17 +194,14 @@ const rest = Object.keys(weft)
   .filter((name) => own.has(name) && !documented.has(name))
   .sort();
 page.push("## Devices, memory, debugging", "", ...plainList(rest, own), "");
-const debug = declarations("tensor/debug.d.ts");
-page.push(
-  ...plainList(
-    Object.keys(weft.debug)
-      .filter((name) => debug.has(name))
-      .sort(),
-    debug,
-    "debug.",
-  ),
-  "",
-);
+for (const [space, path] of [
+  ["debug", "tensor/debug.d.ts"],
+  ["system", "system.d.ts"],
+]) {
+  const declared = declarations(path);
+  const members = Object.keys(weft[space]).filter((name) => declared.has(name));
+  page.push(...plainList(members.sort(), declared, `${space}.`), "");
+}
 
 const classes = Object.keys(weft).filter((name) => /^[A-Z]/.test(name));
 const described = new Set([...documented, ...rest, ...classes]);
