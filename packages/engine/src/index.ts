@@ -3,8 +3,19 @@ import { CpuDevice, CudaDevice, type Device, ReferenceDevice } from "./device/in
 import { WeftError } from "./graph/index.js";
 import { memory as memoryManager, setDefaultDevice, useDevice } from "./runtime/index.js";
 
-/** Makes a device by name: "cpu", "cuda" or "cuda:1", "reference". */
+/** The device of a name: "cpu", "cuda" or "cuda:1", "reference". */
 export function device(name: string): Device {
+  const known = devices.get(name);
+  if (known !== undefined) return known;
+  const made = makeDevice(name);
+  devices.set(name, made);
+  return made;
+}
+
+/** One device a name, so that tensors made there can be used when it is chosen again. */
+const devices = new Map<string, Device>();
+
+function makeDevice(name: string): Device {
   if (name === "reference") return new ReferenceDevice();
   if (name === "cpu") return new CpuDevice();
   const cuda = /^cuda(?::(\d+))?$/.exec(name);

@@ -220,13 +220,17 @@ export function setDefaultDevice(make: () => Device): void {
 }
 
 export function session(): Session {
-  current ??= new Session(makeDefault());
+  current ??= useDevice(makeDefault());
   return current;
 }
 
+/** One session a device: going back to it finds its compiled functions again. */
+const sessions = new WeakMap<Device, Session>();
+
 /** Runs everything that follows on another device; tensors of the old device stay there. */
 export function useDevice(device: Device): Session {
-  current = new Session(device);
+  current = sessions.get(device) ?? new Session(device);
+  sessions.set(device, current);
   return current;
 }
 

@@ -1,0 +1,166 @@
+// Fusion is checked, not hoped for: the number and kind of kernels of programs that people write.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CpuDevice } from "../device/index.js";
+import * as weft from "../index.js";
+
+const skip = CpuDevice.available() ? false : "no C compiler on this machine";
+
+/** Kernels of a function for arguments like these, by kind. */
+function kernels(
+  fn: (...args: weft.Tensor[]) => unknown,
+  ...args: weft.Tensor[]
+): { names: string[]; library: number; kernel: number; loop: number } {
+  const names = weft.jit(fn).kernels(...args);
+  const isLibrary = (name: string): boolean =>
+    /^(gemm|eigh|solve|cholesky|qr|svd|det|triangularSolve|cumsum|argsort|scatterAdd)_/.test(name);
+  const library = names.filter(isLibrary).length;
+  const loop = names.filter((name) => name.startsWith("scan_")).length;
+  return { names, library, loop, kernel: names.length - library - loop };
+}
+
+const count = (fn: (...args: weft.Tensor[]) => unknown, ...args: weft.Tensor[]): number =>
+  kernels(fn, ...args).names.length;
+if (skip === false) weft.setDevice("cpu");
+
+const x = (): weft.Tensor => weft.randn([64, 48], { seed: 1 });
+
+test("an element-wise chain is one kernel, with several results too", { skip }, () => {
+  assert.equal(
+    count((a) => a.mul(2).add(1).exp().sub(0.5).abs().sqrt().maximum(0.1).neg(), x()),
+    1,
+  );
+  assert.equal(
+    count((a) => {
+      const e = a.exp();
+      return [e, e.add(1), e.mul(a)];
+    }, x()),
+    1,
+  );
+  assert.equal(
+    count((a, b) => a.add(b).mul(a.sub(b)), x(), weft.randn([48], { seed: 2 })),
+    1,
+  );
+});
+
+test("views cost nothing: transposes, slices, reshapes and flips are addresses", { skip }, () => {
+  assert.equal(
+    count((a) => a.transpose().reshape([6, 8, 64]).index("::2", "1:5").flip(0).add(1), x()),
+    1,
+  );
+  assert.equal(
+    count(
+      (a) =>
+        weft.concat(
+          [
+            a.pad([
+              [1, 1],
+              [0, 0],
+            ]),
+            a.flip(0),
+          ],
+          0,
+        ),
+      x(),
+    ),
+    1,
+  );
+});
+
+test("reductions take their prologue and epilogue along", { skip }, () => {
+  assert.equal(
+    count((a) => a.square().sum(1).sqrt().add(1), x()),
+    1,
+  );
+  assert.equal(
+    count((a) => weft.softmax(a), x()),
+    1,
+  );
+  assert.equal(
+    count((a) => weft.logSoftmax(a), x()),
+    1,
+  );
+  assert.equal(
+    count((a, w, b) => weft.layerNorm(a, { weight: w, bias: b }), x(), weft.ones([48]), weft.zeros([48])),
+    1,
+  );
+  assert.equal(
+    count((a) => a.var(1), x()),
+    1,
+  );
+  assert.equal(
+    count((a) => a.sum(0), x()),
+    1,
+  );
+});
+
+test("an MLP is one library call a layer and nothing else", { skip }, () => {
+  const [w1, b1, w2, b2] = [[48, 32], [32], [32, 10], [10]].map((shape, i) => weft.randn(shape, { seed: i }));
+  const mlp = (a: weft.Tensor, p: weft.Tensor, q: weft.Tensor, r: weft.Tensor, s: weft.Tensor): weft.Tensor =>
+    a.matmul(p).add(q).relu().matmul(r).add(s);
+  const found = kernels(mlp as never, x(), w1, b1, w2, b2);
+  assert.deepEqual([found.library, found.kernel], [2, 0], found.names.join(" "));
+});
+
+test("attention writes its heads in place: no copies between the products", { skip }, () => {
+  const [batch, time, heads, size] = [2, 6, 2, 4];
+  const attention = (q: weft.Tensor, w: weft.Tensor): weft.Tensor => {
+    const split = q.matmul(w).reshape([batch, time, heads, size]).permute([0, 2, 1, 3]);
+    const scores = split.matmul(split.transpose()).mul(0.5).softmax();
+    return scores
+      .matmul(split)
+      .permute([0, 2, 1, 3])
+      .reshape([batch, time, heads * size])
+      .matmul(w);
+  };
+  const found = kernels(attention as never, weft.randn([batch, time, 8], { seed: 1 }), weft.randn([8, 8], { seed: 2 }));
+  assert.deepEqual([found.library, found.kernel], [4, 1], found.names.join(" "));
+});
+
+test("a training step of softmax regression needs six kernels at most", { skip }, () => {
+  const step = (w: weft.Tensor, a: weft.Tensor, y: weft.Tensor): weft.Tensor[] => {
+    const [loss, g] = weft.valueAndGrad((p: weft.Tensor) => weft.crossEntropy(a.matmul(p), y))(w);
+    return [w.sub(g.mul(0.1)), loss];
+  };
+  const found = kernels(step as never, weft.zeros([48, 10]), x(), weft.zeros([64], { dtype: "int32" }));
+  assert.equal(found.library, 2, found.names.join(" "));
+  assert.ok(found.names.length <= 6, found.names.join(" "));
+});
+
+test("a scan is one loop, whatever its step computes", { skip }, () => {
+  const found = kernels(
+    (c, xs) => weft.scan((s: weft.Tensor, v: weft.Tensor) => [s.mul(v).tanh(), s], c, xs) as never,
+    weft.ones([5]),
+    weft.ones([7, 5]),
+  );
+  assert.deepEqual(found.names.length, 1, found.names.join(" "));
+  assert.equal(found.loop, 1);
+});
+
+test("dead code is not computed, equal code once", { skip }, () => {
+  const found = kernels((a) => {
+    a.matmul(a.transpose()).exp();
+    return a.exp().add(a.exp());
+  }, x());
+  assert.deepEqual(found.names.length, 1, found.names.join(" "));
+});
+
+test("donated memory is reused in place, and results stay right", { skip }, () => {
+  const update = weft.jit(
+    (p: weft.Tensor, m: weft.Tensor, g: weft.Tensor) => {
+      const next = m.mul(0.9).add(g);
+      return [p.sub(next.mul(0.1)), next];
+    },
+    { donate: [0, 1] },
+  );
+  const device = weft.session().device;
+  let [p, m] = [weft.ones([1000]).realize(), weft.zeros([1000]).realize()];
+  const g = weft.ones([1000]).realize();
+  [p, m] = update(p, m, g);
+  const before = device.memory().usedBytes;
+  for (let i = 0; i < 3; i++) [p, m] = update(p, m, g);
+  assert.equal(device.memory().usedBytes, before, "no new memory");
+  // m: 1, 1.9, 2.71, 3.439; p falls by a tenth of each.
+  assert.ok(Math.abs(Number(m.dataSync()[999]) - 3.439) < 1e-5);
+  assert.ok(Math.abs(Number(p.dataSync()[0]) - (1 - 0.1 * (1 + 1.9 + 2.71 + 3.439))) < 1e-5);
+});

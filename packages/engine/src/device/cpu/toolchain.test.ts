@@ -1,0 +1,123 @@
+// The compiler and its cache on bad days: killed half way, damaged files, several processes at once, no compiler at all.
+import assert from "node:assert/strict";
+import { execFile, spawnSync } from "node:child_process";
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { findCompiler } from "./toolchain.js";
+
+const skip = findCompiler() === null ? "no C compiler on this machine" : false;
+const entry = join(dirname(fileURLToPath(import.meta.url)), "../../index.js");
+const folders: string[] = [];
+const freshFolder = (): string => {
+  const folder = mkdtempSync(join(tmpdir(), "weft-cache-"));
+  folders.push(folder);
+  return folder;
+};
+after(() => {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+});
+
+const program = (body: string): string[] => [
+  "--input-type=module",
+  "-e",
+  `import * as weft from ${JSON.stringify(`file://${entry}`)};\n${body}`,
+];
+const adds = program("console.log(weft.ones([1000]).add(2).sum().itemSync());");
+
+function run(args: string[], env: Record<string, string>): { status: number | null; out: string; err: string } {
+  const done = spawnSync(process.execPath, args, { encoding: "utf8", env: { ...process.env, ...env } });
+  return { status: done.status, out: done.stdout.trim(), err: done.stderr };
+}
+
+const files = (folder: string): string[] => (existsSync(join(folder, "cpu")) ? readdirSync(join(folder, "cpu")) : []);
+
+test("four processes may fill one cache at once", { skip }, async () => {
+  const folder = freshFolder();
+  const options = { env: { ...process.env, WEFT_CACHE_DIR: folder } };
+  const done = await Promise.all([1, 2, 3, 4].map(() => promisify(execFile)(process.execPath, adds, options)));
+  assert.deepEqual(
+    done.map((d) => d.stdout.trim()),
+    ["3000", "3000", "3000", "3000"],
+  );
+  assert.ok(
+    files(folder).every((name) => name.endsWith(".so")),
+    files(folder).join(" "),
+  );
+});
+
+test("a second process compiles nothing", { skip }, () => {
+  const folder = freshFolder();
+  assert.equal(run(adds, { WEFT_CACHE_DIR: folder }).out, "3000");
+  const before = files(folder).sort();
+  // With a compiler that would fail, everything must come from the cache.
+  assert.equal(run(adds, { WEFT_CACHE_DIR: folder }).out, "3000");
+  assert.deepEqual(files(folder).sort(), before);
+});
+
+test("a damaged file in the cache is made again", { skip }, () => {
+  const folder = freshFolder();
+  run(adds, { WEFT_CACHE_DIR: folder });
+  for (const name of files(folder)) writeFileSync(join(folder, "cpu", name), "not a library");
+  const again = run(adds, { WEFT_CACHE_DIR: folder });
+  assert.equal(again.out, "3000", again.err);
+});
+
+test("a compiler that fails gives one clear error, leaves nothing behind, and the next call works", { skip }, () => {
+  const folder = freshFolder();
+  const bin = freshFolder();
+  const flag = join(bin, "broken");
+  const cc = join(bin, "cc");
+  writeFileSync(
+    cc,
+    `#!/bin/sh\nif [ -e ${flag} ] && [ "$1" != --version ]; then echo "disk on fire" >&2; exit 1; fi\nexec ${findCompiler()!.command} "$@"\n`,
+  );
+  chmodSync(cc, 0o755);
+  const body = program(`
+    import { writeFileSync, rmSync } from "node:fs";
+    weft.ones([3]).add(1).itemSync === undefined;
+    weft.ones([3]).add(1).dataSync();
+    writeFileSync(${JSON.stringify(flag)}, "");
+    try { weft.ones([3]).mul(7).sub(1).dataSync(); } catch (error) { console.log(error.name, error.message.split("\\n").slice(0, 2).join(" | ")); }
+    rmSync(${JSON.stringify(flag)});
+    console.log(weft.ones([3]).mul(7).sub(1).dataSync().join(" "));
+  `);
+  const { out, err } = run(body, { WEFT_CACHE_DIR: folder, WEFT_CC: cc });
+  const lines = out.split("\n");
+  assert.match(lines[0] ?? err, /^WeftError the C compiler failed .* \| disk on fire/);
+  assert.equal(lines[1], "6 6 6");
+  assert.ok(
+    files(folder).every((name) => name.endsWith(".so")),
+    "only finished files in the cache",
+  );
+});
+
+test("without a compiler the reference device takes over and says so", () => {
+  const { out, err } = run(adds, { WEFT_CC: "/nowhere/cc", WEFT_CACHE_DIR: freshFolder() });
+  assert.equal(out, "3000");
+  assert.match(err, /no C compiler was found/);
+});
+
+test("a cache that cannot be written is named, with the remedy", { skip }, () => {
+  const folder = freshFolder();
+  const blocked = join(folder, "file");
+  writeFileSync(blocked, "");
+  const { status, err } = run(adds, { WEFT_CACHE_DIR: blocked });
+  assert.notEqual(status, 0);
+  assert.match(err, /WEFT_CACHE_DIR/);
+});
+
+test("without OpenBLAS the built-in product gives the same result", { skip }, () => {
+  mkdirSync(freshFolder(), { recursive: true });
+  const product = program(`
+    const a = weft.randn([70, 130], { seed: 1 }), b = weft.randn([130, 90], { seed: 2 });
+    console.log(weft.session().device.blas, Math.abs(a.matmul(b).sum().itemSync() - a.sum(0).mul(b.sum(1)).sum().itemSync()) < 0.05);
+    const z = weft.complex(a, a), y = weft.complex(b, b.mul(2));
+    console.log(weft.real(z.matmul(y).sum().sub(z.sum(0).mul(y.sum(1)).sum())).abs().itemSync() < 0.1);
+  `);
+  const { out, err } = run(product, { WEFT_OPENBLAS: "none", WEFT_CACHE_DIR: freshFolder() });
+  assert.equal(out, "none true\ntrue", err);
+});

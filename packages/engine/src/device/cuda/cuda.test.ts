@@ -1,0 +1,168 @@
+// What can be checked of the CUDA device without a GPU: that its source compiles, that the plan of launches is right, and
+// that its absence is explained.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { planFunction } from "../../compile/index.js";
+import type { GraphFn } from "../../graph/index.js";
+import * as weft from "../../index.js";
+import { cudaLibraries } from "./driver.js";
+import { CudaDevice } from "./index.js";
+import { libraryKernels } from "./native/library.js";
+import { cudaPrelude } from "./native/prelude.js";
+import { writeCudaProgram } from "./program.js";
+
+const options = { parallelRows: 1024, longReduction: 4096, splitColumns: 512, halfMatmul: true };
+
+/** A device that keeps the graphs it is asked to compile. */
+class Recorder extends weft.ReferenceDevice {
+  readonly graphs: GraphFn[] = [];
+  override compile(fn: GraphFn) {
+    this.graphs.push(fn);
+    return super.compile(fn);
+  }
+}
+
+/** The graph of a function as a device gets it. */
+function graphOf(fn: (...args: weft.Tensor[]) => unknown, ...shapes: number[][]): GraphFn {
+  const device = new Recorder();
+  weft.setDevice(device);
+  const inputs = shapes.map((shape, i) => weft.randn(shape, { seed: i + 1 }).realize());
+  weft.jit(fn)(...inputs);
+  return device.graphs[device.graphs.length - 1];
+}
+
+const x = [8, 96];
+
+const programs: [string, () => GraphFn][] = [
+  ["softmax", () => graphOf((a) => weft.softmax(a), x)],
+  ["columns", () => graphOf((a) => [a.sum(0), a.max(0), weft.complex(a, a).prod(0)], x)],
+  ["arguments of extrema", () => graphOf((a) => [a.argmax(1), a.argmin(0)], x)],
+  ["half types", () => graphOf((a) => [a.cast("float16").mul(2), a.cast("bfloat16").sum(1)], x)],
+  [
+    "complex functions",
+    () =>
+      graphOf((a) => {
+        const z = weft.complex(a, a);
+        return [z.exp(), z.tanh(), z.sqrt(), z.log(), z.sin()];
+      }, x),
+  ],
+  [
+    "random numbers",
+    () => graphOf((a) => [weft.rand(a.shape, { seed: 1 }), weft.randn(a.shape, { seed: 1, dtype: "float64" })], x),
+  ],
+  ["integers", () => graphOf((a) => [a.cast("int32").mod(3), a.cast("int64").pow(2), a.cast("uint8").add(200)], x)],
+  [
+    "padding and joining",
+    () =>
+      graphOf(
+        (a) =>
+          weft.concat(
+            [
+              a.pad([
+                [1, 1],
+                [2, 0],
+              ]),
+              weft.ones([3, 98]),
+            ],
+            0,
+          ),
+        x,
+      ),
+  ],
+  ["a gradient", () => graphOf((a) => weft.grad((p: weft.Tensor) => weft.layerNorm(p).gelu().sum())(a), x)],
+  [
+    "a loop",
+    () => graphOf((a) => weft.scan((s: weft.Tensor, v: weft.Tensor) => [s.mul(v), s.sum()], a.index(0), a) as never, x),
+  ],
+];
+
+const compiler = spawnSync("nvcc", ["--version"]).status === 0 ? "nvcc" : null;
+
+test("the generated CUDA compiles for Hopper and for older GPUs", {
+  skip: compiler === null ? "nvcc is not installed" : false,
+}, () => {
+  const folder = mkdtempSync(join(tmpdir(), "weft-cuda-"));
+  try {
+    // One file: the prelude once, every program in a namespace of its own.
+    const bodies = programs.map(([, make], i) => {
+      const { source } = writeCudaProgram(planFunction(make(), options), 2112);
+      const kernels = source.slice(cudaPrelude.length + source.slice(cudaPrelude.length).indexOf("\n") + 1);
+      return kernels
+        .replaceAll('extern "C" __global__', "static __global__")
+        .replace(/\bk(\d+)\(const Args/g, `p${i}_$1(const Args`);
+    });
+    const uses = "template <int N> struct Args { void* p[N]; };\n";
+    writeFileSync(join(folder, "all.cu"), cudaPrelude + libraryKernels + uses + bodies.join("\n"));
+    for (const architecture of ["sm_75", "sm_90"]) {
+      const done = spawnSync(
+        "nvcc",
+        [`-arch=${architecture}`, "-cubin", "-o", join(folder, "out.cubin"), join(folder, "all.cu")],
+        { encoding: "utf8" },
+      );
+      assert.equal(
+        done.status,
+        0,
+        done.stderr
+          .split("\n")
+          .filter((l) => l.includes("error"))
+          .slice(0, 5)
+          .join("\n"),
+      );
+    }
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
+test("launches fit their kernels: a row a warp, 32 columns a tile, threads for every element", () => {
+  const launch = (make: () => GraphFn): { blocks: number; threads: number; text: string }[] => {
+    const { kernels } = writeCudaProgram(planFunction(make(), options), 2112);
+    return [...kernels.values()];
+  };
+  const [softmax] = launch(programs[0][1]);
+  assert.deepEqual([softmax.blocks, softmax.threads], [1, 256], "8 rows of 32 threads in one block");
+  assert.match(softmax.text, /w_join_max<32>/);
+  const wide = launch(() => graphOf((a) => a.sum(0), [200, 96]));
+  assert.deepEqual([wide[0].blocks, wide[0].threads], [3, 256], "96 columns in tiles of 32");
+  const [flat] = launch(() => graphOf((a) => a.exp(), [1000]));
+  assert.deepEqual([flat.blocks, flat.threads], [4, 256]);
+});
+
+test("equal kernels are written once, and results never share memory by assumption", () => {
+  const { source, names } = writeCudaProgram(
+    planFunction(
+      graphOf(
+        (a) => [
+          a.exp().sum(1),
+          a
+            .mul(3)
+            .exp()
+            .matmul(weft.ones([96, 2])),
+          a
+            .mul(3)
+            .exp()
+            .matmul(weft.ones([96, 3])),
+        ],
+        x,
+      ),
+      options,
+    ),
+    2112,
+  );
+  assert.equal(new Set(names).size, names.length);
+  assert.equal(source.match(/__global__/g)!.length, new Set(names).size);
+});
+
+test("where there is no GPU, the error says what is missing", {
+  skip: CudaDevice.available() ? "this machine has a GPU" : false,
+}, () => {
+  assert.equal(CudaDevice.available(), false);
+  const expected = cudaLibraries() === null ? /libcuda\.so\.1\) was not found/ : /cuda:/;
+  assert.throws(() => weft.setDevice("cuda"), expected);
+  assert.throws(() => weft.setDevice("cuda:99"), /cuda/);
+  assert.throws(() => weft.setDevice("tpu"), /there is no device "tpu"; known: cpu, cuda/);
+});
