@@ -127,14 +127,41 @@ test("a training step of softmax regression needs six kernels at most", { skip }
   assert.ok(found.names.length <= 6, found.names.join(" "));
 });
 
-test("a scan is one loop, whatever its step computes", { skip }, () => {
-  const found = kernels(
-    (c, xs) => weft.scan((s: weft.Tensor, v: weft.Tensor) => [s.mul(v).tanh(), s], c, xs) as never,
-    weft.ones([5]),
-    weft.ones([7, 5]),
+test("a scan over small problems is one lane kernel, and so is its reverse pass", { skip }, () => {
+  const path = (c: weft.Tensor, xs: weft.Tensor): weft.Tensor =>
+    weft.scan((s: weft.Tensor, v: weft.Tensor) => [s.matmul(s.transpose()).mul(v).tanh(), s.sum()], c, xs)[0].sum();
+  const forward = kernels(
+    (c, xs) => weft.vmap(path, { inAxes: [0, null] })(c, xs),
+    weft.randn([33, 2, 2], { seed: 1 }),
+    weft.ones([7]),
   );
-  assert.deepEqual(found.names.length, 1, found.names.join(" "));
-  assert.equal(found.loop, 1);
+  assert.deepEqual(
+    forward.names.filter((name) => name.startsWith("lanes_")),
+    ["lanes_33x7"],
+  );
+  assert.ok(forward.names.length <= 2, forward.names.join(" "));
+  const both = kernels(
+    (c, xs) => weft.vmap(weft.valueAndGrad(path), { inAxes: [0, null] })(c, xs),
+    weft.randn([33, 2, 2], { seed: 1 }),
+    weft.ones([7]),
+  );
+  assert.equal(both.names.filter((name) => name === "lanes_33x7").length, 2, both.names.join(" "));
+  assert.equal(both.loop + both.library, 0, both.names.join(" "));
+});
+
+test("lanes that read each other, or hold too much, are an ordinary loop", { skip }, () => {
+  const mixed = kernels(
+    (c, xs) => weft.scan((s: weft.Tensor, v: weft.Tensor) => [s.sub(s.mean(0)).mul(v), s.sum()], c, xs) as never,
+    weft.randn([300, 4], { seed: 1 }),
+    weft.ones([7]),
+  );
+  assert.deepEqual([mixed.loop, mixed.names.length], [1, 1], mixed.names.join(" "));
+  const large = kernels(
+    (c, xs) => weft.scan((s: weft.Tensor, v: weft.Tensor) => [s.matmul(s).mul(v), s.sum()], c, xs) as never,
+    weft.randn([64, 64], { seed: 1 }),
+    weft.ones([7]),
+  );
+  assert.deepEqual([large.loop, large.names.length], [1, 1], large.names.join(" "));
 });
 
 test("dead code is not computed, equal code once", { skip }, () => {

@@ -1,7 +1,18 @@
 // The plan of a function: kernels, library calls and loops in order, and where every value lies in memory.
-import { bytesOf, type GraphFn, InternalError, isOp, type Node, numel, outputAvals } from "../graph/index.js";
+import {
+  bytesOf,
+  type GraphFn,
+  InternalError,
+  isComplex,
+  isOp,
+  type Node,
+  numel,
+  outputAvals,
+} from "../graph/index.js";
+import type { LaneShape } from "./emit-lane.js";
 import { type Fusion, fuse, isZeroBase, type MatrixOperand, matrixOperand } from "./fuse.js";
 import { buildKernel, type LoopKernel } from "./kernel.js";
+import { type LaneKernel, laneKernel } from "./lane.js";
 import { type PrepareOptions, prepare } from "./prepare.js";
 import { axisVariables, type Layouts, resolveViews } from "./views.js";
 
@@ -11,6 +22,8 @@ export type Step =
   | { kind: "library"; node: Node; matrices: MatrixOperand[] | null; epilogue: LoopKernel | null }
   /** `offset`: where the loop's own memory begins in the scratch of the plan around it. */
   | { kind: "loop"; node: Node<"scan">; body: Plan; offset: number }
+  /** A scan over small independent problems as one kernel. */
+  | { kind: "lane"; node: Node<"scan">; kernel: LaneKernel }
   | { kind: "copy"; from: Node; to: number };
 
 /** Where a value lies. */
@@ -108,10 +121,16 @@ class Planner {
         matrices?.map((m) => m.node) ?? node.inputs.filter((x) => !isZeroBase(node, x)).map((x) => this.operandOf(x));
       const reads = new Set(inputs.map((input) => this.#note(input)));
       const step: Step = isOp(node, "scan")
-        ? { kind: "loop", node, body: planFunction(node.attrs.body, { ...this.options, donated: [] }), offset: 0 }
+        ? this.#scanStep(node)
         : { kind: "library", node, matrices, epilogue: null };
       return { step, reads, writes, at: position.get(node)! };
     });
+  }
+
+  #scanStep(node: Node<"scan">): Step {
+    const kernel = process.env.WEFT_LANES === "0" ? null : laneKernel(node);
+    if (kernel !== null) return { kind: "lane", node, kernel };
+    return { kind: "loop", node, body: planFunction(node.attrs.body, { ...this.options, donated: [] }), offset: 0 };
   }
 
   run(): Plan {
@@ -351,4 +370,16 @@ export function planFunction(fn: GraphFn, options: PlanOptions): Plan {
 export function contiguousOperand(plan: Plan, node: Node): Node {
   const known = (n: Node): boolean => plan.locations.has(memoryKey(n)) && n.outputs === null;
   return resolveViews(node, axisVariables(node.shape), known).node;
+}
+
+/** What the text of a lane kernel needs to know of the scan's inputs and outputs. */
+export function laneShape(node: Node<"scan">): LaneShape {
+  const { body } = node.attrs;
+  const outputs = outputAvals(node as Node);
+  const dtypes = [...node.inputs.map((x) => x.dtype), ...outputs.map((o) => o.dtype)];
+  return {
+    parts: dtypes.map((dtype) => (isComplex(dtype) ? 2 : 1)),
+    stepElements: body.params.map((p) => numel(p.shape)),
+    dtypes,
+  };
 }

@@ -4,10 +4,12 @@ import {
   type BatchDim,
   contiguousOperand,
   emitKernel,
+  emitLaneC,
   isZeroBase,
   kernelBytes,
   type Location,
   type LoopKernel,
+  laneShape,
   loopMemory,
   type MatrixOperand,
   memoryKey,
@@ -16,7 +18,17 @@ import {
   type Step,
   storageType,
 } from "../../compile/index.js";
-import { type DType, dtypes, InternalError, isComplex, isOp, type Node, numel, stridesOf } from "../../graph/index.js";
+import {
+  type DType,
+  dtypes,
+  InternalError,
+  isComplex,
+  isOp,
+  type Node,
+  numel,
+  outputAvals,
+  stridesOf,
+} from "../../graph/index.js";
 import { costOf } from "../../ops/index.js";
 import type { KernelInfo } from "../contract.js";
 import { abiSource } from "./native/abi.js";
@@ -110,6 +122,7 @@ class ProgramWriter {
       return `memcpy(b[${plan.fn.params.length + step.to}], ${this.#at(plan, node)}, ${bytes});`;
     }
     if (step.kind === "loop") return this.#loopStep(plan, step);
+    if (step.kind === "lane") return this.#laneStep(plan, step);
     const { node } = step;
     if (numel(node.shape) === 0 && node.outputs === null) return null;
     const info: KernelInfo = { name: libraryName(node), kind: "library", ...costOf(node) };
@@ -235,6 +248,27 @@ class ProgramWriter {
       return `rt->triangular_solve(${code}, ${batch}, ${rows}, ${k}, ${flags}, ${input(0)}, ${input(1)}, ${output()});`;
     }
     throw new InternalError(`the CPU device has no code for ${node.op}`);
+  }
+
+  /** A scan over small problems: one kernel over blocks of lanes. */
+  #laneStep(plan: Plan, { node, kernel }: Extract<Step, { kind: "lane" }>): string {
+    const { text, lanesPerUnit } = emitLaneC(kernel, laneShape(node));
+    const name = this.#function(`(void* const* p, long lo, long hi) {\n${text}\n}`);
+    const units = Math.ceil(kernel.lanes / lanesPerUnit);
+    const outputs = outputAvals(node as Node);
+    const pointers = [
+      ...node.inputs.map((x) => this.#operand(plan, x)),
+      ...outputs.map((_, i) => this.#at(plan, node as Node, i)),
+    ];
+    const bytes = [...node.inputs, ...outputs].reduce((n, x) => n + numel(x.shape) * bytesPer(x.dtype), 0);
+    this.#note({
+      name: `lanes_${kernel.lanes}x${kernel.length}`,
+      kind: "kernel",
+      flops: kernel.flops * kernel.lanes * kernel.length,
+      bytes,
+    });
+    const grain = Math.max(1, Math.ceil(20000 / (Math.max(1, kernel.flops) * kernel.length * lanesPerUnit)));
+    return `W_RUN(${name}, 0, ${units}, ${grain}, ${pointers.join(", ")});`;
   }
 
   /** A scan: its step as a function of its own, called once an iteration with moved pointers; carries swap buffers. */

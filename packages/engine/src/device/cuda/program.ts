@@ -4,10 +4,12 @@ import {
   type CudaKernel,
   contiguousOperand,
   emitCudaKernel,
+  emitLaneCuda,
   isZeroBase,
   kernelBytes,
   type Location,
   type LoopKernel,
+  laneShape,
   loopMemory,
   type MatrixOperand,
   memoryKey,
@@ -145,13 +147,13 @@ interface Prepared extends CudaKernel {
 interface ProgramText {
   source: string;
   names: string[];
-  kernels: Map<LoopKernel, Prepared>;
+  kernels: Map<object, Prepared>;
 }
 
 /** The CUDA C of a plan and of the loops in it, equal kernels once. Needs no GPU. */
 export function writeCudaProgram(plan: Plan, maxBlocks: number): ProgramText {
   const texts = new Map<string, string>();
-  const kernels = new Map<LoopKernel, Prepared>();
+  const kernels = new Map<object, Prepared>();
   const add = (kernel: LoopKernel, mayAlias: boolean): void => {
     if (kernel.size === 0) return;
     const emitted = emitCudaKernel(kernel, { mayAlias, maxBlocks });
@@ -160,12 +162,22 @@ export function writeCudaProgram(plan: Plan, maxBlocks: number): ProgramText {
     texts.set(text, name);
     kernels.set(kernel, { ...emitted, name });
   };
+  const addLanes = ({ node, kernel }: Extract<Step, { kind: "lane" }>): void => {
+    const shape = laneShape(node);
+    // Few lanes are spread over many multiprocessors; many fill them with larger blocks.
+    const threads = kernel.lanes >= 65536 ? 128 : 32;
+    const text = `extern "C" __global__ void __launch_bounds__(${threads}) @(const Args<${shape.dtypes.length}> args) {\n  void* const* p = args.p;\n${emitLaneCuda(kernel, shape)}\n}`;
+    const name = texts.get(text) ?? `k${texts.size}`;
+    texts.set(text, name);
+    kernels.set(kernel, { text, name, blocks: Math.ceil(kernel.lanes / threads), threads });
+  };
   const visit = (inner: Plan): void => {
     for (const step of inner.steps) {
       if (step.kind === "kernel") add(step.kernel, inner.aliases.size > 0);
       // An epilogue finishes its product where it lies.
       else if (step.kind === "library" && step.epilogue !== null) add(step.epilogue, true);
       else if (step.kind === "loop") visit(step.body);
+      else if (step.kind === "lane") addLanes(step);
     }
   };
   visit(plan);
@@ -219,6 +231,14 @@ export class CudaProgram {
         flops: 0,
         bytes: 2 * numel(step.from.shape) * bytesOf(step.from.dtype),
       });
+    } else if (step.kind === "lane") {
+      const { lanes, length, flops } = step.kernel;
+      this.kernels.push({
+        name: `lanes_${lanes}x${length}`,
+        kind: "kernel",
+        flops: flops * lanes * length,
+        bytes: costOf(step.node as Node).bytes,
+      });
     } else {
       const dims = step.node.inputs[0]?.shape.join("x") ?? "";
       this.kernels.push({
@@ -240,6 +260,7 @@ export class CudaProgram {
       else if (step.kind === "copy")
         this.#copy(addresses.outputs[step.to], this.#at(plan, step.from, addresses), sizeOf(step.from));
       else if (step.kind === "loop") this.#loop(plan, step, addresses);
+      else if (step.kind === "lane") this.#lanes(plan, step, addresses);
       else if (step.matrices !== null) this.#matmul(plan, step, addresses);
       else this.#library(plan, step.node, addresses);
     }
@@ -265,6 +286,16 @@ export class CudaProgram {
     if (prepared === undefined) return;
     const args = kernel.buffers.map((node) => this.#at(plan, node, addresses));
     this.launcher.launch(this.#functions.get(prepared.name)!, [prepared.blocks, 1], prepared.threads, args);
+  }
+
+  #lanes(plan: Plan, { node, kernel }: Extract<Step, { kind: "lane" }>, addresses: Addresses): void {
+    const prepared = this.#text.kernels.get(kernel)!;
+    const inputs = node.inputs.map((x) => this.#operand(plan, x, addresses));
+    const outputs = outputAvals(node as Node).map((_, i) => this.#at(plan, node as Node, addresses, i));
+    this.launcher.launch(this.#functions.get(prepared.name)!, [prepared.blocks, 1], prepared.threads, [
+      ...inputs,
+      ...outputs,
+    ]);
   }
 
   #copy(to: number, from: number, bytes: number): void {
