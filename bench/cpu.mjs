@@ -1,7 +1,8 @@
 // `npm run bench:cpu`: Weft against its peers on the CPU, in one run, on the same cores, in interleaved rounds. Every
 // answer is checked before its time counts. Writes results/cpu.json and prints the table.
 // Options: --rows a,b  --rounds 7  --seconds 0.5 (a round)  --cores 0,1  --patience 20 (seconds to wait for other
-// processes to leave the cores alone)  --out FILE
+// processes to leave the cores alone)  --out FILE (with --rows nothing is written unless asked for: the page of results
+// shows one whole run)
 import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -28,7 +29,7 @@ const { values: options } = parseArgs({
     seconds: { type: "string", default: "0.5" },
     cores: { type: "string" },
     patience: { type: "string", default: "20" },
-    out: { type: "string", default: join(here, "results/cpu.json") },
+    out: { type: "string" },
   },
 });
 const cores = options.cores?.split(",").map(Number) ?? allowedCores();
@@ -36,6 +37,7 @@ const rounds = Number(options.rounds);
 const seconds = Number(options.seconds);
 const patience = Number(options.patience);
 const wanted = options.rows?.split(",");
+const out = options.out ?? (wanted === undefined ? join(here, "results/cpu.json") : null);
 const rows = allRows.filter(({ id }) => wanted?.includes(id) ?? true);
 /** A round in which others took more than this share of the cores is repeated. */
 const foreignLimit = 0.08;
@@ -231,7 +233,9 @@ if (wanted === undefined || wanted.includes("cold")) {
   report.rows.push(...(await coldStarts()));
 }
 report.versions = { ...versions(), ...versionsOf };
-mkdirSync(dirname(options.out), { recursive: true });
-writeFileSync(options.out, toText(report));
+if (out !== null) {
+  mkdirSync(dirname(out), { recursive: true });
+  writeFileSync(out, toText(report));
+}
 printTable(report);
-console.log(`\nEvery sample: ${options.out}. \`node bench/report.mjs\` writes docs/performance.md.`);
+if (out !== null) console.log(`\nEvery sample: ${out}. \`node bench/report.mjs\` writes docs/performance.md.`);
