@@ -1,9 +1,10 @@
 // Writes docs/performance.md from the files in bench/results/. Nothing in that page is typed by hand: numbers come from
 // the runs, reasons for missed rows from notes.json (keyed by row, printed only while the row is missed).
 // `--check` compares instead of writing.
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { writeOrCheck } from "../scripts/generated.mjs";
 import { tableLines } from "./lib/table.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -110,14 +111,4 @@ const page = [
   "",
   ...reports.flatMap(section),
 ];
-const target = join(here, "../docs/performance.md");
-const text = `${page.join("\n").trimEnd()}\n`;
-if (process.argv.includes("--check")) {
-  if (!existsSync(target) || readFileSync(target, "utf8") !== text) {
-    console.error("docs/performance.md is out of date; run: node bench/report.mjs");
-    process.exit(1);
-  }
-} else {
-  writeFileSync(target, text);
-  console.log(`wrote ${target}`);
-}
+writeOrCheck("docs/performance.md", page);

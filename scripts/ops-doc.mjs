@@ -1,8 +1,9 @@
 // Writes docs/ops.md: every public function with its signature, dtypes, devices, gradient and vmap. Signatures and
 // sentences come from the compiled declarations, the rest from the cases that the test suites run: what no case covers is
 // not claimed. `--check` compares instead of writing, and fails when the page is out of date.
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { writeOrCheck } from "./generated.mjs";
 import { root } from "./setup.mjs";
 
 const dist = join(root, "packages/engine/dist");
@@ -75,18 +76,7 @@ function signatures(name, declared) {
   return [{ text: `${name}${type.slice(0, arrow).trimEnd()}: ${type.slice(arrow + 2).trimStart()}`, sentence: "" }];
 }
 
-const groupOrder = [
-  "bool",
-  "uint8",
-  "int32",
-  "int64",
-  "float16",
-  "bfloat16",
-  "float32",
-  "float64",
-  "complex64",
-  "complex128",
-];
+const groupOrder = weft.dtypes;
 const families = [
   ["all", groupOrder],
   ["all but bool", groupOrder.slice(1)],
@@ -249,14 +239,4 @@ const tail = [
   "",
 ];
 
-const text = `${[...head, ...page, ...tail].join("\n").trimEnd()}\n`;
-const target = join(root, "docs/ops.md");
-if (process.argv.includes("--check")) {
-  if (!existsSync(target) || readFileSync(target, "utf8") !== text) {
-    console.error("docs/ops.md is out of date; run: node scripts/ops-doc.mjs");
-    process.exit(1);
-  }
-} else {
-  writeFileSync(target, text);
-  console.log(`wrote ${target}`);
-}
+writeOrCheck("docs/ops.md", [...head, ...page, ...tail]);
