@@ -48,6 +48,7 @@ export {
 } from "./device/index.js";
 export { type DType, DTypeError, dtypes, type Shape, ShapeError, WeftError } from "./graph/index.js";
 export { profiler as profile, session, useDevice } from "./runtime/index.js";
+export * as system from "./system.js";
 export * from "./tensor/index.js";
 
 /** What is held, largest first. */

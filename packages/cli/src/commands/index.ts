@@ -2,6 +2,7 @@
 import type { Command } from "commander";
 import { add as analyze } from "./analyze.js";
 import { add as diagnose } from "./diagnose.js";
+import { add as doctor } from "./doctor.js";
 import { add as ledger } from "./ledger.js";
 import { add as lint } from "./lint.js";
 import { add as predict } from "./predict.js";
@@ -10,4 +11,4 @@ import { add as trace } from "./trace.js";
 
 export type AddCommand = (program: Command) => void;
 
-export const commands: AddCommand[] = [scale, analyze, diagnose, trace, predict, lint, ledger];
+export const commands: AddCommand[] = [scale, analyze, diagnose, trace, predict, lint, ledger, doctor];

@@ -13,6 +13,8 @@ const known: (TestDevice & { available: () => boolean })[] = [
   { name: "cuda", make: () => new CudaDevice(), available: () => CudaDevice.available() },
 ];
 
+export const knownDevices: readonly string[] = known.map(({ name }) => name);
+
 /** The devices of this machine, the reference first. */
 export function availableDevices(): TestDevice[] {
   const wanted = process.env.WEFT_TEST_DEVICES?.split(",");

@@ -1,0 +1,58 @@
+// weft doctor as users call it: facts of this machine, measured rates, and what it says when something is missing.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const weft = fileURLToPath(new URL("../../bin/weft.js", import.meta.url));
+
+function doctor(args: string[], environment: Record<string, string> = {}) {
+  const env = { ...process.env, ...environment };
+  return spawnSync(process.execPath, [weft, "doctor", ...args], { encoding: "utf8", env });
+}
+
+test("reports this machine, measures every device, and writes the same report to a file", () => {
+  const folder = mkdtempSync(join(tmpdir(), "weft-doctor-"));
+  try {
+    const { status, stdout, stderr } = doctor(["--json", "--out", folder]);
+    assert.equal(status, 0, stderr);
+    const report = JSON.parse(stdout);
+    assert.deepEqual(JSON.parse(readFileSync(join(folder, "doctor.json"), "utf8")), report);
+    assert.equal(report.node, process.version);
+    assert.ok(report.memoryBytes.total > 1e8);
+    const names = report.devices.map((d: { name: string }) => d.name);
+    assert.equal(names[0], "reference");
+    assert.equal(names.includes("cpu"), report.compiler !== null);
+    for (const { name, copyGBs, matmulGFLOPs } of report.devices) {
+      assert.ok(copyGBs > 0.001 && copyGBs < 1e5, `${name} copies at ${copyGBs}`);
+      assert.ok(matmulGFLOPs > 0.001 && matmulGFLOPs < 1e7, `${name} multiplies at ${matmulGFLOPs}`);
+    }
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("without a compiler and OpenBLAS it says what that costs and what to do", () => {
+  const { status, stdout } = doctor(["--no-measure"], { WEFT_CC: "no-such-compiler", WEFT_OPENBLAS: "none" });
+  assert.equal(status, 0);
+  assert.match(stdout, /error: no C compiler[^\n]*\n {4}costs: [^\n]*reference device[^\n]*\n {4}fix: .*gcc/);
+  assert.match(stdout, /warning: OpenBLAS was not found\n {4}costs: [^\n]*fallback/);
+  assert.match(stdout, /^C compiler +none$/m);
+});
+
+test("the cache is the one of WEFT_CACHE_DIR, and counts what lies there", () => {
+  const folder = mkdtempSync(join(tmpdir(), "weft-doctor-"));
+  try {
+    const { stdout } = doctor(["--no-measure", "--json"], { WEFT_CACHE_DIR: folder });
+    const { cache, devices } = JSON.parse(stdout);
+    assert.ok(cache.folder.startsWith(folder), cache.folder);
+    assert.equal(cache.writable, true);
+    // The CPU device has built its runtime there by now.
+    if (devices.some((d: { name: string }) => d.name === "cpu")) assert.ok(cache.files >= 1 && cache.bytes > 1000);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});

@@ -1,0 +1,260 @@
+// weft doctor: what this machine has and lacks for the engine, what that costs, and how to get it. Measures the devices
+// that it finds, and checks what they compute.
+import { accessSync } from "node:fs";
+import { arch, availableParallelism, cpus, freemem, platform, release, totalmem } from "node:os";
+import type { Command } from "commander";
+import type { Tensor } from "weft";
+import { attempt, failed, Progress, significant, size, table, warn, writeFiles } from "../terminal/index.js";
+
+interface Options {
+  json?: boolean;
+  out?: string;
+  measure: boolean;
+}
+
+type Weft = typeof import("weft");
+
+/** Rates of one device, or why there are none. */
+interface DeviceReport {
+  name: string;
+  what: string;
+  /** How the CPU device's OpenBLAS uses threads: "openmp", "threads", or "none" for the built-in fallback. */
+  blas?: string;
+  copyGBs?: number;
+  matmulGFLOPs?: number;
+  /** Set when the device could not be used or computed something wrong. */
+  problem?: string;
+}
+
+/** Something missing: what, what that costs, and how to get it. */
+interface Finding {
+  severity: "error" | "warning" | "note";
+  what: string;
+  costs: string;
+  fix: string;
+}
+
+interface Report {
+  node: string;
+  system: string;
+  processor: string;
+  cores: { present: number; usable: number };
+  memoryBytes: { total: number; free: number };
+  compiler: { command: string; version: string } | null;
+  openBlas: { path: string; threading: string } | null;
+  cache: { folder: string; files: number; bytes: number; writable: boolean };
+  cuda: { driver: string; nvrtc: string | null; cublas: string | null } | null;
+  devices: DeviceReport[];
+  findings: Finding[];
+}
+
+const help = `
+Examples:
+  weft doctor               what is here, how fast it is, what is missing
+  weft doctor --no-measure  without measuring the devices
+  weft doctor --json | jq '.devices'
+
+Exits with 1 when a device that should work does not, with 0 otherwise.`;
+
+export function add(program: Command): void {
+  program
+    .command("doctor")
+    .description("What this machine has and lacks for the engine, what that costs, and how to get it.")
+    .option("--no-measure", "do not measure the devices")
+    .option("--json", "the report as JSON on standard output")
+    .option("--out <dir>", "write doctor.json into a directory")
+    .addHelpText("after", help)
+    .action((options: Options) => attempt(() => run(options)));
+}
+
+async function run(options: Options): Promise<void> {
+  // The engine loads native code; no other command needs to wait for it.
+  const weft = await import("weft");
+  const report = examine(weft, options.measure);
+  const text = `${JSON.stringify(report, null, 2)}\n`;
+  if (options.out !== undefined) writeFiles(options.out, { "doctor.json": text });
+  process.stdout.write(options.json ? text : show(report));
+  const broken = report.devices.filter(({ problem }) => problem !== undefined);
+  for (const { name, problem } of broken) warn(`${name}: ${problem}`);
+  if (broken.length > 0) process.exitCode = failed;
+}
+
+function examine(weft: Weft, measure: boolean): Report {
+  const progress = new Progress();
+  const compiler = weft.system.compiler();
+  const path = weft.system.openBlas();
+  const devices = weft.system.devices().map((name) => {
+    progress.note(`measuring ${name} ...`);
+    return inspect(weft, name, measure);
+  });
+  progress.clear();
+  const threading = devices.find(({ blas }) => blas !== undefined)?.blas ?? "not loaded";
+  const facts = {
+    node: process.version,
+    system: `${platform()} ${release()} ${arch()}`,
+    processor: cpus()[0]?.model.trim() ?? "unknown",
+    cores: { present: cpus().length, usable: availableParallelism() },
+    memoryBytes: { total: totalmem(), free: freemem() },
+    compiler,
+    openBlas: path === null ? null : { path, threading },
+    cache: weft.system.cache(),
+    cuda: weft.system.cuda(),
+    devices,
+  };
+  return { ...facts, findings: findings(facts) };
+}
+
+const threadingWords: Record<string, string> = {
+  openmp: "OpenMP build: shares Weft's threads",
+  threads: "pthread build: has threads of its own",
+  none: "built-in fallback",
+};
+
+function inspect(weft: Weft, name: string, measure: boolean): DeviceReport {
+  try {
+    const device = weft.setDevice(name);
+    const what =
+      device instanceof weft.CpuDevice
+        ? `${device.threads} threads, ${threadingWords[device.blas]}`
+        : device instanceof weft.CudaDevice
+          ? `${device.context.name}, ${device.context.architecture}`
+          : "plain TypeScript, for checking";
+    const blas = device instanceof weft.CpuDevice ? { blas: device.blas } : {};
+    return { name, what, ...blas, ...(measure ? rates(weft, name) : {}) };
+  } catch (error) {
+    return { name, what: "cannot be used", problem: (error as Error).message.split("\n")[0] };
+  }
+}
+
+/** Copy and matrix rates of the current device; a wrong result is an error. */
+function rates(weft: Weft, name: string): { copyGBs: number; matmulGFLOPs: number } {
+  const small = name === "reference";
+  const length = small ? 1 << 18 : 1 << 24;
+  const n = small ? 96 : name === "cuda" ? 4096 : 1024;
+  const copied = time(
+    weft,
+    (x) => x.add(1),
+    [weft.zeros([length])],
+    (value) => value === 1,
+  );
+  const matrix = weft.ones([n, n]);
+  const product = time(
+    weft,
+    (a) => a.matmul(a),
+    [matrix],
+    (value) => value === n,
+  );
+  return { copyGBs: (8 * length) / copied / 1e9, matmulGFLOPs: (2 * n ** 3) / product / 1e9 };
+}
+
+/** Seconds of one call: the fastest within a third of a second. */
+function time(weft: Weft, fn: (x: Tensor) => Tensor, inputs: [Tensor], isRight: (value: number) => boolean): number {
+  const program = weft.jit(fn);
+  const { device } = weft.session();
+  const values = program(...inputs).dataSync() as Float32Array;
+  const wrong = values.findIndex((value) => !isRight(value));
+  if (wrong >= 0) throw new Error(`it computes wrong results (element ${wrong} is ${values[wrong]})`);
+  let best = Number.POSITIVE_INFINITY;
+  const end = performance.now() + 333;
+  while (performance.now() < end) {
+    const start = performance.now();
+    program(...inputs).dispose();
+    device.synchronize();
+    best = Math.min(best, performance.now() - start);
+  }
+  return best / 1e3;
+}
+
+/** How to install something here. */
+function install(debian: string, fedora: string, mac: string): string {
+  if (platform() === "darwin") return `brew install ${mac}`;
+  return hasFile("/etc/debian_version") ? `apt install ${debian}` : `apt install ${debian}, or dnf install ${fedora}`;
+}
+
+function hasFile(path: string): boolean {
+  try {
+    accessSync(path);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** The rules: what each lack costs. Rates are those of the engine's experiments; `weft doctor` measures yours. */
+function findings(facts: Omit<Report, "findings">): Finding[] {
+  const list: (Finding | false)[] = [
+    facts.compiler === null && {
+      severity: "error",
+      what: "no C compiler (tried $CC, cc, gcc, clang)",
+      costs: "everything runs on the reference device, hundreds of times slower",
+      fix: install("gcc", "gcc", "gcc"),
+    },
+    facts.openBlas === null && {
+      severity: "warning",
+      what: "OpenBLAS was not found",
+      costs: "matrix products run on the built-in fallback, several times slower; solvers too",
+      fix: `${install("libopenblas0-openmp", "openblas-openmp", "openblas")}, or set WEFT_OPENBLAS to its path`,
+    },
+    facts.openBlas?.threading === "threads" && {
+      severity: "warning",
+      what: "this OpenBLAS has threads of its own",
+      costs:
+        "they fight with Weft's over the cores: programs that mix products and kernels take up to three times as long",
+      fix: install("libopenblas0-openmp", "openblas-openmp", "openblas"),
+    },
+    !facts.cache.writable && {
+      severity: "warning",
+      what: `the kernel cache ${facts.cache.folder} cannot be written`,
+      costs: "programs cannot be compiled",
+      fix: "set WEFT_CACHE_DIR to a folder that can be written",
+    },
+    facts.cores.usable < facts.cores.present && {
+      severity: "note",
+      what: `${facts.cores.usable} of ${facts.cores.present} cores may be used by this process`,
+      costs: "the CPU device uses just these",
+      fix: "see taskset, cgroups or your job's settings; WEFT_THREADS sets another number",
+    },
+    facts.cuda === null && {
+      severity: "note",
+      what: "no NVIDIA driver (libcuda.so.1)",
+      costs: "no GPU device",
+      fix: "on a machine with an NVIDIA GPU, install its driver",
+    },
+    facts.cuda !== null &&
+      (facts.cuda.nvrtc === null || facts.cuda.cublas === null) && {
+        severity: "warning",
+        what: `an NVIDIA driver, but no ${facts.cuda.nvrtc === null ? "NVRTC" : "cuBLAS"} library`,
+        costs: "the GPU cannot be used",
+        fix: "install the CUDA toolkit, or: pip install nvidia-cuda-nvrtc nvidia-cublas",
+      },
+  ];
+  return list.filter((finding) => finding !== false);
+}
+
+function show(report: Report): string {
+  const { cores, memoryBytes, compiler, openBlas, cache, cuda } = report;
+  const lines: [string, string][] = [
+    ["Node", report.node],
+    ["system", report.system],
+    ["processor", `${report.processor}, ${cores.usable} of ${cores.present} cores`],
+    ["memory", `${size(memoryBytes.total)}, ${size(memoryBytes.free)} free`],
+    ["C compiler", compiler === null ? "none" : `${compiler.command}: ${compiler.version}`],
+    ["OpenBLAS", openBlas === null ? "none" : openBlas.path],
+    ["CUDA", cuda === null ? "none" : `${cuda.driver}, NVRTC ${cuda.nvrtc ?? "none"}, cuBLAS ${cuda.cublas ?? "none"}`],
+    ["kernel cache", `${cache.folder}: ${cache.files} programs, ${size(cache.bytes)}`],
+  ];
+  const width = Math.max(...lines.map(([name]) => name.length));
+  const rate = (value: number | undefined): string => (value === undefined ? "-" : significant(value));
+  const rows = report.devices.map((d) => [d.name, d.what, rate(d.copyGBs), rate(d.matmulGFLOPs)]);
+  const found = report.findings.map(
+    ({ severity, what, costs, fix }) => `${severity}: ${what}\n    costs: ${costs}\n    fix:   ${fix}`,
+  );
+  return [
+    ...lines.map(([name, value]) => `${name.padEnd(width)}  ${value}`),
+    "",
+    table(["device", "", "copy GB/s", "matmul f32 GFLOP/s"], rows, 2),
+    "",
+    ...(found.length > 0 ? found : ["Nothing is missing."]),
+    "",
+  ].join("\n");
+}

@@ -1,0 +1,7 @@
+// weft/nn: layers as plain functions over parameter trees. `layer.init(options, key)` draws parameters, `layer.apply(params,
+// x, ...)` computes; names, shapes and initial distributions are PyTorch's.
+export * from "./attention.js";
+export * from "./classifier.js";
+export * from "./layers.js";
+export * from "./state.js";
+export * from "./transformer.js";

@@ -1,0 +1,132 @@
+// The Transformer encoder as in PyTorch's nn.TransformerEncoderLayer and nn.TransformerEncoder (batch first), and the
+// sinusoidal positions that go with it.
+import type { DType } from "../graph/index.js";
+import { WeftError } from "../graph/index.js";
+import { gelu, type Key, relu, type Tensor, tensor } from "../tensor/index.js";
+import { type Attention, attention } from "./attention.js";
+import { keysOf, requireCount, requireHeads } from "./init.js";
+import { dropout, type LayerNorm, type Linear, layerNorm, linear } from "./layers.js";
+
+const activations = {
+  relu: (x: Tensor) => relu(x),
+  gelu: (x: Tensor) => gelu(x),
+};
+export type Activation = keyof typeof activations;
+
+export interface EncoderLayer {
+  self_attn: Attention;
+  linear1: Linear;
+  linear2: Linear;
+  norm1: LayerNorm;
+  norm2: LayerNorm;
+}
+
+export interface EncoderLayerInit {
+  width: number;
+  heads: number;
+  /** Width of the hidden layer of the feed-forward part. */
+  feedForward: number;
+  dtype?: DType;
+}
+
+export interface EncoderLayerOptions {
+  heads: number;
+  activation?: Activation;
+  /** "post" normalises after each residual sum (PyTorch's default), "pre" before each part. */
+  norm?: "post" | "pre";
+  epsilon?: number;
+  /** See attention's mask. */
+  mask?: Tensor;
+  /** Dropout of attention weights, hidden units and both residual branches; needs a key. */
+  dropout?: number;
+  key?: Key | null;
+}
+
+const droppers = (key: Key | null | undefined, rate: number, count: number): (Key | null)[] =>
+  key === undefined || key === null || rate === 0 ? new Array<null>(count).fill(null) : keysOf(key, count);
+
+export const encoderLayer = {
+  init({ width, heads, feedForward, dtype = "float32" }: EncoderLayerInit, key: Key): EncoderLayer {
+    requireHeads("encoderLayer.init", width, heads);
+    requireCount("encoderLayer.init", "feedForward", feedForward);
+    const [forAttention, forFirst, forSecond] = keysOf(key, 3);
+    return {
+      self_attn: attention.init({ width, dtype }, forAttention),
+      linear1: linear.init({ in: width, out: feedForward, dtype }, forFirst),
+      linear2: linear.init({ in: feedForward, out: width, dtype }, forSecond),
+      norm1: layerNorm.init({ width, dtype }),
+      norm2: layerNorm.init({ width, dtype }),
+    };
+  },
+
+  apply(params: EncoderLayer, x: Tensor, options: EncoderLayerOptions): Tensor {
+    const { heads, activation = "relu", norm = "post", epsilon = 1e-5, mask, dropout: rate = 0, key } = options;
+    const activate = activations[activation];
+    if (activate === undefined)
+      throw new WeftError(
+        `encoderLayer: activation "${activation}" is not one of ${Object.keys(activations).join(", ")}`,
+      );
+    if (norm !== "post" && norm !== "pre") throw new WeftError(`encoderLayer: norm is "post" or "pre", got "${norm}"`);
+    const [inAttention, afterAttention, hidden, afterForward] = droppers(key, rate, 4);
+    const attend = (t: Tensor): Tensor =>
+      dropout(attention.apply(params.self_attn, t, { heads, mask, dropout: rate, key: inAttention }), {
+        rate,
+        key: afterAttention,
+      });
+    const forward = (t: Tensor): Tensor => {
+      const inner = dropout(activate(linear.apply(params.linear1, t)), { rate, key: hidden });
+      return dropout(linear.apply(params.linear2, inner), { rate, key: afterForward });
+    };
+    const norm1 = (t: Tensor): Tensor => layerNorm.apply(params.norm1, t, { epsilon });
+    const norm2 = (t: Tensor): Tensor => layerNorm.apply(params.norm2, t, { epsilon });
+    if (norm === "post") {
+      const attended = norm1(x.add(attend(x)));
+      return norm2(attended.add(forward(attended)));
+    }
+    const attended = x.add(attend(norm1(x)));
+    return attended.add(forward(norm2(attended)));
+  },
+};
+
+export interface Encoder {
+  layers: EncoderLayer[];
+  /** Normalises the result; present where `finalNorm` was asked for. */
+  norm?: LayerNorm;
+}
+
+export interface EncoderInit extends EncoderLayerInit {
+  layers: number;
+  finalNorm?: boolean;
+}
+
+export const encoder = {
+  init({ layers, finalNorm = false, ...layer }: EncoderInit, key: Key): Encoder {
+    requireCount("encoder.init", "layers", layers);
+    const made = keysOf(key, layers).map((k) => encoderLayer.init(layer, k));
+    return finalNorm
+      ? { layers: made, norm: layerNorm.init({ width: layer.width, dtype: layer.dtype }) }
+      : { layers: made };
+  },
+
+  apply(params: Encoder, x: Tensor, options: EncoderLayerOptions): Tensor {
+    const keys = droppers(options.key, options.dropout ?? 0, params.layers.length);
+    let state = x;
+    params.layers.forEach((layer, i) => {
+      state = encoderLayer.apply(layer, state, { ...options, key: keys[i] });
+    });
+    return params.norm === undefined ? state : layerNorm.apply(params.norm, state, { epsilon: options.epsilon });
+  },
+};
+
+/** Sinusoidal positions [length, width]: sines in even columns, cosines in odd ones, wavelengths from 2 pi to 10000 x 2 pi. */
+export function positions(length: number, width: number, options: { dtype?: DType } = {}): Tensor {
+  requireCount("positions", "length", length);
+  requireCount("positions", "width", width);
+  const table = new Float64Array(length * width);
+  for (let column = 0; column < width; column++) {
+    const frequency = 10000 ** (-(column - (column % 2)) / width);
+    for (let row = 0; row < length; row++)
+      table[row * width + column] = column % 2 === 0 ? Math.sin(row * frequency) : Math.cos(row * frequency);
+  }
+  return tensor(table, { shape: [length, width], dtype: options.dtype ?? "float32" });
+}

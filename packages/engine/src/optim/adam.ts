@@ -1,0 +1,84 @@
+// Adam and AdamW: torch.optim.Adam and torch.optim.AdamW (no amsgrad). They differ in weight decay alone.
+import { sub, type Tensor, treeMap, zeros } from "../tensor/index.js";
+import {
+  checkRate,
+  inPrecision,
+  type LearningRate,
+  type Optimizer,
+  rateAt,
+  refuseComplex,
+  requireNumber,
+  withDecay,
+  zerosOf,
+} from "./common.js";
+
+export interface AdamOptions {
+  learningRate?: LearningRate;
+  /** Decay of the running mean of gradients and of their squares. */
+  betas?: readonly [number, number];
+  /** Added to the root of the (corrected) second moment. */
+  epsilon?: number;
+  /** Adam: added to the gradient (L2). AdamW: taken from the parameter, scaled by the learning rate. */
+  weightDecay?: number;
+}
+
+export interface AdamState {
+  /** Steps taken, int32. */
+  step: Tensor;
+  /** Running means of the gradients and of their squares, shaped like the parameters. */
+  mean: unknown;
+  square: unknown;
+}
+
+function make(name: "adam" | "adamW", options: AdamOptions, defaultDecay: number): Optimizer<AdamState> {
+  const { learningRate = 1e-3, betas = [0.9, 0.999], epsilon = 1e-8, weightDecay = defaultDecay } = options;
+  const [beta1, beta2] = betas;
+  const decoupled = name === "adamW";
+  checkRate(name, learningRate);
+  requireNumber(name, "betas[0]", beta1, 0, 1);
+  requireNumber(name, "betas[1]", beta2, 0, 1);
+  requireNumber(name, "epsilon", epsilon, 0);
+  requireNumber(name, "weightDecay", weightDecay, 0);
+
+  return {
+    init(params) {
+      refuseComplex(name, params);
+      return {
+        step: zeros([], { dtype: "int32" }),
+        mean: zerosOf(params),
+        square: zerosOf(params),
+      };
+    },
+
+    update(params, grads, state) {
+      const step = state.step.add(1);
+      const count = step.cast("float64");
+      const rate = rateAt(learningRate, step);
+      // beta^t as exp(t log beta), in float64.
+      const correction1 = sub(1, count.mul(Math.log(beta1)).exp());
+      const rootCorrection2 = sub(1, count.mul(Math.log(beta2)).exp()).sqrt();
+      const stepSize = correction1.reciprocal().mul(rate);
+      const used = decoupled ? grads : treeMap((g, p) => withDecay(g, p, weightDecay), grads, params);
+      const mean = treeMap((m, g) => m.add(g.sub(m).mul(1 - beta1)), state.mean, used);
+      const square = treeMap((v, g) => v.mul(beta2).add(g.mul(g).mul(1 - beta2)), state.square, used);
+      const shrink = (p: Tensor): Tensor =>
+        decoupled && weightDecay !== 0 ? p.mul(inPrecision(shrinkage(rate, weightDecay), p)) : p;
+      const updated = treeMap(
+        (p, m, v) => {
+          const denominator = v.sqrt().div(inPrecision(rootCorrection2, v)).add(epsilon);
+          return shrink(p).sub(m.div(denominator).mul(inPrecision(stepSize, p)));
+        },
+        params,
+        mean,
+        square,
+      );
+      return [updated, { step, mean, square }];
+    },
+  };
+}
+
+const shrinkage = (rate: Tensor | number, decay: number): Tensor | number =>
+  typeof rate === "number" ? 1 - rate * decay : sub(1, rate.mul(decay));
+
+export const adam = (options: AdamOptions = {}): Optimizer<AdamState> => make("adam", options, 0);
+export const adamW = (options: AdamOptions = {}): Optimizer<AdamState> => make("adamW", options, 0.01);

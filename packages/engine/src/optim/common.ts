@@ -1,0 +1,54 @@
+// What optimisers share: the learning rate in its three forms, weight decay, and checks. Knows no optimiser.
+import { isComplex, WeftError } from "../graph/index.js";
+import { type Tensor, treeLeaves, treeMap, zerosLike } from "../tensor/index.js";
+
+/** A number, a tensor (so that it may change without a new trace), or a schedule over the step count (1 at the first step). */
+export type LearningRate = number | Tensor | ((step: Tensor) => Tensor | number);
+
+export interface Optimizer<S> {
+  init(params: unknown): S;
+  /** New parameters and state; what was passed in stays as it is. */
+  update<P>(params: P, grads: P, state: S): [P, S];
+}
+
+export function requireNumber(
+  op: string,
+  name: string,
+  value: number,
+  low: number,
+  high = Number.POSITIVE_INFINITY,
+): void {
+  if (!(value >= low && value < high))
+    throw new WeftError(
+      `${op}: ${name} must be at least ${low}${high < 1e300 ? ` and below ${high}` : ""}, got ${value}`,
+    );
+}
+
+export function checkRate(op: string, rate: LearningRate): void {
+  if (typeof rate === "number") requireNumber(op, "learningRate", rate, 0);
+}
+
+/** The rate at this step. Scalars are kept in float64, as PyTorch keeps them: 1 - 0.999^t loses four digits in float32. */
+export function rateAt(rate: LearningRate, step: Tensor): Tensor | number {
+  const now = typeof rate === "function" ? rate(step) : rate;
+  return typeof now === "number" ? now : now.cast("float64");
+}
+
+/** A float64 scalar (or number) in the parameter's own precision. */
+export const inPrecision = (scalar: Tensor | number, like: Tensor): Tensor | number =>
+  typeof scalar === "number" ? scalar : scalar.cast(like.dtype);
+
+/** grad + decay * param: L2 regularisation. */
+export const withDecay = (grad: Tensor, param: Tensor, decay: number): Tensor =>
+  decay === 0 ? grad : grad.add(param.mul(decay));
+
+export function refuseComplex(op: string, params: unknown): void {
+  const complex = treeLeaves(params).find((leaf) => isComplex(leaf.dtype));
+  if (complex !== undefined)
+    throw new WeftError(
+      `${op}: a parameter is ${complex.dtype}; keep its real and imaginary parts as two real parameters`,
+    );
+}
+
+/** Zeros in the shape of a tree. */
+export const zerosOf = (params: unknown): unknown => treeMap((leaf) => zerosLike(leaf), params);

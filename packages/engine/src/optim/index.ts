@@ -1,0 +1,6 @@
+// weft/optim: optimisers as pure functions on parameter trees, with PyTorch's semantics.
+// `const [params, state] = optimizer.update(params, grads, state)`; both may be donated to a jitted step.
+export { type AdamOptions, type AdamState, adam, adamW } from "./adam.js";
+export { clipByGlobalNorm, globalNorm } from "./clip.js";
+export type { LearningRate, Optimizer } from "./common.js";
+export { type SgdOptions, type SgdState, sgd } from "./sgd.js";

@@ -1,0 +1,51 @@
+// Stochastic gradient descent with momentum: torch.optim.SGD (dampening 0).
+import { WeftError } from "../graph/index.js";
+import { type Tensor, treeMap, zeros } from "../tensor/index.js";
+import {
+  checkRate,
+  inPrecision,
+  type LearningRate,
+  type Optimizer,
+  rateAt,
+  requireNumber,
+  withDecay,
+  zerosOf,
+} from "./common.js";
+
+export interface SgdOptions {
+  learningRate: LearningRate;
+  momentum?: number;
+  nesterov?: boolean;
+  weightDecay?: number;
+}
+
+export interface SgdState {
+  /** Steps taken, int32. */
+  step: Tensor;
+  /** The running sum of gradients, shaped like the parameters; null without momentum. */
+  momentum: unknown;
+}
+
+export function sgd(options: SgdOptions): Optimizer<SgdState> {
+  const { learningRate, momentum = 0, nesterov = false, weightDecay = 0 } = options;
+  checkRate("sgd", learningRate);
+  requireNumber("sgd", "momentum", momentum, 0);
+  requireNumber("sgd", "weightDecay", weightDecay, 0);
+  if (nesterov && momentum === 0) throw new WeftError("sgd: nesterov needs a momentum above 0");
+  return {
+    init: (params) => ({
+      step: zeros([], { dtype: "int32" }),
+      momentum: momentum === 0 ? null : zerosOf(params),
+    }),
+
+    update(params, grads, state) {
+      const step = state.step.add(1);
+      const rate = rateAt(learningRate, step);
+      const decayed = treeMap((g, p) => withDecay(g, p, weightDecay), grads, params);
+      const buffer = momentum === 0 ? null : treeMap((b, g) => b.mul(momentum).add(g), state.momentum, decayed);
+      const direction =
+        buffer === null ? decayed : nesterov ? treeMap((g, b) => g.add(b.mul(momentum)), decayed, buffer) : buffer;
+      return [treeMap((p, d) => p.sub(d.mul(inPrecision(rate, p))), params, direction), { step, momentum: buffer }];
+    },
+  };
+}

@@ -1,0 +1,59 @@
+// What this machine offers the engine: compiler, libraries, kernel cache, devices. Only looks; measures nothing.
+import { accessSync, constants, mkdirSync, readdirSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { findOpenBlas } from "./device/cpu/openblas.js";
+import { cacheFolder, findCompiler } from "./device/cpu/toolchain.js";
+import { cudaLibraries } from "./device/cuda/index.js";
+import { CpuDevice, CudaDevice } from "./device/index.js";
+
+/** The C compiler that programs are built with, or null. */
+export function compiler(): { command: string; version: string } | null {
+  const found = findCompiler();
+  return found === null ? null : { command: found.command, version: found.version };
+}
+
+/** Where OpenBLAS lies, or null. How it was built to use threads is known once a CpuDevice has loaded it (`blas`). */
+export const openBlas = (): string | null => findOpenBlas();
+
+export interface CacheReport {
+  folder: string;
+  files: number;
+  bytes: number;
+  writable: boolean;
+}
+
+/** The folder of compiled programs and what is in it. */
+export function cache(): CacheReport {
+  const folder = cacheFolder();
+  let files = 0;
+  let bytes = 0;
+  let writable = true;
+  try {
+    mkdirSync(folder, { recursive: true });
+    accessSync(folder, constants.W_OK);
+  } catch {
+    writable = false;
+  }
+  try {
+    for (const name of readdirSync(folder)) {
+      const found = statSync(join(folder, name), { throwIfNoEntry: false });
+      if (found?.isFile() !== true) continue;
+      files++;
+      bytes += found.size;
+    }
+  } catch {
+    // A folder that cannot be read holds nothing for us.
+  }
+  return { folder, files, bytes, writable };
+}
+
+/** NVIDIA's libraries by path (null where one is missing); null without a driver. */
+export function cuda(): { driver: string; nvrtc: string | null; cublas: string | null } | null {
+  const found = cudaLibraries();
+  return found === null ? null : { driver: found.driverPath, nvrtc: found.nvrtcPath, cublas: found.blasPath };
+}
+
+/** Names of the devices that can be made here, for `weft.setDevice`. */
+export function devices(): string[] {
+  return ["reference", ...(CpuDevice.available() ? ["cpu"] : []), ...(CudaDevice.available() ? ["cuda"] : [])];
+}

@@ -1,0 +1,242 @@
+// Writes docs/ops.md: every public function with its signature, dtypes, devices, gradient and vmap. Signatures and
+// sentences come from the compiled declarations, the rest from the cases that the test suites run: what no case covers is
+// not claimed. `--check` compares instead of writing, and fails when the page is out of date.
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { writeOrCheck } from "./generated.mjs";
+import { root } from "./setup.mjs";
+
+const dist = join(root, "packages/engine/dist");
+const read = (path) => readFileSync(join(dist, path), "utf8");
+const weft = await import(join(dist, "index.js"));
+const nn = await import(join(dist, "nn/index.js"));
+const optim = await import(join(dist, "optim/index.js"));
+const { cases } = await import(join(dist, "test/cases/index.js"));
+const { knownDevices } = await import(join(dist, "test/devices.js"));
+
+/** Declarations (`export declare function f(...)` and constants) of a file: name -> { kind, body, sentence }. */
+function declarations(path) {
+  const found = new Map();
+  const pattern = /(\/\*\*(?:(?!\*\/)[\s\S])*\*\/\s*)?export declare (function|const) (\w+)/g;
+  const text = read(path);
+  for (let match = pattern.exec(text); match !== null; match = pattern.exec(text)) {
+    const [whole, comment = "", kind, name] = match;
+    const start = match.index + whole.length;
+    const body = text
+      .slice(start, endOf(text, start, ";"))
+      .replace(/import\("[^"]*"\)\./g, "")
+      .replace(/\{ ?[\w, .]+ ?\}(\?)?: /g, "options$1: ")
+      .replace(/\s+/g, " ")
+      .trim();
+    if (!found.has(name)) found.set(name, { kind, body, sentence: sentenceOf(comment) });
+  }
+  return found;
+}
+
+const sentenceOf = (comment) =>
+  comment
+    .replace(/^\s*\/?\*+\/?|\*\/\s*$/gm, "")
+    .replace(/\s+/g, " ")
+    .trim();
+
+/** Where a character stands that is inside no bracket. */
+function endOf(text, from, wanted) {
+  let depth = 0;
+  for (let i = from; i < text.length; i++) {
+    if (depth === 0 && text[i] === wanted) return i;
+    if ("{([".includes(text[i])) depth++;
+    else if ("})]".includes(text[i])) depth--;
+  }
+  return text.length;
+}
+
+const elsewhere = new Map(["graph/dtype.d.ts", "runtime/debug.d.ts"].flatMap((path) => [...declarations(path)]));
+
+/** Lines `name(parameters): result` of a declaration: one of a function, one a member of an object of functions. */
+function signatures(name, declared) {
+  const { kind, body } = declared.get(name);
+  if (kind === "function") return [{ text: `${name}${body}`, sentence: "" }];
+  const type = body.replace(/^: /, "");
+  const alias = /^typeof (\w+)$/.exec(type)?.[1];
+  if (alias !== undefined) {
+    const source = declared.has(alias) ? declared : elsewhere;
+    return signatures(alias, source).map(({ text }) => ({ text: text.replace(alias, name), sentence: "" }));
+  }
+  if (type.startsWith("{")) {
+    const members = [...type.matchAll(/(\/\*\*.*?\*\/ )?(\w+)\(/g)].filter(([, , member]) =>
+      /^(init|apply)$/.test(member),
+    );
+    return members.map((match) => {
+      const start = match.index + (match[1]?.length ?? 0);
+      return { text: `${name}.${type.slice(start, endOf(type, start, ";"))}`, sentence: sentenceOf(match[1] ?? "") };
+    });
+  }
+  // An arrow's type: the first arrow outside of brackets becomes the colon of a signature.
+  const arrow = endOf(type, 0, "=");
+  return [{ text: `${name}${type.slice(0, arrow).trimEnd()}: ${type.slice(arrow + 2).trimStart()}`, sentence: "" }];
+}
+
+const groupOrder = weft.dtypes;
+const families = [
+  ["all", groupOrder],
+  ["all but bool", groupOrder.slice(1)],
+  ["real", groupOrder.slice(1, 8)],
+  ["integers", groupOrder.slice(1, 4)],
+  ["floats", groupOrder.slice(4, 8)],
+  ["complex", groupOrder.slice(8)],
+  ["float32, float64", groupOrder.slice(6, 8)],
+];
+
+/** A set of dtypes in words: the largest families that it contains, then single ones. */
+function describeDTypes(names) {
+  const left = new Set(names);
+  const words = [];
+  for (const [word, members] of families) {
+    if (!members.every((d) => left.has(d))) continue;
+    words.push(word);
+    for (const d of members) left.delete(d);
+  }
+  return [...words, ...groupOrder.filter((d) => left.has(d))].join(", ");
+}
+
+const functionOf = (name) => name.slice(0, name.indexOf(":"));
+const casesOf = (name) => cases.filter((item) => functionOf(item.name) === name);
+const wide = ["float64", "complex128"];
+
+function gradientOf(list) {
+  const differentiated = list.filter((item) => item.grad !== false && item.dtypes.some((d) => wide.includes(d)));
+  if (differentiated.length === 0) return "none";
+  const second = differentiated.some((item) => item.grad2 !== false);
+  const complex = differentiated.some((item) => item.dtypes.includes("complex128"));
+  return `${second ? "1st, 2nd" : "1st"}${complex ? ", complex too" : ""}`;
+}
+
+const cell = (text) => text.replaceAll("|", "\\|");
+const row = (cells) => `| ${cells.map(cell).join(" | ")} |`;
+
+function coveredTable(names, declared) {
+  return [
+    row(["function", "dtypes", "gradient", "vmap", ""]),
+    row(["---", "---", "---", "---", "---"]),
+    ...names.map((name) => {
+      const list = casesOf(name);
+      const [{ text }] = signatures(name, declared);
+      const dtypes = [...new Set(list.flatMap((item) => item.dtypes))];
+      const mapped = list.some((item) => item.vmap !== false) ? "yes" : "no";
+      const { sentence } = declared.get(name);
+      return row([`\`${text}\``, describeDTypes(dtypes), gradientOf(list), mapped, sentence]);
+    }),
+  ];
+}
+
+const plainList = (names, declared, prefix = "") =>
+  names.flatMap((name) =>
+    signatures(name, declared).map(({ text, sentence }, i) => {
+      const said = [i === 0 ? declared.get(name).sentence : "", sentence].filter((part) => part !== "").join(" ");
+      return `- \`${prefix}${text}\`${said === "" ? "" : `: ${said}`}`;
+    }),
+  );
+
+const sections = [
+  ["Making tensors", ["create", "random"]],
+  ["Element by element", ["math"]],
+  ["Reductions", ["reduce"]],
+  ["Shape", ["shape"]],
+  ["Indexing and sorting", ["indexing"]],
+  ["Products", ["einsum", "conv"]],
+  ["Networks: activations, normalisation, losses", ["nnfunctions"]],
+  ["Linear algebra", ["linalg"]],
+  ["Transforms and trees", ["transforms", "mapping", "custom", "jit", "tree", "scope"]],
+];
+/** Public names that users rarely call; they come from the runtime. */
+const runtimeNames = ["session", "useDevice"];
+const isPublic = (name) => typeof weft[name] === "function";
+
+const page = [];
+const documented = new Set();
+const uncovered = [];
+for (const [title, files] of sections) {
+  const declared = new Map(files.flatMap((file) => [...declarations(`tensor/${file}.d.ts`)]));
+  const names = [...declared.keys()].filter(isPublic).sort();
+  for (const name of names) documented.add(name);
+  const covered = names.filter((name) => casesOf(name).length > 0);
+  const others = names.filter((name) => casesOf(name).length === 0);
+  page.push(`## ${title}`, "");
+  if (covered.length > 0) page.push(...coveredTable(covered, declared), "");
+  if (others.length > 0) page.push(...plainList(others, declared), "");
+  if (title !== "Transforms and trees") uncovered.push(...others);
+}
+
+/** Functions of the other entry points. */
+function packageSection(title, module, folder, files) {
+  const declared = new Map(files.flatMap((file) => [...declarations(`${folder}/${file}.d.ts`)]));
+  const names = Object.keys(module)
+    .filter((name) => declared.has(name))
+    .sort();
+  page.push(`## ${title}`, "", ...plainList(names, declared), "");
+}
+const filesOf = (folder) => [...read(`${folder}/index.d.ts`).matchAll(/from "\.\/([\w-]+)\.js"/g)].map((m) => m[1]);
+packageSection("weft/nn", nn, "nn", filesOf("nn"));
+packageSection("weft/optim", optim, "optim", filesOf("optim"));
+
+const own = declarations("index.d.ts");
+const rest = Object.keys(weft)
+  .filter((name) => own.has(name) && !documented.has(name))
+  .sort();
+page.push("## Devices, memory, debugging", "", ...plainList(rest, own), "");
+for (const [space, path] of [
+  ["debug", "tensor/debug.d.ts"],
+  ["system", "system.d.ts"],
+]) {
+  const declared = declarations(path);
+  const members = Object.keys(weft[space]).filter((name) => declared.has(name));
+  page.push(...plainList(members.sort(), declared, `${space}.`), "");
+}
+
+const classes = Object.keys(weft).filter((name) => /^[A-Z]/.test(name));
+const described = new Set([...documented, ...rest, ...classes]);
+const forgotten = Object.keys(weft).filter(
+  (name) => isPublic(name) && !described.has(name) && !runtimeNames.includes(name),
+);
+if (forgotten.length > 0)
+  throw new Error(`public functions that no section lists: ${forgotten.join(", ")}; add their file to \`sections\``);
+
+// Names that NumPy or PyTorch users will look for; what exists by now drops out by itself.
+const expected =
+  "cumprod median percentile quantile unique nonzero searchsorted histogram bincount meshgrid diff cross lu pinv lstsq " +
+  "matrixRank eig eigvals fft ifft rfft conv3d convTranspose2d maxPool2d avgPool2d interpolate batchNorm groupNorm " +
+  "elu selu mish hardtanh nllLoss ctcLoss cosineSimilarity gammaln digamma erfinv erfc i0 asinh acosh atanh hypot " +
+  "logaddexp nanToNum isInf leftShift rightShift bitwiseNot scatter maskedSelect repeat";
+const missing = expected.split(" ").filter((name) => !(name in weft));
+const noGradient = [...documented]
+  .filter((name) => casesOf(name).length > 0 && gradientOf(casesOf(name)) === "none")
+  .sort();
+
+const head = [
+  "# Functions",
+  "",
+  "Generated by `node scripts/ops-doc.mjs` from the compiled declarations and from the cases that the test suites run;",
+  "`npm test` fails when this page is out of date.",
+  "",
+  `- **devices**: ${knownDevices.map((name) => `\`${name}\``).join(", ")}. Every function of the tables is meant for all of them: the suites`,
+  "  run every case on each device that the machine has, and compare it with the reference.",
+  "- **dtypes**: those that the cases cover. Where a function takes fractions only, integers are converted to float32.",
+  "  Plain numbers beside a tensor take its dtype.",
+  "- **gradient**: orders that are checked against finite differences, in float64 (and complex128: *complex too*). *none*:",
+  "  the result does not vary smoothly, or is an integer or a truth value.",
+  "- **vmap**: checked against a loop.",
+  "",
+];
+const tail = [
+  "## What is missing",
+  "",
+  `- Not there, though NumPy or PyTorch has it (in some form): ${missing.join(", ")}.`,
+  ...(uncovered.length > 0
+    ? [`- There, but without a case of its own in the suites: ${uncovered.sort().join(", ")}.`]
+    : []),
+  `- Without a gradient: ${noGradient.join(", ")}.`,
+  "- Boolean masks as indices: the shape of the result would depend on values. Use `where`.",
+  "",
+];
+
+writeOrCheck("docs/ops.md", [...head, ...page, ...tail]);

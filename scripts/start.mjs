@@ -1,0 +1,26 @@
+// `npm start`: sets everything up, builds, trains a small network for some seconds and says where to read on.
+import { join } from "node:path";
+import { root, setup, sh } from "./setup.mjs";
+
+setup();
+const built = sh(process.execPath, [join(root, "scripts/build.mjs")]);
+if (built !== 0) process.exit(built);
+
+const weft = await import("weft");
+const { showProgress, train } = await import("../examples/digits.mjs");
+const { device } = weft.session();
+console.log(
+  `Training a 784-128-10 network on drawn digits (device ${device.name}; WEFT_DEVICE chooses another, WEFT_DEBUG=2 shows the kernels) ...`,
+);
+// The reference device is for checking, not for training.
+const steps = device.kind === "reference" ? 20 : 500;
+const { accuracy } = train({ steps, onStep: showProgress });
+console.log(`Accuracy on 1000 digits that it has not seen: ${(accuracy * 100).toFixed(1)}%
+
+Read on:
+  README.md               what Weft is, and the program you just ran in short
+  examples/digits.mjs     that program
+  docs/                   functions, tensors, gradients, performance, the scaling lab
+  npx weft doctor         what this machine has and lacks, and what that costs
+  npx weft --help         the scaling lab's commands
+  npm test                the whole test suite`);
