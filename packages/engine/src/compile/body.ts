@@ -153,6 +153,8 @@ export class BodyPrinter {
       case "unary":
         return unaryValue(scope, expr.fn, this.value(expr.args[0]), expr.args[0].dtype, dtype);
       case "binary":
+        if (expr.fn === "div" && dtype === "float32" && this.depth(expr) === 2 && this.depth(expr.args[1]) === 1)
+          return this.#byReciprocal(expr.args[0], expr.args[1], scope);
         return binaryValue(
           scope,
           expr.fn,
@@ -182,6 +184,19 @@ export class BodyPrinter {
         return isComplex(dtype) ? [`r${expr.slot}r`, `r${expr.slot}i`] : [`r${expr.slot}`];
     }
   }
+
+  /** Division by something that stays the same inside the loop: one division outside, products inside (an ulp more error). */
+  #byReciprocal(dividend: KExpr, divisor: KExpr, scope: Scope): CValue {
+    const outer = this.#scopeFor(divisor);
+    const [d] = this.value(divisor);
+    let inverse = this.#inverses.get(d);
+    if (inverse === undefined) {
+      inverse = outer.define("float", `1.0f / ${d}`);
+      this.#inverses.set(d, inverse);
+    }
+    return [scope.define("float", `${this.value(dividend)[0]} * ${inverse}`)];
+  }
+  readonly #inverses = new Map<string, string>();
 
   #load(expr: Extract<KExpr, { kind: "load" }>, scope: Scope): CValue {
     for (const index of expr.dynamic) this.value(index);

@@ -3,7 +3,7 @@
 import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
 import { BodyPrinter, type Depth, Scope } from "./body.js";
 import { initial, isArg, mentionsAny, unpack, writeText } from "./emit-common.js";
-import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
+import type { KExpr, LoopKernel, LoopVariable, Reduction } from "./kernel.js";
 import { type CValue, computeType, literal, storeText } from "./scalar.js";
 
 /** Rows longer than this are summed in double precision. */
@@ -11,11 +11,6 @@ const longRow = 16384;
 /** Values that are expensive are kept between passes over a row when the row is at most this long. */
 const maxStash = 16384;
 const columnBlock = 256;
-/** Results of at least this size bypass the caches (they would not stay there until the next kernel reads them). */
-const streamBytes = 12 << 20;
-/** Elements that are gathered before they are written past the caches. */
-const streamBlock = 1024;
-
 const isFloatKind = (dtype: DType): boolean => kindOf(dtype) === "float";
 
 /** Statements of one reduction: declarations, the update for an element, the end, and what simd needs to know. */
@@ -122,19 +117,6 @@ function chooseStash(printer: BodyPrinter, kernel: LoopKernel, rowLength: number
   for (const { stage, expr } of uses) visit(expr, stage);
 }
 
-/** Stores that are written past the caches: large, real, and one element after the other along the innermost loop. */
-function streamedStores(kernel: LoopKernel, stores: readonly Store[]): Set<Store> {
-  const last = kernel.inner[kernel.inner.length - 1];
-  if (last === undefined || last.size < 256 || kernel.inner.length !== 1) return new Set();
-  return new Set(
-    stores.filter((s) => {
-      const node = kernel.buffers[s.buffer];
-      const plain = node.dtype === "float32" || node.dtype === "float64";
-      return plain && numel(node.shape) * bytesOf(node.dtype) >= streamBytes && s.address.stride(last.name) === 1;
-    }),
-  );
-}
-
 function emitRows(kernel: LoopKernel): EmittedKernel {
   const { outer, inner } = kernel;
   const flat = outer.length === 0 && kernel.reductions.length === 0 && inner.length === 1;
@@ -186,10 +168,7 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
     }
     // All reads before all writes: a result may lie where an operand lay.
     const values = stores.map((s) => printer.value(s.value));
-    const streamed = streamedStores(kernel, stores);
-    const writes = stores.flatMap((s, i) =>
-      streamed.has(s) ? [`w${i}_[${inner[0].name} - wb] = ${values[i][0]};`] : writeText(kernel, s, values[i]),
-    );
+    const writes = stores.flatMap((s, i) => writeText(kernel, s, values[i]));
     for (const [id, stash] of before) {
       const value = element.values.get(id);
       printer.stash.set(id, stash);
@@ -200,8 +179,7 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
       for (const [k, place] of parts.entries()) element.add(`${stash.name}${place} = ${value[k]};`);
     }
     for (const line of writes) element.add(line);
-    if (streamed.size > 0) row.append(streamLoop(kernel, stores, streamed, element.lines, vector ? simd : null, flat));
-    else row.append(innerLoops(inner, element.lines, vector ? simd : null, flat));
+    row.append(innerLoops(inner, element.lines, vector ? simd : null, flat));
     for (const line of ends) row.add(line);
   }
   const rowValues = rowStores.map((s) => printer.value(s.value));
@@ -214,40 +192,6 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
     : ["  for (long u = lo; u < hi; u++) {", ...unpack(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];
   const text = [...head, ...top.lines, ...rowText].join("\n");
   return { text, units: flat ? rowLength : numel(outer.map((v) => v.size)) };
-}
-
-/** The loop over a row in blocks, whose large results go through a small buffer past the caches. */
-function streamLoop(
-  kernel: LoopKernel,
-  stores: readonly Store[],
-  streamed: ReadonlySet<Store>,
-  body: readonly string[],
-  simd: readonly string[] | null,
-  flat: boolean,
-): string[] {
-  const [v] = kernel.inner;
-  const [from, to] = flat ? ["lo", "hi"] : ["0", String(v.size)];
-  const lines: string[] = [];
-  const flush: string[] = [];
-  stores.forEach((s, i) => {
-    if (!streamed.has(s)) return;
-    const type = computeType[kernel.buffers[s.buffer].dtype];
-    lines.push(`    ${type} w${i}_[${streamBlock}] __attribute__((aligned(64)));`);
-    const start = s.address.print().replace(new RegExp(`\\b${v.name}\\b`, "g"), "wb");
-    flush.push(`      w_stream(p${s.buffer} + ${start}, w${i}_, (we - wb) * sizeof(${type}));`);
-  });
-  return [
-    ...lines,
-    `    for (long wb = ${from}; wb < ${to}; wb += ${streamBlock}) {`,
-    `      const long we = wb + ${streamBlock} < ${to} ? wb + ${streamBlock} : ${to};`,
-    ...(simd === null ? [] : [`    _Pragma("omp simd ${simd.join(" ")}")`]),
-    `    for (long ${v.name} = wb; ${v.name} < we; ${v.name}++) {`,
-    ...body,
-    "    }",
-    ...flush,
-    "    }",
-    "    w_stream_end();",
-  ];
 }
 
 /** Nested loops over the elements of a row, the last one vectorised. */

@@ -177,17 +177,19 @@ export function binaryValue(out: Emitter, fn: BinaryFn, a: CValue, b: CValue, fr
   }
   if (fn === "div") return [out.define(type, `${a[0]} / ${b[0]}`)];
   const name = isFloat ? suffix(from) : from === "int64" ? "l" : "i";
-  if (fn === "max" || fn === "min") {
-    const [x, y] = [a[0], b[0]];
-    const order = fn === "max" ? ">" : "<";
-    return [
-      out.define(
-        type,
-        isFloat ? `(${x} ${order} ${y} || ${x} != ${x}) ? ${x} : ${y}` : `${x} ${order} ${y} ? ${x} : ${y}`,
-      ),
-    ];
-  }
+  if (fn === "max" || fn === "min") return [out.define(type, extremumText(fn, a[0], b[0], isFloat))];
   return [out.define(type, wrapInteger(`w_${fn}_${name}(${a[0]}, ${b[0]})`, to))];
+}
+
+const isLiteral = (text: string): boolean => /^\(?-?[0-9][0-9.e+-]*f?\)?$/.test(text);
+
+/** The larger or smaller of two; NaN wins. A comparison that fails for NaN keeps the left value, so a literal needs one test. */
+function extremumText(fn: "max" | "min", a: string, b: string, isFloat: boolean): string {
+  const [x, y] = isLiteral(a) ? [b, a] : [a, b];
+  const order = fn === "max" ? "<" : ">";
+  return isFloat && !isLiteral(y)
+    ? `(${x} ${order} ${y} || ${y} != ${y}) ? ${y} : ${x}`
+    : `${x} ${order} ${y} ? ${y} : ${x}`;
 }
 
 function complexBinary(

@@ -99,6 +99,9 @@ function bucket(bytes: number): number {
   return Math.ceil(bytes / step) * step;
 }
 
+/** Read once: asking the system costs more than a small kernel. */
+const poolLimit = totalmem() / 4;
+
 export class CpuDevice implements Device {
   readonly name = "cpu";
   readonly kind = "cpu";
@@ -159,7 +162,7 @@ export class CpuDevice implements Device {
     if (list === undefined) this.#pool.set(size, [address]);
     else list.push(address);
     // What lies unused is bounded by what is used, or a quarter of the machine.
-    if (this.#pooled > Math.max(this.#used, totalmem() / 4)) this.trim();
+    if (this.#pooled > this.#used && this.#pooled > poolLimit) this.trim();
   }
 
   trim(): void {

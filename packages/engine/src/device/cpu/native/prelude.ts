@@ -65,22 +65,20 @@ W_TO_INT(d, double)
 
 /* Single precision, vectorisable */
 W_INLINE float w_exp_f(float x) {
-  float c = x > 128.0f ? 128.0f : x;
-  c = c < -128.0f ? -128.0f : c;
-  float n = __builtin_rintf(c * 1.44269504f);
-  float r = c - n * 0.693359375f;
+  float n = __builtin_rintf(x * 1.44269504f);
+  float r = x - n * 0.693359375f;
   r = r + n * 2.12194440e-4f;
-  float p = 1.98412698e-4f;
-  p = p * r + 1.38888889e-3f;
-  p = p * r + 8.33333333e-3f;
-  p = p * r + 4.16666667e-2f;
-  p = p * r + 1.66666667e-1f;
+  float p = 1.394114660e-3f;
+  p = p * r + 8.375156955e-3f;
+  p = p * r + 4.166635244e-2f;
+  p = p * r + 1.666641515e-1f;
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  int32_t k = (int32_t)n, h = k >> 1;
-  float s = w_bits_to_f((uint32_t)(h + 127) << 23), t = w_bits_to_f((uint32_t)(k - h + 127) << 23);
-  return x == x ? p * s * t : x;
+  /* The power of two goes straight into the exponent; results that would be denormal (below 1.2e-38) are 0. */
+  float y = w_bits_to_f(w_f_to_bits(p) + ((uint32_t)(int32_t)n << 23));
+  y = x > 88.7228394f ? w_inf_f() : y;
+  return x < -87.3365479f ? 0.0f : y;
 }
 W_INLINE float w_log_f(float x) {
   float tiny = x < 1.17549435e-38f ? x * 8388608.0f : x;
@@ -208,37 +206,6 @@ W_COMPLEXES(acos) W_COMPLEXES(atan) W_COMPLEXES(sinh) W_COMPLEXES(cosh) W_COMPLE
   }
 W_COMPLEX_OWN(f, float, f)
 W_COMPLEX_OWN(d, double, )
-
-/* Writes past the caches: for results so large that they would be gone before anybody reads them. Saves the read that
-   an ordinary store does first. Call w_stream_end once before others read. */
-#if defined(__AVX512F__) || defined(__AVX__)
-#include <immintrin.h>
-#endif
-W_INLINE void w_stream(void* to, const void* from, size_t bytes) {
-  char* t = (char*)to;
-  const char* f = (const char*)from;
-#ifdef __AVX__
-  size_t head = (64 - ((uintptr_t)t & 63)) & 63;
-  if (head > bytes) head = bytes;
-  memcpy(t, f, head);
-  t += head; f += head; bytes -= head;
-  while (bytes >= 64) {
-#ifdef __AVX512F__
-    _mm512_stream_si512((__m512i*)t, _mm512_loadu_si512((const void*)f));
-#else
-    _mm256_stream_si256((__m256i*)t, _mm256_loadu_si256((const __m256i*)f));
-    _mm256_stream_si256((__m256i*)(t + 32), _mm256_loadu_si256((const __m256i*)(f + 32)));
-#endif
-    t += 64; f += 64; bytes -= 64;
-  }
-#endif
-  memcpy(t, f, bytes);
-}
-W_INLINE void w_stream_end(void) {
-#ifdef __AVX__
-  _mm_sfence();
-#endif
-}
 
 /* Random numbers: threefry2x32, 20 rounds, by key and element index */
 W_INLINE uint32_t w_rotl(uint32_t x, int r) { return (x << r) | (x >> (32 - r)); }

@@ -93,6 +93,13 @@ static void one_gemm(int dtype, long m, long n, long k, const char* a, long ars,
 
 static const long gemm_bytes[4] = {4, 8, 8, 16};
 
+static int blas_threads_now;
+static void use_blas_threads(int n) {
+  if (n == blas_threads_now || !blas_threads) return;
+  blas_threads(n);
+  blas_threads_now = n;
+}
+
 static void wr_gemm(int dtype, long m, long n, long k, const void* a, long ars, long acs, int aconj, const void* b,
                     long brs, long bcs, int bconj, void* c, long crs, int rank, const long* sizes, const long* as,
                     const long* bs, const long* cs, int threads) {
@@ -102,6 +109,8 @@ static void wr_gemm(int dtype, long m, long n, long k, const void* a, long ars, 
   int split = threads > 1 && work > 4e5;
   /* The OpenMP build of OpenBLAS shares our threads when it is called outside a parallel region. */
   if (batch == 1 && (!split || blas_parallel == 2)) {
+    /* Small products are faster on one thread than OpenBLAS's own choice (a second one pays from about n = 128). */
+    if (blas_parallel == 2) use_blas_threads(work < 3e6 ? 1 : threads);
     one_gemm(dtype, m, n, k, a, ars, acs, aconj, b, brs, bcs, bconj, c, crs);
     return;
   }
