@@ -43,7 +43,27 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
   const programs = new Map<string, Program>();
   const donate = new Set(options.donate ?? []);
 
-  const prepare = (args: readonly unknown[]): { program: Program; leaves: Tensor[] } => {
+  /** The last call whose arguments were tensors themselves: the same again needs no look into trees. */
+  let last: { signatures: string[]; program: Program } | null = null;
+
+  const sameAsLast = (args: readonly unknown[]): boolean => {
+    if (last === null || last.signatures.length !== args.length || last.program.session !== session()) return false;
+    for (let i = 0; i < args.length; i++) {
+      const arg = args[i];
+      if (!(arg instanceof Tensor) || arg.signature !== last.signatures[i]) return false;
+    }
+    return true;
+  };
+
+  const prepare = (args: readonly unknown[]): { program: Program; leaves: readonly Tensor[] } => {
+    if (sameAsLast(args)) return { program: last!.program, leaves: args as readonly Tensor[] };
+    const found = lookUp(args);
+    if (args.every((arg) => arg instanceof Tensor))
+      last = { signatures: (args as Tensor[]).map((arg) => arg.signature), program: found.program };
+    return found;
+  };
+
+  const lookUp = (args: readonly unknown[]): { program: Program; leaves: Tensor[] } => {
     const { leaves, def } = flattenTree(args);
     let key = def.key;
     for (const leaf of leaves) key += leaf.signature;

@@ -399,27 +399,40 @@ function smallMatmul(
     }
   }
 }`;
-  const [sa, sb] = [a.conjugate ? "-" : "", b.conjugate ? "-" : ""];
+  // Both products of a row with its numbers as they lie, re and im side by side; they are combined once at the end.
+  const own = bcs === 1;
+  const [re, im] = b.conjugate
+    ? ["x[2 * j] + y[2 * j + 1]", "y[2 * j] - x[2 * j + 1]"]
+    : ["x[2 * j] - y[2 * j + 1]", "x[2 * j + 1] + y[2 * j]"];
+  // Vectors as wide as the row allows, at most a register.
+  const size = type === "double" ? 8 : 4;
+  let width = 64;
+  while ((2 * n * size) % width !== 0) width /= 2;
+  const vectors = (2 * n * size) / width;
+  const copy = `${type} bl[${2 * k * n}] __attribute__((aligned(64)));
+    for (int q = 0; q < ${k}; q++) for (int j = 0; j < ${n}; j++) {
+      bl[2 * (q * ${n} + j)] = b[2 * (q * ${brs} + j * ${bcs})];
+      bl[2 * (q * ${n} + j) + 1] = b[2 * (q * ${brs} + j * ${bcs}) + 1];
+    }`;
   return `(void* const* p, long lo, long hi) {
+  typedef ${type} vec __attribute__((vector_size(${width}), aligned(${size}), may_alias));
   for (long u = lo; u < hi; u++) {
     const ${type}* restrict a = (const ${type}*)p[0] + u * ${2 * step.a};
     const ${type}* restrict b = (const ${type}*)p[1] + u * ${2 * step.b};
     ${type}* restrict c = (${type}*)p[2] + u * ${2 * step.c};
-    ${type} br[${k * n}] __attribute__((aligned(64))), bi[${k * n}] __attribute__((aligned(64)));
-    for (int q = 0; q < ${k}; q++) for (int j = 0; j < ${n}; j++) {
-      br[q * ${n} + j] = b[2 * (q * ${brs} + j * ${bcs})];
-      bi[q * ${n} + j] = ${sb}b[2 * (q * ${brs} + j * ${bcs}) + 1];
-    }
+    ${own ? "" : copy}
     for (int i = 0; i < ${m}; i++) {
-      ${type} cr[${n}] __attribute__((aligned(64))) = {0}, ci[${n}] __attribute__((aligned(64))) = {0};
+      ${type} x[${2 * n}] __attribute__((aligned(64))), y[${2 * n}] __attribute__((aligned(64)));
+      vec vx[${vectors}] = {0}, vy[${vectors}] = {0};
+#pragma GCC unroll 24
       for (int q = 0; q < ${k}; q++) {
-        const ${type} xr = a[2 * (i * ${ars} + q * ${acs})], xi = ${sa}a[2 * (i * ${ars} + q * ${acs}) + 1];
-        for (int j = 0; j < ${n}; j++) {
-          cr[j] += xr * br[q * ${n} + j] - xi * bi[q * ${n} + j];
-          ci[j] += xr * bi[q * ${n} + j] + xi * br[q * ${n} + j];
-        }
+        const ${type} ar = a[2 * (i * ${ars} + q * ${acs})], ai = ${a.conjugate ? "-" : ""}a[2 * (i * ${ars} + q * ${acs}) + 1];
+        const vec* row = (const vec*)(${own ? `b + 2 * q * ${brs}` : `bl + ${2 * n} * q`});
+#pragma GCC unroll 24
+        for (int j = 0; j < ${vectors}; j++) { vx[j] += ar * row[j]; vy[j] += ai * row[j]; }
       }
-      for (int j = 0; j < ${n}; j++) { c[2 * (i * ${n} + j)] = cr[j]; c[2 * (i * ${n} + j) + 1] = ci[j]; }
+      __builtin_memcpy(x, vx, sizeof x); __builtin_memcpy(y, vy, sizeof y);
+      for (int j = 0; j < ${n}; j++) { c[2 * (i * ${n} + j)] = ${re}; c[2 * (i * ${n} + j) + 1] = ${im}; }
     }
   }
 }`;
