@@ -56,7 +56,8 @@ function make(name: "adam" | "adamW", options: AdamOptions, defaultDecay: number
       const rate = rateAt(learningRate, step);
       // beta^t as exp(t log beta), in float64.
       const correction1 = sub(1, count.mul(Math.log(beta1)).exp());
-      const rootCorrection2 = sub(1, count.mul(Math.log(beta2)).exp()).sqrt();
+      // Scalars of their own: a division an element is saved.
+      const perRoot = sub(1, count.mul(Math.log(beta2)).exp()).rsqrt();
       const stepSize = correction1.reciprocal().mul(rate);
       const used = decoupled ? grads : treeMap((g, p) => withDecay(g, p, weightDecay), grads, params);
       const mean = treeMap((m, g) => m.add(g.sub(m).mul(1 - beta1)), state.mean, used);
@@ -65,7 +66,7 @@ function make(name: "adam" | "adamW", options: AdamOptions, defaultDecay: number
         decoupled && weightDecay !== 0 ? p.mul(inPrecision(shrinkage(rate, weightDecay), p)) : p;
       const updated = treeMap(
         (p, m, v) => {
-          const denominator = v.sqrt().div(inPrecision(rootCorrection2, v)).add(epsilon);
+          const denominator = v.sqrt().mul(inPrecision(perRoot, v)).add(epsilon);
           return shrink(p).sub(m.div(denominator).mul(inPrecision(stepSize, p)));
         },
         params,
