@@ -47,6 +47,7 @@ export {
   ReferenceDevice,
 } from "./device/index.js";
 export { type DType, DTypeError, dtypes, type Shape, ShapeError, WeftError } from "./graph/index.js";
+export * as io from "./io/index.js";
 export { profiler as profile, session, useDevice } from "./runtime/index.js";
 export * as system from "./system.js";
 export * from "./tensor/index.js";

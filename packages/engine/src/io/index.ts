@@ -4,3 +4,4 @@ export type { ArraySource, HostArray, LazyArray } from "./host.js";
 export { type NpyFile, openNpy, readNpy, writeNpy } from "./npy.js";
 export { type NpzFile, type NpzReadOptions, type NpzWriteOptions, openNpz, readNpz, writeNpz } from "./npz.js";
 export { openSafetensors, readSafetensors, type SafetensorsFile, writeSafetensors } from "./safetensors.js";
+export { load, save } from "./tensors.js";
