@@ -127,9 +127,22 @@ function prepareEmpty(node: Node): Node | null {
   return null;
 }
 
+/** A product that is only read transposed is computed transposed: (a b)^T = b^T a^T, and its reader gets straight rows. */
+function prepareTransposed(node: Node<"permute">, isShared: (x: Node) => boolean): Node | null {
+  const [x] = node.inputs;
+  const rank = x.shape.length;
+  const { axes } = node.attrs;
+  const swapsMatrix = axes.every((a, i) => a === (i === rank - 2 ? rank - 1 : i === rank - 1 ? rank - 2 : i));
+  if (!isOp(x, "matmul") || !swapsMatrix || isShared(x)) return null;
+  return build.matmul(build.transpose(x.inputs[1]), build.transpose(x.inputs[0]));
+}
+
 export function prepare(fn: GraphFn, options: PrepareOptions): GraphFn {
   const map = new Map<Node, Node>(fn.params.map((p) => [p, p]));
-  for (const node of functionOrder(fn)) {
+  const order = functionOrder(fn);
+  const users = new Map<Node, number>();
+  for (const node of [...order.flatMap((n) => n.inputs), ...fn.outputs]) users.set(node, (users.get(node) ?? 0) + 1);
+  for (const node of order) {
     if (map.has(node)) continue;
     const next = rebuild(
       node,
@@ -137,6 +150,8 @@ export function prepare(fn: GraphFn, options: PrepareOptions): GraphFn {
     );
     const empty = prepareEmpty(next);
     if (empty !== null) map.set(node, empty);
+    else if (isOp(next, "permute"))
+      map.set(node, prepareTransposed(next, () => users.get(node.inputs[0]) !== 1) ?? next);
     else if (isOp(next, "reduce")) map.set(node, prepareReduce(next, options));
     else if (isOp(next, "matmul")) map.set(node, prepareMatmul(next, options));
     else if (isOp(next, "argreduce")) map.set(node, prepareArgreduce(next));
