@@ -73,7 +73,8 @@ function section(report) {
   const rows = tableLines(report).map((l) =>
     line([l.work, l.weft, l.spread, l.rate, l.peer, l.time, l.ratio, l.range, l.wanted, l.verdict]),
   );
-  const memory = report.rows.filter((row) => row.times?.weft?.info?.peakBytes !== undefined);
+  // Of a process that did nothing else: a worker's peak would be that of all rows before.
+  const alone = report.rows.find(({ id }) => id === "cached")?.times?.weft?.starts?.[0]?.peakBytes;
   return [
     `## ${report.kind.toUpperCase()}`,
     "",
@@ -84,10 +85,9 @@ function section(report) {
     line(columns.map(() => "---")),
     ...rows,
     "",
-    ...memory.map(
-      (row) => `- ${row.title}: ${(row.times.weft.info.peakBytes / 2 ** 20).toFixed(1)} MiB of device memory at most.`,
-    ),
-    ...(memory.length > 0 ? [""] : []),
+    ...(alone === undefined
+      ? []
+      : [`- The transformer step alone holds ${(alone / 2 ** 20).toFixed(1)} MiB of device memory at most.`, ""]),
     ...report.rows.filter(missed).flatMap(explain),
   ];
 }

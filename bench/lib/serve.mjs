@@ -2,7 +2,7 @@
 // output. A row is an async function that returns { call, check, info?, isAsync?, release? }.
 import { createInterface } from "node:readline";
 
-/** Milliseconds per call, one sample for every stretch of at least a millisecond. */
+/** Milliseconds per call, one sample for every stretch of at least five. */
 async function timeCalls({ call, isAsync }, seconds, least) {
   const run = async (count) => {
     const start = performance.now();
@@ -11,7 +11,7 @@ async function timeCalls({ call, isAsync }, seconds, least) {
     return (performance.now() - start) / count;
   };
   const once = await run(1);
-  const group = Math.max(1, Math.ceil(1 / Math.max(once, 1e-4)));
+  const group = Math.max(1, Math.ceil(5 / Math.max(once, 1e-4)));
   const samples = [];
   const end = performance.now() + seconds * 1e3;
   while (samples.length < least || performance.now() < end) samples.push(await run(group));

@@ -132,7 +132,7 @@ def time_calls(call, seconds, least):
             call()
         return (time.perf_counter() - start) * 1e3 / count
 
-    group = max(1, math.ceil(1 / max(run(1), 1e-4)))
+    group = max(1, math.ceil(5 / max(run(1), 1e-4)))
     samples = []
     end = time.perf_counter() + seconds
     while len(samples) < least or time.perf_counter() < end:

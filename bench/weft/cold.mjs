@@ -8,10 +8,12 @@ const start = performance.now();
 const [, , loss] = step(params, state, ...batch);
 const value = loss.itemSync();
 const end = performance.now();
+const { session } = await import("weft");
 console.log(
   JSON.stringify({
     loss: value,
     firstResultMs: end - start,
+    peakBytes: session().device.memory().peakBytes,
     importMs: imported - before,
     deviceAndDataMs: start - imported,
   }),

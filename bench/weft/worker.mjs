@@ -74,8 +74,7 @@ function training(step, params, state, ...batch) {
   };
   const kernels = step.kernels(params, state, ...batch).length;
   for (let i = 0; i < 5; i++) losses.push(call().itemSync());
-  const { peakBytes } = weft.session().device.memory();
-  return { check: losses, info: { kernels, peakBytes, profile: profileOf(call) }, call };
+  return { check: losses, info: { kernels, profile: profileOf(call) }, call };
 }
 
 function mlpStep() {
