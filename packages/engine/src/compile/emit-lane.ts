@@ -1,6 +1,6 @@
 // Lane kernels as text. CUDA: a thread a lane, state in registers. C: blocks of lanes in which every scalar of the step is
 // a loop-carried vector the compiler makes; state waits in small arrays between steps.
-import type { DType } from "../graph/index.js";
+import { binaryFns, type DType } from "../graph/index.js";
 import type { LaneKernel, LaneScalar } from "./lane.js";
 import { binaryValue, castValue, computeType, type Emitter, literal, storageType, unaryValue } from "./scalar.js";
 
@@ -28,24 +28,7 @@ class Lines implements Emitter {
   }
 }
 
-const binaryFns = new Set([
-  "add",
-  "sub",
-  "mul",
-  "div",
-  "pow",
-  "mod",
-  "max",
-  "min",
-  "atan2",
-  "eq",
-  "ne",
-  "lt",
-  "le",
-  "and",
-  "or",
-  "xor",
-]);
+const isBinary: ReadonlySet<string> = new Set(binaryFns);
 
 /** One statement that defines a scalar. */
 function statement(
@@ -61,7 +44,7 @@ function statement(
   else if (s.op === "lane") out.define(type, `(${type})(${s.address!.print()})`);
   else if (s.op === "where") out.define(type, `${a} ? ${b} : ${c}`);
   else if (s.op === "cast") castValue(out, [a], s.args[0].dtype, s.dtype);
-  else if (binaryFns.has(s.op)) binaryValue(out, s.op as never, [a], [b], s.args[0].dtype, s.dtype);
+  else if (isBinary.has(s.op)) binaryValue(out, s.op as never, [a], [b], s.args[0].dtype, s.dtype);
   else unaryValue(out, s.op as never, [a], s.args[0].dtype, s.dtype);
   // A cast that changes nothing defines nothing; give it its name all the same.
   if (out.lines.length === 0) out.define(type, a);

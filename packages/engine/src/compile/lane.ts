@@ -11,6 +11,7 @@ import {
   numel,
   realOf,
   type Scalar,
+  unaryFns,
 } from "../graph/index.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
 import { isView, throughView } from "./views.js";
@@ -69,35 +70,8 @@ const laneDTypes: ReadonlySet<DType> = new Set([
   "complex64",
   "complex128",
 ] as const);
-const laneUnary: ReadonlySet<string> = new Set([
-  "neg",
-  "abs",
-  "sign",
-  "floor",
-  "ceil",
-  "round",
-  "trunc",
-  "sqrt",
-  "rsqrt",
-  "reciprocal",
-  "exp",
-  "expm1",
-  "log",
-  "log1p",
-  "sin",
-  "cos",
-  "tan",
-  "asin",
-  "acos",
-  "atan",
-  "sinh",
-  "cosh",
-  "tanh",
-  "erf",
-  "not",
-  "isnan",
-  "isfinite",
-]);
+/** Functions of one real number; parts of complex ones are handled where they are read. */
+const laneUnary: ReadonlySet<string> = new Set(unaryFns);
 
 class LaneBuilder {
   readonly #pool = new Map<string, LaneScalar>();
