@@ -41,8 +41,16 @@ const layers = {
   ],
   cli: ["terminal", "commands", "test"],
 };
-// Which packages a package may import.
-const packages = { engine: ["koffi"], lab: [], cli: ["weft", "@weft/lab"] };
+// Which packages of the workspace a package may import.
+const packages = { engine: [], lab: [], cli: ["weft", "@weft/lab"] };
+// Libraries that only some of the engine's layers may load: who wants tensors alone must not pay for the rest.
+const libraries = {
+  "@grpc/grpc-js": ["cluster"],
+  yaml: ["cluster", "nn", "optim", "data", "train", "quantum"],
+  zod: ["cluster", "nn", "optim", "data", "train", "quantum"],
+  "@huggingface/tokenizers": ["data"],
+  hyparquet: ["data"],
+};
 
 const problems = [];
 for (const [name, order] of Object.entries(layers)) {
@@ -61,6 +69,9 @@ for (const [name, order] of Object.entries(layers)) {
         const workspace = target.startsWith("@weft/") ? target.split("/").slice(0, 2).join("/") : target.split("/")[0];
         if (["weft", "@weft/lab", "@weft/cli"].includes(workspace) && !packages[name].includes(workspace))
           problems.push(`${relative(root, file)}: package ${name} may not import ${workspace}`);
+        const library = target.startsWith("@") ? target.split("/").slice(0, 2).join("/") : target.split("/")[0];
+        if (name === "engine" && library in libraries && !libraries[library].includes(mine))
+          problems.push(`${relative(root, file)}: layer ${mine} may not import ${library}`);
         continue;
       }
       const path = relative(src, resolve(dirname(file), target)).split("/");
