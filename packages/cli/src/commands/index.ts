@@ -8,7 +8,8 @@ import { add as lint } from "./lint.js";
 import { add as predict } from "./predict.js";
 import { add as scale } from "./scale.js";
 import { add as trace } from "./trace.js";
+import { add as train } from "./train.js";
 
 export type AddCommand = (program: Command) => void;
 
-export const commands: AddCommand[] = [scale, analyze, diagnose, trace, predict, lint, ledger, doctor];
+export const commands: AddCommand[] = [train, scale, analyze, diagnose, trace, predict, lint, ledger, doctor];

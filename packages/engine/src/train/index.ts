@@ -1,0 +1,17 @@
+// weft/train: data-parallel training of text classifiers from YAML configurations, and what follows: classifying with a
+// trained run.
+export { CheckpointError, checkpointSteps, findCheckpoint } from "./checkpoint.js";
+export {
+  type Config,
+  ConfigError,
+  checkConfig,
+  loadConfig,
+  type Overrides,
+  type RawConfig,
+  readConfig,
+  resolveConfig,
+  showConfig,
+} from "./config.js";
+export { alone, type Group } from "./group.js";
+export type { EpochRow } from "./records.js";
+export { TrainError, type TrainEvent, type TrainOptions, type TrainResult, train } from "./trainer.js";
