@@ -1,7 +1,7 @@
 // One GPU as this process uses it: its context, one stream, pinned staging memory, the pool of device memory, cuBLAS.
 import koffi from "koffi";
 import { WeftError } from "../../graph/index.js";
-import { type DeviceBuffer, OutOfMemoryError } from "../contract.js";
+import { type DeviceBuffer, OutOfMemoryError, type ProcessGroup } from "../contract.js";
 import { CudaError, type CudaLibraries, check, cudaLibraries, result32, result64 } from "./driver.js";
 
 export class CudaBuffer implements DeviceBuffer {
@@ -29,6 +29,8 @@ export class CudaContext {
   readonly multiprocessors: number;
   readonly totalBytes: number;
   readonly stream: number;
+  /** The processes that this one works together with. */
+  group: ProcessGroup | null = null;
   readonly #context: number;
   readonly #pool = new Map<number, number[]>();
   #used = 0;

@@ -2,7 +2,7 @@
 // one graph launch.
 import { type Plan, planFunction } from "../../compile/index.js";
 import { bytesOf, type GraphFn, numel } from "../../graph/index.js";
-import type { CompileOptions, Device, DeviceBuffer, DeviceMemory, Executable } from "../contract.js";
+import type { CompileOptions, Device, DeviceBuffer, DeviceMemory, Executable, ProcessGroup } from "../contract.js";
 import { type CudaBuffer, CudaContext } from "./context.js";
 import { check, cudaLibraries, result64 } from "./driver.js";
 import { type Addresses, CudaProgram, Launcher } from "./program.js";
@@ -44,6 +44,13 @@ export class CudaDevice implements Device {
     if (libraries === null || (libraries.driver.cuInit(0) as number) !== 0) return false;
     const count = new Int32Array(1);
     return (libraries.driver.cuDeviceGetCount(count) as number) === 0 && count[0] > 0;
+  }
+
+  get group(): ProcessGroup | null {
+    return this.context.group;
+  }
+  set group(group: ProcessGroup | null) {
+    this.context.group = group;
   }
 
   allocate(bytes: number): DeviceBuffer {
