@@ -518,7 +518,7 @@ export class CudaProgram {
       this.context.download(buffer, new Uint8Array(data.buffer));
       return { shape: x.shape, dtype: x.dtype, data };
     });
-    const rule = referenceRules[node.op] as ReferenceRule<typeof node.op>;
+    const rule = referenceRules[node.op as keyof typeof referenceRules] as ReferenceRule<typeof node.op>;
     const result = rule(inputs, node as never);
     (Array.isArray(result) ? result : [result]).forEach((value, i) => {
       const bytes = new Uint8Array(value.data.buffer, value.data.byteOffset, value.data.byteLength);
