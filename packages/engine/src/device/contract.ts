@@ -52,7 +52,8 @@ export interface Executable {
   readonly aliases: ReadonlyMap<number, number>;
   /** Seconds that each kernel took in the last call, when the device was asked to time them. */
   readonly lastTimes?: Float64Array;
-  run(inputs: readonly DeviceBuffer[]): DeviceBuffer[];
+  /** `wanted`: the results are fetched next, so a device may deliver large ones piece by piece. */
+  run(inputs: readonly DeviceBuffer[], wanted?: boolean): DeviceBuffer[];
 }
 
 export interface DeviceMemory {
@@ -75,6 +76,19 @@ export interface Device {
   free(buffer: DeviceBuffer): void;
   upload(buffer: DeviceBuffer, from: Uint8Array): void;
   download(buffer: DeviceBuffer, into: Uint8Array): void;
+  /**
+   * The bytes of a buffer in memory of the device's choosing, where that is faster than `download`; it belongs to the
+   * caller. Null: use `download`.
+   */
+  fetch?(buffer: DeviceBuffer): ArrayBuffer | null;
+  /** The same without holding up the event loop; the buffer may be freed meanwhile. */
+  fetchAsync?(buffer: DeviceBuffer): Promise<ArrayBuffer> | null;
+  /** A copy on another device of this kind without the host in between; null where that is not possible. */
+  copyTo?(buffer: DeviceBuffer, peer: Device): DeviceBuffer | null;
+  /** Why the device can be used no more: a fault killed it, or it was closed. Null while it works. */
+  readonly lost?: string | null;
+  /** Gives up everything that the device holds. */
+  close?(): void;
   /** For devices whose memory is elsewhere: the only way to read. */
   downloadAsync?(buffer: DeviceBuffer, into: Uint8Array): Promise<void>;
   compile(fn: GraphFn, options: CompileOptions): Executable;

@@ -1,4 +1,5 @@
 // The Device contract and its makers.
+export { collectNow } from "./collect.js";
 export * from "./contract.js";
 export { CpuDevice, type CpuOptions } from "./cpu/index.js";
 export { CudaDevice, type CudaOptions } from "./cuda/index.js";
