@@ -25,7 +25,9 @@ export function tinyRaw(parts: Parts = {}): RawConfig {
   const merged: Record<string, unknown> = { ...base };
   for (const [section, part] of Object.entries(parts))
     merged[section] =
-      typeof part === "object" ? { ...(base as unknown as Record<string, object>)[section], ...(part as object) } : part;
+      typeof part === "object"
+        ? { ...(base as unknown as Record<string, object>)[section], ...(part as object) }
+        : part;
   return checkConfig(merged, "tiny.yaml");
 }
 
