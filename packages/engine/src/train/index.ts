@@ -15,3 +15,6 @@ export {
 export { alone, type Group } from "./group.js";
 export type { EpochRow } from "./records.js";
 export { TrainError, type TrainEvent, type TrainOptions, type TrainResult, train } from "./trainer.js";
+export { Classifier, type Prediction } from "./classify.js";
+export { ownCores, type RanksOptions, runRanks } from "./ranks.js";
+export { type SlurmOptions, slurmScript } from "./slurm.js";
