@@ -39,7 +39,9 @@ async function classify(run: string, given: string[], options: Options): Promise
   const classifier = await engineWork(() => Classifier.open(run));
   const predictions = await engineWork(async () => classifier.classify(texts));
   predictions.forEach((prediction, i) => {
-    process.stdout.write(`${options.json ? JSON.stringify({ text: texts[i], ...prediction }) : show(prediction, texts[i])}\n`);
+    process.stdout.write(
+      `${options.json ? JSON.stringify({ text: texts[i], ...prediction }) : show(prediction, texts[i])}\n`,
+    );
   });
 }
 

@@ -97,7 +97,18 @@ async function show(name: string, options: Options): Promise<void> {
 }
 
 async function list(options: Options): Promise<void> {
-  const all = datasetNames.map((name) => ({ name, classes: datasets[name].classes, hub: datasets[name].hub?.repository ?? null }));
+  const all = datasetNames.map((name) => ({
+    name,
+    classes: datasets[name].classes,
+    hub: datasets[name].hub?.repository ?? null,
+  }));
   if (options.json) process.stdout.write(`${JSON.stringify(all)}\n`);
-  else process.stdout.write(`${table(["name", "from", "classes"], all.map((d) => [d.name, d.hub ?? "made here", d.classes.join(", ")]), 3)}\n`);
+  else
+    process.stdout.write(
+      `${table(
+        ["name", "from", "classes"],
+        all.map((d) => [d.name, d.hub ?? "made here", d.classes.join(", ")]),
+        3,
+      )}\n`,
+    );
 }

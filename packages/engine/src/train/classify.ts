@@ -1,12 +1,12 @@
 // A trained run as a function of texts: label and probabilities. Knows checkpoints, not how they came about.
-import { findCheckpoint, readParameters } from "./checkpoint.js";
-import { IdList, makeTokenizer, type Tokenizer } from "../data/index.js";
-import { columns, headColumns } from "../data/index.js";
+
+import { columns, headColumns, IdList, makeTokenizer, type Tokenizer } from "../data/index.js";
 import type { TextClassifier } from "../nn/index.js";
 import { type Jitted, jit, key, softmax, type Tensor, tensor } from "../tensor/index.js";
+import type { Progress } from "./checkpoint.js";
+import { findCheckpoint, readParameters } from "./checkpoint.js";
 import { type ClassifierModel, makeModel, unpack } from "./model.js";
 import { TrainError } from "./trainer.js";
-import type { Progress } from "./checkpoint.js";
 
 export interface Prediction {
   label: string;
@@ -74,7 +74,10 @@ export class Classifier {
       packed[i * width + columns.length] = Math.max(1, row.length);
       packed.set(row, i * width + headColumns);
     });
-    const shares = this.#forward(this.#params, tensor(packed, { shape: [rows, width], dtype: "int32" })).dataSync() as Float64Array;
+    const shares = this.#forward(
+      this.#params,
+      tensor(packed, { shape: [rows, width], dtype: "int32" }),
+    ).dataSync() as Float64Array;
     return texts.map((_, i) => {
       const own = shares.subarray(i * this.classes.length, (i + 1) * this.classes.length);
       return {

@@ -1,6 +1,7 @@
 // weft/train: data-parallel training of text classifiers from YAML configurations, and what follows: classifying with a
 // trained run.
 export { CheckpointError, checkpointSteps, findCheckpoint } from "./checkpoint.js";
+export { Classifier, type Prediction } from "./classify.js";
 export {
   type Config,
   ConfigError,
@@ -12,9 +13,8 @@ export {
   resolveConfig,
   showConfig,
 } from "./config.js";
-export { alone, type Group } from "./group.js";
-export type { EpochRow } from "./records.js";
-export { TrainError, type TrainEvent, type TrainOptions, type TrainResult, train } from "./trainer.js";
-export { Classifier, type Prediction } from "./classify.js";
+export { alone, type Group, isRank, joinGroup, localRank } from "./group.js";
 export { ownCores, type RanksOptions, runRanks } from "./ranks.js";
+export type { EpochRow } from "./records.js";
 export { type SlurmOptions, slurmScript } from "./slurm.js";
+export { TrainError, type TrainEvent, type TrainOptions, type TrainResult, train } from "./trainer.js";

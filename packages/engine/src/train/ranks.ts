@@ -1,8 +1,7 @@
 // Starts the ranks of a run on this machine: one process each, on cores of its own. A rank that dies ends the others within
 // seconds, and there is one error to tell. Knows processes, not training.
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { spawnSync } from "node:child_process";
 import { TrainError } from "./trainer.js";
 
 export interface RanksOptions {
@@ -76,7 +75,9 @@ export async function runRanks(options: RanksOptions): Promise<void> {
         if (code !== 0) {
           const how = signal === null ? `ended with code ${code}` : `was ended by ${signal}`;
           const said = tail.trim() === "" ? "" : `: ${tail.trim().split("\n").slice(-3).join(" / ")}`;
-          fail(`rank ${rank} of ${size} ${how}${said}; the others were stopped. --resume goes on from the last checkpoint`);
+          fail(
+            `rank ${rank} of ${size} ${how}${said}; the others were stopped. --resume goes on from the last checkpoint`,
+          );
         }
         resolve();
       });

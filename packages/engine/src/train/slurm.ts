@@ -26,7 +26,8 @@ export interface SlurmOptions {
 const word = (text: string): string => (/^[\w@%+=:,./{}-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 function requireCount(name: string, value: number): void {
-  if (!Number.isInteger(value) || value < 1) throw new ConfigError(`slurm: ${name} must be a whole number above 0, got ${value}`);
+  if (!Number.isInteger(value) || value < 1)
+    throw new ConfigError(`slurm: ${name} must be a whole number above 0, got ${value}`);
 }
 
 export function slurmScript(options: SlurmOptions): string {
@@ -36,7 +37,12 @@ export function slurmScript(options: SlurmOptions): string {
   requireCount("cpusPerRank", cpusPerRank);
   for (const variable of Object.keys(environment))
     if (!/^[A-Za-z_]\w*$/.test(variable)) throw new ConfigError(`slurm: "${variable}" is no name of a variable`);
-  for (const [field, value] of Object.entries({ name, partition: options.partition, account: options.account, time: options.time }))
+  for (const [field, value] of Object.entries({
+    name,
+    partition: options.partition,
+    account: options.account,
+    time: options.time,
+  }))
     if (value !== undefined && /[\s#]/.test(value)) throw new ConfigError(`slurm: ${field} "${value}" has white space`);
   const ranks = nodes * ranksPerNode;
   const sbatch = [
