@@ -5,10 +5,11 @@ export { type CudaKernel, emitCudaKernel } from "./emit-cuda.js";
 export { emitLaneC, emitLaneCuda } from "./emit-lane.js";
 export { fuse, isZeroBase, type MatrixOperand } from "./fuse.js";
 export { buildKernel, type LoopKernel } from "./kernel.js";
+export type { LaneProgram } from "./lane.js";
+export { laneAvals, laneName } from "./lane-region.js";
 export {
   contiguousOperand,
   type Location,
-  laneShape,
   loopMemory,
   memoryKey,
   type Plan,

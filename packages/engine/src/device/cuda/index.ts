@@ -87,6 +87,7 @@ export class CudaDevice implements Device {
       splitColumns: 512,
       halfMatmul: true,
       donated: options.donated,
+      lanes: { known: options.known ?? new Map() },
     });
   }
 

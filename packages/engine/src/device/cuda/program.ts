@@ -9,7 +9,8 @@ import {
   kernelBytes,
   type Location,
   type LoopKernel,
-  laneShape,
+  laneAvals,
+  laneName,
   loopMemory,
   type MatrixOperand,
   memoryKey,
@@ -162,14 +163,13 @@ export function writeCudaProgram(plan: Plan, maxBlocks: number): ProgramText {
     texts.set(text, name);
     kernels.set(kernel, { ...emitted, name });
   };
-  const addLanes = ({ node, kernel }: Extract<Step, { kind: "lane" }>): void => {
-    const shape = laneShape(node);
-    // Few lanes are spread over many multiprocessors; many fill them with larger blocks.
-    const threads = kernel.lanes >= 65536 ? 128 : 32;
-    const text = `extern "C" __global__ void __launch_bounds__(${threads}) @(const Args<${shape.dtypes.length}> args) {\n  void* const* p = args.p;\n${emitLaneCuda(kernel, shape)}\n}`;
+  const addLanes = ({ program }: Extract<Step, { kind: "lane" }>): void => {
+    const emitted = emitLaneCuda(program);
+    const buffers = program.inputs.length + program.outputs.length;
+    const text = `extern "C" __global__ void __launch_bounds__(${emitted.threads}) @(const Args<${buffers}> args) {\n  void* const* p = args.p;\n${emitted.text}\n}`;
     const name = texts.get(text) ?? `k${texts.size}`;
     texts.set(text, name);
-    kernels.set(kernel, { text, name, blocks: Math.ceil(kernel.lanes / threads), threads });
+    kernels.set(program, { ...emitted, text, name });
   };
   const visit = (inner: Plan): void => {
     for (const step of inner.steps) {
@@ -232,12 +232,12 @@ export class CudaProgram {
         bytes: 2 * numel(step.from.shape) * bytesOf(step.from.dtype),
       });
     } else if (step.kind === "lane") {
-      const { lanes, length, flops } = step.kernel;
+      const { program } = step;
       this.kernels.push({
-        name: `lanes_${lanes}x${length}`,
+        name: laneName(program),
         kind: "kernel",
-        flops: flops * lanes * length,
-        bytes: costOf(step.node as Node).bytes,
+        flops: program.flops * program.lanes,
+        bytes: laneAvals(step.node as Node).reduce((n, x) => n + numel(x.shape) * bytesOf(x.dtype), 0),
       });
     } else {
       const dims = step.node.inputs[0]?.shape.join("x") ?? "";
@@ -290,8 +290,8 @@ export class CudaProgram {
     this.launcher.launch(this.#functions.get(prepared.name)!, [prepared.blocks, 1], prepared.threads, args);
   }
 
-  #lanes(plan: Plan, { node, kernel }: Extract<Step, { kind: "lane" }>, addresses: Addresses): void {
-    const prepared = this.#text.kernels.get(kernel)!;
+  #lanes(plan: Plan, { node, program }: Extract<Step, { kind: "lane" }>, addresses: Addresses): void {
+    const prepared = this.#text.kernels.get(program)!;
     const inputs = node.inputs.map((x) => this.#operand(plan, x, addresses));
     const outputs = outputAvals(node as Node).map((_, i) => this.#at(plan, node as Node, addresses, i));
     this.launcher.launch(this.#functions.get(prepared.name)!, [prepared.blocks, 1], prepared.threads, [
