@@ -179,6 +179,13 @@ export function cudaLibraries(): CudaLibraries | null {
   return libraries;
 }
 
+/** Tests put another implementation in the place of what was found; undefined looks again. Returns what was there. */
+export function useCudaLibraries(other: CudaLibraries | null | undefined): CudaLibraries | null | undefined {
+  const before = libraries;
+  libraries = other;
+  return before;
+}
+
 /** Older drivers have some functions under older names only. */
 function bindWithFallback(library: Library): Driver {
   const bound: Partial<Driver> = {};

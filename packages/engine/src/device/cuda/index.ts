@@ -5,7 +5,7 @@ import { bytesOf, type GraphFn, numel } from "../../graph/index.js";
 import type { CompileOptions, Device, DeviceBuffer, DeviceMemory, Executable } from "../contract.js";
 import { type CudaBuffer, CudaContext } from "./context.js";
 import { check, cudaLibraries, result64 } from "./driver.js";
-import { type Addresses, CudaProgram, Launcher } from "./program.js";
+import { type Addresses, CudaProgram, cudaPlanOptions, Launcher } from "./program.js";
 
 export { CudaError, cudaLibraries } from "./driver.js";
 
@@ -81,13 +81,7 @@ export class CudaDevice implements Device {
   }
 
   #plan(fn: GraphFn, options: CompileOptions): Plan {
-    return planFunction(fn, {
-      parallelRows: 1024,
-      longReduction: 4096,
-      splitColumns: 512,
-      halfMatmul: true,
-      donated: options.donated,
-    });
+    return planFunction(fn, { ...cudaPlanOptions, donated: options.donated });
   }
 
   source(fn: GraphFn, options: CompileOptions): string {

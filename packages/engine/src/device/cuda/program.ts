@@ -3,6 +3,7 @@
 import {
   type CudaKernel,
   contiguousOperand,
+  cudaThreads,
   emitCudaKernel,
   emitLaneCuda,
   isZeroBase,
@@ -15,6 +16,7 @@ import {
   memoryKey,
   mergeBatch,
   type Plan,
+  type PlanOptions,
   type Step,
 } from "../../compile/index.js";
 import {
@@ -36,6 +38,7 @@ import { CudaBuffer, type CudaContext } from "./context.js";
 import { check, result64 } from "./driver.js";
 import { libraryKernels } from "./native/library.js";
 import { cudaPrelude } from "./native/prelude.js";
+import { type LibraryCalls, launchScatter, launchSort, workspaceBytes } from "./scatter-sort.js";
 
 /** Where a plan's inputs, outputs and scratch memory are in one run. */
 export interface Addresses {
@@ -140,6 +143,16 @@ const functionOf = (context: CudaContext, module: number, name: string): number 
     (out) => context.libraries.driver.cuModuleGetFunction(out, module, name) as number,
   );
 
+/** How plans are made for this device. Needs no GPU. */
+export const cudaPlanOptions: PlanOptions = {
+  parallelRows: 1024,
+  longReduction: 4096,
+  splitColumns: 512,
+  halfMatmul: true,
+  workspace: workspaceBytes,
+  batching: { mayBatch: (kernel) => cudaThreads(kernel) === 256, maxBuffers: 480 },
+};
+
 interface Prepared extends CudaKernel {
   name: string;
 }
@@ -154,34 +167,75 @@ interface ProgramText {
 export function writeCudaProgram(plan: Plan, maxBlocks: number): ProgramText {
   const texts = new Map<string, string>();
   const kernels = new Map<object, Prepared>();
-  const add = (kernel: LoopKernel, mayAlias: boolean): void => {
-    if (kernel.size === 0) return;
-    const emitted = emitCudaKernel(kernel, { mayAlias, maxBlocks });
-    const text = `extern "C" __global__ void __launch_bounds__(${emitted.threads}) @(const Args<${kernel.buffers.length}> args) {\n${emitted.text}\n}`;
+  const devices = new Map<string, string>();
+  const named = (text: string): string => {
     const name = texts.get(text) ?? `k${texts.size}`;
     texts.set(text, name);
-    kernels.set(kernel, { ...emitted, name });
+    return name;
+  };
+  const addBody = (text: string): string => {
+    const name = devices.get(text) ?? `f${devices.size}`;
+    devices.set(text, name);
+    return name;
+  };
+  const add = (kernel: LoopKernel, mayAlias: boolean, aligned: boolean): void => {
+    if (kernel.size === 0) return;
+    const emitted = emitCudaKernel(kernel, { mayAlias, maxBlocks, aligned });
+    const text = `extern "C" __global__ void __launch_bounds__(${emitted.threads}) @(const Args<${kernel.buffers.length}> args) {\n  void* const* p = args.p; const int bx = blockIdx.x, gx = gridDim.x, n = ${emitted.n};\n${emitted.text}\n}`;
+    kernels.set(kernel, { ...emitted, name: named(text) });
+  };
+  /** One launch for several kernels: each has a range of the blocks, found in a table. */
+  const addBatch = (step: Extract<Step, { kind: "batch" }>, mayAlias: boolean, aligned: boolean): void => {
+    const rows: number[][] = [];
+    const bodies: string[] = [];
+    let [start, offset, threads] = [0, 0, 0];
+    for (const kernel of step.kernels) {
+      const emitted = emitCudaKernel(kernel, { mayAlias, maxBlocks, aligned });
+      const body = addBody(emitted.text);
+      if (!bodies.includes(body)) bodies.push(body);
+      rows.push([start, offset, emitted.n, bodies.indexOf(body), emitted.blocks]);
+      start += emitted.blocks;
+      offset += kernel.buffers.length;
+      threads = emitted.threads;
+    }
+    const table = rows.flat().join(", ");
+    const cases = bodies.map((body, i) => `    case ${i}: ${body}(args.p + row[1], b, row[4], row[2]); break;`);
+    const text = `static __constant__ int @_table[${rows.length * 5}] = { ${table} };
+extern "C" __global__ void __launch_bounds__(${threads}) @(const __grid_constant__ Args<${offset}> args) {
+  int low = 0, high = ${rows.length};
+  while (high - low > 1) { int middle = (low + high) / 2; if (@_table[5 * middle] <= (int)blockIdx.x) low = middle; else high = middle; }
+  const int* row = @_table + 5 * low;
+  const int b = (int)blockIdx.x - row[0];
+  switch (row[3]) {
+${cases.join("\n")}
+  }
+}`;
+    kernels.set(step, { text, n: 0, blocks: start, threads, name: named(text) });
   };
   const addLanes = ({ node, kernel }: Extract<Step, { kind: "lane" }>): void => {
     const shape = laneShape(node);
     // Few lanes are spread over many multiprocessors; many fill them with larger blocks.
     const threads = kernel.lanes >= 65536 ? 128 : 32;
     const text = `extern "C" __global__ void __launch_bounds__(${threads}) @(const Args<${shape.dtypes.length}> args) {\n  void* const* p = args.p;\n${emitLaneCuda(kernel, shape)}\n}`;
-    const name = texts.get(text) ?? `k${texts.size}`;
-    texts.set(text, name);
-    kernels.set(kernel, { text, name, blocks: Math.ceil(kernel.lanes / threads), threads });
+    kernels.set(kernel, { text, n: 0, name: named(text), blocks: Math.ceil(kernel.lanes / threads), threads });
   };
-  const visit = (inner: Plan): void => {
+  const visit = (inner: Plan, aligned: boolean): void => {
+    const mayAlias = inner.aliases.size > 0;
     for (const step of inner.steps) {
-      if (step.kind === "kernel") add(step.kernel, inner.aliases.size > 0);
+      if (step.kind === "kernel") add(step.kernel, mayAlias, aligned);
+      else if (step.kind === "batch") addBatch(step, mayAlias, aligned);
       // An epilogue finishes its product where it lies.
-      else if (step.kind === "library" && step.epilogue !== null) add(step.epilogue, true);
-      else if (step.kind === "loop") visit(step.body);
+      else if (step.kind === "library" && step.epilogue !== null) add(step.epilogue, true, aligned);
+      else if (step.kind === "loop") visit(step.body, false);
       else if (step.kind === "lane") addLanes(step);
     }
   };
-  visit(plan);
-  const functions = [...texts].map(([text, name]) => text.replace("@", name)).join("\n\n");
+  visit(plan, true);
+  const shared = [...devices].map(
+    ([text, name]) =>
+      `static __device__ __forceinline__ void ${name}(void* const* p, int bx, int gx, int n) {\n${text}\n}`,
+  );
+  const functions = [...shared, ...[...texts].map(([text, name]) => text.replaceAll("@", name))].join("\n\n");
   const source = `${cudaPrelude}template <int N> struct Args { void* p[N]; };\n${functions}\n`;
   return { source, names: [...texts.values()], kernels };
 }
@@ -208,6 +262,7 @@ export class CudaProgram {
     this.#text = writeCudaProgram(plan, context.multiprocessors * 16);
     this.source = this.#text.source;
     this.usesHost = usesHost(plan);
+    this.#calls.multiprocessors = context.multiprocessors;
     for (const step of plan.steps) this.#info(step);
     if (this.#text.names.length > 0) {
       const module = loadModule(context, this.source);
@@ -223,6 +278,13 @@ export class CudaProgram {
         kind: "kernel",
         flops: kernel.size * kernel.cost,
         bytes: kernelBytes(kernel),
+      });
+    } else if (step.kind === "batch") {
+      this.kernels.push({
+        name: `each_${step.kernels.length}_${step.kernels[0].name}`,
+        kind: "kernel",
+        flops: step.kernels.reduce((n, k) => n + k.size * k.cost, 0),
+        bytes: step.kernels.reduce((n, k) => n + kernelBytes(k), 0),
       });
     } else if (step.kind === "copy") {
       this.kernels.push({
@@ -257,13 +319,20 @@ export class CudaProgram {
   #issuePlan(plan: Plan, addresses: Addresses, after?: (step: number) => void): void {
     let number = 0;
     for (const step of plan.steps) {
-      if (step.kind === "kernel") this.#launch(plan, step.kernel, addresses);
+      if (step.kind === "kernel") this.#launch(plan, step.kernel, step.kernel.buffers, addresses);
+      else if (step.kind === "batch")
+        this.#launch(
+          plan,
+          step,
+          step.kernels.flatMap((k) => k.buffers),
+          addresses,
+        );
       else if (step.kind === "copy")
         this.#copy(addresses.outputs[step.to], this.#at(plan, step.from, addresses), sizeOf(step.from));
       else if (step.kind === "loop") this.#loop(plan, step, addresses);
       else if (step.kind === "lane") this.#lanes(plan, step, addresses);
       else if (step.matrices !== null) this.#matmul(plan, step, addresses);
-      else this.#library(plan, step.node, addresses);
+      else this.#library(plan, step, addresses);
       after?.(number++);
     }
   }
@@ -283,10 +352,10 @@ export class CudaProgram {
     return this.#at(plan, contiguousOperand(plan, node), addresses);
   }
 
-  #launch(plan: Plan, kernel: LoopKernel, addresses: Addresses): void {
-    const prepared = this.#text.kernels.get(kernel);
+  #launch(plan: Plan, key: object, buffers: readonly Node[], addresses: Addresses): void {
+    const prepared = this.#text.kernels.get(key);
     if (prepared === undefined) return;
-    const args = kernel.buffers.map((node) => this.#at(plan, node, addresses));
+    const args = buffers.map((node) => this.#at(plan, node, addresses));
     this.launcher.launch(this.#functions.get(prepared.name)!, [prepared.blocks, 1], prepared.threads, args);
   }
 
@@ -438,13 +507,27 @@ export class CudaProgram {
       check("cublasGemmBatchedEx", code as number);
       this.#tables.push(table);
     }
-    if (step.epilogue !== null) this.#launch(plan, step.epilogue, addresses);
+    if (step.epilogue !== null) this.#launch(plan, step.epilogue, step.epilogue.buffers, addresses);
   }
 
   /** Pointer tables of batched products: a recorded graph reads them, so they live as long as the program. */
   readonly #tables: CudaBuffer[] = [];
 
-  #library(plan: Plan, node: Node, addresses: Addresses): void {
+  readonly #calls: LibraryCalls = {
+    launch: (name, blocks, threads, args) => {
+      this.launcher.launch(libraryFunction(this.context, name), [blocks, 1], threads, args);
+    },
+    zero: (address, bytes) => {
+      const { driver } = this.context.libraries;
+      check("cuMemsetD8", driver.cuMemsetD8Async(address, 0, bytes, this.context.stream) as number);
+    },
+    copy: (to, from, bytes) => this.#copy(to, from, bytes),
+    multiprocessors: 0,
+  };
+
+  #library(plan: Plan, step: Extract<Step, { kind: "library" }>, addresses: Addresses): void {
+    const { node } = step;
+    const workspace = addresses.scratch + step.workspace;
     const input = (i: number): number => this.#operand(plan, node.inputs[i], addresses);
     const output = this.#at(plan, node, addresses);
     const { shape, dtype } = node.inputs[0];
@@ -464,38 +547,15 @@ export class CudaProgram {
         Number(reverse),
       ]);
     } else if (isOp(node, "argsort")) {
-      const n = shape[shape.length - 1];
-      const rows = numel(shape.slice(0, -1));
-      this.launcher.launch(fn("w_argsort"), [Math.ceil((rows * n) / 256), 1], 256, [
-        input(0),
-        output,
-        rows,
-        n,
-        Number(node.attrs.descending),
-      ]);
+      launchSort(node, kernelDType[dtype], { x: input(0), out: output, workspace }, this.#calls);
     } else if (isOp(node, "scatterAdd")) {
-      const { axis, batch } = node.attrs;
-      const { driver } = this.context.libraries;
-      if (isZeroBase(node as Node, node.inputs[0]))
-        check("cuMemsetD8", driver.cuMemsetD8Async(output, 0, sizeOf(node as Node), this.context.stream) as number);
-      else this.#copy(output, input(0), sizeOf(node as Node));
-      const [q, before, n, after] = [
-        numel(shape.slice(0, batch)),
-        numel(shape.slice(batch, axis)),
-        shape[axis],
-        numel(shape.slice(axis + 1)) * parts,
-      ];
-      const count = numel(node.inputs[1].shape.slice(batch));
-      if (count * q === 0) return;
-      this.launcher.launch(fn("w_scatter"), [count, q], Math.min(256, Math.max(32, 2 ** Math.ceil(Math.log2(after)))), [
-        input(1),
-        input(2),
-        output,
-        before,
-        n,
-        after,
-        count,
-      ]);
+      const base = isZeroBase(node as Node, node.inputs[0]) ? 0 : input(0);
+      launchScatter(
+        node,
+        kernelDType[dtype],
+        { base, indices: input(1), updates: input(2), out: output, workspace },
+        this.#calls,
+      );
     } else if (hostOps.has(node.op)) this.#onHost(plan, node, addresses);
     else throw new InternalError(`the CUDA device has no code for ${node.op}`);
   }
