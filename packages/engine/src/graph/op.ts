@@ -62,6 +62,16 @@ export type BinaryFn = (typeof binaryFns)[number];
 export const reduceFns = ["sum", "prod", "max", "min"] as const;
 export type ReduceFn = (typeof reduceFns)[number];
 
+export const collectiveKinds = ["allReduce", "allGather", "reduceScatter", "allToAll", "exchange"] as const;
+export type CollectiveKind = (typeof collectiveKinds)[number];
+
+/** A box of a tensor (start <= index < stop along every axis) that goes to, or comes from, a rank. */
+export interface Transfer {
+  rank: number;
+  start: readonly number[];
+  stop: readonly number[];
+}
+
 /** A constant: numbers for real dtypes, a pair for complex ones. */
 export type Scalar = number | { re: number; im: number };
 
@@ -137,6 +147,36 @@ export interface OpAttrs {
   scan: { body: GraphFn; consts: number; carries: number; length: number; reverse: boolean };
   /** A function with a gradient of its own; the body is inlined before compilation. */
   custom: { body: GraphFn; rule: CustomRule };
+  /**
+   * Data moves between the devices of a group; found only in the functions of single devices, which the partitioner or
+   * a program that runs on every device wrote. The members of a group are the ranks in the list of `groups` that holds
+   * `rank`, in that order; reductions go in that order too, so that every member gets the same bits. All devices issue
+   * their collectives in ascending `sequence`, and none may be left out: their functions differ where shards do.
+   *
+   * allReduce: operands of one shape are reduced by `fn`. allGather: parts are joined along `axis`. reduceScatter:
+   * operands of one shape are reduced by `fn`, and each member keeps its part along `axis`. allToAll: an operand is cut
+   * along `splitAxis`, piece j goes to member j, and what arrives is joined along `axis`. exchange: boxes of the operand
+   * go where `sends` says and land where the receiver's `receives` says, k-th send to a rank in the k-th receive from
+   * here (own boxes too); what nobody writes is zero.
+   */
+  collective: {
+    kind: CollectiveKind;
+    fn: ReduceFn;
+    groups: readonly (readonly number[])[];
+    rank: number;
+    sequence: number;
+    axis: number;
+    splitAxis: number;
+    /** Extents of the members' parts along `axis` (allGather, reduceScatter, allToAll); zero is allowed. */
+    sizes: readonly number[];
+    /** Extents of the pieces along `splitAxis` (allToAll). */
+    splitSizes: readonly number[];
+    sends: readonly Transfer[];
+    receives: readonly Transfer[];
+    /** The result. */
+    shape: Shape;
+    dtype: DType;
+  };
   /** One output of a node that has several. */
   pick: { index: number };
 }
