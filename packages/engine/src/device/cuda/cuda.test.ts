@@ -13,7 +13,7 @@ import { cudaLibraries } from "./driver.js";
 import { CudaDevice } from "./index.js";
 import { libraryKernels } from "./native/library.js";
 import { cudaPrelude } from "./native/prelude.js";
-import { cudaPlanOptions, writeCudaProgram } from "./program.js";
+import { cudaPlanOptions, writeCudaProgram } from "./source.js";
 
 const options = cudaPlanOptions;
 

@@ -323,26 +323,6 @@ export function useCudaLibraries(other: CudaLibraries | null | undefined): CudaL
   const before = libraries;
   libraries = other;
   return before;
-<<<<<<< HEAD
-}
-
-/** Older drivers have some functions under older names only. */
-function bindWithFallback(library: Library): Driver {
-  const bound: Partial<Driver> = {};
-  for (const [name, args] of Object.entries(driverTable)) {
-    const key = name as keyof Driver;
-    try {
-      bound[key] = library.func(`int ${name}(${args})`);
-    } catch (error) {
-      const older = olderNames[name];
-      if (older === undefined)
-        throw new WeftError(`cuda: the driver lacks ${name}; it is too old (${(error as Error).message})`);
-      bound[key] = library.func(`int ${older}(${args})`);
-    }
-  }
-  return bound as Driver;
-=======
->>>>>>> main
 }
 
 const hints: Record<number, string> = {

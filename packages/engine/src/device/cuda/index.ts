@@ -3,22 +3,12 @@
 import { type Plan, planFunction } from "../../compile/index.js";
 import { bytesOf, type GraphFn, numel } from "../../graph/index.js";
 import type { CompileOptions, Device, DeviceBuffer, DeviceMemory, Executable } from "../contract.js";
-
-<<<<<<< HEAD
-
-import { type CudaBuffer, CudaContext } from "./context.js";
-import { check, cudaLibraries, result64 } from "./driver.js";
-import { type Addresses, CudaProgram, cudaPlanOptions, Launcher } from "./program.js";
-
-=======
-
 import { type CudaBuffer, CudaContext, type Piece } from "./context.js";
 import { cudaLibraries, result64 } from "./driver.js";
 import { type GpuReadings, readGpu } from "./nvml.js";
 import { Products } from "./products.js";
 import { type Addresses, CudaProgram, Launcher } from "./program.js";
-
->>>>>>> main
+import { cudaPlanOptions } from "./source.js";
 
 export { versionText } from "./context.js";
 export { CudaError, cudaLibraries, type LibraryName, type LibraryPaths } from "./driver.js";

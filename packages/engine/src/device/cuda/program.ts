@@ -2,24 +2,17 @@
 // walk runs a program directly and records it into a CUDA graph.
 import {
   type BatchDim,
-  type CudaKernel,
   contiguousOperand,
-  cudaThreads,
-  emitCudaKernel,
-  emitLaneCuda,
   isZeroBase,
   kernelBytes,
   type LibraryEpilogue,
   type Location,
-  type LoopKernel,
-  laneShape,
   libraryEpilogue,
   loopMemory,
   type MatrixOperand,
   memoryKey,
   mergeBatch,
   type Plan,
-  type PlanOptions,
   type Step,
 } from "../../compile/index.js";
 import {
@@ -41,16 +34,9 @@ import { CudaBuffer, type CudaContext } from "./context.js";
 import { result64 } from "./driver.js";
 import { libraryKernels } from "./native/library.js";
 import { cudaPrelude } from "./native/prelude.js";
-
-<<<<<<< HEAD
-
-import { type LibraryCalls, launchScatter, launchSort, workspaceBytes } from "./scatter-sort.js";
-
-=======
-
 import type { Product, ProductPrecision, Products } from "./products.js";
-
->>>>>>> main
+import { type LibraryCalls, launchScatter, launchSort } from "./scatter-sort.js";
+import { type ProgramText, writeCudaProgram } from "./source.js";
 
 /** Where a plan's inputs, outputs and scratch memory are in one run. */
 export interface Addresses {
@@ -144,103 +130,6 @@ const functionOf = (context: CudaContext, module: number, name: string): number 
     (out) => context.libraries.driver.cuModuleGetFunction(out, module, name) as number,
   );
 
-/** How plans are made for this device. Needs no GPU. */
-export const cudaPlanOptions: PlanOptions = {
-  parallelRows: 1024,
-  longReduction: 4096,
-  splitColumns: 512,
-  halfMatmul: true,
-  workspace: workspaceBytes,
-  batching: { mayBatch: (kernel) => cudaThreads(kernel) === 256, maxBuffers: 480 },
-};
-
-interface Prepared extends CudaKernel {
-  name: string;
-}
-
-interface ProgramText {
-  source: string;
-  names: string[];
-  kernels: Map<object, Prepared>;
-}
-
-/** The CUDA C of a plan and of the loops in it, equal kernels once. Needs no GPU. */
-export function writeCudaProgram(plan: Plan, maxBlocks: number): ProgramText {
-  const texts = new Map<string, string>();
-  const kernels = new Map<object, Prepared>();
-  const devices = new Map<string, string>();
-  const named = (text: string): string => {
-    const name = texts.get(text) ?? `k${texts.size}`;
-    texts.set(text, name);
-    return name;
-  };
-  const addBody = (text: string): string => {
-    const name = devices.get(text) ?? `f${devices.size}`;
-    devices.set(text, name);
-    return name;
-  };
-  const add = (kernel: LoopKernel, mayAlias: boolean, aligned: boolean): void => {
-    if (kernel.size === 0) return;
-    const emitted = emitCudaKernel(kernel, { mayAlias, maxBlocks, aligned });
-    const text = `extern "C" __global__ void __launch_bounds__(${emitted.threads}) @(const Args<${kernel.buffers.length}> args) {\n  void* const* p = args.p; const int bx = blockIdx.x, gx = gridDim.x, n = ${emitted.n};\n${emitted.text}\n}`;
-    kernels.set(kernel, { ...emitted, name: named(text) });
-  };
-  /** One launch for several kernels: each has a range of the blocks, found in a table. */
-  const addBatch = (step: Extract<Step, { kind: "batch" }>, mayAlias: boolean, aligned: boolean): void => {
-    const rows: number[][] = [];
-    const bodies: string[] = [];
-    let [start, offset, threads] = [0, 0, 0];
-    for (const kernel of step.kernels) {
-      const emitted = emitCudaKernel(kernel, { mayAlias, maxBlocks, aligned });
-      const body = addBody(emitted.text);
-      if (!bodies.includes(body)) bodies.push(body);
-      rows.push([start, offset, emitted.n, bodies.indexOf(body), emitted.blocks]);
-      start += emitted.blocks;
-      offset += kernel.buffers.length;
-      threads = emitted.threads;
-    }
-    const table = rows.flat().join(", ");
-    const cases = bodies.map((body, i) => `    case ${i}: ${body}(args.p + row[1], b, row[4], row[2]); break;`);
-    const text = `static __constant__ int @_table[${rows.length * 5}] = { ${table} };
-extern "C" __global__ void __launch_bounds__(${threads}) @(const __grid_constant__ Args<${offset}> args) {
-  int low = 0, high = ${rows.length};
-  while (high - low > 1) { int middle = (low + high) / 2; if (@_table[5 * middle] <= (int)blockIdx.x) low = middle; else high = middle; }
-  const int* row = @_table + 5 * low;
-  const int b = (int)blockIdx.x - row[0];
-  switch (row[3]) {
-${cases.join("\n")}
-  }
-}`;
-    kernels.set(step, { text, n: 0, blocks: start, threads, name: named(text) });
-  };
-  const addLanes = ({ node, kernel }: Extract<Step, { kind: "lane" }>): void => {
-    const shape = laneShape(node);
-    // Few lanes are spread over many multiprocessors; many fill them with larger blocks.
-    const threads = kernel.lanes >= 65536 ? 128 : 32;
-    const text = `extern "C" __global__ void __launch_bounds__(${threads}) @(const Args<${shape.dtypes.length}> args) {\n  void* const* p = args.p;\n${emitLaneCuda(kernel, shape)}\n}`;
-    kernels.set(kernel, { text, n: 0, name: named(text), blocks: Math.ceil(kernel.lanes / threads), threads });
-  };
-  const visit = (inner: Plan, aligned: boolean): void => {
-    const mayAlias = inner.aliases.size > 0;
-    for (const step of inner.steps) {
-      if (step.kind === "kernel") add(step.kernel, mayAlias, aligned);
-      else if (step.kind === "batch") addBatch(step, mayAlias, aligned);
-      // An epilogue finishes its product where it lies.
-      else if (step.kind === "library" && step.epilogue !== null) add(step.epilogue, true, aligned);
-      else if (step.kind === "loop") visit(step.body, false);
-      else if (step.kind === "lane") addLanes(step);
-    }
-  };
-  visit(plan, true);
-  const shared = [...devices].map(
-    ([text, name]) =>
-      `static __device__ __forceinline__ void ${name}(void* const* p, int bx, int gx, int n) {\n${text}\n}`,
-  );
-  const functions = [...shared, ...[...texts].map(([text, name]) => text.replaceAll("@", name))].join("\n\n");
-  const source = `${cudaPrelude}template <int N> struct Args { void* p[N]; };\n${functions}\n`;
-  return { source, names: [...texts.values()], kernels };
-}
-
 type ProductStep = Extract<Step, { kind: "library" }>;
 
 /** Rows of a piece when a plan ends in one large product that is its only result; 0 otherwise. */
@@ -281,7 +170,7 @@ export class CudaProgram {
     this.#text = writeCudaProgram(plan, context.multiprocessors * 16);
     this.source = this.#text.source;
     this.usesHost = usesHost(plan);
-    this.#calls.multiprocessors = context.multiprocessors;
+    this.#calls = this.#makeCalls();
     for (const step of plan.steps) this.#info(step);
     this.#readEpilogues(plan);
     this.#pieceRows = pieceRows(plan);
@@ -372,14 +261,10 @@ export class CudaProgram {
     let number = 0;
     for (const step of plan.steps) {
       if (step.kind === "kernel") this.#launch(plan, step.kernel, step.kernel.buffers, addresses);
-      else if (step.kind === "batch")
-        this.#launch(
-          plan,
-          step,
-          step.kernels.flatMap((k) => k.buffers),
-          addresses,
-        );
-      else if (step.kind === "copy")
+      else if (step.kind === "batch") {
+        const buffers = step.kernels.flatMap((k) => k.buffers);
+        this.#launch(plan, step, buffers, addresses);
+      } else if (step.kind === "copy")
         this.#copy(addresses.outputs[step.to], this.#at(plan, step.from, addresses), sizeOf(step.from));
       else if (step.kind === "loop") this.#loop(plan, step, addresses);
       else if (step.kind === "lane") this.#lanes(plan, step, addresses);
@@ -476,83 +361,6 @@ export class CudaProgram {
     const place = (operand: MatrixOperand, skip: number): number =>
       this.#at(plan, operand.node, addresses) + (operand.offset + skip * operand.strides[rank]) * size;
     const ldc = Math.max(out[rank], n);
-<<<<<<< HEAD
-    if (dims.length === 0) {
-      const code = blas.cublasGemmEx(
-        ...head,
-        pb,
-        types.data,
-        left.ld,
-        pa,
-        types.data,
-        right.ld,
-        zero,
-        pc,
-        types.data,
-        ldc,
-        compute,
-        -1,
-      );
-      check("cublasGemmEx", code as number);
-    } else if (dims.length === 1) {
-      const [d] = dims;
-      const code = blas.cublasGemmStridedBatchedEx(
-        ...head,
-        pb,
-        types.data,
-        left.ld,
-        d.b,
-        pa,
-        types.data,
-        right.ld,
-        d.a,
-        zero,
-        pc,
-        types.data,
-        ldc,
-        d.c,
-        d.size,
-        compute,
-        -1,
-      );
-      check("cublasGemmStridedBatchedEx", code as number);
-    } else {
-      const count = numel(dims.map((d) => d.size));
-      const table = this.context.allocate(3 * 8 * count);
-      const pad = (values: number[]): number[] => [...values, ...new Array<number>(8 - values.length).fill(0)];
-      this.launcher.launch(libraryFunction(this.context, "w_pointers"), [Math.ceil(count / 256), 1], 256, [
-        pa,
-        pb,
-        pc,
-        table.address,
-        count,
-        dims.length,
-        ...pad(dims.map((d) => d.size)),
-        ...pad(dims.map((d) => d.a * size)),
-        ...pad(dims.map((d) => d.b * size)),
-        ...pad(dims.map((d) => d.c * size)),
-      ]);
-      const code = blas.cublasGemmBatchedEx(
-        ...head,
-        table.address + 8 * count,
-        types.data,
-        left.ld,
-        table.address,
-        types.data,
-        right.ld,
-        zero,
-        table.address + 16 * count,
-        types.data,
-        ldc,
-        count,
-        compute,
-        -1,
-      );
-      check("cublasGemmBatchedEx", code as number);
-      this.#tables.push(table);
-    }
-    if (step.epilogue !== null) this.#launch(plan, step.epilogue, step.epilogue.buffers, addresses);
-=======
     const epilogue = this.#epilogues.get(step) ?? null;
     // Row-major c = a b is column-major c^T = b^T a^T: the operands change places.
     const product: Product = {
@@ -572,8 +380,7 @@ export class CudaProgram {
     };
     if (batch.length > 1) this.#pointers(step, product, batch);
     else if (this.products.issue(product)) return;
-    if (step.epilogue !== null) this.#launch(plan, step.epilogue, addresses);
->>>>>>> main
+    if (step.epilogue !== null) this.#launch(plan, step.epilogue, step.epilogue.buffers, addresses);
   }
 
   /** A batch that one stride cannot describe: a kernel writes the pointers of its products. */
@@ -609,19 +416,23 @@ export class CudaProgram {
   /** Pointer tables of batched products: a recorded graph reads them, so they live as long as the program. */
   readonly #tables = new Map<Step, CudaBuffer>();
 
-  readonly #calls: LibraryCalls = {
-    launch: (name, blocks, threads, args) => {
-      this.launcher.launch(libraryFunction(this.context, name), [blocks, 1], threads, args);
-    },
-    zero: (address, bytes) => {
-      const { driver } = this.context.libraries;
-      check("cuMemsetD8", driver.cuMemsetD8Async(address, 0, bytes, this.context.stream) as number);
-    },
-    copy: (to, from, bytes) => this.#copy(to, from, bytes),
-    multiprocessors: 0,
-  };
+  readonly #calls: LibraryCalls;
 
-  #library(plan: Plan, step: Extract<Step, { kind: "library" }>, addresses: Addresses): void {
+  #makeCalls(): LibraryCalls {
+    const { context } = this;
+    return {
+      launch: (name, blocks, threads, args) => {
+        this.launcher.launch(libraryFunction(context, name), [blocks, 1], threads, args);
+      },
+      zero: (address, bytes) => {
+        const { driver } = context.libraries;
+        context.check("cuMemsetD8", driver.cuMemsetD8Async(address, 0, bytes, context.stream));
+      },
+      multiprocessors: context.multiprocessors,
+    };
+  }
+
+  #library(plan: Plan, step: ProductStep, addresses: Addresses): void {
     const { node } = step;
     const workspace = addresses.scratch + step.workspace;
     const input = (i: number): number => this.#operand(plan, node.inputs[i], addresses);
@@ -645,7 +456,6 @@ export class CudaProgram {
     } else if (isOp(node, "argsort")) {
       launchSort(node, kernelDType[dtype], { x: input(0), out: output, workspace }, this.#calls);
     } else if (isOp(node, "scatterAdd")) {
-<<<<<<< HEAD
       const base = isZeroBase(node as Node, node.inputs[0]) ? 0 : input(0);
       launchScatter(
         node,
@@ -653,30 +463,6 @@ export class CudaProgram {
         { base, indices: input(1), updates: input(2), out: output, workspace },
         this.#calls,
       );
-=======
-      const { axis, batch } = node.attrs;
-      const { driver } = this.context.libraries;
-      if (isZeroBase(node as Node, node.inputs[0]))
-        this.context.check("cuMemsetD8", driver.cuMemsetD8Async(output, 0, sizeOf(node as Node), this.context.stream));
-      else this.#copy(output, input(0), sizeOf(node as Node));
-      const [q, before, n, after] = [
-        numel(shape.slice(0, batch)),
-        numel(shape.slice(batch, axis)),
-        shape[axis],
-        numel(shape.slice(axis + 1)) * parts,
-      ];
-      const count = numel(node.inputs[1].shape.slice(batch));
-      if (count * q === 0) return;
-      this.launcher.launch(fn("w_scatter"), [count, q], Math.min(256, Math.max(32, 2 ** Math.ceil(Math.log2(after)))), [
-        input(1),
-        input(2),
-        output,
-        before,
-        n,
-        after,
-        count,
-      ]);
->>>>>>> main
     } else if (hostOps.has(node.op)) this.#onHost(plan, node, addresses);
     else throw new InternalError(`the CUDA device has no code for ${node.op}`);
   }

@@ -116,6 +116,8 @@ export function emulatedLibraries(calls: EmulatedCalls = { log: [] }): CudaLibra
       return set(out, next++);
     },
     cuFuncSetAttribute: ok,
+    cuMemHostRegister_v2: ok,
+    cuMemHostUnregister: ok,
     cuLaunchKernel: (...args: number[]) => {
       const [fn, gx, gy, , bx, , , shared, , , extra] = args;
       const { name, launch } = functions.get(fn)!;
