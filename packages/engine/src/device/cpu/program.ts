@@ -123,6 +123,7 @@ class ProgramWriter {
     }
     if (step.kind === "loop") return this.#loopStep(plan, step);
     if (step.kind === "lane") return this.#laneStep(plan, step);
+    if (step.kind === "batch") throw new InternalError("plans for CPUs have no batches of kernels");
     const { node } = step;
     if (numel(node.shape) === 0 && node.outputs === null) return null;
     const info: KernelInfo = { name: libraryName(node), kind: "library", ...costOf(node) };
