@@ -1,12 +1,21 @@
 // Linear algebra by cuSOLVER and cuBLAS, with the conventions of the ops. The libraries are column-major: a row-major
 // matrix is to them its transpose, and what follows says each time why that is right. Knows addresses and shapes only.
-import { bytesOf, type DType, type Node, numel, realOf } from "../../graph/index.js";
+import { bytesOf, type Node, numel, realOf } from "../../graph/index.js";
 import type { CudaBuffer, CudaContext } from "./context.js";
-import { type NativeFunction, notThere, CudaError, result32, result64, type Solver, type SolverLetter } from "./driver.js";
+import {
+  CudaError,
+  type NativeFunction,
+  notThere,
+  result32,
+  result64,
+  type Solver,
+  type SolverLetter,
+} from "./driver.js";
 import type { HostBlock } from "./host-memory.js";
 
-export const solverOps = ["cholesky", "triangularSolve", "solve", "det", "eigh", "qr", "svd"] as const;
-export type SolverOp = (typeof solverOps)[number];
+const solverOps = ["cholesky", "triangularSolve", "solve", "det", "eigh", "qr", "svd"] as const;
+type SolverOp = (typeof solverOps)[number];
+export const isSolverOp = (op: string): boolean => (solverOps as readonly string[]).includes(op);
 type SolverDType = "float32" | "float64" | "complex64" | "complex128";
 
 /** The library's letter, and its numbers for the type and for the type of real results. */
@@ -63,10 +72,6 @@ export class LinearAlgebra {
     this.#solver = solver;
   }
 
-  static takes(op: string, dtype: DType): boolean {
-    return (solverOps as readonly string[]).includes(op) && dtype in kinds;
-  }
-
   run(call: SolverCall): void {
     const { shape, dtype } = call.node.inputs[0];
     const [rows, columns] = shape.slice(-2);
@@ -114,10 +119,7 @@ export class LinearAlgebra {
   }
 
   #copy(to: number, from: number, bytes: number): void {
-    this.context.check(
-      "cuMemcpyDtoD",
-      this.context.driver.cuMemcpyDtoDAsync_v2(to, from, bytes, this.context.stream),
-    );
+    this.context.check("cuMemcpyDtoD", this.context.driver.cuMemcpyDtoDAsync_v2(to, from, bytes, this.context.stream));
   }
 
   #zeros(count: number): number {
@@ -141,7 +143,14 @@ export class LinearAlgebra {
   }
 
   /** Calls a function of the library's 64-bit interface with the workspaces that it asks for. */
-  #call(name: string, size: NativeFunction, fn: NativeFunction, args: readonly number[], info: number, ...more: number[]) {
+  #call(
+    name: string,
+    size: NativeFunction,
+    fn: NativeFunction,
+    args: readonly number[],
+    info: number,
+    ...more: number[]
+  ) {
     const [device, host] = [new BigUint64Array(1), new BigUint64Array(1)];
     this.context.check(`${name}_bufferSize`, size(...args, device, host, ...more));
     const [deviceBytes, hostBytes] = [Number(device[0]), Number(host[0])];
@@ -215,7 +224,15 @@ export class LinearAlgebra {
     if (!long) {
       const { handle } = this.context.blas();
       const table = this.#pointers(factors, bytes * n * n, count);
-      const code = this.context.libraries.blas![`cublas${letter}getrfBatched`](handle, n, table, n, pivots, info, count);
+      const code = this.context.libraries.blas![`cublas${letter}getrfBatched`](
+        handle,
+        n,
+        table,
+        n,
+        pivots,
+        info,
+        count,
+      );
       this.context.check("cublas getrfBatched", code);
       return { factors, pivots, long };
     }
@@ -297,7 +314,14 @@ export class LinearAlgebra {
     if (batched) {
       const name = "cusolverDnXsyevBatched";
       try {
-        this.#call(name, cusolverDnXsyevBatched_bufferSize, cusolverDnXsyevBatched, problem(vectors, values), info, count);
+        this.#call(
+          name,
+          cusolverDnXsyevBatched_bufferSize,
+          cusolverDnXsyevBatched,
+          problem(vectors, values),
+          info,
+          count,
+        );
       } catch (error) {
         // Libraries before CUDA 12.6 have none.
         if (!(error instanceof CudaError) || error.code !== notThere) throw error;
@@ -398,10 +422,9 @@ export class LinearAlgebra {
       "cusolverDnXgesvd",
       this.#solver.cusolverDnXgesvd_bufferSize,
       this.#solver.cusolverDnXgesvd,
-      [solver, params, wholeMatrix, wholeMatrix, rows, columns, type, a, rows, real, s, type, u, rows, type, vh].concat([
-        columns,
-        type,
-      ]),
+      [solver, params, wholeMatrix, wholeMatrix, rows, columns, type, a, rows, real, s, type, u, rows, type, vh].concat(
+        [columns, type],
+      ),
       this.#zeros(1),
     );
   }

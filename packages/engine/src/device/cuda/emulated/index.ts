@@ -7,8 +7,10 @@ import { existsSync, mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import koffi from "koffi";
+import { findOpenBlas } from "../../cpu/openblas.js";
 import type { CudaLibraries } from "../driver.js";
 import { gemmSource } from "./gemm.js";
+import { emulatedSolver } from "./solver.js";
 import { emulatorEntries, emulatorHeader } from "./threads.js";
 
 const folder = (): string =>
@@ -177,12 +179,14 @@ export function emulatedLibraries(calls: EmulatedCalls = { log: [] }): CudaLibra
       ),
     ),
   };
+  const lapack = findOpenBlas();
+  const algebra = lapack === null ? null : emulatedSolver(lapack, (name) => calls.log.push(name));
   return {
     driver,
     nvrtc,
-    blas,
+    blas: { ...blas, ...algebra?.blas },
     lt: null,
-    solver: null,
+    solver: algebra?.solver ?? null,
     nvml: null,
     nvtx: null,
     nccl: null,

@@ -1,9 +1,6 @@
 // CUDA kernels around the solver libraries: between row-major matrices and the libraries' column-major ones, and from
 // their results to the conventions of the ops (phases, signs, NaN where there is no answer).
-export const linalgKernels = String.raw`
-template <class T> W_INLINE T w_not_a_number();
-template <> W_INLINE float w_not_a_number<float>() { return w_nan_f(); }
-template <> W_INLINE double w_not_a_number<double>() { return w_nan_d(); }
+const templates = String.raw`
 template <class T> W_INLINE bool w_finite(T x) { return x - x == 0; }
 
 /* out[g][i][j] = in[g][i][j], transposed and conjugated as flags say (1, 2); strides and leading dimensions in elements. */
@@ -36,7 +33,7 @@ template <class T, int P> W_INLINE void w_clear_flagged(T* a, const int* flags, 
 template <class T, int P> W_INLINE void w_nan_flagged(T* a, const int* flags, long long each, long long count) {
   long long e = (long long)blockIdx.x * 256 + threadIdx.x;
   if (e >= each * count || flags[e / each] == 0) return;
-  for (int p = 0; p < P; p++) a[e * P + p] = w_not_a_number<T>();
+  for (int p = 0; p < P; p++) a[e * P + p] = (T)w_nan_d();
 }
 /* Flags matrices whose diagonal is not finite and positive: what a factor of a positive definite matrix has. */
 template <class T, int P> W_INLINE void w_flag_diagonal(const T* a, int* flags, long long n, long long count) {
@@ -130,20 +127,40 @@ extern "C" __global__ void w_addresses(char* base, long long stride, char** out,
   long long i = (long long)blockIdx.x * 256 + threadIdx.x;
   if (i < count) out[i] = base + i * stride;
 }
-#define W_LINALG(name, T, P)                                                                                            \
-  extern "C" __global__ void w_matrix_copy_##name(const T* in, long long is, long long il, T* out, long long os, long long ol, long long rows, long long columns, long long count, long long flags) { w_matrix_copy<T, P>(in, is, il, out, os, ol, rows, columns, count, flags); } \
-  extern "C" __global__ void w_scan_lower_##name(const T* a, int* flags, long long n, long long count) { w_scan_lower<T, P>(a, flags, n, count); } \
-  extern "C" __global__ void w_clear_flagged_##name(T* a, const int* flags, long long each, long long count) { w_clear_flagged<T, P>(a, flags, each, count); } \
-  extern "C" __global__ void w_nan_flagged_##name(T* a, const int* flags, long long each, long long count) { w_nan_flagged<T, P>(a, flags, each, count); } \
-  extern "C" __global__ void w_flag_diagonal_##name(const T* a, int* flags, long long n, long long count) { w_flag_diagonal<T, P>(a, flags, n, count); } \
-  extern "C" __global__ void w_lower_##name(T* a, long long n, long long count) { w_lower<T, P>(a, n, count); }         \
-  extern "C" __global__ void w_turn_vectors_##name(const T* in, T* out, long long n, long long count) { w_turn_vectors<T, P>(in, out, n, count); } \
-  extern "C" __global__ void w_upper_##name(const T* a, T* r, T* phases, long long m, long long n, long long k, long long count) { w_upper<T, P>(a, r, phases, m, n, k, count); } \
-  extern "C" __global__ void w_orthogonal_##name(const T* a, long long as, const T* phases, T* q, long long m, long long k, long long count) { w_orthogonal<T, P>(a, as, phases, q, m, k, count); } \
-  extern "C" __global__ void w_det_##name(const T* lu, const int* pivots, T* out, long long n, long long count) { w_det<T, P, int>(lu, pivots, out, n, count); } \
-  extern "C" __global__ void w_det_long_##name(const T* lu, const long long* pivots, T* out, long long n, long long count) { w_det<T, P, long long>(lu, pivots, out, n, count); }
-W_LINALG(float32, float, 1)
-W_LINALG(float64, double, 1)
-W_LINALG(complex64, float, 2)
-W_LINALG(complex128, double, 2)
 `;
+
+/** Every template's parameters, and whether the template has a further type. */
+const entries: Record<string, string> = {
+  matrix_copy: "const T* in, W is, W il, T* out, W os, W ol, W rows, W columns, W count, W flags",
+  scan_lower: "const T* a, int* flags, W n, W count",
+  clear_flagged: "T* a, const int* flags, W each, W count",
+  nan_flagged: "T* a, const int* flags, W each, W count",
+  flag_diagonal: "const T* a, int* flags, W n, W count",
+  lower: "T* a, W n, W count",
+  turn_vectors: "const T* in, T* out, W n, W count",
+  upper: "const T* a, T* r, T* phases, W m, W n, W k, W count",
+  orthogonal: "const T* a, W stride, const T* phases, T* q, W m, W k, W count",
+  det: "const T* lu, const int* pivots, T* out, W n, W count",
+  det_long: "const T* lu, const W* pivots, T* out, W n, W count",
+};
+
+const instances = [
+  ["float32", "float", 1],
+  ["float64", "double", 1],
+  ["complex64", "float", 2],
+  ["complex128", "double", 2],
+] as const;
+
+/** Kernels of every template for every dtype. */
+export const linalgKernels = [
+  templates,
+  ...instances.flatMap(([dtype, type, parts]) =>
+    Object.entries(entries).map(([name, parameters]) => {
+      const typed = parameters.replace(/\bT\b/g, type).replace(/\bW\b/g, "long long");
+      const names = parameters.split(", ").map((p) => p.split(" ").pop());
+      const template = name === "det_long" ? "det" : name;
+      return `extern "C" __global__ void w_${name}_${dtype}(${typed}) { w_${template}<${type}, ${parts}>(${names.join(", ")}); }`;
+    }),
+  ),
+  "",
+].join("\n");
