@@ -39,6 +39,7 @@ setDefaultDevice(() => {
   return device("reference");
 });
 
+export { distributed } from "./cluster/index.js";
 export {
   CpuDevice,
   type CpuOptions,
@@ -47,6 +48,7 @@ export {
   type Device,
   type DeviceMemory,
   OutOfMemoryError,
+  type ProcessGroup,
   ReferenceDevice,
 } from "./device/index.js";
 export { type DType, DTypeError, dtypes, type Shape, ShapeError, WeftError } from "./graph/index.js";

@@ -42,8 +42,6 @@ export interface ProcessGroup {
 export interface CompileOptions {
   /** Parameters whose memory the call may reuse for its results. */
   donated?: readonly boolean[];
-  /** Where the function's collectives go. */
-  group?: ProcessGroup | null;
 }
 
 export interface Executable {
@@ -72,7 +70,7 @@ export interface Device {
   readonly kind: "reference" | "cpu" | "cuda" | "simulated";
   /** Whether runs measure each kernel (see Executable.lastTimes). Devices that cannot, ignore it. */
   timing?: boolean;
-  /** The processes that this device works together with; devices that cannot leave it out. */
+  /** The processes that this device works together with, for the collectives of its functions. */
   group?: ProcessGroup | null;
   allocate(bytes: number): DeviceBuffer;
   free(buffer: DeviceBuffer): void;

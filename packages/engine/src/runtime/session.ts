@@ -209,6 +209,7 @@ function detach(node: Node): void {
 
 /** Runs a function while the graph that it builds is being watched by a transform. */
 export function tracing<T>(body: () => T): T {
+  if (traces === 0) collectives = 0;
   traces++;
   try {
     return body();
@@ -217,6 +218,11 @@ export function tracing<T>(body: () => T): T {
     if (traces === 0) for (const node of waiting.splice(0)) detach(node);
   }
 }
+
+let collectives = 0;
+
+/** The place of the next collective in the program that is being traced; null when none is: then it must run at once. */
+export const nextCollective = (): number | null => (traces === 0 ? null : collectives++);
 
 export const isTracing = (): boolean => traces > 0;
 

@@ -2,7 +2,7 @@
 // host memory, cuBLAS. Knows buffers and addresses, no graphs. When the context dies it says so, once and for all.
 import { totalmem } from "node:os";
 import { WeftError } from "../../graph/index.js";
-import { type DeviceBuffer, OutOfMemoryError } from "../contract.js";
+import { type DeviceBuffer, OutOfMemoryError, type ProcessGroup } from "../contract.js";
 import {
   CudaError,
   type CudaLibraries,
@@ -67,6 +67,8 @@ export class CudaContext {
   readonly driverVersion: number;
   readonly busId: string;
   readonly stream: number;
+  /** The processes that this one works together with. */
+  group: ProcessGroup | null = null;
   /** Downloads that need not wait for later work. */
   readonly copyStream: number;
   readonly handle: number;

@@ -2,7 +2,7 @@
 // one graph launch.
 import { type Plan, planFunction } from "../../compile/index.js";
 import { bytesOf, type GraphFn, numel } from "../../graph/index.js";
-import type { CompileOptions, Device, DeviceBuffer, DeviceMemory, Executable } from "../contract.js";
+import type { CompileOptions, Device, DeviceBuffer, DeviceMemory, Executable, ProcessGroup } from "../contract.js";
 import { type CudaBuffer, CudaContext, type Piece } from "./context.js";
 import { cudaLibraries, result64 } from "./driver.js";
 import { type GpuReadings, readGpu } from "./nvml.js";
@@ -53,6 +53,13 @@ export class CudaDevice implements Device {
     if (libraries === null || libraries.driver.cuInit(0) !== 0) return false;
     const count = new Int32Array(1);
     return libraries.driver.cuDeviceGetCount(count) === 0 && count[0] > 0;
+  }
+
+  get group(): ProcessGroup | null {
+    return this.context.group;
+  }
+  set group(group: ProcessGroup | null) {
+    this.context.group = group;
   }
 
   allocate(bytes: number): DeviceBuffer {

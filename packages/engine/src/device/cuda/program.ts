@@ -29,6 +29,7 @@ import {
 } from "../../graph/index.js";
 import { costOf, type ReferenceRule, referenceRules, type Value } from "../../ops/index.js";
 import type { KernelInfo } from "../contract.js";
+import { stagedCollective } from "./collective.js";
 import { compileCuda } from "./compiler.js";
 import { CudaBuffer, type CudaContext } from "./context.js";
 import { result64 } from "./driver.js";
@@ -152,7 +153,9 @@ const pieceBytes = 16 << 20;
 
 const usesHost = (plan: Plan): boolean =>
   plan.steps.some((step) =>
-    step.kind === "loop" ? usesHost(step.body) : step.kind === "library" && isSolverOp(step.node.op),
+    step.kind === "loop"
+      ? usesHost(step.body)
+      : step.kind === "collective" || (step.kind === "library" && isSolverOp(step.node.op)),
   );
 
 export class CudaProgram {
@@ -197,7 +200,12 @@ export class CudaProgram {
   }
 
   #info(step: Step): void {
-    if (step.kind === "kernel") {
+    if (step.kind === "collective") {
+      if (step.phase === "start") return;
+      const [operand] = step.node.inputs;
+      const name = `${step.node.attrs.kind}_${operand.shape.join("x")}`;
+      this.kernels.push({ name, kind: "collective", ...costOf(step.node as Node) });
+    } else if (step.kind === "kernel") {
       const { kernel } = step;
       this.kernels.push({
         name: kernel.name,
@@ -263,11 +271,21 @@ export class CudaProgram {
   #issuePlan(plan: Plan, addresses: Addresses, after?: (step: number) => void): void {
     let number = 0;
     for (const step of plan.steps) {
+      // Through the host nothing is won by starting early.
+      if (step.kind === "collective" && step.phase === "start") continue;
       if (step.kind === "kernel") this.#launch(plan, step.kernel, step.kernel.buffers, addresses);
       else if (step.kind === "batch") {
         const buffers = step.kernels.flatMap((k) => k.buffers);
         this.#launch(plan, step, buffers, addresses);
-      } else if (step.kind === "copy")
+      } else if (step.kind === "collective")
+        stagedCollective(
+          this.context,
+          this.context.group,
+          step.node,
+          this.#operand(plan, step.node.inputs[0], addresses),
+          this.#at(plan, step.node as Node, addresses),
+        );
+      else if (step.kind === "copy")
         this.#copy(addresses.outputs[step.to], this.#at(plan, step.from, addresses), sizeOf(step.from));
       else if (step.kind === "loop") this.#loop(plan, step, addresses);
       else if (step.kind === "lane") this.#lanes(plan, step, addresses);

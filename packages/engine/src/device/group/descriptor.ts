@@ -150,13 +150,13 @@ export function describe(attrs: CollectiveAttrs, operand: Shape = operandShape(a
 }
 
 /** Bytes that arrive from other ranks in one collective, for tapes and counters. */
-export function bytesReceived(attrs: CollectiveAttrs): number {
+export function bytesReceived(attrs: CollectiveAttrs, operand: Shape = operandShape(attrs)): number {
   const members = membersOf(attrs);
   const element = bytesOf(attrs.dtype);
   const n = members.length;
   if (attrs.kind === "allReduce") return n < 2 ? 0 : (2 * (n - 1) * numel(attrs.shape) * element) / n;
   if (attrs.kind === "reduceScatter") return (n - 1) * numel(attrs.shape) * element;
   const me = members.indexOf(attrs.rank);
-  const { receives } = transfers(attrs, operandShape(attrs));
+  const { receives } = transfers(attrs, operand);
   return receives.filter((r) => r.member !== me).reduce((sum, r) => sum + numel(r.size) * element, 0);
 }
