@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { planFunction } from "../packages/engine/dist/compile/index.js";
-import { writeCudaProgram } from "../packages/engine/dist/device/cuda/program.js";
+import { writeCudaProgram } from "../packages/engine/dist/device/cuda/source.js";
 import { functionOrder } from "../packages/engine/dist/graph/index.js";
 import * as weft from "../packages/engine/dist/index.js";
 import { programs } from "./lib/ensembles.mjs";

@@ -35,6 +35,7 @@ const layers = {
     "diagnosis",
     "ledger",
     "report",
+    "bench",
     "lint",
     "runner",
     "test",

@@ -1,4 +1,5 @@
 // The public face of @weft/lab. Heavy modules (DuckDB, Vega) are loaded by the functions that need them, on their first call.
+export * from "./bench/index.js";
 export * from "./diagnosis/index.js";
 export * from "./import/index.js";
 export * from "./ledger/index.js";

@@ -62,6 +62,16 @@ export type BinaryFn = (typeof binaryFns)[number];
 export const reduceFns = ["sum", "prod", "max", "min"] as const;
 export type ReduceFn = (typeof reduceFns)[number];
 
+export const collectiveKinds = ["allReduce", "allGather", "reduceScatter", "allToAll", "exchange"] as const;
+export type CollectiveKind = (typeof collectiveKinds)[number];
+
+/** A box of a tensor (start <= index < stop along every axis) that goes to, or comes from, a rank. */
+export interface Transfer {
+  rank: number;
+  start: readonly number[];
+  stop: readonly number[];
+}
+
 /** A constant: numbers for real dtypes, a pair for complex ones. */
 export type Scalar = number | { re: number; im: number };
 
@@ -79,8 +89,16 @@ export interface OpAttrs {
   const: { value: Scalar; dtype: DType };
   /** Index along one axis. */
   iota: { shape: Shape; axis: number; dtype: DType };
-  /** Counter-based random numbers. Input: keys int32 [...batch, 2]; output [...batch, ...shape], by global element index. */
-  random: { kind: "bits" | "uniform" | "normal"; shape: Shape; dtype: DType };
+  /**
+   * Counter-based random numbers. Input: keys int32 [...batch, 2]; output [...batch, ...shape]. Each number follows from
+   * its key and its position; `within` says that `shape` is a window of a larger draw, so that parts agree with the whole.
+   */
+  random: {
+    kind: "bits" | "uniform" | "normal";
+    shape: Shape;
+    dtype: DType;
+    within?: { shape: Shape; start: readonly number[] };
+  };
   /** Identity with an identity of its own: what a gradient is taken with respect to. */
   alias: { name: string };
   /** Identity that simplification may not see through: keeps recomputation (checkpoint) from being merged away. */
@@ -137,6 +155,36 @@ export interface OpAttrs {
   scan: { body: GraphFn; consts: number; carries: number; length: number; reverse: boolean };
   /** A function with a gradient of its own; the body is inlined before compilation. */
   custom: { body: GraphFn; rule: CustomRule };
+  /**
+   * Data moves between the devices of a group; found only in the functions of single devices, which the partitioner or
+   * a program that runs on every device wrote. The members of a group are the ranks in the list of `groups` that holds
+   * `rank`, in that order; reductions go in that order too, so that every member gets the same bits. All devices issue
+   * their collectives in ascending `sequence`, and none may be left out: their functions differ where shards do.
+   *
+   * allReduce: operands of one shape are reduced by `fn`. allGather: parts are joined along `axis`. reduceScatter:
+   * operands of one shape are reduced by `fn`, and each member keeps its part along `axis`. allToAll: an operand is cut
+   * along `splitAxis`, piece j goes to member j, and what arrives is joined along `axis`. exchange: boxes of the operand
+   * go where `sends` says and land where the receiver's `receives` says, k-th send to a rank in the k-th receive from
+   * here (own boxes too); what nobody writes is zero.
+   */
+  collective: {
+    kind: CollectiveKind;
+    fn: ReduceFn;
+    groups: readonly (readonly number[])[];
+    rank: number;
+    sequence: number;
+    axis: number;
+    splitAxis: number;
+    /** Extents of the members' parts along `axis` (allGather, reduceScatter, allToAll); zero is allowed. */
+    sizes: readonly number[];
+    /** Extents of the pieces along `splitAxis` (allToAll). */
+    splitSizes: readonly number[];
+    sends: readonly Transfer[];
+    receives: readonly Transfer[];
+    /** The result. */
+    shape: Shape;
+    dtype: DType;
+  };
   /** One output of a node that has several. */
   pick: { index: number };
 }

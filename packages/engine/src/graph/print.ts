@@ -1,13 +1,29 @@
 // Graphs as text that a person can read: one line a node, nested functions indented below their loop.
 
 import { functionOrder, type GraphFn, isOp, type Node, outputAvals, showAval } from "./node.js";
-import type { Scalar } from "./op.js";
+import type { OpAttrs, Scalar } from "./op.js";
 
 const showScalar = (value: Scalar): string =>
   typeof value === "number" ? String(value) : `${value.re}${value.im < 0 ? "" : "+"}${value.im}i`;
 
+/** `allGather axis=0 sizes=[2,1] of [0,1] #3`: only what the kind looks at. */
+function showCollective(attrs: OpAttrs["collective"]): string {
+  const { kind, fn, groups, rank, axis, splitAxis, sizes, splitSizes, sends, receives, sequence } = attrs;
+  const boxes = (list: typeof sends): string =>
+    list.map((t) => `${t.rank}:[${t.start.map((s, i) => `${s}..${t.stop[i]}`)}]`).join(" ");
+  const parts: Record<typeof kind, string> = {
+    allReduce: fn,
+    allGather: `axis=${axis} sizes=[${sizes}]`,
+    reduceScatter: `${fn} axis=${axis} sizes=[${sizes}]`,
+    allToAll: `splitAxis=${splitAxis} splitSizes=[${splitSizes}] axis=${axis} sizes=[${sizes}]`,
+    exchange: `sends ${boxes(sends)} receives ${boxes(receives)}`,
+  };
+  return `${kind} ${parts[kind]} of [${groups.find((group) => group.includes(rank)) ?? ""}] #${sequence}`;
+}
+
 function showAttrs(node: Node): string {
   if (isOp(node, "const")) return showScalar(node.attrs.value);
+  if (isOp(node, "collective")) return showCollective(node.attrs);
   if (isOp(node, "custom")) return node.attrs.rule.name;
   const parts: string[] = [];
   for (const [key, value] of Object.entries(node.attrs as Record<string, unknown>)) {

@@ -1,6 +1,6 @@
 // How every op takes one more leading axis (vmap). Batched operands carry the batch axis first; a rule gets its
 // operands as they are and says how the op looks with that axis.
-import { type Node, type OpAttrs, type OpName, range } from "../graph/index.js";
+import { type Node, type OpAttrs, type OpName, range, WeftError } from "../graph/index.js";
 import { concat, expand, make, permute, reshape } from "./build.js";
 import type { StructuralOp } from "./vjp.js";
 
@@ -110,4 +110,7 @@ export const batchRules: { [K in Exclude<OpName, StructuralOp>]: BatchRule<K> } 
   eigh: anyRank,
   qr: anyRank,
   svd: anyRank,
+  collective: () => {
+    throw new WeftError("vmap of a collective: map the function first, then shard it or reduce its results");
+  },
 };

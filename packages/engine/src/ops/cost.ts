@@ -72,6 +72,7 @@ const flops: { [K in OpName]: (node: Node) => number } = {
     return total * length;
   },
   custom: nothing,
+  collective: nothing,
   pick: nothing,
 };
 

@@ -125,5 +125,6 @@ export const shapeRules: { [K in OpName]: ShapeRule<K> } = {
       dtype: output.dtype,
     })),
   custom: (_, { body }) => body.outputs.map(({ shape, dtype }) => ({ shape, dtype })),
+  collective: (_, { shape, dtype }) => ({ shape, dtype }),
   pick: ([tuple], { index }) => outputAvals(tuple)[index],
 };

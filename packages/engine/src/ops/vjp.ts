@@ -1,6 +1,6 @@
 // The reverse-mode rule of every op: cotangents of the outputs in, cotangents of the inputs out. Rules build graph
 // nodes, so gradients of gradients (and forward mode, which transposes twice) need nothing more.
-import { inversePermutation, isComplex, isInexact, type Node, type OpName, range } from "../graph/index.js";
+import { inversePermutation, isComplex, isInexact, type Node, type OpName, range, WeftError } from "../graph/index.js";
 import {
   adjoint,
   binary,
@@ -162,5 +162,10 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
   svd: (node, [gu, gs, gvh]) => {
     const [u, s, vh] = [0, 1, 2].map((i) => pick(node as Node, i));
     return [svdVjp(u, s, vh, gu, gs, gvh)];
+  },
+  collective: () => {
+    throw new WeftError(
+      "the gradient of a collective: differentiate the function first, then shard it or reduce its gradients",
+    );
   },
 };

@@ -2,7 +2,15 @@
 import { type GraphFn, InternalError, type Node, type OpAttrs } from "../../graph/index.js";
 import { block, forEachIndex, fromComplexes, fromReals, joinBlocks, type ReferenceRules, type Value } from "./value.js";
 
-export type Evaluate = (fn: GraphFn, args: readonly Value[]) => Value[];
+/** A collective that a function waits at, with this device's operand; it goes on with its result. */
+export interface Waiting {
+  attrs: OpAttrs["collective"];
+  input: Value;
+}
+
+/** Values by and by: the evaluation stops at every collective. */
+export type Evaluation = Generator<Waiting, Value[], Value>;
+export type Evaluate = (fn: GraphFn, args: readonly Value[]) => Evaluation;
 
 function iota({ shape, axis, dtype }: OpAttrs["iota"]): Value {
   const numbers: number[] = [];
@@ -12,7 +20,7 @@ function iota({ shape, axis, dtype }: OpAttrs["iota"]): Value {
   return fromReals(dtype, shape, numbers);
 }
 
-function scan(inputs: readonly Value[], node: Node<"scan">, evaluate: Evaluate): Value[] {
+function* scan(inputs: readonly Value[], node: Node<"scan">, evaluate: Evaluate): Evaluation {
   const { body, consts: constCount, carries: carryCount, length, reverse } = node.attrs;
   const consts = inputs.slice(0, constCount);
   let carries = inputs.slice(constCount, constCount + carryCount);
@@ -24,7 +32,7 @@ function scan(inputs: readonly Value[], node: Node<"scan">, evaluate: Evaluate):
       const shape = x.shape.slice(1);
       return block(x, at * shape.reduce((n, d) => n * d, 1), shape);
     });
-    const results = evaluate(body, [...consts, ...carries, ...slices]);
+    const results = yield* evaluate(body, [...consts, ...carries, ...slices]);
     carries = results.slice(0, carryCount);
     results.slice(carryCount).forEach((y, i) => {
       ys[i][at] = y;
@@ -38,10 +46,21 @@ const supplied = (node: Node): never => {
   throw new InternalError(`the value of ${node.op} %${node.id} is supplied from outside, and was not`);
 };
 
-type ControlOp = "input" | "data" | "const" | "iota" | "alias" | "barrier" | "scan" | "custom" | "pick";
+type LeafOp = "input" | "data" | "const" | "iota" | "alias" | "barrier" | "pick";
+/** Ops that run functions or wait for other devices. */
+export type ControlOp = "scan" | "custom" | "collective";
+type ControlRule<K extends ControlOp> = (inputs: readonly Value[], node: Node<K>) => Evaluation;
 
 /** `evaluate` is handed in because it needs this table itself. */
-export const controlRules = (evaluate: Evaluate): ReferenceRules<ControlOp> => ({
+export const controlRules = (evaluate: Evaluate): { [K in ControlOp]: ControlRule<K> } => ({
+  scan: (inputs, node) => scan(inputs, node, evaluate),
+  custom: (inputs, { attrs }) => evaluate(attrs.body, inputs),
+  collective: function* ([input], { attrs }) {
+    return [yield { attrs, input }];
+  },
+});
+
+export const leafRules: ReferenceRules<LeafOp> = {
   input: (_, node) => supplied(node),
   data: (_, node) => supplied(node),
   const: (_, { attrs: { value, dtype } }) =>
@@ -49,7 +68,5 @@ export const controlRules = (evaluate: Evaluate): ReferenceRules<ControlOp> => (
   iota: (_, { attrs }) => iota(attrs),
   alias: ([x]) => x,
   barrier: ([x]) => x,
-  scan: (inputs, node) => scan(inputs, node, evaluate),
-  custom: (inputs, { attrs }) => evaluate(attrs.body, inputs),
   pick: (results, { attrs }) => results[attrs.index],
-});
+};

@@ -1,14 +1,15 @@
 // The table over all ops, and the walk that evaluates a whole function with it.
 import {
+  functionOrder,
   type GraphFn,
   InternalError,
   type Node,
   type OpName,
   outputAvals,
   showAval,
-  topological,
 } from "../../graph/index.js";
-import { controlRules } from "./control.js";
+import { callGroup } from "./collective.js";
+import { type ControlOp, controlRules, type Evaluation, leafRules } from "./control.js";
 import { elementwiseRules } from "./elementwise.js";
 import { indexingRules } from "./indexing.js";
 import { linalgRules } from "./linalg.js";
@@ -16,10 +17,11 @@ import { matmulRules } from "./matmul.js";
 import { movementRules } from "./movement.js";
 import { randomRules } from "./random.js";
 import { reduceRules } from "./reduce.js";
-import { hasAval, type ReferenceRule, type ReferenceRules, type Value } from "./value.js";
+import { type CollectiveGroup, hasAval, type ReferenceRule, type ReferenceRules, type Value } from "./value.js";
 
-export const referenceRules: ReferenceRules<OpName> = {
-  ...controlRules(evaluate),
+/** Ops that compute by themselves. */
+export const referenceRules: ReferenceRules<Exclude<OpName, ControlOp>> = {
+  ...leafRules,
   ...elementwiseRules,
   ...movementRules,
   ...reduceRules,
@@ -28,6 +30,9 @@ export const referenceRules: ReferenceRules<OpName> = {
   ...linalgRules,
   ...randomRules,
 };
+
+const running = controlRules(evaluateSteps);
+const isControl = (op: OpName): op is ControlOp => Object.hasOwn(running, op);
 
 function checkResults(node: Node, results: readonly Value[]): void {
   const avals = outputAvals(node);
@@ -40,15 +45,23 @@ function checkResults(node: Node, results: readonly Value[]): void {
   }
 }
 
+/** Runs a function on host values; collectives are done by the group that this device is a member of. */
+export function evaluate(fn: GraphFn, args: readonly Value[], group: CollectiveGroup | null = null): Value[] {
+  const run = evaluateSteps(fn, args);
+  let at = run.next();
+  while (!at.done) at = run.next(callGroup(group, at.value.attrs, at.value.input));
+  return at.value;
+}
+
 /**
- * Runs a function on host values. Intermediate values are dropped after their last use. A result may share its
+ * Runs a function on host values up to each of its collectives. Intermediate values are dropped after their last use. A result may share its
  * memory with an argument; neither is ever written to.
  */
-export function evaluate(fn: GraphFn, args: readonly Value[]): Value[] {
+export function* evaluateSteps(fn: GraphFn, args: readonly Value[]): Evaluation {
   if (args.length !== fn.params.length)
     throw new InternalError(`a function of ${fn.params.length} parameters was given ${args.length} values`);
   const params = new Set(fn.params);
-  const order = topological(fn.outputs, (node) => params.has(node));
+  const order = functionOrder(fn);
   const uses = new Map<Node, number>();
   const use = (node: Node): void => void uses.set(node, (uses.get(node) ?? 0) + 1);
   for (const node of order) if (!params.has(node)) node.inputs.forEach(use);
@@ -62,8 +75,9 @@ export function evaluate(fn: GraphFn, args: readonly Value[]): Value[] {
   for (const node of order) {
     if (params.has(node)) continue;
     const inputs = node.inputs.flatMap((input) => values.get(input) as Value[]);
-    const rule = referenceRules[node.op] as ReferenceRule<OpName>;
-    const result = rule(inputs, node);
+    const result = isControl(node.op)
+      ? yield* (running[node.op] as (inputs: readonly Value[], node: Node) => Evaluation)(inputs, node)
+      : (referenceRules[node.op] as ReferenceRule<OpName>)(inputs, node);
     const results = Array.isArray(result) ? result : [result];
     checkResults(node, results);
     values.set(node, results);

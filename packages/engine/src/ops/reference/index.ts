@@ -1,9 +1,13 @@
 // The reference value of every op, in plain TypeScript: slow, obviously right, the oracle for every device.
+
+export { combine, membersOf } from "./collective.js";
 export { type Complex, complex } from "./complex.js";
-export { evaluate, referenceRules } from "./evaluate.js";
+export type { Evaluation, Waiting } from "./control.js";
+export { evaluate, evaluateSteps, referenceRules } from "./evaluate.js";
 export { threefry2x32 } from "./random.js";
 export { erf } from "./scalar.js";
 export {
+  type CollectiveGroup,
   complexes,
   fromComplexes,
   fromIntegers,

@@ -13,6 +13,7 @@ import {
   makeStorage,
   type Node,
   numel,
+  type OpAttrs,
   type OpName,
   type Shape,
   type Storage,
@@ -29,6 +30,11 @@ export interface Value {
 
 /** A node's result from its operands; the operand of `pick` is given as all its results. */
 export type ReferenceRule<K extends OpName> = (inputs: readonly Value[], node: Node<K>) => Value | Value[];
+/** What a device of a group offers: see the op `collective`. */
+export interface CollectiveGroup {
+  collective(attrs: OpAttrs["collective"], input: Uint8Array, output: Uint8Array, operand: Shape): void;
+}
+
 export type ReferenceRules<K extends OpName> = { [P in K]: ReferenceRule<P> };
 
 /** True for the dtypes whose arithmetic wraps around instead of rounding. */

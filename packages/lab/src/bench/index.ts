@@ -1,0 +1,22 @@
+// Benchmarks of the engine, judged and drawn.
+export {
+  type BenchJudgement,
+  type Clock,
+  type CountSummary as BenchSummary,
+  clocks,
+  judgeBench,
+  type RowVerdict,
+} from "./judge.js";
+export { benchCharts, benchFiles } from "./page.js";
+export {
+  type BenchRecord,
+  type BenchResult,
+  type BenchRow,
+  benchFormat,
+  benchVersion,
+  middle,
+  parseBenchRecord,
+  splitParts,
+  type TimeSplit,
+} from "./record.js";
+export { benchText } from "./text.js";
