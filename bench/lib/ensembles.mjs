@@ -216,10 +216,6 @@ export function chain(weft, { n, steps = 4999, pieces = 1, time = 50 } = {}) {
     .realize();
   const minusI = c(0, -1);
   const expi = (id, p, a) => id.mul(weft.cos(a).cast(dtype)).add(p.mul(weft.sin(a).cast(dtype).mul(minusI)));
-  const place = (gate, i) => {
-    const m = gate.shape[gate.shape.length - 1];
-    return { gate, before: 2 ** i, m };
-  };
   const put = (psi, gate, before, m) => gate.matmul(psi.reshape([before, m, D / before / m])).reshape([D]);
   const slots = [];
   for (let i = 0; i < n; i++) slots.push(["e", i, i]);
