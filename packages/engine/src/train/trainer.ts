@@ -137,7 +137,8 @@ class Run {
       dropout: config.model.dropout > 0,
       labelSmoothing: config.training.label_smoothing,
       gradientClip: config.training.gradient_clip,
-      bucketBytes: config.distributed.bucket_mb * 2 ** 20,
+      // One bucket is ready only when everything is: nothing overlaps.
+      bucketBytes: config.distributed.overlap ? config.distributed.bucket_mb * 2 ** 20 : Number.POSITIVE_INFINITY,
     };
     this.#programs = makePrograms(this.#steps);
     this.#seen = new Int32Array(trainSet.rows);
