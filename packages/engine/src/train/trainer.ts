@@ -30,7 +30,8 @@ import { alone, type Group } from "./group.js";
 import { makeModel } from "./model.js";
 import { makeOptimizer } from "./optimizer.js";
 import { type EpochRow, RecordWriter, type RunHead, writeMetrics, writeRunFile } from "./records.js";
-import { makePrograms, type Pending, type StepOptions, said, type TrainState } from "./step.js";
+import { scalingOf } from "./scaling.js";
+import { freshOptimizer, makePrograms, type Pending, type StepOptions, said, type TrainState } from "./step.js";
 
 export class TrainError extends WeftError {
   override name = "TrainError";
@@ -138,6 +139,7 @@ class Run {
       labelSmoothing: config.training.label_smoothing,
       gradientClip: config.training.gradient_clip,
       // One bucket is ready only when everything is: nothing overlaps.
+      scaling: scalingOf(config.precision.compute, config.precision.loss_scale),
       bucketBytes: config.distributed.overlap ? config.distributed.bucket_mb * 2 ** 20 : Number.POSITIVE_INFINITY,
     };
     this.#programs = makePrograms(this.#steps);
@@ -223,7 +225,7 @@ class Run {
       const shape = [config.batchPerRank, headColumns + length];
       const packed = tensor(new Int32Array(shape[0] * shape[1]), { shape, dtype: "int32" });
       if (config.training.accumulation === 1) this.#programs.whole.kernels(this.#state, packed);
-      else this.#programs.first.kernels(this.#state.params, packed);
+      else this.#programs.first.kernels(this.#state, packed);
       if (this.testSet !== null) this.#programs.evaluate.kernels(this.#state.params, packed);
     }
     this.#records.write("facts", { facts: { compileSeconds: (performance.now() - began) / 1000 } });
@@ -232,7 +234,7 @@ class Run {
   #fresh(): { params: TrainState["params"]; optimizer: unknown } {
     // One program each, and tensors of their own: a state that is donated must not share memory with anything.
     const params = jit((k: Tensor) => this.#steps.model.init(k))(key(this.config.seed));
-    const optimizer = this.#steps.optimizer.init(params);
+    const optimizer = freshOptimizer(this.#steps, params);
     return { params, optimizer: treeMap((t) => t.realize(), optimizer) };
   }
 
@@ -379,10 +381,7 @@ class Run {
       batch.data[columns.stop] = this.options.signal?.aborted === true ? 1 : 0;
       const packed = tensor(batch.data, { shape: [batch.rows, headColumns + batch.length], dtype: "int32" });
       if (micro < accumulation - 1) {
-        pending =
-          pending === null
-            ? programs.first(this.#state.params, packed)
-            : programs.more(pending, this.#state.params, packed);
+        pending = pending === null ? programs.first(this.#state, packed) : programs.more(pending, this.#state, packed);
         continue;
       }
       const [state, result] =
@@ -433,7 +432,7 @@ class Run {
     steps.forEach(({ batch, packed, record }, i) => {
       const step = this.#progress.step - steps.length + i;
       const loss = values[i][said.loss];
-      if (values[i][said.taken] === 0) this.#bad(step, loss, packed);
+      if (values[i][said.good] === 0) this.#bad(step, loss, packed);
       this.#losses.push(loss);
       this.#progress.lossSum += loss * batch.total;
       this.#progress.samples += batch.total;
@@ -451,6 +450,10 @@ class Run {
         loss,
         gradientNorm: values[i][said.norm],
         learningRate: this.#rate(step + 1),
+        ...(this.#steps.scaling != null && {
+          lossScale: values[i][said.scale],
+          skipped: !Number.isFinite(values[i][said.norm]),
+        }),
         ...(record.compile && { compile: true as const }),
       });
       if (values[i][said.stop] > 0) this.#stopped = true;
