@@ -27,3 +27,4 @@ export {
   type Term,
 } from "./problem.js";
 export { type Evolution, expectation, type Observables } from "./result.js";
+export { type PropagatorOptions, propagator, type SchrodingerOptions, schrodinger } from "./schrodinger.js";
