@@ -21,7 +21,13 @@ export function chainHamiltonian(n, p) {
     ],
     drives: w.map((_, i) => ({ sites: [i], matrix: quantum.sigmaX })),
     amplitudes: (t) => {
-      const envelope = t.mul((2 * Math.PI) / duration).cos().neg().add(1).mul(0.5).unsqueeze(1);
+      const envelope = t
+        .mul((2 * Math.PI) / duration)
+        .cos()
+        .neg()
+        .add(1)
+        .mul(0.5)
+        .unsqueeze(1);
       return envelope.mul(p.amp).mul(t.unsqueeze(1).mul(frequencies).cos());
     },
   };
@@ -31,7 +37,11 @@ export function chainHamiltonian(n, p) {
 export const chainLoss = (n, options) => (p) => {
   const { final } = quantum.propagator(chainHamiltonian(n, p), { duration, ...options });
   const overlap = quantum.pauli("X".repeat(n)).tensor().mul(final).sum();
-  return overlap.abs().square().div(-(4 ** n)).add(1);
+  return overlap
+    .abs()
+    .square()
+    .div(-(4 ** n))
+    .add(1);
 };
 
 export const chainParameters = (n) => ({
@@ -44,7 +54,9 @@ if (import.meta.url === pathToFileURL(process.argv[1]).href) {
   const [device = "cpu", n = 2, steps = 4999, chunks = 1] = process.argv.slice(2);
   weft.setDevice(device);
   const p = chainParameters(Number(n));
-  const f = weft.jit((x) => weft.valueAndGrad(chainLoss(Number(n), { steps: Number(steps), chunks: Number(chunks) }))(x));
+  const f = weft.jit((x) =>
+    weft.valueAndGrad(chainLoss(Number(n), { steps: Number(steps), chunks: Number(chunks) }))(x),
+  );
   const t0 = performance.now();
   const [value, gradient] = f(p);
   const first = value.itemSync();

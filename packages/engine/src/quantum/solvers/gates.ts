@@ -47,7 +47,11 @@ function around(dims: readonly number[], sites: readonly number[]) {
   const order = [...sites, ...dims.map((_, k) => k).filter((k) => !sites.includes(k))];
   const back = dims.map((_, k) => order.indexOf(k));
   return {
-    open: (x: Tensor): Tensor => x.reshape([...dims]).permute(order).reshape([1, m, D / m]),
+    open: (x: Tensor): Tensor =>
+      x
+        .reshape([...dims])
+        .permute(order)
+        .reshape([1, m, D / m]),
     close: (x: Tensor): Tensor =>
       x
         .reshape(order.map((k) => dims[k]))
@@ -68,9 +72,7 @@ function forwardStep(dims: readonly number[], slots: readonly Slot[], gateOf: Re
   return slots.reduce((psi, slot) => {
     const { open, close } = around(dims, slot.sites);
     const gate = gateOf(slot);
-    return close(
-      slot.kind === "phases" ? open(psi).mul(gate.reshape([1, gate.shape[0], 1])) : matmul(gate, open(psi)),
-    );
+    return close(slot.kind === "phases" ? open(psi).mul(gate.reshape([1, gate.shape[0], 1])) : matmul(gate, open(psi)));
   }, state);
 }
 

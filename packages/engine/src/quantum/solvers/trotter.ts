@@ -102,9 +102,7 @@ export function trotterProgram(
         frames.set(sites[0], eigh(matrixOf(h.drives[members[0]].matrix, grid.complex)));
   const frameOf = (sites: readonly number[]): Tensor | null =>
     sites.some((s) => frames.has(s))
-      ? sites
-          .map((s) => frames.get(s)?.vectors ?? identity(dims[s]).tensor(grid.complex))
-          .reduce((a, b) => kron(a, b))
+      ? sites.map((s) => frames.get(s)?.vectors ?? identity(dims[s]).tensor(grid.complex)).reduce((a, b) => kron(a, b))
       : null;
   const inFrame = (sites: readonly number[], gate: Tensor): Tensor => {
     const w = frameOf(sites);
