@@ -12,6 +12,7 @@ import { cudaPlanOptions } from "./source.js";
 
 export { versionText } from "./context.js";
 export { CudaError, cudaLibraries, type LibraryName, type LibraryPaths } from "./driver.js";
+export { NcclGroup, ncclGroup } from "./nccl.js";
 export type { GpuProcess, GpuReadings } from "./nvml.js";
 
 export interface CudaOptions {

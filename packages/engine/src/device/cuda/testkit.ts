@@ -268,7 +268,7 @@ export class FakeCuda {
       solver: has("solver", this.#table({})),
       nvml: has("nvml", this.#table(nvml)),
       nvtx: null,
-      nccl: null,
+      nccl: this.#table({}),
       paths: {
         driver: "fake",
         nvrtc: "fake",
