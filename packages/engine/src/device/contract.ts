@@ -89,8 +89,6 @@ export interface Device {
   readonly lost?: string | null;
   /** Gives up everything that the device holds. */
   close?(): void;
-  /** For devices whose memory is elsewhere: the only way to read. */
-  downloadAsync?(buffer: DeviceBuffer, into: Uint8Array): Promise<void>;
   compile(fn: GraphFn, options: CompileOptions): Executable;
   /** The source that the device would compile for a function, for debug output; devices without one leave it out. */
   source?(fn: GraphFn, options: CompileOptions): string;
