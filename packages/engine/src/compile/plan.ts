@@ -9,6 +9,7 @@ import {
   numel,
   outputAvals,
 } from "../graph/index.js";
+import { type Batching, joinKernels } from "./batch-kernels.js";
 import type { LaneShape } from "./emit-lane.js";
 import { type Fusion, fuse, isZeroBase, type MatrixOperand, matrixOperand } from "./fuse.js";
 import { buildKernel, type LoopKernel } from "./kernel.js";
@@ -18,8 +19,17 @@ import { axisVariables, type Layouts, resolveViews } from "./views.js";
 
 export type Step =
   | { kind: "kernel"; kernel: LoopKernel }
+  /** Independent kernels in one launch. */
+  | { kind: "batch"; kernels: LoopKernel[] }
   /** `epilogue`: a kernel that finishes the product in place (bias, activation), run while its rows are still in cache. */
-  | { kind: "library"; node: Node; matrices: MatrixOperand[] | null; epilogue: LoopKernel | null }
+  /** `workspace`: where the memory that the call works in begins in the scratch of the plan. */
+  | {
+      kind: "library";
+      node: Node;
+      matrices: MatrixOperand[] | null;
+      epilogue: LoopKernel | null;
+      workspace: number;
+    }
   /** `offset`: where the loop's own memory begins in the scratch of the plan around it. */
   | { kind: "loop"; node: Node<"scan">; body: Plan; offset: number }
   /** A scan over small independent problems as one kernel. */
@@ -46,6 +56,10 @@ export interface Plan {
 
 export interface PlanOptions extends PrepareOptions {
   donated?: readonly boolean[];
+  /** Which kernels the device can launch together; none without it. */
+  batching?: Batching;
+  /** Bytes of scratch memory that the device's call for an op works in. */
+  workspace?: (node: Node) => number;
 }
 
 /** Collectives that may be started before the first of them is finished. */
@@ -129,7 +143,7 @@ class Planner {
       const reads = new Set(inputs.map((input) => this.#note(input)));
       const step: Step = isOp(node, "scan")
         ? this.#scanStep(node)
-        : { kind: "library", node, matrices, epilogue: null };
+        : { kind: "library", node, matrices, epilogue: null, workspace: 0 };
       return { step, reads, writes, at: position.get(node)! };
     });
   }
@@ -169,9 +183,11 @@ class Planner {
 
   run(): Plan {
     const position = new Map(this.fusion.order.map((node, i) => [node, i]));
-    const work = withEpilogues(
-      inOrder([...this.#kernelWork(position), ...this.#libraryWork(position), ...this.#collectiveWork(position)]),
-      this.fusion,
+    const work = this.#joined(
+      withEpilogues(
+        inOrder([...this.#kernelWork(position), ...this.#libraryWork(position), ...this.#collectiveWork(position)]),
+        this.fusion,
+      ),
     );
     const locations = new Map<string, Location>();
     this.fn.params.forEach((param, index) => {
@@ -222,6 +238,21 @@ class Planner {
     return pairs;
   }
 
+  #joined(work: Work[]): Work[] {
+    if (this.options.batching === undefined) return work;
+    const items = work.map((w) => ({ ...w, kernel: w.step.kind === "kernel" ? w.step.kernel : null }));
+    return joinKernels(items, this.options.batching).map((run) => {
+      const [first] = run;
+      if (run.length === 1) return first;
+      return {
+        step: { kind: "batch" as const, kernels: run.map((w) => w.kernel!) },
+        reads: new Set(run.flatMap((w) => [...w.reads])),
+        writes: new Set(run.flatMap((w) => [...w.writes])),
+        at: first.at,
+      };
+    });
+  }
+
   /** Results that may take over the memory of a donated parameter: written last, or read and written in step. */
   #aliases(work: readonly Work[], locations: ReadonlyMap<string, Location>): Map<number, number> {
     const aliases = new Map<number, number>();
@@ -249,8 +280,11 @@ class Planner {
     for (let s = writer + 1; s < work.length; s++) if (work[s].reads.has(from)) return false;
     const { step, reads } = work[writer];
     if (!reads.has(from)) return true;
-    if (step.kind !== "kernel" || step.kernel.kind !== "rows") return false;
-    const { kernel } = step;
+    const kernels = step.kind === "kernel" ? [step.kernel] : step.kind === "batch" ? step.kernels : [];
+    const kernel = kernels.find((k) => k.stores.some((s) => memoryKey(k.buffers[s.buffer]) === to));
+    if (kernel === undefined || kernel.kind !== "rows") return false;
+    // Kernels of one launch run in no order.
+    if (kernels.some((k) => k !== kernel && kernelLoads(k, from).length > 0)) return false;
     // In step: one address, and every read of it happens in the loop that writes.
     if (kernel.reductions.length > 0) return false;
     const store = kernel.stores.find((s) => memoryKey(kernel.buffers[s.buffer]) === to);
@@ -304,6 +338,13 @@ class Planner {
         live.set(key, { offset, size });
       }
       if (w.step.kind === "loop") reserveLoop(w.step, take, release);
+      if (w.step.kind === "library") {
+        const size = this.options.workspace?.(w.step.node) ?? 0;
+        if (size > 0) {
+          w.step.workspace = take(aligned(size));
+          release(w.step.workspace, aligned(size));
+        }
+      }
       for (const [key, place] of live) {
         if (lastUse.get(key) !== s) continue;
         release(place.offset, place.size);

@@ -126,6 +126,7 @@ class ProgramWriter {
     }
     if (step.kind === "loop") return this.#loopStep(plan, step);
     if (step.kind === "lane") return this.#laneStep(plan, step);
+    if (step.kind === "batch") throw new InternalError("plans for CPUs have no batches of kernels");
     if (step.kind === "collective") return this.#collectiveStep(plan, step);
     const { node } = step;
     if (numel(node.shape) === 0 && node.outputs === null) return null;
