@@ -117,7 +117,11 @@ export class CudaDevice implements Device {
   }
 
   #plan(fn: GraphFn, options: CompileOptions): Plan {
-    return planFunction(fn, { ...cudaPlanOptions, donated: options.donated });
+    return planFunction(fn, {
+      ...cudaPlanOptions,
+      donated: options.donated,
+      lanes: { known: options.known ?? new Map() },
+    });
   }
 
   #program(plan: Plan): CudaProgram {
