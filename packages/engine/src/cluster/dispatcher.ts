@@ -359,10 +359,8 @@ export class Dispatcher {
   }
 
   #upload(client: ClientEntry, { id, bytes, parts }: Extract<FromClient, { t: "upload" }>): void {
-    client.holders.set(
-      id,
-      parts.map((part) => part.worker),
-    );
+    const holders = client.holders.get(id) ?? [];
+    client.holders.set(id, [...new Set([...holders, ...parts.map((part) => part.worker)])]);
     for (const part of parts)
       this.#send(client, [part.worker], { t: "upload", client: client.id, id, bytes, part }, [id]);
   }

@@ -428,7 +428,7 @@ export class Worker {
   }
 
   /** Takes its part of what a client has: from the client's shared memory, or as it arrives over a socket. */
-  #upload({ client, id, part }: Extract<ToWorker, { t: "upload" }>): Promise<void> | null {
+  #upload({ client, id, bytes: total, part }: Extract<ToWorker, { t: "upload" }>): Promise<void> | null {
     const space = this.#spaces.get(client);
     if (space === undefined) return null;
     const store = (fill: (buffer: DeviceBuffer) => void): void => {
@@ -443,7 +443,7 @@ export class Worker {
         space.fail(id, { message: text, cause });
         this.#send({ t: "failed", client, ids: [id], message: text, cause, worker: this.id });
       }
-      this.#data.tell(client, { uploaded: id });
+      if (total > 0) this.#data.tell(client, { uploaded: id });
     };
     if (part.offset !== null) {
       store((buffer) => this.#copyPart(space, part, buffer));

@@ -70,7 +70,7 @@ export interface DeviceMemory {
 
 export interface Device {
   readonly name: string;
-  readonly kind: "reference" | "cpu" | "cuda" | "simulated";
+  readonly kind: "reference" | "cpu" | "cuda" | "simulated" | "cluster";
   /** Whether runs measure each kernel (see Executable.lastTimes). Devices that cannot, ignore it. */
   timing?: boolean;
   /** The processes that this device works together with, for the collectives of its functions. */
