@@ -7,10 +7,11 @@ export { emitLaneC, emitLaneCuda } from "./emit-lane.js";
 export { type LibraryEpilogue, libraryEpilogue } from "./epilogue.js";
 export { fuse, isZeroBase, type MatrixOperand } from "./fuse.js";
 export { buildKernel, type LoopKernel } from "./kernel.js";
+export type { LaneProgram } from "./lane.js";
+export { laneAvals, laneName } from "./lane-region.js";
 export {
   contiguousOperand,
   type Location,
-  laneShape,
   loopMemory,
   memoryKey,
   type Plan,

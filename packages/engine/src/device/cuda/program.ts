@@ -7,6 +7,8 @@ import {
   kernelBytes,
   type LibraryEpilogue,
   type Location,
+  laneAvals,
+  laneName,
   libraryEpilogue,
   loopMemory,
   type MatrixOperand,
@@ -228,12 +230,12 @@ export class CudaProgram {
         bytes: 2 * numel(step.from.shape) * bytesOf(step.from.dtype),
       });
     } else if (step.kind === "lane") {
-      const { lanes, length, flops } = step.kernel;
+      const { program } = step;
       this.kernels.push({
-        name: `lanes_${lanes}x${length}`,
+        name: laneName(program),
         kind: "kernel",
-        flops: flops * lanes * length,
-        bytes: costOf(step.node as Node).bytes,
+        flops: program.flops * program.lanes,
+        bytes: laneAvals(step.node as Node).reduce((n, x) => n + numel(x.shape) * bytesOf(x.dtype), 0),
       });
     } else {
       const dims = step.node.inputs[0]?.shape.join("x") ?? "";
@@ -317,8 +319,8 @@ export class CudaProgram {
     this.launcher.launch(this.#functions.get(prepared.name)!, [prepared.blocks, 1], prepared.threads, args);
   }
 
-  #lanes(plan: Plan, { node, kernel }: Extract<Step, { kind: "lane" }>, addresses: Addresses): void {
-    const prepared = this.#text.kernels.get(kernel)!;
+  #lanes(plan: Plan, { node, program }: Extract<Step, { kind: "lane" }>, addresses: Addresses): void {
+    const prepared = this.#text.kernels.get(program)!;
     const inputs = node.inputs.map((x) => this.#operand(plan, x, addresses));
     const outputs = outputAvals(node as Node).map((_, i) => this.#at(plan, node as Node, addresses, i));
     this.launcher.launch(this.#functions.get(prepared.name)!, [prepared.blocks, 1], prepared.threads, [
