@@ -1,26 +1,10 @@
-// Lane programs as text. CUDA: a thread a lane, state in registers. C: blocks of lanes; every stretch of straight code is a
-// loop over the lanes of a block, which the compiler vectorises, and what lives longer waits in small arrays.
+// Lane programs as text: what both dialects share. Loops, the ways of keeping states, statements, addresses; how a lane's
+// numbers are held between statements is the dialect's business (emit-lane-c.ts, emit-lane-cuda.ts).
 import { binaryFns, type DType, isComplex } from "../graph/index.js";
 import type { Ix } from "./index-expr.js";
 import type { HistoryPolicy, LaneItem, LaneProgram, LaneStore } from "./lane.js";
 import type { LaneLoop, LaneScalar } from "./lane-scalar.js";
-import { binaryValue, castValue, computeType, type Emitter, literal, storageType, unaryValue } from "./scalar.js";
-
-export interface LaneTextC {
-  text: string;
-  /** Lanes that one outer iteration takes. */
-  lanesPerUnit: number;
-}
-
-export interface LaneTextCuda {
-  text: string;
-  threads: number;
-  blocks: number;
-}
-
-const laneBlock = 16;
-/** Loads of the next step that are issued while this one is computed: at most so many. */
-const maxPrefetched = 24;
+import { binaryValue, castValue, computeType, type Emitter, storageType, unaryValue } from "./scalar.js";
 
 class Lines implements Emitter {
   readonly lines: string[] = [];
@@ -38,9 +22,8 @@ class Lines implements Emitter {
 }
 
 const isBinary: ReadonlySet<string> = new Set(binaryFns);
-const leaves: ReadonlySet<string> = new Set(["const", "state", "final"]);
 
-abstract class LanePrinter {
+export abstract class LanePrinter {
   readonly lines: string[] = [];
   protected readonly slots = new Map<LaneLoop, LaneScalar[]>();
 
@@ -128,13 +111,13 @@ abstract class LanePrinter {
     return out.lines.join("\n");
   }
 
-  protected storeText(s: LaneStore): string {
+  protected storeText(s: LaneStore, value = this.use(s.value)): string {
     const { dtype } = this.program.outputs[s.output];
     const at = s.address.print();
     const place = isComplex(dtype)
       ? `${this.outputPointer(s.output)}[2*(${at})${s.part === 1 ? " + 1" : ""}]`
       : `${this.outputPointer(s.output)}[${at}]`;
-    return `${s.once ? "if (b == 0) " : ""}${place} = ${this.use(s.value)};`;
+    return `${s.once ? "if (b == 0) " : ""}${place} = ${value};`;
   }
 
   protected recordText(loop: LaneLoop, s: LaneScalar): string {
@@ -271,283 +254,4 @@ abstract class LanePrinter {
     }
     return lines.join(" ");
   }
-}
-
-class CudaPrinter extends LanePrinter {
-  readonly #prefetched = new Map<LaneLoop, LaneScalar[]>();
-  protected readonly restrict = "__restrict__";
-
-  protected use(s: LaneScalar): string {
-    if (s.op === "const") return literal(s.value, s.dtype);
-    return s.op === "state" || s.op === "final" ? this.stateName(s.of!, s.value) : `e${s.id}`;
-  }
-
-  protected stateName(loop: LaneLoop, i: number): string {
-    return `s${loop.id}_${i}`;
-  }
-
-  protected code(item: Extract<LaneItem, { kind: "code" }>, indent: string, quiet: boolean): void {
-    for (const s of item.scalars) {
-      const ahead = !quiet && s.loop !== null && this.#prefetched.get(s.loop)?.includes(s);
-      if (!ahead) this.lines.push(this.statement(s, indent));
-    }
-    for (const s of item.recorded)
-      if (s.loop !== this.unrecorded) this.lines.push(indent + this.recordText(s.loop!, s));
-    if (!quiet) for (const s of item.stores) this.lines.push(indent + this.storeText(s));
-  }
-
-  /** Loads of a step depend on nothing but its time: those of the next step are issued one step ahead. */
-  protected override beginLoop(loop: LaneLoop, item: Extract<LaneItem, { kind: "loop" }>, indent: string): void {
-    const loads = item.items.flatMap((i) =>
-      i.kind === "code"
-        ? i.scalars.filter((s) => (s.op === "load" || s.op === "past") && s.address!.mentions(loop.variable))
-        : [],
-    );
-    if (loop.length < 2 || loads.length === 0 || loads.length > maxPrefetched) return;
-    this.#prefetched.set(loop, loads);
-    const first = loop.reverse ? loop.length - 1 : 0;
-    for (const s of loads)
-      this.lines.push(
-        `${indent}${computeType[s.dtype]} f${s.id}; { const ix ${loop.variable} = ${first}; f${s.id} = ${this.#read(s)}; }`,
-      );
-  }
-
-  #read(s: LaneScalar): string {
-    return s.op === "load" ? this.loadText(s) : this.pastText(s);
-  }
-
-  protected override beginStep(loop: LaneLoop, indent: string): void {
-    const loads = this.#prefetched.get(loop);
-    if (loads === undefined) return;
-    for (const s of loads) this.lines.push(`${indent}const ${computeType[s.dtype]} e${s.id} = f${s.id};`);
-    const t = loop.variable;
-    const ahead = loop.reverse ? `${t} > 0 ? ${t} - 1 : 0` : `${t} < ${loop.length - 1} ? ${t} + 1 : ${t}`;
-    this.lines.push(`${indent}{ const ix n_ = ${ahead}; { const ix ${t} = n_;`);
-    for (const s of loads) this.lines.push(`${indent}  f${s.id} = ${this.#read(s)};`);
-    this.lines.push(`${indent}} }`);
-  }
-
-  protected declareStates(loop: LaneLoop, states: readonly number[], indent: string): void {
-    for (const i of states)
-      this.lines.push(
-        `${indent}${computeType[loop.init[i].dtype]} ${this.stateName(loop, i)} = ${this.use(loop.init[i])};`,
-      );
-  }
-
-  protected restoreStates(loop: LaneLoop, states: readonly number[], indent: string): void {
-    for (const i of states)
-      this.lines.push(
-        `${indent}${computeType[loop.init[i].dtype]} ${this.stateName(loop, i)} = ${this.element(`k${loop.id}_${i}`, `g${loop.id}`)};`,
-      );
-  }
-
-  protected advance(loop: LaneLoop, states: readonly number[], indent: string): void {
-    // All new values before any old one is overwritten.
-    const moved = states.filter((i) => !(loop.next[i].op === "state" && loop.next[i].value === i));
-    for (const i of moved)
-      if (loop.next[i].op === "state")
-        this.lines.push(`${indent}const ${computeType[loop.init[i].dtype]} n${i} = ${this.use(loop.next[i])};`);
-    for (const i of moved)
-      this.lines.push(
-        `${indent}${this.stateName(loop, i)} = ${loop.next[i].op === "state" ? `n${i}` : this.use(loop.next[i])};`,
-      );
-  }
-
-  protected declareArray(name: string, type: string, size: number, indent: string): void {
-    this.lines.push(`${indent}${type} ${name}[${size}];`);
-  }
-
-  protected element(array: string, at: string): string {
-    return `${array}[${at}]`;
-  }
-
-  protected each(body: string[], indent: string): void {
-    for (const line of body) this.lines.push(indent + line);
-  }
-
-  print(threads: number): string {
-    const { program } = this;
-    const sizes = [...program.inputs, ...program.outputs].map((x) => x.shape.reduce((n, d) => n * d, 2));
-    const wide = sizes.some((n) => n >= 2 ** 31);
-    this.lines.push(
-      `  typedef ${wide ? "long long" : "int"} ix;`,
-      ...this.pointers(),
-      `  const ix b = (ix)blockIdx.x * ${threads} + threadIdx.x;`,
-      `  if (b >= ${program.lanes}) return;`,
-      `  ${this.laneAxes("ix")}`,
-    );
-    this.items(program.items, "  ");
-    return this.lines.join("\n");
-  }
-}
-
-export function emitLaneCuda(program: LaneProgram): LaneTextCuda {
-  // Few lanes are spread over many multiprocessors; many fill them with larger blocks.
-  const threads = program.lanes >= 65536 ? 128 : program.lanes >= 16384 ? 64 : 32;
-  return {
-    text: new CudaPrinter(program).print(threads),
-    threads,
-    blocks: Math.ceil(program.lanes / threads),
-  };
-}
-
-class CPrinter extends LanePrinter {
-  readonly #block: number;
-  protected readonly restrict = "restrict";
-  /** Scalars that are used in another stretch of code than the one that computes them. */
-  readonly #kept = new Set<LaneScalar>();
-  #here = new Set<LaneScalar>();
-
-  constructor(program: LaneProgram) {
-    super(program);
-    this.#block = Math.min(laneBlock, program.lanes);
-    this.#findKept(program.items);
-  }
-
-  #findKept(items: readonly LaneItem[]): void {
-    const home = new Map<LaneScalar, object>();
-    const uses: [LaneScalar, object | null][] = [];
-    const visit = (list: readonly LaneItem[]): void => {
-      for (const item of list) {
-        if (item.kind === "loop") {
-          // Initial and new values are read by code of their own.
-          for (const i of item.states) {
-            uses.push([item.loop.init[i], null]);
-            uses.push([item.loop.next[i], this.#lastCode(item)]);
-          }
-          visit(item.items);
-        } else {
-          for (const s of item.scalars) {
-            home.set(s, item);
-            for (const a of s.args) uses.push([a, item]);
-          }
-          for (const s of item.stores) uses.push([s.value, item]);
-          for (const s of item.recorded) uses.push([s, item]);
-        }
-      }
-    };
-    visit(items);
-    for (const [s, item] of uses) if (!leaves.has(s.op) && home.get(s) !== item) this.#kept.add(s);
-  }
-
-  #lastCode(item: Extract<LaneItem, { kind: "loop" }>): object | null {
-    const last = item.items[item.items.length - 1];
-    return last?.kind === "code" ? last : null;
-  }
-
-  protected use(s: LaneScalar): string {
-    if (s.op === "const") return literal(s.value, s.dtype);
-    if (s.op === "state" || s.op === "final") return this.stateName(s.of!, s.value);
-    return this.#here.has(s) || !this.#kept.has(s) ? `e${s.id}` : `c${s.id}[l]`;
-  }
-
-  protected stateName(loop: LaneLoop, i: number): string {
-    return `a${loop.id}_${i}[l]`;
-  }
-
-  readonly #pendingAdvance = new Map<object, { loop: LaneLoop; states: readonly number[] }>();
-
-  protected code(item: Extract<LaneItem, { kind: "code" }>, indent: string, quiet: boolean): void {
-    this.#here = new Set(item.scalars);
-    const inner = `${indent}  `;
-    const body: string[] = item.scalars.map((s) => this.statement(s, inner));
-    for (const s of item.scalars) if (this.#kept.has(s)) body.push(`${inner}c${s.id}[l] = e${s.id};`);
-    for (const s of item.recorded) if (s.loop !== this.unrecorded) body.push(inner + this.recordText(s.loop!, s));
-    if (!quiet) for (const s of item.stores) body.push(inner + this.storeText(s));
-    const advance = this.#pendingAdvance.get(item);
-    if (advance !== undefined) body.push(...this.#advanceLines(advance.loop, advance.states, inner));
-    this.#pendingAdvance.delete(item);
-    this.#here = new Set();
-    this.#laneLoop(body, indent);
-  }
-
-  #laneLoop(body: string[], indent: string): void {
-    if (body.length === 0) return;
-    this.lines.push(
-      `${indent}_Pragma("omp simd")`,
-      `${indent}for (long l = 0; l < lanes; l++) { const long b = base + l; (void)b; ${this.laneAxes("long")}`,
-      ...body,
-      `${indent}}`,
-    );
-  }
-
-  #advanceLines(loop: LaneLoop, states: readonly number[], indent: string): string[] {
-    const moved = states.filter((i) => !(loop.next[i].op === "state" && loop.next[i].value === i));
-    return [
-      ...moved.map((i) => `${indent}const ${computeType[loop.init[i].dtype]} n${i} = ${this.use(loop.next[i])};`),
-      ...moved.map((i) => `${indent}${this.stateName(loop, i)} = n${i};`),
-    ];
-  }
-
-  protected advance(loop: LaneLoop, states: readonly number[], indent: string): void {
-    if (this.#advanced.delete(loop)) return;
-    this.#laneLoop(this.#advanceLines(loop, states, `${indent}  `), indent);
-  }
-
-  readonly #advanced = new Set<LaneLoop>();
-
-  /** New states are written by the last stretch of a step, while its numbers are still in registers. */
-  protected override beforeStep(item: Extract<LaneItem, { kind: "loop" }>): void {
-    const last = this.#lastCode(item);
-    if (last === null) return;
-    this.#pendingAdvance.set(last, { loop: item.loop, states: item.states });
-    this.#advanced.add(item.loop);
-  }
-
-  protected declareStates(loop: LaneLoop, states: readonly number[], indent: string): void {
-    for (const i of states)
-      this.lines.push(
-        `${indent}${computeType[loop.init[i].dtype]} a${loop.id}_${i}[${this.#block}] __attribute__((aligned(64)));`,
-      );
-    this.#laneLoop(
-      states.map((i) => `${indent}  ${this.stateName(loop, i)} = ${this.use(loop.init[i])};`),
-      indent,
-    );
-  }
-
-  protected restoreStates(loop: LaneLoop, states: readonly number[], indent: string): void {
-    for (const i of states)
-      this.lines.push(
-        `${indent}${computeType[loop.init[i].dtype]} a${loop.id}_${i}[${this.#block}] __attribute__((aligned(64)));`,
-      );
-    this.#laneLoop(
-      states.map((i) => `${indent}  ${this.stateName(loop, i)} = ${this.element(`k${loop.id}_${i}`, `g${loop.id}`)};`),
-      indent,
-    );
-  }
-
-  protected declareArray(name: string, type: string, size: number, indent: string): void {
-    this.lines.push(`${indent}${type} ${name}[${size}][${this.#block}] __attribute__((aligned(64)));`);
-  }
-
-  protected element(array: string, at: string): string {
-    return `${array}[${at}][l]`;
-  }
-
-  protected each(body: string[], indent: string): void {
-    this.#laneLoop(
-      body.map((line) => `${indent}  ${line}`),
-      indent,
-    );
-  }
-
-  print(): LaneTextC {
-    const { lanes } = this.program;
-    const block = this.#block;
-    this.lines.push(
-      "  typedef long ix;",
-      ...this.pointers(),
-      "  for (long u = lo; u < hi; u++) {",
-      `    const long base = u * ${block}, lanes = base + ${block} <= ${lanes} ? ${block} : ${lanes} - base;`,
-    );
-    for (const s of this.#kept)
-      this.lines.push(`    ${computeType[s.dtype]} c${s.id}[${block}] __attribute__((aligned(64)));`);
-    this.items(this.program.items, "    ");
-    this.lines.push("  }");
-    return { text: this.lines.join("\n"), lanesPerUnit: block };
-  }
-}
-
-export function emitLaneC(program: LaneProgram): LaneTextC {
-  return new CPrinter(program).print();
 }
