@@ -1,12 +1,16 @@
 // weft: differentiable tensors for TypeScript. The public face of the engine.
+import type { connect as connectCluster } from "./cluster/connect.js";
 import { CpuDevice, CudaDevice, type Device, ReferenceDevice } from "./device/index.js";
 import { WeftError } from "./graph/index.js";
 import { memory as memoryManager, setDefaultDevice, useDevice } from "./runtime/index.js";
 
 /** The device of a name: "cpu", "cuda" or "cuda:1", "reference". */
 export function device(name: string): Device {
+  if (name === "cuda") return device("cuda:0");
   const known = devices.get(name);
-  if (known !== undefined) return known;
+  if (known !== undefined && (known.lost ?? null) === null) return known;
+  // A GPU whose context died: what is left of it goes, and a fresh one takes its place.
+  known?.close?.();
   const made = makeDevice(name);
   devices.set(name, made);
   return made;
@@ -28,7 +32,20 @@ export function setDevice(chosen: string | Device): Device {
   return useDevice(typeof chosen === "string" ? device(chosen) : chosen).device;
 }
 
+// Clusters bring libraries that who wants tensors alone should not load.
+const loadCluster = () => import("./cluster/connect.js");
+const clusterModule = process.env.WEFT_CONNECT ? await loadCluster() : null;
+
+/**
+ * Connects to a dispatcher ("localhost:9000"; WEFT_CONNECT when nothing is given), or starts one with workers
+ * ({ devices: 4 }), and makes the cluster the current device.
+ */
+export const connect: typeof connectCluster = async (...args) => (await loadCluster()).connect(...args);
+
 setDefaultDevice(() => {
+  const cluster = process.env.WEFT_CONNECT;
+  if (cluster !== undefined && cluster !== "" && clusterModule !== null)
+    return clusterModule.makeClusterDevice(cluster);
   const wanted = process.env.WEFT_DEVICE;
   if (wanted !== undefined && wanted !== "") return device(wanted);
   if (CpuDevice.available()) return device("cpu");
@@ -36,6 +53,9 @@ setDefaultDevice(() => {
   return device("reference");
 });
 
+export type { Cluster } from "./cluster/connect.js";
+export type { ConnectOptions } from "./cluster/connection.js";
+export * as distributed from "./cluster/distributed.js";
 export {
   CpuDevice,
   type CpuOptions,
@@ -44,6 +64,7 @@ export {
   type Device,
   type DeviceMemory,
   OutOfMemoryError,
+  type ProcessGroup,
   ReferenceDevice,
 } from "./device/index.js";
 export { type DType, DTypeError, dtypes, type Shape, ShapeError, WeftError } from "./graph/index.js";

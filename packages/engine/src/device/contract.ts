@@ -1,6 +1,7 @@
 // What a device is: memory, transfers, and compiled functions. Small on purpose; everything above the devices speaks
 // only this, and the reference device shows how little it takes.
 import { type GraphFn, type OpAttrs, type Shape, WeftError } from "../graph/index.js";
+import type { Value } from "../ops/index.js";
 
 /** Memory on a device. Opaque: each device has its own kind. */
 export interface DeviceBuffer {
@@ -42,8 +43,8 @@ export interface ProcessGroup {
 export interface CompileOptions {
   /** Parameters whose memory the call may reuse for its results. */
   donated?: readonly boolean[];
-  /** Where the function's collectives go. */
-  group?: ProcessGroup | null;
+  /** Parameters that have the same value in every call, by position: the compiler may use what it sees in them. */
+  known?: ReadonlyMap<number, Value>;
 }
 
 export interface Executable {
@@ -54,7 +55,8 @@ export interface Executable {
   readonly aliases: ReadonlyMap<number, number>;
   /** Seconds that each kernel took in the last call, when the device was asked to time them. */
   readonly lastTimes?: Float64Array;
-  run(inputs: readonly DeviceBuffer[]): DeviceBuffer[];
+  /** `wanted`: the results are fetched next, so a device may deliver large ones piece by piece. */
+  run(inputs: readonly DeviceBuffer[], wanted?: boolean): DeviceBuffer[];
 }
 
 export interface DeviceMemory {
@@ -66,19 +68,38 @@ export interface DeviceMemory {
   totalBytes: number;
 }
 
+/** Names that a device's profiler shows around what happens between a push and its pop. */
+export interface NamedRanges {
+  push(name: string): void;
+  pop(): void;
+}
+
 export interface Device {
   readonly name: string;
-  readonly kind: "reference" | "cpu" | "cuda" | "simulated";
+  readonly kind: "reference" | "cpu" | "cuda" | "simulated" | "cluster";
   /** Whether runs measure each kernel (see Executable.lastTimes). Devices that cannot, ignore it. */
   timing?: boolean;
-  /** The processes that this device works together with; devices that cannot leave it out. */
+  /** The processes that this device works together with, for the collectives of its functions. */
   group?: ProcessGroup | null;
   allocate(bytes: number): DeviceBuffer;
   free(buffer: DeviceBuffer): void;
   upload(buffer: DeviceBuffer, from: Uint8Array): void;
   download(buffer: DeviceBuffer, into: Uint8Array): void;
-  /** For devices whose memory is elsewhere: the only way to read. */
-  downloadAsync?(buffer: DeviceBuffer, into: Uint8Array): Promise<void>;
+  /**
+   * The bytes of a buffer in memory of the device's choosing, where that is faster than `download`; it belongs to the
+   * caller. Null: use `download`.
+   */
+  fetch?(buffer: DeviceBuffer): ArrayBuffer | null;
+  /** The same without holding up the event loop; the buffer may be freed meanwhile. */
+  fetchAsync?(buffer: DeviceBuffer): Promise<ArrayBuffer> | null;
+  /** A copy on another device of this kind without the host in between; null where that is not possible. */
+  copyTo?(buffer: DeviceBuffer, peer: Device): DeviceBuffer | null;
+  /** Set while a profiler of the device's vendor listens. */
+  readonly ranges?: NamedRanges | null;
+  /** Why the device can be used no more: a fault killed it, or it was closed. Null while it works. */
+  readonly lost?: string | null;
+  /** Gives up everything that the device holds. */
+  close?(): void;
   compile(fn: GraphFn, options: CompileOptions): Executable;
   /** The source that the device would compile for a function, for debug output; devices without one leave it out. */
   source?(fn: GraphFn, options: CompileOptions): string;

@@ -1,4 +1,5 @@
 // The in-process session: runs pending graphs on a device, keeps compiled functions, owns the current device.
+import { createHash } from "node:crypto";
 import { type Device, type DeviceBuffer, type Executable, ReferenceDevice } from "../device/index.js";
 import {
   type Aval,
@@ -11,11 +12,12 @@ import {
   printGraph,
   type Storage,
   showAval,
+  storageView,
   structuralKey,
   topological,
   WeftError,
 } from "../graph/index.js";
-import { fromComplexes, make } from "../ops/index.js";
+import { fromComplexes, make, type Value } from "../ops/index.js";
 import { copyGraph, simplify } from "../transform/index.js";
 import { debugLevel, logRun } from "./debug.js";
 import { ConstantLifter } from "./lift.js";
@@ -29,6 +31,8 @@ export interface Compiled {
   executable: Executable;
   fn: GraphFn;
   key: string;
+  /** Memory that a call takes. */
+  bytes: number;
 }
 
 export class Session {
@@ -37,24 +41,28 @@ export class Session {
   compiles = 0;
   runs = 0;
   kernelsRun = 0;
+  /** Whether runs add up the time that their collectives keep the device from computing. */
+  timesCollectives = false;
+  collectiveSeconds = 0;
 
   constructor(readonly device: Device) {}
 
   /** The compiled form of a function, from memory when an equal one was compiled before. */
-  compile(fn: GraphFn, donated: readonly boolean[] = []): Compiled {
-    const key = `${structuralKey(fn)}${donated.some(Boolean) ? `/${donated.map(Number).join("")}` : ""}`;
-    const known = this.#compiled.get(key);
-    if (known !== undefined) {
+  compile(fn: GraphFn, donated: readonly boolean[] = [], known: ReadonlyMap<number, Value> = new Map()): Compiled {
+    const key = `${structuralKey(fn)}${donated.some(Boolean) ? `/${donated.map(Number).join("")}` : ""}${knownKey(known)}`;
+    const earlier = this.#compiled.get(key);
+    if (earlier !== undefined) {
       this.#compiled.delete(key);
-      this.#compiled.set(key, known);
-      return known;
+      this.#compiled.set(key, earlier);
+      return earlier;
     }
     const simple = simplify(copyGraph(fn));
     assertClosed(simple);
-    const executable = profiler.span("compile", () => this.device.compile(simple, { donated }));
+    const executable = profiler.span("compile", () => this.device.compile(simple, { donated, known }));
     if (debugLevel() >= 3) console.error(printGraph(simple));
-    if (debugLevel() >= 4) console.error(this.device.source?.(simple, { donated }) ?? "(no source)");
-    const compiled = { executable, fn: simple, key };
+    if (debugLevel() >= 4) console.error(this.device.source?.(simple, { donated, known }) ?? "(no source)");
+    const results = simple.outputs.reduce((n, o) => n + numel(o.shape) * bytesOf(o.dtype), 0);
+    const compiled = { executable, fn: simple, key, bytes: results + executable.scratchBytes };
     this.compiles++;
     this.#compiled.set(key, compiled);
     if (this.#compiled.size > maxExecutables) this.#compiled.delete(this.#compiled.keys().next().value!);
@@ -67,17 +75,23 @@ export class Session {
     inputs: readonly TensorValue[],
     donated: readonly boolean[] = [],
     sites: readonly (string | null)[] = [],
+    wanted = false,
   ): TensorValue[] {
     const { executable, fn } = compiled;
-    const outputBytes = fn.outputs.reduce((n, o) => n + numel(o.shape) * bytesOf(o.dtype), executable.scratchBytes);
-    memory.relieve(outputBytes);
+    memory.relieve(compiled.bytes);
     const buffers = inputs.map((value) => this.#bufferOf(value));
     const watched = debugLevel() > 0 || profiler.active;
-    this.device.timing = watched;
+    this.device.timing = watched || this.timesCollectives;
     const start = watched ? performance.now() : 0;
-    const results = memory.withRetry(this.device, () => executable.run(buffers));
+    const results = memory.withRetry(this.device, () => executable.run(buffers, wanted));
     this.runs++;
     this.kernelsRun += executable.kernels.length;
+    if (this.timesCollectives && executable.lastTimes !== undefined) {
+      const times = executable.lastTimes;
+      executable.kernels.forEach((kernel, i) => {
+        if (kernel.kind === "collective") this.collectiveSeconds += times[i];
+      });
+    }
     if (start > 0) {
       const milliseconds = performance.now() - start;
       logRun(this.device, executable, milliseconds, compiled.key);
@@ -100,17 +114,20 @@ export class Session {
     return value.buffer;
   }
 
-  /** Computes the given nodes (and those on the way that are marked to be kept) and hangs the values on them. */
-  realize(nodes: readonly Node[]): void {
+  /**
+   * Computes the given nodes (and those on the way that are marked to be kept) and hangs the values on them. `wanted`:
+   * they are fetched next.
+   */
+  realize(nodes: readonly Node[], wanted = false): void {
     const roots = [...new Set(nodes.filter((node) => node.value === null))];
     if (roots.length === 0) return;
     const order = topological(roots, (node) => node.value !== null);
     const params = order.filter((node) => node.value !== null);
-    const wanted = [
+    const results = [
       ...roots,
       ...order.filter((node) => kept.has(node) && node.value === null && !roots.includes(node)),
     ];
-    const exact = { params, outputs: wanted };
+    const exact = { params, outputs: results };
     const fn = this.#compiled.has(structuralKey(exact)) ? exact : this.#lifter.lift(exact);
     const compiled = this.compile(fn);
     const constants = fn.params.slice(params.length).map((node) => this.#uploadConstant(node as Node<"const">));
@@ -118,10 +135,11 @@ export class Session {
       compiled,
       [...params.map((param) => param.value as TensorValue), ...constants],
       [],
-      wanted.map((node) => node.site),
+      results.map((node) => node.site),
+      wanted,
     );
     for (const value of constants) value.free();
-    wanted.forEach((node, i) => {
+    results.forEach((node, i) => {
       node.value = values[i];
       node.depth = 0;
       kept.delete(node);
@@ -147,14 +165,34 @@ export class Session {
 
   download(value: TensorValue): Storage {
     value.assertUsable();
-    const data = makeStorage(value.aval.dtype, numel(value.aval.shape));
+    const { dtype, shape } = value.aval;
+    const fetched = value.device.fetch?.(value.buffer) ?? null;
+    if (fetched !== null) return storageView(dtype, fetched, 0, numel(shape));
+    const data = makeStorage(dtype, numel(shape));
     value.device.download(value.buffer, new Uint8Array(data.buffer));
     return data;
+  }
+
+  /** The same; a device that can leaves the event loop free meanwhile. */
+  async downloadAsync(value: TensorValue): Promise<Storage> {
+    value.assertUsable();
+    const { dtype, shape } = value.aval;
+    const fetching = value.device.fetchAsync?.(value.buffer) ?? null;
+    return fetching === null ? this.download(value) : storageView(dtype, await fetching, 0, numel(shape));
   }
 
   forgetCompiled(): void {
     this.#compiled.clear();
   }
+}
+
+/** Parameters with values of their own make a program of its own. */
+function knownKey(known: ReadonlyMap<number, Value>): string {
+  if (known.size === 0) return "";
+  const hash = createHash("sha256");
+  for (const [i, { data }] of known)
+    hash.update(`${i}:`).update(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+  return `/${hash.digest("hex").slice(0, 32)}`;
 }
 
 function assertClosed(fn: GraphFn): void {
@@ -192,6 +230,7 @@ function detach(node: Node): void {
 
 /** Runs a function while the graph that it builds is being watched by a transform. */
 export function tracing<T>(body: () => T): T {
+  if (traces === 0) collectives = 0;
   traces++;
   try {
     return body();
@@ -200,6 +239,11 @@ export function tracing<T>(body: () => T): T {
     if (traces === 0) for (const node of waiting.splice(0)) detach(node);
   }
 }
+
+let collectives = 0;
+
+/** The place of the next collective in the program that is being traced; null when none is: then it must run at once. */
+export const nextCollective = (): number | null => (traces === 0 ? null : collectives++);
 
 export const isTracing = (): boolean => traces > 0;
 
@@ -231,6 +275,7 @@ const sessions = new WeakMap<Device, Session>();
 export function useDevice(device: Device): Session {
   current = sessions.get(device) ?? new Session(device);
   sessions.set(device, current);
+  profiler.ranges = device.ranges ?? null;
   return current;
 }
 
