@@ -1,2 +1,5 @@
 // weft/quantum: devices, pulses, evolution, figures of merit, control and meta-learning.
+export * from "./cache/index.js";
+export * from "./control/index.js";
+export * from "./meta/index.js";
 export * from "./noise/index.js";
