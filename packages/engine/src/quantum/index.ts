@@ -3,3 +3,5 @@ export * from "./cache/index.js";
 export * from "./control/index.js";
 export * from "./meta/index.js";
 export * from "./noise/index.js";
+export * from "./operators/index.js";
+export * from "./solvers/index.js";
