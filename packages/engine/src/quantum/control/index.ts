@@ -1,6 +1,5 @@
 // Control: open systems under piecewise-constant controls, optimisers, robust objectives, fits.
 export { readCheckpoint, writeCheckpoint } from "./checkpoint.js";
-export { Coordinates, hermitianBasis } from "./coordinates.js";
 export {
   type ChosenSteps,
   checkFidelities,

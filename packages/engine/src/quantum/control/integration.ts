@@ -80,12 +80,12 @@ export function chooseSteps(prepared: PreparedProblem, integration: Integration,
   const finish = (perSegment: number, error: number, asked: string, more: string[] = []): ChosenSteps => {
     const warnings = [...more];
     const dt = segment / perSegment;
-    if (!(error <= worthWarning))
+    const tolerance = "tolerance" in integration ? integration.tolerance : worthWarning;
+    if (!(error <= Math.max(worthWarning, tolerance)))
       warnings.push(
         `${method} with dt = ${dt.toPrecision(3)} is off by about ${error.toExponential(1)} in fidelity` +
           (method === "euler" ? "; rk4 at the same cost of memory is accurate, euler is for comparisons only" : ""),
       );
-    const tolerance = "tolerance" in integration ? integration.tolerance : 1;
     const precision = integration.precision ?? (tolerance < 1e-5 ? "float64" : "float32");
     if (precision === "float32" && tolerance < 1e-6)
       warnings.push(`float32 rounds fidelities at about 1e-6; the tolerance of ${tolerance} needs float64`);

@@ -1,5 +1,6 @@
-// An open system steered by piecewise-constant controls: what a control problem is, and its evolution as one scan whose
-// step is a handful of scalar operations, so that a batch of problems compiles into one lane kernel. Knows no optimiser.
+// An open system steered by piecewise-constant controls, as small as it can be written: d^2 - 1 real unknowns (the trace is
+// a constant), sparse generators, a step of a handful of scalars, so that a batch of problems compiles into one lane
+// kernel. The solvers beside are general; this is what optimisers and meta-learning run millions of times.
 import { type DType, WeftError } from "../../graph/index.js";
 import { scan, type Tensor, tensor, vmap, zeros } from "../../tensor/index.js";
 import { BoundedCache, structureKey } from "../cache/index.js";
@@ -13,7 +14,7 @@ import {
   sigmaY,
   sigmaZ,
 } from "../operators/index.js";
-import { Coordinates, type SparseEntry } from "./coordinates.js";
+import { commutator, dissipator, hermitianBasis, realMatrix } from "../solvers/hermitian.js";
 
 export interface ControlProblem {
   /** Hamiltonian that is always on. */
@@ -65,6 +66,9 @@ export interface PreparedProblem {
   target: number[][];
 }
 
+/** A Hermitian matrix as real numbers: Re tr(basis . matrix). */
+const coordinates = (matrix: Operator): number[] => hermitianBasis(matrix.rows).map((b) => b.mul(matrix).trace().re);
+
 function checkSquare(matrix: Operator, d: number, name: string): Operator {
   if (matrix.rows !== d || matrix.columns !== d)
     throw new WeftError(`${name} is ${matrix.rows}x${matrix.columns}, the other operators are ${d}x${d}`);
@@ -114,31 +118,31 @@ function checkAndPrepare(problem: ControlProblem, key: string): PreparedProblem 
   if (problem.controls.length === 0) throw new WeftError("control: controls is empty; give at least one Hamiltonian");
   if (problem.pairs.length === 0) throw new WeftError("control: pairs is empty; give an initial state and its target");
   const d = Operator.from(problem.controls[0], "controls[0]").rows;
-  const coordinates = new Coordinates(d);
-  const cells = new Map<string, Cell>();
-  const place = (entries: readonly SparseEntry[], source: Term["source"], index: number): void => {
-    for (const { row, column, value } of entries) {
-      const key = `${row},${column}`;
-      const cell = cells.get(key) ?? { row, column, terms: [] };
+  const cells = new Map<number, Cell>();
+  const place = (matrix: Operator, source: Term["source"], index: number): void => {
+    matrix.re.forEach((value, at) => {
+      if (value === 0) return;
+      const cell = cells.get(at) ?? { row: Math.floor(at / matrix.columns), column: at % matrix.columns, terms: [] };
       cell.terms.push({ source, index, value });
-      cells.set(key, cell);
-    }
+      cells.set(at, cell);
+    });
   };
-  const hamiltonian = (given: OperatorLike, name: string): SparseEntry[] => {
+  const hamiltonian = (given: OperatorLike, name: string): Operator => {
     const h = checkSquare(Operator.from(given, name), d, name);
     if (h.hermitianError() > 1e-12)
       throw new WeftError(`${name} is not Hermitian; a Hamiltonian must equal its conjugate transpose`);
-    return coordinates.commutator(h);
+    return realMatrix(d, commutator(h));
   };
   if (problem.drift !== undefined) place(hamiltonian(problem.drift, "drift"), "drift", 0);
   problem.controls.forEach((h, k) => {
     place(hamiltonian(h, `controls[${k}]`), "control", k);
   });
   problem.channels.forEach((c, k) => {
-    place(coordinates.dissipator(checkSquare(Operator.from(c, `channels[${k}]`), d, `channels[${k}]`)), "rate", k);
+    const channel = checkSquare(Operator.from(c, `channels[${k}]`), d, `channels[${k}]`);
+    place(realMatrix(d, dissipator(channel)), "rate", k);
   });
   const state = (given: OperatorLike, name: string, pure: boolean): number[] =>
-    coordinates.of(checkState(checkSquare(Operator.from(given, name), d, name), name, pure)).slice(1);
+    coordinates(checkState(checkSquare(Operator.from(given, name), d, name), name, pure)).slice(1);
   return {
     problem,
     key,

@@ -252,7 +252,8 @@ export class MetaTrainer {
       const isLast = this.iteration === until;
       if (this.iteration % every === 0 || isLast) {
         this.readMetrics();
-        onProgress?.(this, this.validate());
+        const validation = this.validate();
+        onProgress?.(this, validation);
       } else if (this.iteration % 10 === 0) onProgress?.(this, null);
     }
   }
