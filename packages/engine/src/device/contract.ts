@@ -1,6 +1,7 @@
 // What a device is: memory, transfers, and compiled functions. Small on purpose; everything above the devices speaks
 // only this, and the reference device shows how little it takes.
 import { type GraphFn, type OpAttrs, type Shape, WeftError } from "../graph/index.js";
+import type { Value } from "../ops/index.js";
 
 /** Memory on a device. Opaque: each device has its own kind. */
 export interface DeviceBuffer {
@@ -42,6 +43,8 @@ export interface ProcessGroup {
 export interface CompileOptions {
   /** Parameters whose memory the call may reuse for its results. */
   donated?: readonly boolean[];
+  /** Parameters that have the same value in every call, by position: the compiler may use what it sees in them. */
+  known?: ReadonlyMap<number, Value>;
 }
 
 export interface Executable {

@@ -1,4 +1,5 @@
 // The in-process session: runs pending graphs on a device, keeps compiled functions, owns the current device.
+import { createHash } from "node:crypto";
 import { type Device, type DeviceBuffer, type Executable, ReferenceDevice } from "../device/index.js";
 import {
   type Aval,
@@ -16,7 +17,7 @@ import {
   topological,
   WeftError,
 } from "../graph/index.js";
-import { fromComplexes, make } from "../ops/index.js";
+import { fromComplexes, make, type Value } from "../ops/index.js";
 import { copyGraph, simplify } from "../transform/index.js";
 import { debugLevel, logRun } from "./debug.js";
 import { ConstantLifter } from "./lift.js";
@@ -42,19 +43,19 @@ export class Session {
   constructor(readonly device: Device) {}
 
   /** The compiled form of a function, from memory when an equal one was compiled before. */
-  compile(fn: GraphFn, donated: readonly boolean[] = []): Compiled {
-    const key = `${structuralKey(fn)}${donated.some(Boolean) ? `/${donated.map(Number).join("")}` : ""}`;
-    const known = this.#compiled.get(key);
-    if (known !== undefined) {
+  compile(fn: GraphFn, donated: readonly boolean[] = [], known: ReadonlyMap<number, Value> = new Map()): Compiled {
+    const key = `${structuralKey(fn)}${donated.some(Boolean) ? `/${donated.map(Number).join("")}` : ""}${knownKey(known)}`;
+    const earlier = this.#compiled.get(key);
+    if (earlier !== undefined) {
       this.#compiled.delete(key);
-      this.#compiled.set(key, known);
-      return known;
+      this.#compiled.set(key, earlier);
+      return earlier;
     }
     const simple = simplify(copyGraph(fn));
     assertClosed(simple);
-    const executable = profiler.span("compile", () => this.device.compile(simple, { donated }));
+    const executable = profiler.span("compile", () => this.device.compile(simple, { donated, known }));
     if (debugLevel() >= 3) console.error(printGraph(simple));
-    if (debugLevel() >= 4) console.error(this.device.source?.(simple, { donated }) ?? "(no source)");
+    if (debugLevel() >= 4) console.error(this.device.source?.(simple, { donated, known }) ?? "(no source)");
     const compiled = { executable, fn: simple, key };
     this.compiles++;
     this.#compiled.set(key, compiled);
@@ -172,6 +173,15 @@ export class Session {
   forgetCompiled(): void {
     this.#compiled.clear();
   }
+}
+
+/** Parameters with values of their own make a program of its own. */
+function knownKey(known: ReadonlyMap<number, Value>): string {
+  if (known.size === 0) return "";
+  const hash = createHash("sha256");
+  for (const [i, { data }] of known)
+    hash.update(`${i}:`).update(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+  return `/${hash.digest("hex").slice(0, 32)}`;
 }
 
 function assertClosed(fn: GraphFn): void {

@@ -66,6 +66,13 @@ const cheapOps: ReadonlySet<OpName> = new Set([
   "flip",
 ] as const);
 
+/** Copies of something smaller: captured as what they are copies of. */
+function isBroadcast(node: Node): boolean {
+  let at = node;
+  while (at.value === null && (at.op === "reshape" || at.op === "permute")) at = at.inputs[0];
+  return at.value === null && at.op === "expand";
+}
+
 export interface Closed {
   fn: GraphFn;
   /** Nodes from outside that the function uses; they are its first parameters. */
@@ -94,6 +101,11 @@ export function closeOver(outputs: readonly Node[], params: readonly Node[]): Cl
     const known = map.get(node);
     if (known !== undefined) return known;
     if (inside.has(node)) return node;
+    if (isBroadcast(node)) {
+      const view = make(node.op as OpName, node.inputs.map(use), node.attrs as never);
+      map.set(node, view);
+      return view;
+    }
     if (node.outputs !== null) throw new InternalError(`a function captured the tuple of ${node.op}`);
     const param = build.input(node.shape, node.dtype, "captured");
     captured.push(node);

@@ -233,7 +233,12 @@ export class CpuDevice implements Device {
   }
 
   #plan(fn: GraphFn, options: CompileOptions) {
-    return planFunction(fn, { parallelRows: 16, longReduction: 32768, donated: options.donated });
+    return planFunction(fn, {
+      parallelRows: 16,
+      longReduction: 32768,
+      donated: options.donated,
+      lanes: { known: options.known ?? new Map() },
+    });
   }
 
   /** Loads the linear algebra, once a process. */

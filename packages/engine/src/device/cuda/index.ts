@@ -8,6 +8,7 @@ import { cudaLibraries, result64 } from "./driver.js";
 import { type GpuReadings, readGpu } from "./nvml.js";
 import { Products } from "./products.js";
 import { type Addresses, CudaProgram, Launcher } from "./program.js";
+import { cudaPlanOptions } from "./source.js";
 
 export { versionText } from "./context.js";
 export { CudaError, cudaLibraries, type LibraryName, type LibraryPaths } from "./driver.js";
@@ -117,11 +118,9 @@ export class CudaDevice implements Device {
 
   #plan(fn: GraphFn, options: CompileOptions): Plan {
     return planFunction(fn, {
-      parallelRows: 1024,
-      longReduction: 4096,
-      splitColumns: 512,
-      halfMatmul: true,
+      ...cudaPlanOptions,
       donated: options.donated,
+      lanes: { known: options.known ?? new Map() },
     });
   }
 
