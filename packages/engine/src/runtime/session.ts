@@ -39,6 +39,9 @@ export class Session {
   compiles = 0;
   runs = 0;
   kernelsRun = 0;
+  /** Whether runs add up the time that their collectives keep the device from computing. */
+  timesCollectives = false;
+  collectiveSeconds = 0;
 
   constructor(readonly device: Device) {}
 
@@ -76,11 +79,17 @@ export class Session {
     memory.relieve(outputBytes);
     const buffers = inputs.map((value) => this.#bufferOf(value));
     const watched = debugLevel() > 0 || profiler.active;
-    this.device.timing = watched;
+    this.device.timing = watched || this.timesCollectives;
     const start = watched ? performance.now() : 0;
     const results = memory.withRetry(this.device, () => executable.run(buffers, wanted));
     this.runs++;
     this.kernelsRun += executable.kernels.length;
+    if (this.timesCollectives && executable.lastTimes !== undefined) {
+      const times = executable.lastTimes;
+      executable.kernels.forEach((kernel, i) => {
+        if (kernel.kind === "collective") this.collectiveSeconds += times[i];
+      });
+    }
     if (start > 0) {
       const milliseconds = performance.now() - start;
       logRun(this.device, executable, milliseconds, compiled.key);

@@ -10,6 +10,7 @@ import koffi from "koffi";
 import { findOpenBlas } from "../../cpu/openblas.js";
 import type { CudaLibraries } from "../driver.js";
 import { gemmSource } from "./gemm.js";
+import { emulatedLt } from "./lt.js";
 import { emulatedSolver } from "./solver.js";
 import { emulatorEntries, emulatorHeader } from "./threads.js";
 
@@ -185,7 +186,7 @@ export function emulatedLibraries(calls: EmulatedCalls = { log: [] }): CudaLibra
     driver,
     nvrtc,
     blas: { ...blas, ...algebra?.blas },
-    lt: null,
+    lt: emulatedLt((name) => calls.log.push(name)),
     solver: algebra?.solver ?? null,
     nvml: null,
     nvtx: null,
