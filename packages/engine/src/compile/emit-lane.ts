@@ -128,13 +128,13 @@ abstract class LanePrinter {
     return out.lines.join("\n");
   }
 
-  protected storeText(s: LaneStore): string {
+  protected storeText(s: LaneStore, value = this.use(s.value)): string {
     const { dtype } = this.program.outputs[s.output];
     const at = s.address.print();
     const place = isComplex(dtype)
       ? `${this.outputPointer(s.output)}[2*(${at})${s.part === 1 ? " + 1" : ""}]`
       : `${this.outputPointer(s.output)}[${at}]`;
-    return `${s.once ? "if (b == 0) " : ""}${place} = ${this.use(s.value)};`;
+    return `${s.once ? "if (b == 0) " : ""}${place} = ${value};`;
   }
 
   protected recordText(loop: LaneLoop, s: LaneScalar): string {
@@ -450,21 +450,64 @@ class CPrinter extends LanePrinter {
   protected code(item: Extract<LaneItem, { kind: "code" }>, indent: string, quiet: boolean): void {
     this.#here = new Set(item.scalars);
     const inner = `${indent}  `;
-    const body: string[] = item.scalars.map((s) => this.statement(s, inner));
+    // What lies far apart from lane to lane goes through small arrays: such accesses would keep the rest from being vectors.
+    const gathered = item.scalars.filter((s) => s.op === "load" && this.#isScattered(s.input, s.address!));
+    this.#laneLoop(
+      gathered.map((s) => `${inner}g${s.id}[l] = ${this.loadText(s)};`),
+      indent,
+      gathered.map((s) => `${computeType[s.dtype]} g${s.id}[${this.#block}] __attribute__((aligned(64)));`),
+    );
+    const apart = new Set(gathered);
+    const body: string[] = item.scalars.map((s) =>
+      apart.has(s) ? `${inner}const ${computeType[s.dtype]} e${s.id} = g${s.id}[l];` : this.statement(s, inner),
+    );
     for (const s of item.scalars) if (this.#kept.has(s)) body.push(`${inner}c${s.id}[l] = e${s.id};`);
     for (const s of item.recorded) if (s.loop !== this.unrecorded) body.push(inner + this.recordText(s.loop!, s));
-    if (!quiet) for (const s of item.stores) body.push(inner + this.storeText(s));
+    const stores = quiet ? [] : item.stores;
+    const scattered = stores.filter(
+      (s) => s.once || this.#isScattered(this.program.inputs.length + s.output, s.address),
+    );
+    const arrays = scattered.map(
+      (s, i) => `${computeType[s.value.dtype]} y${i}[${this.#block}] __attribute__((aligned(64)));`,
+    );
+    for (const s of stores) {
+      const at = scattered.indexOf(s);
+      body.push(inner + (at < 0 ? this.storeText(s) : `y${at}[l] = ${this.use(s.value)};`));
+    }
     const advance = this.#pendingAdvance.get(item);
     if (advance !== undefined) body.push(...this.#advanceLines(advance.loop, advance.states, inner));
     this.#pendingAdvance.delete(item);
     this.#here = new Set();
-    this.#laneLoop(body, indent);
+    for (const line of arrays) this.lines.push(indent + line);
+    this.#laneLoop(body, indent, null);
+    this.#laneLoop(
+      scattered.map((s, i) => inner + this.storeText(s, `y${i}[l]`)),
+      indent,
+      [],
+    );
   }
 
-  #laneLoop(body: string[], indent: string): void {
+  /** Whether neighbouring lanes are not neighbours in memory. */
+  #isScattered(buffer: number, address: Ix): boolean {
+    const { prefix, inputs, outputs } = this.program;
+    const { dtype } = buffer < inputs.length ? inputs[buffer] : outputs[buffer - inputs.length];
+    const names = [...address.variables()].filter((name) => name.startsWith("l"));
+    if (names.length === 0) return false;
+    if (isComplex(dtype)) return true;
+    let stride = 1;
+    for (let i = prefix.length - 1; i >= 0; i--) {
+      if (prefix[i] > 1 && address.stride(`l${i}`) !== stride) return true;
+      stride *= prefix[i];
+    }
+    return false;
+  }
+
+  /** A loop over the lanes of a block; as vectors unless `plain` says which arrays it only fills or empties. */
+  #laneLoop(body: string[], indent: string, plain: string[] | null = null): void {
     if (body.length === 0) return;
+    if (plain === null) this.lines.push(`${indent}_Pragma("omp simd")`);
+    else for (const line of plain) this.lines.push(indent + line);
     this.lines.push(
-      `${indent}_Pragma("omp simd")`,
       `${indent}for (long l = 0; l < lanes; l++) { const long b = base + l; (void)b; ${this.laneAxes("long")}`,
       ...body,
       `${indent}}`,

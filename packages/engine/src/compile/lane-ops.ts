@@ -89,6 +89,46 @@ export class LaneOps {
         return [pool.mul(re, d), pool.neg(pool.mul(im, d))];
       }
       default:
+        return this.#complexFunction(fn, re, im, real);
+    }
+  }
+
+  /** Complex functions by real ones, as the devices' preludes have them. */
+  #complexFunction(fn: string, re: LaneScalar, im: LaneScalar, real: DType): LaneValue {
+    const { pool } = this;
+    const call = (name: string, x: LaneScalar): LaneScalar => this.#call(name, real, x);
+    const size = (): LaneScalar => call("sqrt", pool.add(pool.mul(re, re), pool.mul(im, im)));
+    const zero = pool.constant(0, real);
+    const choose = (test: LaneScalar, a: LaneScalar, b: LaneScalar): LaneScalar => this.where(test, [a], [b])[0];
+    const turned = (a: string, b: string, x: LaneScalar, y: LaneScalar): LaneScalar => pool.mul(call(a, x), call(b, y));
+    switch (fn) {
+      case "sign": {
+        const h = size();
+        const isZero = pool.make("eq", "bool", [h, zero]);
+        return [re, im].map((x) => choose(isZero, zero, pool.div(x, h)));
+      }
+      case "log":
+        return [call("log", size()), pool.make("atan2", real, [im, re])];
+      case "sqrt": {
+        const x = call("sqrt", pool.mul(pool.add(size(), call("abs", re)), pool.constant(0.5, real)));
+        const y = choose(
+          pool.make("eq", "bool", [x, zero]),
+          zero,
+          pool.div(call("abs", im), pool.mul(x, pool.constant(2, real))),
+        );
+        const right = pool.make("le", "bool", [zero, re]);
+        const height = choose(right, y, x);
+        return [choose(right, x, y), choose(pool.make("lt", "bool", [im, zero]), pool.neg(height), height)];
+      }
+      case "sin":
+        return [turned("sin", "cosh", re, im), turned("cos", "sinh", re, im)];
+      case "cos":
+        return [turned("cos", "cosh", re, im), pool.neg(turned("sin", "sinh", re, im))];
+      case "sinh":
+        return [turned("sinh", "cos", re, im), turned("cosh", "sin", re, im)];
+      case "cosh":
+        return [turned("cosh", "cos", re, im), turned("sinh", "sin", re, im)];
+      default:
         throw new NotLane(`complex ${fn} in a lane`);
     }
   }

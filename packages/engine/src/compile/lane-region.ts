@@ -31,7 +31,8 @@ const programs = new WeakMap<Node, LaneProgram>();
 export const laneProgramOf = (node: Node): LaneProgram | null => programs.get(node) ?? null;
 
 /** Arithmetic that is rather done again in every lane than read from memory. */
-const inlineCost = 8;
+const inlineCost = 12;
+const loadCost = 0.5;
 const cheapUnary: ReadonlySet<string> = new Set([
   "neg",
   "abs",
@@ -80,13 +81,19 @@ class Region {
     const source: LaneSource = {
       input: (node) => this.#input(node),
       known: (node, element) => graph.known(node, element),
+      fallback: (node) => (this.inside.has(node) || isView(node) ? null : this.#number(node)),
+      node: (input) => this.inputs[input],
     };
     this.evaluator = new LaneEvaluator(prefix, source);
   }
 
   #input(node: Node): number | null {
     const { graph } = this;
-    if (!graph.params.has(node) && (this.inside.has(node) || graph.isInline(node))) return null;
+    const computed = !graph.params.has(node) && (this.inside.has(node) || graph.isInline(node));
+    return computed ? null : this.#number(node);
+  }
+
+  #number(node: Node): number {
     let number = this.#inputOf.get(node);
     if (number === undefined) {
       number = this.inputs.push(node) - 1;
@@ -319,15 +326,16 @@ class RegionGraph {
   }
 
   #findCost(node: Node): number {
-    if (this.params.has(node)) return this.#values.has(node) && numel(node.shape) <= 4096 ? 0 : 0.01;
-    const operands = (): number => node.inputs.reduce((n, x) => n + this.#cost(x), 0);
+    if (this.params.has(node)) return this.#values.has(node) && numel(node.shape) <= 4096 ? 0 : loadCost;
+    // An operand that is too costly to do again is read from memory.
+    const costs = node.inputs.map((x) => (this.isInline(x) ? this.#cost(x) : loadCost));
+    const operands = costs.reduce((n, x) => n + x, 0);
     if (node.op === "const" || node.op === "iota") return 0;
-    if (isView(node) || node.op === "concat" || node.op === "pad") return operands();
-    if (isOp(node, "cast") || isOp(node, "where")) return 1 + operands();
-    const small = numel(node.shape) <= 1024;
-    const folds = small && node.inputs.every((x) => this.#cost(x) === 0);
-    if (isOp(node, "unary")) return folds ? 0 : operands() + (cheapUnary.has(node.attrs.fn) ? 1 : 100);
-    if (isOp(node, "binary")) return folds ? 0 : operands() + (costlyBinary.has(node.attrs.fn) ? 100 : 1);
+    if (isView(node) || node.op === "concat" || node.op === "pad") return operands;
+    if (isOp(node, "cast") || isOp(node, "where")) return 1 + operands;
+    const folds = numel(node.shape) <= 1024 && costs.every((x) => x === 0);
+    if (isOp(node, "unary")) return folds ? 0 : operands + (cheapUnary.has(node.attrs.fn) ? 1 : 100);
+    if (isOp(node, "binary")) return folds ? 0 : operands + (costlyBinary.has(node.attrs.fn) ? 100 : 1);
     if (node.op === "matmul" || node.op === "reduce")
       return folds && node.inputs.every((x) => numel(x.shape) <= 4096) ? 0 : Number.POSITIVE_INFINITY;
     return Number.POSITIVE_INFINITY;

@@ -13,6 +13,10 @@ export interface LaneSource {
   /** The operand number of a node that is read from memory; null where the lane computes it. */
   input(node: Node): number | null;
   known(node: Node, element: number): { re: number; im: number } | null;
+  /** The operand number of a node that a lane would rather compute but cannot; null where there is no other way. */
+  fallback(node: Node): number | null;
+  /** The node of an operand number. */
+  node(input: number): Node;
 }
 
 /** How a carry belongs to lanes: each its own, one for all (kept by every lane), or a sum over lanes. */
@@ -120,6 +124,17 @@ export class LaneEvaluator {
       const input = this.source.input(node);
       if (input !== null) return this.#load(node, input, index);
     }
+    if (env !== this.top) return this.#computed(node, index, env);
+    try {
+      return this.#computed(node, index, env);
+    } catch (error) {
+      const input = error instanceof NotLane ? this.source.fallback(node) : null;
+      if (input === null) throw error;
+      return this.#load(node, input, index);
+    }
+  }
+
+  #computed(node: Node, index: readonly Ix[], env: Env): LaneValue {
     if (isView(node)) {
       const place = throughView(node, index);
       return this.value(place.node, place.index, env);
@@ -201,13 +216,14 @@ export class LaneEvaluator {
 
   /** The scan as a loop of this lane, with as few numbers of state as can be shown to suffice. */
   instance(node: Node<"scan">, env: Env): Instance {
-    const known = env.instances.get(node as Node);
-    if (known !== undefined) return known;
+    const built = env.instances.get(node as Node);
+    if (built !== undefined) return built;
     if (node.attrs.length === 0) throw new NotLane("a scan without steps");
     const carries = this.#places(node);
     const init = this.#initial(node, carries, env);
     if (init.length > maxState) throw new NotLane(`${init.length} numbers of state a lane`);
-    let assumed = init.length <= maxSearched ? assumeAll(init) : assumeNothing(init);
+    const known = (s: LaneScalar): string | null => this.#table(s);
+    let assumed = init.length <= maxSearched ? assumeAll(init, known) : assumeNothing(init);
     for (let round = 0; ; round++) {
       if (round === maxRounds) assumed = assumeNothing(init);
       const instance = this.#attempt(node, env, carries, init, assumed);
@@ -219,6 +235,42 @@ export class LaneEvaluator {
       }
       assumed = refined;
     }
+  }
+
+  /** What a number is on each lane, where all of that is known when compiling; null otherwise. */
+  #table(s: LaneScalar): string | null {
+    const loads: LaneScalar[] = [];
+    const stack = [s];
+    while (stack.length > 0) {
+      const at = stack.pop()!;
+      if (at.op === "load") loads.push(at);
+      else if (at.op !== "const" && arithmetic[at.op] === undefined) return null;
+      stack.push(...at.args);
+      if (loads.length > 256) return null;
+    }
+    const names = [...new Set(loads.flatMap((l) => [...l.address!.variables()]))];
+    const axes = names.map((name) => this.lane.findIndex((ix) => ix.mentions(name)));
+    if (axes.includes(-1)) return null;
+    const sizes = axes.map((a) => this.prefix[a]);
+    if (numel(sizes) > 4096) return null;
+    const values: number[] = [];
+    for (let i = 0; i < numel(sizes); i++) {
+      const at = delinearize(Ix.constant(i), sizes);
+      const value = this.#known(s, new Map(names.map((name, k) => [name, at[k]])));
+      if (value === null) return null;
+      values.push(value);
+    }
+    return values.join();
+  }
+
+  #known(s: LaneScalar, lane: ReadonlyMap<string, Ix>): number | null {
+    if (s.op === "const") return s.value;
+    if (s.op === "load") {
+      const value = this.source.known(this.source.node(s.input), s.address!.substitute(lane).constant);
+      return value === null ? null : s.part === 0 ? value.re : value.im;
+    }
+    const [a, b] = s.args.map((x) => this.#known(x, lane));
+    return a === null || b === null ? null : arithmetic[s.op]!(a, b);
   }
 
   /** Which lanes each carry belongs to. A carry that only grows by something may be summed over lanes after the loop. */
@@ -487,6 +539,13 @@ export class LaneEvaluator {
   }
 }
 
+const arithmetic: Partial<Record<string, (a: number, b: number) => number>> = {
+  add: (a, b) => a + b,
+  sub: (a, b) => a - b,
+  mul: (a, b) => a * b,
+  neg: (a) => -a,
+};
+
 const linearUnary: ReadonlySet<string> = new Set(["neg", "real", "imag", "conj"]);
 
 const additions = new WeakMap<object, (Node | "unchanged" | null)[]>();
@@ -515,19 +574,27 @@ function accumulated(node: Node<"scan">, c: number): Node | "unchanged" | null {
 const assumeNothing = (init: readonly LaneScalar[]): Assumed[] =>
   init.map((_, i) => ({ constant: null, root: i, sign: 1 }));
 
-/** The boldest assumption that the initial values allow. */
-function assumeAll(init: readonly LaneScalar[]): Assumed[] {
-  const roots = new Map<LaneScalar, number>();
+/** The boldest assumption that the initial values allow; `table` says what is known of a number on every lane. */
+function assumeAll(init: readonly LaneScalar[], table: (s: LaneScalar) => string | null): Assumed[] {
+  const roots = new Map<string, { root: number; sign: 1 | -1 }>();
   return init.map((s, i) => {
-    if (kindOf(s.dtype) !== "float") return { constant: null, root: i, sign: 1 };
+    const own: Assumed = { constant: null, root: i, sign: 1 };
+    if (kindOf(s.dtype) !== "float") return own;
     if (s.op === "const") return { constant: s.value, root: i, sign: 1 };
     const base = stripped(s);
-    const root = roots.get(base);
-    if (root === undefined) {
-      roots.set(base, i);
-      return { constant: null, root: i, sign: 1 };
+    const values = table(base);
+    const numbers = values?.split(",").map(Number) ?? null;
+    if (numbers?.every((x) => x === numbers[0])) return { constant: signOf(s) * numbers[0] || 0, root: i, sign: 1 };
+    // Tables are told from each other up to a sign, by the sign of their first number that is not zero.
+    const turned = numbers !== null && numbers.find((x) => x !== 0)! < 0;
+    const key = numbers === null ? `#${base.id}` : `${s.dtype} ${numbers.map((x) => (turned ? -x : x) || 0).join()}`;
+    const sign = (signOf(s) * (turned ? -1 : 1)) as 1 | -1;
+    const known = roots.get(key);
+    if (known === undefined) {
+      roots.set(key, { root: i, sign });
+      return own;
     }
-    return { constant: null, root, sign: signOf(s) === signOf(init[root]) ? 1 : -1 };
+    return { constant: null, root: known.root, sign: sign === known.sign ? 1 : -1 };
   });
 }
 

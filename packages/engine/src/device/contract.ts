@@ -70,7 +70,7 @@ export interface DeviceMemory {
 
 export interface Device {
   readonly name: string;
-  readonly kind: "reference" | "cpu" | "cuda" | "simulated";
+  readonly kind: "reference" | "cpu" | "cuda" | "simulated" | "cluster";
   /** Whether runs measure each kernel (see Executable.lastTimes). Devices that cannot, ignore it. */
   timing?: boolean;
   /** The processes that this device works together with, for the collectives of its functions. */
@@ -92,8 +92,6 @@ export interface Device {
   readonly lost?: string | null;
   /** Gives up everything that the device holds. */
   close?(): void;
-  /** For devices whose memory is elsewhere: the only way to read. */
-  downloadAsync?(buffer: DeviceBuffer, into: Uint8Array): Promise<void>;
   compile(fn: GraphFn, options: CompileOptions): Executable;
   /** The source that the device would compile for a function, for debug output; devices without one leave it out. */
   source?(fn: GraphFn, options: CompileOptions): string;
