@@ -450,9 +450,9 @@ export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
     // What depends on a loop that could not be joined cannot be joined either.
     const behind = new Set<Node>();
     for (const scan of scans.slice(start + 1)) {
-      const { region }: Found = found;
+      const region: Region = found.region;
       if (!region.inside.has(scan as Node) || scan.inputs.some((input) => behind.has(input))) continue;
-      const isNear = productsBetween(region, scan) <= maxProductsBetween;
+      const isNear: boolean = productsBetween(region, scan) <= maxProductsBetween;
       const more: Found | null = isNear
         ? attempt(graph, [...members, scan], [...region.evaluator.prefix], options)
         : null;
