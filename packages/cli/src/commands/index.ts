@@ -11,12 +11,14 @@ import { add as predict } from "./predict.js";
 import { add as scale } from "./scale.js";
 import { add as trace } from "./trace.js";
 import { add as train } from "./train.js";
+import { add as tune } from "./tune.js";
 
 export type AddCommand = (program: Command) => void;
 
 export const commands: AddCommand[] = [
   train,
   classify,
+  tune,
   data,
   scale,
   analyze,

@@ -15,7 +15,7 @@ import {
 import { build, make, type Value } from "../ops/index.js";
 import { dependents, rebuild, uniformValue } from "../transform/index.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
-import { type LaneOptions, type LaneProgram, type LaneStore, scheduleProgram } from "./lane.js";
+import { type LaneOptions, type LaneProgram, type LaneStore, liveScalars, scheduleProgram } from "./lane.js";
 import { type LaneLoop, type LaneScalar, NotLane } from "./lane-scalar.js";
 import { type Instance, LaneEvaluator, type LaneSource } from "./lane-value.js";
 import { isView } from "./views.js";
@@ -253,11 +253,15 @@ class Region {
   }
 
   program(options: LaneOptions): LaneProgram {
+    // Operands whose every number was known when compiling are not read.
+    const loads = [...liveScalars(this.stores)].filter((s) => s.op === "load");
+    const used = [...new Set(loads.map((s) => s.input))].sort((a, b) => a - b);
+    for (const s of loads) s.input = used.indexOf(s.input);
     return scheduleProgram(
       {
         prefix: this.evaluator.prefix,
         lanes: this.evaluator.lanes,
-        inputs: this.inputs,
+        inputs: used.map((i) => this.inputs[i]),
         outputs: this.outputs.map((o) => o.aval),
         stores: this.stores,
         loops: this.evaluator.loops,
