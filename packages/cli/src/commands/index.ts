@@ -1,6 +1,7 @@
 // The list of commands, in the order in which `weft --help` shows them.
 import type { Command } from "commander";
 import { add as analyze } from "./analyze.js";
+import { add as bench } from "./bench.js";
 import { add as diagnose } from "./diagnose.js";
 import { add as doctor } from "./doctor.js";
 import { add as ledger } from "./ledger.js";
@@ -11,4 +12,4 @@ import { add as trace } from "./trace.js";
 
 export type AddCommand = (program: Command) => void;
 
-export const commands: AddCommand[] = [scale, analyze, diagnose, trace, predict, lint, ledger, doctor];
+export const commands: AddCommand[] = [bench, scale, analyze, diagnose, trace, predict, lint, ledger, doctor];
