@@ -5,8 +5,11 @@ import { memory as memoryManager, setDefaultDevice, useDevice } from "./runtime/
 
 /** The device of a name: "cpu", "cuda" or "cuda:1", "reference". */
 export function device(name: string): Device {
+  if (name === "cuda") return device("cuda:0");
   const known = devices.get(name);
-  if (known !== undefined) return known;
+  if (known !== undefined && (known.lost ?? null) === null) return known;
+  // A GPU whose context died: what is left of it goes, and a fresh one takes its place.
+  known?.close?.();
   const made = makeDevice(name);
   devices.set(name, made);
   return made;
@@ -36,6 +39,7 @@ setDefaultDevice(() => {
   return device("reference");
 });
 
+export { distributed } from "./cluster/index.js";
 export {
   CpuDevice,
   type CpuOptions,
@@ -44,6 +48,7 @@ export {
   type Device,
   type DeviceMemory,
   OutOfMemoryError,
+  type ProcessGroup,
   ReferenceDevice,
 } from "./device/index.js";
 export { type DType, DTypeError, dtypes, type Shape, ShapeError, WeftError } from "./graph/index.js";

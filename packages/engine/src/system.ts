@@ -3,7 +3,7 @@ import { accessSync, constants, mkdirSync, readdirSync, statSync } from "node:fs
 import { join } from "node:path";
 import { findOpenBlas } from "./device/cpu/openblas.js";
 import { cacheFolder, findCompiler } from "./device/cpu/toolchain.js";
-import { cudaLibraries } from "./device/cuda/index.js";
+import { cudaLibraries, type LibraryPaths } from "./device/cuda/index.js";
 import { CpuDevice, CudaDevice } from "./device/index.js";
 
 /** The C compiler that programs are built with, or null. */
@@ -48,10 +48,7 @@ export function cache(): CacheReport {
 }
 
 /** NVIDIA's libraries by path (null where one is missing); null without a driver. */
-export function cuda(): { driver: string; nvrtc: string | null; cublas: string | null } | null {
-  const found = cudaLibraries();
-  return found === null ? null : { driver: found.driverPath, nvrtc: found.nvrtcPath, cublas: found.blasPath };
-}
+export const cuda = (): LibraryPaths | null => cudaLibraries()?.paths ?? null;
 
 /** Names of the devices that can be made here, for `weft.setDevice`. */
 export function devices(): string[] {

@@ -3,6 +3,7 @@ export { type BatchDim, mergeBatch } from "./batch.js";
 export { emitKernel, kernelBytes } from "./emit-c.js";
 export { type CudaKernel, emitCudaKernel } from "./emit-cuda.js";
 export { emitLaneC, emitLaneCuda } from "./emit-lane.js";
+export { type LibraryEpilogue, libraryEpilogue } from "./epilogue.js";
 export { fuse, isZeroBase, type MatrixOperand } from "./fuse.js";
 export { buildKernel, type LoopKernel } from "./kernel.js";
 export {

@@ -12,7 +12,7 @@ import {
   type UnaryFn,
 } from "../graph/index.js";
 import { type Fusion, type Group, isReduction } from "./fuse.js";
-import { delinearize, Ix } from "./index-expr.js";
+import { delinearize, Ix, linearize } from "./index-expr.js";
 import { addressIn, isView, throughView } from "./views.js";
 
 export interface LoopVariable {
@@ -315,12 +315,11 @@ class KernelBuilder {
     const [key] = node.inputs;
     const lead = key.shape.length - 1;
     const words = [0, 1].map((w) => this.value(key, [...index.slice(0, lead), Ix.constant(w)], guard));
-    let ix = Ix.zero;
-    let stride = 1;
-    for (let i = node.shape.length - 1; i >= lead; i--) {
-      ix = ix.add(index[i].times(stride));
-      stride *= node.shape[i];
-    }
+    const { shape, start } = node.attrs.within ?? { shape: node.attrs.shape, start: [] };
+    const ix = linearize(
+      index.slice(lead).map((at, i) => at.plus(start[i] ?? 0)),
+      shape,
+    );
     return this.#make({ kind: "random", draw: node.attrs.kind, ix, args: words, dtype: node.dtype });
   }
 

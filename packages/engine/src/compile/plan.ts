@@ -24,6 +24,8 @@ export type Step =
   | { kind: "loop"; node: Node<"scan">; body: Plan; offset: number }
   /** A scan over small independent problems as one kernel. */
   | { kind: "lane"; node: Node<"scan">; kernel: LaneKernel }
+  /** Data from other devices: started as soon as the operand is there, finished when nothing else can be done first. */
+  | { kind: "collective"; node: Node<"collective">; phase: "start" | "finish" }
   | { kind: "copy"; from: Node; to: number };
 
 /** Where a value lies. */
@@ -46,6 +48,8 @@ export interface PlanOptions extends PrepareOptions {
   donated?: readonly boolean[];
 }
 
+/** Collectives that may be started before the first of them is finished. */
+const maxUnderWay = 8;
 const alignment = 64;
 const aligned = (bytes: number): number => Math.max(alignment, Math.ceil(bytes / alignment) * alignment);
 
@@ -59,6 +63,8 @@ interface Work {
   step: Step;
   reads: Set<string>;
   writes: Set<string>;
+  /** Work that must come first though nothing of it is read. */
+  after?: Work[];
   /** Position in the program, for a stable order. */
   at: number;
 }
@@ -109,7 +115,8 @@ class Planner {
   }
 
   #libraryWork(position: Map<Node, number>): Work[] {
-    return this.fusion.library.map((node) => {
+    const calls = this.fusion.library.filter((node) => node.op !== "collective");
+    return calls.map((node) => {
       const writes = new Set<string>();
       outputAvals(node).forEach((aval, i) => {
         const key = memoryKey(node, i);
@@ -127,6 +134,33 @@ class Planner {
     });
   }
 
+  /**
+   * Two steps a collective. All devices must issue them in one order, which their functions' sequence numbers give;
+   * finishing comes in that order too. Few are under way at a time: each holds its operand and its result.
+   */
+  #collectiveWork(position: Map<Node, number>): Work[] {
+    const nodes = this.fusion.library.filter((node): node is Node<"collective"> => isOp(node, "collective"));
+    nodes.sort((a, b) => a.attrs.sequence - b.attrs.sequence || position.get(a as Node)! - position.get(b as Node)!);
+    const starts: Work[] = [];
+    const ends: Work[] = [];
+    nodes.forEach((node, k) => {
+      const reads = new Set([this.#note(this.operandOf(node.inputs[0]))]);
+      const writes = new Set([this.#note(node as Node)]);
+      const start: Work = { step: { kind: "collective", node, phase: "start" }, reads, writes, at: -1 };
+      start.after = [...starts.slice(-1), ...(k >= maxUnderWay ? [ends[k - maxUnderWay]] : [])];
+      const end: Work = {
+        step: { kind: "collective", node, phase: "finish" },
+        reads,
+        writes,
+        after: [start, ...ends.slice(-1)],
+        at: position.size + k,
+      };
+      starts.push(start);
+      ends.push(end);
+    });
+    return [...starts, ...ends];
+  }
+
   #scanStep(node: Node<"scan">): Step {
     const kernel = process.env.WEFT_LANES === "0" ? null : laneKernel(node);
     if (kernel !== null) return { kind: "lane", node, kernel };
@@ -135,7 +169,10 @@ class Planner {
 
   run(): Plan {
     const position = new Map(this.fusion.order.map((node, i) => [node, i]));
-    const work = withEpilogues(inOrder([...this.#kernelWork(position), ...this.#libraryWork(position)]), this.fusion);
+    const work = withEpilogues(
+      inOrder([...this.#kernelWork(position), ...this.#libraryWork(position), ...this.#collectiveWork(position)]),
+      this.fusion,
+    );
     const locations = new Map<string, Location>();
     this.fn.params.forEach((param, index) => {
       locations.set(memoryKey(param), { kind: "input", index });
@@ -339,7 +376,8 @@ function inOrder(work: Work[]): Work[] {
   const waiting = new Map<Work, number>();
   const readers = new Map<Work, Work[]>();
   for (const w of work) {
-    const sources = new Set([...w.reads].map((key) => writer.get(key)).filter((s) => s !== undefined && s !== w));
+    const written = [...w.reads].map((key) => writer.get(key)).filter((s) => s !== undefined && s !== w);
+    const sources = new Set([...written, ...(w.after ?? [])]);
     waiting.set(w, sources.size);
     for (const s of sources) readers.set(s!, [...(readers.get(s!) ?? []), w]);
   }

@@ -1,6 +1,6 @@
 // What a device is: memory, transfers, and compiled functions. Small on purpose; everything above the devices speaks
 // only this, and the reference device shows how little it takes.
-import { type GraphFn, WeftError } from "../graph/index.js";
+import { type GraphFn, type OpAttrs, type Shape, WeftError } from "../graph/index.js";
 
 /** Memory on a device. Opaque: each device has its own kind. */
 export interface DeviceBuffer {
@@ -10,11 +10,33 @@ export interface DeviceBuffer {
 /** One thing that a device does when a compiled function runs: a generated kernel or a library call. */
 export interface KernelInfo {
   name: string;
-  /** "kernel" for generated code, "library" for BLAS, LAPACK and the like, "loop" for a scan. */
-  kind: "kernel" | "library" | "loop";
+  /** "kernel" for generated code, "library" for BLAS, LAPACK and the like, "loop" for a scan, "collective" for data from other devices. */
+  kind: "kernel" | "library" | "loop" | "collective";
   /** Arithmetic and memory traffic of one call, at least. */
   flops: number;
   bytes: number;
+}
+
+/**
+ * Processes that run one program on several devices and exchange data. All members issue their collectives in one order;
+ * what one reduces, all get with the same bits. A member that is gone, hangs or runs another program is an error on all.
+ */
+export interface ProcessGroup {
+  readonly kind: "local" | "shm" | "mpi" | "nccl";
+  readonly rank: number;
+  readonly size: number;
+  /**
+   * For programs that run in C: the address of `int weft_collective(void* group, const int64_t* descriptor, const void*
+   * in, void* out, int phase)` and of the group (see group/descriptor.ts). Phase 0 is the whole collective, 1 starts it,
+   * 2 finishes the oldest one that was started; not 0 is an error, which `failure` puts into words.
+   */
+  readonly native: { call: bigint; group: bigint } | null;
+  /** The error behind a number that the native entry gave. */
+  failure(code: number): WeftError;
+  /** One collective on host memory; blocks. `operand` is the shape of the input. */
+  collective(attrs: OpAttrs["collective"], input: Uint8Array, output: Uint8Array, operand: Shape): void;
+  barrier(): void;
+  close(): void;
 }
 
 export interface CompileOptions {
@@ -30,7 +52,8 @@ export interface Executable {
   readonly aliases: ReadonlyMap<number, number>;
   /** Seconds that each kernel took in the last call, when the device was asked to time them. */
   readonly lastTimes?: Float64Array;
-  run(inputs: readonly DeviceBuffer[]): DeviceBuffer[];
+  /** `wanted`: the results are fetched next, so a device may deliver large ones piece by piece. */
+  run(inputs: readonly DeviceBuffer[], wanted?: boolean): DeviceBuffer[];
 }
 
 export interface DeviceMemory {
@@ -47,10 +70,27 @@ export interface Device {
   readonly kind: "reference" | "cpu" | "cuda" | "simulated";
   /** Whether runs measure each kernel (see Executable.lastTimes). Devices that cannot, ignore it. */
   timing?: boolean;
+  /** The processes that this device works together with, for the collectives of its functions. */
+  group?: ProcessGroup | null;
   allocate(bytes: number): DeviceBuffer;
   free(buffer: DeviceBuffer): void;
   upload(buffer: DeviceBuffer, from: Uint8Array): void;
   download(buffer: DeviceBuffer, into: Uint8Array): void;
+  /**
+   * The bytes of a buffer in memory of the device's choosing, where that is faster than `download`; it belongs to the
+   * caller. Null: use `download`.
+   */
+  fetch?(buffer: DeviceBuffer): ArrayBuffer | null;
+  /** The same without holding up the event loop; the buffer may be freed meanwhile. */
+  fetchAsync?(buffer: DeviceBuffer): Promise<ArrayBuffer> | null;
+  /** A copy on another device of this kind without the host in between; null where that is not possible. */
+  copyTo?(buffer: DeviceBuffer, peer: Device): DeviceBuffer | null;
+  /** Why the device can be used no more: a fault killed it, or it was closed. Null while it works. */
+  readonly lost?: string | null;
+  /** Gives up everything that the device holds. */
+  close?(): void;
+  /** For devices whose memory is elsewhere: the only way to read. */
+  downloadAsync?(buffer: DeviceBuffer, into: Uint8Array): Promise<void>;
   compile(fn: GraphFn, options: CompileOptions): Executable;
   /** The source that the device would compile for a function, for debug output; devices without one leave it out. */
   source?(fn: GraphFn, options: CompileOptions): string;

@@ -91,10 +91,18 @@ export function topological(outputs: readonly Node[], leaf?: (node: Node) => boo
   return order;
 }
 
-/** The nodes of a function, inputs before users; parameters are leaves even where they were computed from something. */
+/**
+ * The nodes of a function, inputs before users; parameters are leaves even where they were computed from something.
+ * Collectives come in their sequence, each right after what it needs: devices that keep this order stay in step.
+ */
 export function functionOrder(fn: GraphFn): Node[] {
   const params = new Set(fn.params);
-  return topological(fn.outputs, (node) => params.has(node));
+  const isParam = (node: Node): boolean => params.has(node);
+  const order = topological(fn.outputs, isParam);
+  const collectives = order.filter((node): node is Node<"collective"> => isOp(node, "collective"));
+  if (collectives.length === 0) return order;
+  collectives.sort((a, b) => a.attrs.sequence - b.attrs.sequence);
+  return topological([...(collectives as unknown as Node[]), ...fn.outputs], isParam);
 }
 
 export const avalOf = (node: Node): Aval => ({ shape: node.shape, dtype: node.dtype });

@@ -89,8 +89,16 @@ export interface OpAttrs {
   const: { value: Scalar; dtype: DType };
   /** Index along one axis. */
   iota: { shape: Shape; axis: number; dtype: DType };
-  /** Counter-based random numbers. Input: keys int32 [...batch, 2]; output [...batch, ...shape], by global element index. */
-  random: { kind: "bits" | "uniform" | "normal"; shape: Shape; dtype: DType };
+  /**
+   * Counter-based random numbers. Input: keys int32 [...batch, 2]; output [...batch, ...shape]. Each number follows from
+   * its key and its position; `within` says that `shape` is a window of a larger draw, so that parts agree with the whole.
+   */
+  random: {
+    kind: "bits" | "uniform" | "normal";
+    shape: Shape;
+    dtype: DType;
+    within?: { shape: Shape; start: readonly number[] };
+  };
   /** Identity with an identity of its own: what a gradient is taken with respect to. */
   alias: { name: string };
   /** Identity that simplification may not see through: keeps recomputation (checkpoint) from being merged away. */

@@ -308,11 +308,17 @@ export const contracts: { [K in OpName]: Row<K> } = {
   },
   random: {
     operands: 1,
-    check: ([keys], { kind, shape, dtype }) => {
+    check: ([keys], { kind, shape, dtype, within }) => {
       checkIndices(keys);
       demand(keys.shape[keys.shape.length - 1] === 2, `keys are [..., 2], not ${showShape(keys.shape)}`);
       checkShape(shape);
       checkDType(`random ${kind}`, randomDTypes[kind], dtype);
+      if (within === undefined) return;
+      checkPerAxis("start", within.start, shape);
+      demand(
+        within.shape.length === shape.length && shape.every((d, i) => within.start[i] + d <= within.shape[i]),
+        `${showShape(shape)} from [${within.start}] is not within ${showShape(within.shape)}`,
+      );
     },
   },
   alias: { operands: 1 },

@@ -3,6 +3,18 @@ export { type BatchContext, type Batched, batchRules, withBatch } from "./batch.
 export * as build from "./build.js";
 export { make } from "./build.js";
 export { costOf } from "./cost.js";
+export {
+  boundOf,
+  type DimMap,
+  type Factor,
+  type Factors,
+  factorBound,
+  factorsOf,
+  localNode,
+  type Part,
+  zeroed,
+} from "./factors.js";
+export { isLinear } from "./linear.js";
 export * from "./reference/index.js";
 export { shapeRules } from "./shape.js";
 export { verify } from "./verify.js";

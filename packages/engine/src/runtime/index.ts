@@ -8,6 +8,7 @@ export {
   dataNode,
   isTracing,
   keepWhenComputed,
+  nextCollective,
   Session,
   session,
   setDefaultDevice,

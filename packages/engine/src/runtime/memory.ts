@@ -1,9 +1,7 @@
 // Who owns memory. A computed tensor's buffer lives as long as somebody can reach its TensorValue; the garbage
 // collector is the backstop, and under pressure it is called by hand, in synchronous loops too.
 import { fileURLToPath } from "node:url";
-import { setFlagsFromString } from "node:v8";
-import { createContext, runInContext, runInNewContext } from "node:vm";
-import { type Device, type DeviceBuffer, OutOfMemoryError } from "../device/index.js";
+import { collectNow, type Device, type DeviceBuffer, OutOfMemoryError } from "../device/index.js";
 import { type Aval, bytesOf, type NodeValue, numel, showAval, WeftError } from "../graph/index.js";
 
 type Ending = "disposed" | "donated";
@@ -193,14 +191,10 @@ class MemoryManager {
     this.#threshold = this.#bytes * 1.5;
   }
 
-  /**
-   * Frees every tensor that nobody can reach, now. V8 keeps objects that were looked at through a WeakRef alive until
-   * the current task ends; running a script in a context with its own microtask queue ends that list early.
-   */
+  /** Frees every tensor that nobody can reach, now. */
   collect(): void {
     this.collections++;
-    clearKeptObjects();
-    forceGc();
+    collectNow();
     for (const [id, entry] of this.#entries) if (entry.ref.deref() === undefined) this.unregister(id);
   }
 
@@ -248,26 +242,5 @@ const engineFolder = fileURLToPath(new URL("..", import.meta.url));
 
 export const megabytes = (bytes: number): string =>
   bytes >= 1e9 ? `${(bytes / 1e9).toFixed(2)} GB` : `${(bytes / 1e6).toFixed(1)} MB`;
-
-let keptContext: object | null = null;
-
-function clearKeptObjects(): void {
-  keptContext ??= createContext({}, { microtaskMode: "afterEvaluate" });
-  runInContext("0", keptContext);
-}
-
-let gc: (() => void) | null = null;
-
-function forceGc(): void {
-  if (gc === null) {
-    const existing = (globalThis as { gc?: () => void }).gc;
-    if (existing !== undefined) gc = existing;
-    else {
-      setFlagsFromString("--expose-gc");
-      gc = runInNewContext("gc") as () => void;
-    }
-  }
-  gc();
-}
 
 export const memory = new MemoryManager();

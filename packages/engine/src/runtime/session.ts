@@ -11,6 +11,7 @@ import {
   printGraph,
   type Storage,
   showAval,
+  storageView,
   structuralKey,
   topological,
   WeftError,
@@ -67,6 +68,7 @@ export class Session {
     inputs: readonly TensorValue[],
     donated: readonly boolean[] = [],
     sites: readonly (string | null)[] = [],
+    wanted = false,
   ): TensorValue[] {
     const { executable, fn } = compiled;
     const outputBytes = fn.outputs.reduce((n, o) => n + numel(o.shape) * bytesOf(o.dtype), executable.scratchBytes);
@@ -75,7 +77,7 @@ export class Session {
     const watched = debugLevel() > 0 || profiler.active;
     this.device.timing = watched;
     const start = watched ? performance.now() : 0;
-    const results = memory.withRetry(this.device, () => executable.run(buffers));
+    const results = memory.withRetry(this.device, () => executable.run(buffers, wanted));
     this.runs++;
     this.kernelsRun += executable.kernels.length;
     if (start > 0) {
@@ -100,17 +102,20 @@ export class Session {
     return value.buffer;
   }
 
-  /** Computes the given nodes (and those on the way that are marked to be kept) and hangs the values on them. */
-  realize(nodes: readonly Node[]): void {
+  /**
+   * Computes the given nodes (and those on the way that are marked to be kept) and hangs the values on them. `wanted`:
+   * they are fetched next.
+   */
+  realize(nodes: readonly Node[], wanted = false): void {
     const roots = [...new Set(nodes.filter((node) => node.value === null))];
     if (roots.length === 0) return;
     const order = topological(roots, (node) => node.value !== null);
     const params = order.filter((node) => node.value !== null);
-    const wanted = [
+    const results = [
       ...roots,
       ...order.filter((node) => kept.has(node) && node.value === null && !roots.includes(node)),
     ];
-    const exact = { params, outputs: wanted };
+    const exact = { params, outputs: results };
     const fn = this.#compiled.has(structuralKey(exact)) ? exact : this.#lifter.lift(exact);
     const compiled = this.compile(fn);
     const constants = fn.params.slice(params.length).map((node) => this.#uploadConstant(node as Node<"const">));
@@ -118,10 +123,11 @@ export class Session {
       compiled,
       [...params.map((param) => param.value as TensorValue), ...constants],
       [],
-      wanted.map((node) => node.site),
+      results.map((node) => node.site),
+      wanted,
     );
     for (const value of constants) value.free();
-    wanted.forEach((node, i) => {
+    results.forEach((node, i) => {
       node.value = values[i];
       node.depth = 0;
       kept.delete(node);
@@ -147,9 +153,20 @@ export class Session {
 
   download(value: TensorValue): Storage {
     value.assertUsable();
-    const data = makeStorage(value.aval.dtype, numel(value.aval.shape));
+    const { dtype, shape } = value.aval;
+    const fetched = value.device.fetch?.(value.buffer) ?? null;
+    if (fetched !== null) return storageView(dtype, fetched, 0, numel(shape));
+    const data = makeStorage(dtype, numel(shape));
     value.device.download(value.buffer, new Uint8Array(data.buffer));
     return data;
+  }
+
+  /** The same; a device that can leaves the event loop free meanwhile. */
+  async downloadAsync(value: TensorValue): Promise<Storage> {
+    value.assertUsable();
+    const { dtype, shape } = value.aval;
+    const fetching = value.device.fetchAsync?.(value.buffer) ?? null;
+    return fetching === null ? this.download(value) : storageView(dtype, await fetching, 0, numel(shape));
   }
 
   forgetCompiled(): void {
@@ -192,6 +209,7 @@ function detach(node: Node): void {
 
 /** Runs a function while the graph that it builds is being watched by a transform. */
 export function tracing<T>(body: () => T): T {
+  if (traces === 0) collectives = 0;
   traces++;
   try {
     return body();
@@ -200,6 +218,11 @@ export function tracing<T>(body: () => T): T {
     if (traces === 0) for (const node of waiting.splice(0)) detach(node);
   }
 }
+
+let collectives = 0;
+
+/** The place of the next collective in the program that is being traced; null when none is: then it must run at once. */
+export const nextCollective = (): number | null => (traces === 0 ? null : collectives++);
 
 export const isTracing = (): boolean => traces > 0;
 

@@ -73,7 +73,7 @@ export class Tensor {
 
   /** The stored bytes as they are: half types as bits. */
   rawSync(): Storage {
-    this.realize();
+    session().realize([this.node], true);
     return session().download(this.node.value as TensorValue);
   }
 
@@ -83,7 +83,8 @@ export class Tensor {
   }
 
   async data(): Promise<Data> {
-    return this.dataSync();
+    session().realize([this.node], true);
+    return widen(this.dtype, await session().downloadAsync(this.node.value as TensorValue));
   }
 
   /** The one element of a tensor of size 1, as a number (truth as 0 or 1; array() keeps all digits of int64). */

@@ -11,7 +11,9 @@ import {
   type DeviceMemory,
   type Executable,
   OutOfMemoryError,
+  type ProcessGroup,
 } from "../contract.js";
+import { arena } from "../group/index.js";
 import { linalgSource } from "./native/linalg.js";
 import { runtimeSource } from "./native/runtime.js";
 import { findOpenBlas } from "./openblas.js";
@@ -53,6 +55,7 @@ interface Runtime {
   free: NativeFunction;
   copyIn: NativeFunction;
   copyOut: NativeFunction;
+  setGroup: NativeFunction;
   table: number;
   blas: "none" | "threads" | "openmp";
 }
@@ -72,6 +75,9 @@ const usesLinalg = (plan: Plan): boolean =>
     step.kind === "loop" ? usesLinalg(step.body) : step.kind === "library" && linalgOps.has(step.node.op),
   );
 
+const needsGroup = (plan: Plan): boolean =>
+  plan.steps.some((step) => (step.kind === "loop" ? needsGroup(step.body) : step.kind === "collective"));
+
 function loadRuntime(threads: number, cores: readonly number[] | undefined): Runtime {
   const lib = load([runtimeSource]);
   if (cores !== undefined && cores.length > 0) {
@@ -87,6 +93,7 @@ function loadRuntime(threads: number, cores: readonly number[] | undefined): Run
     free: lib.func("void wr_free(uint64_t p)"),
     copyIn: lib.func("void wr_copy(uint64_t to, const uint8_t* from, uint64_t bytes)"),
     copyOut: lib.func("void wr_copy(_Out_ uint8_t* to, uint64_t from, uint64_t bytes)"),
+    setGroup: lib.func("void wr_set_group(uint64_t call, uint64_t group)"),
     table: Number(lib.func("uint64_t wr_table()")()),
     blas: (["none", "threads", "openmp"] as const)[blas],
   };
@@ -109,6 +116,8 @@ export class CpuDevice implements Device {
   readonly blas: Runtime["blas"];
   /** Measures every kernel of every run; debug output and the profiler turn it on. */
   timing = false;
+  #group: ProcessGroup | null = null;
+  #hasShared = false;
   readonly #runtime: Runtime;
   readonly #pool = new Map<number, number[]>();
   #used = 0;
@@ -129,6 +138,35 @@ export class CpuDevice implements Device {
     return findCompiler() !== null;
   }
 
+  get group(): ProcessGroup | null {
+    return this.#group;
+  }
+
+  /** With a group, new memory is memory that its other processes can read in place. */
+  set group(group: ProcessGroup | null) {
+    this.#group = group;
+    this.trim();
+    if (this.#scratch !== null) {
+      this.#release(this.#scratch.address);
+      this.#used -= this.#scratch.bytes;
+      this.#scratch = null;
+    }
+    this.#runtime.setGroup(group?.native?.call ?? 0, group?.native?.group ?? 0);
+  }
+
+  /** Whether new memory is shared; worker processes share theirs with clients without a group too. */
+  shared = false;
+
+  #reserve(size: number): number {
+    if (!this.shared && this.#group?.kind !== "shm") return Number(this.#runtime.alloc(size));
+    this.#hasShared = true;
+    return arena.allocate(size) || Number(this.#runtime.alloc(size));
+  }
+
+  #release(address: number): void {
+    if (!this.#hasShared || !arena.free(address)) this.#runtime.free(address);
+  }
+
   allocate(bytes: number): CpuBuffer {
     const size = bucket(bytes);
     const pooled = this.#pool.get(size)?.pop();
@@ -138,7 +176,7 @@ export class CpuDevice implements Device {
       return new CpuBuffer(pooled, bytes);
     }
     const room = Number(process.env.WEFT_CPU_MEMORY ?? 0);
-    const address = room > 0 && this.#used + bytes > room ? 0 : Number(this.#runtime.alloc(size));
+    const address = room > 0 && this.#used + bytes > room ? 0 : this.#reserve(size);
     if (address === 0)
       throw new OutOfMemoryError(
         `cpu: no memory for a tensor of ${bytes} bytes (${this.#used} in use, ${room || totalmem()} in all)`,
@@ -166,7 +204,7 @@ export class CpuDevice implements Device {
   }
 
   trim(): void {
-    for (const list of this.#pool.values()) for (const address of list) this.#runtime.free(address);
+    for (const list of this.#pool.values()) for (const address of list) this.#release(address);
     this.#pool.clear();
     this.#pooled = 0;
   }
@@ -214,9 +252,13 @@ export class CpuDevice implements Device {
     const { units, kernels } = writeProgram(plan);
     if (process.env.WEFT_DEBUG === "4")
       console.error(units.map((u) => u.slice(u.lastIndexOf("void weft_run") > 0 ? 0 : 0)).join("\n"));
+    if (this.#group === null && needsGroup(plan))
+      throw new WeftError(
+        "this function exchanges data with other processes, and this one is in no group; call weft.distributed.init() first",
+      );
     if (usesLinalg(plan)) this.#needLinalg();
     const lib = load(units);
-    const run = lib.func("void weft_run(const double* a, uint64_t rt, int threads, _Out_ double* times)");
+    const run = lib.func("int weft_run(const double* a, uint64_t rt, int threads, _Out_ double* times)");
     const inputs = plan.fn.params.length;
     const outputBytes = plan.fn.outputs.map((o) => numel(o.shape) * bytesOf(o.dtype));
     const addresses = new Float64Array(inputs + outputBytes.length + 1);
@@ -239,7 +281,13 @@ export class CpuDevice implements Device {
           addresses[inputs + i] = (buffer as CpuBuffer).address;
         }
         addresses[inputs + outputBytes.length] = scratchBytes > 0 ? this.#scratchFor(scratchBytes) : 0;
-        run(addresses, this.#runtime.table, this.threads, this.timing ? times : null);
+        const failed = run(addresses, this.#runtime.table, this.threads, this.timing ? times : null) as number;
+        if (failed !== 0) {
+          outputs.forEach((buffer, i) => {
+            if (!aliases.has(i)) this.free(buffer);
+          });
+          throw this.#group?.failure(failed) ?? new WeftError(`cpu: a program failed (${failed})`);
+        }
         return outputs;
       },
     };

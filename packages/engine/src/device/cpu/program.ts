@@ -31,6 +31,7 @@ import {
 } from "../../graph/index.js";
 import { costOf } from "../../ops/index.js";
 import type { KernelInfo } from "../contract.js";
+import { bytesReceived, describe } from "../group/descriptor.js";
 import { abiSource } from "./native/abi.js";
 import { preludeSource } from "./native/prelude.js";
 
@@ -66,6 +67,7 @@ class ProgramWriter {
   readonly #functions = new Map<string, string>();
   readonly kernels: KernelInfo[] = [];
   readonly #bodies: string[] = [];
+  readonly #constants = new Map<string, string>();
 
   /** The name of a kernel function with this text; equal kernels are written once. */
   #function(text: string): string {
@@ -99,7 +101,8 @@ class ProgramWriter {
     for (const step of plan.steps) {
       const text = this.#step(plan, step);
       if (text === null) continue;
-      if (timed) {
+      // The start of a collective is no kernel of its own: its time is that of the finish.
+      if (timed && !(step.kind === "collective" && step.phase === "start")) {
         lines.push(
           `  ${text}`,
           `  if (times) times[${this.kernels.length - 1}] = (now = w_now()) - start, start = now;`,
@@ -123,6 +126,7 @@ class ProgramWriter {
     }
     if (step.kind === "loop") return this.#loopStep(plan, step);
     if (step.kind === "lane") return this.#laneStep(plan, step);
+    if (step.kind === "collective") return this.#collectiveStep(plan, step);
     const { node } = step;
     if (numel(node.shape) === 0 && node.outputs === null) return null;
     const info: KernelInfo = { name: libraryName(node), kind: "library", ...costOf(node) };
@@ -250,6 +254,31 @@ class ProgramWriter {
     throw new InternalError(`the CPU device has no code for ${node.op}`);
   }
 
+  #collectiveStep(plan: Plan, { node, phase }: Extract<Step, { kind: "collective" }>): string {
+    const { attrs } = node;
+    const [input] = node.inputs;
+    const descriptor = this.#constant(`{${describe(attrs, input.shape).join(", ")}}`);
+    if (phase === "finish")
+      this.#note({
+        name: `${attrs.kind}_${input.shape.join("x")}`,
+        kind: "collective",
+        flops: costOf(node as Node).flops,
+        bytes: bytesReceived(attrs, input.shape),
+      });
+    const operands = `${this.#operand(plan, input)}, ${this.#at(plan, node as Node)}`;
+    return `if ((failed = rt->collective(rt->group, ${descriptor}, ${operands}, ${phase === "start" ? 1 : 2}))) return failed;`;
+  }
+
+  /** The name of a table of numbers. */
+  #constant(text: string): string {
+    let name = this.#constants.get(text);
+    if (name === undefined) {
+      name = `d${this.#constants.size}`;
+      this.#constants.set(text, name);
+    }
+    return name;
+  }
+
   /** A scan over small problems: one kernel over blocks of lanes. */
   #laneStep(plan: Plan, { node, kernel }: Extract<Step, { kind: "lane" }>): string {
     const { text, lanesPerUnit } = emitLaneC(kernel, laneShape(node));
@@ -280,7 +309,7 @@ class ProgramWriter {
     const used = this.kernels.splice(before);
     const name = `body${this.#bodies.length}`;
     this.#bodies.push(
-      `static void ${name}(void* const* b, char* scratch, const weft_runtime* rt, int threads) {\n${inner.join("\n")}\n}`,
+      `static int ${name}(void* const* b, char* scratch, const weft_runtime* rt, int threads) {\n  int failed = 0; (void)failed;\n${inner.join("\n")}\n  return 0;\n}`,
     );
     const sizes = loopMemory(step);
     const start = step.offset;
@@ -309,7 +338,7 @@ class ProgramWriter {
       if (i >= carries)
         lines.push(`q[${body.fn.params.length + i}] = (char*)${this.#at(plan, node as Node, i)} + t * ${bytes(y)};`);
     });
-    lines.push(`${name}(q, scratch + ${start}, rt, threads);`);
+    lines.push(`if ((failed = ${name}(q, scratch + ${start}, rt, threads))) return failed;`);
     for (let c = 0; c < carries; c++) {
       const [from, to] = [consts + c, body.fn.params.length + c];
       lines.push(`{ void* swap = q[${from}]; q[${from}] = q[${to}]; q[${to}] = swap; }`);
@@ -329,13 +358,15 @@ class ProgramWriter {
     const pointers = plan.fn.params.length + plan.fn.outputs.length;
     const kernels = [...this.#functions].map(([text, name]) => ({ name, text }));
     const main = [
+      ...[...this.#constants].map(([text, name]) => `static const int64_t ${name}[] = ${text};`),
       ...this.#bodies,
-      `void weft_run(const double* a, const weft_runtime* rt, int threads, double* times) {`,
+      `int weft_run(const double* a, const weft_runtime* rt, int threads, double* times) {`,
       `  void* b[${pointers + 1}];`,
       `  for (int i = 0; i < ${pointers + 1}; i++) b[i] = (void*)(uintptr_t)a[i];`,
       `  char* scratch = b[${pointers}];`,
-      "  double start = times ? w_now() : 0, now; (void)scratch; (void)now; (void)start;",
+      "  int failed = 0; double start = times ? w_now() : 0, now; (void)scratch; (void)now; (void)start; (void)failed;",
       ...steps,
+      "  return 0;",
       "}",
     ].join("\n");
     // Two units halve the time on two cores; small programs are not worth a second compiler.

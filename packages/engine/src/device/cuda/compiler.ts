@@ -4,14 +4,12 @@ import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { WeftError } from "../../graph/index.js";
-import { type CudaLibraries, result64 } from "./driver.js";
+import { type CudaLibraries, cText, result64 } from "./driver.js";
 
-function cacheFolder(): string {
+export function cacheFolder(): string {
   const root = process.env.WEFT_CACHE_DIR ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "weft");
   return join(root, "cuda");
 }
-
-const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString("utf8").replace(/\0.*$/s, "");
 
 /** The machine code of a source for one architecture ("sm_90"). */
 export function compileCuda(libraries: CudaLibraries, source: string, architecture: string): Uint8Array {
@@ -39,7 +37,7 @@ export function compileCuda(libraries: CudaLibraries, source: string, architectu
       const size = result64("nvrtcGetProgramLogSize", (out) => nvrtc.nvrtcGetProgramLogSize(program, out));
       const log = new Uint8Array(size);
       nvrtc.nvrtcGetProgramLog(program, log);
-      throw new WeftError(`cuda: NVRTC failed (error ${status}):\n${text(log).split("\n").slice(0, 12).join("\n")}`);
+      throw new WeftError(`cuda: NVRTC failed (error ${status}):\n${cText(log).split("\n").slice(0, 12).join("\n")}`);
     }
     const size = result64("nvrtcGetCUBINSize", (out) => nvrtc.nvrtcGetCUBINSize(program, out));
     const cubin = new Uint8Array(size);

@@ -1,10 +1,31 @@
-// One GPU as this process uses it: its context, one stream, pinned staging memory, the pool of device memory, cuBLAS.
-import koffi from "koffi";
+// One GPU as this process uses it: its context, a stream for work and one for copies, the pool of device memory, pinned
+// host memory, cuBLAS. Knows buffers and addresses, no graphs. When the context dies it says so, once and for all.
+import { totalmem } from "node:os";
 import { WeftError } from "../../graph/index.js";
-import { type DeviceBuffer, OutOfMemoryError } from "../contract.js";
-import { CudaError, type CudaLibraries, check, cudaLibraries, result32, result64 } from "./driver.js";
+import { type DeviceBuffer, OutOfMemoryError, type ProcessGroup } from "../contract.js";
+import {
+  CudaError,
+  type CudaLibraries,
+  cText,
+  cudaLibraries,
+  type Driver,
+  deadly,
+  failure,
+  result32,
+  result64,
+} from "./driver.js";
+import { type HostBlock, HostPool, permanentBlock, type Registrar } from "./host-memory.js";
+import { describeProcesses } from "./nvml.js";
+
+/** A part of a buffer that is ready when an event has happened. Parts follow each other from the buffer's start. */
+export interface Piece {
+  bytes: number;
+  event: number;
+}
 
 export class CudaBuffer implements DeviceBuffer {
+  /** Set by a run that delivers its result in pieces; good until the next run. */
+  pieces: { epoch: number; list: Piece[] } | null = null;
   constructor(
     readonly address: number,
     readonly bytes: number,
@@ -21,6 +42,21 @@ function bucket(bytes: number): number {
 const attribute = { multiprocessors: 16, major: 75, minor: 76 };
 const stagingBytes = 32 << 20;
 const workspaceBytes = 32 << 20;
+/** Results from this size on land in pinned memory that the user's array aliases. */
+const fetchFrom = 1 << 18;
+/** Uploads up to this size are copied aside and need not wait for the GPU. */
+const smallUpload = 1 << 16;
+const uploadRing = 1 << 20;
+const oldestDriver = 11000;
+const notReady = 600;
+const noMemory = 2;
+
+const gigabytes = (bytes: number): string => `${(bytes / 1e9).toFixed(2)} GB`;
+
+/** Which context the driver's calls of this thread go to. */
+let current: CudaContext | null = null;
+/** Contexts that work. Those of one GPU share the driver's context, so they also end together. */
+const living = new Set<CudaContext>();
 
 export class CudaContext {
   readonly libraries: CudaLibraries;
@@ -28,14 +64,31 @@ export class CudaContext {
   readonly architecture: string;
   readonly multiprocessors: number;
   readonly totalBytes: number;
+  readonly driverVersion: number;
+  readonly busId: string;
   readonly stream: number;
-  readonly #context: number;
+  /** The processes that this one works together with. */
+  group: ProcessGroup | null = null;
+  /** Downloads that need not wait for later work. */
+  readonly copyStream: number;
+  readonly handle: number;
+  readonly driver: Driver;
+  readonly hostPool: HostPool;
+  /** Counts runs: what was noted about a buffer in an earlier one does not hold. */
+  epoch = 0;
+  /** Whether work is being recorded into a graph instead of run. */
+  capturing = false;
+  /** Why the device can be used no more. */
+  lost: string | null = null;
+  readonly #device: number;
   readonly #pool = new Map<number, number[]>();
   #used = 0;
   #pooled = 0;
   #peak = 0;
-  #staging: { address: number; view: Uint8Array } | null = null;
+  #staging: HostBlock | null = null;
+  #ring: { block: HostBlock; next: number } | null = null;
   #blas: { handle: number; scalars: number } | null = null;
+  #workspace: CudaBuffer | null = null;
 
   constructor(readonly ordinal: number) {
     const libraries = cudaLibraries();
@@ -45,28 +98,112 @@ export class CudaContext {
       );
     this.libraries = libraries;
     const { driver } = libraries;
-    check("cuInit", driver.cuInit(0) as number);
-    const count = result32("cuDeviceGetCount", (out) => driver.cuDeviceGetCount(out) as number);
+    this.driver = driver;
+    this.driverVersion = result32("cuDriverGetVersion", (out) => driver.cuDriverGetVersion(out));
+    if (this.driverVersion < oldestDriver)
+      throw new WeftError(
+        `cuda: the NVIDIA driver is too old: it supports CUDA ${versionText(this.driverVersion)}, and Weft needs ` +
+          `${versionText(oldestDriver)} or newer; update the driver`,
+      );
+    this.check("cuInit", driver.cuInit(0));
+    const count = result32("cuDeviceGetCount", (out) => driver.cuDeviceGetCount(out));
     if (!Number.isInteger(ordinal) || ordinal < 0 || ordinal >= count)
       throw new WeftError(
         `cuda: there is no device cuda:${ordinal}; this process sees ${count} (CUDA_VISIBLE_DEVICES=${process.env.CUDA_VISIBLE_DEVICES ?? "unset"})`,
       );
-    const device = result32("cuDeviceGet", (out) => driver.cuDeviceGet(out, ordinal) as number);
-    const bytes = new Uint8Array(128);
-    check("cuDeviceGetName", driver.cuDeviceGetName(bytes, 128, device) as number);
-    this.name = Buffer.from(bytes).toString("utf8").replace(/\0.*$/s, "");
+    this.#device = result32("cuDeviceGet", (out) => driver.cuDeviceGet(out, ordinal));
+    this.name = this.#text("cuDeviceGetName", (out) => driver.cuDeviceGetName(out, out.length, this.#device));
+    this.busId = this.#text("cuDeviceGetPCIBusId", (out) => driver.cuDeviceGetPCIBusId(out, out.length, this.#device));
     const get = (what: number): number =>
-      result32("cuDeviceGetAttribute", (out) => driver.cuDeviceGetAttribute(out, what, device) as number);
+      result32("cuDeviceGetAttribute", (out) => driver.cuDeviceGetAttribute(out, what, this.#device));
     this.architecture = `sm_${get(attribute.major)}${get(attribute.minor)}`;
     this.multiprocessors = get(attribute.multiprocessors);
-    this.totalBytes = result64("cuDeviceTotalMem", (out) => driver.cuDeviceTotalMem_v2(out, device) as number);
-    this.#context = result64(
-      "cuDevicePrimaryCtxRetain",
-      (out) => driver.cuDevicePrimaryCtxRetain(out, device) as number,
-    );
-    check("cuCtxSetCurrent", driver.cuCtxSetCurrent(this.#context) as number);
+    this.totalBytes = result64("cuDeviceTotalMem", (out) => driver.cuDeviceTotalMem_v2(out, this.#device));
+    this.handle = this.#retain();
+    this.enter();
     // Not blocking with the legacy stream: nothing else uses it.
-    this.stream = result64("cuStreamCreate", (out) => driver.cuStreamCreate(out, 1) as number);
+    this.stream = result64("cuStreamCreate", (out) => driver.cuStreamCreate(out, 1));
+    this.copyStream = result64("cuStreamCreate", (out) => driver.cuStreamCreate(out, 1));
+    this.hostPool = new HostPool(this.#registrar(), hostLimit());
+    living.add(this);
+  }
+
+  #text(call: string, invoke: (out: Uint8Array) => number): string {
+    const bytes = new Uint8Array(128);
+    this.check(call, invoke(bytes));
+    return cText(bytes);
+  }
+
+  #retain(): number {
+    const { driver } = this;
+    const out = new BigUint64Array(1);
+    let code = driver.cuDevicePrimaryCtxRetain(out, this.#device);
+    if (deadly.has(code)) {
+      // What is left of a context that died: a reset gives a fresh one.
+      driver.cuDevicePrimaryCtxReset_v2(this.#device);
+      code = driver.cuDevicePrimaryCtxRetain(out, this.#device);
+    }
+    if (code === noMemory || code === 46)
+      throw new CudaError(
+        `cuda:${this.ordinal} (${this.name}) cannot be used: ${code === 46 ? "another process has it for itself alone" : "it has no memory left for this process"}` +
+          `${describeProcesses(this.libraries, this.busId)}; wait for the others, or choose another GPU with CUDA_VISIBLE_DEVICES`,
+        code,
+      );
+    this.check("cuDevicePrimaryCtxRetain", code);
+    return Number(out[0]);
+  }
+
+  #registrar(): Registrar {
+    return {
+      register: (address, bytes) => this.driver.cuMemHostRegister_v2(address, bytes, 0) === 0,
+      unregister: (address) => {
+        if (this.lost === null) this.driver.cuMemHostUnregister(address);
+      },
+    };
+  }
+
+  /** Makes this GPU the one that the driver's calls mean. */
+  enter(): void {
+    if (this.lost !== null) throw this.#gone();
+    if (current === this) return;
+    this.check("cuCtxSetCurrent", this.driver.cuCtxSetCurrent(this.handle));
+    current = this;
+  }
+
+  /** Throws when a call failed; an error that kills the context is remembered. */
+  check(call: string, code: number): void {
+    if (code === 0) return;
+    if (this.lost !== null) throw this.#gone();
+    const error = failure(call, code);
+    if (!deadly.has(code)) throw error;
+    this.lost = error.message;
+    if (current === this) current = null;
+    throw this.#gone(code);
+  }
+
+  #gone(code = 0): CudaError {
+    return new CudaError(
+      `${this.lost}; the context of cuda:${this.ordinal} is dead, and every tensor on it is lost. ` +
+        `weft.setDevice("cuda:${this.ordinal}") starts over with a fresh one; compute or load the tensors again there`,
+      code,
+    );
+  }
+
+  /** Gives up everything on the GPU. Arrays that users hold stay as they are. */
+  close(): void {
+    if (!living.has(this)) return;
+    for (const context of [...living]) if (context.#device === this.#device) context.#end();
+    this.driver.cuDevicePrimaryCtxReset_v2(this.#device);
+  }
+
+  #end(): void {
+    this.lost ??= `cuda:${this.ordinal} was closed`;
+    if (current === this) current = null;
+    living.delete(this);
+    this.hostPool.close();
+    this.#pool.clear();
+    this.#used = 0;
+    this.#pooled = 0;
   }
 
   allocate(bytes: number): CudaBuffer {
@@ -77,18 +214,28 @@ export class CudaContext {
       this.#track(bytes);
       return new CudaBuffer(pooled, bytes);
     }
+    this.enter();
     const out = new BigUint64Array(1);
-    const code = this.libraries.driver.cuMemAlloc_v2(out, size) as number;
-    if (code === 2) {
-      const { free, total } = this.memoryInfo();
-      throw new OutOfMemoryError(
-        `cuda:${this.ordinal}: no memory for ${bytes} bytes (${free} of ${total} free on the device, ${this.#used} held by this process)`,
-        bytes,
-      );
-    }
-    check("cuMemAlloc", code);
+    const code = this.driver.cuMemAlloc_v2(out, size);
+    if (code === noMemory) throw this.#full(bytes);
+    this.check("cuMemAlloc", code);
     this.#track(bytes);
     return new CudaBuffer(Number(out[0]), bytes);
+  }
+
+  #full(bytes: number): OutOfMemoryError {
+    const { free, total } = this.memoryInfo();
+    const mine = this.#used + this.#pooled;
+    const others = Math.max(0, total - free - mine);
+    // A context takes some hundred megabytes for itself; more than that is somebody else's.
+    const taken =
+      others > 1e9 ? `, ${gigabytes(others)} by others${describeProcesses(this.libraries, this.busId)}` : "";
+    return new OutOfMemoryError(
+      `cuda:${this.ordinal} (${this.name}): no memory for ${bytes} bytes (${gigabytes(bytes)}); of ${gigabytes(total)}, ` +
+        `${gigabytes(this.#used)} are held by this process' tensors and programs${taken}; ` +
+        `${gigabytes(free + this.#pooled)} are free: a tensor of up to ${Math.floor((free + this.#pooled) / 4e6)} million float32 would fit`,
+      bytes,
+    );
   }
 
   #track(bytes: number): void {
@@ -98,6 +245,7 @@ export class CudaContext {
 
   /** Work on one stream is in order, so memory may be given out again at once. */
   free(buffer: CudaBuffer): void {
+    if (this.lost !== null) return;
     const size = bucket(buffer.bytes);
     this.#used -= buffer.bytes;
     this.#pooled += size;
@@ -107,15 +255,18 @@ export class CudaContext {
   }
 
   trim(): void {
+    if (this.lost !== null) return;
     this.synchronize();
-    for (const list of this.#pool.values()) for (const address of list) this.libraries.driver.cuMemFree_v2(address);
+    for (const list of this.#pool.values()) for (const address of list) this.driver.cuMemFree_v2(address);
     this.#pool.clear();
     this.#pooled = 0;
+    this.hostPool.trim();
   }
 
   memoryInfo(): { free: number; total: number } {
+    this.enter();
     const [free, total] = [new BigUint64Array(1), new BigUint64Array(1)];
-    this.libraries.driver.cuMemGetInfo_v2(free, total);
+    this.check("cuMemGetInfo", this.driver.cuMemGetInfo_v2(free, total));
     return { free: Number(free[0]), total: Number(total[0]) };
   }
 
@@ -124,35 +275,178 @@ export class CudaContext {
   }
 
   synchronize(): void {
-    check("cuStreamSynchronize", this.libraries.driver.cuStreamSynchronize(this.stream) as number);
+    this.enter();
+    this.check("cuStreamSynchronize", this.driver.cuStreamSynchronize(this.stream));
   }
 
-  /** Pinned host memory and a view of it; allocated once and never freed while the process lives. */
-  pinned(bytes: number): { address: number; view: Uint8Array } {
-    const address = result64("cuMemHostAlloc", (out) => this.libraries.driver.cuMemHostAlloc(out, bytes, 0) as number);
-    return { address, view: new Uint8Array(koffi.view(BigInt(address), bytes)) };
+  /** Host memory for arguments and constants; lives as long as the process. */
+  hostBlock(bytes: number): HostBlock {
+    const block = permanentBlock(bytes, null);
+    if (block === null) throw new WeftError("cuda: the system has no memory left");
+    return block;
   }
 
   upload(buffer: CudaBuffer, from: Uint8Array): void {
-    if (from.byteLength === 0) return;
+    const bytes = from.byteLength;
+    if (bytes === 0) return;
+    this.enter();
+    const { driver } = this;
+    if (bytes <= smallUpload) {
+      this.#ring ??= { block: this.#pinned(uploadRing), next: 0 };
+      const { block } = this.#ring;
+      if (this.#ring.next + bytes > uploadRing) {
+        this.synchronize();
+        this.#ring.next = 0;
+      }
+      const at = this.#ring.next;
+      this.#ring.next = at + Math.ceil(bytes / 64) * 64;
+      block.view.set(from, at);
+      this.check(
+        "cuMemcpyHtoDAsync",
+        driver.cuMemcpyHtoDAsync_v2(buffer.address, block.address + at, bytes, this.stream),
+      );
+      return;
+    }
     // Earlier work may still read what this memory held before.
     this.synchronize();
-    check("cuMemcpyHtoD", this.libraries.driver.cuMemcpyHtoD_v2(buffer.address, from, from.byteLength) as number);
+    this.check("cuMemcpyHtoD", driver.cuMemcpyHtoD_v2(buffer.address, from, bytes));
   }
 
-  /** Through pinned memory in pieces: several times faster than into ordinary memory. */
+  #pinned(bytes: number): HostBlock {
+    const block = permanentBlock(bytes, this.#registrar());
+    if (block === null) throw new WeftError("cuda: the system has no memory left");
+    return block;
+  }
+
+  /** Through pinned memory in pieces, one being filled while the other is emptied. */
   download(buffer: CudaBuffer, into: Uint8Array): void {
-    this.#staging ??= this.pinned(stagingBytes);
-    const { driver } = this.libraries;
-    for (let at = 0; at < into.byteLength; at += stagingBytes) {
-      const n = Math.min(stagingBytes, into.byteLength - at);
-      check(
+    this.enter();
+    this.#staging ??= this.#pinned(stagingBytes);
+    const { address, view } = this.#staging;
+    const half = stagingBytes / 2;
+    const events = [this.event(0), this.event(1)];
+    const start = (at: number): void => {
+      const slot = (at / half) % 2;
+      const n = Math.min(half, into.byteLength - at);
+      this.check(
         "cuMemcpyDtoH",
-        driver.cuMemcpyDtoHAsync_v2(this.#staging.address, buffer.address + at, n, this.stream) as number,
+        this.driver.cuMemcpyDtoHAsync_v2(address + slot * half, buffer.address + at, n, this.stream),
       );
-      this.synchronize();
-      into.set(this.#staging.view.subarray(0, n), at);
+      this.check("cuEventRecord", this.driver.cuEventRecord(events[slot], this.stream));
+    };
+    if (into.byteLength > 0) start(0);
+    for (let at = 0; at < into.byteLength; at += half) {
+      if (at + half < into.byteLength) start(at + half);
+      const slot = (at / half) % 2;
+      this.check("cuEventSynchronize", this.driver.cuEventSynchronize(events[slot]));
+      into.set(view.subarray(slot * half, slot * half + Math.min(half, into.byteLength - at)), at);
     }
+  }
+
+  /** The bytes of a large buffer in pinned memory that belongs to the caller's array; null: use `download`. */
+  fetch(buffer: CudaBuffer): ArrayBuffer | null {
+    const started = this.#startFetch(buffer);
+    if (started === null) return null;
+    this.check("cuEventSynchronize", this.driver.cuEventSynchronize(started.event));
+    this.#fetchEvents.push(started.event);
+    return started.buffer;
+  }
+
+  /** The same without holding up the event loop. */
+  fetchAsync(buffer: CudaBuffer): Promise<ArrayBuffer> | null {
+    const started = this.#startFetch(buffer);
+    if (started === null) return null;
+    // Whatever writes to this memory next must wait for the copy.
+    this.check("cuStreamWaitEvent", this.driver.cuStreamWaitEvent(this.stream, started.event, 0));
+    return new Promise((resolve, reject) => {
+      const look = (): void => {
+        const code = this.lost === null ? this.driver.cuEventQuery(started.event) : 1;
+        if (code === notReady) setImmediate(look);
+        else {
+          this.#fetchEvents.push(started.event);
+          try {
+            this.check("cuEventQuery", code);
+            resolve(started.buffer);
+          } catch (error) {
+            reject(error as Error);
+          }
+        }
+      };
+      look();
+    });
+  }
+
+  readonly #fetchEvents: number[] = [];
+
+  #startFetch(buffer: CudaBuffer): { buffer: ArrayBuffer; event: number } | null {
+    if (buffer.bytes < fetchFrom) return null;
+    this.enter();
+    const block = this.hostPool.take(buffer.bytes);
+    if (block === null) return null;
+    const { driver, copyStream } = this;
+    const done = this.#fetchEvents.pop() ?? this.#newEvent();
+    const ready = this.event(0);
+    let pieces = buffer.pieces?.epoch === this.epoch ? buffer.pieces.list : null;
+    if (pieces === null) {
+      this.check("cuEventRecord", driver.cuEventRecord(ready, this.stream));
+      pieces = [{ bytes: buffer.bytes, event: ready }];
+    }
+    let at = 0;
+    for (const { bytes, event } of pieces) {
+      this.check("cuStreamWaitEvent", driver.cuStreamWaitEvent(copyStream, event, 0));
+      this.check(
+        "cuMemcpyDtoH",
+        driver.cuMemcpyDtoHAsync_v2(block.address + at, buffer.address + at, bytes, copyStream),
+      );
+      at += bytes;
+    }
+    this.check("cuEventRecord", driver.cuEventRecord(done, copyStream));
+    return { buffer: block.buffer, event: done };
+  }
+
+  /** Copies a buffer to another GPU, over NVLink or PCIe without the host where the machine can. */
+  copyToPeer(buffer: CudaBuffer, peer: CudaContext): CudaBuffer {
+    const copy = peer.allocate(buffer.bytes);
+    this.#enablePeer(peer);
+    this.enter();
+    const { driver } = this;
+    // The memory may have been in use there until now.
+    peer.enter();
+    const [mine, theirs] = [this.event(0), peer.event(0)];
+    this.check("cuEventRecord", driver.cuEventRecord(theirs, peer.stream));
+    this.enter();
+    this.check("cuStreamWaitEvent", driver.cuStreamWaitEvent(this.stream, theirs, 0));
+    this.check(
+      "cuMemcpyPeerAsync",
+      driver.cuMemcpyPeerAsync(copy.address, peer.handle, buffer.address, this.handle, buffer.bytes, this.stream),
+    );
+    this.check("cuEventRecord", driver.cuEventRecord(mine, this.stream));
+    this.check("cuStreamWaitEvent", driver.cuStreamWaitEvent(peer.stream, mine, 0));
+    return copy;
+  }
+
+  readonly #peers = new Set<CudaContext>();
+
+  #enablePeer(peer: CudaContext): void {
+    if (this.#peers.has(peer)) return;
+    this.#peers.add(peer);
+    this.enter();
+    const can = new Int32Array(1);
+    this.check("cuDeviceCanAccessPeer", this.driver.cuDeviceCanAccessPeer(can, this.#device, peer.#device));
+    // Enabled twice (704) is as good as once; without access the driver goes through the host by itself.
+    const code = can[0] === 1 ? this.driver.cuCtxEnablePeerAccess(peer.handle, 0) : 0;
+    if (code !== 704) this.check("cuCtxEnablePeerAccess", code);
+  }
+
+  /** Scratch memory of the matrix libraries, which must not allocate while a graph is recorded. */
+  workspace(): { address: number; bytes: number } {
+    this.#workspace ??= this.allocate(workspaceBytes);
+    return this.#workspace;
+  }
+
+  /** The version of cuBLASLt, for what is kept on disk; 0 without one. */
+  ltVersion(): number {
+    return this.libraries.lt?.cublasLtGetVersion() ?? 0;
   }
 
   /** The cuBLAS handle of this stream, and the address of the constants one and zero in every dtype. */
@@ -163,47 +457,70 @@ export class CudaContext {
       throw new WeftError(
         "cuda: cuBLAS (libcublas.so.13, .12 or .11) was not found, and matrix products need it; install the CUDA toolkit or `pip install nvidia-cublas`",
       );
-    const handle = result64("cublasCreate", (out) => blas.cublasCreate_v2(out) as number);
-    check("cublasSetStream", blas.cublasSetStream_v2(handle, this.stream) as number);
-    // A workspace of its own: capturing into a graph must not allocate.
-    const workspace = this.allocate(workspaceBytes);
-    check("cublasSetWorkspace", blas.cublasSetWorkspace_v2(handle, workspace.address, workspaceBytes) as number);
-    const { address, view } = this.pinned(128);
-    const floats = new Float32Array(view.buffer, view.byteOffset, 8);
-    const doubles = new Float64Array(view.buffer, view.byteOffset + 64, 8);
-    floats.set([1, 0, 0, 0]);
-    doubles.set([1, 0, 0, 0]);
-    this.#blas = { handle, scalars: address };
+    this.enter();
+    const handle = result64("cublasCreate", (out) => blas.cublasCreate_v2(out));
+    this.check("cublasSetStream", blas.cublasSetStream_v2(handle, this.stream));
+    const { address, bytes } = this.workspace();
+    this.check("cublasSetWorkspace", blas.cublasSetWorkspace_v2(handle, address, bytes));
+    this.#blas = { handle, scalars: this.scalars() };
     return this.#blas;
+  }
+
+  #scalars: number | null = null;
+
+  /** One and zero: float32 (and complex64) at 0 and 8, float64 (and complex128) at 64 and 80. */
+  scalars(): number {
+    if (this.#scalars === null) {
+      const { address, view } = this.hostBlock(4096);
+      new Float32Array(view.buffer, view.byteOffset, 4).set([1, 0, 0, 0]);
+      new Float64Array(view.buffer, view.byteOffset + 64, 4).set([1, 0, 0, 0]);
+      this.#scalars = address;
+    }
+    return this.#scalars;
   }
 
   readonly #events: number[] = [];
 
+  #newEvent(): number {
+    return result64("cuEventCreate", (out) => this.driver.cuEventCreate(out, 0));
+  }
+
+  /** One of this context's events, by number; the first two are for transfers. */
+  event(index: number): number {
+    while (this.#events.length <= index) this.#events.push(this.#newEvent());
+    return this.#events[index];
+  }
+
+  /** Marks where the stream is now. */
+  record(event: number): void {
+    this.check("cuEventRecord", this.driver.cuEventRecord(event, this.stream));
+  }
+
   /** Seconds between the marks that `body` sets on the stream. */
   measure(count: number, body: (mark: () => void) => void): Float64Array {
-    const { driver } = this.libraries;
-    while (this.#events.length < count + 1)
-      this.#events.push(result64("cuEventCreate", (out) => driver.cuEventCreate(out, 0) as number));
+    const { driver } = this;
+    this.enter();
     let next = 0;
-    const mark = (): void => check("cuEventRecord", driver.cuEventRecord(this.#events[next++], this.stream) as number);
+    const mark = (): void => this.record(this.event(next++));
     mark();
     body(mark);
     this.synchronize();
     const times = new Float64Array(count);
     const out = new Float32Array(1);
     for (let i = 0; i + 1 < next; i++) {
-      check("cuEventElapsedTime", driver.cuEventElapsedTime_v2(out, this.#events[i], this.#events[i + 1]) as number);
+      this.check("cuEventElapsedTime", driver.cuEventElapsedTime_v2(out, this.event(i), this.event(i + 1)));
       times[i] = out[0] / 1e3;
     }
     return times;
   }
-
-  get isAlive(): boolean {
-    try {
-      this.synchronize();
-      return true;
-    } catch (error) {
-      return !(error instanceof CudaError);
-    }
-  }
 }
+
+/** Pinned memory is taken from the whole machine: an eighth of it at most, unless WEFT_PINNED_LIMIT says otherwise. */
+function hostLimit(): number {
+  const wanted = process.env.WEFT_PINNED_LIMIT;
+  if (wanted !== undefined && wanted !== "") return Number(wanted) || 0;
+  return Math.min(8 * 2 ** 30, totalmem() / 8);
+}
+
+export const versionText = (version: number): string =>
+  `${Math.floor(version / 1000)}.${Math.floor((version % 1000) / 10)}`;

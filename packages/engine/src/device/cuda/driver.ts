@@ -1,12 +1,11 @@
-// The CUDA driver, NVRTC and cuBLAS through koffi: found by probing, called with numbers for addresses and handles.
-// Nothing here knows graphs; errors say which call failed and what usually helps.
-import { existsSync, readdirSync } from "node:fs";
-import { join } from "node:path";
+// The calls of the CUDA driver and its libraries: prototypes as data, bound by koffi when first needed, with numbers for
+// addresses and handles. Nothing here knows graphs; errors say which call failed and what usually helps.
 import koffi from "koffi";
 import { WeftError } from "../../graph/index.js";
+import { type FoundLibrary, findLibrary, type Library } from "./find.js";
 
-type Library = ReturnType<typeof koffi.load>;
-export type NativeFunction = ReturnType<Library["func"]>;
+/** A bound function. They all return a status: 0 is success. */
+export type NativeFunction = (...args: readonly unknown[]) => number;
 
 /** A failed call of the driver or one of its libraries. */
 export class CudaError extends WeftError {
@@ -19,63 +18,6 @@ export class CudaError extends WeftError {
   }
 }
 
-/** Folders that may hold CUDA libraries: $CUDA_HOME, the system's, and the nvidia-* wheels of a Python environment. */
-function searchFolders(): string[] {
-  const folders: string[] = [];
-  for (const home of [process.env.CUDA_HOME, process.env.CUDA_PATH, "/usr/local/cuda"])
-    if (home !== undefined && home !== "") folders.push(join(home, "lib64"), join(home, "targets/x86_64-linux/lib"));
-  folders.push("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/wsl/lib");
-  for (const environment of [process.env.VIRTUAL_ENV, process.env.CONDA_PREFIX, "/usr/local", "/usr"]) {
-    if (environment === undefined || environment === "" || !existsSync(join(environment, "lib"))) continue;
-    for (const python of readdirSync(join(environment, "lib")).filter((name) => name.startsWith("python"))) {
-      for (const packages of ["site-packages", "dist-packages"]) {
-        const nvidia = join(environment, "lib", python, packages, "nvidia");
-        if (!existsSync(nvidia)) continue;
-        for (const part of readdirSync(nvidia)) folders.push(join(nvidia, part, "lib"));
-      }
-    }
-  }
-  return folders.filter((folder) => existsSync(folder));
-}
-
-export interface FoundLibrary {
-  path: string;
-  library: Library;
-}
-
-const tried = new Map<string, FoundLibrary | null>();
-
-/** Loads a library by its base name, newest of the known versions first; null where there is none. */
-export function findLibrary(base: string, versions: readonly string[]): FoundLibrary | null {
-  const known = tried.get(base);
-  if (known !== undefined) return known;
-  const names = versions.map((v) => (v === "" ? `lib${base}.so` : `lib${base}.so.${v}`));
-  const candidates = [
-    ...names,
-    ...searchFolders().flatMap((folder) => names.map((name) => join(folder, name)).filter(existsSync)),
-  ];
-  let found: FoundLibrary | null = null;
-  for (const path of candidates) {
-    try {
-      found = { path, library: koffi.load(path) };
-      break;
-    } catch {
-      // Not this one: the next candidate, or none.
-    }
-  }
-  tried.set(base, found);
-  return found;
-}
-
-/** A function table: name -> C prototype without the return type and name, all returning int. */
-function bind<T extends string>(library: Library, table: Record<T, string>): Record<T, NativeFunction> {
-  const entries = Object.entries(table) as [T, string][];
-  return Object.fromEntries(entries.map(([name, args]) => [name, library.func(`int ${name}(${args})`)])) as Record<
-    T,
-    NativeFunction
-  >;
-}
-
 const u = "uint64_t";
 const driverTable = {
   cuInit: "unsigned int flags",
@@ -85,13 +27,16 @@ const driverTable = {
   cuDeviceGetName: "_Out_ uint8_t* name, int length, int device",
   cuDeviceGetAttribute: "_Out_ int* value, int attribute, int device",
   cuDeviceTotalMem_v2: "_Out_ uint64_t* bytes, int device",
+  cuDeviceGetPCIBusId: "_Out_ uint8_t* id, int length, int device",
+  cuDeviceCanAccessPeer: "_Out_ int* can, int device, int peer",
   cuDevicePrimaryCtxRetain: "_Out_ uint64_t* context, int device",
   cuDevicePrimaryCtxReset_v2: "int device",
   cuCtxSetCurrent: `${u} context`,
-  cuCtxSynchronize: "",
+  cuCtxEnablePeerAccess: `${u} peer, unsigned int flags`,
   cuMemGetInfo_v2: "_Out_ uint64_t* free, _Out_ uint64_t* total",
   cuStreamCreate: "_Out_ uint64_t* stream, unsigned int flags",
   cuStreamSynchronize: `${u} stream`,
+  cuStreamWaitEvent: `${u} stream, ${u} event, unsigned int flags`,
   cuStreamBeginCapture_v2: `${u} stream, int mode`,
   cuStreamEndCapture: `${u} stream, _Out_ uint64_t* graph`,
   cuGraphInstantiateWithFlags: `_Out_ uint64_t* exec, ${u} graph, ${u} flags`,
@@ -100,18 +45,23 @@ const driverTable = {
   cuGraphDestroy: `${u} graph`,
   cuMemAlloc_v2: "_Out_ uint64_t* address, uint64_t bytes",
   cuMemFree_v2: `${u} address`,
-  cuMemHostAlloc: "_Out_ uint64_t* address, uint64_t bytes, unsigned int flags",
-  cuMemFreeHost: `${u} address`,
+  cuMemHostRegister_v2: `${u} address, uint64_t bytes, unsigned int flags`,
+  cuMemHostUnregister: `${u} address`,
   cuMemcpyHtoD_v2: `${u} to, const uint8_t* from, uint64_t bytes`,
+  cuMemcpyDtoH_v2: `_Out_ uint8_t* to, ${u} from, uint64_t bytes`,
+  cuMemcpyHtoDAsync_v2: `${u} to, ${u} from, uint64_t bytes, ${u} stream`,
   cuMemcpyDtoHAsync_v2: `${u} to, ${u} from, uint64_t bytes, ${u} stream`,
   cuMemcpyDtoDAsync_v2: `${u} to, ${u} from, uint64_t bytes, ${u} stream`,
+  cuMemcpyPeerAsync: `${u} to, ${u} toContext, ${u} from, ${u} fromContext, uint64_t bytes, ${u} stream`,
   cuMemsetD8Async: `${u} to, uint8_t value, uint64_t bytes, ${u} stream`,
   cuModuleLoadData: "_Out_ uint64_t* module, const uint8_t* image",
   cuModuleGetFunction: `_Out_ uint64_t* fn, ${u} module, const char* name`,
   cuModuleUnload: `${u} module`,
+  cuFuncSetAttribute: `${u} fn, int attribute, int value`,
   cuLaunchKernel: `${u} fn, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, ${u} stream, ${u} params, ${u} extra`,
   cuEventCreate: "_Out_ uint64_t* event, unsigned int flags",
   cuEventRecord: `${u} event, ${u} stream`,
+  cuEventQuery: `${u} event`,
   cuEventSynchronize: `${u} event`,
   cuEventElapsedTime_v2: `_Out_ float* milliseconds, ${u} start, ${u} end`,
 };
@@ -130,70 +80,249 @@ const nvrtcTable = {
 };
 
 const gemmOperands = `int ta, int tb, int m, int n, int k, ${u} alpha`;
+
+/** The four number types of the solvers, as BLAS names them. */
+export const solverLetters = ["S", "D", "C", "Z"] as const;
+export type SolverLetter = (typeof solverLetters)[number];
+type EachLetter<T extends string> = {
+  [K in T as `${K}` extends `${infer A}?${infer B}` ? `${A}${SolverLetter}${B}` : never]: string;
+};
+
+/** One row for each of the four types: the question mark in a name is the type's letter. */
+function forLetters<T extends string>(table: Record<T, string>): EachLetter<T> {
+  const rows = Object.entries(table) as [string, string][];
+  return Object.fromEntries(
+    rows.flatMap(([name, args]) => solverLetters.map((letter) => [name.replace("?", letter), args])),
+  ) as EachLetter<T>;
+}
+
 const blasTable = {
   cublasCreate_v2: "_Out_ uint64_t* handle",
+  cublasGetVersion_v2: `${u} handle, _Out_ int* version`,
   cublasSetStream_v2: `${u} handle, ${u} stream`,
   cublasSetWorkspace_v2: `${u} handle, ${u} workspace, uint64_t bytes`,
   cublasGemmEx: `${u} handle, ${gemmOperands}, ${u} a, int at, int lda, ${u} b, int bt, int ldb, ${u} beta, ${u} c, int ct, int ldc, int compute, int algorithm`,
   cublasGemmStridedBatchedEx: `${u} handle, ${gemmOperands}, ${u} a, int at, int lda, int64_t sa, ${u} b, int bt, int ldb, int64_t sb, ${u} beta, ${u} c, int ct, int ldc, int64_t sc, int count, int compute, int algorithm`,
   cublasGemmBatchedEx: `${u} handle, ${gemmOperands}, ${u} a, int at, int lda, ${u} b, int bt, int ldb, ${u} beta, ${u} c, int ct, int ldc, int count, int compute, int algorithm`,
+  ...forLetters({
+    "cublas?getrfBatched": `${u} handle, int n, ${u} a, int lda, ${u} pivots, ${u} info, int count`,
+    "cublas?getrsBatched": `${u} handle, int trans, int n, int nrhs, ${u} a, int lda, ${u} pivots, ${u} b, int ldb, _Out_ int* info, int count`,
+    "cublas?trsmBatched": `${u} handle, int side, int uplo, int trans, int diag, int m, int n, ${u} alpha, ${u} a, int lda, ${u} b, int ldb, int count`,
+  }),
 };
 
-export type Driver = Record<keyof typeof driverTable, NativeFunction>;
-export type Nvrtc = Record<keyof typeof nvrtcTable, NativeFunction>;
-export type Blas = Record<keyof typeof blasTable, NativeFunction>;
+const ltTable = {
+  cublasLtGetVersion: "",
+  cublasLtCreate: "_Out_ uint64_t* handle",
+  cublasLtMatmulDescCreate: "_Out_ uint64_t* desc, int compute, int scale",
+  cublasLtMatmulDescDestroy: `${u} desc`,
+  cublasLtMatmulDescSetAttribute: `${u} desc, int attribute, const uint8_t* value, uint64_t bytes`,
+  cublasLtMatrixLayoutCreate: "_Out_ uint64_t* layout, int type, uint64_t rows, uint64_t columns, int64_t ld",
+  cublasLtMatrixLayoutDestroy: `${u} layout`,
+  cublasLtMatrixLayoutSetAttribute: `${u} layout, int attribute, const uint8_t* value, uint64_t bytes`,
+  cublasLtMatmulPreferenceCreate: "_Out_ uint64_t* preference",
+  cublasLtMatmulPreferenceDestroy: `${u} preference`,
+  cublasLtMatmulPreferenceSetAttribute: `${u} preference, int attribute, const uint8_t* value, uint64_t bytes`,
+  cublasLtMatmulAlgoGetHeuristic: `${u} handle, ${u} desc, ${u} a, ${u} b, ${u} c, ${u} d, ${u} preference, int wanted, _Out_ uint8_t* results, _Out_ int* found`,
+  cublasLtMatmul: `${u} handle, ${u} desc, ${u} alpha, ${u} a, ${u} al, ${u} b, ${u} bl, ${u} beta, ${u} c, ${u} cl, ${u} d, ${u} dl, ${u} algorithm, ${u} workspace, uint64_t workspaceBytes, ${u} stream`,
+};
 
+const sizes = "_Out_ uint64_t* device, _Out_ uint64_t* host";
+const buffers = `${u} device, uint64_t deviceBytes, ${u} host, uint64_t hostBytes, ${u} info`;
+const eigenproblem = `${u} handle, ${u} params, int jobz, int uplo, int64_t n, int type, ${u} a, int64_t lda, int typeW, ${u} w, int compute`;
+const factored = `${u} handle, ${u} params, int uplo, int64_t n, int type, ${u} a, int64_t lda, int compute`;
+const orthogonal = `${u} handle, ${u} params, int64_t m, int64_t n, int type, ${u} a, int64_t lda, int typeTau, ${u} tau, int compute`;
+const singular = `${u} handle, ${u} params, int8_t jobu, int8_t jobvt, int64_t m, int64_t n, int type, ${u} a, int64_t lda, int typeS, ${u} s, int typeU, ${u} u, int64_t ldu, int typeV, ${u} vt, int64_t ldvt, int compute`;
+const formQ = `${u} handle, int m, int n, int k, ${u} a, int lda, ${u} tau`;
+const solverTable = {
+  cusolverDnCreate: "_Out_ uint64_t* handle",
+  cusolverDnSetStream: `${u} handle, ${u} stream`,
+  cusolverDnCreateParams: "_Out_ uint64_t* params",
+  cusolverDnXsyevd_bufferSize: `${eigenproblem}, ${sizes}`,
+  cusolverDnXsyevd: `${eigenproblem}, ${buffers}`,
+  cusolverDnXsyevBatched_bufferSize: `${eigenproblem}, ${sizes}, int64_t count`,
+  cusolverDnXsyevBatched: `${eigenproblem}, ${buffers}, int64_t count`,
+  cusolverDnXpotrf_bufferSize: `${factored}, ${sizes}`,
+  cusolverDnXpotrf: `${factored}, ${buffers}`,
+  cusolverDnXgeqrf_bufferSize: `${orthogonal}, ${sizes}`,
+  cusolverDnXgeqrf: `${orthogonal}, ${buffers}`,
+  cusolverDnXgesvd_bufferSize: `${singular}, ${sizes}`,
+  cusolverDnXgesvd: `${singular}, ${buffers}`,
+  ...forLetters({ "cusolverDn?potrfBatched": `${u} handle, int uplo, int n, ${u} a, int lda, ${u} info, int count` }),
+  cusolverDnSorgqr_bufferSize: `${formQ}, _Out_ int* count`,
+  cusolverDnDorgqr_bufferSize: `${formQ}, _Out_ int* count`,
+  cusolverDnCungqr_bufferSize: `${formQ}, _Out_ int* count`,
+  cusolverDnZungqr_bufferSize: `${formQ}, _Out_ int* count`,
+  cusolverDnSorgqr: `${formQ}, ${u} work, int count, ${u} info`,
+  cusolverDnDorgqr: `${formQ}, ${u} work, int count, ${u} info`,
+  cusolverDnCungqr: `${formQ}, ${u} work, int count, ${u} info`,
+  cusolverDnZungqr: `${formQ}, ${u} work, int count, ${u} info`,
+};
+
+const nvmlTable = {
+  nvmlInit_v2: "",
+  nvmlDeviceGetHandleByPciBusId_v2: `const char* id, _Out_ ${u}* device`,
+  nvmlDeviceGetUtilizationRates: `${u} device, _Out_ uint32_t* rates`,
+  nvmlDeviceGetMemoryInfo: `${u} device, _Out_ ${u}* memory`,
+  nvmlDeviceGetPowerUsage: `${u} device, _Out_ uint32_t* milliwatts`,
+  nvmlDeviceGetEnforcedPowerLimit: `${u} device, _Out_ uint32_t* milliwatts`,
+  nvmlDeviceGetTemperature: `${u} device, int sensor, _Out_ uint32_t* degrees`,
+  nvmlDeviceGetClockInfo: `${u} device, int clock, _Out_ uint32_t* megahertz`,
+  nvmlDeviceGetMaxClockInfo: `${u} device, int clock, _Out_ uint32_t* megahertz`,
+  nvmlDeviceGetComputeRunningProcesses_v3: `${u} device, _Inout_ uint32_t* count, _Out_ uint8_t* processes`,
+  nvmlSystemGetProcessName: "uint32_t pid, _Out_ uint8_t* name, uint32_t length",
+};
+
+const nvtxTable = { nvtxRangePushA: "const char* name", nvtxRangePop: "" };
+
+const ncclTable = {
+  ncclGetVersion: "_Out_ int* version",
+  ncclGetUniqueId: "_Out_ uint8_t* id",
+  ncclCommDestroy: `${u} comm`,
+  ncclCommAbort: `${u} comm`,
+  ncclCommGetAsyncError: `${u} comm, _Out_ int* status`,
+  ncclAllReduce: `${u} from, ${u} to, uint64_t count, int type, int op, ${u} comm, ${u} stream`,
+  ncclAllGather: `${u} from, ${u} to, uint64_t count, int type, ${u} comm, ${u} stream`,
+  ncclReduceScatter: `${u} from, ${u} to, uint64_t count, int type, int op, ${u} comm, ${u} stream`,
+  ncclBroadcast: `${u} from, ${u} to, uint64_t count, int type, int root, ${u} comm, ${u} stream`,
+  ncclSend: `${u} from, uint64_t count, int type, int peer, ${u} comm, ${u} stream`,
+  ncclRecv: `${u} to, uint64_t count, int type, int peer, ${u} comm, ${u} stream`,
+  ncclGroupStart: "",
+  ncclGroupEnd: "",
+};
+
+type Bound<T> = Record<keyof T, NativeFunction>;
+export type Driver = Bound<typeof driverTable>;
+export type Nvrtc = Bound<typeof nvrtcTable>;
+export type Blas = Bound<typeof blasTable>;
+export type BlasLt = Bound<typeof ltTable>;
+export type Solver = Bound<typeof solverTable>;
+export type Nvml = Bound<typeof nvmlTable>;
+export type Nvtx = Bound<typeof nvtxTable>;
+/** `ncclCommInitRank` takes its id by value, so it is bound apart. */
+export type Nccl = Bound<typeof ncclTable> & { ncclCommInitRank: NativeFunction };
+
+/** Everything of NVIDIA's that this process can call; null for what is not installed. */
 export interface CudaLibraries {
-  driver: Driver;
-  driverPath: string;
-  nvrtc: Nvrtc | null;
-  nvrtcPath: string | null;
-  blas: Blas | null;
-  blasPath: string | null;
+  readonly driver: Driver;
+  readonly nvrtc: Nvrtc | null;
+  readonly blas: Blas | null;
+  readonly lt: BlasLt | null;
+  readonly solver: Solver | null;
+  readonly nvml: Nvml | null;
+  readonly nvtx: Nvtx | null;
+  readonly nccl: Nccl | null;
+  /** Where each was found. */
+  readonly paths: LibraryPaths;
 }
 
-const versions = ["13", "12", "11.0", "11.2", "11", ""];
+export type LibraryPaths = Readonly<Record<LibraryName, string | null>> & { readonly driver: string };
+
+export type LibraryName = "driver" | "nvrtc" | "cublas" | "cublasLt" | "cusolver" | "nvml" | "nvtx" | "nccl";
+
+/** A function table: name -> C prototype without the return type and name, all returning int. */
+function bind<T extends Record<string, string>>(found: FoundLibrary | null, table: T): Bound<T> | null {
+  if (found === null) return null;
+  return Object.fromEntries(
+    Object.entries(table).map(([name, args]) => [name, bindOne(found.library, name, args)]),
+  ) as Bound<T>;
+}
+
+/** A function that an older version lacks fails when it is called, not when the library is loaded. */
+function bindOne(library: Library, name: string, args: string): NativeFunction {
+  for (const known of [name, olderNames[name]]) {
+    if (known === undefined) continue;
+    try {
+      return library.func(`int ${known}(${args})`) as unknown as NativeFunction;
+    } catch {
+      // Under its older name, or not at all.
+    }
+  }
+  return () => {
+    throw new CudaError(`cuda: this version of the library has no ${name}: it is too old; update it`, notThere);
+  };
+}
+
+/** The code of errors about functions that a library does not have. */
+export const notThere = -1;
+
+/** Loads what is found; the large libraries only when somebody needs them. */
+class FoundLibraries implements CudaLibraries {
+  readonly driver: Driver;
+  readonly #bound = new Map<string, unknown>();
+  constructor(readonly found: FoundLibrary) {
+    this.driver = bind(found, driverTable)!;
+  }
+  #once<T>(name: string, make: () => T): T {
+    if (!this.#bound.has(name)) this.#bound.set(name, make());
+    return this.#bound.get(name) as T;
+  }
+  get nvrtc(): Nvrtc | null {
+    return this.#once("nvrtc", () => bind(findLibrary("nvrtc"), nvrtcTable));
+  }
+  get lt(): BlasLt | null {
+    return this.#once("lt", () => bind(findLibrary("cublasLt"), ltTable));
+  }
+  get blas(): Blas | null {
+    // cublasLt must be loaded before cublas finds another one by itself.
+    findLibrary("cublasLt");
+    return this.#once("blas", () => bind(findLibrary("cublas"), blasTable));
+  }
+  get solver(): Solver | null {
+    findLibrary("cublas");
+    return this.#once("solver", () => bind(findLibrary("cusolver"), solverTable));
+  }
+  get nvml(): Nvml | null {
+    return this.#once("nvml", () => bind(findLibrary("nvidia-ml"), nvmlTable));
+  }
+  get nvtx(): Nvtx | null {
+    return this.#once("nvtx", () => bind(findLibrary("nvToolsExt") ?? findLibrary("nvtx3interop"), nvtxTable));
+  }
+  get nccl(): Nccl | null {
+    return this.#once("nccl", () => bindNccl(findLibrary("nccl")));
+  }
+  get paths(): LibraryPaths {
+    const path = (found: FoundLibrary | null): string | null => found?.path ?? null;
+    return {
+      driver: this.found.path,
+      nvrtc: path(findLibrary("nvrtc")),
+      cublas: path(findLibrary("cublas")),
+      cublasLt: path(findLibrary("cublasLt")),
+      cusolver: path(findLibrary("cusolver")),
+      nvml: path(findLibrary("nvidia-ml")),
+      nvtx: path(findLibrary("nvToolsExt") ?? findLibrary("nvtx3interop")),
+      nccl: path(findLibrary("nccl")),
+    };
+  }
+}
+
+/** Size of NCCL's id of a group. */
+export const ncclIdBytes = 128;
+
+function bindNccl(found: FoundLibrary | null): Nccl | null {
+  const bound = bind(found, ncclTable);
+  if (bound === null) return null;
+  const id = koffi.struct({ bytes: koffi.array("uint8_t", ncclIdBytes, "Typed") });
+  const init = found!.library.func("ncclCommInitRank", "int", [koffi.out("uint64_t*"), "int", id, "int"]);
+  return { ...bound, ncclCommInitRank: init as unknown as NativeFunction };
+}
+
 let libraries: CudaLibraries | null | undefined;
 
 /** Everything that was found; null where there is no driver. */
 export function cudaLibraries(): CudaLibraries | null {
-  if (libraries !== undefined) return libraries;
-  const cuda = findLibrary("cuda", ["1", ""]);
-  if (cuda === null) {
-    libraries = null;
-    return null;
+  if (libraries === undefined) {
+    const driver = findLibrary("cuda");
+    libraries = driver === null ? null : new FoundLibraries(driver);
   }
-  const driver = bindWithFallback(cuda.library);
-  const nvrtc = findLibrary("nvrtc", versions);
-  // cublasLt must be loaded before cublas finds it by itself.
-  findLibrary("cublasLt", versions);
-  const blas = findLibrary("cublas", versions);
-  libraries = {
-    driver,
-    driverPath: cuda.path,
-    nvrtc: nvrtc === null ? null : bind(nvrtc.library, nvrtcTable),
-    nvrtcPath: nvrtc?.path ?? null,
-    blas: blas === null ? null : bind(blas.library, blasTable),
-    blasPath: blas?.path ?? null,
-  };
   return libraries;
 }
 
-/** Older drivers have some functions under older names only. */
-function bindWithFallback(library: Library): Driver {
-  const bound: Partial<Driver> = {};
-  for (const [name, args] of Object.entries(driverTable)) {
-    const key = name as keyof Driver;
-    try {
-      bound[key] = library.func(`int ${name}(${args})`);
-    } catch (error) {
-      const older = olderNames[name];
-      if (older === undefined)
-        throw new WeftError(`cuda: the driver lacks ${name}; it is too old (${(error as Error).message})`);
-      bound[key] = library.func(`int ${older}(${args})`);
-    }
-  }
-  return bound as Driver;
+/** Tests put another implementation in the place of what was found; undefined looks again. Returns what was there. */
+export function useCudaLibraries(other: CudaLibraries | null | undefined): CudaLibraries | null | undefined {
+  const before = libraries;
+  libraries = other;
+  return before;
 }
 
 const hints: Record<number, string> = {
@@ -204,18 +333,28 @@ const hints: Record<number, string> = {
   100: "no GPU was found: check nvidia-smi and CUDA_VISIBLE_DEVICES",
   101: "there is no GPU with this number: check nvidia-smi and CUDA_VISIBLE_DEVICES",
   209: "the kernel was compiled for another GPU",
-  700: "a kernel read or wrote outside its memory; the GPU context is dead: make a new device with weft.setDevice",
-  719: "a kernel failed; the GPU context is dead: make a new device with weft.setDevice",
-  803: "driver and CUDA library versions do not fit together",
+  214: "the GPU found an error in its memory that cannot be corrected",
+  700: "a kernel read or wrote outside its memory",
+  701: "a kernel asked for more registers or threads than the GPU has",
+  702: "a kernel ran for too long",
+  715: "a kernel has an instruction that this GPU does not know",
+  716: "a kernel used a misaligned address",
+  719: "a kernel failed",
+  803: "driver and CUDA library versions do not fit together: update the driver",
+  804: "the driver's compatibility package does not fit this GPU: update the driver",
 };
+
+/** Errors after which a context answers every call with the same error. */
+export const deadly: ReadonlySet<number> = new Set([214, 700, 702, 714, 715, 716, 717, 718, 719]);
 
 /** Throws when a driver call failed. */
 export function check(call: string, code: number): void {
-  if (code === 0) return;
-  throw new CudaError(
-    `cuda: ${call} failed with error ${code}${hints[code] === undefined ? "" : ` (${hints[code]})`}`,
-    code,
-  );
+  if (code !== 0) throw failure(call, code);
+}
+
+export function failure(call: string, code: number): CudaError {
+  const hint = hints[code] === undefined ? "" : ` (${hints[code]})`;
+  return new CudaError(`cuda: ${call} failed with error ${code}${hint}`, code);
 }
 
 /** One 64-bit result of a call. */
@@ -230,3 +369,6 @@ export function result32(call: string, invoke: (out: Int32Array) => number): num
   check(call, invoke(out));
   return out[0];
 }
+
+/** Text up to its end mark. */
+export const cText = (bytes: Uint8Array): string => Buffer.from(bytes).toString("utf8").replace(/\0.*$/s, "");

@@ -2,12 +2,16 @@
 // one graph launch.
 import { type Plan, planFunction } from "../../compile/index.js";
 import { bytesOf, type GraphFn, numel } from "../../graph/index.js";
-import type { CompileOptions, Device, DeviceBuffer, DeviceMemory, Executable } from "../contract.js";
-import { type CudaBuffer, CudaContext } from "./context.js";
-import { check, cudaLibraries, result64 } from "./driver.js";
+import type { CompileOptions, Device, DeviceBuffer, DeviceMemory, Executable, ProcessGroup } from "../contract.js";
+import { type CudaBuffer, CudaContext, type Piece } from "./context.js";
+import { cudaLibraries, result64 } from "./driver.js";
+import { type GpuReadings, readGpu } from "./nvml.js";
+import { Products } from "./products.js";
 import { type Addresses, CudaProgram, Launcher } from "./program.js";
 
-export { CudaError, cudaLibraries } from "./driver.js";
+export { versionText } from "./context.js";
+export { CudaError, cudaLibraries, type LibraryName, type LibraryPaths } from "./driver.js";
+export type { GpuProcess, GpuReadings } from "./nvml.js";
 
 export interface CudaOptions {
   /** Matrix products of float32: exact (default) or with the tensor cores' tf32. */
@@ -18,6 +22,8 @@ export interface CudaOptions {
 
 /** Recorded graphs a program keeps, one for each set of addresses. */
 const maxGraphs = 8;
+/** Events before this one belong to transfers. */
+const firstPieceEvent = 2;
 
 export class CudaDevice implements Device {
   readonly name: string;
@@ -26,6 +32,7 @@ export class CudaDevice implements Device {
   timing = false;
   #scratch: CudaBuffer | null = null;
   readonly #launcher: Launcher;
+  readonly products: Products;
   readonly #precision: "float32" | "tf32";
   readonly #graphs: boolean;
   graphLaunches = 0;
@@ -34,6 +41,7 @@ export class CudaDevice implements Device {
     this.context = new CudaContext(ordinal);
     this.name = `cuda:${ordinal}`;
     this.#launcher = new Launcher(this.context);
+    this.products = new Products(this.context);
     this.#precision = options.precision ?? "float32";
     this.#graphs = options.graphs ?? process.env.WEFT_CUDA_GRAPHS !== "0";
   }
@@ -41,9 +49,16 @@ export class CudaDevice implements Device {
   /** True where a driver and at least one GPU are found. */
   static available(): boolean {
     const libraries = cudaLibraries();
-    if (libraries === null || (libraries.driver.cuInit(0) as number) !== 0) return false;
+    if (libraries === null || libraries.driver.cuInit(0) !== 0) return false;
     const count = new Int32Array(1);
-    return (libraries.driver.cuDeviceGetCount(count) as number) === 0 && count[0] > 0;
+    return libraries.driver.cuDeviceGetCount(count) === 0 && count[0] > 0;
+  }
+
+  get group(): ProcessGroup | null {
+    return this.context.group;
+  }
+  set group(group: ProcessGroup | null) {
+    this.context.group = group;
   }
 
   allocate(bytes: number): DeviceBuffer {
@@ -57,6 +72,26 @@ export class CudaDevice implements Device {
   }
   download(buffer: DeviceBuffer, into: Uint8Array): void {
     this.context.download(buffer as CudaBuffer, into);
+  }
+  fetch(buffer: DeviceBuffer): ArrayBuffer | null {
+    return this.context.fetch(buffer as CudaBuffer);
+  }
+  fetchAsync(buffer: DeviceBuffer): Promise<ArrayBuffer> | null {
+    return this.context.fetchAsync(buffer as CudaBuffer);
+  }
+  /** A copy on another GPU; null where the other device is none. */
+  copyTo(buffer: DeviceBuffer, peer: Device): DeviceBuffer | null {
+    return peer instanceof CudaDevice ? this.context.copyToPeer(buffer as CudaBuffer, peer.context) : null;
+  }
+  get lost(): string | null {
+    return this.context.lost;
+  }
+  close(): void {
+    this.context.close();
+  }
+  /** What NVML says of this GPU now; null without NVML. */
+  readings(): GpuReadings | null {
+    return readGpu(this.context.libraries, this.context.busId);
   }
   synchronize(): void {
     this.context.synchronize();
@@ -90,29 +125,40 @@ export class CudaDevice implements Device {
     });
   }
 
+  #program(plan: Plan): CudaProgram {
+    this.context.enter();
+    return new CudaProgram(this.context, this.#launcher, this.products, plan, this.#precision);
+  }
+
   source(fn: GraphFn, options: CompileOptions): string {
-    return new CudaProgram(this.context, this.#launcher, this.#plan(fn, options), this.#precision).source;
+    return this.#program(this.#plan(fn, options)).source;
   }
 
   compile(fn: GraphFn, options: CompileOptions): Executable {
     const plan = this.#plan(fn, options);
-    const program = new CudaProgram(this.context, this.#launcher, plan, this.#precision);
+    const program = this.#program(plan);
     const outputBytes = plan.fn.outputs.map((o) => numel(o.shape) * bytesOf(o.dtype));
     const { scratchBytes, aliases } = plan;
     const graphs = new Map<string, number>();
     const seen = new Set<string>();
-    const { driver } = this.context.libraries;
+    const { context } = this;
+    const { driver } = context.libraries;
 
     const record = (key: string, addresses: Addresses): number => {
       // Thread-local capture: other threads' work does not matter.
-      check("cuStreamBeginCapture", driver.cuStreamBeginCapture_v2(this.context.stream, 1) as number);
-      let graph: number;
+      context.check("cuStreamBeginCapture", driver.cuStreamBeginCapture_v2(context.stream, 1));
+      context.capturing = true;
       try {
         program.issue(addresses);
+      } catch (error) {
+        // The stream must leave capture, whatever that says.
+        driver.cuStreamEndCapture(context.stream, new BigUint64Array(1));
+        throw error;
       } finally {
-        graph = result64("cuStreamEndCapture", (out) => driver.cuStreamEndCapture(this.context.stream, out) as number);
+        context.capturing = false;
       }
-      const exec = result64("cuGraphInstantiate", (out) => driver.cuGraphInstantiateWithFlags(out, graph, 0) as number);
+      const graph = result64("cuStreamEndCapture", (out) => driver.cuStreamEndCapture(context.stream, out));
+      const exec = result64("cuGraphInstantiate", (out) => driver.cuGraphInstantiateWithFlags(out, graph, 0));
       driver.cuGraphDestroy(graph);
       graphs.set(key, exec);
       if (graphs.size > maxGraphs) {
@@ -123,30 +169,57 @@ export class CudaDevice implements Device {
       return exec;
     };
 
-    const run = (buffers: readonly DeviceBuffer[]): DeviceBuffer[] => {
-      const inputs = buffers.map((b) => (b as CudaBuffer).address);
-      const outputs = outputBytes.map((bytes, i) => {
-        const alias = aliases.get(i);
-        return alias === undefined ? this.context.allocate(bytes) : (buffers[alias] as CudaBuffer);
+    const deliver = (addresses: Addresses, output: CudaBuffer): void => {
+      const list: Piece[] = [];
+      program.issueInPieces(addresses, (bytes) => {
+        const event = context.event(firstPieceEvent + list.length);
+        context.record(event);
+        list.push({ bytes, event });
       });
-      const addresses = { inputs, outputs: outputs.map((b) => b.address), scratch: this.#scratchFor(scratchBytes) };
+      output.pieces = { epoch: context.epoch, list };
+    };
+
+    const launch = (addresses: Addresses, outputs: readonly CudaBuffer[], wanted: boolean): void => {
       if (this.timing) {
-        lastTimes = this.context.measure(program.kernels.length, (mark) => program.issue(addresses, mark));
-        return outputs;
-      }
-      if (!this.#graphs || program.usesHost) {
+        lastTimes = context.measure(program.kernels.length, (mark) => program.issue(addresses, mark));
+      } else if (wanted && program.deliversInPieces) {
+        deliver(addresses, outputs[0]);
+      } else if (!this.#graphs || program.usesHost) {
         program.issue(addresses);
-        return outputs;
-      }
-      const key = `${inputs.join(",")}/${addresses.outputs.join(",")}/${addresses.scratch}`;
-      const exec = graphs.get(key);
-      if (exec !== undefined || seen.has(key)) {
-        check("cuGraphLaunch", driver.cuGraphLaunch(exec ?? record(key, addresses), this.context.stream) as number);
-        this.graphLaunches++;
       } else {
-        if (seen.size > 64) seen.clear();
-        seen.add(key);
-        program.issue(addresses);
+        const key = `${addresses.inputs.join(",")}/${addresses.outputs.join(",")}/${addresses.scratch}`;
+        const exec = graphs.get(key);
+        if (exec !== undefined || seen.has(key)) {
+          context.check("cuGraphLaunch", driver.cuGraphLaunch(exec ?? record(key, addresses), context.stream));
+          this.graphLaunches++;
+        } else {
+          if (seen.size > 64) seen.clear();
+          seen.add(key);
+          program.issue(addresses);
+        }
+      }
+    };
+
+    const run = (buffers: readonly DeviceBuffer[], wanted = false): DeviceBuffer[] => {
+      context.enter();
+      context.epoch++;
+      const outputs: CudaBuffer[] = [];
+      try {
+        outputBytes.forEach((bytes, i) => {
+          const alias = aliases.get(i);
+          outputs.push(alias === undefined ? context.allocate(bytes) : (buffers[alias] as CudaBuffer));
+        });
+        const addresses = {
+          inputs: buffers.map((b) => (b as CudaBuffer).address),
+          outputs: outputs.map((b) => b.address),
+          scratch: this.#scratchFor(scratchBytes),
+        };
+        launch(addresses, outputs, wanted);
+      } catch (error) {
+        outputs.forEach((buffer, i) => {
+          if (!aliases.has(i)) context.free(buffer);
+        });
+        throw error;
       }
       return outputs;
     };

@@ -1,15 +1,18 @@
 // A plan on the GPU: its kernels compiled into one module, and the walk that issues every step to the stream. The same
 // walk runs a program directly and records it into a CUDA graph.
 import {
+  type BatchDim,
   type CudaKernel,
   contiguousOperand,
   emitCudaKernel,
   emitLaneCuda,
   isZeroBase,
   kernelBytes,
+  type LibraryEpilogue,
   type Location,
   type LoopKernel,
   laneShape,
+  libraryEpilogue,
   loopMemory,
   type MatrixOperand,
   memoryKey,
@@ -31,11 +34,13 @@ import {
 } from "../../graph/index.js";
 import { costOf, type ReferenceRule, referenceRules, type Value } from "../../ops/index.js";
 import type { KernelInfo } from "../contract.js";
+import { stagedCollective } from "./collective.js";
 import { compileCuda } from "./compiler.js";
 import { CudaBuffer, type CudaContext } from "./context.js";
-import { check, result64 } from "./driver.js";
+import { result64 } from "./driver.js";
 import { libraryKernels } from "./native/library.js";
 import { cudaPrelude } from "./native/prelude.js";
+import type { Product, ProductPrecision, Products } from "./products.js";
 
 /** Where a plan's inputs, outputs and scratch memory are in one run. */
 export interface Addresses {
@@ -58,17 +63,6 @@ const kernelDType: Record<DType, string> = {
   complex128: "f64",
 };
 
-/** cuBLAS: data type, compute type, and whether the constants are doubles. */
-const blasTypes: Partial<Record<DType, { data: number; compute: number; double: boolean }>> = {
-  float16: { data: 2, compute: 68, double: false },
-  bfloat16: { data: 14, compute: 68, double: false },
-  float32: { data: 0, compute: 68, double: false },
-  float64: { data: 1, compute: 70, double: true },
-  complex64: { data: 4, compute: 68, double: false },
-  complex128: { data: 5, compute: 70, double: true },
-};
-const tf32Compute = 77;
-
 /** Launches kernels with packed arguments in one reused block of memory. */
 export class Launcher {
   readonly #words: BigUint64Array;
@@ -76,7 +70,7 @@ export class Launcher {
   static readonly #argumentWords = 504;
 
   constructor(readonly context: CudaContext) {
-    const { address, view } = context.pinned(4096);
+    const { address, view } = context.hostBlock(4096);
     this.#block = address;
     this.#words = new BigUint64Array(view.buffer, view.byteOffset, 512);
     const size = Launcher.#argumentWords;
@@ -103,7 +97,7 @@ export class Launcher {
       0,
       this.#block + 8 * (size + 1),
     );
-    check("cuLaunchKernel", code as number);
+    this.context.check("cuLaunchKernel", code);
   }
 }
 
@@ -186,9 +180,28 @@ export function writeCudaProgram(plan: Plan, maxBlocks: number): ProgramText {
   return { source, names: [...texts.values()], kernels };
 }
 
+type ProductStep = Extract<Step, { kind: "library" }>;
+
+/** Rows of a piece when a plan ends in one large product that is its only result; 0 otherwise. */
+function pieceRows(plan: Plan): number {
+  const last = plan.steps[plan.steps.length - 1];
+  if (last?.kind !== "library" || last.matrices === null || last.epilogue !== null) return 0;
+  const { node } = last;
+  const location = plan.locations.get(memoryKey(node));
+  if (plan.fn.outputs.length !== 1 || location?.kind !== "output" || plan.layouts.has(node)) return 0;
+  if (node.shape.length !== 2 || sizeOf(node) < fromBytes) return 0;
+  // Full waves of tiles on the large GPUs, and a copy that takes long enough to hide the next piece.
+  const rows = Math.max(1024, Math.ceil(pieceBytes / (node.shape[1] * bytesOf(node.dtype)) / 256) * 256);
+  return rows * 2 <= node.shape[0] ? rows : 0;
+}
+const fromBytes = 32 << 20;
+const pieceBytes = 16 << 20;
+
 const usesHost = (plan: Plan): boolean =>
   plan.steps.some((step) =>
-    step.kind === "loop" ? usesHost(step.body) : step.kind === "library" && hostOps.has(step.node.op),
+    step.kind === "loop"
+      ? usesHost(step.body)
+      : step.kind === "collective" || (step.kind === "library" && hostOps.has(step.node.op)),
   );
 
 export class CudaProgram {
@@ -202,21 +215,42 @@ export class CudaProgram {
   constructor(
     readonly context: CudaContext,
     readonly launcher: Launcher,
+    readonly products: Products,
     readonly plan: Plan,
-    readonly precision: "float32" | "tf32",
+    readonly precision: ProductPrecision,
   ) {
     this.#text = writeCudaProgram(plan, context.multiprocessors * 16);
     this.source = this.#text.source;
     this.usesHost = usesHost(plan);
     for (const step of plan.steps) this.#info(step);
+    this.#readEpilogues(plan);
+    this.#pieceRows = pieceRows(plan);
     if (this.#text.names.length > 0) {
       const module = loadModule(context, this.source);
       for (const name of this.#text.names) this.#functions.set(name, functionOf(context, module, name));
     }
   }
 
+  /** Epilogues that cuBLASLt computes inside the product. */
+  readonly #epilogues = new Map<Step, LibraryEpilogue>();
+  readonly #pieceRows: number;
+
+  #readEpilogues(plan: Plan): void {
+    for (const step of plan.steps) {
+      if (step.kind === "loop") this.#readEpilogues(step.body);
+      if (step.kind !== "library" || step.epilogue === null || step.matrices === null) continue;
+      const known = this.context.libraries.lt === null ? null : libraryEpilogue(step.epilogue, step.node);
+      if (known !== null) this.#epilogues.set(step, known);
+    }
+  }
+
   #info(step: Step): void {
-    if (step.kind === "kernel") {
+    if (step.kind === "collective") {
+      if (step.phase === "start") return;
+      const [operand] = step.node.inputs;
+      const name = `${step.node.attrs.kind}_${operand.shape.join("x")}`;
+      this.kernels.push({ name, kind: "collective", ...costOf(step.node as Node) });
+    } else if (step.kind === "kernel") {
       const { kernel } = step;
       this.kernels.push({
         name: kernel.name,
@@ -254,10 +288,38 @@ export class CudaProgram {
     this.#issuePlan(this.plan, addresses, after);
   }
 
+  /** Whether the result is one large product, which can be delivered in pieces. */
+  get deliversInPieces(): boolean {
+    return this.#pieceRows > 0;
+  }
+
+  /** Issues all steps, the last product row block by row block; `ready` is told the bytes of each. */
+  issueInPieces(addresses: Addresses, ready: (bytes: number) => void): void {
+    const { plan } = this;
+    const last = plan.steps[plan.steps.length - 1] as ProductStep;
+    this.#issuePlan({ ...plan, steps: plan.steps.slice(0, -1) }, addresses);
+    const [rows, columns] = last.node.shape;
+    for (let start = 0; start < rows; start += this.#pieceRows) {
+      const count = Math.min(this.#pieceRows, rows - start);
+      this.#matmul(plan, last, addresses, { start, count });
+      ready(count * columns * bytesOf(last.node.dtype));
+    }
+  }
+
   #issuePlan(plan: Plan, addresses: Addresses, after?: (step: number) => void): void {
     let number = 0;
     for (const step of plan.steps) {
+      // Through the host nothing is won by starting early.
+      if (step.kind === "collective" && step.phase === "start") continue;
       if (step.kind === "kernel") this.#launch(plan, step.kernel, addresses);
+      else if (step.kind === "collective")
+        stagedCollective(
+          this.context,
+          this.context.group,
+          step.node,
+          this.#operand(plan, step.node.inputs[0], addresses),
+          this.#at(plan, step.node as Node, addresses),
+        );
       else if (step.kind === "copy")
         this.#copy(addresses.outputs[step.to], this.#at(plan, step.from, addresses), sizeOf(step.from));
       else if (step.kind === "loop") this.#loop(plan, step, addresses);
@@ -303,7 +365,7 @@ export class CudaProgram {
   #copy(to: number, from: number, bytes: number): void {
     if (bytes === 0 || to === from) return;
     const { driver } = this.context.libraries;
-    check("cuMemcpyDtoD", driver.cuMemcpyDtoDAsync_v2(to, from, bytes, this.context.stream) as number);
+    this.context.check("cuMemcpyDtoD", driver.cuMemcpyDtoDAsync_v2(to, from, bytes, this.context.stream));
   }
 
   #loop(plan: Plan, step: Extract<Step, { kind: "loop" }>, addresses: Addresses): void {
@@ -341,108 +403,74 @@ export class CudaProgram {
       this.#copy(this.#at(plan, node as Node, addresses, c), current[c], sizeOf(body.fn.outputs[c]));
   }
 
-  #matmul(plan: Plan, step: Extract<Step, { kind: "library" }>, addresses: Addresses): void {
+  #matmul(plan: Plan, step: ProductStep, addresses: Addresses, rows?: { start: number; count: number }): void {
     const { node } = step;
     const [a, b] = step.matrices!;
-    const types = blasTypes[node.dtype];
-    if (types === undefined) throw new InternalError(`matmul of ${node.dtype}`);
     const rank = node.shape.length - 2;
-    const [m, n] = node.shape.slice(-2);
+    const [all, n] = node.shape.slice(-2);
     const k = node.inputs[0].shape[rank + 1];
+    const { start, count: m } = rows ?? { start: 0, count: all };
     if (m * n === 0) return;
-    const { handle, scalars } = this.context.blas();
-    const blas = this.context.libraries.blas!;
     const size = bytesOf(node.dtype);
-    const [one, zero] = types.double ? [scalars + 64, scalars + 80] : [scalars, scalars + 8];
-    const compute = node.dtype === "float32" && this.precision === "tf32" ? tf32Compute : types.compute;
     const out = [...(plan.layouts.get(node) ?? stridesOf(node.shape))];
-    const dims = mergeBatch(node.shape.slice(0, rank), a.strides, b.strides, out);
-    const place = (operand: MatrixOperand): number => this.#at(plan, operand.node, addresses) + operand.offset * size;
-    // Row-major c = a b is column-major c^T = b^T a^T: the operands change places.
-    const left = columnMajor(b, k, n);
-    const right = columnMajor(a, m, k);
-    const [pa, pb, pc] = [place(a), place(b), this.#at(plan, node, addresses)];
-    const head = [handle, left.op, right.op, n, m, k, one] as const;
+    const batch = mergeBatch(node.shape.slice(0, rank), a.strides, b.strides, out);
+    const place = (operand: MatrixOperand, skip: number): number =>
+      this.#at(plan, operand.node, addresses) + (operand.offset + skip * operand.strides[rank]) * size;
     const ldc = Math.max(out[rank], n);
-    if (dims.length === 0) {
-      const code = blas.cublasGemmEx(
-        ...head,
-        pb,
-        types.data,
-        left.ld,
-        pa,
-        types.data,
-        right.ld,
-        zero,
-        pc,
-        types.data,
-        ldc,
-        compute,
-        -1,
-      );
-      check("cublasGemmEx", code as number);
-    } else if (dims.length === 1) {
-      const [d] = dims;
-      const code = blas.cublasGemmStridedBatchedEx(
-        ...head,
-        pb,
-        types.data,
-        left.ld,
-        d.b,
-        pa,
-        types.data,
-        right.ld,
-        d.a,
-        zero,
-        pc,
-        types.data,
-        ldc,
-        d.c,
-        d.size,
-        compute,
-        -1,
-      );
-      check("cublasGemmStridedBatchedEx", code as number);
-    } else {
-      const count = numel(dims.map((d) => d.size));
-      const table = this.context.allocate(3 * 8 * count);
-      const pad = (values: number[]): number[] => [...values, ...new Array<number>(8 - values.length).fill(0)];
-      this.launcher.launch(libraryFunction(this.context, "w_pointers"), [Math.ceil(count / 256), 1], 256, [
-        pa,
-        pb,
-        pc,
-        table.address,
-        count,
-        dims.length,
-        ...pad(dims.map((d) => d.size)),
-        ...pad(dims.map((d) => d.a * size)),
-        ...pad(dims.map((d) => d.b * size)),
-        ...pad(dims.map((d) => d.c * size)),
-      ]);
-      const code = blas.cublasGemmBatchedEx(
-        ...head,
-        table.address + 8 * count,
-        types.data,
-        left.ld,
-        table.address,
-        types.data,
-        right.ld,
-        zero,
-        table.address + 16 * count,
-        types.data,
-        ldc,
-        count,
-        compute,
-        -1,
-      );
-      check("cublasGemmBatchedEx", code as number);
-      this.#tables.push(table);
-    }
+    const epilogue = this.#epilogues.get(step) ?? null;
+    // Row-major c = a b is column-major c^T = b^T a^T: the operands change places.
+    const product: Product = {
+      dtype: node.dtype,
+      precision: this.precision,
+      m: n,
+      n: m,
+      k,
+      left: { address: place(b, 0), ...columnMajor(b, k, n) },
+      right: { address: place(a, start), ...columnMajor(a, all, k) },
+      out: { address: this.#at(plan, node, addresses) + start * ldc * size, ld: ldc },
+      batch: batch.length > 1 ? [] : batch,
+      epilogue: epilogue && {
+        activation: epilogue.activation,
+        bias: epilogue.bias === null ? 0 : this.#at(plan, epilogue.bias, addresses),
+      },
+    };
+    if (batch.length > 1) this.#pointers(step, product, batch);
+    else if (this.products.issue(product)) return;
     if (step.epilogue !== null) this.#launch(plan, step.epilogue, addresses);
   }
 
+  /** A batch that one stride cannot describe: a kernel writes the pointers of its products. */
+  #pointers(step: ProductStep, product: Product, batch: readonly BatchDim[]): void {
+    const count = numel(batch.map((d) => d.size));
+    const size = bytesOf(product.dtype);
+    let table = this.#tables.get(step);
+    if (table === undefined) {
+      table = this.context.allocate(3 * 8 * count);
+      this.#tables.set(step, table);
+    }
+    const { address } = table;
+    const pad = (values: number[]): number[] => [...values, ...new Array<number>(8 - values.length).fill(0)];
+    this.launcher.launch(libraryFunction(this.context, "w_pointers"), [Math.ceil(count / 256), 1], 256, [
+      product.right.address,
+      product.left.address,
+      product.out.address,
+      address,
+      count,
+      batch.length,
+      ...pad(batch.map((d) => d.size)),
+      ...pad(batch.map((d) => d.a * size)),
+      ...pad(batch.map((d) => d.b * size)),
+      ...pad(batch.map((d) => d.c * size)),
+    ]);
+    this.products.issuePointers(product, count, {
+      left: address + 8 * count,
+      right: address,
+      out: address + 16 * count,
+    });
+  }
+
   /** Pointer tables of batched products: a recorded graph reads them, so they live as long as the program. */
-  readonly #tables: CudaBuffer[] = [];
+  readonly #tables = new Map<Step, CudaBuffer>();
 
   #library(plan: Plan, node: Node, addresses: Addresses): void {
     const input = (i: number): number => this.#operand(plan, node.inputs[i], addresses);
@@ -477,7 +505,7 @@ export class CudaProgram {
       const { axis, batch } = node.attrs;
       const { driver } = this.context.libraries;
       if (isZeroBase(node as Node, node.inputs[0]))
-        check("cuMemsetD8", driver.cuMemsetD8Async(output, 0, sizeOf(node as Node), this.context.stream) as number);
+        this.context.check("cuMemsetD8", driver.cuMemsetD8Async(output, 0, sizeOf(node as Node), this.context.stream));
       else this.#copy(output, input(0), sizeOf(node as Node));
       const [q, before, n, after] = [
         numel(shape.slice(0, batch)),

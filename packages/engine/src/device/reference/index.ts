@@ -3,7 +3,14 @@
 import { freemem, totalmem } from "node:os";
 import { functionOrder, type GraphFn, isOp, type Node, numel, storageView } from "../../graph/index.js";
 import { costOf, evaluate, type Value } from "../../ops/index.js";
-import { type Device, type DeviceBuffer, type DeviceMemory, type Executable, OutOfMemoryError } from "../contract.js";
+import {
+  type Device,
+  type DeviceBuffer,
+  type DeviceMemory,
+  type Executable,
+  OutOfMemoryError,
+  type ProcessGroup,
+} from "../contract.js";
 
 class HostBuffer implements DeviceBuffer {
   constructor(readonly data: ArrayBuffer) {}
@@ -21,6 +28,7 @@ const valueOf = (buffer: DeviceBuffer, node: Node): Value => ({
 export class ReferenceDevice implements Device {
   readonly name: string = "reference";
   readonly kind = "reference";
+  group: ProcessGroup | null = null;
   #used = 0;
   #peak = 0;
 
@@ -56,7 +64,7 @@ export class ReferenceDevice implements Device {
       .map((node) => ({ name: node.op, kind: "kernel" as const, ...costOf(node) }));
     const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
       const args = inputs.map((buffer, i) => valueOf(buffer, fn.params[i]));
-      return evaluate(fn, args).map(({ data }) => {
+      return evaluate(fn, args, this.group).map(({ data }) => {
         // A result may be a view of an argument; the caller must get memory of its own.
         const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength).slice();
         return this.#track(new HostBuffer(bytes.buffer));

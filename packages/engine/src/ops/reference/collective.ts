@@ -122,6 +122,6 @@ export function callGroup(group: CollectiveGroup | null, attrs: Attrs, input: Va
     throw new InternalError(`${attrs.kind} #${attrs.sequence} runs on a device that is in no group of devices`);
   const output: Value = { shape: attrs.shape, dtype: attrs.dtype, data: makeStorage(attrs.dtype, numel(attrs.shape)) };
   // A copy where the operand is a view of something larger: the other side reads whole arrays.
-  group.collective(attrs, bytesView(block(input, 0, input.shape)), bytesView(output));
+  group.collective(attrs, bytesView(block(input, 0, input.shape)), bytesView(output), input.shape);
   return output;
 }

@@ -1,12 +1,12 @@
 // The table over all ops, and the walk that evaluates a whole function with it.
 import {
+  functionOrder,
   type GraphFn,
   InternalError,
   type Node,
   type OpName,
   outputAvals,
   showAval,
-  topological,
 } from "../../graph/index.js";
 import { callGroup } from "./collective.js";
 import { type ControlOp, controlRules, type Evaluation, leafRules } from "./control.js";
@@ -61,7 +61,7 @@ export function* evaluateSteps(fn: GraphFn, args: readonly Value[]): Evaluation 
   if (args.length !== fn.params.length)
     throw new InternalError(`a function of ${fn.params.length} parameters was given ${args.length} values`);
   const params = new Set(fn.params);
-  const order = topological(fn.outputs, (node) => params.has(node));
+  const order = functionOrder(fn);
   const uses = new Map<Node, number>();
   const use = (node: Node): void => void uses.set(node, (uses.get(node) ?? 0) + 1);
   for (const node of order) if (!params.has(node)) node.inputs.forEach(use);

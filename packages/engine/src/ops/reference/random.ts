@@ -1,7 +1,7 @@
 // Counter-based random numbers: threefry2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers:
 // as easy as 1, 2, 3"). Element i of a draw depends on the key and i alone, so shards agree with the whole.
 import { type DType, InternalError, numel, type OpAttrs } from "../../graph/index.js";
-import { fromReals, type ReferenceRules, type Value } from "./value.js";
+import { forEachIndex, fromReals, linearIndex, type ReferenceRules, type Value } from "./value.js";
 
 const rotations = [13, 15, 26, 6, 17, 29, 16, 24];
 const parity = 0x1bd11bda;
@@ -51,18 +51,28 @@ const samplers: Record<OpAttrs["random"]["kind"], Partial<Record<DType, Sampler>
   normal,
 };
 
-function random(keys: Value, { kind, shape, dtype }: OpAttrs["random"]): Value {
+function random(keys: Value, { kind, shape, dtype, within }: OpAttrs["random"]): Value {
   const sample = samplers[kind][dtype];
   if (!sample) throw new InternalError(`random ${kind} is not defined on ${dtype}`);
   const count = numel(shape);
+  const counters: number[] = [];
+  const start = within?.start ?? shape.map(() => 0);
+  forEachIndex(shape, (index) => {
+    counters.push(
+      linearIndex(
+        within?.shape ?? shape,
+        index.map((at, axis) => at + start[axis]),
+      ),
+    );
+  });
   const draws = numel(keys.shape) / 2;
   const numbers = new Float64Array(draws * count);
   for (let draw = 0; draw < draws; draw++) {
     const [key0, key1] = [Number(keys.data[2 * draw]), Number(keys.data[2 * draw + 1])];
-    for (let i = 0; i < count; i++) {
-      const [r0, r1] = threefry2x32(key0, key1, i % 2 ** 32, Math.floor(i / 2 ** 32));
+    counters.forEach((counter, i) => {
+      const [r0, r1] = threefry2x32(key0, key1, counter % 2 ** 32, Math.floor(counter / 2 ** 32));
       numbers[draw * count + i] = sample(r0, r1);
-    }
+    });
   }
   return fromReals(dtype, [...keys.shape.slice(0, -1), ...shape], numbers);
 }

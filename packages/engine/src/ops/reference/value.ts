@@ -32,7 +32,7 @@ export interface Value {
 export type ReferenceRule<K extends OpName> = (inputs: readonly Value[], node: Node<K>) => Value | Value[];
 /** What a device of a group offers: see the op `collective`. */
 export interface CollectiveGroup {
-  collective(attrs: OpAttrs["collective"], input: Uint8Array, output: Uint8Array): void;
+  collective(attrs: OpAttrs["collective"], input: Uint8Array, output: Uint8Array, operand: Shape): void;
 }
 
 export type ReferenceRules<K extends OpName> = { [P in K]: ReferenceRule<P> };

@@ -16,6 +16,9 @@ typedef struct {
   int (*det)(int dtype, long batch, long n, const void* a, void* out);
   int (*eigh)(int dtype, long batch, long n, const void* a, void* w, void* v);
   int (*qr)(int dtype, long batch, long m, long n, const void* a, void* q, void* r);
+  /* Data from other processes; the descriptor is that of group/descriptor.ts. Not 0 is an error. */
+  int (*collective)(void* group, const int64_t* descriptor, const void* in, void* out, int phase);
+  void* group;
   int (*svd)(int dtype, long batch, long m, long n, const void* a, void* u, void* s, void* vh);
 } weft_runtime;
 `;

@@ -1,0 +1,25 @@
+// Collectives of a CUDA device through host memory: for processes that share a GPU, and where there is no NCCL. The
+// program stops at each one, so it cannot be part of a graph.
+import { bytesOf, type Node, numel, WeftError } from "../../graph/index.js";
+import type { ProcessGroup } from "../contract.js";
+import { CudaBuffer, type CudaContext } from "./context.js";
+
+/** Runs one collective on device memory at the addresses `from` and `to`. */
+export function stagedCollective(
+  context: CudaContext,
+  group: ProcessGroup | null,
+  node: Node<"collective">,
+  from: number,
+  to: number,
+): void {
+  if (group === null)
+    throw new WeftError(
+      "this function exchanges data with other processes, and this one is in no group; call weft.distributed.init() first",
+    );
+  const [operand] = node.inputs;
+  const input = new Uint8Array(numel(operand.shape) * bytesOf(operand.dtype));
+  const output = new Uint8Array(numel(node.shape) * bytesOf(node.dtype));
+  if (input.byteLength > 0) context.download(new CudaBuffer(from, input.byteLength), input);
+  group.collective(node.attrs, input, output, operand.shape);
+  if (output.byteLength > 0) context.upload(new CudaBuffer(to, output.byteLength), output);
+}

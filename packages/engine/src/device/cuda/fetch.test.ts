@@ -1,0 +1,177 @@
+// Fetching large results, against a driver that writes its calls down: pinned memory that the user's array owns, results
+// delivered in pieces, an event loop that stays free.
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import * as weft from "../../index.js";
+import { collectNow } from "../collect.js";
+import { CudaDevice } from "./index.js";
+import { FakeCuda } from "./testkit.js";
+
+const cache = mkdtempSync(join(tmpdir(), "weft-fake-cuda-"));
+process.env.WEFT_CACHE_DIR = cache;
+process.env.WEFT_PINNED_LIMIT = String(16 << 20);
+after(() => rmSync(cache, { recursive: true, force: true }));
+
+const megabyte = 1 << 20;
+const bytes = (n: number, value: number): Uint8Array => new Uint8Array(n).fill(value);
+
+function filled(device: CudaDevice, size: number, value: number) {
+  const buffer = device.allocate(size);
+  device.upload(buffer, bytes(size, value));
+  return buffer;
+}
+
+test("a large result lands in pinned memory that the array owns: one copy, no staging", () =>
+  new FakeCuda().within((fake) => {
+    const device = new CudaDevice(0);
+    const buffer = filled(device, 2 * megabyte, 7);
+    fake.sequence();
+    const got = new Uint8Array(device.fetch(buffer)!);
+    assert.deepEqual(fake.sequence(), [
+      "cuMemHostRegister_v2",
+      "cuEventCreate",
+      "cuEventCreate",
+      "cuEventRecord",
+      "cuStreamWaitEvent",
+      "cuMemcpyDtoHAsync_v2",
+      "cuEventRecord",
+      "cuEventSynchronize",
+    ]);
+    assert.ok(got.length === 2 * megabyte && got.every((b) => b === 7));
+    assert.equal(device.fetch(device.allocate(1000)), null, "small ones are copied");
+    device.close();
+  }));
+
+test("a block is never given out again while somebody holds its array, and is when nobody does", () =>
+  new FakeCuda().within(() => {
+    const device = new CudaDevice(0);
+    const pool = device.context.hostPool;
+    const buffers = [1, 2, 3].map((value) => filled(device, megabyte, value));
+    const held = buffers.map((buffer) => new Uint8Array(device.fetch(buffer)!));
+    for (let i = 0; i < 64; i++) device.fetch(filledOnce(device));
+    assert.deepEqual(
+      held.map((array) => [array[0], array[megabyte - 1]]),
+      [
+        [1, 1],
+        [2, 2],
+        [3, 3],
+      ],
+    );
+    // 16 MB at most: 64 fetches of 1 MB in one synchronous loop had to use blocks again.
+    assert.ok(pool.maps <= 16, `${pool.maps} blocks were mapped`);
+    assert.ok(pool.usage.leasedBytes <= pool.limit);
+    device.close();
+    assert.equal(held[2][5], 3, "arrays outlive their device");
+  }));
+
+let once: { device: CudaDevice; buffer: ReturnType<typeof filled> } | null = null;
+function filledOnce(device: CudaDevice) {
+  if (once?.device !== device) once = { device, buffer: filled(device, megabyte, 9) };
+  return once.buffer;
+}
+
+test("what would move the memory to another owner copies it", () =>
+  new FakeCuda().within(() => {
+    const device = new CudaDevice(0);
+    const buffer = device.fetch(filled(device, megabyte, 4))! as ArrayBuffer & {
+      transfer: (n?: number) => ArrayBuffer;
+    };
+    const moved = buffer.transfer(16);
+    assert.deepEqual([...new Uint8Array(moved)], new Array(16).fill(4));
+    assert.equal(buffer.byteLength, megabyte, "not detached");
+    // Node leaves external memory where it is, or refuses; a detached buffer would lose track of its owner.
+    try {
+      structuredClone(buffer, { transfer: [buffer] });
+    } catch {}
+    assert.equal(buffer.byteLength, megabyte);
+    device.close();
+  }));
+
+test("with too much pinned memory out, fetching falls back to copies that are right", () =>
+  new FakeCuda().within(() => {
+    const device = new CudaDevice(0);
+    weft.useDevice(device);
+    const held: unknown[] = [];
+    for (let i = 0; i < 20; i++) {
+      const t = weft.tensor(Float32Array.from({ length: megabyte / 4 }, (_, j) => i + j));
+      const data = t.dataSync();
+      assert.deepEqual([data[0], data[megabyte / 4 - 1]], [i, i + megabyte / 4 - 1]);
+      held.push(data);
+    }
+    assert.ok(device.context.hostPool.usage.leasedBytes <= 16 * megabyte);
+    assert.equal(device.fetch(device.allocate(64 * megabyte)), null, "larger than the limit");
+    const large = filled(device, 40 * megabyte, 6);
+    const into = new Uint8Array(40 * megabyte);
+    device.download(large, into);
+    assert.ok(into.every((b) => b === 6));
+    device.close();
+  }));
+
+test("data() leaves the event loop free until the copy is done", () =>
+  new FakeCuda().within(async (fake) => {
+    const device = new CudaDevice(0);
+    weft.useDevice(device);
+    const t = weft.tensor(new Float32Array(megabyte).fill(3));
+    t.realize();
+    fake.slowness = 5;
+    let turns = 0;
+    let waiting = true;
+    const turn = (): void => {
+      if (!waiting) return;
+      turns++;
+      setImmediate(turn);
+    };
+    setImmediate(turn);
+    const reading = t.data();
+    t.dispose();
+    const data = await reading;
+    waiting = false;
+    assert.ok(turns >= 4, `the loop turned ${turns} times`);
+    assert.equal(data[megabyte - 1], 3, "disposing while reading is allowed");
+    assert.ok(fake.sequence().includes("cuStreamWaitEvent"), "later writers wait for the copy");
+    device.close();
+  }));
+
+test("a product that is fetched comes row block by row block, each copied while the next is computed", () =>
+  new FakeCuda({ memoryBytes: 2 ** 31 }).within((fake) => {
+    process.env.WEFT_PINNED_LIMIT = String(2 ** 28);
+    const device = new CudaDevice(0);
+    weft.useDevice(device);
+    const a = weft.zeros([4096, 16]).realize();
+    const b = weft.zeros([16, 4096]).realize();
+    fake.sequence();
+    a.matmul(b).dataSync();
+    const calls = fake.calls.filter(({ name }) => /Gemm|DtoH|EventRecord/.test(name));
+    const names = calls.map(({ name }) => name);
+    assert.equal(names.filter((name) => name === "cublasGemmEx").length, 4);
+    assert.equal(names.filter((name) => name === "cuMemcpyDtoHAsync_v2").length, 4);
+    const copies = calls.filter(({ name }) => name === "cuMemcpyDtoHAsync_v2");
+    assert.deepEqual(
+      copies.map(({ args }) => Number(args[1]) - Number(copies[0].args[1])),
+      [0, 1, 2, 3].map((i) => i * 16 * megabyte),
+    );
+    const rows = calls.filter(({ name }) => name === "cublasGemmEx").map(({ args }) => args[4]);
+    assert.deepEqual(rows, [1024, 1024, 1024, 1024]);
+    fake.sequence();
+    a.matmul(b).realize();
+    assert.equal(fake.sequence().filter((name) => name === "cublasGemmEx").length, 1, "whole when nobody waits for it");
+    device.close();
+    process.env.WEFT_PINNED_LIMIT = String(16 << 20);
+  }));
+
+test("collected arrays give their blocks back without being asked", () =>
+  new FakeCuda().within(async () => {
+    const device = new CudaDevice(0);
+    const pool = device.context.hostPool;
+    (() => device.fetch(filledOnce(device)))();
+    collectNow();
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    assert.equal(pool.usage.leasedBytes, 0);
+    assert.ok(pool.usage.pooledBytes >= megabyte);
+    device.trim();
+    assert.equal(pool.usage.pooledBytes, 0);
+    device.close();
+  }));

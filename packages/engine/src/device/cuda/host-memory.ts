@@ -1,0 +1,191 @@
+// Host memory that the GPU copies into directly. Blocks are mapped by this process and registered with the driver, so
+// they outlive the GPU's context: an array that a user holds stays readable when the device is lost.
+// A block given to a user belongs to its ArrayBuffer: it is reused when that is collected, never before.
+import koffi from "koffi";
+import { collectNow } from "../collect.js";
+
+/** Registers pages with the driver, and takes them back. Says whether it worked. */
+export interface Registrar {
+  register(address: number, bytes: number): boolean;
+  unregister(address: number): void;
+}
+
+export interface HostBlock {
+  readonly address: number;
+  readonly bytes: number;
+  /** Aliases the block. */
+  readonly view: Uint8Array;
+}
+
+interface Libc {
+  mmap: (at: number, bytes: number, protection: number, flags: number, file: number, offset: number) => number | bigint;
+  munmap: (at: number, bytes: number) => number;
+  madvise: (at: number, bytes: number, advice: number) => number;
+}
+
+let libc: Libc | null = null;
+
+function c(): Libc {
+  if (libc === null) {
+    const library = koffi.load("libc.so.6");
+    libc = {
+      mmap: library.func(
+        "uint64_t mmap(uint64_t at, uint64_t bytes, int protection, int flags, int file, int64_t offset)",
+      ),
+      munmap: library.func("int munmap(uint64_t at, uint64_t bytes)"),
+      madvise: library.func("int madvise(uint64_t at, uint64_t bytes, int advice)"),
+    };
+  }
+  return libc;
+}
+
+const readWrite = 3;
+const privateAnonymous = 0x22;
+const hugePages = 14;
+
+/** Fresh pages, or null where there are none. */
+function mapPages(bytes: number): number | null {
+  const address = Number(c().mmap(0, bytes, readWrite, privateAnonymous, -1, 0));
+  if (address >= 2 ** 63) return null;
+  // Far fewer pages to register; where the kernel refuses, small pages do.
+  if (bytes >= 1 << 21) c().madvise(address, bytes, hugePages);
+  return address;
+}
+
+const viewAt = (address: number, bytes: number): ArrayBuffer => koffi.view(BigInt(address), bytes) as ArrayBuffer;
+
+/** A block that lives as long as the process. */
+export function permanentBlock(bytes: number, registrar: Registrar | null): HostBlock | null {
+  const address = mapPages(bytes);
+  if (address === null) return null;
+  registrar?.register(address, bytes);
+  return { address, bytes, view: new Uint8Array(viewAt(address, bytes)) };
+}
+
+interface Block {
+  address: number;
+  bytes: number;
+}
+
+/** One use of a block by one ArrayBuffer. */
+interface Lease {
+  block: Block;
+  holder: WeakRef<ArrayBuffer>;
+}
+
+/** Sizes that blocks are rounded to, so that returned ones fit again. */
+function bucket(bytes: number): number {
+  const step = Math.max(1 << 16, 2 ** (Math.ceil(Math.log2(bytes)) - 3));
+  return Math.ceil(bytes / step) * step;
+}
+
+export class HostPool {
+  readonly #free = new Map<number, Block[]>();
+  readonly #leases = new Set<Lease>();
+  readonly #registry = new FinalizationRegistry<Lease>((lease) => this.#return(lease));
+  #mapped = 0;
+  #leased = 0;
+  #closed = false;
+  /** Blocks mapped so far: a loop in a steady state maps no more. */
+  maps = 0;
+
+  constructor(
+    readonly registrar: Registrar,
+    readonly limit: number,
+  ) {}
+
+  get usage(): { leasedBytes: number; pooledBytes: number; limitBytes: number } {
+    return { leasedBytes: this.#leased, pooledBytes: this.#mapped - this.#leased, limitBytes: this.limit };
+  }
+
+  /** Memory that the caller may hand to a user; null when too much of it is out already. */
+  take(bytes: number): { address: number; buffer: ArrayBuffer } | null {
+    const size = bucket(bytes);
+    if (this.#closed || size > this.limit) return null;
+    const block = this.#reuse(size) ?? this.#map(size) ?? this.#make(size);
+    if (block === null) return null;
+    const buffer = viewAt(block.address, bytes);
+    keepInPlace(buffer);
+    const lease = { block, holder: new WeakRef(buffer) };
+    this.#leases.add(lease);
+    this.#leased += size;
+    this.#registry.register(buffer, lease);
+    return { address: block.address, buffer };
+  }
+
+  #reuse(size: number): Block | null {
+    return this.#free.get(size)?.pop() ?? null;
+  }
+
+  #map(size: number): Block | null {
+    if (this.#mapped + size > this.limit) return null;
+    const address = mapPages(size);
+    if (address === null) return null;
+    if (!this.registrar.register(address, size)) {
+      c().munmap(address, size);
+      return null;
+    }
+    this.#mapped += size;
+    this.maps++;
+    return { address, bytes: size };
+  }
+
+  /** Room within the limit: other sizes that lie idle go, then what users dropped and nobody collected yet. */
+  #make(size: number): Block | null {
+    this.trim();
+    const block = this.#map(size);
+    if (block !== null) return block;
+    this.sweep();
+    const swept = this.#reuse(size);
+    if (swept !== null) return swept;
+    this.trim();
+    return this.#map(size);
+  }
+
+  /** Takes back what nobody can reach any more, now. */
+  sweep(): void {
+    collectNow();
+    for (const lease of [...this.#leases]) if (lease.holder.deref() === undefined) this.#return(lease);
+  }
+
+  #return(lease: Lease): void {
+    // Swept by hand before: the registry tells a second time.
+    if (!this.#leases.delete(lease)) return;
+    const { block } = lease;
+    this.#leased -= block.bytes;
+    if (this.#closed) {
+      c().munmap(block.address, block.bytes);
+      return;
+    }
+    const list = this.#free.get(block.bytes);
+    if (list === undefined) this.#free.set(block.bytes, [block]);
+    else list.push(block);
+  }
+
+  /** Gives idle blocks back to the system. */
+  trim(): void {
+    for (const list of this.#free.values())
+      for (const { address, bytes } of list) {
+        if (!this.#closed) this.registrar.unregister(address);
+        c().munmap(address, bytes);
+        this.#mapped -= bytes;
+      }
+    this.#free.clear();
+  }
+
+  /** The device is gone. Blocks that users hold stay mapped until they let go. */
+  close(): void {
+    this.#closed = true;
+    this.trim();
+  }
+}
+
+/** Moving the memory to another ArrayBuffer would hide who holds it: these copy instead. */
+function keepInPlace(buffer: ArrayBuffer): void {
+  const copy = (length = buffer.byteLength): ArrayBuffer => {
+    const other = new ArrayBuffer(length);
+    new Uint8Array(other).set(new Uint8Array(buffer, 0, Math.min(length, buffer.byteLength)));
+    return other;
+  };
+  Object.defineProperties(buffer, { transfer: { value: copy }, transferToFixedLength: { value: copy } });
+}

@@ -1,0 +1,5 @@
+// Process groups: how devices of several processes exchange data.
+export { bytesReceived, type CollectiveAttrs, describe, membersOf, operandShape } from "./descriptor.js";
+export { LocalGroup } from "./local.js";
+export { arena, type GroupLibrary, groupLibrary } from "./native/library.js";
+export { barrierOf, groupFiles, removeStale, ShmGroup, type ShmOptions } from "./shm.js";

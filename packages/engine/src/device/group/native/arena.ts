@@ -1,0 +1,194 @@
+// Shared memory in C: one region a process (a memory file, so that nothing is left behind when the process is killed)
+// that other processes of the same user map through /proc, an allocator over it, and copies of boxes between strided
+// arrays. Knows nothing of groups.
+export const arenaSource = String.raw`
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct { uint64_t at, bytes; int used; } arena_block;
+static struct {
+  char* base;
+  uint64_t bytes;
+  int fd;
+  arena_block* blocks; /* in address order, without gaps */
+  long count, room;
+  uint64_t used;
+} arena = {.fd = -1};
+
+static const uint64_t arena_align = 4096;
+
+/* Reserves address space; pages exist when they are touched. 0, or errno. */
+int wg_arena_open(uint64_t bytes) {
+  if (arena.base) return 0;
+  int fd = (int)syscall(SYS_memfd_create, "weft", 1u /* close on exec */);
+  if (fd < 0) return errno;
+  bytes = bytes / (2u << 20) * (2u << 20);
+  if (ftruncate(fd, (off_t)bytes) != 0) { int e = errno; close(fd); return e; }
+  char* base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (base == MAP_FAILED) { int e = errno; close(fd); return e; }
+  madvise(base, bytes, MADV_HUGEPAGE);
+  madvise(base, bytes, MADV_DONTFORK);
+  arena.room = 64;
+  arena.blocks = malloc(arena.room * sizeof *arena.blocks);
+  arena.blocks[0] = (arena_block){0, bytes, 0};
+  arena.count = 1;
+  arena.base = base; arena.bytes = bytes; arena.fd = fd;
+  return 0;
+}
+int wg_arena_fd(void) { return arena.fd; }
+uint64_t wg_arena_base(void) { return (uint64_t)(uintptr_t)arena.base; }
+uint64_t wg_arena_bytes(void) { return arena.bytes; }
+uint64_t wg_arena_used(void) { return arena.used; }
+
+static int in_arena(const void* p) {
+  return arena.base && (const char*)p >= arena.base && (const char*)p < arena.base + arena.bytes;
+}
+
+/* Address of a block, or 0 when nothing fits. */
+uint64_t wg_alloc(uint64_t bytes) {
+  if (!arena.base) return 0;
+  bytes = bytes ? (bytes + arena_align - 1) / arena_align * arena_align : arena_align;
+  long best = -1;
+  for (long i = 0; i < arena.count; i++)
+    if (!arena.blocks[i].used && arena.blocks[i].bytes >= bytes && (best < 0 || arena.blocks[i].bytes < arena.blocks[best].bytes)) best = i;
+  if (best < 0) return 0;
+  if (arena.blocks[best].bytes > bytes) {
+    if (arena.count == arena.room) {
+      arena_block* more = realloc(arena.blocks, 2 * arena.room * sizeof *more);
+      if (!more) return 0;
+      arena.blocks = more;
+      arena.room *= 2;
+    }
+    memmove(arena.blocks + best + 2, arena.blocks + best + 1, (arena.count - best - 1) * sizeof *arena.blocks);
+    arena.blocks[best + 1] = (arena_block){arena.blocks[best].at + bytes, arena.blocks[best].bytes - bytes, 0};
+    arena.blocks[best].bytes = bytes;
+    arena.count++;
+  }
+  arena.blocks[best].used = 1;
+  arena.used += bytes;
+  return (uint64_t)(uintptr_t)(arena.base + arena.blocks[best].at);
+}
+
+/* Gives a block back, and its pages to the system. 0 when the address is not of a block. */
+int wg_free(uint64_t address) {
+  if (!in_arena((void*)(uintptr_t)address)) return 0;
+  uint64_t at = address - (uint64_t)(uintptr_t)arena.base;
+  long lo = 0, hi = arena.count - 1;
+  while (lo < hi) { long mid = (lo + hi + 1) / 2; if (arena.blocks[mid].at <= at) lo = mid; else hi = mid - 1; }
+  arena_block* b = arena.blocks + lo;
+  if (b->at != at || !b->used) return 0;
+  b->used = 0;
+  arena.used -= b->bytes;
+  madvise(arena.base + b->at, b->bytes, MADV_REMOVE);
+  if (lo + 1 < arena.count && !b[1].used) {
+    b->bytes += b[1].bytes;
+    memmove(b + 1, b + 2, (arena.count - lo - 2) * sizeof *b);
+    arena.count--;
+  }
+  if (lo > 0 && !b[-1].used) {
+    b[-1].bytes += b->bytes;
+    memmove(b, b + 1, (arena.count - lo - 1) * sizeof *b);
+    arena.count--;
+  }
+  return 1;
+}
+
+/* When the process with this id was started, in ticks since boot; 0 when there is none. The state is its letter in ps. */
+static uint64_t process_start(int pid, char* state) {
+  char path[64], text[1024];
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  long n = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (n <= 0) return 0;
+  text[n] = 0;
+  char* p = strrchr(text, ')');
+  if (!p) return 0;
+  if (state) *state = p[2];
+  p += 2;
+  for (int field = 3; field < 22; field++) { p = strchr(p, ' '); if (!p) return 0; p++; }
+  return strtoull(p, NULL, 10);
+}
+/* A process, not a zombie, that is the one that was started then. */
+static int process_alive(int pid, uint64_t start, int* stopped) {
+  char state = 0;
+  uint64_t now = process_start(pid, &state);
+  if (stopped) *stopped = state == 'T' || state == 't';
+  return now != 0 && now == start && state != 'Z' && state != 'X';
+}
+uint64_t wg_process_start(int pid) { return process_start(pid, NULL); }
+/* 0 gone, 1 alive, 2 stopped */
+int wg_process_state(int pid, uint64_t start) {
+  int stopped = 0;
+  return process_alive(pid, start, &stopped) ? (stopped ? 2 : 1) : 0;
+}
+
+/* Maps the arena of another process; 0 when it cannot be. */
+uint64_t wg_map(int pid, int fd, uint64_t bytes) {
+  if (pid == getpid()) return (uint64_t)(uintptr_t)arena.base;
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+  int own = open(path, O_RDWR | O_CLOEXEC);
+  if (own < 0) return 0;
+  void* base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, own, 0);
+  close(own);
+  if (base == MAP_FAILED) return 0;
+  madvise(base, bytes, MADV_DONTFORK);
+  return (uint64_t)(uintptr_t)base;
+}
+void wg_unmap(uint64_t base, uint64_t bytes) {
+  if (base && (char*)(uintptr_t)base != arena.base) munmap((void*)(uintptr_t)base, bytes);
+}
+
+/* Copies a box between two strided arrays; sizes in elements, strides and offsets in bytes, the last axis innermost. */
+#define MAX_DIMS 12
+static void copy_box(char* to, const int64_t* to_strides, const char* from, const int64_t* from_strides,
+                     const int64_t* sizes, int nd, int64_t element) {
+  int64_t size[MAX_DIMS], ts[MAX_DIMS], fs[MAX_DIMS], run = element;
+  int d = 0;
+  for (int i = 0; i < nd; i++) {
+    if (sizes[i] == 0) return;
+    if (sizes[i] == 1) continue;
+    size[d] = sizes[i]; ts[d] = to_strides[i]; fs[d] = from_strides[i]; d++;
+  }
+  while (d > 0 && ts[d - 1] == run && fs[d - 1] == run) run *= size[--d];
+  if (d == 0) { memcpy(to, from, run); return; }
+  int64_t at[MAX_DIMS] = {0};
+  for (;;) {
+    int64_t n = size[d - 1], a = ts[d - 1], b = fs[d - 1];
+    if (run == 4) for (int64_t i = 0; i < n; i++) memcpy(to + i * a, from + i * b, 4);
+    else if (run == 8) for (int64_t i = 0; i < n; i++) memcpy(to + i * a, from + i * b, 8);
+    else for (int64_t i = 0; i < n; i++) memcpy(to + i * a, from + i * b, run);
+    int axis = d - 2;
+    while (axis >= 0) {
+      to += ts[axis]; from += fs[axis];
+      if (++at[axis] < size[axis]) break;
+      to -= ts[axis] * size[axis]; from -= fs[axis] * size[axis];
+      at[axis--] = 0;
+    }
+    if (axis < 0) return;
+  }
+}
+/* to and from as addresses: for whoever has mapped somebody's arena. */
+void wg_copy_box(uint64_t to, const int64_t* to_strides, uint64_t from, const int64_t* from_strides, const int64_t* sizes, int nd, int64_t element) {
+  copy_box((char*)(uintptr_t)to, to_strides, (const char*)(uintptr_t)from, from_strides, sizes, nd, element);
+}
+void wg_copy_box_out(uint8_t* to, int64_t to_offset, const int64_t* to_strides, uint64_t from, const int64_t* from_strides, const int64_t* sizes, int nd, int64_t element) {
+  copy_box((char*)to + to_offset, to_strides, (const char*)(uintptr_t)from, from_strides, sizes, nd, element);
+}
+void wg_copy_in(uint64_t to, const uint8_t* from, uint64_t bytes) { memcpy((void*)(uintptr_t)to, from, bytes); }
+void wg_copy_out(uint8_t* to, uint64_t from, uint64_t bytes) { memcpy(to, (void*)(uintptr_t)from, bytes); }
+`;

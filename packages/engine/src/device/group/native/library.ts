@@ -1,0 +1,74 @@
+// The native side of process groups: compiled once a machine, loaded once a process, called through koffi.
+import { totalmem } from "node:os";
+import koffi from "koffi";
+import { WeftError } from "../../../graph/index.js";
+import { preludeSource } from "../../cpu/native/prelude.js";
+import { sharedObject } from "../../cpu/toolchain.js";
+import { arenaSource } from "./arena.js";
+import { reduceSource } from "./reduce.js";
+import { shmSource } from "./shm.js";
+
+export const groupSource = [
+  "#define _GNU_SOURCE",
+  arenaSource.replace("#define _GNU_SOURCE\n", ""),
+  preludeSource,
+  reduceSource,
+  shmSource,
+].join("\n");
+
+const signatures = {
+  arenaOpen: "int wg_arena_open(uint64_t bytes)",
+  arenaFd: "int wg_arena_fd()",
+  arenaBase: "uint64_t wg_arena_base()",
+  arenaBytes: "uint64_t wg_arena_bytes()",
+  arenaUsed: "uint64_t wg_arena_used()",
+  alloc: "uint64_t wg_alloc(uint64_t bytes)",
+  free: "int wg_free(uint64_t address)",
+  processStart: "uint64_t wg_process_start(int pid)",
+  processState: "int wg_process_state(int pid, uint64_t start)",
+  map: "uint64_t wg_map(int pid, int fd, uint64_t bytes)",
+  unmap: "void wg_unmap(uint64_t base, uint64_t bytes)",
+  copyBox:
+    "void wg_copy_box(uint64_t to, const int64_t* toStrides, uint64_t from, const int64_t* fromStrides, const int64_t* sizes, int nd, int64_t element)",
+  copyBoxOut:
+    "void wg_copy_box_out(_Out_ uint8_t* to, int64_t offset, const int64_t* toStrides, uint64_t from, const int64_t* fromStrides, const int64_t* sizes, int nd, int64_t element)",
+  copyIn: "void wg_copy_in(uint64_t to, const uint8_t* from, uint64_t bytes)",
+  copyOut: "void wg_copy_out(_Out_ uint8_t* to, uint64_t from, uint64_t bytes)",
+  join: "uint64_t wg_join(const char* path, int rank, int size, double timeout, int threads, _Out_ int32_t* error, _Out_ int32_t* detail)",
+  limits: "void wg_limits(uint64_t group, double timeout, double stopLimit)",
+  failedRank: "int wg_failed_rank(uint64_t group)",
+  pidOf: "int wg_pid_of(uint64_t group, int rank)",
+  abort: "void wg_abort(uint64_t group)",
+  close: "void wg_close(uint64_t group)",
+  collective:
+    "int weft_collective(uint64_t group, const int64_t* descriptor, const uint8_t* in, _Out_ uint8_t* out, int phase)",
+  collectiveAddress: "uint64_t wg_collective_address()",
+} as const;
+
+// biome-ignore lint/suspicious/noExplicitAny: koffi's functions take and give what their C declarations say.
+type NativeFunction = (...args: any[]) => any;
+export type GroupLibrary = Record<keyof typeof signatures, NativeFunction>;
+
+let library: GroupLibrary | null = null;
+
+/** The library, with this process's shared memory opened. */
+export function groupLibrary(): GroupLibrary {
+  if (library !== null) return library;
+  const lib = koffi.load(sharedObject([groupSource]).path);
+  const made = Object.fromEntries(
+    Object.entries(signatures).map(([name, text]) => [name, lib.func(text) as NativeFunction]),
+  ) as GroupLibrary;
+  const error = made.arenaOpen(totalmem()) as number;
+  if (error !== 0)
+    throw new WeftError(`this process could not open shared memory (system error ${error}); is memfd_create allowed?`);
+  library = made;
+  return library;
+}
+
+/** Allocation in memory that the other processes of a group can read in place. Addresses fit a number. */
+export const arena = {
+  allocate: (bytes: number): number => Number(groupLibrary().alloc(bytes)),
+  /** False for an address that is not of this memory. */
+  free: (address: number): boolean => groupLibrary().free(address) === 1,
+  used: (): number => Number(groupLibrary().arenaUsed()),
+};

@@ -1,0 +1,104 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { writeFileSync } from "node:fs";
+import { test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+import { dtypes } from "../../graph/index.js";
+import { CpuDevice } from "../cpu/index.js";
+import { groupFiles, ShmGroup } from "./index.js";
+import { groupName, runRanks, type Started, startRanks } from "./testkit.js";
+
+const members = new URL("./members.testkit.js", import.meta.url).href;
+const skip = CpuDevice.available() ? false : "no C compiler";
+
+test("every collective of every dtype equals the reference over 2 processes", { skip }, async () => {
+  // Below and above what goes through the slots, odd sizes, fewer rows than ranks.
+  const shapes = [
+    [5, 3],
+    [1, 2],
+    [131, 67],
+  ];
+  for (const answer of await runRanks(2, members, "everyKind", { shapes, dtypes }))
+    assert.deepEqual((answer as { wrong: string[] }).wrong, []);
+});
+
+test("and over 3 and 5 processes, with empty parts and groups inside the group", { skip }, async () => {
+  const shapes = [
+    [7, 5],
+    [2, 3],
+    [403, 211],
+  ];
+  for (const size of [3, 5]) {
+    for (const answer of await runRanks(size, members, "everyKind", { shapes, dtypes: ["float32", "complex64"] })) {
+      const { wrong, run } = answer as { wrong: string[]; run: number };
+      assert.deepEqual(wrong, []);
+      assert.ok(run >= 40);
+    }
+  }
+});
+
+test("sums that round have the same bits on all ranks", { skip }, async () => {
+  const hashes = await runRanks(3, members, "sameBits");
+  assert.equal(new Set(hashes).size, 1);
+});
+
+const joined = async ({ processes }: Started): Promise<void> => {
+  await Promise.all(processes.map((child) => once(child.stderr!, "data")));
+};
+
+test("a killed member is an error for the others at once, and leaves no file", { skip }, async () => {
+  const started = startRanks(3, members, "untilError");
+  await joined(started);
+  started.processes[1].kill("SIGKILL");
+  const [first, killed, third] = await started.results;
+  assert.equal(killed.signal, "SIGKILL");
+  for (const { value } of [first, third]) {
+    const { message, seconds } = value as { message: string; seconds: number };
+    assert.match(message, /rank 1 .*is gone|given up after an error on rank/);
+    assert.ok(seconds < 10, `${seconds} s`);
+  }
+  assert.deepEqual(
+    groupFiles().filter((name) => name.includes(`test-${process.pid}`)),
+    [],
+  );
+});
+
+test("a stopped member is an error that names its process", { skip }, async () => {
+  const started = startRanks(2, members, "untilError");
+  await joined(started);
+  const { pid } = started.processes[1];
+  process.kill(pid!, "SIGSTOP");
+  await once(started.processes[0], "close");
+  process.kill(pid!, "SIGCONT");
+  const [first, second] = await started.results;
+  assert.match((first.value as { message: string }).message, new RegExp(`rank 1 .*process ${pid}.* is stopped`));
+  assert.match((second.value as { message: string }).message, /given up|is gone/);
+});
+
+test("ranks that issue different collectives are told so", { skip }, async () => {
+  const answers = await runRanks(2, members, "disagree");
+  assert.ok(answers.some((a) => /another collective/.test(a as string)));
+  assert.ok(answers.every((a) => /another collective|given up/.test(a as string)));
+});
+
+test("a group that does not come together says who is missing", { skip }, () => {
+  const name = groupName();
+  assert.throws(() => ShmGroup.join(name, 0, 2, { joinTimeout: 0.2 }), /rank 1 of group .* did not come within 0.2 s/);
+  assert.ok(!groupFiles().some((file) => file.includes(name)));
+  assert.throws(() => ShmGroup.join(name, 2, 2), /rank 2 is not one of a group of 2/);
+  assert.throws(() => ShmGroup.join("a/b", 0, 1), /may have letters/);
+});
+
+test("a name left by a dead process is taken over, garbage under it too", { skip }, async () => {
+  const name = groupName();
+  const waiting = startRanks(1, members, "joinOnly", { timeout: 30, size: 2 }, { name });
+  while (!groupFiles().some((file) => file.endsWith(name))) await delay(5);
+  waiting.processes[0].kill("SIGKILL");
+  await waiting.results;
+  assert.ok(groupFiles().some((file) => file.endsWith(name)));
+  assert.deepEqual(await runRanks(2, members, "joinOnly", { timeout: 20 }, { name }), ["joined", "joined"]);
+  const uid = process.getuid?.() ?? 0;
+  writeFileSync(`/dev/shm/weft-${uid}-${name}`, "not a control segment");
+  assert.deepEqual(await runRanks(2, members, "joinOnly", { timeout: 20 }, { name }), ["joined", "joined"]);
+  assert.ok(!groupFiles().some((file) => file.includes(name)));
+});

@@ -1,0 +1,178 @@
+// A process group of one host over shared memory. Processes find each other by a name, whoever started them; the name
+// exists only until all are there, so that nothing is left behind however they end.
+import { readdirSync, unlinkSync } from "node:fs";
+import { InternalError, type OpAttrs, type Shape, WeftError } from "../../graph/index.js";
+import type { ProcessGroup } from "../contract.js";
+import { describe } from "./descriptor.js";
+import { groupLibrary } from "./native/library.js";
+
+export interface ShmOptions {
+  /** Seconds to wait for all members to come. */
+  joinTimeout?: number;
+  /** Seconds that a member may be late in a collective; gone ones are noticed at once, stopped ones after `stopLimit`. */
+  timeout?: number;
+  stopLimit?: number;
+  /** Threads that may share the work of large collectives. */
+  threads?: number;
+}
+
+const folder = "/dev/shm";
+const prefix = `weft-${process.getuid?.() ?? 0}-`;
+
+function pathOf(name: string): string {
+  if (!/^[\w.-]{1,100}$/.test(name))
+    throw new WeftError(
+      `the group name "${name}" may have letters, digits, ".", "_" and "-" alone, at most 100 of them`,
+    );
+  return `${folder}/${prefix}${name}`;
+}
+
+const env = (name: string, otherwise: number): number => Number(process.env[name] ?? "") || otherwise;
+
+type Explain = (about: { rank: number; pid: number; name: string; seconds: number; size: number }) => string;
+
+/** By the E_ numbers of native/shm.ts, from 1. */
+const reasons: readonly Explain[] = [
+  ({ rank, name, seconds }) =>
+    `rank ${rank} of group ${name} did not come within ${seconds} s; is it running, and does it issue the same collectives? (WEFT_GROUP_TIMEOUT sets the limit)`,
+  ({ rank, pid, name }) =>
+    `rank ${rank} of group ${name} is gone${pid > 0 ? ` (process ${pid} ended or left)` : ""}; look at what it printed last, then start all ranks again`,
+  ({ rank, pid, name }) =>
+    `rank ${rank} of group ${name} (process ${pid}) is stopped; continue it (kill -CONT ${pid}) or end it, then start all ranks again`,
+  ({ rank, name }) =>
+    `group ${name} was given up after an error on rank ${rank}; its own message says which, then start all ranks again`,
+  ({ rank, name }) =>
+    `rank ${rank} of group ${name} is at another collective than this one; all ranks must run the same program in the same order`,
+  ({ name }) => `group ${name}: no shared memory left to copy the operands into`,
+  ({ rank, size, name }) => `group ${name} was opened for ${rank} ranks, this process expects ${size}`,
+  ({ pid, name }) =>
+    `the group name ${name} is in use${pid > 0 ? ` by process ${pid}` : ""}; give every running job a name of its own (WEFT_GROUP)`,
+  ({ rank, pid, name }) =>
+    `rank ${rank} of group ${name} is taken by process ${pid}; every process needs a rank of its own`,
+  ({ name }) => `group ${name}: ${folder} cannot be written`,
+  ({ rank, name }) =>
+    `the memory of rank ${rank} of group ${name} cannot be opened; do all ranks run as one user in one container?`,
+];
+
+export class ShmGroup implements ProcessGroup {
+  readonly kind = "shm";
+  readonly native: { call: bigint; group: bigint };
+  #open = true;
+
+  private constructor(
+    readonly name: string,
+    readonly rank: number,
+    readonly size: number,
+    handle: bigint,
+    readonly timeout: number,
+  ) {
+    const library = groupLibrary();
+    this.native = { call: BigInt(library.collectiveAddress() as number), group: handle };
+  }
+
+  /** Waits until `size` processes have joined the group of this name, one of each rank. */
+  static join(name: string, rank: number, size: number, options: ShmOptions = {}): ShmGroup {
+    if (!Number.isInteger(size) || size < 1 || size > 256)
+      throw new WeftError(`a group has 1 to 256 ranks, not ${size}`);
+    if (!Number.isInteger(rank) || rank < 0 || rank >= size)
+      throw new WeftError(`rank ${rank} is not one of a group of ${size}: 0 to ${size - 1}`);
+    const path = pathOf(name);
+    const library = groupLibrary();
+    const joinTimeout = options.joinTimeout ?? env("WEFT_JOIN_TIMEOUT", 60);
+    const timeout = options.timeout ?? env("WEFT_GROUP_TIMEOUT", 300);
+    const error = new Int32Array(1);
+    const detail = new Int32Array(1);
+    removeStale();
+    const handle = library.join(path, rank, size, joinTimeout, options.threads ?? 1, error, detail);
+    if (error[0] !== 0) {
+      const [at] = detail;
+      const pid = error[0] === 8 || error[0] === 9 ? at : 0;
+      throw new WeftError(
+        reasons[error[0] - 1]({ rank: error[0] === 9 ? rank : at, pid, name, seconds: joinTimeout, size }),
+      );
+    }
+    library.limits(handle, timeout, options.stopLimit ?? 5);
+    return new ShmGroup(name, rank, size, BigInt(handle), timeout);
+  }
+
+  failure(code: number): WeftError {
+    const library = groupLibrary();
+    const rank = library.failedRank(this.native.group) as number;
+    const pid = library.pidOf(this.native.group, rank) as number;
+    const { name, size } = this;
+    return new WeftError(
+      reasons[code - 1]?.({ rank, pid, name, seconds: this.timeout, size }) ?? `group ${name}: error ${code}`,
+    );
+  }
+
+  collective(attrs: OpAttrs["collective"], input: Uint8Array, output: Uint8Array, operand: Shape): void {
+    if (!this.#open) throw new WeftError(`group ${this.name} is closed`);
+    const descriptor = describe(attrs, operand);
+    if (input.byteLength !== Number(descriptor[7]) || output.byteLength !== Number(descriptor[8]))
+      throw new InternalError(
+        `${attrs.kind}: ${input.byteLength} and ${output.byteLength} bytes do not fit the shapes`,
+      );
+    const code = groupLibrary().collective(this.native.group, descriptor, input, output, 0) as number;
+    if (code !== 0) throw this.failure(code);
+  }
+
+  barrier(): void {
+    const one = Uint8Array.of(1);
+    this.collective(barrierOf(this.rank, this.size), one, one, [1]);
+  }
+
+  /** Tells the others that this process will not go on: their waits end with an error. */
+  abort(): void {
+    if (this.#open) groupLibrary().abort(this.native.group);
+  }
+
+  close(): void {
+    if (!this.#open) return;
+    this.#open = false;
+    groupLibrary().close(this.native.group);
+  }
+}
+
+/** The smallest collective that all take part in. */
+export const barrierOf = (rank: number, size: number): OpAttrs["collective"] => ({
+  kind: "allReduce",
+  fn: "max",
+  groups: [Array.from({ length: size }, (_, i) => i)],
+  rank,
+  sequence: 0,
+  axis: 0,
+  splitAxis: 0,
+  sizes: [],
+  splitSizes: [],
+  sends: [],
+  receives: [],
+  shape: [1],
+  dtype: "uint8",
+});
+
+/** Removes the names of groups whose first process was killed before all had come. */
+export function removeStale(): string[] {
+  const removed: string[] = [];
+  let names: string[];
+  try {
+    names = readdirSync(folder).filter((name) => name.startsWith(prefix));
+  } catch {
+    return removed;
+  }
+  const library = groupLibrary();
+  for (const name of names) {
+    const maker = /\.(\d+)$/.exec(name)?.[1];
+    if (maker !== undefined && library.processStart(Number(maker)) === 0) {
+      try {
+        unlinkSync(`${folder}/${name}`);
+        removed.push(name);
+      } catch {
+        // Somebody else was quicker.
+      }
+    }
+  }
+  return removed;
+}
+
+/** Names in shared memory that belong to this user's groups. For tests and `weft doctor`. */
+export const groupFiles = (): string[] => readdirSync(folder).filter((name) => name.startsWith(prefix));

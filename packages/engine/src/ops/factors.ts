@@ -1,0 +1,446 @@
+// How the dimensions of every op's operands and results belong together, for splitting work over devices: an op is a
+// loop over factors (for a product: batch, m, n and the contracted k), and each dimension follows one of them or must
+// be whole. With `local` the same op is built for one device's part. Knows nothing of meshes or of who computes what.
+import {
+  InternalError,
+  kindOf,
+  type Node,
+  type OpAttrs,
+  type OpName,
+  outputAvals,
+  type ReduceFn,
+  range,
+  type Shape,
+} from "../graph/index.js";
+import * as b from "./build.js";
+import { scanRule } from "./factors-scan.js";
+
+/**
+ * How a dimension follows a factor. scaled: `scale` positions for each position of the factor. window: position p is
+ * the factor's p + offset (parts of a concatenation, what is padded). strided: the factor's position q needs
+ * start + step * q (slices).
+ */
+export type DimMap =
+  | { kind: "scaled"; factor: number; scale: number }
+  | { kind: "window"; factor: number; offset: number }
+  | { kind: "strided"; factor: number; start: number; step: number };
+
+export interface Factor {
+  size: number;
+  /** How the parts' results combine, where results do not have the factor as a dimension. */
+  reduce: ReduceFn | null;
+  /** Which results then are only parts of a sum (or product, or maximum). */
+  partial: readonly boolean[];
+}
+
+/** Dimensions with null are whole on every device. */
+export interface Factors {
+  factors: Factor[];
+  inputs: (DimMap | null)[][];
+  outputs: (DimMap | null)[][];
+}
+
+/** What a device has of a factor or of a dimension: start <= position < stop. */
+export interface Part {
+  start: number;
+  stop: number;
+}
+
+export interface LocalContext<K extends OpName> {
+  node: Node<K>;
+  /** This device's operands. */
+  inputs: readonly Node[];
+  /** This device's part of each factor; all of it where the factor is not split. */
+  parts: readonly Part[];
+  /** Whether this device is the first of those that share a factor; true where it is not split. */
+  first: readonly boolean[];
+  isSplit: readonly boolean[];
+  /** Where this device's operands begin in the whole ones, along each dimension. */
+  starts: readonly (readonly number[])[];
+  /** Shapes of this device's results. */
+  shapes: readonly Shape[];
+}
+
+export interface FactorRule<K extends OpName> {
+  factors(node: Node<K>): Factors;
+  /** The op on one device; left out where the attributes do not depend on sizes. */
+  local?(context: LocalContext<K>): Node;
+}
+
+/** Ops that a function has inside, once custom functions are inlined. */
+export type ShardableOp = Exclude<OpName, "input" | "data" | "custom" | "pick" | "collective">;
+
+const kept = (size: number): Factor => ({ size, reduce: null, partial: [] });
+const contracted = (size: number, reduce: ReduceFn = "sum"): Factor => ({ size, reduce, partial: [true] });
+const at = (factor: number): DimMap => ({ kind: "scaled", factor, scale: 1 });
+const shapeOf = (node: Node): Shape => node.shape;
+
+/** Every dimension of the result is a factor, and the operands have the same. */
+function same(node: Node): Factors {
+  const dims = node.shape.map((_, i) => at(i));
+  return { factors: node.shape.map(kept), inputs: node.inputs.map(() => dims), outputs: [dims] };
+}
+
+/** Dimensions of the only operand: the same factor in the result where `target` says a position, or whole. */
+function moved(node: Node, target: (axis: number) => number | null): Factors {
+  const shape = shapeOf(node.inputs[0]);
+  const outputs: (DimMap | null)[] = node.shape.map(() => null);
+  const inputs = shape.map((_, axis) => {
+    const to = target(axis);
+    if (to === null) return null;
+    outputs[to] = at(axis);
+    return at(axis);
+  });
+  return { factors: shape.map(kept), inputs: [inputs], outputs: [outputs] };
+}
+
+/** Only the leading dimensions are independent: matrices in the last two. `columns`: right sides are, too. */
+function matrices(node: Node, columns = false): Factors {
+  const rank = node.inputs[0].shape.length;
+  const lead = range(rank - 2);
+  const factors = lead.map((i) => kept(node.inputs[0].shape[i]));
+  const dims = (shape: Shape): (DimMap | null)[] => shape.map((_, i) => (i < rank - 2 ? at(i) : null));
+  const inputs = node.inputs.map((x) => dims(x.shape));
+  const outputs = outputAvals(node).map((aval) => dims(aval.shape));
+  if (columns) {
+    const last = node.inputs[1].shape.length - 1;
+    inputs[1][last] = at(factors.length);
+    outputs[0][last] = at(factors.length);
+    factors.push(kept(node.inputs[1].shape[last]));
+  }
+  return { factors, inputs, outputs };
+}
+
+const gcd = (x: number, y: number): number => (y === 0 ? x : gcd(y, x % y));
+
+/** Groups of dimensions with equal products: positions in each, in row-major order, are those of the other. */
+function reshapeGroups(from: Shape, to: Shape): { from: number[]; to: number[] }[] {
+  const groups: { from: number[]; to: number[] }[] = [];
+  let i = 0;
+  let k = 0;
+  while (i < from.length || k < to.length) {
+    const group = { from: [] as number[], to: [] as number[] };
+    let left = 1;
+    let right = 1;
+    do {
+      if ((left <= right && i < from.length) || k === to.length) {
+        left *= from[i];
+        group.from.push(i++);
+      } else {
+        right *= to[k];
+        group.to.push(k++);
+      }
+    } while (left !== right && (i < from.length || k < to.length));
+    groups.push(group);
+  }
+  return groups;
+}
+
+/** The first dimension of a group that has more than one position: its parts are contiguous in the group. */
+const leading = (shape: Shape, axes: readonly number[]): number | undefined => axes.find((axis) => shape[axis] !== 1);
+
+function reshaped(node: Node): Factors {
+  const from = shapeOf(node.inputs[0]);
+  const to = node.shape;
+  const inputs: (DimMap | null)[] = from.map(() => null);
+  const outputs: (DimMap | null)[] = to.map(() => null);
+  const factors: Factor[] = [];
+  if (from.includes(0)) return { factors, inputs: [inputs], outputs: [outputs] };
+  for (const group of reshapeGroups(from, to)) {
+    const i = leading(from, group.from);
+    const k = leading(to, group.to);
+    if (i === undefined || k === undefined) continue;
+    const size = gcd(from[i], to[k]);
+    inputs[i] = { kind: "scaled", factor: factors.length, scale: from[i] / size };
+    outputs[k] = { kind: "scaled", factor: factors.length, scale: to[k] / size };
+    factors.push(kept(size));
+  }
+  return { factors, inputs: [inputs], outputs: [outputs] };
+}
+
+function expanded(node: Node): Factors {
+  const from = shapeOf(node.inputs[0]);
+  const outputs = node.shape.map((_, i) => at(i));
+  return {
+    factors: node.shape.map(kept),
+    inputs: [from.map((d, i) => (d === node.shape[i] ? at(i) : null))],
+    outputs: [outputs],
+  };
+}
+
+function sliced(node: Node<"slice">): Factors {
+  const { start, step } = node.attrs;
+  const from = shapeOf(node.inputs[0]);
+  const isWhole = (i: number): boolean => start[i] === 0 && step[i] === 1 && node.shape[i] === from[i];
+  return {
+    factors: node.shape.map(kept),
+    inputs: [from.map((_, i) => (isWhole(i) ? at(i) : { kind: "strided", factor: i, start: start[i], step: step[i] }))],
+    outputs: [node.shape.map((_, i) => at(i))],
+  };
+}
+
+const window = (factor: number, offset: number): DimMap => ({ kind: "window", factor, offset });
+
+function padded(node: Node<"pad">): Factors {
+  const { low, high } = node.attrs;
+  return {
+    factors: node.shape.map(kept),
+    inputs: [node.shape.map((_, i) => (low[i] === 0 && high[i] === 0 ? at(i) : window(i, low[i])))],
+    outputs: [node.shape.map((_, i) => at(i))],
+  };
+}
+
+function joined(node: Node<"concat">): Factors {
+  const { axis } = node.attrs;
+  let offset = 0;
+  const inputs = node.inputs.map((x) => {
+    const dims = node.shape.map((_, i) => (i === axis ? window(i, offset) : at(i)));
+    offset += x.shape[axis];
+    return dims;
+  });
+  return { factors: node.shape.map(kept), inputs, outputs: [node.shape.map((_, i) => at(i))] };
+}
+
+function reducedBy(node: Node, axes: readonly number[], fn: ReduceFn | null): Factors {
+  const shape = shapeOf(node.inputs[0]);
+  const inputs = shape.map((_, i) => (axes.includes(i) && fn === null ? null : at(i)));
+  const outputs = range(shape.length)
+    .filter((i) => !axes.includes(i))
+    .map(at);
+  const factors = shape.map((size, i) => (axes.includes(i) && fn !== null ? contracted(size, fn) : kept(size)));
+  return { factors, inputs: [inputs], outputs: [outputs] };
+}
+
+function multiplied(node: Node): Factors {
+  const lead = node.shape.length - 2;
+  const batch = range(lead).map(at);
+  const [m, n] = node.shape.slice(-2);
+  const k = node.inputs[0].shape[lead + 1];
+  return {
+    factors: [...node.shape.slice(0, lead).map(kept), kept(m), kept(n), contracted(k)],
+    inputs: [
+      [...batch, at(lead), at(lead + 2)],
+      [...batch, at(lead + 2), at(lead + 1)],
+    ],
+    outputs: [[...batch, at(lead), at(lead + 1)]],
+  };
+}
+
+/** Factors of gather and scatterAdd: the dimensions of the table, then those of the indices. */
+function lookup(node: Node<"gather"> | Node<"scatterAdd">): {
+  table: DimMap[];
+  indices: DimMap[];
+  found: DimMap[];
+  sizes: number[];
+} {
+  const { axis, batch } = node.attrs;
+  const [x, indices] = node.inputs;
+  const rank = x.shape.length;
+  const table = x.shape.map((_, i) => at(i));
+  const chosen = range(indices.shape.length - batch).map((i) => at(rank + i));
+  return {
+    table,
+    indices: [...table.slice(0, batch), ...chosen],
+    found: [...table.slice(0, axis), ...chosen, ...table.slice(axis + 1)],
+    sizes: [...x.shape, ...indices.shape.slice(batch)],
+  };
+}
+
+/** A table that is split along the looked-up axis gives zeros where another device has the row. */
+function gathered(node: Node<"gather">): Factors {
+  const { table, indices, found, sizes } = lookup(node);
+  const factors = sizes.map((size, i) => (i === node.attrs.axis ? contracted(size) : kept(size)));
+  return { factors, inputs: [table, indices], outputs: [found] };
+}
+
+function gatherLocal({ node, inputs, parts, isSplit }: LocalContext<"gather">): Node {
+  const { axis, batch } = node.attrs;
+  const [rows, indices] = inputs;
+  if (!isSplit[axis]) return b.gather(rows, indices, axis, batch);
+  // A device without rows still has something to look at, which is then not taken.
+  const none = rows.shape.map(() => 0);
+  const x = rows.shape[axis] > 0 ? rows : b.pad(rows, none, none.with(axis, 1));
+  const { start, stop } = parts[axis];
+  const last = node.inputs[0].shape[axis] - 1;
+  const clamped = b.binary("min", b.binary("max", indices, b.fullLike(indices, 0)), b.fullLike(indices, last));
+  const isHere = b.binary("and", b.le(b.fullLike(indices, start), clamped), b.lt(clamped, b.fullLike(indices, stop)));
+  const found = b.gather(x, b.sub(clamped, b.fullLike(indices, start)), axis, batch);
+  const chosen = indices.shape.length - batch;
+  const shape = found.shape.map((d, i) => (i < batch || (i >= axis && i < axis + chosen) ? d : 1));
+  return b.where(b.expand(b.reshape(isHere, shape), found.shape), found, b.fullLike(found, 0));
+}
+
+/** Rows of the base may be split (what falls elsewhere is dropped); updates may be, and give parts of a sum. */
+function scattered(node: Node<"scatterAdd">): Factors {
+  const { table, indices, found, sizes } = lookup(node);
+  const rank = table.length;
+  const updates = found.map((map) => map);
+  const factors = sizes.map((size, i) => (i >= rank ? contracted(size) : kept(size)));
+  return { factors, inputs: [table, indices, updates], outputs: [table] };
+}
+
+function scatterLocal({ node, inputs, parts, first }: LocalContext<"scatterAdd">): Node {
+  const { axis, batch } = node.attrs;
+  const [base, indices, updates] = inputs;
+  // The base counts once; without its elements it still is an operand, so that devices stay in step.
+  const isFirst = first.every((yes, i) => i < node.shape.length || yes);
+  const start = parts[axis].start;
+  const shifted = start === 0 ? indices : b.sub(indices, b.fullLike(indices, start));
+  return b.scatterAdd(isFirst ? base : zeroed(base), shifted, updates, axis, batch);
+}
+
+/** Zeros that still depend on what they replace: no device may leave out a collective that others wait in. */
+export function zeroed(x: Node): Node {
+  if (x.op === "const") return b.zerosLike(x);
+  if (x.shape.includes(0)) return x;
+  if (x.shape.length === 0) return b.reshape(zeroed(b.reshape(x, [1])), []);
+  const none = x.shape.map(() => 0);
+  return b.pad(b.sliceAxis(x, 0, 0, 0), none, none.with(0, x.shape[0]));
+}
+
+/** Numbers along an axis that begin elsewhere: counted exactly, rounded once. */
+function iotaLocal({ node, parts, shapes }: LocalContext<"iota">): Node {
+  const { axis, dtype } = node.attrs;
+  const { start } = parts[axis];
+  if (start === 0) return b.iota(shapes[0], axis, dtype);
+  const counting = kindOf(dtype) === "int" ? dtype : "int32";
+  return b.cast(b.shift(b.iota(shapes[0], axis, counting), start), dtype);
+}
+
+function randomFactors(node: Node<"random">): Factors {
+  const lead = node.inputs[0].shape.length - 1;
+  const dims = node.shape.map((_, i) => at(i));
+  return { factors: node.shape.map(kept), inputs: [[...dims.slice(0, lead), null]], outputs: [dims] };
+}
+
+function randomLocal({ node, inputs, parts, shapes }: LocalContext<"random">): Node {
+  const lead = node.inputs[0].shape.length - 1;
+  const { attrs } = node;
+  const begin = attrs.within?.start ?? attrs.shape.map(() => 0);
+  return b.make("random", [inputs[0]], {
+    ...attrs,
+    shape: shapes[0].slice(lead),
+    within: { shape: attrs.within?.shape ?? attrs.shape, start: begin.map((s, i) => s + parts[lead + i].start) },
+  });
+}
+
+function sliceLocal({ node, inputs, parts, starts }: LocalContext<"slice">): Node {
+  const { start, step } = node.attrs;
+  const bounds = parts.map(({ start: low, stop: high }, i) => {
+    if (low === high) return [0, 0];
+    const from = start[i] + step[i] * low - starts[0][i];
+    return [from, from + step[i] * (high - 1 - low) + 1];
+  });
+  return b.slice(
+    inputs[0],
+    bounds.map(([from]) => from),
+    bounds.map(([, to]) => to),
+    step,
+  );
+}
+
+function padLocal({ node, inputs, parts, starts }: LocalContext<"pad">): Node {
+  const [x] = inputs;
+  const amounts = parts.map(({ start, stop }, i) => {
+    const size = x.shape[i];
+    if (size === 0) return [stop - start, 0];
+    const from = starts[0][i] + node.attrs.low[i];
+    return [from - start, stop - (from + size)];
+  });
+  return b.pad(
+    x,
+    amounts.map(([low]) => low),
+    amounts.map(([, high]) => high),
+  );
+}
+
+const whole = (node: Node): Factors => ({ factors: [], inputs: [], outputs: [node.shape.map(() => null)] });
+
+export const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
+  const: { factors: (node) => whole(node as Node) },
+  // Numbers beyond the range of uint8 stop at its end, which sums of parts would not.
+  iota: {
+    factors: (node) => {
+      const dims = node.shape.map((_, i) => (i === node.attrs.axis && node.dtype === "uint8" ? null : at(i)));
+      return { factors: node.shape.map(kept), inputs: [], outputs: [dims] };
+    },
+    local: iotaLocal,
+  },
+  random: { factors: randomFactors, local: randomLocal },
+  alias: { factors: same },
+  barrier: { factors: same },
+  unary: { factors: same },
+  binary: { factors: same },
+  where: { factors: same },
+  cast: { factors: same },
+  reshape: { factors: reshaped, local: ({ inputs, shapes }) => b.reshape(inputs[0], shapes[0]) },
+  permute: { factors: (node) => moved(node as Node, (axis) => node.attrs.axes.indexOf(axis)) },
+  expand: { factors: expanded, local: ({ inputs, shapes }) => b.expand(inputs[0], shapes[0]) },
+  slice: { factors: sliced, local: sliceLocal },
+  pad: { factors: padded, local: padLocal },
+  flip: { factors: (node) => moved(node as Node, (axis) => (node.attrs.axes.includes(axis) ? null : axis)) },
+  concat: { factors: joined },
+  reduce: { factors: (node) => reducedBy(node as Node, node.attrs.axes, node.attrs.fn) },
+  argreduce: { factors: (node) => reducedBy(node as Node, [node.attrs.axis], null) },
+  cumsum: { factors: (node) => moved(node as Node, (axis) => (axis === node.attrs.axis ? null : axis)) },
+  matmul: { factors: multiplied },
+  gather: { factors: gathered, local: gatherLocal },
+  scatterAdd: { factors: scattered, local: scatterLocal },
+  argsort: { factors: (node) => moved(node as Node, (axis) => (axis === node.shape.length - 1 ? null : axis)) },
+  cholesky: { factors: matrices },
+  triangularSolve: { factors: (node) => matrices(node as Node, true) },
+  solve: { factors: (node) => matrices(node as Node, true) },
+  det: { factors: matrices },
+  eigh: { factors: matrices },
+  qr: { factors: matrices },
+  svd: { factors: matrices },
+  scan: scanRule(
+    (node) => factorsOf(node),
+    (context) => localNode(context),
+  ),
+};
+
+const known = new WeakMap<Node, Factors>();
+
+export function factorsOf(node: Node): Factors {
+  let found = known.get(node);
+  if (found === undefined) {
+    const rule = factorRules[node.op as ShardableOp] as FactorRule<OpName> | undefined;
+    if (rule === undefined) throw new InternalError(`${node.op} cannot be split over devices`);
+    found = rule.factors(node);
+    known.set(node, found);
+  }
+  return found;
+}
+
+/** The op on one device. */
+export function localNode(context: LocalContext<OpName>): Node {
+  const { node, inputs } = context;
+  const rule = factorRules[node.op as ShardableOp] as FactorRule<OpName>;
+  return rule.local?.(context) ?? b.make(node.op, inputs, node.attrs as OpAttrs[OpName]);
+}
+
+/** Dimension-wise part of an operand or result that goes with a part of its factor. */
+export function partOf(map: DimMap | null, size: number, parts: readonly Part[], factors: readonly Factor[]): Part {
+  if (map === null) return { start: 0, stop: size };
+  const { start, stop } = parts[map.factor];
+  const position = (p: number): number => boundOf(map, size, factors[map.factor].size, p);
+  return { start: position(start), stop: position(stop) };
+}
+
+/** Where a boundary of the factor lies in a dimension: the ends are ends. */
+export function boundOf(map: DimMap, size: number, factorSize: number, bound: number): number {
+  if (map.kind === "scaled") return bound * map.scale;
+  if (map.kind === "window") return Math.min(size, Math.max(0, bound - map.offset));
+  if (bound === 0) return 0;
+  return bound === factorSize ? size : Math.min(size, map.start + map.step * bound);
+}
+
+/** The inverse: null where the boundary of the dimension is none of the factor. */
+export function factorBound(map: DimMap, size: number, factorSize: number, bound: number): number | null {
+  if (map.kind === "scaled") return bound % map.scale === 0 ? bound / map.scale : null;
+  if (bound === 0) return 0;
+  if (bound === size) return factorSize;
+  if (map.kind === "window") return bound + map.offset;
+  return Math.min(factorSize, Math.max(0, Math.ceil((bound - map.start) / map.step)));
+}

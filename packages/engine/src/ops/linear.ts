@@ -1,0 +1,85 @@
+// Which ops may be applied to the parts of a sum (or maximum, or minimum) before the parts are put together: how long a
+// reduction over devices can wait.
+import {
+  bytesOf,
+  isInexact,
+  isOp,
+  type Node,
+  type OpName,
+  type ReduceFn,
+  realOf,
+  type UnaryFn,
+} from "../graph/index.js";
+import type { ShardableOp } from "./factors.js";
+
+/** `parts` says which operands are parts; true where the op on parts gives parts of its result. */
+type LinearRule<K extends OpName> = (node: Node<K>, parts: readonly boolean[], fn: ReduceFn) => boolean;
+
+/** A constant zero everywhere: the part of any sum. */
+function isZero(node: Node): boolean {
+  let at = node;
+  while (at.op === "expand" || at.op === "reshape" || at.op === "permute") at = at.inputs[0];
+  return isOp(at, "const") && at.attrs.value === 0;
+}
+
+const never = (): boolean => false;
+const always = (): boolean => true;
+const sums: LinearRule<OpName> = (_, __, fn) => fn === "sum";
+const one = (parts: readonly boolean[]): boolean => parts.filter(Boolean).length === 1;
+const allOf = (node: Node, parts: readonly boolean[], fn: ReduceFn, from = 0): boolean =>
+  node.inputs.every((x, i) => i < from || parts[i] || (fn === "sum" && isZero(x)));
+
+const linearUnary: ReadonlySet<UnaryFn> = new Set(["neg", "real", "imag", "conj"] as const);
+
+/** b of a x = b. */
+const rightSide: LinearRule<OpName> = (_, parts, fn) => fn === "sum" && !parts[0];
+
+const linearRules: { [K in ShardableOp]: LinearRule<K> } = {
+  const: never,
+  iota: never,
+  random: never,
+  alias: always,
+  barrier: always,
+  unary: (node, _, fn) => fn === "sum" && linearUnary.has(node.attrs.fn),
+  binary: (node, parts, fn) => {
+    const name = node.attrs.fn;
+    if (name === "max" || name === "min") return fn === name && parts.every(Boolean);
+    if (fn !== "sum") return false;
+    if (name === "add" || name === "sub" || name === "complex") return allOf(node as Node, parts, fn);
+    return name === "mul" ? one(parts) : name === "div" && parts[0] && !parts[1];
+  },
+  where: (node, parts, fn) => !parts[0] && allOf(node as Node, parts, fn, 1),
+  // Parts are not rounded before they are put together.
+  cast: (node, _, fn) => {
+    const [x] = node.inputs;
+    const wide = bytesOf(realOf(node.dtype)) >= bytesOf(realOf(x.dtype));
+    return fn === "sum" && isInexact(x.dtype) && isInexact(node.dtype) && wide;
+  },
+  reshape: always,
+  permute: always,
+  expand: always,
+  slice: always,
+  pad: sums,
+  flip: always,
+  concat: (node, parts, fn) => allOf(node as Node, parts, fn),
+  reduce: (node, _, fn) => node.attrs.fn === fn,
+  argreduce: never,
+  cumsum: sums,
+  matmul: (_, parts, fn) => fn === "sum" && one(parts),
+  gather: (_, parts) => parts[0] && !parts[1],
+  scatterAdd: (node, parts, fn) => fn === "sum" && !parts[1] && [0, 2].every((i) => parts[i] || isZero(node.inputs[i])),
+  argsort: never,
+  cholesky: never,
+  triangularSolve: rightSide,
+  solve: rightSide,
+  det: never,
+  eigh: never,
+  qr: never,
+  svd: never,
+  scan: never,
+};
+
+export function isLinear(node: Node, parts: readonly boolean[], fn: ReduceFn): boolean {
+  const rule = linearRules[node.op as ShardableOp] as LinearRule<OpName> | undefined;
+  return rule?.(node, parts, fn) ?? false;
+}

@@ -1,0 +1,29 @@
+// Solvers of the Schrödinger and Lindblad equations, with their methods and gradients.
+export { hermitianExponential } from "./exponential.js";
+export { type LindbladOptions, lindblad, type OpenSystem } from "./lindblad.js";
+export {
+  cptp2,
+  type Equation,
+  euler,
+  type Gradient,
+  type GradientKind,
+  type Method,
+  type MethodName,
+  methodNames,
+  pwcExpm,
+  rk4,
+  type Tolerance,
+  trotter2,
+  trotter4,
+  tsit5,
+} from "./methods.js";
+export {
+  type Amplitudes,
+  checkHamiltonian,
+  type Hamiltonian,
+  type HamiltonianParts,
+  hamiltonian,
+  type Jump,
+  type Term,
+} from "./problem.js";
+export { type Evolution, expectation, type Observables } from "./result.js";

@@ -1,0 +1,92 @@
+// A mesh: devices as a grid with named axes, e.g. 2 x 4 "batch" x "model". Devices are known by their ranks alone.
+import { range, WeftError } from "../graph/index.js";
+
+export interface MeshAxis {
+  readonly name: string;
+  readonly size: number;
+}
+
+export class Mesh {
+  readonly axes: readonly MeshAxis[];
+  /** Ranks in row-major order of the grid. */
+  readonly ranks: readonly number[];
+  readonly key: string;
+  readonly #index: ReadonlyMap<number, number>;
+
+  constructor(axes: readonly MeshAxis[], ranks?: readonly number[]) {
+    const size = axes.reduce((n, axis) => n * axis.size, 1);
+    for (const { name, size: extent } of axes)
+      if (!Number.isSafeInteger(extent) || extent < 1)
+        throw new WeftError(`mesh: axis "${name}" has ${extent} devices; give a whole number >= 1`);
+    if (new Set(axes.map(({ name }) => name)).size !== axes.length)
+      throw new WeftError(`mesh: the axes ${axes.map(({ name }) => `"${name}"`).join(", ")} repeat a name`);
+    this.axes = axes;
+    this.ranks = ranks ?? range(size);
+    if (this.ranks.length !== size || new Set(this.ranks).size !== size)
+      throw new WeftError(`mesh: a grid of ${size} devices needs ${size} different ranks, not [${this.ranks}]`);
+    this.key = `${axes.map(({ name, size: extent }) => `${name}=${extent}`).join("x")}@${this.ranks.join(",")}`;
+    this.#index = new Map(this.ranks.map((rank, i) => [rank, i]));
+  }
+
+  /** `Mesh.of({ batch: 2, model: 4 })`. */
+  static of(sizes: Record<string, number>, ranks?: readonly number[]): Mesh {
+    return new Mesh(
+      Object.entries(sizes).map(([name, size]) => ({ name, size })),
+      ranks,
+    );
+  }
+
+  get size(): number {
+    return this.ranks.length;
+  }
+
+  has(rank: number): boolean {
+    return this.#index.has(rank);
+  }
+
+  sizeOf(names: readonly string[]): number {
+    return names.reduce((n, name) => n * this.axis(name).size, 1);
+  }
+
+  axis(name: string): MeshAxis {
+    const found = this.axes.find((axis) => axis.name === name);
+    if (found === undefined)
+      throw new WeftError(
+        `there is no mesh axis "${name}"; the mesh has ${this.axes.map((a) => `"${a.name}"`).join(", ")}`,
+      );
+    return found;
+  }
+
+  /** The position of a device along each axis. */
+  coordinates(rank: number): Record<string, number> {
+    let rest = this.#index.get(rank);
+    if (rest === undefined) throw new WeftError(`rank ${rank} is not in the mesh ${this}`);
+    const at: Record<string, number> = {};
+    for (const { name, size } of [...this.axes].reverse()) {
+      at[name] = rest % size;
+      rest = Math.floor(rest / size);
+    }
+    return at;
+  }
+
+  /** The position of a device among those that differ along the given axes, the first axis slowest. */
+  position(rank: number, names: readonly string[]): number {
+    const at = this.coordinates(rank);
+    return names.reduce((n, name) => n * this.axis(name).size + at[name], 0);
+  }
+
+  /** Devices that differ only along the given axes, in order of their position; one list each. */
+  groups(names: readonly string[]): number[][] {
+    const lists = new Map<string, number[]>();
+    for (const rank of this.ranks) {
+      const at = this.coordinates(rank);
+      const key = this.axes.map(({ name }) => (names.includes(name) ? "*" : at[name])).join(",");
+      lists.set(key, [...(lists.get(key) ?? []), rank]);
+    }
+    return [...lists.values()].map((list) => list.sort((a, b) => this.position(a, names) - this.position(b, names)));
+  }
+
+  toString(): string {
+    return this.axes.map(({ name, size }) => `${name}=${size}`).join(" x ");
+  }
+}

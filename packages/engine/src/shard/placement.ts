@@ -1,0 +1,153 @@
+// A placement: who holds what of a tensor. Every dimension is whole or cut at explicit boundaries along mesh axes (so
+// 13001 rows over 8 devices, and devices with nothing, are ordinary); over the axes that cut nothing the tensor is
+// repeated, or each device holds a part of a sum that is still pending.
+import { numel, type ReduceFn, range, type Shape, WeftError } from "../graph/index.js";
+import { Mesh } from "./mesh.js";
+
+export interface Split {
+  /** Mesh axes that cut the dimension, the slowest first. */
+  readonly axes: readonly string[];
+  /** One more than there are parts: part k is [bounds[k], bounds[k + 1]). */
+  readonly bounds: readonly number[];
+}
+
+export interface Pending {
+  readonly axes: readonly string[];
+  readonly fn: ReduceFn;
+}
+
+/** start <= index < stop along each axis. */
+export interface Box {
+  readonly start: readonly number[];
+  readonly stop: readonly number[];
+}
+
+/** Parts as equal as whole numbers allow, the larger ones first. */
+export function evenBounds(size: number, parts: number): number[] {
+  const small = Math.floor(size / parts);
+  const more = size % parts;
+  return range(parts + 1).map((k) => k * small + Math.min(k, more));
+}
+
+export class Placement {
+  readonly key: string;
+
+  constructor(
+    readonly mesh: Mesh,
+    readonly dims: readonly (Split | null)[],
+    readonly pending: Pending | null = null,
+  ) {
+    const used = [...dims.flatMap((split) => split?.axes ?? []), ...(pending?.axes ?? [])];
+    if (new Set(used).size !== used.length) throw new WeftError(`placement: a mesh axis is used twice in [${used}]`);
+    for (const split of dims) {
+      if (split === null) continue;
+      const parts = mesh.sizeOf(split.axes);
+      const ascend = split.bounds.every((bound, k) => k === 0 || bound >= split.bounds[k - 1]);
+      if (split.bounds.length !== parts + 1 || split.bounds[0] !== 0 || !ascend)
+        throw new WeftError(`placement: [${split.bounds}] are not the boundaries of ${parts} parts`);
+    }
+    const wait = pending === null ? "" : `+${pending.fn}:${pending.axes}`;
+    this.key = `${mesh.key}|${dims.map((d) => (d === null ? "" : `${d.axes}:${d.bounds}`)).join(";")}${wait}`;
+  }
+
+  static replicated(mesh: Mesh, rank: number): Placement {
+    return new Placement(
+      mesh,
+      range(rank).map(() => null),
+    );
+  }
+
+  /** `Placement.split(mesh, [64, 32], { 0: "batch" })`, in equal parts; several axes as a list. */
+  static split(mesh: Mesh, shape: Shape, by: Readonly<Record<number, string | readonly string[]>>): Placement {
+    for (const dim of Object.keys(by))
+      if (!(Number(dim) in shape)) throw new WeftError(`placement: there is no dimension ${dim} in [${shape}]`);
+    return new Placement(
+      mesh,
+      shape.map((size, i) => {
+        if (by[i] === undefined) return null;
+        const axes = typeof by[i] === "string" ? [by[i]] : [...by[i]];
+        return { axes, bounds: evenBounds(size, mesh.sizeOf(axes)) };
+      }),
+    );
+  }
+
+  equals(other: Placement): boolean {
+    return this.key === other.key;
+  }
+
+  get isReplicated(): boolean {
+    return this.pending === null && this.dims.every((split) => split === null);
+  }
+
+  get splitAxes(): string[] {
+    return this.dims.flatMap((split) => split?.axes ?? []);
+  }
+
+  withPending(pending: Pending | null): Placement {
+    return new Placement(this.mesh, this.dims, pending !== null && pending.axes.length > 0 ? pending : null);
+  }
+
+  withDim(dim: number, split: Split | null): Placement {
+    return new Placement(
+      this.mesh,
+      this.dims.map((old, i) => (i === dim ? split : old)),
+      this.pending,
+    );
+  }
+
+  /** What a device holds. */
+  box(rank: number, shape: Shape): Box {
+    const parts = this.dims.map((split, i) => {
+      if (split === null) return [0, shape[i]];
+      const k = this.mesh.position(rank, split.axes);
+      return [split.bounds[k], split.bounds[k + 1]];
+    });
+    return { start: parts.map(([from]) => from), stop: parts.map(([, to]) => to) };
+  }
+
+  localShape(rank: number, shape: Shape): number[] {
+    const { start, stop } = this.box(rank, shape);
+    return stop.map((to, i) => to - start[i]);
+  }
+
+  /** The most elements that one device holds. */
+  largestShare(shape: Shape): number {
+    return numel(
+      shape.map((size, i) => {
+        const split = this.dims[i];
+        if (split === null) return size;
+        return Math.max(...split.bounds.slice(1).map((bound, k) => bound - split.bounds[k]));
+      }),
+    );
+  }
+
+  /** `[batch, -] +sum over model`; uneven boundaries are shown. */
+  toString(): string {
+    const dims = this.dims.map((split) => {
+      if (split === null) return "-";
+      const even = evenBounds(split.bounds[split.bounds.length - 1], split.bounds.length - 1);
+      const name = split.axes.join("*");
+      return even.every((bound, k) => bound === split.bounds[k]) ? name : `${name}(${split.bounds.join(" ")})`;
+    });
+    const waits = this.pending === null ? "" : ` +${this.pending.fn} over ${this.pending.axes.join("*")}`;
+    return `[${dims.join(", ")}]${waits}`;
+  }
+
+  toJSON(): PlacementJSON {
+    return {
+      mesh: { axes: this.mesh.axes, ranks: this.mesh.ranks },
+      dims: this.dims,
+      pending: this.pending,
+    };
+  }
+
+  static fromJSON({ mesh, dims, pending }: PlacementJSON): Placement {
+    return new Placement(new Mesh(mesh.axes, mesh.ranks), dims, pending);
+  }
+}
+
+export interface PlacementJSON {
+  mesh: { axes: Mesh["axes"]; ranks: readonly number[] };
+  dims: readonly (Split | null)[];
+  pending: Pending | null;
+}

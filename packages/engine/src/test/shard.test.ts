@@ -1,0 +1,121 @@
+// Sharded equals unsharded: every case of the device suites, split over 2, 3 and 8 devices and a 2 x 4 mesh, run side
+// by side in one process. Strategies are drawn at random (seeded), so that every way of splitting every op is met.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { functionOrder, type GraphFn, type Node } from "../graph/index.js";
+import { ReferenceDevice, useDevice } from "../index.js";
+import { evaluate, factorsOf, type Value, verify } from "../ops/index.js";
+import {
+  gatherValue,
+  Mesh,
+  type Partitioned,
+  Placement,
+  partition,
+  runLockstep,
+  type Strategy,
+  scatterValue,
+} from "../shard/index.js";
+import { simplify } from "../transform/index.js";
+import { cases } from "./cases/index.js";
+import { difference, toleranceOf } from "./compare.js";
+import { functionOf, jobOf, list, upload } from "./jobs.js";
+import { results, trace } from "./traced.js";
+
+const meshes: [string, Mesh][] = [
+  ["2 devices", Mesh.of({ d: 2 })],
+  ["3 devices", Mesh.of({ d: 3 })],
+  ["8 devices", Mesh.of({ d: 8 })],
+  ["a 2 x 4 mesh", Mesh.of({ batch: 2, model: 4 })],
+];
+
+/** A small seeded generator: the same splits on every run. */
+function generator(seed: string): (n: number) => number {
+  let state = 2166136261;
+  for (const c of seed) state = Math.imul(state ^ c.charCodeAt(0), 16777619);
+  return (n) => {
+    state = (Math.imul(state ^ (state >>> 15), 2246822519) + 0x9e3779b9) | 0;
+    return ((state ^ (state >>> 13)) >>> 0) % n;
+  };
+}
+
+function randomPlacement(mesh: Mesh, shape: readonly number[], draw: (n: number) => number): Placement {
+  const by: Record<number, string[]> = {};
+  const dims = shape.map((_, i) => i).filter((i) => shape[i] > 1);
+  for (const { name } of mesh.axes) {
+    if (dims.length === 0 || draw(4) === 0) continue;
+    const dim = dims[draw(dims.length)];
+    by[dim] = [...(by[dim] ?? []), name];
+  }
+  return Placement.split(mesh, shape, by);
+}
+
+/** Each mesh axis cuts one of the factors, or none, or follows the operands (null). */
+function randomStrategy(mesh: Mesh, draw: (n: number) => number): (node: Node) => Strategy | null {
+  return (node) => {
+    const usable = factorsOf(node)
+      .factors.map((_, f) => f)
+      .filter((f) => factorsOf(node).factors[f].size > 1);
+    if (usable.length === 0 || draw(3) === 0) return null;
+    const split: Record<string, number> = {};
+    for (const { name } of mesh.axes) if (draw(5) > 0) split[name] = usable[draw(usable.length)];
+    return { split, carry: [] };
+  };
+}
+
+function check(name: string, fn: GraphFn, args: readonly Value[], parts: Partitioned, loose: number): string[] {
+  parts.functions.forEach(verify);
+  const expected = results(evaluate(fn, args));
+  const perParam = args.map((value, i) => scatterValue(value, parts.params[i]));
+  const run = runLockstep(
+    parts.functions,
+    parts.mesh.ranks.map((_, r) => perParam.map((list) => list[r])),
+    parts.mesh.ranks,
+  );
+  return fn.outputs.flatMap((output, i) => {
+    const whole = gatherValue(
+      run.results.map((list) => list[i]),
+      parts.results[i],
+      output.shape,
+    );
+    const problem = difference(results([whole])[0], expected[i], { rtol: 4 * loose * toleranceOf(output.dtype) });
+    return problem === null ? [] : [`${name}, result ${i} ${parts.results[i]}: ${problem}`];
+  });
+}
+
+const groups = new Map<string, { item: (typeof cases)[number]; index: number }[]>();
+cases.forEach((item, index) => {
+  const key = functionOf(item.name);
+  groups.set(key, [...(groups.get(key) ?? []), { item, index }]);
+});
+
+for (const [where, mesh] of meshes) {
+  describe(`every op over ${where}`, () => {
+    for (const [name, items] of groups) {
+      test(name, () => {
+        useDevice(new ReferenceDevice());
+        const wrong = items.flatMap(({ item, index }) => {
+          const dtype = item.dtypes[index % item.dtypes.length];
+          const job = jobOf(item, dtype);
+          const traced = trace((...x) => list(job.fn(...x)), job.inputs.map(upload));
+          const fn = simplify(traced.fn);
+          const draw = generator(`${job.name} ${where}`);
+          const params = fn.params.map((param) => randomPlacement(mesh, param.shape, draw));
+          const label = `${job.name} on ${where}`;
+          try {
+            const follow = partition(fn, { mesh, params });
+            const random = partition(fn, { mesh, params, strategy: randomStrategy(mesh, draw) });
+            return [
+              ...check(`${label}, following`, fn, traced.args, follow, job.loose),
+              ...check(`${label}, at random`, fn, traced.args, random, job.loose),
+            ];
+          } catch (error) {
+            return [`${label}: ${(error as Error).stack}`];
+          }
+        });
+        assert.equal(wrong.length, 0, `${wrong.length} mismatches\n${wrong.slice(0, 10).join("\n")}`);
+      });
+    }
+  });
+}
+
+void functionOrder;
