@@ -13,9 +13,9 @@ import { cudaLibraries } from "./driver.js";
 import { CudaDevice } from "./index.js";
 import { libraryKernels } from "./native/library.js";
 import { cudaPrelude } from "./native/prelude.js";
-import { writeCudaProgram } from "./program.js";
+import { cudaPlanOptions, writeCudaProgram } from "./source.js";
 
-const options = { parallelRows: 1024, longReduction: 4096, splitColumns: 512, halfMatmul: true };
+const options = cudaPlanOptions;
 
 /** A device that keeps the graphs it is asked to compile. */
 class Recorder extends weft.ReferenceDevice {
@@ -91,9 +91,7 @@ test("the generated CUDA compiles for Hopper and for older GPUs", {
     const bodies = programs.map(([, make], i) => {
       const { source } = writeCudaProgram(planFunction(make(), options), 2112);
       const kernels = source.slice(cudaPrelude.length + source.slice(cudaPrelude.length).indexOf("\n") + 1);
-      return kernels
-        .replaceAll('extern "C" __global__', "static __global__")
-        .replace(/\bk(\d+)\(const Args/g, `p${i}_$1(const Args`);
+      return `namespace p${i} {\n${kernels.replaceAll('extern "C" __global__', "static __global__")}\n}`;
     });
     const uses = "template <int N> struct Args { void* p[N]; };\n";
     writeFileSync(join(folder, "all.cu"), cudaPrelude + libraryKernels + uses + bodies.join("\n"));

@@ -2,16 +2,13 @@
 // walk runs a program directly and records it into a CUDA graph.
 import {
   type BatchDim,
-  type CudaKernel,
   contiguousOperand,
-  emitCudaKernel,
-  emitLaneCuda,
   isZeroBase,
   kernelBytes,
   type LibraryEpilogue,
   type Location,
-  type LoopKernel,
-  laneShape,
+  laneAvals,
+  laneName,
   libraryEpilogue,
   loopMemory,
   type MatrixOperand,
@@ -39,8 +36,12 @@ import { compileCuda } from "./compiler.js";
 import { CudaBuffer, type CudaContext } from "./context.js";
 import { result64 } from "./driver.js";
 import { libraryKernels } from "./native/library.js";
+import { linalgKernels } from "./native/linalg.js";
 import { cudaPrelude } from "./native/prelude.js";
 import type { Product, ProductPrecision, Products } from "./products.js";
+import { type LibraryCalls, launchScatter, launchSort } from "./scatter-sort.js";
+import { isSolverOp, LinearAlgebra } from "./solver.js";
+import { type ProgramText, writeCudaProgram } from "./source.js";
 
 /** Where a plan's inputs, outputs and scratch memory are in one run. */
 export interface Addresses {
@@ -101,10 +102,11 @@ export class Launcher {
   }
 }
 
+/** Kernels that are written by hand; each text is compiled once a device, when first needed. */
+const texts = { library: libraryKernels, linalg: linalgKernels };
 const modules = new WeakMap<CudaContext, Map<string, number>>();
 
-/** The function of a library kernel; its module is compiled once a device. */
-function libraryFunction(context: CudaContext, name: string): number {
+function libraryFunction(context: CudaContext, name: string, text: keyof typeof texts = "library"): number {
   let functions = modules.get(context);
   if (functions === undefined) {
     functions = new Map();
@@ -112,10 +114,10 @@ function libraryFunction(context: CudaContext, name: string): number {
   }
   let fn = functions.get(name);
   if (fn === undefined) {
-    let module = functions.get("");
+    let module = functions.get(`module ${text}`);
     if (module === undefined) {
-      module = loadModule(context, cudaPrelude + libraryKernels);
-      functions.set("", module);
+      module = loadModule(context, cudaPrelude + texts[text]);
+      functions.set(`module ${text}`, module);
     }
     fn = functionOf(context, module, name);
     functions.set(name, fn);
@@ -133,52 +135,6 @@ const functionOf = (context: CudaContext, module: number, name: string): number 
     `cuModuleGetFunction(${name})`,
     (out) => context.libraries.driver.cuModuleGetFunction(out, module, name) as number,
   );
-
-interface Prepared extends CudaKernel {
-  name: string;
-}
-
-interface ProgramText {
-  source: string;
-  names: string[];
-  kernels: Map<object, Prepared>;
-}
-
-/** The CUDA C of a plan and of the loops in it, equal kernels once. Needs no GPU. */
-export function writeCudaProgram(plan: Plan, maxBlocks: number): ProgramText {
-  const texts = new Map<string, string>();
-  const kernels = new Map<object, Prepared>();
-  const add = (kernel: LoopKernel, mayAlias: boolean): void => {
-    if (kernel.size === 0) return;
-    const emitted = emitCudaKernel(kernel, { mayAlias, maxBlocks });
-    const text = `extern "C" __global__ void __launch_bounds__(${emitted.threads}) @(const Args<${kernel.buffers.length}> args) {\n${emitted.text}\n}`;
-    const name = texts.get(text) ?? `k${texts.size}`;
-    texts.set(text, name);
-    kernels.set(kernel, { ...emitted, name });
-  };
-  const addLanes = ({ node, kernel }: Extract<Step, { kind: "lane" }>): void => {
-    const shape = laneShape(node);
-    // Few lanes are spread over many multiprocessors; many fill them with larger blocks.
-    const threads = kernel.lanes >= 65536 ? 128 : 32;
-    const text = `extern "C" __global__ void __launch_bounds__(${threads}) @(const Args<${shape.dtypes.length}> args) {\n  void* const* p = args.p;\n${emitLaneCuda(kernel, shape)}\n}`;
-    const name = texts.get(text) ?? `k${texts.size}`;
-    texts.set(text, name);
-    kernels.set(kernel, { text, name, blocks: Math.ceil(kernel.lanes / threads), threads });
-  };
-  const visit = (inner: Plan): void => {
-    for (const step of inner.steps) {
-      if (step.kind === "kernel") add(step.kernel, inner.aliases.size > 0);
-      // An epilogue finishes its product where it lies.
-      else if (step.kind === "library" && step.epilogue !== null) add(step.epilogue, true);
-      else if (step.kind === "loop") visit(step.body);
-      else if (step.kind === "lane") addLanes(step);
-    }
-  };
-  visit(plan);
-  const functions = [...texts].map(([text, name]) => text.replace("@", name)).join("\n\n");
-  const source = `${cudaPrelude}template <int N> struct Args { void* p[N]; };\n${functions}\n`;
-  return { source, names: [...texts.values()], kernels };
-}
 
 type ProductStep = Extract<Step, { kind: "library" }>;
 
@@ -201,12 +157,12 @@ const usesHost = (plan: Plan): boolean =>
   plan.steps.some((step) =>
     step.kind === "loop"
       ? usesHost(step.body)
-      : step.kind === "collective" || (step.kind === "library" && hostOps.has(step.node.op)),
+      : step.kind === "collective" || (step.kind === "library" && isSolverOp(step.node.op)),
   );
 
 export class CudaProgram {
   readonly kernels: KernelInfo[] = [];
-  /** Steps that run on the host cannot be part of a graph. */
+  /** Steps that run on the host, or in libraries that allocate and wait, cannot be part of a graph. */
   readonly usesHost: boolean;
   readonly source: string;
   readonly #text: ProgramText;
@@ -222,6 +178,7 @@ export class CudaProgram {
     this.#text = writeCudaProgram(plan, context.multiprocessors * 16);
     this.source = this.#text.source;
     this.usesHost = usesHost(plan);
+    this.#calls = this.#makeCalls();
     for (const step of plan.steps) this.#info(step);
     this.#readEpilogues(plan);
     this.#pieceRows = pieceRows(plan);
@@ -258,6 +215,13 @@ export class CudaProgram {
         flops: kernel.size * kernel.cost,
         bytes: kernelBytes(kernel),
       });
+    } else if (step.kind === "batch") {
+      this.kernels.push({
+        name: `each_${step.kernels.length}_${step.kernels[0].name}`,
+        kind: "kernel",
+        flops: step.kernels.reduce((n, k) => n + k.size * k.cost, 0),
+        bytes: step.kernels.reduce((n, k) => n + kernelBytes(k), 0),
+      });
     } else if (step.kind === "copy") {
       this.kernels.push({
         name: "copy",
@@ -266,12 +230,12 @@ export class CudaProgram {
         bytes: 2 * numel(step.from.shape) * bytesOf(step.from.dtype),
       });
     } else if (step.kind === "lane") {
-      const { lanes, length, flops } = step.kernel;
+      const { program } = step;
       this.kernels.push({
-        name: `lanes_${lanes}x${length}`,
+        name: laneName(program),
         kind: "kernel",
-        flops: flops * lanes * length,
-        bytes: costOf(step.node as Node).bytes,
+        flops: program.flops * program.lanes,
+        bytes: laneAvals(step.node as Node).reduce((n, x) => n + numel(x.shape) * bytesOf(x.dtype), 0),
       });
     } else {
       const dims = step.node.inputs[0]?.shape.join("x") ?? "";
@@ -311,8 +275,11 @@ export class CudaProgram {
     for (const step of plan.steps) {
       // Through the host nothing is won by starting early.
       if (step.kind === "collective" && step.phase === "start") continue;
-      if (step.kind === "kernel") this.#launch(plan, step.kernel, addresses);
-      else if (step.kind === "collective")
+      if (step.kind === "kernel") this.#launch(plan, step.kernel, step.kernel.buffers, addresses);
+      else if (step.kind === "batch") {
+        const buffers = step.kernels.flatMap((k) => k.buffers);
+        this.#launch(plan, step, buffers, addresses);
+      } else if (step.kind === "collective")
         stagedCollective(
           this.context,
           this.context.group,
@@ -325,7 +292,7 @@ export class CudaProgram {
       else if (step.kind === "loop") this.#loop(plan, step, addresses);
       else if (step.kind === "lane") this.#lanes(plan, step, addresses);
       else if (step.matrices !== null) this.#matmul(plan, step, addresses);
-      else this.#library(plan, step.node, addresses);
+      else this.#library(plan, step, addresses);
       after?.(number++);
     }
   }
@@ -345,15 +312,15 @@ export class CudaProgram {
     return this.#at(plan, contiguousOperand(plan, node), addresses);
   }
 
-  #launch(plan: Plan, kernel: LoopKernel, addresses: Addresses): void {
-    const prepared = this.#text.kernels.get(kernel);
+  #launch(plan: Plan, key: object, buffers: readonly Node[], addresses: Addresses): void {
+    const prepared = this.#text.kernels.get(key);
     if (prepared === undefined) return;
-    const args = kernel.buffers.map((node) => this.#at(plan, node, addresses));
+    const args = buffers.map((node) => this.#at(plan, node, addresses));
     this.launcher.launch(this.#functions.get(prepared.name)!, [prepared.blocks, 1], prepared.threads, args);
   }
 
-  #lanes(plan: Plan, { node, kernel }: Extract<Step, { kind: "lane" }>, addresses: Addresses): void {
-    const prepared = this.#text.kernels.get(kernel)!;
+  #lanes(plan: Plan, { node, program }: Extract<Step, { kind: "lane" }>, addresses: Addresses): void {
+    const prepared = this.#text.kernels.get(program)!;
     const inputs = node.inputs.map((x) => this.#operand(plan, x, addresses));
     const outputs = outputAvals(node as Node).map((_, i) => this.#at(plan, node as Node, addresses, i));
     this.launcher.launch(this.#functions.get(prepared.name)!, [prepared.blocks, 1], prepared.threads, [
@@ -436,7 +403,7 @@ export class CudaProgram {
     };
     if (batch.length > 1) this.#pointers(step, product, batch);
     else if (this.products.issue(product)) return;
-    if (step.epilogue !== null) this.#launch(plan, step.epilogue, addresses);
+    if (step.epilogue !== null) this.#launch(plan, step.epilogue, step.epilogue.buffers, addresses);
   }
 
   /** A batch that one stride cannot describe: a kernel writes the pointers of its products. */
@@ -472,7 +439,25 @@ export class CudaProgram {
   /** Pointer tables of batched products: a recorded graph reads them, so they live as long as the program. */
   readonly #tables = new Map<Step, CudaBuffer>();
 
-  #library(plan: Plan, node: Node, addresses: Addresses): void {
+  readonly #calls: LibraryCalls;
+
+  #makeCalls(): LibraryCalls {
+    const { context } = this;
+    return {
+      launch: (name, blocks, threads, args) => {
+        this.launcher.launch(libraryFunction(context, name), [blocks, 1], threads, args);
+      },
+      zero: (address, bytes) => {
+        const { driver } = context.libraries;
+        context.check("cuMemsetD8", driver.cuMemsetD8Async(address, 0, bytes, context.stream));
+      },
+      multiprocessors: context.multiprocessors,
+    };
+  }
+
+  #library(plan: Plan, step: ProductStep, addresses: Addresses): void {
+    const { node } = step;
+    const workspace = addresses.scratch + step.workspace;
     const input = (i: number): number => this.#operand(plan, node.inputs[i], addresses);
     const output = this.#at(plan, node, addresses);
     const { shape, dtype } = node.inputs[0];
@@ -492,40 +477,29 @@ export class CudaProgram {
         Number(reverse),
       ]);
     } else if (isOp(node, "argsort")) {
-      const n = shape[shape.length - 1];
-      const rows = numel(shape.slice(0, -1));
-      this.launcher.launch(fn("w_argsort"), [Math.ceil((rows * n) / 256), 1], 256, [
-        input(0),
-        output,
-        rows,
-        n,
-        Number(node.attrs.descending),
-      ]);
+      launchSort(node, kernelDType[dtype], { x: input(0), out: output, workspace }, this.#calls);
     } else if (isOp(node, "scatterAdd")) {
-      const { axis, batch } = node.attrs;
-      const { driver } = this.context.libraries;
-      if (isZeroBase(node as Node, node.inputs[0]))
-        this.context.check("cuMemsetD8", driver.cuMemsetD8Async(output, 0, sizeOf(node as Node), this.context.stream));
-      else this.#copy(output, input(0), sizeOf(node as Node));
-      const [q, before, n, after] = [
-        numel(shape.slice(0, batch)),
-        numel(shape.slice(batch, axis)),
-        shape[axis],
-        numel(shape.slice(axis + 1)) * parts,
-      ];
-      const count = numel(node.inputs[1].shape.slice(batch));
-      if (count * q === 0) return;
-      this.launcher.launch(fn("w_scatter"), [count, q], Math.min(256, Math.max(32, 2 ** Math.ceil(Math.log2(after)))), [
-        input(1),
-        input(2),
-        output,
-        before,
-        n,
-        after,
-        count,
-      ]);
-    } else if (hostOps.has(node.op)) this.#onHost(plan, node, addresses);
+      const base = isZeroBase(node as Node, node.inputs[0]) ? 0 : input(0);
+      launchScatter(
+        node,
+        kernelDType[dtype],
+        { base, indices: input(1), updates: input(2), out: output, workspace },
+        this.#calls,
+      );
+    } else if (isSolverOp(node.op)) this.#linearAlgebra(plan, node, addresses);
     else throw new InternalError(`the CUDA device has no code for ${node.op}`);
+  }
+
+  /** By the vendor's solvers, or on the host where they are missing. */
+  #linearAlgebra(plan: Plan, node: Node, addresses: Addresses): void {
+    const algebra = linearAlgebraOf(this.context, this.launcher);
+    if (algebra === null) {
+      this.#onHost(plan, node, addresses);
+      return;
+    }
+    const inputs = node.inputs.map((x) => this.#operand(plan, x, addresses));
+    const outputs = outputAvals(node).map((_, i) => this.#at(plan, node, addresses, i));
+    algebra.run({ node, inputs, outputs });
   }
 
   /** Runs an op on the host by its reference rule. */
@@ -545,7 +519,19 @@ export class CudaProgram {
   }
 }
 
-const hostOps: ReadonlySet<string> = new Set(["cholesky", "triangularSolve", "solve", "det", "eigh", "qr", "svd"]);
+const algebras = new WeakMap<CudaContext, LinearAlgebra | null>();
+
+function linearAlgebraOf(context: CudaContext, launcher: Launcher): LinearAlgebra | null {
+  let known = algebras.get(context);
+  if (known === undefined) {
+    known = LinearAlgebra.make(context, (name, elements, args) => {
+      const fn = libraryFunction(context, name, "linalg");
+      launcher.launch(fn, [Math.ceil(elements / 256), 1], 256, args);
+    });
+    algebras.set(context, known);
+  }
+  return known;
+}
 
 const sizeOf = (node: Node): number => numel(node.shape) * bytesOf(node.dtype);
 

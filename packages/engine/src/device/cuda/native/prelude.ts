@@ -14,6 +14,8 @@ typedef int int32_t; typedef unsigned int uint32_t; typedef long long int64_t; t
 #include <stdint.h>
 #endif
 #define W_INLINE static __device__ __forceinline__
+template <class T> struct alignas(2 * sizeof(T)) w_pair { T x, y; };
+template <class T> struct alignas(4 * sizeof(T)) w_quad { T x, y, z, w; };
 
 W_INLINE float w_nan_f() { return __int_as_float(0x7fc00000); }
 W_INLINE double w_nan_d() { return __longlong_as_double(0x7ff8000000000000LL); }
@@ -21,8 +23,13 @@ W_INLINE float w_inf_f() { return __int_as_float(0x7f800000); }
 W_INLINE double w_inf_d() { return __longlong_as_double(0x7ff0000000000000LL); }
 
 typedef uint16_t w_half;
+#ifdef W_EMULATED
+W_INLINE float w_from_half(w_half h) { _Float16 x; memcpy(&x, &h, 2); return (float)x; }
+W_INLINE w_half w_to_half(float f) { _Float16 x = (_Float16)f; w_half h; memcpy(&h, &x, 2); return h; }
+#else
 W_INLINE float w_from_half(w_half h) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h)); return f; }
 W_INLINE w_half w_to_half(float f) { w_half h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f)); return h; }
+#endif
 typedef uint16_t w_bfloat;
 W_INLINE float w_from_bfloat(w_bfloat b) { return __uint_as_float((uint32_t)b << 16); }
 W_INLINE w_bfloat w_to_bfloat(float f) {

@@ -1,0 +1,186 @@
+// The CUDA device on the emulated driver against the reference device: generated kernels, library kernels and launches,
+// where there is no GPU.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import * as weft from "../../../index.js";
+import * as nn from "../../../nn/index.js";
+import * as optim from "../../../optim/index.js";
+import { useCudaLibraries } from "../driver.js";
+import { CudaDevice } from "../index.js";
+import { canEmulate, emulatedLibraries } from "./index.js";
+
+const skip = canEmulate() ? false : "no C++ compiler";
+const calls = { log: [] as string[] };
+const reference = new weft.ReferenceDevice();
+let device: CudaDevice;
+
+before(() => {
+  if (skip !== false) return;
+  const found = useCudaLibraries(emulatedLibraries(calls));
+  device = new CudaDevice(0, { graphs: false });
+  useCudaLibraries(found);
+});
+after(() => weft.setDevice(reference));
+
+type Results = weft.Tensor | weft.Tensor[];
+
+/** Runs the same program on both devices and compares; returns what the emulated one launched. */
+function agree(make: () => Results, tolerance = 1e-5): string[] {
+  const values = (on: weft.ReferenceDevice | CudaDevice): number[][] => {
+    weft.setDevice(on as never);
+    const made = make();
+    return (Array.isArray(made) ? made : [made]).map((t) => Array.from(t.dataSync() as ArrayLike<number>, Number));
+  };
+  const expected = values(reference);
+  calls.log.length = 0;
+  const got = values(device);
+  got.forEach((numbers, k) => {
+    numbers.forEach((value, i) => {
+      const want = expected[k][i];
+      const same = Object.is(value, want) || (Number.isNaN(value) && Number.isNaN(want));
+      assert.ok(
+        same || Math.abs(value - want) <= tolerance * (1 + Math.abs(want)),
+        `result ${k}, element ${i}: ${value}, expected ${want}`,
+      );
+    });
+  });
+  return [...calls.log];
+}
+
+/** Numbers that are the same on every device to the last bit. */
+const data = (shape: number[], seed: number, scale = 1): weft.Tensor => {
+  const size = shape.reduce((a, b) => a * b, 1);
+  const numbers = Float32Array.from({ length: size }, (_, i) => {
+    const x = Math.sin((i + 1) * 12.9898 + seed * 78.233) * 43758.5453;
+    return Math.fround((x - Math.floor(x) - 0.5) * scale);
+  });
+  return weft.tensor(numbers, { shape });
+};
+
+test("rows keep what later passes need, in warps and in blocks", { skip }, () => {
+  for (const length of [3, 32, 70, 130, 1000, 2000])
+    agree(() => {
+      const x = data([5, length], length, 4);
+      return [weft.layerNorm(x), weft.softmax(x), weft.grad((p: weft.Tensor) => weft.layerNorm(p).gelu().sum())(x)];
+    });
+});
+
+test("plain loops in vectors, columns in two stages, complex rows", { skip }, () => {
+  agree(() => [
+    data([256, 300], 1)
+      .mul(2)
+      .exp()
+      .add(data([300], 2)),
+    data([4096, 24], 3).mean(0),
+    weft
+      .complex(data([5, 40], 4), data([5, 40], 5))
+      .abs()
+      .sum(1),
+    data([9, 70], 6).argmax(1),
+  ]);
+});
+
+function embeddingGradient(rows: number, width: number, ids: Int32Array): weft.Tensor {
+  const at = weft.tensor(ids, { shape: [ids.length] });
+  const weights = data([ids.length, width], 7);
+  return weft.grad((table: weft.Tensor) => table.take(at, 0).mul(weights).sum())(data([rows, width], 8));
+}
+
+test("scattered additions: rows with few, many and very many updates", { skip }, () => {
+  const light = agree(() =>
+    embeddingGradient(
+      50,
+      20,
+      Int32Array.from({ length: 200 }, (_, i) => (i * 7919) % 50),
+    ),
+  );
+  assert.ok(light.includes("w_scatter_light_f32") && light.includes("w_scatter_list"));
+  agree(() =>
+    embeddingGradient(
+      5,
+      40,
+      Int32Array.from({ length: 300 }, (_, i) => (i % 3 ? 2 : i % 5)),
+    ),
+  );
+  // 5142 updates of one row: more than a block sorts in shared memory.
+  agree(() =>
+    embeddingGradient(
+      3,
+      3,
+      Int32Array.from({ length: 6000 }, (_, i) => (i % 7 ? 1 : 0)),
+    ),
+  );
+});
+
+test("a row adds its updates in the order of the indices", { skip }, () => {
+  // 20 updates of each row, large and small ones mixed: another order rounds otherwise.
+  const ids = Int32Array.from({ length: 40 }, (_, i) => i % 2);
+  const size = (i: number): number => Math.fround(i % 3 === 0 ? 1e7 / (i + 1) : 0.3 * i);
+  const expected = new Float32Array(2);
+  ids.forEach((id, i) => {
+    expected[id] += size(i);
+  });
+  weft.setDevice(device);
+  const at = weft.tensor(ids, { shape: [40] });
+  const weights = weft.tensor(
+    Float32Array.from({ length: 40 }, (_, i) => size(i)),
+    { shape: [40, 1] },
+  );
+  const got = weft.grad((table: weft.Tensor) => table.take(at, 0).mul(weights).sum())(data([2, 1], 10));
+  assert.deepEqual([...(got.dataSync() as Float32Array)], [...expected]);
+});
+
+test("argsort is stable in both directions, in one tile and over merged tiles", { skip }, () => {
+  for (const n of [1, 2, 7, 100, 2048, 2049, 5000]) {
+    const log = agree(() => {
+      const x = data([2, n], n, 40).round();
+      return [weft.argsort(x), weft.argsort(x, -1, { descending: true })];
+    }, 0);
+    const merges = log.filter((name) => name === "w_sort_merge_f32").length;
+    assert.equal(merges, 2 * Math.ceil(Math.log2(Math.ceil(n / 2048))));
+  }
+  agree(() => {
+    const x = weft.tensor([3, Number.NaN, 1, Number.NaN, 2]);
+    return [weft.argsort(x), weft.argsort(x, -1, { descending: true })];
+  }, 0);
+});
+
+test("a training step updates all parameters in one launch", { skip }, () => {
+  const size = { vocabulary: 50, width: 16, heads: 2, layers: 2, feedForward: 32, classes: 4 };
+  const adam: string[] = [];
+  const log = agree(() => {
+    // A large epsilon: the gradient of key biases is zero but for rounding, which Adam would blow up.
+    const optimizer = optim.adam({ learningRate: 1e-2, epsilon: 1e-3 });
+    const step = weft.jit(
+      (params: nn.TextClassifier, state: optim.AdamState, x: weft.Tensor, y: weft.Tensor, key: weft.Key) => {
+        const loss = (p: nn.TextClassifier): weft.Tensor =>
+          weft.crossEntropy(nn.textClassifier.apply(p, x, { heads: 2, dropout: 0.1, key }), y);
+        const [value, grads] = weft.valueAndGrad(loss)(params);
+        const [updated, next] = optimizer.update(params, grads, state);
+        return [updated as nn.TextClassifier, next, value] as const;
+      },
+      { donate: [0, 1] },
+    );
+    let params = nn.textClassifier.init(size, weft.key(0));
+    let state = optimizer.init(params);
+    const losses: weft.Tensor[] = [];
+    for (let i = 0; i < 3; i++) {
+      const x = weft.tensor(
+        Int32Array.from({ length: 27 }, (_, k) => (k * 17 + i) % 50),
+        { shape: [3, 9] },
+      );
+      const y = weft.tensor(Int32Array.from([0, 3, 1]), { shape: [3] });
+      let loss: weft.Tensor;
+      [params, state, loss] = step(params, state, x, y, weft.key(i));
+      losses.push(loss);
+      if (i === 2) {
+        const names = step.kernels(params, state, x, y, weft.key(i));
+        const updates = names.filter((name) => name.includes("sub_mul_add_sqrt"));
+        if (names.some((name) => name.startsWith("each_"))) adam.push(...updates);
+      }
+    }
+    return [...losses, ...weft.treeLeaves(params)];
+  }, 3e-4);
+  assert.ok(log.length > 0);
+  assert.deepEqual(adam, ["each_28_map_sub_mul_add_sqrt_4"], "28 parameters in one launch");
+});

@@ -1,0 +1,135 @@
+// CUDA C on the host: a header under which a generated program compiles as C++, and that runs a block's threads as
+// coroutines, so that barriers, shuffles and votes behave as on a GPU. For tests alone; one thing at a time, and slow.
+export const emulatorHeader = String.raw`
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <math.h>
+#include <ucontext.h>
+#define W_EMULATED 1
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __noinline__
+#define __restrict__
+#define __shared__ static
+#define __launch_bounds__(...)
+#define __constant__ const
+#define __grid_constant__
+#define __align__(n) __attribute__((aligned(n)))
+struct w_dim { unsigned x, y, z; };
+struct w_thread { ucontext_t context; char* stack; w_dim index; int done; long barrier, warp; };
+static w_thread* w_threads; static int w_current; static ucontext_t w_scheduler;
+static w_dim blockIdx, gridDim, blockDim;
+#define threadIdx (w_threads[w_current].index)
+static void w_yield() { w_thread* t = w_threads + w_current; swapcontext(&t->context, &w_scheduler); }
+/* A barrier of the threads [from, to) that are still running: each waits until nobody is behind it. */
+static void w_wait(long w_thread::*counter, int from, int to) {
+  int me = w_current; long mine = ++(w_threads[me].*counter);
+  for (;;) {
+    int behind = 0;
+    for (int i = from; i < to; i++) if (!w_threads[i].done && w_threads[i].*counter < mine) { behind = 1; break; }
+    if (!behind) return;
+    w_yield();
+  }
+}
+static void __syncthreads() { w_wait(&w_thread::barrier, 0, (int)blockDim.x); }
+static int w_warp_first() { return w_current / 32 * 32; }
+static void __syncwarp(unsigned = 0xffffffffu) { int f = w_warp_first(); w_wait(&w_thread::warp, f, f + 32 < (int)blockDim.x ? f + 32 : (int)blockDim.x); }
+static void __threadfence_block() {}
+static void __threadfence() {}
+static uint64_t w_exchange[2048];
+template <class T> static T __shfl_sync(unsigned, T x, int lane) {
+  __syncwarp(); memcpy(w_exchange + w_current, &x, sizeof x); __syncwarp();
+  T y; memcpy(&y, w_exchange + w_warp_first() + (lane & 31), sizeof y); __syncwarp(); return y;
+}
+template <class T> static T __shfl_xor_sync(unsigned m, T x, int d) { return __shfl_sync(m, x, (w_current & 31) ^ d); }
+static unsigned __ballot_sync(unsigned, int p) {
+  __syncwarp(); w_exchange[w_current] = p ? 1 : 0; __syncwarp();
+  unsigned votes = 0; int f = w_warp_first();
+  for (int i = 0; i < 32 && f + i < (int)blockDim.x; i++) if (!w_threads[f + i].done && w_exchange[f + i]) votes |= 1u << i;
+  __syncwarp(); return votes;
+}
+static int __popc(unsigned x) { return __builtin_popcount(x); }
+static int atomicAdd(int* p, int x) { int old = *p; *p += x; return old; }
+static float __int_as_float(int x) { float f; memcpy(&f, &x, 4); return f; }
+static float __uint_as_float(unsigned x) { float f; memcpy(&f, &x, 4); return f; }
+static unsigned __float_as_uint(float x) { unsigned u; memcpy(&u, &x, 4); return u; }
+static double __longlong_as_double(long long x) { double d; memcpy(&d, &x, 8); return d; }
+static unsigned __funnelshift_l(unsigned lo, unsigned hi, unsigned n) { n &= 31; return n ? (hi << n) | (lo >> (32 - n)) : hi; }
+static float cospif(float x) { return (float)cos(M_PI * (double)x); }
+static double cospi(double x) { return cos(M_PI * x); }
+static float rsqrtf(float x) { return 1 / sqrtf(x); }
+static float __expf(float x) { return expf(x); }
+static float exp2f_(float x) { return exp2f(x); }
+struct float2 { float x, y; }; struct float4 { float x, y, z, w; }; struct uint2 { unsigned x, y; }; struct uint4 { unsigned x, y, z, w; };
+static float2 make_float2(float x, float y) { return float2{x, y}; }
+static float4 make_float4(float x, float y, float z, float w) { return float4{x, y, z, w}; }
+static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return uint4{x, y, z, w}; }
+static char* w_dynamic_shared;
+static void (*w_body)(void*); static void* w_arguments;
+static void w_start() { w_body(w_arguments); w_threads[w_current].done = 1; }
+static void w_grid(void (*body)(void*), void* arguments, int gx, int gy, int threads, int shared) {
+  static int allocated = 0;
+  if (threads > allocated) {
+    w_threads = (w_thread*)realloc(w_threads, threads * sizeof(w_thread));
+    for (int i = allocated; i < threads; i++) w_threads[i].stack = (char*)malloc(1 << 16);
+    allocated = threads;
+  }
+  w_dynamic_shared = (char*)aligned_alloc(128, (shared + 255) / 128 * 128);
+  gridDim = {(unsigned)gx, (unsigned)gy, 1}; blockDim = {(unsigned)threads, 1, 1};
+  w_body = body; w_arguments = arguments;
+  for (int b = 0; b < gx * gy; b++) {
+    blockIdx = {(unsigned)(b % gx), (unsigned)(b / gx), 0};
+    for (int i = 0; i < threads; i++) {
+      w_thread* t = w_threads + i;
+      t->done = 0; t->barrier = t->warp = 0; t->index = {(unsigned)i, 0, 0};
+      getcontext(&t->context);
+      t->context.uc_stack.ss_sp = t->stack; t->context.uc_stack.ss_size = 1 << 16; t->context.uc_link = &w_scheduler;
+      makecontext(&t->context, w_start, 0);
+    }
+    for (int left = threads; left > 0;) {
+      left = 0;
+      for (w_current = 0; w_current < threads; w_current++) {
+        if (w_threads[w_current].done) continue;
+        swapcontext(&w_scheduler, &w_threads[w_current].context);
+        left += !w_threads[w_current].done;
+      }
+    }
+  }
+  free(w_dynamic_shared);
+}
+`;
+
+/** For every kernel of a program a function that takes packed arguments, as the driver does. */
+export function emulatorEntries(source: string): string {
+  const entries: string[] = [];
+  for (const match of expandMacros(source).matchAll(
+    /extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(([^)]*)\)/g,
+  )) {
+    const [, name, list] = match;
+    const types = list.split(",").map((parameter) => parameter.trim().replace(/\s*\b\w+$/, ""));
+    let word = 0;
+    const args = types.map((type) => {
+      const at = `(w + ${word})`;
+      word += 1;
+      return `*(${type.replace(/^const (?:__grid_constant__ )?(?=Args|w_)/, "")}*)${at}`;
+    });
+    entries.push(
+      `static void w_call_${name}(void* p) { long long* w = (long long*)p; (void)w; ${name}(${args.join(", ")}); }\n` +
+        `extern "C" void w_launch_${name}(int gx, int gy, int threads, int shared, void* p) { w_grid(w_call_${name}, p, gx, gy, threads, shared); }`,
+    );
+  }
+  return entries.join("\n");
+}
+
+/** Kernels that a macro defines for every dtype (`W_SORT(f32, ...)`) as text. */
+function expandMacros(source: string): string {
+  const expanded: string[] = [source.replace(/#define (W_\w+)\(name, N, T\)[\s\S]*?[^\\]\n/g, "")];
+  for (const [, macro, body] of source.matchAll(/#define (W_\w+)\(name, N, T\)([\s\S]*?[^\\])\n/g)) {
+    const uses = source.matchAll(new RegExp(`^${macro}\\((\\w+), ([^\\n]*), (\\w+)\\)$`, "gm"));
+    for (const [, name, , type] of uses)
+      expanded.push(body.replaceAll("\\\n", "\n").replaceAll("##name", name).replace(/\bT\b/g, type));
+  }
+  return expanded.join("\n");
+}

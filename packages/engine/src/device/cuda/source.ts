@@ -1,0 +1,110 @@
+// The CUDA C of a plan: every kernel once, several small ones as one launch. Needs no GPU.
+import {
+  type CudaKernel,
+  cudaThreads,
+  emitCudaKernel,
+  emitLaneCuda,
+  type LoopKernel,
+  type Plan,
+  type PlanOptions,
+  type Step,
+} from "../../compile/index.js";
+import { cudaPrelude } from "./native/prelude.js";
+import { workspaceBytes } from "./scatter-sort.js";
+
+/** How plans are made for this device. */
+export const cudaPlanOptions: PlanOptions = {
+  parallelRows: 1024,
+  longReduction: 4096,
+  splitColumns: 512,
+  halfMatmul: true,
+  workspace: workspaceBytes,
+  batching: { mayBatch: (kernel) => cudaThreads(kernel) === 256, maxBuffers: 480 },
+};
+
+export interface Prepared extends CudaKernel {
+  name: string;
+}
+
+export interface ProgramText {
+  source: string;
+  names: string[];
+  /** By loop kernel, lane kernel or batch. */
+  kernels: Map<object, Prepared>;
+}
+
+/** The CUDA C of a plan and of the loops in it, equal kernels once. Needs no GPU. */
+export function writeCudaProgram(plan: Plan, maxBlocks: number): ProgramText {
+  const texts = new Map<string, string>();
+  const kernels = new Map<object, Prepared>();
+  const devices = new Map<string, string>();
+  const named = (text: string): string => {
+    const name = texts.get(text) ?? `k${texts.size}`;
+    texts.set(text, name);
+    return name;
+  };
+  const addBody = (text: string): string => {
+    const name = devices.get(text) ?? `f${devices.size}`;
+    devices.set(text, name);
+    return name;
+  };
+  const add = (kernel: LoopKernel, mayAlias: boolean, aligned: boolean): void => {
+    if (kernel.size === 0) return;
+    const emitted = emitCudaKernel(kernel, { mayAlias, maxBlocks, aligned });
+    const text = `extern "C" __global__ void __launch_bounds__(${emitted.threads}) @(const Args<${kernel.buffers.length}> args) {\n  void* const* p = args.p; const int bx = blockIdx.x, gx = gridDim.x, n = ${emitted.n};\n${emitted.text}\n}`;
+    kernels.set(kernel, { ...emitted, name: named(text) });
+  };
+  /** One launch for several kernels: each has a range of the blocks, found in a table. */
+  const addBatch = (step: Extract<Step, { kind: "batch" }>, mayAlias: boolean, aligned: boolean): void => {
+    const rows: number[][] = [];
+    const bodies: string[] = [];
+    let [start, offset, threads] = [0, 0, 0];
+    for (const kernel of step.kernels) {
+      const emitted = emitCudaKernel(kernel, { mayAlias, maxBlocks, aligned });
+      const body = addBody(emitted.text);
+      if (!bodies.includes(body)) bodies.push(body);
+      rows.push([start, offset, emitted.n, bodies.indexOf(body), emitted.blocks]);
+      start += emitted.blocks;
+      offset += kernel.buffers.length;
+      threads = emitted.threads;
+    }
+    const table = rows.flat().join(", ");
+    const cases = bodies.map((body, i) => `    case ${i}: ${body}(args.p + row[1], b, row[4], row[2]); break;`);
+    const text = `static __constant__ int @_table[${rows.length * 5}] = { ${table} };
+extern "C" __global__ void __launch_bounds__(${threads}) @(const __grid_constant__ Args<${offset}> args) {
+  int low = 0, high = ${rows.length};
+  while (high - low > 1) { int middle = (low + high) / 2; if (@_table[5 * middle] <= (int)blockIdx.x) low = middle; else high = middle; }
+  const int* row = @_table + 5 * low;
+  const int b = (int)blockIdx.x - row[0];
+  switch (row[3]) {
+${cases.join("\n")}
+  }
+}`;
+    kernels.set(step, { text, n: 0, blocks: start, threads, name: named(text) });
+  };
+  const addLanes = ({ program }: Extract<Step, { kind: "lane" }>, aligned: boolean): void => {
+    const emitted = emitLaneCuda(program, aligned);
+    const buffers = program.inputs.length + program.outputs.length;
+    const text = `extern "C" __global__ void __launch_bounds__(${emitted.threads}) @(const Args<${buffers}> args) {\n  void* const* p = args.p;\n${emitted.text}\n}`;
+    kernels.set(program, { ...emitted, text, n: 0, name: named(text) });
+  };
+  const visit = (inner: Plan, aligned: boolean): void => {
+    const mayAlias = inner.aliases.size > 0;
+    for (const step of inner.steps) {
+      if (step.kind === "kernel") add(step.kernel, mayAlias, aligned);
+      else if (step.kind === "batch") addBatch(step, mayAlias, aligned);
+      // An epilogue finishes its product where it lies.
+      else if (step.kind === "library" && step.epilogue !== null) add(step.epilogue, true, aligned);
+      else if (step.kind === "loop") visit(step.body, false);
+      else if (step.kind === "lane") addLanes(step, aligned);
+    }
+  };
+  visit(plan, true);
+  const shared = [...devices].map(
+    ([text, name]) =>
+      `static __device__ __forceinline__ void ${name}(void* const* p, int bx, int gx, int n) {\n${text}\n}`,
+  );
+  const functions = [...shared, ...[...texts].map(([text, name]) => text.replaceAll("@", name))].join("\n\n");
+  const source = `${cudaPrelude}template <int N> struct Args { void* p[N]; };\n${functions}\n`;
+  return { source, names: [...texts.values()], kernels };
+}
