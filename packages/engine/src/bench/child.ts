@@ -2,6 +2,7 @@
 // count cannot disturb the next. Speaks over the process's message channel: a job comes in, progress and results go out.
 import { CpuDevice } from "../device/index.js";
 import { useDevice } from "../runtime/index.js";
+import type { Tensor } from "../tensor/index.js";
 import { type JitRow, runJitSuite } from "./jit-suite.js";
 import { type Measured, measureRow } from "./measure.js";
 import { rawProducts } from "./raw.js";
@@ -50,7 +51,7 @@ export interface RowFacts {
 }
 
 export interface Rig {
-  settle(): Promise<void>;
+  settle(tensors: readonly Tensor[]): Promise<void>;
   facts(row: RowSpec, measured: Measured): Promise<RowFacts>;
   close(): Promise<void>;
 }

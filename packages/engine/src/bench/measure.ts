@@ -9,8 +9,8 @@ export interface MeasureOptions {
   warmup: number;
   repeats: number;
   precision: string;
-  /** Waits until everything that was issued is done. */
-  settle(): Promise<void>;
+  /** Waits until these tensors have been computed. */
+  settle(tensors: readonly Tensor[]): Promise<void>;
   onCall?(done: number, of: number): void;
 }
 
@@ -36,7 +36,7 @@ export async function measureRow(row: RowSpec, options: MeasureOptions): Promise
   const program = programOf(row);
   const { settle } = options;
   realize(program.weights);
-  await settle();
+  await settle(program.weights);
   const calls = 2 * (options.warmup + options.repeats) + 1;
   let call = 0;
   const tick = (): void => options.onCall?.(++call, calls);
@@ -62,7 +62,7 @@ export async function measureRow(row: RowSpec, options: MeasureOptions): Promise
     const start = now();
     const c = program.compute(inputs, program.weights);
     realize([c]);
-    await settle();
+    await settle([c]);
     if (i >= 0) compute.push(now() - start);
     c.dispose();
     tick();
@@ -86,11 +86,11 @@ export async function measureRow(row: RowSpec, options: MeasureOptions): Promise
     const start = now();
     const fresh = program.create();
     realize(fresh);
-    await settle();
+    await settle(fresh);
     created.push(now() - start);
     const c = program.compute(fresh, program.weights);
     realize([c]);
-    await settle();
+    await settle([c]);
     const ready = now();
     await c.data();
     fetched.push(now() - ready);
