@@ -78,7 +78,7 @@ interface Analysis {
 }
 
 /** The dimensions of the body as classes, and each node's factors as elements of them. */
-function classify(body: GraphFn, carries: number, consts: number, factorsOf: FactorsOf) {
+export function classify(body: GraphFn, carries: number, consts: number, factorsOf: FactorsOf) {
   const classes = new Classes();
   const elements = new Map<Node, number[]>();
   const params = new Set(body.params);

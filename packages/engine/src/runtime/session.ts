@@ -31,6 +31,8 @@ export interface Compiled {
   executable: Executable;
   fn: GraphFn;
   key: string;
+  /** Memory that a call takes. */
+  bytes: number;
 }
 
 export class Session {
@@ -59,7 +61,8 @@ export class Session {
     const executable = profiler.span("compile", () => this.device.compile(simple, { donated, known }));
     if (debugLevel() >= 3) console.error(printGraph(simple));
     if (debugLevel() >= 4) console.error(this.device.source?.(simple, { donated, known }) ?? "(no source)");
-    const compiled = { executable, fn: simple, key };
+    const results = simple.outputs.reduce((n, o) => n + numel(o.shape) * bytesOf(o.dtype), 0);
+    const compiled = { executable, fn: simple, key, bytes: results + executable.scratchBytes };
     this.compiles++;
     this.#compiled.set(key, compiled);
     if (this.#compiled.size > maxExecutables) this.#compiled.delete(this.#compiled.keys().next().value!);
@@ -75,8 +78,7 @@ export class Session {
     wanted = false,
   ): TensorValue[] {
     const { executable, fn } = compiled;
-    const outputBytes = fn.outputs.reduce((n, o) => n + numel(o.shape) * bytesOf(o.dtype), executable.scratchBytes);
-    memory.relieve(outputBytes);
+    memory.relieve(compiled.bytes);
     const buffers = inputs.map((value) => this.#bufferOf(value));
     const watched = debugLevel() > 0 || profiler.active;
     this.device.timing = watched || this.timesCollectives;
@@ -273,6 +275,7 @@ const sessions = new WeakMap<Device, Session>();
 export function useDevice(device: Device): Session {
   current = sessions.get(device) ?? new Session(device);
   sessions.set(device, current);
+  profiler.ranges = device.ranges ?? null;
   return current;
 }
 

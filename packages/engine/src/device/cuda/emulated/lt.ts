@@ -76,7 +76,7 @@ export function emulatedLt(log: (name: string) => void): Table {
               sum += u * v;
             }
             sum += bias?.[i] ?? 0;
-            if (epilogue & 2) sum = sum <= 0 ? 0 : sum;
+            if (epilogue & 2) sum = Math.max(sum, 0);
             if (epilogue & 32) sum = gelu(sum);
             z[j * out.get(4)! + i] = sum;
           }
