@@ -105,6 +105,9 @@ class Run {
   readonly #stepsPerEpoch: number;
   /** How often each sample of this epoch was used on this rank. */
   #seen: Int32Array;
+  /** Over the sample numbers of the first batches. */
+  #indexHash = 2166136261;
+  #counted = 0;
   /** Results that were not read yet: reading waits for the device. */
   #unread: { batch: Batch; packed: Tensor; said: Tensor; record: Unread }[] = [];
   #windowStart = 0;
@@ -277,7 +280,7 @@ class Run {
       accumulation: training ? accumulation : 1,
       rows: config.batchPerRank,
       loaders: training ? config.data.loaders : 0,
-      prefetch: config.data.prefetch ?? 4,
+      prefetch: config.data.prefetch ?? 8,
     };
   }
 
@@ -415,8 +418,13 @@ class Run {
     const width = headColumns + batch.length;
     for (let row = 0; row < batch.rows; row++) {
       const sample = batch.data[row * width + columns.sample];
-      if (sample >= 0) this.#seen[sample]++;
+      if (sample < 0) continue;
+      this.#seen[sample]++;
+      this.#indexHash = Math.imul(this.#indexHash ^ sample, 16777619);
     }
+    // Equal on two ranks: they were given the same data. The lab looks at it too.
+    if (++this.#counted === 4)
+      this.#records.write("facts", { facts: { indexHash: (this.#indexHash >>> 0).toString(16) } });
   }
 
   /** Reads what the steps of the window said. */
