@@ -144,9 +144,9 @@ const sections = [
   ["Shape", ["shape"]],
   ["Indexing and sorting", ["indexing"]],
   ["Products", ["einsum", "conv"]],
-  ["Networks: activations, normalisation, losses", ["nnfunctions"]],
+  ["Networks: activations, normalisation, losses", ["nnfunctions", "attention"]],
   ["Linear algebra", ["linalg"]],
-  ["Transforms and trees", ["transforms", "mapping", "custom", "jit", "tree", "scope"]],
+  ["Transforms and trees", ["transforms", "mapping", "custom", "jit", "tree", "scope", "precision"]],
 ];
 /** Public names that users rarely call; they come from the runtime. */
 const runtimeNames = ["session", "useDevice"];

@@ -1,6 +1,6 @@
 // What a device is: memory, transfers, and compiled functions. Small on purpose; everything above the devices speaks
 // only this, and the reference device shows how little it takes.
-import { type GraphFn, type OpAttrs, type Shape, WeftError } from "../graph/index.js";
+import { type GraphFn, type Node, type OpAttrs, type Shape, WeftError } from "../graph/index.js";
 
 /** Memory on a device. Opaque: each device has its own kind. */
 export interface DeviceBuffer {
@@ -92,6 +92,8 @@ export interface Device {
   /** For devices whose memory is elsewhere: the only way to read. */
   downloadAsync?(buffer: DeviceBuffer, into: Uint8Array): Promise<void>;
   compile(fn: GraphFn, options: CompileOptions): Executable;
+  /** Whether the device has a kernel for a whole custom function; its body is inlined otherwise. */
+  keeps?(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean;
   /** The source that the device would compile for a function, for debug output; devices without one leave it out. */
   source?(fn: GraphFn, options: CompileOptions): string;
   synchronize(): void;

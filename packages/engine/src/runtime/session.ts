@@ -50,7 +50,7 @@ export class Session {
       this.#compiled.set(key, known);
       return known;
     }
-    const simple = simplify(copyGraph(fn));
+    const simple = simplify(copyGraph(fn), (node, usesOutput) => this.device.keeps?.(node, usesOutput) ?? false);
     assertClosed(simple);
     const executable = profiler.span("compile", () => this.device.compile(simple, { donated }));
     if (debugLevel() >= 3) console.error(printGraph(simple));

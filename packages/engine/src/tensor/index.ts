@@ -1,4 +1,5 @@
 // What users touch: Tensor, functions, random numbers, linear algebra, trees, transforms.
+export * from "./attention.js";
 export * from "./conv.js";
 export type { ComplexNumber, TensorLike } from "./convert.js";
 export * from "./create.js";
@@ -23,6 +24,7 @@ export * from "./linalg.js";
 export * from "./mapping.js";
 export * from "./math.js";
 export * from "./nnfunctions.js";
+export { type PrecisionName, type ProductOptions, setPrecision, withPrecision } from "./precision.js";
 export {
   bernoulli,
   type Key,
