@@ -1,4 +1,5 @@
 // weft: differentiable tensors for TypeScript. The public face of the engine.
+import type { connect as connectCluster } from "./cluster/connect.js";
 import { CpuDevice, CudaDevice, type Device, ReferenceDevice } from "./device/index.js";
 import { WeftError } from "./graph/index.js";
 import { memory as memoryManager, setDefaultDevice, useDevice } from "./runtime/index.js";
@@ -31,7 +32,20 @@ export function setDevice(chosen: string | Device): Device {
   return useDevice(typeof chosen === "string" ? device(chosen) : chosen).device;
 }
 
+// Clusters bring libraries that who wants tensors alone should not load.
+const loadCluster = () => import("./cluster/connect.js");
+const clusterModule = process.env.WEFT_CONNECT ? await loadCluster() : null;
+
+/**
+ * Connects to a dispatcher ("localhost:9000"; WEFT_CONNECT when nothing is given), or starts one with workers
+ * ({ devices: 4 }), and makes the cluster the current device.
+ */
+export const connect: typeof connectCluster = async (...args) => (await loadCluster()).connect(...args);
+
 setDefaultDevice(() => {
+  const cluster = process.env.WEFT_CONNECT;
+  if (cluster !== undefined && cluster !== "" && clusterModule !== null)
+    return clusterModule.makeClusterDevice(cluster);
   const wanted = process.env.WEFT_DEVICE;
   if (wanted !== undefined && wanted !== "") return device(wanted);
   if (CpuDevice.available()) return device("cpu");
@@ -39,7 +53,9 @@ setDefaultDevice(() => {
   return device("reference");
 });
 
-export { distributed } from "./cluster/index.js";
+export type { Cluster } from "./cluster/connect.js";
+export type { ConnectOptions } from "./cluster/connection.js";
+export * as distributed from "./cluster/distributed.js";
 export {
   CpuDevice,
   type CpuOptions,

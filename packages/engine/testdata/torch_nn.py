@@ -29,18 +29,29 @@ class TextClassifier(nn.Module):
         layer = nn.TransformerEncoderLayer(
             o["width"], o["heads"], o["feedForward"], dropout=0.0, batch_first=True,
             activation=o.get("activation", "relu"), norm_first=o.get("norm") == "pre")
-        self.encoder = nn.TransformerEncoder(layer, o["layers"], enable_nested_tensor=False)
+        norm = nn.LayerNorm(o["width"]) if o.get("finalNorm") else None
+        self.encoder = nn.TransformerEncoder(layer, o["layers"], norm=norm, enable_nested_tensor=False)
+        if o.get("positions") == "learned":
+            self.positions = nn.Embedding(o["maxLength"], o["width"])
         self.classifier = nn.Linear(o["width"], o["classes"])
 
     def forward(self, ids, padding=None):
         length, width = ids.shape[1], self.embedding.weight.shape[1]
+        if hasattr(self, "positions"):
+            return self.encode(self.embedding(ids) + self.positions.weight[:length], padding)
         where = torch.arange(length, dtype=torch.float64).unsqueeze(1)
         rate = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width))
         table = torch.zeros(length, width, dtype=torch.float64)
         table[:, 0::2] = torch.sin(where * rate)
         table[:, 1::2] = torch.cos(where * rate)
-        x = self.embedding(ids) + table.to(self.embedding.weight.dtype)
-        return self.classifier(self.encoder(x).mean(dim=1))
+        return self.encode(self.embedding(ids) + table.to(self.embedding.weight.dtype), padding)
+
+    def encode(self, x, padding):
+        if padding is None:
+            return self.classifier(self.encoder(x).mean(dim=1))
+        real = (~padding).unsqueeze(-1).to(x.dtype)
+        encoded = self.encoder(x, src_key_padding_mask=padding)
+        return self.classifier((encoded * real).sum(dim=1) / real.sum(dim=1))
 
 
 def attention(o):
@@ -110,6 +121,26 @@ def train(request):
     return answer
 
 
+def pretrained(request):
+    """A model of PyTorch's own: its state dict, logits, loss, and its parameters after one clipped optimiser step."""
+    torch.manual_seed(request["seed"])
+    module = TextClassifier(request["options"]).to(getattr(torch, request["dtype"]))
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+    state = {f"state.{name}": write(p) for name, p in module.state_dict().items()}
+    ids, lengths = read(request["ids"]), read(request["lengths"])
+    padding = torch.arange(ids.shape[1]).unsqueeze(0) >= lengths.unsqueeze(1)
+    optimizer = optimizers[request["optimizer"]](module.parameters(), **request["settings"])
+    logits = module(ids, padding)
+    loss = nn.functional.cross_entropy(logits, read(request["labels"]).long())
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(module.parameters(), request["clip"])
+    optimizer.step()
+    after = {f"after.{name}": write(p) for name, p in module.state_dict().items()}
+    return {**state, **after, "logits": write(logits), "loss": write(loss), "norm": write(norm)}
+
+
 def optimize(request):
     """A parameter after each of several gradients."""
     p = read(request["param"]).requires_grad_(True)
@@ -139,5 +170,5 @@ def initialise(request):
     return {name: write(torch.stack([p.std(correction=0), p.abs().max()])) for name, p in module.named_parameters()}
 
 
-tasks = {"differentiate": differentiate, "train": train, "optimize": optimize, "clip": clip, "initialise": initialise}
+tasks = {"differentiate": differentiate, "train": train, "pretrained": pretrained, "optimize": optimize, "clip": clip, "initialise": initialise}
 json.dump([tasks[r["task"]](r) for r in json.load(sys.stdin)], sys.stdout)

@@ -6,11 +6,14 @@ const { distributed } = weft;
 
 interface Args {
   device: string;
+  /** Join by the variables that the launcher set instead of by arguments. */
+  launched?: "auto" | "mpi";
 }
 
-async function start({ rank, size, name }: RankContext, { device }: Args): Promise<void> {
+async function start({ rank, size, name }: RankContext, { device, launched }: Args): Promise<void> {
   weft.setDevice(device);
-  await distributed.init({ rank, size, name, joinTimeout: 30 });
+  if (launched !== undefined) await distributed.init({ backend: launched });
+  else await distributed.init({ rank, size, name, joinTimeout: 30 });
 }
 
 /** Every function once, eagerly and inside jit. */
@@ -37,9 +40,10 @@ export async function functions(context: RankContext, args: Args): Promise<objec
   const first = numbers(jitted(x, uneven, whole));
   const second = numbers(jitted(x, uneven, whole));
   const kernels = jitted.kernels(x, uneven, whole);
+  const { kind } = distributed.group();
   distributed.barrier();
   distributed.shutdown();
-  return { eager, first, second, kernels };
+  return { eager, first, second, kernels, kind };
 }
 
 /** A step of data-parallel gradient descent: large enough for the path that works in place. */

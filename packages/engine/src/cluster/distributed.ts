@@ -1,7 +1,7 @@
 // Programs that run in several processes, one a device (SPMD): init joins the processes, and the collectives are functions
 // of tensors, usable inside jit. Without a launcher a process is alone and every collective gives back its argument.
 import { availableParallelism, cpus } from "node:os";
-import { type Device, LocalGroup, type ProcessGroup, ShmGroup } from "../device/index.js";
+import { type Device, LocalGroup, MpiGroup, type ProcessGroup, ShmGroup } from "../device/index.js";
 import { type OpAttrs, type ReduceFn, ShapeError, WeftError } from "../graph/index.js";
 import { make } from "../ops/index.js";
 import { nextCollective, session } from "../runtime/index.js";
@@ -30,7 +30,7 @@ export async function init(options: InitOptions = {}): Promise<ProcessGroup> {
   if (place.size > 1 && process.env.WEFT_THREADS === undefined && availableParallelism() === cpus().length)
     // Processes that share a host share its cores; those that a launcher bound have theirs already.
     process.env.WEFT_THREADS = String(Math.max(1, Math.floor(cpus().length / place.localSize)));
-  const group = await open(place, options);
+  const group = open(place, options);
   ownDevice = session().device;
   ownDevice.group = group;
   current = group;
@@ -45,12 +45,11 @@ function whereAmI({ rank, size, name }: InitOptions): Place {
   return { rank, size, name: name ?? "alone", localSize: size, localRank: rank, launcher: "weft" };
 }
 
-async function open(where: Place, { backend = "auto", joinTimeout }: InitOptions): Promise<ProcessGroup> {
+function open(where: Place, { backend = "auto", joinTimeout }: InitOptions): ProcessGroup {
   const { rank, size, localSize, name } = where;
   if (size === 1) return new LocalGroup();
   const chosen = backend === "auto" ? (localSize === size ? "shm" : "mpi") : backend;
-  if (chosen === "mpi")
-    throw new WeftError("distributed.init: the MPI backend is not here yet; start all processes on one host");
+  if (chosen === "mpi") return MpiGroup.join();
   return ShmGroup.join(name, rank, size, { joinTimeout, threads: Number(process.env.WEFT_THREADS) || 1 });
 }
 

@@ -1,3 +1,11 @@
-// Many devices: programs over several processes.
+// Many devices: programs over several processes, and clusters of workers as one device. The cluster's own parts (gRPC)
+// are loaded when they are first used.
+export { arena, barrierOf, describe, findMpi, groupFiles, groupLibrary, MpiGroup, ShmGroup } from "../device/index.js";
+export { type Cluster, connect, makeClusterDevice } from "./connect.js";
+export type { ConnectOptions } from "./connection.js";
+export { ClusterDevice } from "./device.js";
+export { Dispatcher, type DispatcherOptions } from "./dispatcher.js";
 export * as distributed from "./distributed.js";
 export { type Place, placeFrom } from "./environment.js";
+export { type LaunchOptions, LocalCluster } from "./launch.js";
+export { parseCores, Worker, type WorkerOptions } from "./worker.js";

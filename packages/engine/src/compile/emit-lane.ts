@@ -1,17 +1,10 @@
-// Lane kernels as text. CUDA: a thread a lane, state in registers. C: blocks of lanes in which every scalar of the step is
-// a loop-carried vector the compiler makes; state waits in small arrays between steps.
-import { binaryFns, type DType } from "../graph/index.js";
-import type { LaneKernel, LaneScalar } from "./lane.js";
-import { binaryValue, castValue, computeType, type Emitter, literal, storageType, unaryValue } from "./scalar.js";
-
-/** Buffers of a lane kernel: the scan's inputs, then its outputs (carries, ys). */
-export interface LaneText {
-  text: string;
-  /** Lanes that one outer iteration takes (C) or one thread (CUDA). */
-  lanesPerUnit: number;
-}
-
-const laneBlock = 16;
+// Lane programs as text: what both dialects share. Loops, the ways of keeping states, statements, addresses; how a lane's
+// numbers are held between statements is the dialect's business (emit-lane-c.ts, emit-lane-cuda.ts).
+import { binaryFns, type DType, isComplex } from "../graph/index.js";
+import type { Ix } from "./index-expr.js";
+import type { HistoryPolicy, LaneItem, LaneProgram, LaneStore } from "./lane.js";
+import type { LaneLoop, LaneScalar } from "./lane-scalar.js";
+import { binaryValue, castValue, computeType, type Emitter, storageType, unaryValue } from "./scalar.js";
 
 class Lines implements Emitter {
   readonly lines: string[] = [];
@@ -30,173 +23,235 @@ class Lines implements Emitter {
 
 const isBinary: ReadonlySet<string> = new Set(binaryFns);
 
-/** One statement that defines a scalar. */
-function statement(
-  s: LaneScalar,
-  name: (s: LaneScalar) => string,
-  load: (s: LaneScalar) => string,
-  indent: string,
-): string {
-  const out = new Lines(indent, name(s));
-  const type = computeType[s.dtype];
-  const [a, b, c] = s.args.map(name);
-  if (s.op === "load") out.define(type, load(s));
-  else if (s.op === "lane") out.define(type, `(${type})(${s.address!.print()})`);
-  else if (s.op === "where") out.define(type, `${a} ? ${b} : ${c}`);
-  else if (s.op === "cast") castValue(out, [a], s.args[0].dtype, s.dtype);
-  else if (isBinary.has(s.op)) binaryValue(out, s.op as never, [a], [b], s.args[0].dtype, s.dtype);
-  else unaryValue(out, s.op as never, [a], s.args[0].dtype, s.dtype);
-  // A cast that changes nothing defines nothing; give it its name all the same.
-  if (out.lines.length === 0) out.define(type, a);
-  return out.lines.join("\n");
-}
+export abstract class LanePrinter {
+  readonly lines: string[] = [];
+  protected readonly slots = new Map<LaneLoop, LaneScalar[]>();
 
-export interface LaneShape {
-  /** Numbers (complex parts counted) of one element of each scan input and output. */
-  parts: readonly number[];
-  /** Elements of one step of each input that is stepped through. */
-  stepElements: readonly number[];
-  dtypes: readonly DType[];
-}
+  constructor(readonly program: LaneProgram) {
+    const visit = (items: readonly LaneItem[], loop: LaneLoop | null): void => {
+      for (const item of items) {
+        if (item.kind === "loop") visit(item.items, item.loop);
+        else if (loop !== null && item.recorded.length > 0)
+          this.slots.set(loop, [...(this.slots.get(loop) ?? []), ...item.recorded]);
+      }
+    };
+    visit(program.items, null);
+  }
 
-/** The text of a load: constants by lane, stepped inputs by lane and time. */
-function loadText(kernel: LaneKernel, shape: LaneShape, s: LaneScalar, time: string): string {
-  const stepped = s.input >= kernel.consts + kernel.carries.length;
-  const address = s.address!.print();
-  const at = stepped ? `${time} * ${shape.stepElements[s.input]} + ${address}` : address;
-  return shape.parts[s.input] === 2 ? `p${s.input}[2*(${at}) + ${s.part}]` : `p${s.input}[${at}]`;
-}
+  /** The text of a value where it is used. */
+  protected abstract use(s: LaneScalar): string;
+  protected abstract stateName(loop: LaneLoop, i: number): string;
+  protected abstract code(item: Extract<LaneItem, { kind: "code" }>, indent: string, quiet: boolean): void;
+  protected abstract declareStates(loop: LaneLoop, states: readonly number[], indent: string): void;
+  protected abstract advance(loop: LaneLoop, states: readonly number[], indent: string): void;
+  protected abstract declareArray(name: string, type: string, size: number, indent: string): void;
+  protected abstract element(array: string, at: string): string;
+  /** Statements that every lane runs. */
+  protected abstract each(body: string[], indent: string): void;
+  protected beginLoop(_loop: LaneLoop, _item: Extract<LaneItem, { kind: "loop" }>, _indent: string): void {}
+  protected beginStep(_loop: LaneLoop, _indent: string): void {}
+  /** Called before the code of a step is printed. */
+  protected beforeStep(_item: Extract<LaneItem, { kind: "loop" }>): void {}
+  protected abstract readonly restrict: string;
 
-const pointerLines = (kernel: LaneKernel, shape: LaneShape): string[] =>
-  shape.dtypes.map((dtype, i) => {
-    const isOutput = i >= shape.dtypes.length - kernel.carries.length - kernel.ys.length;
-    const type = storageType[dtype];
-    return `  ${isOutput ? "" : "const "}${type}* p${i} = (${isOutput ? "" : "const "}${type}*)p[${i}];`;
-  });
+  protected policy(loop: LaneLoop): HistoryPolicy | undefined {
+    return this.program.policies.get(loop);
+  }
 
-/** Splits what is needed into the part before the loop and the part inside it. */
-function phases(kernel: LaneKernel): { before: LaneScalar[]; inside: LaneScalar[] } {
-  const real = kernel.order.filter((s) => s.op !== "const" && s.op !== "state");
-  return { before: real.filter((s) => !s.varies), inside: real.filter((s) => s.varies) };
-}
+  protected pointer(input: number): string {
+    return `p${input}`;
+  }
 
-const stateName = (i: number): string => `s${i}`;
-const scalarName = (s: LaneScalar): string =>
-  s.op === "const" ? literal(s.value, s.dtype) : s.op === "state" ? stateName(s.value) : `e${s.id}`;
+  protected outputPointer(output: number): string {
+    return `p${this.program.inputs.length + output}`;
+  }
 
-const countOf = (kernel: LaneKernel): number => kernel.carries.reduce((n, c) => n + c.count, 0);
+  protected loadText(s: LaneScalar, address: Ix = s.address!): string {
+    const at = address.print();
+    return isComplex(this.program.inputs[s.input].dtype)
+      ? `${this.pointer(s.input)}[2*(${at})${s.part === 1 ? " + 1" : ""}]`
+      : `${this.pointer(s.input)}[${at}]`;
+  }
 
-function stateTypes(kernel: LaneKernel): string[] {
-  return kernel.carries.flatMap((c) => new Array<string>(c.count).fill(computeType[c.dtype]));
-}
+  #slot(loop: LaneLoop, s: LaneScalar): number {
+    return this.slots.get(loop)!.indexOf(s);
+  }
 
-/** Where number k of a carry lies for lane b: the lanes' numbers follow each other. */
-const carryAt = (count: number, k: number): string => `(long long)b * ${count} + ${k}`;
+  protected historyText(loop: LaneLoop, recorded: LaneScalar, time: string): string {
+    const slot = this.#slot(loop, recorded);
+    const policy = this.policy(loop)!;
+    if (policy.kind === "memory")
+      return `${this.outputPointer(policy.output)}[(${slot * loop.length} + ${time}) * (ix)${this.program.lanes} + b]`;
+    const turn = loop.reverse ? `${loop.length - 1} - (${time})` : time;
+    const at = policy.kind === "checkpoint" ? `${turn} - w${loop.id}` : time;
+    return this.element(`h${loop.id}_${slot}`, at);
+  }
 
-export function emitLaneCuda(kernel: LaneKernel, shape: LaneShape): string {
-  const { before, inside } = phases(kernel);
-  const inputs = kernel.consts;
-  const outputs = shape.dtypes.length - kernel.carries.length - kernel.ys.length;
-  const types = stateTypes(kernel);
-  const lines: string[] = [...pointerLines(kernel, shape)];
-  lines.push("  const int b = blockIdx.x * blockDim.x + threadIdx.x;", `  if (b >= ${kernel.lanes}) return;`);
-  kernel.carries.forEach((c, i) => {
-    for (let k = 0; k < c.count; k++)
-      lines.push(`  ${types[c.first + k]} ${stateName(c.first + k)} = p${inputs + i}[${carryAt(c.count, k)}];`);
-  });
-  const load = (s: LaneScalar): string => loadText(kernel, shape, s, "(long long)t");
-  for (const s of before) lines.push(statement(s, scalarName, load, "  "));
-  const t = kernel.reverse ? `${kernel.length - 1} - q` : "q";
-  lines.push(`  for (int q = 0; q < ${kernel.length}; q++) { const int t = ${t};`);
-  for (const s of inside) lines.push(statement(s, scalarName, load, "    "));
-  kernel.ys.forEach((y, i) => {
-    const count = y.values.length;
-    const buffer = outputs + kernel.carries.length + i;
-    y.values.forEach((v, k) => {
-      lines.push(`    p${buffer}[((long long)t * ${kernel.lanes} + b) * ${count} + ${k}] = ${scalarName(v)};`);
+  protected pastText(s: LaneScalar, time: Ix = s.address!): string {
+    return this.historyText(s.of!, s.of!.history[s.value], time.print());
+  }
+
+  protected statement(s: LaneScalar, indent: string, name = `e${s.id}`): string {
+    const out = new Lines(indent, name);
+    const type = computeType[s.dtype];
+    const [a, b, c] = s.args.map((x) => this.use(x));
+    if (s.op === "load") out.define(type, this.loadText(s));
+    else if (s.op === "past") out.define(type, this.pastText(s));
+    else if (s.op === "lane") out.define(type, `(${type})(${s.address!.print()})`);
+    else if (s.op === "where") out.define(type, `${a} ? ${b} : ${c}`);
+    else if (s.op.startsWith("random_")) {
+      const kind = s.op.slice(7);
+      const call = kind === "bits" ? "w_bits" : `w_${kind}_${s.dtype === "float64" ? "d" : "f"}`;
+      out.define(type, `${call}((uint32_t)${a}, (uint32_t)${b}, (uint64_t)(${s.address!.print()}))`);
+    } else if (s.op === "cast") castValue(out, [a], s.args[0].dtype, s.dtype);
+    else if (isBinary.has(s.op)) binaryValue(out, s.op as never, [a], [b], s.args[0].dtype, s.dtype);
+    else unaryValue(out, s.op as never, [a], s.args[0].dtype, s.dtype);
+    // A cast that changes nothing defines nothing; give it its name all the same.
+    if (out.lines.length === 0) out.define(type, a);
+    return out.lines.join("\n");
+  }
+
+  protected storeText(s: LaneStore, value = this.use(s.value)): string {
+    const { dtype } = this.program.outputs[s.output];
+    const at = s.address.print();
+    const place = isComplex(dtype)
+      ? `${this.outputPointer(s.output)}[2*(${at})${s.part === 1 ? " + 1" : ""}]`
+      : `${this.outputPointer(s.output)}[${at}]`;
+    return `${s.once ? "if (b == 0) " : ""}${place} = ${value};`;
+  }
+
+  protected recordText(loop: LaneLoop, s: LaneScalar): string {
+    return `${this.historyText(loop, s, loop.length === 1 ? "0" : loop.variable)} = ${this.use(s)};`;
+  }
+
+  items(items: readonly LaneItem[], indent: string, quiet = false): void {
+    for (const item of items) {
+      if (item.kind === "code") this.code(item, indent, quiet);
+      else this.loop(item, indent);
+    }
+  }
+
+  #timeOf(loop: LaneLoop, q: string): string {
+    return `const ix ${loop.variable} = ${loop.reverse ? `${loop.length - 1} - ${q}` : q};`;
+  }
+
+  /** One pass over some steps; `quiet` leaves out what was stored the first time. */
+  #steps(item: Extract<LaneItem, { kind: "loop" }>, from: string, to: string, indent: string, quiet: boolean): void {
+    const { loop } = item;
+    const q = `q${loop.id}`;
+    this.lines.push(`${indent}for (ix ${q} = ${from}; ${q} < ${to}; ${q}++) { ${this.#timeOf(loop, q)}`);
+    if (!quiet) this.beginStep(loop, `${indent}  `);
+    this.beforeStep(item);
+    this.items(item.items, `${indent}  `, quiet);
+    this.advance(loop, item.states, `${indent}  `);
+    this.lines.push(`${indent}}`);
+  }
+
+  protected loop(item: Extract<LaneItem, { kind: "loop" }>, indent: string): void {
+    const { loop, states } = item;
+    const recorded = this.slots.get(loop) ?? [];
+    const policy = this.policy(loop);
+    this.declareStates(loop, states, indent);
+    if (policy?.kind === "local")
+      recorded.forEach((s, i) => {
+        this.declareArray(`h${loop.id}_${i}`, computeType[s.dtype], loop.length, indent);
+      });
+    if (policy?.kind === "checkpoint") {
+      this.#checkpointed(item, policy.every, indent);
+      this.#kept.set(loop, item);
+      return;
+    }
+    const replayed = [...this.#kept.values()].find((kept) => {
+      const p = this.policy(kept.loop);
+      return p?.kind === "checkpoint" && p.reader === loop;
     });
-  });
-  // All new values before any old one is overwritten.
-  kernel.next.forEach((v, i) => {
-    if (v.op === "state" && v.value !== i) lines.push(`    const ${types[i]} n${i} = ${scalarName(v)};`);
-  });
-  kernel.next.forEach((v, i) => {
-    if (v.op === "state" && v.value === i) return;
-    lines.push(`    ${stateName(i)} = ${v.op === "state" ? `n${i}` : scalarName(v)};`);
-  });
-  lines.push("  }");
-  kernel.carries.forEach((c, i) => {
-    for (let k = 0; k < c.count; k++)
-      lines.push(`  p${outputs + i}[${carryAt(c.count, k)}] = ${stateName(c.first + k)};`);
-  });
-  return lines.join("\n");
-}
+    if (replayed !== undefined) {
+      this.#backwards(item, replayed, indent);
+      return;
+    }
+    this.beginLoop(loop, item, indent);
+    this.#steps(item, "0", String(loop.length), indent, false);
+  }
 
-/** The C form: units are blocks of lanes; the loop over the lanes of a block is what the compiler vectorises. */
-export function emitLaneC(kernel: LaneKernel, shape: LaneShape): LaneText {
-  const { before, inside } = phases(kernel);
-  const outputs = shape.dtypes.length - kernel.carries.length - kernel.ys.length;
-  const types = stateTypes(kernel);
-  const block = Math.min(laneBlock, kernel.lanes);
-  const load = (s: LaneScalar): string => loadText(kernel, shape, s, "t");
-  const kept = before.filter(
-    (s) =>
-      inside.some((i) => i.args.includes(s)) || kernel.next.includes(s) || kernel.ys.some((y) => y.values.includes(s)),
-  );
-  const keptSet = new Set(kept);
-  const total = countOf(kernel);
-  const laneLoop = (body: string[], simd = true): string[] => [
-    ...(simd ? ['    _Pragma("omp simd")'] : []),
-    "    for (long l = 0; l < lanes; l++) { const long b = base + l;",
-    ...body,
-    "    }",
-  ];
-  const lines: string[] = [...pointerLines(kernel, shape)];
-  lines.push(
-    "  for (long u = lo; u < hi; u++) {",
-    `    const long base = u * ${block}, lanes = base + ${block} <= ${kernel.lanes} ? ${block} : ${kernel.lanes} - base;`,
-  );
-  for (let i = 0; i < total; i++) lines.push(`    ${types[i]} a${i}[${block}] __attribute__((aligned(64)));`);
-  for (const s of kept) lines.push(`    ${computeType[s.dtype]} c${s.id}[${block}] __attribute__((aligned(64)));`);
-  const init: string[] = [];
-  kernel.carries.forEach((c, i) => {
-    for (let k = 0; k < c.count; k++)
-      init.push(`      a${c.first + k}[l] = p${kernel.consts + i}[b * ${c.count} + ${k}];`);
-  });
-  for (const s of before) init.push(statement(s, scalarName, load, "      "));
-  for (const s of kept) init.push(`      c${s.id}[l] = e${s.id};`);
-  lines.push(...laneLoop(init));
-  const inner = (s: LaneScalar): string =>
-    s.op === "const"
-      ? literal(s.value, s.dtype)
-      : s.op === "state"
-        ? `a${s.value}[l]`
-        : keptSet.has(s)
-          ? `c${s.id}[l]`
-          : `e${s.id}`;
-  const t = kernel.reverse ? `${kernel.length - 1} - q` : "q";
-  lines.push(`    for (long q = 0; q < ${kernel.length}; q++) { const long t = ${t};`);
-  const body: string[] = [];
-  for (const s of inside)
-    body.push(statement(s, inner, load, "      ").replace(/const (\S+) c\d+\[l\] =/, "const $1 _ ="));
-  kernel.ys.forEach((y, i) => {
-    const count = y.values.length;
-    const buffer = outputs + kernel.carries.length + i;
-    y.values.forEach((v, k) => {
-      body.push(`      p${buffer}[(t * ${kernel.lanes} + b) * ${count} + ${k}] = ${inner(v)};`);
+  readonly #kept = new Map<LaneLoop, Extract<LaneItem, { kind: "loop" }>>();
+
+  /** The forward pass: the state at the beginning of every stretch is kept. */
+  #checkpointed(item: Extract<LaneItem, { kind: "loop" }>, every: number, indent: string): void {
+    const { loop, states } = item;
+    const stretches = Math.ceil(loop.length / every);
+    for (const i of states) this.declareArray(`k${loop.id}_${i}`, computeType[loop.init[i].dtype], stretches, indent);
+    (this.slots.get(loop) ?? []).forEach((s, i) => {
+      this.declareArray(`h${loop.id}_${i}`, computeType[s.dtype], every, indent);
     });
-  });
-  kernel.next.forEach((v, i) => {
-    body.push(`      const ${types[i]} n${i} = ${inner(v)};`);
-  });
-  kernel.next.forEach((_, i) => {
-    body.push(`      a${i}[l] = n${i};`);
-  });
-  lines.push(...laneLoop(body), "    }");
-  const finish: string[] = [];
-  kernel.carries.forEach((c, i) => {
-    for (let k = 0; k < c.count; k++) finish.push(`      p${outputs + i}[b * ${c.count} + ${k}] = a${c.first + k}[l];`);
-  });
-  lines.push(...laneLoop(finish), "  }");
-  return { text: lines.join("\n"), lanesPerUnit: block };
+    const q = `q${loop.id}`;
+    this.lines.push(`${indent}for (ix g${loop.id} = 0; g${loop.id} < ${stretches}; g${loop.id}++) {`);
+    this.each(
+      states.map((i) => `${this.element(`k${loop.id}_${i}`, `g${loop.id}`)} = ${this.stateName(loop, i)};`),
+      `${indent}  `,
+    );
+    this.lines.push(
+      `${indent}  const ix w${loop.id} = g${loop.id} * ${every}, z${loop.id} = w${loop.id} + ${every} < ${loop.length} ? w${loop.id} + ${every} : ${loop.length}; (void)z${loop.id};`,
+      `${indent}  for (ix ${q} = w${loop.id}; ${q} < z${loop.id}; ${q}++) { ${this.#timeOf(loop, q)}`,
+    );
+    this.unrecorded = loop;
+    this.beforeStep(item);
+    this.items(item.items, `${indent}    `);
+    this.unrecorded = null;
+    this.advance(loop, states, `${indent}    `);
+    this.lines.push(`${indent}  }`, `${indent}}`);
+  }
+
+  /** A loop whose steps are not recorded in this pass. */
+  protected unrecorded: LaneLoop | null = null;
+
+  /** The reverse pass: stretch by stretch, each run again from its kept state before it is gone through backwards. */
+  #backwards(
+    item: Extract<LaneItem, { kind: "loop" }>,
+    kept: Extract<LaneItem, { kind: "loop" }>,
+    indent: string,
+  ): void {
+    const { every } = this.policy(kept.loop) as Extract<HistoryPolicy, { kind: "checkpoint" }>;
+    const f = kept.loop.id;
+    const { length } = kept.loop;
+    const stretches = Math.ceil(length / every);
+    this.lines.push(
+      `${indent}for (ix g${f} = ${stretches - 1}; g${f} >= 0; g${f}--) {`,
+      `${indent}  const ix w${f} = g${f} * ${every}, z${f} = w${f} + ${every} < ${length} ? w${f} + ${every} : ${length};`,
+      `${indent}  {`,
+    );
+    this.restoreStates(kept.loop, kept.states, `${indent}    `);
+    this.#steps(kept, `w${f}`, `z${f}`, `${indent}    `, true);
+    this.lines.push(`${indent}  }`);
+    // Step q of the reader undoes step length - 1 - q of the loop that it reads.
+    this.#steps(item, `${length} - z${f}`, `${length} - w${f}`, `${indent}  `, false);
+    this.lines.push(`${indent}}`);
+  }
+
+  protected abstract restoreStates(loop: LaneLoop, states: readonly number[], indent: string): void;
+
+  protected pointers(): string[] {
+    const { inputs, outputs } = this.program;
+    const line = (dtype: DType, i: number, isOutput: boolean): string => {
+      const type = `${isOutput ? "" : "const "}${storageType[dtype]}*`;
+      return `  ${type} ${this.restrict} p${i} = (${type})p[${i}];`;
+    };
+    return [
+      ...inputs.map((x, i) => line(x.dtype, i, false)),
+      ...outputs.map((o, i) => line(o.dtype, inputs.length + i, true)),
+    ];
+  }
+
+  /** The lane's index on each axis, from its number. */
+  protected laneAxes(type: string): string {
+    const { prefix } = this.program;
+    let stride = 1;
+    const lines: string[] = [];
+    for (let i = prefix.length - 1; i >= 0; i--) {
+      const outermost = prefix.slice(0, i).every((d) => d === 1);
+      const quotient = stride === 1 ? "b" : `b / ${stride}`;
+      lines.push(`const ${type} l${i} = ${outermost ? quotient : `(${quotient}) % ${prefix[i]}`}; (void)l${i};`);
+      stride *= prefix[i];
+    }
+    return lines.join(" ");
+  }
 }

@@ -127,7 +127,7 @@ test("a training step of softmax regression needs six kernels at most", { skip }
   assert.ok(found.names.length <= 6, found.names.join(" "));
 });
 
-test("a scan over small problems is one lane kernel, and so is its reverse pass", { skip }, () => {
+test("a scan over small problems is one lane kernel, with its reverse pass in it", { skip }, () => {
   const path = (c: weft.Tensor, xs: weft.Tensor): weft.Tensor =>
     weft.scan((s: weft.Tensor, v: weft.Tensor) => [s.matmul(s.transpose()).mul(v).tanh(), s.sum()], c, xs)[0].sum();
   const forward = kernels(
@@ -139,14 +139,13 @@ test("a scan over small problems is one lane kernel, and so is its reverse pass"
     forward.names.filter((name) => name.startsWith("lanes_")),
     ["lanes_33x7"],
   );
-  assert.ok(forward.names.length <= 2, forward.names.join(" "));
+  assert.equal(forward.names.length, 1, forward.names.join(" "));
   const both = kernels(
     (c, xs) => weft.vmap(weft.valueAndGrad(path), { inAxes: [0, null] })(c, xs),
     weft.randn([33, 2, 2], { seed: 1 }),
     weft.ones([7]),
   );
-  assert.equal(both.names.filter((name) => name === "lanes_33x7").length, 2, both.names.join(" "));
-  assert.equal(both.loop + both.library, 0, both.names.join(" "));
+  assert.deepEqual(both.names, ["lanes_33x7x2"]);
 });
 
 test("lanes that read each other, or hold too much, are an ordinary loop", { skip }, () => {

@@ -182,6 +182,15 @@ export class Ix {
     return false;
   }
 
+  /** Names of the variables in it. */
+  variables(into: Set<string> = new Set()): Set<string> {
+    for (const { atom } of this.terms.values()) {
+      if (atom.kind === "var") into.add(atom.name);
+      else atom.of.variables(into);
+    }
+    return into;
+  }
+
   /** The same sum with variables replaced by other sums. */
   substitute(values: ReadonlyMap<string, Ix>): Ix {
     let result = Ix.constant(this.constant);

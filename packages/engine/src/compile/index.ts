@@ -3,14 +3,16 @@ export { type BatchDim, mergeBatch } from "./batch.js";
 export type { Batching } from "./batch-kernels.js";
 export { emitKernel, kernelBytes } from "./emit-c.js";
 export { type CudaKernel, cudaThreads, emitCudaKernel } from "./emit-cuda.js";
-export { emitLaneC, emitLaneCuda } from "./emit-lane.js";
+export { emitLaneC } from "./emit-lane-c.js";
+export { emitLaneCuda } from "./emit-lane-cuda.js";
 export { type LibraryEpilogue, libraryEpilogue } from "./epilogue.js";
 export { fuse, isZeroBase, type MatrixOperand } from "./fuse.js";
 export { buildKernel, type LoopKernel } from "./kernel.js";
+export type { LaneProgram } from "./lane.js";
+export { laneAvals, laneName } from "./lane-region.js";
 export {
   contiguousOperand,
   type Location,
-  laneShape,
   loopMemory,
   memoryKey,
   type Plan,

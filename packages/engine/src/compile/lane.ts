@@ -1,456 +1,311 @@
-// Lane kernels: a scan over a batch of small independent problems as ONE kernel. Each lane (a GPU thread, a SIMD lane)
-// carries one problem through all steps with its state in registers. The step is unrolled to scalars here, so that what
-// is zero, one or real folds away; whether a scan can be cut into lanes is found by trying.
-import {
-  type DType,
-  functionOrder,
-  isComplex,
-  isOp,
-  kindOf,
-  type Node,
-  numel,
-  realOf,
-  type Scalar,
-  unaryFns,
-} from "../graph/index.js";
-import { delinearize, Ix, linearize } from "./index-expr.js";
-import { isView, throughView } from "./views.js";
+// Lane programs: batches of small independent problems as ONE kernel. Each lane (a GPU thread, a SIMD lane) carries one
+// problem through all its loops with its state in registers. Here the scalars of a program are put in order: what runs
+// before, inside and between the loops, what is stored where, and how a reverse loop gets the states of a forward one.
+import type { Aval, DType, Node } from "../graph/index.js";
+import { bytesOf } from "../graph/index.js";
+import type { Ix } from "./index-expr.js";
+import type { LaneLoop, LaneScalar } from "./lane-scalar.js";
+import { NotLane } from "./lane-scalar.js";
 
-/** A real number inside the step of a lane. */
-export interface LaneScalar {
-  id: number;
-  /** "const", "load", "state", "lane" (an index), or the name of a function of its arguments. */
-  op: string;
-  args: LaneScalar[];
-  dtype: DType;
-  /** const: the value; state: its number. */
-  value: number;
-  /** load: which scan input, at which element, and which part of a complex number. */
-  input: number;
-  address: Ix | null;
+export interface LaneStore {
+  output: number;
+  /** In elements of the output. */
+  address: Ix;
   part: 0 | 1;
-  /** Whether it changes from step to step. */
-  varies: boolean;
-}
-
-type LaneValue = readonly LaneScalar[];
-
-export interface LaneOutput {
   value: LaneScalar;
-  /** Position among the numbers (complex parts counted) that one lane has of this result. */
-  slot: number;
+  /** The loop in whose every step it happens; null: once. */
+  loop: LaneLoop | null;
+  /** All lanes have the same number: one of them writes it. */
+  once: boolean;
 }
 
-export interface LaneKernel {
+/** Where the numbers of a loop's steps wait for the loop that reads them. */
+export type HistoryPolicy =
+  /** In an array of the lane's own: registers, cache, or memory that is never shared. */
+  | { kind: "local" }
+  /** In an output of the kernel, lanes side by side. */
+  | { kind: "memory"; output: number }
+  /** Only every `every`-th state is kept; the reader runs each stretch again. */
+  | { kind: "checkpoint"; every: number; reader: LaneLoop };
+
+export type LaneItem =
+  | { kind: "code"; scalars: LaneScalar[]; stores: LaneStore[]; recorded: LaneScalar[] }
+  | { kind: "loop"; loop: LaneLoop; items: LaneItem[]; states: number[] };
+
+export interface LaneProgram {
+  prefix: readonly number[];
   lanes: number;
+  inputs: Node[];
+  outputs: Aval[];
+  items: LaneItem[];
+  stores: LaneStore[];
+  policies: Map<LaneLoop, HistoryPolicy>;
+  /** Arithmetic of one lane through the whole program. */
+  flops: number;
+  /** Arithmetic and loads of one step of each loop, for reports. */
+  counts: LoopCount[];
+}
+
+export interface LoopCount {
   length: number;
   reverse: boolean;
-  /** Numbers of each carry that a lane holds, and the first state variable of each. */
-  carries: { first: number; count: number; dtype: DType }[];
-  /** New values of the state variables after a step. */
-  next: LaneScalar[];
-  /** Results of each step, by output of the scan. */
-  ys: { output: number; values: LaneScalar[]; dtype: DType }[];
-  consts: number;
-  /** Every scalar that is needed, operands first. */
-  order: LaneScalar[];
-  flops: number;
+  operations: number;
+  loads: number;
+  stores: number;
+  states: number;
+  history: number;
+  policy: string;
 }
 
-class NotLane extends Error {}
+export interface LaneOptions {
+  /** Bytes of history a lane may hold by itself. */
+  localBytes: number;
+  /** Bytes of history that all lanes together may write to memory. */
+  memoryBytes: number;
+  /** For tests: "local", "memory" or "checkpoint". */
+  force?: string | undefined;
+}
 
 const maxScalars = 24000;
-const maxState = 512;
-const laneDTypes: ReadonlySet<DType> = new Set([
-  "bool",
-  "int32",
-  "int64",
-  "float32",
-  "float64",
-  "complex64",
-  "complex128",
-] as const);
-/** Functions of one real number; parts of complex ones are handled where they are read. */
-const laneUnary: ReadonlySet<string> = new Set(unaryFns);
 
-class LaneBuilder {
-  readonly #pool = new Map<string, LaneScalar>();
-  readonly #memo = new Map<string, LaneValue>();
-  readonly #params = new Map<Node, number>();
-  readonly #stateStart: number[] = [];
-  readonly scalars: LaneScalar[] = [];
-  readonly #lane: Ix;
-
-  constructor(
-    readonly node: Node<"scan">,
-    readonly lanes: number,
-    readonly prefix: readonly number[],
-  ) {
-    this.#lane = Ix.variable("b", lanes);
-    node.attrs.body.params.forEach((param, i) => {
-      this.#params.set(param, i);
-    });
-  }
-
-  #make(op: string, dtype: DType, args: LaneScalar[], extra: Partial<LaneScalar> = {}): LaneScalar {
-    const { value = 0, input = -1, address = null, part = 0 } = extra;
-    const key = `${op}|${dtype}|${args.map((a) => a.id).join(",")}|${Object.is(value, -0) ? "-0" : value}|${input}|${address?.key ?? ""}|${part}`;
-    const known = this.#pool.get(key);
-    if (known !== undefined) return known;
-    if (this.scalars.length >= maxScalars) throw new NotLane("the step is too large to unroll");
-    const varies = extra.varies ?? args.some((a) => a.varies);
-    const made = { id: this.scalars.length, op, args, dtype, value, input, address, part, varies };
-    this.scalars.push(made);
-    this.#pool.set(key, made);
-    return made;
-  }
-
-  constant(value: number, dtype: DType): LaneScalar {
-    return this.#make("const", dtype, [], { value });
-  }
-
-  // Arithmetic that folds what is known. A factor of zero is exact here: loads of NaN times a structural zero do not occur
-  // in what users wrote, because the zero was a constant of their program.
-  #is(x: LaneScalar, value: number): boolean {
-    return x.op === "const" && x.value === value;
-  }
-
-  add(a: LaneScalar, b: LaneScalar): LaneScalar {
-    if (this.#is(a, 0)) return b;
-    if (this.#is(b, 0)) return a;
-    if (b.op === "neg") return this.sub(a, b.args[0]);
-    if (a.op === "neg") return this.sub(b, a.args[0]);
-    return this.#fold("add", a, b, (x, y) => x + y);
-  }
-
-  sub(a: LaneScalar, b: LaneScalar): LaneScalar {
-    if (this.#is(b, 0)) return a;
-    if (this.#is(a, 0)) return this.neg(b);
-    if (b.op === "neg") return this.add(a, b.args[0]);
-    return this.#fold("sub", a, b, (x, y) => x - y);
-  }
-
-  mul(a: LaneScalar, b: LaneScalar): LaneScalar {
-    if (this.#is(a, 0)) return a;
-    if (this.#is(b, 0)) return b;
-    if (this.#is(a, 1)) return b;
-    if (this.#is(b, 1)) return a;
-    if (this.#is(a, -1)) return this.neg(b);
-    if (this.#is(b, -1)) return this.neg(a);
-    if (a.op === "neg" && b.op === "neg") return this.mul(a.args[0], b.args[0]);
-    if (a.op === "neg") return this.neg(this.mul(a.args[0], b));
-    if (b.op === "neg") return this.neg(this.mul(a, b.args[0]));
-    return a.id <= b.id ? this.#fold("mul", a, b, (x, y) => x * y) : this.#fold("mul", b, a, (x, y) => x * y);
-  }
-
-  neg(a: LaneScalar): LaneScalar {
-    if (a.op === "neg") return a.args[0];
-    if (a.op === "const") return this.constant(a.value === 0 ? 0 : -a.value, a.dtype);
-    if (a.op === "sub") return this.sub(a.args[1], a.args[0]);
-    return this.#make("neg", a.dtype, [a]);
-  }
-
-  #fold(op: string, a: LaneScalar, b: LaneScalar, rule: (x: number, y: number) => number): LaneScalar {
-    if (a.op === "const" && b.op === "const" && kindOf(a.dtype) === "float") {
-      const value = rule(a.value, b.value);
-      if (Number.isFinite(value)) return this.constant(a.dtype === "float32" ? Math.fround(value) : value, a.dtype);
-    }
-    return this.#make(op, a.dtype, [a, b]);
-  }
-
-  #multiply(x: LaneValue, y: LaneValue): LaneValue {
-    if (x.length === 1) return [this.mul(x[0], y[0])];
-    return [this.sub(this.mul(x[0], y[0]), this.mul(x[1], y[1])), this.add(this.mul(x[0], y[1]), this.mul(x[1], y[0]))];
-  }
-
-  #sum(values: readonly LaneValue[]): LaneValue {
-    return values.reduce((total, v) => total.map((t, i) => this.add(t, v[i])));
-  }
-
-  /** The value of a node at an index that may mention the lane. */
-  value(node: Node, index: readonly Ix[]): LaneValue {
-    const key = `${node.id}@${index.map((i) => i.key).join(",")}`;
-    const known = this.#memo.get(key);
-    if (known !== undefined) return known;
-    if (!laneDTypes.has(node.dtype)) throw new NotLane(`${node.dtype} in a lane`);
-    const value = this.#value(node, index);
-    this.#memo.set(key, value);
-    return value;
-  }
-
-  #value(node: Node, index: readonly Ix[]): LaneValue {
-    const param = this.#params.get(node);
-    if (param !== undefined) return this.#param(node, param, index);
-    if (isView(node)) {
-      const place = throughView(node, index);
-      return this.value(place.node, place.index);
-    }
-    const arg = (i: number): LaneValue => this.value(node.inputs[i], index);
-    if (isOp(node, "const")) return this.#constantValue(node.attrs.value, node.dtype);
-    if (isOp(node, "iota")) return this.#position(index[node.attrs.axis], node.dtype);
-    if (isOp(node, "unary")) return this.#unary(node, arg(0));
-    if (isOp(node, "binary")) return this.#binary(node, arg(0), arg(1));
-    if (isOp(node, "where")) return this.#where(arg(0)[0], arg(1), arg(2));
-    if (isOp(node, "cast")) return this.#cast(arg(0), node.inputs[0].dtype, node.dtype);
-    if (isOp(node, "matmul")) return this.#matmul(node, index);
-    if (isOp(node, "reduce")) return this.#reduce(node, index);
-    if (isOp(node, "concat")) return this.#concat(node, index);
-    if (isOp(node, "pad")) return this.#pad(node, index);
-    throw new NotLane(`${node.op} in a lane`);
-  }
-
-  #constantValue(value: Scalar, dtype: DType): LaneValue {
-    const { re, im } = typeof value === "number" ? { re: value, im: 0 } : value;
-    const real = realOf(dtype);
-    return isComplex(dtype) ? [this.constant(re, real), this.constant(im, real)] : [this.constant(re, real)];
-  }
-
-  #position(ix: Ix, dtype: DType): LaneValue {
-    const real = realOf(dtype);
-    const at = ix.isConstant ? this.constant(ix.constant, real) : this.#make("lane", real, [], { address: ix });
-    return isComplex(dtype) ? [at, this.constant(0, real)] : [at];
-  }
-
-  /** A carry is state of this lane only; constants and inputs of the step are loads. */
-  #param(node: Node, param: number, index: readonly Ix[]): LaneValue {
-    const { consts, carries } = this.node.attrs;
-    const address = linearize(index, node.shape);
-    const parts = isComplex(node.dtype) ? 2 : 1;
-    const real = realOf(node.dtype);
-    const isCarry = param >= consts && param < consts + carries;
-    if (isCarry) {
-      const count = numel(node.shape) / this.lanes;
-      const own = address.add(this.#lane.times(-count));
-      if (!own.isConstant || own.constant < 0 || own.constant >= count)
-        throw new NotLane("lanes read each other's state");
-      const first = this.#stateStart[param - consts] + own.constant * parts;
-      return Array.from({ length: parts }, (_, k) => this.#make("state", real, [], { value: first + k, varies: true }));
-    }
-    const varies = param >= consts + carries;
-    return Array.from({ length: parts }, (_, k) =>
-      this.#make("load", real, [], { input: param, address, part: k as 0 | 1, varies }),
-    );
-  }
-
-  #unary(node: Node<"unary">, x: LaneValue): LaneValue {
-    const { fn } = node.attrs;
-    const { dtype } = node.inputs[0];
-    if (!isComplex(dtype)) {
-      if (fn === "neg") return [this.neg(x[0])];
-      if (fn === "real" || fn === "conj") return x;
-      if (fn === "imag") return [this.constant(0, dtype)];
-      if (!laneUnary.has(fn)) throw new NotLane(`${fn} in a lane`);
-      return [this.#make(fn, node.dtype, [x[0]])];
-    }
-    const [re, im] = x;
-    const real = realOf(dtype);
-    const call = (name: string, a: LaneScalar): LaneScalar => this.#make(name, real, [a]);
-    const square = (): LaneScalar => this.add(this.mul(re, re), this.mul(im, im));
-    switch (fn) {
-      case "neg":
-        return [this.neg(re), this.neg(im)];
-      case "conj":
-        return [re, this.neg(im)];
-      case "real":
-        return [re];
-      case "imag":
-        return [im];
-      case "abs":
-        return [call("sqrt", square())];
-      case "exp": {
-        const size = call("exp", re);
-        if (this.#is(im, 0)) return [size, im];
-        const [c, s] = [call("cos", im), call("sin", im)];
-        return this.#is(re, 0) ? [c, s] : [this.mul(size, c), this.mul(size, s)];
-      }
-      case "reciprocal": {
-        const d = this.#make("reciprocal", real, [square()]);
-        return [this.mul(re, d), this.neg(this.mul(im, d))];
-      }
-      default:
-        throw new NotLane(`complex ${fn} in a lane`);
-    }
-  }
-
-  #binary(node: Node<"binary">, a: LaneValue, b: LaneValue): LaneValue {
-    const { fn } = node.attrs;
-    const { dtype } = node.inputs[0];
-    if (fn === "complex") return [a[0], b[0]];
-    if (fn === "add") return a.map((x, i) => this.add(x, b[i]));
-    if (fn === "sub") return a.map((x, i) => this.sub(x, b[i]));
-    if (fn === "mul") return this.#multiply(a, b);
-    if (!isComplex(dtype)) return [this.#make(fn, node.dtype, [a[0], b[0]])];
-    const real = realOf(dtype);
-    if (fn === "div") {
-      if (this.#is(b[1], 0)) return a.map((x) => this.#make("div", real, [x, b[0]]));
-      const d = this.#make("reciprocal", real, [this.add(this.mul(b[0], b[0]), this.mul(b[1], b[1]))]);
-      return this.#multiply(a, [b[0], this.neg(b[1])]).map((x) => this.mul(x, d));
-    }
-    throw new NotLane(`complex ${fn} in a lane`);
-  }
-
-  #where(test: LaneScalar, a: LaneValue, b: LaneValue): LaneValue {
-    if (test.op === "const") return test.value !== 0 ? a : b;
-    return a.map((x, i) => (x === b[i] ? x : this.#make("where", x.dtype, [test, x, b[i]])));
-  }
-
-  #cast(x: LaneValue, from: DType, to: DType): LaneValue {
-    const real = realOf(to);
-    const one = (v: LaneScalar): LaneScalar => {
-      if (v.dtype === real) return v;
-      if (v.op === "const" && kindOf(to) !== "bool")
-        return this.constant(kindOf(real) === "int" ? Math.trunc(v.value) : v.value, real);
-      return this.#make("cast", real, [v]);
-    };
-    if (to === "bool" && isComplex(from)) throw new NotLane("complex to bool in a lane");
-    if (isComplex(to)) return [one(x[0]), x.length === 2 ? one(x[1]) : this.constant(0, real)];
-    return [one(x[0])];
-  }
-
-  #matmul(node: Node, index: readonly Ix[]): LaneValue {
-    const [a, b] = node.inputs;
-    const rank = node.shape.length;
-    const batch = index.slice(0, rank - 2);
-    const [row, column] = index.slice(rank - 2);
-    const terms: LaneValue[] = [];
-    for (let k = 0; k < a.shape[rank - 1]; k++) {
-      const at = Ix.constant(k);
-      terms.push(this.#multiply(this.value(a, [...batch, row, at]), this.value(b, [...batch, at, column])));
-    }
-    return this.#sum(terms);
-  }
-
-  #reduce(node: Node<"reduce">, index: readonly Ix[]): LaneValue {
-    const { fn, axes } = node.attrs;
-    const [x] = node.inputs;
-    const sizes = axes.map((a) => x.shape[a]);
-    if (numel(sizes) > 4096) throw new NotLane("a long reduction in a lane");
-    const values: LaneValue[] = [];
-    for (let i = 0; i < numel(sizes); i++) {
-      const inside = delinearize(Ix.constant(i), sizes);
-      let kept = 0;
-      const at = x.shape.map((_, axis) => (axes.includes(axis) ? inside[axes.indexOf(axis)] : index[kept++]));
-      values.push(this.value(x, at));
-    }
-    if (fn === "sum") return this.#sum(values);
-    if (fn === "prod") return values.reduce((p, v) => this.#multiply(p, v));
-    return values.reduce((m, v) => [this.#make(fn, node.dtype, [m[0], v[0]])]);
-  }
-
-  #concat(node: Node<"concat">, index: readonly Ix[]): LaneValue {
-    const { axis } = node.attrs;
-    const at = index[axis];
-    if (!at.isConstant) throw new NotLane("lanes are joined");
-    let from = 0;
-    for (const part of node.inputs) {
-      if (at.constant < from + part.shape[axis])
-        return this.value(
-          part,
-          index.map((ix, i) => (i === axis ? Ix.constant(at.constant - from) : ix)),
-        );
-      from += part.shape[axis];
-    }
-    throw new NotLane("an index beyond a concatenation");
-  }
-
-  #pad(node: Node<"pad">, index: readonly Ix[]): LaneValue {
-    const [x] = node.inputs;
-    const { low, high } = node.attrs;
-    for (let axis = 0; axis < low.length; axis++) {
-      if (low[axis] === 0 && high[axis] === 0) continue;
-      const at = index[axis];
-      if (!at.isConstant) throw new NotLane("lanes are padded");
-      if (at.constant < low[axis] || at.constant >= low[axis] + x.shape[axis])
-        return this.#constantValue(0, node.dtype);
-    }
-    return this.value(
-      x,
-      index.map((ix, i) => ix.plus(-low[i])),
-    );
-  }
-
-  /** All numbers that one lane has of a tensor with the lanes' axes in front. */
-  laneNumbers(node: Node): LaneScalar[] {
-    const total = numel(node.shape);
-    const lead = this.prefix.every((d, i) => node.shape[i] === d);
-    if (!lead) throw new NotLane("a result without the lanes' axes");
-    const count = total / this.lanes;
-    const numbers: LaneScalar[] = [];
-    for (let e = 0; e < count; e++)
-      numbers.push(...this.value(node, delinearize(this.#lane.times(count).plus(e), node.shape)));
-    return numbers;
-  }
-
-  build(): LaneKernel {
-    const { body, carries: carryCount, consts, length, reverse } = this.node.attrs;
-    const carries: LaneKernel["carries"] = [];
-    let first = 0;
-    for (let c = 0; c < carryCount; c++) {
-      const param = body.params[consts + c];
-      if (!this.prefix.every((d, i) => param.shape[i] === d)) throw new NotLane("a carry without the lanes' axes");
-      const count = (numel(param.shape) / this.lanes) * (isComplex(param.dtype) ? 2 : 1);
-      this.#stateStart.push(first);
-      carries.push({ first, count, dtype: realOf(param.dtype) });
-      first += count;
-    }
-    if (first > maxState) throw new NotLane(`${first} numbers of state a lane`);
-    const next = body.outputs.slice(0, carryCount).flatMap((output) => this.laneNumbers(output));
-    const ys = body.outputs.slice(carryCount).map((output, i) => ({
-      output: carryCount + i,
-      values: this.laneNumbers(output),
-      dtype: realOf(output.dtype),
-    }));
-    const order = needed([...next, ...ys.flatMap((y) => y.values)]);
-    const flops = order.filter((s) => s.varies && s.args.length > 0).length;
-    return { lanes: this.lanes, length, reverse, carries, next, ys, consts, order, flops };
-  }
-}
-
-/** Operands before users, without recursion. */
-function needed(roots: readonly LaneScalar[]): LaneScalar[] {
-  const seen = new Set<LaneScalar>();
-  const stack = [...roots];
+/** Everything that the stores need, operands first; loops with the states that are really used. */
+export function liveScalars(stores: readonly LaneStore[]): Set<LaneScalar> {
+  const live = new Set<LaneScalar>();
+  const stack = stores.map((s) => s.value);
   while (stack.length > 0) {
     const s = stack.pop()!;
-    if (seen.has(s)) continue;
-    seen.add(s);
+    if (live.has(s)) continue;
+    live.add(s);
     stack.push(...s.args);
+    if (s.op === "state" || s.op === "final") stack.push(s.of!.init[s.value], s.of!.next[s.value]);
+    if (s.op === "past") stack.push(s.of!.history[s.value]);
   }
-  // Scalars are numbered in the order in which they were made: operands first.
-  return [...seen].sort((a, b) => a.id - b.id);
+  return live;
 }
 
-/** Leading axes that all carries share. */
-function sharedPrefix(node: Node<"scan">): number[] {
-  const { body, consts, carries } = node.attrs;
-  const shapes = body.params.slice(consts, consts + carries).map((p) => p.shape);
-  if (shapes.length === 0) return [];
-  const prefix: number[] = [];
-  for (let i = 0; shapes.every((s) => i < s.length && s[i] === shapes[0][i]); i++) prefix.push(shapes[0][i]);
-  return prefix;
-}
+const isLeaf = (s: LaneScalar): boolean => s.op === "const" || s.op === "state" || s.op === "final";
 
-/** The scan as a lane kernel over as many lanes as possible, or null where it does not fall apart into small problems. */
-export function laneKernel(node: Node<"scan">): LaneKernel | null {
-  if (node.attrs.length === 0 || node.attrs.carries === 0 || numel(node.inputs[node.attrs.consts].shape) === 0)
-    return null;
-  // Cheap look first: ops that never fit.
-  if (
-    functionOrder(node.attrs.body).some(
-      (n) => n.op === "scan" || n.outputs !== null || n.op === "gather" || n.op === "random",
-    )
-  )
-    return null;
-  const prefix = sharedPrefix(node);
-  for (let rank = prefix.length; rank >= 0; rank--) {
-    const axes = prefix.slice(0, rank);
-    const lanes = numel(axes);
-    if (rank === 0 && prefix.length > 0 && numel(prefix) > 64) break;
-    try {
-      return new LaneBuilder(node, lanes, axes).build();
-    } catch (error) {
-      if (!(error instanceof NotLane)) throw error;
+class Scheduler {
+  readonly #live: LaneScalar[];
+  readonly #stage = new Map<LaneScalar, number>();
+  readonly #loopStage = new Map<LaneLoop, number>();
+  readonly loops: LaneLoop[];
+  readonly #states = new Map<LaneLoop, Set<number>>();
+  readonly #recorded = new Map<LaneLoop, Set<LaneScalar>>();
+
+  constructor(
+    readonly stores: readonly LaneStore[],
+    loops: readonly LaneLoop[],
+  ) {
+    this.#live = [...liveScalars(stores)].sort((a, b) => a.id - b.id);
+    if (this.#live.length > maxScalars) throw new NotLane("the step is too large to unroll");
+    const used = new Set<LaneLoop>();
+    const note = (loop: LaneLoop | null): void => {
+      for (let at = loop; at !== null; at = at.parent) used.add(at);
+    };
+    for (const s of this.#live) {
+      note(s.loop);
+      note(s.of);
+      if (s.op === "state" || s.op === "final") {
+        const set = this.#states.get(s.of!) ?? new Set<number>();
+        set.add(s.value);
+        this.#states.set(s.of!, set);
+      }
+      if (s.op === "past") {
+        const set = this.#recorded.get(s.of!) ?? new Set<LaneScalar>();
+        set.add(s.of!.history[s.value]);
+        this.#recorded.set(s.of!, set);
+      }
     }
+    for (const store of stores) note(store.loop);
+    this.loops = loops.filter((loop) => used.has(loop));
+    for (const s of this.#live) this.#place(s);
   }
-  return null;
+
+  statesOf(loop: LaneLoop): number[] {
+    return [...(this.#states.get(loop) ?? [])].sort((a, b) => a - b);
+  }
+
+  recordedOf(loop: LaneLoop): LaneScalar[] {
+    return [...(this.#recorded.get(loop) ?? [])];
+  }
+
+  #inside(loop: LaneLoop | null, outer: LaneLoop): boolean {
+    for (let at = loop; at !== null; at = at.parent) if (at === outer) return true;
+    return false;
+  }
+
+  /** The turn, inside its own loop, in which a scalar is computed. Operands have smaller ids. */
+  #place(s: LaneScalar): void {
+    let stage = 0;
+    for (const a of s.args) if (a.loop === s.loop) stage = Math.max(stage, this.#stage.get(a)!);
+    if (s.op === "final" || s.op === "past") {
+      // A loop inside the same scope must have run; one further out has.
+      const after = this.#turnAfter(s.of!, s.loop);
+      stage = Math.max(stage, after);
+    }
+    this.#stage.set(s, stage);
+  }
+
+  #turnAfter(loop: LaneLoop, scope: LaneLoop | null): number {
+    return loop.parent === scope ? this.#stageOfLoop(loop) + 1 : 0;
+  }
+
+  #stageOfLoop(loop: LaneLoop): number {
+    const known = this.#loopStage.get(loop);
+    if (known !== undefined) return known;
+    this.#loopStage.set(loop, 0);
+    let stage = 0;
+    const outside = (s: LaneScalar): void => {
+      if (s.loop === loop.parent) stage = Math.max(stage, this.#stage.get(s) ?? 0);
+      if ((s.op === "past" || s.op === "final") && s.of !== loop && s.of!.parent === loop.parent)
+        stage = Math.max(stage, this.#stageOfLoop(s.of!) + 1);
+    };
+    for (const i of this.statesOf(loop)) outside(loop.init[i]);
+    for (const s of this.#live) {
+      if (!this.#inside(s.loop, loop)) continue;
+      outside(s);
+      for (const a of s.args) outside(a);
+    }
+    for (const i of this.statesOf(loop)) outside(loop.next[i]);
+    for (const store of this.stores) if (this.#inside(store.loop, loop)) outside(store.value);
+    this.#loopStage.set(loop, stage);
+    return stage;
+  }
+
+  items(scope: LaneLoop | null): LaneItem[] {
+    const mine = this.#live.filter((s) => s.loop === scope && !isLeaf(s));
+    const inner = this.loops.filter((loop) => loop.parent === scope);
+    const stores = this.stores.filter((s) => s.loop === scope);
+    const recorded = scope === null ? [] : this.recordedOf(scope);
+    const stageOf = (s: LaneScalar): number => (s.loop === scope ? (this.#stage.get(s) ?? 0) : 0);
+    const last = Math.max(
+      0,
+      ...mine.map(stageOf),
+      ...stores.map((s) => stageOf(s.value)),
+      ...inner.map((loop) => this.#stageOfLoop(loop)),
+    );
+    const items: LaneItem[] = [];
+    for (let stage = 0; stage <= last; stage++) {
+      const code = {
+        kind: "code" as const,
+        scalars: mine.filter((s) => stageOf(s) === stage),
+        stores: stores.filter((s) => stageOf(s.value) === stage),
+        recorded: recorded.filter((s) => stageOf(s) === stage),
+      };
+      if (code.scalars.length + code.stores.length + code.recorded.length > 0) items.push(code);
+      for (const loop of inner)
+        if (this.#stageOfLoop(loop) === stage)
+          items.push({ kind: "loop", loop, items: this.items(loop), states: this.statesOf(loop) });
+    }
+    return items;
+  }
+
+  count(loop: LaneLoop, policy: HistoryPolicy | undefined): LoopCount {
+    const mine = this.#live.filter((s) => s.loop === loop);
+    return {
+      length: loop.length,
+      reverse: loop.reverse,
+      operations: mine.filter((s) => s.args.length > 0).length,
+      loads: mine.filter((s) => s.op === "load" || s.op === "past").length,
+      stores: this.stores.filter((s) => s.loop === loop).length,
+      states: this.statesOf(loop).length,
+      history: this.recordedOf(loop).length,
+      policy: policy?.kind ?? "none",
+    };
+  }
+
+  /** The only loop that reads a loop's history, step for step backwards; null where there is none. */
+  reader(loop: LaneLoop): LaneLoop | null {
+    let reader: LaneLoop | null = null;
+    for (const s of this.#live) {
+      if (s.op !== "past" || s.of !== loop) continue;
+      const by = s.loop;
+      if (by === null || by.parent !== loop.parent || by.length !== loop.length || by.reverse === loop.reverse)
+        return null;
+      if (!s.address!.equals(by.time) || (reader !== null && reader !== by)) return null;
+      reader = by;
+    }
+    return reader;
+  }
+
+  flopsOf(loop: LaneLoop | null): number {
+    const own = this.#live.filter((s) => s.loop === loop && s.args.length > 0).length;
+    return own + this.loops.filter((l) => l.parent === loop).reduce((n, l) => n + l.length * this.flopsOf(l), 0);
+  }
+
+  historyBytes(loop: LaneLoop): number {
+    return this.recordedOf(loop).reduce((n, s) => n + bytesOf(s.dtype), 0) * loop.length;
+  }
+
+  stateBytes(loop: LaneLoop): number {
+    return this.statesOf(loop).reduce((n, i) => n + bytesOf(loop.init[i].dtype), 0);
+  }
+}
+
+/** Which steps of a loop to keep: all with the lane, all in memory, or some, from which the others are run again. */
+function choosePolicy(
+  schedule: Scheduler,
+  loop: LaneLoop,
+  lanes: number,
+  options: LaneOptions,
+  addOutput: (dtype: DType) => number,
+): HistoryPolicy {
+  const bytes = schedule.historyBytes(loop);
+  const reader = schedule.reader(loop);
+  const every = Math.max(1, Math.round(Math.sqrt(loop.length)));
+  const checkpoint: HistoryPolicy | null =
+    reader !== null && loop.length >= 4 ? { kind: "checkpoint", every, reader } : null;
+  const dtypes = new Set(schedule.recordedOf(loop).map((s) => s.dtype));
+  const mayStore = dtypes.size === 1 && loop.parent === null;
+  const memory = (): HistoryPolicy => ({ kind: "memory", output: addOutput([...dtypes][0]) });
+  const { force } = options;
+  if (force === "checkpoint" && checkpoint !== null) return checkpoint;
+  if (force === "memory" && mayStore) return memory();
+  if (force === "local" || bytes <= options.localBytes) return { kind: "local" };
+  if (checkpoint !== null) {
+    const kept = (loop.length / every) * schedule.stateBytes(loop) + (bytes / loop.length) * every;
+    if (kept <= options.localBytes * 2) return checkpoint;
+  }
+  if (mayStore && bytes * lanes <= options.memoryBytes) return memory();
+  if (checkpoint !== null) return checkpoint;
+  if (mayStore) return memory();
+  throw new NotLane("too much history for a lane");
+}
+
+export interface ProgramParts {
+  prefix: readonly number[];
+  lanes: number;
+  inputs: Node[];
+  outputs: Aval[];
+  stores: LaneStore[];
+  loops: readonly LaneLoop[];
+}
+
+export function scheduleProgram(parts: ProgramParts, options: LaneOptions): LaneProgram {
+  const { prefix, lanes, inputs, stores } = parts;
+  const schedule = new Scheduler(stores, parts.loops);
+  const outputs = [...parts.outputs];
+  const policies = new Map<LaneLoop, HistoryPolicy>();
+  for (const loop of schedule.loops) {
+    const recorded = schedule.recordedOf(loop);
+    if (recorded.length === 0) continue;
+    // The slots that are really read, numbered anew.
+    const policy = choosePolicy(schedule, loop, lanes, options, (dtype) => {
+      outputs.push({ shape: [recorded.length, loop.length, lanes], dtype });
+      return outputs.length - 1;
+    });
+    policies.set(loop, policy);
+  }
+  return {
+    prefix,
+    lanes,
+    inputs,
+    outputs,
+    stores,
+    items: schedule.items(null),
+    policies,
+    flops: schedule.flopsOf(null),
+    counts: schedule.loops.map((loop) => schedule.count(loop, policies.get(loop))),
+  };
 }

@@ -1,19 +1,10 @@
 // The plan of a function: kernels, library calls and loops in order, and where every value lies in memory.
-import {
-  bytesOf,
-  type GraphFn,
-  InternalError,
-  isComplex,
-  isOp,
-  type Node,
-  numel,
-  outputAvals,
-} from "../graph/index.js";
+import { bytesOf, type GraphFn, InternalError, isOp, type Node, numel, outputAvals } from "../graph/index.js";
 import { type Batching, joinKernels } from "./batch-kernels.js";
-import type { LaneShape } from "./emit-lane.js";
 import { type CustomFit, type Fusion, fuse, isZeroBase, type MatrixOperand, matrixOperand } from "./fuse.js";
 import { buildKernel, type LoopKernel } from "./kernel.js";
-import { type LaneKernel, laneKernel } from "./lane.js";
+import type { LaneProgram } from "./lane.js";
+import { laneProgramOf, outlineLanes, type RegionOptions } from "./lane-region.js";
 import { type PrepareOptions, prepare } from "./prepare.js";
 import { asStrided, axisVariables, type Layouts, resolveViews, type Strided } from "./views.js";
 
@@ -35,7 +26,7 @@ export type Step =
   /** `offset`: where the loop's own memory begins in the scratch of the plan around it. */
   | { kind: "loop"; node: Node<"scan">; body: Plan; offset: number }
   /** A scan over small independent problems as one kernel. */
-  | { kind: "lane"; node: Node<"scan">; kernel: LaneKernel }
+  | { kind: "lane"; node: Node<"scan">; program: LaneProgram }
   /** Data from other devices: started as soon as the operand is there, finished when nothing else can be done first. */
   | { kind: "collective"; node: Node<"collective">; phase: "start" | "finish" }
   | { kind: "copy"; from: Node; to: number };
@@ -58,12 +49,17 @@ export interface Plan {
 
 export interface PlanOptions extends PrepareOptions {
   donated?: readonly boolean[];
+  /** How lane programs keep the states of their loops, and which parameters' values are known. */
+  lanes?: Partial<RegionOptions>;
   /** Which kernels the device can launch together; none without it. */
   batching?: Batching;
   customFits?: CustomFit;
   /** Bytes of scratch memory that the device's call for an op works in. */
   workspace?: (node: Node) => number;
 }
+
+/** A lane's history stays with it up to a page; beyond, memory is cheaper to read than steps are to run again. */
+const laneDefaults: RegionOptions = { localBytes: 4096, memoryBytes: 2 ** 33 };
 
 /** Collectives that may be started before the first of them is finished. */
 const maxUnderWay = 8;
@@ -187,9 +183,15 @@ class Planner {
   }
 
   #scanStep(node: Node<"scan">): Step {
-    const kernel = process.env.WEFT_LANES === "0" ? null : laneKernel(node);
-    if (kernel !== null) return { kind: "lane", node, kernel };
-    return { kind: "loop", node, body: planFunction(node.attrs.body, { ...this.options, donated: [] }), offset: 0 };
+    const program = laneProgramOf(node as Node);
+    if (program !== null) return { kind: "lane", node, program };
+    const { known: _, ...lanes } = this.options.lanes ?? {};
+    return {
+      kind: "loop",
+      node,
+      body: planFunction(node.attrs.body, { ...this.options, donated: [], lanes }),
+      offset: 0,
+    };
   }
 
   run(): Plan {
@@ -211,8 +213,10 @@ class Planner {
       else locations.set(key, { kind: "output", index });
       this.#note(node);
     });
+    const inPlace = this.#reduceInPlace(work, locations);
     const aliases = this.#aliases(work, locations);
     const scratchBytes = this.#placeScratch(work, locations);
+    for (const [operand, result] of inPlace) locations.set(operand, locations.get(result)!);
     // A product with an epilogue is written where the epilogue's result goes, and finished there.
     for (const { step } of work) {
       if (step.kind !== "library" || step.epilogue === null) continue;
@@ -227,6 +231,24 @@ class Planner {
       aliases,
       layouts: this.fusion.layouts,
     };
+  }
+
+  /** An operand that only an all-reduce reads is written where the sum will be: half the memory, and less of it touched. */
+  #reduceInPlace(work: readonly Work[], locations: ReadonlyMap<string, Location>): Map<string, string> {
+    const pairs = new Map<string, string>();
+    for (const { step, reads, writes } of work) {
+      if (step.kind !== "collective" || step.phase !== "start" || step.node.attrs.kind !== "allReduce") continue;
+      const [[operand], [result]] = [[...reads], [...writes]];
+      const readers = work.filter((w) => w.reads.has(operand));
+      const producer = work.find((w) => w.writes.has(operand));
+      if (locations.has(operand) || producer === undefined || readers.some((w) => w.reads !== reads)) continue;
+      producer.writes.delete(operand);
+      producer.writes.add(result);
+      reads.delete(operand);
+      reads.add(result);
+      pairs.set(operand, result);
+    }
+    return pairs;
   }
 
   #joined(work: Work[]): Work[] {
@@ -278,7 +300,8 @@ class Planner {
     if (kernels.some((k) => k !== kernel && kernelLoads(k, from).length > 0)) return false;
     // In step: one address, and every read of it happens in the loop that writes.
     if (kernel.reductions.length > 0) return false;
-    const store = kernel.stores.find((s) => memoryKey(kernel.buffers[s.buffer]) === to)!;
+    const store = kernel.stores.find((s) => memoryKey(kernel.buffers[s.buffer]) === to);
+    if (store === undefined) return false;
     return kernelLoads(kernel, from).every((address) => address.equals(store.address));
   }
 
@@ -451,7 +474,12 @@ function inOrder(work: Work[]): Work[] {
 }
 
 export function planFunction(fn: GraphFn, options: PlanOptions): Plan {
-  const prepared = prepare(fn, options);
+  const force = process.env.WEFT_LANE_HISTORY;
+  const prepared = outlineLanes(prepare(fn, options), {
+    ...laneDefaults,
+    ...(force ? { force } : {}),
+    ...options.lanes,
+  });
   const fusion = fuse(prepared, options.customFits);
   return new Planner(prepared, fusion, options).run();
 }
@@ -460,16 +488,4 @@ export function planFunction(fn: GraphFn, options: PlanOptions): Plan {
 export function contiguousOperand(plan: Plan, node: Node): Node {
   const known = (n: Node): boolean => plan.locations.has(memoryKey(n)) && n.outputs === null;
   return resolveViews(node, axisVariables(node.shape), known).node;
-}
-
-/** What the text of a lane kernel needs to know of the scan's inputs and outputs. */
-export function laneShape(node: Node<"scan">): LaneShape {
-  const { body } = node.attrs;
-  const outputs = outputAvals(node as Node);
-  const dtypes = [...node.inputs.map((x) => x.dtype), ...outputs.map((o) => o.dtype)];
-  return {
-    parts: dtypes.map((dtype) => (isComplex(dtype) ? 2 : 1)),
-    stepElements: body.params.map((p) => numel(p.shape)),
-    dtypes,
-  };
 }

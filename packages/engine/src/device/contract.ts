@@ -1,6 +1,7 @@
 // What a device is: memory, transfers, and compiled functions. Small on purpose; everything above the devices speaks
 // only this, and the reference device shows how little it takes.
 import { type GraphFn, type Node, type OpAttrs, type Shape, WeftError } from "../graph/index.js";
+import type { Value } from "../ops/index.js";
 
 /** Memory on a device. Opaque: each device has its own kind. */
 export interface DeviceBuffer {
@@ -42,6 +43,8 @@ export interface ProcessGroup {
 export interface CompileOptions {
   /** Parameters whose memory the call may reuse for its results. */
   donated?: readonly boolean[];
+  /** Parameters that have the same value in every call, by position: the compiler may use what it sees in them. */
+  known?: ReadonlyMap<number, Value>;
 }
 
 export interface Executable {
@@ -67,7 +70,7 @@ export interface DeviceMemory {
 
 export interface Device {
   readonly name: string;
-  readonly kind: "reference" | "cpu" | "cuda" | "simulated";
+  readonly kind: "reference" | "cpu" | "cuda" | "simulated" | "cluster";
   /** Whether runs measure each kernel (see Executable.lastTimes). Devices that cannot, ignore it. */
   timing?: boolean;
   /** The processes that this device works together with, for the collectives of its functions. */
@@ -89,8 +92,6 @@ export interface Device {
   readonly lost?: string | null;
   /** Gives up everything that the device holds. */
   close?(): void;
-  /** For devices whose memory is elsewhere: the only way to read. */
-  downloadAsync?(buffer: DeviceBuffer, into: Uint8Array): Promise<void>;
   compile(fn: GraphFn, options: CompileOptions): Executable;
   /** Whether the device has a kernel for a whole custom function; its body is inlined otherwise. */
   keeps?(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean;

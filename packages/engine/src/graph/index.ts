@@ -7,4 +7,5 @@ export * from "./node.js";
 export * from "./op.js";
 export * from "./print.js";
 export * from "./scalar.js";
+export * from "./serialize.js";
 export * from "./shape.js";

@@ -1,13 +1,15 @@
-// A text classifier: embedding, sinusoidal positions, Transformer encoder, mean over the sequence, linear. The model of
-// the data-parallel training study.
+// A text classifier: embedding, positions (sinusoidal or learned), Transformer encoder, mean over the sequence, linear. The
+// model of the data-parallel training study.
 import { type DType, ShapeError, showShape } from "../graph/index.js";
 import type { Key, Tensor } from "../tensor/index.js";
-import { keysOf } from "./init.js";
+import { keysOf, requireCount } from "./init.js";
 import { dropout, type Embedding, embedding, type Linear, linear } from "./layers.js";
 import { type Activation, type Encoder, encoder, positions } from "./transformer.js";
 
 export interface TextClassifier {
   embedding: Embedding;
+  /** Learned positions; absent where they are sinusoidal. */
+  positions?: Embedding;
   encoder: Encoder;
   classifier: Linear;
 }
@@ -19,6 +21,11 @@ export interface TextClassifierInit {
   layers: number;
   feedForward: number;
   classes: number;
+  /** "sinusoidal" (default), or "learned": a table of `maxLength` rows. */
+  positions?: "sinusoidal" | "learned";
+  maxLength?: number;
+  /** A norm after the last layer; pre-norm encoders want one. */
+  finalNorm?: boolean;
   dtype?: DType;
 }
 
@@ -39,13 +46,25 @@ function average(x: Tensor, mask: Tensor | undefined): Tensor {
   return x.mul(weights).sum(-2).div(weights.sum(-2).maximum(1));
 }
 
+/** [length, width]: the first rows of the learned table, or sines. */
+function positionsOf(params: TextClassifier, length: number, table: Tensor): Tensor {
+  const learned = params.positions?.weight;
+  if (learned === undefined) return positions(length, table.shape[1], { dtype: table.dtype });
+  if (length > learned.shape[0])
+    throw new ShapeError(`textClassifier: a sequence of ${length} tokens, learned positions for ${learned.shape[0]}`);
+  return learned.index(`0:${length}`);
+}
+
 export const textClassifier = {
   init(options: TextClassifierInit, key: Key): TextClassifier {
-    const { vocabulary, width, classes, dtype } = options;
-    const [forTable, forEncoder, forClasses] = keysOf(key, 3);
+    const { vocabulary, width, heads, layers, feedForward, finalNorm, classes, dtype, maxLength = 0 } = options;
+    const [forTable, forEncoder, forClasses, forPositions] = keysOf(key, 4);
+    const learned = options.positions === "learned";
+    if (learned) requireCount("textClassifier.init", "maxLength", maxLength);
     return {
       embedding: embedding.init({ vocabulary, width, dtype }, forTable),
-      encoder: encoder.init(options, forEncoder),
+      ...(learned && { positions: embedding.init({ vocabulary: maxLength, width, dtype }, forPositions) }),
+      encoder: encoder.init({ width, heads, layers, feedForward, finalNorm, dtype }, forEncoder),
       classifier: linear.init({ in: width, out: classes, dtype }, forClasses),
     };
   },
@@ -59,7 +78,7 @@ export const textClassifier = {
       );
     const [inEncoder, atEnd] = key === null || rate === 0 ? [null, null] : keysOf(key, 2);
     const table = params.embedding.weight;
-    const where = positions(ids.shape[ids.rank - 1], table.shape[1], { dtype: table.dtype });
+    const where = positionsOf(params, ids.shape[ids.rank - 1], table);
     const tokens = embedding.apply(params.embedding, ids).add(where);
     const looked = mask?.cast("bool").unsqueeze(-2).unsqueeze(-3);
     const encoded = encoder.apply(params.encoder, tokens, { ...layer, mask: looked, dropout: rate, key: inEncoder });

@@ -3,5 +3,6 @@
 export * from "./attention.js";
 export * from "./classifier.js";
 export * from "./layers.js";
+export * from "./model.js";
 export * from "./state.js";
 export * from "./transformer.js";

@@ -3,10 +3,10 @@
 import { type DType, type Shape, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { type Key, rand, splitKey, type Tensor } from "../tensor/index.js";
 
-/** Independent keys, one a part of a layer. */
+/** Independent keys, one a part of a layer. From a key an example ([batch, 2]) come as many for each. */
 export function keysOf(key: Key, count: number): Key[] {
   const all = splitKey(key, count);
-  return Array.from({ length: count }, (_, i) => all.index(i));
+  return Array.from({ length: count }, (_, i) => all.index("...", i, ":"));
 }
 
 const uniform = (shape: Shape, bound: number, key: Key, dtype: DType): Tensor =>

@@ -138,3 +138,28 @@ describe("state dictionaries", () => {
     );
   });
 });
+
+test("dropout with a key an example: the same places in any batch; the shapes must fit", () => {
+  weft.setDevice("reference");
+  const keys = weft.splitKey(weft.key(3), 4);
+  const x = weft.ones([4, 5, 6]);
+  const whole = numbers(nn.dropout(x, { rate: 0.5, key: keys }));
+  const part = numbers(nn.dropout(x.index("2:4"), { rate: 0.5, key: keys.index("2:4") }));
+  assert.deepEqual(part, whole.slice(60));
+  assert.notDeepEqual(whole.slice(0, 30), whole.slice(30, 60));
+  assert.throws(() => nn.dropout(weft.ones([3, 5]), { rate: 0.5, key: keys }), /one for each of \[4\] examples/);
+});
+
+test("a model: a layer with its parameters; another with others, from a dictionary", () => {
+  weft.setDevice("reference");
+  const layer = nn.model(nn.linear, { in: 3, out: 2 }, key());
+  const x = weft.tensor([[1, 2, 3]]);
+  assert.equal(layer.size, 8);
+  assert.deepEqual(numbers(layer.forward(x)), numbers(nn.linear.apply(layer.params, x)));
+  const other = layer.load({ weight: weft.ones([2, 3]), bias: weft.tensor([10, 20]) });
+  assert.deepEqual(numbers(other.forward(x)), [16, 26]);
+  assert.deepEqual(Object.keys(layer.stateDict()), ["weight", "bias"]);
+  const grads = weft.grad((p: nn.Linear) => other.apply(p, x).sum())(other.params);
+  assert.deepEqual(numbers(grads.weight), [1, 2, 3, 1, 2, 3]);
+  assert.deepEqual(numbers(other.with({ weight: weft.zeros([2, 3]) }).forward(x)), [0, 0]);
+});

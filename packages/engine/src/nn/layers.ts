@@ -1,6 +1,6 @@
 // The small layers: linear, embedding, layer norm, dropout. A layer is two plain functions: `init` draws a tree of
 // parameters (named and shaped as in PyTorch), `apply` computes with it. Nothing holds state.
-import { type DType, DTypeError, kindOf } from "../graph/index.js";
+import { type DType, DTypeError, kindOf, ShapeError, showShape } from "../graph/index.js";
 import { type Key, layerNorm as normalise, ones, rand, randn, type Tensor, zeros } from "../tensor/index.js";
 import { fanInUniform, keysOf, requireCount, requireRate, requireWidth } from "./init.js";
 
@@ -85,7 +85,10 @@ export const layerNorm = {
   },
 };
 
-/** How much to drop, and the key that says what. Without a key (evaluation) nothing is dropped. */
+/**
+ * How much to drop, and the key that says what. Without a key (evaluation) nothing is dropped. A key an example
+ * ([batch, 2] for x [batch, ...]) drops the same places of an example in whatever batch it is.
+ */
 export interface DropoutOptions {
   rate: number;
   key?: Key | null;
@@ -95,6 +98,11 @@ export interface DropoutOptions {
 export function dropout(x: Tensor, { rate, key }: DropoutOptions): Tensor {
   requireRate("dropout", rate);
   if (rate === 0 || key === undefined || key === null) return x;
-  const kept = rand(x.shape, { key }).greaterEqual(rate);
+  const lead = key.rank - 1;
+  if (showShape(key.shape.slice(0, lead)) !== showShape(x.shape.slice(0, lead)))
+    throw new ShapeError(
+      `dropout: keys ${showShape(key.shape)} are one for each of ${showShape(key.shape.slice(0, lead))} examples, x is ${showShape(x.shape)}`,
+    );
+  const kept = rand(x.shape.slice(lead), { key }).greaterEqual(rate);
   return x.mul(1 / (1 - rate)).where(kept, 0);
 }

@@ -78,7 +78,7 @@ interface Analysis {
 }
 
 /** The dimensions of the body as classes, and each node's factors as elements of them. */
-function classify(body: GraphFn, carries: number, consts: number, factorsOf: FactorsOf) {
+export function classify(body: GraphFn, carries: number, consts: number, factorsOf: FactorsOf) {
   const classes = new Classes();
   const elements = new Map<Node, number[]>();
   const params = new Set(body.params);
@@ -132,6 +132,8 @@ function pendingSums(
   const carried = new Array<boolean>(carries).fill(false);
   for (;;) {
     const pending = new Set<string>();
+    // Judged once it is known which carries hold parts: a sum with one of them is fine.
+    let fits = true;
     const key = (node: Node): string => {
       const source = sourceOf(node);
       return `${source.node.id}:${source.index}`;
@@ -146,7 +148,7 @@ function pendingSums(
       const touches = own.map((element) => classes.find(element) === root);
       const parts = node.inputs.map((input) => pending.has(key(input)));
       if (parts.some(Boolean)) {
-        if (touches.some(Boolean) || !isLinear(node, parts, "sum")) return null;
+        if (touches.some(Boolean) || !isLinear(node, parts, "sum")) fits = false;
         pending.add(`${node.id}:0`);
       }
       rule.factors.forEach((factor, f) => {
@@ -160,7 +162,7 @@ function pendingSums(
     }
     const results = body.outputs.map((output) => pending.has(key(output)));
     const grown = carried.findIndex((is, i) => !is && results[i]);
-    if (grown < 0) return carried.every((is, i) => is === results[i]) ? results : null;
+    if (grown < 0) return fits && carried.every((is, i) => is === results[i]) ? results : null;
     carried[grown] = true;
   }
 }

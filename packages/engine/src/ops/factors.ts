@@ -2,6 +2,7 @@
 // loop over factors (for a product: batch, m, n and the contracted k), and each dimension follows one of them or must
 // be whole. With `local` the same op is built for one device's part. Knows nothing of meshes or of who computes what.
 import {
+  type GraphFn,
   InternalError,
   kindOf,
   type Node,
@@ -13,7 +14,7 @@ import {
   type Shape,
 } from "../graph/index.js";
 import * as b from "./build.js";
-import { scanRule } from "./factors-scan.js";
+import { classify, scanRule } from "./factors-scan.js";
 
 /**
  * How a dimension follows a factor. scaled: `scale` positions for each position of the factor. window: position p is
@@ -399,6 +400,20 @@ export const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
     (context) => localNode(context),
   ),
 };
+
+/** The dimensions of a function that are split together, as numbers of classes; and the class of each node's factors. */
+export function dimensionClasses(fn: GraphFn): DimensionClasses {
+  const { classes, elements, dimsOf } = classify(fn, 0, 0, factorsOf);
+  return {
+    ofParam: (param) => dimsOf(param).map((element) => classes.find(element)),
+    ofNode: (node) => elements.get(node)?.map((element) => classes.find(element)) ?? [],
+  };
+}
+
+export interface DimensionClasses {
+  ofParam(param: Node): number[];
+  ofNode(node: Node): number[];
+}
 
 const known = new WeakMap<Node, Factors>();
 

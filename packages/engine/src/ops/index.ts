@@ -5,7 +5,9 @@ export { make } from "./build.js";
 export { costOf } from "./cost.js";
 export {
   boundOf,
+  type DimensionClasses,
   type DimMap,
+  dimensionClasses,
   type Factor,
   type Factors,
   factorBound,

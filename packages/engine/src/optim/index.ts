@@ -1,6 +1,8 @@
 // weft/optim: optimisers as pure functions on parameter trees, with PyTorch's semantics.
 // `const [params, state] = optimizer.update(params, grads, state)`; both may be donated to a jitted step.
+export { type AccumulateState, accumulate } from "./accumulate.js";
 export { type AdamOptions, type AdamState, adam, adamW } from "./adam.js";
 export { clipByGlobalNorm, globalNorm } from "./clip.js";
 export type { LearningRate, Optimizer } from "./common.js";
+export { type Schedule, type ScheduleOptions, type ScheduleShape, schedule, scheduleShapes } from "./schedule.js";
 export { type SgdOptions, type SgdState, sgd } from "./sgd.js";

@@ -131,3 +131,50 @@ describe("what errors say", () => {
     );
   });
 });
+
+test("schedules: warm-up in a straight line, then constant, linear or cosine; numbers and tensors agree", () => {
+  const at = (shape: optim.ScheduleShape, step: number): number =>
+    optim.schedule({ shape, learningRate: 2, warmupSteps: 4, totalSteps: 14, minRatio: 0.1 })(step);
+  assert.deepEqual(
+    [1, 2, 4, 5].map((s) => at("cosine", s)),
+    [0.5, 1, 2, 2],
+  );
+  assert.ok(Math.abs(at("cosine", 10) - 2 * (0.1 + 0.9 * 0.5)) < 1e-12, "half-way down the cosine");
+  assert.ok(Math.abs(at("linear", 10) - 2 * (0.1 + 0.9 * 0.5)) < 1e-12);
+  assert.ok(Math.abs(at("cosine", 15) - 0.2) < 1e-12 && Math.abs(at("linear", 99) - 0.2) < 1e-12);
+  assert.equal(at("constant", 99), 2);
+  for (const shape of optim.scheduleShapes)
+    for (const step of [1, 3, 4, 5, 9, 14, 30]) {
+      const rate = optim.schedule({ shape, learningRate: 2, warmupSteps: 4, totalSteps: 14, minRatio: 0.1 });
+      const traced = rate(weft.tensor(step, { dtype: "int32" }));
+      const value = typeof traced === "number" ? traced : (traced.itemSync() as number);
+      assert.ok(Math.abs(value - rate(step)) < 1e-14, `${shape} at ${step}: ${value}, ${rate(step)}`);
+    }
+  assert.throws(() => optim.schedule({ shape: "cosine", learningRate: 1 }), /cosine needs totalSteps \(0\) above/);
+});
+
+test("accumulation: k gradients are one step with their mean; in between nothing moves", () => {
+  const inner = optim.adam({ learningRate: 0.1 });
+  const wrapped = optim.accumulate(inner, 3);
+  const step = weft.jit((p: weft.Tensor, g: weft.Tensor, s: optim.AccumulateState<optim.AdamState>) =>
+    wrapped.update(p, g, s),
+  );
+  const grads = Array.from({ length: 6 }, (_, i) => weft.randn([4], { seed: i, dtype: "float64" }));
+  const start = weft.ones([4], { dtype: "float64" });
+  let [p, s] = [start, wrapped.init(start)];
+  let [q, t] = [start, inner.init(start)];
+  grads.forEach((g, i) => {
+    const before = p.dataSync();
+    [p, s] = step(p, g, s);
+    if (i % 3 < 2) assert.deepEqual(p.dataSync(), before);
+    else {
+      const mean = grads
+        .slice(i - 2, i + 1)
+        .reduce((a, b) => a.add(b))
+        .div(3);
+      [q, t] = inner.update(q, mean, t);
+      assertClose(p, q, { rtol: 1e-14, atol: 1e-14 });
+    }
+  });
+  assert.equal(step.programs, 1);
+});

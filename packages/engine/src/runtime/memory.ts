@@ -234,7 +234,8 @@ class MemoryManager {
     const lines = groups
       .slice(0, 5)
       .map((g) => `  ${g.count} x ${g.what}, ${megabytes(g.bytes)}${g.site === null ? "" : `, made at ${g.site}`}`);
-    return `held by ${tensors} tensors, ${megabytes(bytes)} in all, the largest:\n${lines.join("\n")}`;
+    const hint = this.recordSites ? "" : "\n(WEFT_MEMORY_SITES=1 shows the lines that made them)";
+    return `held by ${tensors} tensors, ${megabytes(bytes)} in all, the largest:\n${lines.join("\n")}${hint}`;
   }
 }
 

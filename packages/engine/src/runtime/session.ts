@@ -1,4 +1,5 @@
 // The in-process session: runs pending graphs on a device, keeps compiled functions, owns the current device.
+import { createHash } from "node:crypto";
 import { type Device, type DeviceBuffer, type Executable, ReferenceDevice } from "../device/index.js";
 import {
   type Aval,
@@ -16,7 +17,7 @@ import {
   topological,
   WeftError,
 } from "../graph/index.js";
-import { fromComplexes, make } from "../ops/index.js";
+import { fromComplexes, make, type Value } from "../ops/index.js";
 import { copyGraph, simplify } from "../transform/index.js";
 import { debugLevel, logRun } from "./debug.js";
 import { ConstantLifter } from "./lift.js";
@@ -30,6 +31,8 @@ export interface Compiled {
   executable: Executable;
   fn: GraphFn;
   key: string;
+  /** Memory that a call takes. */
+  bytes: number;
 }
 
 export class Session {
@@ -38,24 +41,28 @@ export class Session {
   compiles = 0;
   runs = 0;
   kernelsRun = 0;
+  /** Whether runs add up the time that their collectives keep the device from computing. */
+  timesCollectives = false;
+  collectiveSeconds = 0;
 
   constructor(readonly device: Device) {}
 
   /** The compiled form of a function, from memory when an equal one was compiled before. */
-  compile(fn: GraphFn, donated: readonly boolean[] = []): Compiled {
-    const key = `${structuralKey(fn)}${donated.some(Boolean) ? `/${donated.map(Number).join("")}` : ""}`;
-    const known = this.#compiled.get(key);
-    if (known !== undefined) {
+  compile(fn: GraphFn, donated: readonly boolean[] = [], known: ReadonlyMap<number, Value> = new Map()): Compiled {
+    const key = `${structuralKey(fn)}${donated.some(Boolean) ? `/${donated.map(Number).join("")}` : ""}${knownKey(known)}`;
+    const earlier = this.#compiled.get(key);
+    if (earlier !== undefined) {
       this.#compiled.delete(key);
-      this.#compiled.set(key, known);
-      return known;
+      this.#compiled.set(key, earlier);
+      return earlier;
     }
     const simple = simplify(copyGraph(fn), (node, usesOutput) => this.device.keeps?.(node, usesOutput) ?? false);
     assertClosed(simple);
-    const executable = profiler.span("compile", () => this.device.compile(simple, { donated }));
+    const executable = profiler.span("compile", () => this.device.compile(simple, { donated, known }));
     if (debugLevel() >= 3) console.error(printGraph(simple));
-    if (debugLevel() >= 4) console.error(this.device.source?.(simple, { donated }) ?? "(no source)");
-    const compiled = { executable, fn: simple, key };
+    if (debugLevel() >= 4) console.error(this.device.source?.(simple, { donated, known }) ?? "(no source)");
+    const results = simple.outputs.reduce((n, o) => n + numel(o.shape) * bytesOf(o.dtype), 0);
+    const compiled = { executable, fn: simple, key, bytes: results + executable.scratchBytes };
     this.compiles++;
     this.#compiled.set(key, compiled);
     if (this.#compiled.size > maxExecutables) this.#compiled.delete(this.#compiled.keys().next().value!);
@@ -71,15 +78,20 @@ export class Session {
     wanted = false,
   ): TensorValue[] {
     const { executable, fn } = compiled;
-    const outputBytes = fn.outputs.reduce((n, o) => n + numel(o.shape) * bytesOf(o.dtype), executable.scratchBytes);
-    memory.relieve(outputBytes);
+    memory.relieve(compiled.bytes);
     const buffers = inputs.map((value) => this.#bufferOf(value));
     const watched = debugLevel() > 0 || profiler.active;
-    this.device.timing = watched;
+    this.device.timing = watched || this.timesCollectives;
     const start = watched ? performance.now() : 0;
     const results = memory.withRetry(this.device, () => executable.run(buffers, wanted));
     this.runs++;
     this.kernelsRun += executable.kernels.length;
+    if (this.timesCollectives && executable.lastTimes !== undefined) {
+      const times = executable.lastTimes;
+      executable.kernels.forEach((kernel, i) => {
+        if (kernel.kind === "collective") this.collectiveSeconds += times[i];
+      });
+    }
     if (start > 0) {
       const milliseconds = performance.now() - start;
       logRun(this.device, executable, milliseconds, compiled.key);
@@ -172,6 +184,15 @@ export class Session {
   forgetCompiled(): void {
     this.#compiled.clear();
   }
+}
+
+/** Parameters with values of their own make a program of its own. */
+function knownKey(known: ReadonlyMap<number, Value>): string {
+  if (known.size === 0) return "";
+  const hash = createHash("sha256");
+  for (const [i, { data }] of known)
+    hash.update(`${i}:`).update(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+  return `/${hash.digest("hex").slice(0, 32)}`;
 }
 
 function assertClosed(fn: GraphFn): void {

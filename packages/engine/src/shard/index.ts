@@ -1,8 +1,13 @@
 // Sharding: meshes, placements, the partitioner. Pure: knows graphs, nothing of processes and devices.
+export { drawPlacement } from "./draw.js";
+export { explainPlan, showBytes, showSeconds } from "./explain.js";
 export { type Layout, layoutOf, type Strategy } from "./layout.js";
 export { gatherValue, type Lockstep, runLockstep, scatterValue } from "./lockstep.js";
 export { Mesh, type MeshAxis } from "./mesh.js";
 export { type Partitioned, type PartitionOptions, partition, reshard } from "./partition.js";
 export { type Box, evenBounds, type Pending, Placement, type PlacementJSON, type Split } from "./placement.js";
+export { type Alternative, type Plan, type PlanOptions, plan } from "./planner.js";
+export { type Curve, type Link, linkTime, parseRates, type Rates, sameLinks } from "./rates.js";
 export { applyMove, collectiveAttrs, isCollective, type Move, planReshard } from "./reshard.js";
+export { h200 } from "./simulated.js";
 export type { Site } from "./sites.js";

@@ -12,6 +12,7 @@ export class Mesh {
   readonly ranks: readonly number[];
   readonly key: string;
   readonly #index: ReadonlyMap<number, number>;
+  readonly #coordinates = new Map<number, Record<string, number>>();
 
   constructor(axes: readonly MeshAxis[], ranks?: readonly number[]) {
     const size = axes.reduce((n, axis) => n * axis.size, 1);
@@ -59,6 +60,8 @@ export class Mesh {
 
   /** The position of a device along each axis. */
   coordinates(rank: number): Record<string, number> {
+    const known = this.#coordinates.get(rank);
+    if (known !== undefined) return known;
     let rest = this.#index.get(rank);
     if (rest === undefined) throw new WeftError(`rank ${rank} is not in the mesh ${this}`);
     const at: Record<string, number> = {};
@@ -66,6 +69,7 @@ export class Mesh {
       at[name] = rest % size;
       rest = Math.floor(rest / size);
     }
+    this.#coordinates.set(rank, at);
     return at;
   }
 

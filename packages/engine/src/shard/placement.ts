@@ -47,7 +47,7 @@ export class Placement {
         throw new WeftError(`placement: [${split.bounds}] are not the boundaries of ${parts} parts`);
     }
     const wait = pending === null ? "" : `+${pending.fn}:${pending.axes}`;
-    this.key = `${mesh.key}|${dims.map((d) => (d === null ? "" : `${d.axes}:${d.bounds}`)).join(";")}${wait}`;
+    this.key = `${mesh.key}|${dims.length}|${dims.map((d) => (d === null ? "" : `${d.axes}:${d.bounds}`)).join(";")}${wait}`;
   }
 
   static replicated(mesh: Mesh, rank: number): Placement {

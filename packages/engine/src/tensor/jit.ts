@@ -1,6 +1,6 @@
 // jit: traces a function once for each structure, shapes and dtypes of its arguments, and then runs compiled code.
-import { type GraphFn, type Node, type Precision, WeftError } from "../graph/index.js";
-import { build } from "../ops/index.js";
+import { functionOrder, type GraphFn, type Node, numel, type Precision, WeftError } from "../graph/index.js";
+import { build, type Value } from "../ops/index.js";
 import { type Compiled, dataNode, isTracing, session, type TensorValue } from "../runtime/index.js";
 import { closeOver } from "../transform/index.js";
 import { showEffect } from "./effects.js";
@@ -138,6 +138,24 @@ function freshKey(): TensorValue {
   return session().upload({ shape: [2], dtype: "int32" }, Int32Array.from([low | 0, high | 0]));
 }
 
+/** Captured tensors up to this size may be built into a program with loops. */
+const maxKnown = 1024;
+
+/**
+ * Small tensors that a function with loops closed over (operators, tables of coefficients) are the same in every call:
+ * their zeros and ones are worth knowing when the loop is compiled.
+ */
+function knownValues(fn: GraphFn, captured: readonly Node[]): Map<number, Value> {
+  const known = new Map<number, Value>();
+  if (!functionOrder(fn).some((node) => node.op === "scan")) return known;
+  captured.forEach((node, i) => {
+    if (numel(node.shape) > maxKnown || numel(node.shape) === 0) return;
+    const value = node.value as TensorValue;
+    known.set(i, { ...value.aval, data: session().download(value) });
+  });
+  return known;
+}
+
 function traceProgram(fn: AnyFunction, leaves: readonly Tensor[], def: TreeDef, donatedLeaves: boolean[]): Program {
   const params = leaves.map((leaf, i) => build.input(leaf.shape, leaf.dtype, `argument ${i}`));
   const { result, frame } = inFrame("jit", () => fn(...(def.rebuild(params.map((p) => new Tensor(p))) as unknown[])));
@@ -150,7 +168,7 @@ function traceProgram(fn: AnyFunction, leaves: readonly Tensor[], def: TreeDef, 
   const donated = [...captured.map(() => false), ...(frame.key === null ? [] : [false]), ...donatedLeaves];
   return {
     graph: closed,
-    compiled: session().compile(closed, donated),
+    compiled: session().compile(closed, donated, knownValues(closed, captured)),
     captured,
     out: out.def,
     outputs: out.leaves.length,

@@ -90,22 +90,30 @@ export class Tensor {
 
   /** The one element of a tensor of size 1, as a number (truth as 0 or 1; array() keeps all digits of int64). */
   itemSync(): number {
+    this.#requireOne();
+    return Number(this.dataSync()[0]);
+  }
+
+  #requireOne(): void {
     if (this.size !== 1)
       throw new ShapeError(`item: needs one element, got shape ${showShape(this.shape)}; use array() or data()`);
     if (isComplex(this.dtype))
       throw new DTypeError(
         `item: a ${this.dtype} element is two numbers; use real(), imag() or abs() first, or array()`,
       );
-    return Number(this.dataSync()[0]);
   }
 
   async item(): Promise<number> {
-    return this.itemSync();
+    this.#requireOne();
+    return Number((await this.data())[0]);
   }
 
   /** Nested arrays of numbers (booleans, bigints for int64, { re, im } for complex dtypes). */
   arraySync(): NestedData {
-    const data = this.dataSync();
+    return this.#nested(this.dataSync());
+  }
+
+  #nested(data: Data): NestedData {
     const { dtype, shape } = this;
     const complex = isComplex(dtype);
     let next = 0;
@@ -119,7 +127,7 @@ export class Tensor {
   }
 
   async array(): Promise<NestedData> {
-    return this.arraySync();
+    return this.#nested(await this.data());
   }
 
   toString(): string {

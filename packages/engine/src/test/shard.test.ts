@@ -2,24 +2,15 @@
 // by side in one process. Strategies are drawn at random (seeded), so that every way of splitting every op is met.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { functionOrder, type GraphFn, type Node } from "../graph/index.js";
+import type { Node } from "../graph/index.js";
 import { ReferenceDevice, useDevice } from "../index.js";
-import { evaluate, factorsOf, type Value, verify } from "../ops/index.js";
-import {
-  gatherValue,
-  Mesh,
-  type Partitioned,
-  Placement,
-  partition,
-  runLockstep,
-  type Strategy,
-  scatterValue,
-} from "../shard/index.js";
+import { factorsOf } from "../ops/index.js";
+import { Mesh, Placement, partition, type Strategy } from "../shard/index.js";
 import { simplify } from "../transform/index.js";
 import { cases } from "./cases/index.js";
-import { difference, toleranceOf } from "./compare.js";
 import { functionOf, jobOf, list, upload } from "./jobs.js";
-import { results, trace } from "./traced.js";
+import { shardedProblems } from "./sharded.js";
+import { trace } from "./traced.js";
 
 const meshes: [string, Mesh][] = [
   ["2 devices", Mesh.of({ d: 2 })],
@@ -62,26 +53,6 @@ function randomStrategy(mesh: Mesh, draw: (n: number) => number): (node: Node) =
   };
 }
 
-function check(name: string, fn: GraphFn, args: readonly Value[], parts: Partitioned, loose: number): string[] {
-  parts.functions.forEach(verify);
-  const expected = results(evaluate(fn, args));
-  const perParam = args.map((value, i) => scatterValue(value, parts.params[i]));
-  const run = runLockstep(
-    parts.functions,
-    parts.mesh.ranks.map((_, r) => perParam.map((list) => list[r])),
-    parts.mesh.ranks,
-  );
-  return fn.outputs.flatMap((output, i) => {
-    const whole = gatherValue(
-      run.results.map((list) => list[i]),
-      parts.results[i],
-      output.shape,
-    );
-    const problem = difference(results([whole])[0], expected[i], { rtol: 4 * loose * toleranceOf(output.dtype) });
-    return problem === null ? [] : [`${name}, result ${i} ${parts.results[i]}: ${problem}`];
-  });
-}
-
 const groups = new Map<string, { item: (typeof cases)[number]; index: number }[]>();
 cases.forEach((item, index) => {
   const key = functionOf(item.name);
@@ -105,8 +76,8 @@ for (const [where, mesh] of meshes) {
             const follow = partition(fn, { mesh, params });
             const random = partition(fn, { mesh, params, strategy: randomStrategy(mesh, draw) });
             return [
-              ...check(`${label}, following`, fn, traced.args, follow, job.loose),
-              ...check(`${label}, at random`, fn, traced.args, random, job.loose),
+              ...shardedProblems(`${label}, following`, fn, traced.args, follow, job.loose).problems,
+              ...shardedProblems(`${label}, at random`, fn, traced.args, random, job.loose).problems,
             ];
           } catch (error) {
             return [`${label}: ${(error as Error).stack}`];
@@ -117,5 +88,3 @@ for (const [where, mesh] of meshes) {
     }
   });
 }
-
-void functionOrder;

@@ -3,6 +3,7 @@
 import type { GraphFn } from "../graph/index.js";
 import type { Tensor } from "../index.js";
 import { build, evaluate, type Value } from "../ops/index.js";
+import { tracing } from "../runtime/index.js";
 import { Tensor as TensorClass } from "../tensor/index.js";
 import { closeOver } from "../transform/index.js";
 import type { Result } from "./compare.js";
@@ -18,7 +19,7 @@ const valueOf = (t: Tensor): Value => ({ shape: t.shape, dtype: t.dtype, data: t
 /** A function of tensors as a closed graph, with the values of its parameters. */
 export function trace(fn: (...x: Tensor[]) => Tensor[], inputs: readonly Tensor[]): Traced {
   const params = inputs.map((t) => build.input(t.shape, t.dtype));
-  const outputs = fn(...params.map((p) => new TensorClass(p))).map((t) => t.node);
+  const outputs = tracing(() => fn(...params.map((p) => new TensorClass(p))).map((t) => t.node));
   const { fn: closed, captured } = closeOver(outputs, params);
   return { fn: closed, args: [...captured.map((node) => valueOf(new TensorClass(node))), ...inputs.map(valueOf)] };
 }

@@ -1,5 +1,13 @@
 // Walks that every transform needs: what depends on what, and copying a function body onto other arguments.
-import { functionOrder, type GraphFn, InternalError, type Node, type OpName, topological } from "../graph/index.js";
+import {
+  functionOrder,
+  type GraphFn,
+  InternalError,
+  type Node,
+  numel,
+  type OpName,
+  topological,
+} from "../graph/index.js";
 import { build, make } from "../ops/index.js";
 
 /** The nodes among `order` (inputs first) that depend on one of the sources, the sources included. */
@@ -66,6 +74,40 @@ const cheapOps: ReadonlySet<OpName> = new Set([
   "flip",
 ] as const);
 
+/** Made by cheap arithmetic from something much smaller: captured as what it is made from. */
+function isBroadcast(node: Node): boolean {
+  let leaves = 0;
+  const seen = new Set<Node>();
+  const stack = [node];
+  while (stack.length > 0) {
+    const at = stack.pop()!;
+    if (seen.has(at)) continue;
+    seen.add(at);
+    if (seen.size > 64) return false;
+    if (at.value === null && cheapOps.has(at.op)) stack.push(...at.inputs);
+    else leaves += numel(at.shape);
+  }
+  return leaves * 4 <= numel(node.shape) && cheapOps.has(node.op) && node.value === null;
+}
+
+/** The cheap arithmetic that makes a node, again on other leaves. */
+function rebuildFrom(node: Node, use: (leaf: Node) => Node): Node {
+  const isOwn = (at: Node): boolean => at.value === null && cheapOps.has(at.op);
+  const made = new Map<Node, Node>();
+  for (const at of topological([node], (n) => !isOwn(n)))
+    made.set(
+      at,
+      isOwn(at)
+        ? make(
+            at.op as OpName,
+            at.inputs.map((x) => made.get(x)!),
+            at.attrs as never,
+          )
+        : use(at),
+    );
+  return made.get(node)!;
+}
+
 export interface Closed {
   fn: GraphFn;
   /** Nodes from outside that the function uses; they are its first parameters. */
@@ -94,6 +136,11 @@ export function closeOver(outputs: readonly Node[], params: readonly Node[]): Cl
     const known = map.get(node);
     if (known !== undefined) return known;
     if (inside.has(node)) return node;
+    if (isBroadcast(node)) {
+      const again = rebuildFrom(node, use);
+      map.set(node, again);
+      return again;
+    }
     if (node.outputs !== null) throw new InternalError(`a function captured the tuple of ${node.op}`);
     const param = build.input(node.shape, node.dtype, "captured");
     captured.push(node);

@@ -144,9 +144,11 @@ export class CpuDevice implements Device {
 
   /** With a group, new memory is memory that its other processes can read in place. */
   set group(group: ProcessGroup | null) {
+    const was = this.#group?.kind === "shm";
     this.#group = group;
-    this.trim();
-    if (this.#scratch !== null) {
+    // What was allocated before cannot be read in place.
+    if (!this.shared && !was) this.trim();
+    if (!this.shared && !was && this.#scratch !== null) {
       this.#release(this.#scratch.address);
       this.#used -= this.#scratch.bytes;
       this.#scratch = null;
@@ -233,7 +235,12 @@ export class CpuDevice implements Device {
   }
 
   #plan(fn: GraphFn, options: CompileOptions) {
-    return planFunction(fn, { parallelRows: 16, longReduction: 32768, donated: options.donated });
+    return planFunction(fn, {
+      parallelRows: 16,
+      longReduction: 32768,
+      donated: options.donated,
+      lanes: { known: options.known ?? new Map() },
+    });
   }
 
   /** Loads the linear algebra, once a process. */

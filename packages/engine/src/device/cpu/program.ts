@@ -9,7 +9,8 @@ import {
   kernelBytes,
   type Location,
   type LoopKernel,
-  laneShape,
+  laneAvals,
+  laneName,
   loopMemory,
   type MatrixOperand,
   memoryKey,
@@ -281,23 +282,18 @@ class ProgramWriter {
   }
 
   /** A scan over small problems: one kernel over blocks of lanes. */
-  #laneStep(plan: Plan, { node, kernel }: Extract<Step, { kind: "lane" }>): string {
-    const { text, lanesPerUnit } = emitLaneC(kernel, laneShape(node));
+  #laneStep(plan: Plan, { node, program }: Extract<Step, { kind: "lane" }>): string {
+    const { text, lanesPerUnit } = emitLaneC(program);
     const name = this.#function(`(void* const* p, long lo, long hi) {\n${text}\n}`);
-    const units = Math.ceil(kernel.lanes / lanesPerUnit);
+    const units = Math.ceil(program.lanes / lanesPerUnit);
     const outputs = outputAvals(node as Node);
     const pointers = [
       ...node.inputs.map((x) => this.#operand(plan, x)),
       ...outputs.map((_, i) => this.#at(plan, node as Node, i)),
     ];
-    const bytes = [...node.inputs, ...outputs].reduce((n, x) => n + numel(x.shape) * bytesPer(x.dtype), 0);
-    this.#note({
-      name: `lanes_${kernel.lanes}x${kernel.length}`,
-      kind: "kernel",
-      flops: kernel.flops * kernel.lanes * kernel.length,
-      bytes,
-    });
-    const grain = Math.max(1, Math.ceil(20000 / (Math.max(1, kernel.flops) * kernel.length * lanesPerUnit)));
+    const bytes = laneAvals(node as Node).reduce((n, x) => n + numel(x.shape) * bytesPer(x.dtype), 0);
+    this.#note({ name: laneName(program), kind: "kernel", flops: program.flops * program.lanes, bytes });
+    const grain = Math.max(1, Math.ceil(20000 / (Math.max(1, program.flops) * lanesPerUnit)));
     return `W_RUN(${name}, 0, ${units}, ${grain}, ${pointers.join(", ")});`;
   }
 

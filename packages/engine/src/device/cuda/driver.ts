@@ -107,6 +107,7 @@ const blasTable = {
   ...forLetters({
     "cublas?getrfBatched": `${u} handle, int n, ${u} a, int lda, ${u} pivots, ${u} info, int count`,
     "cublas?getrsBatched": `${u} handle, int trans, int n, int nrhs, ${u} a, int lda, ${u} pivots, ${u} b, int ldb, _Out_ int* info, int count`,
+    "cublas?trsm_v2": `${u} handle, int side, int uplo, int trans, int diag, int m, int n, ${u} alpha, ${u} a, int lda, ${u} b, int ldb`,
     "cublas?trsmBatched": `${u} handle, int side, int uplo, int trans, int diag, int m, int n, ${u} alpha, ${u} a, int lda, ${u} b, int ldb, int count`,
   }),
 };
@@ -133,6 +134,8 @@ const eigenproblem = `${u} handle, ${u} params, int jobz, int uplo, int64_t n, i
 const factored = `${u} handle, ${u} params, int uplo, int64_t n, int type, ${u} a, int64_t lda, int compute`;
 const orthogonal = `${u} handle, ${u} params, int64_t m, int64_t n, int type, ${u} a, int64_t lda, int typeTau, ${u} tau, int compute`;
 const singular = `${u} handle, ${u} params, int8_t jobu, int8_t jobvt, int64_t m, int64_t n, int type, ${u} a, int64_t lda, int typeS, ${u} s, int typeU, ${u} u, int64_t ldu, int typeV, ${u} vt, int64_t ldvt, int compute`;
+const general = `${u} handle, ${u} params, int64_t m, int64_t n, int type, ${u} a, int64_t lda`;
+const jacobi = `${u} handle, int jobz, int m, int n, ${u} a, int lda, ${u} s, ${u} u, int ldu, ${u} v, int ldv`;
 const formQ = `${u} handle, int m, int n, int k, ${u} a, int lda, ${u} tau`;
 const solverTable = {
   cusolverDnCreate: "_Out_ uint64_t* handle",
@@ -148,7 +151,15 @@ const solverTable = {
   cusolverDnXgeqrf: `${orthogonal}, ${buffers}`,
   cusolverDnXgesvd_bufferSize: `${singular}, ${sizes}`,
   cusolverDnXgesvd: `${singular}, ${buffers}`,
-  ...forLetters({ "cusolverDn?potrfBatched": `${u} handle, int uplo, int n, ${u} a, int lda, ${u} info, int count` }),
+  cusolverDnXgetrf_bufferSize: `${general}, int compute, ${sizes}`,
+  cusolverDnXgetrf: `${general}, ${u} pivots, int compute, ${buffers}`,
+  cusolverDnXgetrs: `${u} handle, ${u} params, int trans, int64_t n, int64_t nrhs, int type, ${u} a, int64_t lda, ${u} pivots, int typeB, ${u} b, int64_t ldb, ${u} info`,
+  cusolverDnCreateGesvdjInfo: `_Out_ ${u}* info`,
+  ...forLetters({
+    "cusolverDn?potrfBatched": `${u} handle, int uplo, int n, ${u} a, int lda, ${u} info, int count`,
+    "cusolverDn?gesvdjBatched_bufferSize": `${jacobi}, _Out_ int* words, ${u} params, int count`,
+    "cusolverDn?gesvdjBatched": `${jacobi}, ${u} work, int words, ${u} info, ${u} params, int count`,
+  }),
   cusolverDnSorgqr_bufferSize: `${formQ}, _Out_ int* count`,
   cusolverDnDorgqr_bufferSize: `${formQ}, _Out_ int* count`,
   cusolverDnCungqr_bufferSize: `${formQ}, _Out_ int* count`,

@@ -7,6 +7,8 @@ import {
   kernelBytes,
   type LibraryEpilogue,
   type Location,
+  laneAvals,
+  laneName,
   libraryEpilogue,
   loopMemory,
   type MatrixOperand,
@@ -36,9 +38,11 @@ import { compileCuda } from "./compiler.js";
 import { CudaBuffer, type CudaContext } from "./context.js";
 import { result64 } from "./driver.js";
 import { libraryKernels } from "./native/library.js";
+import { linalgKernels } from "./native/linalg.js";
 import { cudaPrelude } from "./native/prelude.js";
 import type { Product, Products } from "./products.js";
 import { type LibraryCalls, launchScatter, launchSort } from "./scatter-sort.js";
+import { isSolverOp, LinearAlgebra } from "./solver.js";
 import { type ProgramText, writeCudaProgram } from "./source.js";
 
 /** Where a plan's inputs, outputs and scratch memory are in one run. */
@@ -106,10 +110,11 @@ export class Launcher {
   }
 }
 
+/** Kernels that are written by hand; each text is compiled once a device, when first needed. */
+const texts = { library: libraryKernels, linalg: linalgKernels };
 const modules = new WeakMap<CudaContext, Map<string, number>>();
 
-/** The function of a library kernel; its module is compiled once a device. */
-function libraryFunction(context: CudaContext, name: string): number {
+function libraryFunction(context: CudaContext, name: string, text: keyof typeof texts = "library"): number {
   let functions = modules.get(context);
   if (functions === undefined) {
     functions = new Map();
@@ -117,10 +122,10 @@ function libraryFunction(context: CudaContext, name: string): number {
   }
   let fn = functions.get(name);
   if (fn === undefined) {
-    let module = functions.get("");
+    let module = functions.get(`module ${text}`);
     if (module === undefined) {
-      module = loadModule(context, cudaPrelude + libraryKernels);
-      functions.set("", module);
+      module = loadModule(context, cudaPrelude + texts[text]);
+      functions.set(`module ${text}`, module);
     }
     fn = functionOf(context, module, name);
     functions.set(name, fn);
@@ -160,12 +165,12 @@ const usesHost = (plan: Plan): boolean =>
   plan.steps.some((step) =>
     step.kind === "loop"
       ? usesHost(step.body)
-      : step.kind === "collective" || (step.kind === "library" && hostOps.has(step.node.op)),
+      : step.kind === "collective" || (step.kind === "library" && isSolverOp(step.node.op)),
   );
 
 export class CudaProgram {
   readonly kernels: KernelInfo[] = [];
-  /** Steps that run on the host cannot be part of a graph. */
+  /** Steps that run on the host, or in libraries that allocate and wait, cannot be part of a graph. */
   readonly usesHost: boolean;
   readonly source: string;
   readonly #text: ProgramText;
@@ -256,12 +261,12 @@ export class CudaProgram {
         bytes: 2 * numel(step.from.shape) * bytesOf(step.from.dtype),
       });
     } else if (step.kind === "lane") {
-      const { lanes, length, flops } = step.kernel;
+      const { program } = step;
       this.kernels.push({
-        name: `lanes_${lanes}x${length}`,
+        name: laneName(program),
         kind: "kernel",
-        flops: flops * lanes * length,
-        bytes: costOf(step.node as Node).bytes,
+        flops: program.flops * program.lanes,
+        bytes: laneAvals(step.node as Node).reduce((n, x) => n + numel(x.shape) * bytesOf(x.dtype), 0),
       });
     } else {
       const dims = step.node.inputs[0]?.shape.join("x") ?? "";
@@ -346,8 +351,8 @@ export class CudaProgram {
     this.launcher.launch(this.#functions.get(prepared.name)!, [prepared.blocks, 1], prepared.threads, args);
   }
 
-  #lanes(plan: Plan, { node, kernel }: Extract<Step, { kind: "lane" }>, addresses: Addresses): void {
-    const prepared = this.#text.kernels.get(kernel)!;
+  #lanes(plan: Plan, { node, program }: Extract<Step, { kind: "lane" }>, addresses: Addresses): void {
+    const prepared = this.#text.kernels.get(program)!;
     const inputs = node.inputs.map((x) => this.#operand(plan, x, addresses));
     const outputs = outputAvals(node as Node).map((_, i) => this.#at(plan, node as Node, addresses, i));
     this.launcher.launch(this.#functions.get(prepared.name)!, [prepared.blocks, 1], prepared.threads, [
@@ -513,8 +518,20 @@ export class CudaProgram {
         { base, indices: input(1), updates: input(2), out: output, workspace },
         this.#calls,
       );
-    } else if (hostOps.has(node.op)) this.#onHost(plan, node, addresses);
+    } else if (isSolverOp(node.op)) this.#linearAlgebra(plan, node, addresses);
     else throw new InternalError(`the CUDA device has no code for ${node.op}`);
+  }
+
+  /** By the vendor's solvers, or on the host where they are missing. */
+  #linearAlgebra(plan: Plan, node: Node, addresses: Addresses): void {
+    const algebra = linearAlgebraOf(this.context, this.launcher);
+    if (algebra === null) {
+      this.#onHost(plan, node, addresses);
+      return;
+    }
+    const inputs = node.inputs.map((x) => this.#operand(plan, x, addresses));
+    const outputs = outputAvals(node).map((_, i) => this.#at(plan, node, addresses, i));
+    algebra.run({ node, inputs, outputs });
   }
 
   /** Runs an op on the host by its reference rule. */
@@ -537,7 +554,19 @@ export class CudaProgram {
 /** CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES. */
 const dynamicSharedAttribute = 8;
 
-const hostOps: ReadonlySet<string> = new Set(["cholesky", "triangularSolve", "solve", "det", "eigh", "qr", "svd"]);
+const algebras = new WeakMap<CudaContext, LinearAlgebra | null>();
+
+function linearAlgebraOf(context: CudaContext, launcher: Launcher): LinearAlgebra | null {
+  let known = algebras.get(context);
+  if (known === undefined) {
+    known = LinearAlgebra.make(context, (name, elements, args) => {
+      const fn = libraryFunction(context, name, "linalg");
+      launcher.launch(fn, [Math.ceil(elements / 256), 1], 256, args);
+    });
+    algebras.set(context, known);
+  }
+  return known;
+}
 
 const sizeOf = (node: Node): number => numel(node.shape) * bytesOf(node.dtype);
 

@@ -5,7 +5,6 @@ import {
   emitCudaKernel,
   emitLaneCuda,
   type LoopKernel,
-  laneShape,
   type Plan,
   type PlanOptions,
   type Step,
@@ -94,12 +93,11 @@ ${cases.join("\n")}
     const call = attentionCall(step.node, step.operands!, precision);
     attention.set(step, { ...call, name: named(call.text) });
   };
-  const addLanes = ({ node, kernel }: Extract<Step, { kind: "lane" }>): void => {
-    const shape = laneShape(node);
-    // Few lanes are spread over many multiprocessors; many fill them with larger blocks.
-    const threads = kernel.lanes >= 65536 ? 128 : 32;
-    const text = `extern "C" __global__ void __launch_bounds__(${threads}) @(const Args<${shape.dtypes.length}> args) {\n  void* const* p = args.p;\n${emitLaneCuda(kernel, shape)}\n}`;
-    kernels.set(kernel, { text, n: 0, name: named(text), blocks: Math.ceil(kernel.lanes / threads), threads });
+  const addLanes = ({ program }: Extract<Step, { kind: "lane" }>, aligned: boolean): void => {
+    const emitted = emitLaneCuda(program, aligned);
+    const buffers = program.inputs.length + program.outputs.length;
+    const text = `extern "C" __global__ void __launch_bounds__(${emitted.threads}) @(const Args<${buffers}> args) {\n  void* const* p = args.p;\n${emitted.text}\n}`;
+    kernels.set(program, { ...emitted, text, n: 0, name: named(text) });
   };
   const visit = (inner: Plan, aligned: boolean): void => {
     const mayAlias = inner.aliases.size > 0;
@@ -110,7 +108,7 @@ ${cases.join("\n")}
       // An epilogue finishes its product where it lies.
       else if (step.kind === "library" && step.epilogue !== null) add(step.epilogue, true, aligned);
       else if (step.kind === "loop") visit(step.body, false);
-      else if (step.kind === "lane") addLanes(step);
+      else if (step.kind === "lane") addLanes(step, aligned);
     }
   };
   visit(plan, true);

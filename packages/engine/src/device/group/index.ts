@@ -1,5 +1,6 @@
 // Process groups: how devices of several processes exchange data.
 export { bytesReceived, type CollectiveAttrs, describe, membersOf, operandShape } from "./descriptor.js";
 export { LocalGroup } from "./local.js";
+export { findMpi, MpiGroup } from "./mpi.js";
 export { arena, type GroupLibrary, groupLibrary } from "./native/library.js";
 export { barrierOf, groupFiles, removeStale, ShmGroup, type ShmOptions } from "./shm.js";

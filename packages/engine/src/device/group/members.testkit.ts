@@ -1,7 +1,7 @@
 // What the processes of shm.test.ts do: collectives of every kind, checked against the reference in each process.
 import { bytesOf, type DType, makeStorage, numel, type OpAttrs, type Shape } from "../../graph/index.js";
 import { combine, type Value } from "../../ops/index.js";
-import { ShmGroup } from "./index.js";
+import { MpiGroup, ShmGroup } from "./index.js";
 import { barrierOf } from "./shm.js";
 import type { RankContext } from "./testkit.js";
 
@@ -112,9 +112,9 @@ function halves(size: number): number[][] {
 /** Runs every case and says which ones differ from the reference; sums of integers and of small halves are exact. */
 export function everyKind(
   { rank, size, name }: RankContext,
-  { shapes, dtypes }: { shapes: [number, number][]; dtypes: DType[] },
+  { shapes, dtypes, mpi = false }: { shapes: [number, number][]; dtypes: DType[]; mpi?: boolean },
 ): object {
-  const group = ShmGroup.join(name, rank, size);
+  const group = mpi ? MpiGroup.join() : ShmGroup.join(name, rank, size);
   const wrong: string[] = [];
   let run = 0;
   for (const dtype of dtypes) {

@@ -1,5 +1,5 @@
 // For tests: runs one exported function in several processes, one a rank, and collects what each returned.
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 
 export interface RankContext {
@@ -49,6 +49,51 @@ export function startRanks(
   return { processes, results: Promise.all(results) };
 }
 
+/** mpirun from Debian's packages where it is missing and this is root; null with the reason printed otherwise. */
+export function findMpirun(): string | null {
+  const present = (): boolean => spawnSync("mpirun", ["--version"]).status === 0;
+  if (!present() && process.getuid?.() === 0) {
+    const options = { stdio: "ignore", env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" } } as const;
+    spawnSync("apt-get", ["-qq", "update"], options);
+    spawnSync("apt-get", ["-qq", "install", "-y", "--no-install-recommends", "openmpi-bin"], options);
+  }
+  if (present()) return "mpirun";
+  console.error("SKIPPED: no mpirun (Debian: apt install openmpi-bin); MPI groups were not tested");
+  return null;
+}
+
+/** The same under a real mpirun: ranks come from its variables. */
+export async function runMpi(
+  size: number,
+  module: string,
+  exported: string,
+  args: unknown = null,
+  env: Record<string, string> = {},
+): Promise<unknown[]> {
+  const options = ["--allow-run-as-root", "--oversubscribe", "-n", String(size)];
+  const child = spawn(
+    "mpirun",
+    [...options, process.execPath, runner, module, exported, JSON.stringify(args), "mpi", "mpi", groupName()],
+    { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, WEFT_THREADS: "1", ...env } },
+  );
+  let out = "";
+  let stderr = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    out += text;
+  });
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    stderr += text;
+  });
+  await new Promise((resolve) => child.on("close", resolve));
+  const answers = out
+    .split("\n")
+    .filter((line) => line.startsWith(answerMark))
+    .map((line) => JSON.parse(line.slice(answerMark.length)) as { value?: unknown; error?: string; rank: number });
+  if (answers.length !== size || answers.some((a) => a.error !== undefined))
+    throw new Error(`${answers.map((a) => a.error ?? "ok").join("; ")}\n${stderr}\n${out}`);
+  return answers.sort((a, b) => a.rank - b.rank).map((a) => a.value);
+}
+
 export const answerMark = "@answer ";
 
 function collect(child: ChildProcess, rank: number): Promise<RankResult> {
@@ -86,13 +131,18 @@ export async function runRanks(
 
 if (process.argv[1] === runner) {
   const [module, exported, args, rank, size, name] = process.argv.slice(2);
-  const context: RankContext = { rank: Number(rank), size: Number(size), name };
+  const { OMPI_COMM_WORLD_RANK: mpiRank, OMPI_COMM_WORLD_SIZE: mpiSize } = process.env;
+  const context: RankContext = {
+    rank: Number(rank === "mpi" ? mpiRank : rank),
+    size: Number(size === "mpi" ? mpiSize : size),
+    name,
+  };
   try {
     const functions = (await import(module)) as Record<string, (c: RankContext, args: unknown) => unknown>;
     const value = (await functions[exported](context, JSON.parse(args))) ?? "done";
-    process.stdout.write(`${answerMark}${JSON.stringify({ value })}\n`);
+    process.stdout.write(`${answerMark}${JSON.stringify({ value, rank: context.rank })}\n`);
   } catch (error) {
-    process.stdout.write(`${answerMark}${JSON.stringify({ error: (error as Error).message })}\n`);
+    process.stdout.write(`${answerMark}${JSON.stringify({ error: (error as Error).message, rank: context.rank })}\n`);
     process.exitCode = 1;
   }
 }

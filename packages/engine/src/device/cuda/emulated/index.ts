@@ -7,8 +7,11 @@ import { existsSync, mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import koffi from "koffi";
+import { findOpenBlas } from "../../cpu/openblas.js";
 import type { CudaLibraries } from "../driver.js";
 import { gemmSource } from "./gemm.js";
+import { emulatedLt } from "./lt.js";
+import { emulatedSolver } from "./solver.js";
 import { emulatorEntries, emulatorHeader } from "./threads.js";
 
 const folder = (): string =>
@@ -181,12 +184,14 @@ export function emulatedLibraries(calls: EmulatedCalls = { log: [] }): CudaLibra
       ),
     ),
   };
+  const lapack = findOpenBlas();
+  const algebra = lapack === null ? null : emulatedSolver(lapack, (name) => calls.log.push(name));
   return {
     driver,
     nvrtc,
-    blas,
-    lt: null,
-    solver: null,
+    blas: { ...blas, ...algebra?.blas },
+    lt: emulatedLt((name) => calls.log.push(name)),
+    solver: algebra?.solver ?? null,
     nvml: null,
     nvtx: null,
     nccl: null,

@@ -2,7 +2,7 @@
 // that other processes of the same user map through /proc, an allocator over it, and copies of boxes between strided
 // arrays. Knows nothing of groups.
 export const arenaSource = String.raw`
-#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

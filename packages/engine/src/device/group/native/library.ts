@@ -5,16 +5,13 @@ import { WeftError } from "../../../graph/index.js";
 import { preludeSource } from "../../cpu/native/prelude.js";
 import { sharedObject } from "../../cpu/toolchain.js";
 import { arenaSource } from "./arena.js";
+import { mpiSource } from "./mpi.js";
 import { reduceSource } from "./reduce.js";
 import { shmSource } from "./shm.js";
 
-export const groupSource = [
-  "#define _GNU_SOURCE",
-  arenaSource.replace("#define _GNU_SOURCE\n", ""),
-  preludeSource,
-  reduceSource,
-  shmSource,
-].join("\n");
+export const groupSource = ["#define _GNU_SOURCE", arenaSource, preludeSource, reduceSource, shmSource, mpiSource].join(
+  "\n",
+);
 
 const signatures = {
   arenaOpen: "int wg_arena_open(uint64_t bytes)",
@@ -43,6 +40,17 @@ const signatures = {
   collective:
     "int weft_collective(uint64_t group, const int64_t* descriptor, const uint8_t* in, _Out_ uint8_t* out, int phase)",
   collectiveAddress: "uint64_t wg_collective_address()",
+  bench:
+    "int wg_bench(uint64_t group, const int64_t* descriptor, const int64_t* barrier, uint64_t in, uint64_t out, int turns, _Out_ double* seconds)",
+  mpiInit: "int wm_init(const char* library, _Out_ int32_t* rank, _Out_ int32_t* size)",
+  mpiFinalize: "void wm_finalize()",
+  mpiBarrier: "void wm_barrier()",
+  mpiGroup: "uint64_t wm_group(int rank, int size, double timeout)",
+  mpiClose: "void wm_close(uint64_t group)",
+  mpiCollective:
+    "int wm_collective(uint64_t group, const int64_t* descriptor, const uint8_t* in, _Out_ uint8_t* out, int phase)",
+  mpiCollectiveAddress: "uint64_t wm_collective_address()",
+  mpiBench: "int wm_bench(uint64_t in, uint64_t out, int count, int turns, _Out_ double* seconds)",
 } as const;
 
 // biome-ignore lint/suspicious/noExplicitAny: koffi's functions take and give what their C declarations say.

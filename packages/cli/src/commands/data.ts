@@ -1,0 +1,114 @@
+// weft data: fetches data sets, and shows what is in them.
+import type { Command } from "commander";
+import { type DatasetName, datasetNames, datasets, download, findSplit, splits, textOf } from "weft/data";
+import { attempt, CommandError, Progress, size, table, wrongUsage } from "../terminal/index.js";
+import { engineWork } from "./engine-work.js";
+
+interface Options {
+  data?: string;
+  hub?: string;
+  force?: boolean;
+  json?: boolean;
+}
+
+const help = `
+Examples:
+  weft data get ag_news                      from the hub into the cache; resumed and checked
+  weft data get imdb --data data/imdb        into a folder of your own
+  weft data show ag_news --data data/ag_news rows and classes of each split
+  weft data list`;
+
+export function add(program: Command): void {
+  const data = program.command("data").description("Fetch and look at data sets.").addHelpText("after", help);
+  data
+    .command("get")
+    .description("Fetch a data set from the hub.")
+    .argument("<name>", datasetNames.join(", "))
+    .option("--data <dir>", "folder for its files (the cache by default)")
+    .option("--hub <url>", "another hub (or WEFT_HUB)")
+    .option("--force", "fetch again what is already there")
+    .option("--json", "what was fetched as JSON")
+    .action((name: string, options: Options) => attempt(() => get(name, options)));
+  data
+    .command("show")
+    .description("Rows, classes and a first text of each split.")
+    .argument("<name>", datasetNames.join(", "))
+    .option("--data <dir>", "folder that holds its splits")
+    .option("--json", "as JSON")
+    .action((name: string, options: Options) => attempt(() => show(name, options)));
+  data
+    .command("list")
+    .description("The data sets that Weft knows.")
+    .option("--json", "as JSON")
+    .action((options: Options) => attempt(() => list(options)));
+}
+
+function known(name: string): DatasetName {
+  if (!(datasetNames as string[]).includes(name))
+    throw new CommandError(`there is no data set "${name}"; known: ${datasetNames.join(", ")}`, wrongUsage);
+  return name as DatasetName;
+}
+
+async function get(name: string, options: Options): Promise<void> {
+  const dataset = known(name);
+  const abort = new AbortController();
+  const stop = (): void => abort.abort();
+  process.on("SIGINT", stop);
+  const progress = new Progress();
+  try {
+    const done = await engineWork(() =>
+      download(dataset, {
+        ...(options.hub !== undefined && { hub: options.hub }),
+        ...(options.data !== undefined && { folder: options.data }),
+        force: options.force === true,
+        signal: abort.signal,
+        onProgress: (file, at, total) => progress.update(`${dataset} ${file}`, at, total ?? 0),
+      }),
+    );
+    progress.clear();
+    if (options.json) process.stdout.write(`${JSON.stringify(done)}\n`);
+    else
+      for (const { split, path, bytes, how } of done)
+        process.stdout.write(`${split}  ${how === "there" ? "was there" : how}  ${size(bytes)}  ${path}\n`);
+  } finally {
+    progress.clear();
+    process.off("SIGINT", stop);
+  }
+}
+
+async function show(name: string, options: Options): Promise<void> {
+  const dataset = known(name);
+  const found = await engineWork(async () => {
+    const all = [];
+    for (const split of splits) {
+      const source = findSplit(dataset, split, options.data);
+      const texts = await source.read();
+      const rows = datasets[dataset].classes.map((_, c) => texts.labels.filter((label) => label === c).length);
+      all.push({ split, path: source.path, rows: texts.rows, classes: rows, first: textOf(texts, 0).slice(0, 60) });
+    }
+    return all;
+  });
+  if (options.json) process.stdout.write(`${JSON.stringify(found)}\n`);
+  else {
+    const header = ["split", "rows", ...datasets[dataset].classes, "first text"];
+    const lines = found.map((f) => [f.split, String(f.rows), ...f.classes.map(String), f.first]);
+    process.stdout.write(`${table(header, lines)}\n`);
+  }
+}
+
+async function list(options: Options): Promise<void> {
+  const all = datasetNames.map((name) => ({
+    name,
+    classes: datasets[name].classes,
+    hub: datasets[name].hub?.repository ?? null,
+  }));
+  if (options.json) process.stdout.write(`${JSON.stringify(all)}\n`);
+  else
+    process.stdout.write(
+      `${table(
+        ["name", "from", "classes"],
+        all.map((d) => [d.name, d.hub ?? "made here", d.classes.join(", ")]),
+        3,
+      )}\n`,
+    );
+}

@@ -1,0 +1,12 @@
+// The engine's errors are sentences for users: shown as such, without a stack.
+import { WeftError } from "weft";
+import { CommandError } from "../terminal/index.js";
+
+export async function engineWork<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof WeftError) throw new CommandError(error.message);
+    throw error;
+  }
+}

@@ -1,0 +1,203 @@
+// weft train: trains the model of a configuration, on one device or several. With several it starts itself once a rank.
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Command } from "commander";
+import { session, setDevice } from "weft";
+import { alone, type Config, isRank, joinGroup, loadConfig, localRank, runRanks, slurmScript, train } from "weft/train";
+import { attempt, CommandError, counts, Progress, significant, warn, wrongUsage } from "../terminal/index.js";
+import { engineWork } from "./engine-work.js";
+
+interface Options {
+  devices?: number[];
+  data?: string;
+  output?: string;
+  device?: string;
+  maxSteps?: number;
+  epochs?: number;
+  seed?: number;
+  resume?: boolean;
+  json?: boolean;
+  slurm?: string;
+  nodes: number;
+  partition?: string;
+  account?: string;
+  time?: string;
+  modules?: string[];
+  env?: string[];
+  gpusPerRank?: number;
+}
+
+const help = `
+Examples:
+  weft train configs/synthetic.yaml                          made-up data: try this first
+  weft train configs/ag_news_small.yaml --devices 2          two ranks, gradients summed between them
+  weft train configs/ag_news_small.yaml --data data/ag_news  with your own copy of the data
+  weft train configs/ag_news_small.yaml --resume             go on where a run was interrupted
+  weft scale --devices 1,2 -- weft train configs/ag_news_small.yaml --devices {n}
+  weft train configs/ag_news_large.yaml --devices 8 --slurm job.sh --nodes 2 --partition gpu --gpus-per-rank 1
+                                                             writes a job script instead; sbatch job.sh runs it
+
+Writes runs/NAME: config.yaml, metrics.csv, rank0.jsonl (one line a step), checkpoints. SIGTERM and Ctrl-C write a
+checkpoint and end the run. Under srun or mpirun each process is a rank.`;
+
+const whole = (value: string): number => {
+  const number = Number(value);
+  if (!Number.isInteger(number) || number < 1)
+    throw new CommandError(`"${value}" is not a whole number above 0`, wrongUsage);
+  return number;
+};
+
+export function add(program: Command): void {
+  program
+    .command("train")
+    .description("Train a text classifier from a configuration.")
+    .argument("<config>", "a YAML file, such as those in configs/")
+    .option("--devices <n>", "ranks to train on", counts)
+    .option("--data <dir>", "folder that holds the data set's splits")
+    .option("--output <dir>", "folder of the run (runs/NAME)")
+    .option("--device <name>", "cpu, cuda, cuda:1, reference")
+    .option("--max-steps <n>", "end after so many steps", whole)
+    .option("--epochs <n>", "instead of the configuration's", whole)
+    .option("--seed <n>", "instead of the configuration's", whole)
+    .option("--resume", "go on from the newest checkpoint of the run")
+    .option("--json", "the result as JSON on standard output")
+    .option("--slurm <file>", "write a SLURM script for this run and stop")
+    .option("--nodes <n>", "nodes of the SLURM job", whole, 1)
+    .option("--partition <name>", "SLURM partition")
+    .option("--account <name>", "SLURM account")
+    .option("--time <hh:mm:ss>", "SLURM time limit")
+    .option("--modules <names...>", "modules to load in the job")
+    .option("--env <settings...>", "variables of the job: NAME=value")
+    .option("--gpus-per-rank <n>", "GPUs of each rank in the job", whole)
+    .addHelpText("after", help)
+    .action((config: string, options: Options) => attempt(() => run(config, options)));
+}
+
+async function run(file: string, options: Options): Promise<void> {
+  await engineWork(async () => {
+    const config = loadConfig(file, overridesOf(options));
+    if (options.slurm !== undefined) return writeScript(file, config, options, options.slurm);
+    if (config.ranks > 1 && !isRank()) return startRanks(config);
+    await trainHere(config, options);
+  });
+}
+
+/** Under `weft scale` every run has a folder of its own; without a word on where to write, that is the place. */
+function overridesOf(options: Options): Parameters<typeof loadConfig>[1] {
+  if (options.devices !== undefined && options.devices.length !== 1)
+    throw new CommandError("--devices takes one count here; weft scale runs several", wrongUsage);
+  const measured = process.env.WEFT_PROBE_DIR;
+  const output = options.output ?? (measured === undefined ? undefined : join(measured, "train"));
+  const { devices: _, output: __, ...rest } = options;
+  return {
+    ...rest,
+    ...(options.devices !== undefined && { devices: options.devices[0] }),
+    ...(output !== undefined && { output }),
+  };
+}
+
+/** This command once a rank; rank 0 speaks for all. */
+async function startRanks(config: Config): Promise<void> {
+  const abort = new AbortController();
+  const stop = (): void => abort.abort();
+  process.on("SIGTERM", stop);
+  process.on("SIGINT", stop);
+  try {
+    await runRanks({
+      size: config.ranks,
+      coresPerRank: config.distributed.cores_per_rank,
+      command: [process.execPath, ...process.execArgv, ...process.argv.slice(1)],
+      signal: abort.signal,
+    });
+  } finally {
+    process.off("SIGTERM", stop);
+    process.off("SIGINT", stop);
+  }
+}
+
+async function trainHere(config: Config, options: Options): Promise<void> {
+  // A CPU device is so many cores, alone or among others: what runs on one is measured against what runs on two.
+  process.env.WEFT_THREADS ??= String(config.distributed.cores_per_rank);
+  const name = config.device ?? process.env.WEFT_DEVICE;
+  if (name !== undefined && name !== "") setDevice(name === "cuda" && config.ranks > 1 ? `cuda:${localRank()}` : name);
+  const group = config.ranks > 1 ? await joinGroup(config.ranks) : alone;
+  const abort = new AbortController();
+  const stop = (): void => abort.abort();
+  process.on("SIGTERM", stop);
+  process.on("SIGINT", stop);
+  const progress = new Progress();
+  const say = (text: string): void => {
+    progress.clear();
+    if (!options.json && group.rank === 0) process.stdout.write(`${text}\n`);
+  };
+  const probeFolder = process.env.WEFT_PROBE_DIR;
+  const onCores = session().device.kind === "cpu";
+  const place = onCores ? ` of ${process.env.WEFT_THREADS} core${process.env.WEFT_THREADS === "1" ? "" : "s"}` : "";
+  say(
+    `${config.name}: ${config.ranks} rank${config.ranks === 1 ? "" : "s"}${place}, global batch ${config.globalBatch} = ${config.batchPerRank} a rank` +
+      (config.training.accumulation > 1 ? ` x ${config.training.accumulation} micro-steps` : ""),
+  );
+  try {
+    const result = await train(config, {
+      group,
+      resume: options.resume === true,
+      signal: abort.signal,
+      ...(probeFolder !== undefined && existsSync(probeFolder) && { probeFolder }),
+      onStep: (e) =>
+        progress.update(
+          `epoch ${e.epoch}/${e.epochs}  loss ${e.loss.toFixed(4)}  ${significant(e.samplesPerSecond)} samples/s`,
+          e.step,
+          e.steps,
+        ),
+      onEpoch: (row) =>
+        say(
+          `epoch ${row.epoch}  train loss ${row.trainLoss.toFixed(4)}  ${row.seconds.toFixed(1)} s` +
+            (row.valLoss === null
+              ? ""
+              : `  test loss ${row.valLoss.toFixed(4)}  accuracy ${row.valAccuracy?.toFixed(4)}`),
+        ),
+      onNote: (text) => warn(text),
+    });
+    progress.clear();
+    if (options.json && group.rank === 0) process.stdout.write(`${JSON.stringify(result)}\n`);
+    else say(`${result.status} after ${result.steps} steps; the run is in ${result.output}`);
+  } finally {
+    process.off("SIGTERM", stop);
+    process.off("SIGINT", stop);
+    group.close();
+  }
+}
+
+function writeScript(file: string, config: Config, options: Options, target: string): void {
+  if (config.ranks % options.nodes !== 0)
+    throw new CommandError(
+      `--devices ${config.ranks} cannot be spread evenly over --nodes ${options.nodes}`,
+      wrongUsage,
+    );
+  const environment = Object.fromEntries(
+    (options.env ?? []).map((setting) => {
+      const at = setting.indexOf("=");
+      if (at < 1) throw new CommandError(`--env ${setting}: write NAME=value`, wrongUsage);
+      return [setting.slice(0, at), setting.slice(at + 1)];
+    }),
+  );
+  const passed = (["data", "output", "device", "maxSteps", "epochs", "seed"] as const).flatMap((key) => {
+    const value = options[key];
+    return value === undefined ? [] : [`--${key === "maxSteps" ? "max-steps" : key}`, String(value)];
+  });
+  const script = slurmScript({
+    name: config.name,
+    command: [file, ...passed],
+    nodes: options.nodes,
+    ranksPerNode: config.ranks / options.nodes,
+    cpusPerRank: config.distributed.cores_per_rank,
+    environment,
+    ...(options.gpusPerRank !== undefined && { gpusPerRank: options.gpusPerRank }),
+    ...(options.partition !== undefined && { partition: options.partition }),
+    ...(options.account !== undefined && { account: options.account }),
+    ...(options.time !== undefined && { time: options.time }),
+    ...(options.modules !== undefined && { modules: options.modules.flatMap((names) => names.split(",")) }),
+  });
+  writeFileSync(target, script, { mode: 0o755 });
+  process.stdout.write(`${target}\n`);
+}

@@ -1,0 +1,249 @@
+// weft train, classify and data as users call them: one rank and two, killed, stopped, resumed, under SLURM, measured by
+// weft scale.
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { availableParallelism, tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const weft = fileURLToPath(new URL("../../bin/weft.js", import.meta.url));
+const configs = fileURLToPath(new URL("../../../../configs/", import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), "weft-train-"));
+after(() => rmSync(folder, { recursive: true, force: true }));
+const env = { ...process.env, WEFT_DATA: join(folder, "data"), WEFT_GROUP_TIMEOUT: "60" };
+
+const config = join(folder, "tiny.yaml");
+writeFileSync(
+  config,
+  `name: tiny
+seed: 7
+model: { vocab_size: 300, d_model: 16, n_heads: 2, num_layers: 1, dim_feedforward: 24, max_seq_len: 32, dropout: 0.1 }
+data: { dataset: synthetic, train_limit: 210, test_limit: 61 }
+training: { epochs: 4, global_batch: 21 }
+optimizer: { learning_rate: 0.01, schedule: cosine, warmup_steps: 3 }
+checkpoint: { every_steps: 3 }
+`,
+);
+
+interface Done {
+  status: number | null;
+  stdout: string;
+  stderr: string;
+}
+const call = (...args: string[]): Done =>
+  spawnSync(process.execPath, [weft, ...args], { encoding: "utf8", env, timeout: 180_000 });
+const ok = (done: Done): string => {
+  assert.equal(done.status, 0, done.stderr + done.stdout);
+  return done.stdout;
+};
+const at = (name: string): string => join(folder, name);
+const losses = (name: string, rank = 0): number[] =>
+  readFileSync(join(at(name), `rank${rank}.jsonl`), "utf8")
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line) as { type: string; loss: number })
+    .filter((r) => r.type === "step")
+    .map((r) => r.loss);
+const rows = (name: string): string[][] =>
+  readFileSync(join(at(name), "metrics.csv"), "utf8")
+    .trimEnd()
+    .split("\n")
+    .map((line) => line.split(","));
+/** metrics.csv without times. */
+const curve = (name: string): string[][] =>
+  rows(name).map(([epoch, loss, , valLoss, accuracy]) => [epoch, loss, valLoss, accuracy]);
+
+/** Starts a command and waits until its records hold `steps` steps. */
+async function untilStep(
+  name: string,
+  steps: number,
+  ...args: string[]
+): Promise<{ child: ChildProcess; ended: Promise<Done> }> {
+  const child = spawn(process.execPath, [weft, "train", config, "--output", at(name), ...args], { env });
+  let [stdout, stderr] = ["", ""];
+  child.stdout.on("data", (d: Buffer) => {
+    stdout += d.toString();
+  });
+  child.stderr.on("data", (d: Buffer) => {
+    stderr += d.toString();
+  });
+  const ended = new Promise<Done>((resolve) => child.on("close", (status) => resolve({ status, stdout, stderr })));
+  const checkpoints = join(at(name), "checkpoints");
+  const have = (): boolean =>
+    existsSync(checkpoints) && readdirSync(checkpoints).some((n) => Number(/^step-(\d+)$/.exec(n)?.[1] ?? 0) >= steps);
+  for (let i = 0; i < 3000 && !have() && child.exitCode === null; i++) await new Promise((r) => setTimeout(r, 20));
+  return { child, ended };
+}
+const long = ["--epochs", "400"];
+/** The cosine falls over all steps: a curve can be compared only with one of the same length. */
+const whole = ["--epochs", "400", "--max-steps", "90"];
+
+test("two ranks follow one: the same losses, every sample once, both ranks' records", () => {
+  ok(call("train", config, "--output", at("one"), "--devices", "1"));
+  ok(call("train", config, "--output", at("two"), "--devices", "2"));
+  const [one, two] = [losses("one"), losses("two")];
+  assert.equal(one.length, 40);
+  one.slice(0, 20).forEach((loss, i) => {
+    assert.ok(Math.abs(two[i] - loss) <= 1e-5 * loss, `step ${i}: ${two[i]} on two ranks, ${loss} on one`);
+  });
+  assert.deepEqual(losses("two", 1), two, "the loss is that of the global batch on every rank");
+  const samples = [0, 1].map((rank) =>
+    readFileSync(join(at("two"), `rank${rank}.jsonl`), "utf8")
+      .split("\n")
+      .filter((l) => l.includes('"type":"step"'))
+      .reduce((n, l) => n + (JSON.parse(l) as { samples: number }).samples, 0),
+  );
+  assert.deepEqual(samples, [4 * 100, 4 * 110], "10 of the 21 rows of a batch, and 11");
+  assert.equal(rows("two").length, 5);
+});
+
+test("in float64 one and two ranks agree to 1e-10 for 200 steps, with dropout and uneven batches", () => {
+  const double = at("double.yaml");
+  writeFileSync(double, `${readFileSync(config, "utf8")}precision: { compute: float64 }\n`);
+  const args = ["train", double, "--epochs", "20", "--max-steps", "200"];
+  ok(call(...args, "--output", at("double-1"), "--devices", "1"));
+  ok(call(...args, "--output", at("double-2"), "--devices", "2"));
+  const [one, two] = [losses("double-1"), losses("double-2")];
+  assert.equal(one.length, 200);
+  one.forEach((loss, i) => {
+    assert.ok(Math.abs(two[i] - loss) <= 1e-10 * loss, `step ${i}: ${two[i]} on two ranks, ${loss} on one`);
+  });
+  const [a, b] = [curve("double-1"), curve("double-2")].map((c) => Number(c.at(-1)?.[3]));
+  assert.ok(Math.abs(a - b) <= 0.005, `accuracy ${a}, ${b}`);
+});
+
+test("killed with SIGKILL and resumed: the curve of a run that was never touched", async () => {
+  ok(call("train", config, "--output", at("calm"), ...whole));
+  const { child, ended } = await untilStep("killed", 30, ...long, "--max-steps", "90");
+  child.kill("SIGKILL");
+  await ended;
+  assert.ok(losses("killed").length < 90);
+  ok(call("train", config, "--output", at("killed"), ...whole, "--resume"));
+  assert.deepEqual(losses("killed"), losses("calm"));
+  assert.deepEqual(curve("killed"), curve("calm"));
+});
+
+test("SIGTERM: both ranks write one checkpoint and end clean; the run goes on with another number of ranks", async () => {
+  const { child, ended } = await untilStep("stopped", 12, ...long, "--devices", "2");
+  child.kill("SIGTERM");
+  const { status, stdout, stderr } = await ended;
+  assert.equal(status, 0, stderr);
+  assert.match(stdout, /stopped after \d+ steps/);
+  const steps = losses("stopped").length;
+  assert.ok(readdirSync(join(at("stopped"), "checkpoints")).includes(`step-${String(steps).padStart(8, "0")}`));
+  const more = String(steps + 10);
+  assert.match(
+    ok(
+      call(
+        "train",
+        config,
+        "--output",
+        at("stopped"),
+        "--epochs",
+        "400",
+        "--max-steps",
+        more,
+        "--devices",
+        "1",
+        "--resume",
+      ),
+    ),
+    /done after/,
+  );
+  assert.equal(losses("stopped").length, steps + 10);
+});
+
+test("a rank that dies: the other stops within seconds, with one error, and the run can be resumed", async () => {
+  const { child, ended } = await untilStep("dead", 9, ...long, "--devices", "2");
+  const ranks = spawnSync("pgrep", ["-P", String(child.pid)], { encoding: "utf8" })
+    .stdout.trim()
+    .split("\n")
+    .map(Number);
+  assert.equal(ranks.length, 2);
+  const began = performance.now();
+  process.kill(ranks[1], "SIGKILL");
+  const { status, stderr } = await ended;
+  assert.ok(performance.now() - began < 30_000);
+  assert.equal(status, 1);
+  assert.match(stderr, /rank 1 of 2 was ended by SIGKILL; the others were stopped\. --resume goes on/);
+  assert.equal(stderr.match(/^weft: .*was ended by/gm)?.length, 1, stderr);
+  assert.ok(existsSync(join(at("dead"), "checkpoints")));
+  const at9 = losses("dead").length;
+  ok(call("train", config, "--output", at("dead"), "--epochs", "400", "--max-steps", String(at9 + 20), "--resume"));
+});
+
+test("classify: arguments, a file, standard input; label and probabilities", () => {
+  const texts = ["Ferry and crane wait at the quay", "Frost, gale and sleet this week"];
+  const args = ["train", join(configs, "synthetic.yaml"), "--output", at("synthetic"), "--epochs", "2"];
+  ok(call(...args));
+  const given = ok(call("classify", at("synthetic"), ...texts, "--json"))
+    .trimEnd()
+    .split("\n")
+    .map((l) => JSON.parse(l) as { label: string; probabilities: Record<string, number> });
+  assert.deepEqual(
+    given.map((g) => g.label),
+    ["harbour", "weather"],
+  );
+  for (const { probabilities } of given)
+    assert.ok(Math.abs(Object.values(probabilities).reduce((a, b) => a + b) - 1) < 1e-9);
+  writeFileSync(at("texts.txt"), `${texts.join("\n")}\n\n`);
+  const fromFile = ok(call("classify", at("synthetic"), "--file", at("texts.txt")));
+  assert.match(fromFile, /^harbour\tharbour 0\.\d{3} {2}orchard 0\.\d{3}.*\tFerry and crane/);
+  const piped = spawnSync(process.execPath, [weft, "classify", at("synthetic")], {
+    input: `${texts.join("\n")}\n`,
+    encoding: "utf8",
+    env,
+  });
+  assert.equal(piped.stdout, fromFile);
+  assert.equal(call("classify", at("nowhere"), "x").status, 1);
+  assert.match(call("classify", folder, "x").stderr, /holds no checkpoint/);
+});
+
+test("wrong usage: unknown keys, no such file, counts", () => {
+  writeFileSync(at("wrong.yaml"), readFileSync(config, "utf8").replace("d_model", "d_modle"));
+  const wrong = call("train", at("wrong.yaml"));
+  assert.equal(wrong.status, 1);
+  assert.match(wrong.stderr, /model\.d_modle is not known; did you mean model\.d_model\?/);
+  assert.match(call("train", at("absent.yaml")).stderr, /absent\.yaml does not exist/);
+  assert.equal(call("train", config, "--devices", "0").status, 2);
+  assert.equal(call("data", "get", "mnist").status, 2);
+  assert.match(ok(call("data", "show", "synthetic")), /train\s+2000/);
+});
+
+test("weft scale measures our own trainer: valid, steps of every rank, communication", {
+  skip: availableParallelism() < 2 ? "needs two cores" : false,
+}, () => {
+  const command = [process.execPath, weft, "train", config, "--devices", "{n}", "--epochs", "6"];
+  const out = ok(
+    call(
+      "scale",
+      "--devices",
+      "1,2",
+      "--out",
+      at("studies"),
+      "--name",
+      "own",
+      "--no-pictures",
+      "--json",
+      "--",
+      ...command,
+    ),
+  );
+  const { studies } = JSON.parse(out) as { studies: { valid: boolean }[] };
+  const run = join(at("studies"), "own", "runs", "n2-r0");
+  assert.deepEqual(
+    readdirSync(run)
+      .filter((n) => n.startsWith("rank"))
+      .sort(),
+    ["rank0.jsonl", "rank1.jsonl"],
+  );
+  const text = JSON.stringify(studies[0]);
+  assert.ok(!/work-not-divided/.test(text), text.slice(0, 2000));
+  const steps = readFileSync(join(run, "rank1.jsonl"), "utf8")
+    .split("\n")
+    .filter((l) => l.includes('"type":"step"'));
+  assert.equal(steps.length, 60);
+  assert.ok(steps.every((l) => (JSON.parse(l) as { exposedCommUs: number }).exposedCommUs > 0));
+});

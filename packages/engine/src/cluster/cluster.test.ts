@@ -1,0 +1,223 @@
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { CpuDevice } from "../device/index.js";
+import * as weft from "../index.js";
+import { type Cluster, connect } from "./connect.js";
+import type { ClusterBuffer } from "./device.js";
+
+const skip = CpuDevice.available() ? false : "no C compiler";
+
+let cluster: Cluster;
+before(async () => {
+  if (!skip) cluster = await connect({ devices: 3, cores: 1 });
+});
+after(async () => {
+  if (!skip) await cluster.close();
+});
+
+const bufferOf = (t: weft.Tensor): ClusterBuffer => (t.node.value as unknown as { buffer: ClusterBuffer }).buffer;
+
+/** A program and its arguments as numbers; run on the cluster and on one CPU device. */
+interface Case {
+  name: string;
+  shapes: number[][];
+  run(...args: weft.Tensor[]): weft.Tensor | weft.Tensor[];
+  /** More than one worker must have taken part. */
+  spread: boolean;
+}
+
+const big = [700, 130];
+const cases: Case[] = [
+  { name: "element-wise", shapes: [big, big], run: (a, b) => a.mul(b).add(1).tanh().exp(), spread: false },
+  {
+    name: "product",
+    shapes: [
+      [1001, 256],
+      [256, 128],
+    ],
+    run: (a, b) => a.matmul(b).relu(),
+    spread: true,
+  },
+  {
+    name: "contraction cut",
+    shapes: [
+      [64, 4000],
+      [4000, 96],
+    ],
+    run: (a, b) => a.matmul(b),
+    spread: true,
+  },
+  {
+    name: "softmax of a product",
+    shapes: [
+      [512, 256],
+      [256, 200],
+    ],
+    run: (a, b) => a.matmul(b).softmax(1),
+    spread: true,
+  },
+  {
+    name: "column sums",
+    shapes: [
+      [2000, 300],
+      [300, 300],
+    ],
+    run: (a, b) => a.matmul(b).sum(0),
+    spread: true,
+  },
+  {
+    name: "transpose and back",
+    shapes: [
+      [600, 400],
+      [400, 400],
+    ],
+    run: (a, b) => a.matmul(b).T.add(1).T.mul(a),
+    spread: true,
+  },
+  {
+    name: "gradients of a layer",
+    shapes: [[900, 200], [200, 150], [150]],
+    run: (x, w, c) => {
+      const loss = (w: weft.Tensor, c: weft.Tensor) => x.matmul(w).add(c).tanh().square().mean();
+      const [dw, dc] = weft.grad(loss, { argument: [0, 1] })(w, c);
+      return [dw, dc];
+    },
+    spread: true,
+  },
+  {
+    name: "a scan",
+    shapes: [[300, 64]],
+    run: (x) =>
+      weft.scan((c: weft.Tensor, r: weft.Tensor) => [c.add(r).tanh(), c], weft.zeros([64]), x)[0] as weft.Tensor,
+    spread: false,
+  },
+  {
+    name: "random numbers",
+    shapes: [
+      [1200, 300],
+      [300, 300],
+    ],
+    run: (a, b) => a.add(weft.randn(a.shape, { key: weft.key(7) })).matmul(b),
+    spread: true,
+  },
+];
+
+const wave = (shape: number[], seed: number): weft.Tensor => {
+  const n = shape.reduce((a, b) => a * b, 1);
+  return weft.tensor(Float32Array.from({ length: n }, (_, i) => Math.sin(i * 0.7 + seed) * 0.5)).reshape(shape);
+};
+
+for (const { name, shapes, run, spread } of cases) {
+  test(`3 workers give what one device gives: ${name}`, { skip }, async () => {
+    const program = () => [run(...shapes.map((shape, i) => wave(shape, i)))].flat();
+    weft.useDevice(cluster.device);
+    const before = cluster.device.counts.sharded;
+    const got = await Promise.all(program().map((t) => t.data()));
+    const sharded = cluster.device.counts.sharded - before;
+    weft.setDevice("cpu");
+    const expected = program().map((t) => t.dataSync());
+    weft.useDevice(cluster.device);
+    if (spread) assert.ok(sharded > 0, "nothing was spread");
+    expected.forEach((values, k) => {
+      assert.equal(got[k].length, values.length);
+      let scale = 0;
+      for (const v of values) scale = Math.max(scale, Math.abs(Number(v)));
+      for (let i = 0; i < values.length; i++)
+        if (!(Math.abs(Number(got[k][i]) - Number(values[i])) <= 2e-5 * (1 + scale)))
+          assert.fail(`${name}: element ${i} is ${got[k][i]}, not ${values[i]}`);
+    });
+  });
+}
+
+test("rows lie where the placement says, and bytes of tensors do not pass the dispatcher", { skip }, async () => {
+  weft.useDevice(cluster.device);
+  const { sent } = cluster.device.connection;
+  const before = sent.bytes;
+  const x = wave([1000, 1000], 1);
+  const y = x.matmul(x).realize();
+  const parts = cluster.device.describe(bufferOf(y));
+  assert.equal(parts.length, 3);
+  assert.equal(new Set(parts.map((p) => p.worker)).size, 3);
+  assert.deepEqual(
+    parts.map((p) => [p.start[0], p.stop[0]]),
+    [
+      [0, 334],
+      [334, 667],
+      [667, 1000],
+    ],
+  );
+  assert.equal((await y.data()).length, 1e6);
+  // 4 MB went in and 4 MB came out; the dispatcher saw the plan.
+  assert.ok(sent.bytes - before < 20_000, `${sent.bytes - before} bytes`);
+});
+
+test("jit, donated state and a training loop keep their values apart from the client's", { skip }, async () => {
+  weft.useDevice(cluster.device);
+  const step = weft.jit(
+    (w: weft.Tensor, x: weft.Tensor) =>
+      w.sub(
+        weft
+          .grad((w: weft.Tensor) => x.matmul(w).square().mean())(w)
+          .mul(0.01),
+      ),
+    { donate: [0] },
+  );
+  let w = wave([128, 64], 2);
+  const x = wave([640, 128], 3);
+  for (let i = 0; i < 5; i++) w = step(w, x);
+  const got = await w.data();
+  weft.setDevice("cpu");
+  let expected = wave([128, 64], 2);
+  const xs = wave([640, 128], 3);
+  for (let i = 0; i < 5; i++) expected = step(expected, xs);
+  const values = expected.dataSync();
+  weft.useDevice(cluster.device);
+  for (let i = 0; i < values.length; i++) assert.ok(Math.abs(Number(got[i]) - Number(values[i])) < 1e-5);
+});
+
+test("reading at once is refused with the way that works", { skip }, () => {
+  weft.useDevice(cluster.device);
+  assert.throws(() => weft.tensor([1]).add(1).dataSync(), /await t\.data\(\)/);
+});
+
+test("two clients with the same ids do not see each other's tensors", { skip }, async () => {
+  weft.useDevice(cluster.device);
+  const mine = weft.tensor([1, 2, 3]).add(1);
+  mine.realize();
+  const other = await connect(cluster.address, { token: cluster.local!.token });
+  const theirs = weft.tensor([10, 20, 30]).add(1);
+  assert.deepEqual(await theirs.array(), [11, 21, 31]);
+  weft.useDevice(cluster.device);
+  assert.deepEqual(await mine.array(), [2, 3, 4]);
+  await other.close();
+  assert.deepEqual(await mine.mul(2).array(), [4, 6, 8]);
+});
+
+test("limits are the client's own", { skip }, async () => {
+  const small = await connect(cluster.address, { token: cluster.local!.token, maxBytes: 1000 });
+  await assert.rejects(weft.ones([1000]).add(1).data(), /its limit is 1000.*maxBytes/);
+  assert.deepEqual(await weft.ones([2]).add(1).array(), [2, 2]);
+  await small.close();
+  weft.useDevice(cluster.device);
+  assert.equal((await weft.ones([1000]).add(1).data())[999], 2);
+});
+
+test("fetches and uploads over sockets, as between hosts", { skip }, async () => {
+  process.env.WEFT_DATA = "socket";
+  const remote = await connect(cluster.address, { token: cluster.local!.token });
+  try {
+    const x = wave([777, 333], 5);
+    const y = x.matmul(wave([333, 333], 6)).add(1);
+    const got = await y.data();
+    weft.setDevice("cpu");
+    const expected = wave([777, 333], 5)
+      .matmul(wave([333, 333], 6))
+      .add(1)
+      .dataSync();
+    for (let i = 0; i < expected.length; i += 7) assert.ok(Math.abs(Number(got[i]) - Number(expected[i])) < 1e-3);
+  } finally {
+    delete process.env.WEFT_DATA;
+    await remote.close();
+    weft.useDevice(cluster.device);
+  }
+});

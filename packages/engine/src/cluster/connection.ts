@@ -1,0 +1,207 @@
+// A client's connection to a dispatcher: who is there, what was sent, and what failed. Knows messages, not tensors.
+import { WeftError } from "../graph/index.js";
+import { DataLink } from "./data-link.js";
+import { say } from "./debug.js";
+import {
+  type ClientSettings,
+  decode,
+  encode,
+  type FailureCause,
+  type FromClient,
+  protocolVersion,
+  toClient,
+  type WorkerInfo,
+} from "./protocol.js";
+import { type Channel, hostId, openStream, parseAddress, type Security, securityFrom } from "./wire.js";
+import { ownMemory } from "./worker.js";
+
+export interface ConnectOptions extends Security, ClientSettings {
+  /** Seconds to wait for the dispatcher, and for a first worker. */
+  timeout?: number;
+  label?: string;
+}
+
+export interface Reported {
+  message: string;
+  cause: FailureCause;
+}
+
+export class Connection {
+  workers: WorkerInfo[] = [];
+  generation = 0;
+  client = 0;
+  /** Why nothing more can be done on this connection; null while it works. */
+  lost: string | null = null;
+  readonly lostWorkers = new Map<string, string>();
+  readonly failures = new Map<number, Reported>();
+  readonly #links = new Map<string, DataLink>();
+  readonly #security: Security;
+  readonly #channel: Channel;
+  readonly #host: string;
+  readonly #port: number;
+  #freed: number[] = [];
+  #flushing = false;
+  /** What went through the dispatcher from here. */
+  readonly sent = { messages: 0, bytes: 0 };
+  onChange: () => void = () => {};
+  onUploaded: (id: number) => void = () => {};
+  onTape: (records: unknown[]) => void = () => {};
+  readonly ready: Promise<void>;
+
+  constructor(address: string, options: ConnectOptions = {}) {
+    const { host, port } = parseAddress(address);
+    [this.#host, this.#port] = [host, port];
+    this.#security = securityFrom(options);
+    this.#channel = openStream(host, port, "Client", this.#security, false);
+    const { stream } = this.#channel;
+    const { timeout = 10 } = options;
+    this.ready = new Promise<void>((resolve, reject) => {
+      const late = setTimeout(
+        () => this.#end(`no answer from ${this.address} within ${timeout} s; is that a weft dispatcher?`, reject),
+        timeout * 1e3,
+      );
+      let welcomed = false;
+      const noWorkers = (): void =>
+        this.#end(
+          `the dispatcher at ${this.address} has no workers; start one: weft worker --host ${host} -p ${port}`,
+          reject,
+        );
+      const maybeReady = (): void => {
+        if (this.workers.length === 0) return;
+        clearTimeout(late);
+        resolve();
+      };
+      stream.on("data", (bytes: Buffer) => {
+        const message = decode(toClient, bytes);
+        if (message.t === "welcome") {
+          welcomed = true;
+          clearTimeout(late);
+          ({ client: this.client, generation: this.generation, workers: this.workers } = message);
+          say(
+            "client",
+            () => `connected to ${message.dispatcher} as client ${this.client}: ${this.workers.length} workers`,
+          );
+          this.#openLinks();
+          if (this.workers.length === 0)
+            setTimeout(() => this.workers.length === 0 && noWorkers(), Math.min(timeout, 5) * 1e3);
+          maybeReady();
+        } else if (message.t === "workers") {
+          ({ generation: this.generation, workers: this.workers } = message);
+          this.#openLinks();
+          for (const { worker, reason } of message.lost) this.#workerLost(worker, reason);
+          maybeReady();
+          this.onChange();
+        } else if (message.t === "failed") {
+          const { ids, message: text, cause } = message;
+          for (const id of ids) {
+            // What caused it says more than who gave up because of it.
+            const known = this.failures.get(id);
+            if (known === undefined || known.cause === "aborted") this.failures.set(id, { message: text, cause });
+          }
+        } else if (message.t === "refused")
+          this.#end(`the dispatcher at ${this.address} refused: ${message.message}`, reject);
+      });
+      stream.on("error", (error: Error & { code?: number }) => {
+        clearTimeout(late);
+        const reason = welcomed
+          ? `the connection to the dispatcher at ${this.address} was lost; its tensors are gone: connect again (weft.connect) and make them again`
+          : `nobody is listening at ${this.address}; start a dispatcher: weft server -p ${port} (${error.message.split("\n")[0]})`;
+        this.#end(reason, reject);
+      });
+      stream.on("end", () =>
+        this.#end(
+          `the dispatcher at ${this.address} closed the connection; connect again (weft.connect) and make the tensors again`,
+          reject,
+        ),
+      );
+    });
+    this.ready.catch(() => {});
+    const { maxTensors, maxBytes, maxQueue, tape } = options;
+    this.send({
+      t: "hello",
+      version: protocolVersion,
+      token: this.#security.token ?? null,
+      role: "client",
+      label: options.label ?? null,
+      process: { host: hostId(), pid: process.pid, memory: ownMemory() },
+      settings: { maxTensors, maxBytes, maxQueue, tape },
+    });
+  }
+
+  get address(): string {
+    return `${this.#host}:${this.#port}`;
+  }
+
+  #end(reason: string, reject: (error: Error) => void): void {
+    this.lost ??= reason;
+    say("client", () => reason);
+    for (const link of this.#links.values()) link.fail(this.lost);
+    this.#channel.stream.end();
+    this.#channel.close();
+    reject(new WeftError(this.lost));
+    this.onChange();
+  }
+
+  #openLinks(): void {
+    for (const worker of this.workers) {
+      this.lostWorkers.delete(worker.id);
+      const known = this.#links.get(worker.id);
+      if (known !== undefined && known.broken === null) continue;
+      this.#links.set(
+        worker.id,
+        new DataLink(worker, this.client, this.#security, {
+          uploaded: (id) => this.onUploaded(id),
+          tape: (records) => this.onTape(records),
+        }),
+      );
+    }
+  }
+
+  #workerLost(worker: string, reason: string): void {
+    this.lostWorkers.set(worker, reason);
+    this.#links.get(worker)?.fail(reason);
+    this.#links.delete(worker);
+    say("client", () => reason);
+  }
+
+  link(worker: string): DataLink {
+    const link = this.#links.get(worker);
+    if (link !== undefined) return link;
+    throw new WeftError(this.lost ?? this.lostWorkers.get(worker) ?? `worker ${worker} is not there any more`);
+  }
+
+  send(message: FromClient): void {
+    if (this.lost !== null) return;
+    const bytes = encode(message);
+    this.sent.messages++;
+    this.sent.bytes += bytes.length;
+    this.#channel.stream.write(bytes);
+  }
+
+  /** Frees go out together, with the next thing that is sent or at the end of the turn. */
+  free(id: number): void {
+    this.#freed.push(id);
+    this.failures.delete(id);
+    if (this.#freed.length >= 1000) this.flush();
+    else if (!this.#flushing) {
+      this.#flushing = true;
+      setImmediate(() => {
+        this.#flushing = false;
+        this.flush();
+      });
+    }
+  }
+
+  flush(): void {
+    if (this.#freed.length === 0) return;
+    const ids = this.#freed;
+    this.#freed = [];
+    this.send({ t: "free", ids });
+  }
+
+  close(): void {
+    if (this.lost !== null) return;
+    this.flush();
+    this.#end("this connection was closed", () => {});
+  }
+}

@@ -1,0 +1,167 @@
+// The client's side of the data plane: one connection a worker. Fetched parts are written straight into their place in
+// the client's array, from the worker's memory where that can be shared.
+import { readFileSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { connect as connectTls } from "node:tls";
+import { groupLibrary } from "../device/index.js";
+import { WeftError } from "../graph/index.js";
+import { type Frame, framePayload, readFrames, writeFrame } from "./frames.js";
+import type { FailureCause, WorkerInfo } from "./protocol.js";
+import { hostId, type Security } from "./wire.js";
+import { denseStrides } from "./worker.js";
+
+export class FetchError extends WeftError {
+  constructor(
+    message: string,
+    readonly cause_: FailureCause,
+  ) {
+    super(message);
+  }
+}
+
+/** Where a part goes in the array that holds the whole tensor. */
+export interface Destination {
+  into: Uint8Array;
+  offset: number;
+  sizes: readonly number[];
+  strides: readonly number[];
+  element: number;
+}
+
+interface Waiting {
+  to: Destination;
+  pieces: Buffer[];
+  resolve(): void;
+  reject(error: Error): void;
+}
+
+export class DataLink {
+  readonly #socket: Socket;
+  readonly #waiting = new Map<number, Waiting>();
+  #next = 1;
+  #base: number | null = null;
+  #broken: string | null = null;
+  /** Bytes that came over this connection, not through shared memory. */
+  receivedBytes = 0;
+  readonly shares: boolean;
+
+  constructor(
+    readonly worker: WorkerInfo,
+    client: number,
+    security: Security,
+    readonly listener: { uploaded(id: number): void; tape(records: unknown[]): void },
+  ) {
+    const { host, port, key, tls } = worker.data;
+    this.shares =
+      worker.process.host === hostId() && worker.process.memory !== null && process.env.WEFT_DATA !== "socket";
+    const address = host === "localhost" ? "127.0.0.1" : host;
+    this.#socket = tls
+      ? connectTls({ host: address, port, ca: security.ca === undefined ? undefined : readFileSync(security.ca) })
+      : connect(port, address);
+    this.#socket.setNoDelay(true);
+    // A program that has nothing to wait for may end.
+    this.#socket.unref();
+    this.#socket.on("error", (error) => this.fail(`the connection to worker ${worker.id} failed: ${error.message}`));
+    this.#socket.on("close", () => this.fail(`worker ${worker.id} closed the connection`));
+    readFrames(this.#socket, (frame) => this.#frame(frame));
+    writeFrame(this.#socket, { client, key });
+  }
+
+  get broken(): string | null {
+    return this.#broken;
+  }
+
+  /** Nothing more will come: everybody who waits is told. */
+  fail(reason: string): void {
+    this.#broken ??= reason;
+    this.#socket.destroy();
+    for (const { reject } of this.#waiting.values()) reject(new FetchError(this.#broken, "lost"));
+    this.#waiting.clear();
+    if (this.#base !== null) groupLibrary().unmap(this.#base, this.worker.process.memory!.bytes);
+    this.#base = null;
+  }
+
+  fetch(id: number, to: Destination): Promise<void> {
+    if (this.#broken !== null) return Promise.reject(new FetchError(this.#broken, "lost"));
+    const request = this.#next++;
+    this.#socket.ref();
+    return new Promise<void>((resolve, reject) => {
+      this.#waiting.set(request, { to, pieces: [], resolve, reject });
+      writeFrame(this.#socket, { fetch: request, id });
+    }).finally(() => {
+      if (this.#waiting.size === 0) this.#socket.unref();
+    });
+  }
+
+  /** Bytes for a worker whose memory cannot be shared. */
+  async upload(id: number, bytes: Uint8Array): Promise<void> {
+    for (let at = 0; at === 0 || at < bytes.length; at += framePayload) {
+      const piece = bytes.subarray(at, at + framePayload);
+      const last = at + piece.length >= bytes.length;
+      const more = writeFrame(this.#socket, { upload: id, bytes: bytes.length, at, last }, piece);
+      if (!more && !last) await new Promise((resolve) => this.#socket.once("drain", resolve));
+    }
+  }
+
+  #frame({ header, bytes }: Frame): void {
+    if (Array.isArray(header.tape)) this.listener.tape(header.tape);
+    else if (typeof header.uploaded === "number") this.listener.uploaded(header.uploaded);
+    else if (typeof header.fetch === "number") this.#arrived(header.fetch, header, bytes);
+  }
+
+  #arrived(request: number, header: Frame["header"], bytes: Buffer): void {
+    const waiting = this.#waiting.get(request);
+    if (waiting === undefined) return;
+    this.receivedBytes += bytes.length;
+    try {
+      if (typeof header.failed === "string") throw new FetchError(header.failed, header.cause as FailureCause);
+      if (typeof header.offset === "number") {
+        this.#copyShared(header.offset, waiting.to);
+        writeFrame(this.#socket, { release: request });
+      } else {
+        waiting.pieces.push(bytes);
+        if (header.last !== true) return;
+        copyBytes(waiting.pieces.length === 1 ? waiting.pieces[0] : Buffer.concat(waiting.pieces), waiting.to);
+      }
+      this.#waiting.delete(request);
+      waiting.resolve();
+    } catch (error) {
+      this.#waiting.delete(request);
+      waiting.reject(error as Error);
+    }
+  }
+
+  #copyShared(offset: number, { into, offset: at, sizes, strides, element }: Destination): void {
+    const library = groupLibrary();
+    if (this.#base === null) {
+      const { pid, fd, bytes } = this.worker.process.memory!;
+      this.#base = Number(library.map(pid, fd, bytes));
+      if (this.#base === 0) {
+        this.#base = null;
+        throw new FetchError(
+          `the memory of worker ${this.worker.id} (process ${pid}) cannot be opened; set WEFT_DATA=socket to fetch over a socket`,
+          "error",
+        );
+      }
+    }
+    const big = (values: readonly number[]): BigInt64Array => BigInt64Array.from(values, BigInt);
+    const dense = denseStrides(sizes, element);
+    library.copyBoxOut(into, at, big(strides), this.#base + offset, big(dense), big(sizes), sizes.length, element);
+  }
+}
+
+/** A dense part into its place, row by row. */
+function copyBytes(from: Uint8Array, { into, offset, sizes, strides, element }: Destination): void {
+  if (from.length === 0) return;
+  const dense = denseStrides(sizes, element);
+  let axis = sizes.length;
+  while (axis > 0 && (strides[axis - 1] === dense[axis - 1] || sizes[axis - 1] === 1)) axis--;
+  const run = axis === 0 ? from.length : sizes[axis - 1] === 0 ? 0 : dense[axis - 1];
+  const index = new Array<number>(axis).fill(0);
+  for (let at = 0; at < from.length; at += run) {
+    let to = offset;
+    for (let i = 0; i < axis; i++) to += index[i] * strides[i];
+    into.set(from.subarray(at, at + run), to);
+    for (let i = axis - 1; i >= 0 && ++index[i] === sizes[i]; i--) index[i] = 0;
+  }
+}

@@ -1,0 +1,21 @@
+// WEFT_DEBUG_DISPATCHER, _WORKER, _CLIENT and _PLANNER: what each part does and why, on standard error.
+type Part = "dispatcher" | "worker" | "client" | "planner";
+
+const on = new Map<Part, boolean>();
+
+/** Whether a part was asked to talk; read once. */
+export function talks(part: Part): boolean {
+  let known = on.get(part);
+  if (known === undefined) {
+    const value = process.env[`WEFT_DEBUG_${part.toUpperCase()}`];
+    known = value !== undefined && value !== "" && value !== "0";
+    on.set(part, known);
+  }
+  return known;
+}
+
+const begin = performance.now();
+
+export function say(part: Part, text: () => string): void {
+  if (talks(part)) process.stderr.write(`[${part} ${((performance.now() - begin) / 1e3).toFixed(3)}] ${text()}\n`);
+}

@@ -1,0 +1,524 @@
+// A cluster as a Device: buffers are ids with a placement on the workers, a run is a message, and values come back
+// asynchronously. Planning and partitioning happen here, in the client, the first time that a function meets inputs
+// that lie where they lie.
+import {
+  arena,
+  type CompileOptions,
+  type Device,
+  type DeviceBuffer,
+  type DeviceMemory,
+  type Executable,
+  groupLibrary,
+} from "../device/index.js";
+import {
+  bytesOf,
+  type DType,
+  functionOrder,
+  type GraphFn,
+  isOp,
+  numel,
+  type Shape,
+  toPlain,
+  WeftError,
+} from "../graph/index.js";
+import { costOf } from "../ops/index.js";
+import { memory } from "../runtime/index.js";
+import { Mesh, type Partitioned, Placement, partition, reshard } from "../shard/index.js";
+import { choose } from "./choose.js";
+import type { Connection } from "./connection.js";
+import { FetchError } from "./data-link.js";
+import { hasCollective, renumber } from "./renumber.js";
+import { denseStrides } from "./worker.js";
+
+/** Where a tensor is: on which workers, and how it is cut. */
+interface Home {
+  /** Worker ids by rank. */
+  members: ReadonlyMap<number, string>;
+  placement: Placement;
+}
+
+interface Staged {
+  /** In this process's shared memory; 0 where there is none, then `bytes` holds the copy. */
+  address: number;
+  bytes: Uint8Array | null;
+}
+
+let lastId = 0;
+
+export class ClusterBuffer implements DeviceBuffer {
+  readonly id = ++lastId;
+  staged: Staged | null = null;
+  home: Home | null = null;
+  shape: Shape | null = null;
+  dtype: DType | null = null;
+  /** Why there is no value. */
+  failure: string | null = null;
+  site: string | null = null;
+  freed = false;
+  constructor(readonly bytes: number) {}
+}
+
+interface Prepared {
+  program: number;
+  partitioned: Partitioned;
+  ranks: number[];
+  members: Map<number, string>;
+  why: string;
+}
+
+let lastProgram = 0;
+
+export class ClusterDevice implements Device {
+  readonly name: string;
+  readonly kind = "cluster";
+  #used = 0;
+  #peak = 0;
+  #connected = false;
+  #waiting: (() => void)[] = [];
+  readonly #uploads = new Map<number, { left: number; done: () => void }>();
+  #step = 0;
+  /** What was planned last, for explanations. */
+  lastChoice: string | null = null;
+  /** Runs that needed more than one worker, and all of them. */
+  readonly counts = { runs: 0, sharded: 0, reshards: 0 };
+
+  constructor(readonly connection: Connection) {
+    this.name = `cluster at ${connection.address}`;
+    connection.onUploaded = (id) => this.#uploaded(id);
+    connection.ready.then(
+      () => this.#begin(),
+      () => this.#begin(),
+    );
+  }
+
+  get lost(): string | null {
+    return this.connection.lost;
+  }
+
+  get workers(): number {
+    return this.connection.workers.length;
+  }
+
+  close(): void {
+    this.connection.close();
+  }
+
+  #begin(): void {
+    this.#connected = true;
+    for (const action of this.#waiting.splice(0)) action();
+  }
+
+  /** Now, or when the first worker is there; in order. */
+  #do(action: () => void): void {
+    if (this.#connected) action();
+    else this.#waiting.push(action);
+  }
+
+  allocate(bytes: number): ClusterBuffer {
+    this.#track(bytes);
+    return new ClusterBuffer(bytes);
+  }
+
+  #track(bytes: number): void {
+    this.#used += bytes;
+    this.#peak = Math.max(this.#peak, this.#used);
+  }
+
+  free(buffer: DeviceBuffer): void {
+    const it = buffer as ClusterBuffer;
+    if (it.freed) return;
+    it.freed = true;
+    this.#used -= it.bytes;
+    this.#do(() => {
+      if (it.staged !== null && !this.#uploads.has(it.id)) this.#unstage(it.staged);
+      it.staged = null;
+      if (it.home !== null) this.connection.free(it.id);
+    });
+  }
+
+  #unstage({ address }: Staged): void {
+    if (address !== 0) arena.free(address);
+  }
+
+  /** A copy that workers can read; where it goes is decided when it is first used. */
+  upload(buffer: DeviceBuffer, from: Uint8Array): void {
+    const it = buffer as ClusterBuffer;
+    const address = process.env.WEFT_DATA === "socket" ? 0 : arena.allocate(from.byteLength);
+    if (address !== 0 && from.byteLength > 0) groupLibrary().copyIn(address, from, from.byteLength);
+    it.staged = { address, bytes: address === 0 ? from.slice() : null };
+  }
+
+  download(): void {
+    throw new WeftError(
+      "values of a cluster come asynchronously; use await t.data(), t.item() or t.array() instead of the ...Sync functions",
+    );
+  }
+
+  fetchAsync(buffer: DeviceBuffer): Promise<ArrayBuffer> {
+    return this.#fetch(buffer as ClusterBuffer);
+  }
+
+  async #fetch(it: ClusterBuffer): Promise<ArrayBuffer> {
+    if (!this.#connected) await this.connection.ready.catch(() => {});
+    if (it.staged !== null && it.home === null) {
+      const copy = new Uint8Array(it.bytes);
+      if (it.staged.bytes !== null) copy.set(it.staged.bytes);
+      else if (it.bytes > 0) groupLibrary().copyOut(copy, it.staged.address, it.bytes);
+      return copy.buffer;
+    }
+    if (it.failure !== null || it.home === null)
+      throw new WeftError(withSite(it.failure ?? this.lost ?? "this tensor was never computed", it.site));
+    const { placement, members } = it.home;
+    const into = new Uint8Array(it.bytes);
+    const shape = it.shape!;
+    const element = bytesOf(it.dtype!);
+    const strides = denseStrides(shape, element);
+    const seen = new Set<string>();
+    const parts: Promise<void>[] = [];
+    for (const rank of placement.mesh.ranks) {
+      const { start, stop } = placement.box(rank, shape);
+      const key = start.join();
+      const sizes = stop.map((to, i) => to - start[i]);
+      if (seen.has(key) || (numel(sizes) === 0 && numel(shape) > 0)) continue;
+      seen.add(key);
+      const offset = start.reduce((n, s, i) => n + s * strides[i], 0);
+      parts.push(this.#fetchPart(it, members.get(rank)!, { into, offset, sizes, strides, element }));
+    }
+    await Promise.all(parts);
+    return into.buffer;
+  }
+
+  async #fetchPart(
+    it: ClusterBuffer,
+    worker: string,
+    to: Parameters<ReturnType<Connection["link"]>["fetch"]>[1],
+  ): Promise<void> {
+    try {
+      await this.connection.link(worker).fetch(it.id, to);
+    } catch (error) {
+      // Who gave up, or just went away, does not say why: the dispatcher does, a moment later.
+      if (!(error instanceof FetchError) || error.cause_ === "aborted" || error.cause_ === "lost") await moment(300);
+      const known = this.connection.failures.get(it.id);
+      const reason =
+        this.connection.lost ??
+        (known !== undefined && known.cause !== "aborted" ? known.message : null) ??
+        this.connection.lostWorkers.get(worker) ??
+        (error as Error).message;
+      const gone = this.connection.lostWorkers.has(worker);
+      const advice = gone
+        ? `; its parts of tensors are gone: make them again (${this.workers} worker${this.workers === 1 ? " is" : "s are"} left)`
+        : "";
+      throw new WeftError(withSite(`${reason}${advice}`, it.site));
+    }
+  }
+
+  compile(fn: GraphFn, options: CompileOptions): Executable {
+    const prepared = new Map<string, Prepared>();
+    const kernels = functionOrder(fn)
+      .filter((node) => !fn.params.includes(node) && !isOp(node, "const") && !isOp(node, "pick"))
+      .map((node) => ({ name: node.op, kind: "kernel" as const, ...costOf(node) }));
+    const donated = options.donated ?? [];
+    const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
+      if (this.lost !== null) throw new WeftError(this.lost);
+      const site = callSite();
+      const outputs = fn.outputs.map((output) => {
+        const buffer = this.allocate(numel(output.shape) * bytesOf(output.dtype));
+        buffer.shape = output.shape;
+        buffer.dtype = output.dtype;
+        buffer.site = site;
+        return buffer;
+      });
+      this.#do(() => this.#issue(fn, donated, prepared, inputs as ClusterBuffer[], outputs));
+      return outputs;
+    };
+    return { kernels, scratchBytes: 0, aliases: new Map(), run };
+  }
+
+  #issue(
+    fn: GraphFn,
+    donated: readonly boolean[],
+    prepared: Map<string, Prepared>,
+    inputs: ClusterBuffer[],
+    outputs: ClusterBuffer[],
+  ): void {
+    try {
+      const broken = inputs.map((input) => this.#brokenness(input)).find((reason) => reason !== null);
+      if (broken != null) throw new WeftError(broken);
+      const homes = inputs.map((input) => this.#placementNow(input));
+      const { generation } = this.connection;
+      const key = `${generation}|${homes.map((home) => home?.key ?? "-").join("|")}`;
+      let ready = prepared.get(key);
+      if (ready === undefined) {
+        // Programs of workers that are gone cannot run again.
+        for (const [old, entry] of prepared) {
+          if (old.startsWith(`${generation}|`)) continue;
+          this.connection.send({ t: "forget", program: entry.program });
+          prepared.delete(old);
+        }
+        ready = this.#prepare(fn, donated, homes);
+        prepared.set(key, ready);
+      }
+      inputs.forEach((input, i) => {
+        input.shape ??= fn.params[i].shape;
+        input.dtype ??= fn.params[i].dtype;
+      });
+      const used = inputs.map((input, i) => this.#bring(input, ready.partitioned.params[i]));
+      outputs.forEach((output, i) => {
+        output.home = { members: ready.members, placement: ready.partitioned.results[i] };
+      });
+      this.counts.runs++;
+      if (ready.ranks.length > 1) this.counts.sharded++;
+      this.connection.send({
+        t: "run",
+        program: ready.program,
+        inputs: used.map((input) => input.id),
+        outputs: outputs.map((output) => output.id),
+        step: this.#step++,
+        site: outputs[0]?.site ?? null,
+      });
+      used.forEach((input, i) => {
+        if (input !== inputs[i]) this.free(input);
+      });
+      for (const output of outputs) if (output.freed) this.connection.free(output.id);
+    } catch (error) {
+      for (const output of outputs) output.failure = (error as Error).message;
+    }
+  }
+
+  /** Why a tensor cannot be used; null when it can. */
+  #brokenness(it: ClusterBuffer): string | null {
+    if (this.lost !== null) return this.lost;
+    if (it.failure !== null) return it.failure;
+    const known = this.connection.failures.get(it.id);
+    if (known !== undefined) return known.message;
+    if (it.home === null) return null;
+    for (const worker of it.home.members.values()) {
+      const reason = this.connection.lostWorkers.get(worker);
+      // What every worker has is still there.
+      if (reason !== undefined && !it.home.placement.isReplicated)
+        return `${reason}; its parts of tensors are gone: make them again`;
+    }
+    return null;
+  }
+
+  /** Where a tensor is, in today's numbers of workers; null while it is on none. */
+  #placementNow(it: ClusterBuffer): Placement | null {
+    if (it.home === null) return null;
+    const { workers } = this.connection;
+    const { members, placement } = it.home;
+    const index = new Map(workers.map((worker, rank) => [worker.id, rank]));
+    const ranks = placement.mesh.ranks.map((rank) => index.get(members.get(rank)!));
+    if (ranks.every((rank, i) => rank === placement.mesh.ranks[i])) return placement;
+    if (ranks.every((rank) => rank !== undefined))
+      return this.#settle(
+        it,
+        new Placement(new Mesh(placement.mesh.axes, ranks as number[]), placement.dims, placement.pending),
+      );
+    // Some are gone and everybody had it all: one of those that are left has it.
+    const survivor = ranks.find((rank) => rank !== undefined);
+    if (survivor === undefined) throw new WeftError("the workers that held this tensor are gone: make it again");
+    return this.#settle(
+      it,
+      Placement.replicated(new Mesh([{ name: "d", size: 1 }], [survivor]), placement.dims.length),
+    );
+  }
+
+  #settle(it: ClusterBuffer, placement: Placement): Placement {
+    it.home = { placement, members: this.#membersOf(placement.mesh.ranks) };
+    return placement;
+  }
+
+  #membersOf(ranks: readonly number[]): Map<number, string> {
+    return new Map(ranks.map((rank) => [rank, this.connection.workers[rank].id]));
+  }
+
+  #prepare(fn: GraphFn, donated: readonly boolean[], params: readonly (Placement | null)[]): Prepared {
+    const devices = this.workers;
+    if (devices === 0)
+      throw new WeftError(`the dispatcher at ${this.connection.address} has no workers; start one: weft worker`);
+    const choice = choose(fn, { devices, params, enabled: process.env.WEFT_AUTO_SHARD !== "0" });
+    this.lastChoice = choice.why;
+    const partitioned = partition(fn, choice);
+    const program = ++lastProgram;
+    const ranks = [...choice.mesh.ranks];
+    const functions = new Map(ranks.map((rank, i) => [rank, partitioned.functions[i]]));
+    this.#define(program, functions, donated);
+    return { program, partitioned, ranks, members: this.#membersOf(ranks), why: choice.why };
+  }
+
+  /** Sends every worker its function; ranks become places in the list of members. */
+  #define(program: number, functions: ReadonlyMap<number, GraphFn>, donated: readonly boolean[]): void {
+    const ranks = [...functions.keys()];
+    const place = new Map(ranks.map((rank, i) => [rank, i]));
+    const graphs = ranks.map((rank) => renumber(toPlain(functions.get(rank)!), place));
+    this.connection.send({
+      t: "define",
+      program,
+      members: ranks.map((rank) => this.connection.workers[rank].id),
+      generation: this.connection.generation,
+      graphs,
+      collective: graphs.some(hasCollective),
+      donated: [...donated],
+    });
+  }
+
+  /** The tensor as the program wants it: placed for the first time, as it is, or moved. */
+  #bring(it: ClusterBuffer, to: Placement): ClusterBuffer {
+    if (it.home === null) {
+      this.#place(it, to);
+      return it;
+    }
+    if (it.home.placement.equals(to)) return it;
+    return this.#move(it, to);
+  }
+
+  #place(it: ClusterBuffer, placement: Placement): void {
+    const { staged } = it;
+    if (staged === null) throw new WeftError("a tensor without a value was used");
+    const shape = it.shape!;
+    const element = bytesOf(it.dtype!);
+    const strides = denseStrides(shape, element);
+    const members = this.#membersOf(placement.mesh.ranks);
+    const base = Number(groupLibrary().arenaBase());
+    it.home = { members, placement };
+    const parts = placement.mesh.ranks.map((rank) => {
+      const worker = members.get(rank)!;
+      const { start, stop } = placement.box(rank, shape);
+      const sizes = stop.map((to, i) => to - start[i]);
+      const at = start.reduce((n, s, i) => n + s * strides[i], 0);
+      const shared = staged.address !== 0 && this.connection.link(worker).shares;
+      return { worker, offset: shared ? staged.address - base + at : null, sizes, strides, element, at };
+    });
+    const done = (): void => {
+      this.#unstage(staged);
+      if (it.staged === staged) it.staged = null;
+    };
+    // Nothing is read of a tensor without elements, and nobody says so.
+    if (it.bytes === 0) done();
+    else this.#uploads.set(it.id, { left: parts.length, done });
+    this.connection.send({
+      t: "upload",
+      id: it.id,
+      bytes: it.bytes,
+      parts: parts.map(({ at: _, ...part }) => part),
+    });
+    for (const { worker, offset, sizes, at } of parts) {
+      if (offset !== null) continue;
+      const whole = staged.bytes ?? this.#readStaged(staged, it.bytes);
+      void this.connection
+        .link(worker)
+        .upload(it.id, cut(whole, at, sizes, strides, element))
+        .catch(() => {});
+    }
+  }
+
+  #readStaged({ address }: Staged, bytes: number): Uint8Array {
+    const copy = new Uint8Array(bytes);
+    if (bytes > 0) groupLibrary().copyOut(copy, address, bytes);
+    return copy;
+  }
+
+  #uploaded(id: number): void {
+    const entry = this.#uploads.get(id);
+    if (entry === undefined || --entry.left > 0) return;
+    this.#uploads.delete(id);
+    entry.done();
+  }
+
+  /** A copy of a tensor elsewhere: a program of its own over the workers of both places. */
+  #move(it: ClusterBuffer, to: Placement): ClusterBuffer {
+    const from = it.home!.placement;
+    const shape = it.shape!;
+    const dtype = it.dtype!;
+    this.counts.reshards++;
+    const { functions } = reshard(from, to, shape, dtype);
+    const members = this.#membersOf([...functions.keys()]);
+    // Workers that have nothing of it take part with nothing.
+    const others = [...functions.keys()].filter((rank) => !from.mesh.has(rank));
+    const element = bytesOf(dtype);
+    const empty = shape.map(() => 0);
+    if (others.length > 0)
+      this.connection.send({
+        t: "upload",
+        id: it.id,
+        bytes: 0,
+        parts: others.map((rank) => ({
+          worker: members.get(rank)!,
+          offset: 0,
+          sizes: empty,
+          strides: denseStrides(empty, element),
+          element,
+        })),
+      });
+    const program = ++lastProgram;
+    this.#define(program, functions, [false]);
+    const copy = this.allocate(it.bytes);
+    copy.shape = shape;
+    copy.dtype = dtype;
+    copy.home = { placement: to, members };
+    copy.site = it.site;
+    this.connection.send({ t: "run", program, inputs: [it.id], outputs: [copy.id], step: this.#step++, site: it.site });
+    this.connection.send({ t: "forget", program });
+    return copy;
+  }
+
+  /** Who holds what of a tensor, for people and tests. */
+  describe(buffer: DeviceBuffer): { worker: string; start: readonly number[]; stop: readonly number[] }[] {
+    const { home, shape } = buffer as ClusterBuffer;
+    if (home === null || shape === null) return [];
+    return home.placement.mesh.ranks.map((rank) => ({
+      worker: home.members.get(rank)!,
+      ...home.placement.box(rank, shape),
+    }));
+  }
+
+  synchronize(): void {}
+
+  memory(): DeviceMemory {
+    return {
+      usedBytes: this.#used,
+      pooledBytes: 0,
+      peakBytes: this.#peak,
+      totalBytes: this.connection.workers.reduce((n, w) => n + w.memoryBytes, 0),
+    };
+  }
+
+  trim(): void {}
+}
+
+const moment = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+const withSite = (message: string, site: string | null): string =>
+  site === null ? message : `${message}\n  computed at ${site}`;
+
+function callSite(): string | null {
+  const was = memory.recordSites;
+  memory.recordSites = true;
+  const site = memory.callSite();
+  memory.recordSites = was;
+  return site;
+}
+
+/** A box of a dense array as bytes of its own. */
+function cut(
+  whole: Uint8Array,
+  at: number,
+  sizes: readonly number[],
+  strides: readonly number[],
+  element: number,
+): Uint8Array {
+  const bytes = numel(sizes) * element;
+  const out = new Uint8Array(bytes);
+  if (bytes === 0) return out;
+  const dense = denseStrides(sizes, element);
+  let axis = sizes.length;
+  while (axis > 0 && (strides[axis - 1] === dense[axis - 1] || sizes[axis - 1] === 1)) axis--;
+  const run = axis === 0 ? bytes : dense[axis - 1];
+  const index = new Array<number>(axis).fill(0);
+  for (let to = 0; to < bytes; to += run) {
+    let from = at;
+    for (let i = 0; i < axis; i++) from += index[i] * strides[i];
+    out.set(whole.subarray(from, from + run), to);
+    for (let i = axis - 1; i >= 0 && ++index[i] === sizes[i]; i--) index[i] = 0;
+  }
+  return out;
+}

@@ -1,0 +1,37 @@
+// The entry of processes that the local launcher starts: `main.js server {...}` and `main.js worker {...}`. Says on
+// standard output when it is ready, and ends when the process that started it is gone.
+import { argv, exit, stdin, stdout } from "node:process";
+import { Dispatcher, type DispatcherOptions } from "./dispatcher.js";
+import { Worker, type WorkerOptions } from "./worker.js";
+
+const ready = (facts: object): void => void stdout.write(`${JSON.stringify({ ready: true, ...facts })}\n`);
+
+stdin.resume();
+stdin.on("end", () => exit(0));
+stdin.on("error", () => exit(0));
+stdout.on("error", () => {});
+
+const [role, text = "{}"] = argv.slice(2);
+try {
+  if (role === "server") {
+    const dispatcher = await Dispatcher.start(JSON.parse(text) as DispatcherOptions);
+    ready({ port: dispatcher.port });
+    for (const signal of ["SIGTERM", "SIGINT"] as const)
+      process.on(signal, () => {
+        dispatcher.stop();
+        exit(0);
+      });
+  } else {
+    const worker = new Worker(JSON.parse(text) as WorkerOptions);
+    for (const signal of ["SIGTERM", "SIGINT"] as const)
+      process.on(signal, () => {
+        worker.stop();
+        exit(0);
+      });
+    await worker.run((id) => ready({ id }));
+    exit(0);
+  }
+} catch (error) {
+  process.stderr.write(`${(error as Error).message}\n`);
+  exit(1);
+}

@@ -1,0 +1,43 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { findMpirun, runMpi } from "../device/group/testkit.js";
+import { CpuDevice } from "../device/index.js";
+import { dtypes } from "../graph/index.js";
+
+const members = new URL("../device/group/members.testkit.js", import.meta.url).href;
+const programs = new URL("./distributed.testkit.js", import.meta.url).href;
+const skip = !CpuDevice.available() ? "no C compiler" : findMpirun() === null ? "no mpirun" : false;
+
+test("MPI: every collective of every dtype equals the reference under mpirun -n 2", { skip }, async () => {
+  const shapes = [
+    [5, 3],
+    [131, 67],
+  ];
+  for (const answer of await runMpi(2, members, "everyKind", { shapes, dtypes, mpi: true }))
+    assert.deepEqual((answer as { wrong: string[] }).wrong, []);
+});
+
+test("MPI: and under mpirun -n 4, with empty parts and groups inside the group", { skip }, async () => {
+  const shapes = [
+    [7, 5],
+    [2, 3],
+    [103, 211],
+  ];
+  const args = { shapes, dtypes: ["float32", "complex64"], mpi: true };
+  for (const answer of await runMpi(4, members, "everyKind", args))
+    assert.deepEqual((answer as { wrong: string[] }).wrong, []);
+});
+
+for (const launched of ["mpi", "auto"]) {
+  test(`a user's program under mpirun joins by its variables (${launched})`, { skip }, async () => {
+    const answers = (await runMpi(3, programs, "functions", { device: "cpu", launched })) as Record<string, never>[];
+    assert.equal(answers.length, 3);
+    for (const { first, eager, kind } of answers) {
+      // All processes on one host: shared memory is the faster way.
+      assert.equal(kind, launched === "mpi" ? "mpi" : "shm");
+      assert.deepEqual(first, eager);
+      assert.deepEqual((eager as { sum: number[] }).sum, [6, 12, 18]);
+      assert.deepEqual((eager as { gathered: number[] }).gathered, [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2]);
+    }
+  });
+}

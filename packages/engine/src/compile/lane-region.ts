@@ -1,0 +1,463 @@
+// Finds what can run as a lane program: scans over a common batch axis with the element-wise work between and after them.
+// Such a region is taken out of the graph and becomes one node (a scan of one step over all that it reads), whose lane
+// program says what it does. Whether a region can be cut into lanes is found by trying.
+import {
+  type Aval,
+  avalOf,
+  functionOrder,
+  type GraphFn,
+  isOp,
+  type Node,
+  numel,
+  type OpName,
+  outputAvals,
+} from "../graph/index.js";
+import { build, make, type Value } from "../ops/index.js";
+import { dependents, rebuild, uniformValue } from "../transform/index.js";
+import { delinearize, Ix, linearize } from "./index-expr.js";
+import { type LaneOptions, type LaneProgram, type LaneStore, liveScalars, scheduleProgram } from "./lane.js";
+import { type LaneLoop, type LaneScalar, NotLane } from "./lane-scalar.js";
+import { type Instance, LaneEvaluator, type LaneSource } from "./lane-value.js";
+import { isView } from "./views.js";
+
+export interface RegionOptions extends LaneOptions {
+  /** Values of parameters that are known when compiling, by position. */
+  known?: ReadonlyMap<number, Value>;
+}
+
+const programs = new WeakMap<Node, LaneProgram>();
+
+/** The lane program that a node stands for. */
+export const laneProgramOf = (node: Node): LaneProgram | null => programs.get(node) ?? null;
+
+/** Arithmetic that is rather done again in every lane than read from memory. */
+const inlineCost = 12;
+const loadCost = 0.5;
+const cheapUnary: ReadonlySet<string> = new Set([
+  "neg",
+  "abs",
+  "sign",
+  "not",
+  "real",
+  "imag",
+  "conj",
+  "floor",
+  "trunc",
+]);
+const costlyBinary: ReadonlySet<string> = new Set(["pow", "mod", "atan2", "div"]);
+const frontierOps: ReadonlySet<OpName> = new Set([
+  "unary",
+  "binary",
+  "where",
+  "cast",
+  "reduce",
+  "matmul",
+  "concat",
+  "pad",
+] as const);
+const maxOutputNumbers = 64;
+
+/** One tensor that a region gives back: how the lanes write it, and what the graph makes of what they wrote. */
+interface RegionOutput {
+  node: Node;
+  aval: Aval;
+  finish(written: Node): Node;
+}
+
+class Region {
+  readonly evaluator: LaneEvaluator;
+  readonly inputs: Node[] = [];
+  readonly #inputOf = new Map<Node, number>();
+  readonly outputs: RegionOutput[] = [];
+  readonly stores: LaneStore[] = [];
+  readonly inside: ReadonlySet<Node>;
+
+  constructor(
+    readonly graph: RegionGraph,
+    readonly scans: readonly Node<"scan">[],
+    prefix: readonly number[],
+  ) {
+    this.inside = dependents(graph.order, scans as readonly Node[]);
+    const source: LaneSource = {
+      input: (node) => this.#input(node),
+      known: (node, element) => graph.known(node, element),
+      fallback: (node) => (this.inside.has(node) || isView(node) ? null : this.#number(node)),
+      node: (input) => this.inputs[input],
+    };
+    this.evaluator = new LaneEvaluator(prefix, source);
+  }
+
+  #input(node: Node): number | null {
+    const { graph } = this;
+    const computed = !graph.params.has(node) && (this.inside.has(node) || graph.isInline(node));
+    return computed ? null : this.#number(node);
+  }
+
+  #number(node: Node): number {
+    let number = this.#inputOf.get(node);
+    if (number === undefined) {
+      number = this.inputs.push(node) - 1;
+      this.#inputOf.set(node, number);
+    }
+    return number;
+  }
+
+  /** The results of the region: what is used outside of it. */
+  collect(): void {
+    const { graph, evaluator } = this;
+    const scans = new Set<Node>(this.scans as readonly Node[]);
+    for (const scan of this.scans) evaluator.instance(scan, evaluator.top);
+    // Nodes that lanes can compute after their loops ("final"), or that only rearrange a loop's results ("path").
+    const kind = new Map<Node, "path" | "final">();
+    for (const node of graph.order) {
+      if (!this.inside.has(node) || scans.has(node)) continue;
+      const found = this.#classify(node, kind);
+      if (found !== null) kind.set(node, found);
+    }
+    for (const node of graph.order) {
+      if (!this.inside.has(node) || scans.has(node)) continue;
+      const isPick = isOp(node, "pick") && scans.has(node.inputs[0]);
+      if (!kind.has(node) && !isPick) continue;
+      const outside = (graph.users.get(node) ?? []).some((user) => !kind.has(user) && !scans.has(user));
+      if (outside || graph.results.has(node)) this.#write(node, kind.get(node) ?? null);
+    }
+    if (this.outputs.length === 0) throw new NotLane("nothing is read");
+  }
+
+  #classify(node: Node, kind: ReadonlyMap<Node, "path" | "final">): "path" | "final" | null {
+    const { evaluator } = this;
+    if (isOp(node, "pick")) {
+      const instance = evaluator.top.instances.get(node.inputs[0]);
+      if (instance === undefined) return null;
+      const { carries, body } = instance.node.attrs;
+      const { index } = node.attrs;
+      if (index >= carries) return evaluator.leads(body.outputs[index].shape) ? "path" : null;
+      return instance.carries[index].mode === "own" ? "final" : null;
+    }
+    const moves = isOp(node, "permute") || isOp(node, "reshape");
+    const kinds = node.inputs.filter((x) => this.inside.has(x)).map((x) => kind.get(x) ?? null);
+    if (kinds.length === 0 || kinds.includes(null)) return null;
+    if (kinds.includes("path")) return moves && kinds.length === 1 ? "path" : null;
+    if (!(isView(node) || frontierOps.has(node.op)) || !evaluator.leads(node.shape)) return null;
+    const own = numel(node.shape) / evaluator.lanes;
+    const largest = Math.max(...node.inputs.map((x) => numel(x.shape) / evaluator.lanes));
+    if (own > Math.max(4 * largest, 8) || own > 4 * maxOutputNumbers) return null;
+    try {
+      evaluator.numbers(node, evaluator.prefix.length, evaluator.top);
+      return "final";
+    } catch (error) {
+      if (!(error instanceof NotLane)) throw error;
+      return null;
+    }
+  }
+
+  #store(output: number, address: Ix, parts: readonly LaneScalar[], loop: LaneLoop | null, once: boolean): void {
+    parts.forEach((value, k) => {
+      this.stores.push({ output, address, part: k as 0 | 1, value, loop, once });
+    });
+  }
+
+  #output(node: Node, aval: Aval, finish: (written: Node) => Node): number {
+    return this.outputs.push({ node, aval, finish }) - 1;
+  }
+
+  #write(node: Node, kind: "path" | "final" | null): void {
+    const { evaluator } = this;
+    const { prefix } = evaluator;
+    if (kind === "final") {
+      const output = this.#output(node, avalOf(node), (w) => w);
+      for (let e = 0; e < numel(node.shape) / evaluator.lanes; e++) {
+        const index = evaluator.elementIndex(node.shape, e);
+        this.#store(output, linearize(index, node.shape), evaluator.value(node, index, evaluator.top), null, false);
+      }
+      return;
+    }
+    // Down the rearrangements to the loop's result.
+    const chain: Node[] = [];
+    let base = node;
+    while (!isOp(base, "pick")) {
+      chain.unshift(base);
+      base = base.inputs[0];
+    }
+    const instance = evaluator.top.instances.get(base.inputs[0]);
+    if (instance === undefined) throw new NotLane("a result of a loop outside");
+    const { carries } = instance.node.attrs;
+    if (base.attrs.index < carries) this.#writeCarry(node, instance, base.attrs.index);
+    else if (kind === "path") {
+      const y = instance.node.attrs.body.outputs[base.attrs.index];
+      const output = this.#output(node, avalOf(node), (w) => w);
+      for (let e = 0; e < numel(y.shape) / evaluator.lanes; e++) {
+        const index = evaluator.elementIndex(y.shape, e);
+        const place = chain.reduce((at, view) => forwards(view, at), [instance.loop.time, ...index]);
+        const parts = evaluator.value(y, index, instance.env);
+        this.#store(output, linearize(place, node.shape), parts, instance.loop, false);
+      }
+    } else this.#writeSums(node, instance, base.attrs.index, prefix);
+  }
+
+  /** A carry that all lanes have, or that is the sum of what they have. */
+  #writeCarry(node: Node, instance: Instance, c: number): void {
+    const { evaluator } = this;
+    const place = instance.carries[c];
+    const { shape, dtype } = node;
+    const parts = place.count / numel(shape.slice(place.kept));
+    const numbers = Array.from({ length: place.count }, (_, i) => evaluator.final(instance, place.first + i));
+    if (place.mode === "shared") {
+      const output = this.#output(node, avalOf(node), (w) => w);
+      for (let e = 0; e < place.count / parts; e++)
+        this.#store(output, Ix.constant(e), numbers.slice(e * parts, (e + 1) * parts), null, true);
+      return;
+    }
+    const full = [...evaluator.prefix, ...shape.slice(place.kept)];
+    const init = instance.node.inputs[instance.node.attrs.consts + c];
+    const output = this.#output(node, { shape: full, dtype }, (w) => {
+      const total = build.sum(w, axesBetween(place.kept, evaluator.prefix.length));
+      return isZero(init) ? total : build.add(total, init);
+    });
+    for (let e = 0; e < place.count / parts; e++) {
+      const address = linearize([...evaluator.lane, ...elementOf(shape.slice(place.kept), e)], full);
+      this.#store(output, address, numbers.slice(e * parts, (e + 1) * parts), null, false);
+    }
+  }
+
+  /** A result of every step without all lane axes: a sum over lanes, or the same for all. */
+  #writeSums(node: Node, instance: Instance, which: number, prefix: readonly number[]): void {
+    const { evaluator } = this;
+    const y = instance.node.attrs.body.outputs[which];
+    let kept = 0;
+    while (kept < prefix.length && y.shape[kept] === prefix[kept]) kept++;
+    const parts = node.dtype.startsWith("complex") ? 2 : 1;
+    const rest = y.shape.slice(kept);
+    const { time, length } = instance.loop;
+    let numbers: LaneScalar[];
+    try {
+      numbers = evaluator.partialNumbers(y, kept, instance.env);
+    } catch (error) {
+      if (!(error instanceof NotLane)) throw error;
+      numbers = evaluator.numbers(y, 0, instance.env);
+      const output = this.#output(node, avalOf(node), (w) => w);
+      for (let e = 0; e < numel(y.shape); e++) {
+        const address = time.times(numel(y.shape)).plus(e);
+        this.#store(output, address, numbers.slice(e * parts, (e + 1) * parts), instance.loop, true);
+      }
+      return;
+    }
+    const full = [length, ...prefix, ...rest];
+    const output = this.#output(node, { shape: full, dtype: node.dtype }, (w) =>
+      build.sum(w, axesBetween(1 + kept, 1 + prefix.length)),
+    );
+    for (let e = 0; e < numel(rest); e++) {
+      const address = linearize([time, ...evaluator.lane, ...elementOf(rest, e)], full);
+      this.#store(output, address, numbers.slice(e * parts, (e + 1) * parts), instance.loop, false);
+    }
+  }
+
+  program(options: LaneOptions): LaneProgram {
+    // Operands whose every number was known when compiling are not read.
+    const loads = [...liveScalars(this.stores)].filter((s) => s.op === "load");
+    const used = [...new Set(loads.map((s) => s.input))].sort((a, b) => a - b);
+    for (const s of loads) s.input = used.indexOf(s.input);
+    return scheduleProgram(
+      {
+        prefix: this.evaluator.prefix,
+        lanes: this.evaluator.lanes,
+        inputs: used.map((i) => this.inputs[i]),
+        outputs: this.outputs.map((o) => o.aval),
+        stores: this.stores,
+        loops: this.evaluator.loops,
+      },
+      options,
+    );
+  }
+}
+
+const axesBetween = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, i) => from + i);
+const elementOf = (shape: readonly number[], e: number): Ix[] => delinearize(Ix.constant(e), shape);
+const isZero = (node: Node): boolean => uniformValue(node) === 0;
+
+/** Where an element of a view's operand is in the view. */
+function forwards(view: Node, index: readonly Ix[]): Ix[] {
+  if (isOp(view, "permute")) return view.attrs.axes.map((axis) => index[axis]);
+  return delinearize(linearize(index, view.inputs[0].shape), view.shape);
+}
+
+/** A function with what the search for regions asks of it. */
+class RegionGraph {
+  readonly order: Node[];
+  readonly params: ReadonlySet<Node>;
+  readonly users = new Map<Node, Node[]>();
+  readonly results: ReadonlySet<Node>;
+  readonly #costs = new Map<Node, number>();
+  readonly #values = new Map<Node, Value>();
+
+  constructor(
+    readonly fn: GraphFn,
+    known: ReadonlyMap<number, Value>,
+  ) {
+    this.order = functionOrder(fn);
+    this.params = new Set(fn.params);
+    this.results = new Set(fn.outputs);
+    for (const node of this.order)
+      for (const input of node.inputs) {
+        const list = this.users.get(input);
+        if (list === undefined) this.users.set(input, [node]);
+        else list.push(node);
+      }
+    for (const [i, value] of known) this.#values.set(fn.params[i], value);
+  }
+
+  known(node: Node, element: number): { re: number; im: number } | null {
+    const value = this.#values.get(node);
+    if (value === undefined || typeof value.data[0] === "bigint") return null;
+    const data = value.data as Float64Array;
+    return value.dtype.startsWith("complex")
+      ? { re: data[2 * element], im: data[2 * element + 1] }
+      : { re: data[element], im: 0 };
+  }
+
+  /** Whether every lane computes the node for itself rather than reading it. */
+  isInline(node: Node): boolean {
+    return this.#cost(node) <= inlineCost;
+  }
+
+  #cost(node: Node): number {
+    const known = this.#costs.get(node);
+    if (known !== undefined) return known;
+    this.#costs.set(node, Number.POSITIVE_INFINITY);
+    const cost = this.#findCost(node);
+    this.#costs.set(node, cost);
+    return cost;
+  }
+
+  #findCost(node: Node): number {
+    if (this.params.has(node)) return this.#values.has(node) && numel(node.shape) <= 4096 ? 0 : loadCost;
+    // An operand that is too costly to do again is read from memory.
+    const costs = node.inputs.map((x) => (this.isInline(x) ? this.#cost(x) : loadCost));
+    const operands = costs.reduce((n, x) => n + x, 0);
+    if (node.op === "const" || node.op === "iota") return 0;
+    if (isView(node) || node.op === "concat" || node.op === "pad") return operands;
+    if (isOp(node, "cast") || isOp(node, "where")) return 1 + operands;
+    const folds = numel(node.shape) <= 1024 && costs.every((x) => x === 0);
+    if (isOp(node, "unary")) return folds ? 0 : operands + (cheapUnary.has(node.attrs.fn) ? 1 : 100);
+    if (isOp(node, "binary")) return folds ? 0 : operands + (costlyBinary.has(node.attrs.fn) ? 100 : 1);
+    if (node.op === "matmul" || node.op === "reduce")
+      return folds && node.inputs.every((x) => numel(x.shape) <= 4096) ? 0 : Number.POSITIVE_INFINITY;
+    return Number.POSITIVE_INFINITY;
+  }
+}
+
+/** Leading axes that could be lanes, the most first. */
+function prefixes(scan: Node<"scan">): number[][] {
+  const { body, consts, carries } = scan.attrs;
+  const shapes = body.params.slice(consts, consts + carries).map((p) => p.shape);
+  const longest = shapes.reduce((a, b) => (numel(b) > numel(a) ? b : a), []);
+  const found: number[][] = [];
+  for (let rank = longest.length; rank > 0; rank--) {
+    const prefix = longest.slice(0, rank);
+    if (shapes.filter((s) => prefix.every((d, i) => s[i] === d)).length > 0) found.push([...prefix]);
+  }
+  if (numel(longest) <= 128) found.push([]);
+  return found;
+}
+
+function attempt(graph: RegionGraph, scans: Node<"scan">[], prefix: number[], options: LaneOptions) {
+  try {
+    const region = new Region(graph, scans, prefix);
+    region.collect();
+    return { region, program: region.program(options) };
+  } catch (error) {
+    if (error instanceof NotLane || error instanceof RangeError) {
+      if (process.env.WEFT_LANES === "why") console.error(`not lanes [${prefix}]: ${error.message}`);
+      return null;
+    }
+    throw error;
+  }
+}
+
+/** The graph with a region replaced by one node. */
+function replace(graph: RegionGraph, region: Region, program: LaneProgram): GraphFn {
+  const map = new Map<Node, Node>(graph.fn.params.map((p) => [p, p]));
+  const copy = (node: Node): void => {
+    const copied = rebuild(
+      node,
+      node.inputs.map((x) => map.get(x)!),
+    );
+    const known = programs.get(node);
+    if (known !== undefined) programs.set(copied, known);
+    map.set(node, copied);
+  };
+  for (const node of graph.order) if (!map.has(node) && !region.inside.has(node)) copy(node);
+  const inputs = program.inputs.map((x) => map.get(x)!);
+  const call = make("scan", inputs, {
+    body: {
+      params: inputs.map((x) => build.input(x.shape, x.dtype, "operand")),
+      outputs: program.outputs.map((o) => build.full([...o.shape], 0, o.dtype)),
+    },
+    consts: inputs.length,
+    carries: 0,
+    length: 1,
+    reverse: false,
+  });
+  programs.set(call, program);
+  region.outputs.forEach(({ node, aval, finish }, i) => {
+    const written = build.reshape(build.pick(call, i), [...aval.shape]);
+    map.set(node, finish(written));
+  });
+  for (const node of graph.order)
+    if (!map.has(node) && region.inside.has(node) && node.inputs.every((x) => map.has(x))) copy(node);
+  return { params: graph.fn.params, outputs: graph.fn.outputs.map((o) => map.get(o)!) };
+}
+
+/** The function with its lane programs taken out. */
+export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
+  if (process.env.WEFT_LANES === "0") return fn;
+  const refused = new Set<string>();
+  let current = fn;
+  for (;;) {
+    const graph = new RegionGraph(current, options.known ?? new Map());
+    const scans = graph.order.filter((node) => isOp(node, "scan") && !programs.has(node)) as Node<"scan">[];
+    const start = scans.findIndex((scan) => !refused.has(nameOf(scan, scans)));
+    if (start < 0) return current;
+    const first = scans[start];
+    let found: ReturnType<typeof attempt> = null;
+    const members = [first];
+    for (const prefix of prefixes(first)) {
+      found = attempt(graph, members, prefix, options);
+      if (found !== null) break;
+    }
+    if (found === null) {
+      refused.add(nameOf(first, scans));
+      continue;
+    }
+    for (const scan of scans.slice(start + 1)) {
+      if (!found.region.inside.has(scan as Node)) continue;
+      const more = attempt(graph, [...members, scan], [...found.region.evaluator.prefix], options);
+      if (more === null) continue;
+      members.push(scan);
+      found = more;
+    }
+    current = replace(graph, found.region, found.program);
+  }
+}
+
+/** Scans keep their order when the graph around them is rebuilt, and their bodies. */
+const bodyNumbers = new WeakMap<object, number>();
+let lastBody = 0;
+function nameOf(scan: Node<"scan">, scans: readonly Node<"scan">[]): string {
+  const { body } = scan.attrs;
+  let number = bodyNumbers.get(body);
+  if (number === undefined) {
+    number = ++lastBody;
+    bodyNumbers.set(body, number);
+  }
+  return `${number}.${scans.filter((s) => s.attrs.body === body).indexOf(scan)}`;
+}
+
+/** lanes_<lanes>x<steps of its longest loop>, with the number of loops where there are several. */
+export function laneName(program: LaneProgram): string {
+  const steps = Math.max(...program.counts.map((c) => c.length));
+  return `lanes_${program.lanes}x${steps}${program.counts.length > 1 ? `x${program.counts.length}` : ""}`;
+}
+
+/** What a lane program reads and writes. */
+export const laneAvals = (node: Node): readonly Aval[] => [...node.inputs.map(avalOf), ...outputAvals(node)];

@@ -1,0 +1,636 @@
+// Evaluates a graph for one lane: nodes at indices become scalars, scans become loops. A carry whose numbers are provably
+// constant, equal or opposite throughout (zeros, real diagonals, conjugate pairs) is carried once: assumed at the start,
+// kept only if a step preserves it. Knows nothing of memory plans and text.
+import { type DType, functionOrder, isComplex, isOp, kindOf, type Node, numel, realOf } from "../graph/index.js";
+import { splitScan } from "../transform/index.js";
+import { delinearize, Ix, linearize } from "./index-expr.js";
+import { LaneOps, type LaneValue, type Lookup } from "./lane-ops.js";
+import { deeper, type LaneLoop, type LaneScalar, NotLane, ScalarPool, signOf, stripped } from "./lane-scalar.js";
+import { isView, throughView } from "./views.js";
+
+/** What the outermost graph offers: nodes that lie in memory, and elements of them that are known when compiling. */
+export interface LaneSource {
+  /** The operand number of a node that is read from memory; null where the lane computes it. */
+  input(node: Node): number | null;
+  known(node: Node, element: number): { re: number; im: number } | null;
+  /** The operand number of a node that a lane would rather compute but cannot; null where there is no other way. */
+  fallback(node: Node): number | null;
+  /** The node of an operand number. */
+  node(input: number): Node;
+}
+
+/** How a carry belongs to lanes: each its own, one for all (kept by every lane), or a sum over lanes. */
+export type CarryMode = "own" | "shared" | "sum";
+
+export interface CarryPlace {
+  mode: CarryMode;
+  /** Lane axes in front of the carry's shape. */
+  kept: number;
+  first: number;
+  count: number;
+  dtype: DType;
+}
+
+/** A scan inside a lane program. */
+export interface Instance {
+  node: Node<"scan">;
+  loop: LaneLoop;
+  carries: CarryPlace[];
+  /** What stands for each number of state inside the loop: a state variable, its negative, or a constant. */
+  numbers: LaneScalar[];
+  env: Env;
+}
+
+export class Env {
+  readonly memo = new Map<string, LaneValue>();
+  readonly bindings = new Map<Node, (index: readonly Ix[]) => LaneValue>();
+  readonly instances = new Map<Node, Instance>();
+  constructor(readonly loop: LaneLoop | null) {}
+}
+
+const laneDTypes: ReadonlySet<DType> = new Set([
+  "bool",
+  "int32",
+  "int64",
+  "float32",
+  "float64",
+  "complex64",
+  "complex128",
+] as const);
+
+export const maxState = 512;
+/** Loops with more numbers of state are not searched for equal ones. */
+const maxSearched = 160;
+const maxRounds = 12;
+/** Scalars of all attempts together. */
+const poolLimit = 400_000;
+
+/** What is assumed of a number of state: a constant, or the number `root` up to a sign. */
+interface Assumed {
+  constant: number | null;
+  root: number;
+  sign: 1 | -1;
+}
+
+export class LaneEvaluator {
+  readonly pool = new ScalarPool(poolLimit);
+  readonly ops = new LaneOps(this.pool);
+  readonly top = new Env(null);
+  readonly lanes: number;
+  /** The lane's index on each lane axis. */
+  readonly lane: Ix[];
+  readonly loops: LaneLoop[] = [];
+  readonly #loopOfVariable = new Map<string, LaneLoop>();
+  readonly #laneDependent = new Map<LaneScalar, boolean>();
+
+  constructor(
+    readonly prefix: readonly number[],
+    readonly source: LaneSource,
+  ) {
+    this.lanes = numel(prefix);
+    this.lane = prefix.map((size, i) => Ix.variable(`l${i}`, size));
+  }
+
+  readonly loopOf = (ix: Ix): LaneLoop | null => {
+    let found: LaneLoop | null = null;
+    for (const name of ix.variables()) found = deeper(found, this.#loopOfVariable.get(name) ?? null);
+    return found;
+  };
+
+  /** Whether a shape begins with the first `kept` lane axes. */
+  leads(shape: readonly number[], kept = this.prefix.length): boolean {
+    return this.prefix.slice(0, kept).every((d, i) => shape[i] === d) && shape.length >= kept;
+  }
+
+  /** The index of element e of what one lane has of a tensor with lane axes in front. */
+  elementIndex(shape: readonly number[], e: number, kept = this.prefix.length): Ix[] {
+    return [...this.lane.slice(0, kept), ...delinearize(Ix.constant(e), shape.slice(kept))];
+  }
+
+  value(node: Node, index: readonly Ix[], env: Env): LaneValue {
+    const key = `${node.id}@${index.map((i) => i.key).join(",")}`;
+    const known = env.memo.get(key);
+    if (known !== undefined) return known;
+    if (node.outputs === null && !laneDTypes.has(node.dtype)) throw new NotLane(`${node.dtype} in a lane`);
+    const value = this.#value(node, index, env);
+    env.memo.set(key, value);
+    return value;
+  }
+
+  #value(node: Node, index: readonly Ix[], env: Env): LaneValue {
+    const binding = env.bindings.get(node);
+    if (binding !== undefined) return binding(index);
+    if (env === this.top) {
+      const input = this.source.input(node);
+      if (input !== null) return this.#load(node, input, index);
+    }
+    if (env !== this.top) return this.#computed(node, index, env);
+    try {
+      return this.#computed(node, index, env);
+    } catch (error) {
+      const input = error instanceof NotLane ? this.source.fallback(node) : null;
+      if (input === null) throw error;
+      return this.#load(node, input, index);
+    }
+  }
+
+  #computed(node: Node, index: readonly Ix[], env: Env): LaneValue {
+    if (isView(node)) {
+      const place = throughView(node, index);
+      return this.value(place.node, place.index, env);
+    }
+    if (isOp(node, "pick")) return this.#result(node, index, env);
+    if (isOp(node, "iota")) return this.ops.position(index[node.attrs.axis], node.dtype, this.loopOf);
+    const lookup: Lookup = (operand, at) => this.value(operand, at, env);
+    if (isOp(node, "random")) return this.ops.random(node, index, lookup, this.loopOf);
+    const value = this.ops.apply(node, index, lookup);
+    if (value === null) throw new NotLane(`${node.op} in a lane`);
+    return value;
+  }
+
+  #load(node: Node, input: number, index: readonly Ix[]): LaneValue {
+    const address = linearize(index, node.shape);
+    const real = realOf(node.dtype);
+    if (address.isConstant) {
+      const known = this.source.known(node, address.constant);
+      if (known !== null) return this.ops.constant(known, node.dtype);
+    }
+    const loop = this.loopOf(address);
+    return Array.from({ length: isComplex(node.dtype) ? 2 : 1 }, (_, k) =>
+      this.pool.make("load", real, [], { input, address, part: k as 0 | 1, loop }),
+    );
+  }
+
+  /** A result of a scan: a number after the loop, or one of its steps' numbers at a time. */
+  #result(node: Node<"pick">, index: readonly Ix[], env: Env): LaneValue {
+    const [scan] = node.inputs;
+    if (!isOp(scan, "scan")) throw new NotLane(`${scan.op} in a lane`);
+    const instance = this.instance(scan, env);
+    const { carries, body } = scan.attrs;
+    const which = node.attrs.index;
+    if (which < carries) {
+      if (instance.carries[which].mode === "sum") throw new NotLane("lanes read the sum over all of them");
+      const first = this.#own(instance.carries[which], index, body.params[scan.attrs.consts + which].shape);
+      const parts = isComplex(node.dtype) ? 2 : 1;
+      return Array.from({ length: parts }, (_, k) => this.final(instance, first + k));
+    }
+    const [time, ...rest] = index;
+    if (rest.some((ix) => this.loopOf(ix) !== null)) throw new NotLane("a result read along with another loop's time");
+    return this.value(body.outputs[which], rest, instance.env).map((v) => this.past(v, instance.loop, time));
+  }
+
+  /** The number of state that an element of a carry is. */
+  #own(place: CarryPlace, index: readonly Ix[], shape: readonly number[]): number {
+    const address = linearize(index, shape);
+    const per = numel(shape.slice(place.kept));
+    const mine = linearize([...this.lane.slice(0, place.kept)], shape.slice(0, place.kept)).times(per);
+    const own = address.add(mine.times(-1));
+    if (!own.isConstant || own.constant < 0 || own.constant >= per) throw new NotLane("lanes read each other's state");
+    return place.first + own.constant * (place.count / per);
+  }
+
+  final(instance: Instance, i: number): LaneScalar {
+    const inside = instance.numbers[i];
+    if (inside.op === "neg") return this.pool.neg(this.#finalOf(inside.args[0]));
+    return this.#finalOf(inside);
+  }
+
+  #finalOf(inside: LaneScalar): LaneScalar {
+    if (inside.op !== "state") return inside;
+    return this.pool.make("final", inside.dtype, [], { value: inside.value, of: inside.of, loop: inside.of!.parent });
+  }
+
+  /** A number of a loop's step as it was at a time. */
+  past(v: LaneScalar, loop: LaneLoop, time: Ix): LaneScalar {
+    if (v.op === "neg") return this.pool.neg(this.past(v.args[0], loop, time));
+    if (v.loop !== loop) return v;
+    if (v.op === "load" || v.op === "lane") {
+      const address = v.address!.substitute(new Map([[loop.variable, time]]));
+      return this.pool.make(v.op, v.dtype, [], { ...v, address, loop: this.loopOf(address) });
+    }
+    let slot = loop.history.indexOf(v);
+    if (slot < 0) slot = loop.history.push(v) - 1;
+    const scope = deeper(this.loopOf(time), loop.parent);
+    return this.pool.make("past", v.dtype, [], { value: slot, of: loop, address: time, loop: scope });
+  }
+
+  /** The scan as a loop of this lane, with as few numbers of state as can be shown to suffice. */
+  instance(node: Node<"scan">, env: Env): Instance {
+    const built = env.instances.get(node as Node);
+    if (built !== undefined) return built;
+    if (node.attrs.length === 0) throw new NotLane("a scan without steps");
+    const carries = this.#places(node);
+    const init = this.#initial(node, carries, env);
+    if (init.length > maxState) throw new NotLane(`${init.length} numbers of state a lane`);
+    const known = (s: LaneScalar): string | null => this.#table(s);
+    let assumed = init.length <= maxSearched ? assumeAll(init, known) : assumeNothing(init);
+    for (let round = 0; ; round++) {
+      if (round === maxRounds) assumed = assumeNothing(init);
+      const instance = this.#attempt(node, env, carries, init, assumed);
+      const refined = refine(assumed, instance.loop.next);
+      if (refined === null) {
+        env.instances.set(node as Node, instance);
+        this.loops.push(instance.loop);
+        return instance;
+      }
+      assumed = refined;
+    }
+  }
+
+  /** What a number is on each lane, where all of that is known when compiling; null otherwise. */
+  #table(s: LaneScalar): string | null {
+    const loads: LaneScalar[] = [];
+    const stack = [s];
+    while (stack.length > 0) {
+      const at = stack.pop()!;
+      if (at.op === "load") loads.push(at);
+      else if (at.op !== "const" && arithmetic[at.op] === undefined) return null;
+      stack.push(...at.args);
+      if (loads.length > 256) return null;
+    }
+    const names = [...new Set(loads.flatMap((l) => [...l.address!.variables()]))];
+    const axes = names.map((name) => this.lane.findIndex((ix) => ix.mentions(name)));
+    if (axes.includes(-1)) return null;
+    const sizes = axes.map((a) => this.prefix[a]);
+    if (numel(sizes) > 4096) return null;
+    const values: number[] = [];
+    for (let i = 0; i < numel(sizes); i++) {
+      const at = delinearize(Ix.constant(i), sizes);
+      const value = this.#known(s, new Map(names.map((name, k) => [name, at[k]])));
+      if (value === null) return null;
+      values.push(value);
+    }
+    return values.join();
+  }
+
+  #known(s: LaneScalar, lane: ReadonlyMap<string, Ix>): number | null {
+    if (s.op === "const") return s.value;
+    if (s.op === "load") {
+      const value = this.source.known(this.source.node(s.input), s.address!.substitute(lane).constant);
+      return value === null ? null : s.part === 0 ? value.re : value.im;
+    }
+    const [a, b] = s.args.map((x) => this.#known(x, lane));
+    return a === null || b === null ? null : arithmetic[s.op]!(a, b);
+  }
+
+  /** Which lanes each carry belongs to. A carry that only grows by something may be summed over lanes after the loop. */
+  #places(node: Node<"scan">): CarryPlace[] {
+    const { body, consts, carries: count } = node.attrs;
+    const places: CarryPlace[] = [];
+    let first = 0;
+    for (let c = 0; c < count; c++) {
+      const param = body.params[consts + c];
+      const parts = isComplex(param.dtype) ? 2 : 1;
+      let kept = this.prefix.length;
+      let mode: CarryMode = "own";
+      if (!this.leads(param.shape)) {
+        const grows = accumulated(node, c) !== null;
+        mode = grows ? "sum" : "shared";
+        kept = 0;
+        if (grows) while (kept < this.prefix.length && param.shape[kept] === this.prefix[kept]) kept++;
+      }
+      const own = numel(param.shape.slice(kept)) * parts;
+      places.push({ mode, kept, first, count: own, dtype: realOf(param.dtype) });
+      first += own;
+      if (first > maxState) throw new NotLane(`${first} numbers of state a lane`);
+    }
+    return places;
+  }
+
+  #initial(node: Node<"scan">, places: readonly CarryPlace[], env: Env): LaneScalar[] {
+    const { consts } = node.attrs;
+    return places.flatMap((place, c) => {
+      const x = node.inputs[consts + c];
+      if (place.mode === "sum") return Array.from({ length: place.count }, () => this.pool.constant(0, place.dtype));
+      return this.numbers(x, place.kept, env);
+    });
+  }
+
+  /** All numbers that one lane has of a tensor. */
+  numbers(node: Node, kept: number, env: Env): LaneScalar[] {
+    const count = numel(node.shape.slice(kept));
+    return Array.from({ length: count }, (_, e) =>
+      this.value(node, this.elementIndex(node.shape, e, kept), env),
+    ).flat();
+  }
+
+  #attempt(
+    node: Node<"scan">,
+    env: Env,
+    carries: CarryPlace[],
+    init: LaneScalar[],
+    assumed: readonly Assumed[],
+  ): Instance {
+    const { body, length, reverse } = node.attrs;
+    const id = this.#loopOfVariable.size;
+    const variable = `t${id}`;
+    const loop: LaneLoop = {
+      id,
+      parent: env.loop,
+      length,
+      reverse,
+      variable,
+      time: Ix.variable(variable, length),
+      init,
+      next: [],
+      history: [],
+    };
+    this.#loopOfVariable.set(variable, loop);
+    const state = (i: number): LaneScalar => this.pool.make("state", init[i].dtype, [], { value: i, of: loop, loop });
+    const numbers = assumed.map(({ constant, root, sign }, i) => {
+      if (constant !== null) return this.pool.constant(constant, init[i].dtype);
+      return sign === 1 ? state(root) : this.pool.neg(state(root));
+    });
+    const inner = new Env(loop);
+    const instance: Instance = { node, loop, carries, numbers, env: inner };
+    const params = splitScan(node, body.params);
+    const inputs = splitScan(node, node.inputs);
+    params.consts.forEach((param, i) => {
+      inner.bindings.set(param, (index) => this.value(inputs.consts[i], index, env));
+    });
+    params.xs.forEach((param, i) => {
+      inner.bindings.set(param, (index) => this.value(inputs.xs[i], [loop.time, ...index], env));
+    });
+    params.carries.forEach((param, c) => {
+      inner.bindings.set(param, (index) => {
+        if (carries[c].mode === "sum") throw new NotLane("lanes read the sum over all of them");
+        const first = this.#own(carries[c], index, param.shape);
+        return numbers.slice(first, first + (isComplex(param.dtype) ? 2 : 1));
+      });
+    });
+    loop.next = carries.flatMap((place, c) => {
+      const output = body.outputs[c];
+      if (place.mode !== "sum") return this.numbers(output, place.kept, inner);
+      const grown = accumulated(node, c)!;
+      if (grown === "unchanged") return numbers.slice(place.first, place.first + place.count);
+      const added = this.partialNumbers(grown, place.kept, inner);
+      return added.map((a, k) => this.pool.add(numbers[place.first + k], a));
+    });
+    return instance;
+  }
+
+  /** What this lane contributes to a tensor that is a sum over the lanes of the axes after `kept`. */
+  partialNumbers(node: Node, kept: number, env: Env): LaneScalar[] {
+    const axes = this.prefix.map((_, i) => i).slice(kept);
+    const count = numel(node.shape.slice(kept));
+    return Array.from({ length: count }, (_, e) =>
+      this.partial(node, this.elementIndex(node.shape, e, kept), axes, env),
+    ).flat();
+  }
+
+  /** The lane's share of a value that is a sum over the lanes of some axes. */
+  partial(node: Node, index: readonly Ix[], axes: readonly number[], env: Env): LaneValue {
+    if (axes.length === 0) return this.value(node, index, env);
+    const share = (x: Node, at: readonly Ix[] = index): LaneValue => this.partial(x, at, axes, env);
+    if (isView(node) && !env.bindings.has(node)) {
+      const place = throughView(node, index);
+      return share(place.node, place.index);
+    }
+    const { inputs } = node;
+    if (isOp(node, "const")) {
+      if (node.attrs.value === 0) return this.ops.constant(0, node.dtype);
+    } else if (isOp(node, "unary") && linearUnary.has(node.attrs.fn)) return this.ops.unary(node, share(inputs[0]));
+    else if (isOp(node, "cast") && kindOf(node.dtype) !== "int" && kindOf(node.dtype) !== "bool")
+      return this.ops.cast(share(inputs[0]), inputs[0].dtype, node.dtype);
+    else if (isOp(node, "binary")) {
+      const { fn } = node.attrs;
+      if (fn === "add" || fn === "sub" || fn === "complex")
+        return this.ops.binary(node, share(inputs[0]), share(inputs[1]));
+      if (fn === "div") return this.ops.binary(node, share(inputs[0]), this.#same(inputs[1], index, axes, env));
+      if (fn === "mul")
+        return this.#either(
+          () => this.ops.binary(node, share(inputs[0]), this.#same(inputs[1], index, axes, env)),
+          () => this.ops.binary(node, this.#same(inputs[0], index, axes, env), share(inputs[1])),
+        );
+    } else if (isOp(node, "where"))
+      return this.ops.where(this.#same(inputs[0], index, axes, env)[0], share(inputs[1]), share(inputs[2]));
+    else if (isOp(node, "pad")) return this.ops.pad(node, index, (x, at) => share(x, at));
+    else if (isOp(node, "concat")) return this.ops.concat(node, index, (x, at) => share(x, at));
+    else if (isOp(node, "reduce") && node.attrs.fn === "sum") return this.#partialReduce(node, index, axes, env);
+    else if (isOp(node, "matmul")) return this.#partialMatmul(node as Node, index, axes, env);
+    throw new NotLane(`${node.op} over all lanes`);
+  }
+
+  #either(...ways: (() => LaneValue)[]): LaneValue {
+    let reason: unknown = null;
+    for (const way of ways) {
+      try {
+        return way();
+      } catch (error) {
+        if (!(error instanceof NotLane)) throw error;
+        reason = error;
+      }
+    }
+    throw reason;
+  }
+
+  /** A factor that is the same on all lanes of some axes. */
+  #same(node: Node, index: readonly Ix[], axes: readonly number[], env: Env): LaneValue {
+    const value = this.value(node, index, env);
+    if (value.some((v) => this.#dependsOnLane(v, axes))) throw new NotLane("a product of two sums over lanes");
+    return value;
+  }
+
+  #dependsOnLane(s: LaneScalar, axes: readonly number[]): boolean {
+    if (axes.length !== this.prefix.length) return s.op !== "const";
+    const stack = [s];
+    const seen: LaneScalar[] = [];
+    while (stack.length > 0) {
+      const at = stack.pop()!;
+      if (this.#laneDependent.get(at) === false) continue;
+      if (at.op === "state" || at.op === "final" || at.op === "past") return true;
+      if (at.address !== null && [...at.address.variables()].some((name) => name.startsWith("l"))) return true;
+      seen.push(at);
+      stack.push(...at.args);
+    }
+    for (const at of seen) this.#laneDependent.set(at, false);
+    return false;
+  }
+
+  /** Positions on an axis of `size` that are this lane's, where the axis runs over lanes (and a little more). */
+  #lanePositions(size: number, axes: readonly number[]): { positions: Ix[]; left: number[] }[] {
+    const found: { positions: Ix[]; left: number[] }[] = [];
+    for (let used = axes.length; used > 0; used--) {
+      const taken = axes.slice(0, used);
+      const sizes = taken.map((a) => this.prefix[a]);
+      const total = numel(sizes);
+      if (size % total !== 0 || size / total > 64) continue;
+      const at = linearize(
+        taken.map((a) => this.lane[a]),
+        sizes,
+      );
+      const more = size / total;
+      found.push({
+        positions: Array.from({ length: more }, (_, i) => at.times(more).plus(i)),
+        left: axes.slice(used),
+      });
+      if (more > 1)
+        found.push({ positions: Array.from({ length: more }, (_, i) => at.plus(i * total)), left: axes.slice(used) });
+    }
+    return found;
+  }
+
+  #partialReduce(node: Node<"reduce">, index: readonly Ix[], axes: readonly number[], env: Env): LaneValue {
+    const [x] = node.inputs;
+    const { axes: reduced } = node.attrs;
+    const ways = reduced.flatMap((axis) =>
+      this.#lanePositions(x.shape[axis], axes).map(({ positions, left }) => (): LaneValue => {
+        const others = reduced.filter((a) => a !== axis);
+        // Insert the lane's position where the axis was; the other reduced axes are written out or taken by other lanes.
+        let kept = 0;
+        const full = x.shape.map((_, a) => (reduced.includes(a) ? Ix.zero : index[kept++]));
+        return this.ops.sum(
+          positions.flatMap((position) => {
+            full[axis] = position;
+            return this.#overOthers(x, full, others, left, env);
+          }),
+        );
+      }),
+    );
+    return this.#either(...ways, () =>
+      this.ops.sum(this.ops.along(x, reduced, index, (operand, at) => this.partial(operand, at, axes, env))),
+    );
+  }
+
+  #overOthers(x: Node, full: readonly Ix[], others: number[], left: readonly number[], env: Env): LaneValue[] {
+    if (others.length === 0) return [this.partial(x, full, left, env)];
+    const [axis, ...rest] = others;
+    const at = (position: Ix): Ix[] => full.map((ix, a) => (a === axis ? position : ix));
+    for (const { positions, left: after } of left.length > 0 ? this.#lanePositions(x.shape[axis], left) : []) {
+      try {
+        return positions.flatMap((position) => this.#overOthers(x, at(position), rest, after, env));
+      } catch (error) {
+        if (!(error instanceof NotLane)) throw error;
+      }
+    }
+    if (x.shape[axis] > 4096) throw new NotLane("a long reduction in a lane");
+    return Array.from({ length: x.shape[axis] }, (_, i) =>
+      this.#overOthers(x, at(Ix.constant(i)), rest, left, env),
+    ).flat();
+  }
+
+  #partialMatmul(node: Node, index: readonly Ix[], axes: readonly number[], env: Env): LaneValue {
+    const [a, b] = node.inputs;
+    const rank = node.shape.length;
+    const batch = index.slice(0, rank - 2);
+    const [row, column] = index.slice(rank - 2);
+    const k = a.shape[rank - 1];
+    const left = (at: Ix): readonly Ix[] => [...batch, row, at];
+    const right = (at: Ix): readonly Ix[] => [...batch, at, column];
+    const over = this.#lanePositions(k, axes).map(({ positions, left: after }) => (): LaneValue => {
+      if (after.length > 0) throw new NotLane("a product over some lanes");
+      return this.ops.sum(
+        positions.map((p) => this.ops.multiply(this.value(a, left(p), env), this.value(b, right(p), env))),
+      );
+    });
+    if (k > 4096) return this.#either(...over);
+    const places = Array.from({ length: k }, (_, i) => Ix.constant(i));
+    return this.#either(
+      ...over,
+      () =>
+        this.ops.sum(
+          places.map((p) => this.ops.multiply(this.partial(a, left(p), axes, env), this.#same(b, right(p), axes, env))),
+        ),
+      () =>
+        this.ops.sum(
+          places.map((p) => this.ops.multiply(this.#same(a, left(p), axes, env), this.partial(b, right(p), axes, env))),
+        ),
+    );
+  }
+}
+
+const arithmetic: Partial<Record<string, (a: number, b: number) => number>> = {
+  add: (a, b) => a + b,
+  sub: (a, b) => a - b,
+  mul: (a, b) => a * b,
+  neg: (a) => -a,
+};
+
+const linearUnary: ReadonlySet<string> = new Set(["neg", "real", "imag", "conj"]);
+
+const additions = new WeakMap<object, (Node | "unchanged" | null)[]>();
+
+/** What each step adds to a carry that is used for nothing else; null where it is used otherwise. */
+function accumulated(node: Node<"scan">, c: number): Node | "unchanged" | null {
+  const { body, consts, carries } = node.attrs;
+  let found = additions.get(body);
+  if (found === undefined) {
+    found = Array.from({ length: carries }, (_, i) => {
+      const param = body.params[consts + i];
+      const next = body.outputs[i];
+      if (next === param) return "unchanged";
+      const uses = functionOrder(body).flatMap((n) => n.inputs.filter((x) => x === param)).length;
+      const shown = body.outputs.filter((o) => o === param).length;
+      if (uses !== 1 || shown > 0 || !isOp(next, "binary") || next.attrs.fn !== "add") return null;
+      const [a, b] = next.inputs;
+      if (a === param && b !== param) return b;
+      return b === param && a !== param ? a : null;
+    });
+    additions.set(body, found);
+  }
+  return found[c];
+}
+
+const assumeNothing = (init: readonly LaneScalar[]): Assumed[] =>
+  init.map((_, i) => ({ constant: null, root: i, sign: 1 }));
+
+/** The boldest assumption that the initial values allow; `table` says what is known of a number on every lane. */
+function assumeAll(init: readonly LaneScalar[], table: (s: LaneScalar) => string | null): Assumed[] {
+  const roots = new Map<string, { root: number; sign: 1 | -1 }>();
+  return init.map((s, i) => {
+    const own: Assumed = { constant: null, root: i, sign: 1 };
+    if (kindOf(s.dtype) !== "float") return own;
+    if (s.op === "const") return { constant: s.value, root: i, sign: 1 };
+    const base = stripped(s);
+    const values = table(base);
+    const numbers = values?.split(",").map(Number) ?? null;
+    if (numbers?.every((x) => x === numbers[0])) return { constant: signOf(s) * numbers[0] || 0, root: i, sign: 1 };
+    // Tables are told from each other up to a sign, by the sign of their first number that is not zero.
+    const turned = numbers !== null && numbers.find((x) => x !== 0)! < 0;
+    const key = numbers === null ? `#${base.id}` : `${s.dtype} ${numbers.map((x) => (turned ? -x : x) || 0).join()}`;
+    const sign = (signOf(s) * (turned ? -1 : 1)) as 1 | -1;
+    const known = roots.get(key);
+    if (known === undefined) {
+      roots.set(key, { root: i, sign });
+      return own;
+    }
+    return { constant: null, root: known.root, sign: sign === known.sign ? 1 : -1 };
+  });
+}
+
+/** What is left of an assumption after a step; null where the step preserves all of it. */
+function refine(assumed: readonly Assumed[], next: readonly LaneScalar[]): Assumed[] | null {
+  const groups = new Map<string, number>();
+  const signs: (1 | -1)[] = [];
+  let changed = false;
+  const refined = assumed.map((a, i): Assumed => {
+    const n = next[i];
+    const join = (key: string, sign: 1 | -1): Assumed => {
+      const root = groups.get(key);
+      if (root === undefined) {
+        groups.set(key, i);
+        return { constant: null, root: i, sign: 1 };
+      }
+      // Signs are relative to the first member of the group.
+      return { constant: null, root, sign: signs[root] === sign ? 1 : -1 };
+    };
+    if (a.constant !== null) {
+      if (n.op === "const" && n.value === a.constant) return a;
+      changed = true;
+      const sign = signOf(n);
+      signs[i] = sign;
+      return join(`c${a.constant}|${n.dtype}|${stripped(n).id}|${a.constant === 0 ? "" : sign}`, sign);
+    }
+    if (a.root === i) {
+      signs[i] = 1;
+      return a;
+    }
+    const root = next[a.root];
+    const same = stripped(n) === stripped(root) && signOf(n) === a.sign * signOf(root);
+    if (same || (n.op === "const" && root.op === "const" && n.value === a.sign * root.value)) return a;
+    changed = true;
+    signs[i] = a.sign;
+    return join(`r${a.root}|${stripped(n).id}|${signOf(n) * a.sign}`, a.sign);
+  });
+  return changed ? refined : null;
+}

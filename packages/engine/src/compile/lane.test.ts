@@ -1,0 +1,214 @@
+// Lane programs: one kernel for value and gradient of a batch of loops, the same values under every way of keeping states,
+// sums over lanes, loops in loops; and the golden values of the single-qubit ensemble.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as weft from "../index.js";
+import { onEachDevice } from "../test/devices.js";
+
+type Tensor = weft.Tensor;
+const c = (re: number, im = 0) => ({ re, im });
+
+/** The single-qubit Lindblad ensemble with 2x2 density matrices as a user writes it. */
+function singleQubit(dtype: "complex64" | "complex128", steps = 60) {
+  const dt = 1 / steps;
+  const matrix = (...x: { re: number; im: number }[]): Tensor =>
+    weft
+      .tensor(
+        [
+          [x[0], x[1]],
+          [x[2], x[3]],
+        ],
+        { dtype },
+      )
+      .realize();
+  const [o, l] = [c(0), c(1)];
+  const sx = matrix(o, l, l, o);
+  const sy = matrix(o, c(0, -1), c(0, 1), o);
+  const sz = matrix(l, o, o, c(-1));
+  const sm = matrix(o, l, o, o);
+  const sp = matrix(o, o, l, o);
+  const n = matrix(o, o, o, l);
+  const start = matrix(l, o, o, o);
+  const minusI = weft.tensor(c(0, -1), { dtype });
+  const rhs = (rho: Tensor, h: Tensor, gd: Tensor, gr: Tensor): Tensor =>
+    h
+      .matmul(rho)
+      .sub(rho.matmul(h))
+      .mul(minusI)
+      .add(
+        sm
+          .matmul(rho)
+          .matmul(sp)
+          .sub(n.matmul(rho).add(rho.matmul(n)).mul(0.5))
+          .mul(gr),
+      )
+      .add(sz.matmul(rho).matmul(sz).sub(rho).mul(gd.mul(0.5)));
+  return (u: Tensor, gd: Tensor, gr: Tensor): Tensor => {
+    const [d, r] = [gd.cast(dtype), gr.cast(dtype)];
+    const [rho] = weft.scan(
+      (rho: Tensor, ut: Tensor): [Tensor, null] => {
+        const z = ut.cast(dtype);
+        const h = sx.mul(z.index(0)).add(sy.mul(z.index(1)));
+        const k1 = rhs(rho, h, d, r);
+        const k2 = rhs(rho.add(k1.mul(dt / 2)), h, d, r);
+        const k3 = rhs(rho.add(k2.mul(dt / 2)), h, d, r);
+        const k4 = rhs(rho.add(k3.mul(dt)), h, d, r);
+        return [
+          rho.add(
+            k1
+              .add(k2.mul(2))
+              .add(k3.mul(2))
+              .add(k4)
+              .mul(dt / 6),
+          ),
+          null,
+        ];
+      },
+      start,
+      u,
+    );
+    return weft.real(rho.index(1, 1));
+  };
+}
+
+/** Section 2.2.8: ux = pi/2 (1 + 0.1 sin), uy = 0.2 cos over 60 segments. */
+function testPulse(): number[][] {
+  return Array.from({ length: 60 }, (_, k) => {
+    const phase = (2 * Math.PI * k) / 60;
+    return [(Math.PI / 2) * (1 + 0.1 * Math.sin(phase)), 0.2 * Math.cos(phase)];
+  });
+}
+
+/** What the oracle says. */
+function onReference<T>(body: () => T): T {
+  const before = weft.session().device;
+  weft.setDevice(new weft.ReferenceDevice());
+  try {
+    return body();
+  } finally {
+    weft.setDevice(before);
+  }
+}
+
+onEachDevice((_device, name) => {
+  const lanesIn = (kernels: readonly string[]): string[] => kernels.filter((k) => k.startsWith("lanes_"));
+
+  test("the golden values of the ensemble, with all gradients, in one kernel and a sum", () => {
+    const fidelity = singleQubit("complex128");
+    const lanes = 3;
+    const fn = weft.jit((u: Tensor, gd: Tensor, gr: Tensor) =>
+      weft.valueAndGrad((...x: Tensor[]) => weft.vmap(fidelity)(x[0], x[1], x[2]).sum(), { argument: [0, 1, 2] })(
+        u,
+        gd,
+        gr,
+      ),
+    );
+    const pulse = testPulse();
+    const u = weft.tensor([pulse, pulse, pulse], { dtype: "float64" });
+    const gd = weft.full([lanes], 0.05, { dtype: "float64" });
+    const gr = weft.full([lanes], 0.025, { dtype: "float64" });
+    const [value, [du, dgd, dgr]] = fn(u, gd, gr) as [Tensor, Tensor[]];
+    assert.ok(Math.abs(Number(value.dataSync()[0]) / lanes - 0.9778427990483176) < 1e-13);
+    const g = du.dataSync() as Float64Array;
+    const close = (got: number, want: number, digits: number): void =>
+      assert.ok(Math.abs(got / want - 1) < digits, `${got} is not ${want}`);
+    for (let lane = 0; lane < lanes; lane++) {
+      const at = (k: number): number => g[lane * 120 + k];
+      close(at(0), 6.943591e-5, 1e-6);
+      close(at(1), -3.249383e-4, 1e-6);
+      close(at(118), 3.231053e-4, 1e-6);
+      close(at(119), 2.678405e-4, 1e-6);
+      close(Math.hypot(...g.subarray(lane * 120, lane * 120 + 120)), 2.934092024e-3, 2e-9);
+      close(Number(dgd.dataSync()[lane]), -0.2410146322, 1e-9);
+      close(Number(dgr.dataSync()[lane]), -0.3876397128, 1e-9);
+    }
+    if (name === "reference") return;
+    const kernels = fn.kernels(u, gd, gr);
+    assert.deepEqual(lanesIn(kernels), ["lanes_3x60x2"]);
+    assert.ok(kernels.length <= 2, kernels.join(" "));
+  });
+
+  test("states kept with the lane, in memory or run again from checkpoints give the same", () => {
+    const step = (s: Tensor, x: Tensor): [Tensor, Tensor] => {
+      const next = s.matmul(s.transpose()).mul(0.1).add(s.mul(x)).sin();
+      return [next, next.sum()];
+    };
+    const loss = (s: Tensor, xs: Tensor): Tensor => {
+      const [last, ys] = weft.scan(step, s, xs);
+      return last.sum().add(ys.square().sum());
+    };
+    const s = weft.randn([37, 2, 2], { seed: 1, dtype: "float64" });
+    const xs = weft.randn([37, 11], { seed: 2, dtype: "float64" });
+    const results = ["local", "memory", "checkpoint"].map((policy) => {
+      process.env.WEFT_LANE_HISTORY = policy;
+      try {
+        // A number that differs makes a program of its own, so that nothing is found in a cache.
+        const offset = { local: 1, memory: 2, checkpoint: 3 }[policy]!;
+        const fn = weft.jit((a: Tensor, b: Tensor) =>
+          weft.vmap(weft.valueAndGrad((x: Tensor, y: Tensor) => loss(x, y).add(offset), { argument: [0, 1] }))(a, b),
+        );
+        const [value, [ds, dx]] = fn(s, xs) as [Tensor, Tensor[]];
+        const kernels = name === "reference" ? ["lanes_37x11x2"] : fn.kernels(s, xs);
+        assert.deepEqual(lanesIn(kernels), ["lanes_37x11x2"], policy);
+        assert.ok(kernels.length <= 2, kernels.join(" "));
+        return [value.sub(offset), ds, dx].map((t) => [...(t.dataSync() as Float64Array)]);
+      } finally {
+        delete process.env.WEFT_LANE_HISTORY;
+      }
+    });
+    const near = (a: number[], b: number[]): boolean =>
+      a.every((x, i) => Math.abs(x - b[i]) <= 1e-12 * (1 + Math.abs(x)));
+    for (const other of results.slice(1)) assert.ok(other.every((values, i) => near(results[0][i], values)));
+    const expected = onReference(() => {
+      const [value, [ds, dx]] = weft.vmap(weft.valueAndGrad(loss, { argument: [0, 1] }))(
+        weft.randn([37, 2, 2], { seed: 1, dtype: "float64" }),
+        weft.randn([37, 11], { seed: 2, dtype: "float64" }),
+      ) as [Tensor, Tensor[]];
+      return [value, ds, dx].map((t) => [...(t.dataSync() as Float64Array)]);
+    });
+    assert.ok(expected.every((values, i) => near(values, results[0][i])));
+  });
+
+  test("gradients of what all lanes share are sums over lanes, outside and inside the steps", () => {
+    const loss = (w: Tensor, xs: Tensor, s0: Tensor): Tensor =>
+      weft
+        .vmap(
+          (s: Tensor) => {
+            const [last] = weft.scan(
+              (q: Tensor, x: Tensor): [Tensor, null] => [w.matmul(q).mul(x).tanh(), null],
+              s,
+              xs,
+            );
+            return last.square().sum();
+          },
+          { inAxes: 0 },
+        )(s0)
+        .mean();
+    const inputs = (): [Tensor, Tensor, Tensor] => [
+      weft.randn([3, 3], { seed: 1, dtype: "float64" }),
+      weft.randn([5], { seed: 2, dtype: "float64" }),
+      weft.randn([40, 3, 1], { seed: 3, dtype: "float64" }),
+    ];
+    const fn = weft.jit((...x: Tensor[]) => weft.valueAndGrad(loss, { argument: [0, 1, 2] })(x[0], x[1], x[2]));
+    const flat = ([value, grads]: [Tensor, Tensor[]]): number[] =>
+      [value, ...grads].flatMap((t) => [...(t.dataSync() as Float64Array)]);
+    const got = flat(fn(...inputs()) as [Tensor, Tensor[]]);
+    const want = onReference(() =>
+      flat(weft.valueAndGrad(loss, { argument: [0, 1, 2] })(...inputs()) as [Tensor, Tensor[]]),
+    );
+    for (const [i, x] of want.entries()) assert.ok(Math.abs(x - got[i]) < 1e-12, `${i}: ${got[i]} is not ${x}`);
+    if (name === "reference") return;
+    const kernels = fn.kernels(...inputs());
+    assert.deepEqual(lanesIn(kernels), ["lanes_40x5x2"]);
+    assert.ok(kernels.length <= 4, kernels.join(" "));
+  });
+
+  test("a float32 ensemble agrees with the golden value", () => {
+    const fidelity = singleQubit("complex64");
+    const f = weft.jit((u: Tensor, g: Tensor) => weft.vmap(fidelity)(u, g, g.mul(0.5)));
+    const u = weft.full([33, 60, 2], 0).add(weft.tensor([Math.PI / 2, 0]));
+    const [first] = f(u, weft.full([33], 0.05)).dataSync() as Float32Array;
+    // Constant pi pulse, RK4 with 60 steps: 1.1e-9 from the exact value, and float32.
+    assert.ok(Math.abs(first - 0.9784413379) < 2e-6, String(first));
+  });
+});

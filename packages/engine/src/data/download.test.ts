@@ -1,0 +1,133 @@
+// Downloads from a hub on this machine: checksum, cache, resume after a broken connection, and what can go wrong.
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { after, before, beforeEach, test } from "node:test";
+import { findSplit } from "./datasets.js";
+import { download } from "./download.js";
+import { scratch, testdata } from "./testkit.js";
+
+const folder = scratch();
+const files = {
+  train: readFileSync(testdata("hub", "train.parquet")),
+  test: readFileSync(testdata("hub", "test.parquet")),
+};
+const sha = (bytes: Buffer): string => createHash("sha256").update(bytes).digest("hex");
+
+/** How the hub behaves: where it breaks off, what checksum it claims, which status it gives. */
+let behaviour: { breakAt: number | null; checksum: string | null; status: number };
+let requests: { url: string; range: string | undefined }[];
+let hub = "";
+const fileOf = (url: string): Buffer => (url.includes("train") ? files.train : files.test);
+
+function answer(request: IncomingMessage, response: ServerResponse): void {
+  const url = request.url as string;
+  requests.push({ url, range: request.headers.range });
+  if (behaviour.status !== 200) return void response.writeHead(behaviour.status).end();
+  // As the real one: the checksum on the first answer, the bytes behind a redirect.
+  if (url.startsWith("/datasets/")) {
+    const tag = behaviour.checksum ?? sha(fileOf(url));
+    response.writeHead(302, {
+      location: `/storage/${url.split("/").at(-1)}`,
+      "x-linked-etag": `"${tag}"`,
+      "x-linked-size": String(fileOf(url).length),
+    });
+    return void response.end();
+  }
+  const bytes = fileOf(url);
+  const from = request.headers.range === undefined ? 0 : Number(/bytes=(\d+)-/.exec(request.headers.range)?.[1]);
+  if (from >= bytes.length) return void response.writeHead(416).end();
+  response.writeHead(from > 0 ? 206 : 200, { "content-length": String(bytes.length - from) });
+  const { breakAt } = behaviour;
+  if (breakAt === null || from >= breakAt) return void response.end(bytes.subarray(from));
+  response.write(bytes.subarray(from, breakAt), () => setTimeout(() => request.socket.destroy(), 20));
+}
+
+const server = createServer(answer);
+before(async () => {
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  hub = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+});
+after(() => server.close());
+beforeEach(() => {
+  behaviour = { breakAt: null, checksum: null, status: 200 };
+  requests = [];
+});
+
+test("fetched, checked, read as a data set, and not fetched again", async () => {
+  const place = join(folder, "plain");
+  const done = await download("ag_news", { hub, folder: place });
+  assert.deepEqual(
+    done.map((d) => [d.split, d.how, d.sha256]),
+    [
+      ["train", "fetched", sha(files.train)],
+      ["test", "fetched", sha(files.test)],
+    ],
+  );
+  assert.equal(requests[0].url, "/datasets/fancyzhx/ag_news/resolve/main/data/train-00000-of-00001.parquet");
+  assert.equal((await findSplit("ag_news", "test", place).read()).rows, 20);
+  requests = [];
+  assert.deepEqual(
+    (await download("ag_news", { hub, folder: place })).map((d) => d.how),
+    ["there", "there"],
+  );
+  assert.deepEqual(requests, []);
+});
+
+test("a connection that breaks off is taken up where it ended", async () => {
+  behaviour.breakAt = 400;
+  const place = join(folder, "broken");
+  const seen: number[] = [];
+  const done = await download("ag_news", { hub, folder: place, onProgress: (_, at) => seen.push(at) });
+  assert.deepEqual(
+    done.map((d) => d.how),
+    ["resumed", "resumed"],
+  );
+  assert.ok(
+    requests.some((r) => r.range === "bytes=400-"),
+    JSON.stringify(requests),
+  );
+  assert.deepEqual(readFileSync(done[0].path), files.train);
+  assert.ok(seen.includes(400));
+});
+
+test("what an earlier call left is used, even when it was all there", async () => {
+  const place = join(folder, "left");
+  await download("ag_news", { hub, folder: place });
+  const { renameSync } = await import("node:fs");
+  renameSync(join(place, "train.parquet"), join(place, "train.parquet.part"));
+  const done = await download("ag_news", { hub, folder: place });
+  assert.deepEqual(
+    done.map((d) => d.how),
+    ["resumed", "there"],
+  );
+  assert.equal(statSync(done[0].path).size, files.train.length);
+});
+
+test("a wrong checksum: nothing is put in place, and what arrived is thrown away", async () => {
+  behaviour.checksum = "0".repeat(64);
+  const place = join(folder, "wrong");
+  await assert.rejects(download("ag_news", { hub, folder: place }), /the checksum is [0-9a-f]{64}, the hub says 0{64}/);
+  assert.equal(existsSync(join(place, "train.parquet")), false);
+  assert.equal(existsSync(join(place, "train.parquet.part")), false);
+  behaviour.checksum = null;
+  // A damaged beginning is found by the checksum too, and the next call starts afresh.
+  writeFileSync(join(place, "train.parquet.part"), "rubbish");
+  await assert.rejects(download("ag_news", { hub, folder: place }), /the checksum is/);
+  await download("ag_news", { hub, folder: place });
+  assert.deepEqual(readFileSync(join(place, "train.parquet")), files.train);
+});
+
+test("a hub without a checksum, without the file, or not there at all", async () => {
+  behaviour.checksum = "not-a-sha";
+  await assert.rejects(download("ag_news", { hub, folder: join(folder, "none") }), /gave no checksum/);
+  behaviour.status = 404;
+  await assert.rejects(
+    download("ag_news", { hub, folder: join(folder, "absent") }),
+    /answered 404; is the address right/,
+  );
+  await assert.rejects(download("synthetic"), /there is nothing to fetch/);
+});

@@ -1,0 +1,147 @@
+// Data sets from the hub: its Parquet files, resumed where a download broke off, checked against the hub's own checksum,
+// renamed into place only when they are whole.
+import { createHash } from "node:crypto";
+import { createReadStream, existsSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
+import { open } from "node:fs/promises";
+import { join } from "node:path";
+import { type DatasetName, dataHome, infoOf, type Split, splits } from "./datasets.js";
+import { DataError } from "./table.js";
+
+export interface DownloadOptions {
+  /** Base address of the hub; https://huggingface.co unless told otherwise (or WEFT_HUB). */
+  hub?: string;
+  /** The folder that gets train.parquet and test.parquet; the cache by default. */
+  folder?: string;
+  /** Fetch again what is already there. */
+  force?: boolean;
+  signal?: AbortSignal;
+  onProgress?: (file: string, done: number, total: number | null) => void;
+}
+
+export interface Downloaded {
+  split: Split;
+  path: string;
+  bytes: number;
+  sha256: string;
+  /** "there": it had been fetched before. */
+  how: "there" | "fetched" | "resumed";
+}
+
+const attempts = 4;
+
+export async function download(dataset: DatasetName, options: DownloadOptions = {}): Promise<Downloaded[]> {
+  const { hub } = infoOf(dataset);
+  if (hub === null) throw new DataError(`${dataset} is made on the fly; there is nothing to fetch`);
+  const folder = options.folder ?? join(dataHome(), dataset);
+  mkdirSync(folder, { recursive: true });
+  const base = (options.hub ?? process.env.WEFT_HUB ?? "https://huggingface.co").replace(/\/$/, "");
+  const done: Downloaded[] = [];
+  for (const split of splits) {
+    const url = `${base}/datasets/${hub.repository}/resolve/main/${hub.files[split]}`;
+    done.push(await fetchFile(url, split, join(folder, `${split}.parquet`), options));
+  }
+  return done;
+}
+
+interface Expected {
+  /** What the hub says: of files in large-file storage it knows the SHA-256. */
+  sha256: string | null;
+  size: number | null;
+}
+
+/** Follows redirects by hand: the checksum stands on the hub's own answer, not on that of its storage. */
+async function request(
+  url: string,
+  headers: Record<string, string>,
+  signal?: AbortSignal,
+): Promise<[Response, Expected]> {
+  const expected: Expected = { sha256: null, size: null };
+  let at = url;
+  for (let hop = 0; hop < 8; hop++) {
+    const answer = await fetch(at, { headers, redirect: "manual", signal });
+    const tag = (answer.headers.get("x-linked-etag") ?? answer.headers.get("etag") ?? "").replaceAll('"', "");
+    if (/^[0-9a-f]{64}$/.test(tag)) expected.sha256 ??= tag;
+    const linked = answer.headers.get("x-linked-size");
+    if (linked !== null) expected.size ??= Number(linked);
+    const location = answer.headers.get("location");
+    if (answer.status < 300 || answer.status >= 400 || location === null) return [answer, expected];
+    await answer.body?.cancel();
+    at = new URL(location, at).href;
+  }
+  throw new DataError(`${url}: redirected too often`);
+}
+
+async function fetchFile(url: string, split: Split, path: string, options: DownloadOptions): Promise<Downloaded> {
+  if (existsSync(path) && options.force !== true)
+    return { split, path, bytes: statSync(path).size, sha256: await sha256Of(path), how: "there" };
+  const partial = `${path}.part`;
+  if (options.force === true) rmSync(partial, { force: true });
+  let how: Downloaded["how"] = "fetched";
+  for (let attempt = 1; ; attempt++) {
+    try {
+      if (existsSync(partial) && statSync(partial).size > 0) how = "resumed";
+      const expected = await append(url, split, partial, options);
+      const sha256 = await sha256Of(partial);
+      if (expected.sha256 === null)
+        throw new DataError(`${url}: the hub gave no checksum, so the file cannot be trusted`);
+      if (sha256 !== expected.sha256) {
+        rmSync(partial);
+        throw new DataError(`${url}: the checksum is ${sha256}, the hub says ${expected.sha256}; try again`);
+      }
+      renameSync(partial, path);
+      return { split, path, bytes: statSync(path).size, sha256, how };
+    } catch (error) {
+      if (options.signal?.aborted === true || error instanceof DataError || attempt === attempts)
+        throw error instanceof DataError
+          ? error
+          : new DataError(
+              `${url}: could not be fetched: ${reasonOf(error)}; what arrived is kept, and the next call goes on from there`,
+            );
+      await new Promise((resolve) => setTimeout(resolve, 200 * 2 ** attempt));
+    }
+  }
+}
+
+function reasonOf(error: unknown): string {
+  const { message, cause } = error as Error;
+  return cause instanceof Error ? `${message} (${cause.message})` : message;
+}
+
+/** Fetches what is missing of a file. */
+async function append(url: string, split: Split, partial: string, options: DownloadOptions): Promise<Expected> {
+  const have = existsSync(partial) ? statSync(partial).size : 0;
+  const [answer, expected] = await request(url, have > 0 ? { range: `bytes=${have}-` } : {}, options.signal);
+  // The rest of a whole file is empty, and servers say so by refusing the range.
+  if (answer.status === 416 && have > 0) {
+    await answer.body?.cancel();
+    return expected;
+  }
+  if (answer.status === 404 || answer.status === 401 || answer.status === 403) {
+    await answer.body?.cancel();
+    throw new DataError(`${url}: the hub answered ${answer.status}; is the address right? (--hub, WEFT_HUB)`);
+  }
+  if (!answer.ok || answer.body === null) throw new Error(`the hub answered ${answer.status}`);
+  // A server that ignores the range sends everything again.
+  const from = answer.status === 206 ? have : 0;
+  const length = answer.headers.get("content-length");
+  const total = expected.size ?? (length === null ? null : from + Number(length));
+  const file = await open(partial, from > 0 ? "r+" : "w");
+  let at = from;
+  try {
+    for await (const chunk of answer.body as unknown as AsyncIterable<Uint8Array>) {
+      await file.write(chunk, 0, chunk.length, at);
+      at += chunk.length;
+      options.onProgress?.(split, at, total);
+    }
+  } finally {
+    await file.close();
+  }
+  if (total !== null && at < total) throw new Error(`the connection ended at byte ${at} of ${total}`);
+  return expected;
+}
+
+async function sha256Of(path: string): Promise<string> {
+  const hash = createHash("sha256");
+  for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer);
+  return hash.digest("hex");
+}

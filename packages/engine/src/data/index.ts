@@ -1,0 +1,22 @@
+// weft/data: text data sets as tokens: read, fetched, tokenised once, shuffled, divided over ranks, prefetched. Knows
+// nothing of models.
+export { type Batch, columns, headColumns, rowsPerRank } from "./batch.js";
+export { type CsvRow, readCsv } from "./csv.js";
+export {
+  type DatasetName,
+  dataHome,
+  datasetNames,
+  datasets,
+  findSplit,
+  type Source,
+  type Split,
+  splits,
+} from "./datasets.js";
+export { type Downloaded, type DownloadOptions, download } from "./download.js";
+export { type Epoch, type EpochOptions, planEpoch, shareOf } from "./epoch.js";
+export { type Loader, type LoaderOptions, openLoader, type Position } from "./loader.js";
+export { mapFile } from "./map-file.js";
+export { type SyntheticOptions, syntheticTable } from "./synthetic.js";
+export { DataError, TableBuilder, type TextTable, textOf } from "./table.js";
+export { fileTokenizer, hashTokenizer, IdList, makeTokenizer, type Tokenizer, tokenize } from "./tokenizer.js";
+export { limitRows, openTokens, readTokens, type TokenSet } from "./tokens.js";

@@ -1,0 +1,113 @@
+// Token files: a split tokenised once, kept under a hash of its content and of the tokenizer, mapped into memory by
+// every process that needs it. Written whole or not at all; a damaged one is made anew.
+import { createHash, randomBytes } from "node:crypto";
+import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
+import { join } from "node:path";
+import { crc32 } from "node:zlib";
+import { type DatasetName, dataHome, infoOf, type Source } from "./datasets.js";
+import { mapFile } from "./map-file.js";
+import { DataError } from "./table.js";
+import { type Tokenizer, tokenize } from "./tokenizer.js";
+
+const magic = "WEFTTOK1";
+/** Arrays start here; what lies before is the header as JSON, padded. */
+const headerBytes = 512;
+
+export interface TokenSet {
+  readonly dataset: DatasetName;
+  readonly classes: readonly string[];
+  readonly rows: number;
+  readonly labels: Int32Array;
+  /** Row i is ids[offsets[i]] to ids[offsets[i + 1]]. */
+  readonly offsets: Uint32Array;
+  readonly ids: Int32Array;
+  readonly vocabulary: number;
+  /** Names the content: the same texts by the same tokenizer. */
+  readonly key: string;
+  /** The file that other processes and threads map. */
+  readonly file: string;
+}
+
+interface Header {
+  dataset: DatasetName;
+  rows: number;
+  tokens: number;
+  vocabulary: number;
+  key: string;
+  crc: number;
+}
+
+/** Opens the token file of a split; makes it if it is not there. */
+export async function openTokens(source: Source, tokenizer: Tokenizer, home = dataHome()): Promise<TokenSet> {
+  const key = createHash("sha256").update(`${magic}|${source.sha256}|${tokenizer.identity}`).digest("hex").slice(0, 32);
+  const folder = join(home, "tokens");
+  const file = join(folder, `${source.dataset}-${source.split}-${key}.tok`);
+  const known = existsSync(file) ? readTokens(file) : null;
+  if (known !== null && known.key === key) return known;
+  const table = await source.read();
+  const { ids, offsets } = tokenize(table, tokenizer);
+  mkdirSync(folder, { recursive: true });
+  const header = {
+    dataset: source.dataset,
+    rows: table.rows,
+    tokens: ids.length,
+    vocabulary: tokenizer.vocabulary,
+    key,
+  };
+  writeTokens(file, header, [table.labels, offsets, ids]);
+  const made = readTokens(file);
+  if (made === null) throw new DataError(`${file}: could not be read back after it was written; is the disk in order?`);
+  return made;
+}
+
+const bytesOf = (array: Int32Array | Uint32Array): Uint8Array =>
+  new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+
+function writeTokens(file: string, header: Omit<Header, "crc">, parts: readonly (Int32Array | Uint32Array)[]): void {
+  const crc = parts.reduce((sum, part) => crc32(bytesOf(part), sum), 0);
+  const head = Buffer.alloc(headerBytes, " ");
+  head.write(magic, 0, "latin1");
+  head.write(JSON.stringify({ ...header, crc }), magic.length, "utf8");
+  // Several ranks may do this at once: each has a name of its own, and the last rename wins with the same bytes.
+  const temporary = `${file}.${process.pid}.${randomBytes(4).toString("hex")}.tmp`;
+  const fd = openSync(temporary, "wx");
+  try {
+    for (const bytes of [head, ...parts.map(bytesOf)])
+      for (let done = 0; done < bytes.length; )
+        done += writeSync(fd, bytes, done, Math.min(1 << 26, bytes.length - done));
+    fsyncSync(fd);
+    closeSync(fd);
+    renameSync(temporary, file);
+  } catch (error) {
+    rmSync(temporary, { force: true });
+    throw error;
+  }
+}
+
+/** A token file, or null where it is damaged. */
+export function readTokens(file: string): TokenSet | null {
+  const bytes = mapFile(file);
+  if (bytes.byteLength < headerBytes) return null;
+  const head = Buffer.from(bytes, 0, headerBytes).toString("utf8");
+  if (!head.startsWith(magic)) return null;
+  let header: Header;
+  try {
+    header = JSON.parse(head.slice(magic.length)) as Header;
+  } catch {
+    return null;
+  }
+  const { rows, tokens } = header;
+  if (bytes.byteLength !== headerBytes + 4 * (rows + rows + 1 + tokens)) return null;
+  if (crc32(new Uint8Array(bytes, headerBytes)) !== header.crc) return null;
+  const labels = new Int32Array(bytes, headerBytes, rows);
+  const offsets = new Uint32Array(bytes, headerBytes + 4 * rows, rows + 1);
+  const ids = new Int32Array(bytes, headerBytes + 4 * (2 * rows + 1), tokens);
+  const { dataset, vocabulary, key } = header;
+  return { dataset, classes: infoOf(dataset).classes, rows, labels, offsets, ids, vocabulary, key, file };
+}
+
+/** The first rows of a set: for short runs. */
+export function limitRows(set: TokenSet, rows: number | undefined): TokenSet {
+  if (rows === undefined || rows >= set.rows) return set;
+  return { ...set, rows, labels: set.labels.subarray(0, rows), offsets: set.offsets.subarray(0, rows + 1) };
+}

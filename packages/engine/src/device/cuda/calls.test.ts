@@ -1,0 +1,229 @@
+// The sequence of driver calls: a jitted call is one graph launch, donated buffers are reused, arguments are packed,
+// algorithms are chosen once and kept on disk. Against a driver that writes its calls down.
+import assert from "node:assert/strict";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, beforeEach, test } from "node:test";
+import * as weft from "../../index.js";
+import type { CudaBuffer } from "./context.js";
+import { CudaDevice } from "./index.js";
+import { type Product, Products } from "./products.js";
+import { type Call, FakeCuda } from "./testkit.js";
+
+const cache = mkdtempSync(join(tmpdir(), "weft-fake-cuda-"));
+process.env.WEFT_CACHE_DIR = cache;
+after(() => rmSync(cache, { recursive: true, force: true }));
+beforeEach(() => rmSync(join(cache, "cuda", "products"), { recursive: true, force: true }));
+
+const launches = (names: readonly string[]): string[] => names.filter((n) => /Launch|Gemm|Matmul$/.test(n));
+const addressOf = (t: weft.Tensor): number =>
+  ((t.realize() as weft.Tensor).node.value as unknown as { buffer: CudaBuffer }).buffer.address;
+
+function onFake(body: (fake: FakeCuda, device: CudaDevice) => void): void {
+  new FakeCuda().within((fake) => {
+    const device = new CudaDevice(0);
+    weft.useDevice(device);
+    body(fake, device);
+    device.close();
+  });
+}
+
+test("the third call of a jitted function is one graph launch and nothing else", () =>
+  onFake((fake, device) => {
+    const f = weft.jit((x: weft.Tensor) => weft.softmax(x.matmul(x).add(1)).sum());
+    const x = weft.ones([64, 64]).realize();
+    f(x).dispose();
+    const first = fake.sequence();
+    assert.ok(launches(first).length >= 2 && !first.includes("cuGraphLaunch"), "launched one by one the first time");
+    f(x).dispose();
+    const second = fake.sequence();
+    assert.deepEqual(
+      second.filter((n) => /Capture|Graph/.test(n)),
+      [
+        "cuStreamBeginCapture_v2",
+        "cuStreamEndCapture",
+        "cuGraphInstantiateWithFlags",
+        "cuGraphDestroy",
+        "cuGraphLaunch",
+      ],
+    );
+    for (let i = 0; i < 3; i++) {
+      f(x).dispose();
+      assert.deepEqual(fake.sequence(), ["cuGraphLaunch"]);
+    }
+    assert.equal(device.graphLaunches, 4);
+  }));
+
+test("the recorded graph has the kernels of the program, with the addresses of the call", () =>
+  onFake((fake) => {
+    const f = weft.jit((x: weft.Tensor) => x.mul(2).add(1));
+    const x = weft.ones([1000]).realize();
+    f(x).dispose();
+    fake.sequence();
+    f(x);
+    const launch = fake.calls.find(({ name }) => name === "cuGraphLaunch")!;
+    const inside = fake.graphCalls(launch.args[0] as number);
+    assert.deepEqual(
+      inside.map(({ name }) => name),
+      ["cuLaunchKernel"],
+    );
+    const [fn, gx, gy, gz, bx] = inside[0].args as number[];
+    assert.ok(fn > 0 && gx * bx >= 250 && gy === 1 && gz === 1);
+  }));
+
+test("arguments of a launch are packed addresses, in the order of the kernel", () =>
+  onFake((fake) => {
+    const x = weft.ones([1000]).realize();
+    fake.calls.length = 0;
+    const y = x.exp().realize();
+    const call = fake.calls.find(({ name }) => name === "cuLaunchKernel") as Call;
+    assert.deepEqual(new Set(FakeCuda.argumentsOf(call)), new Set([addressOf(x), addressOf(y)]));
+  }));
+
+test("donated arguments: results take over their memory, nothing is allocated, two graphs at most take turns", () =>
+  onFake((fake) => {
+    const step = weft.jit((p: weft.Tensor, g: weft.Tensor) => p.sub(g.mul(0.1)), { donate: [0] });
+    let p = weft.ones([4096]).realize();
+    const g = weft.ones([4096]).realize();
+    const home = addressOf(p);
+    for (let i = 0; i < 3; i++) p = step(p, g);
+    fake.sequence();
+    for (let i = 0; i < 5; i++) {
+      p = step(p, g);
+      assert.equal(addressOf(p), home);
+    }
+    assert.deepEqual(fake.sequence(), new Array(5).fill("cuGraphLaunch"));
+  }));
+
+test("a loop whose results are dropped uses the same memory and the same graphs again", () =>
+  onFake((fake) => {
+    const f = weft.jit((x: weft.Tensor) => x.mul(2));
+    let x = weft.ones([4096]).realize();
+    for (let i = 0; i < 6; i++) {
+      const next = f(x);
+      x.dispose();
+      x = next;
+    }
+    fake.sequence();
+    for (let i = 0; i < 6; i++) {
+      const next = f(x);
+      x.dispose();
+      x = next;
+    }
+    assert.deepEqual(fake.sequence(), new Array(6).fill("cuGraphLaunch"));
+  }));
+
+test("small uploads do not wait for the GPU", () =>
+  onFake((fake) => {
+    fake.sequence();
+    weft.tensor([1, 2, 3]).realize();
+    const names = fake.sequence();
+    assert.ok(names.includes("cuMemcpyHtoDAsync_v2") && !names.includes("cuStreamSynchronize"), names.join(" "));
+    // 1 MB of small ones: the ring comes round, and waits once.
+    for (let i = 0; i < 40; i++) weft.tensor(new Float32Array(10000)).realize();
+    assert.equal(fake.sequence().filter((n) => n === "cuStreamSynchronize").length, 1);
+  }));
+
+const large = (device: CudaDevice, epilogue: Product["epilogue"] = null): Product => {
+  const [left, right, out] = [1, 2, 3].map(() => (device.allocate(4 << 20) as CudaBuffer).address);
+  const n = 1024;
+  return {
+    dtype: "float32",
+    precision: "tf32",
+    m: n,
+    n,
+    k: n,
+    left: { address: left, op: 0, ld: n },
+    right: { address: right, op: 0, ld: n },
+    out: { address: out, ld: n },
+    batch: [],
+    epilogue,
+  };
+};
+
+test("large products time the library's guesses once; the choice is kept in memory and on disk", () =>
+  onFake((fake, device) => {
+    // cuBLAS 3 ms, then the three guesses: 2, 1 and 4 ms. Every candidate is timed twice (warm-up and run).
+    const times = [3, 3, 2, 2, 1, 1, 4, 4];
+    let asked = 0;
+    fake.milliseconds = () => times[asked++ % times.length];
+    const product = large(device);
+    const products = new Products(device.context, true);
+    products.issue(product);
+    assert.equal(products.tuned, 1);
+    assert.equal(asked, times.length);
+    fake.sequence();
+    products.issue(product);
+    assert.deepEqual(fake.sequence(), ["cublasLtMatmul"], "known: one call");
+    assert.equal(readdirSync(join(cache, "cuda", "products")).length, 1);
+    const other = new Products(device.context, true);
+    other.issue(product);
+    assert.deepEqual([other.tuned, asked], [0, times.length], "read from disk by the next process");
+    const off = new Products(device.context, false);
+    fake.sequence();
+    off.issue(product);
+    assert.deepEqual(fake.sequence(), ["cublasGemmEx"], "WEFT_CUDA_AUTOTUNE=0 leaves the choice to cuBLAS");
+  }));
+
+test("when cuBLAS's own choice is the fastest, it stays", () =>
+  onFake((fake, device) => {
+    fake.milliseconds = () => 1;
+    const products = new Products(device.context, true);
+    const product = large(device);
+    products.issue(product);
+    fake.sequence();
+    products.issue(product);
+    assert.deepEqual(fake.sequence(), ["cublasGemmEx"]);
+  }));
+
+test("nothing is timed while a graph is recorded", () =>
+  onFake((fake, device) => {
+    device.context.capturing = true;
+    const products = new Products(device.context, true);
+    products.issue(large(device));
+    products.issue(large(device, { activation: "relu", bias: (device.allocate(4096) as CudaBuffer).address }));
+    device.context.capturing = false;
+    const names = fake.sequence();
+    assert.equal(products.tuned, 0);
+    assert.deepEqual(launches(names), ["cublasGemmEx", "cublasLtMatmul"]);
+  }));
+
+test("a new bias address is told to the library, an old one is not told again", () =>
+  onFake((fake, device) => {
+    const products = new Products(device.context, false);
+    const product = large(device, { activation: "none", bias: (device.allocate(4096) as CudaBuffer).address });
+    products.issue(product);
+    fake.sequence();
+    products.issue(product);
+    assert.deepEqual(fake.sequence(), ["cublasLtMatmul"]);
+    products.issue({
+      ...product,
+      epilogue: { activation: "none", bias: (device.allocate(4096) as CudaBuffer).address },
+    });
+    assert.deepEqual(
+      fake.sequence().filter((n) => n.startsWith("cublasLt")),
+      ["cublasLtMatmulDescSetAttribute", "cublasLtMatmul"],
+    );
+  }));
+
+test("a copy to another GPU goes directly, in order with both streams", () =>
+  new FakeCuda({ devices: 2 }).within((fake) => {
+    const [a, b] = [new CudaDevice(0), new CudaDevice(1)];
+    const buffer = a.allocate(1000);
+    a.upload(buffer, new Uint8Array(1000).fill(5));
+    fake.sequence();
+    const copy = a.copyTo(buffer, b)!;
+    const names = fake.sequence();
+    assert.ok(names.includes("cuCtxEnablePeerAccess") && names.includes("cuMemcpyPeerAsync"));
+    assert.equal(names.filter((n) => n === "cuStreamWaitEvent").length, 2);
+    const into = new Uint8Array(1000);
+    b.download(copy, into);
+    assert.ok(into.every((x) => x === 5));
+    fake.sequence();
+    a.copyTo(buffer, b);
+    assert.ok(!fake.sequence().includes("cuCtxEnablePeerAccess"), "enabled once");
+    assert.equal(a.copyTo(buffer, new weft.ReferenceDevice()), null);
+    a.close();
+    b.close();
+  }));

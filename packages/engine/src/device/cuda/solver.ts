@@ -1,0 +1,431 @@
+// Linear algebra by cuSOLVER and cuBLAS, with the conventions of the ops. The libraries are column-major: a row-major
+// matrix is to them its transpose, and what follows says each time why that is right. Knows addresses and shapes only.
+import { bytesOf, type Node, numel, realOf } from "../../graph/index.js";
+import type { CudaBuffer, CudaContext } from "./context.js";
+import {
+  CudaError,
+  type NativeFunction,
+  notThere,
+  result32,
+  result64,
+  type Solver,
+  type SolverLetter,
+} from "./driver.js";
+import type { HostBlock } from "./host-memory.js";
+
+const solverOps = ["cholesky", "triangularSolve", "solve", "det", "eigh", "qr", "svd"] as const;
+type SolverOp = (typeof solverOps)[number];
+export const isSolverOp = (op: string): boolean => (solverOps as readonly string[]).includes(op);
+type SolverDType = "float32" | "float64" | "complex64" | "complex128";
+
+/** The library's letter, and its numbers for the type and for the type of real results. */
+const kinds: Record<SolverDType, { letter: SolverLetter; type: number; real: number; form: "or" | "un" }> = {
+  float32: { letter: "S", type: 0, real: 0, form: "or" },
+  float64: { letter: "D", type: 1, real: 1, form: "or" },
+  complex64: { letter: "C", type: 4, real: 0, form: "un" },
+  complex128: { letter: "Z", type: 5, real: 1, form: "un" },
+};
+
+const lower = 0;
+const upper = 1;
+const right = 1;
+const wholeMatrix = "S".charCodeAt(0);
+/** From this size on, matrices are worth a call each. */
+const largeMatrix = 256;
+/** What the batched singular value solver takes. */
+const smallMatrix = 32;
+
+/** Launches one of the linear-algebra kernels, a thread an element. */
+export type LaunchKernel = (name: string, elements: number, args: readonly number[]) => void;
+
+export interface SolverCall {
+  node: Node;
+  inputs: readonly number[];
+  outputs: readonly number[];
+}
+
+interface Task extends SolverCall {
+  dtype: SolverDType;
+  bytes: number;
+  rows: number;
+  columns: number;
+  count: number;
+}
+
+export class LinearAlgebra {
+  readonly #solver: Solver;
+  #handles: { solver: number; params: number; jacobi: number } | null = null;
+  #temporary: CudaBuffer[] = [];
+  #host: HostBlock | null = null;
+
+  /** Null where the libraries are missing: the host does it. */
+  static make(context: CudaContext, launch: LaunchKernel): LinearAlgebra | null {
+    const { solver, blas } = context.libraries;
+    return solver === null || blas === null ? null : new LinearAlgebra(context, launch, solver);
+  }
+
+  private constructor(
+    readonly context: CudaContext,
+    readonly launch: LaunchKernel,
+    solver: Solver,
+  ) {
+    this.#solver = solver;
+  }
+
+  run(call: SolverCall): void {
+    const { shape, dtype } = call.node.inputs[0];
+    const [rows, columns] = shape.slice(-2);
+    const count = numel(shape.slice(0, -2));
+    const task = { ...call, dtype: dtype as SolverDType, bytes: bytesOf(dtype), rows, columns, count };
+    if (rows * columns * count === 0) return;
+    try {
+      this.#rules[call.node.op as SolverOp](task);
+    } finally {
+      // In stream order: whoever gets this memory next writes to it later.
+      for (const buffer of this.#temporary.splice(0)) this.context.free(buffer);
+    }
+  }
+
+  readonly #rules: Record<SolverOp, (task: Task) => void> = {
+    cholesky: (task) => this.#cholesky(task),
+    triangularSolve: (task) => this.#triangularSolve(task),
+    solve: (task) => this.#solve(task),
+    det: (task) => this.#det(task),
+    eigh: (task) => this.#eigh(task),
+    qr: (task) => this.#qr(task),
+    svd: (task) => this.#svd(task),
+  };
+
+  #handle(): { solver: number; params: number; jacobi: number } {
+    if (this.#handles === null) {
+      const solver = result64("cusolverDnCreate", (out) => this.#solver.cusolverDnCreate(out));
+      this.context.check("cusolverDnSetStream", this.#solver.cusolverDnSetStream(solver, this.context.stream));
+      const params = result64("cusolverDnCreateParams", (out) => this.#solver.cusolverDnCreateParams(out));
+      const jacobi = result64("cusolverDnCreateGesvdjInfo", (out) => this.#solver.cusolverDnCreateGesvdjInfo(out));
+      this.#handles = { solver, params, jacobi };
+    }
+    return this.#handles;
+  }
+
+  #kernel(name: string, { dtype }: Task, elements: number, ...args: number[]): void {
+    this.launch(`${name}_${dtype}`, elements, args);
+  }
+
+  /** Memory until the end of the call. */
+  #take(bytes: number): number {
+    const buffer = this.context.allocate(Math.max(bytes, 8));
+    this.#temporary.push(buffer);
+    return buffer.address;
+  }
+
+  #copy(to: number, from: number, bytes: number): void {
+    this.context.check("cuMemcpyDtoD", this.context.driver.cuMemcpyDtoDAsync_v2(to, from, bytes, this.context.stream));
+  }
+
+  #zeros(count: number): number {
+    const address = this.#take(4 * count);
+    this.context.check("cuMemsetD8", this.context.driver.cuMemsetD8Async(address, 0, 4 * count, this.context.stream));
+    return address;
+  }
+
+  /** A copy of an input that may be overwritten. */
+  #working({ inputs, bytes, rows, columns, count }: Task): number {
+    const address = this.#take(bytes * rows * columns * count);
+    this.#copy(address, inputs[0], bytes * rows * columns * count);
+    return address;
+  }
+
+  /** Addresses of equally spaced matrices, for the batched calls. */
+  #pointers(base: number, stride: number, count: number): number {
+    const table = this.#take(8 * count);
+    this.launch("w_addresses", count, [base, stride, table, count]);
+    return table;
+  }
+
+  /** Calls a function of the library's 64-bit interface with the workspaces that it asks for. */
+  #call(
+    name: string,
+    size: NativeFunction,
+    fn: NativeFunction,
+    args: readonly number[],
+    info: number,
+    ...more: number[]
+  ) {
+    const [device, host] = [new BigUint64Array(1), new BigUint64Array(1)];
+    this.context.check(`${name}_bufferSize`, size(...args, device, host, ...more));
+    const [deviceBytes, hostBytes] = [Number(device[0]), Number(host[0])];
+    const work = this.#take(deviceBytes);
+    this.context.check(name, fn(...args, work, deviceBytes, this.#hostMemory(hostBytes), hostBytes, info, ...more));
+  }
+
+  #hostMemory(bytes: number): number {
+    if (bytes === 0) return 0;
+    if (this.#host === null || this.#host.bytes < bytes)
+      this.#host = this.context.hostBlock(2 ** Math.ceil(Math.log2(Math.max(bytes, 4096))));
+    return this.#host.address;
+  }
+
+  /** The lower triangle of a row-major matrix is the upper one of its transpose; u^H u of that is l l^H, with l = u^T. */
+  #cholesky(task: Task): void {
+    const { dtype, bytes, rows: n, count, inputs, outputs } = task;
+    const { letter, type } = kinds[dtype];
+    const { solver, params } = this.#handle();
+    const [out] = outputs;
+    this.#copy(out, inputs[0], bytes * n * n * count);
+    const info = this.#zeros(count);
+    if (count > 1 && n < largeMatrix) {
+      const code = this.#solver[`cusolverDn${letter}potrfBatched`](
+        ...[solver, upper, n, this.#pointers(out, bytes * n * n, count), n, info, count],
+      );
+      this.context.check("cusolverDnpotrfBatched", code);
+    } else {
+      for (let g = 0; g < count; g++)
+        this.#call(
+          "cusolverDnXpotrf",
+          this.#solver.cusolverDnXpotrf_bufferSize,
+          this.#solver.cusolverDnXpotrf,
+          [solver, params, upper, n, type, out + g * bytes * n * n, n, type],
+          info + 4 * g,
+        );
+    }
+    this.#kernel("w_flag_diagonal", task, n * count, out, info, n, count);
+    this.#kernel("w_lower", task, n * n * count, out, n, count);
+    this.#kernel("w_nan_flagged", task, n * n * count, out, info, n * n, count);
+  }
+
+  /** a x = b is x^T a^T = b^T: from the right, with the other triangle. */
+  #triangularSolve(task: Task): void {
+    const { node, dtype, bytes, rows: n, count, inputs, outputs } = task;
+    const { lower: isLower, adjoint, unit } = (node as Node<"triangularSolve">).attrs;
+    const k = node.inputs[1].shape[node.inputs[1].shape.length - 1];
+    if (k === 0) return;
+    const [out] = outputs;
+    this.#copy(out, inputs[1], bytes * n * k * count);
+    const blas = this.context.libraries.blas!;
+    const { handle, scalars } = this.context.blas();
+    const { letter, real } = kinds[dtype];
+    const one = real === 1 ? scalars + 64 : scalars;
+    const form = [handle, right, isLower ? upper : lower, adjoint ? 2 : 0, unit ? 1 : 0, k, n, one];
+    if (count === 1) {
+      this.context.check("cublas trsm", blas[`cublas${letter}trsm_v2`](...form, inputs[0], n, out, k));
+      return;
+    }
+    const [a, b] = [this.#pointers(inputs[0], bytes * n * n, count), this.#pointers(out, bytes * n * k, count)];
+    this.context.check("cublas trsmBatched", blas[`cublas${letter}trsmBatched`](...form, a, n, b, k, count));
+  }
+
+  /** Factors of the transposes, pivots as 64-bit numbers where the matrices are large. */
+  #factor(task: Task, info: number): { factors: number; pivots: number; long: boolean } {
+    const { dtype, bytes, rows: n, count } = task;
+    const { letter, type } = kinds[dtype];
+    const factors = this.#working(task);
+    const long = n >= largeMatrix;
+    const pivots = this.#take((long ? 8 : 4) * n * count);
+    if (!long) {
+      const { handle } = this.context.blas();
+      const table = this.#pointers(factors, bytes * n * n, count);
+      const code = this.context.libraries.blas![`cublas${letter}getrfBatched`](
+        handle,
+        n,
+        table,
+        n,
+        pivots,
+        info,
+        count,
+      );
+      this.context.check("cublas getrfBatched", code);
+      return { factors, pivots, long };
+    }
+    const { solver, params } = this.#handle();
+    for (let g = 0; g < count; g++) {
+      const args = [solver, params, n, n, type, factors + g * bytes * n * n, n];
+      const [device, host] = [new BigUint64Array(1), new BigUint64Array(1)];
+      const sized = this.#solver.cusolverDnXgetrf_bufferSize(...args, type, device, host);
+      this.context.check("cusolverDnXgetrf_bufferSize", sized);
+      const [deviceBytes, hostBytes] = [Number(device[0]), Number(host[0])];
+      const work = [this.#take(deviceBytes), deviceBytes, this.#hostMemory(hostBytes), hostBytes, info + 4 * g];
+      const code = this.#solver.cusolverDnXgetrf(...args, pivots + 8 * n * g, type, ...work);
+      this.context.check("cusolverDnXgetrf", code);
+    }
+    return { factors, pivots, long };
+  }
+
+  /** The library sees a^T, so it solves its transpose; right sides and solutions are transposed on the way. */
+  #solve(task: Task): void {
+    const { node, dtype, bytes, rows: n, count, inputs, outputs } = task;
+    const { letter, type } = kinds[dtype];
+    const k = node.inputs[1].shape[node.inputs[1].shape.length - 1];
+    if (k === 0) return;
+    const info = this.#zeros(count);
+    const { factors, pivots, long } = this.#factor(task, info);
+    const sides = this.#take(bytes * n * k * count);
+    const each = n * k;
+    this.#kernel("w_matrix_copy", task, each * count, inputs[1], each, k, sides, each, n, n, k, count, 1);
+    if (long) {
+      const { solver, params } = this.#handle();
+      const solved = this.#zeros(1);
+      for (let g = 0; g < count; g++) {
+        const left = [type, factors + g * bytes * n * n, n, pivots + 8 * n * g];
+        const code = this.#solver.cusolverDnXgetrs(
+          ...[solver, params, 1, n, k, ...left, type, sides + g * bytes * each, n, solved],
+        );
+        this.context.check("cusolverDnXgetrs", code);
+      }
+    } else {
+      const { handle } = this.context.blas();
+      const tables = [this.#pointers(factors, bytes * n * n, count), this.#pointers(sides, bytes * each, count)];
+      const blas = this.context.libraries.blas!;
+      const call = [handle, 1, n, k, tables[0], n, pivots, tables[1], n];
+      result32("cublas getrsBatched", (out) => blas[`cublas${letter}getrsBatched`](...call, out, count));
+    }
+    this.#kernel("w_matrix_copy", task, each * count, sides, each, n, outputs[0], each, k, k, n, count, 1);
+    this.#kernel("w_nan_flagged", task, each * count, outputs[0], info, each, count);
+  }
+
+  #det(task: Task): void {
+    const { rows: n, count, outputs } = task;
+    const { factors, pivots, long } = this.#factor(task, this.#zeros(count));
+    this.#kernel(long ? "w_det_long" : "w_det", task, count, factors, pivots, outputs[0], n, count);
+  }
+
+  /** The transpose of a Hermitian matrix is its conjugate: the same values, conjugate vectors, the other triangle. */
+  #eigh(task: Task): void {
+    const { dtype, bytes, rows: n, count, inputs, outputs } = task;
+    const { type, real } = kinds[dtype];
+    const { solver, params } = this.#handle();
+    const flags = this.#zeros(count);
+    const info = this.#zeros(count);
+    const vectors = this.#working(task);
+    this.#kernel("w_scan_lower", task, n * n * count, inputs[0], flags, n, count);
+    this.#kernel("w_clear_flagged", task, n * n * count, vectors, flags, n * n, count);
+    const [values] = outputs;
+    const problem = (a: number, w: number): number[] => [solver, params, 1, upper, n, type, a, n, real, w, type];
+    const { cusolverDnXsyevBatched, cusolverDnXsyevBatched_bufferSize } = this.#solver;
+    const realBytes = bytesOf(realOf(dtype));
+    const one = (g: number): void =>
+      this.#call(
+        "cusolverDnXsyevd",
+        this.#solver.cusolverDnXsyevd_bufferSize,
+        this.#solver.cusolverDnXsyevd,
+        problem(vectors + g * bytes * n * n, values + g * realBytes * n),
+        info + 4 * g,
+      );
+    let batched = count > 1;
+    if (batched) {
+      const name = "cusolverDnXsyevBatched";
+      try {
+        this.#call(
+          name,
+          cusolverDnXsyevBatched_bufferSize,
+          cusolverDnXsyevBatched,
+          problem(vectors, values),
+          info,
+          count,
+        );
+      } catch (error) {
+        // Libraries before CUDA 12.6 have none.
+        if (!(error instanceof CudaError) || error.code !== notThere) throw error;
+        batched = false;
+      }
+    }
+    if (!batched) for (let g = 0; g < count; g++) one(g);
+    this.#kernel("w_turn_vectors", task, n * count, vectors, outputs[1], n, count);
+    for (const marks of [flags, info]) {
+      this.launch(`w_nan_flagged_${realOf(dtype)}`, n * count, [values, marks, n, count]);
+      this.#kernel("w_nan_flagged", task, n * n * count, outputs[1], marks, n * n, count);
+    }
+  }
+
+  #qr(task: Task): void {
+    const { dtype, bytes, rows: m, columns: n, count, inputs, outputs } = task;
+    const { letter, type, form } = kinds[dtype];
+    const { solver, params } = this.#handle();
+    const k = Math.min(m, n);
+    const factors = this.#take(bytes * m * n * count);
+    const info = this.#zeros(1);
+    const tau = this.#take(bytes * k * count);
+    const phases = this.#take(bytes * k * count);
+    this.#kernel("w_matrix_copy", task, m * n * count, inputs[0], m * n, n, factors, m * n, m, m, n, count, 1);
+    for (let g = 0; g < count; g++)
+      this.#call(
+        "cusolverDnXgeqrf",
+        this.#solver.cusolverDnXgeqrf_bufferSize,
+        this.#solver.cusolverDnXgeqrf,
+        [solver, params, m, n, type, factors + g * bytes * m * n, m, type, tau + g * bytes * k, type],
+        info,
+      );
+    this.#kernel("w_upper", task, k * n * count, factors, outputs[1], phases, m, n, k, count);
+    const name = `cusolverDn${letter}${form}gqr` as "cusolverDnSorgqr";
+    const args = (g: number): number[] => [solver, m, k, k, factors + g * bytes * m * n, m, tau + g * bytes * k];
+    const words = result32(`${name}_bufferSize`, (out) => this.#solver[`${name}_bufferSize`](...args(0), out));
+    const work = this.#take(bytes * words);
+    for (let g = 0; g < count; g++) this.context.check(name, this.#solver[name](...args(g), work, words, info));
+    this.#kernel("w_orthogonal", task, m * k * count, factors, m * n, phases, outputs[0], m, k, count);
+  }
+
+  #svd(task: Task): void {
+    const { rows: m, columns: n } = task;
+    if (m <= smallMatrix && n <= smallMatrix) this.#smallSvd(task);
+    else if (m <= n) this.#wideSvd(task);
+    else this.#tallSvd(task);
+  }
+
+  /** The library sees a^T = u' s v'^H, so u = conj(v') and v^H = u'^T. */
+  #smallSvd(task: Task): void {
+    const { dtype, bytes, rows: m, columns: n, count, outputs } = task;
+    const { solver, jacobi } = this.#handle();
+    const k = Math.min(m, n);
+    const a = this.#working(task);
+    const [us, vs] = [this.#take(bytes * n * n * count), this.#take(bytes * m * m * count)];
+    const info = this.#zeros(count);
+    const { letter } = kinds[dtype];
+    const args = [solver, 1, n, m, a, n, outputs[1], us, n, vs, m];
+    const words = result32("gesvdjBatched_bufferSize", (out) =>
+      this.#solver[`cusolverDn${letter}gesvdjBatched_bufferSize`](...args, out, jacobi, count),
+    );
+    const work = this.#take(bytes * words);
+    const code = this.#solver[`cusolverDn${letter}gesvdjBatched`](...args, work, words, info, jacobi, count);
+    this.context.check("cusolver gesvdjBatched", code);
+    this.#kernel("w_matrix_copy", task, k * m * count, vs, m * m, m, outputs[0], m * k, k, k, m, count, 3);
+    this.#kernel("w_matrix_copy", task, k * n * count, us, n * n, n, outputs[2], k * n, n, k, n, count, 0);
+  }
+
+  /** As above, with the library's results exactly where ours go. */
+  #wideSvd(task: Task): void {
+    const { bytes, rows: m, columns: n, count, outputs } = task;
+    const [u, s, vh] = outputs;
+    const a = this.#working(task);
+    const real = bytesOf(realOf(task.dtype));
+    for (let g = 0; g < count; g++)
+      this.#gesvd(task, n, m, a + g * bytes * m * n, s + g * real * m, vh + g * bytes * m * n, u + g * bytes * m * m);
+  }
+
+  #tallSvd(task: Task): void {
+    const { bytes, rows: m, columns: n, count, inputs, outputs } = task;
+    const a = this.#take(bytes * m * n * count);
+    const [u, vh] = [this.#take(bytes * m * n * count), this.#take(bytes * n * n * count)];
+    const real = bytesOf(realOf(task.dtype));
+    this.#kernel("w_matrix_copy", task, m * n * count, inputs[0], m * n, n, a, m * n, m, m, n, count, 1);
+    for (let g = 0; g < count; g++) {
+      const s = outputs[1] + g * real * n;
+      this.#gesvd(task, m, n, a + g * bytes * m * n, s, u + g * bytes * m * n, vh + g * bytes * n * n);
+    }
+    this.#kernel("w_matrix_copy", task, m * n * count, u, m * n, m, outputs[0], m * n, n, n, m, count, 1);
+    this.#kernel("w_matrix_copy", task, n * n * count, vh, n * n, n, outputs[2], n * n, n, n, n, count, 1);
+  }
+
+  /** Thin factors of a column-major matrix with at least as many rows as columns. */
+  #gesvd({ dtype }: Task, rows: number, columns: number, a: number, s: number, u: number, vh: number): void {
+    const { type, real } = kinds[dtype];
+    const { solver, params } = this.#handle();
+    this.#call(
+      "cusolverDnXgesvd",
+      this.#solver.cusolverDnXgesvd_bufferSize,
+      this.#solver.cusolverDnXgesvd,
+      [solver, params, wholeMatrix, wholeMatrix, rows, columns, type, a, rows, real, s, type, u, rows, type, vh].concat(
+        [columns, type],
+      ),
+      this.#zeros(1),
+    );
+  }
+}

@@ -1,0 +1,91 @@
+// A process group over MPI: processes that mpirun or srun started, on one host or many. OpenMPI through its C library,
+// loaded at run time.
+import { existsSync } from "node:fs";
+import { InternalError, type OpAttrs, type Shape, WeftError } from "../../graph/index.js";
+import type { ProcessGroup } from "../contract.js";
+import { describe } from "./descriptor.js";
+import { groupLibrary } from "./native/library.js";
+
+const folders = [
+  "/usr/lib/x86_64-linux-gnu",
+  "/usr/lib/aarch64-linux-gnu",
+  "/usr/lib64/openmpi/lib",
+  "/usr/local/lib",
+  "/opt/openmpi/lib",
+];
+
+/** Where OpenMPI's library is: WEFT_MPI, beside the running mpirun, or where distributions put it. */
+export function findMpi(): string | null {
+  const prefix = process.env.OPAL_PREFIX ?? process.env.MPI_HOME;
+  const places = [...(prefix === undefined ? [] : [`${prefix}/lib`]), ...folders];
+  const names = ["libmpi.so.40", "libmpi.so"];
+  if (process.env.WEFT_MPI !== undefined) return process.env.WEFT_MPI;
+  return places.flatMap((folder) => names.map((name) => `${folder}/${name}`)).find((path) => existsSync(path)) ?? null;
+}
+
+const initProblems = ["", "could not be loaded", "is not OpenMPI 4 or 5 (its symbols differ)", "could not start"];
+const failures: Record<number, string> = {
+  1: "a collective did not finish in time; do all ranks issue the same ones? (WEFT_GROUP_TIMEOUT sets the limit in seconds)",
+  6: "no memory for the messages of a collective",
+  10: "MPI reported an error",
+};
+
+let joined: { rank: number; size: number } | null = null;
+
+export class MpiGroup implements ProcessGroup {
+  readonly kind = "mpi";
+  readonly native: { call: bigint; group: bigint };
+  #open = true;
+
+  private constructor(
+    readonly rank: number,
+    readonly size: number,
+    handle: bigint,
+  ) {
+    this.native = { call: BigInt(groupLibrary().mpiCollectiveAddress() as number), group: handle };
+  }
+
+  /** All processes of the job: MPI_COMM_WORLD. */
+  static join(): MpiGroup {
+    const path = findMpi();
+    if (path === null)
+      throw new WeftError(
+        "OpenMPI's library (libmpi.so.40) was not found; install it (Debian: apt install openmpi-bin) or set WEFT_MPI to its path",
+      );
+    const library = groupLibrary();
+    if (joined === null) {
+      const [rank, size] = [new Int32Array(1), new Int32Array(1)];
+      const problem = library.mpiInit(path, rank, size) as number;
+      if (problem !== 0) throw new WeftError(`MPI (${path}) ${initProblems[problem]}`);
+      joined = { rank: rank[0], size: size[0] };
+      process.once("exit", () => library.mpiFinalize());
+    }
+    const timeout = Number(process.env.WEFT_GROUP_TIMEOUT ?? "") || 300;
+    return new MpiGroup(joined.rank, joined.size, BigInt(library.mpiGroup(joined.rank, joined.size, timeout)));
+  }
+
+  failure(code: number): WeftError {
+    return new WeftError(`MPI group, rank ${this.rank}: ${failures[code] ?? `error ${code}`}`);
+  }
+
+  collective(attrs: OpAttrs["collective"], input: Uint8Array, output: Uint8Array, operand: Shape): void {
+    if (!this.#open) throw new WeftError("the MPI group is closed");
+    const descriptor = describe(attrs, operand);
+    if (input.byteLength !== Number(descriptor[7]) || output.byteLength !== Number(descriptor[8]))
+      throw new InternalError(
+        `${attrs.kind}: ${input.byteLength} and ${output.byteLength} bytes do not fit the shapes`,
+      );
+    const code = groupLibrary().mpiCollective(this.native.group, descriptor, input, output, 0) as number;
+    if (code !== 0) throw this.failure(code);
+  }
+
+  barrier(): void {
+    groupLibrary().mpiBarrier();
+  }
+
+  close(): void {
+    if (!this.#open) return;
+    this.#open = false;
+    groupLibrary().mpiClose(this.native.group);
+  }
+}

@@ -1,0 +1,51 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { build, make, verify } from "../ops/index.js";
+import { structuralKey } from "./hash.js";
+import { fromPlain, toPlain } from "./serialize.js";
+
+const through = (fn: Parameters<typeof toPlain>[0]) => fromPlain(JSON.parse(JSON.stringify(toPlain(fn))));
+
+test("a function survives the way through text: structure, loops, several results, special numbers", () => {
+  const x = build.input([4, 4], "float32");
+  const c = build.input([], "float32");
+  const body = (() => {
+    const carry = build.input([], "float32");
+    return { params: [carry], outputs: [build.binary("add", carry, build.constant(Number.NaN, "float32"))] };
+  })();
+  const loop = make("scan", [c], { body, consts: 0, carries: 1, length: 3, reverse: false });
+  const eigen = make("eigh", [x], {});
+  const minusZero = build.constant(-0, "float32");
+  const fn = {
+    params: [x, c],
+    outputs: [
+      make("pick", [eigen], { index: 1 }),
+      make("pick", [loop], { index: 0 }),
+      build.constant(Number.NEGATIVE_INFINITY, "float32"),
+      minusZero,
+    ],
+  };
+  verify(fn);
+  const back = through(fn);
+  verify(back);
+  assert.equal(structuralKey(back), structuralKey(fn));
+  assert.ok(Object.is((back.outputs[3].attrs as { value: number }).value, -0));
+});
+
+test("damaged functions are refused with a reason", () => {
+  const x = build.input([2], "float32");
+  const good = toPlain({ params: [x], outputs: [build.unary("exp", x)] });
+  const broken: [unknown, RegExp][] = [
+    [null, /missing/],
+    [{ ...good, outputs: [7] }, /results/],
+    [{ ...good, nodes: [["unary", [3], {}, ["float32", [2]]]] }, /operands/],
+    [{ ...good, nodes: [["unary", [0], {}, ["float99", [2]]]] }, /dtype/],
+    [{ ...good, nodes: [["unary", [0], {}, ["float32", [-1]]]] }, /shape/],
+    [{ ...good, nodes: ["unary"] }, /no list/],
+    [{ ...good, nodes: [["unary", [0], { x: { $: "evil" } }, ["float32", [2]]]] }, /number/],
+  ];
+  for (const [value, reason] of broken) assert.throws(() => fromPlain(value), reason);
+  let deep: unknown = 1;
+  for (let i = 0; i < 1000; i++) deep = [deep];
+  assert.throws(() => fromPlain({ ...good, nodes: [["unary", [0], deep, ["float32", [2]]]] }), /too deep/);
+});

@@ -1,0 +1,40 @@
+// A thin module layer: a layer, its options and its parameters in one object, for those who think in modules. The
+// parameters stay a plain tree, so every transform works on `model.params` as on any other.
+import type { Key, Tensor } from "../tensor/index.js";
+import { countParameters, loadStateDict, type StateDict, stateDict } from "./state.js";
+
+/** What every layer of this folder is. */
+export interface Layer<I, P, X extends readonly unknown[]> {
+  init(options: I, key: Key): P;
+  apply(params: P, ...inputs: X): Tensor;
+}
+
+export interface Model<P, X extends readonly unknown[]> {
+  readonly params: P;
+  /** With its own parameters. */
+  forward(...inputs: X): Tensor;
+  /** With others, as in `grad((p) => model.apply(p, x).sum())(model.params)`. */
+  apply(params: P, ...inputs: X): Tensor;
+  /** The same model with other parameters; this one stays as it is. */
+  with(params: P): Model<P, X>;
+  stateDict(): StateDict;
+  /** The same model with the tensors of a dictionary (a checkpoint, PyTorch's state_dict). */
+  load(dict: StateDict): Model<P, X>;
+  readonly size: number;
+}
+
+function hold<P, X extends readonly unknown[]>(apply: (params: P, ...inputs: X) => Tensor, params: P): Model<P, X> {
+  return {
+    params,
+    forward: (...inputs) => apply(params, ...inputs),
+    apply,
+    with: (others) => hold(apply, others),
+    stateDict: () => stateDict(params),
+    load: (dict) => hold(apply, loadStateDict(params, dict)),
+    size: countParameters(params),
+  };
+}
+
+/** A model with fresh parameters: `nn.model(nn.linear, { in: 3, out: 2 }, weft.key(0)).forward(x)`. */
+export const model = <I, P, X extends readonly unknown[]>(layer: Layer<I, P, X>, options: I, key: Key): Model<P, X> =>
+  hold((params: P, ...inputs: X) => layer.apply(params, ...inputs), layer.init(options, key));

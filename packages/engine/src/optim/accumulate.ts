@@ -1,0 +1,39 @@
+// Gradient accumulation: an optimiser that takes a step after every k gradients, with their mean; between steps the
+// parameters stay as they are.
+import { type Tensor, treeMap, where, zeros } from "../tensor/index.js";
+import { type Optimizer, requireNumber, zerosOf } from "./common.js";
+
+export interface AccumulateState<S> {
+  /** Gradients since the last step, int32. */
+  count: Tensor;
+  sum: unknown;
+  inner: S;
+}
+
+export function accumulate<S>(optimizer: Optimizer<S>, every: number): Optimizer<AccumulateState<S>> {
+  requireNumber("accumulate", "every", every, 1);
+  return {
+    init: (params) => ({
+      count: zeros([], { dtype: "int32" }),
+      sum: zerosOf(params),
+      inner: optimizer.init(params),
+    }),
+
+    update(params, grads, state) {
+      const count = state.count.add(1);
+      const now = count.greaterEqual(every);
+      const sum = treeMap((s, g) => s.add(g), state.sum, grads);
+      const mean = treeMap((s) => s.div(every), sum) as typeof grads;
+      const [stepped, inner] = optimizer.update(params, mean, state.inner);
+      const choose = <T>(yes: T, no: T): T => treeMap((a, b) => where(now, a, b), yes, no);
+      return [
+        choose(stepped, params),
+        {
+          count: where(now, 0, count).cast("int32"),
+          sum: treeMap((s) => where(now, 0, s), sum),
+          inner: choose(inner, state.inner),
+        },
+      ];
+    },
+  };
+}

@@ -1,0 +1,71 @@
+// Learning rates over steps, as functions of the step count (1 at the first step): warm-up, constant, linear, cosine. They
+// work on tensors inside a jitted step and on plain numbers for tables and plots.
+
+import { WeftError } from "../graph/index.js";
+import { cos, minimum, Tensor, where } from "../tensor/index.js";
+import { requireNumber } from "./common.js";
+
+export const scheduleShapes = ["constant", "linear", "cosine"] as const;
+export type ScheduleShape = (typeof scheduleShapes)[number];
+
+export interface ScheduleOptions {
+  shape?: ScheduleShape;
+  learningRate: number;
+  /** Steps over which the rate rises from 0, in a straight line. */
+  warmupSteps?: number;
+  /** Steps in all; the shapes that fall need it. */
+  totalSteps?: number;
+  /** The share of the rate that is left at the end. */
+  minRatio?: number;
+}
+
+/** The factor after the warm-up, by the share of the way that is done. */
+const falling: Record<ScheduleShape, (done: number) => number> = {
+  constant: () => 1,
+  linear: (done) => 1 - done,
+  cosine: (done) => 0.5 * (1 + Math.cos(Math.PI * done)),
+};
+const fallingTensor: Record<ScheduleShape, (done: Tensor) => Tensor | number> = {
+  constant: () => 1,
+  linear: (done) => done.neg().add(1),
+  cosine: (done) => cos(done.mul(Math.PI)).add(1).mul(0.5),
+};
+
+export interface Schedule {
+  (step: Tensor): Tensor | number;
+  (step: number): number;
+}
+
+/** For the `learningRate` of an optimiser. Step k of a warm-up of w runs at k / w of the rate. */
+export function schedule(options: ScheduleOptions): Schedule {
+  const { shape = "constant", learningRate, warmupSteps = 0, totalSteps = 0, minRatio = 0 } = options;
+  requireNumber("schedule", "learningRate", learningRate, 0);
+  requireNumber("schedule", "warmupSteps", warmupSteps, 0);
+  requireNumber("schedule", "minRatio", minRatio, 0, 1.0000001);
+  if (!scheduleShapes.includes(shape))
+    throw new WeftError(`schedule: shape "${shape}" is not one of ${scheduleShapes.join(", ")}`);
+  if (shape !== "constant" && !(totalSteps > warmupSteps))
+    throw new WeftError(`schedule: ${shape} needs totalSteps (${totalSteps}) above warmupSteps (${warmupSteps})`);
+  // Step 1 after the warm-up is the first at the full rate.
+  const span = Math.max(1, totalSteps - warmupSteps);
+  const ofNumber = (step: number): number => {
+    if (step <= warmupSteps) return (learningRate * step) / warmupSteps;
+    const done = Math.min(1, (step - 1 - warmupSteps) / span);
+    return learningRate * (minRatio + (1 - minRatio) * falling[shape](done));
+  };
+  const ofTensor = (step: Tensor): Tensor | number => {
+    const now = step.cast("float64");
+    const done = minimum(now.sub(1 + warmupSteps).div(span), 1);
+    const factor = fallingTensor[shape](done);
+    const later =
+      typeof factor === "number"
+        ? learningRate
+        : factor
+            .mul(1 - minRatio)
+            .add(minRatio)
+            .mul(learningRate);
+    if (warmupSteps === 0) return later;
+    return where(now.lessEqual(warmupSteps), now.mul(learningRate / warmupSteps), later);
+  };
+  return ((step: Tensor | number) => (step instanceof Tensor ? ofTensor(step) : ofNumber(step))) as Schedule;
+}

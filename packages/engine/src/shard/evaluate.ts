@@ -1,0 +1,412 @@
+// The price of a way to spread a whole function: a beam walks the nodes in order, tries the ways that each can be
+// split, and keeps the cheapest histories. Prices are memorised by what a node looks like, so that repeated layers cost
+// nothing. Sums that are still pending count as if they were put together at once, so that no history hides them.
+import { type Node, outputAvals, type Shape, WeftError } from "../graph/index.js";
+import { factorsOf } from "../ops/index.js";
+import { carriedParts, followOperands, layoutOf, type Strategy } from "./layout.js";
+import type { Mesh } from "./mesh.js";
+import { Placement } from "./placement.js";
+import type { Item, Problem } from "./problem.js";
+import { linkTime, type Rates } from "./rates.js";
+import { isCollective, planReshard } from "./reshard.js";
+import { workTime } from "./work.js";
+
+/** Which classes of dimensions a mesh axis may cut, and which ways the user asked for. */
+export interface Theme {
+  name: string;
+  /** Among ways of about the same price the one with the smaller number is taken. */
+  complexity: number;
+  allows(axis: string, dimensionClass: number): boolean;
+  /** A way that is given for a node. */
+  pin?(node: Node): Strategy | null;
+}
+
+export interface Evaluation {
+  theme: Theme;
+  mesh: Mesh;
+  seconds: number;
+  compute: number;
+  communicate: number;
+  /** Bytes that the busiest device receives. */
+  bytes: number;
+  strategies: Map<Node, Strategy>;
+  /** What each parameter is needed as by all that read it; null where they differ. */
+  wanted: (Placement | null)[];
+}
+
+/** One way to spread a node whose operands are placed in a certain way, with everything that it costs. */
+interface Way {
+  strategy: Strategy;
+  /** Placements that the operands must have, and that the results get. */
+  needs: number[];
+  results: number[];
+  seconds: number;
+  /** Operands that must be moved first. */
+  moves: { operand: number; to: number; seconds: number; bytes: number }[];
+  /** What putting together the pending sums of each result would cost. */
+  debts: number[];
+  debt: number;
+}
+
+interface Price {
+  seconds: number;
+  bytes: number;
+}
+
+interface State {
+  /** Placement of every value, and a second one that was made for a reader; by slot. */
+  place: Int32Array;
+  again: Int32Array;
+  owed: Float64Array;
+  compute: number;
+  communicate: number;
+  bytes: number;
+  debt: number;
+  history: History | null;
+}
+
+interface History {
+  way: Way;
+  before: History | null;
+}
+
+const none = -1;
+const strategyKey = ({ split, carry }: Strategy): string =>
+  `${Object.keys(split)
+    .sort()
+    .map((axis) => `${axis}${split[axis]}`)
+    .join(",")}/${carry}`;
+
+/** The share of the device that has most. */
+function largestShape(placement: Placement, shape: Shape): number[] {
+  return shape.map((size, i) => {
+    const split = placement.dims[i];
+    if (split === null) return size;
+    let most = 0;
+    for (let k = 1; k < split.bounds.length; k++) most = Math.max(most, split.bounds[k] - split.bounds[k - 1]);
+    return most;
+  });
+}
+
+export class Evaluator {
+  readonly #ids = new Map<string, number>();
+  readonly #placements: Placement[] = [];
+  readonly #moves = new Map<string, Price>();
+  readonly #known = new Map<string, Way[]>();
+
+  constructor(
+    readonly problem: Problem,
+    readonly mesh: Mesh,
+    readonly rates: Rates,
+  ) {}
+
+  #id(placement: Placement): number {
+    let id = this.#ids.get(placement.key);
+    if (id === undefined) {
+      id = this.#placements.push(placement) - 1;
+      this.#ids.set(placement.key, id);
+    }
+    return id;
+  }
+
+  #move(from: number, to: number, shapeId: number): Price {
+    const key = `${from}>${to}:${shapeId}`;
+    let price = this.#moves.get(key);
+    if (price === undefined) {
+      price = { seconds: 0, bytes: 0 };
+      const { shape, dtype } = this.problem.avals[shapeId];
+      for (const move of planReshard(this.#placements[from], this.#placements[to], shape, dtype)) {
+        if (!isCollective(move)) continue;
+        price.seconds += linkTime(this.rates, move.kind as never, move.members, move.bytes);
+        price.bytes += move.bytes;
+      }
+      this.#moves.set(key, price);
+    }
+    return price;
+  }
+
+  /** What a way costs; null where it is impossible. */
+  #price(item: Item, strategy: Strategy, operands: readonly number[], placements: readonly Placement[]): Way | null {
+    const { node } = item;
+    const layout = layoutOf(node, this.mesh, strategy, placements);
+    if (layout === null) return null;
+    const local = {
+      operands: layout.operands.map((placement, i) => largestShape(placement, node.inputs[i].shape)),
+      results: outputAvals(node).map((aval, i) => largestShape(layout.results[i], aval.shape)),
+    };
+    const results = layout.results.map((placement) => this.#id(placement));
+    const debts = results.map((id, i) => this.#debt(id, this.problem.avalOf[item.first + i]));
+    const needs = layout.operands.map((placement) => this.#id(placement));
+    const moves = needs.flatMap((to, operand) => {
+      if (to === operands[operand]) return [];
+      return [{ operand, to, ...this.#move(operands[operand], to, this.problem.avalOf[item.inputs[operand]]) }];
+    });
+    const seconds = workTime(node, this.problem.work.get(node)!, local, this.rates, (share) =>
+      this.problem.loopTime(node as Node<"scan">, this.rates, share),
+    );
+    return { strategy, needs, results, seconds, moves, debts, debt: debts.reduce((n, debt) => n + debt, 0) };
+  }
+
+  /** The strategies to try for a node; `mask` says for every mesh axis and factor whether the theme allows it. */
+  #strategies(node: Node, mask: readonly boolean[], placements: readonly Placement[]): Strategy[] {
+    const follow = followOperands(node, this.mesh, placements);
+    const { factors } = factorsOf(node);
+    const decides = this.problem.decides(node);
+    let lists: Record<string, number>[] = [{}];
+    this.mesh.axes.forEach(({ name }, a) => {
+      const options = new Set<number>();
+      if (follow.split[name] !== undefined) options.add(follow.split[name]);
+      if (decides || follow.split[name] === undefined)
+        factors.forEach((_, f) => {
+          if (mask[a * factors.length + f]) options.add(f);
+        });
+      if (decides || options.size === 0) options.add(none);
+      lists = lists.flatMap((split) => [...options].map((f) => (f === none ? split : { ...split, [name]: f })));
+    });
+    const ways = [follow];
+    for (const split of lists.slice(0, 48)) {
+      const carry = this.mesh.axes
+        .map(({ name }) => name)
+        .filter((name) => split[name] === undefined && carriedParts(node, name, placements) !== null);
+      ways.push({ split, carry });
+      if (carry.length > 0 && decides) ways.push({ split, carry: [] });
+    }
+    return [...new Map(ways.map((way) => [strategyKey(way), way])).values()];
+  }
+
+  #ways(
+    item: Item,
+    mask: readonly boolean[],
+    maskKey: string,
+    pin: Strategy | null,
+    operands: readonly number[],
+  ): Way[] {
+    const key = `${item.sig}|${pin === null ? maskKey : strategyKey(pin)}|${operands.join()}`;
+    let known = this.#known.get(key);
+    if (known === undefined) {
+      const placements = operands.map((id) => this.#placements[id]);
+      const strategies = pin === null ? this.#strategies(item.node, mask, placements) : [pin];
+      known = strategies.flatMap((strategy) => this.#price(item, strategy, operands, placements) ?? []);
+      this.#known.set(key, known);
+    }
+    return known;
+  }
+
+  /** Which factors of a node the theme lets each mesh axis cut. */
+  #mask(item: Item, theme: Theme): boolean[] {
+    const { factors } = factorsOf(item.node);
+    return this.mesh.axes.flatMap(({ name, size }) =>
+      factors.map((factor, f) => factor.size > 1 && size > 1 && theme.allows(name, item.classes[f])),
+    );
+  }
+
+  /**
+   * The cheapest way found; `width` histories are kept. Null where every history has become dearer than `bound`.
+   * `takeOver[i]` is the parameter whose place result i takes in the next call, or -1.
+   */
+  run(
+    theme: Theme,
+    params: readonly (Placement | null)[],
+    takeOver: readonly number[],
+    width: number,
+    bound = Number.POSITIVE_INFINITY,
+  ): Evaluation | null {
+    const { problem } = this;
+    const start: State = {
+      place: new Int32Array(problem.slots).fill(none),
+      again: new Int32Array(problem.slots).fill(none),
+      owed: new Float64Array(problem.slots),
+      compute: 0,
+      communicate: 0,
+      bytes: 0,
+      debt: 0,
+      history: null,
+    };
+    problem.fn.params.forEach((param, i) => {
+      start.place[i] = this.#id(params[i] ?? Placement.replicated(this.mesh, param.shape.length));
+    });
+    let states = [start];
+    for (const item of problem.items) {
+      const mask = this.#mask(item, theme);
+      const maskKey = mask.map(Number).join("");
+      const pin = theme.pin?.(item.node) ?? null;
+      const next: { from: State; way: Way; communicate: number; bytes: number; rank: number }[] = [];
+      for (const from of states) {
+        const operands = item.inputs.map((slot) => from.place[slot]);
+        let settled = 0;
+        for (const slot of item.inputs) settled += from.owed[slot];
+        const before = from.compute + from.communicate + from.debt - settled;
+        for (const way of this.#ways(item, mask, maskKey, pin, operands)) {
+          let communicate = 0;
+          let bytes = 0;
+          for (const move of way.moves) {
+            if (from.again[item.inputs[move.operand]] === move.to) continue;
+            communicate += move.seconds;
+            bytes += move.bytes;
+          }
+          next.push({ from, way, communicate, bytes, rank: before + way.seconds + communicate + way.debt });
+        }
+      }
+      if (next.length === 0)
+        throw new WeftError(`${item.node.op} %${item.node.id} cannot be spread as it was asked for`);
+      const kept = width === 1 ? [cheapest(next)] : best(next, width);
+      if (kept[0].rank > bound) return null;
+      const children = new Map<State, number>();
+      for (const { from } of kept) children.set(from, (children.get(from) ?? 0) + 1);
+      // An only child takes over its parent's arrays.
+      states = kept.map((option) => this.#advance(option, item, children.get(option.from)! > 1));
+    }
+    return this.#finish(theme, params, takeOver, states);
+  }
+
+  #debt(id: number, avalId: number): number {
+    const placement = this.#placements[id];
+    if (placement.pending === null) return 0;
+    return this.#move(id, this.#id(placement.withPending(null)), avalId).seconds;
+  }
+
+  #advance(option: { from: State; way: Way; communicate: number; bytes: number }, item: Item, copy: boolean): State {
+    const { from, way } = option;
+    const state: State = {
+      place: copy ? from.place.slice() : from.place,
+      again: copy ? from.again.slice() : from.again,
+      owed: copy ? from.owed.slice() : from.owed,
+      compute: from.compute + way.seconds,
+      communicate: from.communicate + option.communicate,
+      bytes: from.bytes + option.bytes,
+      debt: from.debt,
+      history: { way, before: from.history },
+    };
+    for (const slot of item.inputs) {
+      state.debt -= state.owed[slot];
+      state.owed[slot] = 0;
+    }
+    for (const { operand, to } of way.moves) state.again[item.inputs[operand]] = to;
+    way.results.forEach((id, i) => {
+      const slot = item.first + i;
+      state.place[slot] = id;
+      state.owed[slot] = way.debts[i];
+      state.debt += way.debts[i];
+    });
+    return state;
+  }
+
+  #finish(
+    theme: Theme,
+    params: readonly (Placement | null)[],
+    takeOver: readonly number[],
+    states: readonly State[],
+  ): Evaluation {
+    const { problem } = this;
+    const totals = states.map((state) => {
+      let seconds = 0;
+      let bytes = 0;
+      const { strategies, wanted } = this.#settleParams(state, params);
+      const done = new Set<string>();
+      problem.outputs.forEach((slot, i) => {
+        const has = this.#placements[state.place[slot]];
+        // What takes a parameter's place must be where that is; other results stay where they are.
+        const taken = takeOver[i] < 0 ? null : (wanted[takeOver[i]] ?? this.#placements[state.place[takeOver[i]]]);
+        const to = this.#id(taken ?? has.withPending(null));
+        const key = `${slot}>${to}`;
+        if (to === state.place[slot] || to === state.again[slot] || done.has(key)) return;
+        done.add(key);
+        const price = this.#move(state.place[slot], to, problem.avalOf[slot]);
+        seconds += price.seconds;
+        bytes += price.bytes;
+      });
+      return { state, seconds, bytes, strategies, wanted, total: state.compute + state.communicate + seconds };
+    });
+    totals.sort((a, b) => a.total - b.total);
+    const [{ state, seconds, bytes, strategies, wanted }] = totals;
+    return {
+      theme,
+      mesh: this.mesh,
+      seconds: this.rates.call + state.compute + state.communicate + seconds,
+      compute: this.rates.call + state.compute,
+      communicate: state.communicate + seconds,
+      bytes: state.bytes + bytes,
+      strategies,
+      wanted,
+    };
+  }
+
+  /**
+   * The chosen strategies, and where a parameter that may be anywhere is needed, if all readers agree. Views of what is
+   * on every device are asked for what their own readers need: a weight is split before it is transposed, not after.
+   */
+  #settleParams(
+    state: State,
+    params: readonly (Placement | null)[],
+  ): { strategies: Map<Node, Strategy>; wanted: (Placement | null)[] } {
+    const { items } = this.problem;
+    const strategies = new Map<Node, Strategy>();
+    /** -2: readers disagree. */
+    const asked = new Int32Array(this.problem.slots).fill(none);
+    for (const slot of this.problem.outputs) if (slot >= params.length) asked[slot] = -2;
+    let at = state.history;
+    for (let i = items.length - 1; i >= 0; i--) {
+      const item = items[i];
+      const { way } = at!;
+      at = at!.before;
+      let { strategy, needs } = way;
+      if (asked[item.first] >= 0 && asked[item.first] !== way.results[0] && item.inputs.length === 1) {
+        const direct = this.#asViewOf(item, state.place[item.inputs[0]], this.#placements[asked[item.first]]);
+        if (direct !== null) ({ strategy, needs } = direct);
+      }
+      strategies.set(item.node, strategy);
+      item.inputs.forEach((slot, k) => {
+        asked[slot] = asked[slot] === none || asked[slot] === needs[k] ? needs[k] : -2;
+      });
+    }
+    return {
+      strategies,
+      wanted: params.map((placed, slot) =>
+        placed === null && asked[slot] >= 0 ? this.#placements[asked[slot]] : null,
+      ),
+    };
+  }
+
+  /** How a view of something that is on every device gives what is asked of it directly; null where it cannot. */
+  #asViewOf(item: Item, has: number, asked: Placement): { strategy: Strategy; needs: number[] } | null {
+    const operand = this.#placements[has];
+    const isView = this.problem.work.get(item.node)!.kind === "nothing";
+    if (!isView || !operand.isReplicated || asked.pending !== null) return null;
+    const [maps] = factorsOf(item.node).outputs;
+    const split: Record<string, number> = {};
+    asked.dims.forEach((cut, dim) => {
+      const map = maps[dim];
+      if (cut !== null && map !== null) for (const axis of cut.axes) split[axis] = map.factor;
+    });
+    const strategy = { split, carry: [] };
+    const layout = layoutOf(item.node, this.mesh, strategy, [operand]);
+    if (layout === null || !layout.results[0].equals(asked)) return null;
+    return { strategy, needs: layout.operands.map((placement) => this.#id(placement)) };
+  }
+}
+
+interface Ranked {
+  rank: number;
+  way: Way;
+}
+
+function cheapest<T extends Ranked>(options: readonly T[]): T {
+  let found = options[0];
+  for (const option of options) if (option.rank < found.rank) found = option;
+  return found;
+}
+
+/** The cheapest few; equal prices with equal placements are the same history in two ways. */
+function best<T extends Ranked>(options: T[], width: number): T[] {
+  options.sort((a, b) => a.rank - b.rank);
+  const seen = new Set<string>();
+  const kept: T[] = [];
+  for (const option of options) {
+    const key = `${option.rank}|${option.way.results.join()}`;
+    if (seen.has(key)) continue;
+    seen.add(key);
+    kept.push(option);
+    if (kept.length === width) break;
+  }
+  return kept;
+}

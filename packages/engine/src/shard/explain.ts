@@ -1,0 +1,101 @@
+// A plan in words: what was chosen, what it should cost, what else was tried and at which price. Says "predicted" on
+// every line with a time, and names the machine where the rates are assumed.
+import type { Alternative, Plan } from "./planner.js";
+import type { Site } from "./sites.js";
+
+const units: [number, string][] = [
+  [1, "s"],
+  [1e-3, "ms"],
+  [1e-6, "us"],
+];
+
+export function showSeconds(seconds: number): string {
+  if (!Number.isFinite(seconds)) return "-";
+  if (seconds === 0) return "0";
+  const [scale, name] = units.find(([least]) => seconds >= least) ?? [1e-9, "ns"];
+  const value = seconds / scale;
+  return `${value.toFixed(value >= 100 ? 0 : value >= 10 ? 1 : 2)} ${name}`;
+}
+
+export function showBytes(bytes: number): string {
+  if (!Number.isFinite(bytes)) return "-";
+  const step = bytes >= 1e9 ? 1e9 : bytes >= 1e6 ? 1e6 : bytes >= 1e3 ? 1e3 : 1;
+  const name = { 1e9: "GB", 1e6: "MB", 1e3: "kB", 1: "B" }[step];
+  return `${(bytes / step).toFixed(step === 1 ? 0 : 1)} ${name}`;
+}
+
+function row(cells: readonly string[], widths: readonly number[]): string {
+  return cells
+    .map((cell, i) => (i === cells.length - 1 ? cell : cell.padEnd(widths[i])))
+    .join("  ")
+    .trimEnd();
+}
+
+function table(rows: readonly (readonly string[])[]): string[] {
+  const widths = rows[0].map((_, i) => Math.max(...rows.map((cells) => cells[i].length)));
+  return rows.map((cells) => `  ${row(cells, widths)}`);
+}
+
+function reason(plan: Plan): string {
+  const best = Math.min(...plan.alternatives.slice(1).map(({ seconds }) => seconds));
+  if (plan.mesh.size === 1) {
+    if (plan.alternatives.length === 1) return "It is too small to gain, or planning is off: nothing else was priced.";
+    return Number.isFinite(best)
+      ? `The best way to share it would take ${showSeconds(best)} (predicted): what it saves goes into communication.`
+      : "Every way to share it is far dearer: it is too small, or its parts need each other too much.";
+  }
+  const most = Math.max(...plan.alternatives.map(({ devices }) => devices));
+  if (plan.mesh.size < most) return `${plan.mesh.size} of ${most} devices: more would talk longer than they save.`;
+  return "";
+}
+
+const label = (assumed: boolean, name: string): string => (assumed ? `predicted for ${name}` : "predicted");
+
+/** The plan as text. With the moves of the partitioned function it lists those too. */
+export function explainPlan(plan: Plan, moves: readonly Site[] = []): string {
+  const { mesh, seconds, single, rates } = plan;
+  const tag = label(rates.assumed, rates.name);
+  const speedup = single / seconds;
+  const lines = [
+    mesh.size === 1
+      ? `One device, ${showSeconds(single)} (${tag}).`
+      : `${mesh.size} devices (${mesh}), split along ${plan.name}: ${showSeconds(seconds)} against ` +
+        `${showSeconds(single)} on one, ${speedup.toFixed(2)}x (${tag}).`,
+  ];
+  const why = reason(plan);
+  if (why !== "") lines.push(why);
+  lines.push("", `Tried (all ${tag}):`);
+  const ranked = [...plan.alternatives].sort((a, b) => a.seconds - b.seconds);
+  lines.push(
+    ...table([
+      ["devices", "time", "compute", "communicate", "received", "split along"],
+      ...ranked.map((option: Alternative) => [
+        String(option.mesh),
+        Number.isFinite(option.seconds) ? showSeconds(option.seconds) : "too dear",
+        showSeconds(option.compute),
+        showSeconds(option.communicate),
+        showBytes(option.bytes),
+        option.name,
+      ]),
+    ]),
+  );
+  const placed = plan.params.flatMap((placement, i) => (placement.isReplicated ? [] : [`a${i} ${placement}`]));
+  if (placed.length > 0 && mesh.size > 1) lines.push("", `Split at the start: ${placed.join(", ")}.`);
+  if (moves.length > 0) {
+    lines.push("", "Moves, in order (most that one device receives):");
+    lines.push(
+      ...table(
+        moves
+          .slice(0, 40)
+          .map((move) => [
+            move.kind,
+            showBytes(move.bytes),
+            `${move.of.op} [${move.of.shape.join(", ")}]`,
+            `${move.from} -> ${move.to}`,
+          ]),
+      ),
+    );
+    if (moves.length > 40) lines.push(`  and ${moves.length - 40} more`);
+  }
+  return lines.join("\n");
+}

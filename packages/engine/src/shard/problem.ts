@@ -1,0 +1,123 @@
+// A function as the planner sees it: its nodes in order with the slots of their values, what they cost before they are
+// split, and which dimensions belong together. Made once for a function, used for every mesh and every way.
+import { type Aval, functionOrder, type GraphFn, isOp, type Node, outputAvals, showAval } from "../graph/index.js";
+import { type DimensionClasses, dimensionClasses } from "../ops/index.js";
+import type { Rates } from "./rates.js";
+import { type Work, wholeOf, workOf, workTime } from "./work.js";
+
+export interface Item {
+  node: Node;
+  /** Equal for nodes that look the same: op, attributes, shapes, traffic. */
+  sig: number;
+  /** Slots of the operands, and of the first result. */
+  inputs: number[];
+  first: number;
+  /** The class of each of its factors. */
+  classes: readonly number[];
+}
+
+export class Problem {
+  readonly items: Item[] = [];
+  readonly work: Map<Node, Work>;
+  readonly classes: DimensionClasses;
+  readonly avals: Aval[] = [];
+  /** Number of the aval of each slot. */
+  readonly avalOf: number[] = [];
+  readonly outputs: number[];
+  readonly #bodies = new Map<Node, Problem>();
+
+  constructor(readonly fn: GraphFn) {
+    this.work = workOf(fn);
+    this.classes = dimensionClasses(fn);
+    const slotOf = new Map<Node, number>();
+    const avalIds = new Map<string, number>();
+    const addSlot = (aval: Aval): number => {
+      const text = showAval(aval);
+      let id = avalIds.get(text);
+      if (id === undefined) {
+        id = this.avals.push({ shape: aval.shape, dtype: aval.dtype }) - 1;
+        avalIds.set(text, id);
+      }
+      return this.avalOf.push(id) - 1;
+    };
+    for (const param of fn.params) slotOf.set(param, addSlot(param));
+    const sigs = new Map<string, number>();
+    for (const node of functionOrder(fn)) {
+      if (slotOf.has(node)) continue;
+      if (isOp(node, "pick")) {
+        slotOf.set(node, slotOf.get(node.inputs[0])! + node.attrs.index);
+        continue;
+      }
+      const inputs = node.inputs.map((input) => slotOf.get(input)!);
+      const first = this.avalOf.length;
+      for (const aval of outputAvals(node)) addSlot(aval);
+      slotOf.set(node, first);
+      const text = this.#look(node);
+      const sig = sigs.get(text) ?? sigs.size;
+      sigs.set(text, sig);
+      this.items.push({ node, sig, inputs, first, classes: this.classes.ofNode(node) });
+    }
+    this.outputs = fn.outputs.map((output) => slotOf.get(output)!);
+  }
+
+  get slots(): number {
+    return this.avalOf.length;
+  }
+
+  #look(node: Node): string {
+    if (isOp(node, "scan")) return `scan ${node.id}`;
+    const work = this.work.get(node)!;
+    const attrs = JSON.stringify(node.attrs, (key, value) => (key === "value" || key === "tag" ? undefined : value));
+    const reads = work.reads.map(({ operand, bytesPerElement }) => `${operand}:${bytesPerElement}`);
+    const inputs = node.inputs.map(showAval);
+    return `${node.op}|${attrs}|${inputs}|${showAval(node)}|${work.kind}${work.writes}${work.kernels}|${reads}|${zeros(node)}`;
+  }
+
+  /** Ops whose way of splitting is worth a choice; the others follow their operands. */
+  decides(node: Node): boolean {
+    const { kind } = this.work.get(node)!;
+    return (
+      kind !== "nothing" && (kind !== "fused" || node.op === "gather" || node.op === "random" || node.op === "reduce")
+    );
+  }
+
+  /** Seconds of a loop on a device that has a share of its elements. */
+  loopTime(node: Node<"scan">, rates: Rates, share: number): number {
+    let body = this.#bodies.get(node as Node);
+    if (body === undefined) {
+      body = new Problem(node.attrs.body);
+      this.#bodies.set(node as Node, body);
+    }
+    let seconds = 0;
+    for (const item of body.items) {
+      const whole = wholeOf(item.node);
+      const scaled = (shapes: readonly (readonly number[])[]): number[][] =>
+        shapes.map((shape) => (shape.length === 0 ? [] : [shape[0] * share, ...shape.slice(1)]));
+      const local = { operands: scaled(whole.operands), results: scaled(whole.results) };
+      seconds += workTime(item.node, body.work.get(item.node)!, local, rates, (part) =>
+        body.loopTime(item.node as Node<"scan">, rates, part * share),
+      );
+    }
+    return node.attrs.length * seconds;
+  }
+
+  /** Seconds on one device. */
+  singleTime(rates: Rates): number {
+    let seconds = rates.call;
+    for (const { node } of this.items)
+      seconds += workTime(node, this.work.get(node)!, wholeOf(node), rates, (share) =>
+        this.loopTime(node as Node<"scan">, rates, share),
+      );
+    return seconds;
+  }
+}
+
+/** Which operands are zero everywhere decides whether pending sums may pass. */
+const zeros = (node: Node): string =>
+  node.inputs
+    .map((input) => {
+      let at = input;
+      while (at.op === "expand" || at.op === "reshape" || at.op === "permute") at = at.inputs[0];
+      return isOp(at, "const") && at.attrs.value === 0 ? "0" : "";
+    })
+    .join();

@@ -1,0 +1,94 @@
+// What a device and its links can do, as numbers that were measured (runtime/calibrate.ts) or are assumed for a machine
+// that is not here. The planner's prices are these rates and nothing else.
+import { type CollectiveKind, collectiveKinds, type DType, isComplex, WeftError } from "../graph/index.js";
+
+/** Points of a curve, ascending in x; between them it is straight in log x, outside it is flat. */
+export type Curve = readonly (readonly [x: number, y: number])[];
+
+export interface Link {
+  /** Devices that talk. */
+  members: number;
+  /** Seconds before the first byte arrives. */
+  latency: number;
+  /** Bytes a second that a device receives. */
+  bandwidth: number;
+}
+
+export interface Rates {
+  /** What was measured, or what is assumed. */
+  name: string;
+  /** True where nothing was measured: everything that is computed from it is a prediction about another machine. */
+  assumed: boolean;
+  /** Floating-point operations a second of products, by the cube root of m n k. */
+  matmul: Partial<Record<DType, Curve>>;
+  /** The same for factorisations. */
+  linalg: number;
+  /** Bytes a second that a kernel streams, by the bytes that it touches. */
+  bandwidth: Curve;
+  /** Simple operations (add, compare) and special functions (exp, tanh) a second, in fused kernels. */
+  simple: number;
+  special: number;
+  /** Elements a second that are looked up or scattered, and random numbers a second. */
+  lookup: number;
+  random: number;
+  /** Seconds that a kernel costs by itself, and a call of a whole function. */
+  kernel: number;
+  call: number;
+  links: Record<CollectiveKind, readonly Link[]>;
+}
+
+export function valueAt(curve: Curve, x: number): number {
+  if (curve.length === 0) return Number.NaN;
+  const above = curve.findIndex(([at]) => at >= x);
+  if (above === 0) return curve[0][1];
+  if (above < 0) return curve[curve.length - 1][1];
+  const [x0, y0] = curve[above - 1];
+  const [x1, y1] = curve[above];
+  const part = Math.log(x / x0) / Math.log(x1 / x0);
+  return y0 + part * (y1 - y0);
+}
+
+/** Seconds of a collective in which a device receives `bytes`. */
+export function linkTime(rates: Rates, kind: CollectiveKind, members: number, bytes: number): number {
+  const links = rates.links[kind];
+  if (members <= 1 || links.length === 0) return 0;
+  const above = links.findIndex((link) => link.members >= members);
+  const { latency, bandwidth } = links[above < 0 ? links.length - 1 : above];
+  return latency + bytes / bandwidth;
+}
+
+export function matmulRate(rates: Rates, dtype: DType, m: number, n: number, k: number): number {
+  const known = rates.matmul[dtype] ?? rates.matmul[isComplex(dtype) ? "complex64" : "float32"] ?? [];
+  return valueAt(known, Math.cbrt(Math.max(1, m * n * k)));
+}
+
+/** Rates from JSON, checked: a file from elsewhere must not put NaN into every price. */
+export function parseRates(json: unknown): Rates {
+  const rates = json as Rates;
+  const bad = (what: string): never => {
+    throw new WeftError(`rates: ${what}; measure them again (delete the calibration file)`);
+  };
+  const isRate = (x: unknown): boolean => typeof x === "number" && Number.isFinite(x) && x > 0;
+  if (typeof rates !== "object" || rates === null) bad("this is no object");
+  for (const key of ["linalg", "simple", "special", "lookup", "random"] as const)
+    if (!isRate(rates[key])) bad(`"${key}" is ${String(rates[key])}, not a positive number`);
+  for (const key of ["kernel", "call"] as const)
+    if (!(rates[key] >= 0)) bad(`"${key}" is ${String(rates[key])}, not a number of seconds`);
+  const curves: [string, unknown][] = [["bandwidth", rates.bandwidth], ...Object.entries(rates.matmul ?? {})];
+  for (const [name, curve] of curves)
+    if (!Array.isArray(curve) || curve.length === 0 || !curve.every((point) => point.every(isRate)))
+      bad(`the curve "${name}" has no points, or one that is not positive`);
+  if (rates.matmul?.float32 === undefined) bad("products of float32 are missing");
+  for (const kind of collectiveKinds)
+    if (
+      !Array.isArray(rates.links?.[kind]) ||
+      !rates.links[kind].every(({ latency, bandwidth }) => latency >= 0 && isRate(bandwidth))
+    )
+      bad(`the link of ${kind} is missing or not positive`);
+  return rates;
+}
+
+/** One link for every kind of collective. */
+export function sameLinks(links: readonly Link[]): Rates["links"] {
+  return Object.fromEntries(collectiveKinds.map((kind) => [kind, links])) as Rates["links"];
+}

@@ -1,0 +1,46 @@
+// Machines that are not here: rates for prices and simulated clocks. Every figure is a published one (peak rates of the
+// vendor times a usual efficiency; all-reduce bandwidths and latencies as measured by others), none was measured by Weft.
+import { type Link, type Rates, sameLinks } from "./rates.js";
+
+/** Ring latency of NCCL inside a node: a base, and a step for every hop there and back. */
+const ring = (members: number, bandwidth: number): Link => ({
+  members,
+  latency: (8.4 + 2 * (members - 1) * 3.4) * 1e-6,
+  bandwidth: bandwidth * 1e9,
+});
+
+/** Bus bandwidths (GB/s) by number of GPUs. */
+const nvlink4: Link[] = [ring(2, 367), ring(4, 363), ring(8, 473)];
+
+/** A tensor core needs large tiles: small products reach a part of the peak. */
+const tensorCores = (peak: number): [number, number][] => [
+  [64, peak * 0.005],
+  [256, peak * 0.1],
+  [1024, peak * 0.5],
+  [4096, peak * 0.75],
+];
+
+export const h200: Rates = {
+  name: "H200 (assumed: vendor peaks, published NVLink 4 bandwidths)",
+  assumed: true,
+  matmul: {
+    float32: tensorCores(60e12),
+    float64: tensorCores(60e12),
+    bfloat16: tensorCores(989e12),
+    float16: tensorCores(989e12),
+  },
+  linalg: 2e12,
+  bandwidth: [
+    [1e5, 0.2e12],
+    [1e7, 2e12],
+    [1e8, 3.8e12],
+    [1e9, 4.2e12],
+  ],
+  simple: 20e12,
+  special: 4e12,
+  lookup: 0.5e12,
+  random: 0.3e12,
+  kernel: 3e-6,
+  call: 10e-6,
+  links: sameLinks(nvlink4),
+};

@@ -1,0 +1,206 @@
+// What a node costs a device that computes a part of it: arithmetic, and the memory traffic that is left after fusion.
+// Which values go through memory is decided once for the whole function, by the rules of thumb that the fuser follows.
+import {
+  bytesOf,
+  functionOrder,
+  type GraphFn,
+  isOp,
+  type Node,
+  numel,
+  type OpName,
+  outputAvals,
+  type Shape,
+} from "../graph/index.js";
+import { costOf } from "../ops/index.js";
+import { matmulRate, type Rates, valueAt } from "./rates.js";
+
+const views: ReadonlySet<OpName> = new Set([
+  "reshape",
+  "permute",
+  "expand",
+  "slice",
+  "flip",
+  "barrier",
+  "alias",
+  "pick",
+] as const);
+const fused: ReadonlySet<OpName> = new Set([
+  "unary",
+  "binary",
+  "where",
+  "cast",
+  "random",
+  "gather",
+  "pad",
+  "concat",
+  "reduce",
+  "argreduce",
+] as const);
+const leaves: ReadonlySet<OpName> = new Set(["const", "iota"] as const);
+const factorizations: ReadonlySet<OpName> = new Set([
+  "cholesky",
+  "triangularSolve",
+  "solve",
+  "det",
+  "eigh",
+  "qr",
+  "svd",
+] as const);
+const special = new Set("exp log tanh erf sin cos expm1 log1p tan asin acos atan sinh cosh pow atan2".split(" "));
+
+export type WorkKind = "nothing" | "fused" | "matmul" | "linalg" | "scatter" | "sort" | "loop";
+
+/** What is known of a node whatever its placement. */
+export interface Work {
+  kind: WorkKind;
+  /** Operands that are read from memory: by position, with the node that holds the bytes. */
+  reads: { operand: number; bytesPerElement: number }[];
+  /** Its results are written to memory. */
+  writes: boolean;
+  /** It starts a kernel of its own. */
+  kernels: number;
+}
+
+/** The node whose elements a chain of views shows. */
+function behindViews(node: Node, params: ReadonlySet<Node>): Node {
+  let at = node;
+  while (views.has(at.op) && at.op !== "pick" && !params.has(at)) at = at.inputs[0];
+  return at;
+}
+
+/** How many library calls and loops lie before each node, one after the other: what fuses has the same number. */
+function levels(order: readonly Node[], params: ReadonlySet<Node>): Map<Node, number> {
+  const level = new Map<Node, number>();
+  for (const node of order) {
+    let most = 0;
+    if (!params.has(node)) for (const input of node.inputs) most = Math.max(most, level.get(input)!);
+    const isLibrary = !params.has(node) && !views.has(node.op) && !fused.has(node.op) && !leaves.has(node.op);
+    level.set(node, isLibrary ? most + 1 : most);
+  }
+  return level;
+}
+
+/** The work of every node of a function. */
+export function workOf(fn: GraphFn): Map<Node, Work> {
+  const params = new Set(fn.params);
+  const order = functionOrder(fn);
+  const level = levels(order, params);
+  const stored = new Set<Node>(fn.params);
+  const isFree = new Map<Node, boolean>();
+  for (const node of order) {
+    const simple = leaves.has(node.op) || views.has(node.op) || (fused.has(node.op) && node.op !== "random");
+    isFree.set(node, !params.has(node) && simple && node.inputs.every((input) => isFree.get(input)));
+  }
+  for (const output of fn.outputs) stored.add(behindViews(output, params));
+  for (const node of order) {
+    if (params.has(node) || views.has(node.op)) continue;
+    const isFused = fused.has(node.op);
+    if (!isFused && !leaves.has(node.op)) stored.add(node);
+    node.inputs.forEach((input, i) => {
+      const source = behindViews(input, params);
+      if (isFree.get(source)) return;
+      const joins =
+        isFused &&
+        !(node.op === "gather" && i === 0) &&
+        level.get(node) === level.get(source) &&
+        (numel(node.shape) === numel(source.shape) || node.op === "reduce" || isRowOf(source, node));
+      if (!joins) stored.add(source);
+    });
+  }
+  const work = new Map<Node, Work>();
+  for (const node of order) {
+    if (params.has(node) || views.has(node.op) || leaves.has(node.op) || isFree.get(node)) {
+      work.set(node, { kind: "nothing", reads: [], writes: false, kernels: 0 });
+      continue;
+    }
+    const reads = node.inputs.flatMap((input, operand) => {
+      const source = behindViews(input, params);
+      const inMemory = stored.has(source) || source.op === "pick";
+      if (!inMemory || isFree.get(source)) return [];
+      // What an expansion repeats is in memory once.
+      const share = Math.min(1, numel(source.shape) / Math.max(1, numel(input.shape)));
+      return [{ operand, bytesPerElement: bytesOf(input.dtype) * share }];
+    });
+    const writes = stored.has(node);
+    work.set(node, { kind: kindOf(node), reads, writes, kernels: writes ? 1 : 0 });
+  }
+  return work;
+}
+
+/** A reduced value that goes back to the rows it came from stays in the kernel. */
+const isRowOf = (source: Node, node: Node): boolean =>
+  (source.op === "reduce" || source.op === "argreduce") && numel(node.shape) % Math.max(1, numel(source.shape)) === 0;
+
+function kindOf(node: Node): WorkKind {
+  if (isOp(node, "matmul")) return "matmul";
+  if (isOp(node, "scan")) return "loop";
+  if (factorizations.has(node.op)) return "linalg";
+  if (node.op === "scatterAdd") return "scatter";
+  if (node.op === "argsort") return "sort";
+  return "fused";
+}
+
+/** Shapes of a device's operands and results. */
+export interface Local {
+  operands: readonly Shape[];
+  results: readonly Shape[];
+}
+
+export const wholeOf = (node: Node): Local => ({
+  operands: node.inputs.map(({ shape }) => shape),
+  results: outputAvals(node).map(({ shape }) => shape),
+});
+
+/** Arithmetic of a node inside a fused kernel, in seconds. */
+function arithmetic(node: Node, elements: number, rates: Rates): number {
+  if (node.op === "random") return elements / rates.random;
+  if (node.op === "gather") return elements / rates.lookup;
+  const name = isOp(node, "unary") || isOp(node, "binary") ? node.attrs.fn : "";
+  return elements / (special.has(name) ? rates.special : rates.simple);
+}
+
+/** Seconds that a device needs for its part of a node; loops get the seconds of their body from `bodyTime`. */
+export function workTime(
+  node: Node,
+  work: Work,
+  local: Local,
+  rates: Rates,
+  bodyTime: (share: number) => number,
+): number {
+  if (work.kind === "nothing") return 0;
+  const whole = wholeOf(node);
+  const size = (shapes: readonly Shape[]): number => shapes.reduce((n, shape) => n + numel(shape), 0);
+  const bytes =
+    work.reads.reduce((n, { operand, bytesPerElement }) => n + numel(local.operands[operand]) * bytesPerElement, 0) +
+    (work.writes ? outputAvals(node).reduce((n, { dtype }, i) => n + numel(local.results[i]) * bytesOf(dtype), 0) : 0);
+  const streaming = bytes === 0 ? 0 : bytes / valueAt(rates.bandwidth, bytes);
+  const fixed = work.kernels * rates.kernel;
+  switch (work.kind) {
+    case "fused": {
+      const elements = Math.max(size(local.operands.slice(0, 1)), size(local.results));
+      return fixed + Math.max(streaming, arithmetic(node, elements, rates));
+    }
+    case "matmul": {
+      const [m, n] = local.results[0].slice(-2);
+      const k = local.operands[0][local.operands[0].length - 1];
+      const flops =
+        2 *
+        numel(local.results[0]) *
+        k *
+        (costOf(node).flops /
+          Math.max(1, 2 * numel(whole.results[0]) * whole.operands[0][whole.operands[0].length - 1]));
+      return fixed + Math.max(flops / matmulRate(rates, node.dtype, m, n, k), streaming);
+    }
+    case "scatter":
+      return fixed + streaming + numel(local.operands[2]) / rates.lookup;
+    case "sort":
+      return fixed + (costOf(node).flops * (size(local.results) / Math.max(1, size(whole.results)))) / rates.lookup;
+    case "linalg": {
+      const share = size(local.operands) / Math.max(1, size(whole.operands));
+      return fixed + (costOf(node).flops * share) / rates.linalg;
+    }
+    case "loop":
+      return fixed + bodyTime(size(local.operands) / Math.max(1, size(whole.operands)));
+  }
+  return 0;
+}

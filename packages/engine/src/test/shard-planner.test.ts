@@ -1,0 +1,242 @@
+// The planner's answers on rates that make them inevitable, its prices against what the partitioner then moves, and its
+// plans against the unsharded numbers.
+import assert from "node:assert/strict";
+import { before, describe, test } from "node:test";
+import { functionOrder, type GraphFn, range } from "../graph/index.js";
+import { ReferenceDevice, useDevice } from "../index.js";
+import { build } from "../ops/index.js";
+import {
+  drawPlacement,
+  explainPlan,
+  Mesh,
+  Placement,
+  type Plan,
+  type PlanOptions,
+  parseRates,
+  partition,
+  plan,
+  type Rates,
+  sameLinks,
+} from "../shard/index.js";
+import { loopGradient, mlpStep, type Program, transformerStep } from "./programs.js";
+import { shardedProblems } from "./sharded.js";
+
+/** A round machine: 100 GFLOP/s, 10 GB/s, links of 1 GB/s that answer after 10 us. */
+const machine: Rates = {
+  name: "round numbers",
+  assumed: true,
+  matmul: { float32: [[1, 100e9]] },
+  linalg: 1e9,
+  bandwidth: [[1, 10e9]],
+  simple: 1e10,
+  special: 1e9,
+  lookup: 1e9,
+  random: 1e9,
+  kernel: 1e-6,
+  call: 1e-5,
+  links: sameLinks([{ members: 8, latency: 1e-5, bandwidth: 1e9 }]),
+};
+
+const free = (fn: GraphFn): null[] => fn.params.map(() => null);
+const planFor = (fn: GraphFn, options: Partial<PlanOptions> = {}): Plan =>
+  plan(fn, { ranks: range(8), rates: machine, params: free(fn), ...options });
+
+function product(m: number, k: number, n: number): GraphFn {
+  const a = build.input([m, k], "float32");
+  const b = build.input([k, n], "float32");
+  return { params: [a, b], outputs: [build.matmul(a, b)] };
+}
+
+const localProducts = (fns: readonly GraphFn[]): number[][] =>
+  fns.map((fn) => {
+    const [node] = functionOrder(fn).filter(({ op }) => op === "matmul");
+    return [node.shape[0], node.inputs[0].shape[1], node.shape[1]];
+  });
+
+const divided = (p: Plan, fn: GraphFn) =>
+  partition(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
+
+describe("answers", () => {
+  test("a large product is split by rows over all devices and moves nothing", () => {
+    const fn = product(4096, 4096, 4096);
+    const p = planFor(fn);
+    assert.equal(p.mesh.size, 8);
+    const parts = divided(p, fn);
+    assert.equal(parts.moves.length, 0);
+    assert.deepEqual(localProducts(parts.functions)[0], [512, 4096, 4096]);
+    // 2 * 4096^3 flops at 100 GFLOP/s, and one kernel and one call.
+    assert.ok(Math.abs(p.single - (2 * 4096 ** 3) / 100e9 - 1.1e-5) < 1e-9);
+    assert.ok(Math.abs(p.seconds - (2 * 4096 ** 3) / 8 / 100e9 - 1.1e-5) < 1e-9);
+  });
+
+  test("a long contraction is split, and its small result put together", () => {
+    const fn = product(8, 1 << 20, 8);
+    const p = planFor(fn);
+    assert.equal(p.mesh.size, 8);
+    const parts = divided(p, fn);
+    assert.deepEqual(
+      parts.moves.map(({ kind, bytes }) => [kind, bytes]),
+      [["allReduce", (2 * 7 * 8 * 8 * 4) / 8]],
+    );
+    assert.deepEqual(localProducts(parts.functions)[0], [8, (1 << 20) / 8, 8]);
+    assert.equal(String(p.params[0]), "[-, d]");
+    assert.equal(String(p.params[1]), "[d, -]");
+  });
+
+  test("a small product stays whole, and no plan is dearer than one device", () => {
+    const fn = product(64, 64, 64);
+    const p = planFor(fn);
+    assert.equal(p.mesh.size, 1);
+    assert.equal(p.seconds, p.single);
+    for (const size of [1, 16, 100, 300, 1000]) {
+      const any = planFor(product(size, size, size));
+      assert.ok(any.seconds <= any.single, `${size}: ${any.seconds} against ${any.single}`);
+    }
+  });
+
+  test("4 of 8, where eight talk longer than they save", () => {
+    const fn = product(2, 1 << 20, 2);
+    const links = sameLinks([
+      { members: 2, latency: 1e-5, bandwidth: 1e9 },
+      { members: 4, latency: 2e-5, bandwidth: 1e9 },
+      { members: 8, latency: 5e-4, bandwidth: 1e9 },
+    ]);
+    // Rows and columns are too few to split: only the contraction helps.
+    const p = planFor(fn, { rates: { ...machine, bandwidth: [[1, 1e10]], links } });
+    assert.equal(p.mesh.size, 4);
+    assert.deepEqual(p.mesh.ranks, [0, 1, 2, 3]);
+    assert.match(explainPlan(p), /4 of 8 devices: more would talk longer than they save/);
+  });
+
+  test("links that are too slow keep a training step on one device", () => {
+    const { fn } = mlpStep(256, 64, 64, 10);
+    const slow = { ...machine, links: sameLinks([{ members: 8, latency: 1, bandwidth: 1e3 }]) };
+    const p = planFor(fn, { rates: slow });
+    assert.equal(p.mesh.size, 1);
+    assert.match(explainPlan(p), /^One device/);
+  });
+
+  test("planning turned off", () => {
+    const p = planFor(product(4096, 4096, 4096), { enabled: false });
+    assert.equal(p.mesh.size, 1);
+    assert.equal(p.alternatives.length, 1);
+  });
+
+  test("weights too large to repeat are split, data is not", () => {
+    const { fn } = mlpStep(16, 1024, 4096, 1000);
+    const p = planFor(fn, { donated: fn.params.map((_, i) => i < fn.params.length - 2) });
+    assert.equal(p.mesh.size, 8);
+    const parts = divided(p, fn);
+    // The weights are split along the hidden units on the way in and on the way out: nothing of them moves.
+    assert.ok(p.params.slice(0, 3).every((placement) => !placement.isReplicated || placement.dims.length === 1));
+    for (const move of parts.moves) assert.ok(move.bytes < 1e6, `${move.kind} ${move.bytes}`);
+    assert.deepEqual(parts.results.slice(0, 4).map(String), p.params.slice(0, 4).map(String));
+  });
+
+  test("a batch is split where weights are small, and only gradients move", () => {
+    const program = mlpStep(8192, 64, 128, 10);
+    const { fn } = program;
+    const p = planFor(fn, { donated: fn.params.map((_, i) => i < fn.params.length - 2) });
+    assert.equal(String(p.mesh), "d=8");
+    assert.equal(String(p.params[4]), "[d, -]");
+    assert.equal(String(p.params[5]), "[d]");
+    const parts = divided(p, fn);
+    const kinds = new Set(parts.moves.map(({ kind }) => kind));
+    assert.deepEqual([...kinds], ["allReduce"]);
+    const weights = 4 * (10 + 10 * 128 + 128 + 128 * 64);
+    const received = parts.moves.reduce((n, move) => n + move.bytes, 0);
+    assert.equal(received, (2 * 7 * (weights + 4)) / 8);
+  });
+
+  test("placements that are given are kept", () => {
+    const fn = product(4096, 4096, 4096);
+    const mesh = new Mesh([{ name: "d", size: 8 }], range(8));
+    const columns = Placement.split(mesh, [4096, 4096], { 1: "d" });
+    const p = planFor(fn, { params: [null, columns] });
+    assert.ok(p.params[1].equals(columns));
+    const parts = divided(p, fn);
+    assert.equal(parts.moves.length, 0);
+    assert.deepEqual(localProducts(parts.functions)[0], [4096, 4096, 512]);
+  });
+});
+
+describe("plans compute the same numbers", () => {
+  before(() => void useDevice(new ReferenceDevice()));
+  /** Machines on which different ways win. */
+  const machines: [string, Partial<Rates>][] = [
+    ["cheap links", { call: 0, kernel: 0, links: sameLinks([{ members: 8, latency: 1e-12, bandwidth: 1e15 }]) }],
+    [
+      "latency",
+      {
+        matmul: { float32: [[1, 1e6]] },
+        simple: 1e6,
+        links: sameLinks([{ members: 8, latency: 1e-6, bandwidth: 1e12 }]),
+      },
+    ],
+    [
+      "bandwidth",
+      { matmul: { float32: [[1, 1e6]] }, simple: 1e6, links: sameLinks([{ members: 8, latency: 0, bandwidth: 1e8 }]) },
+    ],
+  ];
+  const size = { batch: 4, length: 3, width: 8, heads: 2, layers: 1, feedForward: 8, vocabulary: 7, classes: 3 };
+  const programs: [string, () => Program, number][] = [
+    ["an MLP step", () => mlpStep(13, 6, 10, 3), 8],
+    ["a transformer step", () => transformerStep(size), 200],
+    ["the gradient of a loop", () => loopGradient(11, 3, 4), 20],
+  ];
+  for (const [name, make, loose] of programs) {
+    for (const devices of [3, 8]) {
+      test(`${name} on ${devices} devices`, () => {
+        const program = make();
+        for (const [label, rates] of machines) {
+          const donated = program.fn.params.map((_, i) => i < program.fn.params.length - program.data);
+          const p = planFor(program.fn, { ranks: range(devices), rates: { ...machine, ...rates }, donated });
+          assert.ok(p.mesh.size > 1, `${label} gave one device`);
+          const parts = divided(p, program.fn);
+          const { problems } = shardedProblems(`${name}, ${label}`, program.fn, program.args, parts, loose);
+          assert.deepEqual(problems, []);
+        }
+      });
+    }
+  }
+});
+
+describe("words and pictures", () => {
+  test("explain() names the choice, the prices and the machine", () => {
+    const text = explainPlan(planFor(product(4096, 4096, 4096)));
+    assert.match(
+      text,
+      /^8 devices \(d=8\), split along dimension 0 of a0 \[4096, 4096\]: 172 ms against 1.37 s on one, 8.00x/,
+    );
+    assert.match(text, /predicted for round numbers/);
+    assert.match(text, /d=1 +1.37 s +1.37 s +0 +0 B +one device/);
+  });
+
+  test("a grid, repeated parts, empty devices and pending sums are drawn", () => {
+    const grid = Mesh.of({ batch: 2, model: 4 });
+    assert.equal(
+      drawPlacement(Placement.split(grid, [6, 8], { 0: "batch" }), [6, 8]),
+      [
+        "[6, 8] as [batch, -] on 8 devices (batch=2 x model=4)",
+        "       0..7",
+        "     +------+",
+        "0..2 | 0-3  |",
+        "     +------+",
+        "3..5 | 4-7  |",
+        "     +------+",
+      ].join("\n"),
+    );
+    const few = drawPlacement(Placement.split(Mesh.of({ d: 4 }), [2], { 0: "d" }), [2]);
+    assert.match(few, /nothing on 2, 3/);
+    const waits = Placement.split(grid, [4], { 0: "model" }).withPending({ axes: ["batch"], fn: "sum" });
+    assert.match(drawPlacement(waits, [4]), /each device of batch holds a part of a sum/);
+  });
+
+  test("rates from a file are checked", () => {
+    assert.deepEqual(parseRates(JSON.parse(JSON.stringify(machine))), machine);
+    assert.throws(() => parseRates({ ...machine, simple: 0 }), /"simple" is 0/);
+    assert.throws(() => parseRates({ ...machine, bandwidth: [] }), /curve "bandwidth" has no points/);
+    assert.throws(() => parseRates({ ...machine, links: {} }), /link of allReduce is missing/);
+    assert.throws(() => parseRates(null), /no object/);
+  });
+});

@@ -1,0 +1,56 @@
+// The ranks of a run as the trainer sees them: sums over all of them, inside a jitted step and outside. One rank needs
+// nothing.
+import { distributed, placeFrom } from "../cluster/index.js";
+import { WeftError } from "../graph/index.js";
+import { session } from "../runtime/index.js";
+import type { Tensor } from "../tensor/index.js";
+
+export interface Group {
+  readonly rank: number;
+  readonly size: number;
+  /** The sum over ranks, as part of a graph (inside jit). All ranks issue their sums in one order. */
+  sum(value: Tensor): Tensor;
+  /**
+   * Seconds spent in collectives and waiting for them since the start: in all, and with nothing else to do. Where the cores
+   * that compute also move the data (shared memory) the two are the same, and overlap hides waiting alone.
+   */
+  times(): { total: number; exposed: number };
+  close(): void;
+}
+
+export const alone: Group = {
+  rank: 0,
+  size: 1,
+  sum: (value) => value,
+  times: () => ({ total: 0, exposed: 0 }),
+  close: () => {},
+};
+
+/** Whether a launcher (weft train itself, mpirun, srun) made this process a rank among several. */
+export const isRank = (): boolean => placeFrom().launcher !== "none";
+
+/** Which of the devices of its host this process should take. */
+export const localRank = (): number => placeFrom().localRank;
+
+/** Joins the other ranks; the current device becomes part of the group. */
+export async function joinGroup(ranks: number): Promise<Group> {
+  const place = placeFrom();
+  if (place.size !== ranks)
+    throw new WeftError(
+      `this process is rank ${place.rank} of ${place.size} (${place.launcher}), the configuration says ${ranks} devices; start as many processes as --devices says`,
+    );
+  if (ranks === 1) return alone;
+  const joined = await distributed.init();
+  const here = session();
+  here.timesCollectives = true;
+  return {
+    rank: joined.rank,
+    size: joined.size,
+    sum: (value) => distributed.allReduce(value, "sum"),
+    times: () => ({ total: here.collectiveSeconds, exposed: here.collectiveSeconds }),
+    close: () => {
+      here.timesCollectives = false;
+      distributed.shutdown();
+    },
+  };
+}

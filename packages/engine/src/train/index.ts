@@ -1,0 +1,20 @@
+// weft/train: data-parallel training of text classifiers from YAML configurations, and what follows: classifying with a
+// trained run.
+export { CheckpointError, checkpointSteps, findCheckpoint } from "./checkpoint.js";
+export { Classifier, type Prediction } from "./classify.js";
+export {
+  type Config,
+  ConfigError,
+  checkConfig,
+  loadConfig,
+  type Overrides,
+  type RawConfig,
+  readConfig,
+  resolveConfig,
+  showConfig,
+} from "./config.js";
+export { alone, type Group, isRank, joinGroup, localRank } from "./group.js";
+export { ownCores, type RanksOptions, runRanks } from "./ranks.js";
+export type { EpochRow } from "./records.js";
+export { type SlurmOptions, slurmScript } from "./slurm.js";
+export { TrainError, type TrainEvent, type TrainOptions, type TrainResult, train } from "./trainer.js";

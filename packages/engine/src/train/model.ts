@@ -1,0 +1,74 @@
+// The model of a configuration: fresh parameters, and logits from a packed batch. Knows nothing of steps and ranks.
+import { columns, headColumns } from "../data/index.js";
+import type { DType } from "../graph/index.js";
+import * as nn from "../nn/index.js";
+import { arange, type Key, type Tensor } from "../tensor/index.js";
+import type { RawConfig } from "./config.js";
+
+export interface Unpacked {
+  /** [rows, length]. */
+  ids: Tensor;
+  /** true where there is a token. */
+  mask: Tensor;
+  labels: Tensor;
+  /** bool [rows]: rows that hold a sample. */
+  real: Tensor;
+  /** One key a row, [rows, 2]. */
+  keys: Key;
+  /** int32 scalars. */
+  total: Tensor;
+  stop: Tensor;
+}
+
+/** Takes a packed batch [rows, headColumns + length] apart; all of it is views. */
+export function unpack(packed: Tensor): Unpacked {
+  const length = packed.shape[1] - headColumns;
+  const column = (at: number): Tensor => packed.index(":", at);
+  const lengths = column(columns.length);
+  return {
+    ids: packed.index(":", `${headColumns}:`),
+    mask: arange(0, length, 1, { dtype: "int32" }).unsqueeze(0).less(lengths.unsqueeze(1)),
+    labels: column(columns.label),
+    real: lengths.greater(0),
+    keys: packed.index(":", `${columns.key0}:${columns.key1 + 1}`),
+    total: packed.index(0, columns.total),
+    stop: packed.index(0, columns.stop),
+  };
+}
+
+export interface ClassifierModel {
+  init(key: Key): nn.TextClassifier;
+  /** Without keys nothing is dropped. */
+  logits(params: nn.TextClassifier, batch: Pick<Unpacked, "ids" | "mask">, keys: Key | null): Tensor;
+}
+
+export function makeModel({ model }: Pick<RawConfig, "model">, classes: number, dtype: DType): ClassifierModel {
+  const options: nn.TextClassifierInit = {
+    vocabulary: model.vocab_size,
+    width: model.d_model,
+    heads: model.n_heads,
+    layers: model.num_layers,
+    feedForward: model.dim_feedforward,
+    classes,
+    positions: model.positions,
+    maxLength: model.max_seq_len,
+    finalNorm: model.norm === "pre",
+    dtype,
+  };
+  return {
+    init(key) {
+      const fresh = nn.textClassifier.init(options, key);
+      if (model.embedding_std === 1) return fresh;
+      return { ...fresh, embedding: { weight: fresh.embedding.weight.mul(model.embedding_std) } };
+    },
+    logits: (params, { ids, mask }, keys) =>
+      nn.textClassifier.apply(params, ids, {
+        heads: model.n_heads,
+        activation: model.activation,
+        norm: model.norm,
+        mask,
+        dropout: model.dropout,
+        key: keys,
+      }),
+  };
+}

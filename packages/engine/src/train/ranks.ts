@@ -1,0 +1,90 @@
+// Starts the ranks of a run on this machine: one process each, on cores of its own. A rank that dies ends the others within
+// seconds, and there is one error to tell. Knows processes, not training.
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { TrainError } from "./trainer.js";
+
+export interface RanksOptions {
+  size: number;
+  coresPerRank: number;
+  /** The program and arguments of one rank. */
+  command: readonly string[];
+  signal?: AbortSignal;
+  /** Rank 0's standard output is ours; what the others print is shown when they fail. */
+  quiet?: boolean;
+}
+
+/** Cores that this process may use. */
+export function ownCores(): number[] {
+  const shown = spawnSync("taskset", ["-cp", String(process.pid)], { encoding: "utf8" });
+  const list = /:\s*([\d,-]+)\s*$/.exec(shown.stdout ?? "")?.[1];
+  if (list === undefined) return [];
+  return list.split(",").flatMap((part) => {
+    const [first, last = first] = part.split("-").map(Number);
+    return Array.from({ length: last - first + 1 }, (_, i) => first + i);
+  });
+}
+
+const grace = 5000;
+
+/** Runs all ranks to their end. Rejects with one error when one of them fails. */
+export async function runRanks(options: RanksOptions): Promise<void> {
+  const { size, coresPerRank, command } = options;
+  const group = `weft-train-${process.pid}-${randomBytes(4).toString("hex")}`;
+  const cores = ownCores();
+  const enough = cores.length >= size * coresPerRank;
+  let failure: string | null = null;
+  const children: ChildProcess[] = [];
+  const endAll = (signal: NodeJS.Signals): void => {
+    for (const child of children) if (child.exitCode === null && child.signalCode === null) child.kill(signal);
+  };
+  let killer: NodeJS.Timeout | null = null;
+  const fail = (message: string): void => {
+    if (failure !== null) return;
+    failure = message;
+    endAll("SIGTERM");
+    // A rank that waits for the dead one in a collective cannot answer.
+    killer = setTimeout(() => endAll("SIGKILL"), grace);
+  };
+  const onAbort = (): void => endAll("SIGTERM");
+  options.signal?.addEventListener("abort", onAbort, { once: true });
+  const ends = Array.from({ length: size }, (_, rank) => {
+    const own = cores.slice(rank * coresPerRank, (rank + 1) * coresPerRank);
+    const pinned = enough ? ["taskset", "-c", own.join(","), ...command] : [...command];
+    const child = spawn(pinned[0], pinned.slice(1), {
+      stdio: ["ignore", rank === 0 ? "inherit" : "ignore", rank === 0 ? "inherit" : "pipe"],
+      env: {
+        ...process.env,
+        WEFT_RANK: String(rank),
+        WEFT_WORLD_SIZE: String(size),
+        WEFT_GROUP: group,
+        WEFT_THREADS: String(coresPerRank),
+      },
+    });
+    children.push(child);
+    let tail = "";
+    child.stderr?.on("data", (chunk: Buffer) => {
+      tail = `${tail}${chunk.toString("utf8")}`.slice(-2000);
+    });
+    return new Promise<void>((resolve) => {
+      child.on("error", (error) => {
+        fail(`rank ${rank} could not be started: ${error.message}`);
+        resolve();
+      });
+      child.on("exit", (code, signal) => {
+        if (code !== 0) {
+          const how = signal === null ? `ended with code ${code}` : `was ended by ${signal}`;
+          const said = tail.trim() === "" ? "" : `: ${tail.trim().split("\n").slice(-3).join(" / ")}`;
+          fail(
+            `rank ${rank} of ${size} ${how}${said}; the others were stopped. --resume goes on from the last checkpoint`,
+          );
+        }
+        resolve();
+      });
+    });
+  });
+  await Promise.all(ends);
+  if (killer !== null) clearTimeout(killer);
+  options.signal?.removeEventListener("abort", onAbort);
+  if (failure !== null) throw new TrainError(failure);
+}

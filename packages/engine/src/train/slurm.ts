@@ -1,0 +1,76 @@
+// SLURM scripts for `weft train`, one node or several: one task a rank, so srun starts the ranks and nothing starts ranks inside
+// ranks. Knows shell text alone.
+import { ConfigError } from "./config.js";
+
+export interface SlurmOptions {
+  name: string;
+  /** The command after `weft train`: a configuration and its options, without --devices. */
+  command: readonly string[];
+  /** How the command `weft` is called on the cluster. */
+  program?: string;
+  nodes: number;
+  ranksPerNode: number;
+  cpusPerRank: number;
+  gpusPerRank?: number;
+  partition?: string;
+  account?: string;
+  time?: string;
+  memory?: string;
+  modules?: readonly string[];
+  /** Variables to export. */
+  environment?: Readonly<Record<string, string>>;
+  /** Further `#SBATCH` options as they are. */
+  extra?: readonly string[];
+}
+
+const word = (text: string): string => (/^[\w@%+=:,./{}-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+function requireCount(name: string, value: number): void {
+  if (!Number.isInteger(value) || value < 1)
+    throw new ConfigError(`slurm: ${name} must be a whole number above 0, got ${value}`);
+}
+
+export function slurmScript(options: SlurmOptions): string {
+  const { name, command, nodes, ranksPerNode, cpusPerRank, gpusPerRank = 0, environment = {} } = options;
+  requireCount("nodes", nodes);
+  requireCount("ranksPerNode", ranksPerNode);
+  requireCount("cpusPerRank", cpusPerRank);
+  for (const variable of Object.keys(environment))
+    if (!/^[A-Za-z_]\w*$/.test(variable)) throw new ConfigError(`slurm: "${variable}" is no name of a variable`);
+  for (const [field, value] of Object.entries({
+    name,
+    partition: options.partition,
+    account: options.account,
+    time: options.time,
+  }))
+    if (value !== undefined && /[\s#]/.test(value)) throw new ConfigError(`slurm: ${field} "${value}" has white space`);
+  const ranks = nodes * ranksPerNode;
+  const sbatch = [
+    `--job-name=${name}`,
+    `--nodes=${nodes}`,
+    `--ntasks-per-node=${ranksPerNode}`,
+    `--cpus-per-task=${cpusPerRank}`,
+    ...(gpusPerRank > 0 ? [`--gpus-per-task=${gpusPerRank}`] : []),
+    ...(options.partition === undefined ? [] : [`--partition=${options.partition}`]),
+    ...(options.account === undefined ? [] : [`--account=${options.account}`]),
+    ...(options.memory === undefined ? [] : [`--mem=${options.memory}`]),
+    `--time=${options.time ?? "02:00:00"}`,
+    `--output=${name}-%j.out`,
+    // A minute before the limit every rank is asked to write a checkpoint and end.
+    "--signal=TERM@60",
+    ...(options.extra ?? []),
+  ];
+  return `${[
+    "#!/bin/bash",
+    ...sbatch.map((line) => `#SBATCH ${line}`),
+    "",
+    "set -euo pipefail",
+    'cd "$SLURM_SUBMIT_DIR"',
+    ...(options.modules ?? []).map((module) => `module load ${word(module)}`),
+    ...Object.entries(environment).map(([variable, value]) => `export ${variable}=${word(value)}`),
+    `export OMP_NUM_THREADS=${cpusPerRank} WEFT_THREADS=${cpusPerRank}`,
+    "",
+    `# ${nodes} node${nodes === 1 ? "" : "s"} x ${ranksPerNode} rank${ranksPerNode === 1 ? "" : "s"}; srun is the only launcher. --resume: a job that was requeued goes on.`,
+    `srun --kill-on-bad-exit=1 ${options.program ?? "weft"} train ${command.map(word).join(" ")} --devices ${ranks} --resume`,
+  ].join("\n")}\n`;
+}

@@ -1,0 +1,558 @@
+// The training loop of one rank: data, steps, evaluation, records, checkpoints, and the end, whichever it is. Started alone
+// or once a rank; all ranks do the same things in the same order.
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setImmediate as turn } from "node:timers/promises";
+import {
+  type Batch,
+  columns,
+  DataError,
+  findSplit,
+  headColumns,
+  type Loader,
+  type LoaderOptions,
+  limitRows,
+  makeTokenizer,
+  openLoader,
+  openTokens,
+  planEpoch,
+  type Split,
+  type TokenSet,
+} from "../data/index.js";
+import { type DType, WeftError } from "../graph/index.js";
+import { countParameters } from "../nn/index.js";
+import { session } from "../runtime/index.js";
+import { jit, key, type Tensor, tensor, treeLeaves, treeMap } from "../tensor/index.js";
+import { findCheckpoint, type Progress, readOptimizer, readParameters, writeCheckpoint } from "./checkpoint.js";
+import { type Config, showConfig } from "./config.js";
+import { firstBadTensor } from "./diagnose.js";
+import { alone, type Group } from "./group.js";
+import { makeModel } from "./model.js";
+import { makeOptimizer } from "./optimizer.js";
+import { type EpochRow, RecordWriter, type RunHead, writeMetrics, writeRunFile } from "./records.js";
+import { makePrograms, type Pending, type StepOptions, said, type TrainState } from "./step.js";
+
+export class TrainError extends WeftError {
+  override name = "TrainError";
+}
+
+export interface TrainEvent {
+  epoch: number;
+  epochs: number;
+  step: number;
+  steps: number;
+  loss: number;
+  samplesPerSecond: number;
+}
+
+export interface TrainOptions {
+  group?: Group;
+  resume?: boolean;
+  /** Asks the run to write a checkpoint and end. */
+  signal?: AbortSignal;
+  /** A second folder for this rank's records: where `weft scale` looks. */
+  probeFolder?: string;
+  onStep?: (event: TrainEvent) => void;
+  onEpoch?: (row: EpochRow) => void;
+  onNote?: (text: string) => void;
+}
+
+export interface TrainResult {
+  status: "done" | "stopped";
+  steps: number;
+  epochs: EpochRow[];
+  /** The loss of each step since the start or the checkpoint. */
+  losses: number[];
+  output: string;
+}
+
+async function openSplit(config: Config, split: Split): Promise<TokenSet> {
+  const tokenizer = await makeTokenizer(config.data.tokenizer, config.model.vocab_size);
+  const set = await openTokens(findSplit(config.data.dataset, split, config.data.path), tokenizer);
+  return limitRows(set, split === "train" ? config.data.train_limit : config.data.test_limit);
+}
+
+/** What decides the curve; a checkpoint can only be continued with the same. */
+const decisive = (config: { model: unknown; optimizer: unknown; seed: number; precision: unknown }): string =>
+  JSON.stringify([config.model, config.optimizer, config.seed, config.precision]);
+
+export async function train(config: Config, options: TrainOptions = {}): Promise<TrainResult> {
+  const run = await Run.open(config, options);
+  try {
+    return await run.loop();
+  } catch (error) {
+    run.fail(error as Error);
+    throw error;
+  } finally {
+    run.close();
+  }
+}
+
+class Run {
+  readonly group: Group;
+  readonly dtype: DType;
+  #state!: TrainState;
+  #progress!: Progress;
+  #records!: RecordWriter;
+  #loader!: Loader;
+  #losses: number[] = [];
+  readonly #head: RunHead;
+  readonly #steps: StepOptions;
+  readonly #programs: ReturnType<typeof makePrograms>;
+  readonly #rate: (step: number) => number;
+  readonly #totalSteps: number;
+  readonly #stepsPerEpoch: number;
+  /** How often each sample of this epoch was used on this rank. */
+  #seen: Int32Array;
+  /** Results that were not read yet: reading waits for the device. */
+  #unread: { batch: Batch; packed: Tensor; said: Tensor; record: Unread }[] = [];
+  #windowStart = 0;
+  readonly #window: number;
+  #stopped = false;
+
+  private constructor(
+    readonly config: Config,
+    readonly options: TrainOptions,
+    readonly trainSet: TokenSet,
+    readonly testSet: TokenSet | null,
+  ) {
+    this.group = options.group ?? alone;
+    this.dtype = config.precision.compute === "float64" ? "float64" : "float32";
+    if (config.globalBatch > trainSet.rows)
+      throw new DataError(
+        `training.global_batch ${config.globalBatch} (${config.batchPerRank} x ${config.ranks} ranks x ${config.training.accumulation} micro-steps) is larger than the data set of ${trainSet.rows} rows; make it smaller`,
+      );
+    this.#stepsPerEpoch = Math.ceil(trainSet.rows / config.globalBatch);
+    this.#totalSteps = Math.min(
+      config.training.max_steps ?? Number.POSITIVE_INFINITY,
+      config.training.epochs * this.#stepsPerEpoch,
+    );
+    const { optimizer, rate } = makeOptimizer(config, this.#totalSteps);
+    this.#rate = rate;
+    this.#steps = {
+      model: makeModel(config, trainSet.classes.length, this.dtype),
+      optimizer,
+      group: this.group,
+      dtype: this.dtype,
+      dropout: config.model.dropout > 0,
+      labelSmoothing: config.training.label_smoothing,
+      gradientClip: config.training.gradient_clip,
+      bucketBytes: config.distributed.bucket_mb * 2 ** 20,
+    };
+    this.#programs = makePrograms(this.#steps);
+    this.#seen = new Int32Array(trainSet.rows);
+    this.#head = { name: config.name, ranks: config.ranks, workload: {}, startedAt: Date.now() / 1000 };
+    // A GPU works behind the host's back; it is asked for its results now and then, a CPU after each step.
+    this.#window = session().device.kind === "cuda" ? config.logging.every_steps : 1;
+  }
+
+  static async open(config: Config, options: TrainOptions): Promise<Run> {
+    const trainSet = await openSplit(config, "train");
+    const testSet = config.training.evaluate ? await openSplit(config, "test") : null;
+    const run = new Run(config, options, trainSet, testSet);
+    await run.#start();
+    return run;
+  }
+
+  get #main(): boolean {
+    return this.group.rank === 0;
+  }
+
+  async #start(): Promise<void> {
+    const { config, options, group } = this;
+    const found = findCheckpoint(config.output);
+    if (found !== null && options.resume !== true)
+      throw new TrainError(
+        `${config.output} holds a run already (step ${found.progress.step}); go on with --resume, or name another folder with --output`,
+      );
+    const { params, optimizer } = this.#fresh();
+    if (found === null) {
+      this.#state = { params, optimizer, halted: tensor(0, { dtype: "int32" }) };
+      this.#progress = {
+        version: 1,
+        step: 0,
+        epoch: 0,
+        index: 0,
+        lossSum: 0,
+        samples: 0,
+        seconds: 0,
+        epochs: [],
+        ranks: config.ranks,
+        globalBatch: config.globalBatch,
+        data: { train: this.trainSet.key, test: this.testSet?.key ?? null },
+        classes: this.trainSet.classes,
+        config,
+      };
+    } else {
+      this.#checkResume(found.progress);
+      for (const note of found.passedOver) this.#note(`passed over a damaged checkpoint: ${note}`);
+      this.#state = {
+        params: await readParameters(found.folder, params),
+        optimizer: await readOptimizer(found.folder, optimizer),
+        halted: tensor(0, { dtype: "int32" }),
+      };
+      this.#progress = { ...found.progress, ranks: config.ranks, config };
+      this.#markSeen();
+      this.#note(`resumed at step ${found.progress.step}`);
+    }
+    this.#loader = openLoader(this.trainSet, this.#loaderOptions(true), this.#progress);
+    if (this.#main) {
+      mkdirSync(config.output, { recursive: true });
+      writeFileSync(join(config.output, "config.yaml"), showConfig(config));
+      writeMetrics(config.output, this.#progress.epochs);
+    }
+    const folders = [config.output, ...(options.probeFolder === undefined ? [] : [options.probeFolder])];
+    this.#records = new RecordWriter(folders, group.rank, this.#progress.step);
+    this.#writeFacts();
+  }
+
+  #fresh(): { params: TrainState["params"]; optimizer: unknown } {
+    // One program each, and tensors of their own: a state that is donated must not share memory with anything.
+    const params = jit((k: Tensor) => this.#steps.model.init(k))(key(this.config.seed));
+    const optimizer = this.#steps.optimizer.init(params);
+    return { params, optimizer: treeMap((t) => t.realize(), optimizer) };
+  }
+
+  #checkResume(progress: Progress): void {
+    const { config } = this;
+    const problems: string[] = [];
+    if (decisive(progress.config) !== decisive(config)) problems.push("model, optimizer, seed or precision differ");
+    if (progress.globalBatch !== config.globalBatch)
+      problems.push(
+        `the global batch was ${progress.globalBatch} and is ${config.globalBatch} now (set training.global_batch to keep it)`,
+      );
+    if (progress.data.train !== this.trainSet.key) problems.push("the training data or the tokenizer differ");
+    if (problems.length > 0)
+      throw new TrainError(`${config.output} cannot be resumed with this configuration: ${problems.join("; ")}`);
+  }
+
+  /** Samples of the unfinished epoch that were used before the checkpoint; counted once, on rank 0. */
+  #markSeen(): void {
+    const { trainSet: set } = this;
+    const { epoch, index } = this.#progress;
+    if (!this.#main || index === 0) return;
+    const plan = planEpoch(
+      { ...this.#loaderOptions(true), rows: set.rows },
+      epoch,
+      (row) => set.offsets[row + 1] - set.offsets[row],
+    );
+    for (const sample of plan.order.subarray(0, plan.starts[index])) this.#seen[sample]++;
+  }
+
+  #loaderOptions(training: boolean): LoaderOptions {
+    const { config, group } = this;
+    const { accumulation } = config.training;
+    return {
+      globalBatch: training ? config.globalBatch : config.batchPerRank * group.size,
+      seed: config.seed,
+      lengths: config.lengths,
+      shuffle: training,
+      rank: group.rank,
+      ranks: group.size,
+      accumulation: training ? accumulation : 1,
+      rows: config.batchPerRank,
+      loaders: training ? config.data.loaders : 0,
+      prefetch: config.data.prefetch ?? 4,
+    };
+  }
+
+  #writeFacts(): void {
+    const { config, trainSet, group } = this;
+    const parameters = countParameters(this.#state.params);
+    const workload = {
+      dataset: config.data.dataset,
+      datasetSamples: trainSet.rows,
+      batchPerRank: config.batchPerRank,
+      accumulation: config.training.accumulation,
+      stepsPerEpoch: this.#stepsPerEpoch,
+      dropLast: false,
+      sequenceLength: config.model.max_seq_len,
+      model: "encoder classifier",
+      parameters,
+      gradientBytes: parameters * (this.dtype === "float64" ? 8 : 4),
+      precision: labOf[config.precision.compute],
+      learningRate: config.optimizer.learning_rate,
+      optimizer: config.optimizer.type,
+      seed: config.seed,
+      scaling: config.training.global_batch === undefined ? "weak" : "strong",
+    };
+    Object.assign(this.#head.workload, workload);
+    if (this.#main) writeRunFile(config.output, this.#head, "running");
+    this.#records.write("rank", { worldSize: group.size, pid: process.pid, device: session().device.name });
+    this.#records.write("facts", {
+      facts: {
+        ...workload,
+        framework: "weft",
+        worldSize: group.size,
+        samplerSharded: group.size > 1,
+        samplerClass: "weft",
+        loaderWorkers: config.data.loaders,
+        persistentWorkers: true,
+        shuffle: true,
+        parallelism: group.size > 1 ? "ddp" : "none",
+        parameterElements: treeLeaves(this.#state.params).map((leaf) => leaf.size),
+        cores: config.distributed.cores_per_rank,
+      },
+    });
+    this.#records.flush();
+  }
+
+  async loop(): Promise<TrainResult> {
+    const { config } = this;
+    let yielded = performance.now();
+    while (this.#progress.step < this.#totalSteps && !this.#stopped) {
+      const progress = this.#progress;
+      const epoch = progress.epoch;
+      this.#windowStart = performance.now();
+      while (progress.epoch === epoch && progress.step < this.#totalSteps && !this.#stopped) {
+        this.#step();
+        // Signals are delivered between turns of the event loop alone.
+        if (performance.now() - yielded > 20) {
+          await turn();
+          yielded = performance.now();
+        }
+        const every = config.checkpoint.every_steps;
+        if (every !== undefined && progress.step % every === 0 && progress.epoch === epoch) await this.#save();
+      }
+      this.#read();
+      if (this.#stopped) break;
+      if (progress.epoch > epoch) this.#assertSeenOnce(epoch);
+      await this.#endEpoch(epoch, progress.epoch > epoch);
+    }
+    if (this.#stopped) {
+      await this.#save();
+      this.#note(`stopped at step ${this.#progress.step}; a checkpoint is written, --resume goes on from it`);
+    }
+    this.#end(this.#stopped ? "cancelled" : "ok");
+    return {
+      status: this.#stopped ? "stopped" : "done",
+      steps: this.#progress.step,
+      epochs: this.#progress.epochs,
+      losses: this.#losses,
+      output: config.output,
+    };
+  }
+
+  /** One optimiser step: all its micro-steps, started, and read where the window is full. */
+  #step(): void {
+    const { accumulation } = this.config.training;
+    const progress = this.#progress;
+    const programs = this.#programs;
+    const known = programs.whole.programs + programs.last.programs + programs.first.programs;
+    const before = this.group.times();
+    let dataWait = 0;
+    let samples = 0;
+    let pending: Pending | null = null;
+    for (let micro = 0; micro < accumulation; micro++) {
+      const asked = performance.now();
+      const batch = this.#loader.next();
+      dataWait += performance.now() - asked;
+      if (batch.epoch !== progress.epoch || batch.index !== progress.index || batch.micro !== micro)
+        throw new TrainError(
+          `the loader gave batch ${batch.epoch}/${batch.index}, expected ${progress.epoch}/${progress.index}`,
+        );
+      samples += batch.samples;
+      this.#count(batch);
+      batch.data[columns.stop] = this.options.signal?.aborted === true ? 1 : 0;
+      const packed = tensor(batch.data, { shape: [batch.rows, headColumns + batch.length], dtype: "int32" });
+      if (micro < accumulation - 1) {
+        pending =
+          pending === null
+            ? programs.first(this.#state.params, packed)
+            : programs.more(pending, this.#state.params, packed);
+        continue;
+      }
+      const [state, result] =
+        pending === null ? programs.whole(this.#state, packed) : programs.last(this.#state, pending, packed);
+      this.#state = state;
+      const after = this.group.times();
+      const compile = programs.whole.programs + programs.last.programs + programs.first.programs > known;
+      this.#unread.push({
+        batch: { ...batch, data: new Int32Array(0) },
+        packed,
+        said: result,
+        record: {
+          dataWait,
+          samples,
+          compile,
+          comm: after.total - before.total,
+          exposed: after.exposed - before.exposed,
+        },
+      });
+    }
+    progress.step++;
+    progress.index++;
+    if (progress.index === this.#stepsPerEpoch) {
+      progress.index = 0;
+      progress.epoch++;
+    }
+    if (this.#unread.length >= this.#window) this.#read();
+  }
+
+  #count(batch: Batch): void {
+    const width = headColumns + batch.length;
+    for (let row = 0; row < batch.rows; row++) {
+      const sample = batch.data[row * width + columns.sample];
+      if (sample >= 0) this.#seen[sample]++;
+    }
+  }
+
+  /** Reads what the steps of the window said. */
+  #read(): void {
+    if (this.#unread.length === 0) return;
+    const steps = this.#unread;
+    this.#unread = [];
+    const values = steps.map(({ said: s }) => s.dataSync() as ArrayLike<number>);
+    const now = performance.now();
+    const durationUs = ((now - this.#windowStart) * 1000) / steps.length;
+    this.#progress.seconds += (now - this.#windowStart) / 1000;
+    this.#windowStart = now;
+    steps.forEach(({ batch, packed, record }, i) => {
+      const step = this.#progress.step - steps.length + i;
+      const loss = values[i][said.loss];
+      if (values[i][said.taken] === 0) this.#bad(step, loss, packed);
+      this.#losses.push(loss);
+      this.#progress.lossSum += loss * batch.total;
+      this.#progress.samples += batch.total;
+      const dataWaitUs = record.dataWait * 1000;
+      const exposedCommUs = record.exposed * 1e6;
+      this.#records.step({
+        step,
+        epoch: batch.epoch + 1,
+        durationUs,
+        dataWaitUs,
+        computeUs: Math.max(0, durationUs - dataWaitUs - exposedCommUs),
+        commUs: record.comm * 1e6,
+        exposedCommUs,
+        samples: record.samples,
+        loss,
+        gradientNorm: values[i][said.norm],
+        learningRate: this.#rate(step + 1),
+        ...(record.compile && { compile: true as const }),
+      });
+      if (values[i][said.stop] > 0) this.#stopped = true;
+      if (this.#main)
+        this.options.onStep?.({
+          epoch: batch.epoch + 1,
+          epochs: this.config.training.epochs,
+          step: step + 1,
+          steps: this.#totalSteps,
+          loss,
+          samplesPerSecond: (batch.total * 1e6) / durationUs,
+        });
+    });
+  }
+
+  #bad(step: number, loss: number, packed: Tensor): never {
+    this.#records.flush();
+    const what = firstBadTensor(this.#steps, this.#state.params, packed, this.config.model.n_heads);
+    const last = findCheckpoint(this.config.output);
+    throw new TrainError(
+      `step ${step + 1}: the loss is ${loss} or its gradient is no number; ${what}. ` +
+        (last === null ? "There is no checkpoint yet" : `The last good checkpoint is ${last.folder}`) +
+        "; try a smaller learning_rate, a warm-up, or gradient_clip",
+    );
+  }
+
+  /** Every sample exactly once over all ranks, by what the batches held. */
+  #assertSeenOnce(epoch: number): void {
+    const counts =
+      this.group.size === 1
+        ? this.#seen
+        : (jit((t: Tensor) => this.group.sum(t))(tensor(this.#seen, { dtype: "int32" })).dataSync() as Int32Array);
+    const wrong = counts.findIndex((count) => count !== 1);
+    if (wrong >= 0)
+      throw new TrainError(
+        `epoch ${epoch + 1}: sample ${wrong} was used ${counts[wrong]} times over ${this.group.size} ranks, not once; this is a fault of Weft, and the run is not valid`,
+      );
+    this.#seen = new Int32Array(this.trainSet.rows);
+  }
+
+  async #endEpoch(epoch: number, whole: boolean): Promise<void> {
+    const progress = this.#progress;
+    const result = this.testSet === null ? null : this.#evaluate(this.testSet);
+    const row: EpochRow = {
+      epoch: epoch + 1,
+      trainLoss: progress.samples === 0 ? Number.NaN : progress.lossSum / progress.samples,
+      seconds: progress.seconds,
+      valLoss: result?.loss ?? null,
+      valAccuracy: result?.accuracy ?? null,
+    };
+    this.#records.write("epoch", {
+      epoch: row.epoch,
+      seconds: row.seconds,
+      trainLoss: row.trainLoss,
+      ...(result !== null && { valLoss: result.loss, valAccuracy: result.accuracy }),
+      samples: Math.round(progress.samples / this.group.size),
+      steps: whole ? this.#stepsPerEpoch : progress.index,
+      lastStep: progress.step,
+    });
+    progress.epochs = [...progress.epochs, row];
+    if (whole) Object.assign(progress, { lossSum: 0, samples: 0, seconds: 0 });
+    await this.#save();
+    if (this.#main) {
+      writeMetrics(this.config.output, progress.epochs);
+      this.options.onEpoch?.(row);
+    }
+  }
+
+  /** Each rank its share of the test set, each sample once. */
+  #evaluate(set: TokenSet): { loss: number; accuracy: number } {
+    const loader = openLoader(set, this.#loaderOptions(false), { epoch: 0, index: 0 });
+    const sums = [0, 0, 0];
+    for (let i = 0; i < loader.stepsPerEpoch; i++) {
+      const batch = loader.next();
+      const packed = tensor(batch.data, { shape: [batch.rows, headColumns + batch.length], dtype: "int32" });
+      const part = this.#programs.evaluate(this.#state.params, packed).dataSync() as ArrayLike<number>;
+      for (let k = 0; k < 3; k++) sums[k] += part[k];
+    }
+    loader.close();
+    const own = tensor(Float64Array.from(sums), { dtype: "float64" });
+    const all =
+      this.group.size === 1 ? sums : (jit((t: Tensor) => this.group.sum(t))(own).dataSync() as ArrayLike<number>);
+    if (all[2] !== set.rows)
+      throw new TrainError(`the evaluation saw ${all[2]} samples of ${set.rows}; this is a fault of Weft`);
+    return { loss: all[0] / all[2], accuracy: all[1] / all[2] };
+  }
+
+  async #save(): Promise<void> {
+    this.#read();
+    this.#records.flush();
+    if (this.#main) await writeCheckpoint(this.config.output, this.#state, this.#progress, this.config.checkpoint.keep);
+    this.#windowStart = performance.now();
+  }
+
+  #note(text: string): void {
+    if (this.#main) this.options.onNote?.(text);
+  }
+
+  #end(status: string, message?: string): void {
+    const seconds = Date.now() / 1000 - this.#head.startedAt;
+    this.#records.write("end", { status, seconds, ...(message !== undefined && { message }) });
+    this.#records.flush();
+    if (this.#main)
+      writeRunFile(this.config.output, this.#head, status, { seconds, endedAt: Date.now() / 1000, message });
+  }
+
+  fail(error: Error): void {
+    try {
+      this.#end("failed", error.message);
+    } catch {
+      // The first error is the one to be told; a full disk may refuse this one too.
+    }
+  }
+
+  close(): void {
+    this.#loader?.close();
+  }
+}
+
+interface Unread {
+  dataWait: number;
+  samples: number;
+  compile: boolean;
+  comm: number;
+  exposed: number;
+}
+
+const labOf = { float32: "fp32", float64: "fp64", bfloat16: "amp-bf16", float16: "amp-fp16" } as const;
