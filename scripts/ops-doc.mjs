@@ -60,6 +60,7 @@ function signatures(name, declared) {
   const alias = /^typeof (\w+)$/.exec(type)?.[1];
   if (alias !== undefined) {
     const source = declared.has(alias) ? declared : elsewhere;
+    if (!source.has(alias)) return [{ text: `${name}(...)`, sentence: "" }];
     return signatures(alias, source).map(({ text }) => ({ text: text.replace(alias, name), sentence: "" }));
   }
   if (type.startsWith("{")) {

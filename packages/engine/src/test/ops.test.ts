@@ -107,6 +107,7 @@ const elsewhere = new Set(
     "checkDType checkShape fromStorage resultType promoteTypes expmSquarings manualSeed nextKey",
     "setPrecision withPrecision",
     "grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
+    "named shard grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
   ].flatMap((line) => line.split(" ")),
 );
 
