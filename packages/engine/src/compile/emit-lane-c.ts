@@ -72,6 +72,9 @@ class CPrinter extends LanePrinter {
 
   readonly #pendingAdvance = new Map<object, { loop: LaneLoop; states: readonly number[] }>();
 
+  /** Small arrays for scattered stores, numbered over the whole text. */
+  #scattered = 0;
+
   protected code(item: Extract<LaneItem, { kind: "code" }>, indent: string, quiet: boolean): void {
     this.#here = new Set(item.scalars);
     const inner = `${indent}  `;
@@ -92,12 +95,15 @@ class CPrinter extends LanePrinter {
     const scattered = stores.filter(
       (s) => s.once || this.#isScattered(this.program.inputs.length + s.output, s.address),
     );
+    // Two pieces of code of one block must not share names.
+    const first = this.#scattered;
+    this.#scattered += scattered.length;
     const arrays = scattered.map(
-      (s, i) => `${computeType[s.value.dtype]} y${i}[${this.#block}] __attribute__((aligned(64)));`,
+      (s, i) => `${computeType[s.value.dtype]} y${first + i}[${this.#block}] __attribute__((aligned(64)));`,
     );
     for (const s of stores) {
       const at = scattered.indexOf(s);
-      body.push(inner + (at < 0 ? this.storeText(s) : `y${at}[l] = ${this.use(s.value)};`));
+      body.push(inner + (at < 0 ? this.storeText(s) : `y${first + at}[l] = ${this.use(s.value)};`));
     }
     const advance = this.#pendingAdvance.get(item);
     if (advance !== undefined) body.push(...this.#advanceLines(advance.loop, advance.states, inner));
@@ -106,7 +112,7 @@ class CPrinter extends LanePrinter {
     for (const line of arrays) this.lines.push(indent + line);
     this.#laneLoop(body, indent, null);
     this.#laneLoop(
-      scattered.map((s, i) => inner + this.storeText(s, `y${i}[l]`)),
+      scattered.map((s, i) => inner + this.storeText(s, `y${first + i}[l]`)),
       indent,
       [],
     );

@@ -54,6 +54,8 @@ export interface BlockProgram {
 const maxSharedBytes = 48 * 1024;
 const maxTaskScalars = 4000;
 const maxUnrolledElements = 64;
+/** Longer products than this are a library's work. */
+const maxContraction = 128;
 
 const operationCost = (node: Node): number => {
   if (isOp(node, "matmul")) return 3 * node.inputs[0].shape[node.inputs[0].shape.length - 1];
@@ -81,6 +83,8 @@ export class BlockBuilder {
     this.loop = this.evaluator.plainLoop(length, reverse);
     this.#env = new Env(this.loop);
     this.#order = functionOrder(body);
+    for (const step of this.#order)
+      if (isOp(step, "matmul") && step.inputs[0].shape.at(-1)! > maxContraction) throw new NotLane("large products");
     this.#bind();
   }
 

@@ -412,11 +412,22 @@ function prefixes(scan: Node<"scan">): number[][] {
   return found;
 }
 
-function attempt(graph: RegionGraph, scans: Node<"scan">[], prefix: readonly number[], options: LaneOptions) {
+interface Found {
+  region: Region;
+  cut: Cut;
+  program: LaneProgram;
+}
+
+function attempt(
+  graph: RegionGraph,
+  scans: Node<"scan">[],
+  prefix: readonly number[],
+  options: LaneOptions,
+): Found | null {
   return refusals(prefix, () => {
     const region = new Region(graph, scans, prefix);
     region.collect();
-    return { cut: region as Cut, program: region.program(options), prefix };
+    return { region, cut: region as Cut, program: region.program(options) };
   });
 }
 
@@ -453,6 +464,23 @@ function replace(graph: RegionGraph, region: Cut, program: AnyLaneProgram): Grap
   return { params: graph.fn.params, outputs: graph.fn.outputs.map((o) => map.get(o)!) };
 }
 
+/** Multiplications a lane does in matrix products between two loops; more of them are a library's work. */
+const maxProductsBetween = 128;
+
+function productsBetween(region: Region, scan: Node): number {
+  const stack = [...scan.inputs];
+  const seen = new Set<Node>(region.scans as readonly Node[]);
+  let sum = 0;
+  while (stack.length > 0) {
+    const node = stack.pop()!;
+    if (seen.has(node) || !region.inside.has(node)) continue;
+    seen.add(node);
+    if (node.op === "matmul") sum += (numel(node.shape) / region.evaluator.lanes) * node.inputs[0].shape.at(-1)!;
+    stack.push(...node.inputs);
+  }
+  return sum;
+}
+
 /** The function with its lane programs taken out. */
 export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
   if (process.env.WEFT_LANES === "0") return fn;
@@ -464,7 +492,7 @@ export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
     const start = scans.findIndex((scan) => !refused.has(nameOf(scan, scans)));
     if (start < 0) return current;
     const first = scans[start];
-    let found = firstOf(prefixes(first), (prefix) => attempt(graph, [first], prefix, options));
+    let found: Found | null = firstOf(prefixes(first), (prefix) => attempt(graph, [first], prefix, options));
     const wanted = process.env.WEFT_LANE_FORM === "block";
     if (options.blocks && (wanted || found === null || isHeavy(found.program))) {
       const blocks = firstOf(prefixes(first), (prefix) => attemptBlock(graph, first, prefix));
@@ -478,10 +506,17 @@ export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
       continue;
     }
     const members = [first];
+    // What depends on a loop that could not be joined cannot be joined either.
+    const behind = new Set<Node>();
     for (const scan of scans.slice(start + 1)) {
-      if (!found.cut.inside.has(scan as Node)) continue;
-      const more = attempt(graph, [...members, scan], found.prefix, options);
-      if (more === null || (options.blocks && isHeavy(more.program))) continue;
+      const region: Region = found.region;
+      if (!region.inside.has(scan as Node) || scan.inputs.some((input) => behind.has(input))) continue;
+      const isNear: boolean = productsBetween(region, scan) <= maxProductsBetween;
+      const more: Found | null = isNear ? attempt(graph, [...members, scan], region.evaluator.prefix, options) : null;
+      if (more === null || (options.blocks && isHeavy(more.program))) {
+        for (const node of dependents(graph.order, [scan])) behind.add(node);
+        continue;
+      }
       members.push(scan);
       found = more;
     }

@@ -2,6 +2,7 @@
 // only this, and the reference device shows how little it takes.
 import { type GraphFn, type OpAttrs, type Shape, WeftError } from "../graph/index.js";
 import type { Value } from "../ops/index.js";
+import type { Placement } from "../shard/index.js";
 
 /** Memory on a device. Opaque: each device has its own kind. */
 export interface DeviceBuffer {
@@ -68,6 +69,12 @@ export interface DeviceMemory {
   totalBytes: number;
 }
 
+/** Names that a device's profiler shows around what happens between a push and its pop. */
+export interface NamedRanges {
+  push(name: string): void;
+  pop(): void;
+}
+
 export interface Device {
   readonly name: string;
   readonly kind: "reference" | "cpu" | "cuda" | "simulated" | "cluster";
@@ -88,6 +95,8 @@ export interface Device {
   fetchAsync?(buffer: DeviceBuffer): Promise<ArrayBuffer> | null;
   /** A copy on another device of this kind without the host in between; null where that is not possible. */
   copyTo?(buffer: DeviceBuffer, peer: Device): DeviceBuffer | null;
+  /** Set while a profiler of the device's vendor listens. */
+  readonly ranges?: NamedRanges | null;
   /** Why the device can be used no more: a fault killed it, or it was closed. Null while it works. */
   readonly lost?: string | null;
   /** Gives up everything that the device holds. */
@@ -95,6 +104,8 @@ export interface Device {
   compile(fn: GraphFn, options: CompileOptions): Executable;
   /** The source that the device would compile for a function, for debug output; devices without one leave it out. */
   source?(fn: GraphFn, options: CompileOptions): string;
+  /** Who holds what of a buffer, on devices that are made of several; the shape is that of the whole tensor. */
+  placement?(buffer: DeviceBuffer): Placement | null;
   synchronize(): void;
   memory(): DeviceMemory;
   /** Gives pooled memory back to the system. */
