@@ -1,14 +1,6 @@
 // What users touch: Tensor, functions, random numbers, linear algebra, trees, transforms.
-<<<<<<< HEAD
-
-export * from "./attention.js";
-
-=======
-
 export { named, type ShardSpec, shard } from "./annotate.js";
-
->>>>>>> main
-
+export * from "./attention.js";
 export * from "./conv.js";
 export type { ComplexNumber, TensorLike } from "./convert.js";
 export * from "./create.js";

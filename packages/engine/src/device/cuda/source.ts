@@ -2,6 +2,7 @@
 import {
   type CudaKernel,
   cudaThreads,
+  emitBlockCuda,
   emitCudaKernel,
   emitLaneCuda,
   type LoopKernel,
@@ -24,6 +25,7 @@ export const cudaPlanOptions: PlanOptions = {
   workspace: (node) => workspaceBytes(node) + attentionWorkspace(node),
   customFits: (node, input, strided) =>
     fitsAttention(attentionOf(node as Node)!, node.inputs.indexOf(input), strided, input.shape),
+  lanes: { blocks: true },
   batching: { mayBatch: (kernel) => cudaThreads(kernel) === 256, maxBuffers: 480 },
 };
 
@@ -94,7 +96,7 @@ ${cases.join("\n")}
     attention.set(step, { ...call, name: named(call.text) });
   };
   const addLanes = ({ program }: Extract<Step, { kind: "lane" }>, aligned: boolean): void => {
-    const emitted = emitLaneCuda(program, aligned);
+    const emitted = program.form === "block" ? emitBlockCuda(program) : emitLaneCuda(program, aligned);
     const buffers = program.inputs.length + program.outputs.length;
     const text = `extern "C" __global__ void __launch_bounds__(${emitted.threads}) @(const Args<${buffers}> args) {\n  void* const* p = args.p;\n${emitted.text}\n}`;
     kernels.set(program, { ...emitted, text, n: 0, name: named(text) });
