@@ -3,8 +3,7 @@ import { bytesOf, type GraphFn, InternalError, isOp, type Node, numel, outputAva
 import { type Batching, joinKernels } from "./batch-kernels.js";
 import { type Fusion, fuse, isZeroBase, type MatrixOperand, matrixOperand } from "./fuse.js";
 import { buildKernel, type LoopKernel } from "./kernel.js";
-import type { LaneProgram } from "./lane.js";
-import { laneProgramOf, outlineLanes, type RegionOptions } from "./lane-region.js";
+import { type AnyLaneProgram, laneProgramOf, outlineLanes, type RegionOptions } from "./lane-region.js";
 import { type PrepareOptions, prepare } from "./prepare.js";
 import { axisVariables, type Layouts, resolveViews } from "./views.js";
 
@@ -24,7 +23,7 @@ export type Step =
   /** `offset`: where the loop's own memory begins in the scratch of the plan around it. */
   | { kind: "loop"; node: Node<"scan">; body: Plan; offset: number }
   /** A scan over small independent problems as one kernel. */
-  | { kind: "lane"; node: Node<"scan">; program: LaneProgram }
+  | { kind: "lane"; node: Node<"scan">; program: AnyLaneProgram }
   /** Data from other devices: started as soon as the operand is there, finished when nothing else can be done first. */
   | { kind: "collective"; node: Node<"collective">; phase: "start" | "finish" }
   | { kind: "copy"; from: Node; to: number };
