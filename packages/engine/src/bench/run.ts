@@ -262,7 +262,7 @@ export async function runBench(options: BenchOptions): Promise<RowRecord[]> {
   const rates = options.simulate === undefined ? null : ratesOf(options.simulate);
   for (const count of options.counts) {
     if (rates !== null) {
-      options.rows.forEach((row, i) => rows[i].results.push(predictedResult(row, count, rates)));
+      for (const [i, row] of options.rows.entries()) rows[i].results.push(predictedResult(row, count, rates));
       continue;
     }
     const what = `${count} device${count === 1 ? "" : "s"}`;
