@@ -29,6 +29,7 @@ export interface Destination {
 }
 
 interface Waiting {
+  id: number;
   to: Destination;
   pieces: Buffer[];
   resolve(): void;
@@ -81,12 +82,21 @@ export class DataLink {
     this.#base = null;
   }
 
+  /** A tensor will not come: whoever waits for it is told. */
+  failTensors(ids: ReadonlySet<number>, message: string, cause: FailureCause): void {
+    for (const [request, { id, reject }] of this.#waiting) {
+      if (!ids.has(id)) continue;
+      this.#waiting.delete(request);
+      reject(new FetchError(message, cause));
+    }
+  }
+
   fetch(id: number, to: Destination): Promise<void> {
     if (this.#broken !== null) return Promise.reject(new FetchError(this.#broken, "lost"));
     const request = this.#next++;
     this.#socket.ref();
     return new Promise<void>((resolve, reject) => {
-      this.#waiting.set(request, { to, pieces: [], resolve, reject });
+      this.#waiting.set(request, { id, to, pieces: [], resolve, reject });
       writeFrame(this.#socket, { fetch: request, id });
     }).finally(() => {
       if (this.#waiting.size === 0) this.#socket.unref();
