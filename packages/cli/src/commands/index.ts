@@ -13,6 +13,7 @@ import { add as server } from "./server.js";
 import { add as top } from "./top.js";
 import { add as trace } from "./trace.js";
 import { add as train } from "./train.js";
+import { add as tune } from "./tune.js";
 import { add as worker } from "./worker.js";
 
 export type AddCommand = (program: Command) => void;
@@ -20,6 +21,7 @@ export type AddCommand = (program: Command) => void;
 export const commands: AddCommand[] = [
   train,
   classify,
+  tune,
   data,
   server,
   worker,

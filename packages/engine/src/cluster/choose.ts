@@ -1,7 +1,7 @@
 // How a function is spread over the workers that are there: asks the planner. Knows graphs and rates, nothing of
 // connections.
 import { type GraphFn, type Node, range } from "../graph/index.js";
-import { explainPlan, type Mesh, type Placement, plan, type Rates, type Strategy } from "../shard/index.js";
+import { explainPlan, Mesh, type Placement, plan, type Rates, type Strategy } from "../shard/index.js";
 import { say } from "./debug.js";
 
 export interface Choice {
@@ -23,7 +23,9 @@ export interface ChooseOptions {
 }
 
 export function choose(fn: GraphFn, { devices, rates, params, enabled }: ChooseOptions): Choice {
-  const made = plan(fn, { ranks: range(devices), rates, params, enabled: enabled && devices > 1 });
+  // For tests and comparisons: everything over all workers, whatever it is worth.
+  const all = process.env.WEFT_FORCE_SHARD === "1" && devices > 1 ? Mesh.of({ d: devices }) : undefined;
+  const made = plan(fn, { ranks: range(devices), rates, params, enabled: enabled && devices > 1, mesh: all });
   say("planner", () => explainPlan(made));
   const { mesh, seconds, single, strategy } = made;
   const why =

@@ -17,6 +17,7 @@ import { openStream } from "./wire.js";
 
 const skip = CpuDevice.available() ? false : "no C compiler";
 const main = fileURLToPath(new URL("./main.js", import.meta.url));
+process.env.WEFT_FORCE_SHARD = "1";
 const started: ChildProcess[] = [];
 const open: Cluster[] = [];
 

@@ -15,7 +15,7 @@ import {
 import { build, make, type Value } from "../ops/index.js";
 import { dependents, rebuild, uniformValue } from "../transform/index.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
-import { type LaneOptions, type LaneProgram, type LaneStore, scheduleProgram } from "./lane.js";
+import { type LaneOptions, type LaneProgram, type LaneStore, liveScalars, scheduleProgram } from "./lane.js";
 import { type LaneLoop, type LaneScalar, NotLane } from "./lane-scalar.js";
 import { type Instance, LaneEvaluator, type LaneSource } from "./lane-value.js";
 import { isView } from "./views.js";
@@ -253,11 +253,15 @@ class Region {
   }
 
   program(options: LaneOptions): LaneProgram {
+    // Operands whose every number was known when compiling are not read.
+    const loads = [...liveScalars(this.stores)].filter((s) => s.op === "load");
+    const used = [...new Set(loads.map((s) => s.input))].sort((a, b) => a - b);
+    for (const s of loads) s.input = used.indexOf(s.input);
     return scheduleProgram(
       {
         prefix: this.evaluator.prefix,
         lanes: this.evaluator.lanes,
-        inputs: this.inputs,
+        inputs: used.map((i) => this.inputs[i]),
         outputs: this.outputs.map((o) => o.aval),
         stores: this.stores,
         loops: this.evaluator.loops,
@@ -356,7 +360,12 @@ function prefixes(scan: Node<"scan">): number[][] {
   return found;
 }
 
-function attempt(graph: RegionGraph, scans: Node<"scan">[], prefix: number[], options: LaneOptions) {
+interface Found {
+  region: Region;
+  program: LaneProgram;
+}
+
+function attempt(graph: RegionGraph, scans: Node<"scan">[], prefix: number[], options: LaneOptions): Found | null {
   try {
     const region = new Region(graph, scans, prefix);
     region.collect();
@@ -404,6 +413,23 @@ function replace(graph: RegionGraph, region: Region, program: LaneProgram): Grap
   return { params: graph.fn.params, outputs: graph.fn.outputs.map((o) => map.get(o)!) };
 }
 
+/** Multiplications a lane does in matrix products between two loops; more of them are a library's work. */
+const maxProductsBetween = 128;
+
+function productsBetween(region: Region, scan: Node): number {
+  const stack = [...scan.inputs];
+  const seen = new Set<Node>(region.scans as readonly Node[]);
+  let sum = 0;
+  while (stack.length > 0) {
+    const node = stack.pop()!;
+    if (seen.has(node) || !region.inside.has(node)) continue;
+    seen.add(node);
+    if (node.op === "matmul") sum += (numel(node.shape) / region.evaluator.lanes) * node.inputs[0].shape.at(-1)!;
+    stack.push(...node.inputs);
+  }
+  return sum;
+}
+
 /** The function with its lane programs taken out. */
 export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
   if (process.env.WEFT_LANES === "0") return fn;
@@ -415,7 +441,7 @@ export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
     const start = scans.findIndex((scan) => !refused.has(nameOf(scan, scans)));
     if (start < 0) return current;
     const first = scans[start];
-    let found: ReturnType<typeof attempt> = null;
+    let found: Found | null = null;
     const members = [first];
     for (const prefix of prefixes(first)) {
       found = attempt(graph, members, prefix, options);
@@ -425,10 +451,19 @@ export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
       refused.add(nameOf(first, scans));
       continue;
     }
+    // What depends on a loop that could not be joined cannot be joined either.
+    const behind = new Set<Node>();
     for (const scan of scans.slice(start + 1)) {
-      if (!found.region.inside.has(scan as Node)) continue;
-      const more = attempt(graph, [...members, scan], [...found.region.evaluator.prefix], options);
-      if (more === null) continue;
+      const region: Region = found.region;
+      if (!region.inside.has(scan as Node) || scan.inputs.some((input) => behind.has(input))) continue;
+      const isNear: boolean = productsBetween(region, scan) <= maxProductsBetween;
+      const more: Found | null = isNear
+        ? attempt(graph, [...members, scan], [...region.evaluator.prefix], options)
+        : null;
+      if (more === null) {
+        for (const node of dependents(graph.order, [scan])) behind.add(node);
+        continue;
+      }
       members.push(scan);
       found = more;
     }

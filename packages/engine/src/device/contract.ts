@@ -68,6 +68,12 @@ export interface DeviceMemory {
   totalBytes: number;
 }
 
+/** Names that a device's profiler shows around what happens between a push and its pop. */
+export interface NamedRanges {
+  push(name: string): void;
+  pop(): void;
+}
+
 export interface Device {
   readonly name: string;
   readonly kind: "reference" | "cpu" | "cuda" | "simulated" | "cluster";
@@ -88,6 +94,8 @@ export interface Device {
   fetchAsync?(buffer: DeviceBuffer): Promise<ArrayBuffer> | null;
   /** A copy on another device of this kind without the host in between; null where that is not possible. */
   copyTo?(buffer: DeviceBuffer, peer: Device): DeviceBuffer | null;
+  /** Set while a profiler of the device's vendor listens. */
+  readonly ranges?: NamedRanges | null;
   /** Why the device can be used no more: a fault killed it, or it was closed. Null while it works. */
   readonly lost?: string | null;
   /** Gives up everything that the device holds. */

@@ -2,6 +2,6 @@
 export { collectNow } from "./collect.js";
 export * from "./contract.js";
 export { CpuDevice, type CpuOptions } from "./cpu/index.js";
-export { CudaDevice, type CudaOptions } from "./cuda/index.js";
+export { CudaDevice, type CudaOptions, ncclGroup } from "./cuda/index.js";
 export * from "./group/index.js";
 export { ReferenceDevice } from "./reference/index.js";

@@ -1,4 +1,7 @@
 // weft/quantum: devices, pulses, evolution, figures of merit, control and meta-learning.
+export * from "./cache/index.js";
+export * from "./control/index.js";
+export * from "./meta/index.js";
 export * from "./noise/index.js";
 export * from "./operators/index.js";
 export * from "./solvers/index.js";

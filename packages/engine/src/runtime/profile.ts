@@ -1,6 +1,6 @@
 // Records what runs as a Chrome trace (chrome://tracing, Perfetto): compiles, runs, and kernels where they are timed.
 import { writeFileSync } from "node:fs";
-import type { Executable } from "../device/index.js";
+import type { Executable, NamedRanges } from "../device/index.js";
 
 interface TraceEvent {
   name: string;
@@ -14,6 +14,8 @@ interface TraceEvent {
 
 class Profiler {
   active = false;
+  /** Of the current device. */
+  ranges: NamedRanges | null = null;
   #events: TraceEvent[] = [];
 
   start(): void {
@@ -32,13 +34,16 @@ class Profiler {
     this.#events.push({ name, ph: "X", ts: start * 1e3, dur: milliseconds * 1e3, pid: process.pid, tid, args });
   }
 
+  /** Names what happens inside: in the trace, and in the profiler of the device's vendor where one listens. */
   span<T>(name: string, body: () => T): T {
-    if (!this.active) return body();
+    if (!this.active && this.ranges === null) return body();
     const start = performance.now();
+    this.ranges?.push(name);
     try {
       return body();
     } finally {
-      this.#add(name, start, performance.now() - start, 1);
+      this.ranges?.pop();
+      if (this.active) this.#add(name, start, performance.now() - start, 1);
     }
   }
 

@@ -275,6 +275,7 @@ const sessions = new WeakMap<Device, Session>();
 export function useDevice(device: Device): Session {
   current = sessions.get(device) ?? new Session(device);
   sessions.set(device, current);
+  profiler.ranges = device.ranges ?? null;
   return current;
 }
 

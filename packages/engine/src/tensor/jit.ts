@@ -31,6 +31,8 @@ export interface Jitted<F extends AnyFunction> {
   (...args: Parameters<F>): ReturnType<F>;
   /** Programs compiled so far, one a combination of structure, shapes and dtypes. */
   readonly programs: number;
+  /** Device memory for intermediate results that these programs ask for, in all. */
+  readonly scratchBytes: number;
   /** Names of the kernels and library calls that a call with these arguments runs. */
   kernels(...args: Parameters<F>): string[];
 }
@@ -106,6 +108,9 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
   // Not Object.assign: it would read the getter once and keep the number.
   return Object.defineProperties(call, {
     programs: { get: () => programs.size },
+    scratchBytes: {
+      get: () => [...programs.values()].reduce((sum, p) => sum + p.compiled.executable.scratchBytes, 0),
+    },
     kernels: { value: kernels },
   }) as Jitted<F>;
 }

@@ -22,7 +22,7 @@ import {
 import { type DType, WeftError } from "../graph/index.js";
 import { countParameters } from "../nn/index.js";
 import { session } from "../runtime/index.js";
-import { jit, key, type Tensor, tensor, treeMap } from "../tensor/index.js";
+import { jit, key, type Tensor, tensor, treeLeaves, treeMap } from "../tensor/index.js";
 import { findCheckpoint, type Progress, readOptimizer, readParameters, writeCheckpoint } from "./checkpoint.js";
 import { type Config, showConfig } from "./config.js";
 import { firstBadTensor } from "./diagnose.js";
@@ -290,6 +290,7 @@ class Run {
         persistentWorkers: true,
         shuffle: true,
         parallelism: group.size > 1 ? "ddp" : "none",
+        parameterElements: treeLeaves(this.#state.params).map((leaf) => leaf.size),
         cores: config.distributed.cores_per_rank,
       },
     });

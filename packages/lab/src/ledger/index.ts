@@ -5,8 +5,10 @@ export {
   type LedgerPrediction,
   type LedgerScore,
   ledgerScore,
+  makePrediction,
   promisesOf,
   readLedger,
   recordPromises,
   scoreLedger,
+  settlePrediction,
 } from "./ledger.js";

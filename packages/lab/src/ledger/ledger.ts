@@ -63,12 +63,43 @@ const idOf = (p: Omit<LedgerPrediction, "id" | "at" | "v" | "type">): string =>
     .digest("hex")
     .slice(0, 12);
 
+/** A prediction under its id; the same promise made twice from the same runs is one. */
+export function makePrediction(
+  body: Omit<LedgerPrediction, "id" | "at" | "v" | "type">,
+  at: number = Date.now() / 1000,
+): LedgerPrediction {
+  return { v: 1, type: "prediction", id: idOf(body), at, ...body };
+}
+
+/** What came of a prediction that was put to the test at once; appended and given. */
+export function settlePrediction(
+  path: string,
+  prediction: LedgerPrediction,
+  value: number,
+  runs: readonly string[],
+  at: number = Date.now() / 1000,
+): LedgerOutcome {
+  const outcome = outcomeOf(prediction, value, runs, at);
+  appendAll(path, [outcome]);
+  return outcome;
+}
+
+const outcomeOf = (p: LedgerPrediction, value: number, runs: readonly string[], at: number): LedgerOutcome => ({
+  v: 1,
+  type: "outcome",
+  prediction: p.id,
+  at,
+  value,
+  error: p.to / value - 1,
+  inside: p.interval === null ? null : p.interval[0] <= value && value <= p.interval[1],
+  runs: [...runs],
+});
+
 /** What a study's report promises: the effects of its fixes, and larger counts. */
 export function promisesOf(report: StudyReport, at: number): LedgerPrediction[] {
   const basedOn = report.runs.map((run) => run.source).sort();
   const make = (p: Omit<LedgerPrediction, "id" | "at" | "v" | "type" | "study" | "basedOn">): LedgerPrediction => {
-    const body = { study: report.name, ...p, basedOn };
-    return { v: 1, type: "prediction", id: idOf(body), at, ...body };
+    return makePrediction({ study: report.name, ...p, basedOn }, at);
   };
   const fixes = report.findings.flatMap(({ id, predicted }) =>
     predicted === null || predicted.to === null || predicted.devices === undefined
@@ -173,18 +204,7 @@ export function scoreLedger(path: string, reports: readonly StudyReport[], at: n
     for (const report of reports) {
       const found = answer(p, report);
       if (found === null) continue;
-      return [
-        {
-          v: 1,
-          type: "outcome",
-          prediction: p.id,
-          at,
-          value: found.value,
-          error: p.to / found.value - 1,
-          inside: p.interval === null ? null : p.interval[0] <= found.value && found.value <= p.interval[1],
-          runs: found.runs,
-        },
-      ];
+      return [outcomeOf(p, found.value, found.runs, at)];
     }
     return [];
   });

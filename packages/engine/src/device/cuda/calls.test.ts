@@ -227,3 +227,22 @@ test("a copy to another GPU goes directly, in order with both streams", () =>
     a.close();
     b.close();
   }));
+
+test("a profiler sees the program, its kernels and the user's spans by name", () => {
+  process.env.WEFT_NVTX = "1";
+  onFake((fake) => {
+    delete process.env.WEFT_NVTX;
+    const x = weft.ones([8, 8]).realize();
+    fake.calls.length = 0;
+    weft.profile.span("my step", () => x.matmul(x).exp().realize());
+    const ranges = fake.calls.filter(({ name }) => name.startsWith("nvtx"));
+    const names = ranges.filter(({ name }) => name === "nvtxRangePushA").map(({ args }) => String(args[0]));
+    assert.equal(names[0], "my step");
+    assert.ok(names.some((name) => /^weft: \d+ kernels/.test(name)) && names.includes("matmul_8x8"), names.join("; "));
+    assert.equal(ranges.length, 2 * names.length, "every push has its pop");
+  });
+  onFake((fake) => {
+    weft.profile.span("my step", () => weft.ones([8]).realize());
+    assert.ok(!fake.sequence().includes("nvtxRangePushA"), "off unless asked for");
+  });
+});

@@ -1,8 +1,9 @@
-// Collectives of a CUDA device through host memory: for processes that share a GPU, and where there is no NCCL. The
-// program stops at each one, so it cannot be part of a graph.
+// Collectives of a CUDA device: by NCCL where the group has it, through host memory otherwise (processes that share a
+// GPU). The program stops at the latter, so it cannot be part of a graph.
 import { bytesOf, type Node, numel, WeftError } from "../../graph/index.js";
 import type { ProcessGroup } from "../contract.js";
 import { CudaBuffer, type CudaContext } from "./context.js";
+import { NcclGroup } from "./nccl.js";
 
 /** Runs one collective on device memory at the addresses `from` and `to`. */
 export function stagedCollective(
@@ -17,6 +18,7 @@ export function stagedCollective(
       "this function exchanges data with other processes, and this one is in no group; call weft.distributed.init() first",
     );
   const [operand] = node.inputs;
+  if (group instanceof NcclGroup && group.onDevice(node.attrs, operand.shape, from, to)) return;
   const input = new Uint8Array(numel(operand.shape) * bytesOf(operand.dtype));
   const output = new Uint8Array(numel(node.shape) * bytesOf(node.dtype));
   if (input.byteLength > 0) context.download(new CudaBuffer(from, input.byteLength), input);

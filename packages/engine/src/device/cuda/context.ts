@@ -2,7 +2,7 @@
 // host memory, cuBLAS. Knows buffers and addresses, no graphs. When the context dies it says so, once and for all.
 import { totalmem } from "node:os";
 import { WeftError } from "../../graph/index.js";
-import { type DeviceBuffer, OutOfMemoryError, type ProcessGroup } from "../contract.js";
+import { type DeviceBuffer, type NamedRanges, OutOfMemoryError, type ProcessGroup } from "../contract.js";
 import {
   CudaError,
   type CudaLibraries,
@@ -16,6 +16,7 @@ import {
 } from "./driver.js";
 import { type HostBlock, HostPool, permanentBlock, type Registrar } from "./host-memory.js";
 import { describeProcesses } from "./nvml.js";
+import { namedRanges } from "./nvtx.js";
 
 /** A part of a buffer that is ready when an event has happened. Parts follow each other from the buffer's start. */
 export interface Piece {
@@ -76,6 +77,7 @@ export class CudaContext {
   readonly hostPool: HostPool;
   /** Counts runs: what was noted about a buffer in an earlier one does not hold. */
   epoch = 0;
+  readonly ranges: NamedRanges | null;
   /** Whether work is being recorded into a graph instead of run. */
   capturing = false;
   /** Why the device can be used no more. */
@@ -125,6 +127,7 @@ export class CudaContext {
     this.stream = result64("cuStreamCreate", (out) => driver.cuStreamCreate(out, 1));
     this.copyStream = result64("cuStreamCreate", (out) => driver.cuStreamCreate(out, 1));
     this.hostPool = new HostPool(this.#registrar(), hostLimit());
+    this.ranges = namedRanges(libraries);
     living.add(this);
   }
 

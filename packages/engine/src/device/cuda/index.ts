@@ -2,7 +2,15 @@
 // one graph launch.
 import { type Plan, planFunction } from "../../compile/index.js";
 import { bytesOf, type GraphFn, numel } from "../../graph/index.js";
-import type { CompileOptions, Device, DeviceBuffer, DeviceMemory, Executable, ProcessGroup } from "../contract.js";
+import type {
+  CompileOptions,
+  Device,
+  DeviceBuffer,
+  DeviceMemory,
+  Executable,
+  NamedRanges,
+  ProcessGroup,
+} from "../contract.js";
 import { type CudaBuffer, CudaContext, type Piece } from "./context.js";
 import { cudaLibraries, result64 } from "./driver.js";
 import { type GpuReadings, readGpu } from "./nvml.js";
@@ -12,6 +20,7 @@ import { cudaPlanOptions } from "./source.js";
 
 export { versionText } from "./context.js";
 export { CudaError, cudaLibraries, type LibraryName, type LibraryPaths } from "./driver.js";
+export { NcclGroup, ncclGroup } from "./nccl.js";
 export type { GpuProcess, GpuReadings } from "./nvml.js";
 
 export interface CudaOptions {
@@ -89,6 +98,9 @@ export class CudaDevice implements Device {
   copyTo(buffer: DeviceBuffer, peer: Device): DeviceBuffer | null {
     return peer instanceof CudaDevice ? this.context.copyToPeer(buffer as CudaBuffer, peer.context) : null;
   }
+  get ranges(): NamedRanges | null {
+    return this.context.ranges;
+  }
   get lost(): string | null {
     return this.context.lost;
   }
@@ -145,6 +157,7 @@ export class CudaDevice implements Device {
     const { scratchBytes, aliases } = plan;
     const graphs = new Map<string, number>();
     const seen = new Set<string>();
+    const name = `weft: ${program.kernels.length} kernels, ${program.kernels[0]?.name ?? "nothing"} ...`;
     /** The graph of the last call: most calls find their memory where it was. */
     let last: (Addresses & { exec: number }) | null = null;
     const { context } = this;
@@ -228,7 +241,9 @@ export class CudaDevice implements Device {
           outputs: outputs.map((b) => b.address),
           scratch: this.#scratchFor(scratchBytes),
         };
+        context.ranges?.push(name);
         launch(addresses, outputs, wanted);
+        context.ranges?.pop();
       } catch (error) {
         outputs.forEach((buffer, i) => {
           if (!aliases.has(i)) context.free(buffer);

@@ -272,9 +272,11 @@ export class CudaProgram {
 
   #issuePlan(plan: Plan, addresses: Addresses, after?: (step: number) => void): void {
     let number = 0;
+    const ranges = plan === this.plan ? this.context.ranges : null;
     for (const step of plan.steps) {
       // Through the host nothing is won by starting early.
       if (step.kind === "collective" && step.phase === "start") continue;
+      ranges?.push(this.kernels[number]?.name ?? step.kind);
       if (step.kind === "kernel") this.#launch(plan, step.kernel, step.kernel.buffers, addresses);
       else if (step.kind === "batch") {
         const buffers = step.kernels.flatMap((k) => k.buffers);
@@ -293,7 +295,9 @@ export class CudaProgram {
       else if (step.kind === "lane") this.#lanes(plan, step, addresses);
       else if (step.matrices !== null) this.#matmul(plan, step, addresses);
       else this.#library(plan, step, addresses);
-      after?.(number++);
+      ranges?.pop();
+      after?.(number);
+      number++;
     }
   }
 

@@ -82,8 +82,8 @@ ${cases.join("\n")}
 }`;
     kernels.set(step, { text, n: 0, blocks: start, threads, name: named(text) });
   };
-  const addLanes = ({ program }: Extract<Step, { kind: "lane" }>): void => {
-    const emitted = emitLaneCuda(program);
+  const addLanes = ({ program }: Extract<Step, { kind: "lane" }>, aligned: boolean): void => {
+    const emitted = emitLaneCuda(program, aligned);
     const buffers = program.inputs.length + program.outputs.length;
     const text = `extern "C" __global__ void __launch_bounds__(${emitted.threads}) @(const Args<${buffers}> args) {\n  void* const* p = args.p;\n${emitted.text}\n}`;
     kernels.set(program, { ...emitted, text, n: 0, name: named(text) });
@@ -96,7 +96,7 @@ ${cases.join("\n")}
       // An epilogue finishes its product where it lies.
       else if (step.kind === "library" && step.epilogue !== null) add(step.epilogue, true, aligned);
       else if (step.kind === "loop") visit(step.body, false);
-      else if (step.kind === "lane") addLanes(step);
+      else if (step.kind === "lane") addLanes(step, aligned);
     }
   };
   visit(plan, true);

@@ -267,8 +267,8 @@ export class FakeCuda {
       lt: has("lt", this.#table(lt as never)),
       solver: has("solver", this.#table({})),
       nvml: has("nvml", this.#table(nvml)),
-      nvtx: null,
-      nccl: null,
+      nvtx: this.#table({}),
+      nccl: this.#table({}),
       paths: {
         driver: "fake",
         nvrtc: "fake",

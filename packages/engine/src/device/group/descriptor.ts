@@ -19,7 +19,7 @@ const transferLength = 3 + 2 * maxDims;
 const headerLength = 20;
 const nativeKinds = { allReduce: 0, reduceScatter: 1, allGather: 2, allToAll: 2, exchange: 2 } as const;
 
-interface Box {
+export interface Box {
   /** Position of the other side in the list of members. */
   member: number;
   start: readonly number[];
@@ -55,7 +55,7 @@ function part(shape: Shape, axis: number, sizes: readonly number[], member: numb
 }
 
 /** Boxes of the operand that leave, and boxes of the result that are filled. */
-function transfers(attrs: CollectiveAttrs, operand: Shape): { sends: Box[]; receives: Box[] } {
+export function transfers(attrs: CollectiveAttrs, operand: Shape): { sends: Box[]; receives: Box[] } {
   const members = membersOf(attrs);
   const { kind, shape, axis, splitAxis, sizes, splitSizes } = attrs;
   const each = (box: (member: number) => Pick<Box, "start" | "size">): Box[] =>

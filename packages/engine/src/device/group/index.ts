@@ -1,5 +1,13 @@
 // Process groups: how devices of several processes exchange data.
-export { bytesReceived, type CollectiveAttrs, describe, membersOf, operandShape } from "./descriptor.js";
+export {
+  type Box,
+  bytesReceived,
+  type CollectiveAttrs,
+  describe,
+  membersOf,
+  operandShape,
+  transfers,
+} from "./descriptor.js";
 export { LocalGroup } from "./local.js";
 export { findMpi, MpiGroup } from "./mpi.js";
 export { arena, type GroupLibrary, groupLibrary } from "./native/library.js";

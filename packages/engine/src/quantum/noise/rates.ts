@@ -3,6 +3,7 @@
 // one product of a matrix with weights.
 import { WeftError } from "../../graph/index.js";
 import { stack, type Tensor, tensor } from "../../tensor/index.js";
+import { BoundedCache } from "../cache/index.js";
 import { type PsdModel, type PsdParameters, spectralDensity } from "./psd.js";
 import { gaussLegendre, join, panels, type Rule, towardsZero } from "./quadrature.js";
 
@@ -102,16 +103,11 @@ export function relaxationRule(frequency: number, width: number): Rule {
   return { nodes: rule.nodes, weights: rule.weights.map((w, i) => w * (line(rule.nodes[i]) + line(-rule.nodes[i]))) };
 }
 
-const rules = new Map<string, Rule>();
-/** Rules are small and depend on numbers of a configuration: a few are kept. */
-function ruleFor(key: string, make: () => Rule): Rule {
-  const known = rules.get(key);
-  if (known !== undefined) return known;
-  if (rules.size >= 64) rules.delete(rules.keys().next().value!);
-  const made = make();
-  rules.set(key, made);
-  return made;
-}
+/** Rules depend on numbers of a configuration, not of a task: a few are kept. */
+const rules = new BoundedCache<Rule>("quadrature", {
+  entries: 64,
+  sizeOf: ({ nodes, weights }) => nodes.byteLength + weights.byteLength,
+});
 
 function integrate(rule: Rule, model: PsdModel, parameters: PsdParameters): Tensor {
   const { dtype } = parameters.amplitude;
@@ -144,7 +140,7 @@ export const dephasingRate = (
   const { duration, sequence = "ramsey" } = options;
   const key = `d ${duration} ${JSON.stringify(sequence)}`;
   return integrate(
-    ruleFor(key, () => dephasingRule(duration, sequence)),
+    rules.get(key, () => dephasingRule(duration, sequence)),
     model,
     parameters,
   );
@@ -157,7 +153,9 @@ export const relaxationRate = (
   options: Pick<RateOptions, "frequency" | "lineWidth">,
 ): Tensor =>
   integrate(
-    ruleFor(`r ${options.frequency} ${options.lineWidth}`, () => relaxationRule(options.frequency, options.lineWidth)),
+    rules.get(`r ${options.frequency} ${options.lineWidth}`, () =>
+      relaxationRule(options.frequency, options.lineWidth),
+    ),
     model,
     parameters,
   );

@@ -14,6 +14,8 @@ typedef int int32_t; typedef unsigned int uint32_t; typedef long long int64_t; t
 #include <stdint.h>
 #endif
 #define W_INLINE static __device__ __forceinline__
+template <class T> struct alignas(2 * sizeof(T)) w_pair { T x, y; };
+template <class T> struct alignas(4 * sizeof(T)) w_quad { T x, y, z, w; };
 
 W_INLINE float w_nan_f() { return __int_as_float(0x7fc00000); }
 W_INLINE double w_nan_d() { return __longlong_as_double(0x7ff8000000000000LL); }

@@ -1,0 +1,184 @@
+// The search behind weft tune: changes to a configuration, each priced by the lab's formulas from the measured parts of a step,
+// and tried in the order of what they promise. Measuring is handed in, so that the search can be tested without a run.
+import {
+  computeUs,
+  type Price,
+  priceAccumulation,
+  priceBuckets,
+  priceHalfGradients,
+  priceLargerBatch,
+  priceLoaders,
+  reachedShare,
+  type StepParts,
+} from "@weft/lab";
+
+/** What the search may turn. */
+export interface Settings {
+  devices: number;
+  batchPerRank: number;
+  accumulation: number;
+  precision: string;
+  bucketMb: number;
+  loaders: number;
+}
+
+export interface Measured {
+  samplesPerSecond: number;
+  parts: StepParts;
+  /** Elements of each parameter, for the bucket simulator. */
+  parameterElements: readonly number[];
+  /** Where its records are. */
+  run: string;
+}
+
+export interface Expectation {
+  samplesPerSecond: number;
+  /** 80%: how much of a computed gain is usually reached. */
+  interval: [number, number];
+  reason: string;
+}
+
+export interface Trial {
+  what: string;
+  settings: Settings;
+  expected: Expectation | null;
+  got: Measured | null;
+  /** Why there is no measurement. */
+  failed?: string;
+  kept: boolean;
+}
+
+export interface SearchOptions {
+  maxDevices: number;
+  /** Runs in all. */
+  probes: number;
+  /** Gains below this share are not worth a run, and not told from noise. */
+  leastGain: number;
+  keepGlobalBatch: boolean;
+  precisions: readonly string[];
+  measure: (settings: Settings) => Promise<Measured>;
+  /** Called before a trial is measured: a promise has to be on record before its outcome. */
+  onPromise?: (trial: Trial, from: Measured) => void;
+  onTrial?: (trial: Trial, from: Measured | null) => void;
+}
+
+interface Candidate {
+  what: string;
+  settings: Settings;
+  expected: Expectation;
+}
+
+/** The promise of a price: throughput after, with the interval that prices have. */
+function promised(now: Measured, { ratio, reason }: Price): Expectation {
+  const after = (share: number): number => now.samplesPerSecond / (1 + (ratio - 1) * share);
+  const ends = reachedShare.map(after).sort((a, b) => a - b) as [number, number];
+  return { samplesPerSecond: after(1), interval: ends, reason };
+}
+
+/** All-reduce times like the ones measured, by bytes: the rate is what this run had. */
+function rateOf(now: Measured): (bytes: number) => number {
+  const bytes = now.parameterElements.reduce((a, b) => a + b, 0) * 4;
+  return (size) => 20 + (Math.max(now.parts.commUs - 20, 1) * size) / Math.max(bytes, 1);
+}
+
+/** What another number of devices should give: the same work a rank, communication as in a ring. */
+function priceDevices(now: Measured, from: number, to: number): Price {
+  const ring = (n: number): number => (2 * (n - 1)) / n;
+  const bytes = now.parameterElements.reduce((a, b) => a + b, 0) * 4;
+  // From one device nothing is known of the link: 2 GB/s is what slow ones do.
+  const exposed = from > 1 ? (now.parts.exposedUs * ring(to)) / ring(from) : (bytes * ring(to)) / 2000;
+  const step = computeUs(now.parts) + now.parts.dataUs + exposed;
+  return {
+    ratio: (step / now.parts.stepUs) * (from / to),
+    reason: `${to} times the work of a rank a step, ring communication`,
+  };
+}
+
+export function candidates(at: Settings, now: Measured, options: SearchOptions): Candidate[] {
+  const found: Candidate[] = [];
+  const offer = (what: string, change: Partial<Settings>, price: Price): void => {
+    found.push({ what, settings: { ...at, ...change }, expected: promised(now, price) });
+  };
+  const { parts } = now;
+  for (let devices = 1; devices <= options.maxDevices; devices *= 2)
+    if (devices !== at.devices)
+      offer(`devices ${at.devices} -> ${devices}`, { devices }, priceDevices(now, at.devices, devices));
+  if (!options.keepGlobalBatch) {
+    const fixed = Math.max(0.05, parts.exposedUs / parts.stepUs);
+    offer(
+      `batch_per_rank ${at.batchPerRank} -> ${at.batchPerRank * 2}`,
+      { batchPerRank: at.batchPerRank * 2 },
+      priceLargerBatch(parts, 2, 1 - fixed),
+    );
+    if (at.devices > 1)
+      offer(
+        `accumulation ${at.accumulation} -> ${at.accumulation * 2}`,
+        { accumulation: at.accumulation * 2 },
+        priceAccumulation(parts, 2),
+      );
+  }
+  if (at.devices > 1) {
+    const backward = computeUs(parts) * 0.6;
+    const choice = priceBuckets(parts, now.parameterElements, backward, rateOf(now), {
+      capBytes: at.bucketMb * 2 ** 20,
+    });
+    if (choice !== null) {
+      const bucketMb = choice.capBytes / 2 ** 20;
+      offer(`bucket_mb ${at.bucketMb} -> ${bucketMb}`, { bucketMb }, choice.price);
+    }
+  }
+  offer(
+    `loaders ${at.loaders} -> ${at.loaders + 1}`,
+    { loaders: at.loaders + 1 },
+    priceLoaders(parts, (at.loaders + 2) / (at.loaders + 1)),
+  );
+  for (const precision of options.precisions)
+    if (precision !== at.precision) {
+      const half = priceHalfGradients(parts);
+      const price = {
+        ratio: 0.6 * half.ratio,
+        reason: "products in half width at up to twice the rate; not measured here yet",
+      };
+      offer(`precision ${at.precision} -> ${precision}`, { precision }, price);
+    }
+  return found.sort((a, b) => b.expected.samplesPerSecond - a.expected.samplesPerSecond);
+}
+
+export interface SearchResult {
+  best: Settings;
+  start: Measured;
+  now: Measured;
+  trials: Trial[];
+}
+
+const keyOf = (s: Settings): string => JSON.stringify(s);
+
+/** Tries the most promising change, keeps it if it held, and goes on until nothing promises enough or the runs are spent. */
+export async function search(from: Settings, options: SearchOptions): Promise<SearchResult> {
+  const start = await options.measure(from);
+  const trials: Trial[] = [{ what: "as given", settings: from, expected: null, got: start, kept: true }];
+  options.onTrial?.(trials[0], null);
+  let [best, now] = [from, start];
+  const tried = new Set([keyOf(from)]);
+  for (let spent = 1; spent < options.probes; spent++) {
+    const next = candidates(best, now, options).find(
+      (c) =>
+        !tried.has(keyOf(c.settings)) && c.expected.samplesPerSecond > now.samplesPerSecond * (1 + options.leastGain),
+    );
+    if (next === undefined) break;
+    tried.add(keyOf(next.settings));
+    const trial: Trial = { ...next, got: null, kept: false };
+    options.onPromise?.(trial, now);
+    const before = now;
+    try {
+      trial.got = await options.measure(next.settings);
+      trial.kept = trial.got.samplesPerSecond > now.samplesPerSecond * (1 + options.leastGain / 2);
+    } catch (error) {
+      trial.failed = (error as Error).message;
+    }
+    if (trial.kept && trial.got !== null) [best, now] = [next.settings, trial.got];
+    trials.push(trial);
+    options.onTrial?.(trial, before);
+  }
+  return { best, start, now, trials };
+}

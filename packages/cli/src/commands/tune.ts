@@ -1,0 +1,267 @@
+// weft tune: short measured runs of a configuration, guided by the lab's prices, and the best configuration at the end.
+import { spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type LedgerPrediction, makePrediction, recordPromises, settlePrediction } from "@weft/lab";
+import type { Command } from "commander";
+import { type RawConfig, readConfig, showConfig } from "weft/train";
+import { attempt, CommandError, counts, Progress, percent, significant, table, wrongUsage } from "../terminal/index.js";
+import { engineWork } from "./engine-work.js";
+import { ledgerPath } from "./studies.js";
+import { type Measured, type SearchResult, type Settings, search, type Trial } from "./tune-search.js";
+
+interface Options {
+  devices?: number[];
+  data?: string;
+  device?: string;
+  steps: number;
+  probes: number;
+  keepBatch?: boolean;
+  output?: string;
+  ledger?: string;
+  json?: boolean;
+}
+
+const help = `
+Examples:
+  weft tune configs/ag_news_small.yaml --devices 2
+  weft tune configs/ag_news_small.yaml --devices 2 --keep-batch   only what leaves the training curve as it is
+  weft tune configs/ag_news_large.yaml --devices 8 --probes 12 --steps 40
+
+Turns per-rank batch, accumulation, precision (on GPUs), buckets, loaders and the number of devices (1 is an answer), one at a
+time: the change that promises most is measured, and kept if it holds. Every promise goes into the ledger with what came
+of it. A larger batch trains differently: look at the learning rate, or use --keep-batch.`;
+
+const whole = (value: string): number => {
+  const number = Number(value);
+  if (!Number.isInteger(number) || number < 1)
+    throw new CommandError(`"${value}" is not a whole number above 0`, wrongUsage);
+  return number;
+};
+
+export function add(program: Command): void {
+  program
+    .command("tune")
+    .description("Find the fastest settings of a training configuration by short measured runs.")
+    .argument("<config>", "a YAML file, such as those in configs/")
+    .option("--devices <n>", "devices that may be used", counts)
+    .option("--data <dir>", "folder that holds the data set's splits")
+    .option("--device <name>", "cpu, cuda, reference")
+    .option("--steps <n>", "measured steps of the configuration as given; others work on as many samples", whole, 30)
+    .option("--probes <n>", "runs in all", whole, 8)
+    .option("--keep-batch", "leave the global batch as it is")
+    .option("--output <file>", "where the best configuration goes (NAME_tuned.yaml)")
+    .option("--ledger <file>", "the ledger (default: .weft/ledger.jsonl, or WEFT_LEDGER)")
+    .option("--json", "trials and result as JSON on standard output")
+    .addHelpText("after", help)
+    .action((config: string, options: Options) => attempt(() => engineWork(() => run(config, options))));
+}
+
+const settingsOf = (raw: RawConfig): Settings => ({
+  devices: raw.distributed.devices,
+  batchPerRank:
+    raw.training.batch_per_rank ??
+    Math.ceil((raw.training.global_batch as number) / (raw.distributed.devices * raw.training.accumulation)),
+  accumulation: raw.training.accumulation,
+  precision: raw.precision.compute,
+  bucketMb: raw.distributed.bucket_mb,
+  loaders: raw.data.loaders,
+});
+
+/** The configuration with these settings; where the global batch is kept, it is the batch of a rank that gives way. */
+function withSettings(raw: RawConfig, s: Settings, keepBatch: boolean): RawConfig {
+  const changed = structuredClone(raw);
+  const before = settingsOf(raw);
+  changed.distributed.devices = s.devices;
+  changed.distributed.bucket_mb = s.bucketMb;
+  changed.data.loaders = s.loaders;
+  if (s.loaders === 0) delete changed.data.prefetch;
+  changed.precision.compute = s.precision as RawConfig["precision"]["compute"];
+  changed.training.accumulation = s.accumulation;
+  if (keepBatch) {
+    changed.training.global_batch =
+      raw.training.global_batch ?? before.batchPerRank * before.devices * before.accumulation;
+    delete changed.training.batch_per_rank;
+  } else {
+    changed.training.batch_per_rank = s.batchPerRank;
+    delete changed.training.global_batch;
+  }
+  return changed;
+}
+
+async function run(file: string, options: Options): Promise<void> {
+  const { raw, base } = readConfig(file);
+  const maxDevices = options.devices?.[0] ?? raw.distributed.devices;
+  const from = { ...settingsOf(raw), devices: Math.min(raw.distributed.devices, maxDevices) };
+  const folder = mkdtempSync(join(tmpdir(), "weft-tune-"));
+  const abort = new AbortController();
+  const stop = (): void => abort.abort();
+  process.on("SIGINT", stop);
+  process.on("SIGTERM", stop);
+  const progress = new Progress();
+  const ledger = ledgerPath(options.ledger);
+  const promises = new Map<Trial, LedgerPrediction>();
+  const budget = options.steps * from.batchPerRank * from.devices * from.accumulation;
+  let probe = 0;
+  try {
+    const result = await search(from, {
+      maxDevices,
+      probes: options.probes,
+      leastGain: 0.02,
+      keepGlobalBatch: options.keepBatch === true,
+      precisions: (options.device ?? raw.device ?? "cpu").startsWith("cuda") ? ["bfloat16"] : [],
+      measure: (settings) => {
+        progress.note(`run ${++probe} of at most ${options.probes}`);
+        const changed = withSettings(raw, settings, options.keepBatch === true);
+        if (changed.data.path !== undefined) changed.data.path = join(base, changed.data.path);
+        return measure(changed, settings, budget, join(folder, `probe-${probe}`), options, abort.signal);
+      },
+      onPromise: (trial, now) => {
+        const promise = makePrediction({
+          study: `tune ${raw.name}`,
+          finding: trial.what,
+          metric: "samplesPerSecond",
+          devices: trial.settings.devices,
+          from: now.samplesPerSecond,
+          to: (trial.expected as { samplesPerSecond: number }).samplesPerSecond,
+          interval: trial.expected?.interval ?? null,
+          unit: "samples/s",
+          reason: trial.expected?.reason ?? "",
+          basedOn: [now.run],
+        });
+        recordPromises(ledger, [promise]);
+        promises.set(trial, promise);
+      },
+      onTrial: (trial) => {
+        progress.clear();
+        const promise = promises.get(trial);
+        if (promise !== undefined && trial.got !== null)
+          settlePrediction(ledger, promise, trial.got.samplesPerSecond, [trial.got.run]);
+        if (!options.json) process.stdout.write(`${line(trial)}\n`);
+      },
+    });
+    const target = options.output ?? `${raw.name}_tuned.yaml`;
+    const tuned = { ...withSettings(raw, result.best, options.keepBatch === true), name: `${raw.name}_tuned` };
+    writeFileSync(
+      target,
+      `# ${raw.name} as weft tune left it: ${significant(result.now.samplesPerSecond)} samples/s measured here.\n${showConfig(tuned)}`,
+    );
+    if (options.json) process.stdout.write(`${JSON.stringify({ ...result, config: target, ledger })}\n`);
+    else process.stdout.write(`\n${summary(result, target, ledger)}\n`);
+  } finally {
+    process.off("SIGINT", stop);
+    process.off("SIGTERM", stop);
+    progress.clear();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+function line(trial: Trial): string {
+  const expected = trial.expected === null ? "" : `expected ${significant(trial.expected.samplesPerSecond)}, `;
+  if (trial.got === null) return `${trial.what}: ${expected}failed: ${trial.failed ?? ""}`;
+  return `${trial.what}: ${expected}got ${significant(trial.got.samplesPerSecond)} samples/s${trial.expected === null ? "" : trial.kept ? "  kept" : "  not kept"}`;
+}
+
+function summary({ best, start, now, trials }: SearchResult, target: string, ledger: string): string {
+  const rows = Object.entries(best).map(([name, value]) => [
+    name,
+    String(trials[0].settings[name as keyof Settings]),
+    String(value),
+  ]);
+  const gain = (now.samplesPerSecond / start.samplesPerSecond - 1) * 100;
+  const verdict =
+    gain < 1
+      ? "Nothing was faster than the configuration as it is."
+      : `${significant(start.samplesPerSecond)} -> ${significant(now.samplesPerSecond)} samples/s, measured (+${percent(gain)}).`;
+  return `${table(["setting", "given", "best"], rows)}\n\n${verdict}\n${target} is written; promises and outcomes are in ${ledger}`;
+}
+
+/** One short run of the trainer in processes of its own, and what its records say of the steps that compiled nothing. */
+async function measure(
+  raw: RawConfig,
+  settings: Settings,
+  budget: number,
+  folder: string,
+  options: Options,
+  signal: AbortSignal,
+): Promise<Measured> {
+  mkdirSync(folder, { recursive: true });
+  const config = structuredClone(raw);
+  config.training.evaluate = false;
+  delete config.data.test_limit;
+  const globalBatch = raw.training.global_batch ?? settings.batchPerRank * settings.devices * settings.accumulation;
+  // Steps that compile do not count: there is one for each length at least.
+  const steps = Math.max(6, Math.ceil(budget / globalBatch)) + (config.data.length_buckets?.length ?? 1);
+  config.training.epochs = 1000;
+  const file = join(folder, "config.yaml");
+  const output = join(folder, "run");
+  writeFileSync(file, showConfig(config));
+  const args = ["train", file, "--max-steps", String(steps), "--output", output, "--json"];
+  if (options.data !== undefined) args.push("--data", options.data);
+  if (options.device !== undefined) args.push("--device", options.device);
+  await spawned(args, signal);
+  return readSteps(output, settings.devices);
+}
+
+function spawned(args: string[], signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, [process.argv[1], ...args], { stdio: ["ignore", "ignore", "pipe"] });
+    const onAbort = (): void => {
+      child.kill("SIGTERM");
+    };
+    signal.addEventListener("abort", onAbort, { once: true });
+    let tail = "";
+    child.stderr.on("data", (chunk: Buffer) => {
+      tail = `${tail}${chunk.toString("utf8")}`.slice(-1500);
+    });
+    child.on("error", reject);
+    child.on("close", (code) => {
+      signal.removeEventListener("abort", onAbort);
+      if (signal.aborted) reject(new CommandError("stopped"));
+      else if (code === 0) resolve();
+      else reject(new CommandError(tail.trim().split("\n").slice(-2).join(" / ")));
+    });
+  });
+}
+
+interface StepLine {
+  type: string;
+  compile?: true;
+  durationUs: number;
+  dataWaitUs: number;
+  commUs: number;
+  exposedCommUs: number;
+  samples: number;
+  facts?: { parameters?: number; parameterElements?: number[] };
+}
+
+function readSteps(folder: string, devices: number): Measured {
+  const all = readdirSync(folder)
+    .filter((name) => /^rank\d+\.jsonl$/.test(name))
+    .sort()
+    .map((name) =>
+      readFileSync(join(folder, name), "utf8")
+        .trimEnd()
+        .split("\n")
+        .map((text) => JSON.parse(text) as StepLine),
+    );
+  const steady = all.map((records) => records.filter((r) => r.type === "step" && r.compile !== true));
+  if (all.length !== devices || steady.some((steps) => steps.length < 3))
+    throw new CommandError("the run was too short to measure; give more --steps");
+  const sum = (pick: (r: StepLine) => number): number => steady.flat().reduce((n, r) => n + pick(r), 0);
+  const count = steady.flat().length;
+  const mean = (pick: (r: StepLine) => number): number => sum(pick) / count;
+  const facts = all[0].find((r) => r.type === "facts")?.facts;
+  return {
+    samplesPerSecond: (sum((r) => r.samples) * 1e6) / (sum((r) => r.durationUs) / devices),
+    parts: {
+      stepUs: mean((r) => r.durationUs),
+      dataUs: mean((r) => r.dataWaitUs),
+      commUs: mean((r) => r.commUs),
+      exposedUs: mean((r) => r.exposedCommUs),
+    },
+    parameterElements: facts?.parameterElements ?? [facts?.parameters ?? 0],
+    run: folder,
+  };
+}

@@ -1,0 +1,227 @@
+// Lane programs as C: units are blocks of lanes; every stretch of straight code is a loop over the lanes of a block, which
+// the compiler vectorises, and what lives longer waits in small arrays.
+import { isComplex } from "../graph/index.js";
+import { LanePrinter } from "./emit-lane.js";
+import type { Ix } from "./index-expr.js";
+import type { LaneItem, LaneProgram } from "./lane.js";
+import type { LaneLoop, LaneScalar } from "./lane-scalar.js";
+import { computeType, literal } from "./scalar.js";
+
+export interface LaneTextC {
+  text: string;
+  /** Lanes that one outer iteration takes. */
+  lanesPerUnit: number;
+}
+
+const laneBlock = 16;
+const leaves: ReadonlySet<string> = new Set(["const", "state", "final"]);
+
+class CPrinter extends LanePrinter {
+  readonly #block: number;
+  protected readonly restrict = "restrict";
+  /** Scalars that are used in another stretch of code than the one that computes them. */
+  readonly #kept = new Set<LaneScalar>();
+  #here = new Set<LaneScalar>();
+
+  constructor(program: LaneProgram) {
+    super(program);
+    this.#block = Math.min(laneBlock, program.lanes);
+    this.#findKept(program.items);
+  }
+
+  #findKept(items: readonly LaneItem[]): void {
+    const home = new Map<LaneScalar, object>();
+    const uses: [LaneScalar, object | null][] = [];
+    const visit = (list: readonly LaneItem[]): void => {
+      for (const item of list) {
+        if (item.kind === "loop") {
+          // Initial and new values are read by code of their own.
+          for (const i of item.states) {
+            uses.push([item.loop.init[i], null]);
+            uses.push([item.loop.next[i], this.#lastCode(item)]);
+          }
+          visit(item.items);
+        } else {
+          for (const s of item.scalars) {
+            home.set(s, item);
+            for (const a of s.args) uses.push([a, item]);
+          }
+          for (const s of item.stores) uses.push([s.value, item]);
+          for (const s of item.recorded) uses.push([s, item]);
+        }
+      }
+    };
+    visit(items);
+    for (const [s, item] of uses) if (!leaves.has(s.op) && home.get(s) !== item) this.#kept.add(s);
+  }
+
+  #lastCode(item: Extract<LaneItem, { kind: "loop" }>): object | null {
+    const last = item.items[item.items.length - 1];
+    return last?.kind === "code" ? last : null;
+  }
+
+  protected use(s: LaneScalar): string {
+    if (s.op === "const") return literal(s.value, s.dtype);
+    if (s.op === "state" || s.op === "final") return this.stateName(s.of!, s.value);
+    return this.#here.has(s) || !this.#kept.has(s) ? `e${s.id}` : `c${s.id}[l]`;
+  }
+
+  protected stateName(loop: LaneLoop, i: number): string {
+    return `a${loop.id}_${i}[l]`;
+  }
+
+  readonly #pendingAdvance = new Map<object, { loop: LaneLoop; states: readonly number[] }>();
+
+  /** Small arrays for scattered stores, numbered over the whole text. */
+  #scattered = 0;
+
+  protected code(item: Extract<LaneItem, { kind: "code" }>, indent: string, quiet: boolean): void {
+    this.#here = new Set(item.scalars);
+    const inner = `${indent}  `;
+    // What lies far apart from lane to lane goes through small arrays: such accesses would keep the rest from being vectors.
+    const gathered = item.scalars.filter((s) => s.op === "load" && this.#isScattered(s.input, s.address!));
+    this.#laneLoop(
+      gathered.map((s) => `${inner}g${s.id}[l] = ${this.loadText(s)};`),
+      indent,
+      gathered.map((s) => `${computeType[s.dtype]} g${s.id}[${this.#block}] __attribute__((aligned(64)));`),
+    );
+    const apart = new Set(gathered);
+    const body: string[] = item.scalars.map((s) =>
+      apart.has(s) ? `${inner}const ${computeType[s.dtype]} e${s.id} = g${s.id}[l];` : this.statement(s, inner),
+    );
+    for (const s of item.scalars) if (this.#kept.has(s)) body.push(`${inner}c${s.id}[l] = e${s.id};`);
+    for (const s of item.recorded) if (s.loop !== this.unrecorded) body.push(inner + this.recordText(s.loop!, s));
+    const stores = quiet ? [] : item.stores;
+    const scattered = stores.filter(
+      (s) => s.once || this.#isScattered(this.program.inputs.length + s.output, s.address),
+    );
+    // Two pieces of code of one block must not share names.
+    const first = this.#scattered;
+    this.#scattered += scattered.length;
+    const arrays = scattered.map(
+      (s, i) => `${computeType[s.value.dtype]} y${first + i}[${this.#block}] __attribute__((aligned(64)));`,
+    );
+    for (const s of stores) {
+      const at = scattered.indexOf(s);
+      body.push(inner + (at < 0 ? this.storeText(s) : `y${first + at}[l] = ${this.use(s.value)};`));
+    }
+    const advance = this.#pendingAdvance.get(item);
+    if (advance !== undefined) body.push(...this.#advanceLines(advance.loop, advance.states, inner));
+    this.#pendingAdvance.delete(item);
+    this.#here = new Set();
+    for (const line of arrays) this.lines.push(indent + line);
+    this.#laneLoop(body, indent, null);
+    this.#laneLoop(
+      scattered.map((s, i) => inner + this.storeText(s, `y${first + i}[l]`)),
+      indent,
+      [],
+    );
+  }
+
+  /** Whether neighbouring lanes are not neighbours in memory. */
+  #isScattered(buffer: number, address: Ix): boolean {
+    const { prefix, inputs, outputs } = this.program;
+    const { dtype } = buffer < inputs.length ? inputs[buffer] : outputs[buffer - inputs.length];
+    const names = [...address.variables()].filter((name) => name.startsWith("l"));
+    if (names.length === 0) return false;
+    if (isComplex(dtype)) return true;
+    let stride = 1;
+    for (let i = prefix.length - 1; i >= 0; i--) {
+      if (prefix[i] > 1 && address.stride(`l${i}`) !== stride) return true;
+      stride *= prefix[i];
+    }
+    return false;
+  }
+
+  /** A loop over the lanes of a block; as vectors unless `plain` says which arrays it only fills or empties. */
+  #laneLoop(body: string[], indent: string, plain: string[] | null = null): void {
+    if (body.length === 0) return;
+    if (plain === null) this.lines.push(`${indent}_Pragma("omp simd")`);
+    else for (const line of plain) this.lines.push(indent + line);
+    this.lines.push(
+      `${indent}for (long l = 0; l < lanes; l++) { const long b = base + l; (void)b; ${this.laneAxes("long")}`,
+      ...body,
+      `${indent}}`,
+    );
+  }
+
+  #advanceLines(loop: LaneLoop, states: readonly number[], indent: string): string[] {
+    const moved = states.filter((i) => !(loop.next[i].op === "state" && loop.next[i].value === i));
+    return [
+      ...moved.map((i) => `${indent}const ${computeType[loop.init[i].dtype]} n${i} = ${this.use(loop.next[i])};`),
+      ...moved.map((i) => `${indent}${this.stateName(loop, i)} = n${i};`),
+    ];
+  }
+
+  protected advance(loop: LaneLoop, states: readonly number[], indent: string): void {
+    if (this.#advanced.delete(loop)) return;
+    this.#laneLoop(this.#advanceLines(loop, states, `${indent}  `), indent);
+  }
+
+  readonly #advanced = new Set<LaneLoop>();
+
+  /** New states are written by the last stretch of a step, while its numbers are still in registers. */
+  protected override beforeStep(item: Extract<LaneItem, { kind: "loop" }>): void {
+    const last = this.#lastCode(item);
+    if (last === null) return;
+    this.#pendingAdvance.set(last, { loop: item.loop, states: item.states });
+    this.#advanced.add(item.loop);
+  }
+
+  protected declareStates(loop: LaneLoop, states: readonly number[], indent: string): void {
+    for (const i of states)
+      this.lines.push(
+        `${indent}${computeType[loop.init[i].dtype]} a${loop.id}_${i}[${this.#block}] __attribute__((aligned(64)));`,
+      );
+    this.#laneLoop(
+      states.map((i) => `${indent}  ${this.stateName(loop, i)} = ${this.use(loop.init[i])};`),
+      indent,
+    );
+  }
+
+  protected restoreStates(loop: LaneLoop, states: readonly number[], indent: string): void {
+    for (const i of states)
+      this.lines.push(
+        `${indent}${computeType[loop.init[i].dtype]} a${loop.id}_${i}[${this.#block}] __attribute__((aligned(64)));`,
+      );
+    this.#laneLoop(
+      states.map((i) => `${indent}  ${this.stateName(loop, i)} = ${this.element(`k${loop.id}_${i}`, `g${loop.id}`)};`),
+      indent,
+    );
+  }
+
+  protected declareArray(name: string, type: string, size: number, indent: string): void {
+    this.lines.push(`${indent}${type} ${name}[${size}][${this.#block}] __attribute__((aligned(64)));`);
+  }
+
+  protected element(array: string, at: string): string {
+    return `${array}[${at}][l]`;
+  }
+
+  protected each(body: string[], indent: string): void {
+    this.#laneLoop(
+      body.map((line) => `${indent}  ${line}`),
+      indent,
+    );
+  }
+
+  print(): LaneTextC {
+    const { lanes } = this.program;
+    const block = this.#block;
+    this.lines.push(
+      "  typedef long ix;",
+      ...this.pointers(),
+      "  for (long u = lo; u < hi; u++) {",
+      `    const long base = u * ${block}, lanes = base + ${block} <= ${lanes} ? ${block} : ${lanes} - base;`,
+    );
+    for (const s of this.#kept)
+      this.lines.push(`    ${computeType[s.dtype]} c${s.id}[${block}] __attribute__((aligned(64)));`);
+    this.items(this.program.items, "    ");
+    this.lines.push("  }");
+    return { text: this.lines.join("\n"), lanesPerUnit: block };
+  }
+}
+
+export function emitLaneC(program: LaneProgram): LaneTextC {
+  return new CPrinter(program).print();
+}

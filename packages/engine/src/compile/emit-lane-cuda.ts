@@ -1,0 +1,245 @@
+// Lane programs as CUDA: a thread a lane, state in registers. Loads of the next step are issued while this one is computed,
+// and numbers that lie side by side are read and written together.
+import { type DType, isComplex } from "../graph/index.js";
+import { LanePrinter } from "./emit-lane.js";
+import type { Ix } from "./index-expr.js";
+import type { LaneItem, LaneProgram, LaneStore } from "./lane.js";
+import type { LaneLoop, LaneScalar } from "./lane-scalar.js";
+import { computeType, literal, storageType } from "./scalar.js";
+
+export interface LaneTextCuda {
+  text: string;
+  threads: number;
+  blocks: number;
+}
+
+/** Loads of the next step that are issued while this one is computed: at most so many. */
+const maxPrefetched = 24;
+
+const parts = ["x", "y", "z", "w"] as const;
+const wideType = (count: number): string => (count === 4 ? "w_quad" : "w_pair");
+
+/** An element's place in numbers: complex ones count twice. */
+const numberAddress = (address: Ix, dtype: DType, part: 0 | 1): Ix =>
+  isComplex(dtype) ? address.times(2).plus(part) : address;
+
+interface Place {
+  buffer: number;
+  dtype: DType;
+  address: Ix;
+}
+
+/** Accesses to neighbouring numbers at places that are multiples of two or four, together; the others alone. */
+function wideGroups<T>(items: readonly T[], aligned: boolean, placeOf: (item: T) => Place): T[][] {
+  const groups: T[][] = [];
+  const byBase = new Map<string, Map<number, { item: T; place: Place }>>();
+  for (const item of items) {
+    const place = placeOf(item);
+    const key = `${place.buffer}|${place.address.plus(-place.address.constant).key}`;
+    const found = byBase.get(key) ?? new Map<number, { item: T; place: Place }>();
+    // The same place twice: written out as it comes.
+    if (found.has(place.address.constant)) groups.push([item]);
+    else found.set(place.address.constant, { item, place });
+    byBase.set(key, found);
+  }
+  for (const found of byBase.values()) {
+    const done = new Set<number>();
+    const offsets = [...found.keys()].sort((a, b) => a - b);
+    for (const at of offsets) {
+      if (done.has(at)) continue;
+      const { place } = found.get(at)!;
+      const type = storageType[place.dtype];
+      const factors = [...place.address.terms.values()].map((t) => t.factor);
+      const fits = (width: number): boolean =>
+        aligned &&
+        at % width === 0 &&
+        factors.every((f) => f % width === 0) &&
+        Array.from({ length: width }, (_, i) => at + i).every((o) => found.has(o) && !done.has(o));
+      const width = type === "float" && fits(4) ? 4 : (type === "float" || type === "double") && fits(2) ? 2 : 1;
+      const members = Array.from({ length: width }, (_, i) => at + i);
+      for (const o of members) done.add(o);
+      groups.push(members.map((o) => found.get(o)!.item));
+    }
+  }
+  return groups;
+}
+
+class CudaPrinter extends LanePrinter {
+  readonly #prefetched = new Map<LaneLoop, LaneScalar[]>();
+  protected readonly restrict = "__restrict__";
+
+  constructor(
+    program: LaneProgram,
+    readonly aligned: boolean,
+  ) {
+    super(program);
+  }
+
+  protected use(s: LaneScalar): string {
+    if (s.op === "const") return literal(s.value, s.dtype);
+    return s.op === "state" || s.op === "final" ? this.stateName(s.of!, s.value) : `e${s.id}`;
+  }
+
+  protected stateName(loop: LaneLoop, i: number): string {
+    return `s${loop.id}_${i}`;
+  }
+
+  protected code(item: Extract<LaneItem, { kind: "code" }>, indent: string, quiet: boolean): void {
+    const ahead = (s: LaneScalar): boolean =>
+      !quiet && s.loop !== null && this.#prefetched.get(s.loop)?.includes(s) === true;
+    // Loads depend on nothing else in the stretch: they come first, neighbours together.
+    const loads = item.scalars.filter((s) => s.op === "load" && !ahead(s));
+    for (const group of this.#groups(loads))
+      this.lines.push(...this.#readWide(group, indent, (s) => `const ${computeType[s.dtype]} e${s.id}`));
+    for (const s of item.scalars) if (s.op !== "load" && !ahead(s)) this.lines.push(this.statement(s, indent));
+    for (const s of item.recorded)
+      if (s.loop !== this.unrecorded) this.lines.push(indent + this.recordText(s.loop!, s));
+    if (!quiet) this.#store(item.stores, indent);
+  }
+
+  /** Numbers that lie side by side at an aligned place, two or four together. */
+  #groups(loads: readonly LaneScalar[]): LaneScalar[][] {
+    return wideGroups(loads, this.aligned, (s) => {
+      const { dtype } = this.program.inputs[s.input];
+      return { buffer: s.input, dtype, address: numberAddress(s.address!, dtype, s.part) };
+    });
+  }
+
+  #readWide(group: readonly LaneScalar[], indent: string, target: (s: LaneScalar) => string): string[] {
+    const [first] = group;
+    if (group.length === 1) return [`${indent}${target(first)} = ${this.#read(first)};`];
+    const { dtype } = this.program.inputs[first.input];
+    const vector = `${wideType(group.length)}<${storageType[dtype]}>`;
+    const at = numberAddress(first.address!, dtype, first.part).print();
+    const name = `v${first.id}`;
+    return [
+      `${indent}const ${vector} ${name} = *(const ${vector}*)(${this.pointer(first.input)} + ${at});`,
+      ...group.map((s, k) => `${indent}${target(s)} = ${name}.${parts[k]};`),
+    ];
+  }
+
+  #store(stores: readonly LaneStore[], indent: string): void {
+    const groups = wideGroups(
+      stores.filter((s) => !s.once),
+      this.aligned,
+      (s) => {
+        const { dtype } = this.program.outputs[s.output];
+        return { buffer: s.output, dtype, address: numberAddress(s.address, dtype, s.part) };
+      },
+    );
+    for (const s of stores) if (s.once) this.lines.push(indent + this.storeText(s));
+    for (const group of groups) {
+      const [first] = group;
+      if (group.length === 1) {
+        this.lines.push(indent + this.storeText(first));
+        continue;
+      }
+      const { dtype } = this.program.outputs[first.output];
+      const vector = `${wideType(group.length)}<${storageType[dtype]}>`;
+      const at = numberAddress(first.address, dtype, first.part).print();
+      const values = group.map((s) => this.use(s.value)).join(", ");
+      this.lines.push(`${indent}*(${vector}*)(${this.outputPointer(first.output)} + ${at}) = ${vector}{${values}};`);
+    }
+  }
+
+  /** Loads of a step depend on nothing but its time: those of the next step are issued one step ahead. */
+  protected override beginLoop(loop: LaneLoop, item: Extract<LaneItem, { kind: "loop" }>, indent: string): void {
+    const loads = item.items.flatMap((i) =>
+      i.kind === "code"
+        ? i.scalars.filter((s) => (s.op === "load" || s.op === "past") && s.address!.mentions(loop.variable))
+        : [],
+    );
+    if (loop.length < 2 || loads.length === 0 || loads.length > maxPrefetched) return;
+    this.#prefetched.set(loop, loads);
+    const first = loop.reverse ? loop.length - 1 : 0;
+    for (const s of loads) this.lines.push(`${indent}${computeType[s.dtype]} f${s.id};`);
+    this.lines.push(`${indent}{ const ix ${loop.variable} = ${first};`);
+    this.#readAhead(loads, `${indent}  `);
+    this.lines.push(`${indent}}`);
+  }
+
+  #readAhead(loads: readonly LaneScalar[], indent: string): void {
+    const memory = loads.filter((s) => s.op === "load");
+    for (const group of this.#groups(memory)) this.lines.push(...this.#readWide(group, indent, (s) => `f${s.id}`));
+    for (const s of loads) if (s.op !== "load") this.lines.push(`${indent}f${s.id} = ${this.#read(s)};`);
+  }
+
+  #read(s: LaneScalar): string {
+    return s.op === "load" ? this.loadText(s) : this.pastText(s);
+  }
+
+  protected override beginStep(loop: LaneLoop, indent: string): void {
+    const loads = this.#prefetched.get(loop);
+    if (loads === undefined) return;
+    for (const s of loads) this.lines.push(`${indent}const ${computeType[s.dtype]} e${s.id} = f${s.id};`);
+    const t = loop.variable;
+    const ahead = loop.reverse ? `${t} > 0 ? ${t} - 1 : 0` : `${t} < ${loop.length - 1} ? ${t} + 1 : ${t}`;
+    this.lines.push(`${indent}{ const ix n_ = ${ahead}; { const ix ${t} = n_;`);
+    this.#readAhead(loads, `${indent}  `);
+    this.lines.push(`${indent}} }`);
+  }
+
+  protected declareStates(loop: LaneLoop, states: readonly number[], indent: string): void {
+    for (const i of states)
+      this.lines.push(
+        `${indent}${computeType[loop.init[i].dtype]} ${this.stateName(loop, i)} = ${this.use(loop.init[i])};`,
+      );
+  }
+
+  protected restoreStates(loop: LaneLoop, states: readonly number[], indent: string): void {
+    for (const i of states)
+      this.lines.push(
+        `${indent}${computeType[loop.init[i].dtype]} ${this.stateName(loop, i)} = ${this.element(`k${loop.id}_${i}`, `g${loop.id}`)};`,
+      );
+  }
+
+  protected advance(loop: LaneLoop, states: readonly number[], indent: string): void {
+    // All new values before any old one is overwritten.
+    const moved = states.filter((i) => !(loop.next[i].op === "state" && loop.next[i].value === i));
+    for (const i of moved)
+      if (loop.next[i].op === "state")
+        this.lines.push(`${indent}const ${computeType[loop.init[i].dtype]} n${i} = ${this.use(loop.next[i])};`);
+    for (const i of moved)
+      this.lines.push(
+        `${indent}${this.stateName(loop, i)} = ${loop.next[i].op === "state" ? `n${i}` : this.use(loop.next[i])};`,
+      );
+  }
+
+  protected declareArray(name: string, type: string, size: number, indent: string): void {
+    this.lines.push(`${indent}${type} ${name}[${size}];`);
+  }
+
+  protected element(array: string, at: string): string {
+    return `${array}[${at}]`;
+  }
+
+  protected each(body: string[], indent: string): void {
+    for (const line of body) this.lines.push(indent + line);
+  }
+
+  print(threads: number): string {
+    const { program } = this;
+    const sizes = [...program.inputs, ...program.outputs].map((x) => x.shape.reduce((n, d) => n * d, 2));
+    const wide = sizes.some((n) => n >= 2 ** 31);
+    this.lines.push(
+      `  typedef ${wide ? "long long" : "int"} ix;`,
+      ...this.pointers(),
+      `  const ix b = (ix)blockIdx.x * ${threads} + threadIdx.x;`,
+      `  if (b >= ${program.lanes}) return;`,
+      `  ${this.laneAxes("ix")}`,
+    );
+    this.items(program.items, "  ");
+    return this.lines.join("\n");
+  }
+}
+
+/** `aligned`: buffers begin where any vector may. */
+export function emitLaneCuda(program: LaneProgram, aligned = true): LaneTextCuda {
+  // Few lanes are spread over many multiprocessors; many fill them with larger blocks.
+  const threads = program.lanes >= 65536 ? 128 : program.lanes >= 16384 ? 64 : 32;
+  return {
+    text: new CudaPrinter(program, aligned).print(threads),
+    threads,
+    blocks: Math.ceil(program.lanes / threads),
+  };
+}

@@ -1,0 +1,13 @@
+// Meta-learning: a policy network, adaptation and meta-gradients, training, baselines.
+export { type MetaConfig, type MetaSettings, metaConfig, type Preset, presetNames, presets } from "./config.js";
+export {
+  type Adaptation,
+  adapt,
+  adaptationCurves,
+  type MetaGradient,
+  type MetaOptions,
+  metaGradient,
+  type TaskLoss,
+} from "./maml.js";
+export { type Activation, type PolicyOptions, type PolicyParameters, policy } from "./policy.js";
+export { type MetaState, MetaTrainer, type Metric, type Validation } from "./train.js";
