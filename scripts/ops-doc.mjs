@@ -147,7 +147,7 @@ const sections = [
   ["Products", ["einsum", "conv"]],
   ["Networks: activations, normalisation, losses", ["nnfunctions", "attention"]],
   ["Linear algebra", ["linalg"]],
-  ["Transforms and trees", ["transforms", "mapping", "custom", "jit", "tree", "scope", "precision"]],
+  ["Transforms and trees", ["transforms", "mapping", "custom", "jit", "tree", "scope", "precision", "annotate"]],
 ];
 /** Public names that users rarely call; they come from the runtime. */
 const runtimeNames = ["session", "useDevice"];
