@@ -1,5 +1,7 @@
 // Control: open systems under piecewise-constant controls, optimisers, robust objectives, fits.
 export { readCheckpoint, writeCheckpoint } from "./checkpoint.js";
+export { fitSpectrum, type SpectrumFit } from "./fit.js";
+export { ensembleLoss, type GrapeEach, type GrapeOptions, grape, grapeEach } from "./grape.js";
 export {
   type ChosenSteps,
   checkFidelities,
@@ -14,6 +16,18 @@ export {
   withSteps,
 } from "./integration.js";
 export {
+  type ParameterLoss,
+  type MinimiseMethod,
+  type MinimiseOptions,
+  Minimiser,
+  type Minimum,
+  minimise,
+  minimiseMethods,
+  type NamedParameters,
+  type MinimiseProgress,
+  type StopReason,
+} from "./minimise.js";
+export {
   type ControlProblem,
   controlInfidelity,
   type PreparedProblem,
@@ -24,3 +38,5 @@ export {
   type Steps,
   stepMethods,
 } from "./open.js";
+export { type RobustObjective, robustLoss } from "./robust.js";
+export { type LinePoint, strongWolfe } from "./wolfe.js";
