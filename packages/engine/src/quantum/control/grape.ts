@@ -5,7 +5,13 @@ import { type AdamState, adam } from "../../optim/index.js";
 import { type Key, key, randn, type Tensor, valueAndGrad, vmap } from "../../tensor/index.js";
 import { cachedProgram } from "../cache/index.js";
 import { checkRates } from "../noise/rates.js";
-import { type MinimiseOptions, type Minimum, minimise, type NamedParameters, type MinimiseProgress } from "./minimise.js";
+import {
+  type MinimiseOptions,
+  type MinimiseProgress,
+  type Minimum,
+  minimise,
+  type NamedParameters,
+} from "./minimise.js";
 import { controlInfidelity, type PreparedProblem, type Steps } from "./open.js";
 import { type RobustObjective, robustLoss } from "./robust.js";
 

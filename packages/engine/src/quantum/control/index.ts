@@ -16,15 +16,15 @@ export {
   withSteps,
 } from "./integration.js";
 export {
-  type ParameterLoss,
   type MinimiseMethod,
   type MinimiseOptions,
+  type MinimiseProgress,
   Minimiser,
   type Minimum,
   minimise,
   minimiseMethods,
   type NamedParameters,
-  type MinimiseProgress,
+  type ParameterLoss,
   type StopReason,
 } from "./minimise.js";
 export {

@@ -1,4 +1,5 @@
 // Meta-learning: a policy network, adaptation and meta-gradients, training, baselines.
+export { type Baseline, type BaselineOptions, compareBaselines } from "./baselines.js";
 export { type MetaConfig, type MetaSettings, metaConfig, type Preset, presetNames, presets } from "./config.js";
 export {
   type Adaptation,

@@ -14,6 +14,7 @@ import { drawTasks, gammaTasks, type Tasks } from "../noise/index.js";
 import {
   adapt,
   adaptationCurves,
+  compareBaselines,
   type MetaSettings,
   MetaTrainer,
   metaConfig,
@@ -151,6 +152,51 @@ onEachDevice((_, name) => {
     assert.deepEqual(run(1, 5).metrics, trainer.metrics.slice(0, 5));
     assert.notDeepEqual(run(2, 2).metrics, trainer.metrics.slice(0, 2));
   });
+});
+
+test("baselines: each is trained and judged on the same tasks", () => {
+  const trainer = new MetaTrainer({ ...debug, iterations: 40, outer: { rate: 0.02 } });
+  trainer.run();
+  const rows = compareBaselines(trainer, {
+    tasks: 4,
+    steps: 3,
+    iterations: 60,
+    ensemble: 5,
+    objectives: ["mean"],
+    randomised: 40,
+  });
+  assert.deepEqual(
+    rows.map((r) => r.name),
+    [
+      "meta-learned, no adaptation",
+      "meta-learned, 3 steps",
+      "domain randomisation",
+      "domain randomisation, 3 steps",
+      "robust pulse (mean)",
+      "GRAPE for each task, 60 iterations",
+    ],
+  );
+  for (const r of rows)
+    assert.ok(r.mean > 0.8 && r.mean <= 1 && r.worst <= r.mean && r.deviation >= 0, JSON.stringify(r));
+  assert.notEqual(rows[0]!.mean, rows[2]!.mean);
+});
+
+test("tasks from spectra train too", () => {
+  const trainer = new MetaTrainer({
+    ...debug,
+    iterations: 3,
+    tasks: {
+      kind: "psd",
+      model: "oneOverF",
+      alpha: { law: "uniform", low: 0.5, high: 2 },
+      amplitude: { law: "logUniform", low: 0.01, high: 1 },
+      cutoff: { law: "uniform", low: 1, high: 30 },
+      rates: { duration: 1, frequency: 1, lineWidth: 100 },
+    },
+  });
+  trainer.run();
+  assert.equal(trainer.metrics.length, 3);
+  assert.ok(trainer.validations.at(-1)!.after > 0 && trainer.validations.at(-1)!.after < 1);
 });
 
 describe("the published network, files, and what is refused", () => {
