@@ -30,6 +30,7 @@ export {
 export {
   type ControlProblem,
   controlInfidelity,
+  controlledZ,
   type PreparedProblem,
   plainProblem,
   prepareProblem,

@@ -20,6 +20,7 @@ import {
   metaConfig,
   metaGradient,
   type PolicyParameters,
+  parseMetaFile,
   policy,
 } from "./index.js";
 
@@ -257,6 +258,32 @@ describe("the published network, files, and what is refused", () => {
     assert.throws(bad({ problem: { ...qubitFlip(), channels: [] } }), /0 channels; tasks bring two rates/);
     const trainer = new MetaTrainer({ ...debug, outer: { rate: 1e38 } });
     assert.throws(() => trainer.run(), /the loss became (NaN|Infinity|-Infinity).*lower outer.rate/);
+  });
+
+  test("a file becomes a configuration; unknown keys and wrong values are named", () => {
+    const config = parseMetaFile(
+      "preset: debug\nproblem: {kind: cz, segments: 7}\ntasks: {kind: rates, dephasing: [0.01, 0.02], relaxation: 0.03}\n" +
+        "inner: {rate: 0.5}\nintegration: {training: {method: rk4, dt: 0.01}}\n",
+      "meta.yaml",
+      { iterations: 7 },
+    );
+    assert.deepEqual([config.problem.segments, config.problem.controls.length, config.iterations], [7, 6, 7]);
+    assert.deepEqual(config.inner, { steps: 3, rate: 0.5 });
+    assert.deepEqual(config.tasks, {
+      kind: "rates",
+      dephasing: { law: "uniform", low: 0.01, high: 0.02 },
+      relaxation: { law: "fixed", value: 0.03 },
+    });
+    assert.deepEqual(config.integration.training, { method: "rk4", dt: 0.01 });
+    assert.deepEqual(parseMetaFile("").tasks, gammaTasks);
+    const refused = (text: string, message: RegExp): void =>
+      assert.throws(() => parseMetaFile(text, "meta.yaml"), message);
+    refused("inner: {stepz: 3}", /meta.yaml: inner: .*stepz/);
+    refused("batch: many", /meta.yaml: batch: .*number/);
+    refused("batch: -2", /meta.yaml: meta: batch must be a whole number >= 1, got -2/);
+    refused("tasks: {kind: rates, dephasing: [-1, 1], relaxation: 0}", /dephasing can become negative/);
+    refused("a: [", /meta.yaml: is not YAML/);
+    refused("integration: {training: {method: euler}}", /meta.yaml: integration.training/);
   });
 
   test("pulses that the chosen steps cannot follow make the steps finer, and it is said", () => {
