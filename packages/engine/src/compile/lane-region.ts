@@ -484,11 +484,18 @@ function productsBetween(region: Region, scan: Node): number {
 /** The function with its lane programs taken out. */
 export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
   if (process.env.WEFT_LANES === "0") return fn;
+  if (fn.effects !== undefined) {
+    // What others wait for is kept like a result.
+    const { params, outputs } = outlineLanes({ params: fn.params, outputs: [...fn.outputs, ...fn.effects] }, options);
+    return { params, outputs: outputs.slice(0, fn.outputs.length), effects: outputs.slice(fn.outputs.length) };
+  }
   const refused = new Set<string>();
   let current = fn;
   for (;;) {
     const graph = new RegionGraph(current, options.known ?? new Map());
-    const scans = graph.order.filter((node) => isOp(node, "scan") && !programs.has(node)) as Node<"scan">[];
+    const scans = graph.order.filter(
+      (node) => isOp(node, "scan") && !programs.has(node) && node.inputs.every((x) => numel(x.shape) > 0),
+    ) as Node<"scan">[];
     const start = scans.findIndex((scan) => !refused.has(nameOf(scan, scans)));
     if (start < 0) return current;
     const first = scans[start];

@@ -205,6 +205,11 @@ class Planner {
     const aliases = this.#aliases(work, locations);
     const scratchBytes = this.#placeScratch(work, locations);
     for (const [operand, result] of inPlace) locations.set(operand, locations.get(result)!);
+    // What has no elements is written by nobody, and may be read all the same.
+    for (const node of this.fusion.stored) {
+      const key = memoryKey(node);
+      if (numel(node.shape) === 0 && !locations.has(key)) locations.set(key, { kind: "scratch", offset: 0 });
+    }
     // A product with an epilogue is written where the epilogue's result goes, and finished there.
     for (const { step } of work) {
       if (step.kind !== "library" || step.epilogue === null) continue;
