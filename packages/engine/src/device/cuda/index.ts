@@ -137,7 +137,7 @@ export class CudaDevice implements Device {
     return planFunction(fn, {
       ...cudaPlanOptions,
       donated: options.donated,
-      lanes: { known: options.known ?? new Map() },
+      lanes: { ...cudaPlanOptions.lanes, known: options.known ?? new Map() },
     });
   }
 
