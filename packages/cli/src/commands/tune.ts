@@ -6,17 +6,7 @@ import { join } from "node:path";
 import { type LedgerPrediction, makePrediction, recordPromises, settlePrediction } from "@weft/lab";
 import type { Command } from "commander";
 import { type RawConfig, readConfig, showConfig } from "weft/train";
-import {
-  attempt,
-  CommandError,
-  count,
-  counts,
-  Progress,
-  percent,
-  significant,
-  table,
-  wrongUsage,
-} from "../terminal/index.js";
+import { attempt, CommandError, count, counts, Progress, percent, significant, table } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 import { ledgerPath } from "./studies.js";
 import { type Measured, type SearchResult, type Settings, search, type Trial } from "./tune-search.js";
