@@ -25,7 +25,7 @@ export const cudaPlanOptions: PlanOptions = {
   workspace: (node) => workspaceBytes(node) + attentionWorkspace(node),
   customFits: (node, input, strided) =>
     fitsAttention(attentionOf(node as Node)!, node.inputs.indexOf(input), strided, input.shape),
-  lanes: { blocks: true },
+  lanes: { blocks: true, savingLanes: 16384, localBytes: 8192 },
   batching: { mayBatch: (kernel) => cudaThreads(kernel) === 256, maxBuffers: 480 },
 };
 
