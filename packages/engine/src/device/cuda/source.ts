@@ -20,7 +20,7 @@ export const cudaPlanOptions: PlanOptions = {
   splitColumns: 512,
   halfMatmul: true,
   workspace: workspaceBytes,
-  lanes: { blocks: true },
+  lanes: { blocks: true, savingLanes: 16384, localBytes: 8192 },
   batching: { mayBatch: (kernel) => cudaThreads(kernel) === 256, maxBuffers: 480 },
 };
 
