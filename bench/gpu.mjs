@@ -181,7 +181,7 @@ const report = {
   },
   versions: {
     node: process.version,
-    ...(weft.system.gpuVersions?.() ?? {}),
+    driver: driverVersion(),
     ...(lines.length > 0 ? versionsOf() : {}),
   },
   absent,
