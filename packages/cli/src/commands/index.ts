@@ -9,6 +9,7 @@ import { add as doctor } from "./doctor.js";
 import { add as ledger } from "./ledger.js";
 import { add as lint } from "./lint.js";
 import { add as predict } from "./predict.js";
+import { add as quantum } from "./quantum.js";
 import { add as scale } from "./scale.js";
 import { add as trace } from "./trace.js";
 import { add as train } from "./train.js";
@@ -22,6 +23,7 @@ export const commands: AddCommand[] = [
   classify,
   tune,
   data,
+  quantum,
   scale,
   analyze,
   diagnose,

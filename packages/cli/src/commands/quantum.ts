@@ -1,0 +1,19 @@
+// weft quantum: gates and controls from specification files. One file a subcommand; here they are only listed.
+import type { Command } from "commander";
+import { add as profile } from "./quantum-profile.js";
+import { add as run } from "./quantum-run.js";
+
+const help = `
+Examples:
+  weft quantum run gate.yaml                 spectrum, evolution, fidelity and gradient
+  weft quantum run gate.yaml --plot gate.png pulses and populations as a picture
+  weft quantum profile gate.yaml --devices 1 2
+  weft quantum bench`;
+
+export function add(program: Command): void {
+  const quantum = program
+    .command("quantum")
+    .description("Differentiable simulation of quantum devices: gates, spectra, gradients, profiles.")
+    .addHelpText("after", help);
+  for (const subcommand of [run, profile]) subcommand(quantum);
+}
