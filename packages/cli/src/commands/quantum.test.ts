@@ -84,3 +84,14 @@ test("profile: components at one device, with compilation apart", () => {
   assert.ok(gradient.ms > 0 && gradient.compileMs > gradient.ms, "compilation is not part of the steady state");
   assert.equal(result.choice.devices, 1);
 });
+
+test("bench: every rung has the right answer", () => {
+  const { stdout, status, stderr } = weft("bench", "--batch", "64", "--seconds", "0.05", "--json");
+  assert.equal(status, 0, stderr);
+  const { rungs } = JSON.parse(stdout);
+  assert.deepEqual(
+    rungs.slice(0, 3).map((r: { rung: string }) => r.rung),
+    ["rebuilt on every call", "compiled once", "batched"],
+  );
+  for (const { fidelity } of rungs) assert.ok(Math.abs(fidelity - 0.9778427990483176) < 1e-12);
+});

@@ -1,5 +1,6 @@
 // weft quantum: gates and controls from specification files. One file a subcommand; here they are only listed.
 import type { Command } from "commander";
+import { add as bench } from "./quantum-bench.js";
 import { add as profile } from "./quantum-profile.js";
 import { add as run } from "./quantum-run.js";
 
@@ -15,5 +16,5 @@ export function add(program: Command): void {
     .command("quantum")
     .description("Differentiable simulation of quantum devices: gates, spectra, gradients, profiles.")
     .addHelpText("after", help);
-  for (const subcommand of [run, profile]) subcommand(quantum);
+  for (const subcommand of [run, profile, bench]) subcommand(quantum);
 }
