@@ -146,7 +146,7 @@ const sections = [
   ["Products", ["einsum", "conv"]],
   ["Networks: activations, normalisation, losses", ["nnfunctions"]],
   ["Linear algebra", ["linalg"]],
-  ["Transforms and trees", ["transforms", "mapping", "custom", "jit", "tree", "scope"]],
+  ["Transforms and trees", ["transforms", "mapping", "custom", "jit", "tree", "scope", "annotate"]],
 ];
 /** Public names that users rarely call; they come from the runtime. */
 const runtimeNames = ["session", "useDevice"];

@@ -11,9 +11,12 @@ import { add as lint } from "./lint.js";
 import { add as predict } from "./predict.js";
 import { add as quantum } from "./quantum.js";
 import { add as scale } from "./scale.js";
+import { add as server } from "./server.js";
+import { add as top } from "./top.js";
 import { add as trace } from "./trace.js";
 import { add as train } from "./train.js";
 import { add as tune } from "./tune.js";
+import { add as worker } from "./worker.js";
 
 export type AddCommand = (program: Command) => void;
 
@@ -22,8 +25,11 @@ export const commands: AddCommand[] = [
   train,
   classify,
   tune,
-  data,
   quantum,
+  data,
+  server,
+  worker,
+  top,
   scale,
   analyze,
   diagnose,

@@ -9,6 +9,8 @@ const skip = CpuDevice.available() ? false : "no C compiler";
 
 let cluster: Cluster;
 before(async () => {
+  // Everything over all workers: what is worth it is the planner's question, and has tests of its own.
+  process.env.WEFT_FORCE_SHARD = "1";
   if (!skip) cluster = await connect({ devices: 3, cores: 1 });
 });
 after(async () => {
@@ -28,7 +30,7 @@ interface Case {
 
 const big = [700, 130];
 const cases: Case[] = [
-  { name: "element-wise", shapes: [big, big], run: (a, b) => a.mul(b).add(1).tanh().exp(), spread: false },
+  { name: "element-wise", shapes: [big, big], run: (a, b) => a.mul(b).add(1).tanh().exp(), spread: true },
   {
     name: "product",
     shapes: [
@@ -89,7 +91,7 @@ const cases: Case[] = [
     shapes: [[300, 64]],
     run: (x) =>
       weft.scan((c: weft.Tensor, r: weft.Tensor) => [c.add(r).tanh(), c], weft.zeros([64]), x)[0] as weft.Tensor,
-    spread: false,
+    spread: true,
   },
   {
     name: "random numbers",

@@ -98,6 +98,9 @@ export class Connection {
             const known = this.failures.get(id);
             if (known === undefined || known.cause === "aborted") this.failures.set(id, { message: text, cause });
           }
+          // What the dispatcher could not hand on, no worker will ever answer for.
+          const failed = new Set(ids);
+          for (const link of this.#links.values()) link.failTensors(failed, text, cause);
         } else if (message.t === "refused")
           this.#end(`the dispatcher at ${this.address} refused: ${message.message}`, reject);
       });

@@ -29,6 +29,7 @@ export interface Destination {
 }
 
 interface Waiting {
+  id: number;
   to: Destination;
   pieces: Buffer[];
   resolve(): void;
@@ -81,6 +82,15 @@ export class DataLink {
     this.#base = null;
   }
 
+  /** A tensor will not come: whoever waits for it is told. */
+  failTensors(ids: ReadonlySet<number>, message: string, cause: FailureCause): void {
+    for (const [request, { id, reject }] of this.#waiting) {
+      if (!ids.has(id)) continue;
+      this.#waiting.delete(request);
+      reject(new FetchError(message, cause));
+    }
+  }
+
   /** Waits until a worker has computed its part of a tensor; nothing is copied. */
   peek(id: number): Promise<void> {
     const nothing = { into: new Uint8Array(0), offset: 0, sizes: [0], strides: [1], element: 1 };
@@ -91,12 +101,12 @@ export class DataLink {
     return this.#request(to, { id });
   }
 
-  #request(to: Destination, what: object): Promise<void> {
+  #request(to: Destination, what: { id: number; peek?: boolean }): Promise<void> {
     if (this.#broken !== null) return Promise.reject(new FetchError(this.#broken, "lost"));
     const request = this.#next++;
     this.#socket.ref();
     return new Promise<void>((resolve, reject) => {
-      this.#waiting.set(request, { to, pieces: [], resolve, reject });
+      this.#waiting.set(request, { id: what.id, to, pieces: [], resolve, reject });
       writeFrame(this.#socket, { fetch: request, ...what });
     }).finally(() => {
       if (this.#waiting.size === 0) this.#socket.unref();

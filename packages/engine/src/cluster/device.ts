@@ -27,6 +27,7 @@ import { Mesh, type Partitioned, Placement, partition, reshard } from "../shard/
 import { choose } from "./choose.js";
 import type { Connection } from "./connection.js";
 import { FetchError } from "./data-link.js";
+import { ratesOf } from "./rates.js";
 import { hasCollective, renumber } from "./renumber.js";
 import { denseStrides } from "./worker.js";
 
@@ -55,6 +56,8 @@ export class ClusterBuffer implements DeviceBuffer {
   failure: string | null = null;
   site: string | null = null;
   freed = false;
+  /** The same tensor elsewhere, for programs that want it there. */
+  copies: Map<string, ClusterBuffer> | null = null;
   constructor(readonly bytes: number) {}
 }
 
@@ -133,6 +136,8 @@ export class ClusterDevice implements Device {
       if (it.staged !== null && !this.#uploads.has(it.id)) this.#unstage(it.staged);
       it.staged = null;
       if (it.home !== null) this.connection.free(it.id);
+      for (const copy of it.copies?.values() ?? []) this.free(copy);
+      it.copies = null;
     });
   }
 
@@ -204,10 +209,13 @@ export class ClusterDevice implements Device {
     to: Parameters<ReturnType<Connection["link"]>["fetch"]>[1],
   ): Promise<void> {
     try {
+      const known = this.connection.failures.get(it.id);
+      if (known !== undefined) throw new FetchError(known.message, known.cause);
       await this.connection.link(worker).fetch(it.id, to);
     } catch (error) {
       // Who gave up, or just went away, does not say why: the dispatcher does, a moment later.
-      if (!(error instanceof FetchError) || error.cause_ === "aborted" || error.cause_ === "lost") await moment(300);
+      const vague = !(error instanceof FetchError) || error.cause_ === "aborted" || error.cause_ === "lost";
+      await moment(vague ? 300 : 50);
       const known = this.connection.failures.get(it.id);
       const reason =
         this.connection.lost ??
@@ -286,9 +294,6 @@ export class ClusterDevice implements Device {
         step: this.#step++,
         site: outputs[0]?.site ?? null,
       });
-      used.forEach((input, i) => {
-        if (input !== inputs[i]) this.free(input);
-      });
       for (const output of outputs) if (output.freed) this.connection.free(output.id);
     } catch (error) {
       for (const output of outputs) output.failure = (error as Error).message;
@@ -346,7 +351,8 @@ export class ClusterDevice implements Device {
     const devices = this.workers;
     if (devices === 0)
       throw new WeftError(`the dispatcher at ${this.connection.address} has no workers; start one: weft worker`);
-    const choice = choose(fn, { devices, params, enabled: process.env.WEFT_AUTO_SHARD !== "0" });
+    const rates = ratesOf(this.connection.workers);
+    const choice = choose(fn, { devices, rates, params, enabled: process.env.WEFT_AUTO_SHARD !== "0" });
     this.lastChoice = choice.why;
     const partitioned = partition(fn, choice);
     const program = ++lastProgram;
@@ -379,7 +385,13 @@ export class ClusterDevice implements Device {
       return it;
     }
     if (it.home.placement.equals(to)) return it;
-    return this.#move(it, to);
+    const key = `${this.connection.generation}|${to.key}`;
+    const known = it.copies?.get(key);
+    if (known !== undefined && this.#brokenness(known) === null) return known;
+    for (const copy of it.copies?.values() ?? []) this.free(copy);
+    const copy = this.#move(it, to);
+    it.copies = new Map([[key, copy]]);
+    return copy;
   }
 
   #place(it: ClusterBuffer, placement: Placement): void {
@@ -460,16 +472,33 @@ export class ClusterDevice implements Device {
           element,
         })),
       });
-    const program = ++lastProgram;
-    this.#define(program, functions, [false]);
+    const program = this.#mover(from, to, shape, dtype, functions);
     const copy = this.allocate(it.bytes);
     copy.shape = shape;
     copy.dtype = dtype;
     copy.home = { placement: to, members };
     copy.site = it.site;
     this.connection.send({ t: "run", program, inputs: [it.id], outputs: [copy.id], step: this.#step++, site: it.site });
-    this.connection.send({ t: "forget", program });
     return copy;
+  }
+
+  /** Programs that move tensors, by from where, to where and what. */
+  readonly #movers = new Map<string, number>();
+
+  #mover(from: Placement, to: Placement, shape: Shape, dtype: DType, functions: ReadonlyMap<number, GraphFn>): number {
+    const key = `${this.connection.generation}|${from.key}|${to.key}|${dtype}${shape}`;
+    let program = this.#movers.get(key);
+    if (program === undefined) {
+      for (const [old, stale] of this.#movers) {
+        if (this.#movers.size < 256 && old.startsWith(`${this.connection.generation}|`)) continue;
+        this.connection.send({ t: "forget", program: stale });
+        this.#movers.delete(old);
+      }
+      program = ++lastProgram;
+      this.#define(program, functions, [false]);
+      this.#movers.set(key, program);
+    }
+    return program;
   }
 
   /** Who holds what of a tensor, for people and tests. */

@@ -43,7 +43,8 @@ interface ClientEntry {
   id: number;
   stream: ServerStream;
   hello: Extract<FromClient, { t: "hello" }>;
-  programs: Map<number, string[]>;
+  /** Who runs a program, and why nobody can. */
+  programs: Map<number, { members: string[]; problem: string | null }>;
   /** Which workers hold (parts of) a tensor. */
   holders: Map<number, string[]>;
 }
@@ -294,7 +295,7 @@ export class Dispatcher {
     else if (message.t === "upload") this.#upload(client, message);
     else if (message.t === "free") this.#free(client, message.ids);
     else if (message.t === "forget") {
-      this.#send(client, client.programs.get(message.program) ?? [], { ...message, client: client.id });
+      this.#send(client, client.programs.get(message.program)?.members ?? [], { ...message, client: client.id });
       client.programs.delete(message.program);
     } else throw new WeftError("a client says hello once");
   }
@@ -313,7 +314,11 @@ export class Dispatcher {
   #define(client: ClientEntry, message: Extract<FromClient, { t: "define" }>): void {
     const { program, members, graphs, collective, donated, generation } = message;
     if (graphs.length !== members.length) throw new WeftError("define: a graph a member is needed");
-    client.programs.set(program, members);
+    const missing = members.find((id) => !this.#workers.has(id) || this.#workers.get(id)!.suspended);
+    const problem =
+      missing === undefined ? null : `worker ${missing} is not there any more; run it again on those that are`;
+    client.programs.set(program, { members, problem });
+    if (problem !== null) return;
     const group = collective ? this.#groupOf(members, generation) : null;
     say(
       "dispatcher",
@@ -351,8 +356,19 @@ export class Dispatcher {
   }
 
   #run(client: ClientEntry, message: Extract<FromClient, { t: "run" }>): void {
-    const members = client.programs.get(message.program);
-    if (members === undefined) throw new WeftError(`run: program ${message.program} was not defined`);
+    const known = client.programs.get(message.program);
+    if (known === undefined) throw new WeftError(`run: program ${message.program} was not defined`);
+    const { members, problem } = known;
+    if (problem !== null) {
+      this.#toClient(client, {
+        t: "failed",
+        ids: message.outputs,
+        message: problem,
+        cause: "lost",
+        worker: members[0],
+      });
+      return;
+    }
     for (const id of message.outputs) client.holders.set(id, members);
     say("dispatcher", () => `client ${client.id} runs program ${message.program} on ${members.join(", ")}`);
     this.#send(client, members, { ...message, client: client.id }, message.outputs);

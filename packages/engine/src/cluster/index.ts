@@ -8,4 +8,5 @@ export { Dispatcher, type DispatcherOptions } from "./dispatcher.js";
 export * as distributed from "./distributed.js";
 export { type Place, placeFrom } from "./environment.js";
 export { type LaunchOptions, LocalCluster } from "./launch.js";
+export { type ClusterStatus, watch } from "./watch.js";
 export { parseCores, Worker, type WorkerOptions } from "./worker.js";

@@ -98,6 +98,8 @@ export class Worker {
   readonly #programs = new Map<string, Program>();
   readonly #executables = new Map<string, Executable>();
   readonly #groups = new Map<string, ProcessGroup>();
+  /** Groups that failed, and why: nobody waits for their members again. */
+  readonly #broken = new Map<string, string>();
   readonly #maps = new Map<number, number>();
   readonly #begin = performance.now();
   #channel: Channel | null = null;
@@ -323,6 +325,8 @@ export class Worker {
 
   /** The group of this name: found, or joined with its other members, who were told at the same time. */
   #join({ name, rank, size, mpi }: NonNullable<Program["group"]>): ProcessGroup {
+    const reason = this.#broken.get(name);
+    if (reason !== undefined) throw new FailedError({ message: reason, cause: "aborted" });
     let group = this.#groups.get(name);
     if (group === undefined) {
       // Groups of earlier generations are over: every member got the same instructions in the same order.
@@ -334,13 +338,15 @@ export class Worker {
         this.#groups.delete(old);
       }
       say("worker", () => `joins group ${name} as ${rank} of ${size}`);
-      group = mpi
-        ? MpiGroup.join()
-        : ShmGroup.join(name, rank, size, {
-            joinTimeout: joinSeconds,
-            timeout: lateSeconds,
-            threads: (this.device as Partial<CpuDevice>).threads ?? 1,
-          });
+      const threads = (this.device as Partial<CpuDevice>).threads ?? 1;
+      try {
+        group = mpi
+          ? MpiGroup.join()
+          : ShmGroup.join(name, rank, size, { joinTimeout: joinSeconds, timeout: lateSeconds, threads });
+      } catch (error) {
+        this.#noteBroken(name, (error as Error).message);
+        throw error;
+      }
       this.#groups.set(name, group);
     }
     if (this.device.group !== group) this.device.group = group;
@@ -361,7 +367,7 @@ export class Worker {
     } catch (error) {
       const [text, cause] = causeOf(error as Error);
       // The others must not wait for what will not come.
-      if (entry?.group != null) this.#breakGroup(entry.group.name);
+      if (entry?.group != null) this.#breakGroup(entry.group.name, text);
       for (const id of outputs) space.fail(id, { message: text, cause });
       const { id } = this;
       this.#send({ t: "failed", client, ids: outputs, message: text, cause, worker: id });
@@ -369,14 +375,20 @@ export class Worker {
     }
   }
 
-  #breakGroup(name: string): void {
+  #noteBroken(name: string, reason: string): void {
+    this.#broken.set(name, reason);
+    if (this.#broken.size > 64) this.#broken.delete(this.#broken.keys().next().value!);
+    this.#send({ t: "broken", group: name });
+  }
+
+  #breakGroup(name: string, reason: string): void {
     const group = this.#groups.get(name);
     if (group === undefined) return;
     if (group instanceof ShmGroup) group.abort();
     if (this.device.group === group) this.device.group = null;
     group.close();
     this.#groups.delete(name);
-    this.#send({ t: "broken", group: name });
+    this.#noteBroken(name, reason);
   }
 
   #execute(space: Namespace, entry: Program, executable: Executable, message: Extract<ToWorker, { t: "run" }>): void {

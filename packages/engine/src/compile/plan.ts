@@ -3,8 +3,7 @@ import { bytesOf, type GraphFn, InternalError, isOp, type Node, numel, outputAva
 import { type Batching, joinKernels } from "./batch-kernels.js";
 import { type Fusion, fuse, isZeroBase, type MatrixOperand, matrixOperand } from "./fuse.js";
 import { buildKernel, type LoopKernel } from "./kernel.js";
-import type { LaneProgram } from "./lane.js";
-import { laneProgramOf, outlineLanes, type RegionOptions } from "./lane-region.js";
+import { type AnyLaneProgram, laneProgramOf, outlineLanes, type RegionOptions } from "./lane-region.js";
 import { type PrepareOptions, prepare } from "./prepare.js";
 import { axisVariables, type Layouts, resolveViews } from "./views.js";
 
@@ -24,7 +23,7 @@ export type Step =
   /** `offset`: where the loop's own memory begins in the scratch of the plan around it. */
   | { kind: "loop"; node: Node<"scan">; body: Plan; offset: number }
   /** A scan over small independent problems as one kernel. */
-  | { kind: "lane"; node: Node<"scan">; program: LaneProgram }
+  | { kind: "lane"; node: Node<"scan">; program: AnyLaneProgram }
   /** Data from other devices: started as soon as the operand is there, finished when nothing else can be done first. */
   | { kind: "collective"; node: Node<"collective">; phase: "start" | "finish" }
   | { kind: "copy"; from: Node; to: number };
@@ -206,6 +205,11 @@ class Planner {
     const aliases = this.#aliases(work, locations);
     const scratchBytes = this.#placeScratch(work, locations);
     for (const [operand, result] of inPlace) locations.set(operand, locations.get(result)!);
+    // What has no elements is written by nobody, and may be read all the same.
+    for (const node of this.fusion.stored) {
+      const key = memoryKey(node);
+      if (numel(node.shape) === 0 && !locations.has(key)) locations.set(key, { kind: "scratch", offset: 0 });
+    }
     // A product with an epilogue is written where the epilogue's result goes, and finished there.
     for (const { step } of work) {
       if (step.kind !== "library" || step.epilogue === null) continue;

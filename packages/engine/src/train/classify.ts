@@ -5,8 +5,8 @@ import type { TextClassifier } from "../nn/index.js";
 import { type Jitted, jit, key, softmax, type Tensor, tensor } from "../tensor/index.js";
 import type { Progress } from "./checkpoint.js";
 import { findCheckpoint, readParameters } from "./checkpoint.js";
+import { TrainError } from "./errors.js";
 import { type ClassifierModel, makeModel, unpack } from "./model.js";
-import { TrainError } from "./trainer.js";
 
 export interface Prediction {
   label: string;

@@ -1,7 +1,7 @@
 // The compiled programs of a run: one optimiser step (forward, backward, sum over ranks, update) as one program, its
 // micro-steps where gradients are accumulated, and evaluation.
 import type { DType } from "../graph/index.js";
-import type { TextClassifier } from "../nn/index.js";
+import { embedding, type TextClassifier } from "../nn/index.js";
 import { globalNorm, type Optimizer } from "../optim/index.js";
 import {
   crossEntropy,
@@ -15,9 +15,10 @@ import {
   valueAndGrad,
   where,
 } from "../tensor/index.js";
-import { sumGradients } from "./buckets.js";
+import { sumGradients, sumRows, travelsAsRows } from "./buckets.js";
 import type { Group } from "./group.js";
 import { type ClassifierModel, type Unpacked, unpack } from "./model.js";
+import { freshScale, type LossScaling, leastScale, nextScale, type ScaleState } from "./scaling.js";
 
 export interface StepOptions {
   model: ClassifierModel;
@@ -29,11 +30,15 @@ export interface StepOptions {
   labelSmoothing: number;
   gradientClip: number | undefined;
   bucketBytes: number;
+  /** How products are computed; the default is the device's own way. */
+  within?: <T>(body: () => T) => T;
+  scaling?: LossScaling | null;
 }
 
 /** What a run carries from step to step; donated to each. */
 export interface TrainState {
   params: TextClassifier;
+  /** The optimiser's own state; under loss scaling `{ inner, scale, streak }`. */
   optimizer: unknown;
   /** int32: 1 after a step whose loss or gradient was no number. From then on nothing changes any more. */
   halted: Tensor;
@@ -45,32 +50,48 @@ export interface Pending {
   loss: Tensor;
 }
 
-/** What a step says, in one small tensor: loss, gradient norm, ranks that want to stop, whether it was taken. */
-export const said = { loss: 0, norm: 1, stop: 2, taken: 3 } as const;
+/** What a step says, in one small tensor: loss, gradient norm, ranks that want to stop, whether all is well, the loss's scale. */
+export const said = { loss: 0, norm: 1, stop: 2, good: 3, scale: 4 } as const;
+
+type Scaled = ScaleState & { inner: unknown };
+
+/** The state of the optimiser at the start. */
+export function freshOptimizer({ optimizer, scaling }: StepOptions, params: TextClassifier): unknown {
+  const inner = optimizer.init(params);
+  return scaling == null ? inner : { inner, ...freshScale(scaling) };
+}
 
 export interface Programs {
   whole: Jitted<(state: TrainState, packed: Tensor) => [TrainState, Tensor]>;
-  first: Jitted<(params: TextClassifier, packed: Tensor) => Pending>;
-  more: Jitted<(pending: Pending, params: TextClassifier, packed: Tensor) => Pending>;
+  first: Jitted<(state: TrainState, packed: Tensor) => Pending>;
+  more: Jitted<(pending: Pending, state: TrainState, packed: Tensor) => Pending>;
   last: Jitted<(state: TrainState, pending: Pending, packed: Tensor) => [TrainState, Tensor]>;
   /** Sums over this rank's rows: loss, right answers, rows. */
   evaluate: Jitted<(params: TextClassifier, packed: Tensor) => Tensor>;
 }
 
 /** The loss of this rank's rows, as its part of the mean over the whole step. */
-export function lossOf(options: StepOptions, params: TextClassifier, batch: Unpacked): Tensor {
+export function lossOf(options: StepOptions, params: TextClassifier, batch: Unpacked, tokens?: Tensor): Tensor {
   const { model, dtype, dropout, labelSmoothing } = options;
-  const logits = model.logits(params, batch, dropout ? batch.keys : null);
+  const logits = model.logits(params, batch, dropout ? batch.keys : null, tokens);
   const each = crossEntropy(logits, batch.labels, { reduction: "none", labelSmoothing });
   return where(batch.real, each, 0).sum().cast(dtype).div(batch.total.cast(dtype));
 }
 
 export function makePrograms(options: StepOptions): Programs {
-  const { model, optimizer, group, dtype, gradientClip, bucketBytes } = options;
+  const { model, optimizer, group, dtype, gradientClip, bucketBytes, scaling = null } = options;
+  const within = options.within ?? (<T>(body: () => T): T => body());
+  const scaleOf = (state: TrainState): ScaleState | null => (scaling === null ? null : (state.optimizer as Scaled));
+  /** What is differentiated. */
+  const scaled = (loss: Tensor, scale: ScaleState | null): Tensor =>
+    scale === null ? loss : loss.mul(scale.scale.cast(dtype));
 
-  const gradients = (params: TextClassifier, packed: Tensor): Pending => {
+  /** Of this rank's rows, of the scaled loss. */
+  const gradients = (state: TrainState, packed: Tensor): Pending => {
     const batch = unpack(packed);
-    const [loss, grads] = valueAndGrad((p: TextClassifier) => lossOf(options, p, batch))(params);
+    const [loss, grads] = within(() =>
+      valueAndGrad((p: TextClassifier) => scaled(lossOf(options, p, batch), scaleOf(state)))(state.params),
+    );
     return { grads, loss };
   };
   const join = (a: Pending, b: Pending): Pending => ({
@@ -78,41 +99,81 @@ export function makePrograms(options: StepOptions): Programs {
     loss: a.loss.add(b.loss),
   });
 
-  const finish = (state: TrainState, own: Pending, packed: Tensor): [TrainState, Tensor] => {
+  /** As `gradients`, summed over ranks, with the table's part sent as the rows that were touched. */
+  const gradientsByRows = (state: TrainState, packed: Tensor): Pending => {
+    const batch = unpack(packed);
+    const { params } = state;
+    const looked = embedding.apply(params.embedding, batch.ids);
+    const [loss, [grads, rows]] = within(() =>
+      valueAndGrad((p: TextClassifier, tokens: Tensor) => scaled(lossOf(options, p, batch, tokens), scaleOf(state)), {
+        argument: [0, 1],
+      })(params, looked),
+    ) as unknown as [Tensor, [TextClassifier, Tensor]];
+    const { embedding: _, ...others } = grads;
+    const table = params.embedding.weight;
+    const count = batch.ids.size;
+    const summed = sumGradients(others, group, bucketBytes);
+    const weight = sumRows(table, batch.ids.reshape([count]), rows.reshape([count, table.shape[1]]), group);
+    return { grads: { ...summed, embedding: { weight } }, loss };
+  };
+
+  const finish = (state: TrainState, own: Pending, packed: Tensor): [TrainState, Tensor] =>
+    update(state, { grads: sumGradients(own.grads, group, bucketBytes), loss: own.loss }, packed);
+
+  const wholeStep = (state: TrainState, packed: Tensor): [TrainState, Tensor] => {
+    const { ids } = unpack(packed);
+    if (travelsAsRows(ids.size, group.size, state.params.embedding.weight.shape[0]))
+      return update(state, gradientsByRows(state, packed), packed);
+    return finish(state, gradients(state, packed), packed);
+  };
+
+  /** From gradients that are summed over ranks and this rank's part of the loss, both scaled. */
+  const update = (state: TrainState, summed: Pending, packed: Tensor): [TrainState, Tensor] => {
     const { stop } = unpack(packed);
-    const grads = sumGradients(own.grads, group, bucketBytes);
-    const [loss, stops] = parts(group.sum(stack([own.loss, stop.cast(dtype)])), 2);
+    const scale = scaleOf(state);
+    const undo = scale === null ? null : scale.scale.reciprocal();
+    const grads = undo === null ? summed.grads : treeMap((g) => g.mul(undo.cast(g.dtype)), summed.grads);
+    const own = undo === null ? summed.loss : summed.loss.mul(undo.cast(dtype));
+    const [loss, stops] = parts(group.sum(stack([own, stop.cast(dtype)])), 2);
     const norm = globalNorm(grads).cast(dtype);
-    const good = logicalAnd(logicalAnd(loss.isFinite(), norm.isFinite()), state.halted.equal(0));
+    const running = state.halted.equal(0);
+    const finite = norm.isFinite();
+    const taken = logicalAnd(logicalAnd(loss.isFinite(), finite), running);
     // As torch's clip_grad_norm_.
-    const scale = gradientClip === undefined ? null : minimum(norm.add(1e-6).reciprocal().mul(gradientClip), 1);
-    const used = scale === null ? grads : treeMap((g) => g.mul(scale.cast(g.dtype)), grads);
-    const [params, inner] = optimizer.update(state.params, used, state.optimizer);
-    const choose = <T>(stepped: T, before: T): T => treeMap((a, b) => where(good, a, b), stepped, before);
+    const clip = gradientClip === undefined ? null : minimum(norm.add(1e-6).reciprocal().mul(gradientClip), 1);
+    const used = clip === null ? grads : treeMap((g) => g.mul(clip.cast(g.dtype)), grads);
+    const before = scale === null ? state.optimizer : (scale as Scaled).inner;
+    const [params, after] = optimizer.update(state.params, used, before);
+    const choose = <T>(stepped: T, kept: T): T => treeMap((a, b) => where(taken, a, b), stepped, kept);
+    const later = scale === null || scaling === null ? null : nextScale(scaling, scale, finite);
+    // Under a dynamic scale an overflow of the gradients is no fault: the step is left out and the scale halved.
+    const good =
+      later === null || scaling?.dynamic !== true
+        ? taken
+        : logicalAnd(logicalAnd(loss.isFinite(), later.scale.greaterEqual(leastScale)), running);
     const next: TrainState = {
       params: choose(params, state.params),
-      optimizer: choose(inner, state.optimizer),
+      optimizer: later === null ? choose(after, before) : { inner: choose(after, before), ...later },
       halted: where(good, 0, 1).cast("int32"),
     };
-    return [next, stack([loss, norm, stops, good.cast(dtype)])];
+    const told = scale === null ? stops.mul(0).add(1) : scale.scale.cast(dtype);
+    return [next, stack([loss, norm, stops, good.cast(dtype), told])];
   };
 
   return {
-    whole: jit((state: TrainState, packed: Tensor) => finish(state, gradients(state.params, packed), packed), {
-      donate: [0],
-    }),
+    whole: jit(wholeStep, { donate: [0] }),
     first: jit(gradients),
-    more: jit((pending: Pending, params: TextClassifier, packed: Tensor) => join(pending, gradients(params, packed)), {
+    more: jit((pending: Pending, state: TrainState, packed: Tensor) => join(pending, gradients(state, packed)), {
       donate: [0],
     }),
     last: jit(
       (state: TrainState, pending: Pending, packed: Tensor) =>
-        finish(state, join(pending, gradients(state.params, packed)), packed),
+        finish(state, join(pending, gradients(state, packed)), packed),
       { donate: [0, 1] },
     ),
     evaluate: jit((params: TextClassifier, packed: Tensor) => {
       const batch = unpack(packed);
-      const logits = model.logits(params, batch, null);
+      const logits = within(() => model.logits(params, batch, null));
       const losses = where(batch.real, crossEntropy(logits, batch.labels, { reduction: "none" }), 0);
       const right = logicalAnd(logits.argmax(-1).equal(batch.labels), batch.real);
       return stack([losses.sum(), right.cast(dtype).sum(), batch.real.cast(dtype).sum()].map((t) => t.cast(dtype)));

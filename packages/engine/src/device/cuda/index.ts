@@ -13,6 +13,7 @@ import type {
 } from "../contract.js";
 import { type CudaBuffer, CudaContext, type Piece } from "./context.js";
 import { cudaLibraries, result64 } from "./driver.js";
+import { type TransferRates, transferRates } from "./inspect.js";
 import { type GpuReadings, readGpu } from "./nvml.js";
 import { Products } from "./products.js";
 import { type Addresses, CudaProgram, Launcher } from "./program.js";
@@ -20,6 +21,7 @@ import { cudaPlanOptions } from "./source.js";
 
 export { versionText } from "./context.js";
 export { CudaError, cudaLibraries, type LibraryName, type LibraryPaths } from "./driver.js";
+export { libraryVersions, type TransferRates } from "./inspect.js";
 export { NcclGroup, ncclGroup } from "./nccl.js";
 export type { GpuProcess, GpuReadings } from "./nvml.js";
 
@@ -111,6 +113,10 @@ export class CudaDevice implements Device {
   readings(): GpuReadings | null {
     return readGpu(this.context.libraries, this.context.busId);
   }
+  /** How fast memory moves to, from and on this GPU; takes a fraction of a second. */
+  transferRates(): TransferRates {
+    return transferRates(this.context);
+  }
   synchronize(): void {
     this.context.synchronize();
   }
@@ -137,7 +143,7 @@ export class CudaDevice implements Device {
     return planFunction(fn, {
       ...cudaPlanOptions,
       donated: options.donated,
-      lanes: { known: options.known ?? new Map() },
+      lanes: { ...cudaPlanOptions.lanes, known: options.known ?? new Map() },
     });
   }
 

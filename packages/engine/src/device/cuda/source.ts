@@ -2,6 +2,7 @@
 import {
   type CudaKernel,
   cudaThreads,
+  emitBlockCuda,
   emitCudaKernel,
   emitLaneCuda,
   type LoopKernel,
@@ -19,6 +20,7 @@ export const cudaPlanOptions: PlanOptions = {
   splitColumns: 512,
   halfMatmul: true,
   workspace: workspaceBytes,
+  lanes: { blocks: true },
   batching: { mayBatch: (kernel) => cudaThreads(kernel) === 256, maxBuffers: 480 },
 };
 
@@ -83,7 +85,7 @@ ${cases.join("\n")}
     kernels.set(step, { text, n: 0, blocks: start, threads, name: named(text) });
   };
   const addLanes = ({ program }: Extract<Step, { kind: "lane" }>, aligned: boolean): void => {
-    const emitted = emitLaneCuda(program, aligned);
+    const emitted = program.form === "block" ? emitBlockCuda(program) : emitLaneCuda(program, aligned);
     const buffers = program.inputs.length + program.outputs.length;
     const text = `extern "C" __global__ void __launch_bounds__(${emitted.threads}) @(const Args<${buffers}> args) {\n  void* const* p = args.p;\n${emitted.text}\n}`;
     kernels.set(program, { ...emitted, text, n: 0, name: named(text) });

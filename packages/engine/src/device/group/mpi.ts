@@ -12,12 +12,19 @@ const folders = [
   "/usr/lib64/openmpi/lib",
   "/usr/local/lib",
   "/opt/openmpi/lib",
+  "/usr/local/mpi/lib",
+  "/opt/hpcx/ompi/lib",
 ];
 
 /** Where OpenMPI's library is: WEFT_MPI, beside the running mpirun, or where distributions put it. */
 export function findMpi(): string | null {
   const prefix = process.env.OPAL_PREFIX ?? process.env.MPI_HOME;
-  const places = [...(prefix === undefined ? [] : [`${prefix}/lib`]), ...folders];
+  const beside = (process.env.PATH ?? "")
+    .split(":")
+    .filter((folder) => existsSync(`${folder}/mpirun`))
+    .map((folder) => `${folder}/../lib`);
+  const given = (process.env.LD_LIBRARY_PATH ?? "").split(":").filter((folder) => folder !== "");
+  const places = [...(prefix === undefined ? [] : [`${prefix}/lib`]), ...given, ...beside, ...folders];
   const names = ["libmpi.so.40", "libmpi.so"];
   if (process.env.WEFT_MPI !== undefined) return process.env.WEFT_MPI;
   return places.flatMap((folder) => names.map((name) => `${folder}/${name}`)).find((path) => existsSync(path)) ?? null;

@@ -1,0 +1,43 @@
+// What the commands of a cluster share: ports, tokens and certificates, and waiting for Ctrl-C.
+import { type Command, InvalidArgumentError } from "commander";
+
+export function port(text: string): number {
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < 0 || value > 65535)
+    throw new InvalidArgumentError(`"${text}" is no port; give a number from 0 to 65535`);
+  return value;
+}
+
+export interface SecurityFlags {
+  token?: string;
+  tlsCert?: string;
+  tlsKey?: string;
+  tlsCa?: string;
+}
+
+export const addSecurity = (command: Command): Command =>
+  command
+    .option("--token <token>", "what everybody must show (or WEFT_TOKEN)")
+    .option("--tls-cert <file>", "certificate (or WEFT_TLS_CERT)")
+    .option("--tls-key <file>", "its key (or WEFT_TLS_KEY)")
+    .option("--tls-ca <file>", "authority that signed the other side's certificate (or WEFT_TLS_CA)");
+
+export const security = ({ token, tlsCert, tlsKey, tlsCa }: SecurityFlags) => ({
+  token,
+  cert: tlsCert,
+  key: tlsKey,
+  ca: tlsCa,
+});
+
+/** Resolves at Ctrl-C or a polite kill. */
+export function untilSignal(): Promise<void> {
+  return new Promise((resolve) => {
+    // A signal handler alone does not keep a process alive.
+    const alive = setInterval(() => {}, 1 << 30);
+    for (const signal of ["SIGINT", "SIGTERM"] as const)
+      process.once(signal, () => {
+        clearInterval(alive);
+        resolve();
+      });
+  });
+}

@@ -1,0 +1,45 @@
+// weft server: the dispatcher of a cluster.
+import type { Command } from "commander";
+import { attempt, CommandError } from "../terminal/index.js";
+import { addSecurity, port, type SecurityFlags, security, untilSignal } from "./cluster-common.js";
+
+const help = `
+Examples:
+  weft server                                   a dispatcher on localhost:9000
+  weft server -p 9100                           on another port; -p 0 picks a free one
+  weft server --host 0.0.0.0 --tls-cert c.pem --tls-key k.pem --token SECRET
+                                                for other machines too: only with TLS and a token
+
+Then start workers (weft worker) and connect: weft.connect("localhost:9000") in a program, or WEFT_CONNECT=localhost:9000.
+WEFT_DEBUG_DISPATCHER=1 says what it does and why.`;
+
+export function add(program: Command): void {
+  addSecurity(
+    program
+      .command("server")
+      .description("Run the dispatcher that workers and clients connect to.")
+      .option("-p, --port <port>", "where to listen", port, 9000)
+      .option("--host <host>", "which addresses to listen on", "localhost"),
+  )
+    .option("--json", "one JSON line when ready")
+    .addHelpText("after", help)
+    .action((options: { port: number; host: string; json?: boolean } & SecurityFlags) => attempt(() => run(options)));
+}
+
+async function run(options: { port: number; host: string; json?: boolean } & SecurityFlags): Promise<void> {
+  const { Dispatcher } = await import("weft/cluster");
+  let dispatcher: Awaited<ReturnType<typeof Dispatcher.start>>;
+  try {
+    dispatcher = await Dispatcher.start({ host: options.host, port: options.port, ...security(options) });
+  } catch (error) {
+    throw new CommandError((error as Error).message);
+  }
+  const facts = { ready: true, host: options.host, port: dispatcher.port };
+  process.stdout.write(
+    options.json
+      ? `${JSON.stringify(facts)}\n`
+      : `dispatcher on ${options.host}:${dispatcher.port}; start workers with: weft worker --host ${options.host} -p ${dispatcher.port}\n`,
+  );
+  await untilSignal();
+  dispatcher.stop();
+}

@@ -1,0 +1,57 @@
+// What workers can do, for the planner. Until they have been measured these are assumptions of the right size, scaled by
+// their cores; plans made with them say so.
+import { h200, type Link, type Rates, sameLinks } from "../shard/index.js";
+import type { WorkerInfo } from "./protocol.js";
+
+/** Shared memory of one host: everybody reads everybody, and memory bandwidth is shared. */
+const sharedMemory = (members: number): Link => ({
+  members,
+  latency: 5e-6 * members,
+  bandwidth: 6e9 / Math.sqrt(members / 2),
+});
+
+const scaled = (points: [number, number][], by: number): [number, number][] => points.map(([x, y]) => [x, y * by]);
+
+function cpuRates(threads: number): Rates {
+  const bandwidth = Math.min(threads, 4);
+  const products = scaled(
+    [
+      [32, 5e9],
+      [128, 30e9],
+      [512, 70e9],
+      [2048, 90e9],
+    ],
+    threads,
+  );
+  return {
+    name: `CPU workers of ${threads} core${threads === 1 ? "" : "s"} (assumed)`,
+    assumed: true,
+    matmul: {
+      float32: products,
+      float64: scaled(products, 0.5),
+      complex64: scaled(products, 0.25),
+      complex128: scaled(products, 0.12),
+    },
+    linalg: 2e9 * threads,
+    bandwidth: scaled(
+      [
+        [1e5, 20e9],
+        [1e7, 10e9],
+        [1e8, 8e9],
+      ],
+      bandwidth,
+    ),
+    simple: 4e9 * threads,
+    special: 0.8e9 * threads,
+    lookup: 0.4e9 * threads,
+    random: 0.15e9 * threads,
+    kernel: 2e-6,
+    call: 250e-6,
+    links: sameLinks([2, 4, 8].map(sharedMemory)),
+  };
+}
+
+export function ratesOf(workers: readonly WorkerInfo[]): Rates {
+  if (workers.some((worker) => worker.device.startsWith("cuda"))) return { ...h200, call: 250e-6 };
+  return cpuRates(Math.max(1, Math.min(...workers.map((worker) => worker.threads))));
+}
