@@ -1,7 +1,7 @@
 // The CUDA device: generated CUDA C through NVRTC, cuBLAS, one stream; a call whose memory is where it was last time is
 // one graph launch.
 import { type Plan, planFunction } from "../../compile/index.js";
-import { bytesOf, type GraphFn, numel } from "../../graph/index.js";
+import { bytesOf, type GraphFn, type Node, numel, type Precision } from "../../graph/index.js";
 import type {
   CompileOptions,
   Device,
@@ -11,6 +11,7 @@ import type {
   NamedRanges,
   ProcessGroup,
 } from "../contract.js";
+import { canFuse } from "./attention.js";
 import { type CudaBuffer, CudaContext, type Piece } from "./context.js";
 import { cudaLibraries } from "./driver.js";
 import { RecordedRuns } from "./graphs.js";
@@ -27,8 +28,8 @@ export { NcclGroup, ncclGroup } from "./nccl.js";
 export type { GpuProcess, GpuReadings } from "./nvml.js";
 
 export interface CudaOptions {
-  /** Matrix products of float32: exact (default) or with the tensor cores' tf32. */
-  precision?: "float32" | "tf32";
+  /** Products of float32 matrices where the program does not say (see weft.setPrecision): exact by default. */
+  precision?: Precision;
   /** Record calls into CUDA graphs (default) or launch every kernel. */
   graphs?: boolean;
 }
@@ -44,7 +45,7 @@ export class CudaDevice implements Device {
   #scratch: CudaBuffer | null = null;
   readonly #launcher: Launcher;
   readonly products: Products;
-  readonly #precision: "float32" | "tf32";
+  readonly #precision: Precision;
   readonly #graphs: boolean;
   graphLaunches = 0;
 
@@ -144,6 +145,12 @@ export class CudaDevice implements Device {
   #program(plan: Plan): CudaProgram {
     this.context.enter();
     return new CudaProgram(this.context, this.#launcher, this.products, plan, this.#precision);
+  }
+
+  keeps(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
+    const { architecture, sharedBytes } = this.context;
+    const major = Math.floor(Number(architecture.slice(3)) / 10);
+    return canFuse(node, usesOutput, { sharedBytes, major, precision: this.#precision });
   }
 
   source(fn: GraphFn, options: CompileOptions): string {
