@@ -98,7 +98,7 @@ const schema = z.strictObject({
       keep: count.default(2),
     })
     .prefault({}),
-  logging: z.strictObject({ every_steps: count.default(20) }).prefault({}),
+  logging: z.strictObject({ every_steps: count.default(64) }).prefault({}),
 });
 
 export type RawConfig = z.infer<typeof schema>;
