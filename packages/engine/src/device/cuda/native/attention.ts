@@ -179,7 +179,10 @@ template <class C> W_INLINE float w_att_masked(float s, const void* mask, long l
   return s;
 }
 /* Whether dropout keeps an element of the weights, by its number among all of them (or among those of its example). */
-template <class C> W_INLINE bool w_att_kept(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY return (x0 >> 8) >= C::THRESHOLD; }
+template <class C> W_INLINE bool w_att_kept(uint32_t k0, uint32_t k1, typename C::Index number) {
+  uint64_t i = number;
+  W_THREEFRY return (x0 >> 8) >= C::THRESHOLD;
+}
 W_INLINE float w_quad_max(float x) { x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1)); return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2)); }
 W_INLINE float w_quad_sum(float x) { x += __shfl_xor_sync(0xffffffffu, x, 1); return x + __shfl_xor_sync(0xffffffffu, x, 2); }
 template <class C> W_INLINE float w_att_exp(float x) { return C::MODE == 0 ? expf(x) : __expf(x); }
@@ -254,7 +257,7 @@ template <class C> W_INLINE void w_attention_forward(void* const* p, char* memor
         sums[r / 2] += x;
         if (C::DROP) {
           int i = row + (r / 2) * 8, j = j0 + n * 8 + 2 * t + (r & 1);
-          bool kept = w_att_kept<C>(k0, k1, ((uint64_t)(C::OWN ? h : bh) * C::S + i) * C::T + j);
+          bool kept = w_att_kept<C>(k0, k1, ((typename C::Index)(C::OWN ? h : bh) * C::S + i) * C::T + j);
           if (!kept) x = 0;
           else bits[r / 2 * 2 + n / 4] |= 1u << (n % 4 * 8 + 2 * t + (r & 1));
         }
