@@ -211,7 +211,7 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     VECTOR: vector,
     WORDS: words,
     MASK: { none: 0, bool: 1, float: 2 }[kernel.mask],
-    THRESHOLD: Math.ceil(Math.fround(kernel.dropout) * 2 ** 24),
+    THRESHOLD: Math.min(65535, Math.round(kernel.dropout * 65536)),
   };
   const dropKey = kernel.dropout > 0 ? extras - 1 : null;
   const keyLead = dropKey === null ? [] : node.inputs[dropKey].shape.slice(0, -1);
