@@ -31,7 +31,7 @@ export interface AttentionOptions extends ProductOptions {
   mask?: Tensor;
   /** Factor of the scores; 1 / sqrt(size) by default. */
   scale?: number;
-  /** Dropout of the weights; needs a key. */
+  /** Dropout of the weights; needs a key, one for all ([2]) or one an example ([...batch, 2]). */
   dropout?: number;
   key?: Key | null;
 }
@@ -97,7 +97,8 @@ function compose(inputs: readonly Node[], kernel: AttentionKernel): Node[] {
   }
   const saved = [logSum.node];
   if (kernel.dropout > 0) {
-    const kept = rand(weights.shape, { key: wrap(inputs[next]) }).greaterEqual(kernel.dropout);
+    const key = wrap(inputs[next]);
+    const kept = rand(weights.shape.slice(key.rank - 1), { key }).greaterEqual(kernel.dropout);
     weights = where(kept, weights.mul(1 / (1 - kernel.dropout)), 0);
     saved.push(asBits(kept).node);
   }
@@ -165,7 +166,14 @@ function extras(
     nodes.push(build.expandTo(node, scores));
   }
   const drops = dropout > 0 && key !== null;
-  if (drops) nodes.push(key.node);
+  if (drops) {
+    const lead = key.shape.slice(0, -1);
+    if (showShape(lead) !== showShape(scores.slice(0, lead.length)) || lead.length > scores.length - 3)
+      throw new ShapeError(
+        `${op}: keys ${showShape(key.shape)} are one for each of ${showShape(lead)} examples, the scores are ${showShape(scores)}`,
+      );
+    nodes.push(key.node);
+  }
   const precision = productPrecision(op, options);
   return {
     nodes,

@@ -1,17 +1,21 @@
 // Loss scaling: an overflow leaves the step out and halves the scale, a long streak doubles it, and what is trained is what
 // would have been trained without it.
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { test } from "node:test";
 import { columns, headColumns } from "../data/index.js";
+import { scratch } from "../data/testkit.js";
 import * as weft from "../index.js";
 import * as nn from "../nn/index.js";
+import { lossScaled } from "../optim/index.js";
 import { assertClose } from "../test/compare.js";
+import { findCheckpoint } from "./checkpoint.js";
 import { alone } from "./group.js";
 import { type ClassifierModel, makeModel } from "./model.js";
 import { makeOptimizer } from "./optimizer.js";
-import { type LossScaling, nextScale, scalingOf } from "./scaling.js";
 import { freshOptimizer, makePrograms, type StepOptions, said, type TrainState } from "./step.js";
-import { tinyRaw } from "./testkit.js";
+import { type Parts, tiny, tinyRaw } from "./testkit.js";
+import { train } from "./trainer.js";
 
 weft.setDevice(weft.CpuDevice.available() ? "cpu" : "reference");
 const raw = tinyRaw({ model: { dropout: 0 }, optimizer: { warmup_steps: 0 } });
@@ -38,9 +42,14 @@ const steep = (model: ClassifierModel): ClassifierModel => ({
   },
 });
 
-function start(scaling: LossScaling | null): { programs: ReturnType<typeof makePrograms>; state: TrainState } {
+function start(scale: { initial: number; dynamic: boolean } | null): {
+  programs: ReturnType<typeof makePrograms>;
+  state: TrainState;
+} {
   const model = steep(makeModel(raw, 4, "float32"));
   const { optimizer } = makeOptimizer(raw, 100);
+  const scaling =
+    scale === null ? null : { optimizer: lossScaled(optimizer, { initial: scale.initial }), dynamic: scale.dynamic };
   const options: StepOptions = {
     model,
     optimizer,
@@ -105,19 +114,30 @@ test("a scale that fits changes nothing but rounding; a fixed one that does not 
   assert.equal((told.dataSync() as Float32Array)[said.good], 0);
 });
 
-test("growth after 2000 good steps, and who needs a scale", () => {
-  const at = (scale: number, streak: number, finite: boolean): number[] => {
-    const next = nextScale(
-      { initial: 1, dynamic: true },
-      { scale: weft.tensor(scale), streak: weft.tensor(streak, { dtype: "int32" }) },
-      weft.tensor(finite ? 1 : 0).greater(0),
-    );
-    return [next.scale.itemSync() as number, next.streak.itemSync() as number];
-  };
-  assert.deepEqual(at(1024, 1998, true), [1024, 1999]);
-  assert.deepEqual(at(1024, 1999, true), [2048, 0]);
-  assert.deepEqual(at(1024, 1999, false), [512, 0]);
-  assert.equal(scalingOf("bfloat16", undefined), null);
-  assert.deepEqual(scalingOf("float16", 128), { initial: 128, dynamic: false });
-  assert.deepEqual(scalingOf("float16", undefined), { initial: 65536, dynamic: true });
+test("half types through the trainer: near float32, the scale in the checkpoint, resumed as if nothing had happened", async () => {
+  const folder = scratch();
+  const parts: Parts = { training: { epochs: 1 }, model: { dropout: 0 } };
+  const full = await train(tiny(folder, "full", parts));
+  for (const compute of ["bfloat16", "float16"] as const) {
+    const precision = { compute };
+    const { losses } = await train(tiny(folder, compute, { ...parts, precision }));
+    losses.forEach((loss, i) => {
+      assert.ok(
+        Math.abs(loss - full.losses[i]) < 0.05 * full.losses[i],
+        `${compute}, step ${i}: ${loss}, float32 ${full.losses[i]}`,
+      );
+    });
+    assert.notDeepEqual(losses, full.losses);
+    const abort = new AbortController();
+    const cut = await train(tiny(folder, `${compute}-cut`, { ...parts, precision }), {
+      signal: abort.signal,
+      onStep: (e) => e.step === 4 && abort.abort(),
+    });
+    const rest = await train(tiny(folder, `${compute}-cut`, { ...parts, precision }), { resume: true });
+    assert.deepEqual([...cut.losses, ...rest.losses], losses);
+    const saved = (await weft.io.load(
+      join(findCheckpoint(join(folder, compute))!.folder, "optimizer.safetensors"),
+    )) as Record<string, weft.Tensor>;
+    assert.equal("scale" in saved, compute === "float16");
+  }
 });

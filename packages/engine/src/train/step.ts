@@ -2,12 +2,13 @@
 // micro-steps where gradients are accumulated, and evaluation.
 import type { DType } from "../graph/index.js";
 import { embedding, type TextClassifier } from "../nn/index.js";
-import { globalNorm, type Optimizer } from "../optim/index.js";
+import { globalNorm, type LossScaled, type Optimizer, type ScaledState } from "../optim/index.js";
 import {
   crossEntropy,
   type Jitted,
   jit,
   logicalAnd,
+  logicalOr,
   minimum,
   stack,
   type Tensor,
@@ -18,7 +19,6 @@ import {
 import { sumGradients, sumRows, travelsAsRows } from "./buckets.js";
 import type { Group } from "./group.js";
 import { type ClassifierModel, type Unpacked, unpack } from "./model.js";
-import { freshScale, type LossScaling, leastScale, nextScale, type ScaleState } from "./scaling.js";
 
 export interface StepOptions {
   model: ClassifierModel;
@@ -30,9 +30,8 @@ export interface StepOptions {
   labelSmoothing: number;
   gradientClip: number | undefined;
   bucketBytes: number;
-  /** How products are computed; the default is the device's own way. */
-  within?: <T>(body: () => T) => T;
-  scaling?: LossScaling | null;
+  /** The optimiser with a scaled loss, for float16; a scale that does not adapt makes an overflow a fault. */
+  scaling: { optimizer: LossScaled<unknown>; dynamic: boolean } | null;
 }
 
 /** What a run carries from step to step; donated to each. */
@@ -53,13 +52,9 @@ export interface Pending {
 /** What a step says, in one small tensor: loss, gradient norm, ranks that want to stop, whether all is well, the loss's scale. */
 export const said = { loss: 0, norm: 1, stop: 2, good: 3, scale: 4 } as const;
 
-type Scaled = ScaleState & { inner: unknown };
-
 /** The state of the optimiser at the start. */
-export function freshOptimizer({ optimizer, scaling }: StepOptions, params: TextClassifier): unknown {
-  const inner = optimizer.init(params);
-  return scaling == null ? inner : { inner, ...freshScale(scaling) };
-}
+export const freshOptimizer = ({ optimizer, scaling }: StepOptions, params: TextClassifier): unknown =>
+  (scaling?.optimizer ?? optimizer).init(params);
 
 export interface Programs {
   whole: Jitted<(state: TrainState, packed: Tensor) => [TrainState, Tensor]>;
@@ -79,19 +74,18 @@ export function lossOf(options: StepOptions, params: TextClassifier, batch: Unpa
 }
 
 export function makePrograms(options: StepOptions): Programs {
-  const { model, optimizer, group, dtype, gradientClip, bucketBytes, scaling = null } = options;
-  const within = options.within ?? (<T>(body: () => T): T => body());
-  const scaleOf = (state: TrainState): ScaleState | null => (scaling === null ? null : (state.optimizer as Scaled));
+  const { model, group, dtype, gradientClip, bucketBytes, scaling } = options;
+  const optimizer = (scaling?.optimizer ?? options.optimizer) as Optimizer<unknown>;
+  const scaleOf = (state: TrainState): Tensor | null =>
+    scaling === null ? null : (state.optimizer as ScaledState<unknown>).scale;
   /** What is differentiated. */
-  const scaled = (loss: Tensor, scale: ScaleState | null): Tensor =>
-    scale === null ? loss : loss.mul(scale.scale.cast(dtype));
+  const scaled = (loss: Tensor, state: TrainState): Tensor =>
+    scaling === null ? loss : scaling.optimizer.scaleLoss(loss, state.optimizer as ScaledState<unknown>);
 
   /** Of this rank's rows, of the scaled loss. */
   const gradients = (state: TrainState, packed: Tensor): Pending => {
     const batch = unpack(packed);
-    const [loss, grads] = within(() =>
-      valueAndGrad((p: TextClassifier) => scaled(lossOf(options, p, batch), scaleOf(state)))(state.params),
-    );
+    const [loss, grads] = valueAndGrad((p: TextClassifier) => scaled(lossOf(options, p, batch), state))(state.params);
     return { grads, loss };
   };
   const join = (a: Pending, b: Pending): Pending => ({
@@ -104,11 +98,10 @@ export function makePrograms(options: StepOptions): Programs {
     const batch = unpack(packed);
     const { params } = state;
     const looked = embedding.apply(params.embedding, batch.ids);
-    const [loss, [grads, rows]] = within(() =>
-      valueAndGrad((p: TextClassifier, tokens: Tensor) => scaled(lossOf(options, p, batch, tokens), scaleOf(state)), {
-        argument: [0, 1],
-      })(params, looked),
-    ) as unknown as [Tensor, [TextClassifier, Tensor]];
+    const [loss, [grads, rows]] = valueAndGrad(
+      (p: TextClassifier, tokens: Tensor) => scaled(lossOf(options, p, batch, tokens), state),
+      { argument: [0, 1] },
+    )(params, looked) as unknown as [Tensor, [TextClassifier, Tensor]];
     const { embedding: _, ...others } = grads;
     const table = params.embedding.weight;
     const count = batch.ids.size;
@@ -131,32 +124,27 @@ export function makePrograms(options: StepOptions): Programs {
   const update = (state: TrainState, summed: Pending, packed: Tensor): [TrainState, Tensor] => {
     const { stop } = unpack(packed);
     const scale = scaleOf(state);
-    const undo = scale === null ? null : scale.scale.reciprocal();
-    const grads = undo === null ? summed.grads : treeMap((g) => g.mul(undo.cast(g.dtype)), summed.grads);
-    const own = undo === null ? summed.loss : summed.loss.mul(undo.cast(dtype));
+    const undo = scale === null ? null : scale.reciprocal().cast(dtype);
+    const own = undo === null ? summed.loss : summed.loss.mul(undo);
     const [loss, stops] = parts(group.sum(stack([own, stop.cast(dtype)])), 2);
-    const norm = globalNorm(grads).cast(dtype);
-    const running = state.halted.equal(0);
-    const finite = norm.isFinite();
-    const taken = logicalAnd(logicalAnd(loss.isFinite(), finite), running);
-    // As torch's clip_grad_norm_.
+    // Of what they are, not of what they are scaled to: the squares of scaled ones overflow before they do.
+    const real = undo === null ? summed.grads : treeMap((g) => g.mul(undo.cast(g.dtype)), summed.grads);
+    const norm = globalNorm(real).cast(dtype);
+    // As torch's clip_grad_norm_; what is scaled stays so until the optimiser divides it.
     const clip = gradientClip === undefined ? null : minimum(norm.add(1e-6).reciprocal().mul(gradientClip), 1);
-    const used = clip === null ? grads : treeMap((g) => g.mul(clip.cast(g.dtype)), grads);
-    const before = scale === null ? state.optimizer : (scale as Scaled).inner;
-    const [params, after] = optimizer.update(state.params, used, before);
-    const choose = <T>(stepped: T, kept: T): T => treeMap((a, b) => where(taken, a, b), stepped, kept);
-    const later = scale === null || scaling === null ? null : nextScale(scaling, scale, finite);
-    // Under a dynamic scale an overflow of the gradients is no fault: the step is left out and the scale halved.
-    const good =
-      later === null || scaling?.dynamic !== true
-        ? taken
-        : logicalAnd(logicalAnd(loss.isFinite(), later.scale.greaterEqual(leastScale)), running);
+    const used = clip === null ? summed.grads : treeMap((g) => g.mul(clip.cast(g.dtype)), summed.grads);
+    const [params, inner] = optimizer.update(state.params, used, state.optimizer);
+    // Under a scale that can still fall an overflow is no fault: the optimiser leaves the step out.
+    const finite = norm.isFinite();
+    const fits = scale === null || scaling?.dynamic !== true ? finite : logicalOr(finite, scale.greater(1));
+    const good = logicalAnd(logicalAnd(loss.isFinite(), fits), state.halted.equal(0));
+    const choose = <T>(stepped: T, before: T): T => treeMap((a, b) => where(good, a, b), stepped, before);
     const next: TrainState = {
       params: choose(params, state.params),
-      optimizer: later === null ? choose(after, before) : { inner: choose(after, before), ...later },
+      optimizer: choose(inner, state.optimizer),
       halted: where(good, 0, 1).cast("int32"),
     };
-    const told = scale === null ? stops.mul(0).add(1) : scale.scale.cast(dtype);
+    const told = scale === null ? stops.mul(0).add(1) : scale.cast(dtype);
     return [next, stack([loss, norm, stops, good.cast(dtype), told])];
   };
 
@@ -173,7 +161,7 @@ export function makePrograms(options: StepOptions): Programs {
     ),
     evaluate: jit((params: TextClassifier, packed: Tensor) => {
       const batch = unpack(packed);
-      const logits = within(() => model.logits(params, batch, null));
+      const logits = model.logits(params, batch, null);
       const losses = where(batch.real, crossEntropy(logits, batch.labels, { reduction: "none" }), 0);
       const right = logicalAnd(logits.argmax(-1).equal(batch.labels), batch.real);
       return stack([losses.sum(), right.cast(dtype).sum(), batch.real.cast(dtype).sum()].map((t) => t.cast(dtype)));

@@ -30,10 +30,9 @@ import { TrainError } from "./errors.js";
 import { evaluate } from "./evaluate.js";
 import { factsOf, workloadOf } from "./facts.js";
 import { alone, type Group } from "./group.js";
-import { makeModel } from "./model.js";
+import { halfOf, makeModel } from "./model.js";
 import { makeOptimizer } from "./optimizer.js";
 import { type EpochRow, RecordWriter, type RunHead, writeMetrics, writeRunFile } from "./records.js";
-import { scalingOf } from "./scaling.js";
 import { freshOptimizer, makePrograms, type Pending, type StepOptions, said, type TrainState } from "./step.js";
 
 export interface TrainEvent {
@@ -126,10 +125,10 @@ class Run {
       config.training.max_steps ?? Number.POSITIVE_INFINITY,
       config.training.epochs * this.#stepsPerEpoch,
     );
-    const { optimizer, rate } = makeOptimizer(config, this.#totalSteps);
+    const { optimizer, scaling, rate } = makeOptimizer(config, this.#totalSteps);
     this.#rate = rate;
     this.#steps = {
-      model: makeModel(config, trainSet.classes.length, this.dtype),
+      model: makeModel(config, trainSet.classes.length, this.dtype, halfOf(config)),
       optimizer,
       group: this.group,
       dtype: this.dtype,
@@ -137,7 +136,7 @@ class Run {
       labelSmoothing: config.training.label_smoothing,
       gradientClip: config.training.gradient_clip,
       // One bucket is ready only when everything is: nothing overlaps.
-      scaling: scalingOf(config.precision.compute, config.precision.loss_scale),
+      scaling,
       bucketBytes: config.distributed.overlap ? config.distributed.bucket_mb * 2 ** 20 : Number.POSITIVE_INFINITY,
     };
     this.#programs = makePrograms(this.#steps);
@@ -412,7 +411,7 @@ class Run {
         loss,
         gradientNorm: values[i][said.norm],
         learningRate: this.#rate(step + 1),
-        ...(this.#steps.scaling != null && {
+        ...(this.#steps.scaling !== null && {
           lossScale: values[i][said.scale],
           skipped: !Number.isFinite(values[i][said.norm]),
         }),

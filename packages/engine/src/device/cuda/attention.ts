@@ -71,6 +71,11 @@ export function canFuse(
   if (shape.dtype !== "float32" && !isHalf(shape.dtype)) return false;
   if (shape.size > maxSize || shape.batch * shape.heads * shape.queries * shape.keys === 0) return false;
   if (precision !== "float32" && gpu.major < 8) return false;
+  if (kernel.dropout > 0) {
+    const keys = node.inputs[(kernel.packed ? 1 : 3) + (kernel.mask === "none" ? 0 : 1)].shape.slice(0, -1);
+    // One key for all, or one for each example of the whole batch.
+    if (keys.length > 0 && numel(keys) !== shape.batch) return false;
+  }
   // The gradient of a mask is as large as the scores: whoever wants it needs them in memory.
   const gradients = kernel.packed ? 1 : 3;
   if (kernel.gradient && kernel.mask === "float" && usesOutput(gradients)) return false;
@@ -133,7 +138,8 @@ export function fitsAttention(kernel: AttentionKernel, index: number, strided: S
   const hasMask = kernel.mask !== "none";
   if (hasMask && index === tensors) return mergedBatch(shape.slice(0, -3), strided.strides) !== null;
   const extras = tensors + (hasMask ? 1 : 0) + (kernel.dropout > 0 ? 1 : 0);
-  if (index < extras) return strided.strides[0] === 1;
+  if (index < extras)
+    return strided.strides.at(-1) === 1 && mergedBatch(shape.slice(0, -1), strided.strides.slice(0, -1)) !== null;
   // The result and its cotangent are read by rows; the log-sums and bits lie as the forward kernel left them.
   const cotangent = extras + 2 + (kernel.dropout > 0 ? 1 : 0);
   return (index !== extras && index !== cotangent) || placeOf(strided, shape, null) !== null;
@@ -207,8 +213,17 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     MASK: { none: 0, bool: 1, float: 2 }[kernel.mask],
     THRESHOLD: Math.ceil(Math.fround(kernel.dropout) * 2 ** 24),
   };
-  const flags: Record<string, boolean> = { DROP: kernel.dropout > 0, COPY: copies, PAIRS: pairs };
-  const strides: Record<string, number> = { MB: maskBatch, MH: mh, MS: ms, MT: mt };
+  const dropKey = kernel.dropout > 0 ? extras - 1 : null;
+  const keyLead = dropKey === null ? [] : node.inputs[dropKey].shape.slice(0, -1);
+  const keyBatch = dropKey === null ? 0 : mergedBatch(keyLead, operands[dropKey].strides.slice(0, -1))!;
+  const flags: Record<string, boolean> = {
+    DROP: kernel.dropout > 0,
+    // A key an example: elements are numbered within their example.
+    OWN: keyLead.length > 0,
+    COPY: copies,
+    PAIRS: pairs,
+  };
+  const strides: Record<string, number> = { MB: maskBatch, MH: mh, MS: ms, MT: mt, KEY: keyBatch };
   for (const [name, p] of Object.entries({ Q: q, K: k, V: v, O: out, G: g, DQ: dq, DK: dk, DV: dv })) {
     strides[`${name}B`] = p.batch;
     strides[`${name}S`] = p.row;

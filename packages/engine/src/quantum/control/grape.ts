@@ -26,7 +26,8 @@ export interface GrapeOptions extends MinimiseOptions {
 
 const defaultSteps: Steps = { method: "rk4", perSegment: 1 };
 
-const randomPulse = (prepared: PreparedProblem, from: Key, count: number | null): Tensor => {
+/** Small random numbers to begin with. */
+export const randomPulse = (prepared: PreparedProblem, from: Key, count: number | null): Tensor => {
   const { segments, controls } = prepared.problem;
   const shape = [segments, controls.length];
   return randn(count === null ? shape : [count, ...shape], { key: from, std: 0.1, dtype: "float64" });

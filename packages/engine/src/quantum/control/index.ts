@@ -1,5 +1,6 @@
 // Control: open systems under piecewise-constant controls, optimisers, robust objectives, fits.
 export { readCheckpoint, writeCheckpoint } from "./checkpoint.js";
+export { type ControlFile, parseControlFile } from "./file.js";
 export { fitSpectrum, type SpectrumFit } from "./fit.js";
 export { ensembleLoss, type GrapeEach, type GrapeOptions, grape, grapeEach } from "./grape.js";
 export {

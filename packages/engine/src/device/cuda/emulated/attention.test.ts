@@ -74,6 +74,28 @@ test("half types go through the kernels as they are", { skip }, () => {
     }, 3e-2);
 });
 
+test("a key an example: the kernel drops what the ops drop, from keys that lie apart", { skip }, () => {
+  const log = agree(() => {
+    const joint = data([3, 20, 3, 2, 16], 1, 3);
+    const w = data([3, 20, 2, 16], 2);
+    const f = (x: weft.Tensor): weft.Tensor => {
+      // Every second of the keys: rows of two words with a gap between them.
+      const key = weft.splitKey(weft.key(7), 6).reshape([3, 2, 2]).index(":", 1, ":");
+      return weft.packedAttention(x, { dropout: 0.4, key });
+    };
+    const g = weft.jit((x: weft.Tensor) => [f(x), weft.grad((y: weft.Tensor) => f(y).mul(w).sum())(x)]);
+    return g(joint);
+  }, 2e-5);
+  assert.ok(
+    log.some((name) => name.endsWith("_k")),
+    "the fused gradient ran",
+  );
+  assert.throws(
+    () => weft.packedAttention(data([3, 20, 3, 2, 16], 1), { dropout: 0.4, key: weft.splitKey(weft.key(1), 4) }),
+    /keys \[4, 2\] are one for each of \[4\] examples/,
+  );
+});
+
 test("scores are not in memory: one kernel forward, two backward, scratch linear in the length", { skip }, () => {
   weft.setDevice(device());
   const length = 256;

@@ -178,7 +178,7 @@ template <class C> W_INLINE float w_att_masked(float s, const void* mask, long l
   if (C::MASK == 2) return s + ((const float*)mask)[base + i * C::MS + j * C::MT];
   return s;
 }
-/* Whether dropout keeps an element of the weights, by its number among all of them. */
+/* Whether dropout keeps an element of the weights, by its number among all of them (or among those of its example). */
 template <class C> W_INLINE bool w_att_kept(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY return (x0 >> 8) >= C::THRESHOLD; }
 W_INLINE float w_quad_max(float x) { x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1)); return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2)); }
 W_INLINE float w_quad_sum(float x) { x += __shfl_xor_sync(0xffffffffu, x, 1); return x + __shfl_xor_sync(0xffffffffu, x, 2); }
@@ -212,7 +212,7 @@ template <class C> W_INLINE void w_attention_forward(void* const* p, char* memor
   const E* keys = (const E*)p[1] + b * C::KB + h * C::KH; const E* values = (const E*)p[2] + b * C::VB + h * C::VH;
   long long mask = b * C::MB + h * C::MH;
   uint32_t k0 = 0, k1 = 0;
-  if (C::DROP) { k0 = ((const uint32_t*)p[4])[0]; k1 = ((const uint32_t*)p[4])[1]; }
+  if (C::DROP) { const uint32_t* key = (const uint32_t*)p[4] + b * C::KEY; k0 = key[0]; k1 = key[1]; }
   float o[C::DP / 8][4], top[2] = { -w_inf_f(), -w_inf_f() }, total[2] = { 0, 0 };
 #pragma unroll
   for (int n = 0; n < C::DP / 8; n++) for (int r = 0; r < 4; r++) o[n][r] = 0;
@@ -254,7 +254,7 @@ template <class C> W_INLINE void w_attention_forward(void* const* p, char* memor
         sums[r / 2] += x;
         if (C::DROP) {
           int i = row + (r / 2) * 8, j = j0 + n * 8 + 2 * t + (r & 1);
-          bool kept = w_att_kept<C>(k0, k1, ((uint64_t)bh * C::S + i) * C::T + j);
+          bool kept = w_att_kept<C>(k0, k1, ((uint64_t)(C::OWN ? h : bh) * C::S + i) * C::T + j);
           if (!kept) x = 0;
           else bits[r / 2 * 2 + n / 4] |= 1u << (n % 4 * 8 + 2 * t + (r & 1));
         }
