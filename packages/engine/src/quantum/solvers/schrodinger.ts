@@ -124,9 +124,10 @@ export function schrodinger(h: Hamiltonian, psi0: Tensor | OperatorLike, options
 /** Lanes that a wide device wants before cutting time gains nothing more. */
 const lanesWanted = 4096;
 
-/** Columns from which whole matrices beat single gates, and to which they are affordable. */
-const denseFrom = 32;
+/** Columns from which whole matrices beat single gates (a GPU holds larger columns on chip), and to which they are affordable. */
+const denseFrom = { cpu: 32, gpu: 128 };
 const denseTo = 1024;
+const onGpu = (): boolean => session().device.kind === "cuda";
 
 function strategyFor(wanted: PropagatorOptions["strategy"], program: GateProgram, D: number): "gates" | "dense" {
   const possible = isDense(program);
@@ -136,7 +137,7 @@ function strategyFor(wanted: PropagatorOptions["strategy"], program: GateProgram
     );
   if (wanted !== undefined && wanted !== "dense" && wanted !== "gates")
     throw new WeftError(`propagator: strategy must be "gates" or "dense", got ${String(wanted)}`);
-  return wanted ?? (possible && D >= denseFrom && D <= denseTo ? "dense" : "gates");
+  return wanted ?? (possible && D >= denseFrom[onGpu() ? "gpu" : "cpu"] && D <= denseTo ? "dense" : "gates");
 }
 
 function chunksFor(wanted: number | undefined, steps: number, D: number, strategy: "gates" | "dense"): number {
@@ -147,8 +148,7 @@ function chunksFor(wanted: number | undefined, steps: number, D: number, strateg
   }
   // At least 32 steps a piece, or the product of the pieces costs more than the steps. A CPU is full with few lanes, and its
   // products are no faster for being wide.
-  const wide = session().device.kind === "cuda";
-  const lanes = wide ? lanesWanted : strategy === "gates" ? 16 : 1;
+  const lanes = onGpu() ? lanesWanted : strategy === "gates" ? 16 : 1;
   return Math.max(1, Math.min(Math.floor(lanes / D), Math.floor(steps / 32), 128));
 }
 
