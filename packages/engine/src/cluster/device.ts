@@ -352,7 +352,7 @@ export class ClusterDevice implements Device {
     if (devices === 0)
       throw new WeftError(`the dispatcher at ${this.connection.address} has no workers; start one: weft worker`);
     const rates = ratesOf(this.connection.workers);
-    const choice = choose(fn, { devices, rates, params, enabled: process.env.WEFT_AUTO_SHARD !== "0" });
+    const choice = choose(fn, { devices, rates, params, donated, enabled: process.env.WEFT_AUTO_SHARD !== "0" });
     this.lastChoice = choice.why;
     const partitioned = partition(fn, choice);
     const program = ++lastProgram;
@@ -509,6 +509,10 @@ export class ClusterDevice implements Device {
       worker: home.members.get(rank)!,
       ...home.placement.box(rank, shape),
     }));
+  }
+
+  placement(buffer: DeviceBuffer): Placement | null {
+    return (buffer as ClusterBuffer).home?.placement ?? null;
   }
 
   synchronize(): void {}

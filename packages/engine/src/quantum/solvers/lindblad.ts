@@ -5,7 +5,6 @@ import { adjoint, complex, expm, matmul, real, Tensor, vmap, zerosLike } from ".
 import { identity, Operator, type OperatorLike } from "../operators/index.js";
 import { adaptive } from "./adaptive.js";
 import { hermitianExponential } from "./exponential.js";
-import { applyGate } from "./gates.js";
 import { basisRows, commutator, dissipator, realMatrix } from "./hermitian.js";
 import { runSaving, runSteps } from "./loop.js";
 import { type Gradient, type GradientKind, type Method, type MethodName, resolveMethod } from "./methods.js";
@@ -120,56 +119,6 @@ function matrixForm(h: Hamiltonian, jumps: readonly CheckedJump[], grid: Grid): 
   };
 }
 
-/**
- * As matrixForm, with every operator applied to its own sites of rho: D^2 d instead of D^3 operations for each. rho counts as a
- * state of the parts and one more part, its column.
- */
-function localForm(h: Hamiltonian, jumps: readonly CheckedJump[], grid: Grid): Form {
-  const D = dimensionOf(h);
-  const dims = [...h.dims, D];
-  const minusI = { re: 0, im: -1 };
-  const left = (sites: readonly number[], matrix: Tensor, rho: Tensor): Tensor =>
-    applyGate(dims, sites, matrix, rho.reshape([D * D])).reshape([D, D]);
-  const fixed = [
-    ...h.static.map(({ sites, matrix }) => ({ sites, matrix: matrixOf(matrix, grid.complex).mul(minusI) })),
-    ...jumps.map(({ sites, operator, rate }) => {
-      const l = matrixOf(operator, grid.complex);
-      return { sites: sites!, matrix: timesRate(matmul(adjoint(l), l), rate, grid).mul(-0.5) };
-    }),
-  ];
-  // Terms on the same sites are one matrix.
-  const merged = new Map<string, { sites: readonly number[]; matrix: Tensor }>();
-  for (const { sites, matrix } of fixed) {
-    const known = merged.get(sites.join());
-    merged.set(sites.join(), { sites, matrix: known === undefined ? matrix : known.matrix.add(matrix) });
-  }
-  const still = [...merged.values()];
-  const turns = h.drives.map(({ sites, matrix }) => ({ sites, matrix: matrixOf(matrix, grid.complex).mul(minusI) }));
-  const leaps = jumps.map(({ sites, operator, rate }) => {
-    const l = matrixOf(operator, grid.complex);
-    return { sites: sites!, first: timesRate(l, rate, grid), second: l };
-  });
-  return {
-    start: (rho) => rho,
-    rate: (rho, u) => {
-      const parts = [
-        ...still.map(({ sites, matrix }) => left(sites, matrix, rho)),
-        ...turns.map(({ sites, matrix }, k) => left(sites, matrix.mul(u.index(k)), rho)),
-      ];
-      const half = parts.reduce((a, b) => a.add(b));
-      return leaps.reduce(
-        (sum, { sites, first, second }) => {
-          // L rho L^H = (L (L rho)^H)^H
-          const once = left(sites, first, rho);
-          return sum.add(adjoint(left(sites, second, adjoint(once))));
-        },
-        half.add(adjoint(half)),
-      );
-    },
-    matrix: (rho) => rho,
-  };
-}
-
 /** Sums of whole matrices: the static part, and each drive. */
 export function denseTerms(h: Hamiltonian, grid: Pick<Grid, "complex">): { fixed: Tensor; drives: Tensor[] } {
   const wide = (terms: Hamiltonian["static"]): Tensor[] =>
@@ -251,14 +200,7 @@ export function lindblad(system: OpenSystem, rho0: Tensor | OperatorLike, option
       'lindblad: representation "real" needs operators of numbers; an operator is a tensor: use "matrix"',
     );
   const jumps = given.map((jump) => wholeJump(h, jump, grid.complex));
-  // Operators on few of the parts are applied there, unless some act on everything anyway.
-  const local = h.dims.length > 1 && given.length > 0 && given.every((j) => j.sites !== null);
-  const form =
-    representation === "real"
-      ? realForm(h, jumps, grid)
-      : local
-        ? localForm(h, given, grid)
-        : matrixForm(h, jumps, grid);
+  const form = representation === "real" ? realForm(h, jumps, grid) : matrixForm(h, jumps, grid);
   const finish = (last: Tensor, states: Tensor | null, more: Partial<Evolution> = {}): Evolution =>
     summary({
       final: last,
