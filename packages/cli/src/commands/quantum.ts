@@ -10,11 +10,7 @@ const help = `
 Examples:
   weft quantum run gate.yaml                 spectrum, evolution, fidelity and gradient
   weft quantum run gate.yaml --plot gate.png pulses and populations as a picture
-<<<<<<< HEAD
-  weft quantum optimise pulse.yaml           a pulse by gradient, for one environment or an ensemble
-=======
   weft quantum optimise gate.yaml            pulses and devices by gradient, or a pulse for an ensemble
->>>>>>> main
   weft quantum meta --preset debug           meta-learned control over noise environments
   weft quantum profile gate.yaml --devices 1 2
   weft quantum bench`;
