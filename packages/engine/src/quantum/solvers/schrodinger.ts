@@ -126,6 +126,8 @@ const lanesWanted = 4096;
 
 /** Columns from which whole matrices beat single gates (a GPU holds larger columns on chip), and to which they are affordable. */
 const denseFrom = { cpu: 32, gpu: 128 };
+/** Operations of one step on a column that a CPU's kernel may have written out: beyond, compiling it takes minutes. */
+const unrolledLimit = 4000;
 const denseTo = 1024;
 const onGpu = (): boolean => session().device.kind === "cuda";
 
@@ -137,7 +139,12 @@ function strategyFor(wanted: PropagatorOptions["strategy"], program: GateProgram
     );
   if (wanted !== undefined && wanted !== "dense" && wanted !== "gates")
     throw new WeftError(`propagator: strategy must be "gates" or "dense", got ${String(wanted)}`);
-  return wanted ?? (possible && D >= denseFrom[onGpu() ? "gpu" : "cpu"] && D <= denseTo ? "dense" : "gates");
+  if (wanted !== undefined) return wanted;
+  const unrolled = program.slots
+    .filter((slot) => slot.kind === "fixed")
+    .reduce((sum, slot) => sum + 8 * D * program.fixed[slot.index].shape[0], 0);
+  const large = onGpu() ? D >= denseFrom.gpu : D >= denseFrom.cpu || unrolled > unrolledLimit;
+  return possible && large && D <= denseTo ? "dense" : "gates";
 }
 
 function chunksFor(wanted: number | undefined, steps: number, D: number, strategy: "gates" | "dense"): number {
