@@ -15,3 +15,4 @@ export {
   tracing,
   useDevice,
 } from "./session.js";
+export { type InstructionRecord, instructionRecords, tape, taped } from "./tape.js";
