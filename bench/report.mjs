@@ -5,6 +5,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { writeOrCheck } from "../scripts/generated.mjs";
+import { shardSection } from "./lib/shard-section.mjs";
 import { tableLines } from "./lib/table.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -93,10 +94,11 @@ function section(report) {
 }
 
 const folder = join(here, "results");
-const reports = (existsSync(folder) ? readdirSync(folder) : [])
+const results = (existsSync(folder) ? readdirSync(folder) : [])
   .filter((name) => name.endsWith(".json"))
   .sort()
-  .map((name) => read(join(folder, name)))
+  .map((name) => read(join(folder, name)));
+const reports = results
   // The lab's benchmarks lie here too; their numbers stand in its own pages.
   .filter(({ kind, rows }) => kind !== undefined && Array.isArray(rows));
 const page = [
@@ -110,5 +112,6 @@ const page = [
   "donate parameters and optimiser state. Both sides use the same cores and as many threads.",
   "",
   ...reports.flatMap(section),
+  ...results.filter(({ format }) => format === "weft-bench").flatMap(shardSection),
 ];
 writeOrCheck("docs/performance.md", page);

@@ -21,6 +21,7 @@ const layers = {
     "data",
     "train",
     "quantum",
+    "bench",
     "test",
   ],
   lab: [

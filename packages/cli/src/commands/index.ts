@@ -1,6 +1,7 @@
 // The list of commands, in the order in which `weft --help` shows them.
 import type { Command } from "commander";
 import { add as analyze } from "./analyze.js";
+import { add as bench } from "./bench.js";
 import { add as classify } from "./classify.js";
 import { add as data } from "./data.js";
 import { add as diagnose } from "./diagnose.js";
@@ -20,6 +21,7 @@ import { add as worker } from "./worker.js";
 export type AddCommand = (program: Command) => void;
 
 export const commands: AddCommand[] = [
+  bench,
   train,
   classify,
   tune,

@@ -91,13 +91,23 @@ export class DataLink {
     }
   }
 
+  /** Waits until a worker has computed its part of a tensor; nothing is copied. */
+  peek(id: number): Promise<void> {
+    const nothing = { into: new Uint8Array(0), offset: 0, sizes: [0], strides: [1], element: 1 };
+    return this.#request(nothing, { id, peek: true });
+  }
+
   fetch(id: number, to: Destination): Promise<void> {
+    return this.#request(to, { id });
+  }
+
+  #request(to: Destination, what: { id: number; peek?: boolean }): Promise<void> {
     if (this.#broken !== null) return Promise.reject(new FetchError(this.#broken, "lost"));
     const request = this.#next++;
     this.#socket.ref();
     return new Promise<void>((resolve, reject) => {
-      this.#waiting.set(request, { id, to, pieces: [], resolve, reject });
-      writeFrame(this.#socket, { fetch: request, id });
+      this.#waiting.set(request, { id: what.id, to, pieces: [], resolve, reject });
+      writeFrame(this.#socket, { fetch: request, ...what });
     }).finally(() => {
       if (this.#waiting.size === 0) this.#socket.unref();
     });

@@ -85,7 +85,8 @@ export class DataServer {
       this.#late.delete(space.client);
       return;
     }
-    if (typeof header.fetch === "number") this.#fetch(connection, header.fetch, Number(header.id));
+    if (typeof header.fetch === "number")
+      this.#fetch(connection, header.fetch, Number(header.id), header.peek === true);
     else if (typeof header.release === "number") {
       connection.reads.get(header.release)?.();
       connection.reads.delete(header.release);
@@ -93,11 +94,14 @@ export class DataServer {
     else socket.destroy();
   }
 
-  #fetch(connection: Connection, request: number, id: number): void {
+  #fetch(connection: Connection, request: number, id: number, peek: boolean): void {
     const space = connection.space!;
     space.whenThere(id, (found) => {
       if (isFailure(found)) this.#answerFailure(connection, request, found);
-      else this.#answer(connection, space, request, found);
+      else if (peek) {
+        this.device.synchronize();
+        writeFrame(connection.socket, { fetch: request, bytes: 0, last: true });
+      } else this.#answer(connection, space, request, found);
     });
   }
 

@@ -193,6 +193,16 @@ export class ClusterDevice implements Device {
     return into.buffer;
   }
 
+  /** Waits until every worker has its part of a tensor. */
+  async computed(buffer: DeviceBuffer): Promise<void> {
+    const it = buffer as ClusterBuffer;
+    if (!this.#connected) await this.connection.ready;
+    if (it.failure !== null) throw new WeftError(withSite(it.failure, it.site));
+    if (it.home === null) return;
+    const ids = [...new Set(it.home.placement.mesh.ranks.map((rank) => it.home!.members.get(rank)!))];
+    await Promise.all(ids.map((id) => this.connection.link(id).peek(it.id)));
+  }
+
   async #fetchPart(
     it: ClusterBuffer,
     worker: string,

@@ -120,7 +120,7 @@ const emptyValue: Record<ReduceFn, (dtype: DType) => number> = {
 
 /** Tensors without elements, and reductions of them, need no loops. */
 function prepareEmpty(node: Node): Node | null {
-  if (node.outputs !== null || node.op === "const") return null;
+  if (node.outputs !== null || node.op === "const" || node.op === "collective") return null;
   if (numel(node.shape) === 0) return build.zerosLike(node);
   if (isOp(node, "reduce") && numel(node.inputs[0].shape) === 0)
     return build.full(node.shape, emptyValue[node.attrs.fn](node.dtype), node.dtype);
@@ -150,6 +150,7 @@ export function prepare(fn: GraphFn, options: PrepareOptions): GraphFn {
     );
     const empty = prepareEmpty(next);
     if (empty !== null) map.set(node, empty);
+    else if (isOp(next, "pin")) map.set(node, next.inputs[0]);
     else if (isOp(next, "permute"))
       map.set(node, prepareTransposed(next, () => users.get(node.inputs[0]) !== 1) ?? next);
     else if (isOp(next, "reduce")) map.set(node, prepareReduce(next, options));
@@ -157,5 +158,8 @@ export function prepare(fn: GraphFn, options: PrepareOptions): GraphFn {
     else if (isOp(next, "argreduce")) map.set(node, prepareArgreduce(next));
     else map.set(node, next);
   }
-  return { params: fn.params, outputs: fn.outputs.map((output) => map.get(output)!) };
+  // A device with nothing to do still takes part in what the others wait for.
+  const effects = order.filter(({ op }) => op === "collective").map((node) => map.get(node)!);
+  const outputs = fn.outputs.map((output) => map.get(output)!);
+  return effects.length === 0 ? { params: fn.params, outputs } : { params: fn.params, outputs, effects };
 }

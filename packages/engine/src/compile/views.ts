@@ -10,6 +10,7 @@ const viewOps: ReadonlySet<OpName> = new Set([
   "slice",
   "flip",
   "barrier",
+  "pin",
   "alias",
 ] as const);
 

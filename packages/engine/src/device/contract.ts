@@ -2,6 +2,7 @@
 // only this, and the reference device shows how little it takes.
 import { type GraphFn, type OpAttrs, type Shape, WeftError } from "../graph/index.js";
 import type { Value } from "../ops/index.js";
+import type { Placement } from "../shard/index.js";
 
 /** Memory on a device. Opaque: each device has its own kind. */
 export interface DeviceBuffer {
@@ -103,6 +104,8 @@ export interface Device {
   compile(fn: GraphFn, options: CompileOptions): Executable;
   /** The source that the device would compile for a function, for debug output; devices without one leave it out. */
   source?(fn: GraphFn, options: CompileOptions): string;
+  /** Who holds what of a buffer, on devices that are made of several; the shape is that of the whole tensor. */
+  placement?(buffer: DeviceBuffer): Placement | null;
   synchronize(): void;
   memory(): DeviceMemory;
   /** Gives pooled memory back to the system. */

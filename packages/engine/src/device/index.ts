@@ -2,6 +2,7 @@
 export { collectNow } from "./collect.js";
 export * from "./contract.js";
 export { CpuDevice, type CpuOptions } from "./cpu/index.js";
+export { findOpenBlas as openBlasPath } from "./cpu/openblas.js";
 export { CudaDevice, type CudaOptions, ncclGroup } from "./cuda/index.js";
 export * from "./group/index.js";
 export { ReferenceDevice } from "./reference/index.js";

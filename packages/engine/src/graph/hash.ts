@@ -43,7 +43,8 @@ function digest(fn: GraphFn, withConstants: boolean): string {
   for (const node of functionOrder(fn)) {
     if (numbers.has(node)) continue;
     const attrs = node.op === "const" && !withConstants ? node.dtype : attrsKey(node, barriers);
-    hash.update(`${node.op}(${node.inputs.map((input) => numbers.get(input)).join(",")})${attrs};`);
+    const scope = node.scope === null ? "" : `@${node.scope.name}${node.scope.backward ? "'" : ""}`;
+    hash.update(`${node.op}(${node.inputs.map((input) => numbers.get(input)).join(",")})${attrs}${scope};`);
     numbers.set(node, numbers.size);
   }
   hash.update(`>${fn.outputs.map((output) => numbers.get(output)).join(",")}`);

@@ -18,6 +18,27 @@ export interface NodeValue {
 
 let lastId = 0;
 
+/** A name that the user gave to a part of the program, and whether a node there belongs to its gradient. */
+export interface Scope {
+  readonly name: string;
+  readonly backward: boolean;
+}
+
+let currentScope: Scope | null = null;
+
+/** Nodes that are made while `body` runs belong to the scope. */
+export function inScope<T>(scope: Scope | null, body: () => T): T {
+  const before = currentScope;
+  currentScope = scope;
+  try {
+    return body();
+  } finally {
+    currentScope = before;
+  }
+}
+
+export const scopeNow = (): Scope | null => currentScope;
+
 export class Node<K extends OpName = OpName> {
   readonly id = ++lastId;
   op: K;
@@ -31,6 +52,8 @@ export class Node<K extends OpName = OpName> {
   depth: number;
   /** The buffer with this node's value, owned by the runtime; null until computed. */
   value: NodeValue | null = null;
+  /** The part of the user's program that this node belongs to; sharding rules go by it. */
+  scope: Scope | null = currentScope;
   /** Where the user's program made this node; kept only when memory reports or errors need it. */
   site: string | null = null;
 
@@ -59,6 +82,8 @@ export const isOp = <K extends OpName>(node: Node, op: K): node is Node<K> => (n
 export interface GraphFn {
   readonly params: readonly Node[];
   readonly outputs: readonly Node[];
+  /** Collectives that must run though nothing here reads them: other devices wait in them. */
+  readonly effects?: readonly Node[];
 }
 
 /**
@@ -98,7 +123,7 @@ export function topological(outputs: readonly Node[], leaf?: (node: Node) => boo
 export function functionOrder(fn: GraphFn): Node[] {
   const params = new Set(fn.params);
   const isParam = (node: Node): boolean => params.has(node);
-  const order = topological(fn.outputs, isParam);
+  const order = topological([...fn.outputs, ...(fn.effects ?? [])], isParam);
   const collectives = order.filter((node): node is Node<"collective"> => isOp(node, "collective"));
   if (collectives.length === 0) return order;
   collectives.sort((a, b) => a.attrs.sequence - b.attrs.sequence);

@@ -103,6 +103,11 @@ export interface OpAttrs {
   alias: { name: string };
   /** Identity that simplification may not see through: keeps recomputation (checkpoint) from being merged away. */
   barrier: { tag: number };
+  /**
+   * Identity with a wish: the mesh axes that cut each dimension (none: whole), of its value and of its gradient. Devices
+   * by themselves do not see it.
+   */
+  pin: { dims: readonly (readonly string[])[]; backward: readonly (readonly string[])[] };
   unary: { fn: UnaryFn };
   /** Both operands have the output's shape and one dtype (comparisons give bool; "complex" takes two reals). */
   binary: { fn: BinaryFn };

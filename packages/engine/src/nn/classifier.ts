@@ -33,6 +33,8 @@ export interface TextClassifierOptions {
   heads: number;
   activation?: Activation;
   norm?: "post" | "pre";
+  /** The embeddings of the ids [..., length, width], where they were looked up before (to differentiate by them, say). */
+  tokens?: Tensor;
   /** [batch, length], true for real tokens: padding is neither looked at nor averaged. Without it every token counts. */
   mask?: Tensor;
   dropout?: number;
@@ -71,7 +73,7 @@ export const textClassifier = {
 
   /** ids: integers [..., length] -> logits [..., classes]. */
   apply(params: TextClassifier, ids: Tensor, options: TextClassifierOptions): Tensor {
-    const { mask, dropout: rate = 0, key = null, ...layer } = options;
+    const { mask, tokens: given, dropout: rate = 0, key = null, ...layer } = options;
     if (mask !== undefined && showShape(mask.shape) !== showShape(ids.shape))
       throw new ShapeError(
         `textClassifier: mask ${showShape(mask.shape)} must have the shape of ids ${showShape(ids.shape)}`,
@@ -79,7 +81,7 @@ export const textClassifier = {
     const [inEncoder, atEnd] = key === null || rate === 0 ? [null, null] : keysOf(key, 2);
     const table = params.embedding.weight;
     const where = positionsOf(params, ids.shape[ids.rank - 1], table);
-    const tokens = embedding.apply(params.embedding, ids).add(where);
+    const tokens = (given ?? embedding.apply(params.embedding, ids)).add(where);
     const looked = mask?.cast("bool").unsqueeze(-2).unsqueeze(-3);
     const encoded = encoder.apply(params.encoder, tokens, { ...layer, mask: looked, dropout: rate, key: inEncoder });
     return linear.apply(params.classifier, dropout(average(encoded, mask), { rate, key: atEnd }));

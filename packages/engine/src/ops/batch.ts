@@ -48,6 +48,7 @@ export const batchRules: { [K in Exclude<OpName, StructuralOp>]: BatchRule<K> } 
   random: anyRank,
   alias: anyRank,
   barrier: anyRank,
+  pin: sameOp(({ attrs }) => ({ dims: [[], ...attrs.dims], backward: [[], ...attrs.backward] })),
   unary: anyRank,
   binary: anyRank,
   where: anyRank,

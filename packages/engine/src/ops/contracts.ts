@@ -323,6 +323,13 @@ export const contracts: { [K in OpName]: Row<K> } = {
   },
   alias: { operands: 1 },
   barrier: { operands: 1 },
+  pin: {
+    operands: 1,
+    check: ([x], { dims, backward }) => {
+      for (const list of [dims, backward])
+        demand(list.length === x.shape.length, `${list.length} wishes for the dimensions of ${showShape(x.shape)}`);
+    },
+  },
   unary: { operands: 1, check: ([x], { fn }) => checkDType(fn, unaryDTypes[fn], x.dtype) },
   binary: {
     operands: 2,

@@ -32,6 +32,7 @@ const flops: { [K in OpName]: (node: Node) => number } = {
   random: (node) => 60 * sizeOf(node),
   alias: nothing,
   barrier: nothing,
+  pin: nothing,
   unary: perElement,
   binary: perElement,
   where: perElement,

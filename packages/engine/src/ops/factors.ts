@@ -370,6 +370,7 @@ export const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
   random: { factors: randomFactors, local: randomLocal },
   alias: { factors: same },
   barrier: { factors: same },
+  pin: { factors: same },
   unary: { factors: same },
   binary: { factors: same },
   where: { factors: same },

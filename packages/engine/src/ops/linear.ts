@@ -40,6 +40,7 @@ const linearRules: { [K in ShardableOp]: LinearRule<K> } = {
   random: never,
   alias: always,
   barrier: always,
+  pin: always,
   unary: (node, _, fn) => fn === "sum" && linearUnary.has(node.attrs.fn),
   binary: (node, parts, fn) => {
     const name = node.attrs.fn;

@@ -47,6 +47,7 @@ export const shapeRules: { [K in OpName]: ShapeRule<K> } = {
   random: ([key], { shape, dtype }) => ({ shape: [...key.shape.slice(0, -1), ...shape], dtype }),
   alias: same,
   barrier: same,
+  pin: same,
   unary: ([x], { fn }) => ({ shape: x.shape, dtype: unaryDType(fn, x.dtype) }),
   binary: ([a, b], { fn }) => {
     expectSame(fn, a.shape, b.shape);

@@ -12,6 +12,7 @@ import {
   gather,
   le,
   lt,
+  make,
   matmul,
   pad,
   permute,
@@ -72,6 +73,7 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
   random: none,
   alias: through,
   barrier: through,
+  pin: ({ attrs }, [g]) => [make("pin", [g!], { dims: attrs.backward, backward: attrs.dims })],
   unary: (node, [g]) => [unaryVjps[node.attrs.fn](node.inputs[0], node as Node, g!)],
   binary: (node, [g], needs) => {
     const [a, b] = node.inputs;

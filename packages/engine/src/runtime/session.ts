@@ -164,9 +164,14 @@ export class Session {
     return new TensorValue(this.device, buffer, aval, null);
   }
 
-  download(value: TensorValue): Storage {
+  /** The elements; `into`: an array of the right kind and length that takes them instead of a new one. */
+  download(value: TensorValue, into?: Storage): Storage {
     value.assertUsable();
     const { dtype, shape } = value.aval;
+    if (into !== undefined) {
+      value.device.download(value.buffer, new Uint8Array(into.buffer, into.byteOffset, into.byteLength));
+      return into;
+    }
     const fetched = value.device.fetch?.(value.buffer) ?? null;
     if (fetched !== null) return storageView(dtype, fetched, 0, numel(shape));
     const data = makeStorage(dtype, numel(shape));

@@ -9,5 +9,6 @@ export { type Box, evenBounds, type Pending, Placement, type PlacementJSON, type
 export { type Alternative, type Plan, type PlanOptions, plan } from "./planner.js";
 export { type Curve, type Link, linkTime, parseRates, type Rates, sameLinks } from "./rates.js";
 export { applyMove, collectiveAttrs, isCollective, type Move, planReshard } from "./reshard.js";
+export { parseRules, type ScopeRule, type ShardRule, type ShardRules } from "./rules.js";
 export { h200 } from "./simulated.js";
 export type { Site } from "./sites.js";

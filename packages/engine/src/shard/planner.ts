@@ -8,6 +8,7 @@ import { Mesh } from "./mesh.js";
 import { Placement } from "./placement.js";
 import { Problem } from "./problem.js";
 import type { Rates } from "./rates.js";
+import { askedFor, pinsFor, type ShardRules } from "./rules.js";
 
 export interface PlanOptions {
   /** Ranks of the devices that may be used. */
@@ -17,13 +18,15 @@ export interface PlanOptions {
   params: readonly (Placement | null)[];
   /** A grid that the user asks for: then no other is tried. */
   mesh?: Mesh;
-  /** A way that the user asks for; null where the planner is free. */
-  pin?: (node: Node) => Strategy | null;
+  /** Rules for named parts of the program; wishes inside it (`shard`) count by themselves. */
+  rules?: ShardRules;
+  /** Neither wishes nor rules count; WEFT_IGNORE_ANNOTATIONS=1 unless told. */
+  ignoreAnnotations?: boolean;
   /** Parameters that the caller gives away: results of the same shape take their places, and must be where they were. */
   donated?: readonly boolean[];
   /** More devices must promise at least this factor over fewer; 1.05 unless told. */
   gain?: number;
-  /** False: one device (the value of WEFT_AUTO_SHARD=0). */
+  /** False: one device. WEFT_AUTO_SHARD=0 unless told. */
   enabled?: boolean;
 }
 
@@ -118,6 +121,8 @@ class Planner {
   readonly single: number;
   readonly #begin = performance.now();
   readonly #takeOver: number[];
+  readonly #rules: ShardRules;
+  readonly #asked: ReturnType<typeof askedFor>;
 
   constructor(
     readonly fn: GraphFn,
@@ -126,6 +131,9 @@ class Planner {
     this.problem = new Problem(fn);
     this.single = this.problem.singleTime(options.rates);
     this.#takeOver = takeOver(fn, options.donated ?? []);
+    const ignore = options.ignoreAnnotations ?? process.env.WEFT_IGNORE_ANNOTATIONS === "1";
+    this.#rules = ignore ? new Map() : (options.rules ?? new Map());
+    this.#asked = ignore ? { axes: [], devices: Number.POSITIVE_INFINITY, any: false } : askedFor(fn, this.#rules);
   }
 
   #evaluator(mesh: Mesh): Evaluator {
@@ -143,8 +151,8 @@ class Planner {
       placed !== null && placed.mesh.key === mesh.key ? placed : null,
     );
     const cheapest = Math.min(this.single, ...this.tried.map(({ seconds }) => seconds));
-    const bound = this.options.mesh === undefined ? 1.5 * cheapest : undefined;
-    const pinned = { ...theme, pin: this.options.pin };
+    const bound = this.isAsked ? undefined : 1.5 * cheapest;
+    const pinned = { ...theme, pin: this.#asked.any ? pinsFor(mesh, this.#rules) : undefined };
     const result = this.#evaluator(mesh).run(pinned, params, this.#takeOver, width, bound);
     if (result === null) this.dear.push({ theme, mesh });
     else this.tried.push(result);
@@ -186,10 +194,9 @@ class Planner {
 
   search(): void {
     const { ranks, mesh } = this.options;
-    if (mesh !== undefined) {
-      for (const theme of this.themes()) this.evaluate(theme, mesh, 1);
-      return;
-    }
+    const meshes = mesh !== undefined ? [mesh] : this.#asked.any ? this.#askedMeshes() : [];
+    for (const fixed of meshes) for (const theme of this.themes()) this.evaluate(theme, fixed, 1);
+    if (meshes.length > 0) return;
     const all = this.line(ranks.length);
     const [simple, mixed] = [0, 1].map((complexity) =>
       this.themes().filter((theme) => theme.complexity === complexity),
@@ -208,6 +215,32 @@ class Planner {
     if (leader === null || this.#toSave() <= 0.03 || performance.now() - this.#begin > 300) return;
     const wider = { ...leader.theme, name: `${leader.theme.name}, searched wider` };
     this.evaluate(wider, leader.mesh, this.problem.items.length > 500 ? 2 : 6);
+  }
+
+  /** Meshes with the axes that the user named. */
+  #askedMeshes(): Mesh[] {
+    const { axes, devices } = this.#asked;
+    const ranks = this.options.ranks.slice(0, Math.min(devices, this.options.ranks.length));
+    if (axes.length < 2) return [new Mesh([{ name: axes[0] ?? "d", size: ranks.length }], ranks)];
+    // Every way to write the number of devices as a product of one factor an axis.
+    const products = (left: number, count: number): number[][] =>
+      count === 1
+        ? [[left]]
+        : range(left + 1)
+            .filter((n) => n > 0 && left % n === 0)
+            .flatMap((n) => products(left / n, count - 1).map((rest) => [n, ...rest]));
+    return products(ranks.length, axes.length).map(
+      (sizes) =>
+        new Mesh(
+          axes.map((name, i) => ({ name, size: sizes[i] })),
+          ranks,
+        ),
+    );
+  }
+
+  /** Whether the user decided that the function is shared: then one device is no alternative. */
+  get isAsked(): boolean {
+    return this.options.mesh !== undefined || this.#asked.any;
   }
 
   #grids(): void {
@@ -239,7 +272,7 @@ class Planner {
   /** Fewer devices and simpler ways win unless others are clearly better. */
   #choose(gain: number): Evaluation | null {
     let chosen: Evaluation | null = null;
-    let bar = this.options.mesh === undefined ? this.single : Number.POSITIVE_INFINITY;
+    let bar = this.isAsked ? Number.POSITIVE_INFINITY : this.single;
     for (const candidate of [...this.tried].sort(simplerFirst)) {
       if (candidate.seconds * gain > bar) continue;
       chosen = candidate;
@@ -252,8 +285,9 @@ class Planner {
     const { options, single } = this;
     if (options.ranks.length === 0) throw new WeftError("plan: there are no devices");
     const alone = wholeMesh(options.ranks[0]);
-    const mayGain = options.mesh !== undefined || single > 2 * leastLatency(options.rates);
-    if (options.enabled !== false && options.ranks.length > 1 && mayGain) this.search();
+    const mayGain = this.isAsked || single > 2 * leastLatency(options.rates);
+    const enabled = options.enabled ?? process.env.WEFT_AUTO_SHARD !== "0";
+    if (enabled && options.ranks.length > 1 && mayGain) this.search();
     const gain = options.gain ?? 1.05;
     const chosen = this.#choose(gain);
     const alternatives: Alternative[] = [

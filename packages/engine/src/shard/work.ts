@@ -21,6 +21,7 @@ const views: ReadonlySet<OpName> = new Set([
   "slice",
   "flip",
   "barrier",
+  "pin",
   "alias",
   "pick",
 ] as const);

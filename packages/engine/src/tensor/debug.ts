@@ -1,7 +1,8 @@
 // Looking inside: values while a program runs, memory, the graph of a function.
 import { printGraph } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { type MemoryReport, memory, setDebugLevel } from "../runtime/index.js";
+import { type MemoryReport, memory, setDebugLevel, type TensorValue } from "../runtime/index.js";
+import { drawPlacement } from "../shard/index.js";
 import { closeOver } from "../transform/index.js";
 import { emitEffect } from "./effects.js";
 import { Tensor } from "./tensor.js";
@@ -14,6 +15,14 @@ export { onPrint } from "./effects.js";
 export function print(x: Tensor, label = ""): Tensor {
   emitEffect(label, x.node);
   return x;
+}
+
+/** Who holds what of a tensor, as a picture: parts of it, and the ranks of the devices that have them. */
+export function sharding(x: Tensor): string {
+  const value = x.realize().node.value as TensorValue;
+  const placement = value.device.placement?.(value.buffer) ?? null;
+  if (placement !== null) return drawPlacement(placement, x.shape);
+  return `[${x.shape.join(", ")}] is whole on ${value.device.name}`;
 }
 
 /** The graph of a function for arguments like these, as text. */

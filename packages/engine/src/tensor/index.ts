@@ -1,4 +1,5 @@
 // What users touch: Tensor, functions, random numbers, linear algebra, trees, transforms.
+export { named, type ShardSpec, shard } from "./annotate.js";
 export * from "./conv.js";
 export type { ComplexNumber, TensorLike } from "./convert.js";
 export * from "./create.js";

@@ -6,6 +6,8 @@ import {
   DTypeError,
   float16Value,
   isComplex,
+  isHalf,
+  makeStorage,
   type Node,
   numel,
   type Shape,
@@ -77,9 +79,23 @@ export class Tensor {
     return session().download(this.node.value as TensorValue);
   }
 
-  /** A copy of the elements, row-major. */
-  dataSync(): Data {
-    return widen(this.dtype, this.rawSync());
+  /**
+   * A copy of the elements, row-major. `into`: an array from an earlier call, of this dtype and size, that is filled and
+   * returned instead of a new one; on a GPU that is the fastest way to read large results again and again.
+   */
+  dataSync(into?: Data): Data {
+    if (into === undefined) return widen(this.dtype, this.rawSync());
+    const expected = makeStorage(this.dtype, 0);
+    const length = this.size * (isComplex(this.dtype) ? 2 : 1);
+    if (isHalf(this.dtype) || into.constructor !== expected.constructor || into.length !== length)
+      throw new DTypeError(
+        `dataSync: cannot put ${this.dtype}${showShape(this.shape)} into a ${into.constructor.name} of ${into.length} elements; ` +
+          (isHalf(this.dtype)
+            ? "half types are widened on the way and need a new array"
+            : `it needs a ${expected.constructor.name} of ${length}`),
+      );
+    session().realize([this.node], true);
+    return session().download(this.node.value as TensorValue, into as Storage) as Data;
   }
 
   async data(): Promise<Data> {

@@ -14,13 +14,16 @@ export interface Program {
   args: Value[];
   /** How many of the last parameters are data: the rest is parameters and optimizer state. */
   data: number;
+  /** Bytes of what is trained. */
+  weights: number;
 }
 
 /** A function of trees as a graph; leaves in the order of the trees. */
 function program(fn: (...args: never[]) => unknown, trees: readonly unknown[], data: number): Program {
   const { leaves, def } = weft.flattenTree(trees);
   const traced = trace((...x) => weft.treeLeaves(fn(...(def.rebuild(x) as never[]))), leaves as Tensor[]);
-  return { fn: simplify(traced.fn), args: traced.args, data };
+  const weights = weft.treeLeaves(trees[0]).reduce((n, t) => n + 4 * t.size, 0);
+  return { fn: simplify(traced.fn), args: traced.args, data, weights };
 }
 
 const zeros = (tree: unknown): unknown =>

@@ -2,7 +2,7 @@
 // bucket leaves as soon as it is full, while the rest of the backward pass goes on.
 import { bytesOf } from "../graph/index.js";
 import { stateDict } from "../nn/index.js";
-import { concat, type Tensor, treeLeaves, treeMap } from "../tensor/index.js";
+import { concat, indexAdd, type Tensor, treeLeaves, treeMap, zerosLike } from "../tensor/index.js";
 import type { Group } from "./group.js";
 
 /** Leaves in the order in which the backward pass finishes them: the end of the model first, tables last. */
@@ -57,6 +57,18 @@ export function sumGradients<P>(grads: P, group: Group, limit: number): P {
   }
   let next = 0;
   return treeMap(() => summed[next++], grads);
+}
+
+/**
+ * Whether the gradient of an embedding table is cheaper to send as the rows that a step touched than as the whole table,
+ * most of which is zeros: all ranks' tokens against the table's rows.
+ */
+export const travelsAsRows = (tokens: number, ranks: number, vocabulary: number): boolean =>
+  ranks > 1 && ranks * tokens < vocabulary;
+
+/** The table's gradient from every rank's tokens [count] and their gradients [count, width]; inside jit. */
+export function sumRows(table: Tensor, ids: Tensor, rows: Tensor, group: Group): Tensor {
+  return indexAdd(zerosLike(table), group.gather(ids), group.gather(rows));
 }
 
 /** Dotted names of the leaves in the order of `treeLeaves`. */

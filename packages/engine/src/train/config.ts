@@ -86,6 +86,7 @@ const schema = z.strictObject({
       devices: count.default(1),
       /** Gradients are summed over ranks in buckets of about this size. */
       bucket_mb: positive.default(4),
+      /** false: one sum after the backward pass, to see what overlap is worth. */
       overlap: z.boolean().default(true),
       cores_per_rank: count.default(1),
     })

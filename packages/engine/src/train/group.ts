@@ -10,6 +10,8 @@ export interface Group {
   readonly size: number;
   /** The sum over ranks, as part of a graph (inside jit). All ranks issue their sums in one order. */
   sum(value: Tensor): Tensor;
+  /** The rows of all ranks, in the order of ranks; as part of a graph. */
+  gather(rows: Tensor): Tensor;
   /**
    * Seconds spent in collectives and waiting for them since the start: in all, and with nothing else to do. Where the cores
    * that compute also move the data (shared memory) the two are the same, and overlap hides waiting alone.
@@ -22,6 +24,7 @@ export const alone: Group = {
   rank: 0,
   size: 1,
   sum: (value) => value,
+  gather: (rows) => rows,
   times: () => ({ total: 0, exposed: 0 }),
   close: () => {},
 };
@@ -47,6 +50,7 @@ export async function joinGroup(ranks: number): Promise<Group> {
     rank: joined.rank,
     size: joined.size,
     sum: (value) => distributed.allReduce(value, "sum"),
+    gather: (rows) => distributed.allGather(rows, 0),
     times: () => ({ total: here.collectiveSeconds, exposed: here.collectiveSeconds }),
     close: () => {
       here.timesCollectives = false;

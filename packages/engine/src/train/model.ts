@@ -38,8 +38,8 @@ export function unpack(packed: Tensor): Unpacked {
 
 export interface ClassifierModel {
   init(key: Key): nn.TextClassifier;
-  /** Without keys nothing is dropped. */
-  logits(params: nn.TextClassifier, batch: Pick<Unpacked, "ids" | "mask">, keys: Key | null): Tensor;
+  /** Without keys nothing is dropped. `tokens`: the embeddings of the ids, where they were looked up before. */
+  logits(params: nn.TextClassifier, batch: Pick<Unpacked, "ids" | "mask">, keys: Key | null, tokens?: Tensor): Tensor;
 }
 
 export function makeModel({ model }: Pick<RawConfig, "model">, classes: number, dtype: DType): ClassifierModel {
@@ -61,8 +61,9 @@ export function makeModel({ model }: Pick<RawConfig, "model">, classes: number, 
       if (model.embedding_std === 1) return fresh;
       return { ...fresh, embedding: { weight: fresh.embedding.weight.mul(model.embedding_std) } };
     },
-    logits: (params, { ids, mask }, keys) =>
+    logits: (params, { ids, mask }, keys, tokens) =>
       nn.textClassifier.apply(params, ids, {
+        ...(tokens !== undefined && { tokens }),
         heads: model.n_heads,
         activation: model.activation,
         norm: model.norm,

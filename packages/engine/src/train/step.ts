@@ -1,7 +1,7 @@
 // The compiled programs of a run: one optimiser step (forward, backward, sum over ranks, update) as one program, its
 // micro-steps where gradients are accumulated, and evaluation.
 import type { DType } from "../graph/index.js";
-import type { TextClassifier } from "../nn/index.js";
+import { embedding, type TextClassifier } from "../nn/index.js";
 import { globalNorm, type Optimizer } from "../optim/index.js";
 import {
   crossEntropy,
@@ -15,7 +15,7 @@ import {
   valueAndGrad,
   where,
 } from "../tensor/index.js";
-import { sumGradients } from "./buckets.js";
+import { sumGradients, sumRows, travelsAsRows } from "./buckets.js";
 import type { Group } from "./group.js";
 import { type ClassifierModel, type Unpacked, unpack } from "./model.js";
 
@@ -58,9 +58,9 @@ export interface Programs {
 }
 
 /** The loss of this rank's rows, as its part of the mean over the whole step. */
-export function lossOf(options: StepOptions, params: TextClassifier, batch: Unpacked): Tensor {
+export function lossOf(options: StepOptions, params: TextClassifier, batch: Unpacked, tokens?: Tensor): Tensor {
   const { model, dtype, dropout, labelSmoothing } = options;
-  const logits = model.logits(params, batch, dropout ? batch.keys : null);
+  const logits = model.logits(params, batch, dropout ? batch.keys : null, tokens);
   const each = crossEntropy(logits, batch.labels, { reduction: "none", labelSmoothing });
   return where(batch.real, each, 0).sum().cast(dtype).div(batch.total.cast(dtype));
 }
@@ -78,10 +78,36 @@ export function makePrograms(options: StepOptions): Programs {
     loss: a.loss.add(b.loss),
   });
 
-  const finish = (state: TrainState, own: Pending, packed: Tensor): [TrainState, Tensor] => {
+  /** As `gradients`, summed over ranks, with the table's part sent as the rows that were touched. */
+  const gradientsByRows = (params: TextClassifier, packed: Tensor): Pending => {
+    const batch = unpack(packed);
+    const looked = embedding.apply(params.embedding, batch.ids);
+    const [loss, [grads, rows]] = valueAndGrad(
+      (p: TextClassifier, tokens: Tensor) => lossOf(options, p, batch, tokens),
+      { argument: [0, 1] },
+    )(params, looked) as unknown as [Tensor, [TextClassifier, Tensor]];
+    const { embedding: _, ...others } = grads;
+    const table = params.embedding.weight;
+    const count = batch.ids.size;
+    const summed = sumGradients(others, group, bucketBytes);
+    const weight = sumRows(table, batch.ids.reshape([count]), rows.reshape([count, table.shape[1]]), group);
+    return { grads: { ...summed, embedding: { weight } }, loss };
+  };
+
+  const wholeStep = (state: TrainState, packed: Tensor): [TrainState, Tensor] => {
+    const { ids } = unpack(packed);
+    if (travelsAsRows(ids.size, group.size, state.params.embedding.weight.shape[0]))
+      return update(state, gradientsByRows(state.params, packed), packed);
+    return finish(state, gradients(state.params, packed), packed);
+  };
+
+  const finish = (state: TrainState, own: Pending, packed: Tensor): [TrainState, Tensor] =>
+    update(state, { grads: sumGradients(own.grads, group, bucketBytes), loss: own.loss }, packed);
+
+  /** From gradients that are summed over ranks and this rank's part of the loss. */
+  const update = (state: TrainState, { grads, loss: own }: Pending, packed: Tensor): [TrainState, Tensor] => {
     const { stop } = unpack(packed);
-    const grads = sumGradients(own.grads, group, bucketBytes);
-    const [loss, stops] = parts(group.sum(stack([own.loss, stop.cast(dtype)])), 2);
+    const [loss, stops] = parts(group.sum(stack([own, stop.cast(dtype)])), 2);
     const norm = globalNorm(grads).cast(dtype);
     const good = logicalAnd(logicalAnd(loss.isFinite(), norm.isFinite()), state.halted.equal(0));
     // As torch's clip_grad_norm_.
@@ -98,9 +124,7 @@ export function makePrograms(options: StepOptions): Programs {
   };
 
   return {
-    whole: jit((state: TrainState, packed: Tensor) => finish(state, gradients(state.params, packed), packed), {
-      donate: [0],
-    }),
+    whole: jit(wholeStep, { donate: [0] }),
     first: jit(gradients),
     more: jit((pending: Pending, params: TextClassifier, packed: Tensor) => join(pending, gradients(params, packed)), {
       donate: [0],

@@ -137,7 +137,8 @@ class Run {
       dropout: config.model.dropout > 0,
       labelSmoothing: config.training.label_smoothing,
       gradientClip: config.training.gradient_clip,
-      bucketBytes: config.distributed.bucket_mb * 2 ** 20,
+      // One bucket is ready only when everything is: nothing overlaps.
+      bucketBytes: config.distributed.overlap ? config.distributed.bucket_mb * 2 ** 20 : Number.POSITIVE_INFINITY,
     };
     this.#programs = makePrograms(this.#steps);
     this.#seen = new Int32Array(trainSet.rows);
@@ -204,6 +205,28 @@ class Run {
     const folders = [config.output, ...(options.probeFolder === undefined ? [] : [options.probeFolder])];
     this.#records = new RecordWriter(folders, group.rank, this.#progress.step);
     this.#writeFacts();
+    this.#compile();
+  }
+
+  /** Compiles for every length that the epoch has before the first step, so that no step has to wait for a compiler. */
+  #compile(): void {
+    const { config, trainSet: set } = this;
+    const began = performance.now();
+    const { epoch, index, step } = this.#progress;
+    const plan = planEpoch(
+      { ...this.#loaderOptions(true), rows: set.rows },
+      epoch,
+      (row) => set.offsets[row + 1] - set.offsets[row],
+    );
+    const ahead = plan.padded.subarray(index, index + this.#totalSteps - step);
+    for (const length of new Set(ahead)) {
+      const shape = [config.batchPerRank, headColumns + length];
+      const packed = tensor(new Int32Array(shape[0] * shape[1]), { shape, dtype: "int32" });
+      if (config.training.accumulation === 1) this.#programs.whole.kernels(this.#state, packed);
+      else this.#programs.first.kernels(this.#state.params, packed);
+      if (this.testSet !== null) this.#programs.evaluate.kernels(this.#state.params, packed);
+    }
+    this.#records.write("facts", { facts: { compileSeconds: (performance.now() - began) / 1000 } });
   }
 
   #fresh(): { params: TrainState["params"]; optimizer: unknown } {

@@ -1,6 +1,16 @@
 // Reverse mode, graph to graph. Forward mode is its double: the reverse pass is linear in its cotangents, and
 // transposing it once more gives the tangent map, so one table of rules serves both.
-import { InternalError, isInexact, isOp, type Node, type OpName, outputAvals, topological } from "../graph/index.js";
+import {
+  InternalError,
+  inScope,
+  isInexact,
+  isOp,
+  type Node,
+  type OpName,
+  outputAvals,
+  type Scope,
+  topological,
+} from "../graph/index.js";
 import { build, type VjpRule, vjpRules } from "../ops/index.js";
 import { scanVjp } from "./scan.js";
 import { dependents } from "./walk.js";
@@ -21,6 +31,19 @@ function inputCotangents(node: Node, g: readonly (Node | null)[], needs: boolean
   const rule = (vjpRules as unknown as Record<string, AnyRule | undefined>)[node.op];
   if (rule === undefined) throw new InternalError(`no gradient rule for ${node.op}`);
   return rule(node, g, needs);
+}
+
+const backwardScopes = new WeakMap<Scope, Scope>();
+
+/** The same part of the program, in its gradient. */
+function backwardOf(scope: Scope | null): Scope | null {
+  if (scope === null || scope.backward) return scope;
+  let found = backwardScopes.get(scope);
+  if (found === undefined) {
+    found = { name: scope.name, backward: true };
+    backwardScopes.set(scope, found);
+  }
+  return found;
 }
 
 /**
@@ -60,7 +83,7 @@ export function backward(
     }
     const needs = node.inputs.map((input) => active.has(input) && (isInexact(input.dtype) || input.outputs !== null));
     if (!needs.some(Boolean)) continue;
-    const inputs = inputCotangents(node, g, needs);
+    const inputs = inScope(backwardOf(node.scope), () => inputCotangents(node, g, needs));
     inputs.forEach((cotangent, k) => {
       if (cotangent !== null && cotangent !== undefined && needs[k]) accumulate(node.inputs[k], 0, cotangent);
     });

@@ -4,6 +4,7 @@ import {
   type DType,
   functionOrder,
   type GraphFn,
+  inScope,
   isComplex,
   isFloat,
   isOp,
@@ -224,7 +225,7 @@ export function simplify(fn: GraphFn): GraphFn {
     const interned = intern(node);
     if (interned !== node) return interned;
     const rewrite = rewrites[node.op as OpName] as Rewrite<OpName> | undefined;
-    const smaller = rewrite?.(node) ?? null;
+    const smaller = rewrite === undefined ? null : inScope(node.scope, () => rewrite(node));
     if (smaller === null) return node;
     map.set(node, node);
     const result = numbers.has(smaller) ? smaller : settle(smaller);

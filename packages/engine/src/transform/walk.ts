@@ -20,7 +20,12 @@ export function dependents(order: readonly Node[], sources: Iterable<Node>): Set
 /** A copy of a node on other inputs. */
 export function rebuild(node: Node, inputs: readonly Node[]): Node {
   if (inputs.every((input, i) => input === node.inputs[i])) return node;
-  return make(node.op as OpName, inputs, node.attrs as never);
+  return sameScope(node, make(node.op as OpName, inputs, node.attrs as never));
+}
+
+function sameScope(from: Node, to: Node): Node {
+  to.scope = from.scope;
+  return to;
 }
 
 /**
@@ -35,10 +40,13 @@ export function copyGraph(fn: GraphFn): GraphFn {
 }
 
 const copyNode = (node: Node, map: ReadonlyMap<Node, Node>): Node =>
-  make(
-    node.op as OpName,
-    node.inputs.map((input) => map.get(input)!),
-    node.attrs as never,
+  sameScope(
+    node,
+    make(
+      node.op as OpName,
+      node.inputs.map((input) => map.get(input)!),
+      node.attrs as never,
+    ),
   );
 
 /** The function's results for the given arguments, as nodes. */

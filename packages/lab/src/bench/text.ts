@@ -7,6 +7,7 @@ import { splitParts } from "./record.js";
 const devicesText = (n: number): string => `${n} device${n === 1 ? "" : "s"}`;
 
 export function secondsText(s: number): string {
+  if (s === 0) return "0";
   if (s >= 1) return `${s.toFixed(3)} s`;
   if (s >= 1e-3) return `${(s * 1e3).toFixed(2)} ms`;
   return `${(s * 1e6).toFixed(1)} us`;

@@ -165,7 +165,7 @@ test("a kernel fault: the context is dead and says so; tensors on it explain the
     assert.throws(() => pending.realize(), /lives on cuda:0|is dead/);
     assert.equal(array[1 << 19], 0, "what was fetched stays readable");
     // Nothing of the dead context is left: only what the fresh one holds.
-    assert.ok(fake.allocatedBytes < 1 << 20, `${fake.allocatedBytes} bytes`);
+    assert.ok(fake.allocatedBytes < 2 << 20, `${fake.allocatedBytes} bytes`);
     fresh.close();
     assert.equal(fake.allocatedBytes, 0);
     assert.throws(() => weft.ones([3]).realize(), /cuda:0 was closed/);
@@ -221,3 +221,18 @@ test("NVML's readings, and none where there is no NVML", () => {
     device.close();
   });
 });
+
+test("where the driver does not forgive a fault, the error says that a new process is needed", () =>
+  new FakeCuda({ faultsStay: true }).within((fake) => {
+    const device = weft.setDevice("cuda") as CudaDevice;
+    const t = weft.ones([1 << 20]).realize();
+    fake.fail("cuEventSynchronize", 700, { sticky: true });
+    assert.throws(() => t.dataSync(), /is dead/);
+    assert.throws(
+      () => weft.setDevice("cuda"),
+      /a kernel fault earlier in this process \(error 700\) has ended its use of the GPU.*new process/s,
+    );
+    assert.match(device.lost!, /700/);
+    weft.useDevice(new weft.ReferenceDevice());
+    assert.equal(weft.tensor([1]).add(1).itemSync(), 2, "other devices go on");
+  }));

@@ -35,7 +35,7 @@ export class CudaBuffer implements DeviceBuffer {
 
 /** Sizes that buffers are rounded to, so that freed ones fit again. */
 function bucket(bytes: number): number {
-  if (bytes <= 512) return 512;
+  if (bytes <= smallBuffer) return Math.max(512, 2 ** Math.ceil(Math.log2(bytes)));
   const step = Math.max(512, 2 ** (Math.ceil(Math.log2(bytes)) - 3));
   return Math.ceil(bytes / step) * step;
 }
@@ -48,6 +48,9 @@ const fetchFrom = 1 << 18;
 /** Uploads up to this size are copied aside and need not wait for the GPU. */
 const smallUpload = 1 << 16;
 const uploadRing = 1 << 20;
+/** Buffers up to this size are cut from slabs: asking the driver for each takes longer than what is done with them. */
+const smallBuffer = 4096;
+const slabBytes = 1 << 20;
 const oldestDriver = 11000;
 const notReady = 600;
 const noMemory = 2;
@@ -142,9 +145,16 @@ export class CudaContext {
     const out = new BigUint64Array(1);
     let code = driver.cuDevicePrimaryCtxRetain(out, this.#device);
     if (deadly.has(code)) {
-      // What is left of a context that died: a reset gives a fresh one.
+      // What is left of a context that died: a reset may give a fresh one.
+      driver.cuDevicePrimaryCtxRelease_v2(this.#device);
       driver.cuDevicePrimaryCtxReset_v2(this.#device);
       code = driver.cuDevicePrimaryCtxRetain(out, this.#device);
+      if (deadly.has(code))
+        throw new CudaError(
+          `cuda:${this.ordinal}: a kernel fault earlier in this process (error ${code}) has ended its use of the GPU: this ` +
+            "driver gives a fresh context only to a new process. Start one; other devices go on here",
+          code,
+        );
     }
     if (code === noMemory || code === 46)
       throw new CudaError(
@@ -219,11 +229,18 @@ export class CudaContext {
     }
     this.enter();
     const out = new BigUint64Array(1);
-    const code = this.driver.cuMemAlloc_v2(out, size);
+    const pieces = size <= smallBuffer ? slabBytes / size : 1;
+    const code = this.driver.cuMemAlloc_v2(out, size * pieces);
     if (code === noMemory) throw this.#full(bytes);
     this.check("cuMemAlloc", code);
     this.#track(bytes);
-    return new CudaBuffer(Number(out[0]), bytes);
+    const address = Number(out[0]);
+    if (pieces > 1) {
+      const list = Array.from({ length: pieces - 1 }, (_, i) => address + (i + 1) * size);
+      this.#pool.set(size, list);
+      this.#pooled += size * list.length;
+    }
+    return new CudaBuffer(address, bytes);
   }
 
   #full(bytes: number): OutOfMemoryError {
@@ -260,9 +277,13 @@ export class CudaContext {
   trim(): void {
     if (this.lost !== null) return;
     this.synchronize();
-    for (const list of this.#pool.values()) for (const address of list) this.driver.cuMemFree_v2(address);
-    this.#pool.clear();
-    this.#pooled = 0;
+    for (const [size, list] of this.#pool) {
+      // Small ones are parts of slabs, which stay.
+      if (size <= smallBuffer) continue;
+      for (const address of list) this.driver.cuMemFree_v2(address);
+      this.#pooled -= size * list.length;
+      this.#pool.delete(size);
+    }
     this.hostPool.trim();
   }
 
@@ -321,9 +342,17 @@ export class CudaContext {
     return block;
   }
 
-  /** Through pinned memory in pieces, one being filled while the other is emptied. */
+  /** Straight into arrays that were fetched before; otherwise through pinned memory in pieces, one being filled while
+   * the other is emptied. */
   download(buffer: CudaBuffer, into: Uint8Array): void {
     this.enter();
+    const pinned = this.hostPool.addressOf(into.buffer);
+    if (pinned !== null) {
+      const event = this.#copyOut(buffer, pinned + into.byteOffset);
+      this.check("cuEventSynchronize", this.driver.cuEventSynchronize(event));
+      this.#fetchEvents.push(event);
+      return;
+    }
     this.#staging ??= this.#pinned(stagingBytes);
     const { address, view } = this.#staging;
     const half = stagingBytes / 2;
@@ -385,7 +414,11 @@ export class CudaContext {
     if (buffer.bytes < fetchFrom) return null;
     this.enter();
     const block = this.hostPool.take(buffer.bytes);
-    if (block === null) return null;
+    return block === null ? null : { buffer: block.buffer, event: this.#copyOut(buffer, block.address) };
+  }
+
+  /** Starts a copy to pinned memory, piece by piece as the buffer gets ready; the event says when all is there. */
+  #copyOut(buffer: CudaBuffer, to: number): number {
     const { driver, copyStream } = this;
     const done = this.#fetchEvents.pop() ?? this.#newEvent();
     const ready = this.event(0);
@@ -397,14 +430,11 @@ export class CudaContext {
     let at = 0;
     for (const { bytes, event } of pieces) {
       this.check("cuStreamWaitEvent", driver.cuStreamWaitEvent(copyStream, event, 0));
-      this.check(
-        "cuMemcpyDtoH",
-        driver.cuMemcpyDtoHAsync_v2(block.address + at, buffer.address + at, bytes, copyStream),
-      );
+      this.check("cuMemcpyDtoH", driver.cuMemcpyDtoHAsync_v2(to + at, buffer.address + at, bytes, copyStream));
       at += bytes;
     }
     this.check("cuEventRecord", driver.cuEventRecord(done, copyStream));
-    return { buffer: block.buffer, event: done };
+    return done;
   }
 
   /** Copies a buffer to another GPU, over NVLink or PCIe without the host where the machine can. */

@@ -30,6 +30,7 @@ const driverTable = {
   cuDeviceGetPCIBusId: "_Out_ uint8_t* id, int length, int device",
   cuDeviceCanAccessPeer: "_Out_ int* can, int device, int peer",
   cuDevicePrimaryCtxRetain: "_Out_ uint64_t* context, int device",
+  cuDevicePrimaryCtxRelease_v2: "int device",
   cuDevicePrimaryCtxReset_v2: "int device",
   cuCtxSetCurrent: `${u} context`,
   cuCtxEnablePeerAccess: `${u} peer, unsigned int flags`,

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import * as weft from "../../index.js";
 import { collectNow } from "../collect.js";
+import { HostPool } from "./host-memory.js";
 import { CudaDevice } from "./index.js";
 import { FakeCuda } from "./testkit.js";
 
@@ -175,3 +176,52 @@ test("collected arrays give their blocks back without being asked", () =>
     assert.equal(pool.usage.pooledBytes, 0);
     device.close();
   }));
+
+test("an array that was fetched before takes the next result directly", () =>
+  new FakeCuda().within((fake) => {
+    const device = new CudaDevice(0);
+    weft.useDevice(device);
+    const first = weft.tensor(new Float32Array(megabyte / 4).fill(1)).realize();
+    const second = weft.tensor(new Float32Array(megabyte / 4).fill(2)).realize();
+    const array = first.dataSync();
+    fake.sequence();
+    assert.equal(second.dataSync(array), array);
+    assert.ok(array.every((x) => x === 2));
+    const names = fake.sequence();
+    assert.equal(names.filter((name) => name === "cuMemcpyDtoHAsync_v2").length, 1, names.join(" "));
+    assert.ok(!names.includes("cuMemHostRegister_v2"));
+    // Any other array works too, through the staging memory.
+    const own = new Float32Array(megabyte / 4);
+    assert.equal(first.dataSync(own)[7], 1);
+    assert.throws(
+      () => first.dataSync(new Float32Array(3)),
+      /cannot put float32\[262144\] into a Float32Array of 3 elements/,
+    );
+    assert.throws(() => first.dataSync(new Float64Array(megabyte / 4)), /it needs a Float32Array of 262144/);
+    assert.throws(() => first.cast("float16").dataSync(own), /half types are widened/);
+    device.close();
+  }));
+
+test("a loop that drops its results uses few blocks where pinning is dear, many where looking for them is", () => {
+  const rotation = (pinning: number, collecting: number): HostPool => {
+    let now = 0;
+    const registrar = {
+      register: () => {
+        now += pinning;
+        return true;
+      },
+      unregister: () => {},
+    };
+    const collect = (): void => {
+      now += collecting;
+      collectNow();
+    };
+    const pool = new HostPool(registrar, 64 << 20, { now: () => now, collect });
+    for (let i = 0; i < 40; i++) pool.take(megabyte);
+    return pool;
+  };
+  const dear = rotation(30, 1);
+  assert.ok(dear.maps <= 6 && dear.sweeps > 3, `${dear.maps} blocks, ${dear.sweeps} collections`);
+  const cheap = rotation(1, 30);
+  assert.ok(cheap.maps >= 38 && cheap.sweeps <= 2, `${cheap.maps} blocks, ${cheap.sweeps} collections`);
+});

@@ -86,12 +86,23 @@ export class HostPool {
   #mapped = 0;
   #leased = 0;
   #closed = false;
+  readonly #places = new WeakMap<ArrayBufferLike, number>();
+  /** Seconds that a byte took to map, and the last sweep as a whole: the cheaper way to a block is taken. */
+  #secondsPerByte = 2.5e-10;
+  #sweepSeconds = 2e-3;
+  #sweptSinceMap = 0;
+  #futile = 0;
+  #skip = 0;
   /** Blocks mapped so far: a loop in a steady state maps no more. */
   maps = 0;
+  /** Collections asked for so far. */
+  sweeps = 0;
 
   constructor(
     readonly registrar: Registrar,
     readonly limit: number,
+    /** Tests bring their own: when a collection pays is a question of time. */
+    readonly clock: { now: () => number; collect: () => void } = { now: () => performance.now(), collect: collectNow },
   ) {}
 
   get usage(): { leasedBytes: number; pooledBytes: number; limitBytes: number } {
@@ -102,7 +113,7 @@ export class HostPool {
   take(bytes: number): { address: number; buffer: ArrayBuffer } | null {
     const size = bucket(bytes);
     if (this.#closed || size > this.limit) return null;
-    const block = this.#reuse(size) ?? this.#map(size) ?? this.#make(size);
+    const block = this.#reuse(size) ?? this.#recycle(size) ?? this.#map(size) ?? this.#make(size);
     if (block === null) return null;
     const buffer = viewAt(block.address, bytes);
     keepInPlace(buffer);
@@ -110,7 +121,40 @@ export class HostPool {
     this.#leases.add(lease);
     this.#leased += size;
     this.#registry.register(buffer, lease);
+    this.#places.set(buffer, block.address);
     return { address: block.address, buffer };
+  }
+
+  /** Where the memory of an array lies that came from here; null for others. */
+  addressOf(buffer: ArrayBufferLike): number | null {
+    return this.#closed ? null : (this.#places.get(buffer) ?? null);
+  }
+
+  /**
+   * Pinning fresh pages takes milliseconds, and so does a collection: blocks of arrays that nobody holds any more are
+   * looked for as long as that is cheaper, and when as much time went into looking as a further block costs, one is mapped.
+   */
+  #recycle(size: number): Block | null {
+    const cost = size * this.#secondsPerByte;
+    let out = 0;
+    for (const { block } of this.#leases) out += Number(block.bytes === size);
+    // The last one is mostly still in use.
+    if (out < 2) return null;
+    if (this.#skip > 0) {
+      this.#skip--;
+      return null;
+    }
+    if (this.#sweptSinceMap + this.#sweepSeconds > cost) {
+      this.#sweptSinceMap = 0;
+      return null;
+    }
+    this.sweep();
+    this.#sweptSinceMap += this.#sweepSeconds;
+    const block = this.#reuse(size);
+    // Somebody holds them all: look less and less often.
+    this.#futile = block === null ? Math.min(10, this.#futile + 1) : 0;
+    this.#skip = block === null ? 2 ** this.#futile : 0;
+    return block;
   }
 
   #reuse(size: number): Block | null {
@@ -119,12 +163,14 @@ export class HostPool {
 
   #map(size: number): Block | null {
     if (this.#mapped + size > this.limit) return null;
+    const start = this.clock.now();
     const address = mapPages(size);
     if (address === null) return null;
     if (!this.registrar.register(address, size)) {
       c().munmap(address, size);
       return null;
     }
+    this.#secondsPerByte = (this.clock.now() - start) / 1e3 / size;
     this.#mapped += size;
     this.maps++;
     return { address, bytes: size };
@@ -144,7 +190,10 @@ export class HostPool {
 
   /** Takes back what nobody can reach any more, now. */
   sweep(): void {
-    collectNow();
+    const start = this.clock.now();
+    this.sweeps++;
+    this.clock.collect();
+    this.#sweepSeconds = (this.clock.now() - start) / 1e3;
     for (const lease of [...this.#leases]) if (lease.holder.deref() === undefined) this.#return(lease);
   }
 

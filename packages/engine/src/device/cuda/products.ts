@@ -53,7 +53,7 @@ const withBias = 4;
 /** An algorithm with what is known of it: algorithm (64), workspace (8), state (4), waves (4), reserved (16). */
 const resultBytes = 96;
 const algorithmBytes = 64;
-const candidates = 8;
+const candidates = 12;
 /** Products smaller than this take their time in being launched, not in how they are computed. */
 const worthTuning = 2e9;
 const maxPlans = 2048;
@@ -280,44 +280,53 @@ export class Products {
   /** Times the guesses (and cuBLAS's own choice where there is no epilogue); null: cuBLAS; undefined: none works. */
   #fastest(product: Product, plan: LtPlan, found: Uint8Array[]): Uint8Array | null | undefined {
     this.tuned++;
-    let best: Uint8Array | null | undefined;
-    let bestTime = Number.POSITIVE_INFINITY;
     const plain = product.epilogue === null ? [null] : [];
-    for (const choice of [...plain, ...found]) {
-      const slot = choice === null ? 0 : this.#keep(choice, true);
+    const field = [...plain, ...found].map((choice) => {
+      const slot = choice === null ? 0 : this.#keep(choice);
+      const run = (): void => (choice === null ? this.#runBlas(product) : this.#runLt(product, plan, slot));
+      return { choice, run, seconds: Number.POSITIVE_INFINITY };
+    });
+    // Warm up, and drop what is far behind or does not run after all.
+    for (const entry of field) {
       try {
-        const time = this.#time(() => (choice === null ? this.#runBlas(product) : this.#runLt(product, plan, slot)));
-        // A later guess must be clearly better: noise should not decide.
-        if (time < bestTime * 0.99) [best, bestTime] = [choice, time];
+        entry.run();
+        entry.seconds = this.#time(entry.run, 1);
       } catch (error) {
         if (this.context.lost !== null) throw error;
-        // An algorithm that does not run after all.
       }
     }
-    return best;
+    const leader = Math.min(...field.map((entry) => entry.seconds));
+    const close = field.filter((entry) => entry.seconds <= 1.15 * leader);
+    if (close.length === 0) return undefined;
+    // By turns, because the GPU's clock changes while it works; the best of each counts.
+    const count = Math.max(1, Math.min(20, Math.ceil(1e-3 / leader)));
+    const rounds = leader > 5e-3 ? 2 : 4;
+    for (const entry of close) entry.seconds = Number.POSITIVE_INFINITY;
+    for (let round = 0; round < rounds; round++)
+      for (const entry of close) entry.seconds = Math.min(entry.seconds, this.#time(entry.run, count));
+    // A later guess must be clearly better than an earlier one: noise should not decide.
+    let best = close[0];
+    for (const entry of close) if (entry.seconds < best.seconds * 0.985) best = entry;
+    return best.choice;
   }
 
-  /** Seconds of one run: the mean of a few, after one to warm up. */
-  #time(run: () => void): number {
-    const once = (count: number): number => {
-      const [seconds] = this.context.measure(1, (mark) => {
-        for (let i = 0; i < count; i++) run();
-        mark();
-      });
-      return seconds / count;
-    };
-    const first = once(1);
-    return once(Math.max(2, Math.min(20, Math.ceil(2e-3 / Math.max(first, 1e-6)))));
+  /** Seconds of one run: the mean of a few. */
+  #time(run: () => void, count: number): number {
+    const [seconds] = this.context.measure(1, (mark) => {
+      for (let i = 0; i < count; i++) run();
+      mark();
+    });
+    return seconds / count;
   }
 
-  /** Puts an algorithm where the library can read it; a trial's place is used again. */
-  #keep(algorithm: Uint8Array, trial = false): number {
+  /** Puts an algorithm where the library can read it. */
+  #keep(algorithm: Uint8Array): number {
     const bytes = 1 << 14;
-    if (this.#slab === null || this.#slab.next + 2 * algorithmBytes > bytes)
+    if (this.#slab === null || this.#slab.next + algorithmBytes > bytes)
       this.#slab = { ...this.context.hostBlock(bytes), next: 0 };
     const at = this.#slab.next;
     this.#slab.view.set(algorithm, at);
-    if (!trial) this.#slab.next += algorithmBytes;
+    this.#slab.next += algorithmBytes;
     return this.#slab.address + at;
   }
 }

@@ -21,6 +21,8 @@ export interface FakeOptions {
   memoryBytes?: number;
   driverVersion?: number;
   without?: readonly ("nvrtc" | "blas" | "lt" | "solver" | "nvml")[];
+  /** A fault ends the whole process' use of the GPU, as some drivers have it. */
+  faultsStay?: boolean;
   /** Other processes that NVML knows of. */
   processes?: readonly { pid: number; bytes: number; name: string }[];
   /** Bytes that they hold. */
@@ -81,8 +83,8 @@ export class FakeCuda {
 
   #call(name: string, args: readonly unknown[], act: (() => number) | undefined): number {
     this.calls.push({ name, args });
-    if (name === "cuDevicePrimaryCtxReset_v2") this.#dead = 0;
-    if (this.#dead !== 0) return this.#dead;
+    if (name === "cuDevicePrimaryCtxReset_v2" && !this.options.faultsStay) this.#dead = 0;
+    if (this.#dead !== 0 && !quiet.has(name) && name !== "cuInit") return this.#dead;
     const failure = this.#failures.get(name);
     if (failure !== undefined && failure.after-- <= 0) {
       if (failure.sticky) {
@@ -212,6 +214,10 @@ export class FakeCuda {
   /** The calls inside a recorded graph. */
   graphCalls(exec: number): readonly Call[] {
     return this.#graphs.get(exec) ?? [];
+  }
+
+  static byteAt(address: number): number {
+    return bytesAt(address, 1)[0];
   }
 
   /** The arguments of a launch, as the kernel gets them. */

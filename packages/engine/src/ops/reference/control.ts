@@ -46,7 +46,7 @@ const supplied = (node: Node): never => {
   throw new InternalError(`the value of ${node.op} %${node.id} is supplied from outside, and was not`);
 };
 
-type LeafOp = "input" | "data" | "const" | "iota" | "alias" | "barrier" | "pick";
+type LeafOp = "input" | "data" | "const" | "iota" | "alias" | "barrier" | "pin" | "pick";
 /** Ops that run functions or wait for other devices. */
 export type ControlOp = "scan" | "custom" | "collective";
 type ControlRule<K extends ControlOp> = (inputs: readonly Value[], node: Node<K>) => Evaluation;
@@ -68,5 +68,6 @@ export const leafRules: ReferenceRules<LeafOp> = {
   iota: (_, { attrs }) => iota(attrs),
   alias: ([x]) => x,
   barrier: ([x]) => x,
+  pin: ([x]) => x,
   pick: (results, { attrs }) => results[attrs.index],
 };

@@ -1,6 +1,6 @@
 // Solvers of the Schrödinger and Lindblad equations, with their methods and gradients.
 export { hermitianExponential } from "./exponential.js";
-export { type LindbladOptions, lindblad, type OpenSystem } from "./lindblad.js";
+export { denseTerms, type LindbladOptions, lindblad, type OpenSystem } from "./lindblad.js";
 export {
   cptp2,
   type Equation,
@@ -27,3 +27,4 @@ export {
   type Term,
 } from "./problem.js";
 export { type Evolution, expectation, type Observables } from "./result.js";
+export { type PropagatorOptions, propagator, type SchrodingerOptions, schrodinger } from "./schrodinger.js";

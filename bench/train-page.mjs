@@ -1,0 +1,71 @@
+// Writes the figures of docs/training.md from results/train.json and results/training-*.json. `--check` compares instead.
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const page = join(here, "../docs/training.md");
+const folder = join(here, "results");
+const read = (name) => JSON.parse(readFileSync(join(folder, name), "utf8"));
+const percent = (x) => (x === null ? "-" : `${(100 * x).toFixed(1)}%`);
+const times = (x) => (x === null || x === undefined ? "-" : `${x.toFixed(2)}x`);
+const middle = (list) => [...list].sort((a, b) => a - b)[list.length >> 1];
+const milliseconds = (list) =>
+  list === undefined || list.length === 0 ? "-" : `${(1e3 * middle(list)).toFixed(1)} ms`;
+
+function steps({ training, overlap, tokenise, hardware: h, at, settings, versions }) {
+  const rows = training.flatMap(({ size, stepSeconds, ratio, efficiency, exposedShare }) =>
+    [1, 2].map((workers) => {
+      const cells = [
+        `${size}, ${workers} worker${workers === 1 ? "" : "s"}`,
+        milliseconds(stepSeconds.weft[workers]),
+        milliseconds(stepSeconds.torch[workers]),
+        times(ratio[workers]),
+      ];
+      const scaling =
+        workers === 1 ? ["", "", ""] : [percent(efficiency.weft), percent(efficiency.torch), percent(exposedShare)];
+      return `| ${[...cells, ...scaling].join(" | ")} |`;
+    }),
+  );
+  return [
+    `Measured ${at.slice(0, 10)} on ${h.processor}, one core a worker, ${settings.rounds} alternating rounds, Node ${versions.node}.`,
+    "",
+    "| training step | Weft | PyTorch | ratio | efficiency, Weft | efficiency, PyTorch | exposed communication |",
+    "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ...rows,
+    "",
+    ...(tokenise === null
+      ? []
+      : [`- Hash-tokenising ${tokenise.data}: ${times(tokenise.ratio)} plain Python on one core.`]),
+    ...(overlap === null
+      ? []
+      : [
+          `- Small model, two workers, overlap against none: ${times(overlap.ratio)}; exposed communication ${percent(overlap.exposedShare)} and ${percent(overlap.exposedShareNone)} of a step.`,
+        ]),
+    "",
+  ];
+}
+
+const full = (report) =>
+  `- ${report.name} on ${report.device}: best test accuracy ${report.bestAccuracy.toFixed(4)} at epoch ${report.bestEpoch}, ${report.finalAccuracy.toFixed(4)} after epoch ${report.epochs.length} (${report.at.slice(0, 10)}).`;
+
+const trainings = readdirSync(folder)
+  .filter((name) => /^training-.*\.json$/.test(name))
+  .sort()
+  .map(read);
+const text = [
+  ...(existsSync(join(folder, "train.json")) ? steps(read("train.json")) : []),
+  ...(trainings.length > 0 ? ["Full trainings on the real rows:", "", ...trainings.map(full), ""] : []),
+];
+const [start, end] = [
+  "<!-- figures: written by bench/train-page.mjs from bench/results/ -->\n",
+  "<!-- end of figures -->",
+];
+const before = readFileSync(page, "utf8");
+const after = `${before.slice(0, before.indexOf(start) + start.length)}${text.length > 0 ? `\n${text.join("\n")}\n` : ""}${before.slice(before.indexOf(end))}`;
+if (process.argv.includes("--check")) {
+  if (before !== after) {
+    console.error("docs/training.md is not what bench/train-page.mjs writes; run it");
+    process.exit(1);
+  }
+} else writeFileSync(page, after);

@@ -1,0 +1,236 @@
+// weft bench: the engine measures the sharding benchmark at several device counts, the lab judges and draws it.
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { availableParallelism, cpus, totalmem } from "node:os";
+import { join } from "node:path";
+import { type BenchRecord, benchFiles, benchText, judgeBench, parseBenchRecord } from "@weft/lab";
+import { type Command, InvalidArgumentError, Option } from "commander";
+import * as weft from "weft";
+import { type BenchOptions, parseSize, type RowSpec, rowsOf, runBench, runJitBench } from "weft/bench";
+import { attempt, CommandError, counts, failed, Progress, warn, wrongUsage } from "../terminal/index.js";
+import { jitText, torchText } from "./bench-suites.js";
+import { torchRows } from "./bench-torch.js";
+
+interface Options {
+  devices?: number[];
+  device?: string;
+  quick?: boolean;
+  suite: "shard" | "jit" | "pytorch";
+  sizes?: string[];
+  cores?: number;
+  warmup?: number;
+  repeats?: number;
+  precision?: string;
+  independent: boolean;
+  simulate?: string;
+  server?: string;
+  token?: string;
+  tape?: string;
+  out?: string;
+  pictures: boolean;
+  json?: boolean;
+  from?: string;
+}
+
+const help = `
+Examples:
+  weft bench --quick                       three rows, under a minute, on whatever this machine has
+  weft bench --devices 1 2 4 8             starts workers, measures nine rows at each count, explains, cleans up
+  weft bench --devices 1,2 --sizes 2048 8192x1024x1024 4096:1024-4096-1024
+  weft bench --server localhost:9000       uses a dispatcher and workers that are running (weft server, weft worker)
+  weft bench --devices 1 8 --simulate h200 one line is measured, eight GPUs are predicted, and every line says so
+  weft bench --suite jit                   compiled programs against one call an operation
+  weft bench --suite pytorch               the same rows in PyTorch, where it is installed
+
+Two clocks: "compute" has its inputs on the devices and leaves the result there; "end to end" creates the inputs, computes
+and fetches the whole result. Every result is checked before it is timed. Sizes are those of GPUs, or a quarter of each edge
+on CPUs. A device is a GPU, or --cores cores of the CPU.`;
+
+const whole = (what: string) => (value: string) => {
+  const number = Number(value);
+  if (!Number.isInteger(number) || number < 1)
+    throw new InvalidArgumentError(`${what} should be a whole number above 0`);
+  return number;
+};
+
+const listed = (value: string, previous: string[] | undefined): string[] => [
+  ...(previous ?? []),
+  ...value.split(/[\s,]+/).filter((part) => part !== ""),
+];
+
+export function add(program: Command): void {
+  program
+    .command("bench")
+    .description("Measure how products, batches and MLPs scale over the devices of this machine, and say why.")
+    .addOption(new Option("--devices <counts...>", "device counts: 1,2,4 or 1 2 4").argParser(counts))
+    .addOption(new Option("--gpus <counts...>", "the same, on GPUs").argParser(counts))
+    .option("--device <kind>", "cpu or cuda; a GPU when there is one")
+    .option("--quick", "three rows, three calls each: a square, a large batch, an element-wise pass")
+    .addOption(new Option("--suite <name>", "what to run").choices(["shard", "jit", "pytorch"]).default("shard"))
+    .option("--sizes <sizes...>", "other rows: 2048 8192x4096x4096 4096:4096-8192-4096 8192x2048", listed)
+    .option("--cores <n>", "cores of a CPU device", whole("--cores"))
+    .option("--warmup <n>", "calls before the measured ones", whole("--warmup"))
+    .option("--repeats <n>", "measured calls", whole("--repeats"))
+    .addOption(new Option("--precision <p>", "of products on GPUs").choices(["float32", "tf32"]))
+    .option("--no-independent", "do not also measure workers that share nothing")
+    .option("--simulate <machine>", "predict counts above the hardware for this machine: h200, h100, a100, cpu")
+    .option("--server <host:port>", "use a running dispatcher and its workers")
+    .option("-p, --port <port>", "the same on this host", (port) => `localhost:${port}`)
+    .option("--token <token>", "the dispatcher's token")
+    .option("--tape <file>", "record every instruction into this file")
+    .option("--from <file>", "judge and draw a bench.json of before instead of measuring")
+    .option("--out <dir>", "folder for bench.json, the page and the pictures", "bench-report")
+    .option("--no-pictures", "write no page and no pictures")
+    .option("--json", "the record as JSON on standard output")
+    .addHelpText("after", help)
+    .action((options: Options & { gpus?: number[]; port?: string }) => attempt(() => run(options)));
+}
+
+async function run(options: Options & { gpus?: number[]; port?: string }): Promise<void> {
+  if (options.from !== undefined) return judge(readRecord(options.from), options);
+  const abort = new AbortController();
+  const stop = (): void => abort.abort();
+  process.on("SIGINT", stop);
+  process.on("SIGTERM", stop);
+  const progress = new Progress();
+  try {
+    const bench = benchOptions(options, abort.signal, progress);
+    if (options.suite === "jit") {
+      const rows = await runJitBench({ ...bench, warmup: options.warmup ?? 10, repeats: options.repeats ?? 100 });
+      progress.clear();
+      process.stdout.write(
+        options.json ? `${JSON.stringify({ suite: "jit", rows }, null, 1)}\n` : `${jitText(rows)}\n`,
+      );
+      return;
+    }
+    const record = await measure(options, bench);
+    progress.clear();
+    if (options.suite === "pytorch") {
+      const torch = torchRows(bench);
+      const result = { suite: "pytorch", weft: record, torch };
+      process.stdout.write(options.json ? `${JSON.stringify(result, null, 1)}\n` : `${torchText(record, torch)}\n`);
+      return;
+    }
+    await judge(record, options);
+  } catch (error) {
+    progress.clear();
+    if (abort.signal.aborted) throw new CommandError("stopped; workers that were started have been ended");
+    if (error instanceof weft.WeftError) throw new CommandError(error.message);
+    throw error;
+  } finally {
+    process.off("SIGINT", stop);
+    process.off("SIGTERM", stop);
+  }
+}
+
+/** GPUs of this machine, 0 where CUDA cannot be used. */
+const gpuCount = (): number => weft.system.devices().filter((d) => d.startsWith("cuda")).length;
+
+function benchOptions(
+  options: Options & { gpus?: number[]; port?: string },
+  signal: AbortSignal,
+  progress: Progress,
+): BenchOptions {
+  const gpus = gpuCount();
+  const device = options.device ?? (options.gpus !== undefined || gpus > 0 ? "cuda" : "cpu");
+  if (!/^(cpu|cuda|reference)$/.test(device))
+    throw new CommandError(`--device ${device}: write cpu or cuda`, wrongUsage);
+  const coresPerWorker = options.cores ?? 1;
+  const cores = Array.from({ length: availableParallelism() }, (_, i) => i);
+  const most = device === "cuda" ? gpus : Math.max(1, Math.floor(cores.length / coresPerWorker));
+  const asked = [...new Set(options.devices ?? options.gpus ?? defaultCounts(most, options))].sort((a, b) => a - b);
+  const server = options.server ?? options.port;
+  const above = server === undefined && options.simulate === undefined ? asked.filter((n) => n > most) : [];
+  if (above.length > 0)
+    throw new CommandError(
+      `${above.join(", ")} ${device === "cuda" ? "GPUs" : "devices"} were asked for and this machine has ${most}` +
+        `${device === "cuda" ? "" : ` (${cores.length} cores, ${coresPerWorker} a device)`}; ask for fewer, or let the rest be predicted with --simulate h200`,
+      wrongUsage,
+    );
+  const precision = options.precision ?? (device === "cuda" ? "tf32" : "float32");
+  return {
+    suite: options.quick ? "quick" : options.suite,
+    rows: rowsFor(options, device),
+    counts: asked,
+    device,
+    coresPerWorker,
+    cores,
+    precision,
+    warmup: options.warmup ?? (options.quick ? 1 : 2),
+    repeats: options.repeats ?? (options.quick ? 3 : 5),
+    independent: options.independent && options.suite === "shard" && !options.quick,
+    signal,
+    onProgress: (what, done, of) => progress.update(what, done, of),
+    ...(server !== undefined && { server }),
+    ...(options.token !== undefined && { token: options.token }),
+    ...(options.tape !== undefined && { tape: options.tape }),
+    ...(options.simulate !== undefined && { simulate: { machine: options.simulate, above: most } }),
+  };
+}
+
+/** 1, 2, 4 ... up to what there is; quick runs take the ends only. */
+function defaultCounts(most: number, options: Options): number[] {
+  if (options.suite !== "shard") return [1];
+  const all: number[] = [];
+  for (let n = 1; n <= most; n *= 2) all.push(n);
+  return options.quick && all.length > 2 ? [1, all[all.length - 1]!] : all;
+}
+
+function rowsFor(options: Options, device: string): RowSpec[] {
+  try {
+    return options.sizes === undefined
+      ? rowsOf(options.quick ? "quick" : "shard", device)
+      : options.sizes.map((size) => parseSize(size));
+  } catch (error) {
+    throw new CommandError((error as Error).message, wrongUsage);
+  }
+}
+
+async function measure(options: Options, bench: BenchOptions): Promise<BenchRecord> {
+  const rows = await runBench(bench);
+  return {
+    format: "weft-bench",
+    version: 1,
+    suite: bench.suite,
+    at: new Date().toISOString(),
+    device: bench.device,
+    coresPerWorker: bench.device === "cpu" ? bench.coresPerWorker : null,
+    precision: bench.precision,
+    autoShard: process.env.WEFT_AUTO_SHARD !== "0",
+    hardware: { processor: cpus()[0]?.model ?? "unknown", cores: availableParallelism(), memoryBytes: totalmem() },
+    versions: { node: process.version },
+    warmup: bench.warmup,
+    repeats: bench.repeats,
+    rows,
+    ...(options.simulate !== undefined && { simulated: options.simulate }),
+  };
+}
+
+function readRecord(path: string): BenchRecord {
+  let value: unknown;
+  try {
+    value = JSON.parse(readFileSync(path, "utf8"));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== undefined) throw error;
+    throw new CommandError(`${path} is not JSON: ${(error as Error).message}`);
+  }
+  try {
+    return parseBenchRecord(value, path);
+  } catch (error) {
+    throw new CommandError((error as Error).message);
+  }
+}
+
+async function judge(record: BenchRecord, options: Options): Promise<void> {
+  const judged = judgeBench(record);
+  const folder = options.out ?? "bench-report";
+  mkdirSync(folder, { recursive: true });
+  if (options.from === undefined) writeFileSync(join(folder, "bench.json"), `${JSON.stringify(record, null, 1)}\n`);
+  if (options.json) process.stdout.write(`${JSON.stringify(record, null, 1)}\n`);
+  else process.stdout.write(`${benchText(judged)}\n`);
+  if (options.pictures) {
+    const files = await benchFiles(judged);
+    for (const [name, content] of Object.entries(files)) writeFileSync(join(folder, name), content);
+    warn(`report in ${join(folder, "bench.html")}`);
+  } else if (existsSync(join(folder, "bench.json"))) warn(`record in ${join(folder, "bench.json")}`);
+  if (judged.verdicts.length === 0) process.exitCode = failed;
+}

@@ -1,0 +1,130 @@
+// One device count of the benchmark in a process of its own: device, cores and workers are set up once and end with it, so one
+// count cannot disturb the next. Speaks over the process's message channel: a job comes in, progress and results go out.
+import { CpuDevice } from "../device/index.js";
+import { useDevice } from "../runtime/index.js";
+import type { Tensor } from "../tensor/index.js";
+import { type JitRow, runJitSuite } from "./jit-suite.js";
+import { type Measured, measureRow } from "./measure.js";
+import { rawProducts } from "./raw.js";
+import type { RowSpec } from "./rows.js";
+
+export interface Job {
+  /** "single": this process's own device, alone or beside others that share nothing; "sharded": workers. */
+  mode: "single" | "sharded" | "jit";
+  device: string;
+  devices: number;
+  /** Cores of this process (single). */
+  cores?: number[];
+  coresPerWorker?: number;
+  server?: string;
+  token?: string;
+  tape?: string;
+  precision: string;
+  warmup: number;
+  repeats: number;
+  rows: RowSpec[];
+  /** Also times the library underneath (single). */
+  raw?: boolean;
+  /** Waits for a "go" before each row: how several such processes run at the same time. */
+  lockstep?: boolean;
+}
+
+export type ChildMessage =
+  | { kind: "waiting"; row: number }
+  | { kind: "progress"; row: number; done: number; of: number }
+  | { kind: "row"; row: number; measured: Measured; facts: RowFacts }
+  | { kind: "jit"; rows: JitRow[] }
+  | { kind: "failed"; row: number; message: string; outOfMemory: boolean }
+  | { kind: "broken"; message: string };
+
+/** What the devices say of the last row. */
+export interface RowFacts {
+  devicesUsed: number;
+  bytesMoved: number;
+  planSeconds: number;
+  communicateSeconds: number;
+  computeSeconds: number;
+  plan: string;
+  predictedSeconds: number | null;
+  paysFrom: number | null;
+  raw: number[] | null;
+}
+
+export interface Rig {
+  settle(tensors: readonly Tensor[]): Promise<void>;
+  facts(row: RowSpec, measured: Measured): Promise<RowFacts>;
+  close(): Promise<void>;
+}
+
+const say = (message: ChildMessage): void => {
+  process.send?.(message);
+};
+
+async function single(job: Job): Promise<Rig> {
+  const { device: byName } = await import("../index.js");
+  const made =
+    job.device === "cpu" && job.cores !== undefined ? new CpuDevice({ cores: job.cores }) : byName(job.device);
+  useDevice(made);
+  return {
+    settle: async () => made.synchronize(),
+    facts: async (row, measured) => ({
+      devicesUsed: 1,
+      bytesMoved: 0,
+      planSeconds: 0,
+      communicateSeconds: 0,
+      computeSeconds: [...measured.compute].sort((a, b) => a - b)[measured.compute.length >> 1],
+      plan: "one device",
+      predictedSeconds: null,
+      paysFrom: null,
+      raw: job.raw && made instanceof CpuDevice ? rawProducts(row, made.threads, job.warmup, job.repeats) : null,
+    }),
+    close: async () => made.trim(),
+  };
+}
+
+async function run(job: Job): Promise<void> {
+  const rig = job.mode !== "sharded" ? await single(job) : await (await import("./sharded.js")).sharded(job);
+  try {
+    if (job.mode === "jit") {
+      const onRow = (_label: string, done: number, of: number): void => say({ kind: "progress", row: 0, done, of });
+      say({ kind: "jit", rows: runJitSuite({ warmup: job.warmup, repeats: job.repeats, onRow }) });
+      return;
+    }
+    for (const [index, row] of job.rows.entries()) {
+      if (job.lockstep) {
+        say({ kind: "waiting", row: index });
+        await new Promise((resolve) => process.once("message", resolve));
+      }
+      try {
+        const measured = await measureRow(row, {
+          warmup: job.warmup,
+          repeats: job.repeats,
+          precision: job.precision,
+          settle: rig.settle,
+          onCall: (done, of) => say({ kind: "progress", row: index, done, of }),
+        });
+        say({ kind: "row", row: index, measured, facts: await rig.facts(row, measured) });
+      } catch (error) {
+        const { name, message } = error as Error;
+        say({ kind: "failed", row: index, message, outOfMemory: name === "OutOfMemoryError" });
+      }
+    }
+  } finally {
+    await rig.close();
+  }
+}
+
+// A parent that is gone cannot be served; workers must not outlive it.
+const orphaned = (): void => process.exit(1);
+process.on("disconnect", orphaned);
+function finish(): void {
+  process.off("disconnect", orphaned);
+  process.disconnect();
+}
+process.once("message", (job: Job) => {
+  run(job).then(finish, (error: Error) => {
+    say({ kind: "broken", message: error.message });
+    process.exitCode = 1;
+    finish();
+  });
+});

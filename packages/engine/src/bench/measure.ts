@@ -1,0 +1,101 @@
+// Measures one row on the current session: the two clocks, the parts of a call, and whether the result is right. Knows nothing
+// of how many devices there are; whoever calls it has connected before.
+import { WeftError } from "../graph/index.js";
+import { session } from "../runtime/index.js";
+import type { Tensor } from "../tensor/index.js";
+import { errorBound, errorOf, labelOf, programOf, type RowSpec } from "./rows.js";
+
+export interface MeasureOptions {
+  warmup: number;
+  repeats: number;
+  precision: string;
+  /** Waits until these tensors have been computed. */
+  settle(tensors: readonly Tensor[]): Promise<void>;
+  onCall?(done: number, of: number): void;
+}
+
+export interface Measured {
+  endToEnd: number[];
+  compute: number[];
+  create: number;
+  fetch: number;
+  error: number;
+}
+
+const now = (): number => performance.now() / 1e3;
+const median = (values: readonly number[]): number => {
+  const sorted = [...values].sort((a, b) => a - b);
+  const half = sorted.length >> 1;
+  return sorted.length % 2 === 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+};
+
+const realize = (tensors: readonly Tensor[]): void => session().realize(tensors.map((t) => t.node));
+const numbers = async (t: Tensor): Promise<ArrayLike<number>> => (await t.data()) as unknown as ArrayLike<number>;
+
+export async function measureRow(row: RowSpec, options: MeasureOptions): Promise<Measured> {
+  const program = programOf(row);
+  const { settle } = options;
+  realize(program.weights);
+  await settle(program.weights);
+  const calls = 2 * (options.warmup + options.repeats) + 1;
+  let call = 0;
+  const tick = (): void => options.onCall?.(++call, calls);
+
+  // Checked first: a wrong result has no time.
+  const inputs = program.create();
+  realize(inputs);
+  const result = program.compute(inputs, program.weights);
+  const error = errorOf(
+    row,
+    await Promise.all(inputs.map(numbers)),
+    await Promise.all(program.weights.map(numbers)),
+    await numbers(result),
+  );
+  result.dispose();
+  const bound = errorBound(options.precision);
+  if (!(error <= bound))
+    throw new WeftError(`${labelOf(row)}: the result is wrong (relative error ${error}, ${bound} allowed); not timed`);
+  tick();
+
+  const compute: number[] = [];
+  for (let i = -options.warmup; i < options.repeats; i++) {
+    const start = now();
+    const c = program.compute(inputs, program.weights);
+    realize([c]);
+    await settle([c]);
+    if (i >= 0) compute.push(now() - start);
+    c.dispose();
+    tick();
+  }
+  for (const input of inputs) input.dispose();
+
+  const endToEnd: number[] = [];
+  const created: number[] = [];
+  const fetched: number[] = [];
+  for (let i = -options.warmup; i < options.repeats; i++) {
+    const start = now();
+    const fresh = program.create();
+    const c = program.compute(fresh, program.weights);
+    await c.data();
+    if (i >= 0) endToEnd.push(now() - start);
+    for (const tensor of [...fresh, c]) tensor.dispose();
+    tick();
+  }
+  // The parts of a call need waits between them, so they are measured apart from the call as a whole.
+  for (let i = 0; i < Math.min(2, options.repeats); i++) {
+    const start = now();
+    const fresh = program.create();
+    realize(fresh);
+    await settle(fresh);
+    created.push(now() - start);
+    const c = program.compute(fresh, program.weights);
+    realize([c]);
+    await settle([c]);
+    const ready = now();
+    await c.data();
+    fetched.push(now() - ready);
+    for (const tensor of [...fresh, c]) tensor.dispose();
+  }
+  for (const weight of program.weights) weight.dispose();
+  return { endToEnd, compute, create: median(created), fetch: median(fetched), error };
+}

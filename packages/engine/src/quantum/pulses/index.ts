@@ -1,0 +1,16 @@
+// Pulse shapes and pulses.
+export {
+  constantPulse,
+  cosinePulse,
+  erfPulse,
+  gaussianPulse,
+  gaussianSquarePulse,
+  Pulse,
+  type PulseFields,
+  type PulseValue,
+  piecewisePulse,
+  rampedCosinePulse,
+  tanhPulse,
+  trapezoidPulse,
+} from "./pulse.js";
+export { type ShapeName, shapes } from "./shapes.js";

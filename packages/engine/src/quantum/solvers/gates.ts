@@ -1,0 +1,159 @@
+// Steps as lists of small unitary gates on a state of many parts, and the loop over them with each gradient. The reverse
+// pass by reversal runs state and cotangent back through the same gates: two states, however many steps.
+import { adjoint, customVjp, matmul, scan, type Tensor, zerosLike } from "../../tensor/index.js";
+import { phase } from "./exponential.js";
+import { runSteps } from "./loop.js";
+import type { Gradient } from "./methods.js";
+
+/** One gate of a step: which of the matrices, on which sites. */
+export interface Slot {
+  sites: readonly number[];
+  /** "fixed": the same in every step; "table": a matrix a step; "phases": exp(-i angle) on the diagonal, angles a step. */
+  kind: "fixed" | "table" | "phases";
+  index: number;
+}
+
+export interface GateTensors {
+  /** [m, m] each */
+  fixed: Tensor[];
+  /** [steps, m, m] each */
+  tables: Tensor[];
+  /** Real, [steps, m] each */
+  angles: Tensor[];
+}
+
+export interface GateProgram extends GateTensors {
+  dims: readonly number[];
+  slots: readonly Slot[];
+}
+
+interface StepGates {
+  tables: Tensor[];
+  phases: Tensor[];
+}
+
+/** The state as [before, m, after] around the sites of a gate, and back; other axes are moved where sites are apart. */
+function around(dims: readonly number[], sites: readonly number[]) {
+  const contiguous = sites.every((s, k) => k === 0 || s === sites[k - 1] + 1);
+  const m = sites.reduce((p, s) => p * dims[s], 1);
+  const D = dims.reduce((a, b) => a * b, 1);
+  if (contiguous) {
+    const before = dims.slice(0, sites[0]).reduce((a, b) => a * b, 1);
+    return {
+      open: (x: Tensor): Tensor => x.reshape([before, m, D / m / before]),
+      close: (x: Tensor): Tensor => x.reshape([D]),
+    };
+  }
+  const order = [...sites, ...dims.map((_, k) => k).filter((k) => !sites.includes(k))];
+  const back = dims.map((_, k) => order.indexOf(k));
+  return {
+    open: (x: Tensor): Tensor =>
+      x
+        .reshape([...dims])
+        .permute(order)
+        .reshape([1, m, D / m]),
+    close: (x: Tensor): Tensor =>
+      x
+        .reshape(order.map((k) => dims[k]))
+        .permute(back)
+        .reshape([D]),
+  };
+}
+
+/** A matrix on some sites of a state [D]. */
+export function applyGate(dims: readonly number[], sites: readonly number[], gate: Tensor, state: Tensor): Tensor {
+  const { open, close } = around(dims, sites);
+  return close(matmul(gate, open(state)));
+}
+
+type Read = (slot: Slot) => Tensor;
+
+function forwardStep(dims: readonly number[], slots: readonly Slot[], gateOf: Read, state: Tensor): Tensor {
+  return slots.reduce((psi, slot) => {
+    const { open, close } = around(dims, slot.sites);
+    const gate = gateOf(slot);
+    return close(slot.kind === "phases" ? open(psi).mul(gate.reshape([1, gate.shape[0], 1])) : matmul(gate, open(psi)));
+  }, state);
+}
+
+const reader =
+  (fixed: readonly Tensor[], x: StepGates): Read =>
+  ({ kind, index }) =>
+    kind === "fixed" ? fixed[index] : kind === "table" ? x.tables[index] : x.phases[index];
+
+const stepGates = ({ tables, angles }: GateTensors): StepGates => ({ tables, phases: angles.map(phase) });
+
+interface Back {
+  psi: Tensor;
+  lambda: Tensor;
+  fixed: Tensor[];
+}
+interface StepGradients {
+  tables: Tensor[];
+  angles: Tensor[];
+}
+
+/** One step back: the state before it, its cotangent, and the gradients of the gates. */
+function backwardStep(dims: readonly number[], slots: readonly Slot[], gateOf: Read, carry: Back, x: StepGates) {
+  let { psi, lambda } = carry;
+  const fixed = [...carry.fixed];
+  const tables: (Tensor | null)[] = x.tables.map(() => null);
+  const angles: (Tensor | null)[] = x.phases.map(() => null);
+  for (let k = slots.length - 1; k >= 0; k--) {
+    const slot = slots[k];
+    const { open, close } = around(dims, slot.sites);
+    const gate = gateOf(slot);
+    const [after, cotangent] = [open(psi), open(lambda)];
+    if (slot.kind === "phases") {
+      // y = exp(-i angle) x: dL/d angle = Im(conj(lambda) y)
+      const slope = cotangent.conj().mul(after).imag().sum([0, 2]);
+      angles[slot.index] = angles[slot.index]?.add(slope) ?? slope;
+      const back = gate.conj().reshape([1, gate.shape[0], 1]);
+      [psi, lambda] = [close(after.mul(back)), close(cotangent.mul(back))];
+      continue;
+    }
+    const inverse = adjoint(gate);
+    const before = matmul(inverse, after);
+    const outer = matmul(cotangent, adjoint(before)).sum(0);
+    if (slot.kind === "fixed") fixed[slot.index] = fixed[slot.index].add(outer);
+    else tables[slot.index] = tables[slot.index]?.add(outer) ?? outer;
+    [psi, lambda] = [close(before), close(matmul(inverse, cotangent))];
+  }
+  const next: Back = { psi, lambda, fixed };
+  const each: StepGradients = {
+    tables: tables.map((g, i) => g ?? zerosLike(x.tables[i])),
+    angles: angles.map((g, i) => g ?? zerosLike(x.phases[i]).real()),
+  };
+  return { next, each };
+}
+
+/** All steps of a program on one state [D]. */
+export function runGates(program: GateProgram, state: Tensor, gradient: Gradient): Tensor {
+  const { dims, slots } = program;
+  const run = (gates: GateTensors, psi: Tensor, kind: Gradient): Tensor =>
+    runSteps(
+      (c: Tensor, x: StepGates) => forwardStep(dims, slots, reader(gates.fixed, x), c),
+      psi,
+      stepGates(gates),
+      kind,
+    );
+  const tensors: GateTensors = { fixed: program.fixed, tables: program.tables, angles: program.angles };
+  if (gradient.kind !== "reversal") return run(tensors, state, gradient);
+  const reversible = customVjp(
+    (gates: GateTensors, psi: Tensor): Tensor => run(gates, psi, { kind: "stored" }),
+    ([gates], result, cotangent) => {
+      const start: Back = { psi: result, lambda: cotangent, fixed: gates.fixed.map((g) => zerosLike(g)) };
+      const [end, each] = scan(
+        (carry: Back, x: StepGates): [Back, StepGradients] => {
+          const { next, each: own } = backwardStep(dims, slots, reader(gates.fixed, x), carry, x);
+          return [next, own];
+        },
+        start,
+        stepGates(gates),
+        { reverse: true },
+      );
+      return [{ fixed: end.fixed, tables: each.tables, angles: each.angles }, end.lambda] as [GateTensors, Tensor];
+    },
+  );
+  return reversible(tensors, state);
+}

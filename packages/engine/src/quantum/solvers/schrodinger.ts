@@ -1,0 +1,188 @@
+// Pure states and propagators in time: d psi/dt = -i H(t) psi. Columns of a propagator, and pieces of time, are lanes of one
+// batched program.
+import { WeftError } from "../../graph/index.js";
+import { concat, matmul, Tensor, vmap } from "../../tensor/index.js";
+import { identity, Operator, type OperatorLike } from "../operators/index.js";
+import { adaptive } from "./adaptive.js";
+import { hermitianExponential } from "./exponential.js";
+import { applyGate, type GateProgram, runGates } from "./gates.js";
+import { denseTerms, explicitStep, generatorTable, required } from "./lindblad.js";
+import { cutRows, runSaving, runSteps, splitSteps } from "./loop.js";
+import { type Gradient, type GradientKind, type Method, type MethodName, resolveMethod } from "./methods.js";
+import { adaptivePieces, dimensionOf, driveTable, type Grid, type Hamiltonian, timeGrid } from "./problem.js";
+import { type Evolution, type Observables, summary } from "./result.js";
+import { trotterProgram } from "./trotter.js";
+
+export interface SchrodingerOptions {
+  duration: Tensor | number;
+  steps?: number;
+  method?: MethodName | Method;
+  gradient?: GradientKind | Gradient;
+  saves?: number;
+  observables?: Observables;
+  dtype?: "complex64" | "complex128";
+}
+
+export interface PropagatorOptions extends Omit<SchrodingerOptions, "saves" | "observables"> {
+  /**
+   * Time is cut into this many pieces that run side by side; their propagators are multiplied. 1: one after another. The
+   * default fills a wide device without making small problems larger.
+   */
+  chunks?: number;
+  /** Columns of the propagator that are wanted (all by default): initial states [count, D]. Needs chunks 1. */
+  columns?: Tensor;
+}
+
+interface Prepared {
+  method: Method;
+  gradient: Gradient;
+  grid: Grid;
+  D: number;
+  /** Gates of every step; null for methods that integrate the equation. */
+  gates: { program: GateProgram; enter(state: Tensor): Tensor; leave(state: Tensor): Tensor } | null;
+}
+
+function prepare(h: Hamiltonian, options: SchrodingerOptions): Prepared {
+  const { method, gradient } = resolveMethod(options.method, "schrodinger", options.gradient);
+  const grid = timeGrid({ steps: method.tolerance === undefined ? required(options.steps) : 1, ...options });
+  const D = dimensionOf(h);
+  const same = (state: Tensor): Tensor => state;
+  let gates: Prepared["gates"] = null;
+  if (method.name === "trotter2" || method.name === "trotter4")
+    gates = trotterProgram(h, grid, method, (sites, gate, state) => applyGate(h.dims, sites, gate, state));
+  else if (method.name === "pwcExpm") {
+    const { fixed, drives } = denseTerms(h, grid);
+    const table = hermitianExponential(
+      generatorTable(fixed, driveTable(h, grid, method.stages).index(":", 0), drives),
+      grid.h,
+    );
+    const program: GateProgram = {
+      dims: [D],
+      slots: [{ sites: [0], kind: "table", index: 0 }],
+      fixed: [],
+      tables: [table],
+      angles: [],
+    };
+    gates = { program, enter: same, leave: same };
+  }
+  return { method, gradient, grid, D, gates };
+}
+
+const minusI = { re: 0, im: -1 };
+
+/** -i H psi with the drives u: [K] */
+function rateOf(h: Hamiltonian, grid: Grid): (psi: Tensor, u: Tensor) => Tensor {
+  const { fixed, drives } = denseTerms(h, grid);
+  const still = fixed.mul(minusI);
+  const turns = drives.map((drive) => drive.mul(minusI));
+  return (psi, u) => {
+    const generator = turns.reduce((sum, turn, k) => sum.add(turn.mul(u.index(k))), still);
+    return matmul(generator, psi.unsqueeze(1)).squeeze(1);
+  };
+}
+
+const tablesOf = ({ tables, angles }: Pick<GateProgram, "tables" | "angles">) => ({ tables, angles });
+
+/** Evolves psi0 ([D]) to the end of the duration. */
+export function schrodinger(h: Hamiltonian, psi0: Tensor | OperatorLike, options: SchrodingerOptions): Evolution {
+  const ready = prepare(h, options);
+  const { method, gradient, grid, D, gates } = ready;
+  const saves = options.saves ?? 1;
+  const start = startOf(psi0, D, grid);
+  const finish = (final: Tensor, states: Tensor | null, more: Partial<Evolution> = {}): Evolution =>
+    summary({ final, states, grid, saves, method, gradient, observables: options.observables, kind: "state", ...more });
+  if (method.tolerance !== undefined) {
+    const { table, every, drives } = adaptivePieces(h, grid, saves);
+    const rate = rateOf(h, grid);
+    const run = adaptive((y, time, u) => rate(y, drives(time, u)), start, grid.duration, table, method.tolerance);
+    return finish(run.final, saves === 1 ? null : run.states.index(`${every - 1}::${every}`), run.report);
+  }
+  if (grid.steps % saves !== 0) throw new WeftError(`evolve: ${grid.steps} steps do not divide into ${saves} saves`);
+  if (gates === null) {
+    const step = explicitStep(rateOf(h, grid), method, grid.h);
+    const advance = (psi: Tensor, xs: Tensor): Tensor => runSteps(step, psi, xs, gradient);
+    const u = driveTable(h, grid, method.stages);
+    if (saves === 1) return finish(advance(start, u), null);
+    return finish(...runSaving(advance, start, u, saves));
+  }
+  const { program, enter, leave } = gates;
+  const entered = enter(start);
+  if (saves === 1) return finish(leave(runGates(program, entered, gradient)), null);
+  const advance = (psi: Tensor, xs: ReturnType<typeof tablesOf>): Tensor =>
+    runGates({ ...program, ...xs }, psi, gradient);
+  const [last, states] = runSaving(advance, entered, tablesOf(program), saves);
+  return finish(leave(last), vmap(leave)(states));
+}
+
+/** Lanes that a wide device wants before cutting time gains nothing more. */
+const lanesWanted = 4096;
+
+function chunksFor(wanted: number | undefined, steps: number, D: number): number {
+  if (wanted !== undefined) {
+    if (!Number.isInteger(wanted) || wanted < 1 || wanted > steps)
+      throw new WeftError(`propagator: chunks must be a whole number from 1 to the ${steps} steps, got ${wanted}`);
+    return wanted;
+  }
+  // At least 32 steps a piece, or the product of the pieces costs more than the steps.
+  return Math.max(1, Math.min(Math.floor(lanesWanted / D), Math.floor(steps / 32), 128));
+}
+
+/** The product of a stack of matrices in time order (the first acts first), pair by pair. */
+function timeProduct(maps: Tensor): Tensor {
+  let rest = maps;
+  while (rest.shape[0] > 1) {
+    const [n] = rest.shape;
+    const even = n - (n % 2);
+    const pairs = matmul(rest.index(`1:${even}:2`), rest.index(`0:${even}:2`));
+    if (n % 2 === 0) rest = pairs;
+    else {
+      const [count] = pairs.shape;
+      const joined = matmul(rest.index(n - 1), pairs.index(count - 1)).unsqueeze(0);
+      rest = count === 1 ? joined : concat([pairs.index(`0:${count - 1}`), joined]);
+    }
+  }
+  return rest.index(0);
+}
+
+/**
+ * The propagator [D, D] over the whole duration, or the images of some initial states as columns [D, count]. Columns and
+ * pieces of time run side by side.
+ */
+export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolution {
+  const ready = prepare(h, options);
+  const { method, gradient, grid, D, gates } = ready;
+  const done = (columns: Tensor, more: Partial<Evolution> = {}): Evolution =>
+    summary({ final: columns, states: null, grid, saves: 1, method, gradient, kind: "propagator", ...more });
+  const starts = options.columns?.cast(grid.complex) ?? identity(D).tensor(grid.complex);
+  if (starts.rank !== 2 || starts.shape[1] !== D)
+    throw new WeftError(`propagator: columns must be initial states [count, ${D}], got [${starts.shape.join(", ")}]`);
+  if (gates === null) {
+    const run = (psi: Tensor): Tensor => schrodinger(h, psi, options).final;
+    return done(vmap(run)(starts).T);
+  }
+  const { program, enter, leave } = gates;
+  const chunks = options.columns === undefined ? chunksFor(options.chunks, grid.steps, D) : 1;
+  if (options.columns !== undefined && (options.chunks ?? 1) !== 1)
+    throw new WeftError("propagator: pieces of time need the whole propagator; give chunks or columns, not both");
+  if (chunks === 1) return done(vmap((psi: Tensor) => leave(runGates(program, enter(psi), gradient)))(starts).T);
+  const { count, length } = splitSteps(grid.steps, chunks);
+  const { pieces, rest } = cutRows(tablesOf(program), count, length, grid.steps);
+  const columnsOf = (xs: ReturnType<typeof tablesOf>): Tensor =>
+    vmap((psi: Tensor) => runGates({ ...program, ...xs }, psi, gradient))(starts).T;
+  // No drives at all: every piece is the same.
+  const moving = program.tables.length + program.angles.length > 0;
+  const maps = moving ? vmap(columnsOf)(pieces) : columnsOf(pieces).unsqueeze(0);
+  let total = timeProduct(maps);
+  if (rest !== null) total = matmul(columnsOf(rest), total);
+  const inside = vmap(leave, { inAxes: 1, outAxes: 1 });
+  const first = vmap(enter, { inAxes: 1, outAxes: 1 })(starts.T);
+  return done(inside(matmul(total, first)));
+}
+
+function startOf(psi0: Tensor | OperatorLike, D: number, grid: Grid): Tensor {
+  const psi = psi0 instanceof Tensor ? psi0.cast(grid.complex) : Operator.from(psi0, "psi0").tensor(grid.complex);
+  const flat = psi.rank === 2 && psi.shape[1] === 1 ? psi.squeeze(1) : psi;
+  if (flat.rank !== 1 || flat.shape[0] !== D)
+    throw new WeftError(`schrodinger: psi0 must be [${D}], got [${psi.shape.join(", ")}]; batches go through vmap`);
+  return flat;
+}

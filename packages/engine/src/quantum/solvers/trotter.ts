@@ -1,0 +1,188 @@
+// From a Hamiltonian to gates: which terms are merged, in which layers they go, and how steps of second and fourth order
+// are put together. Drives stay apart from the static part: with smooth pulses that splitting converges far faster.
+import { adjoint, eigh, kron, matmul, type Tensor } from "../../tensor/index.js";
+import { identity } from "../operators/index.js";
+import { hermitianExponential } from "./exponential.js";
+import type { GateProgram, Slot } from "./gates.js";
+import { type Method, suzukiParts } from "./methods.js";
+import { driveTable, type Grid, type Hamiltonian, levelsOf, matrixOf, type Term } from "./problem.js";
+
+interface LocalTerm {
+  sites: readonly number[];
+  matrix: Tensor;
+}
+/** Terms on disjoint sites: their gates commute. */
+type Layer = LocalTerm[];
+
+const overlaps = (a: readonly number[], b: readonly number[]): boolean => a.some((s) => b.includes(s));
+const sameSites = (a: readonly number[], b: readonly number[]): boolean => a.join() === b.join();
+
+/** A term on more sites than it names (which must lie among them). */
+function widen(dims: readonly number[], term: LocalTerm, sites: readonly number[], grid: Grid): Tensor {
+  if (sameSites(term.sites, sites)) return term.matrix;
+  const at = term.sites[0];
+  const parts = sites.map((s) => (s === at ? term.matrix : identity(dims[s]).tensor(grid.complex)));
+  return parts.reduce((a, b) => kron(a, b));
+}
+
+/** One gate a term, in the order given. */
+const termLayers = (terms: readonly LocalTerm[]): Layer[] => terms.map((term) => [term]);
+
+/** Terms on the same sites are added, one-site terms go into the first pair that has their site, disjoint pairs share a layer. */
+function mergedLayers(dims: readonly number[], terms: readonly LocalTerm[], grid: Grid): Layer[] {
+  const wide: LocalTerm[] = [];
+  const add = (sites: readonly number[], matrix: Tensor): void => {
+    const known = wide.find((w) => sameSites(w.sites, sites));
+    if (known === undefined) wide.push({ sites, matrix });
+    else known.matrix = known.matrix.add(matrix);
+  };
+  for (const term of terms) if (term.sites.length > 1) add(term.sites, term.matrix);
+  const layers: Layer[] = [];
+  for (const term of [...wide].sort((a, b) => a.sites[0] - b.sites[0])) {
+    const free = layers.find((layer) => layer.every((other) => !overlaps(other.sites, term.sites)));
+    if (free === undefined) layers.push([term]);
+    else free.push(term);
+  }
+  for (const term of terms) {
+    if (term.sites.length > 1) continue;
+    // The first layer is the one with most sites: all energies go there, and only couplings are left for the others.
+    const host = layers.flat().find((other) => other.sites.includes(term.sites[0]));
+    if (host !== undefined) host.matrix = host.matrix.add(widen(dims, term, host.sites, grid));
+    else {
+      const first = layers[0] ?? [];
+      if (layers.length === 0) layers.push(first);
+      first.push({ ...term });
+    }
+  }
+  return layers;
+}
+
+interface DriveGroup {
+  sites: readonly number[];
+  members: number[];
+}
+
+/** Drives on the same sites act as one. */
+function groupDrives(drives: readonly Term[]): DriveGroup[] {
+  const groups: DriveGroup[] = [];
+  drives.forEach(({ sites }, k) => {
+    const known = groups.find((g) => sameSites(g.sites, sites));
+    if (known === undefined) groups.push({ sites, members: [k] });
+    else known.members.push(k);
+  });
+  return groups;
+}
+
+export interface TrotterProgram {
+  program: GateProgram;
+  /** Before the first step and after the last: changes of basis and the halves of merged layers. */
+  enter(state: Tensor): Tensor;
+  leave(state: Tensor): Tensor;
+}
+
+/** The gates of all steps. `apply` puts a matrix on sites of a state. */
+export function trotterProgram(
+  h: Hamiltonian,
+  grid: Grid,
+  method: Method,
+  apply: (sites: readonly number[], gate: Tensor, state: Tensor) => Tensor,
+): TrotterProgram {
+  const { dims } = h;
+  const parts = method.name === "trotter4" ? suzukiParts : [1];
+  const u = driveTable(h, grid, method.stages);
+  const amplitude = (k: number, part: number): Tensor => u.index(":", u.shape[1] === 1 ? 0 : part, k);
+  const groups = groupDrives(h.drives);
+  const disjoint = groups.every((g, i) => groups.every((o, j) => i === j || !overlaps(g.sites, o.sites)));
+
+  // A lone drive of a site becomes a phase in its own eigenbasis; the static gates are written in that basis instead.
+  const frames = new Map<number, { values: Tensor; vectors: Tensor }>();
+  if (disjoint)
+    for (const { sites, members } of groups)
+      if (sites.length === 1 && members.length === 1)
+        frames.set(sites[0], eigh(matrixOf(h.drives[members[0]].matrix, grid.complex)));
+  const frameOf = (sites: readonly number[]): Tensor | null =>
+    sites.some((s) => frames.has(s))
+      ? sites.map((s) => frames.get(s)?.vectors ?? identity(dims[s]).tensor(grid.complex)).reduce((a, b) => kron(a, b))
+      : null;
+  const inFrame = (sites: readonly number[], gate: Tensor): Tensor => {
+    const w = frameOf(sites);
+    return w === null ? gate : matmul(adjoint(w), matmul(gate, w));
+  };
+
+  const program: GateProgram = { dims, slots: [], fixed: [], tables: [], angles: [] };
+  const slots: Slot[] = [];
+  const fixedGates = new Map<string, number>();
+  const terms = h.static.map(({ sites, matrix }) => ({ sites, matrix: matrixOf(matrix, grid.complex) }));
+  const layers = method.splitting === "terms" ? termLayers(terms) : mergedLayers(dims, terms, grid);
+  const gateOf = (layer: number, at: number, length: number): number => {
+    const key = `${layer} ${at} ${length.toPrecision(15)}`;
+    const known = fixedGates.get(key);
+    if (known !== undefined) return known;
+    const { sites, matrix } = layers[layer][at];
+    const index = program.fixed.push(inFrame(sites, hermitianExponential(matrix, grid.h.mul(length)))) - 1;
+    fixedGates.set(key, index);
+    return index;
+  };
+  const pushLayer = (layer: number, length: number): void =>
+    layers[layer].forEach(({ sites }, at) => {
+      slots.push({ sites, kind: "fixed", index: gateOf(layer, at, length) });
+    });
+  const pushDrives = (part: number): void => {
+    const length = grid.h.mul(parts[part]);
+    const half = (group: DriveGroup, scale: number): void => {
+      const { sites, members } = group;
+      const frame = sites.length === 1 ? frames.get(sites[0]) : undefined;
+      if (frame !== undefined) {
+        const angle = amplitude(members[0], part).mul(length.mul(scale));
+        const index = program.angles.push(angle.unsqueeze(1).mul(frame.values.unsqueeze(0))) - 1;
+        slots.push({ sites, kind: "phases", index });
+        return;
+      }
+      const m = levelsOf(dims, sites);
+      const sum = members
+        .map((k) => matrixOf(h.drives[k].matrix, grid.complex).mul(amplitude(k, part).reshape([grid.steps, 1, 1])))
+        .reduce((a, b) => a.add(b))
+        .reshape([grid.steps, m, m]);
+      const index = program.tables.push(hermitianExponential(sum, length.mul(scale))) - 1;
+      slots.push({ sites, kind: "table", index });
+    };
+    if (disjoint) for (const group of groups) half(group, 1);
+    else {
+      for (const group of groups) half(group, 0.5);
+      for (const group of [...groups].reverse()) half(group, 0.5);
+    }
+  };
+
+  // Each second-order part is layers, drives, layers reversed; the first layer of one part meets the first layer of the
+  // next, also from step to step, and they are one gate.
+  const last = parts.length - 1;
+  parts.forEach((part, s) => {
+    for (let l = 1; l < layers.length; l++) pushLayer(l, part / 2);
+    pushDrives(s);
+    for (let l = layers.length - 1; l >= 1; l--) pushLayer(l, part / 2);
+    if (layers.length > 0) pushLayer(0, (part + parts[s === last ? 0 : s + 1]) / 2);
+  });
+  const rim = (layers[0] ?? []).map(({ sites }, at) => ({ sites, gate: program.fixed[gateOf(0, at, parts[0] / 2)] }));
+  const unused = new Set(slots.filter((s) => s.kind === "fixed").map((s) => s.index));
+  // Gates that only the rim uses are no part of the loop.
+  const keep = program.fixed.map((_, i) => i).filter((i) => unused.has(i));
+  const inLoop: GateProgram = {
+    ...program,
+    fixed: keep.map((i) => program.fixed[i]),
+    slots: slots.map((s) => (s.kind === "fixed" ? { ...s, index: keep.indexOf(s.index) } : s)),
+  };
+  const turned = [...frames].map(([site, { vectors }]) => ({ site, vectors }));
+  return {
+    program: inLoop,
+    enter: (state) =>
+      rim.reduce(
+        (psi, { sites, gate }) => apply(sites, gate, psi),
+        turned.reduce((psi, { site, vectors }) => apply([site], adjoint(vectors), psi), state),
+      ),
+    leave: (state) =>
+      turned.reduce(
+        (psi, { site, vectors }) => apply([site], vectors, psi),
+        rim.reduce((psi, { sites, gate }) => apply(sites, adjoint(gate), psi), state),
+      ),
+  };
+}

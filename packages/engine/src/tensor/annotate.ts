@@ -1,0 +1,47 @@
+// What a program may say about sharding: where a tensor should be cut, and names for parts of the program that rules
+// outside it can speak of. On one device both mean nothing; WEFT_IGNORE_ANNOTATIONS=1 leaves them out altogether.
+import { inScope, scopeNow, WeftError } from "../graph/index.js";
+import { make } from "../ops/index.js";
+import { nodeOf, wrap } from "./convert.js";
+import type { Tensor } from "./tensor.js";
+
+/** Mesh axes by dimension (from the end if negative): `{ 0: "batch", 1: ["model"] }`. */
+export type ShardSpec = Readonly<Record<number, string | readonly string[]>>;
+
+const ignored = (): boolean => process.env.WEFT_IGNORE_ANNOTATIONS === "1";
+
+function byDimension(op: string, spec: ShardSpec, rank: number): string[][] {
+  const dims = Array.from({ length: rank }, (): string[] => []);
+  for (const [key, axes] of Object.entries(spec)) {
+    const dim = Number(key) < 0 ? rank + Number(key) : Number(key);
+    if (!(dim in dims)) throw new WeftError(`${op}: there is no dimension ${key} in a tensor of ${rank}`);
+    dims[dim] = typeof axes === "string" ? [axes] : [...axes];
+  }
+  const all = dims.flat();
+  if (new Set(all).size !== all.length)
+    throw new WeftError(`${op}: a mesh axis cuts one dimension, and ${JSON.stringify(spec)} names one twice`);
+  return dims;
+}
+
+/**
+ * The same tensor with a wish: cut these dimensions along these mesh axes wherever the program runs on several devices;
+ * the others stay whole. Gradients get the same wish, or that of `backward`.
+ */
+export function shard(x: Tensor, spec: ShardSpec, options: { backward?: ShardSpec } = {}): Tensor {
+  const node = nodeOf("shard", x);
+  const rank = node.shape.length;
+  const dims = byDimension("shard", spec, rank);
+  const backward = options.backward === undefined ? dims : byDimension("shard, backward", options.backward, rank);
+  return ignored() ? x : wrap(make("pin", [node], { dims, backward }));
+}
+
+/** Runs a function; what it computes belongs to the part of the program with this name. Names nest: "encoder.0". */
+export function named<T>(name: string, body: () => T): T {
+  if (typeof name !== "string" || !/^[\w-]+(\.[\w-]+)*$/.test(name))
+    throw new WeftError(
+      `named: a name has letters, digits, "_" and "-", and dots between parts, got ${JSON.stringify(name)}`,
+    );
+  if (ignored()) return body();
+  const around = scopeNow();
+  return inScope({ name: around === null ? name : `${around.name}.${name}`, backward: false }, body);
+}
