@@ -211,30 +211,36 @@ export interface TapeDiff {
   ops: { op: string; firstUs: number; secondUs: number; firstCount: number; secondCount: number }[];
 }
 
-/** What was asked, as text that does not depend on ids. */
-function storyOf({ lines }: Tape): string[] {
+interface Asked {
+  /** Does not depend on ids, nor on where the program lies. */
+  what: string;
+  shown: string;
+}
+
+function storyOf({ lines }: Tape): Asked[] {
   const keys = new Map<number, string>();
   return lines.flatMap((l) => {
-    if (l.type === "program") {
-      keys.set(l.program, structuralKey(fromPlain(l.graph)));
-      return [];
+    if (l.type === "program") keys.set(l.program, structuralKey(fromPlain(l.graph)));
+    if (l.type === "run") {
+      const what = `run ${keys.get(l.program)?.slice(0, 12)}`;
+      return [{ what, shown: l.cause === null ? what : `${what} at ${l.cause}` }];
     }
-    if (l.type === "run")
-      return [`run ${keys.get(l.program)?.slice(0, 12)}${l.cause === null ? "" : ` at ${l.cause}`}`];
-    if (l.type === "data") return [`data of ${l.bytes} bytes ${l.sha256.slice(0, 12)}`];
-    return [];
+    if (l.type !== "data") return [];
+    const what = `data of ${l.bytes} bytes ${l.sha256.slice(0, 12)}`;
+    return [{ what, shown: what }];
   });
 }
 
 export function diffTapes(first: Tape, second: Tape): TapeDiff {
   const [a, b] = [storyOf(first), storyOf(second)];
-  const at = Array.from({ length: Math.max(a.length, b.length) }, (_, i) => i).find((i) => a[i] !== b[i]);
+  const at = Array.from({ length: Math.max(a.length, b.length) }, (_, i) => i).find((i) => a[i]?.what !== b[i]?.what);
   const fetches = (tape: Tape): string[] => tape.lines.flatMap((l) => (l.type === "fetch" ? [l.sha256] : []));
   const [x, y] = [fetches(first), fetches(second)];
   const [p, q] = [tapeStats(first).ops, tapeStats(second).ops];
   const names = [...new Set([...p, ...q].map((row) => row.op))];
   return {
-    firstDifference: at === undefined ? null : `instruction ${at + 1}: ${a[at] ?? "nothing"} | ${b[at] ?? "nothing"}`,
+    firstDifference:
+      at === undefined ? null : `instruction ${at + 1}: ${a[at]?.shown ?? "nothing"} | ${b[at]?.shown ?? "nothing"}`,
     fetches: Array.from({ length: Math.max(x.length, y.length) }, (_, index) => ({
       index,
       equal: x[index] === y[index],
