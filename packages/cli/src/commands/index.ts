@@ -11,6 +11,7 @@ import { add as lint } from "./lint.js";
 import { add as predict } from "./predict.js";
 import { add as scale } from "./scale.js";
 import { add as server } from "./server.js";
+import { add as tape } from "./tape.js";
 import { add as top } from "./top.js";
 import { add as trace } from "./trace.js";
 import { add as train } from "./train.js";
@@ -28,6 +29,7 @@ export const commands: AddCommand[] = [
   server,
   worker,
   top,
+  tape,
   scale,
   analyze,
   diagnose,

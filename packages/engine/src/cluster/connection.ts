@@ -69,6 +69,7 @@ export class Connection {
       const maybeReady = (): void => {
         if (this.workers.length === 0) return;
         clearTimeout(late);
+        letGo(port);
         resolve();
       };
       stream.on("data", (bytes: Buffer) => {
@@ -206,5 +207,17 @@ export class Connection {
     if (this.lost !== null) return;
     this.flush();
     this.#end("this connection was closed", () => {});
+  }
+}
+
+/**
+ * A program that waits for nothing may end, connected or not. gRPC has no way to say so: its sockets are found among the
+ * process's own, and where that is not possible programs end with close().
+ */
+function letGo(port: number): void {
+  const handles = (process as unknown as { _getActiveHandles?: () => unknown[] })._getActiveHandles?.() ?? [];
+  for (const handle of handles) {
+    const socket = handle as { remotePort?: number; unref?: () => void };
+    if (socket.remotePort === port) socket.unref?.();
   }
 }

@@ -22,7 +22,7 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { costOf } from "../ops/index.js";
-import { memory } from "../runtime/index.js";
+import { memory, tape } from "../runtime/index.js";
 import { Mesh, type Partitioned, Placement, partition, reshard } from "../shard/index.js";
 import { choose } from "./choose.js";
 import type { Connection } from "./connection.js";
@@ -359,6 +359,14 @@ export class ClusterDevice implements Device {
     const ranks = [...choice.mesh.ranks];
     const functions = new Map(ranks.map((rank, i) => [rank, partitioned.functions[i]]));
     this.#define(program, functions, donated);
+    tape()?.write({
+      type: "plan",
+      program,
+      devices: ranks.length,
+      why: choice.why,
+      params: partitioned.params.map(String),
+      results: partitioned.results.map(String),
+    });
     return { program, partitioned, ranks, members: this.#membersOf(ranks), why: choice.why };
   }
 

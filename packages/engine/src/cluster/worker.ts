@@ -17,6 +17,7 @@ import {
 } from "../device/index.js";
 import { bytesOf, fromPlain, type GraphFn, numel, structuralKey, WeftError } from "../graph/index.js";
 import { shapeRules, verify } from "../ops/index.js";
+import { instructionRecords } from "../runtime/index.js";
 import { DataServer } from "./data-server.js";
 import { say } from "./debug.js";
 import { placeFrom } from "./environment.js";
@@ -31,7 +32,6 @@ import {
   toWorker,
 } from "./protocol.js";
 import { FailedError, Namespace } from "./store.js";
-import { tapeRecords } from "./tape-record.js";
 import { type Channel, hostId, openStream, type Security, securityFrom } from "./wire.js";
 
 export interface WorkerOptions extends Security {
@@ -417,8 +417,11 @@ export class Worker {
     buffers.forEach((buffer, i) => {
       if (entry.donated[i] && !results.includes(buffer)) this.device.free(buffer);
     });
-    if (traced)
-      this.#data.tell(space.client, { tape: tapeRecords(message, fn, executable, { begin, end, worker: this.id }) });
+    if (!traced) return;
+    const { program, inputs: read, outputs: written, step, site } = message;
+    const worker = Number(/\d+/.exec(this.id)?.[0] ?? 0);
+    const facts = { program, inputs: read, outputs: written, step, site, worker, workerId: this.id, begin, end };
+    this.#data.tell(space.client, { tape: instructionRecords(facts, fn.outputs, executable) });
   }
 
   #copyOf(buffer: DeviceBuffer): DeviceBuffer {

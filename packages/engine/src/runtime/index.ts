@@ -16,3 +16,4 @@ export {
   tracing,
   useDevice,
 } from "./session.js";
+export { type InstructionRecord, instructionRecords, tape, taped } from "./tape.js";

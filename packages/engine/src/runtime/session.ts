@@ -23,6 +23,7 @@ import { debugLevel, logRun } from "./debug.js";
 import { ConstantLifter } from "./lift.js";
 import { memory, TensorValue } from "./memory.js";
 import { profiler } from "./profile.js";
+import { taped } from "./tape.js";
 
 /** Compiled functions that stay in memory; the oldest unused one goes first. */
 const maxExecutables = 1024;
@@ -278,8 +279,9 @@ const sessions = new WeakMap<Device, Session>();
 
 /** Runs everything that follows on another device; tensors of the old device stay there. */
 export function useDevice(device: Device): Session {
-  current = sessions.get(device) ?? new Session(device);
-  sessions.set(device, current);
+  const used = taped(device);
+  current = sessions.get(used) ?? new Session(used);
+  sessions.set(used, current);
   profiler.ranges = device.ranges ?? null;
   return current;
 }
