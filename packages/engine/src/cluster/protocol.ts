@@ -74,6 +74,8 @@ const run = {
   /** For the tape: what the client calls this step, and the line of its program. */
   step: id,
   site: text.nullable(),
+  /** Tensors that are let go of at the same time. */
+  free: ids.optional(),
 };
 
 export const fromClient = z.discriminatedUnion("t", [

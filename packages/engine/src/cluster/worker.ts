@@ -268,13 +268,18 @@ export class Worker {
       this.#spaces.set(client, new Namespace(client, where.host, where.memory, settings, this.device));
     } else if (message.t === "leave") this.#leave(message.client);
     else if (message.t === "define") this.#define(message);
-    else if (message.t === "run") this.#run(message);
-    else if (message.t === "upload") return this.#upload(message);
-    else if (message.t === "free") {
-      const space = this.#spaces.get(message.client);
-      for (const id of message.ids) space?.drop(id);
-    } else if (message.t === "forget") this.#programs.delete(`${message.client}/${message.program}`);
+    else if (message.t === "run") {
+      this.#run(message);
+      this.#free(message.client, message.free ?? []);
+    } else if (message.t === "upload") return this.#upload(message);
+    else if (message.t === "free") this.#free(message.client, message.ids);
+    else if (message.t === "forget") this.#programs.delete(`${message.client}/${message.program}`);
     return null;
+  }
+
+  #free(client: number, ids: readonly number[]): void {
+    const space = this.#spaces.get(client);
+    for (const id of ids) space?.drop(id);
   }
 
   #leave(client: number): void {
