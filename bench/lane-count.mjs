@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { planFunction } from "../packages/engine/dist/compile/index.js";
-import { writeCudaProgram } from "../packages/engine/dist/device/cuda/source.js";
+import { cudaPlanOptions, writeCudaProgram } from "../packages/engine/dist/device/cuda/source.js";
 import { functionOrder } from "../packages/engine/dist/graph/index.js";
 import * as weft from "../packages/engine/dist/index.js";
 import { programs } from "./lib/ensembles.mjs";
@@ -65,17 +65,14 @@ for (const [name, make] of Object.entries(programs)) {
   if (names.length > 0 && !names.includes(name)) continue;
   const device = new Recorder();
   weft.setDevice(device);
-  const { fn, args } = make(weft);
+  const { fn, args } = await make(weft);
   const inputs = args.map((a) => a.realize());
   weft.jit(fn)(...inputs);
   const { fn: graph, options } = device.last;
   const start = performance.now();
   const plan = planFunction(graph, {
-    parallelRows: 1024,
-    longReduction: 4096,
-    splitColumns: 512,
-    halfMatmul: true,
-    lanes: { known: options.known ?? new Map() },
+    ...cudaPlanOptions,
+    lanes: { ...cudaPlanOptions.lanes, known: options.known ?? new Map() },
   });
   const { source } = writeCudaProgram(plan, 2112);
   const milliseconds = Math.round(performance.now() - start);
@@ -91,7 +88,21 @@ for (const [name, make] of Object.entries(programs)) {
   );
   const lanes = plan.steps
     .filter((s) => s.kind === "lane")
-    .map((s) => ({ lanes: s.program.lanes, loops: s.program.counts, operationsALane: s.program.flops }));
+    .map(({ program: p }) =>
+      p.form === "block"
+        ? {
+            lanes: p.lanes,
+            block: {
+              threads: p.threads,
+              levels: p.levels.length,
+              tasks: p.levels.flat().length,
+              sharedBytes: p.sharedBytes,
+              length: p.loop.length,
+            },
+            loops: [],
+          }
+        : { lanes: p.lanes, loops: p.counts, operationsALane: p.flops },
+    );
   console.log(
     JSON.stringify(
       {

@@ -316,6 +316,38 @@ export const programs = {
     fn: (u, gd, gr) => weft.valueAndGrad(singleQubit(weft).loss)(u, gd, gr),
     args: [weft.full([4096, 60, 2], Math.PI / 2), weft.full([4096], 0.05), weft.full([4096], 0.025)],
   }),
+  "w1-large": (weft) => ({
+    fn: (u, gd, gr) => weft.valueAndGrad(singleQubit(weft).loss)(u, gd, gr),
+    args: [weft.full([65536, 60, 2], Math.PI / 2), weft.full([65536], 0.05), weft.full([65536], 0.025)],
+  }),
+  "w1-solver": async (weft) => {
+    const { basisState, densityOf, sigmaMinus, sigmaX, sigmaY, sigmaZ, lindblad, hamiltonian } = await import(
+      "../../packages/engine/dist/quantum/index.js"
+    );
+    const one = (u, gd, gr) => {
+      const h = hamiltonian({ static: sigmaZ.scale(0), drives: [sigmaX, sigmaY], amplitudes: u });
+      const jumps = [
+        { operator: sigmaMinus, rate: gr },
+        { operator: sigmaZ.scale(Math.SQRT1_2), rate: gd },
+      ];
+      return lindblad({ hamiltonian: h, jumps }, densityOf(basisState(2, 0)), {
+        duration: 1,
+        steps: 60,
+        dtype: "complex64",
+      })
+        .final.index(1, 1)
+        .real();
+    };
+    return {
+      fn: (u, gd, gr) =>
+        weft.valueAndGrad((...x) =>
+          weft
+            .vmap(one)(...x)
+            .mean(),
+        )(u, gd, gr),
+      args: [weft.full([4096, 60, 2], Math.PI / 2), weft.full([4096], 0.05), weft.full([4096], 0.025)],
+    };
+  },
   w3: (weft) => ({
     fn: (u, gd, gr) => weft.valueAndGrad(twoQubits(weft).loss)(u, gd, gr),
     args: [weft.full([4096, 60, 6], 0.3), weft.full([4096], 0.05), weft.full([4096], 0.025)],

@@ -27,7 +27,7 @@ import { Mesh, type Partitioned, Placement, partition, reshard } from "../shard/
 import { choose } from "./choose.js";
 import type { Connection } from "./connection.js";
 import { FetchError } from "./data-link.js";
-import { ratesOf } from "./rates.js";
+import { ratesFor } from "./rates.js";
 import { hasCollective, renumber } from "./renumber.js";
 import { denseStrides } from "./worker.js";
 
@@ -355,7 +355,7 @@ export class ClusterDevice implements Device {
     const devices = this.workers;
     if (devices === 0)
       throw new WeftError(`the dispatcher at ${this.connection.address} has no workers; start one: weft worker`);
-    const rates = ratesOf(this.connection.workers);
+    const rates = ratesFor(this.connection.workers);
     const choice = choose(fn, { devices, rates, params, enabled: process.env.WEFT_AUTO_SHARD !== "0" });
     this.lastChoice = choice.why;
     const partitioned = partition(fn, choice);

@@ -42,6 +42,8 @@ const workerFacts = z.object({
   data: z.object({ host: name, port: id, key: name, tls: z.boolean() }),
   threads: id,
   memoryBytes: size,
+  /** What the device was measured to do; the planner checks it. */
+  rates: z.unknown(),
   /** The place in an MPI job, where the worker was started by one. */
   mpi: z.object({ job: name, rank: id, size: id }).nullable(),
 });

@@ -23,6 +23,32 @@ class Lines implements Emitter {
 
 const isBinary: ReadonlySet<string> = new Set(binaryFns);
 
+/** One statement that defines a scalar; `read` is the text of what comes from memory. */
+export function scalarStatement(
+  s: LaneScalar,
+  use: (s: LaneScalar) => string,
+  read: (s: LaneScalar) => string,
+  indent: string,
+  name: string,
+): string {
+  const out = new Lines(indent, name);
+  const type = computeType[s.dtype];
+  const [a, b, c] = s.args.map(use);
+  if (s.op === "load" || s.op === "past" || s.op === "shared") out.define(type, read(s));
+  else if (s.op === "lane") out.define(type, `(${type})(${s.address!.print()})`);
+  else if (s.op === "where") out.define(type, `${a} ? ${b} : ${c}`);
+  else if (s.op.startsWith("random_")) {
+    const kind = s.op.slice(7);
+    const call = kind === "bits" ? "w_bits" : `w_${kind}_${s.dtype === "float64" ? "d" : "f"}`;
+    out.define(type, `${call}((uint32_t)${a}, (uint32_t)${b}, (uint64_t)(${s.address!.print()}))`);
+  } else if (s.op === "cast") castValue(out, [a], s.args[0].dtype, s.dtype);
+  else if (isBinary.has(s.op)) binaryValue(out, s.op as never, [a], [b], s.args[0].dtype, s.dtype);
+  else unaryValue(out, s.op as never, [a], s.args[0].dtype, s.dtype);
+  // A cast that changes nothing defines nothing; give it its name all the same.
+  if (out.lines.length === 0) out.define(type, a);
+  return out.lines.join("\n");
+}
+
 export abstract class LanePrinter {
   readonly lines: string[] = [];
   protected readonly slots = new Map<LaneLoop, LaneScalar[]>();
@@ -50,6 +76,7 @@ export abstract class LanePrinter {
   protected abstract each(body: string[], indent: string): void;
   protected beginLoop(_loop: LaneLoop, _item: Extract<LaneItem, { kind: "loop" }>, _indent: string): void {}
   protected beginStep(_loop: LaneLoop, _indent: string): void {}
+  protected endStep(_loop: LaneLoop, _indent: string): void {}
   /** Called before the code of a step is printed. */
   protected beforeStep(_item: Extract<LaneItem, { kind: "loop" }>): void {}
   protected abstract readonly restrict: string;
@@ -92,23 +119,8 @@ export abstract class LanePrinter {
   }
 
   protected statement(s: LaneScalar, indent: string, name = `e${s.id}`): string {
-    const out = new Lines(indent, name);
-    const type = computeType[s.dtype];
-    const [a, b, c] = s.args.map((x) => this.use(x));
-    if (s.op === "load") out.define(type, this.loadText(s));
-    else if (s.op === "past") out.define(type, this.pastText(s));
-    else if (s.op === "lane") out.define(type, `(${type})(${s.address!.print()})`);
-    else if (s.op === "where") out.define(type, `${a} ? ${b} : ${c}`);
-    else if (s.op.startsWith("random_")) {
-      const kind = s.op.slice(7);
-      const call = kind === "bits" ? "w_bits" : `w_${kind}_${s.dtype === "float64" ? "d" : "f"}`;
-      out.define(type, `${call}((uint32_t)${a}, (uint32_t)${b}, (uint64_t)(${s.address!.print()}))`);
-    } else if (s.op === "cast") castValue(out, [a], s.args[0].dtype, s.dtype);
-    else if (isBinary.has(s.op)) binaryValue(out, s.op as never, [a], [b], s.args[0].dtype, s.dtype);
-    else unaryValue(out, s.op as never, [a], s.args[0].dtype, s.dtype);
-    // A cast that changes nothing defines nothing; give it its name all the same.
-    if (out.lines.length === 0) out.define(type, a);
-    return out.lines.join("\n");
+    const read = (x: LaneScalar): string => (x.op === "past" ? this.pastText(x) : this.loadText(x));
+    return scalarStatement(s, (x) => this.use(x), read, indent, name);
   }
 
   protected storeText(s: LaneStore, value = this.use(s.value)): string {
@@ -143,6 +155,7 @@ export abstract class LanePrinter {
     if (!quiet) this.beginStep(loop, `${indent}  `);
     this.beforeStep(item);
     this.items(item.items, `${indent}  `, quiet);
+    if (!quiet) this.endStep(loop, `${indent}  `);
     this.advance(loop, item.states, `${indent}  `);
     this.lines.push(`${indent}}`);
   }

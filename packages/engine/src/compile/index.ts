@@ -1,6 +1,7 @@
 // fuse -> kernels -> memory plan; one code generator, printed by dialects.
 export { type BatchDim, mergeBatch } from "./batch.js";
 export type { Batching } from "./batch-kernels.js";
+export { emitBlockCuda } from "./emit-block.js";
 export { emitKernel, kernelBytes } from "./emit-c.js";
 export { type CudaKernel, cudaThreads, emitCudaKernel } from "./emit-cuda.js";
 export { emitLaneC } from "./emit-lane-c.js";
@@ -9,7 +10,7 @@ export { type LibraryEpilogue, libraryEpilogue } from "./epilogue.js";
 export { fuse, isZeroBase, type MatrixOperand } from "./fuse.js";
 export { buildKernel, type LoopKernel } from "./kernel.js";
 export type { LaneProgram } from "./lane.js";
-export { laneAvals, laneName } from "./lane-region.js";
+export { type AnyLaneProgram, laneAvals, laneName } from "./lane-region.js";
 export {
   contiguousOperand,
   type Location,
@@ -21,3 +22,4 @@ export {
   type Step,
 } from "./plan.js";
 export { storageType } from "./scalar.js";
+export type { Strided } from "./views.js";

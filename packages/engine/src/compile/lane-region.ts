@@ -16,6 +16,8 @@ import { build, make, type Value } from "../ops/index.js";
 import { dependents, rebuild, uniformValue } from "../transform/index.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
 import { type LaneOptions, type LaneProgram, type LaneStore, liveScalars, scheduleProgram } from "./lane.js";
+import { BlockBuilder, type BlockProgram, closure } from "./lane-block.js";
+import { saveSteps } from "./lane-save.js";
 import { type LaneLoop, type LaneScalar, NotLane } from "./lane-scalar.js";
 import { type Instance, LaneEvaluator, type LaneSource } from "./lane-value.js";
 import { isView } from "./views.js";
@@ -25,10 +27,16 @@ export interface RegionOptions extends LaneOptions {
   known?: ReadonlyMap<number, Value>;
 }
 
-const programs = new WeakMap<Node, LaneProgram>();
+export type AnyLaneProgram = LaneProgram | BlockProgram;
+
+const programs = new WeakMap<Node, AnyLaneProgram>();
 
 /** The lane program that a node stands for. */
-export const laneProgramOf = (node: Node): LaneProgram | null => programs.get(node) ?? null;
+export const laneProgramOf = (node: Node): AnyLaneProgram | null => programs.get(node) ?? null;
+
+/** Programs larger than this take long to compile and spill registers: a block a problem is the better form. */
+const threadScalars = 8000;
+const threadStates = 64;
 
 /** Arithmetic that is rather done again in every lane than read from memory. */
 const inlineCost = 12;
@@ -64,7 +72,14 @@ interface RegionOutput {
   finish(written: Node): Node;
 }
 
+/** What is cut out of a graph: nodes that depend on it, what it reads, and what it gives back. */
+interface Cut {
+  inside: ReadonlySet<Node>;
+  outputs: readonly RegionOutput[];
+}
+
 class Region {
+  readonly source: LaneSource;
   readonly evaluator: LaneEvaluator;
   readonly inputs: Node[] = [];
   readonly #inputOf = new Map<Node, number>();
@@ -78,13 +93,13 @@ class Region {
     prefix: readonly number[],
   ) {
     this.inside = dependents(graph.order, scans as readonly Node[]);
-    const source: LaneSource = {
+    this.source = {
       input: (node) => this.#input(node),
       known: (node, element) => graph.known(node, element),
       fallback: (node) => (this.inside.has(node) || isView(node) ? null : this.#number(node)),
       node: (input) => this.inputs[input],
     };
-    this.evaluator = new LaneEvaluator(prefix, source);
+    this.evaluator = new LaneEvaluator(prefix, this.source);
   }
 
   #input(node: Node): number | null {
@@ -253,6 +268,7 @@ class Region {
   }
 
   program(options: LaneOptions): LaneProgram {
+    if (this.evaluator.lanes <= (options.savingLanes ?? 0)) saveSteps(this.stores, options.localBytes);
     // Operands whose every number was known when compiling are not read.
     const loads = [...liveScalars(this.stores)].filter((s) => s.op === "load");
     const used = [...new Set(loads.map((s) => s.input))].sort((a, b) => a - b);
@@ -346,6 +362,44 @@ class RegionGraph {
   }
 }
 
+/** A scan whose problems each take a block of threads. */
+function attemptBlock(graph: RegionGraph, scan: Node<"scan">, prefix: readonly number[]) {
+  const region = new Region(graph, [scan], prefix);
+  return refusals(prefix, () => {
+    const built = new BlockBuilder(scan, prefix, region.source).build();
+    const tasks = [...built.before, ...built.levels.flat(), ...built.after];
+    const scalars = closure(tasks.flatMap((t) => t.values.flat()));
+    if (scalars.some((s) => s.op === "state" || s.op === "final" || s.op === "past"))
+      throw new NotLane("a loop inside a step of a block");
+    const loads = scalars.filter((s) => s.op === "load");
+    const used = [...new Set(loads.map((s) => s.input))].sort((a, b) => a - b);
+    for (const s of loads) s.input = used.indexOf(s.input);
+    const program: BlockProgram = { ...built, inputs: used.map((i) => region.inputs[i]) };
+    const picks = (graph.users.get(scan as Node) ?? []).filter((user) => isOp(user, "pick")) as Node<"pick">[];
+    const outputs = built.outputs.map((aval, i) => ({
+      node: (picks.find((p) => p.attrs.index === i) ?? scan) as Node,
+      aval,
+      finish: (written: Node): Node => written,
+    }));
+    // Results that nobody picks have no node of their own.
+    const cut: Cut = { inside: region.inside, outputs };
+    return { cut, program, prefix };
+  });
+}
+
+/** Runs an attempt; null where it does not fall apart into lanes. */
+function refusals<T>(prefix: readonly number[], body: () => T): T | null {
+  try {
+    return body();
+  } catch (error) {
+    if (error instanceof NotLane || error instanceof RangeError) {
+      if (process.env.WEFT_LANES === "why") console.error(`not lanes [${prefix}]: ${error.message}`);
+      return null;
+    }
+    throw error;
+  }
+}
+
 /** Leading axes that could be lanes, the most first. */
 function prefixes(scan: Node<"scan">): number[][] {
   const { body, consts, carries } = scan.attrs;
@@ -362,25 +416,25 @@ function prefixes(scan: Node<"scan">): number[][] {
 
 interface Found {
   region: Region;
+  cut: Cut;
   program: LaneProgram;
 }
 
-function attempt(graph: RegionGraph, scans: Node<"scan">[], prefix: number[], options: LaneOptions): Found | null {
-  try {
+function attempt(
+  graph: RegionGraph,
+  scans: Node<"scan">[],
+  prefix: readonly number[],
+  options: LaneOptions,
+): Found | null {
+  return refusals(prefix, () => {
     const region = new Region(graph, scans, prefix);
     region.collect();
-    return { region, program: region.program(options) };
-  } catch (error) {
-    if (error instanceof NotLane || error instanceof RangeError) {
-      if (process.env.WEFT_LANES === "why") console.error(`not lanes [${prefix}]: ${error.message}`);
-      return null;
-    }
-    throw error;
-  }
+    return { region, cut: region as Cut, program: region.program(options) };
+  });
 }
 
 /** The graph with a region replaced by one node. */
-function replace(graph: RegionGraph, region: Region, program: LaneProgram): GraphFn {
+function replace(graph: RegionGraph, region: Cut, program: AnyLaneProgram): GraphFn {
   const map = new Map<Node, Node>(graph.fn.params.map((p) => [p, p]));
   const copy = (node: Node): void => {
     const copied = rebuild(
@@ -405,8 +459,7 @@ function replace(graph: RegionGraph, region: Region, program: LaneProgram): Grap
   });
   programs.set(call, program);
   region.outputs.forEach(({ node, aval, finish }, i) => {
-    const written = build.reshape(build.pick(call, i), [...aval.shape]);
-    map.set(node, finish(written));
+    if (node.outputs === null) map.set(node, finish(build.reshape(build.pick(call, i), [...aval.shape])));
   });
   for (const node of graph.order)
     if (!map.has(node) && region.inside.has(node) && node.inputs.every((x) => map.has(x))) copy(node);
@@ -433,42 +486,62 @@ function productsBetween(region: Region, scan: Node): number {
 /** The function with its lane programs taken out. */
 export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
   if (process.env.WEFT_LANES === "0") return fn;
+  if (fn.effects !== undefined) {
+    // What others wait for is kept like a result.
+    const { params, outputs } = outlineLanes({ params: fn.params, outputs: [...fn.outputs, ...fn.effects] }, options);
+    return { params, outputs: outputs.slice(0, fn.outputs.length), effects: outputs.slice(fn.outputs.length) };
+  }
   const refused = new Set<string>();
   let current = fn;
   for (;;) {
     const graph = new RegionGraph(current, options.known ?? new Map());
-    const scans = graph.order.filter((node) => isOp(node, "scan") && !programs.has(node)) as Node<"scan">[];
+    const scans = graph.order.filter(
+      (node) => isOp(node, "scan") && !programs.has(node) && node.inputs.every((x) => numel(x.shape) > 0),
+    ) as Node<"scan">[];
     const start = scans.findIndex((scan) => !refused.has(nameOf(scan, scans)));
     if (start < 0) return current;
     const first = scans[start];
-    let found: Found | null = null;
-    const members = [first];
-    for (const prefix of prefixes(first)) {
-      found = attempt(graph, members, prefix, options);
-      if (found !== null) break;
+    let found: Found | null = firstOf(prefixes(first), (prefix) => attempt(graph, [first], prefix, options));
+    const wanted = process.env.WEFT_LANE_FORM === "block";
+    if (options.blocks && (wanted || found === null || isHeavy(found.program))) {
+      const blocks = firstOf(prefixes(first), (prefix) => attemptBlock(graph, first, prefix));
+      if (blocks !== null) {
+        current = replace(graph, blocks.cut, blocks.program);
+        continue;
+      }
     }
     if (found === null) {
       refused.add(nameOf(first, scans));
       continue;
     }
+    const members = [first];
     // What depends on a loop that could not be joined cannot be joined either.
     const behind = new Set<Node>();
     for (const scan of scans.slice(start + 1)) {
       const region: Region = found.region;
       if (!region.inside.has(scan as Node) || scan.inputs.some((input) => behind.has(input))) continue;
       const isNear: boolean = productsBetween(region, scan) <= maxProductsBetween;
-      const more: Found | null = isNear
-        ? attempt(graph, [...members, scan], [...region.evaluator.prefix], options)
-        : null;
-      if (more === null) {
+      const more: Found | null = isNear ? attempt(graph, [...members, scan], region.evaluator.prefix, options) : null;
+      if (more === null || (options.blocks && isHeavy(more.program))) {
         for (const node of dependents(graph.order, [scan])) behind.add(node);
         continue;
       }
       members.push(scan);
       found = more;
     }
-    current = replace(graph, found.region, found.program);
+    current = replace(graph, found.cut, found.program);
   }
+}
+
+const isHeavy = ({ scalars, counts }: LaneProgram): boolean =>
+  scalars > threadScalars || counts.some((c) => c.states > threadStates);
+
+function firstOf<A, T>(choices: readonly A[], make: (choice: A) => T | null): T | null {
+  for (const choice of choices) {
+    const made = make(choice);
+    if (made !== null) return made;
+  }
+  return null;
 }
 
 /** Scans keep their order when the graph around them is rebuilt, and their bodies. */
@@ -484,8 +557,9 @@ function nameOf(scan: Node<"scan">, scans: readonly Node<"scan">[]): string {
   return `${number}.${scans.filter((s) => s.attrs.body === body).indexOf(scan)}`;
 }
 
-/** lanes_<lanes>x<steps of its longest loop>, with the number of loops where there are several. */
-export function laneName(program: LaneProgram): string {
+/** lanes_<lanes>x<steps of its longest loop>, with the number of loops where there are several; blocks_ likewise. */
+export function laneName(program: AnyLaneProgram): string {
+  if (program.form === "block") return `blocks_${program.lanes}x${program.loop.length}`;
   const steps = Math.max(...program.counts.map((c) => c.length));
   return `lanes_${program.lanes}x${steps}${program.counts.length > 1 ? `x${program.counts.length}` : ""}`;
 }

@@ -134,6 +134,25 @@ export class LaneEvaluator {
     }
   }
 
+  /** A node from its operands, even where it is bound to something. */
+  compute(node: Node, index: readonly Ix[], env: Env): LaneValue {
+    return this.#computed(node, index, env);
+  }
+
+  /** A loop over time that keeps its state elsewhere. */
+  plainLoop(length: number, reverse: boolean): LaneLoop {
+    return this.#newLoop(null, length, reverse, []);
+  }
+
+  #newLoop(parent: LaneLoop | null, length: number, reverse: boolean, init: LaneScalar[]): LaneLoop {
+    const id = this.#loopOfVariable.size;
+    const variable = `t${id}`;
+    const time = Ix.variable(variable, length);
+    const loop: LaneLoop = { id, parent, length, reverse, variable, time, init, next: [], history: [] };
+    this.#loopOfVariable.set(variable, loop);
+    return loop;
+  }
+
   #computed(node: Node, index: readonly Ix[], env: Env): LaneValue {
     if (isView(node)) {
       const place = throughView(node, index);
@@ -322,20 +341,7 @@ export class LaneEvaluator {
     assumed: readonly Assumed[],
   ): Instance {
     const { body, length, reverse } = node.attrs;
-    const id = this.#loopOfVariable.size;
-    const variable = `t${id}`;
-    const loop: LaneLoop = {
-      id,
-      parent: env.loop,
-      length,
-      reverse,
-      variable,
-      time: Ix.variable(variable, length),
-      init,
-      next: [],
-      history: [],
-    };
-    this.#loopOfVariable.set(variable, loop);
+    const loop = this.#newLoop(env.loop, length, reverse, init);
     const state = (i: number): LaneScalar => this.pool.make("state", init[i].dtype, [], { value: i, of: loop, loop });
     const numbers = assumed.map(({ constant, root, sign }, i) => {
       if (constant !== null) return this.pool.constant(constant, init[i].dtype);

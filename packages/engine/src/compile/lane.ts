@@ -33,6 +33,8 @@ export type LaneItem =
   | { kind: "loop"; loop: LaneLoop; items: LaneItem[]; states: number[] };
 
 export interface LaneProgram {
+  /** A thread (or a SIMD lane) a problem. */
+  form: "thread";
   prefix: readonly number[];
   lanes: number;
   inputs: Node[];
@@ -44,6 +46,8 @@ export interface LaneProgram {
   flops: number;
   /** Arithmetic and loads of one step of each loop, for reports. */
   counts: LoopCount[];
+  /** Scalars in the text. */
+  scalars: number;
 }
 
 export interface LoopCount {
@@ -62,6 +66,10 @@ export interface LaneOptions {
   localBytes: number;
   /** Bytes of history that all lanes together may write to memory. */
   memoryBytes: number;
+  /** Whether the device has blocks of threads with memory of their own, for problems too large for a thread. */
+  blocks?: boolean;
+  /** With at most so many lanes, reverse loops read back more than states: the device waits for steps, not for memory. */
+  savingLanes?: number;
   /** For tests: "local", "memory" or "checkpoint". */
   force?: string | undefined;
 }
@@ -120,6 +128,10 @@ class Scheduler {
     for (const store of stores) note(store.loop);
     this.loops = loops.filter((loop) => used.has(loop));
     for (const s of this.#live) this.#place(s);
+  }
+
+  get size(): number {
+    return this.#live.length;
   }
 
   statesOf(loop: LaneLoop): number[] {
@@ -298,6 +310,7 @@ export function scheduleProgram(parts: ProgramParts, options: LaneOptions): Lane
     policies.set(loop, policy);
   }
   return {
+    form: "thread",
     prefix,
     lanes,
     inputs,
@@ -307,5 +320,6 @@ export function scheduleProgram(parts: ProgramParts, options: LaneOptions): Lane
     policies,
     flops: schedule.flopsOf(null),
     counts: schedule.loops.map((loop) => schedule.count(loop, policies.get(loop))),
+    scalars: schedule.size,
   };
 }

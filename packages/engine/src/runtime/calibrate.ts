@@ -22,7 +22,7 @@ import { type Curve, type Link, parseRates, type Rates, sameLinks } from "../sha
 const version = 3;
 
 /** Least seconds of several runs of a function on zeros; stops after `budget` seconds. */
-function timeOf(device: Device, fn: GraphFn, budget = 0.06): number {
+function timeOf(device: Device, fn: GraphFn, budget = 0.025): number {
   const executable = device.compile(fn, {});
   const buffers = fn.params.map((param) => {
     const bytes = numel(param.shape) * bytesPer(param.dtype);
@@ -73,6 +73,10 @@ function chain(size: number, count: number, step: (x: Node, y: Node) => Node): G
   return fnOf([x, y], at);
 }
 
+/** Five operations of the kinds that real kernels are made of. */
+const mixed = (x: Node, y: Node): Node =>
+  build.where(build.lt(x, y), build.div(build.add(x, y), y), build.binary("max", build.mul(x, y), y));
+
 function sum(elements: number): GraphFn {
   const [x, y] = [build.input([elements], "float32"), build.input([elements], "float32")];
   return fnOf([x, y], build.add(x, y));
@@ -90,7 +94,7 @@ class Probe {
   }
 
   beyondCall(fn: GraphFn): number {
-    return Math.max(1e-9, timeOf(this.device, fn, this.quick ? 0.02 : 0.06) - this.call);
+    return Math.max(1e-9, timeOf(this.device, fn, this.quick ? 0.005 : 0.025) - this.call);
   }
 
   matmul(dtype: DType, sizes: readonly number[]): Curve {
@@ -145,7 +149,7 @@ export function measureDevice(device: Device, options: { quick?: boolean } = {})
     matmul: { float32: probe.matmul("float32", large), float64: probe.matmul("float64", large.slice(1, 3)) },
     linalg: probe.linalg(),
     bandwidth: probe.bandwidth(),
-    simple: (64 * elements) / probe.beyondCall(chain(elements, 32, (x, y) => build.mul(build.add(x, y), y))),
+    simple: (40 * elements) / probe.beyondCall(chain(elements, 8, mixed)),
     special: (16 * elements) / probe.beyondCall(chain(elements, 16, (x) => build.unary("exp", build.neg(x)))),
     lookup: probe.lookup(),
     random: probe.random(),
@@ -255,16 +259,22 @@ function cacheFile(device: Device): string {
   return join(root, "rates", `${createHash("sha256").update(about).digest("hex").slice(0, 16)}.json`);
 }
 
+/** What was measured on this machine before; null where nothing was. */
+export function knownRates(device: Device): Rates | null {
+  const file = cacheFile(device);
+  if (!existsSync(file)) return null;
+  try {
+    return parseRates(JSON.parse(readFileSync(file, "utf8")));
+  } catch {
+    // Half-written, or from another version: measure again.
+    return null;
+  }
+}
+
 /** The rates of a device, from disk where this machine was measured before. `fresh` measures again. */
 export function ratesOf(device: Device, options: { fresh?: boolean } = {}): Rates {
-  const file = cacheFile(device);
-  if (!options.fresh && existsSync(file)) {
-    try {
-      return parseRates(JSON.parse(readFileSync(file, "utf8")));
-    } catch {
-      // Half-written, or from another version: measure again.
-    }
-  }
+  const known = options.fresh ? null : knownRates(device);
+  if (known !== null) return known;
   const rates = measureDevice(device);
   saveRates(device, rates);
   return rates;

@@ -1,13 +1,14 @@
 // The planner: how a function should be spread over a set of devices, by prices alone. It tries one device, fewer
 // devices, one dimension at a time, all of them, and grids, and takes the cheapest; a small problem stays whole.
-import { type GraphFn, type Node, range, showAval, showShape, WeftError } from "../graph/index.js";
+import { type CollectiveKind, type GraphFn, type Node, range, showAval, showShape, WeftError } from "../graph/index.js";
 import { costOf } from "../ops/index.js";
 import { type Evaluation, Evaluator, type Theme } from "./evaluate.js";
 import type { Strategy } from "./layout.js";
 import { Mesh } from "./mesh.js";
 import { Placement } from "./placement.js";
 import { Problem } from "./problem.js";
-import type { Rates } from "./rates.js";
+import { linkTime, type Rates } from "./rates.js";
+import { isCollective, planReshard } from "./reshard.js";
 import { askedFor, pinsFor, type ShardRules } from "./rules.js";
 
 export interface PlanOptions {
@@ -75,7 +76,7 @@ function rankClasses(problem: Problem): RankedClass[] {
   for (const { node } of problem.items) {
     if (problem.work.get(node)!.kind === "nothing") continue;
     const { flops, bytes } = costOf(node);
-    const present = new Set(problem.classes.ofNode(node));
+    const present = new Set(problem.classesOf(node));
     for (const id of present) weights.set(id, (weights.get(id) ?? 0) + flops + bytes);
   }
   return [...weights].map(([id, weight]) => ({ id, weight })).sort((a, b) => b.weight - a.weight);
@@ -107,8 +108,6 @@ function takeOver(fn: GraphFn, donated: readonly boolean[]): number[] {
 const leastLatency = ({ links }: Rates): number =>
   Math.min(...Object.values(links).flatMap((list) => list.map(({ latency }) => latency)));
 
-const wholeMesh = (rank: number): Mesh => new Mesh([{ name: "d", size: 1 }], [rank]);
-
 const simplerFirst = (a: Evaluation, b: Evaluation): number =>
   a.mesh.size - b.mesh.size || a.theme.complexity - b.theme.complexity || a.seconds - b.seconds;
 
@@ -118,6 +117,9 @@ class Planner {
   readonly tried: Evaluation[] = [];
   /** Given up half-way: more than half as dear again as the best. */
   readonly dear: { theme: Theme; mesh: Mesh }[] = [];
+  readonly alone: Mesh;
+  readonly singleCompute: number;
+  readonly singleBring: { seconds: number; bytes: number };
   readonly single: number;
   readonly #begin = performance.now();
   readonly #takeOver: number[];
@@ -129,7 +131,12 @@ class Planner {
     readonly options: PlanOptions,
   ) {
     this.problem = new Problem(fn);
-    this.single = this.problem.singleTime(options.rates);
+    // What already lies on one device alone stays there.
+    const home = options.params.find((placed) => placed !== null && placed.mesh.size === 1)?.mesh;
+    this.alone = home ?? new Mesh([{ name: "d", size: 1 }], [options.ranks[0]]);
+    this.singleCompute = this.problem.singleTime(options.rates);
+    this.singleBring = this.#bring(this.alone, []);
+    this.single = this.singleCompute + this.singleBring.seconds;
     this.#takeOver = takeOver(fn, options.donated ?? []);
     const ignore = options.ignoreAnnotations ?? process.env.WEFT_IGNORE_ANNOTATIONS === "1";
     this.#rules = ignore ? new Map() : (options.rules ?? new Map());
@@ -145,7 +152,25 @@ class Planner {
     return found;
   }
 
-  /** Parameters as a mesh has them: what lies elsewhere is moved before the function starts. Null where it is too dear. */
+  /** Seconds and bytes to bring parameters that lie on other meshes to where they are needed. */
+  #bring(mesh: Mesh, wanted: readonly (Placement | null)[]): { seconds: number; bytes: number } {
+    const { params, rates } = this.options;
+    let seconds = 0;
+    let bytes = 0;
+    params.forEach((placed, i) => {
+      if (placed === null || placed.mesh.key === mesh.key) return;
+      const { shape, dtype } = this.fn.params[i];
+      const to = wanted[i] ?? Placement.replicated(mesh, shape.length);
+      for (const move of planReshard(placed, to, shape, dtype)) {
+        if (!isCollective(move)) continue;
+        seconds += linkTime(rates, move.kind as CollectiveKind, move.members, move.bytes);
+        bytes += move.bytes;
+      }
+    });
+    return { seconds, bytes };
+  }
+
+  /** Parameters as a mesh has them; what lies elsewhere is brought first. Null where it is too dear. */
   evaluate(theme: Theme, mesh: Mesh, width: number): Evaluation | null {
     const params = this.options.params.map((placed) =>
       placed !== null && placed.mesh.key === mesh.key ? placed : null,
@@ -154,8 +179,15 @@ class Planner {
     const bound = this.isAsked ? undefined : 1.5 * cheapest;
     const pinned = { ...theme, pin: this.#asked.any ? pinsFor(mesh, this.#rules) : undefined };
     const result = this.#evaluator(mesh).run(pinned, params, this.#takeOver, width, bound);
-    if (result === null) this.dear.push({ theme, mesh });
-    else this.tried.push(result);
+    if (result === null) {
+      this.dear.push({ theme, mesh });
+      return null;
+    }
+    const bring = this.#bring(mesh, result.wanted);
+    result.seconds += bring.seconds;
+    result.communicate += bring.seconds;
+    result.bytes += bring.bytes;
+    this.tried.push(result);
     return result;
   }
 
@@ -282,16 +314,22 @@ class Planner {
   }
 
   plan(): Plan {
-    const { options, single } = this;
-    if (options.ranks.length === 0) throw new WeftError("plan: there are no devices");
-    const alone = wholeMesh(options.ranks[0]);
+    const { options, single, alone } = this;
     const mayGain = this.isAsked || single > 2 * leastLatency(options.rates);
     const enabled = options.enabled ?? process.env.WEFT_AUTO_SHARD !== "0";
     if (enabled && options.ranks.length > 1 && mayGain) this.search();
     const gain = options.gain ?? 1.05;
     const chosen = this.#choose(gain);
     const alternatives: Alternative[] = [
-      { name: "one device", devices: 1, mesh: alone, seconds: single, compute: single, communicate: 0, bytes: 0 },
+      {
+        name: "one device",
+        devices: 1,
+        mesh: alone,
+        seconds: single,
+        compute: this.singleCompute,
+        communicate: this.singleBring.seconds,
+        bytes: this.singleBring.bytes,
+      },
       ...this.tried.map(({ theme, mesh, seconds, compute, communicate, bytes }) => ({
         name: theme.name,
         devices: mesh.size,
@@ -334,4 +372,7 @@ class Planner {
 }
 
 /** The cheapest way to spread a (simplified) function over some of the given devices. */
-export const plan = (fn: GraphFn, options: PlanOptions): Plan => new Planner(fn, options).plan();
+export function plan(fn: GraphFn, options: PlanOptions): Plan {
+  if (options.ranks.length === 0) throw new WeftError("plan: there are no devices");
+  return new Planner(fn, options).plan();
+}

@@ -179,7 +179,7 @@ export function workTime(
   switch (work.kind) {
     case "fused": {
       const elements = Math.max(size(local.operands.slice(0, 1)), size(local.results));
-      return fixed + Math.max(streaming, arithmetic(node, elements, rates));
+      return fixed + streaming + arithmetic(node, elements, rates);
     }
     case "matmul": {
       const [m, n] = local.results[0].slice(-2);

@@ -283,6 +283,7 @@ class ProgramWriter {
 
   /** A scan over small problems: one kernel over blocks of lanes. */
   #laneStep(plan: Plan, { node, program }: Extract<Step, { kind: "lane" }>): string {
+    if (program.form !== "thread") throw new InternalError("a block of threads on a CPU");
     const { text, lanesPerUnit } = emitLaneC(program);
     const name = this.#function(`(void* const* p, long lo, long hi) {\n${text}\n}`);
     const units = Math.ceil(program.lanes / lanesPerUnit);

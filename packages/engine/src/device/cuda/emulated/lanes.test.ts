@@ -74,3 +74,100 @@ for (const policy of ["", "local", "memory", "checkpoint"])
       delete process.env.WEFT_LANE_HISTORY;
     }
   });
+
+/** A propagator column a lane: gates on neighbouring pairs of four two-level parts, and its gradient by storing states. */
+function gates(g: Tensor, angles: Tensor, psi0: Tensor): Tensor {
+  const put = (gate: Tensor, psi: Tensor, before: number): Tensor =>
+    gate.matmul(psi.reshape([before, 4, 4 / before])).reshape([16]);
+  const one = (psi: Tensor): Tensor => {
+    const [last] = weft.scan(
+      (s: Tensor, a: Tensor): [Tensor, null] => {
+        const phase = weft.complex(weft.cos(a), weft.sin(a)).reshape([1, 2, 1]);
+        const turned = s.reshape([2, 2, 4]).mul(phase).reshape([16]);
+        return [put(g, put(g, put(g, turned, 1), 2), 4), null];
+      },
+      psi,
+      angles,
+    );
+    return weft.abs(last.index(3)).square();
+  };
+  return weft.vmap(one)(psi0).mean();
+}
+
+test("a block a problem: gates on states in shared memory, forwards and backwards", { skip }, () => {
+  const complexNormal = (shape: number[], seed: number): Tensor =>
+    weft.complex(
+      weft.randn(shape, { seed, dtype: "float64" }).mul(0.4),
+      weft.randn(shape, { seed: seed + 1, dtype: "float64" }).mul(0.4),
+    );
+  const arguments_ = (): [Tensor, Tensor, Tensor] => [
+    complexNormal([4, 4], 1),
+    weft.randn([5, 2], { seed: 3, dtype: "float64" }),
+    complexNormal([7, 16], 4),
+  ];
+  const run = (): { values: number[]; kernels: string[] } => {
+    // The shared gates are arguments of the batch too, as lanes have gradients of their own.
+    const loss = (g: Tensor, a: Tensor, p: Tensor): Tensor => gates(g, a, p);
+    const fn = weft.jit((...x: Tensor[]) => weft.valueAndGrad(loss, { argument: 2 })(x[0], x[1], x[2]));
+    const [value, grad] = fn(...arguments_()) as [Tensor, Tensor];
+    return { values: flat([value, [grad]]), kernels: fn.kernels(...arguments_()) };
+  };
+  weft.setDevice(reference);
+  const want = run().values;
+  process.env.WEFT_LANE_FORM = "block";
+  try {
+    weft.setDevice(device as never);
+    weft.session().forgetCompiled();
+    const { values, kernels } = run();
+    assert.deepEqual(
+      kernels.filter((k) => k.startsWith("blocks") || k.startsWith("lanes") || k.startsWith("scan")),
+      ["blocks_7x5", "blocks_7x5"],
+    );
+    for (const [i, x] of want.entries())
+      assert.ok(Math.abs(x - values[i]) <= 1e-11 * (1 + Math.abs(x)), `${i}: ${values[i]} is not ${x}`);
+  } finally {
+    delete process.env.WEFT_LANE_FORM;
+  }
+});
+
+test("numbers of many steps go through tiles of shared memory", { skip }, () => {
+  const make = (): [Tensor, Tensor] => [weft.randn([64, 3], { seed: 1 }), weft.randn([64, 21, 2], { seed: 2 })];
+  const loss = (s0: Tensor, xs: Tensor): Tensor =>
+    weft
+      .vmap((s: Tensor, x: Tensor) => {
+        const [last, ys] = weft.scan(
+          (q: Tensor, v: Tensor): [Tensor, Tensor] => {
+            const next = q.mul(v.index(0)).add(v.index(1)).sin();
+            return [next, next.index(0)];
+          },
+          s,
+          x,
+        );
+        return last.sum().add(ys.square().sum());
+      })(s0, xs)
+      .mean();
+  const run = (): number[] => {
+    const fn = weft.jit((...x: Tensor[]) => weft.valueAndGrad(loss, { argument: [0, 1] })(x[0], x[1]));
+    return flat(fn(...make()) as [Tensor, Tensor[]]);
+  };
+  weft.setDevice(reference);
+  const want = run();
+  process.env.WEFT_LANE_TILES = "32";
+  const sources: string[] = [];
+  try {
+    weft.setDevice(device as never);
+    weft.session().forgetCompiled();
+    const compile = device.compile.bind(device);
+    device.compile = (fn, options) => {
+      sources.push(device.source(fn, options));
+      return compile(fn, options);
+    };
+    const got = run();
+    device.compile = compile;
+    for (const [i, x] of want.entries())
+      assert.ok(Math.abs(x - got[i]) <= 2e-6 * (1 + Math.abs(x)), `${i}: ${got[i]} is not ${x}`);
+    assert.ok(sources.some((text) => text.includes("* const y0 = w0 + threadIdx.x / 32")));
+  } finally {
+    delete process.env.WEFT_LANE_TILES;
+  }
+});

@@ -1,0 +1,81 @@
+// Partitioned programs on real processes with the CPU device and shared memory: uneven parts, ranks with nothing to do,
+// random numbers in parts. And the calibration that the planner's prices come from.
+import assert from "node:assert/strict";
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { runRanks } from "../device/group/testkit.js";
+import { collectiveKinds, makeStorage } from "../graph/index.js";
+import { CpuDevice } from "../index.js";
+import { evaluate, type Value } from "../ops/index.js";
+import { measureDevice, ratesOf } from "../runtime/index.js";
+import { gatherValue, type Rates } from "../shard/index.js";
+import { difference, toleranceOf } from "./compare.js";
+import { divide, programs } from "./shard-cpu.testkit.js";
+import { results } from "./traced.js";
+
+const kit = new URL("./shard-cpu.testkit.js", import.meta.url).href;
+const skip = CpuDevice.available() ? false : "no C compiler";
+
+test("programs over 3 processes give the numbers of the whole", { skip }, async () => {
+  const answers = (await runRanks(3, kit, "runPrograms")) as {
+    title: string;
+    held: number[][];
+    collectives: number;
+  }[][];
+  Object.keys(programs).forEach((title, p) => {
+    const { program, parts } = divide(title, 3);
+    const expected = results(evaluate(program.fn, program.args));
+    program.fn.outputs.forEach((output, i) => {
+      const locals = answers.map((answer, rank): Value => {
+        const shape = parts.results[i].localShape(rank, output.shape);
+        const data = makeStorage(output.dtype, answer[p].held[i].length) as Float32Array;
+        data.set(answer[p].held[i]);
+        return { shape, dtype: output.dtype, data };
+      });
+      const whole = results([gatherValue(locals, parts.results[i], output.shape)])[0];
+      const problem = difference(whole, expected[i], { rtol: programs[title].loose * toleranceOf(output.dtype) });
+      assert.equal(problem, null, `${title}, result ${i}: ${problem}`);
+    });
+    // Every rank takes part in every collective, also those with nothing to compute.
+    for (const answer of answers) assert.equal(answer[p].collectives, parts.moves.length, title);
+  });
+});
+
+test("links of 4 processes are measured for pairs and for all, the same on every rank", { skip }, async () => {
+  const answers = (await runRanks(4, kit, "links")) as Rates["links"][];
+  for (const answer of answers) assert.deepEqual(answer, answers[0]);
+  for (const kind of collectiveKinds) {
+    assert.deepEqual(
+      answers[0][kind].map(({ members }) => members),
+      [2, 4],
+    );
+    for (const { latency, bandwidth } of answers[0][kind]) {
+      assert.ok(latency > 0 && latency < 1, `${kind} answers after ${latency} s`);
+      assert.ok(bandwidth > 1e6 && bandwidth < 1e12, `${kind} moves ${bandwidth} B/s`);
+    }
+  }
+});
+
+test("the rates of a device are plausible, kept on disk, and measured again where the file is broken", { skip }, () => {
+  const folder = mkdtempSync(join(tmpdir(), "weft-rates-"));
+  const before = process.env.WEFT_CACHE_DIR;
+  try {
+    const device = new CpuDevice();
+    const quick = measureDevice(device, { quick: true });
+    assert.equal(quick.assumed, false);
+    for (const [, flops] of quick.matmul.float32!) assert.ok(flops > 1e7 && flops < 1e14);
+    assert.ok(quick.call < 0.1 && quick.kernel < 0.01);
+    process.env.WEFT_CACHE_DIR = folder;
+    const measured = ratesOf(device);
+    assert.deepEqual(ratesOf(device), measured);
+    const [file] = readdirSync(join(folder, "rates"));
+    writeFileSync(join(folder, "rates", file), '{"simple": -1');
+    assert.ok(ratesOf(device).simple > 0);
+  } finally {
+    if (before === undefined) delete process.env.WEFT_CACHE_DIR;
+    else process.env.WEFT_CACHE_DIR = before;
+    rmSync(folder, { recursive: true });
+  }
+});

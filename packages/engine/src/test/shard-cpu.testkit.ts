@@ -1,0 +1,91 @@
+// What the processes of shard-cpu.test.ts do: each compiles its own part of a program for the CPU device, joins the
+// group, runs, and says what it holds. And the measuring of links, which needs several processes too.
+import type { RankContext } from "../device/group/testkit.js";
+import { CpuDevice, ShmGroup } from "../device/index.js";
+import { bytesOf, type Node, numel, storageView } from "../graph/index.js";
+import * as weft from "../index.js";
+import { ReferenceDevice, useDevice } from "../index.js";
+import type { Value } from "../ops/index.js";
+import { measureLinks } from "../runtime/index.js";
+import { Mesh, type Partitioned, Placement, partition, type Strategy, scatterValue } from "../shard/index.js";
+import { simplify } from "../transform/index.js";
+import { loopGradient, mlpStep, type Program, transformerStep } from "./programs.js";
+import { trace } from "./traced.js";
+
+const size = { batch: 4, length: 3, width: 8, heads: 2, layers: 1, feedForward: 8, vocabulary: 7, classes: 3 };
+
+function drawing(): Program {
+  const key = weft.key(7);
+  const traced = trace(
+    (x) => [weft.randn([7, 5], { key }).mul(x), weft.rand([7, 5], { key }).cumsum(0)],
+    [weft.ones([7, 5])],
+  );
+  return { fn: simplify(traced.fn), args: traced.args, data: 1, weights: 0 };
+}
+
+/** Programs with uneven parts, and with devices that have nothing at all. */
+export const programs: Record<string, { make: () => Program; loose: number; splitDraws?: boolean }> = {
+  "an MLP with 13 rows": { make: () => mlpStep(13, 6, 10, 3), loose: 20 },
+  "an MLP with 2 rows": { make: () => mlpStep(2, 6, 10, 3), loose: 20 },
+  "a transformer": { make: () => transformerStep(size), loose: 400 },
+  "a loop": { make: () => loopGradient(2, 3, 4), loose: 40 },
+  "random numbers": { make: drawing, loose: 4, splitDraws: true },
+};
+
+/** The same parts in every process. */
+export function divide(name: string, devices: number): { program: Program; parts: Partitioned } {
+  useDevice(new ReferenceDevice());
+  const { make, splitDraws } = programs[name];
+  const program = make();
+  const mesh = Mesh.of({ d: devices });
+  const first = program.fn.params.length - program.data;
+  const params = program.fn.params.map(({ shape }, i) =>
+    i < first ? Placement.replicated(mesh, shape.length) : Placement.split(mesh, shape, { 0: "d" }),
+  );
+  const strategy = (node: Node): Strategy | null =>
+    splitDraws && node.op === "random" ? { split: { d: 1 }, carry: [] } : null;
+  return { program, parts: partition(program.fn, { mesh, params, strategy }) };
+}
+
+const bytesOfValue = ({ data }: Value): Uint8Array => new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+
+/** What this rank holds of each result of each program, twice: the second run reuses memory. */
+export function runPrograms({ rank, size: devices, name }: RankContext): unknown {
+  const all = Object.keys(programs).map((title) => ({ title, ...divide(title, devices) }));
+  const device = new CpuDevice({ threads: 1 });
+  const group = ShmGroup.join(name, rank, devices, { joinTimeout: 60 });
+  device.group = group;
+  const answers = all.map(({ title, program, parts }) => {
+    const fn = parts.functions[rank];
+    const executable = device.compile(fn, {});
+    const inputs = program.args.map((value, i) => {
+      const bytes = bytesOfValue(scatterValue(value, parts.params[i])[rank]);
+      const buffer = device.allocate(bytes.byteLength);
+      device.upload(buffer, bytes);
+      return buffer;
+    });
+    let held: number[][] = [];
+    for (let run = 0; run < 2; run++) {
+      held = executable.run(inputs).map((buffer, i) => {
+        const { shape, dtype } = fn.outputs[i];
+        const bytes = new Uint8Array(numel(shape) * bytesOf(dtype));
+        device.download(buffer, bytes);
+        device.free(buffer);
+        return Array.from(storageView(dtype, bytes.buffer) as Float32Array, Number);
+      });
+    }
+    const collectives = executable.kernels.filter(({ kind }) => kind === "collective").length;
+    return { title, held, collectives };
+  });
+  group.barrier();
+  group.close();
+  return answers;
+}
+
+export function links({ rank, size: devices, name }: RankContext): unknown {
+  const group = ShmGroup.join(name, rank, devices, { joinTimeout: 60 });
+  const measured = measureLinks(group);
+  group.barrier();
+  group.close();
+  return measured;
+}
