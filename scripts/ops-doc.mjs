@@ -60,6 +60,7 @@ function signatures(name, declared) {
   const alias = /^typeof (\w+)$/.exec(type)?.[1];
   if (alias !== undefined) {
     const source = declared.has(alias) ? declared : elsewhere;
+    if (!source.has(alias)) return [{ text: `${name}(...)`, sentence: "" }];
     return signatures(alias, source).map(({ text }) => ({ text: text.replace(alias, name), sentence: "" }));
   }
   if (type.startsWith("{")) {
@@ -144,9 +145,9 @@ const sections = [
   ["Shape", ["shape"]],
   ["Indexing and sorting", ["indexing"]],
   ["Products", ["einsum", "conv"]],
-  ["Networks: activations, normalisation, losses", ["nnfunctions"]],
+  ["Networks: activations, normalisation, losses", ["nnfunctions", "attention"]],
   ["Linear algebra", ["linalg"]],
-  ["Transforms and trees", ["transforms", "mapping", "custom", "jit", "tree", "scope"]],
+  ["Transforms and trees", ["transforms", "mapping", "custom", "jit", "tree", "scope", "precision", "annotate"]],
 ];
 /** Public names that users rarely call; they come from the runtime. */
 const runtimeNames = ["session", "useDevice"];

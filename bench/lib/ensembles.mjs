@@ -316,6 +316,10 @@ export const programs = {
     fn: (u, gd, gr) => weft.valueAndGrad(singleQubit(weft).loss)(u, gd, gr),
     args: [weft.full([4096, 60, 2], Math.PI / 2), weft.full([4096], 0.05), weft.full([4096], 0.025)],
   }),
+  "w1-large": (weft) => ({
+    fn: (u, gd, gr) => weft.valueAndGrad(singleQubit(weft).loss)(u, gd, gr),
+    args: [weft.full([65536, 60, 2], Math.PI / 2), weft.full([65536], 0.05), weft.full([65536], 0.025)],
+  }),
   "w1-solver": async (weft) => {
     const { basisState, densityOf, sigmaMinus, sigmaX, sigmaY, sigmaZ, lindblad, hamiltonian } = await import(
       "../../packages/engine/dist/quantum/index.js"

@@ -3,7 +3,7 @@ import { accessSync, constants, mkdirSync, readdirSync, statSync } from "node:fs
 import { join } from "node:path";
 import { findOpenBlas } from "./device/cpu/openblas.js";
 import { cacheFolder, findCompiler } from "./device/cpu/toolchain.js";
-import { cudaLibraries, type LibraryPaths } from "./device/cuda/index.js";
+import { cudaLibraries, type LibraryName, type LibraryPaths, libraryVersions } from "./device/cuda/index.js";
 import { CpuDevice, CudaDevice } from "./device/index.js";
 
 /** The C compiler that programs are built with, or null. */
@@ -50,7 +50,22 @@ export function cache(): CacheReport {
 /** NVIDIA's libraries by path (null where one is missing); null without a driver. */
 export const cuda = (): LibraryPaths | null => cudaLibraries()?.paths ?? null;
 
+/** Their versions (the driver's is the newest CUDA that it supports); null where one is missing or does not say. */
+export function cudaVersions(): Record<LibraryName, string | null> | null {
+  const found = cudaLibraries();
+  return found === null ? null : libraryVersions(found);
+}
+
+/** How many GPUs this process sees. */
+export function gpuCount(): number {
+  const found = cudaLibraries();
+  const count = new Int32Array(1);
+  return found !== null && found.driver.cuInit(0) === 0 && found.driver.cuDeviceGetCount(count) === 0 ? count[0] : 0;
+}
+
 /** Names of the devices that can be made here, for `weft.setDevice`. */
 export function devices(): string[] {
-  return ["reference", ...(CpuDevice.available() ? ["cpu"] : []), ...(CudaDevice.available() ? ["cuda"] : [])];
+  const gpus = CudaDevice.available() ? gpuCount() : 0;
+  const names = Array.from({ length: gpus }, (_, i) => (gpus === 1 ? "cuda" : `cuda:${i}`));
+  return ["reference", ...(CpuDevice.available() ? ["cpu"] : []), ...names];
 }

@@ -37,7 +37,7 @@ Examples:
   weft bench --devices 1 2 4 8             starts workers, measures nine rows at each count, explains, cleans up
   weft bench --devices 1,2 --sizes 2048 8192x1024x1024 4096:1024-4096-1024
   weft bench --server localhost:9000       uses a dispatcher and workers that are running (weft server, weft worker)
-  weft bench --devices 1 8 --simulate h200 one line is measured, eight GPUs are predicted, and every line says so
+  weft bench --devices 1 8 --simulate h200 nothing is measured: predicted for one and eight GPUs, and every line says so
   weft bench --suite jit                   compiled programs against one call an operation
   weft bench --suite pytorch               the same rows in PyTorch, where it is installed
 
@@ -72,7 +72,7 @@ export function add(program: Command): void {
     .option("--repeats <n>", "measured calls", whole("--repeats"))
     .addOption(new Option("--precision <p>", "of products on GPUs").choices(["float32", "tf32"]))
     .option("--no-independent", "do not also measure workers that share nothing")
-    .option("--simulate <machine>", "predict counts above the hardware for this machine: h200, h100, a100, cpu")
+    .option("--simulate <machine>", "predict all counts for a machine that is not here: h200")
     .option("--server <host:port>", "use a running dispatcher and its workers")
     .option("-p, --port <port>", "the same on this host", (port) => `localhost:${port}`)
     .option("--token <token>", "the dispatcher's token")
@@ -143,13 +143,13 @@ function benchOptions(
   if (above.length > 0)
     throw new CommandError(
       `${above.join(", ")} ${device === "cuda" ? "GPUs" : "devices"} were asked for and this machine has ${most}` +
-        `${device === "cuda" ? "" : ` (${cores.length} cores, ${coresPerWorker} a device)`}; ask for fewer, or let the rest be predicted with --simulate h200`,
+        `${device === "cuda" ? "" : ` (${cores.length} cores, ${coresPerWorker} a device)`}; ask for fewer, or have another machine predicted with --simulate h200`,
       wrongUsage,
     );
-  const precision = options.precision ?? (device === "cuda" ? "tf32" : "float32");
+  const precision = options.precision ?? (device === "cuda" && options.simulate === undefined ? "tf32" : "float32");
   return {
     suite: options.quick ? "quick" : options.suite,
-    rows: rowsFor(options, device),
+    rows: rowsFor(options, options.simulate === undefined ? device : "cuda"),
     counts: asked,
     device,
     coresPerWorker,
@@ -163,7 +163,7 @@ function benchOptions(
     ...(server !== undefined && { server }),
     ...(options.token !== undefined && { token: options.token }),
     ...(options.tape !== undefined && { tape: options.tape }),
-    ...(options.simulate !== undefined && { simulate: { machine: options.simulate, above: most } }),
+    ...(options.simulate !== undefined && { simulate: options.simulate }),
   };
 }
 
@@ -192,8 +192,8 @@ async function measure(options: Options, bench: BenchOptions): Promise<BenchReco
     version: 1,
     suite: bench.suite,
     at: new Date().toISOString(),
-    device: bench.device,
-    coresPerWorker: bench.device === "cpu" ? bench.coresPerWorker : null,
+    device: options.simulate === undefined ? bench.device : `${options.simulate} (simulated: every time is predicted)`,
+    coresPerWorker: bench.device === "cpu" && options.simulate === undefined ? bench.coresPerWorker : null,
     precision: bench.precision,
     autoShard: process.env.WEFT_AUTO_SHARD !== "0",
     hardware: { processor: cpus()[0]?.model ?? "unknown", cores: availableParallelism(), memoryBytes: totalmem() },
@@ -201,7 +201,6 @@ async function measure(options: Options, bench: BenchOptions): Promise<BenchReco
     warmup: bench.warmup,
     repeats: bench.repeats,
     rows,
-    ...(options.simulate !== undefined && { simulated: options.simulate }),
   };
 }
 

@@ -5,6 +5,16 @@ import { arch, availableParallelism, cpus, freemem, platform, release, totalmem 
 import type { Command } from "commander";
 import type { Tensor } from "weft";
 import { attempt, failed, Progress, significant, size, table, warn, writeFiles } from "../terminal/index.js";
+import {
+  type CudaReport,
+  cudaFacts,
+  describeCuda,
+  describeGpu,
+  type GpuReport,
+  gpuFindings,
+  inspectGpu,
+  missingLibraries,
+} from "./doctor-gpu.js";
 
 interface Options {
   json?: boolean;
@@ -12,7 +22,8 @@ interface Options {
   measure: boolean;
 }
 
-type Weft = typeof import("weft");
+export type Weft = typeof import("weft");
+export type SecondsOf = typeof secondsOf;
 
 /** Rates of one device, or why there are none. */
 interface DeviceReport {
@@ -22,12 +33,14 @@ interface DeviceReport {
   blas?: string;
   copyGBs?: number;
   matmulGFLOPs?: number;
+  /** Of a GPU. */
+  gpu?: GpuReport;
   /** Set when the device could not be used or computed something wrong. */
   problem?: string;
 }
 
 /** Something missing: what, what that costs, and how to get it. */
-interface Finding {
+export interface Finding {
   severity: "error" | "warning" | "note";
   what: string;
   costs: string;
@@ -43,7 +56,7 @@ interface Report {
   compiler: { command: string; version: string } | null;
   openBlas: { path: string; threading: string } | null;
   cache: { folder: string; files: number; bytes: number; writable: boolean };
-  cuda: { driver: string; nvrtc: string | null; cublas: string | null } | null;
+  cuda: CudaReport | null;
   devices: DeviceReport[];
   findings: Finding[];
 }
@@ -98,7 +111,7 @@ function examine(weft: Weft, measure: boolean): Report {
     compiler,
     openBlas: path === null ? null : { path, threading },
     cache: weft.system.cache(),
-    cuda: weft.system.cuda(),
+    cuda: cudaFacts(weft),
     devices,
   };
   return { ...facts, findings: findings(facts) };
@@ -120,7 +133,8 @@ function inspect(weft: Weft, name: string, measure: boolean): DeviceReport {
           ? `${device.context.name}, ${device.context.architecture}`
           : "plain TypeScript, for checking";
     const blas = device instanceof weft.CpuDevice ? { blas: device.blas } : {};
-    return { name, what, ...blas, ...(measure ? rates(weft, name) : {}) };
+    const gpu = device instanceof weft.CudaDevice ? { gpu: inspectGpu(weft, device, measure, secondsOf) } : {};
+    return { name, what, ...blas, ...(measure ? rates(weft, name) : {}), ...gpu };
   } catch (error) {
     return { name, what: "cannot be used", problem: (error as Error).message.split("\n")[0] };
   }
@@ -130,15 +144,15 @@ function inspect(weft: Weft, name: string, measure: boolean): DeviceReport {
 function rates(weft: Weft, name: string): { copyGBs: number; matmulGFLOPs: number } {
   const small = name === "reference";
   const length = small ? 1 << 18 : 1 << 24;
-  const n = small ? 96 : name === "cuda" ? 4096 : 1024;
-  const copied = time(
+  const n = small ? 96 : name.startsWith("cuda") ? 4096 : 1024;
+  const copied = secondsOf(
     weft,
     (x) => x.add(1),
     [weft.zeros([length])],
     (value) => value === 1,
   );
   const matrix = weft.ones([n, n]);
-  const product = time(
+  const product = secondsOf(
     weft,
     (a) => a.matmul(a),
     [matrix],
@@ -148,7 +162,12 @@ function rates(weft: Weft, name: string): { copyGBs: number; matmulGFLOPs: numbe
 }
 
 /** Seconds of one call: the fastest within a third of a second. */
-function time(weft: Weft, fn: (x: Tensor) => Tensor, inputs: [Tensor], isRight: (value: number) => boolean): number {
+function secondsOf(
+  weft: Weft,
+  fn: (x: Tensor) => Tensor,
+  inputs: [Tensor],
+  isRight: (value: number) => boolean,
+): number {
   const program = weft.jit(fn);
   const { device } = weft.session();
   const values = program(...inputs).dataSync() as Float32Array;
@@ -221,12 +240,14 @@ function findings(facts: Omit<Report, "findings">): Finding[] {
       fix: "on a machine with an NVIDIA GPU, install its driver",
     },
     facts.cuda !== null &&
-      (facts.cuda.nvrtc === null || facts.cuda.cublas === null) && {
+      facts.cuda.gpus === 0 && {
         severity: "warning",
-        what: `an NVIDIA driver, but no ${facts.cuda.nvrtc === null ? "NVRTC" : "cuBLAS"} library`,
-        costs: "the GPU cannot be used",
-        fix: "install the CUDA toolkit, or: pip install nvidia-cuda-nvrtc nvidia-cublas",
+        what: "an NVIDIA driver, but no GPU that this process may use",
+        costs: "no GPU device",
+        fix: "look at nvidia-smi, at CUDA_VISIBLE_DEVICES, and at your job's or container's settings",
       },
+    ...(facts.cuda === null ? [] : missingLibraries(facts.cuda.paths)),
+    ...facts.devices.flatMap(({ name, gpu }) => (gpu === undefined ? [] : gpuFindings(name, gpu))),
   ];
   return list.filter((finding) => finding !== false);
 }
@@ -240,10 +261,11 @@ function show(report: Report): string {
     ["memory", `${size(memoryBytes.total)}, ${size(memoryBytes.free)} free`],
     ["C compiler", compiler === null ? "none" : `${compiler.command}: ${compiler.version}`],
     ["OpenBLAS", openBlas === null ? "none" : openBlas.path],
-    ["CUDA", cuda === null ? "none" : `${cuda.driver}, NVRTC ${cuda.nvrtc ?? "none"}, cuBLAS ${cuda.cublas ?? "none"}`],
+    ...describeCuda(cuda),
     ["kernel cache", `${cache.folder}: ${cache.files} programs, ${size(cache.bytes)}`],
   ];
-  const width = Math.max(...lines.map(([name]) => name.length));
+  const gpus = report.devices.flatMap(({ name, gpu }) => describeGpu(name, gpu));
+  const width = Math.max(...[...lines, ...gpus].map(([name]) => name.length));
   const rate = (value: number | undefined): string => (value === undefined ? "-" : significant(value));
   const rows = report.devices.map((d) => [d.name, d.what, rate(d.copyGBs), rate(d.matmulGFLOPs)]);
   const found = report.findings.map(
@@ -254,6 +276,8 @@ function show(report: Report): string {
     "",
     table(["device", "", "copy GB/s", "matmul f32 GFLOP/s"], rows, 2),
     "",
+    ...gpus.map(([name, value]) => `${name.padEnd(width)}  ${value}`),
+    ...(gpus.length > 0 ? [""] : []),
     ...(found.length > 0 ? found : ["Nothing is missing."]),
     "",
   ].join("\n");

@@ -2,11 +2,11 @@
 import { WeftError } from "weft";
 import { CommandError } from "../terminal/index.js";
 
-export async function engineWork<T>(work: () => Promise<T>): Promise<T> {
+export async function engineWork<T>(work: () => Promise<T>, exitCode?: number): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    if (error instanceof WeftError) throw new CommandError(error.message);
+    if (error instanceof WeftError) throw new CommandError(error.message, exitCode);
     throw error;
   }
 }

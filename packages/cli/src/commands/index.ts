@@ -9,6 +9,7 @@ import { add as doctor } from "./doctor.js";
 import { add as ledger } from "./ledger.js";
 import { add as lint } from "./lint.js";
 import { add as predict } from "./predict.js";
+import { add as quantum } from "./quantum.js";
 import { add as scale } from "./scale.js";
 import { add as server } from "./server.js";
 import { add as tape } from "./tape.js";
@@ -25,6 +26,7 @@ export const commands: AddCommand[] = [
   train,
   classify,
   tune,
+  quantum,
   data,
   server,
   worker,

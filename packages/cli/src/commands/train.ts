@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { Command } from "commander";
 import { session, setDevice } from "weft";
 import { alone, type Config, isRank, joinGroup, loadConfig, localRank, runRanks, slurmScript, train } from "weft/train";
-import { attempt, CommandError, counts, Progress, significant, warn, wrongUsage } from "../terminal/index.js";
+import { attempt, CommandError, count, counts, Progress, significant, warn, wrongUsage } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 
 interface Options {
@@ -40,13 +40,6 @@ Examples:
 Writes runs/NAME: config.yaml, metrics.csv, rank0.jsonl (one line a step), checkpoints. SIGTERM and Ctrl-C write a
 checkpoint and end the run. Under srun or mpirun each process is a rank.`;
 
-const whole = (value: string): number => {
-  const number = Number(value);
-  if (!Number.isInteger(number) || number < 1)
-    throw new CommandError(`"${value}" is not a whole number above 0`, wrongUsage);
-  return number;
-};
-
 export function add(program: Command): void {
   program
     .command("train")
@@ -56,19 +49,19 @@ export function add(program: Command): void {
     .option("--data <dir>", "folder that holds the data set's splits")
     .option("--output <dir>", "folder of the run (runs/NAME)")
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
-    .option("--max-steps <n>", "end after so many steps", whole)
-    .option("--epochs <n>", "instead of the configuration's", whole)
-    .option("--seed <n>", "instead of the configuration's", whole)
+    .option("--max-steps <n>", "end after so many steps", count)
+    .option("--epochs <n>", "instead of the configuration's", count)
+    .option("--seed <n>", "instead of the configuration's", count)
     .option("--resume", "go on from the newest checkpoint of the run")
     .option("--json", "the result as JSON on standard output")
     .option("--slurm <file>", "write a SLURM script for this run and stop")
-    .option("--nodes <n>", "nodes of the SLURM job", whole, 1)
+    .option("--nodes <n>", "nodes of the SLURM job", count, 1)
     .option("--partition <name>", "SLURM partition")
     .option("--account <name>", "SLURM account")
     .option("--time <hh:mm:ss>", "SLURM time limit")
     .option("--modules <names...>", "modules to load in the job")
     .option("--env <settings...>", "variables of the job: NAME=value")
-    .option("--gpus-per-rank <n>", "GPUs of each rank in the job", whole)
+    .option("--gpus-per-rank <n>", "GPUs of each rank in the job", count)
     .addHelpText("after", help)
     .action((config: string, options: Options) => attempt(() => run(config, options)));
 }

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { type LedgerPrediction, makePrediction, recordPromises, settlePrediction } from "@weft/lab";
 import type { Command } from "commander";
 import { type RawConfig, readConfig, showConfig } from "weft/train";
-import { attempt, CommandError, counts, Progress, percent, significant, table, wrongUsage } from "../terminal/index.js";
+import { attempt, CommandError, count, counts, Progress, percent, significant, table } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 import { ledgerPath } from "./studies.js";
 import { type Measured, type SearchResult, type Settings, search, type Trial } from "./tune-search.js";
@@ -33,13 +33,6 @@ Turns per-rank batch, accumulation, precision (on GPUs), buckets, loaders and th
 time: the change that promises most is measured, and kept if it holds. Every promise goes into the ledger with what came
 of it. A larger batch trains differently: look at the learning rate, or use --keep-batch.`;
 
-const whole = (value: string): number => {
-  const number = Number(value);
-  if (!Number.isInteger(number) || number < 1)
-    throw new CommandError(`"${value}" is not a whole number above 0`, wrongUsage);
-  return number;
-};
-
 export function add(program: Command): void {
   program
     .command("tune")
@@ -48,8 +41,8 @@ export function add(program: Command): void {
     .option("--devices <n>", "devices that may be used", counts)
     .option("--data <dir>", "folder that holds the data set's splits")
     .option("--device <name>", "cpu, cuda, reference")
-    .option("--steps <n>", "measured steps of the configuration as given; others work on as many samples", whole, 30)
-    .option("--probes <n>", "runs in all", whole, 8)
+    .option("--steps <n>", "measured steps of the configuration as given; others work on as many samples", count, 30)
+    .option("--probes <n>", "runs in all", count, 8)
     .option("--keep-batch", "leave the global batch as it is")
     .option("--output <file>", "where the best configuration goes (NAME_tuned.yaml)")
     .option("--ledger <file>", "the ledger (default: .weft/ledger.jsonl, or WEFT_LEDGER)")

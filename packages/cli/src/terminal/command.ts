@@ -30,6 +30,14 @@ export function counts(value: string, previous: number[] | undefined): number[] 
   return list;
 }
 
+/** One count of 1 or more. */
+export function count(value: string): number {
+  const number = Number(value);
+  if (!Number.isInteger(number) || number < 1)
+    throw new InvalidArgumentError(`"${value}" is not a whole number above 0`);
+  return number;
+}
+
 export function warn(message: string): void {
   process.stderr.write(`weft: ${message}\n`);
 }

@@ -99,6 +99,28 @@ test("two ranks follow one: the same losses, every sample once, both ranks' reco
   assert.equal(rows("two").length, 5);
 });
 
+test("three and eight ranks: the curve of one, every sample once by their own count", () => {
+  const curves = [1, 3, 8].map((ranks) => {
+    const name = `many-${ranks}`;
+    ok(call("train", config, "--output", at(name), "--devices", String(ranks), "--epochs", "1"));
+    const samples = Array.from({ length: ranks }, (_, rank) =>
+      readFileSync(join(at(name), `rank${rank}.jsonl`), "utf8")
+        .split("\n")
+        .filter((l) => l.includes('"type":"step"'))
+        .reduce((n, l) => n + (JSON.parse(l) as { samples: number }).samples, 0),
+    );
+    assert.equal(
+      samples.reduce((a, b) => a + b),
+      210,
+    );
+    return losses(name);
+  });
+  for (const other of curves.slice(1))
+    other.forEach((loss, i) => {
+      assert.ok(Math.abs(loss - curves[0][i]) <= 1e-5 * loss, `step ${i}: ${loss}, ${curves[0][i]}`);
+    });
+});
+
 test("in float64 one and two ranks agree to 1e-10 for 200 steps, with dropout and uneven batches", () => {
   const double = at("double.yaml");
   // A vocabulary above the tokens of a step: the table's gradient travels as rows here, as a whole in the test before.

@@ -127,3 +127,14 @@ test("stopping ends the measuring process", async () => {
   const running = runBench(options(["2048"], { repeats: 1000, signal: abort.signal, onProgress: () => abort.abort() }));
   await assert.rejects(running, /stopped/);
 });
+
+test("a machine that is not here is predicted, and labelled so; unknown ones are refused", async () => {
+  const rows = await runBench(options(["4096", "64x8"], { counts: [1, 8], simulate: "h200" }));
+  assert.ok(rows.every((row) => row.results.every((r) => r.simulated && r.endToEnd.length === 0 && r.error === null)));
+  const [one, eight] = rows[0].results;
+  assert.equal(eight.devicesUsed, 8);
+  assert.ok(one.compute[0] / eight.compute[0] > 4 && one.compute[0] / eight.compute[0] <= 8);
+  // Too small to share: one device, whatever is there.
+  assert.equal(rows[1].results[1].devicesUsed, 1);
+  await assert.rejects(runBench(options(["16"], { simulate: "cray" })), /known machines are h200/);
+});

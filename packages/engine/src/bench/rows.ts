@@ -1,7 +1,8 @@
 // The rows of the sharding benchmark: what is multiplied, how much arithmetic that is, and how a result is checked. Sizes are
 // those that people know from GPUs; on CPUs every edge is a quarter, so that the whole table takes minutes.
-import { WeftError } from "../graph/index.js";
-import { jit, key, randn, relu, type Tensor } from "../tensor/index.js";
+import { type GraphFn, WeftError } from "../graph/index.js";
+import { build } from "../ops/index.js";
+import { jit, key, randn, relu, Tensor } from "../tensor/index.js";
 
 export type RowSpec =
   | { kind: "product"; group: string; m: number; k: number; n: number }
@@ -106,7 +107,47 @@ export const batchOf = (row: RowSpec): number =>
 export const withBatch = (row: RowSpec, rows: number): RowSpec =>
   row.kind === "product" ? { ...row, m: rows } : row.kind === "mlp" ? { ...row, batch: rows } : { ...row, rows };
 
-/** A row as a program: what stays (weights), what each call creates, and the computation. */
+/** A row as a function of tensors: shapes of what a call gets, of what stays (weights), and the computation. */
+interface RowFunction {
+  inputs: number[][];
+  weights: number[][];
+  compute(inputs: Tensor[], weights: Tensor[]): Tensor;
+}
+
+function functionOf(row: RowSpec): RowFunction {
+  switch (row.kind) {
+    case "product":
+      return {
+        inputs: [
+          [row.m, row.k],
+          [row.k, row.n],
+        ],
+        weights: [],
+        compute: ([a, b]) => a.matmul(b),
+      };
+    case "mlp":
+      return {
+        inputs: [[row.batch, row.dims[0]]],
+        weights: pairs(row.dims),
+        compute: ([x], weights) => weights.reduce((h, w) => relu(h.matmul(w)), x),
+      };
+    case "elementwise":
+      return { inputs: [[row.rows, row.columns]], weights: [], compute: ([x]) => relu(x).mul(2) };
+    default:
+      return row satisfies never;
+  }
+}
+
+/** The row as a graph, for the planner. */
+export function graphOf(row: RowSpec): GraphFn {
+  const { inputs, weights, compute } = functionOf(row);
+  const placeholder = (shape: number[], i: number): Tensor => new Tensor(build.input(shape, "float32", `a${i}`));
+  const xs = inputs.map(placeholder);
+  const ws = weights.map((shape, i) => placeholder(shape, inputs.length + i));
+  return { params: [...xs, ...ws].map((t) => t.node), outputs: [compute(xs, ws).node] };
+}
+
+/** A row as a program: what stays (weights), what each call creates, and the compiled computation. */
 export interface RowProgram {
   weights: Tensor[];
   create(): Tensor[];
@@ -114,38 +155,14 @@ export interface RowProgram {
 }
 
 export function programOf(row: RowSpec, seed = 0): RowProgram {
-  const keys = Array.from({ length: 8 }, (_, i) => key(seed * 8 + i));
-  switch (row.kind) {
-    case "product": {
-      const compute = jit((a: Tensor, b: Tensor) => a.matmul(b));
-      return {
-        weights: [],
-        create: () => [randn([row.m, row.k], { key: keys[0] }), randn([row.k, row.n], { key: keys[1] })],
-        compute: ([a, b]) => compute(a, b),
-      };
-    }
-    case "mlp": {
-      const layer = (i: number, [from, to]: [number, number]): Tensor =>
-        randn([from, to], { key: keys[1 + i] }).mul(1 / Math.sqrt(from));
-      const weights = pairs(row.dims).map((pair, i) => layer(i, pair));
-      const compute = jit((x: Tensor, ws: Tensor[]) => ws.reduce((h, w) => relu(h.matmul(w)), x));
-      return {
-        weights,
-        create: () => [randn([row.batch, row.dims[0]], { key: keys[0] })],
-        compute: ([x], ws) => compute(x, ws),
-      };
-    }
-    case "elementwise": {
-      const compute = jit((x: Tensor) => relu(x).mul(2));
-      return {
-        weights: [],
-        create: () => [randn([row.rows, row.columns], { key: keys[0] })],
-        compute: ([x]) => compute(x),
-      };
-    }
-    default:
-      return row satisfies never;
-  }
+  const { inputs, weights, compute } = functionOf(row);
+  const draw = (shape: number[], i: number): Tensor => randn(shape, { key: key(seed * 8 + i) });
+  return {
+    // Scaled so that a signal keeps its size through the layers.
+    weights: weights.map((shape, i) => draw(shape, inputs.length + i).mul(1 / Math.sqrt(shape[0]))),
+    create: () => inputs.map(draw),
+    compute: jit(compute),
+  };
 }
 
 type Numbers = ArrayLike<number>;

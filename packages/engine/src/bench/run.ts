@@ -3,9 +3,11 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { WeftError } from "../graph/index.js";
+import type { Rates } from "../shard/index.js";
 import type { ChildMessage, Job, RowFacts } from "./child.js";
 import type { JitRow } from "./jit-suite.js";
 import type { Measured } from "./measure.js";
+import { predictRow, ratesOf } from "./predict.js";
 import { batchOf, flopsOf, labelOf, type RowSpec } from "./rows.js";
 
 export interface BenchOptions {
@@ -25,8 +27,8 @@ export interface BenchOptions {
   server?: string;
   token?: string;
   tape?: string;
-  /** Counts above this many devices are predicted for a machine instead of measured. */
-  simulate?: { machine: string; above: number };
+  /** A machine that is not here: everything is predicted, nothing measured. */
+  simulate?: string;
   signal?: AbortSignal;
   onProgress?(what: string, done: number, of: number): void;
 }
@@ -228,6 +230,24 @@ function resultOf(devices: number, row: RowSpec, outcome: RowOutcome, independen
   };
 }
 
+/** A row on devices that are not here. */
+function predictedResult(row: RowSpec, devices: number, rates: Rates): ResultRecord {
+  const { seconds, devicesUsed, bytes, name } = predictRow(row, devices, rates);
+  return {
+    devices,
+    simulated: true,
+    status: "ok",
+    endToEnd: [],
+    compute: [seconds],
+    split: { create: 0, plan: 0, compute: seconds, communicate: 0, fetch: 0 },
+    devicesUsed,
+    bytesMoved: bytes,
+    plan: `predicted for ${rates.name}: ${name}`,
+    predictedSeconds: seconds,
+    error: null,
+  };
+}
+
 /** Measures every row at every count; what fails is in the record with its reason. */
 export async function runBench(options: BenchOptions): Promise<RowRecord[]> {
   const rows: RowRecord[] = options.rows.map((row) => ({
@@ -239,7 +259,12 @@ export async function runBench(options: BenchOptions): Promise<RowRecord[]> {
     paysFrom: null,
     results: [],
   }));
+  const rates = options.simulate === undefined ? null : ratesOf(options.simulate);
   for (const count of options.counts) {
+    if (rates !== null) {
+      for (const [i, row] of options.rows.entries()) rows[i].results.push(predictedResult(row, count, rates));
+      continue;
+    }
     const what = `${count} device${count === 1 ? "" : "s"}`;
     const alone = count === 1 && options.server === undefined;
     const job = jobFor(options, alone ? "single" : "sharded", count);

@@ -196,11 +196,17 @@ export class Connection {
     }
   }
 
-  flush(): void {
-    if (this.#freed.length === 0) return;
+  /** What is waiting to be freed, for a message that takes it along. */
+  takeFreed(): number[] | undefined {
+    if (this.#freed.length === 0) return undefined;
     const ids = this.#freed;
     this.#freed = [];
-    this.send({ t: "free", ids });
+    return ids;
+  }
+
+  flush(): void {
+    const ids = this.takeFreed();
+    if (ids !== undefined) this.send({ t: "free", ids });
   }
 
   close(): void {

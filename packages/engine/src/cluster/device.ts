@@ -22,12 +22,12 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { costOf } from "../ops/index.js";
-import { memory, tape } from "../runtime/index.js";
+import { captureSite, tape } from "../runtime/index.js";
 import { Mesh, type Partitioned, Placement, partition, reshard } from "../shard/index.js";
 import { choose } from "./choose.js";
 import type { Connection } from "./connection.js";
 import { FetchError } from "./data-link.js";
-import { ratesOf } from "./rates.js";
+import { ratesFor } from "./rates.js";
 import { hasCollective, renumber } from "./renumber.js";
 import { denseStrides } from "./worker.js";
 
@@ -44,6 +44,9 @@ interface Staged {
   bytes: Uint8Array | null;
 }
 
+/** The line of the program that asked, when somebody wants to know. */
+type Site = (() => string | null) | null;
+
 let lastId = 0;
 
 export class ClusterBuffer implements DeviceBuffer {
@@ -54,7 +57,7 @@ export class ClusterBuffer implements DeviceBuffer {
   dtype: DType | null = null;
   /** Why there is no value. */
   failure: string | null = null;
-  site: string | null = null;
+  site: Site = null;
   freed = false;
   /** The same tensor elsewhere, for programs that want it there. */
   copies: Map<string, ClusterBuffer> | null = null;
@@ -238,7 +241,7 @@ export class ClusterDevice implements Device {
     const donated = options.donated ?? [];
     const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
       if (this.lost !== null) throw new WeftError(this.lost);
-      const site = callSite();
+      const site = captureSite();
       const outputs = fn.outputs.map((output) => {
         const buffer = this.allocate(numel(output.shape) * bytesOf(output.dtype));
         buffer.shape = output.shape;
@@ -292,7 +295,8 @@ export class ClusterDevice implements Device {
         inputs: used.map((input) => input.id),
         outputs: outputs.map((output) => output.id),
         step: this.#step++,
-        site: outputs[0]?.site ?? null,
+        site: this.#taped() ? (outputs[0]?.site?.() ?? null) : null,
+        free: this.connection.takeFreed(),
       });
       for (const output of outputs) if (output.freed) this.connection.free(output.id);
     } catch (error) {
@@ -351,7 +355,7 @@ export class ClusterDevice implements Device {
     const devices = this.workers;
     if (devices === 0)
       throw new WeftError(`the dispatcher at ${this.connection.address} has no workers; start one: weft worker`);
-    const rates = ratesOf(this.connection.workers);
+    const rates = ratesFor(this.connection.workers);
     const choice = choose(fn, { devices, rates, params, enabled: process.env.WEFT_AUTO_SHARD !== "0" });
     this.lastChoice = choice.why;
     const partitioned = partition(fn, choice);
@@ -448,6 +452,10 @@ export class ClusterDevice implements Device {
     return copy;
   }
 
+  #taped(): boolean {
+    return tape() !== null;
+  }
+
   #uploaded(id: number): void {
     const entry = this.#uploads.get(id);
     if (entry === undefined || --entry.left > 0) return;
@@ -486,7 +494,14 @@ export class ClusterDevice implements Device {
     copy.dtype = dtype;
     copy.home = { placement: to, members };
     copy.site = it.site;
-    this.connection.send({ t: "run", program, inputs: [it.id], outputs: [copy.id], step: this.#step++, site: it.site });
+    this.connection.send({
+      t: "run",
+      program,
+      inputs: [it.id],
+      outputs: [copy.id],
+      step: this.#step++,
+      site: this.#taped() ? (it.site?.() ?? null) : null,
+    });
     return copy;
   }
 
@@ -534,16 +549,10 @@ export class ClusterDevice implements Device {
 }
 
 const moment = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-const withSite = (message: string, site: string | null): string =>
-  site === null ? message : `${message}\n  computed at ${site}`;
-
-function callSite(): string | null {
-  const was = memory.recordSites;
-  memory.recordSites = true;
-  const site = memory.callSite();
-  memory.recordSites = was;
-  return site;
-}
+const withSite = (message: string, site: Site): string => {
+  const line = site?.() ?? null;
+  return line === null ? message : `${message}\n  computed at ${line}`;
+};
 
 /** A box of a dense array as bytes of its own. */
 function cut(

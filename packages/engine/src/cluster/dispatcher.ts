@@ -360,6 +360,7 @@ export class Dispatcher {
     if (known === undefined) throw new WeftError(`run: program ${message.program} was not defined`);
     const { members, problem } = known;
     if (problem !== null) {
+      if (message.free !== undefined) this.#free(client, message.free);
       this.#toClient(client, {
         t: "failed",
         ids: message.outputs,
@@ -371,7 +372,20 @@ export class Dispatcher {
     }
     for (const id of message.outputs) client.holders.set(id, members);
     say("dispatcher", () => `client ${client.id} runs program ${message.program} on ${members.join(", ")}`);
-    this.#send(client, members, { ...message, client: client.id }, message.outputs);
+    const { free = [], ...rest } = message;
+    const here = free.filter((id) => sameMembers(client.holders.get(id), members));
+    this.#send(
+      client,
+      members,
+      { ...rest, client: client.id, free: here.length > 0 ? here : undefined },
+      message.outputs,
+    );
+    for (const id of here) client.holders.delete(id);
+    if (here.length < free.length)
+      this.#free(
+        client,
+        free.filter((id) => client.holders.has(id)),
+      );
   }
 
   #upload(client: ClientEntry, { id, bytes, parts }: Extract<FromClient, { t: "upload" }>): void {
@@ -394,6 +408,9 @@ export class Dispatcher {
     for (const [worker, ids] of byWorker) this.#send(client, [worker], { t: "free", client: client.id, ids });
   }
 }
+
+const sameMembers = (a: readonly string[] | undefined, b: readonly string[]): boolean =>
+  a === b || (a !== undefined && a.length === b.length && a.every((id, i) => id === b[i]));
 
 /** The state letter of a process of this host; null when it is gone. */
 export function processState(pid: number): string | null {

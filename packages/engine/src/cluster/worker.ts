@@ -17,10 +17,12 @@ import {
 } from "../device/index.js";
 import { bytesOf, fromPlain, type GraphFn, numel, structuralKey, WeftError } from "../graph/index.js";
 import { shapeRules, verify } from "../ops/index.js";
-import { instructionRecords } from "../runtime/index.js";
+import { instructionRecords, knownRates, ratesOf } from "../runtime/index.js";
+import type { Rates } from "../shard/index.js";
 import { DataServer } from "./data-server.js";
 import { say } from "./debug.js";
 import { placeFrom } from "./environment.js";
+import { withNccl } from "./gpu-group.js";
 import {
   decode,
   encode,
@@ -46,6 +48,8 @@ export interface WorkerOptions extends Security {
   dataHost?: string;
   /** Seconds to look for a dispatcher at the start. */
   wait?: number;
+  /** Measure the device for the planner where that has not been done; otherwise only what is known is told. */
+  calibrate?: boolean;
 }
 
 interface Program {
@@ -106,6 +110,7 @@ export class Worker {
   #queue: ToWorker[] = [];
   #draining = false;
   #stopped = false;
+  readonly #rates: Rates | null;
   id = "?";
   #runs = 0;
   #kernels = 0;
@@ -115,6 +120,7 @@ export class Worker {
     this.#options = options;
     this.#security = securityFrom(options);
     this.device = makeDevice(options);
+    this.#rates = options.calibrate ? ratesOf(this.device) : knownRates(this.device);
     this.#data = new DataServer(
       this.device,
       (client) => this.#spaces.get(client),
@@ -191,6 +197,7 @@ export class Worker {
         },
         threads: (this.device as Partial<CpuDevice>).threads ?? 1,
         memoryBytes: this.device.memory().totalBytes,
+        rates: this.#rates,
         mpi: place.launcher === "none" ? null : { job: place.name, rank: place.rank, size: place.size },
       });
     });
@@ -236,7 +243,7 @@ export class Worker {
   #dropGroups(): void {
     this.device.group = null;
     for (const group of this.#groups.values()) {
-      if (group instanceof ShmGroup) group.abort();
+      abort(group);
       group.close();
     }
     this.#groups.clear();
@@ -268,13 +275,18 @@ export class Worker {
       this.#spaces.set(client, new Namespace(client, where.host, where.memory, settings, this.device));
     } else if (message.t === "leave") this.#leave(message.client);
     else if (message.t === "define") this.#define(message);
-    else if (message.t === "run") this.#run(message);
-    else if (message.t === "upload") return this.#upload(message);
-    else if (message.t === "free") {
-      const space = this.#spaces.get(message.client);
-      for (const id of message.ids) space?.drop(id);
-    } else if (message.t === "forget") this.#programs.delete(`${message.client}/${message.program}`);
+    else if (message.t === "run") {
+      this.#run(message);
+      this.#free(message.client, message.free ?? []);
+    } else if (message.t === "upload") return this.#upload(message);
+    else if (message.t === "free") this.#free(message.client, message.ids);
+    else if (message.t === "forget") this.#programs.delete(`${message.client}/${message.program}`);
     return null;
+  }
+
+  #free(client: number, ids: readonly number[]): void {
+    const space = this.#spaces.get(client);
+    for (const id of ids) space?.drop(id);
   }
 
   #leave(client: number): void {
@@ -340,9 +352,10 @@ export class Worker {
       say("worker", () => `joins group ${name} as ${rank} of ${size}`);
       const threads = (this.device as Partial<CpuDevice>).threads ?? 1;
       try {
-        group = mpi
+        const host = mpi
           ? MpiGroup.join()
           : ShmGroup.join(name, rank, size, { joinTimeout: joinSeconds, timeout: lateSeconds, threads });
+        group = withNccl(this.device, host);
       } catch (error) {
         this.#noteBroken(name, (error as Error).message);
         throw error;
@@ -384,7 +397,7 @@ export class Worker {
   #breakGroup(name: string, reason: string): void {
     const group = this.#groups.get(name);
     if (group === undefined) return;
-    if (group instanceof ShmGroup) group.abort();
+    abort(group);
     if (this.device.group === group) this.device.group = null;
     group.close();
     this.#groups.delete(name);
@@ -497,6 +510,12 @@ export class Worker {
     this.#mapBytes.set(space.client, memory.bytes);
     return base;
   }
+}
+
+/** Tells the other members that this one will not go on. */
+function abort(group: ProcessGroup): void {
+  const host = (group as { host?: ProcessGroup }).host ?? group;
+  if (host instanceof ShmGroup) host.abort();
 }
 
 export function denseStrides(sizes: readonly number[], element: number): number[] {

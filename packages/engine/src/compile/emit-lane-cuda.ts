@@ -5,6 +5,7 @@ import { LanePrinter } from "./emit-lane.js";
 import type { Ix } from "./index-expr.js";
 import type { LaneItem, LaneProgram, LaneStore } from "./lane.js";
 import type { LaneLoop, LaneScalar } from "./lane-scalar.js";
+import { sameTile, type Tile, tileOf } from "./lane-tiles.js";
 import { computeType, literal, storageType } from "./scalar.js";
 
 export interface LaneTextCuda {
@@ -66,11 +67,17 @@ function wideGroups<T>(items: readonly T[], aligned: boolean, placeOf: (item: T)
 
 class CudaPrinter extends LanePrinter {
   readonly #prefetched = new Map<LaneLoop, LaneScalar[]>();
+  /** Tiles that are read and written in each loop, and which accesses go through them. */
+  readonly #tiles = new Map<LaneLoop, { read: Tile[]; written: Tile[] }>();
+  readonly #tileOfLoad = new Map<LaneScalar, Tile>();
+  readonly #tileOfStore = new Map<LaneStore, Tile>();
+  #tileCount = 0;
   protected readonly restrict = "__restrict__";
 
   constructor(
     program: LaneProgram,
     readonly aligned: boolean,
+    readonly threads: number,
   ) {
     super(program);
   }
@@ -88,13 +95,99 @@ class CudaPrinter extends LanePrinter {
     const ahead = (s: LaneScalar): boolean =>
       !quiet && s.loop !== null && this.#prefetched.get(s.loop)?.includes(s) === true;
     // Loads depend on nothing else in the stretch: they come first, neighbours together.
-    const loads = item.scalars.filter((s) => s.op === "load" && !ahead(s));
+    const tiled = quiet ? [] : item.scalars.filter((s) => this.#tileOfLoad.has(s));
+    for (const s of tiled)
+      this.lines.push(
+        `${indent}const ${computeType[s.dtype]} e${s.id} = ${this.#inTile(this.#tileOfLoad.get(s)!, s.loop!, s.address!)};`,
+      );
+    const loads = item.scalars.filter((s) => s.op === "load" && !ahead(s) && !tiled.includes(s));
     for (const group of this.#groups(loads))
       this.lines.push(...this.#readWide(group, indent, (s) => `const ${computeType[s.dtype]} e${s.id}`));
     for (const s of item.scalars) if (s.op !== "load" && !ahead(s)) this.lines.push(this.statement(s, indent));
     for (const s of item.recorded)
       if (s.loop !== this.unrecorded) this.lines.push(indent + this.recordText(s.loop!, s));
-    if (!quiet) this.#store(item.stores, indent);
+    if (quiet) return;
+    this.#store(
+      item.stores.filter((s) => !this.#tileOfStore.has(s)),
+      indent,
+    );
+    for (const s of item.stores) {
+      const tile = this.#tileOfStore.get(s);
+      if (tile !== undefined)
+        this.lines.push(`${indent}${this.#inTile(tile, s.loop!, s.address)} = ${this.use(s.value)};`);
+    }
+  }
+
+  /** A number of this lane and step in shared memory. */
+  #inTile(tile: Tile, loop: LaneLoop, address: Ix): string {
+    const { id, steps, stepNumbers, row, first } = tile;
+    return `y${id}[tl * ${row} + ${loop.variable} % ${steps} * ${stepNumbers} + ${address.constant - first}]`;
+  }
+
+  /** Moves a tile between memory and shared memory, all lanes of the warp together. */
+  #move(tile: Tile, loop: LaneLoop, isStore: boolean, indent: string): string[] {
+    const { id, numbers, row, width, laneStride, stepNumbers, first, steps, buffer, dtype } = tile;
+    const per = numbers / width;
+    const base = `p${buffer} + (tw + ln) * (ix)${laneStride} + tb * ${stepNumbers} + j + ${first}`;
+    const type = storageType[dtype];
+    const vector = `w_quad<${type}>`;
+    const at = (k: number): string => `y${id}[ln * ${row} + j + ${k}]`;
+    const inside = `tb * ${stepNumbers} + j < ${loop.length * stepNumbers}`;
+    const quad = isStore
+      ? `*(${vector}*)(${base}) = ${vector}{${[0, 1, 2, 3].map(at).join(", ")}};`
+      : `const ${vector} v = *(const ${vector}*)(${base}); ${[0, 1, 2, 3].map((k) => `${at(k)} = v.${parts[k]};`).join(" ")}`;
+    const single = isStore ? `*(${base}) = ${at(0)};` : `${at(0)} = *(${base});`;
+    return [
+      `${indent}{ const ix tb = ${loop.variable} / ${steps} * ${steps}; __syncwarp();`,
+      "#pragma unroll",
+      `${indent}  for (int i = tl; i < ${32 * per}; i += 32) { const int ln = i / ${per}, j = i % ${per} * ${width};`,
+      `${indent}    if (${inside}) { ${width === 4 ? quad : single} }`,
+      `${indent}  } __syncwarp(); }`,
+    ];
+  }
+
+  /** Finds what of a loop goes through tiles. */
+  #findTiles(loop: LaneLoop, item: Extract<LaneItem, { kind: "loop" }>): void {
+    const found = { read: [] as Tile[], written: [] as Tile[] };
+    const join = (list: Tile[], tile: Omit<Tile, "id"> | null): Tile | null => {
+      if (tile === null || !this.aligned) return null;
+      let known = list.find((other) => sameTile(other, tile));
+      if (known === undefined) {
+        known = { ...tile, id: this.#tileCount++ };
+        list.push(known);
+      }
+      return known;
+    };
+    for (const part of item.items) {
+      if (part.kind !== "code") continue;
+      for (const s of part.scalars) {
+        if (s.op !== "load" || s.loop !== loop) continue;
+        const tile = join(
+          found.read,
+          tileOf(this.program, loop, s.input, this.program.inputs[s.input].dtype, s.address!),
+        );
+        if (tile !== null) this.#tileOfLoad.set(s, tile);
+      }
+      for (const s of part.stores) {
+        const { dtype } = this.program.outputs[s.output];
+        const buffer = this.program.inputs.length + s.output;
+        const tile = s.once ? null : join(found.written, tileOf(this.program, loop, buffer, dtype, s.address));
+        if (tile !== null) this.#tileOfStore.set(s, tile);
+      }
+    }
+    this.#tiles.set(loop, found);
+  }
+
+  protected override endStep(loop: LaneLoop, indent: string): void {
+    const written = this.#tiles.get(loop)?.written ?? [];
+    if (written.length === 0) return;
+    const t = loop.variable;
+    for (const tile of written) {
+      const edge = loop.reverse
+        ? `${t} % ${tile.steps} == 0`
+        : `${t} % ${tile.steps} == ${tile.steps - 1} || ${t} == ${loop.length - 1}`;
+      this.lines.push(`${indent}if (${edge})`, ...this.#move(tile, loop, true, indent));
+    }
   }
 
   /** Numbers that lie side by side at an aligned place, two or four together. */
@@ -144,9 +237,18 @@ class CudaPrinter extends LanePrinter {
 
   /** Loads of a step depend on nothing but its time: those of the next step are issued one step ahead. */
   protected override beginLoop(loop: LaneLoop, item: Extract<LaneItem, { kind: "loop" }>, indent: string): void {
+    this.#findTiles(loop, item);
+    const { read, written } = this.#tiles.get(loop)!;
+    for (const { id, dtype, row } of [...read, ...written])
+      this.lines.push(
+        `${indent}__shared__ ${storageType[dtype]} w${id}[${(this.threads / 32) * 32 * row}]; ${storageType[dtype]}* const y${id} = w${id} + threadIdx.x / 32 * ${32 * row};`,
+      );
     const loads = item.items.flatMap((i) =>
       i.kind === "code"
-        ? i.scalars.filter((s) => (s.op === "load" || s.op === "past") && s.address!.mentions(loop.variable))
+        ? i.scalars.filter(
+            (s) =>
+              (s.op === "load" || s.op === "past") && !this.#tileOfLoad.has(s) && s.address!.mentions(loop.variable),
+          )
         : [],
     );
     if (loop.length < 2 || loads.length === 0 || loads.length > maxPrefetched) return;
@@ -169,6 +271,14 @@ class CudaPrinter extends LanePrinter {
   }
 
   protected override beginStep(loop: LaneLoop, indent: string): void {
+    const v = loop.variable;
+    for (const tile of this.#tiles.get(loop)?.read ?? []) {
+      const edge = loop.reverse ? tile.steps - 1 : 0;
+      this.lines.push(
+        `${indent}if (q${loop.id} == 0 || ${v} % ${tile.steps} == ${edge})`,
+        ...this.#move(tile, loop, false, indent),
+      );
+    }
     const loads = this.#prefetched.get(loop);
     if (loads === undefined) return;
     for (const s of loads) this.lines.push(`${indent}const ${computeType[s.dtype]} e${s.id} = f${s.id};`);
@@ -217,8 +327,8 @@ class CudaPrinter extends LanePrinter {
     for (const line of body) this.lines.push(indent + line);
   }
 
-  print(threads: number): string {
-    const { program } = this;
+  print(): string {
+    const { program, threads } = this;
     const sizes = [...program.inputs, ...program.outputs].map((x) => x.shape.reduce((n, d) => n * d, 2));
     const wide = sizes.some((n) => n >= 2 ** 31);
     this.lines.push(
@@ -226,6 +336,7 @@ class CudaPrinter extends LanePrinter {
       ...this.pointers(),
       `  const ix b = (ix)blockIdx.x * ${threads} + threadIdx.x;`,
       `  if (b >= ${program.lanes}) return;`,
+      "  const int tl = threadIdx.x % 32; const ix tw = b - tl; (void)tl; (void)tw;",
       `  ${this.laneAxes("ix")}`,
     );
     this.items(program.items, "  ");
@@ -238,7 +349,7 @@ export function emitLaneCuda(program: LaneProgram, aligned = true): LaneTextCuda
   // Few lanes are spread over many multiprocessors; many fill them with larger blocks.
   const threads = program.lanes >= 65536 ? 128 : program.lanes >= 16384 ? 64 : 32;
   return {
-    text: new CudaPrinter(program, aligned).print(threads),
+    text: new CudaPrinter(program, aligned, threads).print(),
     threads,
     blocks: Math.ceil(program.lanes / threads),
   };

@@ -76,6 +76,7 @@ export abstract class LanePrinter {
   protected abstract each(body: string[], indent: string): void;
   protected beginLoop(_loop: LaneLoop, _item: Extract<LaneItem, { kind: "loop" }>, _indent: string): void {}
   protected beginStep(_loop: LaneLoop, _indent: string): void {}
+  protected endStep(_loop: LaneLoop, _indent: string): void {}
   /** Called before the code of a step is printed. */
   protected beforeStep(_item: Extract<LaneItem, { kind: "loop" }>): void {}
   protected abstract readonly restrict: string;
@@ -154,6 +155,7 @@ export abstract class LanePrinter {
     if (!quiet) this.beginStep(loop, `${indent}  `);
     this.beforeStep(item);
     this.items(item.items, `${indent}  `, quiet);
+    if (!quiet) this.endStep(loop, `${indent}  `);
     this.advance(loop, item.states, `${indent}  `);
     this.lines.push(`${indent}}`);
   }

@@ -55,6 +55,9 @@ export interface Fusion {
   results: Node[];
 }
 
+/** Whether the kernel of a custom function can read an operand as it lies. */
+export type CustomFit = (node: Node<"custom">, input: Node, strided: Strided) => boolean;
+
 export interface MatrixOperand extends Strided {
   conjugate: boolean;
 }
@@ -148,7 +151,10 @@ class Fuser {
   readonly #layouts = new Map<Node, number[]>();
   readonly free = new Set<Node>();
 
-  constructor(readonly fn: GraphFn) {
+  constructor(
+    readonly fn: GraphFn,
+    readonly fits: CustomFit,
+  ) {
     this.order = functionOrder(fn);
     this.params = new Set(fn.params);
     this.#reach = new Reach(this.order.length);
@@ -230,6 +236,7 @@ class Fuser {
       this.library.push(node);
       for (const input of node.inputs) {
         if (node.op === "matmul") this.#requireMatrix(input);
+        else if (isOp(node, "custom")) this.#requireStrided(node, input);
         else if (!isZeroBase(node, input)) this.requireContiguous(input);
       }
     }
@@ -261,6 +268,14 @@ class Fuser {
     const operand = matrixOperand(node, this.#stop, this.#layouts);
     if (operand === null || this.free.has(operand.node)) this.#copy(node);
     else this.stored.add(operand.node);
+  }
+
+  /** An operand that a fused kernel reads as it lies, if the kernel can. */
+  #requireStrided(node: Node<"custom">, input: Node): void {
+    const strided = asStrided(input, this.#stop, this.#layouts);
+    const fits = strided !== null && !this.free.has(strided.node) && this.fits(node, input, strided);
+    if (fits) this.stored.add(strided.node);
+    else this.#copy(input);
   }
 
   /** The units that a node needs, found through views and picks. */
@@ -537,6 +552,6 @@ function resolveCopied(node: Node, index: Place["index"], stop: (node: Node) => 
   return resolveViews(below.node, below.index, stop);
 }
 
-export function fuse(fn: GraphFn): Fusion {
-  return new Fuser(fn).run();
+export function fuse(fn: GraphFn, fits: CustomFit = () => false): Fusion {
+  return new Fuser(fn, fits).run();
 }

@@ -22,3 +22,4 @@ export {
   type Step,
 } from "./plan.js";
 export { storageType } from "./scalar.js";
+export type { Strided } from "./views.js";

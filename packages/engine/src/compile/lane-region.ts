@@ -17,6 +17,7 @@ import { dependents, rebuild, uniformValue } from "../transform/index.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
 import { type LaneOptions, type LaneProgram, type LaneStore, liveScalars, scheduleProgram } from "./lane.js";
 import { BlockBuilder, type BlockProgram, closure } from "./lane-block.js";
+import { saveSteps } from "./lane-save.js";
 import { type LaneLoop, type LaneScalar, NotLane } from "./lane-scalar.js";
 import { type Instance, LaneEvaluator, type LaneSource } from "./lane-value.js";
 import { isView } from "./views.js";
@@ -267,6 +268,7 @@ class Region {
   }
 
   program(options: LaneOptions): LaneProgram {
+    if (this.evaluator.lanes <= (options.savingLanes ?? 0)) saveSteps(this.stores, options.localBytes);
     // Operands whose every number was known when compiling are not read.
     const loads = [...liveScalars(this.stores)].filter((s) => s.op === "load");
     const used = [...new Set(loads.map((s) => s.input))].sort((a, b) => a - b);

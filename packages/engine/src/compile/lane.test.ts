@@ -79,6 +79,9 @@ function testPulse(): number[][] {
   });
 }
 
+type Fn = (...x: Tensor[]) => Tensor | Tensor[];
+const normal = (shape: number[], seed: number): Tensor => weft.randn(shape, { seed, dtype: "float64" });
+
 /** What the oracle says. */
 function onReference<T>(body: () => T): T {
   const before = weft.session().device;
@@ -202,6 +205,128 @@ onEachDevice((_device, name) => {
     assert.deepEqual(lanesIn(kernels), ["lanes_40x5x2"]);
     assert.ok(kernels.length <= 4, kernels.join(" "));
   });
+
+  /** What a step may hold: each program must be one lane kernel (and sums) and agree with the reference device. */
+  const steps: Record<string, { lanes: string; most: number; make: () => { fn: Fn; args: Tensor[] } }> = {
+    "random numbers in a step": {
+      lanes: "lanes_40x6",
+      most: 3,
+      make: () => ({
+        fn: (s, keys) =>
+          weft.vmap((q: Tensor, k: Tensor) =>
+            weft.scan(
+              (z: Tensor, key: Tensor): [Tensor, Tensor] => {
+                const noise = weft.randn([2], { key, dtype: "float64" });
+                return [z.mul(0.5).add(noise), noise.sum()];
+              },
+              q,
+              k,
+            ),
+          )(s, keys) as Tensor[],
+        args: [normal([20, 2], 1), weft.splitKey(weft.tensor([7, 9], { dtype: "int32" }), 120).reshape([20, 6, 2])],
+      }),
+    },
+    "a table that the step chooses from, and a scatter": {
+      lanes: "lanes_33x5",
+      most: 1,
+      make: () => ({
+        fn: (s, xs) =>
+          weft.vmap((q: Tensor, x: Tensor) =>
+            weft.scan(
+              (z: Tensor, at: Tensor): [Tensor, Tensor] => {
+                const chosen = weft.take(z, at.reshape([1]), 0);
+                return [weft.scatterAdd(z.mul(0.9), at.reshape([1]), chosen.mul(0.5), 0), chosen.sum()];
+              },
+              q,
+              x,
+            ),
+          )(s, xs) as Tensor[],
+        args: [normal([33, 4], 2), weft.randint(0, 4, [33, 5], { seed: 3 })],
+      }),
+    },
+    "choices, integers and a counter that all lanes share": {
+      lanes: "lanes_40x9",
+      most: 1,
+      make: () => ({
+        fn: (s) =>
+          weft.vmap((q: Tensor) => {
+            const [last] = weft.scan(
+              (c: { z: Tensor; n: Tensor }): [{ z: Tensor; n: Tensor }, null] => [
+                { z: weft.where(c.z.greater(0), c.z.mul(0.5).sub(c.n.cast("float64")), c.z.neg()), n: c.n.add(1) },
+                null,
+              ],
+              { z: q, n: weft.tensor(0, { dtype: "int32" }) },
+              null,
+              { length: 9 },
+            );
+            return last.z;
+          })(s),
+        args: [normal([40], 4)],
+      }),
+    },
+    "a loop inside a step, with gradients": {
+      lanes: "lanes_36x4x5",
+      most: 3,
+      make: () => ({
+        fn: (s, xs) =>
+          weft.vmap(
+            weft.grad((q: Tensor, x: Tensor) => {
+              const [last] = weft.scan(
+                (z: Tensor, v: Tensor): [Tensor, null] => [
+                  weft.scan((y: Tensor): [Tensor, null] => [y.mul(v).sin(), null], z, null, { length: 3 })[0],
+                  null,
+                ],
+                q,
+                x,
+              );
+              return last.sum();
+            }),
+          )(s, xs),
+        args: [normal([18, 2], 5), normal([18, 4], 6)],
+      }),
+    },
+    "complex128, saved states and xs that all lanes share": {
+      lanes: "lanes_150x7",
+      most: 1,
+      make: () => ({
+        fn: (re, im, xs) =>
+          weft.vmap(
+            (a: Tensor, b: Tensor) =>
+              weft.scan(
+                (z: Tensor, v: Tensor): [Tensor, Tensor] => {
+                  const next = z.mul(weft.complex(weft.cos(v), weft.sin(v)));
+                  return [next, weft.abs(next)];
+                },
+                weft.complex(a, b),
+                xs,
+              )[1] as Tensor,
+            { inAxes: 0 },
+          )(re, im),
+        args: [normal([50, 3], 7), normal([50, 3], 8), normal([7], 9)],
+      }),
+    },
+  };
+  for (const [title, { lanes, most, make }] of Object.entries(steps))
+    test(`in a step: ${title}`, () => {
+      const numbers = (result: Tensor | Tensor[]): number[] =>
+        (Array.isArray(result) ? result : [result]).flatMap((t) =>
+          Array.from(t.dataSync() as ArrayLike<number>, Number),
+        );
+      const { fn, args } = make();
+      const jitted = weft.jit((...x: Tensor[]) => fn(...x));
+      const got = numbers(jitted(...args) as Tensor);
+      const want = onReference(() => {
+        const again = make();
+        return numbers(again.fn(...again.args));
+      });
+      assert.equal(got.length, want.length);
+      for (const [i, x] of want.entries())
+        assert.ok(Math.abs(x - got[i]) <= 1e-12 * (1 + Math.abs(x)), `${i}: ${got[i]} is not ${x}`);
+      if (name === "reference") return;
+      const kernels = jitted.kernels(...args);
+      assert.deepEqual(lanesIn(kernels), [lanes], kernels.join(" "));
+      assert.ok(kernels.length <= most, kernels.join(" "));
+    });
 
   test("a float32 ensemble agrees with the golden value", () => {
     const fidelity = singleQubit("complex64");

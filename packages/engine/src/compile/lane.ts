@@ -68,6 +68,8 @@ export interface LaneOptions {
   memoryBytes: number;
   /** Whether the device has blocks of threads with memory of their own, for problems too large for a thread. */
   blocks?: boolean;
+  /** With at most so many lanes, reverse loops read back more than states: the device waits for steps, not for memory. */
+  savingLanes?: number;
   /** For tests: "local", "memory" or "checkpoint". */
   force?: string | undefined;
 }

@@ -1,11 +1,11 @@
 // The plan of a function: kernels, library calls and loops in order, and where every value lies in memory.
 import { bytesOf, type GraphFn, InternalError, isOp, type Node, numel, outputAvals } from "../graph/index.js";
 import { type Batching, joinKernels } from "./batch-kernels.js";
-import { type Fusion, fuse, isZeroBase, type MatrixOperand, matrixOperand } from "./fuse.js";
+import { type CustomFit, type Fusion, fuse, isZeroBase, type MatrixOperand, matrixOperand } from "./fuse.js";
 import { buildKernel, type LoopKernel } from "./kernel.js";
 import { type AnyLaneProgram, laneProgramOf, outlineLanes, type RegionOptions } from "./lane-region.js";
 import { type PrepareOptions, prepare } from "./prepare.js";
-import { axisVariables, type Layouts, resolveViews } from "./views.js";
+import { asStrided, axisVariables, type Layouts, resolveViews, type Strided } from "./views.js";
 
 export type Step =
   | { kind: "kernel"; kernel: LoopKernel }
@@ -18,6 +18,8 @@ export type Step =
       node: Node;
       matrices: MatrixOperand[] | null;
       epilogue: LoopKernel | null;
+      /** Operands of a custom function's kernel, as they lie. */
+      operands?: Strided[];
       workspace: number;
     }
   /** `offset`: where the loop's own memory begins in the scratch of the plan around it. */
@@ -50,6 +52,7 @@ export interface PlanOptions extends PrepareOptions {
   lanes?: Partial<RegionOptions>;
   /** Which kernels the device can launch together; none without it. */
   batching?: Batching;
+  customFits?: CustomFit;
   /** Bytes of scratch memory that the device's call for an op works in. */
   workspace?: (node: Node) => number;
 }
@@ -108,6 +111,12 @@ class Planner {
     return operand;
   }
 
+  #strided(node: Node): Strided {
+    const operand = asStrided(node, this.#stop, this.fusion.layouts);
+    if (operand === null) throw new InternalError(`the operand %${node.id} of a fused kernel is not in memory`);
+    return operand;
+  }
+
   #kernelWork(position: Map<Node, number>): Work[] {
     return this.fusion.groups.flatMap((group) => {
       if (group.size === 0) return [];
@@ -133,12 +142,14 @@ class Planner {
         writes.add(key);
       });
       const matrices = node.op === "matmul" ? node.inputs.map((input) => this.#matrix(input)) : null;
+      const operands = node.op === "custom" ? node.inputs.map((input) => this.#strided(input)) : undefined;
       const inputs =
-        matrices?.map((m) => m.node) ?? node.inputs.filter((x) => !isZeroBase(node, x)).map((x) => this.operandOf(x));
+        (matrices ?? operands)?.map((m) => m.node) ??
+        node.inputs.filter((x) => !isZeroBase(node, x)).map((x) => this.operandOf(x));
       const reads = new Set(inputs.map((input) => this.#note(input)));
       const step: Step = isOp(node, "scan")
         ? this.#scanStep(node)
-        : { kind: "library", node, matrices, epilogue: null, workspace: 0 };
+        : { kind: "library", node, matrices, epilogue: null, operands, workspace: 0 };
       return { step, reads, writes, at: position.get(node)! };
     });
   }
@@ -473,7 +484,7 @@ export function planFunction(fn: GraphFn, options: PlanOptions): Plan {
     ...(force ? { force } : {}),
     ...options.lanes,
   });
-  const fusion = fuse(prepared);
+  const fusion = fuse(prepared, options.customFits);
   return new Planner(prepared, fusion, options).run();
 }
 

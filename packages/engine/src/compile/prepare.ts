@@ -134,7 +134,7 @@ function prepareTransposed(node: Node<"permute">, isShared: (x: Node) => boolean
   const { axes } = node.attrs;
   const swapsMatrix = axes.every((a, i) => a === (i === rank - 2 ? rank - 1 : i === rank - 1 ? rank - 2 : i));
   if (!isOp(x, "matmul") || !swapsMatrix || isShared(x)) return null;
-  return build.matmul(build.transpose(x.inputs[1]), build.transpose(x.inputs[0]));
+  return build.matmul(build.transpose(x.inputs[1]), build.transpose(x.inputs[0]), x.attrs.precision);
 }
 
 export function prepare(fn: GraphFn, options: PrepareOptions): GraphFn {

@@ -1,6 +1,6 @@
 // Views: ops that only say where elements come from. A chain of them is followed down to the node that holds or computes
 // the elements, with the index that it has there.
-import { isOp, type Node, numel, type OpName } from "../graph/index.js";
+import { isOp, type Node, numel, type OpName, type Shape, stridesOf } from "../graph/index.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
 
 const viewOps: ReadonlySet<OpName> = new Set([
@@ -71,8 +71,59 @@ export interface Strided {
   offset: number;
 }
 
+/** Strides of the same elements under another shape; null where one stride an axis cannot say it. */
+function reshapedStrides(from: Shape, strides: readonly number[], to: Shape): number[] | null {
+  const axes = from.flatMap((size, i) => (size === 1 ? [] : [{ size, stride: strides[i] }]));
+  const result = new Array<number>(to.length).fill(0);
+  // From the innermost axis on: an axis of the new shape takes (part of) old axes that lie one inside the other.
+  let left = axes.pop();
+  for (let i = to.length - 1; i >= 0; i--) {
+    if (to[i] === 1) continue;
+    if (left === undefined) return null;
+    while (to[i] > left.size || left.size % to[i] !== 0) {
+      const outer = axes.pop();
+      if (outer === undefined || outer.stride !== left.stride * left.size) return null;
+      left = { size: left.size * outer.size, stride: left.stride };
+    }
+    result[i] = left.stride;
+    left = left.size === to[i] ? axes.pop() : { size: left.size / to[i], stride: left.stride * to[i] };
+  }
+  return result;
+}
+
 /** A view as base, strides and offset; null where the addresses are not a plain sum. */
 export function asStrided(node: Node, stop: (node: Node) => boolean, layouts: Layouts): Strided | null {
+  return structurally(node, stop, layouts) ?? symbolically(node, stop, layouts);
+}
+
+function structurally(node: Node, stop: (node: Node) => boolean, layouts: Layouts): Strided | null {
+  const views: Node[] = [];
+  let base = node;
+  while (isView(base) && !stop(base)) {
+    views.push(base);
+    [base] = base.inputs;
+  }
+  if (numel(base.shape) === 0) return null;
+  let strides: number[] = [...(layouts.get(base) ?? stridesOf(base.shape))];
+  let offset = 0;
+  for (const view of views.reverse()) {
+    const [x] = view.inputs;
+    if (isOp(view, "permute")) strides = view.attrs.axes.map((axis) => strides[axis]);
+    else if (isOp(view, "expand")) strides = strides.map((s, i) => (x.shape[i] === 1 ? 0 : s));
+    else if (isOp(view, "slice")) {
+      const { start, step } = view.attrs;
+      offset = start.reduce((sum, at, i) => sum + at * strides[i], offset);
+      strides = strides.map((s, i) => s * step[i]);
+    } else if (isOp(view, "reshape")) {
+      const next = reshapedStrides(x.shape, strides, view.shape);
+      if (next === null) return null;
+      strides = next;
+    } else if (isOp(view, "flip")) return null;
+  }
+  return { node: base, strides: strides.map((s, i) => (node.shape[i] === 1 ? 0 : s)), offset };
+}
+
+function symbolically(node: Node, stop: (node: Node) => boolean, layouts: Layouts): Strided | null {
   const place = resolveViews(node, axisVariables(node.shape), stop);
   const address = addressIn(layouts, place.node, place.index);
   const strides: number[] = [];

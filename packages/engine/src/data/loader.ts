@@ -186,7 +186,8 @@ class ThreadLoader implements Loader {
     if (this.#held === null) return;
     this.#held.used++;
     Atomics.store(this.#held.control, controls.used, this.#held.used);
-    Atomics.notify(this.#held.control, controls.used);
+    // Half a ring at a time: a thread that is woken for each batch takes the core away in the middle of a step.
+    if (this.#held.used % (this.#prefetch >> 1) === 0) Atomics.notify(this.#held.control, controls.used);
     this.#held = null;
   }
 

@@ -1,6 +1,6 @@
 // What a device is: memory, transfers, and compiled functions. Small on purpose; everything above the devices speaks
 // only this, and the reference device shows how little it takes.
-import { type GraphFn, type OpAttrs, type Shape, WeftError } from "../graph/index.js";
+import { type GraphFn, type Node, type OpAttrs, type Shape, WeftError } from "../graph/index.js";
 import type { Value } from "../ops/index.js";
 import type { Placement } from "../shard/index.js";
 
@@ -102,6 +102,8 @@ export interface Device {
   /** Gives up everything that the device holds. */
   close?(): void;
   compile(fn: GraphFn, options: CompileOptions): Executable;
+  /** Whether the device has a kernel for a whole custom function; its body is inlined otherwise. */
+  keeps?(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean;
   /** The source that the device would compile for a function, for debug output; devices without one leave it out. */
   source?(fn: GraphFn, options: CompileOptions): string;
   /** Who holds what of a buffer, on devices that are made of several; the shape is that of the whole tensor. */

@@ -72,6 +72,10 @@ export interface Transfer {
   stop: readonly number[];
 }
 
+/** What the operands of a float32 product may be rounded to, most exact first. */
+export const precisions = ["float32", "tf32", "float16", "bfloat16"] as const;
+export type Precision = (typeof precisions)[number];
+
 /** A constant: numbers for real dtypes, a pair for complex ones. */
 export type Scalar = number | { re: number; im: number };
 
@@ -79,6 +83,22 @@ export type Scalar = number | { re: number; im: number };
 export interface CustomRule {
   name: string;
   backward(inputs: Node[], outputs: Node[], cotangents: Node[]): (Node | null)[];
+}
+
+/**
+ * What a custom function computes, where devices may have one kernel for the whole of it. The body says the same in ops.
+ * Inputs: queries, keys, values [..., length, heads, size] (packed: one tensor [..., length, 3, heads, size]), a mask
+ * [..., heads, queries, keys] unless "none", a key [2] with dropout. Results: the same as queries; the logarithm of each
+ * row's sum of exponentials; with dropout the kept weights as bits. A gradient takes all of these and the cotangent.
+ */
+export interface AttentionKernel {
+  kind: "attention";
+  gradient: boolean;
+  packed: boolean;
+  scale: number;
+  mask: "none" | "bool" | "float";
+  dropout: number;
+  precision?: Precision;
 }
 
 export interface OpAttrs {
@@ -129,8 +149,11 @@ export interface OpAttrs {
   /** Index (int32) of the first largest or smallest element along an axis, which is dropped. */
   argreduce: { fn: "argmax" | "argmin"; axis: number };
   cumsum: { axis: number; reverse: boolean };
-  /** [...b, m, k] x [...b, k, n] -> [...b, m, n]; batch dimensions equal. */
-  matmul: Record<never, never>;
+  /**
+   * [...b, m, k] x [...b, k, n] -> [...b, m, n]; batch dimensions equal. `precision`: what float32 operands are rounded
+   * to (sums stay in float32); left out, the device decides. CPUs are exact in any case.
+   */
+  matmul: { precision?: Precision };
   /**
    * x: [...batch, ...before, n, ...after], indices (int32): [...batch, ...I] -> [...batch, ...before, ...I, ...after].
    * `axis` is the position of n in x, `batch` the number of shared leading dimensions. Indices are clamped to [0, n).
@@ -158,8 +181,8 @@ export interface OpAttrs {
    * body results: carries, y slices. Outputs: final carries, stacked ys. `reverse` runs from the last index to the first.
    */
   scan: { body: GraphFn; consts: number; carries: number; length: number; reverse: boolean };
-  /** A function with a gradient of its own; the body is inlined before compilation. */
-  custom: { body: GraphFn; rule: CustomRule };
+  /** A function with a gradient of its own; the body is inlined before compilation, unless the device has a kernel for it. */
+  custom: { body: GraphFn; rule: CustomRule; kernel?: AttentionKernel };
   /**
    * Data moves between the devices of a group; found only in the functions of single devices, which the partitioner or
    * a program that runs on every device wrote. The members of a group are the ranks in the list of `groups` that holds

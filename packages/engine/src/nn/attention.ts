@@ -1,20 +1,9 @@
 // Multi-head attention as in PyTorch's nn.MultiheadAttention (batch first): one projection matrix [3 width, width] for
 // queries, keys and values.
 import { type DType, ShapeError, showShape } from "../graph/index.js";
-import {
-  arange,
-  exp,
-  type Key,
-  max,
-  maximum,
-  softmax,
-  stopGradient,
-  type Tensor,
-  where,
-  zeros,
-} from "../tensor/index.js";
+import { arange, type Key, packedAttention, scaledDotProductAttention, type Tensor, zeros } from "../tensor/index.js";
 import { keysOf, requireCount, requireHeads, requireWidth, xavierUniform } from "./init.js";
-import { dropout, type Linear, linear } from "./layers.js";
+import { type Linear, linear } from "./layers.js";
 
 export interface Attention {
   /** [3 width, width]: the rows of queries, then keys, then values. */
@@ -48,20 +37,6 @@ export const causalMask = (length: number): Tensor => {
   return position.unsqueeze(1).greaterEqual(position.unsqueeze(0));
 };
 
-/** Softmax of the last axis over the places where the mask is true; rows without any are zeros. */
-function maskedSoftmax(scores: Tensor, mask: Tensor): Tensor {
-  const open = where(mask, scores, Number.NEGATIVE_INFINITY);
-  const top = stopGradient(max(open, -1, { keepDims: true }));
-  const e = where(mask, exp(scores.sub(where(top.isFinite(), top, 0))), 0);
-  // The largest open score contributes exp(0) = 1, so the bound acts on closed rows alone.
-  return e.div(maximum(e.sum(-1, { keepDims: true }), 0.5));
-}
-
-function weightsOf(scores: Tensor, mask: Tensor | undefined): Tensor {
-  if (mask === undefined) return softmax(scores);
-  return mask.dtype === "bool" ? maskedSoftmax(scores, mask) : softmax(scores.add(mask));
-}
-
 /** The projections that the rows [from, to) of the joint matrix make, as [...lead, length, part, heads, size]. */
 function project(params: Attention, x: Tensor, heads: number, from: number, to: number): Tensor {
   const width = params.in_proj_weight.shape[1];
@@ -79,13 +54,12 @@ function project(params: Attention, x: Tensor, heads: number, from: number, to: 
 
 /** One part as [...lead, heads, length, size]. */
 function part(projected: Tensor, at: number): Tensor {
-  const lead = Array.from({ length: projected.rank - 4 }, (_, i) => i);
+  const n = projected.rank - 4;
   const [length, , heads, size] = projected.shape.slice(-4);
-  const n = lead.length;
   return projected
     .index("...", `${at}:${at + 1}`, ":", ":")
     .reshape([...projected.shape.slice(0, n), length, heads, size])
-    .permute([...lead, n + 1, n, n + 2]);
+    .transpose(n, n + 1);
 }
 
 export const attention = {
@@ -110,19 +84,16 @@ export const attention = {
     requireWidth("attention", x, width);
     if (x.rank < 2) throw new ShapeError(`attention: x is [..., length, ${width}], got ${showShape(x.shape)}`);
     if (memory !== undefined) requireWidth("attention (memory)", memory, width);
-    const own = memory === undefined ? project(params, x, heads, 0, 3) : null;
-    const queries = own ?? project(params, x, heads, 0, 1);
-    const others = own ?? project(params, memory!, heads, 1, 3);
-    const first = own === null ? 0 : 1;
-    const [q, k, v] = [part(queries, 0), part(others, first), part(others, first + 1)];
-    const scores = q.matmul(k.transpose()).mul(1 / Math.sqrt(width / heads));
-    const weights = dropout(weightsOf(scores, mask), { rate, key });
-    const n = x.rank - 2;
-    const lead = Array.from({ length: n }, (_, i) => i);
-    const joined = weights
-      .matmul(v)
-      .permute([...lead, n + 1, n, n + 2])
-      .reshape([...x.shape]);
+    const how = { mask, dropout: rate, key };
+    let attended: Tensor;
+    if (memory === undefined) attended = packedAttention(project(params, x, heads, 0, 3), how);
+    else {
+      const queries = part(project(params, x, heads, 0, 1), 0);
+      const others = project(params, memory, heads, 1, 3);
+      const n = x.rank - 2;
+      attended = scaledDotProductAttention(queries, part(others, 0), part(others, 1), how).transpose(n, n + 1);
+    }
+    const joined = attended.reshape([...x.shape]);
     return linear.apply(params.out_proj, joined);
   },
 };

@@ -81,7 +81,9 @@ export const textClassifier = {
     const [inEncoder, atEnd] = key === null || rate === 0 ? [null, null] : keysOf(key, 2);
     const table = params.embedding.weight;
     const where = positionsOf(params, ids.shape[ids.rank - 1], table);
-    const tokens = (given ?? embedding.apply(params.embedding, ids)).add(where);
+    const found = given ?? embedding.apply(params.embedding, ids);
+    // In mixed precision the table stays in float32 and its rows are cast.
+    const tokens = found.add(where).cast(params.classifier.weight.dtype);
     const looked = mask?.cast("bool").unsqueeze(-2).unsqueeze(-3);
     const encoded = encoder.apply(params.encoder, tokens, { ...layer, mask: looked, dropout: rate, key: inEncoder });
     return linear.apply(params.classifier, dropout(average(encoded, mask), { rate, key: atEnd }));

@@ -3,6 +3,7 @@
 export * from "./attention.js";
 export * from "./classifier.js";
 export * from "./layers.js";
+export * from "./mixed.js";
 export * from "./model.js";
-export * from "./state.js";
+export { countParameters, loadStateDict, type StateDict, stateDict } from "./state.js";
 export * from "./transformer.js";

@@ -14,6 +14,9 @@ function walk(at: unknown, path: string, visit: (path: string, leaf: Tensor) => 
   return at;
 }
 
+/** A tree of the same form, made of what a function gives for each tensor and its dotted name. */
+export const mapNamed = <P>(params: P, fn: (name: string, leaf: Tensor) => Tensor): P => walk(params, "", fn) as P;
+
 /** Every tensor of a tree by its dotted name. */
 export function stateDict(params: unknown): StateDict {
   const named: StateDict = {};

@@ -77,17 +77,17 @@ export const batchRules: { [K in Exclude<OpName, StructuralOp>]: BatchRule<K> } 
     // One shared right factor: the batch joins the rows, which keeps it one large product.
     if (a.batched && !b.batched && plain) {
       const [, m, k] = a.node.shape;
-      const product = make("matmul", [reshape(a.node, [size * m, k]), b.node], {});
+      const product = make("matmul", [reshape(a.node, [size * m, k]), b.node], node.attrs);
       return reshape(product, [size, m, node.shape[1]]);
     }
     // One shared left factor: the batch joins the columns.
     if (!a.batched && b.batched && plain) {
       const [, k, n] = b.node.shape;
       const wide = reshape(permute(b.node, [1, 0, 2]), [k, size * n]);
-      const product = reshape(make("matmul", [a.node, wide], {}), [node.shape[0], size, n]);
+      const product = reshape(make("matmul", [a.node, wide], node.attrs), [node.shape[0], size, n]);
       return permute(product, [1, 0, 2]);
     }
-    return make("matmul", [withBatch(a, size), withBatch(b, size)], {});
+    return make("matmul", [withBatch(a, size), withBatch(b, size)], node.attrs);
   },
   gather: ({ node, inputs, size }) => {
     const { axis, batch } = node.attrs;

@@ -8,6 +8,7 @@ import {
   type OpAttrs,
   type OpName,
   outputAvals,
+  type Precision,
   type ReduceFn,
   range,
   type Scalar,
@@ -99,7 +100,8 @@ export const sum = (x: Node, axes: readonly number[]): Node => reduce("sum", x, 
 export const unreduce = (x: Node, shape: Shape, axes: readonly number[]): Node =>
   expand(reshape(x, keepAxes(shape, axes)), shape);
 
-export const matmul = (a: Node, b: Node): Node => make("matmul", [a, b], {});
+export const matmul = (a: Node, b: Node, precision?: Precision): Node =>
+  make("matmul", [a, b], precision === undefined ? {} : { precision });
 
 export function slice(x: Node, start: readonly number[], stop: readonly number[], step?: readonly number[]): Node {
   const steps = step ?? start.map(() => 1);

@@ -17,6 +17,7 @@ import {
   type OpAttrs,
   type OpName,
   outputAvals,
+  precisions,
   type Shape,
   sameShape,
   showAval,
@@ -429,7 +430,8 @@ export const contracts: { [K in OpName]: Row<K> } = {
   cumsum: { operands: 1, check: ([x], { axis }) => checkAxis(axis, x.shape) },
   matmul: {
     operands: 2,
-    check: ([a, b]) => {
+    check: ([a, b], { precision }) => {
+      demand(precision === undefined || precisions.includes(precision), `there is no precision ${precision}`);
       checkMatrix(a);
       checkMatrix(b);
       checkSameDType(a, b);

@@ -146,7 +146,8 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
   cumsum: (node, [g]) => [cumsum(g!, node.attrs.axis, !node.attrs.reverse)],
   matmul: (node, [g], needs) => {
     const [a, b] = node.inputs;
-    return [needs[0] ? matmul(g!, adjoint(b)) : null, needs[1] ? matmul(adjoint(a), g!) : null];
+    const { precision } = node.attrs;
+    return [needs[0] ? matmul(g!, adjoint(b), precision) : null, needs[1] ? matmul(adjoint(a), g!, precision) : null];
   },
   gather: (node, [g]) => {
     const [x, indices] = node.inputs;

@@ -57,7 +57,7 @@ export class Session {
       this.#compiled.set(key, earlier);
       return earlier;
     }
-    const simple = simplify(copyGraph(fn));
+    const simple = simplify(copyGraph(fn), (node, usesOutput) => this.device.keeps?.(node, usesOutput) ?? false);
     assertClosed(simple);
     const executable = profiler.span("compile", () => this.device.compile(simple, { donated, known }));
     if (debugLevel() >= 3) console.error(printGraph(simple));

@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { appendFileSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import type { CompileOptions, Device, DeviceBuffer, Executable } from "../device/index.js";
 import { type Aval, type GraphFn, showAval, toPlain } from "../graph/index.js";
-import { memory } from "./memory.js";
+import { captureSite } from "./memory.js";
 
 /** Lines that are collected before they are written. */
 const batch = 256;
@@ -172,13 +172,6 @@ function record(device: Device, out: TapeWriter): Device {
     }
     return id;
   };
-  const site = (): string | null => {
-    const was = memory.recordSites;
-    memory.recordSites = true;
-    const found = memory.callSite();
-    memory.recordSites = was;
-    return found;
-  };
   // Clusters time their workers themselves; what they call instructions comes from there.
   const remote = device.kind === "cluster";
   const read = (buffer: DeviceBuffer, bytes: Uint8Array): void =>
@@ -204,7 +197,7 @@ function record(device: Device, out: TapeWriter): Device {
       const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
         if (!remote) device.timing = true;
         const step = steps++;
-        const cause = site();
+        const cause = captureSite()();
         const before = inputs.map(idOf);
         const begin = performance.now();
         const results = inner.run(inputs);

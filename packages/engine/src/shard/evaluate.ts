@@ -195,8 +195,9 @@ export class Evaluator {
   /** Which factors of a node the theme lets each mesh axis cut. */
   #mask(item: Item, theme: Theme): boolean[] {
     const { factors } = factorsOf(item.node);
+    const classes = this.problem.classesOf(item.node);
     return this.mesh.axes.flatMap(({ name, size }) =>
-      factors.map((factor, f) => factor.size > 1 && size > 1 && theme.allows(name, item.classes[f])),
+      factors.map((factor, f) => factor.size > 1 && size > 1 && theme.allows(name, classes[f])),
     );
   }
 

@@ -3,6 +3,7 @@ export { drawPlacement } from "./draw.js";
 export { explainPlan, showBytes, showSeconds } from "./explain.js";
 export { type Layout, layoutOf, type Strategy } from "./layout.js";
 export { gatherValue, type Lockstep, runLockstep, scatterValue } from "./lockstep.js";
+export { h200 } from "./machines.js";
 export { Mesh, type MeshAxis } from "./mesh.js";
 export { type Partitioned, type PartitionOptions, partition, reshard } from "./partition.js";
 export { type Box, evenBounds, type Pending, Placement, type PlacementJSON, type Split } from "./placement.js";
@@ -10,5 +11,5 @@ export { type Alternative, type Plan, type PlanOptions, plan } from "./planner.j
 export { type Curve, type Link, linkTime, parseRates, type Rates, sameLinks } from "./rates.js";
 export { applyMove, collectiveAttrs, isCollective, type Move, planReshard } from "./reshard.js";
 export { parseRules, type ScopeRule, type ShardRule, type ShardRules } from "./rules.js";
-export { h200 } from "./simulated.js";
+export { type Simulated, type SimulatedRow, simulate, simulateCounts, simulatedTable } from "./simulate.js";
 export type { Site } from "./sites.js";

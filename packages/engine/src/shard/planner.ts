@@ -76,7 +76,7 @@ function rankClasses(problem: Problem): RankedClass[] {
   for (const { node } of problem.items) {
     if (problem.work.get(node)!.kind === "nothing") continue;
     const { flops, bytes } = costOf(node);
-    const present = new Set(problem.classes.ofNode(node));
+    const present = new Set(problem.classesOf(node));
     for (const id of present) weights.set(id, (weights.get(id) ?? 0) + flops + bytes);
   }
   return [...weights].map(([id, weight]) => ({ id, weight })).sort((a, b) => b.weight - a.weight);

@@ -12,23 +12,21 @@ export interface Item {
   /** Slots of the operands, and of the first result. */
   inputs: number[];
   first: number;
-  /** The class of each of its factors. */
-  classes: readonly number[];
 }
 
 export class Problem {
   readonly items: Item[] = [];
   readonly work: Map<Node, Work>;
-  readonly classes: DimensionClasses;
   readonly avals: Aval[] = [];
   /** Number of the aval of each slot. */
   readonly avalOf: number[] = [];
   readonly outputs: number[];
   readonly #bodies = new Map<Node, Problem>();
+  readonly #classesOf = new Map<Node, number[]>();
+  #classes: DimensionClasses | null = null;
 
   constructor(readonly fn: GraphFn) {
     this.work = workOf(fn);
-    this.classes = dimensionClasses(fn);
     const slotOf = new Map<Node, number>();
     const avalIds = new Map<string, number>();
     const addSlot = (aval: Aval): number => {
@@ -55,9 +53,25 @@ export class Problem {
       const text = this.#look(node);
       const sig = sigs.get(text) ?? sigs.size;
       sigs.set(text, sig);
-      this.items.push({ node, sig, inputs, first, classes: this.classes.ofNode(node) });
+      this.items.push({ node, sig, inputs, first });
     }
     this.outputs = fn.outputs.map((output) => slotOf.get(output)!);
+  }
+
+  /** Dimensions that belong together; found when it is first asked for. */
+  get classes(): DimensionClasses {
+    this.#classes ??= dimensionClasses(this.fn);
+    return this.#classes;
+  }
+
+  /** The class of each factor of a node. */
+  classesOf(node: Node): readonly number[] {
+    let found = this.#classesOf.get(node);
+    if (found === undefined) {
+      found = this.classes.ofNode(node);
+      this.#classesOf.set(node, found);
+    }
+    return found;
   }
 
   get slots(): number {

@@ -2,6 +2,7 @@
 import { type Node, numel, ShapeError, showShape } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { align, commonDType, nodeAs, wrap } from "./convert.js";
+import { currentPrecision } from "./precision.js";
 import type { Tensor } from "./tensor.js";
 
 export interface ConvOptions {
@@ -93,7 +94,7 @@ function convolve(op: string, x: Tensor, weight: Tensor, spatial: number, option
   // [batch, groups, channels a group * kernel, positions]
   const columns = build.reshape(build.concat(windows, 3), [batch, groups, perGroup * numel(kernel), numel(outSize)]);
   const filters = build.reshape(nodeAs(op, weight, dtype), [1, groups, out / groups, perGroup * numel(kernel)]);
-  const product = build.matmul(build.expand(filters, [batch, ...filters.shape.slice(1)]), columns);
+  const product = build.matmul(build.expand(filters, [batch, ...filters.shape.slice(1)]), columns, currentPrecision());
   const result = wrap(build.reshape(product, [batch, out, ...outSize]));
   if (bias === undefined) return result;
   const [a, b] = align(op, [result, bias.reshape([out, ...outSize.map(() => 1)])]);

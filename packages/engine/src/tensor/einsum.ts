@@ -2,10 +2,12 @@
 import { broadcastShapes, type Node, numel, range, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { commonDType, nodeAs, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { currentPrecision, type ProductOptions, productPrecision } from "./precision.js";
 import type { Tensor } from "./tensor.js";
 
 /** Matrix product with NumPy's rules: vectors are rows or columns, leading axes broadcast. */
-export function matmul(a: TensorLike, b: TensorLike): Tensor {
+export function matmul(a: TensorLike, b: TensorLike, options: ProductOptions = {}): Tensor {
+  const precision = productPrecision("matmul", options);
   const common = commonDType("matmul", [a, b]);
   const dtype = common === "bool" ? "int32" : common;
   let [x, y] = [nodeAs("matmul", a, dtype), nodeAs("matmul", b, dtype)];
@@ -28,12 +30,11 @@ export function matmul(a: TensorLike, b: TensorLike): Tensor {
   if (batch === null) throw new ShapeError(`matmul: ${shapes}: the leading axes do not broadcast`);
   const sharedRight = y.shape.length === 2 && batch.length > 0;
   const product = sharedRight
-    ? build.reshape(build.matmul(build.reshape(x, [numel(x.shape) / Math.max(k, 1) || numel(batch) * m, k]), y), [
-        ...batch,
-        m,
-        n,
-      ])
-    : build.matmul(build.expandTo(x, [...batch, m, k]), build.expandTo(y, [...batch, k, n]));
+    ? build.reshape(
+        build.matmul(build.reshape(x, [numel(x.shape) / Math.max(k, 1) || numel(batch) * m, k]), y, precision),
+        [...batch, m, n],
+      )
+    : build.matmul(build.expandTo(x, [...batch, m, k]), build.expandTo(y, [...batch, k, n]), precision);
   const shape = [...batch, ...(rowVector ? [] : [m]), ...(columnVector ? [] : [n])];
   return wrap(build.reshape(product, shape));
 }
@@ -106,7 +107,7 @@ function contract(a: Operand, b: Operand, keep: ReadonlySet<string>): Operand {
   const [m, k, n] = [numel(size(left, onlyA)), numel(size(left, shared)), numel(size(right, onlyB))];
   const x = build.reshape(arrange(left, [...batch, ...onlyA, ...shared]), [...batchShape, m, k]);
   const y = build.reshape(arrange(right, [...batch, ...shared, ...onlyB]), [...batchShape, k, n]);
-  const product = build.matmul(x, y);
+  const product = build.matmul(x, y, currentPrecision());
   const shape = [...batchShape, ...size(left, onlyA), ...size(right, onlyB)];
   return { node: build.reshape(product, shape), labels: [...batch, ...onlyA, ...onlyB] };
 }

@@ -1,5 +1,6 @@
 // What users touch: Tensor, functions, random numbers, linear algebra, trees, transforms.
 export { named, type ShardSpec, shard } from "./annotate.js";
+export * from "./attention.js";
 export * from "./conv.js";
 export type { ComplexNumber, TensorLike } from "./convert.js";
 export * from "./create.js";
@@ -24,6 +25,7 @@ export * from "./linalg.js";
 export * from "./mapping.js";
 export * from "./math.js";
 export * from "./nnfunctions.js";
+export { type PrecisionName, type ProductOptions, setPrecision, withPrecision } from "./precision.js";
 export {
   bernoulli,
   type Key,

@@ -1,9 +1,10 @@
 // jit: traces a function once for each structure, shapes and dtypes of its arguments, and then runs compiled code.
-import { functionOrder, type GraphFn, type Node, numel, WeftError } from "../graph/index.js";
+import { functionOrder, type GraphFn, type Node, numel, type Precision, WeftError } from "../graph/index.js";
 import { build, type Value } from "../ops/index.js";
 import { type Compiled, dataNode, isTracing, session, type TensorValue } from "../runtime/index.js";
 import { closeOver } from "../transform/index.js";
 import { showEffect } from "./effects.js";
+import { currentPrecision } from "./precision.js";
 import { freshKeyWords } from "./random.js";
 import { Tensor } from "./tensor.js";
 import { type AnyFunction, inFrame, refusePromise } from "./trace.js";
@@ -46,10 +47,11 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
   const donate = new Set(options.donate ?? []);
 
   /** The last call whose arguments were tensors themselves: the same again needs no look into trees. */
-  let last: { signatures: string[]; program: Program } | null = null;
+  let last: { signatures: string[]; precision: Precision | undefined; program: Program } | null = null;
 
   const sameAsLast = (args: readonly unknown[]): boolean => {
     if (last === null || last.signatures.length !== args.length || last.program.session !== session()) return false;
+    if (last.precision !== currentPrecision()) return false;
     for (let i = 0; i < args.length; i++) {
       const arg = args[i];
       if (!(arg instanceof Tensor) || arg.signature !== last.signatures[i]) return false;
@@ -61,13 +63,17 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
     if (sameAsLast(args)) return { program: last!.program, leaves: args as readonly Tensor[] };
     const found = lookUp(args);
     if (args.every((arg) => arg instanceof Tensor))
-      last = { signatures: (args as Tensor[]).map((arg) => arg.signature), program: found.program };
+      last = {
+        signatures: (args as Tensor[]).map((arg) => arg.signature),
+        precision: currentPrecision(),
+        program: found.program,
+      };
     return found;
   };
 
   const lookUp = (args: readonly unknown[]): { program: Program; leaves: Tensor[] } => {
     const { leaves, def } = flattenTree(args);
-    let key = def.key;
+    let key = `${currentPrecision() ?? ""}/${def.key}`;
     for (const leaf of leaves) key += leaf.signature;
     const known = programs.get(key);
     if (known !== undefined && known.session === session()) return { program: known, leaves };

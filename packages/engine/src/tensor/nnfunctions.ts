@@ -1,5 +1,5 @@
 // Functions that networks are made of, composed of primitives; fusion makes single kernels of them.
-import { DTypeError, isComplex, kindOf, ShapeError, showShape } from "../graph/index.js";
+import { DTypeError, isComplex, isHalf, kindOf, type Node, ShapeError, showShape } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { inexactNode, nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import {
@@ -48,8 +48,13 @@ export function gelu(x: TensorLike, options: { approximate?: boolean } = {}): Te
 /** log(1 + exp(x)) without overflow. */
 export const softplus = (x: TensorLike): Tensor => add(log1p(exp(mul(abs(x), -1))), where(less(x, 0), 0, x));
 
+/** Half types are summed and normalised in float32: with 8 or 11 bits a sum stops growing after a few hundred terms. */
+const wide = (node: Node): Tensor => wrap(build.cast(node, "float32"));
+
 export function softmax(x: TensorLike, axis = -1): Tensor {
-  const node = inexactNode("softmax", x);
+  const given = inexactNode("softmax", x);
+  if (isHalf(given.dtype)) return wrap(build.cast(softmax(wide(given), axis).node, given.dtype));
+  const node = given;
   if (isComplex(node.dtype)) throw new DTypeError("softmax: not defined for complex tensors");
   const at = resolveAxis("softmax", axis, node.shape.length);
   const top = shiftOf(node, [at]);
@@ -58,7 +63,9 @@ export function softmax(x: TensorLike, axis = -1): Tensor {
 }
 
 export function logSoftmax(x: TensorLike, axis = -1): Tensor {
-  const node = wrap(inexactNode("logSoftmax", x));
+  const given = inexactNode("logSoftmax", x);
+  if (isHalf(given.dtype)) return wrap(build.cast(logSoftmax(wide(given), axis).node, given.dtype));
+  const node = wrap(given);
   const at = resolveAxis("logSoftmax", axis, node.shape.length);
   return sub(node, logsumexp(node, at, { keepDims: true }));
 }
@@ -69,6 +76,7 @@ export function layerNorm(
   options: { weight?: Tensor; bias?: Tensor; axes?: number | readonly number[]; epsilon?: number } = {},
 ): Tensor {
   const { weight, bias, axes = -1, epsilon = 1e-5 } = options;
+  if (isHalf(x.dtype)) return wrap(build.cast(layerNorm(wide(x.node), options).node, x.dtype));
   const centred = sub(x, mean(x, axes, { keepDims: true }));
   const scaled = mul(centred, rsqrt(add(variance(x, axes, { keepDims: true }), epsilon)));
   const weighted = weight === undefined ? scaled : mul(scaled, weight);
@@ -102,7 +110,7 @@ export function crossEntropy(
       `crossEntropy: logits ${showShape(logits.shape)} need class numbers ${showShape(logits.shape.slice(0, -1))} ` +
         `or probabilities ${showShape(logits.shape)}, got ${showShape(targets.shape)}`,
     );
-  const logp = logSoftmax(logits);
+  const logp = logSoftmax(isHalf(logits.dtype) ? wide(logits.node) : logits);
   let chosen: Tensor;
   if (isClass) {
     if (kindOf(targets.dtype) !== "int")

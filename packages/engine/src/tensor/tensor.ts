@@ -23,6 +23,7 @@ import * as indexing from "./indexing.js";
 import * as linalg from "./linalg.js";
 import * as math from "./math.js";
 import * as nn from "./nnfunctions.js";
+import type { ProductOptions } from "./precision.js";
 import * as reduce from "./reduce.js";
 import * as shaping from "./shape.js";
 
@@ -480,8 +481,8 @@ export class Tensor {
 
   // Matrices
 
-  matmul(other: TensorLike): Tensor {
-    return einsum.matmul(this, other);
+  matmul(other: TensorLike, options?: ProductOptions): Tensor {
+    return einsum.matmul(this, other, options);
   }
   adjoint(): Tensor {
     return linalg.adjoint(this);

@@ -5,8 +5,8 @@ import type { TextClassifier } from "../nn/index.js";
 import { type Jitted, jit, key, softmax, type Tensor, tensor } from "../tensor/index.js";
 import type { Progress } from "./checkpoint.js";
 import { findCheckpoint, readParameters } from "./checkpoint.js";
-import { type ClassifierModel, makeModel, unpack } from "./model.js";
-import { TrainError } from "./trainer.js";
+import { TrainError } from "./errors.js";
+import { type ClassifierModel, halfOf, makeModel, unpack } from "./model.js";
 
 export interface Prediction {
   label: string;
@@ -45,7 +45,8 @@ export class Classifier {
       throw new TrainError(`${run} holds no checkpoint; give the folder of a run that weft train has written`);
     const { config, classes } = found.progress;
     const tokenizer = await makeTokenizer(config.data.tokenizer, config.model.vocab_size);
-    const model = makeModel(config, classes.length, config.precision.compute === "float64" ? "float64" : "float32");
+    const dtype = config.precision.compute === "float64" ? "float64" : "float32";
+    const model = makeModel(config, classes.length, dtype, halfOf(config));
     const params = await readParameters(found.folder, jit((k: Tensor) => model.init(k))(key(0)));
     return new Classifier(found.progress, tokenizer, params, model);
   }

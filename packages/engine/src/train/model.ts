@@ -42,7 +42,19 @@ export interface ClassifierModel {
   logits(params: nn.TextClassifier, batch: Pick<Unpacked, "ids" | "mask">, keys: Key | null, tokens?: Tensor): Tensor;
 }
 
-export function makeModel({ model }: Pick<RawConfig, "model">, classes: number, dtype: DType): ClassifierModel {
+/** The half type that a configuration computes in, or null. */
+export function halfOf({ precision }: Pick<RawConfig, "precision">): "bfloat16" | "float16" | null {
+  const { compute } = precision;
+  return compute === "bfloat16" || compute === "float16" ? compute : null;
+}
+
+/** `dtype` is that of the parameters; with `half` they are used in that type and the logits come back in float32. */
+export function makeModel(
+  { model }: Pick<RawConfig, "model">,
+  classes: number,
+  dtype: DType,
+  half: "bfloat16" | "float16" | null = null,
+): ClassifierModel {
   const options: nn.TextClassifierInit = {
     vocabulary: model.vocab_size,
     width: model.d_model,
@@ -61,8 +73,9 @@ export function makeModel({ model }: Pick<RawConfig, "model">, classes: number, 
       if (model.embedding_std === 1) return fresh;
       return { ...fresh, embedding: { weight: fresh.embedding.weight.mul(model.embedding_std) } };
     },
-    logits: (params, { ids, mask }, keys, tokens) =>
-      nn.textClassifier.apply(params, ids, {
+    logits: (params, { ids, mask }, keys, tokens) => {
+      const used = half === null ? params : nn.castParameters(params, half);
+      const logits = nn.textClassifier.apply(used, ids, {
         ...(tokens !== undefined && { tokens }),
         heads: model.n_heads,
         activation: model.activation,
@@ -70,6 +83,8 @@ export function makeModel({ model }: Pick<RawConfig, "model">, classes: number, 
         mask,
         dropout: model.dropout,
         key: keys,
-      }),
+      });
+      return half === null ? logits : logits.cast("float32");
+    },
   };
 }

@@ -1,17 +1,32 @@
 // The optimiser of a configuration, with its schedule inside the jitted step.
-import { adam, adamW, type Optimizer, type Schedule, schedule, sgd } from "../optim/index.js";
+import {
+  adam,
+  adamW,
+  type LossScaled,
+  lossScaled,
+  type Optimizer,
+  type Schedule,
+  schedule,
+  sgd,
+} from "../optim/index.js";
 import type { RawConfig } from "./config.js";
 
 export interface ConfiguredOptimizer {
   optimizer: Optimizer<unknown>;
+  /** float16: the optimiser with a scaled loss. */
+  scaling: { optimizer: LossScaled<unknown>; dynamic: boolean } | null;
   /** For logs: the rate of a step, from 1. */
   rate: Schedule;
 }
 
+/** A fixed scale neither grows nor falls; the factor has to be below 1, and an overflow ends the run anyway. */
+const hardly = 1 - 2 ** -20;
+
 export function makeOptimizer(
-  { optimizer: given }: Pick<RawConfig, "optimizer">,
+  config: Pick<RawConfig, "optimizer" | "precision">,
   totalSteps: number,
 ): ConfiguredOptimizer {
+  const given = config.optimizer;
   const rate = schedule({
     shape: given.schedule,
     learningRate: given.learning_rate,
@@ -36,5 +51,10 @@ export function makeOptimizer(
     sgd: () =>
       sgd({ ...common, ...(given.momentum !== undefined && { momentum: given.momentum }) }) as Optimizer<never>,
   };
-  return { optimizer: makers[given.type]() as unknown as Optimizer<unknown>, rate };
+  const optimizer = makers[given.type]() as unknown as Optimizer<unknown>;
+  const { compute, loss_scale: scale } = config.precision;
+  const fixed = typeof scale === "number" ? { initial: scale, growth: 1, backoff: hardly } : {};
+  const scaling =
+    compute === "float16" ? { optimizer: lossScaled(optimizer, fixed), dynamic: typeof scale !== "number" } : null;
+  return { optimizer, scaling, rate };
 }

@@ -2,7 +2,7 @@
 // seconds, and there is one error to tell. Knows processes, not training.
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { TrainError } from "./trainer.js";
+import { TrainError } from "./errors.js";
 
 export interface RanksOptions {
   size: number;

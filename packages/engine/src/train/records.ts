@@ -38,6 +38,9 @@ export interface StepRecord {
   gradientNorm: number;
   learningRate: number;
   compile?: true;
+  /** float16: the scale of the loss, and whether the step was left out because its gradients overflowed. */
+  lossScale?: number;
+  skipped?: boolean;
 }
 
 /** The JSON lines of one rank, written in whole lines, in blocks. */
@@ -70,7 +73,10 @@ export class RecordWriter {
 
   step(record: StepRecord): void {
     const startUs = (performance.now() - this.#origin) * 1000 - record.durationUs;
-    this.write("step", { ...record, startUs: Math.max(0, startUs) });
+    const { gradientNorm, ...rest } = record;
+    // The format has no word for what is not a number: such a field is left out.
+    const norm = Number.isFinite(gradientNorm) ? { gradientNorm } : {};
+    this.write("step", { ...rest, ...norm, startUs: Math.max(0, startUs) });
   }
 
   flush(): void {

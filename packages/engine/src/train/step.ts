@@ -2,12 +2,13 @@
 // micro-steps where gradients are accumulated, and evaluation.
 import type { DType } from "../graph/index.js";
 import { embedding, type TextClassifier } from "../nn/index.js";
-import { globalNorm, type Optimizer } from "../optim/index.js";
+import { globalNorm, type LossScaled, type Optimizer, type ScaledState } from "../optim/index.js";
 import {
   crossEntropy,
   type Jitted,
   jit,
   logicalAnd,
+  logicalOr,
   minimum,
   stack,
   type Tensor,
@@ -29,11 +30,14 @@ export interface StepOptions {
   labelSmoothing: number;
   gradientClip: number | undefined;
   bucketBytes: number;
+  /** The optimiser with a scaled loss, for float16; a scale that does not adapt makes an overflow a fault. */
+  scaling: { optimizer: LossScaled<unknown>; dynamic: boolean } | null;
 }
 
 /** What a run carries from step to step; donated to each. */
 export interface TrainState {
   params: TextClassifier;
+  /** The optimiser's own state; under loss scaling `{ inner, scale, streak }`. */
   optimizer: unknown;
   /** int32: 1 after a step whose loss or gradient was no number. From then on nothing changes any more. */
   halted: Tensor;
@@ -45,13 +49,17 @@ export interface Pending {
   loss: Tensor;
 }
 
-/** What a step says, in one small tensor: loss, gradient norm, ranks that want to stop, whether it was taken. */
-export const said = { loss: 0, norm: 1, stop: 2, taken: 3 } as const;
+/** What a step says, in one small tensor: loss, gradient norm, ranks that want to stop, whether all is well, the loss's scale. */
+export const said = { loss: 0, norm: 1, stop: 2, good: 3, scale: 4 } as const;
+
+/** The state of the optimiser at the start. */
+export const freshOptimizer = ({ optimizer, scaling }: StepOptions, params: TextClassifier): unknown =>
+  (scaling?.optimizer ?? optimizer).init(params);
 
 export interface Programs {
   whole: Jitted<(state: TrainState, packed: Tensor) => [TrainState, Tensor]>;
-  first: Jitted<(params: TextClassifier, packed: Tensor) => Pending>;
-  more: Jitted<(pending: Pending, params: TextClassifier, packed: Tensor) => Pending>;
+  first: Jitted<(state: TrainState, packed: Tensor) => Pending>;
+  more: Jitted<(pending: Pending, state: TrainState, packed: Tensor) => Pending>;
   last: Jitted<(state: TrainState, pending: Pending, packed: Tensor) => [TrainState, Tensor]>;
   /** Sums over this rank's rows: loss, right answers, rows. */
   evaluate: Jitted<(params: TextClassifier, packed: Tensor) => Tensor>;
@@ -66,11 +74,18 @@ export function lossOf(options: StepOptions, params: TextClassifier, batch: Unpa
 }
 
 export function makePrograms(options: StepOptions): Programs {
-  const { model, optimizer, group, dtype, gradientClip, bucketBytes } = options;
+  const { model, group, dtype, gradientClip, bucketBytes, scaling } = options;
+  const optimizer = (scaling?.optimizer ?? options.optimizer) as Optimizer<unknown>;
+  const scaleOf = (state: TrainState): Tensor | null =>
+    scaling === null ? null : (state.optimizer as ScaledState<unknown>).scale;
+  /** What is differentiated. */
+  const scaled = (loss: Tensor, state: TrainState): Tensor =>
+    scaling === null ? loss : scaling.optimizer.scaleLoss(loss, state.optimizer as ScaledState<unknown>);
 
-  const gradients = (params: TextClassifier, packed: Tensor): Pending => {
+  /** Of this rank's rows, of the scaled loss. */
+  const gradients = (state: TrainState, packed: Tensor): Pending => {
     const batch = unpack(packed);
-    const [loss, grads] = valueAndGrad((p: TextClassifier) => lossOf(options, p, batch))(params);
+    const [loss, grads] = valueAndGrad((p: TextClassifier) => scaled(lossOf(options, p, batch), state))(state.params);
     return { grads, loss };
   };
   const join = (a: Pending, b: Pending): Pending => ({
@@ -79,11 +94,12 @@ export function makePrograms(options: StepOptions): Programs {
   });
 
   /** As `gradients`, summed over ranks, with the table's part sent as the rows that were touched. */
-  const gradientsByRows = (params: TextClassifier, packed: Tensor): Pending => {
+  const gradientsByRows = (state: TrainState, packed: Tensor): Pending => {
     const batch = unpack(packed);
+    const { params } = state;
     const looked = embedding.apply(params.embedding, batch.ids);
     const [loss, [grads, rows]] = valueAndGrad(
-      (p: TextClassifier, tokens: Tensor) => lossOf(options, p, batch, tokens),
+      (p: TextClassifier, tokens: Tensor) => scaled(lossOf(options, p, batch, tokens), state),
       { argument: [0, 1] },
     )(params, looked) as unknown as [Tensor, [TextClassifier, Tensor]];
     const { embedding: _, ...others } = grads;
@@ -94,44 +110,53 @@ export function makePrograms(options: StepOptions): Programs {
     return { grads: { ...summed, embedding: { weight } }, loss };
   };
 
-  const wholeStep = (state: TrainState, packed: Tensor): [TrainState, Tensor] => {
-    const { ids } = unpack(packed);
-    if (travelsAsRows(ids.size, group.size, state.params.embedding.weight.shape[0]))
-      return update(state, gradientsByRows(state.params, packed), packed);
-    return finish(state, gradients(state.params, packed), packed);
-  };
-
   const finish = (state: TrainState, own: Pending, packed: Tensor): [TrainState, Tensor] =>
     update(state, { grads: sumGradients(own.grads, group, bucketBytes), loss: own.loss }, packed);
 
-  /** From gradients that are summed over ranks and this rank's part of the loss. */
-  const update = (state: TrainState, { grads, loss: own }: Pending, packed: Tensor): [TrainState, Tensor] => {
+  const wholeStep = (state: TrainState, packed: Tensor): [TrainState, Tensor] => {
+    const { ids } = unpack(packed);
+    if (travelsAsRows(ids.size, group.size, state.params.embedding.weight.shape[0]))
+      return update(state, gradientsByRows(state, packed), packed);
+    return finish(state, gradients(state, packed), packed);
+  };
+
+  /** From gradients that are summed over ranks and this rank's part of the loss, both scaled. */
+  const update = (state: TrainState, summed: Pending, packed: Tensor): [TrainState, Tensor] => {
     const { stop } = unpack(packed);
+    const scale = scaleOf(state);
+    const undo = scale === null ? null : scale.reciprocal().cast(dtype);
+    const own = undo === null ? summed.loss : summed.loss.mul(undo);
     const [loss, stops] = parts(group.sum(stack([own, stop.cast(dtype)])), 2);
-    const norm = globalNorm(grads).cast(dtype);
-    const good = logicalAnd(logicalAnd(loss.isFinite(), norm.isFinite()), state.halted.equal(0));
-    // As torch's clip_grad_norm_.
-    const scale = gradientClip === undefined ? null : minimum(norm.add(1e-6).reciprocal().mul(gradientClip), 1);
-    const used = scale === null ? grads : treeMap((g) => g.mul(scale.cast(g.dtype)), grads);
+    // Of what they are, not of what they are scaled to: the squares of scaled ones overflow before they do.
+    const real = undo === null ? summed.grads : treeMap((g) => g.mul(undo.cast(g.dtype)), summed.grads);
+    const norm = globalNorm(real).cast(dtype);
+    // As torch's clip_grad_norm_; what is scaled stays so until the optimiser divides it.
+    const clip = gradientClip === undefined ? null : minimum(norm.add(1e-6).reciprocal().mul(gradientClip), 1);
+    const used = clip === null ? summed.grads : treeMap((g) => g.mul(clip.cast(g.dtype)), summed.grads);
     const [params, inner] = optimizer.update(state.params, used, state.optimizer);
+    // Under a scale that can still fall an overflow is no fault: the optimiser leaves the step out.
+    const finite = norm.isFinite();
+    const fits = scale === null || scaling?.dynamic !== true ? finite : logicalOr(finite, scale.greater(1));
+    const good = logicalAnd(logicalAnd(loss.isFinite(), fits), state.halted.equal(0));
     const choose = <T>(stepped: T, before: T): T => treeMap((a, b) => where(good, a, b), stepped, before);
     const next: TrainState = {
       params: choose(params, state.params),
       optimizer: choose(inner, state.optimizer),
       halted: where(good, 0, 1).cast("int32"),
     };
-    return [next, stack([loss, norm, stops, good.cast(dtype)])];
+    const told = scale === null ? stops.mul(0).add(1) : scale.cast(dtype);
+    return [next, stack([loss, norm, stops, good.cast(dtype), told])];
   };
 
   return {
     whole: jit(wholeStep, { donate: [0] }),
     first: jit(gradients),
-    more: jit((pending: Pending, params: TextClassifier, packed: Tensor) => join(pending, gradients(params, packed)), {
+    more: jit((pending: Pending, state: TrainState, packed: Tensor) => join(pending, gradients(state, packed)), {
       donate: [0],
     }),
     last: jit(
       (state: TrainState, pending: Pending, packed: Tensor) =>
-        finish(state, join(pending, gradients(state.params, packed)), packed),
+        finish(state, join(pending, gradients(state, packed)), packed),
       { donate: [0, 1] },
     ),
     evaluate: jit((params: TextClassifier, packed: Tensor) => {

@@ -100,6 +100,7 @@ describe("a state dict of PyTorch", needsTorch, () => {
           labelSmoothing: 0,
           gradientClip: 0.5,
           bucketBytes: 1 << 20,
+          scaling: null,
         });
         const given = Object.fromEntries(
           under(answer, "state").map(([n, t]) => [

@@ -10,6 +10,7 @@ import { scratch } from "../data/testkit.js";
 import * as weft from "../index.js";
 import { save } from "../io/index.js";
 import { checkpointSteps, findCheckpoint } from "./checkpoint.js";
+import { alone, type Group } from "./group.js";
 import { type Parts, tiny } from "./testkit.js";
 import { type TrainOptions, type TrainResult, train } from "./trainer.js";
 
@@ -138,6 +139,16 @@ test("pre-norm and learned positions train too", async () => {
     (await weft.io.load(join(findCheckpoint(join(folder, "pre"))!.folder, "model.safetensors"))) as object,
   );
   assert.ok(names.includes("positions.weight") && names.includes("encoder.norm.weight"));
+});
+
+test("ranks that work on the same samples are found out at the end of the epoch", async () => {
+  // Two ranks that both believe to be rank 0, as in the study that trained every rank on everything.
+  const both: Group = { ...alone, size: 2, sum: (t) => t.add(t), gather: (t) => weft.concat([t, t]) };
+  const config = { ...tiny(folder, "twice"), ranks: 2, batchPerRank: 10 };
+  await assert.rejects(
+    train(config, { group: both }),
+    /epoch 1: sample \d+ was used [02] times over 2 ranks, not once.*the run is not valid/,
+  );
 });
 
 test("bad input: a batch larger than the data, an empty data set, an unknown place", async () => {

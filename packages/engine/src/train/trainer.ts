@@ -19,22 +19,21 @@ import {
   type Split,
   type TokenSet,
 } from "../data/index.js";
-import { type DType, WeftError } from "../graph/index.js";
-import { countParameters } from "../nn/index.js";
+import type { DType } from "../graph/index.js";
 import { session } from "../runtime/index.js";
-import { jit, key, type Tensor, tensor, treeLeaves, treeMap } from "../tensor/index.js";
+import { jit, key, type Tensor, tensor, treeMap } from "../tensor/index.js";
+import { Census } from "./census.js";
 import { findCheckpoint, type Progress, readOptimizer, readParameters, writeCheckpoint } from "./checkpoint.js";
 import { type Config, showConfig } from "./config.js";
 import { firstBadTensor } from "./diagnose.js";
+import { TrainError } from "./errors.js";
+import { evaluate } from "./evaluate.js";
+import { factsOf, workloadOf } from "./facts.js";
 import { alone, type Group } from "./group.js";
-import { makeModel } from "./model.js";
+import { halfOf, makeModel } from "./model.js";
 import { makeOptimizer } from "./optimizer.js";
 import { type EpochRow, RecordWriter, type RunHead, writeMetrics, writeRunFile } from "./records.js";
-import { makePrograms, type Pending, type StepOptions, said, type TrainState } from "./step.js";
-
-export class TrainError extends WeftError {
-  override name = "TrainError";
-}
+import { freshOptimizer, makePrograms, type Pending, type StepOptions, said, type TrainState } from "./step.js";
 
 export interface TrainEvent {
   epoch: number;
@@ -102,8 +101,7 @@ class Run {
   readonly #rate: (step: number) => number;
   readonly #totalSteps: number;
   readonly #stepsPerEpoch: number;
-  /** How often each sample of this epoch was used on this rank. */
-  #seen: Int32Array;
+  readonly #census: Census;
   /** Results that were not read yet: reading waits for the device. */
   #unread: { batch: Batch; packed: Tensor; said: Tensor; record: Unread }[] = [];
   #windowStart = 0;
@@ -127,10 +125,10 @@ class Run {
       config.training.max_steps ?? Number.POSITIVE_INFINITY,
       config.training.epochs * this.#stepsPerEpoch,
     );
-    const { optimizer, rate } = makeOptimizer(config, this.#totalSteps);
+    const { optimizer, scaling, rate } = makeOptimizer(config, this.#totalSteps);
     this.#rate = rate;
     this.#steps = {
-      model: makeModel(config, trainSet.classes.length, this.dtype),
+      model: makeModel(config, trainSet.classes.length, this.dtype, halfOf(config)),
       optimizer,
       group: this.group,
       dtype: this.dtype,
@@ -138,10 +136,13 @@ class Run {
       labelSmoothing: config.training.label_smoothing,
       gradientClip: config.training.gradient_clip,
       // One bucket is ready only when everything is: nothing overlaps.
+      scaling,
       bucketBytes: config.distributed.overlap ? config.distributed.bucket_mb * 2 ** 20 : Number.POSITIVE_INFINITY,
     };
     this.#programs = makePrograms(this.#steps);
-    this.#seen = new Int32Array(trainSet.rows);
+    this.#census = new Census(trainSet.rows, this.group, (indexHash) =>
+      this.#records.write("facts", { facts: { indexHash } }),
+    );
     this.#head = { name: config.name, ranks: config.ranks, workload: {}, startedAt: Date.now() / 1000 };
     // A GPU works behind the host's back; it is asked for its results now and then, a CPU after each step.
     this.#window = session().device.kind === "cuda" ? config.logging.every_steps : 1;
@@ -223,7 +224,7 @@ class Run {
       const shape = [config.batchPerRank, headColumns + length];
       const packed = tensor(new Int32Array(shape[0] * shape[1]), { shape, dtype: "int32" });
       if (config.training.accumulation === 1) this.#programs.whole.kernels(this.#state, packed);
-      else this.#programs.first.kernels(this.#state.params, packed);
+      else this.#programs.first.kernels(this.#state, packed);
       if (this.testSet !== null) this.#programs.evaluate.kernels(this.#state.params, packed);
     }
     this.#records.write("facts", { facts: { compileSeconds: (performance.now() - began) / 1000 } });
@@ -232,7 +233,7 @@ class Run {
   #fresh(): { params: TrainState["params"]; optimizer: unknown } {
     // One program each, and tensors of their own: a state that is donated must not share memory with anything.
     const params = jit((k: Tensor) => this.#steps.model.init(k))(key(this.config.seed));
-    const optimizer = this.#steps.optimizer.init(params);
+    const optimizer = freshOptimizer(this.#steps, params);
     return { params, optimizer: treeMap((t) => t.realize(), optimizer) };
   }
 
@@ -259,7 +260,7 @@ class Run {
       epoch,
       (row) => set.offsets[row + 1] - set.offsets[row],
     );
-    for (const sample of plan.order.subarray(0, plan.starts[index])) this.#seen[sample]++;
+    this.#census.mark(plan.order.subarray(0, plan.starts[index]));
   }
 
   #loaderOptions(training: boolean): LoaderOptions {
@@ -275,48 +276,18 @@ class Run {
       accumulation: training ? accumulation : 1,
       rows: config.batchPerRank,
       loaders: training ? config.data.loaders : 0,
-      prefetch: config.data.prefetch ?? 4,
+      prefetch: config.data.prefetch ?? 8,
     };
   }
 
   #writeFacts(): void {
-    const { config, trainSet, group } = this;
-    const parameters = countParameters(this.#state.params);
-    const workload = {
-      dataset: config.data.dataset,
-      datasetSamples: trainSet.rows,
-      batchPerRank: config.batchPerRank,
-      accumulation: config.training.accumulation,
-      stepsPerEpoch: this.#stepsPerEpoch,
-      dropLast: false,
-      sequenceLength: config.model.max_seq_len,
-      model: "encoder classifier",
-      parameters,
-      gradientBytes: parameters * (this.dtype === "float64" ? 8 : 4),
-      precision: labOf[config.precision.compute],
-      learningRate: config.optimizer.learning_rate,
-      optimizer: config.optimizer.type,
-      seed: config.seed,
-      scaling: config.training.global_batch === undefined ? "weak" : "strong",
-    };
+    const { config, group } = this;
+    const { params } = this.#state;
+    const workload = workloadOf(config, this.trainSet, params, this.#stepsPerEpoch);
     Object.assign(this.#head.workload, workload);
     if (this.#main) writeRunFile(config.output, this.#head, "running");
     this.#records.write("rank", { worldSize: group.size, pid: process.pid, device: session().device.name });
-    this.#records.write("facts", {
-      facts: {
-        ...workload,
-        framework: "weft",
-        worldSize: group.size,
-        samplerSharded: group.size > 1,
-        samplerClass: "weft",
-        loaderWorkers: config.data.loaders,
-        persistentWorkers: true,
-        shuffle: true,
-        parallelism: group.size > 1 ? "ddp" : "none",
-        parameterElements: treeLeaves(this.#state.params).map((leaf) => leaf.size),
-        cores: config.distributed.cores_per_rank,
-      },
-    });
+    this.#records.write("facts", { facts: { ...workload, ...factsOf(config, group, params) } });
     this.#records.flush();
   }
 
@@ -339,7 +310,7 @@ class Run {
       }
       this.#read();
       if (this.#stopped) break;
-      if (progress.epoch > epoch) this.#assertSeenOnce(epoch);
+      if (progress.epoch > epoch) this.#census.close(epoch);
       await this.#endEpoch(epoch, progress.epoch > epoch);
     }
     if (this.#stopped) {
@@ -375,14 +346,11 @@ class Run {
           `the loader gave batch ${batch.epoch}/${batch.index}, expected ${progress.epoch}/${progress.index}`,
         );
       samples += batch.samples;
-      this.#count(batch);
+      this.#census.count(batch);
       batch.data[columns.stop] = this.options.signal?.aborted === true ? 1 : 0;
       const packed = tensor(batch.data, { shape: [batch.rows, headColumns + batch.length], dtype: "int32" });
       if (micro < accumulation - 1) {
-        pending =
-          pending === null
-            ? programs.first(this.#state.params, packed)
-            : programs.more(pending, this.#state.params, packed);
+        pending = pending === null ? programs.first(this.#state, packed) : programs.more(pending, this.#state, packed);
         continue;
       }
       const [state, result] =
@@ -412,14 +380,6 @@ class Run {
     if (this.#unread.length >= this.#window) this.#read();
   }
 
-  #count(batch: Batch): void {
-    const width = headColumns + batch.length;
-    for (let row = 0; row < batch.rows; row++) {
-      const sample = batch.data[row * width + columns.sample];
-      if (sample >= 0) this.#seen[sample]++;
-    }
-  }
-
   /** Reads what the steps of the window said. */
   #read(): void {
     if (this.#unread.length === 0) return;
@@ -433,7 +393,7 @@ class Run {
     steps.forEach(({ batch, packed, record }, i) => {
       const step = this.#progress.step - steps.length + i;
       const loss = values[i][said.loss];
-      if (values[i][said.taken] === 0) this.#bad(step, loss, packed);
+      if (values[i][said.good] === 0) this.#bad(step, loss, packed);
       this.#losses.push(loss);
       this.#progress.lossSum += loss * batch.total;
       this.#progress.samples += batch.total;
@@ -451,6 +411,10 @@ class Run {
         loss,
         gradientNorm: values[i][said.norm],
         learningRate: this.#rate(step + 1),
+        ...(this.#steps.scaling !== null && {
+          lossScale: values[i][said.scale],
+          skipped: !Number.isFinite(values[i][said.norm]),
+        }),
         ...(record.compile && { compile: true as const }),
       });
       if (values[i][said.stop] > 0) this.#stopped = true;
@@ -477,23 +441,12 @@ class Run {
     );
   }
 
-  /** Every sample exactly once over all ranks, by what the batches held. */
-  #assertSeenOnce(epoch: number): void {
-    const counts =
-      this.group.size === 1
-        ? this.#seen
-        : (jit((t: Tensor) => this.group.sum(t))(tensor(this.#seen, { dtype: "int32" })).dataSync() as Int32Array);
-    const wrong = counts.findIndex((count) => count !== 1);
-    if (wrong >= 0)
-      throw new TrainError(
-        `epoch ${epoch + 1}: sample ${wrong} was used ${counts[wrong]} times over ${this.group.size} ranks, not once; this is a fault of Weft, and the run is not valid`,
-      );
-    this.#seen = new Int32Array(this.trainSet.rows);
-  }
-
   async #endEpoch(epoch: number, whole: boolean): Promise<void> {
     const progress = this.#progress;
-    const result = this.testSet === null ? null : this.#evaluate(this.testSet);
+    const result =
+      this.testSet === null
+        ? null
+        : evaluate(this.#programs, this.#state.params, this.testSet, this.#loaderOptions(false), this.group);
     const row: EpochRow = {
       epoch: epoch + 1,
       trainLoss: progress.samples === 0 ? Number.NaN : progress.lossSum / progress.samples,
@@ -517,25 +470,6 @@ class Run {
       writeMetrics(this.config.output, progress.epochs);
       this.options.onEpoch?.(row);
     }
-  }
-
-  /** Each rank its share of the test set, each sample once. */
-  #evaluate(set: TokenSet): { loss: number; accuracy: number } {
-    const loader = openLoader(set, this.#loaderOptions(false), { epoch: 0, index: 0 });
-    const sums = [0, 0, 0];
-    for (let i = 0; i < loader.stepsPerEpoch; i++) {
-      const batch = loader.next();
-      const packed = tensor(batch.data, { shape: [batch.rows, headColumns + batch.length], dtype: "int32" });
-      const part = this.#programs.evaluate(this.#state.params, packed).dataSync() as ArrayLike<number>;
-      for (let k = 0; k < 3; k++) sums[k] += part[k];
-    }
-    loader.close();
-    const own = tensor(Float64Array.from(sums), { dtype: "float64" });
-    const all =
-      this.group.size === 1 ? sums : (jit((t: Tensor) => this.group.sum(t))(own).dataSync() as ArrayLike<number>);
-    if (all[2] !== set.rows)
-      throw new TrainError(`the evaluation saw ${all[2]} samples of ${set.rows}; this is a fault of Weft`);
-    return { loss: all[0] / all[2], accuracy: all[1] / all[2] };
   }
 
   async #save(): Promise<void> {
@@ -577,5 +511,3 @@ interface Unread {
   comm: number;
   exposed: number;
 }
-
-const labOf = { float32: "fp32", float64: "fp64", bfloat16: "amp-bf16", float16: "amp-fp16" } as const;

@@ -186,12 +186,20 @@ function nodeKey(node: Node, numbers: Map<Node, number>): string {
   return `${node.op}|${inputs}|${attrs}`;
 }
 
+/** Says which custom functions stay whole, because the device has a kernel for them. */
+export type KeepCustom = (node: Node<"custom">, usesOutput: (index: number) => boolean) => boolean;
+
 /** A smaller graph with the same parameters and the same results. */
-export function simplify(fn: GraphFn): GraphFn {
+export function simplify(fn: GraphFn, keep: KeepCustom = () => false): GraphFn {
   const map = new Map<Node, Node>(fn.params.map((p) => [p, p]));
   const inlined = new Map<Node, Node[]>();
   const numbers = new Map<Node, number>(fn.params.map((p, i) => [p, i]));
   const known = new Map<string, Node>();
+
+  const order = functionOrder(fn);
+  const picked = new Set(order.flatMap((n) => (isOp(n, "pick") ? [`${n.inputs[0].id}:${n.attrs.index}`] : [])));
+  /** Whether somebody reads a result; inside inlined functions nobody has counted, so all count as read. */
+  const isPicked = (node: Node, index: number): boolean => !order.includes(node) || picked.has(`${node.id}:${index}`);
 
   /** The one representative of a node whose inputs are representatives already. */
   const intern = (node: Node): Node => {
@@ -204,20 +212,27 @@ export function simplify(fn: GraphFn): GraphFn {
     return node;
   };
 
+  /** The representative of a node whose inputs have theirs; functions inside functions are inlined on the way. */
+  const visit = (node: Node): void => {
+    if (isOp(node, "pick")) {
+      const inside = inlined.get(node.inputs[0]);
+      if (inside !== undefined) {
+        map.set(node, inside[node.attrs.index]);
+        return;
+      }
+    }
+    const inputs = node.inputs.map((input) => map.get(input)!);
+    if (isOp(node, "custom") && !keep(node, (i) => isPicked(node, i))) {
+      inlined.set(node, instantiate(node.attrs.body, inputs).map(settle));
+      map.set(node, node);
+      return;
+    }
+    map.set(node, reduceNode(rebuild(node, inputs)));
+  };
+
   /** Interns what a rewrite built, from its new leaves up, rewriting on the way. */
   const settle = (root: Node): Node => {
-    for (const node of topological([root], (n) => map.has(n))) {
-      if (map.has(node)) continue;
-      map.set(
-        node,
-        reduceNode(
-          rebuild(
-            node,
-            node.inputs.map((input) => map.get(input)!),
-          ),
-        ),
-      );
-    }
+    for (const node of topological([root], (n) => map.has(n))) if (!map.has(node)) visit(node);
     return map.get(root)!;
   };
 
@@ -234,23 +249,7 @@ export function simplify(fn: GraphFn): GraphFn {
     return result;
   };
 
-  const order = functionOrder(fn);
-  for (const node of order) {
-    if (map.has(node)) continue;
-    if (isOp(node, "pick")) {
-      const inside = inlined.get(node.inputs[0]);
-      if (inside !== undefined) {
-        map.set(node, inside[node.attrs.index]);
-        continue;
-      }
-    }
-    const inputs = node.inputs.map((input) => map.get(input)!);
-    if (isOp(node, "custom")) {
-      inlined.set(node, instantiate(node.attrs.body, inputs).map(settle));
-      continue;
-    }
-    map.set(node, reduceNode(rebuild(node, inputs)));
-  }
+  for (const node of order) if (!map.has(node)) visit(node);
   const outputs = fn.outputs.map((output) => map.get(output)!);
-  return pruneScan({ params: fn.params, outputs }, simplify);
+  return pruneScan({ params: fn.params, outputs }, (body) => simplify(body));
 }

@@ -94,7 +94,8 @@ function advice(judged: BenchJudgement): string {
           ? ""
           : `, ${(v.machineEfficiency * 100).toFixed(0)}% of what independent workers reach`;
       const todo = v.advice === "" ? "" : `; ${v.advice}`;
-      return `  ${v.row.label}, ${devicesText(v.result.devices)}, ${v.clock === "compute" ? "compute" : "end to end"}: ${v.class} (${(v.efficiency * 100).toFixed(0)}%${machine}): ${v.cause}${todo}`;
+      const predicted = v.result.simulated ? "predicted " : "";
+      return `  ${v.row.label}, ${devicesText(v.result.devices)}, ${predicted}${v.clock === "compute" ? "compute" : "end to end"}: ${v.class} (${(v.efficiency * 100).toFixed(0)}%${machine}): ${v.cause}${todo}`;
     });
   if (lines.length === 0) return "";
   return ["Why, and what to do", ...lines].join("\n");
@@ -116,8 +117,15 @@ export function benchText(judged: BenchJudgement): string {
   const checked = judged.verdicts.filter((v) => v.result.error !== null);
   const worst = checked.reduce((a, v) => Math.max(a, v.result.error ?? 0), 0);
   const failures = judged.failures.map((f) => `  ${f.row}, ${devicesText(f.devices)}: ${f.message}`);
+  const cores =
+    record.coresPerWorker === null
+      ? ""
+      : `, ${record.coresPerWorker} core${record.coresPerWorker === 1 ? "" : "s"} a worker`;
+  const how = judged.verdicts.every((v) => v.result.simulated)
+    ? "nothing was measured"
+    : `${record.warmup} warm-up and ${record.repeats} measured calls, medians`;
   return [
-    `Device ${record.device}${record.coresPerWorker === null ? "" : `, ${record.coresPerWorker} core${record.coresPerWorker === 1 ? "" : "s"} a worker`}, ${record.precision}, ${record.warmup} warm-up and ${record.repeats} measured calls, medians`,
+    `Device ${record.device}${cores}, ${record.precision}, ${how}`,
     ...clocks.map((clock) => clockTables(judged, clock)),
     splitTable(judged),
     rawTable(judged),

@@ -252,3 +252,30 @@ test("a profiler sees the program, its kernels and the user's spans by name", ()
     assert.ok(!fake.sequence().includes("nvtxRangePushA"), "off unless asked for");
   });
 });
+
+test("results that a user keeps and fresh batches do not keep a program from being one graph launch", () =>
+  onFake((fake) => {
+    const f = weft.jit((x: weft.Tensor, w: weft.Tensor) => {
+      const h = x.matmul(w).tanh();
+      return weft.softmax(h.matmul(w)).sum(0);
+    });
+    const w = weft.ones([32, 32]).realize();
+    const kept: weft.Tensor[] = [];
+    const call = (): string[] => {
+      const x = weft.ones([4, 32]).add(kept.length).realize();
+      fake.sequence();
+      kept.push(x, f(x, w));
+      return fake.sequence();
+    };
+    for (let i = 0; i < 9; i++) call();
+    const last = call().filter((name) => name !== "cuMemAlloc_v2");
+    assert.deepEqual(last, ["cuMemcpyDtoDAsync_v2", "cuGraphLaunch", "cuMemcpyDtoDAsync_v2"]);
+    // The copies go between the call's own memory and the places of the graph.
+    fake.calls.length = 0;
+    const x = weft.ones([4, 32]).mul(7).realize();
+    fake.calls.length = 0;
+    const y = f(x, w);
+    const [into, , out] = fake.calls.filter(({ name }) => /DtoD|GraphLaunch/.test(name));
+    assert.equal(into.args[1], addressOf(x));
+    assert.equal(out.args[0], addressOf(y));
+  }));

@@ -40,7 +40,7 @@ function bucket(bytes: number): number {
   return Math.ceil(bytes / step) * step;
 }
 
-const attribute = { multiprocessors: 16, major: 75, minor: 76 };
+const attribute = { multiprocessors: 16, major: 75, minor: 76, sharedBytes: 97 };
 const stagingBytes = 32 << 20;
 const workspaceBytes = 32 << 20;
 /** Results from this size on land in pinned memory that the user's array aliases. */
@@ -67,6 +67,8 @@ export class CudaContext {
   readonly name: string;
   readonly architecture: string;
   readonly multiprocessors: number;
+  /** Shared memory that a block may ask for. */
+  readonly sharedBytes: number;
   readonly totalBytes: number;
   readonly driverVersion: number;
   readonly busId: string;
@@ -123,6 +125,7 @@ export class CudaContext {
       result32("cuDeviceGetAttribute", (out) => driver.cuDeviceGetAttribute(out, what, this.#device));
     this.architecture = `sm_${get(attribute.major)}${get(attribute.minor)}`;
     this.multiprocessors = get(attribute.multiprocessors);
+    this.sharedBytes = get(attribute.sharedBytes);
     this.totalBytes = result64("cuDeviceTotalMem", (out) => driver.cuDeviceTotalMem_v2(out, this.#device));
     this.handle = this.#retain();
     this.enter();

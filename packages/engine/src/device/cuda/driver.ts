@@ -99,7 +99,7 @@ function forLetters<T extends string>(table: Record<T, string>): EachLetter<T> {
 
 const blasTable = {
   cublasCreate_v2: "_Out_ uint64_t* handle",
-  cublasGetVersion_v2: `${u} handle, _Out_ int* version`,
+  cublasGetProperty: "int what, _Out_ int* value",
   cublasSetStream_v2: `${u} handle, ${u} stream`,
   cublasSetWorkspace_v2: `${u} handle, ${u} workspace, uint64_t bytes`,
   cublasGemmEx: `${u} handle, ${gemmOperands}, ${u} a, int at, int lda, ${u} b, int bt, int ldb, ${u} beta, ${u} c, int ct, int ldc, int compute, int algorithm`,
@@ -115,6 +115,7 @@ const blasTable = {
 
 const ltTable = {
   cublasLtGetVersion: "",
+  cublasLtGetProperty: "int what, _Out_ int* value",
   cublasLtCreate: "_Out_ uint64_t* handle",
   cublasLtMatmulDescCreate: "_Out_ uint64_t* desc, int compute, int scale",
   cublasLtMatmulDescDestroy: `${u} desc`,
@@ -139,6 +140,7 @@ const general = `${u} handle, ${u} params, int64_t m, int64_t n, int type, ${u} 
 const jacobi = `${u} handle, int jobz, int m, int n, ${u} a, int lda, ${u} s, ${u} u, int ldu, ${u} v, int ldv`;
 const formQ = `${u} handle, int m, int n, int k, ${u} a, int lda, ${u} tau`;
 const solverTable = {
+  cusolverGetProperty: "int what, _Out_ int* value",
   cusolverDnCreate: "_Out_ uint64_t* handle",
   cusolverDnSetStream: `${u} handle, ${u} stream`,
   cusolverDnCreateParams: "_Out_ uint64_t* params",

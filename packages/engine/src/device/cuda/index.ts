@@ -1,7 +1,7 @@
 // The CUDA device: generated CUDA C through NVRTC, cuBLAS, one stream; a call whose memory is where it was last time is
 // one graph launch.
 import { type Plan, planFunction } from "../../compile/index.js";
-import { bytesOf, type GraphFn, numel } from "../../graph/index.js";
+import { bytesOf, type GraphFn, type Node, numel, type Precision } from "../../graph/index.js";
 import type {
   CompileOptions,
   Device,
@@ -11,8 +11,11 @@ import type {
   NamedRanges,
   ProcessGroup,
 } from "../contract.js";
+import { canFuse } from "./attention.js";
 import { type CudaBuffer, CudaContext, type Piece } from "./context.js";
-import { cudaLibraries, result64 } from "./driver.js";
+import { cudaLibraries } from "./driver.js";
+import { RecordedRuns } from "./graphs.js";
+import { type TransferRates, transferRates } from "./inspect.js";
 import { type GpuReadings, readGpu } from "./nvml.js";
 import { Products } from "./products.js";
 import { type Addresses, CudaProgram, Launcher } from "./program.js";
@@ -20,25 +23,19 @@ import { cudaPlanOptions } from "./source.js";
 
 export { versionText } from "./context.js";
 export { CudaError, cudaLibraries, type LibraryName, type LibraryPaths } from "./driver.js";
+export { libraryVersions, type TransferRates } from "./inspect.js";
 export { NcclGroup, ncclGroup } from "./nccl.js";
 export type { GpuProcess, GpuReadings } from "./nvml.js";
 
 export interface CudaOptions {
-  /** Matrix products of float32: exact (default) or with the tensor cores' tf32. */
-  precision?: "float32" | "tf32";
+  /** Products of float32 matrices where the program does not say (see weft.setPrecision): exact by default. */
+  precision?: Precision;
   /** Record calls into CUDA graphs (default) or launch every kernel. */
   graphs?: boolean;
 }
 
-/** Recorded graphs a program keeps, one for each set of addresses. */
-const maxGraphs = 8;
 /** Events before this one belong to transfers. */
 const firstPieceEvent = 2;
-
-function equal(a: readonly number[], b: readonly number[]): boolean {
-  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
-  return true;
-}
 
 export class CudaDevice implements Device {
   readonly name: string;
@@ -48,7 +45,7 @@ export class CudaDevice implements Device {
   #scratch: CudaBuffer | null = null;
   readonly #launcher: Launcher;
   readonly products: Products;
-  readonly #precision: "float32" | "tf32";
+  readonly #precision: Precision;
   readonly #graphs: boolean;
   graphLaunches = 0;
 
@@ -111,6 +108,10 @@ export class CudaDevice implements Device {
   readings(): GpuReadings | null {
     return readGpu(this.context.libraries, this.context.busId);
   }
+  /** How fast memory moves to, from and on this GPU; takes a fraction of a second. */
+  transferRates(): TransferRates {
+    return transferRates(this.context);
+  }
   synchronize(): void {
     this.context.synchronize();
   }
@@ -146,6 +147,12 @@ export class CudaDevice implements Device {
     return new CudaProgram(this.context, this.#launcher, this.products, plan, this.#precision);
   }
 
+  keeps(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
+    const { architecture, sharedBytes } = this.context;
+    const major = Math.floor(Number(architecture.slice(3)) / 10);
+    return canFuse(node, usesOutput, { sharedBytes, major, precision: this.#precision });
+  }
+
   source(fn: GraphFn, options: CompileOptions): string {
     return this.#program(this.#plan(fn, options)).source;
   }
@@ -155,39 +162,10 @@ export class CudaDevice implements Device {
     const program = this.#program(plan);
     const outputBytes = plan.fn.outputs.map((o) => numel(o.shape) * bytesOf(o.dtype));
     const { scratchBytes, aliases } = plan;
-    const graphs = new Map<string, number>();
-    const seen = new Set<string>();
-    const name = `weft: ${program.kernels.length} kernels, ${program.kernels[0]?.name ?? "nothing"} ...`;
-    /** The graph of the last call: most calls find their memory where it was. */
-    let last: (Addresses & { exec: number }) | null = null;
+    const inputBytes = plan.fn.params.map((p) => numel(p.shape) * bytesOf(p.dtype));
     const { context } = this;
-    const { driver } = context.libraries;
-
-    const record = (key: string, addresses: Addresses): number => {
-      // Thread-local capture: other threads' work does not matter.
-      context.check("cuStreamBeginCapture", driver.cuStreamBeginCapture_v2(context.stream, 1));
-      context.capturing = true;
-      try {
-        program.issue(addresses);
-      } catch (error) {
-        // The stream must leave capture, whatever that says.
-        driver.cuStreamEndCapture(context.stream, new BigUint64Array(1));
-        throw error;
-      } finally {
-        context.capturing = false;
-      }
-      const graph = result64("cuStreamEndCapture", (out) => driver.cuStreamEndCapture(context.stream, out));
-      const exec = result64("cuGraphInstantiate", (out) => driver.cuGraphInstantiateWithFlags(out, graph, 0));
-      driver.cuGraphDestroy(graph);
-      graphs.set(key, exec);
-      if (graphs.size > maxGraphs) {
-        const [oldest, old] = graphs.entries().next().value!;
-        driver.cuGraphExecDestroy(old);
-        graphs.delete(oldest);
-        if (last?.exec === old) last = null;
-      }
-      return exec;
-    };
+    const recorded = new RecordedRuns(context, program, { inputs: inputBytes, outputs: outputBytes, aliases });
+    const name = `weft: ${program.kernels.length} kernels, ${program.kernels[0]?.name ?? "nothing"} ...`;
 
     const deliver = (addresses: Addresses, output: CudaBuffer): void => {
       const list: Piece[] = [];
@@ -207,23 +185,9 @@ export class CudaDevice implements Device {
       } else if (!this.#graphs || program.usesHost) {
         program.issue(addresses);
       } else {
-        const { inputs, outputs, scratch } = addresses;
-        if (last !== null && last.scratch === scratch && equal(last.inputs, inputs) && equal(last.outputs, outputs)) {
-          context.check("cuGraphLaunch", driver.cuGraphLaunch(last.exec, context.stream));
-          this.graphLaunches++;
-          return;
-        }
-        const key = `${inputs.join(",")}/${outputs.join(",")}/${scratch}`;
-        const exec = graphs.get(key);
-        if (exec !== undefined || seen.has(key)) {
-          last = { ...addresses, exec: exec ?? record(key, addresses) };
-          context.check("cuGraphLaunch", driver.cuGraphLaunch(last.exec, context.stream));
-          this.graphLaunches++;
-        } else {
-          if (seen.size > 64) seen.clear();
-          seen.add(key);
-          program.issue(addresses);
-        }
+        const before = recorded.launches;
+        recorded.run(addresses);
+        this.graphLaunches += recorded.launches - before;
       }
     };
 

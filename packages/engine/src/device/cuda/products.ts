@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { BatchDim, LibraryEpilogue } from "../../compile/index.js";
-import { type DType, InternalError } from "../../graph/index.js";
+import { type DType, InternalError, type Precision } from "../../graph/index.js";
 import { cacheFolder } from "./compiler.js";
 import type { CudaContext } from "./context.js";
 import { type BlasLt, result64 } from "./driver.js";
@@ -18,9 +18,8 @@ const types: Partial<Record<DType, { data: number; scale: number; compute: numbe
   complex64: { data: 4, scale: 4, compute: 68 },
   complex128: { data: 5, scale: 5, compute: 70 },
 };
-const tf32Compute = 77;
-
-export type ProductPrecision = "float32" | "tf32";
+/** How float32 operands are rounded on their way into the tensor cores. */
+const fastCompute: Record<Precision, number> = { float32: 68, tf32: 77, float16: 74, bfloat16: 75 };
 
 /** An operand as a column-major library sees it: not transposed (0), transposed (1) or adjoint (2). */
 export interface Factor {
@@ -32,7 +31,7 @@ export interface Factor {
 /** out [m, n] = op(left) op(right), column-major, once for each element of the batch. */
 export interface Product {
   dtype: DType;
-  precision: ProductPrecision;
+  precision: Precision;
   m: number;
   n: number;
   k: number;
@@ -338,7 +337,7 @@ function typesOf(dtype: DType): { data: number; scale: number; compute: number }
 }
 
 const computeOf = ({ dtype, precision }: Product): number =>
-  dtype === "float32" && precision === "tf32" ? tf32Compute : typesOf(dtype).compute;
+  dtype === "float32" ? fastCompute[precision] : typesOf(dtype).compute;
 
 const flopsOf = ({ m, n, k, batch }: Product): number => 2 * m * n * k * (batch[0]?.size ?? 1);
 

@@ -27,10 +27,12 @@ import {
   type Node,
   numel,
   outputAvals,
+  type Precision,
   stridesOf,
 } from "../../graph/index.js";
 import { costOf, type ReferenceRule, referenceRules, type Value } from "../../ops/index.js";
 import type { KernelInfo } from "../contract.js";
+import { attentionArguments } from "./attention.js";
 import { stagedCollective } from "./collective.js";
 import { compileCuda } from "./compiler.js";
 import { CudaBuffer, type CudaContext } from "./context.js";
@@ -38,7 +40,7 @@ import { result64 } from "./driver.js";
 import { libraryKernels } from "./native/library.js";
 import { linalgKernels } from "./native/linalg.js";
 import { cudaPrelude } from "./native/prelude.js";
-import type { Product, ProductPrecision, Products } from "./products.js";
+import type { Product, Products } from "./products.js";
 import { type LibraryCalls, launchScatter, launchSort } from "./scatter-sort.js";
 import { isSolverOp, LinearAlgebra } from "./solver.js";
 import { type ProgramText, writeCudaProgram } from "./source.js";
@@ -80,7 +82,13 @@ export class Launcher {
     this.#words.set([0n, 1n, at(0), 2n, at(size), 0n], size);
   }
 
-  launch(fn: number, blocks: readonly [number, number], threads: number, args: readonly (number | bigint)[]): void {
+  launch(
+    fn: number,
+    blocks: readonly [number, number],
+    threads: number,
+    args: readonly (number | bigint)[],
+    shared = 0,
+  ): void {
     for (let i = 0; i < args.length; i++) this.#words[i] = BigInt.asUintN(64, BigInt(args[i]));
     const size = Launcher.#argumentWords;
     this.#words[size] = BigInt(args.length * 8);
@@ -93,7 +101,7 @@ export class Launcher {
       threads,
       1,
       1,
-      0,
+      shared,
       this.context.stream,
       0,
       this.#block + 8 * (size + 1),
@@ -173,9 +181,9 @@ export class CudaProgram {
     readonly launcher: Launcher,
     readonly products: Products,
     readonly plan: Plan,
-    readonly precision: ProductPrecision,
+    readonly precision: Precision,
   ) {
-    this.#text = writeCudaProgram(plan, context.multiprocessors * 16);
+    this.#text = writeCudaProgram(plan, context.multiprocessors * 16, precision);
     this.source = this.#text.source;
     this.usesHost = usesHost(plan);
     this.#calls = this.#makeCalls();
@@ -185,6 +193,7 @@ export class CudaProgram {
     if (this.#text.names.length > 0) {
       const module = loadModule(context, this.source);
       for (const name of this.#text.names) this.#functions.set(name, functionOf(context, module, name));
+      this.#allowSharedMemory();
     }
   }
 
@@ -199,6 +208,28 @@ export class CudaProgram {
       const known = this.context.libraries.lt === null ? null : libraryEpilogue(step.epilogue, step.node);
       if (known !== null) this.#epilogues.set(step, known);
     }
+  }
+
+  /** More shared memory than 48 KiB a block must be asked for. */
+  #allowSharedMemory(): void {
+    const { driver } = this.context.libraries;
+    for (const { name, launches, sharedBytes } of this.#text.attention.values()) {
+      if (sharedBytes <= 48 << 10) continue;
+      for (const { suffix } of launches)
+        this.context.check(
+          "cuFuncSetAttribute",
+          driver.cuFuncSetAttribute(this.#functions.get(name + suffix)!, dynamicSharedAttribute, sharedBytes),
+        );
+    }
+  }
+
+  #attention(plan: Plan, step: ProductStep, addresses: Addresses): void {
+    const call = this.#text.attention.get(step)!;
+    const operands = step.operands!.map((o) => ({ address: this.#at(plan, o.node, addresses), offset: o.offset }));
+    const results = outputAvals(step.node).map((_, i) => this.#at(plan, step.node, addresses, i));
+    const args = attentionArguments(step.node, call, operands, results, addresses.scratch + step.workspace);
+    for (const { suffix, blocks } of call.launches)
+      this.launcher.launch(this.#functions.get(call.name + suffix)!, [blocks, 1], call.threads, args, call.sharedBytes);
   }
 
   #info(step: Step): void {
@@ -240,7 +271,7 @@ export class CudaProgram {
     } else {
       const dims = step.node.inputs[0]?.shape.join("x") ?? "";
       this.kernels.push({
-        name: `${step.node.op}_${dims}`,
+        name: `${step.node.op === "custom" ? (step.node as Node<"custom">).attrs.rule.name : step.node.op}_${dims}`,
         kind: step.kind === "loop" ? "loop" : "library",
         ...costOf(step.node as Node),
       });
@@ -294,6 +325,7 @@ export class CudaProgram {
       else if (step.kind === "loop") this.#loop(plan, step, addresses);
       else if (step.kind === "lane") this.#lanes(plan, step, addresses);
       else if (step.matrices !== null) this.#matmul(plan, step, addresses);
+      else if (step.operands !== undefined) this.#attention(plan, step, addresses);
       else this.#library(plan, step, addresses);
       ranges?.pop();
       after?.(number);
@@ -392,7 +424,7 @@ export class CudaProgram {
     // Row-major c = a b is column-major c^T = b^T a^T: the operands change places.
     const product: Product = {
       dtype: node.dtype,
-      precision: this.precision,
+      precision: (node as Node<"matmul">).attrs.precision ?? this.precision,
       m: n,
       n: m,
       k,
@@ -522,6 +554,9 @@ export class CudaProgram {
     });
   }
 }
+
+/** CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES. */
+const dynamicSharedAttribute = 8;
 
 const algebras = new WeakMap<CudaContext, LinearAlgebra | null>();
 

@@ -10,6 +10,9 @@ import {
   type PlanOptions,
   type Step,
 } from "../../compile/index.js";
+import type { Node, Precision } from "../../graph/index.js";
+import { type AttentionCall, attentionCall, attentionOf, attentionWorkspace, fitsAttention } from "./attention.js";
+import { attentionKernels } from "./native/attention.js";
 import { cudaPrelude } from "./native/prelude.js";
 import { workspaceBytes } from "./scatter-sort.js";
 
@@ -19,8 +22,10 @@ export const cudaPlanOptions: PlanOptions = {
   longReduction: 4096,
   splitColumns: 512,
   halfMatmul: true,
-  workspace: workspaceBytes,
-  lanes: { blocks: true },
+  workspace: (node) => workspaceBytes(node) + attentionWorkspace(node),
+  customFits: (node, input, strided) =>
+    fitsAttention(attentionOf(node as Node)!, node.inputs.indexOf(input), strided, input.shape),
+  lanes: { blocks: true, savingLanes: 16384, localBytes: 8192 },
   batching: { mayBatch: (kernel) => cudaThreads(kernel) === 256, maxBuffers: 480 },
 };
 
@@ -33,10 +38,11 @@ export interface ProgramText {
   names: string[];
   /** By loop kernel, lane kernel or batch. */
   kernels: Map<object, Prepared>;
+  attention: Map<Step, AttentionCall & { name: string }>;
 }
 
 /** The CUDA C of a plan and of the loops in it, equal kernels once. Needs no GPU. */
-export function writeCudaProgram(plan: Plan, maxBlocks: number): ProgramText {
+export function writeCudaProgram(plan: Plan, maxBlocks: number, precision: Precision = "float32"): ProgramText {
   const texts = new Map<string, string>();
   const kernels = new Map<object, Prepared>();
   const devices = new Map<string, string>();
@@ -84,6 +90,11 @@ ${cases.join("\n")}
 }`;
     kernels.set(step, { text, n: 0, blocks: start, threads, name: named(text) });
   };
+  const attention: ProgramText["attention"] = new Map();
+  const addAttention = (step: Extract<Step, { kind: "library" }>): void => {
+    const call = attentionCall(step.node, step.operands!, precision);
+    attention.set(step, { ...call, name: named(call.text) });
+  };
   const addLanes = ({ program }: Extract<Step, { kind: "lane" }>, aligned: boolean): void => {
     const emitted = program.form === "block" ? emitBlockCuda(program) : emitLaneCuda(program, aligned);
     const buffers = program.inputs.length + program.outputs.length;
@@ -95,6 +106,7 @@ ${cases.join("\n")}
     for (const step of inner.steps) {
       if (step.kind === "kernel") add(step.kernel, mayAlias, aligned);
       else if (step.kind === "batch") addBatch(step, mayAlias, aligned);
+      else if (step.kind === "library" && attentionOf(step.node) !== null) addAttention(step);
       // An epilogue finishes its product where it lies.
       else if (step.kind === "library" && step.epilogue !== null) add(step.epilogue, true, aligned);
       else if (step.kind === "loop") visit(step.body, false);
@@ -107,6 +119,8 @@ ${cases.join("\n")}
       `static __device__ __forceinline__ void ${name}(void* const* p, int bx, int gx, int n) {\n${text}\n}`,
   );
   const functions = [...shared, ...[...texts].map(([text, name]) => text.replaceAll("@", name))].join("\n\n");
-  const source = `${cudaPrelude}template <int N> struct Args { void* p[N]; };\n${functions}\n`;
-  return { source, names: [...texts.values()], kernels };
+  const fused = attention.size > 0 ? attentionKernels : "";
+  const source = `${cudaPrelude}template <int N> struct Args { void* p[N]; };\n${fused}${functions}\n`;
+  const more = [...attention.values()].flatMap(({ name, launches }) => launches.map((l) => name + l.suffix));
+  return { source, names: [...new Set([...texts.values(), ...more])], kernels, attention };
 }

@@ -1,5 +1,13 @@
 // Batched matrix products, summed in double (floats), in pairs of doubles (complex) or exactly (integers).
-import { isComplex, numel } from "../../graph/index.js";
+import {
+  bfloat16Bits,
+  bfloat16Value,
+  float16Bits,
+  float16Value,
+  isComplex,
+  numel,
+  type Precision,
+} from "../../graph/index.js";
 import * as c from "./complex.js";
 import {
   complexes,
@@ -60,6 +68,30 @@ function matmul(a: Value, b: Value): Value {
   );
 }
 
+const word = new Uint32Array(1);
+const float = new Float32Array(word.buffer);
+
+/** tf32 keeps ten bits of the mantissa; halves round away from zero. */
+function tf32(x: number): number {
+  float[0] = x;
+  if (!Number.isFinite(x)) return x;
+  word[0] = (word[0] + 0x1000) & 0xffffe000;
+  return float[0];
+}
+
+const roundings: Record<Precision, ((x: number) => number) | null> = {
+  float32: null,
+  tf32,
+  bfloat16: (x) => bfloat16Value(bfloat16Bits(x)),
+  float16: (x) => float16Value(float16Bits(x)),
+};
+
+/** What a product of this precision sees of a float32 operand. */
+function seen(x: Value, precision: Precision | undefined): Value {
+  const round = precision === undefined || x.dtype !== "float32" ? null : roundings[precision];
+  return round === null ? x : fromReals("float32", x.shape, Array.from(reals(x), round));
+}
+
 export const matmulRules: ReferenceRules<"matmul"> = {
-  matmul: ([a, b]) => matmul(a, b),
+  matmul: ([a, b], { attrs }) => matmul(seen(a, attrs.precision), seen(b, attrs.precision)),
 };

@@ -25,9 +25,11 @@ import {
   chooseSteps,
   controlFidelities,
   controlInfidelity,
+  controlledZ,
   defaultProbes,
   explainSteps,
   halvingError,
+  plainProblem,
   prepareProblem,
   qubitFlip,
   type StepMethod,
@@ -136,6 +138,26 @@ onEachDevice((_, name) => {
     assertClose(mean!, (moved + (1 - moved) + moved) / 3, { rtol: 1e-9 });
   });
 
+  test("a controlled-Z: free evolution of the right length with local turns is the gate; groups share a rate", () => {
+    const prepared = prepareProblem(controlledZ({ segments: 6 }));
+    // exp(-i pi/4 ZZ) exp(i pi/4 (ZI + IZ)) is CZ up to a phase: Z controls at -1 while the coupling is on.
+    const u = f64(Array.from({ length: 6 }, () => [0, 0, 0, 0, -1, -1]) as never);
+    const ideal = controlFidelities(prepared, exactly, { controls: u.unsqueeze(0), rates: f64([[0, 0]] as never) });
+    assertClose(ideal[0]!, 1, { rtol: 1e-10 });
+    const idle = controlFidelities(prepared, exactly, {
+      controls: u.mul(0).unsqueeze(0),
+      rates: f64([[0, 0]] as never),
+    });
+    assert.ok(idle[0]! < 0.9);
+    const lossy = controlFidelities(prepared, exactly, {
+      controls: u.unsqueeze(0),
+      rates: f64([[0.05, 0.02]] as never),
+    });
+    assert.ok(lossy[0]! < 0.99 && lossy[0]! > 0.9, `${lossy[0]}`);
+    assert.equal(prepared.initial.length, 12);
+    assert.equal(prepareProblem(plainProblem(controlledZ({ segments: 6 }))).key, prepared.key);
+  });
+
   test("agrees with the general solver on a driven, detuned, decaying system of two qubits", () => {
     // The general solver's matrices of numbers make a long program; the other devices are held to this one above.
     if (name !== "reference") return;
@@ -150,7 +172,7 @@ onEachDevice((_, name) => {
     const controls = f64(Array.from({ length: 6 }, (_, k) => [0.8 - 0.1 * k, 0.3 + 0.2 * k]) as never);
     const general = (u: Tensor, g: Tensor): Tensor => {
       const h = hamiltonian({ static: problem.drift!, drives: problem.controls, amplitudes: u });
-      const jumps = problem.channels.map((operator, k) => ({ operator, rate: g.index(k) }));
+      const jumps = problem.channels.map((c, k) => ({ operator: c as Operator, rate: g.index(k) }));
       const run = lindblad({ hamiltonian: h, jumps }, problem.pairs[0]!.initial, {
         duration: 2,
         steps: 18,

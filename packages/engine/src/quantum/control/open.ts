@@ -9,6 +9,8 @@ import {
   densityOf,
   Operator,
   type OperatorLike,
+  onSite,
+  pauli,
   sigmaMinus,
   sigmaX,
   sigmaY,
@@ -21,8 +23,8 @@ export interface ControlProblem {
   drift?: OperatorLike;
   /** Hamiltonians that the controls multiply. */
   controls: readonly OperatorLike[];
-  /** Collapse operators at rate 1; each task brings one rate a channel. */
-  channels: readonly OperatorLike[];
+  /** Collapse operators at rate 1, one or several a channel; each task brings one rate a channel. */
+  channels: readonly (OperatorLike | readonly OperatorLike[])[];
   /** Density matrices and where they should go (pure states); the fidelity is their mean. */
   pairs: readonly { initial: OperatorLike; target: OperatorLike }[];
   segments: number;
@@ -88,6 +90,13 @@ function checkState(rho: Operator, name: string, pure: boolean): Operator {
   return rho;
 }
 
+/** The operators of a channel. A list of matrices has one level of nesting more than a matrix. */
+function channelOperators(channel: ControlProblem["channels"][number], name: string): Operator[] {
+  const isGroup = Array.isArray(channel) && (channel[0] instanceof Operator || Array.isArray(channel[0]?.[0]));
+  const list = (isGroup ? channel : [channel]) as readonly OperatorLike[];
+  return list.map((m) => Operator.from(m, name));
+}
+
 /** Prepared problems: the products of operators are done once for each structure. */
 const preparedProblems = new BoundedCache<PreparedProblem>("operators", {
   entries: 64,
@@ -101,7 +110,7 @@ export function prepareProblem(problem: ControlProblem): PreparedProblem {
   const key = structureKey(
     problem.drift === undefined ? null : Operator.from(problem.drift, "drift"),
     matrices(problem.controls, "controls"),
-    matrices(problem.channels, "channels"),
+    problem.channels.map((c, i) => channelOperators(c, `channels[${i}]`)),
     problem.pairs.map((p) => [Operator.from(p.initial, "initial"), Operator.from(p.target, "target")]),
     [problem.segments, problem.duration, problem.limit ?? null],
   );
@@ -138,8 +147,8 @@ function checkAndPrepare(problem: ControlProblem, key: string): PreparedProblem 
     place(hamiltonian(h, `controls[${k}]`), "control", k);
   });
   problem.channels.forEach((c, k) => {
-    const channel = checkSquare(Operator.from(c, `channels[${k}]`), d, `channels[${k}]`);
-    place(realMatrix(d, dissipator(channel)), "rate", k);
+    for (const operator of channelOperators(c, `channels[${k}]`))
+      place(realMatrix(d, dissipator(checkSquare(operator, d, `channels[${k}]`))), "rate", k);
   });
   const state = (given: OperatorLike, name: string, pure: boolean): number[] =>
     coordinates(checkState(checkSquare(Operator.from(given, name), d, name), name, pure)).slice(1);
@@ -163,7 +172,7 @@ export function plainProblem(problem: ControlProblem): ControlProblem {
     ...problem,
     ...(problem.drift !== undefined && { drift: plain(problem.drift) }),
     controls: problem.controls.map(plain),
-    channels: problem.channels.map(plain),
+    channels: problem.channels.map((c) => channelOperators(c, "channel").map(plain)),
     pairs: problem.pairs.map((p) => ({ initial: plain(p.initial), target: plain(p.target) })),
   };
 }
@@ -180,6 +189,35 @@ export function qubitFlip(
     pairs: [{ initial: densityOf(basisState(2, 0)), target: densityOf(basisState(2, 1)) }],
     segments,
     duration,
+    limit,
+  };
+}
+
+/**
+ * A controlled-Z gate on two qubits: coupling J ZZ with J T = pi/4 (twice that is no entangling gate), controls X, Y and Z
+ * of both, dephasing and relaxation of both; the mean over twelve product states.
+ */
+export function controlledZ(options: { segments?: number; coupling?: number; limit?: number } = {}): ControlProblem {
+  const { segments = 30, coupling = 1, limit = 10 } = options;
+  const both = (m: Operator): Operator[] => [onSite(m, 0, [2, 2]), onSite(m, 1, [2, 2])];
+  const cz = Operator.build(4, 4, (i, j) => (i !== j ? 0 : i === 3 ? -1 : 1));
+  const r = Math.SQRT1_2;
+  const [zero, one, plus, turned] = [
+    [1, 0],
+    [0, 1],
+    [r, r],
+    [r, { re: 0, im: r }],
+  ].map((state) => Operator.build(2, 1, (i) => state[i]));
+  const products = [zero, one, plus, turned].flatMap((a, i) =>
+    [zero, one, plus, turned].flatMap((b, j) => (i + j === 3 ? [] : [a.kron(b)])),
+  );
+  return {
+    drift: pauli("ZZ").scale(coupling),
+    controls: ["XI", "YI", "IX", "IY", "ZI", "IZ"].map(pauli),
+    channels: [both(sigmaZ.scale(Math.SQRT1_2)), both(sigmaMinus)],
+    pairs: products.map((psi) => ({ initial: densityOf(psi), target: densityOf(cz.mul(psi)) })),
+    segments,
+    duration: Math.PI / 4 / coupling,
     limit,
   };
 }

@@ -1,5 +1,7 @@
 // Meta-learning: a policy network, adaptation and meta-gradients, training, baselines.
+export { type Baseline, type BaselineOptions, compareBaselines } from "./baselines.js";
 export { type MetaConfig, type MetaSettings, metaConfig, type Preset, presetNames, presets } from "./config.js";
+export { parseMetaFile } from "./file.js";
 export {
   type Adaptation,
   adapt,

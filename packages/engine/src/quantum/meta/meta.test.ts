@@ -14,11 +14,13 @@ import { drawTasks, gammaTasks, type Tasks } from "../noise/index.js";
 import {
   adapt,
   adaptationCurves,
+  compareBaselines,
   type MetaSettings,
   MetaTrainer,
   metaConfig,
   metaGradient,
   type PolicyParameters,
+  parseMetaFile,
   policy,
 } from "./index.js";
 
@@ -153,6 +155,51 @@ onEachDevice((_, name) => {
   });
 });
 
+test("baselines: each is trained and judged on the same tasks", () => {
+  const trainer = new MetaTrainer({ ...debug, iterations: 40, outer: { rate: 0.02 } });
+  trainer.run();
+  const rows = compareBaselines(trainer, {
+    tasks: 4,
+    steps: 3,
+    iterations: 60,
+    ensemble: 5,
+    objectives: ["mean"],
+    randomised: 40,
+  });
+  assert.deepEqual(
+    rows.map((r) => r.name),
+    [
+      "meta-learned, no adaptation",
+      "meta-learned, 3 steps",
+      "domain randomisation",
+      "domain randomisation, 3 steps",
+      "robust pulse (mean)",
+      "GRAPE for each task, 60 iterations",
+    ],
+  );
+  for (const r of rows)
+    assert.ok(r.mean > 0.8 && r.mean <= 1 && r.worst <= r.mean && r.deviation >= 0, JSON.stringify(r));
+  assert.notEqual(rows[0]!.mean, rows[2]!.mean);
+});
+
+test("tasks from spectra train too", () => {
+  const trainer = new MetaTrainer({
+    ...debug,
+    iterations: 3,
+    tasks: {
+      kind: "psd",
+      model: "oneOverF",
+      alpha: { law: "uniform", low: 0.5, high: 2 },
+      amplitude: { law: "logUniform", low: 0.01, high: 1 },
+      cutoff: { law: "uniform", low: 1, high: 30 },
+      rates: { duration: 1, frequency: 1, lineWidth: 100 },
+    },
+  });
+  trainer.run();
+  assert.equal(trainer.metrics.length, 3);
+  assert.ok(trainer.validations.at(-1)!.after > 0 && trainer.validations.at(-1)!.after < 1);
+});
+
 describe("the published network, files, and what is refused", () => {
   const folder = mkdtempSync(join(tmpdir(), "weft-meta-"));
   after(() => rmSync(folder, { recursive: true, force: true }));
@@ -211,6 +258,32 @@ describe("the published network, files, and what is refused", () => {
     assert.throws(bad({ problem: { ...qubitFlip(), channels: [] } }), /0 channels; tasks bring two rates/);
     const trainer = new MetaTrainer({ ...debug, outer: { rate: 1e38 } });
     assert.throws(() => trainer.run(), /the loss became (NaN|Infinity|-Infinity).*lower outer.rate/);
+  });
+
+  test("a file becomes a configuration; unknown keys and wrong values are named", () => {
+    const config = parseMetaFile(
+      "preset: debug\nproblem: {kind: cz, segments: 7}\ntasks: {kind: rates, dephasing: [0.01, 0.02], relaxation: 0.03}\n" +
+        "inner: {rate: 0.5}\nintegration: {training: {method: rk4, dt: 0.01}}\n",
+      "meta.yaml",
+      { iterations: 7 },
+    );
+    assert.deepEqual([config.problem.segments, config.problem.controls.length, config.iterations], [7, 6, 7]);
+    assert.deepEqual(config.inner, { steps: 3, rate: 0.5 });
+    assert.deepEqual(config.tasks, {
+      kind: "rates",
+      dephasing: { law: "uniform", low: 0.01, high: 0.02 },
+      relaxation: { law: "fixed", value: 0.03 },
+    });
+    assert.deepEqual(config.integration.training, { method: "rk4", dt: 0.01 });
+    assert.deepEqual(parseMetaFile("").tasks, gammaTasks);
+    const refused = (text: string, message: RegExp): void =>
+      assert.throws(() => parseMetaFile(text, "meta.yaml"), message);
+    refused("inner: {stepz: 3}", /meta.yaml: inner: .*stepz/);
+    refused("batch: many", /meta.yaml: batch: .*number/);
+    refused("batch: -2", /meta.yaml: meta: batch must be a whole number >= 1, got -2/);
+    refused("tasks: {kind: rates, dephasing: [-1, 1], relaxation: 0}", /dephasing can become negative/);
+    refused("a: [", /meta.yaml: is not YAML/);
+    refused("integration: {training: {method: euler}}", /meta.yaml: integration.training/);
   });
 
   test("pulses that the chosen steps cannot follow make the steps finer, and it is said", () => {

@@ -241,21 +241,23 @@ export class MetaTrainer {
     return error;
   }
 
-  /** Trains up to `config.iterations` (or `until`), validating on the way. */
-  run(
-    options: { until?: number; onProgress?: (trainer: MetaTrainer, validation: Validation | null) => void } = {},
-  ): void {
-    const { until = this.config.iterations, onProgress } = options;
+  /** Trains up to `config.iterations` (or `until`), handing over now and then: after ten iterations, or a validation. */
+  *advance(until = this.config.iterations): Generator<Validation | null> {
     const { every } = this.config.validation;
     while (this.iteration < until) {
       this.step();
-      const isLast = this.iteration === until;
-      if (this.iteration % every === 0 || isLast) {
+      if (this.iteration % every === 0 || this.iteration === until) {
         this.readMetrics();
-        const validation = this.validate();
-        onProgress?.(this, validation);
-      } else if (this.iteration % 10 === 0) onProgress?.(this, null);
+        yield this.validate();
+      } else if (this.iteration % 10 === 0) yield null;
     }
+  }
+
+  /** The whole training in one go. */
+  run(
+    options: { until?: number; onProgress?: (trainer: MetaTrainer, validation: Validation | null) => void } = {},
+  ): void {
+    for (const validation of this.advance(options.until)) options.onProgress?.(this, validation);
   }
 
   explain(): string {

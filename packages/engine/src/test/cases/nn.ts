@@ -161,4 +161,43 @@ const losses: Case[] = [
   },
 ];
 
-export const nn: Case[] = [...pointwise, ...normalisations, ...losses];
+const weights = "special.softmax(a @ np.swapaxes(b, -1, -2) / 2";
+const causal = (n: number): Tensor => weft.arange(0, n).unsqueeze(1).greaterEqual(weft.arange(0, n).unsqueeze(0));
+
+const attentions: Case[] = [
+  {
+    name: "scaledDotProductAttention: heads, more keys than queries",
+    dtypes: singles,
+    inputs: (s) => [s.any([2, 3, 4]), s.any([2, 5, 4]), s.any([2, 5, 4])],
+    fn: (q, k, v) => weft.scaledDotProductAttention(q, k, v),
+    np: `${weights}, -1) @ c`,
+    loose: 4,
+  },
+  {
+    name: "scaledDotProductAttention: matrices, a mask of bools, another scale",
+    dtypes: singles,
+    inputs: (s) => [s.any([3, 4]), s.any([3, 4]), s.any([3, 4])],
+    fn: (q, k, v) => weft.scaledDotProductAttention(q, k, v, { mask: causal(3), scale: 0.5 }),
+    np: `${weights} + np.where(np.tri(3) > 0, 0, -np.inf), -1) @ c`,
+    loose: 4,
+  },
+  {
+    name: "scaledDotProductAttention: a batch and numbers added to the scores",
+    dtypes: singles,
+    inputs: (s) => [s.any([2, 2, 3, 4]), s.any([2, 2, 3, 4]), s.any([2, 2, 3, 4]), s.any([3])],
+    fn: (q, k, v, mask) => weft.scaledDotProductAttention(q, k, v, { mask }),
+    np: `${weights} + d, -1) @ c`,
+    grad2: false,
+    loose: 4,
+  },
+  {
+    name: "packedAttention: one tensor with itself",
+    dtypes: singles,
+    inputs: (s) => [s.any([2, 5, 3, 2, 4])],
+    fn: (joint) => weft.packedAttention(joint),
+    np: "np.swapaxes(special.softmax(np.einsum('bqhd,bkhd->bhqk', a[:, :, 0], a[:, :, 1]) / 2, -1) @ np.swapaxes(a[:, :, 2], 1, 2), 1, 2)",
+    loose: 4,
+  },
+];
+
+export const nn: Case[] = [...pointwise, ...normalisations, ...losses, ...attentions];

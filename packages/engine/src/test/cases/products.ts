@@ -4,6 +4,8 @@ import type { ConvOptions } from "../../index.js";
 import * as weft from "../../index.js";
 import { type Case, complexes, floats, inexact, numbers } from "./case.js";
 
+const product = (a: weft.Tensor, b: weft.Tensor): weft.Tensor => weft.matmul(a, b);
+
 const matmulShapes: [number[], number[]][] = [
   [[3], [3]],
   [[3], [3, 4]],
@@ -62,7 +64,7 @@ const matmuls: Case[] = [
       name: `matmul: [${a}] by [${b}]`,
       dtypes: numbers,
       inputs: (s) => [s.any(a), s.any(b)],
-      fn: weft.matmul,
+      fn: product,
       np: "a @ b",
       loose: 4,
     }),
@@ -88,7 +90,7 @@ const matmuls: Case[] = [
     name: "matmul: booleans count",
     dtypes: ["bool"],
     inputs: (s) => [s.any([3, 4]), s.any([4, 2])],
-    fn: weft.matmul,
+    fn: product,
     np: "a.astype(np.int32) @ b.astype(np.int32)",
   },
   {

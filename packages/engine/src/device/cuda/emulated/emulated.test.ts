@@ -5,57 +5,10 @@ import { after, before, test } from "node:test";
 import * as weft from "../../../index.js";
 import * as nn from "../../../nn/index.js";
 import * as optim from "../../../optim/index.js";
-import { useCudaLibraries } from "../driver.js";
-import { CudaDevice } from "../index.js";
-import { canEmulate, emulatedLibraries } from "./index.js";
+import { agree, data, device, prepareEmulator, reference, skip } from "./testkit.js";
 
-const skip = canEmulate() ? false : "no C++ compiler";
-const calls = { log: [] as string[] };
-const reference = new weft.ReferenceDevice();
-let device: CudaDevice;
-
-before(() => {
-  if (skip !== false) return;
-  const found = useCudaLibraries(emulatedLibraries(calls));
-  device = new CudaDevice(0, { graphs: false });
-  useCudaLibraries(found);
-});
+before(prepareEmulator);
 after(() => weft.setDevice(reference));
-
-type Results = weft.Tensor | weft.Tensor[];
-
-/** Runs the same program on both devices and compares; returns what the emulated one launched. */
-function agree(make: () => Results, tolerance = 1e-5): string[] {
-  const values = (on: weft.ReferenceDevice | CudaDevice): number[][] => {
-    weft.setDevice(on as never);
-    const made = make();
-    return (Array.isArray(made) ? made : [made]).map((t) => Array.from(t.dataSync() as ArrayLike<number>, Number));
-  };
-  const expected = values(reference);
-  calls.log.length = 0;
-  const got = values(device);
-  got.forEach((numbers, k) => {
-    numbers.forEach((value, i) => {
-      const want = expected[k][i];
-      const same = Object.is(value, want) || (Number.isNaN(value) && Number.isNaN(want));
-      assert.ok(
-        same || Math.abs(value - want) <= tolerance * (1 + Math.abs(want)),
-        `result ${k}, element ${i}: ${value}, expected ${want}`,
-      );
-    });
-  });
-  return [...calls.log];
-}
-
-/** Numbers that are the same on every device to the last bit. */
-const data = (shape: number[], seed: number, scale = 1): weft.Tensor => {
-  const size = shape.reduce((a, b) => a * b, 1);
-  const numbers = Float32Array.from({ length: size }, (_, i) => {
-    const x = Math.sin((i + 1) * 12.9898 + seed * 78.233) * 43758.5453;
-    return Math.fround((x - Math.floor(x) - 0.5) * scale);
-  });
-  return weft.tensor(numbers, { shape });
-};
 
 test("rows keep what later passes need, in warps and in blocks", { skip }, () => {
   for (const length of [3, 32, 70, 130, 1000, 2000])
@@ -120,7 +73,7 @@ test("a row adds its updates in the order of the indices", { skip }, () => {
   ids.forEach((id, i) => {
     expected[id] += size(i);
   });
-  weft.setDevice(device);
+  weft.setDevice(device());
   const at = weft.tensor(ids, { shape: [40] });
   const weights = weft.tensor(
     Float32Array.from({ length: 40 }, (_, i) => size(i)),

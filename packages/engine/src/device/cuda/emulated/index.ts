@@ -138,7 +138,11 @@ export function emulatedLibraries(calls: EmulatedCalls = { log: [] }): CudaLibra
     },
     nvrtcCompileProgram: (program: number) => {
       const entry = programs.get(program)!;
-      entry.path = build(emulatorHeader + entry.source + emulatorEntries(entry.source));
+      const text = entry.source.replaceAll(
+        "extern __shared__ __align__(16) char memory[];",
+        "char* memory = w_dynamic_shared;",
+      );
+      entry.path = build(emulatorHeader + text + emulatorEntries(entry.source));
       return 0;
     },
     nvrtcGetCUBINSize: (program: number, out: BigUint64Array) => set(out, programs.get(program)!.path.length),

@@ -129,3 +129,45 @@ test("a block a problem: gates on states in shared memory, forwards and backward
     delete process.env.WEFT_LANE_FORM;
   }
 });
+
+test("numbers of many steps go through tiles of shared memory", { skip }, () => {
+  const make = (): [Tensor, Tensor] => [weft.randn([64, 3], { seed: 1 }), weft.randn([64, 21, 2], { seed: 2 })];
+  const loss = (s0: Tensor, xs: Tensor): Tensor =>
+    weft
+      .vmap((s: Tensor, x: Tensor) => {
+        const [last, ys] = weft.scan(
+          (q: Tensor, v: Tensor): [Tensor, Tensor] => {
+            const next = q.mul(v.index(0)).add(v.index(1)).sin();
+            return [next, next.index(0)];
+          },
+          s,
+          x,
+        );
+        return last.sum().add(ys.square().sum());
+      })(s0, xs)
+      .mean();
+  const run = (): number[] => {
+    const fn = weft.jit((...x: Tensor[]) => weft.valueAndGrad(loss, { argument: [0, 1] })(x[0], x[1]));
+    return flat(fn(...make()) as [Tensor, Tensor[]]);
+  };
+  weft.setDevice(reference);
+  const want = run();
+  process.env.WEFT_LANE_TILES = "32";
+  const sources: string[] = [];
+  try {
+    weft.setDevice(device as never);
+    weft.session().forgetCompiled();
+    const compile = device.compile.bind(device);
+    device.compile = (fn, options) => {
+      sources.push(device.source(fn, options));
+      return compile(fn, options);
+    };
+    const got = run();
+    device.compile = compile;
+    for (const [i, x] of want.entries())
+      assert.ok(Math.abs(x - got[i]) <= 2e-6 * (1 + Math.abs(x)), `${i}: ${got[i]} is not ${x}`);
+    assert.ok(sources.some((text) => text.includes("* const y0 = w0 + threadIdx.x / 32")));
+  } finally {
+    delete process.env.WEFT_LANE_TILES;
+  }
+});

@@ -1,0 +1,246 @@
+"""PyTorch as a contestant of bench/meta.mjs, tasks batched: the same Bloch equations, the same steps, the same numbers.
+Two ways through time: step by step, and all steps as 4x4 matrices multiplied in a tree. With --device it runs by itself and
+prints a JSON line a row."""
+import json
+import math
+import os
+import sys
+import time
+
+import torch
+
+DEVICE = sys.argv[sys.argv.index("--device") + 1] if "--device" in sys.argv else "cpu"
+if DEVICE == "cpu":
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+MASK = 0xFFFFFFFF
+SEGMENTS = 60
+H = 1.0 / SEGMENTS
+
+
+def uniform(count, salt, low=-1.0, high=1.0):
+    h = (torch.arange(count, dtype=torch.int64) * 0x9E3779B1 + salt * 0x85EBCA77) & MASK
+    h = ((h ^ (h >> 16)) * 0x85EBCA6B) & MASK
+    h = ((h ^ (h >> 13)) * 0xC2B2AE35) & MASK
+    h = h ^ (h >> 16)
+    return (low + (high - low) * (h.double() / 2**32)).float()
+
+
+def ensemble(b):
+    u = torch.stack([math.pi / 2 * (1 + 0.1 * uniform(b * SEGMENTS, 1)), 0.2 * uniform(b * SEGMENTS, 2)], -1)
+    u = u.reshape(b, SEGMENTS, 2)
+    k = torch.arange(SEGMENTS, dtype=torch.float64) * 2 * math.pi / SEGMENTS
+    u[0] = torch.stack([math.pi / 2 * (1 + 0.1 * torch.sin(k)), 0.2 * torch.cos(k)], -1).float()
+    g = torch.stack([uniform(b, 3, 0.02, 0.15), uniform(b, 4, 0.01, 0.08)], -1)
+    g[0] = torch.tensor([0.05, 0.025])
+    return u.to(DEVICE), g.to(DEVICE)
+
+
+def fidelity_steps(u, g):
+    """[b, 60, 2], [b, 2] -> [b]; one RK4 step a segment (Horner's form, as constant segments allow)."""
+    u = u.clamp(-10, 10)
+    gd, gr = g[:, 0], g[:, 1]
+    g2 = gd + gr / 2
+    decay = torch.stack([g2, g2, gr], -1)
+    feed = torch.zeros_like(decay)
+    feed = torch.stack([feed[:, 0], feed[:, 0], gr], -1)
+    w = torch.cat([2 * u, torch.zeros_like(u[..., :1])], -1)
+    r = torch.zeros_like(decay)
+    r = torch.cat([r[:, :2], torch.ones_like(gr)[:, None]], -1)
+    for k in range(SEGMENTS):
+        wk = w[:, k]
+        slope = torch.linalg.cross(wk, r) - decay * r + feed
+        s = slope
+        for c in (4, 3, 2):
+            s = slope + (H / c) * (torch.linalg.cross(wk, s) - decay * s)
+        r = r + H * s
+    return (1 - r[:, 2]) / 2
+
+
+def fidelity_tree(u, g):
+    """The same steps as matrices on (r, 1), all at once, then a tree of products."""
+    u = u.clamp(-10, 10)
+    b = u.shape[0]
+    gd, gr = g[:, :1].expand(b, SEGMENTS), g[:, 1:].expand(b, SEGMENTS)
+    g2 = gd + gr / 2
+    wx, wy = 2 * u[..., 0], 2 * u[..., 1]
+    o = torch.zeros_like(wx)
+    a = torch.stack([-g2, o, wy, o, o, -g2, -wx, o, -wy, wx, -gr, gr, o, o, o, o], -1).reshape(b, SEGMENTS, 4, 4) * H
+    eye = torch.eye(4, device=u.device)
+    m = eye + a / 4
+    for c in (3, 2, 1):
+        m = eye + (a @ m) / c
+    while m.shape[1] > 1:
+        if m.shape[1] % 2:
+            m = torch.cat([m, eye.expand(b, 1, 4, 4)], 1)
+        m = m[:, 1::2] @ m[:, 0::2]
+    z = m[:, 0, 2, 2] + m[:, 0, 2, 3]
+    return (1 - z) / 2
+
+
+def sync():
+    if DEVICE != "cpu":
+        torch.cuda.synchronize()
+
+
+def w1(b, fidelity):
+    u, g = ensemble(b)
+    u.requires_grad_(True)
+    g.requires_grad_(True)
+
+    def run():
+        f = fidelity(u, g)
+        du, dg = torch.autograd.grad(f.sum(), (u, g))
+        return f.detach(), du, dg
+
+    def call():
+        f = run()[0]
+        return f[0].item()
+
+    f, du, dg = run()
+    check = [f[0].item(), f.mean().item(), du.square().sum().sqrt().item(), *dg.mean(0).tolist()]
+    return {"call": call, "check": check}
+
+
+SIZES = [3, 128, 128, 128, 120]
+
+
+def task_batch(n, i):
+    d, r = uniform(n, 100 + 2 * i, 0.02, 0.15), uniform(n, 101 + 2 * i, 0.01, 0.08)
+    return torch.stack([d, r], -1).to(DEVICE), torch.stack([d / 0.1, r / 0.05, (d + r) / 0.15], -1).to(DEVICE)
+
+
+def w2(n, fidelity, inner_steps=5, graph=False):
+    """First-order MAML with a copy of the weights a task: batched products, one autograd call a step for all tasks."""
+    params = []
+    for i, out in enumerate(SIZES[1:]):
+        bound = 1 / math.sqrt(SIZES[i])
+        params += [
+            uniform(out * SIZES[i], 50 + i, -bound, bound).reshape(out, SIZES[i]).to(DEVICE),
+            torch.zeros(out, device=DEVICE),
+        ]
+    optimizer = torch.optim.Adam(params, lr=1e-3, **({"capturable": True, "fused": True} if graph else {}))
+    batches = [task_batch(n, i) for i in range(10)]
+    rates, features = [t.clone() for t in batches[0]]
+
+    def losses(fast):
+        x = features[:, :, None]
+        for i in range(0, 8, 2):
+            x = torch.baddbmm(fast[i + 1][:, :, None], fast[i], x)
+            if i < 6:
+                x = torch.tanh(x)
+        return 1 - fidelity(x.reshape(n, SEGMENTS, 2), rates)
+
+    def iteration():
+        fast = [p.detach().expand(n, *p.shape).clone().requires_grad_(True) for p in params]
+        for _ in range(inner_steps):
+            grads = torch.autograd.grad(losses(fast).sum(), fast)
+            fast = [(p - 0.01 * g).detach().requires_grad_(True) for p, g in zip(fast, grads)]
+        query = losses(fast)
+        grads = torch.autograd.grad(query.sum(), fast)
+        mean = [g.mean(0) for g in grads]
+        norm = torch.sqrt(sum(g.square().sum() for g in mean))
+        factor = torch.clamp(1 / (norm + 1e-6), max=1.0)
+        for p, g in zip(params, mean):
+            p.grad = g * factor if p.grad is None else p.grad.copy_(g * factor)
+        optimizer.step()
+        return query.detach().mean()
+
+    at = [0]
+
+    def load():
+        for into, t in zip((rates, features), batches[at[0] % 10]):
+            into.copy_(t)
+        at[0] += 1
+
+    run = iteration
+    if graph:
+        start = [p.clone() for p in params]
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                iteration()
+        torch.cuda.current_stream().wait_stream(stream)
+        captured = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(captured):
+            result = iteration()
+        for p, s in zip(params, start):
+            p.copy_(s)
+        for s in optimizer.state.values():
+            for v in s.values():
+                v.zero_()
+
+        def run():
+            captured.replay()
+            return result
+
+    def call():
+        load()
+        return run().item()
+
+    check = [call() for _ in range(10)]
+    return {"call": call, "check": check}
+
+
+ROWS = {
+    "w1-16": lambda: w1(16, fidelity_steps),
+    "w1-4096": lambda: w1(4096, fidelity_steps),
+    "w1-16-tree": lambda: w1(16, fidelity_tree),
+    "w1-4096-tree": lambda: w1(4096, fidelity_tree),
+    "w2-32": lambda: w2(32, fidelity_steps),
+    "w2-32-tree": lambda: w2(32, fidelity_tree),
+}
+
+
+def samples_of(made, seconds, least):
+    call = made["call"]
+    samples = []
+    end = time.perf_counter() + seconds
+    while len(samples) < least or time.perf_counter() < end:
+        start = time.perf_counter()
+        call()
+        samples.append((time.perf_counter() - start) * 1e3)
+    return samples
+
+
+def alone():
+    rows = dict(ROWS)
+    for b in (1, 256, 65536):
+        rows[f"w1-{b}"] = lambda b=b: w1(b, fidelity_steps)
+        rows[f"w1-{b}-tree"] = lambda b=b: w1(b, fidelity_tree)
+    if DEVICE != "cpu":
+        rows["w2-32-graph"] = lambda: w2(32, fidelity_steps, graph=True)
+        rows["w2-32-tree-graph"] = lambda: w2(32, fidelity_tree, graph=True)
+    for name, make in rows.items():
+        try:
+            made = make()
+            samples_of(made, 0, 2)
+            times = sorted(samples_of(made, 0.5, 3))
+            print(json.dumps({"peer": "torch", "row": name, "ms": times[len(times) // 2], "check": made["check"]}), flush=True)
+        except Exception as error:  # noqa: BLE001
+            print(json.dumps({"peer": "torch", "row": name, "error": repr(error)[:300]}), flush=True)
+
+
+if "--device" in sys.argv:
+    alone()
+    sys.exit(0)
+
+ready = {}
+for line in sys.stdin:
+    request = json.loads(line)
+    row = request.get("row")
+    try:
+        if request["do"] == "versions":
+            answer = {"name": f"torch {torch.__version__}", "threads": torch.get_num_threads()}
+        elif request["do"] == "prepare":
+            ready[row] = ROWS[row]()
+            samples_of(ready[row], 0, 2)
+            answer = {"check": ready[row]["check"], "info": {}}
+        elif request["do"] == "time":
+            answer = {"samples": samples_of(ready[row], request["seconds"], request["least"])}
+        else:
+            ready.pop(row, None)
+            answer = {}
+    except Exception as error:  # noqa: BLE001
+        answer = {"error": repr(error)}
+    print(json.dumps({"id": request["id"], **answer}), flush=True)

@@ -1,0 +1,334 @@
+// weft quantum meta: meta-training over a distribution of noise environments, from a YAML file or a preset.
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { setImmediate } from "node:timers/promises";
+import { framed, grey, palette, renderPng, renderSvg, type Spec } from "@weft/lab";
+import type { Command } from "commander";
+import { key, session, setDevice } from "weft";
+import {
+  type Baseline,
+  cacheStats,
+  compareBaselines,
+  drawTasks,
+  type MetaSettings,
+  MetaTrainer,
+  type Preset,
+  parseMetaFile,
+  presetNames,
+  type Validation,
+} from "weft/quantum";
+import {
+  attempt,
+  CommandError,
+  csv,
+  failed,
+  Progress,
+  size,
+  table,
+  time,
+  warn,
+  writeFiles,
+  wrongUsage,
+} from "../terminal/index.js";
+import { engineWork } from "./engine-work.js";
+
+interface Options {
+  preset?: string;
+  iterations?: string;
+  seed?: string;
+  device?: string;
+  out?: string;
+  resume?: boolean;
+  explain?: boolean;
+  baselines?: boolean;
+  adapt?: string;
+  json?: boolean;
+}
+
+const help = `
+Examples:
+  weft quantum meta                                  the published task, preset "training"
+  weft quantum meta --preset debug                   small and quick
+  weft quantum meta meta.yaml --out runs/meta        metrics, curves, pictures, a checkpoint
+  weft quantum meta meta.yaml --out runs/meta --resume
+  weft quantum meta meta.yaml --explain              which steps the settings come to, and what error they cost
+  weft quantum meta --baselines                      against robust pulses and GRAPE for each task
+
+meta.yaml (every key may be left out):
+  preset: training                                   # training, evaluation or debug
+  problem: {kind: flip, segments: 60, duration: 1}   # or kind: cz
+  tasks: {kind: rates, dephasing: [0.02, 0.15], relaxation: [0.01, 0.08]}
+  inner: {steps: 5, rate: 0.01}
+  order: 1                                           # 2: through the steps of adaptation
+  integration: {training: {tolerance: 1.0e-5}, evaluation: {tolerance: 1.0e-9}}
+All keys: docs/meta.md.`;
+
+export function add(program: Command): void {
+  program
+    .command("meta")
+    .description("Meta-train a policy over a distribution of noise environments.")
+    .argument("[file]", "settings, YAML")
+    .option("--preset <name>", presetNames.join(", "))
+    .option("--iterations <n>", "instead of the file's")
+    .option("--seed <n>", "instead of the file's")
+    .option("--device <name>", "cpu, cuda, cuda:1, reference")
+    .option("--out <dir>", "write metrics, curves, pictures and the checkpoint here")
+    .option("--resume", "go on from the checkpoint in --out")
+    .option("--explain", "say what the integration settings come to, and stop")
+    .option("--baselines", "compare with robust pulses and GRAPE for each task afterwards")
+    .option("--adapt <steps>", "steps of the adaptation curves at the end")
+    .option("--json", "the result as JSON on standard output")
+    .addHelpText("after", help)
+    .action((file: string | undefined, options: Options) => attempt(() => engineWork(() => run(file, options))));
+}
+
+function whole(option: string, value: string | undefined): number | undefined {
+  if (value === undefined) return undefined;
+  const number = Number(value);
+  if (value.trim() === "" || !Number.isInteger(number) || number < 0)
+    throw new CommandError(`${option} ${value} is not a whole number`, wrongUsage);
+  return number;
+}
+
+async function makeTrainer(file: string | undefined, options: Options): Promise<MetaTrainer> {
+  const iterations = whole("--iterations", options.iterations);
+  const seed = whole("--seed", options.seed);
+  if (options.preset !== undefined && !(presetNames as readonly string[]).includes(options.preset))
+    throw new CommandError(`--preset ${options.preset}: known are ${presetNames.join(", ")}`, wrongUsage);
+  const overrides: MetaSettings = {
+    ...(options.preset !== undefined && { preset: options.preset as Preset }),
+    ...(iterations !== undefined && { iterations }),
+    ...(seed !== undefined && { seed }),
+  };
+  if (options.resume) {
+    if (options.out === undefined) throw new CommandError("--resume needs --out, the folder of the run", wrongUsage);
+    const path = join(options.out, checkpointName);
+    if (existsSync(path)) return MetaTrainer.resume(path, iterations === undefined ? {} : { iterations });
+    warn(`there is no ${path} yet: starting anew`);
+  }
+  const text = file === undefined ? "" : readFileSync(file, "utf8");
+  const name = file === undefined ? "weft quantum meta" : basename(file);
+  return new MetaTrainer(await engineWork(async () => parseMetaFile(text, name, overrides), wrongUsage));
+}
+
+const checkpointName = "checkpoint.safetensors";
+
+async function run(file: string | undefined, options: Options): Promise<void> {
+  if (options.device !== undefined) setDevice(options.device);
+  const trainer = await makeTrainer(file, options);
+  if (options.explain) {
+    const kernels = trainer.kernels().length;
+    const text = `${trainer.explain()}\none iteration: ${trainer.config.batch} tasks, ${trainer.config.inner.steps} steps each, one program of ${kernels} kernels on ${session().device.name}`;
+    process.stdout.write(
+      options.json
+        ? `${JSON.stringify({ training: trainer.training, evaluation: trainer.evaluation, kernels }, null, 2)}\n`
+        : `${text}\n`,
+    );
+    return;
+  }
+  for (const warning of [...trainer.training.warnings, ...trainer.evaluation.warnings]) warn(warning);
+  const seconds = await train(trainer, options);
+  const curves = adaptation(trainer, whole("--adapt", options.adapt) ?? trainer.config.inner.steps);
+  const baselines = options.baselines ? compareBaselines(trainer) : [];
+  if (options.out !== undefined) await write(options.out, trainer, curves, baselines);
+  const result = {
+    device: session().device.name,
+    iterations: trainer.iteration,
+    seconds,
+    validation: trainer.validations.at(-1) ?? null,
+    best: bestOf(trainer.validations),
+    curves,
+    baselines,
+    cache: cacheStats(),
+  };
+  process.stdout.write(
+    options.json ? `${JSON.stringify(result, null, 2)}\n` : `${report(trainer, curves, baselines, seconds)}\n`,
+  );
+}
+
+/** Trains; Ctrl-C and SIGTERM end it after the iteration at hand, with a checkpoint where there is a folder for one. */
+async function train(trainer: MetaTrainer, options: Options): Promise<number> {
+  const progress = new Progress();
+  let stopped = false;
+  const stop = (): void => {
+    stopped = true;
+  };
+  process.once("SIGINT", stop);
+  process.once("SIGTERM", stop);
+  const start = performance.now();
+  const save = async (): Promise<void> => {
+    if (options.out === undefined) return;
+    mkdirSync(options.out, { recursive: true });
+    await trainer.save(join(options.out, checkpointName));
+  };
+  try {
+    let last: Validation | null = trainer.validations.at(-1) ?? null;
+    for (const validation of trainer.advance()) {
+      last = validation ?? last;
+      const shown = last === null ? "" : `  F ${last.before.toFixed(5)} -> ${last.after.toFixed(5)}`;
+      progress.update(`iteration ${trainer.iteration}${shown}`, trainer.iteration, trainer.config.iterations);
+      if (validation !== null) await save();
+      // Signals are heard only between iterations.
+      await setImmediate();
+      if (stopped) break;
+    }
+    await save();
+  } finally {
+    progress.clear();
+    process.off("SIGINT", stop);
+    process.off("SIGTERM", stop);
+  }
+  if (stopped) {
+    const hint = options.out === undefined ? "" : "; --resume goes on";
+    warn(`stopped after ${trainer.iteration} of ${trainer.config.iterations} iterations${hint}`);
+    process.exitCode = failed;
+  }
+  return (performance.now() - start) / 1e3;
+}
+
+interface Curves {
+  steps: number[];
+  mean: number[];
+  tasks: number[][];
+}
+
+function adaptation(trainer: MetaTrainer, steps: number): Curves {
+  const tasks = trainer.curves(drawTasks(trainer.config.tasks, key(trainer.config.seed + 20011), 12), steps);
+  const points = Array.from({ length: steps + 1 }, (_, k) => k);
+  return { steps: points, mean: points.map((k) => tasks.reduce((s, t) => s + t[k]!, 0) / tasks.length), tasks };
+}
+
+const bestOf = (all: readonly Validation[]): Validation | null =>
+  all.reduce<Validation | null>((best, v) => (best === null || v.after > best.after ? v : best), null);
+
+function report(trainer: MetaTrainer, curves: Curves, baselines: readonly Baseline[], seconds: number): string {
+  const last = trainer.validations.at(-1);
+  const best = bestOf(trainer.validations);
+  const lines = [
+    trainer.explain(),
+    `${trainer.iteration} iterations of ${trainer.config.batch} tasks in ${time(seconds * 1e6)} on ${session().device.name}`,
+  ];
+  if (last !== undefined && best !== null)
+    lines.push(
+      `validation: fidelity ${last.after.toFixed(6)} +- ${last.deviation.toFixed(6)} after ${trainer.config.inner.steps} steps, ` +
+        `${last.before.toFixed(6)} before: adaptation gains ${last.gain.toExponential(2)}; best ${best.after.toFixed(6)} at iteration ${best.iteration}`,
+    );
+  lines.push(
+    `adaptation, mean of ${curves.tasks.length} fresh tasks: ${curves.mean.map((f, k) => `${k}: ${f.toFixed(6)}`).join("  ")}`,
+  );
+  if (baselines.length > 0)
+    lines.push(
+      table(
+        ["", "mean fidelity", "deviation", "worst", "time"],
+        baselines.map((b) => [
+          b.name,
+          b.mean.toFixed(6),
+          b.deviation.toFixed(6),
+          b.worst.toFixed(6),
+          time(b.seconds * 1e6),
+        ]),
+      ),
+    );
+  const { programs } = cacheStats();
+  lines.push(
+    `cache: ${programs!.entries} programs, ${size(programs!.bytes)}, ${programs!.hits} hits, ${programs!.misses} misses`,
+  );
+  return lines.join("\n\n");
+}
+
+async function write(
+  folder: string,
+  trainer: MetaTrainer,
+  curves: Curves,
+  baselines: readonly Baseline[],
+): Promise<void> {
+  writeFiles(folder, {
+    "metrics.csv": csv(
+      ["iteration", "loss"],
+      trainer.metrics.map((m) => [m.iteration, m.loss]),
+    ),
+    "validation.csv": csv(
+      ["iteration", "before", "after", "deviation", "gain", "training_error"],
+      trainer.validations.map((v) => [v.iteration, v.before, v.after, v.deviation, v.gain, v.trainingError]),
+    ),
+    "adaptation.csv": csv(
+      ["step", "mean", ...curves.tasks.map((_, i) => `task${i}`)],
+      curves.steps.map((k) => [k, curves.mean[k]!, ...curves.tasks.map((t) => t[k]!)]),
+    ),
+    ...(baselines.length > 0 && { "baselines.json": `${JSON.stringify(baselines, null, 2)}\n` }),
+  });
+  for (const [name, spec] of Object.entries({
+    adaptation: adaptationChart(curves),
+    training: trainingChart(trainer),
+  })) {
+    const svg = await renderSvg(spec);
+    writeFiles(folder, { [`${name}.svg`]: svg });
+    writeFileSync(join(folder, `${name}.png`), await renderPng(svg));
+  }
+}
+
+function adaptationChart(curves: Curves): Spec {
+  const rows = curves.tasks.flatMap((t, i) =>
+    t.map((f, k) => ({ step: k, lost: Math.max(1 - f, 1e-12), task: `task ${i}` })),
+  );
+  const means = curves.mean.map((f, k) => ({ step: k, lost: Math.max(1 - f, 1e-12) }));
+  const x = {
+    field: "step",
+    type: "quantitative",
+    title: "Steps of adaptation",
+    axis: { tickMinStep: 1, format: "d" },
+  };
+  const y = { field: "lost", type: "quantitative", title: "1 - fidelity", scale: { type: "log", nice: false } };
+  return framed(
+    {
+      title: "Adaptation to fresh tasks",
+      subtitle: "grey: single tasks; blue: their mean",
+      description: `Infidelity after each step of adaptation, mean: ${means.map((m) => m.lost.toExponential(3)).join(", ")}.`,
+    },
+    {
+      width: 560,
+      height: 340,
+      layer: [
+        {
+          data: { values: rows },
+          mark: { type: "line", color: grey, opacity: 0.5 },
+          encoding: { x, y, detail: { field: "task", type: "nominal" } },
+        },
+        {
+          data: { values: means },
+          mark: { type: "line", color: palette[0], strokeWidth: 3, point: true },
+          encoding: { x, y },
+        },
+      ],
+    },
+  );
+}
+
+function trainingChart(trainer: MetaTrainer): Spec {
+  const rows = [
+    ...trainer.metrics.map((m) => ({ iteration: m.iteration, lost: Math.max(m.loss, 1e-12), line: "meta-loss" })),
+    ...trainer.validations.map((v) => ({
+      iteration: v.iteration,
+      lost: Math.max(1 - v.after, 1e-12),
+      line: "validation",
+    })),
+  ];
+  return framed(
+    {
+      title: "Meta-training",
+      subtitle: `${trainer.config.batch} tasks, ${trainer.config.inner.steps} steps of adaptation`,
+      description: `Infidelity over ${trainer.iteration} iterations of meta-training.`,
+    },
+    {
+      width: 560,
+      height: 340,
+      data: { values: rows },
+      mark: { type: "line" },
+      encoding: {
+        x: { field: "iteration", type: "quantitative", title: "Iteration" },
+        y: { field: "lost", type: "quantitative", title: "1 - fidelity", scale: { type: "log", nice: false } },
+        color: { field: "line", type: "nominal", title: null, scale: { range: [palette[5], palette[1]] } },
+      },
+    },
+  );
+}

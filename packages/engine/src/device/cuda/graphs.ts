@@ -1,0 +1,153 @@
+// A program's recorded runs: one CUDA graph for each set of addresses that comes twice. Where addresses never come twice
+// (results that a user keeps, fresh batches), the arguments that move get fixed places of their own, and are copied
+// there and back, so that a call is still one graph launch.
+import type { CudaContext } from "./context.js";
+import { result64 } from "./driver.js";
+import type { Addresses, CudaProgram } from "./program.js";
+
+/** Recorded graphs a program keeps, one for each set of addresses. */
+const maxGraphs = 8;
+/** Calls with ever new addresses before arguments get places of their own. */
+const patience = 6;
+/** Copies must stay cheap beside the launches that they save. */
+const maxHomeBytes = 64 << 20;
+const worthRecording = 3;
+
+function equal(a: readonly number[], b: readonly number[]): boolean {
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
+  return true;
+}
+
+/** The bytes of a program's arguments, and which of them share memory with a result. */
+export interface Arguments {
+  inputs: readonly number[];
+  outputs: readonly number[];
+  /** Result -> parameter whose memory it takes over. */
+  aliases: ReadonlyMap<number, number>;
+}
+
+interface Homes {
+  inputs: Map<number, number>;
+  outputs: Map<number, number>;
+}
+
+export class RecordedRuns {
+  readonly #graphs = new Map<string, number>();
+  readonly #seen = new Set<string>();
+  /** The graph of the last call: most calls find their memory where it was. */
+  #last: (Addresses & { exec: number }) | null = null;
+  #previous: Addresses | null = null;
+  #misses = 0;
+  readonly #homes: Homes = { inputs: new Map(), outputs: new Map() };
+  readonly #moving = { inputs: new Set<number>(), outputs: new Set<number>() };
+  launches = 0;
+
+  constructor(
+    readonly context: CudaContext,
+    readonly program: CudaProgram,
+    readonly args: Arguments,
+  ) {}
+
+  run(addresses: Addresses): void {
+    const { inputs, outputs } = this.#homes;
+    if (inputs.size + outputs.size === 0) {
+      this.#runAt(addresses);
+      return;
+    }
+    for (const [i, home] of inputs) this.#copy(home, addresses.inputs[i], this.args.inputs[i]);
+    this.#runAt({
+      inputs: addresses.inputs.map((address, i) => inputs.get(i) ?? address),
+      outputs: addresses.outputs.map((address, o) => outputs.get(o) ?? address),
+      scratch: addresses.scratch,
+    });
+    for (const [o, home] of outputs) this.#copy(addresses.outputs[o], home, this.args.outputs[o]);
+  }
+
+  #copy(to: number, from: number, bytes: number): void {
+    const { context } = this;
+    if (bytes > 0) context.check("cuMemcpyDtoD", context.driver.cuMemcpyDtoDAsync_v2(to, from, bytes, context.stream));
+  }
+
+  #runAt(addresses: Addresses): void {
+    const { inputs, outputs, scratch } = addresses;
+    const last = this.#last;
+    if (last !== null && last.scratch === scratch && equal(last.inputs, inputs) && equal(last.outputs, outputs)) {
+      this.#launch(last.exec);
+      return;
+    }
+    const key = `${inputs.join(",")}/${outputs.join(",")}/${scratch}`;
+    const exec = this.#graphs.get(key);
+    if (exec !== undefined || this.#seen.has(key)) {
+      this.#misses = 0;
+      this.#last = { ...addresses, exec: exec ?? this.#record(key, addresses) };
+      this.#launch(this.#last.exec);
+      return;
+    }
+    if (this.#seen.size > 64) this.#seen.clear();
+    this.#seen.add(key);
+    this.program.issue(addresses);
+    this.#missed(addresses);
+  }
+
+  #launch(exec: number): void {
+    this.launches++;
+    this.context.check("cuGraphLaunch", this.context.driver.cuGraphLaunch(exec, this.context.stream));
+  }
+
+  #record(key: string, addresses: Addresses): number {
+    const { context } = this;
+    const { driver } = context;
+    // Thread-local capture: other threads' work does not matter.
+    context.check("cuStreamBeginCapture", driver.cuStreamBeginCapture_v2(context.stream, 1));
+    context.capturing = true;
+    try {
+      this.program.issue(addresses);
+    } catch (error) {
+      // The stream must leave capture, whatever that says.
+      driver.cuStreamEndCapture(context.stream, new BigUint64Array(1));
+      throw error;
+    } finally {
+      context.capturing = false;
+    }
+    const graph = result64("cuStreamEndCapture", (out) => driver.cuStreamEndCapture(context.stream, out));
+    const exec = result64("cuGraphInstantiate", (out) => driver.cuGraphInstantiateWithFlags(out, graph, 0));
+    driver.cuGraphDestroy(graph);
+    this.#graphs.set(key, exec);
+    if (this.#graphs.size > maxGraphs) {
+      const [oldest, old] = this.#graphs.entries().next().value!;
+      driver.cuGraphExecDestroy(old);
+      this.#graphs.delete(oldest);
+      if (this.#last?.exec === old) this.#last = null;
+    }
+    return exec;
+  }
+
+  /** Notes which arguments move; when they have done so for long enough, those get places of their own. */
+  #missed(addresses: Addresses): void {
+    const previous = this.#previous;
+    this.#previous = addresses;
+    if (previous === null || this.program.kernels.length < worthRecording) return;
+    addresses.inputs.forEach((address, i) => {
+      if (address !== previous.inputs[i]) this.#moving.inputs.add(i);
+    });
+    addresses.outputs.forEach((address, o) => {
+      if (address !== previous.outputs[o] && !this.args.aliases.has(o)) this.#moving.outputs.add(o);
+    });
+    if (++this.#misses < patience) return;
+    this.#misses = 0;
+    const { inputs, outputs, aliases } = this.args;
+    // A result that takes over an argument's memory must be written there.
+    const given = new Set(aliases.values());
+    const movers = [...this.#moving.inputs];
+    if (movers.some((i) => given.has(i))) return;
+    const results = [...this.#moving.outputs];
+    const bytes = movers.reduce((n, i) => n + inputs[i], 0) + results.reduce((n, o) => n + outputs[o], 0);
+    if (bytes > maxHomeBytes) return;
+    for (const i of movers) this.#home(this.#homes.inputs, i, inputs[i]);
+    for (const o of results) this.#home(this.#homes.outputs, o, outputs[o]);
+  }
+
+  #home(homes: Map<number, number>, index: number, bytes: number): void {
+    if (!homes.has(index)) homes.set(index, this.context.allocate(Math.max(1, bytes)).address);
+  }
+}

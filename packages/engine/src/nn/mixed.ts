@@ -1,0 +1,22 @@
+// Mixed precision: parameters are kept in float32 (the master weights) and used in a half type. The cast is part of the
+// differentiated function, so gradients come back in float32, and an optimiser's small updates are not rounded away.
+import { type DType, DTypeError, isHalf } from "../graph/index.js";
+import type { Tensor } from "../tensor/index.js";
+import { mapNamed } from "./state.js";
+
+export interface CastOptions {
+  /**
+   * Parameters that stay as they are, by dotted name. By default norms (they are computed in float32) and embeddings (a
+   * row is cast when it is looked up, not the whole table in every step).
+   */
+  keep?: (name: string, parameter: Tensor) => boolean;
+}
+
+const keptByDefault = (name: string): boolean => /norm|embedding/i.test(name);
+
+/** The parameters as a forward pass in a half type uses them: float32 ones are cast, once a step. */
+export function castParameters<P>(params: P, dtype: DType, { keep = keptByDefault }: CastOptions = {}): P {
+  if (!isHalf(dtype) && dtype !== "float32")
+    throw new DTypeError(`castParameters: dtype is bfloat16, float16 or float32, got ${dtype}`);
+  return mapNamed(params, (name, leaf) => (leaf.dtype === "float32" && !keep(name, leaf) ? leaf.cast(dtype) : leaf));
+}

@@ -1,0 +1,92 @@
+// Dynamic loss scaling for float16: gradients are computed of a larger loss so that small ones do not vanish, and divided
+// again before the step. An overflow skips the step and halves the scale; after a while without one it doubles.
+// Everything is a tensor, so that a jitted step is traced once.
+import { type Tensor, tensor, treeLeaves, treeMap, where } from "../tensor/index.js";
+import { type Optimizer, requireNumber } from "./common.js";
+
+export interface LossScalingOptions {
+  /** The scale of the first step. */
+  initial?: number;
+  /** What an overflow multiplies the scale with, and `interval` steps without one. */
+  backoff?: number;
+  growth?: number;
+  interval?: number;
+}
+
+export interface ScaledState<S> {
+  inner: S;
+  /** float32. */
+  scale: Tensor;
+  /** Steps since the last overflow or growth, int32. */
+  good: Tensor;
+  /** Steps skipped in all, int32. */
+  skipped: Tensor;
+}
+
+export interface LossScaled<S> extends Optimizer<ScaledState<S>> {
+  /** The loss to differentiate. */
+  scaleLoss(loss: Tensor, state: ScaledState<S>): Tensor;
+}
+
+/** One bool: whether every number of a tree is finite. */
+function allFinite(tree: unknown): Tensor {
+  return treeLeaves(tree)
+    .map((leaf) => leaf.isFinite().all())
+    .reduce((a, b) => a.logicalAnd(b));
+}
+
+/**
+ * An optimiser whose gradients come from `scaleLoss(loss, state)`. It divides them by the scale, and leaves parameters
+ * and state as they were where a gradient is not finite.
+ */
+export function lossScaled<S>(optimizer: Optimizer<S>, options: LossScalingOptions = {}): LossScaled<S> {
+  const { initial = 2 ** 16, backoff = 0.5, growth = 2, interval = 2000 } = options;
+  requireNumber("lossScaled", "initial", initial, 1);
+  requireNumber("lossScaled", "backoff", backoff, 1e-6, 1);
+  requireNumber("lossScaled", "growth", growth, 1);
+  requireNumber("lossScaled", "interval", interval, 1);
+  const int = (value: number): Tensor => tensor(Int32Array.of(value), { shape: [] });
+  return {
+    init: (params) => ({
+      inner: optimizer.init(params),
+      scale: tensor(Float32Array.of(initial), { shape: [] }),
+      good: int(0),
+      skipped: int(0),
+    }),
+
+    scaleLoss: (loss, state) => loss.mul(state.scale.cast(loss.dtype === "float64" ? "float64" : "float32")),
+
+    update(params, grads, state) {
+      const inverse = state.scale.reciprocal();
+      // float16 gradients are divided in float32: there the quotient need not fit.
+      const divided = treeMap(
+        (g, p) => {
+          const wide = g.dtype === "float64" ? g : g.cast("float32");
+          return wide.mul(inverse.cast(wide.dtype)).cast(p.dtype);
+        },
+        grads,
+        params,
+      );
+      const fine = allFinite(grads);
+      const [next, inner] = optimizer.update(params, divided, state.inner);
+      const kept = <T>(fresh: T, old: T): T => treeMap((a, b) => where(fine, a, b), fresh, old) as T;
+      const good = where(fine, state.good.add(1), 0);
+      const grows = good.greaterEqual(interval);
+      const scale = where(
+        fine,
+        where(grows, state.scale.mul(growth), state.scale),
+        // Below one nothing is won: then the loss itself is not finite.
+        state.scale.mul(backoff).maximum(1),
+      );
+      return [
+        kept(next, params),
+        {
+          inner: kept(inner, state.inner),
+          scale,
+          good: where(grows, 0, good),
+          skipped: state.skipped.add(fine.logicalNot().cast("int32")),
+        },
+      ];
+    },
+  };
+}

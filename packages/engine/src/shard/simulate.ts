@@ -1,0 +1,173 @@
+// Devices with a clock instead of arithmetic: how long the functions of all devices would take on a machine of given
+// rates, collective by collective. What comes out is a prediction and says so wherever it is printed.
+import { type CollectiveKind, functionOrder, type GraphFn, isOp, type Node, range } from "../graph/index.js";
+import { membersOf } from "../ops/index.js";
+import { showBytes, showSeconds } from "./explain.js";
+import { type Partitioned, partition } from "./partition.js";
+import { type Plan, type PlanOptions, plan } from "./planner.js";
+import { Problem } from "./problem.js";
+import { linkTime, type Rates } from "./rates.js";
+import { wholeOf, workTime } from "./work.js";
+
+export interface SimulatedRank {
+  rank: number;
+  /** Seconds of arithmetic, and seconds in which this device could only wait for others or for data. */
+  compute: number;
+  exposed: number;
+  end: number;
+}
+
+export interface Simulated {
+  /** Until the last device is done. */
+  seconds: number;
+  ranks: SimulatedRank[];
+  /** Every collective: when it began (the last member was ready) and how long it took. */
+  collectives: { kind: CollectiveKind; start: number; seconds: number; bytes: number }[];
+}
+
+interface Clock {
+  problem: Problem;
+  order: Node[];
+  at: number;
+  /** Seconds on the device's own clock, and on that of its links. */
+  now: number;
+  link: number;
+  compute: number;
+  ready: Map<Node, number>;
+}
+
+/** Time that each node needs on its device. */
+function timeOf(clock: Clock, node: Node, rates: Rates): number {
+  const work = clock.problem.work.get(node);
+  if (work === undefined || node.op === "collective") return 0;
+  return workTime(node, work, wholeOf(node), rates, (share) =>
+    clock.problem.loopTime(node as Node<"scan">, rates, share),
+  );
+}
+
+/** Runs a device up to its next collective; null when it is done. */
+function advance(clock: Clock, rates: Rates): Node<"collective"> | null {
+  const params = clock.problem.fn.params;
+  for (; clock.at < clock.order.length; clock.at++) {
+    const node = clock.order[clock.at];
+    if (params.includes(node)) {
+      clock.ready.set(node, 0);
+      continue;
+    }
+    const inputs = Math.max(0, ...node.inputs.map((input) => clock.ready.get(input)!));
+    if (isOp(node, "collective")) {
+      clock.ready.set(node, inputs);
+      return node;
+    }
+    const seconds = timeOf(clock, node, rates);
+    if (seconds === 0) {
+      clock.ready.set(node, inputs);
+      continue;
+    }
+    clock.now = Math.max(clock.now, inputs) + seconds;
+    clock.compute += seconds;
+    clock.ready.set(node, clock.now);
+  }
+  return null;
+}
+
+/**
+ * The time that partitioned functions take. With `overlap` a collective starts when its operands are ready and runs
+ * beside the arithmetic; without it the device does nothing else.
+ */
+export function simulate(parts: Partitioned, rates: Rates, options: { overlap?: boolean } = {}): Simulated {
+  const overlap = options.overlap ?? true;
+  const { ranks } = parts.mesh;
+  const bytesOf = new Map<number, number>();
+  parts.moves.forEach((move, sequence) => {
+    bytesOf.set(sequence, move.bytes);
+  });
+  const clocks = parts.functions.map((fn): Clock => {
+    const problem = new Problem(fn);
+    return {
+      problem,
+      order: functionOrder(fn),
+      at: 0,
+      now: rates.call,
+      link: 0,
+      compute: rates.call,
+      ready: new Map(),
+    };
+  });
+  const waiting = clocks.map((clock) => advance(clock, rates));
+  const collectives: Simulated["collectives"] = [];
+  while (waiting.some((node) => node !== null)) {
+    const next = Math.min(...waiting.map((node) => node?.attrs.sequence ?? Number.POSITIVE_INFINITY));
+    const first = waiting.find((node) => node?.attrs.sequence === next)!;
+    const members = membersOf(first.attrs).map((rank) => ranks.indexOf(rank));
+    const readyAt = members.map((i) => {
+      const node = waiting[i] as unknown as Node;
+      const inputs = clocks[i].ready.get(node)!;
+      return overlap ? Math.max(inputs, clocks[i].link) : Math.max(inputs, clocks[i].now);
+    });
+    const start = Math.max(...readyAt);
+    const bytes = bytesOf.get(next) ?? 0;
+    const seconds = linkTime(rates, first.attrs.kind, members.length, bytes);
+    collectives.push({ kind: first.attrs.kind, start, seconds, bytes });
+    for (const i of members) {
+      const clock = clocks[i];
+      clock.ready.set(waiting[i] as unknown as Node, start + seconds);
+      clock.link = start + seconds;
+      if (!overlap) clock.now = start + seconds;
+      clock.at++;
+      waiting[i] = advance(clock, rates);
+    }
+  }
+  const simulated = clocks.map((clock, i) => {
+    const end = Math.max(clock.now, ...clock.problem.fn.outputs.map((output) => clock.ready.get(output) ?? 0));
+    return { rank: ranks[i], compute: clock.compute, exposed: end - clock.compute, end };
+  });
+  return { seconds: Math.max(...simulated.map(({ end }) => end)), ranks: simulated, collectives };
+}
+
+export interface SimulatedRow {
+  name: string;
+  devices: number;
+  seconds: number;
+  /** Against one device of the same machine. */
+  speedup: number;
+  plan: Plan;
+  result: Simulated;
+}
+
+/** Plans a function for each number of devices and lets the clock run; the first count is the baseline. */
+export function simulateCounts(
+  name: string,
+  fn: GraphFn,
+  counts: readonly number[],
+  rates: Rates,
+  options: Partial<PlanOptions> = {},
+): SimulatedRow[] {
+  let baseline: number | null = null;
+  return counts.map((devices) => {
+    const made = plan(fn, { params: fn.params.map(() => null), ...options, ranks: range(devices), rates });
+    const parts = partition(fn, {
+      mesh: made.mesh,
+      params: made.params,
+      strategy: made.strategy,
+      results: made.results,
+    });
+    const result = simulate(parts, rates);
+    baseline ??= result.seconds;
+    return { name, devices, seconds: result.seconds, speedup: baseline / result.seconds, plan: made, result };
+  });
+}
+
+/** A table of simulated rows; every line says that it is one. */
+export function simulatedTable(rows: readonly SimulatedRow[], rates: Rates): string {
+  const widest = Math.max(...rows.map(({ name }) => name.length));
+  const lines = rows.map(({ name, devices, seconds, speedup, plan: made, result }) => {
+    const moved = result.collectives.reduce((n, { bytes }) => n + bytes, 0);
+    const used = made.mesh.size < devices ? `uses ${made.mesh.size}` : `${made.mesh}`;
+    return (
+      `simulated  ${name.padEnd(widest)}  ${devices === 1 ? " 1 device " : `${String(devices).padStart(2)} devices`}  ${showSeconds(seconds).padStart(8)}  ` +
+      `${speedup.toFixed(2).padStart(5)}x  receives ${showBytes(moved).padStart(8)}  ${used}`
+    );
+  });
+  return [`simulated  ${rates.name}`, ...lines].join("\n");
+}
