@@ -204,6 +204,18 @@ test("limits are the client's own", { skip }, async () => {
   assert.equal((await weft.ones([1000]).add(1).data())[999], 2);
 });
 
+test("a client that sends ahead too far is told, and goes on", { skip }, async () => {
+  const hasty = await connect(cluster.address, { token: cluster.local!.token, maxQueue: 100 });
+  const step = weft.jit((x: weft.Tensor) => x.add(1));
+  let x = step(weft.ones([2]));
+  const ahead = x;
+  for (let i = 0; i < 2000; i++) x = step(x);
+  await assert.rejects(x.data(), /instructions of this client wait.*maxQueue/s);
+  assert.deepEqual(await ahead.array(), [2, 2]);
+  await hasty.close();
+  weft.useDevice(cluster.device);
+});
+
 test("fetches and uploads over sockets, as between hosts", { skip }, async () => {
   process.env.WEFT_DATA = "socket";
   const remote = await connect(cluster.address, { token: cluster.local!.token });
