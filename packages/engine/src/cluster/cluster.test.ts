@@ -177,6 +177,42 @@ test("jit, donated state and a training loop keep their values apart from the cl
   for (let i = 0; i < values.length; i++) assert.ok(Math.abs(Number(got[i]) - Number(values[i])) < 1e-5);
 });
 
+test("wishes of the program, rules from outside and a grid are followed, and drawn", { skip }, async () => {
+  const options = { token: cluster.local!.token };
+  const columns = await connect(cluster.address, {
+    ...options,
+    sharding: { scopes: { head: { shard: { axis: 1 } } } },
+  });
+  const x = wave([90, 60], 1);
+  const y = weft.named("head", () => x.matmul(wave([60, 120], 2))).realize();
+  assert.deepEqual(
+    columns.device.describe(bufferOf(y)).map((p) => [p.start, p.stop]),
+    [
+      [
+        [0, 0],
+        [90, 40],
+      ],
+      [
+        [0, 40],
+        [90, 80],
+      ],
+      [
+        [0, 80],
+        [90, 120],
+      ],
+    ],
+  );
+  assert.match(weft.debug.sharding(y), /120/);
+  const pinned = weft.shard(wave([90, 60], 1).matmul(wave([60, 120], 2)), { 0: "d" }).realize();
+  assert.deepEqual(
+    columns.device.describe(bufferOf(pinned)).map((p) => p.stop[0]),
+    [30, 60, 90],
+  );
+  await columns.close();
+  await assert.rejects(connect(cluster.address, { ...options, sharding: "/nowhere.yaml" }), /sharding rules \/nowhere/);
+  weft.useDevice(cluster.device);
+});
+
 test("reading at once is refused with the way that works", { skip }, () => {
   weft.useDevice(cluster.device);
   assert.throws(() => weft.tensor([1]).add(1).dataSync(), /await t\.data\(\)/);
