@@ -5,6 +5,7 @@ import { createServer, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer } from "node:tls";
 import koffi from "koffi";
 import { type Device, type DeviceBuffer, groupLibrary } from "../device/index.js";
+import { WeftError } from "../graph/index.js";
 import { type Frame, framePayload, readFrames, writeFrame } from "./frames.js";
 import { type Failure, type Held, isFailure, type Namespace } from "./store.js";
 import { hostId, isLoopback, randomKey, type Security, sameSecret } from "./wire.js";
@@ -40,6 +41,10 @@ export class DataServer {
     security: Security,
   ) {
     this.tls = !isLoopback(host);
+    if (this.tls && (security.cert === undefined || security.key === undefined))
+      throw new WeftError(
+        `clients reach this worker at ${host}, from other machines too: give a TLS certificate and its key (--tls-cert, --tls-key)`,
+      );
     this.#server = this.tls
       ? createTlsServer({ cert: readFileSync(security.cert!), key: readFileSync(security.key!) }, (s) => this.#open(s))
       : createServer((socket) => this.#open(socket));

@@ -24,7 +24,7 @@ import {
 import { costOf } from "../ops/index.js";
 import { captureSite, tape } from "../runtime/index.js";
 import { Mesh, type Partitioned, Placement, partition, reshard } from "../shard/index.js";
-import { choose } from "./choose.js";
+import { type ChooseOptions, choose } from "./choose.js";
 import type { Connection } from "./connection.js";
 import { FetchError } from "./data-link.js";
 import { ratesFor } from "./rates.js";
@@ -83,6 +83,8 @@ export class ClusterDevice implements Device {
   #waiting: (() => void)[] = [];
   readonly #uploads = new Map<number, { left: number; done: () => void }>();
   #step = 0;
+  /** What the user asks of the planner. */
+  wishes: Pick<ChooseOptions, "rules" | "mesh"> = {};
   /** What was planned last, for explanations. */
   lastChoice: string | null = null;
   /** Runs that needed more than one worker, and all of them. */
@@ -356,7 +358,8 @@ export class ClusterDevice implements Device {
     if (devices === 0)
       throw new WeftError(`the dispatcher at ${this.connection.address} has no workers; start one: weft worker`);
     const rates = ratesFor(this.connection.workers);
-    const choice = choose(fn, { devices, rates, params, enabled: process.env.WEFT_AUTO_SHARD !== "0" });
+    const enabled = process.env.WEFT_AUTO_SHARD !== "0";
+    const choice = choose(fn, { devices, rates, params, donated, enabled, ...this.wishes });
     this.lastChoice = choice.why;
     const partitioned = partition(fn, choice);
     const program = ++lastProgram;
@@ -522,6 +525,10 @@ export class ClusterDevice implements Device {
       this.#movers.set(key, program);
     }
     return program;
+  }
+
+  placement(buffer: DeviceBuffer): Placement | null {
+    return (buffer as ClusterBuffer).home?.placement ?? null;
   }
 
   /** Who holds what of a tensor, for people and tests. */

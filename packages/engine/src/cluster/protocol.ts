@@ -136,6 +136,8 @@ export const fromWorker = z.discriminatedUnion("t", [
   z.object({ ...hello, ...workerFacts.shape }),
   failure.extend({ client: id }),
   z.object({ t: z.literal("stats"), stats }),
+  /** So many more instructions of a client are done. */
+  z.object({ t: z.literal("progress"), client: id, done: id }),
   /** A group broke: programs over these members need a new one. */
   z.object({ t: z.literal("broken"), group: name }),
 ]);

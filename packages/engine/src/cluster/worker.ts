@@ -61,6 +61,8 @@ interface Program {
 }
 
 const maxExecutables = 1024;
+/** Runs between two words about progress; the limit on a client's queue is no finer than that. */
+const progressEvery = 64;
 /** Seconds for the members of a group to find each other, and that one may be late in a collective. */
 const joinSeconds = 8;
 const lateSeconds = 600;
@@ -207,8 +209,17 @@ export class Worker {
     this.#channel?.stream.write(encode(message));
   }
 
+  /** Runs that the dispatcher was not told of yet, by client. */
+  readonly #done = new Map<number, number>();
+
+  #sendProgress(): void {
+    for (const [client, done] of this.#done) this.#send({ t: "progress", client, done });
+    this.#done.clear();
+  }
+
   #sendStats(): void {
     if (this.id === "?") return;
+    this.#sendProgress();
     let tensors = 0;
     for (const space of this.#spaces.values()) tensors += space.tensors;
     this.#send({
@@ -234,6 +245,7 @@ export class Worker {
   /** Nothing of a lost dispatcher's clients stays. */
   #cleanUp(): void {
     this.#queue = [];
+    this.#done.clear();
     this.id = "?";
     for (const client of [...this.#spaces.keys()]) this.#leave(client);
     this.#dropGroups();
@@ -277,6 +289,9 @@ export class Worker {
     else if (message.t === "define") this.#define(message);
     else if (message.t === "run") {
       this.#run(message);
+      const done = (this.#done.get(message.client) ?? 0) + 1;
+      this.#done.set(message.client, done);
+      if (done >= progressEvery) this.#sendProgress();
       this.#free(message.client, message.free ?? []);
     } else if (message.t === "upload") return this.#upload(message);
     else if (message.t === "free") this.#free(message.client, message.ids);
