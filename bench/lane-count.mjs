@@ -12,7 +12,7 @@ import * as weft from "../packages/engine/dist/index.js";
 import { programs } from "./lib/ensembles.mjs";
 
 /** Keeps the loops that it is asked to compile, and does not run them. */
-class Recorder extends weft.ReferenceDevice {
+class Recorder extends (weft.CpuDevice.available() ? weft.CpuDevice : weft.ReferenceDevice) {
   compile(fn, options) {
     if (!functionOrder(fn).some((node) => node.op === "scan")) return super.compile(fn, options);
     this.last = { fn, options };
@@ -66,7 +66,7 @@ for (const [name, make] of Object.entries(programs)) {
   const device = new Recorder();
   weft.setDevice(device);
   const { fn, args } = await make(weft);
-  const inputs = args.map((a) => a.realize());
+  const inputs = args.map((a) => a.realize?.() ?? a);
   weft.jit(fn)(...inputs);
   const { fn: graph, options } = device.last;
   const start = performance.now();

@@ -1,5 +1,5 @@
-// `node bench/meta.mjs`: ensembles of one-qubit problems with gradients (W1) and one iteration of first-order MAML (W2) on
-// the CPU, against PyTorch with the tasks batched and QuTiP task by task; with --training also the whole meta-training of
+// `node bench/meta.mjs`: ensembles of one-qubit problems with gradients (W1), the controlled-Z (W3) and one iteration of
+// first-order MAML (W2) on the CPU, against PyTorch with the tasks batched and QuTiP task by task; with --training also the whole meta-training of
 // 2,000 iterations and its baselines. Answers are compared before a time counts. Writes results/meta.json.
 // Options: --rows a,b  --rounds 5  --seconds 0.5  --cores 0,1  --patience 20  --training  --out FILE
 import { spawnSync } from "node:child_process";
@@ -47,6 +47,11 @@ const rows = [
     id: "w2-32",
     title: "first-order MAML iteration, 32 tasks, 5 steps, 49,016 parameters",
     peers: { torch: null, "torch-tree": null },
+  },
+  {
+    id: "w3-16",
+    title: "controlled-Z, 16 tasks of 12 states, value and gradient",
+    peers: { torch: null },
   },
   { id: "w2-32-second-order", title: "the same of second order", peers: {} },
 ].filter(({ id }) => options.rows?.split(",").includes(id) ?? true);

@@ -5,6 +5,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { writeOrCheck } from "../scripts/generated.mjs";
+import { gpuSection } from "./lib/gpu-section.mjs";
 import { shardSection } from "./lib/shard-section.mjs";
 import { tableLines } from "./lib/table.mjs";
 
@@ -100,7 +101,7 @@ const results = (existsSync(folder) ? readdirSync(folder) : [])
   .map((name) => read(join(folder, name)));
 const reports = results
   // The lab's benchmarks lie here too; their numbers stand in its own pages.
-  .filter(({ kind, rows }) => kind !== undefined && Array.isArray(rows));
+  .filter(({ kind, rows }) => kind !== undefined && kind !== "gpu-table" && Array.isArray(rows));
 const page = [
   "# Performance",
   "",
@@ -112,6 +113,7 @@ const page = [
   "donate parameters and optimiser state. Both sides use the same cores and as many threads.",
   "",
   ...reports.flatMap(section),
+  ...results.filter(({ kind }) => kind === "gpu-table").flatMap(gpuSection),
   ...results.filter(({ format }) => format === "weft-bench").flatMap(shardSection),
 ];
 writeOrCheck("docs/performance.md", page);

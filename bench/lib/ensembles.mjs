@@ -311,6 +311,14 @@ const chainOf = (n, pieces) => (weft) => ({
   args: [weft.full([n], 0.13, f64), weft.full([], 0.02, f64), weft.full([], -0.01, f64)],
 });
 
+const fluxonium = (n) => async (weft) => {
+  const { Chain, evolve, gate, processInfidelity } = await import("../../packages/engine/dist/quantum/index.js");
+  const chain = Chain.fluxonium({ qubits: n });
+  const target = gate("X", n);
+  const loss = (p) => processInfidelity(evolve(chain.with(p), { steps: 4999, method: "trotter2" }), target);
+  return { fn: (p) => weft.valueAndGrad(loss)(p), args: [chain.parameters()] };
+};
+
 export const programs = {
   w1: (weft) => ({
     fn: (u, gd, gr) => weft.valueAndGrad(singleQubit(weft).loss)(u, gd, gr),
@@ -352,6 +360,9 @@ export const programs = {
     fn: (u, gd, gr) => weft.valueAndGrad(twoQubits(weft).loss)(u, gd, gr),
     args: [weft.full([4096, 60, 6], 0.3), weft.full([4096], 0.05), weft.full([4096], 0.025)],
   }),
+  "fluxonium-2": fluxonium(2),
+  "fluxonium-4": fluxonium(4),
+  "fluxonium-6": fluxonium(6),
   "chain-2": chainOf(2, 128),
   "chain-4": chainOf(4, 128),
   "chain-6": chainOf(6, 64),

@@ -117,5 +117,29 @@ export function metaWork({ weft, quantum, optim }) {
     };
   }
 
-  return { w1, w2 };
+  /** The controlled-Z: twelve states of two qubits, 60 steps; value and gradient in pulse and rates of every task. */
+  function w3(b) {
+    const problem = quantum.prepareProblem(quantum.controlledZ());
+    const controls = tensor(uniform(b * 30 * 6, 20, -2, 2), [b, 30, 6]);
+    const rates = new Float32Array(2 * b);
+    const [d, r] = [uniform(b, 3, 0.02, 0.15), uniform(b, 4, 0.01, 0.08)];
+    for (let i = 0; i < b; i++) [rates[2 * i], rates[2 * i + 1]] = [d[i], r[i]];
+    const given = tensor(rates, [b, 2]);
+    const twice = { method: "rk4", perSegment: 2 };
+    const each = weft.vmap(
+      weft.valueAndGrad((u, g) => weft.sub(1, quantum.controlInfidelity(problem, twice, u, g)), { argument: [0, 1] }),
+    );
+    const program = weft.jit((u, g) => each(u, g));
+    const [values, [du, dg]] = program(controls, given);
+    const check = [read(values)[0], read(values.mean())[0], read(du.square().sum().sqrt())[0], ...read(dg.mean(0))];
+    const call = () => {
+      const [value, [a, c]] = program(controls, given);
+      const last = value.index(0).itemSync();
+      for (const t of [value, a, c]) t.dispose();
+      return last;
+    };
+    return { call, check, info: { kernels: program.kernels(controls, given) } };
+  }
+
+  return { w1, w2, w3 };
 }

@@ -101,6 +101,64 @@ def w1(b, fidelity):
     return {"call": call, "check": check}
 
 
+def two_qubits():
+    """Operators of the controlled-Z, the twelve product states and their targets."""
+    c = torch.complex64
+    eye = torch.eye(2, dtype=c)
+    x = torch.tensor([[0, 1], [1, 0]], dtype=c)
+    y = torch.tensor([[0, -1j], [1j, 0]], dtype=c)
+    z = torch.tensor([[1, 0], [0, -1]], dtype=c)
+    lower = torch.tensor([[0, 1], [0, 0]], dtype=c)
+    controls = [torch.kron(a, b) for a, b in [(x, eye), (y, eye), (eye, x), (eye, y), (z, eye), (eye, z)]]
+    jumps = [[torch.kron(m, eye), torch.kron(eye, m)] for m in (z / math.sqrt(2), lower)]
+    r = math.sqrt(0.5)
+    single = [torch.tensor(s, dtype=c) for s in ([1, 0], [0, 1], [r, r], [r, 1j * r])]
+    psi = torch.stack([torch.kron(a, b) for i, a in enumerate(single) for j, b in enumerate(single) if i + j != 3])
+    target = psi * torch.tensor([1, 1, 1, -1], dtype=c)
+    density = lambda v: v[:, :, None] @ v[:, None, :].conj()
+    move = lambda list_: torch.stack(list_).to(DEVICE)
+    return move(controls), [move(j) for j in jumps], torch.kron(z, z).to(DEVICE), density(psi).to(DEVICE), density(target).to(DEVICE)
+
+
+def w3(b):
+    """Complex 4x4 matrices, tasks and states batched, two RK4 steps a segment."""
+    controls, (zs, lowers), zz, start, target = two_qubits()
+    u = uniform(b * 30 * 6, 20, -2.0, 2.0).reshape(b, 30, 6).to(DEVICE).requires_grad_(True)
+    g = torch.stack([uniform(b, 3, 0.02, 0.15), uniform(b, 4, 0.01, 0.08)], -1).to(DEVICE).requires_grad_(True)
+    h = math.pi / 4 / 60
+    squares = [(m.mH @ m).sum(0) for m in (zs, lowers)]
+
+    def fidelity():
+        ham = zz + torch.einsum("bsk,kij->bsij", u.clamp(-10, 10).to(torch.complex64), controls)
+        loss = (g[:, 0, None, None] * squares[0] + g[:, 1, None, None] * squares[1]) / 2
+        left = torch.cat([torch.sqrt(g[:, :1, None, None]) * zs, torch.sqrt(g[:, 1:, None, None]) * lowers], 1)[:, None]
+        right = left.mH
+        generator = (-1j * ham - loss[:, None])[:, :, None]
+        rho = start.expand(b, 12, 4, 4)
+
+        def slope(m, k):
+            half = generator[:, k] @ m
+            return half + half.mH + (left @ m[:, :, None] @ right).sum(2)
+
+        for k in range(30):
+            for _ in range(2):
+                k1 = slope(rho, k)
+                k2 = slope(rho + h / 2 * k1, k)
+                k3 = slope(rho + h / 2 * k2, k)
+                k4 = slope(rho + h * k3, k)
+                rho = rho + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+        return torch.einsum("bsij,sji->bs", rho, target).real.mean(1)
+
+    def run():
+        f = fidelity()
+        du, dg = torch.autograd.grad(f.sum(), (u, g))
+        return f.detach(), du, dg
+
+    f, du, dg = run()
+    check = [f[0].item(), f.mean().item(), du.square().sum().sqrt().item(), *dg.mean(0).tolist()]
+    return {"call": lambda: run()[0][0].item(), "check": check}
+
+
 SIZES = [3, 128, 128, 128, 120]
 
 
@@ -187,6 +245,7 @@ ROWS = {
     "w1-4096": lambda: w1(4096, fidelity_steps),
     "w1-16-tree": lambda: w1(16, fidelity_tree),
     "w1-4096-tree": lambda: w1(4096, fidelity_tree),
+    "w3-16": lambda: w3(16),
     "w2-32": lambda: w2(32, fidelity_steps),
     "w2-32-tree": lambda: w2(32, fidelity_tree),
 }
@@ -209,6 +268,7 @@ def alone():
         rows[f"w1-{b}"] = lambda b=b: w1(b, fidelity_steps)
         rows[f"w1-{b}-tree"] = lambda b=b: w1(b, fidelity_tree)
     if DEVICE != "cpu":
+        rows["w3-4096"] = lambda: w3(4096)
         rows["w2-32-graph"] = lambda: w2(32, fidelity_steps, graph=True)
         rows["w2-32-tree-graph"] = lambda: w2(32, fidelity_tree, graph=True)
     for name, make in rows.items():

@@ -7,11 +7,12 @@ const engine = {
   quantum: await import("../../packages/engine/dist/quantum/index.js"),
   optim: await import("../../packages/engine/dist/optim/index.js"),
 };
-const { w1, w2 } = metaWork(engine);
+const { w1, w2, w3 } = metaWork(engine);
 await serve(
   {
     "w1-16": async () => w1(16),
     "w1-4096": async () => w1(4096),
+    "w3-16": async () => w3(16),
     "w2-32": async () => w2(32),
     "w2-32-second-order": async () => w2(32, 2),
   },

@@ -53,6 +53,20 @@ describe("weft quantum optimise", () => {
     assert.match(call(spec, "--explain").out, /integration: dt = 0.2 -> rk4, .* estimated error of the fidelity/);
   });
 
+  test("a gate of a device: what it is told to learn moves, the rest stays", () => {
+    const spec = file(
+      "gate.yaml",
+      "name: x gate\ndevice: {parts: {q: {kind: duffing, frequency: 5, anharmonicity: -0.3, levels: 3}}}\n" +
+        "pulses:\n  - {on: q, name: x, operator: x, shape: cosine, length: 20, amplitude: 0.2, omega: 31.4159}\n" +
+        "evolution: {steps: 400, method: trotter2}\ntarget: {gate: X, compensation: virtual-z}\nlearn: [q.x.amplitude, q.x.omega]\n",
+    );
+    const done = call(spec, "--iterations", "12", "--json");
+    assert.equal(done.code, 0, done.err);
+    const result = JSON.parse(done.out);
+    assert.deepEqual(Object.keys(result.parameters).sort(), ["q.x.amplitude", "q.x.omega"]);
+    assert.ok(result.values[0] > 0.02 && result.value < 2e-3, `${result.values[0]} -> ${result.value}`);
+  });
+
   test("wrong usage ends with 2 and is named", () => {
     for (const [args, message] of [
       [[file("a.yaml", "problem: {kind: flop}\n")], /a.yaml: problem/],

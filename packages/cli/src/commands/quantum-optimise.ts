@@ -1,19 +1,21 @@
 // weft quantum optimise: pulses (and devices) by gradient, from a specification file. Descent, Adam or L-BFGS with a live
 // line, a checkpoint and a second half.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { basename, join } from "node:path";
+import { basename, extname, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { framed, palette, renderPng, renderSvg, type Spec } from "@weft/lab";
 import type { Command } from "commander";
 import { session, setDevice, type Tensor } from "weft";
 import {
   explainSteps,
+  GateProblem,
   type MinimiseMethod,
   Minimiser,
   minimiseMethods,
   type NamedParameters,
   type ParameterLoss,
   parseControlFile,
+  parseGateSpec,
 } from "weft/quantum";
 import {
   attempt,
@@ -44,11 +46,13 @@ interface Options {
 
 const help = `
 Examples:
+  weft quantum optimise gate.yaml                              what its key learn names: pulses, energies, couplings
   weft quantum optimise pulse.yaml
   weft quantum optimise pulse.yaml --method adam --rate 0.1 --iterations 200
   weft quantum optimise pulse.yaml --out runs/pulse            checkpoint, values, parameters, picture
   weft quantum optimise pulse.yaml --out runs/pulse --resume --iterations 500
 
+gate.yaml: a device and its pulses, as for weft quantum run (docs/quantum.md).
 pulse.yaml: a pulse for an open system, one environment or an ensemble
   problem: {kind: flip, segments: 60, duration: 1}    # or kind: cz
   tasks: {kind: rates, dephasing: [0.02, 0.15], relaxation: [0.01, 0.08]}   # or rates: [0.05, 0.025]
@@ -84,12 +88,35 @@ interface Work {
   start: NamedParameters;
   explain: string;
   warnings: readonly string[];
+  /** Throws where the numbers at the end mean nothing. */
+  check?: (params: NamedParameters) => void;
+}
+
+/** A file with a device is a gate; the parameters that it says to learn are the ones that move. */
+function gateWork(file: string, text: string): Work {
+  const problem = new GateProblem(parseGateSpec(text, basename(file, extname(file))));
+  const { spec } = problem;
+  const start = problem.learned();
+  const method = typeof spec.evolution.method === "string" ? spec.evolution.method : spec.evolution.method.name;
+  const explain =
+    `evolution: ${spec.evolution.steps} steps of ${method}; target ${spec.target.name}, compensation ${spec.target.compensation}, ` +
+    `${spec.target.measure} infidelity; ${Object.keys(start).length} parameters are learned`;
+  // Compensation and pulse ends pass through here too: what the file measures is what is minimised.
+  return {
+    name: spec.name,
+    loss: problem.loss,
+    start,
+    explain,
+    warnings: [],
+    check: (p) => problem.outcome(problem.bind(p)).check(),
+  };
 }
 
 async function workOf(file: string): Promise<Work> {
   const text = readFileSync(file, "utf8");
   const name = basename(file);
   return engineWork(async () => {
+    if (/^\s*["']?device["']?\s*:/m.test(text)) return gateWork(file, text);
     const { loss, start, steps, rates, objective } = parseControlFile(text, name);
     const shown = typeof objective === "string" ? objective : JSON.stringify(objective);
     const explain = `${explainSteps(steps)}\nobjective: ${shown} over ${rates.shape[0]} environment${rates.shape[0] === 1 ? "" : "s"}`;
@@ -142,6 +169,7 @@ async function run(file: string, options: Options): Promise<void> {
   const start = performance.now();
   const reason = await drive(minimiser, saved, options.out);
   const seconds = (performance.now() - start) / 1e3;
+  work.check?.(minimiser.params);
   const { params, progress, values } = minimiser;
   if (options.out !== undefined) await write(options.out, work.name, params, values);
   const result = {

@@ -3,7 +3,18 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Command } from "commander";
 import { session, setDevice } from "weft";
-import { alone, type Config, isRank, joinGroup, loadConfig, localRank, runRanks, slurmScript, train } from "weft/train";
+import {
+  alone,
+  type Config,
+  isRank,
+  joinGroup,
+  loadConfig,
+  localRank,
+  runRanks,
+  slurmScript,
+  tellParent,
+  train,
+} from "weft/train";
 import { attempt, CommandError, count, counts, Progress, significant, warn, wrongUsage } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 
@@ -63,7 +74,17 @@ export function add(program: Command): void {
     .option("--env <settings...>", "variables of the job: NAME=value")
     .option("--gpus-per-rank <n>", "GPUs of each rank in the job", count)
     .addHelpText("after", help)
-    .action((config: string, options: Options) => attempt(() => run(config, options)));
+    .action((config: string, options: Options) => attempt(() => speakOnce(() => run(config, options))));
+}
+
+/** A rank that a parent started leaves its error to it; otherwise every rank would tell the same story. */
+async function speakOnce(work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    if (!(error instanceof CommandError) || !tellParent(error.message)) throw error;
+    process.exitCode = error.exitCode;
+  }
 }
 
 async function run(file: string, options: Options): Promise<void> {

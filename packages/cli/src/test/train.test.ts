@@ -192,10 +192,23 @@ test("a rank that dies: the other stops within seconds, with one error, and the 
   assert.ok(performance.now() - began < 30_000);
   assert.equal(status, 1);
   assert.match(stderr, /rank 1 of 2 was ended by SIGKILL; the others were stopped\. --resume goes on/);
-  assert.equal(stderr.match(/^weft: .*was ended by/gm)?.length, 1, stderr);
+  assert.equal(stderr.match(/^weft: /gm)?.length, 1, stderr);
   assert.ok(existsSync(join(at("dead"), "checkpoints")));
   const at9 = losses("dead").length;
   ok(call("train", config, "--output", at("dead"), "--epochs", "400", "--max-steps", String(at9 + 20), "--resume"));
+});
+
+test("what goes wrong on all ranks is told once", () => {
+  const file = at("nan.yaml");
+  const text = readFileSync(config, "utf8").replace(
+    /optimizer: .*/,
+    "optimizer: { type: sgd, learning_rate: 1.0e+20 }",
+  );
+  writeFileSync(file, text);
+  const { status, stderr } = call("train", file, "--output", at("nan"), "--devices", "2");
+  assert.equal(status, 1);
+  assert.equal(stderr.match(/^weft: /gm)?.length, 1, stderr);
+  assert.match(stderr, /^weft: rank [01] of 2 says: step \d+: the loss is .* first bad tensor is/m);
 });
 
 test("classify: arguments, a file, standard input; label and probabilities", () => {

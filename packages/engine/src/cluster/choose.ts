@@ -3,13 +3,14 @@
 import { type GraphFn, type Node, range, WeftError } from "../graph/index.js";
 import { explainPlan, Mesh, type Placement, plan, type Rates, type ShardRules, type Strategy } from "../shard/index.js";
 import { say } from "./debug.js";
+import { rulesFromEnvironment } from "./rules.js";
 
 export interface Choice {
   mesh: Mesh;
   params: Placement[];
+  strategy?: (node: Node) => Strategy | null;
   /** Where results must end up; null leaves them where they are. */
   results: (Placement | null)[];
-  strategy?: (node: Node) => Strategy | null;
   why: string;
   /** Predicted seconds, of this and of one worker. */
   seconds: number;
@@ -21,6 +22,7 @@ export interface ChooseOptions {
   rates: Rates;
   /** Where the parameters are; null for those that are not on any worker yet. */
   params: readonly (Placement | null)[];
+  /** Parameters whose places results take. */
   donated: readonly boolean[];
   enabled: boolean;
   /** What the user asks for: rules for named parts of the program, and a grid. */
@@ -36,7 +38,7 @@ function gridOf(sizes: Readonly<Record<string, number>>, devices: number): Mesh 
 }
 
 export function choose(fn: GraphFn, options: ChooseOptions): Choice {
-  const { devices, rates, params, donated, enabled, rules } = options;
+  const { devices, rates, params, donated, enabled, rules = rulesFromEnvironment() } = options;
   // For tests and comparisons: everything over all workers, whatever it is worth.
   const all = process.env.WEFT_FORCE_SHARD === "1" && devices > 1 ? Mesh.of({ d: devices }) : undefined;
   const asked = options.mesh === undefined ? all : gridOf(options.mesh, devices);
@@ -50,8 +52,8 @@ export function choose(fn: GraphFn, options: ChooseOptions): Choice {
     donated,
   });
   say("planner", () => explainPlan(made));
-  const { mesh, seconds, single, strategy } = made;
+  const { mesh, seconds, single, strategy, results } = made;
   const why =
     mesh.size === 1 ? `one worker of ${devices}: ${made.name}` : `${mesh.size} of ${devices} workers: ${made.name}`;
-  return { mesh, params: made.params, results: made.results, strategy: (node) => strategy(node), why, seconds, single };
+  return { mesh, params: made.params, results, strategy: (node) => strategy(node), why, seconds, single };
 }

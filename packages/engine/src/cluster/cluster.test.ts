@@ -209,7 +209,10 @@ test("wishes of the program, rules from outside and a grid are followed, and dra
     [30, 60, 90],
   );
   await columns.close();
-  await assert.rejects(connect(cluster.address, { ...options, sharding: "/nowhere.yaml" }), /sharding rules \/nowhere/);
+  await assert.rejects(
+    connect(cluster.address, { ...options, sharding: "/nowhere.yaml" }),
+    /sharding: \/nowhere.yaml cannot be read/,
+  );
   weft.useDevice(cluster.device);
 });
 

@@ -1,14 +1,12 @@
 // weft.connect: makes a cluster the current device. By address, by environment, or with workers that it starts itself.
-import { readFileSync } from "node:fs";
-import { parse } from "yaml";
 import type { Device } from "../device/index.js";
 import { WeftError } from "../graph/index.js";
 import { session, tape, useDevice } from "../runtime/index.js";
-import { parseRules, type ShardRules } from "../shard/index.js";
 import { Connection, type ConnectOptions } from "./connection.js";
 import { ClusterDevice } from "./device.js";
 import { type LaunchOptions, LocalCluster } from "./launch.js";
 import type { WorkerInfo } from "./protocol.js";
+import { readRules } from "./rules.js";
 
 export interface Cluster {
   readonly device: ClusterDevice;
@@ -73,17 +71,8 @@ export function makeClusterDevice(address: string, options: ConnectOptions = {})
   const settings = connectionOptions(options);
   const connection = new Connection(address, settings);
   connection.onTape = (records) => tape()?.write(...(records as object[]));
-  const { mesh, sharding = process.env.WEFT_SHARDING } = options;
+  const { mesh, sharding } = options;
   const device = new ClusterDevice(connection);
-  device.wishes = { mesh, rules: sharding === undefined || sharding === "" ? undefined : rulesFrom(sharding) };
+  device.wishes = { mesh, rules: sharding === undefined ? undefined : readRules(sharding) };
   return device;
-}
-
-function rulesFrom(given: string | object): ShardRules {
-  if (typeof given !== "string") return parseRules(given);
-  try {
-    return parseRules(parse(readFileSync(given, "utf8")));
-  } catch (error) {
-    throw new WeftError(`sharding rules ${given}: ${(error as Error).message}`);
-  }
 }

@@ -19,7 +19,7 @@ export interface ConnectOptions extends Security, ClientSettings {
   /** Seconds to wait for the dispatcher, and for a first worker. */
   timeout?: number;
   label?: string;
-  /** Rules for named parts of the program (see docs/sharding.md): a YAML file, or its content. WEFT_SHARDING otherwise. */
+  /** Rules for named parts of the program (see docs/sharding.md): a YAML file, or its content. WEFT_SHARD_RULES otherwise. */
   sharding?: string | object;
   /** A grid of workers with names, { batch: 2, model: 2 }: then no other is tried. */
   mesh?: Readonly<Record<string, number>>;

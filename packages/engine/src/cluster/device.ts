@@ -541,6 +541,10 @@ export class ClusterDevice implements Device {
     }));
   }
 
+  placement(buffer: DeviceBuffer): Placement | null {
+    return (buffer as ClusterBuffer).home?.placement ?? null;
+  }
+
   synchronize(): void {}
 
   memory(): DeviceMemory {

@@ -5,6 +5,8 @@ import type { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel } from "./kernel.js";
 
 export interface LibraryEpilogue {
+  /** A constant that the product is multiplied by, before anything else. */
+  scale: number;
   /** One number a column, added to every row. */
   bias: Node | null;
   activation: "none" | "relu" | "gelu";
@@ -67,16 +69,25 @@ export function libraryEpilogue(kernel: LoopKernel, product: Node): LibraryEpilo
   const columns = product.shape[product.shape.length - 1];
   const isProduct = (e: KExpr): boolean =>
     e.kind === "load" && e.guard === null && kernel.buffers[e.buffer] === product && e.address.equals(store.address);
+  /** The factor of a scaled product; null for everything else. */
+  const scaleOf = (e: KExpr): number | null => {
+    if (isProduct(e)) return 1;
+    const { constant, rest } = factors(e);
+    return rest.length === 1 && isProduct(rest[0]) && Number.isFinite(constant) ? constant : null;
+  };
   const relu = reluOf(store.value);
   const gelu = relu === null ? geluOf(store.value) : null;
   const activation = relu !== null ? "relu" : gelu !== null ? "gelu" : "none";
   const inside = relu ?? gelu ?? store.value;
-  if (isProduct(inside)) return activation === "none" ? null : { bias: null, activation };
+  const scale = scaleOf(inside);
+  if (scale !== null) return activation === "none" && scale === 1 ? null : { scale, bias: null, activation };
   if (!isBinary(inside, "add")) return null;
   for (const [x, b] of [inside.args, [...inside.args].reverse()]) {
-    if (!isProduct(x) || b.kind !== "load" || b.guard !== null || b.dynamic.length > 0) continue;
+    const factor = scaleOf(x);
+    if (factor === null || b.kind !== "load" || b.guard !== null || b.dynamic.length > 0) continue;
     if (b.dtype !== product.dtype || kernel.buffers[b.buffer].dtype !== product.dtype) continue;
-    if (isColumn(b.address, store.address, columns)) return { bias: kernel.buffers[b.buffer], activation };
+    if (isColumn(b.address, store.address, columns))
+      return { scale: factor, bias: kernel.buffers[b.buffer], activation };
   }
   return null;
 }

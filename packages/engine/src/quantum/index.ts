@@ -8,4 +8,5 @@ export * from "./noise/index.js";
 export * from "./operators/index.js";
 export * from "./pulses/index.js";
 export * from "./solvers/index.js";
+export * from "./spec/index.js";
 export * from "./systems/index.js";

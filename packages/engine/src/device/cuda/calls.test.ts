@@ -138,6 +138,7 @@ const large = (device: CudaDevice, epilogue: Product["epilogue"] = null): Produc
     right: { address: right, op: 0, ld: n },
     out: { address: out, ld: n },
     batch: [],
+    scale: 1,
     epilogue,
   };
 };

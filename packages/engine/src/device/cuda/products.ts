@@ -40,7 +40,9 @@ export interface Product {
   out: { address: number; ld: number };
   /** Strides in elements: a of the right factor, b of the left one, c of the result. */
   batch: readonly BatchDim[];
-  /** What happens to the result on its way to memory; the bias has one number a row of the column-major result. */
+  /** The result is multiplied by it. */
+  scale: number;
+  /** What happens to the result then, on its way to memory; the bias has one number a row of the column-major result. */
   epilogue: { activation: LibraryEpilogue["activation"]; bias: number } | null;
 }
 
@@ -86,16 +88,16 @@ export class Products {
     readonly autotune: boolean = process.env.WEFT_CUDA_AUTOTUNE !== "0",
   ) {}
 
-  /** Issues a product; says whether its epilogue went with it. */
+  /** Issues a product; says whether all that is left to do with the result (scale, epilogue) was done with it. */
   issue(product: Product): boolean {
     if (product.batch.length > 1) throw new InternalError("a product over several batch axes needs pointers");
     const plan = this.#plan(product);
     if (plan !== null && plan.algorithm !== 0) {
       this.#runLt(product, plan, plan.algorithm);
-      return product.epilogue !== null;
+      return true;
     }
     this.#runBlas(product);
-    return false;
+    return product.epilogue === null;
   }
 
   /** A product whose batch is given by tables of pointers: of the left factors, the right ones, the results. */
@@ -112,17 +114,34 @@ export class Products {
     this.context.check("cublasGemmBatchedEx", code);
   }
 
-  #scalars(dtype: DType): [number, number] {
+  /** Where the scale and zero lie, in the type of the product's constants. */
+  #scalars(dtype: DType, scale = 1): [number, number] {
     const scalars = this.context.scalars();
-    return typesOf(dtype).compute === 70 ? [scalars + 64, scalars + 80] : [scalars, scalars + 8];
+    const double = typesOf(dtype).compute === 70;
+    const zero = double ? scalars + 80 : scalars + 8;
+    if (scale === 1) return [double ? scalars + 64 : scalars, zero];
+    const key = `${double} ${scale}`;
+    let address = this.#scales.get(key);
+    if (address === undefined) {
+      // A complex constant is two numbers: the second is zero.
+      const numbers = double ? Float64Array.of(scale, 0) : Float32Array.of(scale, 0);
+      const slot = new Uint8Array(algorithmBytes);
+      slot.set(new Uint8Array(numbers.buffer));
+      address = this.#keep(slot);
+      this.#scales.set(key, address);
+    }
+    return [address, zero];
   }
+
+  readonly #scales = new Map<string, number>();
 
   #runBlas(product: Product): void {
     const { dtype, m, n, k, left, right, out, batch } = product;
     const { data } = typesOf(dtype);
     const { handle } = this.context.blas();
     const blas = this.context.libraries.blas!;
-    const [one, zero] = this.#scalars(dtype);
+    // Where the epilogue stays a kernel, the kernel scales too.
+    const [one, zero] = this.#scalars(dtype, product.epilogue === null ? product.scale : 1);
     const head = [handle, left.op, right.op, m, n, k, one];
     if (batch.length === 0) {
       const code = blas.cublasGemmEx(
@@ -145,7 +164,7 @@ export class Products {
   #runLt(product: Product, plan: LtPlan, algorithm: number): void {
     const lt = this.context.libraries.lt!;
     const { left, right, out, epilogue } = product;
-    const [one, zero] = this.#scalars(product.dtype);
+    const [one, zero] = this.#scalars(product.dtype, product.scale);
     if (epilogue !== null && epilogue.bias !== 0 && epilogue.bias !== plan.bias) {
       const code = lt.cublasLtMatmulDescSetAttribute(plan.desc, attribute.bias, int64(epilogue.bias), 8);
       this.context.check("cublasLtMatmulDescSetAttribute", code);

@@ -205,8 +205,10 @@ export class CudaProgram {
     for (const step of plan.steps) {
       if (step.kind === "loop") this.#readEpilogues(step.body);
       if (step.kind !== "library" || step.epilogue === null || step.matrices === null) continue;
-      const known = this.context.libraries.lt === null ? null : libraryEpilogue(step.epilogue, step.node);
-      if (known !== null) this.#epilogues.set(step, known);
+      const known = libraryEpilogue(step.epilogue, step.node);
+      if (known === null) continue;
+      const needsLt = known.bias !== null || known.activation !== "none";
+      if (!needsLt || this.context.libraries.lt !== null) this.#epilogues.set(step, known);
     }
   }
 
@@ -432,13 +434,17 @@ export class CudaProgram {
       right: { address: place(a, start), ...columnMajor(a, all, k) },
       out: { address: this.#at(plan, node, addresses) + start * ldc * size, ld: ldc },
       batch: batch.length > 1 ? [] : batch,
-      epilogue: epilogue && {
-        activation: epilogue.activation,
-        bias: epilogue.bias === null ? 0 : this.#at(plan, epilogue.bias, addresses),
-      },
+      scale: epilogue?.scale ?? 1,
+      epilogue:
+        epilogue === null || (epilogue.bias === null && epilogue.activation === "none")
+          ? null
+          : {
+              activation: epilogue.activation,
+              bias: epilogue.bias === null ? 0 : this.#at(plan, epilogue.bias, addresses),
+            },
     };
     if (batch.length > 1) this.#pointers(step, product, batch);
-    else if (this.products.issue(product)) return;
+    else if (this.products.issue(product) && epilogue !== null) return;
     if (step.epilogue !== null) this.#launch(plan, step.epilogue, step.epilogue.buffers, addresses);
   }
 

@@ -88,14 +88,22 @@ export function adaptive(rate: Rate, start: Tensor, duration: Tensor, table: Ten
     h: full([], 1e-2 / pieces, { dtype }),
     accepted: full([], 0, { dtype }),
   };
-  const [last, states] = scan(
-    (carry: Carry, x: { end: Tensor; u: Tensor }): [Carry, Tensor] => {
-      const [after] = scan((inner: Carry): [Carry, []] => [step(x.end, x.u)(inner), []], carry, [], { length: bound });
-      return [after, after.y];
-    },
-    init,
-    { end: ends, u: table },
-  );
+  const piece = (carry: Carry, end: Tensor, u: Tensor): Carry =>
+    scan((inner: Carry): [Carry, []] => [step(end, u)(inner), []], carry, [], { length: bound })[0];
+  const pieceByPiece = (): [Carry, Tensor] =>
+    scan(
+      (carry: Carry, x: { end: Tensor; u: Tensor }): [Carry, Tensor] => {
+        const after = piece(carry, x.end, x.u);
+        return [after, after.y];
+      },
+      init,
+      { end: ends, u: table },
+    );
+  const alone = (): [Carry, Tensor] => {
+    const after = piece(init, ends.index(0), table.index(0));
+    return [after, after.y.unsqueeze(0)];
+  };
+  const [last, states] = pieces === 1 ? alone() : pieceByPiece();
   const reached = last.time.greaterEqual(1 - 1e-12);
   return { final: last.y, states, report: { accepted: last.accepted, reached } };
 }

@@ -1,6 +1,6 @@
 // From a Hamiltonian to gates: which terms are merged, in which layers they go, and how steps of second and fourth order
 // are put together. Drives stay apart from the static part: with smooth pulses that splitting converges far faster.
-import { adjoint, eigh, kron, matmul, type Tensor } from "../../tensor/index.js";
+import { adjoint, eigh, kron, matmul, stack, type Tensor, tensor } from "../../tensor/index.js";
 import { identity } from "../operators/index.js";
 import { hermitianExponential } from "./exponential.js";
 import type { GateProgram, Slot } from "./gates.js";
@@ -73,6 +73,69 @@ function groupDrives(drives: readonly Term[]): DriveGroup[] {
   return groups;
 }
 
+type Frames = ReadonlyMap<number, { values: Tensor; vectors: Tensor }>;
+
+/** Lists of indices with the same key, in order of appearance. */
+function alike<T>(items: readonly T[], key: (item: T) => unknown): number[][] {
+  const groups = new Map<unknown, number[]>();
+  items.forEach((item, i) => {
+    groups.set(key(item), [...(groups.get(key(item)) ?? []), i]);
+  });
+  return [...groups.values()];
+}
+
+/** Eigenvectors of drives by site; those of one size are solved as one batch. */
+function eigenframes(drives: readonly { site: number; matrix: Tensor }[]): Frames {
+  const frames = new Map<number, { values: Tensor; vectors: Tensor }>();
+  for (const group of alike(drives, ({ matrix }) => matrix.shape[0])) {
+    const { values, vectors } = eigh(stack(group.map((i) => drives[i].matrix)));
+    group.forEach((i, k) => {
+      frames.set(drives[i].site, { values: values.index(k), vectors: vectors.index(k) });
+    });
+  }
+  return frames;
+}
+
+/** exp(-i length h term) of all requests, in the drives' frames; gates of one size are made as one batch. */
+function exponentials(
+  dims: readonly number[],
+  requests: readonly (LocalTerm & { length: number })[],
+  grid: Grid,
+  frames: Frames,
+): Tensor[] {
+  const gates: Tensor[] = [];
+  for (const group of alike(requests, ({ sites }) => sites.map((s) => dims[s]).join())) {
+    const lengths = tensor(
+      group.map((i) => requests[i].length),
+      { dtype: grid.real },
+    );
+    let batch = hermitianExponential(stack(group.map((i) => requests[i].matrix)), grid.h.mul(lengths));
+    if (group.some((i) => requests[i].sites.some((s) => frames.has(s)))) {
+      const frame = requests[group[0]].sites
+        .map((_, k) =>
+          stack(
+            group.map((i) => {
+              const site = requests[i].sites[k];
+              return frames.get(site)?.vectors ?? identity(dims[site]).tensor(grid.complex);
+            }),
+          ),
+        )
+        .reduce((a, b) => {
+          const [count, m, n] = [group.length, a.shape[1], b.shape[1]];
+          return a
+            .reshape([count, m, 1, m, 1])
+            .mul(b.reshape([count, 1, n, 1, n]))
+            .reshape([count, m * n, m * n]);
+        });
+      batch = matmul(adjoint(frame), matmul(batch, frame));
+    }
+    group.forEach((i, k) => {
+      gates[i] = batch.index(k);
+    });
+  }
+  return gates;
+}
+
 export interface TrotterProgram {
   program: GateProgram;
   /** Before the first step and after the last: changes of basis and the halves of merged layers. */
@@ -95,33 +158,24 @@ export function trotterProgram(
   const disjoint = groups.every((g, i) => groups.every((o, j) => i === j || !overlaps(g.sites, o.sites)));
 
   // A lone drive of a site becomes a phase in its own eigenbasis; the static gates are written in that basis instead.
-  const frames = new Map<number, { values: Tensor; vectors: Tensor }>();
-  if (disjoint)
-    for (const { sites, members } of groups)
-      if (sites.length === 1 && members.length === 1)
-        frames.set(sites[0], eigh(matrixOf(h.drives[members[0]].matrix, grid.complex)));
-  const frameOf = (sites: readonly number[]): Tensor | null =>
-    sites.some((s) => frames.has(s))
-      ? sites.map((s) => frames.get(s)?.vectors ?? identity(dims[s]).tensor(grid.complex)).reduce((a, b) => kron(a, b))
-      : null;
-  const inFrame = (sites: readonly number[], gate: Tensor): Tensor => {
-    const w = frameOf(sites);
-    return w === null ? gate : matmul(adjoint(w), matmul(gate, w));
-  };
+  const lone = disjoint ? groups.filter(({ sites, members }) => sites.length === 1 && members.length === 1) : [];
+  const frames = eigenframes(
+    lone.map(({ sites, members }) => ({
+      site: sites[0],
+      matrix: matrixOf(h.drives[members[0]].matrix, grid.complex),
+    })),
+  );
 
   const program: GateProgram = { dims, slots: [], fixed: [], tables: [], angles: [] };
   const slots: Slot[] = [];
-  const fixedGates = new Map<string, number>();
   const terms = h.static.map(({ sites, matrix }) => ({ sites, matrix: matrixOf(matrix, grid.complex) }));
   const layers = method.splitting === "terms" ? termLayers(terms) : mergedLayers(dims, terms, grid);
+  const requests: (LocalTerm & { key: string; length: number })[] = [];
+  /** The number of a gate that will be made: exp(-i length h term). */
   const gateOf = (layer: number, at: number, length: number): number => {
     const key = `${layer} ${at} ${length.toPrecision(15)}`;
-    const known = fixedGates.get(key);
-    if (known !== undefined) return known;
-    const { sites, matrix } = layers[layer][at];
-    const index = program.fixed.push(inFrame(sites, hermitianExponential(matrix, grid.h.mul(length)))) - 1;
-    fixedGates.set(key, index);
-    return index;
+    const known = requests.findIndex((r) => r.key === key);
+    return known >= 0 ? known : requests.push({ ...layers[layer][at], key, length }) - 1;
   };
   const pushLayer = (layer: number, length: number): void =>
     layers[layer].forEach(({ sites }, at) => {
@@ -162,13 +216,15 @@ export function trotterProgram(
     for (let l = layers.length - 1; l >= 1; l--) pushLayer(l, part / 2);
     if (layers.length > 0) pushLayer(0, (part + parts[s === last ? 0 : s + 1]) / 2);
   });
-  const rim = (layers[0] ?? []).map(({ sites }, at) => ({ sites, gate: program.fixed[gateOf(0, at, parts[0] / 2)] }));
-  const unused = new Set(slots.filter((s) => s.kind === "fixed").map((s) => s.index));
+  const rimGates = (layers[0] ?? []).map((_, at) => gateOf(0, at, parts[0] / 2));
+  const gates = exponentials(dims, requests, grid, frames);
+  const rim = rimGates.map((index) => ({ sites: requests[index].sites, gate: gates[index] }));
+  const used = new Set(slots.filter((s) => s.kind === "fixed").map((s) => s.index));
   // Gates that only the rim uses are no part of the loop.
-  const keep = program.fixed.map((_, i) => i).filter((i) => unused.has(i));
+  const keep = gates.map((_, i) => i).filter((i) => used.has(i));
   const inLoop: GateProgram = {
     ...program,
-    fixed: keep.map((i) => program.fixed[i]),
+    fixed: keep.map((i) => gates[i]),
     slots: slots.map((s) => (s.kind === "fixed" ? { ...s, index: keep.indexOf(s.index) } : s)),
   };
   const turned = [...frames].map(([site, { vectors }]) => ({ site, vectors }));

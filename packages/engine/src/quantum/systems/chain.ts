@@ -1,5 +1,6 @@
 // Chains of fluxonium qubits with pulses for common gates: single-qubit rotations on every qubit, and cross resonance.
 import { WeftError } from "../../graph/index.js";
+import type { Tensor } from "../../tensor/index.js";
 import { cosinePulse, type Pulse } from "../pulses/index.js";
 import { type Coupling, Device, type DeviceFields, type Drive } from "./device.js";
 import { Fluxonium, type Part } from "./parts.js";
@@ -81,19 +82,21 @@ export function crossResonance(device: Device, control: string, target: string, 
       names.map((other) => (other === name ? 1 : 0)),
       dims,
     );
-  const element = (operator: "n" | "phi", part: string): number => {
+  /** <excited part| operator of the part |ground> between dressed states. */
+  const element = (operator: "n" | "phi", part: string): Tensor => {
     const wide = bound.onWhole(part, operator);
     const from = states.index(":", 0).unsqueeze(1);
     const to = states.index(":", one(part)).unsqueeze(1);
-    return to.conj().mul(wide.matmul(from)).sum().abs().itemSync();
+    return to.conj().mul(wide.matmul(from)).sum();
   };
   const coupling = device.couplings.find(({ between }) => between.includes(control) && between.includes(target));
   if (coupling === undefined) throw new WeftError(`crossResonance: ${control} and ${target} are not coupled`);
-  const twoPi = 2 * Math.PI;
-  const strength = Math.abs(
-    element("n", control) * element("n", target) * (coupling.jc ?? 0) * twoPi +
-      element("phi", control) * element("phi", target) * (coupling.jl ?? 0) * twoPi,
-  );
+  // The two couplings have their own phases: elements are complex until they are added.
+  const through = (operator: "n" | "phi", strength = 0): Tensor =>
+    element(operator, control)
+      .mul(element(operator, target))
+      .mul(2 * Math.PI * strength);
+  const strength = through("n", coupling.jc).add(through("phi", coupling.jl)).abs().itemSync();
   const amplitude = ((Math.PI / 2) * Math.abs(fc - ft)) / strength / length;
   const pulse: Pulse = cosinePulse({ amplitude, length, omega: ft });
   return { name: "cr", on: control, pulse };

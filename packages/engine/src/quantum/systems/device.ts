@@ -2,6 +2,7 @@
 // Hamiltonian in the product of the parts' truncated eigenbases. It knows nothing of solvers.
 import { WeftError } from "../../graph/index.js";
 import { diag, full, jit, kron, stack, Tensor, tensor, vmap } from "../../tensor/index.js";
+import { destroy, Operator, sigmaX, sigmaY, sigmaZ } from "../operators/index.js";
 import type { Pulse, PulseValue } from "../pulses/index.js";
 import { denseTerms, type Hamiltonian, type Term } from "../solvers/index.js";
 import type { Levels, Part } from "./parts.js";
@@ -15,13 +16,34 @@ export interface Coupling {
   jc?: number;
   /** J phi_a phi_b, GHz. */
   jl?: number;
+  /** J z_a z_b, GHz. */
+  zz?: number;
+}
+
+const couplingOperators = { jc: "n", jl: "phi", zz: "z" } as const;
+const strengths = Object.keys(couplingOperators) as (keyof typeof couplingOperators)[];
+
+/** Operators of a part: charge, phase, Pauli's on its two lowest levels, and the lowering operator. */
+export type OperatorName = "phi" | "n" | "x" | "y" | "z" | "lower";
+/** Those that a drive may use. */
+export const driveOperators: readonly OperatorName[] = ["phi", "n", "x", "y", "z"];
+export const jumpOperators: readonly OperatorName[] = [...driveOperators, "lower"];
+
+const twoLevel: Record<"x" | "y" | "z", Operator> = { x: sigmaX, y: sigmaY, z: sigmaZ };
+
+function operatorOf(levels: Levels, name: OperatorName): Tensor {
+  if (name === "n" || name === "phi") return levels[name];
+  const [count] = levels.energies.shape;
+  if (name === "lower") return destroy(count).tensor();
+  const small = twoLevel[name];
+  return Operator.build(count, count, (i, j) => (i < 2 && j < 2 ? small.at(i, j) : 0)).tensor();
 }
 
 export interface Drive {
   /** Unique among the drives of its part. */
   name: string;
   on: string;
-  operator?: "phi" | "n";
+  operator?: OperatorName;
   pulse: Pulse;
   /** Parts that see this pulse too, and how much of it. */
   crosstalk?: Readonly<Record<string, number>>;
@@ -83,13 +105,13 @@ export class Device {
     for (const name of this.names)
       if (!/^[A-Za-z]\w*$/.test(name)) throw new WeftError(`device: a part's name is a word, got "${name}"`);
     const pairs = new Set<string>();
-    for (const { between, jc, jl } of this.couplings) {
-      const [a, b] = between;
+    for (const coupling of this.couplings) {
+      const [a, b] = coupling.between;
       part(a, "a coupling");
       part(b, "a coupling");
       if (a === b) throw new WeftError(`device: a coupling joins "${a}" with itself`);
-      if (jc === undefined && jl === undefined)
-        throw new WeftError(`device: the coupling ${a}-${b} has neither jc nor jl`);
+      if (strengths.every((key) => coupling[key] === undefined))
+        throw new WeftError(`device: the coupling ${a}-${b} has neither jc nor jl nor zz`);
       const key = [a, b].sort().join("-");
       if (pairs.has(key))
         throw new WeftError(`device: the coupling ${a}-${b} is given twice; add jc and jl to one entry`);
@@ -119,10 +141,9 @@ export class Device {
     const values: ParameterValues = {};
     for (const name of this.names)
       for (const [key, x] of Object.entries(this.parts[name].parameters)) values[`${name}.${key}`] = x;
-    for (const { between, jc, jl } of this.couplings) {
-      if (jc !== undefined) values[`${between.join("-")}.jc`] = jc;
-      if (jl !== undefined) values[`${between.join("-")}.jl`] = jl;
-    }
+    for (const coupling of this.couplings)
+      for (const key of strengths)
+        if (coupling[key] !== undefined) values[`${coupling.between.join("-")}.${key}`] = coupling[key];
     for (const { name, on, pulse, crosstalk = {} } of this.drives) {
       for (const [key, x] of Object.entries(pulse.parameters)) values[`${on}.${name}.${key}`] = x;
       for (const [other, x] of Object.entries(crosstalk)) values[`${on}.${name}.crosstalk.${other}`] = x;
@@ -160,6 +181,18 @@ export class Device {
     }
     return new BoundDevice(this, known);
   }
+}
+
+/** The number of segments where all pulses are piecewise constant on the same ones: solvers then see a table. */
+function segmentsOf(drives: readonly Drive[]): number | null {
+  const forms = drives.map(({ pulse: { shape, parameters: p } }) =>
+    shape === "piecewise" && !("omega" in p) && !("delay" in p)
+      ? `${(p.values as readonly number[]).length} ${String(p.length)}`
+      : null,
+  );
+  return forms.length > 0 && forms[0] !== null && forms.every((form) => form === forms[0])
+    ? Number(forms[0].split(" ")[0])
+    : null;
 }
 
 /** Compiled solvers by structure: outside of a trace the levels are computed once and kept. */
@@ -200,6 +233,11 @@ export class BoundDevice {
     return this.device.names.map((name) => this.device.parts[name].structure.levels);
   }
 
+  /** Uses levels that were computed elsewhere: a program then has them as constants. */
+  useLevels(levels: Record<string, Levels>): void {
+    this.#levels = levels;
+  }
+
   /** Levels of every part; parts of one structure are solved as one batch. */
   levels(): Record<string, Levels> {
     if (this.#levels !== null) return this.#levels;
@@ -234,30 +272,30 @@ export class BoundDevice {
       sites: [site(name)],
       matrix: diag(levels[name].energies.sub(levels[name].energies.index(0)).cast("complex128")),
     }));
-    for (const { between, jc, jl } of device.couplings) {
-      const [a, b] = [...between].sort((x, y) => site(x) - site(y));
-      const key = between.join("-");
-      const term = (operator: "n" | "phi", strength: Tensor): Term => ({
-        sites: [site(a), site(b)],
-        matrix: kron(levels[a][operator], levels[b][operator]).mul(strength.mul(twoPi)),
-      });
-      if (jc !== undefined) fixed.push(term("n", this.parameter(`${key}.jc`)));
-      if (jl !== undefined) fixed.push(term("phi", this.parameter(`${key}.jl`)));
+    for (const coupling of device.couplings) {
+      const [a, b] = [...coupling.between].sort((x, y) => site(x) - site(y));
+      for (const key of strengths) {
+        if (coupling[key] === undefined) continue;
+        const operator = couplingOperators[key];
+        const strength = this.parameter(`${coupling.between.join("-")}.${key}`).mul(twoPi);
+        const matrix = kron(operatorOf(levels[a], operator), operatorOf(levels[b], operator)).mul(strength);
+        fixed.push({ sites: [site(a), site(b)], matrix });
+      }
     }
     const { terms, amplitudes } = this.#drives();
     return {
       dims: this.dims,
       static: fixed,
-      drives: terms.map(({ on, operator }) => ({ sites: [site(on)], matrix: levels[on][operator] })),
-      amplitudes: terms.length === 0 ? null : amplitudes,
+      drives: terms.map(({ on, operator }) => ({ sites: [site(on)], matrix: operatorOf(levels[on], operator) })),
+      amplitudes,
     };
   }
 
   /** One drive a part and operator, with all pulses that reach it added up. */
   #drives() {
     const { device } = this;
-    const terms: { on: string; operator: "n" | "phi"; sources: { drive: Drive; scale: Tensor | null }[] }[] = [];
-    const add = (on: string, operator: "n" | "phi", drive: Drive, scale: Tensor | null): void => {
+    const terms: { on: string; operator: OperatorName; sources: { drive: Drive; scale: Tensor | null }[] }[] = [];
+    const add = (on: string, operator: OperatorName, drive: Drive, scale: Tensor | null): void => {
       let term = terms.find((t) => t.on === on && t.operator === operator);
       if (term === undefined) terms.push((term = { on, operator, sources: [] }));
       term.sources.push({ drive, scale });
@@ -268,9 +306,8 @@ export class BoundDevice {
       for (const other of Object.keys(drive.crosstalk ?? {}))
         add(other, operator, drive, this.parameter(`${drive.on}.${drive.name}.crosstalk.${other}`));
     }
-    const amplitudes = (times: Tensor): Tensor => {
-      const values = new Map(device.drives.map((drive) => [drive, drive.pulse.at(times, this.pulseParameters(drive))]));
-      return stack(
+    const sum = (values: ReadonlyMap<Drive, Tensor>): Tensor =>
+      stack(
         terms.map(({ sources }) =>
           sources
             .map(({ drive, scale }) => (scale === null ? values.get(drive)! : values.get(drive)!.mul(scale)))
@@ -278,8 +315,16 @@ export class BoundDevice {
         ),
         1,
       );
-    };
-    return { terms, amplitudes };
+    const each = (value: (drive: Drive) => Tensor): Tensor =>
+      sum(new Map(device.drives.map((drive) => [drive, value(drive)])));
+    const inSegments = segmentsOf(device.drives) !== null;
+    const amplitudes = inSegments
+      ? each((drive) => {
+          const { values, amplitude } = this.pulseParameters(drive);
+          return values.mul(amplitude);
+        })
+      : (times: Tensor): Tensor => each((drive) => drive.pulse.at(times, this.pulseParameters(drive)));
+    return { terms, amplitudes: terms.length === 0 ? null : amplitudes };
   }
 
   pulseParameters(drive: Drive): Record<string, Tensor> {
@@ -296,8 +341,8 @@ export class BoundDevice {
   }
 
   /** The charge or phase operator of one part on the whole product space. */
-  onWhole(part: string, operator: "n" | "phi"): Tensor {
-    const term = { sites: [this.device.names.indexOf(part)], matrix: this.levels()[part][operator] };
+  onWhole(part: string, operator: OperatorName): Tensor {
+    const term = { sites: [this.device.names.indexOf(part)], matrix: operatorOf(this.levels()[part], operator) };
     return denseTerms({ dims: this.dims, static: [term], drives: [], amplitudes: null }, { complex: "complex128" })
       .fixed;
   }

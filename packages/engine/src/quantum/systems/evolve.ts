@@ -73,7 +73,13 @@ export function evolve(system: BoundDevice | Device, options: EvolveOptions): De
 }
 
 function durationOf(bound: BoundDevice, given: Tensor | number | undefined): Tensor {
-  if (given === undefined) return bound.duration();
+  if (given === undefined) {
+    const end = bound.duration();
+    const [length] = readable(end) ?? [1];
+    if (!(length > 0 && Number.isFinite(length)))
+      throw new WeftError(`evolve: the pulses end at ${length} ns; their lengths must be positive numbers`);
+    return end;
+  }
   const total = given instanceof Tensor ? given : full([], given, { dtype: "float64" });
   if (bound.device.drives.length === 0) return total;
   const ends = bound.device.drives.map((drive) => drive.pulse.end(bound.pulseParameters(drive)));

@@ -230,7 +230,7 @@ export class Part {
       if (name in rule.parameters) {
         if (typeof value !== "number" || !Number.isFinite(value))
           throw new WeftError(`${kind}: ${name} must be a finite number, got ${String(value)}`);
-        if (["ec", "ej", "el", "frequency"].includes(name) && value <= 0)
+        if ((["ec", "ej", "el"].includes(name) || (kind === "resonator" && name === "frequency")) && value <= 0)
           throw new WeftError(`${kind}: ${name} must be positive (GHz), got ${value}`);
         parameters[name] = value;
       } else if (name in structureDefaults) structure[name] = value;

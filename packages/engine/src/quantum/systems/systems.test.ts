@@ -166,6 +166,7 @@ test("what makes no sense is refused", () => {
     drives: [{ name: "x", on: "a", pulse }],
     couplings: [{ between: ["a", "b"], jc: 0.01 }],
   });
+  assert.throws(() => evolve(device.with({ "a.x.length": -3 }), { steps: 10 }), /the pulses end at -3 ns/);
   assert.throws(() => evolve(device, { steps: 10, duration: 19 }), /pulse a.x ends at 20 ns, after the evolution/);
   // Equal frequencies: dressed states are half and half, or without a coupling degenerate.
   assert.throws(() => spectrum(device.with({})), /mixed half and half|degenerate/);

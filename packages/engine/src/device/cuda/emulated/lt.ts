@@ -51,7 +51,7 @@ export function emulatedLt(log: (name: string) => void): Table {
     },
     cublasLtMatmul: (...args: number[]) => {
       log("cublasLtMatmul");
-      const [, descNumber, , a, al, b, bl, , , , d, dl] = args;
+      const [, descNumber, alpha, a, al, b, bl, , , , d, dl] = args;
       const [desc, left, right, out] = [descNumber, al, bl, dl].map((n) => objects.get(n)!);
       const type = out.get(0)!;
       const [m, n] = [out.get(2)!, out.get(3)!];
@@ -62,6 +62,7 @@ export function emulatedLt(log: (name: string) => void): Table {
       const at = (layout: Attributes, g: number): number => g * (layout.get(6) ?? 0) * size;
       const span = (layout: Attributes): number => layout.get(4)! * layout.get(3)!;
       const epilogue = desc.get(7) ?? 1;
+      const [scale] = numbers(type, alpha, 1);
       const bias = epilogue & 4 ? numbers(type, desc.get(8)!, m) : null;
       for (let g = 0; g < count; g++) {
         const x = numbers(type, a + at(left, g), span(left));
@@ -75,7 +76,7 @@ export function emulatedLt(log: (name: string) => void): Table {
               const v = tb === 0 ? y[j * right.get(4)! + p] : y[p * right.get(4)! + j];
               sum += u * v;
             }
-            sum += bias?.[i] ?? 0;
+            sum = sum * scale + (bias?.[i] ?? 0);
             if (epilogue & 2) sum = Math.max(sum, 0);
             if (epilogue & 32) sum = gelu(sum);
             z[j * out.get(4)! + i] = sum;

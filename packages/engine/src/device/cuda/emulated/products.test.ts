@@ -64,6 +64,31 @@ test("a bias, an activation, or both go into the product: one call, no kernel", 
   for (const [name, fn] of inside) assert.deepEqual(run(fn, linear), ["cublasLtMatmul"], name);
 });
 
+test("a constant factor goes into the product, with cuBLAS alone too", { skip }, () => {
+  assert.deepEqual(
+    run((x, w) => x.matmul(w).mul(0.125), linear),
+    ["cublasGemmEx"],
+  );
+  assert.deepEqual(
+    run((x, w) => x.matmul(w).mul(2).mul(0.3), linear),
+    ["cublasGemmEx"],
+  );
+  const found = useCudaLibraries({ ...emulatedLibraries(calls), lt: null });
+  const before = device;
+  device = new CudaDevice(0, { graphs: false });
+  useCudaLibraries(found);
+  try {
+    assert.deepEqual(
+      run((x, w) => x.matmul(w).mul(0.125), linear),
+      ["cublasGemmEx"],
+    );
+    // The bias is a kernel here, which then scales as well: not twice.
+    assert.equal(run((x, w, b) => x.matmul(w).mul(0.25).add(b), linear).length, 2);
+  } finally {
+    device = before;
+  }
+});
+
 test("what a library does not do stays a kernel after the product", { skip }, () => {
   const outside: [string, (...args: Args) => weft.Tensor, number[][]][] = [
     ["a bias a row", (x, w, b) => x.matmul(w).add(b), [...linear.slice(0, 2), [7, 1]]],

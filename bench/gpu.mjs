@@ -1,0 +1,195 @@
+// The GPU table: Weft's rows (weft/gpu-rows.mjs) checked and timed, the peers' rows of the same run beside them, as one
+// JSON. Needs a GPU, Node and koffi; the peers need Python with PyTorch and JAX.
+//   node bench/gpu.mjs [--only TEXT[,TEXT]] [--peers FILE.jsonl | --peers-script gpu_peers.py | --no-peers] [--out FILE]
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import * as weft from "weft";
+import { summary } from "./lib/stats.mjs";
+import { rows } from "./weft/gpu-rows.mjs";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const option = (name) => {
+  const at = process.argv.indexOf(`--${name}`);
+  return at < 0 ? null : (process.argv[at + 1] ?? "");
+};
+const only = option("only")?.split(",") ?? null;
+const chosen = rows.filter(({ id }) => only === null || only.some((text) => id.includes(text)));
+const log = (row) => console.error(JSON.stringify(row));
+
+const device = weft.setDevice(process.env.WEFT_BENCH_DEVICE ?? "cuda");
+
+/** Milliseconds of each of `reps` rounds of `inner` runs, at most about four seconds a row. */
+async function measure({ run }, { inner = 10, reps = 5, issueOnly = false }) {
+  const start = performance.now();
+  for (let i = 0; i < 3; i++) await run();
+  device.synchronize();
+  const once = (performance.now() - start) / 3;
+  const n = Math.max(1, Math.min(inner, Math.floor(4000 / Math.max(once, 1e-3) / reps)));
+  const samples = [];
+  for (let r = 0; r < reps; r++) {
+    const t = performance.now();
+    for (let i = 0; i < n; i++) {
+      const result = run();
+      if (result instanceof Promise) await result;
+    }
+    if (!issueOnly) device.synchronize();
+    samples.push((performance.now() - t) / n);
+    device.synchronize();
+  }
+  return samples;
+}
+
+/** Microseconds of each kernel of one run, the longest first. */
+function profileOf({ run }) {
+  const path = join(tmpdir(), `weft-bench-${process.pid}.json`);
+  const best = new Map();
+  for (let i = 0; i < 3; i++) {
+    weft.profile.start();
+    run();
+    device.synchronize();
+    weft.profile.stop(path);
+    const totals = new Map();
+    for (const e of JSON.parse(readFileSync(path, "utf8")).traceEvents) {
+      if (e.tid !== 2) continue;
+      const known = totals.get(e.name) ?? { name: e.name, kind: e.args?.kind, calls: 0, us: 0 };
+      known.calls++;
+      known.us += e.dur;
+      totals.set(e.name, known);
+    }
+    for (const [name, t] of totals) if (!(best.get(name)?.us <= t.us)) best.set(name, t);
+  }
+  rmSync(path, { force: true });
+  return [...best.values()].sort((a, b) => b.us - a.us).slice(0, 40);
+}
+
+async function runRow(row) {
+  const result = {
+    id: row.id,
+    title: row.title,
+    work: row.work,
+    flops: row.flops,
+    wanted: row.wanted,
+    wrong: null,
+    times: {},
+  };
+  try {
+    const started = performance.now();
+    const made = row.make();
+    await made.check();
+    const firstSeconds = (performance.now() - started) / 1e3;
+    const samples = await measure(made, row);
+    result.times.weft = {
+      ms: summary(samples).median,
+      spread: summary(samples),
+      samples,
+      info: { firstSeconds, ...made.info?.() },
+    };
+    if (row.profile) result.times.weft.info.profile = profileOf(made);
+  } catch (error) {
+    result.wrong = String(error?.message ?? error).slice(0, 500);
+  }
+  weft.collectGarbage();
+  device.trim();
+  log({ id: row.id, ms: result.times.weft?.ms, wrong: result.wrong });
+  return result;
+}
+
+const jsonLines = (text) =>
+  text.split("\n").flatMap((line) => {
+    try {
+      return line.startsWith("{") ? [JSON.parse(line)] : [];
+    } catch {
+      return [];
+    }
+  });
+
+function python(script, args = []) {
+  const done = spawnSync("python3", [script, ...args], { encoding: "utf8", maxBuffer: 1 << 26, timeout: 600_000 });
+  if (done.error) return { lines: [], problem: done.error.message };
+  return {
+    lines: jsonLines(done.stdout),
+    problem: done.status === 0 ? null : done.stderr.split("\n").slice(-4).join(" "),
+  };
+}
+
+/** The peers' rows: from a file, or by running their scripts where PyTorch is. */
+function peers() {
+  if (process.argv.includes("--no-peers")) return { lines: [], absent: { peers: "not asked for" } };
+  const file = option("peers");
+  if (file !== null) return { lines: jsonLines(readFileSync(file, "utf8")), absent: {} };
+  const places = [
+    option("peers-script"),
+    join(here, "../.gpu/peers/gpu_peers.py"),
+    join(here, "../../shared/peers/gpu_peers.py"),
+  ];
+  const script = places.find((path) => path !== null && existsSync(path));
+  if (script === undefined) return { lines: [], absent: { peers: "gpu_peers.py was not found" } };
+  const groups = { matmul: ["matmul-", "whole-"], mlp: ["mlp"], train: ["train"], lindblad: ["lindblad"] };
+  const wanted = Object.keys(groups).filter((g) => chosen.some(({ id }) => groups[g].some((p) => id.startsWith(p))));
+  if (wanted.length === 0) return { lines: [], absent: {} };
+  const main = python(script, wanted);
+  const pinned = wanted.includes("matmul") ? python(join(here, "peers/torch_pinned.py")) : { lines: [], problem: null };
+  const problem = main.problem ?? pinned.problem;
+  return { lines: [...main.lines, ...pinned.lines], absent: problem === null ? {} : { peers: problem } };
+}
+
+function versionsOf() {
+  const found = python("-c", [
+    "import json\nd={}\nfor m in ('torch','jax'):\n  try: d[m]=__import__(m).__version__\n  except Exception: pass\nprint(json.dumps(d))",
+  ]);
+  return found.lines[0] ?? {};
+}
+
+/** Whether a row meets what is wanted of it, against each peer that is named. */
+function judge(row, lines) {
+  const theirs = lines
+    .filter(({ work, ms }) => work === row.work && ms !== undefined)
+    .map(({ peer, ms }) => ({ peer, ms }));
+  const own = row.times.weft?.ms;
+  const ratios = own === undefined ? [] : theirs.map(({ peer, ms }) => ({ peer, ms, ratio: ms / own }));
+  const verdicts = (Array.isArray(row.wanted) ? row.wanted : row.wanted ? [row.wanted] : []).flatMap((wanted) => {
+    if (own === undefined) return [{ ...wanted, met: false }];
+    if (wanted.milliseconds !== undefined) return [{ ...wanted, met: own <= wanted.milliseconds }];
+    return ratios
+      .filter(({ peer }) => wanted.against?.includes(peer))
+      .map(({ peer, ratio }) => ({ peer, wantedRatio: wanted.ratio, ratio, met: ratio >= wanted.ratio }));
+  });
+  return { ...row, peers: ratios, verdicts };
+}
+
+const driverVersion = () =>
+  spawnSync("nvidia-smi", ["--query-gpu=driver_version", "--format=csv,noheader"], {
+    encoding: "utf8",
+  }).stdout?.trim() || String(device.context?.driverVersion ?? "none");
+
+const started = new Date();
+const own = [];
+for (const row of chosen) own.push(await runRow(row));
+const { lines, absent } = peers();
+const readings = device.readings?.() ?? {};
+const report = {
+  kind: "gpu-table",
+  at: started.toISOString(),
+  seconds: (Date.now() - started.getTime()) / 1e3,
+  hardware: {
+    gpu: device.context?.name ?? device.name,
+    multiprocessors: device.context?.multiprocessors,
+    watts: readings.watts,
+  },
+  versions: {
+    node: process.version,
+    driver: driverVersion(),
+    ...(lines.length > 0 ? versionsOf() : {}),
+  },
+  absent,
+  rows: own.map((row) => judge(row, lines)),
+};
+const to = option("out") ?? join(here, "results/gpu.json");
+mkdirSync(dirname(to), { recursive: true });
+writeFileSync(to, `${JSON.stringify(report, null, 1)}\n`);
+for (const { id, wrong, times, verdicts } of report.rows)
+  console.log(JSON.stringify({ id, ms: times.weft?.ms, wrong, verdicts }));
+process.exitCode = report.rows.some(({ wrong }) => wrong !== null) ? 1 : 0;

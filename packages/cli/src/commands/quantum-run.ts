@@ -1,0 +1,232 @@
+// weft quantum run: one gate from a specification file: its spectrum, evolution, fidelity and gradient.
+import { readFileSync, writeFileSync } from "node:fs";
+import { basename, extname } from "node:path";
+import { framed, renderPng, renderSvg, type Spec } from "@weft/lab";
+import type { Command } from "commander";
+import * as weft from "weft";
+import * as quantum from "weft/quantum";
+import { attempt, CommandError, table, time, wrongUsage } from "../terminal/index.js";
+
+interface Options {
+  device?: string;
+  json?: boolean;
+  plot?: string;
+  gradient: boolean;
+  set?: string[];
+}
+
+const help = `
+Examples:
+  weft quantum run gate.yaml
+  weft quantum run gate.yaml --set q0.x.amplitude=0.06 q0.el=0.95
+  weft quantum run gate.yaml --device cuda --json
+  weft quantum run gate.yaml --plot gate.svg
+
+gate.yaml:
+  device: {chain: {kind: fluxonium, qubits: 2, el: [0.9, 1.0], jc: 0.02, jl: -0.002}}    # GHz
+  pulses: [{recipe: X, on: all, length: 50}]                                            # ns
+  evolution: {steps: 5000, method: trotter2}
+  target: {gate: X, compensation: virtual-z}
+All keys: docs/quantum.md.`;
+
+export function add(program: Command): void {
+  program
+    .command("run")
+    .description("Spectrum, evolution, fidelity and gradient of one gate.")
+    .argument("<file>", "specification, YAML or JSON")
+    .option("--device <name>", "cpu, cuda, cuda:1, reference")
+    .option("--set <key=value...>", "parameters in the place of the file's")
+    .option("--no-gradient", "leave the gradient out")
+    .option("--plot <file>", "pulses and populations as .png or .svg")
+    .option("--json", "the result as JSON on standard output")
+    .addHelpText("after", help)
+    .action((file: string, options: Options) => attempt(() => run(file, options)));
+}
+
+/** The problem of a file, with the user's own values; what is wrong with it is a message. */
+export function loadProblem(file: string, set: readonly string[] = []): quantum.GateProblem {
+  const spec = physical(
+    () => quantum.parseGateSpec(readFileSync(file, "utf8"), basename(file, extname(file))),
+    wrongUsage,
+  );
+  for (const entry of set) {
+    const [key, value, ...more] = entry.split("=");
+    if (value === undefined || more.length > 0 || !Number.isFinite(Number(value)) || value === "")
+      throw new CommandError(`--set ${entry}: write key=number`, wrongUsage);
+    if (!(key in spec.device.values()))
+      throw new CommandError(
+        `--set ${entry}: there is no parameter "${key}"${quantum.suggestion(key, Object.keys(spec.device.values()))}`,
+        wrongUsage,
+      );
+    spec.parameters[key] = Number(value);
+  }
+  return new quantum.GateProblem(spec);
+}
+
+/** Errors of the model are messages to the user; others keep their stack. */
+export function physical<T>(work: () => T, exitCode?: number): T {
+  try {
+    return work();
+  } catch (error) {
+    if (error instanceof weft.WeftError) throw new CommandError(error.message, exitCode);
+    throw error;
+  }
+}
+
+async function run(file: string, options: Options): Promise<void> {
+  if (options.device !== undefined) physical(() => weft.setDevice(options.device!));
+  const problem = loadProblem(file, options.set);
+  const result = physical(() => compute(problem, options.gradient));
+  if (options.plot !== undefined) await plot(problem, options.plot);
+  if (options.json) {
+    process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
+    return;
+  }
+  process.stdout.write(`${report(result)}\n`);
+  if (options.plot !== undefined) process.stderr.write(`weft: wrote ${options.plot}\n`);
+}
+
+interface Result {
+  name: string;
+  device: string;
+  spectrum: quantum.SpectrumRow[] | { refused: string };
+  method: string;
+  gradientMethod: string;
+  steps: number;
+  target: string;
+  compensation: string;
+  measure: string;
+  infidelity: number;
+  leaked: number | null;
+  gradient: Record<string, number | number[]> | null;
+  seconds: { firstCall: number; again: number };
+}
+
+function compute(problem: quantum.GateProblem, withGradient: boolean): Result {
+  const { spec } = problem;
+  const { outcome } = { outcome: problem.outcome(problem.bind()) };
+  outcome.check();
+  let spectrum: Result["spectrum"];
+  try {
+    spectrum = quantum.spectrum(problem.bind());
+  } catch (error) {
+    if (!(error instanceof weft.WeftError)) throw error;
+    spectrum = { refused: error.message };
+  }
+  const both = (p: quantum.Parameters): [weft.Tensor, quantum.Parameters | null] =>
+    withGradient ? weft.valueAndGrad(problem.loss)(p) : [problem.loss(p), null];
+  const program = weft.jit(both);
+  const p = problem.learned();
+  const timed = (): [number, [weft.Tensor, quantum.Parameters | null]] => {
+    const start = performance.now();
+    const made = program(p);
+    made[0].itemSync();
+    return [(performance.now() - start) / 1e3, made];
+  };
+  const [firstCall, [value, gradient]] = timed();
+  const [again] = timed();
+  const infidelity = value.itemSync();
+  if (!Number.isFinite(infidelity))
+    throw new weft.WeftError("the infidelity is not a number; a parameter is out of range");
+  const numbers = (x: weft.Tensor): number | number[] =>
+    x.rank === 0 ? x.itemSync() : Array.from(x.dataSync() as Float64Array);
+  return {
+    name: spec.name,
+    device: weft.session().device.name,
+    spectrum,
+    method: outcome.evolution.method.name,
+    gradientMethod: outcome.evolution.gradient.kind,
+    steps: outcome.evolution.steps,
+    target: spec.target.name,
+    compensation: spec.target.compensation,
+    measure: spec.target.measure,
+    infidelity,
+    leaked: outcome.leaked?.itemSync() ?? null,
+    gradient: gradient === null ? null : Object.fromEntries(Object.entries(gradient).map(([k, x]) => [k, numbers(x)])),
+    seconds: { firstCall, again },
+  };
+}
+
+function report(r: Result): string {
+  const lines = [`${r.name} on ${r.device}`];
+  if ("refused" in r.spectrum) lines.push(`spectrum: ${r.spectrum.refused}`);
+  else
+    lines.push(
+      table(
+        ["state", "GHz", "weight of its product state"],
+        r.spectrum.map(({ label, energy, overlap }) => [`|${label}>`, energy.toFixed(9), overlap.toFixed(6)]),
+      ),
+    );
+  lines.push(
+    `evolution: ${r.steps} steps of ${r.method}, gradient by ${r.gradientMethod}; first call ${time(r.seconds.firstCall * 1e6)}, then ${time(r.seconds.again * 1e6)}`,
+    `target ${r.target}, compensation ${r.compensation}: ${r.measure} infidelity ${r.infidelity.toExponential(6)}` +
+      (r.leaked === null ? "" : `, leaked ${r.leaked.toExponential(3)}`),
+  );
+  if (r.gradient !== null)
+    lines.push(
+      table(
+        ["parameter", "d infidelity"],
+        Object.entries(r.gradient).map(([key, x]) => [
+          key,
+          typeof x === "number" ? x.toPrecision(9) : `${x.length} values, norm ${Math.hypot(...x).toPrecision(6)}`,
+        ]),
+      ),
+    );
+  return lines.join("\n\n");
+}
+
+/** Pulses, and where the state goes that starts in the ground state of every part. */
+async function plot(problem: quantum.GateProblem, file: string): Promise<void> {
+  const kind = extname(file);
+  if (kind !== ".png" && kind !== ".svg") throw new CommandError(`--plot ${file}: write a .png or .svg`, wrongUsage);
+  const svg = await renderSvg(physical(() => chart(problem)));
+  writeFileSync(file, kind === ".svg" ? svg : await renderPng(svg));
+}
+
+function chart(problem: quantum.GateProblem): Spec {
+  const bound = problem.bind();
+  const h = bound.hamiltonian();
+  const duration = problem.spec.evolution.duration ?? bound.duration().itemSync();
+  const saves = 200;
+  const f64 = { dtype: "float64" } as const;
+  const times = Array.from({ length: saves + 1 }, (_, k) => (k * duration) / saves);
+  const pulses = problem.spec.device.drives.flatMap((drive) => {
+    const values = drive.pulse.at(weft.tensor(times, f64), bound.pulseParameters(drive)).dataSync() as Float64Array;
+    return times.map((t, k) => ({ t, value: values[k], line: `${drive.on}.${drive.name}` }));
+  });
+  const D = bound.dims.reduce((a, b) => a * b, 1);
+  const steps = Math.ceil(problem.spec.evolution.steps / saves) * saves;
+  const run = quantum.schrodinger(h, quantum.basisState(D, 0), { duration, steps, saves, method: "trotter2" });
+  const weights = run.states!.abs().square().dataSync() as Float64Array;
+  const labels = Array.from({ length: D }, (_, s) => quantum.digitsOf(s, bound.dims).join(""));
+  const peak = (s: number): number => Math.max(...Array.from({ length: saves }, (_, k) => weights[k * D + s]));
+  const shown = labels
+    .map((_, s) => s)
+    .sort((a, b) => peak(b) - peak(a))
+    .slice(0, 6);
+  const populations = shown.flatMap((s) =>
+    times.slice(1).map((t, k) => ({ t, value: weights[k * D + s], line: `|${labels[s]}>` })),
+  );
+  const panel = (values: object[], title: string): Spec => ({
+    width: 620,
+    height: 220,
+    data: { values },
+    mark: { type: "line", strokeWidth: 1.5 },
+    encoding: {
+      x: { field: "t", type: "quantitative", title: "ns", scale: { nice: false } },
+      y: { field: "value", type: "quantitative", title },
+      color: { field: "line", type: "nominal", title: null },
+    },
+  });
+  return framed(
+    {
+      title: problem.spec.name,
+      subtitle: "pulses, and the populations of the state that starts in the ground state",
+      description: `Pulses and populations of ${problem.spec.name} over ${duration} ns.`,
+    },
+    {
+      vconcat: [panel(pulses, "rad/ns"), panel(populations, "population")],
+      resolve: { scale: { color: "independent" } },
+    },
+  );
+}

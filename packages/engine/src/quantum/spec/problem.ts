@@ -1,0 +1,128 @@
+// A specification as a program: its loss as a function of named parameters, and what there is to report about it.
+import { WeftError } from "../../graph/index.js";
+import { full, type Tensor, tensor } from "../../tensor/index.js";
+import {
+  averageGateInfidelity,
+  compensate,
+  leakage,
+  processInfidelity,
+  stateFidelity,
+  stateInfidelity,
+} from "../fidelity/index.js";
+import { basisState } from "../operators/index.js";
+import { type Evolution, lindblad } from "../solvers/index.js";
+import { type BoundDevice, type DeviceEvolution, evolve, numberOf, type Parameters } from "../systems/index.js";
+import { type GateSpec, matching } from "./gate-spec.js";
+
+export interface GateOutcome {
+  infidelity: Tensor;
+  leaked: Tensor | null;
+  /** [n, n], after compensation; null for open systems and state transfer. */
+  unitary: Tensor | null;
+  evolution: Evolution;
+  /** Throws where the numbers mean nothing. */
+  check(): void;
+}
+
+export class GateProblem {
+  constructor(readonly spec: GateSpec) {}
+
+  /** All parameters with the file's own values. */
+  parameters(): Parameters {
+    const all = this.spec.device.parameters();
+    for (const [key, x] of Object.entries(this.spec.parameters))
+      all[key] = typeof x === "number" ? full([], x, { dtype: "float64" }) : tensor([...x], { dtype: "float64" });
+    return all;
+  }
+
+  /** Those that are to be learned. */
+  learned(): Parameters {
+    const all = this.parameters();
+    const keys = Object.keys(all);
+    const wanted = new Set((this.spec.learn ?? ["*"]).flatMap((pattern) => matching(keys, pattern)));
+    return Object.fromEntries(Object.entries(all).filter(([key]) => wanted.has(key)));
+  }
+
+  bind(p: Partial<Parameters> = {}): BoundDevice {
+    return this.spec.device.with({ ...this.parameters(), ...p });
+  }
+
+  /** The infidelity for these parameters (the others as in the file): what is minimised. */
+  loss = (p: Parameters): Tensor => this.outcome(this.bind(p)).infidelity;
+
+  outcome(bound: BoundDevice): GateOutcome {
+    return this.spec.jumps.length > 0 || this.spec.target.states !== null ? this.#state(bound) : this.#gate(bound);
+  }
+
+  #gate(bound: BoundDevice): GateOutcome {
+    const { evolution, target } = this.spec;
+    const { precision, ...options } = evolution;
+    const run: DeviceEvolution = evolve(bound, { ...options, dtype: precision });
+    if (target.gate === null) throw new WeftError("target: needs a gate");
+    const unitary = compensate(run, target.gate, target.compensation);
+    const measure = target.measure === "average" ? averageGateInfidelity : processInfidelity;
+    return {
+      infidelity: measure(unitary, target.gate),
+      leaked: leakage(run),
+      unitary,
+      evolution: run,
+      check: () => run.check(),
+    };
+  }
+
+  /** From one product state to another, with decay. */
+  #state(bound: BoundDevice): GateOutcome {
+    const { evolution, target, jumps, device } = this.spec;
+    if (target.states === null)
+      throw new WeftError(
+        "target: with decay give a state to reach (from, to); gates of open systems are not specified yet",
+      );
+    const { precision, method, steps, duration } = evolution;
+    const state = (label: string) =>
+      basisState(
+        bound.dims.reduce((a, b) => a * b, 1),
+        numberOf([...label].map(Number), bound.dims),
+      );
+    const [from, to] = [state(target.states.from), state(target.states.to)];
+    const h = bound.hamiltonian();
+    const total = duration ?? bound.duration();
+    if (jumps.length === 0) {
+      const run = evolve(bound, { ...evolution, dtype: precision });
+      const at = (label: string) =>
+        numberOf(
+          [...label].map(Number),
+          device.names.map((n) => device.parts[n].structure.computational),
+        );
+      const psi = run.unitary.index(":", at(target.states.from));
+      return {
+        infidelity: stateInfidelity(psi, basisState(psi.shape[0], at(target.states.to))),
+        leaked: leakage(run),
+        unitary: null,
+        evolution: run,
+        check: () => run.check(),
+      };
+    }
+    const wide = jumps.map(({ on, operator, rate }) => ({ operator: bound.onWhole(on, operator), rate }));
+    const run = lindblad({ hamiltonian: h, jumps: wide }, from.mul(from.adjoint()), {
+      duration: total,
+      steps,
+      method,
+      gradient: evolution.gradient,
+      dtype: precision,
+    });
+    const infidelity = stateFidelity(run.final, to).neg().add(1);
+    return {
+      infidelity,
+      leaked: null,
+      unitary: null,
+      evolution: run,
+      check: () => {
+        const value = infidelity.itemSync();
+        if (!(value > -1e-6 && value < 1 + 1e-6))
+          throw new WeftError(
+            `evolve: the infidelity ${value} is not between 0 and 1 after ${steps} steps of ${run.method.name}; use more steps or rk4`,
+          );
+      },
+    };
+  }
+}
