@@ -18,6 +18,9 @@ const addressOf = (buffer: DeviceBuffer): number | null => (buffer as { address?
 interface Connection {
   socket: Socket;
   space: Namespace | null;
+  /** The client that this says to be, and what it said before the dispatcher had introduced it. */
+  client: number | null;
+  early: Frame[];
   /** Reads under way by request: shared memory that the client still copies. */
   reads: Map<number, () => void>;
 }
@@ -67,7 +70,7 @@ export class DataServer {
 
   #open(socket: Socket): void {
     socket.setNoDelay(true);
-    const connection: Connection = { socket, space: null, reads: new Map() };
+    const connection: Connection = { socket, space: null, client: null, early: [], reads: new Map() };
     this.#connections.add(connection);
     socket.on("error", () => {});
     socket.on("close", () => {
@@ -77,17 +80,36 @@ export class DataServer {
     readFrames(socket, (frame) => this.#frame(connection, frame));
   }
 
-  #frame(connection: Connection, { header, bytes }: Frame): void {
+  /** The dispatcher introduced a client. */
+  introduce(space: Namespace): void {
+    for (const connection of this.#connections)
+      if (connection.space === null && connection.client === space.client) this.#settle(connection, space);
+  }
+
+  #settle(connection: Connection, space: Namespace): void {
+    connection.space = space;
+    for (const message of this.#late.get(space.client) ?? []) writeFrame(connection.socket, message);
+    this.#late.delete(space.client);
+    for (const frame of connection.early.splice(0)) this.#frame(connection, frame);
+  }
+
+  #frame(connection: Connection, frame: Frame): void {
     const { socket } = connection;
+    const { header, bytes } = frame;
     if (connection.space === null) {
-      const space = this.spaceOf(Number(header.client));
-      if (space === undefined || !sameSecret(String(header.key ?? ""), this.key)) {
+      if (connection.client !== null) {
+        connection.early.push(frame);
+        return;
+      }
+      if (typeof header.client !== "number" || !sameSecret(String(header.key ?? ""), this.key)) {
         socket.destroy();
         return;
       }
-      connection.space = space;
-      for (const message of this.#late.get(space.client) ?? []) writeFrame(socket, message);
-      this.#late.delete(space.client);
+      connection.client = header.client;
+      const space = this.spaceOf(header.client);
+      if (space !== undefined) this.#settle(connection, space);
+      // The dispatcher's word about a client may come later than the client itself.
+      else setTimeout(() => connection.space === null && socket.destroy(), 10_000).unref();
       return;
     }
     if (typeof header.fetch === "number")

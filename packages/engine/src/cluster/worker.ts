@@ -284,7 +284,9 @@ export class Worker {
   #handle(message: ToWorker): Promise<void> | null {
     if (message.t === "client") {
       const { client, process: where, settings } = message;
-      this.#spaces.set(client, new Namespace(client, where.host, where.memory, settings, this.device));
+      const space = new Namespace(client, where.host, where.memory, settings, this.device);
+      this.#spaces.set(client, space);
+      this.#data.introduce(space);
     } else if (message.t === "leave") this.#leave(message.client);
     else if (message.t === "define") this.#define(message);
     else if (message.t === "run") {
