@@ -527,10 +527,6 @@ export class ClusterDevice implements Device {
     return program;
   }
 
-  placement(buffer: DeviceBuffer): Placement | null {
-    return (buffer as ClusterBuffer).home?.placement ?? null;
-  }
-
   /** Who holds what of a tensor, for people and tests. */
   describe(buffer: DeviceBuffer): { worker: string; start: readonly number[]; stop: readonly number[] }[] {
     const { home, shape } = buffer as ClusterBuffer;
