@@ -216,6 +216,20 @@ test("wishes of the program, rules from outside and a grid are followed, and dra
   weft.useDevice(cluster.device);
 });
 
+test("debug.print inside jit shows values of the cluster, in order", { skip }, async () => {
+  weft.useDevice(cluster.device);
+  const lines: string[] = [];
+  weft.debug.onPrint((text) => lines.push(text));
+  try {
+    const f = weft.jit((x: weft.Tensor) => weft.debug.print(weft.debug.print(x.add(1), "first").mul(2), "second"));
+    assert.deepEqual(await f(weft.tensor([1, 2])).array(), [4, 6]);
+    while (lines.length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
+    assert.deepEqual(lines, ["first: float32[2] [2, 3]", "second: float32[2] [4, 6]"]);
+  } finally {
+    weft.debug.onPrint((text) => console.log(text));
+  }
+});
+
 test("reading at once is refused with the way that works", { skip }, () => {
   weft.useDevice(cluster.device);
   assert.throws(() => weft.tensor([1]).add(1).dataSync(), /await t\.data\(\)/);

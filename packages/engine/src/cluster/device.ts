@@ -185,7 +185,10 @@ export class ClusterDevice implements Device {
     const strides = denseStrides(shape, element);
     const seen = new Set<string>();
     const parts: Promise<void>[] = [];
-    for (const rank of placement.mesh.ranks) {
+    // Of several that have a part, one that is still there.
+    const { lostWorkers } = this.connection;
+    const isLost = (rank: number): number => Number(lostWorkers.has(members.get(rank)!));
+    for (const rank of [...placement.mesh.ranks].sort((a, b) => isLost(a) - isLost(b))) {
       const { start, stop } = placement.box(rank, shape);
       const key = start.join();
       const sizes = stop.map((to, i) => to - start[i]);
