@@ -24,12 +24,12 @@ import {
 import { costOf } from "../ops/index.js";
 import { captureSite, tape } from "../runtime/index.js";
 import { Mesh, type Partitioned, Placement, partition, reshard } from "../shard/index.js";
+import { denseStrides, takePart } from "./boxes.js";
 import { type ChooseOptions, choose } from "./choose.js";
 import type { Connection } from "./connection.js";
 import { FetchError } from "./data-link.js";
 import { ratesFor } from "./rates.js";
 import { hasCollective, renumber } from "./renumber.js";
-import { denseStrides } from "./worker.js";
 
 /** Where a tensor is: on which workers, and how it is cut. */
 interface Home {
@@ -447,7 +447,7 @@ export class ClusterDevice implements Device {
       const whole = staged.bytes ?? this.#readStaged(staged, it.bytes);
       void this.connection
         .link(worker)
-        .upload(it.id, cut(whole, at, sizes, strides, element))
+        .upload(it.id, takePart(whole, { offset: at, sizes, strides, element }))
         .catch(() => {});
     }
   }
@@ -563,28 +563,3 @@ const withSite = (message: string, site: Site): string => {
   const line = site?.() ?? null;
   return line === null ? message : `${message}\n  computed at ${line}`;
 };
-
-/** A box of a dense array as bytes of its own. */
-function cut(
-  whole: Uint8Array,
-  at: number,
-  sizes: readonly number[],
-  strides: readonly number[],
-  element: number,
-): Uint8Array {
-  const bytes = numel(sizes) * element;
-  const out = new Uint8Array(bytes);
-  if (bytes === 0) return out;
-  const dense = denseStrides(sizes, element);
-  let axis = sizes.length;
-  while (axis > 0 && (strides[axis - 1] === dense[axis - 1] || sizes[axis - 1] === 1)) axis--;
-  const run = axis === 0 ? bytes : dense[axis - 1];
-  const index = new Array<number>(axis).fill(0);
-  for (let to = 0; to < bytes; to += run) {
-    let from = at;
-    for (let i = 0; i < axis; i++) from += index[i] * strides[i];
-    out.set(whole.subarray(from, from + run), to);
-    for (let i = axis - 1; i >= 0 && ++index[i] === sizes[i]; i--) index[i] = 0;
-  }
-  return out;
-}

@@ -1,6 +1,5 @@
 // A worker: one device in a process of its own. Takes instructions from the dispatcher in order, runs them, and hands
 // results to clients directly. Goes back to the dispatcher when that was restarted.
-import { readFileSync } from "node:fs";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import {
   CpuDevice,
@@ -19,6 +18,7 @@ import { bytesOf, fromPlain, type GraphFn, numel, structuralKey, WeftError } fro
 import { shapeRules, verify } from "../ops/index.js";
 import { instructionRecords, knownRates, ratesOf } from "../runtime/index.js";
 import type { Rates } from "../shard/index.js";
+import { denseStrides } from "./boxes.js";
 import { DataServer } from "./data-server.js";
 import { say } from "./debug.js";
 import { placeFrom } from "./environment.js";
@@ -535,16 +535,6 @@ function abort(group: ProcessGroup): void {
   if (host instanceof ShmGroup) host.abort();
 }
 
-export function denseStrides(sizes: readonly number[], element: number): number[] {
-  const strides = new Array<number>(sizes.length);
-  let step = element;
-  for (let i = sizes.length - 1; i >= 0; i--) {
-    strides[i] = step;
-    step *= sizes[i];
-  }
-  return strides;
-}
-
 /** Ops that this process does not know: the graph is of another version, or no graph at all. */
 function checkKnown(fn: GraphFn): void {
   const seen = new Set<unknown>();
@@ -578,13 +568,4 @@ export function parseCores(text: string): number | number[] {
     const [from, to] = range === null ? [Number(piece), Number(piece)] : [Number(range[1]), Number(range[2])];
     return Array.from({ length: to - from + 1 }, (_, i) => from + i);
   });
-}
-
-/** The last lines of a log file, for messages about a process that did not come up. */
-export function tail(path: string, lines = 8): string {
-  try {
-    return readFileSync(path, "utf8").trimEnd().split("\n").slice(-lines).join("\n");
-  } catch {
-    return "";
-  }
 }
