@@ -417,7 +417,10 @@ export class CudaContext {
     if (buffer.bytes < fetchFrom) return null;
     this.enter();
     const block = this.hostPool.take(buffer.bytes);
-    return block === null ? null : { buffer: block.buffer, event: this.#copyOut(buffer, block.address) };
+    if (block === null) return null;
+    const event = this.#copyOut(buffer, block.address);
+    this.hostPool.prepare(buffer.bytes);
+    return { buffer: block.buffer, event };
   }
 
   /** Starts a copy to pinned memory, piece by piece as the buffer gets ready; the event says when all is there. */
