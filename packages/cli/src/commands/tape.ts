@@ -7,7 +7,7 @@ type Tools = typeof import("weft/cluster");
 type Tape = Awaited<ReturnType<Tools["readTape"]>>;
 
 const help = `
-WEFT_TAPE=run.tape node program.js records; so does --tape FILE of weft's own commands.
+WEFT_TAPE=run.tape node program.js records; so does weft bench --tape run.tape.
 
 Examples:
   weft tape show run.tape                       what ran, where, for how long, and from which line of the program
