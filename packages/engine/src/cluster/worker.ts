@@ -238,8 +238,7 @@ export class Worker {
   }
 
   #utilisation(): number | null {
-    const readings = (this.device as { readings?: () => { utilisation?: number } | null }).readings?.();
-    return readings?.utilisation ?? null;
+    return this.device instanceof CudaDevice ? (this.device.readings()?.gpuUtilisation ?? null) : null;
   }
 
   /** Nothing of a lost dispatcher's clients stays. */
