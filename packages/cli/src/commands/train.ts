@@ -3,7 +3,18 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Command } from "commander";
 import { session, setDevice } from "weft";
-import { alone, type Config, isRank, joinGroup, loadConfig, localRank, runRanks, slurmScript, train } from "weft/train";
+import {
+  alone,
+  type Config,
+  isRank,
+  joinGroup,
+  loadConfig,
+  localRank,
+  runRanks,
+  slurmScript,
+  tellParent,
+  train,
+} from "weft/train";
 import { attempt, CommandError, count, counts, Progress, significant, warn, wrongUsage } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 
@@ -16,6 +27,7 @@ interface Options {
   epochs?: number;
   seed?: number;
   resume?: boolean;
+  tape?: number;
   json?: boolean;
   slurm?: string;
   nodes: number;
@@ -53,6 +65,7 @@ export function add(program: Command): void {
     .option("--epochs <n>", "instead of the configuration's", count)
     .option("--seed <n>", "instead of the configuration's", count)
     .option("--resume", "go on from the newest checkpoint of the run")
+    .option("--tape <steps>", "write every kernel of the first steps, with its time, to tape-rankK.jsonl", count)
     .option("--json", "the result as JSON on standard output")
     .option("--slurm <file>", "write a SLURM script for this run and stop")
     .option("--nodes <n>", "nodes of the SLURM job", count, 1)
@@ -63,7 +76,17 @@ export function add(program: Command): void {
     .option("--env <settings...>", "variables of the job: NAME=value")
     .option("--gpus-per-rank <n>", "GPUs of each rank in the job", count)
     .addHelpText("after", help)
-    .action((config: string, options: Options) => attempt(() => run(config, options)));
+    .action((config: string, options: Options) => attempt(() => speakOnce(() => run(config, options))));
+}
+
+/** A rank that a parent started leaves its error to it; otherwise every rank would tell the same story. */
+async function speakOnce(work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    if (!(error instanceof CommandError) || !tellParent(error.message)) throw error;
+    process.exitCode = error.exitCode;
+  }
 }
 
 async function run(file: string, options: Options): Promise<void> {
@@ -134,6 +157,7 @@ async function trainHere(config: Config, options: Options): Promise<void> {
     const result = await train(config, {
       group,
       resume: options.resume === true,
+      ...(options.tape !== undefined && { tapeSteps: options.tape }),
       signal: abort.signal,
       ...(probeFolder !== undefined && existsSync(probeFolder) && { probeFolder }),
       onStep: (e) =>

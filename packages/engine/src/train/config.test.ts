@@ -1,11 +1,12 @@
 // Configurations: every key is checked, unknown and useless ones are refused with a remedy, batch sizes are explicit.
 import assert from "node:assert/strict";
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { checkConfig, loadConfig, type RawConfig, readConfig, resolveConfig, showConfig } from "./config.js";
+import { allKeys, checkConfig, loadConfig, type RawConfig, readConfig, resolveConfig, showConfig } from "./config.js";
 import { type Parts, tinyRaw } from "./testkit.js";
 
 const folder = mkdtempSync(join(tmpdir(), "weft-config-"));
@@ -129,4 +130,16 @@ test("every shipped configuration is valid", () => {
   const files = readdirSync(home).filter((name) => name.endsWith(".yaml"));
   assert.ok(files.length >= 1);
   for (const name of files) assert.equal(`${loadConfig(join(home, name)).name}.yaml`, name);
+});
+
+test("docs/training.md names every key, and its figures are those of the files", () => {
+  const root = fileURLToPath(new URL("../../../../", import.meta.url));
+  const page = join(root, "docs/training.md");
+  if (!existsSync(page)) return;
+  const text = readFileSync(page, "utf8");
+  assert.ok(allKeys.length > 40);
+  for (const key of allKeys)
+    assert.ok(text.includes(`\`${key.split(".").at(-1)}\``), `${key} is not in docs/training.md`);
+  const checked = spawnSync(process.execPath, [join(root, "bench/train-page.mjs"), "--check"], { encoding: "utf8" });
+  assert.equal(checked.status, 0, checked.stderr);
 });

@@ -133,7 +133,8 @@ function knownKeys(shape: z.ZodType, path = ""): string[] {
     knownKeys(part, path === "" ? name : `${path}.${name}`),
   );
 }
-const allKeys = knownKeys(schema);
+/** Every key by its dotted name. */
+export const allKeys: readonly string[] = knownKeys(schema);
 
 /** Edits that make one word of another. */
 function distance(a: string, b: string): number {

@@ -15,7 +15,7 @@ export {
 } from "./config.js";
 export { TrainError } from "./errors.js";
 export { alone, type Group, isRank, joinGroup, localRank } from "./group.js";
-export { ownCores, type RanksOptions, runRanks } from "./ranks.js";
+export { ownCores, type RanksOptions, runRanks, tellParent } from "./ranks.js";
 export type { EpochRow } from "./records.js";
 export { type SlurmOptions, slurmScript } from "./slurm.js";
 export { type TrainEvent, type TrainOptions, type TrainResult, train } from "./trainer.js";

@@ -2,6 +2,9 @@
 // seconds, and there is one error to tell. Knows processes, not training.
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { TrainError } from "./errors.js";
 
 export interface RanksOptions {
@@ -27,10 +30,30 @@ export function ownCores(): number[] {
 
 const grace = 5000;
 
+/** Where a rank leaves its error instead of printing it: the parent tells the first one, once. */
+const errorFile = "WEFT_RANK_ERROR";
+
+/** In a rank: hands its error to the parent. False where there is none to hand it to. */
+export function tellParent(message: string): boolean {
+  const path = process.env[errorFile];
+  if (path === undefined) return false;
+  writeFileSync(path, message);
+  return true;
+}
+
+/** Why a rank ended, in its own words where it left some. */
+function reasonOf(code: number | null, signal: NodeJS.Signals | null, told: string, tail: string): string {
+  if (existsSync(told)) return `says: ${readFileSync(told, "utf8")}`;
+  const how = signal === null ? `ended with code ${code}` : `was ended by ${signal}`;
+  const last = tail.trim() === "" ? "" : `: ${tail.trim().split("\n").slice(-3).join(" / ")}`;
+  return `${how}${last}; the others were stopped. --resume goes on from the last checkpoint`;
+}
+
 /** Runs all ranks to their end. Rejects with one error when one of them fails. */
 export async function runRanks(options: RanksOptions): Promise<void> {
   const { size, coresPerRank, command } = options;
   const group = `weft-train-${process.pid}-${randomBytes(4).toString("hex")}`;
+  const folder = mkdtempSync(join(tmpdir(), "weft-ranks-"));
   const cores = ownCores();
   const enough = cores.length >= size * coresPerRank;
   let failure: string | null = null;
@@ -51,6 +74,7 @@ export async function runRanks(options: RanksOptions): Promise<void> {
   const ends = Array.from({ length: size }, (_, rank) => {
     const own = cores.slice(rank * coresPerRank, (rank + 1) * coresPerRank);
     const pinned = enough ? ["taskset", "-c", own.join(","), ...command] : [...command];
+    const told = join(folder, `rank${rank}`);
     const child = spawn(pinned[0], pinned.slice(1), {
       stdio: ["ignore", rank === 0 ? "inherit" : "ignore", rank === 0 ? "inherit" : "pipe"],
       env: {
@@ -59,6 +83,7 @@ export async function runRanks(options: RanksOptions): Promise<void> {
         WEFT_WORLD_SIZE: String(size),
         WEFT_GROUP: group,
         WEFT_THREADS: String(coresPerRank),
+        [errorFile]: told,
       },
     });
     children.push(child);
@@ -72,18 +97,13 @@ export async function runRanks(options: RanksOptions): Promise<void> {
         resolve();
       });
       child.on("exit", (code, signal) => {
-        if (code !== 0) {
-          const how = signal === null ? `ended with code ${code}` : `was ended by ${signal}`;
-          const said = tail.trim() === "" ? "" : `: ${tail.trim().split("\n").slice(-3).join(" / ")}`;
-          fail(
-            `rank ${rank} of ${size} ${how}${said}; the others were stopped. --resume goes on from the last checkpoint`,
-          );
-        }
+        if (code !== 0) fail(`rank ${rank} of ${size} ${reasonOf(code, signal, told, tail)}`);
         resolve();
       });
     });
   });
   await Promise.all(ends);
+  rmSync(folder, { recursive: true, force: true });
   if (killer !== null) clearTimeout(killer);
   options.signal?.removeEventListener("abort", onAbort);
   if (failure !== null) throw new TrainError(failure);
