@@ -184,9 +184,9 @@ async function run(file: string, options: Options): Promise<void> {
       wrongUsage,
     );
   const children = new Set<ChildProcess>();
+  // Workers that end fail the measurement, and everything is cleared up on the way out.
   const stop = (): void => {
     for (const child of children) child.kill();
-    process.exit(130);
   };
   process.once("SIGINT", stop);
   const progress = new Progress();
