@@ -107,7 +107,8 @@ class MemoryManager {
   #bytes = 0;
   /** Collect when this much is held; grows with what survives a collection. */
   #threshold = 0;
-  #limit = Number(process.env.WEFT_MEMORY_LIMIT ?? 0) || 2 ** 30;
+  /** What the user wants; null: the device says. */
+  #limit: number | null = Number(process.env.WEFT_MEMORY_LIMIT ?? 0) || null;
   #finalizers = new FinalizationRegistry<number>((id) => this.unregister(id));
   #scopes: WeakRef<TensorValue>[][] = [];
   collections = 0;
@@ -185,8 +186,9 @@ class MemoryManager {
   }
 
   /** Before an allocation: looks for unreachable tensors when enough has piled up. */
-  relieve(coming: number): void {
-    if (this.#bytes + coming < Math.max(this.#threshold, this.#limit)) return;
+  relieve(coming: number, device: Device): void {
+    const limit = this.#limit ?? device.pressureBytes ?? 2 ** 30;
+    if (this.#bytes + coming < Math.max(this.#threshold, limit)) return;
     this.collect();
     this.#threshold = this.#bytes * 1.5;
   }
