@@ -31,7 +31,7 @@ export interface Compiled {
   executable: Executable;
   fn: GraphFn;
   key: string;
-  /** Memory that a call takes. */
+  /** Memory that a call adds: results that take over no parameter's. */
   bytes: number;
 }
 
@@ -61,8 +61,12 @@ export class Session {
     const executable = profiler.span("compile", () => this.device.compile(simple, { donated, known }));
     if (debugLevel() >= 3) console.error(printGraph(simple));
     if (debugLevel() >= 4) console.error(this.device.source?.(simple, { donated, known }) ?? "(no source)");
-    const results = simple.outputs.reduce((n, o) => n + numel(o.shape) * bytesOf(o.dtype), 0);
-    const compiled = { executable, fn: simple, key, bytes: results + executable.scratchBytes };
+    // Intermediate results go with the call, and donated memory comes with it: neither piles up.
+    const bytes = simple.outputs.reduce(
+      (n, o, i) => n + (executable.aliases.has(i) ? 0 : numel(o.shape) * bytesOf(o.dtype)),
+      0,
+    );
+    const compiled = { executable, fn: simple, key, bytes };
     this.compiles++;
     this.#compiled.set(key, compiled);
     if (this.#compiled.size > maxExecutables) this.#compiled.delete(this.#compiled.keys().next().value!);
