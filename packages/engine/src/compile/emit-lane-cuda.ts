@@ -319,6 +319,26 @@ class CudaPrinter extends LanePrinter {
     this.lines.push(`${indent}${type} ${name}[${size}];`);
   }
 
+  /** The numbers of a step lie together: one address a step. */
+  #isJoined(loop: LaneLoop): boolean {
+    return new Set((this.slots.get(loop) ?? []).map((s) => s.dtype)).size === 1;
+  }
+
+  protected override declareHistory(
+    loop: LaneLoop,
+    recorded: readonly LaneScalar[],
+    steps: number,
+    indent: string,
+  ): void {
+    if (!this.#isJoined(loop)) super.declareHistory(loop, recorded, steps, indent);
+    else this.declareArray(`h${loop.id}`, computeType[recorded[0].dtype], steps * recorded.length, indent);
+  }
+
+  protected override historyElement(loop: LaneLoop, slot: number, at: string): string {
+    if (!this.#isJoined(loop)) return super.historyElement(loop, slot, at);
+    return `h${loop.id}[(${at}) * ${this.slots.get(loop)!.length} + ${slot}]`;
+  }
+
   protected element(array: string, at: string): string {
     return `${array}[${at}]`;
   }

@@ -111,6 +111,17 @@ export abstract class LanePrinter {
       return `${this.outputPointer(policy.output)}[(${slot * loop.length} + ${time}) * (ix)${this.program.lanes} + b]`;
     const turn = loop.reverse ? `${loop.length - 1} - (${time})` : time;
     const at = policy.kind === "checkpoint" ? `${turn} - w${loop.id}` : time;
+    return this.historyElement(loop, slot, at);
+  }
+
+  /** Declares the lane's own room for the numbers of `steps` steps. */
+  protected declareHistory(loop: LaneLoop, recorded: readonly LaneScalar[], steps: number, indent: string): void {
+    recorded.forEach((s, i) => {
+      this.declareArray(`h${loop.id}_${i}`, computeType[s.dtype], steps, indent);
+    });
+  }
+
+  protected historyElement(loop: LaneLoop, slot: number, at: string): string {
     return this.element(`h${loop.id}_${slot}`, at);
   }
 
@@ -165,10 +176,7 @@ export abstract class LanePrinter {
     const recorded = this.slots.get(loop) ?? [];
     const policy = this.policy(loop);
     this.declareStates(loop, states, indent);
-    if (policy?.kind === "local")
-      recorded.forEach((s, i) => {
-        this.declareArray(`h${loop.id}_${i}`, computeType[s.dtype], loop.length, indent);
-      });
+    if (policy?.kind === "local") this.declareHistory(loop, recorded, loop.length, indent);
     if (policy?.kind === "checkpoint") {
       this.#checkpointed(item, policy.every, indent);
       this.#kept.set(loop, item);
@@ -193,9 +201,7 @@ export abstract class LanePrinter {
     const { loop, states } = item;
     const stretches = Math.ceil(loop.length / every);
     for (const i of states) this.declareArray(`k${loop.id}_${i}`, computeType[loop.init[i].dtype], stretches, indent);
-    (this.slots.get(loop) ?? []).forEach((s, i) => {
-      this.declareArray(`h${loop.id}_${i}`, computeType[s.dtype], every, indent);
-    });
+    this.declareHistory(loop, this.slots.get(loop) ?? [], every, indent);
     const q = `q${loop.id}`;
     this.lines.push(`${indent}for (ix g${loop.id} = 0; g${loop.id} < ${stretches}; g${loop.id}++) {`);
     this.each(

@@ -145,6 +145,8 @@ export class ScalarPool {
     if (this.is(a, 0)) return b;
     if (this.is(b, 0)) return a;
     if (a.op === "neg" && b.op === "neg") return this.neg(this.add(a.args[0], b.args[0]));
+    // Exact, and what follows can be one instruction with it.
+    if (a === b && kindOf(a.dtype) === "float") return this.mul(a, this.constant(2, a.dtype));
     if (b.op === "neg") return this.sub(a, b.args[0]);
     if (a.op === "neg") return this.sub(b, a.args[0]);
     return a.id <= b.id ? this.#fold("add", a, b, (x, y) => x + y) : this.#fold("add", b, a, (x, y) => x + y);
