@@ -136,13 +136,7 @@ class MemoryManager {
 
   /** The line of the user's program that is running, if those are recorded. */
   callSite(): string | null {
-    if (!this.recordSites) return null;
-    const limit = Error.stackTraceLimit;
-    Error.stackTraceLimit = 40;
-    const lines = new Error().stack?.split("\n").slice(1) ?? [];
-    Error.stackTraceLimit = limit;
-    const outside = lines.find((line) => !line.includes(engineFolder) || /\.test\.[jt]s/.test(line));
-    return outside?.trim().replace(/^at /, "") ?? null;
+    return this.recordSites ? captureSite()() : null;
   }
 
   /** Starts to remember what is computed; scopes nest. Weakly: a long scope must not keep what nobody can reach. */
@@ -237,6 +231,19 @@ class MemoryManager {
     const hint = this.recordSites ? "" : "\n(WEFT_MEMORY_SITES=1 shows the lines that made them)";
     return `held by ${tensors} tensors, ${megabytes(bytes)} in all, the largest:\n${lines.join("\n")}${hint}`;
   }
+}
+
+/** The line of the user's program that is running now; looked up when it is asked for, since that is the dear part. */
+export function captureSite(): () => string | null {
+  const limit = Error.stackTraceLimit;
+  Error.stackTraceLimit = 40;
+  const here = new Error();
+  Error.stackTraceLimit = limit;
+  return () => {
+    const lines = here.stack?.split("\n").slice(1) ?? [];
+    const outside = lines.find((line) => !line.includes(engineFolder) || /\.test\.[jt]s/.test(line));
+    return outside?.trim().replace(/^at /, "") ?? null;
+  };
 }
 
 const engineFolder = fileURLToPath(new URL("..", import.meta.url));

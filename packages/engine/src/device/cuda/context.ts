@@ -46,8 +46,8 @@ const workspaceBytes = 32 << 20;
 /** Results from this size on land in pinned memory that the user's array aliases. */
 const fetchFrom = 1 << 18;
 /** Uploads up to this size are copied aside and need not wait for the GPU. */
-const smallUpload = 1 << 16;
-const uploadRing = 1 << 20;
+const smallUpload = 1 << 18;
+const uploadRing = 1 << 22;
 /** Buffers up to this size are cut from slabs: asking the driver for each takes longer than what is done with them. */
 const smallBuffer = 4096;
 const slabBytes = 1 << 20;
@@ -417,7 +417,10 @@ export class CudaContext {
     if (buffer.bytes < fetchFrom) return null;
     this.enter();
     const block = this.hostPool.take(buffer.bytes);
-    return block === null ? null : { buffer: block.buffer, event: this.#copyOut(buffer, block.address) };
+    if (block === null) return null;
+    const event = this.#copyOut(buffer, block.address);
+    this.hostPool.prepare(buffer.bytes);
+    return { buffer: block.buffer, event };
   }
 
   /** Starts a copy to pinned memory, piece by piece as the buffer gets ready; the event says when all is there. */

@@ -203,7 +203,7 @@ test("an array that was fetched before takes the next result directly", () =>
   }));
 
 test("a loop that drops its results uses few blocks where pinning is dear, many where looking for them is", () => {
-  const rotation = (pinning: number, collecting: number): HostPool => {
+  const rotation = (pinning: number, collecting: number, prepared = false): HostPool => {
     let now = 0;
     const registrar = {
       register: () => {
@@ -217,11 +217,16 @@ test("a loop that drops its results uses few blocks where pinning is dear, many 
       collectNow();
     };
     const pool = new HostPool(registrar, 64 << 20, { now: () => now, collect });
-    for (let i = 0; i < 40; i++) pool.take(megabyte);
+    for (let i = 0; i < 40; i++) {
+      pool.take(megabyte);
+      if (prepared) pool.prepare(megabyte);
+    }
     return pool;
   };
   const dear = rotation(30, 1);
-  assert.ok(dear.maps <= 6 && dear.sweeps > 3, `${dear.maps} blocks, ${dear.sweeps} collections`);
+  assert.ok(dear.maps <= 8 && dear.sweeps > 3, `${dear.maps} blocks, ${dear.sweeps} collections`);
+  const ahead = rotation(30, 1, true);
+  assert.ok(ahead.maps <= 6 && ahead.sweeps >= 6, `${ahead.maps} blocks, ${ahead.sweeps} collections`);
   const cheap = rotation(1, 30);
   assert.ok(cheap.maps >= 38 && cheap.sweeps <= 2, `${cheap.maps} blocks, ${cheap.sweeps} collections`);
 });

@@ -79,6 +79,9 @@ function bucket(bytes: number): number {
   return Math.ceil(bytes / step) * step;
 }
 
+/** Blocks of a size that are out before unused ones are looked for: this much, two at least and four at most. */
+const rotationBytes = 1 << 28;
+
 export class HostPool {
   readonly #free = new Map<number, Block[]>();
   readonly #leases = new Set<Lease>();
@@ -130,30 +133,47 @@ export class HostPool {
     return this.#closed ? null : (this.#places.get(buffer) ?? null);
   }
 
+  /** While a copy runs there is time to look for the block of the next one. */
+  prepare(bytes: number): void {
+    const size = bucket(bytes);
+    if (this.#closed || (this.#free.get(size)?.length ?? 0) > 0 || !this.#mayRecycle(size)) return;
+    if (this.#sweepSeconds > 2 * size * this.#secondsPerByte) return;
+    const block = this.#swept(size);
+    if (block !== null) this.#shelve(block);
+  }
+
+  /** Whether blocks of this size are out that nobody may hold any more. */
+  #mayRecycle(size: number): boolean {
+    let out = 0;
+    for (const { block } of this.#leases) out += Number(block.bytes === size);
+    // The last ones are mostly still in use, and a few more make collections rare.
+    if (out < Math.min(4, Math.max(2, rotationBytes / size))) return false;
+    if (this.#skip === 0) return true;
+    this.#skip--;
+    return false;
+  }
+
+  #swept(size: number): Block | null {
+    this.sweep();
+    const block = this.#reuse(size);
+    // Somebody holds them all: look less and less often.
+    this.#futile = block === null ? Math.min(10, this.#futile + 1) : 0;
+    this.#skip = block === null ? 2 ** this.#futile : 0;
+    return block;
+  }
+
   /**
    * Pinning fresh pages takes milliseconds, and so does a collection: blocks of arrays that nobody holds any more are
    * looked for as long as that is cheaper, and when as much time went into looking as a further block costs, one is mapped.
    */
   #recycle(size: number): Block | null {
-    const cost = size * this.#secondsPerByte;
-    let out = 0;
-    for (const { block } of this.#leases) out += Number(block.bytes === size);
-    // The last one is mostly still in use.
-    if (out < 2) return null;
-    if (this.#skip > 0) {
-      this.#skip--;
-      return null;
-    }
-    if (this.#sweptSinceMap + this.#sweepSeconds > cost) {
+    if (!this.#mayRecycle(size)) return null;
+    if (this.#sweptSinceMap + this.#sweepSeconds > size * this.#secondsPerByte) {
       this.#sweptSinceMap = 0;
       return null;
     }
-    this.sweep();
+    const block = this.#swept(size);
     this.#sweptSinceMap += this.#sweepSeconds;
-    const block = this.#reuse(size);
-    // Somebody holds them all: look less and less often.
-    this.#futile = block === null ? Math.min(10, this.#futile + 1) : 0;
-    this.#skip = block === null ? 2 ** this.#futile : 0;
     return block;
   }
 
@@ -206,6 +226,10 @@ export class HostPool {
       c().munmap(block.address, block.bytes);
       return;
     }
+    this.#shelve(block);
+  }
+
+  #shelve(block: Block): void {
     const list = this.#free.get(block.bytes);
     if (list === undefined) this.#free.set(block.bytes, [block]);
     else list.push(block);

@@ -1,6 +1,8 @@
 // A specification as a program: its loss as a function of named parameters, and what there is to report about it.
 import { WeftError } from "../../graph/index.js";
-import { full, type Tensor, tensor } from "../../tensor/index.js";
+import { session } from "../../runtime/index.js";
+import { full, type Tensor, tensor, treeLeaves } from "../../tensor/index.js";
+import { BoundedCache, structureKey } from "../cache/index.js";
 import {
   averageGateInfidelity,
   compensate,
@@ -11,7 +13,14 @@ import {
 } from "../fidelity/index.js";
 import { basisState } from "../operators/index.js";
 import { type Evolution, lindblad } from "../solvers/index.js";
-import { type BoundDevice, type DeviceEvolution, evolve, numberOf, type Parameters } from "../systems/index.js";
+import {
+  type BoundDevice,
+  type DeviceEvolution,
+  evolve,
+  type Levels,
+  numberOf,
+  type Parameters,
+} from "../systems/index.js";
 import { type GateSpec, matching } from "./gate-spec.js";
 
 export interface GateOutcome {
@@ -24,8 +33,40 @@ export interface GateOutcome {
   check(): void;
 }
 
+/** Levels of whole devices by structure and numbers: where only pulses are learned, no program solves for them again. */
+const eigenbases = new BoundedCache<Record<string, Levels>>("eigenbases", {
+  entries: 32,
+  bytes: 2 ** 28,
+  sizeOf: (parts) => treeLeaves(parts).reduce((sum, t) => sum + t.size * (t.dtype.startsWith("complex") ? 16 : 8), 0),
+});
+
 export class GateProblem {
-  constructor(readonly spec: GateSpec) {}
+  readonly #levels: Record<string, Levels> | null;
+
+  constructor(readonly spec: GateSpec) {
+    this.#levels = Object.keys(this.learned()).some((key) => this.#shapesParts(key)) ? null : this.#fixedLevels();
+  }
+
+  /** Whether a parameter moves the levels of a part: its energies do, drives and couplings do not. */
+  #shapesParts(key: string): boolean {
+    const { device } = this.spec;
+    return (device.shared[key] ?? [key]).some((own) => {
+      const [part, name, ...more] = own.split(".");
+      return more.length === 0 && name in (device.parts[part]?.parameters ?? {});
+    });
+  }
+
+  #fixedLevels(): Record<string, Levels> {
+    const { device } = this.spec;
+    const parts = Object.fromEntries(device.names.map((name) => [name, device.parts[name].toJSON()]));
+    const moved = Object.entries(this.spec.parameters).filter(([key]) => this.#shapesParts(key));
+    const key = structureKey(parts, device.spread, device.shared, moved, session().device.name);
+    return eigenbases.get(key, () => {
+      const levels = device.with(this.parameters()).levels();
+      for (const leaf of treeLeaves(levels)) leaf.realize();
+      return levels;
+    });
+  }
 
   /** All parameters with the file's own values. */
   parameters(): Parameters {
@@ -44,7 +85,9 @@ export class GateProblem {
   }
 
   bind(p: Partial<Parameters> = {}): BoundDevice {
-    return this.spec.device.with({ ...this.parameters(), ...p });
+    const bound = this.spec.device.with({ ...this.parameters(), ...p });
+    if (this.#levels !== null && !Object.keys(p).some((key) => this.#shapesParts(key))) bound.useLevels(this.#levels);
+    return bound;
   }
 
   /** The infidelity for these parameters (the others as in the file): what is minimised. */
@@ -52,6 +95,32 @@ export class GateProblem {
 
   outcome(bound: BoundDevice): GateOutcome {
     return this.spec.jumps.length > 0 || this.spec.target.states !== null ? this.#state(bound) : this.#gate(bound);
+  }
+
+  /** What the steps cost: the infidelity's error, from a run with half as many and the method's order. */
+  stepError(): { error: number; order: number; steps: number } {
+    const { evolution } = this.spec;
+    const half = new GateProblem({
+      ...this.spec,
+      evolution: { ...evolution, steps: Math.max(1, Math.floor(evolution.steps / 2)) },
+    });
+    const [fine, coarse] = [this, half].map((problem) => problem.outcome(problem.bind()));
+    const { order } = fine.evolution.method;
+    const error = Math.abs(fine.infidelity.itemSync() - coarse.infidelity.itemSync()) / (2 ** order - 1);
+    return { error, order, steps: evolution.steps };
+  }
+
+  /** Throws where the file's tolerance asks for more steps than it gives, and says how many. */
+  checkSteps(): void {
+    const { tolerance } = this.spec.evolution;
+    if (tolerance === undefined) return;
+    const { error, order, steps } = this.stepError();
+    if (error <= tolerance) return;
+    const needed = Math.ceil(steps * (error / tolerance) ** (1 / order) * 1.1);
+    throw new WeftError(
+      `evolution.steps: ${steps} steps leave an error of ${error.toExponential(1)} in the infidelity, more than the ` +
+        `tolerance ${tolerance}; use about ${needed}`,
+    );
   }
 
   #gate(bound: BoundDevice): GateOutcome {
