@@ -184,7 +184,8 @@ class MemoryManager {
     const limit = this.#limit ?? device.pressureBytes ?? 2 ** 30;
     if (this.#bytes + coming < Math.max(this.#threshold, limit)) return;
     this.collect();
-    this.#threshold = this.#bytes * 1.5;
+    // What is coming belongs to the bar: a call that needs more than the limit by itself must not collect every time.
+    this.#threshold = (this.#bytes + coming) * 1.5;
   }
 
   /** Frees every tensor that nobody can reach, now. */
@@ -192,6 +193,7 @@ class MemoryManager {
     this.collections++;
     collectNow();
     for (const [id, entry] of this.#entries) if (entry.ref.deref() === undefined) this.unregister(id);
+    this.#threshold = this.#bytes * 1.5;
   }
 
   report(): MemoryReport {
