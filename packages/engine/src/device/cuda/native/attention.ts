@@ -178,8 +178,16 @@ template <class C> W_INLINE float w_att_masked(float s, const void* mask, long l
   if (C::MASK == 2) return s + ((const float*)mask)[base + i * C::MS + j * C::MT];
   return s;
 }
-/* Whether dropout keeps an element of the weights, by its number among all of them (or among those of its example). */
-template <class C> W_INLINE bool w_att_kept(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY return (x0 >> 8) >= C::THRESHOLD; }
+/* The random word that two neighbouring weights share; see keptMask in tensor/random.ts. */
+template <class C> W_INLINE uint32_t w_att_word(uint32_t k0, uint32_t k1, typename C::Index number) {
+  uint64_t i = number;
+  W_THREEFRY
+  return x0;
+}
+/* Whether dropout keeps a weight, by half a word: the lower for even columns, the upper (signed) for odd ones. */
+template <class C> W_INLINE bool w_att_kept(uint32_t word, int odd) {
+  return odd ? (int)word >= (int)(((uint32_t)C::THRESHOLD - 32768u) << 16) : (word & 65535u) >= (uint32_t)C::THRESHOLD;
+}
 W_INLINE float w_quad_max(float x) { x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1)); return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2)); }
 W_INLINE float w_quad_sum(float x) { x += __shfl_xor_sync(0xffffffffu, x, 1); return x + __shfl_xor_sync(0xffffffffu, x, 2); }
 template <class C> W_INLINE float w_att_exp(float x) { return C::MODE == 0 ? expf(x) : __expf(x); }
@@ -249,16 +257,23 @@ template <class C> W_INLINE void w_attention_forward(void* const* p, char* memor
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
-      for (int r = 0; r < 4; r++) {
-        float x = w_att_exp<C>(s[n][r] - shift[r / 2]);
-        sums[r / 2] += x;
+      for (int i = 0; i < 2; i++) {
+        uint32_t word = 0;
         if (C::DROP) {
-          int i = row + (r / 2) * 8, j = j0 + n * 8 + 2 * t + (r & 1);
-          bool kept = w_att_kept<C>(k0, k1, ((uint64_t)(C::OWN ? h : bh) * C::S + i) * C::T + j);
-          if (!kept) x = 0;
-          else bits[r / 2 * 2 + n / 4] |= 1u << (n % 4 * 8 + 2 * t + (r & 1));
+          typename C::Index line = (typename C::Index)(C::OWN ? h : bh) * C::S + row + i * 8;
+          word = w_att_word<C>(k0, k1, line * ((C::T + 1) / 2) + (j0 / 2 + n * 4 + t));
         }
-        s[n][r] = x;
+#pragma unroll
+        for (int odd = 0; odd < 2; odd++) {
+          int r = 2 * i + odd;
+          float x = w_att_exp<C>(s[n][r] - shift[i]);
+          sums[i] += x;
+          if (C::DROP) {
+            if (!w_att_kept<C>(word, odd)) x = 0;
+            else bits[i * 2 + n / 4] |= 1u << (n % 4 * 8 + 2 * t + odd);
+          }
+          s[n][r] = x;
+        }
       }
     total[0] += w_quad_sum(sums[0]); total[1] += w_quad_sum(sums[1]);
     if (C::DROP) {
