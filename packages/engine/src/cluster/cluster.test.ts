@@ -177,6 +177,59 @@ test("jit, donated state and a training loop keep their values apart from the cl
   for (let i = 0; i < values.length; i++) assert.ok(Math.abs(Number(got[i]) - Number(values[i])) < 1e-5);
 });
 
+test("wishes of the program, rules from outside and a grid are followed, and drawn", { skip }, async () => {
+  const options = { token: cluster.local!.token };
+  const columns = await connect(cluster.address, {
+    ...options,
+    sharding: { scopes: { head: { shard: { axis: 1 } } } },
+  });
+  const x = wave([90, 60], 1);
+  const y = weft.named("head", () => x.matmul(wave([60, 120], 2))).realize();
+  assert.deepEqual(
+    columns.device.describe(bufferOf(y)).map((p) => [p.start, p.stop]),
+    [
+      [
+        [0, 0],
+        [90, 40],
+      ],
+      [
+        [0, 40],
+        [90, 80],
+      ],
+      [
+        [0, 80],
+        [90, 120],
+      ],
+    ],
+  );
+  assert.match(weft.debug.sharding(y), /120/);
+  const pinned = weft.shard(wave([90, 60], 1).matmul(wave([60, 120], 2)), { 0: "d" }).realize();
+  assert.deepEqual(
+    columns.device.describe(bufferOf(pinned)).map((p) => p.stop[0]),
+    [30, 60, 90],
+  );
+  await columns.close();
+  await assert.rejects(
+    connect(cluster.address, { ...options, sharding: "/nowhere.yaml" }),
+    /sharding: \/nowhere.yaml cannot be read/,
+  );
+  weft.useDevice(cluster.device);
+});
+
+test("debug.print inside jit shows values of the cluster, in order", { skip }, async () => {
+  weft.useDevice(cluster.device);
+  const lines: string[] = [];
+  weft.debug.onPrint((text) => lines.push(text));
+  try {
+    const f = weft.jit((x: weft.Tensor) => weft.debug.print(weft.debug.print(x.add(1), "first").mul(2), "second"));
+    assert.deepEqual(await f(weft.tensor([1, 2])).array(), [4, 6]);
+    while (lines.length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
+    assert.deepEqual(lines, ["first: float32[2] [2, 3]", "second: float32[2] [4, 6]"]);
+  } finally {
+    weft.debug.onPrint((text) => console.log(text));
+  }
+});
+
 test("reading at once is refused with the way that works", { skip }, () => {
   weft.useDevice(cluster.device);
   assert.throws(() => weft.tensor([1]).add(1).dataSync(), /await t\.data\(\)/);
@@ -202,6 +255,18 @@ test("limits are the client's own", { skip }, async () => {
   await small.close();
   weft.useDevice(cluster.device);
   assert.equal((await weft.ones([1000]).add(1).data())[999], 2);
+});
+
+test("a client that sends ahead too far is told, and goes on", { skip }, async () => {
+  const hasty = await connect(cluster.address, { token: cluster.local!.token, maxQueue: 100 });
+  const step = weft.jit((x: weft.Tensor) => x.add(1));
+  let x = step(weft.ones([2]));
+  const ahead = x;
+  for (let i = 0; i < 2000; i++) x = step(x);
+  await assert.rejects(x.data(), /instructions of this client wait.*maxQueue/s);
+  assert.deepEqual(await ahead.array(), [2, 2]);
+  await hasty.close();
+  weft.useDevice(cluster.device);
 });
 
 test("fetches and uploads over sockets, as between hosts", { skip }, async () => {

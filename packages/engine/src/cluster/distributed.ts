@@ -7,6 +7,7 @@ import { make } from "../ops/index.js";
 import { nextCollective, session } from "../runtime/index.js";
 import { div, Tensor } from "../tensor/index.js";
 import { type Place, placeFrom } from "./environment.js";
+import { withNccl } from "./gpu-group.js";
 
 export interface InitOptions {
   rank?: number;
@@ -30,8 +31,9 @@ export async function init(options: InitOptions = {}): Promise<ProcessGroup> {
   if (place.size > 1 && process.env.WEFT_THREADS === undefined && availableParallelism() === cpus().length)
     // Processes that share a host share its cores; those that a launcher bound have theirs already.
     process.env.WEFT_THREADS = String(Math.max(1, Math.floor(cpus().length / place.localSize)));
-  const group = open(place, options);
+  const host = open(place, options);
   ownDevice = session().device;
+  const group = withNccl(ownDevice, host);
   ownDevice.group = group;
   current = group;
   process.once("exit", shutdown);
