@@ -42,9 +42,8 @@ export class Session {
   compiles = 0;
   runs = 0;
   kernelsRun = 0;
-  /** Whether runs add up the time that their collectives keep the device from computing. */
-  timesCollectives = false;
-  collectiveSeconds = 0;
+  /** Told of every run, with the time of each kernel where the device can measure it. Measuring costs: few should watch. */
+  readonly watchers = new Set<(executable: Executable, startMs: number) => void>();
 
   constructor(readonly device: Device) {}
 
@@ -82,18 +81,13 @@ export class Session {
     memory.relieve(compiled.bytes);
     const buffers = inputs.map((value) => this.#bufferOf(value));
     const watched = debugLevel() > 0 || profiler.active;
-    this.device.timing = watched || this.timesCollectives;
-    const start = watched ? performance.now() : 0;
+    this.device.timing = watched || this.watchers.size > 0;
+    const start = this.device.timing ? performance.now() : 0;
     const results = memory.withRetry(this.device, () => executable.run(buffers, wanted));
     this.runs++;
     this.kernelsRun += executable.kernels.length;
-    if (this.timesCollectives && executable.lastTimes !== undefined) {
-      const times = executable.lastTimes;
-      executable.kernels.forEach((kernel, i) => {
-        if (kernel.kind === "collective") this.collectiveSeconds += times[i];
-      });
-    }
-    if (start > 0) {
+    for (const watch of this.watchers) watch(executable, start);
+    if (watched) {
       const milliseconds = performance.now() - start;
       logRun(this.device, executable, milliseconds, compiled.key);
       profiler.record(executable, start, milliseconds);

@@ -34,6 +34,7 @@ import { halfOf, makeModel } from "./model.js";
 import { makeOptimizer } from "./optimizer.js";
 import { type EpochRow, RecordWriter, type RunHead, writeMetrics, writeRunFile } from "./records.js";
 import { freshOptimizer, makePrograms, type Pending, type StepOptions, said, type TrainState } from "./step.js";
+import { Tape } from "./tape.js";
 
 export interface TrainEvent {
   epoch: number;
@@ -49,6 +50,8 @@ export interface TrainOptions {
   resume?: boolean;
   /** Asks the run to write a checkpoint and end. */
   signal?: AbortSignal;
+  /** Writes every kernel of so many first steps, with its time, to tape-rankK.jsonl. */
+  tapeSteps?: number;
   /** A second folder for this rank's records: where `weft scale` looks. */
   probeFolder?: string;
   onStep?: (event: TrainEvent) => void;
@@ -105,6 +108,7 @@ class Run {
   /** Results that were not read yet: reading waits for the device. */
   #unread: { batch: Batch; packed: Tensor; said: Tensor; record: Unread }[] = [];
   #windowStart = 0;
+  #tape: Tape | null = null;
   readonly #window: number;
   #stopped = false;
 
@@ -207,6 +211,8 @@ class Run {
     this.#records = new RecordWriter(folders, group.rank, this.#progress.step);
     this.#writeFacts();
     this.#compile();
+    if (options.tapeSteps !== undefined)
+      this.#tape = new Tape(join(config.output, `tape-rank${group.rank}.jsonl`), group.rank, options.tapeSteps);
   }
 
   /** Compiles for every length that the epoch has before the first step, so that no step has to wait for a compiler. */
@@ -299,7 +305,7 @@ class Run {
       const epoch = progress.epoch;
       this.#windowStart = performance.now();
       while (progress.epoch === epoch && progress.step < this.#totalSteps && !this.#stopped) {
-        this.#step();
+        this.#taped(() => this.#step());
         // Signals are delivered between turns of the event loop alone.
         if (performance.now() - yielded > 20) {
           await turn();
@@ -325,6 +331,23 @@ class Run {
       losses: this.#losses,
       output: config.output,
     };
+  }
+
+  /** With a tape for the first steps: every kernel with its time. */
+  #taped(step: () => void): void {
+    const tape = this.#tape;
+    if (tape === null || tape.full) {
+      step();
+      return;
+    }
+    const { watchers } = session();
+    const watch = tape.watch(this.#progress.step);
+    watchers.add(watch);
+    try {
+      step();
+    } finally {
+      watchers.delete(watch);
+    }
   }
 
   /** One optimiser step: all its micro-steps, started, and read where the window is full. */
@@ -366,8 +389,10 @@ class Run {
           dataWait,
           samples,
           compile,
-          comm: after.total - before.total,
-          exposed: after.exposed - before.exposed,
+          comm:
+            before === null || after === null
+              ? null
+              : { total: after.total - before.total, exposed: after.exposed - before.exposed },
         },
       });
     }
@@ -398,15 +423,14 @@ class Run {
       this.#progress.lossSum += loss * batch.total;
       this.#progress.samples += batch.total;
       const dataWaitUs = record.dataWait * 1000;
-      const exposedCommUs = record.exposed * 1e6;
+      const exposedCommUs = (record.comm?.exposed ?? 0) * 1e6;
       this.#records.step({
         step,
         epoch: batch.epoch + 1,
         durationUs,
         dataWaitUs,
         computeUs: Math.max(0, durationUs - dataWaitUs - exposedCommUs),
-        commUs: record.comm * 1e6,
-        exposedCommUs,
+        ...(record.comm !== null && { commUs: record.comm.total * 1e6, exposedCommUs }),
         samples: record.samples,
         loss,
         gradientNorm: values[i][said.norm],
@@ -508,6 +532,6 @@ interface Unread {
   dataWait: number;
   samples: number;
   compile: boolean;
-  comm: number;
-  exposed: number;
+  /** Seconds in collectives; null where they are not measured. */
+  comm: { total: number; exposed: number } | null;
 }

@@ -46,8 +46,8 @@ const workspaceBytes = 32 << 20;
 /** Results from this size on land in pinned memory that the user's array aliases. */
 const fetchFrom = 1 << 18;
 /** Uploads up to this size are copied aside and need not wait for the GPU. */
-const smallUpload = 1 << 16;
-const uploadRing = 1 << 20;
+const smallUpload = 1 << 18;
+const uploadRing = 1 << 22;
 /** Buffers up to this size are cut from slabs: asking the driver for each takes longer than what is done with them. */
 const smallBuffer = 4096;
 const slabBytes = 1 << 20;
