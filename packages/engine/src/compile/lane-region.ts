@@ -6,6 +6,7 @@ import {
   avalOf,
   functionOrder,
   type GraphFn,
+  isComplex,
   isOp,
   type Node,
   numel,
@@ -36,7 +37,11 @@ export const laneProgramOf = (node: Node): AnyLaneProgram | null => programs.get
 
 /** Programs larger than this take long to compile and spill registers: a block a problem is the better form. */
 const threadScalars = 8000;
+/** A state that does not fit registers is borne by a small step only. */
 const threadStates = 64;
+const smallScalars = 3000;
+/** Multiplications of a step, zeros and all, beyond which it is not tried to write it out. */
+const maxStepWork = 200_000;
 
 /** Arithmetic that is rather done again in every lane than read from memory. */
 const inlineCost = 12;
@@ -427,6 +432,7 @@ function attempt(
   options: LaneOptions,
 ): Found | null {
   return refusals(prefix, () => {
+    if (scans.some((scan) => stepWork(scan, numel(prefix)) > maxStepWork)) throw new NotLane("the step is too large");
     const region = new Region(graph, scans, prefix);
     region.collect();
     return { region, cut: region as Cut, program: region.program(options) };
@@ -534,7 +540,19 @@ export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
 }
 
 const isHeavy = ({ scalars, counts }: LaneProgram): boolean =>
-  scalars > threadScalars || counts.some((c) => c.states > threadStates);
+  scalars > threadScalars || (scalars > smallScalars && counts.some((c) => c.states > threadStates));
+
+/** Arithmetic of one step of one lane as written, before anything folds. */
+function stepWork({ attrs: { body } }: Node<"scan">, lanes: number): number {
+  let work = 0;
+  for (const node of functionOrder(body)) {
+    if (node.outputs !== null || isView(node)) continue;
+    const width = isComplex(node.dtype) ? 4 : 1;
+    const depth = isOp(node, "matmul") ? node.inputs[0].shape.at(-1)! : 1;
+    work += (numel(node.shape) / lanes) * depth * width;
+  }
+  return work;
+}
 
 function firstOf<A, T>(choices: readonly A[], make: (choice: A) => T | null): T | null {
   for (const choice of choices) {

@@ -61,8 +61,13 @@ export class Session {
     const executable = profiler.span("compile", () => this.device.compile(simple, { donated, known }));
     if (debugLevel() >= 3) console.error(printGraph(simple));
     if (debugLevel() >= 4) console.error(this.device.source?.(simple, { donated, known }) ?? "(no source)");
-    const results = simple.outputs.reduce((n, o) => n + numel(o.shape) * bytesOf(o.dtype), 0);
-    const compiled = { executable, fn: simple, key, bytes: results + executable.scratchBytes };
+    // What a call adds to the memory that is held. Scratch memory is used again by the next call, and results that take
+    // over a donated argument add nothing: a large training step must not look for garbage every time.
+    const bytes = simple.outputs.reduce(
+      (n, o, i) => (executable.aliases.has(i) ? n : n + numel(o.shape) * bytesOf(o.dtype)),
+      0,
+    );
+    const compiled = { executable, fn: simple, key, bytes };
     this.compiles++;
     this.#compiled.set(key, compiled);
     if (this.#compiled.size > maxExecutables) this.#compiled.delete(this.#compiled.keys().next().value!);
@@ -78,7 +83,7 @@ export class Session {
     wanted = false,
   ): TensorValue[] {
     const { executable, fn } = compiled;
-    memory.relieve(compiled.bytes);
+    memory.relieve(compiled.bytes, this.device);
     const buffers = inputs.map((value) => this.#bufferOf(value));
     const watched = debugLevel() > 0 || profiler.active;
     this.device.timing = watched || this.watchers.size > 0;
@@ -152,7 +157,7 @@ export class Session {
     const expected = numel(aval.shape) * bytesOf(aval.dtype);
     if (bytes.byteLength !== expected)
       throw new WeftError(`${bytes.byteLength} bytes do not fill a tensor of ${expected} bytes`);
-    memory.relieve(expected);
+    memory.relieve(expected, this.device);
     const buffer = memory.withRetry(this.device, () => this.device.allocate(expected));
     this.device.upload(buffer, bytes);
     return new TensorValue(this.device, buffer, aval, null);

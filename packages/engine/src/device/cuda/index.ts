@@ -95,6 +95,10 @@ export class CudaDevice implements Device {
   copyTo(buffer: DeviceBuffer, peer: Device): DeviceBuffer | null {
     return peer instanceof CudaDevice ? this.context.copyToPeer(buffer as CudaBuffer, peer.context) : null;
   }
+  /** A collection takes milliseconds, and the memory that it saves is the GPU's: a sixteenth of that may wait. */
+  get pressureBytes(): number {
+    return this.context.totalBytes / 16;
+  }
   get ranges(): NamedRanges | null {
     return this.context.ranges;
   }
