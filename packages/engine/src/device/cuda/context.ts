@@ -196,7 +196,8 @@ export class CudaContext {
   #gone(code = 0): CudaError {
     return new CudaError(
       `${this.lost}; the context of cuda:${this.ordinal} is dead, and every tensor on it is lost. ` +
-        `weft.setDevice("cuda:${this.ordinal}") starts over with a fresh one; compute or load the tensors again there`,
+        `weft.setDevice("cuda:${this.ordinal}") asks the driver for a fresh one (many drivers want a new process for that); ` +
+        "compute or load the tensors again there",
       code,
     );
   }
