@@ -5,8 +5,9 @@ import { test } from "node:test";
 
 import type { Tensor } from "../index.js";
 import * as weft from "../index.js";
+import { availableDevices } from "../test/devices.js";
 import { averageGateInfidelity, compensate, gate, processInfidelity } from "./fidelity/index.js";
-import { cosinePulse } from "./pulses/index.js";
+import { cosinePulse, type Pulse } from "./pulses/index.js";
 import { trotter2 } from "./solvers/index.js";
 import { Chain, Device, evolve, Fluxonium } from "./systems/index.js";
 
@@ -118,4 +119,36 @@ test("X on one fluxonium of ten levels, seven half turns in 40 ns", { skip }, ()
   const run = evolve(device, { steps: 1279 });
   near(averageGateInfidelity(run, gate("X")).itemSync(), 6.473e-5, 2e-7);
   run.check();
+});
+
+test("every available device agrees with the reference: a coupled pair with all its gradients", () => {
+  const part = (el: number): Fluxonium =>
+    new Fluxonium({ ec: 1, ej: 4, el, phiExt: Math.PI, levels: 2, points: 64, range: 3.5 * Math.PI });
+  const parts = { a: part(0.9), b: part(1) };
+  const pulse = (omega: number): Pulse => cosinePulse({ length: 20, amplitude: 0.1, omega });
+  const target = gate("X", 2);
+  const results = availableDevices().map(({ name, make }) => {
+    weft.useDevice(make());
+    const device = new Device({
+      parts,
+      couplings: [{ between: ["a", "b"], jc: 0.02, jl: -0.002 }],
+      drives: [
+        { name: "x", on: "a", pulse: pulse(3.1), crosstalk: { b: 0.1 } },
+        { name: "x", on: "b", pulse: pulse(3.6) },
+      ],
+    });
+    const loss = (p: Record<string, Tensor>): Tensor =>
+      averageGateInfidelity(evolve(device.with(p), { steps: 60, basis: "eigen" }), target);
+    const run = weft.jit((p: Record<string, Tensor>) => weft.valueAndGrad(loss)(p));
+    const [value, gradient] = run(device.parameters());
+    return { name, numbers: { value, ...gradient } };
+  });
+  const [reference, ...others] = results.map(({ name, numbers }) => ({
+    name,
+    numbers: Object.fromEntries(Object.entries(numbers).map(([k, x]) => [k, x.itemSync()])),
+  }));
+  assert.ok(Math.abs(reference.numbers["a.x.amplitude"]) > 0.1 && Math.abs(reference.numbers["a.el"]) > 0.01);
+  for (const { name, numbers } of others)
+    for (const [key, want] of Object.entries(reference.numbers))
+      near(numbers[key], want, 1e-8 * Math.max(1, Math.abs(want)), `${name}: ${key}`);
 });
