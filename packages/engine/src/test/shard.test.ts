@@ -8,6 +8,7 @@ import { factorsOf } from "../ops/index.js";
 import { Mesh, Placement, partition, type Strategy } from "../shard/index.js";
 import { simplify } from "../transform/index.js";
 import { cases } from "./cases/index.js";
+import { differentiable, gradientFn } from "./derivatives.js";
 import { functionOf, jobOf, list, upload } from "./jobs.js";
 import { shardedProblems } from "./sharded.js";
 import { trace } from "./traced.js";
@@ -88,3 +89,36 @@ for (const [where, mesh] of meshes) {
     }
   });
 }
+
+/** The gradients of a case in double precision as one function of its inputs. */
+function gradientJob(item: (typeof cases)[number]): ReturnType<typeof jobOf> | null {
+  const dtype = item.dtypes.find((d) => d === "float64" || d === "complex128");
+  if (dtype === undefined || item.grad === false) return null;
+  const job = jobOf(item, dtype);
+  const wrt = differentiable(job.inputs, item.grad);
+  return { ...job, name: `gradient of ${job.name}`, fn: gradientFn(job.fn, wrt) };
+}
+
+describe("every gradient over 3 devices", () => {
+  const mesh = Mesh.of({ d: 3 });
+  for (const [name, items] of groups) {
+    const jobs = items.flatMap(({ item }) => gradientJob(item) ?? []);
+    if (jobs.length === 0) continue;
+    test(name, () => {
+      useDevice(new ReferenceDevice());
+      const wrong = jobs.flatMap((job) => {
+        const traced = trace((...x) => list(job.fn(...x)), job.inputs.map(upload));
+        const fn = simplify(traced.fn);
+        const draw = generator(job.name);
+        const params = fn.params.map((param) => randomPlacement(mesh, param.shape, draw));
+        try {
+          const parts = partition(fn, { mesh, params, strategy: randomStrategy(mesh, draw) });
+          return shardedProblems(job.name, fn, traced.args, parts, 1000 * job.loose).problems;
+        } catch (error) {
+          return [`${job.name}: ${(error as Error).stack}`];
+        }
+      });
+      assert.equal(wrong.length, 0, `${wrong.length} mismatches\n${wrong.slice(0, 10).join("\n")}`);
+    });
+  }
+});
