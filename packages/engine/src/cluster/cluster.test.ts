@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { CpuDevice } from "../device/index.js";
 import * as weft from "../index.js";
+import * as nn from "../nn/index.js";
+import { adam } from "../optim/index.js";
 import { type Cluster, connect } from "./connect.js";
 import type { ClusterBuffer } from "./device.js";
 
@@ -175,6 +177,47 @@ test("jit, donated state and a training loop keep their values apart from the cl
   const values = expected.dataSync();
   weft.useDevice(cluster.device);
   for (let i = 0; i < values.length; i++) assert.ok(Math.abs(Number(got[i]) - Number(values[i])) < 1e-5);
+});
+
+test("training steps of a transformer over 3 workers are those of one device", { skip }, async () => {
+  const train = async (): Promise<number[]> => {
+    const shape = { vocabulary: 50, width: 16, heads: 2, layers: 1, feedForward: 32, classes: 4 };
+    let params = nn.textClassifier.init(shape, weft.key(1));
+    const rule = adam({ learningRate: 1e-2 });
+    let state = rule.init(params);
+    const ids = weft.tensor(Int32Array.from({ length: 10 * 6 }, (_, i) => (i * 37) % 50)).reshape([10, 6]);
+    const labels = weft.oneHot(weft.tensor(Int32Array.from({ length: 10 }, (_, i) => i % 4)), 4);
+    const step = weft.jit(
+      (p: typeof params, s: typeof state, ids: weft.Tensor, labels: weft.Tensor) => {
+        const loss = (p: typeof params): weft.Tensor =>
+          weft.mean(nn.textClassifier.apply(p, ids, { heads: 2 }).logSoftmax(-1).mul(labels).sum(-1).neg());
+        const [value, gradients] = weft.valueAndGrad(loss)(p) as [weft.Tensor, typeof params];
+        const [next, after] = rule.update(p, gradients, s);
+        return { next, after, value };
+      },
+      { donate: [0, 1] },
+    );
+    const losses: number[] = [];
+    for (let i = 0; i < 3; i++) {
+      const result = step(params, state, ids, labels);
+      [params, state] = [result.next, result.after];
+      losses.push(await result.value.item());
+    }
+    return losses;
+  };
+  weft.useDevice(cluster.device);
+  const before = { ...cluster.device.counts };
+  const got = await train();
+  assert.ok(cluster.device.counts.sharded - before.sharded >= 3);
+  // Parameters and the optimiser's state stay where they are from step to step.
+  assert.equal(cluster.device.counts.reshards, before.reshards);
+  weft.setDevice("cpu");
+  const expected = await train();
+  weft.useDevice(cluster.device);
+  assert.ok(expected[2] < expected[0]);
+  got.forEach((loss, i) => {
+    assert.ok(Math.abs(loss - expected[i]) < 1e-5, `${got} against ${expected}`);
+  });
 });
 
 test("wishes of the program, rules from outside and a grid are followed, and drawn", { skip }, async () => {

@@ -34,6 +34,8 @@ export class Connection {
   workers: WorkerInfo[] = [];
   generation = 0;
   client = 0;
+  /** The dispatcher's own id, with which the names of its groups begin, and its host. */
+  dispatcher = "";
   /** Why nothing more can be done on this connection; null while it works. */
   lost: string | null = null;
   readonly lostWorkers = new Map<string, string>();
@@ -81,7 +83,12 @@ export class Connection {
         if (message.t === "welcome") {
           welcomed = true;
           clearTimeout(late);
-          ({ client: this.client, generation: this.generation, workers: this.workers } = message);
+          ({
+            client: this.client,
+            generation: this.generation,
+            workers: this.workers,
+            dispatcher: this.dispatcher,
+          } = message);
           say(
             "client",
             () => `connected to ${message.dispatcher} as client ${this.client}: ${this.workers.length} workers`,

@@ -1,7 +1,7 @@
 // Programs that run in several processes, one a device (SPMD): init joins the processes, and the collectives are functions
 // of tensors, usable inside jit. Without a launcher a process is alone and every collective gives back its argument.
 import { availableParallelism, cpus } from "node:os";
-import { type Device, LocalGroup, MpiGroup, type ProcessGroup, ShmGroup } from "../device/index.js";
+import { barrierOf, type Device, LocalGroup, MpiGroup, type ProcessGroup, ShmGroup } from "../device/index.js";
 import { type OpAttrs, type ReduceFn, ShapeError, WeftError } from "../graph/index.js";
 import { make } from "../ops/index.js";
 import { nextCollective, session } from "../runtime/index.js";
@@ -103,17 +103,12 @@ function collective(
   members: readonly number[],
 ): Tensor {
   const sequence = nextCollective();
+  const { rank: own, size: all } = group();
   const node = make("collective", [x.node], {
+    ...barrierOf(own, all),
     fn: "sum",
     groups: [members],
-    rank: group().rank,
     sequence: sequence ?? 0,
-    axis: 0,
-    splitAxis: 0,
-    sizes: [],
-    splitSizes: [],
-    sends: [],
-    receives: [],
     dtype: x.dtype,
     ...attrs,
   });

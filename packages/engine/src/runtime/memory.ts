@@ -107,7 +107,8 @@ class MemoryManager {
   #bytes = 0;
   /** Collect when this much is held; grows with what survives a collection. */
   #threshold = 0;
-  #limit = Number(process.env.WEFT_MEMORY_LIMIT ?? 0) || 2 ** 30;
+  /** What the user wants; null: the device says. */
+  #limit: number | null = Number(process.env.WEFT_MEMORY_LIMIT ?? 0) || null;
   #finalizers = new FinalizationRegistry<number>((id) => this.unregister(id));
   #scopes: WeakRef<TensorValue>[][] = [];
   collections = 0;
@@ -179,10 +180,12 @@ class MemoryManager {
   }
 
   /** Before an allocation: looks for unreachable tensors when enough has piled up. */
-  relieve(coming: number): void {
-    if (this.#bytes + coming < Math.max(this.#threshold, this.#limit)) return;
+  relieve(coming: number, device: Device): void {
+    const limit = this.#limit ?? device.pressureBytes ?? 2 ** 30;
+    if (this.#bytes + coming < Math.max(this.#threshold, limit)) return;
     this.collect();
-    this.#threshold = this.#bytes * 1.5;
+    // What is coming belongs to the bar: a call that needs more than the limit by itself must not collect every time.
+    this.#threshold = (this.#bytes + coming) * 1.5;
   }
 
   /** Frees every tensor that nobody can reach, now. */
@@ -190,6 +193,7 @@ class MemoryManager {
     this.collections++;
     collectNow();
     for (const [id, entry] of this.#entries) if (entry.ref.deref() === undefined) this.unregister(id);
+    this.#threshold = this.#bytes * 1.5;
   }
 
   report(): MemoryReport {

@@ -83,7 +83,7 @@ export class Session {
     wanted = false,
   ): TensorValue[] {
     const { executable, fn } = compiled;
-    memory.relieve(compiled.bytes);
+    memory.relieve(compiled.bytes, this.device);
     const buffers = inputs.map((value) => this.#bufferOf(value));
     const watched = debugLevel() > 0 || profiler.active;
     this.device.timing = watched || this.watchers.size > 0;
@@ -157,7 +157,7 @@ export class Session {
     const expected = numel(aval.shape) * bytesOf(aval.dtype);
     if (bytes.byteLength !== expected)
       throw new WeftError(`${bytes.byteLength} bytes do not fill a tensor of ${expected} bytes`);
-    memory.relieve(expected);
+    memory.relieve(expected, this.device);
     const buffer = memory.withRetry(this.device, () => this.device.allocate(expected));
     this.device.upload(buffer, bytes);
     return new TensorValue(this.device, buffer, aval, null);

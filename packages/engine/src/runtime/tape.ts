@@ -64,10 +64,19 @@ export class TapeWriter {
 
 let writer: TapeWriter | null = null;
 
-/** The tape of this process: WEFT_TAPE; null without one. */
+/** The rank of a process that a launcher started; null for a process alone. */
+function launchedRank(): number | null {
+  const { WEFT_RANK, OMPI_COMM_WORLD_RANK, SLURM_STEP_ID, SLURM_PROCID } = process.env;
+  const rank = WEFT_RANK ?? OMPI_COMM_WORLD_RANK ?? (SLURM_STEP_ID === undefined ? undefined : SLURM_PROCID);
+  return rank === undefined || !/^\d+$/.test(rank) ? null : Number(rank);
+}
+
+/** The tape of this process: WEFT_TAPE, with the rank behind it where there are several; null without one. */
 export function tape(): TapeWriter | null {
-  const path = process.env.WEFT_TAPE;
-  if (path === undefined || path === "") return null;
+  const wanted = process.env.WEFT_TAPE;
+  if (wanted === undefined || wanted === "") return null;
+  const rank = launchedRank();
+  const path = rank === null ? wanted : `${wanted}.${rank}`;
   if (writer === null || writer.path !== path) {
     writer?.flush();
     writer = new TapeWriter(path);
@@ -213,7 +222,7 @@ function record(device: Device, out: TapeWriter): Device {
           outputs,
           step,
           site: cause,
-          worker: 0,
+          worker: launchedRank() ?? 0,
           workerId: device.name,
           begin,
           end,

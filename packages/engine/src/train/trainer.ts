@@ -33,7 +33,7 @@ import { alone, type Group } from "./group.js";
 import { halfOf, makeModel } from "./model.js";
 import { makeOptimizer } from "./optimizer.js";
 import { type EpochRow, RecordWriter, type RunHead, writeMetrics, writeRunFile } from "./records.js";
-import { freshOptimizer, makePrograms, type Pending, type StepOptions, said, type TrainState } from "./step.js";
+import { freshState, makePrograms, type Pending, type StepOptions, said, type TrainState } from "./step.js";
 import { Tape } from "./tape.js";
 
 export interface TrainEvent {
@@ -50,6 +50,8 @@ export interface TrainOptions {
   resume?: boolean;
   /** Asks the run to write a checkpoint and end. */
   signal?: AbortSignal;
+  /** Steps whose results are read together; 1 on CPUs, logging.every_steps on GPUs, which work behind the host's back. */
+  readEvery?: number;
   /** Writes every kernel of so many first steps, with its time, to tape-rankK.jsonl. */
   tapeSteps?: number;
   /** A second folder for this rank's records: where `weft scale` looks. */
@@ -106,7 +108,9 @@ class Run {
   readonly #stepsPerEpoch: number;
   readonly #census: Census;
   /** Results that were not read yet: reading waits for the device. */
-  #unread: { batch: Batch; packed: Tensor; said: Tensor; record: Unread }[] = [];
+  #unread: { batch: Batch; packed: Tensor; record: Unread }[] = [];
+  /** Steps that this process has started. */
+  #started = 0;
   #windowStart = 0;
   #tape: Tape | null = null;
   readonly #window: number;
@@ -131,7 +135,10 @@ class Run {
     );
     const { optimizer, scaling, rate } = makeOptimizer(config, this.#totalSteps);
     this.#rate = rate;
+    // A GPU works behind the host's back; it is asked for its results now and then, a CPU after each step.
+    this.#window = options.readEvery ?? (session().device.kind === "cuda" ? config.logging.every_steps : 1);
     this.#steps = {
+      window: this.#window,
       model: makeModel(config, trainSet.classes.length, this.dtype, halfOf(config)),
       optimizer,
       group: this.group,
@@ -148,8 +155,6 @@ class Run {
       this.#records.write("facts", { facts: { indexHash } }),
     );
     this.#head = { name: config.name, ranks: config.ranks, workload: {}, startedAt: Date.now() / 1000 };
-    // A GPU works behind the host's back; it is asked for its results now and then, a CPU after each step.
-    this.#window = session().device.kind === "cuda" ? config.logging.every_steps : 1;
   }
 
   static async open(config: Config, options: TrainOptions): Promise<Run> {
@@ -173,7 +178,7 @@ class Run {
       );
     const { params, optimizer } = this.#fresh();
     if (found === null) {
-      this.#state = { params, optimizer, halted: tensor(0, { dtype: "int32" }) };
+      this.#state = freshState(this.#steps, params, optimizer);
       this.#progress = {
         version: 1,
         step: 0,
@@ -192,11 +197,8 @@ class Run {
     } else {
       this.#checkResume(found.progress);
       for (const note of found.passedOver) this.#note(`passed over a damaged checkpoint: ${note}`);
-      this.#state = {
-        params: await readParameters(found.folder, params),
-        optimizer: await readOptimizer(found.folder, optimizer),
-        halted: tensor(0, { dtype: "int32" }),
-      };
+      const restored = await readOptimizer(found.folder, optimizer);
+      this.#state = freshState(this.#steps, await readParameters(found.folder, params), restored);
       this.#progress = { ...found.progress, ranks: config.ranks, config };
       this.#markSeen();
       this.#note(`resumed at step ${found.progress.step}`);
@@ -239,7 +241,8 @@ class Run {
   #fresh(): { params: TrainState["params"]; optimizer: unknown } {
     // One program each, and tensors of their own: a state that is donated must not share memory with anything.
     const params = jit((k: Tensor) => this.#steps.model.init(k))(key(this.config.seed));
-    const optimizer = freshOptimizer(this.#steps, params);
+    const { scaling, optimizer: plain } = this.#steps;
+    const optimizer = (scaling?.optimizer ?? plain).init(params);
     return { params, optimizer: treeMap((t) => t.realize(), optimizer) };
   }
 
@@ -376,7 +379,7 @@ class Run {
         pending = pending === null ? programs.first(this.#state, packed) : programs.more(pending, this.#state, packed);
         continue;
       }
-      const [state, result] =
+      const [state] =
         pending === null ? programs.whole(this.#state, packed) : programs.last(this.#state, pending, packed);
       this.#state = state;
       const after = this.group.times();
@@ -384,7 +387,6 @@ class Run {
       this.#unread.push({
         batch: { ...batch, data: new Int32Array(0) },
         packed,
-        said: result,
         record: {
           dataWait,
           samples,
@@ -396,6 +398,7 @@ class Run {
         },
       });
     }
+    this.#started++;
     progress.step++;
     progress.index++;
     if (progress.index === this.#stepsPerEpoch) {
@@ -410,7 +413,13 @@ class Run {
     if (this.#unread.length === 0) return;
     const steps = this.#unread;
     this.#unread = [];
-    const values = steps.map(({ said: s }) => s.dataSync() as ArrayLike<number>);
+    // One fetch for all of them.
+    const log = this.#state.log.dataSync() as Float32Array;
+    const width = Object.keys(said).length;
+    const values = steps.map((_, i) => {
+      const row = (this.#started - steps.length + i) % this.#window;
+      return log.subarray(row * width, (row + 1) * width);
+    });
     const now = performance.now();
     const durationUs = ((now - this.#windowStart) * 1000) / steps.length;
     this.#progress.seconds += (now - this.#windowStart) / 1000;

@@ -242,8 +242,10 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     `  static __device__ __forceinline__ float KEEP() { return ${float(1 / (1 - kernel.dropout))}f; }`,
     "};",
   ];
+  // Small heads leave room for four blocks on a multiprocessor, if they keep to 128 registers a thread.
+  const bounds = shape.size <= 32 ? `${threads}, 4` : threads;
   const entry = (suffix: string, fn: string, count: number): string =>
-    `extern "C" __global__ void __launch_bounds__(${threads}) @${suffix}(const Args<${count}> args) { extern __shared__ __align__(16) char memory[]; ${fn}<@_config>(args.p, memory); }`;
+    `extern "C" __global__ void __launch_bounds__(${bounds}) @${suffix}(const Args<${count}> args) { extern __shared__ __align__(16) char memory[]; ${fn}<@_config>(args.p, memory); }`;
   const blocksOf = (length: number): number => shape.batch * shape.heads * Math.ceil(length / rowsPerBlock);
   const text = kernel.gradient
     ? [entry("", "w_attention_query_gradient", 12), entry("_k", "w_attention_key_gradient", 12)]

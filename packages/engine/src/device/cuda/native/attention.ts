@@ -173,7 +173,7 @@ template <class C> W_INLINE void w_att_columns_of(float (*o)[4], float (*p)[4], 
   }
 }
 template <class C> W_INLINE float w_att_masked(float s, const void* mask, long long base, int i, int j) {
-  if (j >= C::T || i >= C::S) return -w_inf_f();
+  if ((C::T % W_ROWS != 0 && j >= C::T) || (C::S % W_ROWS != 0 && i >= C::S)) return -w_inf_f();
   if (C::MASK == 1) return ((const uint8_t*)mask)[base + i * C::MS + j * C::MT] ? s : -w_inf_f();
   if (C::MASK == 2) return s + ((const float*)mask)[base + i * C::MS + j * C::MT];
   return s;
@@ -270,7 +270,7 @@ template <class C> W_INLINE void w_attention_forward(void* const* p, char* memor
           sums[i] += x;
           if (C::DROP) {
             if (!w_att_kept<C>(word, odd)) x = 0;
-            else bits[i * 2 + n / 4] |= 1u << (n % 4 * 8 + 2 * t + odd);
+            else bits[i * 2 + n / 4] |= 1u << (n % 4 * 8 + odd);
           }
           s[n][r] = x;
         }
@@ -279,6 +279,7 @@ template <class C> W_INLINE void w_attention_forward(void* const* p, char* memor
     if (C::DROP) {
 #pragma unroll
       for (int w = 0; w < 4; w++) {
+        bits[w] <<= 2 * t;
         bits[w] |= __shfl_xor_sync(0xffffffffu, bits[w], 1);
         bits[w] |= __shfl_xor_sync(0xffffffffu, bits[w], 2);
       }
@@ -346,14 +347,14 @@ template <class C> W_INLINE void w_attention_query_gradient(void* const* p, char
     if (C::DROP)
 #pragma unroll
       for (int i = 0; i < 2; i++) for (int w = 0; w < 2; w++)
-        if (row + i * 8 < C::S && j0 / 32 + w < C::WORDS) bits[i][w] = ((const uint32_t*)p[6])[((long long)bh * C::S + row + i * 8) * C::WORDS + j0 / 32 + w];
+        if (row + i * 8 < C::S && j0 / 32 + w < C::WORDS) bits[i][w] = ((const uint32_t*)p[6])[((long long)bh * C::S + row + i * 8) * C::WORDS + j0 / 32 + w] >> (2 * t);
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
       for (int r = 0; r < 4; r++) {
         float x = w_att_masked<C>(s[n][r] * C::SCALE(), p[3], mask, row + (r / 2) * 8, j0 + n * 8 + 2 * t + (r & 1));
         float weight = w_att_exp<C>(x - lse[r / 2]), d = dp[n][r] * C::KEEP();
-        if (C::DROP && !(bits[r / 2][n / 4] >> (n % 4 * 8 + 2 * t + (r & 1)) & 1)) d = 0;
+        if (C::DROP && !(bits[r / 2][n / 4] & 1u << (n % 4 * 8 + (r & 1)))) d = 0;
         s[n][r] = weight * (d - delta[r / 2]);
       }
     w_att_columns_of<C>(o, s, sk);
@@ -399,13 +400,20 @@ template <class C> W_INLINE void w_attention_key_gradient(void* const* p, char* 
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
-      for (int r = 0; r < 4; r++) {
-        int q = n * 8 + 2 * t + (r & 1), j = key + (r / 2) * 8;
-        float x = w_att_masked<C>(s[n][r] * C::SCALE(), p[3], mask, i0 + q, j);
-        float weight = w_att_exp<C>(x - slse[q]), d = dp[n][r] * C::KEEP(), used = weight * C::KEEP();
-        if (C::DROP && !(sbits[q * 2 + half] >> (j & 31) & 1)) d = used = 0;
-        s[n][r] = used;
-        dp[n][r] = weight * (d - sdelta[q]);
+      for (int odd = 0; odd < 2; odd++) {
+        int q = n * 8 + 2 * t + odd;
+        float lse = slse[q], delta = sdelta[q];
+        /* A warp's 16 keys lie in one word: bits of this thread's two keys, eight apart. */
+        uint32_t bits = C::DROP ? sbits[q * 2 + half] >> (key & 31) : 0;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          int r = 2 * i + odd;
+          float x = w_att_masked<C>(s[n][r] * C::SCALE(), p[3], mask, i0 + q, key + i * 8);
+          float weight = w_att_exp<C>(x - lse), d = dp[n][r] * C::KEEP(), used = weight * C::KEEP();
+          if (C::DROP && !(bits & 1u << (i * 8))) d = used = 0;
+          s[n][r] = used;
+          dp[n][r] = weight * (d - delta);
+        }
       }
     w_att_columns_of<C>(dv, s, sg);
     w_att_columns_of<C>(dk, dp, sq);
