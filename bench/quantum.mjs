@@ -144,15 +144,17 @@ function cavities(m, batch) {
       .scale(chi)
       .add(n.scale(kappa));
     const D = d ** m;
-    const jumps = dims.map((_, k) => ({ operator: quantum.onSite(quantum.destroy(d), k, dims), rate: gamma }));
+    const jumps = dims.map((_, k) => ({ operator: quantum.destroy(d), sites: [k], rate: gamma }));
     const h = { dims, static: dims.map((_, k) => ({ sites: [k], matrix: one })), drives: [], amplitudes: null };
     const top = quantum.densityOf(quantum.basisState(D, D - 1)).tensor();
     const run = (scale) =>
-      quantum.lindblad({ hamiltonian: h, jumps }, top.mul(scale), { duration: 1, steps: 100 }).final;
+      quantum.lindblad({ hamiltonian: h, jumps }, top.mul(scale), { duration: 1, steps: 100, gradient: "stored" })
+        .final;
     const all = weft.jit((scales) => weft.vmap(run)(scales));
     const scales = weft.ones([batch], { dtype: "complex128" });
     // All cavities start with two photons: each level decays by itself.
-    const value = all(scales)
+    const [made, firstMs] = first(() => all(scales));
+    const value = made
       .index(0, D - 1, D - 1)
       .real()
       .itemSync();

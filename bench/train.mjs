@@ -1,6 +1,6 @@
 // `node bench/train.mjs`: the trainer against PyTorch on the CPU (eager, and DistributedDataParallel over gloo), one core a
 // worker, in alternating rounds; tokenising against plain Python; overlap against none. Writes results/train.json.
-// Options: --only small,large,tokenise,overlap  --rounds 3  --steps 24  --large-steps 4  --out FILE
+// Options: --only small,large,tokenise,overlap  --rounds 3  --steps 24  --large-rounds 1  --large-steps 4  --out FILE
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -23,6 +23,7 @@ const { values: options } = parseArgs({
     rounds: { type: "string", default: "3" },
     steps: { type: "string", default: "24" },
     "large-steps": { type: "string", default: "4" },
+    "large-rounds": { type: "string", default: "1" },
     out: { type: "string" },
   },
 });
@@ -173,7 +174,7 @@ async function trainRows(size) {
   const steps = size === "small" ? Number(options.steps) : Number(options["large-steps"]) + 2;
   const rows = { weft: { 1: [], 2: [] }, torch: { 1: [], 2: [] }, exposed: [], dataWait: [] };
   const counts = cores.length >= 2 ? [1, 2] : [1];
-  for (let round = 0; round < rounds; round++)
+  for (let round = 0; round < (size === "small" ? rounds : Number(options["large-rounds"])); round++)
     for (const workers of counts)
       for (const who of round % 2 === 0 ? ["weft", "torch"] : ["torch", "weft"]) {
         if (who === "torch" && "reason" in python) continue;

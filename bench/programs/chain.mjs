@@ -51,11 +51,11 @@ export const chainParameters = (n) => ({
 });
 
 if (import.meta.url === pathToFileURL(process.argv[1]).href) {
-  const [device = "cpu", n = 2, steps = 4999, chunks = 1] = process.argv.slice(2);
+  const [device = "cpu", n = 2, steps = 4999, chunks = 1, strategy] = process.argv.slice(2);
   weft.setDevice(device);
   const p = chainParameters(Number(n));
   const f = weft.jit((x) =>
-    weft.valueAndGrad(chainLoss(Number(n), { steps: Number(steps), chunks: Number(chunks) }))(x),
+    weft.valueAndGrad(chainLoss(Number(n), { steps: Number(steps), chunks: Number(chunks), strategy }))(x),
   );
   const t0 = performance.now();
   const [value, gradient] = f(p);

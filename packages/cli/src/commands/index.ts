@@ -12,6 +12,7 @@ import { add as predict } from "./predict.js";
 import { add as quantum } from "./quantum.js";
 import { add as scale } from "./scale.js";
 import { add as server } from "./server.js";
+import { add as tape } from "./tape.js";
 import { add as top } from "./top.js";
 import { add as trace } from "./trace.js";
 import { add as train } from "./train.js";
@@ -30,6 +31,7 @@ export const commands: AddCommand[] = [
   server,
   worker,
   top,
+  tape,
   scale,
   analyze,
   diagnose,

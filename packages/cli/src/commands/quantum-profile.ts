@@ -1,8 +1,9 @@
 // weft quantum profile: where the time and memory of a gate go, component by component, at several device counts and for
 // several ways to divide the work; each component's own speedup and serial fraction; and what the lab says of the whole.
 import { type ChildProcess, fork } from "node:child_process";
-import { existsSync } from "node:fs";
-import { availableParallelism } from "node:os";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { availableParallelism, tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { emptyRun, judge, karpFlatt, type Study, summariseStudy } from "@weft/lab";
 import { type Command, InvalidArgumentError, Option } from "commander";
@@ -31,6 +32,7 @@ interface Options {
 const patterns: readonly Pattern[] = ["states", "time", "tasks", "both"];
 const help = `
 Examples:
+  weft quantum profile --devices 1 2
   weft quantum profile gate.yaml --devices 1 2
   weft quantum profile gate.yaml --devices 1,2,4 --patterns states time --json
 
@@ -48,7 +50,7 @@ export function add(program: Command): void {
   program
     .command("profile")
     .description("Component timings and memory at several device counts, and how each scales.")
-    .argument("<file>", "specification, YAML or JSON")
+    .argument("[file]", "specification, YAML or JSON; without one X on a chain of three fluxonium qubits")
     .option("--devices <counts...>", "device counts: 1,2 or 1 2 (default 1 2)", counts)
     .addOption(new Option("--patterns <names...>", "ways to divide the work").choices([...patterns]))
     .option("--device <kind>", "cpu or cuda", "cpu")
@@ -56,7 +58,29 @@ export function add(program: Command): void {
     .option("--repeats <n>", "measured calls", whole, 5)
     .option("--json", "everything measured as JSON on standard output")
     .addHelpText("after", help)
-    .action((file: string, options: Options) => attempt(() => run(file, options)));
+    .action((file: string | undefined, options: Options) =>
+      attempt(() => withFile(file, (path) => run(path, options))),
+    );
+}
+
+const example = `
+device: {chain: {kind: fluxonium, qubits: 3, el: [0.9, 1.0, 1.1], jc: 0.02, jl: -0.002}}
+pulses: [{recipe: X, on: all, length: 50}]
+evolution: {steps: 4999}
+target: {gate: X, compensation: virtual-z}
+`;
+
+/** Workers read the specification themselves; the example becomes a file for as long as they need it. */
+async function withFile(file: string | undefined, work: (path: string) => Promise<void>): Promise<void> {
+  if (file !== undefined) return work(file);
+  const folder = mkdtempSync(join(tmpdir(), "weft-profile-"));
+  try {
+    const path = join(folder, "chain.yaml");
+    writeFileSync(path, example);
+    await work(path);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 }
 
 const median = (values: readonly number[]): number => {
@@ -160,9 +184,9 @@ async function run(file: string, options: Options): Promise<void> {
       wrongUsage,
     );
   const children = new Set<ChildProcess>();
+  // Workers that end fail the measurement, and everything is cleared up on the way out.
   const stop = (): void => {
     for (const child of children) child.kill();
-    process.exit(130);
   };
   process.once("SIGINT", stop);
   const progress = new Progress();

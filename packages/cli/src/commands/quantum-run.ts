@@ -104,8 +104,9 @@ interface Result {
 
 function compute(problem: quantum.GateProblem, withGradient: boolean): Result {
   const { spec } = problem;
-  const { outcome } = { outcome: problem.outcome(problem.bind()) };
+  const outcome = problem.outcome(problem.bind());
   outcome.check();
+  problem.checkSteps();
   let spectrum: Result["spectrum"];
   try {
     spectrum = quantum.spectrum(problem.bind());

@@ -27,6 +27,7 @@ interface Options {
   epochs?: number;
   seed?: number;
   resume?: boolean;
+  tape?: number;
   json?: boolean;
   slurm?: string;
   nodes: number;
@@ -64,6 +65,7 @@ export function add(program: Command): void {
     .option("--epochs <n>", "instead of the configuration's", count)
     .option("--seed <n>", "instead of the configuration's", count)
     .option("--resume", "go on from the newest checkpoint of the run")
+    .option("--tape <steps>", "write every kernel of the first steps, with its time, to tape-rankK.jsonl", count)
     .option("--json", "the result as JSON on standard output")
     .option("--slurm <file>", "write a SLURM script for this run and stop")
     .option("--nodes <n>", "nodes of the SLURM job", count, 1)
@@ -155,6 +157,7 @@ async function trainHere(config: Config, options: Options): Promise<void> {
     const result = await train(config, {
       group,
       resume: options.resume === true,
+      ...(options.tape !== undefined && { tapeSteps: options.tape }),
       signal: abort.signal,
       ...(probeFolder !== undefined && existsSync(probeFolder) && { probeFolder }),
       onStep: (e) =>

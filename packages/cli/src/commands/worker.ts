@@ -11,6 +11,7 @@ interface Options extends SecurityFlags {
   label?: string;
   dataHost?: string;
   wait: string;
+  calibrate?: boolean;
   json?: boolean;
 }
 
@@ -35,6 +36,7 @@ export function add(program: Command): void {
       .option("--cores <cores>", "how many cores (2), or which (0,1 or 4-7)")
       .option("--label <text>", "a name for weft top")
       .option("--data-host <host>", "address at which clients reach this worker", undefined)
+      .option("--calibrate", "measure the device for the planner, once a machine")
       .option("--wait <seconds>", "how long to look for the dispatcher", "10"),
   )
     .option("--json", "one JSON line when ready")
@@ -53,6 +55,7 @@ async function run(options: Options): Promise<void> {
       label: options.label,
       dataHost: options.dataHost,
       wait: Number(options.wait),
+      calibrate: options.calibrate,
       ...security(options),
     });
     void untilSignal().then(() => {

@@ -7,6 +7,7 @@ import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { runFromTape } from "@weft/lab";
 
 const weft = fileURLToPath(new URL("../../bin/weft.js", import.meta.url));
 const configs = fileURLToPath(new URL("../../../../configs/", import.meta.url));
@@ -209,6 +210,23 @@ test("what goes wrong on all ranks is told once", () => {
   assert.equal(status, 1);
   assert.equal(stderr.match(/^weft: /gm)?.length, 1, stderr);
   assert.match(stderr, /^weft: rank [01] of 2 says: step \d+: the loss is .* first bad tensor is/m);
+});
+
+test("a tape of the first steps: kernels and collectives of each rank, as the lab reads them", () => {
+  ok(call("train", config, "--output", at("taped"), "--devices", "2", "--epochs", "1", "--tape", "2"));
+  for (const rank of [0, 1]) {
+    const tape = join(at("taped"), `tape-rank${rank}.jsonl`);
+    const lines = readFileSync(tape, "utf8")
+      .trimEnd()
+      .split("\n")
+      .map((l) => JSON.parse(l) as Record<string, unknown>);
+    assert.deepEqual([...new Set(lines.map((l) => l.step))], [0, 1]);
+    assert.ok(lines.every((l) => l.worker === rank && (l.endUs as number) > (l.startUs as number)));
+    assert.ok(lines.some((l) => /^allReduce/.test(l.op as string)) && lines.some((l) => l.kind === "library"));
+  }
+  const run = runFromTape(join(at("taped"), "tape-rank1.jsonl"));
+  assert.equal(run.steps.length, 2);
+  assert.ok(run.steps.every((s) => (s.commUs ?? 0) > 0 && (s.commUs ?? 0) < s.durationUs));
 });
 
 test("classify: arguments, a file, standard input; label and probabilities", () => {

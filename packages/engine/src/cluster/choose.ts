@@ -1,7 +1,7 @@
 // How a function is spread over the workers that are there: asks the planner. Knows graphs and rates, nothing of
 // connections.
-import { type GraphFn, type Node, range } from "../graph/index.js";
-import { explainPlan, Mesh, type Placement, plan, type Rates, type Strategy } from "../shard/index.js";
+import { type GraphFn, type Node, range, WeftError } from "../graph/index.js";
+import { explainPlan, Mesh, type Placement, plan, type Rates, type ShardRules, type Strategy } from "../shard/index.js";
 import { say } from "./debug.js";
 import { rulesFromEnvironment } from "./rules.js";
 
@@ -25,23 +25,35 @@ export interface ChooseOptions {
   /** Parameters whose places results take. */
   donated: readonly boolean[];
   enabled: boolean;
+  /** What the user asks for: rules for named parts of the program, and a grid. */
+  rules?: ShardRules;
+  mesh?: Readonly<Record<string, number>>;
 }
 
-export function choose(fn: GraphFn, { devices, rates, params, donated, enabled }: ChooseOptions): Choice {
+function gridOf(sizes: Readonly<Record<string, number>>, devices: number): Mesh {
+  const mesh = Mesh.of(sizes);
+  if (mesh.size > devices)
+    throw new WeftError(`the mesh ${JSON.stringify(sizes)} needs ${mesh.size} workers, and ${devices} are there`);
+  return mesh;
+}
+
+export function choose(fn: GraphFn, options: ChooseOptions): Choice {
+  const { devices, rates, params, donated, enabled, rules = rulesFromEnvironment() } = options;
   // For tests and comparisons: everything over all workers, whatever it is worth.
   const all = process.env.WEFT_FORCE_SHARD === "1" && devices > 1 ? Mesh.of({ d: devices }) : undefined;
+  const asked = options.mesh === undefined ? all : gridOf(options.mesh, devices);
   const made = plan(fn, {
     ranks: range(devices),
     rates,
     params,
-    donated,
     enabled: enabled && devices > 1,
-    mesh: all,
-    rules: rulesFromEnvironment(),
+    mesh: asked,
+    rules,
+    donated,
   });
   say("planner", () => explainPlan(made));
   const { mesh, seconds, single, strategy, results } = made;
   const why =
     mesh.size === 1 ? `one worker of ${devices}: ${made.name}` : `${mesh.size} of ${devices} workers: ${made.name}`;
-  return { mesh, params: made.params, strategy: (node) => strategy(node), results, why, seconds, single };
+  return { mesh, params: made.params, results, strategy: (node) => strategy(node), why, seconds, single };
 }

@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { CpuDevice } from "../device/index.js";
 import * as weft from "../index.js";
+import * as nn from "../nn/index.js";
+import { adam } from "../optim/index.js";
 import { type Cluster, connect } from "./connect.js";
 import type { ClusterBuffer } from "./device.js";
 
@@ -177,6 +179,100 @@ test("jit, donated state and a training loop keep their values apart from the cl
   for (let i = 0; i < values.length; i++) assert.ok(Math.abs(Number(got[i]) - Number(values[i])) < 1e-5);
 });
 
+test("training steps of a transformer over 3 workers are those of one device", { skip }, async () => {
+  const train = async (): Promise<number[]> => {
+    const shape = { vocabulary: 50, width: 16, heads: 2, layers: 1, feedForward: 32, classes: 4 };
+    let params = nn.textClassifier.init(shape, weft.key(1));
+    const rule = adam({ learningRate: 1e-2 });
+    let state = rule.init(params);
+    const ids = weft.tensor(Int32Array.from({ length: 10 * 6 }, (_, i) => (i * 37) % 50)).reshape([10, 6]);
+    const labels = weft.oneHot(weft.tensor(Int32Array.from({ length: 10 }, (_, i) => i % 4)), 4);
+    const step = weft.jit(
+      (p: typeof params, s: typeof state, ids: weft.Tensor, labels: weft.Tensor) => {
+        const loss = (p: typeof params): weft.Tensor =>
+          weft.mean(nn.textClassifier.apply(p, ids, { heads: 2 }).logSoftmax(-1).mul(labels).sum(-1).neg());
+        const [value, gradients] = weft.valueAndGrad(loss)(p) as [weft.Tensor, typeof params];
+        const [next, after] = rule.update(p, gradients, s);
+        return { next, after, value };
+      },
+      { donate: [0, 1] },
+    );
+    const losses: number[] = [];
+    for (let i = 0; i < 3; i++) {
+      const result = step(params, state, ids, labels);
+      [params, state] = [result.next, result.after];
+      losses.push(await result.value.item());
+    }
+    return losses;
+  };
+  weft.useDevice(cluster.device);
+  const before = { ...cluster.device.counts };
+  const got = await train();
+  assert.ok(cluster.device.counts.sharded - before.sharded >= 3);
+  // Parameters and the optimiser's state stay where they are from step to step.
+  assert.equal(cluster.device.counts.reshards, before.reshards);
+  weft.setDevice("cpu");
+  const expected = await train();
+  weft.useDevice(cluster.device);
+  assert.ok(expected[2] < expected[0]);
+  got.forEach((loss, i) => {
+    assert.ok(Math.abs(loss - expected[i]) < 1e-5, `${got} against ${expected}`);
+  });
+});
+
+test("wishes of the program, rules from outside and a grid are followed, and drawn", { skip }, async () => {
+  const options = { token: cluster.local!.token };
+  const columns = await connect(cluster.address, {
+    ...options,
+    sharding: { scopes: { head: { shard: { axis: 1 } } } },
+  });
+  const x = wave([90, 60], 1);
+  const y = weft.named("head", () => x.matmul(wave([60, 120], 2))).realize();
+  assert.deepEqual(
+    columns.device.describe(bufferOf(y)).map((p) => [p.start, p.stop]),
+    [
+      [
+        [0, 0],
+        [90, 40],
+      ],
+      [
+        [0, 40],
+        [90, 80],
+      ],
+      [
+        [0, 80],
+        [90, 120],
+      ],
+    ],
+  );
+  assert.match(weft.debug.sharding(y), /120/);
+  const pinned = weft.shard(wave([90, 60], 1).matmul(wave([60, 120], 2)), { 0: "d" }).realize();
+  assert.deepEqual(
+    columns.device.describe(bufferOf(pinned)).map((p) => p.stop[0]),
+    [30, 60, 90],
+  );
+  await columns.close();
+  await assert.rejects(
+    connect(cluster.address, { ...options, sharding: "/nowhere.yaml" }),
+    /sharding: \/nowhere.yaml cannot be read/,
+  );
+  weft.useDevice(cluster.device);
+});
+
+test("debug.print inside jit shows values of the cluster, in order", { skip }, async () => {
+  weft.useDevice(cluster.device);
+  const lines: string[] = [];
+  weft.debug.onPrint((text) => lines.push(text));
+  try {
+    const f = weft.jit((x: weft.Tensor) => weft.debug.print(weft.debug.print(x.add(1), "first").mul(2), "second"));
+    assert.deepEqual(await f(weft.tensor([1, 2])).array(), [4, 6]);
+    while (lines.length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
+    assert.deepEqual(lines, ["first: float32[2] [2, 3]", "second: float32[2] [4, 6]"]);
+  } finally {
+    weft.debug.onPrint((text) => console.log(text));
+  }
+});
+
 test("reading at once is refused with the way that works", { skip }, () => {
   weft.useDevice(cluster.device);
   assert.throws(() => weft.tensor([1]).add(1).dataSync(), /await t\.data\(\)/);
@@ -202,6 +298,18 @@ test("limits are the client's own", { skip }, async () => {
   await small.close();
   weft.useDevice(cluster.device);
   assert.equal((await weft.ones([1000]).add(1).data())[999], 2);
+});
+
+test("a client that sends ahead too far is told, and goes on", { skip }, async () => {
+  const hasty = await connect(cluster.address, { token: cluster.local!.token, maxQueue: 100 });
+  const step = weft.jit((x: weft.Tensor) => x.add(1));
+  let x = step(weft.ones([2]));
+  const ahead = x;
+  for (let i = 0; i < 2000; i++) x = step(x);
+  await assert.rejects(x.data(), /instructions of this client wait.*maxQueue/s);
+  assert.deepEqual(await ahead.array(), [2, 2]);
+  await hasty.close();
+  weft.useDevice(cluster.device);
 });
 
 test("fetches and uploads over sockets, as between hosts", { skip }, async () => {

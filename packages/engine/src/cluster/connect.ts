@@ -1,12 +1,12 @@
 // weft.connect: makes a cluster the current device. By address, by environment, or with workers that it starts itself.
 import type { Device } from "../device/index.js";
 import { WeftError } from "../graph/index.js";
-import { session, useDevice } from "../runtime/index.js";
+import { session, tape, useDevice } from "../runtime/index.js";
 import { Connection, type ConnectOptions } from "./connection.js";
 import { ClusterDevice } from "./device.js";
 import { type LaunchOptions, LocalCluster } from "./launch.js";
 import type { WorkerInfo } from "./protocol.js";
-import { TapeWriter } from "./tape-writer.js";
+import { readRules } from "./rules.js";
 
 export interface Cluster {
   readonly device: ClusterDevice;
@@ -70,9 +70,9 @@ async function open(address: string, options: ConnectOptions, local: LocalCluste
 export function makeClusterDevice(address: string, options: ConnectOptions = {}): ClusterDevice {
   const settings = connectionOptions(options);
   const connection = new Connection(address, settings);
-  if (settings.tape) {
-    const tape = TapeWriter.open();
-    connection.onTape = (records) => tape?.write(records);
-  }
-  return new ClusterDevice(connection);
+  connection.onTape = (records) => tape()?.write(...(records as object[]));
+  const { mesh, sharding } = options;
+  const device = new ClusterDevice(connection);
+  device.wishes = { mesh, rules: sharding === undefined ? undefined : readRules(sharding) };
+  return device;
 }

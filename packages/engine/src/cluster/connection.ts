@@ -19,6 +19,10 @@ export interface ConnectOptions extends Security, ClientSettings {
   /** Seconds to wait for the dispatcher, and for a first worker. */
   timeout?: number;
   label?: string;
+  /** Rules for named parts of the program (see docs/sharding.md): a YAML file, or its content. WEFT_SHARD_RULES otherwise. */
+  sharding?: string | object;
+  /** A grid of workers with names, { batch: 2, model: 2 }: then no other is tried. */
+  mesh?: Readonly<Record<string, number>>;
 }
 
 export interface Reported {
@@ -30,6 +34,8 @@ export class Connection {
   workers: WorkerInfo[] = [];
   generation = 0;
   client = 0;
+  /** The dispatcher's own id, with which the names of its groups begin, and its host. */
+  dispatcher = "";
   /** Why nothing more can be done on this connection; null while it works. */
   lost: string | null = null;
   readonly lostWorkers = new Map<string, string>();
@@ -69,6 +75,7 @@ export class Connection {
       const maybeReady = (): void => {
         if (this.workers.length === 0) return;
         clearTimeout(late);
+        letGo(port);
         resolve();
       };
       stream.on("data", (bytes: Buffer) => {
@@ -76,7 +83,12 @@ export class Connection {
         if (message.t === "welcome") {
           welcomed = true;
           clearTimeout(late);
-          ({ client: this.client, generation: this.generation, workers: this.workers } = message);
+          ({
+            client: this.client,
+            generation: this.generation,
+            workers: this.workers,
+            dispatcher: this.dispatcher,
+          } = message);
           say(
             "client",
             () => `connected to ${message.dispatcher} as client ${this.client}: ${this.workers.length} workers`,
@@ -195,16 +207,34 @@ export class Connection {
     }
   }
 
-  flush(): void {
-    if (this.#freed.length === 0) return;
+  /** What is waiting to be freed, for a message that takes it along. */
+  takeFreed(): number[] | undefined {
+    if (this.#freed.length === 0) return undefined;
     const ids = this.#freed;
     this.#freed = [];
-    this.send({ t: "free", ids });
+    return ids;
+  }
+
+  flush(): void {
+    const ids = this.takeFreed();
+    if (ids !== undefined) this.send({ t: "free", ids });
   }
 
   close(): void {
     if (this.lost !== null) return;
     this.flush();
     this.#end("this connection was closed", () => {});
+  }
+}
+
+/**
+ * A program that waits for nothing may end, connected or not. gRPC has no way to say so: its sockets are found among the
+ * process's own, and where that is not possible programs end with close().
+ */
+function letGo(port: number): void {
+  const handles = (process as unknown as { _getActiveHandles?: () => unknown[] })._getActiveHandles?.() ?? [];
+  for (const handle of handles) {
+    const socket = handle as { remotePort?: number; unref?: () => void };
+    if (socket.remotePort === port) socket.unref?.();
   }
 }

@@ -5,10 +5,10 @@ import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { groupLibrary } from "../device/index.js";
 import { WeftError } from "../graph/index.js";
+import { denseStrides, type Part, putPart } from "./boxes.js";
 import { type Frame, framePayload, readFrames, writeFrame } from "./frames.js";
 import type { FailureCause, WorkerInfo } from "./protocol.js";
 import { hostId, type Security } from "./wire.js";
-import { denseStrides } from "./worker.js";
 
 export class FetchError extends WeftError {
   constructor(
@@ -20,12 +20,8 @@ export class FetchError extends WeftError {
 }
 
 /** Where a part goes in the array that holds the whole tensor. */
-export interface Destination {
+export interface Destination extends Part {
   into: Uint8Array;
-  offset: number;
-  sizes: readonly number[];
-  strides: readonly number[];
-  element: number;
 }
 
 interface Waiting {
@@ -141,7 +137,8 @@ export class DataLink {
       } else {
         waiting.pieces.push(bytes);
         if (header.last !== true) return;
-        copyBytes(waiting.pieces.length === 1 ? waiting.pieces[0] : Buffer.concat(waiting.pieces), waiting.to);
+        const all = waiting.pieces.length === 1 ? waiting.pieces[0] : Buffer.concat(waiting.pieces);
+        putPart(all, waiting.to.into, waiting.to);
       }
       this.#waiting.delete(request);
       waiting.resolve();
@@ -167,21 +164,5 @@ export class DataLink {
     const big = (values: readonly number[]): BigInt64Array => BigInt64Array.from(values, BigInt);
     const dense = denseStrides(sizes, element);
     library.copyBoxOut(into, at, big(strides), this.#base + offset, big(dense), big(sizes), sizes.length, element);
-  }
-}
-
-/** A dense part into its place, row by row. */
-function copyBytes(from: Uint8Array, { into, offset, sizes, strides, element }: Destination): void {
-  if (from.length === 0) return;
-  const dense = denseStrides(sizes, element);
-  let axis = sizes.length;
-  while (axis > 0 && (strides[axis - 1] === dense[axis - 1] || sizes[axis - 1] === 1)) axis--;
-  const run = axis === 0 ? from.length : sizes[axis - 1] === 0 ? 0 : dense[axis - 1];
-  const index = new Array<number>(axis).fill(0);
-  for (let at = 0; at < from.length; at += run) {
-    let to = offset;
-    for (let i = 0; i < axis; i++) to += index[i] * strides[i];
-    into.set(from.subarray(at, at + run), to);
-    for (let i = axis - 1; i >= 0 && ++index[i] === sizes[i]; i--) index[i] = 0;
   }
 }

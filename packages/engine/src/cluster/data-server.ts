@@ -5,6 +5,7 @@ import { createServer, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer } from "node:tls";
 import koffi from "koffi";
 import { type Device, type DeviceBuffer, groupLibrary } from "../device/index.js";
+import { WeftError } from "../graph/index.js";
 import { type Frame, framePayload, readFrames, writeFrame } from "./frames.js";
 import { type Failure, type Held, isFailure, type Namespace } from "./store.js";
 import { hostId, isLoopback, randomKey, type Security, sameSecret } from "./wire.js";
@@ -17,6 +18,9 @@ const addressOf = (buffer: DeviceBuffer): number | null => (buffer as { address?
 interface Connection {
   socket: Socket;
   space: Namespace | null;
+  /** The client that this says to be, and what it said before the dispatcher had introduced it. */
+  client: number | null;
+  early: Frame[];
   /** Reads under way by request: shared memory that the client still copies. */
   reads: Map<number, () => void>;
 }
@@ -40,6 +44,10 @@ export class DataServer {
     security: Security,
   ) {
     this.tls = !isLoopback(host);
+    if (this.tls && (security.cert === undefined || security.key === undefined))
+      throw new WeftError(
+        `clients reach this worker at ${host}, from other machines too: give a TLS certificate and its key (--tls-cert, --tls-key)`,
+      );
     this.#server = this.tls
       ? createTlsServer({ cert: readFileSync(security.cert!), key: readFileSync(security.key!) }, (s) => this.#open(s))
       : createServer((socket) => this.#open(socket));
@@ -62,7 +70,7 @@ export class DataServer {
 
   #open(socket: Socket): void {
     socket.setNoDelay(true);
-    const connection: Connection = { socket, space: null, reads: new Map() };
+    const connection: Connection = { socket, space: null, client: null, early: [], reads: new Map() };
     this.#connections.add(connection);
     socket.on("error", () => {});
     socket.on("close", () => {
@@ -72,17 +80,36 @@ export class DataServer {
     readFrames(socket, (frame) => this.#frame(connection, frame));
   }
 
-  #frame(connection: Connection, { header, bytes }: Frame): void {
+  /** The dispatcher introduced a client. */
+  introduce(space: Namespace): void {
+    for (const connection of this.#connections)
+      if (connection.space === null && connection.client === space.client) this.#settle(connection, space);
+  }
+
+  #settle(connection: Connection, space: Namespace): void {
+    connection.space = space;
+    for (const message of this.#late.get(space.client) ?? []) writeFrame(connection.socket, message);
+    this.#late.delete(space.client);
+    for (const frame of connection.early.splice(0)) this.#frame(connection, frame);
+  }
+
+  #frame(connection: Connection, frame: Frame): void {
     const { socket } = connection;
+    const { header, bytes } = frame;
     if (connection.space === null) {
-      const space = this.spaceOf(Number(header.client));
-      if (space === undefined || !sameSecret(String(header.key ?? ""), this.key)) {
+      if (connection.client !== null) {
+        connection.early.push(frame);
+        return;
+      }
+      if (typeof header.client !== "number" || !sameSecret(String(header.key ?? ""), this.key)) {
         socket.destroy();
         return;
       }
-      connection.space = space;
-      for (const message of this.#late.get(space.client) ?? []) writeFrame(socket, message);
-      this.#late.delete(space.client);
+      connection.client = header.client;
+      const space = this.spaceOf(header.client);
+      if (space !== undefined) this.#settle(connection, space);
+      // The dispatcher's word about a client may come later than the client itself.
+      else setTimeout(() => connection.space === null && socket.destroy(), 10_000).unref();
       return;
     }
     if (typeof header.fetch === "number")

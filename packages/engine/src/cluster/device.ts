@@ -22,14 +22,14 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { costOf } from "../ops/index.js";
-import { memory } from "../runtime/index.js";
+import { captureSite, tape } from "../runtime/index.js";
 import { Mesh, type Partitioned, Placement, partition, reshard } from "../shard/index.js";
-import { choose } from "./choose.js";
+import { denseStrides, takePart } from "./boxes.js";
+import { type ChooseOptions, choose } from "./choose.js";
 import type { Connection } from "./connection.js";
 import { FetchError } from "./data-link.js";
-import { ratesOf } from "./rates.js";
+import { ratesFor } from "./rates.js";
 import { hasCollective, renumber } from "./renumber.js";
-import { denseStrides } from "./worker.js";
 
 /** Where a tensor is: on which workers, and how it is cut. */
 interface Home {
@@ -44,6 +44,9 @@ interface Staged {
   bytes: Uint8Array | null;
 }
 
+/** The line of the program that asked, when somebody wants to know. */
+type Site = (() => string | null) | null;
+
 let lastId = 0;
 
 export class ClusterBuffer implements DeviceBuffer {
@@ -54,7 +57,7 @@ export class ClusterBuffer implements DeviceBuffer {
   dtype: DType | null = null;
   /** Why there is no value. */
   failure: string | null = null;
-  site: string | null = null;
+  site: Site = null;
   freed = false;
   /** The same tensor elsewhere, for programs that want it there. */
   copies: Map<string, ClusterBuffer> | null = null;
@@ -80,6 +83,8 @@ export class ClusterDevice implements Device {
   #waiting: (() => void)[] = [];
   readonly #uploads = new Map<number, { left: number; done: () => void }>();
   #step = 0;
+  /** What the user asks of the planner. */
+  wishes: Pick<ChooseOptions, "rules" | "mesh"> = {};
   /** What was planned last, for explanations. */
   lastChoice: string | null = null;
   /** Runs that needed more than one worker, and all of them. */
@@ -180,7 +185,10 @@ export class ClusterDevice implements Device {
     const strides = denseStrides(shape, element);
     const seen = new Set<string>();
     const parts: Promise<void>[] = [];
-    for (const rank of placement.mesh.ranks) {
+    // Of several that have a part, one that is still there.
+    const { lostWorkers } = this.connection;
+    const isLost = (rank: number): number => Number(lostWorkers.has(members.get(rank)!));
+    for (const rank of [...placement.mesh.ranks].sort((a, b) => isLost(a) - isLost(b))) {
       const { start, stop } = placement.box(rank, shape);
       const key = start.join();
       const sizes = stop.map((to, i) => to - start[i]);
@@ -238,7 +246,7 @@ export class ClusterDevice implements Device {
     const donated = options.donated ?? [];
     const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
       if (this.lost !== null) throw new WeftError(this.lost);
-      const site = callSite();
+      const site = captureSite();
       const outputs = fn.outputs.map((output) => {
         const buffer = this.allocate(numel(output.shape) * bytesOf(output.dtype));
         buffer.shape = output.shape;
@@ -292,7 +300,8 @@ export class ClusterDevice implements Device {
         inputs: used.map((input) => input.id),
         outputs: outputs.map((output) => output.id),
         step: this.#step++,
-        site: outputs[0]?.site ?? null,
+        site: this.#taped() ? (outputs[0]?.site?.() ?? null) : null,
+        free: this.connection.takeFreed(),
       });
       for (const output of outputs) if (output.freed) this.connection.free(output.id);
     } catch (error) {
@@ -351,14 +360,23 @@ export class ClusterDevice implements Device {
     const devices = this.workers;
     if (devices === 0)
       throw new WeftError(`the dispatcher at ${this.connection.address} has no workers; start one: weft worker`);
-    const rates = ratesOf(this.connection.workers);
-    const choice = choose(fn, { devices, rates, params, donated, enabled: process.env.WEFT_AUTO_SHARD !== "0" });
+    const rates = ratesFor(this.connection.workers);
+    const enabled = process.env.WEFT_AUTO_SHARD !== "0";
+    const choice = choose(fn, { devices, rates, params, donated, enabled, ...this.wishes });
     this.lastChoice = choice.why;
     const partitioned = partition(fn, choice);
     const program = ++lastProgram;
     const ranks = [...choice.mesh.ranks];
     const functions = new Map(ranks.map((rank, i) => [rank, partitioned.functions[i]]));
     this.#define(program, functions, donated);
+    tape()?.write({
+      type: "plan",
+      program,
+      devices: ranks.length,
+      why: choice.why,
+      params: partitioned.params.map(String),
+      results: partitioned.results.map(String),
+    });
     return { program, partitioned, ranks, members: this.#membersOf(ranks), why: choice.why };
   }
 
@@ -429,7 +447,7 @@ export class ClusterDevice implements Device {
       const whole = staged.bytes ?? this.#readStaged(staged, it.bytes);
       void this.connection
         .link(worker)
-        .upload(it.id, cut(whole, at, sizes, strides, element))
+        .upload(it.id, takePart(whole, { offset: at, sizes, strides, element }))
         .catch(() => {});
     }
   }
@@ -438,6 +456,10 @@ export class ClusterDevice implements Device {
     const copy = new Uint8Array(bytes);
     if (bytes > 0) groupLibrary().copyOut(copy, address, bytes);
     return copy;
+  }
+
+  #taped(): boolean {
+    return tape() !== null;
   }
 
   #uploaded(id: number): void {
@@ -478,7 +500,14 @@ export class ClusterDevice implements Device {
     copy.dtype = dtype;
     copy.home = { placement: to, members };
     copy.site = it.site;
-    this.connection.send({ t: "run", program, inputs: [it.id], outputs: [copy.id], step: this.#step++, site: it.site });
+    this.connection.send({
+      t: "run",
+      program,
+      inputs: [it.id],
+      outputs: [copy.id],
+      step: this.#step++,
+      site: this.#taped() ? (it.site?.() ?? null) : null,
+    });
     return copy;
   }
 
@@ -530,38 +559,7 @@ export class ClusterDevice implements Device {
 }
 
 const moment = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-const withSite = (message: string, site: string | null): string =>
-  site === null ? message : `${message}\n  computed at ${site}`;
-
-function callSite(): string | null {
-  const was = memory.recordSites;
-  memory.recordSites = true;
-  const site = memory.callSite();
-  memory.recordSites = was;
-  return site;
-}
-
-/** A box of a dense array as bytes of its own. */
-function cut(
-  whole: Uint8Array,
-  at: number,
-  sizes: readonly number[],
-  strides: readonly number[],
-  element: number,
-): Uint8Array {
-  const bytes = numel(sizes) * element;
-  const out = new Uint8Array(bytes);
-  if (bytes === 0) return out;
-  const dense = denseStrides(sizes, element);
-  let axis = sizes.length;
-  while (axis > 0 && (strides[axis - 1] === dense[axis - 1] || sizes[axis - 1] === 1)) axis--;
-  const run = axis === 0 ? bytes : dense[axis - 1];
-  const index = new Array<number>(axis).fill(0);
-  for (let to = 0; to < bytes; to += run) {
-    let from = at;
-    for (let i = 0; i < axis; i++) from += index[i] * strides[i];
-    out.set(whole.subarray(from, from + run), to);
-    for (let i = axis - 1; i >= 0 && ++index[i] === sizes[i]; i--) index[i] = 0;
-  }
-  return out;
-}
+const withSite = (message: string, site: Site): string => {
+  const line = site?.() ?? null;
+  return line === null ? message : `${message}\n  computed at ${line}`;
+};

@@ -47,6 +47,8 @@ interface ClientEntry {
   programs: Map<number, { members: string[]; problem: string | null }>;
   /** Which workers hold (parts of) a tensor. */
   holders: Map<number, string[]>;
+  /** Runs that workers have not reported as done, by worker. */
+  queued: Map<string, number>;
 }
 
 interface Counters {
@@ -54,6 +56,8 @@ interface Counters {
   bytes: number;
 }
 
+/** Instructions of one client that may wait for a worker. */
+const defaultQueue = 100_000;
 /** Seconds in which a new connection must say who it is. */
 const helloSeconds = 5;
 
@@ -182,7 +186,10 @@ export class Dispatcher {
 
   #fromWorker(worker: WorkerEntry, message: FromWorker): void {
     if (message.t === "stats") worker.stats = message.stats;
-    else if (message.t === "failed") {
+    else if (message.t === "progress") {
+      const queued = this.#clients.get(message.client)?.queued;
+      queued?.set(worker.info.id, Math.max(0, (queued.get(worker.info.id) ?? 0) - message.done));
+    } else if (message.t === "failed") {
       const { client, ...rest } = message;
       say("dispatcher", () => `${worker.info.id} failed for client ${client}: ${rest.message.split("\n")[0]}`);
       const entry = this.#clients.get(client);
@@ -260,7 +267,14 @@ export class Dispatcher {
       this.#report();
       return () => {};
     }
-    const client: ClientEntry = { id: this.#nextClient++, stream, hello, programs: new Map(), holders: new Map() };
+    const client: ClientEntry = {
+      id: this.#nextClient++,
+      stream,
+      hello,
+      programs: new Map(),
+      holders: new Map(),
+      queued: new Map(),
+    };
     this.#clients.set(client.id, client);
     for (const worker of this.#workers.values()) this.#introduce(worker, client);
     say("dispatcher", () => `client ${client.id} joined: process ${hello.process.pid}`);
@@ -360,6 +374,7 @@ export class Dispatcher {
     if (known === undefined) throw new WeftError(`run: program ${message.program} was not defined`);
     const { members, problem } = known;
     if (problem !== null) {
+      if (message.free !== undefined) this.#free(client, message.free);
       this.#toClient(client, {
         t: "failed",
         ids: message.outputs,
@@ -369,9 +384,30 @@ export class Dispatcher {
       });
       return;
     }
+    const { maxQueue = defaultQueue } = client.hello.settings;
+    const full = members.find((id) => (client.queued.get(id) ?? 0) >= maxQueue);
+    if (full !== undefined) {
+      const why = `${maxQueue} instructions of this client wait for worker ${full}; await a result now and then, or raise maxQueue in weft.connect`;
+      this.#toClient(client, { t: "failed", ids: message.outputs, message: why, cause: "error", worker: full });
+      return;
+    }
+    for (const id of members) client.queued.set(id, (client.queued.get(id) ?? 0) + 1);
     for (const id of message.outputs) client.holders.set(id, members);
     say("dispatcher", () => `client ${client.id} runs program ${message.program} on ${members.join(", ")}`);
-    this.#send(client, members, { ...message, client: client.id }, message.outputs);
+    const { free = [], ...rest } = message;
+    const here = free.filter((id) => sameMembers(client.holders.get(id), members));
+    this.#send(
+      client,
+      members,
+      { ...rest, client: client.id, free: here.length > 0 ? here : undefined },
+      message.outputs,
+    );
+    for (const id of here) client.holders.delete(id);
+    if (here.length < free.length)
+      this.#free(
+        client,
+        free.filter((id) => client.holders.has(id)),
+      );
   }
 
   #upload(client: ClientEntry, { id, bytes, parts }: Extract<FromClient, { t: "upload" }>): void {
@@ -394,6 +430,9 @@ export class Dispatcher {
     for (const [worker, ids] of byWorker) this.#send(client, [worker], { t: "free", client: client.id, ids });
   }
 }
+
+const sameMembers = (a: readonly string[] | undefined, b: readonly string[]): boolean =>
+  a === b || (a !== undefined && a.length === b.length && a.every((id, i) => id === b[i]));
 
 /** The state letter of a process of this host; null when it is gone. */
 export function processState(pid: number): string | null {

@@ -1,12 +1,13 @@
 // Programs that run in several processes, one a device (SPMD): init joins the processes, and the collectives are functions
 // of tensors, usable inside jit. Without a launcher a process is alone and every collective gives back its argument.
 import { availableParallelism, cpus } from "node:os";
-import { type Device, LocalGroup, MpiGroup, type ProcessGroup, ShmGroup } from "../device/index.js";
+import { barrierOf, type Device, LocalGroup, MpiGroup, type ProcessGroup, ShmGroup } from "../device/index.js";
 import { type OpAttrs, type ReduceFn, ShapeError, WeftError } from "../graph/index.js";
 import { make } from "../ops/index.js";
 import { nextCollective, session } from "../runtime/index.js";
 import { div, Tensor } from "../tensor/index.js";
 import { type Place, placeFrom } from "./environment.js";
+import { withNccl } from "./gpu-group.js";
 
 export interface InitOptions {
   rank?: number;
@@ -30,8 +31,9 @@ export async function init(options: InitOptions = {}): Promise<ProcessGroup> {
   if (place.size > 1 && process.env.WEFT_THREADS === undefined && availableParallelism() === cpus().length)
     // Processes that share a host share its cores; those that a launcher bound have theirs already.
     process.env.WEFT_THREADS = String(Math.max(1, Math.floor(cpus().length / place.localSize)));
-  const group = open(place, options);
+  const host = open(place, options);
   ownDevice = session().device;
+  const group = withNccl(ownDevice, host);
   ownDevice.group = group;
   current = group;
   process.once("exit", shutdown);
@@ -101,17 +103,12 @@ function collective(
   members: readonly number[],
 ): Tensor {
   const sequence = nextCollective();
+  const { rank: own, size: all } = group();
   const node = make("collective", [x.node], {
+    ...barrierOf(own, all),
     fn: "sum",
     groups: [members],
-    rank: group().rank,
     sequence: sequence ?? 0,
-    axis: 0,
-    splitAxis: 0,
-    sizes: [],
-    splitSizes: [],
-    sends: [],
-    receives: [],
     dtype: x.dtype,
     ...attrs,
   });

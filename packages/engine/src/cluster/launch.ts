@@ -20,6 +20,8 @@ export interface LaunchOptions {
   /** Seconds for everything to come up. */
   timeout?: number;
   env?: Record<string, string>;
+  /** Measure the workers for the planner, once a machine. */
+  calibrate?: boolean;
 }
 
 const entry = fileURLToPath(new URL("./main.js", import.meta.url));
@@ -112,7 +114,8 @@ export class LocalCluster {
       started.push(dispatcher);
       const { port } = (await dispatcher.ready) as { port: number };
       const workers = Array.from({ length: devices }, (_, i) => {
-        const worker: WorkerOptions = { host: "localhost", port, ...placeOf(i, devices, device, options) };
+        const place = placeOf(i, devices, device, options);
+        const worker: WorkerOptions = { host: "localhost", port, calibrate: options.calibrate, ...place };
         return new Started(`worker ${i}`, ["worker", JSON.stringify(worker)], secret, timeout);
       });
       started.push(...workers);

@@ -42,6 +42,8 @@ const workerFacts = z.object({
   data: z.object({ host: name, port: id, key: name, tls: z.boolean() }),
   threads: id,
   memoryBytes: size,
+  /** What the device was measured to do; the planner checks it. */
+  rates: z.unknown(),
   /** The place in an MPI job, where the worker was started by one. */
   mpi: z.object({ job: name, rank: id, size: id }).nullable(),
 });
@@ -74,6 +76,8 @@ const run = {
   /** For the tape: what the client calls this step, and the line of its program. */
   step: id,
   site: text.nullable(),
+  /** Tensors that are let go of at the same time. */
+  free: ids.optional(),
 };
 
 export const fromClient = z.discriminatedUnion("t", [
@@ -132,6 +136,8 @@ export const fromWorker = z.discriminatedUnion("t", [
   z.object({ ...hello, ...workerFacts.shape }),
   failure.extend({ client: id }),
   z.object({ t: z.literal("stats"), stats }),
+  /** So many more instructions of a client are done. */
+  z.object({ t: z.literal("progress"), client: id, done: id }),
   /** A group broke: programs over these members need a new one. */
   z.object({ t: z.literal("broken"), group: name }),
 ]);

@@ -1,6 +1,6 @@
-// What workers can do, for the planner. Until they have been measured these are assumptions of the right size, scaled by
-// their cores; plans made with them say so.
-import { h200, type Link, type Rates, sameLinks } from "../shard/index.js";
+// What workers can do, for the planner: what they were measured to do (weft worker --calibrate), or assumptions of the
+// right size, scaled by their cores; plans made with those say so.
+import { h200, type Link, parseRates, type Rates, sameLinks } from "../shard/index.js";
 import type { WorkerInfo } from "./protocol.js";
 
 /** Shared memory of one host: everybody reads everybody, and memory bandwidth is shared. */
@@ -51,7 +51,26 @@ function cpuRates(threads: number): Rates {
   };
 }
 
-export function ratesOf(workers: readonly WorkerInfo[]): Rates {
+/** A call through a dispatcher costs more than one in the same process. */
+const leastCall = 200e-6;
+
+function measured(workers: readonly WorkerInfo[]): Rates | null {
+  const told = workers.map((worker) => worker.rates).find((rates) => rates !== null && rates !== undefined);
+  if (told === undefined) return null;
+  try {
+    const rates = parseRates(told);
+    const alone = Object.values(rates.links).every((links) => links.every((link) => link.members < 2));
+    const links = alone ? sameLinks([2, 4, 8].map(sharedMemory)) : rates.links;
+    return { ...rates, call: Math.max(rates.call, leastCall), links };
+  } catch {
+    // Of another version: assumptions do.
+    return null;
+  }
+}
+
+export function ratesFor(workers: readonly WorkerInfo[]): Rates {
+  const known = measured(workers);
+  if (known !== null) return known;
   if (workers.some((worker) => worker.device.startsWith("cuda"))) return { ...h200, call: 250e-6 };
   return cpuRates(Math.max(1, Math.min(...workers.map((worker) => worker.threads))));
 }

@@ -7,25 +7,30 @@ import { parseRules, type ShardRules } from "../shard/index.js";
 
 let known: { key: string; rules: ShardRules } | null = null;
 
-/** The rules that the environment names; none where it names none. */
-export function rulesFromEnvironment(): ShardRules {
-  const file = process.env.WEFT_SHARD_RULES;
-  if (file === undefined || file === "") return new Map();
+/** The rules of a file (YAML or JSON), or of its content; `named` is what the user called it. */
+export function readRules(given: string | object, named = "sharding"): ShardRules {
+  if (typeof given !== "string") return parseRules(given);
   let text: string;
   let key: string;
   try {
-    key = `${file}@${statSync(file).mtimeMs}`;
+    key = `${given}@${statSync(given).mtimeMs}`;
     if (known?.key === key) return known.rules;
-    text = readFileSync(file, "utf8");
+    text = readFileSync(given, "utf8");
   } catch (error) {
-    throw new WeftError(`WEFT_SHARD_RULES: ${file} cannot be read (${(error as Error).message})`);
+    throw new WeftError(`${named}: ${given} cannot be read (${(error as Error).message})`);
   }
   let config: unknown;
   try {
     config = parse(text);
   } catch (error) {
-    throw new WeftError(`WEFT_SHARD_RULES: ${file} is not YAML: ${(error as Error).message}`);
+    throw new WeftError(`${named}: ${given} is not YAML: ${(error as Error).message}`);
   }
   known = { key, rules: parseRules(config) };
   return known.rules;
+}
+
+/** The rules that the environment names; none where it names none. */
+export function rulesFromEnvironment(): ShardRules {
+  const file = process.env.WEFT_SHARD_RULES;
+  return file === undefined || file === "" ? new Map() : readRules(file, "WEFT_SHARD_RULES");
 }

@@ -1,6 +1,5 @@
 // A worker: one device in a process of its own. Takes instructions from the dispatcher in order, runs them, and hands
 // results to clients directly. Goes back to the dispatcher when that was restarted.
-import { readFileSync } from "node:fs";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import {
   CpuDevice,
@@ -17,9 +16,13 @@ import {
 } from "../device/index.js";
 import { bytesOf, fromPlain, type GraphFn, numel, structuralKey, WeftError } from "../graph/index.js";
 import { shapeRules, verify } from "../ops/index.js";
+import { instructionRecords, knownRates, ratesOf } from "../runtime/index.js";
+import type { Rates } from "../shard/index.js";
+import { denseStrides } from "./boxes.js";
 import { DataServer } from "./data-server.js";
 import { say } from "./debug.js";
 import { placeFrom } from "./environment.js";
+import { withNccl } from "./gpu-group.js";
 import {
   decode,
   encode,
@@ -31,7 +34,6 @@ import {
   toWorker,
 } from "./protocol.js";
 import { FailedError, Namespace } from "./store.js";
-import { tapeRecords } from "./tape-record.js";
 import { type Channel, hostId, openStream, type Security, securityFrom } from "./wire.js";
 
 export interface WorkerOptions extends Security {
@@ -46,6 +48,8 @@ export interface WorkerOptions extends Security {
   dataHost?: string;
   /** Seconds to look for a dispatcher at the start. */
   wait?: number;
+  /** Measure the device for the planner where that has not been done; otherwise only what is known is told. */
+  calibrate?: boolean;
 }
 
 interface Program {
@@ -57,6 +61,8 @@ interface Program {
 }
 
 const maxExecutables = 1024;
+/** Runs between two words about progress; the limit on a client's queue is no finer than that. */
+const progressEvery = 64;
 /** Seconds for the members of a group to find each other, and that one may be late in a collective. */
 const joinSeconds = 8;
 const lateSeconds = 600;
@@ -106,6 +112,7 @@ export class Worker {
   #queue: ToWorker[] = [];
   #draining = false;
   #stopped = false;
+  readonly #rates: Rates | null;
   id = "?";
   #runs = 0;
   #kernels = 0;
@@ -115,6 +122,7 @@ export class Worker {
     this.#options = options;
     this.#security = securityFrom(options);
     this.device = makeDevice(options);
+    this.#rates = options.calibrate ? ratesOf(this.device) : knownRates(this.device);
     this.#data = new DataServer(
       this.device,
       (client) => this.#spaces.get(client),
@@ -191,6 +199,7 @@ export class Worker {
         },
         threads: (this.device as Partial<CpuDevice>).threads ?? 1,
         memoryBytes: this.device.memory().totalBytes,
+        rates: this.#rates,
         mpi: place.launcher === "none" ? null : { job: place.name, rank: place.rank, size: place.size },
       });
     });
@@ -200,8 +209,17 @@ export class Worker {
     this.#channel?.stream.write(encode(message));
   }
 
+  /** Runs that the dispatcher was not told of yet, by client. */
+  readonly #done = new Map<number, number>();
+
+  #sendProgress(): void {
+    for (const [client, done] of this.#done) this.#send({ t: "progress", client, done });
+    this.#done.clear();
+  }
+
   #sendStats(): void {
     if (this.id === "?") return;
+    this.#sendProgress();
     let tensors = 0;
     for (const space of this.#spaces.values()) tensors += space.tensors;
     this.#send({
@@ -220,13 +238,13 @@ export class Worker {
   }
 
   #utilisation(): number | null {
-    const readings = (this.device as { readings?: () => { utilisation?: number } | null }).readings?.();
-    return readings?.utilisation ?? null;
+    return this.device instanceof CudaDevice ? (this.device.readings()?.gpuUtilisation ?? null) : null;
   }
 
   /** Nothing of a lost dispatcher's clients stays. */
   #cleanUp(): void {
     this.#queue = [];
+    this.#done.clear();
     this.id = "?";
     for (const client of [...this.#spaces.keys()]) this.#leave(client);
     this.#dropGroups();
@@ -236,7 +254,7 @@ export class Worker {
   #dropGroups(): void {
     this.device.group = null;
     for (const group of this.#groups.values()) {
-      if (group instanceof ShmGroup) group.abort();
+      abort(group);
       group.close();
     }
     this.#groups.clear();
@@ -265,16 +283,26 @@ export class Worker {
   #handle(message: ToWorker): Promise<void> | null {
     if (message.t === "client") {
       const { client, process: where, settings } = message;
-      this.#spaces.set(client, new Namespace(client, where.host, where.memory, settings, this.device));
+      const space = new Namespace(client, where.host, where.memory, settings, this.device);
+      this.#spaces.set(client, space);
+      this.#data.introduce(space);
     } else if (message.t === "leave") this.#leave(message.client);
     else if (message.t === "define") this.#define(message);
-    else if (message.t === "run") this.#run(message);
-    else if (message.t === "upload") return this.#upload(message);
-    else if (message.t === "free") {
-      const space = this.#spaces.get(message.client);
-      for (const id of message.ids) space?.drop(id);
-    } else if (message.t === "forget") this.#programs.delete(`${message.client}/${message.program}`);
+    else if (message.t === "run") {
+      this.#run(message);
+      const done = (this.#done.get(message.client) ?? 0) + 1;
+      this.#done.set(message.client, done);
+      if (done >= progressEvery) this.#sendProgress();
+      this.#free(message.client, message.free ?? []);
+    } else if (message.t === "upload") return this.#upload(message);
+    else if (message.t === "free") this.#free(message.client, message.ids);
+    else if (message.t === "forget") this.#programs.delete(`${message.client}/${message.program}`);
     return null;
+  }
+
+  #free(client: number, ids: readonly number[]): void {
+    const space = this.#spaces.get(client);
+    for (const id of ids) space?.drop(id);
   }
 
   #leave(client: number): void {
@@ -340,9 +368,10 @@ export class Worker {
       say("worker", () => `joins group ${name} as ${rank} of ${size}`);
       const threads = (this.device as Partial<CpuDevice>).threads ?? 1;
       try {
-        group = mpi
+        const host = mpi
           ? MpiGroup.join()
           : ShmGroup.join(name, rank, size, { joinTimeout: joinSeconds, timeout: lateSeconds, threads });
+        group = withNccl(this.device, host);
       } catch (error) {
         this.#noteBroken(name, (error as Error).message);
         throw error;
@@ -384,7 +413,7 @@ export class Worker {
   #breakGroup(name: string, reason: string): void {
     const group = this.#groups.get(name);
     if (group === undefined) return;
-    if (group instanceof ShmGroup) group.abort();
+    abort(group);
     if (this.device.group === group) this.device.group = null;
     group.close();
     this.#groups.delete(name);
@@ -417,8 +446,11 @@ export class Worker {
     buffers.forEach((buffer, i) => {
       if (entry.donated[i] && !results.includes(buffer)) this.device.free(buffer);
     });
-    if (traced)
-      this.#data.tell(space.client, { tape: tapeRecords(message, fn, executable, { begin, end, worker: this.id }) });
+    if (!traced) return;
+    const { program, inputs: read, outputs: written, step, site } = message;
+    const worker = Number(/\d+/.exec(this.id)?.[0] ?? 0);
+    const facts = { program, inputs: read, outputs: written, step, site, worker, workerId: this.id, begin, end };
+    this.#data.tell(space.client, { tape: instructionRecords(facts, fn.outputs, executable) });
   }
 
   #copyOf(buffer: DeviceBuffer): DeviceBuffer {
@@ -496,14 +528,10 @@ export class Worker {
   }
 }
 
-export function denseStrides(sizes: readonly number[], element: number): number[] {
-  const strides = new Array<number>(sizes.length);
-  let step = element;
-  for (let i = sizes.length - 1; i >= 0; i--) {
-    strides[i] = step;
-    step *= sizes[i];
-  }
-  return strides;
+/** Tells the other members that this one will not go on. */
+function abort(group: ProcessGroup): void {
+  const host = (group as { host?: ProcessGroup }).host ?? group;
+  if (host instanceof ShmGroup) host.abort();
 }
 
 /** Ops that this process does not know: the graph is of another version, or no graph at all. */
@@ -539,13 +567,4 @@ export function parseCores(text: string): number | number[] {
     const [from, to] = range === null ? [Number(piece), Number(piece)] : [Number(range[1]), Number(range[2])];
     return Array.from({ length: to - from + 1 }, (_, i) => from + i);
   });
-}
-
-/** The last lines of a log file, for messages about a process that did not come up. */
-export function tail(path: string, lines = 8): string {
-  try {
-    return readFileSync(path, "utf8").trimEnd().split("\n").slice(-lines).join("\n");
-  } catch {
-    return "";
-  }
 }

@@ -8,6 +8,9 @@ import { closure } from "./lane-block.js";
 import type { LaneScalar } from "./lane-scalar.js";
 import { computeType, literal, storageType } from "./scalar.js";
 
+/** Scalars of all the elements that a thread computes at once. */
+const maxSideBySide = 240;
+
 const arrayName = (a: BlockArray): string => `m${a.id}`;
 
 class BlockPrinter {
@@ -62,13 +65,20 @@ class BlockPrinter {
         ),
       ...this.#write(task, values, e).map((line) => inner + line),
     ];
-    this.lines.push(`${indent}for (ix ${e} = tid; ${e} < ${task.count}; ${e} += ${threads}) {`);
+    const rounds = Math.ceil(task.count / threads);
+    // A few elements a thread are computed side by side, while registers last.
+    const unrolls = rounds > 1 && rounds * closure(task.values.flat()).length <= maxSideBySide;
+    this.lines.push(unrolls ? "#pragma unroll" : "#pragma unroll 1");
+    const guard = task.count % threads === 0 ? "" : ` if (${e} < ${task.count})`;
+    this.lines.push(
+      `${indent}for (int r_ = 0; r_ < ${rounds}; r_++) { const ix ${e} = tid + r_ * ${threads};${guard} {`,
+    );
     if (!task.each) this.lines.push(...body(task.values as LaneScalar[], `${indent}  `));
     else
       (task.values as LaneScalar[][]).forEach((values, i) => {
         this.lines.push(`${indent}  if (${e} == ${i}) {`, ...body(values, `${indent}    `), `${indent}  }`);
       });
-    this.lines.push(`${indent}}`);
+    this.lines.push(`${indent}} }`);
   }
 
   print(): string {

@@ -331,5 +331,8 @@ export function emitCudaKernel(kernel: LoopKernel, options: CudaOptions): CudaKe
         : emitRows(kernel, options);
   const large = kernel.buffers.some((node) => numel(node.shape) * 2 >= 2 ** 31) || kernel.size >= 2 ** 31;
   const head = `  typedef ${large ? "long long" : "int"} ix;`;
-  return { ...emitted, text: `${head}\n${emitted.text.replaceAll("const long ", "const ix ")}` };
+  const indexed = emitted.text.replaceAll("const long ", "const ix ");
+  // Element numbers below 2^31: the upper half of a counter is known to be zero.
+  const counted = large ? indexed : indexed.replaceAll("(uint64_t)(", "(uint64_t)(uint32_t)(");
+  return { ...emitted, text: `${head}\n${counted}` };
 }

@@ -2,8 +2,11 @@
 // sums over lanes, loops in loops; and the golden values of the single-qubit ensemble.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { CompileOptions } from "../device/index.js";
+import type { GraphFn } from "../graph/index.js";
 import * as weft from "../index.js";
 import { onEachDevice } from "../test/devices.js";
+import { type AnyLaneProgram, type PlanOptions, planFunction } from "./index.js";
 
 type Tensor = weft.Tensor;
 const c = (re: number, im = 0) => ({ re, im });
@@ -93,7 +96,77 @@ function onReference<T>(body: () => T): T {
   }
 }
 
+/** A device that keeps what it is asked to compile. */
+class Recorder extends weft.ReferenceDevice {
+  last: { fn: GraphFn; options: CompileOptions } | null = null;
+  override compile(fn: GraphFn, options: CompileOptions = {}) {
+    this.last = { fn, options };
+    return super.compile(fn);
+  }
+}
+
+/** The lane programs of a function's plan on some device. */
+function programsOf(make: () => { fn: Fn; args: Tensor[] }, lanes: PlanOptions["lanes"] = {}): AnyLaneProgram[] {
+  return onReference(() => {
+    const device = new Recorder();
+    weft.setDevice(device);
+    const { fn, args } = make();
+    const inputs = args.map((a) => a.realize());
+    weft.jit((...x: Tensor[]) => fn(...x))(...inputs);
+    const { fn: graph, options } = device.last!;
+    const plan = planFunction(graph, {
+      parallelRows: 16,
+      longReduction: 4096,
+      lanes: { ...lanes, known: options.known ?? new Map() },
+    });
+    return plan.steps.flatMap((step) => (step.kind === "lane" ? [step.program] : []));
+  });
+}
+
+test("Hermitian states are carried as half of their numbers, forwards and backwards", () => {
+  const fidelity = (): { fn: Fn; args: Tensor[] } => {
+    const one = singleQubit("complex64", 8);
+    const loss = (...x: Tensor[]): Tensor => weft.vmap(one)(x[0], x[1], x[2]).mean();
+    const fn: Fn = (...x) =>
+      weft
+        .valueAndGrad(loss)(...x)
+        .flat() as Tensor[];
+    return { fn, args: [weft.ones([4, 8, 2]), weft.full([4], 0.05), weft.full([4], 0.02)] };
+  };
+  const [program, ...others] = programsOf(fidelity);
+  assert.equal(others.length, 0);
+  assert.ok(program.form === "thread");
+  const [forward, back] = program.counts;
+  // Eight numbers of a complex 2x2 matrix: two diagonals and one complex number are left.
+  assert.deepEqual([forward.states, forward.history, back.states], [4, 4, 4]);
+  assert.ok(forward.operations < 150, `${forward.operations} operations forwards`);
+  assert.ok(back.operations < 340, `${back.operations} operations backwards`);
+  assert.deepEqual([forward.loads, back.stores], [2, 2]);
+  // With room for more than states the reverse step computes less.
+  const [saving] = programsOf(fidelity, { savingLanes: 100 });
+  assert.ok(saving.form === "thread");
+  assert.ok(saving.counts[0].history > 4 && saving.counts[1].operations < back.operations - 60);
+});
+
 onEachDevice((_device, name) => {
+  test("compensated summation is not optimised away", () => {
+    // 1 + n tiny numbers, each below half a unit of the last place of 1.
+    const kahan = (xs: Tensor): Tensor =>
+      weft.scan(
+        (c: { sum: Tensor; error: Tensor }, x: Tensor): [{ sum: Tensor; error: Tensor }, null] => {
+          const y = x.sub(c.error);
+          const t = c.sum.add(y);
+          return [{ sum: t, error: t.sub(c.sum).sub(y) }, null];
+        },
+        { sum: weft.tensor(1), error: weft.tensor(0) },
+        xs,
+      )[0].sum;
+    const sums = weft
+      .jit((x: Tensor) => weft.vmap(kahan)(x))(weft.full([16, 4096], 2 ** -25))
+      .dataSync();
+    assert.ok(Math.abs(Number(sums[7]) - (1 + 4096 * 2 ** -25)) < 2e-7, String(sums[7]));
+  });
+
   const lanesIn = (kernels: readonly string[]): string[] => kernels.filter((k) => k.startsWith("lanes_"));
 
   test("the golden values of the ensemble, with all gradients, in one kernel and a sum", () => {
@@ -283,6 +356,24 @@ onEachDevice((_device, name) => {
             }),
           )(s, xs),
         args: [normal([18, 2], 5), normal([18, 4], 6)],
+      }),
+    },
+    "inputs that are clipped on the way in, and their gradients on the way out": {
+      lanes: "lanes_24x6x2",
+      most: 1,
+      make: () => ({
+        fn: (s, xs) =>
+          weft.vmap(
+            weft.grad(
+              (x: Tensor, q: Tensor) =>
+                weft.scan(
+                  (z: Tensor, v: Tensor): [Tensor, null] => [z.mul(0.7).add(v).sin(), null],
+                  q,
+                  x.clip(-0.5, 0.5),
+                )[0],
+            ),
+          )(xs, s),
+        args: [normal([24], 10), normal([24, 6], 11)],
       }),
     },
     "complex128, saved states and xs that all lanes share": {

@@ -180,6 +180,14 @@ class Scheduler {
       for (const a of s.args) outside(a);
     }
     for (const i of this.statesOf(loop)) outside(loop.next[i]);
+    // What loops inside start from may come from outside too: a number kept by a loop of one step has no time in its address.
+    for (const nested of this.loops) {
+      if (nested === loop || !this.#inside(nested, loop)) continue;
+      for (const i of this.statesOf(nested)) {
+        outside(nested.init[i]);
+        outside(nested.next[i]);
+      }
+    }
     for (const store of this.stores) if (this.#inside(store.loop, loop)) outside(store.value);
     this.#loopStage.set(loop, stage);
     return stage;

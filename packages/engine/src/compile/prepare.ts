@@ -51,11 +51,9 @@ function prepareReduce(node: Node<"reduce">, options: PrepareOptions): Node {
     // The innermost run first: what is left is smaller and lies closer together.
     const last = runs[runs.length - 1];
     const first = prepareReduce(build.reduce(fn, x, last) as Node<"reduce">, options);
-    return build.reduce(
-      fn,
-      first,
-      axes.filter((a) => !last.includes(a)),
-    );
+    const rest = axes.filter((a) => !last.includes(a));
+    // Three runs and more: kernels know reductions of one run only.
+    return prepareReduce(build.reduce(fn, first, rest) as Node<"reduce">, options);
   }
   const count = numel(axes.map((a) => x.shape[a]));
   const after = numel(x.shape.slice(axes[axes.length - 1] + 1));

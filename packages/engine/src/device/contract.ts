@@ -95,6 +95,8 @@ export interface Device {
   fetchAsync?(buffer: DeviceBuffer): Promise<ArrayBuffer> | null;
   /** A copy on another device of this kind without the host in between; null where that is not possible. */
   copyTo?(buffer: DeviceBuffer, peer: Device): DeviceBuffer | null;
+  /** Bytes of tensors that may pile up before unreachable ones are looked for, where the usual 1 GiB is too careful. */
+  readonly pressureBytes?: number;
   /** Set while a profiler of the device's vendor listens. */
   readonly ranges?: NamedRanges | null;
   /** Why the device can be used no more: a fault killed it, or it was closed. Null while it works. */

@@ -1,7 +1,7 @@
 // The small layers: linear, embedding, layer norm, dropout. A layer is two plain functions: `init` draws a tree of
 // parameters (named and shaped as in PyTorch), `apply` computes with it. Nothing holds state.
 import { type DType, DTypeError, kindOf, ShapeError, showShape } from "../graph/index.js";
-import { type Key, layerNorm as normalise, ones, rand, randn, type Tensor, zeros } from "../tensor/index.js";
+import { type Key, keptMask, layerNorm as normalise, ones, randn, type Tensor, zeros } from "../tensor/index.js";
 import { fanInUniform, keysOf, requireCount, requireRate, requireWidth } from "./init.js";
 
 export interface Linear {
@@ -103,6 +103,6 @@ export function dropout(x: Tensor, { rate, key }: DropoutOptions): Tensor {
     throw new ShapeError(
       `dropout: keys ${showShape(key.shape)} are one for each of ${showShape(key.shape.slice(0, lead))} examples, x is ${showShape(x.shape)}`,
     );
-  const kept = rand(x.shape.slice(lead), { key }).greaterEqual(rate);
+  const kept = keptMask(x.shape.slice(lead), rate, key);
   return x.mul(1 / (1 - rate)).where(kept, 0);
 }

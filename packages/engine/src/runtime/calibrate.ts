@@ -259,16 +259,22 @@ function cacheFile(device: Device): string {
   return join(root, "rates", `${createHash("sha256").update(about).digest("hex").slice(0, 16)}.json`);
 }
 
+/** What was measured on this machine before; null where nothing was. */
+export function knownRates(device: Device): Rates | null {
+  const file = cacheFile(device);
+  if (!existsSync(file)) return null;
+  try {
+    return parseRates(JSON.parse(readFileSync(file, "utf8")));
+  } catch {
+    // Half-written, or from another version: measure again.
+    return null;
+  }
+}
+
 /** The rates of a device, from disk where this machine was measured before. `fresh` measures again. */
 export function ratesOf(device: Device, options: { fresh?: boolean } = {}): Rates {
-  const file = cacheFile(device);
-  if (!options.fresh && existsSync(file)) {
-    try {
-      return parseRates(JSON.parse(readFileSync(file, "utf8")));
-    } catch {
-      // Half-written, or from another version: measure again.
-    }
-  }
+  const known = options.fresh ? null : knownRates(device);
+  if (known !== null) return known;
   const rates = measureDevice(device);
   saveRates(device, rates);
   return rates;

@@ -1,7 +1,7 @@
 // Sessions: trace, compile, cache, run, memory. The in-process session is the default.
-export { measureDevice, measureLinks, ratesOf, saveRates } from "./calibrate.js";
+export { knownRates, measureDevice, measureLinks, ratesOf, saveRates } from "./calibrate.js";
 export { debugLevel, setDebugLevel } from "./debug.js";
-export { type MemoryReport, megabytes, memory, TensorValue } from "./memory.js";
+export { captureSite, type MemoryReport, megabytes, memory, TensorValue } from "./memory.js";
 export { profiler } from "./profile.js";
 export {
   boundPending,
@@ -16,3 +16,4 @@ export {
   tracing,
   useDevice,
 } from "./session.js";
+export { type InstructionRecord, instructionRecords, tape, taped } from "./tape.js";

@@ -107,7 +107,8 @@ class MemoryManager {
   #bytes = 0;
   /** Collect when this much is held; grows with what survives a collection. */
   #threshold = 0;
-  #limit = Number(process.env.WEFT_MEMORY_LIMIT ?? 0) || 2 ** 30;
+  /** What the user wants; null: the device says. */
+  #limit: number | null = Number(process.env.WEFT_MEMORY_LIMIT ?? 0) || null;
   #finalizers = new FinalizationRegistry<number>((id) => this.unregister(id));
   #scopes: WeakRef<TensorValue>[][] = [];
   collections = 0;
@@ -136,13 +137,7 @@ class MemoryManager {
 
   /** The line of the user's program that is running, if those are recorded. */
   callSite(): string | null {
-    if (!this.recordSites) return null;
-    const limit = Error.stackTraceLimit;
-    Error.stackTraceLimit = 40;
-    const lines = new Error().stack?.split("\n").slice(1) ?? [];
-    Error.stackTraceLimit = limit;
-    const outside = lines.find((line) => !line.includes(engineFolder) || /\.test\.[jt]s/.test(line));
-    return outside?.trim().replace(/^at /, "") ?? null;
+    return this.recordSites ? captureSite()() : null;
   }
 
   /** Starts to remember what is computed; scopes nest. Weakly: a long scope must not keep what nobody can reach. */
@@ -185,10 +180,12 @@ class MemoryManager {
   }
 
   /** Before an allocation: looks for unreachable tensors when enough has piled up. */
-  relieve(coming: number): void {
-    if (this.#bytes + coming < Math.max(this.#threshold, this.#limit)) return;
+  relieve(coming: number, device: Device): void {
+    const limit = this.#limit ?? device.pressureBytes ?? 2 ** 30;
+    if (this.#bytes + coming < Math.max(this.#threshold, limit)) return;
     this.collect();
-    this.#threshold = this.#bytes * 1.5;
+    // What is coming belongs to the bar: a call that needs more than the limit by itself must not collect every time.
+    this.#threshold = (this.#bytes + coming) * 1.5;
   }
 
   /** Frees every tensor that nobody can reach, now. */
@@ -196,6 +193,7 @@ class MemoryManager {
     this.collections++;
     collectNow();
     for (const [id, entry] of this.#entries) if (entry.ref.deref() === undefined) this.unregister(id);
+    this.#threshold = this.#bytes * 1.5;
   }
 
   report(): MemoryReport {
@@ -237,6 +235,19 @@ class MemoryManager {
     const hint = this.recordSites ? "" : "\n(WEFT_MEMORY_SITES=1 shows the lines that made them)";
     return `held by ${tensors} tensors, ${megabytes(bytes)} in all, the largest:\n${lines.join("\n")}${hint}`;
   }
+}
+
+/** The line of the user's program that is running now; looked up when it is asked for, since that is the dear part. */
+export function captureSite(): () => string | null {
+  const limit = Error.stackTraceLimit;
+  Error.stackTraceLimit = 40;
+  const here = new Error();
+  Error.stackTraceLimit = limit;
+  return () => {
+    const lines = here.stack?.split("\n").slice(1) ?? [];
+    const outside = lines.find((line) => !line.includes(engineFolder) || /\.test\.[jt]s/.test(line));
+    return outside?.trim().replace(/^at /, "") ?? null;
+  };
 }
 
 const engineFolder = fileURLToPath(new URL("..", import.meta.url));

@@ -23,6 +23,7 @@ import { debugLevel, logRun } from "./debug.js";
 import { ConstantLifter } from "./lift.js";
 import { memory, TensorValue } from "./memory.js";
 import { profiler } from "./profile.js";
+import { taped } from "./tape.js";
 
 /** Compiled functions that stay in memory; the oldest unused one goes first. */
 const maxExecutables = 1024;
@@ -41,9 +42,8 @@ export class Session {
   compiles = 0;
   runs = 0;
   kernelsRun = 0;
-  /** Whether runs add up the time that their collectives keep the device from computing. */
-  timesCollectives = false;
-  collectiveSeconds = 0;
+  /** Told of every run, with the time of each kernel where the device can measure it. Measuring costs: few should watch. */
+  readonly watchers = new Set<(executable: Executable, startMs: number) => void>();
 
   constructor(readonly device: Device) {}
 
@@ -61,8 +61,13 @@ export class Session {
     const executable = profiler.span("compile", () => this.device.compile(simple, { donated, known }));
     if (debugLevel() >= 3) console.error(printGraph(simple));
     if (debugLevel() >= 4) console.error(this.device.source?.(simple, { donated, known }) ?? "(no source)");
-    const results = simple.outputs.reduce((n, o) => n + numel(o.shape) * bytesOf(o.dtype), 0);
-    const compiled = { executable, fn: simple, key, bytes: results + executable.scratchBytes };
+    // What a call adds to the memory that is held. Scratch memory is used again by the next call, and results that take
+    // over a donated argument add nothing: a large training step must not look for garbage every time.
+    const bytes = simple.outputs.reduce(
+      (n, o, i) => (executable.aliases.has(i) ? n : n + numel(o.shape) * bytesOf(o.dtype)),
+      0,
+    );
+    const compiled = { executable, fn: simple, key, bytes };
     this.compiles++;
     this.#compiled.set(key, compiled);
     if (this.#compiled.size > maxExecutables) this.#compiled.delete(this.#compiled.keys().next().value!);
@@ -78,21 +83,16 @@ export class Session {
     wanted = false,
   ): TensorValue[] {
     const { executable, fn } = compiled;
-    memory.relieve(compiled.bytes);
+    memory.relieve(compiled.bytes, this.device);
     const buffers = inputs.map((value) => this.#bufferOf(value));
     const watched = debugLevel() > 0 || profiler.active;
-    this.device.timing = watched || this.timesCollectives;
-    const start = watched ? performance.now() : 0;
+    this.device.timing = watched || this.watchers.size > 0;
+    const start = this.device.timing ? performance.now() : 0;
     const results = memory.withRetry(this.device, () => executable.run(buffers, wanted));
     this.runs++;
     this.kernelsRun += executable.kernels.length;
-    if (this.timesCollectives && executable.lastTimes !== undefined) {
-      const times = executable.lastTimes;
-      executable.kernels.forEach((kernel, i) => {
-        if (kernel.kind === "collective") this.collectiveSeconds += times[i];
-      });
-    }
-    if (start > 0) {
+    for (const watch of this.watchers) watch(executable, start);
+    if (watched) {
       const milliseconds = performance.now() - start;
       logRun(this.device, executable, milliseconds, compiled.key);
       profiler.record(executable, start, milliseconds);
@@ -157,7 +157,7 @@ export class Session {
     const expected = numel(aval.shape) * bytesOf(aval.dtype);
     if (bytes.byteLength !== expected)
       throw new WeftError(`${bytes.byteLength} bytes do not fill a tensor of ${expected} bytes`);
-    memory.relieve(expected);
+    memory.relieve(expected, this.device);
     const buffer = memory.withRetry(this.device, () => this.device.allocate(expected));
     this.device.upload(buffer, bytes);
     return new TensorValue(this.device, buffer, aval, null);
@@ -278,8 +278,9 @@ const sessions = new WeakMap<Device, Session>();
 
 /** Runs everything that follows on another device; tensors of the old device stay there. */
 export function useDevice(device: Device): Session {
-  current = sessions.get(device) ?? new Session(device);
-  sessions.set(device, current);
+  const used = taped(device);
+  current = sessions.get(used) ?? new Session(used);
+  sessions.set(used, current);
   profiler.ranges = device.ranges ?? null;
   return current;
 }

@@ -19,7 +19,7 @@ import { wrap } from "./convert.js";
 import { div, exp, isFinite as isFiniteOf, log, maximum, where } from "./math.js";
 import { softmax } from "./nnfunctions.js";
 import { type ProductOptions, productPrecision } from "./precision.js";
-import { type Key, rand } from "./random.js";
+import { type Key, keptMask } from "./random.js";
 import { logsumexp, max, stopGradient, sum } from "./reduce.js";
 import type { Tensor } from "./tensor.js";
 
@@ -98,7 +98,7 @@ function compose(inputs: readonly Node[], kernel: AttentionKernel): Node[] {
   const saved = [logSum.node];
   if (kernel.dropout > 0) {
     const key = wrap(inputs[next]);
-    const kept = rand(weights.shape.slice(key.rank - 1), { key }).greaterEqual(kernel.dropout);
+    const kept = keptMask(weights.shape.slice(key.rank - 1), kernel.dropout, key);
     weights = where(kept, weights.mul(1 / (1 - kernel.dropout)), 0);
     saved.push(asBits(kept).node);
   }

@@ -1,5 +1,6 @@
 // Where debug.print goes: to the frame that is being traced, which shows it when its program has run, or out at once.
 import type { Node } from "../graph/index.js";
+import { session } from "../runtime/index.js";
 import { format } from "./format.js";
 import { Tensor } from "./tensor.js";
 import { addEffect } from "./trace.js";
@@ -12,8 +13,16 @@ export function onPrint(write: (text: string) => void): void {
 }
 
 export function showEffect(label: string, value: Tensor): void {
-  sink(label === "" ? format(value) : `${label}: ${format(value)}`);
+  const show = (text: string): void => sink(label === "" ? text : `${label}: ${text}`);
+  if (session().device.kind !== "cluster") show(format(value));
+  // Values of a cluster come when they come; in the order in which they were asked for.
+  else
+    shown = shown
+      .then(async () => show(format(value, await value.data())))
+      .catch((error: Error) => show(`not shown: ${error.message}`));
 }
+
+let shown: Promise<void> = Promise.resolve();
 
 /** Hands a value to the frame that is being traced, or shows it when there is none. */
 export function emitEffect(label: string, node: Node): void {

@@ -1,6 +1,6 @@
 // Tensors as text, the way NumPy shows them: nested brackets, long axes shortened.
 import { isComplex, kindOf, showShape, stridesOf } from "../graph/index.js";
-import type { Tensor } from "./tensor.js";
+import type { Data, Tensor } from "./tensor.js";
 
 const edge = 3;
 const longAxis = 8;
@@ -12,8 +12,7 @@ function showNumber(x: number): string {
 }
 
 /** `float32[2, 3] [[1, 2, 3], [4, 5, 6]]` with the middle of long axes left out. */
-export function format(t: Tensor): string {
-  const data = t.dataSync();
+export function format(t: Tensor, data: Data = t.dataSync()): string {
   const complex = isComplex(t.dtype);
   const bool = kindOf(t.dtype) === "bool";
   const element = (i: number): string => {

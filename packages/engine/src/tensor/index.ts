@@ -29,6 +29,7 @@ export { type PrecisionName, type ProductOptions, setPrecision, withPrecision } 
 export {
   bernoulli,
   type Key,
+  keptMask,
   key,
   manualSeed,
   nextKey,

@@ -91,3 +91,22 @@ test("the global generator moves on with every call and starts again with manual
   assert.deepEqual([weft.rand([3]), weft.randn([3]), weft.rand([3])].map(numbers), first);
   assert.throws(() => weft.manualSeed(0.5), /whole number/);
 });
+
+test("keptMask keeps with its probability, in rows of any length, the same for every split of the keys", () => {
+  const mask = weft.keptMask([64, 129], 0.25, weft.key(3)).cast("float32");
+  const share = Number(mask.mean().dataSync()[0]);
+  assert.ok(Math.abs(share - 0.75) < 0.02, `${share} of 8256 are kept`);
+  // Halves of one word are told apart: neighbours agree as often as chance has it.
+  const kept = Array.from(mask.dataSync() as Float32Array);
+  const even = kept.filter((_, i) => (i % 129) % 2 === 0).reduce((a, b) => a + b, 0) / (64 * 65);
+  const odd = kept.filter((_, i) => (i % 129) % 2 === 1).reduce((a, b) => a + b, 0) / (64 * 64);
+  assert.ok(Math.abs(even - 0.75) < 0.03 && Math.abs(odd - 0.75) < 0.03, `${even} and ${odd}`);
+  let both = 0;
+  for (let r = 0; r < 64; r++) for (let c = 0; c < 128; c += 2) both += kept[r * 129 + c] * kept[r * 129 + c + 1];
+  assert.ok(Math.abs(both / 4096 - 0.75 ** 2) < 0.03, `${both / 4096}`);
+  // A batch of keys gives each example what its own key gives.
+  const keys = weft.splitKey(weft.key(4), 3);
+  const batched = weft.keptMask([5], 0.5, keys).cast("float32");
+  const single = weft.keptMask([5], 0.5, keys.index(1)).cast("float32");
+  assert.deepEqual([...batched.index(1).dataSync()], [...single.dataSync()]);
+});

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { Tensor } from "../index.js";
 import * as weft from "../index.js";
+import { memory } from "../runtime/index.js";
 import { assertClose } from "./compare.js";
 import { onEachDevice } from "./devices.js";
 
@@ -23,6 +24,26 @@ onEachDevice((device) => {
     });
     return peak;
   }
+
+  test("a call whose intermediate or final results are above the limit does not collect every time", () => {
+    const many = 1 << 18;
+    const large = weft.jit((x: Tensor) => x.expand([4, many]).mul(2).sum(0));
+    const wide = weft.jit((x: Tensor) =>
+      weft
+        .sort(x)
+        .mul(2)
+        .matmul(x.reshape([many, 1]).expand([many, 1]))
+        .sum(),
+    );
+    const x = weft.ones([many]).realize();
+    const square = weft.ones([1, many]).realize();
+    const before = memory.collections;
+    for (let i = 0; i < 30; i++) {
+      large(x).dispose();
+      wide(square).dispose();
+    }
+    assert.ok(memory.collections - before <= 4, `${memory.collections - before} collections in 60 calls`);
+  });
 
   test("10,000 jitted steps in a synchronous loop, nothing disposed", () => {
     const step = weft.jit((w: Tensor, x: Tensor) => w.mul(0.999).add(x));

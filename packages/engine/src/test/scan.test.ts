@@ -71,6 +71,19 @@ onEachDevice(() => {
       });
     });
 
+  for (const outer of [1, 2])
+    test(`gradient through a loop in a loop of ${outer} steps, compiled`, () => {
+      const loss = (rate: Tensor): Tensor => {
+        const inner = (c: Tensor): Tensor =>
+          weft.scan((y: Tensor): [Tensor, []] => [y.add(y.mul(rate).mul(0.1)), []], c, [], { length: 3 })[0];
+        return weft.scan((c: Tensor): [Tensor, []] => [inner(c), []], weft.tensor(1, f64), [], { length: outer })[0];
+      };
+      const [value, g] = weft.jit((r: Tensor) => weft.valueAndGrad(loss)(r))(weft.tensor(0.7, f64));
+      const n = 3 * outer;
+      assertClose(value, weft.tensor(1.07 ** n, f64), { rtol: 1e-13 });
+      assertClose(g, weft.tensor(0.1 * n * 1.07 ** (n - 1), f64), { rtol: 1e-13 });
+    });
+
   test("first and second derivatives, with constants captured", () => {
     checkBoth(
       point("captured", [[2, 2], [2], [4, 2]], (w, init, xs) => {

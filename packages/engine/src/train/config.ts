@@ -36,7 +36,7 @@ const schema = z.strictObject({
     activation: z.enum(["relu", "gelu"]).default("relu"),
     norm: z.enum(["post", "pre"]).default("post"),
     positions: z.enum(["sinusoidal", "learned"]).default("sinusoidal"),
-    /** Deviation of fresh embeddings; 1 is PyTorch's. */
+    /** Deviation of fresh embeddings, of tokens and of learned positions; 1 is PyTorch's. */
     embedding_std: positive.default(1),
   }),
   data: z.strictObject({
@@ -98,7 +98,7 @@ const schema = z.strictObject({
       keep: count.default(2),
     })
     .prefault({}),
-  logging: z.strictObject({ every_steps: count.default(20) }).prefault({}),
+  logging: z.strictObject({ every_steps: count.default(64) }).prefault({}),
 });
 
 export type RawConfig = z.infer<typeof schema>;

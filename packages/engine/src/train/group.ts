@@ -1,6 +1,7 @@
 // The ranks of a run as the trainer sees them: sums over all of them, inside a jitted step and outside. One rank needs
 // nothing.
 import { distributed, placeFrom } from "../cluster/index.js";
+import type { Executable } from "../device/index.js";
 import { WeftError } from "../graph/index.js";
 import { session } from "../runtime/index.js";
 import type { Tensor } from "../tensor/index.js";
@@ -14,9 +15,10 @@ export interface Group {
   gather(rows: Tensor): Tensor;
   /**
    * Seconds spent in collectives and waiting for them since the start: in all, and with nothing else to do. Where the cores
-   * that compute also move the data (shared memory) the two are the same, and overlap hides waiting alone.
+   * that compute also move the data (shared memory) the two are the same, and overlap hides waiting alone. null where
+   * they are not measured: on GPUs it would cost more than it tells.
    */
-  times(): { total: number; exposed: number };
+  times(): { total: number; exposed: number } | null;
   close(): void;
 }
 
@@ -45,15 +47,22 @@ export async function joinGroup(ranks: number): Promise<Group> {
   if (ranks === 1) return alone;
   const joined = await distributed.init();
   const here = session();
-  here.timesCollectives = true;
+  let seconds = 0;
+  const watch = ({ kernels, lastTimes }: Executable): void => {
+    kernels.forEach((kernel, i) => {
+      if (kernel.kind === "collective") seconds += lastTimes?.[i] ?? 0;
+    });
+  };
+  const measures = here.device.kind === "cpu";
+  if (measures) here.watchers.add(watch);
   return {
     rank: joined.rank,
     size: joined.size,
     sum: (value) => distributed.allReduce(value, "sum"),
     gather: (rows) => distributed.allGather(rows, 0),
-    times: () => ({ total: here.collectiveSeconds, exposed: here.collectiveSeconds }),
+    times: () => (measures ? { total: seconds, exposed: seconds } : null),
     close: () => {
-      here.timesCollectives = false;
+      here.watchers.delete(watch);
       distributed.shutdown();
     },
   };

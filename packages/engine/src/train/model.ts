@@ -71,7 +71,13 @@ export function makeModel(
     init(key) {
       const fresh = nn.textClassifier.init(options, key);
       if (model.embedding_std === 1) return fresh;
-      return { ...fresh, embedding: { weight: fresh.embedding.weight.mul(model.embedding_std) } };
+      // Learned positions shrink with the tokens: the larger of the two would drown the other.
+      const smaller = (table: nn.Embedding): nn.Embedding => ({ weight: table.weight.mul(model.embedding_std) });
+      return {
+        ...fresh,
+        embedding: smaller(fresh.embedding),
+        ...(fresh.positions !== undefined && { positions: smaller(fresh.positions) }),
+      };
     },
     logits: (params, { ids, mask }, keys, tokens) => {
       const used = half === null ? params : nn.castParameters(params, half);

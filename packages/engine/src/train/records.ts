@@ -31,8 +31,9 @@ export interface StepRecord {
   durationUs: number;
   dataWaitUs: number;
   computeUs: number;
-  commUs: number;
-  exposedCommUs: number;
+  /** Left out where collectives are not timed. */
+  commUs?: number;
+  exposedCommUs?: number;
   samples: number;
   loss: number;
   gradientNorm: number;

@@ -13,7 +13,7 @@ import { findCheckpoint } from "./checkpoint.js";
 import { alone } from "./group.js";
 import { type ClassifierModel, makeModel } from "./model.js";
 import { makeOptimizer } from "./optimizer.js";
-import { freshOptimizer, makePrograms, type StepOptions, said, type TrainState } from "./step.js";
+import { freshState, makePrograms, type StepOptions, said, type TrainState } from "./step.js";
 import { type Parts, tiny, tinyRaw } from "./testkit.js";
 import { train } from "./trainer.js";
 
@@ -59,11 +59,11 @@ function start(scale: { initial: number; dynamic: boolean } | null): {
     labelSmoothing: 0,
     gradientClip: undefined,
     bucketBytes: 1 << 20,
+    window: 2,
     scaling,
   };
   const params = model.init(weft.key(3));
-  const state = { params, optimizer: freshOptimizer(options, params), halted: weft.tensor(0, { dtype: "int32" }) };
-  return { programs: makePrograms(options), state };
+  return { programs: makePrograms(options), state: freshState(options, params) };
 }
 
 const flat = (state: TrainState): Record<string, number[]> =>

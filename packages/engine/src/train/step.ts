@@ -4,6 +4,7 @@ import type { DType } from "../graph/index.js";
 import { embedding, type TextClassifier } from "../nn/index.js";
 import { globalNorm, type LossScaled, type Optimizer, type ScaledState } from "../optim/index.js";
 import {
+  arange,
   crossEntropy,
   type Jitted,
   jit,
@@ -12,9 +13,11 @@ import {
   minimum,
   stack,
   type Tensor,
+  tensor,
   treeMap,
   valueAndGrad,
   where,
+  zeros,
 } from "../tensor/index.js";
 import { sumGradients, sumRows, travelsAsRows } from "./buckets.js";
 import type { Group } from "./group.js";
@@ -30,6 +33,8 @@ export interface StepOptions {
   labelSmoothing: number;
   gradientClip: number | undefined;
   bucketBytes: number;
+  /** Steps whose results are kept on the device until they are read together. */
+  window: number;
   /** The optimiser with a scaled loss, for float16; a scale that does not adapt makes an overflow a fault. */
   scaling: { optimizer: LossScaled<unknown>; dynamic: boolean } | null;
 }
@@ -41,6 +46,9 @@ export interface TrainState {
   optimizer: unknown;
   /** int32: 1 after a step whose loss or gradient was no number. From then on nothing changes any more. */
   halted: Tensor;
+  /** What the last steps said, [window, 5], a row a step in turn, and the number of steps that were taken down, int32. */
+  log: Tensor;
+  logged: Tensor;
 }
 
 /** Gradients and losses that wait for the last micro-step. */
@@ -52,9 +60,17 @@ export interface Pending {
 /** What a step says, in one small tensor: loss, gradient norm, ranks that want to stop, whether all is well, the loss's scale. */
 export const said = { loss: 0, norm: 1, stop: 2, good: 3, scale: 4 } as const;
 
-/** The state of the optimiser at the start. */
-export const freshOptimizer = ({ optimizer, scaling }: StepOptions, params: TextClassifier): unknown =>
-  (scaling?.optimizer ?? optimizer).init(params);
+/** The state at the start, or from the tensors of a checkpoint. */
+export function freshState(options: StepOptions, params: TextClassifier, optimizer?: unknown): TrainState {
+  const { scaling, dtype, window } = options;
+  return {
+    params,
+    optimizer: optimizer ?? (scaling?.optimizer ?? options.optimizer).init(params),
+    halted: tensor(0, { dtype: "int32" }),
+    log: zeros([window, Object.keys(said).length], { dtype }).realize(),
+    logged: tensor(0, { dtype: "int32" }),
+  };
+}
 
 export interface Programs {
   whole: Jitted<(state: TrainState, packed: Tensor) => [TrainState, Tensor]>;
@@ -74,7 +90,7 @@ export function lossOf(options: StepOptions, params: TextClassifier, batch: Unpa
 }
 
 export function makePrograms(options: StepOptions): Programs {
-  const { model, group, dtype, gradientClip, bucketBytes, scaling } = options;
+  const { model, group, dtype, gradientClip, bucketBytes, window, scaling } = options;
   const optimizer = (scaling?.optimizer ?? options.optimizer) as Optimizer<unknown>;
   const scaleOf = (state: TrainState): Tensor | null =>
     scaling === null ? null : (state.optimizer as ScaledState<unknown>).scale;
@@ -139,13 +155,16 @@ export function makePrograms(options: StepOptions): Programs {
     const fits = scale === null || scaling?.dynamic !== true ? finite : logicalOr(finite, scale.greater(1));
     const good = logicalAnd(logicalAnd(loss.isFinite(), fits), state.halted.equal(0));
     const choose = <T>(stepped: T, before: T): T => treeMap((a, b) => where(good, a, b), stepped, before);
+    const told = stack([loss, norm, stops, good.cast(dtype), scale === null ? stops.mul(0).add(1) : scale.cast(dtype)]);
+    const row = arange(0, window, 1, { dtype: "int32" }).equal(state.logged.mod(window)).unsqueeze(1);
     const next: TrainState = {
       params: choose(params, state.params),
       optimizer: choose(inner, state.optimizer),
       halted: where(good, 0, 1).cast("int32"),
+      log: where(row, told.unsqueeze(0), state.log),
+      logged: state.logged.add(1),
     };
-    const told = scale === null ? stops.mul(0).add(1) : scale.cast(dtype);
-    return [next, stack([loss, norm, stops, good.cast(dtype), told])];
+    return [next, told];
   };
 
   return {

@@ -10,7 +10,7 @@ import { assertClose } from "../test/compare.js";
 import { alone } from "./group.js";
 import { makeModel, unpack } from "./model.js";
 import { makeOptimizer } from "./optimizer.js";
-import { makePrograms, said } from "./step.js";
+import { freshState, makePrograms, type StepOptions, said } from "./step.js";
 import { type Parts, tinyRaw } from "./testkit.js";
 
 const rows = 5;
@@ -91,7 +91,7 @@ describe("a state dict of PyTorch", needsTorch, () => {
         });
         const classifier = makeModel(raw, 4, dtype);
         const { optimizer } = makeOptimizer(raw, 100);
-        const programs = makePrograms({
+        const options: StepOptions = {
           model: classifier,
           optimizer,
           group: alone,
@@ -100,8 +100,10 @@ describe("a state dict of PyTorch", needsTorch, () => {
           labelSmoothing: 0,
           gradientClip: 0.5,
           bucketBytes: 1 << 20,
+          window: 2,
           scaling: null,
-        });
+        };
+        const programs = makePrograms(options);
         const given = Object.fromEntries(
           under(answer, "state").map(([n, t]) => [
             n,
@@ -114,7 +116,7 @@ describe("a state dict of PyTorch", needsTorch, () => {
           assertClose(actual, { ...expected, dtype }, { name: what, rtol: tolerance, atol: tolerance });
         const batch = packed();
         compare(classifier.logits(params, unpack(batch), null), answer.logits, "logits");
-        const state = { params, optimizer: optimizer.init(params), halted: weft.tensor(0, { dtype: "int32" }) };
+        const state = freshState(options, params);
         const [next, told] = programs.whole(state, batch);
         compare(told.index(said.loss), answer.loss, "loss");
         compare(told.index(said.norm), answer.norm, "norm");

@@ -89,6 +89,27 @@ test("the same seed gives the same curve, another one another; loaders change no
   );
 });
 
+test("results that are read a window at a time are those that are read at once; a bad step is still named", async () => {
+  const parts: Parts = { checkpoint: { every_steps: 5 } };
+  const [once, windowed] = [await run("read-1", parts), await run("read-7", parts, { readEvery: 7 })];
+  assert.deepEqual(windowed.losses, once.losses);
+  assert.deepEqual(
+    windowed.epochs.map((e) => e.trainLoss),
+    once.epochs.map((e) => e.trainLoss),
+  );
+  const steep: Parts = { optimizer: { type: "sgd", learning_rate: 1e20, warmup_steps: 0 } };
+  const stepOf = async (name: string, options: TrainOptions): Promise<string | undefined> => {
+    const error = await run(name, steep, options).then(
+      () => null,
+      (e: Error) => e,
+    );
+    return /^step (\d+): .*first bad tensor is [^.]*/.exec(error?.message ?? "")?.[0];
+  };
+  const named = await stepOf("steep-1", {});
+  assert.ok(named !== undefined);
+  assert.equal(await stepOf("steep-7", { readEvery: 7 }), named);
+});
+
 test("a stop writes a checkpoint, and the resumed run has the curve of one that never stopped", async () => {
   const parts: Parts = { data: { length_buckets: [16, 32] }, optimizer: { schedule: "cosine" } };
   const whole = await run("whole", parts);

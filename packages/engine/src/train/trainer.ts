@@ -33,7 +33,8 @@ import { alone, type Group } from "./group.js";
 import { halfOf, makeModel } from "./model.js";
 import { makeOptimizer } from "./optimizer.js";
 import { type EpochRow, RecordWriter, type RunHead, writeMetrics, writeRunFile } from "./records.js";
-import { freshOptimizer, makePrograms, type Pending, type StepOptions, said, type TrainState } from "./step.js";
+import { freshState, makePrograms, type Pending, type StepOptions, said, type TrainState } from "./step.js";
+import { Tape } from "./tape.js";
 
 export interface TrainEvent {
   epoch: number;
@@ -49,6 +50,10 @@ export interface TrainOptions {
   resume?: boolean;
   /** Asks the run to write a checkpoint and end. */
   signal?: AbortSignal;
+  /** Steps whose results are read together; 1 on CPUs, logging.every_steps on GPUs, which work behind the host's back. */
+  readEvery?: number;
+  /** Writes every kernel of so many first steps, with its time, to tape-rankK.jsonl. */
+  tapeSteps?: number;
   /** A second folder for this rank's records: where `weft scale` looks. */
   probeFolder?: string;
   onStep?: (event: TrainEvent) => void;
@@ -103,8 +108,11 @@ class Run {
   readonly #stepsPerEpoch: number;
   readonly #census: Census;
   /** Results that were not read yet: reading waits for the device. */
-  #unread: { batch: Batch; packed: Tensor; said: Tensor; record: Unread }[] = [];
+  #unread: { batch: Batch; packed: Tensor; record: Unread }[] = [];
+  /** Steps that this process has started. */
+  #started = 0;
   #windowStart = 0;
+  #tape: Tape | null = null;
   readonly #window: number;
   #stopped = false;
 
@@ -127,7 +135,10 @@ class Run {
     );
     const { optimizer, scaling, rate } = makeOptimizer(config, this.#totalSteps);
     this.#rate = rate;
+    // A GPU works behind the host's back; it is asked for its results now and then, a CPU after each step.
+    this.#window = options.readEvery ?? (session().device.kind === "cuda" ? config.logging.every_steps : 1);
     this.#steps = {
+      window: this.#window,
       model: makeModel(config, trainSet.classes.length, this.dtype, halfOf(config)),
       optimizer,
       group: this.group,
@@ -144,8 +155,6 @@ class Run {
       this.#records.write("facts", { facts: { indexHash } }),
     );
     this.#head = { name: config.name, ranks: config.ranks, workload: {}, startedAt: Date.now() / 1000 };
-    // A GPU works behind the host's back; it is asked for its results now and then, a CPU after each step.
-    this.#window = session().device.kind === "cuda" ? config.logging.every_steps : 1;
   }
 
   static async open(config: Config, options: TrainOptions): Promise<Run> {
@@ -169,7 +178,7 @@ class Run {
       );
     const { params, optimizer } = this.#fresh();
     if (found === null) {
-      this.#state = { params, optimizer, halted: tensor(0, { dtype: "int32" }) };
+      this.#state = freshState(this.#steps, params, optimizer);
       this.#progress = {
         version: 1,
         step: 0,
@@ -188,11 +197,8 @@ class Run {
     } else {
       this.#checkResume(found.progress);
       for (const note of found.passedOver) this.#note(`passed over a damaged checkpoint: ${note}`);
-      this.#state = {
-        params: await readParameters(found.folder, params),
-        optimizer: await readOptimizer(found.folder, optimizer),
-        halted: tensor(0, { dtype: "int32" }),
-      };
+      const restored = await readOptimizer(found.folder, optimizer);
+      this.#state = freshState(this.#steps, await readParameters(found.folder, params), restored);
       this.#progress = { ...found.progress, ranks: config.ranks, config };
       this.#markSeen();
       this.#note(`resumed at step ${found.progress.step}`);
@@ -207,6 +213,8 @@ class Run {
     this.#records = new RecordWriter(folders, group.rank, this.#progress.step);
     this.#writeFacts();
     this.#compile();
+    if (options.tapeSteps !== undefined)
+      this.#tape = new Tape(join(config.output, `tape-rank${group.rank}.jsonl`), group.rank, options.tapeSteps);
   }
 
   /** Compiles for every length that the epoch has before the first step, so that no step has to wait for a compiler. */
@@ -233,7 +241,8 @@ class Run {
   #fresh(): { params: TrainState["params"]; optimizer: unknown } {
     // One program each, and tensors of their own: a state that is donated must not share memory with anything.
     const params = jit((k: Tensor) => this.#steps.model.init(k))(key(this.config.seed));
-    const optimizer = freshOptimizer(this.#steps, params);
+    const { scaling, optimizer: plain } = this.#steps;
+    const optimizer = (scaling?.optimizer ?? plain).init(params);
     return { params, optimizer: treeMap((t) => t.realize(), optimizer) };
   }
 
@@ -299,7 +308,7 @@ class Run {
       const epoch = progress.epoch;
       this.#windowStart = performance.now();
       while (progress.epoch === epoch && progress.step < this.#totalSteps && !this.#stopped) {
-        this.#step();
+        this.#taped(() => this.#step());
         // Signals are delivered between turns of the event loop alone.
         if (performance.now() - yielded > 20) {
           await turn();
@@ -325,6 +334,23 @@ class Run {
       losses: this.#losses,
       output: config.output,
     };
+  }
+
+  /** With a tape for the first steps: every kernel with its time. */
+  #taped(step: () => void): void {
+    const tape = this.#tape;
+    if (tape === null || tape.full) {
+      step();
+      return;
+    }
+    const { watchers } = session();
+    const watch = tape.watch(this.#progress.step);
+    watchers.add(watch);
+    try {
+      step();
+    } finally {
+      watchers.delete(watch);
+    }
   }
 
   /** One optimiser step: all its micro-steps, started, and read where the window is full. */
@@ -353,7 +379,7 @@ class Run {
         pending = pending === null ? programs.first(this.#state, packed) : programs.more(pending, this.#state, packed);
         continue;
       }
-      const [state, result] =
+      const [state] =
         pending === null ? programs.whole(this.#state, packed) : programs.last(this.#state, pending, packed);
       this.#state = state;
       const after = this.group.times();
@@ -361,16 +387,18 @@ class Run {
       this.#unread.push({
         batch: { ...batch, data: new Int32Array(0) },
         packed,
-        said: result,
         record: {
           dataWait,
           samples,
           compile,
-          comm: after.total - before.total,
-          exposed: after.exposed - before.exposed,
+          comm:
+            before === null || after === null
+              ? null
+              : { total: after.total - before.total, exposed: after.exposed - before.exposed },
         },
       });
     }
+    this.#started++;
     progress.step++;
     progress.index++;
     if (progress.index === this.#stepsPerEpoch) {
@@ -385,7 +413,13 @@ class Run {
     if (this.#unread.length === 0) return;
     const steps = this.#unread;
     this.#unread = [];
-    const values = steps.map(({ said: s }) => s.dataSync() as ArrayLike<number>);
+    // One fetch for all of them.
+    const log = this.#state.log.dataSync() as Float32Array;
+    const width = Object.keys(said).length;
+    const values = steps.map((_, i) => {
+      const row = (this.#started - steps.length + i) % this.#window;
+      return log.subarray(row * width, (row + 1) * width);
+    });
     const now = performance.now();
     const durationUs = ((now - this.#windowStart) * 1000) / steps.length;
     this.#progress.seconds += (now - this.#windowStart) / 1000;
@@ -398,15 +432,14 @@ class Run {
       this.#progress.lossSum += loss * batch.total;
       this.#progress.samples += batch.total;
       const dataWaitUs = record.dataWait * 1000;
-      const exposedCommUs = record.exposed * 1e6;
+      const exposedCommUs = (record.comm?.exposed ?? 0) * 1e6;
       this.#records.step({
         step,
         epoch: batch.epoch + 1,
         durationUs,
         dataWaitUs,
         computeUs: Math.max(0, durationUs - dataWaitUs - exposedCommUs),
-        commUs: record.comm * 1e6,
-        exposedCommUs,
+        ...(record.comm !== null && { commUs: record.comm.total * 1e6, exposedCommUs }),
         samples: record.samples,
         loss,
         gradientNorm: values[i][said.norm],
@@ -508,6 +541,6 @@ interface Unread {
   dataWait: number;
   samples: number;
   compile: boolean;
-  comm: number;
-  exposed: number;
+  /** Seconds in collectives; null where they are not measured. */
+  comm: { total: number; exposed: number } | null;
 }

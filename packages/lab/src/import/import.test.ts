@@ -201,6 +201,7 @@ test("a tape becomes a run with a rank a worker and its communication", () => {
       { type: "instruction", worker: 0, step: 0, op: "all_reduce", startUs: 10, endUs: 14 },
       { type: "instruction", worker: 1, step: 0, op: "matmul", startUs: 1, endUs: 9, samples: 32 },
       { type: "instruction", worker: 1, op: "matmul", startUs: 9, endUs: 2 },
+      { type: "instruction", worker: 1, step: 1, op: "exchange_8x8", kind: "collective", startUs: 20, endUs: 25 },
       { type: "plan" },
     ]
       .map((l) => JSON.stringify(l))
@@ -211,6 +212,7 @@ test("a tape becomes a run with a rank a worker and its communication", () => {
   assert.deepEqual(run.steps, [
     { rank: 0, step: 0, startUs: 0, durationUs: 14, commUs: 4 },
     { rank: 1, step: 0, startUs: 1, durationUs: 8, commUs: 0, samples: 32 },
+    { rank: 1, step: 1, startUs: 20, durationUs: 5, commUs: 5 },
   ]);
   assert.deepEqual(run.problems.map((p) => p.id).sort(), ["bad-record", "truncated-line"]);
 });

@@ -9,6 +9,7 @@ interface TapeLine {
   worker?: unknown;
   step?: unknown;
   op?: unknown;
+  kind?: unknown;
   startUs?: unknown;
   endUs?: unknown;
   bytes?: unknown;
@@ -16,7 +17,7 @@ interface TapeLine {
   devices?: unknown;
 }
 
-const collective = /^(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|send|recv|collective)/i;
+const collective = /^(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|exchange|broadcast|send|recv|collective)/i;
 const isTime = (value: unknown): value is number => typeof value === "number" && Number.isFinite(value);
 
 interface Busy {
@@ -57,7 +58,8 @@ export function runFromTape(path: string): Run {
     const busy = byStep.get(key) ?? { start: startUs, end: endUs, comm: 0, samples: 0 };
     busy.start = Math.min(busy.start, startUs);
     busy.end = Math.max(busy.end, endUs);
-    if (typeof line.op === "string" && collective.test(line.op)) busy.comm += endUs - startUs;
+    const communicates = line.kind === "collective" || (typeof line.op === "string" && collective.test(line.op));
+    if (communicates) busy.comm += endUs - startUs;
     if (isTime(line.samples)) busy.samples += line.samples;
     byStep.set(key, busy);
   }

@@ -211,7 +211,7 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     VECTOR: vector,
     WORDS: words,
     MASK: { none: 0, bool: 1, float: 2 }[kernel.mask],
-    THRESHOLD: Math.ceil(Math.fround(kernel.dropout) * 2 ** 24),
+    THRESHOLD: Math.min(65535, Math.round(kernel.dropout * 65536)),
   };
   const dropKey = kernel.dropout > 0 ? extras - 1 : null;
   const keyLead = dropKey === null ? [] : node.inputs[dropKey].shape.slice(0, -1);
@@ -233,6 +233,8 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
   const config = [
     "struct @_config {",
     `  typedef ${element} E; typedef ${mode < 2 ? "float" : "uint16_t"} Shared; typedef ${access} Element;`,
+    // Elements are numbered in 32 bits where that is enough.
+    `  typedef ${shape.batch * shape.heads * shape.queries * shape.keys < 2 ** 32 ? "uint32_t" : "uint64_t"} Index;`,
     ...Object.entries(integers).map(([name, value]) => `  static const int ${name} = ${value};`),
     ...Object.entries(flags).map(([name, value]) => `  static const bool ${name} = ${value};`),
     ...Object.entries(strides).map(([name, value]) => `  static const long long ${name} = ${value};`),
@@ -240,8 +242,10 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     `  static __device__ __forceinline__ float KEEP() { return ${float(1 / (1 - kernel.dropout))}f; }`,
     "};",
   ];
+  // Small heads leave room for four blocks on a multiprocessor, if they keep to 128 registers a thread.
+  const bounds = shape.size <= 32 ? `${threads}, 4` : threads;
   const entry = (suffix: string, fn: string, count: number): string =>
-    `extern "C" __global__ void __launch_bounds__(${threads}) @${suffix}(const Args<${count}> args) { extern __shared__ __align__(16) char memory[]; ${fn}<@_config>(args.p, memory); }`;
+    `extern "C" __global__ void __launch_bounds__(${bounds}) @${suffix}(const Args<${count}> args) { extern __shared__ __align__(16) char memory[]; ${fn}<@_config>(args.p, memory); }`;
   const blocksOf = (length: number): number => shape.batch * shape.heads * Math.ceil(length / rowsPerBlock);
   const text = kernel.gradient
     ? [entry("", "w_attention_query_gradient", 12), entry("_k", "w_attention_key_gradient", 12)]

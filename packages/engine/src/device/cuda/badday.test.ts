@@ -148,7 +148,7 @@ test("a kernel fault: the context is dead and says so; tensors on it explain the
     fake.fail("cuEventSynchronize", 700, { sticky: true });
     assert.throws(
       () => kept.dataSync(),
-      /error 700 \(a kernel read or wrote outside its memory\); the context of cuda:0 is dead, and every tensor on it is lost\. weft\.setDevice\("cuda:0"\) starts over/,
+      /error 700 \(a kernel read or wrote outside its memory\); the context of cuda:0 is dead, and every tensor on it is lost\. weft\.setDevice\("cuda:0"\) asks the driver for a fresh one \(many drivers want a new process/,
     );
     assert.match(device.lost!, /700/);
     assert.throws(() => pending.dataSync(), /the context of cuda:0 is dead/);

@@ -120,8 +120,8 @@ test("small uploads do not wait for the GPU", () =>
     weft.tensor([1, 2, 3]).realize();
     const names = fake.sequence();
     assert.ok(names.includes("cuMemcpyHtoDAsync_v2") && !names.includes("cuStreamSynchronize"), names.join(" "));
-    // 1 MB of small ones: the ring comes round, and waits once.
-    for (let i = 0; i < 40; i++) weft.tensor(new Float32Array(10000)).realize();
+    // More than 4 MB of small ones (a batch of a large model is one): the ring comes round, and waits once.
+    for (let i = 0; i < 40; i++) weft.tensor(new Float32Array(40000)).realize();
     assert.equal(fake.sequence().filter((n) => n === "cuStreamSynchronize").length, 1);
   }));
 

@@ -21,7 +21,7 @@ export function stagedCollective(
   if (group instanceof NcclGroup && group.onDevice(node.attrs, operand.shape, from, to)) return;
   const input = new Uint8Array(numel(operand.shape) * bytesOf(operand.dtype));
   const output = new Uint8Array(numel(node.shape) * bytesOf(node.dtype));
-  if (input.byteLength > 0) context.download(new CudaBuffer(from, input.byteLength), input);
+  if (input.byteLength > 0) context.transfers.download(new CudaBuffer(from, input.byteLength), input);
   group.collective(node.attrs, input, output, operand.shape);
-  if (output.byteLength > 0) context.upload(new CudaBuffer(to, output.byteLength), output);
+  if (output.byteLength > 0) context.transfers.upload(new CudaBuffer(to, output.byteLength), output);
 }

@@ -17,6 +17,7 @@ import {
 import { type HostBlock, HostPool, permanentBlock, type Registrar } from "./host-memory.js";
 import { describeProcesses } from "./nvml.js";
 import { namedRanges } from "./nvtx.js";
+import { Transfers } from "./transfers.js";
 
 /** A part of a buffer that is ready when an event has happened. Parts follow each other from the buffer's start. */
 export interface Piece {
@@ -41,18 +42,11 @@ function bucket(bytes: number): number {
 }
 
 const attribute = { multiprocessors: 16, major: 75, minor: 76, sharedBytes: 97 };
-const stagingBytes = 32 << 20;
 const workspaceBytes = 32 << 20;
-/** Results from this size on land in pinned memory that the user's array aliases. */
-const fetchFrom = 1 << 18;
-/** Uploads up to this size are copied aside and need not wait for the GPU. */
-const smallUpload = 1 << 16;
-const uploadRing = 1 << 20;
 /** Buffers up to this size are cut from slabs: asking the driver for each takes longer than what is done with them. */
 const smallBuffer = 4096;
 const slabBytes = 1 << 20;
 const oldestDriver = 11000;
-const notReady = 600;
 const noMemory = 2;
 
 const gigabytes = (bytes: number): string => `${(bytes / 1e9).toFixed(2)} GB`;
@@ -78,6 +72,9 @@ export class CudaContext {
   /** Downloads that need not wait for later work. */
   readonly copyStream: number;
   readonly handle: number;
+  /** The driver's number of the GPU. */
+  readonly device: number;
+  readonly transfers: Transfers;
   readonly driver: Driver;
   readonly hostPool: HostPool;
   /** Counts runs: what was noted about a buffer in an earlier one does not hold. */
@@ -87,13 +84,10 @@ export class CudaContext {
   capturing = false;
   /** Why the device can be used no more. */
   lost: string | null = null;
-  readonly #device: number;
   readonly #pool = new Map<number, number[]>();
   #used = 0;
   #pooled = 0;
   #peak = 0;
-  #staging: HostBlock | null = null;
-  #ring: { block: HostBlock; next: number } | null = null;
   #blas: { handle: number; scalars: number } | null = null;
   #workspace: CudaBuffer | null = null;
 
@@ -118,22 +112,23 @@ export class CudaContext {
       throw new WeftError(
         `cuda: there is no device cuda:${ordinal}; this process sees ${count} (CUDA_VISIBLE_DEVICES=${process.env.CUDA_VISIBLE_DEVICES ?? "unset"})`,
       );
-    this.#device = result32("cuDeviceGet", (out) => driver.cuDeviceGet(out, ordinal));
-    this.name = this.#text("cuDeviceGetName", (out) => driver.cuDeviceGetName(out, out.length, this.#device));
-    this.busId = this.#text("cuDeviceGetPCIBusId", (out) => driver.cuDeviceGetPCIBusId(out, out.length, this.#device));
+    this.device = result32("cuDeviceGet", (out) => driver.cuDeviceGet(out, ordinal));
+    this.name = this.#text("cuDeviceGetName", (out) => driver.cuDeviceGetName(out, out.length, this.device));
+    this.busId = this.#text("cuDeviceGetPCIBusId", (out) => driver.cuDeviceGetPCIBusId(out, out.length, this.device));
     const get = (what: number): number =>
-      result32("cuDeviceGetAttribute", (out) => driver.cuDeviceGetAttribute(out, what, this.#device));
+      result32("cuDeviceGetAttribute", (out) => driver.cuDeviceGetAttribute(out, what, this.device));
     this.architecture = `sm_${get(attribute.major)}${get(attribute.minor)}`;
     this.multiprocessors = get(attribute.multiprocessors);
     this.sharedBytes = get(attribute.sharedBytes);
-    this.totalBytes = result64("cuDeviceTotalMem", (out) => driver.cuDeviceTotalMem_v2(out, this.#device));
+    this.totalBytes = result64("cuDeviceTotalMem", (out) => driver.cuDeviceTotalMem_v2(out, this.device));
     this.handle = this.#retain();
     this.enter();
     // Not blocking with the legacy stream: nothing else uses it.
     this.stream = result64("cuStreamCreate", (out) => driver.cuStreamCreate(out, 1));
     this.copyStream = result64("cuStreamCreate", (out) => driver.cuStreamCreate(out, 1));
-    this.hostPool = new HostPool(this.#registrar(), hostLimit());
+    this.hostPool = new HostPool(this.registrar(), hostLimit());
     this.ranges = namedRanges(libraries);
+    this.transfers = new Transfers(this);
     living.add(this);
   }
 
@@ -146,12 +141,12 @@ export class CudaContext {
   #retain(): number {
     const { driver } = this;
     const out = new BigUint64Array(1);
-    let code = driver.cuDevicePrimaryCtxRetain(out, this.#device);
+    let code = driver.cuDevicePrimaryCtxRetain(out, this.device);
     if (deadly.has(code)) {
       // What is left of a context that died: a reset may give a fresh one.
-      driver.cuDevicePrimaryCtxRelease_v2(this.#device);
-      driver.cuDevicePrimaryCtxReset_v2(this.#device);
-      code = driver.cuDevicePrimaryCtxRetain(out, this.#device);
+      driver.cuDevicePrimaryCtxRelease_v2(this.device);
+      driver.cuDevicePrimaryCtxReset_v2(this.device);
+      code = driver.cuDevicePrimaryCtxRetain(out, this.device);
       if (deadly.has(code))
         throw new CudaError(
           `cuda:${this.ordinal}: a kernel fault earlier in this process (error ${code}) has ended its use of the GPU: this ` +
@@ -169,7 +164,8 @@ export class CudaContext {
     return Number(out[0]);
   }
 
-  #registrar(): Registrar {
+  /** How host pages become known to this GPU. */
+  registrar(): Registrar {
     return {
       register: (address, bytes) => this.driver.cuMemHostRegister_v2(address, bytes, 0) === 0,
       unregister: (address) => {
@@ -200,7 +196,8 @@ export class CudaContext {
   #gone(code = 0): CudaError {
     return new CudaError(
       `${this.lost}; the context of cuda:${this.ordinal} is dead, and every tensor on it is lost. ` +
-        `weft.setDevice("cuda:${this.ordinal}") starts over with a fresh one; compute or load the tensors again there`,
+        `weft.setDevice("cuda:${this.ordinal}") asks the driver for a fresh one (many drivers want a new process for that); ` +
+        "compute or load the tensors again there",
       code,
     );
   }
@@ -208,8 +205,8 @@ export class CudaContext {
   /** Gives up everything on the GPU. Arrays that users hold stay as they are. */
   close(): void {
     if (!living.has(this)) return;
-    for (const context of [...living]) if (context.#device === this.#device) context.#end();
-    this.driver.cuDevicePrimaryCtxReset_v2(this.#device);
+    for (const context of [...living]) if (context.device === this.device) context.#end();
+    this.driver.cuDevicePrimaryCtxReset_v2(this.device);
   }
 
   #end(): void {
@@ -313,170 +310,6 @@ export class CudaContext {
     return block;
   }
 
-  upload(buffer: CudaBuffer, from: Uint8Array): void {
-    const bytes = from.byteLength;
-    if (bytes === 0) return;
-    this.enter();
-    const { driver } = this;
-    if (bytes <= smallUpload) {
-      this.#ring ??= { block: this.#pinned(uploadRing), next: 0 };
-      const { block } = this.#ring;
-      if (this.#ring.next + bytes > uploadRing) {
-        this.synchronize();
-        this.#ring.next = 0;
-      }
-      const at = this.#ring.next;
-      this.#ring.next = at + Math.ceil(bytes / 64) * 64;
-      block.view.set(from, at);
-      this.check(
-        "cuMemcpyHtoDAsync",
-        driver.cuMemcpyHtoDAsync_v2(buffer.address, block.address + at, bytes, this.stream),
-      );
-      return;
-    }
-    // Earlier work may still read what this memory held before.
-    this.synchronize();
-    this.check("cuMemcpyHtoD", driver.cuMemcpyHtoD_v2(buffer.address, from, bytes));
-  }
-
-  #pinned(bytes: number): HostBlock {
-    const block = permanentBlock(bytes, this.#registrar());
-    if (block === null) throw new WeftError("cuda: the system has no memory left");
-    return block;
-  }
-
-  /** Straight into arrays that were fetched before; otherwise through pinned memory in pieces, one being filled while
-   * the other is emptied. */
-  download(buffer: CudaBuffer, into: Uint8Array): void {
-    this.enter();
-    const pinned = this.hostPool.addressOf(into.buffer);
-    if (pinned !== null) {
-      const event = this.#copyOut(buffer, pinned + into.byteOffset);
-      this.check("cuEventSynchronize", this.driver.cuEventSynchronize(event));
-      this.#fetchEvents.push(event);
-      return;
-    }
-    this.#staging ??= this.#pinned(stagingBytes);
-    const { address, view } = this.#staging;
-    const half = stagingBytes / 2;
-    const events = [this.event(0), this.event(1)];
-    const start = (at: number): void => {
-      const slot = (at / half) % 2;
-      const n = Math.min(half, into.byteLength - at);
-      this.check(
-        "cuMemcpyDtoH",
-        this.driver.cuMemcpyDtoHAsync_v2(address + slot * half, buffer.address + at, n, this.stream),
-      );
-      this.check("cuEventRecord", this.driver.cuEventRecord(events[slot], this.stream));
-    };
-    if (into.byteLength > 0) start(0);
-    for (let at = 0; at < into.byteLength; at += half) {
-      if (at + half < into.byteLength) start(at + half);
-      const slot = (at / half) % 2;
-      this.check("cuEventSynchronize", this.driver.cuEventSynchronize(events[slot]));
-      into.set(view.subarray(slot * half, slot * half + Math.min(half, into.byteLength - at)), at);
-    }
-  }
-
-  /** The bytes of a large buffer in pinned memory that belongs to the caller's array; null: use `download`. */
-  fetch(buffer: CudaBuffer): ArrayBuffer | null {
-    const started = this.#startFetch(buffer);
-    if (started === null) return null;
-    this.check("cuEventSynchronize", this.driver.cuEventSynchronize(started.event));
-    this.#fetchEvents.push(started.event);
-    return started.buffer;
-  }
-
-  /** The same without holding up the event loop. */
-  fetchAsync(buffer: CudaBuffer): Promise<ArrayBuffer> | null {
-    const started = this.#startFetch(buffer);
-    if (started === null) return null;
-    // Whatever writes to this memory next must wait for the copy.
-    this.check("cuStreamWaitEvent", this.driver.cuStreamWaitEvent(this.stream, started.event, 0));
-    return new Promise((resolve, reject) => {
-      const look = (): void => {
-        const code = this.lost === null ? this.driver.cuEventQuery(started.event) : 1;
-        if (code === notReady) setImmediate(look);
-        else {
-          this.#fetchEvents.push(started.event);
-          try {
-            this.check("cuEventQuery", code);
-            resolve(started.buffer);
-          } catch (error) {
-            reject(error as Error);
-          }
-        }
-      };
-      look();
-    });
-  }
-
-  readonly #fetchEvents: number[] = [];
-
-  #startFetch(buffer: CudaBuffer): { buffer: ArrayBuffer; event: number } | null {
-    if (buffer.bytes < fetchFrom) return null;
-    this.enter();
-    const block = this.hostPool.take(buffer.bytes);
-    if (block === null) return null;
-    const event = this.#copyOut(buffer, block.address);
-    this.hostPool.prepare(buffer.bytes);
-    return { buffer: block.buffer, event };
-  }
-
-  /** Starts a copy to pinned memory, piece by piece as the buffer gets ready; the event says when all is there. */
-  #copyOut(buffer: CudaBuffer, to: number): number {
-    const { driver, copyStream } = this;
-    const done = this.#fetchEvents.pop() ?? this.#newEvent();
-    const ready = this.event(0);
-    let pieces = buffer.pieces?.epoch === this.epoch ? buffer.pieces.list : null;
-    if (pieces === null) {
-      this.check("cuEventRecord", driver.cuEventRecord(ready, this.stream));
-      pieces = [{ bytes: buffer.bytes, event: ready }];
-    }
-    let at = 0;
-    for (const { bytes, event } of pieces) {
-      this.check("cuStreamWaitEvent", driver.cuStreamWaitEvent(copyStream, event, 0));
-      this.check("cuMemcpyDtoH", driver.cuMemcpyDtoHAsync_v2(to + at, buffer.address + at, bytes, copyStream));
-      at += bytes;
-    }
-    this.check("cuEventRecord", driver.cuEventRecord(done, copyStream));
-    return done;
-  }
-
-  /** Copies a buffer to another GPU, over NVLink or PCIe without the host where the machine can. */
-  copyToPeer(buffer: CudaBuffer, peer: CudaContext): CudaBuffer {
-    const copy = peer.allocate(buffer.bytes);
-    this.#enablePeer(peer);
-    this.enter();
-    const { driver } = this;
-    // The memory may have been in use there until now.
-    peer.enter();
-    const [mine, theirs] = [this.event(0), peer.event(0)];
-    this.check("cuEventRecord", driver.cuEventRecord(theirs, peer.stream));
-    this.enter();
-    this.check("cuStreamWaitEvent", driver.cuStreamWaitEvent(this.stream, theirs, 0));
-    this.check(
-      "cuMemcpyPeerAsync",
-      driver.cuMemcpyPeerAsync(copy.address, peer.handle, buffer.address, this.handle, buffer.bytes, this.stream),
-    );
-    this.check("cuEventRecord", driver.cuEventRecord(mine, this.stream));
-    this.check("cuStreamWaitEvent", driver.cuStreamWaitEvent(peer.stream, mine, 0));
-    return copy;
-  }
-
-  readonly #peers = new Set<CudaContext>();
-
-  #enablePeer(peer: CudaContext): void {
-    if (this.#peers.has(peer)) return;
-    this.#peers.add(peer);
-    this.enter();
-    const can = new Int32Array(1);
-    this.check("cuDeviceCanAccessPeer", this.driver.cuDeviceCanAccessPeer(can, this.#device, peer.#device));
-    // Enabled twice (704) is as good as once; without access the driver goes through the host by itself.
-    const code = can[0] === 1 ? this.driver.cuCtxEnablePeerAccess(peer.handle, 0) : 0;
-    if (code !== 704) this.check("cuCtxEnablePeerAccess", code);
-  }
-
   /** Scratch memory of the matrix libraries, which must not allocate while a graph is recorded. */
   workspace(): { address: number; bytes: number } {
     this.#workspace ??= this.allocate(workspaceBytes);
@@ -520,13 +353,13 @@ export class CudaContext {
 
   readonly #events: number[] = [];
 
-  #newEvent(): number {
+  newEvent(): number {
     return result64("cuEventCreate", (out) => this.driver.cuEventCreate(out, 0));
   }
 
   /** One of this context's events, by number; the first two are for transfers. */
   event(index: number): number {
-    while (this.#events.length <= index) this.#events.push(this.#newEvent());
+    while (this.#events.length <= index) this.#events.push(this.newEvent());
     return this.#events[index];
   }
 

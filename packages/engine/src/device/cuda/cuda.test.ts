@@ -90,7 +90,8 @@ test("the generated CUDA compiles for Hopper and for older GPUs", {
     // One file: the prelude once, every program in a namespace of its own.
     const bodies = programs.map(([, make], i) => {
       const { source } = writeCudaProgram(planFunction(make(), options), 2112);
-      const kernels = source.slice(cudaPrelude.length + source.slice(cudaPrelude.length).indexOf("\n") + 1);
+      const start = source.indexOf("template <int N> struct Args");
+      const kernels = source.slice(start + source.slice(start).indexOf("\n") + 1);
       return `namespace p${i} {\n${kernels.replaceAll('extern "C" __global__', "static __global__")}\n}`;
     });
     const uses = "template <int N> struct Args { void* p[N]; };\n";

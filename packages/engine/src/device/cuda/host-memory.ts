@@ -2,7 +2,7 @@
 // they outlive the GPU's context: an array that a user holds stays readable when the device is lost.
 // A block given to a user belongs to its ArrayBuffer: it is reused when that is collected, never before.
 import koffi from "koffi";
-import { collectNow } from "../collect.js";
+import { collectNow, forgetSeen } from "../collect.js";
 
 /** Registers pages with the driver, and takes them back. Says whether it worked. */
 export interface Registrar {
@@ -116,7 +116,8 @@ export class HostPool {
   take(bytes: number): { address: number; buffer: ArrayBuffer } | null {
     const size = bucket(bytes);
     if (this.#closed || size > this.limit) return null;
-    const block = this.#reuse(size) ?? this.#recycle(size) ?? this.#map(size) ?? this.#make(size);
+    const block =
+      this.#reuse(size) ?? this.#collected(size) ?? this.#recycle(size) ?? this.#map(size) ?? this.#make(size);
     if (block === null) return null;
     const buffer = viewAt(block.address, bytes);
     keepInPlace(buffer);
@@ -140,6 +141,19 @@ export class HostPool {
     if (this.#sweepSeconds > 2 * size * this.#secondsPerByte) return;
     const block = this.#swept(size);
     if (block !== null) this.#shelve(block);
+  }
+
+  /** A block whose array a collection of V8's own has taken: the registry tells only when the task is over. */
+  #collected(size: number): Block | null {
+    if (this.#leases.size === 0) return null;
+    this.#takeBack();
+    // Looking at an array keeps it for the rest of the task: it must not.
+    forgetSeen();
+    return this.#reuse(size);
+  }
+
+  #takeBack(): void {
+    for (const lease of [...this.#leases]) if (lease.holder.deref() === undefined) this.#return(lease);
   }
 
   /** Whether blocks of this size are out that nobody may hold any more. */
@@ -214,7 +228,8 @@ export class HostPool {
     this.sweeps++;
     this.clock.collect();
     this.#sweepSeconds = (this.clock.now() - start) / 1e3;
-    for (const lease of [...this.#leases]) if (lease.holder.deref() === undefined) this.#return(lease);
+    this.#takeBack();
+    forgetSeen();
   }
 
   #return(lease: Lease): void {

@@ -80,20 +80,24 @@ export class CudaDevice implements Device {
     this.context.free(buffer as CudaBuffer);
   }
   upload(buffer: DeviceBuffer, from: Uint8Array): void {
-    this.context.upload(buffer as CudaBuffer, from);
+    this.context.transfers.upload(buffer as CudaBuffer, from);
   }
   download(buffer: DeviceBuffer, into: Uint8Array): void {
-    this.context.download(buffer as CudaBuffer, into);
+    this.context.transfers.download(buffer as CudaBuffer, into);
   }
   fetch(buffer: DeviceBuffer): ArrayBuffer | null {
-    return this.context.fetch(buffer as CudaBuffer);
+    return this.context.transfers.fetch(buffer as CudaBuffer);
   }
   fetchAsync(buffer: DeviceBuffer): Promise<ArrayBuffer> | null {
-    return this.context.fetchAsync(buffer as CudaBuffer);
+    return this.context.transfers.fetchAsync(buffer as CudaBuffer);
   }
   /** A copy on another GPU; null where the other device is none. */
   copyTo(buffer: DeviceBuffer, peer: Device): DeviceBuffer | null {
-    return peer instanceof CudaDevice ? this.context.copyToPeer(buffer as CudaBuffer, peer.context) : null;
+    return peer instanceof CudaDevice ? this.context.transfers.copyToPeer(buffer as CudaBuffer, peer.context) : null;
+  }
+  /** A collection takes milliseconds, and the memory that it saves is the GPU's: a sixteenth of that may wait. */
+  get pressureBytes(): number {
+    return this.context.totalBytes / 16;
   }
   get ranges(): NamedRanges | null {
     return this.context.ranges;

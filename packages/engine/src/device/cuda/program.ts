@@ -549,14 +549,14 @@ export class CudaProgram {
     const inputs = node.inputs.map((x): Value => {
       const data = makeStorage(x.dtype, numel(x.shape));
       const buffer = new CudaBuffer(this.#operand(plan, x, addresses), data.byteLength);
-      this.context.download(buffer, new Uint8Array(data.buffer));
+      this.context.transfers.download(buffer, new Uint8Array(data.buffer));
       return { shape: x.shape, dtype: x.dtype, data };
     });
     const rule = referenceRules[node.op as keyof typeof referenceRules] as ReferenceRule<typeof node.op>;
     const result = rule(inputs, node as never);
     (Array.isArray(result) ? result : [result]).forEach((value, i) => {
       const bytes = new Uint8Array(value.data.buffer, value.data.byteOffset, value.data.byteLength);
-      this.context.upload(new CudaBuffer(this.#at(plan, node, addresses, i), bytes.byteLength), bytes);
+      this.context.transfers.upload(new CudaBuffer(this.#at(plan, node, addresses, i), bytes.byteLength), bytes);
     });
   }
 }

@@ -13,7 +13,7 @@ import {
 import type { Node, Precision } from "../../graph/index.js";
 import { type AttentionCall, attentionCall, attentionOf, attentionWorkspace, fitsAttention } from "./attention.js";
 import { attentionKernels } from "./native/attention.js";
-import { cudaPrelude } from "./native/prelude.js";
+import { preludeFor } from "./native/prelude.js";
 import { workspaceBytes } from "./scatter-sort.js";
 
 /** How plans are made for this device. */
@@ -120,7 +120,8 @@ ${cases.join("\n")}
   );
   const functions = [...shared, ...[...texts].map(([text, name]) => text.replaceAll("@", name))].join("\n\n");
   const fused = attention.size > 0 ? attentionKernels : "";
-  const source = `${cudaPrelude}template <int N> struct Args { void* p[N]; };\n${fused}${functions}\n`;
+  const text = `template <int N> struct Args { void* p[N]; };\n${fused}${functions}\n`;
+  const source = preludeFor(text) + text;
   const more = [...attention.values()].flatMap(({ name, launches }) => launches.map((l) => name + l.suffix));
   return { source, names: [...new Set([...texts.values(), ...more])], kernels, attention };
 }

@@ -149,6 +149,19 @@ export function describe(attrs: CollectiveAttrs, operand: Shape = operandShape(a
   return descriptor;
 }
 
+/** The descriptor for operands in host memory, whose sizes must fit it. */
+export function describeFor(
+  attrs: CollectiveAttrs,
+  input: Uint8Array,
+  output: Uint8Array,
+  operand: Shape,
+): BigInt64Array<ArrayBuffer> {
+  const descriptor = describe(attrs, operand);
+  if (input.byteLength !== Number(descriptor[7]) || output.byteLength !== Number(descriptor[8]))
+    throw new InternalError(`${attrs.kind}: ${input.byteLength} and ${output.byteLength} bytes do not fit the shapes`);
+  return descriptor;
+}
+
 /** Bytes that arrive from other ranks in one collective, for tapes and counters. */
 export function bytesReceived(attrs: CollectiveAttrs, operand: Shape = operandShape(attrs)): number {
   const members = membersOf(attrs);

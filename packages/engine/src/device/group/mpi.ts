@@ -1,9 +1,9 @@
 // A process group over MPI: processes that mpirun or srun started, on one host or many. OpenMPI through its C library,
 // loaded at run time.
 import { existsSync } from "node:fs";
-import { InternalError, type OpAttrs, type Shape, WeftError } from "../../graph/index.js";
+import { type OpAttrs, type Shape, WeftError } from "../../graph/index.js";
 import type { ProcessGroup } from "../contract.js";
-import { describe } from "./descriptor.js";
+import { describeFor } from "./descriptor.js";
 import { groupLibrary } from "./native/library.js";
 
 const folders = [
@@ -77,11 +77,7 @@ export class MpiGroup implements ProcessGroup {
 
   collective(attrs: OpAttrs["collective"], input: Uint8Array, output: Uint8Array, operand: Shape): void {
     if (!this.#open) throw new WeftError("the MPI group is closed");
-    const descriptor = describe(attrs, operand);
-    if (input.byteLength !== Number(descriptor[7]) || output.byteLength !== Number(descriptor[8]))
-      throw new InternalError(
-        `${attrs.kind}: ${input.byteLength} and ${output.byteLength} bytes do not fit the shapes`,
-      );
+    const descriptor = describeFor(attrs, input, output, operand);
     const code = groupLibrary().mpiCollective(this.native.group, descriptor, input, output, 0) as number;
     if (code !== 0) throw this.failure(code);
   }

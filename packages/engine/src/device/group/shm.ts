@@ -1,9 +1,9 @@
 // A process group of one host over shared memory. Processes find each other by a name, whoever started them; the name
 // exists only until all are there, so that nothing is left behind however they end.
 import { readdirSync, unlinkSync } from "node:fs";
-import { InternalError, type OpAttrs, type Shape, WeftError } from "../../graph/index.js";
+import { type OpAttrs, type Shape, WeftError } from "../../graph/index.js";
 import type { ProcessGroup } from "../contract.js";
-import { describe } from "./descriptor.js";
+import { describeFor } from "./descriptor.js";
 import { groupLibrary } from "./native/library.js";
 
 export interface ShmOptions {
@@ -107,11 +107,7 @@ export class ShmGroup implements ProcessGroup {
 
   collective(attrs: OpAttrs["collective"], input: Uint8Array, output: Uint8Array, operand: Shape): void {
     if (!this.#open) throw new WeftError(`group ${this.name} is closed`);
-    const descriptor = describe(attrs, operand);
-    if (input.byteLength !== Number(descriptor[7]) || output.byteLength !== Number(descriptor[8]))
-      throw new InternalError(
-        `${attrs.kind}: ${input.byteLength} and ${output.byteLength} bytes do not fit the shapes`,
-      );
+    const descriptor = describeFor(attrs, input, output, operand);
     const code = groupLibrary().collective(this.native.group, descriptor, input, output, 0) as number;
     if (code !== 0) throw this.failure(code);
   }

@@ -20,6 +20,7 @@ import {
 } from "../operators/index.js";
 import {
   type GradientKind,
+  type Hamiltonian,
   hamiltonian,
   lindblad,
   type Method,
@@ -239,6 +240,39 @@ describe("propagators", () => {
       const [value, g] = weft.valueAndGrad(loss(chunks))(scalar(0.9));
       near(value.itemSync(), one.itemSync(), 1e-13, `${chunks} pieces`);
       near(g.itemSync(), g1.itemSync(), 1e-12, `gradient with ${chunks} pieces`);
+    }
+  });
+  test("whole matrices and single gates: one propagator, one gradient, for both orders and with pieces of time", () => {
+    const chain = (size: Tensor): Hamiltonian => ({
+      dims: [2, 3],
+      static: [
+        { sites: [0], matrix: sigmaZ },
+        { sites: [1], matrix: number(3).scale(0.8) },
+        {
+          sites: [0, 1],
+          matrix: sigmaX
+            .kron(destroy(3).add(destroy(3).adjoint()))
+            .tensor()
+            .mul(size),
+        },
+      ],
+      drives: [
+        { sites: [0], matrix: sigmaX },
+        { sites: [1], matrix: destroy(3).add(destroy(3).adjoint()) },
+      ],
+      amplitudes: (t) => weft.stack([t.cos().mul(size), t.mul(1.7).sin()], 1),
+    });
+    for (const method of ["trotter2", "trotter4"] as const) {
+      const loss = (options: object) => (size: Tensor) => {
+        const u = propagator(chain(size), { duration, steps: 11, method, ...options }).final;
+        return u.index(0, 1).real().mul(0.3).add(u.index(4, 2).imag()).add(u.index(5, 5).abs());
+      };
+      const [value, g] = weft.valueAndGrad(loss({ strategy: "gates", chunks: 1, gradient: "stored" }))(scalar(0.4));
+      for (const options of [{ chunks: 1 }, { chunks: 3 }, { chunks: 1, gradient: "checkpointed" }]) {
+        const [other, og] = weft.valueAndGrad(loss({ strategy: "dense", ...options }))(scalar(0.4));
+        near(other.itemSync(), value.itemSync(), 1e-13, `${method} ${JSON.stringify(options)}`);
+        near(og.itemSync(), g.itemSync(), 1e-12, `gradient, ${method} ${JSON.stringify(options)}`);
+      }
     }
   });
   test("columns of the propagator are evolved states, and it is unitary", () => {

@@ -4,10 +4,10 @@ import { test } from "node:test";
 import type { Tensor } from "../../tensor/index.js";
 import * as weft from "../../tensor/index.js";
 import { onEachDevice } from "../../test/devices.js";
-import { basisState, densityOf, sigmaMinus, sigmaX, sigmaY, sigmaZ } from "../operators/index.js";
+import { basisState, densityOf, destroy, onSite, sigmaMinus, sigmaX, sigmaY, sigmaZ } from "../operators/index.js";
 import { type LindbladOptions, lindblad } from "./lindblad.js";
 import { tsit5 } from "./methods.js";
-import { hamiltonian } from "./problem.js";
+import { type Hamiltonian, hamiltonian } from "./problem.js";
 
 const f64 = { dtype: "float64" } as const;
 const near = (got: number, want: number, tolerance: number, name = "value"): void =>
@@ -99,6 +99,38 @@ test("an ensemble by vmap equals its members", () => {
   }
 });
 
+test("operators on their own sites give what whole matrices give", () => {
+  const dims = [2, 3];
+  const drive = (t: Tensor): Tensor => t.cos().unsqueeze(1);
+  const h = (): Hamiltonian => ({
+    dims,
+    static: [
+      { sites: [0], matrix: sigmaZ },
+      { sites: [0, 1], matrix: sigmaX.kron(destroy(3).add(destroy(3).adjoint())) },
+    ],
+    drives: [{ sites: [1], matrix: destroy(3).add(destroy(3).adjoint()) }],
+    amplitudes: drive,
+  });
+  const rho = densityOf(basisState(6, 4));
+  const loss = (local: boolean) => (rate: Tensor) => {
+    const jumps = local
+      ? [
+          { operator: sigmaMinus, sites: [0], rate },
+          { operator: destroy(3), sites: [1], rate: 0.2 },
+        ]
+      : [
+          { operator: onSite(sigmaMinus, 0, dims), rate },
+          { operator: onSite(destroy(3), 1, dims), rate: 0.2 },
+        ];
+    const { final } = lindblad({ hamiltonian: h(), jumps }, rho, { duration: 1, steps: 8, representation: "matrix" });
+    return final.index(1, 1).real().add(final.index(0, 4).imag());
+  };
+  const [a, ga] = weft.valueAndGrad(loss(true))(weft.tensor(0.3, f64));
+  const [b, gb] = weft.valueAndGrad(loss(false))(weft.tensor(0.3, f64));
+  near(a.itemSync(), b.itemSync(), 1e-14);
+  near(ga.itemSync(), gb.itemSync(), 1e-13);
+});
+
 test("what is wrong is refused", () => {
   const h = hamiltonian({ static: sigmaZ, drives: [sigmaX], amplitudes: [[1], [2]] });
   const rho = densityOf(basisState(2, 0));
@@ -106,6 +138,10 @@ test("what is wrong is refused", () => {
     lindblad({ hamiltonian: h, jumps: [{ operator: sigmaMinus, rate }] }, rho, { duration: 1, steps: 4, ...options });
   assert.throws(() => hamiltonian({ static: sigmaMinus }), /not Hermitian/);
   assert.throws(() => run({}, -1), /jump 0: the rate must be a number >= 0/);
+  assert.throws(
+    () => lindblad({ hamiltonian: h, jumps: [{ operator: sigmaMinus, sites: [1] }] }, rho, { duration: 1, steps: 4 }),
+    /jump 0: sites \[1\] must ascend/,
+  );
   assert.throws(() => run({ steps: 3 }), /3 steps do not divide into the 2 segments/);
   assert.throws(() => run({ gradient: "reversal" }), /dissipation cannot be run backwards/);
   assert.throws(() => run({ method: "trotter2" }), /does not solve the lindblad equation/);

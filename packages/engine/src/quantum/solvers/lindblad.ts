@@ -20,6 +20,7 @@ import {
   matrixOf,
   timeGrid,
   whole,
+  wholeJump,
 } from "./problem.js";
 import { type Evolution, type Observables, summary } from "./result.js";
 
@@ -186,18 +187,19 @@ export function lindblad(system: OpenSystem, rho0: Tensor | OperatorLike, option
   const { method, gradient } = resolveMethod(options.method, "lindblad", options.gradient);
   const h = system.hamiltonian;
   const d = dimensionOf(h);
-  const jumps = checkJumps(system.jumps, d);
+  const given = checkJumps(system.jumps, h);
   const grid = timeGrid({ steps: method.tolerance === undefined ? required(options.steps) : 1, ...options });
   const start = startOf(rho0, d, grid);
   const saves = options.saves ?? 1;
   const numbers =
     [...h.static, ...h.drives].every((t) => t.matrix instanceof Operator) &&
-    jumps.every((j) => j.operator instanceof Operator);
+    given.every((j) => j.operator instanceof Operator);
   const representation = options.representation ?? (numbers && d <= literalLimit ? "real" : "matrix");
   if (representation === "real" && !numbers)
     throw new WeftError(
       'lindblad: representation "real" needs operators of numbers; an operator is a tensor: use "matrix"',
     );
+  const jumps = given.map((jump) => wholeJump(h, jump, grid.complex));
   const form = representation === "real" ? realForm(h, jumps, grid) : matrixForm(h, jumps, grid);
   const finish = (last: Tensor, states: Tensor | null, more: Partial<Evolution> = {}): Evolution =>
     summary({

@@ -25,6 +25,8 @@ export interface Hamiltonian {
 
 export interface Jump {
   operator: Tensor | OperatorLike;
+  /** Parts that it acts on, as in a Term; the whole space by default. */
+  sites?: readonly number[];
   /** Per unit of time; the operator is multiplied with its square root. 1 by default. */
   rate?: Tensor | number;
 }
@@ -228,17 +230,27 @@ export function adaptivePieces(
 
 export interface CheckedJump {
   operator: Tensor | Operator;
+  sites: readonly number[] | null;
   rate: Tensor | number;
 }
 
-export function checkJumps(jumps: readonly Jump[], levels: number): CheckedJump[] {
-  return jumps.map(({ operator, rate = 1 }, k) => {
+export function checkJumps(jumps: readonly Jump[], h: Pick<Hamiltonian, "dims">): CheckedJump[] {
+  return jumps.map(({ operator, sites, rate = 1 }, k) => {
     const made = isTensor(operator) ? operator : Operator.from(operator, `jump ${k}`);
     const [rows, columns] = made instanceof Tensor ? made.shape : [made.rows, made.columns];
+    if (sites?.some((s, i) => !(s in h.dims) || (i > 0 && s <= sites[i - 1])) || sites?.length === 0)
+      throw new WeftError(`jump ${k}: sites [${sites.join(", ")}] must ascend and lie in 0..${h.dims.length - 1}`);
+    const levels = levelsOf(h.dims, sites ?? h.dims.map((_, i) => i));
     if (rows !== levels || columns !== levels)
       throw new WeftError(`jump ${k}: needs a ${levels}x${levels} matrix, got ${rows}x${columns}`);
     if (typeof rate === "number" && !(rate >= 0 && Number.isFinite(rate)))
       throw new WeftError(`jump ${k}: the rate must be a number >= 0, got ${rate}`);
-    return { operator: made, rate };
+    return { operator: made, sites: sites ?? null, rate };
   });
 }
+
+/** A jump on the whole space. */
+export const wholeJump = (h: Pick<Hamiltonian, "dims">, jump: CheckedJump, dtype: DType): CheckedJump =>
+  jump.sites === null
+    ? jump
+    : { ...jump, sites: null, operator: whole(h, { sites: jump.sites, matrix: jump.operator }, dtype) };

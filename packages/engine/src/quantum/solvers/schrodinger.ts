@@ -1,9 +1,11 @@
 // Pure states and propagators in time: d psi/dt = -i H(t) psi. Columns of a propagator, and pieces of time, are lanes of one
 // batched program.
 import { WeftError } from "../../graph/index.js";
-import { concat, matmul, Tensor, vmap } from "../../tensor/index.js";
+import { session } from "../../runtime/index.js";
+import { adjoint, concat, matmul, Tensor, vmap } from "../../tensor/index.js";
 import { identity, Operator, type OperatorLike } from "../operators/index.js";
 import { adaptive } from "./adaptive.js";
+import { type DenseProgram, denseProgram, isDense, runDense } from "./dense.js";
 import { hermitianExponential } from "./exponential.js";
 import { applyGate, type GateProgram, runGates } from "./gates.js";
 import { denseTerms, explicitStep, generatorTable, required } from "./lindblad.js";
@@ -29,6 +31,11 @@ export interface PropagatorOptions extends Omit<SchrodingerOptions, "saves" | "o
    * default fills a wide device without making small problems larger.
    */
   chunks?: number;
+  /**
+   * "gates": one small gate after another, each column a lane of one kernel (the fastest while a column fits into
+   * registers); "dense": whole matrices, all columns in one product. Chosen by the size.
+   */
+  strategy?: "gates" | "dense";
   /** Columns of the propagator that are wanted (all by default): initial states [count, D]. Needs chunks 1. */
   columns?: Tensor;
 }
@@ -117,14 +124,67 @@ export function schrodinger(h: Hamiltonian, psi0: Tensor | OperatorLike, options
 /** Lanes that a wide device wants before cutting time gains nothing more. */
 const lanesWanted = 4096;
 
-function chunksFor(wanted: number | undefined, steps: number, D: number): number {
+/** Columns from which whole matrices beat single gates (a GPU holds larger columns on chip), and to which they are affordable. */
+const denseFrom = { cpu: 32, gpu: 128 };
+/** Operations of one step on a column that a CPU's kernel may have written out: beyond, compiling it takes minutes. */
+const unrolledLimit = 4000;
+const denseTo = 1024;
+const onGpu = (): boolean => session().device.kind === "cuda";
+
+function strategyFor(wanted: PropagatorOptions["strategy"], program: GateProgram, D: number): "gates" | "dense" {
+  const possible = isDense(program);
+  if (wanted === "dense" && !possible)
+    throw new WeftError(
+      'propagator: strategy "dense" needs Trotter steps whose drives act on one site each; use "gates", or leave it out',
+    );
+  if (wanted !== undefined && wanted !== "dense" && wanted !== "gates")
+    throw new WeftError(`propagator: strategy must be "gates" or "dense", got ${String(wanted)}`);
+  if (wanted !== undefined) return wanted;
+  const unrolled = program.slots
+    .filter((slot) => slot.kind === "fixed")
+    .reduce((sum, slot) => sum + 8 * D * program.fixed[slot.index].shape[0], 0);
+  const large = onGpu() ? D >= denseFrom.gpu : D >= denseFrom.cpu || unrolled > unrolledLimit;
+  return possible && large && D <= denseTo ? "dense" : "gates";
+}
+
+function chunksFor(wanted: number | undefined, steps: number, D: number, strategy: "gates" | "dense"): number {
   if (wanted !== undefined) {
     if (!Number.isInteger(wanted) || wanted < 1 || wanted > steps)
       throw new WeftError(`propagator: chunks must be a whole number from 1 to the ${steps} steps, got ${wanted}`);
     return wanted;
   }
-  // At least 32 steps a piece, or the product of the pieces costs more than the steps.
-  return Math.max(1, Math.min(Math.floor(lanesWanted / D), Math.floor(steps / 32), 128));
+  // At least 32 steps a piece, or the product of the pieces costs more than the steps. A CPU is full with few lanes, and its
+  // products are no faster for being wide.
+  const lanes = onGpu() ? lanesWanted : strategy === "gates" ? 16 : 1;
+  return Math.max(1, Math.min(Math.floor(lanes / D), Math.floor(steps / 32), 128));
+}
+
+/** Whole matrices: pieces of time side by side where there are several, then their product on the initial columns. */
+function evolveDense(dense: DenseProgram, first: Tensor, chunks: number, grid: Grid, gradient: Gradient): Tensor {
+  const { unitaries, lead } = dense;
+  const [D] = first.shape;
+  const rows = (angles: Tensor[], pieces: number): Tensor[] =>
+    angles.map((a) => a.reshape([pieces, a.shape[0] / pieces, D]).permute([1, 0, 2]));
+  const entered = matmul(lead, first);
+  if (chunks === 1) {
+    const last = runDense({ unitaries, angles: rows(dense.angles, 1) }, entered, gradient);
+    return matmul(adjoint(lead), last);
+  }
+  const { count, length } = splitSteps(grid.steps, chunks);
+  const cut = (from: number, to: number): Tensor[] => dense.angles.map((a) => a.index(`${from}:${to}`));
+  const eye = identity(D).tensor(first.dtype);
+  const all = runDense(
+    { unitaries, angles: rows(cut(0, count * length), count) },
+    eye
+      .unsqueeze(1)
+      .expand([D, count, D])
+      .reshape([D, count * D]),
+    gradient,
+  );
+  let total = matmul(timeProduct(all.reshape([D, count, D]).permute([1, 0, 2])), entered);
+  const rest = grid.steps - count * length;
+  if (rest > 0) total = runDense({ unitaries, angles: rows(cut(count * length, grid.steps), 1) }, total, gradient);
+  return matmul(adjoint(lead), total);
 }
 
 /** The product of a stack of matrices in time order (the first acts first), pair by pair. */
@@ -161,9 +221,15 @@ export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolutio
     return done(vmap(run)(starts).T);
   }
   const { program, enter, leave } = gates;
-  const chunks = options.columns === undefined ? chunksFor(options.chunks, grid.steps, D) : 1;
+  const strategy = strategyFor(options.strategy, program, D);
+  const chunks = options.columns === undefined ? chunksFor(options.chunks, grid.steps, D, strategy) : 1;
   if (options.columns !== undefined && (options.chunks ?? 1) !== 1)
     throw new WeftError("propagator: pieces of time need the whole propagator; give chunks or columns, not both");
+  if (strategy === "dense") {
+    const first = vmap(enter)(starts).T;
+    const out = evolveDense(denseProgram(program), first, chunks, grid, gradient);
+    return done(vmap(leave, { inAxes: 1, outAxes: 1 })(out));
+  }
   if (chunks === 1) return done(vmap((psi: Tensor) => leave(runGates(program, enter(psi), gradient)))(starts).T);
   const { count, length } = splitSteps(grid.steps, chunks);
   const { pieces, rest } = cutRows(tablesOf(program), count, length, grid.steps);

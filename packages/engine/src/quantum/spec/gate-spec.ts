@@ -73,6 +73,8 @@ export interface GateSpec {
     basis: "product" | "eigen";
     chunks?: number;
     precision: "complex64" | "complex128";
+    /** Fixed steps: the error of the infidelity that is allowed; checked by a run with half the steps. */
+    tolerance?: number;
   };
   jumps: OpenJump[];
   target: Target;
@@ -330,8 +332,9 @@ function evolutionOf(raw: Raw, open: boolean): GateSpec["evolution"] {
     const tolerance = raw.tolerance === undefined ? 1e-8 : numberAt(raw.tolerance, at("tolerance"));
     const maxSteps = raw.maxSteps === undefined ? 5000 : wholeAt(raw.maxSteps, at("maxSteps"));
     method = tsit5({ relative: tolerance, absolute: tolerance, maxSteps });
-  } else if (raw.tolerance !== undefined || raw.maxSteps !== undefined)
-    fail("evolution", `method ${name} has fixed steps; tolerance and maxSteps belong to tsit5`);
+  } else if (raw.maxSteps !== undefined) fail("evolution", `method ${name} has fixed steps; maxSteps belongs to tsit5`);
+  const tolerance = raw.tolerance === undefined ? undefined : numberAt(raw.tolerance, at("tolerance"));
+  if (tolerance !== undefined && tolerance <= 0) fail(at("tolerance"), `must be positive, got ${tolerance}`);
   return {
     steps: raw.steps === undefined ? 5000 : wholeAt(raw.steps, at("steps")),
     duration: raw.duration === undefined ? undefined : numberAt(raw.duration, at("duration")),
@@ -342,6 +345,7 @@ function evolutionOf(raw: Raw, open: boolean): GateSpec["evolution"] {
         : (textAt(raw.gradient, at("gradient"), ["stored", "checkpointed", "reversal"]) as GradientKind),
     basis: textAt(raw.basis ?? "product", at("basis"), ["product", "eigen"]) as "product" | "eigen",
     chunks: raw.chunks === undefined ? undefined : wholeAt(raw.chunks, at("chunks")),
+    tolerance: name === "tsit5" ? undefined : tolerance,
     precision: textAt(raw.precision ?? "complex128", at("precision"), ["complex64", "complex128"]) as "complex128",
   };
 }

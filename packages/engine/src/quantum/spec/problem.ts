@@ -97,6 +97,32 @@ export class GateProblem {
     return this.spec.jumps.length > 0 || this.spec.target.states !== null ? this.#state(bound) : this.#gate(bound);
   }
 
+  /** What the steps cost: the infidelity's error, from a run with half as many and the method's order. */
+  stepError(): { error: number; order: number; steps: number } {
+    const { evolution } = this.spec;
+    const half = new GateProblem({
+      ...this.spec,
+      evolution: { ...evolution, steps: Math.max(1, Math.floor(evolution.steps / 2)) },
+    });
+    const [fine, coarse] = [this, half].map((problem) => problem.outcome(problem.bind()));
+    const { order } = fine.evolution.method;
+    const error = Math.abs(fine.infidelity.itemSync() - coarse.infidelity.itemSync()) / (2 ** order - 1);
+    return { error, order, steps: evolution.steps };
+  }
+
+  /** Throws where the file's tolerance asks for more steps than it gives, and says how many. */
+  checkSteps(): void {
+    const { tolerance } = this.spec.evolution;
+    if (tolerance === undefined) return;
+    const { error, order, steps } = this.stepError();
+    if (error <= tolerance) return;
+    const needed = Math.ceil(steps * (error / tolerance) ** (1 / order) * 1.1);
+    throw new WeftError(
+      `evolution.steps: ${steps} steps leave an error of ${error.toExponential(1)} in the infidelity, more than the ` +
+        `tolerance ${tolerance}; use about ${needed}`,
+    );
+  }
+
   #gate(bound: BoundDevice): GateOutcome {
     const { evolution, target } = this.spec;
     const { precision, ...options } = evolution;

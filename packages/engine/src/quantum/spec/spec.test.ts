@@ -70,6 +70,24 @@ test("T1 and T2 become rates; an impossible T2 is refused", () => {
   assert.throws(() => parseGateSpec(text(201)), /t2 is longer than 2 t1/);
 });
 
+test("steps too few for the tolerance are refused with the number that would do", () => {
+  const text = (steps: number): string =>
+    stringify({
+      device: { parts: { q: { kind: "qubit", frequency: 0.5 } } },
+      pulses: [{ on: "q", name: "x", operator: "x", shape: "cosine", length: 20, amplitude: 0.31, omega: 3.1 }],
+      evolution: { steps, tolerance: 1e-6 },
+      target: { gate: "X", compensation: "virtual-z" },
+    });
+  const few = new GateProblem(parseGateSpec(text(48)));
+  assert.throws(() => few.checkSteps(), /48 steps leave an error of .* use about \d+/);
+  const { error } = few.stepError();
+  const exact = new GateProblem(parseGateSpec(text(4000)));
+  const value = (problem: GateProblem): number => problem.outcome(problem.bind()).infidelity.itemSync();
+  const actual = Math.abs(value(few) - value(exact));
+  assert.ok(error > actual / 3 && error < actual * 3, `estimated ${error}, actual ${actual}`);
+  exact.checkSteps();
+});
+
 test("every kind of part, shape, coupling and recipe can be written", () => {
   const spec = parseGateSpec(`
 device:

@@ -173,13 +173,21 @@ template <class C> W_INLINE void w_att_columns_of(float (*o)[4], float (*p)[4], 
   }
 }
 template <class C> W_INLINE float w_att_masked(float s, const void* mask, long long base, int i, int j) {
-  if (j >= C::T || i >= C::S) return -w_inf_f();
+  if ((C::T % W_ROWS != 0 && j >= C::T) || (C::S % W_ROWS != 0 && i >= C::S)) return -w_inf_f();
   if (C::MASK == 1) return ((const uint8_t*)mask)[base + i * C::MS + j * C::MT] ? s : -w_inf_f();
   if (C::MASK == 2) return s + ((const float*)mask)[base + i * C::MS + j * C::MT];
   return s;
 }
-/* Whether dropout keeps an element of the weights, by its number among all of them (or among those of its example). */
-template <class C> W_INLINE bool w_att_kept(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY return (x0 >> 8) >= C::THRESHOLD; }
+/* The random word that two neighbouring weights share; see keptMask in tensor/random.ts. */
+template <class C> W_INLINE uint32_t w_att_word(uint32_t k0, uint32_t k1, typename C::Index number) {
+  uint64_t i = number;
+  W_THREEFRY
+  return x0;
+}
+/* Whether dropout keeps a weight, by half a word: the lower for even columns, the upper (signed) for odd ones. */
+template <class C> W_INLINE bool w_att_kept(uint32_t word, int odd) {
+  return odd ? (int)word >= (int)(((uint32_t)C::THRESHOLD - 32768u) << 16) : (word & 65535u) >= (uint32_t)C::THRESHOLD;
+}
 W_INLINE float w_quad_max(float x) { x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1)); return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2)); }
 W_INLINE float w_quad_sum(float x) { x += __shfl_xor_sync(0xffffffffu, x, 1); return x + __shfl_xor_sync(0xffffffffu, x, 2); }
 template <class C> W_INLINE float w_att_exp(float x) { return C::MODE == 0 ? expf(x) : __expf(x); }
@@ -249,21 +257,29 @@ template <class C> W_INLINE void w_attention_forward(void* const* p, char* memor
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
-      for (int r = 0; r < 4; r++) {
-        float x = w_att_exp<C>(s[n][r] - shift[r / 2]);
-        sums[r / 2] += x;
+      for (int i = 0; i < 2; i++) {
+        uint32_t word = 0;
         if (C::DROP) {
-          int i = row + (r / 2) * 8, j = j0 + n * 8 + 2 * t + (r & 1);
-          bool kept = w_att_kept<C>(k0, k1, ((uint64_t)(C::OWN ? h : bh) * C::S + i) * C::T + j);
-          if (!kept) x = 0;
-          else bits[r / 2 * 2 + n / 4] |= 1u << (n % 4 * 8 + 2 * t + (r & 1));
+          typename C::Index line = (typename C::Index)(C::OWN ? h : bh) * C::S + row + i * 8;
+          word = w_att_word<C>(k0, k1, line * ((C::T + 1) / 2) + (j0 / 2 + n * 4 + t));
         }
-        s[n][r] = x;
+#pragma unroll
+        for (int odd = 0; odd < 2; odd++) {
+          int r = 2 * i + odd;
+          float x = w_att_exp<C>(s[n][r] - shift[i]);
+          sums[i] += x;
+          if (C::DROP) {
+            if (!w_att_kept<C>(word, odd)) x = 0;
+            else bits[i * 2 + n / 4] |= 1u << (n % 4 * 8 + odd);
+          }
+          s[n][r] = x;
+        }
       }
     total[0] += w_quad_sum(sums[0]); total[1] += w_quad_sum(sums[1]);
     if (C::DROP) {
 #pragma unroll
       for (int w = 0; w < 4; w++) {
+        bits[w] <<= 2 * t;
         bits[w] |= __shfl_xor_sync(0xffffffffu, bits[w], 1);
         bits[w] |= __shfl_xor_sync(0xffffffffu, bits[w], 2);
       }
@@ -331,14 +347,14 @@ template <class C> W_INLINE void w_attention_query_gradient(void* const* p, char
     if (C::DROP)
 #pragma unroll
       for (int i = 0; i < 2; i++) for (int w = 0; w < 2; w++)
-        if (row + i * 8 < C::S && j0 / 32 + w < C::WORDS) bits[i][w] = ((const uint32_t*)p[6])[((long long)bh * C::S + row + i * 8) * C::WORDS + j0 / 32 + w];
+        if (row + i * 8 < C::S && j0 / 32 + w < C::WORDS) bits[i][w] = ((const uint32_t*)p[6])[((long long)bh * C::S + row + i * 8) * C::WORDS + j0 / 32 + w] >> (2 * t);
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
       for (int r = 0; r < 4; r++) {
         float x = w_att_masked<C>(s[n][r] * C::SCALE(), p[3], mask, row + (r / 2) * 8, j0 + n * 8 + 2 * t + (r & 1));
         float weight = w_att_exp<C>(x - lse[r / 2]), d = dp[n][r] * C::KEEP();
-        if (C::DROP && !(bits[r / 2][n / 4] >> (n % 4 * 8 + 2 * t + (r & 1)) & 1)) d = 0;
+        if (C::DROP && !(bits[r / 2][n / 4] & 1u << (n % 4 * 8 + (r & 1)))) d = 0;
         s[n][r] = weight * (d - delta[r / 2]);
       }
     w_att_columns_of<C>(o, s, sk);
@@ -384,13 +400,20 @@ template <class C> W_INLINE void w_attention_key_gradient(void* const* p, char* 
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
-      for (int r = 0; r < 4; r++) {
-        int q = n * 8 + 2 * t + (r & 1), j = key + (r / 2) * 8;
-        float x = w_att_masked<C>(s[n][r] * C::SCALE(), p[3], mask, i0 + q, j);
-        float weight = w_att_exp<C>(x - slse[q]), d = dp[n][r] * C::KEEP(), used = weight * C::KEEP();
-        if (C::DROP && !(sbits[q * 2 + half] >> (j & 31) & 1)) d = used = 0;
-        s[n][r] = used;
-        dp[n][r] = weight * (d - sdelta[q]);
+      for (int odd = 0; odd < 2; odd++) {
+        int q = n * 8 + 2 * t + odd;
+        float lse = slse[q], delta = sdelta[q];
+        /* A warp's 16 keys lie in one word: bits of this thread's two keys, eight apart. */
+        uint32_t bits = C::DROP ? sbits[q * 2 + half] >> (key & 31) : 0;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          int r = 2 * i + odd;
+          float x = w_att_masked<C>(s[n][r] * C::SCALE(), p[3], mask, i0 + q, key + i * 8);
+          float weight = w_att_exp<C>(x - lse), d = dp[n][r] * C::KEEP(), used = weight * C::KEEP();
+          if (C::DROP && !(bits & 1u << (i * 8))) d = used = 0;
+          s[n][r] = used;
+          dp[n][r] = weight * (d - delta);
+        }
       }
     w_att_columns_of<C>(dv, s, sg);
     w_att_columns_of<C>(dk, dp, sq);

@@ -257,3 +257,18 @@ template <class T> W_INLINE void w_tile_cprod(T* re, T* im) {
   *re = x; *im = y;
 }
 `;
+
+/** The prelude in parts: what every program needs, then the parts that a program may do without. */
+const parts = cudaPrelude.split(/(?=^\/\* (?:Complex functions|Random numbers|Joining the partial|Joining the 8))/m);
+const needs: readonly (RegExp | null)[] = [
+  null,
+  /\bw_c[a-z0-9]+_[fd]\b/,
+  /W_THREEFRY|\bw_(bits|uniform|normal)/,
+  /\bw_(join|tile)/,
+  /\bw_tile/,
+];
+
+/** The prelude without what the text does not use: most of NVRTC's time for a small program is reading it. */
+export function preludeFor(text: string): string {
+  return parts.filter((_, i) => needs[i] === null || needs[i]!.test(text)).join("");
+}

@@ -311,18 +311,42 @@ static int arrive(group_t* g, int p, int place, uint64_t number, const int64_t* 
   return E_OK;
 }
 
-static void large_reduce(group_t* g, const int64_t* d, void* const* outs, int nout, const void* const* ins, int64_t lo, int64_t hi) {
+/* Past the caches: whole lines are written without being read first. */
+static void stream_copy(char* to, const char* from, int64_t bytes) {
+#ifdef __AVX__
+  if (((uintptr_t)to & 31) == 0) {
+    for (; bytes >= 128; bytes -= 128, to += 128, from += 128)
+      for (int i = 0; i < 4; i++) _mm256_stream_si256((__m256i*)to + i, _mm256_loadu_si256((const __m256i*)from + i));
+  }
+#endif
+  memcpy(to, from, (uint64_t)bytes);
+}
+
+/* Reduces [lo, hi) into all outputs. What is summed in place is in the caches already; elsewhere it is streamed. */
+static void large_reduce(group_t* g, const int64_t* d, void* const* outs, int nout, const void* const* ins, int64_t lo, int64_t hi, int in_place) {
   int n = (int)d[D_MEMBERS];
-  int64_t element = d[D_ELEMENT], block = 65536 / element;
+  int64_t element = d[D_ELEMENT], block = 32768 / element;
+  int streams = !in_place && (hi - lo) * element > (1 << 20);
   int threads = (hi - lo) * element > (1 << 20) ? g->threads : 1;
-#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
-  for (int64_t b = lo; b < hi; b += block) {
-    int64_t m = hi - b < block ? hi - b : block;
-    const void* in[256];
-    for (int i = 0; i < n; i++) in[i] = (const char*)ins[i] + b * element;
-    char* first = (char*)outs[0] + b * element;
-    reduce_arrays((int)d[D_DTYPE], (int)d[D_FN], first, in, n, m);
-    for (int o = 1; o < nout; o++) memcpy((char*)outs[o] + b * element, first, m * element);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+  {
+    char room[32768] __attribute__((aligned(64)));
+#pragma omp for schedule(static)
+    for (int64_t b = lo; b < hi; b += block) {
+      int64_t m = hi - b < block ? hi - b : block;
+      const void* in[256];
+      for (int i = 0; i < n; i++) in[i] = (const char*)ins[i] + b * element;
+      char* first = streams ? room : (char*)outs[0] + b * element;
+      reduce_arrays((int)d[D_DTYPE], (int)d[D_FN], first, in, n, m);
+      for (int o = streams ? 0 : 1; o < nout; o++) {
+        char* to = (char*)outs[o] + b * element;
+        if (streams) stream_copy(to, first, m * element);
+        else memcpy(to, first, m * element);
+      }
+    }
+#ifdef __AVX__
+    if (streams) _mm_sfence();
+#endif
   }
 }
 
@@ -339,12 +363,13 @@ static int reduce_all(group_t* g, const int64_t* d, int place, void* out) {
     /* The own place first: the others get copies of what was just written there. */
     if (!small) outs[(i - me + n) % n] = g->bases[p] + s->out_at;
   }
-  if (small) { void* own[1] = {out}; large_reduce(g, d, own, 1, ins, 0, count); return E_OK; }
+  if (small) { void* own[1] = {out}; large_reduce(g, d, own, 1, ins, 0, count, 1); return E_OK; }
   int64_t grain = 64 / element;
   if (grain < 1) grain = 1;
   int64_t pieces = (count + grain - 1) / grain, lo = pieces * me / n * grain, hi = pieces * (me + 1) / n * grain;
   if (hi > count) hi = count;
-  large_reduce(g, d, outs, n, ins, lo, hi);
+  int in_place = outs[0] == ins[me];
+  large_reduce(g, d, outs, n, ins, lo, hi, in_place);
   return E_OK;
 }
 
@@ -358,7 +383,7 @@ static int reduce_part(group_t* g, const int64_t* d, int place, void* out) {
       ins[i] = source_of(g, p, &g->c->members[p].slots[place]) + (o * d[D_ROW] + d[D_START]) * element;
     }
     void* own[1] = {(char*)out + o * run * element};
-    large_reduce(g, d, own, 1, ins, 0, run);
+    large_reduce(g, d, own, 1, ins, 0, run, 0);
   }
   return E_OK;
 }

@@ -1,0 +1,206 @@
+// weft tape: look at what a program did, export it, replay it elsewhere, compare two.
+import { writeFileSync } from "node:fs";
+import type { Command } from "commander";
+import { attempt, CommandError, failed, shorten, size, table, time } from "../terminal/index.js";
+
+type Tools = typeof import("weft/cluster");
+type Tape = Awaited<ReturnType<Tools["readTape"]>>;
+
+const help = `
+WEFT_TAPE=run.tape node program.js records; so does weft bench --tape run.tape.
+
+Examples:
+  weft tape show run.tape                       what ran, where, for how long, and from which line of the program
+  weft tape stats run.tape                      time by operation and by worker
+  weft tape export run.tape -o run.json         for ui.perfetto.dev or chrome://tracing
+  weft tape replay run.tape --devices 2         the same program on two workers, results compared
+  weft tape diff before.tape after.tape         the first difference, and times side by side
+  weft analyze run.tape                         the lab reads tapes too`;
+
+async function load(tools: Tools, path: string): Promise<Tape> {
+  try {
+    return await tools.readTape(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== undefined) throw error;
+    throw new CommandError((error as Error).message);
+  }
+}
+
+const json = (value: unknown): void => void process.stdout.write(`${JSON.stringify(value, null, 2)}\n`);
+
+export function add(program: Command): void {
+  const command = program
+    .command("tape")
+    .description("Read, export, replay and compare recorded runs.")
+    .addHelpText("after", help);
+  command
+    .command("show <file>")
+    .description("Instructions in order.")
+    .option("-n, --limit <count>", "how many lines", "40")
+    .option("--json", "instructions as JSON lines")
+    .action((file: string, options: { limit: string; json?: boolean }) => attempt(() => show(file, options)));
+  command
+    .command("stats <file>")
+    .description("Time by operation and by worker.")
+    .option("--json", "as JSON")
+    .action((file: string, options: { json?: boolean }) => attempt(() => stats(file, options)));
+  command
+    .command("export <file>")
+    .description("A trace that Perfetto and chrome://tracing open.")
+    .option("-o, --out <file>", "where to (default: FILE.json)")
+    .option("--json", "say where it was written as JSON")
+    .action((file: string, options: { out?: string; json?: boolean }) => attempt(() => exportTape(file, options)));
+  command
+    .command("replay <file>")
+    .description("Run it again, here or on workers, and compare every result that was read.")
+    .option("--devices <count>", "so many workers (0: in this process)", "0")
+    .option("--device <name>", "cpu, cuda, cuda:1 ..., reference", "cpu")
+    .option("--json", "as JSON")
+    .action((file: string, options: { devices: string; device: string; json?: boolean }) =>
+      attempt(() => replayTape(file, options)),
+    );
+  command
+    .command("diff <first> <second>")
+    .description("Where two runs part, and their times side by side.")
+    .option("--json", "as JSON")
+    .action((first: string, second: string, options: { json?: boolean }) =>
+      attempt(() => diff(first, second, options)),
+    );
+}
+
+async function show(file: string, options: { limit: string; json?: boolean }): Promise<void> {
+  const tape = await load(await import("weft/cluster"), file);
+  const limit = Number(options.limit);
+  if (!Number.isInteger(limit) || limit < 1)
+    throw new CommandError(`--limit ${options.limit}: give a count of 1 or more`, 2);
+  const list = tape.instructions.slice(0, limit);
+  if (options.json) {
+    for (const instruction of list) process.stdout.write(`${JSON.stringify(instruction)}\n`);
+    return;
+  }
+  const origin = Math.min(...tape.instructions.map((i) => i.startUs));
+  const rows = list.map((i) => [
+    i.workerId,
+    i.op,
+    String(i.step),
+    time(i.startUs - origin),
+    time(i.endUs - i.startUs),
+    size(i.bytes),
+    i.shapes.join(" "),
+    shorten(i.cause ?? "-", 60),
+  ]);
+  process.stdout.write(`${table(["worker", "op", "step", "at", "took", "bytes", "results", "cause"], rows, 2)}\n`);
+  if (tape.instructions.length > limit)
+    process.stdout.write(`... ${tape.instructions.length - limit} more (-n shows them)\n`);
+}
+
+async function stats(file: string, options: { json?: boolean }): Promise<void> {
+  const tools = await import("weft/cluster");
+  const found = tools.tapeStats(await load(tools, file));
+  if (options.json) {
+    json(found);
+    return;
+  }
+  const whole = found.ops.reduce((n, row) => n + row.us, 0) || 1;
+  const ops = found.ops.map((row) => [
+    row.op,
+    String(row.count),
+    time(row.us),
+    `${((100 * row.us) / whole).toFixed(1)}%`,
+    row.us > 0 ? (row.flops / row.us / 1e3).toFixed(2) : "-",
+    row.us > 0 ? (row.bytes / row.us / 1e3).toFixed(2) : "-",
+  ]);
+  const workers = found.workers.map((row) => [
+    row.workerId,
+    String(row.instructions),
+    time(row.busyUs),
+    time(row.communicateUs),
+    time(Math.max(0, row.spanUs - row.busyUs)),
+  ]);
+  process.stdout.write(
+    [
+      `${found.runs} runs of ${found.programs} programs, ${found.fetches} results read`,
+      "",
+      table(["op", "count", "time", "share", "GFLOP/s", "GB/s"], ops),
+      "",
+      table(["worker", "instructions", "busy", "of it communicating", "idle"], workers),
+      "",
+    ].join("\n"),
+  );
+}
+
+async function exportTape(file: string, options: { out?: string; json?: boolean }): Promise<void> {
+  const tools = await import("weft/cluster");
+  const tape = await load(tools, file);
+  if (tape.instructions.length === 0) throw new CommandError(`${file} has no instructions`);
+  const out = options.out ?? `${file}.json`;
+  writeFileSync(out, JSON.stringify(tools.chromeTrace(tape)));
+  if (options.json) json({ out, events: tape.instructions.length });
+  else process.stdout.write(`${out}: ${tape.instructions.length} events; open it at ui.perfetto.dev\n`);
+}
+
+async function replayTape(file: string, options: { devices: string; device: string; json?: boolean }): Promise<void> {
+  const tools = await import("weft/cluster");
+  const tape = await load(tools, file);
+  const devices = Number(options.devices);
+  if (!Number.isInteger(devices) || devices < 0)
+    throw new CommandError(`--devices ${options.devices}: give a count of 0 or more`, 2);
+  const weft = await import("weft");
+  // What is replayed is not recorded over what is read.
+  delete process.env.WEFT_TAPE;
+  const cluster = devices === 0 ? null : await tools.connect({ devices, device: options.device });
+  let result: Awaited<ReturnType<typeof tools.replay>>;
+  try {
+    result = await tools.replay(tape, cluster?.device ?? weft.device(options.device));
+  } catch (error) {
+    throw new CommandError((error as Error).message);
+  } finally {
+    await cluster?.close();
+  }
+  const wrong = result.results.filter((r) => !r.ok);
+  if (options.json) json({ ...result, equal: wrong.length === 0 });
+  else {
+    const rows = result.results.map((r) => [
+      r.what,
+      String(r.step),
+      r.difference.toExponential(1),
+      r.ok ? "equal" : "DIFFERS",
+    ]);
+    process.stdout.write(
+      `${result.runs} runs on ${devices === 0 ? options.device : `${devices} workers (${options.device})`}; ${result.results.length} results compared, ${wrong.length} differ${result.unchecked > 0 ? `, ${result.unchecked} not on the tape` : ""}\n${table(["result", "step", "relative difference", ""], rows)}\n`,
+    );
+  }
+  if (wrong.length > 0) process.exitCode = failed;
+}
+
+async function diff(first: string, second: string, options: { json?: boolean }): Promise<void> {
+  const tools = await import("weft/cluster");
+  const found = tools.diffTapes(await load(tools, first), await load(tools, second));
+  const same = found.firstDifference === null && found.fetches.every((f) => f.equal);
+  if (options.json) json({ ...found, same });
+  else {
+    const unequal = found.fetches.filter((f) => !f.equal).length;
+    const rows = found.ops
+      .sort((a, b) => Math.abs(b.secondUs - b.firstUs) - Math.abs(a.secondUs - a.firstUs))
+      .slice(0, 30)
+      .map((row) => [
+        row.op,
+        `${row.firstCount} / ${row.secondCount}`,
+        time(row.firstUs),
+        time(row.secondUs),
+        row.firstUs > 0 ? `${(row.secondUs / row.firstUs).toFixed(2)}x` : "new",
+      ]);
+    process.stdout.write(
+      [
+        found.firstDifference === null
+          ? "The same instructions on the same data."
+          : `First difference: ${found.firstDifference}`,
+        `${found.fetches.length} results read, ${unequal} with other bits.`,
+        "",
+        table(["op", "count", "first", "second", ""], rows),
+        "",
+      ].join("\n"),
+    );
+  }
+  if (!same) process.exitCode = failed;
+}

@@ -1,0 +1,135 @@
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { CpuDevice } from "weft";
+
+const main = fileURLToPath(new URL("../main.js", import.meta.url));
+const skip = CpuDevice.available() ? false : "no C compiler";
+const folder = mkdtempSync(join(tmpdir(), "weft-cli-cluster-"));
+const running: ChildProcess[] = [];
+const engine = import.meta.resolve("weft");
+
+interface Ready {
+  port: number;
+  id: string;
+}
+
+async function start(command: string[], first: string = process.execPath): Promise<Ready & { child: ChildProcess }> {
+  const child = spawn(first, command, { stdio: ["ignore", "pipe", "inherit"] });
+  running.push(child);
+  const [text] = (await once(child.stdout!, "data")) as [Buffer];
+  return { child, ...(JSON.parse(text.toString().split("\n")[0]) as Ready) };
+}
+
+const weft = (...args: string[]) => spawnSync(process.execPath, [main, ...args], { encoding: "utf8", timeout: 60_000 });
+
+let port = "";
+before(async () => {
+  if (skip) return;
+  port = String((await start([main, "server", "-p", "0", "--json"])).port);
+  await start([main, "worker", "-p", port, "--cores", "1", "--json", "--label", "first"]);
+});
+after(() => {
+  for (const child of running) child.kill("SIGTERM");
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/** A user's program; WEFT_CONNECT alone makes it run on the cluster. */
+function program(env: Record<string, string>): string {
+  const file = join(folder, "program.mjs");
+  writeFileSync(
+    file,
+    `import * as weft from ${JSON.stringify(engine)};
+const x = weft.tensor(Float32Array.from({ length: 60 * 40 }, (_, i) => Math.sin(i))).reshape([60, 40]);
+console.log(weft.session().device.name, (await x.matmul(x.T).sum().item()).toFixed(2));`,
+  );
+  const { stdout, stderr, status } = spawnSync(process.execPath, [file], {
+    encoding: "utf8",
+    env: { ...process.env, ...env },
+  });
+  assert.equal(status, 0, stderr);
+  return stdout.trim();
+}
+
+test("server and worker by hand; the same program runs here and there", { skip }, () => {
+  const [here, there] = [program({ WEFT_DEVICE: "cpu" }), program({ WEFT_CONNECT: `localhost:${port}` })];
+  assert.match(here, /^cpu /);
+  assert.match(there, new RegExp(`^cluster at localhost:${port} `));
+  assert.equal(there.split(" ").at(-1), here.split(" ").at(-1));
+});
+
+test("top shows who is there and what they did", { skip }, () => {
+  const { stdout, status } = weft("top", "-p", port, "--once", "--json");
+  assert.equal(status, 0);
+  const { workers } = JSON.parse(stdout) as { workers: { info: { label: string }; state: string }[] };
+  assert.deepEqual(
+    workers.map((w) => [w.info.label, w.state]),
+    [["first", "ready"]],
+  );
+  assert.match(weft("top", "-p", port, "--once").stdout, /1 workers.*\n.*worker +device.*\n.*\n *w1 +first/s);
+});
+
+test("tape: show, stats, export, replay on workers, diff", { skip }, () => {
+  const tape = join(folder, "run.tape");
+  program({ WEFT_DEVICE: "cpu", WEFT_TAPE: tape });
+  assert.match(weft("tape", "show", tape).stdout, /gemm.*program\.mjs/);
+  assert.match(weft("tape", "stats", tape).stdout, /GFLOP\/s/);
+  const out = join(folder, "trace.json");
+  assert.equal(weft("tape", "export", tape, "-o", out).status, 0);
+  assert.ok((JSON.parse(readFileSync(out, "utf8")) as { traceEvents: object[] }).traceEvents.length > 0);
+  const replayed = weft("tape", "replay", tape, "--devices", "2", "--json");
+  assert.equal(replayed.status, 0, replayed.stderr);
+  assert.equal((JSON.parse(replayed.stdout) as { equal: boolean }).equal, true);
+  assert.equal(weft("tape", "diff", tape, tape).status, 0);
+  const lab = weft("analyze", tape, "--json");
+  // One run is no study of scaling, but the lab reads it.
+  assert.match(lab.stdout, /"devices": 1/);
+});
+
+test("wrong usage and missing things are said plainly", { skip }, () => {
+  assert.equal(weft("server", "-p", "x").status, 2);
+  const taken = weft("server", "-p", port);
+  assert.equal(taken.status, 1);
+  assert.match(taken.stderr, /is taken; is a dispatcher running already/);
+  assert.match(
+    weft("worker", "-p", "1", "--wait", "0").stderr,
+    /nobody is listening at localhost:1; start a dispatcher/,
+  );
+  assert.match(weft("top", "-p", "1", "--once").stderr, /nobody is listening/);
+  assert.match(weft("tape", "show", join(folder, "none")).stderr, /does not exist/);
+  assert.match(weft("worker", "-p", port, "--device", "abacus").stderr, /there is no such device/);
+});
+
+test("Ctrl-C ends server and worker politely", { skip }, async () => {
+  const server = await start([main, "server", "-p", "0", "--json"]);
+  const worker = await start([main, "worker", "-p", String(server.port), "--cores", "1", "--json"]);
+  for (const { child } of [worker, server]) {
+    child.kill("SIGINT");
+    const [code] = (await once(child, "exit")) as [number];
+    assert.equal(code, 0);
+  }
+});
+
+const noMpi = spawnSync("mpirun", ["--version"]).status === 0 ? skip : "no mpirun";
+
+test("workers under mpirun join", { skip: noMpi }, async () => {
+  const server = await start([main, "server", "-p", "0", "--json"]);
+  const options = ["--allow-run-as-root", "--oversubscribe", "-n", "2", process.execPath, main];
+  await start([...options, "worker", "-p", String(server.port), "--cores", "1", "--json"], "mpirun");
+  const deadline = Date.now() + 20_000;
+  for (;;) {
+    const { stdout } = weft("top", "-p", String(server.port), "--once", "--json");
+    const { workers } = JSON.parse(stdout) as { workers: { info: { mpi: { rank: number; size: number } | null } }[] };
+    if (workers.length === 2) {
+      assert.deepEqual(workers.map((w) => w.info.mpi?.rank).sort(), [0, 1]);
+      break;
+    }
+    assert.ok(Date.now() < deadline, "they never came");
+  }
+  assert.match(program({ WEFT_CONNECT: `localhost:${server.port}`, WEFT_FORCE_SHARD: "1" }), /^cluster/);
+});

@@ -1,0 +1,52 @@
+// Parts of row-major arrays as bytes: where they begin, how far apart their rows are, and copies between a part that lies
+// dense and its place in the whole.
+
+export function denseStrides(sizes: readonly number[], element: number): number[] {
+  const strides = new Array<number>(sizes.length);
+  let step = element;
+  for (let i = sizes.length - 1; i >= 0; i--) {
+    strides[i] = step;
+    step *= sizes[i];
+  }
+  return strides;
+}
+
+/** A part inside a whole: its first byte, its sizes, and the distances of the whole. */
+export interface Part {
+  offset: number;
+  sizes: readonly number[];
+  strides: readonly number[];
+  element: number;
+}
+
+/** Calls back with every run of neighbouring bytes: where it is in the dense part, where in the whole, how long. */
+function eachRun(
+  { offset, sizes, strides, element }: Part,
+  visit: (dense: number, whole: number, bytes: number) => void,
+): void {
+  const total = sizes.reduce((n, size) => n * size, element);
+  if (total === 0) return;
+  const dense = denseStrides(sizes, element);
+  let axis = sizes.length;
+  while (axis > 0 && (strides[axis - 1] === dense[axis - 1] || sizes[axis - 1] === 1)) axis--;
+  const run = axis === 0 ? total : dense[axis - 1];
+  const index = new Array<number>(axis).fill(0);
+  for (let at = 0; at < total; at += run) {
+    let to = offset;
+    for (let i = 0; i < axis; i++) to += index[i] * strides[i];
+    visit(at, to, run);
+    for (let i = axis - 1; i >= 0 && ++index[i] === sizes[i]; i--) index[i] = 0;
+  }
+}
+
+/** A dense part into its place. */
+export function putPart(from: Uint8Array, into: Uint8Array, part: Part): void {
+  eachRun(part, (dense, whole, bytes) => into.set(from.subarray(dense, dense + bytes), whole));
+}
+
+/** A part of a whole as bytes of its own. */
+export function takePart(from: Uint8Array, part: Part): Uint8Array {
+  const out = new Uint8Array(part.sizes.reduce((n, size) => n * size, part.element));
+  eachRun(part, (dense, whole, bytes) => out.set(from.subarray(whole, whole + bytes), dense));
+  return out;
+}

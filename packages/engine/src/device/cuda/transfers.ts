@@ -1,0 +1,197 @@
+// Moving bytes between the host, a GPU and other GPUs: small uploads through a ring, large results straight into pinned
+// memory that belongs to the user's array, everything else through staging memory. Knows buffers, no tensors.
+import { WeftError } from "../../graph/index.js";
+import type { CudaBuffer, CudaContext } from "./context.js";
+import { type HostBlock, permanentBlock } from "./host-memory.js";
+
+const stagingBytes = 32 << 20;
+/** Results from this size on land in pinned memory that the user's array aliases. */
+const fetchFrom = 1 << 18;
+/** Uploads up to this size are copied aside and need not wait for the GPU. */
+const smallUpload = 1 << 18;
+const uploadRing = 1 << 22;
+const notReady = 600;
+
+export class Transfers {
+  #staging: HostBlock | null = null;
+  #ring: { block: HostBlock; next: number } | null = null;
+
+  constructor(readonly context: CudaContext) {}
+
+  upload(buffer: CudaBuffer, from: Uint8Array): void {
+    const bytes = from.byteLength;
+    if (bytes === 0) return;
+    this.context.enter();
+    const { driver } = this.context;
+    if (bytes <= smallUpload) {
+      this.#ring ??= { block: this.#pinned(uploadRing), next: 0 };
+      const { block } = this.#ring;
+      if (this.#ring.next + bytes > uploadRing) {
+        this.context.synchronize();
+        this.#ring.next = 0;
+      }
+      const at = this.#ring.next;
+      this.#ring.next = at + Math.ceil(bytes / 64) * 64;
+      block.view.set(from, at);
+      this.context.check(
+        "cuMemcpyHtoDAsync",
+        driver.cuMemcpyHtoDAsync_v2(buffer.address, block.address + at, bytes, this.context.stream),
+      );
+      return;
+    }
+    // Earlier work may still read what this memory held before.
+    this.context.synchronize();
+    this.context.check("cuMemcpyHtoD", driver.cuMemcpyHtoD_v2(buffer.address, from, bytes));
+  }
+
+  #pinned(bytes: number): HostBlock {
+    const block = permanentBlock(bytes, this.context.registrar());
+    if (block === null) throw new WeftError("cuda: the system has no memory left");
+    return block;
+  }
+
+  /** Straight into arrays that were fetched before; otherwise through pinned memory in pieces, one being filled while
+   * the other is emptied. */
+  download(buffer: CudaBuffer, into: Uint8Array): void {
+    this.context.enter();
+    const pinned = this.context.hostPool.addressOf(into.buffer);
+    if (pinned !== null) {
+      const event = this.#copyOut(buffer, pinned + into.byteOffset);
+      this.context.check("cuEventSynchronize", this.context.driver.cuEventSynchronize(event));
+      this.#fetchEvents.push(event);
+      return;
+    }
+    this.#staging ??= this.#pinned(stagingBytes);
+    const { address, view } = this.#staging;
+    const half = stagingBytes / 2;
+    const events = [this.context.event(0), this.context.event(1)];
+    const start = (at: number): void => {
+      const slot = (at / half) % 2;
+      const n = Math.min(half, into.byteLength - at);
+      this.context.check(
+        "cuMemcpyDtoH",
+        this.context.driver.cuMemcpyDtoHAsync_v2(address + slot * half, buffer.address + at, n, this.context.stream),
+      );
+      this.context.check("cuEventRecord", this.context.driver.cuEventRecord(events[slot], this.context.stream));
+    };
+    if (into.byteLength > 0) start(0);
+    for (let at = 0; at < into.byteLength; at += half) {
+      if (at + half < into.byteLength) start(at + half);
+      const slot = (at / half) % 2;
+      this.context.check("cuEventSynchronize", this.context.driver.cuEventSynchronize(events[slot]));
+      into.set(view.subarray(slot * half, slot * half + Math.min(half, into.byteLength - at)), at);
+    }
+  }
+
+  /** The bytes of a large buffer in pinned memory that belongs to the caller's array; null: use `download`. */
+  fetch(buffer: CudaBuffer): ArrayBuffer | null {
+    const started = this.#startFetch(buffer);
+    if (started === null) return null;
+    this.context.check("cuEventSynchronize", this.context.driver.cuEventSynchronize(started.event));
+    this.#fetchEvents.push(started.event);
+    return started.buffer;
+  }
+
+  /** The same without holding up the event loop. */
+  fetchAsync(buffer: CudaBuffer): Promise<ArrayBuffer> | null {
+    const started = this.#startFetch(buffer);
+    if (started === null) return null;
+    // Whatever writes to this memory next must wait for the copy.
+    this.context.check(
+      "cuStreamWaitEvent",
+      this.context.driver.cuStreamWaitEvent(this.context.stream, started.event, 0),
+    );
+    return new Promise((resolve, reject) => {
+      const look = (): void => {
+        const code = this.context.lost === null ? this.context.driver.cuEventQuery(started.event) : 1;
+        if (code === notReady) setImmediate(look);
+        else {
+          this.#fetchEvents.push(started.event);
+          try {
+            this.context.check("cuEventQuery", code);
+            resolve(started.buffer);
+          } catch (error) {
+            reject(error as Error);
+          }
+        }
+      };
+      look();
+    });
+  }
+
+  readonly #fetchEvents: number[] = [];
+
+  #startFetch(buffer: CudaBuffer): { buffer: ArrayBuffer; event: number } | null {
+    if (buffer.bytes < fetchFrom) return null;
+    this.context.enter();
+    const block = this.context.hostPool.take(buffer.bytes);
+    if (block === null) return null;
+    const event = this.#copyOut(buffer, block.address);
+    this.context.hostPool.prepare(buffer.bytes);
+    return { buffer: block.buffer, event };
+  }
+
+  /** Starts a copy to pinned memory, piece by piece as the buffer gets ready; the event says when all is there. */
+  #copyOut(buffer: CudaBuffer, to: number): number {
+    const { driver, copyStream } = this.context;
+    const done = this.#fetchEvents.pop() ?? this.context.newEvent();
+    const ready = this.context.event(0);
+    let pieces = buffer.pieces?.epoch === this.context.epoch ? buffer.pieces.list : null;
+    if (pieces === null) {
+      this.context.check("cuEventRecord", driver.cuEventRecord(ready, this.context.stream));
+      pieces = [{ bytes: buffer.bytes, event: ready }];
+    }
+    let at = 0;
+    for (const { bytes, event } of pieces) {
+      this.context.check("cuStreamWaitEvent", driver.cuStreamWaitEvent(copyStream, event, 0));
+      this.context.check("cuMemcpyDtoH", driver.cuMemcpyDtoHAsync_v2(to + at, buffer.address + at, bytes, copyStream));
+      at += bytes;
+    }
+    this.context.check("cuEventRecord", driver.cuEventRecord(done, copyStream));
+    return done;
+  }
+
+  /** Copies a buffer to another GPU, over NVLink or PCIe without the host where the machine can. */
+  copyToPeer(buffer: CudaBuffer, peer: CudaContext): CudaBuffer {
+    const copy = peer.allocate(buffer.bytes);
+    this.#enablePeer(peer);
+    this.context.enter();
+    const { driver } = this.context;
+    // The memory may have been in use there until now.
+    peer.enter();
+    const [mine, theirs] = [this.context.event(0), peer.event(0)];
+    this.context.check("cuEventRecord", driver.cuEventRecord(theirs, peer.stream));
+    this.context.enter();
+    this.context.check("cuStreamWaitEvent", driver.cuStreamWaitEvent(this.context.stream, theirs, 0));
+    this.context.check(
+      "cuMemcpyPeerAsync",
+      driver.cuMemcpyPeerAsync(
+        copy.address,
+        peer.handle,
+        buffer.address,
+        this.context.handle,
+        buffer.bytes,
+        this.context.stream,
+      ),
+    );
+    this.context.check("cuEventRecord", driver.cuEventRecord(mine, this.context.stream));
+    this.context.check("cuStreamWaitEvent", driver.cuStreamWaitEvent(peer.stream, mine, 0));
+    return copy;
+  }
+
+  readonly #peers = new Set<CudaContext>();
+
+  #enablePeer(peer: CudaContext): void {
+    if (this.#peers.has(peer)) return;
+    this.#peers.add(peer);
+    this.context.enter();
+    const can = new Int32Array(1);
+    this.context.check(
+      "cuDeviceCanAccessPeer",
+      this.context.driver.cuDeviceCanAccessPeer(can, this.context.device, peer.device),
+    );
+    // Enabled twice (704) is as good as once; without access the driver goes through the host by itself.
+    const code = can[0] === 1 ? this.context.driver.cuCtxEnablePeerAccess(peer.handle, 0) : 0;
+    if (code !== 704) this.context.check("cuCtxEnablePeerAccess", code);
+  }
+}

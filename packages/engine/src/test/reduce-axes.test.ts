@@ -1,0 +1,39 @@
+// Reductions over every choice of axes of a tensor with many: kernels know one run of neighbouring axes, the rest is split.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as weft from "../index.js";
+import { onEachDevice } from "./devices.js";
+
+const shape = [2, 3, 2, 1, 3, 2];
+const strides = shape.map((_, i) => shape.slice(i + 1).reduce((a, b) => a * b, 1));
+const value = (i: number): number => Math.sin(i + 1);
+
+/** The sum over axes, element by element. */
+function expected(axes: readonly number[]): number[] {
+  const kept = shape.map((_, i) => i).filter((i) => !axes.includes(i));
+  const out = new Array<number>(kept.reduce((n, a) => n * shape[a], 1)).fill(0);
+  for (let at = 0; at < 72; at++) {
+    const digit = (axis: number): number => Math.floor(at / strides[axis]) % shape[axis];
+    out[kept.reduce((n, a) => n * shape[a] + digit(a), 0)] += value(at);
+  }
+  return out;
+}
+
+onEachDevice(() => {
+  test("sums over all 63 choices of six axes", () => {
+    const x = weft.tensor(
+      Float64Array.from({ length: 72 }, (_, i) => value(i)),
+      { shape },
+    );
+    const choices = Array.from({ length: 63 }, (_, k) => shape.map((_d, i) => i).filter((i) => ((k + 1) >> i) & 1));
+    const sums = weft.jit((t: weft.Tensor) => choices.map((axes) => t.sum(axes)))(x);
+    sums.forEach((sum, k) => {
+      const want = expected(choices[k]);
+      const got = sum.dataSync() as Float64Array;
+      assert.deepEqual(got.length, want.length);
+      got.forEach((g, i) => {
+        assert.ok(Math.abs(g - want[i]) < 1e-12, `axes ${choices[k].join()}: ${g} at ${i}, wanted ${want[i]}`);
+      });
+    });
+  });
+});
