@@ -18,6 +18,8 @@ import { dependents, rebuild, uniformValue } from "../transform/index.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
 import { type LaneOptions, type LaneProgram, type LaneStore, liveScalars, scheduleProgram } from "./lane.js";
 import { BlockBuilder, type BlockProgram, closure } from "./lane-block.js";
+import { RegionGraph } from "./lane-graph.js";
+import type { LaneValue } from "./lane-ops.js";
 import { saveSteps } from "./lane-save.js";
 import { type LaneLoop, type LaneScalar, NotLane } from "./lane-scalar.js";
 import { type Instance, LaneEvaluator, type LaneSource } from "./lane-value.js";
@@ -43,21 +45,6 @@ const smallScalars = 3000;
 /** Multiplications of a step, zeros and all, beyond which it is not tried to write it out. */
 const maxStepWork = 200_000;
 
-/** Arithmetic that is rather done again in every lane than read from memory. */
-const inlineCost = 12;
-const loadCost = 0.5;
-const cheapUnary: ReadonlySet<string> = new Set([
-  "neg",
-  "abs",
-  "sign",
-  "not",
-  "real",
-  "imag",
-  "conj",
-  "floor",
-  "trunc",
-]);
-const costlyBinary: ReadonlySet<string> = new Set(["pow", "mod", "atan2", "div"]);
 const frontierOps: ReadonlySet<OpName> = new Set([
   "unary",
   "binary",
@@ -69,6 +56,8 @@ const frontierOps: ReadonlySet<OpName> = new Set([
   "pad",
 ] as const);
 const maxOutputNumbers = 64;
+/** What a step may do to its result before it is written. */
+const pathOps: ReadonlySet<OpName> = new Set(["unary", "binary", "where", "cast"] as const);
 
 /** One tensor that a region gives back: how the lanes write it, and what the graph makes of what they wrote. */
 interface RegionOutput {
@@ -157,7 +146,7 @@ class Region {
     const moves = isOp(node, "permute") || isOp(node, "reshape");
     const kinds = node.inputs.filter((x) => this.inside.has(x)).map((x) => kind.get(x) ?? null);
     if (kinds.length === 0 || kinds.includes(null)) return null;
-    if (kinds.includes("path")) return moves && kinds.length === 1 ? "path" : null;
+    if (kinds.includes("path")) return this.#isAlongPath(node, kinds, moves) ? "path" : null;
     if (!(isView(node) || frontierOps.has(node.op)) || !evaluator.leads(node.shape)) return null;
     const own = numel(node.shape) / evaluator.lanes;
     const largest = Math.max(...node.inputs.map((x) => numel(x.shape) / evaluator.lanes));
@@ -169,6 +158,54 @@ class Region {
       if (!(error instanceof NotLane)) throw error;
       return null;
     }
+  }
+
+  /** Whether a node only rearranges a loop's results, or changes each of them in the step that makes it. */
+  #isAlongPath(node: Node, kinds: readonly unknown[], moves: boolean): boolean {
+    if (moves) return kinds.length === 1;
+    if (!pathOps.has(node.op) || kinds.some((k) => k !== "path") || this.#scansBehind(node).size !== 1) return false;
+    try {
+      const elements = this.#alongPath(node);
+      // The time of a loop of one step is no variable by which its results would be found.
+      if (elements.some(({ loop }) => loop.length === 1)) return false;
+      for (const { place } of elements) this.evaluator.value(node, place, this.evaluator.top);
+      return true;
+    } catch (error) {
+      if (!(error instanceof NotLane)) throw error;
+      return false;
+    }
+  }
+
+  /** The loops whose results a node along a path is made of. */
+  #scansBehind(node: Node): Set<Node> {
+    const found = new Set<Node>();
+    const stack = [node];
+    while (stack.length > 0) {
+      const at = stack.pop()!;
+      if (isOp(at, "pick")) found.add(at.inputs[0]);
+      else stack.push(...at.inputs.filter((x) => this.inside.has(x)));
+    }
+    return found;
+  }
+
+  /** The elements of a node along a path: where each is in the step that makes it. */
+  #alongPath(node: Node): { place: Ix[]; loop: LaneLoop; made: () => LaneValue }[] {
+    const chain: Node[] = [];
+    let base = node;
+    while (!isOp(base, "pick")) {
+      chain.unshift(base);
+      base = base.inputs.find((x) => this.inside.has(x))!;
+    }
+    const { evaluator } = this;
+    const { loop, node: scan, env } = evaluator.top.instances.get(base.inputs[0])!;
+    const y = scan.attrs.body.outputs[base.attrs.index];
+    return Array.from({ length: numel(y.shape) / evaluator.lanes }, (_, e) => {
+      const index = evaluator.elementIndex(y.shape, e);
+      const place = chain.reduce((at, view) => forwards(view, at), [loop.time, ...index]);
+      const made = (): LaneValue =>
+        loop.length === 1 ? evaluator.value(y, index, env) : evaluator.value(node, place, evaluator.top);
+      return { loop, place, made };
+    });
   }
 
   #store(output: number, address: Ix, parts: readonly LaneScalar[], loop: LaneLoop | null, once: boolean): void {
@@ -192,27 +229,17 @@ class Region {
       }
       return;
     }
-    // Down the rearrangements to the loop's result.
-    const chain: Node[] = [];
-    let base = node;
-    while (!isOp(base, "pick")) {
-      chain.unshift(base);
-      base = base.inputs[0];
-    }
-    const instance = evaluator.top.instances.get(base.inputs[0]);
-    if (instance === undefined) throw new NotLane("a result of a loop outside");
-    const { carries } = instance.node.attrs;
-    if (base.attrs.index < carries) this.#writeCarry(node, instance, base.attrs.index);
-    else if (kind === "path") {
-      const y = instance.node.attrs.body.outputs[base.attrs.index];
+    if (kind === "path") {
       const output = this.#output(node, avalOf(node), (w) => w);
-      for (let e = 0; e < numel(y.shape) / evaluator.lanes; e++) {
-        const index = evaluator.elementIndex(y.shape, e);
-        const place = chain.reduce((at, view) => forwards(view, at), [instance.loop.time, ...index]);
-        const parts = evaluator.value(y, index, instance.env);
-        this.#store(output, linearize(place, node.shape), parts, instance.loop, false);
-      }
-    } else this.#writeSums(node, instance, base.attrs.index, prefix);
+      for (const { place, loop, made } of this.#alongPath(node))
+        this.#store(output, linearize(place, node.shape), made(), loop, false);
+      return;
+    }
+    if (!isOp(node, "pick")) throw new NotLane("a result of a loop outside");
+    const instance = evaluator.top.instances.get(node.inputs[0])!;
+    const { index } = node.attrs;
+    if (index < instance.node.attrs.carries) this.#writeCarry(node, instance, index);
+    else this.#writeSums(node, instance, index, prefix);
   }
 
   /** A carry that all lanes have, or that is the sum of what they have. */
@@ -298,73 +325,9 @@ const isZero = (node: Node): boolean => uniformValue(node) === 0;
 
 /** Where an element of a view's operand is in the view. */
 function forwards(view: Node, index: readonly Ix[]): Ix[] {
+  if (pathOps.has(view.op)) return [...index];
   if (isOp(view, "permute")) return view.attrs.axes.map((axis) => index[axis]);
   return delinearize(linearize(index, view.inputs[0].shape), view.shape);
-}
-
-/** A function with what the search for regions asks of it. */
-class RegionGraph {
-  readonly order: Node[];
-  readonly params: ReadonlySet<Node>;
-  readonly users = new Map<Node, Node[]>();
-  readonly results: ReadonlySet<Node>;
-  readonly #costs = new Map<Node, number>();
-  readonly #values = new Map<Node, Value>();
-
-  constructor(
-    readonly fn: GraphFn,
-    known: ReadonlyMap<number, Value>,
-  ) {
-    this.order = functionOrder(fn);
-    this.params = new Set(fn.params);
-    this.results = new Set(fn.outputs);
-    for (const node of this.order)
-      for (const input of node.inputs) {
-        const list = this.users.get(input);
-        if (list === undefined) this.users.set(input, [node]);
-        else list.push(node);
-      }
-    for (const [i, value] of known) this.#values.set(fn.params[i], value);
-  }
-
-  known(node: Node, element: number): { re: number; im: number } | null {
-    const value = this.#values.get(node);
-    if (value === undefined || typeof value.data[0] === "bigint") return null;
-    const data = value.data as Float64Array;
-    return value.dtype.startsWith("complex")
-      ? { re: data[2 * element], im: data[2 * element + 1] }
-      : { re: data[element], im: 0 };
-  }
-
-  /** Whether every lane computes the node for itself rather than reading it. */
-  isInline(node: Node): boolean {
-    return this.#cost(node) <= inlineCost;
-  }
-
-  #cost(node: Node): number {
-    const known = this.#costs.get(node);
-    if (known !== undefined) return known;
-    this.#costs.set(node, Number.POSITIVE_INFINITY);
-    const cost = this.#findCost(node);
-    this.#costs.set(node, cost);
-    return cost;
-  }
-
-  #findCost(node: Node): number {
-    if (this.params.has(node)) return this.#values.has(node) && numel(node.shape) <= 4096 ? 0 : loadCost;
-    // An operand that is too costly to do again is read from memory.
-    const costs = node.inputs.map((x) => (this.isInline(x) ? this.#cost(x) : loadCost));
-    const operands = costs.reduce((n, x) => n + x, 0);
-    if (node.op === "const" || node.op === "iota") return 0;
-    if (isView(node) || node.op === "concat" || node.op === "pad") return operands;
-    if (isOp(node, "cast") || isOp(node, "where")) return 1 + operands;
-    const folds = numel(node.shape) <= 1024 && costs.every((x) => x === 0);
-    if (isOp(node, "unary")) return folds ? 0 : operands + (cheapUnary.has(node.attrs.fn) ? 1 : 100);
-    if (isOp(node, "binary")) return folds ? 0 : operands + (costlyBinary.has(node.attrs.fn) ? 100 : 1);
-    if (node.op === "matmul" || node.op === "reduce")
-      return folds && node.inputs.every((x) => numel(x.shape) <= 4096) ? 0 : Number.POSITIVE_INFINITY;
-    return Number.POSITIVE_INFINITY;
-  }
 }
 
 /** A scan whose problems each take a block of threads. */

@@ -358,6 +358,24 @@ onEachDevice((_device, name) => {
         args: [normal([18, 2], 5), normal([18, 4], 6)],
       }),
     },
+    "inputs that are clipped on the way in, and their gradients on the way out": {
+      lanes: "lanes_24x6x2",
+      most: 1,
+      make: () => ({
+        fn: (s, xs) =>
+          weft.vmap(
+            weft.grad(
+              (x: Tensor, q: Tensor) =>
+                weft.scan(
+                  (z: Tensor, v: Tensor): [Tensor, null] => [z.mul(0.7).add(v).sin(), null],
+                  q,
+                  x.clip(-0.5, 0.5),
+                )[0],
+            ),
+          )(xs, s),
+        args: [normal([24], 10), normal([24, 6], 11)],
+      }),
+    },
     "complex128, saved states and xs that all lanes share": {
       lanes: "lanes_150x7",
       most: 1,

@@ -106,12 +106,14 @@ export function chooseSteps(prepared: PreparedProblem, integration: Integration,
   if (!(tolerance > 0 && Number.isFinite(tolerance)))
     throw new WeftError(`integration: give dt, or a tolerance above 0; got ${JSON.stringify(integration)}`);
   // The order predicts how much finer the steps must be; at most eightfold at once, because coarse estimates mislead.
+  // Powers of two: the halved steps of one choice are the program of the next.
   for (let perSegment = 1; perSegment <= mostPerSegment; ) {
     const error = halvingError(prepared, { method, perSegment }, probes);
     if (error <= tolerance) return finish(perSegment, error, `tolerance = ${tolerance}`);
     const wanted = Math.ceil(perSegment * (error / tolerance) ** (1 / stepMethods[method]) * 1.1);
     if (perSegment >= 8 && wanted > mostPerSegment) break;
-    perSegment = Math.max(perSegment + 1, Math.min(8 * perSegment, wanted) || 8 * perSegment);
+    perSegment =
+      2 ** Math.ceil(Math.log2(Math.max(2 * perSegment, Math.min(8 * perSegment, wanted) || 8 * perSegment)));
   }
   throw new WeftError(
     `integration: ${method} does not reach tolerance ${tolerance} with ${mostPerSegment} steps a segment; ` +
