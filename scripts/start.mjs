@@ -17,7 +17,12 @@ const steps = device.kind === "reference" ? 20 : 500;
 const { accuracy } = train({ steps, onStep: showProgress });
 console.log(`Accuracy on 1000 digits that it has not seen: ${(accuracy * 100).toFixed(1)}%
 
+How products scale over the devices of this machine (weft bench --quick):
+`);
+sh(process.execPath, [join(root, "packages/cli/bin/weft.js"), "bench", "--quick", "--out", join(root, "bench-report")]);
+console.log(`
 Read on:
+  bench-report/bench.html the benchmark that just ran, with pictures
   README.md               what Weft is, and the program you just ran in short
   examples/digits.mjs     that program
   docs/                   functions, tensors, gradients, performance, the scaling lab

@@ -60,7 +60,8 @@ export async function sharded(job: Job): Promise<Rig> {
       const inputs = program.create();
       session().realize([...program.weights, ...inputs].map((t) => t.node));
       await Promise.all([...program.weights, ...inputs].map((t) => second.device.computed(bufferOf(t))));
-      await program.compute(inputs, program.weights).data();
+      // Arguments that come again get their places in the second call.
+      for (let i = 0; i < 3; i++) await program.compute(inputs, program.weights).data();
       records.length = 0;
       for (let i = 0; i < 3; i++) {
         const c = program.compute(inputs, program.weights);

@@ -331,3 +331,21 @@ test("fetches and uploads over sockets, as between hosts", { skip }, async () =>
     weft.useDevice(cluster.device);
   }
 });
+
+test("arguments that come again are moved once, not in every call", { skip }, async () => {
+  const product = weft.jit((a: weft.Tensor, b: weft.Tensor) => a.matmul(b));
+  const a = weft.randn([600, 256], { key: weft.key(1) }).realize();
+  const b = weft.randn([256, 192], { key: weft.key(2) }).realize();
+  const { device } = cluster;
+  const first = await product(a, b).data();
+  const after = [];
+  for (let i = 0; i < 4; i++) {
+    assert.deepEqual(await product(a, b).data(), first);
+    after.push(device.counts.reshards);
+  }
+  // The second call may move something; the ones after it find it there.
+  assert.deepEqual(after.slice(1), [after[0], after[0], after[0]]);
+  const lies = (t: weft.Tensor): number => bufferOf(t).copies?.size ?? 0;
+  assert.equal(lies(a) + lies(b), 1, "one of the two has a second place");
+  for (const tensor of [a, b]) tensor.dispose();
+});

@@ -90,6 +90,8 @@ test("the cause and the advice come from the measurement", () => {
   const machine = verdictOf(judged, "machine", 8);
   assert.ok(Math.abs(machine.machineEfficiency! - 1) < 1e-9);
   assert.match(machine.cause, /share nothing/);
+  // More devices than these are no advice for these.
+  assert.doesNotMatch(verdictOf(judged, "chatty", 4).advice, /use 8/);
   const off = judgeBench(record([row("x", [result(1, 1), result(2, 1)])], { autoShard: false }));
   assert.match(verdictOf(off, "x", 2).cause, /WEFT_AUTO_SHARD=0/);
   assert.match(verdictOf(judged, "chatty", 4, "endToEnd").cause, /fetches the result/);

@@ -68,8 +68,11 @@ interface CauseRule {
 
 const share = (part: number, whole: number): number => (whole > 0 ? part / whole : 0);
 const percent = (x: number): string => `${(x * 100).toFixed(0)}%`;
+/** This count, or a smaller one that was clearly faster. */
 const bestCount = ({ others, speedup, result }: Facts): { devices: number; speedup: number } =>
-  [{ devices: result.devices, speedup }, ...others].reduce((a, b) => (b.speedup > a.speedup * 1.03 ? b : a));
+  others
+    .filter(({ devices }) => devices < result.devices)
+    .reduce((a, b) => (b.speedup > a.speedup * 1.03 ? b : a), { devices: result.devices, speedup });
 
 function fewer(facts: Facts): string {
   const best = bestCount(facts);
