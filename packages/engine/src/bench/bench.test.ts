@@ -100,7 +100,7 @@ test("measures in a process of its own: both clocks, checked results, the librar
 });
 
 test("a row that does not fit is in the record with its reason, and the others are measured", {
-  skip: !CpuDevice.available(),
+  skip: !CpuDevice.available() && "no C compiler: the reference device has no memory limit",
 }, async () => {
   process.env.WEFT_CPU_MEMORY = "4000000";
   try {
@@ -137,4 +137,21 @@ test("a machine that is not here is predicted, and labelled so; unknown ones are
   // Too small to share: one device, whatever is there.
   assert.equal(rows[1].results[1].devicesUsed, 1);
   await assert.rejects(runBench(options(["16"], { simulate: "cray" })), /known machines are h200/);
+});
+
+test("over real workers: what was used, moved and expected, and from which batch it pays", {
+  skip: !CpuDevice.available() && "no C compiler",
+}, async () => {
+  process.env.WEFT_FORCE_SHARD = "1";
+  try {
+    const [row] = await runBench(options(["600x256x128"], { counts: [1, 2], cores: [0, 1] }));
+    const [one, two] = row.results;
+    assert.deepEqual([one.status, two.status, one.devicesUsed, two.devicesUsed], ["ok", "ok", 1, 2]);
+    assert.ok(two.error !== null && two.error < 1e-5);
+    assert.ok(two.predictedSeconds !== undefined && two.predictedSeconds > 0 && one.predictedSeconds === undefined);
+    assert.match(two.plan, /2 of 2 workers/);
+    assert.ok(row.paysFrom !== null && row.paysFrom > 1, `pays from ${row.paysFrom}`);
+  } finally {
+    delete process.env.WEFT_FORCE_SHARD;
+  }
 });

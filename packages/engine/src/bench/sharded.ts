@@ -6,6 +6,7 @@ import { WeftError } from "../graph/index.js";
 import { session, type TensorValue } from "../runtime/index.js";
 import type { Tensor } from "../tensor/index.js";
 import type { Job, Rig, RowFacts } from "./child.js";
+import { paysFrom, predictRow } from "./predict.js";
 import { programOf, type RowSpec } from "./rows.js";
 
 const bufferOf = (tensor: Tensor): DeviceBuffer => (tensor.node.value as TensorValue).buffer;
@@ -104,8 +105,8 @@ export async function sharded(job: Job): Promise<Rig> {
         // What is left of a call: messages to the workers and their answer.
         planSeconds: Math.max(0, whole - compute - communicate),
         plan: device.lastChoice ?? "",
-        predictedSeconds: null,
-        paysFrom: null,
+        predictedSeconds: predictRow(row, job.devices, device.rates).seconds,
+        paysFrom: paysFrom(row, job.devices, device.rates),
         raw: null,
       };
     },

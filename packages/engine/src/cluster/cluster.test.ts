@@ -4,8 +4,8 @@ import { CpuDevice } from "../device/index.js";
 import * as weft from "../index.js";
 import * as nn from "../nn/index.js";
 import { adam } from "../optim/index.js";
+import type { ClusterBuffer } from "./buffer.js";
 import { type Cluster, connect } from "./connect.js";
-import type { ClusterBuffer } from "./device.js";
 
 const skip = CpuDevice.available() ? false : "no C compiler";
 

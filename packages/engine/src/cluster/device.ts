@@ -23,46 +23,14 @@ import {
 } from "../graph/index.js";
 import { costOf } from "../ops/index.js";
 import { captureSite, tape } from "../runtime/index.js";
-import { Mesh, type Partitioned, Placement, partition, reshard } from "../shard/index.js";
+import { Mesh, type Partitioned, Placement, partition, type Rates, reshard } from "../shard/index.js";
 import { denseStrides, takePart } from "./boxes.js";
-import { type ChooseOptions, choose } from "./choose.js";
+import { ClusterBuffer, type Staged, withSite } from "./buffer.js";
+import { type Choice, type ChooseOptions, choose } from "./choose.js";
 import type { Connection } from "./connection.js";
 import { FetchError } from "./data-link.js";
 import { ratesFor } from "./rates.js";
 import { hasCollective, renumber } from "./renumber.js";
-
-/** Where a tensor is: on which workers, and how it is cut. */
-interface Home {
-  /** Worker ids by rank. */
-  members: ReadonlyMap<number, string>;
-  placement: Placement;
-}
-
-interface Staged {
-  /** In this process's shared memory; 0 where there is none, then `bytes` holds the copy. */
-  address: number;
-  bytes: Uint8Array | null;
-}
-
-/** The line of the program that asked, when somebody wants to know. */
-type Site = (() => string | null) | null;
-
-let lastId = 0;
-
-export class ClusterBuffer implements DeviceBuffer {
-  readonly id = ++lastId;
-  staged: Staged | null = null;
-  home: Home | null = null;
-  shape: Shape | null = null;
-  dtype: DType | null = null;
-  /** Why there is no value. */
-  failure: string | null = null;
-  site: Site = null;
-  freed = false;
-  /** The same tensor elsewhere, for programs that want it there. */
-  copies: Map<string, ClusterBuffer> | null = null;
-  constructor(readonly bytes: number) {}
-}
 
 interface Prepared {
   program: number;
@@ -286,7 +254,7 @@ export class ClusterDevice implements Device {
           this.connection.send({ t: "forget", program: entry.program });
           prepared.delete(old);
         }
-        ready = this.#prepare(fn, donated, homes);
+        ready = this.#prepare(fn, donated, this.#choose(fn, donated, homes));
         prepared.set(key, ready);
       } else if (!ready.settled) {
         ready = this.#resettle(fn, donated, homes, inputs, ready);
@@ -365,13 +333,21 @@ export class ClusterDevice implements Device {
     return new Map(ranks.map((rank) => [rank, this.connection.workers[rank].id]));
   }
 
-  #prepare(fn: GraphFn, donated: readonly boolean[], params: readonly (Placement | null)[]): Prepared {
+  /** What the planner is told about these workers. */
+  get rates(): Rates {
+    return ratesFor(this.connection.workers);
+  }
+
+  #choose(fn: GraphFn, donated: readonly boolean[], params: readonly (Placement | null)[]): Choice {
     const devices = this.workers;
     if (devices === 0)
       throw new WeftError(`the dispatcher at ${this.connection.address} has no workers; start one: weft worker`);
-    const rates = ratesFor(this.connection.workers);
     const enabled = process.env.WEFT_AUTO_SHARD !== "0";
-    const choice = choose(fn, { devices, rates, params, donated, enabled, ...this.wishes });
+    return choose(fn, { devices, rates: this.rates, params, donated, enabled, ...this.wishes });
+  }
+
+  /** Cuts a function as was chosen and sends the parts to their workers. */
+  #prepare(fn: GraphFn, donated: readonly boolean[], choice: Choice): Prepared {
     this.lastChoice = choice.why;
     const partitioned = partition(fn, choice);
     const program = ++lastProgram;
@@ -404,16 +380,11 @@ export class ClusterDevice implements Device {
     const again = inputs.map((input, i) => donated[i] !== true && now.last[i] === input.id);
     now.settled = true;
     if (now.partitioned.moves.length === 0 || !again.some(Boolean)) return now;
-    const better = this.#prepare(
-      fn,
-      donated,
-      homes.map((home, i) => (again[i] ? null : home)),
-    );
-    better.settled = true;
-    const [kept, dropped] = better.seconds * 1.02 < now.seconds ? [better, now] : [now, better];
-    this.connection.send({ t: "forget", program: dropped.program });
-    this.lastChoice = kept.why;
-    return kept;
+    const free = homes.map((home, i) => (again[i] ? null : home));
+    const choice = this.#choose(fn, donated, free);
+    if (choice.seconds * 1.02 >= now.seconds) return now;
+    this.connection.send({ t: "forget", program: now.program });
+    return { ...this.#prepare(fn, donated, choice), settled: true };
   }
 
   /** Sends every worker its function; ranks become places in the list of members. */
@@ -595,7 +566,3 @@ export class ClusterDevice implements Device {
 }
 
 const moment = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-const withSite = (message: string, site: Site): string => {
-  const line = site?.() ?? null;
-  return line === null ? message : `${message}\n  computed at ${line}`;
-};

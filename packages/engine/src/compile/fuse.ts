@@ -143,6 +143,7 @@ class Fuser {
   readonly library: Node[] = [];
   readonly #groupOf = new Map<Node, Group>();
   readonly #reach: Reach;
+  #lastCollective: number | null = null;
   /** Units of work by number: groups and library calls. */
   readonly #unitOf = new Map<Node, number>();
   readonly #unitOfGroup = new Map<Group, number>();
@@ -299,6 +300,11 @@ class Fuser {
       const unit = this.#reach.addUnit();
       this.#unitOf.set(node, unit);
       this.#reach.add(unit, this.#needs(node));
+      // All devices issue their collectives in one order: each waits for the one before, whatever its operands are.
+      if (isOp(node, "collective")) {
+        if (this.#lastCollective !== null) this.#reach.add(unit, [this.#lastCollective]);
+        this.#lastCollective = unit;
+      }
       return;
     }
     if (this.free.has(node) && !this.stored.has(node)) return;

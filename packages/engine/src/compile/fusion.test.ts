@@ -2,7 +2,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CpuDevice } from "../device/index.js";
+import type { Node } from "../graph/index.js";
 import * as weft from "../index.js";
+import { build } from "../ops/index.js";
+import { planFunction } from "./plan.js";
 
 const skip = CpuDevice.available() ? false : "no C compiler on this machine";
 
@@ -189,4 +192,34 @@ test("donated memory is reused in place, and results stay right", { skip }, () =
   // m: 1, 1.9, 2.71, 3.439; p falls by a tenth of each.
   assert.ok(Math.abs(Number(m.dataSync()[999]) - 3.439) < 1e-5);
   assert.ok(Math.abs(Number(p.dataSync()[0]) - (1 - 0.1 * (1 + 1.9 + 2.71 + 3.439))) < 1e-5);
+});
+
+test("kernels before and after two collectives are not one: collectives keep their order", () => {
+  const sum = (operand: Node, sequence: number): Node =>
+    build.make("collective", [operand], {
+      kind: "allReduce",
+      fn: "sum",
+      groups: [[0, 1]],
+      rank: 0,
+      sequence,
+      axis: 0,
+      splitAxis: 0,
+      sizes: [],
+      splitSizes: [],
+      sends: [],
+      receives: [],
+      shape: operand.shape,
+      dtype: "float32",
+    });
+  const [p, q] = [build.input([64, 48], "float32"), build.input([64, 48], "float32")];
+  // The second one does not read what the first one does, and still waits for it.
+  const squares = build.mul(p, p);
+  const fn = { params: [p, q], outputs: [sum(squares, 0), build.add(squares, sum(q, 1))] };
+  const { steps } = planFunction(fn, { parallelRows: 16, longReduction: 4096 });
+  const kinds = steps.map((step) =>
+    step.kind === "collective" ? `${step.phase} ${step.node.attrs.sequence}` : step.kind,
+  );
+  assert.equal(kinds.filter((kind) => kind === "kernel").length, 2);
+  assert.ok(kinds.indexOf("kernel") < kinds.indexOf("start 0"), kinds.join(", "));
+  assert.ok(kinds.lastIndexOf("kernel") > kinds.indexOf("finish 1"), kinds.join(", "));
 });
