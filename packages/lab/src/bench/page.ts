@@ -108,9 +108,9 @@ export const benchCharts = (judged: BenchJudgement): Chart[] =>
 const style = `body{margin:0 auto;padding:1rem;max-width:64rem;font:16px/1.5 "DejaVu Sans",Verdana,system-ui,sans-serif;color:#111827}
 h1{font-size:1.5rem}h2{font-size:1.2rem;margin-top:2rem;border-bottom:2px solid #d1d5db}.scroll{overflow-x:auto}
 table{border-collapse:collapse;font-size:.875rem}th,td{padding:.25rem .6rem;border-bottom:1px solid #d1d5db;text-align:right;white-space:nowrap}
-th:first-child,td:first-child,td.text{text-align:left;white-space:normal;min-width:10rem}th{color:#4b5563;font-weight:normal}
+th:first-child,td:first-child{text-align:left;white-space:normal;min-width:10rem}th{color:#4b5563;font-weight:normal}
 figure{margin:1rem 0}figure svg{max-width:100%;height:auto}figcaption{color:#4b5563;font-size:.875rem}pre{overflow-x:auto;background:#f9fafb;padding:.75rem;font-size:.8125rem}
-tr.negative td{background:#fef2f2}tr.predicted td{font-style:italic}`;
+tr.negative td{background:#fef2f2}tr.predicted td{font-style:italic}tr.why td{color:#4b5563;padding-left:1.6rem}tr:has(+tr.why) td{border-bottom:0}`;
 
 function verdictTable(judged: BenchJudgement, clock: Clock): string {
   const rows = judged.verdicts.filter((v) => v.clock === clock);
@@ -122,10 +122,12 @@ function verdictTable(judged: BenchJudgement, clock: Clock): string {
       const rate = v.teraflops === null ? "-" : v.teraflops.toFixed(3);
       const machine = v.machineEfficiency === null ? "-" : `${(v.machineEfficiency * 100).toFixed(0)}%`;
       const range = `${secondsText(v.range[0])} to ${secondsText(v.range[1])}`;
-      return `<tr class="${kind}"><td>${escape(v.row.label)}</td><td>${v.result.devices}${v.result.simulated ? " (predicted)" : ""}</td><td>${secondsText(v.seconds)}</td><td>${range}</td><td>${rate}</td><td>${v.speedup.toFixed(2)}x</td><td>${(v.efficiency * 100).toFixed(0)}%</td><td>${machine}</td><td>${v.class}</td><td class="text">${escape(why)}</td></tr>`;
+      const numbers = `<tr class="${kind}"><td>${escape(v.row.label)}</td><td>${v.result.devices}${v.result.simulated ? " (predicted)" : ""}</td><td>${secondsText(v.seconds)}</td><td>${range}</td><td>${rate}</td><td>${v.speedup.toFixed(2)}x</td><td>${(v.efficiency * 100).toFixed(0)}%</td><td>${machine}</td><td>${v.class}</td></tr>`;
+      // The reason is what people look for: a line of its own under the numbers, never beyond the edge of the screen.
+      return why === "" ? numbers : `${numbers}\n<tr class="${kind} why"><td colspan="9">${escape(why)}</td></tr>`;
     })
     .join("\n");
-  return `<h2>${escape(clockName[clock])}</h2><div class="scroll"><table><tr><th>row</th><th>devices</th><th>time</th><th>range</th><th>TFLOPS</th><th>speedup</th><th>efficiency</th><th>of independent</th><th>class</th><th>why</th></tr>
+  return `<h2>${escape(clockName[clock])}</h2><div class="scroll"><table><tr><th>row</th><th>devices</th><th>time</th><th>range</th><th>TFLOPS</th><th>speedup</th><th>efficiency</th><th>of independent</th><th>class</th></tr>
 ${body}</table></div>`;
 }
 
