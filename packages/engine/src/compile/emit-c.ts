@@ -5,12 +5,14 @@ import { BodyPrinter, type Depth, Scope } from "./body.js";
 import { initial, isArg, mentionsAny, unpack, writeText } from "./emit-common.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction } from "./kernel.js";
 import { type CValue, computeType, literal, storeText } from "./scalar.js";
+import type { Tally } from "./tally.js";
 
 /** Rows longer than this are summed in double precision. */
 const longRow = 16384;
 /** Values that are expensive are kept between passes over a row when the row is at most this long. */
 const maxStash = 16384;
 const columnBlock = 256;
+const vectorLanes = 16;
 const isFloatKind = (dtype: DType): boolean => kindOf(dtype) === "float";
 
 /** Statements of one reduction: declarations, the update for an element, the end, and what simd needs to know. */
@@ -85,6 +87,10 @@ export interface EmittedKernel {
   text: string;
   /** How many outer iterations there are to share out. */
   units: number;
+  /** What the text does. */
+  tally: Tally;
+  /** Sums down columns: how wide a column is. */
+  columns?: number;
 }
 
 const expensive = (e: KExpr): boolean =>
@@ -162,6 +168,7 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
       const code = reductionCode(r, printer.value(r.argument), rowLength);
       for (const line of code.declare) row.add(line);
       for (const line of code.update) element.add(line);
+      printer.tally.add("simple", kernel.size * code.update.length);
       ends.push(...code.end);
       if (code.simd === null) vector = false;
       else simd.push(...code.simd);
@@ -180,6 +187,10 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
     }
     for (const line of writes) element.add(line);
     row.append(innerLoops(inner, element.lines, vector ? simd : null, flat));
+    printer.tally.add("simple", 0.5 * stores.length * kernel.size);
+    // Loops of whole vectors cost what is in them; the rest of others goes one by one.
+    const last = inner[inner.length - 1]?.size ?? 1;
+    if (!flat && last % vectorLanes !== 0) printer.tally.rows += kernel.size / last;
     for (const line of ends) row.add(line);
   }
   const rowValues = rowStores.map((s) => printer.value(s.value));
@@ -191,7 +202,7 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
     ? row.lines
     : ["  for (long u = lo; u < hi; u++) {", ...unpack(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];
   const text = [...head, ...top.lines, ...rowText].join("\n");
-  return { text, units: flat ? rowLength : numel(outer.map((v) => v.size)) };
+  return { text, units: flat ? rowLength : numel(outer.map((v) => v.size)), tally: printer.tally };
 }
 
 /** Nested loops over the elements of a row, the last one vectorised. */
@@ -242,6 +253,7 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
       row.add(`for (long c = 0; c < ${block}; c++) ${name}${k}[c] = ${starts[k]};`);
     }
     accumulate.push(...columnUpdate(r, name, at, value, type));
+    printer.tally.add("simple", 2 * parts * kernel.size);
     const store = kernel.stores[i];
     const result: CValue =
       parts === 2
@@ -273,7 +285,8 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
     ),
     "  }",
   ].join("\n");
-  return { text, units: outerCount * blocks };
+  const width = block * Math.max(...kernel.reductions.map((r) => bytesOf(r.argument.dtype)));
+  return { text, units: outerCount * blocks, tally: printer.tally, columns: width };
 }
 
 function columnUpdate(r: Reduction, name: string, at: string, value: CValue, type: string): string[] {
