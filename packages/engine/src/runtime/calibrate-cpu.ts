@@ -50,7 +50,7 @@ function filled(param: Node): Uint8Array {
   const count = numel(param.shape);
   if (param.dtype === "int32")
     return new Uint8Array(Int32Array.from({ length: count }, (_, i) => (i * 7919) % 65536).buffer);
-  const numbers = new Float32Array(count);
+  const numbers = param.dtype === "float64" ? new Float64Array(count) : new Float32Array(count);
   for (let i = 0; i < count; i++) numbers[i] = 0.5 + (i % 97) / 200;
   return new Uint8Array(numbers.buffer);
 }
@@ -80,7 +80,7 @@ function batchFor(m: number, n: number, k: number): number {
 }
 
 /** Seconds of products of every shape and layout. */
-export function measureProducts(device: CpuDevice, dtype: DType, budget: number): ProductTable {
+function measureProducts(device: CpuDevice, dtype: DType, budget: number): ProductTable {
   const source = build.input([blockSize], dtype);
   const block = new Block(source);
   const outputs = productSizes.flatMap((m) =>
@@ -126,9 +126,12 @@ const columnProbes = [
 ] as const;
 
 const repeats = 8;
+const float64Probes = [96, 256];
+const linalgProbe = 96;
 /** Two products of this size take longer than data stays in a cache that other processes use, too. */
 const pause = 640;
-/** Elements of a pass over memory that nobody touched for a while. */
+/** Elements of passes over memory that stays in a cache, and over memory that nobody touched for a while. */
+const hotProbes = [1 << 13, 1 << 16];
 const coldProbes = [1 << 18, 1 << 20, 1 << 22];
 
 /** A program of probes: each an output of its own, of its own size so that nothing is fused with its neighbour. */
@@ -187,6 +190,10 @@ function probes(): Probes {
   const shifted = build.sub(scores, build.unreduce(build.reduce("max", scores, [1]), scores.shape, [1]));
   all.add("row", build.sum(build.unary("exp", shifted), [1]));
   for (const [rows, width] of columnProbes) all.add(`columns ${width}`, build.sum(all.input([rows, width]), [0]));
+  for (const n of float64Probes)
+    all.add(`float64 ${n}`, build.matmul(all.input([n, n], "float64"), all.input([n, n], "float64")));
+  const identity = build.scale(build.identityLike(linalgProbe, "float32"), linalgProbe);
+  all.add("linalg", make("det", [build.add(all.input([linalgProbe, linalgProbe]), identity)], {}));
   // The order of the outputs is that of the program: products between the passes let their data grow cold.
   for (const [i, elements] of coldProbes.entries()) {
     all.add(`pause ${i}`, build.matmul(all.input([pause, pause + 32 * i]), all.input([pause + 32 * i, pause])));
@@ -195,13 +202,18 @@ function probes(): Probes {
   return all;
 }
 
+interface OpRates extends Pick<Rates, "ops" | "row" | "columns"> {
+  ops: Record<OpClass, number>;
+  /** Bandwidth of memory that has grown cold. */
+  cold: Curve;
+  float64: Curve;
+  linalg: number;
+}
+
 /** Arithmetic of each class on vectors in the first caches, rows, and sums down columns. */
-export function measureOps(
-  device: CpuDevice,
-  budget: number,
-): Pick<Rates, "ops" | "row" | "columns"> & { cold: Curve } {
+function measureOps(device: CpuDevice, budget: number): OpRates {
   const measured = probes().measure(device, budget);
-  const ops: Partial<Record<OpClass, number>> = {};
+  const ops = {} as Record<OpClass, number>;
   const simple = measured.get("simple")!;
   ops.simple = simple.work.ops.simple! / simple.seconds;
   for (const op of opClasses) {
@@ -225,12 +237,48 @@ export function measureOps(
     const run = probe?.work.touches[0].run;
     return run === undefined ? [] : [[run, bytes / probe!.seconds]];
   });
+  const { seconds: linalg } = measured.get("linalg")!;
   return {
     ops,
     cold,
+    float64: float64Probes.map((n) => [n, (2 * n ** 3) / measured.get(`float64 ${n}`)!.seconds]),
+    linalg: ((2 / 3) * linalgProbe ** 3) / linalg,
     ...(row === undefined || row.work.rows === 0
       ? {}
       : { row: Math.max(0, row.seconds - secondsOf(row.work)) / row.work.rows }),
     ...(columns.length === 0 ? {} : { columns: columns as Curve }),
+  };
+}
+
+/** Bandwidth of memory in the caches of a core: the same pass again and again. */
+function measureHot(device: CpuDevice, budget: number): Curve {
+  return hotProbes.map((elements) => {
+    const params = [build.input([elements], "float32"), build.input([elements], "float32")];
+    const fn = { params, outputs: [build.add(params[0], params[1])] };
+    const { seconds } = timeKernels(device, fn, filled, budget);
+    return [12 * elements, (12 * elements) / seconds[0]];
+  });
+}
+
+/** Everything that is measured inside programs. */
+export function measureCpu(device: CpuDevice, quick: boolean): Omit<Rates, "kernel" | "call" | "links"> {
+  const { cold, float64, ...rates } = measureOps(device, quick ? 0 : 0.1);
+  const table = measureProducts(device, "float32", quick ? 0 : 0.25);
+  const cubes = productSizes.flatMap((n, i): [number, number][] => {
+    const at = (i * productSizes.length + i) * productSizes.length + i;
+    return n < 8 ? [] : [[n, (2 * n ** 3) / table.nn[at]]];
+  });
+  const { simple, exp, lookup, uniform } = rates.ops;
+  return {
+    name: `${device.name} (measured)`,
+    assumed: false,
+    matmul: { float32: cubes, float64 },
+    products: { float32: table },
+    bandwidth: [...measureHot(device, quick ? 0 : 0.01), ...cold],
+    simple,
+    special: exp,
+    lookup,
+    random: uniform,
+    ...rates,
   };
 }

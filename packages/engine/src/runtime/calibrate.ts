@@ -7,8 +7,8 @@ import { join } from "node:path";
 import { CpuDevice, type Device } from "../device/index.js";
 import { type DType, type GraphFn, type Node, numel } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
-import { type Curve, nearBytes, parseRates, type Rates, sameLinks } from "../shard/index.js";
-import { measureOps, measureProducts } from "./calibrate-cpu.js";
+import { type Curve, parseRates, type Rates, sameLinks } from "../shard/index.js";
+import { measureCpu } from "./calibrate-cpu.js";
 
 const version = 4;
 
@@ -92,8 +92,8 @@ class Probe {
     return sizes.map((n) => [n, (2 * n ** 3) / this.beyondCall(product(n, dtype))]);
   }
 
-  bandwidth(powers: readonly number[]): Curve {
-    return powers.map((power) => {
+  bandwidth(): Curve {
+    return [13, 17, 20, 22].map((power) => {
       const bytes = 12 * 2 ** power;
       return [bytes, bytes / this.beyondCall(sum(2 ** power))];
     });
@@ -121,6 +121,22 @@ class Probe {
     );
   }
 
+  all(): Omit<Rates, "kernel" | "call" | "links"> {
+    const sizes = [128, 512, 2048, 4096];
+    const elements = 1 << 20;
+    return {
+      name: `${this.device.name} (measured)`,
+      assumed: false,
+      matmul: { float32: this.matmul("float32", sizes), float64: this.matmul("float64", sizes.slice(1, 3)) },
+      linalg: this.linalg(),
+      bandwidth: this.bandwidth(),
+      simple: (40 * elements) / this.beyondCall(chain(elements, 8, mixed)),
+      special: (16 * elements) / this.beyondCall(chain(elements, 16, (x) => build.unary("exp", build.neg(x)))),
+      lookup: this.lookup(),
+      random: this.random(),
+    };
+  }
+
   linalg(): number {
     const n = 96;
     const a = build.input([n, n], "float32");
@@ -129,32 +145,14 @@ class Probe {
   }
 }
 
-/** What prices of compiled kernels need besides; and memory that is not in the caches of a core comes from far away. */
-function kernelRates(device: CpuDevice, hot: Curve, quick: boolean): Partial<Rates> {
-  const { cold, ...rates } = measureOps(device, quick ? 0 : 0.1);
-  const bandwidth = [...hot.filter(([bytes]) => bytes < nearBytes), ...cold];
-  return { ...rates, bandwidth, products: { float32: measureProducts(device, "float32", quick ? 0 : 0.25) } };
-}
-
 /** What a device can do by itself. `links` stays that of one device alone until a group measures it. */
 export function measureDevice(device: Device, options: { quick?: boolean } = {}): Rates {
   const probe = new Probe(device, options.quick ?? false);
-  const large = device.kind === "cuda" ? [128, 512, 2048, 4096] : [32, 96, 256, 640];
-  const elements = device.kind === "cuda" ? 1 << 20 : 1 << 13;
-  const bandwidth = probe.bandwidth(device.kind === "cuda" ? [13, 17, 20, 22] : [11, 13, 16]);
+  const isCpu = device instanceof CpuDevice;
   return parseRates({
-    name: `${device.name} (measured)`,
-    assumed: false,
-    matmul: { float32: probe.matmul("float32", large), float64: probe.matmul("float64", large.slice(1, 3)) },
-    linalg: probe.linalg(),
-    bandwidth,
-    simple: (40 * elements) / probe.beyondCall(chain(elements, 8, mixed)),
-    special: (16 * elements) / probe.beyondCall(chain(elements, 16, (x) => build.unary("exp", build.neg(x)))),
-    lookup: probe.lookup(),
-    random: probe.random(),
+    ...(isCpu ? measureCpu(device, options.quick ?? false) : probe.all()),
     kernel: probe.kernel(),
     call: probe.call,
-    ...(device instanceof CpuDevice ? kernelRates(device, bandwidth, options.quick ?? false) : {}),
     links: sameLinks([{ members: 1, latency: 0, bandwidth: 1e15 }]),
   });
 }
@@ -179,10 +177,10 @@ export function knownRates(device: Device): Rates | null {
 }
 
 /** The rates of a device, from disk where this machine was measured before. `fresh` measures again. */
-export function ratesOf(device: Device, options: { fresh?: boolean } = {}): Rates {
+export function ratesOf(device: Device, options: { fresh?: boolean; quick?: boolean } = {}): Rates {
   const known = options.fresh ? null : knownRates(device);
   if (known !== null) return known;
-  const rates = measureDevice(device);
+  const rates = measureDevice(device, options);
   saveRates(device, rates);
   return rates;
 }

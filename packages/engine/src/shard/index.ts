@@ -12,7 +12,6 @@ export {
   type KernelPrice,
   type KernelWork,
   kernelPrice,
-  nearBytes,
   type OpClass,
   opClasses,
   type Product,

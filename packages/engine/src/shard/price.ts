@@ -132,7 +132,7 @@ export class Touched {
 }
 
 /** What stays in the caches of one core from kernel to kernel. */
-export const nearBytes = 1 << 20;
+const nearBytes = 1 << 20;
 
 export interface KernelPrice {
   seconds: number;
@@ -190,7 +190,13 @@ export function kernelPrice(work: KernelWork, rates: Rates, touched: Touched): K
 /** Prices of the kernels of a function that runs again and again. */
 export function priceKernels(kernels: readonly KernelWork[], rates: Rates): KernelPrice[] {
   const touched = new Touched();
-  for (const work of kernels) touched.touch(work.touches);
+  const warm = (list: readonly KernelWork[]): void => {
+    for (const work of list) {
+      warm(work.loop?.kernels ?? []);
+      touched.touch(work.touches);
+    }
+  };
+  warm(kernels);
   return kernels.map((work) => kernelPrice(work, rates, touched));
 }
 
