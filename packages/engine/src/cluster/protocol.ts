@@ -76,7 +76,7 @@ const run = {
   /** For the tape: what the client calls this step, and the line of its program. */
   step: id,
   site: text.nullable(),
-  /** Tensors that are let go of at the same time. */
+  /** Tensors that are let go of before it runs. */
   free: ids.optional(),
 };
 
@@ -107,6 +107,8 @@ const stats = z.object({
   busySeconds: size,
   uptimeSeconds: size,
   sentBytes: size,
+  /** Buffers that took memory from the system, and those that took a freed one's; of devices that count them. */
+  allocations: z.object({ fresh: size, reused: size }).nullable(),
   utilisation: z.number().nullable(),
 });
 export type WorkerStats = z.infer<typeof stats>;
