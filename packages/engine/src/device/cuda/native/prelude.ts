@@ -138,6 +138,18 @@ W_COMPLEX(d, double, )
   W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k0, k1, 3u)                                                   \
   W_ROUND(17) W_ROUND(29) W_ROUND(16) W_ROUND(24) W_INJECT(k1, k2, 4u)                                                  \
   W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k2, k0, 5u)
+/* Dropout: 13 rounds, 16 bits an element, four elements a block; element n of its draw is kept or not. */
+#define W_THREEFRY13                                                                                                    \
+  uint32_t k2 = k0 ^ k1 ^ 0x1BD11BDAu, x0 = (uint32_t)i + k0, x1 = (uint32_t)(i >> 32) + k1;                            \
+  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k1, k2, 1u)                                                   \
+  W_ROUND(17) W_ROUND(29) W_ROUND(16) W_ROUND(24) W_INJECT(k2, k0, 2u)                                                  \
+  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k0, k1, 3u) W_ROUND(17)
+W_INLINE int w_kept(uint32_t k0, uint32_t k1, uint64_t n, uint32_t threshold) {
+  uint64_t i = n >> 2;
+  W_THREEFRY13
+  uint32_t word = n & 2 ? x1 : x0;
+  return (n & 1 ? word >> 16 : word & 65535u) >= threshold;
+}
 W_INLINE int32_t w_bits(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY return (int32_t)x0; }
 W_INLINE float w_uniform_f(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY return (float)(x0 >> 8) * 5.9604644775390625e-8f; }
 W_INLINE float w_uniform_h(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY return (float)(x0 >> 21) * 4.8828125e-4f; }
@@ -263,7 +275,7 @@ const parts = cudaPrelude.split(/(?=^\/\* (?:Complex functions|Random numbers|Jo
 const needs: readonly (RegExp | null)[] = [
   null,
   /\bw_c[a-z0-9]+_[fd]\b/,
-  /W_THREEFRY|\bw_(bits|uniform|normal)/,
+  /W_THREEFRY|\bw_(bits|uniform|normal|kept)/,
   /\bw_(join|tile)/,
   /\bw_tile/,
 ];
