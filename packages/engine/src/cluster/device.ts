@@ -67,6 +67,8 @@ export class ClusterDevice implements Device {
   #step = 0;
   /** What the user asks of the planner. */
   wishes: Pick<ChooseOptions, "rules" | "mesh"> = {};
+  /** Who decides how a function is spread: the planner, unless a test has its own ideas. */
+  chooser: (fn: GraphFn, options: ChooseOptions) => Choice = choose;
   /** What was planned last, for explanations. */
   lastChoice: string | null = null;
   lastPlan: Partitioned | null = null;
@@ -353,7 +355,7 @@ export class ClusterDevice implements Device {
     if (devices === 0)
       throw new WeftError(`the dispatcher at ${this.connection.address} has no workers; start one: weft worker`);
     const enabled = process.env.WEFT_AUTO_SHARD !== "0";
-    return choose(fn, { devices, rates: this.rates, params, donated, enabled, ...this.wishes });
+    return this.chooser(fn, { devices, rates: this.rates, params, donated, enabled, ...this.wishes });
   }
 
   /** Cuts a function as was chosen and sends the parts to their workers. */

@@ -111,6 +111,8 @@ const stats = z.object({
   busySeconds: size,
   uptimeSeconds: size,
   sentBytes: size,
+  /** What it had from other workers in collectives over shared memory. */
+  movedBytes: size.default(0),
   utilisation: z.number().nullable(),
 });
 export type WorkerStats = z.infer<typeof stats>;

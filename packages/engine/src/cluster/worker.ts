@@ -9,6 +9,7 @@ import {
   type Executable,
   groupLibrary,
   MpiGroup,
+  movedBytes,
   OutOfMemoryError,
   type ProcessGroup,
   ReferenceDevice,
@@ -234,6 +235,7 @@ export class Worker {
         busySeconds: this.#busy,
         uptimeSeconds: (performance.now() - this.#begin) / 1e3,
         sentBytes: this.#data.sentBytes,
+        movedBytes: movedBytes(),
         utilisation: this.#utilisation(),
       },
     });
