@@ -11,6 +11,7 @@ import {
   constantValue,
   type Emitter,
   loadText,
+  randomText,
   storageType,
   unaryValue,
 } from "./scalar.js";
@@ -176,9 +177,7 @@ export class BodyPrinter {
       }
       case "random": {
         const [k0, k1] = expr.args.map((arg) => this.value(arg)[0]);
-        const s = dtype === "float64" ? "d" : dtype === "float16" ? "h" : dtype === "bfloat16" ? "b" : "f";
-        const name = expr.draw === "bits" ? "w_bits" : `w_${expr.draw}_${s}`;
-        return [scope.define(type, `${name}((uint32_t)${k0}, (uint32_t)${k1}, (uint64_t)(${expr.ix.print()}))`)];
+        return [scope.define(type, randomText(expr.draw, dtype, k0, k1, expr.ix.print(), expr.threshold))];
       }
       case "reduced":
         return isComplex(dtype) ? [`r${expr.slot}r`, `r${expr.slot}i`] : [`r${expr.slot}`];
