@@ -326,7 +326,7 @@ export class Dispatcher {
   }
 
   #define(client: ClientEntry, message: Extract<FromClient, { t: "define" }>): void {
-    const { program, members, graphs, collective, donated, generation } = message;
+    const { program, members, graphs, known, collective, donated, generation } = message;
     if (graphs.length !== members.length) throw new WeftError("define: a graph a member is needed");
     const missing = members.find((id) => !this.#workers.has(id) || this.#workers.get(id)!.suspended);
     const problem =
@@ -346,6 +346,7 @@ export class Dispatcher {
         program,
         donated,
         graph: graphs[rank],
+        known: known?.[rank],
         group: group === null ? null : { ...group, rank, size: members.length },
       });
     });
