@@ -3,6 +3,7 @@
 import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
 import { BodyPrinter, type Depth, Scope } from "./body.js";
 import { initial, isArg, mentionsAny, unpack, writeText } from "./emit-common.js";
+import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction } from "./kernel.js";
 import { type CValue, computeType, literal, storeText } from "./scalar.js";
 import type { Tally } from "./tally.js";
@@ -306,9 +307,52 @@ function columnUpdate(r: Reduction, name: string, at: string, value: CValue, typ
   return [`${a} = (${v} ${order} ${a}${nan}) ? ${v} : ${a};`];
 }
 
+const withoutInner = (ix: Ix, name: string): Ix => ix.substitute(new Map([[name, Ix.zero]]));
+
+/** Whether a position steps by one through the inner variable, from a multiple of four on. */
+function inFours(ix: Ix, name: string): boolean {
+  const rest = withoutInner(ix, name);
+  return ix.stride(name) === 1 && rest.constant % 4 === 0 && [...rest.terms.values()].every((t) => t.factor % 4 === 0);
+}
+
+/** A mask of dropout and nothing else: whole blocks of random bits, four elements each. */
+function emitKept(kernel: LoopKernel): EmittedKernel | null {
+  const [store, ...others] = kernel.stores;
+  const { outer, inner } = kernel;
+  if (others.length > 0 || kernel.reductions.length > 0 || inner.length !== 1) return null;
+  const { value, address } = store;
+  const [{ name, size }] = inner;
+  if (value.kind !== "random" || value.draw !== "kept" || size % 4 !== 0) return null;
+  if (!inFours(value.ix, name) || !inFours(address, name)) return null;
+  const row = new Scope("    ");
+  const top = new Scope("  ");
+  const scopes = { top, row, element: new Scope("    ") };
+  const printer = new BodyPrinter(kernel, scopes, new Set([name]), new Set(outer.map((v) => v.name)), name);
+  if (value.args.some((key) => printer.depth(key) === 2)) return null;
+  const [k0, k1] = value.args.map((key) => printer.value(key)[0]);
+  const flat = outer.length === 0;
+  const [from, count] = flat ? ["lo", "hi - lo"] : ["0", String(size / 4)];
+  const number = `(uint64_t)(${withoutInner(value.ix, name).print()}) / 4 + ${from}`;
+  const to = `(uint32_t*)(p${store.buffer} + ${withoutInner(address, name).print()}) + ${from}`;
+  row.add(`w_kept_blocks(${to}, (uint32_t)${k0}, (uint32_t)${k1}, ${number}, ${count}, ${value.threshold}u);`);
+  const body = flat
+    ? row.lines
+    : ["  for (long u = lo; u < hi; u++) {", ...unpack(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];
+  const head = printer.pointers().map((l) => `  ${l}`);
+  return {
+    text: [...head, ...top.lines, ...body].join("\n"),
+    units: flat ? size / 4 : numel(outer.map((v) => v.size)),
+  };
+}
+
 /** A kernel as the body of `void name(void* const* p, long lo, long hi)`. */
 export function emitKernel(kernel: LoopKernel): EmittedKernel {
   Scope.reset();
+  if (kernel.kind === "rows") {
+    const kept = emitKept(kernel);
+    if (kept !== null) return kept;
+    Scope.reset();
+  }
   return kernel.kind === "rows" ? emitRows(kernel) : emitColumns(kernel);
 }
 

@@ -88,6 +88,8 @@ export interface Device {
   free(buffer: DeviceBuffer): void;
   upload(buffer: DeviceBuffer, from: Uint8Array): void;
   download(buffer: DeviceBuffer, into: Uint8Array): void;
+  /** The bytes without waiting for anything, or null where they are not at hand; devices that never wait leave it out. */
+  peek?(buffer: DeviceBuffer): Uint8Array | null;
   /**
    * The bytes of a buffer in memory of the device's choosing, where that is faster than `download`; it belongs to the
    * caller. Null: use `download`.

@@ -69,7 +69,8 @@ export function linkTime(rates: Rates, kind: CollectiveKind, members: number, by
 }
 
 export function matmulRate(rates: Rates, dtype: DType, m: number, n: number, k: number): number {
-  const known = rates.matmul[dtype] ?? rates.matmul[isComplex(dtype) ? "complex64" : "float32"] ?? [];
+  const known =
+    rates.matmul[dtype] ?? rates.matmul[isComplex(dtype) ? "complex64" : "float32"] ?? rates.matmul.float32 ?? [];
   return valueAt(known, Math.cbrt(Math.max(1, m * n * k)));
 }
 

@@ -13,7 +13,7 @@ import {
   showShape,
   WeftError,
 } from "../graph/index.js";
-import { build } from "../ops/index.js";
+import { build, keptScale } from "../ops/index.js";
 import { backward, instantiate } from "../transform/index.js";
 import { wrap } from "./convert.js";
 import { div, exp, isFinite as isFiniteOf, log, maximum, where } from "./math.js";
@@ -99,7 +99,7 @@ function compose(inputs: readonly Node[], kernel: AttentionKernel): Node[] {
   if (kernel.dropout > 0) {
     const key = wrap(inputs[next]);
     const kept = keptMask(weights.shape.slice(key.rank - 1), kernel.dropout, key);
-    weights = where(kept, weights.mul(1 / (1 - kernel.dropout)), 0);
+    weights = where(kept, weights.mul(keptScale(kernel.dropout)), 0);
     saved.push(asBits(kept).node);
   }
   const result = swapHeads(build.matmul(weights.node, v, precision));

@@ -2,7 +2,7 @@
 // batched program.
 import { WeftError } from "../../graph/index.js";
 import { session } from "../../runtime/index.js";
-import { adjoint, concat, matmul, Tensor, vmap } from "../../tensor/index.js";
+import { adjoint, concat, matmul, shard, Tensor, vmap } from "../../tensor/index.js";
 import { identity, Operator, type OperatorLike } from "../operators/index.js";
 import { adaptive } from "./adaptive.js";
 import { type DenseProgram, denseProgram, isDense, runDense } from "./dense.js";
@@ -187,9 +187,20 @@ function evolveDense(dense: DenseProgram, first: Tensor, chunks: number, grid: G
   return matmul(adjoint(lead), total);
 }
 
-/** The product of a stack of matrices in time order (the first acts first), pair by pair. */
+/** Pieces up to which their product is a plain chain; a GPU has hundreds and wants few steps one after another. */
+const chainTo = 16;
+
+/**
+ * The product of a stack of matrices in time order (the first acts first). Few of them one after another: devices that share
+ * the pieces put them together once, and each multiplies its own columns. Many pair by pair.
+ */
 function timeProduct(maps: Tensor): Tensor {
-  let rest = maps;
+  let rest = shard(maps, {});
+  if (rest.shape[0] <= chainTo) {
+    let total = rest.index(0);
+    for (let k = 1; k < rest.shape[0]; k++) total = matmul(rest.index(k), total);
+    return total;
+  }
   while (rest.shape[0] > 1) {
     const [n] = rest.shape;
     const even = n - (n % 2);
