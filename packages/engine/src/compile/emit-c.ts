@@ -339,9 +339,11 @@ function emitKept(kernel: LoopKernel): EmittedKernel | null {
     ? row.lines
     : ["  for (long u = lo; u < hi; u++) {", ...unpack(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];
   const head = printer.pointers().map((l) => `  ${l}`);
+  printer.tally.add("kept", kernel.size);
   return {
     text: [...head, ...top.lines, ...body].join("\n"),
     units: flat ? size / 4 : numel(outer.map((v) => v.size)),
+    tally: printer.tally,
   };
 }
 

@@ -183,6 +183,8 @@ function probes(): Probes {
   const key = all.input([2], "int32");
   for (const kind of ["uniform", "normal"] as const)
     all.add(kind, make("random", [key], { kind, shape: [32768 + 64 * all.names.length], dtype: "float32" }));
+  const kept = { kind: "kept", shape: [32768 + 64 * all.names.length], dtype: "bool", threshold: 6554 } as const;
+  all.add("kept", make("random", [key], kept));
   all.add("lookup", build.gather(all.input([1 << 16]), all.input([1 << 15], "int32"), 0, 0));
   all.add("strided", build.mul(build.transpose(all.input([384, 512])), all.input([512, 384])));
   all.add("product", build.matmul(all.input([512, 8, 8]), all.input([512, 8, 8])));
