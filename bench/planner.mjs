@@ -4,7 +4,7 @@
 // first run. Writes bench/results/planner.json.
 //   node bench/planner.mjs [--devices 2] [--programs transformer,loop] [--rounds 2] [--by-kernel 12] [--out FILE]
 import { spawn } from "node:child_process";
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, cpus, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -145,6 +145,9 @@ async function rankMain(rank, size, name, folder, options) {
           collectives: parts.moves.length,
           ...row,
         });
+        // What is done is known even if the rest is cut off.
+        if (rank === 0)
+          appendFileSync(`${options.out}.rows`, `${JSON.stringify({ ...rows.at(-1), kernels: undefined })}\n`);
       }
     }
     if (performance.now() - started > options.limit) break;
@@ -192,7 +195,9 @@ async function main() {
     budget: Number(flag("--budget", 2000)),
     limit: Number(flag("--limit", 600)) * 1e3,
     byKernel,
+    out,
   };
+  rmSync(`${out}.rows`, { force: true });
   const folder = join(tmpdir(), `weft-planner-${process.pid}`);
   mkdirSync(folder, { recursive: true });
   const name = `planner-${process.pid}`;
@@ -215,6 +220,7 @@ async function main() {
   print(rows, byKernel);
   const result = { processor: cpus()[0]?.model, devices, calibrationSeconds, rates, rows };
   writeFileSync(out, `${JSON.stringify(result, null, 1)}\n`);
+  rmSync(`${out}.rows`, { force: true });
 }
 
 if (process.argv[2] === "--rank")
