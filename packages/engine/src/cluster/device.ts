@@ -55,6 +55,8 @@ interface Call {
 }
 
 let lastProgram = 0;
+/** Places of its own that a tensor has beside the one where it was made. */
+const maxCopies = 2;
 
 export class ClusterDevice implements Device {
   readonly name: string;
@@ -72,8 +74,8 @@ export class ClusterDevice implements Device {
   /** What was planned last, for explanations. */
   lastChoice: string | null = null;
   lastPlan: Partitioned | null = null;
-  /** Runs that needed more than one worker, and all of them. */
-  readonly counts = { runs: 0, sharded: 0, reshards: 0 };
+  /** Runs, those that needed more than one worker, tensors moved between programs, and programs planned. */
+  readonly counts = { runs: 0, sharded: 0, reshards: 0, plans: 0 };
 
   constructor(readonly connection: Connection) {
     this.name = `cluster at ${connection.address}`;
@@ -266,7 +268,8 @@ export class ClusterDevice implements Device {
           this.connection.send({ t: "forget", program: entry.program });
           prepared.delete(old);
         }
-        ready = this.#prepare(call, this.#choose(call, homes));
+        const choice = this.#choose(call, homes);
+        ready = this.#prepare(call, choice, partition(call.fn, choice));
         prepared.set(key, ready);
       } else if (!ready.settled) {
         ready = this.#resettle(call, homes, inputs, ready);
@@ -283,14 +286,15 @@ export class ClusterDevice implements Device {
       });
       this.counts.runs++;
       if (ready.ranks.length > 1) this.counts.sharded++;
+      const read = used.map((input) => input.id);
       this.connection.send({
         t: "run",
         program: ready.program,
-        inputs: used.map((input) => input.id),
+        inputs: read,
         outputs: outputs.map((output) => output.id),
         step: this.#step++,
         site: this.#taped() ? (outputs[0]?.site?.() ?? null) : null,
-        free: this.connection.takeFreed(),
+        free: this.connection.takeFreed(read),
       });
       for (const output of outputs) if (output.freed) this.connection.free(output.id);
     } catch (error) {
@@ -358,11 +362,11 @@ export class ClusterDevice implements Device {
     return this.chooser(fn, { devices, rates: this.rates, params, donated, enabled, ...this.wishes });
   }
 
-  /** Cuts a function as was chosen and sends the parts to their workers. */
-  #prepare(call: Call, choice: Choice): Prepared {
+  /** Sends the parts of a function that was cut as was chosen to their workers. */
+  #prepare(call: Call, choice: Choice, partitioned: Partitioned): Prepared {
     this.lastChoice = choice.why;
-    const partitioned = partition(call.fn, choice);
     this.lastPlan = partitioned;
+    this.counts.plans++;
     const program = ++lastProgram;
     const ranks = [...choice.mesh.ranks];
     const functions = new Map(ranks.map((rank, i) => [rank, partitioned.functions[i]]));
@@ -381,7 +385,8 @@ export class ClusterDevice implements Device {
 
   /**
    * The second call of a program: arguments that came before (weights, mostly) would be moved inside every call where they
-   * lie badly. If the program is clearly faster with them elsewhere, they get a copy there that stays as long as they do.
+   * lie badly. If the program is faster with them elsewhere, or as fast and moves less, they get a copy there that stays as
+   * long as they do.
    */
   #resettle(
     call: Call,
@@ -394,9 +399,11 @@ export class ClusterDevice implements Device {
     if (now.partitioned.moves.length === 0 || !again.some(Boolean)) return now;
     const free = homes.map((home, i) => (again[i] ? null : home));
     const choice = this.#choose(call, free);
-    if (choice.seconds * 1.02 >= now.seconds) return now;
+    if (choice.seconds > now.seconds) return now;
+    const partitioned = partition(call.fn, choice);
+    if (choice.seconds === now.seconds && partitioned.moves.length >= now.partitioned.moves.length) return now;
     this.connection.send({ t: "forget", program: now.program });
-    return { ...this.#prepare(call, choice), settled: true };
+    return { ...this.#prepare(call, choice, partitioned), settled: true };
   }
 
   /** Sends every worker its function; ranks become places in the list of members. */
@@ -431,9 +438,17 @@ export class ClusterDevice implements Device {
     const key = `${this.connection.generation}|${to.key}`;
     const known = it.copies?.get(key);
     if (known !== undefined && this.#brokenness(known) === null) return known;
-    for (const copy of it.copies?.values() ?? []) this.free(copy);
+    it.copies ??= new Map();
+    it.copies.delete(key);
+    if (known !== undefined) this.free(known);
     const copy = this.#move(it, to);
-    it.copies = new Map([[key, copy]]);
+    // Two programs that take turns may want it in two places; more would cost more memory than moving it costs time.
+    if (it.copies.size >= maxCopies) {
+      const [oldest, gone] = it.copies.entries().next().value!;
+      it.copies.delete(oldest);
+      this.free(gone);
+    }
+    it.copies.set(key, copy);
     return copy;
   }
 

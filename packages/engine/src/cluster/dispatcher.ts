@@ -388,6 +388,7 @@ export class Dispatcher {
     const { maxQueue = defaultQueue } = client.hello.settings;
     const full = members.find((id) => (client.queued.get(id) ?? 0) >= maxQueue);
     if (full !== undefined) {
+      if (message.free !== undefined) this.#free(client, message.free);
       const why = `${maxQueue} instructions of this client wait for worker ${full}; await a result now and then, or raise maxQueue in weft.connect`;
       this.#toClient(client, { t: "failed", ids: message.outputs, message: why, cause: "error", worker: full });
       return;

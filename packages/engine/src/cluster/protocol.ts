@@ -79,7 +79,7 @@ const run = {
   /** For the tape: what the client calls this step, and the line of its program. */
   step: id,
   site: text.nullable(),
-  /** Tensors that are let go of at the same time. */
+  /** Tensors that are let go of before it runs. */
   free: ids.optional(),
 };
 
@@ -111,6 +111,8 @@ const stats = z.object({
   busySeconds: size,
   uptimeSeconds: size,
   sentBytes: size,
+  /** Buffers that took memory from the system, and those that took a freed one's; of devices that count them. */
+  allocations: z.object({ fresh: size, reused: size }).nullable(),
   /** What it had from other workers in collectives over shared memory. */
   movedBytes: size.default(0),
   utilisation: z.number().nullable(),

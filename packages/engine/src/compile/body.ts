@@ -1,7 +1,7 @@
 // Prints the expressions of a kernel into nested scopes: once before the loops, once a row, once an element. A value is
 // computed in the outermost scope that knows its variables, and only where something needs it.
 import { type DType, isComplex } from "../graph/index.js";
-import type { Ix } from "./index-expr.js";
+import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel } from "./kernel.js";
 import {
   binaryValue,
@@ -57,10 +57,30 @@ export class Scope implements Emitter {
   }
 }
 
+/** Elements that lie side by side along `variable` are loaded by one statement before the loop over them, `j`. */
+export interface VectorLoads {
+  variable: string;
+  width: number;
+  add(line: string): void;
+}
+
+/** The address of a vector's first element, in terms of the variable's value there; null where it is not one aligned piece. */
+export function vectorBase(address: Ix, { variable, width }: { variable: string; width: number }): Ix | null {
+  if (address.stride(variable) !== 1) return null;
+  const rest = address.substitute(new Map([[variable, Ix.zero]]));
+  if (rest.constant % width !== 0 || [...rest.terms.values()].some(({ factor }) => factor % width !== 0)) return null;
+  return rest.add(Ix.variable(firstOf(variable), 2 ** 52));
+}
+
+/** The name of a variable's value at the first element of a vector. */
+export const firstOf = (variable: string): string => `${variable}b`;
+
 /** Prints the values of one kernel. `inner` are the variables of the innermost loop, `reduced` the reductions by slot. */
 export class BodyPrinter {
   readonly #depths = new Map<number, Depth>();
   readonly #stages = new Map<number, number>();
+  /** Where neighbours along a variable are loaded at once; see VectorLoads. */
+  vector: VectorLoads | null = null;
   /** Row buffers that hold a value between two passes over a row: expression id -> name. */
   readonly stash = new Map<number, { name: string; dtype: DType }>();
 
@@ -177,6 +197,8 @@ export class BodyPrinter {
       }
       case "random": {
         const [k0, k1] = expr.args.map((arg) => this.value(arg)[0]);
+        const drawn = scope === this.scopes.element ? this.#drawVector(expr, k0, k1) : null;
+        if (drawn !== null) return [scope.define(type, drawn)];
         return [scope.define(type, randomText(expr.draw, dtype, k0, k1, expr.ix.print(), expr.threshold))];
       }
       case "reduced":
@@ -201,6 +223,8 @@ export class BodyPrinter {
     for (const index of expr.dynamic) this.value(index);
     const guard = expr.guard === null ? null : this.value(expr.guard)[0];
     const type = computeType[expr.dtype];
+    const wide = guard === null && scope === this.scopes.element ? this.#loadVector(expr) : null;
+    if (wide !== null) return [scope.define(type, loadText(wide, "j", expr.dtype))];
     const address = expr.address.print();
     const text = (part: 0 | 1): string => {
       const plain = loadText(`p${expr.buffer}`, address, expr.dtype, part);
@@ -208,6 +232,35 @@ export class BodyPrinter {
     };
     const first = scope.define(type, text(0));
     return isComplex(expr.dtype) ? [first, scope.define(type, text(1))] : [first];
+  }
+
+  /** The array that holds the vector of a load; null where its elements are loaded one by one. */
+  #loadVector(expr: Extract<KExpr, { kind: "load" }>): string | null {
+    if (this.vector === null || isComplex(expr.dtype) || expr.dynamic.some((index) => this.depth(index) === 2))
+      return null;
+    const base = vectorBase(expr.address, this.vector);
+    if (base === null) return null;
+    const { width } = this.vector;
+    const name = `l${expr.id}_`;
+    this.vector.add(
+      `__align__(16) ${storageType[expr.dtype]} ${name}[${width}]; w_load<${width}>(${name}, p${expr.buffer} + ${base.print()});`,
+    );
+    return name;
+  }
+
+  /** Dropout's decisions for a vector: whole blocks of random bits. */
+  #drawVector(expr: Extract<KExpr, { kind: "random" }>, k0: string, k1: string): string | null {
+    if (this.vector === null || expr.draw !== "kept" || this.vector.width % 4 !== 0) return null;
+    const base = vectorBase(expr.ix, this.vector);
+    if (base === null || expr.args.some((key) => this.depth(key) === 2)) return null;
+    const { width } = this.vector;
+    const name = `d${expr.id}_`;
+    const key = `(uint32_t)${k0}, (uint32_t)${k1}`;
+    const first = `(uint64_t)(${base.print()})`;
+    this.vector.add(
+      `uint8_t ${name}[${width}]; w_kept_vector<${width}>(${name}, ${key}, ${first}, ${expr.threshold}u);`,
+    );
+    return `${name}[j]`;
   }
 
   /** `const float* p0 = ...;` for every buffer. Not restrict: a result may take over the memory of an operand. */

@@ -22,6 +22,18 @@ typedef int int32_t; typedef unsigned int uint32_t; typedef long long int64_t; t
 template <class T> struct alignas(2 * sizeof(T)) w_pair { T x, y; };
 template <class T> struct alignas(4 * sizeof(T)) w_quad { T x, y, z, w; };
 
+/* N neighbours at once, by the widest accesses that their size allows; both sides begin at a multiple of 16 bytes or of their size. */
+template <int N, class T> W_INLINE void w_load(T* to, const T* from) {
+  const int bytes = N * (int)sizeof(T);
+#pragma unroll
+  for (int i = 0; i < bytes / 16; i++) ((uint4*)to)[i] = ((const uint4*)from)[i];
+  if (bytes % 16 == 8) ((uint2*)to)[bytes / 16 * 2] = ((const uint2*)from)[bytes / 16 * 2];
+  if (bytes % 8 == 4) ((uint32_t*)to)[bytes / 8 * 2] = ((const uint32_t*)from)[bytes / 8 * 2];
+  if (bytes % 4 != 0)
+    for (int i = 0; i < N; i++) to[i] = from[i];
+}
+template <int N, class T> W_INLINE void w_store(T* to, const T* from) { w_load<N, T>(to, from); }
+
 W_INLINE float w_nan_f() { return __int_as_float(0x7fc00000); }
 W_INLINE double w_nan_d() { return __longlong_as_double(0x7ff8000000000000LL); }
 W_INLINE float w_inf_f() { return __int_as_float(0x7f800000); }
@@ -37,11 +49,15 @@ W_INLINE w_half w_to_half(float f) { w_half h; asm("cvt.rn.f16.f32 %0, %1;" : "=
 #endif
 typedef uint16_t w_bfloat;
 W_INLINE float w_from_bfloat(w_bfloat b) { return __uint_as_float((uint32_t)b << 16); }
+#if !defined(W_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+W_INLINE w_bfloat w_to_bfloat(float f) { w_bfloat b; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(b) : "f"(f)); return b; }
+#else
 W_INLINE w_bfloat w_to_bfloat(float f) {
   uint32_t u = __float_as_uint(f);
   if ((u & 0x7fffffff) > 0x7f800000) return (w_bfloat)((u >> 16) | 0x40);
   return (w_bfloat)((u + 0x7fff + ((u >> 16) & 1)) >> 16);
 }
+#endif
 W_INLINE float w_round_half(float f) { return w_from_half(w_to_half(f)); }
 W_INLINE float w_round_bfloat(float f) { return w_from_bfloat(w_to_bfloat(f)); }
 
@@ -156,6 +172,16 @@ W_INLINE int w_kept(uint32_t k0, uint32_t k1, uint64_t n, uint32_t threshold) {
   W_THREEFRY13
   uint32_t word = n & 2 ? x1 : x0;
   return (n & 1 ? word >> 16 : word & 65535u) >= threshold;
+}
+/* N neighbours from element n on, a multiple of four. */
+template <int N> W_INLINE void w_kept_vector(uint8_t* to, uint32_t k0, uint32_t k1, uint64_t n, uint32_t threshold) {
+#pragma unroll
+  for (int b = 0; b < N / 4; b++) {
+    uint64_t i = (n >> 2) + b;
+    W_THREEFRY13
+    to[4 * b] = (x0 & 65535u) >= threshold; to[4 * b + 1] = (x0 >> 16) >= threshold;
+    to[4 * b + 2] = (x1 & 65535u) >= threshold; to[4 * b + 3] = (x1 >> 16) >= threshold;
+  }
 }
 W_INLINE int32_t w_bits(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY return (int32_t)x0; }
 W_INLINE float w_uniform_f(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY return (float)(x0 >> 8) * 5.9604644775390625e-8f; }
