@@ -42,7 +42,10 @@ async function together(jobs) {
     child.send(job);
     return child;
   });
-  const late = setTimeout(() => children.forEach((child) => child.kill()), Math.max(0, deadline - Date.now()));
+  const stop = () => {
+    for (const child of children) child.kill();
+  };
+  const late = setTimeout(stop, Math.max(0, deadline - Date.now()));
   await Promise.all(
     children.map(
       (child) =>
