@@ -21,7 +21,7 @@ import {
   toPlain,
   WeftError,
 } from "../graph/index.js";
-import { costOf } from "../ops/index.js";
+import { costOf, type Value } from "../ops/index.js";
 import { captureSite, tape } from "../runtime/index.js";
 import { Mesh, type Partitioned, Placement, partition, type Rates, reshard } from "../shard/index.js";
 import { denseStrides, takePart } from "./boxes.js";
@@ -30,7 +30,9 @@ import { type Choice, type ChooseOptions, choose } from "./choose.js";
 import type { Connection } from "./connection.js";
 import { FetchError } from "./data-link.js";
 import { say } from "./debug.js";
-import { type Call, Lineage } from "./lineage.js";
+import { maxKnownBytes, tellKnown } from "./known.js";
+import { Lineage, type Repeat } from "./lineage.js";
+import type { KnownArguments } from "./protocol.js";
 import { ratesFor } from "./rates.js";
 import { hasCollective, renumber } from "./renumber.js";
 
@@ -47,7 +49,16 @@ interface Prepared {
   settled: boolean;
 }
 
+/** A compiled function, whatever it is called with. */
+interface Call {
+  fn: GraphFn;
+  donated: readonly boolean[];
+  known: ReadonlyMap<number, Value>;
+}
+
 let lastProgram = 0;
+/** Places of its own that a tensor has beside the one where it was made. */
+const maxCopies = 2;
 
 export class ClusterDevice implements Device {
   readonly name: string;
@@ -64,8 +75,10 @@ export class ClusterDevice implements Device {
   chooser: (fn: GraphFn, options: ChooseOptions) => Choice = choose;
   /** What was planned last, for explanations. */
   lastChoice: string | null = null;
-  /** Runs that needed more than one worker, and all of them. */
-  readonly counts = { runs: 0, sharded: 0, reshards: 0, recomputed: 0 };
+  lastPlan: Partitioned | null = null;
+  /** Runs, those that needed more than one worker, tensors moved between programs, programs planned, and tensors that were
+   * lost with a worker and made again. */
+  readonly counts = { runs: 0, sharded: 0, reshards: 0, plans: 0, recomputed: 0 };
   readonly #lineage: Lineage;
 
   constructor(readonly connection: Connection) {
@@ -164,6 +177,11 @@ export class ClusterDevice implements Device {
     const address = process.env.WEFT_DATA === "socket" ? 0 : arena.allocate(from.byteLength);
     if (address !== 0 && from.byteLength > 0) groupLibrary().copyIn(address, from, from.byteLength);
     it.staged = { address, bytes: address === 0 ? from.slice() : null };
+    if (from.byteLength <= maxKnownBytes) it.value = from.slice();
+  }
+
+  peek(buffer: DeviceBuffer): Uint8Array | null {
+    return (buffer as ClusterBuffer).value;
   }
 
   download(): void {
@@ -287,9 +305,8 @@ export class ClusterDevice implements Device {
     const kernels = functionOrder(fn)
       .filter((node) => !fn.params.includes(node) && !isOp(node, "const") && !isOp(node, "pick"))
       .map((node) => ({ name: node.op, kind: "kernel" as const, ...costOf(node) }));
-    const donated = options.donated ?? [];
-    const issue = (inputs: ClusterBuffer[], outputs: ClusterBuffer[]): void =>
-      this.#issue(fn, donated, prepared, inputs, outputs, issue);
+    const call: Call = { fn, donated: options.donated ?? [], known: options.known ?? new Map() };
+    const issue: Repeat = (inputs, outputs) => this.#issue(call, prepared, inputs, outputs, issue);
     const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
       if (this.lost !== null) throw new WeftError(this.lost);
       const site = captureSite();
@@ -307,13 +324,13 @@ export class ClusterDevice implements Device {
   }
 
   #issue(
-    fn: GraphFn,
-    donated: readonly boolean[],
+    call: Call,
     prepared: Map<string, Prepared>,
     inputs: ClusterBuffer[],
     outputs: ClusterBuffer[],
-    again: Call["again"],
+    again: Repeat,
   ): void {
+    const { fn } = call;
     try {
       this.#mend(inputs);
       const homes = inputs.map((input) => this.#placementNow(input));
@@ -327,10 +344,11 @@ export class ClusterDevice implements Device {
           this.connection.send({ t: "forget", program: entry.program });
           prepared.delete(old);
         }
-        ready = this.#prepare(fn, donated, this.#choose(fn, donated, homes));
+        const choice = this.#choose(call, homes);
+        ready = this.#prepare(call, choice, partition(call.fn, choice));
         prepared.set(key, ready);
       } else if (!ready.settled) {
-        ready = this.#resettle(fn, donated, homes, inputs, ready);
+        ready = this.#resettle(call, homes, inputs, ready);
         prepared.set(key, ready);
       }
       ready.last = inputs.map((input) => input.id);
@@ -344,14 +362,15 @@ export class ClusterDevice implements Device {
       });
       this.counts.runs++;
       if (ready.ranks.length > 1) this.counts.sharded++;
+      const read = used.map((input) => input.id);
       this.connection.send({
         t: "run",
         program: ready.program,
-        inputs: used.map((input) => input.id),
+        inputs: read,
         outputs: outputs.map((output) => output.id),
         step: this.#step++,
         site: this.#taped() ? (outputs[0]?.site?.() ?? null) : null,
-        free: this.connection.takeFreed(),
+        free: this.connection.takeFreed(read),
       });
       this.#lineage.made({ again, inputs, outputs, members: ready.members, seconds: ready.seconds });
       for (const output of outputs) if (output.freed) this.connection.free(output.id);
@@ -421,7 +440,7 @@ export class ClusterDevice implements Device {
     return ratesFor(this.connection.workers);
   }
 
-  #choose(fn: GraphFn, donated: readonly boolean[], params: readonly (Placement | null)[]): Choice {
+  #choose({ fn, donated }: Call, params: readonly (Placement | null)[]): Choice {
     const devices = this.workers;
     if (devices === 0)
       throw new WeftError(`the dispatcher at ${this.connection.address} has no workers; start one: weft worker`);
@@ -429,14 +448,15 @@ export class ClusterDevice implements Device {
     return this.chooser(fn, { devices, rates: this.rates, params, donated, enabled, ...this.wishes });
   }
 
-  /** Cuts a function as was chosen and sends the parts to their workers. */
-  #prepare(fn: GraphFn, donated: readonly boolean[], choice: Choice): Prepared {
+  /** Sends the parts of a function that was cut as was chosen to their workers. */
+  #prepare(call: Call, choice: Choice, partitioned: Partitioned): Prepared {
     this.lastChoice = choice.why;
-    const partitioned = partition(fn, choice);
+    this.lastPlan = partitioned;
+    this.counts.plans++;
     const program = ++lastProgram;
     const ranks = [...choice.mesh.ranks];
     const functions = new Map(ranks.map((rank, i) => [rank, partitioned.functions[i]]));
-    this.#define(program, functions, donated);
+    this.#define(program, functions, call.donated, tellKnown(call.known, partitioned.params));
     tape()?.write({
       type: "plan",
       program,
@@ -451,27 +471,34 @@ export class ClusterDevice implements Device {
 
   /**
    * The second call of a program: arguments that came before (weights, mostly) would be moved inside every call where they
-   * lie badly. If the program is clearly faster with them elsewhere, they get a copy there that stays as long as they do.
+   * lie badly. If the program is faster with them elsewhere, or as fast and moves less, they get a copy there that stays as
+   * long as they do.
    */
   #resettle(
-    fn: GraphFn,
-    donated: readonly boolean[],
+    call: Call,
     homes: readonly (Placement | null)[],
     inputs: readonly ClusterBuffer[],
     now: Prepared,
   ): Prepared {
-    const again = inputs.map((input, i) => donated[i] !== true && now.last[i] === input.id);
+    const again = inputs.map((input, i) => call.donated[i] !== true && now.last[i] === input.id);
     now.settled = true;
     if (now.partitioned.moves.length === 0 || !again.some(Boolean)) return now;
     const free = homes.map((home, i) => (again[i] ? null : home));
-    const choice = this.#choose(fn, donated, free);
-    if (choice.seconds * 1.02 >= now.seconds) return now;
+    const choice = this.#choose(call, free);
+    if (choice.seconds > now.seconds) return now;
+    const partitioned = partition(call.fn, choice);
+    if (choice.seconds === now.seconds && partitioned.moves.length >= now.partitioned.moves.length) return now;
     this.connection.send({ t: "forget", program: now.program });
-    return { ...this.#prepare(fn, donated, choice), settled: true };
+    return { ...this.#prepare(call, choice, partitioned), settled: true };
   }
 
   /** Sends every worker its function; ranks become places in the list of members. */
-  #define(program: number, functions: ReadonlyMap<number, GraphFn>, donated: readonly boolean[]): void {
+  #define(
+    program: number,
+    functions: ReadonlyMap<number, GraphFn>,
+    donated: readonly boolean[],
+    known: KnownArguments[] = [],
+  ): void {
     const ranks = [...functions.keys()];
     const place = new Map(ranks.map((rank, i) => [rank, i]));
     const graphs = ranks.map((rank) => renumber(toPlain(functions.get(rank)!), place));
@@ -481,6 +508,7 @@ export class ClusterDevice implements Device {
       members: ranks.map((rank) => this.connection.workers[rank].id),
       generation: this.connection.generation,
       graphs,
+      ...(known.length > 0 && { known }),
       collective: graphs.some(hasCollective),
       donated: [...donated],
     });
@@ -496,9 +524,17 @@ export class ClusterDevice implements Device {
     const key = `${this.connection.generation}|${to.key}`;
     const known = it.copies?.get(key);
     if (known !== undefined && this.#brokenness(known) === null) return known;
-    for (const copy of it.copies?.values() ?? []) this.free(copy);
+    it.copies ??= new Map();
+    it.copies.delete(key);
+    if (known !== undefined) this.free(known);
     const copy = this.#move(it, to);
-    it.copies = new Map([[key, copy]]);
+    // Two programs that take turns may want it in two places; more would cost more memory than moving it costs time.
+    if (it.copies.size >= maxCopies) {
+      const [oldest, gone] = it.copies.entries().next().value!;
+      it.copies.delete(oldest);
+      this.free(gone);
+    }
+    it.copies.set(key, copy);
     return copy;
   }
 

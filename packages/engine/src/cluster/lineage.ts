@@ -4,11 +4,14 @@
 import { WeftError } from "../graph/index.js";
 import type { ClusterBuffer, Staged } from "./buffer.js";
 
+/** Sends a program's call with these arguments and results. */
+export type Repeat = (inputs: ClusterBuffer[], outputs: ClusterBuffer[]) => void;
+
 /** One call of a program: enough to do it once more. */
 export interface Call {
   /** Calls are repeated in the order in which they were made. */
   order: number;
-  again(inputs: ClusterBuffer[], outputs: ClusterBuffer[]): void;
+  again: Repeat;
   inputs: readonly ClusterBuffer[];
   outputs: readonly ClusterBuffer[];
   /** The workers that took part, by rank. */

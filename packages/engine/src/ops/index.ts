@@ -4,6 +4,7 @@ export * as build from "./build.js";
 export { make } from "./build.js";
 export { costOf } from "./cost.js";
 export {
+  bodyDimensions,
   boundOf,
   type DimensionClasses,
   type DimMap,
