@@ -1,7 +1,7 @@
 // Random tensors: counter-based (threefry), keyed by seed and element index, so that the same seed gives the same
 // numbers on every device and every number of devices.
 import { type DType, DTypeError, fitsInteger, isFloat, type Shape, WeftError } from "../graph/index.js";
-import { build, threefry2x32 } from "../ops/index.js";
+import { build, composed, threefry2x32 } from "../ops/index.js";
 import { dataNode, session } from "../runtime/index.js";
 import { wrap } from "./convert.js";
 import { checkShape } from "./create.js";
@@ -115,29 +115,10 @@ export function bernoulli(probability: number, shape: Shape, options: Omit<Rando
   return draw("bernoulli", "uniform", shape, { ...options, dtype: "float32" }).less(probability);
 }
 
-/**
- * Which elements dropout keeps: each with probability 1 - rate, rounded to 2^-16. `shape` is that of one key's elements.
- * Two neighbours share a random word, half each: drawing words is most of what dropout costs.
- */
+/** Which elements dropout keeps: each with probability 1 - rate, rounded to 2^-16. `shape` is that of one key's elements. */
 export function keptMask(shape: Shape, rate: number, from: Key): Tensor {
   checkShape("dropout", shape);
-  const count = shape[shape.length - 1] ?? 1;
-  const threshold = Math.min(65535, Math.round(rate * 65536));
-  const words = Math.ceil(count / 2);
-  const lead = [...from.shape.slice(0, -1), ...shape.slice(0, -1)];
-  const drawn = build.make("random", [from.node], {
-    kind: "bits",
-    shape: [...shape.slice(0, -1), words],
-    dtype: "int32",
-  });
-  const pairs = build.expand(build.reshape(drawn, [...lead, words, 1]), [...lead, words, 2]);
-  const flat = build.sliceAxis(build.reshape(pairs, [...lead, words * 2]), lead.length, 0, count);
-  const at = build.iota(flat.shape, lead.length, "int32");
-  const two = build.binary("mod", at, build.fullLike(at, 2));
-  const low = build.le(build.fullLike(flat, threshold), build.binary("mod", flat, build.fullLike(flat, 65536)));
-  // The upper half, signed: comparing the whole word compares it.
-  const high = build.le(build.fullLike(flat, (threshold - 32768) * 65536), flat);
-  return wrap(build.where(build.eq(two, build.zerosLike(two)), low, high));
+  return wrap(composed.keptMask(shape, rate, from.node));
 }
 
 /** The whole numbers 0 to n-1 in random order, int32. */

@@ -1,4 +1,5 @@
 // graph -> graph: gradients, forward mode, vmap, loops, simplification.
+export { attentionNode, swapHeads } from "./attention.js";
 export { backward, forward } from "./gradient.js";
 export { makeScan, type ScanParts, splitScan } from "./scan.js";
 export { simplify, uniformValue } from "./simplify.js";
