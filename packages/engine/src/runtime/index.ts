@@ -7,6 +7,7 @@ export {
   boundPending,
   type Compiled,
   dataNode,
+  forGradient,
   isTracing,
   keepWhenComputed,
   nextCollective,
