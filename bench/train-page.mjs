@@ -13,7 +13,9 @@ const middle = (list) => [...list].sort((a, b) => a - b)[list.length >> 1];
 const milliseconds = (list) =>
   list === undefined || list.length === 0 ? "-" : `${(1e3 * middle(list)).toFixed(1)} ms`;
 
-function steps({ training, overlap, tokenise, hardware: h, at, settings, versions }) {
+const measuredOn = ({ at, hardware: h, versions }) => `${at.slice(0, 10)}, ${h.processor}, Node ${versions.node}`;
+
+function steps({ training, overlap, tokenise }) {
   const rows = training.flatMap(({ size, stepSeconds, ratio, efficiency, exposedShare }) =>
     [1, 2].map((workers) => {
       const cells = [
@@ -28,12 +30,16 @@ function steps({ training, overlap, tokenise, hardware: h, at, settings, version
     }),
   );
   return [
-    `Measured ${at.slice(0, 10)} on ${h.processor}, one core a worker, ${settings.rounds} alternating rounds, Node ${versions.node}.`,
+    "One core a worker, alternating rounds:",
     "",
     "| training step | Weft | PyTorch | ratio | efficiency, Weft | efficiency, PyTorch | exposed communication |",
     "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ...rows,
     "",
+    ...training.map(
+      (t) =>
+        `- ${t.size}: ${t.settings.rounds} rounds of ${t.settings.steps} steps (${measuredOn(t)}${t.settings.sideBySide ? ", all runs side by side on cores of their own" : ""}).`,
+    ),
     ...(tokenise === null
       ? []
       : [`- Hash-tokenising ${tokenise.data}: ${times(tokenise.ratio)} plain Python on one core.`]),
@@ -46,6 +52,28 @@ function steps({ training, overlap, tokenise, hardware: h, at, settings, version
   ];
 }
 
+const gpu = ({ rows, hardware: h, at }) => [
+  `Through the trainer on ${h.device} (${at.slice(0, 10)}), against its own program in a bare loop and the bare step of the GPU table:`,
+  "",
+  "| step | through the trainer | own program, bare | data, metrics, logging | bare step of the table |",
+  "| --- | ---: | ---: | ---: | ---: |",
+  ...rows.map(
+    ({ size, precision, stepMs, bareMs, overhead, tableMs }) =>
+      `| ag-${size} ${precision} | ${stepMs.toFixed(3)} ms | ${bareMs.toFixed(3)} ms | ${percent(overhead)} | ${tableMs.toFixed(3)} ms |`,
+  ),
+  "",
+];
+
+const scale = ({ at, hardware: h, runs }) => [
+  `\`weft scale\` on \`weft train\` at 1 and 2 workers, one core each (${at.slice(0, 10)}, ${h.processor}):`,
+  "",
+  ...runs.map(
+    ({ model, steps, verdict, efficiency, followed }) =>
+      `- ${model}, ${steps} steps: ${verdict}, efficiency ${percent(efficiency)}${followed ? `; ${followed}` : ""}.`,
+  ),
+  "",
+];
+
 const full = (report) =>
   `- ${report.name} on ${report.device}: best test accuracy ${report.bestAccuracy.toFixed(4)} at epoch ${report.bestEpoch}, ${report.finalAccuracy.toFixed(4)} after epoch ${report.epochs.length} (${report.at.slice(0, 10)}).`;
 
@@ -54,7 +82,9 @@ const trainings = readdirSync(folder)
   .sort()
   .map(read);
 const text = [
-  ...(existsSync(join(folder, "train.json")) ? steps(read("train.json")) : []),
+  ...Object.entries({ "train.json": steps, "train-scale.json": scale, "train-gpu.json": gpu }).flatMap(
+    ([name, show]) => (existsSync(join(folder, name)) ? show(read(name)) : []),
+  ),
   ...(trainings.length > 0 ? ["Full trainings on the real rows:", "", ...trainings.map(full), ""] : []),
 ];
 const [start, end] = [

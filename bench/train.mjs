@@ -1,196 +1,116 @@
 // `node bench/train.mjs`: the trainer against PyTorch on the CPU (eager, and DistributedDataParallel over gloo), one core a
-// worker, in alternating rounds; tokenising against plain Python; overlap against none. Writes results/train.json.
-// Options: --only small,large,tokenise,overlap  --rounds 3  --steps 24  --large-rounds 1  --large-steps 4  --out FILE
-import { spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+// worker, in alternating rounds; tokenising against plain Python; overlap against none. Writes results/train.json, part by
+// part: what is not measured again stays. An interrupted measurement goes on where it was (`--fresh` starts it again).
+//   node bench/train.mjs --model small                    about 2 minutes
+//   node bench/train.mjs --model larger                   about 9 minutes on two cores, quiet ones
+// Options: --only tokenise,small,overlap,larger (or --model NAME)  --rounds N  --steps N  --cores 0,1  --out FILE  --fresh
+//   --side-by-side: all runs of a round at once, on cores of their own (six cores), for a machine that has them
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { setup, sh } from "../scripts/setup.mjs";
 import { allowedCores, pinned } from "./lib/contestant.mjs";
 import { hardware, versions } from "./lib/hardware.mjs";
 import { median } from "./lib/stats.mjs";
+import { batches, findPython, inRepository, makeTexts, run, torchSteps, weftSteps } from "./lib/train-work.mjs";
 
-setup();
-if (sh(process.execPath, [fileURLToPath(new URL("../scripts/build.mjs", import.meta.url))]) !== 0) process.exit(1);
-const { torchPython } = await import("./lib/install.mjs");
 const here = dirname(fileURLToPath(import.meta.url));
-const weft = join(here, "../packages/cli/bin/weft.js");
 const { values: options } = parseArgs({
   options: {
-    only: { type: "string", default: "tokenise,small,overlap,large" },
-    rounds: { type: "string", default: "3" },
-    steps: { type: "string", default: "24" },
-    "large-steps": { type: "string", default: "4" },
-    "large-rounds": { type: "string", default: "1" },
-    out: { type: "string" },
+    only: { type: "string", default: "tokenise,small,overlap,larger" },
+    model: { type: "string" },
+    rounds: { type: "string" },
+    steps: { type: "string" },
+    cores: { type: "string" },
+    out: { type: "string", default: join(here, "results/train.json") },
+    fresh: { type: "boolean", default: false },
+    "side-by-side": { type: "boolean", default: false },
   },
 });
-const only = options.only.split(",");
-const rounds = Number(options.rounds);
-const cores = allowedCores();
-const folder = mkdtempSync(join(tmpdir(), "weft-bench-train-"));
-process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
-const python = torchPython();
-const environment = { ...process.env, WEFT_DATA: join(folder, "home"), OMP_NUM_THREADS: "1" };
-delete environment.WEFT_THREADS;
-
-const models = {
-  small: {
-    vocab_size: 20000,
-    d_model: 128,
-    n_heads: 4,
-    num_layers: 2,
-    dim_feedforward: 256,
-    max_seq_len: 128,
-    dropout: 0.1,
-  },
-  large: {
-    vocab_size: 20000,
-    d_model: 256,
-    n_heads: 8,
-    num_layers: 4,
-    dim_feedforward: 1024,
-    max_seq_len: 256,
-    dropout: 0.1,
-  },
-};
-const batches = { small: 32, large: 128 };
-
-/** Texts as long as the model reads: both sides work on every position. */
-function makeTexts(length, rows) {
-  const path = join(folder, `texts-${length}`);
-  if (existsSync(path)) return path;
-  spawnSync("mkdir", ["-p", path]);
-  let state = 12345;
-  const next = () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return state / 2 ** 32;
-  };
-  const lines = Array.from({ length: rows }, (_, i) =>
-    JSON.stringify({
-      label: i % 2,
-      text: Array.from({ length }, () => `w${Math.floor(next() ** 2 * 30000)}`).join(" "),
-    }),
-  );
-  writeFileSync(join(path, "train.jsonl"), `${lines.join("\n")}\n`);
-  return path;
+if (inRepository) {
+  const { setup, sh } = await import("../scripts/setup.mjs");
+  setup();
+  if (sh(process.execPath, [join(here, "../scripts/build.mjs")]) !== 0) process.exit(1);
 }
+const only = (options.model ?? options.only).split(",");
+const cores = options.cores?.split(",").map(Number) ?? allowedCores();
+const python = await findPython();
+const progress = (text) => process.stderr.write(`${new Date().toISOString().slice(11, 19)} bench: ${text}\n`);
+const defaults = { small: { rounds: 3, steps: 24 }, larger: { rounds: 2, steps: 3 }, tokenise: { rounds: 3 } };
+const settingsOf = (part) => ({
+  rounds: Number(options.rounds ?? defaults[part].rounds),
+  steps: Number(options.steps ?? defaults[part].steps),
+});
 
-const run = (command, args, env = {}) =>
-  new Promise((resolve, reject) => {
-    const child = spawn(command, args, { env: { ...environment, ...env }, stdio: ["ignore", "pipe", "pipe"] });
-    let [out, err] = ["", ""];
-    child.stdout.on("data", (d) => {
-      out += d;
-    });
-    child.stderr.on("data", (d) => {
-      err += d;
-    });
-    child.on("error", reject);
-    child.on("close", (code) =>
-      code === 0 ? resolve(out) : reject(new Error(`${command} ${args[0]}: ${err.slice(-800)}`)),
-    );
-  });
-
-let serial = 0;
-async function weftSteps(size, workers, steps, distributed = {}) {
-  const name = `run-${serial++}`;
-  const config = join(folder, `${name}.yaml`);
-  const content = {
-    name,
-    model: models[size],
-    data: { dataset: "imdb", path: makeTexts(models[size].max_seq_len, 2048) },
-    training: { epochs: 1000, batch_per_rank: batches[size], gradient_clip: 1, evaluate: false },
-    optimizer: { learning_rate: 3e-4 },
-    ...(Object.keys(distributed).length > 0 && { distributed }),
-  };
-  writeFileSync(config, JSON.stringify(content));
-  const output = join(folder, name);
-  const args = [
-    "train",
-    config,
-    "--devices",
-    String(workers),
-    "--max-steps",
-    String(steps),
-    "--output",
-    output,
-    "--json",
-  ];
-  const [command, line] = pinned(cores.slice(0, workers), process.execPath, [weft, ...args]);
-  await run(command, line, { WEFT_DEVICE: "cpu" });
-  const records = readFileSync(join(output, "rank0.jsonl"), "utf8")
-    .trimEnd()
-    .split("\n")
-    .map((l) => JSON.parse(l));
-  rmSync(output, { recursive: true });
-  const taken = records.filter((r) => r.type === "step");
-  const steady = taken.filter((r) => !r.compile).slice(1);
-  return {
-    seconds: steady.map((r) => r.durationUs / 1e6),
-    exposed: steady.map((r) => r.exposedCommUs / r.durationUs),
-    dataWait: steady.map((r) => r.dataWaitUs / r.durationUs),
-    losses: taken.map((r) => r.loss),
-  };
-}
-
-async function torchSteps(size, workers, steps) {
-  const task = JSON.stringify({
-    model: models[size],
-    batch: batches[size],
-    steps,
-    data: join(makeTexts(models[size].max_seq_len, 2048), "train.jsonl"),
-  });
-  const port = String(20000 + Math.floor(Math.random() * 20000));
-  const all = await Promise.all(
-    Array.from({ length: workers }, (_, rank) => {
-      const [command, line] = pinned([cores[rank]], python.python, [
-        "-W",
-        "ignore",
-        join(here, "peers/torch_train.py"),
-        task,
-      ]);
-      return run(command, line, {
-        RANK: String(rank),
-        WORLD_SIZE: String(workers),
-        MASTER_ADDR: "127.0.0.1",
-        MASTER_PORT: port,
-      });
-    }),
-  );
-  const { seconds, losses, torch } = JSON.parse(all[0].trim().split("\n").at(-1));
-  return { seconds: seconds.slice(2), losses, torch };
+/** What an interrupted measurement has: a line a run. */
+const partial = `${options.out}.part`;
+if (options.fresh) rmSync(partial, { force: true });
+const known = existsSync(partial) ? JSON.parse(readFileSync(partial, "utf8")) : {};
+async function remembered(name, measure) {
+  if (known[name] === undefined) {
+    known[name] = await measure();
+    writeFileSync(partial, JSON.stringify(known));
+  } else progress(`${name}: known from before`);
+  return known[name];
 }
 
 const mean = (list) => list.reduce((a, b) => a + b, 0) / list.length;
-/** Both start near the loss of guessing and fall; anything else is not the same work. */
+/** Both start near the loss of guessing; anything else is not the same work. */
 function check(size, { losses }, who) {
   if (!losses.every(Number.isFinite) || losses[0] > 2.5) throw new Error(`${who} ${size}: losses ${losses.join(", ")}`);
 }
 
-async function trainRows(size) {
-  const steps = size === "small" ? Number(options.steps) : Number(options["large-steps"]) + 2;
-  const rows = { weft: { 1: [], 2: [] }, torch: { 1: [], 2: [] }, exposed: [], dataWait: [] };
+async function measure(size, who, on, round, steps) {
+  const name = `${size} ${who} ${on.length} worker${on.length === 1 ? "" : "s"}, round ${round + 1}, ${steps} steps`;
+  return remembered(name, async () => {
+    const got = who === "weft" ? await weftSteps(size, on, steps) : await torchSteps(python.python, size, on, steps);
+    check(size, got, who);
+    progress(`${name}: ${(median(got.seconds) * 1e3).toFixed(1)} ms a step`);
+    return got;
+  });
+}
+
+/** All runs of one round, one after another or each on cores of its own. */
+async function oneRound(size, round, steps) {
+  const names = round % 2 === 0 ? ["weft", "torch"] : ["torch", "weft"];
+  const present = names.filter((who) => who === "weft" || !("reason" in python));
   const counts = cores.length >= 2 ? [1, 2] : [1];
-  for (let round = 0; round < (size === "small" ? rounds : Number(options["large-rounds"])); round++)
-    for (const workers of counts)
-      for (const who of round % 2 === 0 ? ["weft", "torch"] : ["torch", "weft"]) {
-        if (who === "torch" && "reason" in python) continue;
-        const got = await (who === "weft" ? weftSteps : torchSteps)(size, workers, steps);
-        check(size, got, who);
-        rows[who][workers].push(median(got.seconds));
-        if (who === "weft") rows.dataWait.push(mean(got.dataWait));
-        if (who === "weft" && workers === 2) rows.exposed.push(mean(got.exposed));
-        process.stderr.write(`bench: ${size} ${who} ${workers}: ${(median(got.seconds) * 1e3).toFixed(1)} ms a step\n`);
-      }
+  const jobs = counts.flatMap((workers) => present.map((who) => ({ workers, who })));
+  let next = 0;
+  const place = (workers) => {
+    if (!options["side-by-side"]) return cores.slice(0, workers);
+    next += workers;
+    if (next > cores.length) throw new Error(`--side-by-side needs 6 cores, there are ${cores.length}`);
+    return cores.slice(next - workers, next);
+  };
+  const placed = jobs.map((job) => ({ ...job, on: place(job.workers) }));
+  const results = [];
+  if (options["side-by-side"])
+    results.push(...(await Promise.all(placed.map(({ who, on }) => measure(size, who, on, round, steps)))));
+  else for (const { who, on } of placed) results.push(await measure(size, who, on, round, steps));
+  return placed.map((job, i) => ({ ...job, got: results[i] }));
+}
+
+async function trainRows(size) {
+  const { rounds, steps } = settingsOf(size);
+  const rows = { weft: { 1: [], 2: [] }, torch: { 1: [], 2: [] }, exposed: [], dataWait: [] };
+  let torch = null;
+  for (let round = 0; round < rounds; round++)
+    for (const { who, workers, got } of await oneRound(size, round, steps)) {
+      rows[who][workers].push(median(got.seconds));
+      if (who === "torch") torch = got.torch;
+      if (who === "weft") rows.dataWait.push(mean(got.dataWait));
+      if (who === "weft" && workers === 2) rows.exposed.push(mean(got.exposed));
+    }
   const efficiency = (who) =>
     rows[who][2].length === 0 ? null : median(rows[who][1].map((one, i) => one / rows[who][2][i]));
   const ratio = (workers) =>
     rows.torch[workers].length === 0 ? null : median(rows.torch[workers].map((t, i) => t / rows.weft[workers][i]));
   return {
     size,
+    ...stamp(),
+    settings: { rounds, steps, sideBySide: options["side-by-side"] },
+    torch,
     batchPerRank: batches[size],
     stepSeconds: rows,
     ratio: { 1: ratio(1), 2: ratio(2) },
@@ -202,14 +122,18 @@ async function trainRows(size) {
 
 async function overlapRows() {
   if (cores.length < 2) return null;
+  const { rounds, steps } = settingsOf("small");
   const samples = { overlap: [], none: [], exposed: [], exposedNone: [] };
   for (let round = 0; round < rounds; round++)
     for (const overlap of [true, false]) {
-      const got = await weftSteps("small", 2, Number(options.steps), { overlap });
+      const name = `overlap ${overlap}, round ${round + 1}, ${steps} steps`;
+      const got = await remembered(name, () => weftSteps("small", cores.slice(0, 2), steps, { overlap }));
+      progress(`${name}: ${(median(got.seconds) * 1e3).toFixed(1)} ms a step`);
       samples[overlap ? "overlap" : "none"].push(median(got.seconds));
       samples[overlap ? "exposed" : "exposedNone"].push(mean(got.exposed));
     }
   return {
+    ...stamp(),
     ...samples,
     ratio: median(samples.none.map((t, i) => t / samples.overlap[i])),
     exposedShare: median(samples.exposed),
@@ -223,7 +147,7 @@ async function tokeniseRows() {
   const place = real ? shared : makeTexts(230, 8000);
   const file = real ? join(place, "train.jsonl.gz") : join(place, "train.jsonl");
   const seconds = { weft: [], python: [] };
-  for (let round = 0; round < rounds; round++) {
+  for (let round = 0; round < settingsOf("tokenise").rounds; round++) {
     const own = JSON.parse(
       await run(...pinned([cores[0]], process.execPath, [join(here, "weft/tokenise.mjs"), place])),
     );
@@ -231,29 +155,53 @@ async function tokeniseRows() {
     if (own.sum !== theirs.sum) throw new Error(`the ids differ: their sums are ${own.sum} and ${theirs.sum}`);
     seconds.weft.push(own.seconds);
     seconds.python.push(theirs.seconds);
+    progress(`tokenise: ${own.seconds.toFixed(2)} s, Python ${theirs.seconds.toFixed(2)} s`);
   }
   return {
+    ...stamp(),
     data: real ? "IMDB, 25,000 reviews" : "made-up reviews",
     seconds,
     ratio: median(seconds.python.map((t, i) => t / seconds.weft[i])),
   };
 }
 
+/** When and on what: parts may be measured on different days. */
+function stamp() {
+  return { at: new Date().toISOString(), hardware: hardware(cores), versions: versions() };
+}
+
+/** Parts that are not measured now stay as they are. */
+const before = existsSync(options.out) ? JSON.parse(readFileSync(options.out, "utf8")) : {};
 const result = {
   benchmark: "train",
-  at: new Date().toISOString(),
-  hardware: hardware(cores),
-  versions: versions(),
-  settings: { rounds, steps: Number(options.steps), largeSteps: Number(options["large-steps"]) },
   absent: "reason" in python ? { torch: python.reason } : {},
-  tokenise: only.includes("tokenise") ? await tokeniseRows() : null,
-  training: [],
-  overlap: null,
+  tokenise: before.tokenise ?? null,
+  training: before.training ?? [],
+  overlap: before.overlap ?? null,
 };
-for (const size of ["small", "large"]) if (only.includes(size)) result.training.push(await trainRows(size));
-if (only.includes("overlap")) result.overlap = await overlapRows();
-const out = options.out ?? join(here, "results/train.json");
-writeFileSync(out, `${JSON.stringify(result, null, 1)}\n`);
+const save = () => writeFileSync(options.out, `${JSON.stringify(result, null, 1)}\n`);
+const parts = {
+  tokenise: async () => {
+    result.tokenise = await tokeniseRows();
+  },
+  small: () => training("small"),
+  overlap: async () => {
+    result.overlap = await overlapRows();
+  },
+  larger: () => training("larger"),
+};
+async function training(size) {
+  const measured = await trainRows(size);
+  result.training = [...result.training.filter((t) => t.size !== size), measured].sort((a, b) =>
+    a.size < b.size ? 1 : -1,
+  );
+}
+for (const name of only) {
+  if (parts[name] === undefined) throw new Error(`--only ${name}: known are ${Object.keys(parts).join(", ")}`);
+  await parts[name]();
+  save();
+}
+rmSync(partial, { force: true });
 console.log(
   JSON.stringify(
     {

@@ -16,7 +16,7 @@ Examples:
   weft top --once               one look
   weft top --once --json        for scripts
 
-ops and kernels are counted since the worker started; idle is the share of the last moment in which it computed nothing.`;
+ops and kernels are counted since the worker started, and so is what it had from other workers (moved); idle is the share of the last moment in which it computed nothing.`;
 
 export function add(program: Command): void {
   addSecurity(
@@ -75,11 +75,24 @@ function show(status: Status, before: Status | null): string {
       String(stats?.kernels ?? 0),
       String(stats?.tensors ?? 0),
       size(stats?.bytes ?? 0),
+      size(stats?.movedBytes ?? 0),
       busy === null ? "-" : percent(100 * Math.max(0, 1 - busy)),
       stats?.utilisation == null ? "-" : percent(stats.utilisation),
     ];
   });
-  const header = ["worker", "device", "process", "state", "ops", "kernels", "tensors", "memory", "idle", "GPU"];
+  const header = [
+    "worker",
+    "device",
+    "process",
+    "state",
+    "ops",
+    "kernels",
+    "tensors",
+    "memory",
+    "moved",
+    "idle",
+    "GPU",
+  ];
   return [
     `${status.workers.length} workers, ${status.clients} clients, ${status.messages} messages (${size(status.bytes)}) through the dispatcher`,
     table(header, rows, 2),

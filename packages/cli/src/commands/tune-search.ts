@@ -134,11 +134,13 @@ export function candidates(at: Settings, now: Measured, options: SearchOptions):
   );
   for (const precision of options.precisions)
     if (precision !== at.precision) {
-      const half = priceHalfGradients(parts);
-      const price = {
-        ratio: 0.6 * half.ratio,
-        reason: "products in half width at up to twice the rate; not measured here yet",
-      };
+      const price =
+        precision === "tf32"
+          ? { ratio: 0.75, reason: "products of rounded operands on tensor cores; not measured here yet" }
+          : {
+              ratio: 0.6 * priceHalfGradients(parts).ratio,
+              reason: "products in half width at up to twice the rate; not measured here yet",
+            };
       offer(`precision ${at.precision} -> ${precision}`, { precision }, price);
     }
   return found.sort((a, b) => b.expected.samplesPerSecond - a.expected.samplesPerSecond);

@@ -103,7 +103,7 @@ async function run(file: string, options: Options): Promise<void> {
       probes: options.probes,
       leastGain: 0.02,
       keepGlobalBatch: options.keepBatch === true,
-      precisions: (options.device ?? raw.device ?? "cpu").startsWith("cuda") ? ["bfloat16"] : [],
+      precisions: (options.device ?? raw.device ?? "cpu").startsWith("cuda") ? ["tf32", "bfloat16"] : [],
       measure: (settings) => {
         progress.note(`run ${++probe} of at most ${options.probes}`);
         const changed = withSettings(raw, settings, options.keepBatch === true);

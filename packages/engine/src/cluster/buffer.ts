@@ -25,6 +25,8 @@ let lastId = 0;
 export class ClusterBuffer implements DeviceBuffer {
   readonly id = ++lastId;
   staged: Staged | null = null;
+  /** The value of a small tensor that came from here: compilers may use what they see in it. */
+  value: Uint8Array | null = null;
   home: Home | null = null;
   shape: Shape | null = null;
   dtype: DType | null = null;

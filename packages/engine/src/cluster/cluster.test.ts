@@ -1,19 +1,17 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { CpuDevice } from "../device/index.js";
 import * as weft from "../index.js";
 import * as nn from "../nn/index.js";
 import { adam } from "../optim/index.js";
 import type { ClusterBuffer } from "./buffer.js";
 import { type Cluster, connect } from "./connect.js";
-
-const skip = CpuDevice.available() ? false : "no C compiler";
+import { skip, testWorker } from "./workers.testkit.js";
 
 let cluster: Cluster;
 before(async () => {
   // Everything over all workers: what is worth it is the planner's question, and has tests of its own.
   process.env.WEFT_FORCE_SHARD = "1";
-  if (!skip) cluster = await connect({ devices: 3, cores: 1 });
+  if (!skip) cluster = await connect({ devices: 3, ...testWorker });
 });
 after(async () => {
   if (!skip) await cluster.close();

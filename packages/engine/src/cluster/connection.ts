@@ -207,12 +207,13 @@ export class Connection {
     }
   }
 
-  /** What is waiting to be freed, for a message that takes it along. */
-  takeFreed(): number[] | undefined {
+  /** What is waiting to be freed, for a message that takes it along; not what the message itself still reads. */
+  takeFreed(reads: readonly number[] = []): number[] | undefined {
     if (this.#freed.length === 0) return undefined;
-    const ids = this.#freed;
-    this.#freed = [];
-    return ids;
+    const read = new Set(reads);
+    const ids = this.#freed.filter((id) => !read.has(id));
+    this.#freed = ids.length === this.#freed.length ? [] : this.#freed.filter((id) => read.has(id));
+    return ids.length === 0 ? undefined : ids;
   }
 
   flush(): void {

@@ -21,7 +21,7 @@ import {
   toPlain,
   WeftError,
 } from "../graph/index.js";
-import { costOf } from "../ops/index.js";
+import { costOf, type Value } from "../ops/index.js";
 import { captureSite, tape } from "../runtime/index.js";
 import { Mesh, type Partitioned, Placement, partition, type Rates, reshard } from "../shard/index.js";
 import { denseStrides, takePart } from "./boxes.js";
@@ -29,6 +29,8 @@ import { ClusterBuffer, type Staged, withSite } from "./buffer.js";
 import { type Choice, type ChooseOptions, choose } from "./choose.js";
 import type { Connection } from "./connection.js";
 import { FetchError } from "./data-link.js";
+import { maxKnownBytes, tellKnown } from "./known.js";
+import type { KnownArguments } from "./protocol.js";
 import { ratesFor } from "./rates.js";
 import { hasCollective, renumber } from "./renumber.js";
 
@@ -45,7 +47,16 @@ interface Prepared {
   settled: boolean;
 }
 
+/** A compiled function, whatever it is called with. */
+interface Call {
+  fn: GraphFn;
+  donated: readonly boolean[];
+  known: ReadonlyMap<number, Value>;
+}
+
 let lastProgram = 0;
+/** Places of its own that a tensor has beside the one where it was made. */
+const maxCopies = 2;
 
 export class ClusterDevice implements Device {
   readonly name: string;
@@ -58,10 +69,13 @@ export class ClusterDevice implements Device {
   #step = 0;
   /** What the user asks of the planner. */
   wishes: Pick<ChooseOptions, "rules" | "mesh"> = {};
+  /** Who decides how a function is spread: the planner, unless a test has its own ideas. */
+  chooser: (fn: GraphFn, options: ChooseOptions) => Choice = choose;
   /** What was planned last, for explanations. */
   lastChoice: string | null = null;
-  /** Runs that needed more than one worker, and all of them. */
-  readonly counts = { runs: 0, sharded: 0, reshards: 0 };
+  lastPlan: Partitioned | null = null;
+  /** Runs, those that needed more than one worker, tensors moved between programs, and programs planned. */
+  readonly counts = { runs: 0, sharded: 0, reshards: 0, plans: 0 };
 
   constructor(readonly connection: Connection) {
     this.name = `cluster at ${connection.address}`;
@@ -129,6 +143,11 @@ export class ClusterDevice implements Device {
     const address = process.env.WEFT_DATA === "socket" ? 0 : arena.allocate(from.byteLength);
     if (address !== 0 && from.byteLength > 0) groupLibrary().copyIn(address, from, from.byteLength);
     it.staged = { address, bytes: address === 0 ? from.slice() : null };
+    if (from.byteLength <= maxKnownBytes) it.value = from.slice();
+  }
+
+  peek(buffer: DeviceBuffer): Uint8Array | null {
+    return (buffer as ClusterBuffer).value;
   }
 
   download(): void {
@@ -216,7 +235,7 @@ export class ClusterDevice implements Device {
     const kernels = functionOrder(fn)
       .filter((node) => !fn.params.includes(node) && !isOp(node, "const") && !isOp(node, "pick"))
       .map((node) => ({ name: node.op, kind: "kernel" as const, ...costOf(node) }));
-    const donated = options.donated ?? [];
+    const call: Call = { fn, donated: options.donated ?? [], known: options.known ?? new Map() };
     const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
       if (this.lost !== null) throw new WeftError(this.lost);
       const site = captureSite();
@@ -227,19 +246,14 @@ export class ClusterDevice implements Device {
         buffer.site = site;
         return buffer;
       });
-      this.#do(() => this.#issue(fn, donated, prepared, inputs as ClusterBuffer[], outputs));
+      this.#do(() => this.#issue(call, prepared, inputs as ClusterBuffer[], outputs));
       return outputs;
     };
     return { kernels, scratchBytes: 0, aliases: new Map(), run };
   }
 
-  #issue(
-    fn: GraphFn,
-    donated: readonly boolean[],
-    prepared: Map<string, Prepared>,
-    inputs: ClusterBuffer[],
-    outputs: ClusterBuffer[],
-  ): void {
+  #issue(call: Call, prepared: Map<string, Prepared>, inputs: ClusterBuffer[], outputs: ClusterBuffer[]): void {
+    const { fn } = call;
     try {
       const broken = inputs.map((input) => this.#brokenness(input)).find((reason) => reason !== null);
       if (broken != null) throw new WeftError(broken);
@@ -254,10 +268,11 @@ export class ClusterDevice implements Device {
           this.connection.send({ t: "forget", program: entry.program });
           prepared.delete(old);
         }
-        ready = this.#prepare(fn, donated, this.#choose(fn, donated, homes));
+        const choice = this.#choose(call, homes);
+        ready = this.#prepare(call, choice, partition(call.fn, choice));
         prepared.set(key, ready);
       } else if (!ready.settled) {
-        ready = this.#resettle(fn, donated, homes, inputs, ready);
+        ready = this.#resettle(call, homes, inputs, ready);
         prepared.set(key, ready);
       }
       ready.last = inputs.map((input) => input.id);
@@ -271,14 +286,15 @@ export class ClusterDevice implements Device {
       });
       this.counts.runs++;
       if (ready.ranks.length > 1) this.counts.sharded++;
+      const read = used.map((input) => input.id);
       this.connection.send({
         t: "run",
         program: ready.program,
-        inputs: used.map((input) => input.id),
+        inputs: read,
         outputs: outputs.map((output) => output.id),
         step: this.#step++,
         site: this.#taped() ? (outputs[0]?.site?.() ?? null) : null,
-        free: this.connection.takeFreed(),
+        free: this.connection.takeFreed(read),
       });
       for (const output of outputs) if (output.freed) this.connection.free(output.id);
     } catch (error) {
@@ -338,22 +354,23 @@ export class ClusterDevice implements Device {
     return ratesFor(this.connection.workers);
   }
 
-  #choose(fn: GraphFn, donated: readonly boolean[], params: readonly (Placement | null)[]): Choice {
+  #choose({ fn, donated }: Call, params: readonly (Placement | null)[]): Choice {
     const devices = this.workers;
     if (devices === 0)
       throw new WeftError(`the dispatcher at ${this.connection.address} has no workers; start one: weft worker`);
     const enabled = process.env.WEFT_AUTO_SHARD !== "0";
-    return choose(fn, { devices, rates: this.rates, params, donated, enabled, ...this.wishes });
+    return this.chooser(fn, { devices, rates: this.rates, params, donated, enabled, ...this.wishes });
   }
 
-  /** Cuts a function as was chosen and sends the parts to their workers. */
-  #prepare(fn: GraphFn, donated: readonly boolean[], choice: Choice): Prepared {
+  /** Sends the parts of a function that was cut as was chosen to their workers. */
+  #prepare(call: Call, choice: Choice, partitioned: Partitioned): Prepared {
     this.lastChoice = choice.why;
-    const partitioned = partition(fn, choice);
+    this.lastPlan = partitioned;
+    this.counts.plans++;
     const program = ++lastProgram;
     const ranks = [...choice.mesh.ranks];
     const functions = new Map(ranks.map((rank, i) => [rank, partitioned.functions[i]]));
-    this.#define(program, functions, donated);
+    this.#define(program, functions, call.donated, tellKnown(call.known, partitioned.params));
     tape()?.write({
       type: "plan",
       program,
@@ -368,27 +385,34 @@ export class ClusterDevice implements Device {
 
   /**
    * The second call of a program: arguments that came before (weights, mostly) would be moved inside every call where they
-   * lie badly. If the program is clearly faster with them elsewhere, they get a copy there that stays as long as they do.
+   * lie badly. If the program is faster with them elsewhere, or as fast and moves less, they get a copy there that stays as
+   * long as they do.
    */
   #resettle(
-    fn: GraphFn,
-    donated: readonly boolean[],
+    call: Call,
     homes: readonly (Placement | null)[],
     inputs: readonly ClusterBuffer[],
     now: Prepared,
   ): Prepared {
-    const again = inputs.map((input, i) => donated[i] !== true && now.last[i] === input.id);
+    const again = inputs.map((input, i) => call.donated[i] !== true && now.last[i] === input.id);
     now.settled = true;
     if (now.partitioned.moves.length === 0 || !again.some(Boolean)) return now;
     const free = homes.map((home, i) => (again[i] ? null : home));
-    const choice = this.#choose(fn, donated, free);
-    if (choice.seconds * 1.02 >= now.seconds) return now;
+    const choice = this.#choose(call, free);
+    if (choice.seconds > now.seconds) return now;
+    const partitioned = partition(call.fn, choice);
+    if (choice.seconds === now.seconds && partitioned.moves.length >= now.partitioned.moves.length) return now;
     this.connection.send({ t: "forget", program: now.program });
-    return { ...this.#prepare(fn, donated, choice), settled: true };
+    return { ...this.#prepare(call, choice, partitioned), settled: true };
   }
 
   /** Sends every worker its function; ranks become places in the list of members. */
-  #define(program: number, functions: ReadonlyMap<number, GraphFn>, donated: readonly boolean[]): void {
+  #define(
+    program: number,
+    functions: ReadonlyMap<number, GraphFn>,
+    donated: readonly boolean[],
+    known: KnownArguments[] = [],
+  ): void {
     const ranks = [...functions.keys()];
     const place = new Map(ranks.map((rank, i) => [rank, i]));
     const graphs = ranks.map((rank) => renumber(toPlain(functions.get(rank)!), place));
@@ -398,6 +422,7 @@ export class ClusterDevice implements Device {
       members: ranks.map((rank) => this.connection.workers[rank].id),
       generation: this.connection.generation,
       graphs,
+      ...(known.length > 0 && { known }),
       collective: graphs.some(hasCollective),
       donated: [...donated],
     });
@@ -413,9 +438,17 @@ export class ClusterDevice implements Device {
     const key = `${this.connection.generation}|${to.key}`;
     const known = it.copies?.get(key);
     if (known !== undefined && this.#brokenness(known) === null) return known;
-    for (const copy of it.copies?.values() ?? []) this.free(copy);
+    it.copies ??= new Map();
+    it.copies.delete(key);
+    if (known !== undefined) this.free(known);
     const copy = this.#move(it, to);
-    it.copies = new Map([[key, copy]]);
+    // Two programs that take turns may want it in two places; more would cost more memory than moving it costs time.
+    if (it.copies.size >= maxCopies) {
+      const [oldest, gone] = it.copies.entries().next().value!;
+      it.copies.delete(oldest);
+      this.free(gone);
+    }
+    it.copies.set(key, copy);
     return copy;
   }
 

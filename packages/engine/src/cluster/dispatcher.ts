@@ -326,7 +326,7 @@ export class Dispatcher {
   }
 
   #define(client: ClientEntry, message: Extract<FromClient, { t: "define" }>): void {
-    const { program, members, graphs, collective, donated, generation } = message;
+    const { program, members, graphs, known, collective, donated, generation } = message;
     if (graphs.length !== members.length) throw new WeftError("define: a graph a member is needed");
     const missing = members.find((id) => !this.#workers.has(id) || this.#workers.get(id)!.suspended);
     const problem =
@@ -346,6 +346,7 @@ export class Dispatcher {
         program,
         donated,
         graph: graphs[rank],
+        known: known?.[rank],
         group: group === null ? null : { ...group, rank, size: members.length },
       });
     });
@@ -387,6 +388,7 @@ export class Dispatcher {
     const { maxQueue = defaultQueue } = client.hello.settings;
     const full = members.find((id) => (client.queued.get(id) ?? 0) >= maxQueue);
     if (full !== undefined) {
+      if (message.free !== undefined) this.#free(client, message.free);
       const why = `${maxQueue} instructions of this client wait for worker ${full}; await a result now and then, or raise maxQueue in weft.connect`;
       this.#toClient(client, { t: "failed", ids: message.outputs, message: why, cause: "error", worker: full });
       return;

@@ -7,15 +7,15 @@ import { connect as connectSocket, createServer, type Socket } from "node:net";
 import { after, afterEach, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { CpuDevice, groupFiles } from "../device/index.js";
+import { groupFiles } from "../device/index.js";
 import * as weft from "../index.js";
 import { type Cluster, connect } from "./connect.js";
 import { Dispatcher } from "./dispatcher.js";
 import { encode, protocolVersion } from "./protocol.js";
 import { type ClusterStatus, watch } from "./watch.js";
 import { openStream } from "./wire.js";
+import { onGpu, skip, testWorker } from "./workers.testkit.js";
 
-const skip = CpuDevice.available() ? false : "no C compiler";
 const main = fileURLToPath(new URL("./main.js", import.meta.url));
 process.env.WEFT_FORCE_SHARD = "1";
 const started: ChildProcess[] = [];
@@ -84,7 +84,7 @@ function longProgram(): Promise<weft.Data> {
     return y.sum();
   });
   let y = program(x);
-  for (let i = 0; i < 60; i++) y = y.add(program(x));
+  for (let i = 0; i < (onGpu ? 1000 : 60); i++) y = y.add(program(x));
   return y.data();
 }
 
@@ -103,7 +103,7 @@ const spreads = async (cluster: Cluster, workers: number): Promise<void> => {
 test("a worker killed in the middle of a step: the client is told, the others go on, a new one joins them", {
   skip,
 }, async () => {
-  const cluster = await begin({ devices: 3, cores: 1 });
+  const cluster = await begin({ devices: 3, ...testWorker });
   await spreads(cluster, 3);
   const everywhere = weft.tensor([5]).add(1).realize();
   const work = longProgram();
@@ -119,7 +119,7 @@ test("a worker killed in the middle of a step: the client is told, the others go
   assert.deepEqual(await everywhere.add(1).array(), [7]);
   await spreads(cluster, 2);
   const { port } = new URL(`http://${cluster.address}`);
-  await process_("worker", { port: Number(port), cores: 1 }, { WEFT_TOKEN: cluster.local!.token });
+  await process_("worker", { port: Number(port), ...testWorker }, { WEFT_TOKEN: cluster.local!.token });
   await until("three workers again", () => cluster.workers.length === 3);
   await spreads(cluster, 3);
   const [own] = cluster.device.connection.dispatcher.split("@");
@@ -131,7 +131,7 @@ test("a worker killed in the middle of a step: the client is told, the others go
 });
 
 test("a worker that hangs is left out, and taken back when it goes on", { skip }, async () => {
-  const cluster = await begin({ devices: 2, cores: 1 });
+  const cluster = await begin({ devices: 2, ...testWorker });
   await spreads(cluster, 2);
   const victim = cluster.workers[1].process.pid;
   process.kill(victim, "SIGSTOP");
@@ -155,8 +155,9 @@ test("a worker that hangs is left out, and taken back when it goes on", { skip }
 });
 
 test("a worker that runs out of memory says so and goes on", { skip }, async () => {
-  const cluster = await begin({ devices: 2, cores: 1, env: { WEFT_CPU_MEMORY: "8000000" } });
-  const big = weft.ones([1500, 1500]).matmul(weft.ones([1500, 1500]));
+  const cluster = await begin({ devices: 2, ...testWorker, env: { WEFT_CPU_MEMORY: "8000000" } });
+  const n = onGpu ? 400_000 : 1500;
+  const big = weft.ones([n, n]).matmul(weft.ones([n, n]));
   const message = await failsSoon(big.data());
   assert.match(message, /out of memory on a worker.*bytes/s);
   assert.match(message, /computed at .*faults\.test/);
@@ -166,8 +167,9 @@ test("a worker that runs out of memory says so and goes on", { skip }, async () 
 });
 
 test("an error poisons what depends on it and nothing else", { skip }, async () => {
-  await begin({ devices: 1, cores: 1, env: { WEFT_CPU_MEMORY: "4000000" } });
-  const bad = weft.ones([2000, 2000]).add(1).realize();
+  await begin({ devices: 1, ...testWorker, env: { WEFT_CPU_MEMORY: "4000000" } });
+  const n = onGpu ? 400_000 : 2000;
+  const bad = weft.ones([n, n]).add(1).realize();
   const worse = bad.mul(2).sum();
   const good = weft.ones([3]).add(1);
   assert.match(await failsSoon(worse.data()), /out of memory/);
@@ -177,7 +179,7 @@ test("an error poisons what depends on it and nothing else", { skip }, async () 
 test("a dispatcher that is restarted: clients are told, workers come back", { skip }, async () => {
   const first = await process_("server", { port: 0 });
   const { port } = first;
-  await process_("worker", { port, cores: 1 });
+  await process_("worker", { port, ...testWorker });
   await begin(`localhost:${port}`);
   await addsUp();
   first.child.kill("SIGKILL");
@@ -215,7 +217,7 @@ async function statusWhen(port: number, condition: (status: ClusterStatus) => bo
 
 test("a client that vanishes leaves nothing on the workers", { skip }, async () => {
   const { port } = await process_("server", { port: 0 });
-  await process_("worker", { port, cores: 1 });
+  await process_("worker", { port, ...testWorker });
   const program = `
     import * as weft from ${JSON.stringify(new URL("../index.js", import.meta.url).href)};
     await weft.connect("localhost:${port}");
@@ -241,7 +243,7 @@ test("a client that vanishes leaves nothing on the workers", { skip }, async () 
 
 test("a connection that is half open is noticed", { skip }, async () => {
   const { port } = await process_("server", { port: 0 });
-  await process_("worker", { port, cores: 1 });
+  await process_("worker", { port, ...testWorker });
   let silent = false;
   const sockets: Socket[] = [];
   const proxy = createServer((near) => {
@@ -267,7 +269,7 @@ test("a connection that is half open is noticed", { skip }, async () => {
 
 test("garbage and oversized messages end their own connection only", { skip }, async () => {
   const { port } = await process_("server", { port: 0 });
-  await process_("worker", { port, cores: 1 });
+  await process_("worker", { port, ...testWorker });
   const cluster = await begin(`localhost:${port}`);
   await addsUp();
   const garbage = async (to: number): Promise<void> => {

@@ -1,6 +1,7 @@
 // Many devices: programs over several processes, and clusters of workers as one device. The cluster's own parts (gRPC)
 // are loaded when they are first used.
 export { arena, barrierOf, describe, findMpi, groupFiles, groupLibrary, MpiGroup, ShmGroup } from "../device/index.js";
+export type { ClusterBuffer } from "./buffer.js";
 export { type Cluster, connect, makeClusterDevice } from "./connect.js";
 export type { ConnectOptions } from "./connection.js";
 export { ClusterDevice } from "./device.js";

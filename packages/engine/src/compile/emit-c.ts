@@ -3,14 +3,17 @@
 import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
 import { BodyPrinter, type Depth, Scope } from "./body.js";
 import { initial, isArg, mentionsAny, unpack, writeText } from "./emit-common.js";
+import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction } from "./kernel.js";
 import { type CValue, computeType, literal, storeText } from "./scalar.js";
+import type { Tally } from "./tally.js";
 
 /** Rows longer than this are summed in double precision. */
 const longRow = 16384;
 /** Values that are expensive are kept between passes over a row when the row is at most this long. */
 const maxStash = 16384;
 const columnBlock = 256;
+const vectorLanes = 16;
 const isFloatKind = (dtype: DType): boolean => kindOf(dtype) === "float";
 
 /** Statements of one reduction: declarations, the update for an element, the end, and what simd needs to know. */
@@ -85,6 +88,10 @@ export interface EmittedKernel {
   text: string;
   /** How many outer iterations there are to share out. */
   units: number;
+  /** What the text does. */
+  tally: Tally;
+  /** Sums down columns: how wide a column is. */
+  columns?: number;
 }
 
 const expensive = (e: KExpr): boolean =>
@@ -162,6 +169,7 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
       const code = reductionCode(r, printer.value(r.argument), rowLength);
       for (const line of code.declare) row.add(line);
       for (const line of code.update) element.add(line);
+      printer.tally.add("simple", kernel.size * code.update.length);
       ends.push(...code.end);
       if (code.simd === null) vector = false;
       else simd.push(...code.simd);
@@ -180,6 +188,10 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
     }
     for (const line of writes) element.add(line);
     row.append(innerLoops(inner, element.lines, vector ? simd : null, flat));
+    printer.tally.add("simple", 0.5 * stores.length * kernel.size);
+    // Loops of whole vectors cost what is in them; the rest of others goes one by one.
+    const last = inner[inner.length - 1]?.size ?? 1;
+    if (!flat && last % vectorLanes !== 0) printer.tally.rows += kernel.size / last;
     for (const line of ends) row.add(line);
   }
   const rowValues = rowStores.map((s) => printer.value(s.value));
@@ -191,7 +203,7 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
     ? row.lines
     : ["  for (long u = lo; u < hi; u++) {", ...unpack(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];
   const text = [...head, ...top.lines, ...rowText].join("\n");
-  return { text, units: flat ? rowLength : numel(outer.map((v) => v.size)) };
+  return { text, units: flat ? rowLength : numel(outer.map((v) => v.size)), tally: printer.tally };
 }
 
 /** Nested loops over the elements of a row, the last one vectorised. */
@@ -242,6 +254,7 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
       row.add(`for (long c = 0; c < ${block}; c++) ${name}${k}[c] = ${starts[k]};`);
     }
     accumulate.push(...columnUpdate(r, name, at, value, type));
+    printer.tally.add("simple", 2 * parts * kernel.size);
     const store = kernel.stores[i];
     const result: CValue =
       parts === 2
@@ -273,7 +286,8 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
     ),
     "  }",
   ].join("\n");
-  return { text, units: outerCount * blocks };
+  const width = block * Math.max(...kernel.reductions.map((r) => bytesOf(r.argument.dtype)));
+  return { text, units: outerCount * blocks, tally: printer.tally, columns: width };
 }
 
 function columnUpdate(r: Reduction, name: string, at: string, value: CValue, type: string): string[] {
@@ -293,9 +307,54 @@ function columnUpdate(r: Reduction, name: string, at: string, value: CValue, typ
   return [`${a} = (${v} ${order} ${a}${nan}) ? ${v} : ${a};`];
 }
 
+const withoutInner = (ix: Ix, name: string): Ix => ix.substitute(new Map([[name, Ix.zero]]));
+
+/** Whether a position steps by one through the inner variable, from a multiple of four on. */
+function inFours(ix: Ix, name: string): boolean {
+  const rest = withoutInner(ix, name);
+  return ix.stride(name) === 1 && rest.constant % 4 === 0 && [...rest.terms.values()].every((t) => t.factor % 4 === 0);
+}
+
+/** A mask of dropout and nothing else: whole blocks of random bits, four elements each. */
+function emitKept(kernel: LoopKernel): EmittedKernel | null {
+  const [store, ...others] = kernel.stores;
+  const { outer, inner } = kernel;
+  if (others.length > 0 || kernel.reductions.length > 0 || inner.length !== 1) return null;
+  const { value, address } = store;
+  const [{ name, size }] = inner;
+  if (value.kind !== "random" || value.draw !== "kept" || size % 4 !== 0) return null;
+  if (!inFours(value.ix, name) || !inFours(address, name)) return null;
+  const row = new Scope("    ");
+  const top = new Scope("  ");
+  const scopes = { top, row, element: new Scope("    ") };
+  const printer = new BodyPrinter(kernel, scopes, new Set([name]), new Set(outer.map((v) => v.name)), name);
+  if (value.args.some((key) => printer.depth(key) === 2)) return null;
+  const [k0, k1] = value.args.map((key) => printer.value(key)[0]);
+  const flat = outer.length === 0;
+  const [from, count] = flat ? ["lo", "hi - lo"] : ["0", String(size / 4)];
+  const number = `(uint64_t)(${withoutInner(value.ix, name).print()}) / 4 + ${from}`;
+  const to = `(uint32_t*)(p${store.buffer} + ${withoutInner(address, name).print()}) + ${from}`;
+  row.add(`w_kept_blocks(${to}, (uint32_t)${k0}, (uint32_t)${k1}, ${number}, ${count}, ${value.threshold}u);`);
+  const body = flat
+    ? row.lines
+    : ["  for (long u = lo; u < hi; u++) {", ...unpack(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];
+  const head = printer.pointers().map((l) => `  ${l}`);
+  printer.tally.add("kept", kernel.size);
+  return {
+    text: [...head, ...top.lines, ...body].join("\n"),
+    units: flat ? size / 4 : numel(outer.map((v) => v.size)),
+    tally: printer.tally,
+  };
+}
+
 /** A kernel as the body of `void name(void* const* p, long lo, long hi)`. */
 export function emitKernel(kernel: LoopKernel): EmittedKernel {
   Scope.reset();
+  if (kernel.kind === "rows") {
+    const kept = emitKept(kernel);
+    if (kept !== null) return kept;
+    Scope.reset();
+  }
   return kernel.kind === "rows" ? emitRows(kernel) : emitColumns(kernel);
 }
 

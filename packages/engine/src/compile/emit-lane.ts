@@ -4,7 +4,7 @@ import { binaryFns, type DType, isComplex } from "../graph/index.js";
 import type { Ix } from "./index-expr.js";
 import type { HistoryPolicy, LaneItem, LaneProgram, LaneStore } from "./lane.js";
 import type { LaneLoop, LaneScalar } from "./lane-scalar.js";
-import { binaryValue, castValue, computeType, type Emitter, storageType, unaryValue } from "./scalar.js";
+import { binaryValue, castValue, computeType, type Emitter, randomText, storageType, unaryValue } from "./scalar.js";
 
 class Lines implements Emitter {
   readonly lines: string[] = [];
@@ -38,9 +38,8 @@ export function scalarStatement(
   else if (s.op === "lane") out.define(type, `(${type})(${s.address!.print()})`);
   else if (s.op === "where") out.define(type, `${a} ? ${b} : ${c}`);
   else if (s.op.startsWith("random_")) {
-    const kind = s.op.slice(7);
-    const call = kind === "bits" ? "w_bits" : `w_${kind}_${s.dtype === "float64" ? "d" : "f"}`;
-    out.define(type, `${call}((uint32_t)${a}, (uint32_t)${b}, (uint64_t)(${s.address!.print()}))`);
+    const [, kind, threshold] = s.op.split("_");
+    out.define(type, randomText(kind as never, s.dtype, a, b, s.address!.print(), Number(threshold)));
   } else if (s.op === "cast") castValue(out, [a], s.args[0].dtype, s.dtype);
   else if (isBinary.has(s.op)) binaryValue(out, s.op as never, [a], [b], s.args[0].dtype, s.dtype);
   else unaryValue(out, s.op as never, [a], s.args[0].dtype, s.dtype);

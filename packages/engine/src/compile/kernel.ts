@@ -7,10 +7,12 @@ import {
   isOp,
   type Node,
   numel,
+  type OpAttrs,
   type ReduceFn,
   type Scalar,
   type UnaryFn,
 } from "../graph/index.js";
+import { numbering } from "../ops/index.js";
 import { type Fusion, type Group, isReduction } from "./fuse.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
 import { addressIn, isView, throughView } from "./views.js";
@@ -30,7 +32,7 @@ export type KExpr = { id: number; dtype: DType } & (
   | { kind: "binary"; fn: BinaryFn; args: KExpr[] }
   | { kind: "where"; args: KExpr[] }
   | { kind: "cast"; args: KExpr[] }
-  | { kind: "random"; draw: "bits" | "uniform" | "normal"; ix: Ix; args: KExpr[] }
+  | { kind: "random"; draw: OpAttrs["random"]["kind"]; threshold: number; ix: Ix; args: KExpr[] }
   /** An index that comes from data: clamped to [0, size), visible to addresses under its name. */
   | { kind: "dynamic"; name: string; size: number; args: KExpr[] }
   | { kind: "reduced"; slot: number }
@@ -315,12 +317,15 @@ class KernelBuilder {
     const [key] = node.inputs;
     const lead = key.shape.length - 1;
     const words = [0, 1].map((w) => this.value(key, [...index.slice(0, lead), Ix.constant(w)], guard));
-    const { shape, start } = node.attrs.within ?? { shape: node.attrs.shape, start: [] };
-    const ix = linearize(
-      index.slice(lead).map((at, i) => at.plus(start[i] ?? 0)),
-      shape,
-    );
-    return this.#make({ kind: "random", draw: node.attrs.kind, ix, args: words, dtype: node.dtype });
+    const { kind: draw, threshold = 0 } = node.attrs;
+    return this.#make({
+      kind: "random",
+      draw,
+      threshold,
+      ix: drawNumber(node, index),
+      args: words,
+      dtype: node.dtype,
+    });
   }
 
   /** Adds a reduction of the group; later expressions refer to it by its slot. */
@@ -332,6 +337,16 @@ class KernelBuilder {
     this.reductions.push({ slot, fn, dtype: node.dtype, argument, position });
     this.#reducedBy.set(node, slot);
   }
+}
+
+/** The number of an element in its draw. */
+export function drawNumber(node: Node<"random">, index: readonly Ix[]): Ix {
+  const { shape, start } = numbering(node.attrs);
+  const lead = node.inputs[0].shape.length - 1;
+  return linearize(
+    index.slice(lead).map((at, i) => at.plus(start[i])),
+    shape,
+  );
 }
 
 /** Every sum of variables in the kernel, as cells that can be rewritten. */

@@ -11,7 +11,8 @@ import {
   type Scalar,
   unaryFns,
 } from "../graph/index.js";
-import { delinearize, Ix, linearize } from "./index-expr.js";
+import { delinearize, Ix } from "./index-expr.js";
+import { drawNumber } from "./kernel.js";
 import { type LaneScalar, NotLane, type ScalarPool } from "./lane-scalar.js";
 
 /** One scalar, or two for a complex number. */
@@ -327,13 +328,14 @@ export class LaneOps {
   }
 
   random(node: Node<"random">, index: readonly Ix[], value: Lookup, loopOf: (ix: Ix) => LaneScalar["loop"]): LaneValue {
-    const { kind, shape, dtype } = node.attrs;
+    const { kind, dtype, threshold } = node.attrs;
     if (isComplex(dtype)) throw new NotLane("complex random numbers in a lane");
     const [key] = node.inputs;
     const lead = index.slice(0, key.shape.length - 1);
     const words = [0, 1].map((k) => value(key, [...lead, Ix.constant(k)])[0]);
-    const address = linearize(index.slice(lead.length), shape);
-    return [this.pool.make(`random_${kind}`, dtype, words, { address, loop: loopOf(address) })];
+    const address = drawNumber(node, index);
+    const name = threshold === undefined ? `random_${kind}` : `random_${kind}_${threshold}`;
+    return [this.pool.make(name, dtype, words, { address, loop: loopOf(address) })];
   }
 
   /** An op that needs nothing but the values of its operands. */

@@ -6,6 +6,7 @@ import {
   InternalError,
   isComplex,
   kindOf,
+  type OpAttrs,
   type Scalar,
   type UnaryFn,
 } from "../graph/index.js";
@@ -275,4 +276,20 @@ export function storeText(pointer: string, address: string, dtype: DType, value:
   if (dtype === "float16") return [`${pointer}[${address}] = w_to_half(${value[0]});`];
   if (dtype === "bfloat16") return [`${pointer}[${address}] = w_to_bfloat(${value[0]});`];
   return [`${pointer}[${address}] = ${value[0]};`];
+}
+
+const randomSuffix: Partial<Record<DType, string>> = { float64: "d", float16: "h", bfloat16: "b" };
+
+/** Element `number` of a draw with the key (k0, k1). */
+export function randomText(
+  kind: OpAttrs["random"]["kind"],
+  dtype: DType,
+  k0: string,
+  k1: string,
+  number: string,
+  threshold: number,
+): string {
+  const args = `(uint32_t)${k0}, (uint32_t)${k1}, (uint64_t)(${number})`;
+  if (kind === "kept") return `w_kept(${args}, ${threshold}u)`;
+  return kind === "bits" ? `w_bits(${args})` : `w_${kind}_${randomSuffix[dtype] ?? "f"}(${args})`;
 }

@@ -114,10 +114,12 @@ export interface OpAttrs {
    * its key and its position; `within` says that `shape` is a window of a larger draw, so that parts agree with the whole.
    */
   random: {
-    kind: "bits" | "uniform" | "normal";
+    kind: "bits" | "uniform" | "normal" | "kept";
     shape: Shape;
     dtype: DType;
     within?: { shape: Shape; start: readonly number[] };
+    /** Of "kept": how many of 65536 equally likely numbers are dropped. */
+    threshold?: number;
   };
   /** Identity with an identity of its own: what a gradient is taken with respect to. */
   alias: { name: string };

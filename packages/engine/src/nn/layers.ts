@@ -1,6 +1,7 @@
 // The small layers: linear, embedding, layer norm, dropout. A layer is two plain functions: `init` draws a tree of
 // parameters (named and shaped as in PyTorch), `apply` computes with it. Nothing holds state.
 import { type DType, DTypeError, kindOf, ShapeError, showShape } from "../graph/index.js";
+import { keptScale } from "../ops/index.js";
 import { type Key, keptMask, layerNorm as normalise, ones, randn, type Tensor, zeros } from "../tensor/index.js";
 import { fanInUniform, keysOf, requireCount, requireRate, requireWidth } from "./init.js";
 
@@ -104,5 +105,5 @@ export function dropout(x: Tensor, { rate, key }: DropoutOptions): Tensor {
       `dropout: keys ${showShape(key.shape)} are one for each of ${showShape(key.shape.slice(0, lead))} examples, x is ${showShape(x.shape)}`,
     );
   const kept = keptMask(x.shape.slice(lead), rate, key);
-  return x.mul(1 / (1 - rate)).where(kept, 0);
+  return x.mul(keptScale(rate)).where(kept, 0);
 }

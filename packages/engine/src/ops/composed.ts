@@ -2,6 +2,7 @@
 // its gradient, what dropout keeps. They know nothing of tensors or users; shapes and dtypes must fit already.
 import { keepAxes, type Node, type ReduceFn, type Shape } from "../graph/index.js";
 import * as build from "./build.js";
+import { droppedOf } from "./reference/index.js";
 
 /** Reduces and keeps the reduced axes as ones. */
 const reduceKept = (fn: ReduceFn, x: Node, axes: readonly number[]): Node =>
@@ -53,22 +54,6 @@ export function maskedSoftmax(x: Node, mask: Node): { weights: Node; logSum: Nod
   };
 }
 
-/**
- * Which elements dropout keeps: each with probability 1 - rate, rounded to 2^-16. `shape` is that of one key's elements.
- * Two neighbours share a random word, half each: drawing words is most of what dropout costs.
- */
-export function keptMask(shape: Shape, rate: number, key: Node): Node {
-  const count = shape[shape.length - 1] ?? 1;
-  const threshold = Math.min(65535, Math.round(rate * 65536));
-  const words = Math.ceil(count / 2);
-  const lead = [...key.shape.slice(0, -1), ...shape.slice(0, -1)];
-  const drawn = build.make("random", [key], { kind: "bits", shape: [...shape.slice(0, -1), words], dtype: "int32" });
-  const pairs = build.expand(build.reshape(drawn, [...lead, words, 1]), [...lead, words, 2]);
-  const flat = build.sliceAxis(build.reshape(pairs, [...lead, words * 2]), lead.length, 0, count);
-  const at = build.iota(flat.shape, lead.length, "int32");
-  const two = build.binary("mod", at, build.fullLike(at, 2));
-  const low = build.le(build.fullLike(flat, threshold), build.binary("mod", flat, build.fullLike(flat, 65536)));
-  // The upper half, signed: comparing the whole word compares it.
-  const high = build.le(build.fullLike(flat, (threshold - 32768) * 65536), flat);
-  return build.where(build.eq(two, build.zerosLike(two)), low, high);
-}
+/** Which elements dropout keeps: each with probability 1 - rate, rounded to 2^-16. `shape` is that of one key's elements. */
+export const keptMask = (shape: Shape, rate: number, key: Node): Node =>
+  build.make("random", [key], { kind: "kept", shape, dtype: "bool", threshold: droppedOf(rate) });

@@ -221,6 +221,7 @@ const randomDTypes: Record<OpAttrs["random"]["kind"], DTypeTest> = {
   bits: (dtype) => dtype === "int32",
   uniform: isFloat,
   normal: isFloat,
+  kept: (dtype) => dtype === "bool",
 };
 
 /** The position of a device in its group, and the group. */
@@ -309,11 +310,13 @@ export const contracts: { [K in OpName]: Row<K> } = {
   },
   random: {
     operands: 1,
-    check: ([keys], { kind, shape, dtype, within }) => {
+    check: ([keys], { kind, shape, dtype, within, threshold }) => {
       checkIndices(keys);
       demand(keys.shape[keys.shape.length - 1] === 2, `keys are [..., 2], not ${showShape(keys.shape)}`);
       checkShape(shape);
       checkDType(`random ${kind}`, randomDTypes[kind], dtype);
+      const whole = threshold !== undefined && Number.isInteger(threshold) && threshold >= 0 && threshold <= 65535;
+      demand(kind === "kept" ? whole : threshold === undefined, `a threshold of ${threshold} for random ${kind}`);
       if (within === undefined) return;
       checkPerAxis("start", within.start, shape);
       demand(

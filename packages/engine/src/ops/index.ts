@@ -5,6 +5,7 @@ export { make } from "./build.js";
 export * as composed from "./composed.js";
 export { costOf } from "./cost.js";
 export {
+  bodyDimensions,
   boundOf,
   type DimensionClasses,
   type DimMap,

@@ -185,6 +185,15 @@ export class Session {
     return data;
   }
 
+  /** The elements where they can be had at once; null where the device would have to be waited for. */
+  peek(value: TensorValue): Storage | null {
+    if (value.device.peek === undefined) return this.download(value);
+    value.assertUsable();
+    const bytes = value.device.peek(value.buffer);
+    if (bytes === null) return null;
+    return storageView(value.aval.dtype, bytes.slice().buffer, 0, numel(value.aval.shape));
+  }
+
   /** The same; a device that can leaves the event loop free meanwhile. */
   async downloadAsync(value: TensorValue): Promise<Storage> {
     value.assertUsable();

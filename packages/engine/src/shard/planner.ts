@@ -140,7 +140,9 @@ class Planner {
     this.#takeOver = takeOver(fn, options.donated ?? []);
     const ignore = options.ignoreAnnotations ?? process.env.WEFT_IGNORE_ANNOTATIONS === "1";
     this.#rules = ignore ? new Map() : (options.rules ?? new Map());
-    this.#asked = ignore ? { axes: [], devices: Number.POSITIVE_INFINITY, any: false } : askedFor(fn, this.#rules);
+    this.#asked = ignore
+      ? { axes: [], devices: Number.POSITIVE_INFINITY, any: false, pinned: false }
+      : askedFor(fn, this.#rules);
   }
 
   #evaluator(mesh: Mesh): Evaluator {
@@ -177,7 +179,7 @@ class Planner {
     );
     const cheapest = Math.min(this.single, ...this.tried.map(({ seconds }) => seconds));
     const bound = this.isAsked ? undefined : 1.5 * cheapest;
-    const pinned = { ...theme, pin: this.#asked.any ? pinsFor(mesh, this.#rules) : undefined };
+    const pinned = { ...theme, pin: this.#asked.pinned ? pinsFor(mesh, this.#rules) : undefined };
     const result = this.#evaluator(mesh).run(pinned, params, this.#takeOver, width, bound);
     if (result === null) {
       this.dear.push({ theme, mesh });
@@ -310,7 +312,14 @@ class Planner {
       chosen = candidate;
       bar = candidate.seconds;
     }
-    return chosen;
+    if (chosen === null) return null;
+    // Of ways that cost the same, the one that talks least: arithmetic is predicted better than waiting for each other.
+    const { seconds, mesh, theme } = chosen;
+    const same = this.tried.filter(
+      (other) =>
+        other.mesh.size === mesh.size && other.theme.complexity <= theme.complexity && other.seconds < 1.01 * seconds,
+    );
+    return same.reduce((a, b) => (b.communicate < a.communicate ? b : a), chosen);
   }
 
   plan(): Plan {

@@ -40,8 +40,8 @@ interface Clock {
 function timeOf(clock: Clock, node: Node, rates: Rates): number {
   const work = clock.problem.work.get(node);
   if (work === undefined || node.op === "collective") return 0;
-  return workTime(node, work, wholeOf(node), rates, (share) =>
-    clock.problem.loopTime(node as Node<"scan">, rates, share),
+  return workTime(node, work, wholeOf(node), rates, (part) =>
+    clock.problem.loopTime(node as Node<"scan">, rates, part),
   );
 }
 

@@ -153,7 +153,7 @@ export const wholeOf = (node: Node): Local => ({
 });
 
 /** Arithmetic of a node inside a fused kernel, in seconds. */
-function arithmetic(node: Node, elements: number, rates: Rates): number {
+export function arithmetic(node: Node, elements: number, rates: Rates): number {
   if (node.op === "random") return elements / rates.random;
   if (node.op === "gather") return elements / rates.lookup;
   const name = isOp(node, "unary") || isOp(node, "binary") ? node.attrs.fn : "";
@@ -166,7 +166,7 @@ export function workTime(
   work: Work,
   local: Local,
   rates: Rates,
-  bodyTime: (share: number) => number,
+  bodyTime: (local: Local) => number,
 ): number {
   if (work.kind === "nothing") return 0;
   const whole = wholeOf(node);
@@ -201,7 +201,7 @@ export function workTime(
       return fixed + (costOf(node).flops * share) / rates.linalg;
     }
     case "loop":
-      return fixed + bodyTime(size(local.operands) / Math.max(1, size(whole.operands)));
+      return fixed + streaming + bodyTime(local);
   }
   return 0;
 }

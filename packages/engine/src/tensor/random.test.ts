@@ -96,7 +96,7 @@ test("keptMask keeps with its probability, in rows of any length, the same for e
   const mask = weft.keptMask([64, 129], 0.25, weft.key(3)).cast("float32");
   const share = Number(mask.mean().dataSync()[0]);
   assert.ok(Math.abs(share - 0.75) < 0.02, `${share} of 8256 are kept`);
-  // Halves of one word are told apart: neighbours agree as often as chance has it.
+  // Parts of one block are told apart: neighbours agree as often as chance has it.
   const kept = Array.from(mask.dataSync() as Float32Array);
   const even = kept.filter((_, i) => (i % 129) % 2 === 0).reduce((a, b) => a + b, 0) / (64 * 65);
   const odd = kept.filter((_, i) => (i % 129) % 2 === 1).reduce((a, b) => a + b, 0) / (64 * 64);

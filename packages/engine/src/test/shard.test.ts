@@ -2,14 +2,13 @@
 // by side in one process. Strategies are drawn at random (seeded), so that every way of splitting every op is met.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { Node } from "../graph/index.js";
 import { ReferenceDevice, useDevice } from "../index.js";
-import { factorsOf } from "../ops/index.js";
-import { Mesh, Placement, partition, type Strategy } from "../shard/index.js";
+import { Mesh, partition } from "../shard/index.js";
 import { simplify } from "../transform/index.js";
 import { cases } from "./cases/index.js";
 import { differentiable, gradientFn } from "./derivatives.js";
 import { functionOf, jobOf, list, upload } from "./jobs.js";
+import { generator, randomPlacement, randomStrategy } from "./random-split.js";
 import { shardedProblems } from "./sharded.js";
 import { trace } from "./traced.js";
 
@@ -19,40 +18,6 @@ const meshes: [string, Mesh][] = [
   ["8 devices", Mesh.of({ d: 8 })],
   ["a 2 x 4 mesh", Mesh.of({ batch: 2, model: 4 })],
 ];
-
-/** A small seeded generator: the same splits on every run. */
-function generator(seed: string): (n: number) => number {
-  let state = 2166136261;
-  for (const c of seed) state = Math.imul(state ^ c.charCodeAt(0), 16777619);
-  return (n) => {
-    state = (Math.imul(state ^ (state >>> 15), 2246822519) + 0x9e3779b9) | 0;
-    return ((state ^ (state >>> 13)) >>> 0) % n;
-  };
-}
-
-function randomPlacement(mesh: Mesh, shape: readonly number[], draw: (n: number) => number): Placement {
-  const by: Record<number, string[]> = {};
-  const dims = shape.map((_, i) => i).filter((i) => shape[i] > 1);
-  for (const { name } of mesh.axes) {
-    if (dims.length === 0 || draw(4) === 0) continue;
-    const dim = dims[draw(dims.length)];
-    by[dim] = [...(by[dim] ?? []), name];
-  }
-  return Placement.split(mesh, shape, by);
-}
-
-/** Each mesh axis cuts one of the factors, or none, or follows the operands (null). */
-function randomStrategy(mesh: Mesh, draw: (n: number) => number): (node: Node) => Strategy | null {
-  return (node) => {
-    const usable = factorsOf(node)
-      .factors.map((_, f) => f)
-      .filter((f) => factorsOf(node).factors[f].size > 1);
-    if (usable.length === 0 || draw(3) === 0) return null;
-    const split: Record<string, number> = {};
-    for (const { name } of mesh.axes) if (draw(5) > 0) split[name] = usable[draw(usable.length)];
-    return { split, carry: [] };
-  };
-}
 
 const groups = new Map<string, { item: (typeof cases)[number]; index: number }[]>();
 cases.forEach((item, index) => {

@@ -1,6 +1,6 @@
 // Functions of tensors as closed graphs, evaluated by the reference rules exactly as they were traced: no
 // simplification, no device.
-import type { GraphFn } from "../graph/index.js";
+import { bfloat16Value, float16Value, type GraphFn } from "../graph/index.js";
 import type { Tensor } from "../index.js";
 import { build, evaluate, type Value } from "../ops/index.js";
 import { tracing } from "../runtime/index.js";
@@ -24,11 +24,17 @@ export function trace(fn: (...x: Tensor[]) => Tensor[], inputs: readonly Tensor[
   return { fn: closed, args: [...captured.map((node) => valueOf(new TensorClass(node))), ...inputs.map(valueOf)] };
 }
 
+/** Narrow floats are kept as bits: their values count. */
+const numberOf = {
+  float16: (bits: number | bigint): number => float16Value(Number(bits)),
+  bfloat16: (bits: number | bigint): number => bfloat16Value(Number(bits)),
+};
+
 export const results = (values: readonly Value[]): Result[] =>
   values.map(({ shape, dtype, data }) => ({
     shape,
     dtype,
-    data: Array.from(data as ArrayLike<number | bigint>, Number),
+    data: Array.from(data as ArrayLike<number | bigint>, numberOf[dtype as keyof typeof numberOf] ?? Number),
   }));
 
 /** The results of a job from its graph as it was traced. */

@@ -16,7 +16,7 @@ const count = z.int().min(1);
 const share = z.number().min(0).lt(1);
 const positive = z.number().positive();
 
-export const precisions = ["float32", "float64", "bfloat16", "float16"] as const;
+export const precisions = ["float32", "tf32", "float64", "bfloat16", "float16"] as const;
 export type Precision = (typeof precisions)[number];
 
 const schema = z.strictObject({

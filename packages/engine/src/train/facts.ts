@@ -5,7 +5,7 @@ import { treeLeaves } from "../tensor/index.js";
 import type { Config } from "./config.js";
 import type { Group } from "./group.js";
 
-const labOf = { float32: "fp32", float64: "fp64", bfloat16: "amp-bf16", float16: "amp-fp16" } as const;
+const labOf = { float32: "fp32", tf32: "tf32", float64: "fp64", bfloat16: "amp-bf16", float16: "amp-fp16" } as const;
 
 export function workloadOf(
   config: Config,

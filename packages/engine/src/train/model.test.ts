@@ -72,8 +72,28 @@ test("embedding_std spreads tokens and learned positions, and nothing else", () 
   assert.equal(small[2], one[2]);
 });
 
+test("tf32: products of rounded operands, on devices that round; everything else as in float32", () => {
+  const before = weft.session().device;
+  weft.setDevice("reference");
+  try {
+    const of = (compute: "float32" | "tf32"): { model: ReturnType<typeof makeModel>; logits: weft.Tensor } => {
+      const model = makeModel(tinyRaw({ precision: { compute } }), 4, "float32");
+      const batch = unpack(pack([{ label: 0, ids: [3, 9, 27] }], 3));
+      return { model, logits: model.logits(model.init(weft.key(1)), batch, null) };
+    };
+    const [exact, rounded] = [of("float32").logits, of("tf32").logits];
+    assertClose(rounded, exact, { rtol: 2e-2, atol: 2e-2 });
+    assert.ok((rounded.sub(exact).abs().max().itemSync() as number) > 1e-6, "nothing was rounded");
+  } finally {
+    weft.setDevice(before);
+  }
+});
+
 test("which configurations compute in a half type", () => {
-  const of = (compute: "float32" | "float64" | "bfloat16" | "float16"): string | null =>
+  const of = (compute: "float32" | "tf32" | "float64" | "bfloat16" | "float16"): string | null =>
     halfOf(tinyRaw({ precision: { compute } }));
-  assert.deepEqual([of("float32"), of("float64"), of("bfloat16"), of("float16")], [null, null, "bfloat16", "float16"]);
+  assert.deepEqual(
+    [of("float32"), of("tf32"), of("float64"), of("bfloat16"), of("float16")],
+    [null, null, null, "bfloat16", "float16"],
+  );
 });

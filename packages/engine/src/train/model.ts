@@ -2,7 +2,7 @@
 import { columns, headColumns } from "../data/index.js";
 import type { DType } from "../graph/index.js";
 import * as nn from "../nn/index.js";
-import { arange, type Key, type Tensor } from "../tensor/index.js";
+import { arange, type Key, type PrecisionName, type Tensor, withPrecision } from "../tensor/index.js";
 import type { RawConfig } from "./config.js";
 
 export interface Unpacked {
@@ -48,9 +48,13 @@ export function halfOf({ precision }: Pick<RawConfig, "precision">): "bfloat16" 
   return compute === "bfloat16" || compute === "float16" ? compute : null;
 }
 
+/** How exactly products of float32 are asked for: as float32, except that half types and tf32 say so. */
+const productsOf = ({ precision }: Pick<RawConfig, "precision">): PrecisionName | null =>
+  precision.compute === "float64" || precision.compute === "float32" ? null : precision.compute;
+
 /** `dtype` is that of the parameters; with `half` they are used in that type and the logits come back in float32. */
 export function makeModel(
-  { model }: Pick<RawConfig, "model">,
+  { model, precision }: Pick<RawConfig, "model" | "precision">,
   classes: number,
   dtype: DType,
   half: "bfloat16" | "float16" | null = null,
@@ -79,18 +83,19 @@ export function makeModel(
         ...(fresh.positions !== undefined && { positions: smaller(fresh.positions) }),
       };
     },
-    logits: (params, { ids, mask }, keys, tokens) => {
-      const used = half === null ? params : nn.castParameters(params, half);
-      const logits = nn.textClassifier.apply(used, ids, {
-        ...(tokens !== undefined && { tokens }),
-        heads: model.n_heads,
-        activation: model.activation,
-        norm: model.norm,
-        mask,
-        dropout: model.dropout,
-        key: keys,
-      });
-      return half === null ? logits : logits.cast("float32");
-    },
+    logits: (params, { ids, mask }, keys, tokens) =>
+      withPrecision(productsOf({ precision }), () => {
+        const used = half === null ? params : nn.castParameters(params, half);
+        const logits = nn.textClassifier.apply(used, ids, {
+          ...(tokens !== undefined && { tokens }),
+          heads: model.n_heads,
+          activation: model.activation,
+          norm: model.norm,
+          mask,
+          dropout: model.dropout,
+          key: keys,
+        });
+        return half === null ? logits : logits.cast("float32");
+      }),
   };
 }

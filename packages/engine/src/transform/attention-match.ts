@@ -11,7 +11,7 @@ import {
   type Shape,
   sameShape,
 } from "../graph/index.js";
-import { build, composed } from "../ops/index.js";
+import { build, keptScale } from "../ops/index.js";
 import { closedScore, narrowed, type ScoreMask } from "./attention-mask.js";
 import { type Product, productOf, regrouped } from "./attention-product.js";
 import { uniformValue } from "./simplify.js";
@@ -235,30 +235,21 @@ function withoutScale(node: Node): { node: Node; scale: number } {
   return typeof left === "number" && fn === "mul" ? apart(y, left) : { node, scale: 1 };
 }
 
-/** The key that dropout drew with, read off its mask. */
-function keyOf(kept: Node): Node | null {
-  let node: Node | undefined = kept.inputs[1]?.inputs[1];
-  while (node !== undefined && ["binary", "slice", "reshape", "expand"].includes(node.op)) node = node.inputs[0];
-  return node !== undefined && isOp(node, "random") ? node.inputs[0] : null;
-}
-
 /** Weights before dropout, where it drops as the kernel does; in what order elements lie decides what is drawn. */
 function undropped({ node, outward }: Level): { weights: Node; rate: number; key: Node } | null {
   if (!isOp(node, "where") || uniformValue(node.inputs[2]) !== 0) return null;
   const [kept, scaled] = node.inputs;
   if (!isOp(scaled, "binary") || (scaled.attrs.fn !== "mul" && scaled.attrs.fn !== "div")) return null;
-  const value = uniformValue(scaled.inputs[1]);
-  const key = keyOf(kept);
-  const threshold = kept.inputs[1] === undefined ? null : uniformValue(kept.inputs[1].inputs[0]);
-  if (typeof value !== "number" || typeof threshold !== "number" || key === null) return null;
-  const factor = scaled.attrs.fn === "mul" ? value : 1 / value;
-  // Half types hold the factor with three digits; the share of 65536 that is dropped says the rate better.
-  const rate = isHalf(node.dtype) ? threshold / 65536 : 1 - 1 / factor;
-  const isFactor = Math.abs(factor * (1 - rate) - 1) < 0.01;
+  if (!isOp(kept, "random") || kept.attrs.kind !== "kept" || kept.attrs.within !== undefined) return null;
+  const [key] = kept.inputs;
   const lead = key.shape.length - 1;
-  if (!isFactor || !(rate > 0 && rate < 1) || !keepsOrder(node, outward(node), lead)) return null;
-  const expected = composed.keptMask(node.shape.slice(lead), rate, key);
-  return same(kept, expected) ? { weights: scaled.inputs[0], rate, key } : null;
+  const rate = (kept.attrs.threshold ?? 0) / 65536;
+  const value = uniformValue(scaled.inputs[1]);
+  const factor = typeof value !== "number" ? 0 : scaled.attrs.fn === "mul" ? value : 1 / value;
+  // Half types hold the factor with two or three digits.
+  const isFactor = Math.abs(factor / keptScale(rate) - 1) < (isHalf(node.dtype) ? 0.01 : 1e-6);
+  const isWhole = sameShape(kept.attrs.shape, node.shape.slice(lead)) && keepsOrder(node, outward(node), lead);
+  return isFactor && isWhole && rate > 0 ? { weights: scaled.inputs[0], rate, key } : null;
 }
 
 /** Whether only reshapes lie between, and none of the leading axes that have keys of their own is touched. */

@@ -2,7 +2,7 @@
 // compute, so that a device which has a kernel for the whole of it can use that. It knows nothing of who asks for it: the
 // user's own function (tensor/attention) or the matcher that found the ops in a graph (recognise).
 import { type AttentionKernel, type GraphFn, isHalf, type Node, type Precision } from "../graph/index.js";
-import { build, composed } from "../ops/index.js";
+import { build, composed, keptScale } from "../ops/index.js";
 import { backward } from "./gradient.js";
 import { instantiate } from "./walk.js";
 
@@ -37,10 +37,6 @@ function parts(inputs: readonly Node[], packed: boolean): Node[] {
   return split.map((x) => swapHeads(isHalf(x.dtype) ? build.cast(x, "float32") : x));
 }
 
-/** What dropout leaves of weights. */
-export const dropped = (weights: Node, kept: Node, rate: number): Node =>
-  build.where(kept, build.scale(weights, 1 / (1 - rate)), build.zerosLike(weights));
-
 /** The function in ops: its result, the log-sums of its rows, the kept weights as bits. */
 function compose(inputs: readonly Node[], kernel: AttentionKernel): Node[] {
   const { dtype } = inputs[0];
@@ -62,7 +58,8 @@ function compose(inputs: readonly Node[], kernel: AttentionKernel): Node[] {
   if (kernel.dropout > 0) {
     const key = inputs[next];
     const kept = composed.keptMask(weights.shape.slice(key.shape.length - 1), kernel.dropout, key);
-    weights = dropped(weights, kept, kernel.dropout);
+    const scaled = build.scale(weights, keptScale(kernel.dropout));
+    weights = build.where(kept, scaled, build.zerosLike(scaled));
     saved.push(asBits(kept));
   }
   const result = swapHeads(build.matmul(weights, v, precision));

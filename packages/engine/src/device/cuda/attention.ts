@@ -10,6 +10,7 @@ import {
   type Precision,
   type Shape,
 } from "../../graph/index.js";
+import { droppedOf, keptScale } from "../../ops/index.js";
 
 export type FusedAttention = Node<"custom"> & { attrs: { kernel: AttentionKernel } };
 
@@ -211,7 +212,7 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     VECTOR: vector,
     WORDS: words,
     MASK: { none: 0, bool: 1, float: 2 }[kernel.mask],
-    THRESHOLD: Math.min(65535, Math.round(kernel.dropout * 65536)),
+    THRESHOLD: droppedOf(kernel.dropout),
   };
   const dropKey = kernel.dropout > 0 ? extras - 1 : null;
   const keyLead = dropKey === null ? [] : node.inputs[dropKey].shape.slice(0, -1);
@@ -239,7 +240,7 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     ...Object.entries(flags).map(([name, value]) => `  static const bool ${name} = ${value};`),
     ...Object.entries(strides).map(([name, value]) => `  static const long long ${name} = ${value};`),
     `  static __device__ __forceinline__ float SCALE() { return ${float(kernel.scale)}f; }`,
-    `  static __device__ __forceinline__ float KEEP() { return ${float(1 / (1 - kernel.dropout))}f; }`,
+    `  static __device__ __forceinline__ float KEEP() { return ${float(keptScale(kernel.dropout))}f; }`,
     "};",
   ];
   // Small heads leave room for four blocks on a multiprocessor, if they keep to 128 registers a thread.

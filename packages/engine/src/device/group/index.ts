@@ -10,5 +10,5 @@ export {
 } from "./descriptor.js";
 export { LocalGroup } from "./local.js";
 export { findMpi, MpiGroup } from "./mpi.js";
-export { arena, type GroupLibrary, groupLibrary } from "./native/library.js";
+export { arena, type GroupLibrary, groupLibrary, movedBytes } from "./native/library.js";
 export { barrierOf, groupFiles, removeStale, ShmGroup, type ShmOptions } from "./shm.js";

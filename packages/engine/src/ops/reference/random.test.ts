@@ -91,3 +91,32 @@ test("bits fill all 32, empty draws are empty, other dtypes are refused", () => 
   assert.throws(() => draw("bits", [1], "float32"), /random bits is not defined on float32/);
   assert.throws(() => draw("uniform", [1], "complex64"), /random uniform is not defined on complex64/);
 });
+
+test("dropout's draws: four elements a block of 13 rounds, rows of whole blocks, windows agree", () => {
+  const keys = tensor([2], [1, 2], "int32");
+  const kept = (shape: Shape, threshold: number, within?: OpAttrs["random"]["within"]): number[] =>
+    numbers(runOne("random", { kind: "kept", shape, dtype: "bool", threshold, within }, [keys], aval(shape, "bool")));
+  const halves = [0, 1, 2, 3].flatMap((block) =>
+    threefry2x32(1, 2, block, 0, 13).flatMap((word) => [word & 65535, word >>> 16]),
+  );
+  assert.deepEqual(
+    kept([16], 20000),
+    halves.map((h) => Number(h >= 20000)),
+  );
+  const rows = kept([2, 6], 20000);
+  const expected = [...halves.slice(0, 6), ...halves.slice(8, 14)].map((h) => Number(h >= 20000));
+  assert.deepEqual(rows, expected);
+  const window = kept([2, 3], 20000, { shape: [2, 6], start: [0, 2] });
+  assert.deepEqual(window, [...rows.slice(2, 5), ...rows.slice(8, 11)]);
+  const many = kept([100, 400], 16384);
+  assert.ok(Math.abs(mean(many) - 0.75) < 0.01);
+  assert.ok(kept([1000], 0).every((x) => x === 1));
+});
+
+test("threefry2x32-13 is 20 rounds cut short: the words of the authors' generator", () => {
+  // The state after 12 rounds and three injections, mixed once more by a rotation of 17.
+  const rounds = (n: number): [number, number] => threefry2x32(5, 6, 7, 8, n);
+  const [a, b] = rounds(12);
+  const x0 = (a + b) >>> 0;
+  assert.deepEqual(rounds(13), [x0, (((b << 17) | (b >>> 15)) ^ x0) >>> 0]);
+});

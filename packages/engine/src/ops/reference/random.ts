@@ -1,6 +1,7 @@
 // Counter-based random numbers: threefry2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers:
-// as easy as 1, 2, 3"). Element i of a draw depends on the key and i alone, so shards agree with the whole.
-import { type DType, InternalError, numel, type OpAttrs } from "../../graph/index.js";
+// as easy as 1, 2, 3"). Element i of a draw depends on the key and i alone, so shards agree with the whole. Dropout takes
+// 13 rounds and 16 bits an element: see docs/decisions.md.
+import { type DType, InternalError, numel, type OpAttrs, type Shape } from "../../graph/index.js";
 import { forEachIndex, fromReals, linearIndex, type ReferenceRules, type Value } from "./value.js";
 
 const rotations = [13, 15, 26, 6, 17, 29, 16, 24];
@@ -9,11 +10,17 @@ const parity = 0x1bd11bda;
 const rotateLeft = (x: number, by: number): number => (x << by) | (x >>> (32 - by));
 
 /** Two words of 32 random bits (unsigned) for a key and a counter of two words each. */
-export function threefry2x32(key0: number, key1: number, counter0: number, counter1: number): [number, number] {
+export function threefry2x32(
+  key0: number,
+  key1: number,
+  counter0: number,
+  counter1: number,
+  rounds = 20,
+): [number, number] {
   const keys = [key0, key1, parity ^ key0 ^ key1];
   let x0 = (counter0 + keys[0]) | 0;
   let x1 = (counter1 + keys[1]) | 0;
-  for (let round = 0; round < 20; round++) {
+  for (let round = 0; round < rounds; round++) {
     x0 = (x0 + x1) | 0;
     x1 = rotateLeft(x1, rotations[round % 8]) ^ x0;
     if (round % 4 === 3) {
@@ -26,6 +33,23 @@ export function threefry2x32(key0: number, key1: number, counter0: number, count
 }
 
 type Sampler = (r0: number, r1: number) => number;
+
+/** How many of 65536 numbers are dropped at a rate; something is always kept. */
+export const droppedOf = (rate: number): number => Math.min(65535, Math.round(rate * 65536));
+
+/** What dropout multiplies the kept elements by: one over the probability that they are kept, as it is rounded. */
+export const keptScale = (rate: number): number => 65536 / (65536 - droppedOf(rate));
+
+/** Rounds of the draws of dropout, the fewest that pass every test of the authors. */
+export const keptRounds = 13;
+
+/** Four neighbours in a row share a block of 64 bits, 16 each, the lowest first; every row begins a block. */
+function keptAt(key0: number, key1: number, at: number, threshold: number): number {
+  const block = Math.floor(at / 4);
+  const words = threefry2x32(key0, key1, block % 2 ** 32, Math.floor(block / 2 ** 32), keptRounds);
+  const word = words[(at % 4) >> 1];
+  return Number((at % 2 === 0 ? word & 65535 : word >>> 16) >= threshold);
+}
 
 /** Uniform in [0, 1). A half type gets no more bits than its fraction holds, or rounding would reach 1. */
 const uniform: Partial<Record<DType, Sampler>> = {
@@ -45,22 +69,31 @@ const normal: Partial<Record<DType, Sampler>> = {
   float64: (r0, r1) => boxMuller((r0 + 1) * 2 ** -32, r1 * 2 ** -32),
 };
 
-const samplers: Record<OpAttrs["random"]["kind"], Partial<Record<DType, Sampler>>> = {
+const samplers: Record<Exclude<OpAttrs["random"]["kind"], "kept">, Partial<Record<DType, Sampler>>> = {
   bits: { int32: (r0) => r0 | 0 },
   uniform,
   normal,
 };
 
-function random(keys: Value, { kind, shape, dtype, within }: OpAttrs["random"]): Value {
-  const sample = samplers[kind][dtype];
-  if (!sample) throw new InternalError(`random ${kind} is not defined on ${dtype}`);
+/** How the elements of a draw are numbered: as in a tensor of this shape, from this index on. */
+export function numbering({ kind, shape, within }: OpAttrs["random"]): { shape: Shape; start: readonly number[] } {
+  const { shape: whole, start } = within ?? { shape, start: shape.map(() => 0) };
+  const last = whole.length - 1;
+  // Rows of whole blocks.
+  return { shape: whole.map((n, i) => (kind === "kept" && i === last ? Math.ceil(n / 4) * 4 : n)), start };
+}
+
+function random(keys: Value, attrs: OpAttrs["random"]): Value {
+  const { kind, shape, dtype, threshold = 0 } = attrs;
+  const sample = kind === "kept" ? null : samplers[kind][dtype];
+  if (sample === undefined) throw new InternalError(`random ${kind} is not defined on ${dtype}`);
+  const { shape: counted, start } = numbering(attrs);
   const count = numel(shape);
   const counters: number[] = [];
-  const start = within?.start ?? shape.map(() => 0);
   forEachIndex(shape, (index) => {
     counters.push(
       linearIndex(
-        within?.shape ?? shape,
+        counted,
         index.map((at, axis) => at + start[axis]),
       ),
     );
@@ -70,6 +103,10 @@ function random(keys: Value, { kind, shape, dtype, within }: OpAttrs["random"]):
   for (let draw = 0; draw < draws; draw++) {
     const [key0, key1] = [Number(keys.data[2 * draw]), Number(keys.data[2 * draw + 1])];
     counters.forEach((counter, i) => {
+      if (sample === null) {
+        numbers[draw * count + i] = keptAt(key0, key1, counter, threshold);
+        return;
+      }
       const [r0, r1] = threefry2x32(key0, key1, counter % 2 ** 32, Math.floor(counter / 2 ** 32));
       numbers[draw * count + i] = sample(r0, r1);
     });

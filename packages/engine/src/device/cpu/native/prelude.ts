@@ -218,6 +218,32 @@ W_INLINE uint32_t w_rotl(uint32_t x, int r) { return (x << r) | (x >> (32 - r));
   W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k0, k1, 3u)                                                   \
   W_ROUND(17) W_ROUND(29) W_ROUND(16) W_ROUND(24) W_INJECT(k1, k2, 4u)                                                  \
   W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k2, k0, 5u)
+/* Dropout: 13 rounds, 16 bits an element, four elements a block; element n of its draw is kept or not. */
+#define W_THREEFRY13                                                                                                    \
+  uint32_t k2 = k0 ^ k1 ^ 0x1BD11BDAu, x0 = (uint32_t)i + k0, x1 = (uint32_t)(i >> 32) + k1;                            \
+  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k1, k2, 1u)                                                   \
+  W_ROUND(17) W_ROUND(29) W_ROUND(16) W_ROUND(24) W_INJECT(k2, k0, 2u)                                                  \
+  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k0, k1, 3u) W_ROUND(17)
+W_INLINE int w_kept(uint32_t k0, uint32_t k1, uint64_t n, uint32_t threshold) {
+  uint64_t i = n >> 2;
+  W_THREEFRY13
+  uint32_t word = n & 2 ? x1 : x0;
+  return (n & 1 ? word >> 16 : word & 65535u) >= threshold;
+}
+/* Blocks of four bytes, one an element. */
+W_INLINE uint32_t w_kept4(uint32_t k0, uint32_t k1, uint64_t i, uint32_t threshold) {
+  W_THREEFRY13
+  return (uint32_t)((x0 & 65535u) >= threshold) | (uint32_t)((x0 >> 16) >= threshold) << 8 |
+         (uint32_t)((x1 & 65535u) >= threshold) << 16 | (uint32_t)((x1 >> 16) >= threshold) << 24;
+}
+static void w_kept_blocks(uint32_t* to, uint32_t k0, uint32_t k1, uint64_t first, long count, uint32_t threshold) {
+  const uint32_t low = (uint32_t)first, high = (uint32_t)(first >> 32);
+  if (low + (uint64_t)count <= 4294967296u) {
+    _Pragma("omp simd")
+    for (int32_t b = 0; b < (int32_t)count; b++) to[b] = w_kept4(k0, k1, (uint64_t)high << 32 | (low + (uint32_t)b), threshold);
+  } else
+    for (long b = 0; b < count; b++) to[b] = w_kept4(k0, k1, first + (uint64_t)b, threshold);
+}
 W_INLINE int32_t w_bits(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY (void)x1; return (int32_t)x0; }
 W_INLINE float w_uniform_f(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY (void)x1; return (float)(int32_t)(x0 >> 8) * 5.9604644775390625e-8f; }
 W_INLINE float w_uniform_h(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY (void)x1; return (float)(int32_t)(x0 >> 21) * 4.8828125e-4f; }

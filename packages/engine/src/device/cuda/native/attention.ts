@@ -7,7 +7,14 @@ export const attentionKernels = String.raw`
 /* Two 16-bit numbers in a register, the first one low. */
 template <int MODE> W_INLINE uint16_t w_att_half(float x) { return MODE == 2 ? w_to_bfloat(x) : w_to_half(x); }
 template <int MODE> W_INLINE uint32_t w_att_pack(float x, float y) {
+#if !defined(W_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  uint32_t two;
+  if (MODE == 2) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(y), "f"(x));
+  else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(y), "f"(x));
+  return two;
+#else
   return (uint32_t)w_att_half<MODE>(x) | (uint32_t)w_att_half<MODE>(y) << 16;
+#endif
 }
 #ifdef W_EMULATED
 static float w_att_unpack(int mode, uint32_t w, int k) { uint16_t h = k & 1 ? w >> 16 : w; return mode == 2 ? w_from_bfloat(h) : w_from_half(h); }
@@ -178,15 +185,14 @@ template <class C> W_INLINE float w_att_masked(float s, const void* mask, long l
   if (C::MASK == 2) return s + ((const float*)mask)[base + i * C::MS + j * C::MT];
   return s;
 }
-/* The random word that two neighbouring weights share; see keptMask in tensor/random.ts. */
-template <class C> W_INLINE uint32_t w_att_word(uint32_t k0, uint32_t k1, typename C::Index number) {
-  uint64_t i = number;
-  W_THREEFRY
-  return x0;
-}
-/* Whether dropout keeps a weight, by half a word: the lower for even columns, the upper (signed) for odd ones. */
-template <class C> W_INLINE bool w_att_kept(uint32_t word, int odd) {
-  return odd ? (int)word >= (int)(((uint32_t)C::THRESHOLD - 32768u) << 16) : (word & 65535u) >= (uint32_t)C::THRESHOLD;
+/* The random bits of this thread's two columns in rows g and g + 8 of a tile: four columns share a block of two words, so
+   a pair of threads draws one block a row and swaps the halves. See random "kept" in ops/reference/random.ts. */
+template <class C> W_INLINE void w_att_words(uint32_t k0, uint32_t k1, typename C::Index block, typename C::Index below, uint32_t* words) {
+  int odd = threadIdx.x & 1;
+  uint64_t i = odd ? below : block;
+  W_THREEFRY13
+  uint32_t other = __shfl_xor_sync(0xffffffffu, odd ? x0 : x1, 1);
+  words[0] = odd ? other : x0; words[1] = odd ? x1 : other;
 }
 W_INLINE float w_quad_max(float x) { x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1)); return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2)); }
 W_INLINE float w_quad_sum(float x) { x += __shfl_xor_sync(0xffffffffu, x, 1); return x + __shfl_xor_sync(0xffffffffu, x, 2); }
@@ -255,26 +261,24 @@ template <class C> W_INLINE void w_attention_forward(void* const* p, char* memor
     float sums[2] = { 0, 0 };
     uint32_t bits[4] = { 0, 0, 0, 0 };
 #pragma unroll
-    for (int n = 0; n < 8; n++)
-#pragma unroll
-      for (int i = 0; i < 2; i++) {
-        uint32_t word = 0;
-        if (C::DROP) {
-          typename C::Index line = (typename C::Index)(C::OWN ? h : bh) * C::S + row + i * 8;
-          word = w_att_word<C>(k0, k1, line * ((C::T + 1) / 2) + (j0 / 2 + n * 4 + t));
-        }
-#pragma unroll
-        for (int odd = 0; odd < 2; odd++) {
-          int r = 2 * i + odd;
-          float x = w_att_exp<C>(s[n][r] - shift[i]);
-          sums[i] += x;
-          if (C::DROP) {
-            if (!w_att_kept<C>(word, odd)) x = 0;
-            else bits[i * 2 + n / 4] |= 1u << (n % 4 * 8 + odd);
-          }
-          s[n][r] = x;
-        }
+    for (int n = 0; n < 8; n++) {
+      uint32_t words[2] = { 0, 0 };
+      if (C::DROP) {
+        typename C::Index line = ((typename C::Index)(C::OWN ? h : bh) * C::S + row) * ((C::T + 3) / 4) + (j0 / 4 + n * 2 + t / 2);
+        w_att_words<C>(k0, k1, line, line + 8 * ((C::T + 3) / 4), words);
       }
+#pragma unroll
+      for (int r = 0; r < 4; r++) {
+        float x = w_att_exp<C>(s[n][r] - shift[r / 2]);
+        sums[r / 2] += x;
+        if (C::DROP) {
+          uint32_t drawn = r & 1 ? words[r / 2] >> 16 : words[r / 2] & 65535u;
+          if (drawn < (uint32_t)C::THRESHOLD) x = 0;
+          else bits[r / 2 * 2 + n / 4] |= 1u << (n % 4 * 8 + (r & 1));
+        }
+        s[n][r] = x;
+      }
+    }
     total[0] += w_quad_sum(sums[0]); total[1] += w_quad_sum(sums[1]);
     if (C::DROP) {
 #pragma unroll

@@ -19,6 +19,7 @@ const signatures = {
   arenaBase: "uint64_t wg_arena_base()",
   arenaBytes: "uint64_t wg_arena_bytes()",
   arenaUsed: "uint64_t wg_arena_used()",
+  hugePages: "uint64_t wg_huge_pages()",
   alloc: "uint64_t wg_alloc(uint64_t bytes)",
   free: "int wg_free(uint64_t address)",
   processStart: "uint64_t wg_process_start(int pid)",
@@ -40,6 +41,7 @@ const signatures = {
   collective:
     "int weft_collective(uint64_t group, const int64_t* descriptor, const uint8_t* in, _Out_ uint8_t* out, int phase)",
   collectiveAddress: "uint64_t wg_collective_address()",
+  movedBytes: "uint64_t wg_moved_bytes()",
   bench:
     "int wg_bench(uint64_t group, const int64_t* descriptor, const int64_t* barrier, uint64_t in, uint64_t out, int turns, _Out_ double* seconds)",
   mpiInit: "int wm_init(const char* library, _Out_ int32_t* rank, _Out_ int32_t* size)",
@@ -80,3 +82,6 @@ export const arena = {
   free: (address: number): boolean => groupLibrary().free(address) === 1,
   used: (): number => Number(groupLibrary().arenaUsed()),
 };
+
+/** What this process had from others in collectives over shared memory. */
+export const movedBytes = (): number => (library === null ? 0 : Number(library.movedBytes()));

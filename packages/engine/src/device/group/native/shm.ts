@@ -350,6 +350,11 @@ static void large_reduce(group_t* g, const int64_t* d, void* const* outs, int no
   }
 }
 
+/* What this process had from others in collectives, in bytes: said by the code that reads it. */
+static _Atomic uint64_t moved_bytes;
+uint64_t wg_moved_bytes(void) { return atomic_load(&moved_bytes); }
+static void count_moved(int64_t bytes) { atomic_fetch_add_explicit(&moved_bytes, (uint64_t)bytes, memory_order_relaxed); }
+
 static int reduce_all(group_t* g, const int64_t* d, int place, void* out) {
   int n = (int)d[D_MEMBERS], me = (int)d[D_ME];
   int64_t count = d[D_COUNT], element = d[D_ELEMENT];
@@ -363,13 +368,20 @@ static int reduce_all(group_t* g, const int64_t* d, int place, void* out) {
     /* The own place first: the others get copies of what was just written there. */
     if (!small) outs[(i - me + n) % n] = g->bases[p] + s->out_at;
   }
-  if (small) { void* own[1] = {out}; large_reduce(g, d, own, 1, ins, 0, count, 1); return E_OK; }
+  if (small) {
+    void* own[1] = {out};
+    large_reduce(g, d, own, 1, ins, 0, count, 1);
+    count_moved((n - 1) * count * element);
+    return E_OK;
+  }
   int64_t grain = 64 / element;
   if (grain < 1) grain = 1;
   int64_t pieces = (count + grain - 1) / grain, lo = pieces * me / n * grain, hi = pieces * (me + 1) / n * grain;
   if (hi > count) hi = count;
   int in_place = outs[0] == ins[me];
   large_reduce(g, d, outs, n, ins, lo, hi, in_place);
+  /* The operands of the others in its own piece, and the other pieces, which they write here. */
+  count_moved(((n - 1) * (hi - lo) + (n > 1 ? count - (hi - lo) : 0)) * element);
   return E_OK;
 }
 
@@ -385,6 +397,7 @@ static int reduce_part(group_t* g, const int64_t* d, int place, void* out) {
     void* own[1] = {(char*)out + o * run * element};
     large_reduce(g, d, own, 1, ins, 0, run, 0);
   }
+  count_moved((n - 1) * d[D_OUTER] * run * element);
   return E_OK;
 }
 
@@ -403,6 +416,10 @@ static int receive_from(group_t* g, const int64_t* d, int i, int place, char* ou
     const int64_t* from = s->sends + TRANSFER * next++;
     if (from[1] != box[1] || memcmp(from + 3, box + 3, (uint64_t)box[1] * 8) != 0) return E_MISMATCH;
     copy_box(out + box[2], box + 3 + MAX_DIMS, in + from[2], from + 3 + MAX_DIMS, box + 3, (int)box[1], d[D_ELEMENT]);
+    if (i == me) continue;
+    int64_t bytes = d[D_ELEMENT];
+    for (int64_t a = 0; a < box[1]; a++) bytes *= box[3 + a];
+    count_moved(bytes);
   }
   return E_OK;
 }
