@@ -18,6 +18,8 @@ import { onGpu, skip, testWorker } from "./workers.testkit.js";
 
 const main = fileURLToPath(new URL("./main.js", import.meta.url));
 process.env.WEFT_FORCE_SHARD = "1";
+// What is lost stays lost here; that it can be made again has tests of its own (recompute.test.ts).
+process.env.WEFT_RECOMPUTE = "0";
 const started: ChildProcess[] = [];
 const open: Cluster[] = [];
 

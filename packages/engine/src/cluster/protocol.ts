@@ -79,7 +79,7 @@ const run = {
   /** For the tape: what the client calls this step, and the line of its program. */
   step: id,
   site: text.nullable(),
-  /** Tensors that are let go of at the same time. */
+  /** Tensors that are let go of before it runs. */
   free: ids.optional(),
 };
 
@@ -98,6 +98,8 @@ export const fromClient = z.discriminatedUnion("t", [
   z.object({ t: z.literal("upload"), id, bytes: size, parts: z.array(part).max(256) }),
   z.object({ t: z.literal("free"), ids }),
   z.object({ t: z.literal("forget"), program: id }),
+  /** So many tensors were lost with a worker and made again. */
+  z.object({ t: z.literal("recomputed"), tensors: id }),
 ]);
 export type FromClient = z.infer<typeof fromClient>;
 
@@ -111,6 +113,8 @@ const stats = z.object({
   busySeconds: size,
   uptimeSeconds: size,
   sentBytes: size,
+  /** Buffers that took memory from the system, and those that took a freed one's; of devices that count them. */
+  allocations: z.object({ fresh: size, reused: size }).nullable(),
   /** What it had from other workers in collectives over shared memory. */
   movedBytes: size.default(0),
   utilisation: z.number().nullable(),
@@ -133,6 +137,7 @@ export const toClient = z.discriminatedUnion("t", [
     clients: id,
     messages: size,
     bytes: size,
+    recomputed: size.default(0),
     workers: z.array(z.object({ info: workerInfo, stats: stats.nullable(), state: name })),
   }),
 ]);

@@ -235,6 +235,7 @@ export class Worker {
         busySeconds: this.#busy,
         uptimeSeconds: (performance.now() - this.#begin) / 1e3,
         sentBytes: this.#data.sentBytes,
+        allocations: (this.device as Partial<CpuDevice>).allocations ?? null,
         movedBytes: movedBytes(),
         utilisation: this.#utilisation(),
       },
@@ -293,11 +294,12 @@ export class Worker {
     } else if (message.t === "leave") this.#leave(message.client);
     else if (message.t === "define") this.#define(message);
     else if (message.t === "run") {
+      // First, so that results take the memory of what was let go of.
+      this.#free(message.client, message.free ?? []);
       this.#run(message);
       const done = (this.#done.get(message.client) ?? 0) + 1;
       this.#done.set(message.client, done);
       if (done >= progressEvery) this.#sendProgress();
-      this.#free(message.client, message.free ?? []);
     } else if (message.t === "upload") return this.#upload(message);
     else if (message.t === "free") this.#free(message.client, message.ids);
     else if (message.t === "forget") this.#programs.delete(`${message.client}/${message.program}`);
@@ -559,7 +561,8 @@ function checkKnown(fn: GraphFn): void {
 function causeOf(error: Error): [string, FailureCause] {
   if (error instanceof FailedError) return [error.failure.message, error.failure.cause];
   if (error instanceof OutOfMemoryError) return [`out of memory on a worker: ${error.message}`, "memory"];
-  return [error.message, /given up after an error/.test(error.message) ? "aborted" : "error"];
+  if (/given up after an error/.test(error.message)) return [error.message, "aborted"];
+  return [error.message, /rank \d+ of group .* is (gone|stopped)/.test(error.message) ? "lost" : "error"];
 }
 
 /** "2" is a count, "0,1" and "0-3" are core numbers. */

@@ -277,9 +277,12 @@ class Fuser {
   /** An operand that a fused kernel reads as it lies, if the kernel can. */
   #requireStrided(node: Node<"custom">, input: Node): void {
     const strided = asStrided(input, this.#stop, this.#layouts);
-    const fits = strided !== null && !this.free.has(strided.node) && this.fits(node, input, strided);
-    if (fits) this.stored.add(strided.node);
-    else this.#copy(input);
+    const isFree = strided !== null && this.free.has(strided.node);
+    if (strided === null || (isFree && leaves.has(strided.node.op)) || !this.fits(node, input, strided))
+      this.#copy(input);
+    // What is computed where it is read (a causal mask) is written down at its own size, before it is repeated.
+    else if (isFree) this.#copy(strided.node);
+    else this.stored.add(strided.node);
   }
 
   /** The units that a node needs, found through views and picks. */
