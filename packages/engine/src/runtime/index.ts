@@ -8,6 +8,7 @@ export {
   boundPending,
   type Compiled,
   dataNode,
+  forGradient,
   isTracing,
   keepWhenComputed,
   nextCollective,
