@@ -26,6 +26,7 @@ interface Options {
   maxSteps?: number;
   epochs?: number;
   seed?: number;
+  evaluate: boolean;
   resume?: boolean;
   tape?: number;
   json?: boolean;
@@ -45,7 +46,7 @@ Examples:
   weft train configs/ag_news_small.yaml --devices 2          two ranks, gradients summed between them
   weft train configs/ag_news_small.yaml --data data/ag_news  with your own copy of the data
   weft train configs/ag_news_small.yaml --resume             go on where a run was interrupted
-  weft scale --devices 1,2 -- weft train configs/ag_news_small.yaml --devices {n}
+  weft scale --devices 1,2 -- weft train configs/ag_news_small.yaml --devices {n} --max-steps 60 --no-evaluate
   weft train configs/ag_news_large.yaml --devices 8 --slurm job.sh --nodes 2 --partition gpu --gpus-per-rank 1
                                                              writes a job script instead; sbatch job.sh runs it
 
@@ -64,6 +65,7 @@ export function add(program: Command): void {
     .option("--max-steps <n>", "end after so many steps", count)
     .option("--epochs <n>", "instead of the configuration's", count)
     .option("--seed <n>", "instead of the configuration's", count)
+    .option("--no-evaluate", "leave the test split alone: for measurements")
     .option("--resume", "go on from the newest checkpoint of the run")
     .option("--tape <steps>", "write every kernel of the first steps, with its time, to tape-rankK.jsonl", count)
     .option("--json", "the result as JSON on standard output")
@@ -202,6 +204,7 @@ function writeScript(file: string, config: Config, options: Options, target: str
     const value = options[key];
     return value === undefined ? [] : [`--${key === "maxSteps" ? "max-steps" : key}`, String(value)];
   });
+  if (!options.evaluate) passed.push("--no-evaluate");
   const script = slurmScript({
     name: config.name,
     command: [file, ...passed],

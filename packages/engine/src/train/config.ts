@@ -214,6 +214,8 @@ export interface Overrides {
   maxSteps?: number;
   epochs?: number;
   seed?: number;
+  /** false: the run ends without looking at the test split; for measurements. */
+  evaluate?: boolean;
 }
 
 /** The configuration of a run: batch sizes for this number of ranks, lengths, places. `base` is what paths are relative to. */
@@ -226,6 +228,7 @@ export function resolveConfig(given: RawConfig, overrides: Overrides = {}, base 
   if (overrides.maxSteps !== undefined) raw.training.max_steps = overrides.maxSteps;
   if (overrides.epochs !== undefined) raw.training.epochs = overrides.epochs;
   if (overrides.seed !== undefined) raw.seed = overrides.seed;
+  if (overrides.evaluate === false) raw.training.evaluate = false;
   const { model, training, data } = raw;
   const ranks = raw.distributed.devices;
   const parts = ranks * training.accumulation;
