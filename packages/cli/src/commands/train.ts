@@ -173,11 +173,13 @@ async function trainHere(config: Config, options: Options): Promise<void> {
           `epoch ${row.epoch}  train loss ${row.trainLoss.toFixed(4)}  ${row.seconds.toFixed(1)} s` +
             (row.valLoss === null
               ? ""
-              : `  test loss ${row.valLoss.toFixed(4)}  accuracy ${row.valAccuracy?.toFixed(4)}`),
+              : `  ${config.data.validation > 0 ? "validation" : "test"} loss ${row.valLoss.toFixed(4)}  accuracy ${row.valAccuracy?.toFixed(4)}`),
         ),
       onNote: (text) => warn(text),
     });
     progress.clear();
+    if (result.test !== null)
+      say(`test accuracy ${result.test.accuracy.toFixed(4)}, loss ${result.test.loss.toFixed(4)}`);
     if (options.json && group.rank === 0) process.stdout.write(`${JSON.stringify(result)}\n`);
     else say(`${result.status} after ${result.steps} steps; the run is in ${result.output}`);
   } finally {

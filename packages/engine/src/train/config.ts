@@ -48,6 +48,8 @@ const schema = z.strictObject({
     prefetch: z.int().min(1).max(1024).optional(),
     /** Lengths that batches are padded to; the last is max_seq_len. */
     length_buckets: z.array(count).min(1).optional(),
+    /** Share of the training rows held out: what every epoch is judged by. 0: by the test split, as other trainers do. */
+    validation: share.default(0.05),
     train_limit: count.optional(),
     test_limit: count.optional(),
   }),
@@ -121,6 +123,7 @@ const conditional: [key: string, used: (c: RawConfig) => boolean, needs: string]
   ["precision.loss_scale", (c) => c.precision.compute === "float16", "precision.compute float16"],
   ["data.prefetch", (c) => c.data.loaders > 0, "data.loaders above 0"],
   ["data.path", (c) => c.data.dataset !== "synthetic", "a data set that is read from files"],
+  ["data.validation", (c) => c.training.evaluate || c.data.validation === 0, "training.evaluate: true"],
   ["data.test_limit", (c) => c.training.evaluate, "training.evaluate: true"],
 ];
 
