@@ -231,7 +231,7 @@ test("a tape of the first steps: kernels and collectives of each rank, as the la
 
 test("classify: arguments, a file, standard input; label and probabilities", () => {
   const texts = ["Ferry and crane wait at the quay", "Frost, gale and sleet this week"];
-  const args = ["train", join(configs, "synthetic.yaml"), "--output", at("synthetic"), "--epochs", "2"];
+  const args = ["train", join(configs, "synthetic.yaml"), "--output", at("synthetic"), "--epochs", "4"];
   ok(call(...args));
   const given = ok(call("classify", at("synthetic"), ...texts, "--json"))
     .trimEnd()
