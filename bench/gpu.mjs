@@ -1,5 +1,6 @@
 // The GPU table: Weft's rows (weft/gpu-rows.mjs) checked and timed, the peers' rows of the same run beside them, as one
 // JSON. Needs a GPU, Node and koffi; the peers need Python with PyTorch and JAX.
+// Products and end-to-end rows alternate with a live PyTorch, round by round; the other peers run as whole scripts.
 //   node bench/gpu.mjs [--only TEXT[,TEXT]] [--peers FILE.jsonl | --peers-script gpu_peers.py | --no-peers] [--out FILE]
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -7,6 +8,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import * as weft from "weft";
+import { startLivePeer } from "./lib/live-peer.mjs";
 import { summary } from "./lib/stats.mjs";
 import { rows } from "./weft/gpu-rows.mjs";
 
@@ -21,8 +23,16 @@ const log = (row) => console.error(JSON.stringify(row));
 
 const device = weft.setDevice(process.env.WEFT_BENCH_DEVICE ?? "cuda");
 
-/** Milliseconds of each of `reps` rounds of `inner` runs, at most about four seconds a row. */
-async function measure({ run }, { inner = 10, reps = 5, issueOnly = false }) {
+const livePeer =
+  process.argv.includes("--no-peers") || !chosen.some(({ live }) => live)
+    ? null
+    : startLivePeer(join(here, "peers/torch_live.py"));
+
+/**
+ * Milliseconds of each of `reps` rounds of `inner` runs, at most about four seconds a row; `between` runs after every
+ * round, with the GPU idle.
+ */
+async function measure({ run }, { inner = 10, reps = 5, issueOnly = false }, between = async () => {}) {
   const start = performance.now();
   for (let i = 0; i < 3; i++) await run();
   device.synchronize();
@@ -38,6 +48,7 @@ async function measure({ run }, { inner = 10, reps = 5, issueOnly = false }) {
     if (!issueOnly) device.synchronize();
     samples.push((performance.now() - t) / n);
     device.synchronize();
+    await between();
   }
   return samples;
 }
@@ -80,7 +91,13 @@ async function runRow(row) {
     const made = row.make();
     await made.check();
     const firstSeconds = (performance.now() - started) / 1e3;
-    const samples = await measure(made, row);
+    const theirs = [];
+    const alternate = async () => {
+      theirs.push((await livePeer.ask({ ...row.live, inner: row.live.inner ?? 1 })).ms);
+    };
+    const samples = await measure(made, row, livePeer && row.live ? alternate : undefined);
+    if (theirs.length > 0)
+      result.livePeer = { peer: row.live.peer, ms: summary(theirs).median, spread: summary(theirs), samples: theirs };
     result.times.weft = {
       ms: summary(samples).median,
       spread: summary(samples),
@@ -93,6 +110,7 @@ async function runRow(row) {
   }
   weft.collectGarbage();
   device.trim();
+  if (livePeer && row.live) await livePeer.ask({ kind: "drop" });
   log({ id: row.id, ms: result.times.weft?.ms, wrong: result.wrong });
   return result;
 }
@@ -127,13 +145,11 @@ function peers() {
   ];
   const script = places.find((path) => path !== null && existsSync(path));
   if (script === undefined) return { lines: [], absent: { peers: "gpu_peers.py was not found" } };
-  const groups = { matmul: ["matmul-", "whole-"], mlp: ["mlp"], train: ["train"], lindblad: ["lindblad"] };
+  const groups = { mlp: ["mlp"], train: ["train"], lindblad: ["lindblad"] };
   const wanted = Object.keys(groups).filter((g) => chosen.some(({ id }) => groups[g].some((p) => id.startsWith(p))));
   if (wanted.length === 0) return { lines: [], absent: {} };
-  const main = python(script, wanted);
-  const pinned = wanted.includes("matmul") ? python(join(here, "peers/torch_pinned.py")) : { lines: [], problem: null };
-  const problem = main.problem ?? pinned.problem;
-  return { lines: [...main.lines, ...pinned.lines], absent: problem === null ? {} : { peers: problem } };
+  const { lines, problem } = python(script, wanted);
+  return { lines, absent: problem === null ? {} : { peers: problem } };
 }
 
 function versionsOf() {
@@ -148,6 +164,7 @@ function judge(row, lines) {
   const theirs = lines
     .filter(({ work, ms }) => work === row.work && ms !== undefined)
     .map(({ peer, ms }) => ({ peer, ms }));
+  if (row.livePeer) theirs.unshift({ peer: row.livePeer.peer, ms: row.livePeer.ms });
   const own = row.times.weft?.ms;
   const ratios = own === undefined ? [] : theirs.map(({ peer, ms }) => ({ peer, ms, ratio: ms / own }));
   const verdicts = (Array.isArray(row.wanted) ? row.wanted : row.wanted ? [row.wanted] : []).flatMap((wanted) => {
@@ -168,6 +185,7 @@ const driverVersion = () =>
 const started = new Date();
 const own = [];
 for (const row of chosen) own.push(await runRow(row));
+livePeer?.stop();
 const { lines, absent } = peers();
 const readings = device.readings?.() ?? {};
 const report = {

@@ -28,4 +28,5 @@ if (files.length === 0) {
   process.exit(1);
 }
 // Two files at a time: the suites start real processes and compile kernels, and small machines have two cores.
-process.exit(sh(process.execPath, ["--test", "--test-concurrency=2", ...files]));
+const together = process.env.WEFT_TEST_CONCURRENCY ?? "2";
+process.exit(sh(process.execPath, ["--test", `--test-concurrency=${together}`, ...files]));

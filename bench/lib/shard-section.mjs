@@ -2,6 +2,7 @@
 import { judgeBench } from "../../packages/lab/dist/bench/index.js";
 
 const line = (cells) => `| ${cells.join(" | ")} |`;
+const middle = (values) => [...values].sort((a, b) => a - b)[values.length >> 1];
 const percent = (x) => (x === null || x === undefined ? "-" : `${(x * 100).toFixed(0)}%`);
 
 function time(s) {
@@ -20,6 +21,8 @@ export function shardSection(record) {
     "speedup",
     "efficiency",
     "of independent workers",
+    "of one device with these cores",
+    "one call alone",
     "end to end",
     "speedup",
     "moved",
@@ -38,6 +41,8 @@ export function shardSection(record) {
         v.class === "baseline" ? "baseline" : `${v.speedup.toFixed(2)}x`,
         v.class === "baseline" ? "" : percent(v.efficiency),
         percent(v.machineEfficiency),
+        percent(v.sameCores),
+        v.result.alone?.length > 0 ? time(middle(v.result.alone)) : "-",
         whole === undefined ? "-" : time(whole.seconds),
         whole === undefined || whole.class === "baseline" ? "" : `${whole.speedup.toFixed(2)}x`,
         `${(v.result.bytesMoved / 1e6).toFixed(1)} MB`,
@@ -53,6 +58,7 @@ export function shardSection(record) {
     "",
     `- Machine: ${h.processor}; measured ${record.at.slice(0, 10)} with \`weft bench\`, medians of ${record.repeats} calls after ${record.warmup} for warm-up, ${record.precision}`,
     '- Efficiency is the speedup divided by the number of devices; "of independent workers" compares with N times the slowest of N workers that ran the same row at the same time and shared nothing',
+    '- Compute: calls back to back, on one device as on many, inputs resident and results left where they are; "one call alone" is waited for; "of one device with these cores" compares with one process that has the cores of all workers',
     ...summary,
     "",
     line(columns),

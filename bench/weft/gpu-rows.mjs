@@ -41,6 +41,8 @@ function matmulRow([m, k, n], precision) {
     work,
     flops: 2 * m * k * n,
     inner: 5,
+    reps: 9,
+    live: { kind: "matmul", peer: "torch", precision, shape: [m, k, n], inner: 5 },
     wanted: { ratio: 0.98, against: ["torch"] },
     make() {
       const half = precision === "bf16";
@@ -63,6 +65,9 @@ function wholeRow([m, k, n], reused) {
     work,
     inner: 1,
     reps: 8,
+    live: reused
+      ? { kind: "pinned", peer: "torch pinned", precision: "tf32", shape: [m, k, n] }
+      : { kind: "whole", peer: "torch", precision: "tf32", shape: [m, k, n] },
     wanted: reused
       ? { ratio: 1, against: ["torch pinned"] }
       : { ratio: m === n && users[m] ? 8 : 1, against: ["torch"] },

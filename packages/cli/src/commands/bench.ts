@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { type BenchRecord, benchFiles, benchText, judgeBench, parseBenchRecord } from "@weft/lab";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import * as weft from "weft";
-import { type BenchOptions, parseSize, type RowSpec, rowsOf, runBench, runJitBench } from "weft/bench";
+import { type BenchOptions, coreOrder, parseSize, type RowSpec, rowsOf, runBench, runJitBench } from "weft/bench";
 import { attempt, CommandError, counts, failed, Progress, warn, wrongUsage } from "../terminal/index.js";
 import { jitText, torchText } from "./bench-suites.js";
 import { torchRows } from "./bench-torch.js";
@@ -21,6 +21,7 @@ interface Options {
   repeats?: number;
   precision?: string;
   independent: boolean;
+  sameCores: boolean;
   simulate?: string;
   server?: string;
   token?: string;
@@ -41,8 +42,9 @@ Examples:
   weft bench --suite jit                   compiled programs against one call an operation
   weft bench --suite pytorch               the same rows in PyTorch, where it is installed
 
-Two clocks: "compute" has its inputs on the devices and leaves the result there; "end to end" creates the inputs, computes
-and fetches the whole result. Every result is checked before it is timed. Sizes are those of GPUs, or a quarter of each edge
+Two clocks: "compute" has its inputs on the devices, leaves the results there and issues calls back to back, on one device as
+on many (the record also has calls that were waited for one by one); "end to end" creates the inputs, computes and fetches the
+whole result. Every result is checked before it is timed. Sizes are those of GPUs, or a quarter of each edge
 on CPUs. A device is a GPU, or --cores cores of the CPU.`;
 
 const whole = (what: string) => (value: string) => {
@@ -72,6 +74,7 @@ export function add(program: Command): void {
     .option("--repeats <n>", "measured calls", whole("--repeats"))
     .addOption(new Option("--precision <p>", "of products on GPUs").choices(["float32", "tf32"]))
     .option("--no-independent", "do not also measure workers that share nothing")
+    .option("--no-same-cores", "do not also measure one device with the cores of all workers")
     .option("--simulate <machine>", "predict all counts for a machine that is not here: h200")
     .option("--server <host:port>", "use a running dispatcher and its workers")
     .option("-p, --port <port>", "the same on this host", (port) => `localhost:${port}`)
@@ -135,7 +138,7 @@ function benchOptions(
   if (!/^(cpu|cuda|reference)$/.test(device))
     throw new CommandError(`--device ${device}: write cpu or cuda`, wrongUsage);
   const coresPerWorker = options.cores ?? 1;
-  const cores = Array.from({ length: availableParallelism() }, (_, i) => i);
+  const cores = coreOrder();
   const most = device === "cuda" ? gpus : Math.max(1, Math.floor(cores.length / coresPerWorker));
   const asked = [...new Set(options.devices ?? options.gpus ?? defaultCounts(most, options))].sort((a, b) => a - b);
   const server = options.server ?? options.port;
@@ -158,6 +161,7 @@ function benchOptions(
     warmup: options.warmup ?? (options.quick ? 1 : 2),
     repeats: options.repeats ?? (options.quick ? 3 : 5),
     independent: options.independent && options.suite === "shard" && !options.quick,
+    sameCores: options.sameCores && options.suite === "shard" && !options.quick,
     signal,
     onProgress: (what, done, of) => progress.update(what, done, of),
     ...(server !== undefined && { server }),

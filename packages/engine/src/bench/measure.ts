@@ -16,11 +16,20 @@ export interface MeasureOptions {
 
 export interface Measured {
   endToEnd: number[];
+  /** Seconds a call, with calls issued back to back. */
   compute: number[];
+  /** How many calls were issued before the last one was waited for. */
+  inFlight: number;
+  /** Seconds of calls that were waited for one by one. */
+  alone: number[];
   create: number;
   fetch: number;
   error: number;
 }
+
+/** A sample of the compute clock lasts this long where sixteen calls can, so that what a call waits for is not counted as work. */
+const sampleSeconds = 0.2;
+const mostInFlight = 16;
 
 const now = (): number => performance.now() / 1e3;
 const median = (values: readonly number[]): number => {
@@ -37,7 +46,8 @@ export async function measureRow(row: RowSpec, options: MeasureOptions): Promise
   const { settle } = options;
   realize(program.weights);
   await settle(program.weights);
-  const calls = 2 * (options.warmup + options.repeats) + 1;
+  const single = Math.min(3, options.repeats);
+  const calls = 2 * options.warmup + single + 2 * options.repeats + 1;
   let call = 0;
   const tick = (): void => options.onCall?.(++call, calls);
 
@@ -57,16 +67,26 @@ export async function measureRow(row: RowSpec, options: MeasureOptions): Promise
     throw new WeftError(`${labelOf(row)}: the result is wrong (relative error ${error}, ${bound} allowed); not timed`);
   tick();
 
-  const compute: number[] = [];
-  for (let i = -options.warmup; i < options.repeats; i++) {
+  /** Seconds a call: issued back to back, each result let go of at once, the last one waited for. */
+  const timeCalls = async (count: number): Promise<number> => {
     const start = now();
-    const c = program.compute(inputs, program.weights);
-    realize([c]);
-    await settle([c]);
-    if (i >= 0) compute.push(now() - start);
-    c.dispose();
+    for (let i = 0; i < count; i++) {
+      const c = program.compute(inputs, program.weights);
+      realize([c]);
+      if (i === count - 1) await settle([c]);
+      c.dispose();
+    }
     tick();
+    return (now() - start) / count;
+  };
+  const alone: number[] = [];
+  for (let i = -options.warmup; i < single; i++) {
+    const seconds = await timeCalls(1);
+    if (i >= 0) alone.push(seconds);
   }
+  const inFlight = Math.max(1, Math.min(mostInFlight, Math.floor(sampleSeconds / Math.min(...alone))));
+  const compute: number[] = [];
+  for (let i = 0; i < options.repeats; i++) compute.push(await timeCalls(inFlight));
   for (const input of inputs) input.dispose();
 
   const endToEnd: number[] = [];
@@ -97,5 +117,5 @@ export async function measureRow(row: RowSpec, options: MeasureOptions): Promise
     for (const tensor of [...fresh, c]) tensor.dispose();
   }
   for (const weight of program.weights) weight.dispose();
-  return { endToEnd, compute, create: median(created), fetch: median(fetched), error };
+  return { endToEnd, compute, inFlight, alone, create: median(created), fetch: median(fetched), error };
 }

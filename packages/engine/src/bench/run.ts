@@ -24,6 +24,8 @@ export interface BenchOptions {
   repeats: number;
   /** Also run every row on N workers that share nothing. */
   independent: boolean;
+  /** Also run every row on one device that has the cores of all N workers. */
+  sameCores: boolean;
   server?: string;
   token?: string;
   tape?: string;
@@ -40,12 +42,15 @@ export interface ResultRecord {
   message?: string;
   endToEnd: number[];
   compute: number[];
+  inFlight: number;
+  alone: number[];
   split: { create: number; plan: number; compute: number; communicate: number; fetch: number };
   devicesUsed: number;
   bytesMoved: number;
   plan: string;
   predictedSeconds?: number;
   independent?: number[];
+  sameCores?: number[];
   error: number | null;
 }
 
@@ -163,6 +168,14 @@ async function independentWorkers(count: number, options: BenchOptions): Promise
   return medians.map((times) => (times.length === count ? times : undefined));
 }
 
+/** The same rows on one device with the cores of so many workers: seconds of each repeat, by row. */
+async function oneDevice(count: number, options: BenchOptions): Promise<(number[] | undefined)[]> {
+  const cores = options.cores.slice(0, count * options.coresPerWorker);
+  const job = { ...jobFor(options, "single", 1), cores };
+  const outcomes = await runJob(job, options, `one device with ${cores.length} cores`);
+  return outcomes.map((outcome) => ("measured" in outcome ? outcome.measured.compute : undefined));
+}
+
 function jobFor(options: BenchOptions, mode: Job["mode"], devices: number): Job {
   return {
     mode,
@@ -191,7 +204,14 @@ function suggestion(row: RowSpec): string {
   return `does not fit into memory; try --sizes ${smaller}`;
 }
 
-function resultOf(devices: number, row: RowSpec, outcome: RowOutcome, independent: number[] | undefined): ResultRecord {
+/** The same row on other arrangements of the same cores. */
+interface Peers {
+  independent: number[] | undefined;
+  sameCores: number[] | undefined;
+}
+
+function resultOf(devices: number, row: RowSpec, outcome: RowOutcome, peers: Peers): ResultRecord {
+  const { independent, sameCores } = peers;
   const nothing = { create: 0, plan: 0, compute: 0, communicate: 0, fetch: 0 };
   if ("failed" in outcome)
     return {
@@ -201,6 +221,8 @@ function resultOf(devices: number, row: RowSpec, outcome: RowOutcome, independen
       message: outcome.outOfMemory ? suggestion(row) : outcome.failed,
       endToEnd: [],
       compute: [],
+      inFlight: 1,
+      alone: [],
       split: nothing,
       devicesUsed: 0,
       bytesMoved: 0,
@@ -214,6 +236,8 @@ function resultOf(devices: number, row: RowSpec, outcome: RowOutcome, independen
     status: "ok",
     endToEnd: measured.endToEnd,
     compute: measured.compute,
+    inFlight: measured.inFlight,
+    alone: measured.alone,
     split: {
       create: measured.create,
       plan: facts.planSeconds,
@@ -226,6 +250,7 @@ function resultOf(devices: number, row: RowSpec, outcome: RowOutcome, independen
     plan: facts.plan,
     ...(facts.predictedSeconds !== null && { predictedSeconds: facts.predictedSeconds }),
     ...(independent !== undefined && { independent }),
+    ...(sameCores !== undefined && { sameCores }),
     error: measured.error,
   };
 }
@@ -239,6 +264,8 @@ function predictedResult(row: RowSpec, devices: number, rates: Rates): ResultRec
     status: "ok",
     endToEnd: [],
     compute: [seconds],
+    inFlight: 1,
+    alone: [],
     split: { create: 0, plan: 0, compute: seconds, communicate: 0, fetch: 0 },
     devicesUsed,
     bytesMoved: bytes,
@@ -271,10 +298,11 @@ export async function runBench(options: BenchOptions): Promise<RowRecord[]> {
     if (alone) job.raw = true;
     if (alone && options.device === "cpu") job.cores = options.cores.slice(0, options.coresPerWorker);
     const outcomes = await runJob(job, options, what);
-    const independent =
-      options.independent && count > 1 && options.device === "cpu" ? await independentWorkers(count, options) : [];
+    const compared = count > 1 && options.device === "cpu";
+    const independent = compared && options.independent ? await independentWorkers(count, options) : [];
+    const sameCores = compared && options.sameCores ? await oneDevice(count, options) : [];
     options.rows.forEach((row, i) => {
-      rows[i].results.push(resultOf(count, row, outcomes[i], independent[i]));
+      rows[i].results.push(resultOf(count, row, outcomes[i], { independent: independent[i], sameCores: sameCores[i] }));
       const outcome = outcomes[i];
       if (!("facts" in outcome)) return;
       if (outcome.facts.paysFrom !== null) rows[i].paysFrom = outcome.facts.paysFrom;

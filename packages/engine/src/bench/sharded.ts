@@ -95,6 +95,7 @@ export async function sharded(job: Job): Promise<Rig> {
       await settle([c]);
       const held = device.describe(bufferOf(c));
       const devicesUsed = held.filter(({ start, stop }) => start.every((from, i) => from < stop[i])).length;
+      for (const tensor of [c, ...inputs, ...program.weights]) tensor.dispose();
       const { communicate, compute, bytes } = await taped(row);
       const whole = middle(measured.compute);
       return {

@@ -51,6 +51,7 @@ export class Connection {
   readonly sent = { messages: 0, bytes: 0 };
   onChange: () => void = () => {};
   onUploaded: (id: number) => void = () => {};
+  onEnd: () => void = () => {};
   onTape: (records: unknown[]) => void = () => {};
   readonly ready: Promise<void>;
 
@@ -154,6 +155,7 @@ export class Connection {
     this.#channel.stream.end();
     this.#channel.close();
     reject(new WeftError(this.lost));
+    this.onEnd();
     this.onChange();
   }
 
@@ -207,12 +209,13 @@ export class Connection {
     }
   }
 
-  /** What is waiting to be freed, for a message that takes it along. */
-  takeFreed(): number[] | undefined {
+  /** What is waiting to be freed, for a message that takes it along; not what the message itself still reads. */
+  takeFreed(reads: readonly number[] = []): number[] | undefined {
     if (this.#freed.length === 0) return undefined;
-    const ids = this.#freed;
-    this.#freed = [];
-    return ids;
+    const read = new Set(reads);
+    const ids = this.#freed.filter((id) => !read.has(id));
+    this.#freed = ids.length === this.#freed.length ? [] : this.#freed.filter((id) => read.has(id));
+    return ids.length === 0 ? undefined : ids;
   }
 
   flush(): void {

@@ -54,6 +54,8 @@ interface ClientEntry {
 interface Counters {
   messages: number;
   bytes: number;
+  /** Tensors that clients made again after a worker was lost. */
+  recomputed: number;
 }
 
 /** Instructions of one client that may wait for a worker. */
@@ -69,7 +71,7 @@ export class Dispatcher {
   readonly #watchers = new Set<ServerStream>();
   readonly #security: Security;
   readonly #patience: number;
-  readonly counters: Counters = { messages: 0, bytes: 0 };
+  readonly counters: Counters = { messages: 0, bytes: 0, recomputed: 0 };
   #nextClient = 1;
   #nextWorker = 1;
   /** Raised whenever the set of workers, or a group of them, is not what it was. */
@@ -308,6 +310,7 @@ export class Dispatcher {
     else if (message.t === "define") this.#define(client, message);
     else if (message.t === "upload") this.#upload(client, message);
     else if (message.t === "free") this.#free(client, message.ids);
+    else if (message.t === "recomputed") this.counters.recomputed += message.tensors;
     else if (message.t === "forget") {
       this.#send(client, client.programs.get(message.program)?.members ?? [], { ...message, client: client.id });
       client.programs.delete(message.program);
@@ -326,7 +329,7 @@ export class Dispatcher {
   }
 
   #define(client: ClientEntry, message: Extract<FromClient, { t: "define" }>): void {
-    const { program, members, graphs, collective, donated, generation } = message;
+    const { program, members, graphs, known, collective, donated, generation } = message;
     if (graphs.length !== members.length) throw new WeftError("define: a graph a member is needed");
     const missing = members.find((id) => !this.#workers.has(id) || this.#workers.get(id)!.suspended);
     const problem =
@@ -346,6 +349,7 @@ export class Dispatcher {
         program,
         donated,
         graph: graphs[rank],
+        known: known?.[rank],
         group: group === null ? null : { ...group, rank, size: members.length },
       });
     });
@@ -387,6 +391,7 @@ export class Dispatcher {
     const { maxQueue = defaultQueue } = client.hello.settings;
     const full = members.find((id) => (client.queued.get(id) ?? 0) >= maxQueue);
     if (full !== undefined) {
+      if (message.free !== undefined) this.#free(client, message.free);
       const why = `${maxQueue} instructions of this client wait for worker ${full}; await a result now and then, or raise maxQueue in weft.connect`;
       this.#toClient(client, { t: "failed", ids: message.outputs, message: why, cause: "error", worker: full });
       return;

@@ -1,8 +1,8 @@
 // The local launcher: starts a dispatcher and workers as processes of their own, waits until each says that it is ready,
 // and ends them all. They end by themselves when this process does, however it ends.
 import { type ChildProcess, spawn } from "node:child_process";
-import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
+import { coreOrder } from "../device/index.js";
 import { WeftError } from "../graph/index.js";
 import { randomKey } from "./wire.js";
 import type { WorkerOptions } from "./worker.js";
@@ -135,8 +135,8 @@ export class LocalCluster {
 function placeOf(i: number, devices: number, device: string, { cores, pin = false }: LaunchOptions): WorkerOptions {
   if (device === "cuda") return { device: `cuda:${i}` };
   if (device !== "cpu") return { device };
-  const all = availableParallelism();
-  const each = cores ?? Math.max(1, Math.floor(all / devices));
-  if (!pin || each * devices > all) return { device, cores: each };
-  return { device, cores: Array.from({ length: each }, (_, k) => i * each + k) };
+  const all = coreOrder();
+  const each = cores ?? Math.max(1, Math.floor(all.length / devices));
+  if (!pin || each * devices > all.length) return { device, cores: each };
+  return { device, cores: all.slice(i * each, (i + 1) * each) };
 }

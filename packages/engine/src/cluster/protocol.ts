@@ -68,6 +68,9 @@ const define = {
   program: id,
   donated: z.array(z.boolean()).max(100_000),
 };
+/** Values of small arguments that are the same in every call (base64): the compiler may use what it sees in them. */
+const known = z.array(z.object({ param: id, data: z.string().max(30_000) })).max(10_000);
+export type KnownArguments = z.infer<typeof known>;
 const run = {
   t: z.literal("run"),
   program: id,
@@ -76,7 +79,7 @@ const run = {
   /** For the tape: what the client calls this step, and the line of its program. */
   step: id,
   site: text.nullable(),
-  /** Tensors that are let go of at the same time. */
+  /** Tensors that are let go of before it runs. */
   free: ids.optional(),
 };
 
@@ -88,12 +91,15 @@ export const fromClient = z.discriminatedUnion("t", [
     members: z.array(name).min(1).max(256),
     generation: id,
     graphs: z.array(z.unknown()).max(256),
+    known: z.array(known).max(256).optional(),
     collective: z.boolean(),
   }),
   z.object(run),
   z.object({ t: z.literal("upload"), id, bytes: size, parts: z.array(part).max(256) }),
   z.object({ t: z.literal("free"), ids }),
   z.object({ t: z.literal("forget"), program: id }),
+  /** So many tensors were lost with a worker and made again. */
+  z.object({ t: z.literal("recomputed"), tensors: id }),
 ]);
 export type FromClient = z.infer<typeof fromClient>;
 
@@ -107,6 +113,8 @@ const stats = z.object({
   busySeconds: size,
   uptimeSeconds: size,
   sentBytes: size,
+  /** Buffers that took memory from the system, and those that took a freed one's; of devices that count them. */
+  allocations: z.object({ fresh: size, reused: size }).nullable(),
   /** What it had from other workers in collectives over shared memory. */
   movedBytes: size.default(0),
   utilisation: z.number().nullable(),
@@ -129,6 +137,7 @@ export const toClient = z.discriminatedUnion("t", [
     clients: id,
     messages: size,
     bytes: size,
+    recomputed: size.default(0),
     workers: z.array(z.object({ info: workerInfo, stats: stats.nullable(), state: name })),
   }),
 ]);
@@ -153,6 +162,7 @@ export const toWorker = z.discriminatedUnion("t", [
     ...define,
     client: id,
     graph: z.unknown(),
+    known: known.optional(),
     /** The group that its collectives use; null without any. */
     group: z.object({ name, rank: id, size: id, mpi: z.boolean() }).nullable(),
   }),

@@ -24,11 +24,13 @@ import { DataServer } from "./data-server.js";
 import { say } from "./debug.js";
 import { placeFrom } from "./environment.js";
 import { withNccl } from "./gpu-group.js";
+import { readKnown } from "./known.js";
 import {
   decode,
   encode,
   type FailureCause,
   type FromWorker,
+  type KnownArguments,
   protocolVersion,
   type SharedMemory,
   type ToWorker,
@@ -233,6 +235,7 @@ export class Worker {
         busySeconds: this.#busy,
         uptimeSeconds: (performance.now() - this.#begin) / 1e3,
         sentBytes: this.#data.sentBytes,
+        allocations: (this.device as Partial<CpuDevice>).allocations ?? null,
         movedBytes: movedBytes(),
         utilisation: this.#utilisation(),
       },
@@ -291,11 +294,12 @@ export class Worker {
     } else if (message.t === "leave") this.#leave(message.client);
     else if (message.t === "define") this.#define(message);
     else if (message.t === "run") {
+      // First, so that results take the memory of what was let go of.
+      this.#free(message.client, message.free ?? []);
       this.#run(message);
       const done = (this.#done.get(message.client) ?? 0) + 1;
       this.#done.set(message.client, done);
       if (done >= progressEvery) this.#sendProgress();
-      this.#free(message.client, message.free ?? []);
     } else if (message.t === "upload") return this.#upload(message);
     else if (message.t === "free") this.#free(message.client, message.ids);
     else if (message.t === "forget") this.#programs.delete(`${message.client}/${message.program}`);
@@ -326,7 +330,7 @@ export class Worker {
   }
   readonly #mapBytes = new Map<number, number>();
 
-  #define({ client, program, graph, group, donated }: Extract<ToWorker, { t: "define" }>): void {
+  #define({ client, program, graph, group, donated, known = [] }: Extract<ToWorker, { t: "define" }>): void {
     const entry: Program = { executable: null, problem: null, fn: null, group, donated };
     this.#programs.set(`${client}/${program}`, entry);
     try {
@@ -335,7 +339,7 @@ export class Worker {
       verify(fn);
       entry.fn = fn;
       if (group !== null) this.#join(group);
-      entry.executable = this.#compile(fn, donated);
+      entry.executable = this.#compile(fn, donated, known);
       say("worker", () => `program ${program} of client ${client}: ${entry.executable!.kernels.length} kernels`);
     } catch (error) {
       entry.problem = (error as Error).message;
@@ -343,11 +347,12 @@ export class Worker {
     }
   }
 
-  #compile(fn: GraphFn, donated: readonly boolean[]): Executable {
-    const key = `${structuralKey(fn)}/${donated.map(Number).join("")}`;
-    const known = this.#executables.get(key);
-    if (known !== undefined) return known;
-    const made = this.device.compile(fn, { donated });
+  #compile(fn: GraphFn, donated: readonly boolean[], values: KnownArguments): Executable {
+    const given = values.map(({ param, data }) => `${param}:${data}`).join();
+    const key = `${structuralKey(fn)}/${donated.map(Number).join("")}/${given}`;
+    const ready = this.#executables.get(key);
+    if (ready !== undefined) return ready;
+    const made = this.device.compile(fn, { donated, known: readKnown(fn, values) });
     this.#executables.set(key, made);
     if (this.#executables.size > maxExecutables) this.#executables.delete(this.#executables.keys().next().value!);
     return made;
@@ -556,7 +561,8 @@ function checkKnown(fn: GraphFn): void {
 function causeOf(error: Error): [string, FailureCause] {
   if (error instanceof FailedError) return [error.failure.message, error.failure.cause];
   if (error instanceof OutOfMemoryError) return [`out of memory on a worker: ${error.message}`, "memory"];
-  return [error.message, /given up after an error/.test(error.message) ? "aborted" : "error"];
+  if (/given up after an error/.test(error.message)) return [error.message, "aborted"];
+  return [error.message, /rank \d+ of group .* is (gone|stopped)/.test(error.message) ? "lost" : "error"];
 }
 
 /** "2" is a count, "0,1" and "0-3" are core numbers. */

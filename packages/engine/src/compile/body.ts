@@ -1,7 +1,7 @@
 // Prints the expressions of a kernel into nested scopes: once before the loops, once a row, once an element. A value is
 // computed in the outermost scope that knows its variables, and only where something needs it.
 import { type DType, isComplex } from "../graph/index.js";
-import type { Ix } from "./index-expr.js";
+import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel } from "./kernel.js";
 import {
   binaryValue,
@@ -15,6 +15,7 @@ import {
   storageType,
   unaryValue,
 } from "./scalar.js";
+import { Tally } from "./tally.js";
 
 /** 0: before all loops, 1: once an outer iteration, 2: inside the innermost loop. */
 export type Depth = 0 | 1 | 2;
@@ -57,10 +58,31 @@ export class Scope implements Emitter {
   }
 }
 
+/** Elements that lie side by side along `variable` are loaded by one statement before the loop over them, `j`. */
+export interface VectorLoads {
+  variable: string;
+  width: number;
+  add(line: string): void;
+}
+
+/** The address of a vector's first element, in terms of the variable's value there; null where it is not one aligned piece. */
+export function vectorBase(address: Ix, { variable, width }: { variable: string; width: number }): Ix | null {
+  if (address.stride(variable) !== 1) return null;
+  const rest = address.substitute(new Map([[variable, Ix.zero]]));
+  if (rest.constant % width !== 0 || [...rest.terms.values()].some(({ factor }) => factor % width !== 0)) return null;
+  return rest.add(Ix.variable(firstOf(variable), 2 ** 52));
+}
+
+/** The name of a variable's value at the first element of a vector. */
+export const firstOf = (variable: string): string => `${variable}b`;
+
 /** Prints the values of one kernel. `inner` are the variables of the innermost loop, `reduced` the reductions by slot. */
 export class BodyPrinter {
+  readonly tally = new Tally();
   readonly #depths = new Map<number, Depth>();
   readonly #stages = new Map<number, number>();
+  /** Where neighbours along a variable are loaded at once; see VectorLoads. */
+  vector: VectorLoads | null = null;
   /** Row buffers that hold a value between two passes over a row: expression id -> name. */
   readonly stash = new Map<number, { name: string; dtype: DType }>();
 
@@ -121,8 +143,26 @@ export class BodyPrinter {
       stashed !== undefined && scope === this.scopes.element
         ? this.#fromStash(scope, stashed, expr.dtype)
         : this.#compute(expr, scope);
+    if (stashed === undefined || scope !== this.scopes.element) this.#count(expr);
     scope.values.set(expr.id, value);
     return value;
+  }
+
+  /** The vectorised variable is the last one inside. */
+  #count(expr: KExpr): void {
+    const depth = this.depth(expr);
+    if (depth === 0) return;
+    if (this.#isScaling(expr)) {
+      this.tally.add("simple", this.kernel.size);
+      return;
+    }
+    const { size, inner, reduced } = this.kernel;
+    const within = [...inner, ...reduced].reduce((n, v) => n * v.size, 1);
+    const last = inner[inner.length - 1]?.name;
+    this.tally.note(expr, depth === 2 ? size : size / within, depth === 2, () => {
+      if (expr.kind !== "load" || last === undefined) return 1;
+      return expr.dynamic.some((index) => this.depth(index) === 2) ? null : expr.address.stride(last);
+    });
   }
 
   #fromStash(scope: Scope, { name }: { name: string }, dtype: DType): CValue {
@@ -154,8 +194,7 @@ export class BodyPrinter {
       case "unary":
         return unaryValue(scope, expr.fn, this.value(expr.args[0]), expr.args[0].dtype, dtype);
       case "binary":
-        if (expr.fn === "div" && dtype === "float32" && this.depth(expr) === 2 && this.depth(expr.args[1]) === 1)
-          return this.#byReciprocal(expr.args[0], expr.args[1], scope);
+        if (this.#isScaling(expr)) return this.#byReciprocal(expr.args[0], expr.args[1], scope);
         return binaryValue(
           scope,
           expr.fn,
@@ -177,11 +216,18 @@ export class BodyPrinter {
       }
       case "random": {
         const [k0, k1] = expr.args.map((arg) => this.value(arg)[0]);
+        const drawn = scope === this.scopes.element ? this.#drawVector(expr, k0, k1) : null;
+        if (drawn !== null) return [scope.define(type, drawn)];
         return [scope.define(type, randomText(expr.draw, dtype, k0, k1, expr.ix.print(), expr.threshold))];
       }
       case "reduced":
         return isComplex(dtype) ? [`r${expr.slot}r`, `r${expr.slot}i`] : [`r${expr.slot}`];
     }
+  }
+
+  #isScaling(expr: KExpr): boolean {
+    if (expr.kind !== "binary" || expr.fn !== "div" || expr.dtype !== "float32") return false;
+    return this.depth(expr) === 2 && this.depth(expr.args[1]) === 1;
   }
 
   /** Division by something that stays the same inside the loop: one division outside, products inside (an ulp more error). */
@@ -201,6 +247,8 @@ export class BodyPrinter {
     for (const index of expr.dynamic) this.value(index);
     const guard = expr.guard === null ? null : this.value(expr.guard)[0];
     const type = computeType[expr.dtype];
+    const wide = guard === null && scope === this.scopes.element ? this.#loadVector(expr) : null;
+    if (wide !== null) return [scope.define(type, loadText(wide, "j", expr.dtype))];
     const address = expr.address.print();
     const text = (part: 0 | 1): string => {
       const plain = loadText(`p${expr.buffer}`, address, expr.dtype, part);
@@ -208,6 +256,35 @@ export class BodyPrinter {
     };
     const first = scope.define(type, text(0));
     return isComplex(expr.dtype) ? [first, scope.define(type, text(1))] : [first];
+  }
+
+  /** The array that holds the vector of a load; null where its elements are loaded one by one. */
+  #loadVector(expr: Extract<KExpr, { kind: "load" }>): string | null {
+    if (this.vector === null || isComplex(expr.dtype) || expr.dynamic.some((index) => this.depth(index) === 2))
+      return null;
+    const base = vectorBase(expr.address, this.vector);
+    if (base === null) return null;
+    const { width } = this.vector;
+    const name = `l${expr.id}_`;
+    this.vector.add(
+      `__align__(16) ${storageType[expr.dtype]} ${name}[${width}]; w_load<${width}>(${name}, p${expr.buffer} + ${base.print()});`,
+    );
+    return name;
+  }
+
+  /** Dropout's decisions for a vector: whole blocks of random bits. */
+  #drawVector(expr: Extract<KExpr, { kind: "random" }>, k0: string, k1: string): string | null {
+    if (this.vector === null || expr.draw !== "kept" || this.vector.width % 4 !== 0) return null;
+    const base = vectorBase(expr.ix, this.vector);
+    if (base === null || expr.args.some((key) => this.depth(key) === 2)) return null;
+    const { width } = this.vector;
+    const name = `d${expr.id}_`;
+    const key = `(uint32_t)${k0}, (uint32_t)${k1}`;
+    const first = `(uint64_t)(${base.print()})`;
+    this.vector.add(
+      `uint8_t ${name}[${width}]; w_kept_vector<${width}>(${name}, ${key}, ${first}, ${expr.threshold}u);`,
+    );
+    return `${name}[j]`;
   }
 
   /** `const float* p0 = ...;` for every buffer. Not restrict: a result may take over the memory of an operand. */

@@ -1,10 +1,10 @@
 // The CUDA dialect of loop kernels. Element-wise kernels give every thread some elements; rows are reduced by part of a
 // warp, a warp or a block, always in the same order; columns by tiles of 32 columns and 8 row lanes.
-import { type DType, isComplex, kindOf, numel } from "../graph/index.js";
-import { BodyPrinter, Scope } from "./body.js";
+import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
+import { BodyPrinter, firstOf, Scope, vectorBase } from "./body.js";
 import { initial, isArg, mentionsAny, unpack, writeText } from "./emit-common.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
-import { type CValue, computeType, literal } from "./scalar.js";
+import { type CValue, computeType, literal, storageType, storeText } from "./scalar.js";
 
 export interface CudaKernel {
   /** The body of a function of `void* const* p` (the buffers), `bx` of `gx` blocks, and `n` elements. */
@@ -25,8 +25,12 @@ export interface CudaOptions {
 }
 
 const blockSize = 256;
-/** Elements that a thread of a plain loop takes at once: one vector load of floats. */
-const vectorWidth = 4;
+/** Elements that a thread takes at once, if that leaves enough threads: one vector load of halves, two of floats. */
+const vectorWidths = [8, 4, 2];
+/** Blocks of column sums that keep all multiprocessors reading. */
+const enoughTiles = 192;
+/** Threads below which a wider vector would leave multiprocessors idle. */
+const enoughThreads = 1 << 17;
 /** Values of a row that a thread keeps in registers between passes. */
 const maxKept = 16;
 
@@ -54,51 +58,106 @@ export function cudaThreads(kernel: LoopKernel): number {
   return Math.max(blockSize, groupSize(numel(kernel.inner.map((v) => v.size))));
 }
 
+/** How the vectors of a kernel's stores are written: arrays filled in the loop over a vector, statements after it. */
+interface VectorStores {
+  declare: string[];
+  fill: string[];
+  write: string[];
+  /** Statements of stores whose elements do not lie side by side; they are written in a loop of their own. */
+  single: string[];
+}
+
+function vectorStores(
+  kernel: LoopKernel,
+  stores: readonly Store[],
+  values: readonly CValue[],
+  vector: { variable: string; width: number },
+  aligned: boolean,
+): VectorStores {
+  const { width } = vector;
+  const result: VectorStores = { declare: [], fill: [], write: [], single: [] };
+  stores.forEach((s, k) => {
+    const { dtype } = kernel.buffers[s.buffer];
+    const base = aligned && !isComplex(dtype) ? vectorBase(s.address, vector) : null;
+    if (base !== null) {
+      result.declare.push(`__align__(16) ${storageType[dtype]} o${k}[${width}];`);
+      result.fill.push(...storeText(`o${k}`, "j", dtype, values[k]));
+      result.write.push(`w_store<${width}>(p${s.buffer} + ${base.print()}, o${k});`);
+      return;
+    }
+    const kept = values[k].map((_, part) => `o${k}_${part}`);
+    kept.forEach((name, part) => {
+      result.declare.push(`${computeType[s.value.dtype]} ${name}[${width}];`);
+      result.fill.push(`${name}[j] = ${values[k][part]};`);
+    });
+    result.single.push(...writeText(kernel, s, kept.map((name) => `${name}[j]`) as unknown as CValue));
+  });
+  return result;
+}
+
+/** The loops over one vector: all of it is read and computed before any of it is written. */
+function vectorLines(
+  { variable, width }: { variable: string; width: number },
+  loads: readonly string[],
+  body: readonly string[],
+  stores: VectorStores,
+  guard: string,
+): string[] {
+  const open = [
+    "#pragma unroll",
+    `for (int j = 0; j < ${width}; j++) {`,
+    `  const ix ${variable} = ${firstOf(variable)} + j;`,
+  ];
+  const lines = [...loads, ...stores.declare, ...open, ...body, ...stores.fill.map((l) => `  ${l}`), "}"];
+  if (stores.single.length > 0)
+    lines.push(...(guard === "" ? [] : [guard]), ...open, ...stores.single.map((l) => `  ${l}`), "}");
+  lines.push(...stores.write.map((l) => `${guard} ${l}`.trim()));
+  return lines;
+}
+
 function emitMap(kernel: LoopKernel, options: CudaOptions): CudaKernel {
   const variables = [...kernel.outer, ...kernel.inner];
-  const names = new Set(variables.map((v) => v.name));
-  const top = new Scope("  ");
-  const element = new Scope("      ");
-  const printer = new BodyPrinter(kernel, { top, row: element, element }, names, new Set(), "0");
-  const values = kernel.stores.map((s) => printer.value(s.value));
+  const last = variables[variables.length - 1];
   const width = vectorOf(kernel);
+  const top = new Scope("  ");
+  const row = new Scope("    ");
+  const element = new Scope("      ");
+  const innerNames = new Set(width === 1 ? variables.map((v) => v.name) : [last.name]);
+  const outerNames = new Set(variables.map((v) => v.name).filter((name) => !innerNames.has(name)));
+  const printer = new BodyPrinter(
+    kernel,
+    { top, row: width === 1 ? element : row, element },
+    innerNames,
+    outerNames,
+    "0",
+  );
+  if (width > 1 && options.aligned) printer.vector = { variable: last.name, width, add: (line) => row.add(line) };
+  const values = kernel.stores.map((s) => printer.value(s.value));
   const vectors = kernel.size / width;
   const plain = variables.length <= 1;
   const count = plain ? "n" : String(kernel.size);
   const lines = [...pointers(printer, options).map((l) => `  ${l}`), ...top.lines];
   const loop = `  for (ix v = (ix)bx * ${blockSize} + threadIdx.x; v < ${width === 1 ? count : `${count} / ${width}`}; v += (ix)gx * ${blockSize}) {`;
-  const unpacked = unpackAs(variables, "e").map((l) => `      ${l}`);
   if (width === 1) {
-    lines.push("#pragma unroll 4", loop, "      const ix e = v;", ...unpacked, ...element.lines);
+    const unpacked = unpackAs(variables, "v").map((l) => `      ${l}`);
+    lines.push("#pragma unroll 4", loop, ...unpacked, ...element.lines);
     kernel.stores.forEach((s, i) => {
       for (const line of writeText(kernel, s, values[i])) lines.push(`      ${line}`);
     });
-    lines.push("  }");
   } else {
-    // All of a thread's elements are read and computed before any is written: a result may lie where an operand lies.
-    const kept = kernel.stores.map((s, i) => values[i].map((_, part) => ({ name: `o${i}_${part}`, s, i, part })));
-    const declared = kept.flat().map(({ name, s }) => `${computeType[s.value.dtype]} ${name}[${width}];`);
+    // Vectors are counted along the last variable: what lies before it is the same for all of one.
+    const part = { name: `${last.name}q`, size: last.size / width };
+    const unpacked = plain ? [`const ix ${part.name} = v;`] : unpackAs([...variables.slice(0, -1), part], "v");
+    const vector = { variable: last.name, width };
+    const stores = vectorStores(kernel, kernel.stores, values, vector, options.aligned);
     lines.push(
       loop,
-      ...declared.map((l) => `    ${l}`),
-      "#pragma unroll",
-      `    for (int j = 0; j < ${width}; j++) {`,
-      `      const ix e = v * ${width} + j;`,
-      ...unpacked,
-      ...element.lines,
-      ...kept.flat().map(({ name, i, part }) => `      ${name}[j] = ${values[i][part]};`),
-      "    }",
-      "#pragma unroll",
-      `    for (int j = 0; j < ${width}; j++) {`,
-      `      const ix e = v * ${width} + j;`,
-      ...unpacked,
+      ...unpacked.map((l) => `    ${l}`),
+      `    const ix ${firstOf(last.name)} = ${part.name} * ${width};`,
     );
-    kernel.stores.forEach((s, i) => {
-      const value = kept[i].map(({ name }) => `${name}[j]`) as unknown as CValue;
-      for (const line of writeText(kernel, s, value)) lines.push(`      ${line}`);
-    });
-    lines.push("    }", "  }");
+    lines.push(...row.lines, ...vectorLines(vector, [], element.lines, stores, "").map((l) => `    ${l}`));
   }
+  lines.push("  }");
   return {
     text: lines.join("\n"),
     n: plain ? kernel.size : 0,
@@ -110,7 +169,12 @@ function emitMap(kernel: LoopKernel, options: CudaOptions): CudaKernel {
 /** Several elements a thread where the innermost variable allows it and there are enough threads left. */
 function vectorOf(kernel: LoopKernel): number {
   const last = kernel.inner[kernel.inner.length - 1]?.size ?? 1;
-  return last % vectorWidth === 0 && kernel.size >= 1 << 16 ? vectorWidth : 1;
+  const small = kernel.buffers.some((b) => bytesOf(b.dtype) <= 2 && numel(b.shape) * 2 > kernel.size);
+  for (const width of vectorWidths) {
+    if (last % width !== 0 || (width === 8 && !small)) continue;
+    if (kernel.size / width >= enoughThreads / (width === 8 ? 1 : 8)) return width;
+  }
+  return 1;
 }
 
 /** How partial results of threads are joined: a statement on one lane's value and another's. */
@@ -125,8 +189,11 @@ function joinStatements(r: Reduction, group: number): string[] {
   return [`${name} = w_join_${r.fn}<${group}>(${name});`];
 }
 
-function reductionCode(r: Reduction, value: CValue): { declare: string[]; update: string[]; after: string[] } {
-  const name = `r${r.slot}`;
+function reductionCode(
+  r: Reduction,
+  value: CValue,
+  name = `r${r.slot}`,
+): { declare: string[]; update: string[]; after: string[] } {
   const dtype = r.argument.dtype;
   const type = computeType[dtype];
   if (isComplex(dtype)) {
@@ -190,6 +257,16 @@ function keepBetweenPasses(printer: BodyPrinter, kernel: LoopKernel): void {
   for (const { stage, expr } of uses.sort((a, b) => a.stage - b.stage)) visit(expr, stage);
 }
 
+/** Neighbours of a row that a thread takes at once. */
+function rowVector(kernel: LoopKernel, items: number, length: number, group: number): number {
+  if (kernel.inner.length !== 1 || length % group !== 0) return 1;
+  const plain = [...kernel.loads, ...kernel.stores].every(({ address }) => {
+    const stride = address.stride(kernel.inner[0].name);
+    return stride === null || stride === 0 || stride === 1;
+  });
+  return plain ? (vectorWidths.find((w) => items % w === 0) ?? 1) : 1;
+}
+
 function emitRows(kernel: LoopKernel, options: CudaOptions): CudaKernel {
   const { outer, inner } = kernel;
   const length = numel(inner.map((v) => v.size));
@@ -209,16 +286,21 @@ function emitRows(kernel: LoopKernel, options: CudaOptions): CudaKernel {
   const stageOf = (s: Store): number => printer.stage(s.value);
   const last = Math.max(0, ...kernel.reductions.map((r) => printer.stage(r.argument)), ...elementStores.map(stageOf));
   const items = Math.ceil(length / group);
+  const width = rowVector(kernel, items, length, group);
   if (items <= maxKept) keepBetweenPasses(printer, kernel);
   for (const { name, dtype } of printer.stash.values())
     row.add(`${computeType[dtype]} ${name}[${items * (isComplex(dtype) ? 2 : 1)}];`);
   const written = new Set<number>();
+  const guard = units % rowsPerBlock === 0 ? "" : "if (active)";
   for (let stage = 0; stage <= last; stage++) {
     const reductions = kernel.reductions.filter((r) => printer.stage(r.argument) === stage);
     const stores = elementStores.filter((s) => stageOf(s) === stage);
     if (reductions.length === 0 && stores.length === 0) continue;
     const element = new Scope("    ");
     scopes.element = element;
+    const loads: string[] = [];
+    if (width > 1 && options.aligned)
+      printer.vector = { variable: inner[0].name, width, add: (line) => loads.push(line) };
     // In its first pass a kept value is computed and written; only later passes read it.
     const fresh = [...printer.stash].filter(([id]) => !written.has(id));
     for (const [id] of fresh) printer.stash.delete(id);
@@ -239,17 +321,26 @@ function emitRows(kernel: LoopKernel, options: CudaOptions): CudaKernel {
         element.add(`${stash.name}[${value.length === 1 ? "i" : `2*(i) + ${k}`}] = ${part};`);
       });
     }
-    stores.forEach((s, i) => {
-      for (const line of writeText(kernel, s, values[i])) element.add(`if (active) { ${line} }`);
-    });
-    if (printer.stash.size > 0) {
-      row.add("#pragma unroll");
-      row.add(`for (int i = 0; i < ${items}; i++) {`);
-      row.add(`  const ix e = lane + i * ${group};`);
-      if (length % group !== 0) row.add(`  if (e >= ${length}) break;`);
-    } else row.add(`for (ix e = lane; e < ${length}; e += ${group}) {`);
-    for (const line of unpackAs(inner, "e")) row.add(`  ${line}`);
-    row.append(element.lines);
+    const unrolled = printer.stash.size > 0;
+    if (unrolled) row.add("#pragma unroll");
+    if (width > 1) {
+      const vector = { variable: inner[0].name, width };
+      const written = vectorStores(kernel, stores, values, vector, options.aligned);
+      const body = unrolled ? [`  const int i = c * ${width} + j;`, ...element.lines] : element.lines;
+      row.add(`for (int c = 0; c < ${items / width}; c++) {`);
+      row.add(`  const ix ${firstOf(vector.variable)} = (c * ${group} + lane) * ${width};`);
+      for (const line of vectorLines(vector, loads, body, written, guard)) row.add(`  ${line}`);
+    } else {
+      if (unrolled) {
+        row.add(`for (int i = 0; i < ${items}; i++) {`);
+        row.add(`  const ix e = lane + i * ${group};`);
+        if (length % group !== 0) row.add(`  if (e >= ${length}) break;`);
+      } else row.add(`for (ix e = lane; e < ${length}; e += ${group}) {`);
+      for (const line of unpackAs(inner, "e")) row.add(`  ${line}`);
+      row.append(element.lines);
+      const writes = stores.flatMap((s, k) => writeText(kernel, s, values[k]));
+      if (writes.length > 0) row.add(`  ${guard} { ${writes.join(" ")} }`);
+    }
     row.add("}");
     for (const line of after) row.add(line);
   }
@@ -271,49 +362,82 @@ function emitRows(kernel: LoopKernel, options: CudaOptions): CudaKernel {
   return { text, n: 0, blocks: Math.ceil(units / rowsPerBlock), threads };
 }
 
+/** Columns that a thread sums side by side: as many as leave enough blocks. */
+function columnVector(kernel: LoopKernel, columns: number, outerCount: number): number {
+  if (kernel.reductions.some((r) => isArg(r) || isComplex(r.argument.dtype))) return 1;
+  const fits = (w: number): boolean =>
+    columns % w === 0 &&
+    w * kernel.reductions.length <= maxKept &&
+    outerCount * Math.ceil(columns / (32 * w)) >= enoughTiles;
+  return vectorWidths.find(fits) ?? 1;
+}
+
 function emitColumns(kernel: LoopKernel, options: CudaOptions): CudaKernel {
   const { outer, inner, reduced } = kernel;
   const vector = inner[0] ?? { name: "c_", size: 1 };
-  const tiles = Math.ceil(vector.size / 32);
   const outerCount = numel(outer.map((v) => v.size));
+  const width = columnVector(kernel, vector.size, outerCount);
+  const tiles = Math.ceil(vector.size / (32 * width));
   const depth = numel(reduced.map((v) => v.size));
   const top = new Scope("  ");
   const row = new Scope("  ");
   const element = new Scope("    ");
   const names = new Set([vector.name, ...reduced.map((v) => v.name)]);
   const printer = new BodyPrinter(kernel, { top, row, element }, names, new Set(outer.map((v) => v.name)), "0");
+  const loads: string[] = [];
+  if (width > 1 && options.aligned)
+    printer.vector = { variable: vector.name, width, add: (line) => loads.push(`    ${line}`) };
   const declare: string[] = [];
   const update: string[] = [];
   const finish: string[] = [];
+  const each = `for (int j = 0; j < ${width}; j++)`;
   kernel.reductions.forEach((r, i) => {
-    const code = reductionCode(r, printer.value(r.argument));
-    declare.push(...code.declare);
+    const slot = `r${r.slot}`;
+    const name = width === 1 ? slot : `${slot}[j]`;
+    const code = reductionCode(r, printer.value(r.argument), name);
     update.push(...code.update);
-    const name = `r${r.slot}`;
+    const start = `${each} ${name} = ${initial(r.fn, r.argument.dtype)};`;
+    if (width === 1) declare.push(...code.declare);
+    else declare.push(`${computeType[r.argument.dtype]} ${slot}[${width}];`, "#pragma unroll", start);
     const fn = isComplex(r.argument.dtype)
       ? `w_tile_c${r.fn}(&${name}r, &${name}i);`
       : `${name} = w_tile_${r.fn}(${name});`;
-    finish.push(fn, ...code.after);
     const store = kernel.stores[i];
     const value: CValue = isComplex(r.argument.dtype) ? [`${name}r`, `${name}i`] : [name];
-    for (const line of writeText(kernel, store, value)) finish.push(`if (ty == 0 && inside) { ${line} }`);
+    const written = writeText(kernel, store, value).map((line) => `if (ty == 0 && inside) { ${line} }`);
+    const column = width === 1 ? [] : [`const ix ${vector.name} = ${firstOf(vector.name)} + j;`];
+    if (width > 1) finish.push("#pragma unroll", `${each} {`);
+    finish.push(...column, fn, ...code.after, ...written);
+    if (width > 1) finish.push("}");
   });
+  const first = width === 1 ? vector.name : firstOf(vector.name);
+  const body =
+    width === 1
+      ? [...element.lines, ...update.map((l) => `    ${l}`)]
+      : [
+          ...loads,
+          "    #pragma unroll",
+          `    ${each} {`,
+          `    const ix ${vector.name} = ${first} + j;`,
+          ...element.lines,
+          ...update.map((l) => `    ${l}`),
+          "    }",
+        ];
   const text = [
     ...pointers(printer, options).map((l) => `  ${l}`),
     ...top.lines,
     "  const ix tx = threadIdx.x % 32, ty = threadIdx.x / 32;",
     `  const ix o = (ix)bx / ${tiles};`,
-    `  ix ${vector.name} = ((ix)bx % ${tiles}) * 32 + tx;`,
-    `  const int inside = ${vector.name} < ${vector.size};`,
-    `  if (!inside) ${vector.name} = ${vector.size - 1};`,
+    `  ix ${first} = (((ix)bx % ${tiles}) * 32 + tx) * ${width};`,
+    `  const int inside = ${first} < ${vector.size};`,
+    `  if (!inside) ${first} = ${vector.size - width};`,
     ...unpackAs(outer, "o").map((l) => `  ${l}`),
     ...row.lines,
     ...declare.map((l) => `  ${l}`),
     "#pragma unroll 4",
     `  for (ix e = ty; e < ${depth}; e += 8) {`,
     ...unpackAs(reduced, "e").map((l) => `    ${l}`),
-    ...element.lines,
-    ...update.map((l) => `    ${l}`),
+    ...body,
     "  }",
     ...finish.map((l) => `  ${l}`),
   ].join("\n");

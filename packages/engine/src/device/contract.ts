@@ -2,7 +2,7 @@
 // only this, and the reference device shows how little it takes.
 import { type GraphFn, type Node, type OpAttrs, type Shape, WeftError } from "../graph/index.js";
 import type { Value } from "../ops/index.js";
-import type { Placement } from "../shard/index.js";
+import type { KernelWork, Placement } from "../shard/index.js";
 
 /** Memory on a device. Opaque: each device has its own kind. */
 export interface DeviceBuffer {
@@ -17,6 +17,8 @@ export interface KernelInfo {
   /** Arithmetic and memory traffic of one call, at least. */
   flops: number;
   bytes: number;
+  /** The same in the terms of measured rates, where the device counts it: what a prediction is made of. */
+  work?: KernelWork;
 }
 
 /**
@@ -86,6 +88,8 @@ export interface Device {
   free(buffer: DeviceBuffer): void;
   upload(buffer: DeviceBuffer, from: Uint8Array): void;
   download(buffer: DeviceBuffer, into: Uint8Array): void;
+  /** The bytes without waiting for anything, or null where they are not at hand; devices that never wait leave it out. */
+  peek?(buffer: DeviceBuffer): Uint8Array | null;
   /**
    * The bytes of a buffer in memory of the device's choosing, where that is faster than `download`; it belongs to the
    * caller. Null: use `download`.

@@ -1,6 +1,7 @@
 // The Device contract and its makers.
 export { collectNow } from "./collect.js";
 export * from "./contract.js";
+export { coreOrder } from "./cpu/cores.js";
 export { CpuDevice, type CpuOptions } from "./cpu/index.js";
 export { findOpenBlas as openBlasPath } from "./cpu/openblas.js";
 export { CudaDevice, type CudaOptions, ncclGroup } from "./cuda/index.js";

@@ -273,8 +273,14 @@ function localBody(context: LocalContext<"scan">, analysis: Analysis, factorsOf:
   return { params, outputs: body.outputs.map((output) => map.get(output)!) };
 }
 
+/** The factor of the loop that a dimension of a node in its body belongs to, or -1. */
+export type BodyDimensions = (inner: Node, index: number, axis: number) => number;
+
 /** The rules of the other ops are handed in because they need this one. */
-export function scanRule(factorsOf: FactorsOf, local: LocalNode): FactorRule<"scan"> {
+export function scanRule(
+  factorsOf: FactorsOf,
+  local: LocalNode,
+): FactorRule<"scan"> & { dimensions(node: Node<"scan">): BodyDimensions } {
   const known = new WeakMap<Node, Analysis>();
   const analysisOf = (node: Node<"scan">): Analysis => {
     let found = known.get(node as Node);
@@ -286,6 +292,7 @@ export function scanRule(factorsOf: FactorsOf, local: LocalNode): FactorRule<"sc
   };
   return {
     factors: (node) => analysisOf(node).factors,
+    dimensions: (node) => analysisOf(node).dimAt,
     local: (context) => {
       const { node, inputs, first, isSplit } = context;
       const analysis = analysisOf(node);

@@ -14,7 +14,7 @@ import {
   type Shape,
 } from "../graph/index.js";
 import * as b from "./build.js";
-import { classify, scanRule } from "./factors-scan.js";
+import { type BodyDimensions, classify, scanRule } from "./factors-scan.js";
 
 /**
  * How a dimension follows a factor. scaled: `scale` positions for each position of the factor. window: position p is
@@ -357,6 +357,11 @@ function padLocal({ node, inputs, parts, starts }: LocalContext<"pad">): Node {
 
 const whole = (node: Node): Factors => ({ factors: [], inputs: [], outputs: [node.shape.map(() => null)] });
 
+const loopRule = scanRule(
+  (node) => factorsOf(node),
+  (context) => localNode(context),
+);
+
 export const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
   const: { factors: (node) => whole(node as Node) },
   // Numbers beyond the range of uint8 stop at its end, which sums of parts would not.
@@ -396,11 +401,11 @@ export const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
   eigh: { factors: matrices },
   qr: { factors: matrices },
   svd: { factors: matrices },
-  scan: scanRule(
-    (node) => factorsOf(node),
-    (context) => localNode(context),
-  ),
+  scan: loopRule,
 };
+
+/** Which dimensions inside a loop are cut when a factor of the loop is. */
+export const bodyDimensions = (node: Node<"scan">): BodyDimensions => loopRule.dimensions(node);
 
 /** The dimensions of a function that are split together, as numbers of classes; and the class of each node's factors. */
 export function dimensionClasses(fn: GraphFn): DimensionClasses {

@@ -141,8 +141,8 @@ export class Evaluator {
       if (to === operands[operand]) return [];
       return [{ operand, to, ...this.#move(operands[operand], to, this.problem.avalOf[item.inputs[operand]]) }];
     });
-    const seconds = workTime(node, this.problem.work.get(node)!, local, this.rates, (share) =>
-      this.problem.loopTime(node as Node<"scan">, this.rates, share),
+    const seconds = workTime(node, this.problem.work.get(node)!, local, this.rates, (part) =>
+      this.problem.loopTime(node as Node<"scan">, this.rates, part),
     );
     return { strategy, needs, results, seconds, moves, debts, debt: debts.reduce((n, debt) => n + debt, 0) };
   }

@@ -7,7 +7,7 @@ import type { Strategy } from "./layout.js";
 import { Mesh } from "./mesh.js";
 import { Placement } from "./placement.js";
 import { Problem } from "./problem.js";
-import { linkTime, type Rates } from "./rates.js";
+import { linkTime, type Rates, ratesAt } from "./rates.js";
 import { isCollective, planReshard } from "./reshard.js";
 import { askedFor, pinsFor, type ShardRules } from "./rules.js";
 
@@ -134,19 +134,21 @@ class Planner {
     // What already lies on one device alone stays there.
     const home = options.params.find((placed) => placed !== null && placed.mesh.size === 1)?.mesh;
     this.alone = home ?? new Mesh([{ name: "d", size: 1 }], [options.ranks[0]]);
-    this.singleCompute = this.problem.singleTime(options.rates);
+    this.singleCompute = this.problem.singleTime(ratesAt(options.rates, 1));
     this.singleBring = this.#bring(this.alone, []);
     this.single = this.singleCompute + this.singleBring.seconds;
     this.#takeOver = takeOver(fn, options.donated ?? []);
     const ignore = options.ignoreAnnotations ?? process.env.WEFT_IGNORE_ANNOTATIONS === "1";
     this.#rules = ignore ? new Map() : (options.rules ?? new Map());
-    this.#asked = ignore ? { axes: [], devices: Number.POSITIVE_INFINITY, any: false } : askedFor(fn, this.#rules);
+    this.#asked = ignore
+      ? { axes: [], devices: Number.POSITIVE_INFINITY, any: false, pinned: false }
+      : askedFor(fn, this.#rules);
   }
 
   #evaluator(mesh: Mesh): Evaluator {
     let found = this.#evaluators.get(mesh.key);
     if (found === undefined) {
-      found = new Evaluator(this.problem, mesh, this.options.rates);
+      found = new Evaluator(this.problem, mesh, ratesAt(this.options.rates, mesh.size));
       this.#evaluators.set(mesh.key, found);
     }
     return found;
@@ -177,7 +179,7 @@ class Planner {
     );
     const cheapest = Math.min(this.single, ...this.tried.map(({ seconds }) => seconds));
     const bound = this.isAsked ? undefined : 1.5 * cheapest;
-    const pinned = { ...theme, pin: this.#asked.any ? pinsFor(mesh, this.#rules) : undefined };
+    const pinned = { ...theme, pin: this.#asked.pinned ? pinsFor(mesh, this.#rules) : undefined };
     const result = this.#evaluator(mesh).run(pinned, params, this.#takeOver, width, bound);
     if (result === null) {
       this.dear.push({ theme, mesh });
@@ -310,7 +312,14 @@ class Planner {
       chosen = candidate;
       bar = candidate.seconds;
     }
-    return chosen;
+    if (chosen === null) return null;
+    // Of ways that cost the same, the one that talks least: arithmetic is predicted better than waiting for each other.
+    const { seconds, mesh, theme } = chosen;
+    const same = this.tried.filter(
+      (other) =>
+        other.mesh.size === mesh.size && other.theme.complexity <= theme.complexity && other.seconds < 1.01 * seconds,
+    );
+    return same.reduce((a, b) => (b.communicate < a.communicate ? b : a), chosen);
   }
 
   plan(): Plan {

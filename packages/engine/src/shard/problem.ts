@@ -2,8 +2,9 @@
 // split, and which dimensions belong together. Made once for a function, used for every mesh and every way.
 import { type Aval, functionOrder, type GraphFn, isOp, type Node, outputAvals, showAval } from "../graph/index.js";
 import { type DimensionClasses, dimensionClasses } from "../ops/index.js";
+import { Loop } from "./loop.js";
 import type { Rates } from "./rates.js";
-import { type Work, wholeOf, workOf, workTime } from "./work.js";
+import { type Local, type Work, wholeOf, workOf, workTime } from "./work.js";
 
 export interface Item {
   node: Node;
@@ -21,7 +22,7 @@ export class Problem {
   /** Number of the aval of each slot. */
   readonly avalOf: number[] = [];
   readonly outputs: number[];
-  readonly #bodies = new Map<Node, Problem>();
+  readonly #loops = new Map<Node, Loop>();
   readonly #classesOf = new Map<Node, number[]>();
   #classes: DimensionClasses | null = null;
 
@@ -95,32 +96,22 @@ export class Problem {
     );
   }
 
-  /** Seconds of a loop on a device that has a share of its elements. */
-  loopTime(node: Node<"scan">, rates: Rates, share: number): number {
-    let body = this.#bodies.get(node as Node);
-    if (body === undefined) {
-      body = new Problem(node.attrs.body);
-      this.#bodies.set(node as Node, body);
+  /** Seconds of a loop on a device that has these parts of its operands and results. */
+  loopTime(node: Node<"scan">, rates: Rates, local: Local): number {
+    let loop = this.#loops.get(node as Node);
+    if (loop === undefined) {
+      loop = new Loop(node, new Problem(node.attrs.body));
+      this.#loops.set(node as Node, loop);
     }
-    let seconds = 0;
-    for (const item of body.items) {
-      const whole = wholeOf(item.node);
-      const scaled = (shapes: readonly (readonly number[])[]): number[][] =>
-        shapes.map((shape) => (shape.length === 0 ? [] : [shape[0] * share, ...shape.slice(1)]));
-      const local = { operands: scaled(whole.operands), results: scaled(whole.results) };
-      seconds += workTime(item.node, body.work.get(item.node)!, local, rates, (part) =>
-        body.loopTime(item.node as Node<"scan">, rates, part * share),
-      );
-    }
-    return node.attrs.length * seconds;
+    return loop.seconds(rates, local);
   }
 
   /** Seconds on one device. */
   singleTime(rates: Rates): number {
     let seconds = rates.call;
     for (const { node } of this.items)
-      seconds += workTime(node, this.work.get(node)!, wholeOf(node), rates, (share) =>
-        this.loopTime(node as Node<"scan">, rates, share),
+      seconds += workTime(node, this.work.get(node)!, wholeOf(node), rates, (part) =>
+        this.loopTime(node as Node<"scan">, rates, part),
       );
     return seconds;
   }

@@ -74,15 +74,27 @@ export function ruleOf(node: Node, rules: ShardRules): ShardRule | null {
   return null;
 }
 
-/** Mesh axes that wishes and rules name, in the order in which they first come; and the fewest devices they ask for. */
-export function askedFor(fn: GraphFn, rules: ShardRules): { axes: string[]; devices: number; any: boolean } {
+export interface Asked {
+  /** Mesh axes that wishes and rules name, in the order in which they first come. */
+  axes: string[];
+  /** The fewest devices that they ask for. */
+  devices: number;
+  /** Something shall be cut: then one device is no alternative. */
+  any: boolean;
+  /** There are wishes or rules at all; that a value be whole is one, and leaves it open whether anything is cut. */
+  pinned: boolean;
+}
+
+export function askedFor(fn: GraphFn, rules: ShardRules): Asked {
   const axes = new Set<string>();
   let devices = Number.POSITIVE_INFINITY;
   let any = false;
+  let pinned = false;
   for (const node of functionOrder(fn)) {
     if (isOp(node, "pin")) {
-      any = true;
+      pinned = true;
       for (const axis of node.attrs.dims.flat()) axes.add(axis);
+      any ||= [...node.attrs.dims, ...node.attrs.backward].flat().length > 0;
     }
     const rule = ruleOf(node, rules);
     if (rule === null) continue;
@@ -90,7 +102,7 @@ export function askedFor(fn: GraphFn, rules: ShardRules): { axes: string[]; devi
     if (rule.mesh !== undefined) axes.add(rule.mesh);
     devices = Math.min(devices, rule.devices ?? Number.POSITIVE_INFINITY);
   }
-  return { axes: [...axes], devices, any };
+  return { axes: [...axes], devices, any, pinned: pinned || any };
 }
 
 /** Wishes and rules as strategies on a mesh; null where the user left it open. */

@@ -6,7 +6,7 @@ import { showBytes, showSeconds } from "./explain.js";
 import { type Partitioned, partition } from "./partition.js";
 import { type Plan, type PlanOptions, plan } from "./planner.js";
 import { Problem } from "./problem.js";
-import { linkTime, type Rates } from "./rates.js";
+import { linkTime, type Rates, ratesAt } from "./rates.js";
 import { wholeOf, workTime } from "./work.js";
 
 export interface SimulatedRank {
@@ -40,8 +40,8 @@ interface Clock {
 function timeOf(clock: Clock, node: Node, rates: Rates): number {
   const work = clock.problem.work.get(node);
   if (work === undefined || node.op === "collective") return 0;
-  return workTime(node, work, wholeOf(node), rates, (share) =>
-    clock.problem.loopTime(node as Node<"scan">, rates, share),
+  return workTime(node, work, wholeOf(node), rates, (part) =>
+    clock.problem.loopTime(node as Node<"scan">, rates, part),
   );
 }
 
@@ -152,7 +152,7 @@ export function simulateCounts(
       strategy: made.strategy,
       results: made.results,
     });
-    const result = simulate(parts, rates);
+    const result = simulate(parts, ratesAt(rates, devices));
     baseline ??= result.seconds;
     return { name, devices, seconds: result.seconds, speedup: baseline / result.seconds, plan: made, result };
   });

@@ -156,7 +156,8 @@ function knownValues(fn: GraphFn, captured: readonly Node[]): Map<number, Value>
   captured.forEach((node, i) => {
     if (numel(node.shape) > maxKnown || numel(node.shape) === 0) return;
     const value = node.value as TensorValue;
-    known.set(i, { ...value.aval, data: session().download(value) });
+    const data = session().peek(value);
+    if (data !== null) known.set(i, { ...value.aval, data });
   });
   return known;
 }

@@ -78,7 +78,7 @@ test("the cause and the advice come from the measurement", () => {
         result(4, 0.3),
         result(8, 0.5, { split: { create: 0, plan: 0, compute: 0.1, communicate: 0.4, fetch: 0 } }),
       ]),
-      row("machine", [result(1, 1), result(8, 0.2, { independent: [1.5, 1.6, 1.55] })]),
+      row("machine", [result(1, 1), result(8, 0.2, { independent: [1.5, 1.6, 1.55], sameCores: [0.16, 0.18, 0.19] })]),
     ]),
   );
   const small = verdictOf(judged, "small", 4);
@@ -88,6 +88,9 @@ test("the cause and the advice come from the measurement", () => {
   assert.match(chatty.cause, /communication takes 80%/);
   assert.equal(chatty.advice, "use 4 of 8");
   const machine = verdictOf(judged, "machine", 8);
+  assert.equal(machine.sameCores, 0.18 / 0.2);
+  assert.equal(verdictOf(judged, "machine", 8, "endToEnd").sameCores, null);
+  assert.match(benchText(judged), /machine, 8 devices: 200\.00 ms, one device with as many cores 180\.00 ms \(90%\)/);
   assert.ok(Math.abs(machine.machineEfficiency! - 1) < 1e-9);
   assert.match(machine.cause, /share nothing/);
   // More devices than these are no advice for these.

@@ -7,7 +7,7 @@ import { type BenchRecord, type BenchResult, type BenchRow, middle } from "./rec
 export type Clock = "compute" | "endToEnd";
 export const clocks = ["compute", "endToEnd"] as const;
 export const clockName: Record<Clock, string> = {
-  compute: "compute (inputs resident, result left sharded)",
+  compute: "compute (inputs resident, result left sharded, calls back to back)",
   endToEnd: "end to end (create, compute, fetch)",
 };
 
@@ -24,6 +24,8 @@ export interface RowVerdict {
   class: ScalingClass;
   /** Against N times the slowest of N workers that ran alone: what the machine itself allows. */
   machineEfficiency: number | null;
+  /** Against one device with the cores of all workers: its time by this one. */
+  sameCores: number | null;
   cause: string;
   advice: string;
 }
@@ -171,6 +173,7 @@ export function judgeBench(record: BenchRecord): BenchJudgement {
         const slowest = result.independent === undefined ? null : Math.max(...result.independent);
         const machineEfficiency =
           slowest === null || clock !== "compute" ? null : slowest / baselineDevices / result.devices / seconds;
+        const oneDevice = clock === "compute" ? middle(result.sameCores ?? []) : null;
         const others = speedups.filter((s) => s.devices !== result.devices);
         const facts = { record, row, result, clock, speedup, efficiency, machineEfficiency, others, seconds };
         const isBase = result.devices === baselineDevices;
@@ -186,6 +189,7 @@ export function judgeBench(record: BenchRecord): BenchJudgement {
           efficiency,
           class: isBase ? "baseline" : scalingClass(speedup, count),
           machineEfficiency,
+          sameCores: oneDevice === null ? null : oneDevice / seconds,
           cause: isBase ? "" : rule.cause(facts),
           advice: isBase ? "" : rule.advice(facts),
         });

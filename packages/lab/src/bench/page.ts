@@ -121,13 +121,14 @@ function verdictTable(judged: BenchJudgement, clock: Clock): string {
       const why = [v.cause, v.advice].filter((t) => t !== "").join("; ");
       const rate = v.teraflops === null ? "-" : v.teraflops.toFixed(3);
       const machine = v.machineEfficiency === null ? "-" : `${(v.machineEfficiency * 100).toFixed(0)}%`;
+      const same = v.sameCores === null ? "-" : `${(v.sameCores * 100).toFixed(0)}%`;
       const range = `${secondsText(v.range[0])} to ${secondsText(v.range[1])}`;
-      const numbers = `<tr class="${kind}"><td>${escape(v.row.label)}</td><td>${v.result.devices}${v.result.simulated ? " (predicted)" : ""}</td><td>${secondsText(v.seconds)}</td><td>${range}</td><td>${rate}</td><td>${v.speedup.toFixed(2)}x</td><td>${(v.efficiency * 100).toFixed(0)}%</td><td>${machine}</td><td>${v.class}</td></tr>`;
+      const numbers = `<tr class="${kind}"><td>${escape(v.row.label)}</td><td>${v.result.devices}${v.result.simulated ? " (predicted)" : ""}</td><td>${secondsText(v.seconds)}</td><td>${range}</td><td>${rate}</td><td>${v.speedup.toFixed(2)}x</td><td>${(v.efficiency * 100).toFixed(0)}%</td><td>${machine}</td><td>${same}</td><td>${v.class}</td></tr>`;
       // The reason is what people look for: a line of its own under the numbers, never beyond the edge of the screen.
-      return why === "" ? numbers : `${numbers}\n<tr class="${kind} why"><td colspan="9">${escape(why)}</td></tr>`;
+      return why === "" ? numbers : `${numbers}\n<tr class="${kind} why"><td colspan="10">${escape(why)}</td></tr>`;
     })
     .join("\n");
-  return `<h2>${escape(clockName[clock])}</h2><div class="scroll"><table><tr><th>row</th><th>devices</th><th>time</th><th>range</th><th>TFLOPS</th><th>speedup</th><th>efficiency</th><th>of independent</th><th>class</th></tr>
+  return `<h2>${escape(clockName[clock])}</h2><div class="scroll"><table><tr><th>row</th><th>devices</th><th>time</th><th>range</th><th>TFLOPS</th><th>speedup</th><th>efficiency</th><th>of independent</th><th>of one device with these cores</th><th>class</th></tr>
 ${body}</table></div>`;
 }
 

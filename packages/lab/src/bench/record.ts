@@ -23,8 +23,12 @@ export interface BenchResult {
   message?: string;
   /** Seconds of every repeat: creation, compute and fetch of the whole result. */
   endToEnd: number[];
-  /** Seconds of every repeat: inputs resident, result left where it was made. */
+  /** Seconds a call in every repeat: inputs resident, result left where it was made, calls issued back to back. */
   compute: number[];
+  /** Calls that were issued before the last was waited for; 1 where it is missing. */
+  inFlight?: number;
+  /** Seconds of calls that were waited for one by one: what one call takes, with all that it waits for. */
+  alone?: number[];
   split: TimeSplit;
   /** Devices that the plan put work on. */
   devicesUsed: number;
@@ -36,6 +40,8 @@ export interface BenchResult {
   predictedSeconds?: number;
   /** The same row on this many workers at once that share nothing: seconds of each (its median). */
   independent?: number[];
+  /** The same row on one device with the cores of all these workers: seconds of every repeat. */
+  sameCores?: number[];
   /** Largest relative error of the checked result; null where nothing was computed (simulated). */
   error: number | null;
 }

@@ -2,7 +2,7 @@
 // Predicted columns say so on every line.
 import { classMeaning } from "../metrics/index.js";
 import { type BenchJudgement, type Clock, clockName, clocks, type RowVerdict } from "./judge.js";
-import { splitParts } from "./record.js";
+import { middle, splitParts } from "./record.js";
 
 const devicesText = (n: number): string => `${n} device${n === 1 ? "" : "s"}`;
 
@@ -101,6 +101,31 @@ function advice(judged: BenchJudgement): string {
   return ["Why, and what to do", ...lines].join("\n");
 }
 
+/** Workers against the same cores in one device, and one call against many. */
+function coresTable(judged: BenchJudgement): string {
+  const lines = judged.verdicts.flatMap((v) =>
+    v.sameCores === null || v.result.simulated
+      ? []
+      : [
+          `  ${v.row.label}, ${devicesText(v.result.devices)}: ${secondsText(v.seconds)}, one device with as many cores ${secondsText(v.seconds * v.sameCores)} (${(v.sameCores * 100).toFixed(0)}%)`,
+        ],
+  );
+  return lines.length === 0 ? "" : ["Against one device that has the cores of all workers", ...lines].join("\n");
+}
+
+/** What one call takes when it is waited for. */
+function aloneTable(judged: BenchJudgement): string {
+  const lines = judged.verdicts.flatMap((v) => {
+    const alone = middle(v.result.alone ?? []);
+    if (v.clock !== "compute" || alone === null || v.result.simulated) return [];
+    const { inFlight = 1 } = v.result;
+    return [
+      `  ${v.row.label}, ${devicesText(v.result.devices)}: ${secondsText(alone)}; ${inFlight === 1 ? "no more" : inFlight} in flight: ${secondsText(v.seconds)} each`,
+    ];
+  });
+  return lines.length === 0 ? "" : ["One call, waited for", ...lines].join("\n");
+}
+
 function rawTable(judged: BenchJudgement): string {
   const lines = judged.verdicts.flatMap((v) => {
     if (v.clock !== "compute" || v.row.raw === undefined || v.result.devices !== 1 || v.result.simulated) return [];
@@ -128,6 +153,8 @@ export function benchText(judged: BenchJudgement): string {
     `Device ${record.device}${cores}, ${record.precision}, ${how}`,
     ...clocks.map((clock) => clockTables(judged, clock)),
     splitTable(judged),
+    aloneTable(judged),
+    coresTable(judged),
     rawTable(judged),
     advice(judged),
     ...(failures.length === 0 ? [] : [["Failed", ...failures].join("\n")]),

@@ -119,6 +119,8 @@ export class CpuDevice implements Device {
   #group: ProcessGroup | null = null;
   #hasShared = false;
   readonly #runtime: Runtime;
+  /** Buffers by where their memory came from: the system, or a buffer that was freed. */
+  readonly allocations = { fresh: 0, reused: 0 };
   readonly #pool = new Map<number, number[]>();
   #used = 0;
   #pooled = 0;
@@ -173,6 +175,7 @@ export class CpuDevice implements Device {
     const size = bucket(bytes);
     const pooled = this.#pool.get(size)?.pop();
     if (pooled !== undefined) {
+      this.allocations.reused++;
       this.#pooled -= size;
       this.#track(bytes);
       return new CpuBuffer(pooled, bytes);
@@ -184,6 +187,7 @@ export class CpuDevice implements Device {
         `cpu: no memory for a tensor of ${bytes} bytes (${this.#used} in use, ${room || totalmem()} in all)`,
         bytes,
       );
+    this.allocations.fresh++;
     this.#track(bytes);
     return new CpuBuffer(address, bytes);
   }

@@ -245,7 +245,10 @@ test("a profiler sees the program, its kernels and the user's spans by name", ()
     const ranges = fake.calls.filter(({ name }) => name.startsWith("nvtx"));
     const names = ranges.filter(({ name }) => name === "nvtxRangePushA").map(({ args }) => String(args[0]));
     assert.equal(names[0], "my step");
-    assert.ok(names.some((name) => /^weft: \d+ kernels/.test(name)) && names.includes("matmul_8x8"), names.join("; "));
+    assert.ok(
+      names.some((name) => /^weft: \d+ kernels/.test(name)) && names.includes("matmul_8x8x8"),
+      names.join("; "),
+    );
     assert.equal(ranges.length, 2 * names.length, "every push has its pop");
   });
   onFake((fake) => {

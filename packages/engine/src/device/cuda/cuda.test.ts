@@ -156,6 +156,20 @@ test("equal kernels are written once, and results never share memory by assumpti
   assert.equal(source.match(/__global__/g)!.length, new Set(names).size);
 });
 
+test("kernels with many library functions call them, others have them written out", () => {
+  const chain = (n: number) => (v: weft.Tensor) => {
+    let y = v;
+    for (let i = 0; i < n; i++) y = y.mul(1.01).sin();
+    return y;
+  };
+  const sourceOf = (n: number) => writeCudaProgram(planFunction(graphOf(chain(n), x), options), 256).source;
+  assert.ok(!sourceOf(8).includes("#define W_MANY_CALLS"));
+  assert.ok(sourceOf(100).startsWith("#define W_MANY_CALLS"));
+  // Many kernels with a few each are not slow to compile, and must not become slow to run.
+  const wide = graphOf((...t) => t.map((v) => chain(8)(v)), ...Array.from({ length: 10 }, (_, i) => [8, 96 + i]));
+  assert.ok(!writeCudaProgram(planFunction(wide, options), 256).source.includes("#define W_MANY_CALLS"));
+});
+
 test("where there is no GPU, the error says what is missing", {
   skip: CudaDevice.available() ? "this machine has a GPU" : false,
 }, () => {

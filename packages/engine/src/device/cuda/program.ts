@@ -271,7 +271,9 @@ export class CudaProgram {
         bytes: laneAvals(step.node as Node).reduce((n, x) => n + numel(x.shape) * bytesOf(x.dtype), 0),
       });
     } else {
-      const dims = step.node.inputs[0]?.shape.join("x") ?? "";
+      const [first, second] = step.node.inputs;
+      const product = step.kind === "library" && step.matrices !== null;
+      const dims = [...(first?.shape ?? []), ...(product ? second.shape.slice(-1) : [])].join("x");
       this.kernels.push({
         name: `${step.node.op === "custom" ? (step.node as Node<"custom">).attrs.rule.name : step.node.op}_${dims}`,
         kind: step.kind === "loop" ? "loop" : "library",

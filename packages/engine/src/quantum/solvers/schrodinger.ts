@@ -1,8 +1,9 @@
 // Pure states and propagators in time: d psi/dt = -i H(t) psi. Columns of a propagator, and pieces of time, are lanes of one
 // batched program.
+import { ClusterDevice } from "../../cluster/index.js";
 import { WeftError } from "../../graph/index.js";
 import { session } from "../../runtime/index.js";
-import { adjoint, concat, matmul, Tensor, vmap } from "../../tensor/index.js";
+import { adjoint, concat, matmul, shard, Tensor, vmap } from "../../tensor/index.js";
 import { identity, Operator, type OperatorLike } from "../operators/index.js";
 import { adaptive } from "./adaptive.js";
 import { type DenseProgram, denseProgram, isDense, runDense } from "./dense.js";
@@ -154,8 +155,11 @@ function chunksFor(wanted: number | undefined, steps: number, D: number, strateg
     return wanted;
   }
   // At least 32 steps a piece, or the product of the pieces costs more than the steps. A CPU is full with few lanes, and its
-  // products are no faster for being wide.
-  const lanes = onGpu() ? lanesWanted : strategy === "gates" ? 16 : 1;
+  // products are no faster for being wide; several workers want work for each.
+  const { device } = session();
+  const workers = device instanceof ClusterDevice ? Math.max(1, device.workers) : 1;
+  const each = strategy === "gates" ? 16 : workers === 1 ? 1 : 32;
+  const lanes = onGpu() ? lanesWanted : workers * each;
   return Math.max(1, Math.min(Math.floor(lanes / D), Math.floor(steps / 32), 128));
 }
 
@@ -187,9 +191,20 @@ function evolveDense(dense: DenseProgram, first: Tensor, chunks: number, grid: G
   return matmul(adjoint(lead), total);
 }
 
-/** The product of a stack of matrices in time order (the first acts first), pair by pair. */
+/** Pieces up to which their product is a plain chain; a GPU has hundreds and wants few steps one after another. */
+const chainTo = 16;
+
+/**
+ * The product of a stack of matrices in time order (the first acts first). Few of them one after another: devices that share
+ * the pieces put them together once, and each multiplies its own columns. Many pair by pair.
+ */
 function timeProduct(maps: Tensor): Tensor {
-  let rest = maps;
+  let rest = shard(maps, {});
+  if (rest.shape[0] <= chainTo) {
+    let total = rest.index(0);
+    for (let k = 1; k < rest.shape[0]; k++) total = matmul(rest.index(k), total);
+    return total;
+  }
   while (rest.shape[0] > 1) {
     const [n] = rest.shape;
     const even = n - (n % 2);

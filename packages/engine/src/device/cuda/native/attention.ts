@@ -7,7 +7,14 @@ export const attentionKernels = String.raw`
 /* Two 16-bit numbers in a register, the first one low. */
 template <int MODE> W_INLINE uint16_t w_att_half(float x) { return MODE == 2 ? w_to_bfloat(x) : w_to_half(x); }
 template <int MODE> W_INLINE uint32_t w_att_pack(float x, float y) {
+#if !defined(W_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  uint32_t two;
+  if (MODE == 2) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(y), "f"(x));
+  else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(y), "f"(x));
+  return two;
+#else
   return (uint32_t)w_att_half<MODE>(x) | (uint32_t)w_att_half<MODE>(y) << 16;
+#endif
 }
 #ifdef W_EMULATED
 static float w_att_unpack(int mode, uint32_t w, int k) { uint16_t h = k & 1 ? w >> 16 : w; return mode == 2 ? w_from_bfloat(h) : w_from_half(h); }

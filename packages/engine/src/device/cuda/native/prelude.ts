@@ -14,8 +14,25 @@ typedef int int32_t; typedef unsigned int uint32_t; typedef long long int64_t; t
 #include <stdint.h>
 #endif
 #define W_INLINE static __device__ __forceinline__
+#ifdef W_MANY_CALLS
+#define W_CALL static __device__ __noinline__
+#else
+#define W_CALL W_INLINE
+#endif
 template <class T> struct alignas(2 * sizeof(T)) w_pair { T x, y; };
 template <class T> struct alignas(4 * sizeof(T)) w_quad { T x, y, z, w; };
+
+/* N neighbours at once, by the widest accesses that their size allows; both sides begin at a multiple of 16 bytes or of their size. */
+template <int N, class T> W_INLINE void w_load(T* to, const T* from) {
+  const int bytes = N * (int)sizeof(T);
+#pragma unroll
+  for (int i = 0; i < bytes / 16; i++) ((uint4*)to)[i] = ((const uint4*)from)[i];
+  if (bytes % 16 == 8) ((uint2*)to)[bytes / 16 * 2] = ((const uint2*)from)[bytes / 16 * 2];
+  if (bytes % 8 == 4) ((uint32_t*)to)[bytes / 8 * 2] = ((const uint32_t*)from)[bytes / 8 * 2];
+  if (bytes % 4 != 0)
+    for (int i = 0; i < N; i++) to[i] = from[i];
+}
+template <int N, class T> W_INLINE void w_store(T* to, const T* from) { w_load<N, T>(to, from); }
 
 W_INLINE float w_nan_f() { return __int_as_float(0x7fc00000); }
 W_INLINE double w_nan_d() { return __longlong_as_double(0x7ff8000000000000LL); }
@@ -32,11 +49,15 @@ W_INLINE w_half w_to_half(float f) { w_half h; asm("cvt.rn.f16.f32 %0, %1;" : "=
 #endif
 typedef uint16_t w_bfloat;
 W_INLINE float w_from_bfloat(w_bfloat b) { return __uint_as_float((uint32_t)b << 16); }
+#if !defined(W_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+W_INLINE w_bfloat w_to_bfloat(float f) { w_bfloat b; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(b) : "f"(f)); return b; }
+#else
 W_INLINE w_bfloat w_to_bfloat(float f) {
   uint32_t u = __float_as_uint(f);
   if ((u & 0x7fffffff) > 0x7f800000) return (w_bfloat)((u >> 16) | 0x40);
   return (w_bfloat)((u + 0x7fff + ((u >> 16) & 1)) >> 16);
 }
+#endif
 W_INLINE float w_round_half(float f) { return w_from_half(w_to_half(f)); }
 W_INLINE float w_round_bfloat(float f) { return w_from_bfloat(w_to_bfloat(f)); }
 
@@ -51,11 +72,13 @@ W_INLINE float w_round_bfloat(float f) { return w_from_bfloat(w_to_bfloat(f)); }
 W_TO_INT(f, float)
 W_TO_INT(d, double)
 
-#define W_LIBM(name)                                                                                                    \
-  W_INLINE float w_##name##_f(float x) { return name##f(x); }                                                           \
-  W_INLINE double w_##name##_d(double x) { return name(x); }
-W_LIBM(exp) W_LIBM(log) W_LIBM(tanh) W_LIBM(erf) W_LIBM(expm1) W_LIBM(log1p) W_LIBM(sin) W_LIBM(cos) W_LIBM(tan)
-W_LIBM(asin) W_LIBM(acos) W_LIBM(atan) W_LIBM(sinh) W_LIBM(cosh) W_LIBM(sqrt) W_LIBM(floor) W_LIBM(ceil) W_LIBM(trunc)
+#define W_LIBM(how, name)                                                                                               \
+  how float w_##name##_f(float x) { return name##f(x); }                                                                \
+  how double w_##name##_d(double x) { return name(x); }
+W_LIBM(W_CALL, exp) W_LIBM(W_CALL, log) W_LIBM(W_CALL, tanh) W_LIBM(W_CALL, erf) W_LIBM(W_CALL, expm1)
+W_LIBM(W_CALL, log1p) W_LIBM(W_CALL, sin) W_LIBM(W_CALL, cos) W_LIBM(W_CALL, tan) W_LIBM(W_CALL, asin)
+W_LIBM(W_CALL, acos) W_LIBM(W_CALL, atan) W_LIBM(W_CALL, sinh) W_LIBM(W_CALL, cosh)
+W_LIBM(W_INLINE, sqrt) W_LIBM(W_INLINE, floor) W_LIBM(W_INLINE, ceil) W_LIBM(W_INLINE, trunc)
 
 #define W_REAL(s, T, F)                                                                                                 \
   W_INLINE T w_abs_##s(T x) { return fabs##F(x); }                                                                      \
@@ -63,8 +86,8 @@ W_LIBM(asin) W_LIBM(acos) W_LIBM(atan) W_LIBM(sinh) W_LIBM(cosh) W_LIBM(sqrt) W_
   W_INLINE T w_rsqrt_##s(T x) { return (T)1 / sqrt##F(x); }                                                             \
   W_INLINE T w_sign_##s(T x) { return x != x ? x : (T)((x > 0) - (x < 0)); }                                            \
   W_INLINE int w_isfinite_##s(T x) { return fabs##F(x) < w_inf_##s(); }                                                 \
-  W_INLINE T w_pow_##s(T a, T b) { return pow##F(a, b); }                                                               \
-  W_INLINE T w_atan2_##s(T a, T b) { return atan2##F(a, b); }                                                           \
+  W_CALL T w_pow_##s(T a, T b)   { return pow##F(a, b); }                                                               \
+  W_CALL T w_atan2_##s(T a, T b)   { return atan2##F(a, b); }                                                           \
   W_INLINE T w_hypot_##s(T a, T b) { return sqrt##F(a * a + b * b); }                                                   \
   W_INLINE T w_mod_##s(T a, T b) {                                                                                      \
     T r = fmod##F(a, b);                                                                                                \
@@ -90,12 +113,12 @@ W_INTEGER(l, int64_t)
 
 /* Complex functions with two results */
 #define W_COMPLEX(s, T, F)                                                                                              \
-  W_INLINE void w_cexp_##s(T a, T b, T* re, T* im) {                                                                    \
+  W_CALL   void w_cexp_##s(T a, T b, T* re, T* im) {                                                                    \
     T e = exp##F(a);                                                                                                    \
     *re = b == 0 ? e : e * cos##F(b); *im = b == 0 ? 0 : e * sin##F(b);                                                 \
   }                                                                                                                     \
-  W_INLINE void w_clog_##s(T a, T b, T* re, T* im) { *re = log##F(hypot##F(a, b)); *im = atan2##F(b, a); }              \
-  W_INLINE void w_csqrt_##s(T a, T b, T* re, T* im) {                                                                   \
+  W_CALL   void w_clog_##s(T a, T b, T* re, T* im) { *re = log##F(hypot##F(a, b)); *im = atan2##F(b, a); }              \
+  W_CALL   void w_csqrt_##s(T a, T b, T* re, T* im) {                                                                   \
     T h = hypot##F(a, b), x = sqrt##F((h + fabs##F(a)) * (T)0.5), y = x == 0 ? (T)0 : fabs##F(b) / (2 * x);             \
     *re = a >= 0 ? x : y; *im = copysign##F(a >= 0 ? y : x, b);                                                         \
   }                                                                                                                     \
@@ -106,25 +129,25 @@ W_INTEGER(l, int64_t)
   W_INLINE void w_clog1p_##s(T a, T b, T* re, T* im) { w_clog_##s(a + 1, b, re, im); }                                  \
   W_INLINE void w_cmul_##s(T a, T b, T c, T d, T* re, T* im) { T x = a * c - b * d; *im = a * d + b * c; *re = x; }     \
   W_INLINE void w_cdiv_##s(T a, T b, T c, T d, T* re, T* im) { T n = c * c + d * d, x = (a * c + b * d) / n; *im = (b * c - a * d) / n; *re = x; } \
-  W_INLINE void w_csinh_##s(T a, T b, T* re, T* im) { *re = sinh##F(a) * cos##F(b); *im = cosh##F(a) * sin##F(b); }     \
-  W_INLINE void w_ccosh_##s(T a, T b, T* re, T* im) { *re = cosh##F(a) * cos##F(b); *im = sinh##F(a) * sin##F(b); }     \
-  W_INLINE void w_ctanh_##s(T a, T b, T* re, T* im) {                                                                   \
+  W_CALL   void w_csinh_##s(T a, T b, T* re, T* im) { *re = sinh##F(a) * cos##F(b); *im = cosh##F(a) * sin##F(b); }     \
+  W_CALL   void w_ccosh_##s(T a, T b, T* re, T* im) { *re = cosh##F(a) * cos##F(b); *im = sinh##F(a) * sin##F(b); }     \
+  W_CALL   void w_ctanh_##s(T a, T b, T* re, T* im) {                                                                   \
     if (fabs##F(a) > 20) { *re = copysign##F((T)1, a); *im = 4 * sin##F(b) * cos##F(b) * exp##F(-2 * fabs##F(a)); return; } \
     T d = cosh##F(2 * a) + cos##F(2 * b); *re = sinh##F(2 * a) / d; *im = sin##F(2 * b) / d;                            \
   }                                                                                                                     \
-  W_INLINE void w_csin_##s(T a, T b, T* re, T* im) { *re = sin##F(a) * cosh##F(b); *im = cos##F(a) * sinh##F(b); }      \
-  W_INLINE void w_ccos_##s(T a, T b, T* re, T* im) { *re = cos##F(a) * cosh##F(b); *im = -sin##F(a) * sinh##F(b); }     \
+  W_CALL   void w_csin_##s(T a, T b, T* re, T* im) { *re = sin##F(a) * cosh##F(b); *im = cos##F(a) * sinh##F(b); }      \
+  W_CALL   void w_ccos_##s(T a, T b, T* re, T* im) { *re = cos##F(a) * cosh##F(b); *im = -sin##F(a) * sinh##F(b); }     \
   W_INLINE void w_ctan_##s(T a, T b, T* re, T* im) { T x, y; w_ctanh_##s(-b, a, &x, &y); *re = y; *im = -x; }           \
-  W_INLINE void w_casin_##s(T a, T b, T* re, T* im) { /* -i log(iz + sqrt(1 - z^2)) */                                  \
+  W_CALL   void w_casin_##s(T a, T b, T* re, T* im) { /* -i log(iz + sqrt(1 - z^2)) */                                  \
     T sr, si, lr, li; w_cmul_##s(a, b, a, b, &sr, &si); w_csqrt_##s(1 - sr, -si, &sr, &si);                             \
     w_clog_##s(sr - b, si + a, &lr, &li); *re = li; *im = -lr;                                                          \
   }                                                                                                                     \
   W_INLINE void w_cacos_##s(T a, T b, T* re, T* im) { T x, y; w_casin_##s(a, b, &x, &y); *re = (T)1.5707963267948966 - x; *im = -y; } \
-  W_INLINE void w_catan_##s(T a, T b, T* re, T* im) { /* (i/2) (log(1 - iz) - log(1 + iz)) */                           \
+  W_CALL   void w_catan_##s(T a, T b, T* re, T* im) { /* (i/2) (log(1 - iz) - log(1 + iz)) */                           \
     T xr, xi, yr, yi; w_clog_##s(1 + b, -a, &xr, &xi); w_clog_##s(1 - b, a, &yr, &yi);                                  \
     *re = (yi - xi) * (T)0.5; *im = (xr - yr) * (T)0.5;                                                                 \
   }                                                                                                                     \
-  W_INLINE void w_cpow_##s(T a, T b, T c, T d, T* re, T* im) { T x, y; w_clog_##s(a, b, &x, &y); w_cmul_##s(c, d, x, y, &x, &y); w_cexp_##s(x, y, re, im); }
+  W_CALL   void w_cpow_##s(T a, T b, T c, T d, T* re, T* im) { T x, y; w_clog_##s(a, b, &x, &y); w_cmul_##s(c, d, x, y, &x, &y); w_cexp_##s(x, y, re, im); }
 W_COMPLEX(f, float, f)
 W_COMPLEX(d, double, )
 
@@ -149,6 +172,16 @@ W_INLINE int w_kept(uint32_t k0, uint32_t k1, uint64_t n, uint32_t threshold) {
   W_THREEFRY13
   uint32_t word = n & 2 ? x1 : x0;
   return (n & 1 ? word >> 16 : word & 65535u) >= threshold;
+}
+/* N neighbours from element n on, a multiple of four. */
+template <int N> W_INLINE void w_kept_vector(uint8_t* to, uint32_t k0, uint32_t k1, uint64_t n, uint32_t threshold) {
+#pragma unroll
+  for (int b = 0; b < N / 4; b++) {
+    uint64_t i = (n >> 2) + b;
+    W_THREEFRY13
+    to[4 * b] = (x0 & 65535u) >= threshold; to[4 * b + 1] = (x0 >> 16) >= threshold;
+    to[4 * b + 2] = (x1 & 65535u) >= threshold; to[4 * b + 3] = (x1 >> 16) >= threshold;
+  }
 }
 W_INLINE int32_t w_bits(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY return (int32_t)x0; }
 W_INLINE float w_uniform_f(uint32_t k0, uint32_t k1, uint64_t i) { W_THREEFRY return (float)(x0 >> 8) * 5.9604644775390625e-8f; }
@@ -280,7 +313,17 @@ const needs: readonly (RegExp | null)[] = [
   /\bw_tile/,
 ];
 
+/**
+ * Library functions of the host's size: written out at each of hundreds of places, as in the gradient of a long chain,
+ * they keep the compiler busy for minutes. A program that has a kernel with many of them calls them instead.
+ */
+const libraryCall =
+  /\bw_c?(?:exp|log|tanh|erf|expm1|log1p|sin|cos|tan|asin|acos|atan|sinh|cosh|pow|atan2|sqrt)_[fd]\(/g;
+const manyCalls = 48;
+
 /** The prelude without what the text does not use: most of NVRTC's time for a small program is reading it. */
 export function preludeFor(text: string): string {
-  return parts.filter((_, i) => needs[i] === null || needs[i]!.test(text)).join("");
+  const calls = text.split("__global__").map((kernel) => kernel.match(libraryCall)?.length ?? 0);
+  const define = Math.max(...calls) > manyCalls ? "#define W_MANY_CALLS\n" : "";
+  return define + parts.filter((_, i) => needs[i] === null || needs[i]!.test(text)).join("");
 }

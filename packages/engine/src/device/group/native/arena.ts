@@ -27,16 +27,45 @@ static struct {
   uint64_t used;
 } arena = {.fd = -1};
 
-static const uint64_t arena_align = 4096;
+static const uint64_t arena_align = 4096, huge_page = 2u << 20;
+
+/* Maps a memory file where large pages of it can be mapped as such; MAP_FAILED otherwise. */
+static char* map_aligned(int fd, uint64_t bytes) {
+  char* room = mmap(NULL, bytes + huge_page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) return room;
+  char* base = (char*)(((uintptr_t)room + huge_page - 1) / huge_page * huge_page);
+  if (base > room) munmap(room, base - room);
+  munmap(base + bytes, room + huge_page - base);
+  return mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0);
+}
+
+/*
+ * Large pages for a new block. Most systems give shared memory none by themselves, and small ones cost a fault for every
+ * 4 KiB and a miss in the translation buffer for every row of a matrix; asking for them one by one works from Linux 6.1 on.
+ */
+static uint64_t huge_pages;
+static void use_huge_pages(char* from, uint64_t bytes) {
+  static int refused;
+  const int collapse = 25; /* MADV_COLLAPSE */
+  if (refused) return;
+  for (uint64_t at = 0; at + huge_page <= bytes; at += huge_page) {
+    /* An extent without any page is not considered. */
+    ((volatile char*)from)[at] = 0;
+    if (madvise(from + at, huge_page, collapse) == 0) huge_pages++;
+    else if (errno == EINVAL && huge_pages == 0) { refused = 1; return; }
+    else if (errno == ENOMEM) return;
+  }
+}
+uint64_t wg_huge_pages(void) { return huge_pages; }
 
 /* Reserves address space; pages exist when they are touched. 0, or errno. */
 int wg_arena_open(uint64_t bytes) {
   if (arena.base) return 0;
   int fd = (int)syscall(SYS_memfd_create, "weft", 1u /* close on exec */);
   if (fd < 0) return errno;
-  bytes = bytes / (2u << 20) * (2u << 20);
+  bytes = bytes / huge_page * huge_page;
   if (ftruncate(fd, (off_t)bytes) != 0) { int e = errno; close(fd); return e; }
-  char* base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  char* base = map_aligned(fd, bytes);
   if (base == MAP_FAILED) { int e = errno; close(fd); return e; }
   madvise(base, bytes, MADV_HUGEPAGE);
   madvise(base, bytes, MADV_DONTFORK);
@@ -56,29 +85,48 @@ static int in_arena(const void* p) {
   return arena.base && (const char*)p >= arena.base && (const char*)p < arena.base + arena.bytes;
 }
 
+static uint64_t round_up(uint64_t x, uint64_t to) { return (x + to - 1) / to * to; }
+
+/* Room for more blocks in the list; 0 when there is no memory for it. */
+static int more_blocks(long count) {
+  if (arena.count + count <= arena.room) return 1;
+  arena_block* more = realloc(arena.blocks, 2 * arena.room * sizeof *more);
+  if (!more) return 0;
+  arena.blocks = more;
+  arena.room *= 2;
+  return 1;
+}
+/* Cuts a block in two; the second part begins so many bytes after the first. */
+static void cut_block(long i, uint64_t bytes) {
+  memmove(arena.blocks + i + 2, arena.blocks + i + 1, (arena.count - i - 1) * sizeof *arena.blocks);
+  arena.blocks[i + 1] = (arena_block){arena.blocks[i].at + bytes, arena.blocks[i].bytes - bytes, 0};
+  arena.blocks[i].bytes = bytes;
+  arena.count++;
+}
+
 /* Address of a block, or 0 when nothing fits. */
 uint64_t wg_alloc(uint64_t bytes) {
   if (!arena.base) return 0;
-  bytes = bytes ? (bytes + arena_align - 1) / arena_align * arena_align : arena_align;
+  bytes = bytes ? round_up(bytes, arena_align) : arena_align;
+  /* Large blocks begin with a large page, and end with one where at least half of it is used. */
+  const int large = bytes >= huge_page;
+  const uint64_t align = large ? huge_page : arena_align;
+  if (large && bytes % huge_page >= huge_page / 2) bytes = round_up(bytes, huge_page);
   long best = -1;
-  for (long i = 0; i < arena.count; i++)
-    if (!arena.blocks[i].used && arena.blocks[i].bytes >= bytes && (best < 0 || arena.blocks[i].bytes < arena.blocks[best].bytes)) best = i;
-  if (best < 0) return 0;
-  if (arena.blocks[best].bytes > bytes) {
-    if (arena.count == arena.room) {
-      arena_block* more = realloc(arena.blocks, 2 * arena.room * sizeof *more);
-      if (!more) return 0;
-      arena.blocks = more;
-      arena.room *= 2;
-    }
-    memmove(arena.blocks + best + 2, arena.blocks + best + 1, (arena.count - best - 1) * sizeof *arena.blocks);
-    arena.blocks[best + 1] = (arena_block){arena.blocks[best].at + bytes, arena.blocks[best].bytes - bytes, 0};
-    arena.blocks[best].bytes = bytes;
-    arena.count++;
+  for (long i = 0; i < arena.count; i++) {
+    const arena_block* b = arena.blocks + i;
+    if (b->used || b->bytes < bytes || (best >= 0 && b->bytes >= arena.blocks[best].bytes)) continue;
+    if (round_up(b->at, align) - b->at + bytes <= b->bytes) best = i;
   }
+  if (best < 0 || !more_blocks(2)) return 0;
+  const uint64_t skipped = round_up(arena.blocks[best].at, align) - arena.blocks[best].at;
+  if (skipped > 0) cut_block(best++, skipped);
+  if (arena.blocks[best].bytes > bytes) cut_block(best, bytes);
   arena.blocks[best].used = 1;
   arena.used += bytes;
-  return (uint64_t)(uintptr_t)(arena.base + arena.blocks[best].at);
+  char* made = arena.base + arena.blocks[best].at;
+  if (large) use_huge_pages(made, bytes);
+  return (uint64_t)(uintptr_t)made;
 }
 
 /* Gives a block back, and its pages to the system. 0 when the address is not of a block. */
@@ -143,7 +191,7 @@ uint64_t wg_map(int pid, int fd, uint64_t bytes) {
   snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
   int own = open(path, O_RDWR | O_CLOEXEC);
   if (own < 0) return 0;
-  void* base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, own, 0);
+  char* base = map_aligned(own, bytes);
   close(own);
   if (base == MAP_FAILED) return 0;
   madvise(base, bytes, MADV_DONTFORK);

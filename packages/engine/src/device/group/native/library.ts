@@ -19,6 +19,7 @@ const signatures = {
   arenaBase: "uint64_t wg_arena_base()",
   arenaBytes: "uint64_t wg_arena_bytes()",
   arenaUsed: "uint64_t wg_arena_used()",
+  hugePages: "uint64_t wg_huge_pages()",
   alloc: "uint64_t wg_alloc(uint64_t bytes)",
   free: "int wg_free(uint64_t address)",
   processStart: "uint64_t wg_process_start(int pid)",

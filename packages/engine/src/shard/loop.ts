@@ -1,0 +1,97 @@
+// What a loop costs a device that has a part of it: every step on the part of each value that the loop's split leaves, and
+// nothing but arithmetic where the steps run in registers (a batch of small problems becomes one kernel). Which loops do is
+// judged by the rules of thumb that the compiler of lanes follows.
+import { isComplex, isOp, type Node, numel, outputAvals, type Shape } from "../graph/index.js";
+import { bodyDimensions, costOf, factorsOf } from "../ops/index.js";
+import type { Problem } from "./problem.js";
+import type { Rates } from "./rates.js";
+import { arithmetic, type Local, type Work, wholeOf, workTime } from "./work.js";
+
+/** Numbers of state and scalars of a step up to which a problem stays in registers. */
+const laneLimits = { state: 512, scalars: 24_000 };
+
+export class Loop {
+  readonly inRegisters: boolean;
+
+  constructor(
+    readonly node: Node<"scan">,
+    readonly body: Problem,
+  ) {
+    this.inRegisters = this.#isLane();
+  }
+
+  /** Seconds of all steps, for the parts of the operands and results that a device has. */
+  seconds(rates: Rates, local: Local): number {
+    const shares = this.#shares(local);
+    const dimensions = bodyDimensions(this.node);
+    const cut = (inner: Node, index: number, shape: Shape): number[] =>
+      shape.map((size, axis) => size * (shares[dimensions(inner, index, axis)] ?? 1));
+    let seconds = 0;
+    for (const { node } of this.body.items) {
+      const own: Local = {
+        operands: node.inputs.map((input) => cut(...sourceOf(input), input.shape)),
+        results: outputAvals(node).map(({ shape }, i) => cut(node, i, shape)),
+      };
+      const work = this.body.work.get(node)!;
+      seconds += this.inRegisters
+        ? this.#scalarTime(node, work, own, rates)
+        : workTime(node, work, own, rates, (part) => this.body.loopTime(node as Node<"scan">, rates, part));
+    }
+    return this.node.attrs.length * seconds;
+  }
+
+  /** What this device has of each factor of the loop. */
+  #shares(local: Local): number[] {
+    const { factors, inputs, outputs } = factorsOf(this.node as Node);
+    const shares = factors.map(() => 1);
+    const whole = wholeOf(this.node as Node);
+    const note = (maps: typeof inputs, parts: readonly Shape[], all: readonly Shape[]): void =>
+      maps.forEach((dims, i) => {
+        dims.forEach((map, axis) => {
+          if (map === null || all[i][axis] === 0) return;
+          shares[map.factor] = Math.min(shares[map.factor], parts[i][axis] / all[i][axis]);
+        });
+      });
+    note(inputs, local.operands, whole.operands);
+    note(outputs, local.results, whole.results);
+    return shares;
+  }
+
+  /** A node of a step whose operands and result are in registers. */
+  #scalarTime(node: Node, work: Work, local: Local, rates: Rates): number {
+    if (isOp(node, "scan")) return this.body.loopTime(node, rates, local);
+    if (work.kind === "nothing") return 0;
+    const elements = Math.max(numel(local.operands[0] ?? []), numel(local.results[0]));
+    if (work.kind !== "matmul") return arithmetic(node, elements, rates);
+    const whole = costOf(node).flops;
+    return (whole * numel(local.results[0])) / Math.max(1, numel(node.shape)) / rates.simple;
+  }
+
+  /** Whether a problem of the batch is small enough to be carried through all steps by one lane. */
+  #isLane(): boolean {
+    const { consts, carries } = this.node.attrs;
+    const dimensions = bodyDimensions(this.node);
+    /** Elements of one problem: dimensions that are cut with the loop count the problems. */
+    const own = (inner: Node, index: number, shape: Shape): number =>
+      shape.reduce((n, size, axis) => (dimensions(inner, index, axis) < 0 ? n * size : n), 1);
+    const numbers = (inner: Node): number => {
+      const [source, index] = sourceOf(inner);
+      return own(source, index, inner.shape) * (isComplex(inner.dtype) ? 2 : 1);
+    };
+    const state = this.node.attrs.body.params
+      .slice(consts, consts + carries)
+      .reduce((n, param) => n + numbers(param), 0);
+    if (state > laneLimits.state || factorsOf(this.node as Node).factors.length === 0) return false;
+    let scalars = 0;
+    for (const { node } of this.body.items) {
+      const { kind } = this.body.work.get(node)!;
+      if (kind === "linalg" || kind === "sort") return false;
+      if (kind === "nothing") continue;
+      const inner = isOp(node, "matmul") ? node.inputs[0].shape[node.inputs[0].shape.length - 1] : 1;
+      scalars += numbers(node) * inner;
+    }
+    return scalars <= laneLimits.scalars;
+  }
+}
+
+const sourceOf = (node: Node): [Node, number] => (isOp(node, "pick") ? [node.inputs[0], node.attrs.index] : [node, 0]);
