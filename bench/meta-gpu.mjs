@@ -1,13 +1,14 @@
 // `node bench/meta-gpu.mjs`: the rows of bench/meta.mjs and a training of 2,000 iterations on one GPU, and the same rows by
 // PyTorch there (eager, as one CUDA graph, and with all steps as matrices). Golden values first. Writes results/meta-gpu.json.
-// Options: --device cuda  --python python3  --out FILE
+// Options: --device cuda  --python python3  --out FILE  --peers run|none|FILE (the lines that peers/torch_meta.py printed; the
+// page of results wants them from the same machine and day)  --seconds 0.6 (measuring time of a row)
 import { spawnSync } from "node:child_process";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import * as weft from "../packages/engine/dist/index.js";
-import * as optim from "../packages/engine/dist/optim/index.js";
-import * as quantum from "../packages/engine/dist/quantum/index.js";
+import * as weft from "weft";
+import * as optim from "weft/optim";
+import * as quantum from "weft/quantum";
 import { metaWork } from "./lib/meta-work.mjs";
 import { median } from "./lib/stats.mjs";
 
@@ -16,11 +17,20 @@ const { values: options } = parseArgs({
   options: {
     device: { type: "string", default: "cuda" },
     python: { type: "string", default: "python3" },
+    peers: { type: "string", default: "run" },
+    seconds: { type: "string", default: "0.6" },
     out: { type: "string", default: path("results/meta-gpu.json") },
   },
 });
+const seconds = Number(options.seconds);
 weft.setDevice(options.device);
 const lines = [];
+const gpu = spawnSync("nvidia-smi", ["--query-gpu=name,driver_version", "--format=csv,noheader"], { encoding: "utf8" });
+/** Written after every row: a run that is cut short keeps what it has. */
+function write(torch) {
+  const report = { gpu: (gpu.stdout ?? "").trim(), measured: new Date().toISOString(), weft: lines, torch };
+  writeFileSync(options.out, `${JSON.stringify(report, null, 1)}\n`);
+}
 /** One row; a failure is a line of its own and does not hide the others. */
 function row(name, work) {
   const start = performance.now();
@@ -31,6 +41,7 @@ function row(name, work) {
     line = { name, error: String(error?.stack ?? error).slice(0, 1500) };
   }
   lines.push(line);
+  write([]);
   console.log(JSON.stringify(line).slice(0, 240));
 }
 
@@ -66,7 +77,7 @@ const { w1, w2, w3 } = metaWork({ weft, quantum, optim });
 for (const b of [1, 16, 256, 4096, 65536, 1048576])
   row(`w1-${b}`, () => {
     const { call, check, info } = w1(b);
-    return { ...time(call, 0.6, b > 1e5 ? 5 : 20), check, kernels: info.kernels };
+    return { ...time(call, seconds, b > 1e5 ? 5 : 20), check, kernels: info.kernels };
   });
 for (const [name, ...settings] of [
   ["w2-32", 32, 1],
@@ -76,12 +87,12 @@ for (const [name, ...settings] of [
 ])
   row(name, () => {
     const { call, check, info } = w2(...settings);
-    return { ...time(call, 0.6, 20), check, kernelCount: info.kernels.length, compileSeconds: info.compileSeconds };
+    return { ...time(call, seconds, 20), check, kernelCount: info.kernels.length, compileSeconds: info.compileSeconds };
   });
 for (const b of [16, 4096])
   row(`w3-${b}`, () => {
     const { call, check, info } = w3(b);
-    return { ...time(call, 0.6, 10), check, kernels: info.kernels };
+    return { ...time(call, seconds, 10), check, kernels: info.kernels };
   });
 row("train-2000", () => {
   const trainer = new quantum.MetaTrainer({ iterations: 2000, validation: { tasks: 100, every: 200 } });
@@ -94,11 +105,16 @@ row("train-2000", () => {
     cache: quantum.cacheStats().programs,
   };
 });
-const done = spawnSync(options.python, ["-W", "ignore", path("peers/torch_meta.py"), "--device", "cuda"], {
-  encoding: "utf8",
-});
-const torch = (done.stdout ?? "").split("\n").flatMap((line) => (line.startsWith("{") ? [JSON.parse(line)] : []));
-if (torch.length === 0) console.error(`bench: no PyTorch on the GPU: ${(done.stderr ?? "").trim().split("\n").at(-1)}`);
-const gpu = spawnSync("nvidia-smi", ["--query-gpu=name,driver_version", "--format=csv,noheader"], { encoding: "utf8" });
-const report = { gpu: (gpu.stdout ?? "").trim(), measured: new Date().toISOString(), weft: lines, torch };
-writeFileSync(options.out, `${JSON.stringify(report, null, 1)}\n`);
+/** What PyTorch needs on the same machine: measured now, or before and written down. */
+function peerLines() {
+  if (options.peers === "none") return [];
+  if (options.peers !== "run") return jsonLines(readFileSync(options.peers, "utf8"));
+  const script = [path("peers/torch_meta.py"), "--device", "cuda"];
+  const done = spawnSync(options.python, ["-W", "ignore", ...script], { encoding: "utf8" });
+  const found = jsonLines(done.stdout ?? "");
+  if (found.length === 0)
+    console.error(`bench: no PyTorch on the GPU: ${(done.stderr ?? "").trim().split("\n").at(-1)}`);
+  return found;
+}
+const jsonLines = (text) => text.split("\n").flatMap((line) => (line.startsWith("{") ? [JSON.parse(line)] : []));
+write(peerLines());

@@ -1,16 +1,18 @@
 // The planner on CPU processes: how long it plans, and how far its predicted time of a step is from the measured one. Every
-// rank is a process with one core and its part of the program; rank 0 measures the rates, the group measures its links,
-// and all ranks plan from the same numbers. Writes bench/results/planner.json.
-//   node bench/planner.mjs [--devices 2] [--out FILE]
+// rank is a process with one core and its part of the program; rank 0 measures its rates alone, all ranks theirs at the same
+// time, the group its links, and all plan from rank 0's numbers. Predictions are made from the compiled kernels before the
+// first run. Writes bench/results/planner.json.
+//   node bench/planner.mjs [--devices 2] [--programs transformer,loop] [--rounds 2] [--by-kernel 12] [--out FILE]
 import { spawn } from "node:child_process";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, cpus, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const self = fileURLToPath(import.meta.url);
 const root = join(dirname(self), "..");
-const engine = (path) => import(join(root, "packages/engine/dist", path, "index.js"));
+const dist = process.env.WEFT_DIST ?? join(root, "packages/engine/dist");
+const engine = (path) => import(join(dist, path, "index.js"));
 
 const sizes = {
   "transformer step": {
@@ -35,80 +37,145 @@ const sizes = {
   },
 };
 
-async function programs() {
-  const make = await import(join(root, "packages/engine/dist/test/programs.js"));
-  return [
+async function programs(wanted) {
+  const make = await import(join(dist, "test/programs.js"));
+  const all = [
     ...Object.entries(sizes).map(([name, size]) => [name, () => make.transformerStep(size)]),
     ["MLP step, 2048 rows", () => make.mlpStep(2048, 512, 512, 10)],
     ["MLP step, small", () => make.mlpStep(64, 32, 32, 10)],
     ["loop gradient, 4096 examples", () => make.loopGradient(4096, 8, 50)],
   ];
+  return all.filter(([name]) => wanted.length === 0 || wanted.some((part) => name.includes(part)));
 }
 
 const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
 
-/** One rank: rates, plan, part, and the time of many steps. */
-async function rankMain(rank, size, name, folder) {
+/** Seconds of many calls: the median, the least, and the least of each kernel where they are timed. */
+function timeRuns(device, executable, inputs, { least, most, budget }) {
+  const times = [];
+  const kernels = executable.kernels.map(() => Number.POSITIVE_INFINITY);
+  const end = performance.now() + budget;
+  for (let i = 0; i < least || (i < most && performance.now() < end); i++) {
+    const start = performance.now();
+    const results = executable.run(inputs);
+    times.push((performance.now() - start) / 1e3);
+    for (let k = 0; device.timing && k < kernels.length; k++)
+      kernels[k] = Math.min(kernels[k], executable.lastTimes[k]);
+    for (const buffer of results) device.free(buffer);
+  }
+  const kept = times.slice(2);
+  return { median: median(kept), least: Math.min(...kept), kernels };
+}
+
+/** One rank: rates, plan, part, prediction, and then the time of many steps. */
+async function rankMain(rank, size, name, folder, options) {
   const { CpuDevice, ShmGroup } = await engine("device");
-  const { measureDevice, measureLinks } = await engine("runtime");
-  const { partition, plan, scatterValue } = await engine("shard");
-  const made = (await programs()).map(([title, make]) => [title, make()]);
+  const { measureGroup } = await engine("runtime");
+  const { partition, plan, predictKernels, priceKernels, ratesAt, scatterValue } = await engine("shard");
+  const made = (await programs(options.programs)).map(([title, make]) => [title, make()]);
   const device = new CpuDevice({ cores: [rank % availableParallelism()] });
   const group = ShmGroup.join(name, rank, size, { joinTimeout: 120 });
-  const file = join(folder, "rates.json");
-  // All measure at once: neighbours share caches and memory while the program runs, too.
-  group.barrier();
-  const mine = measureDevice(device);
-  const links = measureLinks(group);
-  if (rank === 0) writeFileSync(file, JSON.stringify({ ...mine, links }));
-  group.barrier();
-  const rates = JSON.parse(readFileSync(file, "utf8"));
-  device.group = group;
   const rows = [];
-  for (const [title, program] of made) {
-    const donated = program.fn.params.map((_, i) => i < program.fn.params.length - program.data);
-    const params = program.fn.params.map(() => null);
-    const ranks = Array.from({ length: size }, (_, i) => i);
-    for (const mode of ["planned", "one device"]) {
-      const p = plan(program.fn, { ranks: mode === "planned" ? ranks : [0], rates, params, donated });
-      const parts = partition(program.fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
-      const at = p.mesh.ranks.indexOf(rank);
-      let times = [];
-      if (at >= 0) {
-        const executable = device.compile(parts.functions[at], {});
-        const inputs = program.args.map((value, i) => {
-          const { data } = scatterValue(value, parts.params[i])[at];
-          const buffer = device.allocate(data.byteLength);
-          device.upload(buffer, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
-          return buffer;
+  let rates;
+  const started = performance.now();
+  let calibration = 0;
+  for (let round = 0; round < options.rounds; round++) {
+    // Alone and all at once: neighbours share caches and memory while the program runs, too.
+    const file = join(folder, `rates-${round}.json`);
+    group.barrier();
+    const begin = performance.now();
+    device.group = group;
+    const measured = measureGroup(group, device);
+    calibration = (performance.now() - begin) / 1e3;
+    if (rank === 0) writeFileSync(file, JSON.stringify(measured));
+    group.barrier();
+    rates = JSON.parse(readFileSync(file, "utf8"));
+    for (const [title, program] of made) {
+      const donated = program.fn.params.map((_, i) => i < program.fn.params.length - program.data);
+      const params = program.fn.params.map(() => null);
+      const ranks = Array.from({ length: size }, (_, i) => i);
+      for (const mode of size > 1 ? ["planned", "one device"] : ["one device"]) {
+        const p = plan(program.fn, { ranks: mode === "planned" ? ranks : [0], rates, params, donated });
+        const parts = partition(program.fn, {
+          mesh: p.mesh,
+          params: p.params,
+          strategy: p.strategy,
+          results: p.results,
         });
-        const end = performance.now() + 2000;
-        for (let i = 0; i < 5 || (i < 15 && performance.now() < end) || (p.mesh.size > 1 && i < 15); i++) {
-          const start = performance.now();
-          const results = executable.run(inputs);
-          times.push((performance.now() - start) / 1e3);
-          for (const buffer of results) device.free(buffer);
+        const at = p.mesh.ranks.indexOf(rank);
+        let row = {};
+        if (at >= 0) {
+          const executable = device.compile(parts.functions[at], {});
+          const here = ratesAt(rates, p.mesh.size);
+          const works = executable.kernels.map(({ work }) => work);
+          const predicted = predictKernels(works, here);
+          const inputs = program.args.map((value, i) => {
+            const { data } = scatterValue(value, parts.params[i])[at];
+            const buffer = device.allocate(data.byteLength);
+            device.upload(buffer, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+            return buffer;
+          });
+          const least = p.mesh.size > 1 ? 15 : 5;
+          const took = timeRuns(device, executable, inputs, { least, most: 15, budget: options.budget });
+          row = { predictedSeconds: predicted, measuredSeconds: took.median, leastSeconds: took.least };
+          if (options.byKernel > 0) {
+            device.timing = true;
+            const { kernels } = timeRuns(device, executable, inputs, { least: 10, most: 10, budget: 0 });
+            device.timing = false;
+            row.kernels = priceKernels(works, here).map((price, i) => ({
+              name: executable.kernels[i].name,
+              measured: kernels[i],
+              ...price,
+            }));
+          }
+          for (const buffer of inputs) device.free(buffer);
         }
-        for (const buffer of inputs) device.free(buffer);
-        times = times.slice(2);
+        group.barrier();
+        rows.push({
+          program: title,
+          mode,
+          round,
+          devices: p.mesh.size,
+          split: p.name,
+          planMilliseconds: p.planned,
+          plannerSeconds: p.seconds,
+          collectives: parts.moves.length,
+          ...row,
+        });
+        // What is done is known even if the rest is cut off.
+        if (rank === 0)
+          appendFileSync(`${options.out}.rows`, `${JSON.stringify({ ...rows.at(-1), kernels: undefined })}\n`);
       }
-      group.barrier();
-      rows.push({
-        program: title,
-        mode,
-        devices: p.mesh.size,
-        split: p.name,
-        planMilliseconds: p.planned,
-        predictedSeconds: p.seconds,
-        measuredSeconds: times.length > 0 ? median(times) : null,
-        leastSeconds: times.length > 0 ? Math.min(...times) : null,
-        collectives: parts.moves.length,
-      });
     }
+    if (performance.now() - started > options.limit) break;
   }
   group.barrier();
   group.close();
-  if (rank === 0) process.stdout.write(`${JSON.stringify({ rates, rows })}\n`);
+  if (rank === 0) process.stdout.write(`${JSON.stringify({ rates, calibrationSeconds: calibration, rows })}\n`);
+}
+
+const milliseconds = (seconds) => `${(seconds * 1e3).toFixed(3)} ms`;
+const microseconds = (seconds) => (seconds * 1e6).toFixed(1).padStart(9);
+
+function print(rows, byKernel) {
+  for (const row of rows) {
+    const ratio = row.measuredSeconds === undefined ? "" : (row.predictedSeconds / row.measuredSeconds).toFixed(2);
+    console.log(
+      `${row.program.padEnd(30)} ${row.mode.padEnd(10)} ${row.devices} devices  predicted ${milliseconds(row.predictedSeconds ?? 0)}  ` +
+        `measured ${milliseconds(row.measuredSeconds ?? 0)}  ratio ${ratio}  (by operations ${milliseconds(row.plannerSeconds)})  ` +
+        `planned in ${row.planMilliseconds.toFixed(0)} ms`,
+    );
+    if (row.kernels === undefined) continue;
+    console.log(
+      "    measured predicted    memory arithmetic  (us, largest differences first; predicted before the run)",
+    );
+    const gap = ({ measured, seconds }) => Math.abs(measured - seconds);
+    for (const kernel of [...row.kernels].sort((a, b) => gap(b) - gap(a)).slice(0, byKernel))
+      console.log(
+        `   ${microseconds(kernel.measured)} ${microseconds(kernel.seconds)} ${microseconds(kernel.memory)} ${microseconds(kernel.arithmetic)}  ${kernel.name}`,
+      );
+    delete row.kernels;
+  }
 }
 
 async function main() {
@@ -118,12 +185,23 @@ async function main() {
   };
   const devices = Number(flag("--devices", Math.min(2, availableParallelism())));
   const out = flag("--out", join(root, "bench/results/planner.json"));
+  const byKernel = Number(flag("--by-kernel", 0));
+  const options = {
+    programs: flag("--programs", "").split(",").filter(Boolean),
+    rounds: Number(flag("--rounds", 1)),
+    budget: Number(flag("--budget", 2000)),
+    limit: Number(flag("--limit", 600)) * 1e3,
+    byKernel,
+    out,
+  };
+  rmSync(`${out}.rows`, { force: true });
   const folder = join(tmpdir(), `weft-planner-${process.pid}`);
   mkdirSync(folder, { recursive: true });
   const name = `planner-${process.pid}`;
   const children = Array.from({ length: devices }, (_, rank) => {
     const env = { ...process.env, WEFT_THREADS: "1" };
-    const child = spawn(process.execPath, [self, "--rank", String(rank), String(devices), name, folder], { env });
+    const args = [self, "--rank", String(rank), String(devices), name, folder, JSON.stringify(options)];
+    const child = spawn(process.execPath, args, { env });
     let output = "";
     child.stdout.on("data", (text) => {
       output += text;
@@ -132,19 +210,22 @@ async function main() {
     return new Promise((resolve) => child.on("close", (code) => resolve({ code, output })));
   });
   const results = await Promise.all(children);
+  rmSync(folder, { recursive: true, force: true });
   const bad = results.findIndex(({ code }) => code !== 0);
   if (bad >= 0) throw new Error(`rank ${bad} failed`);
-  const { rates, rows } = JSON.parse(results[0].output);
-  for (const row of rows) {
-    const ratio = row.measuredSeconds === null ? "" : (row.predictedSeconds / row.measuredSeconds).toFixed(2);
-    console.log(
-      `${row.program.padEnd(30)} ${row.mode.padEnd(10)} ${row.devices} devices  predicted ${(row.predictedSeconds * 1e3).toFixed(3)} ms  ` +
-        `measured ${((row.measuredSeconds ?? 0) * 1e3).toFixed(3)} ms  ratio ${ratio}  planned in ${row.planMilliseconds.toFixed(0)} ms`,
-    );
-  }
-  writeFileSync(out, `${JSON.stringify({ processor: cpus()[0]?.model, devices, rates, rows }, null, 1)}\n`);
+  const { rates, calibrationSeconds, rows } = JSON.parse(results[0].output);
+  print(rows, byKernel);
+  const result = { processor: cpus()[0]?.model, devices, calibrationSeconds, rates, rows };
+  writeFileSync(out, `${JSON.stringify(result, null, 1)}\n`);
+  rmSync(`${out}.rows`, { force: true });
 }
 
 if (process.argv[2] === "--rank")
-  await rankMain(Number(process.argv[3]), Number(process.argv[4]), process.argv[5], process.argv[6]);
+  await rankMain(
+    Number(process.argv[3]),
+    Number(process.argv[4]),
+    process.argv[5],
+    process.argv[6],
+    JSON.parse(process.argv[7]),
+  );
 else await main();

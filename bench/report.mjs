@@ -6,6 +6,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { writeOrCheck } from "../scripts/generated.mjs";
 import { gpuSection } from "./lib/gpu-section.mjs";
+import { quantumShardSection } from "./lib/quantum-shard-section.mjs";
 import { shardSection } from "./lib/shard-section.mjs";
 import { tableLines } from "./lib/table.mjs";
 
@@ -115,5 +116,6 @@ const page = [
   ...reports.flatMap(section),
   ...results.filter(({ kind }) => kind === "gpu-table").flatMap(gpuSection),
   ...results.filter(({ format }) => format === "weft-bench").flatMap(shardSection),
+  ...results.filter(({ format }) => format === "weft-quantum-shard").flatMap(quantumShardSection),
 ];
 writeOrCheck("docs/performance.md", page);

@@ -15,6 +15,7 @@ import {
   storageType,
   unaryValue,
 } from "./scalar.js";
+import { Tally } from "./tally.js";
 
 /** 0: before all loops, 1: once an outer iteration, 2: inside the innermost loop. */
 export type Depth = 0 | 1 | 2;
@@ -77,6 +78,7 @@ export const firstOf = (variable: string): string => `${variable}b`;
 
 /** Prints the values of one kernel. `inner` are the variables of the innermost loop, `reduced` the reductions by slot. */
 export class BodyPrinter {
+  readonly tally = new Tally();
   readonly #depths = new Map<number, Depth>();
   readonly #stages = new Map<number, number>();
   /** Where neighbours along a variable are loaded at once; see VectorLoads. */
@@ -141,8 +143,26 @@ export class BodyPrinter {
       stashed !== undefined && scope === this.scopes.element
         ? this.#fromStash(scope, stashed, expr.dtype)
         : this.#compute(expr, scope);
+    if (stashed === undefined || scope !== this.scopes.element) this.#count(expr);
     scope.values.set(expr.id, value);
     return value;
+  }
+
+  /** The vectorised variable is the last one inside. */
+  #count(expr: KExpr): void {
+    const depth = this.depth(expr);
+    if (depth === 0) return;
+    if (this.#isScaling(expr)) {
+      this.tally.add("simple", this.kernel.size);
+      return;
+    }
+    const { size, inner, reduced } = this.kernel;
+    const within = [...inner, ...reduced].reduce((n, v) => n * v.size, 1);
+    const last = inner[inner.length - 1]?.name;
+    this.tally.note(expr, depth === 2 ? size : size / within, depth === 2, () => {
+      if (expr.kind !== "load" || last === undefined) return 1;
+      return expr.dynamic.some((index) => this.depth(index) === 2) ? null : expr.address.stride(last);
+    });
   }
 
   #fromStash(scope: Scope, { name }: { name: string }, dtype: DType): CValue {
@@ -174,8 +194,7 @@ export class BodyPrinter {
       case "unary":
         return unaryValue(scope, expr.fn, this.value(expr.args[0]), expr.args[0].dtype, dtype);
       case "binary":
-        if (expr.fn === "div" && dtype === "float32" && this.depth(expr) === 2 && this.depth(expr.args[1]) === 1)
-          return this.#byReciprocal(expr.args[0], expr.args[1], scope);
+        if (this.#isScaling(expr)) return this.#byReciprocal(expr.args[0], expr.args[1], scope);
         return binaryValue(
           scope,
           expr.fn,
@@ -204,6 +223,11 @@ export class BodyPrinter {
       case "reduced":
         return isComplex(dtype) ? [`r${expr.slot}r`, `r${expr.slot}i`] : [`r${expr.slot}`];
     }
+  }
+
+  #isScaling(expr: KExpr): boolean {
+    if (expr.kind !== "binary" || expr.fn !== "div" || expr.dtype !== "float32") return false;
+    return this.depth(expr) === 2 && this.depth(expr.args[1]) === 1;
   }
 
   /** Division by something that stays the same inside the loop: one division outside, products inside (an ulp more error). */

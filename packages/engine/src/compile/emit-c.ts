@@ -6,12 +6,14 @@ import { initial, isArg, mentionsAny, unpack, writeText } from "./emit-common.js
 import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction } from "./kernel.js";
 import { type CValue, computeType, literal, storeText } from "./scalar.js";
+import type { Tally } from "./tally.js";
 
 /** Rows longer than this are summed in double precision. */
 const longRow = 16384;
 /** Values that are expensive are kept between passes over a row when the row is at most this long. */
 const maxStash = 16384;
 const columnBlock = 256;
+const vectorLanes = 16;
 const isFloatKind = (dtype: DType): boolean => kindOf(dtype) === "float";
 
 /** Statements of one reduction: declarations, the update for an element, the end, and what simd needs to know. */
@@ -86,6 +88,10 @@ export interface EmittedKernel {
   text: string;
   /** How many outer iterations there are to share out. */
   units: number;
+  /** What the text does. */
+  tally: Tally;
+  /** Sums down columns: how wide a column is. */
+  columns?: number;
 }
 
 const expensive = (e: KExpr): boolean =>
@@ -163,6 +169,7 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
       const code = reductionCode(r, printer.value(r.argument), rowLength);
       for (const line of code.declare) row.add(line);
       for (const line of code.update) element.add(line);
+      printer.tally.add("simple", kernel.size * code.update.length);
       ends.push(...code.end);
       if (code.simd === null) vector = false;
       else simd.push(...code.simd);
@@ -181,6 +188,10 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
     }
     for (const line of writes) element.add(line);
     row.append(innerLoops(inner, element.lines, vector ? simd : null, flat));
+    printer.tally.add("simple", 0.5 * stores.length * kernel.size);
+    // Loops of whole vectors cost what is in them; the rest of others goes one by one.
+    const last = inner[inner.length - 1]?.size ?? 1;
+    if (!flat && last % vectorLanes !== 0) printer.tally.rows += kernel.size / last;
     for (const line of ends) row.add(line);
   }
   const rowValues = rowStores.map((s) => printer.value(s.value));
@@ -192,7 +203,7 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
     ? row.lines
     : ["  for (long u = lo; u < hi; u++) {", ...unpack(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];
   const text = [...head, ...top.lines, ...rowText].join("\n");
-  return { text, units: flat ? rowLength : numel(outer.map((v) => v.size)) };
+  return { text, units: flat ? rowLength : numel(outer.map((v) => v.size)), tally: printer.tally };
 }
 
 /** Nested loops over the elements of a row, the last one vectorised. */
@@ -243,6 +254,7 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
       row.add(`for (long c = 0; c < ${block}; c++) ${name}${k}[c] = ${starts[k]};`);
     }
     accumulate.push(...columnUpdate(r, name, at, value, type));
+    printer.tally.add("simple", 2 * parts * kernel.size);
     const store = kernel.stores[i];
     const result: CValue =
       parts === 2
@@ -274,7 +286,8 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
     ),
     "  }",
   ].join("\n");
-  return { text, units: outerCount * blocks };
+  const width = block * Math.max(...kernel.reductions.map((r) => bytesOf(r.argument.dtype)));
+  return { text, units: outerCount * blocks, tally: printer.tally, columns: width };
 }
 
 function columnUpdate(r: Reduction, name: string, at: string, value: CValue, type: string): string[] {
@@ -326,9 +339,11 @@ function emitKept(kernel: LoopKernel): EmittedKernel | null {
     ? row.lines
     : ["  for (long u = lo; u < hi; u++) {", ...unpack(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];
   const head = printer.pointers().map((l) => `  ${l}`);
+  printer.tally.add("kept", kernel.size);
   return {
     text: [...head, ...top.lines, ...body].join("\n"),
     units: flat ? size / 4 : numel(outer.map((v) => v.size)),
+    tally: printer.tally,
   };
 }
 

@@ -22,4 +22,5 @@ export {
   type Step,
 } from "./plan.js";
 export { storageType } from "./scalar.js";
+export { type Tally, tallyLanes } from "./tally.js";
 export type { Strided } from "./views.js";

@@ -2,7 +2,7 @@
 // only this, and the reference device shows how little it takes.
 import { type GraphFn, type Node, type OpAttrs, type Shape, WeftError } from "../graph/index.js";
 import type { Value } from "../ops/index.js";
-import type { Placement } from "../shard/index.js";
+import type { KernelWork, Placement } from "../shard/index.js";
 
 /** Memory on a device. Opaque: each device has its own kind. */
 export interface DeviceBuffer {
@@ -17,6 +17,8 @@ export interface KernelInfo {
   /** Arithmetic and memory traffic of one call, at least. */
   flops: number;
   bytes: number;
+  /** The same in the terms of measured rates, where the device counts it: what a prediction is made of. */
+  work?: KernelWork;
 }
 
 /**

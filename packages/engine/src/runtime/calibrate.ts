@@ -4,22 +4,13 @@ import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { cpus, homedir } from "node:os";
 import { join } from "node:path";
-import type { Device, ProcessGroup } from "../device/index.js";
-import {
-  type CollectiveKind,
-  collectiveKinds,
-  type DType,
-  type GraphFn,
-  type Node,
-  numel,
-  type OpAttrs,
-  range,
-  type Shape,
-} from "../graph/index.js";
+import { CpuDevice, type Device } from "../device/index.js";
+import { type DType, type GraphFn, type Node, numel } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
-import { type Curve, type Link, parseRates, type Rates, sameLinks } from "../shard/index.js";
+import { type Curve, parseRates, type Rates, sameLinks } from "../shard/index.js";
+import { measureCpu } from "./calibrate-cpu.js";
 
-const version = 3;
+const version = 4;
 
 /** Least seconds of several runs of a function on zeros; stops after `budget` seconds. */
 function timeOf(device: Device, fn: GraphFn, budget = 0.025): number {
@@ -102,10 +93,10 @@ class Probe {
   }
 
   bandwidth(): Curve {
-    return [1 << 13, 1 << 17, 1 << 20, 1 << 22].map((elements) => [
-      12 * elements,
-      (12 * elements) / this.beyondCall(sum(elements)),
-    ]);
+    return [13, 17, 20, 22].map((power) => {
+      const bytes = 12 * 2 ** power;
+      return [bytes, bytes / this.beyondCall(sum(2 ** power))];
+    });
   }
 
   /** A product that is so small that it is all call, many times over. */
@@ -130,6 +121,22 @@ class Probe {
     );
   }
 
+  all(): Omit<Rates, "kernel" | "call" | "links"> {
+    const sizes = [128, 512, 2048, 4096];
+    const elements = 1 << 20;
+    return {
+      name: `${this.device.name} (measured)`,
+      assumed: false,
+      matmul: { float32: this.matmul("float32", sizes), float64: this.matmul("float64", sizes.slice(1, 3)) },
+      linalg: this.linalg(),
+      bandwidth: this.bandwidth(),
+      simple: (40 * elements) / this.beyondCall(chain(elements, 8, mixed)),
+      special: (16 * elements) / this.beyondCall(chain(elements, 16, (x) => build.unary("exp", build.neg(x)))),
+      lookup: this.lookup(),
+      random: this.random(),
+    };
+  }
+
   linalg(): number {
     const n = 96;
     const a = build.input([n, n], "float32");
@@ -141,115 +148,13 @@ class Probe {
 /** What a device can do by itself. `links` stays that of one device alone until a group measures it. */
 export function measureDevice(device: Device, options: { quick?: boolean } = {}): Rates {
   const probe = new Probe(device, options.quick ?? false);
-  const large = device.kind === "cuda" ? [128, 512, 2048, 4096] : [32, 96, 256, 640];
-  const elements = device.kind === "cuda" ? 1 << 20 : 1 << 13;
+  const isCpu = device instanceof CpuDevice;
   return parseRates({
-    name: `${device.name} (measured)`,
-    assumed: false,
-    matmul: { float32: probe.matmul("float32", large), float64: probe.matmul("float64", large.slice(1, 3)) },
-    linalg: probe.linalg(),
-    bandwidth: probe.bandwidth(),
-    simple: (40 * elements) / probe.beyondCall(chain(elements, 8, mixed)),
-    special: (16 * elements) / probe.beyondCall(chain(elements, 16, (x) => build.unary("exp", build.neg(x)))),
-    lookup: probe.lookup(),
-    random: probe.random(),
+    ...(isCpu ? measureCpu(device, options.quick ?? false) : probe.all()),
     kernel: probe.kernel(),
     call: probe.call,
     links: sameLinks([{ members: 1, latency: 0, bandwidth: 1e15 }]),
   });
-}
-
-const emptyAttrs = {
-  fn: "sum",
-  sequence: 0,
-  axis: 0,
-  splitAxis: 1,
-  sizes: [],
-  splitSizes: [],
-  sends: [],
-  receives: [],
-  dtype: "float32",
-} as const;
-
-/** A collective of each kind on a square of n x n float32, with the operand's shape and the bytes that a rank receives. */
-function probeOf(
-  kind: CollectiveKind,
-  groups: number[][],
-  rank: number,
-  n: number,
-): { attrs: OpAttrs["collective"]; operand: Shape; bytes: number } {
-  const group = groups.find((list) => list.includes(rank))!;
-  const members = group.length;
-  const part = n / members;
-  const even = group.map(() => part);
-  const next = group[(group.indexOf(rank) + 1) % members];
-  const before = group[(group.indexOf(rank) + members - 1) % members];
-  const box = (other: number) => ({ rank: other, start: [0, 0], stop: [n, n] });
-  const whole = 4 * n * n;
-  const table: { [K in CollectiveKind]: [Partial<OpAttrs["collective"]> & { shape: Shape }, Shape, number] } = {
-    allReduce: [{ shape: [n, n] }, [n, n], (2 * whole * (members - 1)) / members],
-    allGather: [{ shape: [n, n], sizes: even }, [part, n], (whole * (members - 1)) / members],
-    reduceScatter: [{ shape: [part, n], sizes: even }, [n, n], (whole * (members - 1)) / members],
-    allToAll: [
-      { shape: [n, part], sizes: even, splitSizes: even },
-      [part, n],
-      (whole * (members - 1)) / members / members,
-    ],
-    exchange: [{ shape: [n, n], sends: [box(next)], receives: [box(before)] }, [n, n], whole],
-  };
-  const [attrs, operand, bytes] = table[kind];
-  return { attrs: { ...emptyAttrs, kind, groups, rank, ...attrs }, operand, bytes };
-}
-
-function timeCollective(group: ProcessGroup, probe: ReturnType<typeof probeOf>, repeats: number): number {
-  const input = new Uint8Array(4 * numel(probe.operand));
-  const output = new Uint8Array(4 * numel(probe.attrs.shape));
-  let least = Number.POSITIVE_INFINITY;
-  for (let i = 0; i < repeats; i++) {
-    group.barrier();
-    const start = performance.now();
-    group.collective(probe.attrs, input, output, probe.operand);
-    if (i > 0) least = Math.min(least, (performance.now() - start) / 1e3);
-  }
-  return least;
-}
-
-/** All ranks of a group call this together; each gets the same numbers, those of the slowest rank. */
-export function measureLinks(group: ProcessGroup): Rates["links"] {
-  const { rank, size } = group;
-  const slowest = (seconds: number): number => {
-    const mine = Float64Array.of(seconds);
-    const all = new Float64Array(1);
-    const attrs = {
-      ...emptyAttrs,
-      kind: "allReduce",
-      fn: "max",
-      dtype: "float64",
-      groups: [range(size)],
-      rank,
-      shape: [1],
-    } as const;
-    group.collective(attrs, new Uint8Array(mine.buffer), new Uint8Array(all.buffer), [1]);
-    return all[0];
-  };
-  const counts = range(size + 1).filter((n) => n > 1 && size % n === 0);
-  const links = Object.fromEntries(collectiveKinds.map((kind) => [kind, [] as Link[]])) as Record<
-    CollectiveKind,
-    Link[]
-  >;
-  for (const members of counts) {
-    const groups = range(size / members).map((g) => range(members).map((i) => g * members + i));
-    for (const kind of collectiveKinds) {
-      const unit = members * 4;
-      const small = probeOf(kind, groups, rank, unit);
-      const large = probeOf(kind, groups, rank, Math.ceil(1024 / unit) * unit);
-      const latency = slowest(timeCollective(group, small, 12));
-      const seconds = slowest(timeCollective(group, large, 6));
-      const bandwidth = Math.max(1e6, (large.bytes - small.bytes) / Math.max(1e-9, seconds - latency));
-      links[kind].push({ members, latency, bandwidth });
-    }
-  }
-  return links;
 }
 
 function cacheFile(device: Device): string {
@@ -272,10 +177,10 @@ export function knownRates(device: Device): Rates | null {
 }
 
 /** The rates of a device, from disk where this machine was measured before. `fresh` measures again. */
-export function ratesOf(device: Device, options: { fresh?: boolean } = {}): Rates {
+export function ratesOf(device: Device, options: { fresh?: boolean; quick?: boolean } = {}): Rates {
   const known = options.fresh ? null : knownRates(device);
   if (known !== null) return known;
-  const rates = measureDevice(device);
+  const rates = measureDevice(device, options);
   saveRates(device, rates);
   return rates;
 }

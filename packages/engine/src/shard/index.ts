@@ -8,7 +8,21 @@ export { Mesh, type MeshAxis } from "./mesh.js";
 export { type Partitioned, type PartitionOptions, partition, reshard } from "./partition.js";
 export { type Box, evenBounds, type Pending, Placement, type PlacementJSON, type Split } from "./placement.js";
 export { type Alternative, type Plan, type PlanOptions, plan } from "./planner.js";
-export { type Curve, type Link, linkTime, parseRates, type Rates, sameLinks } from "./rates.js";
+export {
+  classOf,
+  type KernelPrice,
+  type KernelWork,
+  kernelPrice,
+  type OpClass,
+  opClasses,
+  type Product,
+  type ProductTable,
+  predictKernels,
+  priceKernels,
+  productTime,
+  Touched,
+} from "./price.js";
+export { type Curve, type Link, linkTime, parseRates, type Rates, ratesAt, sameLinks } from "./rates.js";
 export { applyMove, collectiveAttrs, isCollective, type Move, planReshard } from "./reshard.js";
 export { parseRules, type ScopeRule, type ShardRule, type ShardRules } from "./rules.js";
 export { type Simulated, type SimulatedRow, simulate, simulateCounts, simulatedTable } from "./simulate.js";

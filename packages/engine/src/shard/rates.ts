@@ -1,6 +1,7 @@
 // What a device and its links can do, as numbers that were measured (runtime/calibrate.ts) or are assumed for a machine
 // that is not here. The planner's prices are these rates and nothing else.
 import { type CollectiveKind, collectiveKinds, type DType, isComplex, WeftError } from "../graph/index.js";
+import type { OpClass, ProductTable } from "./price.js";
 
 /** Points of a curve, ascending in x; between them it is straight in log x, outside it is flat. */
 export type Curve = readonly (readonly [x: number, y: number])[];
@@ -10,8 +11,10 @@ export interface Link {
   members: number;
   /** Seconds before the first byte arrives. */
   latency: number;
-  /** Bytes a second that a device receives. */
+  /** Bytes a second that a device receives, of large messages. */
   bandwidth: number;
+  /** The same by the bytes that a device receives, where it was measured: middling messages stay in caches. */
+  curve?: Curve;
 }
 
 export interface Rates {
@@ -34,7 +37,24 @@ export interface Rates {
   /** Seconds that a kernel costs by itself, and a call of a whole function. */
   kernel: number;
   call: number;
+  /** Measured on CPUs, for the price of compiled kernels (price.ts): products by shape and layout, */
+  products?: Partial<Record<DType, ProductTable>>;
+  /** operations a second by class, */
+  ops?: Partial<Record<OpClass, number>>;
+  /** seconds that an inner loop costs by itself, */
+  row?: number;
+  /** and bytes a second of memory in narrow pieces (sums down columns), by the bytes of a piece. */
+  columns?: Curve;
   links: Record<CollectiveKind, readonly Link[]>;
+  /** What a device can do while so many of its neighbours work, too: they share memory, caches and power. */
+  crowded?: { members: number; rates: Omit<Rates, "links" | "crowded"> };
+}
+
+/** The rates of each of `devices` that work at the same time: alone, or in a crowd, whichever is nearer. */
+export function ratesAt(rates: Rates, devices: number): Rates {
+  const { crowded } = rates;
+  if (crowded === undefined || devices < 2 || devices ** 2 < crowded.members) return rates;
+  return { ...crowded.rates, links: rates.links };
 }
 
 export function valueAt(curve: Curve, x: number): number {
@@ -53,8 +73,8 @@ export function linkTime(rates: Rates, kind: CollectiveKind, members: number, by
   const links = rates.links[kind];
   if (members <= 1 || links.length === 0) return 0;
   const above = links.findIndex((link) => link.members >= members);
-  const { latency, bandwidth } = links[above < 0 ? links.length - 1 : above];
-  return latency + bytes / bandwidth;
+  const { latency, bandwidth, curve } = links[above < 0 ? links.length - 1 : above];
+  return latency + bytes / (curve === undefined || bytes === 0 ? bandwidth : valueAt(curve, bytes));
 }
 
 export function matmulRate(rates: Rates, dtype: DType, m: number, n: number, k: number): number {
@@ -75,15 +95,38 @@ export function parseRates(json: unknown): Rates {
     if (!isRate(rates[key])) bad(`"${key}" is ${String(rates[key])}, not a positive number`);
   for (const key of ["kernel", "call"] as const)
     if (!(rates[key] >= 0)) bad(`"${key}" is ${String(rates[key])}, not a number of seconds`);
+  const isCurve = (curve: unknown): boolean =>
+    Array.isArray(curve) &&
+    curve.length > 0 &&
+    curve.every((point) => Array.isArray(point) && point.length === 2 && point.every(isRate)) &&
+    curve.every((point, i) => i === 0 || point[0] > curve[i - 1][0]);
   const curves: [string, unknown][] = [["bandwidth", rates.bandwidth], ...Object.entries(rates.matmul ?? {})];
+  if (rates.columns !== undefined) curves.push(["columns", rates.columns]);
   for (const [name, curve] of curves)
-    if (!Array.isArray(curve) || curve.length === 0 || !curve.every((point) => point.every(isRate)))
-      bad(`the curve "${name}" has no points, or one that is not positive`);
+    if (!isCurve(curve)) bad(`the curve "${name}" has no points, or not positive ones in ascending order`);
+  for (const [name, rate] of Object.entries(rates.ops ?? {}))
+    if (!isRate(rate)) bad(`operations of "${name}" are ${String(rate)} a second, not a positive number`);
+  if (rates.row !== undefined && !(rates.row >= 0 && rates.row < 1)) bad(`"row" is ${String(rates.row)}`);
+  for (const [name, table] of Object.entries(rates.products ?? {})) {
+    const count = Array.isArray(table?.sizes) ? table.sizes.length ** 3 : 0;
+    const isTable =
+      count > 0 &&
+      [table.nn, table.tn, table.nt, table.ns].every((t) => Array.isArray(t) && t.length === count && t.every(isRate));
+    if (!isTable || !table.sizes.every((size, i) => isRate(size) && (i === 0 || size > table.sizes[i - 1])))
+      bad(`the table of products of ${name} is incomplete`);
+  }
   if (rates.matmul?.float32 === undefined) bad("products of float32 are missing");
+  if (rates.crowded !== undefined) {
+    if (!isRate(rates.crowded?.members)) bad("the crowd has no number of members");
+    parseRates({ ...rates.crowded.rates, links: rates.links, crowded: undefined });
+  }
   for (const kind of collectiveKinds)
     if (
       !Array.isArray(rates.links?.[kind]) ||
-      !rates.links[kind].every(({ latency, bandwidth }) => latency >= 0 && isRate(bandwidth))
+      !rates.links[kind].every(
+        ({ members, latency, bandwidth, curve }) =>
+          isRate(members) && latency >= 0 && isRate(bandwidth) && (curve === undefined || isCurve(curve)),
+      )
     )
       bad(`the link of ${kind} is missing or not positive`);
   return rates;

@@ -9,7 +9,7 @@ import { runRanks } from "../device/group/testkit.js";
 import { collectiveKinds, makeStorage } from "../graph/index.js";
 import { CpuDevice } from "../index.js";
 import { evaluate, type Value } from "../ops/index.js";
-import { measureDevice, ratesOf } from "../runtime/index.js";
+import { knownRates, measureDevice, ratesOf, saveRates } from "../runtime/index.js";
 import { gatherValue, type Rates } from "../shard/index.js";
 import { difference, toleranceOf } from "./compare.js";
 import { divide, programs } from "./shard-cpu.testkit.js";
@@ -62,17 +62,19 @@ test("the rates of a device are plausible, kept on disk, and measured again wher
   const folder = mkdtempSync(join(tmpdir(), "weft-rates-"));
   const before = process.env.WEFT_CACHE_DIR;
   try {
-    const device = new CpuDevice();
+    const device = new CpuDevice({ threads: 1 });
     const quick = measureDevice(device, { quick: true });
     assert.equal(quick.assumed, false);
     for (const [, flops] of quick.matmul.float32!) assert.ok(flops > 1e7 && flops < 1e14);
     assert.ok(quick.call < 0.1 && quick.kernel < 0.01);
     process.env.WEFT_CACHE_DIR = folder;
-    const measured = ratesOf(device);
-    assert.deepEqual(ratesOf(device), measured);
+    saveRates(device, quick);
+    assert.deepEqual(ratesOf(device), quick);
     const [file] = readdirSync(join(folder, "rates"));
     writeFileSync(join(folder, "rates", file), '{"simple": -1');
-    assert.ok(ratesOf(device).simple > 0);
+    assert.equal(knownRates(device), null);
+    assert.ok(ratesOf(device, { quick: true }).simple > 0);
+    assert.notEqual(knownRates(device), null);
   } finally {
     if (before === undefined) delete process.env.WEFT_CACHE_DIR;
     else process.env.WEFT_CACHE_DIR = before;

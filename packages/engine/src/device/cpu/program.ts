@@ -18,6 +18,7 @@ import {
   type Plan,
   type Step,
   storageType,
+  tallyLanes,
 } from "../../compile/index.js";
 import {
   type DType,
@@ -31,8 +32,9 @@ import {
   stridesOf,
 } from "../../graph/index.js";
 import { costOf } from "../../ops/index.js";
+import type { KernelWork } from "../../shard/index.js";
 import type { KernelInfo } from "../contract.js";
-import { bytesReceived, describe } from "../group/descriptor.js";
+import { bytesReceived, describe, membersOf } from "../group/descriptor.js";
 import { abiSource } from "./native/abi.js";
 import { preludeSource } from "./native/prelude.js";
 
@@ -122,7 +124,11 @@ class ProgramWriter {
     if (step.kind === "copy") {
       const node = step.from;
       const bytes = numel(node.shape) * bytesPer(node.dtype);
-      this.#note({ name: "copy", kind: "kernel", flops: 0, bytes: 2 * bytes });
+      const touches = [
+        { place: this.#at(plan, node), bytes },
+        { place: `b[${plan.fn.params.length + step.to}]`, bytes },
+      ];
+      this.#note({ name: "copy", kind: "kernel", flops: 0, bytes: 2 * bytes, work: { touches, ops: {}, rows: 0 } });
       return `memcpy(b[${plan.fn.params.length + step.to}], ${this.#at(plan, node)}, ${bytes});`;
     }
     if (step.kind === "loop") return this.#loopStep(plan, step);
@@ -132,6 +138,7 @@ class ProgramWriter {
     const { node } = step;
     if (numel(node.shape) === 0 && node.outputs === null) return null;
     const info: KernelInfo = { name: libraryName(node), kind: "library", ...costOf(node) };
+    info.work = this.#libraryWork(plan, node);
     const text = step.matrices !== null ? this.#matmul(plan, step, info) : this.#library(plan, node);
     this.#note(info);
     return text;
@@ -139,20 +146,67 @@ class ProgramWriter {
 
   #kernelStep(plan: Plan, { kernel }: Extract<Step, { kind: "kernel" }>): string | null {
     if (kernel.size === 0) return null;
-    const { units, call } = this.#call(plan, kernel);
-    this.#note({ name: kernel.name, kind: "kernel", flops: kernel.size * kernel.cost, bytes: kernelBytes(kernel) });
+    const { units, call, work } = this.#call(plan, kernel);
+    this.#note({
+      name: kernel.name,
+      kind: "kernel",
+      flops: kernel.size * kernel.cost,
+      bytes: kernelBytes(kernel),
+      work,
+    });
     return call("0", String(units));
   }
 
+  #touches(plan: Plan, nodes: readonly Node[]): KernelWork["touches"] {
+    return nodes.map((node) => ({ place: this.#at(plan, node), bytes: numel(node.shape) * bytesPer(node.dtype) }));
+  }
+
+  /** What a library call does, as far as its op says. */
+  #libraryWork(plan: Plan, node: Node): KernelWork {
+    const inputs = node.inputs
+      .filter((input) => !isZeroBase(node, input))
+      .map((input) => ({ place: this.#place(plan, input), bytes: numel(input.shape) * bytesPer(input.dtype) }));
+    const outputs = outputAvals(node).map((aval, i) => ({
+      place: this.#at(plan, node, i),
+      bytes: numel(aval.shape) * bytesPer(aval.dtype),
+    }));
+    const work: KernelWork = { touches: [...inputs, ...outputs], ops: {}, rows: 0 };
+    const { flops } = costOf(node);
+    if (node.op === "scatterAdd") {
+      // Rows of a table are added as rows: only their starts are looked up.
+      const { axis } = (node as Node<"scatterAdd">).attrs;
+      const row = numel(node.shape.slice(axis + 1));
+      const count = numel(node.inputs[2].shape);
+      work.ops = { lookup: count / row, simple: 2 * count };
+      work.rows = count / row;
+    } else if (node.op === "cumsum") work.ops = { strided: numel(node.shape) };
+    else if (node.op === "argsort") work.ops = { lookup: flops };
+    else if (node.op !== "matmul") work.linalg = flops;
+    return work;
+  }
+
+  /** The memory behind an operand, or what names it where a library reads it through views. */
+  #place(plan: Plan, node: Node): string {
+    let at = node;
+    while (!plan.locations.has(memoryKey(at)) && at.inputs.length > 0) at = at.inputs[0];
+    return plan.locations.has(memoryKey(at)) ? this.#at(plan, at) : `%${at.id}`;
+  }
+
   /** A call of a kernel over some of its outer iterations. */
-  #call(plan: Plan, kernel: LoopKernel): { units: number; call: (from: string, count: string) => string } {
-    const { text, units } = emitKernel(kernel);
+  #call(
+    plan: Plan,
+    kernel: LoopKernel,
+  ): { units: number; call: (from: string, count: string) => string; work: KernelWork } {
+    const { text, units, tally, columns } = emitKernel(kernel);
     const name = this.#function(`(void* const* p, long lo, long hi) {\n${text}\n}`);
     // A thread is worth waking for some ten microseconds of work.
     const perUnit = Math.max(1, (kernel.size / Math.max(1, units)) * Math.max(1, kernel.cost / 4));
     const grain = Math.max(1, Math.ceil(12000 / perUnit));
     const pointers = kernel.buffers.map((node) => this.#at(plan, node)).join(", ");
-    return { units, call: (from, count) => `W_RUN(${name}, ${from}, ${count}, ${grain}, ${pointers});` };
+    const touches = this.#touches(plan, kernel.buffers);
+    if (columns !== undefined) for (const touch of touches) touch.run = columns;
+    const work: KernelWork = { touches, ops: tally.ops, rows: tally.rows };
+    return { units, work, call: (from, count) => `W_RUN(${name}, ${from}, ${count}, ${grain}, ${pointers});` };
   }
 
   #matmul(plan: Plan, step: Extract<Step, { kind: "library" }>, info: KernelInfo): string {
@@ -184,10 +238,33 @@ class ProgramWriter {
     ) {
       info.kind = "kernel";
       info.name = `mm_${batch}x${m}x${k}x${n}`;
+      info.work!.ops.product = batch * m * n * k * width * width;
       const name = this.#function(smallMatmul(node.dtype, m, n, k, a, b, dims[0]));
       const grain = Math.max(1, Math.ceil(20000 / (m * n * k * width * width)));
       return `W_RUN(${name}, 0, ${batch}, ${grain}, ${place(a)}, ${place(b)}, ${this.#at(plan, node)});`;
     }
+    const isTransposed = (operand: MatrixOperand, rows: number, columns: number): boolean =>
+      !(operand.strides[rank + 1] === 1 || columns === 1) && rows > 1;
+    const [left, right] = info.work!.touches;
+    const isSpread = (operand: MatrixOperand, rows: number, columns: number, touch: { run?: number }): boolean => {
+      const [down, across] = operand.strides.slice(-2);
+      const [piece, apart] = across === 1 ? [columns, down] : [rows, across];
+      if (apart <= piece || Math.min(rows, columns) < 2) return false;
+      touch.run = piece * bytesPer(node.dtype);
+      return true;
+    };
+    isSpread(a, m, k, left);
+    const spread = isSpread(b, k, n, right);
+    info.work!.product = {
+      dtype: node.dtype,
+      batch,
+      m,
+      n,
+      k,
+      left: isTransposed(a, m, k),
+      right: isTransposed(b, k, n),
+      spread,
+    };
     const list = (values: number[]): string => (values.length === 0 ? "NULL" : `(const long[]){${values.join(", ")}}`);
     const [ars, acs] = a.strides.slice(-2);
     const [brs, bcs] = b.strides.slice(-2);
@@ -200,6 +277,10 @@ class ProgramWriter {
     const finish = this.#call(plan, epilogue);
     info.name += `+${epilogue.name.split("_").slice(1, -1).join("_")}`;
     info.flops += epilogue.size * epilogue.cost;
+    const seen = new Set(info.work!.touches.map(({ place }) => place));
+    info.work!.touches.push(...finish.work.touches.filter(({ place }) => !seen.has(place)));
+    info.work!.ops = finish.work.ops;
+    info.work!.rows = finish.work.rows;
     const perRow = finish.units / m;
     // Panels of rows that stay in the second-level cache between product and epilogue. The library lays out the right matrix
     // anew for each: with fewer rows than columns in the left one that costs more than reading the result once more.
@@ -268,6 +349,16 @@ class ProgramWriter {
         kind: "collective",
         flops: costOf(node as Node).flops,
         bytes: bytesReceived(attrs, input.shape),
+        work: {
+          touches: [],
+          ops: {},
+          rows: 0,
+          collective: {
+            kind: attrs.kind,
+            members: membersOf(attrs).length,
+            bytes: bytesReceived(attrs, input.shape),
+          },
+        },
       });
     const operands = `${this.#operand(plan, input)}, ${this.#at(plan, node as Node)}`;
     return `if ((failed = rt->collective(rt->group, ${descriptor}, ${operands}, ${phase === "start" ? 1 : 2}))) return failed;`;
@@ -295,7 +386,11 @@ class ProgramWriter {
       ...outputs.map((_, i) => this.#at(plan, node as Node, i)),
     ];
     const bytes = laneAvals(node as Node).reduce((n, x) => n + numel(x.shape) * bytesPer(x.dtype), 0);
-    this.#note({ name: laneName(program), kind: "kernel", flops: program.flops * program.lanes, bytes });
+    const { ops, rows } = tallyLanes(program);
+    const sizes = [...node.inputs, ...outputs].map((x) => numel(x.shape) * bytesPer(x.dtype));
+    const touches = pointers.map((place, i) => ({ place, bytes: sizes[i] }));
+    const work = { touches, ops, rows };
+    this.#note({ name: laneName(program), kind: "kernel", flops: program.flops * program.lanes, bytes, work });
     const grain = Math.max(1, Math.ceil(20000 / (Math.max(1, program.flops) * lanesPerUnit)));
     return `W_RUN(${name}, 0, ${units}, ${grain}, ${pointers.join(", ")});`;
   }
@@ -349,7 +444,9 @@ class ProgramWriter {
     lines.push("}");
     const flops = used.reduce((n, k) => n + k.flops, 0) * length;
     const moved = used.reduce((n, k) => n + k.bytes, 0) * length;
-    this.#note({ name: `scan_${length}x${used.length}`, kind: "loop", flops, bytes: moved });
+    const kernels = used.flatMap(({ work }) => (work === undefined ? [] : [inLoop(work, name)]));
+    const work: KernelWork = { touches: [], ops: {}, rows: 0, loop: { steps: length, kernels } };
+    this.#note({ name: `scan_${length}x${used.length}`, kind: "loop", flops, bytes: moved, work });
     return lines.join(" ");
   }
 
@@ -390,6 +487,12 @@ const bytesPer = (dtype: DType): number => {
     width * { uint8_t: 1, int32_t: 4, int64_t: 8, w_half: 2, w_bfloat: 2, float: 4, double: 8 }[storageType[dtype]]!
   );
 };
+
+/** Places inside a loop's step are not those of the same name around it. */
+const inLoop = (work: KernelWork, name: string): KernelWork => ({
+  ...work,
+  touches: work.touches.map(({ place, bytes }) => ({ place: `${name} ${place}`, bytes })),
+});
 
 function libraryName(node: Node): string {
   const dims = node.inputs[0].shape.join("x");

@@ -1,5 +1,6 @@
 // Pure states and propagators in time: d psi/dt = -i H(t) psi. Columns of a propagator, and pieces of time, are lanes of one
 // batched program.
+import { ClusterDevice } from "../../cluster/index.js";
 import { WeftError } from "../../graph/index.js";
 import { session } from "../../runtime/index.js";
 import { adjoint, concat, matmul, shard, Tensor, vmap } from "../../tensor/index.js";
@@ -154,8 +155,11 @@ function chunksFor(wanted: number | undefined, steps: number, D: number, strateg
     return wanted;
   }
   // At least 32 steps a piece, or the product of the pieces costs more than the steps. A CPU is full with few lanes, and its
-  // products are no faster for being wide.
-  const lanes = onGpu() ? lanesWanted : strategy === "gates" ? 16 : 1;
+  // products are no faster for being wide; several workers want work for each.
+  const { device } = session();
+  const workers = device instanceof ClusterDevice ? Math.max(1, device.workers) : 1;
+  const each = strategy === "gates" ? 16 : workers === 1 ? 1 : 32;
+  const lanes = onGpu() ? lanesWanted : workers * each;
   return Math.max(1, Math.min(Math.floor(lanes / D), Math.floor(steps / 32), 128));
 }
 

@@ -1,0 +1,82 @@
+// The programs of bench/quantum-shard.mjs (W8): tasks, an ensemble with one pulse, meta-batches, and the propagator of a chain
+// by columns and by columns x pieces of time; value and gradient each. What may move between the devices is part of the row:
+// the bytes of value and gradient and nothing else, or collectives of some kinds.
+import * as weft from "weft";
+import * as quantum from "weft/quantum";
+import { chainLoss, chainParameters } from "../programs/chain.mjs";
+import { ensemble, policyStart, taskBatch } from "./meta-work.mjs";
+
+const segments = 60;
+const steps = { method: "rk4", perSegment: 1 };
+const tensor = (data, shape) => weft.tensor(data, { shape });
+const flip = () => quantum.prepareProblem(quantum.qubitFlip({ segments }));
+
+/** Every task has its own pulse: nothing is shared, nothing moves. */
+function tasks(count) {
+  const given = ensemble(count);
+  const args = [tensor(given.controls, [count, segments, 2]), tensor(given.rates, [count, 2])];
+  const each = weft.vmap(
+    weft.valueAndGrad((u, g) => quantum.controlInfidelity(flip(), steps, u, g), { argument: [0, 1] }),
+  );
+  return { args, fn: (u, g) => each(u, g), gradient: 0 };
+}
+
+/** One pulse for all environments: value and gradient are one sum. */
+function robust(count) {
+  const given = ensemble(count);
+  const args = [tensor(given.controls.slice(0, 2 * segments), [segments, 2]), tensor(given.rates, [count, 2])];
+  const loss = (u, g) =>
+    weft
+      .vmap((rates) => quantum.controlInfidelity(flip(), steps, u, rates))(g)
+      .mean();
+  return {
+    args,
+    fn: (u, g) => weft.valueAndGrad((x) => loss(x, g))(u),
+    gradient: 4 * (1 + 2 * segments),
+  };
+}
+
+/** One meta-gradient: 5 steps of adaptation for every task, 49,016 parameters. */
+function meta(count) {
+  const options = { width: 128, hidden: 2, segments, controls: 2 };
+  const params = {
+    layers: policyStart().map(({ out, inputs, weight }) => ({
+      weight: tensor(weight, [out, inputs]),
+      bias: weft.zeros([out]),
+    })),
+  };
+  const { rates, features } = taskBatch(count, 0);
+  const loss = (p, task) =>
+    quantum.controlInfidelity(flip(), steps, quantum.policy.apply(p, task.features, options), task.rates);
+  const size = weft.treeLeaves(params).reduce((n, leaf) => n + leaf.size, 0);
+  return {
+    args: [params, { rates: tensor(rates, [count, 2]), features: tensor(features, [count, 3]) }],
+    fn: (p, batch) => {
+      const { grads, loss: mean } = quantum.metaGradient(loss, p, batch, { steps: 5, rate: 0.01, order: 1 });
+      return [mean, grads];
+    },
+    gradient: 4 * (1 + size),
+  };
+}
+
+/** X on a chain of n qubits; with pieces of time their propagators are put together, otherwise sums are all that moves. */
+function chain(n, count, chunks, strategy) {
+  const both = weft.valueAndGrad(chainLoss(n, { steps: count, chunks, strategy }));
+  return {
+    args: [chainParameters(n)],
+    fn: (p) => both(p),
+    kinds: chunks === 1 ? ["allReduce"] : ["allGather", "allReduce", "reduceScatter"],
+  };
+}
+
+/** [title, program] by id. */
+export const rows = {
+  "tasks-65536": ["W1, 65,536 tasks, each its own pulse", () => tasks(65536)],
+  "ensemble-65536": ["W1, one pulse for 65,536 environments", () => robust(65536)],
+  "meta-32": ["W2, meta-gradient of 32 tasks", () => meta(32)],
+  "meta-256": ["W2, meta-gradient of 256 tasks", () => meta(256)],
+  "columns-6": ["W4 n=6, 400 steps, by columns", () => chain(6, 400, 1, "dense")],
+  "chunks-6": ["W4 n=6, 400 steps, 8 pieces x 64 columns", () => chain(6, 400, 8, "dense")],
+  "chunks-3": ["W4 n=3, 4,992 steps, 16 pieces x 8 columns", () => chain(3, 4992, 16, "gates")],
+  "chunks-4": ["W4 n=4, 5,000 steps, 8 pieces x 16 columns", () => chain(4, 5000, 8, "gates")],
+};

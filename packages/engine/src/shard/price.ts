@@ -1,0 +1,224 @@
+// The price of compiled kernels: what the compiler counted of each, times measured rates. Unlike the planner's price of
+// operations, nothing is guessed about fusion. Knows numbers only: no graph, no code, no device.
+import type { BinaryFn, CollectiveKind, DType, UnaryFn } from "../graph/index.js";
+import { linkTime, matmulRate, type Rates, valueAt } from "./rates.js";
+
+/** Kinds of arithmetic that take about the same time each, in vectors where the compiler can. */
+export const opClasses = [
+  "simple",
+  "divide",
+  "exp",
+  "log",
+  "tanh",
+  "erf",
+  "libm",
+  "uniform",
+  "normal",
+  "kept",
+  "lookup",
+  "strided",
+  "product",
+] as const;
+export type OpClass = (typeof opClasses)[number];
+
+const vectorised: Partial<Record<UnaryFn, OpClass>> = { exp: "exp", log: "log", tanh: "tanh", erf: "erf" };
+const divisions: ReadonlySet<string> = new Set(["sqrt", "rsqrt", "reciprocal", "div", "hypot"]);
+const libm: ReadonlySet<string> = new Set(
+  "expm1 log1p sin cos tan asin acos atan sinh cosh pow atan2 mod floorDiv".split(" "),
+);
+
+/** The class of a function, and how many operations of that class it is. */
+export function classOf(fn: UnaryFn | BinaryFn, dtype: DType): [OpClass, number] {
+  const wide = dtype === "float64" || dtype === "int64" || dtype === "complex64" ? 2 : dtype === "complex128" ? 4 : 1;
+  const vector = vectorised[fn as UnaryFn];
+  if (vector !== undefined) return wide === 1 ? [vector, 1] : ["libm", wide / 2];
+  if (divisions.has(fn)) return ["divide", wide];
+  if (libm.has(fn)) return ["libm", wide];
+  return ["simple", wide];
+}
+
+export interface Product {
+  dtype: DType;
+  batch: number;
+  m: number;
+  n: number;
+  k: number;
+  /** Whether the operands lie transposed in memory. */
+  left: boolean;
+  right: boolean;
+  /** Whether rows of the right operand lie apart, as those of one head among many. */
+  spread?: boolean;
+}
+
+/** What one kernel or library call does, counted where it is written. */
+export interface KernelWork {
+  /** Memory that it reads or writes: which, how many bytes, and how many lie side by side where it goes in narrow pieces. */
+  touches: { place: string; bytes: number; run?: number }[];
+  ops: Partial<Record<OpClass, number>>;
+  /** Inner loops that it starts: rows times passes over them. */
+  rows: number;
+  product?: Product;
+  /** Floating-point operations of factorisations. */
+  linalg?: number;
+  collective?: { kind: CollectiveKind; members: number; bytes: number };
+  /** A loop: the kernels of a step, and how many steps. */
+  loop?: { steps: number; kernels: readonly KernelWork[] };
+}
+
+/** Seconds of products by size: sizes of m, n and k, and a number for each triple, m outermost. */
+export interface ProductTable {
+  sizes: readonly number[];
+  /** Operands as they lie: n plain, t transposed. */
+  nn: readonly number[];
+  tn: readonly number[];
+  nt: readonly number[];
+  /** Plain, with the rows of the right operand apart. */
+  ns: readonly number[];
+}
+
+/** What a class costs where it was not measured, in the classes that every machine has. */
+const otherwise: { [K in OpClass]: (rates: Rates) => number } = {
+  simple: (rates) => rates.simple,
+  divide: (rates) => rates.simple,
+  exp: (rates) => rates.special,
+  log: (rates) => rates.special,
+  tanh: (rates) => rates.special,
+  erf: (rates) => rates.special,
+  libm: (rates) => rates.special,
+  uniform: (rates) => rates.random,
+  normal: (rates) => rates.random,
+  kept: (rates) => 4 * rates.random,
+  lookup: (rates) => rates.lookup,
+  strided: (rates) => rates.lookup,
+  product: (rates) => rates.simple,
+};
+
+export const opRate = (rates: Rates, op: OpClass): number => rates.ops?.[op] ?? otherwise[op](rates);
+
+/** Where a size lies between the points of a table: the point before, and how far to the next, in logarithms. */
+function between(sizes: readonly number[], x: number): { at: number; part: number; beyond: number } {
+  const last = sizes.length - 1;
+  if (x >= sizes[last]) return { at: last, part: 0, beyond: x / sizes[last] };
+  if (x <= sizes[0]) return { at: 0, part: 0, beyond: 1 };
+  const above = sizes.findIndex((size) => size > x);
+  return { at: above - 1, part: Math.log(x / sizes[above - 1]) / Math.log(sizes[above] / sizes[above - 1]), beyond: 1 };
+}
+
+/** Seconds of one product by a table: straight in logarithms between its points, proportional beyond the last. */
+export function tableTime(table: ProductTable, product: Product): number {
+  const { sizes } = table;
+  const along = [product.m, product.n, product.k].map((size) => between(sizes, size));
+  const times = product.left ? table.tn : product.right ? table.nt : product.spread ? table.ns : table.nn;
+  let sum = 0;
+  for (let corner = 0; corner < 8; corner++) {
+    let weight = 1;
+    let index = 0;
+    along.forEach(({ at, part }, i) => {
+      const high = (corner >> i) & 1;
+      weight *= high ? part : 1 - part;
+      index = index * sizes.length + Math.min(sizes.length - 1, at + high);
+    });
+    if (weight > 0) sum += weight * Math.log(times[index]);
+  }
+  return Math.exp(sum) * along.reduce((n, { beyond }) => n * beyond, 1);
+}
+
+export function productTime(rates: Rates, product: Product): number {
+  const { batch, m, n, k, dtype } = product;
+  const flops = 2 * batch * m * n * k;
+  if (flops === 0) return 0;
+  const table = rates.products?.[dtype];
+  if (table !== undefined) return batch * tableTime(table, product);
+  return flops / matmulRate(rates, dtype, m, n, k);
+}
+
+/** Which bytes were touched when: what was touched long ago comes from memory, what was just touched from a cache. */
+export class Touched {
+  #clock = 0;
+  readonly #last = new Map<string, number>();
+
+  /** Bytes that were touched since the place was touched last, its own included. */
+  distance(place: string, bytes: number): number {
+    const last = this.#last.get(place);
+    return last === undefined ? Number.POSITIVE_INFINITY : Math.max(bytes, this.#clock - last);
+  }
+
+  touch(touches: KernelWork["touches"]): void {
+    for (const { bytes } of touches) this.#clock += bytes;
+    for (const { place } of touches) this.#last.set(place, this.#clock);
+  }
+}
+
+/** What stays in the caches of one core from kernel to kernel. */
+const nearBytes = 1 << 20;
+
+export interface KernelPrice {
+  seconds: number;
+  /** What it is made of; memory and arithmetic overlap. */
+  memory: number;
+  arithmetic: number;
+}
+
+/** Seconds of a kernel's traffic: every place at the bandwidth of the cache that it is still in. */
+function trafficTime(work: KernelWork, rates: Rates, touched: Touched): number {
+  let own = 0;
+  for (const { bytes } of work.touches) own += bytes;
+  let seconds = 0;
+  for (const { place, bytes, run } of work.touches) {
+    if (bytes === 0) continue;
+    const far = Math.max(own, touched.distance(place, bytes));
+    const rate = valueAt(rates.bandwidth, far);
+    // What is near needs no guess of the processor what comes next.
+    const isNarrow = run !== undefined && rates.columns !== undefined && far > nearBytes;
+    seconds += bytes / (isNarrow ? Math.min(rate, valueAt(rates.columns!, run)) : rate);
+  }
+  return seconds;
+}
+
+/** Seconds of one kernel after everything that was touched before it. */
+export function kernelPrice(work: KernelWork, rates: Rates, touched: Touched): KernelPrice {
+  let arithmetic = 0;
+  for (const op of opClasses) arithmetic += (work.ops[op] ?? 0) / opRate(rates, op);
+  arithmetic += work.rows * (rates.row ?? 0);
+  if (work.linalg !== undefined) arithmetic += work.linalg / rates.linalg;
+  const memory = trafficTime(work, rates, touched);
+  touched.touch(work.touches);
+  if (work.collective !== undefined) {
+    const { kind, members, bytes } = work.collective;
+    const seconds = linkTime(rates, kind, members, bytes);
+    return { seconds, memory: seconds, arithmetic: 0 };
+  }
+  if (work.product !== undefined) {
+    // Tables were measured on operands in cache: fetching them comes on top. An epilogue works on rows that are still there.
+    const product = productTime(rates, work.product);
+    const seconds = rates.products === undefined ? Math.max(product, memory) : product + memory;
+    return { seconds: rates.kernel + seconds + arithmetic, memory, arithmetic: arithmetic + product };
+  }
+  if (work.loop !== undefined) {
+    // Two steps are enough to know what stays in cache from step to step.
+    const { steps, kernels } = work.loop;
+    const once = (): number => kernels.reduce((n, kernel) => n + kernelPrice(kernel, rates, touched).seconds, 0);
+    const first = once();
+    const seconds = steps > 1 ? first + (steps - 1) * once() : first * steps;
+    return { seconds, memory, arithmetic: seconds };
+  }
+  return { seconds: rates.kernel + Math.max(memory, arithmetic), memory, arithmetic };
+}
+
+/** Prices of the kernels of a function that runs again and again. */
+export function priceKernels(kernels: readonly KernelWork[], rates: Rates): KernelPrice[] {
+  const touched = new Touched();
+  const warm = (list: readonly KernelWork[]): void => {
+    for (const work of list) {
+      warm(work.loop?.kernels ?? []);
+      touched.touch(work.touches);
+    }
+  };
+  warm(kernels);
+  return kernels.map((work) => kernelPrice(work, rates, touched));
+}
+
+/** Seconds of a function, its call included. */
+export function predictKernels(kernels: readonly KernelWork[], rates: Rates): number {
+  return priceKernels(kernels, rates).reduce((n, { seconds }) => n + seconds, rates.call);
+}
