@@ -94,7 +94,7 @@ function show(status: Status, before: Status | null): string {
     "GPU",
   ];
   return [
-    `${status.workers.length} workers, ${status.clients} clients, ${status.messages} messages (${size(status.bytes)}) through the dispatcher`,
+    `${status.workers.length} workers, ${status.clients} clients, ${status.messages} messages (${size(status.bytes)}) through the dispatcher${status.recomputed > 0 ? `, ${status.recomputed} lost tensors made again` : ""}`,
     table(header, rows, 2),
   ].join("\n");
 }

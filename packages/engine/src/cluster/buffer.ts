@@ -3,6 +3,7 @@
 import type { DeviceBuffer } from "../device/index.js";
 import type { DType, Shape } from "../graph/index.js";
 import type { Placement } from "../shard/index.js";
+import type { Call } from "./lineage.js";
 
 /** Where a tensor is: on which workers, and how it is cut. */
 export interface Home {
@@ -23,7 +24,7 @@ export type Site = (() => string | null) | null;
 let lastId = 0;
 
 export class ClusterBuffer implements DeviceBuffer {
-  readonly id = ++lastId;
+  id = ++lastId;
   staged: Staged | null = null;
   /** The value of a small tensor that came from here: compilers may use what they see in it. */
   value: Uint8Array | null = null;
@@ -36,7 +37,20 @@ export class ClusterBuffer implements DeviceBuffer {
   freed = false;
   /** The same tensor elsewhere, for programs that want it there. */
   copies: Map<string, ClusterBuffer> | null = null;
+  /** The call that made it, and the bytes that it was uploaded from, as long as they are remembered. */
+  origin: Call | null = null;
+  kept: Staged | null = null;
+  /** Its workers were seen to have it. */
+  computed = false;
   constructor(readonly bytes: number) {}
+
+  /** Another tensor to everybody else: what is still said about the old id does not concern it. */
+  renew(): void {
+    this.id = ++lastId;
+    this.home = null;
+    this.failure = null;
+    this.computed = false;
+  }
 }
 
 /** A message with the line of the user's program, where it is known. */

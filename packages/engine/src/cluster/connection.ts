@@ -51,6 +51,7 @@ export class Connection {
   readonly sent = { messages: 0, bytes: 0 };
   onChange: () => void = () => {};
   onUploaded: (id: number) => void = () => {};
+  onEnd: () => void = () => {};
   onTape: (records: unknown[]) => void = () => {};
   readonly ready: Promise<void>;
 
@@ -154,6 +155,7 @@ export class Connection {
     this.#channel.stream.end();
     this.#channel.close();
     reject(new WeftError(this.lost));
+    this.onEnd();
     this.onChange();
   }
 

@@ -28,8 +28,10 @@ import { denseStrides, takePart } from "./boxes.js";
 import { ClusterBuffer, type Staged, withSite } from "./buffer.js";
 import { type Choice, type ChooseOptions, choose } from "./choose.js";
 import type { Connection } from "./connection.js";
-import { FetchError } from "./data-link.js";
+import { say } from "./debug.js";
+import { fetchTensor, LostError, moment } from "./fetch.js";
 import { maxKnownBytes, tellKnown } from "./known.js";
+import { Lineage, type Repeat } from "./lineage.js";
 import type { KnownArguments } from "./protocol.js";
 import { ratesFor } from "./rates.js";
 import { hasCollective, renumber } from "./renumber.js";
@@ -74,12 +76,23 @@ export class ClusterDevice implements Device {
   /** What was planned last, for explanations. */
   lastChoice: string | null = null;
   lastPlan: Partitioned | null = null;
-  /** Runs, those that needed more than one worker, tensors moved between programs, and programs planned. */
-  readonly counts = { runs: 0, sharded: 0, reshards: 0, plans: 0 };
+  /** Runs, those that needed more than one worker, tensors moved between programs, programs planned, and tensors that were
+   * lost with a worker and made again. */
+  readonly counts = { runs: 0, sharded: 0, reshards: 0, plans: 0, recomputed: 0 };
+  readonly #lineage: Lineage;
 
   constructor(readonly connection: Connection) {
     this.name = `cluster at ${connection.address}`;
     connection.onUploaded = (id) => this.#uploaded(id);
+    this.#lineage = new Lineage({
+      isGone: (worker) => connection.lostWorkers.has(worker),
+      isFailed: (id) => connection.failures.has(id),
+      renew: (it) => this.#renew(it),
+      spare: (like) => this.#emptyLike(like),
+      free: (it) => this.free(it),
+      unstage: (staged) => this.#unstage(staged),
+    });
+    connection.onEnd = () => this.#lineage.clear();
     connection.ready.then(
       () => this.#begin(),
       () => this.#begin(),
@@ -128,9 +141,30 @@ export class ClusterDevice implements Device {
       if (it.staged !== null && !this.#uploads.has(it.id)) this.#unstage(it.staged);
       it.staged = null;
       if (it.home !== null) this.connection.free(it.id);
-      for (const copy of it.copies?.values() ?? []) this.free(copy);
-      it.copies = null;
+      this.#freeCopies(it);
+      this.#lineage.freed(it);
     });
+  }
+
+  #freeCopies(it: ClusterBuffer): void {
+    for (const copy of it.copies?.values() ?? []) this.free(copy);
+    it.copies = null;
+  }
+
+  /** A tensor that will be made again: its old parts are let go of. */
+  #renew(it: ClusterBuffer): void {
+    this.#uploads.delete(it.id);
+    if (it.home !== null) this.connection.free(it.id);
+    this.#freeCopies(it);
+    if (it.freed) {
+      it.freed = false;
+      this.#track(it.bytes);
+    }
+    it.renew();
+  }
+
+  #emptyLike({ bytes, shape, dtype, site }: ClusterBuffer): ClusterBuffer {
+    return Object.assign(this.allocate(bytes), { shape, dtype, site });
   }
 
   #unstage({ address }: Staged): void {
@@ -157,40 +191,43 @@ export class ClusterDevice implements Device {
   }
 
   fetchAsync(buffer: DeviceBuffer): Promise<ArrayBuffer> {
-    return this.#fetch(buffer as ClusterBuffer);
+    const it = buffer as ClusterBuffer;
+    return this.#withRepair(it, async () => {
+      if (!this.#connected) await this.connection.ready.catch(() => {});
+      return fetchTensor(this.connection, it);
+    });
   }
 
-  async #fetch(it: ClusterBuffer): Promise<ArrayBuffer> {
-    if (!this.#connected) await this.connection.ready.catch(() => {});
-    if (it.staged !== null && it.home === null) {
-      const copy = new Uint8Array(it.bytes);
-      if (it.staged.bytes !== null) copy.set(it.staged.bytes);
-      else if (it.bytes > 0) groupLibrary().copyOut(copy, it.staged.address, it.bytes);
-      return copy.buffer;
+  /** Waits for a tensor; where a worker that had parts of it is lost meanwhile, it is made again if that is possible. */
+  async #withRepair<T>(it: ClusterBuffer, wait: () => Promise<T>): Promise<T> {
+    for (let attempt = 1; ; attempt++) {
+      const { id } = it;
+      try {
+        const result = await wait();
+        it.computed = true;
+        return result;
+      } catch (error) {
+        if (attempt > maxRepairs || it.freed || this.lost !== null || !(error instanceof LostError)) throw error;
+        // Somebody else who needed it may have done it.
+        if (it.id !== id) continue;
+        // Who gave up may say so before the dispatcher says because of whom.
+        for (let turn = 0; turn < 40 && !this.#lineage.isLost(it); turn++) await moment(50);
+        const problem = it.id === id ? this.#repair([it]) : null;
+        if (problem !== null) throw new WeftError(addReason(error.message, problem));
+      }
     }
-    if (it.failure !== null || it.home === null)
-      throw new WeftError(withSite(it.failure ?? this.lost ?? "this tensor was never computed", it.site));
-    const { placement, members } = it.home;
-    const into = new Uint8Array(it.bytes);
-    const shape = it.shape!;
-    const element = bytesOf(it.dtype!);
-    const strides = denseStrides(shape, element);
-    const seen = new Set<string>();
-    const parts: Promise<void>[] = [];
-    // Of several that have a part, one that is still there.
-    const { lostWorkers } = this.connection;
-    const isLost = (rank: number): number => Number(lostWorkers.has(members.get(rank)!));
-    for (const rank of [...placement.mesh.ranks].sort((a, b) => isLost(a) - isLost(b))) {
-      const { start, stop } = placement.box(rank, shape);
-      const key = start.join();
-      const sizes = stop.map((to, i) => to - start[i]);
-      if (seen.has(key) || (numel(sizes) === 0 && numel(shape) > 0)) continue;
-      seen.add(key);
-      const offset = start.reduce((n, s, i) => n + s * strides[i], 0);
-      parts.push(this.#fetchPart(it, members.get(rank)!, { into, offset, sizes, strides, element }));
-    }
-    await Promise.all(parts);
-    return into.buffer;
+  }
+
+  /** Makes tensors again that went with a worker; says why not where that cannot be. */
+  #repair(broken: readonly ClusterBuffer[]): string | null {
+    const lost = broken.filter((it) => this.#lineage.isLost(it));
+    if (lost.length < broken.length) return "";
+    const done = this.#lineage.restore(lost);
+    if (typeof done === "string") return done;
+    this.counts.recomputed += done.made;
+    this.connection.send({ t: "recomputed", tensors: done.made });
+    say("client", () => `${done.made} tensors are made again by ${done.calls} calls, ${done.sent} are sent again`);
+    return null;
   }
 
   /** Waits until every worker has its part of a tensor. */
@@ -201,33 +238,7 @@ export class ClusterDevice implements Device {
     if (it.home === null) return;
     const ids = [...new Set(it.home.placement.mesh.ranks.map((rank) => it.home!.members.get(rank)!))];
     await Promise.all(ids.map((id) => this.connection.link(id).peek(it.id)));
-  }
-
-  async #fetchPart(
-    it: ClusterBuffer,
-    worker: string,
-    to: Parameters<ReturnType<Connection["link"]>["fetch"]>[1],
-  ): Promise<void> {
-    try {
-      const known = this.connection.failures.get(it.id);
-      if (known !== undefined) throw new FetchError(known.message, known.cause);
-      await this.connection.link(worker).fetch(it.id, to);
-    } catch (error) {
-      // Who gave up, or just went away, does not say why: the dispatcher does, a moment later.
-      const vague = !(error instanceof FetchError) || error.cause_ === "aborted" || error.cause_ === "lost";
-      await moment(vague ? 300 : 50);
-      const known = this.connection.failures.get(it.id);
-      const reason =
-        this.connection.lost ??
-        (known !== undefined && known.cause !== "aborted" ? known.message : null) ??
-        this.connection.lostWorkers.get(worker) ??
-        (error as Error).message;
-      const gone = this.connection.lostWorkers.has(worker);
-      const advice = gone
-        ? `; its parts of tensors are gone: make them again (${this.workers} worker${this.workers === 1 ? " is" : "s are"} left)`
-        : "";
-      throw new WeftError(withSite(`${reason}${advice}`, it.site));
-    }
+    it.computed = true;
   }
 
   compile(fn: GraphFn, options: CompileOptions): Executable {
@@ -236,6 +247,7 @@ export class ClusterDevice implements Device {
       .filter((node) => !fn.params.includes(node) && !isOp(node, "const") && !isOp(node, "pick"))
       .map((node) => ({ name: node.op, kind: "kernel" as const, ...costOf(node) }));
     const call: Call = { fn, donated: options.donated ?? [], known: options.known ?? new Map() };
+    const issue: Repeat = (inputs, outputs) => this.#issue(call, prepared, inputs, outputs, issue);
     const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
       if (this.lost !== null) throw new WeftError(this.lost);
       const site = captureSite();
@@ -246,17 +258,22 @@ export class ClusterDevice implements Device {
         buffer.site = site;
         return buffer;
       });
-      this.#do(() => this.#issue(call, prepared, inputs as ClusterBuffer[], outputs));
+      this.#do(() => issue(inputs as ClusterBuffer[], outputs));
       return outputs;
     };
     return { kernels, scratchBytes: 0, aliases: new Map(), run };
   }
 
-  #issue(call: Call, prepared: Map<string, Prepared>, inputs: ClusterBuffer[], outputs: ClusterBuffer[]): void {
+  #issue(
+    call: Call,
+    prepared: Map<string, Prepared>,
+    inputs: ClusterBuffer[],
+    outputs: ClusterBuffer[],
+    again: Repeat,
+  ): void {
     const { fn } = call;
     try {
-      const broken = inputs.map((input) => this.#brokenness(input)).find((reason) => reason !== null);
-      if (broken != null) throw new WeftError(broken);
+      this.#mend(inputs);
       const homes = inputs.map((input) => this.#placementNow(input));
       const { generation } = this.connection;
       const key = `${generation}|${homes.map((home) => home?.key ?? "-").join("|")}`;
@@ -296,10 +313,20 @@ export class ClusterDevice implements Device {
         site: this.#taped() ? (outputs[0]?.site?.() ?? null) : null,
         free: this.connection.takeFreed(read),
       });
+      this.#lineage.made({ again, inputs, outputs, members: ready.members, seconds: ready.seconds });
       for (const output of outputs) if (output.freed) this.connection.free(output.id);
     } catch (error) {
       for (const output of outputs) output.failure = (error as Error).message;
     }
+  }
+
+  /** Inputs that were lost are made again; throws where one cannot be used. */
+  #mend(inputs: readonly ClusterBuffer[]): void {
+    const broken = inputs.filter((input) => this.#brokenness(input) !== null);
+    if (broken.length === 0) return;
+    const reason = this.#brokenness(broken[0])!;
+    const problem = this.lost === null ? this.#repair(broken) : "";
+    if (problem !== null) throw new WeftError(addReason(reason, problem));
   }
 
   /** Why a tensor cannot be used; null when it can. */
@@ -470,7 +497,7 @@ export class ClusterDevice implements Device {
       return { worker, offset: shared ? staged.address - base + at : null, sizes, strides, element, at };
     });
     const done = (): void => {
-      this.#unstage(staged);
+      if (!this.#lineage.keep(it, staged)) this.#unstage(staged);
       if (it.staged === staged) it.staged = null;
     };
     // Nothing is read of a tensor without elements, and nobody says so.
@@ -598,4 +625,9 @@ export class ClusterDevice implements Device {
   trim(): void {}
 }
 
-const moment = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+/** Workers that one wait may survive. */
+const maxRepairs = 2;
+
+/** An error with the reason why what it speaks of was not made again, before the line of the program. */
+const addReason = (message: string, why: string): string =>
+  why === "" ? message : message.replace(/(\n {2}computed at|$)/, ` (${why})$1`);

@@ -54,6 +54,8 @@ interface ClientEntry {
 interface Counters {
   messages: number;
   bytes: number;
+  /** Tensors that clients made again after a worker was lost. */
+  recomputed: number;
 }
 
 /** Instructions of one client that may wait for a worker. */
@@ -69,7 +71,7 @@ export class Dispatcher {
   readonly #watchers = new Set<ServerStream>();
   readonly #security: Security;
   readonly #patience: number;
-  readonly counters: Counters = { messages: 0, bytes: 0 };
+  readonly counters: Counters = { messages: 0, bytes: 0, recomputed: 0 };
   #nextClient = 1;
   #nextWorker = 1;
   /** Raised whenever the set of workers, or a group of them, is not what it was. */
@@ -308,6 +310,7 @@ export class Dispatcher {
     else if (message.t === "define") this.#define(client, message);
     else if (message.t === "upload") this.#upload(client, message);
     else if (message.t === "free") this.#free(client, message.ids);
+    else if (message.t === "recomputed") this.counters.recomputed += message.tensors;
     else if (message.t === "forget") {
       this.#send(client, client.programs.get(message.program)?.members ?? [], { ...message, client: client.id });
       client.programs.delete(message.program);
@@ -315,9 +318,10 @@ export class Dispatcher {
   }
 
   #send(client: ClientEntry, workers: readonly string[], message: ToWorker, ids: readonly number[] = []): void {
+    const bytes = encode(message);
     for (const id of workers) {
       const worker = this.#workers.get(id);
-      if (worker !== undefined) this.#toWorker(worker, message);
+      if (worker !== undefined) worker.stream.write(bytes);
       else if (ids.length > 0) {
         const why = `worker ${id} is not there any more`;
         this.#toClient(client, { t: "failed", ids: [...ids], message: why, cause: "lost", worker: id });

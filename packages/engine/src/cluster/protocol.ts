@@ -98,6 +98,8 @@ export const fromClient = z.discriminatedUnion("t", [
   z.object({ t: z.literal("upload"), id, bytes: size, parts: z.array(part).max(256) }),
   z.object({ t: z.literal("free"), ids }),
   z.object({ t: z.literal("forget"), program: id }),
+  /** So many tensors were lost with a worker and made again. */
+  z.object({ t: z.literal("recomputed"), tensors: id }),
 ]);
 export type FromClient = z.infer<typeof fromClient>;
 
@@ -135,6 +137,7 @@ export const toClient = z.discriminatedUnion("t", [
     clients: id,
     messages: size,
     bytes: size,
+    recomputed: size.default(0),
     workers: z.array(z.object({ info: workerInfo, stats: stats.nullable(), state: name })),
   }),
 ]);

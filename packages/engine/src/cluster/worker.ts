@@ -561,7 +561,8 @@ function checkKnown(fn: GraphFn): void {
 function causeOf(error: Error): [string, FailureCause] {
   if (error instanceof FailedError) return [error.failure.message, error.failure.cause];
   if (error instanceof OutOfMemoryError) return [`out of memory on a worker: ${error.message}`, "memory"];
-  return [error.message, /given up after an error/.test(error.message) ? "aborted" : "error"];
+  if (/given up after an error/.test(error.message)) return [error.message, "aborted"];
+  return [error.message, /rank \d+ of group .* is (gone|stopped)/.test(error.message) ? "lost" : "error"];
 }
 
 /** "2" is a count, "0,1" and "0-3" are core numbers. */

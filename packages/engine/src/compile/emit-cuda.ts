@@ -27,6 +27,8 @@ export interface CudaOptions {
 const blockSize = 256;
 /** Elements that a thread takes at once, if that leaves enough threads: one vector load of halves, two of floats. */
 const vectorWidths = [8, 4, 2];
+/** Blocks of column sums that keep all multiprocessors reading. */
+const enoughTiles = 192;
 /** Threads below which a wider vector would leave multiprocessors idle. */
 const enoughThreads = 1 << 17;
 /** Values of a row that a thread keeps in registers between passes. */
@@ -187,8 +189,11 @@ function joinStatements(r: Reduction, group: number): string[] {
   return [`${name} = w_join_${r.fn}<${group}>(${name});`];
 }
 
-function reductionCode(r: Reduction, value: CValue): { declare: string[]; update: string[]; after: string[] } {
-  const name = `r${r.slot}`;
+function reductionCode(
+  r: Reduction,
+  value: CValue,
+  name = `r${r.slot}`,
+): { declare: string[]; update: string[]; after: string[] } {
   const dtype = r.argument.dtype;
   const type = computeType[dtype];
   if (isComplex(dtype)) {
@@ -357,49 +362,82 @@ function emitRows(kernel: LoopKernel, options: CudaOptions): CudaKernel {
   return { text, n: 0, blocks: Math.ceil(units / rowsPerBlock), threads };
 }
 
+/** Columns that a thread sums side by side: as many as leave enough blocks. */
+function columnVector(kernel: LoopKernel, columns: number, outerCount: number): number {
+  if (kernel.reductions.some((r) => isArg(r) || isComplex(r.argument.dtype))) return 1;
+  const fits = (w: number): boolean =>
+    columns % w === 0 &&
+    w * kernel.reductions.length <= maxKept &&
+    outerCount * Math.ceil(columns / (32 * w)) >= enoughTiles;
+  return vectorWidths.find(fits) ?? 1;
+}
+
 function emitColumns(kernel: LoopKernel, options: CudaOptions): CudaKernel {
   const { outer, inner, reduced } = kernel;
   const vector = inner[0] ?? { name: "c_", size: 1 };
-  const tiles = Math.ceil(vector.size / 32);
   const outerCount = numel(outer.map((v) => v.size));
+  const width = columnVector(kernel, vector.size, outerCount);
+  const tiles = Math.ceil(vector.size / (32 * width));
   const depth = numel(reduced.map((v) => v.size));
   const top = new Scope("  ");
   const row = new Scope("  ");
   const element = new Scope("    ");
   const names = new Set([vector.name, ...reduced.map((v) => v.name)]);
   const printer = new BodyPrinter(kernel, { top, row, element }, names, new Set(outer.map((v) => v.name)), "0");
+  const loads: string[] = [];
+  if (width > 1 && options.aligned)
+    printer.vector = { variable: vector.name, width, add: (line) => loads.push(`    ${line}`) };
   const declare: string[] = [];
   const update: string[] = [];
   const finish: string[] = [];
+  const each = `for (int j = 0; j < ${width}; j++)`;
   kernel.reductions.forEach((r, i) => {
-    const code = reductionCode(r, printer.value(r.argument));
-    declare.push(...code.declare);
+    const slot = `r${r.slot}`;
+    const name = width === 1 ? slot : `${slot}[j]`;
+    const code = reductionCode(r, printer.value(r.argument), name);
     update.push(...code.update);
-    const name = `r${r.slot}`;
+    const start = `${each} ${name} = ${initial(r.fn, r.argument.dtype)};`;
+    if (width === 1) declare.push(...code.declare);
+    else declare.push(`${computeType[r.argument.dtype]} ${slot}[${width}];`, "#pragma unroll", start);
     const fn = isComplex(r.argument.dtype)
       ? `w_tile_c${r.fn}(&${name}r, &${name}i);`
       : `${name} = w_tile_${r.fn}(${name});`;
-    finish.push(fn, ...code.after);
     const store = kernel.stores[i];
     const value: CValue = isComplex(r.argument.dtype) ? [`${name}r`, `${name}i`] : [name];
-    for (const line of writeText(kernel, store, value)) finish.push(`if (ty == 0 && inside) { ${line} }`);
+    const written = writeText(kernel, store, value).map((line) => `if (ty == 0 && inside) { ${line} }`);
+    const column = width === 1 ? [] : [`const ix ${vector.name} = ${firstOf(vector.name)} + j;`];
+    if (width > 1) finish.push("#pragma unroll", `${each} {`);
+    finish.push(...column, fn, ...code.after, ...written);
+    if (width > 1) finish.push("}");
   });
+  const first = width === 1 ? vector.name : firstOf(vector.name);
+  const body =
+    width === 1
+      ? [...element.lines, ...update.map((l) => `    ${l}`)]
+      : [
+          ...loads,
+          "    #pragma unroll",
+          `    ${each} {`,
+          `    const ix ${vector.name} = ${first} + j;`,
+          ...element.lines,
+          ...update.map((l) => `    ${l}`),
+          "    }",
+        ];
   const text = [
     ...pointers(printer, options).map((l) => `  ${l}`),
     ...top.lines,
     "  const ix tx = threadIdx.x % 32, ty = threadIdx.x / 32;",
     `  const ix o = (ix)bx / ${tiles};`,
-    `  ix ${vector.name} = ((ix)bx % ${tiles}) * 32 + tx;`,
-    `  const int inside = ${vector.name} < ${vector.size};`,
-    `  if (!inside) ${vector.name} = ${vector.size - 1};`,
+    `  ix ${first} = (((ix)bx % ${tiles}) * 32 + tx) * ${width};`,
+    `  const int inside = ${first} < ${vector.size};`,
+    `  if (!inside) ${first} = ${vector.size - width};`,
     ...unpackAs(outer, "o").map((l) => `  ${l}`),
     ...row.lines,
     ...declare.map((l) => `  ${l}`),
     "#pragma unroll 4",
     `  for (ix e = ty; e < ${depth}; e += 8) {`,
     ...unpackAs(reduced, "e").map((l) => `    ${l}`),
-    ...element.lines,
-    ...update.map((l) => `    ${l}`),
+    ...body,
     "  }",
     ...finish.map((l) => `  ${l}`),
   ].join("\n");

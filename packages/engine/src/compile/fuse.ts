@@ -1,9 +1,12 @@
 // Fusion: which nodes are computed together in one loop, and which values are written to memory. A group is a set of
 // element-wise nodes and reductions over one common domain; everything else is inlined, loaded, or a library call.
 import {
+  bytesOf,
   functionOrder,
   type GraphFn,
   isComplex,
+  isFloat,
+  isHalf,
   isOp,
   type Node,
   numel,
@@ -274,9 +277,12 @@ class Fuser {
   /** An operand that a fused kernel reads as it lies, if the kernel can. */
   #requireStrided(node: Node<"custom">, input: Node): void {
     const strided = asStrided(input, this.#stop, this.#layouts);
-    const fits = strided !== null && !this.free.has(strided.node) && this.fits(node, input, strided);
-    if (fits) this.stored.add(strided.node);
-    else this.#copy(input);
+    const isFree = strided !== null && this.free.has(strided.node);
+    if (strided === null || (isFree && leaves.has(strided.node.op)) || !this.fits(node, input, strided))
+      this.#copy(input);
+    // What is computed where it is read (a causal mask) is written down at its own size, before it is repeated.
+    else if (isFree) this.#copy(strided.node);
+    else this.stored.add(strided.node);
   }
 
   /** The units that a node needs, found through views and picks. */
@@ -469,15 +475,23 @@ class Fuser {
     return group;
   }
 
+  /** Whether what is summed comes from one loop, or from the same memory. */
   #sharesOperand(group: Group, node: Node): boolean {
+    const origin = (member: Node): Group | undefined =>
+      this.#bases(member).flatMap(({ base }) => this.#groupOf.get(base) ?? [])[0];
+    const own = origin(node);
+    if (own !== undefined) return group.members.some((member) => origin(member) === own);
     const wanted = new Set(this.#leafLoads(node.inputs[0], null).keys());
     return group.members.some((member) =>
       [...this.#leafLoads(member.inputs[0], null).keys()].some((leaf) => wanted.has(leaf)),
     );
   }
 
-  /** What must be loaded to compute a node again, with its arithmetic; reductions are loads. */
-  #leafLoads(node: Node, within: Group | null): Map<Node, number> {
+  /**
+   * What must be loaded to compute a node again, with its arithmetic; reductions are loads. With `halves`, so are values of
+   * half types that are computed with as float32: half as many bytes as what follows from them.
+   */
+  #leafLoads(node: Node, within: Group | null, halves = false): Map<Node, number> {
     const loads = new Map<Node, number>();
     const seen = new Set<Node>();
     const stack = [node];
@@ -486,6 +500,13 @@ class Fuser {
       if (seen.has(at) || this.free.has(at)) continue;
       seen.add(at);
       const isLoad = at !== node && (this.stored.has(at) || this.params.has(at) || isReduction(at));
+      if (!isLoad && halves && isOp(at, "cast") && isHalf(at.inputs[0].dtype) && at.dtype === "float32") {
+        const place = resolveViews(at.inputs[0], axisVariables(at.shape), this.#stop).node;
+        if (numel(place.shape) === numel(at.shape) && !this.free.has(place)) {
+          loads.set(place, numel(place.shape));
+          continue;
+        }
+      }
       if (isLoad || this.params.has(at) || (!this.isLoopNode(at) && !isView(at))) loads.set(at, numel(at.shape));
       else if (within === null || seen.size < 64) stack.push(...at.inputs);
     }
@@ -532,17 +553,40 @@ class Fuser {
         this.stored.add(node);
         continue;
       }
+      const group = this.#groupOf.get(node)!;
       const size = numel(node.shape);
-      const loads = this.#leafLoads(node, this.#groupOf.get(node)!);
-      // Loads in units of the value's own size; small operands stay in cache.
-      const large = [...loads.values()].reduce((n, leaf) => n + (leaf * 8 > size ? leaf / size : 0), 0);
       const widest = Math.max(...[...groups].map((g) => g.size));
       const repeated = widest > size * 2;
-      const cost = this.#recomputeCost(node);
-      const cheap = large * groups.size <= groups.size + 1 && cost <= (repeated ? 3 : 40);
-      if (cheap) for (const leaf of loads.keys()) if (this.#groupOf.has(leaf)) this.stored.add(leaf);
-      if (!cheap) this.stored.add(node);
+      if (this.#recomputeCost(node) > (repeated ? 3 : 40)) {
+        this.stored.add(node);
+        continue;
+      }
+      // In units of the value's own memory.
+      const store = groups.size + 1;
+      const ways = [false, true].map((halves) => {
+        const loads = this.#leafLoads(node, group, halves);
+        return { loads, price: this.#recomputePrice(node, loads, groups.size, halves) };
+      });
+      const [again, shorter] = ways;
+      const best = shorter.price < Math.min(again.price, store) ? shorter : again;
+      if (best.price > store) this.stored.add(node);
+      else for (const leaf of best.loads.keys()) if (this.#groupOf.has(leaf)) this.stored.add(leaf);
     }
+  }
+
+  /** What computing a node again for each of its readers costs, in units of the node's own memory. */
+  #recomputePrice(node: Node, loads: ReadonlyMap<Node, number>, readers: number, halves: boolean): number {
+    const size = numel(node.shape);
+    const unit = isFloat(node.dtype) ? bytesOf(node.dtype) : null;
+    let price = 0;
+    for (const [leaf, count] of loads) {
+      // Small operands stay in cache.
+      if (count * 8 <= size) continue;
+      const each = (count / size) * (unit === null ? 1 : bytesOf(leaf.dtype) / unit);
+      const isNew = halves && !this.stored.has(leaf) && this.#groupOf.has(leaf) && !isReduction(leaf);
+      price += each * (readers + (isNew ? 1 : 0));
+    }
+    return price;
   }
 }
 

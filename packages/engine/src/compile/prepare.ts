@@ -60,21 +60,24 @@ function prepareReduce(node: Node<"reduce">, options: PrepareOptions): Node {
   const rows = numel(node.shape);
   if (after === 1 && rows < options.parallelRows && count >= options.longReduction) {
     const split = pieces(count, 64);
-    if (split > 1) {
-      const halves = build.reshape(x, [rows, split, count / split]);
-      return build.reshape(build.reduce(fn, build.reduce(fn, halves, [2]), [1]), node.shape);
-    }
+    if (split > 1) return inTwoStages(node, [rows, split, count / split]);
   }
   const before = numel(x.shape.slice(0, axes[0]));
   const { splitColumns = 0 } = options;
   if (after > 1 && before * after < splitColumns * 32 && count >= 256) {
-    const split = pieces(count, 64);
-    if (split > 1) {
-      const halves = build.reshape(x, [before, split, count / split, after]);
-      return build.reshape(build.reduce(fn, build.reduce(fn, halves, [2]), [1]), node.shape);
-    }
+    const split = pieces(count, count >= 1 << 14 ? 128 : 64);
+    if (split > 1) return inTwoStages(node, [before, split, count / split, after]);
   }
   return node as Node;
+}
+
+/** Reduces x as `shape`, first its axis 2, then its axis 1. What comes between is not rounded to a half type. */
+function inTwoStages(node: Node<"reduce">, shape: readonly number[]): Node {
+  const { fn } = node.attrs;
+  const [x] = node.inputs;
+  const wide = isHalf(x.dtype) ? build.cast(x, "float32") : x;
+  const whole = build.reduce(fn, build.reduce(fn, build.reshape(wide, shape), [2]), [1]);
+  return build.cast(build.reshape(whole, node.shape), node.dtype);
 }
 
 function prepareMatmul(node: Node<"matmul">, options: PrepareOptions): Node {

@@ -2,6 +2,7 @@
 export { type BatchContext, type Batched, batchRules, withBatch } from "./batch.js";
 export * as build from "./build.js";
 export { make } from "./build.js";
+export * as composed from "./composed.js";
 export { costOf } from "./cost.js";
 export {
   bodyDimensions,

@@ -18,7 +18,7 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { fromComplexes, make, type Value } from "../ops/index.js";
-import { copyGraph, simplify } from "../transform/index.js";
+import { copyGraph, type KeepCustom, recogniseAttention, simplify } from "../transform/index.js";
 import { debugLevel, logRun } from "./debug.js";
 import { ConstantLifter } from "./lift.js";
 import { memory, TensorValue } from "./memory.js";
@@ -56,7 +56,8 @@ export class Session {
       this.#compiled.set(key, earlier);
       return earlier;
     }
-    const simple = simplify(copyGraph(fn), (node, usesOutput) => this.device.keeps?.(node, usesOutput) ?? false);
+    const keep = this.keeper();
+    const simple = simplify(recogniseAttention(copyGraph(fn), { keeper: () => keep }), keep ?? undefined);
     assertClosed(simple);
     const executable = profiler.span("compile", () => this.device.compile(simple, { donated, known }));
     if (debugLevel() >= 3) console.error(printGraph(simple));
@@ -72,6 +73,12 @@ export class Session {
     this.#compiled.set(key, compiled);
     if (this.#compiled.size > maxExecutables) this.#compiled.delete(this.#compiled.keys().next().value!);
     return compiled;
+  }
+
+  /** Which custom functions the device has kernels for; null: none. */
+  keeper(): KeepCustom | null {
+    const { device } = this;
+    return device.keeps === undefined ? null : (node, usesOutput) => device.keeps!(node, usesOutput);
   }
 
   /** Runs a compiled function on values; donated values are consumed. */
@@ -281,6 +288,17 @@ export function session(): Session {
   current ??= useDevice(makeDefault());
   return current;
 }
+
+/**
+ * The graph that a gradient is to be taken of (with respect to `wrt`, where that is known): what the device has kernels
+ * for, with a gradient of their own, stands in it as that.
+ */
+export const forGradient = (
+  outputs: readonly Node[],
+  params: readonly Node[],
+  wrt?: readonly Node[],
+): readonly Node[] =>
+  recogniseAttention({ params, outputs }, { keeper: () => session().keeper(), gradient: true, wrt }).outputs;
 
 /** One session a device: going back to it finds its compiled functions again. */
 const sessions = new WeakMap<Device, Session>();

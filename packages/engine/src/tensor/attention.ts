@@ -1,26 +1,20 @@
-// Attention: softmax(q k^T scale) v with masks and dropout, as ordinary ops inside one custom function, so that a device
-// which has a kernel for the whole of it can use that; everywhere else the ops are inlined and fused like any others.
+// Attention over tensors: checks, masks and keys, around the custom function of transform/attention.
 import {
   type AttentionKernel,
   broadcastShapes,
   type DType,
   DTypeError,
   isFloat,
-  isHalf,
   type Node,
-  type Precision,
   ShapeError,
   showShape,
   WeftError,
 } from "../graph/index.js";
-import { build, keptScale } from "../ops/index.js";
-import { backward, instantiate } from "../transform/index.js";
+import { build } from "../ops/index.js";
+import { attentionNode, swapHeads } from "../transform/index.js";
 import { wrap } from "./convert.js";
-import { div, exp, isFinite as isFiniteOf, log, maximum, where } from "./math.js";
-import { softmax } from "./nnfunctions.js";
 import { type ProductOptions, productPrecision } from "./precision.js";
-import { type Key, keptMask } from "./random.js";
-import { logsumexp, max, stopGradient, sum } from "./reduce.js";
+import type { Key } from "./random.js";
 import type { Tensor } from "./tensor.js";
 
 export interface AttentionOptions extends ProductOptions {
@@ -36,110 +30,8 @@ export interface AttentionOptions extends ProductOptions {
   key?: Key | null;
 }
 
-/** Softmax of the last axis over the places where the mask is true; rows without any are zeros. */
-function maskedSoftmax(scores: Tensor, mask: Tensor): { weights: Tensor; logSum: Tensor } {
-  const open = where(mask, scores, Number.NEGATIVE_INFINITY);
-  const top = stopGradient(max(open, -1, { keepDims: true }));
-  const shift = where(isFiniteOf(top), top, 0);
-  const e = where(mask, exp(scores.sub(shift)), 0);
-  const total = sum(e, -1, { keepDims: true });
-  // The largest open score contributes exp(0) = 1, so the bound acts on closed rows alone.
-  const weights = div(e, maximum(total, 0.5));
-  return { weights, logSum: where(total.greater(0), log(total).add(shift), 0).squeeze(-1) };
-}
-
-/** 32 kept weights a number, the first in the lowest bit; the last number is filled up with zeros. */
-function asBits(kept: Tensor): Tensor {
-  const n = kept.shape[kept.rank - 1];
-  const words = Math.ceil(n / 32);
-  const node = build.cast(kept.node, "int32");
-  const low = node.shape.map(() => 0);
-  const padded = build.pad(node, low, [...low.slice(0, -1), words * 32 - n]);
-  const grouped = build.reshape(padded, [...node.shape.slice(0, -1), words, 32]);
-  const at = build.iota(grouped.shape, grouped.shape.length - 1, "int32");
-  const last = build.eq(at, build.fullLike(at, 31));
-  const power = build.binary("pow", build.fullLike(at, 2), build.binary("min", at, build.fullLike(at, 30)));
-  const bit = build.where(last, build.fullLike(at, -(2 ** 31)), power);
-  return wrap(build.sum(build.mul(grouped, bit), [grouped.shape.length - 1]));
-}
-
-/** [..., length, heads, size] <-> [..., heads, length, size] */
-const swapHeads = (x: Node): Node => build.moveAxis(x, x.shape.length - 2, x.shape.length - 3);
-
-/** Queries, keys and values as [..., heads, length, size], in the dtype of the arithmetic. */
-function parts(inputs: readonly Node[], packed: boolean): Node[] {
-  const [joint] = inputs;
-  const axis = joint.shape.length - 3;
-  const split = packed
-    ? [0, 1, 2].map((i) => {
-        const part = build.sliceAxis(joint, axis, i, i + 1);
-        return build.reshape(part, [...joint.shape.slice(0, axis), ...joint.shape.slice(axis + 1)]);
-      })
-    : inputs.slice(0, 3);
-  return split.map((x) => swapHeads(isHalf(x.dtype) ? build.cast(x, "float32") : x));
-}
-
-/** The function in ops: its result, the log-sums of its rows, the kept weights as bits. */
-function compose(inputs: readonly Node[], kernel: AttentionKernel): Node[] {
-  const { dtype } = inputs[0];
-  const precision = isHalf(dtype) ? (dtype as Precision) : kernel.precision;
-  const [q, k, v] = parts(inputs, kernel.packed);
-  let next = kernel.packed ? 1 : 3;
-  const scores = wrap(build.scale(build.matmul(q, build.transpose(k), precision), kernel.scale));
-  const mask = kernel.mask === "none" ? null : wrap(inputs[next++]);
-  let weights: Tensor;
-  let logSum: Tensor;
-  if (kernel.mask === "bool") ({ weights, logSum } = maskedSoftmax(scores, mask!));
-  else {
-    const shown = mask === null ? scores : scores.add(mask);
-    weights = softmax(shown);
-    logSum = logsumexp(shown, -1);
-  }
-  const saved = [logSum.node];
-  if (kernel.dropout > 0) {
-    const key = wrap(inputs[next]);
-    const kept = keptMask(weights.shape.slice(key.rank - 1), kernel.dropout, key);
-    weights = where(kept, weights.mul(keptScale(kernel.dropout)), 0);
-    saved.push(asBits(kept).node);
-  }
-  const result = swapHeads(build.matmul(weights.node, v, precision));
-  return [build.cast(result, dtype), ...saved];
-}
-
-const placeholders = (nodes: readonly Node[]): Node[] => nodes.map((n) => build.input(n.shape, n.dtype, "x"));
-
-/** The gradient as one custom function too. Its body differentiates the ops; what the forward pass saved is for kernels. */
-function gradientNode(kernel: AttentionKernel, inputs: Node[], outputs: Node[], cotangent: Node): (Node | null)[] {
-  const tensors = (kernel.packed ? 1 : 3) + (kernel.mask === "float" ? 1 : 0);
-  const params = placeholders([...inputs, ...outputs, cotangent]);
-  const own = params.slice(0, inputs.length);
-  const wanted = own.slice(0, tensors);
-  const [result] = compose(own, kernel);
-  const grads = backward([result], [params[params.length - 1]], wanted).map((g, i) => g ?? build.zerosLike(wanted[i]));
-  const body = { params, outputs: grads };
-  const node = build.make("custom", [...inputs, ...outputs, cotangent], {
-    body,
-    kernel: { ...kernel, gradient: true },
-    rule: {
-      name: "attentionGradient",
-      backward: (given, _results, cotangents) => backward(instantiate(body, given), cotangents, given),
-    },
-  });
-  return inputs.map((_, i) => (i < tensors ? build.pick(node, i) : null));
-}
-
-function attentionNode(inputs: Node[], kernel: AttentionKernel): Node {
-  const params = placeholders(inputs);
-  const node = build.make("custom", inputs, {
-    body: { params, outputs: compose(params, kernel) },
-    kernel,
-    rule: {
-      name: "attention",
-      backward: (given, outputs, cotangents) => gradientNode(kernel, given, outputs, cotangents[0]),
-    },
-  });
-  return build.pick(node, 0);
-}
+const attend = (inputs: readonly Node[], kernel: AttentionKernel): Node =>
+  build.pick(attentionNode(inputs, kernel) as Node, 0);
 
 /** Mask and key as inputs, and what the kernel must know of them. */
 function extras(
@@ -213,7 +105,7 @@ export function scaledDotProductAttention(q: Tensor, k: Tensor, v: Tensor, optio
   const scores = [...(rank === 2 ? [1] : q.shape.slice(0, -2)), q.shape[rank - 2], k.shape[rank - 2]];
   const { nodes, kernel } = extras(op, options, scores, size, q.dtype);
   const inputs = [...[q, k, v].map((x) => swapHeads(headed(x))), ...nodes];
-  const result = swapHeads(attentionNode(inputs, { ...kernel, packed: false }));
+  const result = swapHeads(attend(inputs, { ...kernel, packed: false }));
   return wrap(build.reshape(result, q.shape));
 }
 
@@ -229,5 +121,5 @@ export function packedAttention(joint: Tensor, options: AttentionOptions = {}): 
   const [length, , heads, size] = joint.shape.slice(-4);
   const scores = [...joint.shape.slice(0, -4), heads, length, length];
   const { nodes, kernel } = extras(op, options, scores, size, joint.dtype);
-  return wrap(attentionNode([joint.node, ...nodes], { ...kernel, packed: true }));
+  return wrap(attend([joint.node, ...nodes], { ...kernel, packed: true }));
 }

@@ -9,6 +9,7 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
+import { forGradient } from "../runtime/index.js";
 import { backward, closeOver, instantiate } from "../transform/index.js";
 import { wrap } from "./convert.js";
 import { emitEffect } from "./effects.js";
@@ -41,10 +42,8 @@ function customNode(
     fn(...(def.rebuild(params.map((p) => new Tensor(p))) as unknown[])),
   );
   const out = outputsOf(op, result);
-  const { fn: body, captured } = closeOver(
-    [...out.leaves, ...frame.effects].map((l) => l.node),
-    params,
-  );
+  const results = [...out.leaves, ...frame.effects].map((l) => l.node);
+  const { fn: body, captured } = closeOver(forGradient(results, params), params);
   const traced = { body, captured: captured.length, args: def, out: out.def, results: out.leaves.length };
   const rule = { name, backward: makeBackward(traced) };
   const node = build.make("custom", [...captured, ...leaves.map((l) => l.node)], { body, rule });

@@ -1,11 +1,10 @@
 // Functions that networks are made of, composed of primitives; fusion makes single kernels of them.
 import { DTypeError, isComplex, isHalf, kindOf, type Node, ShapeError, showShape } from "../graph/index.js";
-import { build } from "../ops/index.js";
+import { build, composed } from "../ops/index.js";
 import { inexactNode, nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import {
   abs,
   add,
-  div,
   erf,
   exp,
   greater,
@@ -20,7 +19,7 @@ import {
   tanh,
   where,
 } from "./math.js";
-import { logsumexp, mean, shiftOf, sum, variance } from "./reduce.js";
+import { logsumexp, mean, sum, variance } from "./reduce.js";
 import type { Tensor } from "./tensor.js";
 
 /** max(x, 0); NaN stays NaN, and the slope at 0 is 0. */
@@ -57,9 +56,7 @@ export function softmax(x: TensorLike, axis = -1): Tensor {
   const node = given;
   if (isComplex(node.dtype)) throw new DTypeError("softmax: not defined for complex tensors");
   const at = resolveAxis("softmax", axis, node.shape.length);
-  const top = shiftOf(node, [at]);
-  const e = wrap(build.unary("exp", build.sub(node, build.expand(top, node.shape))));
-  return div(e, sum(e, at, { keepDims: true }));
+  return wrap(composed.softmax(node, at));
 }
 
 export function logSoftmax(x: TensorLike, axis = -1): Tensor {

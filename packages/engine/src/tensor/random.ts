@@ -1,7 +1,7 @@
 // Random tensors: counter-based (threefry), keyed by seed and element index, so that the same seed gives the same
 // numbers on every device and every number of devices.
 import { type DType, DTypeError, fitsInteger, isFloat, type Shape, WeftError } from "../graph/index.js";
-import { build, droppedOf, threefry2x32 } from "../ops/index.js";
+import { build, composed, threefry2x32 } from "../ops/index.js";
 import { dataNode, session } from "../runtime/index.js";
 import { wrap } from "./convert.js";
 import { checkShape } from "./create.js";
@@ -119,7 +119,7 @@ export function bernoulli(probability: number, shape: Shape, options: Omit<Rando
 export function keptMask(shape: Shape, rate: number, from: Key): Tensor {
   checkShape("dropout", shape);
   checkKey("dropout", from);
-  return wrap(build.make("random", [from.node], { kind: "kept", shape, dtype: "bool", threshold: droppedOf(rate) }));
+  return wrap(composed.keptMask(shape, rate, from.node));
 }
 
 /** The whole numbers 0 to n-1 in random order, int32. */

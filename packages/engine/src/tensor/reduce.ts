@@ -9,7 +9,7 @@ import {
   ShapeError,
   toInexact,
 } from "../graph/index.js";
-import { build } from "../ops/index.js";
+import { build, composed } from "../ops/index.js";
 import { nodeAs, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import type { Tensor } from "./tensor.js";
 
@@ -102,35 +102,12 @@ export function logsumexp(x: TensorLike, axes?: Axes, { keepDims }: ReduceOption
   if (isComplex(node.dtype)) throw new DTypeError("logsumexp: not defined for complex tensors");
   const values = build.cast(node, toInexact(node.dtype));
   const resolved = resolveAxes("logsumexp", axes, node.shape.length);
-  const top = shiftOf(values, resolved);
-  const total = reduceNode(
-    "sum",
-    build.unary("exp", build.sub(values, build.expand(top, values.shape))),
-    resolved,
-    true,
-  );
-  const result = build.add(build.unary("log", total), top);
+  const result = composed.logSumExp(values, resolved);
   return wrap(keepDims ? result : build.reshape(result, build.reduce("max", values, resolved).shape));
 }
 
-/** The largest value along the axes, as ones, where it is finite: subtracting it keeps exp in range. */
-export function shiftOf(values: Node, axes: readonly number[]): Node {
-  const top = reduceNode("max", values, axes, true);
-  const safe = build.where(build.unary("isfinite", top), top, build.zerosLike(top));
-  // A constant for the gradient: the shift cancels.
-  return stopNode(safe);
-}
-
-/** The same value without a gradient. */
-function stopNode(x: Node): Node {
-  const param = build.input(x.shape, x.dtype, "x");
-  return build.pick(build.make("custom", [x], { body: { params: [param], outputs: [param] }, rule: stopRule }), 0);
-}
-
-const stopRule = { name: "stopGradient", backward: () => [null] };
-
 /** The tensor as a constant: no gradient flows through it. */
-export const stopGradient = (x: TensorLike): Tensor => wrap(stopNode(nodeOf("stopGradient", x)));
+export const stopGradient = (x: TensorLike): Tensor => wrap(composed.stopGradient(nodeOf("stopGradient", x)));
 
 function argExtremum(fn: "argmax" | "argmin", x: TensorLike, axis: number | undefined, keepDims = false): Tensor {
   const node = nodeOf(fn, x);

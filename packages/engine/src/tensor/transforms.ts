@@ -2,7 +2,7 @@
 // transforms. Everything works on trees and nests.
 import { isComplex, isInexact, type Node, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { keepWhenComputed, tracing } from "../runtime/index.js";
+import { forGradient, keepWhenComputed, tracing } from "../runtime/index.js";
 import { backward, forward, instantiate } from "../transform/index.js";
 import { wrap } from "./convert.js";
 import { Tensor } from "./tensor.js";
@@ -30,6 +30,14 @@ function checkLoss(op: string, loss: unknown): Node {
     throw new WeftError(`${op}: the loss is complex; a gradient needs a real loss: use real() or abs()`);
   if (!isInexact(loss.dtype)) throw new WeftError(`${op}: the loss is ${loss.dtype}; a gradient needs a float loss`);
   return loss.node;
+}
+
+/** The results of a traced function as nodes that a gradient is to be taken of; see forGradient. */
+function graphForGradient<T>(result: T, wrt: readonly Node[]): T {
+  const { leaves, def } = flattenTree(result);
+  const before = leaves.map((leaf) => leaf.node);
+  const after = forGradient(before, wrt, wrt);
+  return after.every((node, i) => node === before[i]) ? result : (def.rebuild(after.map((n) => new Tensor(n))) as T);
 }
 
 export interface GradOptions {
@@ -69,7 +77,9 @@ function differentiate(op: string, fn: AnyFunction, args: unknown[], options: Gr
     refusePromise(op, result);
     if (hasAux && !Array.isArray(result))
       throw new WeftError(`${op}: with hasAux the function returns [loss, more], got ${typeof result}`);
-    const loss = checkLoss(op, hasAux ? (result as unknown[])[0] : result);
+    checkLoss(op, hasAux ? (result as unknown[])[0] : result);
+    const value = graphForGradient(result, wrt);
+    const loss = checkLoss(op, hasAux ? (value as unknown[])[0] : value);
     const grads = backward([loss], [build.full([], 1, loss.dtype)], wrt).map((g, i) =>
       wrap(g ?? build.zerosLike(wrt[i])),
     );
@@ -78,7 +88,7 @@ function differentiate(op: string, fn: AnyFunction, args: unknown[], options: Gr
       next += aliases.length;
       return def.rebuild(grads.slice(next - aliases.length, next));
     });
-    return { value: result, grads: typeof argument === "number" ? trees[0] : trees };
+    return { value, grads: typeof argument === "number" ? trees[0] : trees };
   });
 }
 
@@ -129,7 +139,9 @@ export function vjp<A extends unknown[], V>(fn: (...args: A) => V, ...args: A): 
   return tracing(() => {
     const alias = aliasTree(args);
     const { def } = flattenTree(args);
-    const result = fn(...(alias.tree as A));
+    const made = fn(...(alias.tree as A));
+    outputsOf("vjp", made);
+    const result = graphForGradient(made, alias.aliases);
     const { leaves } = outputsOf("vjp", result);
     // Built now, for cotangents to come: a result that was computed in between has lost its history.
     const seeds = leaves.map((l) => build.input(l.shape, l.dtype, "cotangent"));

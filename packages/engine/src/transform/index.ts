@@ -1,6 +1,8 @@
 // graph -> graph: gradients, forward mode, vmap, loops, simplification.
+export { attentionNode, swapHeads } from "./attention.js";
 export { backward, forward } from "./gradient.js";
+export { recogniseAttention } from "./recognise.js";
 export { makeScan, type ScanParts, splitScan } from "./scan.js";
-export { simplify, uniformValue } from "./simplify.js";
+export { type KeepCustom, simplify, uniformValue } from "./simplify.js";
 export { batchNodes } from "./vmap.js";
 export { type Closed, closeOver, copyGraph, dependents, instantiate, rebuild } from "./walk.js";

@@ -227,7 +227,10 @@ export function simplify(fn: GraphFn, keep: KeepCustom = () => false): GraphFn {
       map.set(node, node);
       return;
     }
-    map.set(node, reduceNode(rebuild(node, inputs)));
+    const representative = reduceNode(rebuild(node, inputs));
+    map.set(node, representative);
+    // Rewrites build on representatives: a custom function that was kept must not be looked at again, and inlined.
+    map.set(representative, representative);
   };
 
   /** Interns what a rewrite built, from its new leaves up, rewriting on the way. */

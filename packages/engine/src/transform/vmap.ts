@@ -82,7 +82,8 @@ function batchScan(node: Node<"scan">, inputs: readonly Batched[], size: number)
 }
 
 function batchCustom(node: Node<"custom">, inputs: readonly Batched[], size: number): Batched[] {
-  const { body, rule } = node.attrs;
+  const { body, rule, kernel } = node.attrs;
+  if (kernel !== undefined) return batchKernel(node, inputs, size);
   const mask = inputs.map((x) => x.batched);
   const inner = batchBody(body, mask, size);
   const outputs = inner.outputs.map((o) => withBatch(o, size));
@@ -94,6 +95,20 @@ function batchCustom(node: Node<"custom">, inputs: readonly Batched[], size: num
       rule: { name: rule.name, backward: batchBackward(rule, body, mask, size) },
     },
   );
+  return picks(result).map((r) => ({ node: r, batched: true }));
+}
+
+/** Kernels take any number of leading axes, and so do their rules: the axis comes first in every operand. */
+function batchKernel(node: Node<"custom">, inputs: readonly Batched[], size: number): Batched[] {
+  const { body } = node.attrs;
+  const inner = batchBody(
+    body,
+    inputs.map(() => true),
+    size,
+  );
+  const outputs = inner.outputs.map((o) => withBatch(o, size));
+  const operands = inputs.map((x) => withBatch(x, size));
+  const result = make("custom", operands, { ...node.attrs, body: { params: inner.params, outputs } });
   return picks(result).map((r) => ({ node: r, batched: true }));
 }
 

@@ -1,26 +1,10 @@
 // The plan of a training step on the GPU, made without one: how many launches it is, and that no score matrix is in it.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { planFunction } from "../../compile/index.js";
-import { type GraphFn, type Node, numel } from "../../graph/index.js";
 import * as weft from "../../index.js";
 import * as nn from "../../nn/index.js";
 import * as optim from "../../optim/index.js";
-import type { CompileOptions } from "../contract.js";
-import { canFuse } from "./attention.js";
-import { cudaPlanOptions } from "./source.js";
-
-/** A device that keeps what a GPU would be asked to compile. */
-class Recorder extends weft.ReferenceDevice {
-  readonly graphs: { fn: GraphFn; options: CompileOptions }[] = [];
-  keeps(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
-    return canFuse(node, usesOutput, { sharedBytes: 232448, major: 9, precision: "float32" });
-  }
-  override compile(fn: GraphFn, options: CompileOptions = {}) {
-    this.graphs.push({ fn, options });
-    return super.compile(fn);
-  }
-}
+import { assertSmallerThan, fusedOf, Recorder } from "./plan.testkit.js";
 
 test("a training step of two layers is some sixty launches, one of them for all updates, none with scores", () => {
   const device = new Recorder();
@@ -42,17 +26,10 @@ test("a training step of two layers is some sixty launches, one of them for all 
   );
   const ids = weft.zeros([batch, length], { dtype: "int32" });
   step(params, optimizer.init(params), ids, weft.zeros([batch], { dtype: "int32" }), weft.key(1));
-  const { fn, options } = device.graphs.findLast((g) => g.options.donated?.some(Boolean))!;
-  const plan = planFunction(fn, { ...cudaPlanOptions, donated: options.donated });
+  const plan = device.plan((options) => options.donated?.some(Boolean) ?? false);
   assert.ok(plan.steps.length <= 66, `${plan.steps.length} launches`);
-  const fused = plan.steps.filter((s) => s.kind === "library" && s.node.op === "custom");
-  assert.equal(fused.length, 4, "attention and its gradient in each layer");
+  assert.equal(fusedOf(plan).length, 4, "attention and its gradient in each layer");
   const largest = Math.max(...plan.steps.map((s) => (s.kind === "batch" ? s.kernels.length : 0)));
   assert.ok(largest >= 28, `the largest batch has ${largest} kernels, the model 28 parameters`);
-  const scores = batch * heads * length * length;
-  for (const s of plan.steps)
-    for (const kernel of s.kind === "kernel" ? [s.kernel] : s.kind === "batch" ? s.kernels : [])
-      for (const node of kernel.buffers) assert.ok(numel(node.shape) < scores, `${kernel.name}: ${node.shape}`);
-  for (const s of plan.steps)
-    if (s.kind === "library" && s.node.outputs === null) assert.ok(numel(s.node.shape) < scores, s.node.op);
+  assertSmallerThan(plan, batch * heads * length * length);
 });

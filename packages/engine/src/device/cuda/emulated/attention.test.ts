@@ -57,6 +57,38 @@ for (const [precision, tolerance] of [
   });
 }
 
+/** As users write it, [1, heads, length, size]: a mask that repeats over heads, the scale on the scores. */
+function byHand(q: weft.Tensor, k: weft.Tensor, v: weft.Tensor, fill: number): weft.Tensor {
+  const n = q.shape[2];
+  const [i, j] = [weft.arange(0, n).unsqueeze(1), weft.arange(0, k.shape[2]).unsqueeze(0)];
+  const scores = q.matmul(k.transpose()).div(Math.sqrt(q.shape[3]));
+  return weft.softmax(scores.where(i.greaterEqual(j), fill)).matmul(v);
+}
+
+test("attention written by hand runs in the same kernels, in every precision", { skip }, () => {
+  for (const [precision, dtype, tolerance] of [
+    ["float32", "float32", 2e-5],
+    ["tf32", "float32", 2e-3],
+    ["bf16", "float32", 2e-2],
+    ["float32", "bfloat16", 5e-2],
+  ] as const) {
+    const log = agree(() => {
+      const args = [1, 2, 3].map((seed) => data([1, 2, 70, 16], seed, 3).cast(dtype));
+      const w = data([1, 2, 70, 16], 4);
+      const attend = (x: weft.Tensor[]): weft.Tensor =>
+        weft.withPrecision(precision, () => byHand(x[0], x[1], x[2], Number.NEGATIVE_INFINITY)).cast("float32");
+      const program = weft.jit((...x: weft.Tensor[]) => {
+        const loss = (...y: weft.Tensor[]): weft.Tensor => attend(y).mul(w).sum();
+        const grads = weft.grad(loss, { argument: [0, 1, 2] })(...x) as unknown as weft.Tensor[];
+        return [attend(x), ...grads.map((g) => g.cast("float32"))];
+      });
+      return program(...args);
+    }, tolerance);
+    assert.equal(log.filter((name) => name.endsWith("_k")).length, 1, `${precision}: the fused gradient ran`);
+    assert.ok(!log.some((name) => name.startsWith("cublas")), `${precision}: no product outside the kernels`);
+  }
+});
+
 test("half types go through the kernels as they are", { skip }, () => {
   for (const dtype of ["bfloat16", "float16"] as const)
     agree(() => {

@@ -1,0 +1,239 @@
+// What a killed worker had is made again on those that are left: from the calls that made it and the arrays that were
+// uploaded. Real processes and SIGKILL; and the bounds of what is remembered.
+import assert from "node:assert/strict";
+import { afterEach, test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+import * as weft from "../index.js";
+import { ClusterBuffer } from "./buffer.js";
+import { type Cluster, connect } from "./connect.js";
+import { type Hands, Lineage } from "./lineage.js";
+import { type ClusterStatus, watch } from "./watch.js";
+import { skip, testWorker } from "./workers.testkit.js";
+
+process.env.WEFT_FORCE_SHARD = "1";
+const open: Cluster[] = [];
+const settings = ["WEFT_RECOMPUTE", "WEFT_RECOMPUTE_BYTES", "WEFT_RECOMPUTE_CALLS"];
+
+afterEach(async () => {
+  for (const name of settings) delete process.env[name];
+  for (const cluster of open.splice(0)) await cluster.close();
+  weft.setDevice("cpu");
+});
+
+async function begin(devices: number, env: Record<string, string> = {}): Promise<Cluster> {
+  Object.assign(process.env, env);
+  const cluster = await connect({ devices, ...testWorker });
+  open.push(cluster);
+  return cluster;
+}
+
+/** Ends a worker; its process is gone when this returns, what the others make of it is seen later. */
+const killOne = (cluster: Cluster): void => void process.kill(cluster.workers[0].process.pid, "SIGKILL");
+
+async function untilLeft(cluster: Cluster, count: number): Promise<void> {
+  for (let i = 0; cluster.workers.length !== count; i++) {
+    if (i > 1000) assert.fail(`${cluster.workers.length} workers are left, not ${count}`);
+    await delay(10);
+  }
+}
+
+const wave = (shape: number[], seed: number): weft.Tensor => {
+  const n = shape.reduce((a, b) => a * b, 1);
+  const data = Float32Array.from({ length: n }, (_, i) => Math.sin(i * 0.7 + seed));
+  return weft.tensor(data, { shape });
+};
+
+function assertNear(got: weft.Data, expected: weft.Data): void {
+  assert.equal(got.length, expected.length);
+  for (let i = 0; i < expected.length; i++)
+    if (!(Math.abs(Number(got[i]) - Number(expected[i])) <= 1e-4 * (1 + Math.abs(Number(expected[i])))))
+      assert.fail(`element ${i} is ${got[i]}, not ${expected[i]}`);
+}
+
+/** The same on one device of this process. */
+function alone<T>(cluster: Cluster, work: () => T): T {
+  weft.setDevice("cpu");
+  try {
+    return work();
+  } finally {
+    weft.useDevice(cluster.device);
+  }
+}
+
+const size = 200;
+const steps = 10;
+/** One of a chain of calls that needs all workers in each. */
+const step = weft.jit((y: weft.Tensor, w: weft.Tensor) => y.matmul(w).mul(0.1).tanh().add(y.sum(0).mul(1e-3)));
+const chain = (count: number, from = wave([size, size], 2), w = wave([size, size], 1)): weft.Tensor => {
+  let y = from;
+  for (let i = 0; i < count; i++) y = step(y, w);
+  return y;
+};
+
+const statusOf = (cluster: Cluster, when: (status: ClusterStatus) => boolean): Promise<ClusterStatus> =>
+  new Promise((resolve, reject) => {
+    const stop = watch(
+      cluster.address,
+      { token: cluster.local!.token },
+      (status) => {
+        if (!when(status)) return;
+        stop();
+        resolve(status);
+      },
+      (reason) => reject(new Error(reason)),
+    );
+  });
+
+for (const devices of [2, 3]) {
+  test(`one of ${devices} workers killed in the middle of a chain of calls: the right result`, { skip }, async () => {
+    const cluster = await begin(devices);
+    const expected = alone(cluster, () => chain(steps + 1).dataSync());
+    const half = chain(steps / 2);
+    await half.data();
+    const before = cluster.device.counts.runs;
+    // Stopped first: then it is surely in the middle when it is killed, and the others wait for it.
+    const { pid } = cluster.workers[0].process;
+    process.kill(pid, "SIGSTOP");
+    const y = chain(steps / 2, half);
+    const last = step(y, wave([size, size], 1));
+    const work = last.data();
+    await delay(200);
+    process.kill(pid, "SIGKILL");
+    assertNear(await work, expected);
+    await untilLeft(cluster, devices - 1);
+    const { counts } = cluster.device;
+    assert.ok(counts.recomputed > 0, "nothing was made again");
+    // The last result, and no more than the chain that leads to it.
+    assert.equal(counts.recomputed, steps + 1);
+    assert.equal(counts.runs - before, steps / 2 + 1 + steps + 1, "calls that were repeated");
+    const status = await statusOf(cluster, ({ recomputed }) => recomputed > 0);
+    assert.equal(status.recomputed, counts.recomputed);
+    // The next ones find it there.
+    const { recomputed } = counts;
+    const next = alone(cluster, () => chain(steps + 2).dataSync());
+    assertNear(await step(last, wave([size, size], 1)).data(), next);
+    assert.equal(counts.recomputed, recomputed);
+  });
+}
+
+test("two workers killed one after the other, whenever that is: the right result", { skip }, async () => {
+  const cluster = await begin(3);
+  const expected = alone(cluster, () => chain(40).dataSync());
+  for (const left of [2, 1]) {
+    const work = chain(40).data();
+    await delay(60);
+    killOne(cluster);
+    assertNear(await work, expected);
+    await untilLeft(cluster, left);
+  }
+});
+
+test("what was lost while nobody looked is made again when it is used, uploads are sent again", { skip }, async () => {
+  const cluster = await begin(2);
+  const x = wave([300, 200], 3).realize();
+  const y = x.mul(2).realize();
+  const z = y.add(1).realize();
+  await z.data();
+  y.dispose();
+  killOne(cluster);
+  await untilLeft(cluster, 1);
+  // z needs y, which was disposed of, which needs x, whose parts are gone with the worker.
+  const total = await z.sum().item();
+  const expected = alone(cluster, () => wave([300, 200], 3).mul(2).add(1).sum().itemSync());
+  assert.ok(Math.abs(total - expected) < 1e-3 * Math.abs(expected), `${total}, not ${expected}`);
+  assert.equal(cluster.device.counts.recomputed, 2);
+  assertNear(
+    await x.data(),
+    alone(cluster, () => wave([300, 200], 3).dataSync()),
+  );
+});
+
+test("a training loop that donates its state goes on with one worker fewer", { skip }, async () => {
+  const cluster = await begin(2);
+  const train = weft.jit(
+    (w: weft.Tensor, x: weft.Tensor) =>
+      w.sub(
+        weft
+          .grad((v: weft.Tensor) => x.matmul(v).tanh().square().mean())(w)
+          .mul(0.1),
+      ),
+    { donate: [0] },
+  );
+  const loop = (count: number, w: weft.Tensor, x: weft.Tensor): weft.Tensor => {
+    let v = w;
+    for (let i = 0; i < count; i++) v = train(v, x);
+    return v;
+  };
+  const expected = alone(cluster, () => loop(20, wave([64, 48], 4), wave([256, 64], 5)).dataSync());
+  const x = wave([256, 64], 5);
+  let w = loop(10, wave([64, 48], 4), x);
+  await w.data();
+  killOne(cluster);
+  await untilLeft(cluster, 1);
+  w = loop(10, w, x);
+  assertNear(await w.data(), expected);
+});
+
+test("where the root is gone there is one clear error, and the rest goes on", { skip }, async () => {
+  for (const [env, why] of [
+    [{ WEFT_RECOMPUTE: "0" }, /WEFT_RECOMPUTE=0/],
+    [{ WEFT_RECOMPUTE_BYTES: "0" }, /not kept here \(WEFT_RECOMPUTE_BYTES\)|not remembered/],
+    [{ WEFT_RECOMPUTE_CALLS: "3" }, /more than 3 calls|not remembered any more \(WEFT_RECOMPUTE_CALLS/],
+  ] as const) {
+    const cluster = await begin(2, env);
+    let y = wave([256, 256], 6);
+    for (let i = 0; i < 8; i++) y = step(y, wave([256, 256], 7));
+    await y.data();
+    killOne(cluster);
+    await untilLeft(cluster, 1);
+    for (const attempt of [() => y.data(), () => y.add(1).data()])
+      await assert.rejects(attempt, (error: Error) => {
+        assert.match(error.message, /worker w\d+ .* ended; its parts of tensors are gone: make them again/);
+        assert.match(error.message, why);
+        return true;
+      });
+    assert.equal(cluster.device.counts.recomputed, 0);
+    assert.deepEqual(await weft.tensor([1, 2]).add(1).array(), [2, 3]);
+    await cluster.close();
+    open.pop();
+    for (const name of settings) delete process.env[name];
+  }
+});
+
+/** Buffers and calls without a cluster. */
+function bench(limits: { bytes?: number; calls?: number } = {}): { lineage: Lineage; unstaged: number[] } {
+  const unstaged: number[] = [];
+  const hands: Hands = {
+    isGone: () => true,
+    isFailed: () => false,
+    renew: (it) => it.renew(),
+    spare: ({ bytes }) => new ClusterBuffer(bytes),
+    free: () => {},
+    unstage: ({ address }) => void unstaged.push(address),
+  };
+  return { lineage: new Lineage(hands, { enabled: true, bytes: 100, calls: 4, seconds: 60, ...limits }), unstaged };
+}
+
+test("kept arrays and freed tensors are remembered within bounds, freed ones go first", () => {
+  const { lineage, unstaged } = bench();
+  const buffers = Array.from({ length: 4 }, () => new ClusterBuffer(30));
+  const keep = (i: number): boolean => lineage.keep(buffers[i], { address: i + 1, bytes: null });
+  assert.ok(keep(0) && keep(1) && keep(2));
+  assert.equal(lineage.keptBytes, 90);
+  buffers[1].freed = true;
+  lineage.freed(buffers[1]);
+  assert.ok(keep(3));
+  assert.deepEqual(unstaged, [2]);
+  assert.equal(lineage.keptBytes, 90);
+  assert.equal(lineage.keep(new ClusterBuffer(101), { address: 9, bytes: null }), false);
+  const made = Array.from({ length: 10 }, () => new ClusterBuffer(1));
+  for (const it of made) {
+    lineage.made({ again: () => {}, inputs: [], outputs: [it], members: new Map(), seconds: 0 });
+    it.freed = true;
+    lineage.freed(it);
+  }
+  assert.equal(made.filter((it) => it.origin !== null).length, 4);
+  lineage.clear();
+  assert.equal(lineage.keptBytes, 0);
+  assert.deepEqual(unstaged.sort(), [1, 2, 3, 4]);
+});

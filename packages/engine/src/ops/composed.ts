@@ -1,0 +1,59 @@
+// Functions of nodes, composed of ops, that the layers above share: softmax and its like without overflow, a value without
+// its gradient, what dropout keeps. They know nothing of tensors or users; shapes and dtypes must fit already.
+import { keepAxes, type Node, type ReduceFn, type Shape } from "../graph/index.js";
+import * as build from "./build.js";
+import { droppedOf } from "./reference/index.js";
+
+/** Reduces and keeps the reduced axes as ones. */
+const reduceKept = (fn: ReduceFn, x: Node, axes: readonly number[]): Node =>
+  build.reshape(build.reduce(fn, x, axes), keepAxes(x.shape, axes));
+
+const stopRule = { name: "stopGradient", backward: () => [null] };
+
+/** The same value without a gradient. */
+export function stopGradient(x: Node): Node {
+  const param = build.input(x.shape, x.dtype, "x");
+  return build.pick(build.make("custom", [x], { body: { params: [param], outputs: [param] }, rule: stopRule }), 0);
+}
+
+/** The largest value along the axes, as ones, where it is finite: subtracting it keeps exp in range. */
+function shiftOf(x: Node, axes: readonly number[]): Node {
+  const top = reduceKept("max", x, axes);
+  const safe = build.where(build.unary("isfinite", top), top, build.zerosLike(top));
+  // A constant for the gradient: the shift cancels.
+  return stopGradient(safe);
+}
+
+const shiftedExp = (x: Node, shift: Node): Node => build.unary("exp", build.sub(x, build.expand(shift, x.shape)));
+
+/** exp(x) / sum(exp(x)) along one axis. */
+export function softmax(x: Node, axis: number): Node {
+  const e = shiftedExp(x, shiftOf(x, [axis]));
+  return build.div(e, build.expand(reduceKept("sum", e, [axis]), x.shape));
+}
+
+/** log(sum(exp(x))) along axes, which stay as ones. */
+export function logSumExp(x: Node, axes: readonly number[]): Node {
+  const shift = shiftOf(x, axes);
+  return build.add(build.unary("log", reduceKept("sum", shiftedExp(x, shift), axes)), shift);
+}
+
+/** Softmax of the last axis over the places where the mask is true (rows without any are zeros), and its log-sums. */
+export function maskedSoftmax(x: Node, mask: Node): { weights: Node; logSum: Node } {
+  const axes = [x.shape.length - 1];
+  const open = build.where(mask, x, build.fullLike(x, Number.NEGATIVE_INFINITY));
+  const shift = shiftOf(open, axes);
+  const e = build.where(mask, shiftedExp(x, shift), build.zerosLike(x));
+  const total = reduceKept("sum", e, axes);
+  // The largest open score contributes exp(0) = 1, so the bound acts on closed rows alone.
+  const bounded = build.binary("max", total, build.fullLike(total, 0.5));
+  const isOpen = build.lt(build.zerosLike(total), total);
+  return {
+    weights: build.div(e, build.expand(bounded, e.shape)),
+    logSum: build.where(isOpen, build.add(build.unary("log", total), shift), build.zerosLike(total)),
+  };
+}
+
+/** Which elements dropout keeps: each with probability 1 - rate, rounded to 2^-16. `shape` is that of one key's elements. */
+export const keptMask = (shape: Shape, rate: number, key: Node): Node =>
+  build.make("random", [key], { kind: "kept", shape, dtype: "bool", threshold: droppedOf(rate) });

@@ -1,0 +1,233 @@
+// What stands in for the masks of attention that was written by hand: who may look (a condition with the number that fills
+// closed places), numbers that are added to scores, both, or neither. It knows shapes and masks, nothing of products.
+import {
+  type AttentionKernel,
+  inversePermutation,
+  isHalf,
+  isOp,
+  type Node,
+  numel,
+  range,
+  type Scalar,
+  type Shape,
+  sameShape,
+  stridesOf,
+  structuralKey,
+} from "../graph/index.js";
+import { build, composed } from "../ops/index.js";
+import { foldBinary, foldUnary } from "./fold.js";
+
+/** Scores of this and less count as closed: nothing that is added to others by exp of such a difference is left in float32. */
+export const closedScore = -1e4;
+
+export interface ScoreMask {
+  /** bool, in the layout of the scores: true where a query may look. */
+  open: Node | null;
+  /** What closed places hold: -infinity, or a number of at most `closedScore`. */
+  fill: number;
+  /** Added to the scores, in their layout. */
+  bias: Node | null;
+}
+
+export interface KernelMask {
+  kind: AttentionKernel["mask"];
+  /** In the layout of the scores, at its own size: to be expanded. */
+  node: Node | null;
+  /** Rows where this is false (last axis 1) may look at nothing, and are the mean of the values then. */
+  rows: Node | null;
+}
+
+const elementwise = new Set(["unary", "binary", "where", "cast"]);
+const maxVisited = 256;
+
+/** Where each axis of a reshape that only adds or removes axes of size 1 comes from (-1: new); null for other reshapes. */
+function axesOfReshape(from: Shape, to: Shape): number[] | null {
+  const big = range(from.length).filter((i) => from[i] !== 1);
+  let next = 0;
+  const axes = to.map((d) => (d === 1 ? -1 : from[big[next]] === d ? big[next++] : -2));
+  return next === big.length && !axes.includes(-2) ? axes : null;
+}
+
+/** The same numbers before they were repeated: axes along which nothing changes have size 1. */
+export function narrowed(root: Node): Node {
+  const known = new Map<Node, Node>();
+  const narrow = (node: Node): Node => {
+    const found = known.get(node);
+    if (found !== undefined) return found;
+    const result = known.size > maxVisited || node.value !== null ? node : narrowNode(node);
+    known.set(node, result);
+    return result;
+  };
+  const narrowNode = (node: Node): Node => {
+    if (isOp(node, "expand")) return narrow(node.inputs[0]);
+    if (isOp(node, "iota"))
+      return build.iota(
+        node.shape.map((d, i) => (i === node.attrs.axis ? d : 1)),
+        node.attrs.axis,
+        node.dtype,
+      );
+    if (isOp(node, "permute")) return build.permute(narrow(node.inputs[0]), node.attrs.axes);
+    if (isOp(node, "reshape")) {
+      const [x] = node.inputs;
+      const axes = axesOfReshape(x.shape, node.shape);
+      const small = axes === null ? x : narrow(x);
+      return sameShape(small.shape, x.shape)
+        ? node
+        : build.reshape(
+            small,
+            axes!.map((a) => (a < 0 ? 1 : small.shape[a])),
+          );
+    }
+    if (!elementwise.has(node.op)) return node;
+    const inputs = node.inputs.map(narrow);
+    const shape = node.shape.map((_, i) => Math.max(...inputs.map((x) => x.shape[i])));
+    if (sameShape(shape, node.shape)) return node;
+    return build.make(
+      node.op as "unary",
+      inputs.map((x) => build.expand(x, shape)),
+      node.attrs as never,
+    );
+  };
+  return narrow(root);
+}
+
+const logic: Partial<Record<string, (a: number, b: number) => number>> = {
+  and: (a, b) => a & b,
+  or: (a, b) => a | b,
+  xor: (a, b) => a ^ b,
+};
+
+/** One element of a node that is made of constants and iotas; null where it is not. */
+function elementAt(node: Node, index: readonly number[]): number | null {
+  const number = (value: Scalar | null): number | null => (typeof value === "number" ? value : null);
+  if (isOp(node, "const")) return number(node.attrs.value);
+  if (isOp(node, "iota")) return index[node.attrs.axis];
+  const [x] = node.inputs;
+  if (isOp(node, "expand"))
+    return elementAt(
+      x,
+      index.map((i, axis) => (x.shape[axis] === 1 ? 0 : i)),
+    );
+  if (isOp(node, "permute"))
+    return elementAt(
+      x,
+      inversePermutation(node.attrs.axes).map((a) => index[a]),
+    );
+  if (isOp(node, "reshape")) {
+    let flat = stridesOf(node.shape).reduce((sum, stride, i) => sum + stride * index[i], 0);
+    const at = stridesOf(x.shape).map((stride) => {
+      const i = Math.floor(flat / stride);
+      flat -= i * stride;
+      return i;
+    });
+    return elementAt(x, at);
+  }
+  if (!elementwise.has(node.op)) return null;
+  const values = node.inputs.map((input) => elementAt(input, index));
+  if (values.some((v) => v === null)) return null;
+  const [a, b, c] = values as number[];
+  if (isOp(node, "where")) return a !== 0 ? b : c;
+  if (isOp(node, "cast")) {
+    if (node.dtype === "bool") return Number(a !== 0);
+    return node.dtype === "int32" || node.dtype === "float32" || node.dtype === "float64" ? a : null;
+  }
+  if (isOp(node, "unary")) return node.attrs.fn === "not" ? 1 - a : number(foldUnary(node.attrs.fn, a, x.dtype));
+  const fn = (node as Node<"binary">).attrs.fn;
+  const onBools = x.dtype === "bool" ? logic[fn] : undefined;
+  return onBools !== undefined ? onBools(a, b) : number(foldBinary(fn, a, b, x.dtype));
+}
+
+/** Rows that are looked at one by one; beyond, a mask counts as unknown. */
+const maxRows = 2 ** 15;
+const answers = new Map<string, boolean>();
+
+/** Whether every row of a mask is known to be open somewhere: causal masks and windows are, masks of data are not known. */
+function isOpenEverywhere(open: Node): boolean {
+  const rank = open.shape.length;
+  const [queries, keys] = [rank < 2 ? 1 : open.shape[rank - 2], open.shape[rank - 1]];
+  const rows = numel(open.shape.slice(0, -1));
+  if (
+    rows > maxRows ||
+    keys === 0 ||
+    elementAt(
+      open,
+      open.shape.map(() => 0),
+    ) === null
+  )
+    return false;
+  const key = structuralKey({ params: [], outputs: [open] });
+  const known = answers.get(key);
+  if (known !== undefined) return known;
+  const strides = stridesOf(open.shape.slice(0, -1));
+  const isRowOpen = (row: number): boolean => {
+    let rest = row;
+    const lead = strides.map((stride) => {
+      const i = Math.floor(rest / stride);
+      rest -= i * stride;
+      return i;
+    });
+    const i = row % queries;
+    const likely = [0, Math.min(i, keys - 1), keys - 1, Math.max(0, Math.min(i + keys - queries, keys - 1))];
+    return likely.some((j) => elementAt(open, [...lead, j]) === 1);
+  };
+  const answer = range(rows).every(isRowOpen);
+  if (answers.size > 256) answers.clear();
+  answers.set(key, answer);
+  return answer;
+}
+
+/** Numbers for a closed place that, unlike -infinity, leave a closed row without NaN. */
+const farBelow = -1e30;
+
+/**
+ * The mask that a kernel takes, with the same result as the ops it stands for. A kernel makes zeros of rows that a mask of
+ * bools closes; by hand such rows are NaN (filled with -infinity) or the mean of the values (filled with a large number).
+ */
+export function kernelMask({ open, fill, bias }: ScoreMask, forGradient: boolean): KernelMask {
+  if (open === null && bias === null) return { kind: "none", node: null, rows: null };
+  const may = open === null ? null : narrowed(open);
+  const closes = may !== null && !isOpenEverywhere(may);
+  const rows = closes && Number.isFinite(fill) ? rowsOf(may) : null;
+  if (bias === null) {
+    if (!closes || rows !== null) return { kind: "bool", node: may, rows };
+    const zero = build.full(may!.shape, 0, "float32");
+    return { kind: "float", node: build.where(may!, zero, build.fullLike(zero, fill)), rows: null };
+  }
+  const own = narrowed(bias);
+  const wide = isHalf(own.dtype) ? build.cast(own, "float32") : own;
+  const added = forGradient ? belowZero(wide) : wide;
+  if (may === null) return { kind: "float", node: added, rows: null };
+  const shape = may.shape.map((d, i) => Math.max(d, added.shape[i]));
+  const [condition, numbers] = [build.expand(may, shape), build.expand(added, shape)];
+  const closed = build.fullLike(numbers, rows === null ? Number.NEGATIVE_INFINITY : farBelow);
+  return { kind: "float", node: build.where(condition, numbers, closed), rows };
+}
+
+/**
+ * The same for softmax, with 0 as the largest number of a row: the kernels of the gradient read the logarithm of a row's
+ * sum, which has no digits left where a row holds -1e9 alone.
+ */
+function belowZero(bias: Node): Node {
+  const axis = bias.shape.length - 1;
+  const top = build.reshape(build.reduce("max", bias, [axis]), [...bias.shape.slice(0, -1), 1]);
+  const shift = build.where(build.unary("isfinite", top), top, build.zerosLike(top));
+  return build.sub(bias, build.expand(composed.stopGradient(shift), bias.shape));
+}
+
+function rowsOf(open: Node): Node {
+  const any = build.reduce("max", open, [open.shape.length - 1]);
+  return build.reshape(any, [...open.shape.slice(0, -1), 1]);
+}
+
+/** The result of attention with closed rows put right; values: [..., keys, size]. */
+export function withClosedRows(result: Node, values: Node, rows: Node | null): Node {
+  if (rows === null) return result;
+  const axis = values.shape.length - 2;
+  const total = build.sum(build.cast(values, "float32"), [axis]);
+  const mean = build.cast(build.scale(total, 1 / values.shape[axis]), result.dtype);
+  const kept = build.reshape(
+    mean,
+    values.shape.map((d, i) => (i === axis ? 1 : d)),
+  );
+  return build.where(build.expandTo(rows, result.shape), result, build.expand(kept, result.shape));
+}

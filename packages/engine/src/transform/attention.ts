@@ -1,0 +1,113 @@
+// Attention as one custom function: softmax(q k^T scale) v with masks and dropout in ordinary ops, and a note of what they
+// compute, so that a device which has a kernel for the whole of it can use that. It knows nothing of who asks for it: the
+// user's own function (tensor/attention) or the matcher that found the ops in a graph (recognise).
+import { type AttentionKernel, type GraphFn, isHalf, type Node, type Precision } from "../graph/index.js";
+import { build, composed, keptScale } from "../ops/index.js";
+import { backward } from "./gradient.js";
+import { instantiate } from "./walk.js";
+
+/** 32 kept weights a number, the first in the lowest bit; the last number is filled up with zeros. */
+function asBits(kept: Node): Node {
+  const n = kept.shape[kept.shape.length - 1];
+  const words = Math.ceil(n / 32);
+  const node = build.cast(kept, "int32");
+  const low = node.shape.map(() => 0);
+  const padded = build.pad(node, low, [...low.slice(0, -1), words * 32 - n]);
+  const grouped = build.reshape(padded, [...node.shape.slice(0, -1), words, 32]);
+  const at = build.iota(grouped.shape, grouped.shape.length - 1, "int32");
+  const last = build.eq(at, build.fullLike(at, 31));
+  const power = build.binary("pow", build.fullLike(at, 2), build.binary("min", at, build.fullLike(at, 30)));
+  const bit = build.where(last, build.fullLike(at, -(2 ** 31)), power);
+  return build.sum(build.mul(grouped, bit), [grouped.shape.length - 1]);
+}
+
+/** [..., length, heads, size] <-> [..., heads, length, size] */
+export const swapHeads = (x: Node): Node => build.moveAxis(x, x.shape.length - 2, x.shape.length - 3);
+
+/** Queries, keys and values as [..., heads, length, size], in the dtype of the arithmetic. */
+function parts(inputs: readonly Node[], packed: boolean): Node[] {
+  const [joint] = inputs;
+  const axis = joint.shape.length - 3;
+  const split = packed
+    ? [0, 1, 2].map((i) => {
+        const part = build.sliceAxis(joint, axis, i, i + 1);
+        return build.reshape(part, [...joint.shape.slice(0, axis), ...joint.shape.slice(axis + 1)]);
+      })
+    : inputs.slice(0, 3);
+  return split.map((x) => swapHeads(isHalf(x.dtype) ? build.cast(x, "float32") : x));
+}
+
+/** The function in ops: its result, the log-sums of its rows, the kept weights as bits. */
+function compose(inputs: readonly Node[], kernel: AttentionKernel): Node[] {
+  const { dtype } = inputs[0];
+  const precision = isHalf(dtype) ? (dtype as Precision) : kernel.precision;
+  const [q, k, v] = parts(inputs, kernel.packed);
+  let next = kernel.packed ? 1 : 3;
+  const scores = build.scale(build.matmul(q, build.transpose(k), precision), kernel.scale);
+  const mask = kernel.mask === "none" ? null : inputs[next++];
+  const last = scores.shape.length - 1;
+  let weights: Node;
+  let logSum: Node;
+  if (kernel.mask === "bool") ({ weights, logSum } = composed.maskedSoftmax(scores, mask!));
+  else {
+    const shown = mask === null ? scores : build.add(scores, mask);
+    weights = composed.softmax(shown, last);
+    logSum = composed.logSumExp(shown, [last]);
+  }
+  const saved = [build.reshape(logSum, logSum.shape.slice(0, -1))];
+  if (kernel.dropout > 0) {
+    const key = inputs[next];
+    const kept = composed.keptMask(weights.shape.slice(key.shape.length - 1), kernel.dropout, key);
+    const scaled = build.scale(weights, keptScale(kernel.dropout));
+    weights = build.where(kept, scaled, build.zerosLike(scaled));
+    saved.push(asBits(kept));
+  }
+  const result = swapHeads(build.matmul(weights, v, precision));
+  return [build.cast(result, dtype), ...saved];
+}
+
+const placeholders = (nodes: readonly Node[]): Node[] => nodes.map((n) => build.input(n.shape, n.dtype, "x"));
+
+/** How many of the inputs have a gradient: all but masks of bools and keys. */
+const differentiable = (kernel: AttentionKernel): number => (kernel.packed ? 1 : 3) + (kernel.mask === "float" ? 1 : 0);
+
+/** Inputs, results and a cotangent -> gradients, by differentiating the ops; what the forward pass saved is for kernels. */
+function gradientBody(kernel: AttentionKernel, given: readonly Node[], inputs: number): GraphFn {
+  const params = placeholders(given);
+  const own = params.slice(0, inputs);
+  const wanted = own.slice(0, differentiable(kernel));
+  const [result] = compose(own, kernel);
+  const grads = backward([result], [params[params.length - 1]], wanted);
+  return { params, outputs: grads.map((g, i) => g ?? build.zerosLike(wanted[i])) };
+}
+
+/**
+ * The gradient as one custom function too. Rules go by the shapes of what they get and not by those they were made for:
+ * vmap adds axes in front.
+ */
+function gradientNode(kernel: AttentionKernel, inputs: Node[], outputs: Node[], cotangent: Node): (Node | null)[] {
+  const all = [...inputs, ...outputs, cotangent];
+  const node = build.make("custom", all, {
+    body: gradientBody(kernel, all, inputs.length),
+    kernel: { ...kernel, gradient: true },
+    rule: {
+      name: "attentionGradient",
+      backward: (given, _results, cotangents) =>
+        backward(instantiate(gradientBody(kernel, given, inputs.length), given), cotangents, given),
+    },
+  });
+  return inputs.map((_, i) => (i < differentiable(kernel) ? build.pick(node, i) : null));
+}
+
+/** The custom function on inputs as AttentionKernel says; its results are to be picked. */
+export function attentionNode(inputs: readonly Node[], kernel: AttentionKernel): Node<"custom"> {
+  const params = placeholders(inputs);
+  return build.make("custom", inputs, {
+    body: { params, outputs: compose(params, kernel) },
+    kernel,
+    rule: {
+      name: "attention",
+      backward: (given, outputs, cotangents) => gradientNode(kernel, given, outputs, cotangents[0]),
+    },
+  }) as Node<"custom">;
+}
