@@ -1,10 +1,10 @@
 // The planner on CPU processes: how long it plans, and how far its predicted time of a step is from the measured one. Every
-// rank is a process with one core and its part of the program; all ranks measure their rates at the same time, the group
-// measures its links, and all ranks plan from rank 0's numbers. Predictions are made from the compiled kernels before the
+// rank is a process with one core and its part of the program; rank 0 measures its rates alone, all ranks theirs at the same
+// time, the group its links, and all plan from rank 0's numbers. Predictions are made from the compiled kernels before the
 // first run. Writes bench/results/planner.json.
 //   node bench/planner.mjs [--devices 2] [--programs transformer,loop] [--rounds 2] [--by-kernel 12] [--out FILE]
 import { spawn } from "node:child_process";
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, cpus, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -70,8 +70,8 @@ function timeRuns(device, executable, inputs, { least, most, budget }) {
 /** One rank: rates, plan, part, prediction, and then the time of many steps. */
 async function rankMain(rank, size, name, folder, options) {
   const { CpuDevice, ShmGroup } = await engine("device");
-  const { measureDevice, measureLinks } = await engine("runtime");
-  const { partition, plan, predictKernels, priceKernels, scatterValue } = await engine("shard");
+  const { measureGroup } = await engine("runtime");
+  const { partition, plan, predictKernels, priceKernels, ratesAt, scatterValue } = await engine("shard");
   const made = (await programs(options.programs)).map(([title, make]) => [title, make()]);
   const device = new CpuDevice({ cores: [rank % availableParallelism()] });
   const group = ShmGroup.join(name, rank, size, { joinTimeout: 120 });
@@ -80,15 +80,14 @@ async function rankMain(rank, size, name, folder, options) {
   const started = performance.now();
   let calibration = 0;
   for (let round = 0; round < options.rounds; round++) {
-    // All measure at once: neighbours share caches and memory while the program runs, too.
+    // Alone and all at once: neighbours share caches and memory while the program runs, too.
     const file = join(folder, `rates-${round}.json`);
     group.barrier();
     const begin = performance.now();
     device.group = group;
-    const mine = measureDevice(device);
-    const links = measureLinks(group, device);
+    const measured = measureGroup(group, device);
     calibration = (performance.now() - begin) / 1e3;
-    if (rank === 0) writeFileSync(file, JSON.stringify({ ...mine, links }));
+    if (rank === 0) writeFileSync(file, JSON.stringify(measured));
     group.barrier();
     rates = JSON.parse(readFileSync(file, "utf8"));
     for (const [title, program] of made) {
@@ -105,19 +104,17 @@ async function rankMain(rank, size, name, folder, options) {
         });
         const at = p.mesh.ranks.indexOf(rank);
         let row = {};
-        // In one-device mode every rank runs the whole program, so that memory is shared as it was in calibration.
-        const share = mode === "one device" ? 0 : at;
-        if (share >= 0) {
-          const executable = device.compile(parts.functions[share], {});
+        if (at >= 0) {
+          const executable = device.compile(parts.functions[at], {});
+          const here = ratesAt(rates, p.mesh.size);
           const works = executable.kernels.map(({ work }) => work);
-          const predicted = predictKernels(works, rates);
+          const predicted = predictKernels(works, here);
           const inputs = program.args.map((value, i) => {
-            const { data } = scatterValue(value, parts.params[i])[share];
+            const { data } = scatterValue(value, parts.params[i])[at];
             const buffer = device.allocate(data.byteLength);
             device.upload(buffer, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
             return buffer;
           });
-          if (mode === "one device") group.barrier();
           const least = p.mesh.size > 1 ? 15 : 5;
           const took = timeRuns(device, executable, inputs, { least, most: 15, budget: options.budget });
           row = { predictedSeconds: predicted, measuredSeconds: took.median, leastSeconds: took.least };
@@ -125,7 +122,7 @@ async function rankMain(rank, size, name, folder, options) {
             device.timing = true;
             const { kernels } = timeRuns(device, executable, inputs, { least: 10, most: 10, budget: 0 });
             device.timing = false;
-            row.kernels = priceKernels(works, rates).map((price, i) => ({
+            row.kernels = priceKernels(works, here).map((price, i) => ({
               name: executable.kernels[i].name,
               measured: kernels[i],
               ...price,
@@ -145,6 +142,9 @@ async function rankMain(rank, size, name, folder, options) {
           collectives: parts.moves.length,
           ...row,
         });
+        // What is done is known even if the rest is cut off.
+        if (rank === 0)
+          appendFileSync(`${options.out}.rows`, `${JSON.stringify({ ...rows.at(-1), kernels: undefined })}\n`);
       }
     }
     if (performance.now() - started > options.limit) break;
@@ -192,7 +192,9 @@ async function main() {
     budget: Number(flag("--budget", 2000)),
     limit: Number(flag("--limit", 600)) * 1e3,
     byKernel,
+    out,
   };
+  rmSync(`${out}.rows`, { force: true });
   const folder = join(tmpdir(), `weft-planner-${process.pid}`);
   mkdirSync(folder, { recursive: true });
   const name = `planner-${process.pid}`;
@@ -215,6 +217,7 @@ async function main() {
   print(rows, byKernel);
   const result = { processor: cpus()[0]?.model, devices, calibrationSeconds, rates, rows };
   writeFileSync(out, `${JSON.stringify(result, null, 1)}\n`);
+  rmSync(`${out}.rows`, { force: true });
 }
 
 if (process.argv[2] === "--rank")

@@ -28,8 +28,8 @@ import { denseStrides, takePart } from "./boxes.js";
 import { ClusterBuffer, type Staged, withSite } from "./buffer.js";
 import { type Choice, type ChooseOptions, choose } from "./choose.js";
 import type { Connection } from "./connection.js";
-import { FetchError } from "./data-link.js";
 import { say } from "./debug.js";
+import { fetchTensor, LostError, moment } from "./fetch.js";
 import { maxKnownBytes, tellKnown } from "./known.js";
 import { Lineage, type Repeat } from "./lineage.js";
 import type { KnownArguments } from "./protocol.js";
@@ -192,7 +192,10 @@ export class ClusterDevice implements Device {
 
   fetchAsync(buffer: DeviceBuffer): Promise<ArrayBuffer> {
     const it = buffer as ClusterBuffer;
-    return this.#withRepair(it, () => this.#fetch(it));
+    return this.#withRepair(it, async () => {
+      if (!this.#connected) await this.connection.ready.catch(() => {});
+      return fetchTensor(this.connection, it);
+    });
   }
 
   /** Waits for a tensor; where a worker that had parts of it is lost meanwhile, it is made again if that is possible. */
@@ -227,39 +230,6 @@ export class ClusterDevice implements Device {
     return null;
   }
 
-  async #fetch(it: ClusterBuffer): Promise<ArrayBuffer> {
-    if (!this.#connected) await this.connection.ready.catch(() => {});
-    if (it.staged !== null && it.home === null) {
-      const copy = new Uint8Array(it.bytes);
-      if (it.staged.bytes !== null) copy.set(it.staged.bytes);
-      else if (it.bytes > 0) groupLibrary().copyOut(copy, it.staged.address, it.bytes);
-      return copy.buffer;
-    }
-    if (it.failure !== null || it.home === null)
-      throw new WeftError(withSite(it.failure ?? this.lost ?? "this tensor was never computed", it.site));
-    const { placement, members } = it.home;
-    const into = new Uint8Array(it.bytes);
-    const shape = it.shape!;
-    const element = bytesOf(it.dtype!);
-    const strides = denseStrides(shape, element);
-    const seen = new Set<string>();
-    const parts: Promise<void>[] = [];
-    // Of several that have a part, one that is still there.
-    const { lostWorkers } = this.connection;
-    const isLost = (rank: number): number => Number(lostWorkers.has(members.get(rank)!));
-    for (const rank of [...placement.mesh.ranks].sort((a, b) => isLost(a) - isLost(b))) {
-      const { start, stop } = placement.box(rank, shape);
-      const key = start.join();
-      const sizes = stop.map((to, i) => to - start[i]);
-      if (seen.has(key) || (numel(sizes) === 0 && numel(shape) > 0)) continue;
-      seen.add(key);
-      const offset = start.reduce((n, s, i) => n + s * strides[i], 0);
-      parts.push(this.#fetchPart(it, members.get(rank)!, { into, offset, sizes, strides, element }));
-    }
-    await Promise.all(parts);
-    return into.buffer;
-  }
-
   /** Waits until every worker has its part of a tensor. */
   async computed(buffer: DeviceBuffer): Promise<void> {
     const it = buffer as ClusterBuffer;
@@ -269,35 +239,6 @@ export class ClusterDevice implements Device {
     const ids = [...new Set(it.home.placement.mesh.ranks.map((rank) => it.home!.members.get(rank)!))];
     await Promise.all(ids.map((id) => this.connection.link(id).peek(it.id)));
     it.computed = true;
-  }
-
-  async #fetchPart(
-    it: ClusterBuffer,
-    worker: string,
-    to: Parameters<ReturnType<Connection["link"]>["fetch"]>[1],
-  ): Promise<void> {
-    try {
-      const known = this.connection.failures.get(it.id);
-      if (known !== undefined) throw new FetchError(known.message, known.cause);
-      await this.connection.link(worker).fetch(it.id, to);
-    } catch (error) {
-      // Who gave up, or just went away, does not say why: the dispatcher does, a moment later.
-      const vague = !(error instanceof FetchError) || error.cause_ === "aborted" || error.cause_ === "lost";
-      await moment(vague ? 300 : 50);
-      const known = this.connection.failures.get(it.id);
-      const reason =
-        this.connection.lost ??
-        (known !== undefined && known.cause !== "aborted" ? known.message : null) ??
-        this.connection.lostWorkers.get(worker) ??
-        (error as Error).message;
-      const gone = this.connection.lostWorkers.has(worker);
-      const advice = gone
-        ? `; its parts of tensors are gone: make them again (${this.workers} worker${this.workers === 1 ? " is" : "s are"} left)`
-        : "";
-      const text = withSite(`${reason}${advice}`, it.site);
-      const ownFault = known?.cause === "error" || known?.cause === "memory";
-      throw gone || (!ownFault && (vague || known !== undefined)) ? new LostError(text) : new WeftError(text);
-    }
   }
 
   compile(fn: GraphFn, options: CompileOptions): Executable {
@@ -684,14 +625,9 @@ export class ClusterDevice implements Device {
   trim(): void {}
 }
 
-/** What was lost with a worker, and may be made again. */
-class LostError extends WeftError {}
-
 /** Workers that one wait may survive. */
 const maxRepairs = 2;
 
 /** An error with the reason why what it speaks of was not made again, before the line of the program. */
 const addReason = (message: string, why: string): string =>
   why === "" ? message : message.replace(/(\n {2}computed at|$)/, ` (${why})$1`);
-
-const moment = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

@@ -1,25 +1,9 @@
 // Counts what a kernel does while it is printed: operations by class, and how often. The numbers price the kernel
 // (shard/price.ts); they are those of the text, so nothing is guessed about what is kept, repeated or hoisted.
-import type { BinaryFn, DType, UnaryFn } from "../graph/index.js";
-import type { OpClass } from "../shard/index.js";
+import type { UnaryFn } from "../graph/index.js";
+import { classOf, type OpClass } from "../shard/index.js";
 import type { KExpr } from "./kernel.js";
 import type { LaneItem, LaneProgram } from "./lane.js";
-
-const vectorised: Partial<Record<UnaryFn, OpClass>> = { exp: "exp", log: "log", tanh: "tanh", erf: "erf" };
-const divisions: ReadonlySet<string> = new Set(["sqrt", "rsqrt", "reciprocal", "div", "hypot"]);
-const libm: ReadonlySet<string> = new Set(
-  "expm1 log1p sin cos tan asin acos atan sinh cosh pow atan2 mod floorDiv".split(" "),
-);
-
-/** The class of a function, and how many operations of that class it is. */
-export function classOf(fn: UnaryFn | BinaryFn, dtype: DType): [OpClass, number] {
-  const wide = dtype === "float64" || dtype === "int64" || dtype === "complex64" ? 2 : dtype === "complex128" ? 4 : 1;
-  const vector = vectorised[fn as UnaryFn];
-  if (vector !== undefined) return wide === 1 ? [vector, 1] : ["libm", wide / 2];
-  if (divisions.has(fn)) return ["divide", wide];
-  if (libm.has(fn)) return ["libm", wide];
-  return ["simple", wide];
-}
 
 /** Work of a scalar statement beside that of a vector lane: vectors have eight lanes, and scalars less to wait for. */
 const scalarWeight = 4;

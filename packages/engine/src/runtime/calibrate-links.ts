@@ -12,6 +12,7 @@ import {
 } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
 import type { Link, Rates } from "../shard/index.js";
+import { measureDevice } from "./calibrate.js";
 
 const emptyAttrs = {
   fn: "sum",
@@ -155,4 +156,17 @@ export function measureLinks(group: ProcessGroup, device?: CpuDevice): Rates["li
     });
   }
   return links;
+}
+
+/**
+ * All ranks of a group call this together, and rank 0 gets what was measured: a device alone, all at the same time, and
+ * the links between them. The others get null.
+ */
+export function measureGroup(group: ProcessGroup, device: CpuDevice, options: { quick?: boolean } = {}): Rates | null {
+  const alone = group.rank === 0 ? measureDevice(device, options) : null;
+  group.barrier();
+  const { links: _, ...crowded } = measureDevice(device, options);
+  group.barrier();
+  const links = measureLinks(group, device);
+  return alone === null ? null : { ...alone, links, crowded: { members: group.size, rates: crowded } };
 }

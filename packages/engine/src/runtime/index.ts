@@ -1,6 +1,6 @@
 // Sessions: trace, compile, cache, run, memory. The in-process session is the default.
 export { knownRates, measureDevice, ratesOf, saveRates } from "./calibrate.js";
-export { measureLinks } from "./calibrate-links.js";
+export { measureGroup, measureLinks } from "./calibrate-links.js";
 export { debugLevel, setDebugLevel } from "./debug.js";
 export { captureSite, type MemoryReport, megabytes, memory, TensorValue } from "./memory.js";
 export { profiler } from "./profile.js";

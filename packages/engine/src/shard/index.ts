@@ -9,6 +9,7 @@ export { type Partitioned, type PartitionOptions, partition, reshard } from "./p
 export { type Box, evenBounds, type Pending, Placement, type PlacementJSON, type Split } from "./placement.js";
 export { type Alternative, type Plan, type PlanOptions, plan } from "./planner.js";
 export {
+  classOf,
   type KernelPrice,
   type KernelWork,
   kernelPrice,
@@ -21,7 +22,7 @@ export {
   productTime,
   Touched,
 } from "./price.js";
-export { type Curve, type Link, linkTime, parseRates, type Rates, sameLinks, valueAt } from "./rates.js";
+export { type Curve, type Link, linkTime, parseRates, type Rates, ratesAt, sameLinks } from "./rates.js";
 export { applyMove, collectiveAttrs, isCollective, type Move, planReshard } from "./reshard.js";
 export { parseRules, type ScopeRule, type ShardRule, type ShardRules } from "./rules.js";
 export { type Simulated, type SimulatedRow, simulate, simulateCounts, simulatedTable } from "./simulate.js";

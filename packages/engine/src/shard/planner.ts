@@ -7,7 +7,7 @@ import type { Strategy } from "./layout.js";
 import { Mesh } from "./mesh.js";
 import { Placement } from "./placement.js";
 import { Problem } from "./problem.js";
-import { linkTime, type Rates } from "./rates.js";
+import { linkTime, type Rates, ratesAt } from "./rates.js";
 import { isCollective, planReshard } from "./reshard.js";
 import { askedFor, pinsFor, type ShardRules } from "./rules.js";
 
@@ -134,7 +134,7 @@ class Planner {
     // What already lies on one device alone stays there.
     const home = options.params.find((placed) => placed !== null && placed.mesh.size === 1)?.mesh;
     this.alone = home ?? new Mesh([{ name: "d", size: 1 }], [options.ranks[0]]);
-    this.singleCompute = this.problem.singleTime(options.rates);
+    this.singleCompute = this.problem.singleTime(ratesAt(options.rates, 1));
     this.singleBring = this.#bring(this.alone, []);
     this.single = this.singleCompute + this.singleBring.seconds;
     this.#takeOver = takeOver(fn, options.donated ?? []);
@@ -148,7 +148,7 @@ class Planner {
   #evaluator(mesh: Mesh): Evaluator {
     let found = this.#evaluators.get(mesh.key);
     if (found === undefined) {
-      found = new Evaluator(this.problem, mesh, this.options.rates);
+      found = new Evaluator(this.problem, mesh, ratesAt(this.options.rates, mesh.size));
       this.#evaluators.set(mesh.key, found);
     }
     return found;

@@ -1,6 +1,6 @@
 // The price of compiled kernels: what the compiler counted of each, times measured rates. Unlike the planner's price of
 // operations, nothing is guessed about fusion. Knows numbers only: no graph, no code, no device.
-import type { CollectiveKind, DType } from "../graph/index.js";
+import type { BinaryFn, CollectiveKind, DType, UnaryFn } from "../graph/index.js";
 import { linkTime, matmulRate, type Rates, valueAt } from "./rates.js";
 
 /** Kinds of arithmetic that take about the same time each, in vectors where the compiler can. */
@@ -20,6 +20,22 @@ export const opClasses = [
   "product",
 ] as const;
 export type OpClass = (typeof opClasses)[number];
+
+const vectorised: Partial<Record<UnaryFn, OpClass>> = { exp: "exp", log: "log", tanh: "tanh", erf: "erf" };
+const divisions: ReadonlySet<string> = new Set(["sqrt", "rsqrt", "reciprocal", "div", "hypot"]);
+const libm: ReadonlySet<string> = new Set(
+  "expm1 log1p sin cos tan asin acos atan sinh cosh pow atan2 mod floorDiv".split(" "),
+);
+
+/** The class of a function, and how many operations of that class it is. */
+export function classOf(fn: UnaryFn | BinaryFn, dtype: DType): [OpClass, number] {
+  const wide = dtype === "float64" || dtype === "int64" || dtype === "complex64" ? 2 : dtype === "complex128" ? 4 : 1;
+  const vector = vectorised[fn as UnaryFn];
+  if (vector !== undefined) return wide === 1 ? [vector, 1] : ["libm", wide / 2];
+  if (divisions.has(fn)) return ["divide", wide];
+  if (libm.has(fn)) return ["libm", wide];
+  return ["simple", wide];
+}
 
 export interface Product {
   dtype: DType;
@@ -63,12 +79,12 @@ export interface ProductTable {
 /** What a class costs where it was not measured, in the classes that every machine has. */
 const otherwise: { [K in OpClass]: (rates: Rates) => number } = {
   simple: (rates) => rates.simple,
-  divide: (rates) => rates.simple / 4,
+  divide: (rates) => rates.simple,
   exp: (rates) => rates.special,
   log: (rates) => rates.special,
-  tanh: (rates) => rates.special / 2,
-  erf: (rates) => rates.special / 2,
-  libm: (rates) => rates.special / 10,
+  tanh: (rates) => rates.special,
+  erf: (rates) => rates.special,
+  libm: (rates) => rates.special,
   uniform: (rates) => rates.random,
   normal: (rates) => rates.random,
   kept: (rates) => 4 * rates.random,

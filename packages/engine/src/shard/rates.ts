@@ -46,6 +46,15 @@ export interface Rates {
   /** and bytes a second of memory in narrow pieces (sums down columns), by the bytes of a piece. */
   columns?: Curve;
   links: Record<CollectiveKind, readonly Link[]>;
+  /** What a device can do while so many of its neighbours work, too: they share memory, caches and power. */
+  crowded?: { members: number; rates: Omit<Rates, "links" | "crowded"> };
+}
+
+/** The rates of each of `devices` that work at the same time: alone, or in a crowd, whichever is nearer. */
+export function ratesAt(rates: Rates, devices: number): Rates {
+  const { crowded } = rates;
+  if (crowded === undefined || devices < 2 || devices ** 2 < crowded.members) return rates;
+  return { ...crowded.rates, links: rates.links };
 }
 
 export function valueAt(curve: Curve, x: number): number {
@@ -107,6 +116,10 @@ export function parseRates(json: unknown): Rates {
       bad(`the table of products of ${name} is incomplete`);
   }
   if (rates.matmul?.float32 === undefined) bad("products of float32 are missing");
+  if (rates.crowded !== undefined) {
+    if (!isRate(rates.crowded?.members)) bad("the crowd has no number of members");
+    parseRates({ ...rates.crowded.rates, links: rates.links, crowded: undefined });
+  }
   for (const kind of collectiveKinds)
     if (
       !Array.isArray(rates.links?.[kind]) ||

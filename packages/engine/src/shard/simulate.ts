@@ -6,7 +6,7 @@ import { showBytes, showSeconds } from "./explain.js";
 import { type Partitioned, partition } from "./partition.js";
 import { type Plan, type PlanOptions, plan } from "./planner.js";
 import { Problem } from "./problem.js";
-import { linkTime, type Rates } from "./rates.js";
+import { linkTime, type Rates, ratesAt } from "./rates.js";
 import { wholeOf, workTime } from "./work.js";
 
 export interface SimulatedRank {
@@ -152,7 +152,7 @@ export function simulateCounts(
       strategy: made.strategy,
       results: made.results,
     });
-    const result = simulate(parts, rates);
+    const result = simulate(parts, ratesAt(rates, devices));
     baseline ??= result.seconds;
     return { name, devices, seconds: result.seconds, speedup: baseline / result.seconds, plan: made, result };
   });

@@ -12,7 +12,8 @@ import {
   type Shape,
 } from "../graph/index.js";
 import { costOf } from "../ops/index.js";
-import { matmulRate, type Rates, valueAt } from "./rates.js";
+import { classOf, opRate, productTime } from "./price.js";
+import { type Rates, valueAt } from "./rates.js";
 
 const views: ReadonlySet<OpName> = new Set([
   "reshape",
@@ -47,7 +48,6 @@ const factorizations: ReadonlySet<OpName> = new Set([
   "qr",
   "svd",
 ] as const);
-const special = new Set("exp log tanh erf sin cos expm1 log1p tan asin acos atan sinh cosh pow atan2".split(" "));
 
 export type WorkKind = "nothing" | "fused" | "matmul" | "linalg" | "scatter" | "sort" | "loop";
 
@@ -154,10 +154,22 @@ export const wholeOf = (node: Node): Local => ({
 
 /** Arithmetic of a node inside a fused kernel, in seconds. */
 export function arithmetic(node: Node, elements: number, rates: Rates): number {
-  if (node.op === "random") return elements / rates.random;
-  if (node.op === "gather") return elements / rates.lookup;
-  const name = isOp(node, "unary") || isOp(node, "binary") ? node.attrs.fn : "";
-  return elements / (special.has(name) ? rates.special : rates.simple);
+  if (isOp(node, "random")) return elements / opRate(rates, node.attrs.kind === "bits" ? "uniform" : node.attrs.kind);
+  if (isOp(node, "gather")) return lookupTime(elements, numel(node.inputs[0].shape.slice(node.attrs.axis + 1)), rates);
+  if (!isOp(node, "unary") && !isOp(node, "binary")) return elements / rates.simple;
+  const [op, each] = classOf(node.attrs.fn, node.inputs[0].dtype);
+  return (elements * each) / opRate(rates, op);
+}
+
+/** Rows that are looked up or added to one by one: long ones cost as much as their elements, short ones their places. */
+const lookupTime = (elements: number, row: number, rates: Rates): number =>
+  Math.min(elements / rates.lookup, elements / Math.max(1, row) / rates.lookup + elements / rates.simple);
+
+/** Whether an operand of a product lies transposed. */
+function isTransposed(node: Node): boolean {
+  if (!isOp(node, "permute")) return false;
+  const [rows, columns] = node.attrs.axes.slice(-2);
+  return rows > columns;
 }
 
 /** Seconds that a device needs for its part of a node; loops get the seconds of their body from `bodyTime`. */
@@ -184,16 +196,18 @@ export function workTime(
     case "matmul": {
       const [m, n] = local.results[0].slice(-2);
       const k = local.operands[0][local.operands[0].length - 1];
-      const flops =
-        2 *
-        numel(local.results[0]) *
-        k *
-        (costOf(node).flops /
-          Math.max(1, 2 * numel(whole.results[0]) * whole.operands[0][whole.operands[0].length - 1]));
-      return fixed + Math.max(flops / matmulRate(rates, node.dtype, m, n, k), streaming);
+      const full = whole.operands[0][whole.operands[0].length - 1];
+      // Complex products are several real ones.
+      const parts = costOf(node).flops / Math.max(1, 2 * numel(whole.results[0]) * full);
+      const batch = (parts * numel(local.results[0])) / Math.max(1, m * n);
+      const [left, right] = node.inputs.map(isTransposed);
+      const product = productTime(rates, { dtype: node.dtype, batch, m, n, k, left, right });
+      return fixed + (rates.products === undefined ? Math.max(product, streaming) : product + streaming);
     }
-    case "scatter":
-      return fixed + streaming + numel(local.operands[2]) / rates.lookup;
+    case "scatter": {
+      const { axis } = (node as Node<"scatterAdd">).attrs;
+      return fixed + streaming + lookupTime(numel(local.operands[2]), numel(local.results[0].slice(axis + 1)), rates);
+    }
     case "sort":
       return fixed + (costOf(node).flops * (size(local.results) / Math.max(1, size(whole.results)))) / rates.lookup;
     case "linalg": {
