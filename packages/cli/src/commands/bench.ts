@@ -20,6 +20,7 @@ interface Options {
   warmup?: number;
   repeats?: number;
   precision?: string;
+  computeOnly?: boolean;
   independent: boolean;
   sameCores: boolean;
   simulate?: string;
@@ -73,6 +74,7 @@ export function add(program: Command): void {
     .option("--warmup <n>", "calls before the measured ones", whole("--warmup"))
     .option("--repeats <n>", "measured calls", whole("--repeats"))
     .addOption(new Option("--precision <p>", "of products on GPUs").choices(["float32", "tf32"]))
+    .option("--compute-only", "leave out the clock that creates and fetches")
     .option("--no-independent", "do not also measure workers that share nothing")
     .option("--no-same-cores", "do not also measure one device with the cores of all workers")
     .option("--simulate <machine>", "predict all counts for a machine that is not here: h200")
@@ -160,6 +162,7 @@ function benchOptions(
     precision,
     warmup: options.warmup ?? (options.quick ? 1 : 2),
     repeats: options.repeats ?? (options.quick ? 3 : 5),
+    computeOnly: options.computeOnly,
     independent: options.independent && options.suite === "shard" && !options.quick,
     sameCores: options.sameCores && options.suite === "shard" && !options.quick,
     signal,
