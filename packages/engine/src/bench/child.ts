@@ -23,6 +23,8 @@ export interface Job {
   warmup: number;
   repeats: number;
   computeOnly?: boolean;
+  /** Measures the workers for the planner where that has not been done (sharded). */
+  calibrate?: boolean;
   rows: RowSpec[];
   /** Also times the library underneath (single). */
   raw?: boolean;

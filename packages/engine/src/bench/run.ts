@@ -22,6 +22,8 @@ export interface BenchOptions {
   repeats: number;
   /** Leaves out the clock from creation to fetch. */
   computeOnly?: boolean;
+  /** Measures the workers for the planner first, where that has not been done on this machine. */
+  calibrate?: boolean;
   /** Also run every row on N workers that share nothing. */
   independent: boolean;
   /** Also run every row on one device that has the cores of all N workers. */
@@ -125,6 +127,7 @@ function jobFor(options: BenchOptions, mode: Job["mode"], devices: number): Job 
     warmup: options.warmup,
     repeats: options.repeats,
     computeOnly: options.computeOnly,
+    calibrate: options.calibrate,
     rows: options.rows,
     ...(options.server !== undefined && { server: options.server }),
     ...(options.token !== undefined && { token: options.token }),
