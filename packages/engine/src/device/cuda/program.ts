@@ -298,10 +298,12 @@ export class CudaProgram {
     const last = plan.steps[plan.steps.length - 1] as ProductStep;
     this.#issuePlan({ ...plan, steps: plan.steps.slice(0, -1) }, addresses);
     const [rows, columns] = last.node.shape;
-    for (let start = 0; start < rows; start += this.#pieceRows) {
-      const count = Math.min(this.#pieceRows, rows - start);
+    // The first copy starts after a smaller piece, and with even numbers a smaller one is left for the last copy: both wait.
+    for (let start = 0; start < rows; ) {
+      const count = Math.min(start === 0 ? this.#pieceRows / 2 : this.#pieceRows, rows - start);
       this.#matmul(plan, last, addresses, { start, count });
       ready(count * columns * bytesOf(last.node.dtype));
+      start += count;
     }
   }
 
