@@ -1,6 +1,6 @@
 // Job scripts that weft train writes: linted by the lab, and run by a real SLURM where there can be one.
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -95,19 +95,24 @@ test("scripts for one node and for several: the lab's linter finds nothing", () 
   assert.equal(call(["train", config, "--devices", "3", "--nodes", "2", "--slurm", join(folder, "x.sh")]).status, 2);
 });
 
-/** Runs a script that weft train wrote; gives the job's output. */
-function submit(slurm: Slurm, script: string): string {
+/** Runs a script that weft train wrote to its end; gives the job's output. */
+async function submitted(slurm: Slurm, script: string): Promise<string> {
   // The cluster has no `weft` on its path: the checkout's own is called.
   const text = readFileSync(script, "utf8");
   writeFileSync(script, text.replace(/ weft train/, ` ${process.execPath} ${weft} train`));
-  const done = spawnSync("sbatch", ["--wait", "--output", `${script}.out`, script], {
+  const child = spawn("sbatch", ["--wait", "--output", `${script}.out`, script], {
     env: { ...env, ...slurm.env, WEFT_DATA: env.WEFT_DATA },
     cwd: folder,
-    encoding: "utf8",
+    stdio: ["ignore", "ignore", "pipe"],
     timeout: 180_000,
   });
+  let errors = "";
+  child.stderr.on("data", (chunk) => {
+    errors += chunk;
+  });
+  const status = await new Promise((resolve) => child.on("close", resolve));
   const log = existsSync(`${script}.out`) ? readFileSync(`${script}.out`, "utf8") : "";
-  assert.equal(done.status, 0, done.stderr + log);
+  assert.equal(status, 0, errors + log);
   return log;
 }
 const linesOf = (...path: string[]): string[] =>
@@ -136,16 +141,52 @@ describe("a real SLURM", { skip: availableParallelism() < 2 ? "needs two cores" 
     return script;
   };
 
-  test("one node: two tasks, two ranks, one run", (t) => {
+  test("one node: two tasks, two ranks, one run", async (t) => {
     if (typeof slurm === "string") return t.skip(slurm);
-    const log = submit(slurm, write("one-node"));
+    const log = await submitted(slurm, write("one-node"));
     assert.match(log, /tiny: 2 ranks.*global batch 21 = 11 a rank/);
     assert.match(log, /done after 20 steps/);
     assert.ok(existsSync(join(folder, "one-node", "rank1.jsonl")));
     assert.equal(linesOf("one-node", "metrics.csv").length, 3);
   });
 
-  test("two nodes: a rank on each, sums over MPI by TCP, the curve of one node", (t) => {
+  test("SIGTERM from SLURM: every rank ends with a checkpoint, the job completes; submitted again it goes on", async (t) => {
+    if (typeof slurm === "string") return t.skip(slurm);
+    const script = write("termed", "--epochs", "400");
+    const clustered = { ...env, ...slurm.env };
+    const scancel = async (): Promise<void> => {
+      const taken = join(folder, "termed", "rank1.jsonl");
+      const end = performance.now() + 120_000;
+      while (!(existsSync(taken) && readFileSync(taken, "utf8").includes('"step":5'))) {
+        assert.ok(performance.now() < end, "the job takes no steps");
+        await new Promise((resolve) => setTimeout(resolve, 100));
+      }
+      spawnSync("scancel", ["--signal=TERM", "--name=tiny"], { env: clustered });
+    };
+    const [log] = await Promise.all([submitted(slurm, script), scancel()]);
+    const stopped = Number(/stopped after (\d+) steps/.exec(log)?.[1]);
+    assert.ok(stopped >= 5 && stopped < 4000, log);
+    assert.match(log, /a checkpoint is written, --resume goes on from it/);
+    assert.equal(
+      (JSON.parse(readFileSync(join(folder, "termed", "run.json"), "utf8")) as { status: string }).status,
+      "cancelled",
+    );
+    writeFileSync(
+      script,
+      readFileSync(script, "utf8").replace("--epochs 400", `--epochs 400 --max-steps ${stopped + 3}`),
+    );
+    const again = await submitted(slurm, script);
+    assert.match(again, new RegExp(`resumed at step ${stopped}`));
+    assert.deepEqual(
+      linesOf("termed", "rank0.jsonl")
+        .map((line) => JSON.parse(line) as { type: string; step: number })
+        .filter((r) => r.type === "step")
+        .map((r) => r.step),
+      Array.from({ length: stopped + 3 }, (_, i) => i),
+    );
+  });
+
+  test("two nodes: a rank on each, sums over MPI by TCP, the curve of one node", async (t) => {
     if (typeof slurm === "string") return t.skip(slurm);
     const types = spawnSync("srun", ["--mpi=list"], { env: { ...env, ...slurm.env }, encoding: "utf8" });
     const missing = !existsSync("/usr/bin/mpirun") || !`${types.stdout}${types.stderr}`.includes("pmix");
@@ -160,7 +201,7 @@ describe("a real SLURM", { skip: availableParallelism() < 2 ? "needs two cores" 
     assert.match(text, /--nodes=2\n#SBATCH --ntasks-per-node=1/);
     assert.match(text, /^srun --kill-on-bad-exit=1 --mpi=pmix /m);
     writeFileSync(script, text.replace(/^srun /m, "srun bash -c 'echo \"here $SLURMD_NODENAME\"'\n$&"));
-    const log = submit(slurm, script);
+    const log = await submitted(slurm, script);
     for (const node of ["weft1", "weft2"]) assert.ok(log.includes(`here ${node}`), log);
     assert.match(log, /done after 20 steps/);
     const kindOf = (run: string): unknown =>
