@@ -34,6 +34,8 @@ const epochs = readFileSync(join(run, "metrics.csv"), "utf8")
   .slice(1)
   .map((line) => line.split(",").map(Number))
   .map(([epoch, trainLoss, seconds, valLoss, valAccuracy]) => ({ epoch, trainLoss, seconds, valLoss, valAccuracy }));
+/** Of the rows held out for choosing, and of the test split, which was looked at once; an older run has the latter alone. */
+const { test = null } = JSON.parse(readFileSync(join(run, "run.json"), "utf8"));
 const best = epochs.reduce((a, b) => (b.valAccuracy > a.valAccuracy ? b : a));
 const report = {
   benchmark: "full training",
@@ -46,10 +48,14 @@ const report = {
     /^(\s*(?:path|output|tokenizer)): .*\/.*$/gm,
     "$1: ...",
   ),
-  bestAccuracy: best.valAccuracy,
+  bestValidation: best.valAccuracy,
   bestEpoch: best.epoch,
-  finalAccuracy: epochs.at(-1).valAccuracy,
+  finalValidation: epochs.at(-1).valAccuracy,
+  testAccuracy: test?.accuracy ?? null,
+  testLoss: test?.loss ?? null,
   epochs,
 };
 writeFileSync(join(here, `results/training-${name}-${options.device}.json`), `${JSON.stringify(report, null, 1)}\n`);
-console.log(`${name}: best ${best.valAccuracy} at epoch ${best.epoch}, last ${report.finalAccuracy}`);
+console.log(
+  `${name}: validation ${report.finalValidation} (best ${best.valAccuracy} at epoch ${best.epoch}), test ${report.testAccuracy}`,
+);

@@ -75,7 +75,14 @@ const scale = ({ at, hardware: h, runs }) => [
 ];
 
 const full = (report) =>
-  `- ${report.name} on ${report.device}: best test accuracy ${report.bestAccuracy.toFixed(4)} at epoch ${report.bestEpoch}, ${report.finalAccuracy.toFixed(4)} after epoch ${report.epochs.length} (${report.at.slice(0, 10)}).`;
+  report.testAccuracy === undefined
+    ? `- ${report.name} on ${report.device}: test accuracy ${report.finalAccuracy.toFixed(4)} after epoch ${report.epochs.length} (${report.at.slice(0, 10)}; settings were chosen on the test split).`
+    : `- ${report.name} on ${report.device}: test accuracy ${report.testAccuracy.toFixed(4)} after epoch ${report.epochs.length}, looked at once; ${report.finalValidation.toFixed(4)} on the rows held out (${report.at.slice(0, 10)}).`;
+
+const workers = ({ name, epochs, globalBatch, runs, difference }) => [
+  `The same training (${name}, ${epochs} epochs, global batch ${globalBatch}) on ${runs.map((r) => `${r.workers} worker${r.workers === 1 ? "" : "s"}: test accuracy ${r.testAccuracy.toFixed(4)}`).join(", on ")}; ${(100 * difference).toFixed(2)} points apart.`,
+  "",
+];
 
 const trainings = readdirSync(folder)
   .filter((name) => /^training-.*\.json$/.test(name))
@@ -86,6 +93,7 @@ const text = [
     ([name, show]) => (existsSync(join(folder, name)) ? show(read(name)) : []),
   ),
   ...(trainings.length > 0 ? ["Full trainings on the real rows:", "", ...trainings.map(full), ""] : []),
+  ...(existsSync(join(folder, "train-workers.json")) ? workers(read("train-workers.json")) : []),
 ];
 const [start, end] = [
   "<!-- figures: written by bench/train-page.mjs from bench/results/ -->\n",

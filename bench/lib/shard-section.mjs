@@ -5,6 +5,9 @@ const line = (cells) => `| ${cells.join(" | ")} |`;
 const middle = (values) => [...values].sort((a, b) => a - b)[values.length >> 1];
 const percent = (x) => (x === null || x === undefined ? "-" : `${(x * 100).toFixed(0)}%`);
 
+const clockLine =
+  '- Compute: calls back to back, on one device as on many, inputs resident and results left where they are; "one call alone" is waited for; "of one device with these cores" compares with one process that has the cores of all workers';
+
 function time(s) {
   if (s >= 1) return `${s.toFixed(2)} s`;
   return s >= 1e-3 ? `${(s * 1e3).toFixed(2)} ms` : `${(s * 1e6).toFixed(0)} us`;
@@ -58,7 +61,7 @@ export function shardSection(record) {
     "",
     `- Machine: ${h.processor}; measured ${record.at.slice(0, 10)} with \`weft bench\`, medians of ${record.repeats} calls after ${record.warmup} for warm-up, ${record.precision}`,
     '- Efficiency is the speedup divided by the number of devices; "of independent workers" compares with N times the slowest of N workers that ran the same row at the same time and shared nothing',
-    '- Compute: calls back to back, on one device as on many, inputs resident and results left where they are; "one call alone" is waited for; "of one device with these cores" compares with one process that has the cores of all workers',
+    ...(record.rows.some((row) => row.results.some((r) => r.inFlight !== undefined)) ? [clockLine] : []),
     ...summary,
     "",
     line(columns),

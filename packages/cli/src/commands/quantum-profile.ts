@@ -1,12 +1,13 @@
 // weft quantum profile: where the time and memory of a gate go, component by component, at several device counts and for
 // several ways to divide the work; each component's own speedup and serial fraction; and what the lab says of the whole.
-import { type ChildProcess, fork } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { emptyRun, judge, karpFlatt, type Study, summariseStudy } from "@weft/lab";
 import { type Command, InvalidArgumentError, Option } from "commander";
+import * as weft from "weft";
+import type { ClusterBuffer } from "weft/cluster";
+import type { GateProblem } from "weft/quantum";
 import {
   attempt,
   CommandError,
@@ -18,7 +19,9 @@ import {
   time,
   wrongUsage,
 } from "../terminal/index.js";
-import type { ComponentTime, Job, Pattern, WorkerResult } from "./quantum-worker.js";
+import { engineWork } from "./engine-work.js";
+import { type ComponentTime, measureComponents, type Pattern, patterns } from "./quantum-components.js";
+import { loadProblem } from "./quantum-run.js";
 
 interface Options {
   devices?: number[];
@@ -29,16 +32,15 @@ interface Options {
   json?: boolean;
 }
 
-const patterns: readonly Pattern[] = ["states", "time", "tasks", "both"];
 const help = `
 Examples:
   weft quantum profile --devices 1 2
   weft quantum profile gate.yaml --devices 1 2
   weft quantum profile gate.yaml --devices 1,2,4 --patterns states time --json
 
-Each device is a process with one core of its own (or one GPU); all run at once, and the slowest counts. Compilation is
+Each device is a worker with one core of its own (or one GPU); the clock stops when all have their part. Compilation is
 reported apart. Patterns: states (columns of the propagator), time (pieces of it), tasks (an ensemble of gates), both
-(columns x pieces of time).`;
+(columns x pieces of time), and automatic: what the planner chooses by itself.`;
 
 const whole = (value: string): number => {
   const n = Number(value);
@@ -53,24 +55,24 @@ export function add(program: Command): void {
     .argument("[file]", "specification, YAML or JSON; without one X on a chain of three fluxonium qubits")
     .option("--devices <counts...>", "device counts: 1,2 or 1 2 (default 1 2)", counts)
     .addOption(new Option("--patterns <names...>", "ways to divide the work").choices([...patterns]))
-    .option("--device <kind>", "cpu or cuda", "cpu")
+    .option("--device <kind>", "of the workers: cpu, cuda or reference", "cpu")
     .option("--tasks <n>", "gates in the ensemble of the pattern tasks", whole, 8)
     .option("--repeats <n>", "measured calls", whole, 5)
     .option("--json", "everything measured as JSON on standard output")
     .addHelpText("after", help)
     .action((file: string | undefined, options: Options) =>
-      attempt(() => withFile(file, (path) => run(path, options))),
+      attempt(() => engineWork(() => withFile(file, (path) => run(path, options)))),
     );
 }
 
 const example = `
 device: {chain: {kind: fluxonium, qubits: 3, el: [0.9, 1.0, 1.1], jc: 0.02, jl: -0.002}}
 pulses: [{recipe: X, on: all, length: 50}]
-evolution: {steps: 4999}
+evolution: {steps: 5000}
 target: {gate: X, compensation: virtual-z}
 `;
 
-/** Workers read the specification themselves; the example becomes a file for as long as they need it. */
+/** The example is read from a file like any other. */
 async function withFile(file: string | undefined, work: (path: string) => Promise<void>): Promise<void> {
   if (file !== undefined) return work(file);
   const folder = mkdtempSync(join(tmpdir(), "weft-profile-"));
@@ -88,49 +90,65 @@ const median = (values: readonly number[]): number => {
   return sorted.length === 0 ? 0 : sorted[Math.floor((sorted.length - 1) / 2)];
 };
 
-/** Runs one pattern at one count: as many processes, ready together, timed together. */
-async function measure(job: Omit<Job, "index">, children: Set<ChildProcess>): Promise<WorkerResult[]> {
-  const path = fileURLToPath(new URL("./quantum-worker.js", import.meta.url));
-  const workers = Array.from({ length: job.count }, () => fork(path, { stdio: ["ignore", "ignore", "pipe", "ipc"] }));
-  for (const worker of workers) children.add(worker);
+/** What one pattern at one count came to. */
+interface Measured {
+  components: Record<string, ComponentTime>;
+  heldBytes: number;
+  /** How the planner says it: of the evolution with its gradient. */
+  plan: string;
+  devicesUsed: number;
+  moved: { kind: string; bytes: number }[];
+}
+
+/** All patterns on so many workers; they are started once. */
+async function measureCount(
+  problem: GateProblem,
+  devices: number,
+  chosen: readonly Pattern[],
+  options: Options,
+  onPattern: (pattern: Pattern) => void,
+): Promise<Map<Pattern, Measured>> {
+  const { tasks, repeats, device: kind } = options;
+  const cluster = await weft.connect({ devices, device: kind, cores: 1, pin: kind === "cpu" });
+  // Whoever interrupts ends the workers; the call that waits for them fails, and everything is cleared up.
+  const stop = (): void => void cluster.close();
+  process.once("SIGINT", stop);
   try {
-    const results: Promise<WorkerResult>[] = [];
-    const ready = workers.map(
-      (worker, index) =>
-        new Promise<void>((resolve, reject) => {
-          let last = "";
-          worker.stderr?.on("data", (data: Buffer) => {
-            last = data.toString();
-          });
-          results.push(
-            new Promise<WorkerResult>((done, fail) => {
-              const failing = (error: Error): void => {
-                fail(error);
-                reject(error);
-              };
-              worker.on("message", (m: { ready?: boolean; result?: WorkerResult; error?: string }) => {
-                if (m.ready) resolve();
-                if (m.result !== undefined) done(m.result);
-                if (m.error !== undefined) failing(new CommandError(`worker ${index}: ${m.error}`));
-              });
-              worker.on("error", failing);
-              worker.on("exit", (code) => {
-                if (code !== 0) failing(new CommandError(`worker ${index} ended with ${code}: ${last.trim()}`));
-              });
-            }),
+    const { device } = cluster;
+    const results = new Map<Pattern, Measured>();
+    for (const pattern of chosen) {
+      onPattern(pattern);
+      const before = device.memory().usedBytes;
+      let plan = { why: "one device", used: 1, moved: [] as Measured["moved"] };
+      const components = await measureComponents(problem, {
+        pattern,
+        devices,
+        tasks,
+        repeats,
+        settle: async (tensors) => {
+          await Promise.all(
+            tensors.map((t) => device.computed((t.node.value as unknown as { buffer: ClusterBuffer }).buffer)),
           );
-          worker.send({ job: { ...job, index } });
-        }),
-    );
-    for (const result of results) result.catch(() => undefined);
-    await Promise.all(ready);
-    for (const worker of workers) worker.send({ go: true });
-    return await Promise.all(results);
-  } finally {
-    for (const worker of workers) {
-      worker.kill();
-      children.delete(worker);
+        },
+        mesh: (axes) => {
+          device.wishes = { ...device.wishes, mesh: devices === 1 ? undefined : axes };
+        },
+        onEvolution: () => {
+          const last = device.lastPlan;
+          plan = {
+            why: device.lastChoice ?? plan.why,
+            used: last?.mesh.size ?? 1,
+            moved: last?.moves.map(({ kind: what, bytes }) => ({ kind: what, bytes })) ?? [],
+          };
+        },
+      });
+      const heldBytes = device.memory().usedBytes - before;
+      results.set(pattern, { components, heldBytes, plan: plan.why, devicesUsed: plan.used, moved: plan.moved });
     }
+    return results;
+  } finally {
+    process.removeListener("SIGINT", stop);
+    await cluster.close();
   }
 }
 
@@ -152,22 +170,23 @@ interface Total {
   speedup: number;
   heldBytes: number;
   samples: number[];
+  plan: string;
+  devicesUsed: number;
+  moved: { kind: string; bytes: number }[];
 }
 
-function rowsOf(pattern: Pattern, devices: number, results: readonly WorkerResult[], base: readonly Row[]): Row[] {
-  return Object.keys(results[0].components).map((component) => {
-    const times: ComponentTime[] = results.map((r) => r.components[component]);
-    const ms = Math.max(...times.map((t) => median(t.steadyMs)));
-    const first = Math.max(...times.map((t) => t.firstMs));
-    const alone = base.find((r) => r.component === component);
+function rowsOf(pattern: Pattern, devices: number, result: Measured, base: readonly Row[]): Row[] {
+  return Object.entries(result.components).map(([component, { firstMs, steadyMs, bytes }]) => {
+    const ms = median(steadyMs);
+    const alone = base.find((r) => r.component === component && r.pattern === pattern);
     const speedup = alone === undefined ? 1 : alone.ms / ms;
     return {
       pattern,
       devices,
       component,
       ms,
-      compileMs: Math.max(0, first - ms),
-      bytes: times.reduce((sum, t) => sum + t.bytes, 0),
+      compileMs: Math.max(0, firstMs - ms),
+      bytes,
       speedup,
       serialFraction: devices === 1 ? null : karpFlatt(speedup, devices),
     };
@@ -176,38 +195,29 @@ function rowsOf(pattern: Pattern, devices: number, results: readonly WorkerResul
 
 async function run(file: string, options: Options): Promise<void> {
   if (!existsSync(file)) throw new CommandError(`${file} does not exist`);
+  const problem = loadProblem(file);
   const list = [...new Set([1, ...(options.devices ?? [1, 2])])].sort((a, b) => a - b);
-  const chosen = options.patterns ?? [...patterns];
+  const chosen = [...new Set<Pattern>([...(options.patterns ?? patterns), "automatic"])];
   if (options.device === "cpu" && list.at(-1)! > availableParallelism())
     throw new CommandError(
       `--devices ${list.at(-1)}: this machine has ${availableParallelism()} cores, and a device is one of them`,
       wrongUsage,
     );
-  const children = new Set<ChildProcess>();
-  // Workers that end fail the measurement, and everything is cleared up on the way out.
-  const stop = (): void => {
-    for (const child of children) child.kill();
-  };
-  process.once("SIGINT", stop);
   const progress = new Progress();
   const rows: Row[] = [];
   const totals: Total[] = [];
   try {
-    for (const pattern of chosen) {
-      let base: Row[] = [];
-      for (const devices of list) {
+    for (const devices of list) {
+      const note = (pattern: Pattern): void =>
         progress.note(`${pattern}, ${devices} device${devices === 1 ? "" : "s"}`);
-        const { tasks, repeats, device } = options;
-        const results = await measure({ file, device, pattern, count: devices, tasks, repeats }, children);
-        const own = rowsOf(pattern, devices, results, base);
-        if (devices === 1) base = own;
-        rows.push(...own);
-        totals.push(totalOf(pattern, devices, results, totals));
+      const measured = await measureCount(problem, devices, chosen, options, note);
+      for (const [pattern, result] of measured) {
+        rows.push(...rowsOf(pattern, devices, result, rows));
+        totals.push(totalOf(pattern, devices, result, totals));
       }
     }
   } finally {
     progress.clear();
-    process.removeListener("SIGINT", stop);
   }
   const choice = choose(totals);
   const verdict = lab(totals, choice.pattern);
@@ -223,40 +233,47 @@ async function run(file: string, options: Options): Promise<void> {
 /** What one call costs: levels, evolution with its gradient, fidelity, results. The tasks' pattern does many gates a call. */
 const inTotal = ["eigen-solve", "evolution and gradient", "fidelity", "transfers"];
 
-function totalOf(pattern: Pattern, devices: number, results: readonly WorkerResult[], known: readonly Total[]): Total {
-  const samples = results[0].components["evolution and gradient"].steadyMs.map((_, k) =>
-    Math.max(...results.map((r) => inTotal.reduce((sum, name) => sum + (r.components[name].steadyMs[k] ?? 0), 0))),
+function totalOf(pattern: Pattern, devices: number, result: Measured, known: readonly Total[]): Total {
+  const { components, heldBytes, plan, devicesUsed, moved } = result;
+  const samples = components["evolution and gradient"].steadyMs.map((_, k) =>
+    inTotal.reduce((sum, name) => sum + (components[name].steadyMs[k] ?? 0), 0),
   );
   const ms = median(samples);
   const alone = known.find((t) => t.pattern === pattern && t.devices === 1);
-  const heldBytes = results.reduce((sum, r) => sum + r.heldBytes, 0);
-  return { pattern, devices, ms, speedup: alone === undefined ? 1 : alone.ms / ms, heldBytes, samples };
+  const speedup = alone === undefined ? 1 : alone.ms / ms;
+  return { pattern, devices, ms, speedup, heldBytes, samples, plan, devicesUsed, moved };
 }
 
 interface Choice {
   pattern: Pattern;
   devices: number;
   why: string;
+  /** What the planner takes by itself at the largest count, and how it compares with the best way that was measured. */
+  planner: { plan: string; devicesUsed: number; ms: number; best: Pattern; ofBest: number };
 }
 
-/** The fastest way that was measured for one gate; a division that gains less than a tenth is not worth its devices. */
+/** The planner's own way at the largest count, beside the fastest that was measured; a division must gain a tenth. */
 function choose(totals: readonly Total[]): Choice {
   const gates = totals.filter((t) => t.pattern !== "tasks");
-  const pool = gates.length > 0 ? gates : totals;
-  const best = [...pool].sort((a, b) => a.ms - b.ms)[0];
-  const alone = pool.find((t) => t.pattern === best.pattern && t.devices === 1)!;
-  if (best.devices > 1 && best.speedup < 1.1)
-    return {
-      pattern: best.pattern,
-      devices: 1,
-      why: `no division gains a tenth (best: ${best.pattern}, ${significant(best.speedup)}x)`,
-    };
-  if (best.devices === 1) return { pattern: best.pattern, devices: 1, why: "one device is fastest" };
-  return {
-    pattern: best.pattern,
-    devices: best.devices,
-    why: `${significant(alone.ms)} ms on one device, ${significant(best.ms)} ms on ${best.devices} (${significant(best.speedup)}x)`,
+  const most = Math.max(...gates.map((t) => t.devices));
+  const best = [...gates].sort((a, b) => a.ms - b.ms)[0];
+  const alone = gates.filter((t) => t.devices === 1).sort((a, b) => a.ms - b.ms)[0];
+  const own = gates.find((t) => t.pattern === "automatic" && t.devices === most)!;
+  const planner = {
+    plan: own.plan,
+    devicesUsed: own.devicesUsed,
+    ms: own.ms,
+    best: best.pattern,
+    ofBest: best.ms / own.ms,
   };
+  const gain = alone.ms / best.ms;
+  if (best.devices === 1) return { pattern: best.pattern, devices: 1, why: "one device is fastest", planner };
+  if (gain < 1.1) {
+    const why = `no division gains a tenth (best: ${best.pattern}, ${significant(gain)}x)`;
+    return { pattern: best.pattern, devices: 1, why, planner };
+  }
+  const why = `${significant(alone.ms)} ms on one device, ${significant(best.ms)} ms on ${best.devices} (${significant(gain)}x)`;
+  return { pattern: best.pattern, devices: best.devices, why, planner };
 }
 
 /** One call's work in parts: every device has its share of them. */
@@ -321,11 +338,21 @@ function report(
     );
   lines.push(
     table(
-      ["pattern", "devices", "one call", "speedup", "memory held"],
-      totals.map((t) => [t.pattern, String(t.devices), time(t.ms * 1e3), significant(t.speedup), size(t.heldBytes)]),
+      ["pattern", "devices", "one call", "speedup", "memory held", "moved in a gradient"],
+      totals.map((t) => [
+        t.pattern,
+        String(t.devices),
+        time(t.ms * 1e3),
+        significant(t.speedup),
+        size(t.heldBytes),
+        t.moved.length === 0
+          ? "nothing"
+          : `${size(t.moved.reduce((sum, { bytes }) => sum + bytes, 0))} in ${t.moved.length} collectives`,
+      ]),
     ),
     "",
     `choice: ${choice.pattern} on ${choice.devices} device${choice.devices === 1 ? "" : "s"}: ${choice.why}`,
+    `planner: ${choice.planner.plan}; ${time(choice.planner.ms * 1e3)}, ${significant(choice.planner.ofBest)} of the best (${choice.planner.best})`,
     `lab: ${verdict.valid === null ? "one count, nothing to judge" : verdict.valid ? "the comparison is valid" : "not a valid comparison"}` +
       verdict.findings.map((f) => `; ${f.severity}: ${f.title}`).join(""),
     ...verdict.scaling

@@ -56,33 +56,56 @@ test("wrong input is a sentence and an exit code", () => {
   assert.notEqual(late.status, 0);
 });
 
-test("profile: components at one device, with compilation apart", () => {
-  const { stdout, status, stderr } = weft(
-    "profile",
-    file,
+test("profile: components and patterns on one and two workers, with compilation apart and the planner's own choice", () => {
+  // Interpreted: what is asserted is what is divided and what is reported, and compiling it takes longest.
+  const quick = join(folder, "quick.yaml");
+  writeFileSync(quick, readFileSync(file, "utf8").replace("steps: 400", "steps: 40"));
+  const args = [
+    "--device",
+    "reference",
     "--devices",
-    "1",
+    "1,2",
     "--patterns",
     "states",
+    "time",
     "--repeats",
     "2",
     "--json",
-  );
+  ];
+  const { stdout, status, stderr } = weft("profile", quick, ...args);
   assert.equal(status, 0, stderr);
   const result = JSON.parse(stdout);
-  const names = result.rows.map((r: { component: string }) => r.component);
-  for (const name of [
-    "system build",
-    "eigen-solve",
-    "evolution forward",
-    "evolution and gradient",
-    "fidelity",
-    "transfers",
-  ])
-    assert.ok(names.includes(name), name);
-  const gradient = result.rows.find((r: { component: string }) => r.component === "evolution and gradient");
-  assert.ok(gradient.ms > 0 && gradient.compileMs > gradient.ms, "compilation is not part of the steady state");
-  assert.equal(result.choice.devices, 1);
+  interface Row {
+    pattern: string;
+    devices: number;
+    component: string;
+    ms: number;
+    compileMs: number;
+    serialFraction: number | null;
+  }
+  const rows: Row[] = result.rows;
+  for (const devices of [1, 2])
+    for (const pattern of ["states", "time", "automatic"]) {
+      const own = rows.filter((r) => r.pattern === pattern && r.devices === devices);
+      assert.deepEqual(
+        own.map((r) => r.component),
+        ["system build", "eigen-solve", "evolution forward", "evolution and gradient", "fidelity", "transfers"],
+      );
+      for (const r of own) assert.equal(r.serialFraction === null, devices === 1);
+    }
+  const first = rows.find((r) => r.component === "evolution and gradient")!;
+  assert.ok(first.ms > 0 && first.compileMs > first.ms, "compilation is not part of the steady state");
+  const total = (pattern: string, devices: number) =>
+    result.totals.find((t: { pattern: string; devices: number }) => t.pattern === pattern && t.devices === devices);
+  const kinds = (pattern: string): string[] => total(pattern, 2).moved.map(({ kind }: { kind: string }) => kind);
+  assert.deepEqual([total("states", 2).devicesUsed, total("time", 2).devicesUsed], [2, 2]);
+  assert.ok(kinds("states").length > 0 && kinds("states").every((kind) => kind === "allReduce"), `${kinds("states")}`);
+  assert.ok(kinds("time").includes("allGather"), `${kinds("time")}`);
+  assert.deepEqual(total("states", 1).moved, []);
+  // So small a gate is not worth two workers, and the planner says so.
+  assert.equal(result.choice.planner.devicesUsed, 1);
+  assert.match(result.choice.planner.plan, /one worker of 2/);
+  assert.equal(typeof result.verdict.valid, "boolean");
 });
 
 test("bench: every rung has the right answer", () => {

@@ -26,6 +26,7 @@ interface Options {
   maxSteps?: number;
   epochs?: number;
   seed?: number;
+  evaluate: boolean;
   resume?: boolean;
   tape?: number;
   json?: boolean;
@@ -45,7 +46,7 @@ Examples:
   weft train configs/ag_news_small.yaml --devices 2          two ranks, gradients summed between them
   weft train configs/ag_news_small.yaml --data data/ag_news  with your own copy of the data
   weft train configs/ag_news_small.yaml --resume             go on where a run was interrupted
-  weft scale --devices 1,2 -- weft train configs/ag_news_small.yaml --devices {n}
+  weft scale --devices 1,2 -- weft train configs/ag_news_small.yaml --devices {n} --max-steps 60 --no-evaluate
   weft train configs/ag_news_large.yaml --devices 8 --slurm job.sh --nodes 2 --partition gpu --gpus-per-rank 1
                                                              writes a job script instead; sbatch job.sh runs it
 
@@ -64,6 +65,7 @@ export function add(program: Command): void {
     .option("--max-steps <n>", "end after so many steps", count)
     .option("--epochs <n>", "instead of the configuration's", count)
     .option("--seed <n>", "instead of the configuration's", count)
+    .option("--no-evaluate", "leave the test split alone: for measurements")
     .option("--resume", "go on from the newest checkpoint of the run")
     .option("--tape <steps>", "write every kernel of the first steps, with its time, to tape-rankK.jsonl", count)
     .option("--json", "the result as JSON on standard output")
@@ -171,11 +173,13 @@ async function trainHere(config: Config, options: Options): Promise<void> {
           `epoch ${row.epoch}  train loss ${row.trainLoss.toFixed(4)}  ${row.seconds.toFixed(1)} s` +
             (row.valLoss === null
               ? ""
-              : `  test loss ${row.valLoss.toFixed(4)}  accuracy ${row.valAccuracy?.toFixed(4)}`),
+              : `  ${config.data.validation > 0 ? "validation" : "test"} loss ${row.valLoss.toFixed(4)}  accuracy ${row.valAccuracy?.toFixed(4)}`),
         ),
       onNote: (text) => warn(text),
     });
     progress.clear();
+    if (result.test !== null)
+      say(`test accuracy ${result.test.accuracy.toFixed(4)}, loss ${result.test.loss.toFixed(4)}`);
     if (options.json && group.rank === 0) process.stdout.write(`${JSON.stringify(result)}\n`);
     else say(`${result.status} after ${result.steps} steps; the run is in ${result.output}`);
   } finally {
@@ -202,6 +206,7 @@ function writeScript(file: string, config: Config, options: Options, target: str
     const value = options[key];
     return value === undefined ? [] : [`--${key === "maxSteps" ? "max-steps" : key}`, String(value)];
   });
+  if (!options.evaluate) passed.push("--no-evaluate");
   const script = slurmScript({
     name: config.name,
     command: [file, ...passed],

@@ -318,9 +318,10 @@ export class Dispatcher {
   }
 
   #send(client: ClientEntry, workers: readonly string[], message: ToWorker, ids: readonly number[] = []): void {
+    const bytes = encode(message);
     for (const id of workers) {
       const worker = this.#workers.get(id);
-      if (worker !== undefined) this.#toWorker(worker, message);
+      if (worker !== undefined) worker.stream.write(bytes);
       else if (ids.length > 0) {
         const why = `worker ${id} is not there any more`;
         this.#toClient(client, { t: "failed", ids: [...ids], message: why, cause: "lost", worker: id });

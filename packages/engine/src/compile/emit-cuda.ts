@@ -29,8 +29,8 @@ const blockSize = 256;
 const vectorWidths = [8, 4, 2];
 /** Blocks of column sums that keep all multiprocessors reading. */
 const enoughTiles = 192;
-/** Threads below which a wider vector would leave multiprocessors idle. */
-const enoughThreads = 1 << 17;
+/** Threads below which a vector of halves would leave multiprocessors idle, and a vector of floats. */
+const enoughThreads = { halves: 1 << 16, floats: 1 << 14 };
 /** Values of a row that a thread keeps in registers between passes. */
 const maxKept = 16;
 
@@ -172,7 +172,7 @@ function vectorOf(kernel: LoopKernel): number {
   const small = kernel.buffers.some((b) => bytesOf(b.dtype) <= 2 && numel(b.shape) * 2 > kernel.size);
   for (const width of vectorWidths) {
     if (last % width !== 0 || (width === 8 && !small)) continue;
-    if (kernel.size / width >= enoughThreads / (width === 8 ? 1 : 8)) return width;
+    if (kernel.size / width >= (width === 8 ? enoughThreads.halves : enoughThreads.floats)) return width;
   }
   return 1;
 }

@@ -27,7 +27,7 @@ export interface Epoch {
 const window = 64;
 
 /** Random keys by counter: sample (or batch) and epoch decide. */
-function shuffled(count: number, seed: number, epoch: number, purpose: number): Uint32Array {
+export function shuffled(count: number, seed: number, epoch: number, purpose: number): Uint32Array {
   const keys = new Float64Array(count);
   for (let i = 0; i < count; i++) {
     const [high, low] = threefry2x32(seed >>> 0, (Math.floor(seed / 2 ** 32) ^ purpose) >>> 0, i, epoch);

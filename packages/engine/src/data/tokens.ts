@@ -63,7 +63,11 @@ export async function openTokens(source: Source, tokenizer: Tokenizer, home = da
 const bytesOf = (array: Int32Array | Uint32Array): Uint8Array =>
   new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
 
-function writeTokens(file: string, header: Omit<Header, "crc">, parts: readonly (Int32Array | Uint32Array)[]): void {
+export function writeTokens(
+  file: string,
+  header: Omit<Header, "crc">,
+  parts: readonly (Int32Array | Uint32Array)[],
+): void {
   const crc = parts.reduce((sum, part) => crc32(bytesOf(part), sum), 0);
   const head = Buffer.alloc(headerBytes, " ");
   head.write(magic, 0, "latin1");

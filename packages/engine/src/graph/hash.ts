@@ -1,23 +1,35 @@
 // The structural key of a graph: equal for graphs that compute the same thing in the same way, whatever their node ids.
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { functionOrder, type GraphFn, type Node } from "./node.js";
 
 const bodyKeys = new WeakMap<GraphFn, string>();
 
-/** Attributes as text. Barriers are numbered as they come: two recomputations differ, which ones they are does not matter. */
-function attrsKey(node: Node, barriers: Map<number, number>): string {
-  return JSON.stringify(node.attrs, (key, value) => {
-    if (key === "body") return structuralKey(value as GraphFn);
+/**
+ * Attributes as text. Barriers are numbered as they come: two recomputations differ, which ones they are does not matter.
+ * Written out rather than left to JSON with a replacer: programs that are not jitted ask for their key on every run.
+ */
+function attrsKey(value: unknown, barriers: Map<number, number>): string {
+  if (typeof value === "number") return Object.is(value, -0) ? "-0" : String(value);
+  if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "";
+  let text = "";
+  if (Array.isArray(value)) {
+    for (const item of value) text += `${attrsKey(item, barriers)},`;
+    return `[${text}]`;
+  }
+  for (const key in value) {
+    const item = (value as Record<string, unknown>)[key];
     // A rule is how a gradient is found, not what is computed.
-    if (key === "name" || key === "rule") return undefined;
-    if (key === "tag") {
-      if (!barriers.has(value)) barriers.set(value, barriers.size);
-      return barriers.get(value);
-    }
-    if (typeof value === "number" && !Number.isFinite(value)) return String(value);
-    if (Object.is(value, -0)) return "-0";
-    return value;
-  });
+    if (item === undefined || key === "name" || key === "rule") continue;
+    if (key === "body") text += structuralKey(item as GraphFn);
+    else if (key === "tag") text += numbered(item as number, barriers);
+    else text += `${key}:${attrsKey(item, barriers)};`;
+  }
+  return `{${text}}`;
+}
+
+function numbered(tag: number, barriers: Map<number, number>): number {
+  if (!barriers.has(tag)) barriers.set(tag, barriers.size);
+  return barriers.get(tag)!;
 }
 
 /** A short digest of the graph's structure: ops, attributes, wiring, shapes and dtypes. */
@@ -35,18 +47,20 @@ export const skeletonKey = (fn: GraphFn): string => digest(fn, false);
 function digest(fn: GraphFn, withConstants: boolean): string {
   const numbers = new Map<Node, number>();
   const barriers = new Map<number, number>();
-  const hash = createHash("sha256");
-  fn.params.forEach((param, i) => {
-    numbers.set(param, i);
-    hash.update(`p${param.dtype}${param.shape};`);
-  });
+  let text = "";
+  for (const param of fn.params) {
+    numbers.set(param, numbers.size);
+    text += `p${param.dtype}${param.shape};`;
+  }
   for (const node of functionOrder(fn)) {
     if (numbers.has(node)) continue;
-    const attrs = node.op === "const" && !withConstants ? node.dtype : attrsKey(node, barriers);
+    let inputs = "";
+    for (const input of node.inputs) inputs += `${numbers.get(input)},`;
+    const attrs = node.op === "const" && !withConstants ? node.dtype : attrsKey(node.attrs, barriers);
     const scope = node.scope === null ? "" : `@${node.scope.name}${node.scope.backward ? "'" : ""}`;
-    hash.update(`${node.op}(${node.inputs.map((input) => numbers.get(input)).join(",")})${attrs}${scope};`);
+    text += `${node.op}(${inputs})${attrs}${scope};`;
     numbers.set(node, numbers.size);
   }
-  hash.update(`>${fn.outputs.map((output) => numbers.get(output)).join(",")}`);
-  return hash.digest("hex").slice(0, 32);
+  text += `>${fn.outputs.map((output) => numbers.get(output)).join(",")}`;
+  return hash("sha256", text, "hex").slice(0, 32);
 }

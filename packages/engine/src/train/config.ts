@@ -48,6 +48,8 @@ const schema = z.strictObject({
     prefetch: z.int().min(1).max(1024).optional(),
     /** Lengths that batches are padded to; the last is max_seq_len. */
     length_buckets: z.array(count).min(1).optional(),
+    /** Share of the training rows held out: what every epoch is judged by. 0: by the test split, as other trainers do. */
+    validation: share.default(0.05),
     train_limit: count.optional(),
     test_limit: count.optional(),
   }),
@@ -121,6 +123,7 @@ const conditional: [key: string, used: (c: RawConfig) => boolean, needs: string]
   ["precision.loss_scale", (c) => c.precision.compute === "float16", "precision.compute float16"],
   ["data.prefetch", (c) => c.data.loaders > 0, "data.loaders above 0"],
   ["data.path", (c) => c.data.dataset !== "synthetic", "a data set that is read from files"],
+  ["data.validation", (c) => c.training.evaluate || c.data.validation === 0, "training.evaluate: true"],
   ["data.test_limit", (c) => c.training.evaluate, "training.evaluate: true"],
 ];
 
@@ -214,6 +217,8 @@ export interface Overrides {
   maxSteps?: number;
   epochs?: number;
   seed?: number;
+  /** false: the run ends without looking at the test split; for measurements. */
+  evaluate?: boolean;
 }
 
 /** The configuration of a run: batch sizes for this number of ranks, lengths, places. `base` is what paths are relative to. */
@@ -226,6 +231,7 @@ export function resolveConfig(given: RawConfig, overrides: Overrides = {}, base 
   if (overrides.maxSteps !== undefined) raw.training.max_steps = overrides.maxSteps;
   if (overrides.epochs !== undefined) raw.training.epochs = overrides.epochs;
   if (overrides.seed !== undefined) raw.seed = overrides.seed;
+  if (overrides.evaluate === false) raw.training.evaluate = false;
   const { model, training, data } = raw;
   const ranks = raw.distributed.devices;
   const parts = ranks * training.accumulation;

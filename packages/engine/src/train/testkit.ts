@@ -18,7 +18,7 @@ export function tinyRaw(parts: Parts = {}): RawConfig {
       max_seq_len: 32,
       dropout: 0.1,
     },
-    data: { dataset: "synthetic", loaders: 0, train_limit: 210, test_limit: 60 },
+    data: { dataset: "synthetic", loaders: 0, train_limit: 210, test_limit: 60, validation: 0 },
     training: { epochs: 2, global_batch: 20 },
     optimizer: { learning_rate: 0.01, warmup_steps: 3 },
   };

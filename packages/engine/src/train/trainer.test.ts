@@ -75,6 +75,31 @@ test("it learns; metrics.csv and the records say what happened", async () => {
   assert.deepEqual(checkpointSteps(join(folder, "learns")), [200, 240], "the last two are kept");
 });
 
+test("epochs are judged by rows held out of the training split, the end by the test split, once", async () => {
+  const data = { validation: 0.2, train_limit: 200, test_limit: 60 };
+  const result = await run("held", { data, training: { epochs: 3 } });
+  const { test: told, workload } = JSON.parse(readFileSync(join(folder, "held", "run.json"), "utf8")) as {
+    test: { accuracy: number };
+    workload: { datasetSamples: number };
+  };
+  assert.equal(workload.datasetSamples, 160, "a fifth is held out");
+  assert.equal(result.steps, 3 * 8);
+  assert.deepEqual(told, result.test);
+  // 40 held rows and 60 test rows: the accuracies are shares of these.
+  for (const { valAccuracy } of result.epochs) assert.ok(Number.isInteger(Math.round(valAccuracy! * 40 * 1e6) / 1e6));
+  assert.ok(Number.isInteger(Math.round(result.test!.accuracy * 60 * 1e6) / 1e6));
+  // The whole training split and the test split after each epoch: more samples, another curve, no word at the end.
+  const without = await run("none-held", { data: { ...data, validation: 0 }, training: { epochs: 3 } });
+  assert.equal(without.steps, 3 * 10);
+  assert.equal(without.test, null);
+  assert.notDeepEqual(without.losses.slice(0, 8), result.losses.slice(0, 8));
+  // Another part cannot be mixed in half-way.
+  await assert.rejects(
+    run("held", { data: { ...data, validation: 0.3 }, training: { epochs: 4 } }, { resume: true }),
+    /training data or the tokenizer differ/,
+  );
+});
+
 test("the same seed gives the same curve, another one another; loaders change nothing", async () => {
   const [a, b, c] = [
     await run("same-a"),

@@ -9,6 +9,7 @@ import {
   DataError,
   findSplit,
   headColumns,
+  holdOut,
   type Loader,
   type LoaderOptions,
   limitRows,
@@ -27,7 +28,7 @@ import { findCheckpoint, type Progress, readOptimizer, readParameters, writeChec
 import { type Config, showConfig } from "./config.js";
 import { firstBadTensor } from "./diagnose.js";
 import { TrainError } from "./errors.js";
-import { evaluate } from "./evaluate.js";
+import { type Evaluation, evaluate } from "./evaluate.js";
 import { factsOf, workloadOf } from "./facts.js";
 import { alone, type Group } from "./group.js";
 import { halfOf, makeModel } from "./model.js";
@@ -67,6 +68,8 @@ export interface TrainResult {
   epochs: EpochRow[];
   /** The loss of each step since the start or the checkpoint. */
   losses: number[];
+  /** Of the final parameters on the test split, looked at once; null where the run stopped, or epochs were judged by it. */
+  test: Evaluation | null;
   output: string;
 }
 
@@ -74,6 +77,23 @@ async function openSplit(config: Config, split: Split): Promise<TokenSet> {
   const tokenizer = await makeTokenizer(config.data.tokenizer, config.model.vocab_size);
   const set = await openTokens(findSplit(config.data.dataset, split, config.data.path), tokenizer);
   return limitRows(set, split === "train" ? config.data.train_limit : config.data.test_limit);
+}
+
+interface Sets {
+  train: TokenSet;
+  /** What epochs are judged by. */
+  validation: TokenSet | null;
+  /** What the end is judged by, where it is something else. */
+  test: TokenSet | null;
+}
+
+async function openSets(config: Config): Promise<Sets> {
+  const rows = await openSplit(config, "train");
+  if (!config.training.evaluate) return { train: rows, validation: null, test: null };
+  const test = await openSplit(config, "test");
+  if (config.data.validation === 0) return { train: rows, validation: test, test: null };
+  const { train, held } = holdOut(rows, config.data.validation, config.seed);
+  return { train, validation: held, test };
 }
 
 /** What decides the curve; a checkpoint can only be continued with the same. */
@@ -119,9 +139,9 @@ class Run {
   private constructor(
     readonly config: Config,
     readonly options: TrainOptions,
-    readonly trainSet: TokenSet,
-    readonly testSet: TokenSet | null,
+    readonly sets: Sets,
   ) {
+    const trainSet = sets.train;
     this.group = options.group ?? alone;
     this.dtype = config.precision.compute === "float64" ? "float64" : "float32";
     if (config.globalBatch > trainSet.rows)
@@ -158,11 +178,13 @@ class Run {
   }
 
   static async open(config: Config, options: TrainOptions): Promise<Run> {
-    const trainSet = await openSplit(config, "train");
-    const testSet = config.training.evaluate ? await openSplit(config, "test") : null;
-    const run = new Run(config, options, trainSet, testSet);
+    const run = new Run(config, options, await openSets(config));
     await run.#start();
     return run;
+  }
+
+  get trainSet(): TokenSet {
+    return this.sets.train;
   }
 
   get #main(): boolean {
@@ -190,7 +212,7 @@ class Run {
         epochs: [],
         ranks: config.ranks,
         globalBatch: config.globalBatch,
-        data: { train: this.trainSet.key, test: this.testSet?.key ?? null },
+        data: { train: this.trainSet.key, test: (this.sets.test ?? this.sets.validation)?.key ?? null },
         classes: this.trainSet.classes,
         config,
       };
@@ -233,7 +255,7 @@ class Run {
       const packed = tensor(new Int32Array(shape[0] * shape[1]), { shape, dtype: "int32" });
       if (config.training.accumulation === 1) this.#programs.whole.kernels(this.#state, packed);
       else this.#programs.first.kernels(this.#state, packed);
-      if (this.testSet !== null) this.#programs.evaluate.kernels(this.#state.params, packed);
+      if (this.sets.validation !== null) this.#programs.evaluate.kernels(this.#state.params, packed);
     }
     this.#records.write("facts", { facts: { compileSeconds: (performance.now() - began) / 1000 } });
   }
@@ -326,12 +348,14 @@ class Run {
       await this.#save();
       this.#note(`stopped at step ${this.#progress.step}; a checkpoint is written, --resume goes on from it`);
     }
-    this.#end(this.#stopped ? "cancelled" : "ok");
+    const test = this.#stopped || this.sets.test === null ? null : this.#evaluate(this.sets.test);
+    this.#end(this.#stopped ? "cancelled" : "ok", test === null ? {} : { test });
     return {
       status: this.#stopped ? "stopped" : "done",
       steps: this.#progress.step,
       epochs: this.#progress.epochs,
       losses: this.#losses,
+      test,
       output: config.output,
     };
   }
@@ -474,12 +498,13 @@ class Run {
     );
   }
 
+  #evaluate(set: TokenSet): Evaluation {
+    return evaluate(this.#programs, this.#state.params, set, this.#loaderOptions(false), this.group);
+  }
+
   async #endEpoch(epoch: number, whole: boolean): Promise<void> {
     const progress = this.#progress;
-    const result =
-      this.testSet === null
-        ? null
-        : evaluate(this.#programs, this.#state.params, this.testSet, this.#loaderOptions(false), this.group);
+    const result = this.sets.validation === null ? null : this.#evaluate(this.sets.validation);
     const row: EpochRow = {
       epoch: epoch + 1,
       trainLoss: progress.samples === 0 ? Number.NaN : progress.lossSum / progress.samples,
@@ -516,17 +541,18 @@ class Run {
     if (this.#main) this.options.onNote?.(text);
   }
 
-  #end(status: string, message?: string): void {
+  #end(status: string, more: { message?: string; test?: Evaluation }): void {
+    const { message } = more;
     const seconds = Date.now() / 1000 - this.#head.startedAt;
     this.#records.write("end", { status, seconds, ...(message !== undefined && { message }) });
     this.#records.flush();
     if (this.#main)
-      writeRunFile(this.config.output, this.#head, status, { seconds, endedAt: Date.now() / 1000, message });
+      writeRunFile(this.config.output, this.#head, status, { seconds, endedAt: Date.now() / 1000, ...more });
   }
 
   fail(error: Error): void {
     try {
-      this.#end("failed", error.message);
+      this.#end("failed", { message: error.message });
     } catch {
       // The first error is the one to be told; a full disk may refuse this one too.
     }

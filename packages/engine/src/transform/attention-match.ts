@@ -153,6 +153,8 @@ interface Scores {
   open: Node[];
   fill: number | null;
   bias: Node[];
+  /** Sums of sums could be walked through in exponentially many ways. */
+  steps: { left: number };
 }
 
 const nothing = { scale: 1, rows: [], open: [], fill: null, bias: [] };
@@ -167,6 +169,7 @@ function matmulUnder(node: Node): Node | null {
 /** From masked and scaled scores down to the product that makes them. `so far` holds what was passed on the way. */
 function scoresOf(level: Level, soFar: Omit<Scores, "first" | "product">): Scores | null {
   const { node, outward, keys } = level;
+  if (soFar.steps.left-- <= 0) return null;
   const first = matmulUnder(node);
   const product = first === null ? null : productOf(outward(node));
   if (first !== null && product !== null) return { ...soFar, first, product };
@@ -184,8 +187,9 @@ function scoresOf(level: Level, soFar: Omit<Scores, "first" | "product">): Score
       if (typeof value !== "number") continue;
       const fill = value * soFar.scale;
       // Numbers added to closed places, and closed places with two kinds of numbers, are nothing that a mask can say.
-      const plain = fill === Number.NEGATIVE_INFINITY || (soFar.bias.length === 0 && soFar.rows.length === 0);
-      if (!(fill <= closedScore) || !plain || (soFar.fill !== null && soFar.fill !== fill)) continue;
+      const plain = fill === Number.NEGATIVE_INFINITY || soFar.bias.length === 0;
+      if (!(fill <= closedScore) || !plain || soFar.rows.length > 0 || (soFar.fill !== null && soFar.fill !== fill))
+        continue;
       const may = open ?? build.unary("not", condition);
       return down(x, { open: [...soFar.open, outward(may)], fill });
     }
@@ -197,7 +201,7 @@ function scoresOf(level: Level, soFar: Omit<Scores, "first" | "product">): Score
   const scaled = (by: Node, inverse: boolean, rest: Node): Scores | null => {
     const value = uniformValue(by);
     if (typeof value === "number") return down(rest, { scale: inverse ? soFar.scale / value : soFar.scale * value });
-    if (narrowed(by).shape[keys] !== 1 || soFar.open.length > 0) return null;
+    if (narrowed(by).shape[keys] !== 1) return null;
     const factor = outward(by);
     return down(rest, { rows: [...soFar.rows, inverse ? build.unary("reciprocal", factor) : factor] });
   };
@@ -291,7 +295,7 @@ function matchOneSide(root: Node<"matmul">, left: Node, right: Node, flip: boole
     if (next === null) return null;
     level = next;
   }
-  const found = scoresOf({ ...level, node: scores }, nothing);
+  const found = scoresOf({ ...level, node: scores }, { ...nothing, steps: { left: 64 } });
   if (found === null) return null;
   const { product } = found;
   const [q, k] = [withoutScale(product.a), withoutScale(product.b)];

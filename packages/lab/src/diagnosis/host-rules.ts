@@ -194,7 +194,7 @@ export const hostRules: readonly DiagnosisRule[] = [
     id: "compile-time",
     title: "Compilation takes a large part of the run",
     source: "compile time apart from steady state (" + physics + ")",
-    run: ({ facts, run, effect }) => {
+    run: ({ facts, run }) => {
       if (facts.compileSeconds === undefined || run.seconds === undefined) return null;
       const share = facts.compileSeconds / run.seconds;
       if (share < 0.2) return null;
@@ -203,7 +203,8 @@ export const hostRules: readonly DiagnosisRule[] = [
         evidence: [evidence("compilation", percent(share), { unit: "% of the run", threshold: 20 })],
         cause: "Each process compiles the same program, and that time does not shrink with the devices.",
         fix: "A persistent compilation cache (jax_compilation_cache_dir; TORCHINDUCTOR_CACHE_DIR) shared by the ranks; fewer distinct shapes.",
-        predicted: effect({ ratio: 1 - share * 0.9, reason: "compiled once, read from the cache after that" }),
+        // Of the whole run; steady steps and epochs after the warm-up, of which predictions are made, stay as they are.
+        predicted: null,
         refutedBy: "The same run time with a warm compilation cache.",
       };
     },

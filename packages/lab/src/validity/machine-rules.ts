@@ -108,6 +108,8 @@ export const oversubscribed: Rule = {
       const queue = queues.length < 3 ? null : mean(queues);
       const worst = Math.max(processes, threads);
       if (worst <= cores) return [];
+      // Loaders that sleep take nobody's core: where the machine was watched, nothing had to wait.
+      if (queue !== null && queue <= cores && worst <= 2 * cores) return [];
       const contended = queue !== null && queue > 2 * cores && worst > 2 * cores;
       const list = [
         evidence("processes", processes, {

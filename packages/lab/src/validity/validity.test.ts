@@ -157,6 +157,11 @@ test("cores: a count of processes warns, measured contention invalidates", () =>
   const samples = [1, 2, 3].map((t) => ({ t, host: { runQueue: 11 } }));
   assert.equal(verdictOf(base, run(4, steady(3), { ...crowded, samples })).valid, false);
   assert.deepEqual(ids(verdictOf(base, run(4, steady(3), { ranks, machine: { cores: 12 } }))), []);
+  // A little more than there is, and nothing had to wait: loaders that sleep.
+  const asleep = [1, 2, 3].map((t) => ({ t, host: { runQueue: 4 } }));
+  const eight = { ranks, machine: { cores: 8 } };
+  assert.deepEqual(ids(verdictOf(base, run(4, steady(3), eight))), ["cpu-oversubscription"]);
+  assert.deepEqual(ids(verdictOf(base, run(4, steady(3), { ...eight, samples: asleep }))), []);
 });
 
 test("impossible parts, clock jumps and failed counts are said; good numbers stay", () => {

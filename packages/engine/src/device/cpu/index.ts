@@ -93,7 +93,7 @@ function loadRuntime(threads: number, cores: readonly number[] | undefined): Run
     alloc: lib.func("uint64_t wr_alloc(uint64_t bytes)"),
     free: lib.func("void wr_free(uint64_t p)"),
     copyIn: lib.func("void wr_copy(uint64_t to, const uint8_t* from, uint64_t bytes)"),
-    copyOut: lib.func("void wr_copy(_Out_ uint8_t* to, uint64_t from, uint64_t bytes)"),
+    copyOut: lib.func("void wr_copy_out(_Out_ uint8_t* to, uint64_t from, uint64_t bytes)"),
     setGroup: lib.func("void wr_set_group(uint64_t call, uint64_t group)"),
     table: Number(lib.func("uint64_t wr_table()")()),
     blas: (["none", "threads", "openmp"] as const)[blas],

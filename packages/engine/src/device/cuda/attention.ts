@@ -53,10 +53,16 @@ function precisionOf({ dtype }: AttentionShape, kernel: AttentionKernel, fallbac
   return isHalf(dtype) ? (dtype as Precision) : (kernel.precision ?? fallback);
 }
 
-/** Shared memory of a block: tiles of 64 rows, and a few numbers a row. */
-function sharedBytes(size: number, precision: Precision, tiles: number): number {
+/** Shared memory in which the tiles of a round may lie twice, so that the next ones arrive meanwhile. */
+const stagedBytes = 72 << 10;
+
+/** Shared memory of a block: tiles of 64 rows that stay, tiles that change, and numbers and bits a row with the latter. */
+function sharedMemory(size: number, precision: Precision, gradient: boolean): { stages: number; bytes: number } {
   const [bytes, pad] = modes[precision] < 2 ? [4, 4] : [2, 8];
-  return tiles * rowsPerBlock * (paddedSize(size) + pad) * bytes + rowsPerBlock * 16;
+  const tile = rowsPerBlock * (paddedSize(size) + pad) * bytes;
+  const total = (stages: number): number => (gradient ? 2 : 1) * tile + stages * (2 * tile + rowsPerBlock * 16);
+  const stages = total(2) <= stagedBytes ? 2 : 1;
+  return { stages, bytes: total(stages) };
 }
 
 /** Whether the kernels can take the place of a custom function on a GPU with this much shared memory a block. */
@@ -80,15 +86,15 @@ export function canFuse(
   // The gradient of a mask is as large as the scores: whoever wants it needs them in memory.
   const gradients = kernel.packed ? 1 : 3;
   if (kernel.gradient && kernel.mask === "float" && usesOutput(gradients)) return false;
-  return sharedBytes(shape.size, precision, kernel.gradient ? 4 : 3) <= gpu.sharedBytes;
+  return sharedMemory(shape.size, precision, kernel.gradient).bytes <= gpu.sharedBytes;
 }
 
-/** Bytes between the two kernels of a gradient: one number a query. */
+/** Bytes between the two kernels of a gradient: two numbers a query. */
 export function attentionWorkspace(node: Node): number {
   const kernel = attentionOf(node);
   if (kernel === null || !kernel.gradient) return 0;
   const { batch, heads, queries } = shapeOf(node, kernel);
-  return batch * heads * queries * 4;
+  return batch * heads * queries * 8;
 }
 
 /** Where element [b, h, row, 0] of an operand lies: strides in elements. */
@@ -196,6 +202,7 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
   const divides = (by: number): boolean =>
     shape.size % by === 0 && read.every((p) => [p.batch, p.row, p.head, p.offset].every((s) => s % by === 0));
   const vector = divides(wide) ? wide : 1;
+  const memory = sharedMemory(shape.size, precision, kernel.gradient);
   const copies = vector > 1 && ((mode === 0 && element === "float") || (mode >= 2 && element !== "float"));
   const written = kernel.gradient ? [dq, dk, dv] : [out];
   const pairs =
@@ -211,6 +218,7 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     LD: paddedSize(shape.size) + (mode < 2 ? 4 : 8),
     VECTOR: vector,
     WORDS: words,
+    STAGES: memory.stages,
     MASK: { none: 0, bool: 1, float: 2 }[kernel.mask],
     THRESHOLD: droppedOf(kernel.dropout),
   };
@@ -223,6 +231,8 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     OWN: keyLead.length > 0,
     COPY: copies,
     PAIRS: pairs,
+    POSITIVE: kernel.scale > 0,
+    ROWS16: vector > 1 && [out.batch, out.row, out.head, out.offset].every((n) => n % wide === 0),
   };
   const strides: Record<string, number> = { MB: maskBatch, MH: mh, MS: ms, MT: mt, KEY: keyBatch };
   for (const [name, p] of Object.entries({ Q: q, K: k, V: v, O: out, G: g, DQ: dq, DK: dk, DV: dv })) {
@@ -260,7 +270,7 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
         ]
       : [{ suffix: "", blocks: blocksOf(shape.queries) }],
     threads,
-    sharedBytes: sharedBytes(shape.size, precision, kernel.gradient ? 4 : 3),
+    sharedBytes: memory.bytes,
     offsets: [q, k, v, out, g, dq, dk, dv].map((p) => p.offset),
   };
 }

@@ -53,6 +53,13 @@ export const cases: Record<string, Case> = {
     attend: (q, k, v) =>
       weft.softmax(q.matmul(k.transpose()).mul(weft.tensor([0.2, 0.4, 0.6]).reshape([3, 1, 1]))).matmul(v),
   },
+  "a scale that is data, inside a mask": {
+    shapes: square,
+    attend: (q, k, v) => {
+      const scale = weft.tensor([0.2, 0.4, 0.6]).reshape([3, 1, 1]);
+      return weft.softmax(q.matmul(k.transpose()).div(scale).where(causal(), -1e9)).matmul(v);
+    },
+  },
   "permute instead of transpose": {
     attend: (q, k, v) => weft.softmax(q.matmul(k.permute([0, 1, 3, 2])).div(root)).matmul(v),
   },
@@ -336,6 +343,13 @@ export const leftAlone: Record<string, { run: Left; shapes?: [number[], number[]
         .div(0.7)
         .where(weft.rand([batch, heads, length, keys], { key: weft.key(1) }).less(0.7), 0)
         .matmul(v),
+  },
+  "a sum of sums without an end": {
+    run: (q, k, v) => {
+      let s = q.sum(-1, { keepDims: true }).add(k.sum(-1).unsqueeze(-2)).mul(1e-9);
+      for (let i = 0; i < 30; i++) s = s.add(s);
+      return weft.softmax(s).matmul(v);
+    },
   },
   "an activation in between": { run: (q, k, v) => weft.softmax(scored(q, k).tanh()).matmul(v) },
   "two products of different precision": {

@@ -3,7 +3,7 @@
 import { ClusterDevice } from "../../cluster/index.js";
 import { WeftError } from "../../graph/index.js";
 import { session } from "../../runtime/index.js";
-import { adjoint, concat, matmul, shard, Tensor, vmap } from "../../tensor/index.js";
+import { adjoint, concat, matmul, shard, Tensor, treeMap, vmap } from "../../tensor/index.js";
 import { identity, Operator, type OperatorLike } from "../operators/index.js";
 import { adaptive } from "./adaptive.js";
 import { type DenseProgram, denseProgram, isDense, runDense } from "./dense.js";
@@ -39,6 +39,11 @@ export interface PropagatorOptions extends Omit<SchrodingerOptions, "saves" | "o
   strategy?: "gates" | "dense";
   /** Columns of the propagator that are wanted (all by default): initial states [count, D]. Needs chunks 1. */
   columns?: Tensor;
+  /**
+   * Mesh axes along which several devices divide the columns and the pieces of time. Left out, the planner decides; on one
+   * device it means nothing.
+   */
+  divide?: { columns?: string; pieces?: string };
 }
 
 interface Prepared {
@@ -164,8 +169,16 @@ function chunksFor(wanted: number | undefined, steps: number, D: number, strateg
 }
 
 /** Whole matrices: pieces of time side by side where there are several, then their product on the initial columns. */
-function evolveDense(dense: DenseProgram, first: Tensor, chunks: number, grid: Grid, gradient: Gradient): Tensor {
+function evolveDense(
+  dense: DenseProgram,
+  start: Tensor,
+  chunks: number,
+  grid: Grid,
+  gradient: Gradient,
+  divide: PropagatorOptions["divide"],
+): Tensor {
   const { unitaries, lead } = dense;
+  const first = wish(start, 1, chunks === 1 ? divide?.columns : undefined);
   const [D] = first.shape;
   const rows = (angles: Tensor[], pieces: number): Tensor[] =>
     angles.map((a) => a.reshape([pieces, a.shape[0] / pieces, D]).permute([1, 0, 2]));
@@ -179,10 +192,14 @@ function evolveDense(dense: DenseProgram, first: Tensor, chunks: number, grid: G
   const eye = identity(D).tensor(first.dtype);
   const all = runDense(
     { unitaries, angles: rows(cut(0, count * length), count) },
-    eye
-      .unsqueeze(1)
-      .expand([D, count, D])
-      .reshape([D, count * D]),
+    wish(
+      eye
+        .unsqueeze(1)
+        .expand([D, count, D])
+        .reshape([D, count * D]),
+      1,
+      [divide?.pieces ?? [], divide?.columns ?? []].flat(),
+    ),
     gradient,
   );
   let total = matmul(timeProduct(all.reshape([D, count, D]).permute([1, 0, 2])), entered);
@@ -190,6 +207,10 @@ function evolveDense(dense: DenseProgram, first: Tensor, chunks: number, grid: G
   if (rest > 0) total = runDense({ unitaries, angles: rows(cut(count * length, grid.steps), 1) }, total, gradient);
   return matmul(adjoint(lead), total);
 }
+
+/** Cut along a dimension by these mesh axes, where any are named; gradients are left to the planner's eyes. */
+const wish = (x: Tensor, dimension: number, axes: string | readonly string[] | undefined): Tensor =>
+  axes === undefined || axes.length === 0 ? x : shard(x, { [dimension]: axes });
 
 /** Pieces up to which their product is a plain chain; a GPU has hundreds and wants few steps one after another. */
 const chainTo = 16;
@@ -242,17 +263,19 @@ export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolutio
     throw new WeftError("propagator: pieces of time need the whole propagator; give chunks or columns, not both");
   if (strategy === "dense") {
     const first = vmap(enter)(starts).T;
-    const out = evolveDense(denseProgram(program), first, chunks, grid, gradient);
+    const out = evolveDense(denseProgram(program), first, chunks, grid, gradient, options.divide);
     return done(vmap(leave, { inAxes: 1, outAxes: 1 })(out));
   }
-  if (chunks === 1) return done(vmap((psi: Tensor) => leave(runGates(program, enter(psi), gradient)))(starts).T);
+  const shared = wish(starts, 0, options.divide?.columns);
+  if (chunks === 1) return done(vmap((psi: Tensor) => leave(runGates(program, enter(psi), gradient)))(shared).T);
   const { count, length } = splitSteps(grid.steps, chunks);
   const { pieces, rest } = cutRows(tablesOf(program), count, length, grid.steps);
+  const apart = treeMap((x: Tensor) => wish(x, 0, options.divide?.pieces), pieces);
   const columnsOf = (xs: ReturnType<typeof tablesOf>): Tensor =>
-    vmap((psi: Tensor) => runGates({ ...program, ...xs }, psi, gradient))(starts).T;
+    vmap((psi: Tensor) => runGates({ ...program, ...xs }, psi, gradient))(shared).T;
   // No drives at all: every piece is the same.
   const moving = program.tables.length + program.angles.length > 0;
-  const maps = moving ? vmap(columnsOf)(pieces) : columnsOf(pieces).unsqueeze(0);
+  const maps = moving ? vmap(columnsOf)(apart) : columnsOf(pieces).unsqueeze(0);
   let total = timeProduct(maps);
   if (rest !== null) total = matmul(columnsOf(rest), total);
   const inside = vmap(leave, { inAxes: 1, outAxes: 1 });

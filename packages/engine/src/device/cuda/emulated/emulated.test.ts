@@ -33,6 +33,39 @@ test("plain loops in vectors, columns in two stages, complex rows", { skip }, ()
   ]);
 });
 
+test("vectors of eight: halves, masks of dropout, looked-up rows, rows and columns of half types", { skip }, () => {
+  const half = (shape: number[], seed: number): weft.Tensor => data(shape, seed).cast("bfloat16").realize();
+  const ids = Int32Array.from({ length: 2048 }, (_, i) => (i * 7919) % 50);
+  agree(() => {
+    const x = half([2048, 256], 1);
+    const hidden = x.add(data([256], 2).cast("bfloat16")).relu();
+    const dropped = nn.dropout(hidden, { rate: 0.3, key: weft.key(5) });
+    return [
+      dropped.cast("float32"),
+      data([50, 256], 3)
+        .take(weft.tensor(ids, { shape: [2048] }), 0)
+        .add(x.cast("float32")),
+    ];
+  }, 1e-2);
+  // Offsets that are no multiple of a vector: read one by one.
+  agree(() => [
+    half([257, 256], 4).index("1:", ":").mul(2).cast("float32"),
+    data([256, 259], 5).index(":", "3:").neg(),
+  ]);
+  agree(() => {
+    const x = half([96, 256], 6);
+    const loss = ([p, w, b]: weft.Tensor[]): weft.Tensor =>
+      weft
+        .layerNorm(p, { weight: w, bias: b })
+        .mul(half([96, 256], 7))
+        .cast("float32")
+        .sum();
+    const [g, gw, gb] = weft.grad(loss)([x, data([256], 8), data([256], 9)]);
+    return [g.cast("float32"), gw, gb];
+  }, 2e-2);
+  agree(() => [data([200, 9, 256], 10).sum(1), half([200, 9, 128], 11).cast("float32").max(1)], 1e-4);
+});
+
 function embeddingGradient(rows: number, width: number, ids: Int32Array): weft.Tensor {
   const at = weft.tensor(ids, { shape: [ids.length] });
   const weights = data([ids.length, width], 7);

@@ -1,0 +1,134 @@
+// `node bench/train-scale.mjs`: `weft scale` on our own trainer at 1 and 2 workers with one core each, on a quiet machine. The
+// small model is measured as it is configured (a loader a rank), then with the advice of the lab followed, and the ledger
+// shows whether what was promised came; the larger model with 20 steps. Writes results/train-scale.json.
+// Options: --only small,larger  --steps 60  --larger-steps 20  --repeats 2  --out FILE
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { allowedCores } from "./lib/contestant.mjs";
+import { hardware, versions } from "./lib/hardware.mjs";
+import { batches, makeTexts, models, weftCommand } from "./lib/train-work.mjs";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const { values: options } = parseArgs({
+  options: {
+    only: { type: "string", default: "small,larger" },
+    steps: { type: "string", default: "60" },
+    "larger-steps": { type: "string", default: "20" },
+    repeats: { type: "string", default: "2" },
+    out: { type: "string", default: join(here, "results/train-scale.json") },
+  },
+});
+const folder = mkdtempSync(join(tmpdir(), "weft-bench-scale-"));
+process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+const ledger = join(folder, "ledger.jsonl");
+const env = { ...process.env, WEFT_DATA: join(folder, "home"), WEFT_DEVICE: "cpu", WEFT_LEDGER: ledger };
+delete env.WEFT_THREADS;
+
+function weft(args) {
+  const done = spawnSync(process.execPath, [weftCommand, ...args], {
+    cwd: folder,
+    env,
+    encoding: "utf8",
+    maxBuffer: 1 << 28,
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  if (done.status !== 0) throw new Error(`weft ${args.slice(0, 6).join(" ")} ended with ${done.status}`);
+  return done.stdout;
+}
+
+/** The shipped shapes on texts that fill every position, so that all steps are equal. */
+function configOf(size, loaders) {
+  const file = join(folder, `${size}-${loaders}.yaml`);
+  const content = {
+    name: size,
+    model: models[size],
+    data: { dataset: "imdb", path: makeTexts(models[size].max_seq_len, size === "small" ? 8192 : 2048), loaders },
+    training: { epochs: 1000, batch_per_rank: batches[size], gradient_clip: 1, evaluate: false },
+    optimizer: { learning_rate: 3e-4 },
+  };
+  writeFileSync(file, JSON.stringify(content));
+  return file;
+}
+
+function study(size, loaders, steps, repeats) {
+  const out = join(folder, `studies-${loaders}`);
+  mkdirSync(out, { recursive: true });
+  const command = [process.execPath, weftCommand, "train", configOf(size, loaders), "--devices", "{n}"];
+  const run = [...command, "--max-steps", String(steps)];
+  const how = ["--devices", "1,2", "--repeats", String(repeats), "--warmup", "2", "--out", out, "--name", size];
+  const { folder: place } = JSON.parse(weft(["scale", ...how, "--no-pictures", "--json", "--", ...run]));
+  // Writes down what is promised, and scores what was promised before.
+  const { studies } = JSON.parse(weft(["analyze", place, "--json", "--warmup", "2", "--ledger", ledger]));
+  const [report] = studies;
+  const at = report.scaling.find((point) => point.devices === 2);
+  return {
+    model: size,
+    loaders,
+    steps,
+    repeats,
+    command: `weft scale --devices 1,2 --repeats ${repeats} -- weft train CONFIG --devices {n} --max-steps ${steps}`,
+    valid: report.valid,
+    verdict: report.valid ? "valid" : "not valid",
+    speedup: at?.workSpeedup ?? null,
+    efficiency: at?.workEfficiency ?? null,
+    class: at?.class ?? null,
+    findings: report.findings.map(({ id, severity, devices, cause, fix, predicted }) => ({
+      id,
+      severity,
+      devices,
+      cause,
+      fix,
+      predicted,
+    })),
+  };
+}
+
+const runs = [];
+const only = options.only.split(",");
+const say = (r) =>
+  process.stderr.write(
+    `bench: ${r.model}, ${r.loaders} loaders: ${r.verdict}, efficiency ${r.efficiency?.toFixed(3)}, findings ${r.findings.map((f) => f.id).join(", ") || "none"}\n`,
+  );
+if (only.includes("small")) {
+  const steps = Number(options.steps);
+  const first = study("small", 1, steps, Number(options.repeats));
+  say(first);
+  runs.push(first);
+  if (first.findings.some(({ id }) => id === "cpu-oversubscription")) {
+    const second = study("small", 0, steps, Number(options.repeats));
+    say(second);
+    const gone = !second.findings.some(({ id }) => id === "cpu-oversubscription");
+    second.followed = `with the advice "lower the loaders to 0" followed; the finding is ${gone ? "gone" : "still there"}`;
+    runs.push(second);
+  }
+}
+if (only.includes("larger")) {
+  const larger = study("larger", 0, Number(options["larger-steps"]), 1);
+  say(larger);
+  runs.push(larger);
+}
+const lines = existsSync(ledger)
+  ? readFileSync(ledger, "utf8")
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line))
+  : [];
+const shown = existsSync(ledger) ? weft(["ledger"]) : "";
+/** A model that is not measured now stays as it is. */
+const before = existsSync(options.out) ? JSON.parse(readFileSync(options.out, "utf8")) : { runs: [], ledger: [] };
+const kept = before.runs.filter(({ model }) => !only.includes(model));
+const report = {
+  benchmark: "weft scale on weft train",
+  at: new Date().toISOString(),
+  hardware: hardware(allowedCores()),
+  versions: versions(),
+  runs: [...kept, ...runs].sort((a, b) => (a.model < b.model ? 1 : a.model > b.model ? -1 : b.loaders - a.loaders)),
+  ledger: [...before.ledger.filter(({ study: name }) => !only.includes(name)), ...lines],
+};
+writeFileSync(options.out, `${JSON.stringify(report, null, 1)}\n`);
+process.stdout.write(`${shown}\n`);
+console.log(JSON.stringify(report.runs.map(({ findings: _, command: __, ...row }) => row)));

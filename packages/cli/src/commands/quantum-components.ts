@@ -1,0 +1,167 @@
+// The components of a gate as programs for whatever device is current, and their times: what `weft quantum profile` measures
+// at each device count. Patterns say along what several devices divide the evolution; "automatic" leaves it to the planner.
+import * as weft from "weft";
+import * as quantum from "weft/quantum";
+
+export const patterns = ["states", "time", "tasks", "both", "automatic"] as const;
+export type Pattern = (typeof patterns)[number];
+
+export interface ComponentTime {
+  /** The first call: tracing, compilation and the run. Milliseconds. */
+  firstMs: number;
+  /** Calls after it. */
+  steadyMs: number[];
+  /** Of results. */
+  bytes: number;
+}
+
+export interface Settings {
+  pattern: Pattern;
+  devices: number;
+  tasks: number;
+  repeats: number;
+  /** Waits until these have been computed. */
+  settle(tensors: readonly weft.Tensor[]): Promise<void>;
+  /** Called before a program of the evolution is first run. */
+  mesh(axes: Record<string, number> | undefined): void;
+  /** Called when the evolution with its gradient was the last program. */
+  onEvolution(): void;
+}
+
+/** Columns x pieces of time for "both": the most square split. */
+export function gridOf(count: number): [number, number] {
+  let columns = Math.floor(Math.sqrt(count));
+  while (count % columns !== 0) columns--;
+  return [columns, count / columns];
+}
+
+interface Division {
+  mesh: Record<string, number> | undefined;
+  chunks: number | undefined;
+  divide: quantum.PropagatorOptions["divide"];
+}
+
+function divisionOf(pattern: Pattern, devices: number): Division {
+  const [columns, pieces] = gridOf(devices);
+  const ways: Record<Pattern, Division> = {
+    states: { mesh: { states: devices }, chunks: 1, divide: { columns: "states" } },
+    time: { mesh: { pieces: devices }, chunks: devices, divide: { pieces: "pieces" } },
+    both: {
+      mesh: { pieces, states: columns },
+      chunks: pieces,
+      divide: pieces === 1 ? { columns: "states" } : { columns: "states", pieces: "pieces" },
+    },
+    tasks: { mesh: { tasks: devices }, chunks: 1, divide: undefined },
+    automatic: { mesh: undefined, chunks: undefined, divide: undefined },
+  };
+  return ways[pattern];
+}
+
+const bytesOf = (tree: unknown): number =>
+  weft.treeLeaves(tree).reduce((sum, t) => sum + t.size * (t.dtype === "complex128" ? 16 : 8), 0);
+
+/** The evolution of a gate, or of an ensemble of gates, and a number that depends on all of it. */
+function evolutionOf(problem: quantum.GateProblem, levels: Record<string, quantum.Levels>, settings: Settings) {
+  const { pattern, devices } = settings;
+  const { chunks, divide } = divisionOf(pattern, devices);
+  const { evolution } = problem.spec;
+  const bound = problem.bind();
+  const D = bound.dims.reduce((a, b) => a * b, 1);
+  const states = quantum.computationalStates(bound);
+  // Pieces of time need the whole propagator; otherwise only the states that a gate is read from are evolved.
+  const some = states.length < D && (chunks === 1 || pattern === "automatic");
+  const run = (p: quantum.Parameters): weft.Tensor => {
+    const own = problem.bind(p);
+    own.useLevels(levels);
+    const columns = some ? { columns: quantum.identity(D).tensor().take(states, 0) } : { chunks };
+    const { steps, method } = evolution;
+    return quantum.propagator(own.hamiltonian(), { duration: own.duration(), steps, method, divide, ...columns }).final;
+  };
+  const loss = (p: quantum.Parameters): weft.Tensor => run(p).sum().abs().square();
+  if (pattern !== "tasks") return { run, loss };
+  const scaled = (p: quantum.Parameters, scale: weft.Tensor): quantum.Parameters =>
+    Object.fromEntries(Object.entries(p).map(([key, x]) => [key, key.endsWith(".amplitude") ? x.mul(scale) : x]));
+  const scales = (): weft.Tensor =>
+    weft.shard(weft.linspace(1, 1.01, settings.tasks, { dtype: "float64" }), { 0: "tasks" });
+  return {
+    run: (p: quantum.Parameters) => weft.vmap((s: weft.Tensor) => run(scaled(p, s)))(scales()) as weft.Tensor,
+    loss: (p: quantum.Parameters) => (weft.vmap((s: weft.Tensor) => loss(scaled(p, s)))(scales()) as weft.Tensor).sum(),
+  };
+}
+
+function pulsesOf(problem: quantum.GateProblem): quantum.Parameters {
+  const keys = problem.spec.device.drives.flatMap((d) =>
+    Object.keys(d.pulse.parameters).map((k) => `${d.on}.${d.name}.${k}`),
+  );
+  return Object.fromEntries(Object.entries(problem.parameters()).filter(([key]) => keys.includes(key)));
+}
+
+/** Every component once with compilation and then steadily. */
+export async function measureComponents(
+  problem: quantum.GateProblem,
+  settings: Settings,
+): Promise<Record<string, ComponentTime>> {
+  const components: Record<string, ComponentTime> = {};
+  const once = async (call: () => unknown): Promise<[number, number]> => {
+    const start = performance.now();
+    const leaves = weft.treeLeaves(call());
+    for (const leaf of leaves) leaf.realize();
+    await settings.settle(leaves.slice(-1));
+    const ms = performance.now() - start;
+    const bytes = bytesOf(leaves);
+    for (const leaf of leaves) leaf.dispose();
+    return [ms, bytes];
+  };
+  const timed = async (name: string, call: () => unknown): Promise<void> => {
+    const [firstMs, bytes] = await once(call);
+    // Arguments that come again get their places in the second call.
+    await once(call);
+    const steadyMs: number[] = [];
+    for (let k = 0; k < settings.repeats; k++) steadyMs.push((await once(call))[0]);
+    components[name] = { firstMs, steadyMs, bytes };
+  };
+  settings.mesh(undefined);
+  const all = problem.parameters();
+  const levels = problem.spec.device.with(all).levels();
+  for (const leaf of weft.treeLeaves(levels)) leaf.realize();
+  const p = pulsesOf(problem);
+  const build = (): number => {
+    const start = performance.now();
+    const bound = problem.bind();
+    bound.useLevels(levels);
+    bound.hamiltonian();
+    return performance.now() - start;
+  };
+  components["system build"] = {
+    firstMs: build(),
+    steadyMs: Array.from({ length: settings.repeats }, build),
+    bytes: 0,
+  };
+  const solve = weft.jit((given: quantum.Parameters) => problem.spec.device.with(given).levels());
+  await timed("eigen-solve", () => solve(all));
+  const { run, loss } = evolutionOf(problem, levels, settings);
+  settings.mesh(divisionOf(settings.pattern, settings.devices).mesh);
+  const forward = weft.jit(run);
+  await timed("evolution forward", () => forward(p));
+  const both = weft.jit((x: quantum.Parameters) => weft.valueAndGrad(loss)(x));
+  await timed("evolution and gradient", () => both(p));
+  settings.onEvolution();
+  const n = quantum.computationalStates(problem.bind()).length;
+  settings.mesh(undefined);
+  const fidelity = weft.jit((x: weft.Tensor) => quantum.averageGateInfidelity(x, quantum.identity(n)));
+  const square = weft.eye(n, { dtype: "complex128" });
+  await timed("fidelity", () => fidelity(square));
+  components.transfers = await transfers(forward(p), settings.repeats);
+  return components;
+}
+
+/** The propagator from the devices to the program, again and again. */
+async function transfers(u: weft.Tensor, repeats: number): Promise<ComponentTime> {
+  const times: number[] = [];
+  for (let k = 0; k <= repeats; k++) {
+    const start = performance.now();
+    await u.data();
+    times.push(performance.now() - start);
+  }
+  return { firstMs: times[0], steadyMs: times.slice(1), bytes: bytesOf([u]) };
+}
