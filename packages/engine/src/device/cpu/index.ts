@@ -241,6 +241,7 @@ export class CpuDevice implements Device {
   #plan(fn: GraphFn, options: CompileOptions) {
     return planFunction(fn, {
       parallelRows: 16,
+      drawsAlone: true,
       longReduction: 32768,
       donated: options.donated,
       lanes: { known: options.known ?? new Map() },
