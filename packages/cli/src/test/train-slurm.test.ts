@@ -1,6 +1,6 @@
 // Job scripts that weft train writes: linted by the lab, and run by a real SLURM where there can be one.
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ interface Slurm {
 }
 // The lab's own way to start a cluster for tests; packages do not import each other's tests, so it is loaded by place.
 const kit = new URL("../../../lab/dist/test/slurm.js", import.meta.url);
-const { startSlurm } = (await import(kit.href)) as { startSlurm: () => Promise<Slurm | string> };
+const { startSlurm } = (await import(kit.href)) as { startSlurm: (nodes: number) => Promise<Slurm | string> };
 
 const weft = fileURLToPath(new URL("../../bin/weft.js", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "weft-train-slurm-"));
@@ -24,7 +24,7 @@ writeFileSync(
   config,
   `name: tiny
 model: { vocab_size: 300, d_model: 16, n_heads: 2, num_layers: 1, dim_feedforward: 24, max_seq_len: 32 }
-data: { dataset: synthetic, train_limit: 210, test_limit: 61 }
+data: { dataset: synthetic, train_limit: 210, test_limit: 61, validation: 0 }
 training: { epochs: 2, global_batch: 21 }
 optimizer: { learning_rate: 0.01 }
 `,
@@ -95,52 +95,125 @@ test("scripts for one node and for several: the lab's linter finds nothing", () 
   assert.equal(call(["train", config, "--devices", "3", "--nodes", "2", "--slurm", join(folder, "x.sh")]).status, 2);
 });
 
+/** Runs a script that weft train wrote to its end; gives the job's output. */
+async function submitted(slurm: Slurm, script: string): Promise<string> {
+  // The cluster has no `weft` on its path: the checkout's own is called.
+  const text = readFileSync(script, "utf8");
+  writeFileSync(script, text.replace(/ weft train/, ` ${process.execPath} ${weft} train`));
+  const child = spawn("sbatch", ["--wait", "--output", `${script}.out`, script], {
+    env: { ...env, ...slurm.env, WEFT_DATA: env.WEFT_DATA },
+    cwd: folder,
+    stdio: ["ignore", "ignore", "pipe"],
+    timeout: 180_000,
+  });
+  let errors = "";
+  child.stderr.on("data", (chunk) => {
+    errors += chunk;
+  });
+  const status = await new Promise((resolve) => child.on("close", resolve));
+  const log = existsSync(`${script}.out`) ? readFileSync(`${script}.out`, "utf8") : "";
+  assert.equal(status, 0, errors + log);
+  return log;
+}
+const linesOf = (...path: string[]): string[] =>
+  readFileSync(join(folder, ...path), "utf8")
+    .trimEnd()
+    .split("\n");
+const losses = (run: string, rank: number): number[] =>
+  linesOf(run, `rank${rank}.jsonl`)
+    .map((line) => JSON.parse(line) as { type: string; loss: number })
+    .filter((r) => r.type === "step")
+    .map((r) => r.loss);
+
 describe("a real SLURM", { skip: availableParallelism() < 2 ? "needs two cores" : false }, () => {
   let slurm: Slurm | string = "not started";
   before(async () => {
-    slurm = await startSlurm();
+    slurm = await startSlurm(2);
     if (typeof slurm === "string") console.error(`weft: training under SLURM is NOT tested: ${slurm}`);
   });
   after(() => {
     if (typeof slurm !== "string") slurm.stop();
   });
+  const write = (name: string, ...more: string[]): string => {
+    const script = join(folder, `${name}.sh`);
+    const args = ["--devices", "2", "--slurm", script, "--output", join(folder, name), "--time", "00:10:00", ...more];
+    assert.equal(call(["train", config, ...args]).status, 0);
+    return script;
+  };
 
-  test("sbatch runs the script: two tasks, two ranks, one run", (t) => {
+  test("one node: two tasks, two ranks, one run", async (t) => {
     if (typeof slurm === "string") return t.skip(slurm);
-    const script = join(folder, "job.sh");
-    assert.equal(
-      call([
-        "train",
-        config,
-        "--devices",
-        "2",
-        "--slurm",
-        script,
-        "--output",
-        join(folder, "run"),
-        "--time",
-        "00:10:00",
-      ]).status,
-      0,
-    );
-    // The cluster has no `weft` on its path: the checkout's own is called.
-    writeFileSync(script, readFileSync(script, "utf8").replace(" weft train", ` ${process.execPath} ${weft} train`));
-    const done = spawnSync("sbatch", ["--wait", script], {
-      env: { ...env, ...slurm.env, WEFT_DATA: env.WEFT_DATA },
-      cwd: folder,
-      encoding: "utf8",
-      timeout: 180_000,
-    });
-    const log = spawnSync("bash", ["-c", "cat tiny-*.out"], { cwd: folder, encoding: "utf8" }).stdout;
-    assert.equal(done.status, 0, done.stderr + log);
+    const log = await submitted(slurm, write("one-node"));
     assert.match(log, /tiny: 2 ranks.*global batch 21 = 11 a rank/);
     assert.match(log, /done after 20 steps/);
-    assert.ok(existsSync(join(folder, "run", "rank1.jsonl")));
+    assert.ok(existsSync(join(folder, "one-node", "rank1.jsonl")));
+    assert.equal(linesOf("one-node", "metrics.csv").length, 3);
+  });
+
+  test("SIGTERM from SLURM: every rank ends with a checkpoint, the job completes; submitted again it goes on", async (t) => {
+    if (typeof slurm === "string") return t.skip(slurm);
+    const script = write("termed", "--epochs", "400");
+    const clustered = { ...env, ...slurm.env };
+    const scancel = async (): Promise<void> => {
+      const taken = join(folder, "termed", "rank1.jsonl");
+      const end = performance.now() + 120_000;
+      while (!(existsSync(taken) && readFileSync(taken, "utf8").includes('"step":5'))) {
+        assert.ok(performance.now() < end, "the job takes no steps");
+        await new Promise((resolve) => setTimeout(resolve, 100));
+      }
+      spawnSync("scancel", ["--signal=TERM", "--name=tiny"], { env: clustered });
+    };
+    const [log] = await Promise.all([submitted(slurm, script), scancel()]);
+    const stopped = Number(/stopped after (\d+) steps/.exec(log)?.[1]);
+    assert.ok(stopped >= 5 && stopped < 4000, log);
+    assert.match(log, /a checkpoint is written, --resume goes on from it/);
     assert.equal(
-      readFileSync(join(folder, "run", "metrics.csv"), "utf8")
-        .trimEnd()
-        .split("\n").length,
-      3,
+      (JSON.parse(readFileSync(join(folder, "termed", "run.json"), "utf8")) as { status: string }).status,
+      "cancelled",
     );
+    writeFileSync(
+      script,
+      readFileSync(script, "utf8").replace("--epochs 400", `--epochs 400 --max-steps ${stopped + 3}`),
+    );
+    const again = await submitted(slurm, script);
+    assert.match(again, new RegExp(`resumed at step ${stopped}`));
+    assert.deepEqual(
+      linesOf("termed", "rank0.jsonl")
+        .map((line) => JSON.parse(line) as { type: string; step: number })
+        .filter((r) => r.type === "step")
+        .map((r) => r.step),
+      Array.from({ length: stopped + 3 }, (_, i) => i),
+    );
+  });
+
+  test("two nodes: a rank on each, sums over MPI by TCP, the curve of one node", async (t) => {
+    if (typeof slurm === "string") return t.skip(slurm);
+    const types = spawnSync("srun", ["--mpi=list"], { env: { ...env, ...slurm.env }, encoding: "utf8" });
+    const missing = !existsSync("/usr/bin/mpirun") || !`${types.stdout}${types.stderr}`.includes("pmix");
+    if (missing) {
+      console.error("weft: training on two nodes is NOT tested: no OpenMPI, or a SLURM without PMIx");
+      return t.skip("no OpenMPI, or a SLURM without PMIx");
+    }
+    // Both nodes are this host: MPI would find shared memory, nodes that are apart have the network alone.
+    const network = ["--env", "OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,tcp", "OMPI_ALLOW_RUN_AS_ROOT=1"];
+    const script = write("two-nodes", "--nodes", "2", ...network);
+    const text = readFileSync(script, "utf8");
+    assert.match(text, /--nodes=2\n#SBATCH --ntasks-per-node=1/);
+    assert.match(text, /^srun --kill-on-bad-exit=1 --mpi=pmix /m);
+    writeFileSync(script, text.replace(/^srun /m, "srun bash -c 'echo \"here $SLURMD_NODENAME\"'\n$&"));
+    const log = await submitted(slurm, script);
+    for (const node of ["weft1", "weft2"]) assert.ok(log.includes(`here ${node}`), log);
+    assert.match(log, /done after 20 steps/);
+    const kindOf = (run: string): unknown =>
+      linesOf(run, "rank1.jsonl")
+        .map((line) => JSON.parse(line) as { facts?: { collectives?: string } })
+        .find((r) => r.facts?.collectives !== undefined)?.facts?.collectives;
+    assert.deepEqual(["one-node", "two-nodes"].map(kindOf), ["shm", "mpi"]);
+    const [near, apart] = ["one-node", "two-nodes"].map((run) => losses(run, 0));
+    assert.equal(apart.length, 20);
+    assert.deepEqual(losses("two-nodes", 1), apart);
+    apart.forEach((loss, i) => {
+      assert.ok(Math.abs(loss / near[i] - 1) < 1e-5, `step ${i}: ${loss} on two nodes, ${near[i]} on one`);
+    });
   });
 });

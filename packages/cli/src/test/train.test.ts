@@ -2,7 +2,10 @@
 // weft scale.
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -265,6 +268,57 @@ test("wrong usage: unknown keys, no such file, counts", () => {
   assert.equal(call("train", config, "--devices", "0").status, 2);
   assert.equal(call("data", "get", "mnist").status, 2);
   assert.match(ok(call("data", "show", "synthetic")), /train\s+2000/);
+});
+
+test("data get, data show, train: a data set from the hub into the cache and through a run", async () => {
+  const hub = fileURLToPath(new URL("../../../engine/testdata/hub/", import.meta.url));
+  const asked: string[] = [];
+  const server = createServer((request, response) => {
+    const url = request.url as string;
+    asked.push(url);
+    const bytes = readFileSync(join(hub, url.includes("train") ? "train.parquet" : "test.parquet"));
+    const headers = { "x-linked-etag": `"${createHash("sha256").update(bytes).digest("hex")}"` };
+    response.writeHead(200, { ...headers, "content-length": bytes.length }).end(bytes);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const home = {
+    ...env,
+    WEFT_DATA: at("hub-home"),
+    WEFT_HUB: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+  };
+  const run = async (...args: string[]): Promise<string> => {
+    const child = spawn(process.execPath, [weft, ...args], { env: home, stdio: ["ignore", "pipe", "pipe"] });
+    let [out, errors] = ["", ""];
+    child.stdout.on("data", (chunk) => {
+      out += chunk;
+    });
+    child.stderr.on("data", (chunk) => {
+      errors += chunk;
+    });
+    const status = await new Promise((resolve) => child.on("close", resolve));
+    assert.equal(status, 0, errors + out);
+    return out;
+  };
+  try {
+    const got = JSON.parse(await run("data", "get", "ag_news", "--json")) as { split: string; how: string }[];
+    assert.deepEqual(
+      got.map(({ split, how }) => [split, how]),
+      [
+        ["train", "fetched"],
+        ["test", "fetched"],
+      ],
+    );
+    const requests = asked.length;
+    assert.match(await run("data", "get", "ag_news"), /train {2}was there/);
+    assert.equal(asked.length, requests, "nothing is asked for again");
+    const shown = JSON.parse(await run("data", "show", "ag_news", "--json")) as { rows: number }[];
+    const text = readFileSync(config, "utf8").replace(/^data: .*$/m, "data: { dataset: ag_news, validation: 0 }");
+    writeFileSync(at("hub.yaml"), text.replace("global_batch: 21", "global_batch: 1"));
+    const told = await run("train", at("hub.yaml"), "--output", at("from-hub"), "--epochs", "1");
+    assert.match(told, new RegExp(`done after ${shown[0].rows} steps`));
+  } finally {
+    server.close();
+  }
 });
 
 test("weft scale measures our own trainer: valid, steps of every rank, communication", {

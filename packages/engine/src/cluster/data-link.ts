@@ -40,6 +40,8 @@ export class DataLink {
   #broken: string | null = null;
   /** Bytes that came over this connection, not through shared memory. */
   receivedBytes = 0;
+  /** What workers said to hold of the tensors that were fetched, however it came. */
+  fetchedBytes = 0;
   readonly shares: boolean;
 
   constructor(
@@ -140,6 +142,7 @@ export class DataLink {
         const all = waiting.pieces.length === 1 ? waiting.pieces[0] : Buffer.concat(waiting.pieces);
         putPart(all, waiting.to.into, waiting.to);
       }
+      this.fetchedBytes += Number(header.bytes);
       this.#waiting.delete(request);
       waiting.resolve();
     } catch (error) {

@@ -9,6 +9,8 @@ import type { Tensor } from "../tensor/index.js";
 export interface Group {
   readonly rank: number;
   readonly size: number;
+  /** How the ranks reach each other: "local" (alone), "shm", "mpi", "nccl". */
+  readonly kind: string;
   /** The sum over ranks, as part of a graph (inside jit). All ranks issue their sums in one order. */
   sum(value: Tensor): Tensor;
   /** The rows of all ranks, in the order of ranks; as part of a graph. */
@@ -25,6 +27,7 @@ export interface Group {
 export const alone: Group = {
   rank: 0,
   size: 1,
+  kind: "local",
   sum: (value) => value,
   gather: (rows) => rows,
   times: () => ({ total: 0, exposed: 0 }),
@@ -58,6 +61,7 @@ export async function joinGroup(ranks: number): Promise<Group> {
   return {
     rank: joined.rank,
     size: joined.size,
+    kind: joined.kind,
     sum: (value) => distributed.allReduce(value, "sum"),
     gather: (rows) => distributed.allGather(rows, 0),
     times: () => (measures ? { total: seconds, exposed: seconds } : null),

@@ -71,6 +71,6 @@ export function slurmScript(options: SlurmOptions): string {
     `export OMP_NUM_THREADS=${cpusPerRank} WEFT_THREADS=${cpusPerRank}`,
     "",
     `# ${nodes} node${nodes === 1 ? "" : "s"} x ${ranksPerNode} rank${ranksPerNode === 1 ? "" : "s"}; srun is the only launcher. --resume: a job that was requeued goes on.`,
-    `srun --kill-on-bad-exit=1 ${options.program ?? "weft"} train ${command.map(word).join(" ")} --devices ${ranks} --resume`,
+    `srun --kill-on-bad-exit=1 ${nodes > 1 ? "--mpi=pmix " : ""}${options.program ?? "weft"} train ${command.map(word).join(" ")} --devices ${ranks} --resume`,
   ].join("\n")}\n`;
 }

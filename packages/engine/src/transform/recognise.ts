@@ -81,7 +81,9 @@ function replaced(fn: GraphFn, standIns: ReadonlyMap<Node, Node>): GraphFn {
         const { node } = top;
         if (map.has(node)) continue;
         const done = inputs.map((input) => map.get(input)!);
-        map.set(node, standIns.has(node) ? done[0] : node.value !== null ? node : rebuild(node, done));
+        const made = standIns.has(node) ? done[0] : node.value !== null ? node : rebuild(node, done);
+        made.site ??= node.site;
+        map.set(node, made);
       }
     }
   }

@@ -1,5 +1,5 @@
-// For tests: a real single-node SLURM, started as root in a temporary folder and stopped again. Installs Debian's packages
-// where it may; otherwise says why there is none.
+// For tests: a real SLURM of one node or several (a daemon each, on this host), started as root in a temporary folder and
+// stopped again. Installs Debian's packages where it may; otherwise says why there is none.
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -40,8 +40,8 @@ export interface Slurm {
   stop(): void;
 }
 
-/** A running cluster, or the reason why there is none. */
-export async function startSlurm(): Promise<Slurm | string> {
+/** A running cluster of so many nodes, or the reason why there is none. */
+export async function startSlurm(nodes = 1): Promise<Slurm | string> {
   if (!isRoot()) return "SLURM's daemons need root";
   if (!aptInstall(["slurm-wlm", "munge"], () => has("slurmctld") && has("slurmd") && has("munged")))
     return "slurm-wlm and munge are not installed and could not be";
@@ -54,6 +54,9 @@ export async function startSlurm(): Promise<Slurm | string> {
   writeFileSync(key, randomBytes(1024), { mode: 0o400 });
   const port = 20000 + (process.pid % 20000);
   const host = hostname().split(".")[0];
+  const names = nodes === 1 ? [host] : Array.from({ length: nodes }, (_, i) => `weft${i + 1}`);
+  for (const name of names)
+    for (const place of ["spool", "tmp"]) mkdirSync(join(folder, place, name), { recursive: true, mode: 0o755 });
   const config = join(folder, "slurm.conf");
   writeFileSync(
     config,
@@ -78,15 +81,19 @@ export async function startSlurm(): Promise<Slurm | string> {
       "KillWait=5",
       "MinJobAge=300",
       `SlurmctldPort=${port}`,
-      `SlurmdPort=${port + 1}`,
       `StateSaveLocation=${join(folder, "state")}`,
-      `SlurmdSpoolDir=${join(folder, "spool")}`,
+      `SlurmdSpoolDir=${join(folder, "spool")}/%n`,
+      // PMIx makes a folder a step there; two nodes on one host must not share it.
+      `TmpFS=${join(folder, "tmp")}/%n`,
       `SlurmctldPidFile=${join(folder, "ctld.pid")}`,
-      `SlurmdPidFile=${join(folder, "d.pid")}`,
+      `SlurmdPidFile=${join(folder, "d-%n.pid")}`,
       `SlurmctldLogFile=${join(folder, "log/ctld.log")}`,
-      `SlurmdLogFile=${join(folder, "log/d.log")}`,
-      `NodeName=${host} NodeAddr=127.0.0.1 CPUs=${availableParallelism()} RealMemory=${Math.floor(totalmem() / 2 ** 20 / 2)} State=UNKNOWN`,
-      `PartitionName=test Nodes=${host} Default=YES MaxTime=INFINITE State=UP`,
+      `SlurmdLogFile=${join(folder, "log/d-%n.log")}`,
+      ...names.map(
+        (name, i) =>
+          `NodeName=${name} NodeHostname=${host} NodeAddr=127.0.0.1 Port=${port + 1 + i} CPUs=${availableParallelism()} RealMemory=${Math.floor(totalmem() / 2 ** 20 / 2)} State=UNKNOWN`,
+      ),
+      `PartitionName=test Nodes=${names.join(",")} Default=YES MaxTime=INFINITE State=UP`,
     ].join("\n")}\n`,
   );
   const env = { ...(process.env as Record<string, string>), SLURM_CONF: config };
@@ -115,18 +122,18 @@ export async function startSlurm(): Promise<Slurm | string> {
     return "munged did not start";
   }
   daemons.push(spawn("slurmctld", ["-D", "-i", "-f", config], { stdio: "ignore", env }));
-  daemons.push(spawn("slurmd", ["-D", "-f", config], { stdio: "ignore", env }));
+  for (const name of names)
+    daemons.push(spawn("slurmd", ["-D", ...(nodes > 1 ? ["-N", name] : []), "-f", config], { stdio: "ignore", env }));
   for (const daemon of daemons) daemon.on("error", () => {});
   const idle = (): boolean => {
     try {
-      return /idle/.test(
-        execFileSync("sinfo", ["--noheader", "--format=%T"], {
-          env,
-          encoding: "utf8",
-          stdio: ["ignore", "pipe", "ignore"],
-          timeout: 5000,
-        }),
-      );
+      const states = execFileSync("sinfo", ["--noheader", "--Node", "--format=%T"], {
+        env,
+        encoding: "utf8",
+        stdio: ["ignore", "pipe", "ignore"],
+        timeout: 5000,
+      });
+      return (states.match(/^idle$/gm) ?? []).length === nodes;
     } catch {
       return false;
     }

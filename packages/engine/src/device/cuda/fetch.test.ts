@@ -147,18 +147,35 @@ test("a product that is fetched comes row block by row block, each copied while 
     a.matmul(b).dataSync();
     const calls = fake.calls.filter(({ name }) => /Gemm|DtoH|EventRecord/.test(name));
     const names = calls.map(({ name }) => name);
-    assert.equal(names.filter((name) => name === "cublasGemmEx").length, 4);
-    assert.equal(names.filter((name) => name === "cuMemcpyDtoHAsync_v2").length, 4);
+    assert.equal(names.filter((name) => name === "cublasGemmEx").length, 5);
+    assert.equal(names.filter((name) => name === "cuMemcpyDtoHAsync_v2").length, 5);
     const copies = calls.filter(({ name }) => name === "cuMemcpyDtoHAsync_v2");
     assert.deepEqual(
       copies.map(({ args }) => Number(args[1]) - Number(copies[0].args[1])),
-      [0, 1, 2, 3].map((i) => i * 16 * megabyte),
+      [0, 8, 24, 40, 56].map((at) => at * megabyte),
     );
     const rows = calls.filter(({ name }) => name === "cublasGemmEx").map(({ args }) => args[4]);
-    assert.deepEqual(rows, [1024, 1024, 1024, 1024]);
+    assert.deepEqual(rows, [512, 1024, 1024, 1024, 512], "small first and last pieces: both are waited for");
     fake.sequence();
     a.matmul(b).realize();
     assert.equal(fake.sequence().filter((name) => name === "cublasGemmEx").length, 1, "whole when nobody waits for it");
+    const kept = a.matmul(b).dataSync();
+    fake.sequence();
+    assert.equal(a.matmul(b).dataSync(kept), kept);
+    const order = fake.sequence().filter((name) => /Gemm|DtoH/.test(name));
+    const turn = ["cublasGemmEx", "cuMemcpyDtoHAsync_v2"];
+    assert.deepEqual(
+      order,
+      [turn, turn, turn, turn, turn].flat(),
+      "into an earlier array each piece is copied at once",
+    );
+    const c = a.matmul(b);
+    weft.session().realize([c.node], true);
+    assert.equal(fake.sequence().filter((name) => name === "cublasGemmEx").length, 1, "the rest waits for its reader");
+    device.synchronize();
+    assert.equal(fake.sequence().filter((name) => name === "cublasGemmEx").length, 4, "or for whoever comes first");
+    c.dataSync(kept);
+    assert.equal(fake.sequence().filter((name) => name === "cuMemcpyDtoHAsync_v2").length, 5);
     device.close();
     process.env.WEFT_PINNED_LIMIT = String(16 << 20);
   }));

@@ -200,4 +200,43 @@ const attentions: Case[] = [
   },
 ];
 
-export const nn: Case[] = [...pointwise, ...normalisations, ...losses, ...attentions];
+const scores = (q: Tensor, k: Tensor): Tensor => q.matmul(k.transpose()).div(2);
+
+/** As users write it: on GPUs these run in the kernels of the functions above. */
+const byHand: Case[] = [
+  {
+    name: "softmax: attention by hand",
+    dtypes: singles,
+    inputs: (s) => [s.any([2, 3, 4]), s.any([2, 5, 4]), s.any([2, 5, 4])],
+    fn: (q, k, v) => weft.softmax(scores(q, k)).matmul(v),
+    np: `${weights}, -1) @ c`,
+    loose: 4,
+  },
+  {
+    name: "softmax: attention by hand, causal, written out",
+    dtypes: singles,
+    inputs: (s) => [s.any([3, 4]), s.any([3, 4]), s.any([3, 4])],
+    fn: (q, k, v) => {
+      const open = scores(q, k).where(causal(3), Number.NEGATIVE_INFINITY);
+      const e = open.sub(weft.stopGradient(open.max(-1, { keepDims: true }))).exp();
+      return e.div(e.sum(-1, { keepDims: true })).matmul(v);
+    },
+    np: `${weights} + np.where(np.tri(3) > 0, 0, -np.inf), -1) @ c`,
+    loose: 4,
+  },
+  {
+    name: "softmax: attention by hand, heads last, a mask with a row that is closed",
+    dtypes: singles,
+    inputs: (s) => [s.any([2, 3, 2, 4]), s.any([2, 5, 2, 4]), s.any([2, 5, 2, 4])],
+    fn: (q, k, v) => {
+      const length = weft.tensor([4, 0], { dtype: "int32" }).reshape([2, 1, 1, 1]);
+      const open = weft.arange(0, 5, 1, { dtype: "int32" }).less(length);
+      const weightsOf = weft.softmax(weft.einsum("bqhd,bkhd->bhqk", q, k).mul(0.5).where(open, -1e9));
+      return weft.einsum("bhqk,bkhd->bqhd", weightsOf, v);
+    },
+    np: "np.einsum('bhqk,bkhd->bqhd', special.softmax(np.where(np.arange(5) < np.array([4, 0]).reshape(2, 1, 1, 1), np.einsum('bqhd,bkhd->bhqk', a, b) / 2, -1e9), -1), c)",
+    loose: 4,
+  },
+];
+
+export const nn: Case[] = [...pointwise, ...normalisations, ...losses, ...attentions, ...byHand];
