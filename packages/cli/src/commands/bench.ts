@@ -20,6 +20,8 @@ interface Options {
   warmup?: number;
   repeats?: number;
   precision?: string;
+  computeOnly?: boolean;
+  calibrate?: boolean;
   independent: boolean;
   sameCores: boolean;
   simulate?: string;
@@ -73,6 +75,8 @@ export function add(program: Command): void {
     .option("--warmup <n>", "calls before the measured ones", whole("--warmup"))
     .option("--repeats <n>", "measured calls", whole("--repeats"))
     .addOption(new Option("--precision <p>", "of products on GPUs").choices(["float32", "tf32"]))
+    .option("--compute-only", "leave out the clock that creates and fetches")
+    .option("--calibrate", "measure the workers for the planner first, once a machine; assumptions otherwise")
     .option("--no-independent", "do not also measure workers that share nothing")
     .option("--no-same-cores", "do not also measure one device with the cores of all workers")
     .option("--simulate <machine>", "predict all counts for a machine that is not here: h200")
@@ -160,6 +164,8 @@ function benchOptions(
     precision,
     warmup: options.warmup ?? (options.quick ? 1 : 2),
     repeats: options.repeats ?? (options.quick ? 3 : 5),
+    computeOnly: options.computeOnly,
+    calibrate: options.calibrate,
     independent: options.independent && options.suite === "shard" && !options.quick,
     sameCores: options.sameCores && options.suite === "shard" && !options.quick,
     signal,

@@ -145,14 +145,19 @@ test("over real workers: what was used, moved and expected, and from which batch
 }, async () => {
   process.env.WEFT_FORCE_SHARD = "1";
   try {
-    const [row] = await runBench(options(["600x256x128"], { counts: [1, 2], cores: [0, 1], sameCores: true }));
+    const [row] = await runBench(
+      options(["600x256x128"], { counts: [1, 2], cores: [0, 1], independent: true, sameCores: true }),
+    );
     const [one, two] = row.results;
     assert.deepEqual([one.status, two.status, one.devicesUsed, two.devicesUsed], ["ok", "ok", 1, 2]);
     assert.ok(two.error !== null && two.error < 1e-5);
     assert.ok(two.predictedSeconds !== undefined && two.predictedSeconds > 0 && one.predictedSeconds === undefined);
     assert.match(two.plan, /2 of 2 workers/);
     // One device with both cores, calls back to back and calls alone: all there to be compared.
-    assert.deepEqual([one.sameCores, two.sameCores?.length, two.alone.length], [undefined, 2, 2]);
+    assert.deepEqual(
+      [one.sameCores, two.sameCores?.length, two.independent?.length, two.alone.length],
+      [undefined, 2, 2, 2],
+    );
     assert.ok(one.inFlight > 1 && two.inFlight > 1);
     assert.ok(row.paysFrom !== null && row.paysFrom > 1, `pays from ${row.paysFrom}`);
   } finally {

@@ -22,10 +22,13 @@ export interface Job {
   precision: string;
   warmup: number;
   repeats: number;
+  computeOnly?: boolean;
+  /** Measures the workers for the planner where that has not been done (sharded). */
+  calibrate?: boolean;
   rows: RowSpec[];
   /** Also times the library underneath (single). */
   raw?: boolean;
-  /** Waits for a "go" before each row: how several such processes run at the same time. */
+  /** Waits for a "go" before each row: how several such processes run at the same time, or in turn. */
   lockstep?: boolean;
 }
 
@@ -100,6 +103,7 @@ async function run(job: Job): Promise<void> {
           warmup: job.warmup,
           repeats: job.repeats,
           precision: job.precision,
+          computeOnly: job.computeOnly,
           settle: rig.settle,
           onCall: (done, of) => say({ kind: "progress", row: index, done, of }),
         });

@@ -3,12 +3,14 @@
 import { WeftError } from "../graph/index.js";
 import { session } from "../runtime/index.js";
 import type { Tensor } from "../tensor/index.js";
-import { errorBound, errorOf, labelOf, programOf, type RowSpec } from "./rows.js";
+import { errorBound, errorOf, labelOf, programOf, type RowProgram, type RowSpec } from "./rows.js";
 
 export interface MeasureOptions {
   warmup: number;
   repeats: number;
   precision: string;
+  /** Leaves out the clock from creation to fetch. */
+  computeOnly?: boolean;
   /** Waits until these tensors have been computed. */
   settle(tensors: readonly Tensor[]): Promise<void>;
   onCall?(done: number, of: number): void;
@@ -47,7 +49,8 @@ export async function measureRow(row: RowSpec, options: MeasureOptions): Promise
   realize(program.weights);
   await settle(program.weights);
   const single = Math.min(3, options.repeats);
-  const calls = 2 * options.warmup + single + 2 * options.repeats + 1;
+  const clocks = options.computeOnly ? 1 : 2;
+  const calls = clocks * (options.warmup + options.repeats) + single + 1;
   let call = 0;
   const tick = (): void => options.onCall?.(++call, calls);
 
@@ -89,10 +92,23 @@ export async function measureRow(row: RowSpec, options: MeasureOptions): Promise
   for (let i = 0; i < options.repeats; i++) compute.push(await timeCalls(inFlight));
   for (const input of inputs) input.dispose();
 
+  const whole = options.computeOnly
+    ? { endToEnd: [], create: 0, fetch: 0 }
+    : await measureWhole(program, options, tick);
+  for (const weight of program.weights) weight.dispose();
+  return { ...whole, compute, inFlight, alone, error };
+}
+
+/** The clock from creation to fetch, and its parts. */
+async function measureWhole(
+  program: RowProgram,
+  { warmup, repeats, settle }: MeasureOptions,
+  tick: () => void,
+): Promise<Pick<Measured, "endToEnd" | "create" | "fetch">> {
   const endToEnd: number[] = [];
   const created: number[] = [];
   const fetched: number[] = [];
-  for (let i = -options.warmup; i < options.repeats; i++) {
+  for (let i = -warmup; i < repeats; i++) {
     const start = now();
     const fresh = program.create();
     const c = program.compute(fresh, program.weights);
@@ -102,7 +118,7 @@ export async function measureRow(row: RowSpec, options: MeasureOptions): Promise
     tick();
   }
   // The parts of a call need waits between them, so they are measured apart from the call as a whole.
-  for (let i = 0; i < Math.min(2, options.repeats); i++) {
+  for (let i = 0; i < Math.min(2, repeats); i++) {
     const start = now();
     const fresh = program.create();
     realize(fresh);
@@ -116,6 +132,5 @@ export async function measureRow(row: RowSpec, options: MeasureOptions): Promise
     fetched.push(now() - ready);
     for (const tensor of [...fresh, c]) tensor.dispose();
   }
-  for (const weight of program.weights) weight.dispose();
-  return { endToEnd, compute, inFlight, alone, create: median(created), fetch: median(fetched), error };
+  return { endToEnd, create: median(created), fetch: median(fetched) };
 }

@@ -1,12 +1,10 @@
 // The benchmark as a whole: a child process for each device count, independent workers beside it, and one record at the end.
 // The record is plain data in the lab's format; judging and drawing are the lab's work.
-import { type ChildProcess, fork } from "node:child_process";
-import { fileURLToPath } from "node:url";
 import { WeftError } from "../graph/index.js";
 import type { Rates } from "../shard/index.js";
-import type { ChildMessage, Job, RowFacts } from "./child.js";
+import type { Job } from "./child.js";
+import { Child, type RowOutcome, Team } from "./children.js";
 import type { JitRow } from "./jit-suite.js";
-import type { Measured } from "./measure.js";
 import { predictRow, ratesOf } from "./predict.js";
 import { batchOf, flopsOf, labelOf, type RowSpec } from "./rows.js";
 
@@ -22,6 +20,10 @@ export interface BenchOptions {
   precision: string;
   warmup: number;
   repeats: number;
+  /** Leaves out the clock from creation to fetch. */
+  computeOnly?: boolean;
+  /** Measures the workers for the planner first, where that has not been done on this machine. */
+  calibrate?: boolean;
   /** Also run every row on N workers that share nothing. */
   independent: boolean;
   /** Also run every row on one device that has the cores of all N workers. */
@@ -65,116 +67,55 @@ export interface RowRecord {
   results: ResultRecord[];
 }
 
-type RowOutcome = { measured: Measured; facts: RowFacts } | { failed: string; outOfMemory: boolean };
-
-const childPath = fileURLToPath(new URL("./child.js", import.meta.url));
-
-/** Runs one job in a child; settles when it is over, kills it when asked to. */
-class Child {
-  readonly process: ChildProcess;
-  readonly #listeners = new Set<(message: ChildMessage) => void>();
-  #stderr = "";
-  readonly ended: Promise<string | null>;
-
-  constructor(job: Job, env: NodeJS.ProcessEnv, signal: AbortSignal | undefined) {
-    this.process = fork(childPath, [], { env, stdio: ["ignore", "inherit", "pipe", "ipc"], serialization: "advanced" });
-    this.process.stderr!.on("data", (data: Buffer) => {
-      this.#stderr = (this.#stderr + data).slice(-4000);
-    });
-    this.process.on("message", (message) => {
-      for (const listener of this.#listeners) listener(message as ChildMessage);
-    });
-    const stop = (): void => {
-      this.process.kill("SIGTERM");
-    };
-    signal?.addEventListener("abort", stop, { once: true });
-    this.ended = new Promise((resolve) => {
-      this.process.once("exit", (code, killed) => {
-        signal?.removeEventListener("abort", stop);
-        resolve(code === 0 ? null : `the measuring process ended with ${killed ?? `code ${code}`}\n${this.#stderr}`);
-      });
-      this.process.once("error", (error) => resolve(error.message));
-    });
-    this.process.send(job);
-  }
-
-  on(listener: (message: ChildMessage) => void): void {
-    this.#listeners.add(listener);
-  }
-
-  go(): void {
-    this.process.send({ kind: "go" });
-  }
+/** Who measures a count: the devices themselves and, beside them, other arrangements of the same cores. */
+function teamsOf(count: number, options: BenchOptions): { devices: Team; independent?: Team; sameCores?: Team } {
+  const { signal, cores, coresPerWorker } = options;
+  const alone = count === 1 && options.server === undefined;
+  const job = jobFor(options, alone ? "single" : "sharded", count);
+  if (alone) job.raw = true;
+  if (alone && options.device === "cpu") job.cores = cores.slice(0, coresPerWorker);
+  const devices = new Team(`${count} device${count === 1 ? "" : "s"}`, [job], signal);
+  if (count === 1 || options.device !== "cpu") return { devices };
+  const own = { ...jobFor(options, "single", 1), computeOnly: true };
+  const apart = Array.from({ length: count }, (_, i) => ({
+    ...own,
+    cores: cores.slice(i * coresPerWorker, (i + 1) * coresPerWorker),
+  }));
+  const all = cores.slice(0, count * coresPerWorker);
+  return {
+    devices,
+    ...(options.independent && { independent: new Team(`${count} independent workers`, apart, signal) }),
+    ...(options.sameCores && {
+      sameCores: new Team(`one device with ${all.length} cores`, [{ ...own, cores: all }], signal),
+    }),
+  };
 }
 
-async function runJob(job: Job, options: BenchOptions, what: string): Promise<RowOutcome[]> {
-  const outcomes: RowOutcome[] = [];
-  let broken: string | null = null;
-  const child = new Child(job, process.env, options.signal);
-  child.on((message) => {
-    if (message.kind === "row") outcomes[message.row] = { measured: message.measured, facts: message.facts };
-    if (message.kind === "failed")
-      outcomes[message.row] = { failed: message.message, outOfMemory: message.outOfMemory };
-    if (message.kind === "broken") broken = message.message;
-    if (message.kind === "progress")
-      options.onProgress?.(
-        `${what}: ${labelOf(job.rows[message.row])}`,
-        message.row + message.done / message.of,
-        job.rows.length,
-      );
-  });
-  const died = await child.ended;
+/** Every row at one count, each on all arrangements before the next: machines are not equally fast for minutes. */
+async function measureCount(count: number, options: BenchOptions): Promise<{ outcome: RowOutcome; peers: Peers }[]> {
+  const teams = teamsOf(count, options);
+  const measured: { outcome: RowOutcome; peers: Peers }[] = [];
+  for (const [row, spec] of options.rows.entries()) {
+    const measure = async (team: Team | undefined): Promise<RowOutcome[]> =>
+      (await team?.measure(row, (part) =>
+        options.onProgress?.(`${team.what}: ${labelOf(spec)}`, row + part, options.rows.length),
+      )) ?? [];
+    const [outcome] = await measure(teams.devices);
+    const independent = (await measure(teams.independent)).map(computeOf);
+    const [sameCores] = (await measure(teams.sameCores)).map(computeOf);
+    if (options.signal?.aborted) break;
+    const medians = independent.flatMap((times) => (times === undefined ? [] : [middle(times)]));
+    const complete = medians.length > 0 && medians.length === independent.length;
+    measured.push({ outcome, peers: { independent: complete ? medians : undefined, sameCores } });
+  }
+  await Promise.all(Object.values(teams).map((team) => team.end()));
   if (options.signal?.aborted) throw new WeftError("stopped");
-  const reason = broken ?? died;
-  return job.rows.map((_, i) => outcomes[i] ?? { failed: reason ?? "no result", outOfMemory: false });
+  return measured;
 }
 
-/** N processes that share nothing run the same row at the same time; the median of each, by row. */
-async function independentWorkers(count: number, options: BenchOptions): Promise<(number[] | undefined)[]> {
-  const jobs = Array.from({ length: count }, (_, i): Job => {
-    const from = i * options.coresPerWorker;
-    return {
-      ...jobFor(options, "single", 1),
-      cores: options.cores.slice(from, from + options.coresPerWorker),
-      lockstep: true,
-    };
-  });
-  const children = jobs.map((job) => new Child(job, process.env, options.signal));
-  const medians: number[][] = options.rows.map(() => []);
-  let waiting = 0;
-  children.forEach((child) => {
-    child.on((message) => {
-      if (message.kind === "waiting" && ++waiting === children.length) {
-        waiting = 0;
-        for (const each of children) each.go();
-      }
-      if (message.kind === "row") {
-        const sorted = [...message.measured.compute].sort((a, b) => a - b);
-        medians[message.row].push(sorted[sorted.length >> 1]);
-        options.onProgress?.(
-          `${count} independent workers: ${labelOf(options.rows[message.row])}`,
-          message.row + 1,
-          options.rows.length,
-        );
-      }
-    });
-    // One that ends early would leave the others waiting for it.
-    child.ended.then((reason) => {
-      if (reason !== null) for (const other of children) other.process.kill("SIGTERM");
-    });
-  });
-  await Promise.all(children.map((child) => child.ended));
-  if (options.signal?.aborted) throw new WeftError("stopped");
-  return medians.map((times) => (times.length === count ? times : undefined));
-}
-
-/** The same rows on one device with the cores of so many workers: seconds of each repeat, by row. */
-async function oneDevice(count: number, options: BenchOptions): Promise<(number[] | undefined)[]> {
-  const cores = options.cores.slice(0, count * options.coresPerWorker);
-  const job = { ...jobFor(options, "single", 1), cores };
-  const outcomes = await runJob(job, options, `one device with ${cores.length} cores`);
-  return outcomes.map((outcome) => ("measured" in outcome ? outcome.measured.compute : undefined));
-}
+const middle = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1];
+const computeOf = (outcome: RowOutcome): number[] | undefined =>
+  "measured" in outcome ? outcome.measured.compute : undefined;
 
 function jobFor(options: BenchOptions, mode: Job["mode"], devices: number): Job {
   return {
@@ -185,6 +126,8 @@ function jobFor(options: BenchOptions, mode: Job["mode"], devices: number): Job 
     precision: options.precision,
     warmup: options.warmup,
     repeats: options.repeats,
+    computeOnly: options.computeOnly,
+    calibrate: options.calibrate,
     rows: options.rows,
     ...(options.server !== undefined && { server: options.server }),
     ...(options.token !== undefined && { token: options.token }),
@@ -292,18 +235,10 @@ export async function runBench(options: BenchOptions): Promise<RowRecord[]> {
       for (const [i, row] of options.rows.entries()) rows[i].results.push(predictedResult(row, count, rates));
       continue;
     }
-    const what = `${count} device${count === 1 ? "" : "s"}`;
-    const alone = count === 1 && options.server === undefined;
-    const job = jobFor(options, alone ? "single" : "sharded", count);
-    if (alone) job.raw = true;
-    if (alone && options.device === "cpu") job.cores = options.cores.slice(0, options.coresPerWorker);
-    const outcomes = await runJob(job, options, what);
-    const compared = count > 1 && options.device === "cpu";
-    const independent = compared && options.independent ? await independentWorkers(count, options) : [];
-    const sameCores = compared && options.sameCores ? await oneDevice(count, options) : [];
+    const measured = await measureCount(count, options);
     options.rows.forEach((row, i) => {
-      rows[i].results.push(resultOf(count, row, outcomes[i], { independent: independent[i], sameCores: sameCores[i] }));
-      const outcome = outcomes[i];
+      const { outcome, peers } = measured[i];
+      rows[i].results.push(resultOf(count, row, outcome, peers));
       if (!("facts" in outcome)) return;
       if (outcome.facts.paysFrom !== null) rows[i].paysFrom = outcome.facts.paysFrom;
       if (outcome.facts.raw !== null) rows[i].raw = outcome.facts.raw;
@@ -317,15 +252,13 @@ export async function runJitBench(options: BenchOptions): Promise<JitRow[]> {
   const job = jobFor(options, "jit", 1);
   if (options.device === "cpu") job.cores = options.cores;
   let rows: JitRow[] = [];
-  let broken: string | null = null;
-  const child = new Child(job, process.env, options.signal);
+  const child = new Child(job, options.signal);
   child.on((message) => {
     if (message.kind === "jit") rows = message.rows;
-    if (message.kind === "broken") broken = message.message;
     if (message.kind === "progress") options.onProgress?.("jit against op by op", message.done, message.of);
   });
   const died = await child.ended;
   if (options.signal?.aborted) throw new WeftError("stopped");
-  if (broken !== null || died !== null) throw new WeftError(broken ?? died ?? "");
+  if (died !== null) throw new WeftError(died);
   return rows;
 }

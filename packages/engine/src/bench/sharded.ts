@@ -39,6 +39,7 @@ async function open(job: Job): Promise<Cluster> {
     device: job.device,
     cores: job.coresPerWorker ?? 1,
     pin: job.device === "cpu",
+    calibrate: job.calibrate,
   });
 }
 

@@ -1,5 +1,13 @@
 // Figures of merit: states, gates that leak, open systems; single-qubit compensation; Pauli errors; Choi matrices.
 export {
+  averageOfProcess,
+  choi,
+  choiAverageFidelity,
+  choiFidelity,
+  choiLeakage,
+  compensatedTarget,
+} from "./channels.js";
+export {
   type CompensateOptions,
   type Compensation,
   compensate,
@@ -20,4 +28,4 @@ export {
   X2,
   X4,
 } from "./gates.js";
-export { averageOfProcess, choi, choiFidelity, stateFidelity, stateInfidelity } from "./states.js";
+export { stateFidelity, stateInfidelity } from "./states.js";

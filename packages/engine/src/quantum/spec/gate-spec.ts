@@ -228,16 +228,11 @@ function pulsesOf(raw: Raw, where: string, device: Device): Drive[] {
   if (raw.recipe !== undefined) {
     const recipe = textAt(raw.recipe, `${where}.recipe`, recipes);
     if (recipe === "cross-resonance") {
-      checkKeys(raw, ["recipe", "control", "target", "length"], where);
-      const [control, target] = [textAt(raw.control, `${where}.control`), textAt(raw.target, `${where}.target`)];
-      return [
-        crossResonance(
-          device,
-          control,
-          target,
-          raw.length === undefined ? 100 : numberAt(raw.length, `${where}.length`),
-        ),
-      ];
+      checkKeys(raw, ["recipe", "control", "target", "length", "effective"], where);
+      const [control, target] = ["control", "target"].map((key) => textAt(raw[key], `${where}.${key}`, device.names));
+      const given = (key: "length" | "effective"): number | undefined =>
+        raw[key] === undefined ? undefined : numberAt(raw[key], `${where}.${key}`);
+      return [crossResonance(device, control, target, { length: given("length"), effective: given("effective") })];
     }
     checkKeys(raw, ["recipe", "on", "length"], where);
     const length = raw.length === undefined ? 50 : numberAt(raw.length, `${where}.length`);

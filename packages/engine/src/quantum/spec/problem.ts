@@ -1,11 +1,16 @@
 // A specification as a program: its loss as a function of named parameters, and what there is to report about it.
 import { WeftError } from "../../graph/index.js";
 import { session } from "../../runtime/index.js";
-import { full, type Tensor, tensor, treeLeaves } from "../../tensor/index.js";
+import { adjoint, full, matmul, type Tensor, tensor, treeLeaves } from "../../tensor/index.js";
 import { BoundedCache, structureKey } from "../cache/index.js";
 import {
   averageGateInfidelity,
+  choi,
+  choiAverageFidelity,
+  choiFidelity,
+  choiLeakage,
   compensate,
+  compensatedTarget,
   leakage,
   processInfidelity,
   stateFidelity,
@@ -15,6 +20,8 @@ import { basisState } from "../operators/index.js";
 import { type Evolution, lindblad } from "../solvers/index.js";
 import {
   type BoundDevice,
+  computationalFrame,
+  computationalStates,
   type DeviceEvolution,
   evolve,
   type Levels,
@@ -94,7 +101,9 @@ export class GateProblem {
   loss = (p: Parameters): Tensor => this.outcome(this.bind(p)).infidelity;
 
   outcome(bound: BoundDevice): GateOutcome {
-    return this.spec.jumps.length > 0 || this.spec.target.states !== null ? this.#state(bound) : this.#gate(bound);
+    const { jumps, target } = this.spec;
+    if (target.states !== null) return this.#state(bound);
+    return jumps.length > 0 ? this.#channel(bound) : this.#gate(bound);
   }
 
   /** What the steps cost: the infidelity's error, from a run with half as many and the method's order. */
@@ -139,22 +148,52 @@ export class GateProblem {
     };
   }
 
-  /** From one product state to another, with decay. */
+  /** One density matrix through the device with its decay. */
+  #decaying(bound: BoundDevice): (rho: Tensor) => Evolution {
+    const { evolution, jumps } = this.spec;
+    const { precision, method, steps, gradient, duration } = evolution;
+    const hamiltonian = bound.hamiltonian();
+    const wide = jumps.map(({ on, operator, rate }) => ({ operator: bound.onWhole(on, operator), rate }));
+    const options = { duration: duration ?? bound.duration(), steps, method, gradient, dtype: precision };
+    return (rho) => lindblad({ hamiltonian, jumps: wide }, rho, options);
+  }
+
+  /** What decay leaves of a gate: all operators on the computational states go through, and the map is judged. */
+  #channel(bound: BoundDevice): GateOutcome {
+    const { evolution, target } = this.spec;
+    if (target.gate === null) throw new WeftError("target: needs a gate");
+    const run = this.#decaying(bound);
+    const states = computationalStates(bound);
+    const frame = computationalFrame(bound, evolution.basis, evolution.precision);
+    let last: Evolution | null = null;
+    const map = (rho: Tensor): Tensor => {
+      last = run(matmul(frame, matmul(rho, adjoint(frame))));
+      return matmul(adjoint(frame), matmul(last.final, frame));
+    };
+    const matrix = choi(map, states.length, evolution.precision);
+    const goal = compensatedTarget(matrix, target.gate, target.compensation);
+    const measure = target.measure === "average" ? choiAverageFidelity : choiFidelity;
+    const infidelity = measure(matrix, goal).neg().add(1);
+    return {
+      infidelity,
+      leaked: choiLeakage(matrix),
+      unitary: null,
+      evolution: last!,
+      check: () => checkInfidelity(infidelity, last!),
+    };
+  }
+
+  /** From one product state to another, with decay or without. */
   #state(bound: BoundDevice): GateOutcome {
     const { evolution, target, jumps, device } = this.spec;
-    if (target.states === null)
-      throw new WeftError(
-        "target: with decay give a state to reach (from, to); gates of open systems are not specified yet",
-      );
-    const { precision, method, steps, duration } = evolution;
+    if (target.states === null) throw new WeftError("target: needs states");
+    const { precision } = evolution;
     const state = (label: string) =>
       basisState(
         bound.dims.reduce((a, b) => a * b, 1),
         numberOf([...label].map(Number), bound.dims),
       );
     const [from, to] = [state(target.states.from), state(target.states.to)];
-    const h = bound.hamiltonian();
-    const total = duration ?? bound.duration();
     if (jumps.length === 0) {
       const run = evolve(bound, { ...evolution, dtype: precision });
       const at = (label: string) =>
@@ -171,27 +210,22 @@ export class GateProblem {
         check: () => run.check(),
       };
     }
-    const wide = jumps.map(({ on, operator, rate }) => ({ operator: bound.onWhole(on, operator), rate }));
-    const run = lindblad({ hamiltonian: h, jumps: wide }, from.mul(from.adjoint()), {
-      duration: total,
-      steps,
-      method,
-      gradient: evolution.gradient,
-      dtype: precision,
-    });
+    const run = this.#decaying(bound)(from.mul(from.adjoint()).tensor(precision));
     const infidelity = stateFidelity(run.final, to).neg().add(1);
     return {
       infidelity,
       leaked: null,
       unitary: null,
       evolution: run,
-      check: () => {
-        const value = infidelity.itemSync();
-        if (!(value > -1e-6 && value < 1 + 1e-6))
-          throw new WeftError(
-            `evolve: the infidelity ${value} is not between 0 and 1 after ${steps} steps of ${run.method.name}; use more steps or rk4`,
-          );
-      },
+      check: () => checkInfidelity(infidelity, run),
     };
   }
+}
+
+function checkInfidelity(infidelity: Tensor, { method, steps }: Evolution): void {
+  const value = infidelity.itemSync();
+  if (!(value > -1e-6 && value < 1 + 1e-6))
+    throw new WeftError(
+      `evolve: the infidelity ${value} is not between 0 and 1 after ${steps} steps of ${method.name}; use more steps or rk4`,
+    );
 }

@@ -70,8 +70,23 @@ export function rotations(device: Device, gate: keyof typeof turns, length: numb
   });
 }
 
-/** A cosine pulse on the control's phi at the target's dressed frequency: a ZX rotation by a quarter turn. */
-export function crossResonance(device: Device, control: string, target: string, length = 100): Drive {
+export interface CrossResonanceOptions {
+  /** ns */
+  length?: number;
+  /** GHz: the effective coupling that the amplitude is chosen for; computed from the dressed states where it is left out. */
+  effective?: number;
+}
+
+/**
+ * A cosine pulse on the control's phi at the target's dressed frequency: a ZX rotation by a quarter turn. Its amplitude is
+ * (pi / 2) |detuning| / (coupling length), a first guess for an optimiser.
+ */
+export function crossResonance(
+  device: Device,
+  control: string,
+  target: string,
+  { length = 100, effective }: CrossResonanceOptions = {},
+): Drive {
   const bound = device.with({});
   const [fc, ft] = [control, target].map((name) => dressedFrequency(bound, name).itemSync());
   const { states } = dressedStates(bound);
@@ -96,7 +111,12 @@ export function crossResonance(device: Device, control: string, target: string, 
     element(operator, control)
       .mul(element(operator, target))
       .mul(2 * Math.PI * strength);
-  const strength = through("n", coupling.jc).add(through("phi", coupling.jl)).abs().itemSync();
+  const strength =
+    effective === undefined
+      ? through("n", coupling.jc).add(through("phi", coupling.jl)).abs().itemSync()
+      : 2 * Math.PI * effective;
+  if (!(strength > 0))
+    throw new WeftError(`crossResonance: the effective coupling of ${control} and ${target} is ${strength}`);
   const amplitude = ((Math.PI / 2) * Math.abs(fc - ft)) / strength / length;
   const pulse: Pulse = cosinePulse({ amplitude, length, omega: ft });
   return { name: "cr", on: control, pulse };

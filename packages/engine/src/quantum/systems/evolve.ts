@@ -44,15 +44,10 @@ export function evolve(system: BoundDevice | Device, options: EvolveOptions): De
     run = solve();
     unitary = run.final;
   } else if (basis === "product") {
-    const picks = identity(D)
-      .tensor(rest.dtype ?? "complex128")
-      .take(states, 0);
-    run = solve(picks);
+    run = solve(computationalFrame(bound, basis, rest.dtype).T);
     unitary = run.final.take(states, 0);
   } else {
-    const dressed = dressedStates(bound);
-    checkAssignment(dressed, dims, states);
-    const frame = dressed.states.take(states, 1);
+    const frame = computationalFrame(bound, basis);
     run = solve(frame.T);
     unitary = matmul(adjoint(frame.cast(run.final.dtype)), run.final);
   }
@@ -70,6 +65,20 @@ export function evolve(system: BoundDevice | Device, options: EvolveOptions): De
     checkResult(run, norms, topWeight, limits, (name) => bound.device.parts[name].structure.levels);
   };
   return { ...run, unitary, leaked, topWeight, check };
+}
+
+/** The computational states as columns [D, n]: bare products, or the dressed states of the idle device. */
+export function computationalFrame(
+  bound: BoundDevice,
+  basis: "product" | "eigen",
+  dtype: "complex64" | "complex128" = "complex128",
+): Tensor {
+  const states = computationalStates(bound);
+  const D = bound.dims.reduce((a, b) => a * b, 1);
+  if (basis === "product") return identity(D).tensor(dtype).take(states, 1);
+  const dressed = dressedStates(bound);
+  checkAssignment(dressed, bound.dims, states);
+  return dressed.states.take(states, 1).cast(dtype);
 }
 
 function durationOf(bound: BoundDevice, given: Tensor | number | undefined): Tensor {

@@ -1,0 +1,116 @@
+// The measuring processes of the benchmark: each does one job row by row, and starts a row when it is told to, so that
+// arrangements that are compared run one right after the other. Knows nothing of what is compared.
+import { type ChildProcess, fork } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import type { ChildMessage, Job, RowFacts } from "./child.js";
+import type { Measured } from "./measure.js";
+
+export type RowOutcome = { measured: Measured; facts: RowFacts } | { failed: string; outOfMemory: boolean };
+
+const childPath = fileURLToPath(new URL("./child.js", import.meta.url));
+
+/** Runs one job in a process of its own; kills it when asked to. */
+export class Child {
+  readonly process: ChildProcess;
+  readonly #listeners = new Set<(message: ChildMessage) => void>();
+  #stderr = "";
+  #broken: string | null = null;
+  /** Null when it did its work, else why it ended. */
+  readonly ended: Promise<string | null>;
+  #over: string | null = null;
+
+  constructor(job: Job, signal: AbortSignal | undefined) {
+    this.process = fork(childPath, [], { stdio: ["ignore", "inherit", "pipe", "ipc"], serialization: "advanced" });
+    this.process.stderr!.on("data", (data: Buffer) => {
+      this.#stderr = (this.#stderr + data).slice(-4000);
+    });
+    this.process.on("message", (message) => {
+      const said = message as ChildMessage;
+      if (said.kind === "broken") this.#broken = said.message;
+      if (said.kind === "waiting") this.#waiting = said.row;
+      for (const listener of this.#listeners) listener(said);
+    });
+    const stop = (): void => {
+      this.process.kill("SIGTERM");
+    };
+    signal?.addEventListener("abort", stop, { once: true });
+    if (signal?.aborted) stop();
+    this.ended = new Promise((resolve) => {
+      const end = (why: string | null): void => {
+        signal?.removeEventListener("abort", stop);
+        this.#over = this.#broken ?? why ?? "no result";
+        resolve(this.#broken ?? why);
+      };
+      this.process.once("exit", (code, killed) =>
+        end(code === 0 ? null : `the measuring process ended with ${killed ?? `code ${code}`}\n${this.#stderr}`),
+      );
+      this.process.once("error", (error) => end(error.message));
+    });
+    this.process.send(job);
+  }
+
+  on(listener: (message: ChildMessage) => void): void {
+    this.#listeners.add(listener);
+  }
+
+  /** The first message that the function makes something of; its end otherwise. */
+  #next<T>(take: (message: ChildMessage) => T | undefined): Promise<T | string> {
+    return new Promise((resolve) => {
+      const done = (found: T | string): void => {
+        this.#listeners.delete(listener);
+        resolve(found);
+      };
+      const listener = (message: ChildMessage): void => {
+        const found = take(message);
+        if (found !== undefined) done(found);
+      };
+      this.#listeners.add(listener);
+      void this.ended.then(() => done(this.#over!));
+    });
+  }
+
+  /** The row for which it waits to be told to begin. */
+  #waiting = -1;
+
+  /** Resolves when the child waits for the word to begin with a row; also when it has ended. */
+  async ready(row: number): Promise<void> {
+    if (this.#waiting >= row || this.#over !== null) return;
+    await this.#next((message) => (message.kind === "waiting" && message.row >= row ? true : undefined));
+  }
+
+  /** Measures one row, for which the child must be ready. */
+  async measure(row: number, onProgress: (part: number) => void): Promise<RowOutcome> {
+    const outcome = this.#next((message): RowOutcome | undefined => {
+      if (message.kind === "progress" && message.row === row) onProgress(message.done / message.of);
+      if (message.kind === "row" && message.row === row) return { measured: message.measured, facts: message.facts };
+      if (message.kind === "failed" && message.row === row)
+        return { failed: message.message, outOfMemory: message.outOfMemory };
+      return undefined;
+    });
+    if (this.#over === null && this.process.connected) this.process.send({ kind: "go" }, () => {});
+    const found = await outcome;
+    return typeof found === "string" ? { failed: found, outOfMemory: false } : found;
+  }
+}
+
+/** Children that measure the same rows at the same time. */
+export class Team {
+  readonly children: Child[];
+
+  constructor(
+    readonly what: string,
+    jobs: readonly Job[],
+    signal: AbortSignal | undefined,
+  ) {
+    this.children = jobs.map((job) => new Child({ ...job, lockstep: true }, signal));
+  }
+
+  async measure(row: number, onProgress: (part: number) => void): Promise<RowOutcome[]> {
+    await Promise.all(this.children.map((child) => child.ready(row)));
+    return Promise.all(this.children.map((child) => child.measure(row, onProgress)));
+  }
+
+  async end(): Promise<void> {
+    await Promise.all(this.children.map((child) => child.ended));
+  }
+}
