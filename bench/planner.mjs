@@ -69,11 +69,11 @@ function timeRuns(device, executable, inputs, { least, most, budget }) {
 
 /** One rank: rates, plan, part, prediction, and then the time of many steps. */
 async function rankMain(rank, size, name, folder, options) {
-  const { CpuDevice, ShmGroup } = await engine("device");
+  const { CpuDevice, coreOrder, ShmGroup } = await engine("device");
   const { measureGroup } = await engine("runtime");
   const { partition, plan, predictKernels, priceKernels, ratesAt, scatterValue } = await engine("shard");
   const made = (await programs(options.programs)).map(([title, make]) => [title, make()]);
-  const device = new CpuDevice({ cores: [rank % availableParallelism()] });
+  const device = new CpuDevice({ cores: [coreOrder()[rank % coreOrder().length]] });
   const group = ShmGroup.join(name, rank, size, { joinTimeout: 120 });
   const rows = [];
   let rates;
@@ -174,7 +174,7 @@ function print(rows, byKernel) {
       console.log(
         `   ${microseconds(kernel.measured)} ${microseconds(kernel.seconds)} ${microseconds(kernel.memory)} ${microseconds(kernel.arithmetic)}  ${kernel.name}`,
       );
-    delete row.kernels;
+    row.kernels = [...row.kernels].sort((a, b) => gap(b) - gap(a)).slice(0, 2 * byKernel);
   }
 }
 

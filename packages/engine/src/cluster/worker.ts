@@ -17,9 +17,10 @@ import {
 } from "../device/index.js";
 import { bytesOf, fromPlain, type GraphFn, numel, structuralKey, WeftError } from "../graph/index.js";
 import { shapeRules, verify } from "../ops/index.js";
-import { instructionRecords, knownRates, ratesOf } from "../runtime/index.js";
+import { instructionRecords } from "../runtime/index.js";
 import type { Rates } from "../shard/index.js";
 import { denseStrides } from "./boxes.js";
+import { type CalibrateOptions, workerRates } from "./calibrate.js";
 import { DataServer } from "./data-server.js";
 import { say } from "./debug.js";
 import { placeFrom } from "./environment.js";
@@ -39,7 +40,7 @@ import {
 import { FailedError, Namespace } from "./store.js";
 import { type Channel, hostId, openStream, type Security, securityFrom } from "./wire.js";
 
-export interface WorkerOptions extends Security {
+export interface WorkerOptions extends Security, CalibrateOptions {
   host?: string;
   port?: number;
   /** cpu, cuda, cuda:3, reference. */
@@ -51,8 +52,6 @@ export interface WorkerOptions extends Security {
   dataHost?: string;
   /** Seconds to look for a dispatcher at the start. */
   wait?: number;
-  /** Measure the device for the planner where that has not been done; otherwise only what is known is told. */
-  calibrate?: boolean;
 }
 
 interface Program {
@@ -125,7 +124,7 @@ export class Worker {
     this.#options = options;
     this.#security = securityFrom(options);
     this.device = makeDevice(options);
-    this.#rates = options.calibrate ? ratesOf(this.device) : knownRates(this.device);
+    this.#rates = workerRates(this.device, options);
     this.#data = new DataServer(
       this.device,
       (client) => this.#spaces.get(client),

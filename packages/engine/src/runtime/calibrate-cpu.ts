@@ -4,6 +4,7 @@ import type { CpuDevice, DeviceBuffer, Executable } from "../device/index.js";
 import { type DType, type GraphFn, type Node, numel, range } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
 import { type Curve, type KernelWork, type OpClass, opClasses, type ProductTable, type Rates } from "../shard/index.js";
+import type { Effort } from "./effort.js";
 
 /** Sizes of m, n and k that are measured in every combination. */
 const productSizes = [1, 8, 32, 128, 512] as const;
@@ -13,31 +14,44 @@ const rowsApart = 12;
 /** Operands come from a block of this many numbers, which stays in the second cache: fetching is priced by itself. */
 const blockSize = 1 << 18;
 
-/** Seconds of each kernel of a program, over several runs. */
-function timeKernels(device: CpuDevice, fn: GraphFn, fill: (param: Node) => Uint8Array, budget: number): Timed {
+/** How a measurement goes: for how long, who waits for whom, and whether it had the processor. */
+export interface Conditions {
+  quick: boolean;
+  effort: Effort;
+  /** Waits until all others are here, too: what is then timed is timed while all of them work. */
+  together?: () => void;
+}
+
+const median = (list: readonly number[]): number => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
+
+/** Seconds of each kernel of a program, the middle of several runs. */
+function timeKernels(device: CpuDevice, fn: GraphFn, seconds: number, conditions: Conditions): Timed {
+  const { quick, effort, together } = conditions;
   const was = device.timing;
   device.timing = true;
   const executable = device.compile(fn, {});
   const buffers: DeviceBuffer[] = fn.params.map((param) => {
-    const bytes = fill(param);
+    const bytes = filled(param);
     const buffer = device.allocate(bytes.byteLength);
     device.upload(buffer, bytes);
     return buffer;
   });
-  const seconds = executable.kernels.map(() => Number.POSITIVE_INFINITY);
+  const runs: number[][] = executable.kernels.map(() => []);
   try {
-    const end = performance.now() + budget * 1e3;
-    for (let i = 0; i < 4 || performance.now() < end; i++) {
-      const results = executable.run(buffers);
+    together?.();
+    const end = performance.now() + (quick ? 0 : seconds * 1e3);
+    for (let i = 0; i < (quick ? 2 : 6) || performance.now() < end; i++) {
+      const results = effort.during(() => executable.run(buffers));
       // The first run touches new memory.
-      for (let k = 0; i > 0 && k < seconds.length; k++) seconds[k] = Math.min(seconds[k], executable.lastTimes![k]);
+      for (let k = 0; i > 0 && k < runs.length; k++) runs[k].push(executable.lastTimes![k]);
       for (const result of results) device.free(result);
     }
+    together?.();
   } finally {
     for (const buffer of buffers) device.free(buffer);
     device.timing = was;
   }
-  return { executable, seconds };
+  return { executable, seconds: runs.map(median) };
 }
 
 interface Timed {
@@ -80,7 +94,7 @@ function batchFor(m: number, n: number, k: number): number {
 }
 
 /** Seconds of products of every shape and layout. */
-function measureProducts(device: CpuDevice, dtype: DType, budget: number): ProductTable {
+function measureProducts(device: CpuDevice, dtype: DType, conditions: Conditions): ProductTable {
   const source = build.input([blockSize], dtype);
   const block = new Block(source);
   const outputs = productSizes.flatMap((m) =>
@@ -98,7 +112,7 @@ function measureProducts(device: CpuDevice, dtype: DType, budget: number): Produ
       ),
     ),
   );
-  const { executable, seconds } = timeKernels(device, { params: [source], outputs }, filled, budget);
+  const { executable, seconds } = timeKernels(device, { params: [source], outputs }, 0.3, conditions);
   const count = productSizes.length ** 3;
   const empty = (): number[] => new Array<number>(count);
   const table = { sizes: productSizes, nn: empty(), tn: empty(), nt: empty(), ns: empty() };
@@ -160,9 +174,9 @@ class Probes {
   }
 
   /** Seconds and counted work of the kernel that writes each probe. */
-  measure(device: CpuDevice, budget: number): Map<string, { seconds: number; work: KernelWork }> {
+  measure(device: CpuDevice, conditions: Conditions): Map<string, { seconds: number; work: KernelWork }> {
     const { params, outputs, names } = this;
-    const { executable, seconds } = timeKernels(device, { params, outputs }, filled, budget);
+    const { executable, seconds } = timeKernels(device, { params, outputs }, 0.1, conditions);
     const found = new Map<string, { seconds: number; work: KernelWork }>();
     executable.kernels.forEach(({ work }, i) => {
       const written = work?.touches.flatMap(({ place }) => names.filter((_, o) => place === `b[${params.length + o}]`));
@@ -213,8 +227,8 @@ interface OpRates extends Pick<Rates, "ops" | "row" | "columns"> {
 }
 
 /** Arithmetic of each class on vectors in the first caches, rows, and sums down columns. */
-function measureOps(device: CpuDevice, budget: number): OpRates {
-  const measured = probes().measure(device, budget);
+function measureOps(device: CpuDevice, conditions: Conditions): OpRates {
+  const measured = probes().measure(device, conditions);
   const ops = {} as Record<OpClass, number>;
   const simple = measured.get("simple")!;
   ops.simple = simple.work.ops.simple! / simple.seconds;
@@ -253,19 +267,19 @@ function measureOps(device: CpuDevice, budget: number): OpRates {
 }
 
 /** Bandwidth of memory in the caches of a core: the same pass again and again. */
-function measureHot(device: CpuDevice, budget: number): Curve {
+function measureHot(device: CpuDevice, conditions: Conditions): Curve {
   return hotProbes.map((elements) => {
     const params = [build.input([elements], "float32"), build.input([elements], "float32")];
     const fn = { params, outputs: [build.add(params[0], params[1])] };
-    const { seconds } = timeKernels(device, fn, filled, budget);
+    const { seconds } = timeKernels(device, fn, 0.01, conditions);
     return [12 * elements, (12 * elements) / seconds[0]];
   });
 }
 
 /** Everything that is measured inside programs. */
-export function measureCpu(device: CpuDevice, quick: boolean): Omit<Rates, "kernel" | "call" | "links"> {
-  const { cold, float64, ...rates } = measureOps(device, quick ? 0 : 0.1);
-  const table = measureProducts(device, "float32", quick ? 0 : 0.25);
+export function measureCpu(device: CpuDevice, conditions: Conditions): Omit<Rates, "kernel" | "call" | "links"> {
+  const { cold, float64, ...rates } = measureOps(device, conditions);
+  const table = measureProducts(device, "float32", conditions);
   const cubes = productSizes.flatMap((n, i): [number, number][] => {
     const at = (i * productSizes.length + i) * productSizes.length + i;
     return n < 8 ? [] : [[n, (2 * n ** 3) / table.nn[at]]];
@@ -276,7 +290,7 @@ export function measureCpu(device: CpuDevice, quick: boolean): Omit<Rates, "kern
     assumed: false,
     matmul: { float32: cubes, float64 },
     products: { float32: table },
-    bandwidth: [...measureHot(device, quick ? 0 : 0.01), ...cold],
+    bandwidth: [...measureHot(device, conditions), ...cold],
     simple,
     special: exp,
     lookup,

@@ -22,6 +22,8 @@ export interface Rates {
   name: string;
   /** True where nothing was measured: everything that is computed from it is a prediction about another machine. */
   assumed: boolean;
+  /** True where others worked on the machine while it was measured: good for now, not worth keeping. */
+  disturbed?: boolean;
   /** Floating-point operations a second of products, by the cube root of m n k. */
   matmul: Partial<Record<DType, Curve>>;
   /** The same for factorisations. */
@@ -68,12 +70,16 @@ export function valueAt(curve: Curve, x: number): number {
   return y0 + part * (y1 - y0);
 }
 
+/** What is known of so many devices, or of the next larger number. */
+export function linkOf(links: readonly Link[], members: number): Link | undefined {
+  return links.find((link) => link.members >= members) ?? links[links.length - 1];
+}
+
 /** Seconds of a collective in which a device receives `bytes`. */
 export function linkTime(rates: Rates, kind: CollectiveKind, members: number, bytes: number): number {
-  const links = rates.links[kind];
-  if (members <= 1 || links.length === 0) return 0;
-  const above = links.findIndex((link) => link.members >= members);
-  const { latency, bandwidth, curve } = links[above < 0 ? links.length - 1 : above];
+  const link = linkOf(rates.links[kind], members);
+  if (members <= 1 || link === undefined) return 0;
+  const { latency, bandwidth, curve } = link;
   return latency + bytes / (curve === undefined || bytes === 0 ? bandwidth : valueAt(curve, bytes));
 }
 
