@@ -58,11 +58,7 @@ async function run(options: Options): Promise<void> {
       calibrate: options.calibrate,
       ...security(options),
     });
-    void untilSignal().then(() => {
-      worker.stop();
-      process.exit(0);
-    });
-    await worker.run((id) => {
+    const work = worker.run((id) => {
       const facts = { ready: true, id, device: worker.device.name };
       process.stdout.write(
         options.json
@@ -70,6 +66,9 @@ async function run(options: Options): Promise<void> {
           : `${id}: ${worker.device.name} works for ${options.host}:${options.port}\n`,
       );
     });
+    await untilSignal(work);
+    worker.stop();
+    process.exit(0);
   } catch (error) {
     throw new CommandError((error as Error).message);
   }

@@ -140,22 +140,25 @@ export class Worker {
     const deadline = Date.now() + wait * 1e3;
     const stats = setInterval(() => this.#sendStats(), 1000);
     stats.unref();
-    let everConnected = false;
-    while (!this.#stopped) {
-      const problem = await this.#session(host, port, (id) => {
-        everConnected = true;
-        onReady(id);
-      });
-      this.#cleanUp();
-      if (this.#stopped) break;
-      if (problem instanceof WeftError) throw problem;
-      if (!everConnected && Date.now() > deadline)
-        throw new WeftError(`nobody is listening at ${host}:${port}; start a dispatcher: weft server -p ${port}`);
-      say("worker", () => `connection to ${host}:${port} lost (${problem}); trying again`);
-      await new Promise((resolve) => setTimeout(resolve, everConnected ? 300 : 100));
+    try {
+      let everConnected = false;
+      while (!this.#stopped) {
+        const problem = await this.#session(host, port, (id) => {
+          everConnected = true;
+          onReady(id);
+        });
+        this.#cleanUp();
+        if (this.#stopped) break;
+        if (problem instanceof WeftError) throw problem;
+        if (!everConnected && Date.now() > deadline)
+          throw new WeftError(`nobody is listening at ${host}:${port}; start a dispatcher: weft server -p ${port}`);
+        say("worker", () => `connection to ${host}:${port} lost (${problem}); trying again`);
+        await new Promise((resolve) => setTimeout(resolve, everConnected ? 300 : 100));
+      }
+    } finally {
+      clearInterval(stats);
+      this.#data.close();
     }
-    clearInterval(stats);
-    this.#data.close();
   }
 
   stop(): void {
