@@ -111,7 +111,7 @@ function bucket(bytes: number): number {
 const poolLimit = totalmem() / 4;
 
 const planFor = (fn: GraphFn, { donated, known = new Map() }: CompileOptions): Plan =>
-  planFunction(fn, { parallelRows: 16, longReduction: 32768, donated, lanes: { known } });
+  planFunction(fn, { parallelRows: 16, drawsAlone: true, longReduction: 32768, donated, lanes: { known } });
 
 export class CpuDevice implements Device {
   readonly name = "cpu";
