@@ -50,30 +50,29 @@ async function programs(wanted) {
 
 const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
 
-/** Seconds of many calls: the median, the least, and the least of each kernel where they are timed. */
+/** Seconds of many calls: the median, the least, and the median of each kernel where they are timed. */
 function timeRuns(device, executable, inputs, { least, most, budget }) {
   const times = [];
-  const kernels = executable.kernels.map(() => Number.POSITIVE_INFINITY);
+  const runs = executable.kernels.map(() => []);
   const end = performance.now() + budget;
   for (let i = 0; i < least || (i < most && performance.now() < end); i++) {
     const start = performance.now();
     const results = executable.run(inputs);
     times.push((performance.now() - start) / 1e3);
-    for (let k = 0; device.timing && k < kernels.length; k++)
-      kernels[k] = Math.min(kernels[k], executable.lastTimes[k]);
+    for (let k = 0; device.timing && k < runs.length; k++) runs[k].push(executable.lastTimes[k]);
     for (const buffer of results) device.free(buffer);
   }
   const kept = times.slice(2);
-  return { median: median(kept), least: Math.min(...kept), kernels };
+  return { median: median(kept), least: Math.min(...kept), kernels: device.timing ? runs.map(median) : [] };
 }
 
 /** One rank: rates, plan, part, prediction, and then the time of many steps. */
 async function rankMain(rank, size, name, folder, options) {
-  const { CpuDevice, ShmGroup } = await engine("device");
+  const { CpuDevice, coreOrder, ShmGroup } = await engine("device");
   const { measureGroup } = await engine("runtime");
   const { partition, plan, predictKernels, priceKernels, ratesAt, scatterValue } = await engine("shard");
   const made = (await programs(options.programs)).map(([title, make]) => [title, make()]);
-  const device = new CpuDevice({ cores: [rank % availableParallelism()] });
+  const device = new CpuDevice({ cores: [coreOrder()[rank % coreOrder().length]] });
   const group = ShmGroup.join(name, rank, size, { joinTimeout: 120 });
   const rows = [];
   let rates;
@@ -129,7 +128,21 @@ async function rankMain(rank, size, name, folder, options) {
             }));
           }
           for (const buffer of inputs) device.free(buffer);
+          if (options.byKernel > 0) {
+            const isMove = (_, i) => executable.kernels[i].kind === "collective";
+            const sum = (list) => list.reduce((n, { measured }) => n + measured, 0);
+            const parts = {
+              rank,
+              compute: sum(row.kernels.filter((k, i) => !isMove(k, i))),
+              collectives: sum(row.kernels.filter(isMove)),
+            };
+            writeFileSync(join(folder, `parts-${rank}.json`), JSON.stringify(parts));
+          }
         }
+        group.barrier();
+        // Where the ranks differ, the others wait: that is in the time of their collectives.
+        if (rank === 0 && options.byKernel > 0 && at >= 0)
+          row.ranks = p.mesh.ranks.map((r) => JSON.parse(readFileSync(join(folder, `parts-${r}.json`), "utf8")));
         group.barrier();
         rows.push({
           program: title,
@@ -166,6 +179,10 @@ function print(rows, byKernel) {
         `planned in ${row.planMilliseconds.toFixed(0)} ms`,
     );
     if (row.kernels === undefined) continue;
+    for (const { rank, compute, collectives } of row.ranks ?? [])
+      console.log(
+        `    rank ${rank}: computes ${milliseconds(compute)}, exchanges and waits ${milliseconds(collectives)}`,
+      );
     console.log(
       "    measured predicted    memory arithmetic  (us, largest differences first; predicted before the run)",
     );
@@ -174,7 +191,7 @@ function print(rows, byKernel) {
       console.log(
         `   ${microseconds(kernel.measured)} ${microseconds(kernel.seconds)} ${microseconds(kernel.memory)} ${microseconds(kernel.arithmetic)}  ${kernel.name}`,
       );
-    delete row.kernels;
+    row.kernels = [...row.kernels].sort((a, b) => gap(b) - gap(a)).slice(0, 2 * byKernel);
   }
 }
 

@@ -5,6 +5,7 @@ import { findOpenBlas } from "./device/cpu/openblas.js";
 import { cacheFolder, findCompiler } from "./device/cpu/toolchain.js";
 import { cudaLibraries, type LibraryName, type LibraryPaths, libraryVersions } from "./device/cuda/index.js";
 import { CpuDevice, CudaDevice } from "./device/index.js";
+import { type SavedRates, savedRates } from "./runtime/index.js";
 
 /** The C compiler that programs are built with, or null. */
 export function compiler(): { command: string; version: string } | null {
@@ -46,6 +47,9 @@ export function cache(): CacheReport {
   }
   return { folder, files, bytes, writable };
 }
+
+/** What was measured of this machine for the planner, by device, threads and how many workers measured together. */
+export const rates = (): SavedRates[] => savedRates();
 
 /** NVIDIA's libraries by path (null where one is missing); null without a driver. */
 export const cuda = (): LibraryPaths | null => cudaLibraries()?.paths ?? null;

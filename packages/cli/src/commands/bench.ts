@@ -101,6 +101,11 @@ async function run(options: Options & { gpus?: number[]; port?: string }): Promi
   const progress = new Progress();
   try {
     const bench = benchOptions(options, abort.signal, progress);
+    if (bench.server !== undefined) {
+      const workers = await workersAt(bench.server, options.token);
+      if (options.devices === undefined && options.gpus === undefined) bench.counts = defaultCounts(workers, options);
+      checkCounts(bench.server, workers, bench.counts);
+    }
     if (options.suite === "jit") {
       const rows = await runJitBench({ ...bench, warmup: options.warmup ?? 10, repeats: options.repeats ?? 100 });
       progress.clear();
@@ -127,6 +132,34 @@ async function run(options: Options & { gpus?: number[]; port?: string }): Promi
     process.off("SIGINT", stop);
     process.off("SIGTERM", stop);
   }
+}
+
+/** One look before anything is measured: how many workers are there; somebody must be. */
+async function workersAt(address: string, token: string | undefined): Promise<number> {
+  const { watch } = await import("weft/cluster");
+  const workers = await new Promise<number>((resolve, reject) => {
+    const stop = watch(
+      address,
+      { token },
+      (status) => {
+        stop();
+        resolve(status.workers.filter(({ state }) => state === "ready").length);
+      },
+      (message) => reject(new CommandError(message)),
+    );
+  });
+  if (workers === 0)
+    throw new CommandError(`the dispatcher at ${address} has no workers; start some: weft worker -p PORT`);
+  return workers;
+}
+
+function checkCounts(address: string, workers: number, counts: readonly number[]): void {
+  const above = counts.filter((count) => count > workers);
+  if (above.length > 0)
+    throw new CommandError(
+      `${above.join(", ")} devices were asked for and the dispatcher at ${address} has ${workers} worker${workers === 1 ? "" : "s"}; ask for fewer (--devices), or start more: weft worker`,
+      wrongUsage,
+    );
 }
 
 /** GPUs of this machine, 0 where CUDA cannot be used. */

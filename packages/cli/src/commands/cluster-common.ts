@@ -29,15 +29,12 @@ export const security = ({ token, tlsCert, tlsKey, tlsCa }: SecurityFlags) => ({
   ca: tlsCa,
 });
 
-/** Resolves at Ctrl-C or a polite kill. */
-export function untilSignal(): Promise<void> {
-  return new Promise((resolve) => {
-    // A signal handler alone does not keep a process alive.
-    const alive = setInterval(() => {}, 1 << 30);
-    for (const signal of ["SIGINT", "SIGTERM"] as const)
-      process.once(signal, () => {
-        clearInterval(alive);
-        resolve();
-      });
+/** Waits for Ctrl-C or a polite kill, or until the work is over; its error is handed on. */
+export function untilSignal(work: Promise<unknown> = new Promise(() => {})): Promise<void> {
+  // A signal handler alone does not keep a process alive.
+  const alive = setInterval(() => {}, 1 << 30);
+  const signalled = new Promise<void>((resolve) => {
+    for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => resolve());
   });
+  return Promise.race([work.then(() => {}), signalled]).finally(() => clearInterval(alive));
 }

@@ -58,7 +58,45 @@ interface Report {
   cache: { folder: string; files: number; bytes: number; writable: boolean };
   cuda: CudaReport | null;
   devices: DeviceReport[];
+  /** What the planner knows of this machine. */
+  planner: PlannerReport[];
   findings: Finding[];
+}
+
+/** Measured rates of workers of one kind, alone and with all of them at work. */
+interface PlannerReport {
+  device: string;
+  threads: number;
+  workers: number;
+  measured: string;
+  /** Others used the machine meanwhile. */
+  disturbed: boolean;
+  matmulGFLOPs: number;
+  memoryGBs: number;
+  crowded?: { matmulGFLOPs: number; memoryGBs: number };
+  allReduceGBs?: number;
+}
+
+type Saved = ReturnType<Weft["system"]["rates"]>[number];
+
+/** The last points of the curves: large products, memory that is in no cache. */
+function plannerReport({ key, measured, rates }: Saved): PlannerReport {
+  const brief = (of: Pick<Saved["rates"], "matmul" | "bandwidth">): { matmulGFLOPs: number; memoryGBs: number } => ({
+    matmulGFLOPs: (of.matmul.float32?.at(-1)?.[1] ?? 0) / 1e9,
+    memoryGBs: (of.bandwidth.at(-1)?.[1] ?? 0) / 1e9,
+  });
+  const { crowded, links } = rates;
+  const all = links.allReduce.at(-1);
+  return {
+    device: key.device,
+    threads: key.threads,
+    workers: key.neighbours,
+    measured,
+    disturbed: rates.disturbed === true || crowded?.rates.disturbed === true,
+    ...brief(rates),
+    ...(crowded === undefined ? {} : { crowded: brief(crowded.rates) }),
+    ...(all === undefined || all.members < 2 ? {} : { allReduceGBs: all.bandwidth / 1e9 }),
+  };
 }
 
 const help = `
@@ -113,6 +151,7 @@ function examine(weft: Weft, measure: boolean): Report {
     cache: weft.system.cache(),
     cuda: cudaFacts(weft),
     devices,
+    planner: weft.system.rates().map(plannerReport),
   };
   return { ...facts, findings: findings(facts) };
 }
@@ -268,6 +307,16 @@ function show(report: Report): string {
   const width = Math.max(...[...lines, ...gpus].map(([name]) => name.length));
   const rate = (value: number | undefined): string => (value === undefined ? "-" : significant(value));
   const rows = report.devices.map((d) => [d.name, d.what, rate(d.copyGBs), rate(d.matmulGFLOPs)]);
+  const both = (alone: number, crowded: number | undefined): string =>
+    crowded === undefined ? rate(alone) : `${rate(alone)} / ${rate(crowded)}`;
+  const planner = report.planner.map((p) => [
+    `${p.workers} x ${p.device}, ${p.threads} thread${p.threads === 1 ? "" : "s"}`,
+    both(p.matmulGFLOPs, p.crowded?.matmulGFLOPs),
+    both(p.memoryGBs, p.crowded?.memoryGBs),
+    rate(p.allReduceGBs),
+    `${p.measured.slice(0, 16)}${p.disturbed ? ", disturbed" : ""}`,
+  ]);
+  const head = ["for the planner", "matmul GFLOP/s", "memory GB/s", "all-reduce GB/s", "measured"];
   const found = report.findings.map(
     ({ severity, what, costs, fix }) => `${severity}: ${what}\n    costs: ${costs}\n    fix:   ${fix}`,
   );
@@ -276,6 +325,9 @@ function show(report: Report): string {
     "",
     table(["device", "", "copy GB/s", "matmul f32 GFLOP/s"], rows, 2),
     "",
+    ...(planner.length > 0
+      ? [table(head, planner, 1), ""]
+      : ["The planner assumes rates of workers until they have been measured: the first start of workers does.", ""]),
     ...gpus.map(([name, value]) => `${name.padEnd(width)}  ${value}`),
     ...(gpus.length > 0 ? [""] : []),
     ...(found.length > 0 ? found : ["Nothing is missing."]),

@@ -54,7 +54,7 @@ async function run(options: Options): Promise<void> {
       (message) => reject(new CommandError(message)),
     );
   });
-  await Promise.race([seen, untilSignal()]);
+  await untilSignal(seen);
   stop();
   if (options.once) process.exit(0);
 }

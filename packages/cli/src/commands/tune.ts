@@ -182,6 +182,7 @@ async function measure(
   mkdirSync(folder, { recursive: true });
   const config = structuredClone(raw);
   config.training.evaluate = false;
+  config.data.validation = 0;
   delete config.data.test_limit;
   const globalBatch = raw.training.global_batch ?? settings.batchPerRank * settings.devices * settings.accumulation;
   // Steps that compile do not count: there is one for each length at least.

@@ -36,7 +36,7 @@ export function add(program: Command): void {
       .option("--cores <cores>", "how many cores (2), or which (0,1 or 4-7)")
       .option("--label <text>", "a name for weft top")
       .option("--data-host <host>", "address at which clients reach this worker", undefined)
-      .option("--calibrate", "measure the device for the planner, once a machine")
+      .option("--calibrate", "measure the device for the planner again (it is measured once a machine)")
       .option("--wait <seconds>", "how long to look for the dispatcher", "10"),
   )
     .option("--json", "one JSON line when ready")
@@ -58,11 +58,7 @@ async function run(options: Options): Promise<void> {
       calibrate: options.calibrate,
       ...security(options),
     });
-    void untilSignal().then(() => {
-      worker.stop();
-      process.exit(0);
-    });
-    await worker.run((id) => {
+    const work = worker.run((id) => {
       const facts = { ready: true, id, device: worker.device.name };
       process.stdout.write(
         options.json
@@ -70,6 +66,9 @@ async function run(options: Options): Promise<void> {
           : `${id}: ${worker.device.name} works for ${options.host}:${options.port}\n`,
       );
     });
+    await untilSignal(work);
+    worker.stop();
+    process.exit(0);
   } catch (error) {
     throw new CommandError((error as Error).message);
   }

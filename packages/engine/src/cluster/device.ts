@@ -23,7 +23,7 @@ import {
 } from "../graph/index.js";
 import { costOf, type Value } from "../ops/index.js";
 import { captureSite, tape } from "../runtime/index.js";
-import { Mesh, type Partitioned, Placement, partition, type Rates, reshard } from "../shard/index.js";
+import { Mesh, type Partitioned, Placement, partition, type Rates, reshard, showSeconds } from "../shard/index.js";
 import { denseStrides, takePart } from "./boxes.js";
 import { ClusterBuffer, type Staged, withSite } from "./buffer.js";
 import { type Choice, type ChooseOptions, choose } from "./choose.js";
@@ -32,6 +32,7 @@ import { say } from "./debug.js";
 import { fetchTensor, LostError, moment } from "./fetch.js";
 import { maxKnownBytes, tellKnown } from "./known.js";
 import { Lineage, type Repeat } from "./lineage.js";
+import { type Prediction, predictParts } from "./predict.js";
 import type { KnownArguments } from "./protocol.js";
 import { ratesFor } from "./rates.js";
 import { hasCollective, renumber } from "./renumber.js";
@@ -213,7 +214,9 @@ export class ClusterDevice implements Device {
         // Who gave up may say so before the dispatcher says because of whom.
         for (let turn = 0; turn < 40 && !this.#lineage.isLost(it); turn++) await moment(50);
         const problem = it.id === id ? this.#repair([it]) : null;
-        if (problem !== null) throw new WeftError(addReason(error.message, problem));
+        if (problem === null) continue;
+        const reason = error.told ? null : this.#brokenness(it);
+        throw new WeftError(addReason(reason === null ? error.message : withSite(reason, it.site), problem));
       }
     }
   }
@@ -381,6 +384,11 @@ export class ClusterDevice implements Device {
     return ratesFor(this.connection.workers);
   }
 
+  /** How long the last function that was planned should take, by the kernels of its workers; null before the first. */
+  predict(): Prediction | null {
+    return this.lastPlan === null ? null : predictParts(this.lastPlan, this.rates);
+  }
+
   #choose({ fn, donated }: Call, params: readonly (Placement | null)[]): Choice {
     const devices = this.workers;
     if (devices === 0)
@@ -393,6 +401,10 @@ export class ClusterDevice implements Device {
   #prepare(call: Call, choice: Choice, partitioned: Partitioned): Prepared {
     this.lastChoice = choice.why;
     this.lastPlan = partitioned;
+    say("planner", () => {
+      const { seconds, rates } = predictParts(partitioned, this.rates);
+      return `by the kernels of its workers: ${showSeconds(seconds)} (predicted for ${rates})`;
+    });
     this.counts.plans++;
     const program = ++lastProgram;
     const ranks = [...choice.mesh.ranks];

@@ -20,7 +20,7 @@ export interface LaunchOptions {
   /** Seconds for everything to come up. */
   timeout?: number;
   env?: Record<string, string>;
-  /** Measure the workers for the planner, once a machine. */
+  /** Measure the workers for the planner: again (true), never (false), otherwise once a machine. */
   calibrate?: boolean;
 }
 
@@ -112,10 +112,12 @@ export class LocalCluster {
         timeout,
       );
       started.push(dispatcher);
+      const group = `calibrate-${randomKey().slice(0, 16)}`;
       const { port } = (await dispatcher.ready) as { port: number };
       const workers = Array.from({ length: devices }, (_, i) => {
         const place = placeOf(i, devices, device, options);
-        const worker: WorkerOptions = { host: "localhost", port, calibrate: options.calibrate, ...place };
+        const neighbours = { rank: i, count: devices, name: group };
+        const worker: WorkerOptions = { host: "localhost", port, calibrate: options.calibrate, neighbours, ...place };
         return new Started(`worker ${i}`, ["worker", JSON.stringify(worker)], secret, timeout);
       });
       started.push(...workers);

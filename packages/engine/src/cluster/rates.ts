@@ -1,5 +1,5 @@
-// What workers can do, for the planner: what they were measured to do (weft worker --calibrate), or assumptions of the
-// right size, scaled by their cores; plans made with those say so.
+// What workers can do, for the planner: what they were measured to do (calibrate.ts), or assumptions of the right size,
+// scaled by their cores; plans made with those say so.
 import { h200, type Link, parseRates, type Rates, sameLinks } from "../shard/index.js";
 import type { WorkerInfo } from "./protocol.js";
 
@@ -61,7 +61,10 @@ function measured(workers: readonly WorkerInfo[]): Rates | null {
     const rates = parseRates(told);
     const alone = Object.values(rates.links).every((links) => links.every((link) => link.members < 2));
     const links = alone ? sameLinks([2, 4, 8].map(sharedMemory)) : rates.links;
-    return { ...rates, call: Math.max(rates.call, leastCall), links };
+    const call = Math.max(rates.call, leastCall);
+    const { crowded } = rates;
+    if (crowded === undefined) return { ...rates, call, links };
+    return { ...rates, call, links, crowded: { ...crowded, rates: { ...crowded.rates, call } } };
   } catch {
     // Of another version: assumptions do.
     return null;

@@ -17,16 +17,17 @@ import {
 } from "../device/index.js";
 import { bytesOf, fromPlain, type GraphFn, numel, structuralKey, WeftError } from "../graph/index.js";
 import { shapeRules, verify } from "../ops/index.js";
-import { instructionRecords, knownRates, ratesOf } from "../runtime/index.js";
+import { instructionRecords } from "../runtime/index.js";
 import type { Rates } from "../shard/index.js";
 import { denseStrides } from "./boxes.js";
+import { type CalibrateOptions, workerRates } from "./calibrate.js";
 import { DataServer } from "./data-server.js";
 import { say } from "./debug.js";
 import { placeFrom } from "./environment.js";
 import { withNccl } from "./gpu-group.js";
 import { readKnown } from "./known.js";
 import {
-  decode,
+  decodeAll,
   encode,
   type FailureCause,
   type FromWorker,
@@ -39,7 +40,7 @@ import {
 import { FailedError, Namespace } from "./store.js";
 import { type Channel, hostId, openStream, type Security, securityFrom } from "./wire.js";
 
-export interface WorkerOptions extends Security {
+export interface WorkerOptions extends Security, CalibrateOptions {
   host?: string;
   port?: number;
   /** cpu, cuda, cuda:3, reference. */
@@ -51,8 +52,6 @@ export interface WorkerOptions extends Security {
   dataHost?: string;
   /** Seconds to look for a dispatcher at the start. */
   wait?: number;
-  /** Measure the device for the planner where that has not been done; otherwise only what is known is told. */
-  calibrate?: boolean;
 }
 
 interface Program {
@@ -125,7 +124,7 @@ export class Worker {
     this.#options = options;
     this.#security = securityFrom(options);
     this.device = makeDevice(options);
-    this.#rates = options.calibrate ? ratesOf(this.device) : knownRates(this.device);
+    this.#rates = workerRates(this.device, options);
     this.#data = new DataServer(
       this.device,
       (client) => this.#spaces.get(client),
@@ -141,22 +140,25 @@ export class Worker {
     const deadline = Date.now() + wait * 1e3;
     const stats = setInterval(() => this.#sendStats(), 1000);
     stats.unref();
-    let everConnected = false;
-    while (!this.#stopped) {
-      const problem = await this.#session(host, port, (id) => {
-        everConnected = true;
-        onReady(id);
-      });
-      this.#cleanUp();
-      if (this.#stopped) break;
-      if (problem instanceof WeftError) throw problem;
-      if (!everConnected && Date.now() > deadline)
-        throw new WeftError(`nobody is listening at ${host}:${port}; start a dispatcher: weft server -p ${port}`);
-      say("worker", () => `connection to ${host}:${port} lost (${problem}); trying again`);
-      await new Promise((resolve) => setTimeout(resolve, everConnected ? 300 : 100));
+    try {
+      let everConnected = false;
+      while (!this.#stopped) {
+        const problem = await this.#session(host, port, (id) => {
+          everConnected = true;
+          onReady(id);
+        });
+        this.#cleanUp();
+        if (this.#stopped) break;
+        if (problem instanceof WeftError) throw problem;
+        if (!everConnected && Date.now() > deadline)
+          throw new WeftError(`nobody is listening at ${host}:${port}; start a dispatcher: weft server -p ${port}`);
+        say("worker", () => `connection to ${host}:${port} lost (${problem}); trying again`);
+        await new Promise((resolve) => setTimeout(resolve, everConnected ? 300 : 100));
+      }
+    } finally {
+      clearInterval(stats);
+      this.#data.close();
     }
-    clearInterval(stats);
-    this.#data.close();
   }
 
   stop(): void {
@@ -177,13 +179,14 @@ export class Worker {
         resolve(why);
       };
       stream.on("data", (bytes: Buffer) => {
-        const message = decode(toWorker, bytes);
-        if (message.t === "refused") over(new WeftError(`the dispatcher refused this worker: ${message.message}`));
-        else if (message.t === "welcome") {
-          this.id = message.worker;
-          say("worker", () => `this is ${this.id} on ${this.device.name}`);
-          onReady(this.id);
-        } else this.#enqueue(message);
+        for (const message of decodeAll(toWorker, bytes)) {
+          if (message.t === "refused") over(new WeftError(`the dispatcher refused this worker: ${message.message}`));
+          else if (message.t === "welcome") {
+            this.id = message.worker;
+            say("worker", () => `this is ${this.id} on ${this.device.name}`);
+            onReady(this.id);
+          } else this.#enqueue(message);
+        }
       });
       stream.on("error", (error) => over(error.message));
       stream.on("end", () => over("the dispatcher closed it"));

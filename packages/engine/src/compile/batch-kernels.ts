@@ -13,6 +13,8 @@ export interface Schedulable {
   kernel: LoopKernel | null;
   reads: ReadonlySet<string>;
   writes: ReadonlySet<string>;
+  /** Stays where it is. */
+  early?: boolean;
 }
 
 /** Kernels up to this size wait for their reader: what they keep alive meanwhile is little. */
@@ -36,7 +38,7 @@ function delayed<W extends Schedulable>(work: readonly W[], isEligible: (w: W) =
   for (let i = work.length - 1; i >= 0; i--) {
     const w = work[i];
     const readers = [...w.writes].flatMap((key) => readersOf.get(key) ?? []);
-    if (!isEligible(w) || (readers.length > 0 && w.kernel!.size > smallKernel)) continue;
+    if (w.early || !isEligible(w) || (readers.length > 0 && w.kernel!.size > smallKernel)) continue;
     const places = readers.map((r) => place.get(work[r]) ?? { before: r, height: -1 });
     const before = Math.min(work.length, ...places.map((p) => p.before));
     const height = Math.max(-1, ...places.filter((p) => p.before === before).map((p) => p.height)) + 1;

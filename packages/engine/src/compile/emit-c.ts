@@ -347,12 +347,58 @@ function emitKept(kernel: LoopKernel): EmittedKernel | null {
   };
 }
 
+type Load = Extract<KExpr, { kind: "load" }>;
+
+/** Arrays joined end to end: what lies in memory of each, and between which positions of the result; null for anything else. */
+function joinedParts(value: KExpr, { name, size }: LoopVariable): { low: number; high: number; load: Load }[] | null {
+  const parts: { low: number; high: number; load: Load }[] = [];
+  let end = Number.POSITIVE_INFINITY;
+  for (let at: KExpr | null = value; at !== null; ) {
+    const [test, chosen, rest]: (KExpr | null)[] =
+      at.kind === "where" ? at.args : [(at as Load).guard ?? null, at, null];
+    if (test?.kind !== "inRange" || chosen?.kind !== "load" || chosen.guard !== test) return null;
+    const plain = test.ix.key === Ix.variable(name, size).key && chosen.dynamic.length === 0;
+    if (!plain || chosen.address.stride(name) !== 1 || isComplex(chosen.dtype)) return null;
+    // Every position is in one part: the tests follow each other.
+    if (end !== Number.POSITIVE_INFINITY && test.low !== end) return null;
+    end = test.high;
+    parts.push({ low: test.low, high: test.high, load: chosen });
+    at = rest ?? null;
+  }
+  return parts.length < 2 || parts[0].low !== 0 ? null : parts;
+}
+
+/** Arrays joined end to end and nothing else (a bucket of gradients): a copy each, instead of a question at every element. */
+function emitJoined(kernel: LoopKernel): EmittedKernel | null {
+  const [store, ...others] = kernel.stores;
+  const { outer, inner } = kernel;
+  if (others.length > 0 || kernel.reductions.length > 0 || inner.length !== 1 || outer.length > 0) return null;
+  const [{ name, size }] = inner;
+  const parts = joinedParts(store.value, inner[0]);
+  if (parts === null || parts.at(-1)?.high !== size || store.address.stride(name) !== 1) return null;
+  const top = new Scope("  ");
+  const scopes = { top, row: new Scope("    "), element: new Scope("    ") };
+  const printer = new BodyPrinter(kernel, scopes, new Set([name]), new Set(), name);
+  const from = new Map([[name, Ix.variable("a", size)]]);
+  const to = store.address.substitute(from).print();
+  const body = parts.map(
+    ({ low, high, load }) =>
+      `  { const long a = lo > ${low} ? lo : ${low}, b = hi < ${high} ? hi : ${high}; if (a < b) __builtin_memmove(p${store.buffer} + ${to}, p${load.buffer} + ${load.address.substitute(from).print()}, (b - a) * sizeof(*p${store.buffer})); }`,
+  );
+  printer.tally.add("simple", size / 2);
+  return {
+    text: [...printer.pointers().map((l) => `  ${l}`), ...top.lines, ...body].join("\n"),
+    units: size,
+    tally: printer.tally,
+  };
+}
+
 /** A kernel as the body of `void name(void* const* p, long lo, long hi)`. */
 export function emitKernel(kernel: LoopKernel): EmittedKernel {
   Scope.reset();
   if (kernel.kind === "rows") {
-    const kept = emitKept(kernel);
-    if (kept !== null) return kept;
+    const special = emitKept(kernel) ?? emitJoined(kernel);
+    if (special !== null) return special;
     Scope.reset();
   }
   return kernel.kind === "rows" ? emitRows(kernel) : emitColumns(kernel);

@@ -27,6 +27,8 @@ export interface CudaOptions {
 const blockSize = 256;
 /** Elements that a thread takes at once, if that leaves enough threads: one vector load of halves, two of floats. */
 const vectorWidths = [8, 4, 2];
+/** Sums that a thread keeps. */
+const maxSums = 24;
 /** Blocks of column sums that keep all multiprocessors reading. */
 const enoughTiles = 192;
 /** Threads below which a vector of halves would leave multiprocessors idle, and a vector of floats. */
@@ -367,7 +369,7 @@ function columnVector(kernel: LoopKernel, columns: number, outerCount: number): 
   if (kernel.reductions.some((r) => isArg(r) || isComplex(r.argument.dtype))) return 1;
   const fits = (w: number): boolean =>
     columns % w === 0 &&
-    w * kernel.reductions.length <= maxKept &&
+    w * kernel.reductions.length <= maxSums &&
     outerCount * Math.ceil(columns / (32 * w)) >= enoughTiles;
   return vectorWidths.find(fits) ?? 1;
 }

@@ -158,6 +158,7 @@ class Fuser {
   constructor(
     readonly fn: GraphFn,
     readonly fits: CustomFit,
+    readonly drawsAlone: boolean,
   ) {
     this.order = functionOrder(fn);
     this.params = new Set(fn.params);
@@ -337,7 +338,17 @@ class Fuser {
     return group;
   }
 
+  #isAlone(node: Node): boolean {
+    return this.drawsAlone && isOp(node, "random") && node.attrs.kind === "kept";
+  }
+
   #chooseGroup(node: Node, needs: ReadonlySet<number>): Group {
+    if (this.#isAlone(node)) {
+      const group = this.#newGroup(numel(node.shape), null);
+      group.level.set(node, "full");
+      this.stored.add(node);
+      return group;
+    }
     if (isReduction(node)) {
       const parts = reductionParts(node);
       if (parts[2] !== 1) return this.#columnGroup(node, parts, needs);
@@ -348,7 +359,8 @@ class Fuser {
     let merge: Group[] = [];
     for (const { base, relation } of this.#bases(node)) {
       const group = this.#groupOf.get(base);
-      if (group === undefined || group.kind !== "rows") continue;
+      if (group === undefined || group.kind !== "rows" || group.members.some((member) => this.#isAlone(member)))
+        continue;
       const level = this.#levelIn(group, base, relation, size, inner);
       if (level === null || !this.#mayJoin(node, group, needs)) continue;
       if (chosen === null) chosen = { group, level };
@@ -557,7 +569,9 @@ class Fuser {
       const size = numel(node.shape);
       const widest = Math.max(...[...groups].map((g) => g.size));
       const repeated = widest > size * 2;
-      if (this.#recomputeCost(node) > (repeated ? 3 : 40)) {
+      // A bias in a half type: libraries take it as it is, and nobody rounds it again for every row.
+      const rounded = isOp(node, "cast") && isHalf(node.dtype) && widest >= size * 64;
+      if (rounded || this.#recomputeCost(node) > (repeated ? 3 : 40)) {
         this.stored.add(node);
         continue;
       }
@@ -602,6 +616,7 @@ function resolveCopied(node: Node, index: Place["index"], stop: (node: Node) => 
   return resolveViews(below.node, below.index, stop);
 }
 
-export function fuse(fn: GraphFn, fits: CustomFit = () => false): Fusion {
-  return new Fuser(fn, fits).run();
+/** `drawsAlone`: masks of dropout are loops of their own, which draw whole blocks of random bits. */
+export function fuse(fn: GraphFn, fits: CustomFit = () => false, drawsAlone = false): Fusion {
+  return new Fuser(fn, fits, drawsAlone).run();
 }

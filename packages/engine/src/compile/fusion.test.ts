@@ -5,6 +5,7 @@ import { CpuDevice } from "../device/index.js";
 import type { Node } from "../graph/index.js";
 import * as weft from "../index.js";
 import { build } from "../ops/index.js";
+import { emitKernel } from "./emit-c.js";
 import { planFunction } from "./plan.js";
 
 const skip = CpuDevice.available() ? false : "no C compiler on this machine";
@@ -68,6 +69,39 @@ test("views cost nothing: transposes, slices, reshapes and flips are addresses",
     ),
     1,
   );
+});
+
+test("arrays joined end to end are copied piece by piece; whatever else is asked element by element", { skip }, () => {
+  const flat = (t: weft.Tensor): weft.Tensor => t.reshape([t.size]);
+  const parts = [[37, 5], [1], [64, 64], [3], [999]].map((shape, i) => weft.randn(shape, { seed: i }));
+  const textsOf = (join: (...args: weft.Tensor[]) => weft.Tensor): string => {
+    const params = parts.map((t) => build.input(t.shape, t.dtype));
+    const traced = { params, outputs: [join(...params.map((node) => new weft.Tensor(node))).node] };
+    const { steps } = planFunction(traced, { parallelRows: 16, longReduction: 4096 });
+    return steps.map((step) => (step.kind === "kernel" ? emitKernel(step.kernel).text : "")).join("\n");
+  };
+  const joins: [name: string, pieces: (...args: weft.Tensor[]) => weft.Tensor[], copied: boolean][] = [
+    ["whole", (...all) => all.map(flat), true],
+    ["rows of a matrix", (...all) => [flat(all[2].index("3:9")), flat(all[0]), all[3]], true],
+    ["turned", (...all) => [flat(all[0].transpose()), all[1]], false],
+    ["computed", (...all) => [flat(all[0]).mul(2), all[4]], false],
+  ];
+  for (const [name, pieces, copied] of joins) {
+    const join = (...args: weft.Tensor[]): weft.Tensor => weft.concat(pieces(...args));
+    assert.equal(/memmove/.test(textsOf(join)), copied, name);
+    if (!copied) continue;
+    for (const dtype of ["float32", "float64", "bfloat16", "int32", "bool", "complex64"] as const) {
+      const args = parts.map((t) => t.mul(3).cast(dtype).realize());
+      const expected = pieces(...args).flatMap((piece) => piece.arraySync() as unknown[]);
+      assert.deepEqual(
+        weft
+          .jit(join)(...args)
+          .arraySync(),
+        expected,
+        `${name}, ${dtype}`,
+      );
+    }
+  }
 });
 
 test("reductions take their prologue and epilogue along", { skip }, () => {

@@ -53,6 +53,8 @@ export interface PlanOptions extends PrepareOptions {
   /** Which kernels the device can launch together; none without it. */
   batching?: Batching;
   customFits?: CustomFit;
+  /** Masks of dropout are kernels of their own; see fuse. */
+  drawsAlone?: boolean;
   /** Bytes of scratch memory that the device's call for an op works in. */
   workspace?: (node: Node) => number;
 }
@@ -62,6 +64,8 @@ const laneDefaults: RegionOptions = { localBytes: 4096, memoryBytes: 2 ** 33 };
 
 /** Collectives that may be started before the first of them is finished. */
 const maxUnderWay = 8;
+/** What follows from parameters alone and is no larger (weights in a half type) is computed first, in one launch. */
+const earlyBytes = 1 << 20;
 const alignment = 64;
 const aligned = (bytes: number): number => Math.max(alignment, Math.ceil(bytes / alignment) * alignment);
 
@@ -79,6 +83,8 @@ interface Work {
   after?: Work[];
   /** Position in the program, for a stable order. */
   at: number;
+  /** Small and made of parameters alone: comes first. */
+  early?: boolean;
 }
 
 class Planner {
@@ -92,7 +98,10 @@ class Planner {
     readonly options: PlanOptions,
   ) {
     this.params = new Set(fn.params);
+    this.#paramKeys = new Set(fn.params.map((param) => memoryKey(param)));
   }
+
+  readonly #paramKeys: ReadonlySet<string>;
 
   #note(node: Node): string {
     const key = memoryKey(node);
@@ -127,8 +136,10 @@ class Planner {
       kernel.buffers.forEach((node, i) => {
         (kernel.written.has(i) ? writes : reads).add(this.#note(node));
       });
-      const at = Math.max(...group.members.map((m) => position.get(m)!));
-      return [{ step: { kind: "kernel" as const, kernel }, reads, writes, at }];
+      const written = group.members.reduce((n, m) => n + numel(m.shape) * bytesOf(m.dtype), 0);
+      const early = written <= earlyBytes && [...reads].every((key) => this.#paramKeys.has(key));
+      const at = early ? -1 : Math.max(...group.members.map((m) => position.get(m)!));
+      return [{ step: { kind: "kernel" as const, kernel }, reads, writes, at, early }];
     });
   }
 
@@ -484,7 +495,7 @@ export function planFunction(fn: GraphFn, options: PlanOptions): Plan {
     ...(force ? { force } : {}),
     ...options.lanes,
   });
-  const fusion = fuse(prepared, options.customFits);
+  const fusion = fuse(prepared, options.customFits, options.drawsAlone);
   return new Planner(prepared, fusion, options).run();
 }
 

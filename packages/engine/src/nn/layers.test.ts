@@ -163,3 +163,28 @@ test("a model: a layer with its parameters; another with others, from a dictiona
   assert.deepEqual(numbers(grads.weight), [1, 2, 3, 1, 2, 3]);
   assert.deepEqual(numbers(other.with({ weight: weft.zeros([2, 3]) }).forward(x)), [0, 0]);
 });
+
+test("reluDropout is dropout of relu, its gradient too, in batches and without a key", () => {
+  const x = weft.randn([6, 20], { seed: 1 });
+  const w = weft.randn([6, 20], { seed: 2 });
+  const options = { rate: 0.4, key: weft.key(3) };
+  const both = [
+    (t: weft.Tensor): weft.Tensor => nn.reluDropout(t, options),
+    (t: weft.Tensor): weft.Tensor => nn.dropout(weft.relu(t), options),
+  ];
+  const [own, plain] = both.map((f) => [
+    ...numbers(f(x)),
+    ...numbers(weft.grad((t: weft.Tensor) => f(t).mul(w).sum())(x)),
+    ...numbers(weft.grad((t: weft.Tensor) => f(t.mul(t)).mul(w).sum())(x)),
+    ...numbers(weft.vmap((t: weft.Tensor) => weft.grad((u: weft.Tensor) => f(u).sum())(t))(weft.stack([x, w]))),
+  ]);
+  assert.deepEqual(own, plain);
+  assert.ok(own.slice(0, 120).filter((v) => v === 0).length > 60);
+  assert.deepEqual(numbers(nn.reluDropout(x, { rate: 0.4 })), numbers(weft.relu(x)));
+  // A key an example, as dropout takes it.
+  const keys = weft.splitKey(weft.key(4), 6);
+  assert.deepEqual(
+    numbers(nn.reluDropout(x, { rate: 0.4, key: keys })),
+    numbers(nn.dropout(weft.relu(x), { rate: 0.4, key: keys })),
+  );
+});

@@ -2,7 +2,17 @@
 // parameters (named and shaped as in PyTorch), `apply` computes with it. Nothing holds state.
 import { type DType, DTypeError, kindOf, ShapeError, showShape } from "../graph/index.js";
 import { keptScale } from "../ops/index.js";
-import { type Key, keptMask, layerNorm as normalise, ones, randn, type Tensor, zeros } from "../tensor/index.js";
+import {
+  customVjp,
+  type Key,
+  keptMask,
+  layerNorm as normalise,
+  ones,
+  randn,
+  relu,
+  type Tensor,
+  zeros,
+} from "../tensor/index.js";
 import { fanInUniform, keysOf, requireCount, requireRate, requireWidth } from "./init.js";
 
 export interface Linear {
@@ -95,15 +105,35 @@ export interface DropoutOptions {
   key?: Key | null;
 }
 
-/** Zeroes each element with probability `rate` and scales the others so that the mean stays. */
-export function dropout(x: Tensor, { rate, key }: DropoutOptions): Tensor {
-  requireRate("dropout", rate);
-  if (rate === 0 || key === undefined || key === null) return x;
+/** The mask of kept elements, after checking; null where nothing is dropped. */
+function keptOf(op: string, x: Tensor, { rate, key }: DropoutOptions): Tensor | null {
+  requireRate(op, rate);
+  if (rate === 0 || key === undefined || key === null) return null;
   const lead = key.rank - 1;
   if (showShape(key.shape.slice(0, lead)) !== showShape(x.shape.slice(0, lead)))
     throw new ShapeError(
-      `dropout: keys ${showShape(key.shape)} are one for each of ${showShape(key.shape.slice(0, lead))} examples, x is ${showShape(x.shape)}`,
+      `${op}: keys ${showShape(key.shape)} are one for each of ${showShape(key.shape.slice(0, lead))} examples, x is ${showShape(x.shape)}`,
     );
-  const kept = keptMask(x.shape.slice(lead), rate, key);
-  return x.mul(keptScale(rate)).where(kept, 0);
+  return keptMask(x.shape.slice(lead), rate, key);
+}
+
+/** Zeroes each element with probability `rate` and scales the others so that the mean stays. */
+export function dropout(x: Tensor, options: DropoutOptions): Tensor {
+  const kept = keptOf("dropout", x, options);
+  return kept === null ? x : x.mul(keptScale(options.rate)).where(kept, 0);
+}
+
+/**
+ * dropout(relu(x)). Its result says by itself what the gradient needs, because it is positive where a positive element
+ * was kept: neither x nor the mask is read again.
+ */
+export function reluDropout(x: Tensor, options: DropoutOptions): Tensor {
+  const kept = keptOf("dropout", x, options);
+  if (kept === null) return relu(x);
+  const scale = keptScale(options.rate);
+  const apply = customVjp(
+    (value: Tensor, mask: Tensor): Tensor => relu(value).mul(scale).where(mask, 0),
+    (_, result, cotangent) => [cotangent.mul(scale).where(result.greater(0), 0), null],
+  );
+  return apply(x, kept);
 }

@@ -2,14 +2,15 @@
 // sinusoidal positions that go with it.
 import type { DType } from "../graph/index.js";
 import { WeftError } from "../graph/index.js";
-import { gelu, type Key, relu, type Tensor, tensor } from "../tensor/index.js";
+import { gelu, type Key, type Tensor, tensor } from "../tensor/index.js";
 import { type Attention, attention } from "./attention.js";
 import { keysOf, requireCount, requireHeads } from "./init.js";
-import { dropout, type LayerNorm, type Linear, layerNorm, linear } from "./layers.js";
+import { type DropoutOptions, dropout, type LayerNorm, type Linear, layerNorm, linear, reluDropout } from "./layers.js";
 
+/** The hidden layer: an activation, and dropout after it. */
 const activations = {
-  relu: (x: Tensor) => relu(x),
-  gelu: (x: Tensor) => gelu(x),
+  relu: reluDropout,
+  gelu: (x: Tensor, drop: DropoutOptions) => dropout(gelu(x), drop),
 };
 export type Activation = keyof typeof activations;
 
@@ -74,7 +75,7 @@ export const encoderLayer = {
         key: afterAttention,
       });
     const forward = (t: Tensor): Tensor => {
-      const inner = dropout(activate(linear.apply(params.linear1, t)), { rate, key: hidden });
+      const inner = activate(linear.apply(params.linear1, t), { rate, key: hidden });
       return dropout(linear.apply(params.linear2, inner), { rate, key: afterForward });
     };
     const norm1 = (t: Tensor): Tensor => layerNorm.apply(params.norm1, t, { epsilon });

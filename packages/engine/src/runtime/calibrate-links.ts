@@ -12,7 +12,7 @@ import {
 } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
 import type { Link, Rates } from "../shard/index.js";
-import { measureDevice } from "./calibrate.js";
+import { measureDevice, rounded } from "./calibrate.js";
 
 const emptyAttrs = {
   fn: "sum",
@@ -119,6 +119,9 @@ function meanOverRanks(group: ProcessGroup, list: readonly number[]): number[] {
   return Array.from(all, (sum) => sum / size);
 }
 
+/** Whether all ranks say yes. */
+export const allAgree = (group: ProcessGroup, yes: boolean): boolean => meanOverRanks(group, [yes ? 1 : 0])[0] === 1;
+
 /** Half-way: collectives wait for the slowest, in programs too. */
 const median = (list: readonly number[]): number => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
 
@@ -155,18 +158,49 @@ export function measureLinks(group: ProcessGroup, device?: CpuDevice): Rates["li
       links[kind].push({ members, latency, bandwidth: curve[curve.length - 1][1], curve });
     });
   }
-  return links;
+  return rounded(links);
+}
+
+/** The numbers of a tree in its order, and the tree with other numbers. */
+function numbersOf(tree: unknown): number[] {
+  if (typeof tree === "number") return [tree];
+  return typeof tree === "object" && tree !== null ? Object.values(tree).flatMap(numbersOf) : [];
+}
+
+function withNumbers<T>(tree: T, numbers: Iterator<number>): T {
+  if (typeof tree === "number") return numbers.next().value;
+  if (Array.isArray(tree)) return tree.map((item) => withNumbers(item, numbers)) as T;
+  if (typeof tree !== "object" || tree === null) return tree;
+  return Object.fromEntries(Object.entries(tree).map(([key, item]) => [key, withNumbers(item, numbers)])) as T;
+}
+
+/** The rates of the slowest rank, on all ranks: the others wait for it wherever they exchange data. */
+export function slowestRates<T extends Pick<Rates, "products" | "matmul">>(group: ProcessGroup, mine: T): T {
+  const numbers = numbersOf(mine);
+  // Every rank measured the same things; where one could not, everybody keeps its own.
+  if (!allAgree(group, meanOverRanks(group, [numbers.length])[0] === numbers.length)) return mine;
+  const table = mine.products?.float32?.nn ?? [];
+  const score = table.reduce((n, seconds) => n + Math.log(seconds), 0);
+  const scores = range(group.size).map((rank) => (rank === group.rank ? score * group.size : 0));
+  const all = meanOverRanks(group, scores);
+  const slowest = all.indexOf(Math.max(...all));
+  const told = meanOverRanks(
+    group,
+    numbers.map((x) => (slowest === group.rank ? x * group.size : 0)),
+  );
+  return rounded(withNumbers(mine, told[Symbol.iterator]()));
 }
 
 /**
- * All ranks of a group call this together, and rank 0 gets what was measured: a device alone, all at the same time, and
- * the links between them. The others get null.
+ * All ranks of a group call this together, and rank 0 gets what was measured: a device alone, the slowest of all at the
+ * same time, and the links between them. The others get null.
  */
 export function measureGroup(group: ProcessGroup, device: CpuDevice, options: { quick?: boolean } = {}): Rates | null {
   const alone = group.rank === 0 ? measureDevice(device, options) : null;
   group.barrier();
-  const { links: _, ...crowded } = measureDevice(device, options);
-  group.barrier();
+  const { links: _, disturbed, ...crowded } = measureDevice(device, { ...options, together: () => group.barrier() });
+  const isQuiet = allAgree(group, disturbed !== true);
+  const rates = { ...slowestRates(group, crowded), ...(isQuiet ? {} : { disturbed: true }) };
   const links = measureLinks(group, device);
-  return alone === null ? null : { ...alone, links, crowded: { members: group.size, rates: crowded } };
+  return alone === null ? null : { ...alone, links, crowded: { members: group.size, rates } };
 }

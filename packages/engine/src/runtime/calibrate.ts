@@ -1,16 +1,12 @@
 // Measures what the planner's prices are made of: how fast a device multiplies, streams, computes and looks up, and how
 // fast a group of processes exchanges data. Short (about a second), and kept on disk for each machine and device.
-import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
-import { cpus, homedir } from "node:os";
-import { join } from "node:path";
 import { CpuDevice, type Device } from "../device/index.js";
 import { type DType, type GraphFn, type Node, numel } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
 import { type Curve, parseRates, type Rates, sameLinks } from "../shard/index.js";
 import { measureCpu } from "./calibrate-cpu.js";
-
-const version = 4;
+import { Effort } from "./effort.js";
+import { knownRates, saveRates } from "./rates-file.js";
 
 /** Least seconds of several runs of a function on zeros; stops after `budget` seconds. */
 function timeOf(device: Device, fn: GraphFn, budget = 0.025): number {
@@ -145,35 +141,23 @@ class Probe {
   }
 }
 
+/** Four digits are more than any of it is worth, and travel faster. */
+export const rounded = <T>(value: T): T =>
+  JSON.parse(JSON.stringify(value, (_, x) => (typeof x === "number" ? Number(x.toPrecision(4)) : x))) as T;
+
 /** What a device can do by itself. `links` stays that of one device alone until a group measures it. */
-export function measureDevice(device: Device, options: { quick?: boolean } = {}): Rates {
-  const probe = new Probe(device, options.quick ?? false);
-  const isCpu = device instanceof CpuDevice;
+export function measureDevice(device: Device, options: { quick?: boolean; together?: () => void } = {}): Rates {
+  const { quick = false, together } = options;
+  const probe = new Probe(device, quick);
+  const effort = new Effort();
+  const measured = device instanceof CpuDevice ? measureCpu(device, { quick, effort, together }) : probe.all();
   return parseRates({
-    ...(isCpu ? measureCpu(device, options.quick ?? false) : probe.all()),
+    ...rounded(measured),
+    ...(device instanceof CpuDevice && effort.isDisturbed ? { disturbed: true } : {}),
     kernel: probe.kernel(),
     call: probe.call,
     links: sameLinks([{ members: 1, latency: 0, bandwidth: 1e15 }]),
   });
-}
-
-function cacheFile(device: Device): string {
-  const root = process.env.WEFT_CACHE_DIR ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "weft");
-  const threads = (device as { threads?: number }).threads ?? 0;
-  const about = [version, device.kind, device.name, threads, cpus()[0]?.model, cpus().length].join("|");
-  return join(root, "rates", `${createHash("sha256").update(about).digest("hex").slice(0, 16)}.json`);
-}
-
-/** What was measured on this machine before; null where nothing was. */
-export function knownRates(device: Device): Rates | null {
-  const file = cacheFile(device);
-  if (!existsSync(file)) return null;
-  try {
-    return parseRates(JSON.parse(readFileSync(file, "utf8")));
-  } catch {
-    // Half-written, or from another version: measure again.
-    return null;
-  }
 }
 
 /** The rates of a device, from disk where this machine was measured before. `fresh` measures again. */
@@ -183,16 +167,4 @@ export function ratesOf(device: Device, options: { fresh?: boolean; quick?: bool
   const rates = measureDevice(device, options);
   saveRates(device, rates);
   return rates;
-}
-
-/** Keeps rates for the next time; a disk that cannot be written is no error. */
-export function saveRates(device: Device, rates: Rates): void {
-  const file = cacheFile(device);
-  try {
-    mkdirSync(join(file, ".."), { recursive: true });
-    writeFileSync(`${file}.${process.pid}`, JSON.stringify(rates, null, 1));
-    renameSync(`${file}.${process.pid}`, file);
-  } catch {
-    // The next process measures again.
-  }
 }

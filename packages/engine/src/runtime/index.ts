@@ -1,9 +1,11 @@
 // Sessions: trace, compile, cache, run, memory. The in-process session is the default.
-export { knownRates, measureDevice, ratesOf, saveRates } from "./calibrate.js";
-export { measureGroup, measureLinks } from "./calibrate-links.js";
+export { measureDevice, ratesOf } from "./calibrate.js";
+export { allAgree, measureGroup, measureLinks, slowestRates } from "./calibrate-links.js";
 export { debugLevel, setDebugLevel } from "./debug.js";
+export { isQuiet } from "./effort.js";
 export { captureSite, type MemoryReport, megabytes, memory, TensorValue } from "./memory.js";
 export { profiler } from "./profile.js";
+export { isDisturbed, knownRates, type SavedRates, savedRates, saveRates } from "./rates-file.js";
 export {
   boundPending,
   type Compiled,

@@ -7,7 +7,7 @@ import type { Strategy } from "./layout.js";
 import { Mesh } from "./mesh.js";
 import { Placement } from "./placement.js";
 import { Problem } from "./problem.js";
-import { linkTime, type Rates, ratesAt } from "./rates.js";
+import { linkOf, linkTime, type Rates, ratesAt } from "./rates.js";
 import { isCollective, planReshard } from "./reshard.js";
 import { askedFor, pinsFor, type ShardRules } from "./rules.js";
 
@@ -107,6 +107,10 @@ function takeOver(fn: GraphFn, donated: readonly boolean[]): number[] {
 /** No plan gains where the whole function takes less than its devices need to say hello. */
 const leastLatency = ({ links }: Rates): number =>
   Math.min(...Object.values(links).flatMap((list) => list.map(({ latency }) => latency)));
+
+/** Devices start a call so far apart as their slowest answer: less than that is not worth sharing. */
+const apart = ({ links }: Rates, members: number): number =>
+  members < 2 ? 0 : Math.max(...Object.values(links).map((list) => linkOf(list, members)?.latency ?? 0));
 
 const simplerFirst = (a: Evaluation, b: Evaluation): number =>
   a.mesh.size - b.mesh.size || a.theme.complexity - b.theme.complexity || a.seconds - b.seconds;
@@ -308,7 +312,8 @@ class Planner {
     let chosen: Evaluation | null = null;
     let bar = this.isAsked ? Number.POSITIVE_INFINITY : this.single;
     for (const candidate of [...this.tried].sort(simplerFirst)) {
-      if (candidate.seconds * gain > bar) continue;
+      const margin = this.isAsked ? 0 : apart(this.options.rates, candidate.mesh.size);
+      if (candidate.seconds * gain + margin > bar) continue;
       chosen = candidate;
       bar = candidate.seconds;
     }

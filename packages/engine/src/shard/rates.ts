@@ -22,6 +22,8 @@ export interface Rates {
   name: string;
   /** True where nothing was measured: everything that is computed from it is a prediction about another machine. */
   assumed: boolean;
+  /** True where others worked on the machine while it was measured: good for now, not worth keeping. */
+  disturbed?: boolean;
   /** Floating-point operations a second of products, by the cube root of m n k. */
   matmul: Partial<Record<DType, Curve>>;
   /** The same for factorisations. */
@@ -50,11 +52,23 @@ export interface Rates {
   crowded?: { members: number; rates: Omit<Rates, "links" | "crowded"> };
 }
 
-/** The rates of each of `devices` that work at the same time: alone, or in a crowd, whichever is nearer. */
+/** Between two trees of numbers, straight in logarithms; where they differ in form, the nearer one. */
+function between<T>(a: T, b: T, part: number): T {
+  if (typeof a === "number" && typeof b === "number")
+    return (a > 0 && b > 0 ? Math.exp((1 - part) * Math.log(a) + part * Math.log(b)) : part < 0.5 ? a : b) as T;
+  const nearer = part < 0.5 ? a : b;
+  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return nearer;
+  if (Object.keys(a).length !== Object.keys(b).length) return nearer;
+  const mixed = Object.entries(a).map(([key, x]) => [key, between(x, (b as Record<string, unknown>)[key], part)]);
+  return (Array.isArray(a) ? mixed.map(([, x]) => x) : Object.fromEntries(mixed)) as T;
+}
+
+/** The rates of each of `devices` that work at the same time: from alone to a crowd by the logarithm of their number. */
 export function ratesAt(rates: Rates, devices: number): Rates {
-  const { crowded } = rates;
-  if (crowded === undefined || devices < 2 || devices ** 2 < crowded.members) return rates;
-  return { ...crowded.rates, links: rates.links };
+  const { crowded, links, ...alone } = rates;
+  if (crowded === undefined || crowded.members < 2 || devices < 2) return rates;
+  if (devices >= crowded.members) return { ...crowded.rates, links };
+  return { ...between(alone, crowded.rates, Math.log(devices) / Math.log(crowded.members)), links };
 }
 
 export function valueAt(curve: Curve, x: number): number {
@@ -68,12 +82,16 @@ export function valueAt(curve: Curve, x: number): number {
   return y0 + part * (y1 - y0);
 }
 
+/** What is known of so many devices, or of the next larger number. */
+export function linkOf(links: readonly Link[], members: number): Link | undefined {
+  return links.find((link) => link.members >= members) ?? links[links.length - 1];
+}
+
 /** Seconds of a collective in which a device receives `bytes`. */
 export function linkTime(rates: Rates, kind: CollectiveKind, members: number, bytes: number): number {
-  const links = rates.links[kind];
-  if (members <= 1 || links.length === 0) return 0;
-  const above = links.findIndex((link) => link.members >= members);
-  const { latency, bandwidth, curve } = links[above < 0 ? links.length - 1 : above];
+  const link = linkOf(rates.links[kind], members);
+  if (members <= 1 || link === undefined) return 0;
+  const { latency, bandwidth, curve } = link;
   return latency + bytes / (curve === undefined || bytes === 0 ? bandwidth : valueAt(curve, bytes));
 }
 

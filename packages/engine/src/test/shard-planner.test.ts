@@ -16,6 +16,7 @@ import {
   partition,
   plan,
   type Rates,
+  ratesAt,
   sameLinks,
 } from "../shard/index.js";
 import { loopGradient, mlpStep, type Program, transformerStep } from "./programs.js";
@@ -55,6 +56,54 @@ const localProducts = (fns: readonly GraphFn[]): number[][] =>
 
 const divided = (p: Plan, fn: GraphFn) =>
   partition(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
+
+const { links: _, ...machineAlone } = { ...machine, simple: 1e12 };
+/** The same machine as eight of it really are: alone 10 GB/s, and together no more than that. */
+const shared: Rates = {
+  ...machineAlone,
+  links: machine.links,
+  crowded: { members: 8, rates: { ...machineAlone, bandwidth: [[1, 1.25e9]] } },
+};
+
+describe("answers for devices that share their memory", () => {
+  const pass = (elements: number): GraphFn => {
+    const x = build.input([elements], "float32");
+    return { params: [x], outputs: [build.neg(x)] };
+  };
+
+  test("a pass over memory stays on one device, and a product is still shared", () => {
+    assert.equal(planFor(pass(1 << 24)).mesh.size, 8);
+    const p = planFor(pass(1 << 24), { rates: shared });
+    assert.equal(p.mesh.size, 1);
+    // 134 MB at 10 GB/s and 16.8 million signs at a trillion a second.
+    assert.ok(Math.abs(p.seconds - (1e-5 + 1e-6 + (8 * 2 ** 24) / 10e9 + 2 ** 24 / 1e12)) < 1e-9, String(p.seconds));
+    assert.equal(planFor(product(4096, 1024, 1024), { rates: shared }).mesh.size, 8);
+  });
+
+  test("between one and all, rates go down with the logarithm of the number", () => {
+    const at = (devices: number): number => ratesAt(shared, devices).bandwidth[0][1];
+    // An eighth for all eight: half for two, a quarter for four, and not less for more than were measured.
+    for (const [devices, rate] of [
+      [1, 10e9],
+      [2, 5e9],
+      [4, 2.5e9],
+      [8, 1.25e9],
+      [16, 1.25e9],
+    ])
+      assert.ok(Math.abs(at(devices) - rate) < 1, `${devices} devices: ${at(devices)}`);
+    assert.ok(Math.abs(ratesAt(shared, 2).matmul.float32![0][1] - 100e9) < 1);
+    assert.equal(ratesAt(shared, 2).links, shared.links);
+    assert.equal(ratesAt(machine, 8), machine);
+  });
+
+  test("what saves less than devices are apart when they start stays on one", () => {
+    const gain = planFor(product(256, 256, 256));
+    // 336 us on one device against 42 us: shared. With answers that take a quarter of a millisecond it is not.
+    assert.equal(gain.mesh.size, 8);
+    const slow = { ...machine, links: sameLinks([{ members: 8, latency: 3e-4, bandwidth: 1e9 }]) };
+    assert.equal(planFor(product(256, 256, 256), { rates: slow }).mesh.size, 1);
+  });
+});
 
 describe("answers", () => {
   test("a large product is split by rows over all devices and moves nothing", () => {

@@ -10,6 +10,7 @@ import {
   type DeviceBuffer,
   type DeviceMemory,
   type Executable,
+  type KernelInfo,
   OutOfMemoryError,
   type ProcessGroup,
 } from "../contract.js";
@@ -108,6 +109,9 @@ function bucket(bytes: number): number {
 
 /** Read once: asking the system costs more than a small kernel. */
 const poolLimit = totalmem() / 4;
+
+const planFor = (fn: GraphFn, { donated, known = new Map() }: CompileOptions): Plan =>
+  planFunction(fn, { parallelRows: 16, drawsAlone: true, longReduction: 32768, donated, lanes: { known } });
 
 export class CpuDevice implements Device {
   readonly name = "cpu";
@@ -235,16 +239,12 @@ export class CpuDevice implements Device {
 
   /** The C of a function, as it would be compiled. */
   source(fn: GraphFn, options: CompileOptions = {}): string {
-    return writeProgram(this.#plan(fn, options)).units.join("\n");
+    return writeProgram(planFor(fn, options)).units.join("\n");
   }
 
-  #plan(fn: GraphFn, options: CompileOptions) {
-    return planFunction(fn, {
-      parallelRows: 16,
-      longReduction: 32768,
-      donated: options.donated,
-      lanes: { known: options.known ?? new Map() },
-    });
+  /** The kernels that a function would be compiled to, without compiling it: what a prediction needs. */
+  static kernelsOf(fn: GraphFn, options: CompileOptions = {}): KernelInfo[] {
+    return writeProgram(planFor(fn, options)).kernels;
   }
 
   /** Loads the linear algebra, once a process. */
@@ -259,7 +259,7 @@ export class CpuDevice implements Device {
   }
 
   compile(fn: GraphFn, options: CompileOptions): Executable {
-    const plan = this.#plan(fn, options);
+    const plan = planFor(fn, options);
     const { units, kernels } = writeProgram(plan);
     if (process.env.WEFT_DEBUG === "4")
       console.error(units.map((u) => u.slice(u.lastIndexOf("void weft_run") > 0 ? 0 : 0)).join("\n"));

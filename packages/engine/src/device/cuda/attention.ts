@@ -57,11 +57,16 @@ function precisionOf({ dtype }: AttentionShape, kernel: AttentionKernel, fallbac
 const stagedBytes = 72 << 10;
 
 /** Shared memory of a block: tiles of 64 rows that stay, tiles that change, and numbers and bits a row with the latter. */
-function sharedMemory(size: number, precision: Precision, gradient: boolean): { stages: number; bytes: number } {
+function sharedMemory(
+  size: number,
+  precision: Precision,
+  gradient: boolean,
+  copies = true,
+): { stages: number; bytes: number } {
   const [bytes, pad] = modes[precision] < 2 ? [4, 4] : [2, 8];
   const tile = rowsPerBlock * (paddedSize(size) + pad) * bytes;
   const total = (stages: number): number => (gradient ? 2 : 1) * tile + stages * (2 * tile + rowsPerBlock * 16);
-  const stages = total(2) <= stagedBytes ? 2 : 1;
+  const stages = copies && total(2) <= stagedBytes ? 2 : 1;
   return { stages, bytes: total(stages) };
 }
 
@@ -202,8 +207,9 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
   const divides = (by: number): boolean =>
     shape.size % by === 0 && read.every((p) => [p.batch, p.row, p.head, p.offset].every((s) => s % by === 0));
   const vector = divides(wide) ? wide : 1;
-  const memory = sharedMemory(shape.size, precision, kernel.gradient);
   const copies = vector > 1 && ((mode === 0 && element === "float") || (mode >= 2 && element !== "float"));
+  // Numbers that are rounded on their way into shared memory do not travel by themselves.
+  const memory = sharedMemory(shape.size, precision, kernel.gradient, copies);
   const written = kernel.gradient ? [dq, dk, dv] : [out];
   const pairs =
     shape.size % 2 === 0 && written.every((p) => [p.batch, p.row, p.head, p.offset].every((s) => s % 2 === 0));

@@ -25,9 +25,16 @@ export interface Piece {
   event: number;
 }
 
+/** The pieces of a buffer that were issued so far; `more` issues the next one and says whether there was one. */
+export interface Pieces {
+  epoch: number;
+  list: Piece[];
+  more: () => boolean;
+}
+
 export class CudaBuffer implements DeviceBuffer {
   /** Set by a run that delivers its result in pieces; good until the next run. */
-  pieces: { epoch: number; list: Piece[] } | null = null;
+  pieces: Pieces | null = null;
   constructor(
     readonly address: number,
     readonly bytes: number,
@@ -174,9 +181,28 @@ export class CudaContext {
     };
   }
 
+  #unfinished: Pieces | null = null;
+
+  /** Pieces that whoever reads the buffer next will ask for one by one; everybody else finds them issued. */
+  defer(pieces: Pieces): void {
+    this.#unfinished = pieces;
+  }
+
+  /** The pieces of a buffer for a reader that asks for more of them by itself; null: it comes as a whole. */
+  claim(buffer: CudaBuffer): Pieces | null {
+    if (buffer.pieces?.epoch !== this.epoch) return null;
+    if (this.#unfinished === buffer.pieces) this.#unfinished = null;
+    return buffer.pieces;
+  }
+
   /** Makes this GPU the one that the driver's calls mean. */
   enter(): void {
     if (this.lost !== null) throw this.#gone();
+    if (this.#unfinished !== null) {
+      const { more } = this.#unfinished;
+      this.#unfinished = null;
+      while (more());
+    }
     if (current === this) return;
     this.check("cuCtxSetCurrent", this.driver.cuCtxSetCurrent(this.handle));
     current = this;

@@ -159,6 +159,23 @@ test("a product that is fetched comes row block by row block, each copied while 
     fake.sequence();
     a.matmul(b).realize();
     assert.equal(fake.sequence().filter((name) => name === "cublasGemmEx").length, 1, "whole when nobody waits for it");
+    const kept = a.matmul(b).dataSync();
+    fake.sequence();
+    assert.equal(a.matmul(b).dataSync(kept), kept);
+    const order = fake.sequence().filter((name) => /Gemm|DtoH/.test(name));
+    const turn = ["cublasGemmEx", "cuMemcpyDtoHAsync_v2"];
+    assert.deepEqual(
+      order,
+      [turn, turn, turn, turn, turn].flat(),
+      "into an earlier array each piece is copied at once",
+    );
+    const c = a.matmul(b);
+    weft.session().realize([c.node], true);
+    assert.equal(fake.sequence().filter((name) => name === "cublasGemmEx").length, 1, "the rest waits for its reader");
+    device.synchronize();
+    assert.equal(fake.sequence().filter((name) => name === "cublasGemmEx").length, 4, "or for whoever comes first");
+    c.dataSync(kept);
+    assert.equal(fake.sequence().filter((name) => name === "cuMemcpyDtoHAsync_v2").length, 5);
     device.close();
     process.env.WEFT_PINNED_LIMIT = String(16 << 20);
   }));

@@ -173,12 +173,18 @@ export class CudaDevice implements Device {
 
     const deliver = (addresses: Addresses, output: CudaBuffer): void => {
       const list: Piece[] = [];
-      program.issueInPieces(addresses, (bytes) => {
+      const issue = program.issueInPieces(addresses);
+      const more = (): boolean => {
+        const { value: bytes, done } = issue.next();
+        if (done) return false;
         const event = context.event(firstPieceEvent + list.length);
         context.record(event);
         list.push({ bytes, event });
-      });
-      output.pieces = { epoch: context.epoch, list };
+        return true;
+      };
+      more();
+      output.pieces = { epoch: context.epoch, list, more };
+      context.defer(output.pieces);
     };
 
     const launch = (addresses: Addresses, outputs: readonly CudaBuffer[], wanted: boolean): void => {

@@ -292,8 +292,8 @@ export class CudaProgram {
     return this.#pieceRows > 0;
   }
 
-  /** Issues all steps, the last product row block by row block; `ready` is told the bytes of each. */
-  issueInPieces(addresses: Addresses, ready: (bytes: number) => void): void {
+  /** Issues all steps, the last product row block by row block, each when it is asked for; gives the bytes of each. */
+  *issueInPieces(addresses: Addresses): Generator<number, void> {
     const { plan } = this;
     const last = plan.steps[plan.steps.length - 1] as ProductStep;
     this.#issuePlan({ ...plan, steps: plan.steps.slice(0, -1) }, addresses);
@@ -302,7 +302,7 @@ export class CudaProgram {
     for (let start = 0; start < rows; ) {
       const count = Math.min(start === 0 ? this.#pieceRows / 2 : this.#pieceRows, rows - start);
       this.#matmul(plan, last, addresses, { start, count });
-      ready(count * columns * bytesOf(last.node.dtype));
+      yield count * columns * bytesOf(last.node.dtype);
       start += count;
     }
   }

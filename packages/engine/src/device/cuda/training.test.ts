@@ -1,10 +1,14 @@
 // The plan of a training step on the GPU, made without one: how many launches it is, and that no score matrix is in it.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { libraryEpilogue } from "../../compile/index.js";
+import { type GraphFn, numel } from "../../graph/index.js";
 import * as weft from "../../index.js";
 import * as nn from "../../nn/index.js";
 import * as optim from "../../optim/index.js";
+import type { CompileOptions } from "../contract.js";
 import { assertSmallerThan, fusedOf, Recorder } from "./plan.testkit.js";
+import { writeCudaProgram } from "./source.js";
 
 test("a training step of two layers is some sixty launches, one of them for all updates, none with scores", () => {
   const device = new Recorder();
@@ -32,4 +36,64 @@ test("a training step of two layers is some sixty launches, one of them for all 
   const largest = Math.max(...plan.steps.map((s) => (s.kind === "batch" ? s.kernels.length : 0)));
   assert.ok(largest >= 28, `the largest batch has ${largest} kernels, the model 28 parameters`);
   assertSmallerThan(plan, batch * heads * length * length);
+});
+
+/** The plan of a training step in bfloat16 whose tensors are large enough for vectors; nothing is computed. */
+function halfPlan() {
+  class Planned extends Recorder {
+    override compile(fn: GraphFn, options: CompileOptions = {}) {
+      if (!options.donated?.some(Boolean)) return super.compile(fn, options);
+      this.graphs.push({ fn, options });
+      throw new Error("planned");
+    }
+  }
+  const device = new Planned();
+  weft.setDevice(device);
+  const [batch, length, heads] = [64, 256, 4];
+  const shape = { vocabulary: 30, width: 128, layers: 2, feedForward: 256, classes: 3 };
+  const params = nn.textClassifier.init({ heads, ...shape }, weft.key(0));
+  const optimizer = optim.adam();
+  const step = weft.jit(
+    (p: nn.TextClassifier, state: optim.AdamState, ids: weft.Tensor, labels: weft.Tensor, key: weft.Key) => {
+      const loss = (q: nn.TextClassifier): weft.Tensor => {
+        const half = nn.castParameters(q, "bfloat16");
+        return weft.crossEntropy(nn.textClassifier.apply(half, ids, { heads, dropout: 0.1, key }), labels);
+      };
+      const [value, grads] = weft.valueAndGrad(loss)(p);
+      return [...optimizer.update(p, grads, state), value];
+    },
+    { donate: [0, 1] },
+  );
+  const ids = weft.zeros([batch, length], { dtype: "int32" });
+  const labels = weft.zeros([batch], { dtype: "int32" });
+  assert.throws(() => step(params, optimizer.init(params), ids, labels, weft.key(1)), /planned/);
+  return { plan: device.plan(({ donated }) => donated?.some(Boolean) ?? false), tokens: batch * length, ...shape };
+}
+
+test("in bfloat16 nothing as large as the activations is kept in float32, and masks of hidden layers are not kept", () => {
+  const { plan, tokens, width, feedForward } = halfPlan();
+  const kernels = plan.steps.flatMap((s) =>
+    s.kind === "kernel" ? [s.kernel] : s.kind === "batch" ? s.kernels : s.kind === "library" ? (s.epilogue ?? []) : [],
+  );
+  const large = kernels.flatMap((k) => k.buffers.filter((node) => numel(node.shape) >= tokens * width));
+  const wide = large.filter(({ dtype, op }) => dtype === "float32" && op !== "input");
+  // The gradient of the embeddings is in float32; so is one product of the last norm's gradient.
+  assert.ok(new Set(wide).size <= 2, wide.map(({ op, shape }) => `${op} ${shape}`).join("; "));
+  const masks = large.filter(({ dtype, shape }) => dtype === "bool" && numel(shape) === tokens * feedForward);
+  assert.deepEqual(masks, []);
+  // Queries, keys and values get their bias inside the product.
+  const inside = plan.steps.flatMap((s) =>
+    s.kind === "library" && s.epilogue !== null ? (libraryEpilogue(s.epilogue, s.node) ?? []) : [],
+  );
+  assert.equal(inside.filter(({ bias }) => bias?.dtype === "bfloat16").length, 2, "one a layer");
+});
+
+test("large half tensors are moved in vectors, their masks drawn in whole blocks", () => {
+  const { source } = writeCudaProgram(halfPlan().plan, 2112, "bfloat16");
+  const scalar = /= w_from_bfloat\(p\d+\[/g;
+  assert.ok(source.includes("w_kept_vector<8>("));
+  assert.ok((source.match(/w_load<[48]>\(/g) ?? []).length >= 40);
+  assert.ok((source.match(/w_store<[48]>\(/g) ?? []).length >= 20);
+  // What is left are the few rows of the loss.
+  assert.ok((source.match(scalar) ?? []).length <= 20, String(source.match(scalar)?.length));
 });

@@ -1,7 +1,7 @@
 // Moving bytes between the host, a GPU and other GPUs: small uploads through a ring, large results straight into pinned
 // memory that belongs to the user's array, everything else through staging memory. Knows buffers, no tensors.
 import { WeftError } from "../../graph/index.js";
-import type { CudaBuffer, CudaContext } from "./context.js";
+import type { CudaBuffer, CudaContext, Piece } from "./context.js";
 import { type HostBlock, permanentBlock } from "./host-memory.js";
 
 const stagingBytes = 32 << 20;
@@ -53,8 +53,10 @@ export class Transfers {
   /** Straight into arrays that were fetched before; otherwise through pinned memory in pieces, one being filled while
    * the other is emptied. */
   download(buffer: CudaBuffer, into: Uint8Array): void {
-    this.context.enter();
     const pinned = this.context.hostPool.addressOf(into.buffer);
+    // Each piece is copied as soon as it is issued, before the next one is.
+    if (pinned !== null) this.context.claim(buffer);
+    this.context.enter();
     if (pinned !== null) {
       const event = this.#copyOut(buffer, pinned + into.byteOffset);
       this.context.check("cuEventSynchronize", this.context.driver.cuEventSynchronize(event));
@@ -136,16 +138,18 @@ export class Transfers {
     const { driver, copyStream } = this.context;
     const done = this.#fetchEvents.pop() ?? this.context.newEvent();
     const ready = this.context.event(0);
-    let pieces = buffer.pieces?.epoch === this.context.epoch ? buffer.pieces.list : null;
-    if (pieces === null) {
-      this.context.check("cuEventRecord", driver.cuEventRecord(ready, this.context.stream));
-      pieces = [{ bytes: buffer.bytes, event: ready }];
-    }
-    let at = 0;
-    for (const { bytes, event } of pieces) {
+    const copy = (at: number, { bytes, event }: Piece): number => {
       this.context.check("cuStreamWaitEvent", driver.cuStreamWaitEvent(copyStream, event, 0));
       this.context.check("cuMemcpyDtoH", driver.cuMemcpyDtoHAsync_v2(to + at, buffer.address + at, bytes, copyStream));
-      at += bytes;
+      return at + bytes;
+    };
+    const pieces = this.context.claim(buffer);
+    if (pieces === null) {
+      this.context.check("cuEventRecord", driver.cuEventRecord(ready, this.context.stream));
+      copy(0, { bytes: buffer.bytes, event: ready });
+    } else {
+      const { list, more } = pieces;
+      for (let i = 0, at = 0; i < list.length || more(); i++) at = copy(at, list[i]);
     }
     this.context.check("cuEventRecord", driver.cuEventRecord(done, copyStream));
     return done;
