@@ -2,6 +2,7 @@
 import { WeftError } from "../graph/index.js";
 import { DataLink } from "./data-link.js";
 import { say } from "./debug.js";
+import { Outbox } from "./outbox.js";
 import {
   type ClientSettings,
   decode,
@@ -45,6 +46,7 @@ export class Connection {
   readonly #channel: Channel;
   readonly #host: string;
   readonly #port: number;
+  readonly #outbox = new Outbox((bytes) => this.#write(bytes));
   #freed: number[] = [];
   #flushing = false;
   /** What went through the dispatcher from here. */
@@ -133,7 +135,7 @@ export class Connection {
     });
     this.ready.catch(() => {});
     const { maxTensors, maxBytes, maxQueue, tape } = options;
-    this.send({
+    const hello: FromClient = {
       t: "hello",
       version: protocolVersion,
       token: this.#security.token ?? null,
@@ -141,7 +143,9 @@ export class Connection {
       label: options.label ?? null,
       process: { host: hostId(), pid: process.pid, memory: ownMemory() },
       settings: { maxTensors, maxBytes, maxQueue, tape },
-    });
+    };
+    // By itself: what it says decides what may follow.
+    this.#write(encode(hello));
   }
 
   get address(): string {
@@ -188,8 +192,11 @@ export class Connection {
   }
 
   send(message: FromClient): void {
+    if (this.lost === null) this.#outbox.post(JSON.stringify(message));
+  }
+
+  #write(bytes: Buffer): void {
     if (this.lost !== null) return;
-    const bytes = encode(message);
     this.sent.messages++;
     this.sent.bytes += bytes.length;
     this.#channel.stream.write(bytes);
@@ -226,6 +233,7 @@ export class Connection {
   close(): void {
     if (this.lost !== null) return;
     this.flush();
+    this.#outbox.flush();
     this.#end("this connection was closed", () => {});
   }
 }

@@ -214,7 +214,9 @@ export class ClusterDevice implements Device {
         // Who gave up may say so before the dispatcher says because of whom.
         for (let turn = 0; turn < 40 && !this.#lineage.isLost(it); turn++) await moment(50);
         const problem = it.id === id ? this.#repair([it]) : null;
-        if (problem !== null) throw new WeftError(addReason(error.message, problem));
+        if (problem === null) continue;
+        const reason = error.told ? null : this.#brokenness(it);
+        throw new WeftError(addReason(reason === null ? error.message : withSite(reason, it.site), problem));
       }
     }
   }

@@ -5,8 +5,10 @@ import { hostname } from "node:os";
 import type * as grpc from "@grpc/grpc-js";
 import { WeftError } from "../graph/index.js";
 import { say } from "./debug.js";
+import { Outbox } from "./outbox.js";
 import {
   decode,
+  decodeAll,
   encode,
   type FromClient,
   type FromWorker,
@@ -31,7 +33,7 @@ export interface DispatcherOptions extends Security {
 
 interface WorkerEntry {
   info: WorkerInfo;
-  stream: ServerStream;
+  outbox: Outbox;
   stats: WorkerStats | null;
   /** Since when the process is stopped; null while it runs. */
   stoppedSince: number | null;
@@ -163,7 +165,13 @@ export class Dispatcher {
     this.#check(version, token);
     // Unique by construction: a number of this dispatcher's own.
     const id = `w${this.#nextWorker++}`;
-    const entry: WorkerEntry = { info: { ...facts, id }, stream, stats: null, stoppedSince: null, suspended: false };
+    const entry: WorkerEntry = {
+      info: { ...facts, id },
+      outbox: new Outbox((bytes) => void stream.write(bytes)),
+      stats: null,
+      stoppedSince: null,
+      suspended: false,
+    };
     this.#workers.set(id, entry);
     this.#toWorker(entry, { t: "welcome", worker: id });
     for (const client of this.#clients.values()) this.#introduce(entry, client);
@@ -183,7 +191,7 @@ export class Dispatcher {
   }
 
   #toWorker(worker: WorkerEntry, message: ToWorker): void {
-    worker.stream.write(encode(message));
+    worker.outbox.post(JSON.stringify(message));
   }
 
   #fromWorker(worker: WorkerEntry, message: FromWorker): void {
@@ -291,7 +299,9 @@ export class Dispatcher {
     stream.on("end", gone);
     stream.on("close", gone);
     stream.on("cancelled", gone);
-    return (more) => this.#fromClient(client, decode(fromClient, more));
+    return (more) => {
+      for (const message of decodeAll(fromClient, more)) this.#fromClient(client, message);
+    };
   }
 
   #toClient(client: ClientEntry, message: ToClient): void {
@@ -318,10 +328,10 @@ export class Dispatcher {
   }
 
   #send(client: ClientEntry, workers: readonly string[], message: ToWorker, ids: readonly number[] = []): void {
-    const bytes = encode(message);
+    const text = JSON.stringify(message);
     for (const id of workers) {
       const worker = this.#workers.get(id);
-      if (worker !== undefined) worker.stream.write(bytes);
+      if (worker !== undefined) worker.outbox.post(text);
       else if (ids.length > 0) {
         const why = `worker ${id} is not there any more`;
         this.#toClient(client, { t: "failed", ids: [...ids], message: why, cause: "lost", worker: id });

@@ -8,7 +8,15 @@ import type { Connection } from "./connection.js";
 import { type Destination, FetchError } from "./data-link.js";
 
 /** What was lost with a worker, and may be made again. */
-export class LostError extends WeftError {}
+export class LostError extends WeftError {
+  constructor(
+    message: string,
+    /** Whether the dispatcher had said by then which worker is gone. */
+    readonly told: boolean,
+  ) {
+    super(message);
+  }
+}
 
 export const moment = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -66,6 +74,6 @@ async function fetchPart(connection: Connection, it: ClusterBuffer, worker: stri
       : "";
     const text = withSite(`${reason}${advice}`, it.site);
     const ownFault = known?.cause === "error" || known?.cause === "memory";
-    throw gone || (!ownFault && (vague || known !== undefined)) ? new LostError(text) : new WeftError(text);
+    throw gone || (!ownFault && (vague || known !== undefined)) ? new LostError(text, gone) : new WeftError(text);
   }
 }

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { WeftError } from "../graph/index.js";
 
 /** Raised when a message changes its meaning; both sides must agree. */
-export const protocolVersion = 1;
+export const protocolVersion = 2;
 /** Messages above this are refused; a program of ten thousand nodes takes a tenth of it. */
 export const maxMessageBytes = 32 << 20;
 
@@ -176,14 +176,24 @@ export type ToWorker = z.infer<typeof toWorker>;
 
 export const encode = (message: unknown): Buffer => Buffer.from(JSON.stringify(message));
 
-/** A message of one of the kinds that may come here; throws with what is wrong. */
-export function decode<T>(schema: z.ZodType<T>, bytes: Buffer): T {
-  let value: unknown;
+function parse(bytes: Buffer): unknown {
   try {
-    value = JSON.parse(bytes.toString("utf8"));
+    return JSON.parse(bytes.toString("utf8"));
   } catch {
     throw new WeftError(`a message of ${bytes.length} bytes is not of Weft's protocol`);
   }
+}
+
+/** A message of one of the kinds that may come here; throws with what is wrong. */
+export const decode = <T>(schema: z.ZodType<T>, bytes: Buffer): T => check(schema, parse(bytes));
+
+/** The same where several may have come together, as a list. */
+export function decodeAll<T>(schema: z.ZodType<T>, bytes: Buffer): T[] {
+  const value = parse(bytes);
+  return Array.isArray(value) ? value.map((one) => check(schema, one)) : [check(schema, value)];
+}
+
+function check<T>(schema: z.ZodType<T>, value: unknown): T {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;

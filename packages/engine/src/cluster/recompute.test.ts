@@ -63,7 +63,9 @@ function alone<T>(cluster: Cluster, work: () => T): T {
 const size = 200;
 const steps = 10;
 /** One of a chain of calls that needs all workers in each. */
-const step = weft.jit((y: weft.Tensor, w: weft.Tensor) => y.matmul(w).mul(0.1).tanh().add(y.sum(0).mul(1e-3)));
+const step = weft.jit((y: weft.Tensor, w: weft.Tensor) =>
+  weft.shard(y.matmul(w).mul(0.1).tanh().add(y.sum(0).mul(1e-3)), { 0: "d" }),
+);
 const chain = (count: number, from = wave([size, size], 2), w = wave([size, size], 1)): weft.Tensor => {
   let y = from;
   for (let i = 0; i < count; i++) y = step(y, w);
@@ -131,8 +133,8 @@ test("two workers killed one after the other, whenever that is: the right result
 test("what was lost while nobody looked is made again when it is used, uploads are sent again", { skip }, async () => {
   const cluster = await begin(2);
   const x = wave([300, 200], 3).realize();
-  const y = x.mul(2).realize();
-  const z = y.add(1).realize();
+  const y = weft.shard(x.mul(2), { 0: "d" }).realize();
+  const z = weft.shard(y.add(1), { 0: "d" }).realize();
   await z.data();
   y.dispose();
   killOne(cluster);

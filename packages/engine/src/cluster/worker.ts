@@ -27,7 +27,7 @@ import { placeFrom } from "./environment.js";
 import { withNccl } from "./gpu-group.js";
 import { readKnown } from "./known.js";
 import {
-  decode,
+  decodeAll,
   encode,
   type FailureCause,
   type FromWorker,
@@ -179,13 +179,14 @@ export class Worker {
         resolve(why);
       };
       stream.on("data", (bytes: Buffer) => {
-        const message = decode(toWorker, bytes);
-        if (message.t === "refused") over(new WeftError(`the dispatcher refused this worker: ${message.message}`));
-        else if (message.t === "welcome") {
-          this.id = message.worker;
-          say("worker", () => `this is ${this.id} on ${this.device.name}`);
-          onReady(this.id);
-        } else this.#enqueue(message);
+        for (const message of decodeAll(toWorker, bytes)) {
+          if (message.t === "refused") over(new WeftError(`the dispatcher refused this worker: ${message.message}`));
+          else if (message.t === "welcome") {
+            this.id = message.worker;
+            say("worker", () => `this is ${this.id} on ${this.device.name}`);
+            onReady(this.id);
+          } else this.#enqueue(message);
+        }
       });
       stream.on("error", (error) => over(error.message));
       stream.on("end", () => over("the dispatcher closed it"));

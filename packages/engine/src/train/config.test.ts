@@ -125,6 +125,22 @@ test("a file: duplicate keys are refused, paths are relative to it, what is show
   assert.deepEqual(checkConfig(JSON.parse(JSON.stringify(readConfig(file).raw)), "again"), readConfig(file).raw);
 });
 
+test("without evaluation nothing is held out, and what is shown can be read again", () => {
+  const silent = changed((raw) => {
+    raw.training.evaluate = false;
+    delete raw.data.test_limit;
+    delete raw.data.validation;
+  });
+  for (const given of [
+    resolveConfig(tinyRaw({ data: { validation: 0.2 } }), { evaluate: false }),
+    resolveConfig(checkConfig(silent, "silent")),
+  ]) {
+    assert.deepEqual([given.training.evaluate, given.data.validation, given.data.test_limit], [false, 0, undefined]);
+    writeFileSync(join(folder, "shown.yaml"), showConfig(given));
+    assert.deepEqual(loadConfig(join(folder, "shown.yaml")).data, given.data);
+  }
+});
+
 test("every shipped configuration is valid", () => {
   const home = fileURLToPath(new URL("../../../../configs", import.meta.url));
   const files = readdirSync(home).filter((name) => name.endsWith(".yaml"));

@@ -232,6 +232,11 @@ export function resolveConfig(given: RawConfig, overrides: Overrides = {}, base 
   if (overrides.epochs !== undefined) raw.training.epochs = overrides.epochs;
   if (overrides.seed !== undefined) raw.seed = overrides.seed;
   if (overrides.evaluate === false) raw.training.evaluate = false;
+  if (!raw.training.evaluate) {
+    // What is not looked at is not held out either, and must not be said: it would be an error to read it again.
+    raw.data.validation = 0;
+    delete raw.data.test_limit;
+  }
   const { model, training, data } = raw;
   const ranks = raw.distributed.devices;
   const parts = ranks * training.accumulation;
