@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
+import { arena } from "../device/index.js";
 import * as weft from "../index.js";
 import { ClusterBuffer } from "./buffer.js";
 import { type Cluster, connect } from "./connect.js";
@@ -148,6 +149,21 @@ test("what was lost while nobody looked is made again when it is used, uploads a
     await x.data(),
     alone(cluster, () => wave([300, 200], 3).dataSync()),
   );
+});
+
+test("what a killed worker never read is let go of", { skip }, async () => {
+  const cluster = await begin(2, { WEFT_RECOMPUTE: "0" });
+  await wave([64, 64], 1).add(1).data();
+  const before = arena.used();
+  const { pid } = cluster.workers[0].process;
+  process.kill(pid, "SIGSTOP");
+  const y = weft.shard(wave([512, 512], 8).add(1), { 0: "d" }).realize();
+  assert.ok(arena.used() >= before + 4 * 512 * 512);
+  process.kill(pid, "SIGKILL");
+  await assert.rejects(y.data(), /are gone/);
+  await untilLeft(cluster, 1);
+  await weft.tensor([1]).add(1).data();
+  assert.equal(arena.used(), before);
 });
 
 test("a training loop that donates its state goes on with one worker fewer", { skip }, async () => {
