@@ -28,7 +28,8 @@ import {
   throughView,
 } from "./views.js";
 
-export type Level = "full" | "row";
+/** "columns": a sum over rows inside a group of rows, piece by piece. */
+export type Level = "full" | "row" | "columns";
 
 export interface Group {
   id: number;
@@ -60,6 +61,14 @@ export interface Fusion {
 
 /** Whether the kernel of a custom function can read an operand as it lies. */
 export type CustomFit = (node: Node<"custom">, input: Node, strided: Strided) => boolean;
+
+export interface FuseOptions {
+  customFits?: CustomFit;
+  /** Masks of dropout are loops of their own, which draw whole blocks of random bits. */
+  drawsAlone?: boolean;
+  /** Sums over pieces of rows are made by the loop that has the rows: at most this many numbers a 32nd of a row. */
+  columnsInRows?: number;
+}
 
 export interface MatrixOperand extends Strided {
   conjugate: boolean;
@@ -157,8 +166,7 @@ class Fuser {
 
   constructor(
     readonly fn: GraphFn,
-    readonly fits: CustomFit,
-    readonly drawsAlone: boolean,
+    readonly options: FuseOptions,
   ) {
     this.order = functionOrder(fn);
     this.params = new Set(fn.params);
@@ -279,7 +287,11 @@ class Fuser {
   #requireStrided(node: Node<"custom">, input: Node): void {
     const strided = asStrided(input, this.#stop, this.#layouts);
     const isFree = strided !== null && this.free.has(strided.node);
-    if (strided === null || (isFree && leaves.has(strided.node.op)) || !this.fits(node, input, strided))
+    if (
+      strided === null ||
+      (isFree && leaves.has(strided.node.op)) ||
+      !(this.options.customFits?.(node, input, strided) ?? false)
+    )
       this.#copy(input);
     // What is computed where it is read (a causal mask) is written down at its own size, before it is repeated.
     else if (isFree) this.#copy(strided.node);
@@ -339,7 +351,7 @@ class Fuser {
   }
 
   #isAlone(node: Node): boolean {
-    return this.drawsAlone && isOp(node, "random") && node.attrs.kind === "kept";
+    return this.options.drawsAlone === true && isOp(node, "random") && node.attrs.kind === "kept";
   }
 
   #chooseGroup(node: Node, needs: ReadonlySet<number>): Group {
@@ -395,6 +407,7 @@ class Fuser {
     inner: number | null,
   ): Level | null {
     const at = group.level.get(base)!;
+    if (at === "columns") return null;
     if (inner !== null) {
       const fits =
         at === "full" &&
@@ -447,7 +460,7 @@ class Fuser {
     ]) {
       for (const node of from.members) {
         const size = isReduction(node) ? numel(node.inputs[0].shape) : numel(node.shape);
-        const inner = isReduction(node) ? reductionParts(node)[1] : null;
+        const inner = isReduction(node) && from.level.get(node) !== "columns" ? reductionParts(node)[1] : null;
         for (const { base, relation } of this.#bases(node))
           if (this.#groupOf.get(base) === to && this.#levelIn(to, base, relation, size, inner) === null) return true;
       }
@@ -470,6 +483,11 @@ class Fuser {
 
   /** Column reductions over one domain share a kernel when neither needs the other. */
   #columnGroup(node: Node, parts: [number, number, number], needs: ReadonlySet<number>): Group {
+    const rows = this.#rowsFor(node, parts, needs);
+    if (rows !== null) {
+      rows.level.set(node, "columns");
+      return rows;
+    }
     const size = parts[0] * parts[1] * parts[2];
     for (const group of this.#groups) {
       if (group.kind !== "columns" || group.members.length === 0 || group.members.length >= 8) continue;
@@ -485,6 +503,27 @@ class Fuser {
     const group = this.#newGroup(size, null, parts);
     group.level.set(node, "row");
     return group;
+  }
+
+  /** The group whose rows are summed, if its loop can do it along the way. */
+  #rowsFor(node: Node, parts: [number, number, number], needs: ReadonlySet<number>): Group | null {
+    const { columnsInRows = 0 } = this.options;
+    const [pieces, depth, length] = parts;
+    if (columnsInRows === 0 || !isOp(node, "reduce") || node.attrs.fn !== "sum" || node.dtype !== "float32")
+      return null;
+    if (length <= 32 || length > 1024 || length % 32 !== 0 || pieces < 128 || depth < 16) return null;
+    const size = pieces * depth * length;
+    for (const { base, relation } of this.#bases(node)) {
+      const group = this.#groupOf.get(base);
+      if (group === undefined || group.kind !== "rows" || group.inner !== length || group.size !== size) continue;
+      if (group.level.get(base) !== "full" || relation.kind !== "same") continue;
+      const others = group.members.filter((member) => group.level.get(member) === "columns");
+      if ((others.length + 1) * (length / 32) > columnsInRows) continue;
+      if (others.some((other) => reductionParts(other).some((n, i) => n !== parts[i]))) continue;
+      const own = this.#unitOfGroup.get(group)!;
+      if ([...needs].every((unit) => unit === own || !this.#reach.depends(unit, own))) return group;
+    }
+    return null;
   }
 
   /** Whether what is summed comes from one loop, or from the same memory. */
@@ -616,7 +655,6 @@ function resolveCopied(node: Node, index: Place["index"], stop: (node: Node) => 
   return resolveViews(below.node, below.index, stop);
 }
 
-/** `drawsAlone`: masks of dropout are loops of their own, which draw whole blocks of random bits. */
-export function fuse(fn: GraphFn, fits: CustomFit = () => false, drawsAlone = false): Fusion {
-  return new Fuser(fn, fits, drawsAlone).run();
+export function fuse(fn: GraphFn, options: FuseOptions = {}): Fusion {
+  return new Fuser(fn, options).run();
 }

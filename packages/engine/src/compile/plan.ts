@@ -1,7 +1,7 @@
 // The plan of a function: kernels, library calls and loops in order, and where every value lies in memory.
 import { bytesOf, type GraphFn, InternalError, isOp, type Node, numel, outputAvals } from "../graph/index.js";
 import { type Batching, joinKernels } from "./batch-kernels.js";
-import { type CustomFit, type Fusion, fuse, isZeroBase, type MatrixOperand, matrixOperand } from "./fuse.js";
+import { type FuseOptions, type Fusion, fuse, isZeroBase, type MatrixOperand, matrixOperand } from "./fuse.js";
 import { buildKernel, type LoopKernel } from "./kernel.js";
 import { type AnyLaneProgram, laneProgramOf, outlineLanes, type RegionOptions } from "./lane-region.js";
 import { type PrepareOptions, prepare } from "./prepare.js";
@@ -46,15 +46,12 @@ export interface Plan {
   layouts: Layouts;
 }
 
-export interface PlanOptions extends PrepareOptions {
+export interface PlanOptions extends PrepareOptions, FuseOptions {
   donated?: readonly boolean[];
   /** How lane programs keep the states of their loops, and which parameters' values are known. */
   lanes?: Partial<RegionOptions>;
   /** Which kernels the device can launch together; none without it. */
   batching?: Batching;
-  customFits?: CustomFit;
-  /** Masks of dropout are kernels of their own; see fuse. */
-  drawsAlone?: boolean;
   /** Bytes of scratch memory that the device's call for an op works in. */
   workspace?: (node: Node) => number;
 }
@@ -130,7 +127,7 @@ class Planner {
     return this.fusion.groups.flatMap((group) => {
       if (group.size === 0) return [];
       const kernel = buildKernel(group, this.fusion, this.params);
-      if (kernel.stores.length === 0) return [];
+      if (kernel.written.size === 0) return [];
       const reads = new Set<string>();
       const writes = new Set<string>();
       kernel.buffers.forEach((node, i) => {
@@ -495,7 +492,7 @@ export function planFunction(fn: GraphFn, options: PlanOptions): Plan {
     ...(force ? { force } : {}),
     ...options.lanes,
   });
-  const fusion = fuse(prepared, options.customFits, options.drawsAlone);
+  const fusion = fuse(prepared, options);
   return new Planner(prepared, fusion, options).run();
 }
 
