@@ -1,15 +1,7 @@
 // A cluster as a Device: buffers are ids with a placement on the workers, a run is a message, and values come back
 // asynchronously. Planning and partitioning happen here, in the client, the first time that a function meets inputs
 // that lie where they lie.
-import {
-  arena,
-  type CompileOptions,
-  type Device,
-  type DeviceBuffer,
-  type DeviceMemory,
-  type Executable,
-  groupLibrary,
-} from "../device/index.js";
+import type { CompileOptions, Device, DeviceBuffer, DeviceMemory, Executable } from "../device/index.js";
 import {
   bytesOf,
   type DType,
@@ -24,8 +16,8 @@ import {
 import { costOf, type Value } from "../ops/index.js";
 import { captureSite, tape } from "../runtime/index.js";
 import { Mesh, type Partitioned, Placement, partition, type Rates, reshard, showSeconds } from "../shard/index.js";
-import { denseStrides, takePart } from "./boxes.js";
-import { ClusterBuffer, type Staged, withSite } from "./buffer.js";
+import { denseStrides } from "./boxes.js";
+import { ClusterBuffer, withSite } from "./buffer.js";
 import { type Choice, type ChooseOptions, choose } from "./choose.js";
 import type { Connection } from "./connection.js";
 import { say } from "./debug.js";
@@ -36,6 +28,7 @@ import { type Prediction, predictParts } from "./predict.js";
 import type { KnownArguments } from "./protocol.js";
 import { ratesFor } from "./rates.js";
 import { hasCollective, renumber } from "./renumber.js";
+import { stage, Uploads, unstage } from "./upload.js";
 
 interface Prepared {
   program: number;
@@ -68,7 +61,7 @@ export class ClusterDevice implements Device {
   #peak = 0;
   #connected = false;
   #waiting: (() => void)[] = [];
-  readonly #uploads = new Map<number, { left: number; done: () => void }>();
+  readonly #uploads: Uploads;
   #step = 0;
   /** What the user asks of the planner. */
   wishes: Pick<ChooseOptions, "rules" | "mesh"> = {};
@@ -84,14 +77,14 @@ export class ClusterDevice implements Device {
 
   constructor(readonly connection: Connection) {
     this.name = `cluster at ${connection.address}`;
-    connection.onUploaded = (id) => this.#uploaded(id);
+    this.#uploads = new Uploads(connection);
     this.#lineage = new Lineage({
       isGone: (worker) => connection.lostWorkers.has(worker),
       isFailed: (id) => connection.failures.has(id),
       renew: (it) => this.#renew(it),
       spare: (like) => this.#emptyLike(like),
       free: (it) => this.free(it),
-      unstage: (staged) => this.#unstage(staged),
+      unstage,
     });
     connection.onEnd = () => this.#lineage.clear();
     connection.ready.then(
@@ -139,7 +132,7 @@ export class ClusterDevice implements Device {
     it.freed = true;
     this.#used -= it.bytes;
     this.#do(() => {
-      if (it.staged !== null && !this.#uploads.has(it.id)) this.#unstage(it.staged);
+      if (it.staged !== null && !this.#uploads.has(it.id)) unstage(it.staged);
       it.staged = null;
       if (it.home !== null) this.connection.free(it.id);
       this.#freeCopies(it);
@@ -154,7 +147,7 @@ export class ClusterDevice implements Device {
 
   /** A tensor that will be made again: its old parts are let go of. */
   #renew(it: ClusterBuffer): void {
-    this.#uploads.delete(it.id);
+    this.#uploads.forget(it.id);
     if (it.home !== null) this.connection.free(it.id);
     this.#freeCopies(it);
     if (it.freed) {
@@ -168,16 +161,10 @@ export class ClusterDevice implements Device {
     return Object.assign(this.allocate(bytes), { shape, dtype, site });
   }
 
-  #unstage({ address }: Staged): void {
-    if (address !== 0) arena.free(address);
-  }
-
   /** A copy that workers can read; where it goes is decided when it is first used. */
   upload(buffer: DeviceBuffer, from: Uint8Array): void {
     const it = buffer as ClusterBuffer;
-    const address = process.env.WEFT_DATA === "socket" ? 0 : arena.allocate(from.byteLength);
-    if (address !== 0 && from.byteLength > 0) groupLibrary().copyIn(address, from, from.byteLength);
-    it.staged = { address, bytes: address === 0 ? from.slice() : null };
+    it.staged = stage(from);
     if (from.byteLength <= maxKnownBytes) it.value = from.slice();
   }
 
@@ -494,58 +481,15 @@ export class ClusterDevice implements Device {
   #place(it: ClusterBuffer, placement: Placement): void {
     const { staged } = it;
     if (staged === null) throw new WeftError("a tensor without a value was used");
-    const shape = it.shape!;
-    const element = bytesOf(it.dtype!);
-    const strides = denseStrides(shape, element);
-    const members = this.#membersOf(placement.mesh.ranks);
-    const base = Number(groupLibrary().arenaBase());
-    it.home = { members, placement };
-    const parts = placement.mesh.ranks.map((rank) => {
-      const worker = members.get(rank)!;
-      const { start, stop } = placement.box(rank, shape);
-      const sizes = stop.map((to, i) => to - start[i]);
-      const at = start.reduce((n, s, i) => n + s * strides[i], 0);
-      const shared = staged.address !== 0 && this.connection.link(worker).shares;
-      return { worker, offset: shared ? staged.address - base + at : null, sizes, strides, element, at };
-    });
-    const done = (): void => {
-      if (!this.#lineage.keep(it, staged)) this.#unstage(staged);
+    it.home = { members: this.#membersOf(placement.mesh.ranks), placement };
+    this.#uploads.send(it, staged, () => {
+      if (!this.#lineage.keep(it, staged)) unstage(staged);
       if (it.staged === staged) it.staged = null;
-    };
-    // Nothing is read of a tensor without elements, and nobody says so.
-    if (it.bytes === 0) done();
-    else this.#uploads.set(it.id, { left: parts.length, done });
-    this.connection.send({
-      t: "upload",
-      id: it.id,
-      bytes: it.bytes,
-      parts: parts.map(({ at: _, ...part }) => part),
     });
-    for (const { worker, offset, sizes, at } of parts) {
-      if (offset !== null) continue;
-      const whole = staged.bytes ?? this.#readStaged(staged, it.bytes);
-      void this.connection
-        .link(worker)
-        .upload(it.id, takePart(whole, { offset: at, sizes, strides, element }))
-        .catch(() => {});
-    }
-  }
-
-  #readStaged({ address }: Staged, bytes: number): Uint8Array {
-    const copy = new Uint8Array(bytes);
-    if (bytes > 0) groupLibrary().copyOut(copy, address, bytes);
-    return copy;
   }
 
   #taped(): boolean {
     return tape() !== null;
-  }
-
-  #uploaded(id: number): void {
-    const entry = this.#uploads.get(id);
-    if (entry === undefined || --entry.left > 0) return;
-    this.#uploads.delete(id);
-    entry.done();
   }
 
   /** A copy of a tensor elsewhere: a program of its own over the workers of both places. */
