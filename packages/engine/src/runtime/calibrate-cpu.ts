@@ -198,7 +198,9 @@ function probes(): Probes {
   const kept = { kind: "kept", shape: [32768 + 64 * all.names.length], dtype: "bool", threshold: 6554 } as const;
   all.add("kept", make("random", [key], kept));
   all.add("lookup", build.gather(all.input([1 << 16]), all.input([1 << 15], "int32"), 0, 0));
-  all.add("strided", build.mul(build.transpose(all.input([384, 512])), all.input([512, 384])));
+  // A matrix beside them keeps the dimensions apart: otherwise positions would be quotients.
+  const beside = build.expandTo(all.input([128, 32]), [32, 128, 32]);
+  all.add("strided", build.add(build.permute(all.input([32, 32, 128]), [0, 2, 1]), beside));
   all.add("product", build.matmul(all.input([512, 8, 8]), all.input([512, 8, 8])));
   const scores = all.input([2048, 10]);
   const shifted = build.sub(scores, build.unreduce(build.reduce("max", scores, [1]), scores.shape, [1]));
