@@ -24,7 +24,7 @@ export interface Conditions {
 
 const median = (list: readonly number[]): number => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
 
-/** Seconds of each kernel of a program: the best of several runs alone, the middle one among others who get in the way. */
+/** Seconds of each kernel of a program: the middle of several runs, as programs run, not as they could. */
 function timeKernels(device: CpuDevice, fn: GraphFn, seconds: number, conditions: Conditions): Timed {
   const { quick, effort, together } = conditions;
   const was = device.timing;
@@ -51,7 +51,7 @@ function timeKernels(device: CpuDevice, fn: GraphFn, seconds: number, conditions
     for (const buffer of buffers) device.free(buffer);
     device.timing = was;
   }
-  return { executable, seconds: runs.map((list) => (together === undefined ? Math.min(...list) : median(list))) };
+  return { executable, seconds: runs.map(median) };
 }
 
 interface Timed {
