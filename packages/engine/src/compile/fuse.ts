@@ -486,6 +486,7 @@ class Fuser {
     const rows = this.#rowsFor(node, parts, needs);
     if (rows !== null) {
       rows.level.set(node, "columns");
+      rows.inner ??= parts[2];
       return rows;
     }
     const size = parts[0] * parts[1] * parts[2];
@@ -515,7 +516,9 @@ class Fuser {
     const size = pieces * depth * length;
     for (const { base, relation } of this.#bases(node)) {
       const group = this.#groupOf.get(base);
-      if (group === undefined || group.kind !== "rows" || group.inner !== length || group.size !== size) continue;
+      if (group === undefined || group.kind !== "rows" || group.size !== size) continue;
+      // What is only element-wise so far can go by rows as well.
+      if (group.inner !== length && (group.inner !== null || !this.#mayGoByRows(group))) continue;
       if (group.level.get(base) !== "full" || relation.kind !== "same") continue;
       const others = group.members.filter((member) => group.level.get(member) === "columns");
       if ((others.length + 1) * (length / 32) > columnsInRows) continue;
@@ -524,6 +527,13 @@ class Fuser {
       if ([...needs].every((unit) => unit === own || !this.#reach.depends(unit, own))) return group;
     }
     return null;
+  }
+
+  #mayGoByRows(group: Group): boolean {
+    const { members } = group;
+    // Only where the loop writes something anyway.
+    if (!members.some((member) => this.stored.has(member))) return false;
+    return members.every((member) => group.level.get(member) === "full" && !this.#isAlone(member));
   }
 
   /** Whether what is summed comes from one loop, or from the same memory. */

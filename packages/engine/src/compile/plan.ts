@@ -311,7 +311,7 @@ class Planner {
     // Kernels of one launch run in no order.
     if (kernels.some((k) => k !== kernel && kernelLoads(k, from).length > 0)) return false;
     // In step: one address, and every read of it happens in the loop that writes.
-    if (kernel.reductions.length > 0) return false;
+    if (kernel.reductions.length + kernel.columnSums.length > 0) return false;
     const store = kernel.stores.find((s) => memoryKey(kernel.buffers[s.buffer]) === to);
     if (store === undefined) return false;
     return kernelLoads(kernel, from).every((address) => address.equals(store.address));
@@ -448,7 +448,8 @@ function withEpilogues(work: Work[], fusion: Fusion): Work[] {
 
 /** One store, as large as the product and of its dtype, reading the product only where it writes. */
 function finishes(kernel: LoopKernel, product: Node): boolean {
-  if (kernel.kind !== "rows" || kernel.reductions.length > 0 || kernel.stores.length !== 1) return false;
+  if (kernel.kind !== "rows" || kernel.reductions.length + kernel.columnSums.length > 0) return false;
+  if (kernel.stores.length !== 1) return false;
   const [store] = kernel.stores;
   const target = kernel.buffers[store.buffer];
   const units = kernel.outer.length === 0 ? kernel.size : numel(kernel.outer.map((v) => v.size));
