@@ -1,7 +1,8 @@
 // The plan of a function: kernels, library calls and loops in order, and where every value lies in memory.
 import { bytesOf, type GraphFn, InternalError, isOp, type Node, numel, outputAvals } from "../graph/index.js";
 import { type Batching, joinKernels } from "./batch-kernels.js";
-import { type FuseOptions, type Fusion, fuse, isZeroBase, type MatrixOperand, matrixOperand } from "./fuse.js";
+import { type FuseOptions, type Fusion, fuse } from "./fuse.js";
+import { isZeroBase, type MatrixOperand, matrixOperand } from "./fuse-rules.js";
 import { buildKernel, type LoopKernel } from "./kernel.js";
 import { type AnyLaneProgram, laneProgramOf, outlineLanes, type RegionOptions } from "./lane-region.js";
 import { type PrepareOptions, prepare } from "./prepare.js";
