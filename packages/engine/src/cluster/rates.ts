@@ -82,7 +82,7 @@ export function ratesFor(workers: readonly WorkerInfo[]): Rates {
 export function withoutLinks(rates: Rates): Rates {
   const slow = Object.entries(rates.links).map(([kind, links]) => [
     kind,
-    links.map((link) => ({ ...link, latency: 10 })),
+    links.map((link) => ({ ...link, bandwidth: link.bandwidth / 1000 })),
   ]);
   return { ...rates, links: Object.fromEntries(slow) as Rates["links"] };
 }
