@@ -131,6 +131,25 @@ test("two workers killed one after the other, whenever that is: the right result
   }
 });
 
+test("a worker that hangs is done without, and what it has when it goes on disturbs nothing", { skip }, async () => {
+  const cluster = await begin(2);
+  const expected = alone(cluster, () => chain(steps).dataSync());
+  const half = chain(steps / 2);
+  await half.data();
+  const { pid } = cluster.workers[1].process;
+  process.kill(pid, "SIGSTOP");
+  try {
+    assertNear(await chain(steps / 2, half).data(), expected);
+    assert.ok(cluster.device.counts.recomputed > 0);
+  } finally {
+    process.kill(pid, "SIGCONT");
+  }
+  await untilLeft(cluster, 2);
+  const before = cluster.device.counts.sharded;
+  assertNear(await chain(steps / 2, half).data(), expected);
+  assert.ok(cluster.device.counts.sharded > before, "both work again");
+});
+
 test("what was lost while nobody looked is made again when it is used, uploads are sent again", { skip }, async () => {
   const cluster = await begin(2);
   const x = wave([300, 200], 3).realize();

@@ -499,7 +499,7 @@ export function emitCudaKernel(kernel: LoopKernel, options: CudaOptions): CudaKe
   const emitted =
     kernel.kind === "columns"
       ? emitColumns(kernel, options)
-      : kernel.reductions.length === 0
+      : kernel.reductions.length + kernel.columnSums.length === 0
         ? emitMap(kernel, options)
         : emitRows(kernel, options);
   const large = kernel.buffers.some((node) => numel(node.shape) * 2 >= 2 ** 31) || kernel.size >= 2 ** 31;

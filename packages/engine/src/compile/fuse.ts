@@ -4,16 +4,14 @@ import {
   bytesOf,
   functionOrder,
   type GraphFn,
-  isComplex,
   isFloat,
   isHalf,
   isOp,
   type Node,
   numel,
-  type OpName,
   stridesOf,
 } from "../graph/index.js";
-import { uniformValue } from "../transform/index.js";
+import { elementwise, isReduction, isZeroBase, leaves, matrixOperand, opCost, reductionParts } from "./fuse-rules.js";
 import { operands } from "./operands.js";
 import { Reach } from "./reach.js";
 import {
@@ -68,83 +66,6 @@ export interface FuseOptions {
   drawsAlone?: boolean;
   /** Sums over pieces of rows are made by the loop that has the rows: at most this many numbers a 32nd of a row. */
   columnsInRows?: number;
-}
-
-export interface MatrixOperand extends Strided {
-  conjugate: boolean;
-}
-
-/**
- * An operand of a matrix product as libraries take it: memory with one unit stride, perhaps adjoint. Null where it must
- * be copied first.
- */
-export function matrixOperand(node: Node, stop: (node: Node) => boolean, layouts: Layouts): MatrixOperand | null {
-  const conjugated = isOp(node, "unary") && node.attrs.fn === "conj" && isComplex(node.dtype) && !stop(node);
-  const strided = asStrided(conjugated ? node.inputs[0] : node, stop, layouts);
-  if (strided === null) return null;
-  const [rows, columns] = strided.strides.slice(-2);
-  const [m, n] = node.shape.slice(-2);
-  const plain = (columns === 1 || n === 1) && (rows >= n || m === 1);
-  const transposed = (rows === 1 || m === 1) && (columns >= m || n === 1) && !(columns === 1 || n === 1);
-  if (conjugated) return transposed ? { ...strided, conjugate: true } : null;
-  return plain || transposed ? { ...strided, conjugate: false } : null;
-}
-
-/** scatterAdd onto zeros needs no zeros in memory. */
-export const isZeroBase = (node: Node, input: Node): boolean =>
-  node.op === "scatterAdd" && input === node.inputs[0] && uniformValue(input) === 0;
-
-const elementwise: ReadonlySet<OpName> = new Set([
-  "unary",
-  "binary",
-  "where",
-  "cast",
-  "random",
-  "gather",
-  "pad",
-  "concat",
-] as const);
-const leaves: ReadonlySet<OpName> = new Set(["const", "iota"] as const);
-export const isReduction = (node: Node): boolean => node.op === "reduce" || node.op === "argreduce";
-
-/** Arithmetic cost of an op inside a loop, in cheap operations. */
-function opCost(node: Node): number {
-  if (isOp(node, "unary")) {
-    if (
-      [
-        "exp",
-        "log",
-        "tanh",
-        "erf",
-        "sin",
-        "cos",
-        "expm1",
-        "log1p",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-      ].includes(node.attrs.fn)
-    )
-      return 12;
-    return ["sqrt", "rsqrt", "reciprocal"].includes(node.attrs.fn) ? 4 : 1;
-  }
-  if (isOp(node, "binary"))
-    return node.attrs.fn === "pow" || node.attrs.fn === "atan2" ? 30 : node.attrs.fn === "div" ? 4 : 1;
-  if (node.op === "random") return 60;
-  if (node.op === "gather" || node.op === "pad" || node.op === "concat") return 4;
-  return 1;
-}
-
-/** The axes of a reduction as [before, reduced, after] sizes. */
-function reductionParts(node: Node): [number, number, number] {
-  const { shape } = node.inputs[0];
-  const axes = isOp(node, "reduce") ? node.attrs.axes : [(node as Node<"argreduce">).attrs.axis];
-  const first = axes[0];
-  const last = axes[axes.length - 1];
-  return [numel(shape.slice(0, first)), numel(shape.slice(first, last + 1)), numel(shape.slice(last + 1))];
 }
 
 class Fuser {
@@ -486,6 +407,7 @@ class Fuser {
     const rows = this.#rowsFor(node, parts, needs);
     if (rows !== null) {
       rows.level.set(node, "columns");
+      rows.inner ??= parts[2];
       return rows;
     }
     const size = parts[0] * parts[1] * parts[2];
@@ -515,7 +437,9 @@ class Fuser {
     const size = pieces * depth * length;
     for (const { base, relation } of this.#bases(node)) {
       const group = this.#groupOf.get(base);
-      if (group === undefined || group.kind !== "rows" || group.inner !== length || group.size !== size) continue;
+      if (group === undefined || group.kind !== "rows" || group.size !== size) continue;
+      // What is only element-wise so far can go by rows as well.
+      if (group.inner !== length && (group.inner !== null || !this.#mayGoByRows(group))) continue;
       if (group.level.get(base) !== "full" || relation.kind !== "same") continue;
       const others = group.members.filter((member) => group.level.get(member) === "columns");
       if ((others.length + 1) * (length / 32) > columnsInRows) continue;
@@ -524,6 +448,13 @@ class Fuser {
       if ([...needs].every((unit) => unit === own || !this.#reach.depends(unit, own))) return group;
     }
     return null;
+  }
+
+  #mayGoByRows(group: Group): boolean {
+    const { members } = group;
+    // Only where the loop writes something anyway.
+    if (!members.some((member) => this.stored.has(member))) return false;
+    return members.every((member) => group.level.get(member) === "full" && !this.#isAlone(member));
   }
 
   /** Whether what is summed comes from one loop, or from the same memory. */

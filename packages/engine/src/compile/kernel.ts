@@ -13,7 +13,8 @@ import {
   type UnaryFn,
 } from "../graph/index.js";
 import { numbering } from "../ops/index.js";
-import { type Fusion, type Group, isReduction } from "./fuse.js";
+import type { Fusion, Group } from "./fuse.js";
+import { isReduction } from "./fuse-rules.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
 import { addressIn, isView, throughView } from "./views.js";
 

@@ -82,6 +82,12 @@ test("sums over rows are made by the loop that has the rows", { skip }, () => {
     names.join(", "),
   );
   assert.ok(!names.some((name) => name.includes("col_sum_512x16x64")), names.join(", "));
+  // A loop that was element-wise goes by rows for the sum's sake.
+  const scaled = weft.jit((x: weft.Tensor, w: weft.Tensor) => [x.mul(w), x.mul(w).sum(0)]);
+  const given = (): [weft.Tensor, weft.Tensor] => [data([8192, 96], 4), data([96], 5)];
+  agree(() => scaled(...given()), 1e-3);
+  weft.setDevice(device());
+  assert.deepEqual(scaled.kernels(...given()), ["row_colsum_mul_8192x96", "col_sum_1x512x96"]);
 });
 
 function embeddingGradient(rows: number, width: number, ids: Int32Array): weft.Tensor {
