@@ -10,11 +10,12 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { setup, sh } from "../scripts/setup.mjs";
-import { allowedCores, Contestant, pinned, threadEnvironment } from "./lib/contestant.mjs";
+import { Contest, foreignLimit } from "./lib/contest.mjs";
+import { allowedCores, pinned, threadEnvironment } from "./lib/contestant.mjs";
 import { hardware, versions } from "./lib/hardware.mjs";
-import { waitForQuiet, watched } from "./lib/quiet.mjs";
+import { waitForQuiet } from "./lib/quiet.mjs";
 import { rows as allRows, coldLimits, peerNames, seats } from "./lib/rows.mjs";
-import { median, summary } from "./lib/stats.mjs";
+import { summary } from "./lib/stats.mjs";
 import { printTable } from "./lib/table.mjs";
 
 setup();
@@ -39,8 +40,6 @@ const patience = Number(options.patience);
 const wanted = options.rows?.split(",");
 const out = options.out ?? (wanted === undefined ? join(here, "results/cpu.json") : null);
 const rows = allRows.filter(({ id }) => wanted?.includes(id) ?? true);
-/** A round in which others took more than this share of the cores is repeated. */
-const foreignLimit = 0.08;
 
 const absent = {};
 const python = torchPython();
@@ -57,112 +56,7 @@ const commands = {
   tfjs: () => [process.execPath, [join(here, "peers/tfjs.mjs")]],
   jaxjs: () => [node24, [join(here, "peers/jaxjs.mjs")]],
 };
-const processes = new Map();
-const versionsOf = {};
-
-async function contestant(name) {
-  const known = processes.get(name);
-  if (known !== undefined) return known;
-  const started = new Contestant(name, cores, ...commands[name]());
-  processes.set(name, started);
-  versionsOf[name] = await started.ask({ do: "versions" });
-  return started;
-}
-
-/** One round of one contestant: samples, taken again while others used the cores, at most until patience is over. */
-async function measure(entry, row) {
-  const request = { do: "time", row: entry.row, seconds, least: 3 };
-  const end = performance.now() + patience * 1e3;
-  for (;;) {
-    await waitForQuiet(cores, Math.max(0, (end - performance.now()) / 1e3), foreignLimit);
-    const { result, foreign } = await watched(cores, entry.process.pid, () => entry.process.ask(request));
-    if (foreign <= foreignLimit || performance.now() > end) return { samples: result.samples, foreign };
-    process.stderr.write(
-      `bench: ${row.id} ${entry.name}: others took ${(foreign * 100).toFixed(0)}% of the cores, again\n`,
-    );
-  }
-}
-
-async function runRow(row) {
-  const entries = [];
-  const problems = {};
-  for (const name of ["weft", ...Object.keys(row.peers)]) {
-    const seat = seats[name];
-    if (absent[seat.process] !== undefined) {
-      problems[name] = absent[seat.process];
-      continue;
-    }
-    try {
-      const worker = await contestant(seat.process);
-      const entry = { name, process: worker, row: seat.row(row.id), rounds: [] };
-      const { check, info } = await worker.ask({ do: "prepare", row: entry.row });
-      entries.push(Object.assign(entry, { check, info }));
-    } catch (error) {
-      problems[name] = error.message.split("\n").slice(0, 6).join("\n");
-    }
-  }
-  const wrong = row.check(Object.fromEntries(entries.map(({ name, check }) => [name, check])));
-  if (wrong === null && entries[0]?.name === "weft")
-    for (let round = 0; round < rounds; round++)
-      for (const entry of round % 2 === 0 ? entries : [...entries].reverse())
-        entry.rounds.push(await measure(entry, row));
-  for (const entry of entries) await entry.process.ask({ do: "release", row: entry.row });
-  return {
-    id: row.id,
-    title: row.title,
-    flops: row.flops,
-    bytes: row.bytes,
-    wrong,
-    problems,
-    ...results(row, entries),
-  };
-}
-
-/**
- * Medians and ratios. A ratio is taken within each round, so that noise meets both sides; their median counts. Where
- * three rounds or more were quiet for everybody, only those count.
- */
-function results(row, entries) {
-  const quiet = Array.from({ length: rounds }, (_, i) => i).filter((i) =>
-    entries.every((entry) => (entry.rounds[i]?.foreign ?? 0) <= foreignLimit),
-  );
-  const counted = (_, i) => quiet.length < 3 || quiet.includes(i);
-  const medians = (entry) => entry.rounds.filter(counted).map(({ samples }) => median(samples));
-  const weft = entries.find(({ name }) => name === "weft");
-  const times = Object.fromEntries(
-    entries
-      .filter((entry) => entry.rounds.length > 0)
-      .map((entry) => [
-        entry.name,
-        {
-          ms: median(medians(entry)),
-          spread: summary(entry.rounds.filter(counted).flatMap(({ samples }) => samples)),
-          info: entry.info,
-          rounds: entry.rounds,
-        },
-      ]),
-  );
-  const ratios = {};
-  for (const entry of entries) {
-    if (entry === weft || weft === undefined || entry.rounds.length === 0) continue;
-    const own = medians(weft);
-    const each = medians(entry).map((ms, i) => ms / own[i]);
-    const minimum = row.peers[entry.name];
-    ratios[entry.name] = {
-      name: peerNames[entry.name],
-      ratio: median(each),
-      min: Math.min(...each),
-      max: Math.max(...each),
-      wanted: minimum,
-      met: minimum === null ? null : median(each) >= minimum,
-    };
-  }
-  const limit =
-    row.limitMs === undefined || times.weft === undefined
-      ? undefined
-      : { ms: row.limitMs, met: times.weft.ms <= row.limitMs };
-  return { times, ratios, limit };
-}
+const contest = new Contest({ cores, rounds, seconds, patience, commands, seats, absent, peerNames });
 
 /** The transformer step in new processes: compiling everything, and with everything in the disk cache. */
 async function coldStarts() {
@@ -225,14 +119,14 @@ const report = {
 };
 for (const row of rows) {
   process.stderr.write(`bench: ${row.title}\n`);
-  report.rows.push(await runRow(row));
+  report.rows.push({ ...(await contest.run(row)), flops: row.flops, bytes: row.bytes });
 }
-for (const worker of processes.values()) worker.stop();
+contest.stop();
 if (wanted === undefined || wanted.includes("cold")) {
   process.stderr.write("bench: cold starts\n");
   report.rows.push(...(await coldStarts()));
 }
-report.versions = { ...versions(), ...versionsOf };
+report.versions = { ...versions(), ...contest.versions };
 if (out !== null) {
   mkdirSync(dirname(out), { recursive: true });
   // Messages of missing peers name files; where this checkout lies is nobody's business.

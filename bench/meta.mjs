@@ -8,10 +8,9 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { setup, sh } from "../scripts/setup.mjs";
-import { allowedCores, Contestant, pinned, threadEnvironment } from "./lib/contestant.mjs";
+import { Contest } from "./lib/contest.mjs";
+import { allowedCores, pinned, threadEnvironment } from "./lib/contestant.mjs";
 import { hardware, versions } from "./lib/hardware.mjs";
-import { waitForQuiet, watched } from "./lib/quiet.mjs";
-import { median, summary } from "./lib/stats.mjs";
 import { printTable } from "./lib/table.mjs";
 
 setup();
@@ -34,7 +33,6 @@ const cores = options.cores?.split(",").map(Number) ?? allowedCores();
 const rounds = Number(options.rounds);
 const seconds = Number(options.seconds);
 const patience = Number(options.patience);
-const foreignLimit = 0.08;
 /** Fidelity of the published test pulse, the first task of every ensemble. */
 const published = 0.9778427990483176;
 
@@ -72,7 +70,7 @@ function qutipPython() {
 
 const absent = {};
 const python = torchPython();
-if ("reason" in python) absent.torch = absent["torch-tree"] = python.reason;
+if ("reason" in python) absent.torch = python.reason;
 if (rows.some(({ peers }) => "qutip" in peers)) {
   const reason = qutipPython();
   if (reason !== null) absent.qutip = reason;
@@ -88,18 +86,6 @@ const seats = {
   "torch-tree": { process: "torch", row: (id) => `${id}-tree` },
   qutip: { process: "qutip", row: (id) => id },
 };
-const processes = new Map();
-const versionsOf = {};
-
-async function contestant(name) {
-  const known = processes.get(name);
-  if (known !== undefined) return known;
-  const started = new Contestant(name, cores, ...commands[name]());
-  processes.set(name, started);
-  versionsOf[name] = await started.ask({ do: "versions" });
-  return started;
-}
-
 /** What is wrong with the answers, or null: the published fidelity, and every number that two contestants share. */
 function wrongAnswer(row, checks) {
   const near = (a, b, room) => Math.abs(a - b) <= room * Math.max(Math.abs(a), Math.abs(b), 1e-6);
@@ -113,63 +99,7 @@ function wrongAnswer(row, checks) {
   return null;
 }
 
-async function measure(entry) {
-  const request = { do: "time", row: entry.row, seconds, least: 3 };
-  const end = performance.now() + patience * 1e3;
-  for (;;) {
-    await waitForQuiet(cores, Math.max(0, (end - performance.now()) / 1e3), foreignLimit);
-    const { result, foreign } = await watched(cores, entry.process.pid, () => entry.process.ask(request));
-    if (foreign <= foreignLimit || performance.now() > end) return { samples: result.samples, foreign };
-  }
-}
-
-async function runRow(row) {
-  const entries = [];
-  const problems = {};
-  for (const name of ["weft", ...Object.keys(row.peers)]) {
-    if (absent[name] !== undefined) {
-      problems[name] = absent[name];
-      continue;
-    }
-    try {
-      const worker = await contestant(seats[name].process);
-      const entry = { name, process: worker, row: seats[name].row(row.id), rounds: [] };
-      entries.push(Object.assign(entry, await worker.ask({ do: "prepare", row: entry.row })));
-    } catch (error) {
-      problems[name] = error.message.split("\n").slice(0, 6).join("\n");
-    }
-  }
-  const hasOwn = entries[0]?.name === "weft";
-  const wrong = hasOwn ? wrongAnswer(row, Object.fromEntries(entries.map(({ name, check }) => [name, check]))) : null;
-  if (wrong === null && hasOwn)
-    for (let round = 0; round < rounds; round++)
-      for (const entry of round % 2 === 0 ? entries : [...entries].reverse()) entry.rounds.push(await measure(entry));
-  const middles = (entry) => entry.rounds.map(({ samples }) => median(samples));
-  const times = {};
-  const ratios = {};
-  for (const entry of entries.filter((e) => e.rounds.length > 0)) {
-    times[entry.name] = {
-      ms: median(middles(entry)),
-      spread: summary(entry.rounds.flatMap(({ samples }) => samples)),
-      info: entry.info,
-      check: entry.check,
-      rounds: entry.rounds,
-    };
-    if (entry.name === "weft") continue;
-    const each = middles(entry).map((ms, i) => ms / middles(entries[0])[i]);
-    const wanted = row.peers[entry.name];
-    const ratio = median(each);
-    ratios[entry.name] = {
-      name: peerNames[entry.name],
-      ratio,
-      min: Math.min(...each),
-      max: Math.max(...each),
-      wanted,
-      met: wanted === null ? null : ratio >= wanted,
-    };
-  }
-  return { id: row.id, title: row.title, wrong, problems, times, ratios };
-}
+const contest = new Contest({ cores, rounds, seconds, patience, commands, seats, absent, peerNames });
 
 /** The whole training in a process of its own, as a user would start it. */
 function training() {
@@ -195,10 +125,10 @@ const report = {
 };
 for (const row of rows) {
   process.stderr.write(`bench: ${row.id}\n`);
-  report.rows.push(await runRow(row));
+  report.rows.push(await contest.run({ ...row, check: (answers) => wrongAnswer(row, answers) }));
 }
-for (const worker of processes.values()) worker.stop();
-report.contestants = versionsOf;
+contest.stop();
+report.contestants = contest.versions;
 report.training = options.training ? training() : before.training;
 printTable(report);
 if (report.training?.final !== undefined)

@@ -2,9 +2,9 @@
 // rank is a process with one core and its part of the program; rank 0 measures its rates alone, all ranks theirs at the same
 // time, the group its links, and all plan from rank 0's numbers. Predictions are made from the compiled kernels before the
 // first run. Writes bench/results/planner.json.
-//   node bench/planner.mjs [--devices 2] [--programs transformer,loop] [--rounds 2] [--by-kernel 12] [--out FILE]
+//   node bench/planner.mjs [--devices 2] [--programs transformer,loop] [--rounds 3] [--by-kernel 12] [--out FILE]
 import { spawn } from "node:child_process";
-import { appendFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, cpus, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -66,7 +66,18 @@ function timeRuns(device, executable, inputs, { least, most, budget }) {
   return { median: median(kept), least: Math.min(...kept), kernels: device.timing ? runs.map(median) : [] };
 }
 
-/** One rank: rates, plan, part, prediction, and then the time of many steps. */
+/** All ranks measure: rank 0 alone, all at once, the links; everybody gets rank 0's numbers. */
+function calibrate(group, device, measureGroup, file) {
+  group.barrier();
+  const begin = performance.now();
+  const measured = measureGroup(group, device);
+  const seconds = (performance.now() - begin) / 1e3;
+  if (group.rank === 0) writeFileSync(file, JSON.stringify(measured));
+  group.barrier();
+  return { rates: JSON.parse(readFileSync(file, "utf8")), seconds };
+}
+
+/** One rank: rates, plans, parts; then, round by round, rates again, predictions from them, and the time of many steps. */
 async function rankMain(rank, size, name, folder, options) {
   const { CpuDevice, coreOrder, ShmGroup } = await engine("device");
   const { measureGroup } = await engine("runtime");
@@ -74,97 +85,110 @@ async function rankMain(rank, size, name, folder, options) {
   const made = (await programs(options.programs)).map(([title, make]) => [title, make()]);
   const device = new CpuDevice({ cores: [coreOrder()[rank % coreOrder().length]] });
   const group = ShmGroup.join(name, rank, size, { joinTimeout: 120 });
-  const rows = [];
-  let rates;
+  device.group = group;
   const started = performance.now();
-  let calibration = 0;
+  const isLate = () => group.rank === 0 && performance.now() - started > options.limit;
+  let calibration = calibrate(group, device, measureGroup, join(folder, "rates-0.json"));
+
+  const prepared = [];
+  for (const [title, program] of made) {
+    const donated = program.fn.params.map((_, i) => i < program.fn.params.length - program.data);
+    const params = program.fn.params.map(() => null);
+    const ranks = Array.from({ length: size }, (_, i) => i);
+    for (const mode of size > 1 ? ["planned", "one device"] : ["one device"]) {
+      const p = plan(program.fn, {
+        ranks: mode === "planned" ? ranks : [0],
+        rates: calibration.rates,
+        params,
+        donated,
+      });
+      const parts = partition(program.fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
+      const at = p.mesh.ranks.indexOf(rank);
+      const row = {
+        program: title,
+        mode,
+        devices: p.mesh.size,
+        split: p.name,
+        planMilliseconds: p.planned,
+        plannerSeconds: p.seconds,
+        collectives: parts.moves.length,
+        rounds: [],
+      };
+      if (at < 0) {
+        prepared.push({ row, mesh: p.mesh });
+        continue;
+      }
+      const executable = device.compile(parts.functions[at], {});
+      const inputs = program.args.map((value, i) => {
+        const { data } = scatterValue(value, parts.params[i])[at];
+        const buffer = device.allocate(data.byteLength);
+        device.upload(buffer, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+        return buffer;
+      });
+      prepared.push({ row, mesh: p.mesh, executable, inputs, works: executable.kernels.map(({ work }) => work) });
+    }
+  }
+
+  // What processors do changes from second to second where others share them: rates and steps are measured in turn.
   for (let round = 0; round < options.rounds; round++) {
-    // Alone and all at once: neighbours share caches and memory while the program runs, too.
-    const file = join(folder, `rates-${round}.json`);
-    group.barrier();
-    const begin = performance.now();
-    device.group = group;
-    const measured = measureGroup(group, device);
-    calibration = (performance.now() - begin) / 1e3;
-    if (rank === 0) writeFileSync(file, JSON.stringify(measured));
-    group.barrier();
-    rates = JSON.parse(readFileSync(file, "utf8"));
-    for (const [title, program] of made) {
-      const donated = program.fn.params.map((_, i) => i < program.fn.params.length - program.data);
-      const params = program.fn.params.map(() => null);
-      const ranks = Array.from({ length: size }, (_, i) => i);
-      for (const mode of size > 1 ? ["planned", "one device"] : ["one device"]) {
-        const p = plan(program.fn, { ranks: mode === "planned" ? ranks : [0], rates, params, donated });
-        const parts = partition(program.fn, {
-          mesh: p.mesh,
-          params: p.params,
-          strategy: p.strategy,
-          results: p.results,
-        });
-        const at = p.mesh.ranks.indexOf(rank);
-        let row = {};
-        if (at >= 0) {
-          const executable = device.compile(parts.functions[at], {});
-          const here = ratesAt(rates, p.mesh.size);
-          const works = executable.kernels.map(({ work }) => work);
-          const predicted = predictKernels(works, here);
-          const inputs = program.args.map((value, i) => {
-            const { data } = scatterValue(value, parts.params[i])[at];
-            const buffer = device.allocate(data.byteLength);
-            device.upload(buffer, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
-            return buffer;
-          });
-          const least = p.mesh.size > 1 ? 15 : 5;
-          const took = timeRuns(device, executable, inputs, { least, most: 15, budget: options.budget });
-          row = { predictedSeconds: predicted, measuredSeconds: took.median, leastSeconds: took.least };
-          if (options.byKernel > 0) {
-            device.timing = true;
-            const { kernels } = timeRuns(device, executable, inputs, { least: 10, most: 10, budget: 0 });
-            device.timing = false;
-            row.kernels = priceKernels(works, here).map((price, i) => ({
-              name: executable.kernels[i].name,
-              measured: kernels[i],
-              ...price,
-            }));
-          }
-          for (const buffer of inputs) device.free(buffer);
-          if (options.byKernel > 0) {
-            const isMove = (_, i) => executable.kernels[i].kind === "collective";
-            const sum = (list) => list.reduce((n, { measured }) => n + measured, 0);
-            const parts = {
-              rank,
-              compute: sum(row.kernels.filter((k, i) => !isMove(k, i))),
-              collectives: sum(row.kernels.filter(isMove)),
-            };
-            writeFileSync(join(folder, `parts-${rank}.json`), JSON.stringify(parts));
-          }
+    if (round > 0) calibration = calibrate(group, device, measureGroup, join(folder, `rates-${round}.json`));
+    for (const { row, mesh, executable, inputs, works } of prepared) {
+      const here = ratesAt(calibration.rates, mesh.size);
+      group.barrier();
+      if (executable !== undefined) {
+        const predictedSeconds = predictKernels(works, here);
+        const least = mesh.size > 1 ? 15 : 5;
+        const took = timeRuns(device, executable, inputs, { least, most: 15, budget: options.budget });
+        row.rounds.push({ predictedSeconds, measuredSeconds: took.median, leastSeconds: took.least });
+      }
+      if (round === 0 && options.byKernel > 0) {
+        if (executable !== undefined) {
+          device.timing = true;
+          const { kernels } = timeRuns(device, executable, inputs, { least: 10, most: 10, budget: 0 });
+          device.timing = false;
+          row.kernels = priceKernels(works, here).map((price, i) => ({
+            name: executable.kernels[i].name,
+            isMove: executable.kernels[i].kind === "collective",
+            measured: kernels[i],
+            ...price,
+          }));
+          const sum = (isMove) => row.kernels.reduce((n, k) => n + (k.isMove === isMove ? k.measured : 0), 0);
+          writeFileSync(
+            join(folder, `parts-${rank}.json`),
+            JSON.stringify({ rank, compute: sum(false), collectives: sum(true) }),
+          );
         }
         group.barrier();
         // Where the ranks differ, the others wait: that is in the time of their collectives.
-        if (rank === 0 && options.byKernel > 0 && at >= 0)
-          row.ranks = p.mesh.ranks.map((r) => JSON.parse(readFileSync(join(folder, `parts-${r}.json`), "utf8")));
+        if (rank === 0 && executable !== undefined)
+          row.ranks = mesh.ranks.map((r) => JSON.parse(readFileSync(join(folder, `parts-${r}.json`), "utf8")));
         group.barrier();
-        rows.push({
-          program: title,
-          mode,
-          round,
-          devices: p.mesh.size,
-          split: p.name,
-          planMilliseconds: p.planned,
-          plannerSeconds: p.seconds,
-          collectives: parts.moves.length,
-          ...row,
-        });
-        // What is done is known even if the rest is cut off.
-        if (rank === 0)
-          appendFileSync(`${options.out}.rows`, `${JSON.stringify({ ...rows.at(-1), kernels: undefined })}\n`);
       }
     }
-    if (performance.now() - started > options.limit) break;
+    // What is done is known even if the rest is cut off.
+    if (rank === 0) writeFileSync(`${options.out}.rows`, JSON.stringify(prepared.map(({ row }) => summary(row))));
+    // Rank 0 decides for all whether there is time for another round.
+    if (isLate()) writeFileSync(join(folder, "late"), "");
+    group.barrier();
+    if (existsSync(join(folder, "late"))) break;
   }
   group.barrier();
   group.close();
-  if (rank === 0) process.stdout.write(`${JSON.stringify({ rates, calibrationSeconds: calibration, rows })}\n`);
+  const rows = prepared.map(({ row }) => summary(row));
+  const answer = { rates: calibration.rates, calibrationSeconds: calibration.seconds, rows };
+  if (rank === 0) process.stdout.write(`${JSON.stringify(answer)}\n`);
+}
+
+/** The middle of all rounds, of predictions and of steps. */
+function summary({ rounds, ...row }) {
+  const of = (key) => (rounds.length === 0 ? undefined : median(rounds.map((round) => round[key])));
+  return {
+    ...row,
+    predictedSeconds: of("predictedSeconds"),
+    measuredSeconds: of("measuredSeconds"),
+    leastSeconds: rounds.length === 0 ? undefined : Math.min(...rounds.map(({ leastSeconds }) => leastSeconds)),
+    rounds,
+  };
 }
 
 const milliseconds = (seconds) => `${(seconds * 1e3).toFixed(3)} ms`;
@@ -205,7 +229,7 @@ async function main() {
   const byKernel = Number(flag("--by-kernel", 0));
   const options = {
     programs: flag("--programs", "").split(",").filter(Boolean),
-    rounds: Number(flag("--rounds", 1)),
+    rounds: Number(flag("--rounds", 3)),
     budget: Number(flag("--budget", 2000)),
     limit: Number(flag("--limit", 600)) * 1e3,
     byKernel,

@@ -94,6 +94,37 @@ function chain(n) {
   };
 }
 
+/** The most bytes that a value with its gradient holds, on a device of its own: for few steps and for ten times as many. */
+function chainMemory() {
+  const device = weft.session().device;
+  const bytes = (n, steps, angles) => {
+    const own = new weft.CpuDevice();
+    weft.useDevice(own);
+    const both = weft.jit((x) => weft.valueAndGrad(chainLoss(n, { steps, chunks: 1, angles }))(x));
+    both(chainParameters(n))[0].itemSync();
+    return own.memory().peakBytes;
+  };
+  try {
+    const start = performance.now();
+    const held = [2, 4, 6].map((n) => ({
+      qubits: n,
+      statesBytes: 3 * 16 * 4 ** n,
+      steps499: bytes(n, 499),
+      steps4999: bytes(n, 4999),
+      tables4999: bytes(n, 4999, "tables"),
+    }));
+    for (const { qubits, steps499, steps4999 } of held) check(`bytes of ${qubits} qubits`, steps4999, steps499, 0);
+    return {
+      work: "memory of W4, value and gradient (the time is that of measuring it)",
+      held,
+      ms: performance.now() - start,
+      firstMs: 0,
+    };
+  } finally {
+    weft.useDevice(device);
+  }
+}
+
 /** JAX where it is installed: a scan over the same steps. */
 function chainPeer(n, steps) {
   const { stdout, status } = spawnSync("python3", [join(here, "peers/jax_chain.py"), String(n), String(steps)], {
@@ -223,7 +254,8 @@ function grape(tasks) {
 const rows = {
   "w4-2": chain(2),
   "w4-4": chain(4),
-  ...(onGpu ? { "w4-6": chain(6) } : {}),
+  "w4-6": chain(6),
+  ...(onGpu ? {} : { "w4-memory": chainMemory }),
   w5: twoLevel,
   "w6-2": cavities(2, 256),
   "w6-4": cavities(4, onGpu ? 256 : 1),

@@ -1,11 +1,12 @@
 // weft quantum run: one gate from a specification file: its spectrum, evolution, fidelity and gradient.
 import { readFileSync, writeFileSync } from "node:fs";
 import { basename, extname } from "node:path";
-import { framed, renderPng, renderSvg, type Spec } from "@weft/lab";
+import { renderPng, renderSvg } from "@weft/lab";
 import type { Command } from "commander";
 import * as weft from "weft";
 import * as quantum from "weft/quantum";
 import { attempt, CommandError, table, time, wrongUsage } from "../terminal/index.js";
+import { chart } from "./quantum-chart.js";
 
 interface Options {
   device?: string;
@@ -182,52 +183,4 @@ async function plot(problem: quantum.GateProblem, file: string): Promise<void> {
   if (kind !== ".png" && kind !== ".svg") throw new CommandError(`--plot ${file}: write a .png or .svg`, wrongUsage);
   const svg = await renderSvg(physical(() => chart(problem)));
   writeFileSync(file, kind === ".svg" ? svg : await renderPng(svg));
-}
-
-function chart(problem: quantum.GateProblem): Spec {
-  const bound = problem.bind();
-  const h = bound.hamiltonian();
-  const duration = problem.spec.evolution.duration ?? bound.duration().itemSync();
-  const saves = 200;
-  const f64 = { dtype: "float64" } as const;
-  const times = Array.from({ length: saves + 1 }, (_, k) => (k * duration) / saves);
-  const pulses = problem.spec.device.drives.flatMap((drive) => {
-    const values = drive.pulse.at(weft.tensor(times, f64), bound.pulseParameters(drive)).dataSync() as Float64Array;
-    return times.map((t, k) => ({ t, value: values[k], line: `${drive.on}.${drive.name}` }));
-  });
-  const D = bound.dims.reduce((a, b) => a * b, 1);
-  const steps = Math.ceil(problem.spec.evolution.steps / saves) * saves;
-  const run = quantum.schrodinger(h, quantum.basisState(D, 0), { duration, steps, saves, method: "trotter2" });
-  const weights = run.states!.abs().square().dataSync() as Float64Array;
-  const labels = Array.from({ length: D }, (_, s) => quantum.digitsOf(s, bound.dims).join(""));
-  const peak = (s: number): number => Math.max(...Array.from({ length: saves }, (_, k) => weights[k * D + s]));
-  const shown = labels
-    .map((_, s) => s)
-    .sort((a, b) => peak(b) - peak(a))
-    .slice(0, 6);
-  const populations = shown.flatMap((s) =>
-    times.slice(1).map((t, k) => ({ t, value: weights[k * D + s], line: `|${labels[s]}>` })),
-  );
-  const panel = (values: object[], title: string): Spec => ({
-    width: 620,
-    height: 220,
-    data: { values },
-    mark: { type: "line", strokeWidth: 1.5 },
-    encoding: {
-      x: { field: "t", type: "quantitative", title: "ns", scale: { nice: false } },
-      y: { field: "value", type: "quantitative", title },
-      color: { field: "line", type: "nominal", title: null },
-    },
-  });
-  return framed(
-    {
-      title: problem.spec.name,
-      subtitle: "pulses, and the populations of the state that starts in the ground state",
-      description: `Pulses and populations of ${problem.spec.name} over ${duration} ns.`,
-    },
-    {
-      vconcat: [panel(pulses, "rad/ns"), panel(populations, "population")],
-      resolve: { scale: { color: "independent" } },
-    },
-  );
 }

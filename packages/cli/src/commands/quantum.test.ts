@@ -5,6 +5,9 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import * as engine from "weft";
+import * as quantum from "weft/quantum";
+import { pulseLine } from "./quantum-chart.js";
 
 const bin = join(import.meta.dirname, "../../bin/weft.js");
 const folder = mkdtempSync(join(tmpdir(), "weft-quantum-"));
@@ -40,6 +43,27 @@ test("run --json, --set and --plot", () => {
   assert.ok(result.infidelity > 0.05 && result.infidelity < 1, String(result.infidelity));
   assert.ok(Math.abs(result.gradient["q.x.amplitude"]) > 0.1);
   assert.deepEqual([...readFileSync(picture).subarray(1, 4)], [0x50, 0x4e, 0x47]);
+});
+
+test("pictures have twenty points a period, and bands where a period cannot be seen", () => {
+  const of = (omega: number): Parameters<typeof pulseLine> => {
+    const pulse = quantum.cosinePulse({ length: 50, amplitude: 0.3, omega, phase: 1 });
+    const values = Object.entries(pulse.parameters).map(([key, x]) => [
+      key,
+      engine.tensor(x as number, { dtype: "float64" }),
+    ]);
+    return ["q.x", pulse, Object.fromEntries(values), 50];
+  };
+  const slow = pulseLine(...of(0.5));
+  assert.deepEqual([slow.band, slow.times.length], [false, 401]);
+  const quick = pulseLine(...of(2 * Math.PI * 2));
+  // A hundred periods: every one with its extremes.
+  assert.deepEqual([quick.band, quick.times.length], [false, 2001]);
+  const top = Math.max(...quick.values);
+  assert.ok(top > 0.298 && top <= 0.3, String(top));
+  const fast = pulseLine(...of(2 * Math.PI * 5.2));
+  assert.deepEqual([fast.band, fast.times.length], [true, 401]);
+  assert.ok(Math.abs(fast.values[200] - 0.3) < 1e-12 && fast.values.every((x) => x >= 0), "the envelope");
 });
 
 test("wrong input is a sentence and an exit code", () => {

@@ -3,6 +3,7 @@ import { WeftError } from "../graph/index.js";
 import { DataLink } from "./data-link.js";
 import { say } from "./debug.js";
 import { Outbox } from "./outbox.js";
+import { mayGoOn } from "./process-state.js";
 import {
   type ClientSettings,
   decode,
@@ -42,6 +43,8 @@ export class Connection {
   readonly lostWorkers = new Map<string, string>();
   readonly failures = new Map<number, Reported>();
   readonly #links = new Map<string, DataLink>();
+  /** Processes of workers that read this one's memory. */
+  readonly #readers = new Map<string, number>();
   readonly #security: Security;
   readonly #channel: Channel;
   readonly #host: string;
@@ -52,7 +55,9 @@ export class Connection {
   /** What went through the dispatcher from here. */
   readonly sent = { messages: 0, bytes: 0 };
   onChange: () => void = () => {};
-  onUploaded: (id: number) => void = () => {};
+  onUploaded: (id: number, worker: string) => void = () => {};
+  /** A worker's process is over: it reads nothing of ours any more. */
+  onWorkerEnded: (worker: string) => void = () => {};
   onEnd: () => void = () => {};
   onTape: (records: unknown[]) => void = () => {};
   readonly ready: Promise<void>;
@@ -168,13 +173,12 @@ export class Connection {
       this.lostWorkers.delete(worker.id);
       const known = this.#links.get(worker.id);
       if (known !== undefined && known.broken === null) continue;
-      this.#links.set(
-        worker.id,
-        new DataLink(worker, this.client, this.#security, {
-          uploaded: (id) => this.onUploaded(id),
-          tape: (records) => this.onTape(records),
-        }),
-      );
+      const link = new DataLink(worker, this.client, this.#security, {
+        uploaded: (id) => this.onUploaded(id, worker.id),
+        tape: (records) => this.onTape(records),
+      });
+      this.#links.set(worker.id, link);
+      if (link.shares) this.#readers.set(worker.id, worker.process.pid);
     }
   }
 
@@ -182,6 +186,9 @@ export class Connection {
     this.lostWorkers.set(worker, reason);
     this.#links.get(worker)?.fail(reason);
     this.#links.delete(worker);
+    // One that only hangs may go on, and read what was staged for it.
+    const reader = this.#readers.get(worker);
+    if (reader === undefined || !mayGoOn(reader)) this.onWorkerEnded(worker);
     say("client", () => reason);
   }
 

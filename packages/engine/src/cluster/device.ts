@@ -1,15 +1,7 @@
 // A cluster as a Device: buffers are ids with a placement on the workers, a run is a message, and values come back
 // asynchronously. Planning and partitioning happen here, in the client, the first time that a function meets inputs
 // that lie where they lie.
-import {
-  arena,
-  type CompileOptions,
-  type Device,
-  type DeviceBuffer,
-  type DeviceMemory,
-  type Executable,
-  groupLibrary,
-} from "../device/index.js";
+import type { CompileOptions, Device, DeviceBuffer, DeviceMemory, Executable } from "../device/index.js";
 import {
   bytesOf,
   type DType,
@@ -24,8 +16,8 @@ import {
 import { costOf, type Value } from "../ops/index.js";
 import { captureSite, tape } from "../runtime/index.js";
 import { Mesh, type Partitioned, Placement, partition, type Rates, reshard, showSeconds } from "../shard/index.js";
-import { denseStrides, takePart } from "./boxes.js";
-import { ClusterBuffer, type Staged, withSite } from "./buffer.js";
+import { denseStrides } from "./boxes.js";
+import { ClusterBuffer, withSite } from "./buffer.js";
 import { type Choice, type ChooseOptions, choose } from "./choose.js";
 import type { Connection } from "./connection.js";
 import { say } from "./debug.js";
@@ -34,8 +26,9 @@ import { maxKnownBytes, tellKnown } from "./known.js";
 import { Lineage, type Repeat } from "./lineage.js";
 import { type Prediction, predictParts } from "./predict.js";
 import type { KnownArguments } from "./protocol.js";
-import { ratesFor } from "./rates.js";
+import { ratesFor, withoutLinks } from "./rates.js";
 import { hasCollective, renumber } from "./renumber.js";
+import { stage, Uploads, unstage } from "./upload.js";
 
 interface Prepared {
   program: number;
@@ -60,6 +53,11 @@ interface Call {
 let lastProgram = 0;
 /** Places of its own that a tensor has beside the one where it was made. */
 const maxCopies = 2;
+/**
+ * How much slower a program that moves nothing may be predicted to be than one that does: workers that exchange data wait for
+ * the slowest of them in every call, which no rate of a link contains.
+ */
+const worthMoving = 1.15;
 
 export class ClusterDevice implements Device {
   readonly name: string;
@@ -68,7 +66,7 @@ export class ClusterDevice implements Device {
   #peak = 0;
   #connected = false;
   #waiting: (() => void)[] = [];
-  readonly #uploads = new Map<number, { left: number; done: () => void }>();
+  readonly #uploads: Uploads;
   #step = 0;
   /** What the user asks of the planner. */
   wishes: Pick<ChooseOptions, "rules" | "mesh"> = {};
@@ -84,14 +82,14 @@ export class ClusterDevice implements Device {
 
   constructor(readonly connection: Connection) {
     this.name = `cluster at ${connection.address}`;
-    connection.onUploaded = (id) => this.#uploaded(id);
+    this.#uploads = new Uploads(connection);
     this.#lineage = new Lineage({
       isGone: (worker) => connection.lostWorkers.has(worker),
       isFailed: (id) => connection.failures.has(id),
       renew: (it) => this.#renew(it),
       spare: (like) => this.#emptyLike(like),
       free: (it) => this.free(it),
-      unstage: (staged) => this.#unstage(staged),
+      unstage,
     });
     connection.onEnd = () => this.#lineage.clear();
     connection.ready.then(
@@ -139,7 +137,7 @@ export class ClusterDevice implements Device {
     it.freed = true;
     this.#used -= it.bytes;
     this.#do(() => {
-      if (it.staged !== null && !this.#uploads.has(it.id)) this.#unstage(it.staged);
+      if (it.staged !== null && !this.#uploads.has(it.id)) unstage(it.staged);
       it.staged = null;
       if (it.home !== null) this.connection.free(it.id);
       this.#freeCopies(it);
@@ -154,7 +152,7 @@ export class ClusterDevice implements Device {
 
   /** A tensor that will be made again: its old parts are let go of. */
   #renew(it: ClusterBuffer): void {
-    this.#uploads.delete(it.id);
+    this.#uploads.forget(it.id);
     if (it.home !== null) this.connection.free(it.id);
     this.#freeCopies(it);
     if (it.freed) {
@@ -168,16 +166,10 @@ export class ClusterDevice implements Device {
     return Object.assign(this.allocate(bytes), { shape, dtype, site });
   }
 
-  #unstage({ address }: Staged): void {
-    if (address !== 0) arena.free(address);
-  }
-
   /** A copy that workers can read; where it goes is decided when it is first used. */
   upload(buffer: DeviceBuffer, from: Uint8Array): void {
     const it = buffer as ClusterBuffer;
-    const address = process.env.WEFT_DATA === "socket" ? 0 : arena.allocate(from.byteLength);
-    if (address !== 0 && from.byteLength > 0) groupLibrary().copyIn(address, from, from.byteLength);
-    it.staged = { address, bytes: address === 0 ? from.slice() : null };
+    it.staged = stage(from);
     if (from.byteLength <= maxKnownBytes) it.value = from.slice();
   }
 
@@ -214,7 +206,9 @@ export class ClusterDevice implements Device {
         // Who gave up may say so before the dispatcher says because of whom.
         for (let turn = 0; turn < 40 && !this.#lineage.isLost(it); turn++) await moment(50);
         const problem = it.id === id ? this.#repair([it]) : null;
-        if (problem !== null) throw new WeftError(addReason(error.message, problem));
+        if (problem === null) continue;
+        const reason = error.told ? null : this.#brokenness(it);
+        throw new WeftError(addReason(reason === null ? error.message : withSite(reason, it.site), problem));
       }
     }
   }
@@ -387,12 +381,12 @@ export class ClusterDevice implements Device {
     return this.lastPlan === null ? null : predictParts(this.lastPlan, this.rates);
   }
 
-  #choose({ fn, donated }: Call, params: readonly (Placement | null)[]): Choice {
+  #choose({ fn, donated }: Call, params: readonly (Placement | null)[], rates = this.rates): Choice {
     const devices = this.workers;
     if (devices === 0)
       throw new WeftError(`the dispatcher at ${this.connection.address} has no workers; start one: weft worker`);
     const enabled = process.env.WEFT_AUTO_SHARD !== "0";
-    return this.chooser(fn, { devices, rates: this.rates, params, donated, enabled, ...this.wishes });
+    return this.chooser(fn, { devices, rates, params, donated, enabled, ...this.wishes });
   }
 
   /** Sends the parts of a function that was cut as was chosen to their workers. */
@@ -422,8 +416,8 @@ export class ClusterDevice implements Device {
 
   /**
    * The second call of a program: arguments that came before (weights, mostly) would be moved inside every call where they
-   * lie badly. If the program is faster with them elsewhere, or as fast and moves less, they get a copy there that stays as
-   * long as they do.
+   * lie badly. If the program is faster with them elsewhere, or moves nothing and is hardly slower, they get a copy there
+   * that stays as long as they do.
    */
   #resettle(
     call: Call,
@@ -435,10 +429,18 @@ export class ClusterDevice implements Device {
     now.settled = true;
     if (now.partitioned.moves.length === 0 || !again.some(Boolean)) return now;
     const free = homes.map((home, i) => (again[i] ? null : home));
-    const choice = this.#choose(call, free);
-    if (choice.seconds > now.seconds) return now;
-    const partitioned = partition(call.fn, choice);
-    if (choice.seconds === now.seconds && partitioned.moves.length >= now.partitioned.moves.length) return now;
+    let choice = this.#choose(call, free);
+    let partitioned = partition(call.fn, choice);
+    if (partitioned.moves.length > 0 && again.every(Boolean)) {
+      const still = this.#choose(call, free, withoutLinks(this.rates));
+      if (still.seconds <= choice.seconds * worthMoving) {
+        choice = still;
+        partitioned = partition(call.fn, still);
+      }
+    }
+    const moves = partitioned.moves.length;
+    const slower = choice.seconds > now.seconds * (moves === 0 ? worthMoving : 1);
+    if (slower || (choice.seconds === now.seconds && moves >= now.partitioned.moves.length)) return now;
     this.connection.send({ t: "forget", program: now.program });
     return { ...this.#prepare(call, choice, partitioned), settled: true };
   }
@@ -492,58 +494,15 @@ export class ClusterDevice implements Device {
   #place(it: ClusterBuffer, placement: Placement): void {
     const { staged } = it;
     if (staged === null) throw new WeftError("a tensor without a value was used");
-    const shape = it.shape!;
-    const element = bytesOf(it.dtype!);
-    const strides = denseStrides(shape, element);
-    const members = this.#membersOf(placement.mesh.ranks);
-    const base = Number(groupLibrary().arenaBase());
-    it.home = { members, placement };
-    const parts = placement.mesh.ranks.map((rank) => {
-      const worker = members.get(rank)!;
-      const { start, stop } = placement.box(rank, shape);
-      const sizes = stop.map((to, i) => to - start[i]);
-      const at = start.reduce((n, s, i) => n + s * strides[i], 0);
-      const shared = staged.address !== 0 && this.connection.link(worker).shares;
-      return { worker, offset: shared ? staged.address - base + at : null, sizes, strides, element, at };
-    });
-    const done = (): void => {
-      if (!this.#lineage.keep(it, staged)) this.#unstage(staged);
+    it.home = { members: this.#membersOf(placement.mesh.ranks), placement };
+    this.#uploads.send(it, staged, () => {
+      if (!this.#lineage.keep(it, staged)) unstage(staged);
       if (it.staged === staged) it.staged = null;
-    };
-    // Nothing is read of a tensor without elements, and nobody says so.
-    if (it.bytes === 0) done();
-    else this.#uploads.set(it.id, { left: parts.length, done });
-    this.connection.send({
-      t: "upload",
-      id: it.id,
-      bytes: it.bytes,
-      parts: parts.map(({ at: _, ...part }) => part),
     });
-    for (const { worker, offset, sizes, at } of parts) {
-      if (offset !== null) continue;
-      const whole = staged.bytes ?? this.#readStaged(staged, it.bytes);
-      void this.connection
-        .link(worker)
-        .upload(it.id, takePart(whole, { offset: at, sizes, strides, element }))
-        .catch(() => {});
-    }
-  }
-
-  #readStaged({ address }: Staged, bytes: number): Uint8Array {
-    const copy = new Uint8Array(bytes);
-    if (bytes > 0) groupLibrary().copyOut(copy, address, bytes);
-    return copy;
   }
 
   #taped(): boolean {
     return tape() !== null;
-  }
-
-  #uploaded(id: number): void {
-    const entry = this.#uploads.get(id);
-    if (entry === undefined || --entry.left > 0) return;
-    this.#uploads.delete(id);
-    entry.done();
   }
 
   /** A copy of a tensor elsewhere: a program of its own over the workers of both places. */

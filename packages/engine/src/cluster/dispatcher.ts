@@ -1,11 +1,11 @@
 // The dispatcher: knows who is there, forwards instructions to workers in one order, and tells everybody when somebody is
 // gone. Carries ids, plans and small facts, never bytes of tensors.
-import { readFileSync } from "node:fs";
 import { hostname } from "node:os";
 import type * as grpc from "@grpc/grpc-js";
 import { WeftError } from "../graph/index.js";
 import { say } from "./debug.js";
 import { Outbox } from "./outbox.js";
+import { processState } from "./process-state.js";
 import {
   decode,
   decodeAll,
@@ -449,12 +449,3 @@ export class Dispatcher {
 
 const sameMembers = (a: readonly string[] | undefined, b: readonly string[]): boolean =>
   a === b || (a !== undefined && a.length === b.length && a.every((id, i) => id === b[i]));
-
-/** The state letter of a process of this host; null when it is gone. */
-export function processState(pid: number): string | null {
-  try {
-    return /\)\s+(\S)/.exec(readFileSync(`/proc/${pid}/stat`, "utf8"))?.[1] ?? null;
-  } catch {
-    return null;
-  }
-}

@@ -1,24 +1,27 @@
 // Reading a tensor of a cluster: every part from a worker that has it, straight into its place in one array; and the error
 // that says why a part did not come. Knows connections and placements, not how tensors are made.
-import { groupLibrary } from "../device/index.js";
 import { bytesOf, numel, WeftError } from "../graph/index.js";
 import { denseStrides } from "./boxes.js";
 import { type ClusterBuffer, withSite } from "./buffer.js";
 import type { Connection } from "./connection.js";
 import { type Destination, FetchError } from "./data-link.js";
+import { readStaged } from "./upload.js";
 
 /** What was lost with a worker, and may be made again. */
-export class LostError extends WeftError {}
+export class LostError extends WeftError {
+  constructor(
+    message: string,
+    /** Whether the dispatcher had said by then which worker is gone. */
+    readonly told: boolean,
+  ) {
+    super(message);
+  }
+}
 
 export const moment = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 export async function fetchTensor(connection: Connection, it: ClusterBuffer): Promise<ArrayBuffer> {
-  if (it.staged !== null && it.home === null) {
-    const copy = new Uint8Array(it.bytes);
-    if (it.staged.bytes !== null) copy.set(it.staged.bytes);
-    else if (it.bytes > 0) groupLibrary().copyOut(copy, it.staged.address, it.bytes);
-    return copy.buffer;
-  }
+  if (it.staged !== null && it.home === null) return readStaged(it.staged, it.bytes).buffer;
   if (it.failure !== null || it.home === null)
     throw new WeftError(withSite(it.failure ?? connection.lost ?? "this tensor was never computed", it.site));
   const { placement, members } = it.home;
@@ -66,6 +69,6 @@ async function fetchPart(connection: Connection, it: ClusterBuffer, worker: stri
       : "";
     const text = withSite(`${reason}${advice}`, it.site);
     const ownFault = known?.cause === "error" || known?.cause === "memory";
-    throw gone || (!ownFault && (vague || known !== undefined)) ? new LostError(text) : new WeftError(text);
+    throw gone || (!ownFault && (vague || known !== undefined)) ? new LostError(text, gone) : new WeftError(text);
   }
 }

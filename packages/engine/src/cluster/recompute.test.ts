@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
+import { arena } from "../device/index.js";
 import * as weft from "../index.js";
 import { ClusterBuffer } from "./buffer.js";
 import { type Cluster, connect } from "./connect.js";
@@ -63,7 +64,9 @@ function alone<T>(cluster: Cluster, work: () => T): T {
 const size = 200;
 const steps = 10;
 /** One of a chain of calls that needs all workers in each. */
-const step = weft.jit((y: weft.Tensor, w: weft.Tensor) => y.matmul(w).mul(0.1).tanh().add(y.sum(0).mul(1e-3)));
+const step = weft.jit((y: weft.Tensor, w: weft.Tensor) =>
+  weft.shard(y.matmul(w).mul(0.1).tanh().add(y.sum(0).mul(1e-3)), { 0: "d" }),
+);
 const chain = (count: number, from = wave([size, size], 2), w = wave([size, size], 1)): weft.Tensor => {
   let y = from;
   for (let i = 0; i < count; i++) y = step(y, w);
@@ -128,11 +131,30 @@ test("two workers killed one after the other, whenever that is: the right result
   }
 });
 
+test("a worker that hangs is done without, and what it has when it goes on disturbs nothing", { skip }, async () => {
+  const cluster = await begin(2);
+  const expected = alone(cluster, () => chain(steps).dataSync());
+  const half = chain(steps / 2);
+  await half.data();
+  const { pid } = cluster.workers[1].process;
+  process.kill(pid, "SIGSTOP");
+  try {
+    assertNear(await chain(steps / 2, half).data(), expected);
+    assert.ok(cluster.device.counts.recomputed > 0);
+  } finally {
+    process.kill(pid, "SIGCONT");
+  }
+  await untilLeft(cluster, 2);
+  const before = cluster.device.counts.sharded;
+  assertNear(await chain(steps / 2, half).data(), expected);
+  assert.ok(cluster.device.counts.sharded > before, "both work again");
+});
+
 test("what was lost while nobody looked is made again when it is used, uploads are sent again", { skip }, async () => {
   const cluster = await begin(2);
   const x = wave([300, 200], 3).realize();
-  const y = x.mul(2).realize();
-  const z = y.add(1).realize();
+  const y = weft.shard(x.mul(2), { 0: "d" }).realize();
+  const z = weft.shard(y.add(1), { 0: "d" }).realize();
   await z.data();
   y.dispose();
   killOne(cluster);
@@ -146,6 +168,21 @@ test("what was lost while nobody looked is made again when it is used, uploads a
     await x.data(),
     alone(cluster, () => wave([300, 200], 3).dataSync()),
   );
+});
+
+test("what a killed worker never read is let go of", { skip }, async () => {
+  const cluster = await begin(2, { WEFT_RECOMPUTE: "0" });
+  await wave([64, 64], 1).add(1).data();
+  const before = arena.used();
+  const { pid } = cluster.workers[0].process;
+  process.kill(pid, "SIGSTOP");
+  const y = weft.shard(wave([512, 512], 8).add(1), { 0: "d" }).realize();
+  assert.ok(arena.used() >= before + 4 * 512 * 512);
+  process.kill(pid, "SIGKILL");
+  await assert.rejects(y.data(), /are gone/);
+  await untilLeft(cluster, 1);
+  await weft.tensor([1]).add(1).data();
+  assert.equal(arena.used(), before);
 });
 
 test("a training loop that donates its state goes on with one worker fewer", { skip }, async () => {

@@ -18,7 +18,7 @@ export interface Schedulable {
 }
 
 /** Kernels up to this size wait for their reader: what they keep alive meanwhile is little. */
-const smallKernel = 1 << 17;
+const smallKernel = 1 << 18;
 
 const touches = (a: ReadonlySet<string>, b: ReadonlySet<string>): boolean => {
   for (const key of a) if (b.has(key)) return true;

@@ -161,8 +161,8 @@ export class BodyPrinter {
     const last = inner[inner.length - 1]?.name;
     this.tally.note(expr, depth === 2 ? size : size / within, depth === 2, () => {
       if (expr.kind !== "load" || last === undefined) return 1;
-      // Where a position is a quotient or a remainder, neighbours may lie anywhere.
-      return expr.dynamic.some((index) => this.depth(index) === 2) ? null : (expr.address.stride(last) ?? 2);
+      // Where a position is a quotient or a remainder, neighbours may lie anywhere, as if data said so.
+      return expr.dynamic.some((index) => this.depth(index) === 2) ? null : expr.address.stride(last);
     });
   }
 

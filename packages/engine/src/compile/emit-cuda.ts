@@ -13,6 +13,8 @@ export interface CudaKernel {
   n: number;
   blocks: number;
   threads: number;
+  /** Blocks that should find room on a multiprocessor together. */
+  together?: number;
 }
 
 export interface CudaOptions {
@@ -253,7 +255,10 @@ function keepBetweenPasses(printer: BodyPrinter, kernel: LoopKernel): void {
     if ("args" in expr) for (const arg of expr.args) visit(arg, stage);
   };
   const uses = [
-    ...kernel.reductions.map((r) => ({ stage: printer.stage(r.argument), expr: r.argument })),
+    ...[...kernel.reductions, ...kernel.columnSums].map((r) => ({
+      stage: printer.stage(r.argument),
+      expr: r.argument,
+    })),
     ...kernel.stores.map((s) => ({ stage: printer.stage(s.value), expr: s.value })),
   ];
   for (const { stage, expr } of uses.sort((a, b) => a.stage - b.stage)) visit(expr, stage);
@@ -286,7 +291,12 @@ function emitRows(kernel: LoopKernel, options: CudaOptions): CudaKernel {
   const elementStores = kernel.stores.filter(isElement);
   const rowStores = kernel.stores.filter((s) => !isElement(s));
   const stageOf = (s: Store): number => printer.stage(s.value);
-  const last = Math.max(0, ...kernel.reductions.map((r) => printer.stage(r.argument)), ...elementStores.map(stageOf));
+  const sums = kernel.columnSums;
+  const last = Math.max(
+    0,
+    ...[...kernel.reductions, ...sums].map((r) => printer.stage(r.argument)),
+    ...elementStores.map(stageOf),
+  );
   const items = Math.ceil(length / group);
   const width = rowVector(kernel, items, length, group);
   if (items <= maxKept) keepBetweenPasses(printer, kernel);
@@ -297,7 +307,8 @@ function emitRows(kernel: LoopKernel, options: CudaOptions): CudaKernel {
   for (let stage = 0; stage <= last; stage++) {
     const reductions = kernel.reductions.filter((r) => printer.stage(r.argument) === stage);
     const stores = elementStores.filter((s) => stageOf(s) === stage);
-    if (reductions.length === 0 && stores.length === 0) continue;
+    const summed = sums.filter((s) => printer.stage(s.argument) === stage);
+    if (reductions.length + stores.length + summed.length === 0) continue;
     const element = new Scope("    ");
     scopes.element = element;
     const loads: string[] = [];
@@ -314,6 +325,7 @@ function emitRows(kernel: LoopKernel, options: CudaOptions): CudaKernel {
       after.push(...joinStatements(r, group), ...code.after);
     }
     const values = stores.map((s) => printer.value(s.value));
+    for (const s of summed) element.add(`a${sums.indexOf(s)}[i] += ${printer.value(s.argument)[0]};`);
     for (const [id, stash] of fresh) {
       printer.stash.set(id, stash);
       const value = element.values.get(id);
@@ -323,7 +335,7 @@ function emitRows(kernel: LoopKernel, options: CudaOptions): CudaKernel {
         element.add(`${stash.name}[${value.length === 1 ? "i" : `2*(i) + ${k}`}] = ${part};`);
       });
     }
-    const unrolled = printer.stash.size > 0;
+    const unrolled = printer.stash.size + sums.length > 0;
     if (unrolled) row.add("#pragma unroll");
     if (width > 1) {
       const vector = { variable: inner[0].name, width };
@@ -350,15 +362,50 @@ function emitRows(kernel: LoopKernel, options: CudaOptions): CudaKernel {
   rowStores.forEach((s, i) => {
     for (const line of writeText(kernel, s, values[i])) row.add(`if (active && lane == 0) { ${line} }`);
   });
-  const text = [
+  const head = [
     ...pointers(printer, options).map((l) => `  ${l}`),
     ...top.lines,
     `  const ix lane = threadIdx.x % ${group};`,
+  ];
+  const unpacked = unpackAs(outer, "u").map((l) => `  ${l}`);
+  if (sums.length > 0) {
+    const { depth } = sums[0];
+    const at = width > 1 ? `(i / ${width} * ${group} + lane) * ${width} + i % ${width}` : `lane + i * ${group}`;
+    const text = [
+      ...head,
+      "  const int active = 1;",
+      ...sums.map((_, k) => `  float a${k}[${items}];`),
+      "#pragma unroll",
+      `  for (int i = 0; i < ${items}; i++) { ${sums.map((_, k) => `a${k}[i] = 0.0f;`).join(" ")} }`,
+      "#pragma unroll 1",
+      `  for (int w = threadIdx.x / ${group}; w < ${depth}; w += ${rowsPerBlock}) {`,
+      `  const ix u = (ix)bx * ${depth} + w;`,
+      ...unpacked,
+      ...row.lines,
+      "  }",
+      `  __shared__ float joined[${rowsPerBlock}][${length}];`,
+      ...sums.flatMap(({ buffer }, k) => [
+        "  __syncthreads();",
+        "#pragma unroll",
+        `  for (int i = 0; i < ${items}; i++) joined[threadIdx.x / ${group}][${at}] = a${k}[i];`,
+        "  __syncthreads();",
+        `  for (int c = threadIdx.x; c < ${length}; c += ${threads}) {`,
+        "    float sum = joined[0][c];",
+        `    for (int w = 1; w < ${rowsPerBlock}; w++) sum += joined[w][c];`,
+        `    p${buffer}[(ix)bx * ${length} + c] = sum;`,
+        "  }",
+      ]),
+    ].join("\n");
+    // Rows follow each other slowly: the more warps wait for theirs, the better.
+    return { text, n: 0, blocks: units / depth, threads, together: 4 };
+  }
+  const text = [
+    ...head,
     `  ix u = (ix)bx * ${rowsPerBlock} + threadIdx.x / ${group};`,
     // Threads beyond the last row work along on it, so that whole warps take part in every exchange.
     `  const int active = u < ${units};`,
     `  if (!active) u = ${units - 1};`,
-    ...unpackAs(outer, "u").map((l) => `  ${l}`),
+    ...unpacked,
     ...row.lines,
   ].join("\n");
   return { text, n: 0, blocks: Math.ceil(units / rowsPerBlock), threads };
@@ -452,7 +499,7 @@ export function emitCudaKernel(kernel: LoopKernel, options: CudaOptions): CudaKe
   const emitted =
     kernel.kind === "columns"
       ? emitColumns(kernel, options)
-      : kernel.reductions.length === 0
+      : kernel.reductions.length + kernel.columnSums.length === 0
         ? emitMap(kernel, options)
         : emitRows(kernel, options);
   const large = kernel.buffers.some((node) => numel(node.shape) * 2 >= 2 ** 31) || kernel.size >= 2 ** 31;

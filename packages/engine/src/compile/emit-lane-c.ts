@@ -1,5 +1,5 @@
 // Lane programs as C: units are blocks of lanes; every stretch of straight code is a loop over the lanes of a block, which
-// the compiler vectorises, and what lives longer waits in small arrays.
+// the compiler vectorises, and what lives longer waits in small arrays. What is the same for all lanes is computed once.
 import { isComplex } from "../graph/index.js";
 import { LanePrinter } from "./emit-lane.js";
 import type { Ix } from "./index-expr.js";
@@ -23,10 +23,54 @@ class CPrinter extends LanePrinter {
   readonly #kept = new Set<LaneScalar>();
   #here = new Set<LaneScalar>();
 
+  /** Scalars that every lane computes alike. */
+  readonly #uniform = new Set<LaneScalar>();
+
   constructor(program: LaneProgram) {
     super(program);
     this.#block = Math.min(laneBlock, program.lanes);
     this.#findKept(program.items);
+    this.#findUniform();
+  }
+
+  /** States are alike while their beginnings and every step are: assumed of all, and taken back until nothing changes. */
+  #findUniform(): void {
+    const code: LaneScalar[] = [];
+    const loops: LaneLoop[] = [];
+    const visit = (list: readonly LaneItem[]): void => {
+      for (const item of list) {
+        if (item.kind === "code") code.push(...item.scalars);
+        else {
+          loops.push(item.loop);
+          visit(item.items);
+        }
+      }
+    };
+    visit(this.program.items);
+    const differs = new Set<string>();
+    const known = new Map<LaneScalar, boolean>();
+    const isAlike = (s: LaneScalar): boolean => {
+      if (s.op === "const") return true;
+      if (s.op === "state" || s.op === "final") return !differs.has(`${s.of!.id}.${s.value}`);
+      if (s.op === "load") return ![...s.address!.variables()].some((name) => name.startsWith("l"));
+      if (s.op === "lane" || s.op === "past" || s.op === "shared" || s.op.startsWith("random_")) return false;
+      return s.args.every((a) => known.get(a) ?? isAlike(a));
+    };
+    for (let changed = true; changed; ) {
+      changed = false;
+      known.clear();
+      for (const s of code) known.set(s, isAlike(s));
+      for (const loop of loops)
+        loop.init.forEach((init, i) => {
+          const key = `${loop.id}.${i}`;
+          if (differs.has(key)) return;
+          const alike = (s: LaneScalar): boolean => known.get(s) ?? isAlike(s);
+          if (alike(init) && loop.next[i] !== undefined && alike(loop.next[i])) return;
+          differs.add(key);
+          changed = true;
+        });
+    }
+    for (const [s, alike] of known) if (alike) this.#uniform.add(s);
   }
 
   #findKept(items: readonly LaneItem[]): void {
@@ -86,9 +130,14 @@ class CPrinter extends LanePrinter {
       gathered.map((s) => `${computeType[s.dtype]} g${s.id}[${this.#block}] __attribute__((aligned(64)));`),
     );
     const apart = new Set(gathered);
-    const body: string[] = item.scalars.map((s) =>
-      apart.has(s) ? `${inner}const ${computeType[s.dtype]} e${s.id} = g${s.id}[l];` : this.statement(s, inner),
-    );
+    // Before the loop over lanes, from the first lane's numbers: all lanes have the same.
+    const alike = item.scalars.filter((s) => this.#uniform.has(s));
+    const once = alike.map((s) => this.statement(s, indent).replaceAll("[l]", "[0]"));
+    const body: string[] = item.scalars
+      .filter((s) => !this.#uniform.has(s))
+      .map((s) =>
+        apart.has(s) ? `${inner}const ${computeType[s.dtype]} e${s.id} = g${s.id}[l];` : this.statement(s, inner),
+      );
     for (const s of item.scalars) if (this.#kept.has(s)) body.push(`${inner}c${s.id}[l] = e${s.id};`);
     for (const s of item.recorded) if (s.loop !== this.unrecorded) body.push(inner + this.recordText(s.loop!, s));
     const stores = quiet ? [] : item.stores;
@@ -110,7 +159,9 @@ class CPrinter extends LanePrinter {
     this.#pendingAdvance.delete(item);
     this.#here = new Set();
     for (const line of arrays) this.lines.push(indent + line);
+    if (once.length > 0) this.lines.push(`${indent}{`, ...once);
     this.#laneLoop(body, indent, null);
+    if (once.length > 0) this.lines.push(`${indent}}`);
     this.#laneLoop(
       scattered.map((s, i) => inner + this.storeText(s, `y${first + i}[l]`)),
       indent,

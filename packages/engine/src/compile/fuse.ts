@@ -4,16 +4,14 @@ import {
   bytesOf,
   functionOrder,
   type GraphFn,
-  isComplex,
   isFloat,
   isHalf,
   isOp,
   type Node,
   numel,
-  type OpName,
   stridesOf,
 } from "../graph/index.js";
-import { uniformValue } from "../transform/index.js";
+import { elementwise, isReduction, isZeroBase, leaves, matrixOperand, opCost, reductionParts } from "./fuse-rules.js";
 import { operands } from "./operands.js";
 import { Reach } from "./reach.js";
 import {
@@ -28,7 +26,8 @@ import {
   throughView,
 } from "./views.js";
 
-export type Level = "full" | "row";
+/** "columns": a sum over rows inside a group of rows, piece by piece. */
+export type Level = "full" | "row" | "columns";
 
 export interface Group {
   id: number;
@@ -61,81 +60,12 @@ export interface Fusion {
 /** Whether the kernel of a custom function can read an operand as it lies. */
 export type CustomFit = (node: Node<"custom">, input: Node, strided: Strided) => boolean;
 
-export interface MatrixOperand extends Strided {
-  conjugate: boolean;
-}
-
-/**
- * An operand of a matrix product as libraries take it: memory with one unit stride, perhaps adjoint. Null where it must
- * be copied first.
- */
-export function matrixOperand(node: Node, stop: (node: Node) => boolean, layouts: Layouts): MatrixOperand | null {
-  const conjugated = isOp(node, "unary") && node.attrs.fn === "conj" && isComplex(node.dtype) && !stop(node);
-  const strided = asStrided(conjugated ? node.inputs[0] : node, stop, layouts);
-  if (strided === null) return null;
-  const [rows, columns] = strided.strides.slice(-2);
-  const [m, n] = node.shape.slice(-2);
-  const plain = (columns === 1 || n === 1) && (rows >= n || m === 1);
-  const transposed = (rows === 1 || m === 1) && (columns >= m || n === 1) && !(columns === 1 || n === 1);
-  if (conjugated) return transposed ? { ...strided, conjugate: true } : null;
-  return plain || transposed ? { ...strided, conjugate: false } : null;
-}
-
-/** scatterAdd onto zeros needs no zeros in memory. */
-export const isZeroBase = (node: Node, input: Node): boolean =>
-  node.op === "scatterAdd" && input === node.inputs[0] && uniformValue(input) === 0;
-
-const elementwise: ReadonlySet<OpName> = new Set([
-  "unary",
-  "binary",
-  "where",
-  "cast",
-  "random",
-  "gather",
-  "pad",
-  "concat",
-] as const);
-const leaves: ReadonlySet<OpName> = new Set(["const", "iota"] as const);
-export const isReduction = (node: Node): boolean => node.op === "reduce" || node.op === "argreduce";
-
-/** Arithmetic cost of an op inside a loop, in cheap operations. */
-function opCost(node: Node): number {
-  if (isOp(node, "unary")) {
-    if (
-      [
-        "exp",
-        "log",
-        "tanh",
-        "erf",
-        "sin",
-        "cos",
-        "expm1",
-        "log1p",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-      ].includes(node.attrs.fn)
-    )
-      return 12;
-    return ["sqrt", "rsqrt", "reciprocal"].includes(node.attrs.fn) ? 4 : 1;
-  }
-  if (isOp(node, "binary"))
-    return node.attrs.fn === "pow" || node.attrs.fn === "atan2" ? 30 : node.attrs.fn === "div" ? 4 : 1;
-  if (node.op === "random") return 60;
-  if (node.op === "gather" || node.op === "pad" || node.op === "concat") return 4;
-  return 1;
-}
-
-/** The axes of a reduction as [before, reduced, after] sizes. */
-function reductionParts(node: Node): [number, number, number] {
-  const { shape } = node.inputs[0];
-  const axes = isOp(node, "reduce") ? node.attrs.axes : [(node as Node<"argreduce">).attrs.axis];
-  const first = axes[0];
-  const last = axes[axes.length - 1];
-  return [numel(shape.slice(0, first)), numel(shape.slice(first, last + 1)), numel(shape.slice(last + 1))];
+export interface FuseOptions {
+  customFits?: CustomFit;
+  /** Masks of dropout are loops of their own, which draw whole blocks of random bits. */
+  drawsAlone?: boolean;
+  /** Sums over pieces of rows are made by the loop that has the rows: at most this many numbers a 32nd of a row. */
+  columnsInRows?: number;
 }
 
 class Fuser {
@@ -157,8 +87,7 @@ class Fuser {
 
   constructor(
     readonly fn: GraphFn,
-    readonly fits: CustomFit,
-    readonly drawsAlone: boolean,
+    readonly options: FuseOptions,
   ) {
     this.order = functionOrder(fn);
     this.params = new Set(fn.params);
@@ -279,7 +208,11 @@ class Fuser {
   #requireStrided(node: Node<"custom">, input: Node): void {
     const strided = asStrided(input, this.#stop, this.#layouts);
     const isFree = strided !== null && this.free.has(strided.node);
-    if (strided === null || (isFree && leaves.has(strided.node.op)) || !this.fits(node, input, strided))
+    if (
+      strided === null ||
+      (isFree && leaves.has(strided.node.op)) ||
+      !(this.options.customFits?.(node, input, strided) ?? false)
+    )
       this.#copy(input);
     // What is computed where it is read (a causal mask) is written down at its own size, before it is repeated.
     else if (isFree) this.#copy(strided.node);
@@ -339,7 +272,7 @@ class Fuser {
   }
 
   #isAlone(node: Node): boolean {
-    return this.drawsAlone && isOp(node, "random") && node.attrs.kind === "kept";
+    return this.options.drawsAlone === true && isOp(node, "random") && node.attrs.kind === "kept";
   }
 
   #chooseGroup(node: Node, needs: ReadonlySet<number>): Group {
@@ -395,6 +328,7 @@ class Fuser {
     inner: number | null,
   ): Level | null {
     const at = group.level.get(base)!;
+    if (at === "columns") return null;
     if (inner !== null) {
       const fits =
         at === "full" &&
@@ -447,7 +381,7 @@ class Fuser {
     ]) {
       for (const node of from.members) {
         const size = isReduction(node) ? numel(node.inputs[0].shape) : numel(node.shape);
-        const inner = isReduction(node) ? reductionParts(node)[1] : null;
+        const inner = isReduction(node) && from.level.get(node) !== "columns" ? reductionParts(node)[1] : null;
         for (const { base, relation } of this.#bases(node))
           if (this.#groupOf.get(base) === to && this.#levelIn(to, base, relation, size, inner) === null) return true;
       }
@@ -470,6 +404,12 @@ class Fuser {
 
   /** Column reductions over one domain share a kernel when neither needs the other. */
   #columnGroup(node: Node, parts: [number, number, number], needs: ReadonlySet<number>): Group {
+    const rows = this.#rowsFor(node, parts, needs);
+    if (rows !== null) {
+      rows.level.set(node, "columns");
+      rows.inner ??= parts[2];
+      return rows;
+    }
     const size = parts[0] * parts[1] * parts[2];
     for (const group of this.#groups) {
       if (group.kind !== "columns" || group.members.length === 0 || group.members.length >= 8) continue;
@@ -485,6 +425,36 @@ class Fuser {
     const group = this.#newGroup(size, null, parts);
     group.level.set(node, "row");
     return group;
+  }
+
+  /** The group whose rows are summed, if its loop can do it along the way. */
+  #rowsFor(node: Node, parts: [number, number, number], needs: ReadonlySet<number>): Group | null {
+    const { columnsInRows = 0 } = this.options;
+    const [pieces, depth, length] = parts;
+    if (columnsInRows === 0 || !isOp(node, "reduce") || node.attrs.fn !== "sum" || node.dtype !== "float32")
+      return null;
+    if (length <= 32 || length > 1024 || length % 32 !== 0 || pieces < 128 || depth < 16) return null;
+    const size = pieces * depth * length;
+    for (const { base, relation } of this.#bases(node)) {
+      const group = this.#groupOf.get(base);
+      if (group === undefined || group.kind !== "rows" || group.size !== size) continue;
+      // What is only element-wise so far can go by rows as well.
+      if (group.inner !== length && (group.inner !== null || !this.#mayGoByRows(group))) continue;
+      if (group.level.get(base) !== "full" || relation.kind !== "same") continue;
+      const others = group.members.filter((member) => group.level.get(member) === "columns");
+      if ((others.length + 1) * (length / 32) > columnsInRows) continue;
+      if (others.some((other) => reductionParts(other).some((n, i) => n !== parts[i]))) continue;
+      const own = this.#unitOfGroup.get(group)!;
+      if ([...needs].every((unit) => unit === own || !this.#reach.depends(unit, own))) return group;
+    }
+    return null;
+  }
+
+  #mayGoByRows(group: Group): boolean {
+    const { members } = group;
+    // Only where the loop writes something anyway.
+    if (!members.some((member) => this.stored.has(member))) return false;
+    return members.every((member) => group.level.get(member) === "full" && !this.#isAlone(member));
   }
 
   /** Whether what is summed comes from one loop, or from the same memory. */
@@ -616,7 +586,6 @@ function resolveCopied(node: Node, index: Place["index"], stop: (node: Node) => 
   return resolveViews(below.node, below.index, stop);
 }
 
-/** `drawsAlone`: masks of dropout are loops of their own, which draw whole blocks of random bits. */
-export function fuse(fn: GraphFn, fits: CustomFit = () => false, drawsAlone = false): Fusion {
-  return new Fuser(fn, fits, drawsAlone).run();
+export function fuse(fn: GraphFn, options: FuseOptions = {}): Fusion {
+  return new Fuser(fn, options).run();
 }

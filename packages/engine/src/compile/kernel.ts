@@ -13,7 +13,8 @@ import {
   type UnaryFn,
 } from "../graph/index.js";
 import { numbering } from "../ops/index.js";
-import { type Fusion, type Group, isReduction } from "./fuse.js";
+import type { Fusion, Group } from "./fuse.js";
+import { isReduction } from "./fuse-rules.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
 import { addressIn, isView, throughView } from "./views.js";
 
@@ -53,6 +54,14 @@ export interface Store {
   value: KExpr;
 }
 
+/** A sum over the rows of a piece, for every column; result [pieces, columns]. */
+export interface ColumnSum {
+  buffer: number;
+  argument: KExpr;
+  /** Rows of a piece. */
+  depth: number;
+}
+
 export interface LoopKernel {
   kind: "rows" | "columns";
   /** Independent iterations; the dialect spreads them over threads. */
@@ -63,6 +72,8 @@ export interface LoopKernel {
   reduced: LoopVariable[];
   reductions: Reduction[];
   stores: Store[];
+  /** Rows only. */
+  columnSums: ColumnSum[];
   /** Everything that is read, for the planner. */
   loads: { buffer: number; address: Ix }[];
   /** Nodes whose memory the kernel touches, by local number. */
@@ -439,6 +450,7 @@ function finish(
   kind: LoopKernel["kind"],
   stores: Store[],
   split: (variables: LoopVariable[]) => LoopVariable[][],
+  columnSums: ColumnSum[] = [],
 ): LoopKernel {
   const cells = indexCells(builder.expressions, stores, builder.reductions);
   const parts = split(builder.variables.filter((v) => v.size > 1)).map((part) => collapse(part, cells));
@@ -469,9 +481,10 @@ function finish(
     reduced,
     reductions: builder.reductions,
     stores,
+    columnSums,
     loads: builder.expressions.flatMap((e) => (e.kind === "load" ? [{ buffer: e.buffer, address: e.address }] : [])),
     buffers: builder.buffers,
-    written: new Set(stores.map((s) => s.buffer)),
+    written: new Set([...stores, ...columnSums].map((s) => s.buffer)),
     size: builder.group.size,
     cost,
     name: kernelName(builder, kind),
@@ -482,6 +495,7 @@ function finish(
 function kernelName(builder: KernelBuilder, kind: LoopKernel["kind"]): string {
   const words: string[] = [];
   for (const r of builder.reductions) words.push(r.fn);
+  if ([...builder.group.level.values()].includes("columns")) words.push("colsum");
   for (const e of builder.expressions) {
     if (e.kind === "unary" || e.kind === "binary") words.push(e.fn);
     else if (e.kind === "random" || e.kind === "dynamic") words.push(e.kind === "random" ? "random" : "gather");
@@ -516,19 +530,29 @@ export function buildKernel(group: Group, fusion: Fusion, params: ReadonlySet<No
   }
   const inner = group.inner ?? 1;
   builder.chooseVariables(group.inner === null ? [] : [inner]);
-  for (const node of group.members) if (isReduction(node)) builder.reduce(node, builder.position.mod(inner));
+  const columnSums: ColumnSum[] = [];
+  const inColumns = (node: Node): boolean => group.level.get(node) === "columns";
+  for (const node of group.members)
+    if (isReduction(node) && !inColumns(node)) builder.reduce(node, builder.position.mod(inner));
   for (const node of group.members) {
+    if (inColumns(node)) {
+      const [x] = node.inputs;
+      const argument = builder.value(x, delinearize(builder.position, x.shape));
+      const depth = group.size / (inner * (numel(node.shape) / inner));
+      columnSums.push({ buffer: builder.bufferOf(node), argument, depth });
+      continue;
+    }
     if (!fusion.stored.has(node)) continue;
     const isRow = group.level.get(node) === "row" && group.inner !== null;
     const address = isRow ? builder.position.div(inner) : builder.position;
     const value = isReduction(node) ? builder.value(node, []) : builder.copyOrValue(node);
     stores.push({ buffer: builder.bufferOf(node), address, value });
   }
-  return finish(builder, "rows", stores, (variables) =>
+  const split = (variables: LoopVariable[]): LoopVariable[][] =>
     group.inner === null
       ? [variables, [], []]
-      : partition(variables, group.size, (stride) => (stride >= inner ? 0 : 2)),
-  );
+      : partition(variables, group.size, (stride) => (stride >= inner ? 0 : 2));
+  return finish(builder, "rows", stores, split, columnSums);
 }
 
 /** Sorts variables (outermost first) into three parts by their stride in the domain. */

@@ -1,7 +1,8 @@
 // The plan of a function: kernels, library calls and loops in order, and where every value lies in memory.
 import { bytesOf, type GraphFn, InternalError, isOp, type Node, numel, outputAvals } from "../graph/index.js";
 import { type Batching, joinKernels } from "./batch-kernels.js";
-import { type CustomFit, type Fusion, fuse, isZeroBase, type MatrixOperand, matrixOperand } from "./fuse.js";
+import { type FuseOptions, type Fusion, fuse } from "./fuse.js";
+import { isZeroBase, type MatrixOperand, matrixOperand } from "./fuse-rules.js";
 import { buildKernel, type LoopKernel } from "./kernel.js";
 import { type AnyLaneProgram, laneProgramOf, outlineLanes, type RegionOptions } from "./lane-region.js";
 import { type PrepareOptions, prepare } from "./prepare.js";
@@ -46,15 +47,12 @@ export interface Plan {
   layouts: Layouts;
 }
 
-export interface PlanOptions extends PrepareOptions {
+export interface PlanOptions extends PrepareOptions, FuseOptions {
   donated?: readonly boolean[];
   /** How lane programs keep the states of their loops, and which parameters' values are known. */
   lanes?: Partial<RegionOptions>;
   /** Which kernels the device can launch together; none without it. */
   batching?: Batching;
-  customFits?: CustomFit;
-  /** Masks of dropout are kernels of their own; see fuse. */
-  drawsAlone?: boolean;
   /** Bytes of scratch memory that the device's call for an op works in. */
   workspace?: (node: Node) => number;
 }
@@ -130,7 +128,7 @@ class Planner {
     return this.fusion.groups.flatMap((group) => {
       if (group.size === 0) return [];
       const kernel = buildKernel(group, this.fusion, this.params);
-      if (kernel.stores.length === 0) return [];
+      if (kernel.written.size === 0) return [];
       const reads = new Set<string>();
       const writes = new Set<string>();
       kernel.buffers.forEach((node, i) => {
@@ -314,7 +312,7 @@ class Planner {
     // Kernels of one launch run in no order.
     if (kernels.some((k) => k !== kernel && kernelLoads(k, from).length > 0)) return false;
     // In step: one address, and every read of it happens in the loop that writes.
-    if (kernel.reductions.length > 0) return false;
+    if (kernel.reductions.length + kernel.columnSums.length > 0) return false;
     const store = kernel.stores.find((s) => memoryKey(kernel.buffers[s.buffer]) === to);
     if (store === undefined) return false;
     return kernelLoads(kernel, from).every((address) => address.equals(store.address));
@@ -451,7 +449,8 @@ function withEpilogues(work: Work[], fusion: Fusion): Work[] {
 
 /** One store, as large as the product and of its dtype, reading the product only where it writes. */
 function finishes(kernel: LoopKernel, product: Node): boolean {
-  if (kernel.kind !== "rows" || kernel.reductions.length > 0 || kernel.stores.length !== 1) return false;
+  if (kernel.kind !== "rows" || kernel.reductions.length + kernel.columnSums.length > 0) return false;
+  if (kernel.stores.length !== 1) return false;
   const [store] = kernel.stores;
   const target = kernel.buffers[store.buffer];
   const units = kernel.outer.length === 0 ? kernel.size : numel(kernel.outer.map((v) => v.size));
@@ -495,7 +494,7 @@ export function planFunction(fn: GraphFn, options: PlanOptions): Plan {
     ...(force ? { force } : {}),
     ...options.lanes,
   });
-  const fusion = fuse(prepared, options.customFits, options.drawsAlone);
+  const fusion = fuse(prepared, options);
   return new Planner(prepared, fusion, options).run();
 }
 

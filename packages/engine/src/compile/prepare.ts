@@ -65,7 +65,7 @@ function prepareReduce(node: Node<"reduce">, options: PrepareOptions): Node {
   const before = numel(x.shape.slice(0, axes[0]));
   const { splitColumns = 0 } = options;
   if (after > 1 && before * after < splitColumns * 32 && count >= 256) {
-    const split = pieces(count, count < 1 << 14 ? 64 : Math.max(64, Math.min(256, Math.floor((1 << 17) / after))));
+    const split = pieces(count, count < 1 << 13 ? 64 : Math.max(64, Math.min(512, Math.floor((1 << 18) / after))));
     if (split > 1) return inTwoStages(node, [before, split, count / split, after]);
   }
   return node as Node;

@@ -51,7 +51,9 @@ export function tallyLanes(program: LaneProgram): Tally {
         if (s.args.length === 0) tally.add("simple", s.op === "const" ? 0 : 0.5 * times);
         else {
           const [op, each] = classOf(s.op as UnaryFn, s.args[0].dtype);
-          tally.add(op, each * times);
+          // A product and the sum that takes it are one instruction.
+          const isJoined = (s.op === "add" || s.op === "sub") && s.args.some((arg) => arg.op === "mul");
+          tally.add(op, (isJoined ? 0.5 : 1) * each * times);
         }
       }
       tally.add("simple", 0.5 * (item.stores.length + item.recorded.length) * times);

@@ -43,19 +43,34 @@ test("programs over 3 processes give the numbers of the whole", { skip }, async 
   });
 });
 
+interface LinksAnswer {
+  staged: Rates["links"];
+  inPrograms: Rates["links"];
+  slowest: number[];
+  agreed: boolean[];
+}
+
 test("links of 4 processes are measured for pairs and for all, the same on every rank", { skip }, async () => {
-  const answers = (await runRanks(4, kit, "links")) as Rates["links"][];
+  const answers = (await runRanks(4, kit, "links")) as LinksAnswer[];
   for (const answer of answers) assert.deepEqual(answer, answers[0]);
-  for (const kind of collectiveKinds) {
-    assert.deepEqual(
-      answers[0][kind].map(({ members }) => members),
-      [2, 4],
-    );
-    for (const { latency, bandwidth } of answers[0][kind]) {
-      assert.ok(latency > 0 && latency < 1, `${kind} answers after ${latency} s`);
-      assert.ok(bandwidth > 1e6 && bandwidth < 1e12, `${kind} moves ${bandwidth} B/s`);
+  for (const links of [answers[0].staged, answers[0].inPrograms])
+    for (const kind of collectiveKinds) {
+      assert.deepEqual(
+        links[kind].map(({ members }) => members),
+        [2, 4],
+      );
+      for (const { members, latency, bandwidth, curve } of links[kind]) {
+        assert.ok(latency > 0 && latency < 1, `${kind} answers after ${latency} s`);
+        assert.ok(bandwidth > 1e6 && bandwidth < 1e12, `${kind} moves ${bandwidth} B/s`);
+        // 64 KiB, 1 MiB and 16 MiB in all, of which a rank receives its share.
+        assert.equal(curve?.length, 3);
+        if (kind === "allReduce")
+          assert.equal(curve?.[0][0], Number(((2 * 65536 * (members - 1)) / members).toPrecision(4)));
+      }
     }
-  }
+  // Rank 2 is the slowest: everybody plans with what it can do.
+  assert.deepEqual(answers[0].slowest, [1e-5, 2e-5, 4e-5]);
+  assert.deepEqual(answers[0].agreed, [true, false]);
 });
 
 test("the rates of a device are plausible, kept on disk, and measured again where the file is broken", { skip }, () => {

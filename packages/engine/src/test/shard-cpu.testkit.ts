@@ -6,7 +6,7 @@ import { bytesOf, type Node, numel, storageView } from "../graph/index.js";
 import * as weft from "../index.js";
 import { ReferenceDevice, useDevice } from "../index.js";
 import type { Value } from "../ops/index.js";
-import { measureLinks } from "../runtime/index.js";
+import { allAgree, measureLinks, slowestRates } from "../runtime/index.js";
 import { Mesh, type Partitioned, Placement, partition, type Strategy, scatterValue } from "../shard/index.js";
 import { simplify } from "../transform/index.js";
 import { loopGradient, mlpStep, type Program, transformerStep } from "./programs.js";
@@ -82,10 +82,19 @@ export function runPrograms({ rank, size: devices, name }: RankContext): unknown
   return answers;
 }
 
+/** Links by the group alone and inside programs; and whose rates the ranks agree on where rank r is r + 1 times as slow. */
 export function links({ rank, size: devices, name }: RankContext): unknown {
+  const device = new CpuDevice({ threads: 1 });
   const group = ShmGroup.join(name, rank, devices, { joinTimeout: 60 });
-  const measured = measureLinks(group);
+  const staged = measureLinks(group);
+  device.group = group;
+  const inPrograms = measureLinks(group, device);
+  const times = [1, 2, 4].map((x) => x * (rank === 2 ? 10 : rank + 1) * 1e-6);
+  const table = { sizes: [1], nn: times, tn: times, nt: times, ns: times };
+  const slowest = slowestRates(group, { matmul: {}, products: { float32: table } });
+  const agreed = [allAgree(group, true), allAgree(group, rank !== 1)];
   group.barrier();
+  device.group = null;
   group.close();
-  return measured;
+  return { staged, inPrograms, slowest: slowest.products?.float32?.nn, agreed };
 }

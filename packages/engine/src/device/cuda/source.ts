@@ -22,6 +22,7 @@ export const cudaPlanOptions: PlanOptions = {
   parallelRows: 1024,
   longReduction: 4096,
   splitColumns: 512,
+  columnsInRows: 32,
   halfMatmul: true,
   workspace: (node) => workspaceBytes(node) + attentionWorkspace(node),
   customFits: (node, input, strided) =>
@@ -29,6 +30,9 @@ export const cudaPlanOptions: PlanOptions = {
   lanes: { blocks: true, savingLanes: 16384, localBytes: 8192 },
   batching: { mayBatch: (kernel) => cudaThreads(kernel) === 256, maxBuffers: 480 },
 };
+
+const boundsOf = ({ threads, together = 0 }: { threads: number; together?: number }): string =>
+  together > 0 ? `${threads}, ${together}` : String(threads);
 
 export interface Prepared extends CudaKernel {
   name: string;
@@ -60,14 +64,14 @@ export function writeCudaProgram(plan: Plan, maxBlocks: number, precision: Preci
   const add = (kernel: LoopKernel, mayAlias: boolean, aligned: boolean): void => {
     if (kernel.size === 0) return;
     const emitted = emitCudaKernel(kernel, { mayAlias, maxBlocks, aligned });
-    const text = `extern "C" __global__ void __launch_bounds__(${emitted.threads}) @(const Args<${kernel.buffers.length}> args) {\n  void* const* p = args.p; const int bx = blockIdx.x, gx = gridDim.x, n = ${emitted.n};\n${emitted.text}\n}`;
+    const text = `extern "C" __global__ void __launch_bounds__(${boundsOf(emitted)}) @(const Args<${kernel.buffers.length}> args) {\n  void* const* p = args.p; const int bx = blockIdx.x, gx = gridDim.x, n = ${emitted.n};\n${emitted.text}\n}`;
     kernels.set(kernel, { ...emitted, name: named(text) });
   };
   /** One launch for several kernels: each has a range of the blocks, found in a table. */
   const addBatch = (step: Extract<Step, { kind: "batch" }>, mayAlias: boolean, aligned: boolean): void => {
     const rows: number[][] = [];
     const bodies: string[] = [];
-    let [start, offset, threads] = [0, 0, 0];
+    let [start, offset, threads, together] = [0, 0, 0, 0];
     for (const kernel of step.kernels) {
       const emitted = emitCudaKernel(kernel, { mayAlias, maxBlocks, aligned });
       const body = addBody(emitted.text);
@@ -76,11 +80,12 @@ export function writeCudaProgram(plan: Plan, maxBlocks: number, precision: Preci
       start += emitted.blocks;
       offset += kernel.buffers.length;
       threads = emitted.threads;
+      together = Math.max(together, emitted.together ?? 0);
     }
     const table = rows.flat().join(", ");
     const cases = bodies.map((body, i) => `    case ${i}: ${body}(args.p + row[1], b, row[4], row[2]); break;`);
     const text = `static __constant__ int @_table[${rows.length * 5}] = { ${table} };
-extern "C" __global__ void __launch_bounds__(${threads}) @(const __grid_constant__ Args<${offset}> args) {
+extern "C" __global__ void __launch_bounds__(${boundsOf({ threads, together })}) @(const __grid_constant__ Args<${offset}> args) {
   int low = 0, high = ${rows.length};
   while (high - low > 1) { int middle = (low + high) / 2; if (@_table[5 * middle] <= (int)blockIdx.x) low = middle; else high = middle; }
   const int* row = @_table + 5 * low;

@@ -7,22 +7,28 @@ import * as weft from "../../index.js";
 import * as nn from "../../nn/index.js";
 import * as optim from "../../optim/index.js";
 import type { CompileOptions } from "../contract.js";
-import { assertSmallerThan, fusedOf, Recorder } from "./plan.testkit.js";
+import { assertSmallerThan, fusedOf, type Plan, Recorder } from "./plan.testkit.js";
 import { writeCudaProgram } from "./source.js";
 
-test("a training step of two layers is some sixty launches, one of them for all updates, none with scores", () => {
-  const device = new Recorder();
+interface Size {
+  batch: number;
+  length: number;
+  heads: number;
+  width: number;
+  feedForward: number;
+}
+
+/** Runs (or only traces, where the device refuses) a training step of two layers. */
+function trainOn(device: Recorder, { batch, length, heads, ...shape }: Size, dtype: "float32" | "bfloat16"): void {
   weft.setDevice(device);
-  const [batch, length, heads] = [2, 40, 2];
-  const params = nn.textClassifier.init(
-    { vocabulary: 30, width: 8, heads, layers: 2, feedForward: 12, classes: 3 },
-    weft.key(0),
-  );
+  const params = nn.textClassifier.init({ vocabulary: 30, heads, layers: 2, classes: 3, ...shape }, weft.key(0));
   const optimizer = optim.adam();
   const step = weft.jit(
     (p: nn.TextClassifier, state: optim.AdamState, ids: weft.Tensor, labels: weft.Tensor, key: weft.Key) => {
-      const loss = (q: nn.TextClassifier): weft.Tensor =>
-        weft.crossEntropy(nn.textClassifier.apply(q, ids, { heads, dropout: 0.1, key }), labels);
+      const loss = (q: nn.TextClassifier): weft.Tensor => {
+        const used = nn.castParameters(q, dtype);
+        return weft.crossEntropy(nn.textClassifier.apply(used, ids, { heads, dropout: 0.1, key }), labels);
+      };
       const [value, grads] = weft.valueAndGrad(loss)(p);
       return [...optimizer.update(p, grads, state), value];
     },
@@ -30,7 +36,15 @@ test("a training step of two layers is some sixty launches, one of them for all 
   );
   const ids = weft.zeros([batch, length], { dtype: "int32" });
   step(params, optimizer.init(params), ids, weft.zeros([batch], { dtype: "int32" }), weft.key(1));
-  const plan = device.plan((options) => options.donated?.some(Boolean) ?? false);
+}
+
+const planOf = (device: Recorder): Plan => device.plan(({ donated }) => donated?.some(Boolean) ?? false);
+
+test("a training step of two layers is some sixty launches, one of them for all updates, none with scores", () => {
+  const device = new Recorder();
+  const [batch, length, heads] = [2, 40, 2];
+  trainOn(device, { batch, length, heads, width: 8, feedForward: 12 }, "float32");
+  const plan = planOf(device);
   assert.ok(plan.steps.length <= 66, `${plan.steps.length} launches`);
   assert.equal(fusedOf(plan).length, 4, "attention and its gradient in each layer");
   const largest = Math.max(...plan.steps.map((s) => (s.kind === "batch" ? s.kernels.length : 0)));
@@ -38,8 +52,8 @@ test("a training step of two layers is some sixty launches, one of them for all 
   assertSmallerThan(plan, batch * heads * length * length);
 });
 
-/** The plan of a training step in bfloat16 whose tensors are large enough for vectors; nothing is computed. */
-function halfPlan() {
+/** The plan of a step in bfloat16 whose tensors are large enough for vectors; nothing is computed. */
+function halfPlan(): { plan: Plan; tokens: number; width: number; feedForward: number } {
   class Planned extends Recorder {
     override compile(fn: GraphFn, options: CompileOptions = {}) {
       if (!options.donated?.some(Boolean)) return super.compile(fn, options);
@@ -48,26 +62,9 @@ function halfPlan() {
     }
   }
   const device = new Planned();
-  weft.setDevice(device);
-  const [batch, length, heads] = [64, 256, 4];
-  const shape = { vocabulary: 30, width: 128, layers: 2, feedForward: 256, classes: 3 };
-  const params = nn.textClassifier.init({ heads, ...shape }, weft.key(0));
-  const optimizer = optim.adam();
-  const step = weft.jit(
-    (p: nn.TextClassifier, state: optim.AdamState, ids: weft.Tensor, labels: weft.Tensor, key: weft.Key) => {
-      const loss = (q: nn.TextClassifier): weft.Tensor => {
-        const half = nn.castParameters(q, "bfloat16");
-        return weft.crossEntropy(nn.textClassifier.apply(half, ids, { heads, dropout: 0.1, key }), labels);
-      };
-      const [value, grads] = weft.valueAndGrad(loss)(p);
-      return [...optimizer.update(p, grads, state), value];
-    },
-    { donate: [0, 1] },
-  );
-  const ids = weft.zeros([batch, length], { dtype: "int32" });
-  const labels = weft.zeros([batch], { dtype: "int32" });
-  assert.throws(() => step(params, optimizer.init(params), ids, labels, weft.key(1)), /planned/);
-  return { plan: device.plan(({ donated }) => donated?.some(Boolean) ?? false), tokens: batch * length, ...shape };
+  const size = { batch: 64, length: 256, heads: 4, width: 128, feedForward: 256 };
+  assert.throws(() => trainOn(device, size, "bfloat16"), /planned/);
+  return { plan: planOf(device), tokens: size.batch * size.length, ...size };
 }
 
 test("in bfloat16 nothing as large as the activations is kept in float32, and masks of hidden layers are not kept", () => {

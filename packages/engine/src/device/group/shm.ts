@@ -1,6 +1,6 @@
 // A process group of one host over shared memory. Processes find each other by a name, whoever started them; the name
 // exists only until all are there, so that nothing is left behind however they end.
-import { readdirSync, unlinkSync } from "node:fs";
+import { closeSync, openSync, readdirSync, readSync, unlinkSync } from "node:fs";
 import { type OpAttrs, type Shape, WeftError } from "../../graph/index.js";
 import type { ProcessGroup } from "../contract.js";
 import { describeFor } from "./descriptor.js";
@@ -146,28 +146,43 @@ export const barrierOf = (rank: number, size: number): OpAttrs["collective"] => 
   dtype: "uint8",
 });
 
+const magic = 0x7765667467727031n;
+
+/** Whoever made a group's name is gone: by what its first bytes say (control_t in native/shm.ts). */
+function isOrphan(path: string): boolean {
+  const library = groupLibrary();
+  const head = Buffer.alloc(32);
+  const file = openSync(path, "r");
+  try {
+    readSync(file, head, 0, head.length, 0);
+  } finally {
+    closeSync(file);
+  }
+  const started = (pid: number): bigint => BigInt(library.processStart(pid) as number | bigint);
+  if (head.readBigUInt64LE(0) === magic) return started(head.readInt32LE(16)) !== head.readBigUInt64LE(24);
+  // Not finished yet: then its name ends with the process that writes it.
+  const maker = /\.(\d+)$/.exec(path)?.[1];
+  return maker !== undefined && started(Number(maker)) === 0n;
+}
+
 /** Removes the names of groups whose first process was killed before all had come. */
 export function removeStale(): string[] {
-  const removed: string[] = [];
   let names: string[];
   try {
-    names = readdirSync(folder).filter((name) => name.startsWith(prefix));
+    names = groupFiles();
   } catch {
-    return removed;
+    return [];
   }
-  const library = groupLibrary();
-  for (const name of names) {
-    const maker = /\.(\d+)$/.exec(name)?.[1];
-    if (maker !== undefined && library.processStart(Number(maker)) === 0) {
-      try {
-        unlinkSync(`${folder}/${name}`);
-        removed.push(name);
-      } catch {
-        // Somebody else was quicker.
-      }
+  return names.filter((name) => {
+    try {
+      if (!isOrphan(`${folder}/${name}`)) return false;
+      unlinkSync(`${folder}/${name}`);
+      return true;
+    } catch {
+      // Somebody else was quicker.
+      return false;
     }
-  }
-  return removed;
+  });
 }
 
 /** Names in shared memory that belong to this user's groups. For tests and `weft doctor`. */

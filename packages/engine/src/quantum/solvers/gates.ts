@@ -4,6 +4,7 @@ import { adjoint, customVjp, matmul, scan, type Tensor, zerosLike } from "../../
 import { phase } from "./exponential.js";
 import { runSteps } from "./loop.js";
 import type { Gradient } from "./methods.js";
+import { type Moving, slopesOfParams } from "./moving.js";
 
 /** One gate of a step: which of the matrices, on which sites. */
 export interface Slot {
@@ -25,6 +26,10 @@ export interface GateTensors {
 export interface GateProgram extends GateTensors {
   dims: readonly number[];
   slots: readonly Slot[];
+  /** [steps]: their numbers, in float64. */
+  at: Tensor;
+  /** The angles as a function of the step, where that is known: then the tables of angles need not exist. */
+  moving: Moving | null;
 }
 
 interface StepGates {
@@ -127,9 +132,63 @@ function backwardStep(dims: readonly number[], slots: readonly Slot[], gateOf: R
   return { next, each };
 }
 
+interface MovingBack extends Back {
+  params: Tensor[];
+  k: Tensor;
+}
+
+/**
+ * All steps with angles worked out in each: state, cotangent and the sums of gradients are all that is kept, however many
+ * steps there are.
+ */
+function runMoving(program: GateProgram, moving: Moving, state: Tensor): Tensor {
+  const { dims, slots, at, fixed: gates } = program;
+  const [length] = at.shape;
+  const first = at.index(0);
+  const gatesOf = (k: Tensor, params: readonly Tensor[]): StepGates => ({
+    tables: [],
+    phases: moving.angles(k, params).map(phase),
+  });
+  const reversible = customVjp(
+    (fixed: Tensor[], params: Tensor[], from: Tensor, psi: Tensor): Tensor =>
+      scan(
+        (c: { psi: Tensor; k: Tensor }) => [
+          { psi: forwardStep(dims, slots, reader(fixed, gatesOf(c.k, params)), c.psi), k: c.k.add(1) },
+          [],
+        ],
+        { psi, k: from },
+        [],
+        { length },
+      )[0].psi,
+    ([fixed, params, from], result, cotangent) => {
+      const start: MovingBack = {
+        psi: result,
+        lambda: cotangent,
+        fixed: fixed.map((g) => zerosLike(g)),
+        params: params.map((p) => zerosLike(p)),
+        k: from.add(length - 1),
+      };
+      const [end] = scan(
+        (carry: MovingBack): [MovingBack, []] => {
+          const x = gatesOf(carry.k, params);
+          const { next, each } = backwardStep(dims, slots, reader(fixed, x), carry, x);
+          const slopes = slopesOfParams(moving, carry.k, params, each.angles);
+          return [{ ...next, params: carry.params.map((sum, i) => sum.add(slopes[i])), k: carry.k.sub(1) }, []];
+        },
+        start,
+        [],
+        { length },
+      );
+      return [end.fixed, end.params, null, end.lambda] as never;
+    },
+  );
+  return reversible(gates, moving.params, first, state);
+}
+
 /** All steps of a program on one state [D]. */
 export function runGates(program: GateProgram, state: Tensor, gradient: Gradient): Tensor {
-  const { dims, slots } = program;
+  const { dims, slots, moving } = program;
+  if (gradient.kind === "reversal" && moving !== null) return runMoving(program, moving, state);
   const run = (gates: GateTensors, psi: Tensor, kind: Gradient): Tensor =>
     runSteps(
       (c: Tensor, x: StepGates) => forwardStep(dims, slots, reader(gates.fixed, x), c),

@@ -206,6 +206,15 @@ export function driveTable(h: Hamiltonian, grid: Grid, stages: readonly number[]
   return values.cast(grid.real).reshape([steps, s, k]);
 }
 
+/** The same of one step, whose number is a tensor: [stages, K]. For drives that are functions of time. */
+export function drivesAt(h: Hamiltonian, grid: Grid, stages: readonly number[], step: Tensor): Tensor {
+  if (typeof h.amplitudes !== "function") throw new WeftError("evolve: drives of a table have no formula");
+  const times = tensor([...stages], { dtype: "float64" })
+    .add(step)
+    .mul(grid.h.cast("float64"));
+  return h.amplitudes(times.cast(grid.real)).cast(grid.real);
+}
+
 /** The pieces in which an adaptive method steps, and how it finds the drives: by piece for tables, by time otherwise. */
 export function adaptivePieces(
   h: Hamiltonian,

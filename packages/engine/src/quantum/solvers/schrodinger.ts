@@ -3,10 +3,10 @@
 import { ClusterDevice } from "../../cluster/index.js";
 import { WeftError } from "../../graph/index.js";
 import { session } from "../../runtime/index.js";
-import { adjoint, concat, matmul, shard, Tensor, treeMap, vmap } from "../../tensor/index.js";
+import { adjoint, arange, concat, matmul, shard, Tensor, treeMap, vmap } from "../../tensor/index.js";
 import { identity, Operator, type OperatorLike } from "../operators/index.js";
 import { adaptive } from "./adaptive.js";
-import { type DenseProgram, denseProgram, isDense, runDense } from "./dense.js";
+import { type DenseProgram, denseProgram, isDense, runDense, runStepwise } from "./dense.js";
 import { hermitianExponential } from "./exponential.js";
 import { applyGate, type GateProgram, runGates } from "./gates.js";
 import { denseTerms, explicitStep, generatorTable, required } from "./lindblad.js";
@@ -24,6 +24,12 @@ export interface SchrodingerOptions {
   saves?: number;
   observables?: Observables;
   dtype?: "complex64" | "complex128";
+  /**
+   * How the reverse pass by reversal gets at the drives: "steps" works them out in every step, and memory does not depend on the
+   * number of steps; "tables" keeps some numbers a drive, step and column. By default steps; tables on a GPU, and for gates in
+   * several pieces of time, where every lane would have to work them out by itself.
+   */
+  angles?: "steps" | "tables";
 }
 
 export interface PropagatorOptions extends Omit<SchrodingerOptions, "saves" | "observables"> {
@@ -61,9 +67,13 @@ function prepare(h: Hamiltonian, options: SchrodingerOptions): Prepared {
   const D = dimensionOf(h);
   const same = (state: Tensor): Tensor => state;
   let gates: Prepared["gates"] = null;
-  if (method.name === "trotter2" || method.name === "trotter4")
+  if (method.name === "trotter2" || method.name === "trotter4") {
+    const { angles = onGpu() ? "tables" : "steps" } = options;
+    if (angles !== "steps" && angles !== "tables")
+      throw new WeftError(`propagator: angles must be "steps" or "tables", got ${String(angles)}`);
     gates = trotterProgram(h, grid, method, (sites, gate, state) => applyGate(h.dims, sites, gate, state));
-  else if (method.name === "pwcExpm") {
+    if (angles === "tables") gates.program.moving = null;
+  } else if (method.name === "pwcExpm") {
     const { fixed, drives } = denseTerms(h, grid);
     const table = hermitianExponential(
       generatorTable(fixed, driveTable(h, grid, method.stages).index(":", 0), drives),
@@ -75,6 +85,8 @@ function prepare(h: Hamiltonian, options: SchrodingerOptions): Prepared {
       fixed: [],
       tables: [table],
       angles: [],
+      at: arange(0, grid.steps, 1, { dtype: "float64" }),
+      moving: null,
     };
     gates = { program, enter: same, leave: same };
   }
@@ -94,7 +106,8 @@ function rateOf(h: Hamiltonian, grid: Grid): (psi: Tensor, u: Tensor) => Tensor 
   };
 }
 
-const tablesOf = ({ tables, angles }: Pick<GateProgram, "tables" | "angles">) => ({ tables, angles });
+/** What is different in every step, with the steps as leading axis. */
+const tablesOf = ({ tables, angles, at }: Pick<GateProgram, "tables" | "angles" | "at">) => ({ tables, angles, at });
 
 /** Evolves psi0 ([D]) to the end of the duration. */
 export function schrodinger(h: Hamiltonian, psi0: Tensor | OperatorLike, options: SchrodingerOptions): Evolution {
@@ -182,16 +195,19 @@ function evolveDense(
   const [D] = first.shape;
   const rows = (angles: Tensor[], pieces: number): Tensor[] =>
     angles.map((a) => a.reshape([pieces, a.shape[0] / pieces, D]).permute([1, 0, 2]));
-  const entered = matmul(lead, first);
-  if (chunks === 1) {
-    const last = runDense({ unitaries, angles: rows(dense.angles, 1) }, entered, gradient);
-    return matmul(adjoint(lead), last);
-  }
-  const { count, length } = splitSteps(grid.steps, chunks);
   const cut = (from: number, to: number): Tensor[] => dense.angles.map((a) => a.index(`${from}:${to}`));
+  /** Steps from `from` on, in equal pieces side by side. */
+  const run = (x: Tensor, from: number, pieces: number, each: number): Tensor => {
+    if (gradient.kind !== "reversal" || dense.stepwise === null)
+      return runDense({ unitaries, angles: rows(cut(from, from + pieces * each), pieces) }, x, gradient);
+    const begins = arange(from, from + pieces * each, each, { dtype: "float64" });
+    return runStepwise(unitaries, dense.stepwise, begins, each, x);
+  };
+  const entered = matmul(lead, first);
+  if (chunks === 1) return matmul(adjoint(lead), run(entered, 0, 1, grid.steps));
+  const { count, length } = splitSteps(grid.steps, chunks);
   const eye = identity(D).tensor(first.dtype);
-  const all = runDense(
-    { unitaries, angles: rows(cut(0, count * length), count) },
+  const all = run(
     wish(
       eye
         .unsqueeze(1)
@@ -200,11 +216,13 @@ function evolveDense(
       1,
       [divide?.pieces ?? [], divide?.columns ?? []].flat(),
     ),
-    gradient,
+    0,
+    count,
+    length,
   );
   let total = matmul(timeProduct(all.reshape([D, count, D]).permute([1, 0, 2])), entered);
   const rest = grid.steps - count * length;
-  if (rest > 0) total = runDense({ unitaries, angles: rows(cut(count * length, grid.steps), 1) }, total, gradient);
+  if (rest > 0) total = run(total, count * length, 1, rest);
   return matmul(adjoint(lead), total);
 }
 
@@ -268,6 +286,8 @@ export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolutio
   }
   const shared = wish(starts, 0, options.divide?.columns);
   if (chunks === 1) return done(vmap((psi: Tensor) => leave(runGates(program, enter(psi), gradient)))(shared).T);
+  // Lanes of several pieces are at different times: what all share when there is one piece, each would work out by itself.
+  if (options.angles === undefined) program.moving = null;
   const { count, length } = splitSteps(grid.steps, chunks);
   const { pieces, rest } = cutRows(tablesOf(program), count, length, grid.steps);
   const apart = treeMap((x: Tensor) => wish(x, 0, options.divide?.pieces), pieces);

@@ -1,11 +1,12 @@
 // From a Hamiltonian to gates: which terms are merged, in which layers they go, and how steps of second and fourth order
 // are put together. Drives stay apart from the static part: with smooth pulses that splitting converges far faster.
-import { adjoint, eigh, kron, matmul, stack, type Tensor, tensor } from "../../tensor/index.js";
+import { adjoint, arange, eigh, kron, matmul, stack, type Tensor, tensor } from "../../tensor/index.js";
 import { identity } from "../operators/index.js";
 import { hermitianExponential } from "./exponential.js";
 import type { GateProgram, Slot } from "./gates.js";
 import { type Method, suzukiParts } from "./methods.js";
-import { driveTable, type Grid, type Hamiltonian, levelsOf, matrixOf, type Term } from "./problem.js";
+import { movingAngles } from "./moving.js";
+import { drivesAt, driveTable, type Grid, type Hamiltonian, levelsOf, matrixOf, type Term } from "./problem.js";
 
 interface LocalTerm {
   sites: readonly number[];
@@ -166,7 +167,10 @@ export function trotterProgram(
     })),
   );
 
-  const program: GateProgram = { dims, slots: [], fixed: [], tables: [], angles: [] };
+  const at = arange(0, grid.steps, 1, { dtype: "float64" });
+  const program: GateProgram = { dims, slots: [], fixed: [], tables: [], angles: [], at, moving: null };
+  /** The angles of each slot from the drives at the stages of one step, [stages, K]. */
+  const fromDrives: ((u: Tensor) => Tensor)[] = [];
   const slots: Slot[] = [];
   const terms = h.static.map(({ sites, matrix }) => ({ sites, matrix: matrixOf(matrix, grid.complex) }));
   const layers = method.splitting === "terms" ? termLayers(terms) : mergedLayers(dims, terms, grid);
@@ -189,6 +193,8 @@ export function trotterProgram(
       if (frame !== undefined) {
         const angle = amplitude(members[0], part).mul(length.mul(scale));
         const index = program.angles.push(angle.unsqueeze(1).mul(frame.values.unsqueeze(0))) - 1;
+        const stage = u.shape[1] === 1 ? 0 : part;
+        fromDrives.push((now) => now.index(stage, members[0]).mul(length.mul(scale)).mul(frame.values));
         slots.push({ sites, kind: "phases", index });
         return;
       }
@@ -222,8 +228,16 @@ export function trotterProgram(
   const used = new Set(slots.filter((s) => s.kind === "fixed").map((s) => s.index));
   // Gates that only the rim uses are no part of the loop.
   const keep = gates.map((_, i) => i).filter((i) => used.has(i));
+  const { amplitudes } = h;
+  const canMove = typeof amplitudes === "function" && program.tables.length === 0 && fromDrives.length > 0;
   const inLoop: GateProgram = {
     ...program,
+    moving: canMove
+      ? movingAngles((k) => {
+          const now = drivesAt(h, grid, method.stages, k);
+          return fromDrives.map((angle) => angle(now));
+        })
+      : null,
     fixed: keep.map((i) => gates[i]),
     slots: slots.map((s) => (s.kind === "fixed" ? { ...s, index: keep.indexOf(s.index) } : s)),
   };

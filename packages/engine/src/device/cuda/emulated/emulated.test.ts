@@ -66,6 +66,30 @@ test("vectors of eight: halves, masks of dropout, looked-up rows, rows and colum
   agree(() => [data([200, 9, 256], 10).sum(1), half([200, 9, 128], 11).cast("float32").max(1)], 1e-4);
 });
 
+test("sums over rows are made by the loop that has the rows", { skip }, () => {
+  const gradient = weft.jit((params: weft.Tensor[]) =>
+    weft.grad(([x, weight, bias]: weft.Tensor[]) => {
+      const y = weft.layerNorm(x, { weight, bias }).cast("float32");
+      return y.mul(y).sum();
+    })(params),
+  );
+  const params = (): weft.Tensor[] => [data([8192, 64], 1).cast("bfloat16"), data([64], 2), data([64], 3)];
+  agree(() => gradient(params()).map((g) => g.cast("float32")), 0.02);
+  weft.setDevice(device());
+  const names = gradient.kernels(params());
+  assert.ok(
+    names.some((name) => name.includes("_colsum_")),
+    names.join(", "),
+  );
+  assert.ok(!names.some((name) => name.includes("col_sum_512x16x64")), names.join(", "));
+  // A loop that was element-wise goes by rows for the sum's sake.
+  const scaled = weft.jit((x: weft.Tensor, w: weft.Tensor) => [x.mul(w), x.mul(w).sum(0)]);
+  const given = (): [weft.Tensor, weft.Tensor] => [data([8192, 96], 4), data([96], 5)];
+  agree(() => scaled(...given()), 1e-3);
+  weft.setDevice(device());
+  assert.deepEqual(scaled.kernels(...given()), ["row_colsum_mul_8192x96", "col_sum_1x512x96"]);
+});
+
 function embeddingGradient(rows: number, width: number, ids: Int32Array): weft.Tensor {
   const at = weft.tensor(ids, { shape: [ids.length] });
   const weights = data([ids.length, width], 7);

@@ -1,0 +1,107 @@
+// The picture of a gate: its pulses, and where the state goes that starts in the ground state of every part. Carriers are drawn
+// with twenty points a period; those too fast to be seen as the band that they fill.
+import { framed, type Spec } from "@weft/lab";
+import * as weft from "weft";
+import * as quantum from "weft/quantum";
+
+const f64 = { dtype: "float64" } as const;
+const pointsAPeriod = 20;
+const fewestPoints = 400;
+/** Beyond this a period is narrower than a few pixels. */
+const mostPoints = 4000;
+
+export interface PulseLine {
+  name: string;
+  /** The pulse itself, or (band) the envelope whose carrier fills it. */
+  band: boolean;
+  times: number[];
+  values: number[];
+}
+
+/** Points of one pulse over the whole evolution. */
+export function pulseLine(
+  name: string,
+  pulse: quantum.Pulse,
+  parameters: Record<string, weft.Tensor>,
+  duration: number,
+): PulseLine {
+  const omega = Math.abs(parameters.omega?.itemSync() ?? 0);
+  const wanted = Math.ceil((pointsAPeriod * omega * duration) / (2 * Math.PI));
+  const band = wanted > mostPoints;
+  const count = band ? fewestPoints : Math.max(fewestPoints, wanted);
+  const times = Array.from({ length: count + 1 }, (_, k) => (k * duration) / count);
+  const still = Object.fromEntries(
+    Object.entries(parameters).map(([key, x]) => [key, key === "omega" || key === "phase" ? x.mul(0) : x]),
+  );
+  const values = pulse.at(weft.tensor(times, f64), band ? still : parameters);
+  return { name, band, times, values: Array.from(values.dataSync() as Float64Array) };
+}
+
+const axis = { field: "t", type: "quantitative", title: "ns", scale: { nice: false } };
+const colour = { field: "line", type: "nominal", title: null };
+
+function pulsePanel(lines: readonly PulseLine[]): Spec {
+  const rows = (band: boolean): object[] =>
+    lines
+      .filter((line) => line.band === band)
+      .flatMap(({ name, times, values }) =>
+        times.map((t, k) => ({ t, value: values[k], below: -values[k], line: name })),
+      );
+  const y = { field: "value", type: "quantitative", title: "rad/ns" };
+  const layers: Spec[] = [];
+  if (lines.some(({ band }) => !band))
+    layers.push({
+      data: { values: rows(false) },
+      mark: { type: "line", strokeWidth: 1.5 },
+      encoding: { x: axis, y, color: colour },
+    });
+  if (lines.some(({ band }) => band))
+    layers.push({
+      data: { values: rows(true) },
+      mark: { type: "area", opacity: 0.35, line: true },
+      encoding: { x: axis, y, y2: { field: "below" }, color: colour },
+    });
+  return { width: 620, height: 220, layer: layers };
+}
+
+export function chart(problem: quantum.GateProblem): Spec {
+  const bound = problem.bind();
+  const h = bound.hamiltonian();
+  const duration = problem.spec.evolution.duration ?? bound.duration().itemSync();
+  const saves = 200;
+  const times = Array.from({ length: saves }, (_, k) => ((k + 1) * duration) / saves);
+  const pulses = problem.spec.device.drives.map((drive) =>
+    pulseLine(`${drive.on}.${drive.name}`, drive.pulse, bound.pulseParameters(drive), duration),
+  );
+  const D = bound.dims.reduce((a, b) => a * b, 1);
+  const steps = Math.ceil(problem.spec.evolution.steps / saves) * saves;
+  const run = quantum.schrodinger(h, quantum.basisState(D, 0), { duration, steps, saves, method: "trotter2" });
+  const weights = run.states!.abs().square().dataSync() as Float64Array;
+  const labels = Array.from({ length: D }, (_, s) => quantum.digitsOf(s, bound.dims).join(""));
+  const peak = (s: number): number => Math.max(...times.map((_, k) => weights[k * D + s]));
+  const shown = labels
+    .map((_, s) => s)
+    .sort((a, b) => peak(b) - peak(a))
+    .slice(0, 6);
+  const populations = shown.flatMap((s) =>
+    times.map((t, k) => ({ t, value: weights[k * D + s], line: `|${labels[s]}>` })),
+  );
+  const populationPanel: Spec = {
+    width: 620,
+    height: 220,
+    data: { values: populations },
+    mark: { type: "line", strokeWidth: 1.5 },
+    encoding: { x: axis, y: { field: "value", type: "quantitative", title: "population" }, color: colour },
+  };
+  return framed(
+    {
+      title: problem.spec.name,
+      subtitle: `pulses${pulses.some(({ band }) => band) ? " (fast carriers as bands)" : ""}, and the populations of the state that starts in the ground state`,
+      description: `Pulses and populations of ${problem.spec.name} over ${duration} ns.`,
+    },
+    {
+      vconcat: [...(pulses.length > 0 ? [pulsePanel(pulses)] : []), populationPanel],
+      resolve: { scale: { color: "independent" } },
+    },
+  );
+}

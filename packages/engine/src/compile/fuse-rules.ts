@@ -1,0 +1,82 @@
+// What fusion knows of single nodes: which ops are loops, what their arithmetic costs, how reductions divide a shape, and what
+// libraries can read as it lies. Knows nothing of groups.
+import { isComplex, isOp, type Node, numel, type OpName } from "../graph/index.js";
+import { uniformValue } from "../transform/index.js";
+import { asStrided, type Layouts, type Strided } from "./views.js";
+
+export interface MatrixOperand extends Strided {
+  conjugate: boolean;
+}
+
+/**
+ * An operand of a matrix product as libraries take it: memory with one unit stride, perhaps adjoint. Null where it must
+ * be copied first.
+ */
+export function matrixOperand(node: Node, stop: (node: Node) => boolean, layouts: Layouts): MatrixOperand | null {
+  const conjugated = isOp(node, "unary") && node.attrs.fn === "conj" && isComplex(node.dtype) && !stop(node);
+  const strided = asStrided(conjugated ? node.inputs[0] : node, stop, layouts);
+  if (strided === null) return null;
+  const [rows, columns] = strided.strides.slice(-2);
+  const [m, n] = node.shape.slice(-2);
+  const plain = (columns === 1 || n === 1) && (rows >= n || m === 1);
+  const transposed = (rows === 1 || m === 1) && (columns >= m || n === 1) && !(columns === 1 || n === 1);
+  if (conjugated) return transposed ? { ...strided, conjugate: true } : null;
+  return plain || transposed ? { ...strided, conjugate: false } : null;
+}
+
+/** scatterAdd onto zeros needs no zeros in memory. */
+export const isZeroBase = (node: Node, input: Node): boolean =>
+  node.op === "scatterAdd" && input === node.inputs[0] && uniformValue(input) === 0;
+
+export const elementwise: ReadonlySet<OpName> = new Set([
+  "unary",
+  "binary",
+  "where",
+  "cast",
+  "random",
+  "gather",
+  "pad",
+  "concat",
+] as const);
+export const leaves: ReadonlySet<OpName> = new Set(["const", "iota"] as const);
+export const isReduction = (node: Node): boolean => node.op === "reduce" || node.op === "argreduce";
+
+/** Arithmetic cost of an op inside a loop, in cheap operations. */
+export function opCost(node: Node): number {
+  if (isOp(node, "unary")) {
+    if (
+      [
+        "exp",
+        "log",
+        "tanh",
+        "erf",
+        "sin",
+        "cos",
+        "expm1",
+        "log1p",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+      ].includes(node.attrs.fn)
+    )
+      return 12;
+    return ["sqrt", "rsqrt", "reciprocal"].includes(node.attrs.fn) ? 4 : 1;
+  }
+  if (isOp(node, "binary"))
+    return node.attrs.fn === "pow" || node.attrs.fn === "atan2" ? 30 : node.attrs.fn === "div" ? 4 : 1;
+  if (node.op === "random") return 60;
+  if (node.op === "gather" || node.op === "pad" || node.op === "concat") return 4;
+  return 1;
+}
+
+/** The axes of a reduction as [before, reduced, after] sizes. */
+export function reductionParts(node: Node): [number, number, number] {
+  const { shape } = node.inputs[0];
+  const axes = isOp(node, "reduce") ? node.attrs.axes : [(node as Node<"argreduce">).attrs.axis];
+  const first = axes[0];
+  const last = axes[axes.length - 1];
+  return [numel(shape.slice(0, first)), numel(shape.slice(first, last + 1)), numel(shape.slice(last + 1))];
+}

@@ -1,0 +1,95 @@
+// What a gradient by reversal holds: as much for ten times the steps, and the numbers of the form that keeps tables.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Tensor } from "../../index.js";
+import * as weft from "../../index.js";
+import { pauli, sigmaX, sigmaZ } from "../operators/index.js";
+import { type Hamiltonian, type PropagatorOptions, propagator } from "./index.js";
+import { movingAngles } from "./moving.js";
+
+const skip = weft.CpuDevice.available() ? false : "needs a compiler";
+const f64 = { dtype: "float64" } as const;
+type Values = Record<"amplitude" | "omega" | "length" | "jc", Tensor>;
+
+const pair = ({ amplitude, omega, jc, length }: Values): Hamiltonian => ({
+  dims: [2, 2],
+  static: [
+    ...[0, 1].map((i) => ({ sites: [i], matrix: sigmaZ.scale(-1.5 - 0.2 * i) })),
+    { sites: [0, 1], matrix: pauli("YY").tensor("complex128").mul(jc) },
+  ],
+  drives: [0, 1].map((i) => ({ sites: [i], matrix: sigmaX })),
+  amplitudes: (t) => {
+    const envelope = t
+      .div(length)
+      .mul(2 * Math.PI)
+      .cos()
+      .neg()
+      .add(1)
+      .mul(0.5);
+    return envelope.unsqueeze(1).mul(amplitude).mul(t.unsqueeze(1).mul(omega).cos());
+  },
+});
+
+const loss = (options: Omit<PropagatorOptions, "duration">) => (p: Values) => {
+  const { final } = propagator(pair(p), { duration: p.length, ...options });
+  return pauli("XX").tensor("complex128").mul(final).sum().abs().square().div(-16).add(1);
+};
+
+const values = (): Values => ({
+  amplitude: weft.tensor([0.5, 0.6], f64),
+  omega: weft.tensor([3, 3.4], f64),
+  length: weft.tensor(6, f64),
+  jc: weft.tensor(0.2, f64),
+});
+
+/** Value, gradient, and the most bytes that were held, on a device of its own. */
+function measured(options: Omit<PropagatorOptions, "duration">) {
+  const before = weft.session().device;
+  const device = new weft.CpuDevice({ threads: 1 });
+  weft.useDevice(device);
+  try {
+    const run = weft.jit((p: Values) => weft.valueAndGrad(loss(options))(p));
+    const [value, gradient] = run(values());
+    const numbers = [value, ...Object.values(gradient)].flatMap((t) =>
+      Array.from(t.dataSync() as ArrayLike<number>, Number),
+    );
+    return { numbers, peak: device.memory().peakBytes };
+  } finally {
+    weft.useDevice(before);
+  }
+}
+
+const cases = [
+  { strategy: "gates", chunks: 1, steps: 500 },
+  { strategy: "dense", chunks: 4, steps: 80 },
+] as const;
+for (const { strategy, chunks, steps } of cases)
+  test(`${strategy}, ${chunks} pieces of time: no more memory for ten times the steps`, { skip }, () => {
+    const few = measured({ steps, chunks, strategy });
+    const many = measured({ steps: 10 * steps, chunks, strategy });
+    const tables = measured({ steps, chunks, strategy, angles: "tables" });
+    assert.equal(many.peak, few.peak);
+    assert.ok(tables.peak > 1.2 * few.peak, `tables hold ${tables.peak} bytes, steps ${few.peak}`);
+    few.numbers.forEach((x, i) => {
+      assert.ok(Math.abs(x - tables.numbers[i]) < 1e-11, `${i}: ${x}, ${tables.numbers[i]}`);
+    });
+    assert.ok(
+      few.numbers.every((x) => Math.abs(x) > 1e-4),
+      `nothing is zero by chance: ${few.numbers}`,
+    );
+  });
+
+test("what is made of many numbers keeps its table, and other words are refused", { skip }, () => {
+  const sampled = (count: number) => movingAngles((k) => [weft.ones([count], f64).realize().mul(k)]);
+  assert.equal(sampled(65), null);
+  const few = sampled(3)!;
+  assert.deepEqual(
+    few.params.map(({ size }) => size),
+    [3],
+  );
+  assert.deepEqual(few.angles(weft.tensor(2, f64), [weft.tensor([1, 2, 3], f64)])[0].arraySync(), [2, 4, 6]);
+  assert.throws(
+    () => propagator(pair(values()), { duration: 6, steps: 10, angles: "both" as never }),
+    /angles must be "steps" or "tables", got both/,
+  );
+});
