@@ -19,13 +19,14 @@ const { values: options } = parseArgs({
     only: { type: "string", default: "small,large" },
     precisions: { type: "string", default: "tf32,bfloat16" },
     windows: { type: "string", default: "8" },
-    every: { type: "string", default: "64" },
+    every: { type: "string" },
     device: { type: "string", default: "cuda" },
     out: { type: "string", default: join(here, "results/train-gpu.json") },
   },
 });
 const windows = Number(options.windows);
-const every = Number(options.every);
+/** Steps of a window: short ones are asked for less often, as the trainer does by itself. */
+const everyOf = (size) => (options.every === undefined ? { small: 256, large: 64 }[size] : Number(options.every));
 const folder = mkdtempSync(join(tmpdir(), "weft-bench-train-gpu-"));
 process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
 process.env.WEFT_DATA = join(folder, "home");
@@ -73,16 +74,17 @@ function configOf(size, precision, name) {
       dropout: 0.1,
     },
     data: { dataset: "ag_news", path: news },
-    training: { epochs: 1000, batch_per_rank: batch, max_steps: windows * every, evaluate: false },
+    training: { epochs: 1000, batch_per_rank: batch, max_steps: windows * everyOf(size), evaluate: false },
     optimizer: { type: "adam", learning_rate: 3e-4 },
     precision: { compute: precision },
-    logging: { every_steps: every },
+    logging: { every_steps: everyOf(size) },
   };
   return trainer.resolveConfig(trainer.checkConfig(raw, "bench"), { output: join(folder, name) });
 }
 
 /** Milliseconds a step of each window of a run, without those that compile and choose algorithms. */
 async function throughTrainer(size, precision, round) {
+  const every = everyOf(size);
   const config = configOf(size, precision, `${size}-${precision}-${round}`);
   const { losses } = await trainer.train(config, { readEvery: every });
   const steps = readFileSync(join(config.output, "rank0.jsonl"), "utf8")
@@ -100,7 +102,7 @@ async function throughTrainer(size, precision, round) {
 }
 
 /** Milliseconds a run of `step`, in rounds that end when the device is done. */
-function bare(step) {
+function bare(step, every) {
   for (let i = 0; i < 5; i++) step();
   device.synchronize();
   return Array.from({ length: Math.max(3, windows - 2) }, () => {
@@ -114,7 +116,7 @@ function bare(step) {
 /** The trainer's own program on one batch that stays on the device. */
 async function ownProgram(size, precision) {
   const config = configOf(size, precision, "bare");
-  const { optimizer, scaling } = makeOptimizer(config, windows * every);
+  const { optimizer, scaling } = makeOptimizer(config, windows * everyOf(size));
   const model = makeModel(config, 4, "float32", halfOf(config));
   const stepOptions = {
     model,
@@ -126,7 +128,7 @@ async function ownProgram(size, precision) {
     labelSmoothing: 0,
     gradientClip: undefined,
     bucketBytes: Number.POSITIVE_INFINITY,
-    window: every,
+    window: everyOf(size),
   };
   const programs = makePrograms(stepOptions);
   let state = freshState(stepOptions, weft.jit((k) => model.init(k))(weft.key(1)));
@@ -154,7 +156,7 @@ async function ownProgram(size, precision) {
   loader.close();
   const ms = bare(() => {
     [state] = programs.whole(state, packed);
-  });
+  }, everyOf(size));
   return { ms, kernels: programs.whole.kernels(state, packed).length };
 }
 
@@ -167,7 +169,7 @@ function tableStep(size, precision) {
     const [p, s, loss] = made.step(params, state, made.x, made.y, key);
     loss.dispose();
     [params, state] = [p, s];
-  });
+  }, everyOf(size));
 }
 
 async function row(size, precision) {
@@ -219,7 +221,7 @@ const report = {
   at: new Date().toISOString(),
   hardware: { device: device.context?.name ?? device.name },
   versions: { node: process.version },
-  settings: { windows, every },
+  settings: { windows, every: { small: everyOf("small"), large: everyOf("large") } },
   rows,
   failed,
 };

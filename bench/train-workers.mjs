@@ -1,6 +1,6 @@
 // `node bench/train-workers.mjs --data DIR`: the same training (the small model on the real rows, one global batch) on one
 // worker and on two: the accuracies must agree within half a point. Writes results/train-workers.json.
-// Options: --config ag_news_small  --epochs 2  --global-batch 64  --out FILE
+// Options: --config ag_news_small  --epochs 5  --global-batch 64  --out FILE
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -16,7 +16,7 @@ const { values: options } = parseArgs({
   options: {
     data: { type: "string" },
     config: { type: "string", default: "ag_news_small" },
-    epochs: { type: "string", default: "2" },
+    epochs: { type: "string", default: "5" },
     "global-batch": { type: "string", default: "64" },
     out: { type: "string", default: join(here, "results/train-workers.json") },
   },

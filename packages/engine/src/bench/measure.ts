@@ -20,7 +20,7 @@ export interface Measured {
   endToEnd: number[];
   /** Seconds a call, with calls issued back to back. */
   compute: number[];
-  /** How many calls were issued before the last one was waited for. */
+  /** Calls of a sample; the next sample's are issued before these are waited for. */
   inFlight: number;
   /** Seconds of calls that were waited for one by one. */
   alone: number[];
@@ -29,9 +29,9 @@ export interface Measured {
   error: number;
 }
 
-/** A sample of the compute clock lasts this long where sixteen calls can, so that what a call waits for is not counted as work. */
+/** A sample of the compute clock lasts this long, where so many calls can. */
 const sampleSeconds = 0.2;
-const mostInFlight = 16;
+const mostInFlight = 64;
 
 const now = (): number => performance.now() / 1e3;
 const median = (values: readonly number[]): number => {
@@ -50,7 +50,7 @@ export async function measureRow(row: RowSpec, options: MeasureOptions): Promise
   await settle(program.weights);
   const single = Math.min(3, options.repeats);
   const clocks = options.computeOnly ? 1 : 2;
-  const calls = clocks * (options.warmup + options.repeats) + single + 1;
+  const calls = clocks * (options.warmup + options.repeats) + single + 3;
   let call = 0;
   const tick = (): void => options.onCall?.(++call, calls);
 
@@ -70,26 +70,41 @@ export async function measureRow(row: RowSpec, options: MeasureOptions): Promise
     throw new WeftError(`${labelOf(row)}: the result is wrong (relative error ${error}, ${bound} allowed); not timed`);
   tick();
 
-  /** Seconds a call: issued back to back, each result let go of at once, the last one waited for. */
-  const timeCalls = async (count: number): Promise<number> => {
-    const start = now();
-    for (let i = 0; i < count; i++) {
+  /** So many calls, back to back, each result let go of at once; the last one, which can be waited for. */
+  const issue = (count: number): Tensor => {
+    for (let i = 1; ; i++) {
       const c = program.compute(inputs, program.weights);
       realize([c]);
-      if (i === count - 1) await settle([c]);
+      if (i >= count) return c;
       c.dispose();
     }
+  };
+  const finish = async (c: Tensor): Promise<number> => {
+    await settle([c]);
+    c.dispose();
     tick();
-    return (now() - start) / count;
+    return now();
   };
   const alone: number[] = [];
   for (let i = -options.warmup; i < single; i++) {
-    const seconds = await timeCalls(1);
-    if (i >= 0) alone.push(seconds);
+    const start = now();
+    const end = await finish(issue(1));
+    if (i >= 0) alone.push(end - start);
   }
   const inFlight = Math.max(1, Math.min(mostInFlight, Math.floor(sampleSeconds / Math.min(...alone))));
+  // The next calls are issued before the last ones are done: devices go on from sample to sample. The first sample fills the
+  // queue, the last empties it; neither counts.
   const compute: number[] = [];
-  for (let i = 0; i < options.repeats; i++) compute.push(await timeCalls(inFlight));
+  let pending = issue(inFlight);
+  let before = 0;
+  for (let i = 0; i <= options.repeats; i++) {
+    const next = issue(inFlight);
+    const end = await finish(pending);
+    if (i > 0) compute.push((end - before) / inFlight);
+    before = end;
+    pending = next;
+  }
+  await finish(pending);
   for (const input of inputs) input.dispose();
 
   const whole = options.computeOnly

@@ -48,7 +48,12 @@ export function workerRates(device: Device, { calibrate, neighbours }: Calibrate
   return measureTogether(device, neighbours, calibrate ?? false);
 }
 
-const announce = (): void => say("worker", () => "measuring this device for the planner, once a machine");
+/** Some seconds during which nothing else is heard of a worker: who watches is told why. */
+function announce(): void {
+  const text = "measuring this device for the planner, once a machine (WEFT_RATES=assumed skips it)";
+  if (process.stderr.isTTY) process.stderr.write(`weft worker: ${text}\n`);
+  say("worker", () => text);
+}
 
 function measureTogether(device: CpuDevice, { rank, count, name }: Neighbours, isForced: boolean): Rates | null {
   let group: ShmGroup | null = null;

@@ -26,7 +26,7 @@ import { maxKnownBytes, tellKnown } from "./known.js";
 import { Lineage, type Repeat } from "./lineage.js";
 import { type Prediction, predictParts } from "./predict.js";
 import type { KnownArguments } from "./protocol.js";
-import { ratesFor } from "./rates.js";
+import { ratesFor, withoutLinks } from "./rates.js";
 import { hasCollective, renumber } from "./renumber.js";
 import { stage, Uploads, unstage } from "./upload.js";
 
@@ -53,6 +53,11 @@ interface Call {
 let lastProgram = 0;
 /** Places of its own that a tensor has beside the one where it was made. */
 const maxCopies = 2;
+/**
+ * How much slower a program that moves nothing may be predicted to be than one that does: workers that exchange data wait for
+ * the slowest of them in every call, which no rate of a link contains.
+ */
+const worthMoving = 1.15;
 
 export class ClusterDevice implements Device {
   readonly name: string;
@@ -376,12 +381,12 @@ export class ClusterDevice implements Device {
     return this.lastPlan === null ? null : predictParts(this.lastPlan, this.rates);
   }
 
-  #choose({ fn, donated }: Call, params: readonly (Placement | null)[]): Choice {
+  #choose({ fn, donated }: Call, params: readonly (Placement | null)[], rates = this.rates): Choice {
     const devices = this.workers;
     if (devices === 0)
       throw new WeftError(`the dispatcher at ${this.connection.address} has no workers; start one: weft worker`);
     const enabled = process.env.WEFT_AUTO_SHARD !== "0";
-    return this.chooser(fn, { devices, rates: this.rates, params, donated, enabled, ...this.wishes });
+    return this.chooser(fn, { devices, rates, params, donated, enabled, ...this.wishes });
   }
 
   /** Sends the parts of a function that was cut as was chosen to their workers. */
@@ -411,8 +416,8 @@ export class ClusterDevice implements Device {
 
   /**
    * The second call of a program: arguments that came before (weights, mostly) would be moved inside every call where they
-   * lie badly. If the program is faster with them elsewhere, or as fast and moves less, they get a copy there that stays as
-   * long as they do.
+   * lie badly. If the program is faster with them elsewhere, or moves nothing and is hardly slower, they get a copy there
+   * that stays as long as they do.
    */
   #resettle(
     call: Call,
@@ -424,10 +429,18 @@ export class ClusterDevice implements Device {
     now.settled = true;
     if (now.partitioned.moves.length === 0 || !again.some(Boolean)) return now;
     const free = homes.map((home, i) => (again[i] ? null : home));
-    const choice = this.#choose(call, free);
-    if (choice.seconds > now.seconds) return now;
-    const partitioned = partition(call.fn, choice);
-    if (choice.seconds === now.seconds && partitioned.moves.length >= now.partitioned.moves.length) return now;
+    let choice = this.#choose(call, free);
+    let partitioned = partition(call.fn, choice);
+    if (partitioned.moves.length > 0 && again.every(Boolean)) {
+      const still = this.#choose(call, free, withoutLinks(this.rates));
+      if (still.seconds <= choice.seconds * worthMoving) {
+        choice = still;
+        partitioned = partition(call.fn, still);
+      }
+    }
+    const moves = partitioned.moves.length;
+    const slower = choice.seconds > now.seconds * (moves === 0 ? worthMoving : 1);
+    if (slower || (choice.seconds === now.seconds && moves >= now.partitioned.moves.length)) return now;
     this.connection.send({ t: "forget", program: now.program });
     return { ...this.#prepare(call, choice, partitioned), settled: true };
   }

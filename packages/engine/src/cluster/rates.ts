@@ -77,3 +77,15 @@ export function ratesFor(workers: readonly WorkerInfo[]): Rates {
   if (workers.some((worker) => worker.device.startsWith("cuda"))) return { ...h200, call: 250e-6 };
   return cpuRates(Math.max(1, Math.min(...workers.map((worker) => worker.threads))));
 }
+
+/**
+ * The same workers, were they hardly able to exchange anything: what is planned for them moves nothing where that can be. What
+ * was measured at single sizes is left out, or it would be believed.
+ */
+export function withoutLinks(rates: Rates): Rates {
+  const slow = Object.entries(rates.links).map(([kind, links]) => [
+    kind,
+    links.map(({ members, latency, bandwidth }) => ({ members, latency, bandwidth: bandwidth / 1000 })),
+  ]);
+  return { ...rates, links: Object.fromEntries(slow) as Rates["links"] };
+}

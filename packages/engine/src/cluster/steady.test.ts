@@ -3,9 +3,13 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { CpuDevice } from "../device/index.js";
 import * as weft from "../index.js";
+import { build } from "../ops/index.js";
+import { partition, type Rates } from "../shard/index.js";
 import type { ClusterBuffer } from "./buffer.js";
+import { choose } from "./choose.js";
 import { type Cluster, connect } from "./connect.js";
-import type { WorkerStats } from "./protocol.js";
+import type { WorkerInfo, WorkerStats } from "./protocol.js";
+import { ratesFor, withoutLinks } from "./rates.js";
 import { watch } from "./watch.js";
 
 const skip = CpuDevice.available() ? false : "no C compiler";
@@ -166,4 +170,29 @@ test("a tensor that two programs want in two places keeps both", { skip }, async
   const before = counts.reshards;
   for (let i = 0; i < 4; i++) await both();
   assert.equal(counts.reshards, before);
+});
+
+test("workers that can hardly exchange anything get a plan for all of them that moves nothing", () => {
+  const dims = [1024, 1024, 1024];
+  const x = build.input([1024, 1024], "float32");
+  const weights = dims.slice(1).map((out, i) => build.input([dims[i], out], "float32"));
+  const zero = build.full([1024, 1024], 0, "float32");
+  const y = weights.reduce((h, w) => build.binary("max", build.matmul(h, w), zero), x);
+  const fn = { params: [x, ...weights], outputs: [y] };
+  const worker = { device: "cpu", threads: 1, rates: null } as unknown as WorkerInfo;
+  const assumed = ratesFor(Array.from({ length: workers }, () => worker));
+  // As they are measured: with rates of single sizes, and so good that exchanging is free.
+  const curve: [number, number][] = [[1e6, 1e15]];
+  const links = Object.entries(assumed.links).map(([kind, list]) => [
+    kind,
+    list.map((link) => ({ ...link, bandwidth: 1e15, latency: 0, curve })),
+  ]);
+  const rates: Rates = { ...assumed, links: Object.fromEntries(links) as Rates["links"] };
+  const params = fn.params.map(() => null);
+  const options = { devices: workers, params, donated: [], enabled: true };
+  delete process.env.WEFT_FORCE_SHARD;
+  const still = choose(fn, { ...options, rates: withoutLinks(rates) });
+  assert.equal(still.mesh.size, workers);
+  assert.equal(partition(fn, still).moves.length, 0);
+  assert.ok(still.seconds >= choose(fn, { ...options, rates }).seconds);
 });

@@ -11,7 +11,7 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { attentionNode, swapHeads } from "../transform/index.js";
+import { attentionNode, belowZero, swapHeads } from "../transform/index.js";
 import { wrap } from "./convert.js";
 import { type ProductOptions, productPrecision } from "./precision.js";
 import type { Key } from "./random.js";
@@ -54,7 +54,8 @@ function extras(
     if (mask.dtype !== "bool" && !isFloat(mask.dtype))
       throw new DTypeError(`${op}: a mask is bool (who may look) or float (added to the scores), got ${mask.dtype}`);
     kind = mask.dtype === "bool" ? "bool" : "float";
-    const node = kind === "bool" ? mask.node : build.cast(mask.node, dtype === "float64" ? "float64" : "float32");
+    const node =
+      kind === "bool" ? mask.node : belowZero(build.cast(mask.node, dtype === "float64" ? "float64" : "float32"));
     nodes.push(build.expandTo(node, scores));
   }
   const drops = dropout > 0 && key !== null;

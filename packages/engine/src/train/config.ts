@@ -100,7 +100,7 @@ const schema = z.strictObject({
       keep: count.default(2),
     })
     .prefault({}),
-  logging: z.strictObject({ every_steps: count.default(64) }).prefault({}),
+  logging: z.strictObject({ every_steps: count.default(256) }).prefault({}),
 });
 
 export type RawConfig = z.infer<typeof schema>;

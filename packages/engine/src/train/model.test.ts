@@ -60,6 +60,36 @@ test("padding changes no logits; a row without tokens gives numbers", () => {
   assert.ok(short.isFinite().all().itemSync());
 });
 
+test("places without a token read and change no row of the table, wherever they point", () => {
+  const model = makeModel(tinyRaw(), 4, "float64");
+  const params = model.init(weft.key(1));
+  const packed = pack(
+    [
+      { label: 0, ids: [3, 9, 27] },
+      { label: 1, ids: [8] },
+      { label: 2, ids: [] },
+    ],
+    7,
+  );
+  const [plain, spread] = [unpack(packed), unpack(packed, 300)];
+  const numbers = spread.ids.arraySync() as number[][];
+  assert.deepEqual(numbers[0], [3, 9, 27, 3, 4, 5, 6], "tokens stay, places count on");
+  assert.deepEqual(numbers[1].slice(0, 2), [8, 8]);
+  assert.equal(new Set(numbers.flat()).size > 14, true, "all over the table");
+  const of = (batch: typeof plain): { logits: weft.Tensor; table: weft.Tensor } => {
+    const f = (p: typeof params): weft.Tensor => model.logits(p, batch, null).square().sum();
+    return { logits: model.logits(params, batch, null), table: weft.grad(f)(params).embedding.weight };
+  };
+  const [a, b] = [of(plain), of(spread)];
+  assertClose(b.logits, a.logits, { rtol: 1e-12, atol: 1e-12 });
+  assertClose(b.table, a.table, { rtol: 1e-12, atol: 1e-12 });
+  const touched = b.table.abs().sum(1).greater(0).cast("int32").arraySync() as number[];
+  assert.deepEqual(
+    touched.flatMap((t, row) => (t === 1 ? [row] : [])),
+    [3, 8, 9, 27],
+  );
+});
+
 test("embedding_std spreads tokens and learned positions, and nothing else", () => {
   const stds = (std: number): number[] => {
     const raw = tinyRaw({ model: { positions: "learned", embedding_std: std } });

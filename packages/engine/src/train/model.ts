@@ -2,7 +2,7 @@
 import { columns, headColumns } from "../data/index.js";
 import type { DType } from "../graph/index.js";
 import * as nn from "../nn/index.js";
-import { arange, type Key, type PrecisionName, type Tensor, withPrecision } from "../tensor/index.js";
+import { arange, type Key, type PrecisionName, type Tensor, where, withPrecision } from "../tensor/index.js";
 import type { RawConfig } from "./config.js";
 
 export interface Unpacked {
@@ -20,14 +20,22 @@ export interface Unpacked {
   stop: Tensor;
 }
 
-/** Takes a packed batch [rows, headColumns + length] apart; all of it is views. */
-export function unpack(packed: Tensor): Unpacked {
+/**
+ * Takes a packed batch [rows, headColumns + length] apart. With a vocabulary, places without a token get numbers from all over
+ * it instead of 0: nothing is read from them and their gradients are zeros, but thousands of zeros for one row of the
+ * table are added one after another.
+ */
+export function unpack(packed: Tensor, vocabulary?: number): Unpacked {
+  const rows = packed.shape[0];
   const length = packed.shape[1] - headColumns;
   const column = (at: number): Tensor => packed.index(":", at);
   const lengths = column(columns.length);
+  const given = packed.index(":", `${headColumns}:`);
+  const mask = arange(0, length, 1, { dtype: "int32" }).unsqueeze(0).less(lengths.unsqueeze(1));
+  const places = (): Tensor => arange(0, rows * length, 1, { dtype: "int32" }).reshape([rows, length]);
   return {
-    ids: packed.index(":", `${headColumns}:`),
-    mask: arange(0, length, 1, { dtype: "int32" }).unsqueeze(0).less(lengths.unsqueeze(1)),
+    ids: vocabulary === undefined ? given : where(mask, given, places().mod(vocabulary)),
+    mask,
     labels: column(columns.label),
     real: lengths.greater(0),
     keys: packed.index(":", `${columns.key0}:${columns.key1 + 1}`),
@@ -37,6 +45,7 @@ export function unpack(packed: Tensor): Unpacked {
 }
 
 export interface ClassifierModel {
+  vocabulary: number;
   init(key: Key): nn.TextClassifier;
   /** Without keys nothing is dropped. `tokens`: the embeddings of the ids, where they were looked up before. */
   logits(params: nn.TextClassifier, batch: Pick<Unpacked, "ids" | "mask">, keys: Key | null, tokens?: Tensor): Tensor;
@@ -72,6 +81,7 @@ export function makeModel(
     dtype,
   };
   return {
+    vocabulary: model.vocab_size,
     init(key) {
       const fresh = nn.textClassifier.init(options, key);
       if (model.embedding_std === 1) return fresh;

@@ -100,7 +100,7 @@ export function makePrograms(options: StepOptions): Programs {
 
   /** Of this rank's rows, of the scaled loss. */
   const gradients = (state: TrainState, packed: Tensor): Pending => {
-    const batch = unpack(packed);
+    const batch = unpack(packed, model.vocabulary);
     const [loss, grads] = valueAndGrad((p: TextClassifier) => scaled(lossOf(options, p, batch), state))(state.params);
     return { grads, loss };
   };
@@ -111,7 +111,7 @@ export function makePrograms(options: StepOptions): Programs {
 
   /** As `gradients`, summed over ranks, with the table's part sent as the rows that were touched. */
   const gradientsByRows = (state: TrainState, packed: Tensor): Pending => {
-    const batch = unpack(packed);
+    const batch = unpack(packed, model.vocabulary);
     const { params } = state;
     const looked = embedding.apply(params.embedding, batch.ids);
     const [loss, [grads, rows]] = valueAndGrad(

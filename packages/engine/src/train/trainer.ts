@@ -79,6 +79,9 @@ async function openSplit(config: Config, split: Split): Promise<TokenSet> {
   return limitRows(set, split === "train" ? config.data.train_limit : config.data.test_limit);
 }
 
+/** Milliseconds after which a device is asked for its results, however many steps it has taken. */
+const longest = 1000;
+
 interface Sets {
   train: TokenSet;
   /** What epochs are judged by. */
@@ -429,7 +432,8 @@ class Run {
       progress.index = 0;
       progress.epoch++;
     }
-    if (this.#unread.length >= this.#window) this.#read();
+    // A full window, or a second: whoever watches wants to see something.
+    if (this.#unread.length >= this.#window || performance.now() - this.#windowStart > longest) this.#read();
   }
 
   /** Reads what the steps of the window said. */

@@ -204,13 +204,16 @@ export function kernelMask({ open, fill, bias }: ScoreMask, forGradient: boolean
 }
 
 /**
- * The same for softmax, with 0 as the largest number of a row: the kernels of the gradient read the logarithm of a row's
- * sum, which has no digits left where a row holds -1e9 alone.
+ * The same for softmax, with 0 as the largest number of rows that hold large ones alone: the kernels of the gradient read
+ * the logarithm of a row's sum, which has no digits left beside -1e9.
  */
-function belowZero(bias: Node): Node {
+export function belowZero(bias: Node): Node {
+  if (bias.shape.length === 0) return bias;
   const axis = bias.shape.length - 1;
   const top = build.reshape(build.reduce("max", bias, [axis]), [...bias.shape.slice(0, -1), 1]);
-  const shift = build.where(build.unary("isfinite", top), top, build.zerosLike(top));
+  const none = build.zerosLike(top);
+  const finite = build.where(build.unary("isfinite", top), top, none);
+  const shift = build.where(build.le(build.fullLike(top, -closedScore), build.unary("abs", top)), finite, none);
   return build.sub(bias, build.expand(composed.stopGradient(shift), bias.shape));
 }
 

@@ -1,5 +1,6 @@
 // graph -> graph: gradients, forward mode, vmap, loops, simplification.
 export { attentionNode, swapHeads } from "./attention.js";
+export { belowZero } from "./attention-mask.js";
 export { backward, forward } from "./gradient.js";
 export { recogniseAttention } from "./recognise.js";
 export { makeScan, type ScanParts, splitScan } from "./scan.js";

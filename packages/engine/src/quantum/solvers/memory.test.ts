@@ -5,6 +5,7 @@ import type { Tensor } from "../../index.js";
 import * as weft from "../../index.js";
 import { pauli, sigmaX, sigmaZ } from "../operators/index.js";
 import { type Hamiltonian, type PropagatorOptions, propagator } from "./index.js";
+import { movingAngles } from "./moving.js";
 
 const skip = weft.CpuDevice.available() ? false : "needs a compiler";
 const f64 = { dtype: "float64" } as const;
@@ -78,7 +79,15 @@ for (const { strategy, chunks, steps } of cases)
     );
   });
 
-test("a pulse of many segments keeps its table, and other words are refused", { skip }, () => {
+test("what is made of many numbers keeps its table, and other words are refused", { skip }, () => {
+  const sampled = (count: number) => movingAngles((k) => [weft.ones([count], f64).realize().mul(k)]);
+  assert.equal(sampled(65), null);
+  const few = sampled(3)!;
+  assert.deepEqual(
+    few.params.map(({ size }) => size),
+    [3],
+  );
+  assert.deepEqual(few.angles(weft.tensor(2, f64), [weft.tensor([1, 2, 3], f64)])[0].arraySync(), [2, 4, 6]);
   assert.throws(
     () => propagator(pair(values()), { duration: 6, steps: 10, angles: "both" as never }),
     /angles must be "steps" or "tables", got both/,

@@ -26,7 +26,8 @@ export interface SchrodingerOptions {
   dtype?: "complex64" | "complex128";
   /**
    * How the reverse pass by reversal gets at the drives: "steps" works them out in every step, and memory does not depend on the
-   * number of steps; "tables" keeps some numbers a drive, step and column. By default steps, on a GPU tables.
+   * number of steps; "tables" keeps some numbers a drive, step and column. By default steps; tables on a GPU, and for gates in
+   * several pieces of time, where every lane would have to work them out by itself.
    */
   angles?: "steps" | "tables";
 }
@@ -285,6 +286,8 @@ export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolutio
   }
   const shared = wish(starts, 0, options.divide?.columns);
   if (chunks === 1) return done(vmap((psi: Tensor) => leave(runGates(program, enter(psi), gradient)))(shared).T);
+  // Lanes of several pieces are at different times: what all share when there is one piece, each would work out by itself.
+  if (options.angles === undefined) program.moving = null;
   const { count, length } = splitSteps(grid.steps, chunks);
   const { pieces, rest } = cutRows(tablesOf(program), count, length, grid.steps);
   const apart = treeMap((x: Tensor) => wish(x, 0, options.divide?.pieces), pieces);
