@@ -13,6 +13,7 @@ import { controlInfidelity, prepareProblem, qubitFlip } from "./control/index.js
 import { metaGradient, policy } from "./meta/index.js";
 import { pauli, sigmaX, sigmaZ } from "./operators/index.js";
 import { type Hamiltonian, type PropagatorOptions, propagator } from "./solvers/index.js";
+import { Fluxonium } from "./systems/index.js";
 
 /** Slow arithmetic and quick links: what can be divided is worth dividing. */
 const machine: Rates = {
@@ -38,10 +39,10 @@ const pulses = (shape: number[]): Tensor => weft.rand(shape, { seed: 1, low: -2,
 const ratesOf = (tasks: number): Tensor => weft.rand([tasks, 2], { seed: 2, low: 0.02, high: 0.15 }).realize();
 
 /** Traced, planned for so many devices and cut; what moves as [kind, bytes of the tensors that move]. */
-function divide(fn: (...x: Tensor[]) => Tensor[], args: Tensor[], devices: number) {
+function divide(fn: (...x: Tensor[]) => Tensor[], args: Tensor[], devices: number, rates = machine) {
   const traced: Traced = trace(fn, args);
   const simple = simplify(traced.fn);
-  const made = plan(simple, { ranks: range(devices), rates: machine, params: simple.params.map(() => null) });
+  const made = plan(simple, { ranks: range(devices), rates, params: simple.params.map(() => null) });
   const { mesh, params, strategy, results } = made;
   const parts = partition(simple, { mesh, params, strategy, results });
   const factor = { allReduce: (2 * (devices - 1)) / devices } as Record<string, number>;
@@ -150,6 +151,32 @@ describe("the planner divides by itself", () => {
       assert.ok(parts.params.slice(-2 - leaves.length, -leaves.length).every((p) => String(p) === "[d, -]"));
       assert.ok(parts.params.slice(-leaves.length).every((p) => p.isReplicated));
       assert.deepEqual(moves, [["allReduce", 4 * (weights + 1)]]);
+      assert.deepEqual(problems, []);
+    });
+
+    test(`the levels of seven parts over ${devices} devices: each solves its own, and nothing moves`, () => {
+      const part = new Fluxonium({ ec: 1, ej: 4, el: 1, phiExt: Math.PI, levels: 3, points: 32, range: 3 * Math.PI });
+      const given = Object.fromEntries(
+        Object.entries(part.parameters).map(([key, x]) => [key, weft.full([7], x, f64).realize() as Tensor]),
+      );
+      given.el = weft.linspace(0.8, 1.2, 7, f64).realize() as Tensor;
+      const keys = Object.keys(given);
+      const { made, parts, moves, problems } = divide(
+        (...values) => {
+          const each = Object.fromEntries(keys.map((key, i) => [key, values[i]]));
+          return weft.treeLeaves(weft.vmap((one: typeof each) => part.solve(one))(each));
+        },
+        Object.values(given),
+        devices,
+        // As it is for the 400 points of a real one: eigenvectors take longest.
+        { ...machine, linalg: 1e6 },
+      );
+      assert.equal(made.mesh.size, devices);
+      assert.ok(
+        parts.results.every((placement) => String(placement).startsWith("[d")),
+        `${parts.results}`,
+      );
+      assert.deepEqual(moves, []);
       assert.deepEqual(problems, []);
     });
 

@@ -90,7 +90,8 @@ test("cross resonance between dressed states: the fidelity, and a gradient that 
   const run = weft.jit((p: Record<string, weft.Tensor>) => weft.valueAndGrad(start.loss)(p));
   const [value, gradient] = run(start.learned());
   near(1 - value.itemSync(), 0.98823998, 1e-4);
-  // The study prints -1.04 for the frequency, from a splitting of first order, for which its reverse pass is known to be wrong.
+  // The study prints -1.04 for the frequency: its steps of first order run backwards in their forward order, which is not
+  // their inverse (docs/decisions.md).
   for (const [key, step] of [
     ["q0.cr.amplitude", 1e-6],
     ["q0.cr.omega", 1e-6],
