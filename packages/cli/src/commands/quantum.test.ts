@@ -123,7 +123,14 @@ test("profile: components and patterns on one and two workers, with compilation 
     result.totals.find((t: { pattern: string; devices: number }) => t.pattern === pattern && t.devices === devices);
   const kinds = (pattern: string): string[] => total(pattern, 2).moved.map(({ kind }: { kind: string }) => kind);
   assert.deepEqual([total("states", 2).devicesUsed, total("time", 2).devicesUsed], [2, 2]);
-  assert.ok(kinds("states").length > 0 && kinds("states").every((kind) => kind === "allReduce"), `${kinds("states")}`);
+  const bytes = (pattern: string): number =>
+    total(pattern, 2).moved.reduce((sum: number, { bytes }: { bytes: number }) => sum + bytes, 0);
+  // Columns meet in a sum, or are gathered where that is as little: 2 x 2 complex numbers.
+  assert.ok(
+    kinds("states").includes("allReduce") && bytes("states") <= 128,
+    `${kinds("states")}, ${bytes("states")} bytes`,
+  );
+  assert.ok(bytes("states") < bytes("time"), `${bytes("states")} and ${bytes("time")} bytes`);
   assert.ok(kinds("time").includes("allGather"), `${kinds("time")}`);
   assert.deepEqual(total("states", 1).moved, []);
   // So small a gate is not worth two workers, and the planner says so.
