@@ -82,10 +82,11 @@ function fewer(facts: Facts): string {
   return best.devices === 1 ? "use 1 device for this size" : `use ${best.devices} of ${facts.result.devices}`;
 }
 
-const paysFrom = ({ row }: Facts): string =>
-  row.paysFrom === null
-    ? `batch too small: ${row.batch} rows`
-    : `batch too small: ${row.batch} rows, pays from ${row.paysFrom}`;
+/** Nothing where the model says that the batch is large enough: then its size is not the reason. */
+function paysFrom({ row }: Facts): string {
+  if (row.paysFrom === null) return `batch too small: ${row.batch} rows`;
+  return row.batch >= row.paysFrom ? "" : `batch too small: ${row.batch} rows, pays from ${row.paysFrom}`;
+}
 
 /** Read from top to bottom; the first that holds explains the row. */
 const causes: CauseRule[] = [
