@@ -48,6 +48,11 @@ export class Journal {
     this.#windowStart = performance.now();
   }
 
+  /** Where the next step is taken down, among the rows that are read together. */
+  get place(): number {
+    return this.#started % this.window;
+  }
+
   add(taken: Taken): void {
     this.#unread.push(taken);
     this.#started++;

@@ -96,6 +96,10 @@ async function openSets(config: Config): Promise<Sets> {
   return { train, validation: held, test };
 }
 
+/** Batches kept ready where the configuration does not say: about a mebibyte, because waking a loader costs more than a small batch. */
+const prefetched = ({ batchPerRank, model }: Config): number =>
+  Math.min(64, Math.max(8, Math.ceil(2 ** 20 / (4 * batchPerRank * (headColumns + model.max_seq_len)))));
+
 /** What decides the curve; a checkpoint can only be continued with the same. */
 const decisive = (config: { model: unknown; optimizer: unknown; seed: number; precision: unknown }): string =>
   JSON.stringify([config.model, config.optimizer, config.seed, config.precision]);
@@ -304,7 +308,7 @@ class Run {
       accumulation: training ? accumulation : 1,
       rows: config.batchPerRank,
       loaders: training ? config.data.loaders : 0,
-      prefetch: config.data.prefetch ?? 8,
+      prefetch: config.data.prefetch ?? prefetched(config),
     };
   }
 
@@ -396,14 +400,14 @@ class Run {
       samples += batch.samples;
       this.#census.count(batch);
       batch.data[columns.stop] = this.options.signal?.aborted === true ? 1 : 0;
+      batch.data[columns.place] = this.#journal.place;
       const packed = tensor(batch.data, { shape: [batch.rows, headColumns + batch.length], dtype: "int32" });
       if (micro < accumulation - 1) {
         pending = pending === null ? programs.first(this.#state, packed) : programs.more(pending, this.#state, packed);
         continue;
       }
-      const [state] =
+      this.#state =
         pending === null ? programs.whole(this.#state, packed) : programs.last(this.#state, pending, packed);
-      this.#state = state;
       const after = this.group.times();
       const compile = programs.whole.programs + programs.last.programs + programs.first.programs > known;
       this.#journal.add({
