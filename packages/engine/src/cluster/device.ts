@@ -156,11 +156,11 @@ export class ClusterDevice implements Device {
     );
   }
 
-  fetchAsync(buffer: DeviceBuffer): Promise<ArrayBuffer> {
+  fetchAsync(buffer: DeviceBuffer, into?: Uint8Array): Promise<ArrayBuffer> {
     const it = buffer as ClusterBuffer;
     return this.#withRepair(it, async () => {
       if (!this.#connected) await this.connection.ready.catch(() => {});
-      return fetchTensor(this.connection, it);
+      return fetchTensor(this.connection, it, into);
     });
   }
 

@@ -89,8 +89,8 @@ export class CudaDevice implements Device {
   fetch(buffer: DeviceBuffer): ArrayBuffer | null {
     return this.context.transfers.fetch(buffer as CudaBuffer);
   }
-  fetchAsync(buffer: DeviceBuffer): Promise<ArrayBuffer> | null {
-    return this.context.transfers.fetchAsync(buffer as CudaBuffer);
+  fetchAsync(buffer: DeviceBuffer, into?: Uint8Array): Promise<ArrayBuffer> | null {
+    return into !== undefined ? null : this.context.transfers.fetchAsync(buffer as CudaBuffer);
   }
   /** A copy on another GPU; null where the other device is none. */
   copyTo(buffer: DeviceBuffer, peer: Device): DeviceBuffer | null {
