@@ -2,6 +2,7 @@
 // planner says while it searches, priced once more without guessing about fusion. Nothing is compiled and nothing runs.
 import { CpuDevice } from "../device/index.js";
 import { type Partitioned, predictKernels, type Rates, ratesAt } from "../shard/index.js";
+import { inlineCustom } from "../transform/index.js";
 
 export interface Prediction {
   /** Of the device that has most to do. */
@@ -17,7 +18,7 @@ export function predictParts({ functions }: Partitioned, rates: Rates): Predicti
   const texts = new Map(functions.map((fn) => [fn.params.map(({ shape }) => shape.join("x")).join(), fn]));
   const seconds = [...texts.values()].map((fn) =>
     predictKernels(
-      CpuDevice.kernelsOf(fn).flatMap(({ work }) => (work === undefined ? [] : [work])),
+      CpuDevice.kernelsOf(inlineCustom(fn)).flatMap(({ work }) => (work === undefined ? [] : [work])),
       here,
     ),
   );
