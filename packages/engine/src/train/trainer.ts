@@ -96,6 +96,12 @@ async function openSets(config: Config): Promise<Sets> {
   return { train, validation: held, test };
 }
 
+/** The global batch by the key that the user wrote. */
+const batchInWords = ({ training, batchPerRank, ranks, globalBatch }: Config): string =>
+  training.global_batch === undefined
+    ? `the global batch of ${globalBatch} (training.batch_per_rank ${batchPerRank} x ${ranks} rank${ranks === 1 ? "" : "s"} x accumulation ${training.accumulation})`
+    : `training.global_batch ${globalBatch}`;
+
 /** Batches kept ready where the configuration does not say: about a mebibyte, because waking a loader costs more than a small batch. */
 const prefetched = ({ batchPerRank, model }: Config): number =>
   Math.min(64, Math.max(8, Math.ceil(2 ** 20 / (4 * batchPerRank * (headColumns + model.max_seq_len)))));
@@ -146,7 +152,7 @@ class Run {
     this.dtype = config.precision.compute === "float64" ? "float64" : "float32";
     if (config.globalBatch > trainSet.rows)
       throw new DataError(
-        `training.global_batch ${config.globalBatch} (${config.batchPerRank} x ${config.ranks} ranks x ${config.training.accumulation} micro-steps) is larger than the data set of ${trainSet.rows} rows; make it smaller`,
+        `${batchInWords(config)} is larger than the data set of ${trainSet.rows} rows; make it smaller`,
       );
     this.#stepsPerEpoch = Math.ceil(trainSet.rows / config.globalBatch);
     this.#totalSteps = Math.min(
@@ -201,6 +207,7 @@ class Run {
       );
     const { params, optimizer } = this.#fresh();
     if (found === null) {
+      if (options.resume === true) this.#note(`there is no run in ${config.output} yet; it starts from the beginning`);
       this.#state = freshState(this.#steps, params, optimizer);
       this.#progress = {
         version: 1,
