@@ -341,6 +341,11 @@ export class ClusterDevice implements Device {
     return this.programs.lastPlan;
   }
 
+  /** The last plan in words: what was chosen, at which price, and what else was tried. */
+  explain(): string {
+    return this.programs.explain();
+  }
+
   /** How long the last function that was planned should take, by the kernels of its workers; null before the first. */
   predict(): Prediction | null {
     return this.programs.predict();
