@@ -168,6 +168,11 @@ test("a result comes into the array that is given, part by part, computed or upl
   assert.deepEqual(whole[36], -1);
 });
 
+test("an array that the program has no memory for is said so", { skip }, async () => {
+  await assert.rejects(weft.zeros([600_000, 600_000]).data(), /no memory for the 1440000000000 bytes of a result/);
+  assert.deepEqual(await weft.tensor([1, 2]).add(1).array(), [2, 3]);
+});
+
 test("jit, donated state and a training loop keep their values apart from the client's", { skip }, async () => {
   weft.useDevice(cluster.device);
   const step = weft.jit(

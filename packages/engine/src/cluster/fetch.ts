@@ -1,5 +1,6 @@
 // Reading a tensor of a cluster: every part from a worker that has it, straight into its place in one array; and the error
 // that says why a part did not come. Knows connections and placements, not how tensors are made.
+import { OutOfMemoryError } from "../device/index.js";
 import { bytesOf, numel, WeftError } from "../graph/index.js";
 import { denseStrides } from "./boxes.js";
 import { type ClusterBuffer, withSite } from "./buffer.js";
@@ -20,6 +21,17 @@ export class LostError extends WeftError {
 
 export const moment = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
+function newArray(bytes: number): Uint8Array {
+  try {
+    return new Uint8Array(bytes);
+  } catch {
+    throw new OutOfMemoryError(
+      `this program has no memory for the ${bytes} bytes of a result; fetch parts of it`,
+      bytes,
+    );
+  }
+}
+
 /** The bytes of a tensor in new memory, or `into` the caller's. */
 export async function fetchTensor(
   connection: Connection,
@@ -34,7 +46,7 @@ export async function fetchTensor(
   if (it.failure !== null || it.home === null)
     throw new WeftError(withSite(it.failure ?? connection.lost ?? "this tensor was never computed", it.site));
   const { placement, members } = it.home;
-  const into = wanted ?? new Uint8Array(it.bytes);
+  const into = wanted ?? newArray(it.bytes);
   const shape = it.shape!;
   const element = bytesOf(it.dtype!);
   const strides = denseStrides(shape, element);
