@@ -11,7 +11,8 @@ import {
   numel,
   stridesOf,
 } from "../graph/index.js";
-import { elementwise, isReduction, isZeroBase, leaves, matrixOperand, opCost, reductionParts } from "./fuse-rules.js";
+import { elementwiseOps, leafOps } from "../ops/index.js";
+import { isReduction, isZeroBase, matrixOperand, opCost, reductionParts } from "./fuse-rules.js";
 import { operands } from "./operands.js";
 import { Reach } from "./reach.js";
 import {
@@ -95,7 +96,7 @@ class Fuser {
   }
 
   isLoopNode(node: Node): boolean {
-    return !this.params.has(node) && (elementwise.has(node.op) || isReduction(node) || this.forced.has(node));
+    return !this.params.has(node) && (elementwiseOps.has(node.op) || isReduction(node) || this.forced.has(node));
   }
 
   /** Where views end: at memory, at computed nodes, and at views that are copied. */
@@ -122,7 +123,7 @@ class Fuser {
   #markFree(): void {
     for (const node of this.order) {
       if (this.params.has(node)) continue;
-      const simple = leaves.has(node.op) || isView(node) || (elementwise.has(node.op) && node.op !== "random");
+      const simple = leafOps.has(node.op) || isView(node) || (elementwiseOps.has(node.op) && node.op !== "random");
       if (simple && node.inputs.every((input) => this.free.has(input))) this.free.add(node);
     }
   }
@@ -165,7 +166,7 @@ class Fuser {
   /** Operands of libraries and results of the function must be in memory. */
   #markMemory(): void {
     for (const node of this.order) {
-      if (this.params.has(node) || this.isLoopNode(node) || isView(node) || leaves.has(node.op) || node.op === "pick")
+      if (this.params.has(node) || this.isLoopNode(node) || isView(node) || leafOps.has(node.op) || node.op === "pick")
         continue;
       this.library.push(node);
       for (const input of node.inputs) {
@@ -210,7 +211,7 @@ class Fuser {
     const isFree = strided !== null && this.free.has(strided.node);
     if (
       strided === null ||
-      (isFree && leaves.has(strided.node.op)) ||
+      (isFree && leafOps.has(strided.node.op)) ||
       !(this.options.customFits?.(node, input, strided) ?? false)
     )
       this.#copy(input);
@@ -235,7 +236,7 @@ class Fuser {
 
   #place(node: Node): void {
     if (this.params.has(node) || (isView(node) && !this.forced.has(node)) || node.op === "pick") return;
-    if (leaves.has(node.op) && !this.forced.has(node)) return;
+    if (leafOps.has(node.op) && !this.forced.has(node)) return;
     if (!this.isLoopNode(node)) {
       const unit = this.#reach.addUnit();
       this.#unitOf.set(node, unit);

@@ -1,18 +1,8 @@
 // Views: ops that only say where elements come from. A chain of them is followed down to the node that holds or computes
 // the elements, with the index that it has there.
-import { isOp, type Node, numel, type OpName, type Shape, stridesOf } from "../graph/index.js";
+import { isOp, type Node, numel, type Shape, stridesOf } from "../graph/index.js";
+import { viewOps } from "../ops/index.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
-
-const viewOps: ReadonlySet<OpName> = new Set([
-  "reshape",
-  "permute",
-  "expand",
-  "slice",
-  "flip",
-  "barrier",
-  "pin",
-  "alias",
-] as const);
 
 export const isView = (node: Node): boolean => viewOps.has(node.op);
 
