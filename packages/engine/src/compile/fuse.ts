@@ -21,6 +21,7 @@ import {
   isView,
   type Layouts,
   type Place,
+  type Relation,
   relationOf,
   resolveViews,
   type Strided,
@@ -69,6 +70,12 @@ export interface FuseOptions {
   columnsInRows?: number;
 }
 
+/** What a loop reads, and how its elements lie relative to those of the loop. */
+interface Base {
+  base: Node;
+  relation: Relation;
+}
+
 class Fuser {
   readonly order: Node[];
   readonly params: ReadonlySet<Node>;
@@ -85,6 +92,10 @@ class Fuser {
   readonly #results: Node[] = [];
   readonly #layouts = new Map<Node, number[]>();
   readonly free = new Set<Node>();
+  readonly #position: ReadonlyMap<Node, number>;
+  /** What a loop node reads and how, and what must be computed before a node: asked again and again, and always the same. */
+  readonly #basesOf = new Map<Node, Base[]>();
+  readonly #sourcesOf = new Map<Node, Node[]>();
 
   constructor(
     readonly fn: GraphFn,
@@ -92,6 +103,7 @@ class Fuser {
   ) {
     this.order = functionOrder(fn);
     this.params = new Set(fn.params);
+    this.#position = new Map(this.order.map((node, i) => [node, i]));
     this.#reach = new Reach(this.order.length);
   }
 
@@ -220,17 +232,34 @@ class Fuser {
     else this.stored.add(strided.node);
   }
 
-  /** The units that a node needs, found through views and picks. */
-  #needs(node: Node): Set<number> {
-    const found = new Set<number>();
+  #unitAt(node: Node): number | undefined {
+    const group = this.#groupOf.get(node);
+    return group === undefined ? this.#unitOf.get(node) : this.#unitOfGroup.get(group);
+  }
+
+  /** The nodes of other units that a node needs, found through views and picks; those before it are placed by now. */
+  #sources(node: Node): Node[] {
+    const known = this.#sourcesOf.get(node);
+    if (known !== undefined) return known;
+    const found = new Set<Node>();
+    const seen = new Set<Node>();
     const stack = [...node.inputs];
     while (stack.length > 0) {
       const at = stack.pop()!;
-      const group = this.#groupOf.get(at);
-      const unit = group === undefined ? this.#unitOf.get(at) : this.#unitOfGroup.get(group);
-      if (unit !== undefined) found.add(unit);
+      if (seen.has(at)) continue;
+      seen.add(at);
+      if (this.#unitAt(at) !== undefined) found.add(at);
       else if (!this.params.has(at)) stack.push(...at.inputs);
     }
+    const sources = [...found];
+    this.#sourcesOf.set(node, sources);
+    return sources;
+  }
+
+  /** The units that a node needs; groups that were merged have one number. */
+  #needs(node: Node): Set<number> {
+    const found = new Set<number>();
+    for (const source of this.#sources(node)) found.add(this.#unitAt(source)!);
     return found;
   }
 
@@ -321,13 +350,7 @@ class Fuser {
   }
 
   /** The level at which a node would sit in the group of one of its operands, or null. */
-  #levelIn(
-    group: Group,
-    base: Node,
-    relation: ReturnType<typeof relationOf>,
-    size: number,
-    inner: number | null,
-  ): Level | null {
+  #levelIn(group: Group, base: Node, relation: Relation, size: number, inner: number | null): Level | null {
     const at = group.level.get(base)!;
     if (at === "columns") return null;
     if (inner !== null) {
@@ -343,7 +366,15 @@ class Fuser {
     return relation.kind === "row" && relation.inner === group.inner && size === group.size ? "full" : null;
   }
 
-  #bases(node: Node): { base: Node; relation: ReturnType<typeof relationOf> }[] {
+  #bases(node: Node): Base[] {
+    const known = this.#basesOf.get(node);
+    if (known !== undefined) return known;
+    const bases = this.#findBases(node);
+    this.#basesOf.set(node, bases);
+    return bases;
+  }
+
+  #findBases(node: Node): Base[] {
     return operands(node, this.forced.has(node) && isView(node)).map(({ node: operand, domain, index }) => {
       const copied = operand === node;
       const start = index ?? axisVariables(operand.shape);
@@ -399,8 +430,7 @@ class Fuser {
     into.inner ??= other.inner;
     other.members = [];
     this.#reach.merge(this.#unitOfGroup.get(into)!, this.#unitOfGroup.get(other)!);
-    const position = new Map(this.order.map((node, i) => [node, i]));
-    into.members.sort((x, y) => position.get(x)! - position.get(y)!);
+    into.members.sort((x, y) => this.#position.get(x)! - this.#position.get(y)!);
   }
 
   /** Column reductions over one domain share a kernel when neither needs the other. */

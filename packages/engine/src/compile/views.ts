@@ -133,7 +133,17 @@ export type Relation =
   | { kind: "row"; inner: number }
   | { kind: "other" };
 
+/** Nothing in between that moves elements, as most of the time: seen without adding up addresses. */
+const isDirect = (node: Node, place: Place): boolean =>
+  place.node.shape.length === node.shape.length &&
+  place.node.shape.every((size, i) => {
+    if (size !== node.shape[i]) return false;
+    const { terms, constant } = place.index[i];
+    return constant === 0 && (size === 1 ? terms.size === 0 : terms.size === 1 && terms.get(`x${i}`)?.factor === 1);
+  });
+
 export function relationOf(node: Node, place: Place, layouts: Layouts): Relation {
+  if (isDirect(node, place) && !layouts.has(place.node)) return { kind: "same" };
   const position = linearize(axisVariables(node.shape), node.shape);
   const address = addressIn(layouts, place.node, place.index);
   const [size, other] = [numel(node.shape), numel(place.node.shape)];

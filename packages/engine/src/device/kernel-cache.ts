@@ -1,6 +1,6 @@
 // The folder of compiled kernels that all processes of a user share: where it lies, and how much it may hold. Who adds a file
 // looks now and then whether there is too much, and removes what was used longest ago. Knows nothing of compilers.
-import { readdirSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { readdirSync, rmSync, type Stats, statSync, utimesSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { WeftError } from "../graph/index.js";
@@ -34,10 +34,19 @@ export function cacheLimit(): number {
 const own = new Set<string>();
 let added = 0;
 
+/** What is known of a file; null where it cannot be looked at, whatever the reason. */
+function lookAt(path: string): Stats | null {
+  try {
+    return statSync(path, { throwIfNoEntry: false }) ?? null;
+  } catch {
+    return null;
+  }
+}
+
 /** Whether a file is in the cache. One that is counts as used today: its time is set anew, at most once a day. */
 export function isCached(path: string): boolean {
-  const found = statSync(path, { throwIfNoEntry: false });
-  if (found === undefined) return false;
+  const found = lookAt(path);
+  if (found === null) return false;
   own.add(path);
   const now = Date.now();
   if (now - found.mtimeMs > day) {
@@ -55,7 +64,7 @@ export function addedToCache(path: string): void {
   own.add(path);
   added++;
   const stamp = join(dirname(path), "..", ".pruned");
-  const last = statSync(stamp, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+  const last = lookAt(stamp)?.mtimeMs ?? 0;
   if (Date.now() - last < lookEvery && added % lookAfter !== 0) return;
   try {
     writeFileSync(stamp, "");
@@ -85,8 +94,8 @@ function entries(): { files: Entry[]; leftovers: string[] } {
     }
     for (const file of names) {
       const path = join(kernelFolder(name), file);
-      const found = statSync(path, { throwIfNoEntry: false });
-      if (found === undefined) continue;
+      const found = lookAt(path);
+      if (found === null) continue;
       const [ours, rest] = /^[0-9a-f]{32,40}\.(?:so|cubin)(.*)$/.exec(file) ?? [];
       if (ours === undefined) continue;
       if (rest === "") files.push({ path, bytes: found.size, used: found.mtimeMs });
