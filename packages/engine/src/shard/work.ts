@@ -13,13 +13,13 @@ import {
 } from "../graph/index.js";
 import { costOf, elementwiseOps, factorizationOps, leafOps, reductionOps, viewOps } from "../ops/index.js";
 import { classOf, opRate, productTime } from "./price.js";
-import { type Rates, valueAt } from "./rates.js";
+import { matmulRate, type Rates, valueAt } from "./rates.js";
 
 /** What costs nothing by itself: views, and the choice of one of several results. */
 const views: ReadonlySet<OpName> = new Set<OpName>([...viewOps, "pick"]);
 const fused: ReadonlySet<OpName> = new Set<OpName>([...elementwiseOps, ...reductionOps]);
 
-export type WorkKind = "nothing" | "fused" | "matmul" | "linalg" | "scatter" | "sort" | "loop";
+export type WorkKind = "nothing" | "fused" | "matmul" | "linalg" | "scatter" | "sort" | "loop" | "attention";
 
 /** What is known of a node whatever its placement. */
 export interface Work {
@@ -105,6 +105,7 @@ const isRowOf = (source: Node, node: Node): boolean =>
 function kindOf(node: Node): WorkKind {
   if (isOp(node, "matmul")) return "matmul";
   if (isOp(node, "scan")) return "loop";
+  if (isOp(node, "custom")) return "attention";
   if (factorizationOps.has(node.op)) return "linalg";
   if (node.op === "scatterAdd") return "scatter";
   if (node.op === "argsort") return "sort";
@@ -183,6 +184,14 @@ export function workTime(
     case "linalg": {
       const share = size(local.operands) / Math.max(1, size(whole.operands));
       return fixed + (costOf(node).flops * share) / rates.linalg;
+    }
+    case "attention": {
+      // Products of tiles on chip: what goes through memory are the operands and the result.
+      const share = size(local.operands.slice(0, 1)) / Math.max(1, size(whole.operands.slice(0, 1)));
+      const [m, , n] = whole.operands[0].slice(-3);
+      return (
+        fixed + Math.max(streaming, (share * costOf(node).flops) / matmulRate(rates, node.inputs[0].dtype, m, m, n))
+      );
     }
     case "loop":
       return fixed + streaming + bodyTime(local);

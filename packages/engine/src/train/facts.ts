@@ -29,7 +29,8 @@ export function workloadOf(
     learningRate: config.optimizer.learning_rate,
     optimizer: config.optimizer.type,
     seed: config.seed,
-    scaling: config.training.global_batch === undefined ? "weak" : "strong",
+    // An epoch is one pass over the same rows, however large the global batch is.
+    scaling: "strong",
   };
 }
 
