@@ -53,6 +53,8 @@ export interface RowFacts {
   computeSeconds: number;
   plan: string;
   predictedSeconds: number | null;
+  /** What was priced: compiled kernels, or operations as the planner sees them. */
+  predictedBy?: "kernels" | "operations";
   paysFrom: number | null;
   raw: number[] | null;
 }

@@ -52,6 +52,8 @@ export interface ResultRecord {
   bytesMoved: number;
   plan: string;
   predictedSeconds?: number;
+  /** What was priced for it. */
+  predictedBy?: "kernels" | "operations";
   independent?: number[];
   sameCores?: number[];
   error: number | null;
@@ -235,7 +237,10 @@ function resultOf(devices: number, row: RowSpec, outcome: RowOutcome, peers: Pee
     devicesUsed: facts.devicesUsed,
     bytesMoved: facts.bytesMoved,
     plan: facts.plan,
-    ...(facts.predictedSeconds !== null && { predictedSeconds: facts.predictedSeconds }),
+    ...(facts.predictedSeconds !== null && {
+      predictedSeconds: facts.predictedSeconds,
+      predictedBy: facts.predictedBy,
+    }),
     ...(independent !== undefined && { independent }),
     ...(sameCores !== undefined && { sameCores }),
     error: measured.error,
@@ -256,8 +261,9 @@ function predictedResult(row: RowSpec, devices: number, rates: Rates): ResultRec
     split: { create: 0, plan: 0, compute: seconds, communicate: 0, fetch: 0 },
     devicesUsed,
     bytesMoved: bytes,
-    plan: `predicted for ${rates.name}: ${name}`,
+    plan: `predicted for ${rates.name}, by operations: ${name}`,
     predictedSeconds: seconds,
+    predictedBy: "operations",
     error: null,
   };
 }

@@ -3,6 +3,7 @@ import { after, before, test } from "node:test";
 import * as weft from "../index.js";
 import * as nn from "../nn/index.js";
 import { adam } from "../optim/index.js";
+import { showSeconds } from "../shard/index.js";
 import type { ClusterBuffer } from "./buffer.js";
 import { type Cluster, connect } from "./connect.js";
 import { skip, testWorker } from "./workers.testkit.js";
@@ -263,6 +264,11 @@ test("wishes of the program, rules from outside and a grid are followed, and dra
     ],
   );
   assert.match(weft.debug.sharding(y), /120/);
+  // The plan in words has the price that predict() gives, and says of each price what it is of.
+  const price = showSeconds(columns.device.predict()!.seconds);
+  const told = columns.device.explain();
+  assert.match(told, new RegExp(`^3 devices \\(d=3\\).*: ${price} against .*x \\(predicted for .*, by kernels\\)\\.`));
+  assert.match(told, /\nTried \(all predicted for .*, by operations\):\n/);
   const pinned = weft.shard(wave([90, 60], 1).matmul(wave([60, 120], 2)), { 0: "d" }).realize();
   assert.deepEqual(
     columns.device.describe(bufferOf(pinned)).map((p) => p.stop[0]),

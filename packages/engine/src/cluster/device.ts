@@ -212,7 +212,11 @@ export class ClusterDevice implements Device {
   compile(fn: GraphFn, options: CompileOptions): Executable {
     const kernels = functionOrder(fn)
       .filter((node) => !fn.params.includes(node) && !isOp(node, "const") && !isOp(node, "pick"))
-      .map((node) => ({ name: node.op, kind: "kernel" as const, ...costOf(node) }));
+      .map((node) => ({
+        name: isOp(node, "custom") ? node.attrs.rule.name : node.op,
+        kind: "kernel" as const,
+        ...costOf(node),
+      }));
     const { donated = [], known = new Map() } = options;
     const call: CompiledCall = { fn, donated, known, prepared: new Map() };
     const issue: Repeat = (inputs, outputs) => this.#issue(call, inputs, outputs, issue);
@@ -339,6 +343,11 @@ export class ClusterDevice implements Device {
   }
   get lastPlan(): Partitioned | null {
     return this.programs.lastPlan;
+  }
+
+  /** The last plan in words: what was chosen, at which price, and what else was tried. */
+  explain(): string {
+    return this.programs.explain();
   }
 
   /** How long the last function that was planned should take, by the kernels of its workers; null before the first. */

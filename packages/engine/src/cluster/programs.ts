@@ -4,12 +4,12 @@
 import { type DType, type GraphFn, type Shape, toPlain, WeftError } from "../graph/index.js";
 import type { Value } from "../ops/index.js";
 import { tape } from "../runtime/index.js";
-import { type Partitioned, type Placement, partition, type Rates, showSeconds } from "../shard/index.js";
+import { type Partitioned, type Placement, partition, type Rates } from "../shard/index.js";
 import { type Choice, type ChooseOptions, choose } from "./choose.js";
 import type { Connection } from "./connection.js";
 import { say } from "./debug.js";
 import { tellKnown } from "./known.js";
-import { type Prediction, predictParts } from "./predict.js";
+import { type Prediction, predictParts, predictWhole } from "./predict.js";
 import type { KnownArguments } from "./protocol.js";
 import { ratesFor, withoutLinks } from "./rates.js";
 import { hasCollective, renumber } from "./renumber.js";
@@ -55,6 +55,7 @@ export class Programs {
   lastChoice: string | null = null;
   lastPlan: Partitioned | null = null;
   planned = 0;
+  #explain: () => string = () => "nothing was planned yet";
   /** Programs that move tensors, by from where, to where and what. */
   readonly #movers = new Map<string, number>();
 
@@ -68,6 +69,11 @@ export class Programs {
   /** How long the last function that was planned should take, by the kernels of its workers; null before the first. */
   predict(): Prediction | null {
     return this.lastPlan === null ? null : predictParts(this.lastPlan, this.rates);
+  }
+
+  /** The last plan in words: what was chosen, at which price, and what else was tried. */
+  explain(): string {
+    return this.#explain();
   }
 
   membersOf(ranks: readonly number[]): Map<number, string> {
@@ -107,10 +113,12 @@ export class Programs {
   #prepare(call: CompiledCall, choice: Choice, partitioned: Partitioned): Prepared {
     this.lastChoice = choice.why;
     this.lastPlan = partitioned;
-    say("planner", () => {
-      const { seconds, rates } = predictParts(partitioned, this.rates);
-      return `by the kernels of its workers: ${showSeconds(seconds)} (predicted for ${rates})`;
-    });
+    this.#explain = () => {
+      const [parts, whole] = [predictParts(partitioned, this.rates), predictWhole(call.fn, this.rates)];
+      const kernels = { seconds: parts.seconds, single: whole.seconds };
+      return choice.explain?.(partitioned.moves, kernels) ?? choice.why;
+    };
+    say("planner", this.#explain);
     this.planned++;
     const ranks = [...choice.mesh.ranks];
     const functions = new Map(ranks.map((rank, i) => [rank, partitioned.functions[i]]));

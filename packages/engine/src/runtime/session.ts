@@ -57,7 +57,8 @@ export class Session {
       return earlier;
     }
     const keep = this.keeper();
-    const simple = simplify(recogniseAttention(copyGraph(fn), { keeper: () => keep }), keep ?? undefined);
+    const copy = copyGraph(fn);
+    const simple = keep === null ? simplify(copy) : simplify(recogniseAttention(copy, { keeper: () => keep }), keep);
     assertClosed(simple);
     const executable = profiler.span("compile", () => this.device.compile(simple, { donated, known }));
     if (debugLevel() >= 3) console.error(printGraph(simple));
