@@ -1,6 +1,6 @@
 // The GPU table: Weft's rows (weft/gpu-rows.mjs) checked and timed, the peers' rows of the same run beside them, as one
 // JSON. Needs a GPU, Node and koffi; the peers need Python with PyTorch and JAX.
-// Products and end-to-end rows alternate with a live PyTorch, round by round; the other peers run as whole scripts.
+// Rows with `live` alternate with a PyTorch that stays alive, round by round; the other peers run as whole scripts.
 //   node bench/gpu.mjs [--only TEXT[,TEXT]] [--peers FILE.jsonl | --peers-script gpu_peers.py | --no-peers] [--out FILE]
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -26,15 +26,18 @@ const device = weft.setDevice(process.env.WEFT_BENCH_DEVICE ?? "cuda");
 const livePeer =
   process.argv.includes("--no-peers") || !chosen.some(({ live }) => live)
     ? null
-    : startLivePeer(join(here, "peers/torch_live.py"));
+    : startLivePeer(join(here, "peers/torch_live.py"), {
+        python: process.env.WEFT_BENCH_PYTHON,
+        device: device.kind === "cuda" ? "cuda" : "cpu",
+      });
 
 /**
  * Milliseconds of each of `reps` rounds of `inner` runs, at most about four seconds a row; `between` runs after every
  * round, with the GPU idle.
  */
-async function measure({ run }, { inner = 10, reps = 5, issueOnly = false }, between = async () => {}) {
+async function measure({ run }, { inner = 10, reps = 5, issueOnly = false }, between) {
   // Three runs and a fifth of a second, or a hundred runs: short rows would otherwise time JavaScript that is still
-  // interpreted, and no loop of a user stays there.
+  // interpreted, and no loop of a user stays there. Live peers are warmed up by the same rule.
   const start = performance.now();
   let warm = 0;
   while (warm < 3 || (warm < 100 && performance.now() - start < 200)) {
@@ -46,6 +49,11 @@ async function measure({ run }, { inner = 10, reps = 5, issueOnly = false }, bet
   const n = Math.max(1, Math.min(inner, Math.floor(4000 / Math.max(once, 1e-3) / reps)));
   const samples = [];
   for (let r = 0; r < reps; r++) {
+    // The peer had the GPU until now: one run to get it back, as the peer has.
+    if (between && n > 1) {
+      await run();
+      device.synchronize();
+    }
     const t = performance.now();
     for (let i = 0; i < n; i++) {
       const result = run();
@@ -54,7 +62,7 @@ async function measure({ run }, { inner = 10, reps = 5, issueOnly = false }, bet
     if (!issueOnly) device.synchronize();
     samples.push((performance.now() - t) / n);
     device.synchronize();
-    await between();
+    await between?.();
   }
   return samples;
 }
@@ -82,6 +90,25 @@ function profileOf({ run }) {
   return [...best.values()].sort((a, b) => b.us - a.us).slice(0, 40);
 }
 
+/** Everybody who takes turns with a row. Compiling a network takes tens of seconds, so they are made before the first round. */
+async function liveContestants(row) {
+  if (livePeer === null || !row.live) return [];
+  const made = row.live.map((job) => ({ job: { inner: 1, ...job }, samples: [], problem: null }));
+  for (const contestant of made) await turn(contestant, 0, 300);
+  return made;
+}
+
+/** One round of a live peer. One that fails is left out from then on; the row goes on without it. */
+async function turn(contestant, inner = contestant.job.inner, seconds = 120) {
+  if (contestant.problem !== null) return;
+  try {
+    const { ms } = await livePeer.ask({ ...contestant.job, inner }, seconds);
+    if (inner > 0) contestant.samples.push(ms);
+  } catch (error) {
+    contestant.problem = String(error.message);
+  }
+}
+
 async function runRow(row) {
   const result = {
     id: row.id,
@@ -97,13 +124,16 @@ async function runRow(row) {
     const made = row.make();
     await made.check();
     const firstSeconds = (performance.now() - started) / 1e3;
-    const theirs = [];
-    const alternate = async () => {
-      theirs.push((await livePeer.ask({ ...row.live, inner: row.live.inner ?? 1 })).ms);
+    const contestants = await liveContestants(row);
+    const everybody = async () => {
+      for (const contestant of contestants) await turn(contestant);
     };
-    const samples = await measure(made, row, livePeer && row.live ? alternate : undefined);
-    if (theirs.length > 0)
-      result.livePeer = { peer: row.live.peer, ms: summary(theirs).median, spread: summary(theirs), samples: theirs };
+    const samples = await measure(made, row, contestants.length > 0 ? everybody : undefined);
+    result.livePeers = contestants.map(({ job, samples: theirs, problem }) =>
+      problem === null
+        ? { peer: job.peer, ms: summary(theirs).median, spread: summary(theirs), samples: theirs }
+        : { peer: job.peer, problem },
+    );
     result.times.weft = {
       ms: summary(samples).median,
       spread: summary(samples),
@@ -116,7 +146,7 @@ async function runRow(row) {
   }
   weft.collectGarbage();
   device.trim();
-  if (livePeer && row.live) await livePeer.ask({ kind: "drop" });
+  if (livePeer && row.live) await livePeer.ask({ kind: "drop" }).catch(() => {});
   log({ id: row.id, ms: result.times.weft?.ms, wrong: result.wrong });
   return result;
 }
@@ -132,7 +162,7 @@ const jsonLines = (text) =>
 
 /** What a script printed, and what went wrong; a script that runs out of time keeps what it printed before. */
 function python(script, args = [], seconds = 600) {
-  const done = spawnSync("python3", [script, ...args], {
+  const done = spawnSync(process.env.WEFT_BENCH_PYTHON ?? "python3", [script, ...args], {
     encoding: "utf8",
     maxBuffer: 1 << 26,
     timeout: seconds * 1000,
@@ -152,28 +182,46 @@ function missingEnsembles(lines) {
   return sizes.length === 0 ? { lines: [] } : python(join(here, "peers/jax_ensemble.py"), sizes, 90);
 }
 
-/** The peers' rows: from a file, or by running their scripts where PyTorch is. */
+/** The definitions of the peers' rows, and where they are measured. */
+const definitions = {
+  live: "bench/peers/torch_live.py, in turn with Weft: products, networks and end-to-end rows as in gpu_peers.py",
+  train: "bench/peers/train_peers.py: model, optimiser, dropout, precision and timing as in gpu_peers.py train",
+  lindblad: "gpu_peers.py lindblad; bench/peers/jax_ensemble.py for the sizes that it did not reach",
+};
+
+const findScript = () =>
+  [
+    option("peers-script"),
+    join(here, "../peers/gpu_peers.py"),
+    join(here, "../.gpu/peers/gpu_peers.py"),
+    join(here, "../../shared/peers/gpu_peers.py"),
+  ].find((path) => path !== null && existsSync(path));
+
+/** The peers' rows that do not take turns: from a file, or by running their scripts where PyTorch is. */
 function peers() {
   if (process.argv.includes("--no-peers")) return { lines: [], absent: { peers: "not asked for" } };
   const file = option("peers");
   if (file !== null) return { lines: jsonLines(readFileSync(file, "utf8")), absent: {} };
-  const places = [
-    option("peers-script"),
-    join(here, "../.gpu/peers/gpu_peers.py"),
-    join(here, "../../shared/peers/gpu_peers.py"),
-  ];
-  const script = places.find((path) => path !== null && existsSync(path));
-  if (script === undefined) return { lines: [], absent: { peers: "gpu_peers.py was not found" } };
-  const groups = { mlp: 120, train: 240, lindblad: 90 };
+  const shared = findScript();
+  const training = join(here, "peers/train_peers.py");
+  const isChosen = (group) => chosen.some(({ id }) => id.startsWith(group));
+  const wanted = [
+    { group: "train", script: training, name: "jax", seconds: 120 },
+    { group: "train", script: training, name: "torch", seconds: 150 },
+    { group: "lindblad", script: shared, name: "lindblad", seconds: 90 },
+  ].filter(({ group }) => isChosen(group));
   const lines = [];
   const absent = {};
-  for (const [group, seconds] of Object.entries(groups)) {
-    if (!chosen.some(({ id }) => id.startsWith(group))) continue;
-    const made = python(script, [group], seconds);
+  for (const { group, script, name, seconds } of wanted) {
+    if (script === undefined) {
+      absent[group] = "gpu_peers.py was not found";
+      continue;
+    }
+    const made = python(script, [name], seconds);
     lines.push(...made.lines);
-    if (made.problem !== null) absent[group] = made.problem;
+    if (made.problem !== null) absent[name === group ? group : `${group} (${name})`] = made.problem;
   }
-  if (chosen.some(({ id }) => id.startsWith("lindblad"))) lines.push(...missingEnsembles(lines).lines);
+  if (isChosen("lindblad")) lines.push(...missingEnsembles(lines).lines);
   return { lines, absent };
 }
 
@@ -184,20 +232,31 @@ function versionsOf() {
   return found.lines[0] ?? {};
 }
 
-/** Whether a row meets what is wanted of it, against each peer that is named. */
+/** Every peer's time of a row: those that took turns first, and then no other time of the same peer. */
+function timesOfPeers(row, lines) {
+  const live = (row.livePeers ?? []).filter(({ ms }) => ms !== undefined);
+  return [
+    ...live.map(({ peer, ms }) => ({ peer, ms, live: true })),
+    ...lines
+      .filter(({ work, peer, ms }) => work === row.work && ms !== undefined && !live.some((l) => l.peer === peer))
+      .map(({ peer, ms }) => ({ peer, ms, live: false })),
+  ];
+}
+
+/** Whether a row meets what is wanted of it: against each peer that is named, or (`best`) against the fastest of them. */
 function judge(row, lines) {
-  const theirs = lines
-    .filter(({ work, ms }) => work === row.work && ms !== undefined)
-    .map(({ peer, ms }) => ({ peer, ms }));
-  if (row.livePeer) theirs.unshift({ peer: row.livePeer.peer, ms: row.livePeer.ms });
   const own = row.times.weft?.ms;
-  const ratios = own === undefined ? [] : theirs.map(({ peer, ms }) => ({ peer, ms, ratio: ms / own }));
-  const verdicts = (Array.isArray(row.wanted) ? row.wanted : row.wanted ? [row.wanted] : []).flatMap((wanted) => {
+  const ratios = own === undefined ? [] : timesOfPeers(row, lines).map((p) => ({ ...p, ratio: p.ms / own }));
+  const verdicts = (row.wanted ? [row.wanted] : []).flatMap((wanted) => {
     if (own === undefined) return [{ ...wanted, met: false }];
     if (wanted.milliseconds !== undefined) return [{ ...wanted, met: own <= wanted.milliseconds }];
-    return ratios
-      .filter(({ peer }) => wanted.against?.includes(peer))
-      .map(({ peer, ratio }) => ({ peer, wantedRatio: wanted.ratio, ratio, met: ratio >= wanted.ratio }));
+    const named = ratios.filter(({ peer }) => wanted.against.includes(peer)).sort((a, b) => a.ms - b.ms);
+    return (wanted.best ? named.slice(0, 1) : named).map(({ peer, ratio }) => ({
+      peer,
+      wantedRatio: wanted.ratio,
+      ratio,
+      met: ratio >= wanted.ratio,
+    }));
   });
   return { ...row, peers: ratios, verdicts };
 }
@@ -212,6 +271,7 @@ const own = [];
 for (const row of chosen) own.push(await runRow(row));
 livePeer?.stop();
 const { lines, absent } = peers();
+if (livePeer?.ended) absent.live = livePeer.ended.message;
 const readings = device.readings?.() ?? {};
 const report = {
   kind: "gpu-table",
@@ -225,8 +285,9 @@ const report = {
   versions: {
     node: process.version,
     driver: driverVersion(),
-    ...(lines.length > 0 ? versionsOf() : {}),
+    ...(lines.length > 0 || livePeer !== null ? versionsOf() : {}),
   },
+  definitions,
   absent,
   rows: own.map((row) => judge(row, lines)),
 };

@@ -1,7 +1,8 @@
 // The planner on CPU processes: how long it plans, and how far its predicted time of a step is from the measured one. Every
 // rank is a process with one core and its part of the program; rank 0 measures its rates alone, all ranks theirs at the same
 // time, the group its links, and all plan from rank 0's numbers. Predictions are made from the compiled kernels before the
-// first run. Writes bench/results/planner.json.
+// first run, at the speed that the cores have then: the same short program is timed after the rates and before each prediction,
+// by as many ranks as will run, and what it takes longer everything does. Writes bench/results/planner.json.
 //   node bench/planner.mjs [--devices 2] [--programs transformer,loop] [--rounds 3] [--by-kernel 12] [--out FILE]
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -66,16 +67,64 @@ function timeRuns(device, executable, inputs, { least, most, budget }) {
   return { median: median(kept), least: Math.min(...kept), kernels: device.timing ? runs.map(median) : [] };
 }
 
+/** A few milliseconds of the work that programs are made of; `seconds` is what the slowest of so many ranks takes for it now. */
+async function speedometer(device, group) {
+  const { build } = await engine("ops");
+  const { bareCollective } = await engine("graph");
+  const matrices = [1, 2, 3].map(() => build.input([256, 256], "float32"));
+  const [x, y] = [1, 2].map(() => build.input([1 << 18], "float32"));
+  let at = matrices[0];
+  for (const m of [1, 2, 1, 2]) at = build.matmul(at, matrices[m]);
+  const params = [...matrices, x, y];
+  const executable = device.compile(
+    { params, outputs: [at, build.unary("tanh", build.add(x, y)), build.sum(y, [0])] },
+    {},
+  );
+  const inputs = params.map(({ shape }) => {
+    const count = shape.reduce((a, b) => a * b, 1);
+    const buffer = device.allocate(4 * count);
+    const numbers = Float32Array.from({ length: count }, (_, i) => ((i % 97) - 48) / 400);
+    device.upload(buffer, new Uint8Array(numbers.buffer));
+    return buffer;
+  });
+  const { rank, size } = group;
+  const everybody = { ...bareCollective, groups: [Array.from({ length: size }, (_, i) => i)], rank };
+  const largest = (value) => {
+    const [mine, all] = [Float64Array.of(value), new Float64Array(1)];
+    const attrs = { ...everybody, kind: "allReduce", fn: "max", shape: [1], dtype: "float64" };
+    group.collective(attrs, new Uint8Array(mine.buffer), new Uint8Array(all.buffer), [1]);
+    return all[0];
+  };
+  return (ranks) => {
+    group.barrier();
+    const isIn = ranks.includes(rank);
+    return largest(isIn ? timeRuns(device, executable, inputs, { least: 9, most: 9, budget: 0 }).median : 0);
+  };
+}
+
 /** All ranks measure: rank 0 alone, all at once, the links; everybody gets rank 0's numbers. */
-function calibrate(group, device, measureGroup, file) {
+function calibrate(group, device, measureGroup, speed, file) {
   group.barrier();
   const begin = performance.now();
+  const before = speedOf(speed, group);
   const measured = measureGroup(group, device);
+  const after = speedOf(speed, group);
   const seconds = (performance.now() - begin) / 1e3;
   if (group.rank === 0) writeFileSync(file, JSON.stringify(measured));
   group.barrier();
-  return { rates: JSON.parse(readFileSync(file, "utf8")), seconds };
+  const mean = (key) => Math.sqrt(before[key] * after[key]);
+  return {
+    rates: JSON.parse(readFileSync(file, "utf8")),
+    seconds,
+    speed: { alone: mean("alone"), together: mean("together") },
+  };
 }
+
+/** The same work by one rank and by all. */
+const speedOf = (speed, group) => ({
+  alone: speed([0]),
+  together: speed(Array.from({ length: group.size }, (_, i) => i)),
+});
 
 /** One rank: rates, plans, parts; then, round by round, rates again, predictions from them, and the time of many steps. */
 async function rankMain(rank, size, name, folder, options) {
@@ -88,7 +137,8 @@ async function rankMain(rank, size, name, folder, options) {
   device.group = group;
   const started = performance.now();
   const isLate = () => group.rank === 0 && performance.now() - started > options.limit;
-  let calibration = calibrate(group, device, measureGroup, join(folder, "rates-0.json"));
+  const speed = await speedometer(device, group);
+  let calibration = calibrate(group, device, measureGroup, speed, join(folder, "rates-0.json"));
 
   const prepared = [];
   for (const [title, program] of made) {
@@ -131,15 +181,19 @@ async function rankMain(rank, size, name, folder, options) {
 
   // What processors do changes from second to second where others share them: rates and steps are measured in turn.
   for (let round = 0; round < options.rounds; round++) {
-    if (round > 0) calibration = calibrate(group, device, measureGroup, join(folder, `rates-${round}.json`));
+    if (round > 0) calibration = calibrate(group, device, measureGroup, speed, join(folder, `rates-${round}.json`));
     for (const { row, mesh, executable, inputs, works } of prepared) {
       const here = ratesAt(calibration.rates, mesh.size);
+      // Between one and all, the middle: rates are interpolated, too.
+      const { alone, together } = calibration.speed;
+      const part = size === 1 ? 0 : Math.log(mesh.size) / Math.log(size);
+      const slowdown = speed(mesh.ranks) / (alone ** (1 - part) * together ** part);
       group.barrier();
       if (executable !== undefined) {
-        const predictedSeconds = predictKernels(works, here);
+        const predictedSeconds = predictKernels(works, here) * slowdown;
         const least = mesh.size > 1 ? 15 : 5;
         const took = timeRuns(device, executable, inputs, { least, most: 15, budget: options.budget });
-        row.rounds.push({ predictedSeconds, measuredSeconds: took.median, leastSeconds: took.least });
+        row.rounds.push({ predictedSeconds, slowdown, measuredSeconds: took.median, leastSeconds: took.least });
       }
       if (round === 0 && options.byKernel > 0) {
         if (executable !== undefined) {

@@ -155,7 +155,7 @@ async function ownProgram(size, precision) {
   const packed = weft.tensor(batch.data, { shape: [rows, data.headColumns + batch.length], dtype: "int32" });
   loader.close();
   const ms = bare(() => {
-    [state] = programs.whole(state, packed);
+    state = programs.whole(state, packed);
   }, everyOf(size));
   return { ms, kernels: programs.whole.kernels(state, packed).length };
 }

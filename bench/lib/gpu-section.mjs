@@ -26,20 +26,23 @@ export function gpuSection(report) {
       row.wrong === null ? time(row.times.weft?.ms) : `wrong: ${row.wrong.slice(0, 60)}`,
       spread ? `${time(spread.min)} to ${time(spread.max)}` : "",
       rate,
-      row.peers.map(({ peer, ms }) => `${peer} ${time(ms)}`).join(", "),
+      row.peers.map(({ peer, ms, live }) => `${peer} ${time(ms)}${live ? " *" : ""}`).join(", "),
       row.verdicts.map(wantedText).join("; "),
     ]);
   });
-  const products = report.rows.filter(({ id, peers }) => id.startsWith("matmul-") && peers.length > 0);
-  const mean = Math.exp(
-    products.reduce((sum, { peers }) => sum + Math.log(peers[0].ratio), 0) / Math.max(1, products.length),
+  const products = report.rows.flatMap(({ id, peers }) =>
+    id.startsWith("matmul-") ? peers.filter(({ peer }) => peer === "torch").slice(0, 1) : [],
   );
+  const mean = Math.exp(products.reduce((sum, { ratio }) => sum + Math.log(ratio), 0) / Math.max(1, products.length));
   return [
     "## GPU",
     "",
     `- ${h.gpu}; ${Object.entries(versions)
       .map(([name, v]) => `${name} ${v}`)
       .join(", ")}; measured ${at.slice(0, 10)} with \`npm run bench:gpu\`, both sides in one run`,
+    ...(report.rows.some(({ peers }) => peers.some(({ live }) => live))
+      ? ["- Peers with * took turns with Weft, round by round; the others ran before or after it"]
+      : []),
     "- Times are medians; every result was checked (Freivalds' test, closed forms, the exact program, golden values) before it was timed",
     ...(products.length > 0
       ? [`- Matrix products against PyTorch: geometric mean ${mean.toFixed(3)}x over ${products.length} rows`]

@@ -42,7 +42,7 @@ function matmulRow([m, k, n], precision) {
     flops: 2 * m * k * n,
     inner: 5,
     reps: 9,
-    live: { kind: "matmul", peer: "torch", precision, shape: [m, k, n], inner: 5 },
+    live: [{ kind: "matmul", peer: "torch", precision, shape: [m, k, n], inner: 5 }],
     wanted: { ratio: 0.98, against: ["torch"] },
     make() {
       const half = precision === "bf16";
@@ -65,9 +65,11 @@ function wholeRow([m, k, n], reused) {
     work,
     inner: 1,
     reps: 8,
-    live: reused
-      ? { kind: "pinned", peer: "torch pinned", precision: "tf32", shape: [m, k, n] }
-      : { kind: "whole", peer: "torch", precision: "tf32", shape: [m, k, n] },
+    live: [
+      reused
+        ? { kind: "pinned", peer: "torch pinned", precision: "tf32", shape: [m, k, n] }
+        : { kind: "whole", peer: "torch", precision: "tf32", shape: [m, k, n] },
+    ],
     wanted: reused
       ? { ratio: 1, against: ["torch pinned"] }
       : { ratio: m === n && users[m] ? 8 : 1, against: ["torch"] },
@@ -104,7 +106,12 @@ function mlpRow([batch, dims]) {
     work,
     flops: dims.slice(1).reduce((sum, d, i) => sum + 2 * batch * dims[i] * d, 0),
     inner: 20,
-    wanted: { ratio: 1, against: ["torch", "torch.compile"] },
+    reps: 9,
+    live: [
+      { kind: "mlp", peer: "torch", precision: "tf32", shape: [batch, ...dims], inner: 20 },
+      { kind: "mlp compiled", peer: "torch.compile", precision: "tf32", shape: [batch, ...dims], inner: 20 },
+    ],
+    wanted: { ratio: 1, against: ["torch", "torch.compile"], best: true },
     make() {
       const layers = dims.slice(1).map((out, i) => nn.linear.init({ in: dims[i], out }, weft.key(i)));
       const x = weft.randn([batch, dims[0]], { seed: 3 }).realize();

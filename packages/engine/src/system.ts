@@ -1,10 +1,9 @@
 // What this machine offers the engine: compiler, libraries, kernel cache, devices. Only looks; measures nothing.
-import { accessSync, constants, mkdirSync, readdirSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { accessSync, constants, mkdirSync } from "node:fs";
 import { findOpenBlas } from "./device/cpu/openblas.js";
-import { cacheFolder, findCompiler } from "./device/cpu/toolchain.js";
+import { findCompiler } from "./device/cpu/toolchain.js";
 import { cudaLibraries, type LibraryName, type LibraryPaths, libraryVersions } from "./device/cuda/index.js";
-import { CpuDevice, CudaDevice } from "./device/index.js";
+import { CpuDevice, CudaDevice, cacheContents, cacheLimit, cacheRoot } from "./device/index.js";
 import { type SavedRates, savedRates } from "./runtime/index.js";
 
 /** The C compiler that programs are built with, or null. */
@@ -20,14 +19,14 @@ export interface CacheReport {
   folder: string;
   files: number;
   bytes: number;
+  /** What is used longest ago goes when there is more than this (WEFT_CACHE_BYTES). */
+  limitBytes: number;
   writable: boolean;
 }
 
 /** The folder of compiled programs and what is in it. */
 export function cache(): CacheReport {
-  const folder = cacheFolder();
-  let files = 0;
-  let bytes = 0;
+  const folder = cacheRoot();
   let writable = true;
   try {
     mkdirSync(folder, { recursive: true });
@@ -35,17 +34,7 @@ export function cache(): CacheReport {
   } catch {
     writable = false;
   }
-  try {
-    for (const name of readdirSync(folder)) {
-      const found = statSync(join(folder, name), { throwIfNoEntry: false });
-      if (found?.isFile() !== true) continue;
-      files++;
-      bytes += found.size;
-    }
-  } catch {
-    // A folder that cannot be read holds nothing for us.
-  }
-  return { folder, files, bytes, writable };
+  return { folder, ...cacheContents(), limitBytes: cacheLimit(), writable };
 }
 
 /** What was measured of this machine for the planner, by device, threads and how many workers measured together. */

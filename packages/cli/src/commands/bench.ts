@@ -46,7 +46,8 @@ Examples:
 
 Two clocks: "compute" has its inputs on the devices, leaves the results there and issues calls back to back, on one device as
 on many (the record also has calls that were waited for one by one); "end to end" creates the inputs, computes and fetches the
-whole result. Every result is checked before it is timed. Sizes are those of GPUs, or a quarter of each edge
+whole result into an array that is used again. All counts take turns, in up to three rounds a row, so that they see the same
+minutes of the machine. Every result is checked before it is timed. Sizes are those of GPUs, or a quarter of each edge
 on CPUs. A device is a GPU, or --cores cores of the CPU.`;
 
 const whole = (what: string) => (value: string) => {
@@ -73,7 +74,7 @@ export function add(program: Command): void {
     .option("--sizes <sizes...>", "other rows: 2048 8192x4096x4096 4096:4096-8192-4096 8192x2048", listed)
     .option("--cores <n>", "cores of a CPU device", whole("--cores"))
     .option("--warmup <n>", "calls before the measured ones", whole("--warmup"))
-    .option("--repeats <n>", "measured calls", whole("--repeats"))
+    .option("--repeats <n>", "samples of each clock", whole("--repeats"))
     .addOption(new Option("--precision <p>", "of products on GPUs").choices(["float32", "tf32"]))
     .option("--compute-only", "leave out the clock that creates and fetches")
     .option("--calibrate", "measure the workers for the planner first, once a machine; assumptions otherwise")

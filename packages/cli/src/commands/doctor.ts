@@ -55,7 +55,7 @@ interface Report {
   memoryBytes: { total: number; free: number };
   compiler: { command: string; version: string } | null;
   openBlas: { path: string; threading: string } | null;
-  cache: { folder: string; files: number; bytes: number; writable: boolean };
+  cache: { folder: string; files: number; bytes: number; limitBytes: number; writable: boolean };
   cuda: CudaReport | null;
   devices: DeviceReport[];
   /** What the planner knows of this machine. */
@@ -301,7 +301,7 @@ function show(report: Report): string {
     ["C compiler", compiler === null ? "none" : `${compiler.command}: ${compiler.version}`],
     ["OpenBLAS", openBlas === null ? "none" : openBlas.path],
     ...describeCuda(cuda),
-    ["kernel cache", `${cache.folder}: ${cache.files} programs, ${size(cache.bytes)}`],
+    ["kernel cache", `${cache.folder}: ${cache.files} programs, ${size(cache.bytes)} of ${size(cache.limitBytes)}`],
   ];
   const gpus = report.devices.flatMap(({ name, gpu }) => describeGpu(name, gpu));
   const width = Math.max(...[...lines, ...gpus].map(([name]) => name.length));

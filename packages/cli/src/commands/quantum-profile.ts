@@ -131,7 +131,7 @@ async function measureCount(
           );
         },
         mesh: (axes) => {
-          device.wishes = { ...device.wishes, mesh: devices === 1 ? undefined : axes };
+          device.programs.wishes = { ...device.programs.wishes, mesh: devices === 1 ? undefined : axes };
         },
         onEvolution: () => {
           const last = device.lastPlan;

@@ -2,11 +2,21 @@
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, isAbsolute, join, relative, resolve } from "node:path";
 import { type LedgerPrediction, makePrediction, recordPromises, settlePrediction } from "@weft/lab";
 import type { Command } from "commander";
 import { type RawConfig, readConfig, showConfig } from "weft/train";
-import { attempt, CommandError, count, counts, Progress, percent, significant, table } from "../terminal/index.js";
+import {
+  attempt,
+  CommandError,
+  count,
+  counts,
+  Progress,
+  percent,
+  significant,
+  table,
+  wrongUsage,
+} from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 import { ledgerPath } from "./studies.js";
 import { type Measured, type SearchResult, type Settings, search, type Trial } from "./tune-search.js";
@@ -83,7 +93,18 @@ function withSettings(raw: RawConfig, s: Settings, keepBatch: boolean): RawConfi
   return changed;
 }
 
+/** The configuration with its paths told from another folder: they are relative to the file that they stand in. */
+function movedTo(raw: RawConfig, from: string, to: string): RawConfig {
+  const moved = structuredClone(raw);
+  const told = (path: string): string => (isAbsolute(path) ? path : relative(to, resolve(from, path)) || ".");
+  if (moved.data.path !== undefined) moved.data.path = told(moved.data.path);
+  if (moved.data.tokenizer !== "hash") moved.data.tokenizer = told(moved.data.tokenizer);
+  return moved;
+}
+
 async function run(file: string, options: Options): Promise<void> {
+  if (options.devices !== undefined && options.devices.length !== 1)
+    throw new CommandError("--devices takes one count here: the most devices that may be used", wrongUsage);
   const { raw, base } = readConfig(file);
   const maxDevices = options.devices?.[0] ?? raw.distributed.devices;
   const from = { ...settingsOf(raw), devices: Math.min(raw.distributed.devices, maxDevices) };
@@ -106,9 +127,9 @@ async function run(file: string, options: Options): Promise<void> {
       precisions: (options.device ?? raw.device ?? "cpu").startsWith("cuda") ? ["tf32", "bfloat16"] : [],
       measure: (settings) => {
         progress.note(`run ${++probe} of at most ${options.probes}`);
-        const changed = withSettings(raw, settings, options.keepBatch === true);
-        if (changed.data.path !== undefined) changed.data.path = join(base, changed.data.path);
-        return measure(changed, settings, budget, join(folder, `probe-${probe}`), options, abort.signal);
+        const place = join(folder, `probe-${probe}`);
+        const changed = movedTo(withSettings(raw, settings, options.keepBatch === true), base, place);
+        return measure(changed, settings, budget, place, options, abort.signal);
       },
       onPromise: (trial, now) => {
         const promise = makePrediction({
@@ -135,7 +156,8 @@ async function run(file: string, options: Options): Promise<void> {
       },
     });
     const target = options.output ?? `${raw.name}_tuned.yaml`;
-    const tuned = { ...withSettings(raw, result.best, options.keepBatch === true), name: `${raw.name}_tuned` };
+    const best = movedTo(withSettings(raw, result.best, options.keepBatch === true), base, dirname(resolve(target)));
+    const { output: _, ...tuned } = { ...best, name: `${raw.name}_tuned` };
     writeFileSync(
       target,
       `# ${raw.name} as weft tune left it: ${significant(result.now.samplesPerSecond)} samples/s measured here.\n${showConfig(tuned)}`,
@@ -224,8 +246,9 @@ interface StepLine {
   compile?: true;
   durationUs: number;
   dataWaitUs: number;
-  commUs: number;
-  exposedCommUs: number;
+  /** Not there where collectives are not timed: on GPUs. */
+  commUs?: number;
+  exposedCommUs?: number;
   samples: number;
   facts?: { parameters?: number; parameterElements?: number[] };
 }
@@ -252,8 +275,8 @@ function readSteps(folder: string, devices: number): Measured {
     parts: {
       stepUs: mean((r) => r.durationUs),
       dataUs: mean((r) => r.dataWaitUs),
-      commUs: mean((r) => r.commUs),
-      exposedUs: mean((r) => r.exposedCommUs),
+      commUs: mean((r) => r.commUs ?? 0),
+      exposedUs: mean((r) => r.exposedCommUs ?? 0),
     },
     parameterElements: facts?.parameterElements ?? [facts?.parameters ?? 0],
     run: folder,

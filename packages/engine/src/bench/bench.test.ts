@@ -152,6 +152,7 @@ test("over real workers: what was used, moved and expected, and from which batch
     assert.deepEqual([one.status, two.status, one.devicesUsed, two.devicesUsed], ["ok", "ok", 1, 2]);
     assert.ok(two.error !== null && two.error < 1e-5);
     assert.ok(two.predictedSeconds !== undefined && two.predictedSeconds > 0 && one.predictedSeconds === undefined);
+    assert.equal(two.predictedBy, "kernels");
     assert.match(two.plan, /2 of 2 workers/);
     // One device with both cores, calls back to back and calls alone: all there to be compared.
     assert.deepEqual(

@@ -4,7 +4,7 @@ import { CpuDevice } from "../device/index.js";
 import { useDevice } from "../runtime/index.js";
 import type { Tensor } from "../tensor/index.js";
 import { type JitRow, runJitSuite } from "./jit-suite.js";
-import { type Measured, measureRow } from "./measure.js";
+import { type Measured, RowClock, roundsOf } from "./measure.js";
 import { rawProducts } from "./raw.js";
 import type { RowSpec } from "./rows.js";
 
@@ -28,13 +28,17 @@ export interface Job {
   rows: RowSpec[];
   /** Also times the library underneath (single). */
   raw?: boolean;
-  /** Waits for a "go" before each row: how several such processes run at the same time, or in turn. */
-  lockstep?: boolean;
 }
 
+/** What a parent asks for, once the child is ready: rounds of rows, in order, and the end. */
+export type ParentMessage = { kind: "round"; row: number; round: number } | { kind: "end" };
+
 export type ChildMessage =
-  | { kind: "waiting"; row: number }
-  | { kind: "progress"; row: number; done: number; of: number }
+  | { kind: "ready" }
+  | { kind: "progress"; done: number; of: number }
+  /** A round before the last. */
+  | { kind: "round"; row: number; round: number }
+  /** The last round: everything that is known of the row. */
   | { kind: "row"; row: number; measured: Measured; facts: RowFacts }
   | { kind: "jit"; rows: JitRow[] }
   | { kind: "failed"; row: number; message: string; outOfMemory: boolean }
@@ -49,6 +53,8 @@ export interface RowFacts {
   computeSeconds: number;
   plan: string;
   predictedSeconds: number | null;
+  /** What was priced: compiled kernels, or operations as the planner sees them. */
+  predictedBy?: "kernels" | "operations";
   paysFrom: number | null;
   raw: number[] | null;
 }
@@ -85,34 +91,48 @@ async function single(job: Job): Promise<Rig> {
   };
 }
 
+/** Does what the parent asks for until it asks for the end. */
+function serve(job: Job, rig: Rig): Promise<void> {
+  const options = { ...job, settle: rig.settle };
+  let clock: RowClock | null = null;
+  async function round(index: number, round: number): Promise<void> {
+    try {
+      if (round === 0) {
+        // A row that was given up because another process failed.
+        clock?.dispose();
+        clock = null;
+        clock = await RowClock.prepare(job.rows[index], options);
+      }
+      await clock!.round();
+      if (round + 1 < roundsOf(job.repeats)) return say({ kind: "round", row: index, round });
+      const measured = await clock!.end();
+      clock = null;
+      say({ kind: "row", row: index, measured, facts: await rig.facts(job.rows[index], measured) });
+    } catch (error) {
+      clock?.dispose();
+      clock = null;
+      const { name, message } = error as Error;
+      say({ kind: "failed", row: index, message, outOfMemory: name === "OutOfMemoryError" });
+    }
+  }
+  return new Promise((resolve) => {
+    process.on("message", (asked: ParentMessage) => {
+      if (asked.kind === "end") resolve();
+      else void round(asked.row, asked.round);
+    });
+    say({ kind: "ready" });
+  });
+}
+
 async function run(job: Job): Promise<void> {
   const rig = job.mode !== "sharded" ? await single(job) : await (await import("./sharded.js")).sharded(job);
   try {
     if (job.mode === "jit") {
-      const onRow = (_label: string, done: number, of: number): void => say({ kind: "progress", row: 0, done, of });
+      const onRow = (_label: string, done: number, of: number): void => say({ kind: "progress", done, of });
       say({ kind: "jit", rows: runJitSuite({ warmup: job.warmup, repeats: job.repeats, onRow }) });
       return;
     }
-    for (const [index, row] of job.rows.entries()) {
-      if (job.lockstep) {
-        say({ kind: "waiting", row: index });
-        await new Promise((resolve) => process.once("message", resolve));
-      }
-      try {
-        const measured = await measureRow(row, {
-          warmup: job.warmup,
-          repeats: job.repeats,
-          precision: job.precision,
-          computeOnly: job.computeOnly,
-          settle: rig.settle,
-          onCall: (done, of) => say({ kind: "progress", row: index, done, of }),
-        });
-        say({ kind: "row", row: index, measured, facts: await rig.facts(row, measured) });
-      } catch (error) {
-        const { name, message } = error as Error;
-        say({ kind: "failed", row: index, message, outOfMemory: name === "OutOfMemoryError" });
-      }
-    }
+    await serve(job, rig);
   } finally {
     await rig.close();
   }

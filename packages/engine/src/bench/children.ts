@@ -1,8 +1,8 @@
-// The measuring processes of the benchmark: each does one job row by row, and starts a row when it is told to, so that
-// arrangements that are compared run one right after the other. Knows nothing of what is compared.
+// The measuring processes of the benchmark: each does one job, round by round when it is told to, so that arrangements that
+// are compared run one right after the other. Knows nothing of what is compared.
 import { type ChildProcess, fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import type { ChildMessage, Job, RowFacts } from "./child.js";
+import type { ChildMessage, Job, ParentMessage, RowFacts } from "./child.js";
 import type { Measured } from "./measure.js";
 
 export type RowOutcome = { measured: Measured; facts: RowFacts } | { failed: string; outOfMemory: boolean };
@@ -27,7 +27,7 @@ export class Child {
     this.process.on("message", (message) => {
       const said = message as ChildMessage;
       if (said.kind === "broken") this.#broken = said.message;
-      if (said.kind === "waiting") this.#waiting = said.row;
+      if (said.kind === "ready") this.#ready = true;
       for (const listener of this.#listeners) listener(said);
     });
     const stop = (): void => {
@@ -69,27 +69,35 @@ export class Child {
     });
   }
 
-  /** The row for which it waits to be told to begin. */
-  #waiting = -1;
+  #ready = false;
 
-  /** Resolves when the child waits for the word to begin with a row; also when it has ended. */
-  async ready(row: number): Promise<void> {
-    if (this.#waiting >= row || this.#over !== null) return;
-    await this.#next((message) => (message.kind === "waiting" && message.row >= row ? true : undefined));
+  /** Resolves when the child waits for its first round; also when it has ended. */
+  async ready(): Promise<void> {
+    if (this.#ready || this.#over !== null) return;
+    await this.#next((message) => (message.kind === "ready" ? true : undefined));
   }
 
-  /** Measures one row, for which the child must be ready. */
-  async measure(row: number, onProgress: (part: number) => void): Promise<RowOutcome> {
-    const outcome = this.#next((message): RowOutcome | undefined => {
-      if (message.kind === "progress" && message.row === row) onProgress(message.done / message.of);
+  #tell(message: ParentMessage): void {
+    if (this.#over === null && this.process.connected) this.process.send(message, () => {});
+  }
+
+  /** One round of a row: null before the last, then (or where it fails) what came of it. */
+  async measure(row: number, round: number): Promise<RowOutcome | null> {
+    const outcome = this.#next((message): RowOutcome | null | undefined => {
+      if (message.kind === "round" && message.row === row && message.round === round) return null;
       if (message.kind === "row" && message.row === row) return { measured: message.measured, facts: message.facts };
       if (message.kind === "failed" && message.row === row)
         return { failed: message.message, outOfMemory: message.outOfMemory };
       return undefined;
     });
-    if (this.#over === null && this.process.connected) this.process.send({ kind: "go" }, () => {});
+    this.#tell({ kind: "round", row, round });
     const found = await outcome;
     return typeof found === "string" ? { failed: found, outOfMemory: false } : found;
+  }
+
+  async end(): Promise<void> {
+    this.#tell({ kind: "end" });
+    await this.ended;
   }
 }
 
@@ -102,15 +110,18 @@ export class Team {
     jobs: readonly Job[],
     signal: AbortSignal | undefined,
   ) {
-    this.children = jobs.map((job) => new Child({ ...job, lockstep: true }, signal));
+    this.children = jobs.map((job) => new Child(job, signal));
   }
 
-  async measure(row: number, onProgress: (part: number) => void): Promise<RowOutcome[]> {
-    await Promise.all(this.children.map((child) => child.ready(row)));
-    return Promise.all(this.children.map((child) => child.measure(row, onProgress)));
+  async ready(): Promise<void> {
+    await Promise.all(this.children.map((child) => child.ready()));
+  }
+
+  async measure(row: number, round: number): Promise<(RowOutcome | null)[]> {
+    return Promise.all(this.children.map((child) => child.measure(row, round)));
   }
 
   async end(): Promise<void> {
-    await Promise.all(this.children.map((child) => child.ended));
+    await Promise.all(this.children.map((child) => child.end()));
   }
 }

@@ -2,7 +2,7 @@
 // of how many devices there are; whoever calls it has connected before.
 import { WeftError } from "../graph/index.js";
 import { session } from "../runtime/index.js";
-import type { Tensor } from "../tensor/index.js";
+import type { Data, Tensor } from "../tensor/index.js";
 import { errorBound, errorOf, labelOf, programOf, type RowProgram, type RowSpec } from "./rows.js";
 
 export interface MeasureOptions {
@@ -13,7 +13,6 @@ export interface MeasureOptions {
   computeOnly?: boolean;
   /** Waits until these tensors have been computed. */
   settle(tensors: readonly Tensor[]): Promise<void>;
-  onCall?(done: number, of: number): void;
 }
 
 export interface Measured {
@@ -29,6 +28,9 @@ export interface Measured {
   error: number;
 }
 
+/** A row is measured in so many turns, others in between: who is compared then sees the same minutes of the machine. */
+export const roundsOf = (repeats: number): number => Math.min(3, repeats);
+
 /** A sample of the compute clock lasts this long, where so many calls can. */
 const sampleSeconds = 0.2;
 const mostInFlight = 64;
@@ -43,109 +45,142 @@ const median = (values: readonly number[]): number => {
 const realize = (tensors: readonly Tensor[]): void => session().realize(tensors.map((t) => t.node));
 const numbers = async (t: Tensor): Promise<ArrayLike<number>> => (await t.data()) as unknown as ArrayLike<number>;
 
-export async function measureRow(row: RowSpec, options: MeasureOptions): Promise<Measured> {
-  const program = programOf(row);
-  const { settle } = options;
-  realize(program.weights);
-  await settle(program.weights);
-  const single = Math.min(3, options.repeats);
-  const clocks = options.computeOnly ? 1 : 2;
-  const calls = clocks * (options.warmup + options.repeats) + single + 3;
-  let call = 0;
-  const tick = (): void => options.onCall?.(++call, calls);
+/** One row on the devices of this session, ready to be timed; its inputs stay where they are between the rounds. */
+export class RowClock {
+  readonly #measured: Measured = { endToEnd: [], compute: [], inFlight: 1, alone: [], create: 0, fetch: 0, error: 0 };
+  /** Results are fetched into the same array each time: first writing of fresh pages is the machine's time, not Weft's. */
+  #into: Data | null = null;
 
-  // Checked first: a wrong result has no time.
-  const inputs = program.create();
-  realize(inputs);
-  const result = program.compute(inputs, program.weights);
-  const error = errorOf(
-    row,
-    await Promise.all(inputs.map(numbers)),
-    await Promise.all(program.weights.map(numbers)),
-    await numbers(result),
-  );
-  result.dispose();
-  const bound = errorBound(options.precision);
-  if (!(error <= bound))
-    throw new WeftError(`${labelOf(row)}: the result is wrong (relative error ${error}, ${bound} allowed); not timed`);
-  tick();
+  private constructor(
+    readonly row: RowSpec,
+    readonly options: MeasureOptions,
+    readonly program: RowProgram,
+    readonly inputs: Tensor[],
+  ) {}
+
+  /** Creates the inputs, checks a result and warms up. A wrong result has no time. */
+  static async prepare(row: RowSpec, options: MeasureOptions): Promise<RowClock> {
+    const program = programOf(row);
+    realize(program.weights);
+    await options.settle(program.weights);
+    const inputs = program.create();
+    realize(inputs);
+    const clock = new RowClock(row, options, program, inputs);
+    try {
+      await clock.#check();
+      for (let i = -options.warmup; i < Math.min(3, options.repeats); i++) {
+        const start = now();
+        const end = await clock.#finish(clock.#issue(1));
+        if (i >= 0) clock.#measured.alone.push(end - start);
+      }
+    } catch (error) {
+      clock.dispose();
+      throw error;
+    }
+    const call = Math.min(...clock.#measured.alone);
+    clock.#measured.inFlight = Math.max(1, Math.min(mostInFlight, Math.floor(sampleSeconds / call)));
+    return clock;
+  }
+
+  async #check(): Promise<void> {
+    const { row, program, inputs, options } = this;
+    const result = program.compute(inputs, program.weights);
+    const error = errorOf(
+      row,
+      await Promise.all(inputs.map(numbers)),
+      await Promise.all(program.weights.map(numbers)),
+      await numbers(result),
+    );
+    result.dispose();
+    const bound = errorBound(options.precision);
+    if (!(error <= bound))
+      throw new WeftError(
+        `${labelOf(row)}: the result is wrong (relative error ${error}, ${bound} allowed); not timed`,
+      );
+    this.#measured.error = error;
+  }
 
   /** So many calls, back to back, each result let go of at once; the last one, which can be waited for. */
-  const issue = (count: number): Tensor => {
+  #issue(count: number): Tensor {
     for (let i = 1; ; i++) {
-      const c = program.compute(inputs, program.weights);
+      const c = this.program.compute(this.inputs, this.program.weights);
       realize([c]);
       if (i >= count) return c;
       c.dispose();
     }
-  };
-  const finish = async (c: Tensor): Promise<number> => {
-    await settle([c]);
+  }
+
+  async #finish(c: Tensor): Promise<number> {
+    await this.options.settle([c]);
     c.dispose();
-    tick();
     return now();
-  };
-  const alone: number[] = [];
-  for (let i = -options.warmup; i < single; i++) {
-    const start = now();
-    const end = await finish(issue(1));
-    if (i >= 0) alone.push(end - start);
   }
-  const inFlight = Math.max(1, Math.min(mostInFlight, Math.floor(sampleSeconds / Math.min(...alone))));
-  // The next calls are issued before the last ones are done: devices go on from sample to sample. The first sample fills the
-  // queue, the last empties it; neither counts.
-  const compute: number[] = [];
-  let pending = issue(inFlight);
-  let before = 0;
-  for (let i = 0; i <= options.repeats; i++) {
-    const next = issue(inFlight);
-    const end = await finish(pending);
-    if (i > 0) compute.push((end - before) / inFlight);
-    before = end;
-    pending = next;
-  }
-  await finish(pending);
-  for (const input of inputs) input.dispose();
 
-  const whole = options.computeOnly
-    ? { endToEnd: [], create: 0, fetch: 0 }
-    : await measureWhole(program, options, tick);
-  for (const weight of program.weights) weight.dispose();
-  return { ...whole, compute, inFlight, alone, error };
-}
+  /** The samples of one turn, of both clocks. */
+  async round(): Promise<void> {
+    const samples = Math.ceil(this.options.repeats / roundsOf(this.options.repeats));
+    const { inFlight, compute } = this.#measured;
+    // The next calls are issued before the last ones are done: devices go on from sample to sample. As many calls before the
+    // first sample fill the queue, and as many after the last keep it filled to its end; neither count.
+    let pending = this.#issue(inFlight);
+    let before = 0;
+    for (let i = 0; i <= samples; i++) {
+      const next = this.#issue(inFlight);
+      const end = await this.#finish(pending);
+      if (i > 0) compute.push((end - before) / inFlight);
+      before = end;
+      pending = next;
+    }
+    await this.#finish(pending);
+    if (this.options.computeOnly) return;
+    for (let i = this.#into === null ? -1 : 0; i < samples; i++) {
+      const seconds = await this.#whole();
+      if (i >= 0) this.#measured.endToEnd.push(seconds);
+    }
+  }
 
-/** The clock from creation to fetch, and its parts. */
-async function measureWhole(
-  program: RowProgram,
-  { warmup, repeats, settle }: MeasureOptions,
-  tick: () => void,
-): Promise<Pick<Measured, "endToEnd" | "create" | "fetch">> {
-  const endToEnd: number[] = [];
-  const created: number[] = [];
-  const fetched: number[] = [];
-  for (let i = -warmup; i < repeats; i++) {
+  /** From creation to fetch. */
+  async #whole(): Promise<number> {
     const start = now();
-    const fresh = program.create();
-    const c = program.compute(fresh, program.weights);
-    await c.data();
-    if (i >= 0) endToEnd.push(now() - start);
+    const fresh = this.program.create();
+    const c = this.program.compute(fresh, this.program.weights);
+    this.#into = await c.data(this.#into ?? undefined);
+    const seconds = now() - start;
     for (const tensor of [...fresh, c]) tensor.dispose();
-    tick();
+    return seconds;
   }
-  // The parts of a call need waits between them, so they are measured apart from the call as a whole.
-  for (let i = 0; i < Math.min(2, repeats); i++) {
-    const start = now();
-    const fresh = program.create();
-    realize(fresh);
-    await settle(fresh);
-    created.push(now() - start);
-    const c = program.compute(fresh, program.weights);
-    realize([c]);
-    await settle([c]);
-    const ready = now();
-    await c.data();
-    fetched.push(now() - ready);
-    for (const tensor of [...fresh, c]) tensor.dispose();
+
+  /** The parts of a call need waits between them, so they are measured apart from the call as a whole. */
+  async #parts(): Promise<void> {
+    const { program, options } = this;
+    const created: number[] = [];
+    const fetched: number[] = [];
+    for (let i = 0; i < Math.min(3, options.repeats); i++) {
+      const start = now();
+      const fresh = program.create();
+      realize(fresh);
+      await options.settle(fresh);
+      created.push(now() - start);
+      const c = program.compute(fresh, program.weights);
+      realize([c]);
+      await options.settle([c]);
+      const ready = now();
+      await c.data(this.#into ?? undefined);
+      fetched.push(now() - ready);
+      for (const tensor of [...fresh, c]) tensor.dispose();
+    }
+    this.#measured.create = median(created);
+    this.#measured.fetch = median(fetched);
   }
-  return { endToEnd, create: median(created), fetch: median(fetched) };
+
+  /** What all rounds gave; the row is over then. */
+  async end(): Promise<Measured> {
+    if (!this.options.computeOnly) await this.#parts();
+    this.dispose();
+    return this.#measured;
+  }
+
+  dispose(): void {
+    for (const tensor of [...this.inputs, ...this.program.weights]) tensor.dispose();
+  }
 }

@@ -1,6 +1,8 @@
-// Rows on machines that are not here: the planner's prices for a row at a device count. Everything from here is a prediction.
-import { WeftError } from "../graph/index.js";
-import { h200, plan, type Rates } from "../shard/index.js";
+// What rows should take at a device count: on workers that are here by the kernels that they will compile, on machines that
+// are not by the planner's prices of operations. Everything from here is a prediction.
+import { predictParts } from "../cluster/index.js";
+import { type GraphFn, WeftError } from "../graph/index.js";
+import { h200, type Plan, partition, plan, type Rates } from "../shard/index.js";
 import { copyGraph, simplify } from "../transform/index.js";
 import { batchOf, graphOf, type RowSpec, withBatch } from "./rows.js";
 
@@ -13,10 +15,17 @@ export function ratesOf(machine: string): Rates {
   return rates;
 }
 
-function planRow(row: RowSpec, devices: number, rates: Rates) {
+function planRow(row: RowSpec, devices: number, rates: Rates): { fn: GraphFn; plan: Plan } {
   const fn = simplify(copyGraph(graphOf(row)));
   const ranks = Array.from({ length: devices }, (_, i) => i);
-  return plan(fn, { ranks, rates, params: fn.params.map(() => null) });
+  return { fn, plan: plan(fn, { ranks, rates, params: fn.params.map(() => null) }) };
+}
+
+/** Seconds of a row on CPU workers of these rates, by the kernels of the one that has most to do. */
+export function expectRow(row: RowSpec, devices: number, rates: Rates): number {
+  const { fn, plan: made } = planRow(row, devices, rates);
+  const { mesh, params, strategy, results } = made;
+  return predictParts(partition(fn, { mesh, params, strategy: (node) => strategy(node), results }), rates).seconds;
 }
 
 export interface Prediction {
@@ -28,7 +37,7 @@ export interface Prediction {
 }
 
 export function predictRow(row: RowSpec, devices: number, rates: Rates): Prediction {
-  const found = planRow(row, devices, rates);
+  const { plan: found } = planRow(row, devices, rates);
   const chosen = found.alternatives.find((a) => a.mesh.key === found.mesh.key && a.name === found.name);
   return {
     seconds: found.seconds,
@@ -41,7 +50,7 @@ export function predictRow(row: RowSpec, devices: number, rates: Rates): Predict
 
 /** The smallest batch (a power of two times this row's, up or down) for which the planner uses more than one device. */
 export function paysFrom(row: RowSpec, devices: number, rates: Rates): number | null {
-  const uses = (batch: number): boolean => planRow(withBatch(row, batch), devices, rates).mesh.size > 1;
+  const uses = (batch: number): boolean => planRow(withBatch(row, batch), devices, rates).plan.mesh.size > 1;
   let batch = batchOf(row);
   if (uses(batch)) {
     while (batch >= 2 && uses(batch >> 1)) batch >>= 1;

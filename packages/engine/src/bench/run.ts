@@ -1,10 +1,11 @@
-// The benchmark as a whole: a child process for each device count, independent workers beside it, and one record at the end.
+// The benchmark as a whole: a child process for each device count, others beside it, rounds in turn, and one record at the end.
 // The record is plain data in the lab's format; judging and drawing are the lab's work.
 import { WeftError } from "../graph/index.js";
 import type { Rates } from "../shard/index.js";
 import type { Job } from "./child.js";
 import { Child, type RowOutcome, Team } from "./children.js";
 import type { JitRow } from "./jit-suite.js";
+import { roundsOf } from "./measure.js";
 import { predictRow, ratesOf } from "./predict.js";
 import { batchOf, flopsOf, labelOf, type RowSpec } from "./rows.js";
 
@@ -51,6 +52,8 @@ export interface ResultRecord {
   bytesMoved: number;
   plan: string;
   predictedSeconds?: number;
+  /** What was priced for it. */
+  predictedBy?: "kernels" | "operations";
   independent?: number[];
   sameCores?: number[];
   error: number | null;
@@ -68,7 +71,13 @@ export interface RowRecord {
 }
 
 /** Who measures a count: the devices themselves and, beside them, other arrangements of the same cores. */
-function teamsOf(count: number, options: BenchOptions): { devices: Team; independent?: Team; sameCores?: Team } {
+interface Teams {
+  devices: Team;
+  independent?: Team;
+  sameCores?: Team;
+}
+
+function teamsOf(count: number, options: BenchOptions): Teams {
   const { signal, cores, coresPerWorker } = options;
   const alone = count === 1 && options.server === undefined;
   const job = jobFor(options, alone ? "single" : "sharded", count);
@@ -91,26 +100,63 @@ function teamsOf(count: number, options: BenchOptions): { devices: Team; indepen
   };
 }
 
-/** Every row at one count, each on all arrangements before the next: machines are not equally fast for minutes. */
-async function measureCount(count: number, options: BenchOptions): Promise<{ outcome: RowOutcome; peers: Peers }[]> {
-  const teams = teamsOf(count, options);
-  const measured: { outcome: RowOutcome; peers: Peers }[] = [];
-  for (const [row, spec] of options.rows.entries()) {
-    const measure = async (team: Team | undefined): Promise<RowOutcome[]> =>
-      (await team?.measure(row, (part) =>
-        options.onProgress?.(`${team.what}: ${labelOf(spec)}`, row + part, options.rows.length),
-      )) ?? [];
-    const [outcome] = await measure(teams.devices);
-    const independent = (await measure(teams.independent)).map(computeOf);
-    const [sameCores] = (await measure(teams.sameCores)).map(computeOf);
-    if (options.signal?.aborted) break;
-    const medians = independent.flatMap((times) => (times === undefined ? [] : [middle(times)]));
-    const complete = medians.length > 0 && medians.length === independent.length;
-    measured.push({ outcome, peers: { independent: complete ? medians : undefined, sameCores } });
+/** Started one after the other: whoever measures rates of its workers first does that alone. */
+async function start(options: BenchOptions): Promise<Teams[]> {
+  const all: Teams[] = [];
+  for (const count of options.counts) {
+    const teams = teamsOf(count, options);
+    all.push(teams);
+    await Promise.all(Object.values(teams).map((team) => team.ready()));
   }
-  await Promise.all(Object.values(teams).map((team) => team.end()));
+  return all;
+}
+
+/**
+ * Every row at every count, in rounds: all counts and arrangements take their turn in each, because machines are not equally
+ * fast for minutes. What a row came to, for every count.
+ */
+async function measureAll(options: BenchOptions): Promise<Measurement[][]> {
+  const counts = await start(options);
+  const rounds = roundsOf(options.repeats);
+  const all = counts.flatMap((teams) => Object.values(teams) as Team[]);
+  const measured: Measurement[][] = [];
+  for (const [row, spec] of options.rows.entries()) {
+    const outcomes = new Map<Team, RowOutcome[]>();
+    for (let round = 0; round < rounds; round++)
+      for (const [turn, team] of all.entries()) {
+        if (outcomes.has(team) || options.signal?.aborted) continue;
+        const part = (round * all.length + turn) / (rounds * all.length);
+        options.onProgress?.(`${team.what}: ${labelOf(spec)}`, row + part, options.rows.length);
+        const found = await team.measure(row, round);
+        // Whoever failed is done with this row, and so are those who run beside it.
+        if (found.some((outcome) => outcome !== null))
+          outcomes.set(
+            team,
+            found.map((outcome) => outcome ?? { failed: "another process of this row failed", outOfMemory: false }),
+          );
+      }
+    if (options.signal?.aborted) break;
+    measured.push(
+      counts.map(({ devices, independent, sameCores }) => ({
+        outcome: outcomes.get(devices)![0],
+        peers: peersOf(independent && outcomes.get(independent), sameCores && outcomes.get(sameCores)),
+      })),
+    );
+  }
+  await Promise.all(all.map((team) => team.end()));
   if (options.signal?.aborted) throw new WeftError("stopped");
   return measured;
+}
+
+interface Measurement {
+  outcome: RowOutcome;
+  peers: Peers;
+}
+
+function peersOf(independent: RowOutcome[] = [], sameCores: RowOutcome[] = []): Peers {
+  const medians = independent.map(computeOf).flatMap((times) => (times === undefined ? [] : [middle(times)]));
+  const complete = medians.length > 0 && medians.length === independent.length;
+  return { independent: complete ? medians : undefined, sameCores: sameCores.map(computeOf)[0] };
 }
 
 const middle = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1];
@@ -191,7 +237,10 @@ function resultOf(devices: number, row: RowSpec, outcome: RowOutcome, peers: Pee
     devicesUsed: facts.devicesUsed,
     bytesMoved: facts.bytesMoved,
     plan: facts.plan,
-    ...(facts.predictedSeconds !== null && { predictedSeconds: facts.predictedSeconds }),
+    ...(facts.predictedSeconds !== null && {
+      predictedSeconds: facts.predictedSeconds,
+      predictedBy: facts.predictedBy,
+    }),
     ...(independent !== undefined && { independent }),
     ...(sameCores !== undefined && { sameCores }),
     error: measured.error,
@@ -212,8 +261,9 @@ function predictedResult(row: RowSpec, devices: number, rates: Rates): ResultRec
     split: { create: 0, plan: 0, compute: seconds, communicate: 0, fetch: 0 },
     devicesUsed,
     bytesMoved: bytes,
-    plan: `predicted for ${rates.name}: ${name}`,
+    plan: `predicted for ${rates.name}, by operations: ${name}`,
     predictedSeconds: seconds,
+    predictedBy: "operations",
     error: null,
   };
 }
@@ -229,21 +279,21 @@ export async function runBench(options: BenchOptions): Promise<RowRecord[]> {
     paysFrom: null,
     results: [],
   }));
-  const rates = options.simulate === undefined ? null : ratesOf(options.simulate);
-  for (const count of options.counts) {
-    if (rates !== null) {
+  if (options.simulate !== undefined) {
+    const rates = ratesOf(options.simulate);
+    for (const count of options.counts)
       for (const [i, row] of options.rows.entries()) rows[i].results.push(predictedResult(row, count, rates));
-      continue;
-    }
-    const measured = await measureCount(count, options);
-    options.rows.forEach((row, i) => {
-      const { outcome, peers } = measured[i];
+    return rows;
+  }
+  const measured = await measureAll(options);
+  for (const [i, row] of options.rows.entries())
+    for (const [j, count] of options.counts.entries()) {
+      const { outcome, peers } = measured[i][j];
       rows[i].results.push(resultOf(count, row, outcome, peers));
-      if (!("facts" in outcome)) return;
+      if (!("facts" in outcome)) continue;
       if (outcome.facts.paysFrom !== null) rows[i].paysFrom = outcome.facts.paysFrom;
       if (outcome.facts.raw !== null) rows[i].raw = outcome.facts.raw;
-    });
-  }
+    }
   return rows;
 }
 

@@ -4,9 +4,10 @@ import { type Cluster, connect } from "../cluster/index.js";
 import type { DeviceBuffer } from "../device/index.js";
 import { WeftError } from "../graph/index.js";
 import { session, type TensorValue } from "../runtime/index.js";
+import type { Rates } from "../shard/index.js";
 import type { Tensor } from "../tensor/index.js";
 import type { Job, Rig, RowFacts } from "./child.js";
-import { paysFrom, predictRow } from "./predict.js";
+import { expectRow, paysFrom, predictRow } from "./predict.js";
 import { programOf, type RowSpec } from "./rows.js";
 
 const bufferOf = (tensor: Tensor): DeviceBuffer => (tensor.node.value as TensorValue).buffer;
@@ -107,13 +108,20 @@ export async function sharded(job: Job): Promise<Rig> {
         // What is left of a call: messages to the workers and their answer.
         planSeconds: Math.max(0, whole - compute - communicate),
         plan: device.lastChoice ?? "",
-        predictedSeconds: predictRow(row, job.devices, device.rates).seconds,
+        ...expected(row, job, device.rates),
         paysFrom: paysFrom(row, job.devices, device.rates),
         raw: null,
       };
     },
     close: () => cluster.close(),
   };
+}
+
+/** What the row should have taken: by kernels, where they are those of a device whose kernels are counted. */
+function expected(row: RowSpec, job: Job, rates: Rates): Pick<RowFacts, "predictedSeconds" | "predictedBy"> {
+  return job.device === "cpu"
+    ? { predictedSeconds: expectRow(row, job.devices, rates), predictedBy: "kernels" }
+    : { predictedSeconds: predictRow(row, job.devices, rates).seconds, predictedBy: "operations" };
 }
 
 const tokenOf = (job: Job, { local }: Cluster): { token?: string } => {

@@ -22,12 +22,8 @@ export interface CalibrateOptions {
 /** Seconds that workers wait for each other before they measure alone. */
 const patience = 20;
 
-/**
- * Assumed rates by WEFT_RATES=assumed. Tests take them unless they ask otherwise: what they see must not depend on how
- * busy a machine is.
- */
-const isAssumed = (): boolean =>
-  (process.env.WEFT_RATES ?? (process.env.NODE_TEST_CONTEXT === undefined ? "measured" : "assumed")) === "assumed";
+/** WEFT_RATES=assumed, as tests set it: what they see must not depend on how busy a machine is. */
+const isAssumed = (): boolean => process.env.WEFT_RATES === "assumed";
 
 /** Null where the planner has to assume. */
 export function workerRates(device: Device, { calibrate, neighbours }: CalibrateOptions): Rates | null {

@@ -1,8 +1,17 @@
 // How a function is spread over the workers that are there: asks the planner. Knows graphs and rates, nothing of
 // connections.
 import { type GraphFn, type Node, range, WeftError } from "../graph/index.js";
-import { explainPlan, Mesh, type Placement, plan, type Rates, type ShardRules, type Strategy } from "../shard/index.js";
-import { say } from "./debug.js";
+import {
+  explainPlan,
+  type KernelSeconds,
+  Mesh,
+  type Partitioned,
+  type Placement,
+  plan,
+  type Rates,
+  type ShardRules,
+  type Strategy,
+} from "../shard/index.js";
 import { rulesFromEnvironment } from "./rules.js";
 
 export interface Choice {
@@ -12,9 +21,11 @@ export interface Choice {
   /** Where results must end up; null leaves them where they are. */
   results: (Placement | null)[];
   why: string;
-  /** Predicted seconds, of this and of one worker. */
+  /** Predicted seconds by operations, of this and of one worker: what was compared. */
   seconds: number;
   single: number;
+  /** The plan in words, with the prices of its kernels. */
+  explain?(moves: Partitioned["moves"], kernels: KernelSeconds): string;
 }
 
 export interface ChooseOptions {
@@ -51,9 +62,9 @@ export function choose(fn: GraphFn, options: ChooseOptions): Choice {
     rules,
     donated,
   });
-  say("planner", () => explainPlan(made));
   const { mesh, seconds, single, strategy, results } = made;
   const why =
     mesh.size === 1 ? `one worker of ${devices}: ${made.name}` : `${mesh.size} of ${devices} workers: ${made.name}`;
-  return { mesh, params: made.params, results, strategy: (node) => strategy(node), why, seconds, single };
+  const explain: Choice["explain"] = (moves, kernels) => explainPlan(made, moves, kernels);
+  return { mesh, params: made.params, results, strategy: (node) => strategy(node), why, seconds, single, explain };
 }

@@ -3,6 +3,7 @@ import { after, before, test } from "node:test";
 import * as weft from "../index.js";
 import * as nn from "../nn/index.js";
 import { adam } from "../optim/index.js";
+import { showSeconds } from "../shard/index.js";
 import type { ClusterBuffer } from "./buffer.js";
 import { type Cluster, connect } from "./connect.js";
 import { skip, testWorker } from "./workers.testkit.js";
@@ -153,6 +154,25 @@ test("rows lie where the placement says, and bytes of tensors do not pass the di
   assert.ok(sent.bytes - before < 20_000, `${sent.bytes - before} bytes`);
 });
 
+test("a result comes into the array that is given, part by part, computed or uploaded", { skip }, async () => {
+  const whole = new Float32Array(7 * 5 + 2).fill(-1);
+  const own = whole.subarray(1, 36);
+  const numbers = Array.from({ length: 35 }, (_, i) => i);
+  const x = weft.tensor(numbers).reshape([7, 5]);
+  const y = x.add(1);
+  assert.equal(await y.data(own), own);
+  assert.ok(cluster.device.describe(bufferOf(y)).filter(({ start, stop }) => stop[0] > start[0]).length > 1);
+  assert.deepEqual([...whole], [-1, ...numbers.map((n) => n + 1), -1]);
+  await weft.tensor(numbers).data(own);
+  assert.deepEqual([...own], numbers);
+  assert.deepEqual(whole[36], -1);
+});
+
+test("an array that the program has no memory for is said so", { skip }, async () => {
+  await assert.rejects(weft.zeros([600_000, 600_000]).data(), /no memory for the 1440000000000 bytes of a result/);
+  assert.deepEqual(await weft.tensor([1, 2]).add(1).array(), [2, 3]);
+});
+
 test("jit, donated state and a training loop keep their values apart from the client's", { skip }, async () => {
   weft.useDevice(cluster.device);
   const step = weft.jit(
@@ -244,6 +264,11 @@ test("wishes of the program, rules from outside and a grid are followed, and dra
     ],
   );
   assert.match(weft.debug.sharding(y), /120/);
+  // The plan in words has the price that predict() gives, and says of each price what it is of.
+  const price = showSeconds(columns.device.predict()!.seconds);
+  const told = columns.device.explain();
+  assert.match(told, new RegExp(`^3 devices \\(d=3\\).*: ${price} against .*x \\(predicted for .*, by kernels\\)\\.`));
+  assert.match(told, /\nTried \(all predicted for .*, by operations\):\n/);
   const pinned = weft.shard(wave([90, 60], 1).matmul(wave([60, 120], 2)), { 0: "d" }).realize();
   assert.deepEqual(
     columns.device.describe(bufferOf(pinned)).map((p) => p.stop[0]),

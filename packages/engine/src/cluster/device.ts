@@ -1,64 +1,31 @@
 // A cluster as a Device: buffers are ids with a placement on the workers, a run is a message, and values come back
-// asynchronously. Planning and partitioning happen here, in the client, the first time that a function meets inputs
-// that lie where they lie.
-import type { CompileOptions, Device, DeviceBuffer, DeviceMemory, Executable } from "../device/index.js";
+// asynchronously. What is run is planned and cut here, in the client (programs.ts); what is lost with a worker is made
+// again (lineage.ts).
 import {
-  bytesOf,
-  type DType,
-  functionOrder,
-  type GraphFn,
-  isOp,
-  numel,
-  type Shape,
-  toPlain,
-  WeftError,
-} from "../graph/index.js";
-import { costOf, type Value } from "../ops/index.js";
+  type CompileOptions,
+  canFuse,
+  type Device,
+  type DeviceBuffer,
+  type DeviceMemory,
+  type Executable,
+} from "../device/index.js";
+import { bytesOf, functionOrder, type GraphFn, isOp, type Node, numel, WeftError } from "../graph/index.js";
+import { costOf, factorsOf } from "../ops/index.js";
 import { captureSite, tape } from "../runtime/index.js";
-import { Mesh, type Partitioned, Placement, partition, type Rates, reshard, showSeconds } from "../shard/index.js";
+import { Mesh, type Partitioned, Placement, type Rates, reshard } from "../shard/index.js";
 import { denseStrides } from "./boxes.js";
 import { ClusterBuffer, withSite } from "./buffer.js";
-import { type Choice, type ChooseOptions, choose } from "./choose.js";
 import type { Connection } from "./connection.js";
 import { say } from "./debug.js";
 import { fetchTensor, LostError, moment } from "./fetch.js";
-import { maxKnownBytes, tellKnown } from "./known.js";
+import { maxKnownBytes } from "./known.js";
 import { Lineage, type Repeat } from "./lineage.js";
-import { type Prediction, predictParts } from "./predict.js";
-import type { KnownArguments } from "./protocol.js";
-import { ratesFor, withoutLinks } from "./rates.js";
-import { hasCollective, renumber } from "./renumber.js";
+import type { Prediction } from "./predict.js";
+import { type CompiledCall, Programs } from "./programs.js";
 import { stage, Uploads, unstage } from "./upload.js";
 
-interface Prepared {
-  program: number;
-  partitioned: Partitioned;
-  ranks: number[];
-  members: Map<number, string>;
-  why: string;
-  /** Predicted seconds of a call. */
-  seconds: number;
-  /** The tensors of the last call: those that come again may be worth a better place. */
-  last: number[];
-  settled: boolean;
-}
-
-/** A compiled function, whatever it is called with. */
-interface Call {
-  fn: GraphFn;
-  donated: readonly boolean[];
-  known: ReadonlyMap<number, Value>;
-}
-
-let lastProgram = 0;
 /** Places of its own that a tensor has beside the one where it was made. */
 const maxCopies = 2;
-/**
- * How much slower a program that moves nothing may be predicted to be than one that does: workers that exchange data wait for
- * the slowest of them in every call, which no rate of a link contains.
- */
-const worthMoving = 1.15;
-
 export class ClusterDevice implements Device {
   readonly name: string;
   readonly kind = "cluster";
@@ -68,21 +35,27 @@ export class ClusterDevice implements Device {
   #waiting: (() => void)[] = [];
   readonly #uploads: Uploads;
   #step = 0;
-  /** What the user asks of the planner. */
-  wishes: Pick<ChooseOptions, "rules" | "mesh"> = {};
-  /** Who decides how a function is spread: the planner, unless a test has its own ideas. */
-  chooser: (fn: GraphFn, options: ChooseOptions) => Choice = choose;
-  /** What was planned last, for explanations. */
-  lastChoice: string | null = null;
-  lastPlan: Partitioned | null = null;
   /** Runs, those that needed more than one worker, tensors moved between programs, programs planned, and tensors that were
    * lost with a worker and made again. */
-  readonly counts = { runs: 0, sharded: 0, reshards: 0, plans: 0, recomputed: 0 };
+  readonly counts: { runs: number; sharded: number; reshards: number; readonly plans: number; recomputed: number };
   readonly #lineage: Lineage;
+  /** What is planned and sent, and how; what the user asks of the planner is said there. */
+  readonly programs: Programs;
 
   constructor(readonly connection: Connection) {
     this.name = `cluster at ${connection.address}`;
     this.#uploads = new Uploads(connection);
+    const programs = new Programs(connection);
+    this.programs = programs;
+    this.counts = {
+      runs: 0,
+      sharded: 0,
+      reshards: 0,
+      recomputed: 0,
+      get plans() {
+        return programs.planned;
+      },
+    };
     this.#lineage = new Lineage({
       isGone: (worker) => connection.lostWorkers.has(worker),
       isFailed: (id) => connection.failures.has(id),
@@ -183,11 +156,11 @@ export class ClusterDevice implements Device {
     );
   }
 
-  fetchAsync(buffer: DeviceBuffer): Promise<ArrayBuffer> {
+  fetchAsync(buffer: DeviceBuffer, into?: Uint8Array): Promise<ArrayBuffer> {
     const it = buffer as ClusterBuffer;
     return this.#withRepair(it, async () => {
       if (!this.#connected) await this.connection.ready.catch(() => {});
-      return fetchTensor(this.connection, it);
+      return fetchTensor(this.connection, it, into);
     });
   }
 
@@ -237,12 +210,16 @@ export class ClusterDevice implements Device {
   }
 
   compile(fn: GraphFn, options: CompileOptions): Executable {
-    const prepared = new Map<string, Prepared>();
     const kernels = functionOrder(fn)
       .filter((node) => !fn.params.includes(node) && !isOp(node, "const") && !isOp(node, "pick"))
-      .map((node) => ({ name: node.op, kind: "kernel" as const, ...costOf(node) }));
-    const call: Call = { fn, donated: options.donated ?? [], known: options.known ?? new Map() };
-    const issue: Repeat = (inputs, outputs) => this.#issue(call, prepared, inputs, outputs, issue);
+      .map((node) => ({
+        name: isOp(node, "custom") ? node.attrs.rule.name : node.op,
+        kind: "kernel" as const,
+        ...costOf(node),
+      }));
+    const { donated = [], known = new Map() } = options;
+    const call: CompiledCall = { fn, donated, known, prepared: new Map() };
+    const issue: Repeat = (inputs, outputs) => this.#issue(call, inputs, outputs, issue);
     const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
       if (this.lost !== null) throw new WeftError(this.lost);
       const site = captureSite();
@@ -259,35 +236,15 @@ export class ClusterDevice implements Device {
     return { kernels, scratchBytes: 0, aliases: new Map(), run };
   }
 
-  #issue(
-    call: Call,
-    prepared: Map<string, Prepared>,
-    inputs: ClusterBuffer[],
-    outputs: ClusterBuffer[],
-    again: Repeat,
-  ): void {
+  #issue(call: CompiledCall, inputs: ClusterBuffer[], outputs: ClusterBuffer[], again: Repeat): void {
     const { fn } = call;
     try {
       this.#mend(inputs);
-      const homes = inputs.map((input) => this.#placementNow(input));
-      const { generation } = this.connection;
-      const key = `${generation}|${homes.map((home) => home?.key ?? "-").join("|")}`;
-      let ready = prepared.get(key);
-      if (ready === undefined) {
-        // Programs of workers that are gone cannot run again.
-        for (const [old, entry] of prepared) {
-          if (old.startsWith(`${generation}|`)) continue;
-          this.connection.send({ t: "forget", program: entry.program });
-          prepared.delete(old);
-        }
-        const choice = this.#choose(call, homes);
-        ready = this.#prepare(call, choice, partition(call.fn, choice));
-        prepared.set(key, ready);
-      } else if (!ready.settled) {
-        ready = this.#resettle(call, homes, inputs, ready);
-        prepared.set(key, ready);
-      }
-      ready.last = inputs.map((input) => input.id);
+      const ready = this.programs.for(
+        call,
+        inputs.map((input) => this.#placementNow(input)),
+        inputs.map((input) => input.id),
+      );
       inputs.forEach((input, i) => {
         input.shape ??= fn.params[i].shape;
         input.dtype ??= fn.params[i].dtype;
@@ -363,108 +320,39 @@ export class ClusterDevice implements Device {
   }
 
   #settle(it: ClusterBuffer, placement: Placement): Placement {
-    it.home = { placement, members: this.#membersOf(placement.mesh.ranks) };
+    it.home = { placement, members: this.programs.membersOf(placement.mesh.ranks) };
     return placement;
   }
 
-  #membersOf(ranks: readonly number[]): Map<number, string> {
-    return new Map(ranks.map((rank) => [rank, this.connection.workers[rank].id]));
+  /** Whether attention stays one function: every worker has a kernel for it, and there is enough of it for all. */
+  keeps(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
+    const { workers } = this.connection;
+    const fits =
+      workers.length > 0 && workers.every(({ attention }) => attention && canFuse(node, usesOutput, attention));
+    return fits && (workers.length === 1 || factorsOf(node).factors.some(({ size }) => size >= workers.length));
   }
 
   /** What the planner is told about these workers. */
   get rates(): Rates {
-    return ratesFor(this.connection.workers);
+    return this.programs.rates;
+  }
+
+  /** What was planned last, for explanations. */
+  get lastChoice(): string | null {
+    return this.programs.lastChoice;
+  }
+  get lastPlan(): Partitioned | null {
+    return this.programs.lastPlan;
+  }
+
+  /** The last plan in words: what was chosen, at which price, and what else was tried. */
+  explain(): string {
+    return this.programs.explain();
   }
 
   /** How long the last function that was planned should take, by the kernels of its workers; null before the first. */
   predict(): Prediction | null {
-    return this.lastPlan === null ? null : predictParts(this.lastPlan, this.rates);
-  }
-
-  #choose({ fn, donated }: Call, params: readonly (Placement | null)[], rates = this.rates): Choice {
-    const devices = this.workers;
-    if (devices === 0)
-      throw new WeftError(`the dispatcher at ${this.connection.address} has no workers; start one: weft worker`);
-    const enabled = process.env.WEFT_AUTO_SHARD !== "0";
-    return this.chooser(fn, { devices, rates, params, donated, enabled, ...this.wishes });
-  }
-
-  /** Sends the parts of a function that was cut as was chosen to their workers. */
-  #prepare(call: Call, choice: Choice, partitioned: Partitioned): Prepared {
-    this.lastChoice = choice.why;
-    this.lastPlan = partitioned;
-    say("planner", () => {
-      const { seconds, rates } = predictParts(partitioned, this.rates);
-      return `by the kernels of its workers: ${showSeconds(seconds)} (predicted for ${rates})`;
-    });
-    this.counts.plans++;
-    const program = ++lastProgram;
-    const ranks = [...choice.mesh.ranks];
-    const functions = new Map(ranks.map((rank, i) => [rank, partitioned.functions[i]]));
-    this.#define(program, functions, call.donated, tellKnown(call.known, partitioned.params));
-    tape()?.write({
-      type: "plan",
-      program,
-      devices: ranks.length,
-      why: choice.why,
-      params: partitioned.params.map(String),
-      results: partitioned.results.map(String),
-    });
-    const { why, seconds } = choice;
-    return { program, partitioned, ranks, members: this.#membersOf(ranks), why, seconds, last: [], settled: false };
-  }
-
-  /**
-   * The second call of a program: arguments that came before (weights, mostly) would be moved inside every call where they
-   * lie badly. If the program is faster with them elsewhere, or moves nothing and is hardly slower, they get a copy there
-   * that stays as long as they do.
-   */
-  #resettle(
-    call: Call,
-    homes: readonly (Placement | null)[],
-    inputs: readonly ClusterBuffer[],
-    now: Prepared,
-  ): Prepared {
-    const again = inputs.map((input, i) => call.donated[i] !== true && now.last[i] === input.id);
-    now.settled = true;
-    if (now.partitioned.moves.length === 0 || !again.some(Boolean)) return now;
-    const free = homes.map((home, i) => (again[i] ? null : home));
-    let choice = this.#choose(call, free);
-    let partitioned = partition(call.fn, choice);
-    if (partitioned.moves.length > 0 && again.every(Boolean)) {
-      const still = this.#choose(call, free, withoutLinks(this.rates));
-      if (still.seconds <= choice.seconds * worthMoving) {
-        choice = still;
-        partitioned = partition(call.fn, still);
-      }
-    }
-    const moves = partitioned.moves.length;
-    const slower = choice.seconds > now.seconds * (moves === 0 ? worthMoving : 1);
-    if (slower || (choice.seconds === now.seconds && moves >= now.partitioned.moves.length)) return now;
-    this.connection.send({ t: "forget", program: now.program });
-    return { ...this.#prepare(call, choice, partitioned), settled: true };
-  }
-
-  /** Sends every worker its function; ranks become places in the list of members. */
-  #define(
-    program: number,
-    functions: ReadonlyMap<number, GraphFn>,
-    donated: readonly boolean[],
-    known: KnownArguments[] = [],
-  ): void {
-    const ranks = [...functions.keys()];
-    const place = new Map(ranks.map((rank, i) => [rank, i]));
-    const graphs = ranks.map((rank) => renumber(toPlain(functions.get(rank)!), place));
-    this.connection.send({
-      t: "define",
-      program,
-      members: ranks.map((rank) => this.connection.workers[rank].id),
-      generation: this.connection.generation,
-      graphs,
-      ...(known.length > 0 && { known }),
-      collective: graphs.some(hasCollective),
-      donated: [...donated],
-    });
+    return this.programs.predict();
   }
 
   /** The tensor as the program wants it: placed for the first time, as it is, or moved. */
@@ -494,7 +382,7 @@ export class ClusterDevice implements Device {
   #place(it: ClusterBuffer, placement: Placement): void {
     const { staged } = it;
     if (staged === null) throw new WeftError("a tensor without a value was used");
-    it.home = { members: this.#membersOf(placement.mesh.ranks), placement };
+    it.home = { members: this.programs.membersOf(placement.mesh.ranks), placement };
     this.#uploads.send(it, staged, () => {
       if (!this.#lineage.keep(it, staged)) unstage(staged);
       if (it.staged === staged) it.staged = null;
@@ -512,7 +400,7 @@ export class ClusterDevice implements Device {
     const dtype = it.dtype!;
     this.counts.reshards++;
     const { functions } = reshard(from, to, shape, dtype);
-    const members = this.#membersOf([...functions.keys()]);
+    const members = this.programs.membersOf([...functions.keys()]);
     // Workers that have nothing of it take part with nothing.
     const others = [...functions.keys()].filter((rank) => !from.mesh.has(rank));
     const element = bytesOf(dtype);
@@ -530,7 +418,7 @@ export class ClusterDevice implements Device {
           element,
         })),
       });
-    const program = this.#mover(from, to, shape, dtype, functions);
+    const program = this.programs.mover([from, to], shape, dtype, functions);
     const copy = this.allocate(it.bytes);
     copy.shape = shape;
     copy.dtype = dtype;
@@ -545,25 +433,6 @@ export class ClusterDevice implements Device {
       site: this.#taped() ? (it.site?.() ?? null) : null,
     });
     return copy;
-  }
-
-  /** Programs that move tensors, by from where, to where and what. */
-  readonly #movers = new Map<string, number>();
-
-  #mover(from: Placement, to: Placement, shape: Shape, dtype: DType, functions: ReadonlyMap<number, GraphFn>): number {
-    const key = `${this.connection.generation}|${from.key}|${to.key}|${dtype}${shape}`;
-    let program = this.#movers.get(key);
-    if (program === undefined) {
-      for (const [old, stale] of this.#movers) {
-        if (this.#movers.size < 256 && old.startsWith(`${this.connection.generation}|`)) continue;
-        this.connection.send({ t: "forget", program: stale });
-        this.#movers.delete(old);
-      }
-      program = ++lastProgram;
-      this.#define(program, functions, [false]);
-      this.#movers.set(key, program);
-    }
-    return program;
   }
 
   /** Who holds what of a tensor, for people and tests. */

@@ -9,6 +9,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { groupFiles } from "../device/index.js";
 import * as weft from "../index.js";
+import type { TensorValue } from "../runtime/index.js";
 import { type Cluster, connect } from "./connect.js";
 import { Dispatcher } from "./dispatcher.js";
 import { encode, protocolVersion } from "./protocol.js";
@@ -113,6 +114,7 @@ test("a worker killed in the middle of a step: the client is told, the others go
   const cluster = await begin({ devices: 3, ...testWorker });
   await spreads(cluster, 3);
   const everywhere = weft.tensor([5]).add(1).realize();
+  assert.equal(cluster.device.describe((everywhere.node.value as TensorValue).buffer).length, 3);
   const work = longProgram();
   await delay(300);
   const victim = cluster.workers[0];

@@ -1,5 +1,6 @@
 // Reading a tensor of a cluster: every part from a worker that has it, straight into its place in one array; and the error
 // that says why a part did not come. Knows connections and placements, not how tensors are made.
+import { OutOfMemoryError } from "../device/index.js";
 import { bytesOf, numel, WeftError } from "../graph/index.js";
 import { denseStrides } from "./boxes.js";
 import { type ClusterBuffer, withSite } from "./buffer.js";
@@ -20,12 +21,32 @@ export class LostError extends WeftError {
 
 export const moment = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-export async function fetchTensor(connection: Connection, it: ClusterBuffer): Promise<ArrayBuffer> {
-  if (it.staged !== null && it.home === null) return readStaged(it.staged, it.bytes).buffer;
+function newArray(bytes: number): Uint8Array {
+  try {
+    return new Uint8Array(bytes);
+  } catch {
+    throw new OutOfMemoryError(
+      `this program has no memory for the ${bytes} bytes of a result; fetch parts of it`,
+      bytes,
+    );
+  }
+}
+
+/** The bytes of a tensor in new memory, or `into` the caller's. */
+export async function fetchTensor(
+  connection: Connection,
+  it: ClusterBuffer,
+  wanted?: Uint8Array,
+): Promise<ArrayBuffer> {
+  if (it.staged !== null && it.home === null) {
+    const bytes = readStaged(it.staged, it.bytes);
+    wanted?.set(bytes);
+    return (wanted ?? bytes).buffer as ArrayBuffer;
+  }
   if (it.failure !== null || it.home === null)
     throw new WeftError(withSite(it.failure ?? connection.lost ?? "this tensor was never computed", it.site));
   const { placement, members } = it.home;
-  const into = new Uint8Array(it.bytes);
+  const into = wanted ?? newArray(it.bytes);
   const shape = it.shape!;
   const element = bytesOf(it.dtype!);
   const strides = denseStrides(shape, element);
@@ -43,7 +64,7 @@ export async function fetchTensor(connection: Connection, it: ClusterBuffer): Pr
     parts.push(fetchPart(connection, it, members.get(rank)!, { into, offset, sizes, strides, element }));
   }
   await Promise.all(parts);
-  return into.buffer;
+  return into.buffer as ArrayBuffer;
 }
 
 async function fetchPart(connection: Connection, it: ClusterBuffer, worker: string, to: Destination): Promise<void> {

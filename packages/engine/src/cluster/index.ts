@@ -9,6 +9,7 @@ export { Dispatcher, type DispatcherOptions } from "./dispatcher.js";
 export * as distributed from "./distributed.js";
 export { type Place, placeFrom } from "./environment.js";
 export { type LaunchOptions, LocalCluster } from "./launch.js";
+export { predictParts } from "./predict.js";
 export { bytesOfLine, chromeTrace, diffTapes, readTape, type Tape, type TapeStats, tapeStats } from "./tape-file.js";
 export { type ReplayResult, replay } from "./tape-replay.js";
 export { type ClusterStatus, watch } from "./watch.js";

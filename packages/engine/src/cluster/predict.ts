@@ -1,7 +1,9 @@
 // How long a function will take that was cut for CPU workers, by the kernels that each of them will compile: what the
 // planner says while it searches, priced once more without guessing about fusion. Nothing is compiled and nothing runs.
 import { CpuDevice } from "../device/index.js";
+import type { GraphFn } from "../graph/index.js";
 import { type Partitioned, predictKernels, type Rates, ratesAt } from "../shard/index.js";
+import { inlineCustom } from "../transform/index.js";
 
 export interface Prediction {
   /** Of the device that has most to do. */
@@ -11,13 +13,16 @@ export interface Prediction {
   assumed: boolean;
 }
 
-export function predictParts({ functions }: Partitioned, rates: Rates): Prediction {
+/** The same for a function that stays whole. */
+export const predictWhole = (fn: GraphFn, rates: Rates): Prediction => predictParts({ functions: [fn] }, rates);
+
+export function predictParts({ functions }: Pick<Partitioned, "functions">, rates: Rates): Prediction {
   const here = ratesAt(rates, functions.length);
   // Uneven parts differ; equal ones are priced once.
   const texts = new Map(functions.map((fn) => [fn.params.map(({ shape }) => shape.join("x")).join(), fn]));
   const seconds = [...texts.values()].map((fn) =>
     predictKernels(
-      CpuDevice.kernelsOf(fn).flatMap(({ work }) => (work === undefined ? [] : [work])),
+      CpuDevice.kernelsOf(inlineCustom(fn)).flatMap(({ work }) => (work === undefined ? [] : [work])),
       here,
     ),
   );

@@ -1,7 +1,7 @@
 // The messages between clients, dispatcher and workers: what they may say, checked when they arrive. Only ids, plans and
 // small facts; no code, and no bytes of tensors.
 import { z } from "zod";
-import { WeftError } from "../graph/index.js";
+import { precisions, WeftError } from "../graph/index.js";
 
 /** Raised when a message changes its meaning; both sides must agree. */
 export const protocolVersion = 2;
@@ -46,6 +46,11 @@ const workerFacts = z.object({
   rates: z.unknown(),
   /** The place in an MPI job, where the worker was started by one. */
   mpi: z.object({ job: name, rank: id, size: id }).nullable(),
+  /** What its kernels for attention can take; null where it has none. */
+  attention: z
+    .object({ sharedBytes: size, major: id, precision: z.enum(precisions) })
+    .nullable()
+    .optional(),
 });
 export type WorkerFacts = z.infer<typeof workerFacts>;
 const workerInfo = workerFacts.extend({ id: name });
@@ -115,7 +120,7 @@ const stats = z.object({
   sentBytes: size,
   /** Buffers that took memory from the system, and those that took a freed one's; of devices that count them. */
   allocations: z.object({ fresh: size, reused: size }).nullable(),
-  /** What it had from other workers in collectives over shared memory. */
+  /** What it had from other workers in collectives. */
   movedBytes: size.default(0),
   utilisation: z.number().nullable(),
 });

@@ -19,6 +19,7 @@ import { bytesOf, fromPlain, type GraphFn, numel, structuralKey, WeftError } fro
 import { shapeRules, verify } from "../ops/index.js";
 import { instructionRecords } from "../runtime/index.js";
 import type { Rates } from "../shard/index.js";
+import { inlineCustom } from "../transform/index.js";
 import { denseStrides } from "./boxes.js";
 import { type CalibrateOptions, workerRates } from "./calibrate.js";
 import { DataServer } from "./data-server.js";
@@ -206,6 +207,7 @@ export class Worker {
         threads: (this.device as Partial<CpuDevice>).threads ?? 1,
         memoryBytes: this.device.memory().totalBytes,
         rates: this.#rates,
+        attention: this.device instanceof CudaDevice ? this.device.attention : null,
         mpi: place.launcher === "none" ? null : { job: place.name, rank: place.rank, size: place.size },
       });
     });
@@ -355,7 +357,9 @@ export class Worker {
     const key = `${structuralKey(fn)}/${donated.map(Number).join("")}/${given}`;
     const ready = this.#executables.get(key);
     if (ready !== undefined) return ready;
-    const made = this.device.compile(fn, { donated, known: readKnown(fn, values) });
+    const { device } = this;
+    const whole = inlineCustom(fn, (node, usesOutput) => device.keeps?.(node, usesOutput) ?? false);
+    const made = device.compile(whole, { donated, known: readKnown(fn, values) });
     this.#executables.set(key, made);
     if (this.#executables.size > maxExecutables) this.#executables.delete(this.#executables.keys().next().value!);
     return made;

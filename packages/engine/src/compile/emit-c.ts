@@ -1,6 +1,7 @@
 // The C dialect of loop kernels: a function over a range of outer iterations, rows in several passes, the innermost loop
 // vectorised by the compiler.
 import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
+import { isTranscendental } from "../ops/index.js";
 import { BodyPrinter, type Depth, Scope } from "./body.js";
 import { initial, isArg, mentionsAny, unpack, writeText } from "./emit-common.js";
 import { Ix } from "./index-expr.js";
@@ -96,8 +97,7 @@ export interface EmittedKernel {
 
 const expensive = (e: KExpr): boolean =>
   e.kind === "random" ||
-  (e.kind === "unary" &&
-    ["exp", "log", "tanh", "erf", "sin", "cos", "expm1", "log1p", "sqrt", "rsqrt"].includes(e.fn)) ||
+  (e.kind === "unary" && (isTranscendental(e.fn) || e.fn === "sqrt" || e.fn === "rsqrt")) ||
   (e.kind === "binary" && e.fn === "pow");
 
 /** Values that one pass computes and a later pass needs again, worth keeping. */

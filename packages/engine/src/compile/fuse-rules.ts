@@ -1,6 +1,7 @@
 // What fusion knows of single nodes: which ops are loops, what their arithmetic costs, how reductions divide a shape, and what
 // libraries can read as it lies. Knows nothing of groups.
-import { isComplex, isOp, type Node, numel, type OpName } from "../graph/index.js";
+import { isComplex, isOp, type Node, numel } from "../graph/index.js";
+import { effortOf, isTranscendental, reductionOps } from "../ops/index.js";
 import { uniformValue } from "../transform/index.js";
 import { asStrided, type Layouts, type Strided } from "./views.js";
 
@@ -28,43 +29,11 @@ export function matrixOperand(node: Node, stop: (node: Node) => boolean, layouts
 export const isZeroBase = (node: Node, input: Node): boolean =>
   node.op === "scatterAdd" && input === node.inputs[0] && uniformValue(input) === 0;
 
-export const elementwise: ReadonlySet<OpName> = new Set([
-  "unary",
-  "binary",
-  "where",
-  "cast",
-  "random",
-  "gather",
-  "pad",
-  "concat",
-] as const);
-export const leaves: ReadonlySet<OpName> = new Set(["const", "iota"] as const);
-export const isReduction = (node: Node): boolean => node.op === "reduce" || node.op === "argreduce";
+export const isReduction = (node: Node): boolean => reductionOps.has(node.op);
 
 /** Arithmetic cost of an op inside a loop, in cheap operations. */
 export function opCost(node: Node): number {
-  if (isOp(node, "unary")) {
-    if (
-      [
-        "exp",
-        "log",
-        "tanh",
-        "erf",
-        "sin",
-        "cos",
-        "expm1",
-        "log1p",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-      ].includes(node.attrs.fn)
-    )
-      return 12;
-    return ["sqrt", "rsqrt", "reciprocal"].includes(node.attrs.fn) ? 4 : 1;
-  }
+  if (isOp(node, "unary")) return isTranscendental(node.attrs.fn) ? 12 : effortOf(node.attrs.fn) === "division" ? 4 : 1;
   if (isOp(node, "binary"))
     return node.attrs.fn === "pow" || node.attrs.fn === "atan2" ? 30 : node.attrs.fn === "div" ? 4 : 1;
   if (node.op === "random") return 60;

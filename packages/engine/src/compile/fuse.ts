@@ -11,7 +11,8 @@ import {
   numel,
   stridesOf,
 } from "../graph/index.js";
-import { elementwise, isReduction, isZeroBase, leaves, matrixOperand, opCost, reductionParts } from "./fuse-rules.js";
+import { elementwiseOps, leafOps } from "../ops/index.js";
+import { isReduction, isZeroBase, matrixOperand, opCost, reductionParts } from "./fuse-rules.js";
 import { operands } from "./operands.js";
 import { Reach } from "./reach.js";
 import {
@@ -20,6 +21,7 @@ import {
   isView,
   type Layouts,
   type Place,
+  type Relation,
   relationOf,
   resolveViews,
   type Strided,
@@ -68,6 +70,12 @@ export interface FuseOptions {
   columnsInRows?: number;
 }
 
+/** What a loop reads, and how its elements lie relative to those of the loop. */
+interface Base {
+  base: Node;
+  relation: Relation;
+}
+
 class Fuser {
   readonly order: Node[];
   readonly params: ReadonlySet<Node>;
@@ -84,6 +92,10 @@ class Fuser {
   readonly #results: Node[] = [];
   readonly #layouts = new Map<Node, number[]>();
   readonly free = new Set<Node>();
+  readonly #position: ReadonlyMap<Node, number>;
+  /** What a loop node reads and how, and what must be computed before a node: asked again and again, and always the same. */
+  readonly #basesOf = new Map<Node, Base[]>();
+  readonly #sourcesOf = new Map<Node, Node[]>();
 
   constructor(
     readonly fn: GraphFn,
@@ -91,11 +103,12 @@ class Fuser {
   ) {
     this.order = functionOrder(fn);
     this.params = new Set(fn.params);
+    this.#position = new Map(this.order.map((node, i) => [node, i]));
     this.#reach = new Reach(this.order.length);
   }
 
   isLoopNode(node: Node): boolean {
-    return !this.params.has(node) && (elementwise.has(node.op) || isReduction(node) || this.forced.has(node));
+    return !this.params.has(node) && (elementwiseOps.has(node.op) || isReduction(node) || this.forced.has(node));
   }
 
   /** Where views end: at memory, at computed nodes, and at views that are copied. */
@@ -122,7 +135,7 @@ class Fuser {
   #markFree(): void {
     for (const node of this.order) {
       if (this.params.has(node)) continue;
-      const simple = leaves.has(node.op) || isView(node) || (elementwise.has(node.op) && node.op !== "random");
+      const simple = leafOps.has(node.op) || isView(node) || (elementwiseOps.has(node.op) && node.op !== "random");
       if (simple && node.inputs.every((input) => this.free.has(input))) this.free.add(node);
     }
   }
@@ -165,7 +178,7 @@ class Fuser {
   /** Operands of libraries and results of the function must be in memory. */
   #markMemory(): void {
     for (const node of this.order) {
-      if (this.params.has(node) || this.isLoopNode(node) || isView(node) || leaves.has(node.op) || node.op === "pick")
+      if (this.params.has(node) || this.isLoopNode(node) || isView(node) || leafOps.has(node.op) || node.op === "pick")
         continue;
       this.library.push(node);
       for (const input of node.inputs) {
@@ -210,7 +223,7 @@ class Fuser {
     const isFree = strided !== null && this.free.has(strided.node);
     if (
       strided === null ||
-      (isFree && leaves.has(strided.node.op)) ||
+      (isFree && leafOps.has(strided.node.op)) ||
       !(this.options.customFits?.(node, input, strided) ?? false)
     )
       this.#copy(input);
@@ -219,23 +232,40 @@ class Fuser {
     else this.stored.add(strided.node);
   }
 
-  /** The units that a node needs, found through views and picks. */
-  #needs(node: Node): Set<number> {
-    const found = new Set<number>();
+  #unitAt(node: Node): number | undefined {
+    const group = this.#groupOf.get(node);
+    return group === undefined ? this.#unitOf.get(node) : this.#unitOfGroup.get(group);
+  }
+
+  /** The nodes of other units that a node needs, found through views and picks; those before it are placed by now. */
+  #sources(node: Node): Node[] {
+    const known = this.#sourcesOf.get(node);
+    if (known !== undefined) return known;
+    const found = new Set<Node>();
+    const seen = new Set<Node>();
     const stack = [...node.inputs];
     while (stack.length > 0) {
       const at = stack.pop()!;
-      const group = this.#groupOf.get(at);
-      const unit = group === undefined ? this.#unitOf.get(at) : this.#unitOfGroup.get(group);
-      if (unit !== undefined) found.add(unit);
+      if (seen.has(at)) continue;
+      seen.add(at);
+      if (this.#unitAt(at) !== undefined) found.add(at);
       else if (!this.params.has(at)) stack.push(...at.inputs);
     }
+    const sources = [...found];
+    this.#sourcesOf.set(node, sources);
+    return sources;
+  }
+
+  /** The units that a node needs; groups that were merged have one number. */
+  #needs(node: Node): Set<number> {
+    const found = new Set<number>();
+    for (const source of this.#sources(node)) found.add(this.#unitAt(source)!);
     return found;
   }
 
   #place(node: Node): void {
     if (this.params.has(node) || (isView(node) && !this.forced.has(node)) || node.op === "pick") return;
-    if (leaves.has(node.op) && !this.forced.has(node)) return;
+    if (leafOps.has(node.op) && !this.forced.has(node)) return;
     if (!this.isLoopNode(node)) {
       const unit = this.#reach.addUnit();
       this.#unitOf.set(node, unit);
@@ -320,13 +350,7 @@ class Fuser {
   }
 
   /** The level at which a node would sit in the group of one of its operands, or null. */
-  #levelIn(
-    group: Group,
-    base: Node,
-    relation: ReturnType<typeof relationOf>,
-    size: number,
-    inner: number | null,
-  ): Level | null {
+  #levelIn(group: Group, base: Node, relation: Relation, size: number, inner: number | null): Level | null {
     const at = group.level.get(base)!;
     if (at === "columns") return null;
     if (inner !== null) {
@@ -342,7 +366,15 @@ class Fuser {
     return relation.kind === "row" && relation.inner === group.inner && size === group.size ? "full" : null;
   }
 
-  #bases(node: Node): { base: Node; relation: ReturnType<typeof relationOf> }[] {
+  #bases(node: Node): Base[] {
+    const known = this.#basesOf.get(node);
+    if (known !== undefined) return known;
+    const bases = this.#findBases(node);
+    this.#basesOf.set(node, bases);
+    return bases;
+  }
+
+  #findBases(node: Node): Base[] {
     return operands(node, this.forced.has(node) && isView(node)).map(({ node: operand, domain, index }) => {
       const copied = operand === node;
       const start = index ?? axisVariables(operand.shape);
@@ -398,8 +430,7 @@ class Fuser {
     into.inner ??= other.inner;
     other.members = [];
     this.#reach.merge(this.#unitOfGroup.get(into)!, this.#unitOfGroup.get(other)!);
-    const position = new Map(this.order.map((node, i) => [node, i]));
-    into.members.sort((x, y) => position.get(x)! - position.get(y)!);
+    into.members.sort((x, y) => this.#position.get(x)! - this.#position.get(y)!);
   }
 
   /** Column reductions over one domain share a kernel when neither needs the other. */

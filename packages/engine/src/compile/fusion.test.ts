@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CpuDevice } from "../device/index.js";
-import type { Node } from "../graph/index.js";
+import { bareCollective, type Node } from "../graph/index.js";
 import * as weft from "../index.js";
 import { build } from "../ops/index.js";
 import { emitKernel } from "./emit-c.js";
@@ -232,17 +232,11 @@ test("donated memory is reused in place, and results stay right", { skip }, () =
 test("kernels before and after two collectives are not one: collectives keep their order", () => {
   const sum = (operand: Node, sequence: number): Node =>
     build.make("collective", [operand], {
+      ...bareCollective,
       kind: "allReduce",
-      fn: "sum",
       groups: [[0, 1]],
       rank: 0,
       sequence,
-      axis: 0,
-      splitAxis: 0,
-      sizes: [],
-      splitSizes: [],
-      sends: [],
-      receives: [],
       shape: operand.shape,
       dtype: "float32",
     });

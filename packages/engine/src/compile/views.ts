@@ -1,18 +1,8 @@
 // Views: ops that only say where elements come from. A chain of them is followed down to the node that holds or computes
 // the elements, with the index that it has there.
-import { isOp, type Node, numel, type OpName, type Shape, stridesOf } from "../graph/index.js";
+import { isOp, type Node, numel, type Shape, stridesOf } from "../graph/index.js";
+import { viewOps } from "../ops/index.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
-
-const viewOps: ReadonlySet<OpName> = new Set([
-  "reshape",
-  "permute",
-  "expand",
-  "slice",
-  "flip",
-  "barrier",
-  "pin",
-  "alias",
-] as const);
 
 export const isView = (node: Node): boolean => viewOps.has(node.op);
 
@@ -143,7 +133,17 @@ export type Relation =
   | { kind: "row"; inner: number }
   | { kind: "other" };
 
+/** Nothing in between that moves elements, as most of the time: seen without adding up addresses. */
+const isDirect = (node: Node, place: Place): boolean =>
+  place.node.shape.length === node.shape.length &&
+  place.node.shape.every((size, i) => {
+    if (size !== node.shape[i]) return false;
+    const { terms, constant } = place.index[i];
+    return constant === 0 && (size === 1 ? terms.size === 0 : terms.size === 1 && terms.get(`x${i}`)?.factor === 1);
+  });
+
 export function relationOf(node: Node, place: Place, layouts: Layouts): Relation {
+  if (isDirect(node, place) && !layouts.has(place.node)) return { kind: "same" };
   const position = linearize(axisVariables(node.shape), node.shape);
   const address = addressIn(layouts, place.node, place.index);
   const [size, other] = [numel(node.shape), numel(place.node.shape)];

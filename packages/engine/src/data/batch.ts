@@ -1,12 +1,13 @@
 // One rank's batch as a single int32 array, so that a step needs one upload: per row its sample number, class, length,
-// random key, the size of the global batch and whether this rank wants to stop (the trainer sets it), then the ids. Rows of length 0 fill the batch up and weigh nothing.
+// random key, the size of the global batch, whether this rank wants to stop and where the step is taken down (the trainer
+// sets these two, in the first row), then the ids. Rows of length 0 fill the batch up and weigh nothing.
 import { threefry2x32 } from "../ops/index.js";
 import { type Epoch, shareOf } from "./epoch.js";
 import type { TokenSet } from "./tokens.js";
 
 /** Columns before the ids. */
-export const columns = { sample: 0, label: 1, length: 2, key0: 3, key1: 4, total: 5, stop: 6 } as const;
-export const headColumns = 7;
+export const columns = { sample: 0, label: 1, length: 2, key0: 3, key1: 4, total: 5, stop: 6, place: 7 } as const;
+export const headColumns = 8;
 
 export interface Batch {
   epoch: number;

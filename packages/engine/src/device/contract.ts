@@ -95,8 +95,11 @@ export interface Device {
    * caller. Null: use `download`.
    */
   fetch?(buffer: DeviceBuffer): ArrayBuffer | null;
-  /** The same without holding up the event loop; the buffer may be freed meanwhile. */
-  fetchAsync?(buffer: DeviceBuffer): Promise<ArrayBuffer> | null;
+  /**
+   * The same without holding up the event loop; the buffer may be freed meanwhile. `into`: memory of the caller that takes the
+   * bytes instead. Null: use `fetch` or `download`.
+   */
+  fetchAsync?(buffer: DeviceBuffer, into?: Uint8Array): Promise<ArrayBuffer> | null;
   /** A copy on another device of this kind without the host in between; null where that is not possible. */
   copyTo?(buffer: DeviceBuffer, peer: Device): DeviceBuffer | null;
   /** Bytes of tensors that may pile up before unreachable ones are looked for, where the usual 1 GiB is too careful. */

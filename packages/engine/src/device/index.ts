@@ -4,6 +4,7 @@ export * from "./contract.js";
 export { coreOrder } from "./cpu/cores.js";
 export { CpuDevice, type CpuOptions } from "./cpu/index.js";
 export { findOpenBlas as openBlasPath } from "./cpu/openblas.js";
-export { CudaDevice, type CudaOptions, ncclGroup } from "./cuda/index.js";
+export { type AttentionFacts, CudaDevice, type CudaOptions, canFuse, ncclGroup } from "./cuda/index.js";
 export * from "./group/index.js";
+export { cacheContents, cacheLimit, cacheRoot, pruneCache } from "./kernel-cache.js";
 export { ReferenceDevice } from "./reference/index.js";

@@ -93,23 +93,29 @@ export interface GraphFn {
 export function topological(outputs: readonly Node[], leaf?: (node: Node) => boolean): Node[] {
   const order: Node[] = [];
   const done = new Set<Node>();
-  const stack: { node: Node; next: number }[] = [];
+  // Two stacks instead of one of pairs: every pass over a graph starts here.
+  const stack: Node[] = [];
+  const next: number[] = [];
+  const enter = (node: Node): void => {
+    done.add(node);
+    if (node.inputs.length === 0 || leaf?.(node)) order.push(node);
+    else {
+      stack.push(node);
+      next.push(0);
+    }
+  };
   for (const output of outputs) {
-    if (done.has(output)) continue;
-    done.add(output);
-    stack.push({ node: output, next: 0 });
+    if (!done.has(output)) enter(output);
     while (stack.length > 0) {
-      const top = stack[stack.length - 1];
-      const inputs = leaf?.(top.node) ? [] : top.node.inputs;
-      if (top.next < inputs.length) {
-        const input = inputs[top.next++];
-        if (!done.has(input)) {
-          done.add(input);
-          stack.push({ node: input, next: 0 });
-        }
-      } else {
-        order.push(top.node);
-        stack.pop();
+      const top = stack.length - 1;
+      const { inputs } = stack[top];
+      let i = next[top];
+      while (i < inputs.length && done.has(inputs[i])) i++;
+      next[top] = i + 1;
+      if (i < inputs.length) enter(inputs[i]);
+      else {
+        order.push(stack[top]);
+        stack.length = next.length = top;
       }
     }
   }

@@ -83,6 +83,8 @@ export type Scalar = number | { re: number; im: number };
 export interface CustomRule {
   name: string;
   backward(inputs: Node[], outputs: Node[], cotangents: Node[]): (Node | null)[];
+  /** The same function on operands of other sizes, where it can be made for them: what a device has of a larger one. */
+  onParts?(inputs: Node[]): Node;
 }
 
 /**
@@ -219,3 +221,15 @@ export interface OpAttrs {
   pick: { index: number };
 }
 export type OpName = keyof OpAttrs;
+
+/** What a collective says that is left out: each kind fills in what it needs. */
+export const bareCollective = {
+  fn: "sum",
+  sequence: 0,
+  axis: 0,
+  splitAxis: 0,
+  sizes: [],
+  splitSizes: [],
+  sends: [],
+  receives: [],
+} as const satisfies Partial<OpAttrs["collective"]>;

@@ -3,7 +3,7 @@
 import { type DType, isDType } from "./dtype.js";
 import { WeftError } from "./errors.js";
 import { type Aval, functionOrder, type GraphFn, Node, outputAvals } from "./node.js";
-import type { OpAttrs, OpName } from "./op.js";
+import type { CustomRule, OpAttrs, OpName } from "./op.js";
 import type { Shape } from "./shape.js";
 
 type PlainAval = [DType, Shape];
@@ -26,10 +26,11 @@ function plain(value: unknown): unknown {
   if (typeof value !== "object" || value === null) return value;
   if (isFunction(value)) return { $fn: toPlain(value) };
   return Object.fromEntries(
-    Object.entries(value)
-      // A gradient rule is code, and gradients have been taken before a function travels.
-      .filter(([key]) => key !== "rule")
-      .map(([key, item]) => [key, plain(item)]),
+    Object.entries(value).map(([key, item]) => [
+      key,
+      // A gradient rule is code, and gradients have been taken before a function travels: its name does.
+      key === "rule" ? (item as { name: string }).name : plain(item),
+    ]),
   );
 }
 
@@ -65,10 +66,10 @@ function avalFrom(value: unknown): Aval {
   return { dtype, shape };
 }
 
-const noRule = {
-  name: "received",
+const noRule = (name: unknown): CustomRule => ({
+  name: typeof name === "string" && /^\w{1,60}$/.test(name) ? name : "received",
   backward: () => fail("gradients are taken before a function travels"),
-};
+});
 
 /** Nesting that no program reaches; deeper is an attack on the stack. */
 const maxDepth = 64;
@@ -102,7 +103,7 @@ function functionFrom(value: unknown, depth: number): GraphFn {
     const many = Array.isArray(avals) && Array.isArray(avals[0]);
     const results = many ? (avals as unknown[]).map(avalFrom) : avalFrom(avals);
     const found = (attrsFrom(attrs ?? {}, depth + 1) ?? {}) as OpAttrs[OpName];
-    const full = op === "custom" ? { ...found, rule: noRule } : found;
+    const full = op === "custom" ? { ...found, rule: noRule((found as { rule?: unknown }).rule) } : found;
     all.push(
       new Node(
         op as OpName,

@@ -25,6 +25,7 @@ import {
   type Transfer,
   type UnaryFn,
 } from "../graph/index.js";
+import { attentionProblem } from "./contracts-attention.js";
 
 /** A demand that is not met; the verifier adds which node it is. */
 export class Violation extends Error {}
@@ -474,7 +475,14 @@ export const contracts: { [K in OpName]: Row<K> } = {
   qr: { operands: 1, check: ([a]) => checkLinalg(a) },
   svd: { operands: 1, check: ([a]) => checkLinalg(a) },
   scan: { operands: null, check: checkScan },
-  custom: { operands: null, check: (inputs, { body }) => checkBody(body, inputs) },
+  custom: {
+    operands: null,
+    check: (inputs, { body, kernel }) => {
+      checkBody(body, inputs);
+      const problem = kernel === undefined ? null : attentionProblem(kernel, inputs, body.outputs);
+      demand(problem === null, problem ?? "");
+    },
+  },
   collective: { operands: 1, check: checkCollective },
   pick: {
     operands: 1,

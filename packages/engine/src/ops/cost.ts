@@ -24,6 +24,16 @@ const matrixCubed =
   };
 const nothing = (): number => 0;
 
+/** Two products forward; five and the one that is done again backward. */
+function attentionFlops({ attrs: { kernel }, inputs: [q, k] }: Node<"custom">): number {
+  if (kernel === undefined) return 0;
+  const [heads, size] = q.shape.slice(-2);
+  const tail = kernel.packed ? 4 : 3;
+  const queries = q.shape[q.shape.length - tail];
+  const keys = kernel.packed ? queries : k.shape[k.shape.length - 3];
+  return (kernel.gradient ? 10 : 4) * numel(q.shape.slice(0, -tail)) * heads * queries * keys * size;
+}
+
 const flops: { [K in OpName]: (node: Node) => number } = {
   input: nothing,
   data: nothing,
@@ -72,7 +82,7 @@ const flops: { [K in OpName]: (node: Node) => number } = {
     }
     return total * length;
   },
-  custom: nothing,
+  custom: (node) => attentionFlops(node as Node<"custom">),
   collective: nothing,
   pick: nothing,
 };

@@ -14,6 +14,7 @@ import {
   type Shape,
 } from "../graph/index.js";
 import * as b from "./build.js";
+import { attentionRule } from "./factors-attention.js";
 import { type BodyDimensions, classify, scanRule } from "./factors-scan.js";
 
 /**
@@ -68,8 +69,8 @@ export interface FactorRule<K extends OpName> {
   local?(context: LocalContext<K>): Node;
 }
 
-/** Ops that a function has inside, once custom functions are inlined. */
-export type ShardableOp = Exclude<OpName, "input" | "data" | "custom" | "pick" | "collective">;
+/** Ops that a function has inside, once custom functions are inlined that no device has a kernel for. */
+export type ShardableOp = Exclude<OpName, "input" | "data" | "pick" | "collective">;
 
 const kept = (size: number): Factor => ({ size, reduce: null, partial: [] });
 const contracted = (size: number, reduce: ReduceFn = "sum"): Factor => ({ size, reduce, partial: [true] });
@@ -402,6 +403,7 @@ export const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
   qr: { factors: matrices },
   svd: { factors: matrices },
   scan: loopRule,
+  custom: attentionRule,
 };
 
 /** Which dimensions inside a loop are cut when a factor of the loop is. */

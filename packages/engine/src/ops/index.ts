@@ -18,6 +18,18 @@ export {
   type Part,
   zeroed,
 } from "./factors.js";
+export {
+  type Effort,
+  effortOf,
+  elementwiseOps,
+  factorizationOps,
+  type factorizations,
+  isTranscendental,
+  leafOps,
+  reductionOps,
+  transcendentalFns,
+  viewOps,
+} from "./kinds.js";
 export { isLinear } from "./linear.js";
 export * from "./reference/index.js";
 export { shapeRules } from "./shape.js";

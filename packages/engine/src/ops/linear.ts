@@ -78,6 +78,7 @@ const linearRules: { [K in ShardableOp]: LinearRule<K> } = {
   qr: never,
   svd: never,
   scan: never,
+  custom: never,
 };
 
 export function isLinear(node: Node, parts: readonly boolean[], fn: ReduceFn): boolean {

@@ -2,6 +2,7 @@
 // in larger ones of several sizes. All ranks measure together and get the same numbers.
 import type { CpuDevice, ProcessGroup } from "../device/index.js";
 import {
+  bareCollective,
   type CollectiveKind,
   collectiveKinds,
   type Node,
@@ -14,17 +15,7 @@ import { build, make } from "../ops/index.js";
 import type { Link, Rates } from "../shard/index.js";
 import { measureDevice, rounded } from "./calibrate.js";
 
-const emptyAttrs = {
-  fn: "sum",
-  sequence: 0,
-  axis: 0,
-  splitAxis: 1,
-  sizes: [],
-  splitSizes: [],
-  sends: [],
-  receives: [],
-  dtype: "float32",
-} as const;
+const emptyAttrs = { ...bareCollective, splitAxis: 1, dtype: "float32" } as const;
 
 /** A collective of each kind on a square of n x n float32, with the operand's shape and the bytes that a rank receives. */
 function probeOf(

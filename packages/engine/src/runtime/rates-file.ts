@@ -3,9 +3,9 @@
 // that were measured while others used the machine, after some minutes.
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { cpus, homedir } from "node:os";
+import { cpus } from "node:os";
 import { join } from "node:path";
-import type { Device } from "../device/index.js";
+import { cacheRoot, type Device } from "../device/index.js";
 import { parseRates, type Rates } from "../shard/index.js";
 
 /** Changes with what is measured and how. */
@@ -39,8 +39,7 @@ function keyOf(device: Device, neighbours: number): RatesKey {
   return { device: device.name, threads, neighbours, processor, cores: cpus().length, library: blas };
 }
 
-const folder = (): string =>
-  join(process.env.WEFT_CACHE_DIR ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "weft"), "rates");
+const folder = (): string => join(cacheRoot(), "rates");
 
 function fileOf(key: RatesKey): string {
   const text = JSON.stringify([version, ...Object.values(key)]);

@@ -57,7 +57,8 @@ export class Session {
       return earlier;
     }
     const keep = this.keeper();
-    const simple = simplify(recogniseAttention(copyGraph(fn), { keeper: () => keep }), keep ?? undefined);
+    const copy = copyGraph(fn);
+    const simple = keep === null ? simplify(copy) : simplify(recogniseAttention(copy, { keeper: () => keep }), keep);
     assertClosed(simple);
     const executable = profiler.span("compile", () => this.device.compile(simple, { donated, known }));
     if (debugLevel() >= 3) console.error(printGraph(simple));
@@ -195,11 +196,14 @@ export class Session {
   }
 
   /** The same; a device that can leaves the event loop free meanwhile. */
-  async downloadAsync(value: TensorValue): Promise<Storage> {
+  async downloadAsync(value: TensorValue, into?: Storage): Promise<Storage> {
     value.assertUsable();
     const { dtype, shape } = value.aval;
-    const fetching = value.device.fetchAsync?.(value.buffer) ?? null;
-    return fetching === null ? this.download(value) : storageView(dtype, await fetching, 0, numel(shape));
+    const bytes = into && new Uint8Array(into.buffer, into.byteOffset, into.byteLength);
+    const fetching = value.device.fetchAsync?.(value.buffer, bytes) ?? null;
+    if (fetching === null) return this.download(value, into);
+    const fetched = await fetching;
+    return into ?? storageView(dtype, fetched, 0, numel(shape));
   }
 
   forgetCompiled(): void {

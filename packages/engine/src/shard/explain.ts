@@ -1,5 +1,5 @@
 // A plan in words: what was chosen, what it should cost, what else was tried and at which price. Says "predicted" on
-// every line with a time, and names the machine where the rates are assumed.
+// every line with a time, what was priced (operations, or compiled kernels), and names the machine where rates are assumed.
 import type { Alternative, Plan } from "./planner.js";
 import type { Site } from "./sites.js";
 
@@ -41,7 +41,7 @@ function reason(plan: Plan): string {
   if (plan.mesh.size === 1) {
     if (plan.alternatives.length === 1) return "It is too small to gain, or planning is off: nothing else was priced.";
     return Number.isFinite(best)
-      ? `The best way to share it would take ${showSeconds(best)} (predicted): what it saves goes into communication.`
+      ? `The best way to share it would take ${showSeconds(best)} (predicted, by operations): what it saves goes into communication.`
       : "Every way to share it is far dearer: it is too small, or its parts need each other too much.";
   }
   const most = Math.max(...plan.alternatives.map(({ devices }) => devices));
@@ -49,12 +49,23 @@ function reason(plan: Plan): string {
   return "";
 }
 
-const label = (assumed: boolean, name: string): string => (assumed ? `predicted for ${name}` : "predicted");
+const label = ({ assumed, name }: Plan["rates"], by: string): string =>
+  `${assumed ? `predicted for ${name}` : "predicted"}, by ${by}`;
 
-/** The plan as text. With the moves of the partitioned function it lists those too. */
-export function explainPlan(plan: Plan, moves: readonly Site[] = []): string {
-  const { mesh, seconds, single, rates } = plan;
-  const tag = label(rates.assumed, rates.name);
+/** What the kernels of the devices will take, of this plan and of one device: priced once the function is cut. */
+export interface KernelSeconds {
+  seconds: number;
+  single: number;
+}
+
+/**
+ * The plan as text. With the moves of the partitioned function it lists those too. What was tried was priced by operations;
+ * with the prices of kernels those are what is said of the plan itself.
+ */
+export function explainPlan(plan: Plan, moves: readonly Site[] = [], kernels?: KernelSeconds): string {
+  const { mesh, rates } = plan;
+  const { seconds, single } = kernels ?? plan;
+  const tag = label(rates, kernels === undefined ? "operations" : "kernels");
   const speedup = single / seconds;
   const lines = [
     mesh.size === 1
@@ -64,7 +75,7 @@ export function explainPlan(plan: Plan, moves: readonly Site[] = []): string {
   ];
   const why = reason(plan);
   if (why !== "") lines.push(why);
-  lines.push("", `Tried (all ${tag}):`);
+  lines.push("", `Tried (all ${label(rates, "operations")}):`);
   const ranked = [...plan.alternatives].sort((a, b) => a.seconds - b.seconds);
   lines.push(
     ...table([

@@ -1,6 +1,6 @@
 // Sharding: meshes, placements, the partitioner. Pure: knows graphs, nothing of processes and devices.
 export { drawPlacement } from "./draw.js";
-export { explainPlan, showBytes, showSeconds } from "./explain.js";
+export { explainPlan, type KernelSeconds, showBytes, showSeconds } from "./explain.js";
 export { type Layout, layoutOf, type Strategy } from "./layout.js";
 export { gatherValue, type Lockstep, runLockstep, scatterValue } from "./lockstep.js";
 export { h200 } from "./machines.js";

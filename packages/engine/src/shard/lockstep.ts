@@ -1,6 +1,7 @@
 // Runs the functions of all devices in one process, side by side, by the reference rules: each up to its next
 // collective, then the collective, then on. The oracle for every real group of devices; counts what moves.
 import {
+  bareCollective,
   type GraphFn,
   InternalError,
   makeStorage,
@@ -154,17 +155,11 @@ function putTogether(locals: readonly Value[], mesh: Mesh, axes: readonly string
   for (const group of mesh.groups(axes)) {
     const members = group.map((rank) => mesh.ranks.indexOf(rank));
     const attrs = group.map((rank, k) => ({
+      ...bareCollective,
       kind: "allReduce" as const,
       fn,
       groups: [group],
       rank,
-      sequence: 0,
-      axis: 0,
-      splitAxis: 0,
-      sizes: [],
-      splitSizes: [],
-      sends: [],
-      receives: [],
       shape: locals[members[k]].shape,
       dtype: locals[members[k]].dtype,
     }));

@@ -1,6 +1,7 @@
 // The price of compiled kernels: what the compiler counted of each, times measured rates. Unlike the planner's price of
 // operations, nothing is guessed about fusion. Knows numbers only: no graph, no code, no device.
 import type { BinaryFn, CollectiveKind, DType, UnaryFn } from "../graph/index.js";
+import { effortOf } from "../ops/index.js";
 import { linkTime, matmulRate, type Rates, valueAt } from "./rates.js";
 
 /** Kinds of arithmetic that take about the same time each, in vectors where the compiler can. */
@@ -21,19 +22,13 @@ export const opClasses = [
 ] as const;
 export type OpClass = (typeof opClasses)[number];
 
-const vectorised: Partial<Record<UnaryFn, OpClass>> = { exp: "exp", log: "log", tanh: "tanh", erf: "erf" };
-const divisions: ReadonlySet<string> = new Set(["sqrt", "rsqrt", "reciprocal", "div", "hypot"]);
-const libm: ReadonlySet<string> = new Set(
-  "expm1 log1p sin cos tan asin acos atan sinh cosh pow atan2 mod floorDiv".split(" "),
-);
-
 /** The class of a function, and how many operations of that class it is. */
 export function classOf(fn: UnaryFn | BinaryFn, dtype: DType): [OpClass, number] {
   const wide = dtype === "float64" || dtype === "int64" || dtype === "complex64" ? 2 : dtype === "complex128" ? 4 : 1;
-  const vector = vectorised[fn as UnaryFn];
-  if (vector !== undefined) return wide === 1 ? [vector, 1] : ["libm", wide / 2];
-  if (divisions.has(fn)) return ["divide", wide];
-  if (libm.has(fn)) return ["libm", wide];
+  const effort = effortOf(fn);
+  if (effort === "vectorised") return wide === 1 ? [fn as OpClass, 1] : ["libm", wide / 2];
+  if (effort === "division") return ["divide", wide];
+  if (effort === "library") return ["libm", wide];
   return ["simple", wide];
 }
 

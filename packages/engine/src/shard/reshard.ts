@@ -2,7 +2,16 @@
 // Says what to do (for prices) and builds it into every device's graph.
 
 import type { Node } from "../graph/index.js";
-import { bytesOf, type DType, numel, type OpAttrs, type ReduceFn, type Shape, type Transfer } from "../graph/index.js";
+import {
+  bareCollective,
+  bytesOf,
+  type DType,
+  numel,
+  type OpAttrs,
+  type ReduceFn,
+  type Shape,
+  type Transfer,
+} from "../graph/index.js";
 import { build, make, zeroed } from "../ops/index.js";
 import type { Mesh } from "./mesh.js";
 import { type Box, Placement, type Split } from "./placement.js";
@@ -275,17 +284,7 @@ export function collectiveAttrs(
 ): Map<number, OpAttrs["collective"]> {
   const { kind, fn, axes, dim, splitDim, from, to } = move;
   const list = new Map<number, OpAttrs["collective"]>();
-  const common = {
-    fn,
-    sequence,
-    axis: dim,
-    splitAxis: splitDim,
-    dtype,
-    sends: [],
-    receives: [],
-    sizes: [],
-    splitSizes: [],
-  };
+  const common = { ...bareCollective, fn, sequence, axis: dim, splitAxis: splitDim, dtype };
   const shapeOn = (rank: number): number[] => (to.mesh.has(rank) ? to.localShape(rank, shape) : shape.map(() => 0));
   if (kind === "slice" || kind === "zeros") return list;
   if (kind === "exchange") {

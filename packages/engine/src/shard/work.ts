@@ -11,45 +11,15 @@ import {
   outputAvals,
   type Shape,
 } from "../graph/index.js";
-import { costOf } from "../ops/index.js";
+import { costOf, elementwiseOps, factorizationOps, leafOps, reductionOps, viewOps } from "../ops/index.js";
 import { classOf, opRate, productTime } from "./price.js";
-import { type Rates, valueAt } from "./rates.js";
+import { matmulRate, type Rates, valueAt } from "./rates.js";
 
-const views: ReadonlySet<OpName> = new Set([
-  "reshape",
-  "permute",
-  "expand",
-  "slice",
-  "flip",
-  "barrier",
-  "pin",
-  "alias",
-  "pick",
-] as const);
-const fused: ReadonlySet<OpName> = new Set([
-  "unary",
-  "binary",
-  "where",
-  "cast",
-  "random",
-  "gather",
-  "pad",
-  "concat",
-  "reduce",
-  "argreduce",
-] as const);
-const leaves: ReadonlySet<OpName> = new Set(["const", "iota"] as const);
-const factorizations: ReadonlySet<OpName> = new Set([
-  "cholesky",
-  "triangularSolve",
-  "solve",
-  "det",
-  "eigh",
-  "qr",
-  "svd",
-] as const);
+/** What costs nothing by itself: views, and the choice of one of several results. */
+const views: ReadonlySet<OpName> = new Set<OpName>([...viewOps, "pick"]);
+const fused: ReadonlySet<OpName> = new Set<OpName>([...elementwiseOps, ...reductionOps]);
 
-export type WorkKind = "nothing" | "fused" | "matmul" | "linalg" | "scatter" | "sort" | "loop";
+export type WorkKind = "nothing" | "fused" | "matmul" | "linalg" | "scatter" | "sort" | "loop" | "attention";
 
 /** What is known of a node whatever its placement. */
 export interface Work {
@@ -75,7 +45,7 @@ function levels(order: readonly Node[], params: ReadonlySet<Node>): Map<Node, nu
   for (const node of order) {
     let most = 0;
     if (!params.has(node)) for (const input of node.inputs) most = Math.max(most, level.get(input)!);
-    const isLibrary = !params.has(node) && !views.has(node.op) && !fused.has(node.op) && !leaves.has(node.op);
+    const isLibrary = !params.has(node) && !views.has(node.op) && !fused.has(node.op) && !leafOps.has(node.op);
     level.set(node, isLibrary ? most + 1 : most);
   }
   return level;
@@ -89,14 +59,14 @@ export function workOf(fn: GraphFn): Map<Node, Work> {
   const stored = new Set<Node>(fn.params);
   const isFree = new Map<Node, boolean>();
   for (const node of order) {
-    const simple = leaves.has(node.op) || views.has(node.op) || (fused.has(node.op) && node.op !== "random");
+    const simple = leafOps.has(node.op) || views.has(node.op) || (fused.has(node.op) && node.op !== "random");
     isFree.set(node, !params.has(node) && simple && node.inputs.every((input) => isFree.get(input)));
   }
   for (const output of fn.outputs) stored.add(behindViews(output, params));
   for (const node of order) {
     if (params.has(node) || views.has(node.op)) continue;
     const isFused = fused.has(node.op);
-    if (!isFused && !leaves.has(node.op)) stored.add(node);
+    if (!isFused && !leafOps.has(node.op)) stored.add(node);
     node.inputs.forEach((input, i) => {
       const source = behindViews(input, params);
       if (isFree.get(source)) return;
@@ -110,7 +80,7 @@ export function workOf(fn: GraphFn): Map<Node, Work> {
   }
   const work = new Map<Node, Work>();
   for (const node of order) {
-    if (params.has(node) || views.has(node.op) || leaves.has(node.op) || isFree.get(node)) {
+    if (params.has(node) || views.has(node.op) || leafOps.has(node.op) || isFree.get(node)) {
       work.set(node, { kind: "nothing", reads: [], writes: false, kernels: 0 });
       continue;
     }
@@ -130,12 +100,13 @@ export function workOf(fn: GraphFn): Map<Node, Work> {
 
 /** A reduced value that goes back to the rows it came from stays in the kernel. */
 const isRowOf = (source: Node, node: Node): boolean =>
-  (source.op === "reduce" || source.op === "argreduce") && numel(node.shape) % Math.max(1, numel(source.shape)) === 0;
+  reductionOps.has(source.op) && numel(node.shape) % Math.max(1, numel(source.shape)) === 0;
 
 function kindOf(node: Node): WorkKind {
   if (isOp(node, "matmul")) return "matmul";
   if (isOp(node, "scan")) return "loop";
-  if (factorizations.has(node.op)) return "linalg";
+  if (isOp(node, "custom")) return "attention";
+  if (factorizationOps.has(node.op)) return "linalg";
   if (node.op === "scatterAdd") return "scatter";
   if (node.op === "argsort") return "sort";
   return "fused";
@@ -213,6 +184,14 @@ export function workTime(
     case "linalg": {
       const share = size(local.operands) / Math.max(1, size(whole.operands));
       return fixed + (costOf(node).flops * share) / rates.linalg;
+    }
+    case "attention": {
+      // Products of tiles on chip: what goes through memory are the operands and the result.
+      const share = size(local.operands.slice(0, 1)) / Math.max(1, size(whole.operands.slice(0, 1)));
+      const [m, , n] = whole.operands[0].slice(-3);
+      return (
+        fixed + Math.max(streaming, (share * costOf(node).flops) / matmulRate(rates, node.inputs[0].dtype, m, m, n))
+      );
     }
     case "loop":
       return fixed + streaming + bodyTime(local);

@@ -46,37 +46,34 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
   const programs = new Map<string, Program>();
   const donate = new Set(options.donate ?? []);
 
-  /** The last call whose arguments were tensors themselves: the same again needs no look into trees. */
-  let last: { signatures: string[]; precision: Precision | undefined; program: Program } | null = null;
+  /** The last call: the same again, which is what loops do, needs no key. */
+  let last: { def: TreeDef; signatures: string[]; precision: Precision | undefined; program: Program } | null = null;
 
-  const sameAsLast = (args: readonly unknown[]): boolean => {
-    if (last === null || last.signatures.length !== args.length || last.program.session !== session()) return false;
-    if (last.precision !== currentPrecision()) return false;
-    for (let i = 0; i < args.length; i++) {
-      const arg = args[i];
-      if (!(arg instanceof Tensor) || arg.signature !== last.signatures[i]) return false;
-    }
-    return true;
+  /** The tensors of arguments that are like those of the last call; null where they are not. */
+  const likeLast = (args: readonly unknown[]): Tensor[] | null => {
+    if (last === null || last.program.session !== session() || last.precision !== currentPrecision()) return null;
+    const { signatures } = last;
+    const leaves: Tensor[] = [];
+    if (!last.def.matches(args, leaves)) return null;
+    for (let i = 0; i < leaves.length; i++) if (leaves[i].signature !== signatures[i]) return null;
+    return leaves;
   };
 
   const prepare = (args: readonly unknown[]): { program: Program; leaves: readonly Tensor[] } => {
-    if (sameAsLast(args)) return { program: last!.program, leaves: args as readonly Tensor[] };
-    const found = lookUp(args);
-    if (args.every((arg) => arg instanceof Tensor))
-      last = {
-        signatures: (args as Tensor[]).map((arg) => arg.signature),
-        precision: currentPrecision(),
-        program: found.program,
-      };
+    const known = likeLast(args);
+    if (known !== null) return { program: last!.program, leaves: known };
+    const { def, ...found } = lookUp(args);
+    const signatures = found.leaves.map((leaf) => leaf.signature);
+    last = { def, signatures, precision: currentPrecision(), program: found.program };
     return found;
   };
 
-  const lookUp = (args: readonly unknown[]): { program: Program; leaves: Tensor[] } => {
+  const lookUp = (args: readonly unknown[]): { program: Program; leaves: Tensor[]; def: TreeDef } => {
     const { leaves, def } = flattenTree(args);
     let key = `${currentPrecision() ?? ""}/${def.key}`;
     for (const leaf of leaves) key += leaf.signature;
     const known = programs.get(key);
-    if (known !== undefined && known.session === session()) return { program: known, leaves };
+    if (known !== undefined && known.session === session()) return { program: known, leaves, def };
     const hidden = hiddenTensors(args);
     if (hidden !== null)
       throw new WeftError(
@@ -86,7 +83,7 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
     const donatedLeaves = args.flatMap((arg, i) => treeLeaves(arg).map(() => donate.has(i)));
     const program = traceProgram(fn, leaves, def, donatedLeaves);
     programs.set(key, program);
-    return { program, leaves };
+    return { program, leaves, def };
   };
 
   const call = (...args: Parameters<F>): ReturnType<F> => {
@@ -123,10 +120,13 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
 
 /** Memory can be given away only if nobody else reads it: no pending work, no other argument of this very call. */
 function mayDonate(donated: readonly boolean[], inputs: readonly TensorValue[]): boolean {
-  return donated.every(
-    (isDonated, i) =>
-      !isDonated || (!inputs[i].hasReaders && inputs.indexOf(inputs[i]) === inputs.lastIndexOf(inputs[i])),
-  );
+  if (!donated.includes(true)) return true;
+  const twice = new Set<TensorValue>();
+  if (new Set(inputs).size < inputs.length) {
+    const seen = new Set<TensorValue>();
+    for (const input of inputs) (seen.has(input) ? twice : seen).add(input);
+  }
+  return donated.every((isDonated, i) => !isDonated || (!inputs[i].hasReaders && !twice.has(inputs[i])));
 }
 
 /** Runs without reusing memory; the donated arguments are still over for the user. */

@@ -86,22 +86,30 @@ export class Tensor {
    */
   dataSync(into?: Data): Data {
     if (into === undefined) return widen(this.dtype, this.rawSync());
-    const expected = makeStorage(this.dtype, 0);
-    const length = this.size * (isComplex(this.dtype) ? 2 : 1);
-    if (isHalf(this.dtype) || into.constructor !== expected.constructor || into.length !== length)
-      throw new DTypeError(
-        `dataSync: cannot put ${this.dtype}${showShape(this.shape)} into a ${into.constructor.name} of ${into.length} elements; ` +
-          (isHalf(this.dtype)
-            ? "half types are widened on the way and need a new array"
-            : `it needs a ${expected.constructor.name} of ${length}`),
-      );
+    this.#requireFit("dataSync", into);
     session().realize([this.node], true);
     return session().download(this.node.value as TensorValue, into as Storage) as Data;
   }
 
-  async data(): Promise<Data> {
+  #requireFit(name: string, into: Data): void {
+    const expected = makeStorage(this.dtype, 0);
+    const length = this.size * (isComplex(this.dtype) ? 2 : 1);
+    if (isHalf(this.dtype) || into.constructor !== expected.constructor || into.length !== length)
+      throw new DTypeError(
+        `${name}: cannot put ${this.dtype}${showShape(this.shape)} into a ${into.constructor.name} of ${into.length} elements; ` +
+          (isHalf(this.dtype)
+            ? "half types are widened on the way and need a new array"
+            : `it needs a ${expected.constructor.name} of ${length}`),
+      );
+  }
+
+  /** The same without holding up the program meanwhile; nothing else may write `into` until it is there. */
+  async data(into?: Data): Promise<Data> {
+    if (into !== undefined) this.#requireFit("data", into);
     session().realize([this.node], true);
-    return widen(this.dtype, await session().downloadAsync(this.node.value as TensorValue));
+    const value = this.node.value as TensorValue;
+    if (into !== undefined) return (await session().downloadAsync(value, into as Storage)) as Data;
+    return widen(this.dtype, await session().downloadAsync(value));
   }
 
   /** The one element of a tensor of size 1, as a number (truth as 0 or 1; array() keeps all digits of int64). */

@@ -107,6 +107,11 @@ test("data, item and array give elements as JavaScript has them", async () => {
   assert.equal(await weft.tensor(true).item(), 1);
   assert.deepEqual(await weft.tensor([1, 2]).data(), Float32Array.of(1, 2));
   assert.deepEqual(await weft.zeros([2, 0]).array(), [[], []]);
+  const own = Float32Array.of(8, 8);
+  assert.equal(await weft.tensor([3, 4]).data(own), own);
+  assert.deepEqual(own, Float32Array.of(3, 4));
+  await assert.rejects(weft.tensor([1, 2, 3]).data(own), /data: cannot put float32\[3\] into a Float32Array of 2/);
+  await assert.rejects(weft.tensor([1], { dtype: "int32" }).data(own), /it needs a Int32Array of 1/);
   const raw = weft.tensor([1], { dtype: "float16" }).rawSync();
   assert.deepEqual(raw, Uint16Array.of(0x3c00));
 });

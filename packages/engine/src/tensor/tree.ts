@@ -10,7 +10,75 @@ export interface TreeDef {
   /** Identifies structure and the values that are not tensors. */
   key: string;
   rebuild(leaves: readonly Tensor[]): unknown;
+  /** Whether another tree would have the same key; its tensors are put into `leaves`. Much quicker than taking it apart. */
+  matches(tree: Tree, leaves: Tensor[]): boolean;
 }
+
+/** A place in a tree. */
+interface Part {
+  key: string;
+  make(leaves: readonly Tensor[], next: { i: number }): unknown;
+  matches(at: unknown, leaves: Tensor[]): boolean;
+}
+
+const leafPart: Part = {
+  key: "*",
+  make: (all, next) => all[next.i++],
+  matches: (at, leaves) => {
+    if (!(at instanceof Tensor)) return false;
+    leaves.push(at);
+    return true;
+  },
+};
+
+const listPart = (parts: readonly Part[]): Part => ({
+  key: `[${parts.map((p) => p.key).join(",")}]`,
+  make: (all, next) => parts.map((p) => p.make(all, next)),
+  matches: (at, leaves) => {
+    if (!Array.isArray(at) || at.length !== parts.length) return false;
+    for (let i = 0; i < parts.length; i++) if (!parts[i].matches(at[i], leaves)) return false;
+    return true;
+  },
+});
+
+function objectPart(names: readonly string[], parts: readonly Part[]): Part {
+  return {
+    key: `{${names.map((name, i) => `${JSON.stringify(name)}:${parts[i].key}`).join(",")}}`,
+    make: (all, next) => {
+      const made: Record<string, unknown> = {};
+      for (let i = 0; i < names.length; i++) {
+        const value = parts[i].make(all, next);
+        // An assignment to this name would not make a property.
+        if (names[i] === "__proto__") Object.defineProperty(made, names[i], { value, ...ordinary });
+        else made[names[i]] = value;
+      }
+      return made;
+    },
+    matches: (at, leaves) => {
+      if (typeof at !== "object" || at === null || Array.isArray(at) || at instanceof Tensor || !isPlain(at))
+        return false;
+      if (Object.keys(at).length !== names.length) return false;
+      for (let i = 0; i < names.length; i++) {
+        if (!Object.hasOwn(at, names[i])) return false;
+        if (!parts[i].matches((at as Record<string, unknown>)[names[i]], leaves)) return false;
+      }
+      return true;
+    },
+  };
+}
+
+const ordinary = { enumerable: true, configurable: true, writable: true };
+
+function opaquePart(value: unknown): Part {
+  const key = opaqueKey(value);
+  return {
+    key,
+    make: () => value,
+    matches: (at) => Object.is(at, value) || (!(at instanceof Tensor) && !isTree(at) && opaqueKey(at) === key),
+  };
+}
+
+const isTree = (x: unknown): boolean => Array.isArray(x) || (typeof x === "object" && x !== null && isPlain(x));
 
 const isPlain = (x: object): boolean => {
   const proto = Object.getPrototypeOf(x);
@@ -35,34 +103,24 @@ function opaqueKey(value: unknown): string {
 /** Takes a tree apart into its tensors, in a fixed order, and the recipe to put it together again. */
 export function flattenTree(tree: Tree): { leaves: Tensor[]; def: TreeDef } {
   const leaves: Tensor[] = [];
-  const visit = (
-    at: unknown,
-    depth: number,
-  ): { key: string; make: (leaves: readonly Tensor[], next: { i: number }) => unknown } => {
+  const visit = (at: unknown, depth: number): Part => {
     if (depth > 200) throw new WeftError("a tree of tensors is nested more than 200 levels deep, or contains itself");
     if (at instanceof Tensor) {
       leaves.push(at);
-      return { key: "*", make: (all, next) => all[next.i++] };
+      return leafPart;
     }
-    if (Array.isArray(at)) {
-      const parts = at.map((part) => visit(part, depth + 1));
-      return {
-        key: `[${parts.map((p) => p.key).join(",")}]`,
-        make: (all, next) => parts.map((p) => p.make(all, next)),
-      };
-    }
+    if (Array.isArray(at)) return listPart(at.map((part) => visit(part, depth + 1)));
     if (typeof at === "object" && at !== null && isPlain(at)) {
       const names = Object.keys(at).sort();
-      const parts = names.map((name) => visit((at as Record<string, unknown>)[name], depth + 1));
-      return {
-        key: `{${names.map((name, i) => `${JSON.stringify(name)}:${parts[i].key}`).join(",")}}`,
-        make: (all, next) => Object.fromEntries(names.map((name, i) => [name, parts[i].make(all, next)])),
-      };
+      return objectPart(
+        names,
+        names.map((name) => visit((at as Record<string, unknown>)[name], depth + 1)),
+      );
     }
-    return { key: opaqueKey(at), make: () => at };
+    return opaquePart(at);
   };
-  const { key, make } = visit(tree, 0);
-  return { leaves, def: { key, rebuild: (all) => make(all, { i: 0 }) } };
+  const { key, make, matches } = visit(tree, 0);
+  return { leaves, def: { key, rebuild: (all) => make(all, { i: 0 }), matches } };
 }
 
 /** The name of an object in the tree that holds tensors without being a plain object or array, or null. */

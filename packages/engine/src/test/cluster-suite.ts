@@ -183,7 +183,7 @@ class Suite {
     const { fn, parts, strategy } = this.#divide(work);
     const args = work.flatMap((w) => w.args);
     const { mesh, params } = parts;
-    device.chooser = () => ({
+    device.programs.chooser = () => ({
       mesh,
       params: [...params],
       results: parts.results,

@@ -29,14 +29,15 @@ export function workloadOf(
     learningRate: config.optimizer.learning_rate,
     optimizer: config.optimizer.type,
     seed: config.seed,
-    scaling: config.training.global_batch === undefined ? "weak" : "strong",
+    // An epoch is one pass over the same rows, however large the global batch is.
+    scaling: "strong",
   };
 }
 
 export const factsOf = (config: Config, group: Group, params: unknown): Record<string, unknown> => ({
   framework: "weft",
   worldSize: group.size,
-  collectives: group.kind,
+  ...(group.size > 1 && { backend: group.kind }),
   samplerSharded: group.size > 1,
   samplerClass: "weft",
   loaderWorkers: config.data.loaders,

@@ -21,6 +21,8 @@ export interface Group {
    * they are not measured: on GPUs it would cost more than it tells.
    */
   times(): { total: number; exposed: number } | null;
+  /** Returns when all ranks are here; outside a jitted step. */
+  meet(): void;
   close(): void;
 }
 
@@ -31,6 +33,7 @@ export const alone: Group = {
   sum: (value) => value,
   gather: (rows) => rows,
   times: () => ({ total: 0, exposed: 0 }),
+  meet: () => {},
   close: () => {},
 };
 
@@ -65,6 +68,7 @@ export async function joinGroup(ranks: number): Promise<Group> {
     sum: (value) => distributed.allReduce(value, "sum"),
     gather: (rows) => distributed.allGather(rows, 0),
     times: () => (measures ? { total: seconds, exposed: seconds } : null),
+    meet: () => distributed.barrier(),
     close: () => {
       here.watchers.delete(watch);
       distributed.shutdown();

@@ -13,7 +13,7 @@ function pack(rows: { label: number; ids: number[] }[], length: number): weft.Te
   const width = headColumns + length;
   const data = new Int32Array(rows.length * width);
   rows.forEach(({ label, ids }, row) => {
-    data.set([row, label, ids.length, 11 + row, 22 + row, rows.length, 0, ...ids], row * width);
+    data.set([row, label, ids.length, 11 + row, 22 + row, rows.length, 0, 0, ...ids], row * width);
   });
   return weft.tensor(data, { shape: [rows.length, width], dtype: "int32" });
 }

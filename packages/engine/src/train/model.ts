@@ -18,6 +18,7 @@ export interface Unpacked {
   /** int32 scalars. */
   total: Tensor;
   stop: Tensor;
+  place: Tensor;
 }
 
 /**
@@ -41,6 +42,7 @@ export function unpack(packed: Tensor, vocabulary?: number): Unpacked {
     keys: packed.index(":", `${columns.key0}:${columns.key1 + 1}`),
     total: packed.index(0, columns.total),
     stop: packed.index(0, columns.stop),
+    place: packed.index(0, columns.place),
   };
 }
 

@@ -72,8 +72,9 @@ export class RecordWriter {
     if (this.#lines.length >= 256 || performance.now() - this.#last > 1000) this.flush();
   }
 
-  step(record: StepRecord): void {
-    const startUs = (performance.now() - this.#origin) * 1000 - record.durationUs;
+  /** `startMs` is on the clock of `performance.now()`. */
+  step(record: StepRecord, startMs: number): void {
+    const startUs = (startMs - this.#origin) * 1000;
     const { gradientNorm, ...rest } = record;
     // The format has no word for what is not a number: such a field is left out.
     const norm = Number.isFinite(gradientNorm) ? { gradientNorm } : {};

@@ -46,9 +46,8 @@ export interface TrainState {
   optimizer: unknown;
   /** int32: 1 after a step whose loss or gradient was no number. From then on nothing changes any more. */
   halted: Tensor;
-  /** What the last steps said, [window, 5], a row a step in turn, and the number of steps that were taken down, int32. */
+  /** What the last steps said, [window, 5]: a row a step, at the place that its batch names. */
   log: Tensor;
-  logged: Tensor;
 }
 
 /** Gradients and losses that wait for the last micro-step. */
@@ -68,15 +67,14 @@ export function freshState(options: StepOptions, params: TextClassifier, optimiz
     optimizer: optimizer ?? (scaling?.optimizer ?? options.optimizer).init(params),
     halted: tensor(0, { dtype: "int32" }),
     log: zeros([window, Object.keys(said).length], { dtype }).realize(),
-    logged: tensor(0, { dtype: "int32" }),
   };
 }
 
 export interface Programs {
-  whole: Jitted<(state: TrainState, packed: Tensor) => [TrainState, Tensor]>;
+  whole: Jitted<(state: TrainState, packed: Tensor) => TrainState>;
   first: Jitted<(state: TrainState, packed: Tensor) => Pending>;
   more: Jitted<(pending: Pending, state: TrainState, packed: Tensor) => Pending>;
-  last: Jitted<(state: TrainState, pending: Pending, packed: Tensor) => [TrainState, Tensor]>;
+  last: Jitted<(state: TrainState, pending: Pending, packed: Tensor) => TrainState>;
   /** Sums over this rank's rows: loss, right answers, rows. */
   evaluate: Jitted<(params: TextClassifier, packed: Tensor) => Tensor>;
 }
@@ -126,10 +124,10 @@ export function makePrograms(options: StepOptions): Programs {
     return { grads: { ...summed, embedding: { weight } }, loss };
   };
 
-  const finish = (state: TrainState, own: Pending, packed: Tensor): [TrainState, Tensor] =>
+  const finish = (state: TrainState, own: Pending, packed: Tensor): TrainState =>
     update(state, { grads: sumGradients(own.grads, group, bucketBytes), loss: own.loss }, packed);
 
-  const wholeStep = (state: TrainState, packed: Tensor): [TrainState, Tensor] => {
+  const wholeStep = (state: TrainState, packed: Tensor): TrainState => {
     const { ids } = unpack(packed);
     if (travelsAsRows(ids.size, group.size, state.params.embedding.weight.shape[0]))
       return update(state, gradientsByRows(state, packed), packed);
@@ -137,8 +135,8 @@ export function makePrograms(options: StepOptions): Programs {
   };
 
   /** From gradients that are summed over ranks and this rank's part of the loss, both scaled. */
-  const update = (state: TrainState, summed: Pending, packed: Tensor): [TrainState, Tensor] => {
-    const { stop } = unpack(packed);
+  const update = (state: TrainState, summed: Pending, packed: Tensor): TrainState => {
+    const { stop, place } = unpack(packed);
     const scale = scaleOf(state);
     const undo = scale === null ? null : scale.reciprocal().cast(dtype);
     const own = undo === null ? summed.loss : summed.loss.mul(undo);
@@ -146,25 +144,25 @@ export function makePrograms(options: StepOptions): Programs {
     // Of what they are, not of what they are scaled to: the squares of scaled ones overflow before they do.
     const real = undo === null ? summed.grads : treeMap((g) => g.mul(undo.cast(g.dtype)), summed.grads);
     const norm = globalNorm(real).cast(dtype);
-    // As torch's clip_grad_norm_; what is scaled stays so until the optimiser divides it.
-    const clip = gradientClip === undefined ? null : minimum(norm.add(1e-6).reciprocal().mul(gradientClip), 1);
-    const used = clip === null ? summed.grads : treeMap((g) => g.mul(clip.cast(g.dtype)), summed.grads);
-    const [params, inner] = optimizer.update(state.params, used, state.optimizer);
     // Under a scale that can still fall an overflow is no fault: the optimiser leaves the step out.
     const finite = norm.isFinite();
     const fits = scale === null || scaling?.dynamic !== true ? finite : logicalOr(finite, scale.greater(1));
     const good = logicalAnd(logicalAnd(loss.isFinite(), fits), state.halted.equal(0));
+    // As torch's clip_grad_norm_; what is scaled stays so until the optimiser divides it.
+    const clip = gradientClip === undefined ? null : minimum(norm.add(1e-6).reciprocal().mul(gradientClip), 1);
+    const clipped = clip === null ? summed.grads : treeMap((g) => g.mul(clip.cast(g.dtype)), summed.grads);
+    // A gradient waits for the verdict: an optimiser that began without it would need memory for what it may not keep.
+    const used = treeMap((g) => where(good, g, 0), clipped);
+    const [params, inner] = optimizer.update(state.params, used, state.optimizer);
     const choose = <T>(stepped: T, before: T): T => treeMap((a, b) => where(good, a, b), stepped, before);
     const told = stack([loss, norm, stops, good.cast(dtype), scale === null ? stops.mul(0).add(1) : scale.cast(dtype)]);
-    const row = arange(0, window, 1, { dtype: "int32" }).equal(state.logged.mod(window)).unsqueeze(1);
-    const next: TrainState = {
+    const row = arange(0, window, 1, { dtype: "int32" }).equal(place).unsqueeze(1);
+    return {
       params: choose(params, state.params),
       optimizer: choose(inner, state.optimizer),
       halted: where(good, 0, 1).cast("int32"),
       log: where(row, told.unsqueeze(0), state.log),
-      logged: state.logged.add(1),
     };
-    return [next, told];
   };
 
   return {

@@ -200,7 +200,12 @@ test("ranks that work on the same samples are found out at the end of the epoch"
 test("bad input: a batch larger than the data, an empty data set, an unknown place", async () => {
   await assert.rejects(
     run("bad-1", { training: { global_batch: 500 } }),
-    /global_batch 500 .* larger than the data set of 210 rows/,
+    /training\.global_batch 500 is larger than the data set of 210 rows/,
+  );
+  const perRank = tiny(folder, "bad-1b", { training: { epochs: 1, global_batch: undefined, batch_per_rank: 300 } });
+  await assert.rejects(
+    train(perRank),
+    /batch of 300 \(training\.batch_per_rank 300 x 1 rank x accumulation 1\) is larger than the data set of 210 rows/,
   );
   const empty = join(folder, "empty");
   mkdirSync(empty);

@@ -4,7 +4,6 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import {
-  type Batch,
   columns,
   DataError,
   findSplit,
@@ -31,6 +30,7 @@ import { TrainError } from "./errors.js";
 import { type Evaluation, evaluate } from "./evaluate.js";
 import { factsOf, workloadOf } from "./facts.js";
 import { alone, type Group } from "./group.js";
+import { Journal, type Told } from "./journal.js";
 import { halfOf, makeModel } from "./model.js";
 import { makeOptimizer } from "./optimizer.js";
 import { type EpochRow, RecordWriter, type RunHead, writeMetrics, writeRunFile } from "./records.js";
@@ -79,9 +79,6 @@ async function openSplit(config: Config, split: Split): Promise<TokenSet> {
   return limitRows(set, split === "train" ? config.data.train_limit : config.data.test_limit);
 }
 
-/** Milliseconds after which a device is asked for its results, however many steps it has taken. */
-const longest = 1000;
-
 interface Sets {
   train: TokenSet;
   /** What epochs are judged by. */
@@ -98,6 +95,16 @@ async function openSets(config: Config): Promise<Sets> {
   const { train, held } = holdOut(rows, config.data.validation, config.seed);
   return { train, validation: held, test };
 }
+
+/** The global batch by the key that the user wrote. */
+const batchInWords = ({ training, batchPerRank, ranks, globalBatch }: Config): string =>
+  training.global_batch === undefined
+    ? `the global batch of ${globalBatch} (training.batch_per_rank ${batchPerRank} x ${ranks} rank${ranks === 1 ? "" : "s"} x accumulation ${training.accumulation})`
+    : `training.global_batch ${globalBatch}`;
+
+/** Batches kept ready where the configuration does not say: about a mebibyte, because waking a loader costs more than a small batch. */
+const prefetched = ({ batchPerRank, model }: Config): number =>
+  Math.min(64, Math.max(8, Math.ceil(2 ** 20 / (4 * batchPerRank * (headColumns + model.max_seq_len)))));
 
 /** What decides the curve; a checkpoint can only be continued with the same. */
 const decisive = (config: { model: unknown; optimizer: unknown; seed: number; precision: unknown }): string =>
@@ -130,11 +137,7 @@ class Run {
   readonly #totalSteps: number;
   readonly #stepsPerEpoch: number;
   readonly #census: Census;
-  /** Results that were not read yet: reading waits for the device. */
-  #unread: { batch: Batch; packed: Tensor; record: Unread }[] = [];
-  /** Steps that this process has started. */
-  #started = 0;
-  #windowStart = 0;
+  readonly #journal: Journal;
   #tape: Tape | null = null;
   readonly #window: number;
   #stopped = false;
@@ -149,7 +152,7 @@ class Run {
     this.dtype = config.precision.compute === "float64" ? "float64" : "float32";
     if (config.globalBatch > trainSet.rows)
       throw new DataError(
-        `training.global_batch ${config.globalBatch} (${config.batchPerRank} x ${config.ranks} ranks x ${config.training.accumulation} micro-steps) is larger than the data set of ${trainSet.rows} rows; make it smaller`,
+        `${batchInWords(config)} is larger than the data set of ${trainSet.rows} rows; make it smaller`,
       );
     this.#stepsPerEpoch = Math.ceil(trainSet.rows / config.globalBatch);
     this.#totalSteps = Math.min(
@@ -174,6 +177,7 @@ class Run {
       bucketBytes: config.distributed.overlap ? config.distributed.bucket_mb * 2 ** 20 : Number.POSITIVE_INFINITY,
     };
     this.#programs = makePrograms(this.#steps);
+    this.#journal = new Journal(this.#window, (told) => this.#write(told));
     this.#census = new Census(trainSet.rows, this.group, (indexHash) =>
       this.#records.write("facts", { facts: { indexHash } }),
     );
@@ -203,6 +207,7 @@ class Run {
       );
     const { params, optimizer } = this.#fresh();
     if (found === null) {
+      if (options.resume === true) this.#note(`there is no run in ${config.output} yet; it starts from the beginning`);
       this.#state = freshState(this.#steps, params, optimizer);
       this.#progress = {
         version: 1,
@@ -310,7 +315,7 @@ class Run {
       accumulation: training ? accumulation : 1,
       rows: config.batchPerRank,
       loaders: training ? config.data.loaders : 0,
-      prefetch: config.data.prefetch ?? 8,
+      prefetch: config.data.prefetch ?? prefetched(config),
     };
   }
 
@@ -328,10 +333,11 @@ class Run {
   async loop(): Promise<TrainResult> {
     const { config } = this;
     let yielded = performance.now();
+    this.group.meet();
     while (this.#progress.step < this.#totalSteps && !this.#stopped) {
       const progress = this.#progress;
       const epoch = progress.epoch;
-      this.#windowStart = performance.now();
+      this.#journal.open();
       while (progress.epoch === epoch && progress.step < this.#totalSteps && !this.#stopped) {
         this.#taped(() => this.#step());
         // Signals are delivered between turns of the event loop alone.
@@ -342,7 +348,7 @@ class Run {
         const every = config.checkpoint.every_steps;
         if (every !== undefined && progress.step % every === 0 && progress.epoch === epoch) await this.#save();
       }
-      this.#read();
+      this.#settle();
       if (this.#stopped) break;
       if (progress.epoch > epoch) this.#census.close(epoch);
       await this.#endEpoch(epoch, progress.epoch > epoch);
@@ -401,94 +407,91 @@ class Run {
       samples += batch.samples;
       this.#census.count(batch);
       batch.data[columns.stop] = this.options.signal?.aborted === true ? 1 : 0;
+      batch.data[columns.place] = this.#journal.place;
       const packed = tensor(batch.data, { shape: [batch.rows, headColumns + batch.length], dtype: "int32" });
       if (micro < accumulation - 1) {
         pending = pending === null ? programs.first(this.#state, packed) : programs.more(pending, this.#state, packed);
         continue;
       }
-      const [state] =
+      this.#state =
         pending === null ? programs.whole(this.#state, packed) : programs.last(this.#state, pending, packed);
-      this.#state = state;
       const after = this.group.times();
       const compile = programs.whole.programs + programs.last.programs + programs.first.programs > known;
-      this.#unread.push({
-        batch: { ...batch, data: new Int32Array(0) },
+      this.#journal.add({
+        epoch: batch.epoch,
+        total: batch.total,
         packed,
-        record: {
-          dataWait,
-          samples,
-          compile,
-          comm:
-            before === null || after === null
-              ? null
-              : { total: after.total - before.total, exposed: after.exposed - before.exposed },
-        },
+        dataWait,
+        samples,
+        compile,
+        comm:
+          before === null || after === null
+            ? null
+            : { total: after.total - before.total, exposed: after.exposed - before.exposed },
       });
     }
-    this.#started++;
     progress.step++;
     progress.index++;
     if (progress.index === this.#stepsPerEpoch) {
       progress.index = 0;
       progress.epoch++;
     }
-    // A full window, or a second: whoever watches wants to see something.
-    if (this.#unread.length >= this.#window || performance.now() - this.#windowStart > longest) this.#read();
+    // What was read before, while the device is busy with this step.
+    this.#journal.tell(false);
+    // Ranks must agree when to look, and their clocks do not.
+    if (this.#journal.due(this.group.size === 1)) this.#read();
+    if (this.#window === 1) this.#journal.tell(true);
   }
 
-  /** Reads what the steps of the window said. */
   #read(): void {
-    if (this.#unread.length === 0) return;
-    const steps = this.#unread;
-    this.#unread = [];
-    // One fetch for all of them.
-    const log = this.#state.log.dataSync() as Float32Array;
-    const width = Object.keys(said).length;
-    const values = steps.map((_, i) => {
-      const row = (this.#started - steps.length + i) % this.#window;
-      return log.subarray(row * width, (row + 1) * width);
-    });
-    const now = performance.now();
-    const durationUs = ((now - this.#windowStart) * 1000) / steps.length;
-    this.#progress.seconds += (now - this.#windowStart) / 1000;
-    this.#windowStart = now;
-    steps.forEach(({ batch, packed, record }, i) => {
-      const step = this.#progress.step - steps.length + i;
-      const loss = values[i][said.loss];
-      if (values[i][said.good] === 0) this.#bad(step, loss, packed);
-      this.#losses.push(loss);
-      this.#progress.lossSum += loss * batch.total;
-      this.#progress.samples += batch.total;
-      const dataWaitUs = record.dataWait * 1000;
-      const exposedCommUs = (record.comm?.exposed ?? 0) * 1e6;
-      this.#records.step({
+    const fetch = (): Float32Array => this.#state.log.dataSync() as Float32Array;
+    this.#progress.seconds += this.#journal.read(fetch, this.#progress.step);
+  }
+
+  /** Everything that the steps up to here said. */
+  #settle(): void {
+    this.#read();
+    this.#journal.tell(true);
+  }
+
+  #write({ step, epoch, total, values, durationUs, startMs, ...taken }: Told): void {
+    const loss = values[said.loss];
+    if (values[said.good] === 0) this.#bad(step, loss, taken.packed);
+    this.#losses.push(loss);
+    this.#progress.lossSum += loss * total;
+    this.#progress.samples += total;
+    const dataWaitUs = taken.dataWait * 1000;
+    const exposedCommUs = (taken.comm?.exposed ?? 0) * 1e6;
+    this.#records.step(
+      {
         step,
-        epoch: batch.epoch + 1,
+        epoch: epoch + 1,
         durationUs,
         dataWaitUs,
         computeUs: Math.max(0, durationUs - dataWaitUs - exposedCommUs),
-        ...(record.comm !== null && { commUs: record.comm.total * 1e6, exposedCommUs }),
-        samples: record.samples,
+        ...(taken.comm !== null && { commUs: taken.comm.total * 1e6, exposedCommUs }),
+        samples: taken.samples,
         loss,
-        gradientNorm: values[i][said.norm],
+        gradientNorm: values[said.norm],
         learningRate: this.#rate(step + 1),
         ...(this.#steps.scaling !== null && {
-          lossScale: values[i][said.scale],
-          skipped: !Number.isFinite(values[i][said.norm]),
+          lossScale: values[said.scale],
+          skipped: !Number.isFinite(values[said.norm]),
         }),
-        ...(record.compile && { compile: true as const }),
+        ...(taken.compile && { compile: true as const }),
+      },
+      startMs,
+    );
+    if (values[said.stop] > 0) this.#stopped = true;
+    if (this.#main)
+      this.options.onStep?.({
+        epoch: epoch + 1,
+        epochs: this.config.training.epochs,
+        step: step + 1,
+        steps: this.#totalSteps,
+        loss,
+        samplesPerSecond: (total * 1e6) / durationUs,
       });
-      if (values[i][said.stop] > 0) this.#stopped = true;
-      if (this.#main)
-        this.options.onStep?.({
-          epoch: batch.epoch + 1,
-          epochs: this.config.training.epochs,
-          step: step + 1,
-          steps: this.#totalSteps,
-          loss,
-          samplesPerSecond: (batch.total * 1e6) / durationUs,
-        });
-    });
   }
 
   #bad(step: number, loss: number, packed: Tensor): never {
@@ -535,10 +538,12 @@ class Run {
   }
 
   async #save(): Promise<void> {
-    this.#read();
+    this.#settle();
     this.#records.flush();
     if (this.#main) await writeCheckpoint(this.config.output, this.#state, this.#progress, this.config.checkpoint.keep);
-    this.#windowStart = performance.now();
+    // A rank that runs ahead would wait inside its next step, and that step would seem to be the slow one.
+    this.group.meet();
+    this.#journal.open();
   }
 
   #note(text: string): void {
@@ -565,12 +570,4 @@ class Run {
   close(): void {
     this.#loader?.close();
   }
-}
-
-interface Unread {
-  dataWait: number;
-  samples: number;
-  compile: boolean;
-  /** Seconds in collectives; null where they are not measured. */
-  comm: { total: number; exposed: number } | null;
 }

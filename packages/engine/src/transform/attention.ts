@@ -82,20 +82,23 @@ function gradientBody(kernel: AttentionKernel, given: readonly Node[], inputs: n
 }
 
 /**
- * The gradient as one custom function too. Rules go by the shapes of what they get and not by those they were made for:
- * vmap adds axes in front.
+ * The gradient as one custom function too, of `inputs` operands of the function, its results and a cotangent. Rules go by
+ * the shapes of what they get and not by those they were made for: vmap adds axes in front, devices have parts.
  */
-function gradientNode(kernel: AttentionKernel, inputs: Node[], outputs: Node[], cotangent: Node): (Node | null)[] {
-  const all = [...inputs, ...outputs, cotangent];
-  const node = build.make("custom", all, {
-    body: gradientBody(kernel, all, inputs.length),
+const gradientCustom = (kernel: AttentionKernel, all: readonly Node[], inputs: number): Node =>
+  build.make("custom", all, {
+    body: gradientBody(kernel, all, inputs),
     kernel: { ...kernel, gradient: true },
     rule: {
       name: "attentionGradient",
       backward: (given, _results, cotangents) =>
-        backward(instantiate(gradientBody(kernel, given, inputs.length), given), cotangents, given),
+        backward(instantiate(gradientBody(kernel, given, inputs), given), cotangents, given),
+      onParts: (given) => gradientCustom(kernel, given, inputs),
     },
   });
+
+function gradientNode(kernel: AttentionKernel, inputs: Node[], outputs: Node[], cotangent: Node): (Node | null)[] {
+  const node = gradientCustom(kernel, [...inputs, ...outputs, cotangent], inputs.length);
   return inputs.map((_, i) => (i < differentiable(kernel) ? build.pick(node, i) : null));
 }
 
@@ -108,6 +111,7 @@ export function attentionNode(inputs: readonly Node[], kernel: AttentionKernel):
     rule: {
       name: "attention",
       backward: (given, outputs, cotangents) => gradientNode(kernel, given, outputs, cotangents[0]),
+      onParts: (given) => attentionNode(given, kernel) as Node,
     },
   }) as Node<"custom">;
 }

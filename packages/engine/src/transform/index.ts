@@ -2,6 +2,7 @@
 export { attentionNode, swapHeads } from "./attention.js";
 export { belowZero } from "./attention-mask.js";
 export { backward, forward } from "./gradient.js";
+export { inlineCustom } from "./inline.js";
 export { recogniseAttention } from "./recognise.js";
 export { makeScan, type ScanParts, splitScan } from "./scan.js";
 export { type KeepCustom, simplify, uniformValue } from "./simplify.js";

@@ -38,6 +38,8 @@ export interface BenchResult {
   plan: string;
   /** What the planner expected of the compute clock. */
   predictedSeconds?: number;
+  /** What was priced for that: compiled kernels, or operations as the planner sees them. */
+  predictedBy?: "kernels" | "operations";
   /** The same row on this many workers at once that share nothing: seconds of each (its median). */
   independent?: number[];
   /** The same row on one device with the cores of all these workers: seconds of every repeat. */

@@ -12,6 +12,8 @@ export interface EpochSummary {
   warmup: Epoch[];
   /** Rows whose time no clock could have measured beside the others, left out. */
   jumps: Epoch[];
+  /** Rows that are no whole pass over the data (a limit on steps ended them), left out. */
+  cut: Epoch[];
   /** Every job in the file; more than one means that the file is not one run. */
   jobs: Epoch[][];
   /** What a mean over the whole file would have been; only when there is more than one job. */
@@ -24,6 +26,9 @@ export interface EpochSummary {
 
 /** An epoch this many times its job's median is a clock that jumped, not a slow epoch. */
 const clockJump = 20;
+
+/** Without a stated length: a last epoch with less than this share of the others' steps was ended early. */
+const wholeShare = 0.9;
 
 /** Splits rows in file order into sequences whose epochs rise by one; a lone sequence may have gaps. */
 export function separateJobs(rows: readonly Epoch[]): Epoch[][] {
@@ -72,6 +77,31 @@ function withoutJumps(rows: readonly Epoch[]): { kept: Epoch[]; jumps: Epoch[] }
   return { kept: rows.filter((row) => row.seconds <= bound), jumps: rows.filter((row) => row.seconds > bound) };
 }
 
+/** Steps recorded one by one in each epoch, for rows that do not say their number. */
+function recordedSteps(run: Run, rank: number): Map<number, number> {
+  const counts = new Map<number, number>();
+  for (const step of run.steps)
+    if (step.rank === rank && step.epoch !== undefined) counts.set(step.epoch, (counts.get(step.epoch) ?? 0) + 1);
+  return counts;
+}
+
+/** Leaves out what is no whole pass: fewer steps than an epoch has, or, where that is not stated, a short last one. */
+function withoutCut(rows: readonly Epoch[], run: Run): { kept: Epoch[]; cut: Epoch[] } {
+  const recorded = recordedSteps(run, rows[0]?.rank ?? 0);
+  const taken = rows.map((row) => row.steps ?? recorded.get(row.epoch));
+  const { stepsPerEpoch } = run.workload;
+  const others = taken.slice(0, -1).filter((count) => count !== undefined);
+  const short = (count: number | undefined, i: number): boolean => {
+    if (count === undefined) return false;
+    if (stepsPerEpoch !== undefined) return count < stepsPerEpoch;
+    return i === rows.length - 1 && others.length > 0 && count < median(others) * wholeShare;
+  };
+  return {
+    kept: rows.filter((_, i) => !short(taken[i], i)),
+    cut: rows.filter((_, i) => short(taken[i], i)),
+  };
+}
+
 /** Published studies sort by epoch and drop the first rows; a warm-up that would leave nothing is not dropped. */
 function dropWarmup(rows: readonly Epoch[], warmup: number): { used: Epoch[]; dropped: Epoch[] } {
   const sorted = [...rows].sort((a, b) => a.epoch - b.epoch);
@@ -85,7 +115,8 @@ export function summariseEpochs(run: Run, warmup: number): EpochSummary | null {
   if (rows.length === 0) return null;
   const jobs = separateJobs(rows);
   const job = mainJob(jobs);
-  const { kept, jumps } = withoutJumps(job);
+  const { kept: passes, cut } = withoutCut(job, run);
+  const { kept, jumps } = withoutJumps(passes);
   const { used, dropped } = dropWarmup(kept, warmup);
   const seconds = (list: readonly Epoch[]) => list.map((row) => row.seconds);
   const mixed = jobs.length > 1 ? describe(seconds(dropWarmup(withoutJumps(rows).kept, warmup).used)) : null;
@@ -94,9 +125,10 @@ export function summariseEpochs(run: Run, warmup: number): EpochSummary | null {
     used,
     warmup: dropped,
     jumps,
+    cut,
     jobs,
     mixed,
-    totalSeconds: seconds(kept).reduce((a, b) => a + b, 0),
+    totalSeconds: seconds([...kept, ...cut]).reduce((a, b) => a + b, 0),
     firstLoss: job[0]!.trainLoss ?? null,
     finalAccuracy: job.findLast((row) => row.valAccuracy !== undefined)?.valAccuracy ?? null,
   };

@@ -56,8 +56,14 @@ function meanOf(steps: readonly Step[], field: "dataWaitUs" | "commUs" | "expose
   return values.length === 0 ? null : mean(values);
 }
 
-/** Complete epochs: every one but the last, which may have been cut off; the only one when there is no other. */
-function epochTotals(steps: readonly Step[]): { steps: number; samples: number | null } | null {
+/**
+ * The longest epoch that was recorded. Where a limit on steps ended it early and its length is known, as many samples a step for
+ * all of its steps: what is compared with the time of an epoch must be the work of an epoch.
+ */
+function epochTotals(
+  steps: readonly Step[],
+  stepsPerEpoch: number | undefined,
+): { steps: number; samples: number | null } | null {
   const epochs = new Map<number, Step[]>();
   for (const step of steps) {
     if (step.epoch === undefined) return null;
@@ -71,7 +77,8 @@ function epochTotals(steps: readonly Step[]): { steps: number; samples: number |
   const samples = longest.every((step) => step.samples !== undefined)
     ? sum(longest.map((step) => step.samples!))
     : null;
-  return { steps: longest.length, samples };
+  const missing = Math.max(1, (stepsPerEpoch ?? 0) / longest.length);
+  return { steps: longest.length, samples: samples === null ? null : samples * missing };
 }
 
 export function summariseSteps(run: Run, warmup?: number): StepSummary | null {
@@ -102,7 +109,7 @@ export function summariseSteps(run: Run, warmup?: number): StepSummary | null {
       dataWaitUs: meanOf(used, "dataWaitUs"),
       samplesPerStep: meanOf(used, "samples"),
     });
-    const totals = epochTotals(steps);
+    const totals = epochTotals(steps, run.workload.stepsPerEpoch);
     stepsPerEpoch ??= totals?.steps ?? null;
     samplesPerEpoch = totals?.samples == null || samplesPerEpoch === null ? null : samplesPerEpoch + totals.samples;
   }

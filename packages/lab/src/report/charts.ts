@@ -1,7 +1,7 @@
 // The pictures as Vega-Lite specifications: one source for PNG, SVG and the interactive page. Pure data in, plain objects out;
 // rendering is elsewhere. Ideal lines come from N, nothing is clipped, measured and predicted look different.
 import type { Analysis } from "../diagnosis/index.js";
-import { anchor, plural, type ScalingRow, type StudyRows } from "./rows.js";
+import { anchor, type EpochUse, plural, type ScalingRow, type StudyRows } from "./rows.js";
 
 export type Spec = Record<string, unknown>;
 
@@ -17,6 +17,16 @@ export interface Chart {
 /** Okabe and Ito's palette: told apart by the colour-blind, and in grey by the shapes. */
 export const palette = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5B5B5B", "#000000"];
 export const grey = "#6B7280";
+
+/** What the analysis did with an epoch, as a mark. */
+const shapeOf: Record<EpochUse, string> = {
+  counted: "circle",
+  "warm-up": "cross",
+  "other job": "triangle-up",
+  "clock jump": "diamond",
+  "cut short": "square",
+};
+const uses = Object.keys(shapeOf) as EpochUse[];
 
 export const fontFamily = "DejaVu Sans";
 
@@ -112,20 +122,8 @@ function epochTime(analysis: Analysis, rows: StudyRows): Chart {
                 type: "nominal",
                 title: null,
                 scale: {
-                  domain: ["counted", "warm-up", "other job", "clock jump"].filter((use) =>
-                    used.includes(use as never),
-                  ),
-                  range: (["counted", "warm-up", "other job", "clock jump"] as const)
-                    .filter((use) => used.includes(use))
-                    .map(
-                      (use) =>
-                        ({
-                          counted: "circle",
-                          "warm-up": "cross",
-                          "other job": "triangle-up",
-                          "clock jump": "diamond",
-                        })[use],
-                    ),
+                  domain: uses.filter((use) => used.includes(use)),
+                  range: uses.filter((use) => used.includes(use)).map((use) => shapeOf[use]),
                 },
               },
               tooltip: [

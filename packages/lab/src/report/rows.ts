@@ -3,6 +3,8 @@
 import type { Analysis } from "../diagnosis/index.js";
 import type { ScalingPoint } from "../validity/index.js";
 
+export type EpochUse = "counted" | "warm-up" | "clock jump" | "cut short" | "other job";
+
 export interface EpochRow {
   /** Anchor in the report. */
   row: string;
@@ -14,7 +16,7 @@ export interface EpochRow {
   trainLoss: number | null;
   valAccuracy: number | null;
   /** What the analysis did with it. */
-  use: "counted" | "warm-up" | "clock jump" | "other job";
+  use: EpochUse;
   source: string;
 }
 
@@ -50,12 +52,14 @@ function epochRows({ verdict, report }: Analysis): { epochs: EpochRow[]; omitted
     const counted = new Set(summary.used);
     const warmup = new Set(summary.warmup);
     const jumps = new Set(summary.jumps);
+    const cut = new Set(summary.cut);
     const all = summary.jobs.flat();
     const stride = Math.ceil(all.length / shownRows);
     omitted += all.length - Math.ceil(all.length / stride);
     all.forEach((e, i) => {
       if (i % stride !== 0) return;
-      const use = counted.has(e) ? "counted" : warmup.has(e) ? "warm-up" : jumps.has(e) ? "clock jump" : "other job";
+      const left = warmup.has(e) ? "warm-up" : jumps.has(e) ? "clock jump" : cut.has(e) ? "cut short" : "other job";
+      const use = counted.has(e) ? "counted" : left;
       const name = several ? `${plural(run.devices)} (${run.id})` : plural(run.devices);
       epochs.push({
         row: `row-${anchor(report.name)}-${anchor(run.id)}-${e.line ?? `e${e.epoch}`}`,

@@ -83,6 +83,62 @@ test("counted work decides: everyone doing everything is found, negative scaling
   assert.equal(divided.scaling[1]!.workRatio, 1);
 });
 
+test("an epoch that a limit on steps ended is no epoch: neither its time nor its samples are taken for one", () => {
+  // Rows as `weft train --max-steps 20` writes them: 2048 rows, batches of 128 a rank, 10 s a step alone and 11 s on two.
+  const limited = (devices: number, stepSeconds: number, scaling: "strong" | "weak"): Run => {
+    const stepsPerEpoch = 16 / devices;
+    const counts = devices === 1 ? [16, 4] : [8, 8, 4];
+    const epochOf = counts.flatMap((count, i) => Array.from({ length: count }, () => i + 1));
+    return run(devices, [], {
+      epochs: counts.map((steps, i) => ({ epoch: i + 1, seconds: steps * stepSeconds, steps, line: i + 1 })),
+      steps: Array.from({ length: devices }, (_, rank) =>
+        epochOf.map((epoch, step) => ({ rank, step, epoch, durationUs: stepSeconds * 1e6, samples: 128 })),
+      ).flat(),
+      workload: { datasetSamples: 2048, batchPerRank: 128, stepsPerEpoch, scaling },
+    });
+  };
+  for (const warmup of [undefined, 2]) {
+    const both = { name: "S", runs: [limited(1, 10, "strong"), limited(2, 11, "strong")], problems: [] };
+    const v = judge(summariseStudy({ ...both, ...(warmup !== undefined && { warmup }) }));
+    assert.deepEqual(ids(v), []);
+    near(v.view.counts[0]!.seconds.mean, 160, 1e-9);
+    near(v.view.counts[1]!.seconds.mean, 88, 1e-9);
+    assert.equal(v.scaling[1]!.workRatio, 1);
+    near(v.scaling[1]!.workEfficiency, 10 / 11, 1e-9);
+    assert.deepEqual(
+      v.view.runs.map((r) => r.epochs!.cut.map((row) => row.epoch)),
+      [[2], [3]],
+    );
+  }
+  // Fewer steps than one epoch has: the samples of an epoch are those of its steps, all of them.
+  const short = (devices: number, stepSeconds: number): Run => {
+    const r = limited(devices, stepSeconds, "strong");
+    r.workload.stepsPerEpoch = 256 / devices;
+    r.steps = r.steps.map((step) => ({ ...step, epoch: 1 }));
+    r.epochs = [{ epoch: 1, seconds: 20 * stepSeconds, steps: 20 }];
+    return r;
+  };
+  const early = verdictOf(short(1, 10), short(2, 11));
+  assert.deepEqual(ids(early), []);
+  assert.equal(early.scaling[1]!.workRatio, 1);
+  near(early.scaling[1]!.workEfficiency, 10 / 11, 1e-9);
+  // The same with a rank's loader that was not divided: both draw all 256 steps.
+  const undivided = short(2, 11);
+  undivided.workload.stepsPerEpoch = 256;
+  assert.equal(ids(verdictOf(short(1, 10), undivided))[0], "work-not-divided");
+});
+
+test("a problem that grows with the devices: twice the work in the same time is a speedup of two", () => {
+  const weak = (devices: number, seconds: number): Run =>
+    run(devices, steady(seconds), {
+      workload: { datasetSamples: 1000 * devices, batchPerRank: 10, stepsPerEpoch: 100, scaling: "weak" },
+    });
+  const v = verdictOf(weak(1, 10), weak(2, 10.5));
+  assert.equal(v.scaling[1]!.workRatio, 1);
+  near(v.scaling[1]!.workSpeedup, 2 / 1.05, 1e-9);
+  near(v.scaling[1]!.workEfficiency, 1 / 1.05, 1e-9);
+});
+
 test("a sampler that does not divide is enough, and so are identical indices", () => {
   const facts = (f: object) => ({ ranks: [0, 1].map((rank) => ({ rank, facts: f })) });
   const base = run(1, steady(10));

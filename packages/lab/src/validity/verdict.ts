@@ -40,7 +40,7 @@ export function judge(summary: StudySummary): Verdict {
   const baselineSpoiled = invalid.some((f) => f.devices === undefined || f.devices === base?.devices);
   const scaling = summary.counts.map((count, i): ScalingPoint => {
     const work = view.work[i]!;
-    const workSpeedup = count.speedup * work.ratio;
+    const workSpeedup = count.speedup * work.done;
     const ratio = count.devices / base!.devices;
     return {
       devices: count.devices,

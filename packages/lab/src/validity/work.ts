@@ -6,8 +6,10 @@ import { halfWidth95 } from "../stats/index.js";
 
 export interface WorkShare {
   devices: number;
-  /** Work of all ranks in what the job calls an epoch, against the baseline's: 1 when divided, N when everyone does all. */
+  /** Work of all ranks in an epoch against what it should be: 1 when divided, N when everyone does all. */
   ratio: number;
+  /** The same against the baseline's: what the ratio of times has to be multiplied by. Differs where the problem grows. */
+  done: number;
   known: "baseline" | "counted" | "inferred" | "assumed";
   divided: boolean;
   evidence: Evidence[];
@@ -57,14 +59,15 @@ function ofCount(count: CountSummary, baseline: CountSummary): WorkShare {
   const ratioOfDevices = count.devices / baseline.devices;
   const first = count.runs[0]!;
   const base = baseline.runs[0]!;
+  const weak = first.run.workload.scaling === "weak";
   const share = (ratio: number, known: WorkShare["known"], list: Evidence[]): WorkShare => ({
     devices: count.devices,
     ratio,
+    done: weak ? ratio * ratioOfDevices : ratio,
     known,
     divided: ratio <= extraWork,
     evidence: list,
   });
-  const weak = first.run.workload.scaling === "weak";
   const here = countedSamples(first);
   const there = countedSamples(base)?.samples ?? base.run.workload.datasetSamples;
   if (here !== null && there !== undefined && there > 0) {
@@ -140,7 +143,7 @@ export function assessWork(summary: StudySummary): WorkShare[] {
   if (baseline === null) return [];
   return summary.counts.map((count) =>
     count === baseline
-      ? { devices: count.devices, ratio: 1, known: "baseline", divided: true, evidence: [] }
+      ? { devices: count.devices, ratio: 1, done: 1, known: "baseline", divided: true, evidence: [] }
       : ofCount(count, baseline),
   );
 }

@@ -4,6 +4,7 @@ import { availableParallelism, freemem, totalmem } from "node:os";
 import koffi from "koffi";
 import { type Plan, planFunction } from "../../compile/index.js";
 import { bytesOf, type GraphFn, numel, WeftError } from "../../graph/index.js";
+import { factorizationOps } from "../../ops/index.js";
 import {
   type CompileOptions,
   type Device,
@@ -69,11 +70,10 @@ const linalgHeader = [
     (name) => `#include <${name}>`,
   ),
 ].join("\n");
-const linalgOps: ReadonlySet<string> = new Set(["cholesky", "triangularSolve", "solve", "det", "eigh", "qr", "svd"]);
 
 const usesLinalg = (plan: Plan): boolean =>
   plan.steps.some((step) =>
-    step.kind === "loop" ? usesLinalg(step.body) : step.kind === "library" && linalgOps.has(step.node.op),
+    step.kind === "loop" ? usesLinalg(step.body) : step.kind === "library" && factorizationOps.has(step.node.op),
   );
 
 const needsGroup = (plan: Plan): boolean =>

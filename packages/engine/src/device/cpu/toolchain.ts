@@ -4,9 +4,10 @@
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { homedir, hostname } from "node:os";
+import { hostname } from "node:os";
 import { join } from "node:path";
 import { WeftError } from "../../graph/index.js";
+import { addedToCache, isCached, kernelFolder } from "../kernel-cache.js";
 
 const baseFlags = [
   "-std=gnu11",
@@ -25,11 +26,6 @@ const compilerFlags: Record<string, string[]> = {
   gcc: ["-fvect-cost-model=dynamic", "-mprefer-vector-width=512"],
   clang: ["-mprefer-vector-width=512"],
 };
-
-export function cacheFolder(): string {
-  const root = process.env.WEFT_CACHE_DIR ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "weft");
-  return join(root, "cpu");
-}
 
 interface Compiler {
   command: string;
@@ -132,9 +128,9 @@ export function sharedObject(units: readonly string[]): BuiltLibrary {
   const hash = createHash("sha256");
   for (const part of [compiler.version, compiler.flags.join(" "), processorKey(), ...units])
     hash.update(part).update("\0");
-  const folder = cacheFolder();
+  const folder = kernelFolder("cpu");
   const path = join(folder, `${hash.digest("hex").slice(0, 40)}.so`);
-  if (existsSync(path)) return { path, fresh: false };
+  if (isCached(path)) return { path, fresh: false };
   try {
     mkdirSync(folder, { recursive: true });
   } catch (error) {
@@ -144,8 +140,9 @@ export function sharedObject(units: readonly string[]): BuiltLibrary {
   }
   const turn = takeTurn(path);
   try {
-    if (existsSync(path)) return { path, fresh: false };
+    if (isCached(path)) return { path, fresh: false };
     build(compiler, units, path);
+    addedToCache(path);
     return { path, fresh: true };
   } finally {
     turn.release();

@@ -1,7 +1,7 @@
 // What the CPU's programs say of their kernels, counted by hand: prices are made of these numbers. Nothing is compiled.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { GraphFn, Node } from "../../graph/index.js";
+import { bareCollective, type GraphFn, type Node } from "../../graph/index.js";
 import { build, make } from "../../ops/index.js";
 import type { KernelWork } from "../../shard/index.js";
 import { CpuDevice } from "./index.js";
@@ -97,16 +97,9 @@ test("sums down columns are narrow, lookups and random numbers are counted by th
 test("what a collective receives is known", () => {
   const operand = input(1000);
   const attrs = {
+    ...bareCollective,
     kind: "allReduce",
-    fn: "sum",
     groups: [[0, 1, 2, 3]],
-    sequence: 0,
-    axis: 0,
-    splitAxis: 0,
-    sizes: [],
-    splitSizes: [],
-    sends: [],
-    receives: [],
     rank: 0,
     shape: [1000],
     dtype: "float32",

@@ -70,12 +70,17 @@ function sharedMemory(
   return { stages, bytes: total(stages) };
 }
 
+/** What decides which functions the kernels fit. */
+export interface AttentionFacts {
+  /** Shared memory that a block may ask for. */
+  sharedBytes: number;
+  /** Of the compute capability. */
+  major: number;
+  precision: Precision;
+}
+
 /** Whether the kernels can take the place of a custom function on a GPU with this much shared memory a block. */
-export function canFuse(
-  node: Node<"custom">,
-  usesOutput: (index: number) => boolean,
-  gpu: { sharedBytes: number; major: number; precision: Precision },
-): boolean {
+export function canFuse(node: Node<"custom">, usesOutput: (index: number) => boolean, gpu: AttentionFacts): boolean {
   const { kernel } = node.attrs;
   if (kernel === undefined) return false;
   const shape = shapeOf(node as Node, kernel);

@@ -1,14 +1,18 @@
 // CUDA C to machine code by NVRTC, with the results kept on disk beside the CPU kernels.
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
-import { homedir } from "node:os";
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { WeftError } from "../../graph/index.js";
+import { addedToCache, isCached, kernelFolder } from "../kernel-cache.js";
 import { type CudaLibraries, cText, result64 } from "./driver.js";
 
-export function cacheFolder(): string {
-  const root = process.env.WEFT_CACHE_DIR ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "weft");
-  return join(root, "cuda");
+/** A kept program, or null; one that another process removes just now is compiled again. */
+function cached(path: string): Uint8Array | null {
+  try {
+    return isCached(path) ? readFileSync(path) : null;
+  } catch {
+    return null;
+  }
 }
 
 /** The machine code of a source for one architecture ("sm_90"). */
@@ -26,9 +30,10 @@ export function compileCuda(libraries: CudaLibraries, source: string, architectu
     .update(source)
     .digest("hex")
     .slice(0, 40);
-  const folder = cacheFolder();
+  const folder = kernelFolder("cuda");
   const path = join(folder, `${hash}.cubin`);
-  if (existsSync(path)) return readFileSync(path);
+  const kept = cached(path);
+  if (kept !== null) return kept;
   const program = result64("nvrtcCreateProgram", (out) => nvrtc.nvrtcCreateProgram(out, source, "weft.cu", 0, 0, 0));
   try {
     // Without the parts of the language that nobody uses here a small program compiles in half the time.
@@ -48,6 +53,7 @@ export function compileCuda(libraries: CudaLibraries, source: string, architectu
     const temporary = `${path}.${process.pid}.tmp`;
     writeFileSync(temporary, cubin);
     renameSync(temporary, path);
+    addedToCache(path);
     return cubin;
   } finally {
     nvrtc.nvrtcDestroyProgram(BigUint64Array.of(BigInt(program)));

@@ -11,7 +11,7 @@ import type {
   NamedRanges,
   ProcessGroup,
 } from "../contract.js";
-import { canFuse } from "./attention.js";
+import { type AttentionFacts, canFuse } from "./attention.js";
 import { type CudaBuffer, CudaContext, type Piece } from "./context.js";
 import { cudaLibraries } from "./driver.js";
 import { RecordedRuns } from "./graphs.js";
@@ -21,6 +21,7 @@ import { Products } from "./products.js";
 import { type Addresses, CudaProgram, Launcher } from "./program.js";
 import { cudaPlanOptions } from "./source.js";
 
+export { type AttentionFacts, canFuse } from "./attention.js";
 export { versionText } from "./context.js";
 export { CudaError, cudaLibraries, type LibraryName, type LibraryPaths } from "./driver.js";
 export { libraryVersions, type TransferRates } from "./inspect.js";
@@ -88,8 +89,8 @@ export class CudaDevice implements Device {
   fetch(buffer: DeviceBuffer): ArrayBuffer | null {
     return this.context.transfers.fetch(buffer as CudaBuffer);
   }
-  fetchAsync(buffer: DeviceBuffer): Promise<ArrayBuffer> | null {
-    return this.context.transfers.fetchAsync(buffer as CudaBuffer);
+  fetchAsync(buffer: DeviceBuffer, into?: Uint8Array): Promise<ArrayBuffer> | null {
+    return into !== undefined ? null : this.context.transfers.fetchAsync(buffer as CudaBuffer);
   }
   /** A copy on another GPU; null where the other device is none. */
   copyTo(buffer: DeviceBuffer, peer: Device): DeviceBuffer | null {
@@ -151,10 +152,14 @@ export class CudaDevice implements Device {
     return new CudaProgram(this.context, this.#launcher, this.products, plan, this.#precision);
   }
 
-  keeps(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
+  /** For who decides elsewhere what this device is given. */
+  get attention(): AttentionFacts {
     const { architecture, sharedBytes } = this.context;
-    const major = Math.floor(Number(architecture.slice(3)) / 10);
-    return canFuse(node, usesOutput, { sharedBytes, major, precision: this.#precision });
+    return { sharedBytes, major: Math.floor(Number(architecture.slice(3)) / 10), precision: this.#precision };
+  }
+
+  keeps(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
+    return canFuse(node, usesOutput, this.attention);
   }
 
   source(fn: GraphFn, options: CompileOptions): string {

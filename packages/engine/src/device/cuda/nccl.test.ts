@@ -2,9 +2,9 @@
 // through the host instead.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { WeftError } from "../../graph/index.js";
+import { bareCollective, WeftError } from "../../graph/index.js";
 import type { ProcessGroup } from "../contract.js";
-import type { CollectiveAttrs } from "../group/index.js";
+import { type CollectiveAttrs, movedBytes } from "../group/index.js";
 import type { CudaBuffer } from "./context.js";
 import { CudaDevice } from "./index.js";
 import { contiguous, type NcclGroup, ncclGroup } from "./nccl.js";
@@ -36,8 +36,8 @@ class Host implements ProcessGroup {
 }
 
 const attrs = (given: Partial<CollectiveAttrs>): CollectiveAttrs => ({
-  ...{ kind: "allReduce", fn: "sum", groups: [[0, 1]], rank: 1, sequence: 0, axis: 0, splitAxis: 0 },
-  ...{ sizes: [], splitSizes: [], sends: [], receives: [], shape: [6], dtype: "float32" },
+  ...bareCollective,
+  ...{ kind: "allReduce", groups: [[0, 1]], rank: 1, shape: [6], dtype: "float32" },
   ...given,
 });
 
@@ -117,6 +117,21 @@ test("an even reduce-scatter is one call; gaps, uneven parts and other reduction
       assert.equal(group.onDevice(what, operand, from, to), false);
     assert.deepEqual(fake.sequence(), [], "nothing was started");
     assert.deepEqual([group.direct, group.staged], [1, 4]);
+  }));
+
+test("bytes from other GPUs are counted; what goes through the host is counted by the host", () =>
+  onRank1((group, _, __, from, to) => {
+    const counted = (given: Partial<CollectiveAttrs>, operand: number[]): number => {
+      const before = movedBytes();
+      group.onDevice(attrs(given), operand, from, to);
+      return movedBytes() - before;
+    };
+    // Half of six numbers there and half back.
+    assert.equal(counted({}, [6]), 24);
+    assert.equal(counted({ kind: "allGather", sizes: [3, 1], shape: [4, 5] }, [1, 5]), 3 * 5 * 4);
+    assert.equal(counted({ kind: "reduceScatter", sizes: [3, 3], shape: [3, 2] }, [6, 2]), 24);
+    assert.equal(counted({ groups: [[1]] }, [6]), 0);
+    assert.equal(counted({ kind: "exchange", shape: [4] }, [4]), 0);
   }));
 
 test("a failure says what it means; closing gives the communicators back", () =>

@@ -1,6 +1,7 @@
 // Collectives between GPUs by NCCL, on device memory and in stream order. A host group carries the ids by which NCCL's
 // communicators are made, the barriers, and what NCCL cannot do without packing (boxes with gaps in memory).
 import {
+  bareCollective,
   bytesOf,
   type DType,
   isComplex,
@@ -12,7 +13,7 @@ import {
   type WeftError,
 } from "../../graph/index.js";
 import type { ProcessGroup } from "../contract.js";
-import { type Box, type CollectiveAttrs, membersOf, transfers } from "../group/index.js";
+import { type Box, bytesReceived, type CollectiveAttrs, countMoved, membersOf, transfers } from "../group/index.js";
 import type { CudaContext } from "./context.js";
 import { CudaError, type Nccl, ncclIdBytes } from "./driver.js";
 import type { CudaDevice } from "./index.js";
@@ -86,10 +87,9 @@ export class NcclGroup implements ProcessGroup {
     if (me === 0) this.#check("ncclGetUniqueId", this.nccl.ncclGetUniqueId(id));
     const all = new Uint8Array(ncclIdBytes * members.length);
     const shape = [ncclIdBytes * members.length];
-    const gather: CollectiveAttrs = {
-      ...{ kind: "allGather", fn: "sum", groups: [members], rank: this.rank, sequence: 0, axis: 0, splitAxis: 0 },
-      ...{ sizes: members.map(() => ncclIdBytes), splitSizes: [], sends: [], receives: [], shape, dtype: "uint8" },
-    };
+    const sizes = members.map(() => ncclIdBytes);
+    const own = { groups: [members], rank: this.rank, shape, sizes, dtype: "uint8" } as const;
+    const gather: CollectiveAttrs = { ...bareCollective, kind: "allGather", ...own };
     if (members.length > 1) this.host.collective(gather, id, all, [ncclIdBytes]);
     else all.set(id);
     this.context.enter();
@@ -104,8 +104,11 @@ export class NcclGroup implements ProcessGroup {
   /** A collective on device memory; false where only the host can do it. */
   onDevice(attrs: CollectiveAttrs, operand: Shape, from: number, to: number): boolean {
     const done = this.#onDevice(attrs, operand, from, to);
-    if (done) this.direct++;
-    else this.staged++;
+    if (done) {
+      this.direct++;
+      // What goes through the host is counted there.
+      countMoved(bytesReceived(attrs, operand));
+    } else this.staged++;
     return done;
   }
 

@@ -5,7 +5,7 @@ import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { BatchDim, LibraryEpilogue } from "../../compile/index.js";
 import { type DType, InternalError, type Precision } from "../../graph/index.js";
-import { cacheFolder } from "./compiler.js";
+import { kernelFolder } from "../kernel-cache.js";
 import type { CudaContext } from "./context.js";
 import { type BlasLt, result64 } from "./driver.js";
 
@@ -375,7 +375,7 @@ function choiceFile(context: CudaContext, key: string): string {
   const version = context.libraries.paths.cublasLt ?? "";
   const gpu = `${context.name} ${context.architecture} ${context.driverVersion} ${context.ltVersion()} ${version}`;
   const hash = createHash("sha256").update(`${gpu}\0${key}`).digest("hex").slice(0, 40);
-  return join(cacheFolder(), "products", `${hash}.algorithm`);
+  return join(kernelFolder("cuda"), "products", `${hash}.algorithm`);
 }
 
 /** A kept choice: empty for cuBLAS, else an algorithm; null where there is none (or a damaged one). */

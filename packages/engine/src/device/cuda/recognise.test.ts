@@ -9,11 +9,13 @@ import { data } from "./emulated/testkit.js";
 import { assertSmallerThan, fusedOf, type Plan, Recorder } from "./plan.testkit.js";
 import {
   type Attend,
+  assertClose,
   batch,
   byHand,
   type Case,
   cases,
   causal,
+  differentiated,
   four,
   heads,
   keys,
@@ -32,32 +34,9 @@ interface Outcome {
 }
 
 /** Result and gradients of a form, on the recorder or (as it is) on the reference device. */
-function outcome({ attend, shapes = four, dtype = "float32" }: Case, recorder: Recorder | null): Outcome {
-  weft.setDevice((recorder ?? new weft.ReferenceDevice()) as never);
-  const args = shapes.map((shape, i) => data(shape, i + 1, 2).cast(dtype));
-  for (const x of args) x.dataSync();
-  const argument = shapes[1].length === 1 ? [0] : [0, 1, 2];
-  const loss = (...x: Tensor[]): [Tensor, Tensor] => {
-    const y = attend(x[0], x[1], x[2]).cast("float32");
-    return [y.mul(data([...y.shape], 9)).sum(), y];
-  };
-  const program = weft.jit((...x: Tensor[]): Tensor[] => {
-    const [[, y], grads] = weft.valueAndGrad(loss, { argument, hasAux: true })(...x);
-    return [y, ...(grads as unknown as Tensor[]).map((g) => g.cast("float32"))];
-  });
-  const results = program(...args).map((t) => Array.from(t.dataSync() as ArrayLike<number>, Number));
+function outcome(form: Case, recorder: Recorder | null): Outcome {
+  const { results } = differentiated(form, recorder ?? new weft.ReferenceDevice());
   return { results, plan: recorder?.plan() ?? null };
-}
-
-function assertClose(got: number[][], want: number[][], tolerance: number): void {
-  got.forEach((numbers, k) => {
-    assert.equal(numbers.length, want[k].length);
-    numbers.forEach((value, i) => {
-      const expected = want[k][i];
-      const equal = Object.is(value, expected) || Math.abs(value - expected) <= tolerance * (1 + Math.abs(expected));
-      assert.ok(equal, `result ${k}, element ${i}: ${value}, expected ${expected}`);
-    });
-  });
 }
 
 afterEach(() => {

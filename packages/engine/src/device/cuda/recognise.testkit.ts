@@ -1,6 +1,9 @@
 // Attention as users write it, in every form that must be found, and programs that only look like it.
+import assert from "node:assert/strict";
 import * as weft from "../../index.js";
 import * as nn from "../../nn/index.js";
+import type { Device } from "../contract.js";
+import { data } from "./emulated/testkit.js";
 
 type Tensor = weft.Tensor;
 export type Attend = (q: Tensor, k: Tensor, v: Tensor) => Tensor;
@@ -36,6 +39,38 @@ const padding = (lengths = [40, 17]): Tensor =>
     .unsqueeze(0)
     .less(weft.tensor(lengths, { dtype: "int32" }).unsqueeze(1))
     .reshape([batch, 1, 1, keys]);
+
+/** Result and gradients of a form on a device, and the kernels that they took there. */
+export function differentiated(
+  { attend, shapes = four, dtype = "float32" }: Case,
+  device: Device,
+): { results: number[][]; kernels: string[] } {
+  weft.useDevice(device);
+  const args = shapes.map((shape, i) => data(shape, i + 1, 2).cast(dtype));
+  for (const x of args) x.dataSync();
+  const argument = shapes[1].length === 1 ? [0] : [0, 1, 2];
+  const loss = (...x: Tensor[]): [Tensor, Tensor] => {
+    const y = attend(x[0], x[1], x[2]).cast("float32");
+    return [y.mul(data([...y.shape], 9)).sum(), y];
+  };
+  const program = weft.jit((...x: Tensor[]): Tensor[] => {
+    const [[, y], grads] = weft.valueAndGrad(loss, { argument, hasAux: true })(...x);
+    return [y, ...(grads as unknown as Tensor[]).map((g) => g.cast("float32"))];
+  });
+  const results = program(...args).map((t) => Array.from(t.dataSync() as ArrayLike<number>, Number));
+  return { results, kernels: program.kernels(...args) };
+}
+
+export function assertClose(got: number[][], want: number[][], tolerance: number): void {
+  got.forEach((numbers, k) => {
+    assert.equal(numbers.length, want[k].length);
+    numbers.forEach((value, i) => {
+      const expected = want[k][i];
+      const equal = Object.is(value, expected) || Math.abs(value - expected) <= tolerance * (1 + Math.abs(expected));
+      assert.ok(equal, `result ${k}, element ${i}: ${value}, expected ${expected}`);
+    });
+  });
+}
 
 export const byHand = (s: Tensor): Tensor => {
   const e = s.sub(s.max(-1, { keepDims: true })).exp();

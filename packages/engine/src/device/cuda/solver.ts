@@ -1,6 +1,7 @@
 // Linear algebra by cuSOLVER and cuBLAS, with the conventions of the ops. The libraries are column-major: a row-major
 // matrix is to them its transpose, and what follows says each time why that is right. Knows addresses and shapes only.
-import { bytesOf, type Node, numel, realOf } from "../../graph/index.js";
+import { bytesOf, type Node, numel, type OpName, realOf } from "../../graph/index.js";
+import { factorizationOps, type factorizations } from "../../ops/index.js";
 import type { CudaBuffer, CudaContext } from "./context.js";
 import {
   CudaError,
@@ -13,9 +14,8 @@ import {
 } from "./driver.js";
 import type { HostBlock } from "./host-memory.js";
 
-const solverOps = ["cholesky", "triangularSolve", "solve", "det", "eigh", "qr", "svd"] as const;
-type SolverOp = (typeof solverOps)[number];
-export const isSolverOp = (op: string): boolean => (solverOps as readonly string[]).includes(op);
+type SolverOp = (typeof factorizations)[number];
+export const isSolverOp = (op: OpName): boolean => factorizationOps.has(op);
 type SolverDType = "float32" | "float64" | "complex64" | "complex128";
 
 /** The library's letter, and its numbers for the type and for the type of real results. */

@@ -9,6 +9,7 @@ export {
   transfers,
 } from "./descriptor.js";
 export { LocalGroup } from "./local.js";
+export { countMoved, movedBytes } from "./moved.js";
 export { findMpi, MpiGroup } from "./mpi.js";
-export { arena, type GroupLibrary, groupLibrary, movedBytes } from "./native/library.js";
+export { arena, type GroupLibrary, groupLibrary } from "./native/library.js";
 export { barrierOf, groupFiles, removeStale, ShmGroup, type ShmOptions } from "./shm.js";

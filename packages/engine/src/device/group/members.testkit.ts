@@ -1,7 +1,7 @@
 // What the processes of shm.test.ts do: collectives of every kind, checked against the reference in each process.
 import { bytesOf, type DType, makeStorage, numel, type OpAttrs, type Shape } from "../../graph/index.js";
 import { combine, type Value } from "../../ops/index.js";
-import { MpiGroup, ShmGroup } from "./index.js";
+import { bytesReceived, MpiGroup, movedBytes, ShmGroup } from "./index.js";
 import { barrierOf } from "./shm.js";
 import type { RankContext } from "./testkit.js";
 
@@ -117,6 +117,8 @@ export function everyKind(
   const group = mpi ? MpiGroup.join() : ShmGroup.join(name, rank, size);
   const wrong: string[] = [];
   let run = 0;
+  let due = 0;
+  const before = movedBytes();
   for (const dtype of dtypes) {
     for (const [rows, columns] of shapes) {
       for (const { name: what, ranks } of casesOf(size, rows, columns, dtype)) {
@@ -130,13 +132,15 @@ export function everyKind(
         const got = new Uint8Array(numel(attrs.shape) * bytesOf(dtype));
         group.collective(attrs, bytesOfValue(operands[rank]), got, ranks[rank].shape);
         run++;
+        due += bytesReceived(attrs, ranks[rank].shape);
         if (Buffer.compare(got, bytesOfValue(expected)) !== 0) wrong.push(`${what} ${dtype} [${rows},${columns}]`);
       }
     }
   }
+  const moved = movedBytes() - before;
   group.barrier();
   group.close();
-  return { run, wrong };
+  return { run, wrong, moved, due };
 }
 
 /** Sums that round: every rank must get the same bits. */

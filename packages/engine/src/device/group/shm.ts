@@ -1,7 +1,7 @@
 // A process group of one host over shared memory. Processes find each other by a name, whoever started them; the name
 // exists only until all are there, so that nothing is left behind however they end.
 import { closeSync, openSync, readdirSync, readSync, unlinkSync } from "node:fs";
-import { type OpAttrs, type Shape, WeftError } from "../../graph/index.js";
+import { bareCollective, type OpAttrs, range, type Shape, WeftError } from "../../graph/index.js";
 import type { ProcessGroup } from "../contract.js";
 import { describeFor } from "./descriptor.js";
 import { groupLibrary } from "./native/library.js";
@@ -131,17 +131,11 @@ export class ShmGroup implements ProcessGroup {
 
 /** The smallest collective that all take part in. */
 export const barrierOf = (rank: number, size: number): OpAttrs["collective"] => ({
+  ...bareCollective,
   kind: "allReduce",
   fn: "max",
-  groups: [Array.from({ length: size }, (_, i) => i)],
+  groups: [range(size)],
   rank,
-  sequence: 0,
-  axis: 0,
-  splitAxis: 0,
-  sizes: [],
-  splitSizes: [],
-  sends: [],
-  receives: [],
   shape: [1],
   dtype: "uint8",
 });

@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type DType, type GraphFn, type OpAttrs, printGraph, type Shape, structuralKey } from "../../graph/index.js";
+import {
+  bareCollective,
+  type DType,
+  type GraphFn,
+  type OpAttrs,
+  printGraph,
+  type Shape,
+  structuralKey,
+} from "../../graph/index.js";
 import { batchRules } from "../batch.js";
 import { build, make } from "../index.js";
 import { verify } from "../verify.js";
@@ -13,17 +21,10 @@ import type { CollectiveGroup } from "./value.js";
 type Attrs = OpAttrs["collective"];
 
 const attrsOf = (kind: Attrs["kind"], rank: number, shape: Shape, extra: Partial<Attrs> = {}): Attrs => ({
+  ...bareCollective,
   kind,
-  fn: "sum",
   groups: [[0, 1, 2]],
   rank,
-  sequence: 0,
-  axis: 0,
-  splitAxis: 0,
-  sizes: [],
-  splitSizes: [],
-  sends: [],
-  receives: [],
   shape,
   dtype: "float32",
   ...extra,

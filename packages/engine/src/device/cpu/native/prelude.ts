@@ -1,6 +1,8 @@
 // The C that every generated kernel starts with: types, conversions, and the scalar functions that compile/scalar.ts
 // calls. Single-precision functions are plain arithmetic, so that the compiler vectorises them inside loops; the
 // polynomial coefficients are Chebyshev interpolants (errors below 2e-9 before rounding).
+import { threefryRounds } from "../../threefry.js";
+
 export const preludeSource = String.raw`
 #include <stdint.h>
 #include <stddef.h>
@@ -209,28 +211,7 @@ W_COMPLEX_OWN(d, double, )
 
 /* Random numbers: threefry2x32, 20 rounds, by key and element index */
 W_INLINE uint32_t w_rotl(uint32_t x, int r) { return (x << r) | (x >> (32 - r)); }
-#define W_ROUND(r) x0 += x1; x1 = w_rotl(x1, r) ^ x0;
-#define W_INJECT(a, b, n) x0 += a; x1 += b + n;
-#define W_THREEFRY                                                                                                      \
-  uint32_t k2 = k0 ^ k1 ^ 0x1BD11BDAu, x0 = (uint32_t)i + k0, x1 = (uint32_t)(i >> 32) + k1;                            \
-  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k1, k2, 1u)                                                   \
-  W_ROUND(17) W_ROUND(29) W_ROUND(16) W_ROUND(24) W_INJECT(k2, k0, 2u)                                                  \
-  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k0, k1, 3u)                                                   \
-  W_ROUND(17) W_ROUND(29) W_ROUND(16) W_ROUND(24) W_INJECT(k1, k2, 4u)                                                  \
-  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k2, k0, 5u)
-/* Dropout: 13 rounds, 16 bits an element, four elements a block; element n of its draw is kept or not. */
-#define W_THREEFRY13                                                                                                    \
-  uint32_t k2 = k0 ^ k1 ^ 0x1BD11BDAu, x0 = (uint32_t)i + k0, x1 = (uint32_t)(i >> 32) + k1;                            \
-  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k1, k2, 1u)                                                   \
-  W_ROUND(17) W_ROUND(29) W_ROUND(16) W_ROUND(24) W_INJECT(k2, k0, 2u)                                                  \
-  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k0, k1, 3u) W_ROUND(17)
-W_INLINE int w_kept(uint32_t k0, uint32_t k1, uint64_t n, uint32_t threshold) {
-  uint64_t i = n >> 2;
-  W_THREEFRY13
-  uint32_t word = n & 2 ? x1 : x0;
-  return (n & 1 ? word >> 16 : word & 65535u) >= threshold;
-}
-/* Blocks of four bytes, one an element. */
+${threefryRounds}/* Blocks of four bytes, one an element. */
 W_INLINE uint32_t w_kept4(uint32_t k0, uint32_t k1, uint64_t i, uint32_t threshold) {
   W_THREEFRY13
   return (uint32_t)((x0 & 65535u) >= threshold) | (uint32_t)((x0 >> 16) >= threshold) << 8 |

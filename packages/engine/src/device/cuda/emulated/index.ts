@@ -3,24 +3,23 @@
 // call sequences are checked where there is no GPU.
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, renameSync, writeFileSync } from "node:fs";
-import { homedir } from "node:os";
+import { mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import koffi from "koffi";
 import { findOpenBlas } from "../../cpu/openblas.js";
+import { addedToCache, isCached, kernelFolder } from "../../kernel-cache.js";
 import type { CudaLibraries } from "../driver.js";
 import { gemmSource } from "./gemm.js";
 import { emulatedLt } from "./lt.js";
 import { emulatedSolver } from "./solver.js";
 import { emulatorEntries, emulatorHeader } from "./threads.js";
 
-const folder = (): string =>
-  join(process.env.WEFT_CACHE_DIR ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "weft"), "emulated");
+const folder = (): string => kernelFolder("emulated");
 
 /** Compiles C++ into a shared object, once for each text. */
 function build(source: string): string {
   const path = join(folder(), `${createHash("sha256").update(source).digest("hex").slice(0, 32)}.so`);
-  if (existsSync(path)) return path;
+  if (isCached(path)) return path;
   mkdirSync(folder(), { recursive: true });
   const temporary = `${path}.${process.pid}`;
   writeFileSync(`${temporary}.cc`, source);
@@ -37,6 +36,8 @@ function build(source: string): string {
   const done = spawnSync("c++", [...flags, "-o", `${temporary}.so`, `${temporary}.cc`], { encoding: "utf8" });
   if (done.status !== 0) throw new Error(`the emulated compiler refuses the program:\n${done.stderr.slice(0, 4000)}`);
   renameSync(`${temporary}.so`, path);
+  rmSync(`${temporary}.cc`, { force: true });
+  addedToCache(path);
   return path;
 }
 

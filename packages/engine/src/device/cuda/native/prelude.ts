@@ -1,6 +1,9 @@
 // The CUDA C that every generated program starts with: the same function names as the C prelude, and the exchanges by
 // which threads join partial results (always in the same order, so results are deterministic). No headers: NVRTC
 // compiles it on machines that have only a driver and the NVRTC library.
+import { transcendentalFns } from "../../../ops/index.js";
+import { threefryRounds } from "../../threefry.js";
+
 export const cudaPrelude = String.raw`
 #ifdef __CUDACC_RTC__
 typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t; typedef unsigned short uint16_t;
@@ -152,28 +155,8 @@ W_COMPLEX(f, float, f)
 W_COMPLEX(d, double, )
 
 /* Random numbers: threefry2x32, 20 rounds */
-#define W_ROUND(r) x0 += x1; x1 = __funnelshift_l(x1, x1, r) ^ x0;
-#define W_INJECT(a, b, n) x0 += a; x1 += b + n;
-#define W_THREEFRY                                                                                                      \
-  uint32_t k2 = k0 ^ k1 ^ 0x1BD11BDAu, x0 = (uint32_t)i + k0, x1 = (uint32_t)(i >> 32) + k1;                            \
-  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k1, k2, 1u)                                                   \
-  W_ROUND(17) W_ROUND(29) W_ROUND(16) W_ROUND(24) W_INJECT(k2, k0, 2u)                                                  \
-  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k0, k1, 3u)                                                   \
-  W_ROUND(17) W_ROUND(29) W_ROUND(16) W_ROUND(24) W_INJECT(k1, k2, 4u)                                                  \
-  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k2, k0, 5u)
-/* Dropout: 13 rounds, 16 bits an element, four elements a block; element n of its draw is kept or not. */
-#define W_THREEFRY13                                                                                                    \
-  uint32_t k2 = k0 ^ k1 ^ 0x1BD11BDAu, x0 = (uint32_t)i + k0, x1 = (uint32_t)(i >> 32) + k1;                            \
-  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k1, k2, 1u)                                                   \
-  W_ROUND(17) W_ROUND(29) W_ROUND(16) W_ROUND(24) W_INJECT(k2, k0, 2u)                                                  \
-  W_ROUND(13) W_ROUND(15) W_ROUND(26) W_ROUND(6) W_INJECT(k0, k1, 3u) W_ROUND(17)
-W_INLINE int w_kept(uint32_t k0, uint32_t k1, uint64_t n, uint32_t threshold) {
-  uint64_t i = n >> 2;
-  W_THREEFRY13
-  uint32_t word = n & 2 ? x1 : x0;
-  return (n & 1 ? word >> 16 : word & 65535u) >= threshold;
-}
-/* N neighbours from element n on, a multiple of four. */
+#define w_rotl(x, r) __funnelshift_l(x, x, r)
+${threefryRounds}/* N neighbours from element n on, a multiple of four. */
 template <int N> W_INLINE void w_kept_vector(uint8_t* to, uint32_t k0, uint32_t k1, uint64_t n, uint32_t threshold) {
 #pragma unroll
   for (int b = 0; b < N / 4; b++) {
@@ -317,8 +300,7 @@ const needs: readonly (RegExp | null)[] = [
  * Library functions of the host's size: written out at each of hundreds of places, as in the gradient of a long chain,
  * they keep the compiler busy for minutes. A program that has a kernel with many of them calls them instead.
  */
-const libraryCall =
-  /\bw_c?(?:exp|log|tanh|erf|expm1|log1p|sin|cos|tan|asin|acos|atan|sinh|cosh|pow|atan2|sqrt)_[fd]\(/g;
+const libraryCall = new RegExp(`\\bw_c?(?:${[...transcendentalFns, "sqrt"].join("|")})_[fd]\\(`, "g");
 const manyCalls = 48;
 
 /** The prelude without what the text does not use: most of NVRTC's time for a small program is reading it. */

@@ -83,5 +83,5 @@ export const arena = {
   used: (): number => Number(groupLibrary().arenaUsed()),
 };
 
-/** What this process had from others in collectives over shared memory. */
-export const movedBytes = (): number => (library === null ? 0 : Number(library.movedBytes()));
+/** What this process had from others in collectives over shared memory and MPI. */
+export const nativeMovedBytes = (): number => (library === null ? 0 : Number(library.movedBytes()));

@@ -56,6 +56,7 @@ static char* room(mpi_group* g, uint64_t bytes) {
 enum { PIECE = 1 << 30, MESSAGES = 1024 };
 typedef struct { void* requests[MESSAGES]; int count; } messages;
 static void post(messages* m, int sending, char* at, uint64_t bytes, int peer, int tag) {
+  if (!sending) count_moved((int64_t)bytes);
   for (uint64_t lo = 0; lo < bytes && m->count < MESSAGES; lo += PIECE) {
     int n = (int)(bytes - lo < PIECE ? bytes - lo : PIECE);
     void** r = &m->requests[m->count++];

@@ -1,0 +1,28 @@
+// Puts the ops of custom functions in their places where a device has no kernel for them, and changes nothing else: what
+// was cut for several devices must stay in step with the others' parts. Knows no device, only whom to ask.
+import { functionOrder, type GraphFn, isOp, type Node } from "../graph/index.js";
+import type { KeepCustom } from "./simplify.js";
+import { instantiate, rebuild } from "./walk.js";
+
+export function inlineCustom(fn: GraphFn, keep: KeepCustom = () => false): GraphFn {
+  const order = functionOrder(fn);
+  const picked = new Set(order.flatMap((n) => (isOp(n, "pick") ? [`${n.inputs[0].id}:${n.attrs.index}`] : [])));
+  const isInlined = (node: Node): boolean =>
+    isOp(node, "custom") && !keep(node, (index) => picked.has(`${node.id}:${index}`));
+  if (!order.some(isInlined)) return fn;
+  const map = new Map<Node, Node>(fn.params.map((param) => [param, param]));
+  const results = new Map<Node, Node[]>();
+  for (const node of order) {
+    if (map.has(node)) continue;
+    const inside = isOp(node, "pick") ? results.get(node.inputs[0])?.[node.attrs.index] : undefined;
+    if (inside !== undefined) {
+      map.set(node, inside);
+      continue;
+    }
+    const inputs = node.inputs.map((input) => map.get(input)!);
+    if (isInlined(node)) results.set(node, instantiate((node as Node<"custom">).attrs.body, inputs));
+    map.set(node, isInlined(node) ? node : rebuild(node, inputs));
+  }
+  // Bodies may have custom functions inside.
+  return inlineCustom({ ...fn, outputs: fn.outputs.map((output) => map.get(output)!) }, keep);
+}
