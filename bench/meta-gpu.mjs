@@ -1,7 +1,8 @@
 // `node bench/meta-gpu.mjs`: the rows of bench/meta.mjs and a training of 2,000 iterations on one GPU, and the same rows by
 // PyTorch there (eager, as one CUDA graph, and with all steps as matrices). Golden values first. Writes results/meta-gpu.json.
-// Options: --device cuda  --python python3  --out FILE  --peers run|none|FILE (the lines that peers/torch_meta.py printed; the
-// page of results wants them from the same machine and day)  --seconds 0.6 (measuring time of a row)
+// Options: --device cuda  --python python3  --out FILE  --peers run|none|FILE (the lines that peers/torch_meta.py printed, or an
+// earlier record; the page of results wants them from the same machine and day)  --seconds 0.6 (measuring time of a row)
+// --rows golden,w1-16,w2-32,w3-16,train (all by default)  --iterations 2000 (of the training)
 import { spawnSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -19,6 +20,8 @@ const { values: options } = parseArgs({
     python: { type: "string", default: "python3" },
     peers: { type: "string", default: "run" },
     seconds: { type: "string", default: "0.6" },
+    rows: { type: "string" },
+    iterations: { type: "string", default: "2000" },
     out: { type: "string", default: path("results/meta-gpu.json") },
   },
 });
@@ -27,12 +30,20 @@ weft.setDevice(options.device);
 const lines = [];
 const gpu = spawnSync("nvidia-smi", ["--query-gpu=name,driver_version", "--format=csv,noheader"], { encoding: "utf8" });
 /** Written after every row: a run that is cut short keeps what it has. */
-function write(torch) {
-  const report = { gpu: (gpu.stdout ?? "").trim(), measured: new Date().toISOString(), weft: lines, torch };
+function write({ torch, torchMeasured }) {
+  const report = {
+    gpu: (gpu.stdout ?? "").trim(),
+    measured: new Date().toISOString(),
+    weft: lines,
+    torchMeasured,
+    torch,
+  };
   writeFileSync(options.out, `${JSON.stringify(report, null, 1)}\n`);
 }
 /** One row; a failure is a line of its own and does not hide the others. */
+const wanted = options.rows?.split(",");
 function row(name, work) {
+  if (wanted !== undefined && !wanted.includes(name)) return;
   const start = performance.now();
   let line;
   try {
@@ -41,7 +52,7 @@ function row(name, work) {
     line = { name, error: String(error?.stack ?? error).slice(0, 1500) };
   }
   lines.push(line);
-  write([]);
+  write({ torch: [] });
   console.log(JSON.stringify(line).slice(0, 240));
 }
 
@@ -94,27 +105,39 @@ for (const b of [16, 4096])
     const { call, check, info } = w3(b);
     return { ...time(call, seconds, 10), check, kernels: info.kernels };
   });
-row("train-2000", () => {
-  const trainer = new quantum.MetaTrainer({ iterations: 2000, validation: { tasks: 100, every: 200 } });
+row("train", () => {
+  const iterations = Number(options.iterations);
+  const trainer = new quantum.MetaTrainer({
+    iterations,
+    validation: { tasks: 100, every: Math.ceil(iterations / 10) },
+  });
   const start = performance.now();
   trainer.run();
   return {
+    iterations,
     seconds: (performance.now() - start) / 1e3,
     validations: trainer.validations,
     explain: trainer.explain().split("\n"),
     cache: quantum.cacheStats().programs,
   };
 });
+
+const jsonLines = (text) => text.split("\n").flatMap((line) => (line.startsWith("{") ? [JSON.parse(line)] : []));
+
 /** What PyTorch needs on the same machine: measured now, or before and written down. */
-function peerLines() {
-  if (options.peers === "none") return [];
-  if (options.peers !== "run") return jsonLines(readFileSync(options.peers, "utf8"));
+function peers() {
+  if (options.peers === "none") return { torch: [] };
+  if (options.peers !== "run") {
+    const text = readFileSync(options.peers, "utf8");
+    if (!options.peers.endsWith(".json")) return { torch: jsonLines(text) };
+    const { torch, measured, torchMeasured = measured } = JSON.parse(text);
+    return { torch, torchMeasured };
+  }
   const script = [path("peers/torch_meta.py"), "--device", "cuda"];
   const done = spawnSync(options.python, ["-W", "ignore", ...script], { encoding: "utf8" });
-  const found = jsonLines(done.stdout ?? "");
-  if (found.length === 0)
+  const torch = jsonLines(done.stdout ?? "");
+  if (torch.length === 0)
     console.error(`bench: no PyTorch on the GPU: ${(done.stderr ?? "").trim().split("\n").at(-1)}`);
-  return found;
+  return { torch, torchMeasured: new Date().toISOString() };
 }
-const jsonLines = (text) => text.split("\n").flatMap((line) => (line.startsWith("{") ? [JSON.parse(line)] : []));
-write(peerLines());
+write(peers());

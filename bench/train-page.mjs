@@ -68,8 +68,8 @@ const scale = ({ at, hardware: h, runs }) => [
   `\`weft scale\` on \`weft train\` at 1 and 2 workers, one core each (${at.slice(0, 10)}, ${h.processor}):`,
   "",
   ...runs.map(
-    ({ model, steps, verdict, efficiency, followed }) =>
-      `- ${model}, ${steps} steps: ${verdict}, efficiency ${percent(efficiency)}${followed ? `; ${followed}` : ""}.`,
+    ({ model, steps, verdict, efficiency, efficiencyOfMedians: medians, followed }) =>
+      `- ${model}, ${steps} steps: ${verdict}, efficiency ${percent(efficiency)}${medians ? ` (of median steps ${percent(medians)})` : ""}${followed ? `; ${followed}` : ""}.`,
   ),
   "",
 ];

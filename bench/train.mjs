@@ -2,7 +2,7 @@
 // worker, in alternating rounds; tokenising against plain Python; overlap against none. Writes results/train.json, part by
 // part: what is not measured again stays. An interrupted measurement goes on where it was (`--fresh` starts it again).
 //   node bench/train.mjs --model small                    about 2 minutes
-//   node bench/train.mjs --model larger                   about 9 minutes on two cores, quiet ones
+//   node bench/train.mjs --model larger                   about 12 minutes on two cores, quiet ones
 // Options: --only tokenise,small,overlap,larger (or --model NAME)  --rounds N  --steps N  --cores 0,1  --out FILE  --fresh
 //   --side-by-side: all runs of a round at once, on cores of their own (six cores), for a machine that has them
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -60,8 +60,9 @@ function check(size, { losses }, who) {
   if (!losses.every(Number.isFinite) || losses[0] > 2.5) throw new Error(`${who} ${size}: losses ${losses.join(", ")}`);
 }
 
-async function measure(size, who, on, round, steps) {
-  const name = `${size} ${who} ${on.length} worker${on.length === 1 ? "" : "s"}, round ${round + 1}, ${steps} steps`;
+async function measure(size, who, on, round, steps, again) {
+  const which = again ? `${round + 1} again` : round + 1;
+  const name = `${size} ${who} ${on.length} worker${on.length === 1 ? "" : "s"}, round ${which}, ${steps} steps`;
   return remembered(name, async () => {
     const got = who === "weft" ? await weftSteps(size, on, steps) : await torchSteps(python.python, size, on, steps);
     check(size, got, who);
@@ -75,7 +76,11 @@ async function oneRound(size, round, steps) {
   const names = round % 2 === 0 ? ["weft", "torch"] : ["torch", "weft"];
   const present = names.filter((who) => who === "weft" || !("reason" in python));
   const counts = cores.length >= 2 ? [1, 2] : [1];
-  const jobs = counts.flatMap((workers) => present.map((who) => ({ workers, who })));
+  const jobs = counts.flatMap((workers) => present.map((who) => ({ workers, who, again: false })));
+  // Few steps, and short ones beside PyTorch's: a second look in the opposite order, so that a machine that changes its speed
+  // meanwhile is not taken for efficiency.
+  if (size === "larger" && !options["side-by-side"])
+    for (const workers of [...counts].reverse()) jobs.push({ workers, who: "weft", again: true });
   let next = 0;
   const place = (workers) => {
     if (!options["side-by-side"]) return cores.slice(0, workers);
@@ -86,26 +91,28 @@ async function oneRound(size, round, steps) {
   const placed = jobs.map((job) => ({ ...job, on: place(job.workers) }));
   const results = [];
   if (options["side-by-side"])
-    results.push(...(await Promise.all(placed.map(({ who, on }) => measure(size, who, on, round, steps)))));
-  else for (const { who, on } of placed) results.push(await measure(size, who, on, round, steps));
+    results.push(...(await Promise.all(placed.map(({ who, on }) => measure(size, who, on, round, steps, false)))));
+  else for (const { who, on, again } of placed) results.push(await measure(size, who, on, round, steps, again));
   return placed.map((job, i) => ({ ...job, got: results[i] }));
 }
 
 async function trainRows(size) {
   const { rounds, steps } = settingsOf(size);
   const rows = { weft: { 1: [], 2: [] }, torch: { 1: [], 2: [] }, exposed: [], dataWait: [] };
+  /** Every step, whichever run it was in. */
+  const steady = { weft: { 1: [], 2: [] }, torch: { 1: [], 2: [] } };
   let torch = null;
   for (let round = 0; round < rounds; round++)
     for (const { who, workers, got } of await oneRound(size, round, steps)) {
       rows[who][workers].push(median(got.seconds));
+      steady[who][workers].push(...got.seconds);
       if (who === "torch") torch = got.torch;
       if (who === "weft") rows.dataWait.push(mean(got.dataWait));
       if (who === "weft" && workers === 2) rows.exposed.push(mean(got.exposed));
     }
-  const efficiency = (who) =>
-    rows[who][2].length === 0 ? null : median(rows[who][1].map((one, i) => one / rows[who][2][i]));
+  const efficiency = (who) => (steady[who][2].length === 0 ? null : median(steady[who][1]) / median(steady[who][2]));
   const ratio = (workers) =>
-    rows.torch[workers].length === 0 ? null : median(rows.torch[workers].map((t, i) => t / rows.weft[workers][i]));
+    steady.torch[workers].length === 0 ? null : median(steady.torch[workers]) / median(steady.weft[workers]);
   return {
     size,
     ...stamp(),
@@ -113,6 +120,7 @@ async function trainRows(size) {
     torch,
     batchPerRank: batches[size],
     stepSeconds: rows,
+    eachStep: steady,
     ratio: { 1: ratio(1), 2: ratio(2) },
     efficiency: { weft: efficiency("weft"), torch: efficiency("torch") },
     exposedShare: rows.exposed.length === 0 ? null : median(rows.exposed),

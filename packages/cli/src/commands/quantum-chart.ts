@@ -1,8 +1,8 @@
-// The picture of a gate: its pulses, and where the state goes that starts in the ground state of every part. Carriers are drawn
+// The picture of a gate: its pulses, and where the state goes that it starts in, with the file's decay. Carriers are drawn
 // with twenty points a period; those too fast to be seen as the band that they fill.
 import { framed, type Spec } from "@weft/lab";
 import * as weft from "weft";
-import * as quantum from "weft/quantum";
+import type * as quantum from "weft/quantum";
 
 const f64 = { dtype: "float64" } as const;
 const pointsAPeriod = 20;
@@ -64,28 +64,22 @@ function pulsePanel(lines: readonly PulseLine[]): Spec {
   return { width: 620, height: 220, layer: layers };
 }
 
+/** Product states that are drawn: those that matter most at some time. */
+const mostStates = 6;
+
 export function chart(problem: quantum.GateProblem): Spec {
   const bound = problem.bind();
-  const h = bound.hamiltonian();
   const duration = problem.spec.evolution.duration ?? bound.duration().itemSync();
-  const saves = 200;
-  const times = Array.from({ length: saves }, (_, k) => ((k + 1) * duration) / saves);
   const pulses = problem.spec.device.drives.map((drive) =>
     pulseLine(`${drive.on}.${drive.name}`, drive.pulse, bound.pulseParameters(drive), duration),
   );
-  const D = bound.dims.reduce((a, b) => a * b, 1);
-  const steps = Math.ceil(problem.spec.evolution.steps / saves) * saves;
-  const run = quantum.schrodinger(h, quantum.basisState(D, 0), { duration, steps, saves, method: "trotter2" });
-  const weights = run.states!.abs().square().dataSync() as Float64Array;
-  const labels = Array.from({ length: D }, (_, s) => quantum.digitsOf(s, bound.dims).join(""));
-  const peak = (s: number): number => Math.max(...times.map((_, k) => weights[k * D + s]));
+  const { labels, times, weights, from, open } = problem.populations();
+  const peak = (s: number): number => Math.max(...weights.map((row) => row[s]));
   const shown = labels
     .map((_, s) => s)
     .sort((a, b) => peak(b) - peak(a))
-    .slice(0, 6);
-  const populations = shown.flatMap((s) =>
-    times.map((t, k) => ({ t, value: weights[k * D + s], line: `|${labels[s]}>` })),
-  );
+    .slice(0, mostStates);
+  const populations = shown.flatMap((s) => times.map((t, k) => ({ t, value: weights[k][s], line: `|${labels[s]}>` })));
   const populationPanel: Spec = {
     width: 620,
     height: 220,
@@ -96,7 +90,7 @@ export function chart(problem: quantum.GateProblem): Spec {
   return framed(
     {
       title: problem.spec.name,
-      subtitle: `pulses${pulses.some(({ band }) => band) ? " (fast carriers as bands)" : ""}, and the populations of the state that starts in the ground state`,
+      subtitle: `pulses${pulses.some(({ band }) => band) ? " (fast carriers as bands)" : ""}, and the populations from |${from}> on, ${open ? "with decay" : "without decay"}`,
       description: `Pulses and populations of ${problem.spec.name} over ${duration} ns.`,
     },
     {

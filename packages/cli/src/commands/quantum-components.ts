@@ -121,7 +121,8 @@ export async function measureComponents(
     components[name] = { firstMs, steadyMs, bytes };
   };
   settings.mesh(undefined);
-  const all = problem.parameters();
+  const own = problem.spec.device.values();
+  const all = Object.fromEntries(Object.entries(problem.parameters()).filter(([key]) => key in own));
   const levels = problem.spec.device.with(all).levels();
   for (const leaf of weft.treeLeaves(levels)) leaf.realize();
   const p = pulsesOf(problem);

@@ -108,7 +108,7 @@ function gateWork(file: string, text: string): Work {
     start,
     explain,
     warnings: [],
-    check: (p) => problem.outcome(problem.bind(p)).check(),
+    check: (p) => problem.outcome(problem.bind(p), p).check(),
   };
 }
 

@@ -54,9 +54,10 @@ export function loadProblem(file: string, set: readonly string[] = []): quantum.
     const [key, value, ...more] = entry.split("=");
     if (value === undefined || more.length > 0 || !Number.isFinite(Number(value)) || value === "")
       throw new CommandError(`--set ${entry}: write key=number`, wrongUsage);
-    if (!(key in spec.device.values()))
+    const known = Object.keys(quantum.specValues(spec));
+    if (!known.includes(key))
       throw new CommandError(
-        `--set ${entry}: there is no parameter "${key}"${quantum.suggestion(key, Object.keys(spec.device.values()))}`,
+        `--set ${entry}: there is no parameter "${key}"${quantum.suggestion(key, known)}`,
         wrongUsage,
       );
     spec.parameters[key] = Number(value);

@@ -1,7 +1,7 @@
 // weft tune: the search on made-up machines whose best setting is known, and the command on a real short one.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -95,12 +95,18 @@ test("a promise is made before its run; a run that fails is told and not kept", 
 test("the command: measures, says what it expected and got, writes a configuration that trains, keeps the ledger", {
   skip: availableParallelism() < 2 ? "needs two cores" : false,
 }, () => {
-  const config = join(folder, "tiny.yaml");
+  // A path in a configuration is relative to it, also where probes and the result lie elsewhere.
+  const texts = join(folder, "conf", "texts");
+  mkdirSync(texts, { recursive: true });
+  const words = (i: number): string => Array.from({ length: 24 }, (_, k) => `w${(i * 7 + k * 13) % 90}`).join(" ");
+  const lines = Array.from({ length: 400 }, (_, i) => JSON.stringify({ label: i % 2, text: words(i) }));
+  writeFileSync(join(texts, "train.jsonl"), `${lines.join("\n")}\n`);
+  const config = join(folder, "conf", "tiny.yaml");
   writeFileSync(
     config,
     `name: tiny
 model: { vocab_size: 300, d_model: 32, n_heads: 2, num_layers: 1, dim_feedforward: 64, max_seq_len: 32 }
-data: { dataset: synthetic, test_limit: 50 }
+data: { dataset: imdb, path: texts, test_limit: 50 }
 training: { epochs: 2, batch_per_rank: 8 }
 optimizer: { learning_rate: 0.01 }
 `,
@@ -137,6 +143,7 @@ optimizer: { learning_rate: 0.01 }
     [best.devices, best.batchPerRank, "tiny_tuned"],
   );
   assert.match(readFileSync(join(folder, "best.yaml"), "utf8"), /samples\/s measured here/);
+  assert.equal(written.data.path, texts);
   const ledger: Ledger = readLedger(join(folder, "ledger.jsonl"));
   const measured = trials.filter((t) => t.expected !== null && t.got !== null).length;
   assert.equal(ledger.predictions.length, trials.length - 1);

@@ -212,7 +212,11 @@ export class ClusterDevice implements Device {
   compile(fn: GraphFn, options: CompileOptions): Executable {
     const kernels = functionOrder(fn)
       .filter((node) => !fn.params.includes(node) && !isOp(node, "const") && !isOp(node, "pick"))
-      .map((node) => ({ name: node.op, kind: "kernel" as const, ...costOf(node) }));
+      .map((node) => ({
+        name: isOp(node, "custom") ? node.attrs.rule.name : node.op,
+        kind: "kernel" as const,
+        ...costOf(node),
+      }));
     const { donated = [], known = new Map() } = options;
     const call: CompiledCall = { fn, donated, known, prepared: new Map() };
     const issue: Repeat = (inputs, outputs) => this.#issue(call, inputs, outputs, issue);

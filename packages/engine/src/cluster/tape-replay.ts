@@ -13,6 +13,7 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { verify } from "../ops/index.js";
+import { inlineCustom, type KeepCustom } from "../transform/index.js";
 import { bytesOfLine, type Tape } from "./tape-file.js";
 
 export interface ReplayResult {
@@ -50,8 +51,10 @@ export async function replay(tape: Tape, device: Device): Promise<ReplayResult> 
     if (line.type === "program") {
       const fn = fromPlain(line.graph);
       verify(fn);
+      // What one device had a kernel for, another may have to compute; for parts of it the rule is needed, which does not travel.
+      const keep: KeepCustom = (node, uses) => device.kind !== "cluster" && (device.keeps?.(node, uses) ?? false);
       // Donated memory belongs to a run; a replay keeps everything that the tape did not free.
-      programs.set(line.program, { fn, executable: device.compile(fn, {}) });
+      programs.set(line.program, { fn, executable: device.compile(inlineCustom(fn, keep), {}) });
     } else if (line.type === "data") {
       const bytes = bytesOfLine(tape, line);
       if (bytes === null) continue;

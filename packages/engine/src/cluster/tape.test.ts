@@ -35,6 +35,34 @@ for (let i = 0; i < 3; i++) w = step(w, x);
 console.log(await w.sum().item(), (await w.data())[0]);
 `;
 
+const preload = new URL("../device/cuda/emulated/preload.testkit.js", import.meta.url).href;
+const attention = `
+const [q, k, v] = [1, 2, 3].map((seed) =>
+  weft.tensor(Float32Array.from({ length: 4 * 20 * 16 }, (_, i) => Math.sin(i * seed))).reshape([4, 1, 20, 16]));
+const attend = (q, k, v) => weft.softmax(q.matmul(k.transpose()).div(4)).matmul(v);
+const step = weft.jit(weft.grad((q) => attend(q, k, v).square().sum()));
+console.log(await attend(q, k, v).data(), await step(q).data());
+`;
+
+test("a tape of a GPU's fused attention replays where there is no such kernel", { skip }, async () => {
+  const gpu = { NODE_OPTIONS: `--import ${preload}`, WEFT_DEVICE: "cuda", WEFT_CUDA_GRAPHS: "0" };
+  const tape = await readTape(record("attention", attention, gpu));
+  assert.ok(tape.instructions.some(({ op }) => op.startsWith("attentionGradient")));
+  const cluster = await connect({ devices: 2, cores: 1 });
+  try {
+    for (const device of [new ReferenceDevice(), new CpuDevice({ threads: 1 }), cluster.device]) {
+      const { results } = await replay(tape, device);
+      assert.deepEqual(
+        results.map((r) => r.ok),
+        [true, true],
+        device.name,
+      );
+    }
+  } finally {
+    await cluster.close();
+  }
+});
+
 test("a tape has every kernel with its cause, and replays with equal results on other devices", { skip }, async () => {
   const tape = await readTape(record("local", training));
   assert.equal(tape.unreadable, 0);

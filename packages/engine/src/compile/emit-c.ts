@@ -358,7 +358,9 @@ function joinedParts(value: KExpr, { name, size }: LoopVariable): { low: number;
       at.kind === "where" ? at.args : [(at as Load).guard ?? null, at, null];
     if (test?.kind !== "inRange" || chosen?.kind !== "load" || chosen.guard !== test) return null;
     const plain = test.ix.key === Ix.variable(name, size).key && chosen.dynamic.length === 0;
-    if (!plain || chosen.address.stride(name) !== 1 || isComplex(chosen.dtype)) return null;
+    // A single number (a loss among gradients) is copied from wherever it is.
+    const isRun = chosen.address.stride(name) === 1 || test.high - test.low === 1;
+    if (!plain || !isRun) return null;
     // Every position is in one part: the tests follow each other.
     if (end !== Number.POSITIVE_INFINITY && test.low !== end) return null;
     end = test.high;
@@ -380,12 +382,16 @@ function emitJoined(kernel: LoopKernel): EmittedKernel | null {
   const scopes = { top, row: new Scope("    "), element: new Scope("    ") };
   const printer = new BodyPrinter(kernel, scopes, new Set([name]), new Set(), name);
   const from = new Map([[name, Ix.variable("a", size)]]);
-  const to = store.address.substitute(from).print();
+  // Complex numbers are two elements of their array.
+  const each = isComplex(store.value.dtype) ? 2 : 1;
+  const place = (buffer: number, address: Ix): string =>
+    `p${buffer} + ${each === 1 ? "" : `${each}*`}(${address.substitute(from).print()})`;
+  const to = place(store.buffer, store.address);
   const body = parts.map(
     ({ low, high, load }) =>
-      `  { const long a = lo > ${low} ? lo : ${low}, b = hi < ${high} ? hi : ${high}; if (a < b) __builtin_memmove(p${store.buffer} + ${to}, p${load.buffer} + ${load.address.substitute(from).print()}, (b - a) * sizeof(*p${store.buffer})); }`,
+      `  { const long a = lo > ${low} ? lo : ${low}, b = hi < ${high} ? hi : ${high}; if (a < b) __builtin_memmove(${to}, ${place(load.buffer, load.address)}, (b - a) * ${each} * sizeof(*p${store.buffer})); }`,
   );
-  printer.tally.add("simple", size / 2);
+  printer.tally.add("simple", (each * size) / 2);
   return {
     text: [...printer.pointers().map((l) => `  ${l}`), ...top.lines, ...body].join("\n"),
     units: size,

@@ -83,6 +83,7 @@ test("arrays joined end to end are copied piece by piece; whatever else is asked
   const joins: [name: string, pieces: (...args: weft.Tensor[]) => weft.Tensor[], copied: boolean][] = [
     ["whole", (...all) => all.map(flat), true],
     ["rows of a matrix", (...all) => [flat(all[2].index("3:9")), flat(all[0]), all[3]], true],
+    ["a scalar among them", (...all) => [flat(all[3].index(1)), flat(all[0]), flat(all[3].index(2)), all[4]], true],
     ["turned", (...all) => [flat(all[0].transpose()), all[1]], false],
     ["computed", (...all) => [flat(all[0]).mul(2), all[4]], false],
   ];

@@ -13,6 +13,7 @@ import { controlInfidelity, prepareProblem, qubitFlip } from "./control/index.js
 import { metaGradient, policy } from "./meta/index.js";
 import { pauli, sigmaX, sigmaZ } from "./operators/index.js";
 import { type Hamiltonian, type PropagatorOptions, propagator } from "./solvers/index.js";
+import { piecesFor } from "./solvers/schrodinger.js";
 import { Fluxonium } from "./systems/index.js";
 
 /** Slow arithmetic and quick links: what can be divided is worth dividing. */
@@ -210,6 +211,17 @@ describe("the planner divides by itself", () => {
       assert.deepEqual(problems, []);
     });
   }
+});
+
+test("pieces of time by default: as many for every worker, none where columns suffice or steps are few", () => {
+  const on = (workers: number, gpu = false) => ({ workers, gpu });
+  // Four columns fill four lanes of sixteen; whole matrices of one device need no pieces.
+  assert.deepEqual([piecesFor(5000, 4, "gates", on(1)), piecesFor(5000, 64, "dense", on(1))], [4, 1]);
+  // 64 columns on eight workers: four pieces would leave four of them idle.
+  assert.deepEqual([piecesFor(1000, 64, "dense", on(8)), piecesFor(1000, 64, "dense", on(3))], [8, 3]);
+  assert.deepEqual([piecesFor(1000, 1024, "dense", on(8)), piecesFor(5000, 16, "gates", on(8))], [1, 8]);
+  assert.deepEqual([piecesFor(700, 2, "gates", on(8)), piecesFor(100, 16, "gates", on(8))], [16, 3]);
+  assert.equal(piecesFor(5000, 16, "gates", on(1, true)), 128);
 });
 
 describe("on workers", { skip: weft.CpuDevice.available() ? false : "needs a compiler" }, () => {

@@ -197,8 +197,10 @@ export function checkConfig(raw: unknown, label: string): RawConfig {
         }
       else {
         const given = at(raw, path);
-        const shown = given === undefined ? "is missing" : `is ${JSON.stringify(given)}`;
-        problems.push(`${path === "" ? "the file" : path} ${shown}: ${issue.message}`);
+        const what = path === "" ? "the file" : path;
+        problems.push(
+          given === undefined ? `${what} is missing` : `${what} is ${JSON.stringify(given)}: ${issue.message}`,
+        );
       }
     }
   else

@@ -37,7 +37,7 @@ export function workloadOf(
 export const factsOf = (config: Config, group: Group, params: unknown): Record<string, unknown> => ({
   framework: "weft",
   worldSize: group.size,
-  collectives: group.kind,
+  ...(group.size > 1 && { backend: group.kind }),
   samplerSharded: group.size > 1,
   samplerClass: "weft",
   loaderWorkers: config.data.loaders,

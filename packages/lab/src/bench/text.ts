@@ -65,7 +65,7 @@ function clockTables(judged: BenchJudgement, clock: Clock): string {
     .map((s) => {
       const predicted = s.simulated ? "predicted (simulated devices): " : "";
       return (
-        `${devicesText(s.devices)} against ${devicesText(judged.baselineDevices)}, ${s.rows} rows:\n` +
+        `${devicesText(s.devices)} against ${devicesText(judged.baselineDevices)}, ${s.rows} row${s.rows === 1 ? "" : "s"}:\n` +
         `  ${predicted}average speedup ${s.average.toFixed(2)}x   minimum ${s.minimum.toFixed(2)}x   maximum ${s.maximum.toFixed(2)}x   ${s.class} (${classMeaning[s.class]})`
       );
     });

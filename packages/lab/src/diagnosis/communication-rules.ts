@@ -175,7 +175,8 @@ export const communicationRules: readonly DiagnosisRule[] = [
         r.facts.ddpBucketBytes ?? ddpBuckets(elements, { elementBytes: bytesEach }).map((n) => n * bytesEach);
       const total = buckets.reduce((a, b) => a + b, 0);
       const tail = buckets.length > 1 ? buckets.at(-1)! / total : 0;
-      if (parts === null || parts.commUs <= 0 || r.devices === 1) return null;
+      // Over shared memory communication is work of the cores that compute: there is nothing to hide it behind.
+      if (parts === null || parts.commUs <= 0 || r.devices === 1 || r.facts.backend === "shm") return null;
       const exposed = parts.exposedUs / parts.commUs;
       const long = backward !== null && backward > parts.commUs;
       if (exposed <= 0.5 || parts.exposedUs / parts.stepUs < 0.05 || (backward !== null && !long)) return null;

@@ -162,6 +162,13 @@ for (const [id, c] of Object.entries(cases))
     assert.equal(first!.run, `n${c.devices ?? 4}`);
   });
 
+test("over shared memory nothing is said about overlap: the cores that compute move the data", () => {
+  const step = { commUs: 2000, exposedCommUs: 2000, backwardUs: 6000 };
+  const ids = (backend: string) => findings({ step, facts: { backend }, says: /./ }).findings.map((f) => f.id);
+  assert.ok(ids("gloo").includes("poor-overlap"));
+  assert.ok(!ids("shm").includes("poor-overlap"));
+});
+
 test("nothing is recommended from a count that is not valid", () => {
   const report = findings({ step: { dataWaitUs: 5000 }, facts: { samplerSharded: false }, says: /./ });
   assert.equal(report.valid, false);

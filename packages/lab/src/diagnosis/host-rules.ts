@@ -202,7 +202,10 @@ export const hostRules: readonly DiagnosisRule[] = [
         severity: graded(share, 0.5),
         evidence: [evidence("compilation", percent(share), { unit: "% of the run", threshold: 20 })],
         cause: "Each process compiles the same program, and that time does not shrink with the devices.",
-        fix: "A persistent compilation cache (jax_compilation_cache_dir; TORCHINDUCTOR_CACHE_DIR) shared by the ranks; fewer distinct shapes.",
+        fix:
+          facts.framework === "weft"
+            ? "Weft keeps compiled kernels on disk (WEFT_CACHE_DIR): run once before measuring, or measure more steps; fewer data.length_buckets."
+            : "A persistent compilation cache (jax_compilation_cache_dir; TORCHINDUCTOR_CACHE_DIR) shared by the ranks; fewer distinct shapes.",
         // Of the whole run; steady steps and epochs after the warm-up, of which predictions are made, stay as they are.
         predicted: null,
         refutedBy: "The same run time with a warm compilation cache.",

@@ -65,7 +65,7 @@ export interface ProbeFacts extends Workload {
   pythonVersion?: string;
   cudaVersion?: string;
   ncclVersion?: string;
-  /** Communication backend: `nccl`, `gloo`, `mpi`. */
+  /** Communication backend: `nccl`, `gloo`, `mpi`, or `shm`, where the cores that compute also move the data. */
   backend?: string;
   worldSize?: number;
   device?: string;

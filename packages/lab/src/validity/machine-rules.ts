@@ -120,6 +120,7 @@ export const oversubscribed: Rule = {
       if (threads > cores) list.push(evidence("threads of the ranks", threads, { threshold: cores }));
       if (queue !== null) list.push(evidence("runnable processes, mean", queue, { threshold: cores }));
       const seconds = view.counts.find((c) => c.devices === run.devices)?.seconds.mean ?? null;
+      const fewer = Math.max(0, Math.floor(cores / ranks) - 1);
       return [
         {
           severity: contended ? "invalid" : worst > 2 * cores ? "high" : "moderate",
@@ -128,7 +129,7 @@ export const oversubscribed: Rule = {
           evidence: list,
           cause:
             "The ranks and their loaders wait for each other's cores, so adding ranks takes cores away from those that run.",
-          fix: `Ask for ${Math.ceil(worst)} cores (SLURM: --cpus-per-task), or lower the loaders to ${Math.max(0, Math.floor(cores / ranks) - 1)} a rank and OMP_NUM_THREADS to ${Math.max(1, Math.floor(cores / ranks))}.`,
+          fix: `Ask for ${Math.ceil(worst)} cores (SLURM: --cpus-per-task), or lower the loaders to ${fewer} a rank and ${run.ranks[0]?.facts.framework === "weft" ? "distributed.cores_per_rank" : "OMP_NUM_THREADS"} to ${Math.max(1, Math.floor(cores / ranks))}.`,
           predicted:
             seconds === null
               ? null

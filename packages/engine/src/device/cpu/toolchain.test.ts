@@ -1,8 +1,17 @@
 // The compiler and its cache on bad days: killed half way, damaged files, several processes at once, no compiler at all.
 import assert from "node:assert/strict";
 import { execFile, spawnSync } from "node:child_process";
-import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import {
+  chmodSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { hostname, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -47,6 +56,59 @@ test("four processes may fill one cache at once", { skip }, async () => {
     files(folder).every((name) => name.endsWith(".so")),
     files(folder).join(" "),
   );
+});
+
+/** A compiler that writes a line about every unit that it is asked for. */
+function watchedCompiler(line: string): { cc: string; calls(): string[] } {
+  const bin = freshFolder();
+  const [cc, log] = [join(bin, "cc"), join(bin, "log")];
+  writeFileSync(log, "");
+  const note = `case " $* " in *" -c "*) ${line} >> ${log};; esac`;
+  writeFileSync(cc, `#!/bin/sh\n${note}\nexec ${findCompiler()!.command} "$@"\n`);
+  chmodSync(cc, 0o755);
+  return { cc, calls: () => readFileSync(log, "utf8").split("\n").filter(Boolean) };
+}
+
+test("of four processes that want the same kernels one compiles them", { skip }, async () => {
+  const { cc, calls } = watchedCompiler("echo unit");
+  const alone = { ...process.env, WEFT_CACHE_DIR: freshFolder(), WEFT_CC: cc };
+  await promisify(execFile)(process.execPath, adds, { env: alone });
+  const once = calls().length;
+  assert.ok(once >= 2);
+  const env = { ...alone, WEFT_CACHE_DIR: freshFolder() };
+  await Promise.all([1, 2, 3, 4].map(() => promisify(execFile)(process.execPath, adds, { env })));
+  assert.equal(calls().length, 2 * once);
+});
+
+test("nobody waits for a process that is gone", { skip }, () => {
+  const folder = freshFolder();
+  run(adds, { WEFT_CACHE_DIR: folder });
+  const gone = spawnSync(process.execPath, ["-e", ""]).pid;
+  for (const name of files(folder)) {
+    rmSync(join(folder, "cpu", name));
+    writeFileSync(join(folder, "cpu", `${name}.lock`), `${hostname()} ${gone}`);
+  }
+  const again = run(adds, { WEFT_CACHE_DIR: folder });
+  assert.equal(again.out, "3000", again.err);
+  assert.ok(
+    files(folder).every((name) => name.endsWith(".so")),
+    files(folder).join(" "),
+  );
+});
+
+test("a device that is kept on one core compiles on all of them", {
+  skip: skip || !existsSync("/proc/self/status"),
+}, () => {
+  const { cc, calls } = watchedCompiler("grep Cpus_allowed_list /proc/self/status");
+  const [own] = /^Cpus_allowed_list:.*$/m.exec(readFileSync("/proc/self/status", "utf8"))!;
+  const first = Number(/\d+/.exec(own)![0]);
+  const pinned = program(`
+    weft.useDevice(new weft.CpuDevice({ cores: [${first}] }));
+    console.log(weft.ones([1000]).add(2).sum().itemSync());
+  `);
+  const { out, err } = run(pinned, { WEFT_CACHE_DIR: freshFolder(), WEFT_CC: cc });
+  assert.equal(out, "3000", err);
+  assert.deepEqual([...new Set(calls())], [own]);
 });
 
 test("a second process compiles nothing", { skip }, () => {

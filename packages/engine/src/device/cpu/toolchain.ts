@@ -1,8 +1,10 @@
 // The system's C compiler and the on-disk cache of what it made. Files appear in the cache by rename, so several
-// processes may fill it at once and a killed one leaves nothing half-written behind.
+// processes may fill it at once and a killed one leaves nothing half-written behind. Of processes that want the same file
+// one compiles and the others wait, and it may use every core that it was started with, however it has pinned itself since.
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { hostname } from "node:os";
 import { join } from "node:path";
 import { WeftError } from "../../graph/index.js";
 import { addedToCache, isCached, kernelFolder } from "../kernel-cache.js";
@@ -69,6 +71,15 @@ function fail(message: string, detail: string): never {
   throw new WeftError(`${message}\n${detail.split("\n").slice(0, 12).join("\n")}`);
 }
 
+/** The cores that this process was started with, as Linux lists them; workers pin themselves to one of them later. */
+const firstCores: string | null = (() => {
+  try {
+    return /^Cpus_allowed_list:\s*([\d,-]+)/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1] ?? null;
+  } catch {
+    return null;
+  }
+})();
+
 /** Runs the compiler on several units at once and links them; nothing but the finished file enters the cache. */
 function build(compiler: Compiler, units: readonly string[], target: string): void {
   const folder = mkdtempSync(`${target}.tmp-`);
@@ -88,7 +99,9 @@ function build(compiler: Compiler, units: readonly string[], target: string): vo
     const link = [compiler.command, "-shared", "-fopenmp", "-Wl,-z,nodelete", "-o", out, ...objects, "-lm", "-ldl"]
       .map(quote)
       .join(" ");
-    const script = `failed=0\n${jobs}\n${waits}\n[ $failed = 0 ] && ${link}`;
+    // The units of a worker that stays on one core would be compiled one after the other.
+    const spread = firstCores === null ? "" : `taskset -cp ${firstCores} $$ >/dev/null 2>&1`;
+    const script = `${spread}\nfailed=0\n${jobs}\n${waits}\n[ $failed = 0 ] && ${link}`;
     const done = spawnSync("/bin/sh", ["-c", script], { encoding: "utf8", maxBuffer: 1 << 26 });
     if (done.error) fail(`the C compiler could not be started (${compiler.command})`, String(done.error.message));
     if (done.status !== 0)
@@ -130,9 +143,49 @@ export function sharedObject(units: readonly string[]): BuiltLibrary {
       `the kernel cache ${folder} cannot be written (${(error as Error).message}); set WEFT_CACHE_DIR to a folder that can`,
     );
   }
-  build(compiler, units, path);
-  addedToCache(path);
-  return { path, fresh: true };
+  const turn = takeTurn(path);
+  try {
+    if (isCached(path)) return { path, fresh: false };
+    build(compiler, units, path);
+    addedToCache(path);
+    return { path, fresh: true };
+  } finally {
+    turn.release();
+  }
+}
+
+/** A compiler that takes longer than this is not waited for: the next one tries by itself. */
+const patienceSeconds = 120;
+const owner = `${hostname()} ${process.pid}`;
+
+/** Whether the process that a lock names is gone; of another machine's processes only the lock's age tells. */
+function isAbandoned(lock: string): boolean {
+  try {
+    if (Date.now() - statSync(lock).mtimeMs > patienceSeconds * 1e3) return true;
+    const [host, pid] = readFileSync(lock, "utf8").split(" ");
+    if (host !== hostname() || !(Number(pid) > 0)) return false;
+    process.kill(Number(pid), 0);
+    return false;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "ESRCH";
+  }
+}
+
+/** Waits until nobody else makes this file. Two that go on at once do the same work, and no harm. */
+function takeTurn(path: string): { release(): void } {
+  const lock = `${path}.lock`;
+  const pause = new Int32Array(new SharedArrayBuffer(4));
+  for (const end = Date.now() + patienceSeconds * 1e3; Date.now() < end && !existsSync(path); ) {
+    try {
+      writeFileSync(lock, owner, { flag: "wx" });
+      return { release: () => rmSync(lock, { force: true }) };
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") break;
+    }
+    if (isAbandoned(lock)) rmSync(lock, { force: true });
+    else Atomics.wait(pause, 0, 0, 10);
+  }
+  return { release: () => {} };
 }
 
 /** Removes a cached file that could not be loaded. */

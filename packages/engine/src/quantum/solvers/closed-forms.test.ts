@@ -242,6 +242,24 @@ describe("propagators", () => {
       near(g.itemSync(), g1.itemSync(), 1e-12, `gradient with ${chunks} pieces`);
     }
   });
+  test("no drives at all: the free evolution, by every gradient and however time is cut", () => {
+    const free = (w: Tensor): Hamiltonian => ({
+      dims: [2],
+      static: [{ sites: [0], matrix: sigmaZ.tensor("complex128").mul(w) }],
+      drives: [],
+      amplitudes: null,
+    });
+    for (const gradient of ["reversal", "stored", "checkpointed"] as const)
+      for (const chunks of [undefined, 1, 4]) {
+        const [value, g] = weft.valueAndGrad((w: Tensor) =>
+          propagator(free(w), { duration: 2, steps: 640, gradient, chunks }).final.index(0, 0).imag(),
+        )(scalar(0.7));
+        near(value.itemSync(), -Math.sin(1.4), 1e-12, `${gradient}, ${chunks} pieces`);
+        near(g.itemSync(), -2 * Math.cos(1.4), 1e-12, `gradient by ${gradient}, ${chunks} pieces`);
+      }
+    const { states } = schrodinger(free(scalar(0.7)), basisState(2, 0), { duration: 2, steps: 8, saves: 4 });
+    near(states!.index(1, 0).imag().itemSync(), -Math.sin(0.7), 1e-12, "half way");
+  });
   test("whole matrices and single gates: one propagator, one gradient, for both orders and with pieces of time", () => {
     const chain = (size: Tensor): Hamiltonian => ({
       dims: [2, 3],

@@ -195,6 +195,7 @@ export function runGates(program: GateProgram, state: Tensor, gradient: Gradient
       psi,
       stepGates(gates),
       kind,
+      program.at.shape[0],
     );
   const tensors: GateTensors = { fixed: program.fixed, tables: program.tables, angles: program.angles };
   if (gradient.kind !== "reversal") return run(tensors, state, gradient);
@@ -209,7 +210,7 @@ export function runGates(program: GateProgram, state: Tensor, gradient: Gradient
         },
         start,
         stepGates(gates),
-        { reverse: true },
+        { reverse: true, length: program.at.shape[0] },
       );
       return [{ fixed: end.fixed, tables: each.tables, angles: each.angles }, end.lambda] as [GateTensors, Tensor];
     },

@@ -19,23 +19,29 @@ export function splitSteps(n: number, count: number): { count: number; length: n
   return { count: pieces, length, rest: n - pieces * length };
 }
 
-const plain = <C, X>(step: Step<C, X>, init: C, xs: X): C => scan((c: C, x: X) => [step(c, x), []], init, xs)[0];
+const plain = <C, X>(step: Step<C, X>, init: C, xs: X, length: number): C =>
+  scan((c: C, x: X) => [step(c, x), []], init, xs, { length })[0];
 
 /**
  * All steps; the carry at the end. "checkpointed" is a loop of loops: the outer one keeps its carries, the inner one runs
- * again in the reverse pass.
+ * again in the reverse pass. `n` is asked for where steps have nothing of their own: no drives.
  */
-export function runSteps<C, X>(step: Step<C, X>, init: C, xs: X, gradient: Gradient): C {
-  const [{ shape }] = treeLeaves(xs);
-  const n = shape[0];
-  if (gradient.kind !== "checkpointed" || n < 4) return plain(step, init, xs);
+export function runSteps<C, X>(
+  step: Step<C, X>,
+  init: C,
+  xs: X,
+  gradient: Gradient,
+  n = treeLeaves(xs)[0].shape[0],
+): C {
+  if (gradient.kind !== "checkpointed" || n < 4) return plain(step, init, xs, n);
   const { count, length, rest } = splitSteps(n, gradient.checkpoints ?? Math.round(Math.sqrt(n)));
   const middle = scan(
-    (c: C, piece: X) => [plain(step, c, piece), []],
+    (c: C, piece: X) => [plain(step, c, piece, length), []],
     init,
     piecesOf(rest === 0 ? xs : rows(xs, 0, count * length), count),
+    { length: count },
   )[0];
-  return rest === 0 ? middle : plain(step, middle, rows(xs, count * length, n));
+  return rest === 0 ? middle : plain(step, middle, rows(xs, count * length, n), rest);
 }
 
 /** The first `count * length` rows in pieces, and the rest (null where there is none). */

@@ -172,13 +172,27 @@ function chunksFor(wanted: number | undefined, steps: number, D: number, strateg
       throw new WeftError(`propagator: chunks must be a whole number from 1 to the ${steps} steps, got ${wanted}`);
     return wanted;
   }
-  // At least 32 steps a piece, or the product of the pieces costs more than the steps. A CPU is full with few lanes, and its
-  // products are no faster for being wide; several workers want work for each.
   const { device } = session();
   const workers = device instanceof ClusterDevice ? Math.max(1, device.workers) : 1;
+  return piecesFor(steps, D, strategy, { workers, gpu: onGpu() });
+}
+
+/**
+ * Pieces of time by default. At least 32 steps each, or the product of the pieces costs more than the steps. A CPU is full with
+ * few lanes, and its products are no faster for being wide; several workers want work for each.
+ */
+export function piecesFor(
+  steps: number,
+  D: number,
+  strategy: "gates" | "dense",
+  { workers, gpu }: { workers: number; gpu: boolean },
+): number {
   const each = strategy === "gates" ? 16 : workers === 1 ? 1 : 32;
-  const lanes = onGpu() ? lanesWanted : workers * each;
-  return Math.max(1, Math.min(Math.floor(lanes / D), Math.floor(steps / 32), 128));
+  const full = Math.floor((gpu ? lanesWanted : workers * each) / D);
+  const most = Math.min(Math.floor(steps / 32), 128);
+  // Pieces that workers cannot share out evenly leave some of them waiting.
+  const even = (pieces: number, round: (x: number) => number): number => round(pieces / workers) * workers;
+  return Math.max(1, Math.min(even(full, Math.ceil), most < workers ? most : even(most, Math.floor)));
 }
 
 /** Whole matrices: pieces of time side by side where there are several, then their product on the initial columns. */
@@ -276,7 +290,10 @@ export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolutio
   }
   const { program, enter, leave } = gates;
   const strategy = strategyFor(options.strategy, program, D);
-  const chunks = options.columns === undefined ? chunksFor(options.chunks, grid.steps, D, strategy) : 1;
+  // Without drives all steps are the same: one column after another is all there is to do.
+  const isMoving = program.tables.length + program.angles.length > 0;
+  const pieces = options.columns === undefined ? chunksFor(options.chunks, grid.steps, D, strategy) : 1;
+  const chunks = isMoving ? pieces : 1;
   if (options.columns !== undefined && (options.chunks ?? 1) !== 1)
     throw new WeftError("propagator: pieces of time need the whole propagator; give chunks or columns, not both");
   if (strategy === "dense") {
@@ -289,14 +306,11 @@ export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolutio
   // Lanes of several pieces are at different times: what all share when there is one piece, each would work out by itself.
   if (options.angles === undefined) program.moving = null;
   const { count, length } = splitSteps(grid.steps, chunks);
-  const { pieces, rest } = cutRows(tablesOf(program), count, length, grid.steps);
-  const apart = treeMap((x: Tensor) => wish(x, 0, options.divide?.pieces), pieces);
+  const { pieces: cut, rest } = cutRows(tablesOf(program), count, length, grid.steps);
+  const apart = treeMap((x: Tensor) => wish(x, 0, options.divide?.pieces), cut);
   const columnsOf = (xs: ReturnType<typeof tablesOf>): Tensor =>
     vmap((psi: Tensor) => runGates({ ...program, ...xs }, psi, gradient))(shared).T;
-  // No drives at all: every piece is the same.
-  const moving = program.tables.length + program.angles.length > 0;
-  const maps = moving ? vmap(columnsOf)(apart) : columnsOf(pieces).unsqueeze(0);
-  let total = timeProduct(maps);
+  let total = timeProduct(vmap(columnsOf)(apart));
   if (rest !== null) total = matmul(columnsOf(rest), total);
   const inside = vmap(leave, { inAxes: 1, outAxes: 1 });
   const first = vmap(enter, { inAxes: 1, outAxes: 1 })(starts.T);

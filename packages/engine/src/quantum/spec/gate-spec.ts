@@ -44,6 +44,8 @@ import {
 } from "./keys.js";
 
 export interface OpenJump {
+  /** Among the parameters: q0.lower.rate. */
+  key: string;
   on: string;
   operator: OperatorName;
   /** 1/ns */
@@ -78,8 +80,26 @@ export interface GateSpec {
   };
   jumps: OpenJump[];
   target: Target;
-  /** Parameters to differentiate and optimise: keys, or prefixes that end in *. Null: all. */
+  /** Parameters to differentiate and optimise: keys, or prefixes that end in *. Null: all but the rates of decay. */
   learn: string[] | null;
+}
+
+/** All parameters with their values: those of the device, and the rates of decay. */
+export const specValues = ({ device, jumps }: Pick<GateSpec, "device" | "jumps">): ParameterValues => ({
+  ...device.values(),
+  ...Object.fromEntries(jumps.map(({ key, rate }) => [key, rate])),
+});
+
+/** Keys to learn. Rates are learned only by patterns that name them: a gate is not improved by wishing its decay away. */
+export function learnedKeys({ device, jumps, learn }: Pick<GateSpec, "device" | "jumps" | "learn">): Set<string> {
+  const own = Object.keys(device.values());
+  const rates = jumps.map(({ key }) => key);
+  return new Set(
+    (learn ?? ["*"]).flatMap((pattern) => [
+      ...matching(own, pattern),
+      ...(pattern.endsWith("rate") ? matching(rates, pattern) : []),
+    ]),
+  );
 }
 
 const topKeys = ["name", "device", "pulses", "parameters", "evolution", "decay", "target", "learn"];
@@ -106,17 +126,17 @@ export function gateSpec(value: unknown, fallbackName = "gate"): GateSpec {
   });
   // Sharing may name pulses, which exist only now.
   const device = new Device({ ...bare, drives, shared: sharedOf(objectAt(raw.device, "device")) });
-  const known = Object.keys(device.values());
+  const jumps = named(
+    listAt(raw.decay ?? [], "decay").flatMap((x, i) => jumpsOf(objectAt(x, `decay[${i}]`), `decay[${i}]`, device)),
+  );
+  const known = Object.keys(specValues({ device, jumps }));
   const parameters = mapAt(raw.parameters ?? {}, "parameters", (x, where) =>
     Array.isArray(x) ? numbersAt(x, where) : numberAt(x, where),
   );
   checkKeys(parameters, known, "parameters");
   const learn = raw.learn === undefined ? null : listAt(raw.learn, "learn").map((x, i) => textAt(x, `learn[${i}]`));
   for (const pattern of learn ?? [])
-    if (matching(known, pattern).length === 0) checkKeys({ [pattern]: 0 }, known, "learn");
-  const jumps = listAt(raw.decay ?? [], "decay").flatMap((x, i) =>
-    jumpsOf(objectAt(x, `decay[${i}]`), `decay[${i}]`, device),
-  );
+    if (learnedKeys({ device, jumps, learn: [pattern] }).size === 0) checkKeys({ [pattern]: 0 }, known, "learn");
   return {
     name: raw.name === undefined ? fallbackName : textAt(raw.name, "name"),
     device,
@@ -269,7 +289,18 @@ function pulsesOf(raw: Raw, where: string, device: Device): Drive[] {
   ];
 }
 
-function jumpsOf(raw: Raw, where: string, device: Device): OpenJump[] {
+/** Jumps with their keys; a second one of a kind on the same part is numbered. */
+function named(jumps: readonly Omit<OpenJump, "key">[]): OpenJump[] {
+  const seen = new Map<string, number>();
+  return jumps.map((jump) => {
+    const name = `${jump.on}.${jump.operator}`;
+    const count = (seen.get(name) ?? 0) + 1;
+    seen.set(name, count);
+    return { ...jump, key: `${name}${count === 1 ? "" : count}.rate` };
+  });
+}
+
+function jumpsOf(raw: Raw, where: string, device: Device): Omit<OpenJump, "key">[] {
   checkKeys(raw, ["on", "operator", "rate", "t1", "t2"], where);
   const on = textAt(raw.on, `${where}.on`, device.names);
   const rate = (value: unknown, key: string): number => {
@@ -292,7 +323,7 @@ function jumpsOf(raw: Raw, where: string, device: Device): OpenJump[] {
   ];
   const pure = g2 === null ? 0 : g2 - g1 / 2;
   if (pure < -1e-12) fail(where, `t2 is longer than 2 t1, which is not possible`);
-  const jumps: OpenJump[] = [];
+  const jumps: Omit<OpenJump, "key">[] = [];
   if (g1 > 0) jumps.push({ on, operator: "lower", rate: g1 });
   // sqrt(rate) z turns coherences down by exp(-2 rate t).
   if (pure > 0) jumps.push({ on, operator: "z", rate: pure / 2 });

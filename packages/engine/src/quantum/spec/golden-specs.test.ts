@@ -50,6 +50,11 @@ test("spectra of single fluxonium qubits", { skip }, () => {
     near(n.index(1, 2).real().itemSync(), n12, 1e-9, `n12 at ${el}`);
     near(phi.index(0, 1).abs().itemSync(), phi01, 1e-9, `phi01 at ${el}`);
   }
+  // The flux on the junction is another gauge of the same circuit.
+  const junction = levels({ ec: 1.68, ej: 3.5, el: 0.5, phiExt: "pi", levels: 5, fluxOn: "junction" });
+  published[1][1].forEach((want, k) => {
+    near(junction.energies[k], want, 1e-7, `level ${k} with the flux on the junction`);
+  });
 });
 
 const chain = (more: object = {}): object => ({ kind: "fluxonium", el: [0.9, 1, 1.1], jc: 0.02, jl: -0.002, ...more });
@@ -126,30 +131,69 @@ const spreadOf = (rows: number[][]): Record<string, number> =>
 const old = [
   [0.994466122879, 1.009442830753, 1.001453810889],
   [0.996723867734, 0.995933653596, 1.008908070206],
+  [1.005208901918, 1.005769042894, 1.004250269124],
+  [1.014053283963, 0.983438063074, 1.005177150255],
 ];
 const newer = [
   [1.006498920118, 1.00118478608, 0.984442806086],
   [1.004091351545, 1.001786001091, 1.019271419298],
 ];
 
-test("simultaneous X, with and without spread and virtual Z, on one and two qubits", { skip }, () => {
+const simultaneous = (qubits: number, spread: number[][] | null, target: object, more: object = {}): object => ({
+  device: {
+    chain: chain({ qubits }),
+    ...(spread === null ? {} : { spread: spreadOf(spread.slice(0, qubits)) }),
+    ...more,
+  },
+  pulses: [{ recipe: "X", on: "all", length: 50 }],
+  evolution: { steps: 4999, splitting: "terms", gradient: "reversal" },
+  target: { gate: "X", measure: "process", ...target },
+  learn: ["*.x.amplitude"],
+});
+
+test("simultaneous X, with and without spread and virtual Z, on one, two and four qubits", { skip }, () => {
   const loss = (qubits: number, spread: number[][] | null, compensation = "none"): number =>
-    infidelityOf({
-      device: {
-        chain: chain({ qubits }),
-        ...(spread === null ? {} : { spread: spreadOf(spread.slice(0, qubits)) }),
-      },
-      pulses: [{ recipe: "X", on: "all", length: 50 }],
-      evolution: { steps: 4999, splitting: "terms", gradient: "reversal" },
-      target: { gate: "X", measure: "process", compensation },
-      learn: ["*.x.amplitude"],
-    });
+    infidelityOf(simultaneous(qubits, spread, { compensation }));
   near(loss(1, null), 0.9998007495, 2e-10);
   near(loss(1, old), 0.3631236552, 1e-9);
   near(loss(1, newer), 0.2437166944, 1e-9);
   near(loss(1, old, "virtual-z"), 7.99e-5, 1e-8);
+  near(loss(2, null), 0.999762623, 2e-10);
   near(loss(2, newer), 0.9998997026, 1e-9);
   near(loss(2, old, "virtual-z"), 0.01104359, 1e-8);
+  near(loss(4, old), 0.6995934059, 1e-9);
+  near(loss(4, old, "virtual-z"), 0.04317423, 1e-8);
+});
+
+test("the gradient of two qubits: pulses, energies, couplings and the length that they share", { skip }, () => {
+  const shared = { shared: { length: ["q0.x.length", "q1.x.length"] } };
+  const problem = problemOf({ ...simultaneous(2, old, {}, shared), learn: ["*"] });
+  const run = weft.jit((p: Record<string, weft.Tensor>) => weft.valueAndGrad(problem.loss)(p));
+  const [value, gradient] = run(problem.learned());
+  near(value.itemSync(), 0.399513643, 1e-9);
+  // Printed per rad/ns; energies are in GHz here.
+  const perGHz = { ec: twoPi, ej: twoPi, el: twoPi, jc: twoPi, jl: twoPi } as Record<string, number>;
+  const printed: Record<string, number> = {
+    "q0.x.amplitude": -0.168752745,
+    "q0.x.omega": -22.2155012,
+    "q0.x.phase": -0.903965624,
+    "q0.ec": -0.30697174,
+    "q0.ej": 0.0956721437,
+    "q0.el": -0.275070195,
+    "q1.x.amplitude": -0.197907071,
+    "q1.x.omega": 5.33882788,
+    "q1.x.phase": 0.241499591,
+    "q1.ec": 0.649099964,
+    "q1.ej": -0.207393754,
+    "q1.el": 0.575661501,
+    length: -0.931580995,
+    "q0-q1.jc": -9.19867619e-3,
+    "q0-q1.jl": -2.12112802,
+  };
+  for (const [key, slope] of Object.entries(printed)) {
+    const want = slope * (perGHz[key.split(".").at(-1)!] ?? 1);
+    near(gradient[key].itemSync(), want, 1e-5 * Math.max(1, Math.abs(want)), key);
+  }
 });
 
 test("any number of qubits: twelve in a chain, and their gate", () => {

@@ -1,4 +1,13 @@
 // Specification files of gates.
-export { type GateSpec, gateSpec, matching, type OpenJump, parseGateSpec, type Target } from "./gate-spec.js";
+export {
+  type GateSpec,
+  gateSpec,
+  learnedKeys,
+  matching,
+  type OpenJump,
+  parseGateSpec,
+  specValues,
+  type Target,
+} from "./gate-spec.js";
 export { SpecError } from "./keys.js";
-export { type GateOutcome, GateProblem } from "./problem.js";
+export { type GateOutcome, GateProblem, type Populations } from "./problem.js";

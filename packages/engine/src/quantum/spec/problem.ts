@@ -1,5 +1,5 @@
 // A specification as a program: its loss as a function of named parameters, and what there is to report about it.
-import { WeftError } from "../../graph/index.js";
+import { range, WeftError } from "../../graph/index.js";
 import { session } from "../../runtime/index.js";
 import { adjoint, full, matmul, type Tensor, tensor, treeLeaves } from "../../tensor/index.js";
 import { BoundedCache, structureKey } from "../cache/index.js";
@@ -17,18 +17,19 @@ import {
   stateInfidelity,
 } from "../fidelity/index.js";
 import { basisState } from "../operators/index.js";
-import { type Evolution, lindblad } from "../solvers/index.js";
+import { type Evolution, lindblad, schrodinger } from "../solvers/index.js";
 import {
   type BoundDevice,
   computationalFrame,
   computationalStates,
   type DeviceEvolution,
+  digitsOf,
   evolve,
   type Levels,
   numberOf,
   type Parameters,
 } from "../systems/index.js";
-import { type GateSpec, matching } from "./gate-spec.js";
+import { type GateSpec, learnedKeys } from "./gate-spec.js";
 
 export interface GateOutcome {
   infidelity: Tensor;
@@ -38,6 +39,18 @@ export interface GateOutcome {
   evolution: Evolution;
   /** Throws where the numbers mean nothing. */
   check(): void;
+}
+
+/** Probabilities of product states in time, the beginning included. */
+export interface Populations {
+  /** The levels that it starts in, a digit a part. */
+  from: string;
+  /** With decay. */
+  open: boolean;
+  labels: string[];
+  times: number[];
+  /** By time, then by state. */
+  weights: number[][];
 }
 
 /** Levels of whole devices by structure and numbers: where only pulses are learned, no program solves for them again. */
@@ -51,6 +64,9 @@ export class GateProblem {
   readonly #levels: Record<string, Levels> | null;
 
   constructor(readonly spec: GateSpec) {
+    for (const { key } of spec.jumps)
+      if (Number(spec.parameters[key] ?? 0) < 0)
+        throw new WeftError(`${key}: a rate of decay must not be negative, got ${spec.parameters[key]}`);
     this.#levels = Object.keys(this.learned()).some((key) => this.#shapesParts(key)) ? null : this.#fixedLevels();
   }
 
@@ -69,15 +85,16 @@ export class GateProblem {
     const moved = Object.entries(this.spec.parameters).filter(([key]) => this.#shapesParts(key));
     const key = structureKey(parts, device.spread, device.shared, moved, session().device.name);
     return eigenbases.get(key, () => {
-      const levels = device.with(this.parameters()).levels();
+      const levels = device.with(this.#split(this.parameters()).device).levels();
       for (const leaf of treeLeaves(levels)) leaf.realize();
       return levels;
     });
   }
 
-  /** All parameters with the file's own values. */
+  /** All parameters with the file's own values: the device's, and the rates of decay. */
   parameters(): Parameters {
     const all = this.spec.device.parameters();
+    for (const { key, rate } of this.spec.jumps) all[key] = full([], rate, { dtype: "float64" });
     for (const [key, x] of Object.entries(this.spec.parameters))
       all[key] = typeof x === "number" ? full([], x, { dtype: "float64" }) : tensor([...x], { dtype: "float64" });
     return all;
@@ -85,25 +102,35 @@ export class GateProblem {
 
   /** Those that are to be learned. */
   learned(): Parameters {
-    const all = this.parameters();
-    const keys = Object.keys(all);
-    const wanted = new Set((this.spec.learn ?? ["*"]).flatMap((pattern) => matching(keys, pattern)));
-    return Object.fromEntries(Object.entries(all).filter(([key]) => wanted.has(key)));
+    const wanted = learnedKeys(this.spec);
+    return Object.fromEntries(Object.entries(this.parameters()).filter(([key]) => wanted.has(key)));
+  }
+
+  /** The parameters of the device alone, and those of its decay. */
+  #split(p: Parameters): { device: Parameters; rates: Parameters } {
+    const rates = new Set(this.spec.jumps.map(({ key }) => key));
+    const entries = Object.entries(p);
+    return {
+      device: Object.fromEntries(entries.filter(([key]) => !rates.has(key))),
+      rates: Object.fromEntries(entries.filter(([key]) => rates.has(key))),
+    };
   }
 
   bind(p: Partial<Parameters> = {}): BoundDevice {
-    const bound = this.spec.device.with({ ...this.parameters(), ...p });
+    const bound = this.spec.device.with(this.#split({ ...this.parameters(), ...p } as Parameters).device);
     if (this.#levels !== null && !Object.keys(p).some((key) => this.#shapesParts(key))) bound.useLevels(this.#levels);
     return bound;
   }
 
   /** The infidelity for these parameters (the others as in the file): what is minimised. */
-  loss = (p: Parameters): Tensor => this.outcome(this.bind(p)).infidelity;
+  loss = (p: Parameters): Tensor => this.outcome(this.bind(p), p).infidelity;
 
-  outcome(bound: BoundDevice): GateOutcome {
+  /** What comes out; `p` gives rates of decay other than the file's. */
+  outcome(bound: BoundDevice, p: Partial<Parameters> = {}): GateOutcome {
     const { jumps, target } = this.spec;
-    if (target.states !== null) return this.#state(bound);
-    return jumps.length > 0 ? this.#channel(bound) : this.#gate(bound);
+    const { rates } = this.#split({ ...this.parameters(), ...p } as Parameters);
+    if (target.states !== null) return this.#state(bound, rates);
+    return jumps.length > 0 ? this.#channel(bound, rates) : this.#gate(bound);
   }
 
   /** What the steps cost: the infidelity's error, from a run with half as many and the method's order. */
@@ -148,21 +175,65 @@ export class GateProblem {
     };
   }
 
+  /**
+   * How likely each product state is at equal times, from the state that the target starts in (the ground state of every part
+   * where it names none): with decay where the file has any.
+   */
+  populations(count = 200): Populations {
+    const { evolution, jumps, target, device } = this.spec;
+    const bound = this.bind();
+    const { dims } = bound;
+    const D = dims.reduce((a, b) => a * b, 1);
+    const from = [...(target.states?.from ?? "0".repeat(device.names.length))].map(Number);
+    const steps = Math.ceil(evolution.steps / count) * count;
+    const [psi, saves] = [basisState(D, numberOf(from, dims)), { steps, saves: count }];
+    let weights: number[][];
+    let times: Tensor;
+    if (jumps.length > 0) {
+      const run = this.#decaying(
+        bound,
+        this.#split(this.parameters()).rates,
+        saves,
+      )(psi.mul(psi.adjoint()).tensor(evolution.precision));
+      const numbers = run.states!.real().dataSync();
+      weights = range(count).map((k) => range(D).map((s) => Number(numbers[(k * D + s) * D + s])));
+      times = run.times;
+    } else {
+      const { method, gradient, duration, precision } = evolution;
+      const options = { method, gradient, duration: duration ?? bound.duration(), dtype: precision, ...saves };
+      const run = schrodinger(bound.hamiltonian(), psi, options);
+      const numbers = run.states!.abs().square().dataSync();
+      weights = range(count).map((k) => range(D).map((s) => Number(numbers[k * D + s])));
+      times = run.times;
+    }
+    return {
+      from: from.join(""),
+      open: jumps.length > 0,
+      labels: range(D).map((s) => digitsOf(s, dims).join("")),
+      times: [0, ...Array.from(times.dataSync(), Number)],
+      weights: [range(D).map((s) => Number(s === numberOf(from, dims))), ...weights],
+    };
+  }
+
   /** One density matrix through the device with its decay. */
-  #decaying(bound: BoundDevice): (rho: Tensor) => Evolution {
+  #decaying(
+    bound: BoundDevice,
+    rates: Parameters,
+    saving: { steps?: number; saves?: number } = {},
+  ): (rho: Tensor) => Evolution {
     const { evolution, jumps } = this.spec;
     const { precision, method, steps, gradient, duration } = evolution;
     const hamiltonian = bound.hamiltonian();
-    const wide = jumps.map(({ on, operator, rate }) => ({ operator: bound.onWhole(on, operator), rate }));
-    const options = { duration: duration ?? bound.duration(), steps, method, gradient, dtype: precision };
+    const wide = jumps.map(({ on, operator, key }) => ({ operator: bound.onWhole(on, operator), rate: rates[key] }));
+    const options = { duration: duration ?? bound.duration(), steps, method, gradient, dtype: precision, ...saving };
     return (rho) => lindblad({ hamiltonian, jumps: wide }, rho, options);
   }
 
   /** What decay leaves of a gate: all operators on the computational states go through, and the map is judged. */
-  #channel(bound: BoundDevice): GateOutcome {
+  #channel(bound: BoundDevice, rates: Parameters): GateOutcome {
     const { evolution, target } = this.spec;
     if (target.gate === null) throw new WeftError("target: needs a gate");
-    const run = this.#decaying(bound);
+    const run = this.#decaying(bound, rates);
     const states = computationalStates(bound);
     const frame = computationalFrame(bound, evolution.basis, evolution.precision);
     let last: Evolution | null = null;
@@ -184,7 +255,7 @@ export class GateProblem {
   }
 
   /** From one product state to another, with decay or without. */
-  #state(bound: BoundDevice): GateOutcome {
+  #state(bound: BoundDevice, rates: Parameters): GateOutcome {
     const { evolution, target, jumps, device } = this.spec;
     if (target.states === null) throw new WeftError("target: needs states");
     const { precision } = evolution;
@@ -210,7 +281,7 @@ export class GateProblem {
         check: () => run.check(),
       };
     }
-    const run = this.#decaying(bound)(from.mul(from.adjoint()).tensor(precision));
+    const run = this.#decaying(bound, rates)(from.mul(from.adjoint()).tensor(precision));
     const infidelity = stateFidelity(run.final, to).neg().add(1);
     return {
       infidelity,

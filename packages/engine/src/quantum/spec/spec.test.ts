@@ -70,6 +70,48 @@ test("T1 and T2 become rates; an impossible T2 is refused", () => {
   assert.throws(() => parseGateSpec(text(201)), /t2 is longer than 2 t1/);
 });
 
+test("rates are parameters: their gradient where they are named, and only there", () => {
+  const text = flip("rk4").replace(/learn:[\s\S]*$/, "");
+  const plain = new GateProblem(parseGateSpec(text));
+  assert.ok(!Object.keys(plain.learned()).some((key) => key.endsWith("rate")));
+  const problem = new GateProblem(parseGateSpec(`${text}\nlearn: ["q.*.rate"]`));
+  const [value, gradient] = weft.valueAndGrad(problem.loss)(problem.learned());
+  near(1 - value.itemSync(), 0.9778427990483176, 1e-13);
+  // The study's rate of dephasing is twice that of z.
+  near(-gradient["q.z.rate"].itemSync() / 2, -0.2410146322, 1e-9);
+  near(-gradient["q.lower.rate"].itemSync(), -0.3876397128, 1e-9);
+  const more = new GateProblem(parseGateSpec(`${text}\nparameters: {q.lower.rate: 0.05}`));
+  assert.ok(more.loss({}).itemSync() > value.itemSync() + 0.005);
+  assert.throws(
+    () => new GateProblem(parseGateSpec(`${text}\nparameters: {q.lower.rate: -1}`)),
+    /q.lower.rate: a rate of decay must not be negative, got -1/,
+  );
+});
+
+test("populations follow the file's decay, and its own start", () => {
+  const spec = (more: object): GateProblem =>
+    new GateProblem(
+      parseGateSpec(
+        stringify({
+          device: { parts: { a: { kind: "qubit", frequency: 0.5 }, b: { kind: "qubit", frequency: 0.6 } } },
+          evolution: { duration: 50, steps: 90 },
+          target: { from: "10", to: "10" },
+          ...more,
+        }),
+      ),
+    );
+  const open = spec({ decay: [{ on: "a", t1: 100 }] }).populations(10);
+  assert.deepEqual([open.from, open.open, open.labels, open.times.length], ["10", true, ["00", "01", "10", "11"], 11]);
+  open.times.forEach((t, k) => {
+    near(t, 5 * k, 1e-12);
+    near(open.weights[k][2], Math.exp(-t / 100), 1e-9);
+    near(open.weights[k][0], 1 - Math.exp(-t / 100), 1e-9);
+  });
+  const closed = spec({}).populations(10);
+  assert.equal(closed.open, false);
+  for (const row of closed.weights) near(row[2], 1, 1e-12);
+});
+
 test("steps too few for the tolerance are refused with the number that would do", () => {
   const text = (steps: number): string =>
     stringify({
