@@ -168,9 +168,9 @@ async function trainHere(config: Config, options: Options): Promise<void> {
           e.step,
           e.steps,
         ),
-      onEpoch: (row) =>
+      onEpoch: (row, taken, of) =>
         say(
-          `epoch ${row.epoch}  train loss ${row.trainLoss.toFixed(4)}  ${row.seconds.toFixed(1)} s` +
+          `epoch ${row.epoch}${taken < of ? ` (${taken} of ${of} steps)` : ""}  train loss ${row.trainLoss.toFixed(4)}  ${row.seconds.toFixed(1)} s` +
             (row.valLoss === null
               ? ""
               : `  ${config.data.validation > 0 ? "validation" : "test"} loss ${row.valLoss.toFixed(4)}  accuracy ${row.valAccuracy?.toFixed(4)}`),

@@ -197,6 +197,28 @@ test("ranks that work on the same samples are found out at the end of the epoch"
   );
 });
 
+test("a limit on steps: the epoch says how much of it was taken; nothing to resume is said", async () => {
+  const notes: string[] = [];
+  const epochs: number[][] = [];
+  await train(tiny(folder, "limited", { training: { epochs: 2, global_batch: 20, max_steps: 14 } }), {
+    resume: true,
+    onNote: (note) => notes.push(note),
+    onEpoch: (row, taken, of) => epochs.push([row.epoch, taken, of]),
+  });
+  assert.deepEqual(epochs, [
+    [1, 11, 11],
+    [2, 3, 11],
+  ]);
+  assert.match(notes.join(), /there is no run in .*limited yet; it starts from the beginning/);
+  const rest = await train(tiny(folder, "limited", { training: { epochs: 2, global_batch: 20, max_steps: 22 } }), {
+    resume: true,
+  });
+  assert.deepEqual(
+    rest.epochs.map(({ epoch }) => epoch),
+    [1, 2],
+  );
+});
+
 test("bad input: a batch larger than the data, an empty data set, an unknown place", async () => {
   await assert.rejects(
     run("bad-1", { training: { global_batch: 500 } }),

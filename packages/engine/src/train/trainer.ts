@@ -58,7 +58,8 @@ export interface TrainOptions {
   /** A second folder for this rank's records: where `weft scale` looks. */
   probeFolder?: string;
   onStep?: (event: TrainEvent) => void;
-  onEpoch?: (row: EpochRow) => void;
+  /** `taken` of `of` steps: fewer where a limit on steps ended the epoch. */
+  onEpoch?: (row: EpochRow, taken: number, of: number) => void;
   onNote?: (text: string) => void;
 }
 
@@ -95,6 +96,13 @@ async function openSets(config: Config): Promise<Sets> {
   const { train, held } = holdOut(rows, config.data.validation, config.seed);
   return { train, validation: held, test };
 }
+
+/**
+ * Steps that are read together on a GPU. One rank also looks after a second, whatever the number; several cannot, because their
+ * clocks differ, and must look often enough for a SIGTERM to be seen in time.
+ */
+const windowOf = (everySteps: number, group: Group): number =>
+  group.size === 1 ? everySteps : Math.min(everySteps, 16);
 
 /** The global batch by the key that the user wrote. */
 const batchInWords = ({ training, batchPerRank, ranks, globalBatch }: Config): string =>
@@ -162,7 +170,8 @@ class Run {
     const { optimizer, scaling, rate } = makeOptimizer(config, this.#totalSteps);
     this.#rate = rate;
     // A GPU works behind the host's back; it is asked for its results now and then, a CPU after each step.
-    this.#window = options.readEvery ?? (session().device.kind === "cuda" ? config.logging.every_steps : 1);
+    this.#window =
+      options.readEvery ?? (session().device.kind === "cuda" ? windowOf(config.logging.every_steps, this.group) : 1);
     this.#steps = {
       window: this.#window,
       model: makeModel(config, trainSet.classes.length, this.dtype, halfOf(config)),
@@ -511,6 +520,7 @@ class Run {
 
   async #endEpoch(epoch: number, whole: boolean): Promise<void> {
     const progress = this.#progress;
+    const taken = whole ? this.#stepsPerEpoch : progress.index;
     const result = this.sets.validation === null ? null : this.#evaluate(this.sets.validation);
     const row: EpochRow = {
       epoch: epoch + 1,
@@ -525,15 +535,16 @@ class Run {
       trainLoss: row.trainLoss,
       ...(result !== null && { valLoss: result.loss, valAccuracy: result.accuracy }),
       samples: Math.round(progress.samples / this.group.size),
-      steps: whole ? this.#stepsPerEpoch : progress.index,
+      steps: taken,
       lastStep: progress.step,
     });
-    progress.epochs = [...progress.epochs, row];
+    // An epoch that a limit cut short and a resumed run finished has one row, the last.
+    progress.epochs = [...progress.epochs.filter(({ epoch: known }) => known !== row.epoch), row];
     if (whole) Object.assign(progress, { lossSum: 0, samples: 0, seconds: 0 });
     await this.#save();
     if (this.#main) {
       writeMetrics(this.config.output, progress.epochs);
-      this.options.onEpoch?.(row);
+      this.options.onEpoch?.(row, taken, this.#stepsPerEpoch);
     }
   }
 
