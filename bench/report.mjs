@@ -6,6 +6,8 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { writeOrCheck } from "../scripts/generated.mjs";
 import { gpuSection } from "./lib/gpu-section.mjs";
+import { collectivesSection, plannerSection } from "./lib/planner-section.mjs";
+import { quantumSection } from "./lib/quantum-section.mjs";
 import { quantumShardSection } from "./lib/quantum-shard-section.mjs";
 import { shardSection } from "./lib/shard-section.mjs";
 import { tableLines } from "./lib/table.mjs";
@@ -96,10 +98,13 @@ function section(report) {
 }
 
 const folder = join(here, "results");
-const results = (existsSync(folder) ? readdirSync(folder) : [])
-  .filter((name) => name.endsWith(".json"))
-  .sort()
-  .map((name) => read(join(folder, name)));
+const files = Object.fromEntries(
+  (existsSync(folder) ? readdirSync(folder) : [])
+    .filter((name) => name.endsWith(".json"))
+    .sort()
+    .map((name) => [name.slice(0, -5), read(join(folder, name))]),
+);
+const results = Object.values(files);
 const reports = results
   // The lab's benchmarks lie here too; their numbers stand in its own pages.
   .filter(({ kind, rows }) => kind !== undefined && kind !== "gpu-table" && Array.isArray(rows));
@@ -116,6 +121,9 @@ const page = [
   ...reports.flatMap(section),
   ...results.filter(({ kind }) => kind === "gpu-table").flatMap(gpuSection),
   ...results.filter(({ format }) => format === "weft-bench").flatMap(shardSection),
+  ...plannerSection(files),
+  ...collectivesSection(files),
+  ...quantumSection(files),
   ...results.filter(({ format }) => format === "weft-quantum-shard").flatMap(quantumShardSection),
 ];
 writeOrCheck("docs/performance.md", page);

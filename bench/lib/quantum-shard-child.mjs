@@ -62,7 +62,7 @@ async function finish(leaves) {
 /** Seconds of a call: those waited for one by one, and those that are issued before the last are done. */
 async function measure(id, seconds) {
   const alone = [];
-  for (let i = 0; i < 3; i++) {
+  for (let i = 0; i < 2; i++) {
     const begin = now();
     alone.push((await finish(issue(id, 1))) - begin);
   }
@@ -72,7 +72,7 @@ async function measure(id, seconds) {
   let pending = issue(id, inFlight);
   let before = 0;
   const end = now() + seconds;
-  while (samples.length < 3 || now() < end) {
+  while (samples.length < 2 || now() < end) {
     const next = issue(id, inFlight);
     const done = await finish(pending);
     if (before > 0) samples.push((done - before) / inFlight);

@@ -1,6 +1,7 @@
 // The CPU device: generated C compiled by the system's compiler, OpenBLAS and LAPACK, all through koffi. An Executable is
 // one call into C. A device is a set of cores; its libraries use just these.
 import { availableParallelism, freemem, totalmem } from "node:os";
+import { join } from "node:path";
 import koffi from "koffi";
 import { type Plan, planFunction } from "../../compile/index.js";
 import { bytesOf, type GraphFn, numel, WeftError } from "../../graph/index.js";
@@ -16,10 +17,12 @@ import {
   type ProcessGroup,
 } from "../contract.js";
 import { arena } from "../group/index.js";
+import { kernelFolder } from "../kernel-cache.js";
 import { linalgSource } from "./native/linalg.js";
 import { runtimeSource } from "./native/runtime.js";
 import { findOpenBlas } from "./openblas.js";
 import { writeProgram } from "./program.js";
+import { programFile, readSaved, type SavedProgram, worthSaving, writeSaved } from "./saved-program.js";
 import { discard, findCompiler, sharedObject } from "./toolchain.js";
 
 type Native = ReturnType<typeof koffi.load>;
@@ -39,15 +42,32 @@ export interface CpuOptions {
   cores?: readonly number[];
 }
 
+interface Loaded {
+  lib: Native;
+  path: string;
+}
+
 /** Loads a shared object; a file that cannot be loaded is made once more. */
-function load(units: readonly string[]): Native {
+function load(units: readonly string[]): Loaded {
   const first = sharedObject(units);
   try {
-    return koffi.load(first.path);
+    return { lib: koffi.load(first.path), path: first.path };
   } catch (error) {
     discard(first.path);
     if (first.fresh) throw new WeftError(`a compiled kernel could not be loaded: ${(error as Error).message}`);
-    return koffi.load(sharedObject(units).path);
+    const { path } = sharedObject(units);
+    return { lib: koffi.load(path), path };
+  }
+}
+
+/** The code of a program that was planned before; null where it cannot be loaded, and then it is planned again. */
+function loadSaved(saved: SavedProgram): Native | null {
+  const path = join(kernelFolder("cpu"), saved.library);
+  try {
+    return koffi.load(path);
+  } catch {
+    discard(path);
+    return null;
   }
 }
 
@@ -80,7 +100,7 @@ const needsGroup = (plan: Plan): boolean =>
   plan.steps.some((step) => (step.kind === "loop" ? needsGroup(step.body) : step.kind === "collective"));
 
 function loadRuntime(threads: number, cores: readonly number[] | undefined): Runtime {
-  const lib = load([runtimeSource]);
+  const { lib } = load([runtimeSource]);
   if (cores !== undefined && cores.length > 0) {
     const pin = lib.func("int wr_pin(const int32_t* cores, int count)");
     if (pin(Int32Array.from(cores), cores.length) !== 0)
@@ -125,6 +145,8 @@ export class CpuDevice implements Device {
   readonly #runtime: Runtime;
   /** Buffers by where their memory came from: the system, or a buffer that was freed. */
   readonly allocations = { fresh: 0, reused: 0 };
+  /** Programs by how they came: planned here, or by an earlier process. */
+  readonly programs = { planned: 0, saved: 0 };
   readonly #pool = new Map<number, number[]>();
   #used = 0;
   #pooled = 0;
@@ -258,7 +280,19 @@ export class CpuDevice implements Device {
     linalgLoaded = true;
   }
 
-  compile(fn: GraphFn, options: CompileOptions): Executable {
+  /** A program's code and what running it needs to know: kept from an earlier process, or planned, written and compiled. */
+  #prepare(fn: GraphFn, options: CompileOptions): { lib: Native; program: Omit<SavedProgram, "library"> } {
+    const file = programFile(fn, options);
+    const saved = file === null ? null : readSaved(file, fn);
+    if (saved !== null) {
+      if (saved.needsLinalg) this.#needLinalg();
+      const lib = loadSaved(saved);
+      if (lib !== null) {
+        this.programs.saved++;
+        return { lib, program: saved };
+      }
+    }
+    this.programs.planned++;
     const plan = planFor(fn, options);
     const { units, kernels } = writeProgram(plan);
     if (process.env.WEFT_DEBUG === "4")
@@ -267,14 +301,23 @@ export class CpuDevice implements Device {
       throw new WeftError(
         "this function exchanges data with other processes, and this one is in no group; call weft.distributed.init() first",
       );
-    if (usesLinalg(plan)) this.#needLinalg();
-    const lib = load(units);
+    const needsLinalg = usesLinalg(plan);
+    if (needsLinalg) this.#needLinalg();
+    const { lib, path } = load(units);
+    const program = { kernels, scratchBytes: plan.scratchBytes, aliases: [...plan.aliases], needsLinalg };
+    if (file !== null && kernels.length >= worthSaving && !needsGroup(plan)) writeSaved(file, path, program);
+    return { lib, program };
+  }
+
+  compile(fn: GraphFn, options: CompileOptions): Executable {
+    const { lib, program } = this.#prepare(fn, options);
+    const { kernels, scratchBytes } = program;
+    const aliases: ReadonlyMap<number, number> = new Map(program.aliases);
     const run = lib.func("int weft_run(const double* a, uint64_t rt, int threads, _Out_ double* times)");
-    const inputs = plan.fn.params.length;
-    const outputBytes = plan.fn.outputs.map((o) => numel(o.shape) * bytesOf(o.dtype));
+    const inputs = fn.params.length;
+    const outputBytes = fn.outputs.map((o) => numel(o.shape) * bytesOf(o.dtype));
     const addresses = new Float64Array(inputs + outputBytes.length + 1);
     const times = new Float64Array(kernels.length);
-    const { scratchBytes, aliases } = plan;
     return {
       kernels,
       scratchBytes,

@@ -112,6 +112,12 @@ function build(compiler: Compiler, units: readonly string[], target: string): vo
   }
 }
 
+/** All that compiled code depends on beside its source; null without a compiler. */
+export function compilerIdentity(): string | null {
+  const compiler = findCompiler();
+  return compiler === null ? null : [compiler.version, compiler.flags.join(" "), processorKey()].join("\0");
+}
+
 export interface BuiltLibrary {
   path: string;
   /** True when the compiler had to run. */
@@ -126,8 +132,7 @@ export function sharedObject(units: readonly string[]): BuiltLibrary {
       "no C compiler was found (tried $CC, cc, gcc, clang); install one (Debian: apt install gcc), or use WEFT_DEVICE=reference",
     );
   const hash = createHash("sha256");
-  for (const part of [compiler.version, compiler.flags.join(" "), processorKey(), ...units])
-    hash.update(part).update("\0");
+  for (const part of [compilerIdentity()!, ...units]) hash.update(part).update("\0");
   const folder = kernelFolder("cpu");
   const path = join(folder, `${hash.digest("hex").slice(0, 40)}.so`);
   if (isCached(path)) return { path, fresh: false };

@@ -1,6 +1,17 @@
 // Steps as lists of small unitary gates on a state of many parts, and the loop over them with each gradient. The reverse
 // pass by reversal runs state and cotangent back through the same gates: two states, however many steps.
-import { adjoint, customVjp, matmul, scan, type Tensor, zerosLike } from "../../tensor/index.js";
+import {
+  adjoint,
+  concat,
+  customVjp,
+  grad,
+  matmul,
+  ones,
+  scan,
+  type Tensor,
+  vmap,
+  zerosLike,
+} from "../../tensor/index.js";
 import { phase } from "./exponential.js";
 import { runSteps } from "./loop.js";
 import type { Gradient } from "./methods.js";
@@ -30,6 +41,8 @@ export interface GateProgram extends GateTensors {
   at: Tensor;
   /** The angles as a function of the step, where that is known: then the tables of angles need not exist. */
   moving: Moving | null;
+  /** With `moving`: tables of so many steps at a time, instead of none. */
+  block?: number;
 }
 
 interface StepGates {
@@ -136,6 +149,8 @@ interface MovingBack extends Back {
   params: Tensor[];
   k: Tensor;
 }
+/** `k` is the step after the next one to go back through. */
+type BlockBack = MovingBack;
 
 /**
  * All steps with angles worked out in each: state, cotangent and the sums of gradients are all that is kept, however many
@@ -185,10 +200,97 @@ function runMoving(program: GateProgram, moving: Moving, state: Tensor): Tensor 
   return reversible(gates, moving.params, first, state);
 }
 
+/**
+ * All steps with tables of angles for a block of them at a time: memory does not depend on the number of steps, and angles that
+ * many lanes share, or that are dear, are worked out once and not by every lane.
+ */
+function runBlocks(program: GateProgram, moving: Moving, block: number, state: Tensor): Tensor {
+  const { dims, slots, at, fixed: gates } = program;
+  const [steps] = at.shape;
+  const rest = steps % block;
+  const blocks = (steps - rest) / block;
+  // Numbers of steps as a running sum, which no lane can hold: blocks stay a loop of their own, and what is inside becomes
+  // lanes over columns and pieces. As one kernel, a lane would have to carry all columns of a piece.
+  const stepsFrom = (first: Tensor, count: number): Tensor =>
+    count === 1 ? first.reshape([1]) : concat([first.reshape([1]), ones([count - 1], { dtype: "float64" })]).cumsum(0);
+  const anglesOf = (first: Tensor, count: number, params: readonly Tensor[]): Tensor[] =>
+    vmap((k: Tensor) => moving.angles(k, params))(stepsFrom(first, count)) as Tensor[];
+  const forward = (fixed: Tensor[], params: readonly Tensor[], first: Tensor, count: number, psi: Tensor): Tensor =>
+    scan(
+      (c: Tensor, phases: Tensor[]): [Tensor, []] => [
+        forwardStep(dims, slots, reader(fixed, { tables: [], phases }), c),
+        [],
+      ],
+      psi,
+      anglesOf(first, count, params).map(phase),
+      { length: count },
+    )[0];
+  const backward = (fixed: Tensor[], params: readonly Tensor[], carry: BlockBack, count: number): BlockBack => {
+    const first = carry.k.sub(count);
+    const [{ psi, lambda, fixed: sums }, slopes] = scan(
+      (c: Back, phases: Tensor[]): [Back, Tensor[]] => {
+        const x = { tables: [], phases };
+        const { next, each } = backwardStep(dims, slots, reader(fixed, x), c, x);
+        return [next, each.angles];
+      },
+      // Sums that begin at zero: what is equal in them stays so, and is carried once.
+      { psi: carry.psi, lambda: carry.lambda, fixed: carry.fixed.map((g) => zerosLike(g)) },
+      anglesOf(first, count, params).map(phase),
+      { reverse: true, length: count },
+    );
+    const own = grad((given: Tensor[]) =>
+      anglesOf(first, count, given)
+        .map((angle, i) => angle.mul(slopes[i]).sum())
+        .reduce((a, b) => a.add(b)),
+    )([...params]);
+    return {
+      psi,
+      lambda,
+      fixed: carry.fixed.map((sum, i) => sum.add(sums[i])),
+      params: carry.params.map((sum, i) => sum.add(own[i])),
+      k: first,
+    };
+  };
+  const reversible = customVjp(
+    (fixed: Tensor[], params: Tensor[], from: Tensor, psi: Tensor): Tensor => {
+      const [{ psi: last, k }] = scan(
+        (c: { psi: Tensor; k: Tensor }) => [{ psi: forward(fixed, params, c.k, block, c.psi), k: c.k.add(block) }, []],
+        { psi, k: from },
+        [],
+        { length: blocks },
+      );
+      return rest === 0 ? last : forward(fixed, params, k, rest, last);
+    },
+    ([fixed, params, from], result, cotangent) => {
+      let carry: BlockBack = {
+        psi: result,
+        lambda: cotangent,
+        fixed: fixed.map((g) => zerosLike(g)),
+        params: params.map((p) => zerosLike(p)),
+        k: from.add(steps),
+      };
+      if (rest > 0) carry = backward(fixed, params, carry, rest);
+      const [end] = scan((c: BlockBack) => [backward(fixed, params, c, block), []], carry, [], { length: blocks });
+      return [end.fixed, end.params, null, end.lambda] as never;
+    },
+  );
+  return reversible(gates, moving.params, at.index(0), state);
+}
+
 /** All steps of a program on one state [D]. */
 export function runGates(program: GateProgram, state: Tensor, gradient: Gradient): Tensor {
-  const { dims, slots, moving } = program;
-  if (gradient.kind === "reversal" && moving !== null) return runMoving(program, moving, state);
+  const { moving } = program;
+  if (gradient.kind === "reversal" && moving !== null) {
+    const { block } = program;
+    if (block === undefined) return runMoving(program, moving, state);
+    if (block < program.at.shape[0]) return runBlocks(program, moving, block, state);
+  }
+  return runTables(program, state, gradient);
+}
+
+/** All steps with tables of whatever differs from step to step. */
+function runTables(program: GateProgram, state: Tensor, gradient: Gradient): Tensor {
+  const { dims, slots } = program;
   const run = (gates: GateTensors, psi: Tensor, kind: Gradient): Tensor =>
     runSteps(
       (c: Tensor, x: StepGates) => forwardStep(dims, slots, reader(gates.fixed, x), c),

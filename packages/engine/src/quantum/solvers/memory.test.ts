@@ -62,15 +62,21 @@ function measured(options: Omit<PropagatorOptions, "duration">) {
 const cases = [
   { strategy: "gates", chunks: 1, steps: 500 },
   { strategy: "dense", chunks: 4, steps: 80 },
+  // 16 steps of each piece are a block; here there are as many left over in the short run as in the long one.
+  { strategy: "gates", chunks: 128, steps: 128 * 36, times: 5, angles: "blocks" },
+  { strategy: "gates", chunks: 1, steps: 2048 + 500, times: 1 + 4096 / 2548, angles: "blocks" },
 ] as const;
-for (const { strategy, chunks, steps } of cases)
+for (const { strategy, chunks, steps, ...more } of cases)
   test(`${strategy}, ${chunks} pieces of time: no more memory for ten times the steps`, { skip }, () => {
-    const few = measured({ steps, chunks, strategy });
-    const many = measured({ steps: 10 * steps, chunks, strategy });
-    const tables = measured({ steps, chunks, strategy, angles: "tables" });
+    const { times = 10, angles } = more as { times?: number; angles?: "blocks" };
+    const few = measured({ steps, chunks, strategy, angles });
+    const many = measured({ steps: Math.round(times * steps), chunks, strategy, angles });
+    // Blocks are worth it only where there are several.
+    const [own, length] = angles === undefined ? [few, steps] : [many, Math.round(times * steps)];
+    const tables = measured({ steps: length, chunks, strategy, angles: "tables" });
     assert.equal(many.peak, few.peak);
-    assert.ok(tables.peak > 1.2 * few.peak, `tables hold ${tables.peak} bytes, steps ${few.peak}`);
-    few.numbers.forEach((x, i) => {
+    assert.ok(tables.peak > 1.2 * own.peak, `tables hold ${tables.peak} bytes, without them ${own.peak}`);
+    own.numbers.forEach((x, i) => {
       assert.ok(Math.abs(x - tables.numbers[i]) < 1e-11, `${i}: ${x}, ${tables.numbers[i]}`);
     });
     assert.ok(
@@ -90,6 +96,6 @@ test("what is made of many numbers keeps its table, and other words are refused"
   assert.deepEqual(few.angles(weft.tensor(2, f64), [weft.tensor([1, 2, 3], f64)])[0].arraySync(), [2, 4, 6]);
   assert.throws(
     () => propagator(pair(values()), { duration: 6, steps: 10, angles: "both" as never }),
-    /angles must be "steps" or "tables", got both/,
+    /angles must be one of steps, blocks, tables, got both/,
   );
 });

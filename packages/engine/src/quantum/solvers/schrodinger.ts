@@ -25,12 +25,20 @@ export interface SchrodingerOptions {
   observables?: Observables;
   dtype?: "complex64" | "complex128";
   /**
-   * How the reverse pass by reversal gets at the drives: "steps" works them out in every step, and memory does not depend on the
-   * number of steps; "tables" keeps some numbers a drive, step and column. By default steps; tables on a GPU, and for gates in
-   * several pieces of time, where every lane would have to work them out by itself.
+   * How the reverse pass by reversal gets at the drives: "steps" works them out in every step; "blocks" keeps tables of some
+   * numbers a drive and column for a block of steps at a time; with both, memory does not depend on the number of steps. "tables"
+   * keeps them for all steps. By default steps; on a GPU, and for gates in several pieces of time, where every lane would have to
+   * work them out by itself, tables while they are small and blocks of that size beyond.
    */
-  angles?: "steps" | "tables";
+  angles?: (typeof angleKinds)[number];
 }
+
+const angleKinds = ["steps", "blocks", "tables"] as const;
+/** Blocks that are asked for: steps over all pieces of time. */
+const blockSteps = 2048;
+/** Bytes of tables up to which there is one block, and the fewest steps of a piece in a block. */
+const tableBytes = 16 << 20;
+const leastSteps = 16;
 
 export interface PropagatorOptions extends Omit<SchrodingerOptions, "saves" | "observables"> {
   /**
@@ -68,11 +76,12 @@ function prepare(h: Hamiltonian, options: SchrodingerOptions): Prepared {
   const same = (state: Tensor): Tensor => state;
   let gates: Prepared["gates"] = null;
   if (method.name === "trotter2" || method.name === "trotter4") {
-    const { angles = onGpu() ? "tables" : "steps" } = options;
-    if (angles !== "steps" && angles !== "tables")
-      throw new WeftError(`propagator: angles must be "steps" or "tables", got ${String(angles)}`);
+    const { angles } = options;
+    if (angles !== undefined && !angleKinds.includes(angles))
+      throw new WeftError(`propagator: angles must be one of ${angleKinds.join(", ")}, got ${String(angles)}`);
     gates = trotterProgram(h, grid, method, (sites, gate, state) => applyGate(h.dims, sites, gate, state));
     if (angles === "tables") gates.program.moving = null;
+    gates.program.block = blockFor(gates.program, angles, 1);
   } else if (method.name === "pwcExpm") {
     const { fixed, drives } = denseTerms(h, grid);
     const table = hermitianExponential(
@@ -91,6 +100,20 @@ function prepare(h: Hamiltonian, options: SchrodingerOptions): Prepared {
     gates = { program, enter: same, leave: same };
   }
   return { method, gradient, grid, D, gates };
+}
+
+/** Steps of a piece of time whose drives stand in tables together; undefined: they are worked out in every step. */
+function blockFor(
+  { dims, angles: tables }: GateProgram,
+  angles: SchrodingerOptions["angles"],
+  pieces: number,
+): number | undefined {
+  if (angles === "steps" || (angles === undefined && pieces === 1 && !onGpu())) return undefined;
+  // The slopes of the angles, in double precision, for every column.
+  const columns = dims.reduce((a, b) => a * b, 1);
+  const bytes = 8 * columns * tables.reduce((sum, { shape }) => sum + shape[1], 0);
+  const all = angles === "blocks" ? blockSteps : tableBytes / Math.max(1, bytes);
+  return Math.max(leastSteps, Math.ceil(all / pieces));
 }
 
 const minusI = { re: 0, im: -1 };
@@ -297,6 +320,9 @@ export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolutio
   if (options.columns !== undefined && (options.chunks ?? 1) !== 1)
     throw new WeftError("propagator: pieces of time need the whole propagator; give chunks or columns, not both");
   if (strategy === "dense") {
+    // On a GPU a step's own angles are a dozen kernels beside its few products: tables, while they are small.
+    const small = 16 * grid.steps * D <= tableBytes;
+    if (onGpu() && options.angles === undefined && small) program.moving = null;
     const first = vmap(enter)(starts).T;
     const out = evolveDense(denseProgram(program), first, chunks, grid, gradient, options.divide);
     return done(vmap(leave, { inAxes: 1, outAxes: 1 })(out));
@@ -304,7 +330,7 @@ export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolutio
   const shared = wish(starts, 0, options.divide?.columns);
   if (chunks === 1) return done(vmap((psi: Tensor) => leave(runGates(program, enter(psi), gradient)))(shared).T);
   // Lanes of several pieces are at different times: what all share when there is one piece, each would work out by itself.
-  if (options.angles === undefined) program.moving = null;
+  program.block = blockFor(program, options.angles, chunks);
   const { count, length } = splitSteps(grid.steps, chunks);
   const { pieces: cut, rest } = cutRows(tablesOf(program), count, length, grid.steps);
   const apart = treeMap((x: Tensor) => wish(x, 0, options.divide?.pieces), cut);

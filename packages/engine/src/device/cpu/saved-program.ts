@@ -1,0 +1,99 @@
+// Programs that were planned before, by the structure of their graph: a process that finds one loads its code and neither plans
+// nor writes it again, which is most of what a start from the cache takes. What is kept is what running the code needs to know. The key has
+// all that a plan depends on, the engine's own files included; whatever looks odd is planned again.
+import { createHash } from "node:crypto";
+import { mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type GraphFn, structuralKey } from "../../graph/index.js";
+import type { CompileOptions, KernelInfo } from "../contract.js";
+import { addedToCache, isCached, kernelFolder } from "../kernel-cache.js";
+import { compilerIdentity } from "./toolchain.js";
+
+export interface SavedProgram {
+  /** The shared object's name in the cache. */
+  library: string;
+  kernels: KernelInfo[];
+  scratchBytes: number;
+  /** Result, and the parameter whose memory it takes over. */
+  aliases: [number, number][];
+  needsLinalg: boolean;
+}
+
+/** Below this many kernels planning is quicker than looking for a file. */
+export const worthSaving = 12;
+
+/** The layers whose code decides what a program becomes. */
+const layers = ["graph", "ops", "transform", "shard", "compile", "device", "device/cpu", "device/cpu/native"];
+
+/** Changes with every build of the engine: names, sizes and times of its files. */
+export function engineIdentity(root = fileURLToPath(new URL("../..", import.meta.url))): string {
+  const hash = createHash("sha256");
+  for (const layer of layers)
+    for (const name of readdirSync(join(root, layer)).sort()) {
+      if (!name.endsWith(".js") || name.endsWith(".test.js")) continue;
+      const { size, mtimeMs } = statSync(join(root, layer, name));
+      hash.update(`${layer}/${name} ${size} ${mtimeMs}\n`);
+    }
+  return hash.digest("hex");
+}
+
+let identity: string | null = null;
+
+/** Null where a program is not kept: it depends on values, or on other processes (see needsGroup), or somebody looks inside. */
+export function programFile(fn: GraphFn, { donated = [], known }: CompileOptions): string | null {
+  const compiler = compilerIdentity();
+  if (compiler === null || (known?.size ?? 0) > 0 || process.env.WEFT_DEBUG) return null;
+  try {
+    identity ??= engineIdentity();
+  } catch {
+    return null;
+  }
+  const settings = Object.keys(process.env)
+    .filter((name) => name.startsWith("WEFT_LANE"))
+    .sort()
+    .map((name) => `${name}=${process.env[name]}`);
+  const hash = createHash("sha256");
+  for (const part of [identity, compiler, structuralKey(fn), donated.map(Number).join(""), ...settings])
+    hash.update(part).update("\0");
+  return join(kernelFolder("cpu"), `${hash.digest("hex").slice(0, 40)}.json`);
+}
+
+const isCount = (value: unknown, below = Number.MAX_SAFE_INTEGER): boolean =>
+  Number.isInteger(value) && (value as number) >= 0 && (value as number) < below;
+
+/** Whether a file's content can be what was written for this function. */
+function fits(saved: SavedProgram, fn: GraphFn): boolean {
+  return (
+    /^[0-9a-f]{40}\.so$/.test(saved.library) &&
+    isCount(saved.scratchBytes) &&
+    typeof saved.needsLinalg === "boolean" &&
+    saved.kernels.every(
+      ({ name, kind, flops, bytes }) =>
+        typeof name === "string" && kind && Number.isFinite(flops) && Number.isFinite(bytes),
+    ) &&
+    saved.aliases.every(([result, param]) => isCount(result, fn.outputs.length) && isCount(param, fn.params.length))
+  );
+}
+
+export function readSaved(file: string, fn: GraphFn): SavedProgram | null {
+  try {
+    if (!isCached(file)) return null;
+    const saved = JSON.parse(readFileSync(file, "utf8")) as SavedProgram;
+    return fits(saved, fn) && isCached(join(kernelFolder("cpu"), saved.library)) ? saved : null;
+  } catch {
+    return null;
+  }
+}
+
+export function writeSaved(file: string, library: string, program: Omit<SavedProgram, "library">): void {
+  try {
+    mkdirSync(kernelFolder("cpu"), { recursive: true });
+    const temporary = `${file}.${process.pid}.tmp`;
+    writeFileSync(temporary, JSON.stringify({ library: basename(library), ...program }));
+    renameSync(temporary, file);
+    addedToCache(file);
+  } catch {
+    // The next process plans again.
+  }
+}
