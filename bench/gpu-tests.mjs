@@ -60,7 +60,8 @@ const isChosen = (name) =>
   (options.only === undefined || texts(options.only).some((text) => name.includes(text))) &&
   !texts(options.skip).some((text) => name.includes(text));
 const suites = (options.all ? [...core, ...more] : core).filter(isChosen);
-const withSharding = !options["no-sharding"] && !options.emulated && isChosen("sharding");
+const shardingDevice = process.env.WEFT_SHARD_TEST_DEVICE ?? (options.emulated ? null : "cuda");
+const withSharding = !options["no-sharding"] && shardingDevice !== null && isChosen("sharding");
 
 /** The GPU's name; what is missing is said before anything runs, because the suites would quietly run on the reference alone. */
 function gpuName() {
@@ -156,7 +157,7 @@ async function runSuite(name) {
 }
 
 async function runSharding() {
-  const env = { WEFT_SHARD_TEST_DEVICE: "cuda", WEFT_SHARD_TEST_WORKERS: "2", WEFT_SHARD_TEST_CLUSTERS: "4" };
+  const env = { WEFT_SHARD_TEST_DEVICE: shardingDevice, WEFT_SHARD_TEST_WORKERS: "2", WEFT_SHARD_TEST_CLUSTERS: "4" };
   const done = await run([join(dist, "test/cluster-suite.main.js")], env, Number(options.seconds));
   keepLog("sharding", done);
   const lines = done.out.split("\n").flatMap((line) => (line.startsWith("{") ? [JSON.parse(line)] : []));
@@ -164,7 +165,7 @@ async function runSharding() {
   const failures = lines.flatMap(({ failed }) => (typeof failed === "string" ? [failed.slice(0, 200)] : []));
   const ended = done.late ? `not finished after ${options.seconds} s` : `ended with ${done.code}`;
   return {
-    suite: "sharding, two workers on one GPU",
+    suite: `sharding, two workers on ${shardingDevice === "cuda" ? "one GPU" : shardingDevice}`,
     passed: summary?.passed ?? 0,
     failed: summary?.failed ?? 0,
     skipped: 0,

@@ -1,7 +1,7 @@
 // The C that every generated kernel starts with: types, conversions, and the scalar functions that compile/scalar.ts
 // calls. Single-precision functions are plain arithmetic, so that the compiler vectorises them inside loops; the
 // polynomial coefficients are Chebyshev interpolants (errors below 2e-9 before rounding).
-import { threefryRounds } from "../../threefry.js";
+import { scalarFunctions, threefryRounds } from "../../common-source.js";
 
 export const preludeSource = String.raw`
 #include <stdint.h>
@@ -53,18 +53,8 @@ W_INLINE w_bfloat w_to_bfloat(float f) {
 W_INLINE float w_round_half(float f) { return w_from_half(w_to_half(f)); }
 W_INLINE float w_round_bfloat(float f) { return w_from_bfloat(w_to_bfloat(f)); }
 
-/* Conversions to integers: truncate, saturate, NaN gives 0 */
-#define W_TO_INT(s, T)                                                                                                  \
-  W_INLINE int w_to_u_##s(T x) { return x >= 255 ? 255 : x > 0 ? (int)x : 0; }                                          \
-  W_INLINE int32_t w_to_i_##s(T x) {                                                                                    \
-    return x >= (T)2147483648.0 ? INT32_MAX : x <= (T)-2147483648.0 ? INT32_MIN : x == x ? (int32_t)x : 0;              \
-  }                                                                                                                     \
-  W_INLINE int64_t w_to_l_##s(T x) {                                                                                    \
-    return x >= (T)9223372036854775808.0 ? INT64_MAX : x <= (T)-9223372036854775808.0 ? INT64_MIN : x == x ? (int64_t)x : 0; \
-  }
-W_TO_INT(f, float)
-W_TO_INT(d, double)
-
+#define W_CALL W_INLINE
+${scalarFunctions}
 /* Single precision, vectorisable */
 W_INLINE float w_exp_f(float x) {
   float n = __builtin_rintf(x * 1.44269504f);
@@ -150,38 +140,6 @@ W_INLINE double w_erf_d(double x) { return erf(x); }
   W_INLINE double w_##name##_d(double x) { return name(x); }
 W_LIBM(expm1) W_LIBM(log1p) W_LIBM(sin) W_LIBM(cos) W_LIBM(tan) W_LIBM(asin) W_LIBM(acos) W_LIBM(atan)
 W_LIBM(sinh) W_LIBM(cosh) W_LIBM(sqrt) W_LIBM(floor) W_LIBM(ceil) W_LIBM(trunc)
-
-#define W_REAL(s, T, F)                                                                                                 \
-  W_INLINE T w_abs_##s(T x) { return fabs##F(x); }                                                                      \
-  W_INLINE T w_round_##s(T x) { return rint##F(x); }                                                                    \
-  W_INLINE T w_rsqrt_##s(T x) { return (T)1 / sqrt##F(x); }                                                             \
-  W_INLINE T w_sign_##s(T x) { return x != x ? x : (T)((x > 0) - (x < 0)); }                                            \
-  W_INLINE int w_isfinite_##s(T x) { return fabs##F(x) < w_inf_##s(); }                                                 \
-  W_INLINE T w_pow_##s(T a, T b) { return pow##F(a, b); }                                                               \
-  W_INLINE T w_atan2_##s(T a, T b) { return atan2##F(a, b); }                                                           \
-  W_INLINE T w_hypot_##s(T a, T b) { return sqrt##F(a * a + b * b); }                                                   \
-  W_INLINE T w_mod_##s(T a, T b) {                                                                                      \
-    T r = fmod##F(a, b);                                                                                                \
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                                                                    \
-  }
-W_REAL(f, float, f)
-W_REAL(d, double, )
-
-/* Integers */
-#define W_INTEGER(s, T)                                                                                                 \
-  W_INLINE T w_mod_##s(T a, T b) {                                                                                      \
-    if (b == 0 || b == -1) return 0;                                                                                    \
-    T r = a % b;                                                                                                        \
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                                                                    \
-  }                                                                                                                     \
-  W_INLINE T w_pow_##s(T a, T b) {                                                                                      \
-    if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;                                                      \
-    T r = 1;                                                                                                            \
-    for (; b > 0; b >>= 1) { if (b & 1) r *= a; a *= a; }                                                               \
-    return r;                                                                                                           \
-  }
-W_INTEGER(i, int32_t)
-W_INTEGER(l, int64_t)
 
 /* Complex functions with two results */
 #define W_COMPLEX(name, s, T, F)                                                                                        \

@@ -2,7 +2,7 @@
 // which threads join partial results (always in the same order, so results are deterministic). No headers: NVRTC
 // compiles it on machines that have only a driver and the NVRTC library.
 import { transcendentalFns } from "../../../ops/index.js";
-import { threefryRounds } from "../../threefry.js";
+import { scalarFunctions, threefryRounds } from "../../common-source.js";
 
 export const cudaPrelude = String.raw`
 #ifdef __CUDACC_RTC__
@@ -64,17 +64,7 @@ W_INLINE w_bfloat w_to_bfloat(float f) {
 W_INLINE float w_round_half(float f) { return w_from_half(w_to_half(f)); }
 W_INLINE float w_round_bfloat(float f) { return w_from_bfloat(w_to_bfloat(f)); }
 
-#define W_TO_INT(s, T)                                                                                                  \
-  W_INLINE int w_to_u_##s(T x) { return x >= 255 ? 255 : x > 0 ? (int)x : 0; }                                          \
-  W_INLINE int32_t w_to_i_##s(T x) {                                                                                    \
-    return x >= (T)2147483648.0 ? INT32_MAX : x <= (T)-2147483648.0 ? INT32_MIN : x == x ? (int32_t)x : 0;              \
-  }                                                                                                                     \
-  W_INLINE int64_t w_to_l_##s(T x) {                                                                                    \
-    return x >= (T)9223372036854775808.0 ? INT64_MAX : x <= (T)-9223372036854775808.0 ? INT64_MIN : x == x ? (int64_t)x : 0; \
-  }
-W_TO_INT(f, float)
-W_TO_INT(d, double)
-
+${scalarFunctions}
 #define W_LIBM(how, name)                                                                                               \
   how float w_##name##_f(float x) { return name##f(x); }                                                                \
   how double w_##name##_d(double x) { return name(x); }
@@ -82,37 +72,6 @@ W_LIBM(W_CALL, exp) W_LIBM(W_CALL, log) W_LIBM(W_CALL, tanh) W_LIBM(W_CALL, erf)
 W_LIBM(W_CALL, log1p) W_LIBM(W_CALL, sin) W_LIBM(W_CALL, cos) W_LIBM(W_CALL, tan) W_LIBM(W_CALL, asin)
 W_LIBM(W_CALL, acos) W_LIBM(W_CALL, atan) W_LIBM(W_CALL, sinh) W_LIBM(W_CALL, cosh)
 W_LIBM(W_INLINE, sqrt) W_LIBM(W_INLINE, floor) W_LIBM(W_INLINE, ceil) W_LIBM(W_INLINE, trunc)
-
-#define W_REAL(s, T, F)                                                                                                 \
-  W_INLINE T w_abs_##s(T x) { return fabs##F(x); }                                                                      \
-  W_INLINE T w_round_##s(T x) { return rint##F(x); }                                                                    \
-  W_INLINE T w_rsqrt_##s(T x) { return (T)1 / sqrt##F(x); }                                                             \
-  W_INLINE T w_sign_##s(T x) { return x != x ? x : (T)((x > 0) - (x < 0)); }                                            \
-  W_INLINE int w_isfinite_##s(T x) { return fabs##F(x) < w_inf_##s(); }                                                 \
-  W_CALL T w_pow_##s(T a, T b)   { return pow##F(a, b); }                                                               \
-  W_CALL T w_atan2_##s(T a, T b)   { return atan2##F(a, b); }                                                           \
-  W_INLINE T w_hypot_##s(T a, T b) { return sqrt##F(a * a + b * b); }                                                   \
-  W_INLINE T w_mod_##s(T a, T b) {                                                                                      \
-    T r = fmod##F(a, b);                                                                                                \
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                                                                    \
-  }
-W_REAL(f, float, f)
-W_REAL(d, double, )
-
-#define W_INTEGER(s, T)                                                                                                 \
-  W_INLINE T w_mod_##s(T a, T b) {                                                                                      \
-    if (b == 0 || b == -1) return 0;                                                                                    \
-    T r = a % b;                                                                                                        \
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                                                                    \
-  }                                                                                                                     \
-  W_INLINE T w_pow_##s(T a, T b) {                                                                                      \
-    if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;                                                      \
-    T r = 1;                                                                                                            \
-    for (; b > 0; b >>= 1) { if (b & 1) r *= a; a *= a; }                                                               \
-    return r;                                                                                                           \
-  }
-W_INTEGER(i, int32_t)
-W_INTEGER(l, int64_t)
 
 /* Complex functions with two results */
 #define W_COMPLEX(s, T, F)                                                                                              \

@@ -1,0 +1,75 @@
+// What the preludes of the C and the CUDA dialect share, as text: conversions and arithmetic that both write the same way, and
+// the rounds of the random numbers (threefry2x32, by key and element index; ops/reference/random.ts has them in TypeScript).
+// A dialect says before how it writes functions (W_INLINE, and W_CALL for large ones), infinities, and `w_rotl(word, bits)`.
+export const scalarFunctions = String.raw`/* Conversions to integers: truncate, saturate, NaN gives 0 */
+#define W_TO_INT(s, T)                                                                                                  \
+  W_INLINE int w_to_u_##s(T x) { return x >= 255 ? 255 : x > 0 ? (int)x : 0; }                                          \
+  W_INLINE int32_t w_to_i_##s(T x) {                                                                                    \
+    return x >= (T)2147483648.0 ? INT32_MAX : x <= (T)-2147483648.0 ? INT32_MIN : x == x ? (int32_t)x : 0;              \
+  }                                                                                                                     \
+  W_INLINE int64_t w_to_l_##s(T x) {                                                                                    \
+    return x >= (T)9223372036854775808.0 ? INT64_MAX : x <= (T)-9223372036854775808.0 ? INT64_MIN : x == x ? (int64_t)x : 0; \
+  }
+W_TO_INT(f, float)
+W_TO_INT(d, double)
+
+#define W_REAL(s, T, F)                                                                                                 \
+  W_INLINE T w_abs_##s(T x) { return fabs##F(x); }                                                                      \
+  W_INLINE T w_round_##s(T x) { return rint##F(x); }                                                                    \
+  W_INLINE T w_rsqrt_##s(T x) { return (T)1 / sqrt##F(x); }                                                             \
+  W_INLINE T w_sign_##s(T x) { return x != x ? x : (T)((x > 0) - (x < 0)); }                                            \
+  W_INLINE int w_isfinite_##s(T x) { return fabs##F(x) < w_inf_##s(); }                                                 \
+  W_CALL T w_pow_##s(T a, T b) { return pow##F(a, b); }                                                                 \
+  W_CALL T w_atan2_##s(T a, T b) { return atan2##F(a, b); }                                                             \
+  W_INLINE T w_hypot_##s(T a, T b) { return sqrt##F(a * a + b * b); }                                                   \
+  W_INLINE T w_mod_##s(T a, T b) {                                                                                      \
+    T r = fmod##F(a, b);                                                                                                \
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                                                                    \
+  }
+W_REAL(f, float, f)
+W_REAL(d, double, )
+
+/* Integers */
+#define W_INTEGER(s, T)                                                                                                 \
+  W_INLINE T w_mod_##s(T a, T b) {                                                                                      \
+    if (b == 0 || b == -1) return 0;                                                                                    \
+    T r = a % b;                                                                                                        \
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                                                                    \
+  }                                                                                                                     \
+  W_INLINE T w_pow_##s(T a, T b) {                                                                                      \
+    if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;                                                      \
+    T r = 1;                                                                                                            \
+    for (; b > 0; b >>= 1) { if (b & 1) r *= a; a *= a; }                                                               \
+    return r;                                                                                                           \
+  }
+W_INTEGER(i, int32_t)
+W_INTEGER(l, int64_t)
+`;
+
+const fourRounds = (first: boolean): string =>
+  (first ? [13, 15, 26, 6] : [17, 29, 16, 24]).map((bits) => `W_ROUND(${bits})`).join(" ");
+const injections = ["k1, k2", "k2, k0", "k0, k1", "k1, k2", "k2, k0"];
+const start = "uint32_t k2 = k0 ^ k1 ^ 0x1BD11BDAu, x0 = (uint32_t)i + k0, x1 = (uint32_t)(i >> 32) + k1;";
+
+/** A macro that declares x0 and x1, the two words of block `i`, after so many groups of four rounds and what follows them. */
+const rounds = (name: string, groups: number, last: string): string =>
+  [
+    `#define ${name}`,
+    start,
+    ...injections.slice(0, groups).map((keys, n) => `${fourRounds(n % 2 === 0)} W_INJECT(${keys}, ${n + 1}u)`),
+    ...(last === "" ? [] : [last]),
+  ].join(" \\\n  ");
+
+/** W_THREEFRY: 20 rounds. W_THREEFRY13: 13, enough for dropout, with `w_kept`: is element n of its draw kept or not? */
+export const threefryRounds = `#define W_ROUND(r) x0 += x1; x1 = w_rotl(x1, r) ^ x0;
+#define W_INJECT(a, b, n) x0 += a; x1 += b + n;
+${rounds("W_THREEFRY", 5, "")}
+/* Dropout: 13 rounds, 16 bits an element, four elements a block. */
+${rounds("W_THREEFRY13", 3, "W_ROUND(17)")}
+W_INLINE int w_kept(uint32_t k0, uint32_t k1, uint64_t n, uint32_t threshold) {
+  uint64_t i = n >> 2;
+  W_THREEFRY13
+  uint32_t word = n & 2 ? x1 : x0;
+  return (n & 1 ? word >> 16 : word & 65535u) >= threshold;
+}
+`;
