@@ -62,7 +62,7 @@ export function loadProblem(file: string, set: readonly string[] = []): quantum.
       );
     spec.parameters[key] = Number(value);
   }
-  return new quantum.GateProblem(spec);
+  return physical(() => new quantum.GateProblem(spec), wrongUsage);
 }
 
 /** Errors of the model are messages to the user; others keep their stack. */

@@ -66,6 +66,20 @@ test("pictures have twenty points a period, and bands where a period cannot be s
   assert.ok(Math.abs(fast.values[200] - 0.3) < 1e-12 && fast.values.every((x) => x >= 0), "the envelope");
 });
 
+test("decay is drawn and can be set; a negative rate is wrong usage", () => {
+  const open = join(folder, "open.yaml");
+  writeFileSync(open, `${readFileSync(file, "utf8")}\ndecay: [{on: q, t1: 40}]`);
+  const picture = join(folder, "open.svg");
+  const { stdout, status, stderr } = weft("run", open, "--json", "--no-gradient", "--plot", picture);
+  assert.equal(status, 0, stderr);
+  assert.match(readFileSync(picture, "utf8"), /the populations from \|0&gt; on, with decay/);
+  const faster = weft("run", open, "--json", "--no-gradient", "--set", "q.lower.rate=0.1");
+  assert.ok(JSON.parse(faster.stdout).infidelity > JSON.parse(stdout).infidelity + 0.1);
+  const negative = weft("run", open, "--set", "q.lower.rate=-0.1");
+  assert.deepEqual([negative.status, negative.stderr.includes("    at ")], [2, false]);
+  assert.match(negative.stderr, /q.lower.rate: a rate of decay must not be negative/);
+});
+
 test("wrong input is a sentence and an exit code", () => {
   const bad = join(folder, "bad.yaml");
   writeFileSync(bad, "device: {parts: {q: {kind: qubit, frequency: 0.5}}}\nevolution: {stepps: 3}");

@@ -99,3 +99,25 @@ test("what is made of many numbers keeps its table, and other words are refused"
     /angles must be one of steps, blocks, tables, got both/,
   );
 });
+
+test("numbers that were written down have a gradient, without jit too", { skip }, () => {
+  // full() is a number in the graph, not a tensor in memory.
+  const written = (): Values => ({
+    amplitude: weft.full([2], 0.5, f64),
+    omega: weft.full([2], 3, f64),
+    length: weft.full([], 6, f64),
+    jc: weft.full([], 0.2, f64),
+  });
+  const of = (options: object) =>
+    Object.entries(weft.grad(loss({ steps: 40, chunks: 1, strategy: "gates", ...options }))(written())).map(
+      ([key, t]) => [key, Array.from(t.dataSync() as ArrayLike<number>, Number)] as const,
+    );
+  const stored = of({ gradient: "stored" });
+  for (const angles of ["steps", "tables"] as const)
+    of({ angles }).forEach(([key, numbers], k) => {
+      numbers.forEach((x, i) => {
+        const want = stored[k][1][i];
+        assert.ok(Math.abs(x - want) < 1e-11 && Math.abs(want) > 1e-4, `${angles}: ${key} ${x}, ${want}`);
+      });
+    });
+});

@@ -29,12 +29,16 @@ export const slopesOfParams = (
 /** Numbers that a loop may carry as sums of gradients beside its states. */
 const maxNumbers = 64;
 
-/** Nodes that are the same in every program: numbers, counters, and what is made of them. */
+/**
+ * Nodes that are the same in every program: numbers, counters, and what is made of them. An alias is what a gradient is taken
+ * of, even where it stands for a number.
+ */
 function constantsOf(order: readonly Node[]): Set<Node> {
   const found = new Set<Node>();
   for (const node of order) {
     const isLeaf = node.op === "const" || node.op === "iota";
-    if (isLeaf || (node.inputs.length > 0 && node.inputs.every((input) => found.has(input)))) found.add(node);
+    const isMade = node.op !== "alias" && node.inputs.length > 0 && node.inputs.every((input) => found.has(input));
+    if (isLeaf || isMade) found.add(node);
   }
   return found;
 }
