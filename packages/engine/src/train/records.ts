@@ -114,6 +114,8 @@ export interface RunHead {
   ranks: number;
   workload: Record<string, unknown>;
   startedAt: number;
+  /** That all ranks of this host may use together. */
+  cores: number;
 }
 
 /** run.json, as the lab's runner writes it; rewritten when the run ends. */
@@ -128,7 +130,7 @@ export function writeRunFile(folder: string, head: RunHead, status: string, more
     command: process.argv.slice(2),
     status,
     startedAt: head.startedAt,
-    machine: { host: hostname() },
+    machine: { host: hostname(), cores: head.cores },
     workload: head.workload,
     ...more,
   };
