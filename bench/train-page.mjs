@@ -84,6 +84,13 @@ const workers = ({ name, epochs, globalBatch, runs, difference }) => [
   "",
 ];
 
+const choose = ({ at, hardware: h, rows }) => [
+  `Settings of ag_news_small judged by rows held out, the test split left alone (${at.slice(0, 10)}, ${h.device}); accuracy after each epoch:`,
+  "",
+  ...rows.map(({ name, validation }) => `- ${name}: ${validation.map((x) => x.toFixed(4)).join(", ")}`),
+  "",
+];
+
 const trainings = readdirSync(folder)
   .filter((name) => /^training-.*\.json$/.test(name))
   .sort()
@@ -94,6 +101,7 @@ const text = [
   ),
   ...(trainings.length > 0 ? ["Full trainings on the real rows:", "", ...trainings.map(full), ""] : []),
   ...(existsSync(join(folder, "train-workers.json")) ? workers(read("train-workers.json")) : []),
+  ...(existsSync(join(folder, "train-choose.json")) ? choose(read("train-choose.json")) : []),
 ];
 const [start, end] = [
   "<!-- figures: written by bench/train-page.mjs from bench/results/ -->\n",

@@ -283,3 +283,26 @@ test("results that a user keeps and fresh batches do not keep a program from bei
     assert.equal(into.args[1], addressOf(x));
     assert.equal(out.args[0], addressOf(y));
   }));
+
+test("a program that gets another state, which stays where it is, is one launch a call again", () =>
+  onFake((fake) => {
+    const step = weft.jit((w: weft.Tensor, x: weft.Tensor) => w.sub(weft.softmax(x.matmul(w)).sum(0).mul(0.1)), {
+      donate: [0],
+    });
+    const fresh = (): weft.Tensor => weft.ones([64, 64]).realize();
+    // Kept, so that memory does not come again by chance.
+    const batches: weft.Tensor[] = [fresh()];
+    let state = fresh();
+    for (let i = 0; i < 4; i++) state = step(state, batches[0]);
+    const before = state;
+    state = fresh();
+    const next = (): string[] => {
+      batches.push(fresh());
+      fake.sequence();
+      state = step(state, batches[batches.length - 1]);
+      return fake.sequence();
+    };
+    for (let i = 0; i < 24; i++) next();
+    assert.deepEqual(next(), ["cuMemcpyDtoDAsync_v2", "cuGraphLaunch"]);
+    before.dispose();
+  }));

@@ -139,7 +139,12 @@ export class RecordedRuns {
     // A result that takes over an argument's memory must be written there.
     const given = new Set(aliases.values());
     const movers = [...this.#moving.inputs];
-    if (movers.some((i) => given.has(i))) return;
+    if (movers.some((i) => given.has(i))) {
+      // Another state was given to the program, say, and stays where it is from now on: look again.
+      this.#moving.inputs.clear();
+      this.#moving.outputs.clear();
+      return;
+    }
     const results = [...this.#moving.outputs];
     const bytes = movers.reduce((n, i) => n + inputs[i], 0) + results.reduce((n, o) => n + outputs[o], 0);
     if (bytes > maxHomeBytes) return;
