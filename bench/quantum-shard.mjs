@@ -3,7 +3,8 @@
 // with that of one core, and what moves with what may. All processes compile first, side by side; then each row is measured
 // in turns (independent workers, the cluster, and again), calls back to back as an optimiser issues them, and also one by one.
 // Writes results/quantum-shard.json after every row.
-// node bench/quantum-shard.mjs [--counts 1,2,4,8] [--rows tasks-65536,meta-256] [--seconds 0.2] [--limit 600] [--out FILE]
+// node bench/quantum-shard.mjs [--counts 1,2,4,8] [--rows tasks-65536,meta-256] [--all] [--seconds 0.2] [--limit 600] [--out FILE]
+// --all: those that are too small to be worth dividing too
 import { fork } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -19,14 +20,16 @@ const { values: options } = parseArgs({
     counts: { type: "string", default: "1,2,4,8" },
     rows: { type: "string" },
     seconds: { type: "string", default: "0.2" },
-    turns: { type: "string", default: "2" },
+    turns: { type: "string", default: "3" },
     limit: { type: "string", default: "600" },
+    all: { type: "boolean", default: false },
     out: { type: "string" },
   },
 });
 // The cluster pins its workers in this order; the independent ones must have the same cores.
 const cores = coreOrder();
-const ids = options.rows?.split(",") ?? Object.keys(known);
+const judged = Object.keys(known).filter((id) => known[id][2] === undefined);
+const ids = options.rows?.split(",") ?? (options.all ? Object.keys(known) : judged);
 for (const id of ids)
   if (!(id in known)) throw new Error(`there is no row ${id}; known: ${Object.keys(known).join(", ")}`);
 const asked = options.counts.split(",").map(Number);
@@ -38,23 +41,28 @@ const begin = Date.now();
 const deadline = begin + 1e3 * Number(options.limit);
 const elapsed = () => ((Date.now() - begin) / 1e3).toFixed(0);
 
-/** A process of this benchmark: asked one thing at a time. */
+/** A process of this benchmark: asked one thing at a time, and ended when time is up. */
 class Process {
   prepared = new Map();
+  #tell = null;
   constructor(job) {
-    this.child = fork(path("lib/quantum-shard-child.mjs"), { serialization: "advanced" });
-    this.ended = new Promise((resolve) => this.child.once("exit", () => resolve({ failed: "the process ended" })));
     this.job = job;
+    this.child = fork(path("lib/quantum-shard-child.mjs"), { serialization: "advanced" });
+    this.child.on("message", (answer) => this.#tell?.(answer));
+    this.child.on("exit", () => this.#tell?.({ failed: "the process ended" }));
   }
   async ask(message) {
-    const late = new Promise((resolve) => {
-      this.timer = setTimeout(() => resolve({ failed: "out of time" }), Math.max(0, deadline - Date.now()));
+    if (!this.child.connected) return { failed: "the process ended" };
+    let timer;
+    const answer = await new Promise((resolve) => {
+      this.#tell = resolve;
+      timer = setTimeout(() => resolve({ failed: "out of time" }), Math.max(0, deadline - Date.now()));
+      this.child.send(message, () => {});
     });
-    const answer = new Promise((resolve) => this.child.once("message", resolve));
-    if (this.child.connected) this.child.send(message);
-    const told = await Promise.race([answer, this.ended, late]);
-    clearTimeout(this.timer);
-    return told;
+    clearTimeout(timer);
+    this.#tell = null;
+    if (answer.failed === "out of time") this.stop();
+    return answer;
   }
   start() {
     return this.ask({ start: this.job });

@@ -115,7 +115,7 @@ process.on("message", async (message) => {
   } catch (error) {
     answer = { failed: String(error?.message ?? error).slice(0, 600) };
   }
-  process.send(answer);
+  if (process.connected) process.send(answer, () => {});
 });
 process.on("disconnect", () => process.exit());
 process.on("SIGTERM", async () => {

@@ -84,7 +84,7 @@ const fewColumns =
 /** [title, program, why it is not judged] by id. */
 export const rows = {
   "tasks-65536": ["W1, 65,536 tasks, each its own pulse", () => tasks(65536)],
-  "ensemble-65536": ["W1, one pulse for 65,536 environments", () => robust(65536)],
+  "ensemble-262144": ["W1, one pulse for 262,144 environments", () => robust(262144)],
   "meta-256": ["W2, meta-gradient of 256 tasks", () => meta(256)],
   "chunks-6": ["W4 n=6, 1,000 steps, 8 pieces x 64 columns", () => chain(6, 1000, 8, "dense")],
   "chunks-4": ["W4 n=4, 5,000 steps, 8 pieces x 16 columns", () => chain(4, 5000, 8, "gates")],

@@ -20,7 +20,7 @@ import { Fluxonium } from "./systems/index.js";
 const machine: Rates = {
   name: "slow devices, quick links",
   assumed: true,
-  matmul: { float32: [[1, 1e7]] },
+  matmul: { float32: [[1, 1e7]], complex128: [[1, 1e7]] },
   linalg: 1e9,
   bandwidth: [[1, 1e9]],
   simple: 1e7,

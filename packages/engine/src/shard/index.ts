@@ -27,3 +27,4 @@ export { applyMove, collectiveAttrs, isCollective, type Move, planReshard } from
 export { parseRules, type ScopeRule, type ShardRule, type ShardRules } from "./rules.js";
 export { type Simulated, type SimulatedRow, simulate, simulateCounts, simulatedTable } from "./simulate.js";
 export type { Site } from "./sites.js";
+export { fewestSmall, smallProduct } from "./work.js";

@@ -1,8 +1,11 @@
 // Prices of kernels, computed by hand from round rates: nothing here is timed.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { Node } from "../graph/index.js";
+import { build } from "../ops/index.js";
 import { type KernelWork, predictKernels, priceKernels, productTime, tableTime } from "./price.js";
 import { linkTime, parseRates, type Rates, sameLinks, valueAt } from "./rates.js";
+import { wholeOf, workOf, workTime } from "./work.js";
 
 /** 1 ns a simple operation, 10 GB/s near and 1 GB/s far, 1 us a kernel, 5 us a call. */
 const rates: Rates = {
@@ -138,4 +141,32 @@ test("rates from a file are checked to the last table", () => {
     [{ links: sameLinks([{ members: 2, latency: 0, bandwidth: 1, curve: [[1, 0]] }]) }, /link/],
   ];
   for (const [part, message] of bad) assert.throws(() => parseRates({ ...good, ...part }), message);
+});
+
+test("products: doubles at half the rate of floats, many small ones at the rate of what is written out", () => {
+  const operand = (shape: number[]): Node => build.input(shape, "complex128");
+  const priceOf = (left: number[], right: number[], given: Rates): number => {
+    const params = [operand(left), operand(right)];
+    const product = build.matmul(params[0], params[1]);
+    const work = workOf({ params, outputs: [product] }).get(product)!;
+    return workTime(product, work, wholeOf(product), given, () => 0);
+  };
+  const memoryless: Rates = { ...rates, bandwidth: [[1, 1e15]] };
+  // Four real products of 2 x 64^3 operations at 5e9 each, and a kernel.
+  assert.ok(Math.abs(priceOf([64, 64], [64, 64], memoryless) - (1e-6 + (8 * 64 ** 3) / 5e9)) < 1e-9);
+  const small = { ...memoryless, ops: { product: 2e9 } };
+  // 100 of 4 x 4 x 4, four real products each.
+  assert.ok(Math.abs(priceOf([100, 4, 4], [100, 4, 4], small) - (1e-6 + (100 * 4 * 64) / 2e9)) < 1e-9);
+  // Too few, or too large, to be written out.
+  for (const [left, right] of [
+    [
+      [4, 4, 4],
+      [4, 4, 4],
+    ],
+    [
+      [100, 32, 32],
+      [100, 32, 32],
+    ],
+  ])
+    assert.equal(priceOf(left, right, small), priceOf(left, right, memoryless));
 });

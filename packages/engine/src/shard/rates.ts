@@ -96,9 +96,12 @@ export function linkTime(rates: Rates, kind: CollectiveKind, members: number, by
 }
 
 export function matmulRate(rates: Rates, dtype: DType, m: number, n: number, k: number): number {
-  const known =
-    rates.matmul[dtype] ?? rates.matmul[isComplex(dtype) ? "complex64" : "float32"] ?? rates.matmul.float32 ?? [];
-  return valueAt(known, Math.cbrt(Math.max(1, m * n * k)));
+  const size = Math.cbrt(Math.max(1, m * n * k));
+  const own = rates.matmul[dtype];
+  if (own !== undefined) return valueAt(own, size);
+  const known = rates.matmul[isComplex(dtype) ? "complex64" : "float32"] ?? rates.matmul.float32 ?? [];
+  // Where only single precision was measured: half as many doubles fit a vector.
+  return valueAt(known, size) * (dtype === "float64" || dtype === "complex128" ? 0.5 : 1);
 }
 
 /** Rates from JSON, checked: a file from elsewhere must not put NaN into every price. */

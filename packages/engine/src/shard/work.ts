@@ -2,6 +2,7 @@
 // Which values go through memory is decided once for the whole function, by the rules of thumb that the fuser follows.
 import {
   bytesOf,
+  type DType,
   functionOrder,
   type GraphFn,
   isOp,
@@ -136,6 +137,13 @@ export function arithmetic(node: Node, elements: number, rates: Rates): number {
 const lookupTime = (elements: number, row: number, rates: Rates): number =>
   Math.min(elements / rates.lookup, elements / Math.max(1, row) / rates.lookup + elements / rates.simple);
 
+/** Products of at most this size, and of at least so many, are written out by devices that have a rate for them. */
+export const smallProduct: Partial<Record<DType, number>> = { float32: 16, float64: 16, complex64: 24, complex128: 24 };
+export const fewestSmall = 8;
+
+const isSmall = (dtype: DType, batch: number, sizes: readonly number[]): boolean =>
+  batch >= fewestSmall && sizes.every((size) => size <= (smallProduct[dtype] ?? 0));
+
 /** Whether an operand of a product lies transposed. */
 function isTransposed(node: Node): boolean {
   if (!isOp(node, "permute")) return false;
@@ -171,6 +179,8 @@ export function workTime(
       // Complex products are several real ones.
       const parts = costOf(node).flops / Math.max(1, 2 * numel(whole.results[0]) * full);
       const batch = (parts * numel(local.results[0])) / Math.max(1, m * n);
+      if (rates.ops?.product !== undefined && isSmall(node.dtype, batch / parts, [m, n, k]))
+        return fixed + Math.max(streaming, (batch * m * n * k) / rates.ops.product);
       const [left, right] = node.inputs.map(isTransposed);
       const product = productTime(rates, { dtype: node.dtype, batch, m, n, k, left, right });
       return fixed + (rates.products === undefined ? Math.max(product, streaming) : product + streaming);

@@ -32,7 +32,7 @@ import {
   stridesOf,
 } from "../../graph/index.js";
 import { costOf } from "../../ops/index.js";
-import type { KernelWork } from "../../shard/index.js";
+import { fewestSmall, type KernelWork, smallProduct } from "../../shard/index.js";
 import type { KernelInfo } from "../contract.js";
 import { bytesReceived, describe, membersOf } from "../group/descriptor.js";
 import { abiSource } from "./native/abi.js";
@@ -62,9 +62,6 @@ static inline void w_share(w_kernel fn, void* const* p, long from, long count, l
 }
 static inline double w_now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }
 `;
-
-/** Small matrices in large batches: written out with constant sizes, which the compiler unrolls and vectorises. */
-const smallMatrix = { float32: 16, float64: 16, complex64: 24, complex128: 24 } as Partial<Record<DType, number>>;
 
 class ProgramWriter {
   readonly #functions = new Map<string, string>();
@@ -224,12 +221,13 @@ class ProgramWriter {
       return operand.offset === 0 ? base : `((${element}*)${base} + ${operand.offset * width})`;
     };
     const batch = numel(node.shape.slice(0, rank));
-    const limit = smallMatrix[node.dtype] ?? 0;
+    // Small matrices in large batches: written out with constant sizes, which the compiler unrolls and vectorises.
+    const limit = smallProduct[node.dtype] ?? 0;
     const out = [...(plan.layouts.get(node) ?? stridesOf(node.shape))];
     const dims = mergeBatch(node.shape.slice(0, rank), a.strides, b.strides, out);
     if (
       epilogue === null &&
-      batch >= 8 &&
+      batch >= fewestSmall &&
       m <= limit &&
       n <= limit &&
       k <= limit &&
