@@ -34,6 +34,8 @@ export interface StepRecord {
   /** Left out where collectives are not timed. */
   commUs?: number;
   exposedCommUs?: number;
+  /** Processor time of the rank's threads, on CPUs: less than the step took where a core was taken away or waited for others. */
+  cpuUs?: number;
   samples: number;
   loss: number;
   gradientNorm: number;

@@ -410,6 +410,7 @@ class Run {
     const programs = this.#programs;
     const known = programs.whole.programs + programs.last.programs + programs.first.programs;
     const before = this.group.times();
+    const cpu = this.#window === 1 ? process.cpuUsage() : null;
     let dataWait = 0;
     let samples = 0;
     let pending: Pending | null = null;
@@ -433,6 +434,7 @@ class Run {
       this.#state =
         pending === null ? programs.whole(this.#state, packed) : programs.last(this.#state, pending, packed);
       const after = this.group.times();
+      const used = cpu === null ? null : process.cpuUsage(cpu);
       const compile = programs.whole.programs + programs.last.programs + programs.first.programs > known;
       this.#journal.add({
         epoch: batch.epoch,
@@ -441,6 +443,7 @@ class Run {
         dataWait,
         samples,
         compile,
+        cpuUs: used === null ? null : used.user + used.system,
         comm:
           before === null || after === null
             ? null
@@ -487,6 +490,7 @@ class Run {
         dataWaitUs,
         computeUs: Math.max(0, durationUs - dataWaitUs - exposedCommUs),
         ...(taken.comm !== null && { commUs: taken.comm.total * 1e6, exposedCommUs }),
+        ...(taken.cpuUs !== null && { cpuUs: taken.cpuUs }),
         samples: taken.samples,
         loss,
         gradientNorm: values[said.norm],
