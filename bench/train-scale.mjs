@@ -75,6 +75,8 @@ function stepsOf(run) {
     stepMs: middle("durationUs"),
     computeMs: middle("computeUs"),
     exposedCommMs: middle("exposedCommUs"),
+    /** Processor time: where a step takes longer than this and its communication, something else had the core. */
+    cpuMs: middle("cpuUs"),
     dataWaitMs: middle("dataWaitUs"),
     /** Of rank 0, one by one. */
     each: all[0].map(({ durationUs }) => Math.round(durationUs / 100) / 10),

@@ -101,6 +101,8 @@ async function trainRows(size) {
   const rows = { weft: { 1: [], 2: [] }, torch: { 1: [], 2: [] }, exposed: [], dataWait: [] };
   /** Every step, whichever run it was in. */
   const steady = { weft: { 1: [], 2: [] }, torch: { 1: [], 2: [] } };
+  /** Processor time of the same steps: what a rank computes, without waiting for a core or for the other rank. */
+  const processor = { 1: [], 2: [] };
   let torch = null;
   for (let round = 0; round < rounds; round++)
     for (const { who, workers, got } of await oneRound(size, round, steps)) {
@@ -108,6 +110,7 @@ async function trainRows(size) {
       steady[who][workers].push(...got.seconds);
       if (who === "torch") torch = got.torch;
       if (who === "weft") rows.dataWait.push(mean(got.dataWait));
+      if (who === "weft") processor[workers].push(...got.processor);
       if (who === "weft" && workers === 2) rows.exposed.push(mean(got.exposed));
     }
   const efficiency = (who) => (steady[who][2].length === 0 ? null : median(steady[who][1]) / median(steady[who][2]));
@@ -121,6 +124,7 @@ async function trainRows(size) {
     batchPerRank: batches[size],
     stepSeconds: rows,
     eachStep: steady,
+    processorSeconds: { 1: median(processor[1]), 2: processor[2].length === 0 ? null : median(processor[2]) },
     ratio: { 1: ratio(1), 2: ratio(2) },
     efficiency: { weft: efficiency("weft"), torch: efficiency("torch") },
     exposedShare: rows.exposed.length === 0 ? null : median(rows.exposed),

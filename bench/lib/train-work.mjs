@@ -107,6 +107,7 @@ export async function weftSteps(size, cores, steps, distributed = {}) {
   const steady = taken.slice(warm[size]);
   return {
     seconds: steady.map((r) => r.durationUs / 1e6),
+    processor: steady.map((r) => r.cpuUs / 1e6),
     exposed: steady.map((r) => r.exposedCommUs / r.durationUs),
     dataWait: steady.map((r) => r.dataWaitUs / r.durationUs),
     losses: taken.map((r) => r.loss),

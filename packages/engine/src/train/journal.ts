@@ -12,6 +12,8 @@ export interface Taken {
   dataWait: number;
   samples: number;
   compile: boolean;
+  /** Microseconds of processor time, all threads; null where the work is done elsewhere. */
+  cpuUs: number | null;
   /** Seconds in collectives; null where they are not measured. */
   comm: { total: number; exposed: number } | null;
 }

@@ -34,6 +34,8 @@ export interface StepRecord {
   /** Left out where collectives are not timed. */
   commUs?: number;
   exposedCommUs?: number;
+  /** Processor time of the rank's threads, on CPUs: less than the step took where a core was taken away or waited for others. */
+  cpuUs?: number;
   samples: number;
   loss: number;
   gradientNorm: number;
@@ -114,6 +116,8 @@ export interface RunHead {
   ranks: number;
   workload: Record<string, unknown>;
   startedAt: number;
+  /** That all ranks of this host may use together. */
+  cores: number;
 }
 
 /** run.json, as the lab's runner writes it; rewritten when the run ends. */
@@ -128,7 +132,7 @@ export function writeRunFile(folder: string, head: RunHead, status: string, more
     command: process.argv.slice(2),
     status,
     startedAt: head.startedAt,
-    machine: { host: hostname() },
+    machine: { host: hostname(), cores: head.cores },
     workload: head.workload,
     ...more,
   };

@@ -1,6 +1,7 @@
 // The training loop of one rank: data, steps, evaluation, records, checkpoints, and the end, whichever it is. Started alone
 // or once a rank; all ranks do the same things in the same order.
 import { mkdirSync, writeFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import {
@@ -104,6 +105,12 @@ async function openSets(config: Config): Promise<Sets> {
 const windowOf = (everySteps: number, group: Group): number =>
   group.size === 1 ? everySteps : Math.min(everySteps, 16);
 
+/** Ranks that have cores of their own see only these; one alone, or ranks that share, see what there is. */
+function coresOf({ ranks, distributed: { cores_per_rank: own } }: Config): number {
+  const seen = availableParallelism();
+  return ranks > 1 && seen === own ? ranks * own : seen;
+}
+
 /** The global batch by the key that the user wrote. */
 const batchInWords = ({ training, batchPerRank, ranks, globalBatch }: Config): string =>
   training.global_batch === undefined
@@ -190,7 +197,8 @@ class Run {
     this.#census = new Census(trainSet.rows, this.group, (indexHash) =>
       this.#records.write("facts", { facts: { indexHash } }),
     );
-    this.#head = { name: config.name, ranks: config.ranks, workload: {}, startedAt: Date.now() / 1000 };
+    const startedAt = Date.now() / 1000;
+    this.#head = { name: config.name, ranks: config.ranks, workload: {}, startedAt, cores: coresOf(config) };
   }
 
   static async open(config: Config, options: TrainOptions): Promise<Run> {
@@ -402,6 +410,7 @@ class Run {
     const programs = this.#programs;
     const known = programs.whole.programs + programs.last.programs + programs.first.programs;
     const before = this.group.times();
+    const cpu = this.#window === 1 ? process.cpuUsage() : null;
     let dataWait = 0;
     let samples = 0;
     let pending: Pending | null = null;
@@ -425,6 +434,7 @@ class Run {
       this.#state =
         pending === null ? programs.whole(this.#state, packed) : programs.last(this.#state, pending, packed);
       const after = this.group.times();
+      const used = cpu === null ? null : process.cpuUsage(cpu);
       const compile = programs.whole.programs + programs.last.programs + programs.first.programs > known;
       this.#journal.add({
         epoch: batch.epoch,
@@ -433,6 +443,7 @@ class Run {
         dataWait,
         samples,
         compile,
+        cpuUs: used === null ? null : used.user + used.system,
         comm:
           before === null || after === null
             ? null
@@ -479,6 +490,7 @@ class Run {
         dataWaitUs,
         computeUs: Math.max(0, durationUs - dataWaitUs - exposedCommUs),
         ...(taken.comm !== null && { commUs: taken.comm.total * 1e6, exposedCommUs }),
+        ...(taken.cpuUs !== null && { cpuUs: taken.cpuUs }),
         samples: taken.samples,
         loss,
         gradientNorm: values[said.norm],

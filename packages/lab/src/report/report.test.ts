@@ -10,7 +10,17 @@ import { readStudies } from "../import/index.js";
 import { emptyRun } from "../model/index.js";
 import { provideChromium, providePdflatex } from "./browser.js";
 import { textWidth } from "./font.js";
-import { fixFiles, renderPng, studyCharts, studyRows, summaryCsv, summaryTex, texText, writeReport } from "./index.js";
+import {
+  effectText,
+  fixFiles,
+  renderPng,
+  studyCharts,
+  studyRows,
+  summaryCsv,
+  summaryTex,
+  texText,
+  writeReport,
+} from "./index.js";
 
 const fixture = fileURLToPath(new URL("../../testdata/ddp_experiments", import.meta.url));
 const directory = mkdtempSync(join(tmpdir(), "weft-report-"));
@@ -20,6 +30,18 @@ let files: string[] = [];
 before(async () => {
   analyses = readStudies([fixture]).map(analyzeStudy);
   files = await writeReport(analyses, directory);
+});
+
+test("an effect without a value is told by its bounds, one with a value by both", () => {
+  const base = { metric: "epochSeconds" as const, devices: 2, from: 10, unit: "s", reason: "because" };
+  assert.equal(
+    effectText({ ...base, to: null, interval: [5, 10] }),
+    "epochSeconds at 2 devices: 10 -> 5 to 10 s; because",
+  );
+  assert.equal(
+    effectText({ ...base, to: 7, interval: [6, 8] }),
+    "epochSeconds at 2 devices: 10 -> 7 s (80%: 6 to 8 s); because",
+  );
 });
 
 test("the files that people know, and nothing half-written", () => {

@@ -112,8 +112,10 @@ function verdictText(report: StudyReport): string {
 function effectText(predicted: StudyReport["findings"][number]["predicted"]): string | null {
   if (predicted === null) return null;
   const [low, high] = predicted.interval ?? [null, null];
-  const to = predicted.to === null ? "" : `${shortNumber(predicted.to)} ${predicted.unit}`;
-  const range = low === null ? "" : ` (80%: ${shortNumber(low)} to ${shortNumber(high!)} ${predicted.unit})`;
+  const between = low === null ? null : `${shortNumber(low)} to ${shortNumber(high!)} ${predicted.unit}`;
+  // Without a value there are only bounds: nobody says how likely they are.
+  const to = predicted.to === null ? (between ?? "unknown") : `${shortNumber(predicted.to)} ${predicted.unit}`;
+  const range = predicted.to === null || between === null ? "" : ` (80%: ${between})`;
   const from = predicted.from === null ? "" : `${shortNumber(predicted.from)} -> `;
   return `${predicted.metric}${predicted.devices === undefined ? "" : ` at ${plural(predicted.devices)}`}: ${from}${to}${range}; ${predicted.reason}`;
 }

@@ -161,18 +161,30 @@ template <class C, int N> W_INLINE void w_att_rows(float (*c)[4], const w_att_le
 #pragma unroll
   for (int n = 0; n < N; n++) for (int r = 0; r < 4; r++) c[n][r] = 0;
   if (C::MODE == 0) {
-    const float* x = (const float*)a.rows; const float* y = (const float*)b;
+    /* Shared memory is what limits this: two neighbours in g compute four rows and half of the columns each, for two thirds
+       of the reads of two rows and all columns, and swap what belongs to the other. */
+    int h = g & 1;
+    const float* x = (const float*)a.rows + (g - h) * C::LD; const float* y = (const float*)b + (2 * t + h) * C::LD;
+    float v[4][N];
+#pragma unroll
+    for (int i = 0; i < 4; i++) for (int n = 0; n < N; n++) v[i][n] = 0;
 #pragma unroll 2
     for (int k = 0; k < C::DP; k += 4) {
-      float4 x0 = *(const float4*)(x + g * C::LD + k), x1 = *(const float4*)(x + (g + 8) * C::LD + k);
+      float4 u[4];
+#pragma unroll
+      for (int i = 0; i < 4; i++) u[i] = *(const float4*)(x + (i / 2 * 8 + i % 2) * C::LD + k);
 #pragma unroll
       for (int n = 0; n < N; n++) {
-        float4 y0 = *(const float4*)(y + (n * 8 + 2 * t) * C::LD + k), y1 = *(const float4*)(y + (n * 8 + 2 * t + 1) * C::LD + k);
-        c[n][0] += x0.x * y0.x + x0.y * y0.y + x0.z * y0.z + x0.w * y0.w;
-        c[n][1] += x0.x * y1.x + x0.y * y1.y + x0.z * y1.z + x0.w * y1.w;
-        c[n][2] += x1.x * y0.x + x1.y * y0.y + x1.z * y0.z + x1.w * y0.w;
-        c[n][3] += x1.x * y1.x + x1.y * y1.y + x1.z * y1.z + x1.w * y1.w;
+        float4 w = *(const float4*)(y + n * 8 * C::LD + k);
+#pragma unroll
+        for (int i = 0; i < 4; i++) v[i][n] += u[i].x * w.x + u[i].y * w.y + u[i].z * w.z + u[i].w * w.w;
       }
+    }
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+      float upper = __shfl_xor_sync(0xffffffffu, h ? v[0][n] : v[1][n], 4), lower = __shfl_xor_sync(0xffffffffu, h ? v[2][n] : v[3][n], 4);
+      c[n][0] = h ? upper : v[0][n]; c[n][1] = h ? v[1][n] : upper;
+      c[n][2] = h ? lower : v[2][n]; c[n][3] = h ? v[3][n] : lower;
     }
     return;
   }
@@ -201,22 +213,40 @@ template <class C, int N> W_INLINE void w_att_rows(float (*c)[4], const w_att_le
 template <class C, int N> W_INLINE void w_att_columns_of(float (*o)[4], float (*p)[4], const typename C::Shared* b) {
   int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   if (C::MODE == 0) {
-    const float* y = (const float*)b;
+    /* As above: four rows and every other tile of eight columns a thread, 64 columns at a time. */
+    const int TILES = C::DP / 8;
+    int h = g & 1, first = lane & ~7;
+    const float* y = (const float*)b + h * 8 + 2 * t;
 #pragma unroll
-    for (int k = 0; k < N; k++) {
+    for (int c = 0; c < TILES; c += 8) {
+      float v[4][8];
 #pragma unroll
-      for (int from = 0; from < 4; from++) {
+      for (int i = 0; i < 4; i++) for (int m = 0; m < 8; m++) v[i][m] = 0;
 #pragma unroll
-        for (int e = 0; e < 2; e++) {
-          float p0 = __shfl_sync(0xffffffffu, p[k][e], (lane & ~3) | from), p1 = __shfl_sync(0xffffffffu, p[k][2 + e], (lane & ~3) | from);
-          const float* row = y + (k * 8 + 2 * from + e) * C::LD + 2 * t;
+      for (int k = 0; k < N; k++)
 #pragma unroll
-          for (int n = 0; n < C::DP / 8; n++) {
-            float2 v = *(const float2*)(row + n * 8);
-            o[n][0] += p0 * v.x; o[n][1] += p0 * v.y; o[n][2] += p1 * v.x; o[n][3] += p1 * v.y;
-          }
+        for (int j = 0; j < 8; j++) {
+          int from = first | j / 2;
+          float q[4] = { __shfl_sync(0xffffffffu, p[k][j % 2], from), __shfl_sync(0xffffffffu, p[k][j % 2], from | 4),
+                         __shfl_sync(0xffffffffu, p[k][2 + j % 2], from), __shfl_sync(0xffffffffu, p[k][2 + j % 2], from | 4) };
+#pragma unroll
+          for (int m = 0; m < 4; m++)
+            if (c + 2 * m < TILES) {
+              float2 w = *(const float2*)(y + (k * 8 + j) * C::LD + (c + 2 * m) * 8);
+#pragma unroll
+              for (int i = 0; i < 4; i++) { v[i][2 * m] += q[i] * w.x; v[i][2 * m + 1] += q[i] * w.y; }
+            }
         }
-      }
+#pragma unroll
+      for (int m = 0; m < 4; m++)
+        if (c + 2 * m < TILES)
+#pragma unroll
+          for (int r = 0; r < 4; r++) {
+            int upper = r / 2 * 2, column = 2 * m + r % 2;
+            float other = __shfl_xor_sync(0xffffffffu, h ? v[upper][column] : v[upper + 1][column], 4);
+            o[c + 2 * m][r] += h ? other : v[upper][column];
+            o[c + 2 * m + 1][r] += h ? v[upper + 1][column] : other;
+          }
     }
   } else if (C::MODE == 1) {
     const uint32_t* y = (const uint32_t*)b;
