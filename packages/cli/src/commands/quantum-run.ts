@@ -108,6 +108,7 @@ function compute(problem: quantum.GateProblem, withGradient: boolean): Result {
   const { spec } = problem;
   const outcome = problem.outcome(problem.bind());
   outcome.check();
+  problem.checkTruncation();
   problem.checkSteps();
   let spectrum: Result["spectrum"];
   try {

@@ -3,7 +3,7 @@
 import { parse } from "yaml";
 import { key as keyOf, randn, splitKey } from "../../tensor/index.js";
 import { type Compensation, gate as gateByName } from "../fidelity/index.js";
-import { Operator } from "../operators/index.js";
+import { identity, Operator } from "../operators/index.js";
 import { Pulse, type ShapeName, shapes } from "../pulses/index.js";
 import {
   type GradientKind,
@@ -317,6 +317,9 @@ function jumpsOf(raw: Raw, where: string, device: Device): Omit<OpenJump, "key">
       },
     ];
   if (raw.t1 === undefined && raw.t2 === undefined) fail(where, "give operator and rate, or t1 and t2 (ns)");
+  for (const key of ["t1", "t2"] as const)
+    if (raw[key] !== undefined && !(numberAt(raw[key], `${where}.${key}`) > 0))
+      fail(`${where}.${key}`, `must be a positive time in ns, got ${raw[key]}`);
   const [g1, g2] = [
     raw.t1 === undefined ? 0 : 1 / rate(raw.t1, "t1"),
     raw.t2 === undefined ? null : 1 / rate(raw.t2, "t2"),
@@ -328,6 +331,12 @@ function jumpsOf(raw: Raw, where: string, device: Device): Omit<OpenJump, "key">
   // sqrt(rate) z turns coherences down by exp(-2 rate t).
   if (pure > 0) jumps.push({ on, operator: "z", rate: pure / 2 });
   return jumps;
+}
+
+function lengthAt(value: unknown, where: string): number {
+  const length = numberAt(value, where);
+  if (!(length > 0)) fail(where, `must be a positive time in ns, got ${length}`);
+  return length;
 }
 
 function evolutionOf(raw: Raw, open: boolean): GateSpec["evolution"] {
@@ -363,7 +372,7 @@ function evolutionOf(raw: Raw, open: boolean): GateSpec["evolution"] {
   if (tolerance !== undefined && tolerance <= 0) fail(at("tolerance"), `must be positive, got ${tolerance}`);
   return {
     steps: raw.steps === undefined ? 5000 : wholeAt(raw.steps, at("steps")),
-    duration: raw.duration === undefined ? undefined : numberAt(raw.duration, at("duration")),
+    duration: raw.duration === undefined ? undefined : lengthAt(raw.duration, at("duration")),
     method,
     gradient:
       raw.gradient === undefined
@@ -374,6 +383,12 @@ function evolutionOf(raw: Raw, open: boolean): GateSpec["evolution"] {
     tolerance: name === "tsit5" ? undefined : tolerance,
     precision: textAt(raw.precision ?? "complex128", at("precision"), ["complex64", "complex128"]) as "complex128",
   };
+}
+
+/** The largest entry of M^H M - 1. */
+function distanceFromUnitary(gate: Operator): number {
+  const { re, im } = gate.adjoint().mul(gate).sub(identity(gate.rows));
+  return re.reduce((most, x, i) => Math.max(most, Math.hypot(x, im[i])), 0);
 }
 
 function targetOf(raw: Raw, device: Device): Target {
@@ -412,7 +427,16 @@ function targetOf(raw: Raw, device: Device): Target {
         return { re, im: im ?? 0 };
       }),
     );
-    return { gate: Operator.from(rows, "target.matrix"), name: "matrix", states: null, compensation, measure };
+    const gate = Operator.from(rows, "target.matrix");
+    const off = gate.rows === gate.columns ? distanceFromUnitary(gate) : Number.POSITIVE_INFINITY;
+    if (off > 1e-6)
+      fail(
+        "target.matrix",
+        Number.isFinite(off)
+          ? `is not unitary: M^H M differs from the identity by ${off.toExponential(1)}`
+          : `is not square: ${gate.rows} x ${gate.columns}`,
+      );
+    return { gate, name: "matrix", states: null, compensation, measure };
   }
   const name = raw.gate === undefined ? "X" : textAt(raw.gate, "target.gate");
   try {

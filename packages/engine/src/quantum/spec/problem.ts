@@ -24,6 +24,7 @@ import {
   computationalStates,
   type DeviceEvolution,
   digitsOf,
+  durationOf,
   evolve,
   type Levels,
   numberOf,
@@ -159,6 +160,31 @@ export class GateProblem {
     );
   }
 
+  /**
+   * Throws where the evolution passes through the highest kept level of a part on its way, from the highest computational state
+   * on: levels that were cut off would have been reached, whatever is left of it at the end.
+   */
+  checkTruncation(limit = 0.05): void {
+    const { device } = this.spec;
+    const kept = device.names.map((name) => device.parts[name].structure);
+    if (kept.every(({ levels, computational }) => levels <= computational)) return;
+    const dims = kept.map(({ levels }) => levels);
+    const { weights } = this.populations(
+      200,
+      kept.map(({ computational }) => computational - 1),
+    );
+    kept.forEach(({ levels, computational }, k) => {
+      if (levels <= computational) return;
+      const isTop = (s: number): boolean => digitsOf(s, dims)[k] === levels - 1;
+      const most = Math.max(...weights.map((row) => row.reduce((sum, w, s) => sum + (isTop(s) ? w : 0), 0)));
+      if (most > limit)
+        throw new WeftError(
+          `evolve: ${(100 * most).toPrecision(3)} % of the weight passes through the highest level kept of ` +
+            `${device.names[k]} (${levels} levels): the truncation is too small; raise levels`,
+        );
+    });
+  }
+
   #gate(bound: BoundDevice): GateOutcome {
     const { evolution, target } = this.spec;
     const { precision, ...options } = evolution;
@@ -179,12 +205,12 @@ export class GateProblem {
    * How likely each product state is at equal times, from the state that the target starts in (the ground state of every part
    * where it names none): with decay where the file has any.
    */
-  populations(count = 200): Populations {
+  populations(count = 200, start?: readonly number[]): Populations {
     const { evolution, jumps, target, device } = this.spec;
     const bound = this.bind();
     const { dims } = bound;
     const D = dims.reduce((a, b) => a * b, 1);
-    const from = [...(target.states?.from ?? "0".repeat(device.names.length))].map(Number);
+    const from = start ?? [...(target.states?.from ?? "0".repeat(device.names.length))].map(Number);
     const steps = Math.ceil(evolution.steps / count) * count;
     const [psi, saves] = [basisState(D, numberOf(from, dims)), { steps, saves: count }];
     let weights: number[][];
@@ -200,7 +226,7 @@ export class GateProblem {
       times = run.times;
     } else {
       const { method, gradient, duration, precision } = evolution;
-      const options = { method, gradient, duration: duration ?? bound.duration(), dtype: precision, ...saves };
+      const options = { method, gradient, duration: durationOf(bound, duration), dtype: precision, ...saves };
       const run = schrodinger(bound.hamiltonian(), psi, options);
       const numbers = run.states!.abs().square().dataSync();
       weights = range(count).map((k) => range(D).map((s) => Number(numbers[k * D + s])));
@@ -225,7 +251,7 @@ export class GateProblem {
     const { precision, method, steps, gradient, duration } = evolution;
     const hamiltonian = bound.hamiltonian();
     const wide = jumps.map(({ on, operator, key }) => ({ operator: bound.onWhole(on, operator), rate: rates[key] }));
-    const options = { duration: duration ?? bound.duration(), steps, method, gradient, dtype: precision, ...saving };
+    const options = { duration: durationOf(bound, duration), steps, method, gradient, dtype: precision, ...saving };
     return (rho) => lindblad({ hamiltonian, jumps: wide }, rho, options);
   }
 

@@ -112,6 +112,33 @@ test("populations follow the file's decay, and its own start", () => {
   for (const row of closed.weights) near(row[2], 1, 1e-12);
 });
 
+test("a truncation that is reached on the way, and a pulse that outlasts an open evolution, are refused", {
+  skip,
+}, () => {
+  const driven = (amplitude: number, more: object = {}): GateProblem =>
+    new GateProblem(
+      parseGateSpec(
+        stringify({
+          device: { parts: { q: { kind: "duffing", frequency: 0.6, anharmonicity: -0.2, levels: 3 } } },
+          pulses: [{ on: "q", name: "x", operator: "n", shape: "cosine", length: 30, amplitude, frequency: 0.6 }],
+          evolution: { steps: 1000 },
+          target: { gate: "X" },
+          ...more,
+        }),
+      ),
+    );
+  driven(0.2).checkTruncation();
+  const strong = driven(2);
+  // At the end the level is all but empty again.
+  strong.outcome(strong.bind()).check();
+  assert.throws(
+    () => strong.checkTruncation(),
+    /\d % of the weight passes through the highest level kept of q \(3 levels\)/,
+  );
+  const short = driven(0.2, { decay: [{ on: "q", t1: 100 }], evolution: { steps: 100, duration: 20 } });
+  assert.throws(() => short.outcome(short.bind()), /the pulse q.x ends at 30 ns, after the evolution \(20 ns\)/);
+});
+
 test("steps too few for the tolerance are refused with the number that would do", () => {
   const text = (steps: number): string =>
     stringify({
@@ -166,6 +193,18 @@ target: {gate: I, compensation: virtual-z}
 });
 
 const wrong: [string, RegExp][] = [
+  [
+    "{device: {parts: {q: {kind: qubit, frequency: 1}}}, target: {matrix: [[1, 1], [0, 1]]}}",
+    /target.matrix: is not unitary: M\^H M differs from the identity by 1.0e\+0/,
+  ],
+  [
+    "{device: {parts: {q: {kind: qubit, frequency: 1}}}, decay: [{on: q, t1: 0}]}",
+    /decay\[0\].t1: must be a positive time in ns, got 0/,
+  ],
+  [
+    "{device: {parts: {q: {kind: qubit, frequency: 1}}}, evolution: {duration: -1}}",
+    /evolution.duration: must be a positive time in ns, got -1/,
+  ],
   ["devise: {}", /there is no key "devise"; did you mean "device"/],
   ["pulses: []", /"device" is missing/],
   ["device: {chain: {qubits: 0}}", /device.chain.qubits: expected a whole number/],

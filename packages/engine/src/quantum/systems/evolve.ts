@@ -81,7 +81,8 @@ export function computationalFrame(
   return dressed.states.take(states, 1).cast(dtype);
 }
 
-function durationOf(bound: BoundDevice, given: Tensor | number | undefined): Tensor {
+/** How long an evolution takes: as given, or to the end of the last pulse; pulses that end later are refused. */
+export function durationOf(bound: BoundDevice, given: Tensor | number | undefined): Tensor {
   if (given === undefined) {
     const end = bound.duration();
     const [length] = readable(end) ?? [1];

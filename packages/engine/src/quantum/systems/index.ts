@@ -13,7 +13,7 @@ export {
   type ParameterValues,
   suggestion,
 } from "./device.js";
-export { computationalFrame, type DeviceEvolution, type EvolveOptions, evolve } from "./evolve.js";
+export { computationalFrame, type DeviceEvolution, durationOf, type EvolveOptions, evolve } from "./evolve.js";
 export {
   Duffing,
   Fluxonium,
