@@ -37,7 +37,7 @@ export function quantumShardSection(record) {
             title,
             row.used < row.workers ? `${row.workers} (${row.used} used)` : row.workers,
             ms(row.seconds.median),
-            ms(row.alone.median),
+            row.alone === undefined ? "-" : ms(row.alone.median),
             ms(Math.max(...row.independent)),
             row.efficiency.toFixed(2),
             moved(row.collectives),
