@@ -2,7 +2,7 @@
 // records, checks) against the trainer's own program in a bare loop and against the bare step of bench/gpu.mjs, in one
 // process. The texts are made up, as many and as long as AG News'. Writes results/train-gpu.json.
 // Options: --only small,large  --precisions tf32,bfloat16  --windows 8  --device cuda  --out FILE
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -204,27 +204,38 @@ async function row(size, precision) {
   };
 }
 
-const rows = [];
 const failed = [];
+/** What is not measured now stays, and each row is on disk when it is known: a machine may be lent for a minute only. */
+const rows = existsSync(options.out) ? JSON.parse(readFileSync(options.out, "utf8")).rows : [];
+const order = ({ size, precision }) => `${size === "small" ? 0 : 1}${precision === "tf32" ? 0 : 1}`;
+function keep(done) {
+  const same = ({ size, precision }) => size === done.size && precision === done.precision;
+  rows.splice(0, rows.length, ...rows.filter((r) => !same(r)), { ...done, at: new Date().toISOString() });
+  rows.sort((a, b) => (order(a) < order(b) ? -1 : 1));
+  save();
+}
+function save() {
+  const report = {
+    benchmark: "trainer on the GPU",
+    at: new Date().toISOString(),
+    hardware: { device: device.context?.name ?? device.name },
+    versions: { node: process.version },
+    settings: { windows, every: { small: everyOf("small"), large: everyOf("large") } },
+    rows,
+    failed,
+  };
+  mkdirSync(dirname(options.out), { recursive: true });
+  writeFileSync(options.out, `${JSON.stringify(report, null, 1)}\n`);
+}
 for (const size of options.only.split(","))
   for (const precision of options.precisions.split(","))
     try {
       const done = await row(size, precision);
-      rows.push(done);
+      keep(done);
       console.log(JSON.stringify(done));
     } catch (error) {
       failed.push({ size, precision, error: String(error?.stack ?? error).slice(0, 1000) });
       console.log(JSON.stringify(failed.at(-1)));
     }
-const report = {
-  benchmark: "trainer on the GPU",
-  at: new Date().toISOString(),
-  hardware: { device: device.context?.name ?? device.name },
-  versions: { node: process.version },
-  settings: { windows, every: { small: everyOf("small"), large: everyOf("large") } },
-  rows,
-  failed,
-};
-mkdirSync(dirname(options.out), { recursive: true });
-writeFileSync(options.out, `${JSON.stringify(report, null, 1)}\n`);
+save();
 process.exit(failed.length === 0 ? 0 : 1);

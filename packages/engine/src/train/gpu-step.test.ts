@@ -51,7 +51,17 @@ for (const compute of ["tf32", "bfloat16"] as const)
         fake.sequence();
         state = programs.whole(state, same);
         assert.deepEqual(fake.sequence(), ["cuGraphLaunch"]);
-        // Batches come at ever new addresses: each is copied to where the graph reads it, and nothing else is.
+        // A batch that is let go of after its step leaves its place to the next one, as the trainer has it.
+        const alike = (): string[] => {
+          const packed = next();
+          fake.sequence();
+          state = programs.whole(state, packed);
+          packed.dispose();
+          return fake.sequence();
+        };
+        for (let i = 0; i < 3; i++) alike();
+        assert.deepEqual(alike(), ["cuGraphLaunch"]);
+        // Batches that are kept come at ever new addresses: each is copied to where the graph reads it, and nothing else is.
         const kept: weft.Tensor[] = [];
         const step = (): string[] => {
           kept.push(next());

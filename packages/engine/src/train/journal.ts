@@ -1,6 +1,5 @@
 // What steps said, between the device that took them and the records: read once a window, because reading waits for the device,
 // and written down a few at a time while it takes the next steps. Knows neither devices nor files.
-import type { Tensor } from "../tensor/index.js";
 import { said } from "./step.js";
 
 /** A step as the host knows it when it has been started. */
@@ -8,7 +7,8 @@ export interface Taken {
   epoch: number;
   /** Samples of the step over all ranks. */
   total: number;
-  packed: Tensor;
+  /** Of the step within its epoch. */
+  index: number;
   dataWait: number;
   samples: number;
   compile: boolean;

@@ -1,7 +1,6 @@
 // The training loop of one rank: data, steps, evaluation, records, checkpoints, and the end, whichever it is. Started alone
 // or once a rank; all ranks do the same things in the same order.
 import { mkdirSync, writeFileSync } from "node:fs";
-import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import {
@@ -26,6 +25,7 @@ import { jit, key, type Tensor, tensor, treeMap } from "../tensor/index.js";
 import { Census } from "./census.js";
 import { findCheckpoint, type Progress, readOptimizer, readParameters, writeCheckpoint } from "./checkpoint.js";
 import { type Config, showConfig } from "./config.js";
+import { batchInWords, coresOf, prefetched, windowOf } from "./derived.js";
 import { firstBadTensor } from "./diagnose.js";
 import { TrainError } from "./errors.js";
 import { type Evaluation, evaluate } from "./evaluate.js";
@@ -97,29 +97,6 @@ async function openSets(config: Config): Promise<Sets> {
   const { train, held } = holdOut(rows, config.data.validation, config.seed);
   return { train, validation: held, test };
 }
-
-/**
- * Steps that are read together on a GPU. One rank also looks after a second, whatever the number; several cannot, because their
- * clocks differ, and must look often enough for a SIGTERM to be seen in time.
- */
-const windowOf = (everySteps: number, group: Group): number =>
-  group.size === 1 ? everySteps : Math.min(everySteps, 16);
-
-/** Ranks that have cores of their own see only these; one alone, or ranks that share, see what there is. */
-function coresOf({ ranks, distributed: { cores_per_rank: own } }: Config): number {
-  const seen = availableParallelism();
-  return ranks > 1 && seen === own ? ranks * own : seen;
-}
-
-/** The global batch by the key that the user wrote. */
-const batchInWords = ({ training, batchPerRank, ranks, globalBatch }: Config): string =>
-  training.global_batch === undefined
-    ? `the global batch of ${globalBatch} (training.batch_per_rank ${batchPerRank} x ${ranks} rank${ranks === 1 ? "" : "s"} x accumulation ${training.accumulation})`
-    : `training.global_batch ${globalBatch}`;
-
-/** Batches kept ready where the configuration does not say: about a mebibyte, because waking a loader costs more than a small batch. */
-const prefetched = ({ batchPerRank, model }: Config): number =>
-  Math.min(64, Math.max(8, Math.ceil(2 ** 20 / (4 * batchPerRank * (headColumns + model.max_seq_len)))));
 
 /** What decides the curve; a checkpoint can only be continued with the same. */
 const decisive = (config: { model: unknown; optimizer: unknown; seed: number; precision: unknown }): string =>
@@ -429,17 +406,20 @@ class Run {
       const packed = tensor(batch.data, { shape: [batch.rows, headColumns + batch.length], dtype: "int32" });
       if (micro < accumulation - 1) {
         pending = pending === null ? programs.first(this.#state, packed) : programs.more(pending, this.#state, packed);
+        packed.dispose();
         continue;
       }
       this.#state =
         pending === null ? programs.whole(this.#state, packed) : programs.last(this.#state, pending, packed);
+      // The next batch then comes to the same place, and a GPU need not copy it to where its recorded step reads.
+      packed.dispose();
       const after = this.group.times();
       const used = cpu === null ? null : process.cpuUsage(cpu);
       const compile = programs.whole.programs + programs.last.programs + programs.first.programs > known;
       this.#journal.add({
         epoch: batch.epoch,
         total: batch.total,
-        packed,
+        index: batch.index,
         dataWait,
         samples,
         compile,
@@ -476,7 +456,7 @@ class Run {
 
   #write({ step, epoch, total, values, durationUs, startMs, ...taken }: Told): void {
     const loss = values[said.loss];
-    if (values[said.good] === 0) this.#bad(step, loss, taken.packed);
+    if (values[said.good] === 0) this.#bad(step, loss, { epoch, index: taken.index });
     this.#losses.push(loss);
     this.#progress.lossSum += loss * total;
     this.#progress.samples += total;
@@ -515,8 +495,9 @@ class Run {
       });
   }
 
-  #bad(step: number, loss: number, packed: Tensor): never {
+  #bad(step: number, loss: number, at: { epoch: number; index: number }): never {
     this.#records.flush();
+    const packed = this.#batchAgain(at);
     const what = firstBadTensor(this.#steps, this.#state.params, packed, this.config.model.n_heads);
     const last = findCheckpoint(this.config.output);
     throw new TrainError(
@@ -524,6 +505,14 @@ class Run {
         (last === null ? "There is no checkpoint yet" : `The last good checkpoint is ${last.folder}`) +
         "; try a smaller learning_rate, a warm-up, or gradient_clip",
     );
+  }
+
+  /** The last micro-batch of a step, made once more. */
+  #batchAgain(at: { epoch: number; index: number }): Tensor {
+    const loader = openLoader(this.trainSet, { ...this.#loaderOptions(true), loaders: 0 }, at);
+    let batch = loader.next();
+    for (let micro = 1; micro < this.config.training.accumulation; micro++) batch = loader.next();
+    return tensor(batch.data, { shape: [batch.rows, headColumns + batch.length], dtype: "int32" });
   }
 
   #evaluate(set: TokenSet): Evaluation {
