@@ -20,7 +20,7 @@ const { values: options } = parseArgs({
     counts: { type: "string", default: "1,2,4,8" },
     rows: { type: "string" },
     seconds: { type: "string", default: "0.2" },
-    turns: { type: "string", default: "3" },
+    turns: { type: "string", default: "2" },
     limit: { type: "string", default: "600" },
     all: { type: "boolean", default: false },
     out: { type: "string" },

@@ -70,7 +70,8 @@ function chain(n, count, chunks, strategy) {
   return {
     args: [chainParameters(n)],
     fn: (p) => both(p),
-    most: matrix * (10 + 2 * (chunks ?? 8)),
+    // Propagators of pieces once forward and, a piece's slope at a time, back: never more for more steps.
+    most: matrix * (10 + (chunks ?? 8) * (2 + (chunks ?? 8))),
     moved: "gradients of gates and propagators of pieces",
   };
 }

@@ -36,6 +36,8 @@ export interface BenchOptions {
   simulate?: string;
   signal?: AbortSignal;
   onProgress?(what: string, done: number, of: number): void;
+  /** A row is known at all counts; others follow. */
+  onRow?(row: RowRecord): void;
 }
 
 export interface ResultRecord {
@@ -115,11 +117,10 @@ async function start(options: BenchOptions): Promise<Teams[]> {
  * Every row at every count, in rounds: all counts and arrangements take their turn in each, because machines are not equally
  * fast for minutes. What a row came to, for every count.
  */
-async function measureAll(options: BenchOptions): Promise<Measurement[][]> {
+async function* measureAll(options: BenchOptions): AsyncGenerator<Measurement[]> {
   const counts = await start(options);
   const rounds = roundsOf(options.repeats);
   const all = counts.flatMap((teams) => Object.values(teams) as Team[]);
-  const measured: Measurement[][] = [];
   for (const [row, spec] of options.rows.entries()) {
     const outcomes = new Map<Team, RowOutcome[]>();
     for (let round = 0; round < rounds; round++)
@@ -136,16 +137,13 @@ async function measureAll(options: BenchOptions): Promise<Measurement[][]> {
           );
       }
     if (options.signal?.aborted) break;
-    measured.push(
-      counts.map(({ devices, independent, sameCores }) => ({
-        outcome: outcomes.get(devices)![0],
-        peers: peersOf(independent && outcomes.get(independent), sameCores && outcomes.get(sameCores)),
-      })),
-    );
+    yield counts.map(({ devices, independent, sameCores }) => ({
+      outcome: outcomes.get(devices)![0],
+      peers: peersOf(independent && outcomes.get(independent), sameCores && outcomes.get(sameCores)),
+    }));
   }
   await Promise.all(all.map((team) => team.end()));
   if (options.signal?.aborted) throw new WeftError("stopped");
-  return measured;
 }
 
 interface Measurement {
@@ -285,15 +283,18 @@ export async function runBench(options: BenchOptions): Promise<RowRecord[]> {
       for (const [i, row] of options.rows.entries()) rows[i].results.push(predictedResult(row, count, rates));
     return rows;
   }
-  const measured = await measureAll(options);
-  for (const [i, row] of options.rows.entries())
-    for (const [j, count] of options.counts.entries()) {
-      const { outcome, peers } = measured[i][j];
-      rows[i].results.push(resultOf(count, row, outcome, peers));
+  let done = 0;
+  for await (const measured of measureAll(options)) {
+    const row = rows[done];
+    for (const [j, { outcome, peers }] of measured.entries()) {
+      row.results.push(resultOf(options.counts[j], options.rows[done], outcome, peers));
       if (!("facts" in outcome)) continue;
-      if (outcome.facts.paysFrom !== null) rows[i].paysFrom = outcome.facts.paysFrom;
-      if (outcome.facts.raw !== null) rows[i].raw = outcome.facts.raw;
+      if (outcome.facts.paysFrom !== null) row.paysFrom = outcome.facts.paysFrom;
+      if (outcome.facts.raw !== null) row.raw = outcome.facts.raw;
     }
+    done++;
+    options.onRow?.(row);
+  }
   return rows;
 }
 
