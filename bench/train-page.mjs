@@ -55,11 +55,11 @@ function steps({ training, overlap, tokenise }) {
 const gpu = ({ rows, hardware: h, at }) => [
   `Through the trainer on ${h.device} (${at.slice(0, 10)}), against its own program in a bare loop and the bare step of the GPU table:`,
   "",
-  "| step | through the trainer | own program, bare | data, metrics, logging | bare step of the table |",
+  "| step (time of day) | through the trainer | own program, bare | data, metrics, logging | bare step of the table |",
   "| --- | ---: | ---: | ---: | ---: |",
   ...rows.map(
-    ({ size, precision, stepMs, bareMs, overhead, tableMs }) =>
-      `| ag-${size} ${precision} | ${stepMs.toFixed(3)} ms | ${bareMs.toFixed(3)} ms | ${percent(overhead)} | ${tableMs.toFixed(3)} ms |`,
+    ({ size, precision, stepMs, bareMs, overhead, tableMs, at: measured }) =>
+      `| ag-${size} ${precision} (${(measured ?? at).slice(11, 16)}) | ${stepMs.toFixed(3)} ms | ${bareMs.toFixed(3)} ms | ${percent(overhead)} | ${tableMs.toFixed(3)} ms |`,
   ),
   "",
 ];
