@@ -239,7 +239,8 @@ function timesOfPeers(row, lines) {
     ...live.map(({ peer, ms }) => ({ peer, ms, live: true })),
     ...lines
       .filter(({ work, peer, ms }) => work === row.work && ms !== undefined && !live.some((l) => l.peer === peer))
-      .map(({ peer, ms }) => ({ peer, ms, live: false })),
+      // Lines of a run before this one say when that was.
+      .map(({ peer, ms, measured }) => ({ peer, ms, live: false, ...(measured && { measured }) })),
   ];
 }
 

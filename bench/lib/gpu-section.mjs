@@ -26,7 +26,9 @@ export function gpuSection(report) {
       row.wrong === null ? time(row.times.weft?.ms) : `wrong: ${row.wrong.slice(0, 60)}`,
       spread ? `${time(spread.min)} to ${time(spread.max)}` : "",
       rate,
-      row.peers.map(({ peer, ms, live }) => `${peer} ${time(ms)}${live ? " *" : ""}`).join(", "),
+      row.peers
+        .map(({ peer, ms, live, measured }) => `${peer} ${time(ms)}${live ? " *" : measured ? " +" : ""}`)
+        .join(", "),
       row.verdicts.map(wantedText).join("; "),
     ]);
   });
@@ -43,6 +45,9 @@ export function gpuSection(report) {
     ...(report.rows.some(({ peers }) => peers.some(({ live }) => live))
       ? ["- Peers with * took turns with Weft, round by round; the others ran before or after it"]
       : []),
+    ...[...new Set(report.rows.flatMap(({ peers }) => peers.flatMap(({ measured }) => measured ?? [])))].map(
+      (when) => `- Peers with + were measured in an earlier run on such a machine, ${when}`,
+    ),
     "- Times are medians; every result was checked (Freivalds' test, closed forms, the exact program, golden values) before it was timed",
     ...(products.length > 0
       ? [`- Matrix products against PyTorch: geometric mean ${mean.toFixed(3)}x over ${products.length} rows`]
