@@ -8,6 +8,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import * as weft from "weft";
+import { judge } from "./lib/gpu-judge.mjs";
 import { startLivePeer } from "./lib/live-peer.mjs";
 import { summary } from "./lib/stats.mjs";
 import { rows } from "./weft/gpu-rows.mjs";
@@ -232,49 +233,24 @@ function versionsOf() {
   return found.lines[0] ?? {};
 }
 
-/** Every peer's time of a row: those that took turns first, and then no other time of the same peer. */
-function timesOfPeers(row, lines) {
-  const live = (row.livePeers ?? []).filter(({ ms }) => ms !== undefined);
-  return [
-    ...live.map(({ peer, ms }) => ({ peer, ms, live: true })),
-    ...lines
-      .filter(({ work, peer, ms }) => work === row.work && ms !== undefined && !live.some((l) => l.peer === peer))
-      // Lines of a run before this one say when that was.
-      .map(({ peer, ms, measured }) => ({ peer, ms, live: false, ...(measured && { measured }) })),
-  ];
-}
-
-/** Whether a row meets what is wanted of it: against each peer that is named, or (`best`) against the fastest of them. */
-function judge(row, lines) {
-  const own = row.times.weft?.ms;
-  const ratios = own === undefined ? [] : timesOfPeers(row, lines).map((p) => ({ ...p, ratio: p.ms / own }));
-  const verdicts = (row.wanted ? [row.wanted] : []).flatMap((wanted) => {
-    if (own === undefined) return [{ ...wanted, met: false }];
-    if (wanted.milliseconds !== undefined) return [{ ...wanted, met: own <= wanted.milliseconds }];
-    const named = ratios.filter(({ peer }) => wanted.against.includes(peer)).sort((a, b) => a.ms - b.ms);
-    return (wanted.best ? named.slice(0, 1) : named).map(({ peer, ratio }) => ({
-      peer,
-      wantedRatio: wanted.ratio,
-      ratio,
-      met: ratio >= wanted.ratio,
-    }));
-  });
-  return { ...row, peers: ratios, verdicts };
-}
-
 const driverVersion = () =>
   spawnSync("nvidia-smi", ["--query-gpu=driver_version", "--format=csv,noheader"], {
     encoding: "utf8",
   }).stdout?.trim() || String(device.context?.driverVersion ?? "none");
 
 const started = new Date();
+const to = option("out") ?? join(here, "results/gpu.json");
+mkdirSync(dirname(to), { recursive: true });
 const own = [];
-for (const row of chosen) own.push(await runRow(row));
-livePeer?.stop();
-const { lines, absent } = peers();
-if (livePeer?.ended) absent.live = livePeer.ended.message;
-const readings = device.readings?.() ?? {};
-const report = {
+
+/** Written after every row, and with the peers at the end: what was measured is not lost with what comes after it. */
+function write(lines, absent, versions) {
+  const report = reportOf(device.readings?.() ?? {}, lines, absent, versions);
+  writeFileSync(to, `${JSON.stringify(report, null, 1)}\n`);
+  return report;
+}
+
+const reportOf = (readings, lines, absent, versions) => ({
   kind: "gpu-table",
   at: started.toISOString(),
   seconds: (Date.now() - started.getTime()) / 1e3,
@@ -286,15 +262,21 @@ const report = {
   versions: {
     node: process.version,
     driver: driverVersion(),
-    ...(lines.length > 0 || livePeer !== null ? versionsOf() : {}),
+    ...versions,
   },
   definitions,
   absent,
   rows: own.map((row) => judge(row, lines)),
-};
-const to = option("out") ?? join(here, "results/gpu.json");
-mkdirSync(dirname(to), { recursive: true });
-writeFileSync(to, `${JSON.stringify(report, null, 1)}\n`);
+});
+
+for (const row of chosen) {
+  own.push(await runRow(row));
+  write([], { peers: "not measured yet" }, {});
+}
+livePeer?.stop();
+const { lines, absent } = peers();
+if (livePeer?.ended) absent.live = livePeer.ended.message;
+const report = write(lines, absent, lines.length > 0 || livePeer !== null ? versionsOf() : {});
 for (const { id, wrong, times, verdicts } of report.rows)
   console.log(JSON.stringify({ id, ms: times.weft?.ms, wrong, verdicts }));
 process.exitCode = report.rows.some(({ wrong }) => wrong !== null) ? 1 : 0;

@@ -55,6 +55,7 @@ export function quantumShardSection(record) {
     `- Machine: ${h.processor}, ${h.cores} cores; measured ${record.at.slice(0, 10)} with \`node bench/quantum-shard.mjs\`, one core a worker, value and gradient`,
     "- Divided by the planner alone. Efficiency is the time of the slowest of N workers that run the whole program by themselves at the same time, divided by N times the time of N workers that share it; both in turns, the median of the turns' ratios",
     '- "a call" with the next one issued before the last is done, as an optimiser does; "one by one" waits for each',
+    ...(record.note === undefined ? [] : [`- ${record.note}`]),
     ...advice,
     "",
     line(columns),

@@ -142,7 +142,7 @@ function trainRow(size, precision, limit) {
     title: work,
     work,
     inner: 20,
-    wanted: { milliseconds: limit },
+    wanted: limit === undefined ? undefined : { milliseconds: limit },
     profile: true,
     make() {
       const step = classifierStep(sizes[size], { precision });
