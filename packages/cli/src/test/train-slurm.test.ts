@@ -206,8 +206,8 @@ describe("a real SLURM", { skip: availableParallelism() < 2 ? "needs two cores" 
     assert.match(log, /done after 20 steps/);
     const kindOf = (run: string): unknown =>
       linesOf(run, "rank1.jsonl")
-        .map((line) => JSON.parse(line) as { facts?: { collectives?: string } })
-        .find((r) => r.facts?.collectives !== undefined)?.facts?.collectives;
+        .map((line) => JSON.parse(line) as { facts?: { backend?: string } })
+        .find((r) => r.facts?.backend !== undefined)?.facts?.backend;
     assert.deepEqual(["one-node", "two-nodes"].map(kindOf), ["shm", "mpi"]);
     const [near, apart] = ["one-node", "two-nodes"].map((run) => losses(run, 0));
     assert.equal(apart.length, 20);
