@@ -1,5 +1,6 @@
 // The benchmark as a whole: a child process for each device count, others beside it, rounds in turn, and one record at the end.
 // The record is plain data in the lab's format; judging and drawing are the lab's work.
+import { setMaxListeners } from "node:events";
 import { WeftError } from "../graph/index.js";
 import type { Rates } from "../shard/index.js";
 import type { Job } from "./child.js";
@@ -104,6 +105,8 @@ function teamsOf(count: number, options: BenchOptions): Teams {
 
 /** Started one after the other: whoever measures rates of its workers first does that alone. */
 async function start(options: BenchOptions): Promise<Teams[]> {
+  // A listener for each process: eight workers and all that they are compared with are more than Node finds usual.
+  if (options.signal !== undefined) setMaxListeners(0, options.signal);
   const all: Teams[] = [];
   for (const count of options.counts) {
     const teams = teamsOf(count, options);
