@@ -186,10 +186,21 @@ export class Connection {
     this.lostWorkers.set(worker, reason);
     this.#links.get(worker)?.fail(reason);
     this.#links.delete(worker);
-    // One that only hangs may go on, and read what was staged for it.
+    this.#letGo(worker);
+    say("client", () => reason);
+  }
+
+  /**
+   * What was staged for a lost worker is kept while its process is there: one that only hangs may go on and read it, and one
+   * that was killed closes its connections a moment before it is over.
+   */
+  #letGo(worker: string): void {
     const reader = this.#readers.get(worker);
     if (reader === undefined || !mayGoOn(reader)) this.onWorkerEnded(worker);
-    say("client", () => reason);
+    else
+      setTimeout(() => {
+        if (this.lost === null && this.lostWorkers.has(worker)) this.#letGo(worker);
+      }, 100).unref();
   }
 
   link(worker: string): DataLink {
