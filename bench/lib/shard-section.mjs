@@ -57,7 +57,7 @@ export function shardSection(record) {
       `- ${s.devices} devices, ${s.clock === "compute" ? "compute" : "end to end"}${s.simulated ? " (predicted)" : ""}: average ${s.average.toFixed(2)}x, minimum ${s.minimum.toFixed(2)}x, maximum ${s.maximum.toFixed(2)}x over ${s.rows} rows`,
   );
   return [
-    `## Sharding: ${record.device}${record.coresPerWorker === null ? "" : `, ${record.coresPerWorker} core a worker`}, ${h.cores} cores`,
+    `## Sharding: ${record.device}${record.coresPerWorker === null ? "" : `, ${record.coresPerWorker} core a worker`}, ${h.cores} cores${record.suite === "quick" ? ", --quick" : ""}`,
     "",
     `- Machine: ${h.processor}; measured ${record.at.slice(0, 10)} with \`weft bench\`, medians of ${record.repeats} calls after ${record.warmup} for warm-up, ${record.precision}`,
     '- Efficiency is the speedup divided by the number of devices; "of independent workers" compares with N times the slowest of N workers that ran the same row at the same time and shared nothing',

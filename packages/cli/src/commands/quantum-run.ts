@@ -11,7 +11,8 @@ import { chart } from "./quantum-chart.js";
 interface Options {
   device?: string;
   json?: boolean;
-  plot?: string;
+  /** True: named after the specification. */
+  plot?: string | true;
   gradient: boolean;
   set?: string[];
 }
@@ -21,7 +22,8 @@ Examples:
   weft quantum run gate.yaml
   weft quantum run gate.yaml --set q0.x.amplitude=0.06 q0.el=0.95
   weft quantum run gate.yaml --device cuda --json
-  weft quantum run gate.yaml --plot gate.svg
+  weft quantum run gate.yaml --plot             writes gate.png here
+  weft quantum run gate.yaml --plot pulses.svg
 
 gate.yaml:
   device: {chain: {kind: fluxonium, qubits: 2, el: [0.9, 1.0], jc: 0.02, jl: -0.002}}    # GHz
@@ -38,7 +40,7 @@ export function add(program: Command): void {
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
     .option("--set <key=value...>", "parameters in the place of the file's")
     .option("--no-gradient", "leave the gradient out")
-    .option("--plot <file>", "pulses and populations as .png or .svg")
+    .option("--plot [file]", "pulses and populations as .png or .svg (the specification's name .png)")
     .option("--json", "the result as JSON on standard output")
     .addHelpText("after", help)
     .action((file: string, options: Options) => attempt(() => run(file, options)));
@@ -79,13 +81,14 @@ async function run(file: string, options: Options): Promise<void> {
   if (options.device !== undefined) physical(() => weft.setDevice(options.device!));
   const problem = loadProblem(file, options.set);
   const result = physical(() => compute(problem, options.gradient));
-  if (options.plot !== undefined) await plot(problem, options.plot);
+  const picture = options.plot === true ? `${basename(file, extname(file))}.png` : options.plot;
+  if (picture !== undefined) await plot(problem, picture);
   if (options.json) {
     process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
     return;
   }
   process.stdout.write(`${report(result)}\n`);
-  if (options.plot !== undefined) process.stderr.write(`weft: wrote ${options.plot}\n`);
+  if (picture !== undefined) process.stderr.write(`weft: wrote ${picture}\n`);
 }
 
 interface Result {

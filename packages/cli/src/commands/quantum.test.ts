@@ -45,6 +45,15 @@ test("run --json, --set and --plot", () => {
   assert.deepEqual([...readFileSync(picture).subarray(1, 4)], [0x50, 0x4e, 0x47]);
 });
 
+test("a picture without a name has the specification's, where the command was given", () => {
+  const here = mkdtempSync(join(folder, "plot-"));
+  const args = [bin, "quantum", "run", file, "--no-gradient", "--plot"];
+  const { status, stderr } = spawnSync(process.execPath, args, { encoding: "utf8", cwd: here });
+  assert.equal(status, 0, stderr);
+  assert.match(stderr, /wrote gate\.png/);
+  assert.deepEqual([...readFileSync(join(here, "gate.png")).subarray(1, 4)], [0x50, 0x4e, 0x47]);
+});
+
 test("pictures have twenty points a period, and bands where a period cannot be seen", () => {
   const of = (omega: number): Parameters<typeof pulseLine> => {
     const pulse = quantum.cosinePulse({ length: 50, amplitude: 0.3, omega, phase: 1 });

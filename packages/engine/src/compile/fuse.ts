@@ -1,18 +1,9 @@
 // Fusion: which nodes are computed together in one loop, and which values are written to memory. A group is a set of
 // element-wise nodes and reductions over one common domain; everything else is inlined, loaded, or a library call.
-import {
-  bytesOf,
-  functionOrder,
-  type GraphFn,
-  isFloat,
-  isHalf,
-  isOp,
-  type Node,
-  numel,
-  stridesOf,
-} from "../graph/index.js";
+import { functionOrder, type GraphFn, isHalf, isOp, type Node, numel, stridesOf } from "../graph/index.js";
 import { elementwiseOps, leafOps } from "../ops/index.js";
-import { isReduction, isZeroBase, matrixOperand, opCost, reductionParts } from "./fuse-rules.js";
+import { Again } from "./again.js";
+import { isReduction, isZeroBase, matrixOperand, reductionParts } from "./fuse-rules.js";
 import { operands } from "./operands.js";
 import { Reach } from "./reach.js";
 import {
@@ -96,6 +87,7 @@ class Fuser {
   /** What a loop node reads and how, and what must be computed before a node: asked again and again, and always the same. */
   readonly #basesOf = new Map<Node, Base[]>();
   readonly #sourcesOf = new Map<Node, Node[]>();
+  readonly #again: Again;
 
   constructor(
     readonly fn: GraphFn,
@@ -105,6 +97,14 @@ class Fuser {
     this.params = new Set(fn.params);
     this.#position = new Map(this.order.map((node, i) => [node, i]));
     this.#reach = new Reach(this.order.length);
+    this.#again = new Again({
+      params: this.params,
+      stored: this.stored,
+      free: this.free,
+      groups: this.#groupOf,
+      isLoopNode: (node) => this.isLoopNode(node),
+      stop: this.#stop,
+    });
   }
 
   isLoopNode(node: Node): boolean {
@@ -494,52 +494,10 @@ class Fuser {
       this.#bases(member).flatMap(({ base }) => this.#groupOf.get(base) ?? [])[0];
     const own = origin(node);
     if (own !== undefined) return group.members.some((member) => origin(member) === own);
-    const wanted = new Set(this.#leafLoads(node.inputs[0], null).keys());
+    const wanted = new Set(this.#again.leafLoads(node.inputs[0], false).keys());
     return group.members.some((member) =>
-      [...this.#leafLoads(member.inputs[0], null).keys()].some((leaf) => wanted.has(leaf)),
+      [...this.#again.leafLoads(member.inputs[0], false).keys()].some((leaf) => wanted.has(leaf)),
     );
-  }
-
-  /**
-   * What must be loaded to compute a node again, with its arithmetic; reductions are loads. With `halves`, so are values of
-   * half types that are computed with as float32: half as many bytes as what follows from them.
-   */
-  #leafLoads(node: Node, within: Group | null, halves = false): Map<Node, number> {
-    const loads = new Map<Node, number>();
-    const seen = new Set<Node>();
-    const stack = [node];
-    while (stack.length > 0) {
-      const at = stack.pop()!;
-      if (seen.has(at) || this.free.has(at)) continue;
-      seen.add(at);
-      const isLoad = at !== node && (this.stored.has(at) || this.params.has(at) || isReduction(at));
-      if (!isLoad && halves && isOp(at, "cast") && isHalf(at.inputs[0].dtype) && at.dtype === "float32") {
-        const place = resolveViews(at.inputs[0], axisVariables(at.shape), this.#stop).node;
-        if (numel(place.shape) === numel(at.shape) && !this.free.has(place)) {
-          loads.set(place, numel(place.shape));
-          continue;
-        }
-      }
-      if (isLoad || this.params.has(at) || (!this.isLoopNode(at) && !isView(at))) loads.set(at, numel(at.shape));
-      else if (within === null || seen.size < 64) stack.push(...at.inputs);
-    }
-    return loads;
-  }
-
-  #recomputeCost(node: Node): number {
-    let cost = 0;
-    const seen = new Set<Node>();
-    const stack = [node];
-    while (stack.length > 0 && cost < 1000) {
-      const at = stack.pop()!;
-      if (seen.has(at) || this.params.has(at)) continue;
-      seen.add(at);
-      if (at !== node && (this.stored.has(at) || isReduction(at))) continue;
-      if (!this.isLoopNode(at) && !isView(at)) continue;
-      cost += isView(at) ? 0 : opCost(at);
-      stack.push(...at.inputs);
-    }
-    return cost;
   }
 
   /**
@@ -566,42 +524,26 @@ class Fuser {
         this.stored.add(node);
         continue;
       }
-      const group = this.#groupOf.get(node)!;
       const size = numel(node.shape);
       const widest = Math.max(...[...groups].map((g) => g.size));
       const repeated = widest > size * 2;
       // A bias in a half type: libraries take it as it is, and nobody rounds it again for every row.
       const rounded = isOp(node, "cast") && isHalf(node.dtype) && widest >= size * 64;
-      if (rounded || this.#recomputeCost(node) > (repeated ? 3 : 40)) {
+      if (rounded || this.#again.arithmetic(node) > (repeated ? 3 : 40)) {
         this.stored.add(node);
         continue;
       }
       // In units of the value's own memory.
       const store = groups.size + 1;
       const ways = [false, true].map((halves) => {
-        const loads = this.#leafLoads(node, group, halves);
-        return { loads, price: this.#recomputePrice(node, loads, groups.size, halves) };
+        const loads = this.#again.leafLoads(node, true, halves);
+        return { loads, price: this.#again.price(node, loads, groups.size, halves) };
       });
       const [again, shorter] = ways;
       const best = shorter.price < Math.min(again.price, store) ? shorter : again;
       if (best.price > store) this.stored.add(node);
       else for (const leaf of best.loads.keys()) if (this.#groupOf.has(leaf)) this.stored.add(leaf);
     }
-  }
-
-  /** What computing a node again for each of its readers costs, in units of the node's own memory. */
-  #recomputePrice(node: Node, loads: ReadonlyMap<Node, number>, readers: number, halves: boolean): number {
-    const size = numel(node.shape);
-    const unit = isFloat(node.dtype) ? bytesOf(node.dtype) : null;
-    let price = 0;
-    for (const [leaf, count] of loads) {
-      // Small operands stay in cache.
-      if (count * 8 <= size) continue;
-      const each = (count / size) * (unit === null ? 1 : bytesOf(leaf.dtype) / unit);
-      const isNew = halves && !this.stored.has(leaf) && this.#groupOf.has(leaf) && !isReduction(leaf);
-      price += each * (readers + (isNew ? 1 : 0));
-    }
-    return price;
   }
 }
 
