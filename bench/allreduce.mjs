@@ -7,7 +7,7 @@ import { cpus } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { arena, barrierOf, describe, groupLibrary, MpiGroup, ShmGroup } from "weft/cluster";
+import { arena, barrierOf, describe, groupLibrary, MpiGroup, ShmGroup } from "@weft/cluster";
 
 const self = fileURLToPath(import.meta.url);
 const mark = "@allreduce ";

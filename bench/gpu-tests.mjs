@@ -24,7 +24,7 @@ const { values: options } = parseArgs({
     emulated: { type: "boolean", default: false },
   },
 });
-const dist = dirname(fileURLToPath(import.meta.resolve("weft")));
+const dist = dirname(fileURLToPath(import.meta.resolve("@weft/core")));
 const preload = options.emulated ? ["--import", join(dist, "device/cuda/emulated/preload.testkit.js")] : [];
 
 // Suites that run on every device, the slowest first; those that only look at graphs and plans have no place here.

@@ -7,7 +7,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import * as weft from "weft";
+import * as weft from "@weft/core";
 import { judge } from "./lib/gpu-judge.mjs";
 import { startLivePeer } from "./lib/live-peer.mjs";
 import { summary } from "./lib/stats.mjs";

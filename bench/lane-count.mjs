@@ -5,10 +5,10 @@ import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { planFunction } from "../packages/engine/dist/compile/index.js";
-import { cudaPlanOptions, writeCudaProgram } from "../packages/engine/dist/device/cuda/source.js";
-import { functionOrder } from "../packages/engine/dist/graph/index.js";
-import * as weft from "../packages/engine/dist/index.js";
+import { planFunction } from "../packages/core/dist/compile/index.js";
+import { cudaPlanOptions, writeCudaProgram } from "../packages/core/dist/device/cuda/source.js";
+import { functionOrder } from "../packages/core/dist/graph/index.js";
+import * as weft from "../packages/core/dist/index.js";
 import { programs } from "./lib/ensembles.mjs";
 
 /** Keeps the loops that it is asked to compile, and does not run them. */

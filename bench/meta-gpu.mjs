@@ -7,9 +7,9 @@ import { spawnSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import * as weft from "weft";
-import * as optim from "weft/optim";
-import * as quantum from "weft/quantum";
+import * as weft from "@weft/core";
+import * as optim from "@weft/core/optim";
+import * as quantum from "@weft/quantum";
 import { metaWork } from "./lib/meta-work.mjs";
 import { median } from "./lib/stats.mjs";
 

@@ -12,7 +12,7 @@ import { fileURLToPath } from "node:url";
 
 const self = fileURLToPath(import.meta.url);
 const root = join(dirname(self), "..");
-const dist = process.env.WEFT_DIST ?? join(root, "packages/engine/dist");
+const dist = process.env.WEFT_DIST ?? join(root, "packages/core/dist");
 const engine = (path) => import(join(dist, path, "index.js"));
 
 const sizes = {

@@ -9,7 +9,7 @@ import { fork } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { coreOrder } from "weft/bench";
+import { coreOrder } from "@weft/bench";
 import { hardware } from "./lib/hardware.mjs";
 import { rows as known } from "./lib/quantum-shard-rows.mjs";
 import { median, summary } from "./lib/stats.mjs";

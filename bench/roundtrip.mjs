@@ -6,7 +6,8 @@ import { cpus } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import * as weft from "weft";
+import { connect } from "@weft/cluster";
+import * as weft from "@weft/core";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const { values: options } = parseArgs({
@@ -21,7 +22,7 @@ const turns = Number(options.turns);
 const quantile = (values, q) => [...values].sort((a, b) => a - b)[Math.floor(q * (values.length - 1))];
 
 async function measure(workers) {
-  const cluster = await weft.connect({ devices: workers, cores: 1 });
+  const cluster = await connect({ devices: workers, cores: 1 });
   try {
     const step = weft.jit((x) => x.add(1));
     let x = weft.tensor([1, 2]);

@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import * as weft from "weft";
-import * as trainer from "weft/train";
+import * as weft from "@weft/core";
+import * as trainer from "@weft/train";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const { values: options } = parseArgs({

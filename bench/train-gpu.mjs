@@ -7,9 +7,9 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import * as weft from "weft";
-import * as data from "weft/data";
-import * as trainer from "weft/train";
+import * as weft from "@weft/core";
+import * as trainer from "@weft/train";
+import * as data from "@weft/train/data";
 import { median, summary } from "./lib/stats.mjs";
 import { classifierStep, sizes } from "./weft/classifier-step.mjs";
 
@@ -32,7 +32,7 @@ process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
 process.env.WEFT_DATA = join(folder, "home");
 const device = weft.setDevice(options.device);
 /** Parts of the trainer that are not public: the bare loop runs the very program that a run does. */
-const part = (name) => import(new URL(`./${name}.js`, import.meta.resolve("weft/train")));
+const part = (name) => import(new URL(`./${name}.js`, import.meta.resolve("@weft/train")));
 const [{ makeModel, halfOf }, { makeOptimizer }, { makePrograms, freshState }] = await Promise.all(
   ["model", "optimizer", "step"].map(part),
 );

@@ -1,8 +1,8 @@
 // A small network learns to read digits that this file draws itself: seven strokes a digit, moved, scaled and noisy.
 // `npm start` runs it; so does `node examples/digits.mjs` after `npm run build`.
-import * as weft from "weft";
-import * as nn from "weft/nn";
-import * as optim from "weft/optim";
+import * as weft from "@weft/core";
+import * as nn from "@weft/core/nn";
+import * as optim from "@weft/core/optim";
 
 const size = 28;
 // The strokes of a seven-segment display, as lines in a unit square, and the strokes that each digit has.

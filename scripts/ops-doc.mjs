@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { writeOrCheck } from "./generated.mjs";
 import { root } from "./setup.mjs";
 
-const dist = join(root, "packages/engine/dist");
+const dist = join(root, "packages/core/dist");
 const read = (path) => readFileSync(join(dist, path), "utf8");
 const weft = await import(join(dist, "index.js"));
 const nn = await import(join(dist, "nn/index.js"));

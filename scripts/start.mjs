@@ -6,7 +6,7 @@ setup();
 const built = sh(process.execPath, [join(root, "scripts/build.mjs")]);
 if (built !== 0) process.exit(built);
 
-const weft = await import("weft");
+const weft = await import("@weft/core");
 const { showProgress, train } = await import("../examples/digits.mjs");
 const { device } = weft.session();
 console.log(

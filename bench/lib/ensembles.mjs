@@ -312,7 +312,7 @@ const chainOf = (n, pieces) => (weft) => ({
 });
 
 const fluxonium = (n) => async (weft) => {
-  const { Chain, evolve, gate, processInfidelity } = await import("../../packages/engine/dist/quantum/index.js");
+  const { Chain, evolve, gate, processInfidelity } = await import("../../packages/quantum/dist/index.js");
   const chain = Chain.fluxonium({ qubits: n });
   const target = gate("X", n);
   const loss = (p) => processInfidelity(evolve(chain.with(p), { steps: 4999, method: "trotter2" }), target);
@@ -330,7 +330,7 @@ export const programs = {
   }),
   "w1-solver": async (weft) => {
     const { basisState, densityOf, sigmaMinus, sigmaX, sigmaY, sigmaZ, lindblad, hamiltonian } = await import(
-      "../../packages/engine/dist/quantum/index.js"
+      "../../packages/quantum/dist/index.js"
     );
     const one = (u, gd, gr) => {
       const h = hamiltonian({ static: sigmaZ.scale(0), drives: [sigmaX, sigmaY], amplitudes: u });

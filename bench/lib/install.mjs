@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { findTorch } from "../../packages/engine/dist/nn/torchkit.js";
+import { findTorch } from "../../packages/core/dist/nn/torchkit.js";
 
 const folder = fileURLToPath(new URL("../peers", import.meta.url));
 

@@ -1,6 +1,7 @@
 // One process of bench/quantum-shard.mjs: a client of N one-core workers, or one core by itself. Does what it is asked:
 // prepares a row (compiles it, and tells its numbers and what moves), or times calls of it.
-import * as weft from "weft";
+import { connect } from "@weft/cluster";
+import * as weft from "@weft/core";
 import { rows } from "./quantum-shard-rows.mjs";
 
 const now = () => performance.now() / 1e3;
@@ -21,7 +22,7 @@ let settle = null;
 const prepared = new Map();
 
 async function start(job) {
-  if (job.mode === "sharded") cluster = await weft.connect({ devices: job.count, cores: 1, pin: true });
+  if (job.mode === "sharded") cluster = await connect({ devices: job.count, cores: 1, pin: true });
   else weft.useDevice(new weft.CpuDevice({ cores: [job.core] }));
   settle =
     cluster === null

@@ -2,8 +2,8 @@
 // by columns and by columns x pieces of time; value and gradient each. How much may reach a worker is part of the row: what
 // value and gradient take (twice: a sum passes by in both directions), and the propagators of pieces of time; never anything
 // that grows with the number of steps.
-import * as weft from "weft";
-import * as quantum from "weft/quantum";
+import * as weft from "@weft/core";
+import * as quantum from "@weft/quantum";
 import { chainLoss, chainParameters } from "../programs/chain.mjs";
 import { ensemble, policyStart, taskBatch } from "./meta-work.mjs";
 

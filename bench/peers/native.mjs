@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import koffi from "koffi";
-import { findOpenBlas } from "../../packages/engine/dist/device/cpu/openblas.js";
+import { findOpenBlas } from "../../packages/core/dist/device/cpu/openblas.js";
 import * as data from "../lib/data.mjs";
 import { serve } from "../lib/serve.mjs";
 

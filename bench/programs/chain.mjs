@@ -2,8 +2,8 @@
 // loss 1 - |tr(X^H U)|^2 / 4^n, its gradient by reversal with respect to amplitudes and couplings. Columns are lanes; with
 // chunks > 1 pieces of time are lanes too. node bench/programs/chain.mjs [device] [n] [steps] [chunks]
 import { pathToFileURL } from "node:url";
-import * as weft from "weft";
-import * as quantum from "weft/quantum";
+import * as weft from "@weft/core";
+import * as quantum from "@weft/quantum";
 
 const duration = 50;
 const f64 = { dtype: "float64" };

@@ -1,8 +1,8 @@
 // The training step of the text classifier at the two sizes of the GPU table, as a jitted function with its arguments.
 // Weights are drawn by Weft itself; only their sizes matter to the time.
-import * as weft from "weft";
-import * as nn from "weft/nn";
-import * as optim from "weft/optim";
+import * as weft from "@weft/core";
+import * as nn from "@weft/core/nn";
+import * as optim from "@weft/core/optim";
 
 export const sizes = {
   small: { vocabulary: 20000, width: 128, heads: 4, layers: 2, feedForward: 256, classes: 4, length: 128, batch: 32 },

@@ -8,7 +8,7 @@ const start = performance.now();
 const [, , loss] = step(params, state, ...batch);
 const value = loss.itemSync();
 const end = performance.now();
-const { session } = await import("weft");
+const { session } = await import("@weft/core");
 console.log(
   JSON.stringify({
     loss: value,

@@ -1,7 +1,7 @@
 // The rows of the GPU table: what is run, how its result is checked, which peer's row it is compared with, and what is
 // wanted. A row's `make` returns { run, check, unit? }: `run` issues one unit of work, `check` throws where it is wrong.
-import * as weft from "weft";
-import * as nn from "weft/nn";
+import * as weft from "@weft/core";
+import * as nn from "@weft/core/nn";
 import { singleQubit, twoQubits } from "../lib/ensembles.mjs";
 import { classifierStep, sizes } from "./classifier-step.mjs";
 

@@ -1,7 +1,7 @@
 // The meta-training that bench/meta.mjs --training records: 2,000 iterations on the published tasks, with validation, an
 // adaptation curve of 20 steps and the baselines. Prints one JSON object.
-import * as weft from "../../packages/engine/dist/index.js";
-import * as quantum from "../../packages/engine/dist/quantum/index.js";
+import * as weft from "../../packages/core/dist/index.js";
+import * as quantum from "../../packages/quantum/dist/index.js";
 
 const trainer = new quantum.MetaTrainer({ iterations: 2000, validation: { tasks: 100, every: 100 } });
 const compileStart = performance.now();

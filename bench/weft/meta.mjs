@@ -3,9 +3,9 @@ import { metaWork } from "../lib/meta-work.mjs";
 import { serve } from "../lib/serve.mjs";
 
 const engine = {
-  weft: await import("../../packages/engine/dist/index.js"),
-  quantum: await import("../../packages/engine/dist/quantum/index.js"),
-  optim: await import("../../packages/engine/dist/optim/index.js"),
+  weft: await import("../../packages/core/dist/index.js"),
+  quantum: await import("../../packages/quantum/dist/index.js"),
+  optim: await import("../../packages/core/dist/optim/index.js"),
 };
 const { w1, w2, w3 } = metaWork(engine);
 await serve(

@@ -1,5 +1,5 @@
 // Hash-tokenising by Weft, from texts in memory to ids, as the Python side does.
-import * as data from "weft/data";
+import * as data from "@weft/train/data";
 
 const table = await data.findSplit("imdb", "train", process.argv[2]).read();
 const tokenizer = data.hashTokenizer(20000);

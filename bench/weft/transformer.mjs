@@ -1,7 +1,7 @@
 // The transformer training step, for the row that times it and for the cold start.
-import * as weft from "weft";
-import * as nn from "weft/nn";
-import * as optim from "weft/optim";
+import * as weft from "@weft/core";
+import * as nn from "@weft/core/nn";
+import * as optim from "@weft/core/optim";
 import * as data from "../lib/data.mjs";
 
 export function transformerStep() {

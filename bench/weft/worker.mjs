@@ -3,9 +3,9 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import * as weft from "weft";
-import * as nn from "weft/nn";
-import * as optim from "weft/optim";
+import * as weft from "@weft/core";
+import * as nn from "@weft/core/nn";
+import * as optim from "@weft/core/optim";
 import * as data from "../lib/data.mjs";
 import { serve } from "../lib/serve.mjs";
 import { transformerStep } from "./transformer.mjs";

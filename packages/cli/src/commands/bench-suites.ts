@@ -1,6 +1,7 @@
 // The two side benchmarks as text: jit against op by op, and the same rows in PyTorch.
+
+import type { JitRow } from "@weft/bench";
 import { type BenchRecord, middle } from "@weft/lab";
-import type { JitRow } from "weft/bench";
 import { table, time } from "../terminal/index.js";
 import type { TorchRow } from "./bench-torch.js";
 

@@ -1,7 +1,7 @@
 // Runs the rows of the benchmark in PyTorch, where a Python with it is found: WEFT_PYTHON, else python3.
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import type { BenchOptions } from "weft/bench";
+import type { BenchOptions } from "@weft/bench";
 
 export interface TorchRow {
   compute: number[];

@@ -2,10 +2,10 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism, cpus, totalmem } from "node:os";
 import { join } from "node:path";
+import { type BenchOptions, coreOrder, parseSize, type RowSpec, rowsOf, runBench, runJitBench } from "@weft/bench";
+import * as weft from "@weft/core";
 import { type BenchRecord, benchFiles, benchText, judgeBench, parseBenchRecord } from "@weft/lab";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import * as weft from "weft";
-import { type BenchOptions, coreOrder, parseSize, type RowSpec, rowsOf, runBench, runJitBench } from "weft/bench";
 import { attempt, CommandError, counts, failed, Progress, warn, wrongUsage } from "../terminal/index.js";
 import { jitText, torchText } from "./bench-suites.js";
 import { torchRows } from "./bench-torch.js";
@@ -137,7 +137,7 @@ async function run(options: Options & { gpus?: number[]; port?: string }): Promi
 
 /** One look before anything is measured: how many workers are there; somebody must be. */
 async function workersAt(address: string, token: string | undefined): Promise<number> {
-  const { watch } = await import("weft/cluster");
+  const { watch } = await import("@weft/cluster");
   const workers = await new Promise<number>((resolve, reject) => {
     const stop = watch(
       address,

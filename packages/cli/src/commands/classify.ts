@@ -1,7 +1,7 @@
 // weft classify: label and probabilities of texts by a trained run.
 import { existsSync, readFileSync, statSync } from "node:fs";
+import { Classifier, type Prediction } from "@weft/train";
 import type { Command } from "commander";
-import { Classifier, type Prediction } from "weft/train";
 import { attempt, CommandError, wrongUsage } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 

@@ -1,6 +1,7 @@
 // weft data: fetches data sets, and shows what is in them.
+
+import { type DatasetName, datasetNames, datasets, download, findSplit, splits, textOf } from "@weft/train/data";
 import type { Command } from "commander";
-import { type DatasetName, datasetNames, datasets, download, findSplit, splits, textOf } from "weft/data";
 import { attempt, CommandError, Progress, size, table, wrongUsage } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 

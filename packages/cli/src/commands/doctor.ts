@@ -2,8 +2,8 @@
 // that it finds, and checks what they compute.
 import { accessSync } from "node:fs";
 import { arch, availableParallelism, cpus, freemem, platform, release, totalmem } from "node:os";
+import type { Tensor } from "@weft/core";
 import type { Command } from "commander";
-import type { Tensor } from "weft";
 import { attempt, failed, Progress, significant, size, table, warn, writeFiles } from "../terminal/index.js";
 import {
   type CudaReport,
@@ -22,7 +22,7 @@ interface Options {
   measure: boolean;
 }
 
-export type Weft = typeof import("weft");
+export type Weft = typeof import("@weft/core");
 export type SecondsOf = typeof secondsOf;
 
 /** Rates of one device, or why there are none. */
@@ -120,7 +120,7 @@ export function add(program: Command): void {
 
 async function run(options: Options): Promise<void> {
   // The engine loads native code; no other command needs to wait for it.
-  const weft = await import("weft");
+  const weft = await import("@weft/core");
   const report = examine(weft, options.measure);
   const text = `${JSON.stringify(report, null, 2)}\n`;
   if (options.out !== undefined) writeFiles(options.out, { "doctor.json": text });

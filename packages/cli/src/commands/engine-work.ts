@@ -1,5 +1,5 @@
 // The engine's errors are sentences for users: shown as such, without a stack.
-import { WeftError } from "weft";
+import { WeftError } from "@weft/core";
 import { CommandError } from "../terminal/index.js";
 
 export async function engineWork<T>(work: () => Promise<T>, exitCode?: number): Promise<T> {

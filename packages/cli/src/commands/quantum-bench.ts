@@ -1,8 +1,9 @@
 // weft quantum bench: the ladder from a program that is rebuilt on every call to a batch on a GPU, on one small problem whose
 // answer is known. Every rung is checked before it is timed.
+
+import * as weft from "@weft/core";
+import * as quantum from "@weft/quantum";
 import { type Command, InvalidArgumentError } from "commander";
-import * as weft from "weft";
-import * as quantum from "weft/quantum";
 import { attempt, CommandError, significant, table, time } from "../terminal/index.js";
 
 interface Options {

@@ -1,8 +1,9 @@
 // The picture of a gate: its pulses, and where the state goes that it starts in, with the file's decay. Carriers are drawn
 // with twenty points a period; those too fast to be seen as the band that they fill.
+
+import * as weft from "@weft/core";
 import { framed, type Spec } from "@weft/lab";
-import * as weft from "weft";
-import type * as quantum from "weft/quantum";
+import type * as quantum from "@weft/quantum";
 
 const f64 = { dtype: "float64" } as const;
 const pointsAPeriod = 20;

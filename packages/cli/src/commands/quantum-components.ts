@@ -1,7 +1,7 @@
 // The components of a gate as programs for whatever device is current, and their times: what `weft quantum profile` measures
 // at each device count. Patterns say along what several devices divide the evolution; "automatic" leaves it to the planner.
-import * as weft from "weft";
-import * as quantum from "weft/quantum";
+import * as weft from "@weft/core";
+import * as quantum from "@weft/quantum";
 
 export const patterns = ["states", "time", "tasks", "both", "automatic"] as const;
 export type Pattern = (typeof patterns)[number];

@@ -2,9 +2,8 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
+import { key, session, setDevice } from "@weft/core";
 import { framed, grey, palette, renderPng, renderSvg, type Spec } from "@weft/lab";
-import type { Command } from "commander";
-import { key, session, setDevice } from "weft";
 import {
   type Baseline,
   cacheStats,
@@ -16,7 +15,8 @@ import {
   parseMetaFile,
   presetNames,
   type Validation,
-} from "weft/quantum";
+} from "@weft/quantum";
+import type { Command } from "commander";
 import {
   attempt,
   CommandError,

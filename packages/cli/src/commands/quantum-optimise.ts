@@ -3,9 +3,8 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, extname, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
+import { session, setDevice, type Tensor } from "@weft/core";
 import { framed, palette, renderPng, renderSvg, type Spec } from "@weft/lab";
-import type { Command } from "commander";
-import { session, setDevice, type Tensor } from "weft";
 import {
   explainSteps,
   GateProblem,
@@ -16,7 +15,8 @@ import {
   type ParameterLoss,
   parseControlFile,
   parseGateSpec,
-} from "weft/quantum";
+} from "@weft/quantum";
+import type { Command } from "commander";
 import {
   attempt,
   CommandError,

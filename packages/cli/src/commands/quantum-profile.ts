@@ -3,11 +3,10 @@
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
+import { type ClusterBuffer, connect } from "@weft/cluster";
 import { emptyRun, judge, karpFlatt, type Study, summariseStudy } from "@weft/lab";
+import type { GateProblem } from "@weft/quantum";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import * as weft from "weft";
-import type { ClusterBuffer } from "weft/cluster";
-import type { GateProblem } from "weft/quantum";
 import {
   attempt,
   CommandError,
@@ -109,7 +108,7 @@ async function measureCount(
   onPattern: (pattern: Pattern) => void,
 ): Promise<Map<Pattern, Measured>> {
   const { tasks, repeats, device: kind } = options;
-  const cluster = await weft.connect({ devices, device: kind, cores: 1, pin: kind === "cpu" });
+  const cluster = await connect({ devices, device: kind, cores: 1, pin: kind === "cpu" });
   // Whoever interrupts ends the workers; the call that waits for them fails, and everything is cleared up.
   const stop = (): void => void cluster.close();
   process.once("SIGINT", stop);

@@ -1,10 +1,10 @@
 // weft quantum run: one gate from a specification file: its spectrum, evolution, fidelity and gradient.
 import { readFileSync, writeFileSync } from "node:fs";
 import { basename, extname } from "node:path";
+import * as weft from "@weft/core";
 import { renderPng, renderSvg } from "@weft/lab";
+import * as quantum from "@weft/quantum";
 import type { Command } from "commander";
-import * as weft from "weft";
-import * as quantum from "weft/quantum";
 import { attempt, CommandError, table, time, wrongUsage } from "../terminal/index.js";
 import { chart } from "./quantum-chart.js";
 

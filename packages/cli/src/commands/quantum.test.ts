@@ -5,8 +5,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import * as engine from "weft";
-import * as quantum from "weft/quantum";
+import * as engine from "@weft/core";
+import * as quantum from "@weft/quantum";
 import { pulseLine } from "./quantum-chart.js";
 
 const bin = join(import.meta.dirname, "../../bin/weft.js");

@@ -10,7 +10,7 @@ Examples:
   weft server --host 0.0.0.0 --tls-cert c.pem --tls-key k.pem --token SECRET
                                                 for other machines too: only with TLS and a token
 
-Then start workers (weft worker) and connect: weft.connect("localhost:9000") in a program, or WEFT_CONNECT=localhost:9000.
+Then start workers (weft worker) and connect: connect("localhost:9000") in a program, or WEFT_CONNECT=localhost:9000.
 WEFT_DEBUG_DISPATCHER=1 says what it does and why.`;
 
 export function add(program: Command): void {
@@ -27,7 +27,7 @@ export function add(program: Command): void {
 }
 
 async function run(options: { port: number; host: string; json?: boolean } & SecurityFlags): Promise<void> {
-  const { Dispatcher } = await import("weft/cluster");
+  const { Dispatcher } = await import("@weft/cluster");
   let dispatcher: Awaited<ReturnType<typeof Dispatcher.start>>;
   try {
     dispatcher = await Dispatcher.start({ host: options.host, port: options.port, ...security(options) });

@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import type { Command } from "commander";
 import { attempt, CommandError, failed, shorten, size, table, time } from "../terminal/index.js";
 
-type Tools = typeof import("weft/cluster");
+type Tools = typeof import("@weft/cluster");
 type Tape = Awaited<ReturnType<Tools["readTape"]>>;
 
 const help = `
@@ -69,7 +69,7 @@ export function add(program: Command): void {
 }
 
 async function show(file: string, options: { limit: string; json?: boolean }): Promise<void> {
-  const tape = await load(await import("weft/cluster"), file);
+  const tape = await load(await import("@weft/cluster"), file);
   const limit = Number(options.limit);
   if (!Number.isInteger(limit) || limit < 1)
     throw new CommandError(`--limit ${options.limit}: give a count of 1 or more`, 2);
@@ -95,7 +95,7 @@ async function show(file: string, options: { limit: string; json?: boolean }): P
 }
 
 async function stats(file: string, options: { json?: boolean }): Promise<void> {
-  const tools = await import("weft/cluster");
+  const tools = await import("@weft/cluster");
   const found = tools.tapeStats(await load(tools, file));
   if (options.json) {
     json(found);
@@ -130,7 +130,7 @@ async function stats(file: string, options: { json?: boolean }): Promise<void> {
 }
 
 async function exportTape(file: string, options: { out?: string; json?: boolean }): Promise<void> {
-  const tools = await import("weft/cluster");
+  const tools = await import("@weft/cluster");
   const tape = await load(tools, file);
   if (tape.instructions.length === 0) throw new CommandError(`${file} has no instructions`);
   const out = options.out ?? `${file}.json`;
@@ -140,12 +140,12 @@ async function exportTape(file: string, options: { out?: string; json?: boolean 
 }
 
 async function replayTape(file: string, options: { devices: string; device: string; json?: boolean }): Promise<void> {
-  const tools = await import("weft/cluster");
+  const tools = await import("@weft/cluster");
   const tape = await load(tools, file);
   const devices = Number(options.devices);
   if (!Number.isInteger(devices) || devices < 0)
     throw new CommandError(`--devices ${options.devices}: give a count of 0 or more`, 2);
-  const weft = await import("weft");
+  const weft = await import("@weft/core");
   // What is replayed is not recorded over what is read.
   delete process.env.WEFT_TAPE;
   const cluster = devices === 0 ? null : await tools.connect({ devices, device: options.device });
@@ -174,7 +174,7 @@ async function replayTape(file: string, options: { devices: string; device: stri
 }
 
 async function diff(first: string, second: string, options: { json?: boolean }): Promise<void> {
-  const tools = await import("weft/cluster");
+  const tools = await import("@weft/cluster");
   const found = tools.diffTapes(await load(tools, first), await load(tools, second));
   const same = found.firstDifference === null && found.fetches.every((f) => f.equal);
   if (options.json) json({ ...found, same });

@@ -33,7 +33,7 @@ export function add(program: Command): void {
 }
 
 async function run(options: Options): Promise<void> {
-  const { watch } = await import("weft/cluster");
+  const { watch } = await import("@weft/cluster");
   let before: Parameters<Parameters<typeof watch>[2]>[0] | null = null;
   let shown = 0;
   let stop: () => void = () => {};
@@ -59,7 +59,7 @@ async function run(options: Options): Promise<void> {
   if (options.once) process.exit(0);
 }
 
-type Status = Parameters<Parameters<typeof import("weft/cluster").watch>[2]>[0];
+type Status = Parameters<Parameters<typeof import("@weft/cluster").watch>[2]>[0];
 
 function show(status: Status, before: Status | null): string {
   const rows = status.workers.map(({ info, stats, state }) => {

@@ -1,8 +1,7 @@
 // weft train: trains the model of a configuration, on one device or several. With several it starts itself once a rank.
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Command } from "commander";
-import { session, setDevice } from "weft";
+import { session, setDevice } from "@weft/core";
 import {
   alone,
   type Config,
@@ -14,7 +13,8 @@ import {
   slurmScript,
   tellParent,
   train,
-} from "weft/train";
+} from "@weft/train";
+import type { Command } from "commander";
 import { attempt, CommandError, count, counts, Progress, significant, warn, wrongUsage } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 
@@ -149,7 +149,7 @@ async function trainHere(config: Config, options: Options): Promise<void> {
     if (!options.json && group.rank === 0) process.stdout.write(`${text}\n`);
   };
   const probeFolder = process.env.WEFT_PROBE_DIR;
-  const onCores = session().device.kind === "cpu";
+  const onCores = session().device.traits.usesHostCores;
   const place = onCores ? ` of ${process.env.WEFT_THREADS} core${process.env.WEFT_THREADS === "1" ? "" : "s"}` : "";
   say(
     `${config.name}: ${config.ranks} rank${config.ranks === 1 ? "" : "s"}${place}, global batch ${config.globalBatch} = ${config.batchPerRank} a rank` +

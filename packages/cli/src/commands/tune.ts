@@ -4,8 +4,8 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { dirname, isAbsolute, join, relative, resolve } from "node:path";
 import { type LedgerPrediction, makePrediction, recordPromises, settlePrediction } from "@weft/lab";
+import { type RawConfig, readConfig, showConfig } from "@weft/train";
 import type { Command } from "commander";
-import { type RawConfig, readConfig, showConfig } from "weft/train";
 import {
   attempt,
   CommandError,

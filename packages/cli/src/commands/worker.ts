@@ -45,7 +45,7 @@ export function add(program: Command): void {
 }
 
 async function run(options: Options): Promise<void> {
-  const { parseCores, Worker } = await import("weft/cluster");
+  const { parseCores, Worker } = await import("@weft/cluster");
   try {
     const worker = new Worker({
       host: options.host,

@@ -6,13 +6,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { CpuDevice } from "weft";
+import { CpuDevice } from "@weft/core";
 
 const main = fileURLToPath(new URL("../main.js", import.meta.url));
 const skip = CpuDevice.available() ? false : "no C compiler";
 const folder = mkdtempSync(join(tmpdir(), "weft-cli-cluster-"));
 const running: ChildProcess[] = [];
-const engine = import.meta.resolve("weft");
+const engine = import.meta.resolve("@weft/core");
 
 interface Ready {
   port: number;

@@ -271,7 +271,7 @@ test("wrong usage: unknown keys, no such file, counts", () => {
 });
 
 test("data get, data show, train: a data set from the hub into the cache and through a run", async () => {
-  const hub = fileURLToPath(new URL("../../../engine/testdata/hub/", import.meta.url));
+  const hub = fileURLToPath(new URL("../../../train/testdata/hub/", import.meta.url));
   const asked: string[] = [];
   const server = createServer((request, response) => {
     const url = request.url as string;

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { type Ledger, ledgerScore, readLedger } from "@weft/lab";
-import { loadConfig } from "weft/train";
+import { loadConfig } from "@weft/train";
 import { type Measured, type Settings, search, type Trial } from "../commands/tune-search.js";
 
 const folder = mkdtempSync(join(tmpdir(), "weft-tune-test-"));

@@ -1,0 +1,186 @@
+// Measures one row on the current session: the two clocks, the parts of a call, and whether the result is right. Knows nothing
+// of how many devices there are; whoever calls it has connected before.
+import { WeftError } from "@weft/core/internal/graph";
+import { session } from "@weft/core/internal/runtime";
+import type { Data, Tensor } from "@weft/core/internal/tensor";
+import { errorBound, errorOf, labelOf, programOf, type RowProgram, type RowSpec } from "./rows.js";
+
+export interface MeasureOptions {
+  warmup: number;
+  repeats: number;
+  precision: string;
+  /** Leaves out the clock from creation to fetch. */
+  computeOnly?: boolean;
+  /** Waits until these tensors have been computed. */
+  settle(tensors: readonly Tensor[]): Promise<void>;
+}
+
+export interface Measured {
+  endToEnd: number[];
+  /** Seconds a call, with calls issued back to back. */
+  compute: number[];
+  /** Calls of a sample; the next sample's are issued before these are waited for. */
+  inFlight: number;
+  /** Seconds of calls that were waited for one by one. */
+  alone: number[];
+  create: number;
+  fetch: number;
+  error: number;
+}
+
+/** A row is measured in so many turns, others in between: who is compared then sees the same minutes of the machine. */
+export const roundsOf = (repeats: number): number => Math.min(3, repeats);
+
+/** A sample of the compute clock lasts this long, where so many calls can. */
+const sampleSeconds = 0.2;
+const mostInFlight = 64;
+
+const now = (): number => performance.now() / 1e3;
+const median = (values: readonly number[]): number => {
+  const sorted = [...values].sort((a, b) => a - b);
+  const half = sorted.length >> 1;
+  return sorted.length % 2 === 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+};
+
+const realize = (tensors: readonly Tensor[]): void => session().realize(tensors.map((t) => t.node));
+const numbers = async (t: Tensor): Promise<ArrayLike<number>> => (await t.data()) as unknown as ArrayLike<number>;
+
+/** One row on the devices of this session, ready to be timed; its inputs stay where they are between the rounds. */
+export class RowClock {
+  readonly #measured: Measured = { endToEnd: [], compute: [], inFlight: 1, alone: [], create: 0, fetch: 0, error: 0 };
+  /** Results are fetched into the same array each time: first writing of fresh pages is the machine's time, not Weft's. */
+  #into: Data | null = null;
+
+  private constructor(
+    readonly row: RowSpec,
+    readonly options: MeasureOptions,
+    readonly program: RowProgram,
+    readonly inputs: Tensor[],
+  ) {}
+
+  /** Creates the inputs, checks a result and warms up. A wrong result has no time. */
+  static async prepare(row: RowSpec, options: MeasureOptions): Promise<RowClock> {
+    const program = programOf(row);
+    realize(program.weights);
+    await options.settle(program.weights);
+    const inputs = program.create();
+    realize(inputs);
+    const clock = new RowClock(row, options, program, inputs);
+    try {
+      await clock.#check();
+      for (let i = -options.warmup; i < Math.min(3, options.repeats); i++) {
+        const start = now();
+        const end = await clock.#finish(clock.#issue(1));
+        if (i >= 0) clock.#measured.alone.push(end - start);
+      }
+    } catch (error) {
+      clock.dispose();
+      throw error;
+    }
+    const call = Math.min(...clock.#measured.alone);
+    clock.#measured.inFlight = Math.max(1, Math.min(mostInFlight, Math.floor(sampleSeconds / call)));
+    return clock;
+  }
+
+  async #check(): Promise<void> {
+    const { row, program, inputs, options } = this;
+    const result = program.compute(inputs, program.weights);
+    const error = errorOf(
+      row,
+      await Promise.all(inputs.map(numbers)),
+      await Promise.all(program.weights.map(numbers)),
+      await numbers(result),
+    );
+    result.dispose();
+    const bound = errorBound(options.precision);
+    if (!(error <= bound))
+      throw new WeftError(
+        `${labelOf(row)}: the result is wrong (relative error ${error}, ${bound} allowed); not timed`,
+      );
+    this.#measured.error = error;
+  }
+
+  /** So many calls, back to back, each result let go of at once; the last one, which can be waited for. */
+  #issue(count: number): Tensor {
+    for (let i = 1; ; i++) {
+      const c = this.program.compute(this.inputs, this.program.weights);
+      realize([c]);
+      if (i >= count) return c;
+      c.dispose();
+    }
+  }
+
+  async #finish(c: Tensor): Promise<number> {
+    await this.options.settle([c]);
+    c.dispose();
+    return now();
+  }
+
+  /** The samples of one turn, of both clocks. */
+  async round(): Promise<void> {
+    const samples = Math.ceil(this.options.repeats / roundsOf(this.options.repeats));
+    const { inFlight, compute } = this.#measured;
+    // The next calls are issued before the last ones are done: devices go on from sample to sample. As many calls before the
+    // first sample fill the queue, and as many after the last keep it filled to its end; neither count.
+    let pending = this.#issue(inFlight);
+    let before = 0;
+    for (let i = 0; i <= samples; i++) {
+      const next = this.#issue(inFlight);
+      const end = await this.#finish(pending);
+      if (i > 0) compute.push((end - before) / inFlight);
+      before = end;
+      pending = next;
+    }
+    await this.#finish(pending);
+    if (this.options.computeOnly) return;
+    for (let i = this.#into === null ? -1 : 0; i < samples; i++) {
+      const seconds = await this.#whole();
+      if (i >= 0) this.#measured.endToEnd.push(seconds);
+    }
+  }
+
+  /** From creation to fetch. */
+  async #whole(): Promise<number> {
+    const start = now();
+    const fresh = this.program.create();
+    const c = this.program.compute(fresh, this.program.weights);
+    this.#into = await c.data(this.#into ?? undefined);
+    const seconds = now() - start;
+    for (const tensor of [...fresh, c]) tensor.dispose();
+    return seconds;
+  }
+
+  /** The parts of a call need waits between them, so they are measured apart from the call as a whole. */
+  async #parts(): Promise<void> {
+    const { program, options } = this;
+    const created: number[] = [];
+    const fetched: number[] = [];
+    for (let i = 0; i < Math.min(3, options.repeats); i++) {
+      const start = now();
+      const fresh = program.create();
+      realize(fresh);
+      await options.settle(fresh);
+      created.push(now() - start);
+      const c = program.compute(fresh, program.weights);
+      realize([c]);
+      await options.settle([c]);
+      const ready = now();
+      await c.data(this.#into ?? undefined);
+      fetched.push(now() - ready);
+      for (const tensor of [...fresh, c]) tensor.dispose();
+    }
+    this.#measured.create = median(created);
+    this.#measured.fetch = median(fetched);
+  }
+
+  /** What all rounds gave; the row is over then. */
+  async end(): Promise<Measured> {
+    if (!this.options.computeOnly) await this.#parts();
+    this.dispose();
+    return this.#measured;
+  }
+
+  dispose(): void {
+    for (const tensor of [...this.inputs, ...this.program.weights]) tensor.dispose();
+  }
+}

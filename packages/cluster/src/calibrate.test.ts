@@ -1,0 +1,51 @@
+// What workers tell the planner, without measuring: what is known, nothing where rates are assumed.
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { ReferenceDevice } from "@weft/core/internal/device";
+import { saveRates } from "@weft/core/internal/runtime";
+import { h200, type Rates } from "@weft/core/internal/shard";
+import { workerRates } from "./calibrate.js";
+
+function withEnvironment(values: Record<string, string | undefined>, body: () => void): void {
+  const before = Object.keys(values).map((name) => [name, process.env[name]] as const);
+  const set = (name: string, value: string | undefined): void => {
+    if (value === undefined) delete process.env[name];
+    else process.env[name] = value;
+  };
+  try {
+    for (const [name, value] of Object.entries(values)) set(name, value);
+    body();
+  } finally {
+    for (const [name, value] of before) set(name, value);
+  }
+}
+
+test("known rates are told, those of as many workers; WEFT_RATES=assumed tells none", () => {
+  const folder = mkdtempSync(join(tmpdir(), "weft-worker-rates-"));
+  const device = new ReferenceDevice();
+  const rates: Rates = { ...h200, name: "measured before", assumed: false };
+  const neighbours = { rank: 0, count: 4, name: "nobody" };
+  try {
+    withEnvironment({ WEFT_CACHE_DIR: folder, WEFT_RATES: "measured" }, () => {
+      assert.equal(workerRates(device, {}), null);
+      saveRates(device, rates);
+      assert.equal(workerRates(device, {})?.name, "measured before");
+      assert.equal(workerRates(device, { neighbours }), null);
+      saveRates(device, { ...rates, name: "four together" }, 4);
+      assert.equal(workerRates(device, { neighbours })?.name, "four together");
+      assert.equal(workerRates(device, { calibrate: false }), null);
+    });
+    withEnvironment({ WEFT_CACHE_DIR: folder, WEFT_RATES: "assumed" }, () =>
+      assert.equal(workerRates(device, { neighbours }), null),
+    );
+    // Only the setting counts, not who runs the program.
+    withEnvironment({ WEFT_CACHE_DIR: folder, WEFT_RATES: undefined, NODE_TEST_CONTEXT: "child" }, () =>
+      assert.equal(workerRates(device, {})?.name, "measured before"),
+    );
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});

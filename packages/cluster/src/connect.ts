@@ -1,0 +1,78 @@
+// connect: makes a cluster the current device. By address, by environment, or with workers that it starts itself.
+import type { Device } from "@weft/core/internal/device";
+import { WeftError } from "@weft/core/internal/graph";
+import { session, tape, useDevice } from "@weft/core/internal/runtime";
+import { Connection, type ConnectOptions } from "./connection.js";
+import { ClusterDevice } from "./device.js";
+import { type LaunchOptions, LocalCluster } from "./launch.js";
+import type { WorkerInfo } from "./protocol.js";
+import { readRules } from "./rules.js";
+
+export interface Cluster {
+  readonly device: ClusterDevice;
+  readonly workers: readonly WorkerInfo[];
+  readonly address: string;
+  /** The processes that connect started itself; null where it only connected. */
+  readonly local: LocalCluster | null;
+  /** Leaves the cluster (and ends what connect started); the device before it is the current one again. */
+  close(): Promise<void>;
+}
+
+type Target = string | (LaunchOptions & ConnectOptions);
+
+export const connectionOptions = (options: ConnectOptions): ConnectOptions => ({
+  ...options,
+  tape: options.tape ?? (process.env.WEFT_TAPE ?? "") !== "",
+});
+
+/**
+ * Connects to a dispatcher ("localhost:9000"; WEFT_CONNECT when nothing is given), or starts one with workers
+ * ({ devices: 4 }), and makes the cluster the current device.
+ */
+export async function connect(target?: Target, options: ConnectOptions = {}): Promise<Cluster> {
+  const wanted = target ?? process.env.WEFT_CONNECT;
+  if (wanted === undefined || wanted === "")
+    throw new WeftError(
+      'connect: give an address ("localhost:9000"), { devices: 4 } to start workers here, or set WEFT_CONNECT',
+    );
+  if (typeof wanted === "string") return open(wanted, options, null);
+  const local = await LocalCluster.start(wanted);
+  try {
+    return await open(local.address, { ...wanted, ...options, token: local.token }, local);
+  } catch (error) {
+    await local.stop();
+    throw error;
+  }
+}
+
+async function open(address: string, options: ConnectOptions, local: LocalCluster | null): Promise<Cluster> {
+  const before: Device | null = process.env.WEFT_CONNECT ? null : session().device;
+  const device = makeClusterDevice(address, options);
+  const { connection } = device;
+  await connection.ready;
+  useDevice(device);
+  return {
+    device,
+    address,
+    local,
+    get workers() {
+      return connection.workers;
+    },
+    async close() {
+      connection.close();
+      if (before !== null && session().device === device) useDevice(before);
+      await local?.stop();
+    },
+  };
+}
+
+/** A device at once; what is asked of it waits until the connection stands. For WEFT_CONNECT. */
+export function makeClusterDevice(address: string, options: ConnectOptions = {}): ClusterDevice {
+  const settings = connectionOptions(options);
+  const connection = new Connection(address, settings);
+  connection.onTape = (records) => tape()?.write(...(records as object[]));
+  const { mesh, sharding } = options;
+  const device = new ClusterDevice(connection);
+  device.programs.wishes = { mesh, rules: sharding === undefined ? undefined : readRules(sharding) };
+  return device;
+}

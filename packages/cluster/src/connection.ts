@@ -1,0 +1,269 @@
+// A client's connection to a dispatcher: who is there, what was sent, and what failed. Knows messages, not tensors.
+import { WeftError } from "@weft/core/internal/graph";
+import { DataLink } from "./data-link.js";
+import { say } from "./debug.js";
+import { Outbox } from "./outbox.js";
+import { mayGoOn } from "./process-state.js";
+import {
+  type ClientSettings,
+  decode,
+  encode,
+  type FailureCause,
+  type FromClient,
+  protocolVersion,
+  toClient,
+  type WorkerInfo,
+} from "./protocol.js";
+import { type Channel, hostId, openStream, parseAddress, type Security, securityFrom } from "./wire.js";
+import { ownMemory } from "./worker.js";
+
+export interface ConnectOptions extends Security, ClientSettings {
+  /** Seconds to wait for the dispatcher, and for a first worker. */
+  timeout?: number;
+  label?: string;
+  /** Rules for named parts of the program (see docs/sharding.md): a YAML file, or its content. WEFT_SHARD_RULES otherwise. */
+  sharding?: string | object;
+  /** A grid of workers with names, { batch: 2, model: 2 }: then no other is tried. */
+  mesh?: Readonly<Record<string, number>>;
+}
+
+export interface Reported {
+  message: string;
+  cause: FailureCause;
+}
+
+export class Connection {
+  workers: WorkerInfo[] = [];
+  generation = 0;
+  client = 0;
+  /** The dispatcher's own id, with which the names of its groups begin, and its host. */
+  dispatcher = "";
+  /** Why nothing more can be done on this connection; null while it works. */
+  lost: string | null = null;
+  readonly lostWorkers = new Map<string, string>();
+  readonly failures = new Map<number, Reported>();
+  readonly #links = new Map<string, DataLink>();
+  /** Processes of workers that read this one's memory. */
+  readonly #readers = new Map<string, number>();
+  readonly #security: Security;
+  readonly #channel: Channel;
+  readonly #host: string;
+  readonly #port: number;
+  readonly #outbox = new Outbox((bytes) => this.#write(bytes));
+  #freed: number[] = [];
+  #flushing = false;
+  /** What went through the dispatcher from here. */
+  readonly sent = { messages: 0, bytes: 0 };
+  onChange: () => void = () => {};
+  onUploaded: (id: number, worker: string) => void = () => {};
+  /** A worker's process is over: it reads nothing of ours any more. */
+  onWorkerEnded: (worker: string) => void = () => {};
+  onEnd: () => void = () => {};
+  onTape: (records: unknown[]) => void = () => {};
+  readonly ready: Promise<void>;
+
+  constructor(address: string, options: ConnectOptions = {}) {
+    const { host, port } = parseAddress(address);
+    [this.#host, this.#port] = [host, port];
+    this.#security = securityFrom(options);
+    this.#channel = openStream(host, port, "Client", this.#security, false);
+    const { stream } = this.#channel;
+    const { timeout = 10 } = options;
+    this.ready = new Promise<void>((resolve, reject) => {
+      const late = setTimeout(
+        () => this.#end(`no answer from ${this.address} within ${timeout} s; is that a weft dispatcher?`, reject),
+        timeout * 1e3,
+      );
+      let welcomed = false;
+      const noWorkers = (): void =>
+        this.#end(
+          `the dispatcher at ${this.address} has no workers; start one: weft worker --host ${host} -p ${port}`,
+          reject,
+        );
+      const maybeReady = (): void => {
+        if (this.workers.length === 0) return;
+        clearTimeout(late);
+        letGo(port);
+        resolve();
+      };
+      stream.on("data", (bytes: Buffer) => {
+        const message = decode(toClient, bytes);
+        if (message.t === "welcome") {
+          welcomed = true;
+          clearTimeout(late);
+          ({
+            client: this.client,
+            generation: this.generation,
+            workers: this.workers,
+            dispatcher: this.dispatcher,
+          } = message);
+          say(
+            "client",
+            () => `connected to ${message.dispatcher} as client ${this.client}: ${this.workers.length} workers`,
+          );
+          this.#openLinks();
+          if (this.workers.length === 0)
+            setTimeout(() => this.workers.length === 0 && noWorkers(), Math.min(timeout, 5) * 1e3);
+          maybeReady();
+        } else if (message.t === "workers") {
+          ({ generation: this.generation, workers: this.workers } = message);
+          this.#openLinks();
+          for (const { worker, reason } of message.lost) this.#workerLost(worker, reason);
+          maybeReady();
+          this.onChange();
+        } else if (message.t === "failed") {
+          const { ids, message: text, cause } = message;
+          for (const id of ids) {
+            // What caused it says more than who gave up because of it.
+            const known = this.failures.get(id);
+            if (known === undefined || known.cause === "aborted") this.failures.set(id, { message: text, cause });
+          }
+          // What the dispatcher could not hand on, no worker will ever answer for.
+          const failed = new Set(ids);
+          for (const link of this.#links.values()) link.failTensors(failed, text, cause);
+        } else if (message.t === "refused")
+          this.#end(`the dispatcher at ${this.address} refused: ${message.message}`, reject);
+      });
+      stream.on("error", (error: Error & { code?: number }) => {
+        clearTimeout(late);
+        const reason = welcomed
+          ? `the connection to the dispatcher at ${this.address} was lost; its tensors are gone: connect again (connect) and make them again`
+          : `nobody is listening at ${this.address}; start a dispatcher: weft server -p ${port} (${error.message.split("\n")[0]})`;
+        this.#end(reason, reject);
+      });
+      stream.on("end", () =>
+        this.#end(
+          `the dispatcher at ${this.address} closed the connection; connect again (connect) and make the tensors again`,
+          reject,
+        ),
+      );
+    });
+    this.ready.catch(() => {});
+    const { maxTensors, maxBytes, maxQueue, tape } = options;
+    const hello: FromClient = {
+      t: "hello",
+      version: protocolVersion,
+      token: this.#security.token ?? null,
+      role: "client",
+      label: options.label ?? null,
+      process: { host: hostId(), pid: process.pid, memory: ownMemory() },
+      settings: { maxTensors, maxBytes, maxQueue, tape },
+    };
+    // By itself: what it says decides what may follow.
+    this.#write(encode(hello));
+  }
+
+  get address(): string {
+    return `${this.#host}:${this.#port}`;
+  }
+
+  #end(reason: string, reject: (error: Error) => void): void {
+    this.lost ??= reason;
+    say("client", () => reason);
+    for (const link of this.#links.values()) link.fail(this.lost);
+    this.#channel.stream.end();
+    this.#channel.close();
+    reject(new WeftError(this.lost));
+    this.onEnd();
+    this.onChange();
+  }
+
+  #openLinks(): void {
+    for (const worker of this.workers) {
+      this.lostWorkers.delete(worker.id);
+      const known = this.#links.get(worker.id);
+      if (known !== undefined && known.broken === null) continue;
+      const link = new DataLink(worker, this.client, this.#security, {
+        uploaded: (id) => this.onUploaded(id, worker.id),
+        tape: (records) => this.onTape(records),
+      });
+      this.#links.set(worker.id, link);
+      if (link.shares) this.#readers.set(worker.id, worker.process.pid);
+    }
+  }
+
+  #workerLost(worker: string, reason: string): void {
+    this.lostWorkers.set(worker, reason);
+    this.#links.get(worker)?.fail(reason);
+    this.#links.delete(worker);
+    this.#letGo(worker);
+    say("client", () => reason);
+  }
+
+  /**
+   * What was staged for a lost worker is kept while its process is there: one that only hangs may go on and read it, and one
+   * that was killed closes its connections a moment before it is over.
+   */
+  #letGo(worker: string): void {
+    const reader = this.#readers.get(worker);
+    if (reader === undefined || !mayGoOn(reader)) this.onWorkerEnded(worker);
+    else
+      setTimeout(() => {
+        if (this.lost === null && this.lostWorkers.has(worker)) this.#letGo(worker);
+      }, 100).unref();
+  }
+
+  link(worker: string): DataLink {
+    const link = this.#links.get(worker);
+    if (link !== undefined) return link;
+    throw new WeftError(this.lost ?? this.lostWorkers.get(worker) ?? `worker ${worker} is not there any more`);
+  }
+
+  send(message: FromClient): void {
+    if (this.lost === null) this.#outbox.post(JSON.stringify(message));
+  }
+
+  #write(bytes: Buffer): void {
+    if (this.lost !== null) return;
+    this.sent.messages++;
+    this.sent.bytes += bytes.length;
+    this.#channel.stream.write(bytes);
+  }
+
+  /** Frees go out together, with the next thing that is sent or at the end of the turn. */
+  free(id: number): void {
+    this.#freed.push(id);
+    this.failures.delete(id);
+    if (this.#freed.length >= 1000) this.flush();
+    else if (!this.#flushing) {
+      this.#flushing = true;
+      setImmediate(() => {
+        this.#flushing = false;
+        this.flush();
+      });
+    }
+  }
+
+  /** What is waiting to be freed, for a message that takes it along; not what the message itself still reads. */
+  takeFreed(reads: readonly number[] = []): number[] | undefined {
+    if (this.#freed.length === 0) return undefined;
+    const read = new Set(reads);
+    const ids = this.#freed.filter((id) => !read.has(id));
+    this.#freed = ids.length === this.#freed.length ? [] : this.#freed.filter((id) => read.has(id));
+    return ids.length === 0 ? undefined : ids;
+  }
+
+  flush(): void {
+    const ids = this.takeFreed();
+    if (ids !== undefined) this.send({ t: "free", ids });
+  }
+
+  close(): void {
+    if (this.lost !== null) return;
+    this.flush();
+    this.#outbox.flush();
+    this.#end("this connection was closed", () => {});
+  }
+}
+
+/**
+ * A program that waits for nothing may end, connected or not. gRPC has no way to say so: its sockets are found among the
+ * process's own, and where that is not possible programs end with close().
+ */
+function letGo(port: number): void {
+  const handles = (process as unknown as { _getActiveHandles?: () => unknown[] })._getActiveHandles?.() ?? [];
+  for (const handle of handles) {
+    const socket = handle as { remotePort?: number; unref?: () => void };
+    if (socket.remotePort === port) socket.unref?.();
+  }
+}

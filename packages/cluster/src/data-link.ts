@@ -1,0 +1,171 @@
+// The client's side of the data plane: one connection a worker. Fetched parts are written straight into their place in
+// the client's array, from the worker's memory where that can be shared.
+import { readFileSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { connect as connectTls } from "node:tls";
+import { groupLibrary } from "@weft/core/internal/device";
+import { WeftError } from "@weft/core/internal/graph";
+import { denseStrides, type Part, putPart } from "./boxes.js";
+import { type Frame, framePayload, readFrames, writeFrame } from "./frames.js";
+import type { FailureCause, WorkerInfo } from "./protocol.js";
+import { hostId, type Security } from "./wire.js";
+
+export class FetchError extends WeftError {
+  constructor(
+    message: string,
+    readonly cause_: FailureCause,
+  ) {
+    super(message);
+  }
+}
+
+/** Where a part goes in the array that holds the whole tensor. */
+export interface Destination extends Part {
+  into: Uint8Array;
+}
+
+interface Waiting {
+  id: number;
+  to: Destination;
+  pieces: Buffer[];
+  resolve(): void;
+  reject(error: Error): void;
+}
+
+export class DataLink {
+  readonly #socket: Socket;
+  readonly #waiting = new Map<number, Waiting>();
+  #next = 1;
+  #base: number | null = null;
+  #broken: string | null = null;
+  /** Bytes that came over this connection, not through shared memory. */
+  receivedBytes = 0;
+  /** What workers said to hold of the tensors that were fetched, however it came. */
+  fetchedBytes = 0;
+  readonly shares: boolean;
+
+  constructor(
+    readonly worker: WorkerInfo,
+    client: number,
+    security: Security,
+    readonly listener: { uploaded(id: number): void; tape(records: unknown[]): void },
+  ) {
+    const { host, port, key, tls } = worker.data;
+    this.shares =
+      worker.process.host === hostId() && worker.process.memory !== null && process.env.WEFT_DATA !== "socket";
+    const address = host === "localhost" ? "127.0.0.1" : host;
+    this.#socket = tls
+      ? connectTls({ host: address, port, ca: security.ca === undefined ? undefined : readFileSync(security.ca) })
+      : connect(port, address);
+    this.#socket.setNoDelay(true);
+    // A program that has nothing to wait for may end.
+    this.#socket.unref();
+    this.#socket.on("error", (error) => this.fail(`the connection to worker ${worker.id} failed: ${error.message}`));
+    this.#socket.on("close", () => this.fail(`worker ${worker.id} closed the connection`));
+    readFrames(this.#socket, (frame) => this.#frame(frame));
+    writeFrame(this.#socket, { client, key });
+  }
+
+  get broken(): string | null {
+    return this.#broken;
+  }
+
+  /** Nothing more will come: everybody who waits is told. */
+  fail(reason: string): void {
+    this.#broken ??= reason;
+    this.#socket.destroy();
+    for (const { reject } of this.#waiting.values()) reject(new FetchError(this.#broken, "lost"));
+    this.#waiting.clear();
+    if (this.#base !== null) groupLibrary().unmap(this.#base, this.worker.process.memory!.bytes);
+    this.#base = null;
+  }
+
+  /** A tensor will not come: whoever waits for it is told. */
+  failTensors(ids: ReadonlySet<number>, message: string, cause: FailureCause): void {
+    for (const [request, { id, reject }] of this.#waiting) {
+      if (!ids.has(id)) continue;
+      this.#waiting.delete(request);
+      reject(new FetchError(message, cause));
+    }
+  }
+
+  /** Waits until a worker has computed its part of a tensor; nothing is copied. */
+  peek(id: number): Promise<void> {
+    const nothing = { into: new Uint8Array(0), offset: 0, sizes: [0], strides: [1], element: 1 };
+    return this.#request(nothing, { id, peek: true });
+  }
+
+  fetch(id: number, to: Destination): Promise<void> {
+    return this.#request(to, { id });
+  }
+
+  #request(to: Destination, what: { id: number; peek?: boolean }): Promise<void> {
+    if (this.#broken !== null) return Promise.reject(new FetchError(this.#broken, "lost"));
+    const request = this.#next++;
+    this.#socket.ref();
+    return new Promise<void>((resolve, reject) => {
+      this.#waiting.set(request, { id: what.id, to, pieces: [], resolve, reject });
+      writeFrame(this.#socket, { fetch: request, ...what });
+    }).finally(() => {
+      if (this.#waiting.size === 0) this.#socket.unref();
+    });
+  }
+
+  /** Bytes for a worker whose memory cannot be shared. */
+  async upload(id: number, bytes: Uint8Array): Promise<void> {
+    for (let at = 0; at === 0 || at < bytes.length; at += framePayload) {
+      const piece = bytes.subarray(at, at + framePayload);
+      const last = at + piece.length >= bytes.length;
+      const more = writeFrame(this.#socket, { upload: id, bytes: bytes.length, at, last }, piece);
+      if (!more && !last) await new Promise((resolve) => this.#socket.once("drain", resolve));
+    }
+  }
+
+  #frame({ header, bytes }: Frame): void {
+    if (Array.isArray(header.tape)) this.listener.tape(header.tape);
+    else if (typeof header.uploaded === "number") this.listener.uploaded(header.uploaded);
+    else if (typeof header.fetch === "number") this.#arrived(header.fetch, header, bytes);
+  }
+
+  #arrived(request: number, header: Frame["header"], bytes: Buffer): void {
+    const waiting = this.#waiting.get(request);
+    if (waiting === undefined) return;
+    this.receivedBytes += bytes.length;
+    try {
+      if (typeof header.failed === "string") throw new FetchError(header.failed, header.cause as FailureCause);
+      if (typeof header.offset === "number") {
+        this.#copyShared(header.offset, waiting.to);
+        writeFrame(this.#socket, { release: request });
+      } else {
+        waiting.pieces.push(bytes);
+        if (header.last !== true) return;
+        const all = waiting.pieces.length === 1 ? waiting.pieces[0] : Buffer.concat(waiting.pieces);
+        putPart(all, waiting.to.into, waiting.to);
+      }
+      this.fetchedBytes += Number(header.bytes);
+      this.#waiting.delete(request);
+      waiting.resolve();
+    } catch (error) {
+      this.#waiting.delete(request);
+      waiting.reject(error as Error);
+    }
+  }
+
+  #copyShared(offset: number, { into, offset: at, sizes, strides, element }: Destination): void {
+    const library = groupLibrary();
+    if (this.#base === null) {
+      const { pid, fd, bytes } = this.worker.process.memory!;
+      this.#base = Number(library.map(pid, fd, bytes));
+      if (this.#base === 0) {
+        this.#base = null;
+        throw new FetchError(
+          `the memory of worker ${this.worker.id} (process ${pid}) cannot be opened; set WEFT_DATA=socket to fetch over a socket`,
+          "error",
+        );
+      }
+    }
+    const big = (values: readonly number[]): BigInt64Array => BigInt64Array.from(values, BigInt);
+    const dense = denseStrides(sizes, element);
+    library.copyBoxOut(into, at, big(strides), this.#base + offset, big(dense), big(sizes), sizes.length, element);
+  }
+}

@@ -1,0 +1,451 @@
+// The dispatcher: knows who is there, forwards instructions to workers in one order, and tells everybody when somebody is
+// gone. Carries ids, plans and small facts, never bytes of tensors.
+import { hostname } from "node:os";
+import type * as grpc from "@grpc/grpc-js";
+import { WeftError } from "@weft/core/internal/graph";
+import { say } from "./debug.js";
+import { Outbox } from "./outbox.js";
+import { processState } from "./process-state.js";
+import {
+  decode,
+  decodeAll,
+  encode,
+  type FromClient,
+  type FromWorker,
+  fromClient,
+  fromWorker,
+  protocolVersion,
+  type ToClient,
+  type ToWorker,
+  type WorkerInfo,
+  type WorkerStats,
+} from "./protocol.js";
+import { bind, hostId, makeServer, randomKey, type Security, sameSecret, securityFrom, service } from "./wire.js";
+
+type ServerStream = grpc.ServerDuplexStream<Buffer, Buffer>;
+
+export interface DispatcherOptions extends Security {
+  host?: string;
+  port?: number;
+  /** Seconds that a stopped worker is waited for. */
+  patience?: number;
+}
+
+interface WorkerEntry {
+  info: WorkerInfo;
+  outbox: Outbox;
+  stats: WorkerStats | null;
+  /** Since when the process is stopped; null while it runs. */
+  stoppedSince: number | null;
+  /** Not given to clients while it hangs. */
+  suspended: boolean;
+}
+
+interface ClientEntry {
+  id: number;
+  stream: ServerStream;
+  hello: Extract<FromClient, { t: "hello" }>;
+  /** Who runs a program, and why nobody can. */
+  programs: Map<number, { members: string[]; problem: string | null }>;
+  /** Which workers hold (parts of) a tensor. */
+  holders: Map<number, string[]>;
+  /** Runs that workers have not reported as done, by worker. */
+  queued: Map<string, number>;
+}
+
+interface Counters {
+  messages: number;
+  bytes: number;
+  /** Tensors that clients made again after a worker was lost. */
+  recomputed: number;
+}
+
+/** Instructions of one client that may wait for a worker. */
+const defaultQueue = 100_000;
+/** Seconds in which a new connection must say who it is. */
+const helloSeconds = 5;
+
+export class Dispatcher {
+  readonly id = randomKey().slice(0, 8);
+  readonly #server = makeServer();
+  readonly #workers = new Map<string, WorkerEntry>();
+  readonly #clients = new Map<number, ClientEntry>();
+  readonly #watchers = new Set<ServerStream>();
+  readonly #security: Security;
+  readonly #patience: number;
+  readonly counters: Counters = { messages: 0, bytes: 0, recomputed: 0 };
+  #nextClient = 1;
+  #nextWorker = 1;
+  /** Raised whenever the set of workers, or a group of them, is not what it was. */
+  #generation = 1;
+  #timer: NodeJS.Timeout | null = null;
+  port = 0;
+
+  constructor(options: DispatcherOptions = {}) {
+    this.#security = securityFrom(options);
+    this.#patience = options.patience ?? 4;
+    this.#server.addService(service as unknown as grpc.ServiceDefinition, {
+      Client: (stream: ServerStream) => this.#accept(stream, (bytes) => this.#clientHello(stream, bytes)),
+      Worker: (stream: ServerStream) => this.#accept(stream, (bytes) => this.#workerHello(stream, bytes)),
+    });
+  }
+
+  static async start(options: DispatcherOptions = {}): Promise<Dispatcher> {
+    const dispatcher = new Dispatcher(options);
+    dispatcher.port = await bind(
+      dispatcher.#server,
+      options.host ?? "localhost",
+      options.port ?? 9000,
+      dispatcher.#security,
+    );
+    dispatcher.#timer = setInterval(() => dispatcher.#lookAround(), 500);
+    say("dispatcher", () => `${dispatcher.id} listens on port ${dispatcher.port}`);
+    return dispatcher;
+  }
+
+  stop(): void {
+    if (this.#timer !== null) clearInterval(this.#timer);
+    this.#server.forceShutdown();
+  }
+
+  get workers(): WorkerInfo[] {
+    return [...this.#workers.values()].filter((w) => !w.suspended).map((w) => w.info);
+  }
+
+  /** The first message decides who this is; what follows goes to the handler that it returns. */
+  #accept(stream: ServerStream, hello: (bytes: Buffer) => (bytes: Buffer) => void): void {
+    let handle: ((bytes: Buffer) => void) | null = null;
+    const late = setTimeout(
+      () => this.#refuse(stream, "nothing was said; the first message must be a hello"),
+      helloSeconds * 1e3,
+    );
+    stream.on("data", (bytes: Buffer) => {
+      this.counters.messages++;
+      this.counters.bytes += bytes.length;
+      try {
+        if (handle === null) {
+          clearTimeout(late);
+          handle = hello(bytes);
+        } else handle(bytes);
+      } catch (error) {
+        this.#refuse(stream, (error as Error).message);
+      }
+    });
+    stream.on("error", () => {});
+    const over = (): void => clearTimeout(late);
+    stream.on("end", over);
+    stream.on("close", over);
+  }
+
+  #refuse(stream: ServerStream, message: string): void {
+    say("dispatcher", () => `refused: ${message}`);
+    stream.write(encode({ t: "refused", message } satisfies ToClient));
+    stream.end();
+  }
+
+  #check(version: number, token: string | null): void {
+    if (version !== protocolVersion)
+      throw new WeftError(
+        `the dispatcher speaks version ${protocolVersion} of the protocol, this process ${version}; use the same version of weft on both sides`,
+      );
+    if (!sameSecret(token, this.#security.token))
+      throw new WeftError(
+        token === null
+          ? "a token is needed; give the dispatcher's (--token or WEFT_TOKEN)"
+          : "the token is wrong; give the dispatcher's (--token or WEFT_TOKEN)",
+      );
+  }
+
+  // Workers
+
+  #workerHello(stream: ServerStream, bytes: Buffer): (bytes: Buffer) => void {
+    const message = decode(fromWorker, bytes);
+    if (message.t !== "hello") throw new WeftError(`the first message of a worker must be a hello, not ${message.t}`);
+    const { t: _, version, token, ...facts } = message;
+    this.#check(version, token);
+    // Unique by construction: a number of this dispatcher's own.
+    const id = `w${this.#nextWorker++}`;
+    const entry: WorkerEntry = {
+      info: { ...facts, id },
+      outbox: new Outbox((bytes) => void stream.write(bytes)),
+      stats: null,
+      stoppedSince: null,
+      suspended: false,
+    };
+    this.#workers.set(id, entry);
+    this.#toWorker(entry, { t: "welcome", worker: id });
+    for (const client of this.#clients.values()) this.#introduce(entry, client);
+    say("dispatcher", () => `${id} joined: ${facts.device}, process ${facts.process.pid}`);
+    this.#changed([]);
+    const gone = (): void =>
+      this.#workerGone(entry, `worker ${id} (${facts.device}, process ${facts.process.pid}) ended`);
+    stream.on("end", gone);
+    stream.on("close", gone);
+    stream.on("cancelled", gone);
+    return (more) => this.#fromWorker(entry, decode(fromWorker, more));
+  }
+
+  #introduce(worker: WorkerEntry, client: ClientEntry): void {
+    const { process: where, settings } = client.hello;
+    this.#toWorker(worker, { t: "client", client: client.id, process: where, settings });
+  }
+
+  #toWorker(worker: WorkerEntry, message: ToWorker): void {
+    worker.outbox.post(JSON.stringify(message));
+  }
+
+  #fromWorker(worker: WorkerEntry, message: FromWorker): void {
+    if (message.t === "stats") worker.stats = message.stats;
+    else if (message.t === "progress") {
+      const queued = this.#clients.get(message.client)?.queued;
+      queued?.set(worker.info.id, Math.max(0, (queued.get(worker.info.id) ?? 0) - message.done));
+    } else if (message.t === "failed") {
+      const { client, ...rest } = message;
+      say("dispatcher", () => `${worker.info.id} failed for client ${client}: ${rest.message.split("\n")[0]}`);
+      const entry = this.#clients.get(client);
+      if (entry !== undefined) this.#toClient(entry, rest);
+    } else if (message.t === "broken") {
+      say("dispatcher", () => `${worker.info.id}: group ${message.group} is broken; the next one is made anew`);
+      if (message.group.includes(`-${this.#generation}-`)) this.#changed([]);
+    } else throw new WeftError("a worker says hello once");
+  }
+
+  #workerGone(worker: WorkerEntry, reason: string): void {
+    if (!this.#workers.delete(worker.info.id)) return;
+    say("dispatcher", () => reason);
+    this.#changed([{ worker: worker.info.id, reason }]);
+  }
+
+  /** A new generation: clients learn who is there, and plan for these. */
+  #changed(lost: { worker: string; reason: string }[]): void {
+    this.#generation++;
+    for (const client of this.#clients.values())
+      this.#toClient(client, { t: "workers", generation: this.#generation, workers: this.workers, lost });
+  }
+
+  /** Processes of this host: a stopped one cannot say so itself. */
+  #lookAround(): void {
+    const now = Date.now();
+    for (const worker of this.#workers.values()) {
+      const { pid, host } = worker.info.process;
+      if (host !== hostId()) continue;
+      const stopped = processState(pid) === "T";
+      if (!stopped) {
+        worker.stoppedSince = null;
+        if (worker.suspended) {
+          worker.suspended = false;
+          say("dispatcher", () => `${worker.info.id} goes on`);
+          this.#changed([]);
+        }
+        continue;
+      }
+      worker.stoppedSince ??= now;
+      if (worker.suspended || now - worker.stoppedSince < this.#patience * 1e3) continue;
+      worker.suspended = true;
+      const reason = `worker ${worker.info.id} (${worker.info.device}, process ${pid}) hangs: it is stopped; continue it with kill -CONT ${pid}, or end it`;
+      say("dispatcher", () => reason);
+      this.#changed([{ worker: worker.info.id, reason }]);
+    }
+    if (this.#watchers.size > 0) this.#report();
+  }
+
+  #report(): void {
+    const status: ToClient = {
+      t: "status",
+      clients: this.#clients.size,
+      ...this.counters,
+      workers: [...this.#workers.values()].map(({ info, stats, suspended }) => ({
+        info: { ...info, data: { ...info.data, key: "" } },
+        stats,
+        state: suspended ? "hangs" : "ready",
+      })),
+    };
+    for (const stream of this.#watchers) stream.write(encode(status));
+  }
+
+  // Clients
+
+  #clientHello(stream: ServerStream, bytes: Buffer): (bytes: Buffer) => void {
+    const hello = decode(fromClient, bytes);
+    if (hello.t !== "hello") throw new WeftError(`the first message of a client must be a hello, not ${hello.t}`);
+    this.#check(hello.version, hello.token);
+    if (hello.role === "watcher") {
+      this.#watchers.add(stream);
+      const over = (): void => void this.#watchers.delete(stream);
+      stream.on("end", over);
+      stream.on("close", over);
+      this.#report();
+      return () => {};
+    }
+    const client: ClientEntry = {
+      id: this.#nextClient++,
+      stream,
+      hello,
+      programs: new Map(),
+      holders: new Map(),
+      queued: new Map(),
+    };
+    this.#clients.set(client.id, client);
+    for (const worker of this.#workers.values()) this.#introduce(worker, client);
+    say("dispatcher", () => `client ${client.id} joined: process ${hello.process.pid}`);
+    this.#toClient(client, {
+      t: "welcome",
+      client: client.id,
+      generation: this.#generation,
+      workers: this.workers,
+      dispatcher: `${this.id}@${hostname()}`,
+    });
+    const gone = (): void => this.#clientGone(client);
+    stream.on("end", gone);
+    stream.on("close", gone);
+    stream.on("cancelled", gone);
+    return (more) => {
+      for (const message of decodeAll(fromClient, more)) this.#fromClient(client, message);
+    };
+  }
+
+  #toClient(client: ClientEntry, message: ToClient): void {
+    client.stream.write(encode(message));
+  }
+
+  #clientGone(client: ClientEntry): void {
+    if (!this.#clients.delete(client.id)) return;
+    client.stream.end();
+    say("dispatcher", () => `client ${client.id} left; its tensors are freed`);
+    for (const worker of this.#workers.values()) this.#toWorker(worker, { t: "leave", client: client.id });
+  }
+
+  #fromClient(client: ClientEntry, message: FromClient): void {
+    if (message.t === "run") this.#run(client, message);
+    else if (message.t === "define") this.#define(client, message);
+    else if (message.t === "upload") this.#upload(client, message);
+    else if (message.t === "free") this.#free(client, message.ids);
+    else if (message.t === "recomputed") this.counters.recomputed += message.tensors;
+    else if (message.t === "forget") {
+      this.#send(client, client.programs.get(message.program)?.members ?? [], { ...message, client: client.id });
+      client.programs.delete(message.program);
+    } else throw new WeftError("a client says hello once");
+  }
+
+  #send(client: ClientEntry, workers: readonly string[], message: ToWorker, ids: readonly number[] = []): void {
+    const text = JSON.stringify(message);
+    for (const id of workers) {
+      const worker = this.#workers.get(id);
+      if (worker !== undefined) worker.outbox.post(text);
+      else if (ids.length > 0) {
+        const why = `worker ${id} is not there any more`;
+        this.#toClient(client, { t: "failed", ids: [...ids], message: why, cause: "lost", worker: id });
+      }
+    }
+  }
+
+  #define(client: ClientEntry, message: Extract<FromClient, { t: "define" }>): void {
+    const { program, members, graphs, known, collective, donated, generation } = message;
+    if (graphs.length !== members.length) throw new WeftError("define: a graph a member is needed");
+    const missing = members.find((id) => !this.#workers.has(id) || this.#workers.get(id)!.suspended);
+    const problem =
+      missing === undefined ? null : `worker ${missing} is not there any more; run it again on those that are`;
+    client.programs.set(program, { members, problem });
+    if (problem !== null) return;
+    const group = collective ? this.#groupOf(members, generation) : null;
+    say(
+      "dispatcher",
+      () =>
+        `client ${client.id} defines program ${program} for ${members.join(", ")}${group === null ? "" : ` (group ${group.name})`}`,
+    );
+    members.forEach((id, rank) => {
+      this.#send(client, [id], {
+        t: "define",
+        client: client.id,
+        program,
+        donated,
+        graph: graphs[rank],
+        known: known?.[rank],
+        group: group === null ? null : { ...group, rank, size: members.length },
+      });
+    });
+  }
+
+  /** One group a set of workers and generation; over MPI where they are ranks of one job on several hosts. */
+  #groupOf(members: readonly string[], generation: number): { name: string; mpi: boolean } {
+    const infos = members.map((id) => this.#workers.get(id)?.info);
+    const hosts = new Set(infos.map((info) => info?.process.host));
+    const [first] = infos;
+    const mpi =
+      hosts.size > 1 &&
+      infos.every(
+        (info, rank) =>
+          info?.mpi?.job === first?.mpi?.job && info?.mpi?.rank === rank && info.mpi.size === members.length,
+      );
+    if (hosts.size > 1 && !mpi)
+      throw new WeftError(
+        "workers of several hosts exchange data over MPI: start them as one job (mpirun -n 4 weft worker ..., or srun)",
+      );
+    return { name: `${this.id}-${generation}-${members.map((id) => id.slice(1)).join(".")}`.slice(0, 90), mpi };
+  }
+
+  #run(client: ClientEntry, message: Extract<FromClient, { t: "run" }>): void {
+    const known = client.programs.get(message.program);
+    if (known === undefined) throw new WeftError(`run: program ${message.program} was not defined`);
+    const { members, problem } = known;
+    if (problem !== null) {
+      if (message.free !== undefined) this.#free(client, message.free);
+      this.#toClient(client, {
+        t: "failed",
+        ids: message.outputs,
+        message: problem,
+        cause: "lost",
+        worker: members[0],
+      });
+      return;
+    }
+    const { maxQueue = defaultQueue } = client.hello.settings;
+    const full = members.find((id) => (client.queued.get(id) ?? 0) >= maxQueue);
+    if (full !== undefined) {
+      if (message.free !== undefined) this.#free(client, message.free);
+      const why = `${maxQueue} instructions of this client wait for worker ${full}; await a result now and then, or raise maxQueue in connect`;
+      this.#toClient(client, { t: "failed", ids: message.outputs, message: why, cause: "error", worker: full });
+      return;
+    }
+    for (const id of members) client.queued.set(id, (client.queued.get(id) ?? 0) + 1);
+    for (const id of message.outputs) client.holders.set(id, members);
+    say("dispatcher", () => `client ${client.id} runs program ${message.program} on ${members.join(", ")}`);
+    const { free = [], ...rest } = message;
+    const here = free.filter((id) => sameMembers(client.holders.get(id), members));
+    this.#send(
+      client,
+      members,
+      { ...rest, client: client.id, free: here.length > 0 ? here : undefined },
+      message.outputs,
+    );
+    for (const id of here) client.holders.delete(id);
+    if (here.length < free.length)
+      this.#free(
+        client,
+        free.filter((id) => client.holders.has(id)),
+      );
+  }
+
+  #upload(client: ClientEntry, { id, bytes, parts }: Extract<FromClient, { t: "upload" }>): void {
+    const holders = client.holders.get(id) ?? [];
+    client.holders.set(id, [...new Set([...holders, ...parts.map((part) => part.worker)])]);
+    for (const part of parts)
+      this.#send(client, [part.worker], { t: "upload", client: client.id, id, bytes, part }, [id]);
+  }
+
+  #free(client: ClientEntry, freed: readonly number[]): void {
+    const byWorker = new Map<string, number[]>();
+    for (const id of freed) {
+      for (const worker of client.holders.get(id) ?? []) {
+        const list = byWorker.get(worker);
+        if (list === undefined) byWorker.set(worker, [id]);
+        else list.push(id);
+      }
+      client.holders.delete(id);
+    }
+    for (const [worker, ids] of byWorker) this.#send(client, [worker], { t: "free", client: client.id, ids });
+  }
+}
+
+const sameMembers = (a: readonly string[] | undefined, b: readonly string[]): boolean =>
+  a === b || (a !== undefined && a.length === b.length && a.every((id, i) => id === b[i]));

@@ -1,0 +1,84 @@
+// Which rank this process is, of how many, and where the others are: from Weft's own variables, or from those of the
+// launcher (OpenMPI, SLURM). Reads the environment and nothing else.
+import { WeftError } from "@weft/core/internal/graph";
+
+export interface Place {
+  rank: number;
+  size: number;
+  /** Processes of this group on this host, and which of them this one is. */
+  localSize: number;
+  localRank: number;
+  /** What all processes of the job, and no other job, call their group. */
+  name: string;
+  launcher: "weft" | "openmpi" | "slurm" | "none";
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+function integer(env: Environment, name: string): number {
+  const value = Number(env[name]);
+  if (!Number.isInteger(value) || value < 0)
+    throw new WeftError(`${name}=${env[name] ?? ""} is not a whole number of 0 or more`);
+  return value;
+}
+
+const orElse = (env: Environment, name: string, otherwise: number): number =>
+  env[name] === undefined ? otherwise : integer(env, name);
+
+const safe = (text: string): string => text.replace(/[^\w.-]/g, "-").slice(0, 80);
+
+function fromWeft(env: Environment): Place {
+  const missing = ["WEFT_RANK", "WEFT_WORLD_SIZE", "WEFT_GROUP"].filter((name) => env[name] === undefined);
+  if (missing.length > 0)
+    throw new WeftError(
+      `${missing.join(" and ")} must be set too: WEFT_RANK (0, 1, ...), WEFT_WORLD_SIZE (how many processes) and WEFT_GROUP (any name that they share)`,
+    );
+  const [rank, size] = [integer(env, "WEFT_RANK"), integer(env, "WEFT_WORLD_SIZE")];
+  const localSize = orElse(env, "WEFT_LOCAL_SIZE", size);
+  return {
+    rank,
+    size,
+    localSize,
+    localRank: orElse(env, "WEFT_LOCAL_RANK", rank % Math.max(1, localSize)),
+    name: env.WEFT_GROUP as string,
+    launcher: "weft",
+  };
+}
+
+function fromOpenMpi(env: Environment): Place {
+  const size = integer(env, "OMPI_COMM_WORLD_SIZE");
+  const job = env.OMPI_MCA_ess_base_jobid ?? env.PMIX_NAMESPACE ?? env.OMPI_MCA_orte_hnp_uri ?? "job";
+  return {
+    rank: integer(env, "OMPI_COMM_WORLD_RANK"),
+    size,
+    localSize: orElse(env, "OMPI_COMM_WORLD_LOCAL_SIZE", size),
+    localRank: orElse(env, "OMPI_COMM_WORLD_LOCAL_RANK", 0),
+    name: safe(`ompi-${job}`),
+    launcher: "openmpi",
+  };
+}
+
+function fromSlurm(env: Environment): Place {
+  const size = integer(env, "SLURM_NTASKS");
+  const nodes = orElse(env, "SLURM_STEP_NUM_NODES", orElse(env, "SLURM_JOB_NUM_NODES", 1));
+  // "4(x2)" or "4,2": only equal shares are taken from it; one node holds all.
+  const perNode = Number(/^(\d+)/.exec(env.SLURM_STEP_TASKS_PER_NODE ?? env.SLURM_TASKS_PER_NODE ?? "")?.[1] ?? size);
+  return {
+    rank: integer(env, "SLURM_PROCID"),
+    size,
+    localSize: nodes <= 1 ? size : Math.min(size, perNode),
+    localRank: orElse(env, "SLURM_LOCALID", 0),
+    name: safe(`slurm-${env.SLURM_JOB_ID ?? "0"}-${env.SLURM_STEP_ID ?? "0"}`),
+    launcher: "slurm",
+  };
+}
+
+/** Where this process stands; alone when no launcher says otherwise. */
+export function placeFrom(env: Environment = process.env): Place {
+  if (["WEFT_RANK", "WEFT_WORLD_SIZE", "WEFT_GROUP"].some((name) => env[name] !== undefined)) return fromWeft(env);
+  if (env.OMPI_COMM_WORLD_RANK !== undefined) return fromOpenMpi(env);
+  // A batch script itself is no task: only what srun starts has a place in the step.
+  if (env.SLURM_PROCID !== undefined && env.SLURM_STEP_ID !== undefined && env.SLURM_NTASKS !== undefined)
+    return fromSlurm(env);
+  return { rank: 0, size: 1, localSize: 1, localRank: 0, name: "alone", launcher: "none" };
+}

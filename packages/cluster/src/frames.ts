@@ -1,0 +1,63 @@
+// The data plane's frames: a small header and raw bytes on a plain or TLS socket, straight between a client and a worker.
+import type { Socket } from "node:net";
+import { WeftError } from "@weft/core/internal/graph";
+
+export interface Frame {
+  header: Record<string, unknown>;
+  bytes: Buffer;
+}
+
+const maxHeader = 1 << 20;
+/** Larger payloads go in several frames. */
+export const framePayload = 4 << 20;
+const maxFrame = framePayload + maxHeader + 8;
+
+export function writeFrame(socket: Socket, header: object, bytes: Uint8Array | null = null): boolean {
+  const text = Buffer.from(JSON.stringify(header));
+  const head = Buffer.allocUnsafe(8 + text.length);
+  head.writeUInt32LE(8 + text.length + (bytes?.byteLength ?? 0), 0);
+  head.writeUInt32LE(text.length, 4);
+  text.copy(head, 8);
+  if (bytes === null || bytes.byteLength === 0) return socket.write(head);
+  socket.cork();
+  socket.write(head);
+  const more = socket.write(bytes);
+  socket.uncork();
+  return more;
+}
+
+/** Cuts what arrives into frames. A frame that cannot be one ends the connection. */
+export function readFrames(socket: Socket, onFrame: (frame: Frame) => void): void {
+  let pending: Buffer[] = [];
+  let have = 0;
+  const take = (): Buffer => {
+    const all = pending.length === 1 ? pending[0] : Buffer.concat(pending, have);
+    pending = [all];
+    return all;
+  };
+  let need = 8;
+  socket.on("data", (chunk: Buffer) => {
+    pending.push(chunk);
+    have += chunk.length;
+    try {
+      while (have >= need) {
+        let all = take();
+        const total = all.readUInt32LE(0);
+        const headerBytes = all.readUInt32LE(4);
+        if (total > maxFrame || headerBytes > maxHeader || headerBytes + 8 > total)
+          throw new WeftError("this is not Weft's data protocol");
+        need = total;
+        if (have < total) return;
+        const header = JSON.parse(all.toString("utf8", 8, 8 + headerBytes)) as Frame["header"];
+        const bytes = all.subarray(8 + headerBytes, total);
+        all = all.subarray(total);
+        pending = all.length > 0 ? [all] : [];
+        have = all.length;
+        need = 8;
+        onFrame({ header, bytes });
+      }
+    } catch {
+      socket.destroy();
+    }
+  });
+}

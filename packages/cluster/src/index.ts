@@ -1,0 +1,37 @@
+// Many devices: programs over several processes, and clusters of workers as one device. The cluster's own parts (gRPC)
+// are loaded when they are first used.
+import { registerDevice } from "@weft/core/internal/device";
+import { makeClusterDevice } from "./connect.js";
+
+// "cluster:localhost:9000" is a device like "cpu" (WEFT_DEVICE, weft.setDevice) once this package is loaded.
+registerDevice({
+  pattern: /^cluster:(.+:\d+)$/,
+  examples: "cluster:HOST:PORT",
+  available: () => true,
+  list: () => [],
+  create: (match) => makeClusterDevice(match[1]),
+});
+
+export {
+  arena,
+  barrierOf,
+  describe,
+  findMpi,
+  groupFiles,
+  groupLibrary,
+  MpiGroup,
+  ShmGroup,
+} from "@weft/core/internal/device";
+export type { ClusterBuffer } from "./buffer.js";
+export { type Cluster, connect, makeClusterDevice } from "./connect.js";
+export type { ConnectOptions } from "./connection.js";
+export { ClusterDevice } from "./device.js";
+export { Dispatcher, type DispatcherOptions } from "./dispatcher.js";
+export * as distributed from "./distributed.js";
+export { type Place, placeFrom } from "./environment.js";
+export { type LaunchOptions, LocalCluster } from "./launch.js";
+export { predictParts } from "./predict.js";
+export { bytesOfLine, chromeTrace, diffTapes, readTape, type Tape, type TapeStats, tapeStats } from "./tape-file.js";
+export { type ReplayResult, replay } from "./tape-replay.js";
+export { type ClusterStatus, watch } from "./watch.js";
+export { parseCores, Worker, type WorkerOptions } from "./worker.js";

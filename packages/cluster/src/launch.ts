@@ -1,0 +1,144 @@
+// The local launcher: starts a dispatcher and workers as processes of their own, waits until each says that it is ready,
+// and ends them all. They end by themselves when this process does, however it ends.
+import { type ChildProcess, spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { coreOrder } from "@weft/core/internal/device";
+import { WeftError } from "@weft/core/internal/graph";
+import { randomKey } from "./wire.js";
+import type { WorkerOptions } from "./worker.js";
+
+export interface LaunchOptions {
+  /** How many workers. */
+  devices: number;
+  /** cpu (default), cuda (one GPU each, in turn), cuda:0 (all on one), reference. */
+  device?: string;
+  /** Cores of each CPU worker; by default the machine's are shared out. */
+  cores?: number;
+  /** Keep every worker on cores of its own. */
+  pin?: boolean;
+  port?: number;
+  /** Seconds for everything to come up. */
+  timeout?: number;
+  env?: Record<string, string>;
+  /** Measure the workers for the planner: again (true), never (false), otherwise once a machine. */
+  calibrate?: boolean;
+}
+
+const entry = fileURLToPath(new URL("./main.js", import.meta.url));
+const maxLines = 40;
+
+/** A process of ours: its output is drained, its last lines are kept for messages. */
+class Started {
+  readonly child: ChildProcess;
+  readonly lines: string[] = [];
+  readonly ready: Promise<Record<string, unknown>>;
+
+  constructor(
+    readonly what: string,
+    args: readonly string[],
+    env: Record<string, string>,
+    timeout: number,
+  ) {
+    this.child = spawn(process.execPath, [entry, ...args], {
+      stdio: ["pipe", "pipe", "pipe"],
+      env: { ...process.env, ...env },
+    });
+    const { stdin, stdout, stderr } = this.child;
+    stdin?.on("error", () => {});
+    // Neither the process nor its pipes keep the program alive.
+    this.child.unref();
+    for (const pipe of [stdin, stdout, stderr]) (pipe as unknown as { unref?(): void }).unref?.();
+    stderr?.setEncoding("utf8").on("data", (text: string) => {
+      if (Object.keys(process.env).some((name) => name.startsWith("WEFT_DEBUG_"))) process.stderr.write(text);
+      this.lines.push(...text.split("\n").filter((line) => line !== ""));
+      if (this.lines.length > maxLines) this.lines.splice(0, this.lines.length - maxLines);
+    });
+    this.ready = new Promise((resolve, reject) => {
+      const late = setTimeout(() => reject(this.#problem(`was not ready within ${timeout} s`)), timeout * 1e3);
+      let out = "";
+      stdout?.setEncoding("utf8").on("data", (text: string) => {
+        out = (out + text).slice(-65536);
+        const line = out.split("\n").find((l) => l.startsWith("{") && l.includes('"ready"'));
+        if (line === undefined || !out.includes(`${line}\n`)) return;
+        clearTimeout(late);
+        resolve(JSON.parse(line) as Record<string, unknown>);
+      });
+      this.child.on("error", (error) => reject(this.#problem(error.message)));
+      this.child.on("exit", (code, signal) => {
+        clearTimeout(late);
+        reject(this.#problem(`ended (${code ?? signal})`));
+      });
+    });
+    this.ready.catch(() => {});
+  }
+
+  #problem(why: string): WeftError {
+    const said = this.lines.length > 0 ? `; it said:\n  ${this.lines.slice(-8).join("\n  ")}` : "";
+    return new WeftError(`${this.what} ${why}${said}`);
+  }
+
+  async end(): Promise<void> {
+    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
+    this.child.ref();
+    const gone = new Promise((resolve) => this.child.once("exit", resolve));
+    this.child.kill("SIGTERM");
+    const hard = setTimeout(() => this.child.kill("SIGKILL"), 2000);
+    await gone;
+    clearTimeout(hard);
+  }
+}
+
+export class LocalCluster {
+  private constructor(
+    readonly address: string,
+    readonly token: string,
+    readonly dispatcher: Started,
+    readonly workers: Started[],
+  ) {}
+
+  static async start(options: LaunchOptions): Promise<LocalCluster> {
+    const { devices, device = "cpu", timeout = 60, env = {} } = options;
+    if (!Number.isInteger(devices) || devices < 1)
+      throw new WeftError(`connect: devices must be a count of 1 or more, not ${devices}`);
+    // Only this process's workers and client may use the port.
+    const token = randomKey();
+    const secret = { ...env, WEFT_TOKEN: token };
+    const started: Started[] = [];
+    try {
+      const dispatcher = new Started(
+        "the dispatcher",
+        ["server", JSON.stringify({ port: options.port ?? 0 })],
+        secret,
+        timeout,
+      );
+      started.push(dispatcher);
+      const group = `calibrate-${randomKey().slice(0, 16)}`;
+      const { port } = (await dispatcher.ready) as { port: number };
+      const workers = Array.from({ length: devices }, (_, i) => {
+        const place = placeOf(i, devices, device, options);
+        const neighbours = { rank: i, count: devices, name: group };
+        const worker: WorkerOptions = { host: "localhost", port, calibrate: options.calibrate, neighbours, ...place };
+        return new Started(`worker ${i}`, ["worker", JSON.stringify(worker)], secret, timeout);
+      });
+      started.push(...workers);
+      await Promise.all(workers.map((worker) => worker.ready));
+      return new LocalCluster(`localhost:${port}`, token, dispatcher, workers);
+    } catch (error) {
+      await Promise.all(started.map((one) => one.end()));
+      throw error;
+    }
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([...this.workers, this.dispatcher].map((one) => one.end()));
+  }
+}
+
+function placeOf(i: number, devices: number, device: string, { cores, pin = false }: LaunchOptions): WorkerOptions {
+  if (device === "cuda") return { device: `cuda:${i}` };
+  if (device !== "cpu") return { device };
+  const all = coreOrder();
+  const each = cores ?? Math.max(1, Math.floor(all.length / devices));
+  if (!pin || each * devices > all.length) return { device, cores: each };
+  return { device, cores: all.slice(i * each, (i + 1) * each) };
+}

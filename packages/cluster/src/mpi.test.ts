@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CpuDevice } from "@weft/core/internal/device";
+import { dtypes } from "@weft/core/internal/graph";
+import { findMpirun, runMpi } from "@weft/core/testing/device/group/testkit.js";
+
+const members = new URL(import.meta.resolve("@weft/core/testing/device/group/members.testkit.js")).href;
+const programs = new URL("./distributed.testkit.js", import.meta.url).href;
+const skip = !CpuDevice.available() ? "no C compiler" : findMpirun() === null ? "no mpirun" : false;
+
+/** Nothing is wrong, and all ranks together counted what they had from each other. */
+function judge(answers: unknown[]): void {
+  const told = answers as { wrong: string[]; moved: number; due: number }[];
+  for (const { wrong } of told) assert.deepEqual(wrong, []);
+  const sum = (key: "moved" | "due"): number => Math.round(told.reduce((n, answer) => n + answer[key], 0));
+  assert.ok(sum("due") > 10_000);
+  assert.equal(sum("moved"), sum("due"));
+}
+
+test("MPI: every collective of every dtype equals the reference under mpirun -n 2", { skip }, async () => {
+  const shapes = [
+    [5, 3],
+    [131, 67],
+  ];
+  judge(await runMpi(2, members, "everyKind", { shapes, dtypes, mpi: true }));
+});
+
+test("MPI: and under mpirun -n 4, with empty parts and groups inside the group", { skip }, async () => {
+  const shapes = [
+    [7, 5],
+    [2, 3],
+    [103, 211],
+  ];
+  const args = { shapes, dtypes: ["float32", "complex64"], mpi: true };
+  judge(await runMpi(4, members, "everyKind", args));
+});
+
+for (const launched of ["mpi", "auto"]) {
+  test(`a user's program under mpirun joins by its variables (${launched})`, { skip }, async () => {
+    const answers = (await runMpi(3, programs, "functions", { device: "cpu", launched })) as Record<string, never>[];
+    assert.equal(answers.length, 3);
+    for (const { first, eager, kind } of answers) {
+      // All processes on one host: shared memory is the faster way.
+      assert.equal(kind, launched === "mpi" ? "mpi" : "shm");
+      assert.deepEqual(first, eager);
+      assert.deepEqual((eager as { sum: number[] }).sum, [6, 12, 18]);
+      assert.deepEqual((eager as { gathered: number[] }).gathered, [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2]);
+    }
+  });
+}

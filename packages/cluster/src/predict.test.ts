@@ -1,0 +1,33 @@
+// Predictions of functions that were cut for workers: the price of the kernels of the one that has most to do, by hand.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { build } from "@weft/core/internal/ops";
+import { h200, Mesh, Placement, partition, type Rates } from "@weft/core/internal/shard";
+import { predictParts } from "./predict.js";
+
+const { links, ...alone } = h200;
+/** A gigabyte a second everywhere, arithmetic that takes no time, a call of a millisecond. */
+const rates: Rates = {
+  ...alone,
+  name: "a gigabyte a second",
+  bandwidth: [[1, 1e9]],
+  simple: 1e30,
+  kernel: 0,
+  call: 1e-3,
+  links,
+};
+
+test("the part of the device that has most decides, at the rates of as many devices", () => {
+  const x = build.input([7, 1000], "float32");
+  const fn = { params: [x], outputs: [build.neg(x)] };
+  const mesh = Mesh.of({ d: 2 });
+  const parts = partition(fn, { mesh, params: [Placement.split(mesh, x.shape, { 0: "d" })] });
+  // Four rows of seven: 16 kB in, 16 kB out.
+  const { seconds, rates: name, assumed } = predictParts(parts, rates);
+  assert.ok(Math.abs(seconds - (1e-3 + 32e-6)) < 1e-12, String(seconds));
+  assert.equal(name, "a gigabyte a second");
+  assert.equal(assumed, true);
+  const { links: _, ...crowd } = { ...rates, bandwidth: [[1, 0.5e9]] as [number, number][] };
+  const crowded = predictParts(parts, { ...rates, crowded: { members: 2, rates: crowd } });
+  assert.ok(Math.abs(crowded.seconds - (1e-3 + 64e-6)) < 1e-12, String(crowded.seconds));
+});

@@ -1,0 +1,326 @@
+// What a killed worker had is made again on those that are left: from the calls that made it and the arrays that were
+// uploaded. Real processes and SIGKILL; and the bounds of what is remembered.
+import assert from "node:assert/strict";
+import { afterEach, test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+import * as weft from "@weft/core";
+import { arena } from "@weft/core/internal/device";
+import type { TensorValue } from "@weft/core/internal/runtime";
+import { h200 } from "@weft/core/internal/shard";
+import { ClusterBuffer } from "./buffer.js";
+import { choose } from "./choose.js";
+import { type Cluster, connect } from "./connect.js";
+import { type Hands, Lineage } from "./lineage.js";
+import { type ClusterStatus, watch } from "./watch.js";
+import { skip, testWorker } from "./workers.testkit.js";
+
+process.env.WEFT_FORCE_SHARD = "1";
+const open: Cluster[] = [];
+const settings = ["WEFT_RECOMPUTE", "WEFT_RECOMPUTE_BYTES", "WEFT_RECOMPUTE_CALLS"];
+
+afterEach(async () => {
+  for (const name of settings) delete process.env[name];
+  for (const cluster of open.splice(0)) await cluster.close();
+  weft.setDevice("cpu");
+});
+
+async function begin(devices: number, env: Record<string, string> = {}): Promise<Cluster> {
+  Object.assign(process.env, env);
+  const cluster = await connect({ devices, ...testWorker });
+  open.push(cluster);
+  return cluster;
+}
+
+/** Plans with the rates of GPUs, which would rather compute everything everywhere than exchange anything. */
+const planAsGpus = ({ device }: Cluster): void => {
+  device.programs.chooser = (fn, options) => choose(fn, { ...options, rates: h200 });
+};
+const planners: Record<string, (cluster: Cluster) => void> = { "its own rates": () => {}, "a GPU's rates": planAsGpus };
+
+const bufferOf = (x: weft.Tensor): ClusterBuffer => (x.node.value as TensorValue).buffer as ClusterBuffer;
+
+/** Every worker has rows of its own, and nobody else has them: with each of them something is lost. */
+function assertSplit(cluster: Cluster, ...tensors: weft.Tensor[]): void {
+  for (const x of tensors) {
+    const parts = cluster.device.describe(bufferOf(x));
+    assert.deepEqual(
+      parts.map(({ worker }) => worker).sort(),
+      cluster.workers.map(({ id }) => id).sort(),
+      "everybody has a part",
+    );
+    const bounds = parts.map(({ start, stop }) => [start[0], stop[0]]).sort(([a], [b]) => a - b);
+    bounds.forEach(([from, to], i) => {
+      assert.ok(from < to && from === (i === 0 ? 0 : bounds[i - 1][1]), `rows ${JSON.stringify(bounds)}`);
+    });
+  }
+}
+
+/** Ends a worker; its process is gone when this returns, what the others make of it is seen later. */
+const killOne = (cluster: Cluster): void => void process.kill(cluster.workers[0].process.pid, "SIGKILL");
+
+async function untilLeft(cluster: Cluster, count: number): Promise<void> {
+  for (let i = 0; cluster.workers.length !== count; i++) {
+    if (i > 1000) assert.fail(`${cluster.workers.length} workers are left, not ${count}`);
+    await delay(10);
+  }
+}
+
+const wave = (shape: number[], seed: number): weft.Tensor => {
+  const n = shape.reduce((a, b) => a * b, 1);
+  const data = Float32Array.from({ length: n }, (_, i) => Math.sin(i * 0.7 + seed));
+  return weft.tensor(data, { shape });
+};
+
+function assertNear(got: weft.Data, expected: weft.Data): void {
+  assert.equal(got.length, expected.length);
+  for (let i = 0; i < expected.length; i++)
+    if (!(Math.abs(Number(got[i]) - Number(expected[i])) <= 1e-4 * (1 + Math.abs(Number(expected[i])))))
+      assert.fail(`element ${i} is ${got[i]}, not ${expected[i]}`);
+}
+
+/** The same on one device of this process. */
+function alone<T>(cluster: Cluster, work: () => T): T {
+  weft.setDevice("cpu");
+  try {
+    return work();
+  } finally {
+    weft.useDevice(cluster.device);
+  }
+}
+
+const size = 200;
+const steps = 10;
+const rows = (x: weft.Tensor): weft.Tensor => weft.shard(x, { 0: "d" });
+/** One of a chain of calls that needs all workers in each; its first argument and its result are cut by rows. */
+const step = weft.jit((x: weft.Tensor, w: weft.Tensor) => {
+  const y = rows(x);
+  return rows(y.matmul(w).mul(0.1).tanh().add(y.sum(0).mul(1e-3)));
+});
+const chain = (count: number, from = wave([size, size], 2), w = wave([size, size], 1)): weft.Tensor => {
+  let y = from;
+  for (let i = 0; i < count; i++) y = step(y, w);
+  return y;
+};
+
+const statusOf = (cluster: Cluster, when: (status: ClusterStatus) => boolean): Promise<ClusterStatus> =>
+  new Promise((resolve, reject) => {
+    const stop = watch(
+      cluster.address,
+      { token: cluster.local!.token },
+      (status) => {
+        if (!when(status)) return;
+        stop();
+        resolve(status);
+      },
+      (reason) => reject(new Error(reason)),
+    );
+  });
+
+for (const devices of [2, 3]) {
+  test(`one of ${devices} workers killed in the middle of a chain of calls: the right result`, { skip }, async () => {
+    const cluster = await begin(devices);
+    const expected = alone(cluster, () => chain(steps + 1).dataSync());
+    const half = chain(steps / 2);
+    await half.data();
+    assertSplit(cluster, half);
+    const before = cluster.device.counts.runs;
+    // Stopped first: then it is surely in the middle when it is killed, and the others wait for it.
+    const { pid } = cluster.workers[0].process;
+    process.kill(pid, "SIGSTOP");
+    const y = chain(steps / 2, half);
+    const last = step(y, wave([size, size], 1));
+    const work = last.data();
+    await delay(200);
+    process.kill(pid, "SIGKILL");
+    assertNear(await work, expected);
+    await untilLeft(cluster, devices - 1);
+    const { counts } = cluster.device;
+    assert.ok(counts.recomputed > 0, "nothing was made again");
+    // The last result, and no more than the chain that leads to it.
+    assert.equal(counts.recomputed, steps + 1);
+    assert.equal(counts.runs - before, steps / 2 + 1 + steps + 1, "calls that were repeated");
+    const status = await statusOf(cluster, ({ recomputed }) => recomputed > 0);
+    assert.equal(status.recomputed, counts.recomputed);
+    // The next ones find it there.
+    const { recomputed } = counts;
+    const next = alone(cluster, () => chain(steps + 2).dataSync());
+    assertNear(await step(last, wave([size, size], 1)).data(), next);
+    assert.equal(counts.recomputed, recomputed);
+  });
+}
+
+test("two workers killed one after the other, whenever that is: the right result", { skip }, async () => {
+  const cluster = await begin(3);
+  const expected = alone(cluster, () => chain(40).dataSync());
+  const next = alone(cluster, () => chain(41).dataSync());
+  for (const left of [2, 1]) {
+    const y = chain(40);
+    const work = y.data();
+    assertSplit(cluster, y);
+    await delay(60);
+    killOne(cluster);
+    assertNear(await work, expected);
+    await untilLeft(cluster, left);
+    // Fast workers may have been done before: then rows were lost that nobody had missed yet.
+    assertNear(await step(y, wave([size, size], 1)).data(), next);
+    assert.ok(cluster.device.counts.recomputed >= 40 * (3 - left), `${cluster.device.counts.recomputed} made again`);
+  }
+});
+
+test("a worker that hangs is done without, and what it has when it goes on disturbs nothing", { skip }, async () => {
+  const cluster = await begin(2);
+  const expected = alone(cluster, () => chain(steps).dataSync());
+  const half = chain(steps / 2);
+  await half.data();
+  assertSplit(cluster, half);
+  const { pid } = cluster.workers[1].process;
+  process.kill(pid, "SIGSTOP");
+  try {
+    assertNear(await chain(steps / 2, half).data(), expected);
+    assert.ok(cluster.device.counts.recomputed > 0);
+  } finally {
+    process.kill(pid, "SIGCONT");
+  }
+  await untilLeft(cluster, 2);
+  const before = cluster.device.counts.sharded;
+  assertNear(await chain(steps / 2, half).data(), expected);
+  assert.ok(cluster.device.counts.sharded > before, "both work again");
+});
+
+for (const [rates, setPlanner] of Object.entries(planners))
+  test(`what was lost while nobody looked is made again when it is used, uploads are sent again (${rates})`, {
+    skip,
+  }, async () => {
+    const cluster = await begin(2);
+    setPlanner(cluster);
+    const x = wave([300, 200], 3).realize();
+    const y = rows(rows(x).mul(2)).realize();
+    const z = rows(y.add(1)).realize();
+    await z.data();
+    assertSplit(cluster, x, y, z);
+    y.dispose();
+    killOne(cluster);
+    await untilLeft(cluster, 1);
+    // z needs y, which was disposed of, which needs x, whose parts are gone with the worker.
+    const total = await z.sum().item();
+    const expected = alone(cluster, () => wave([300, 200], 3).mul(2).add(1).sum().itemSync());
+    assert.ok(Math.abs(total - expected) < 1e-3 * Math.abs(expected), `${total}, not ${expected}`);
+    assert.equal(cluster.device.counts.recomputed, 2);
+    assertNear(
+      await x.data(),
+      alone(cluster, () => wave([300, 200], 3).dataSync()),
+    );
+  });
+
+test("what a killed worker never read is let go of", { skip }, async () => {
+  const cluster = await begin(2, { WEFT_RECOMPUTE: "0" });
+  await wave([64, 64], 1).add(1).data();
+  const before = arena.used();
+  const { pid } = cluster.workers[0].process;
+  process.kill(pid, "SIGSTOP");
+  const x = wave([512, 512], 8);
+  const y = rows(rows(x).add(1)).realize();
+  assertSplit(cluster, x, y);
+  assert.ok(arena.used() >= before + 4 * 512 * 512);
+  process.kill(pid, "SIGKILL");
+  await assert.rejects(y.data(), /are gone/);
+  await untilLeft(cluster, 1);
+  await weft.tensor([1]).add(1).data();
+  // A process that was killed closes its connections before it is over, and is asked for again a little later.
+  for (const end = Date.now() + 5000; arena.used() !== before && Date.now() < end; ) await delay(10);
+  assert.equal(arena.used(), before);
+});
+
+test("a training loop that donates its state goes on with one worker fewer", { skip }, async () => {
+  const cluster = await begin(2);
+  const train = weft.jit(
+    (given: weft.Tensor, x: weft.Tensor) => {
+      const w = rows(given);
+      const loss = (v: weft.Tensor): weft.Tensor => rows(x).matmul(v).tanh().square().mean();
+      return rows(w.sub(weft.grad(loss)(w).mul(0.1)));
+    },
+    { donate: [0] },
+  );
+  const loop = (count: number, w: weft.Tensor, x: weft.Tensor): weft.Tensor => {
+    let v = w;
+    for (let i = 0; i < count; i++) v = train(v, x);
+    return v;
+  };
+  const expected = alone(cluster, () => loop(20, wave([64, 48], 4), wave([256, 64], 5)).dataSync());
+  const x = wave([256, 64], 5);
+  let w = loop(10, wave([64, 48], 4), x);
+  await w.data();
+  assertSplit(cluster, w, x);
+  killOne(cluster);
+  await untilLeft(cluster, 1);
+  w = loop(10, w, x);
+  assertNear(await w.data(), expected);
+  assert.equal(cluster.device.counts.recomputed, 10, "the states before it, which were given away");
+});
+
+for (const [rates, setPlanner] of Object.entries(planners))
+  test(`where the root is gone there is one clear error, and the rest goes on (${rates})`, { skip }, async () => {
+    for (const [env, why] of [
+      [{ WEFT_RECOMPUTE: "0" }, /WEFT_RECOMPUTE=0/],
+      [{ WEFT_RECOMPUTE_BYTES: "0" }, /not kept here \(WEFT_RECOMPUTE_BYTES\)|not remembered/],
+      [{ WEFT_RECOMPUTE_CALLS: "3" }, /more than 3 calls|not remembered any more \(WEFT_RECOMPUTE_CALLS/],
+    ] as const) {
+      const cluster = await begin(2, env);
+      setPlanner(cluster);
+      const root = wave([256, 256], 6);
+      const y = chain(8, root, wave([256, 256], 7));
+      await y.data();
+      assertSplit(cluster, root, y);
+      killOne(cluster);
+      await untilLeft(cluster, 1);
+      for (const attempt of [() => y.data(), () => y.add(1).data()])
+        await assert.rejects(attempt, (error: Error) => {
+          assert.match(error.message, /worker w\d+ .* ended; its parts of tensors are gone: make them again/);
+          assert.match(error.message, why);
+          return true;
+        });
+      assert.equal(cluster.device.counts.recomputed, 0);
+      assert.deepEqual(await weft.tensor([1, 2]).add(1).array(), [2, 3]);
+      await cluster.close();
+      open.pop();
+      for (const name of settings) delete process.env[name];
+    }
+  });
+
+/** Buffers and calls without a cluster. */
+function bench(limits: { bytes?: number; calls?: number } = {}): { lineage: Lineage; unstaged: number[] } {
+  const unstaged: number[] = [];
+  const hands: Hands = {
+    isGone: () => true,
+    isFailed: () => false,
+    renew: (it) => it.renew(),
+    spare: ({ bytes }) => new ClusterBuffer(bytes),
+    free: () => {},
+    unstage: ({ address }) => void unstaged.push(address),
+  };
+  return { lineage: new Lineage(hands, { enabled: true, bytes: 100, calls: 4, seconds: 60, ...limits }), unstaged };
+}
+
+test("kept arrays and freed tensors are remembered within bounds, freed ones go first", () => {
+  const { lineage, unstaged } = bench();
+  const buffers = Array.from({ length: 4 }, () => new ClusterBuffer(30));
+  const keep = (i: number): boolean => lineage.keep(buffers[i], { address: i + 1, bytes: null });
+  assert.ok(keep(0) && keep(1) && keep(2));
+  assert.equal(lineage.keptBytes, 90);
+  buffers[1].freed = true;
+  lineage.freed(buffers[1]);
+  assert.ok(keep(3));
+  assert.deepEqual(unstaged, [2]);
+  assert.equal(lineage.keptBytes, 90);
+  assert.equal(lineage.keep(new ClusterBuffer(101), { address: 9, bytes: null }), false);
+  const made = Array.from({ length: 10 }, () => new ClusterBuffer(1));
+  for (const it of made) {
+    lineage.made({ again: () => {}, inputs: [], outputs: [it], members: new Map(), seconds: 0 });
+    it.freed = true;
+    lineage.freed(it);
+  }
+  assert.equal(made.filter((it) => it.origin !== null).length, 4);
+  lineage.clear();
+  assert.equal(lineage.keptBytes, 0);
+  assert.deepEqual(unstaged.sort(), [1, 2, 3, 4]);
+});

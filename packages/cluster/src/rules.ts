@@ -1,0 +1,36 @@
+// Sharding rules of a user's file: WEFT_SHARD_RULES names a YAML (or JSON) file with rules for the named parts of the
+// program. Read once for each version of the file.
+import { readFileSync, statSync } from "node:fs";
+import { WeftError } from "@weft/core/internal/graph";
+import { parseRules, type ShardRules } from "@weft/core/internal/shard";
+import { parse } from "yaml";
+
+let known: { key: string; rules: ShardRules } | null = null;
+
+/** The rules of a file (YAML or JSON), or of its content; `named` is what the user called it. */
+export function readRules(given: string | object, named = "sharding"): ShardRules {
+  if (typeof given !== "string") return parseRules(given);
+  let text: string;
+  let key: string;
+  try {
+    key = `${given}@${statSync(given).mtimeMs}`;
+    if (known?.key === key) return known.rules;
+    text = readFileSync(given, "utf8");
+  } catch (error) {
+    throw new WeftError(`${named}: ${given} cannot be read (${(error as Error).message})`);
+  }
+  let config: unknown;
+  try {
+    config = parse(text);
+  } catch (error) {
+    throw new WeftError(`${named}: ${given} is not YAML: ${(error as Error).message}`);
+  }
+  known = { key, rules: parseRules(config) };
+  return known.rules;
+}
+
+/** The rules that the environment names; none where it names none. */
+export function rulesFromEnvironment(): ShardRules {
+  const file = process.env.WEFT_SHARD_RULES;
+  return file === undefined || file === "" ? new Map() : readRules(file, "WEFT_SHARD_RULES");
+}

@@ -1,0 +1,132 @@
+// What one client has on a worker: its tensors, what failed, and who waits for what. Clients see only their own.
+import type { Device, DeviceBuffer } from "@weft/core/internal/device";
+import { WeftError } from "@weft/core/internal/graph";
+import type { ClientSettings, FailureCause, SharedMemory } from "./protocol.js";
+
+export interface Failure {
+  message: string;
+  cause: FailureCause;
+}
+
+export class FailedError extends WeftError {
+  constructor(readonly failure: Failure) {
+    super(failure.message);
+  }
+}
+
+interface Held {
+  buffer: DeviceBuffer;
+  bytes: number;
+  /** Fetches that still read it; freed memory waits for them. */
+  readers: number;
+  freed: boolean;
+}
+
+export class Namespace {
+  readonly #held = new Map<number, Held>();
+  readonly #failures = new Map<number, Failure>();
+  readonly #waiting = new Map<number, ((found: Held | Failure) => void)[]>();
+  bytes = 0;
+
+  constructor(
+    readonly client: number,
+    readonly host: string,
+    readonly memory: SharedMemory | null,
+    readonly settings: ClientSettings,
+    readonly device: Device,
+  ) {}
+
+  get tensors(): number {
+    return this.#held.size;
+  }
+
+  /** Room for more, by the client's limits. */
+  admit(count: number, bytes: number): void {
+    const { maxTensors = 1_000_000, maxBytes = Number.POSITIVE_INFINITY } = this.settings;
+    if (this.#held.size + count > maxTensors)
+      throw new WeftError(
+        `this client holds ${this.#held.size} tensors on a worker, its limit is ${maxTensors}; dispose of some, or raise maxTensors in connect`,
+      );
+    if (this.bytes + bytes > maxBytes)
+      throw new WeftError(
+        `this client holds ${this.bytes} bytes on a worker and asks for ${bytes} more, its limit is ${maxBytes}; dispose of tensors, or raise maxBytes in connect`,
+      );
+  }
+
+  put(id: number, buffer: DeviceBuffer): void {
+    const held = { buffer, bytes: buffer.bytes, readers: 0, freed: false };
+    this.drop(id);
+    this.#held.set(id, held);
+    this.bytes += held.bytes;
+    this.#tell(id, held);
+  }
+
+  fail(id: number, failure: Failure): void {
+    this.drop(id);
+    this.#failures.set(id, failure);
+    this.#tell(id, failure);
+  }
+
+  #tell(id: number, found: Held | Failure): void {
+    const waiting = this.#waiting.get(id);
+    this.#waiting.delete(id);
+    for (const resolve of waiting ?? []) resolve(found);
+  }
+
+  /** A tensor that must be there by now. */
+  need(id: number): Held {
+    const held = this.#held.get(id);
+    if (held !== undefined) return held;
+    throw new FailedError(this.#failures.get(id) ?? { message: `tensor ${id} is not on this worker`, cause: "error" });
+  }
+
+  /** Calls back when the tensor is there, or failed: at once, or after the instructions that make it. */
+  whenThere(id: number, resolve: (found: Held | Failure) => void): void {
+    const found = this.#held.get(id) ?? this.#failures.get(id);
+    if (found !== undefined) resolve(found);
+    else this.#waiting.set(id, [...(this.#waiting.get(id) ?? []), resolve]);
+  }
+
+  /** Memory that the program may write over: nobody else reads it. Null where somebody does. */
+  give(id: number): DeviceBuffer | null {
+    const held = this.#held.get(id);
+    if (held === undefined || held.readers > 0) return null;
+    this.#held.delete(id);
+    this.bytes -= held.bytes;
+    return held.buffer;
+  }
+
+  drop(id: number): void {
+    this.#failures.delete(id);
+    const held = this.#held.get(id);
+    if (held === undefined) return;
+    this.#held.delete(id);
+    this.bytes -= held.bytes;
+    held.freed = true;
+    if (held.readers === 0) this.device.free(held.buffer);
+  }
+
+  read(held: Held): void {
+    held.readers++;
+  }
+
+  readDone(held: Held): void {
+    held.readers--;
+    if (held.freed && held.readers === 0) this.device.free(held.buffer);
+  }
+
+  clear(): void {
+    for (const held of this.#held.values()) {
+      // Whoever read is gone with its client; what it still says about it must not free anything twice.
+      held.readers = Number.MAX_SAFE_INTEGER;
+      this.device.free(held.buffer);
+    }
+    this.#held.clear();
+    this.#failures.clear();
+    for (const id of [...this.#waiting.keys()]) this.#tell(id, { message: "the client left", cause: "error" });
+    this.bytes = 0;
+  }
+}
+
+export type { Held };
+export const isFailure = (found: Held | Failure): found is Failure => "message" in found;

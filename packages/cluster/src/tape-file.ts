@@ -1,0 +1,253 @@
+// Reading tapes: checked line by line, summed up, compared, and turned into a trace that Perfetto opens. Knows the format
+// (docs/tape.md), not devices.
+import { createReadStream, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fromPlain, structuralKey, WeftError } from "@weft/core/internal/graph";
+import { z } from "zod";
+
+const where = {
+  sha256: z.string(),
+  base64: z.string().optional(),
+  file: z
+    .string()
+    .regex(/^[0-9a-f]+\.bin$/)
+    .optional(),
+};
+const number = z.number();
+const line = z.discriminatedUnion("type", [
+  z.object({ type: z.literal("tape"), version: number }),
+  z.object({ type: z.literal("program"), program: number, donated: z.array(z.boolean()), graph: z.unknown() }),
+  z.object({ type: z.literal("data"), id: number, bytes: number, ...where }),
+  z.object({
+    type: z.literal("run"),
+    step: number,
+    program: number,
+    inputs: z.array(number),
+    outputs: z.array(number),
+    cause: z.string().nullable(),
+  }),
+  z.object({ type: z.literal("fetch"), id: number, ...where }),
+  z.object({ type: z.literal("free"), id: number }),
+  z.object({
+    type: z.literal("plan"),
+    program: number,
+    devices: number,
+    why: z.string(),
+    params: z.array(z.string()),
+    results: z.array(z.string()),
+  }),
+  z.object({
+    type: z.literal("instruction"),
+    worker: number,
+    workerId: z.string(),
+    step: number,
+    program: number,
+    op: z.string(),
+    kind: z.string(),
+    startUs: number,
+    endUs: number,
+    bytes: number,
+    flops: number,
+    cause: z.string().nullable(),
+    inputs: z.array(number),
+    outputs: z.array(number),
+    shapes: z.array(z.string()),
+  }),
+]);
+export type TapeLine = z.infer<typeof line>;
+export type Instruction = Extract<TapeLine, { type: "instruction" }>;
+
+export interface Tape {
+  path: string;
+  lines: TapeLine[];
+  instructions: Instruction[];
+  /** Lines that could not be read: the last one of a program that was killed, mostly. */
+  unreadable: number;
+}
+
+export async function readTape(path: string): Promise<Tape> {
+  const lines: TapeLine[] = [];
+  let unreadable = 0;
+  for await (const text of createInterface({ input: createReadStream(path), crlfDelay: Infinity })) {
+    if (text.trim() === "") continue;
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch {
+      unreadable++;
+      continue;
+    }
+    const parsed = line.safeParse(value);
+    if (parsed.success) lines.push(parsed.data);
+    else unreadable++;
+  }
+  const [head] = lines;
+  if (head?.type !== "tape") throw new WeftError(`${path} is no tape; WEFT_TAPE=${path} makes one`);
+  if (head.version !== 1)
+    throw new WeftError(`${path} is a tape of version ${head.version}; this weft reads version 1`);
+  const instructions = lines.filter((l): l is Instruction => l.type === "instruction");
+  return { path, lines, instructions, unreadable };
+}
+
+/** The recorded bytes; null where the tape kept only their hash. */
+export function bytesOfLine(tape: Tape, { base64, file }: { base64?: string; file?: string }): Uint8Array | null {
+  if (base64 !== undefined) return Uint8Array.from(Buffer.from(base64, "base64"));
+  if (file === undefined) return null;
+  return Uint8Array.from(readFileSync(join(`${tape.path}.data`, file)));
+}
+
+export interface OpRow {
+  op: string;
+  kind: string;
+  count: number;
+  us: number;
+  bytes: number;
+  flops: number;
+}
+
+export interface WorkerRow {
+  worker: number;
+  workerId: string;
+  instructions: number;
+  busyUs: number;
+  communicateUs: number;
+  /** From its first instruction to its last. */
+  spanUs: number;
+}
+
+export interface TapeStats {
+  runs: number;
+  programs: number;
+  fetches: number;
+  ops: OpRow[];
+  workers: WorkerRow[];
+}
+
+function rowsBy<K, R>(
+  items: readonly Instruction[],
+  key: (i: Instruction) => K,
+  make: (i: Instruction) => R,
+  add: (row: R, i: Instruction) => void,
+): R[] {
+  const rows = new Map<K, R>();
+  for (const item of items) {
+    const k = key(item);
+    let row = rows.get(k);
+    if (row === undefined) {
+      row = make(item);
+      rows.set(k, row);
+    }
+    add(row, item);
+  }
+  return [...rows.values()];
+}
+
+export function tapeStats({ lines, instructions }: Tape): TapeStats {
+  const ops = rowsBy(
+    instructions,
+    (i) => i.op,
+    ({ op, kind }): OpRow => ({ op, kind, count: 0, us: 0, bytes: 0, flops: 0 }),
+    (row, i) => {
+      row.count++;
+      row.us += i.endUs - i.startUs;
+      row.bytes += i.bytes;
+      row.flops += i.flops;
+    },
+  ).sort((a, b) => b.us - a.us);
+  const ends = new Map<number, [number, number]>();
+  const workers = rowsBy(
+    instructions,
+    (i) => i.worker,
+    ({ worker, workerId }): WorkerRow => ({
+      worker,
+      workerId,
+      instructions: 0,
+      busyUs: 0,
+      communicateUs: 0,
+      spanUs: 0,
+    }),
+    (row, i) => {
+      row.instructions++;
+      row.busyUs += i.endUs - i.startUs;
+      if (i.kind === "collective") row.communicateUs += i.endUs - i.startUs;
+      const [from, to] = ends.get(i.worker) ?? [i.startUs, i.endUs];
+      ends.set(i.worker, [Math.min(from, i.startUs), Math.max(to, i.endUs)]);
+      const [first, last] = ends.get(i.worker)!;
+      row.spanUs = last - first;
+    },
+  ).sort((a, b) => a.worker - b.worker);
+  const count = (type: TapeLine["type"]): number => lines.filter((l) => l.type === type).length;
+  return { runs: count("run"), programs: count("program"), fetches: count("fetch"), ops, workers };
+}
+
+/** The tape as a Chrome trace: a process a worker, computing and communicating on lines of their own. */
+export function chromeTrace({ instructions }: Tape): { traceEvents: object[] } {
+  const origin = Math.min(...instructions.map((i) => i.startUs));
+  const names = new Map(instructions.map((i) => [i.worker, i.workerId]));
+  const meta = [...names].flatMap(([pid, name]) => [
+    { ph: "M", name: "process_name", pid, tid: 0, args: { name: `worker ${name}` } },
+    { ph: "M", name: "thread_name", pid, tid: 0, args: { name: "compute" } },
+    { ph: "M", name: "thread_name", pid, tid: 1, args: { name: "communicate" } },
+  ]);
+  const events = instructions.map((i) => ({
+    ph: "X",
+    name: i.op,
+    cat: i.kind,
+    pid: i.worker,
+    tid: i.kind === "collective" ? 1 : 0,
+    ts: i.startUs - origin,
+    dur: i.endUs - i.startUs,
+    args: { step: i.step, program: i.program, bytes: i.bytes, flops: i.flops, cause: i.cause, results: i.shapes },
+  }));
+  return { traceEvents: [...meta, ...events] };
+}
+
+export interface TapeDiff {
+  /** The first place where the two ask for different things; null where they ask for the same. */
+  firstDifference: string | null;
+  /** What was read, in order: equal bits, or not. */
+  fetches: { index: number; equal: boolean }[];
+  ops: { op: string; firstUs: number; secondUs: number; firstCount: number; secondCount: number }[];
+}
+
+interface Asked {
+  /** Does not depend on ids, nor on where the program lies. */
+  what: string;
+  shown: string;
+}
+
+function storyOf({ lines }: Tape): Asked[] {
+  const keys = new Map<number, string>();
+  return lines.flatMap((l) => {
+    if (l.type === "program") keys.set(l.program, structuralKey(fromPlain(l.graph)));
+    if (l.type === "run") {
+      const what = `run ${keys.get(l.program)?.slice(0, 12)}`;
+      return [{ what, shown: l.cause === null ? what : `${what} at ${l.cause}` }];
+    }
+    if (l.type !== "data") return [];
+    const what = `data of ${l.bytes} bytes ${l.sha256.slice(0, 12)}`;
+    return [{ what, shown: what }];
+  });
+}
+
+export function diffTapes(first: Tape, second: Tape): TapeDiff {
+  const [a, b] = [storyOf(first), storyOf(second)];
+  const at = Array.from({ length: Math.max(a.length, b.length) }, (_, i) => i).find((i) => a[i]?.what !== b[i]?.what);
+  const fetches = (tape: Tape): string[] => tape.lines.flatMap((l) => (l.type === "fetch" ? [l.sha256] : []));
+  const [x, y] = [fetches(first), fetches(second)];
+  const [p, q] = [tapeStats(first).ops, tapeStats(second).ops];
+  const names = [...new Set([...p, ...q].map((row) => row.op))];
+  return {
+    firstDifference:
+      at === undefined ? null : `instruction ${at + 1}: ${a[at]?.shown ?? "nothing"} | ${b[at]?.shown ?? "nothing"}`,
+    fetches: Array.from({ length: Math.max(x.length, y.length) }, (_, index) => ({
+      index,
+      equal: x[index] === y[index],
+    })),
+    ops: names.map((op) => {
+      const [m, n] = [p.find((r) => r.op === op), q.find((r) => r.op === op)];
+      return { op, firstUs: m?.us ?? 0, secondUs: n?.us ?? 0, firstCount: m?.count ?? 0, secondCount: n?.count ?? 0 };
+    }),
+  };
+}

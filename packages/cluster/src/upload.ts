@@ -1,0 +1,83 @@
+// Handing arrays to workers: copies that they read out of this process's shared memory, or get over a socket, and who still
+// has to read which. Knows placements and connections, not what tensors are for.
+import { arena, groupLibrary } from "@weft/core/internal/device";
+import { bytesOf } from "@weft/core/internal/graph";
+import { denseStrides, takePart } from "./boxes.js";
+import type { ClusterBuffer, Staged } from "./buffer.js";
+import type { Connection } from "./connection.js";
+
+/** A copy that workers can read. */
+export function stage(from: Uint8Array): Staged {
+  const address = process.env.WEFT_DATA === "socket" ? 0 : arena.allocate(from.byteLength);
+  if (address !== 0 && from.byteLength > 0) groupLibrary().copyIn(address, from, from.byteLength);
+  return { address, bytes: address === 0 ? from.slice() : null };
+}
+
+export function unstage({ address }: Staged): void {
+  if (address !== 0) arena.free(address);
+}
+
+export function readStaged({ address, bytes }: Staged, size: number): Uint8Array<ArrayBuffer> {
+  const copy = new Uint8Array(size);
+  if (bytes !== null) copy.set(bytes);
+  else if (size > 0) groupLibrary().copyOut(copy, address, size);
+  return copy;
+}
+
+export class Uploads {
+  /** Who has not said yet that it has its part, and what to do when all have. */
+  readonly #waiting = new Map<number, { workers: Set<string>; done: () => void }>();
+
+  constructor(readonly connection: Connection) {
+    connection.onUploaded = (id, worker) => this.#arrived(id, worker);
+    connection.onWorkerEnded = (worker) => {
+      for (const id of [...this.#waiting.keys()]) this.#arrived(id, worker);
+    };
+  }
+
+  has(id: number): boolean {
+    return this.#waiting.has(id);
+  }
+
+  /** Whoever reads it, its memory is somebody else's business now. */
+  forget(id: number): void {
+    this.#waiting.delete(id);
+  }
+
+  /** Sends every worker its part of a tensor that was just given its home. */
+  send(it: ClusterBuffer, staged: Staged, done: () => void): void {
+    const { connection } = this;
+    const { placement, members } = it.home!;
+    const shape = it.shape!;
+    const element = bytesOf(it.dtype!);
+    const strides = denseStrides(shape, element);
+    const base = Number(groupLibrary().arenaBase());
+    const parts = placement.mesh.ranks.map((rank) => {
+      const worker = members.get(rank)!;
+      const { start, stop } = placement.box(rank, shape);
+      const sizes = stop.map((to, i) => to - start[i]);
+      const at = start.reduce((n, s, i) => n + s * strides[i], 0);
+      const shared = staged.address !== 0 && connection.link(worker).shares;
+      return { worker, offset: shared ? staged.address - base + at : null, sizes, strides, element, at };
+    });
+    // Nothing is read of a tensor without elements, and nobody says so.
+    if (it.bytes === 0) done();
+    else this.#waiting.set(it.id, { workers: new Set(parts.map(({ worker }) => worker)), done });
+    connection.send({ t: "upload", id: it.id, bytes: it.bytes, parts: parts.map(({ at: _, ...part }) => part) });
+    for (const { worker, offset, sizes, at } of parts) {
+      if (offset !== null) continue;
+      const whole = staged.bytes ?? readStaged(staged, it.bytes);
+      void connection
+        .link(worker)
+        .upload(it.id, takePart(whole, { offset: at, sizes, strides, element }))
+        .catch(() => {});
+    }
+  }
+
+  #arrived(id: number, worker: string): void {
+    const entry = this.#waiting.get(id);
+    if (entry === undefined || !entry.workers.delete(worker) || entry.workers.size > 0) return;
+    this.#waiting.delete(id);
+    entry.done();
+  }
+}

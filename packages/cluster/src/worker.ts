@@ -1,0 +1,574 @@
+// A worker: one device in a process of its own. Takes instructions from the dispatcher in order, runs them, and hands
+// results to clients directly. Goes back to the dispatcher when that was restarted.
+import { setImmediate as nextTurn } from "node:timers/promises";
+import {
+  createDevice,
+  type Device,
+  type DeviceBuffer,
+  type Executable,
+  groupLibrary,
+  MpiGroup,
+  movedBytes,
+  OutOfMemoryError,
+  type ProcessGroup,
+  ShmGroup,
+} from "@weft/core/internal/device";
+import { bytesOf, fromPlain, type GraphFn, numel, structuralKey, WeftError } from "@weft/core/internal/graph";
+import { shapeRules, verify } from "@weft/core/internal/ops";
+import { instructionRecords } from "@weft/core/internal/runtime";
+import type { Rates } from "@weft/core/internal/shard";
+import { inlineCustom } from "@weft/core/internal/transform";
+import { denseStrides } from "./boxes.js";
+import { type CalibrateOptions, workerRates } from "./calibrate.js";
+import { DataServer } from "./data-server.js";
+import { say } from "./debug.js";
+import { placeFrom } from "./environment.js";
+import { readKnown } from "./known.js";
+import {
+  decodeAll,
+  encode,
+  type FailureCause,
+  type FromWorker,
+  type KnownArguments,
+  protocolVersion,
+  type SharedMemory,
+  type ToWorker,
+  toWorker,
+} from "./protocol.js";
+import { FailedError, Namespace } from "./store.js";
+import { type Channel, hostId, openStream, type Security, securityFrom } from "./wire.js";
+
+export interface WorkerOptions extends Security, CalibrateOptions {
+  host?: string;
+  port?: number;
+  /** cpu, cuda, cuda:3, reference. */
+  device?: string;
+  /** How many cores, or which; CPU workers alone. */
+  cores?: number | readonly number[];
+  label?: string;
+  /** Where clients reach this worker; loopback unless told otherwise. */
+  dataHost?: string;
+  /** Seconds to look for a dispatcher at the start. */
+  wait?: number;
+}
+
+interface Program {
+  executable: Executable | null;
+  problem: string | null;
+  fn: GraphFn | null;
+  group: { name: string; rank: number; size: number; mpi: boolean } | null;
+  donated: readonly boolean[];
+}
+
+const maxExecutables = 1024;
+/** Runs between two words about progress; the limit on a client's queue is no finer than that. */
+const progressEvery = 64;
+/** Seconds for the members of a group to find each other, and that one may be late in a collective. */
+const joinSeconds = 8;
+const lateSeconds = 600;
+
+export function makeDevice({ device = "cpu", cores }: WorkerOptions): Device {
+  const count = typeof cores === "number";
+  return createDevice(device, { threads: count ? cores : undefined, cores: count ? undefined : cores, shared: true });
+}
+
+/** This process's shared memory, for others to map; null where there is none. */
+export function ownMemory(): SharedMemory | null {
+  try {
+    const library = groupLibrary();
+    return {
+      pid: process.pid,
+      start: String(library.processStart(process.pid)),
+      fd: library.arenaFd() as number,
+      bytes: Number(library.arenaBytes()),
+    };
+  } catch {
+    return null;
+  }
+}
+
+export class Worker {
+  readonly device: Device;
+  readonly #options: WorkerOptions;
+  readonly #security: Security;
+  readonly #data: DataServer;
+  readonly #spaces = new Map<number, Namespace>();
+  readonly #programs = new Map<string, Program>();
+  readonly #executables = new Map<string, Executable>();
+  readonly #groups = new Map<string, ProcessGroup>();
+  /** Groups that failed, and why: nobody waits for their members again. */
+  readonly #broken = new Map<string, string>();
+  readonly #maps = new Map<number, number>();
+  readonly #begin = performance.now();
+  #channel: Channel | null = null;
+  #queue: ToWorker[] = [];
+  #draining = false;
+  #stopped = false;
+  readonly #rates: Rates | null;
+  id = "?";
+  #runs = 0;
+  #kernels = 0;
+  #busy = 0;
+
+  constructor(options: WorkerOptions) {
+    this.#options = options;
+    this.#security = securityFrom(options);
+    this.device = makeDevice(options);
+    this.#rates = workerRates(this.device, options);
+    this.#data = new DataServer(
+      this.device,
+      (client) => this.#spaces.get(client),
+      options.dataHost ?? "localhost",
+      this.#security,
+    );
+  }
+
+  /** Runs until stop(). `onReady` is told whenever the dispatcher took this worker in. */
+  async run(onReady: (id: string) => void = () => {}): Promise<void> {
+    await this.#data.listen();
+    const { host = "localhost", port = 9000, wait = 10 } = this.#options;
+    const deadline = Date.now() + wait * 1e3;
+    const stats = setInterval(() => this.#sendStats(), 1000);
+    stats.unref();
+    try {
+      let everConnected = false;
+      while (!this.#stopped) {
+        const problem = await this.#session(host, port, (id) => {
+          everConnected = true;
+          onReady(id);
+        });
+        this.#cleanUp();
+        if (this.#stopped) break;
+        if (problem instanceof WeftError) throw problem;
+        if (!everConnected && Date.now() > deadline)
+          throw new WeftError(`nobody is listening at ${host}:${port}; start a dispatcher: weft server -p ${port}`);
+        say("worker", () => `connection to ${host}:${port} lost (${problem}); trying again`);
+        await new Promise((resolve) => setTimeout(resolve, everConnected ? 300 : 100));
+      }
+    } finally {
+      clearInterval(stats);
+      this.#data.close();
+    }
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#channel?.stream.end();
+    this.#channel?.close();
+  }
+
+  /** One connection from hello to its end: an error that will not go away is returned, a passing one as text. */
+  #session(host: string, port: number, onReady: (id: string) => void): Promise<WeftError | string> {
+    const place = placeFrom();
+    const channel = openStream(host, port, "Worker", this.#security, true);
+    this.#channel = channel;
+    const { stream } = channel;
+    return new Promise((resolve) => {
+      const over = (why: WeftError | string): void => {
+        channel.close();
+        resolve(why);
+      };
+      stream.on("data", (bytes: Buffer) => {
+        for (const message of decodeAll(toWorker, bytes)) {
+          if (message.t === "refused") over(new WeftError(`the dispatcher refused this worker: ${message.message}`));
+          else if (message.t === "welcome") {
+            this.id = message.worker;
+            say("worker", () => `this is ${this.id} on ${this.device.name}`);
+            onReady(this.id);
+          } else this.#enqueue(message);
+        }
+      });
+      stream.on("error", (error) => over(error.message));
+      stream.on("end", () => over("the dispatcher closed it"));
+      this.#send({
+        t: "hello",
+        version: protocolVersion,
+        token: this.#security.token ?? null,
+        device: this.device.name,
+        label: this.#options.label ?? null,
+        process: { host: hostId(), pid: process.pid, memory: ownMemory() },
+        data: {
+          host: this.#options.dataHost ?? "localhost",
+          port: this.#data.port,
+          key: this.#data.key,
+          tls: this.#data.tls,
+        },
+        threads: this.device.traits.threads,
+        memoryBytes: this.device.memory().totalBytes,
+        rates: this.#rates,
+        attention: this.device.traits.attention,
+        mpi: place.launcher === "none" ? null : { job: place.name, rank: place.rank, size: place.size },
+      });
+    });
+  }
+
+  #send(message: FromWorker): void {
+    this.#channel?.stream.write(encode(message));
+  }
+
+  /** Runs that the dispatcher was not told of yet, by client. */
+  readonly #done = new Map<number, number>();
+
+  #sendProgress(): void {
+    for (const [client, done] of this.#done) this.#send({ t: "progress", client, done });
+    this.#done.clear();
+  }
+
+  #sendStats(): void {
+    if (this.id === "?") return;
+    this.#sendProgress();
+    let tensors = 0;
+    for (const space of this.#spaces.values()) tensors += space.tensors;
+    this.#send({
+      t: "stats",
+      stats: {
+        runs: this.#runs,
+        kernels: this.#kernels,
+        tensors,
+        bytes: this.device.memory().usedBytes,
+        busySeconds: this.#busy,
+        uptimeSeconds: (performance.now() - this.#begin) / 1e3,
+        sentBytes: this.#data.sentBytes,
+        allocations: this.device.allocations ?? null,
+        movedBytes: movedBytes(),
+        utilisation: this.#utilisation(),
+      },
+    });
+  }
+
+  #utilisation(): number | null {
+    return this.device.utilization?.() ?? null;
+  }
+
+  /** Nothing of a lost dispatcher's clients stays. */
+  #cleanUp(): void {
+    this.#queue = [];
+    this.#done.clear();
+    this.id = "?";
+    for (const client of [...this.#spaces.keys()]) this.#leave(client);
+    this.#dropGroups();
+    this.#programs.clear();
+  }
+
+  #dropGroups(): void {
+    this.device.group = null;
+    for (const group of this.#groups.values()) {
+      abort(group);
+      group.close();
+    }
+    this.#groups.clear();
+  }
+
+  #enqueue(message: ToWorker): void {
+    this.#queue.push(message);
+    if (!this.#draining) void this.#drain();
+  }
+
+  async #drain(): Promise<void> {
+    this.#draining = true;
+    let last = performance.now();
+    for (let message = this.#queue.shift(); message !== undefined; message = this.#queue.shift()) {
+      const waiting = this.#handle(message);
+      if (waiting !== null) await waiting;
+      // Fetches of others must not wait for a long queue.
+      if (performance.now() - last > 4) {
+        await nextTurn();
+        last = performance.now();
+      }
+    }
+    this.#draining = false;
+  }
+
+  #handle(message: ToWorker): Promise<void> | null {
+    if (message.t === "client") {
+      const { client, process: where, settings } = message;
+      const space = new Namespace(client, where.host, where.memory, settings, this.device);
+      this.#spaces.set(client, space);
+      this.#data.introduce(space);
+    } else if (message.t === "leave") this.#leave(message.client);
+    else if (message.t === "define") this.#define(message);
+    else if (message.t === "run") {
+      // First, so that results take the memory of what was let go of.
+      this.#free(message.client, message.free ?? []);
+      this.#run(message);
+      const done = (this.#done.get(message.client) ?? 0) + 1;
+      this.#done.set(message.client, done);
+      if (done >= progressEvery) this.#sendProgress();
+    } else if (message.t === "upload") return this.#upload(message);
+    else if (message.t === "free") this.#free(message.client, message.ids);
+    else if (message.t === "forget") this.#programs.delete(`${message.client}/${message.program}`);
+    return null;
+  }
+
+  #free(client: number, ids: readonly number[]): void {
+    const space = this.#spaces.get(client);
+    for (const id of ids) space?.drop(id);
+  }
+
+  #leave(client: number): void {
+    this.#spaces.get(client)?.clear();
+    this.#spaces.delete(client);
+    this.#data.forget(client);
+    const base = this.#maps.get(client);
+    if (base !== undefined) this.#unmap(client, base);
+    for (const key of [...this.#programs.keys()]) if (key.startsWith(`${client}/`)) this.#programs.delete(key);
+    if (this.#spaces.size === 0) this.device.trim();
+    say("worker", () => `client ${client} left`);
+  }
+
+  #unmap(client: number, base: number): void {
+    const bytes = this.#mapBytes.get(client) ?? 0;
+    groupLibrary().unmap(base, bytes);
+    this.#maps.delete(client);
+    this.#mapBytes.delete(client);
+  }
+  readonly #mapBytes = new Map<number, number>();
+
+  #define({ client, program, graph, group, donated, known = [] }: Extract<ToWorker, { t: "define" }>): void {
+    const entry: Program = { executable: null, problem: null, fn: null, group, donated };
+    this.#programs.set(`${client}/${program}`, entry);
+    try {
+      const fn = fromPlain(graph);
+      checkKnown(fn);
+      verify(fn);
+      entry.fn = fn;
+      if (group !== null) this.#join(group);
+      entry.executable = this.#compile(fn, donated, known);
+      say("worker", () => `program ${program} of client ${client}: ${entry.executable!.kernels.length} kernels`);
+    } catch (error) {
+      entry.problem = (error as Error).message;
+      say("worker", () => `program ${program} of client ${client} cannot run: ${entry.problem}`);
+    }
+  }
+
+  #compile(fn: GraphFn, donated: readonly boolean[], values: KnownArguments): Executable {
+    const given = values.map(({ param, data }) => `${param}:${data}`).join();
+    const key = `${structuralKey(fn)}/${donated.map(Number).join("")}/${given}`;
+    const ready = this.#executables.get(key);
+    if (ready !== undefined) return ready;
+    const { device } = this;
+    const whole = inlineCustom(fn, (node, usesOutput) => device.keeps?.(node, usesOutput) ?? false);
+    const made = device.compile(whole, { donated, known: readKnown(fn, values) });
+    this.#executables.set(key, made);
+    if (this.#executables.size > maxExecutables) this.#executables.delete(this.#executables.keys().next().value!);
+    return made;
+  }
+
+  /** The group of this name: found, or joined with its other members, who were told at the same time. */
+  #join({ name, rank, size, mpi }: NonNullable<Program["group"]>): ProcessGroup {
+    const reason = this.#broken.get(name);
+    if (reason !== undefined) throw new FailedError({ message: reason, cause: "aborted" });
+    let group = this.#groups.get(name);
+    if (group === undefined) {
+      // Groups of earlier generations are over: every member got the same instructions in the same order.
+      const generation = name.split("-")[1];
+      for (const [old, other] of this.#groups) {
+        if (old.split("-")[1] === generation) continue;
+        if (this.device.group === other) this.device.group = null;
+        other.close();
+        this.#groups.delete(old);
+      }
+      say("worker", () => `joins group ${name} as ${rank} of ${size}`);
+      const threads = this.device.traits.threads;
+      try {
+        const host = mpi
+          ? MpiGroup.join()
+          : ShmGroup.join(name, rank, size, { joinTimeout: joinSeconds, timeout: lateSeconds, threads });
+        group = this.device.joinGroup?.(host) ?? host;
+      } catch (error) {
+        this.#noteBroken(name, (error as Error).message);
+        throw error;
+      }
+      this.#groups.set(name, group);
+    }
+    if (this.device.group !== group) this.device.group = group;
+    return group;
+  }
+
+  #run(message: Extract<ToWorker, { t: "run" }>): void {
+    const { client, program, inputs, outputs } = message;
+    const space = this.#spaces.get(client);
+    if (space === undefined) return;
+    const entry = this.#programs.get(`${client}/${program}`);
+    try {
+      if (entry === undefined) throw new WeftError(`program ${program} was not defined`);
+      if (entry.problem !== null || entry.executable === null)
+        throw new WeftError(entry.problem ?? "the program was not compiled");
+      if (entry.group !== null) this.#join(entry.group);
+      this.#execute(space, entry, entry.executable, message);
+    } catch (error) {
+      const [text, cause] = causeOf(error as Error);
+      // The others must not wait for what will not come.
+      if (entry?.group != null) this.#breakGroup(entry.group.name, text);
+      for (const id of outputs) space.fail(id, { message: text, cause });
+      const { id } = this;
+      this.#send({ t: "failed", client, ids: outputs, message: text, cause, worker: id });
+      say("worker", () => `program ${program} of client ${client} failed on [${inputs}]: ${text}`);
+    }
+  }
+
+  #noteBroken(name: string, reason: string): void {
+    this.#broken.set(name, reason);
+    if (this.#broken.size > 64) this.#broken.delete(this.#broken.keys().next().value!);
+    this.#send({ t: "broken", group: name });
+  }
+
+  #breakGroup(name: string, reason: string): void {
+    const group = this.#groups.get(name);
+    if (group === undefined) return;
+    abort(group);
+    if (this.device.group === group) this.device.group = null;
+    group.close();
+    this.#groups.delete(name);
+    this.#noteBroken(name, reason);
+  }
+
+  #execute(space: Namespace, entry: Program, executable: Executable, message: Extract<ToWorker, { t: "run" }>): void {
+    const { inputs, outputs } = message;
+    const fn = entry.fn!;
+    const bytes = fn.outputs.reduce((n, o) => n + numel(o.shape) * bytesOf(o.dtype), 0);
+    space.admit(outputs.length, bytes);
+    const buffers = inputs.map((id) => space.need(id).buffer);
+    // Memory that is given away and still read by a fetch is copied: the fetch must see what was there.
+    const taken: (DeviceBuffer | null)[] = inputs.map((id, i) => (entry.donated[i] ? space.give(id) : null));
+    buffers.forEach((buffer, i) => {
+      if (entry.donated[i] && taken[i] === null) buffers[i] = this.#copyOf(buffer);
+    });
+    const traced = space.settings.tape === true;
+    this.device.timing = traced;
+    const begin = performance.now();
+    const results = this.#withRetry(() => executable.run(buffers));
+    if (traced) this.device.synchronize();
+    const end = performance.now();
+    this.#busy += (end - begin) / 1e3;
+    this.#runs++;
+    this.#kernels += executable.kernels.length;
+    results.forEach((buffer, i) => {
+      space.put(outputs[i], buffer);
+    });
+    buffers.forEach((buffer, i) => {
+      if (entry.donated[i] && !results.includes(buffer)) this.device.free(buffer);
+    });
+    if (!traced) return;
+    const { program, inputs: read, outputs: written, step, site } = message;
+    const worker = Number(/\d+/.exec(this.id)?.[0] ?? 0);
+    const facts = { program, inputs: read, outputs: written, step, site, worker, workerId: this.id, begin, end };
+    this.#data.tell(space.client, { tape: instructionRecords(facts, fn.outputs, executable) });
+  }
+
+  #copyOf(buffer: DeviceBuffer): DeviceBuffer {
+    const bytes = new Uint8Array(buffer.bytes);
+    this.device.download(buffer, bytes);
+    const copy = this.device.allocate(buffer.bytes);
+    this.device.upload(copy, bytes);
+    return copy;
+  }
+
+  #withRetry<T>(action: () => T): T {
+    try {
+      return action();
+    } catch (error) {
+      if (!(error instanceof OutOfMemoryError)) throw error;
+      this.device.trim();
+      return action();
+    }
+  }
+
+  /** Takes its part of what a client has: from the client's shared memory, or as it arrives over a socket. */
+  #upload({ client, id, bytes: total, part }: Extract<ToWorker, { t: "upload" }>): Promise<void> | null {
+    const space = this.#spaces.get(client);
+    if (space === undefined) return null;
+    const store = (fill: (buffer: DeviceBuffer) => void): void => {
+      try {
+        const bytes = numel(part.sizes) * part.element;
+        space.admit(1, bytes);
+        const buffer = this.#withRetry(() => this.device.allocate(bytes));
+        fill(buffer);
+        space.put(id, buffer);
+      } catch (error) {
+        const [text, cause] = causeOf(error as Error);
+        space.fail(id, { message: text, cause });
+        this.#send({ t: "failed", client, ids: [id], message: text, cause, worker: this.id });
+      }
+      if (total > 0) this.#data.tell(client, { uploaded: id });
+    };
+    if (part.offset !== null) {
+      store((buffer) => this.#copyPart(space, part, buffer));
+      return null;
+    }
+    return this.#data.arrival(client, id).then((bytes) => store((buffer) => this.device.upload(buffer, bytes)));
+  }
+
+  #copyPart(space: Namespace, part: Extract<ToWorker, { t: "upload" }>["part"], buffer: DeviceBuffer): void {
+    if (buffer.bytes === 0) return;
+    const library = groupLibrary();
+    const from = this.#mapOf(space) + part.offset!;
+    const sizes = BigInt64Array.from(part.sizes, BigInt);
+    const strides = BigInt64Array.from(part.strides, BigInt);
+    const dense = BigInt64Array.from(denseStrides(part.sizes, part.element), BigInt);
+    const own = this.device.traits.hostMemory ? (buffer as { address?: number }).address : undefined;
+    if (own !== undefined) {
+      library.copyBox(own, dense, from, strides, sizes, part.sizes.length, part.element);
+      return;
+    }
+    const bytes = new Uint8Array(buffer.bytes);
+    library.copyBoxOut(bytes, 0, dense, from, strides, sizes, part.sizes.length, part.element);
+    this.device.upload(buffer, bytes);
+  }
+
+  #mapOf(space: Namespace): number {
+    const known = this.#maps.get(space.client);
+    if (known !== undefined) return known;
+    const { memory } = space;
+    if (memory === null) throw new WeftError("the client has no shared memory");
+    const library = groupLibrary();
+    const base = Number(library.map(memory.pid, memory.fd, memory.bytes));
+    if (base === 0)
+      throw new WeftError(`the memory of the client (process ${memory.pid}) cannot be opened; is it another user's?`);
+    this.#maps.set(space.client, base);
+    this.#mapBytes.set(space.client, memory.bytes);
+    return base;
+  }
+}
+
+/** Tells the other members that this one will not go on. */
+function abort(group: ProcessGroup): void {
+  const host = (group as { host?: ProcessGroup }).host ?? group;
+  if (host instanceof ShmGroup) host.abort();
+}
+
+/** Ops that this process does not know: the graph is of another version, or no graph at all. */
+function checkKnown(fn: GraphFn): void {
+  const seen = new Set<unknown>();
+  const visit = (node: GraphFn["outputs"][number]): void => {
+    const stack = [node];
+    for (let next = stack.pop(); next !== undefined; next = stack.pop()) {
+      if (seen.has(next)) continue;
+      seen.add(next);
+      if (!Object.hasOwn(shapeRules, next.op)) throw new WeftError(`a program has the unknown op "${next.op}"`);
+      stack.push(...next.inputs);
+      const body = (next.attrs as { body?: GraphFn }).body;
+      if (body !== undefined) stack.push(...body.outputs);
+    }
+  };
+  for (const output of fn.outputs) visit(output);
+}
+
+function causeOf(error: Error): [string, FailureCause] {
+  if (error instanceof FailedError) return [error.failure.message, error.failure.cause];
+  if (error instanceof OutOfMemoryError) return [`out of memory on a worker: ${error.message}`, "memory"];
+  if (/given up after an error/.test(error.message)) return [error.message, "aborted"];
+  return [error.message, /rank \d+ of group .* is (gone|stopped)/.test(error.message) ? "lost" : "error"];
+}
+
+/** "2" is a count, "0,1" and "0-3" are core numbers. */
+export function parseCores(text: string): number | number[] {
+  if (/^\d+$/.test(text)) return Number(text);
+  return text.split(",").flatMap((piece) => {
+    const range = /^(\d+)-(\d+)$/.exec(piece);
+    if (range === null && !/^\d+$/.test(piece))
+      throw new WeftError(`--cores ${text}: write a count, or cores as 0,1 or 0-3`);
+    const [from, to] = range === null ? [Number(piece), Number(piece)] : [Number(range[1]), Number(range[2])];
+    return Array.from({ length: to - from + 1 }, (_, i) => from + i);
+  });
+}

@@ -1,0 +1,366 @@
+// The CPU device: generated C compiled by the system's compiler, OpenBLAS and LAPACK, all through koffi. An Executable is
+// one call into C. A device is a set of cores; its libraries use just these.
+import { availableParallelism, freemem, totalmem } from "node:os";
+import { join } from "node:path";
+import koffi from "koffi";
+import { type Plan, planFunction } from "../../compile/index.js";
+import { bytesOf, type GraphFn, numel, WeftError } from "../../graph/index.js";
+import { factorizationOps } from "../../ops/index.js";
+import {
+  type CompileOptions,
+  type Device,
+  type DeviceBuffer,
+  type DeviceMemory,
+  type DeviceTraits,
+  type Executable,
+  hostTraits,
+  type KernelInfo,
+  OutOfMemoryError,
+  type ProcessGroup,
+} from "../contract.js";
+import { arena } from "../group/index.js";
+import { kernelFolder } from "../kernel-cache.js";
+import { linalgSource } from "./native/linalg.js";
+import { runtimeSource } from "./native/runtime.js";
+import { findOpenBlas } from "./openblas.js";
+import { writeProgram } from "./program.js";
+import { programFile, readSaved, type SavedProgram, worthSaving, writeSaved } from "./saved-program.js";
+import { discard, findCompiler, sharedObject } from "./toolchain.js";
+
+type Native = ReturnType<typeof koffi.load>;
+type NativeFunction = ReturnType<Native["func"]>;
+
+class CpuBuffer implements DeviceBuffer {
+  constructor(
+    readonly address: number,
+    readonly bytes: number,
+  ) {}
+}
+
+export interface CpuOptions {
+  /** Threads to use; by default one a core. */
+  threads?: number;
+  /** Core numbers to stay on. */
+  cores?: readonly number[];
+  /** Allocate buffers in memory that other processes of this host can map. */
+  shared?: boolean;
+}
+
+interface Loaded {
+  lib: Native;
+  path: string;
+}
+
+/** Loads a shared object; a file that cannot be loaded is made once more. */
+function load(units: readonly string[]): Loaded {
+  const first = sharedObject(units);
+  try {
+    return { lib: koffi.load(first.path), path: first.path };
+  } catch (error) {
+    discard(first.path);
+    if (first.fresh) throw new WeftError(`a compiled kernel could not be loaded: ${(error as Error).message}`);
+    const { path } = sharedObject(units);
+    return { lib: koffi.load(path), path };
+  }
+}
+
+/** The code of a program that was planned before; null where it cannot be loaded, and then it is planned again. */
+function loadSaved(saved: SavedProgram): Native | null {
+  const path = join(kernelFolder("cpu"), saved.library);
+  try {
+    return koffi.load(path);
+  } catch {
+    discard(path);
+    return null;
+  }
+}
+
+interface Runtime {
+  loadLinalg: NativeFunction;
+  alloc: NativeFunction;
+  free: NativeFunction;
+  copyIn: NativeFunction;
+  copyOut: NativeFunction;
+  setGroup: NativeFunction;
+  table: number;
+  blas: "none" | "threads" | "openmp";
+}
+
+let runtime: Runtime | null = null;
+let linalgLoaded = false;
+const linalgHeader = [
+  "#define _GNU_SOURCE",
+  ...["stdlib.h", "string.h", "math.h", "complex.h", "stdint.h", "dlfcn.h", "omp.h"].map(
+    (name) => `#include <${name}>`,
+  ),
+].join("\n");
+
+const usesLinalg = (plan: Plan): boolean =>
+  plan.steps.some((step) =>
+    step.kind === "loop" ? usesLinalg(step.body) : step.kind === "library" && factorizationOps.has(step.node.op),
+  );
+
+const needsGroup = (plan: Plan): boolean =>
+  plan.steps.some((step) => (step.kind === "loop" ? needsGroup(step.body) : step.kind === "collective"));
+
+function loadRuntime(threads: number, cores: readonly number[] | undefined): Runtime {
+  const { lib } = load([runtimeSource]);
+  if (cores !== undefined && cores.length > 0) {
+    const pin = lib.func("int wr_pin(const int32_t* cores, int count)");
+    if (pin(Int32Array.from(cores), cores.length) !== 0)
+      throw new WeftError(`cpu: this process may not run on cores ${cores.join(", ")}; see taskset -p ${process.pid}`);
+  }
+  const init = lib.func("int wr_init(const char* path, int threads)");
+  const blas = init(findOpenBlas(), threads) as number;
+  return {
+    loadLinalg: lib.func("int wr_load_linalg(const char* library, const char* blas, int threads)"),
+    alloc: lib.func("uint64_t wr_alloc(uint64_t bytes)"),
+    free: lib.func("void wr_free(uint64_t p)"),
+    copyIn: lib.func("void wr_copy(uint64_t to, const uint8_t* from, uint64_t bytes)"),
+    copyOut: lib.func("void wr_copy_out(_Out_ uint8_t* to, uint64_t from, uint64_t bytes)"),
+    setGroup: lib.func("void wr_set_group(uint64_t call, uint64_t group)"),
+    table: Number(lib.func("uint64_t wr_table()")()),
+    blas: (["none", "threads", "openmp"] as const)[blas],
+  };
+}
+
+/** Sizes that buffers are rounded to, so that freed ones fit again: powers of two in four steps. */
+function bucket(bytes: number): number {
+  if (bytes <= 256) return 256;
+  const step = 2 ** (Math.ceil(Math.log2(bytes)) - 3);
+  return Math.ceil(bytes / step) * step;
+}
+
+/** Read once: asking the system costs more than a small kernel. */
+const poolLimit = totalmem() / 4;
+
+const planFor = (fn: GraphFn, { donated, known = new Map() }: CompileOptions): Plan =>
+  planFunction(fn, { parallelRows: 16, drawsAlone: true, longReduction: 32768, donated, lanes: { known } });
+
+export class CpuDevice implements Device {
+  readonly name = "cpu";
+  readonly traits: DeviceTraits;
+  readonly threads: number;
+  readonly blas: Runtime["blas"];
+  /** Measures every kernel of every run; debug output and the profiler turn it on. */
+  timing = false;
+  #group: ProcessGroup | null = null;
+  #hasShared = false;
+  readonly #runtime: Runtime;
+  /** Buffers by where their memory came from: the system, or a buffer that was freed. */
+  readonly allocations = { fresh: 0, reused: 0 };
+  /** Programs by how they came: planned here, or by an earlier process. */
+  readonly programs = { planned: 0, saved: 0 };
+  readonly #pool = new Map<number, number[]>();
+  #used = 0;
+  #pooled = 0;
+  #peak = 0;
+  #scratch: CpuBuffer | null = null;
+
+  constructor(options: CpuOptions = {}) {
+    this.threads =
+      options.threads ?? options.cores?.length ?? (Number(process.env.WEFT_THREADS) || availableParallelism());
+    runtime ??= loadRuntime(this.threads, options.cores);
+    this.#runtime = runtime;
+    this.blas = runtime.blas;
+    if (options.shared === true) this.shared = true;
+    this.traits = { ...hostTraits, sharesHost: true, threads: this.threads };
+  }
+
+  /** True where generated code can be compiled on this machine. */
+  static available(): boolean {
+    return findCompiler() !== null;
+  }
+
+  get group(): ProcessGroup | null {
+    return this.#group;
+  }
+
+  /** With a group, new memory is memory that its other processes can read in place. */
+  set group(group: ProcessGroup | null) {
+    const was = this.#group?.kind === "shm";
+    this.#group = group;
+    // What was allocated before cannot be read in place.
+    if (!this.shared && !was) this.trim();
+    if (!this.shared && !was && this.#scratch !== null) {
+      this.#release(this.#scratch.address);
+      this.#used -= this.#scratch.bytes;
+      this.#scratch = null;
+    }
+    this.#runtime.setGroup(group?.native?.call ?? 0, group?.native?.group ?? 0);
+  }
+
+  /** Whether new memory is shared; worker processes share theirs with clients without a group too. */
+  shared = false;
+
+  #reserve(size: number): number {
+    if (!this.shared && this.#group?.kind !== "shm") return Number(this.#runtime.alloc(size));
+    this.#hasShared = true;
+    return arena.allocate(size) || Number(this.#runtime.alloc(size));
+  }
+
+  #release(address: number): void {
+    if (!this.#hasShared || !arena.free(address)) this.#runtime.free(address);
+  }
+
+  allocate(bytes: number): CpuBuffer {
+    const size = bucket(bytes);
+    const pooled = this.#pool.get(size)?.pop();
+    if (pooled !== undefined) {
+      this.allocations.reused++;
+      this.#pooled -= size;
+      this.#track(bytes);
+      return new CpuBuffer(pooled, bytes);
+    }
+    const room = Number(process.env.WEFT_CPU_MEMORY ?? 0);
+    const address = room > 0 && this.#used + bytes > room ? 0 : this.#reserve(size);
+    if (address === 0)
+      throw new OutOfMemoryError(
+        `cpu: no memory for a tensor of ${bytes} bytes (${this.#used} in use, ${room || totalmem()} in all)`,
+        bytes,
+      );
+    this.allocations.fresh++;
+    this.#track(bytes);
+    return new CpuBuffer(address, bytes);
+  }
+
+  #track(bytes: number): void {
+    this.#used += bytes;
+    if (this.#used > this.#peak) this.#peak = this.#used;
+  }
+
+  free(buffer: DeviceBuffer): void {
+    const { address, bytes } = buffer as CpuBuffer;
+    const size = bucket(bytes);
+    this.#used -= bytes;
+    this.#pooled += size;
+    const list = this.#pool.get(size);
+    if (list === undefined) this.#pool.set(size, [address]);
+    else list.push(address);
+    // What lies unused is bounded by what is used, or a quarter of the machine.
+    if (this.#pooled > this.#used && this.#pooled > poolLimit) this.trim();
+  }
+
+  trim(): void {
+    for (const list of this.#pool.values()) for (const address of list) this.#release(address);
+    this.#pool.clear();
+    this.#pooled = 0;
+  }
+
+  upload(buffer: DeviceBuffer, from: Uint8Array): void {
+    if (from.byteLength > 0) this.#runtime.copyIn((buffer as CpuBuffer).address, from, from.byteLength);
+  }
+
+  download(buffer: DeviceBuffer, into: Uint8Array): void {
+    if (into.byteLength > 0) this.#runtime.copyOut(into, (buffer as CpuBuffer).address, into.byteLength);
+  }
+
+  /** Memory for intermediate results: one block that all programs share, since they run one after the other. */
+  #scratchFor(bytes: number): number {
+    if (this.#scratch === null || this.#scratch.bytes < bytes) {
+      if (this.#scratch !== null) this.free(this.#scratch);
+      this.#scratch = null;
+      this.#scratch = this.allocate(bytes);
+    }
+    return this.#scratch.address;
+  }
+
+  /** The C of a function, as it would be compiled. */
+  source(fn: GraphFn, options: CompileOptions = {}): string {
+    return writeProgram(planFor(fn, options)).units.join("\n");
+  }
+
+  /** The kernels that a function would be compiled to, without compiling it: what a prediction needs. */
+  static kernelsOf(fn: GraphFn, options: CompileOptions = {}): KernelInfo[] {
+    return writeProgram(planFor(fn, options)).kernels;
+  }
+
+  /** Loads the linear algebra, once a process. */
+  #needLinalg(): void {
+    if (linalgLoaded) return;
+    const { path } = sharedObject([`${linalgHeader}\n${linalgSource}`]);
+    if (this.#runtime.loadLinalg(path, this.blas === "none" ? null : findOpenBlas(), this.threads) !== 0) {
+      discard(path);
+      throw new WeftError("cpu: the linear algebra library could not be loaded; the next call compiles it again");
+    }
+    linalgLoaded = true;
+  }
+
+  /** A program's code and what running it needs to know: kept from an earlier process, or planned, written and compiled. */
+  #prepare(fn: GraphFn, options: CompileOptions): { lib: Native; program: Omit<SavedProgram, "library"> } {
+    const file = programFile(fn, options);
+    const saved = file === null ? null : readSaved(file, fn);
+    if (saved !== null) {
+      if (saved.needsLinalg) this.#needLinalg();
+      const lib = loadSaved(saved);
+      if (lib !== null) {
+        this.programs.saved++;
+        return { lib, program: saved };
+      }
+    }
+    this.programs.planned++;
+    const plan = planFor(fn, options);
+    const { units, kernels } = writeProgram(plan);
+    if (process.env.WEFT_DEBUG === "4")
+      console.error(units.map((u) => u.slice(u.lastIndexOf("void weft_run") > 0 ? 0 : 0)).join("\n"));
+    if (this.#group === null && needsGroup(plan))
+      throw new WeftError(
+        "this function exchanges data with other processes, and this one is in no group; call distributed.init() of @weft/cluster first",
+      );
+    const needsLinalg = usesLinalg(plan);
+    if (needsLinalg) this.#needLinalg();
+    const { lib, path } = load(units);
+    const program = { kernels, scratchBytes: plan.scratchBytes, aliases: [...plan.aliases], needsLinalg };
+    if (file !== null && kernels.length >= worthSaving && !needsGroup(plan)) writeSaved(file, path, program);
+    return { lib, program };
+  }
+
+  compile(fn: GraphFn, options: CompileOptions): Executable {
+    const { lib, program } = this.#prepare(fn, options);
+    const { kernels, scratchBytes } = program;
+    const aliases: ReadonlyMap<number, number> = new Map(program.aliases);
+    const run = lib.func("int weft_run(const double* a, uint64_t rt, int threads, _Out_ double* times)");
+    const inputs = fn.params.length;
+    const outputBytes = fn.outputs.map((o) => numel(o.shape) * bytesOf(o.dtype));
+    const addresses = new Float64Array(inputs + outputBytes.length + 1);
+    const times = new Float64Array(kernels.length);
+    return {
+      kernels,
+      scratchBytes,
+      aliases,
+      get lastTimes() {
+        return times;
+      },
+      run: (buffers) => {
+        const outputs: DeviceBuffer[] = [];
+        for (let i = 0; i < inputs; i++) addresses[i] = (buffers[i] as CpuBuffer).address;
+        for (let i = 0; i < outputBytes.length; i++) {
+          const alias = aliases.get(i);
+          const buffer = alias === undefined ? this.allocate(outputBytes[i]) : (buffers[alias] as CpuBuffer);
+          outputs.push(buffer);
+          addresses[inputs + i] = (buffer as CpuBuffer).address;
+        }
+        addresses[inputs + outputBytes.length] = scratchBytes > 0 ? this.#scratchFor(scratchBytes) : 0;
+        const failed = run(addresses, this.#runtime.table, this.threads, this.timing ? times : null) as number;
+        if (failed !== 0) {
+          outputs.forEach((buffer, i) => {
+            if (!aliases.has(i)) this.free(buffer);
+          });
+          throw this.#group?.failure(failed) ?? new WeftError(`cpu: a program failed (${failed})`);
+        }
+        return outputs;
+      },
+    };
+  }
+
+  synchronize(): void {}
+
+  memory(): DeviceMemory {
+    return {
+      usedBytes: this.#used,
+      pooledBytes: this.#pooled,
+      peakBytes: this.#peak,
+      totalBytes: Math.min(totalmem(), freemem() + this.#used + this.#pooled),
+    };
+  }
+}

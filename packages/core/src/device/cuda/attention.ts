@@ -1,0 +1,317 @@
+// The fused attention of a program: which custom functions it takes the place of, the constants that its kernels are
+// compiled with, and their launches. See native/attention.ts for what they compute.
+import type { Strided } from "../../compile/index.js";
+import {
+  type AttentionKernel,
+  type DType,
+  isHalf,
+  type Node,
+  numel,
+  type Precision,
+  type Shape,
+} from "../../graph/index.js";
+import { droppedOf, keptScale } from "../../ops/index.js";
+import type { AttentionSupport } from "../contract.js";
+
+export type FusedAttention = Node<"custom"> & { attrs: { kernel: AttentionKernel } };
+
+const maxSize = 128;
+const rowsPerBlock = 64;
+const threads = 128;
+
+/** Length, heads and size of queries and of keys; everything before is the batch. */
+interface AttentionShape {
+  batch: number;
+  heads: number;
+  queries: number;
+  keys: number;
+  size: number;
+  dtype: DType;
+}
+
+export const attentionOf = (node: Node): AttentionKernel | null =>
+  node.op === "custom" ? ((node as Node<"custom">).attrs.kernel ?? null) : null;
+
+function shapeOf(node: Node, kernel: AttentionKernel): AttentionShape {
+  const [first, second] = node.inputs;
+  const tail = kernel.packed ? 4 : 3;
+  const [heads, size] = first.shape.slice(-2);
+  const queries = first.shape[first.shape.length - tail];
+  return {
+    batch: numel(first.shape.slice(0, -tail)),
+    heads,
+    queries,
+    keys: kernel.packed ? queries : second.shape[second.shape.length - 3],
+    size,
+    dtype: first.dtype,
+  };
+}
+
+const paddedSize = (size: number): number => Math.ceil(size / 16) * 16;
+const modes: Record<Precision, number> = { float32: 0, tf32: 1, bfloat16: 2, float16: 3 };
+
+function precisionOf({ dtype }: AttentionShape, kernel: AttentionKernel, fallback: Precision): Precision {
+  return isHalf(dtype) ? (dtype as Precision) : (kernel.precision ?? fallback);
+}
+
+/** Shared memory in which the tiles of a round may lie twice, so that the next ones arrive meanwhile. */
+const stagedBytes = 72 << 10;
+
+/** Shared memory of a block: tiles of 64 rows that stay, tiles that change, and numbers and bits a row with the latter. */
+function sharedMemory(
+  size: number,
+  precision: Precision,
+  gradient: boolean,
+  copies = true,
+): { stages: number; bytes: number } {
+  const [bytes, pad] = modes[precision] < 2 ? [4, 4] : [2, 8];
+  const tile = rowsPerBlock * (paddedSize(size) + pad) * bytes;
+  const total = (stages: number): number => (gradient ? 2 : 1) * tile + stages * (2 * tile + rowsPerBlock * 16);
+  const stages = copies && total(2) <= stagedBytes ? 2 : 1;
+  return { stages, bytes: total(stages) };
+}
+
+/** Whether the kernels can take the place of a custom function on a GPU with this much shared memory a block. */
+export function canFuse(node: Node<"custom">, usesOutput: (index: number) => boolean, gpu: AttentionSupport): boolean {
+  const { kernel } = node.attrs;
+  if (kernel === undefined) return false;
+  const shape = shapeOf(node as Node, kernel);
+  const precision = precisionOf(shape, kernel, gpu.precision);
+  if (shape.dtype !== "float32" && !isHalf(shape.dtype)) return false;
+  if (shape.size > maxSize || shape.batch * shape.heads * shape.queries * shape.keys === 0) return false;
+  if (precision !== "float32" && gpu.major < 8) return false;
+  if (kernel.dropout > 0) {
+    const keys = node.inputs[(kernel.packed ? 1 : 3) + (kernel.mask === "none" ? 0 : 1)].shape.slice(0, -1);
+    // One key for all, or one for each example of the whole batch.
+    if (keys.length > 0 && numel(keys) !== shape.batch) return false;
+  }
+  // The gradient of a mask is as large as the scores: whoever wants it needs them in memory.
+  const gradients = kernel.packed ? 1 : 3;
+  if (kernel.gradient && kernel.mask === "float" && usesOutput(gradients)) return false;
+  return sharedMemory(shape.size, precision, kernel.gradient).bytes <= gpu.sharedBytes;
+}
+
+/** Bytes between the two kernels of a gradient: two numbers a query. */
+export function attentionWorkspace(node: Node): number {
+  const kernel = attentionOf(node);
+  if (kernel === null || !kernel.gradient) return 0;
+  const { batch, heads, queries } = shapeOf(node, kernel);
+  return batch * heads * queries * 8;
+}
+
+/** Where element [b, h, row, 0] of an operand lies: strides in elements. */
+interface Place {
+  batch: number;
+  row: number;
+  head: number;
+  offset: number;
+}
+
+/** The batch axes of an operand as one stride; null where they are none. */
+function mergedBatch(shape: Shape, strides: readonly number[]): number | null {
+  let [stride, span] = [0, 1];
+  for (let i = shape.length - 1; i >= 0; i--) {
+    if (shape[i] === 1) continue;
+    if (span === 1) stride = strides[i];
+    else if (strides[i] !== stride * span) return null;
+    span *= shape[i];
+  }
+  return stride;
+}
+
+/** Queries, keys, values and the like: [...batch, length, heads, size], or a part of [...batch, length, 3, heads, size]. */
+function placeOf({ strides, offset }: Strided, shape: Shape, part: number | null): Place | null {
+  const tail = part === null ? 3 : 4;
+  const n = shape.length;
+  const batch = mergedBatch(shape.slice(0, n - tail), strides);
+  if (batch === null || (strides[n - 1] !== 1 && shape[n - 1] > 1)) return null;
+  return {
+    batch,
+    row: strides[n - tail],
+    head: strides[n - 2],
+    offset: offset + (part === null ? 0 : part * strides[n - 3]),
+  };
+}
+
+const contiguous = (shape: Shape): number[] => {
+  const strides = shape.map(() => 1);
+  for (let i = shape.length - 2; i >= 0; i--) strides[i] = strides[i + 1] * shape[i + 1];
+  return strides;
+};
+const ownMemory = (shape: Shape): Strided => ({ node: null as never, strides: contiguous(shape), offset: 0 });
+
+/** An operand of a fused kernel must lie so that a batch, a row and a head have one stride each. */
+export function fitsAttention(kernel: AttentionKernel, index: number, strided: Strided, shape: Shape): boolean {
+  const tensors = kernel.packed ? 1 : 3;
+  if (index < tensors) return placeOf(strided, shape, kernel.packed ? 0 : null) !== null;
+  const hasMask = kernel.mask !== "none";
+  if (hasMask && index === tensors) return mergedBatch(shape.slice(0, -3), strided.strides) !== null;
+  const extras = tensors + (hasMask ? 1 : 0) + (kernel.dropout > 0 ? 1 : 0);
+  if (index < extras)
+    return strided.strides.at(-1) === 1 && mergedBatch(shape.slice(0, -1), strided.strides.slice(0, -1)) !== null;
+  // The result and its cotangent are read by rows; the log-sums and bits lie as the forward kernel left them.
+  const cotangent = extras + 2 + (kernel.dropout > 0 ? 1 : 0);
+  return (index !== extras && index !== cotangent) || placeOf(strided, shape, null) !== null;
+}
+
+export interface AttentionCall {
+  /** Struct and kernels, with @ for the name of the program's kernel. */
+  text: string;
+  launches: { suffix: string; blocks: number }[];
+  threads: number;
+  sharedBytes: number;
+  /** Element offsets of the places in `buffers`. */
+  offsets: number[];
+}
+
+const elementNames: Partial<Record<DType, [string, string]>> = {
+  float32: ["float", "w_att_element<float>"],
+  bfloat16: ["uint16_t", "w_att_bf16"],
+  float16: ["uint16_t", "w_att_f16"],
+};
+
+/** The constants and kernels of a call; operands as they lie in memory. */
+export function attentionCall(node: Node, operands: readonly Strided[], fallback: Precision): AttentionCall {
+  const kernel = attentionOf(node)!;
+  const shape = shapeOf(node, kernel);
+  const precision = precisionOf(shape, kernel, fallback);
+  const mode = modes[precision];
+  const [element, access] = elementNames[shape.dtype]!;
+  const tensors = kernel.packed ? 1 : 3;
+  const part = (i: number): Place =>
+    placeOf(operands[kernel.packed ? 0 : i], node.inputs[kernel.packed ? 0 : i].shape, kernel.packed ? i : null)!;
+  const [q, k, v] = [part(0), part(1), part(2)];
+  const hasMask = kernel.mask !== "none";
+  const extras = tensors + (hasMask ? 1 : 0) + (kernel.dropout > 0 ? 1 : 0);
+  const resultShape = kernel.packed
+    ? [...node.inputs[0].shape.slice(0, -3), shape.heads, shape.size]
+    : [...node.inputs[0].shape];
+  const out = kernel.gradient
+    ? placeOf(operands[extras], resultShape, null)!
+    : placeOf(ownMemory(resultShape), resultShape, null)!;
+  const g = kernel.gradient ? placeOf(operands[operands.length - 1], resultShape, null)! : out;
+  const gradient = (i: number): Place => {
+    const like = node.inputs[kernel.packed ? 0 : i].shape;
+    return placeOf(ownMemory(like), like, kernel.packed ? i : null)!;
+  };
+  const [dq, dk, dv] = [gradient(0), gradient(1), gradient(2)];
+  const mask = hasMask ? operands[tensors] : null;
+  const maskShape = hasMask ? node.inputs[tensors].shape : [];
+  const maskBatch = mask === null ? 0 : mergedBatch(maskShape.slice(0, -3), mask.strides)!;
+  const [mh, ms, mt] = mask === null ? [0, 0, 0] : mask.strides.slice(-3);
+  const wide = element === "float" ? 4 : 8;
+  const read = kernel.gradient ? [q, k, v, g] : [q, k, v];
+  const divides = (by: number): boolean =>
+    shape.size % by === 0 && read.every((p) => [p.batch, p.row, p.head, p.offset].every((s) => s % by === 0));
+  const vector = divides(wide) ? wide : 1;
+  const copies = vector > 1 && ((mode === 0 && element === "float") || (mode >= 2 && element !== "float"));
+  // Numbers that are rounded on their way into shared memory do not travel by themselves.
+  const memory = sharedMemory(shape.size, precision, kernel.gradient, copies);
+  const written = kernel.gradient ? [dq, dk, dv] : [out];
+  const pairs =
+    shape.size % 2 === 0 && written.every((p) => [p.batch, p.row, p.head, p.offset].every((s) => s % 2 === 0));
+  const words = Math.ceil(shape.keys / 32);
+  const integers: Record<string, number> = {
+    MODE: mode,
+    S: shape.queries,
+    T: shape.keys,
+    H: shape.heads,
+    D: shape.size,
+    DP: paddedSize(shape.size),
+    LD: paddedSize(shape.size) + (mode < 2 ? 4 : 8),
+    VECTOR: vector,
+    WORDS: words,
+    STAGES: memory.stages,
+    MASK: { none: 0, bool: 1, float: 2 }[kernel.mask],
+    THRESHOLD: droppedOf(kernel.dropout),
+  };
+  const dropKey = kernel.dropout > 0 ? extras - 1 : null;
+  const keyLead = dropKey === null ? [] : node.inputs[dropKey].shape.slice(0, -1);
+  const keyBatch = dropKey === null ? 0 : mergedBatch(keyLead, operands[dropKey].strides.slice(0, -1))!;
+  const flags: Record<string, boolean> = {
+    DROP: kernel.dropout > 0,
+    // A key an example: elements are numbered within their example.
+    OWN: keyLead.length > 0,
+    COPY: copies,
+    PAIRS: pairs,
+    POSITIVE: kernel.scale > 0,
+    ROWS16: vector > 1 && [out.batch, out.row, out.head, out.offset].every((n) => n % wide === 0),
+  };
+  const strides: Record<string, number> = { MB: maskBatch, MH: mh, MS: ms, MT: mt, KEY: keyBatch };
+  for (const [name, p] of Object.entries({ Q: q, K: k, V: v, O: out, G: g, DQ: dq, DK: dk, DV: dv })) {
+    strides[`${name}B`] = p.batch;
+    strides[`${name}S`] = p.row;
+    strides[`${name}H`] = p.head;
+  }
+  const float = (x: number): string => `${Math.fround(x)}`.replace(/^(-?\d+)$/, "$1.0");
+  const config = [
+    "struct @_config {",
+    `  typedef ${element} E; typedef ${mode < 2 ? "float" : "uint16_t"} Shared; typedef ${access} Element;`,
+    // Elements are numbered in 32 bits where that is enough.
+    `  typedef ${shape.batch * shape.heads * shape.queries * shape.keys < 2 ** 32 ? "uint32_t" : "uint64_t"} Index;`,
+    ...Object.entries(integers).map(([name, value]) => `  static const int ${name} = ${value};`),
+    ...Object.entries(flags).map(([name, value]) => `  static const bool ${name} = ${value};`),
+    ...Object.entries(strides).map(([name, value]) => `  static const long long ${name} = ${value};`),
+    `  static __device__ __forceinline__ float SCALE() { return ${float(kernel.scale)}f; }`,
+    `  static __device__ __forceinline__ float KEEP() { return ${float(keptScale(kernel.dropout))}f; }`,
+    "};",
+  ];
+  // Small heads leave room for four blocks on a multiprocessor, if they keep to 128 registers a thread.
+  const bounds = shape.size <= 32 ? `${threads}, 4` : threads;
+  const entry = (suffix: string, fn: string, count: number): string =>
+    `extern "C" __global__ void __launch_bounds__(${bounds}) @${suffix}(const Args<${count}> args) { extern __shared__ __align__(16) char memory[]; ${fn}<@_config>(args.p, memory); }`;
+  const blocksOf = (length: number): number => shape.batch * shape.heads * Math.ceil(length / rowsPerBlock);
+  const text = kernel.gradient
+    ? [entry("", "w_attention_query_gradient", 12), entry("_k", "w_attention_key_gradient", 12)]
+    : [entry("", "w_attention_forward", 8)];
+  return {
+    text: [...config, ...text].join("\n"),
+    launches: kernel.gradient
+      ? [
+          { suffix: "", blocks: blocksOf(shape.queries) },
+          { suffix: "_k", blocks: blocksOf(shape.keys) },
+        ]
+      : [{ suffix: "", blocks: blocksOf(shape.queries) }],
+    threads,
+    sharedBytes: memory.bytes,
+    offsets: [q, k, v, out, g, dq, dk, dv].map((p) => p.offset),
+  };
+}
+
+/** The addresses that the kernels take, from those of operands, results and workspace (all without offsets). */
+export function attentionArguments(
+  node: Node,
+  call: AttentionCall,
+  operands: readonly { address: number; offset: number }[],
+  results: readonly number[],
+  workspace: number,
+): number[] {
+  const kernel = attentionOf(node)!;
+  const size = node.inputs[0].dtype === "float32" ? 4 : 2;
+  const [q, k, v, , g, dq, dk, dv] = call.offsets;
+  const tensors = kernel.packed ? 1 : 3;
+  const at = (i: number, offset: number): number => operands[kernel.packed ? 0 : i].address + offset * size;
+  const hasMask = kernel.mask !== "none";
+  const maskBytes = kernel.mask === "float" ? 4 : 1;
+  const mask = hasMask ? operands[tensors].address + operands[tensors].offset * maskBytes : 0;
+  const extras = tensors + (hasMask ? 1 : 0);
+  const keyed = kernel.dropout > 0;
+  const key = keyed ? operands[extras].address + operands[extras].offset * 4 : 0;
+  const inputs = [at(0, q), at(1, k), at(2, v), mask];
+  if (!kernel.gradient) return [...inputs, key, results[0], results[1], keyed ? results[2] : 0];
+  const saved = extras + (keyed ? 1 : 0);
+  const plain = (i: number): number => operands[i].address + operands[i].offset * (i === saved ? size : 4);
+  const cotangent = operands[operands.length - 1];
+  const to = (i: number, offset: number): number => results[kernel.packed ? 0 : i] + offset * size;
+  return [
+    ...inputs,
+    plain(saved),
+    plain(saved + 1),
+    keyed ? plain(saved + 2) : 0,
+    cotangent.address + g * size,
+    to(0, dq),
+    to(1, dk),
+    to(2, dv),
+    workspace,
+  ];
+}

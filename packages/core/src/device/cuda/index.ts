@@ -1,0 +1,265 @@
+// The CUDA device: generated CUDA C through NVRTC, cuBLAS, one stream; a call whose memory is where it was last time is
+// one graph launch.
+import { type Plan, planFunction } from "../../compile/index.js";
+import { bytesOf, type GraphFn, type Node, numel, type Precision } from "../../graph/index.js";
+import {
+  type CompileOptions,
+  type Device,
+  type DeviceBuffer,
+  type DeviceMemory,
+  type DeviceTraits,
+  type Executable,
+  hostTraits,
+  type NamedRanges,
+  type ProcessGroup,
+} from "../contract.js";
+import { canFuse } from "./attention.js";
+import { type CudaBuffer, CudaContext, type Piece } from "./context.js";
+import { cudaLibraries } from "./driver.js";
+import { RecordedRuns } from "./graphs.js";
+import { type TransferRates, transferRates } from "./inspect.js";
+import { joinNccl } from "./nccl-join.js";
+import { type GpuReadings, readGpu } from "./nvml.js";
+import { Products } from "./products.js";
+import { type Addresses, CudaProgram, Launcher } from "./program.js";
+import { cudaPlanOptions } from "./source.js";
+
+export { canFuse } from "./attention.js";
+export { versionText } from "./context.js";
+export { CudaError, cudaLibraries, type LibraryName, type LibraryPaths } from "./driver.js";
+export { libraryVersions, type TransferRates } from "./inspect.js";
+export { NcclGroup, ncclGroup } from "./nccl.js";
+export type { GpuProcess, GpuReadings } from "./nvml.js";
+
+export interface CudaOptions {
+  /** Products of float32 matrices where the program does not say (see weft.setPrecision): exact by default. */
+  precision?: Precision;
+  /** Record calls into CUDA graphs (default) or launch every kernel. */
+  graphs?: boolean;
+}
+
+/** Number of GPUs that this process sees; 0 without a driver. */
+export function gpuCount(): number {
+  const libraries = cudaLibraries();
+  const count = new Int32Array(1);
+  return libraries !== null && libraries.driver.cuInit(0) === 0 && libraries.driver.cuDeviceGetCount(count) === 0
+    ? count[0]
+    : 0;
+}
+
+/** Events before this one belong to transfers. */
+const firstPieceEvent = 2;
+
+export class CudaDevice implements Device {
+  readonly name: string;
+  readonly traits: DeviceTraits;
+  readonly context: CudaContext;
+  timing = false;
+  #scratch: CudaBuffer | null = null;
+  readonly #launcher: Launcher;
+  readonly products: Products;
+  readonly #precision: Precision;
+  readonly #graphs: boolean;
+  graphLaunches = 0;
+
+  constructor(ordinal = 0, options: CudaOptions = {}) {
+    this.context = new CudaContext(ordinal);
+    this.name = `cuda:${ordinal}`;
+    this.#launcher = new Launcher(this.context);
+    this.products = new Products(this.context);
+    this.#precision = options.precision ?? "float32";
+    this.#graphs = options.graphs ?? process.env.WEFT_CUDA_GRAPHS !== "0";
+    const { architecture, sharedBytes } = this.context;
+    this.traits = {
+      ...hostTraits,
+      asynchronous: true,
+      hostMemory: false,
+      usesHostCores: false,
+      warpSize: 32,
+      onChipBytes: sharedBytes,
+      attention: { sharedBytes, major: Math.floor(Number(architecture.slice(3)) / 10), precision: this.#precision },
+      reducedPrecisions: ["tf32", "bfloat16"],
+    };
+  }
+
+  /** True where a driver and at least one GPU are found. */
+  static available(): boolean {
+    return gpuCount() > 0;
+  }
+
+  get group(): ProcessGroup | null {
+    return this.context.group;
+  }
+  set group(group: ProcessGroup | null) {
+    this.context.group = group;
+  }
+
+  allocate(bytes: number): DeviceBuffer {
+    return this.context.allocate(bytes);
+  }
+  free(buffer: DeviceBuffer): void {
+    this.context.free(buffer as CudaBuffer);
+  }
+  upload(buffer: DeviceBuffer, from: Uint8Array): void {
+    this.context.transfers.upload(buffer as CudaBuffer, from);
+  }
+  download(buffer: DeviceBuffer, into: Uint8Array): void {
+    this.context.transfers.download(buffer as CudaBuffer, into);
+  }
+  fetch(buffer: DeviceBuffer): ArrayBuffer | null {
+    return this.context.transfers.fetch(buffer as CudaBuffer);
+  }
+  fetchAsync(buffer: DeviceBuffer, into?: Uint8Array): Promise<ArrayBuffer> | null {
+    return into !== undefined ? null : this.context.transfers.fetchAsync(buffer as CudaBuffer);
+  }
+  /** A copy on another GPU; null where the other device is none. */
+  copyTo(buffer: DeviceBuffer, peer: Device): DeviceBuffer | null {
+    return peer instanceof CudaDevice ? this.context.transfers.copyToPeer(buffer as CudaBuffer, peer.context) : null;
+  }
+  /** A collection takes milliseconds, and the memory that it saves is the GPU's: a sixteenth of that may wait. */
+  get pressureBytes(): number {
+    return this.context.totalBytes / 16;
+  }
+  get ranges(): NamedRanges | null {
+    return this.context.ranges;
+  }
+  get lost(): string | null {
+    return this.context.lost;
+  }
+  close(): void {
+    this.context.close();
+  }
+  /** What NVML says of this GPU now; null without NVML. */
+  readings(): GpuReadings | null {
+    return readGpu(this.context.libraries, this.context.busId);
+  }
+  utilization(): number | null {
+    return this.readings()?.gpuUtilisation ?? null;
+  }
+  joinGroup(host: ProcessGroup): ProcessGroup {
+    return joinNccl(this, host);
+  }
+  /** How fast memory moves to, from and on this GPU; takes a fraction of a second. */
+  transferRates(): TransferRates {
+    return transferRates(this.context);
+  }
+  synchronize(): void {
+    this.context.synchronize();
+  }
+  trim(): void {
+    this.context.trim();
+  }
+
+  memory(): DeviceMemory {
+    const { used, pooled, peak } = this.context.usage;
+    return { usedBytes: used, pooledBytes: pooled, peakBytes: peak, totalBytes: this.context.totalBytes };
+  }
+
+  #scratchFor(bytes: number): number {
+    if (bytes === 0) return 0;
+    if (this.#scratch === null || this.#scratch.bytes < bytes) {
+      if (this.#scratch !== null) this.free(this.#scratch);
+      this.#scratch = null;
+      this.#scratch = this.context.allocate(bytes);
+    }
+    return this.#scratch.address;
+  }
+
+  #plan(fn: GraphFn, options: CompileOptions): Plan {
+    return planFunction(fn, {
+      ...cudaPlanOptions,
+      donated: options.donated,
+      lanes: { ...cudaPlanOptions.lanes, known: options.known ?? new Map() },
+    });
+  }
+
+  #program(plan: Plan): CudaProgram {
+    this.context.enter();
+    return new CudaProgram(this.context, this.#launcher, this.products, plan, this.#precision);
+  }
+
+  keeps(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
+    return canFuse(node, usesOutput, this.traits.attention!);
+  }
+
+  source(fn: GraphFn, options: CompileOptions): string {
+    return this.#program(this.#plan(fn, options)).source;
+  }
+
+  compile(fn: GraphFn, options: CompileOptions): Executable {
+    const plan = this.#plan(fn, options);
+    const program = this.#program(plan);
+    const outputBytes = plan.fn.outputs.map((o) => numel(o.shape) * bytesOf(o.dtype));
+    const { scratchBytes, aliases } = plan;
+    const inputBytes = plan.fn.params.map((p) => numel(p.shape) * bytesOf(p.dtype));
+    const { context } = this;
+    const recorded = new RecordedRuns(context, program, { inputs: inputBytes, outputs: outputBytes, aliases });
+    const name = `weft: ${program.kernels.length} kernels, ${program.kernels[0]?.name ?? "nothing"} ...`;
+
+    const deliver = (addresses: Addresses, output: CudaBuffer): void => {
+      const list: Piece[] = [];
+      const issue = program.issueInPieces(addresses);
+      const more = (): boolean => {
+        const { value: bytes, done } = issue.next();
+        if (done) return false;
+        const event = context.event(firstPieceEvent + list.length);
+        context.record(event);
+        list.push({ bytes, event });
+        return true;
+      };
+      more();
+      output.pieces = { epoch: context.epoch, list, more };
+      context.defer(output.pieces);
+    };
+
+    const launch = (addresses: Addresses, outputs: readonly CudaBuffer[], wanted: boolean): void => {
+      if (this.timing) {
+        lastTimes = context.measure(program.kernels.length, (mark) => program.issue(addresses, mark));
+      } else if (wanted && program.deliversInPieces) {
+        deliver(addresses, outputs[0]);
+      } else if (!this.#graphs || program.usesHost) {
+        program.issue(addresses);
+      } else {
+        const before = recorded.launches;
+        recorded.run(addresses);
+        this.graphLaunches += recorded.launches - before;
+      }
+    };
+
+    const run = (buffers: readonly DeviceBuffer[], wanted = false): DeviceBuffer[] => {
+      context.enter();
+      context.epoch++;
+      const outputs: CudaBuffer[] = [];
+      try {
+        outputBytes.forEach((bytes, i) => {
+          const alias = aliases.get(i);
+          outputs.push(alias === undefined ? context.allocate(bytes) : (buffers[alias] as CudaBuffer));
+        });
+        const addresses = {
+          inputs: buffers.map((b) => (b as CudaBuffer).address),
+          outputs: outputs.map((b) => b.address),
+          scratch: this.#scratchFor(scratchBytes),
+        };
+        context.ranges?.push(name);
+        launch(addresses, outputs, wanted);
+        context.ranges?.pop();
+      } catch (error) {
+        outputs.forEach((buffer, i) => {
+          if (!aliases.has(i)) context.free(buffer);
+        });
+        throw error;
+      }
+      return outputs;
+    };
+    let lastTimes: Float64Array | undefined;
+    return {
+      kernels: program.kernels,
+      scratchBytes,
+      aliases,
+      run,
+      get lastTimes() {
+        return lastTimes;
+      },
+    };
+  }
+}

@@ -1,0 +1,19 @@
+// The Device contract and its makers.
+export { collectNow } from "./collect.js";
+export * from "./contract.js";
+export { coreOrder } from "./cpu/cores.js";
+export { CpuDevice, type CpuOptions } from "./cpu/index.js";
+export { findOpenBlas as openBlasPath } from "./cpu/openblas.js";
+export { CudaDevice, type CudaOptions, canFuse, gpuCount } from "./cuda/index.js";
+export * from "./group/index.js";
+export { cacheContents, cacheLimit, cacheRoot, pruneCache } from "./kernel-cache.js";
+export { ReferenceDevice } from "./reference/index.js";
+export {
+  availableDevices,
+  createDevice,
+  type DeviceFactory,
+  type DeviceOptions,
+  defaultDevice,
+  device,
+  registerDevice,
+} from "./registry.js";

@@ -1,0 +1,324 @@
+// The in-process session: runs pending graphs on a device, keeps compiled functions, owns the current device.
+import { createHash } from "node:crypto";
+import { type Device, type DeviceBuffer, defaultDevice, type Executable } from "../device/index.js";
+import {
+  type Aval,
+  avalOf,
+  bytesOf,
+  type GraphFn,
+  makeStorage,
+  type Node,
+  numel,
+  printGraph,
+  type Storage,
+  showAval,
+  storageView,
+  structuralKey,
+  topological,
+  WeftError,
+} from "../graph/index.js";
+import { fromComplexes, make, type Value } from "../ops/index.js";
+import { copyGraph, type KeepCustom, recogniseAttention, simplify } from "../transform/index.js";
+import { debugLevel, logRun } from "./debug.js";
+import { ConstantLifter } from "./lift.js";
+import { memory, TensorValue } from "./memory.js";
+import { profiler } from "./profile.js";
+import { taped } from "./tape.js";
+
+/** Compiled functions that stay in memory; the oldest unused one goes first. */
+const maxExecutables = 1024;
+
+export interface Compiled {
+  executable: Executable;
+  fn: GraphFn;
+  key: string;
+  /** Memory that a call takes. */
+  bytes: number;
+}
+
+export class Session {
+  #compiled = new Map<string, Compiled>();
+  #lifter = new ConstantLifter();
+  compiles = 0;
+  runs = 0;
+  kernelsRun = 0;
+  /** Told of every run, with the time of each kernel where the device can measure it. Measuring costs: few should watch. */
+  readonly watchers = new Set<(executable: Executable, startMs: number) => void>();
+
+  constructor(readonly device: Device) {}
+
+  /** The compiled form of a function, from memory when an equal one was compiled before. */
+  compile(fn: GraphFn, donated: readonly boolean[] = [], known: ReadonlyMap<number, Value> = new Map()): Compiled {
+    const key = `${structuralKey(fn)}${donated.some(Boolean) ? `/${donated.map(Number).join("")}` : ""}${knownKey(known)}`;
+    const earlier = this.#compiled.get(key);
+    if (earlier !== undefined) {
+      this.#compiled.delete(key);
+      this.#compiled.set(key, earlier);
+      return earlier;
+    }
+    const keep = this.keeper();
+    const copy = copyGraph(fn);
+    const simple = keep === null ? simplify(copy) : simplify(recogniseAttention(copy, { keeper: () => keep }), keep);
+    assertClosed(simple);
+    const executable = profiler.span("compile", () => this.device.compile(simple, { donated, known }));
+    if (debugLevel() >= 3) console.error(printGraph(simple));
+    if (debugLevel() >= 4) console.error(this.device.source?.(simple, { donated, known }) ?? "(no source)");
+    // What a call adds to the memory that is held. Scratch memory is used again by the next call, and results that take
+    // over a donated argument add nothing: a large training step must not look for garbage every time.
+    const bytes = simple.outputs.reduce(
+      (n, o, i) => (executable.aliases.has(i) ? n : n + numel(o.shape) * bytesOf(o.dtype)),
+      0,
+    );
+    const compiled = { executable, fn: simple, key, bytes };
+    this.compiles++;
+    this.#compiled.set(key, compiled);
+    if (this.#compiled.size > maxExecutables) this.#compiled.delete(this.#compiled.keys().next().value!);
+    return compiled;
+  }
+
+  /** Which custom functions the device has kernels for; null: none. */
+  keeper(): KeepCustom | null {
+    const { device } = this;
+    return device.keeps === undefined ? null : (node, usesOutput) => device.keeps!(node, usesOutput);
+  }
+
+  /** Runs a compiled function on values; donated values are consumed. */
+  run(
+    compiled: Compiled,
+    inputs: readonly TensorValue[],
+    donated: readonly boolean[] = [],
+    sites: readonly (string | null)[] = [],
+    wanted = false,
+  ): TensorValue[] {
+    const { executable, fn } = compiled;
+    memory.relieve(compiled.bytes, this.device);
+    const buffers = inputs.map((value) => this.#bufferOf(value));
+    const watched = debugLevel() > 0 || profiler.active;
+    this.device.timing = watched || this.watchers.size > 0;
+    const start = this.device.timing ? performance.now() : 0;
+    const results = memory.withRetry(this.device, () => executable.run(buffers, wanted));
+    this.runs++;
+    this.kernelsRun += executable.kernels.length;
+    for (const watch of this.watchers) watch(executable, start);
+    if (watched) {
+      const milliseconds = performance.now() - start;
+      logRun(this.device, executable, milliseconds, compiled.key);
+      profiler.record(executable, start, milliseconds);
+    }
+    donated.forEach((isDonated, i) => {
+      if (!isDonated) return;
+      const buffer = inputs[i].takeBuffer();
+      if (!results.includes(buffer)) this.device.free(buffer);
+    });
+    return results.map((buffer, i) => new TensorValue(this.device, buffer, avalOf(fn.outputs[i]), sites[i] ?? null));
+  }
+
+  #bufferOf(value: TensorValue): DeviceBuffer {
+    if (value.device !== this.device)
+      throw new WeftError(
+        `a ${showAval(value.aval)} tensor lives on ${value.device.name}, the current device is ${this.device.name}; ` +
+          "read it with data() and make it again here with weft.tensor",
+      );
+    return value.buffer;
+  }
+
+  /**
+   * Computes the given nodes (and those on the way that are marked to be kept) and hangs the values on them. `wanted`:
+   * they are fetched next.
+   */
+  realize(nodes: readonly Node[], wanted = false): void {
+    const roots = [...new Set(nodes.filter((node) => node.value === null))];
+    if (roots.length === 0) return;
+    const order = topological(roots, (node) => node.value !== null);
+    const params = order.filter((node) => node.value !== null);
+    const results = [
+      ...roots,
+      ...order.filter((node) => kept.has(node) && node.value === null && !roots.includes(node)),
+    ];
+    const exact = { params, outputs: results };
+    const fn = this.#compiled.has(structuralKey(exact)) ? exact : this.#lifter.lift(exact);
+    const compiled = this.compile(fn);
+    const constants = fn.params.slice(params.length).map((node) => this.#uploadConstant(node as Node<"const">));
+    const values = this.run(
+      compiled,
+      [...params.map((param) => param.value as TensorValue), ...constants],
+      [],
+      results.map((node) => node.site),
+      wanted,
+    );
+    for (const value of constants) value.free();
+    results.forEach((node, i) => {
+      node.value = values[i];
+      node.depth = 0;
+      kept.delete(node);
+      detach(node);
+    });
+  }
+
+  #uploadConstant({ attrs: { value, dtype } }: Node<"const">): TensorValue {
+    const number = typeof value === "number" ? { re: value, im: 0 } : value;
+    return this.upload({ shape: [], dtype }, fromComplexes(dtype, [], [number]).data);
+  }
+
+  upload(aval: Aval, data: Storage): TensorValue {
+    const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+    const expected = numel(aval.shape) * bytesOf(aval.dtype);
+    if (bytes.byteLength !== expected)
+      throw new WeftError(`${bytes.byteLength} bytes do not fill a tensor of ${expected} bytes`);
+    memory.relieve(expected, this.device);
+    const buffer = memory.withRetry(this.device, () => this.device.allocate(expected));
+    this.device.upload(buffer, bytes);
+    return new TensorValue(this.device, buffer, aval, null);
+  }
+
+  /** The elements; `into`: an array of the right kind and length that takes them instead of a new one. */
+  download(value: TensorValue, into?: Storage): Storage {
+    value.assertUsable();
+    const { dtype, shape } = value.aval;
+    if (into !== undefined) {
+      value.device.download(value.buffer, new Uint8Array(into.buffer, into.byteOffset, into.byteLength));
+      return into;
+    }
+    const fetched = value.device.fetch?.(value.buffer) ?? null;
+    if (fetched !== null) return storageView(dtype, fetched, 0, numel(shape));
+    const data = makeStorage(dtype, numel(shape));
+    value.device.download(value.buffer, new Uint8Array(data.buffer));
+    return data;
+  }
+
+  /** The elements where they can be had at once; null where the device would have to be waited for. */
+  peek(value: TensorValue): Storage | null {
+    if (value.device.peek === undefined) return this.download(value);
+    value.assertUsable();
+    const bytes = value.device.peek(value.buffer);
+    if (bytes === null) return null;
+    return storageView(value.aval.dtype, bytes.slice().buffer, 0, numel(value.aval.shape));
+  }
+
+  /** The same; a device that can leaves the event loop free meanwhile. */
+  async downloadAsync(value: TensorValue, into?: Storage): Promise<Storage> {
+    value.assertUsable();
+    const { dtype, shape } = value.aval;
+    const bytes = into && new Uint8Array(into.buffer, into.byteOffset, into.byteLength);
+    const fetching = value.device.fetchAsync?.(value.buffer, bytes) ?? null;
+    if (fetching === null) return this.download(value, into);
+    const fetched = await fetching;
+    return into ?? storageView(dtype, fetched, 0, numel(shape));
+  }
+
+  forgetCompiled(): void {
+    this.#compiled.clear();
+  }
+}
+
+/** Parameters with values of their own make a program of its own. */
+function knownKey(known: ReadonlyMap<number, Value>): string {
+  if (known.size === 0) return "";
+  const hash = createHash("sha256");
+  for (const [i, { data }] of known)
+    hash.update(`${i}:`).update(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+  return `/${hash.digest("hex").slice(0, 32)}`;
+}
+
+function assertClosed(fn: GraphFn): void {
+  const params = new Set(fn.params);
+  for (const node of topological(fn.outputs, (n) => params.has(n))) {
+    if (node.op === "input" && !params.has(node))
+      throw new WeftError(
+        "a tensor that exists only inside a traced function (vmap, jit, scan) has no value: it was read inside the " +
+          "function, or stored and used outside; return it from the function, or show it with weft.debug.print",
+      );
+  }
+}
+
+/** Nodes that are kept when they are computed on the way to something else: parameters of a training loop, mostly. */
+const kept = new WeakSet<Node>();
+export const keepWhenComputed = (node: Node): void => {
+  if (node.value === null) kept.add(node);
+};
+
+/** Depth of traces that may still want the history of a computed node. */
+let traces = 0;
+const waiting: Node[] = [];
+
+/** A computed node needs its inputs no more, unless a gradient that is being built may walk through it. */
+function detach(node: Node): void {
+  if (traces > 0) {
+    waiting.push(node);
+    return;
+  }
+  for (const input of node.inputs) (input.value as TensorValue | null)?.readerDone();
+  node.inputs = [];
+  node.op = "data";
+  node.attrs = { shape: node.shape, dtype: node.dtype };
+}
+
+/** Runs a function while the graph that it builds is being watched by a transform. */
+export function tracing<T>(body: () => T): T {
+  if (traces === 0) collectives = 0;
+  traces++;
+  try {
+    return body();
+  } finally {
+    traces--;
+    if (traces === 0) for (const node of waiting.splice(0)) detach(node);
+  }
+}
+
+let collectives = 0;
+
+/** The place of the next collective in the program that is being traced; null when none is: then it must run at once. */
+export const nextCollective = (): number | null => (traces === 0 ? null : collectives++);
+
+export const isTracing = (): boolean => traces > 0;
+
+/** A leaf node that holds a value. */
+export function dataNode(value: TensorValue): Node {
+  const node = make("data", [], { shape: value.aval.shape, dtype: value.aval.dtype });
+  node.value = value;
+  node.depth = 0;
+  return node;
+}
+
+let current: Session | null = null;
+let makeDefault: () => Device = defaultDevice;
+
+/** Replaces the choice of the default device, for packages that bring devices of their own. */
+export function setDefaultDevice(make: () => Device): void {
+  makeDefault = make;
+}
+
+export function session(): Session {
+  current ??= useDevice(makeDefault());
+  return current;
+}
+
+/**
+ * The graph that a gradient is to be taken of (with respect to `wrt`, where that is known): what the device has kernels
+ * for, with a gradient of their own, stands in it as that.
+ */
+export const forGradient = (
+  outputs: readonly Node[],
+  params: readonly Node[],
+  wrt?: readonly Node[],
+): readonly Node[] =>
+  recogniseAttention({ params, outputs }, { keeper: () => session().keeper(), gradient: true, wrt }).outputs;
+
+/** One session a device: going back to it finds its compiled functions again. */
+const sessions = new WeakMap<Device, Session>();
+
+/** Runs everything that follows on another device; tensors of the old device stay there. */
+export function useDevice(device: Device): Session {
+  const used = taped(device);
+  current = sessions.get(used) ?? new Session(used);
+  sessions.set(used, current);
+  profiler.ranges = device.ranges ?? null;
+  return current;
+}
+
+/** Chains of pending work longer than this are run, so that a loop that never looks at a value stays bounded. */
+const maxPendingDepth = 400;
+
+export function boundPending(node: Node): void {
+  if (node.depth > maxPendingDepth && traces === 0) session().realize([node]);
+}

@@ -1,0 +1,52 @@
+// What this machine offers the engine: compiler, libraries, kernel cache, devices. Only looks; measures nothing.
+import { accessSync, constants, mkdirSync } from "node:fs";
+import { findOpenBlas } from "./device/cpu/openblas.js";
+import { findCompiler } from "./device/cpu/toolchain.js";
+import { cudaLibraries, type LibraryName, type LibraryPaths, libraryVersions } from "./device/cuda/index.js";
+import { cacheContents, cacheLimit, cacheRoot } from "./device/index.js";
+import { type SavedRates, savedRates } from "./runtime/index.js";
+
+/** The C compiler that programs are built with, or null. */
+export function compiler(): { command: string; version: string } | null {
+  const found = findCompiler();
+  return found === null ? null : { command: found.command, version: found.version };
+}
+
+/** Where OpenBLAS lies, or null. How it was built to use threads is known once a CpuDevice has loaded it (`blas`). */
+export const openBlas = (): string | null => findOpenBlas();
+
+export interface CacheReport {
+  folder: string;
+  files: number;
+  bytes: number;
+  /** What is used longest ago goes when there is more than this (WEFT_CACHE_BYTES). */
+  limitBytes: number;
+  writable: boolean;
+}
+
+/** The folder of compiled programs and what is in it. */
+export function cache(): CacheReport {
+  const folder = cacheRoot();
+  let writable = true;
+  try {
+    mkdirSync(folder, { recursive: true });
+    accessSync(folder, constants.W_OK);
+  } catch {
+    writable = false;
+  }
+  return { folder, ...cacheContents(), limitBytes: cacheLimit(), writable };
+}
+
+/** What was measured of this machine for the planner, by device, threads and how many workers measured together. */
+export const rates = (): SavedRates[] => savedRates();
+
+/** NVIDIA's libraries by path (null where one is missing); null without a driver. */
+export const cuda = (): LibraryPaths | null => cudaLibraries()?.paths ?? null;
+
+/** Their versions (the driver's is the newest CUDA that it supports); null where one is missing or does not say. */
+export function cudaVersions(): Record<LibraryName, string | null> | null {
+  const found = cudaLibraries();
+  return found === null ? null : libraryVersions(found);
+}
+
+export { availableDevices as devices, gpuCount } from "./device/index.js";

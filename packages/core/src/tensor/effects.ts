@@ -1,0 +1,30 @@
+// Where debug.print goes: to the frame that is being traced, which shows it when its program has run, or out at once.
+import type { Node } from "../graph/index.js";
+import { session } from "../runtime/index.js";
+import { format } from "./format.js";
+import { Tensor } from "./tensor.js";
+import { addEffect } from "./trace.js";
+
+let sink: (text: string) => void = (text) => console.log(text);
+
+/** Where debug.print writes; the console by default. */
+export function onPrint(write: (text: string) => void): void {
+  sink = write;
+}
+
+export function showEffect(label: string, value: Tensor): void {
+  const show = (text: string): void => sink(label === "" ? text : `${label}: ${text}`);
+  if (!session().device.traits.remote) show(format(value));
+  // Values of a cluster come when they come; in the order in which they were asked for.
+  else
+    shown = shown
+      .then(async () => show(format(value, await value.data())))
+      .catch((error: Error) => show(`not shown: ${error.message}`));
+}
+
+let shown: Promise<void> = Promise.resolve();
+
+/** Hands a value to the frame that is being traced, or shows it when there is none. */
+export function emitEffect(label: string, node: Node): void {
+  if (!addEffect(label, node)) showEffect(label, new Tensor(node));
+}

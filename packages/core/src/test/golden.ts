@@ -1,0 +1,33 @@
+// What NumPy says about the cases: `python3 packages/core/testdata/make_golden.py` writes testdata/golden.ts from the
+// inputs that this file prints when it is run on its own.
+import { createHash } from "node:crypto";
+import { fileURLToPath } from "node:url";
+import type { DType } from "../index.js";
+import { cases } from "./cases/index.js";
+import { jobOf } from "./jobs.js";
+
+/** One dtype a kind: NumPy's answer for the others is the same, rounded. */
+const goldenDTypes: readonly DType[] = ["bool", "uint8", "int32", "float64", "complex128"];
+
+const special = (x: number): number | string => (Number.isFinite(x) ? x : String(x));
+
+/** Cases that NumPy can judge, with a digest, so that a changed case is not compared with old numbers. */
+export function goldenJobs() {
+  return cases.flatMap((item) => {
+    const { np } = item;
+    if (np === undefined) return [];
+    const dtypes = item.dtypes.filter((d) => goldenDTypes.includes(d));
+    return (dtypes.length > 0 ? dtypes : [item.dtypes[0]]).map((dtype) => {
+      const job = jobOf(item, dtype);
+      const inputs = job.inputs.map((h) => ({ ...h, data: h.data.map(special) }));
+      const digest = createHash("sha256")
+        .update(JSON.stringify([np, inputs]))
+        .digest("hex")
+        .slice(0, 12);
+      return { job, dump: { name: job.name, digest, np, inputs } };
+    });
+  });
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url))
+  process.stdout.write(JSON.stringify(goldenJobs().map(({ dump }) => dump)));

@@ -1,0 +1,51 @@
+// Checkpoints: named tensors and a JSON description in one .safetensors file, which appears whole or not at all.
+import { WeftError } from "@weft/core/internal/graph";
+import { fromStorage, type Tensor } from "@weft/core/internal/tensor";
+import { type HostArray, openSafetensors, writeSafetensors } from "@weft/core/io";
+
+const descriptionKey = "weft";
+
+export async function writeCheckpoint(
+  path: string,
+  kind: string,
+  tensors: Record<string, Tensor>,
+  description: unknown,
+): Promise<void> {
+  if (!path.endsWith(".safetensors"))
+    throw new WeftError(`checkpoint: ${path} must end in .safetensors; that is the format that is written`);
+  const arrays = Object.fromEntries(
+    Object.entries(tensors).map(([name, t]): [string, HostArray] => [
+      name,
+      { shape: t.shape, dtype: t.dtype, data: t.rawSync() },
+    ]),
+  );
+  await writeSafetensors(path, arrays, { [descriptionKey]: JSON.stringify({ kind, description }) });
+}
+
+export async function readCheckpoint<D>(
+  path: string,
+  kind: string,
+): Promise<{ tensors: Record<string, Tensor>; description: D }> {
+  const file = await openSafetensors(path);
+  try {
+    const text = file.metadata[descriptionKey];
+    let parsed: { kind?: string; description?: D } = {};
+    try {
+      parsed = JSON.parse(text ?? "{}") as typeof parsed;
+    } catch {
+      // Falls through to the message below.
+    }
+    if (parsed.kind !== kind || parsed.description === undefined)
+      throw new WeftError(
+        `checkpoint: ${path} is no checkpoint of ${kind}${parsed.kind === undefined ? "" : `, but of ${parsed.kind}`}`,
+      );
+    const tensors: Record<string, Tensor> = {};
+    for (const name of file.names) {
+      const { shape, dtype, data } = await file.read(name);
+      tensors[name] = fromStorage(shape, dtype, data);
+    }
+    return { tensors, description: parsed.description };
+  } finally {
+    await file.close();
+  }
+}

@@ -1,0 +1,197 @@
+// Optimisers on functions with known minima, robust objectives by hand, GRAPE against what is physically possible, a
+// device recovered from its spectrum.
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, test } from "node:test";
+import type { Tensor } from "@weft/core";
+import * as weft from "@weft/core";
+import { assertClose } from "@weft/core/testing/test/compare.js";
+import { onEachDevice } from "@weft/core/testing/test/devices.js";
+import { drawTasks, gammaTasks } from "../noise/index.js";
+import { Transmon } from "../systems/index.js";
+import {
+  controlInfidelities,
+  ensembleLoss,
+  fitSpectrum,
+  grape,
+  grapeEach,
+  type MinimiseMethod,
+  Minimiser,
+  minimise,
+  type NamedParameters,
+  prepareProblem,
+  qubitFlip,
+  robustLoss,
+  strongWolfe,
+} from "./index.js";
+
+const f64 = (data: number | number[]): Tensor => weft.tensor(data, { dtype: "float64" });
+
+/** Rosenbrock's valley over two named parameters: the minimum is 0 at (1, 1). */
+const valley = ({ a, b }: NamedParameters): Tensor =>
+  weft.sub(1, a!).square().add(b!.sub(a!.square()).square().mul(100)).sum();
+const valleyStart = (): NamedParameters => ({ a: f64(-1.2), b: f64(1) });
+
+onEachDevice((_, name) => {
+  test("L-BFGS finds the bottom of the valley; Adam and descent go down", () => {
+    const found = minimise(valley, valleyStart(), { gradientTolerance: 1e-9 });
+    assert.equal(found.reason, "gradient");
+    assertClose(found.params.a!, 1, { rtol: 1e-8 });
+    assertClose(found.params.b!, 1, { rtol: 1e-8 });
+    assert.ok(found.iteration < 60 && found.evaluations < 120, `${found.iteration}, ${found.evaluations}`);
+    assert.ok(
+      found.values.every((v, i) => i === 0 || v < found.values[i - 1]!),
+      "every step lowers the value",
+    );
+    const adam = minimise(valley, valleyStart(), { method: "adam", rate: 0.1, iterations: 60 });
+    assert.equal(adam.reason, "iterations");
+    assert.ok(adam.value < 4 && adam.values.length === 61);
+    // One step of descent by hand: gradient of the valley at (-1.2, 1) is (-215.6, -88).
+    const one = minimise(valley, valleyStart(), { method: "descent", rate: 0.001, iterations: 1 });
+    assertClose(one.params.a!, -1.2 + 0.2156);
+    assertClose(one.params.b!, 1.088);
+  });
+
+  test("an ensemble's pulse: worst case and CVaR are better at what they are for", () => {
+    const prepared = prepareProblem(qubitFlip({ segments: 6, limit: 4 }));
+    const { rates } = drawTasks(gammaTasks, weft.key(5), 5);
+    const pulses = (["mean", "worst", { cvar: 0.4 }] as const).map((objective) =>
+      grape(prepared, rates, { objective, seed: 2, iterations: name === "reference" ? 12 : 30 }),
+    );
+    for (const found of pulses) {
+      assert.ok(found.value < 0.1 && found.values[0]! > 0.5, `from ${found.values[0]} to ${found.value}`);
+      const each = controlInfidelities(prepared, { method: "rk4", perSegment: 1 }, "float64", {
+        controls: found.params.pulse!.unsqueeze(0).expand([5, 6, 2]),
+        rates,
+      });
+      const lost = Array.from(each.dataSync() as Float64Array).sort((a, b) => b - a);
+      const expected = [lost.reduce((a, b) => a + b) / 5, lost[0]!, (lost[0]! + lost[1]!) / 2][pulses.indexOf(found)]!;
+      assertClose(found.value, expected, { rtol: 1e-9 });
+    }
+  });
+
+  test("a pulse for every task, all at once: one run an iteration, each as good as alone", () => {
+    const prepared = prepareProblem(qubitFlip({ segments: 10 }));
+    const { rates } = drawTasks(gammaTasks, weft.key(6), 4);
+    const start = weft.randn([4, 10, 2], { seed: 1, std: 0.3, dtype: "float64" });
+    const options = { iterations: 20, rate: 0.1, dtype: "float64" } as const;
+    const { runs } = weft.session();
+    const all = grapeEach(prepared, rates, { ...options, start });
+    const used = weft.session().runs - runs;
+    assert.ok(used <= 20 + 8, `${used} runs for 20 iterations`);
+    const alone = grapeEach(prepared, rates.index("2:3"), { ...options, start: start.index("2:3") });
+    assertClose(all.infidelities[2]!, alone.infidelities[0]!, { rtol: 1e-9 });
+    assert.ok(all.infidelities.every((x) => x < 0.2));
+  });
+});
+
+describe("line search, robust objectives, fits, files", () => {
+  const folder = mkdtempSync(join(tmpdir(), "weft-control-"));
+  after(() => rmSync(folder, { recursive: true, force: true }));
+
+  test("steps satisfy the strong Wolfe conditions, from first steps far too short and far too long", () => {
+    const phi = (x: number): number => (x - 2) ** 4 + 0.3 * Math.sin(3 * x);
+    const slope = (x: number): number => 4 * (x - 2) ** 3 + 0.9 * Math.cos(3 * x);
+    const at = (step: number) => ({ step, value: phi(step), slope: slope(step) });
+    for (const first of [1e-6, 0.1, 1, 50, 1e4]) {
+      const found = strongWolfe(at, at(0), first)!;
+      assert.ok(found.value <= phi(0) + 1e-4 * found.step * slope(0), `too high from ${first}`);
+      assert.ok(Math.abs(found.slope) <= 0.9 * Math.abs(slope(0)), `too steep from ${first}`);
+    }
+    // Beyond 1 the function is no number: the search turns back.
+    const walled = strongWolfe(
+      (step) => (step < 1 ? at(step) : { step, value: Number.NaN, slope: Number.NaN }),
+      at(0),
+      8,
+    )!;
+    assert.ok(walled.step < 1 && walled.value < phi(0));
+    assert.equal(
+      strongWolfe((step) => ({ step, value: step, slope: 1 }), { step: 0, value: 0, slope: -1 }, 1),
+      null,
+    );
+  });
+
+  test("robust objectives by hand, with gradients", () => {
+    const losses = f64([0.1, 0.5, 0.3, 0.2]);
+    assertClose(robustLoss(losses), 0.275);
+    assertClose(robustLoss(losses, "worst"), 0.5);
+    assertClose(robustLoss(losses, { cvar: 0.5 }), 0.4);
+    assertClose(robustLoss(losses, { cvar: 0.375 }), (0.5 + 0.5 * 0.3) / 1.5);
+    assertClose(robustLoss(losses, { cvar: 1 }), 0.275);
+    const soft = robustLoss(losses, { softWorst: 50 }).itemSync();
+    assert.ok(soft < 0.5 && soft > 0.47);
+    const slopes = weft.grad((x: Tensor) => robustLoss(x, { cvar: 0.375 }))(losses);
+    assertClose(slopes, [0, 1 / 1.5, 0.5 / 1.5, 0], { rtol: 1e-9 });
+    assert.throws(() => robustLoss(losses, { cvar: 0 }), /cvar must be in \(0, 1\], got 0/);
+    assert.throws(() => robustLoss(f64(1)), /losses must be \[n\]/);
+  });
+
+  test("the ensemble's gradient is exact", () => {
+    const prepared = prepareProblem(qubitFlip({ segments: 4 }));
+    const { rates } = drawTasks(gammaTasks, weft.key(1), 3);
+    const loss = ensembleLoss(prepared, rates, { method: "rk4", perSegment: 1 }, { cvar: 0.5 });
+    const pulse = weft.randn([4, 2], { seed: 3, dtype: "float64" });
+    const slope = weft.grad((p: NamedParameters) => loss(p))({ pulse }).pulse!;
+    const direction = weft.randn([4, 2], { seed: 4, dtype: "float64" });
+    const value = (h: number): number => loss({ pulse: pulse.add(direction.mul(h)) }).itemSync();
+    const h = 1e-5;
+    assertClose(slope.mul(direction).sum(), (value(h) - value(-h)) / (2 * h), { rtol: 1e-7 });
+  });
+
+  test("minimisers resume where they were, each with its memory", async () => {
+    for (const method of ["lbfgs", "adam", "descent"] as MinimiseMethod[]) {
+      const options = { method, iterations: 12, rate: method === "descent" ? 1e-4 : 0.05 };
+      const whole = new Minimiser(valley, valleyStart(), options);
+      whole.run();
+      const half = new Minimiser(valley, valleyStart(), options);
+      half.run((p) => p.iteration < 7);
+      const path = join(folder, `${method}.safetensors`);
+      await half.save(path);
+      const resumed = new Minimiser(valley, { a: f64(0), b: f64(0) }, options);
+      await resumed.resume(path);
+      assert.equal(resumed.iteration, 7);
+      resumed.run();
+      assert.deepEqual(resumed.values, whole.values, method);
+      const other = new Minimiser(valley, valleyStart(), { method: method === "adam" ? "lbfgs" : "adam" });
+      await assert.rejects(other.resume(path), /was written by/);
+    }
+    const named = new Minimiser(({ c }) => c!.square().sum(), { c: f64([1, 2]) });
+    await assert.rejects(named.resume(join(folder, "adam.safetensors")), /holds the parameters a, b, not these/);
+  });
+
+  test("a transmon is recovered from its measured spectrum, gaps in the data included", () => {
+    const part = new Transmon({ ec: 0.25, ej: 15, asymmetry: 0.2, points: 22, levels: 3 } as never);
+    const model = (p: NamedParameters, phiExt: Tensor): Tensor => {
+      const { energies } = part.solve({ ...part.tensors(), ...p, phiExt } as never);
+      return energies
+        .index("1:")
+        .sub(energies.index(0))
+        .div(2 * Math.PI);
+    };
+    const settings = f64([0, 0.6, 1.2, 1.8, 2.4]);
+    const truth = { ec: f64(0.27), ej: f64(16.2), asymmetry: f64(0.31) };
+    const rows = (weft.vmap((s: Tensor) => model(truth, s))(settings) as Tensor).arraySync() as number[][];
+    rows[2]![1] = Number.NaN;
+    const measured = weft.tensor(rows, { dtype: "float64" });
+    const start = { ec: f64(0.24), ej: f64(15), asymmetry: f64(0.2) };
+    const fit = fitSpectrum(model, settings, measured, start, { iterations: 100, gradientTolerance: 1e-9 });
+    assert.ok(fit.deviation < 1e-6, `deviation ${fit.deviation}, ${fit.reason}`);
+    assertClose(fit.params.ec!, 0.27, { rtol: 1e-4 });
+    assertClose(fit.params.ej!, 16.2, { rtol: 1e-4 });
+    assertClose(fit.params.asymmetry!, 0.31, { rtol: 1e-3 });
+    assert.throws(() => fitSpectrum(model, settings, f64([1, 2]), start), /5 settings, but 2 rows/);
+  });
+
+  test("what is refused", () => {
+    const start = { a: f64(1), b: f64(1) };
+    assert.throws(() => minimise(valley, start, { method: "newton" as MinimiseMethod }), /no method "newton"/);
+    assert.throws(() => minimise(valley, {}), /there are no parameters/);
+    assert.throws(() => minimise(valley, { a: weft.tensor([1], { dtype: "int32" }) }), /"a" is int32/);
+    assert.throws(() => minimise(valley, start, { rate: -1 }), /rate must be above 0/);
+    assert.throws(() => minimise(({ a }) => a!.log(), { a: f64(-1) }), /the loss is NaN at the start/);
+    const prepared = prepareProblem(qubitFlip({ segments: 4 }));
+    assert.throws(() => grape(prepared, f64([0.1, -0.1])), /grape: rates: element 1 is -0.1/);
+  });
+});

@@ -1,0 +1,93 @@
+// GRAPE: pulses by gradient, exact to the last digit of the integration. One pulse for an ensemble under a robust
+// objective, or a pulse for every task, all tasks at once.
+import { WeftError } from "@weft/core/internal/graph";
+import { type Key, key, randn, type Tensor, valueAndGrad, vmap } from "@weft/core/internal/tensor";
+import { type AdamState, adam } from "@weft/core/optim";
+import { cachedProgram } from "../cache/index.js";
+import { checkRates } from "../noise/index.js";
+import {
+  type MinimiseOptions,
+  type MinimiseProgress,
+  type Minimum,
+  minimise,
+  type NamedParameters,
+} from "./minimise.js";
+import { controlInfidelity, type PreparedProblem, type Steps } from "./open.js";
+import { type RobustObjective, robustLoss } from "./robust.js";
+
+export interface GrapeOptions extends MinimiseOptions {
+  steps?: Steps;
+  objective?: RobustObjective;
+  /** Where to begin: [segments, operators]; small random numbers of this seed otherwise. */
+  start?: Tensor;
+  seed?: number;
+  onIteration?: (progress: MinimiseProgress) => boolean | undefined;
+}
+
+const defaultSteps: Steps = { method: "rk4", perSegment: 1 };
+
+/** Small random numbers to begin with. */
+export const randomPulse = (prepared: PreparedProblem, from: Key, count: number | null): Tensor => {
+  const { segments, controls } = prepared.problem;
+  const shape = [segments, controls.length];
+  return randn(count === null ? shape : [count, ...shape], { key: from, std: 0.1, dtype: "float64" });
+};
+
+/** The loss of one pulse over an ensemble of rates [n, channels]: what grape minimises. */
+export const ensembleLoss =
+  (prepared: PreparedProblem, rates: Tensor, steps: Steps = defaultSteps, objective: RobustObjective = "mean") =>
+  (params: NamedParameters): Tensor =>
+    robustLoss(vmap((g: Tensor) => controlInfidelity(prepared, steps, params.pulse, g))(rates) as Tensor, objective);
+
+/** One pulse for rates [channels], or for all of an ensemble [n, channels]. `value` is the (robust) infidelity. */
+export function grape(prepared: PreparedProblem, rates: Tensor, options: GrapeOptions = {}): Minimum {
+  const { steps, objective, start, seed = 0, ...rest } = options;
+  checkRates(rates, "grape: rates");
+  const all = (rates.shape.length === 1 ? rates.unsqueeze(0) : rates).cast("float64");
+  const pulse = start ?? randomPulse(prepared, key(seed), null);
+  return minimise(ensembleLoss(prepared, all, steps, objective), { pulse }, rest);
+}
+
+export interface GrapeEach {
+  /** [n, segments, operators] */
+  pulses: Tensor;
+  /** [n] */
+  infidelities: number[];
+}
+
+/** A pulse for every task of rates [n, channels], by Adam on all of them at once: one program an iteration. */
+export function grapeEach(
+  prepared: PreparedProblem,
+  rates: Tensor,
+  options: {
+    steps?: Steps;
+    iterations?: number;
+    rate?: number;
+    seed?: number;
+    start?: Tensor;
+    dtype?: "float32" | "float64";
+  } = {},
+): GrapeEach {
+  const { steps = defaultSteps, iterations = 200, rate = 0.1, seed = 0, dtype = "float32" } = options;
+  if (rates.shape.length !== 2) throw new WeftError(`grapeEach: rates must be [tasks, channels], got [${rates.shape}]`);
+  checkRates(rates, "grapeEach: rates");
+  const optimizer = adam({ learningRate: rate });
+  const used = rates.cast(dtype);
+  const each = (u: Tensor, g: Tensor): Tensor =>
+    vmap((a: Tensor, b: Tensor) => controlInfidelity(prepared, steps, a, b))(u, g) as Tensor;
+  const program = cachedProgram(
+    `grape ${prepared.key} ${steps.method} ${steps.perSegment} ${rate}`,
+    () =>
+      (pulses: Tensor, state: AdamState, g: Tensor): [Tensor, AdamState] => {
+        const [, grads] = valueAndGrad((u: Tensor) => each(u, g).sum())(pulses);
+        return optimizer.update(pulses, grads, state);
+      },
+    { donate: [0, 1] },
+  );
+  let pulses = (options.start ?? randomPulse(prepared, key(seed), rates.shape[0])).cast(dtype);
+  // The caller's own pulses are not ours to give away.
+  if (options.start !== undefined) pulses = pulses.add(0);
+  let state = optimizer.init(pulses);
+  for (let i = 0; i < iterations; i++) [pulses, state] = program(pulses, state, used);
+  return { pulses, infidelities: Array.from(each(pulses, used).dataSync() as ArrayLike<number>, Number) };
+}

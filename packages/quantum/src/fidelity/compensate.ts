@@ -1,0 +1,161 @@
+// Single-qubit gates before and after a gate that make it look best: virtual Z, or any. Found inside the program by going
+// round the qubits (each has a closed form); at the best point their own gradient vanishes, so they count as constants.
+import { WeftError } from "@weft/core/internal/graph";
+import {
+  abs,
+  adjoint,
+  angle,
+  complex,
+  concat,
+  conj,
+  cos,
+  matmul,
+  scan,
+  sin,
+  stack,
+  stopGradient,
+  type Tensor,
+  where,
+} from "@weft/core/internal/tensor";
+import { identity, Operator, type OperatorLike } from "../operators/index.js";
+import { blockOf, targetOf, type Unitary } from "./gates.js";
+
+export type Compensation = "none" | "virtual-z" | "single-qubit";
+
+export interface CompensateOptions {
+  /** Rounds over all qubits. */
+  rounds?: number;
+}
+
+const qubitsOf = (block: Tensor): number => {
+  const n = Math.log2(block.shape[block.rank - 1]);
+  if (!Number.isInteger(n)) throw new WeftError("compensate: needs qubits, the block's size is no power of two");
+  return n;
+};
+
+const product = (a: Tensor, b: Tensor): Tensor => {
+  const [m, n] = [a.shape[0], b.shape[0]];
+  return a
+    .reshape([m, 1, m, 1])
+    .mul(b.reshape([1, n, 1, n]))
+    .reshape([m * n, m * n]);
+};
+
+/** exp(i x) of real x */
+const turn = (x: Tensor): Tensor => complex(cos(x), sin(x));
+
+/** The best angles x of exp(i x Z) before and after each qubit: after [n], before [n]. */
+export function virtualZAngles(u: Unitary, target: Tensor | OperatorLike, { rounds = 60 }: CompensateOptions = {}) {
+  const block = stopGradient(blockOf(u));
+  const n = qubitsOf(block);
+  const size = 2 ** n;
+  const real = block.dtype === "complex64" ? "float32" : "float64";
+  // tr(V^H P U Q) = sum of p_i w_ij q_j for diagonal P, Q
+  const weights = conj(targetOf(target, block)).mul(block);
+  const signs = Operator.build(n, size, (k, s) => ((s >> (n - 1 - k)) & 1 ? -1 : 1)).tensor(real);
+  const phases = (x: Tensor): Tensor => turn(x.reshape([n, 1]).mul(signs).sum(0));
+  /** One angle of one side with the others fixed: a e^{ix} + b e^{-ix} is largest where the two have one phase. */
+  const improve = (x: Tensor, sums: Tensor, k: number): Tensor => {
+    const other = x.mul(identity(n).tensor(real).index(k).neg().add(1));
+    const parts = phases(other).mul(sums);
+    const sign = signs.index(k);
+    const plus = where(sign.greater(0), parts, 0).sum();
+    const minus = where(sign.less(0), parts, 0).sum();
+    const best = angle(minus).sub(angle(plus)).mul(0.5);
+    return other.add(identity(n).tensor(real).index(k).mul(best));
+  };
+  const round = ([after, before]: [Tensor, Tensor]): [Tensor, Tensor] => {
+    for (let k = 0; k < n; k++) after = improve(after, matmul(weights, phases(before).unsqueeze(1)).squeeze(1), k);
+    for (let k = 0; k < n; k++) before = improve(before, matmul(phases(after).unsqueeze(0), weights).squeeze(0), k);
+    return [after, before];
+  };
+  const zero = signs.index(":", 0).mul(0);
+  const run = (start: [Tensor, Tensor]): [Tensor, Tensor] =>
+    scan((c: [Tensor, Tensor]): [[Tensor, Tensor], []] => [round(c), []], start, [], { length: rounds })[0];
+  const overlap = ([after, before]: [Tensor, Tensor]): Tensor =>
+    abs(phases(after).unsqueeze(1).mul(weights).mul(phases(before).unsqueeze(0)).sum());
+  const [after, before] = run([zero, zero]);
+  return { after, before, phases, overlap: overlap([after, before]) };
+}
+
+/** The polar unitary of a 2x2 matrix r, for which |tr(r w^H)| is largest. */
+function polar(r: Tensor): Tensor {
+  const [a, b, c, d] = [r.index(0, 0), r.index(0, 1), r.index(1, 0), r.index(1, 1)];
+  const det = a.mul(d).sub(b.mul(c));
+  const size = abs(det);
+  const flat = size.less(1e-300);
+  const direction = where(flat, 1, det.div(where(flat, 1, size)));
+  const cofactor = stack([stack([conj(d), conj(c).neg()]), stack([conj(b).neg(), conj(a)])]);
+  const sum = r.add(cofactor.mul(direction));
+  const scale = abs(sum.index(0, 0))
+    .square()
+    .add(abs(sum.index(0, 1)).square())
+    .sqrt();
+  const none = scale.less(1e-150);
+  return where(none, identity(2).tensor(r.dtype), sum.div(where(none, 1, scale)));
+}
+
+/** The best single-qubit unitaries after and before the gate: [2 n, 2, 2], those after it first. */
+export function singleQubitGates(u: Unitary, target: Tensor | OperatorLike, { rounds = 120 }: CompensateOptions = {}) {
+  const block = stopGradient(blockOf(u));
+  const n = qubitsOf(block);
+  const goal = targetOf(target, block);
+  const join = (gates: Tensor, from: number): Tensor =>
+    Array.from({ length: n }, (_, k) => gates.index(from + k)).reduce((a, b) => product(a, b));
+  /** tr(A r) as a function of one factor A: r[b, a] = what multiplies A[a, b]. */
+  const environment = (m: Tensor, others: Tensor, from: number, k: number): Tensor => {
+    const left = 2 ** k;
+    const right = 2 ** (n - 1 - k);
+    const eye = identity(2).tensor(block.dtype);
+    const factors = Array.from({ length: n }, (_, q) => (q === k ? eye : others.index(from + q)));
+    // m times the other factors, then the trace over everything but qubit k.
+    const full = matmul(
+      factors.reduce((a, b) => product(a, b)),
+      m,
+    ).reshape([left, 2, right, left, 2, right]);
+    const l = identity(left).tensor(block.dtype).reshape([left, 1, 1, left, 1, 1]);
+    const r = identity(right).tensor(block.dtype).reshape([1, 1, right, 1, 1, right]);
+    return full.mul(l).mul(r).sum([0, 2, 3, 5]);
+  };
+  const put = (gates: Tensor, at: number, one: Tensor): Tensor =>
+    concat([gates.index(`0:${at}`), one.unsqueeze(0), gates.index(`${at + 1}:`)]);
+  const round = (start: Tensor): Tensor => {
+    let gates = start;
+    for (let k = 0; k < n; k++) {
+      const m = matmul(block, matmul(join(gates, n), adjoint(goal)));
+      gates = put(gates, k, adjoint(polar(environment(m, gates, 0, k))));
+    }
+    for (let k = 0; k < n; k++) {
+      const m = matmul(adjoint(goal), matmul(join(gates, 0), block));
+      gates = put(gates, n + k, adjoint(polar(environment(m, gates, n, k))));
+    }
+    return gates;
+  };
+  const start = identity(2)
+    .tensor(block.dtype)
+    .expand([2 * n, 2, 2]);
+  const [gates] = scan((c: Tensor): [Tensor, []] => [round(c), []], start, [], { length: rounds });
+  return { after: join(gates, 0), before: join(gates, n), gates };
+}
+
+/** The gate with its best single-qubit corrections applied. Differentiable; the corrections are constants. */
+export function compensate(
+  u: Unitary,
+  target: Tensor | OperatorLike,
+  kind: Compensation,
+  options: CompensateOptions = {},
+): Tensor {
+  const block = blockOf(u);
+  if (kind === "none") return block;
+  if (kind === "virtual-z") {
+    const { after, before, phases } = virtualZAngles(u, target, options);
+    return phases(stopGradient(after))
+      .unsqueeze(1)
+      .mul(block)
+      .mul(phases(stopGradient(before)).unsqueeze(0));
+  }
+  if (kind !== "single-qubit")
+    throw new WeftError(`compensate: there is no "${String(kind)}"; known: none, virtual-z, single-qubit`);
+  const { after, before } = singleQubitGates(u, target, options);
+  return matmul(stopGradient(after), matmul(block, stopGradient(before)));
+}

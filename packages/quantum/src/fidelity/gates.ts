@@ -1,0 +1,165 @@
+// Targets by name, and how good a gate is: average and process fidelity of a block that may leak, Pauli errors, Choi
+// matrices. Infidelities are computed from what is small, so that they mean something at 1e-10.
+import { WeftError } from "@weft/core/internal/graph";
+import { abs, adjoint, conj, matmul, real, Tensor, trace, where } from "@weft/core/internal/tensor";
+import {
+  hadamard,
+  identity,
+  kronAll,
+  Operator,
+  type OperatorLike,
+  pauli,
+  pauliLabels,
+  sigmaX,
+  sigmaY,
+  sigmaZ,
+} from "../operators/index.js";
+
+const i = { re: 0, im: 1 };
+const rotation = (axis: Operator, angle: number): Operator =>
+  identity(2)
+    .scale(Math.cos(angle / 2))
+    .add(axis.scale({ re: 0, im: -Math.sin(angle / 2) }));
+const diagonal = (...entries: (number | typeof i)[]): Operator =>
+  Operator.build(entries.length, entries.length, (a, b) => (a === b ? entries[a] : 0));
+const permutation = (...to: number[]): Operator =>
+  Operator.build(to.length, to.length, (a, b) => (to[b] === a ? 1 : 0));
+
+/** Gates of one and two qubits by name; the first qubit has the slowest index. */
+export const gateTable: Readonly<Record<string, Operator>> = {
+  I: identity(2),
+  X: sigmaX,
+  Y: sigmaY,
+  Z: sigmaZ,
+  H: hadamard,
+  S: diagonal(1, i),
+  T: diagonal(1, { re: Math.SQRT1_2, im: Math.SQRT1_2 }),
+  SX: rotation(sigmaX, Math.PI / 2),
+  CNOT: permutation(0, 1, 3, 2),
+  CZ: diagonal(1, 1, 1, -1),
+  SWAP: permutation(0, 2, 1, 3),
+  ISWAP: Operator.from([
+    [1, 0, 0, 0],
+    [0, 0, i, 0],
+    [0, i, 0, 0],
+    [0, 0, 0, 1],
+  ]),
+  // exp(-i pi/4 Z x X): what a cross-resonance pulse makes, a CNOT up to single-qubit gates.
+  ZX90: identity(4)
+    .scale(Math.SQRT1_2)
+    .add(pauli("ZX").scale({ re: 0, im: -Math.SQRT1_2 })),
+};
+
+/** A target by name: "X", "CNOT", products "X*X*I" over qubits, or one gate on every qubit: gate("X", 4). */
+export function gate(name: string, qubits?: number): Operator {
+  const factors = name.split("*").map((part) => {
+    const found = gateTable[part.trim().toUpperCase()];
+    if (found === undefined)
+      throw new WeftError(
+        `gate: there is no "${part.trim()}"; known: ${Object.keys(gateTable).join(", ")}, joined by *`,
+      );
+    return found;
+  });
+  const product = kronAll(factors);
+  if (qubits === undefined || product.rows === 2 ** qubits) return product;
+  const each = Math.log2(product.rows);
+  if (!Number.isInteger(qubits / each))
+    throw new WeftError(`gate: ${name} acts on ${each} qubits, which does not divide ${qubits}`);
+  return kronAll(Array.from({ length: qubits / each }, () => product));
+}
+
+export const X2 = gate("X", 2);
+export const X4 = gate("X", 4);
+
+/** What an evolution has that a fidelity reads: the block of the computational states. */
+export interface HasUnitary {
+  unitary: Tensor;
+}
+export type Unitary = Tensor | HasUnitary;
+
+export const blockOf = (u: Unitary): Tensor => (u instanceof Tensor ? u : u.unitary);
+
+export function targetOf(target: Tensor | OperatorLike, block: Tensor): Tensor {
+  const t = target instanceof Tensor ? target : Operator.from(target, "target").tensor(block.dtype);
+  const [n, m] = block.shape.slice(-2);
+  if (n !== m) throw new WeftError(`fidelity: the block must be square, got ${n}x${m}`);
+  if (t.shape[t.rank - 1] !== n || t.shape[t.rank - 2] !== n)
+    throw new WeftError(`fidelity: the gate is ${n}x${n}, the target ${t.shape[t.rank - 2]}x${t.shape[t.rank - 1]}`);
+  return t;
+}
+
+/** The block against the target with its phase taken away: target^H U e^{-i phase} - 1. Small for a good gate. */
+function deviation(u: Unitary, target: Tensor | OperatorLike): { error: Tensor; n: number } {
+  const block = blockOf(u);
+  const m = matmul(adjoint(targetOf(target, block)), block);
+  const n = m.shape[m.rank - 1];
+  const total = trace(m);
+  const size = abs(total);
+  const still = size.equal(0);
+  const turn = where(still, 1, conj(total).div(where(still, 1, size)));
+  return { error: m.mul(turn.unsqueeze(-1).unsqueeze(-1)).sub(identity(n).tensor(block.dtype)), n };
+}
+
+const sumSquares = (x: Tensor): Tensor => real(x).square().add(x.imag().square()).sum([-2, -1]);
+
+/**
+ * 1 - F with F = (tr(U^H U) + |tr(V^H U)|^2) / (n (n + 1)), the fidelity averaged over all pure states; what leaked out of
+ * the block counts as lost.
+ */
+export function averageGateInfidelity(u: Unitary, target: Tensor | OperatorLike): Tensor {
+  const { error, n } = deviation(u, target);
+  const drift = real(trace(error));
+  return drift
+    .mul(2 * (n + 1))
+    .add(sumSquares(error))
+    .add(drift.square())
+    .div(-n * (n + 1));
+}
+export const averageGateFidelity = (u: Unitary, target: Tensor | OperatorLike): Tensor =>
+  averageGateInfidelity(u, target).neg().add(1);
+
+/** 1 - |tr(V^H U)|^2 / n^2 */
+export function processInfidelity(u: Unitary, target: Tensor | OperatorLike): Tensor {
+  const { error, n } = deviation(u, target);
+  const drift = real(trace(error));
+  return drift
+    .mul(2 * n)
+    .add(drift.square())
+    .div(-n * n);
+}
+export const processFidelity = (u: Unitary, target: Tensor | OperatorLike): Tensor =>
+  processInfidelity(u, target).neg().add(1);
+
+/** Weight that has left the computational states, averaged over them. */
+export function leakage(u: Unitary): Tensor {
+  const block = blockOf(u);
+  const n = block.shape[block.rank - 1];
+  return sumSquares(block).div(-n).add(1);
+}
+
+/** |tr(P E)|^2 / 4^n of the error E = V^H U for every Pauli product P; they add up to 1 for a unitary E. */
+export function pauliErrors(u: Unitary, target: Tensor | OperatorLike): { labels: string[]; weights: Tensor } {
+  const block = blockOf(u);
+  const error = matmul(adjoint(targetOf(target, block)), block);
+  const n = Math.log2(block.shape[block.rank - 1]);
+  if (!Number.isInteger(n)) throw new WeftError("pauliErrors: needs qubits, the block's size is no power of two");
+  const labels = pauliLabels(n);
+  const size = 2 ** n;
+  const rows = Operator.build(4 ** n, 4 ** n, (a, k) => pauli(labels[a]).at(k % size, Math.floor(k / size)));
+  const overlaps = matmul(rows.tensor(block.dtype), error.reshape([4 ** n, 1])).squeeze(1);
+  return {
+    labels,
+    weights: real(overlaps)
+      .square()
+      .add(overlaps.imag().square())
+      .div(4 ** n),
+  };
+}
+
+/** The Choi matrix sum over |i><j| x map(|i><j|), trace n, of a map given by its unitary. */
+export function choiOfUnitary(u: Unitary): Tensor {
+  const block = blockOf(u);
+  const n = block.shape[0];
+  const column = block.T.reshape([n * n, 1]);
+  return matmul(column, adjoint(column));
+}

@@ -1,0 +1,30 @@
+// How close states are.
+import { WeftError } from "@weft/core/internal/graph";
+import { conj, matmul, real, Tensor } from "@weft/core/internal/tensor";
+import { Operator, type OperatorLike } from "../operators/index.js";
+
+const squares = (x: Tensor): Tensor => real(x).square().add(x.imag().square());
+
+function vectorOf(target: Tensor | OperatorLike, dtype: Tensor["dtype"], n: number): Tensor {
+  const t = target instanceof Tensor ? target : Operator.from(target, "target").tensor(dtype);
+  const flat = t.rank === 2 && t.shape[1] === 1 ? t.squeeze(1) : t;
+  if (flat.rank !== 1 || flat.shape[0] !== n)
+    throw new WeftError(`fidelity: the target must be a state [${n}], got [${t.shape.join(", ")}]`);
+  return flat;
+}
+
+/** 1 - |<target|psi>|^2 for a normalised psi [n], from the part of psi that is not the target. */
+export function stateInfidelity(state: Tensor, target: Tensor | OperatorLike): Tensor {
+  if (state.rank === 2) return stateFidelity(state, target).neg().add(1);
+  const t = vectorOf(target, state.dtype, state.shape[0]);
+  const overlap = conj(t).mul(state).sum();
+  return squares(state.sub(t.mul(overlap))).sum();
+}
+
+/** |<target|psi>|^2 of a state [n], <target|rho|target> of a density matrix [n, n]. */
+export function stateFidelity(state: Tensor, target: Tensor | OperatorLike): Tensor {
+  const t = vectorOf(target, state.dtype, state.shape[0]);
+  if (state.rank === 1) return squares(conj(t).mul(state).sum());
+  const column = t.unsqueeze(1);
+  return real(conj(column).mul(matmul(state, column)).sum());
+}

@@ -1,0 +1,292 @@
+// Meta-training: one compiled program an iteration (tasks drawn, adapted, differentiated, Adam), validation with its own
+// integration, and a state that can be written down and taken up again to the last bit.
+import { WeftError } from "@weft/core/internal/graph";
+import { concat, key, stack, type Tensor, tensor, vmap } from "@weft/core/internal/tensor";
+import { loadStateDict, stateDict } from "@weft/core/nn";
+import { type AdamState, adam, clipByGlobalNorm } from "@weft/core/optim";
+import { cachedProgram, structureKey } from "../cache/index.js";
+import {
+  type ChosenSteps,
+  chooseSteps,
+  controlFidelities,
+  controlInfidelity,
+  defaultProbes,
+  explainSteps,
+  halvingError,
+  type PreparedProblem,
+  plainProblem,
+  prepareProblem,
+  readCheckpoint,
+  type Steps,
+  withSteps,
+  writeCheckpoint,
+} from "../control/index.js";
+import { checkRates, drawTasks, type Tasks } from "../noise/index.js";
+import { type MetaConfig, type MetaSettings, metaConfig } from "./config.js";
+import { adapt, metaGradient, type TaskLoss } from "./maml.js";
+import { type PolicyOptions, type PolicyParameters, policy } from "./policy.js";
+
+export interface MetaState {
+  params: PolicyParameters;
+  optimizer: AdamState;
+}
+
+export interface Validation {
+  iteration: number;
+  /** Mean and deviation over the validation tasks: before adaptation and after all steps. */
+  before: number;
+  after: number;
+  deviation: number;
+  /** after - before, as it is. */
+  gain: number;
+  /** Mean fidelity after 0, 1, ... steps. */
+  curve: number[];
+  /** Error of the training's steps on the policy's own pulses. */
+  trainingError: number;
+}
+
+export interface Metric {
+  iteration: number;
+  loss: number;
+}
+
+interface Description {
+  config: MetaConfig;
+  /** Steps a segment in training and evaluation. */
+  perSegment: [number, number];
+  metrics: Metric[];
+  validations: Validation[];
+}
+
+const checkpointKind = "meta-training";
+
+/** Streams of random numbers: parameters, training tasks, validation tasks. */
+const streams = { parameters: 1, tasks: 2, validation: 3 } as const;
+/** One seed a stream; the words of a key are 32 bits wide. */
+const streamSeed = (seed: number, stream: keyof typeof streams): number => (seed * 4 + streams[stream]) % 2 ** 31;
+
+const mean = (x: readonly number[]): number => x.reduce((a, b) => a + b, 0) / x.length;
+const deviation = (x: readonly number[]): number => Math.sqrt(mean(x.map((v) => (v - mean(x)) ** 2)));
+
+export class MetaTrainer {
+  readonly config: MetaConfig;
+  readonly prepared: PreparedProblem;
+  readonly policyOptions: PolicyOptions;
+  state: MetaState;
+  iteration = 0;
+  readonly metrics: Metric[] = [];
+  readonly validations: Validation[] = [];
+  /** What the integration settings came to. */
+  training: ChosenSteps;
+  evaluation: ChosenSteps;
+  readonly #validationTasks: Tasks;
+  readonly #seed: Tensor;
+  #pending: { iteration: number; loss: Tensor }[] = [];
+
+  constructor(settings: MetaSettings = {}) {
+    this.config = metaConfig(settings);
+    const { config } = this;
+    this.prepared = prepareProblem(config.problem);
+    this.policyOptions = {
+      ...config.policy,
+      features: 3,
+      segments: config.problem.segments,
+      controls: config.problem.controls.length,
+    };
+    const params = policy.init(this.policyOptions, key(streamSeed(config.seed, "parameters")));
+    this.state = { params, optimizer: this.#optimizer().init(params) };
+    this.#validationTasks = drawTasks(
+      config.tasks,
+      key(streamSeed(config.seed, "validation")),
+      config.validation.tasks,
+    );
+    checkRates(this.#validationTasks.rates, "validation tasks");
+    this.#seed = tensor(Int32Array.of(streamSeed(config.seed, "tasks")));
+    const probes = defaultProbes(this.prepared, this.#validationTasks.rates);
+    this.training = chooseSteps(this.prepared, config.integration.training, probes);
+    this.evaluation = chooseSteps(this.prepared, config.integration.evaluation, probes);
+  }
+
+  #optimizer() {
+    return adam({ learningRate: this.config.outer.rate });
+  }
+
+  /** The loss of one task under these steps. */
+  loss(steps: Steps): TaskLoss<PolicyParameters, Tasks> {
+    const { prepared, policyOptions } = this;
+    return (params, task) =>
+      controlInfidelity(prepared, steps, policy.apply(params, task.features, policyOptions), task.rates);
+  }
+
+  #key(what: string, ...more: unknown[]): string {
+    const { config, prepared, training, policyOptions } = this;
+    const { tasks, batch, inner, order, outer } = config;
+    const structure = [tasks, batch, inner, order, outer, training.method, training.perSegment, policyOptions];
+    return `${what} ${prepared.key} ${structureKey(structure, more)}`;
+  }
+
+  /** One iteration as a program: (state, seed) -> (state, loss). The count of Adam's steps picks the tasks. */
+  program() {
+    const { config } = this;
+    const loss = this.loss(this.training);
+    const optimizer = this.#optimizer();
+    return cachedProgram(
+      this.#key("meta iteration"),
+      () =>
+        (state: MetaState, seed: Tensor): [MetaState, Tensor] => {
+          const drawKey = concat([seed, state.optimizer.step.reshape([1])]);
+          const drawn = drawTasks(config.tasks, drawKey, config.batch);
+          const tasks = { rates: drawn.rates.cast("float32"), features: drawn.features.cast("float32") };
+          const result = metaGradient(loss, state.params, tasks, { ...config.inner, order: config.order });
+          const [grads] = clipByGlobalNorm(result.grads, config.outer.clip);
+          const [params, next] = optimizer.update(state.params, grads, state.optimizer);
+          return [{ params, optimizer: next }, result.loss];
+        },
+      { donate: [0] },
+    );
+  }
+
+  /** Kernels and library calls of one iteration. */
+  kernels(): string[] {
+    return this.program().kernels(this.state, this.#seed);
+  }
+
+  /** One iteration; the loss stays on the device until it is read. */
+  step(): Tensor {
+    const [state, loss] = this.program()(this.state, this.#seed);
+    this.state = state;
+    this.iteration++;
+    this.#pending.push({ iteration: this.iteration, loss });
+    // Losses are kept on the device so that nothing waits, but not for ever.
+    if (this.#pending.length >= 256) this.readMetrics();
+    return loss;
+  }
+
+  /** Reads the losses since the last call; a number that is not finite ends the training. */
+  readMetrics(): Metric[] {
+    const pending = this.#pending;
+    this.#pending = [];
+    if (pending.length === 0) return [];
+    const values = Array.from(stack(pending.map((p) => p.loss)).dataSync() as ArrayLike<number>, Number);
+    const read = pending.map(({ iteration }, i) => ({ iteration, loss: values[i] }));
+    for (const { loss } of pending) loss.dispose();
+    this.metrics.push(...read);
+    const bad = read.find(({ loss }) => !Number.isFinite(loss));
+    if (bad !== undefined)
+      throw new WeftError(
+        `meta: the loss became ${bad.loss} at iteration ${bad.iteration}; lower outer.rate or inner.rate, or use smaller steps`,
+      );
+    return read;
+  }
+
+  /** Pulses [tasks, steps + 1, segments, controls] before and after every step of adaptation, in one program. */
+  pulses(tasks: Tasks, steps = this.config.inner.steps): Tensor {
+    const loss = this.loss(this.training);
+    const { policyOptions } = this;
+    const { rate } = this.config.inner;
+    const program = cachedProgram(this.#key("pulses", steps), () => (params: PolicyParameters, all: Tasks): Tensor => {
+      const one = (task: Tasks): Tensor => {
+        let now = params;
+        const out = [policy.apply(now, task.features, policyOptions)];
+        for (let k = 0; k < steps; k++) {
+          now = adapt(loss, now, task, { steps: 1, rate });
+          out.push(policy.apply(now, task.features, policyOptions));
+        }
+        return stack(out);
+      };
+      return vmap(one)(all) as Tensor;
+    });
+    return program(this.state.params, { rates: tasks.rates.cast("float32"), features: tasks.features.cast("float32") });
+  }
+
+  /** Fidelities [tasks][steps + 1] along the adaptation, integrated by the evaluation's setting. */
+  curves(tasks: Tasks, steps = this.config.inner.steps): number[][] {
+    const pulses = this.pulses(tasks, steps);
+    const [count, points, ...rest] = pulses.shape;
+    const rates = tasks.rates.unsqueeze(1).expand([count, points, tasks.rates.shape[1]]);
+    const all = controlFidelities(this.prepared, this.evaluation, {
+      controls: pulses.reshape([count * points, ...rest]),
+      rates: rates.reshape([count * points, tasks.rates.shape[1]]),
+    });
+    return Array.from({ length: count }, (_, i) => all.slice(i * points, (i + 1) * points));
+  }
+
+  validate(): Validation {
+    const tasks = this.#validationTasks;
+    const curves = this.curves(tasks);
+    const last = curves.map((c) => c.at(-1)!);
+    const curve = curves[0].map((_, k) => mean(curves.map((c) => c[k])));
+    const result: Validation = {
+      iteration: this.iteration,
+      before: curve[0],
+      after: mean(last),
+      deviation: deviation(last),
+      gain: mean(last) - curve[0],
+      curve,
+      trainingError: this.#refine(tasks),
+    };
+    this.validations.push(result);
+    return result;
+  }
+
+  /** The error of the steps on the policy's own pulses; settings that promise a tolerance are held to it from now on. */
+  #refine(tasks: Tasks): number {
+    const probes = { controls: this.pulses(tasks).index(":", -1), rates: tasks.rates };
+    const { training, evaluation } = this.config.integration;
+    const error = halvingError(this.prepared, this.training, probes);
+    if ("tolerance" in training && !(error <= training.tolerance))
+      this.training = chooseSteps(this.prepared, training, probes);
+    if ("tolerance" in evaluation && !(halvingError(this.prepared, this.evaluation, probes) <= evaluation.tolerance))
+      this.evaluation = chooseSteps(this.prepared, evaluation, probes);
+    return error;
+  }
+
+  /** Trains up to `config.iterations` (or `until`), handing over now and then: after ten iterations, or a validation. */
+  *advance(until = this.config.iterations): Generator<Validation | null> {
+    const { every } = this.config.validation;
+    while (this.iteration < until) {
+      this.step();
+      if (this.iteration % every === 0 || this.iteration === until) {
+        this.readMetrics();
+        yield this.validate();
+      } else if (this.iteration % 10 === 0) yield null;
+    }
+  }
+
+  /** The whole training in one go. */
+  run(
+    options: { until?: number; onProgress?: (trainer: MetaTrainer, validation: Validation | null) => void } = {},
+  ): void {
+    for (const validation of this.advance(options.until)) options.onProgress?.(this, validation);
+  }
+
+  explain(): string {
+    return [explainSteps(this.training, "training"), explainSteps(this.evaluation, "evaluation")].join("\n");
+  }
+
+  async save(path: string): Promise<void> {
+    this.readMetrics();
+    const description: Description = {
+      config: { ...this.config, problem: plainProblem(this.config.problem) },
+      perSegment: [this.training.perSegment, this.evaluation.perSegment],
+      metrics: this.metrics,
+      validations: this.validations,
+    };
+    await writeCheckpoint(path, checkpointKind, stateDict(this.state), description);
+  }
+
+  /** A trainer that goes on where the file ends. `settings` may change what is no part of the state: iterations. */
+  static async resume(path: string, changes: Pick<MetaSettings, "iterations"> = {}): Promise<MetaTrainer> {
+    const { tensors, description } = await readCheckpoint<Description>(path, checkpointKind);
+    const trainer = new MetaTrainer({ ...description.config, ...changes });
+    trainer.state = loadStateDict(trainer.state, tensors);
+    trainer.iteration = trainer.state.optimizer.step.itemSync();
+    trainer.metrics.push(...description.metrics);
+    trainer.validations.push(...description.validations);
+    // The steps had been refined on pulses that are no longer at hand.
+    const [training, evaluation] = description.perSegment;
+    trainer.training = withSteps(trainer.training, training);
+    trainer.evaluation = withSteps(trainer.evaluation, evaluation);
+    return trainer;
+  }
+}

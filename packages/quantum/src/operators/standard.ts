@@ -1,0 +1,72 @@
+// The operators and states that models are written with, as matrices of numbers.
+import { WeftError } from "@weft/core/internal/graph";
+import { type Entry, kronAll, Operator } from "./operator.js";
+
+const i: Entry = { re: 0, im: 1 };
+const minusI: Entry = { re: 0, im: -1 };
+
+export const identity = (n: number): Operator => Operator.build(n, n, (a, b) => (a === b ? 1 : 0));
+export const sigmaX = Operator.from([
+  [0, 1],
+  [1, 0],
+]);
+export const sigmaY = Operator.from([
+  [0, minusI],
+  [i, 0],
+]);
+export const sigmaZ = Operator.from([
+  [1, 0],
+  [0, -1],
+]);
+/** |0><1|: lowers the excited state 1 to the ground state 0. */
+export const sigmaMinus = Operator.from([
+  [0, 1],
+  [0, 0],
+]);
+export const hadamard = Operator.from([
+  [Math.SQRT1_2, Math.SQRT1_2],
+  [Math.SQRT1_2, -Math.SQRT1_2],
+]);
+
+/** The lowering operator of an oscillator cut at n levels. */
+export const destroy = (n: number): Operator => Operator.build(n, n, (a, b) => (b === a + 1 ? Math.sqrt(b) : 0));
+export const number = (n: number): Operator => Operator.build(n, n, (a, b) => (a === b ? a : 0));
+
+/** |level> of n as a column. */
+export function basisState(n: number, level: number): Operator {
+  if (!Number.isInteger(level) || level < 0 || level >= n)
+    throw new WeftError(`basisState: there is no level ${level} among ${n}`);
+  return Operator.build(n, 1, (a) => (a === level ? 1 : 0));
+}
+
+/** A coherent state |alpha>, cut at n levels and normalised. */
+export function coherentState(n: number, alpha: number): Operator {
+  const amplitudes = [1];
+  for (let k = 1; k < n; k++) amplitudes.push((amplitudes[k - 1] * alpha) / Math.sqrt(k));
+  const norm = Math.hypot(...amplitudes);
+  return Operator.build(n, 1, (a) => amplitudes[a] / norm);
+}
+
+/** |psi><psi| */
+export const densityOf = (state: Operator): Operator => state.mul(state.adjoint());
+
+/** An operator of one part among others (dimension of each part given). */
+export const onSite = (operator: Operator, site: number, dims: readonly number[]): Operator =>
+  kronAll(dims.map((d, k) => (k === site ? operator : identity(d))));
+
+const pauliByName: Record<string, Operator> = { I: identity(2), X: sigmaX, Y: sigmaY, Z: sigmaZ };
+
+/** A product of Pauli matrices by its letters: "XIZ". */
+export function pauli(letters: string): Operator {
+  if (!/^[IXYZ]+$/.test(letters)) throw new WeftError(`pauli: "${letters}" has other letters than I, X, Y, Z`);
+  return kronAll([...letters].map((letter) => pauliByName[letter]));
+}
+
+/** All 4^n letters of n qubits, I...I first. */
+export const pauliLabels = (n: number): string[] =>
+  Array.from({ length: 4 ** n }, (_, k) =>
+    k
+      .toString(4)
+      .padStart(n, "0")
+      .replaceAll(/\d/g, (d) => "IXYZ"[Number(d)]),
+  );

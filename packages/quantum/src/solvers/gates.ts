@@ -1,0 +1,321 @@
+// Steps as lists of small unitary gates on a state of many parts, and the loop over them with each gradient. The reverse
+// pass by reversal runs state and cotangent back through the same gates: two states, however many steps.
+import {
+  adjoint,
+  concat,
+  customVjp,
+  grad,
+  matmul,
+  ones,
+  scan,
+  type Tensor,
+  vmap,
+  zerosLike,
+} from "@weft/core/internal/tensor";
+import { phase } from "./exponential.js";
+import { runSteps } from "./loop.js";
+import type { Gradient } from "./methods.js";
+import { type Moving, slopesOfParams } from "./moving.js";
+
+/** One gate of a step: which of the matrices, on which sites. */
+export interface Slot {
+  sites: readonly number[];
+  /** "fixed": the same in every step; "table": a matrix a step; "phases": exp(-i angle) on the diagonal, angles a step. */
+  kind: "fixed" | "table" | "phases";
+  index: number;
+}
+
+export interface GateTensors {
+  /** [m, m] each */
+  fixed: Tensor[];
+  /** [steps, m, m] each */
+  tables: Tensor[];
+  /** Real, [steps, m] each */
+  angles: Tensor[];
+}
+
+export interface GateProgram extends GateTensors {
+  dims: readonly number[];
+  slots: readonly Slot[];
+  /** [steps]: their numbers, in float64. */
+  at: Tensor;
+  /** The angles as a function of the step, where that is known: then the tables of angles need not exist. */
+  moving: Moving | null;
+  /** With `moving`: tables of so many steps at a time, instead of none. */
+  block?: number;
+}
+
+interface StepGates {
+  tables: Tensor[];
+  phases: Tensor[];
+}
+
+/** The state as [before, m, after] around the sites of a gate, and back; other axes are moved where sites are apart. */
+function around(dims: readonly number[], sites: readonly number[]) {
+  const contiguous = sites.every((s, k) => k === 0 || s === sites[k - 1] + 1);
+  const m = sites.reduce((p, s) => p * dims[s], 1);
+  const D = dims.reduce((a, b) => a * b, 1);
+  if (contiguous) {
+    const before = dims.slice(0, sites[0]).reduce((a, b) => a * b, 1);
+    return {
+      open: (x: Tensor): Tensor => x.reshape([before, m, D / m / before]),
+      close: (x: Tensor): Tensor => x.reshape([D]),
+    };
+  }
+  const order = [...sites, ...dims.map((_, k) => k).filter((k) => !sites.includes(k))];
+  const back = dims.map((_, k) => order.indexOf(k));
+  return {
+    open: (x: Tensor): Tensor =>
+      x
+        .reshape([...dims])
+        .permute(order)
+        .reshape([1, m, D / m]),
+    close: (x: Tensor): Tensor =>
+      x
+        .reshape(order.map((k) => dims[k]))
+        .permute(back)
+        .reshape([D]),
+  };
+}
+
+/** A matrix on some sites of a state [D]. */
+export function applyGate(dims: readonly number[], sites: readonly number[], gate: Tensor, state: Tensor): Tensor {
+  const { open, close } = around(dims, sites);
+  return close(matmul(gate, open(state)));
+}
+
+type Read = (slot: Slot) => Tensor;
+
+function forwardStep(dims: readonly number[], slots: readonly Slot[], gateOf: Read, state: Tensor): Tensor {
+  return slots.reduce((psi, slot) => {
+    const { open, close } = around(dims, slot.sites);
+    const gate = gateOf(slot);
+    return close(slot.kind === "phases" ? open(psi).mul(gate.reshape([1, gate.shape[0], 1])) : matmul(gate, open(psi)));
+  }, state);
+}
+
+const reader =
+  (fixed: readonly Tensor[], x: StepGates): Read =>
+  ({ kind, index }) =>
+    kind === "fixed" ? fixed[index] : kind === "table" ? x.tables[index] : x.phases[index];
+
+const stepGates = ({ tables, angles }: GateTensors): StepGates => ({ tables, phases: angles.map(phase) });
+
+interface Back {
+  psi: Tensor;
+  lambda: Tensor;
+  fixed: Tensor[];
+}
+interface StepGradients {
+  tables: Tensor[];
+  angles: Tensor[];
+}
+
+/** One step back: the state before it, its cotangent, and the gradients of the gates. */
+function backwardStep(dims: readonly number[], slots: readonly Slot[], gateOf: Read, carry: Back, x: StepGates) {
+  let { psi, lambda } = carry;
+  const fixed = [...carry.fixed];
+  const tables: (Tensor | null)[] = x.tables.map(() => null);
+  const angles: (Tensor | null)[] = x.phases.map(() => null);
+  for (let k = slots.length - 1; k >= 0; k--) {
+    const slot = slots[k];
+    const { open, close } = around(dims, slot.sites);
+    const gate = gateOf(slot);
+    const [after, cotangent] = [open(psi), open(lambda)];
+    if (slot.kind === "phases") {
+      // y = exp(-i angle) x: dL/d angle = Im(conj(lambda) y)
+      const slope = cotangent.conj().mul(after).imag().sum([0, 2]);
+      angles[slot.index] = angles[slot.index]?.add(slope) ?? slope;
+      const back = gate.conj().reshape([1, gate.shape[0], 1]);
+      [psi, lambda] = [close(after.mul(back)), close(cotangent.mul(back))];
+      continue;
+    }
+    const inverse = adjoint(gate);
+    const before = matmul(inverse, after);
+    const outer = matmul(cotangent, adjoint(before)).sum(0);
+    if (slot.kind === "fixed") fixed[slot.index] = fixed[slot.index].add(outer);
+    else tables[slot.index] = tables[slot.index]?.add(outer) ?? outer;
+    [psi, lambda] = [close(before), close(matmul(inverse, cotangent))];
+  }
+  const next: Back = { psi, lambda, fixed };
+  const each: StepGradients = {
+    tables: tables.map((g, i) => g ?? zerosLike(x.tables[i])),
+    angles: angles.map((g, i) => g ?? zerosLike(x.phases[i]).real()),
+  };
+  return { next, each };
+}
+
+interface MovingBack extends Back {
+  params: Tensor[];
+  k: Tensor;
+}
+/** `k` is the step after the next one to go back through. */
+type BlockBack = MovingBack;
+
+/**
+ * All steps with angles worked out in each: state, cotangent and the sums of gradients are all that is kept, however many
+ * steps there are.
+ */
+function runMoving(program: GateProgram, moving: Moving, state: Tensor): Tensor {
+  const { dims, slots, at, fixed: gates } = program;
+  const [length] = at.shape;
+  const first = at.index(0);
+  const gatesOf = (k: Tensor, params: readonly Tensor[]): StepGates => ({
+    tables: [],
+    phases: moving.angles(k, params).map(phase),
+  });
+  const reversible = customVjp(
+    (fixed: Tensor[], params: Tensor[], from: Tensor, psi: Tensor): Tensor =>
+      scan(
+        (c: { psi: Tensor; k: Tensor }) => [
+          { psi: forwardStep(dims, slots, reader(fixed, gatesOf(c.k, params)), c.psi), k: c.k.add(1) },
+          [],
+        ],
+        { psi, k: from },
+        [],
+        { length },
+      )[0].psi,
+    ([fixed, params, from], result, cotangent) => {
+      const start: MovingBack = {
+        psi: result,
+        lambda: cotangent,
+        fixed: fixed.map((g) => zerosLike(g)),
+        params: params.map((p) => zerosLike(p)),
+        k: from.add(length - 1),
+      };
+      const [end] = scan(
+        (carry: MovingBack): [MovingBack, []] => {
+          const x = gatesOf(carry.k, params);
+          const { next, each } = backwardStep(dims, slots, reader(fixed, x), carry, x);
+          const slopes = slopesOfParams(moving, carry.k, params, each.angles);
+          return [{ ...next, params: carry.params.map((sum, i) => sum.add(slopes[i])), k: carry.k.sub(1) }, []];
+        },
+        start,
+        [],
+        { length },
+      );
+      return [end.fixed, end.params, null, end.lambda] as never;
+    },
+  );
+  return reversible(gates, moving.params, first, state);
+}
+
+/**
+ * All steps with tables of angles for a block of them at a time: memory does not depend on the number of steps, and angles that
+ * many lanes share, or that are dear, are worked out once and not by every lane.
+ */
+function runBlocks(program: GateProgram, moving: Moving, block: number, state: Tensor): Tensor {
+  const { dims, slots, at, fixed: gates } = program;
+  const [steps] = at.shape;
+  const rest = steps % block;
+  const blocks = (steps - rest) / block;
+  // Numbers of steps as a running sum, which no lane can hold: blocks stay a loop of their own, and what is inside becomes
+  // lanes over columns and pieces. As one kernel, a lane would have to carry all columns of a piece.
+  const stepsFrom = (first: Tensor, count: number): Tensor =>
+    count === 1 ? first.reshape([1]) : concat([first.reshape([1]), ones([count - 1], { dtype: "float64" })]).cumsum(0);
+  const anglesOf = (first: Tensor, count: number, params: readonly Tensor[]): Tensor[] =>
+    vmap((k: Tensor) => moving.angles(k, params))(stepsFrom(first, count)) as Tensor[];
+  const forward = (fixed: Tensor[], params: readonly Tensor[], first: Tensor, count: number, psi: Tensor): Tensor =>
+    scan(
+      (c: Tensor, phases: Tensor[]): [Tensor, []] => [
+        forwardStep(dims, slots, reader(fixed, { tables: [], phases }), c),
+        [],
+      ],
+      psi,
+      anglesOf(first, count, params).map(phase),
+      { length: count },
+    )[0];
+  const backward = (fixed: Tensor[], params: readonly Tensor[], carry: BlockBack, count: number): BlockBack => {
+    const first = carry.k.sub(count);
+    const [{ psi, lambda, fixed: sums }, slopes] = scan(
+      (c: Back, phases: Tensor[]): [Back, Tensor[]] => {
+        const x = { tables: [], phases };
+        const { next, each } = backwardStep(dims, slots, reader(fixed, x), c, x);
+        return [next, each.angles];
+      },
+      // Sums that begin at zero: what is equal in them stays so, and is carried once.
+      { psi: carry.psi, lambda: carry.lambda, fixed: carry.fixed.map((g) => zerosLike(g)) },
+      anglesOf(first, count, params).map(phase),
+      { reverse: true, length: count },
+    );
+    const own = grad((given: Tensor[]) =>
+      anglesOf(first, count, given)
+        .map((angle, i) => angle.mul(slopes[i]).sum())
+        .reduce((a, b) => a.add(b)),
+    )([...params]);
+    return {
+      psi,
+      lambda,
+      fixed: carry.fixed.map((sum, i) => sum.add(sums[i])),
+      params: carry.params.map((sum, i) => sum.add(own[i])),
+      k: first,
+    };
+  };
+  const reversible = customVjp(
+    (fixed: Tensor[], params: Tensor[], from: Tensor, psi: Tensor): Tensor => {
+      const [{ psi: last, k }] = scan(
+        (c: { psi: Tensor; k: Tensor }) => [{ psi: forward(fixed, params, c.k, block, c.psi), k: c.k.add(block) }, []],
+        { psi, k: from },
+        [],
+        { length: blocks },
+      );
+      return rest === 0 ? last : forward(fixed, params, k, rest, last);
+    },
+    ([fixed, params, from], result, cotangent) => {
+      let carry: BlockBack = {
+        psi: result,
+        lambda: cotangent,
+        fixed: fixed.map((g) => zerosLike(g)),
+        params: params.map((p) => zerosLike(p)),
+        k: from.add(steps),
+      };
+      if (rest > 0) carry = backward(fixed, params, carry, rest);
+      const [end] = scan((c: BlockBack) => [backward(fixed, params, c, block), []], carry, [], { length: blocks });
+      return [end.fixed, end.params, null, end.lambda] as never;
+    },
+  );
+  return reversible(gates, moving.params, at.index(0), state);
+}
+
+/** All steps of a program on one state [D]. */
+export function runGates(program: GateProgram, state: Tensor, gradient: Gradient): Tensor {
+  const { moving } = program;
+  if (gradient.kind === "reversal" && moving !== null) {
+    const { block } = program;
+    if (block === undefined) return runMoving(program, moving, state);
+    if (block < program.at.shape[0]) return runBlocks(program, moving, block, state);
+  }
+  return runTables(program, state, gradient);
+}
+
+/** All steps with tables of whatever differs from step to step. */
+function runTables(program: GateProgram, state: Tensor, gradient: Gradient): Tensor {
+  const { dims, slots } = program;
+  const run = (gates: GateTensors, psi: Tensor, kind: Gradient): Tensor =>
+    runSteps(
+      (c: Tensor, x: StepGates) => forwardStep(dims, slots, reader(gates.fixed, x), c),
+      psi,
+      stepGates(gates),
+      kind,
+      program.at.shape[0],
+    );
+  const tensors: GateTensors = { fixed: program.fixed, tables: program.tables, angles: program.angles };
+  if (gradient.kind !== "reversal") return run(tensors, state, gradient);
+  const reversible = customVjp(
+    (gates: GateTensors, psi: Tensor): Tensor => run(gates, psi, { kind: "stored" }),
+    ([gates], result, cotangent) => {
+      const start: Back = { psi: result, lambda: cotangent, fixed: gates.fixed.map((g) => zerosLike(g)) };
+      const [end, each] = scan(
+        (carry: Back, x: StepGates): [Back, StepGradients] => {
+          const { next, each: own } = backwardStep(dims, slots, reader(gates.fixed, x), carry, x);
+          return [next, own];
+        },
+        start,
+        stepGates(gates),
+        { reverse: true, length: program.at.shape[0] },
+      );
+      return [{ fixed: end.fixed, tables: each.tables, angles: each.angles }, end.lambda] as [GateTensors, Tensor];
+    },
+  );
+  return reversible(tensors, state);
+}

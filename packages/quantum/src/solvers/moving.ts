@@ -1,0 +1,81 @@
+// Angles of a step as a function of its number, for loops that work them out step by step instead of reading them from tables:
+// then memory does not depend on the number of steps, and the gradient of what the pulses are made of adds up in the loop.
+import { isFloat, type Node, topological } from "@weft/core/internal/graph";
+import { build } from "@weft/core/internal/ops";
+import { grad, Tensor } from "@weft/core/internal/tensor";
+import { rebuild } from "@weft/core/internal/transform";
+
+export interface Moving {
+  /** What the angles are made of and does not change from step to step: amplitudes, frequencies, lengths. */
+  params: Tensor[];
+  /** The angles of step k (a float64 scalar), from these parameters: one tensor a slot. */
+  angles(k: Tensor, params: readonly Tensor[]): Tensor[];
+}
+
+/** Slopes of what the angles are made of, from the slopes of the angles of step k. */
+export const slopesOfParams = (
+  moving: Moving,
+  k: Tensor,
+  params: readonly Tensor[],
+  slopes: readonly Tensor[],
+): Tensor[] =>
+  grad((given: Tensor[]) =>
+    moving
+      .angles(k, given)
+      .map((angle, i) => angle.mul(slopes[i]).sum())
+      .reduce((a, b) => a.add(b)),
+  )([...params]);
+
+/** Numbers that a loop may carry as sums of gradients beside its states. */
+const maxNumbers = 64;
+
+/**
+ * Nodes that are the same in every program: numbers, counters, and what is made of them. An alias is what a gradient is taken
+ * of, even where it stands for a number.
+ */
+function constantsOf(order: readonly Node[]): Set<Node> {
+  const found = new Set<Node>();
+  for (const node of order) {
+    const isLeaf = node.op === "const" || node.op === "iota";
+    const isMade = node.op !== "alias" && node.inputs.length > 0 && node.inputs.every((input) => found.has(input));
+    if (isLeaf || isMade) found.add(node);
+  }
+  return found;
+}
+
+/** Null where too much would have to be carried: long tables of piecewise constant pulses. */
+export function movingAngles(anglesAt: (k: Tensor) => Tensor[]): Moving | null {
+  const index = build.input([], "float64");
+  const outputs = anglesAt(new Tensor(index)).map(({ node }) => node);
+  const order = topological(outputs);
+  const moving = new Set<Node>([index]);
+  for (const node of order) if (node.inputs.some((input) => moving.has(input))) moving.add(node);
+  const constant = constantsOf(order);
+  const fixed = new Set<Node>();
+  for (const node of order)
+    if (moving.has(node))
+      for (const input of node.inputs) if (!moving.has(input) && !constant.has(input)) fixed.add(input);
+  const params = [...fixed].map((node) => new Tensor(node));
+  const numbers = params.reduce((sum, { size }) => sum + size, 0);
+  const readable = params.every(({ dtype }) => isFloat(dtype)) && outputs.every((node) => moving.has(node));
+  if (!readable || numbers > maxNumbers) return null;
+  const steps = order.filter((node) => moving.has(node) && node !== index);
+  return {
+    params,
+    angles: (k, given) => {
+      const map = new Map<Node, Node>([
+        [index, k.node],
+        ...params.map(({ node }, i) => [node, given[i].node] as const),
+      ]);
+      for (const node of steps)
+        map.set(
+          node,
+          rebuild(
+            node,
+            node.inputs.map((input) => map.get(input) ?? input),
+          ),
+        );
+      return outputs.map((node) => new Tensor(map.get(node)!));
+    },
+  };
+}

@@ -1,0 +1,265 @@
+// What a solver is given: terms of a Hamiltonian on some of the parts of a system, drives with their time dependence, and
+// jumps. Here it is checked; the solvers rely on it.
+import { type DType, isComplex, WeftError } from "@weft/core/internal/graph";
+import { arange, full, Tensor, tensor } from "@weft/core/internal/tensor";
+import { identity, isTensor, Operator, type OperatorLike } from "../operators/index.js";
+
+/** An operator on some of the parts; matrix rows count the sites' levels, the first site slowest. */
+export interface Term {
+  sites: readonly number[];
+  matrix: Tensor | Operator;
+}
+
+/**
+ * Values of the drives: a table [segments, K] (piecewise constant over equal segments), or a function of times: [m] -> [m, K].
+ */
+export type Amplitudes = Tensor | ((times: Tensor) => Tensor);
+
+export interface Hamiltonian {
+  /** Levels of each part. */
+  dims: readonly number[];
+  static: readonly Term[];
+  drives: readonly Term[];
+  amplitudes: Amplitudes | null;
+}
+
+export interface Jump {
+  operator: Tensor | OperatorLike;
+  /** Parts that it acts on, as in a Term; the whole space by default. */
+  sites?: readonly number[];
+  /** Per unit of time; the operator is multiplied with its square root. 1 by default. */
+  rate?: Tensor | number;
+}
+
+export interface HamiltonianParts {
+  static: Tensor | OperatorLike;
+  drives?: readonly (Tensor | OperatorLike)[];
+  amplitudes?: Amplitudes | readonly (readonly number[])[];
+}
+
+const tolerance = 1e-9;
+
+function checked(matrix: Tensor | OperatorLike, name: string, levels: number | null): Tensor | Operator {
+  const operator = isTensor(matrix) ? matrix : Operator.from(matrix, name);
+  const [rows, columns] = operator instanceof Tensor ? operator.shape.slice(-2) : [operator.rows, operator.columns];
+  if (rows !== columns || (levels !== null && rows !== levels))
+    throw new WeftError(
+      `${name}: needs a ${levels ?? "square"}${levels === null ? "" : `x${levels}`} matrix, got ${rows}x${columns}`,
+    );
+  if (operator instanceof Operator) {
+    if (operator.re.some((x) => !Number.isFinite(x)) || operator.im.some((x) => !Number.isFinite(x)))
+      throw new WeftError(`${name}: has an entry that is not a finite number`);
+    const error = operator.hermitianError();
+    if (error > tolerance * Math.max(operator.size(), 1))
+      throw new WeftError(
+        `${name}: is not Hermitian, an entry differs from its mirror's conjugate by ${error.toExponential(2)}; ` +
+          "take (H + H^H) / 2, or put decay into jumps",
+      );
+  }
+  return operator;
+}
+
+/** A Hamiltonian of whole matrices: static + sum of amplitude_k(t) drive_k. */
+export function hamiltonian({ static: fixed, drives = [], amplitudes }: HamiltonianParts): Hamiltonian {
+  const first = checked(fixed, "hamiltonian: static", null);
+  const d = first instanceof Tensor ? first.shape[first.rank - 1] : first.rows;
+  const table =
+    amplitudes === undefined || amplitudes instanceof Tensor || typeof amplitudes === "function"
+      ? (amplitudes ?? null)
+      : tensor(amplitudes as number[][], { dtype: "float64" });
+  return checkHamiltonian({
+    dims: [d],
+    static: [{ sites: [0], matrix: first }],
+    drives: drives.map((drive, k) => ({ sites: [0], matrix: checked(drive, `hamiltonian: drive ${k}`, d) })),
+    amplitudes: table,
+  });
+}
+
+/** Checks sites, sizes and Hermitian matrices of a Hamiltonian of terms. */
+export function checkHamiltonian(h: Hamiltonian): Hamiltonian {
+  for (const [kind, terms] of [
+    ["static", h.static],
+    ["drive", h.drives],
+  ] as const)
+    terms.forEach(({ sites, matrix }, k) => {
+      if (sites.length === 0 || sites.some((s, i) => !(s in h.dims) || (i > 0 && s <= sites[i - 1])))
+        throw new WeftError(
+          `hamiltonian: ${kind} term ${k} acts on sites [${sites.join(", ")}]; they must ascend and lie in 0..${h.dims.length - 1}`,
+        );
+      checked(matrix, `hamiltonian: ${kind} term ${k}`, levelsOf(h.dims, sites));
+    });
+  if (h.drives.length > 0 && h.amplitudes === null)
+    throw new WeftError(
+      `hamiltonian: ${h.drives.length} drives have no amplitudes; give a table or a function of time`,
+    );
+  if (h.amplitudes instanceof Tensor && (h.amplitudes.rank !== 2 || h.amplitudes.shape[1] !== h.drives.length))
+    throw new WeftError(
+      `hamiltonian: amplitudes must be [segments, ${h.drives.length}] for ${h.drives.length} drives, got [${h.amplitudes.shape.join(", ")}]`,
+    );
+  return h;
+}
+
+export const levelsOf = (dims: readonly number[], sites: readonly number[]): number =>
+  sites.reduce((product, s) => product * dims[s], 1);
+export const dimensionOf = (h: Hamiltonian): number => h.dims.reduce((a, b) => a * b, 1);
+
+export const matrixOf = (m: Tensor | Operator, dtype: DType): Tensor =>
+  m instanceof Operator ? m.tensor(dtype) : m.cast(dtype);
+
+/** The term on the whole space, as numbers where it is numbers. */
+export function whole(h: Pick<Hamiltonian, "dims">, term: Term, dtype: DType): Tensor | Operator {
+  if (term.sites.length === h.dims.length)
+    return term.matrix instanceof Operator ? term.matrix : term.matrix.cast(dtype);
+  const rest = h.dims.map((_, k) => k).filter((k) => !term.sites.includes(k));
+  const restLevels = levelsOf(h.dims, rest);
+  const order = [...term.sites, ...rest];
+  const dims = order.map((k) => h.dims[k]);
+  const n = h.dims.length;
+  const back = h.dims.map((_, k) => order.indexOf(k));
+  const D = levelsOf(h.dims, order);
+  if (term.matrix instanceof Operator) {
+    const wide = term.matrix.kron(identity(restLevels));
+    const place = Array.from({ length: D }, (_, at) => {
+      const digits: number[] = [];
+      for (let k = n - 1, left = at; k >= 0; k--) {
+        digits[k] = left % h.dims[k];
+        left = Math.floor(left / h.dims[k]);
+      }
+      return order.reduce((sum, k) => sum * h.dims[k] + digits[k], 0);
+    });
+    return Operator.build(D, D, (i, j) => wide.at(place[i], place[j]));
+  }
+  const m = levelsOf(h.dims, term.sites);
+  const eye = identity(restLevels).tensor(dtype).reshape([1, restLevels, 1, restLevels]);
+  const wide = term.matrix
+    .cast(dtype)
+    .reshape([m, 1, m, 1])
+    .mul(eye)
+    .reshape([...dims, ...dims]);
+  return wide.permute([...back, ...back.map((k) => k + n)]).reshape([D, D]);
+}
+
+export interface TimeOptions {
+  /** From 0 to here; a tensor if its gradient is wanted. */
+  duration: Tensor | number;
+  steps: number;
+  dtype?: "complex64" | "complex128";
+}
+
+export interface Grid {
+  steps: number;
+  /** The step, a real scalar. */
+  h: Tensor;
+  duration: Tensor;
+  real: "float32" | "float64";
+  complex: "complex64" | "complex128";
+}
+
+export function timeGrid(options: TimeOptions): Grid {
+  const { duration, steps, dtype = "complex128" } = options;
+  if (!Number.isInteger(steps) || steps < 1)
+    throw new WeftError(`evolve: steps must be a whole number >= 1, got ${steps}`);
+  if (typeof duration === "number" && !(duration > 0 && Number.isFinite(duration)))
+    throw new WeftError(`evolve: duration must be a positive number, got ${duration}`);
+  if (duration instanceof Tensor && (duration.rank !== 0 || isComplex(duration.dtype)))
+    throw new WeftError(
+      `evolve: duration must be one real number, got ${duration.dtype} [${duration.shape.join(", ")}]`,
+    );
+  const real = dtype === "complex64" ? "float32" : "float64";
+  const total = duration instanceof Tensor ? duration.cast(real) : full([], duration, { dtype: real });
+  return { steps, h: total.div(steps), duration: total, real, complex: dtype };
+}
+
+/**
+ * The drives at the stages of every step: [steps, stages, K]. A table is read by segment, so that a step lies in one
+ * segment and sees one value at all its stages (one stage is returned then).
+ */
+export function driveTable(h: Hamiltonian, grid: Grid, stages: readonly number[]): Tensor {
+  const k = h.drives.length;
+  const { steps } = grid;
+  if (k === 0) return full([steps, 1, 0], 0, { dtype: grid.real });
+  if (h.amplitudes instanceof Tensor) {
+    const [segments] = h.amplitudes.shape;
+    if (steps % segments !== 0)
+      throw new WeftError(
+        `evolve: ${steps} steps do not divide into the ${segments} segments of the amplitudes; ` +
+          `use ${Math.ceil(steps / segments) * segments} steps`,
+      );
+    return h.amplitudes
+      .cast(grid.real)
+      .reshape([segments, 1, 1, k])
+      .expand([segments, steps / segments, 1, k])
+      .reshape([steps, 1, k]);
+  }
+  const s = stages.length;
+  // In double precision: a step index beyond 2^24 / stages would not be exact in single precision.
+  const offsets = tensor([...stages], { dtype: "float64" });
+  const at = arange(0, steps, 1, { dtype: "float64" })
+    .unsqueeze(1)
+    .add(offsets)
+    .reshape([steps * s]);
+  const values = h.amplitudes!(at.mul(grid.h.cast("float64")).cast(grid.real));
+  if (values.rank !== 2 || values.shape[0] !== steps * s || values.shape[1] !== k)
+    throw new WeftError(
+      `evolve: the amplitudes' function must give [${steps * s}, ${k}] for [${steps * s}] times, got [${values.shape.join(", ")}]`,
+    );
+  return values.cast(grid.real).reshape([steps, s, k]);
+}
+
+/** The same of one step, whose number is a tensor: [stages, K]. For drives that are functions of time. */
+export function drivesAt(h: Hamiltonian, grid: Grid, stages: readonly number[], step: Tensor): Tensor {
+  if (typeof h.amplitudes !== "function") throw new WeftError("evolve: drives of a table have no formula");
+  const times = tensor([...stages], { dtype: "float64" })
+    .add(step)
+    .mul(grid.h.cast("float64"));
+  return h.amplitudes(times.cast(grid.real)).cast(grid.real);
+}
+
+/** The pieces in which an adaptive method steps, and how it finds the drives: by piece for tables, by time otherwise. */
+export function adaptivePieces(
+  h: Hamiltonian,
+  grid: Grid,
+  saves: number,
+): { table: Tensor; every: number; drives: (time: Tensor, u: Tensor) => Tensor } {
+  const k = h.drives.length;
+  if (!(h.amplitudes instanceof Tensor)) {
+    const { amplitudes } = h;
+    const table = full([saves, 1], 0, { dtype: grid.real });
+    const drives = (time: Tensor): Tensor =>
+      amplitudes!(time.reshape([1]))
+        .cast(grid.real)
+        .reshape([k]);
+    return { table, every: 1, drives: k === 0 ? (_, u) => u : drives };
+  }
+  const [segments] = h.amplitudes.shape;
+  if (segments % saves !== 0)
+    throw new WeftError(`evolve: ${segments} segments of the amplitudes do not divide into ${saves} saves`);
+  return { table: h.amplitudes.cast(grid.real), every: segments / saves, drives: (_, u) => u };
+}
+
+export interface CheckedJump {
+  operator: Tensor | Operator;
+  sites: readonly number[] | null;
+  rate: Tensor | number;
+}
+
+export function checkJumps(jumps: readonly Jump[], h: Pick<Hamiltonian, "dims">): CheckedJump[] {
+  return jumps.map(({ operator, sites, rate = 1 }, k) => {
+    const made = isTensor(operator) ? operator : Operator.from(operator, `jump ${k}`);
+    const [rows, columns] = made instanceof Tensor ? made.shape : [made.rows, made.columns];
+    if (sites?.some((s, i) => !(s in h.dims) || (i > 0 && s <= sites[i - 1])) || sites?.length === 0)
+      throw new WeftError(`jump ${k}: sites [${sites.join(", ")}] must ascend and lie in 0..${h.dims.length - 1}`);
+    const levels = levelsOf(h.dims, sites ?? h.dims.map((_, i) => i));
+    if (rows !== levels || columns !== levels)
+      throw new WeftError(`jump ${k}: needs a ${levels}x${levels} matrix, got ${rows}x${columns}`);
+    if (typeof rate === "number" && !(rate >= 0 && Number.isFinite(rate)))
+      throw new WeftError(`jump ${k}: the rate must be a number >= 0, got ${rate}`);
+    return { operator: made, sites: sites ?? null, rate };
+  });
+}
+
+/** A jump on the whole space. */
+export const wholeJump = (h: Pick<Hamiltonian, "dims">, jump: CheckedJump, dtype: DType): CheckedJump =>
+  jump.sites === null
+    ? jump
+    : { ...jump, sites: null, operator: whole(h, { sites: jump.sites, matrix: jump.operator }, dtype) };

@@ -1,0 +1,68 @@
+// What a solver returns: the final state, saved states and expectation values, and what it cost. Lazy: nothing here runs.
+import { WeftError } from "@weft/core/internal/graph";
+import { conj, linspace, matmul, real, Tensor } from "@weft/core/internal/tensor";
+import { Operator, type OperatorLike } from "../operators/index.js";
+import type { Gradient, Method } from "./methods.js";
+import { type Grid, matrixOf } from "./problem.js";
+
+export type Observables = Record<string, Tensor | OperatorLike>;
+
+export interface Evolution {
+  /** The state at the end: psi [D], rho [D, D], or a propagator [D, D]. */
+  final: Tensor;
+  /** [saves, ...] at `times`; null unless saves were asked for. */
+  states: Tensor | null;
+  times: Tensor;
+  /** Real expectation values by name, [saves]. */
+  expectations: Record<string, Tensor>;
+  method: Method;
+  gradient: Gradient;
+  /** Fixed steps; for adaptive methods the bound of the loop. */
+  steps: number;
+  /** Adaptive methods: steps that were accepted, and whether the end was reached within the bound. */
+  accepted: Tensor | null;
+  reached: Tensor | null;
+}
+
+export interface SummaryParts {
+  final: Tensor;
+  states: Tensor | null;
+  grid: Grid;
+  saves: number;
+  method: Method;
+  gradient: Gradient;
+  observables?: Observables;
+  kind: "state" | "density" | "propagator";
+  accepted?: Tensor | null;
+  reached?: Tensor | null;
+}
+
+/** <O> for states [..., D] or density matrices [..., D, D]. */
+export function expectation(observable: Tensor, states: Tensor, kind: "state" | "density"): Tensor {
+  if (kind === "density") return real(observable.T.mul(states).sum([-2, -1]));
+  const column = states.unsqueeze(-1);
+  return real(conj(column).mul(matmul(observable, column)).sum([-2, -1]));
+}
+
+export function summary(parts: SummaryParts): Evolution {
+  const { final, grid, saves, method, gradient, observables = {}, kind } = parts;
+  const states = parts.states ?? null;
+  const each = states ?? final.unsqueeze(0);
+  const expectations: Record<string, Tensor> = {};
+  for (const [name, observable] of Object.entries(observables)) {
+    if (kind === "propagator") throw new WeftError("observables: a propagator has none; evolve a state");
+    const matrix = observable instanceof Tensor ? observable : Operator.from(observable, `observable ${name}`);
+    expectations[name] = expectation(matrixOf(matrix, grid.complex), each, kind);
+  }
+  return {
+    final,
+    states,
+    times: linspace(1 / saves, 1, saves, { dtype: grid.real }).mul(grid.duration),
+    expectations,
+    method,
+    gradient,
+    steps: method.tolerance?.maxSteps ?? grid.steps,
+    accepted: parts.accepted ?? null,
+    reached: parts.reached ?? null,
+  };
+}

@@ -1,0 +1,350 @@
+// Pure states and propagators in time: d psi/dt = -i H(t) psi. Columns of a propagator, and pieces of time, are lanes of one
+// batched program.
+import { WeftError } from "@weft/core/internal/graph";
+import { session } from "@weft/core/internal/runtime";
+import { adjoint, arange, concat, matmul, shard, Tensor, treeMap, vmap } from "@weft/core/internal/tensor";
+import { identity, Operator, type OperatorLike } from "../operators/index.js";
+import { adaptive } from "./adaptive.js";
+import { type DenseProgram, denseProgram, isDense, runDense, runStepwise } from "./dense.js";
+import { hermitianExponential } from "./exponential.js";
+import { applyGate, type GateProgram, runGates } from "./gates.js";
+import { denseTerms, explicitStep, generatorTable, required } from "./lindblad.js";
+import { cutRows, runSaving, runSteps, splitSteps } from "./loop.js";
+import { type Gradient, type GradientKind, type Method, type MethodName, resolveMethod } from "./methods.js";
+import { adaptivePieces, dimensionOf, driveTable, type Grid, type Hamiltonian, timeGrid } from "./problem.js";
+import { type Evolution, type Observables, summary } from "./result.js";
+import { trotterProgram } from "./trotter.js";
+
+export interface SchrodingerOptions {
+  duration: Tensor | number;
+  steps?: number;
+  method?: MethodName | Method;
+  gradient?: GradientKind | Gradient;
+  saves?: number;
+  observables?: Observables;
+  dtype?: "complex64" | "complex128";
+  /**
+   * How the reverse pass by reversal gets at the drives: "steps" works them out in every step; "blocks" keeps tables of some
+   * numbers a drive and column for a block of steps at a time; with both, memory does not depend on the number of steps. "tables"
+   * keeps them for all steps. By default steps; on a GPU, and for gates in several pieces of time, where every lane would have to
+   * work them out by itself, tables while they are small and blocks of that size beyond.
+   */
+  angles?: (typeof angleKinds)[number];
+}
+
+const angleKinds = ["steps", "blocks", "tables"] as const;
+/** Blocks that are asked for: steps over all pieces of time. */
+const blockSteps = 2048;
+/** Bytes of tables up to which there is one block, and the fewest steps of a piece in a block. */
+const tableBytes = 16 << 20;
+const leastSteps = 16;
+
+export interface PropagatorOptions extends Omit<SchrodingerOptions, "saves" | "observables"> {
+  /**
+   * Time is cut into this many pieces that run side by side; their propagators are multiplied. 1: one after another. The
+   * default fills a wide device without making small problems larger.
+   */
+  chunks?: number;
+  /**
+   * "gates": one small gate after another, each column a lane of one kernel (the fastest while a column fits into
+   * registers); "dense": whole matrices, all columns in one product. Chosen by the size.
+   */
+  strategy?: "gates" | "dense";
+  /** Columns of the propagator that are wanted (all by default): initial states [count, D]. Needs chunks 1. */
+  columns?: Tensor;
+  /**
+   * Mesh axes along which several devices divide the columns and the pieces of time. Left out, the planner decides; on one
+   * device it means nothing.
+   */
+  divide?: { columns?: string; pieces?: string };
+}
+
+interface Prepared {
+  method: Method;
+  gradient: Gradient;
+  grid: Grid;
+  D: number;
+  /** Gates of every step; null for methods that integrate the equation. */
+  gates: { program: GateProgram; enter(state: Tensor): Tensor; leave(state: Tensor): Tensor } | null;
+}
+
+function prepare(h: Hamiltonian, options: SchrodingerOptions): Prepared {
+  const { method, gradient } = resolveMethod(options.method, "schrodinger", options.gradient);
+  const grid = timeGrid({ steps: method.tolerance === undefined ? required(options.steps) : 1, ...options });
+  const D = dimensionOf(h);
+  const same = (state: Tensor): Tensor => state;
+  let gates: Prepared["gates"] = null;
+  if (method.name === "trotter2" || method.name === "trotter4") {
+    const { angles } = options;
+    if (angles !== undefined && !angleKinds.includes(angles))
+      throw new WeftError(`propagator: angles must be one of ${angleKinds.join(", ")}, got ${String(angles)}`);
+    gates = trotterProgram(h, grid, method, (sites, gate, state) => applyGate(h.dims, sites, gate, state));
+    if (angles === "tables") gates.program.moving = null;
+    gates.program.block = blockFor(gates.program, angles, 1);
+  } else if (method.name === "pwcExpm") {
+    const { fixed, drives } = denseTerms(h, grid);
+    const table = hermitianExponential(
+      generatorTable(fixed, driveTable(h, grid, method.stages).index(":", 0), drives),
+      grid.h,
+    );
+    const program: GateProgram = {
+      dims: [D],
+      slots: [{ sites: [0], kind: "table", index: 0 }],
+      fixed: [],
+      tables: [table],
+      angles: [],
+      at: arange(0, grid.steps, 1, { dtype: "float64" }),
+      moving: null,
+    };
+    gates = { program, enter: same, leave: same };
+  }
+  return { method, gradient, grid, D, gates };
+}
+
+/** Steps of a piece of time whose drives stand in tables together; undefined: they are worked out in every step. */
+function blockFor(
+  { dims, angles: tables }: GateProgram,
+  angles: SchrodingerOptions["angles"],
+  pieces: number,
+): number | undefined {
+  if (angles === "steps" || (angles === undefined && pieces === 1 && !onGpu())) return undefined;
+  // The slopes of the angles, in double precision, for every column.
+  const columns = dims.reduce((a, b) => a * b, 1);
+  const bytes = 8 * columns * tables.reduce((sum, { shape }) => sum + shape[1], 0);
+  const all = angles === "blocks" ? blockSteps : tableBytes / Math.max(1, bytes);
+  return Math.max(leastSteps, Math.ceil(all / pieces));
+}
+
+const minusI = { re: 0, im: -1 };
+
+/** -i H psi with the drives u: [K] */
+function rateOf(h: Hamiltonian, grid: Grid): (psi: Tensor, u: Tensor) => Tensor {
+  const { fixed, drives } = denseTerms(h, grid);
+  const still = fixed.mul(minusI);
+  const turns = drives.map((drive) => drive.mul(minusI));
+  return (psi, u) => {
+    const generator = turns.reduce((sum, turn, k) => sum.add(turn.mul(u.index(k))), still);
+    return matmul(generator, psi.unsqueeze(1)).squeeze(1);
+  };
+}
+
+/** What is different in every step, with the steps as leading axis. */
+const tablesOf = ({ tables, angles, at }: Pick<GateProgram, "tables" | "angles" | "at">) => ({ tables, angles, at });
+
+/** Evolves psi0 ([D]) to the end of the duration. */
+export function schrodinger(h: Hamiltonian, psi0: Tensor | OperatorLike, options: SchrodingerOptions): Evolution {
+  const ready = prepare(h, options);
+  const { method, gradient, grid, D, gates } = ready;
+  const saves = options.saves ?? 1;
+  const start = startOf(psi0, D, grid);
+  const finish = (final: Tensor, states: Tensor | null, more: Partial<Evolution> = {}): Evolution =>
+    summary({ final, states, grid, saves, method, gradient, observables: options.observables, kind: "state", ...more });
+  if (method.tolerance !== undefined) {
+    const { table, every, drives } = adaptivePieces(h, grid, saves);
+    const rate = rateOf(h, grid);
+    const run = adaptive((y, time, u) => rate(y, drives(time, u)), start, grid.duration, table, method.tolerance);
+    return finish(run.final, saves === 1 ? null : run.states.index(`${every - 1}::${every}`), run.report);
+  }
+  if (grid.steps % saves !== 0) throw new WeftError(`evolve: ${grid.steps} steps do not divide into ${saves} saves`);
+  if (gates === null) {
+    const step = explicitStep(rateOf(h, grid), method, grid.h);
+    const advance = (psi: Tensor, xs: Tensor): Tensor => runSteps(step, psi, xs, gradient);
+    const u = driveTable(h, grid, method.stages);
+    if (saves === 1) return finish(advance(start, u), null);
+    return finish(...runSaving(advance, start, u, saves));
+  }
+  const { program, enter, leave } = gates;
+  const entered = enter(start);
+  if (saves === 1) return finish(leave(runGates(program, entered, gradient)), null);
+  const advance = (psi: Tensor, xs: ReturnType<typeof tablesOf>): Tensor =>
+    runGates({ ...program, ...xs }, psi, gradient);
+  const [last, states] = runSaving(advance, entered, tablesOf(program), saves);
+  return finish(leave(last), vmap(leave)(states));
+}
+
+/** Lanes that a wide device wants before cutting time gains nothing more. */
+const lanesWanted = 4096;
+
+/** Columns from which whole matrices beat single gates (a GPU holds larger columns on chip), and to which they are affordable. */
+const denseFrom = { cpu: 32, gpu: 128 };
+/** Operations of one step on a column that a CPU's kernel may have written out: beyond, compiling it takes minutes. */
+const unrolledLimit = 4000;
+const denseTo = 1024;
+const onGpu = (): boolean => session().device.traits.warpSize > 1;
+
+function strategyFor(wanted: PropagatorOptions["strategy"], program: GateProgram, D: number): "gates" | "dense" {
+  const possible = isDense(program);
+  if (wanted === "dense" && !possible)
+    throw new WeftError(
+      'propagator: strategy "dense" needs Trotter steps whose drives act on one site each; use "gates", or leave it out',
+    );
+  if (wanted !== undefined && wanted !== "dense" && wanted !== "gates")
+    throw new WeftError(`propagator: strategy must be "gates" or "dense", got ${String(wanted)}`);
+  if (wanted !== undefined) return wanted;
+  const unrolled = program.slots
+    .filter((slot) => slot.kind === "fixed")
+    .reduce((sum, slot) => sum + 8 * D * program.fixed[slot.index].shape[0], 0);
+  const large = onGpu() ? D >= denseFrom.gpu : D >= denseFrom.cpu || unrolled > unrolledLimit;
+  return possible && large && D <= denseTo ? "dense" : "gates";
+}
+
+function chunksFor(wanted: number | undefined, steps: number, D: number, strategy: "gates" | "dense"): number {
+  if (wanted !== undefined) {
+    if (!Number.isInteger(wanted) || wanted < 1 || wanted > steps)
+      throw new WeftError(`propagator: chunks must be a whole number from 1 to the ${steps} steps, got ${wanted}`);
+    return wanted;
+  }
+  const workers = Math.max(1, session().device.traits.devices);
+  return piecesFor(steps, D, strategy, { workers, gpu: onGpu() });
+}
+
+/**
+ * Pieces of time by default. At least 32 steps each, or the product of the pieces costs more than the steps. A CPU is full with
+ * few lanes, and its products are no faster for being wide; several workers want work for each.
+ */
+export function piecesFor(
+  steps: number,
+  D: number,
+  strategy: "gates" | "dense",
+  { workers, gpu }: { workers: number; gpu: boolean },
+): number {
+  const each = strategy === "gates" ? 16 : workers === 1 ? 1 : 32;
+  const full = Math.floor((gpu ? lanesWanted : workers * each) / D);
+  const most = Math.min(Math.floor(steps / 32), 128);
+  // Pieces that workers cannot share out evenly leave some of them waiting.
+  const even = (pieces: number, round: (x: number) => number): number => round(pieces / workers) * workers;
+  return Math.max(1, Math.min(even(full, Math.ceil), most < workers ? most : even(most, Math.floor)));
+}
+
+/** Whole matrices: pieces of time side by side where there are several, then their product on the initial columns. */
+function evolveDense(
+  dense: DenseProgram,
+  start: Tensor,
+  chunks: number,
+  grid: Grid,
+  gradient: Gradient,
+  divide: PropagatorOptions["divide"],
+): Tensor {
+  const { unitaries, lead } = dense;
+  const first = wish(start, 1, chunks === 1 ? divide?.columns : undefined);
+  const [D] = first.shape;
+  const rows = (angles: Tensor[], pieces: number): Tensor[] =>
+    angles.map((a) => a.reshape([pieces, a.shape[0] / pieces, D]).permute([1, 0, 2]));
+  const cut = (from: number, to: number): Tensor[] => dense.angles.map((a) => a.index(`${from}:${to}`));
+  /** Steps from `from` on, in equal pieces side by side. */
+  const run = (x: Tensor, from: number, pieces: number, each: number): Tensor => {
+    if (gradient.kind !== "reversal" || dense.stepwise === null)
+      return runDense({ unitaries, angles: rows(cut(from, from + pieces * each), pieces) }, x, gradient);
+    const begins = arange(from, from + pieces * each, each, { dtype: "float64" });
+    return runStepwise(unitaries, dense.stepwise, begins, each, x);
+  };
+  const entered = matmul(lead, first);
+  if (chunks === 1) return matmul(adjoint(lead), run(entered, 0, 1, grid.steps));
+  const { count, length } = splitSteps(grid.steps, chunks);
+  const eye = identity(D).tensor(first.dtype);
+  const all = run(
+    wish(
+      eye
+        .unsqueeze(1)
+        .expand([D, count, D])
+        .reshape([D, count * D]),
+      1,
+      [divide?.pieces ?? [], divide?.columns ?? []].flat(),
+    ),
+    0,
+    count,
+    length,
+  );
+  let total = matmul(timeProduct(all.reshape([D, count, D]).permute([1, 0, 2])), entered);
+  const rest = grid.steps - count * length;
+  if (rest > 0) total = run(total, count * length, 1, rest);
+  return matmul(adjoint(lead), total);
+}
+
+/** Cut along a dimension by these mesh axes, where any are named; gradients are left to the planner's eyes. */
+const wish = (x: Tensor, dimension: number, axes: string | readonly string[] | undefined): Tensor =>
+  axes === undefined || axes.length === 0 ? x : shard(x, { [dimension]: axes });
+
+/** Pieces up to which their product is a plain chain; a GPU has hundreds and wants few steps one after another. */
+const chainTo = 16;
+
+/**
+ * The product of a stack of matrices in time order (the first acts first). Few of them one after another: devices that share
+ * the pieces put them together once, and each multiplies its own columns. Many pair by pair.
+ */
+function timeProduct(maps: Tensor): Tensor {
+  let rest = shard(maps, {});
+  if (rest.shape[0] <= chainTo) {
+    let total = rest.index(0);
+    for (let k = 1; k < rest.shape[0]; k++) total = matmul(rest.index(k), total);
+    return total;
+  }
+  while (rest.shape[0] > 1) {
+    const [n] = rest.shape;
+    const even = n - (n % 2);
+    const pairs = matmul(rest.index(`1:${even}:2`), rest.index(`0:${even}:2`));
+    if (n % 2 === 0) rest = pairs;
+    else {
+      const [count] = pairs.shape;
+      const joined = matmul(rest.index(n - 1), pairs.index(count - 1)).unsqueeze(0);
+      rest = count === 1 ? joined : concat([pairs.index(`0:${count - 1}`), joined]);
+    }
+  }
+  return rest.index(0);
+}
+
+/**
+ * The propagator [D, D] over the whole duration, or the images of some initial states as columns [D, count]. Columns and
+ * pieces of time run side by side.
+ */
+export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolution {
+  const ready = prepare(h, options);
+  const { method, gradient, grid, D, gates } = ready;
+  const done = (columns: Tensor, more: Partial<Evolution> = {}): Evolution =>
+    summary({ final: columns, states: null, grid, saves: 1, method, gradient, kind: "propagator", ...more });
+  const starts = options.columns?.cast(grid.complex) ?? identity(D).tensor(grid.complex);
+  if (starts.rank !== 2 || starts.shape[1] !== D)
+    throw new WeftError(`propagator: columns must be initial states [count, ${D}], got [${starts.shape.join(", ")}]`);
+  if (gates === null) {
+    const run = (psi: Tensor): Tensor => schrodinger(h, psi, options).final;
+    return done(vmap(run)(starts).T);
+  }
+  const { program, enter, leave } = gates;
+  const strategy = strategyFor(options.strategy, program, D);
+  // Without drives all steps are the same: one column after another is all there is to do.
+  const isMoving = program.tables.length + program.angles.length > 0;
+  const pieces = options.columns === undefined ? chunksFor(options.chunks, grid.steps, D, strategy) : 1;
+  const chunks = isMoving ? pieces : 1;
+  if (options.columns !== undefined && (options.chunks ?? 1) !== 1)
+    throw new WeftError("propagator: pieces of time need the whole propagator; give chunks or columns, not both");
+  if (strategy === "dense") {
+    // On a GPU a step's own angles are a dozen kernels beside its few products: tables, while they are small.
+    const small = 16 * grid.steps * D <= tableBytes;
+    if (onGpu() && options.angles === undefined && small) program.moving = null;
+    const first = vmap(enter)(starts).T;
+    const out = evolveDense(denseProgram(program), first, chunks, grid, gradient, options.divide);
+    return done(vmap(leave, { inAxes: 1, outAxes: 1 })(out));
+  }
+  const shared = wish(starts, 0, options.divide?.columns);
+  if (chunks === 1) return done(vmap((psi: Tensor) => leave(runGates(program, enter(psi), gradient)))(shared).T);
+  // Lanes of several pieces are at different times: what all share when there is one piece, each would work out by itself.
+  program.block = blockFor(program, options.angles, chunks);
+  const { count, length } = splitSteps(grid.steps, chunks);
+  const { pieces: cut, rest } = cutRows(tablesOf(program), count, length, grid.steps);
+  const apart = treeMap((x: Tensor) => wish(x, 0, options.divide?.pieces), cut);
+  const columnsOf = (xs: ReturnType<typeof tablesOf>): Tensor =>
+    vmap((psi: Tensor) => runGates({ ...program, ...xs }, psi, gradient))(shared).T;
+  let total = timeProduct(vmap(columnsOf)(apart));
+  if (rest !== null) total = matmul(columnsOf(rest), total);
+  const inside = vmap(leave, { inAxes: 1, outAxes: 1 });
+  const first = vmap(enter, { inAxes: 1, outAxes: 1 })(starts.T);
+  return done(inside(matmul(total, first)));
+}
+
+function startOf(psi0: Tensor | OperatorLike, D: number, grid: Grid): Tensor {
+  const psi = psi0 instanceof Tensor ? psi0.cast(grid.complex) : Operator.from(psi0, "psi0").tensor(grid.complex);
+  const flat = psi.rank === 2 && psi.shape[1] === 1 ? psi.squeeze(1) : psi;
+  if (flat.rank !== 1 || flat.shape[0] !== D)
+    throw new WeftError(`schrodinger: psi0 must be [${D}], got [${psi.shape.join(", ")}]; batches go through vmap`);
+  return flat;
+}

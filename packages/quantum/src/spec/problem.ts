@@ -1,0 +1,328 @@
+// A specification as a program: its loss as a function of named parameters, and what there is to report about it.
+import { range, WeftError } from "@weft/core/internal/graph";
+import { session } from "@weft/core/internal/runtime";
+import { adjoint, full, matmul, type Tensor, tensor, treeLeaves } from "@weft/core/internal/tensor";
+import { BoundedCache, structureKey } from "../cache/index.js";
+import {
+  averageGateInfidelity,
+  choi,
+  choiAverageFidelity,
+  choiFidelity,
+  choiLeakage,
+  compensate,
+  compensatedTarget,
+  leakage,
+  processInfidelity,
+  stateFidelity,
+  stateInfidelity,
+} from "../fidelity/index.js";
+import { basisState } from "../operators/index.js";
+import { type Evolution, lindblad, schrodinger } from "../solvers/index.js";
+import {
+  type BoundDevice,
+  computationalFrame,
+  computationalStates,
+  type DeviceEvolution,
+  digitsOf,
+  durationOf,
+  evolve,
+  type Levels,
+  numberOf,
+  type Parameters,
+} from "../systems/index.js";
+import { type GateSpec, learnedKeys } from "./gate-spec.js";
+
+export interface GateOutcome {
+  infidelity: Tensor;
+  leaked: Tensor | null;
+  /** [n, n], after compensation; null for open systems and state transfer. */
+  unitary: Tensor | null;
+  evolution: Evolution;
+  /** Throws where the numbers mean nothing. */
+  check(): void;
+}
+
+/** Probabilities of product states in time, the beginning included. */
+export interface Populations {
+  /** The levels that it starts in, a digit a part. */
+  from: string;
+  /** With decay. */
+  open: boolean;
+  labels: string[];
+  times: number[];
+  /** By time, then by state. */
+  weights: number[][];
+}
+
+/** Levels of whole devices by structure and numbers: where only pulses are learned, no program solves for them again. */
+const eigenbases = new BoundedCache<Record<string, Levels>>("eigenbases", {
+  entries: 32,
+  bytes: 2 ** 28,
+  sizeOf: (parts) => treeLeaves(parts).reduce((sum, t) => sum + t.size * (t.dtype.startsWith("complex") ? 16 : 8), 0),
+});
+
+export class GateProblem {
+  readonly #levels: Record<string, Levels> | null;
+
+  constructor(readonly spec: GateSpec) {
+    for (const { key } of spec.jumps)
+      if (Number(spec.parameters[key] ?? 0) < 0)
+        throw new WeftError(`${key}: a rate of decay must not be negative, got ${spec.parameters[key]}`);
+    this.#levels = Object.keys(this.learned()).some((key) => this.#shapesParts(key)) ? null : this.#fixedLevels();
+  }
+
+  /** Whether a parameter moves the levels of a part: its energies do, drives and couplings do not. */
+  #shapesParts(key: string): boolean {
+    const { device } = this.spec;
+    return (device.shared[key] ?? [key]).some((own) => {
+      const [part, name, ...more] = own.split(".");
+      return more.length === 0 && name in (device.parts[part]?.parameters ?? {});
+    });
+  }
+
+  #fixedLevels(): Record<string, Levels> {
+    const { device } = this.spec;
+    const parts = Object.fromEntries(device.names.map((name) => [name, device.parts[name].toJSON()]));
+    const moved = Object.entries(this.spec.parameters).filter(([key]) => this.#shapesParts(key));
+    const key = structureKey(parts, device.spread, device.shared, moved, session().device.name);
+    return eigenbases.get(key, () => {
+      const levels = device.with(this.#split(this.parameters()).device).levels();
+      for (const leaf of treeLeaves(levels)) leaf.realize();
+      return levels;
+    });
+  }
+
+  /** All parameters with the file's own values: the device's, and the rates of decay. */
+  parameters(): Parameters {
+    const all = this.spec.device.parameters();
+    for (const { key, rate } of this.spec.jumps) all[key] = full([], rate, { dtype: "float64" });
+    for (const [key, x] of Object.entries(this.spec.parameters))
+      all[key] = typeof x === "number" ? full([], x, { dtype: "float64" }) : tensor([...x], { dtype: "float64" });
+    return all;
+  }
+
+  /** Those that are to be learned. */
+  learned(): Parameters {
+    const wanted = learnedKeys(this.spec);
+    return Object.fromEntries(Object.entries(this.parameters()).filter(([key]) => wanted.has(key)));
+  }
+
+  /** The parameters of the device alone, and those of its decay. */
+  #split(p: Parameters): { device: Parameters; rates: Parameters } {
+    const rates = new Set(this.spec.jumps.map(({ key }) => key));
+    const entries = Object.entries(p);
+    return {
+      device: Object.fromEntries(entries.filter(([key]) => !rates.has(key))),
+      rates: Object.fromEntries(entries.filter(([key]) => rates.has(key))),
+    };
+  }
+
+  bind(p: Partial<Parameters> = {}): BoundDevice {
+    const bound = this.spec.device.with(this.#split({ ...this.parameters(), ...p } as Parameters).device);
+    if (this.#levels !== null && !Object.keys(p).some((key) => this.#shapesParts(key))) bound.useLevels(this.#levels);
+    return bound;
+  }
+
+  /** The infidelity for these parameters (the others as in the file): what is minimised. */
+  loss = (p: Parameters): Tensor => this.outcome(this.bind(p), p).infidelity;
+
+  /** What comes out; `p` gives rates of decay other than the file's. */
+  outcome(bound: BoundDevice, p: Partial<Parameters> = {}): GateOutcome {
+    const { jumps, target } = this.spec;
+    const { rates } = this.#split({ ...this.parameters(), ...p } as Parameters);
+    if (target.states !== null) return this.#state(bound, rates);
+    return jumps.length > 0 ? this.#channel(bound, rates) : this.#gate(bound);
+  }
+
+  /** What the steps cost: the infidelity's error, from a run with half as many and the method's order. */
+  stepError(): { error: number; order: number; steps: number } {
+    const { evolution } = this.spec;
+    const half = new GateProblem({
+      ...this.spec,
+      evolution: { ...evolution, steps: Math.max(1, Math.floor(evolution.steps / 2)) },
+    });
+    const [fine, coarse] = [this, half].map((problem) => problem.outcome(problem.bind()));
+    const { order } = fine.evolution.method;
+    const error = Math.abs(fine.infidelity.itemSync() - coarse.infidelity.itemSync()) / (2 ** order - 1);
+    return { error, order, steps: evolution.steps };
+  }
+
+  /** Throws where the file's tolerance asks for more steps than it gives, and says how many. */
+  checkSteps(): void {
+    const { tolerance } = this.spec.evolution;
+    if (tolerance === undefined) return;
+    const { error, order, steps } = this.stepError();
+    if (error <= tolerance) return;
+    const needed = Math.ceil(steps * (error / tolerance) ** (1 / order) * 1.1);
+    throw new WeftError(
+      `evolution.steps: ${steps} steps leave an error of ${error.toExponential(1)} in the infidelity, more than the ` +
+        `tolerance ${tolerance}; use about ${needed}`,
+    );
+  }
+
+  /**
+   * Throws where the evolution passes through the highest kept level of a part on its way, from the highest computational state
+   * on: levels that were cut off would have been reached, whatever is left of it at the end.
+   */
+  checkTruncation(limit = 0.05): void {
+    const { device } = this.spec;
+    const kept = device.names.map((name) => device.parts[name].structure);
+    if (kept.every(({ levels, computational }) => levels <= computational)) return;
+    const dims = kept.map(({ levels }) => levels);
+    const { weights } = this.populations(
+      200,
+      kept.map(({ computational }) => computational - 1),
+    );
+    kept.forEach(({ levels, computational }, k) => {
+      if (levels <= computational) return;
+      const isTop = (s: number): boolean => digitsOf(s, dims)[k] === levels - 1;
+      const most = Math.max(...weights.map((row) => row.reduce((sum, w, s) => sum + (isTop(s) ? w : 0), 0)));
+      if (most > limit)
+        throw new WeftError(
+          `evolve: ${(100 * most).toPrecision(3)} % of the weight passes through the highest level kept of ` +
+            `${device.names[k]} (${levels} levels): the truncation is too small; raise levels`,
+        );
+    });
+  }
+
+  #gate(bound: BoundDevice): GateOutcome {
+    const { evolution, target } = this.spec;
+    const { precision, ...options } = evolution;
+    const run: DeviceEvolution = evolve(bound, { ...options, dtype: precision });
+    if (target.gate === null) throw new WeftError("target: needs a gate");
+    const unitary = compensate(run, target.gate, target.compensation);
+    const measure = target.measure === "average" ? averageGateInfidelity : processInfidelity;
+    return {
+      infidelity: measure(unitary, target.gate),
+      leaked: leakage(run),
+      unitary,
+      evolution: run,
+      check: () => run.check(),
+    };
+  }
+
+  /**
+   * How likely each product state is at equal times, from the state that the target starts in (the ground state of every part
+   * where it names none): with decay where the file has any.
+   */
+  populations(count = 200, start?: readonly number[]): Populations {
+    const { evolution, jumps, target, device } = this.spec;
+    const bound = this.bind();
+    const { dims } = bound;
+    const D = dims.reduce((a, b) => a * b, 1);
+    const from = start ?? [...(target.states?.from ?? "0".repeat(device.names.length))].map(Number);
+    const steps = Math.ceil(evolution.steps / count) * count;
+    const [psi, saves] = [basisState(D, numberOf(from, dims)), { steps, saves: count }];
+    let weights: number[][];
+    let times: Tensor;
+    if (jumps.length > 0) {
+      const run = this.#decaying(
+        bound,
+        this.#split(this.parameters()).rates,
+        saves,
+      )(psi.mul(psi.adjoint()).tensor(evolution.precision));
+      const numbers = run.states!.real().dataSync();
+      weights = range(count).map((k) => range(D).map((s) => Number(numbers[(k * D + s) * D + s])));
+      times = run.times;
+    } else {
+      const { method, gradient, duration, precision } = evolution;
+      const options = { method, gradient, duration: durationOf(bound, duration), dtype: precision, ...saves };
+      const run = schrodinger(bound.hamiltonian(), psi, options);
+      const numbers = run.states!.abs().square().dataSync();
+      weights = range(count).map((k) => range(D).map((s) => Number(numbers[k * D + s])));
+      times = run.times;
+    }
+    return {
+      from: from.join(""),
+      open: jumps.length > 0,
+      labels: range(D).map((s) => digitsOf(s, dims).join("")),
+      times: [0, ...Array.from(times.dataSync(), Number)],
+      weights: [range(D).map((s) => Number(s === numberOf(from, dims))), ...weights],
+    };
+  }
+
+  /** One density matrix through the device with its decay. */
+  #decaying(
+    bound: BoundDevice,
+    rates: Parameters,
+    saving: { steps?: number; saves?: number } = {},
+  ): (rho: Tensor) => Evolution {
+    const { evolution, jumps } = this.spec;
+    const { precision, method, steps, gradient, duration } = evolution;
+    const hamiltonian = bound.hamiltonian();
+    const wide = jumps.map(({ on, operator, key }) => ({ operator: bound.onWhole(on, operator), rate: rates[key] }));
+    const options = { duration: durationOf(bound, duration), steps, method, gradient, dtype: precision, ...saving };
+    return (rho) => lindblad({ hamiltonian, jumps: wide }, rho, options);
+  }
+
+  /** What decay leaves of a gate: all operators on the computational states go through, and the map is judged. */
+  #channel(bound: BoundDevice, rates: Parameters): GateOutcome {
+    const { evolution, target } = this.spec;
+    if (target.gate === null) throw new WeftError("target: needs a gate");
+    const run = this.#decaying(bound, rates);
+    const states = computationalStates(bound);
+    const frame = computationalFrame(bound, evolution.basis, evolution.precision);
+    let last: Evolution | null = null;
+    const map = (rho: Tensor): Tensor => {
+      last = run(matmul(frame, matmul(rho, adjoint(frame))));
+      return matmul(adjoint(frame), matmul(last.final, frame));
+    };
+    const matrix = choi(map, states.length, evolution.precision);
+    const goal = compensatedTarget(matrix, target.gate, target.compensation);
+    const measure = target.measure === "average" ? choiAverageFidelity : choiFidelity;
+    const infidelity = measure(matrix, goal).neg().add(1);
+    return {
+      infidelity,
+      leaked: choiLeakage(matrix),
+      unitary: null,
+      evolution: last!,
+      check: () => checkInfidelity(infidelity, last!),
+    };
+  }
+
+  /** From one product state to another, with decay or without. */
+  #state(bound: BoundDevice, rates: Parameters): GateOutcome {
+    const { evolution, target, jumps, device } = this.spec;
+    if (target.states === null) throw new WeftError("target: needs states");
+    const { precision } = evolution;
+    const state = (label: string) =>
+      basisState(
+        bound.dims.reduce((a, b) => a * b, 1),
+        numberOf([...label].map(Number), bound.dims),
+      );
+    const [from, to] = [state(target.states.from), state(target.states.to)];
+    if (jumps.length === 0) {
+      const run = evolve(bound, { ...evolution, dtype: precision });
+      const at = (label: string) =>
+        numberOf(
+          [...label].map(Number),
+          device.names.map((n) => device.parts[n].structure.computational),
+        );
+      const psi = run.unitary.index(":", at(target.states.from));
+      return {
+        infidelity: stateInfidelity(psi, basisState(psi.shape[0], at(target.states.to))),
+        leaked: leakage(run),
+        unitary: null,
+        evolution: run,
+        check: () => run.check(),
+      };
+    }
+    const run = this.#decaying(bound, rates)(from.mul(from.adjoint()).tensor(precision));
+    const infidelity = stateFidelity(run.final, to).neg().add(1);
+    return {
+      infidelity,
+      leaked: null,
+      unitary: null,
+      evolution: run,
+      check: () => checkInfidelity(infidelity, run),
+    };
+  }
+}
+
+function checkInfidelity(infidelity: Tensor, { method, steps }: Evolution): void {
+  const value = infidelity.itemSync();
+  if (!(value > -1e-6 && value < 1 + 1e-6))
+    throw new WeftError(
+      `evolve: the infidelity ${value} is not between 0 and 1 after ${steps} steps of ${method.name}; use more steps or rk4`,
+    );
+}

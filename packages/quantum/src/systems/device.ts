@@ -1,0 +1,354 @@
+// A device: parts, couplings and drives, with one flat dictionary of named parameters. With parameters bound it becomes a
+// Hamiltonian in the product of the parts' truncated eigenbases. It knows nothing of solvers.
+import { WeftError } from "@weft/core/internal/graph";
+import { diag, full, jit, kron, stack, Tensor, tensor, vmap } from "@weft/core/internal/tensor";
+import { destroy, Operator, sigmaX, sigmaY, sigmaZ } from "../operators/index.js";
+import type { Pulse, PulseValue } from "../pulses/index.js";
+import { denseTerms, type Hamiltonian, type Term } from "../solvers/index.js";
+import type { Levels, Part } from "./parts.js";
+
+export type Parameters = Record<string, Tensor>;
+export type ParameterValues = Record<string, PulseValue>;
+
+export interface Coupling {
+  between: readonly [string, string];
+  /** J n_a n_b, GHz. */
+  jc?: number;
+  /** J phi_a phi_b, GHz. */
+  jl?: number;
+  /** J z_a z_b, GHz. */
+  zz?: number;
+}
+
+const couplingOperators = { jc: "n", jl: "phi", zz: "z" } as const;
+const strengths = Object.keys(couplingOperators) as (keyof typeof couplingOperators)[];
+
+/** Operators of a part: charge, phase, Pauli's on its two lowest levels, and the lowering operator. */
+export type OperatorName = "phi" | "n" | "x" | "y" | "z" | "lower";
+/** Those that a drive may use. */
+export const driveOperators: readonly OperatorName[] = ["phi", "n", "x", "y", "z"];
+export const jumpOperators: readonly OperatorName[] = [...driveOperators, "lower"];
+
+const twoLevel: Record<"x" | "y" | "z", Operator> = { x: sigmaX, y: sigmaY, z: sigmaZ };
+
+function operatorOf(levels: Levels, name: OperatorName): Tensor {
+  if (name === "n" || name === "phi") return levels[name];
+  const [count] = levels.energies.shape;
+  if (name === "lower") return destroy(count).tensor();
+  const small = twoLevel[name];
+  return Operator.build(count, count, (i, j) => (i < 2 && j < 2 ? small.at(i, j) : 0)).tensor();
+}
+
+export interface Drive {
+  /** Unique among the drives of its part. */
+  name: string;
+  on: string;
+  operator?: OperatorName;
+  pulse: Pulse;
+  /** Parts that see this pulse too, and how much of it. */
+  crosstalk?: Readonly<Record<string, number>>;
+}
+
+export interface DeviceFields {
+  parts: Readonly<Record<string, Part>>;
+  couplings?: readonly Coupling[];
+  drives?: readonly Drive[];
+  /** One parameter in the place of several: { name: [keys] }. */
+  shared?: Readonly<Record<string, readonly string[]>>;
+  /** Factors of fabrication by key: the program uses factor x parameter. */
+  spread?: Readonly<Record<string, number>>;
+}
+
+const f64 = { dtype: "float64" } as const;
+const twoPi = 2 * Math.PI;
+
+/** Names that are close to a wrong one, for messages. */
+export function suggestion(wrong: string, known: readonly string[]): string {
+  const distance = (a: string, b: string): number => {
+    let row = Array.from({ length: b.length + 1 }, (_, j) => j);
+    for (let i = 1; i <= a.length; i++) {
+      const next = [i];
+      for (let j = 1; j <= b.length; j++)
+        next[j] = Math.min(row[j] + 1, next[j - 1] + 1, row[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1));
+      row = next;
+    }
+    return row[b.length];
+  };
+  const [best] = [...known].sort((a, b) => distance(wrong, a) - distance(wrong, b));
+  return best !== undefined && distance(wrong, best) <= Math.max(2, wrong.length / 3)
+    ? `; did you mean "${best}"?`
+    : "";
+}
+
+export class Device {
+  readonly names: readonly string[];
+  readonly parts: Readonly<Record<string, Part>>;
+  readonly couplings: readonly Coupling[];
+  readonly drives: readonly Drive[];
+  readonly shared: Readonly<Record<string, readonly string[]>>;
+  readonly spread: Readonly<Record<string, number>>;
+
+  constructor(fields: DeviceFields) {
+    this.parts = fields.parts;
+    this.names = Object.keys(fields.parts);
+    this.couplings = fields.couplings ?? [];
+    this.drives = fields.drives ?? [];
+    this.shared = fields.shared ?? {};
+    this.spread = fields.spread ?? {};
+    if (this.names.length === 0) throw new WeftError("device: needs at least one part");
+    const part = (name: string, where: string): void => {
+      if (!this.names.includes(name))
+        throw new WeftError(
+          `device: ${where} names the part "${name}", which does not exist${suggestion(name, this.names)}`,
+        );
+    };
+    for (const name of this.names)
+      if (!/^[A-Za-z]\w*$/.test(name)) throw new WeftError(`device: a part's name is a word, got "${name}"`);
+    const pairs = new Set<string>();
+    for (const coupling of this.couplings) {
+      const [a, b] = coupling.between;
+      part(a, "a coupling");
+      part(b, "a coupling");
+      if (a === b) throw new WeftError(`device: a coupling joins "${a}" with itself`);
+      if (strengths.every((key) => coupling[key] === undefined))
+        throw new WeftError(`device: the coupling ${a}-${b} has neither jc nor jl nor zz`);
+      const key = [a, b].sort().join("-");
+      if (pairs.has(key))
+        throw new WeftError(`device: the coupling ${a}-${b} is given twice; add jc and jl to one entry`);
+      pairs.add(key);
+    }
+    const seen = new Set<string>();
+    for (const drive of this.drives) {
+      part(drive.on, `drive ${drive.name}`);
+      for (const other of Object.keys(drive.crosstalk ?? {})) part(other, `the crosstalk of drive ${drive.name}`);
+      const key = `${drive.on}.${drive.name}`;
+      if (seen.has(key) || drive.name in this.parts[drive.on].parameters)
+        throw new WeftError(`device: the name of drive ${key} is taken; give each drive of a part its own`);
+      seen.add(key);
+    }
+    const known = Object.keys(this.#ownValues());
+    for (const [name, keys] of Object.entries(this.shared))
+      for (const key of keys)
+        if (!known.includes(key))
+          throw new WeftError(`device: shared ${name} names "${key}", which is no parameter${suggestion(key, known)}`);
+    for (const key of Object.keys(this.spread))
+      if (!known.includes(key))
+        throw new WeftError(`device: spread names "${key}", which is no parameter${suggestion(key, known)}`);
+  }
+
+  /** Numbers by key, before sharing. */
+  #ownValues(): ParameterValues {
+    const values: ParameterValues = {};
+    for (const name of this.names)
+      for (const [key, x] of Object.entries(this.parts[name].parameters)) values[`${name}.${key}`] = x;
+    for (const coupling of this.couplings)
+      for (const key of strengths)
+        if (coupling[key] !== undefined) values[`${coupling.between.join("-")}.${key}`] = coupling[key];
+    for (const { name, on, pulse, crosstalk = {} } of this.drives) {
+      for (const [key, x] of Object.entries(pulse.parameters)) values[`${on}.${name}.${key}`] = x;
+      for (const [other, x] of Object.entries(crosstalk)) values[`${on}.${name}.crosstalk.${other}`] = x;
+    }
+    return values;
+  }
+
+  /** The numbers of all parameters by name: what goes into a file. */
+  values(): ParameterValues {
+    const own = this.#ownValues();
+    const members = new Set(Object.values(this.shared).flat());
+    const shared = Object.entries(this.shared).map(([name, keys]) => [name, own[keys[0]]] as const);
+    return Object.fromEntries([...Object.entries(own).filter(([key]) => !members.has(key)), ...shared]);
+  }
+
+  /** All parameters as double precision tensors: what gradients are taken with respect to. */
+  parameters(): Parameters {
+    return Object.fromEntries(
+      Object.entries(this.values()).map(([key, x]) => [
+        key,
+        typeof x === "number" ? full([], x, f64) : tensor([...x], f64),
+      ]),
+    );
+  }
+
+  /** The device with these parameters (those not given keep their numbers). */
+  with(parameters: Partial<Parameters> | ParameterValues = {}): BoundDevice {
+    const known = this.parameters();
+    for (const [key, value] of Object.entries(parameters)) {
+      if (!(key in known))
+        throw new WeftError(`device: there is no parameter "${key}"${suggestion(key, Object.keys(known))}`);
+      if (value === undefined) continue;
+      known[key] =
+        value instanceof Tensor ? value : typeof value === "number" ? full([], value, f64) : tensor([...value], f64);
+    }
+    return new BoundDevice(this, known);
+  }
+}
+
+/** The number of segments where all pulses are piecewise constant on the same ones: solvers then see a table. */
+function segmentsOf(drives: readonly Drive[]): number | null {
+  const forms = drives.map(({ pulse: { shape, parameters: p } }) =>
+    shape === "piecewise" && !("omega" in p) && !("delay" in p)
+      ? `${(p.values as readonly number[]).length} ${String(p.length)}`
+      : null,
+  );
+  return forms.length > 0 && forms[0] !== null && forms.every((form) => form === forms[0])
+    ? Number(forms[0].split(" ")[0])
+    : null;
+}
+
+/** Compiled solvers by structure: outside of a trace the levels are computed once and kept. */
+const solvers = new Map<string, (p: Parameters) => Levels>();
+
+function solver(part: Part): (p: Parameters) => Levels {
+  const key = part.structureKey;
+  let found = solvers.get(key);
+  if (found === undefined) {
+    found = jit((p: Parameters) => vmap((one: Parameters) => part.solve(one))(p));
+    solvers.set(key, found);
+  }
+  return found;
+}
+
+/** A device with tensors for its parameters. */
+export class BoundDevice {
+  readonly #own: Parameters;
+  #levels: Record<string, Levels> | null = null;
+
+  constructor(
+    readonly device: Device,
+    readonly parameters: Parameters,
+  ) {
+    this.#own = { ...parameters };
+    for (const [name, keys] of Object.entries(device.shared)) for (const key of keys) this.#own[key] = parameters[name];
+    for (const [key, factor] of Object.entries(device.spread)) this.#own[key] = this.#own[key].mul(factor);
+  }
+
+  /** A parameter as the program uses it: shared, and with its factor of fabrication. */
+  parameter(key: string): Tensor {
+    const found = this.#own[key];
+    if (found === undefined) throw new WeftError(`device: there is no parameter "${key}"`);
+    return found;
+  }
+
+  get dims(): number[] {
+    return this.device.names.map((name) => this.device.parts[name].structure.levels);
+  }
+
+  /** Uses levels that were computed elsewhere: a program then has them as constants. */
+  useLevels(levels: Record<string, Levels>): void {
+    this.#levels = levels;
+  }
+
+  /** Levels of every part; parts of one structure are solved as one batch. */
+  levels(): Record<string, Levels> {
+    if (this.#levels !== null) return this.#levels;
+    const { device } = this;
+    const solved: Record<string, Levels> = {};
+    const groups = new Map<string, string[]>();
+    for (const name of device.names) {
+      const key = device.parts[name].structureKey;
+      groups.set(key, [...(groups.get(key) ?? []), name]);
+    }
+    for (const names of groups.values()) {
+      const part = device.parts[names[0]];
+      const keys = Object.keys(part.parameters);
+      const of = (name: string): Record<string, Tensor> =>
+        Object.fromEntries(keys.map((key) => [key, this.parameter(`${name}.${key}`)]));
+      const stacked = Object.fromEntries(keys.map((key) => [key, stack(names.map((name) => of(name)[key]))]));
+      const all = solver(part)(stacked);
+      names.forEach((name, i) => {
+        solved[name] = { energies: all.energies.index(i), n: all.n.index(i), phi: all.phi.index(i) };
+      });
+    }
+    this.#levels = solved;
+    return solved;
+  }
+
+  /** Energies above each part's ground state, couplings, and drives with their pulses; rad/ns and ns. */
+  hamiltonian(): Hamiltonian {
+    const { device } = this;
+    const levels = this.levels();
+    const site = (name: string): number => device.names.indexOf(name);
+    const fixed: Term[] = device.names.map((name) => ({
+      sites: [site(name)],
+      matrix: diag(levels[name].energies.sub(levels[name].energies.index(0)).cast("complex128")),
+    }));
+    for (const coupling of device.couplings) {
+      const [a, b] = [...coupling.between].sort((x, y) => site(x) - site(y));
+      for (const key of strengths) {
+        if (coupling[key] === undefined) continue;
+        const operator = couplingOperators[key];
+        const strength = this.parameter(`${coupling.between.join("-")}.${key}`).mul(twoPi);
+        const matrix = kron(operatorOf(levels[a], operator), operatorOf(levels[b], operator)).mul(strength);
+        fixed.push({ sites: [site(a), site(b)], matrix });
+      }
+    }
+    const { terms, amplitudes } = this.#drives();
+    return {
+      dims: this.dims,
+      static: fixed,
+      drives: terms.map(({ on, operator }) => ({ sites: [site(on)], matrix: operatorOf(levels[on], operator) })),
+      amplitudes,
+    };
+  }
+
+  /** One drive a part and operator, with all pulses that reach it added up. */
+  #drives() {
+    const { device } = this;
+    const terms: { on: string; operator: OperatorName; sources: { drive: Drive; scale: Tensor | null }[] }[] = [];
+    const add = (on: string, operator: OperatorName, drive: Drive, scale: Tensor | null): void => {
+      let term = terms.find((t) => t.on === on && t.operator === operator);
+      if (term === undefined) terms.push((term = { on, operator, sources: [] }));
+      term.sources.push({ drive, scale });
+    };
+    for (const drive of device.drives) {
+      const operator = drive.operator ?? "phi";
+      add(drive.on, operator, drive, null);
+      for (const other of Object.keys(drive.crosstalk ?? {}))
+        add(other, operator, drive, this.parameter(`${drive.on}.${drive.name}.crosstalk.${other}`));
+    }
+    const sum = (values: ReadonlyMap<Drive, Tensor>): Tensor =>
+      stack(
+        terms.map(({ sources }) =>
+          sources
+            .map(({ drive, scale }) => (scale === null ? values.get(drive)! : values.get(drive)!.mul(scale)))
+            .reduce((a, b) => a.add(b)),
+        ),
+        1,
+      );
+    const each = (value: (drive: Drive) => Tensor): Tensor =>
+      sum(new Map(device.drives.map((drive) => [drive, value(drive)])));
+    const inSegments = segmentsOf(device.drives) !== null;
+    const amplitudes = inSegments
+      ? each((drive) => {
+          const { values, amplitude } = this.pulseParameters(drive);
+          return values.mul(amplitude);
+        })
+      : (times: Tensor): Tensor => each((drive) => drive.pulse.at(times, this.pulseParameters(drive)));
+    return { terms, amplitudes: terms.length === 0 ? null : amplitudes };
+  }
+
+  pulseParameters(drive: Drive): Record<string, Tensor> {
+    return Object.fromEntries(
+      Object.keys(drive.pulse.parameters).map((key) => [key, this.parameter(`${drive.on}.${drive.name}.${key}`)]),
+    );
+  }
+
+  /** When the last pulse is over; pulses that end together share its gradient. */
+  duration(): Tensor {
+    const ends = this.device.drives.map((drive) => drive.pulse.end(this.pulseParameters(drive)));
+    if (ends.length === 0) throw new WeftError("device: no pulse says how long the evolution is; give duration");
+    return ends.length === 1 ? ends[0] : stack(ends).max();
+  }
+
+  /** The charge or phase operator of one part on the whole product space. */
+  onWhole(part: string, operator: OperatorName): Tensor {
+    const term = { sites: [this.device.names.indexOf(part)], matrix: operatorOf(this.levels()[part], operator) };
+    return denseTerms({ dims: this.dims, static: [term], drives: [], amplitudes: null }, { complex: "complex128" })
+      .fixed;
+  }
+
+  /** The static Hamiltonian on the whole product space, rad/ns. */
+  staticMatrix(): Tensor {
+    return denseTerms(this.hamiltonian(), { complex: "complex128" }).fixed;
+  }
+}

@@ -1,0 +1,144 @@
+// A device in time: what its pulses do to the computational states. The only place where devices and solvers meet.
+import { WeftError } from "@weft/core/internal/graph";
+import { adjoint, full, matmul, real, stack, Tensor } from "@weft/core/internal/tensor";
+import { identity } from "../operators/index.js";
+import { readable } from "../readable.js";
+import { type Evolution, type PropagatorOptions, propagator } from "../solvers/index.js";
+import type { BoundDevice, Device } from "./device.js";
+import { checkAssignment, computationalStates, digitsOf, dressedStates } from "./spectrum.js";
+
+export interface EvolveOptions extends Omit<PropagatorOptions, "duration" | "columns"> {
+  /** The end of the last pulse by default; longer is idle time. */
+  duration?: Tensor | number;
+  /** In which states the gate is read: bare products (default), or the dressed states of the idle device. */
+  basis?: "product" | "eigen";
+}
+
+export interface DeviceEvolution extends Evolution {
+  /** The gate on the computational states, [n, n]; less than unitary where weight leaked. */
+  unitary: Tensor;
+  /** Mean weight outside the computational states at the end. */
+  leaked: Tensor;
+  /** Mean weight in the highest kept level of each part that has more than its computational ones. */
+  topWeight: Record<string, Tensor>;
+  /** Throws where the numbers say that the result means nothing: NaN, a truncation that was reached, a norm that is not 1. */
+  check(options?: { topWeight?: number; norm?: number }): void;
+}
+
+/** Evolves the computational states of a device through its pulses. */
+export function evolve(system: BoundDevice | Device, options: EvolveOptions): DeviceEvolution {
+  const bound = "hamiltonian" in system ? system : system.with({});
+  const { basis = "product", duration, ...rest } = options;
+  if (basis !== "product" && basis !== "eigen")
+    throw new WeftError(`evolve: basis must be "product" or "eigen", got ${String(basis)}`);
+  const h = bound.hamiltonian();
+  const { dims } = bound;
+  const D = dims.reduce((a, b) => a * b, 1);
+  const total = durationOf(bound, duration);
+  const states = computationalStates(bound);
+  const whole = states.length === D && basis === "product";
+  const solve = (columns?: Tensor): Evolution => propagator(h, { ...rest, duration: total, columns });
+  let run: Evolution;
+  let unitary: Tensor;
+  if (whole) {
+    run = solve();
+    unitary = run.final;
+  } else if (basis === "product") {
+    run = solve(computationalFrame(bound, basis, rest.dtype).T);
+    unitary = run.final.take(states, 0);
+  } else {
+    const frame = computationalFrame(bound, basis);
+    run = solve(frame.T);
+    unitary = matmul(adjoint(frame.cast(run.final.dtype)), run.final);
+  }
+  const weight = (x: Tensor): Tensor => real(x).square().add(x.imag().square());
+  const topWeight: Record<string, Tensor> = {};
+  bound.device.names.forEach((name, k) => {
+    const { levels, computational } = bound.device.parts[name].structure;
+    if (levels <= computational) return;
+    const rows = Array.from({ length: D }, (_, s) => s).filter((s) => digitsOf(s, dims)[k] === levels - 1);
+    topWeight[name] = weight(run.final.take(rows, 0)).sum(0).mean();
+  });
+  const leaked = weight(unitary).sum(0).mean().neg().add(1);
+  const norms = weight(run.final).sum(0);
+  const check: DeviceEvolution["check"] = (limits = {}) => {
+    checkResult(run, norms, topWeight, limits, (name) => bound.device.parts[name].structure.levels);
+  };
+  return { ...run, unitary, leaked, topWeight, check };
+}
+
+/** The computational states as columns [D, n]: bare products, or the dressed states of the idle device. */
+export function computationalFrame(
+  bound: BoundDevice,
+  basis: "product" | "eigen",
+  dtype: "complex64" | "complex128" = "complex128",
+): Tensor {
+  const states = computationalStates(bound);
+  const D = bound.dims.reduce((a, b) => a * b, 1);
+  if (basis === "product") return identity(D).tensor(dtype).take(states, 1);
+  const dressed = dressedStates(bound);
+  checkAssignment(dressed, bound.dims, states);
+  return dressed.states.take(states, 1).cast(dtype);
+}
+
+/** How long an evolution takes: as given, or to the end of the last pulse; pulses that end later are refused. */
+export function durationOf(bound: BoundDevice, given: Tensor | number | undefined): Tensor {
+  if (given === undefined) {
+    const end = bound.duration();
+    const [length] = readable(end) ?? [1];
+    if (!(length > 0 && Number.isFinite(length)))
+      throw new WeftError(`evolve: the pulses end at ${length} ns; their lengths must be positive numbers`);
+    return end;
+  }
+  const total = given instanceof Tensor ? given : full([], given, { dtype: "float64" });
+  if (bound.device.drives.length === 0) return total;
+  const ends = bound.device.drives.map((drive) => drive.pulse.end(bound.pulseParameters(drive)));
+  const numbers = readable(stack([total, ...ends]));
+  if (numbers === null) return total;
+  const [length, ...times] = numbers;
+  const late = times.findIndex((end) => end > length * (1 + 1e-12));
+  if (late >= 0) {
+    const drive = bound.device.drives[late];
+    throw new WeftError(
+      `evolve: the pulse ${drive.on}.${drive.name} ends at ${times[late]} ns, after the evolution (${length} ns); ` +
+        "give a longer duration, or none to end with the last pulse",
+    );
+  }
+  return total;
+}
+
+function checkResult(
+  run: Evolution,
+  norms: Tensor,
+  topWeight: Record<string, Tensor>,
+  limits: { topWeight?: number; norm?: number },
+  levelsOf: (name: string) => number,
+): void {
+  const { topWeight: topLimit = 1e-3, norm = 1e-6 } = limits;
+  const sizes = Array.from(norms.dataSync(), Number);
+  if (sizes.some((x) => !Number.isFinite(x)))
+    throw new WeftError(
+      "evolve: the result is not a number; a parameter is NaN or infinite, or the steps are far too few",
+    );
+  if (run.reached !== null) {
+    const reached = Array.from(run.reached.dataSync(), Number);
+    if (reached.some((x) => x === 0))
+      throw new WeftError(
+        `evolve: ${run.method.name} did not reach the end within ${run.steps} steps for its tolerance; ` +
+          "raise maxSteps or loosen the tolerance",
+      );
+  }
+  const off = Math.max(...sizes.map((x) => Math.abs(x - 1)));
+  if (off > norm)
+    throw new WeftError(
+      `evolve: the norm is off by ${off.toExponential(1)} after ${run.steps} steps of ${run.method.name}; use more steps`,
+    );
+  for (const [name, weight] of Object.entries(topWeight)) {
+    const top = weight.itemSync();
+    if (top > topLimit)
+      throw new WeftError(
+        `evolve: ${(100 * top).toPrecision(3)} % of the weight is in the highest level kept of ${name} ` +
+          `(${levelsOf(name)} levels): the truncation is too small; raise levels`,
+      );
+  }
+}

@@ -1,0 +1,313 @@
+// Parts of a device (fluxonium, transmon, resonator, Duffing oscillator, plain qubit): from their energies to levels and
+// matrix elements. Energies are in GHz for users and in rad/ns in programs; flux is in radians.
+import { WeftError } from "@weft/core/internal/graph";
+import {
+  angle,
+  complex,
+  cos,
+  diag,
+  eigh,
+  full,
+  matmul,
+  sin,
+  sqrt,
+  stack,
+  type Tensor,
+  tensor,
+  zerosLike,
+} from "@weft/core/internal/tensor";
+import { destroy, type Operator } from "../operators/index.js";
+
+export type PartParameters = Readonly<Record<string, Tensor>>;
+
+/** A part in its own lowest eigenstates: energies [levels] (rad/ns), charge and phase operators [levels, levels]. */
+export interface Levels {
+  energies: Tensor;
+  n: Tensor;
+  phi: Tensor;
+}
+
+/** What of a part is no parameter but shapes the program. */
+export interface Structure {
+  levels: number;
+  /** Lowest levels that carry information; the others are leakage. */
+  computational: number;
+  fluxOn: "inductor" | "junction";
+  /** Points of the phase grid (fluxonium), charge states (transmon). */
+  points: number;
+  /** The grid runs from -range to range (fluxonium). */
+  range: number;
+  zeroPoint: boolean;
+}
+
+export interface PartRule {
+  /** Parameters with their defaults (null: must be given). */
+  parameters: Readonly<Record<string, number | null>>;
+  structure: Partial<Structure>;
+  solve(p: PartParameters, s: Structure): Levels;
+}
+
+const twoPi = 2 * Math.PI;
+const f64 = { dtype: "float64" } as const;
+
+/** Host matrices of a phase grid: n^2 and n in the phase representation, and the grid's points. */
+interface PhaseGrid {
+  kinetic: Float64Array;
+  chargeRe: Float64Array;
+  chargeIm: Float64Array;
+  points: Float64Array;
+}
+const grids = new Map<string, PhaseGrid>();
+
+function phaseGrid(count: number, range: number): PhaseGrid {
+  const key = `${count} ${range}`;
+  const known = grids.get(key);
+  if (known !== undefined) return known;
+  // A grid of N points over 2 range holds charges up to pi N / (2 range).
+  const nMax = (Math.PI * count) / (2 * range);
+  const charges = Float64Array.from({ length: count }, (_, k) => -nMax + (2 * nMax * k) / count);
+  const points = Float64Array.from({ length: count }, (_, j) => -range + (2 * range * j) / count);
+  const rows = { kinetic: new Float64Array(count), re: new Float64Array(count), im: new Float64Array(count) };
+  for (let distance = 0; distance < count; distance++) {
+    const delta = (2 * range * distance) / count;
+    for (const n of charges) {
+      rows.kinetic[distance] += (n * n * Math.cos(n * delta)) / count;
+      rows.re[distance] += (n * Math.cos(n * delta)) / count;
+      rows.im[distance] += (n * Math.sin(n * delta)) / count;
+    }
+  }
+  const toeplitz = (row: Float64Array, mirror: number): Float64Array =>
+    Float64Array.from({ length: count * count }, (_, at) => {
+      const distance = Math.floor(at / count) - (at % count);
+      return distance >= 0 ? row[distance] : mirror * row[-distance];
+    });
+  const grid = {
+    kinetic: toeplitz(rows.kinetic, 1),
+    chargeRe: toeplitz(rows.re, 1),
+    chargeIm: toeplitz(rows.im, -1),
+    points,
+  };
+  grids.set(key, grid);
+  return grid;
+}
+
+const square = (data: Float64Array, n: number): Tensor => tensor(data, { shape: [n, n] });
+
+/** Makes <i|n|i+1> real and positive by turning the states' phases; applied to both operators. */
+function fixPhases(n: Tensor, phi: Tensor): { n: Tensor; phi: Tensor } {
+  const [levels] = n.shape;
+  if (levels === 1) return { n, phi };
+  const steps = Array.from({ length: levels - 1 }, (_, i) => angle(n.index(i, i + 1)));
+  const phases = stack([zerosLike(steps[0]), ...steps])
+    .cumsum(0)
+    .neg();
+  const turn = complex(cos(phases), sin(phases));
+  const around = (m: Tensor): Tensor => turn.conj().unsqueeze(1).mul(m).mul(turn.unsqueeze(0));
+  return { n: around(n), phi: around(phi) };
+}
+
+/** An operator between real states: v^T (re + i im) v. */
+const elements = (v: Tensor, re: Tensor, im: Tensor | null): Tensor => {
+  const between = (m: Tensor): Tensor => matmul(v.T, matmul(m, v));
+  const real = between(re);
+  return complex(real, im === null ? zerosLike(real) : between(im));
+};
+
+function solveFluxonium(p: PartParameters, s: Structure): Levels {
+  const { points: count, levels } = s;
+  const grid = phaseGrid(count, s.range);
+  const points = tensor(grid.points, f64);
+  const onJunction = s.fluxOn === "junction";
+  const centred = onJunction ? points : points.add(p.phiExt);
+  const well = centred.square().mul(p.el.mul(0.5));
+  const washboard = cos(onJunction ? points.sub(p.phiExt) : points).mul(p.ej);
+  const h = square(grid.kinetic, count)
+    .mul(p.ec.mul(4))
+    .add(diag(well.sub(washboard)));
+  const { values, vectors } = eigh(h);
+  const v = vectors.index(":", `0:${levels}`);
+  const n = elements(v, square(grid.chargeRe, count), square(grid.chargeIm, count));
+  const phi = complex(matmul(v.T, centred.unsqueeze(1).mul(v)), full([levels, levels], 0, f64));
+  return { energies: values.index(`0:${levels}`).mul(twoPi), ...fixPhases(n, phi) };
+}
+
+function solveTransmon(p: PartParameters, s: Structure): Levels {
+  const { points: count, levels } = s;
+  const nMax = count / 2;
+  const charges = Float64Array.from({ length: count }, (_, k) => k - nMax);
+  const half = p.phiExt.mul(0.5);
+  const ej = p.ej.mul(
+    sqrt(
+      cos(half)
+        .square()
+        .add(p.asymmetry.mul(sin(half)).square()),
+    ),
+  );
+  const hop = Float64Array.from({ length: count * count }, (_, at) =>
+    Math.abs(Math.floor(at / count) - (at % count)) === 1 ? 0.5 : 0,
+  );
+  const n = tensor(charges, f64);
+  const h = diag(n.sub(p.ng).square().mul(p.ec.mul(4))).sub(square(hop, count).mul(ej));
+  const { values, vectors } = eigh(h);
+  const v = vectors.index(":", `0:${levels}`);
+  const phase = Float64Array.from({ length: count * count }, (_, at) => {
+    const k = Math.floor(at / count) - (at % count);
+    return k === 0 ? 0 : (k % 2 === 0 ? 1 : -1) / k;
+  });
+  const charge = complex(matmul(v.T, n.unsqueeze(1).mul(v)), full([levels, levels], 0, f64));
+  const phi = elements(v, full([count, count], 0, f64), square(phase, count));
+  return { energies: values.index(`0:${levels}`).mul(twoPi), ...fixPhases(charge, phi) };
+}
+
+/** A ladder: energies by level, n = a + a^H, phi = i (a - a^H), each times its zero-point size. */
+function ladder(energies: (k: Tensor) => Tensor, levels: number): Levels {
+  const a = destroy(levels);
+  const k = tensor(
+    Array.from({ length: levels }, (_, i) => i),
+    f64,
+  );
+  const phi: Operator = a.sub(a.adjoint()).scale({ re: 0, im: 1 });
+  return { energies: energies(k).mul(twoPi), n: a.add(a.adjoint()).tensor(), phi: phi.tensor() };
+}
+
+export type PartKind = "fluxonium" | "transmon" | "resonator" | "duffing" | "qubit";
+
+export const partRules: Readonly<Record<PartKind, PartRule>> = {
+  fluxonium: {
+    parameters: { ec: null, ej: null, el: null, phiExt: 0 },
+    structure: { points: 400, range: 5 * Math.PI },
+    solve: solveFluxonium,
+  },
+  transmon: {
+    parameters: { ec: null, ej: null, phiExt: 0, asymmetry: 0, ng: 0 },
+    structure: { points: 62 },
+    solve: solveTransmon,
+  },
+  resonator: {
+    parameters: { frequency: null },
+    structure: { computational: 1 },
+    solve: (p, s) => ladder((k) => (s.zeroPoint ? k.add(0.5) : k).mul(p.frequency), s.levels),
+  },
+  duffing: {
+    parameters: { frequency: null, anharmonicity: null },
+    structure: {},
+    solve: (p, s) => ladder((k) => k.mul(p.frequency).add(k.mul(k.sub(1)).mul(p.anharmonicity.mul(0.5))), s.levels),
+  },
+  qubit: {
+    parameters: { frequency: null },
+    structure: { levels: 2 },
+    solve: (p, s) => ladder((k) => k.mul(p.frequency), s.levels),
+  },
+};
+
+const structureDefaults: Structure = {
+  levels: 5,
+  computational: 2,
+  fluxOn: "inductor",
+  points: 0,
+  range: 0,
+  zeroPoint: false,
+};
+
+export type PartFields = Partial<Structure> & Readonly<Record<string, number | string | boolean | undefined>>;
+
+/** One part of a device: its kind, the numbers of its parameters, and its structure. */
+export class Part {
+  readonly parameters: Readonly<Record<string, number>>;
+  readonly structure: Structure;
+
+  constructor(
+    readonly kind: PartKind,
+    fields: PartFields,
+  ) {
+    const rule = partRules[kind];
+    if (rule === undefined)
+      throw new WeftError(`part: there is no kind "${String(kind)}"; known: ${Object.keys(partRules).join(", ")}`);
+    const parameters: Record<string, number> = {};
+    const structure: Record<string, unknown> = { ...structureDefaults, ...rule.structure };
+    for (const [name, value] of Object.entries(fields)) {
+      if (value === undefined) continue;
+      if (name in rule.parameters) {
+        if (typeof value !== "number" || !Number.isFinite(value))
+          throw new WeftError(`${kind}: ${name} must be a finite number, got ${String(value)}`);
+        if ((["ec", "ej", "el"].includes(name) || (kind === "resonator" && name === "frequency")) && value <= 0)
+          throw new WeftError(`${kind}: ${name} must be positive (GHz), got ${value}`);
+        parameters[name] = value;
+      } else if (name in structureDefaults) structure[name] = value;
+      else
+        throw new WeftError(
+          `${kind}: there is no "${name}"; known: ${[...Object.keys(rule.parameters), ...Object.keys(structureDefaults)].join(", ")}`,
+        );
+    }
+    for (const [name, fallback] of Object.entries(rule.parameters)) {
+      if (name in parameters) continue;
+      if (fallback === null) throw new WeftError(`${kind}: ${name} is missing`);
+      parameters[name] = fallback;
+    }
+    this.parameters = parameters;
+    this.structure = structure as unknown as Structure;
+    const { levels, computational, points, fluxOn } = this.structure;
+    if (!Number.isInteger(levels) || levels < 2 || (points > 0 && levels > points))
+      throw new WeftError(
+        `${kind}: levels must be a whole number from 2${points > 0 ? ` to ${points}` : ""}, got ${levels}`,
+      );
+    if (!Number.isInteger(computational) || computational < 1 || computational > levels)
+      throw new WeftError(`${kind}: computational must be 1 to ${levels} levels, got ${computational}`);
+    if (fluxOn !== "inductor" && fluxOn !== "junction")
+      throw new WeftError(`${kind}: fluxOn must be "inductor" or "junction", got ${String(fluxOn)}`);
+  }
+
+  /** What programs of parts must share to be batched. */
+  get structureKey(): string {
+    return `${this.kind} ${JSON.stringify(this.structure)}`;
+  }
+
+  tensors(): Record<string, Tensor> {
+    return Object.fromEntries(Object.entries(this.parameters).map(([k, x]) => [k, full([], x, f64)]));
+  }
+
+  /** Its levels for parameters given as tensors (its own numbers by default). */
+  solve(p: PartParameters = this.tensors()): Levels {
+    return partRules[this.kind].solve(p, this.structure);
+  }
+
+  /** Only what differs from the defaults, as files have it. */
+  toJSON(): Record<string, unknown> {
+    const rule = partRules[this.kind];
+    const usual: Record<string, unknown> = { ...structureDefaults, ...rule.structure };
+    const own = Object.entries(this.structure).filter(([k, x]) => x !== usual[k]);
+    return { kind: this.kind, ...this.parameters, ...Object.fromEntries(own) };
+  }
+}
+
+type Fields<K extends string, O extends string = never> = { [N in K]: number } & {
+  [N in O]?: number;
+} & Partial<Structure>;
+
+/** 4 Ec n^2 - Ej cos(phi) + El (phi + phiExt)^2 / 2, or with the flux on the junction. */
+export class Fluxonium extends Part {
+  constructor(fields: Fields<"ec" | "ej" | "el", "phiExt">) {
+    super("fluxonium", fields);
+  }
+}
+/** 4 Ec (n - ng)^2 - Ej(flux) cos(phi), tunable and asymmetric. */
+export class Transmon extends Part {
+  constructor(fields: Fields<"ec" | "ej", "phiExt" | "asymmetry" | "ng">) {
+    super("transmon", fields);
+  }
+}
+export class Resonator extends Part {
+  constructor(fields: Fields<"frequency">) {
+    super("resonator", fields);
+  }
+}
+export class Duffing extends Part {
+  constructor(fields: Fields<"frequency" | "anharmonicity">) {
+    super("duffing", fields);
+  }
+}
+export class Qubit extends Part {
+  constructor(fields: Fields<"frequency">) {
+    super("qubit", fields);
+  }
+}

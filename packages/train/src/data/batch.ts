@@ -1,0 +1,81 @@
+// One rank's batch as a single int32 array, so that a step needs one upload: per row its sample number, class, length,
+// random key, the size of the global batch, whether this rank wants to stop and where the step is taken down (the trainer
+// sets these two, in the first row), then the ids. Rows of length 0 fill the batch up and weigh nothing.
+import { threefry2x32 } from "@weft/core/internal/ops";
+import { type Epoch, shareOf } from "./epoch.js";
+import type { TokenSet } from "./tokens.js";
+
+/** Columns before the ids. */
+export const columns = { sample: 0, label: 1, length: 2, key0: 3, key1: 4, total: 5, stop: 6, place: 7 } as const;
+export const headColumns = 8;
+
+export interface Batch {
+  epoch: number;
+  /** Of the optimiser's step within the epoch, from 0. */
+  index: number;
+  /** Micro-step within the optimiser's step, from 0. */
+  micro: number;
+  /** Rows that hold a sample. */
+  samples: number;
+  /** Samples of the whole step, over all ranks and micro-steps. */
+  total: number;
+  rows: number;
+  length: number;
+  /** [rows, headColumns + length]. */
+  data: Int32Array;
+}
+
+export interface BatchShape {
+  rank: number;
+  ranks: number;
+  /** Micro-steps of an optimiser step. */
+  accumulation: number;
+  /** Rows of one micro-batch on one rank. */
+  rows: number;
+  seed: number;
+}
+
+const forDropout = 0x64726f70;
+
+/** Writes the micro-batch of one rank into `target` (or a new array). */
+export function fillBatch(
+  set: TokenSet,
+  plan: Epoch,
+  shape: BatchShape,
+  epoch: number,
+  index: number,
+  micro: number,
+  target?: Int32Array,
+): Batch {
+  const { rank, ranks, accumulation, rows, seed } = shape;
+  const length = plan.padded[index];
+  const width = headColumns + length;
+  const data = target === undefined ? new Int32Array(rows * width) : target.subarray(0, rows * width).fill(0);
+  const first = plan.starts[index];
+  const total = plan.starts[index + 1] - first;
+  const [start, end] = shareOf(total, rank * accumulation + micro, ranks * accumulation);
+  for (let row = 0; row < rows; row++) {
+    const at = row * width;
+    data[at + columns.total] = total;
+    data[at + columns.sample] = -1;
+    if (row >= end - start) continue;
+    const sample = plan.order[first + start + row];
+    const from = set.offsets[sample];
+    // A text without a word is one padding token long: it has a class to be predicted, from nothing.
+    const tokens = Math.max(1, Math.min(length, set.offsets[sample + 1] - from));
+    // Keyed by sample and epoch, not by rank: what is dropped does not depend on how many ranks there are.
+    const [key0, key1] = threefry2x32(seed >>> 0, forDropout, sample, epoch);
+    data[at + columns.sample] = sample;
+    data[at + columns.label] = set.labels[sample];
+    data[at + columns.length] = tokens;
+    data[at + columns.key0] = key0 | 0;
+    data[at + columns.key1] = key1 | 0;
+    const kept = Math.min(tokens, set.offsets[sample + 1] - from);
+    data.set(set.ids.subarray(from, from + kept), at + headColumns);
+  }
+  return { epoch, index, micro, samples: end - start, total, rows, length, data };
+}
+
+/** Rows that a rank needs for its share of a full global batch. */
+export const rowsPerRank = (globalBatch: number, ranks: number, accumulation: number): number =>
+  Math.ceil(globalBatch / (ranks * accumulation));

@@ -1,0 +1,81 @@
+// The order of an epoch: which samples form which global batch, and which rows of it belong to a rank. Decided by seed and
+// epoch alone, so any number of ranks sees the same global batches; every sample appears once.
+import { threefry2x32 } from "@weft/core/internal/ops";
+import { DataError } from "./table.js";
+
+export interface EpochOptions {
+  rows: number;
+  /** Samples of all ranks and micro-steps of one optimiser step. */
+  globalBatch: number;
+  seed: number;
+  /** Lengths that batches are padded to, rising; the last one is the longest that is kept. */
+  lengths: readonly number[];
+  /** false: in file order (evaluation). */
+  shuffle: boolean;
+}
+
+export interface Epoch {
+  /** Samples in the order in which they are used. */
+  order: Uint32Array;
+  /** Batch i is order[starts[i]] to order[starts[i + 1]]. */
+  starts: Uint32Array;
+  /** The padded length of each batch. */
+  padded: Uint32Array;
+}
+
+/** Batches within this many are sorted by length together; then the batches are shuffled. */
+const window = 64;
+
+/** Random keys by counter: sample (or batch) and epoch decide. */
+export function shuffled(count: number, seed: number, epoch: number, purpose: number): Uint32Array {
+  const keys = new Float64Array(count);
+  for (let i = 0; i < count; i++) {
+    const [high, low] = threefry2x32(seed >>> 0, (Math.floor(seed / 2 ** 32) ^ purpose) >>> 0, i, epoch);
+    keys[i] = high * 2 ** 21 + (low >>> 11);
+  }
+  const order = Uint32Array.from({ length: count }, (_, i) => i);
+  return order.sort((a, b) => keys[a] - keys[b] || a - b);
+}
+
+const forSamples = 0x73616d70;
+const forBatches = 0x62617463;
+
+export function planEpoch(options: EpochOptions, epoch: number, lengthOf: (row: number) => number): Epoch {
+  const { rows, globalBatch, seed, lengths, shuffle } = options;
+  if (rows === 0) throw new DataError("the data set is empty");
+  const batches = Math.ceil(rows / globalBatch);
+  const order = shuffle ? shuffled(rows, seed, epoch, forSamples) : Uint32Array.from({ length: rows }, (_, i) => i);
+  const longest = lengths[lengths.length - 1];
+  const clipped = (row: number): number => Math.min(longest, lengthOf(row));
+  // With one length there is nothing to gain from sorting.
+  if (lengths.length > 1)
+    for (let first = 0; first < rows; first += window * globalBatch)
+      order
+        .subarray(first, Math.min(rows, first + window * globalBatch))
+        .sort((a, b) => clipped(a) - clipped(b) || a - b);
+  let place = Uint32Array.from({ length: batches }, (_, i) => i);
+  // The short batch stays the last one: a step that weighs less comes at the end.
+  if (shuffle && lengths.length > 1) {
+    const full = Math.floor(rows / globalBatch);
+    place = Uint32Array.from([...shuffled(full, seed, epoch, forBatches), ...place.subarray(full)]);
+  }
+  const result: Epoch = {
+    order: new Uint32Array(rows),
+    starts: new Uint32Array(batches + 1),
+    padded: new Uint32Array(batches),
+  };
+  place.forEach((from, to) => {
+    const samples = order.subarray(from * globalBatch, Math.min(rows, (from + 1) * globalBatch));
+    result.order.set(samples, result.starts[to]);
+    result.starts[to + 1] = result.starts[to] + samples.length;
+    let most = 1;
+    for (const row of samples) most = Math.max(most, clipped(row));
+    result.padded[to] = lengths.find((length) => length >= most) as number;
+  });
+  return result;
+}
+
+/** The rows of a batch of `count` samples that part `part` of `parts` works on; sizes differ by one at most. */
+export function shareOf(count: number, part: number, parts: number): [start: number, end: number] {
+  return [Math.floor((count * part) / parts), Math.floor((count * (part + 1)) / parts)];
+}

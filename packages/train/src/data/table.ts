@@ -1,0 +1,67 @@
+// Texts with their classes as one block of UTF-8 bytes: fifty thousand reviews are one Buffer and an array of offsets, not
+// fifty thousand strings. Knows no file format and no tokenizer.
+import { WeftError } from "@weft/core/internal/graph";
+
+/** What is wrong with a data set: the message names the file, the row and the remedy. */
+export class DataError extends WeftError {
+  override name = "DataError";
+}
+
+export interface TextTable {
+  readonly rows: number;
+  readonly bytes: Buffer;
+  /** Row i is bytes[offsets[i]] to bytes[offsets[i + 1]]. */
+  readonly offsets: Uint32Array;
+  readonly labels: Int32Array;
+}
+
+/** 4 GiB of text: what offsets of 32 bits can name. */
+const mostBytes = 2 ** 32 - 1;
+
+export class TableBuilder {
+  #bytes = Buffer.allocUnsafe(1 << 20);
+  #used = 0;
+  #offsets: number[] = [0];
+  #labels: number[] = [];
+
+  get rows(): number {
+    return this.#labels.length;
+  }
+
+  /** One row: the parts become its text, joined by a space. */
+  add(label: number, parts: readonly (Buffer | string)[]): void {
+    parts.forEach((part, i) => {
+      if (i > 0) this.#append(space);
+      this.#append(typeof part === "string" ? Buffer.from(part, "utf8") : part);
+    });
+    this.#offsets.push(this.#used);
+    this.#labels.push(label);
+  }
+
+  #append(part: Buffer): void {
+    const wanted = this.#used + part.length;
+    if (wanted > mostBytes) throw new DataError("a data set holds at most 4 GiB of text");
+    if (wanted > this.#bytes.length) {
+      const larger = Buffer.allocUnsafe(Math.min(mostBytes, Math.max(wanted, 2 * this.#bytes.length)));
+      this.#bytes.copy(larger, 0, 0, this.#used);
+      this.#bytes = larger;
+    }
+    part.copy(this.#bytes, this.#used);
+    this.#used = wanted;
+  }
+
+  build(): TextTable {
+    return {
+      rows: this.rows,
+      bytes: this.#bytes.subarray(0, this.#used),
+      offsets: Uint32Array.from(this.#offsets),
+      labels: Int32Array.from(this.#labels),
+    };
+  }
+}
+
+const space = Buffer.from(" ");
+
+/** The text of one row. */
+export const textOf = (table: TextTable, row: number): string =>
+  table.bytes.toString("utf8", table.offsets[row], table.offsets[row + 1]);

@@ -1,0 +1,88 @@
+// How gradients travel: buckets in the order of the backward pass, tables as rows where that is less.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as weft from "@weft/core";
+import * as nn from "@weft/core/nn";
+import { backwardOrder, namesOf, planBuckets, sumGradients, sumRows, travelsAsRows } from "./buckets.js";
+import { alone, type Group } from "./group.js";
+
+weft.setDevice("reference");
+const params = nn.textClassifier.init(
+  { vocabulary: 50, width: 8, heads: 2, layers: 2, feedForward: 12, classes: 3, positions: "learned", maxLength: 9 },
+  weft.key(0),
+);
+
+/** Two ranks with the same numbers: sums double, gathered rows come twice. Counts what was sent. */
+function twins(): Group & { sent: number[] } {
+  const sent: number[] = [];
+  return {
+    ...alone,
+    size: 2,
+    sent,
+    sum: (t) => {
+      sent.push(t.size);
+      return t.mul(2);
+    },
+    gather: (t) => weft.concat([t, t]),
+  };
+}
+
+test("the end of the model comes first, the table last", () => {
+  const names = namesOf(params);
+  const order = backwardOrder(names).map((i) => names[i]);
+  assert.match(order[0], /^classifier/);
+  assert.equal(order.at(-1), "embedding.weight");
+  assert.equal(order.at(-2), "positions.weight");
+  const first = (prefix: string): number => order.findIndex((name) => name.startsWith(prefix));
+  assert.ok(first("encoder.layers.1.linear") < first("encoder.layers.1.self_attn"));
+  assert.ok(first("encoder.layers.1.self_attn") < first("encoder.layers.0.linear"));
+});
+
+test("buckets hold every leaf once and keep to the limit; what is larger travels alone", () => {
+  const [leaves, names] = [weft.treeLeaves(params), namesOf(params)];
+  for (const limit of [1, 300, 2000, 1e9]) {
+    const buckets = planBuckets(leaves, names, limit);
+    assert.deepEqual(
+      buckets.flat().sort((a, b) => a - b),
+      leaves.map((_, i) => i),
+    );
+    for (const bucket of buckets) {
+      const bytes = bucket.reduce((n, i) => n + 4 * leaves[i].size, 0);
+      assert.ok(bytes <= limit || bucket.length === 1, `${bytes} of ${limit}`);
+    }
+    if (limit === 1) assert.equal(buckets.length, leaves.length);
+    if (limit === 1e9) assert.equal(buckets.length, 1);
+  }
+});
+
+test("summed gradients have the shape and places of the tree", () => {
+  const group = twins();
+  const summed = nn.stateDict(sumGradients(params, group, 2000));
+  for (const [name, leaf] of Object.entries(nn.stateDict(params)))
+    assert.deepEqual(
+      Array.from(summed[name].dataSync() as Float32Array),
+      Array.from(leaf.mul(2).dataSync() as Float32Array),
+      name,
+    );
+  assert.ok(group.sent.length > 1 && group.sent.length < weft.treeLeaves(params).length);
+  assert.equal(sumGradients(params, alone, 2000), params, "one rank sends nothing");
+});
+
+test("a table's gradient as rows: what the dense one is, for repeated tokens of all ranks", () => {
+  const table = weft.zeros([6, 2], { dtype: "float64" });
+  const ids = weft.tensor(Int32Array.from([4, 1, 4]), { dtype: "int32" });
+  const rows = weft.tensor(
+    [
+      [1, 2],
+      [3, 4],
+      [10, 20],
+    ],
+    { dtype: "float64" },
+  );
+  const expected = [0, 0, 6, 8, 0, 0, 0, 0, 22, 44, 0, 0];
+  assert.deepEqual(Array.from(sumRows(table, ids, rows, twins()).dataSync() as Float64Array), expected);
+  assert.deepEqual(
+    [travelsAsRows(100, 1, 20000), travelsAsRows(4096, 2, 20000), travelsAsRows(32768, 2, 20000)],
+    [false, true, false],
+  );
+});

@@ -1,0 +1,142 @@
+// Checkpoints: a folder a step with the parameters, the optimiser's state (both .safetensors) and what else a run needs to go
+// on as if nothing had happened. A folder appears under its name only when everything in it is on disk.
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { WeftError } from "@weft/core/internal/graph";
+import type { Tensor } from "@weft/core/internal/tensor";
+import { load, save } from "@weft/core/io";
+import { loadStateDict, type StateDict, stateDict } from "@weft/core/nn";
+import type { RawConfig } from "./config.js";
+import type { EpochRow } from "./records.js";
+
+/** Everything besides tensors. */
+export interface Progress {
+  version: 1;
+  /** Optimiser steps taken. */
+  step: number;
+  /** The next batch: epoch from 0, and its number within it. */
+  epoch: number;
+  index: number;
+  /** Of the epoch so far: the sum of losses times samples, samples, seconds. */
+  lossSum: number;
+  samples: number;
+  seconds: number;
+  epochs: EpochRow[];
+  ranks: number;
+  globalBatch: number;
+  /** Names of the token files' contents. */
+  data: { train: string; test: string | null };
+  classes: readonly string[];
+  config: RawConfig;
+}
+
+const parts = { model: "model.safetensors", optimizer: "optimizer.safetensors", progress: "state.json" } as const;
+const stepFolder = /^step-(\d+)$/;
+const folderOf = (run: string): string => join(run, "checkpoints");
+const nameOf = (step: number): string => `step-${String(step).padStart(8, "0")}`;
+
+export class CheckpointError extends WeftError {
+  override name = "CheckpointError";
+}
+
+/** Steps that have a checkpoint, oldest first. */
+export function checkpointSteps(run: string): number[] {
+  const folder = folderOf(run);
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder)
+    .flatMap((name) => {
+      const match = stepFolder.exec(name);
+      return match === null ? [] : [Number(match[1])];
+    })
+    .sort((a, b) => a - b);
+}
+
+function syncFolder(path: string): void {
+  const fd = openSync(path, "r");
+  try {
+    fsyncSync(fd);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** Writes a checkpoint and then removes the oldest beyond `keep`. If anything fails, those before stay as they are. */
+export async function writeCheckpoint(
+  run: string,
+  state: { params: unknown; optimizer: unknown },
+  progress: Progress,
+  keep: number,
+): Promise<string> {
+  const folder = folderOf(run);
+  const target = join(folder, nameOf(progress.step));
+  const temporary = join(folder, `.${nameOf(progress.step)}.${process.pid}.tmp`);
+  try {
+    rmSync(temporary, { recursive: true, force: true });
+    mkdirSync(temporary, { recursive: true });
+    await save(join(temporary, parts.model), stateDict(state.params));
+    await save(join(temporary, parts.optimizer), stateDict(state.optimizer));
+    const fd = openSync(join(temporary, parts.progress), "w");
+    try {
+      writeFileSync(fd, `${JSON.stringify(progress, null, 1)}\n`);
+      fsyncSync(fd);
+    } finally {
+      closeSync(fd);
+    }
+    syncFolder(temporary);
+    rmSync(target, { recursive: true, force: true });
+    renameSync(temporary, target);
+    syncFolder(folder);
+  } catch (error) {
+    rmSync(temporary, { recursive: true, force: true });
+    const before = checkpointSteps(run).at(-1);
+    throw new CheckpointError(
+      `the checkpoint of step ${progress.step} could not be written: ${(error as Error).message}; ` +
+        (before === undefined
+          ? "there is none before it"
+          : `the one of step ${before} is untouched, and --resume goes on from it`),
+    );
+  }
+  for (const step of checkpointSteps(run).slice(0, -keep))
+    rmSync(join(folder, nameOf(step)), { recursive: true, force: true });
+  return target;
+}
+
+/** The newest checkpoint that can be read, with a note on each newer one that cannot. */
+export function findCheckpoint(run: string): { folder: string; progress: Progress; passedOver: string[] } | null {
+  const passedOver: string[] = [];
+  for (const step of checkpointSteps(run).reverse()) {
+    const folder = join(folderOf(run), nameOf(step));
+    try {
+      const progress = JSON.parse(readFileSync(join(folder, parts.progress), "utf8")) as Progress;
+      if (progress.version !== 1) throw new Error(`version ${String(progress.version)}, this is version 1`);
+      for (const name of [parts.model, parts.optimizer])
+        if (!existsSync(join(folder, name))) throw new Error(`${name} is missing`);
+      return { folder, progress, passedOver };
+    } catch (error) {
+      passedOver.push(`${folder}: ${(error as Error).message}`);
+    }
+  }
+  if (passedOver.length > 0)
+    throw new CheckpointError(`${run}: no checkpoint can be read:\n  ${passedOver.join("\n  ")}`);
+  return null;
+}
+
+const tensors = async (path: string): Promise<StateDict> => (await load(path)) as Record<string, Tensor>;
+
+/** Parameters in the shape of `like`. */
+export const readParameters = async <P>(folder: string, like: P): Promise<P> =>
+  loadStateDict(like, await tensors(join(folder, parts.model)));
+
+export const readOptimizer = async <S>(folder: string, like: S): Promise<S> =>
+  loadStateDict(like, await tensors(join(folder, parts.optimizer)));

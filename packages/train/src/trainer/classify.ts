@@ -1,0 +1,90 @@
+// A trained run as a function of texts: label and probabilities. Knows checkpoints, not how they came about.
+
+import { type Jitted, jit, key, softmax, type Tensor, tensor } from "@weft/core/internal/tensor";
+import type { TextClassifier } from "@weft/core/nn";
+import { columns, headColumns, IdList, makeTokenizer, type Tokenizer } from "../data/index.js";
+import type { Progress } from "./checkpoint.js";
+import { findCheckpoint, readParameters } from "./checkpoint.js";
+import { TrainError } from "./errors.js";
+import { type ClassifierModel, halfOf, makeModel, unpack } from "./model.js";
+
+export interface Prediction {
+  label: string;
+  /** By class, in the data set's order. */
+  probabilities: Record<string, number>;
+}
+
+/** Texts that go through the model together. */
+const batchRows = 32;
+
+export class Classifier {
+  readonly classes: readonly string[];
+  /** Optimiser steps that the parameters have seen. */
+  readonly step: number;
+  readonly #tokenizer: Tokenizer;
+  readonly #params: TextClassifier;
+  readonly #lengths: readonly number[];
+  readonly #forward: Jitted<(params: TextClassifier, packed: Tensor) => Tensor>;
+
+  private constructor(progress: Progress, tokenizer: Tokenizer, params: TextClassifier, model: ClassifierModel) {
+    this.classes = progress.classes;
+    this.step = progress.step;
+    this.#tokenizer = tokenizer;
+    this.#params = params;
+    const { config } = progress;
+    this.#lengths = config.data.length_buckets ?? [config.model.max_seq_len];
+    this.#forward = jit((p: TextClassifier, packed: Tensor) =>
+      softmax(model.logits(p, unpack(packed), null).cast("float64")),
+    );
+  }
+
+  /** The newest checkpoint of a run's folder. */
+  static async open(run: string): Promise<Classifier> {
+    const found = findCheckpoint(run);
+    if (found === null)
+      throw new TrainError(`${run} holds no checkpoint; give the folder of a run that weft train has written`);
+    const { config, classes } = found.progress;
+    const tokenizer = await makeTokenizer(config.data.tokenizer, config.model.vocab_size);
+    const dtype = config.precision.compute === "float64" ? "float64" : "float32";
+    const model = makeModel(config, classes.length, dtype, halfOf(config));
+    const params = await readParameters(found.folder, jit((k: Tensor) => model.init(k))(key(0)));
+    return new Classifier(found.progress, tokenizer, params, model);
+  }
+
+  classify(texts: readonly string[]): Prediction[] {
+    const results: Prediction[] = [];
+    for (let from = 0; from < texts.length; from += batchRows)
+      results.push(...this.#batch(texts.slice(from, from + batchRows)));
+    return results;
+  }
+
+  #batch(texts: readonly string[]): Prediction[] {
+    const longest = this.#lengths[this.#lengths.length - 1];
+    const ids = texts.map((text) => {
+      const out = new IdList();
+      const bytes = Buffer.from(text, "utf8");
+      this.#tokenizer.encode(bytes, 0, bytes.length, out);
+      return out.ids.subarray(0, Math.min(longest, out.length));
+    });
+    const most = Math.max(1, ...ids.map((row) => row.length));
+    const width = headColumns + (this.#lengths.find((length) => length >= most) as number);
+    // One text alone does not need a batch of 32; two shapes are enough to compile for.
+    const rows = texts.length === 1 ? 1 : batchRows;
+    const packed = new Int32Array(rows * width);
+    ids.forEach((row, i) => {
+      packed[i * width + columns.length] = Math.max(1, row.length);
+      packed.set(row, i * width + headColumns);
+    });
+    const shares = this.#forward(
+      this.#params,
+      tensor(packed, { shape: [rows, width], dtype: "int32" }),
+    ).dataSync() as Float64Array;
+    return texts.map((_, i) => {
+      const own = shares.subarray(i * this.classes.length, (i + 1) * this.classes.length);
+      return {
+        label: this.classes[own.indexOf(Math.max(...own))],
+        probabilities: Object.fromEntries(this.classes.map((name, c) => [name, own[c]])),
+      };
+    });
+  }
+}

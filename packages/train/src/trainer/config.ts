@@ -1,0 +1,290 @@
+// Configurations of training runs: every key is checked, an unknown one is an error with a suggestion, and so is one that
+// would have no effect. Knows nothing of tensors.
+import { readFileSync } from "node:fs";
+import { basename, dirname, isAbsolute, join, resolve } from "node:path";
+import { WeftError } from "@weft/core/internal/graph";
+import { scheduleShapes } from "@weft/core/optim";
+import { parseDocument, stringify } from "yaml";
+import { z } from "zod";
+import { datasetNames } from "../data/index.js";
+
+export class ConfigError extends WeftError {
+  override name = "ConfigError";
+}
+
+const count = z.int().min(1);
+const share = z.number().min(0).lt(1);
+const positive = z.number().positive();
+
+export const precisions = ["float32", "tf32", "float64", "bfloat16", "float16"] as const;
+export type Precision = (typeof precisions)[number];
+
+const schema = z.strictObject({
+  name: z.string().regex(/^[\w.-]+$/, "letters, digits, dots, dashes and underscores"),
+  /** Folder of the run; runs/NAME by default. */
+  output: z.string().optional(),
+  seed: z.int().default(42),
+  device: z.string().optional(),
+  model: z.strictObject({
+    vocab_size: z.int().min(2),
+    d_model: count,
+    n_heads: count,
+    num_layers: count,
+    dim_feedforward: count,
+    max_seq_len: count,
+    dropout: share.default(0.1),
+    activation: z.enum(["relu", "gelu"]).default("relu"),
+    norm: z.enum(["post", "pre"]).default("post"),
+    positions: z.enum(["sinusoidal", "learned"]).default("sinusoidal"),
+    /** Deviation of fresh embeddings, of tokens and of learned positions; 1 is PyTorch's. */
+    embedding_std: positive.default(1),
+  }),
+  data: z.strictObject({
+    dataset: z.enum(datasetNames),
+    /** Folder that holds the splits; the cache of `weft data get` by default. */
+    path: z.string().optional(),
+    tokenizer: z.string().default("hash"),
+    loaders: z.int().min(0).max(64).default(1),
+    prefetch: z.int().min(1).max(1024).optional(),
+    /** Lengths that batches are padded to; the last is max_seq_len. */
+    length_buckets: z.array(count).min(1).optional(),
+    /** Share of the training rows held out: what every epoch is judged by. 0: by the test split, as other trainers do. */
+    validation: share.default(0.05),
+    train_limit: count.optional(),
+    test_limit: count.optional(),
+  }),
+  training: z.strictObject({
+    epochs: count,
+    /** Of one rank and one micro-step. */
+    batch_per_rank: count.optional(),
+    /** Of one optimiser step over all ranks. */
+    global_batch: count.optional(),
+    accumulation: count.default(1),
+    max_steps: count.optional(),
+    gradient_clip: positive.optional(),
+    label_smoothing: share.default(0),
+    evaluate: z.boolean().default(true),
+  }),
+  optimizer: z.strictObject({
+    type: z.enum(["adamw", "adam", "sgd"]).default("adamw"),
+    learning_rate: positive,
+    weight_decay: z.number().min(0).optional(),
+    betas: z.tuple([share, share]).optional(),
+    epsilon: positive.optional(),
+    momentum: share.optional(),
+    schedule: z.enum(scheduleShapes).default("constant"),
+    warmup_steps: z.int().min(0).default(0),
+    min_ratio: z.number().min(0).max(1).optional(),
+  }),
+  precision: z
+    .strictObject({
+      compute: z.enum(precisions).default("float32"),
+      /** float16 alone: a fixed scale, or "dynamic". */
+      loss_scale: z.union([positive, z.literal("dynamic")]).optional(),
+    })
+    .prefault({}),
+  distributed: z
+    .strictObject({
+      devices: count.default(1),
+      /** Gradients are summed over ranks in buckets of about this size. */
+      bucket_mb: positive.default(4),
+      /** false: one sum after the backward pass, to see what overlap is worth. */
+      overlap: z.boolean().default(true),
+      cores_per_rank: count.default(1),
+    })
+    .prefault({}),
+  checkpoint: z
+    .strictObject({
+      /** Besides those at the end of each epoch. */
+      every_steps: count.optional(),
+      keep: count.default(2),
+    })
+    .prefault({}),
+  logging: z.strictObject({ every_steps: count.default(256) }).prefault({}),
+});
+
+export type RawConfig = z.infer<typeof schema>;
+
+/** A checked configuration with everything that follows from it. */
+export interface Config extends RawConfig {
+  output: string;
+  ranks: number;
+  batchPerRank: number;
+  globalBatch: number;
+  lengths: number[];
+}
+
+/** Keys that do nothing unless a condition holds: [key, condition, what it needs]. */
+const conditional: [key: string, used: (c: RawConfig) => boolean, needs: string][] = [
+  ["optimizer.betas", (c) => c.optimizer.type !== "sgd", "optimizer.type adam or adamw"],
+  ["optimizer.epsilon", (c) => c.optimizer.type !== "sgd", "optimizer.type adam or adamw"],
+  ["optimizer.momentum", (c) => c.optimizer.type === "sgd", "optimizer.type sgd"],
+  ["optimizer.min_ratio", (c) => c.optimizer.schedule !== "constant", "optimizer.schedule linear or cosine"],
+  ["precision.loss_scale", (c) => c.precision.compute === "float16", "precision.compute float16"],
+  ["data.prefetch", (c) => c.data.loaders > 0, "data.loaders above 0"],
+  ["data.path", (c) => c.data.dataset !== "synthetic", "a data set that is read from files"],
+  ["data.validation", (c) => c.training.evaluate || c.data.validation === 0, "training.evaluate: true"],
+  ["data.test_limit", (c) => c.training.evaluate, "training.evaluate: true"],
+];
+
+function knownKeys(shape: z.ZodType, path = ""): string[] {
+  let inner: unknown = shape;
+  while (inner instanceof z.ZodOptional || inner instanceof z.ZodDefault || inner instanceof z.ZodPrefault)
+    inner = inner.unwrap();
+  if (!(inner instanceof z.ZodObject)) return [path];
+  return Object.entries(inner.shape as Record<string, z.ZodType>).flatMap(([name, part]) =>
+    knownKeys(part, path === "" ? name : `${path}.${name}`),
+  );
+}
+/** Every key by its dotted name. */
+export const allKeys: readonly string[] = knownKeys(schema);
+
+/** Edits that make one word of another. */
+function distance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++)
+      next.push(Math.min(row[j] + 1, next[j - 1] + 1, row[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1)));
+    row = next;
+  }
+  return row[b.length];
+}
+
+/** What other trainers call our keys. */
+const otherNames: Record<string, string> = {
+  batch_size: "training.batch_per_rank",
+  lr: "optimizer.learning_rate",
+  num_workers: "data.loaders",
+  experiment_name: "name",
+  output_dir: "output",
+  heads: "model.n_heads",
+  max_length: "model.max_seq_len",
+  bf16: "precision.compute",
+  fp16: "precision.compute",
+  use_ddp: "distributed.devices",
+};
+
+function suggest(key: string): string {
+  const leaf = key.split(".").at(-1) as string;
+  const known = otherNames[leaf] ?? allKeys.find((k) => k.split(".").at(-1) === leaf && k !== key);
+  if (known !== undefined) return `; it is called ${known}`;
+  const near = allKeys
+    .map((k) => ({ k, d: Math.min(distance(key, k), distance(leaf, k.split(".").at(-1) as string)) }))
+    .sort((a, b) => a.d - b.d)[0];
+  return near.d <= Math.max(2, leaf.length / 3) ? `; did you mean ${near.k}?` : "";
+}
+
+function at(object: unknown, key: string): unknown {
+  let here = object;
+  for (const part of key.split(".")) here = (here as Record<string, unknown> | undefined)?.[part];
+  return here;
+}
+
+/** Checks a parsed configuration. `label` names it in errors. */
+export function checkConfig(raw: unknown, label: string): RawConfig {
+  if (typeof raw !== "object" || raw === null || Array.isArray(raw))
+    throw new ConfigError(`${label}: a configuration is a map of sections (name, model, data, training, optimizer)`);
+  const parsed = schema.safeParse(raw);
+  const problems: string[] = [];
+  if (!parsed.success)
+    for (const issue of parsed.error.issues) {
+      const path = issue.path.join(".");
+      if (issue.code === "unrecognized_keys")
+        for (const name of issue.keys) {
+          const key = path === "" ? name : `${path}.${name}`;
+          problems.push(`${key} is not known${suggest(key)}`);
+        }
+      else {
+        const given = at(raw, path);
+        const what = path === "" ? "the file" : path;
+        problems.push(
+          given === undefined ? `${what} is missing` : `${what} is ${JSON.stringify(given)}: ${issue.message}`,
+        );
+      }
+    }
+  else
+    for (const [key, used, needs] of conditional)
+      if (at(raw, key) !== undefined && !used(parsed.data))
+        problems.push(`${key} would have no effect: it needs ${needs}; remove it or change that`);
+  if (problems.length > 0) throw new ConfigError(`${label}: ${problems.join("\n  ")}`);
+  return parsed.data as RawConfig;
+}
+
+export interface Overrides {
+  devices?: number;
+  data?: string;
+  output?: string;
+  device?: string;
+  maxSteps?: number;
+  epochs?: number;
+  seed?: number;
+  /** false: the run ends without looking at the test split; for measurements. */
+  evaluate?: boolean;
+}
+
+/** The configuration of a run: batch sizes for this number of ranks, lengths, places. `base` is what paths are relative to. */
+export function resolveConfig(given: RawConfig, overrides: Overrides = {}, base = process.cwd()): Config {
+  const raw: RawConfig = structuredClone(given);
+  if (overrides.devices !== undefined) raw.distributed.devices = overrides.devices;
+  if (overrides.data !== undefined) raw.data.path = resolve(overrides.data);
+  if (overrides.output !== undefined) raw.output = overrides.output;
+  if (overrides.device !== undefined) raw.device = overrides.device;
+  if (overrides.maxSteps !== undefined) raw.training.max_steps = overrides.maxSteps;
+  if (overrides.epochs !== undefined) raw.training.epochs = overrides.epochs;
+  if (overrides.seed !== undefined) raw.seed = overrides.seed;
+  if (overrides.evaluate === false) raw.training.evaluate = false;
+  if (!raw.training.evaluate) {
+    // What is not looked at is not held out either, and must not be said: it would be an error to read it again.
+    raw.data.validation = 0;
+    delete raw.data.test_limit;
+  }
+  const { model, training, data } = raw;
+  const ranks = raw.distributed.devices;
+  const parts = ranks * training.accumulation;
+  if (model.d_model % model.n_heads !== 0)
+    throw new ConfigError(`model.d_model ${model.d_model} is not a multiple of model.n_heads ${model.n_heads}`);
+  if (training.batch_per_rank === undefined && training.global_batch === undefined)
+    throw new ConfigError(
+      "training needs batch_per_rank (of one rank and micro-step) or global_batch (of one step over all ranks)",
+    );
+  const globalBatch = training.global_batch ?? (training.batch_per_rank as number) * parts;
+  const batchPerRank = Math.ceil(globalBatch / parts);
+  if (training.batch_per_rank !== undefined && training.batch_per_rank !== batchPerRank)
+    throw new ConfigError(
+      `training.global_batch ${globalBatch} over ${ranks} ranks x ${training.accumulation} micro-steps makes ${batchPerRank} a rank, ` +
+        `but training.batch_per_rank says ${training.batch_per_rank}; keep one of the two`,
+    );
+  if (globalBatch < parts)
+    throw new ConfigError(
+      `training.global_batch ${globalBatch} is less than ${ranks} ranks x ${training.accumulation} micro-steps`,
+    );
+  const lengths = data.length_buckets ?? [model.max_seq_len];
+  if (lengths.some((length, i) => i > 0 && length <= lengths[i - 1]) || lengths.at(-1) !== model.max_seq_len)
+    throw new ConfigError(
+      `data.length_buckets [${lengths.join(", ")}] must rise and end with model.max_seq_len ${model.max_seq_len}`,
+    );
+  if (data.path !== undefined && !isAbsolute(data.path)) data.path = join(base, data.path);
+  if (data.tokenizer !== "hash" && !isAbsolute(data.tokenizer)) data.tokenizer = join(base, data.tokenizer);
+  return { ...raw, output: resolve(raw.output ?? join("runs", raw.name)), ranks, batchPerRank, globalBatch, lengths };
+}
+
+/** Reads a YAML file. Paths in it are relative to it. */
+export function readConfig(file: string): { raw: RawConfig; base: string } {
+  const text = readFileSync(file, "utf8");
+  const document = parseDocument(text, { uniqueKeys: true });
+  if (document.errors.length > 0)
+    throw new ConfigError(`${file}: ${document.errors.map((e) => e.message.split("\n")[0]).join("; ")}`);
+  return { raw: checkConfig(document.toJS(), basename(file)), base: dirname(resolve(file)) };
+}
+
+export const loadConfig = (file: string, overrides: Overrides = {}): Config => {
+  const { raw, base } = readConfig(file);
+  return resolveConfig(raw, overrides, base);
+};
+
+/** The configuration without what was computed from it, as YAML. */
+export function showConfig(config: Config | RawConfig): string {
+  const { ranks: _r, batchPerRank: _b, globalBatch: _g, lengths: _l, ...raw } = config as Config;
+  return stringify(raw);
+}

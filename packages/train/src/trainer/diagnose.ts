@@ -1,0 +1,48 @@
+// When a loss is no number: goes through the step once more, value by value, and names the first tensor that went bad.
+// The state is still that of before the step, because such a step changes nothing.
+
+import { type Tensor, valueAndGrad } from "@weft/core/internal/tensor";
+import * as nn from "@weft/core/nn";
+import { unpack } from "./model.js";
+import { lossOf, type StepOptions } from "./step.js";
+
+const bad = (t: Tensor): number => t.isFinite().logicalNot().cast("int32").sum().itemSync() as number;
+
+/** A sentence about the first tensor with NaN or infinity: parameters, then activations in order, then gradients. */
+export function firstBadTensor(options: StepOptions, params: nn.TextClassifier, packed: Tensor, heads: number): string {
+  for (const [name, t] of Object.entries(nn.stateDict(params))) {
+    const count = bad(t);
+    if (count > 0) return say(`parameter ${name}`, t, count);
+  }
+  const batch = unpack(packed);
+  const found = firstBadActivation(params, batch.ids, batch.mask, heads);
+  if (found !== null) return found;
+  const [loss, grads] = valueAndGrad((p: nn.TextClassifier) => lossOf(options, p, batch))(params);
+  if (bad(loss) > 0) return say("the loss itself", loss, 1);
+  for (const [name, t] of Object.entries(nn.stateDict(grads)).reverse()) {
+    const count = bad(t);
+    if (count > 0) return say(`gradient of ${name}`, t, count);
+  }
+  return "every tensor of this rank is finite when the step is computed again; the sum of the gradients overflowed, or another rank has the bad one";
+}
+
+function firstBadActivation(params: nn.TextClassifier, ids: Tensor, mask: Tensor, heads: number): string | null {
+  const table = params.embedding.weight;
+  const length = ids.shape[1];
+  const where =
+    params.positions?.weight.index(`0:${length}`) ?? nn.positions(length, table.shape[1], { dtype: table.dtype });
+  let state = nn.embedding.apply(params.embedding, ids);
+  let count = bad(state);
+  if (count > 0) return say("the embeddings", state, count);
+  state = state.add(where);
+  const looked = mask.unsqueeze(-2).unsqueeze(-3);
+  for (const [i, layer] of params.encoder.layers.entries()) {
+    state = nn.encoderLayer.apply(layer, state, { heads, mask: looked });
+    count = bad(state);
+    if (count > 0) return say(`the result of encoder layer ${i}`, state, count);
+  }
+  return null;
+}
+
+const say = (what: string, t: Tensor, count: number): string =>
+  `the first bad tensor is ${what} (${t.dtype} [${t.shape.join(", ")}], ${count} of ${t.size} values are NaN or infinite)`;

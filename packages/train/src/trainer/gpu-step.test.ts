@@ -1,0 +1,75 @@
+// A step of the trainer on a GPU is one graph launch: nothing is copied to and fro around it, whatever the precision. Against
+// a driver that writes its calls down.
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import * as weft from "@weft/core";
+import { FakeCuda } from "@weft/core/testing/device/cuda/testkit.js";
+import { headColumns } from "../data/index.js";
+import { alone } from "./group.js";
+import { halfOf, makeModel } from "./model.js";
+import { makeOptimizer } from "./optimizer.js";
+import { freshState, makePrograms, type StepOptions } from "./step.js";
+import { tinyRaw } from "./testkit.js";
+
+const cache = mkdtempSync(join(tmpdir(), "weft-fake-cuda-"));
+process.env.WEFT_CACHE_DIR = cache;
+after(() => rmSync(cache, { recursive: true, force: true }));
+
+const [rows, length] = [4, 32];
+
+for (const compute of ["tf32", "bfloat16"] as const)
+  for (const clip of [undefined, 1])
+    test(`${compute}${clip === undefined ? "" : ", clipped"}: the state stays where it is, a step is one launch`, () =>
+      new FakeCuda().within((fake) => {
+        const device = new weft.CudaDevice(0);
+        weft.useDevice(device);
+        const raw = tinyRaw({ precision: { compute }, optimizer: { type: "adam", warmup_steps: 0 } });
+        const { optimizer, scaling } = makeOptimizer(raw, 100);
+        const options: StepOptions = {
+          model: makeModel(raw, 4, "float32", halfOf(raw)),
+          optimizer,
+          scaling,
+          group: alone,
+          dtype: "float32",
+          dropout: true,
+          labelSmoothing: 0,
+          gradientClip: clip,
+          bucketBytes: Number.POSITIVE_INFINITY,
+          window: 8,
+        };
+        const programs = makePrograms(options);
+        const fresh = freshState(options, options.model.init(weft.key(1)));
+        let state = weft.treeMap((t) => t.realize(), fresh);
+        const shape = [rows, headColumns + length];
+        const next = (): weft.Tensor =>
+          weft.tensor(new Int32Array(shape[0] * shape[1]), { shape, dtype: "int32" }).realize();
+        const same = next();
+        for (let i = 0; i < 3; i++) state = programs.whole(state, same);
+        fake.sequence();
+        state = programs.whole(state, same);
+        assert.deepEqual(fake.sequence(), ["cuGraphLaunch"]);
+        // A batch that is let go of after its step leaves its place to the next one, as the trainer has it.
+        const alike = (): string[] => {
+          const packed = next();
+          fake.sequence();
+          state = programs.whole(state, packed);
+          packed.dispose();
+          return fake.sequence();
+        };
+        for (let i = 0; i < 3; i++) alike();
+        assert.deepEqual(alike(), ["cuGraphLaunch"]);
+        // Batches that are kept come at ever new addresses: each is copied to where the graph reads it, and nothing else is.
+        const kept: weft.Tensor[] = [];
+        const step = (): string[] => {
+          kept.push(next());
+          fake.sequence();
+          state = programs.whole(state, kept[kept.length - 1]);
+          return fake.sequence();
+        };
+        for (let i = 0; i < 12; i++) step();
+        assert.deepEqual(step(), ["cuMemcpyDtoDAsync_v2", "cuGraphLaunch"]);
+        device.close();
+      }));

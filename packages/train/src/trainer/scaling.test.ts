@@ -1,0 +1,143 @@
+// Loss scaling: an overflow leaves the step out and halves the scale, a long streak doubles it, and what is trained is what
+// would have been trained without it.
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { test } from "node:test";
+import * as weft from "@weft/core";
+import * as nn from "@weft/core/nn";
+import { lossScaled } from "@weft/core/optim";
+import { assertClose } from "@weft/core/testing/test/compare.js";
+import { columns, headColumns } from "../data/index.js";
+import { scratch } from "../data/testkit.js";
+import { findCheckpoint } from "./checkpoint.js";
+import { alone } from "./group.js";
+import { type ClassifierModel, makeModel } from "./model.js";
+import { makeOptimizer } from "./optimizer.js";
+import { freshState, makePrograms, type StepOptions, said, type TrainState } from "./step.js";
+import { type Parts, tiny, tinyRaw } from "./testkit.js";
+import { train } from "./trainer.js";
+
+weft.setDevice(weft.CpuDevice.available() ? "cpu" : "reference");
+const raw = tinyRaw({ model: { dropout: 0 }, optimizer: { warmup_steps: 0 } });
+const [rows, length] = [4, 6];
+
+function packed(): weft.Tensor {
+  const width = headColumns + length;
+  const data = Int32Array.from({ length: rows * width }, (_, i) => 1 + ((i * 31) % 290));
+  for (let row = 0; row < rows; row++) {
+    data[row * width + columns.label] = row % 4;
+    data[row * width + columns.length] = length;
+    data[row * width + columns.total] = rows;
+    data[row * width + columns.stop] = 0;
+    data[row * width + columns.place] = 0;
+  }
+  return weft.tensor(data, { shape: [rows, width], dtype: "int32" });
+}
+
+/** The same logits with a gradient of the last bias a thousand times as large: gradients overflow before the loss does. */
+const steep = (model: ClassifierModel): ClassifierModel => ({
+  ...model,
+  logits: (params, batch, keys) => {
+    const bias = params.classifier.bias as weft.Tensor;
+    return model.logits(params, batch, keys).add(bias.sub(weft.stopGradient(bias)).mul(1000));
+  },
+});
+
+function start(scale: { initial: number; dynamic: boolean } | null): {
+  programs: ReturnType<typeof makePrograms>;
+  state: TrainState;
+} {
+  const model = steep(makeModel(raw, 4, "float32"));
+  const { optimizer } = makeOptimizer(raw, 100);
+  const scaling =
+    scale === null ? null : { optimizer: lossScaled(optimizer, { initial: scale.initial }), dynamic: scale.dynamic };
+  const options: StepOptions = {
+    model,
+    optimizer,
+    group: alone,
+    dtype: "float32",
+    dropout: false,
+    labelSmoothing: 0,
+    gradientClip: undefined,
+    bucketBytes: 1 << 20,
+    window: 2,
+    scaling,
+  };
+  const params = model.init(weft.key(3));
+  return { programs: makePrograms(options), state: freshState(options, params) };
+}
+
+const flat = (state: TrainState): Record<string, number[]> =>
+  Object.fromEntries(
+    Object.entries(nn.stateDict(state.params)).map(([n, t]) => [n, Array.from(t.dataSync() as Float32Array)]),
+  );
+
+test("an overflow is left out and halves the scale until the gradients fit; then it trains as without a scale", () => {
+  const batch = packed();
+  // Far beyond what float32 holds once it is multiplied with a gradient.
+  const { programs, state: fresh } = start({ initial: 2 ** 127, dynamic: true });
+  const before = flat(fresh);
+  let state = fresh;
+  const scales: number[] = [];
+  for (let i = 0; ; i++) {
+    assert.ok(i < 40, "the scale never became small enough");
+    state = programs.whole(state, batch);
+    const v = state.log.dataSync() as Float32Array;
+    scales.push(v[said.scale]);
+    assert.ok(Number.isFinite(v[said.loss]) && v[said.good] === 1);
+    if (Number.isFinite(v[said.norm])) break;
+    assert.deepEqual(flat(state), before, "nothing moved");
+  }
+  assert.ok(scales.length > 5, `left out ${scales.length - 1} steps`);
+  const plain = start(null);
+  const once = plain.programs.whole(plain.state, batch);
+  for (const [name, t] of Object.entries(nn.stateDict(once.params)))
+    assertClose(nn.stateDict(state.params)[name], t, { name, rtol: 1e-3, atol: 1e-4 });
+  scales.slice(1).forEach((scale, i) => {
+    assert.equal(scale, scales[i] / 2);
+  });
+});
+
+test("a scale that fits changes nothing but rounding; a fixed one that does not ends the run", () => {
+  const batch = packed();
+  const [plain, scaled] = [start(null), start({ initial: 2 ** 10, dynamic: true })];
+  let [a, b] = [plain.state, scaled.state];
+  for (let i = 0; i < 3; i++) {
+    a = plain.programs.whole(a, batch);
+    b = scaled.programs.whole(b, batch);
+    const [x, y] = [a.log.index(0), b.log.index(0)];
+    assertClose(y.index(said.loss), x.index(said.loss), { rtol: 1e-5, atol: 1e-6 });
+    assertClose(y.index(said.norm), x.index(said.norm), { rtol: 1e-4, atol: 1e-6 });
+  }
+  const fixed = start({ initial: 2 ** 127, dynamic: false });
+  const { log } = fixed.programs.whole(fixed.state, batch);
+  assert.equal((log.dataSync() as Float32Array)[said.good], 0);
+});
+
+test("half types through the trainer: near float32, the scale in the checkpoint, resumed as if nothing had happened", async () => {
+  const folder = scratch();
+  const parts: Parts = { training: { epochs: 1 }, model: { dropout: 0 } };
+  const full = await train(tiny(folder, "full", parts));
+  for (const compute of ["bfloat16", "float16"] as const) {
+    const precision = { compute };
+    const { losses } = await train(tiny(folder, compute, { ...parts, precision }));
+    losses.forEach((loss, i) => {
+      assert.ok(
+        Math.abs(loss - full.losses[i]) < 0.05 * full.losses[i],
+        `${compute}, step ${i}: ${loss}, float32 ${full.losses[i]}`,
+      );
+    });
+    assert.notDeepEqual(losses, full.losses);
+    const abort = new AbortController();
+    const cut = await train(tiny(folder, `${compute}-cut`, { ...parts, precision }), {
+      signal: abort.signal,
+      onStep: (e) => e.step === 4 && abort.abort(),
+    });
+    const rest = await train(tiny(folder, `${compute}-cut`, { ...parts, precision }), { resume: true });
+    assert.deepEqual([...cut.losses, ...rest.losses], losses);
+    const saved = (await weft.io.load(
+      join(findCheckpoint(join(folder, compute))!.folder, "optimizer.safetensors"),
+    )) as Record<string, weft.Tensor>;
+    assert.equal("scale" in saved, compute === "float16");
+  }
+});

@@ -1,0 +1,189 @@
+// The compiled programs of a run: one optimiser step (forward, backward, sum over ranks, update) as one program, its
+// micro-steps where gradients are accumulated, and evaluation.
+import type { DType } from "@weft/core/internal/graph";
+import {
+  arange,
+  crossEntropy,
+  type Jitted,
+  jit,
+  logicalAnd,
+  logicalOr,
+  minimum,
+  stack,
+  type Tensor,
+  tensor,
+  treeMap,
+  valueAndGrad,
+  where,
+  zeros,
+} from "@weft/core/internal/tensor";
+import { embedding, type TextClassifier } from "@weft/core/nn";
+import { globalNorm, type LossScaled, type Optimizer, type ScaledState } from "@weft/core/optim";
+import { sumGradients, sumRows, travelsAsRows } from "./buckets.js";
+import type { Group } from "./group.js";
+import { type ClassifierModel, type Unpacked, unpack } from "./model.js";
+
+export interface StepOptions {
+  model: ClassifierModel;
+  optimizer: Optimizer<unknown>;
+  group: Group;
+  /** Of losses and sums. */
+  dtype: DType;
+  dropout: boolean;
+  labelSmoothing: number;
+  gradientClip: number | undefined;
+  bucketBytes: number;
+  /** Steps whose results are kept on the device until they are read together. */
+  window: number;
+  /** The optimiser with a scaled loss, for float16; a scale that does not adapt makes an overflow a fault. */
+  scaling: { optimizer: LossScaled<unknown>; dynamic: boolean } | null;
+}
+
+/** What a run carries from step to step; donated to each. */
+export interface TrainState {
+  params: TextClassifier;
+  /** The optimiser's own state; under loss scaling `{ inner, scale, streak }`. */
+  optimizer: unknown;
+  /** int32: 1 after a step whose loss or gradient was no number. From then on nothing changes any more. */
+  halted: Tensor;
+  /** What the last steps said, [window, 5]: a row a step, at the place that its batch names. */
+  log: Tensor;
+}
+
+/** Gradients and losses that wait for the last micro-step. */
+export interface Pending {
+  grads: TextClassifier;
+  loss: Tensor;
+}
+
+/** What a step says, in one small tensor: loss, gradient norm, ranks that want to stop, whether all is well, the loss's scale. */
+export const said = { loss: 0, norm: 1, stop: 2, good: 3, scale: 4 } as const;
+
+/** The state at the start, or from the tensors of a checkpoint. */
+export function freshState(options: StepOptions, params: TextClassifier, optimizer?: unknown): TrainState {
+  const { scaling, dtype, window } = options;
+  return {
+    params,
+    optimizer: optimizer ?? (scaling?.optimizer ?? options.optimizer).init(params),
+    halted: tensor(0, { dtype: "int32" }),
+    log: zeros([window, Object.keys(said).length], { dtype }).realize(),
+  };
+}
+
+export interface Programs {
+  whole: Jitted<(state: TrainState, packed: Tensor) => TrainState>;
+  first: Jitted<(state: TrainState, packed: Tensor) => Pending>;
+  more: Jitted<(pending: Pending, state: TrainState, packed: Tensor) => Pending>;
+  last: Jitted<(state: TrainState, pending: Pending, packed: Tensor) => TrainState>;
+  /** Sums over this rank's rows: loss, right answers, rows. */
+  evaluate: Jitted<(params: TextClassifier, packed: Tensor) => Tensor>;
+}
+
+/** The loss of this rank's rows, as its part of the mean over the whole step. */
+export function lossOf(options: StepOptions, params: TextClassifier, batch: Unpacked, tokens?: Tensor): Tensor {
+  const { model, dtype, dropout, labelSmoothing } = options;
+  const logits = model.logits(params, batch, dropout ? batch.keys : null, tokens);
+  const each = crossEntropy(logits, batch.labels, { reduction: "none", labelSmoothing });
+  return where(batch.real, each, 0).sum().cast(dtype).div(batch.total.cast(dtype));
+}
+
+export function makePrograms(options: StepOptions): Programs {
+  const { model, group, dtype, gradientClip, bucketBytes, window, scaling } = options;
+  const optimizer = (scaling?.optimizer ?? options.optimizer) as Optimizer<unknown>;
+  const scaleOf = (state: TrainState): Tensor | null =>
+    scaling === null ? null : (state.optimizer as ScaledState<unknown>).scale;
+  /** What is differentiated. */
+  const scaled = (loss: Tensor, state: TrainState): Tensor =>
+    scaling === null ? loss : scaling.optimizer.scaleLoss(loss, state.optimizer as ScaledState<unknown>);
+
+  /** Of this rank's rows, of the scaled loss. */
+  const gradients = (state: TrainState, packed: Tensor): Pending => {
+    const batch = unpack(packed, model.vocabulary);
+    const [loss, grads] = valueAndGrad((p: TextClassifier) => scaled(lossOf(options, p, batch), state))(state.params);
+    return { grads, loss };
+  };
+  const join = (a: Pending, b: Pending): Pending => ({
+    grads: treeMap((x, y) => x.add(y), a.grads, b.grads),
+    loss: a.loss.add(b.loss),
+  });
+
+  /** As `gradients`, summed over ranks, with the table's part sent as the rows that were touched. */
+  const gradientsByRows = (state: TrainState, packed: Tensor): Pending => {
+    const batch = unpack(packed, model.vocabulary);
+    const { params } = state;
+    const looked = embedding.apply(params.embedding, batch.ids);
+    const [loss, [grads, rows]] = valueAndGrad(
+      (p: TextClassifier, tokens: Tensor) => scaled(lossOf(options, p, batch, tokens), state),
+      { argument: [0, 1] },
+    )(params, looked) as unknown as [Tensor, [TextClassifier, Tensor]];
+    const { embedding: _, ...others } = grads;
+    const table = params.embedding.weight;
+    const count = batch.ids.size;
+    const summed = sumGradients(others, group, bucketBytes);
+    const weight = sumRows(table, batch.ids.reshape([count]), rows.reshape([count, table.shape[1]]), group);
+    return { grads: { ...summed, embedding: { weight } }, loss };
+  };
+
+  const finish = (state: TrainState, own: Pending, packed: Tensor): TrainState =>
+    update(state, { grads: sumGradients(own.grads, group, bucketBytes), loss: own.loss }, packed);
+
+  const wholeStep = (state: TrainState, packed: Tensor): TrainState => {
+    const { ids } = unpack(packed);
+    if (travelsAsRows(ids.size, group.size, state.params.embedding.weight.shape[0]))
+      return update(state, gradientsByRows(state, packed), packed);
+    return finish(state, gradients(state, packed), packed);
+  };
+
+  /** From gradients that are summed over ranks and this rank's part of the loss, both scaled. */
+  const update = (state: TrainState, summed: Pending, packed: Tensor): TrainState => {
+    const { stop, place } = unpack(packed);
+    const scale = scaleOf(state);
+    const undo = scale === null ? null : scale.reciprocal().cast(dtype);
+    const own = undo === null ? summed.loss : summed.loss.mul(undo);
+    const [loss, stops] = parts(group.sum(stack([own, stop.cast(dtype)])), 2);
+    // Of what they are, not of what they are scaled to: the squares of scaled ones overflow before they do.
+    const real = undo === null ? summed.grads : treeMap((g) => g.mul(undo.cast(g.dtype)), summed.grads);
+    const norm = globalNorm(real).cast(dtype);
+    // Under a scale that can still fall an overflow is no fault: the optimiser leaves the step out.
+    const finite = norm.isFinite();
+    const fits = scale === null || scaling?.dynamic !== true ? finite : logicalOr(finite, scale.greater(1));
+    const good = logicalAnd(logicalAnd(loss.isFinite(), fits), state.halted.equal(0));
+    // As torch's clip_grad_norm_; what is scaled stays so until the optimiser divides it.
+    const clip = gradientClip === undefined ? null : minimum(norm.add(1e-6).reciprocal().mul(gradientClip), 1);
+    const clipped = clip === null ? summed.grads : treeMap((g) => g.mul(clip.cast(g.dtype)), summed.grads);
+    // A gradient waits for the verdict: an optimiser that began without it would need memory for what it may not keep.
+    const used = treeMap((g) => where(good, g, 0), clipped);
+    const [params, inner] = optimizer.update(state.params, used, state.optimizer);
+    const choose = <T>(stepped: T, before: T): T => treeMap((a, b) => where(good, a, b), stepped, before);
+    const told = stack([loss, norm, stops, good.cast(dtype), scale === null ? stops.mul(0).add(1) : scale.cast(dtype)]);
+    const row = arange(0, window, 1, { dtype: "int32" }).equal(place).unsqueeze(1);
+    return {
+      params: choose(params, state.params),
+      optimizer: choose(inner, state.optimizer),
+      halted: where(good, 0, 1).cast("int32"),
+      log: where(row, told.unsqueeze(0), state.log),
+    };
+  };
+
+  return {
+    whole: jit(wholeStep, { donate: [0] }),
+    first: jit(gradients),
+    more: jit((pending: Pending, state: TrainState, packed: Tensor) => join(pending, gradients(state, packed)), {
+      donate: [0],
+    }),
+    last: jit(
+      (state: TrainState, pending: Pending, packed: Tensor) =>
+        finish(state, join(pending, gradients(state, packed)), packed),
+      { donate: [0, 1] },
+    ),
+    evaluate: jit((params: TextClassifier, packed: Tensor) => {
+      const batch = unpack(packed);
+      const logits = model.logits(params, batch, null);
+      const losses = where(batch.real, crossEntropy(logits, batch.labels, { reduction: "none" }), 0);
+      const right = logicalAnd(logits.argmax(-1).equal(batch.labels), batch.real);
+      return stack([losses.sum(), right.cast(dtype).sum(), batch.real.cast(dtype).sum()].map((t) => t.cast(dtype)));
+    }),
+  };
+}
+
+const parts = (vector: Tensor, count: number): Tensor[] => Array.from({ length: count }, (_, i) => vector.index(i));

@@ -1,0 +1,291 @@
+// One rank: it learns, the same seed gives the same curve, an interruption changes nothing, accumulation and buckets mean what
+// they say, and what goes wrong is named.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import * as weft from "@weft/core";
+import { save } from "@weft/core/io";
+import { scratch } from "../data/testkit.js";
+import { checkpointSteps, findCheckpoint } from "./checkpoint.js";
+import { alone, type Group } from "./group.js";
+import { type Parts, tiny } from "./testkit.js";
+import { type TrainOptions, type TrainResult, train } from "./trainer.js";
+
+const folder = scratch();
+weft.setDevice(weft.CpuDevice.available() ? "cpu" : "reference");
+const run = (name: string, parts: Parts = {}, options: TrainOptions = {}): Promise<TrainResult> =>
+  train(tiny(folder, name, parts), options);
+const lines = (name: string): Record<string, unknown>[] =>
+  readFileSync(join(folder, name, "rank0.jsonl"), "utf8")
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+
+test("it learns; metrics.csv and the records say what happened", async () => {
+  const { epochs, losses, steps } = await run("learns", {
+    training: { epochs: 6 },
+    data: { loaders: 1, train_limit: 800 },
+  });
+  assert.equal(steps, 6 * 40);
+  assert.equal(losses.length, steps);
+  assert.ok(epochs[5].trainLoss < 0.5 * epochs[0].trainLoss, JSON.stringify(epochs));
+  assert.ok((epochs[5].valAccuracy ?? 0) > 0.7, `accuracy ${epochs[5].valAccuracy}`);
+  const csv = readFileSync(join(folder, "learns", "metrics.csv"), "utf8")
+    .trimEnd()
+    .split("\n");
+  assert.equal(csv[0], "epoch,train_loss,train_time,val_loss,val_acc");
+  assert.equal(csv.length, 7);
+  assert.deepEqual(csv[6].split(",").map(Number), [
+    6,
+    epochs[5].trainLoss,
+    epochs[5].seconds,
+    epochs[5].valLoss,
+    epochs[5].valAccuracy,
+  ]);
+  const records = lines("learns");
+  const taken = records.filter((r) => r.type === "step");
+  assert.equal(taken.length, steps);
+  assert.deepEqual(
+    taken.map((r) => r.step),
+    losses.map((_, i) => i),
+  );
+  assert.deepEqual(
+    taken.map((r) => r.loss),
+    losses,
+  );
+  assert.equal(
+    taken.reduce((n, r) => n + (r.samples as number), 0),
+    6 * 800,
+  );
+  for (const r of taken)
+    assert.ok(
+      (r.dataWaitUs as number) >= 0 &&
+        (r.computeUs as number) > 0 &&
+        (r.computeUs as number) <= (r.durationUs as number),
+    );
+  assert.equal(records.at(-1)?.status, "ok");
+  assert.equal(taken.filter((r) => r.compile === true).length, 0, "all was compiled before the first step");
+  const compiled = records.find((r) => r.type === "facts" && "compileSeconds" in (r.facts as object));
+  assert.ok(compiled !== undefined);
+  const [first, last] = [taken[0].learningRate, taken[2].learningRate] as number[];
+  assert.ok(Math.abs(first - 0.01 / 3) < 1e-12 && Math.abs(last - 0.01) < 1e-12, "warm-up over 3 steps");
+  assert.deepEqual(checkpointSteps(join(folder, "learns")), [200, 240], "the last two are kept");
+});
+
+test("epochs are judged by rows held out of the training split, the end by the test split, once", async () => {
+  const data = { validation: 0.2, train_limit: 200, test_limit: 60 };
+  const result = await run("held", { data, training: { epochs: 3 } });
+  const { test: told, workload } = JSON.parse(readFileSync(join(folder, "held", "run.json"), "utf8")) as {
+    test: { accuracy: number };
+    workload: { datasetSamples: number };
+  };
+  assert.equal(workload.datasetSamples, 160, "a fifth is held out");
+  assert.equal(result.steps, 3 * 8);
+  assert.deepEqual(told, result.test);
+  // 40 held rows and 60 test rows: the accuracies are shares of these.
+  for (const { valAccuracy } of result.epochs) assert.ok(Number.isInteger(Math.round(valAccuracy! * 40 * 1e6) / 1e6));
+  assert.ok(Number.isInteger(Math.round(result.test!.accuracy * 60 * 1e6) / 1e6));
+  // The whole training split and the test split after each epoch: more samples, another curve, no word at the end.
+  const without = await run("none-held", { data: { ...data, validation: 0 }, training: { epochs: 3 } });
+  assert.equal(without.steps, 3 * 10);
+  assert.equal(without.test, null);
+  assert.notDeepEqual(without.losses.slice(0, 8), result.losses.slice(0, 8));
+  // Another part cannot be mixed in half-way.
+  await assert.rejects(
+    run("held", { data: { ...data, validation: 0.3 }, training: { epochs: 4 } }, { resume: true }),
+    /training data or the tokenizer differ/,
+  );
+});
+
+test("the same seed gives the same curve, another one another; loaders change nothing", async () => {
+  const [a, b, c] = [
+    await run("same-a"),
+    await run("same-b", { data: { loaders: 2 } }),
+    await run("same-c", { seed: 8 }),
+  ];
+  assert.deepEqual(a.losses, b.losses);
+  assert.notDeepEqual(a.losses, c.losses);
+  assert.deepEqual(
+    a.epochs.map((e) => e.valLoss),
+    b.epochs.map((e) => e.valLoss),
+  );
+});
+
+test("results that are read a window at a time are those that are read at once; a bad step is still named", async () => {
+  const parts: Parts = { checkpoint: { every_steps: 5 } };
+  const [once, windowed] = [await run("read-1", parts), await run("read-7", parts, { readEvery: 7 })];
+  assert.deepEqual(windowed.losses, once.losses);
+  assert.deepEqual(
+    windowed.epochs.map((e) => e.trainLoss),
+    once.epochs.map((e) => e.trainLoss),
+  );
+  const steep: Parts = { optimizer: { type: "sgd", learning_rate: 1e20, warmup_steps: 0 } };
+  const stepOf = async (name: string, options: TrainOptions): Promise<string | undefined> => {
+    const error = await run(name, steep, options).then(
+      () => null,
+      (e: Error) => e,
+    );
+    return /^step (\d+): .*first bad tensor is [^.]*/.exec(error?.message ?? "")?.[0];
+  };
+  const named = await stepOf("steep-1", {});
+  assert.ok(named !== undefined);
+  assert.equal(await stepOf("steep-7", { readEvery: 7 }), named);
+});
+
+test("a stop writes a checkpoint, and the resumed run has the curve of one that never stopped", async () => {
+  const parts: Parts = { data: { length_buckets: [16, 32] }, optimizer: { schedule: "cosine" } };
+  const whole = await run("whole", parts);
+  const abort = new AbortController();
+  const stopped = await run("cut", parts, { signal: abort.signal, onStep: (e) => e.step === 7 && abort.abort() });
+  assert.deepEqual([stopped.status, stopped.steps], ["stopped", 8]);
+  await assert.rejects(run("cut", parts), /holds a run already \(step 8\); go on with --resume/);
+  await assert.rejects(
+    run("cut", { ...parts, seed: 1 }, { resume: true }),
+    /cannot be resumed .* seed or precision differ/,
+  );
+  await assert.rejects(
+    run("cut", { ...parts, training: { global_batch: 10 } }, { resume: true }),
+    /the global batch was 20 and is 10 now/,
+  );
+  const rest = await run("cut", parts, { resume: true });
+  assert.deepEqual([...stopped.losses, ...rest.losses], whole.losses);
+  assert.deepEqual(
+    rest.epochs.map(({ seconds: _, ...row }) => row),
+    whole.epochs.map(({ seconds: _, ...row }) => row),
+  );
+  const steps = lines("cut").filter((r) => r.type === "step");
+  assert.deepEqual(
+    steps.map((r) => r.step),
+    whole.losses.map((_, i) => i),
+  );
+});
+
+test("accumulated micro-steps are the whole batch; an uneven tail weighs what it holds", async () => {
+  const double: Parts = { precision: { compute: "float64" }, model: { dropout: 0.1 } };
+  const whole = await run("acc-1", double);
+  const micro = await run("acc-4", { ...double, training: { accumulation: 3 } });
+  whole.losses.forEach((loss, i) => {
+    assert.ok(Math.abs(micro.losses[i] - loss) <= 1e-10 * loss, `step ${i}: ${micro.losses[i]}, ${loss}`);
+  });
+  // 210 rows in steps of 20: the last one has 10.
+  const steps = lines("acc-4").filter((r) => r.type === "step");
+  assert.equal(steps[10].samples, 10);
+});
+
+test("pre-norm and learned positions train too", async () => {
+  const { losses } = await run("pre", {
+    model: { norm: "pre", positions: "learned", activation: "gelu" },
+    training: { epochs: 3 },
+  });
+  assert.ok(losses.at(-1)! < losses[0]);
+  const names = Object.keys(
+    (await weft.io.load(join(findCheckpoint(join(folder, "pre"))!.folder, "model.safetensors"))) as object,
+  );
+  assert.ok(names.includes("positions.weight") && names.includes("encoder.norm.weight"));
+});
+
+test("ranks that work on the same samples are found out at the end of the epoch", async () => {
+  // Two ranks that both believe to be rank 0, as in the study that trained every rank on everything.
+  const both: Group = { ...alone, size: 2, sum: (t) => t.add(t), gather: (t) => weft.concat([t, t]) };
+  const config = { ...tiny(folder, "twice"), ranks: 2, batchPerRank: 10 };
+  await assert.rejects(
+    train(config, { group: both }),
+    /epoch 1: sample \d+ was used [02] times over 2 ranks, not once.*the run is not valid/,
+  );
+});
+
+test("a limit on steps: the epoch says how much of it was taken; nothing to resume is said", async () => {
+  const notes: string[] = [];
+  const epochs: number[][] = [];
+  await train(tiny(folder, "limited", { training: { epochs: 2, global_batch: 20, max_steps: 14 } }), {
+    resume: true,
+    onNote: (note) => notes.push(note),
+    onEpoch: (row, taken, of) => epochs.push([row.epoch, taken, of]),
+  });
+  assert.deepEqual(epochs, [
+    [1, 11, 11],
+    [2, 3, 11],
+  ]);
+  assert.match(notes.join(), /there is no run in .*limited yet; it starts from the beginning/);
+  const rest = await train(tiny(folder, "limited", { training: { epochs: 2, global_batch: 20, max_steps: 22 } }), {
+    resume: true,
+  });
+  assert.deepEqual(
+    rest.epochs.map(({ epoch }) => epoch),
+    [1, 2],
+  );
+});
+
+test("bad input: a batch larger than the data, an empty data set, an unknown place", async () => {
+  await assert.rejects(
+    run("bad-1", { training: { global_batch: 500 } }),
+    /training\.global_batch 500 is larger than the data set of 210 rows/,
+  );
+  const perRank = tiny(folder, "bad-1b", { training: { epochs: 1, global_batch: undefined, batch_per_rank: 300 } });
+  await assert.rejects(
+    train(perRank),
+    /batch of 300 \(training\.batch_per_rank 300 x 1 rank x accumulation 1\) is larger than the data set of 210 rows/,
+  );
+  const empty = join(folder, "empty");
+  mkdirSync(empty);
+  writeFileSync(join(empty, "train.jsonl"), "\n");
+  await assert.rejects(run("bad-2", { data: { dataset: "imdb", path: empty } }), /train\.jsonl: the data set is empty/);
+  assert.equal(existsSync(join(folder, "bad-1")), false, "nothing is left behind");
+});
+
+test("a loss that is no number: the step, the first bad tensor, and the last good checkpoint stays", async () => {
+  const parts: Parts = {
+    checkpoint: { every_steps: 4 },
+    optimizer: { type: "sgd", learning_rate: 1e20, warmup_steps: 0 },
+  };
+  await assert.rejects(
+    run("nan", parts),
+    /step \d+: the loss is .*the first bad tensor is .*There is no checkpoint yet.*smaller learning_rate/s,
+  );
+  // The parameters of a good checkpoint, one of them spoilt: the step that reads it is named, and so is the tensor.
+  await run("nan-2", { training: { max_steps: 11 }, checkpoint: { every_steps: 4 } });
+  const found = findCheckpoint(join(folder, "nan-2"))!;
+  const file = join(found.folder, "model.safetensors");
+  const dict = (await weft.io.load(file)) as Record<string, weft.Tensor>;
+  const name = "encoder.layers.0.linear1.bias";
+  await save(file, { ...dict, [name]: dict[name].mul(Number.NaN) });
+  await assert.rejects(
+    run("nan-2", { checkpoint: { every_steps: 4 } }, { resume: true }),
+    new RegExp(`step 12: the loss is NaN.*first bad tensor is parameter ${name}.*step-00000011`, "s"),
+  );
+  assert.equal(lines("nan-2").at(-1)?.status, "failed");
+});
+
+test("a damaged checkpoint is passed over for the one before", async () => {
+  await run("damaged", { checkpoint: { keep: 3 } });
+  const place = join(folder, "damaged", "checkpoints");
+  const newest = readdirSync(place).sort().at(-1)!;
+  writeFileSync(join(place, newest, "state.json"), "{ half");
+  const notes: string[] = [];
+  const { steps } = await run("damaged", { checkpoint: { keep: 3 } }, { resume: true, onNote: (n) => notes.push(n) });
+  assert.equal(steps, 22);
+  assert.match(notes.join("\n"), /passed over a damaged checkpoint/);
+  rmSync(place, { recursive: true });
+});
+
+test("a full disk while a checkpoint is written: the old one survives and can be resumed", () => {
+  const script = `
+    import { train } from ${JSON.stringify(fileURLToPath(new URL("./trainer.js", import.meta.url)))};
+    import { tiny } from ${JSON.stringify(fileURLToPath(new URL("./testkit.js", import.meta.url)))};
+    const config = tiny(${JSON.stringify(folder)}, "full", { checkpoint: { every_steps: 5 }, training: { max_steps: Number(process.argv[1]), evaluate: false, epochs: 2, global_batch: 20 }, data: { test_limit: undefined } });
+    train(config, { resume: true }).then((r) => console.log("steps", r.steps), (e) => { console.log(e.message); process.exitCode = 1; });`;
+  const go = (steps: number, limit: string): { status: number | null; stdout: string; stderr: string } =>
+    spawnSync("bash", ["-c", `${limit} exec "$0" --input-type=module -e "$1" ${steps}`, process.execPath, script], {
+      encoding: "utf8",
+    });
+  assert.match(go(5, "").stdout, /steps 5/);
+  // Files of at most 8 KiB: the system refuses the rest of the write, as a full disk does. A model has 24 KiB here.
+  const full = go(10, "ulimit -f 8;");
+  assert.equal(full.status, 1, full.stdout + full.stderr);
+  assert.match(full.stdout, /the checkpoint of step 10 could not be written: .*the one of step 5 is untouched/);
+  assert.deepEqual(readdirSync(join(folder, "full", "checkpoints")), ["step-00000005"]);
+  assert.match(go(10, "").stdout, /steps 10/);
+});

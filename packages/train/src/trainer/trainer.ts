@@ -1,0 +1,586 @@
+// The training loop of one rank: data, steps, evaluation, records, checkpoints, and the end, whichever it is. Started alone
+// or once a rank; all ranks do the same things in the same order.
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setImmediate as turn } from "node:timers/promises";
+import type { DType } from "@weft/core/internal/graph";
+import { session } from "@weft/core/internal/runtime";
+import { jit, key, type Tensor, tensor, treeMap } from "@weft/core/internal/tensor";
+import {
+  columns,
+  DataError,
+  findSplit,
+  headColumns,
+  holdOut,
+  type Loader,
+  type LoaderOptions,
+  limitRows,
+  makeTokenizer,
+  openLoader,
+  openTokens,
+  planEpoch,
+  type Split,
+  type TokenSet,
+} from "../data/index.js";
+import { Census } from "./census.js";
+import { findCheckpoint, type Progress, readOptimizer, readParameters, writeCheckpoint } from "./checkpoint.js";
+import { type Config, showConfig } from "./config.js";
+import { batchInWords, coresOf, prefetched, windowOf } from "./derived.js";
+import { firstBadTensor } from "./diagnose.js";
+import { TrainError } from "./errors.js";
+import { type Evaluation, evaluate } from "./evaluate.js";
+import { factsOf, workloadOf } from "./facts.js";
+import { alone, type Group } from "./group.js";
+import { Journal, type Told } from "./journal.js";
+import { halfOf, makeModel } from "./model.js";
+import { makeOptimizer } from "./optimizer.js";
+import { type EpochRow, RecordWriter, type RunHead, writeMetrics, writeRunFile } from "./records.js";
+import { freshState, makePrograms, type Pending, type StepOptions, said, type TrainState } from "./step.js";
+import { Tape } from "./tape.js";
+
+export interface TrainEvent {
+  epoch: number;
+  epochs: number;
+  step: number;
+  steps: number;
+  loss: number;
+  samplesPerSecond: number;
+}
+
+export interface TrainOptions {
+  group?: Group;
+  resume?: boolean;
+  /** Asks the run to write a checkpoint and end. */
+  signal?: AbortSignal;
+  /** Steps whose results are read together; 1 on CPUs, logging.every_steps on GPUs, which work behind the host's back. */
+  readEvery?: number;
+  /** Writes every kernel of so many first steps, with its time, to tape-rankK.jsonl. */
+  tapeSteps?: number;
+  /** A second folder for this rank's records: where `weft scale` looks. */
+  probeFolder?: string;
+  onStep?: (event: TrainEvent) => void;
+  /** `taken` of `of` steps: fewer where a limit on steps ended the epoch. */
+  onEpoch?: (row: EpochRow, taken: number, of: number) => void;
+  onNote?: (text: string) => void;
+}
+
+export interface TrainResult {
+  status: "done" | "stopped";
+  steps: number;
+  epochs: EpochRow[];
+  /** The loss of each step since the start or the checkpoint. */
+  losses: number[];
+  /** Of the final parameters on the test split, looked at once; null where the run stopped, or epochs were judged by it. */
+  test: Evaluation | null;
+  output: string;
+}
+
+async function openSplit(config: Config, split: Split): Promise<TokenSet> {
+  const tokenizer = await makeTokenizer(config.data.tokenizer, config.model.vocab_size);
+  const set = await openTokens(findSplit(config.data.dataset, split, config.data.path), tokenizer);
+  return limitRows(set, split === "train" ? config.data.train_limit : config.data.test_limit);
+}
+
+interface Sets {
+  train: TokenSet;
+  /** What epochs are judged by. */
+  validation: TokenSet | null;
+  /** What the end is judged by, where it is something else. */
+  test: TokenSet | null;
+}
+
+async function openSets(config: Config): Promise<Sets> {
+  const rows = await openSplit(config, "train");
+  if (!config.training.evaluate) return { train: rows, validation: null, test: null };
+  const test = await openSplit(config, "test");
+  if (config.data.validation === 0) return { train: rows, validation: test, test: null };
+  const { train, held } = holdOut(rows, config.data.validation, config.seed);
+  return { train, validation: held, test };
+}
+
+/** What decides the curve; a checkpoint can only be continued with the same. */
+const decisive = (config: { model: unknown; optimizer: unknown; seed: number; precision: unknown }): string =>
+  JSON.stringify([config.model, config.optimizer, config.seed, config.precision]);
+
+export async function train(config: Config, options: TrainOptions = {}): Promise<TrainResult> {
+  const run = await Run.open(config, options);
+  try {
+    return await run.loop();
+  } catch (error) {
+    run.fail(error as Error);
+    throw error;
+  } finally {
+    run.close();
+  }
+}
+
+class Run {
+  readonly group: Group;
+  readonly dtype: DType;
+  #state!: TrainState;
+  #progress!: Progress;
+  #records!: RecordWriter;
+  #loader!: Loader;
+  #losses: number[] = [];
+  readonly #head: RunHead;
+  readonly #steps: StepOptions;
+  readonly #programs: ReturnType<typeof makePrograms>;
+  readonly #rate: (step: number) => number;
+  readonly #totalSteps: number;
+  readonly #stepsPerEpoch: number;
+  readonly #census: Census;
+  readonly #journal: Journal;
+  #tape: Tape | null = null;
+  readonly #window: number;
+  #stopped = false;
+
+  private constructor(
+    readonly config: Config,
+    readonly options: TrainOptions,
+    readonly sets: Sets,
+  ) {
+    const trainSet = sets.train;
+    this.group = options.group ?? alone;
+    this.dtype = config.precision.compute === "float64" ? "float64" : "float32";
+    if (config.globalBatch > trainSet.rows)
+      throw new DataError(
+        `${batchInWords(config)} is larger than the data set of ${trainSet.rows} rows; make it smaller`,
+      );
+    this.#stepsPerEpoch = Math.ceil(trainSet.rows / config.globalBatch);
+    this.#totalSteps = Math.min(
+      config.training.max_steps ?? Number.POSITIVE_INFINITY,
+      config.training.epochs * this.#stepsPerEpoch,
+    );
+    const { optimizer, scaling, rate } = makeOptimizer(config, this.#totalSteps);
+    this.#rate = rate;
+    // A GPU works behind the host's back; it is asked for its results now and then, a CPU after each step.
+    this.#window =
+      options.readEvery ??
+      (session().device.traits.asynchronous ? windowOf(config.logging.every_steps, this.group) : 1);
+    this.#steps = {
+      window: this.#window,
+      model: makeModel(config, trainSet.classes.length, this.dtype, halfOf(config)),
+      optimizer,
+      group: this.group,
+      dtype: this.dtype,
+      dropout: config.model.dropout > 0,
+      labelSmoothing: config.training.label_smoothing,
+      gradientClip: config.training.gradient_clip,
+      // One bucket is ready only when everything is: nothing overlaps.
+      scaling,
+      bucketBytes: config.distributed.overlap ? config.distributed.bucket_mb * 2 ** 20 : Number.POSITIVE_INFINITY,
+    };
+    this.#programs = makePrograms(this.#steps);
+    this.#journal = new Journal(this.#window, (told) => this.#write(told));
+    this.#census = new Census(trainSet.rows, this.group, (indexHash) =>
+      this.#records.write("facts", { facts: { indexHash } }),
+    );
+    const startedAt = Date.now() / 1000;
+    this.#head = { name: config.name, ranks: config.ranks, workload: {}, startedAt, cores: coresOf(config) };
+  }
+
+  static async open(config: Config, options: TrainOptions): Promise<Run> {
+    const run = new Run(config, options, await openSets(config));
+    await run.#start();
+    return run;
+  }
+
+  get trainSet(): TokenSet {
+    return this.sets.train;
+  }
+
+  get #main(): boolean {
+    return this.group.rank === 0;
+  }
+
+  async #start(): Promise<void> {
+    const { config, options, group } = this;
+    const found = findCheckpoint(config.output);
+    if (found !== null && options.resume !== true)
+      throw new TrainError(
+        `${config.output} holds a run already (step ${found.progress.step}); go on with --resume, or name another folder with --output`,
+      );
+    const { params, optimizer } = this.#fresh();
+    if (found === null) {
+      if (options.resume === true) this.#note(`there is no run in ${config.output} yet; it starts from the beginning`);
+      this.#state = freshState(this.#steps, params, optimizer);
+      this.#progress = {
+        version: 1,
+        step: 0,
+        epoch: 0,
+        index: 0,
+        lossSum: 0,
+        samples: 0,
+        seconds: 0,
+        epochs: [],
+        ranks: config.ranks,
+        globalBatch: config.globalBatch,
+        data: { train: this.trainSet.key, test: (this.sets.test ?? this.sets.validation)?.key ?? null },
+        classes: this.trainSet.classes,
+        config,
+      };
+    } else {
+      this.#checkResume(found.progress);
+      for (const note of found.passedOver) this.#note(`passed over a damaged checkpoint: ${note}`);
+      const restored = await readOptimizer(found.folder, optimizer);
+      this.#state = freshState(this.#steps, await readParameters(found.folder, params), restored);
+      this.#progress = { ...found.progress, ranks: config.ranks, config };
+      this.#markSeen();
+      this.#note(`resumed at step ${found.progress.step}`);
+    }
+    this.#loader = openLoader(this.trainSet, this.#loaderOptions(true), this.#progress);
+    if (this.#main) {
+      mkdirSync(config.output, { recursive: true });
+      writeFileSync(join(config.output, "config.yaml"), showConfig(config));
+      writeMetrics(config.output, this.#progress.epochs);
+    }
+    const folders = [config.output, ...(options.probeFolder === undefined ? [] : [options.probeFolder])];
+    this.#records = new RecordWriter(folders, group.rank, this.#progress.step);
+    this.#writeFacts();
+    this.#compile();
+    if (options.tapeSteps !== undefined)
+      this.#tape = new Tape(join(config.output, `tape-rank${group.rank}.jsonl`), group.rank, options.tapeSteps);
+  }
+
+  /** Compiles for every length that the epoch has before the first step, so that no step has to wait for a compiler. */
+  #compile(): void {
+    const { config, trainSet: set } = this;
+    const began = performance.now();
+    const { epoch, index, step } = this.#progress;
+    const plan = planEpoch(
+      { ...this.#loaderOptions(true), rows: set.rows },
+      epoch,
+      (row) => set.offsets[row + 1] - set.offsets[row],
+    );
+    const ahead = plan.padded.subarray(index, index + this.#totalSteps - step);
+    for (const length of new Set(ahead)) {
+      const shape = [config.batchPerRank, headColumns + length];
+      const packed = tensor(new Int32Array(shape[0] * shape[1]), { shape, dtype: "int32" });
+      if (config.training.accumulation === 1) this.#programs.whole.kernels(this.#state, packed);
+      else this.#programs.first.kernels(this.#state, packed);
+      if (this.sets.validation !== null) this.#programs.evaluate.kernels(this.#state.params, packed);
+    }
+    this.#records.write("facts", { facts: { compileSeconds: (performance.now() - began) / 1000 } });
+  }
+
+  #fresh(): { params: TrainState["params"]; optimizer: unknown } {
+    // One program each, and tensors of their own: a state that is donated must not share memory with anything.
+    const params = jit((k: Tensor) => this.#steps.model.init(k))(key(this.config.seed));
+    const { scaling, optimizer: plain } = this.#steps;
+    const optimizer = (scaling?.optimizer ?? plain).init(params);
+    return { params, optimizer: treeMap((t) => t.realize(), optimizer) };
+  }
+
+  #checkResume(progress: Progress): void {
+    const { config } = this;
+    const problems: string[] = [];
+    if (decisive(progress.config) !== decisive(config)) problems.push("model, optimizer, seed or precision differ");
+    if (progress.globalBatch !== config.globalBatch)
+      problems.push(
+        `the global batch was ${progress.globalBatch} and is ${config.globalBatch} now (set training.global_batch to keep it)`,
+      );
+    if (progress.data.train !== this.trainSet.key) problems.push("the training data or the tokenizer differ");
+    if (problems.length > 0)
+      throw new TrainError(`${config.output} cannot be resumed with this configuration: ${problems.join("; ")}`);
+  }
+
+  /** Samples of the unfinished epoch that were used before the checkpoint; counted once, on rank 0. */
+  #markSeen(): void {
+    const { trainSet: set } = this;
+    const { epoch, index } = this.#progress;
+    if (!this.#main || index === 0) return;
+    const plan = planEpoch(
+      { ...this.#loaderOptions(true), rows: set.rows },
+      epoch,
+      (row) => set.offsets[row + 1] - set.offsets[row],
+    );
+    this.#census.mark(plan.order.subarray(0, plan.starts[index]));
+  }
+
+  #loaderOptions(training: boolean): LoaderOptions {
+    const { config, group } = this;
+    const { accumulation } = config.training;
+    return {
+      globalBatch: training ? config.globalBatch : config.batchPerRank * group.size,
+      seed: config.seed,
+      lengths: config.lengths,
+      shuffle: training,
+      rank: group.rank,
+      ranks: group.size,
+      accumulation: training ? accumulation : 1,
+      rows: config.batchPerRank,
+      loaders: training ? config.data.loaders : 0,
+      prefetch: config.data.prefetch ?? prefetched(config),
+    };
+  }
+
+  #writeFacts(): void {
+    const { config, group } = this;
+    const { params } = this.#state;
+    const workload = workloadOf(config, this.trainSet, params, this.#stepsPerEpoch);
+    Object.assign(this.#head.workload, workload);
+    if (this.#main) writeRunFile(config.output, this.#head, "running");
+    this.#records.write("rank", { worldSize: group.size, pid: process.pid, device: session().device.name });
+    this.#records.write("facts", { facts: { ...workload, ...factsOf(config, group, params) } });
+    this.#records.flush();
+  }
+
+  async loop(): Promise<TrainResult> {
+    const { config } = this;
+    let yielded = performance.now();
+    this.group.meet();
+    while (this.#progress.step < this.#totalSteps && !this.#stopped) {
+      const progress = this.#progress;
+      const epoch = progress.epoch;
+      this.#journal.open();
+      while (progress.epoch === epoch && progress.step < this.#totalSteps && !this.#stopped) {
+        this.#taped(() => this.#step());
+        // Signals are delivered between turns of the event loop alone.
+        if (performance.now() - yielded > 20) {
+          await turn();
+          yielded = performance.now();
+        }
+        const every = config.checkpoint.every_steps;
+        if (every !== undefined && progress.step % every === 0 && progress.epoch === epoch) await this.#save();
+      }
+      this.#settle();
+      if (this.#stopped) break;
+      if (progress.epoch > epoch) this.#census.close(epoch);
+      await this.#endEpoch(epoch, progress.epoch > epoch);
+    }
+    if (this.#stopped) {
+      await this.#save();
+      this.#note(`stopped at step ${this.#progress.step}; a checkpoint is written, --resume goes on from it`);
+    }
+    const test = this.#stopped || this.sets.test === null ? null : this.#evaluate(this.sets.test);
+    this.#end(this.#stopped ? "cancelled" : "ok", test === null ? {} : { test });
+    return {
+      status: this.#stopped ? "stopped" : "done",
+      steps: this.#progress.step,
+      epochs: this.#progress.epochs,
+      losses: this.#losses,
+      test,
+      output: config.output,
+    };
+  }
+
+  /** With a tape for the first steps: every kernel with its time. */
+  #taped(step: () => void): void {
+    const tape = this.#tape;
+    if (tape === null || tape.full) {
+      step();
+      return;
+    }
+    const { watchers } = session();
+    const watch = tape.watch(this.#progress.step);
+    watchers.add(watch);
+    try {
+      step();
+    } finally {
+      watchers.delete(watch);
+    }
+  }
+
+  /** One optimiser step: all its micro-steps, started, and read where the window is full. */
+  #step(): void {
+    const { accumulation } = this.config.training;
+    const progress = this.#progress;
+    const programs = this.#programs;
+    const known = programs.whole.programs + programs.last.programs + programs.first.programs;
+    const before = this.group.times();
+    const cpu = this.#window === 1 ? process.cpuUsage() : null;
+    let dataWait = 0;
+    let samples = 0;
+    let pending: Pending | null = null;
+    for (let micro = 0; micro < accumulation; micro++) {
+      const asked = performance.now();
+      const batch = this.#loader.next();
+      dataWait += performance.now() - asked;
+      if (batch.epoch !== progress.epoch || batch.index !== progress.index || batch.micro !== micro)
+        throw new TrainError(
+          `the loader gave batch ${batch.epoch}/${batch.index}, expected ${progress.epoch}/${progress.index}`,
+        );
+      samples += batch.samples;
+      this.#census.count(batch);
+      batch.data[columns.stop] = this.options.signal?.aborted === true ? 1 : 0;
+      batch.data[columns.place] = this.#journal.place;
+      const packed = tensor(batch.data, { shape: [batch.rows, headColumns + batch.length], dtype: "int32" });
+      if (micro < accumulation - 1) {
+        pending = pending === null ? programs.first(this.#state, packed) : programs.more(pending, this.#state, packed);
+        packed.dispose();
+        continue;
+      }
+      this.#state =
+        pending === null ? programs.whole(this.#state, packed) : programs.last(this.#state, pending, packed);
+      // The next batch then comes to the same place, and a GPU need not copy it to where its recorded step reads.
+      packed.dispose();
+      const after = this.group.times();
+      const used = cpu === null ? null : process.cpuUsage(cpu);
+      const compile = programs.whole.programs + programs.last.programs + programs.first.programs > known;
+      this.#journal.add({
+        epoch: batch.epoch,
+        total: batch.total,
+        index: batch.index,
+        dataWait,
+        samples,
+        compile,
+        cpuUs: used === null ? null : used.user + used.system,
+        comm:
+          before === null || after === null
+            ? null
+            : { total: after.total - before.total, exposed: after.exposed - before.exposed },
+      });
+    }
+    progress.step++;
+    progress.index++;
+    if (progress.index === this.#stepsPerEpoch) {
+      progress.index = 0;
+      progress.epoch++;
+    }
+    // What was read before, while the device is busy with this step.
+    this.#journal.tell(false);
+    // Ranks must agree when to look, and their clocks do not.
+    if (this.#journal.due(this.group.size === 1)) this.#read();
+    if (this.#window === 1) this.#journal.tell(true);
+  }
+
+  #read(): void {
+    const fetch = (): Float32Array => this.#state.log.dataSync() as Float32Array;
+    this.#progress.seconds += this.#journal.read(fetch, this.#progress.step);
+  }
+
+  /** Everything that the steps up to here said. */
+  #settle(): void {
+    this.#read();
+    this.#journal.tell(true);
+  }
+
+  #write({ step, epoch, total, values, durationUs, startMs, ...taken }: Told): void {
+    const loss = values[said.loss];
+    if (values[said.good] === 0) this.#bad(step, loss, { epoch, index: taken.index });
+    this.#losses.push(loss);
+    this.#progress.lossSum += loss * total;
+    this.#progress.samples += total;
+    const dataWaitUs = taken.dataWait * 1000;
+    const exposedCommUs = (taken.comm?.exposed ?? 0) * 1e6;
+    this.#records.step(
+      {
+        step,
+        epoch: epoch + 1,
+        durationUs,
+        dataWaitUs,
+        computeUs: Math.max(0, durationUs - dataWaitUs - exposedCommUs),
+        ...(taken.comm !== null && { commUs: taken.comm.total * 1e6, exposedCommUs }),
+        ...(taken.cpuUs !== null && { cpuUs: taken.cpuUs }),
+        samples: taken.samples,
+        loss,
+        gradientNorm: values[said.norm],
+        learningRate: this.#rate(step + 1),
+        ...(this.#steps.scaling !== null && {
+          lossScale: values[said.scale],
+          skipped: !Number.isFinite(values[said.norm]),
+        }),
+        ...(taken.compile && { compile: true as const }),
+      },
+      startMs,
+    );
+    if (values[said.stop] > 0) this.#stopped = true;
+    if (this.#main)
+      this.options.onStep?.({
+        epoch: epoch + 1,
+        epochs: this.config.training.epochs,
+        step: step + 1,
+        steps: this.#totalSteps,
+        loss,
+        samplesPerSecond: (total * 1e6) / durationUs,
+      });
+  }
+
+  #bad(step: number, loss: number, at: { epoch: number; index: number }): never {
+    this.#records.flush();
+    const packed = this.#batchAgain(at);
+    const what = firstBadTensor(this.#steps, this.#state.params, packed, this.config.model.n_heads);
+    const last = findCheckpoint(this.config.output);
+    throw new TrainError(
+      `step ${step + 1}: the loss is ${loss} or its gradient is no number; ${what}. ` +
+        (last === null ? "There is no checkpoint yet" : `The last good checkpoint is ${last.folder}`) +
+        "; try a smaller learning_rate, a warm-up, or gradient_clip",
+    );
+  }
+
+  /** The last micro-batch of a step, made once more. */
+  #batchAgain(at: { epoch: number; index: number }): Tensor {
+    const loader = openLoader(this.trainSet, { ...this.#loaderOptions(true), loaders: 0 }, at);
+    let batch = loader.next();
+    for (let micro = 1; micro < this.config.training.accumulation; micro++) batch = loader.next();
+    return tensor(batch.data, { shape: [batch.rows, headColumns + batch.length], dtype: "int32" });
+  }
+
+  #evaluate(set: TokenSet): Evaluation {
+    return evaluate(this.#programs, this.#state.params, set, this.#loaderOptions(false), this.group);
+  }
+
+  async #endEpoch(epoch: number, whole: boolean): Promise<void> {
+    const progress = this.#progress;
+    const taken = whole ? this.#stepsPerEpoch : progress.index;
+    const result = this.sets.validation === null ? null : this.#evaluate(this.sets.validation);
+    const row: EpochRow = {
+      epoch: epoch + 1,
+      trainLoss: progress.samples === 0 ? Number.NaN : progress.lossSum / progress.samples,
+      seconds: progress.seconds,
+      valLoss: result?.loss ?? null,
+      valAccuracy: result?.accuracy ?? null,
+    };
+    this.#records.write("epoch", {
+      epoch: row.epoch,
+      seconds: row.seconds,
+      trainLoss: row.trainLoss,
+      ...(result !== null && { valLoss: result.loss, valAccuracy: result.accuracy }),
+      samples: Math.round(progress.samples / this.group.size),
+      steps: taken,
+      lastStep: progress.step,
+    });
+    // An epoch that a limit cut short and a resumed run finished has one row, the last.
+    progress.epochs = [...progress.epochs.filter(({ epoch: known }) => known !== row.epoch), row];
+    if (whole) Object.assign(progress, { lossSum: 0, samples: 0, seconds: 0 });
+    await this.#save();
+    if (this.#main) {
+      writeMetrics(this.config.output, progress.epochs);
+      this.options.onEpoch?.(row, taken, this.#stepsPerEpoch);
+    }
+  }
+
+  async #save(): Promise<void> {
+    this.#settle();
+    this.#records.flush();
+    if (this.#main) await writeCheckpoint(this.config.output, this.#state, this.#progress, this.config.checkpoint.keep);
+    // A rank that runs ahead would wait inside its next step, and that step would seem to be the slow one.
+    this.group.meet();
+    this.#journal.open();
+  }
+
+  #note(text: string): void {
+    if (this.#main) this.options.onNote?.(text);
+  }
+
+  #end(status: string, more: { message?: string; test?: Evaluation }): void {
+    const { message } = more;
+    const seconds = Date.now() / 1000 - this.#head.startedAt;
+    this.#records.write("end", { status, seconds, ...(message !== undefined && { message }) });
+    this.#records.flush();
+    if (this.#main)
+      writeRunFile(this.config.output, this.#head, status, { seconds, endedAt: Date.now() / 1000, ...more });
+  }
+
+  fail(error: Error): void {
+    try {
+      this.#end("failed", { message: error.message });
+    } catch {
+      // The first error is the one to be told; a full disk may refuse this one too.
+    }
+  }
+
+  close(): void {
+    this.#loader?.close();
+  }
+}
