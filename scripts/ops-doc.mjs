@@ -177,10 +177,10 @@ function packageSection(title, module, folder, files) {
   page.push(`## ${title}`, "", ...plainList(names, declared), "");
 }
 const filesOf = (folder) => [...read(`${folder}/index.d.ts`).matchAll(/from "\.\/([\w-]+)\.js"/g)].map((m) => m[1]);
-packageSection("weft/nn", nn, "nn", filesOf("nn"));
-packageSection("weft/optim", optim, "optim", filesOf("optim"));
+packageSection("@weft/core/nn", nn, "nn", filesOf("nn"));
+packageSection("@weft/core/optim", optim, "optim", filesOf("optim"));
 
-const own = declarations("index.d.ts");
+const own = new Map([...declarations("index.d.ts"), ...declarations("device/registry.d.ts")]);
 const rest = Object.keys(weft)
   .filter((name) => own.has(name) && !documented.has(name))
   .sort();

@@ -47,8 +47,7 @@ function isDebian() {
 export function setup() {
   if (!packagesInstalled()) {
     console.log("weft: installing npm packages ...");
-    // Not `npm ci`: it insists on lock entries for every platform's optional binaries, which some registries do not serve.
-    const status = sh("npm", ["install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"]);
+    const status = sh("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"]);
     if (status !== 0) process.exit(status);
   }
   if (!hasOpenBlas()) {
