@@ -195,7 +195,7 @@ target: {gate: I, compensation: virtual-z}
 const wrong: [string, RegExp][] = [
   [
     "{device: {parts: {q: {kind: qubit, frequency: 1}}}, target: {matrix: [[1, 1], [0, 1]]}}",
-    /target.matrix: is not unitary: M\^H M differs from the identity by 1.0e\+0/,
+    /target.matrix: is not unitary: M\^H M differs from the identityOperator by 1.0e\+0/,
   ],
   [
     "{device: {parts: {q: {kind: qubit, frequency: 1}}}, decay: [{on: q, t1: 0}]}",
