@@ -11,7 +11,7 @@ const near = (got: number, want: number, tolerance: number, name = "value"): voi
   assert.ok(Math.abs(got - want) <= tolerance, `${name}: ${got}, wanted ${want} +- ${tolerance}`);
 const skip = weft.CpuDevice.available() ? false : "needs a compiler";
 const example = (name: string): string =>
-  readFileSync(join(import.meta.dirname, "../../../../../examples/quantum", name), "utf8");
+  readFileSync(join(import.meta.dirname, "../../../../examples/quantum", name), "utf8");
 
 test("the example of the chain is the published gate", { skip }, () => {
   const problem = new GateProblem(parseGateSpec(example("chain-x.yaml")));
@@ -195,7 +195,7 @@ target: {gate: I, compensation: virtual-z}
 const wrong: [string, RegExp][] = [
   [
     "{device: {parts: {q: {kind: qubit, frequency: 1}}}, target: {matrix: [[1, 1], [0, 1]]}}",
-    /target.matrix: is not unitary: M\^H M differs from the identityOperator by 1.0e\+0/,
+    /target.matrix: is not unitary: M\^H M differs from the identity by 1.0e\+0/,
   ],
   [
     "{device: {parts: {q: {kind: qubit, frequency: 1}}}, decay: [{on: q, t1: 0}]}",
