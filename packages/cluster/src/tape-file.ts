@@ -3,7 +3,8 @@
 import { createReadStream, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fromPlain, structuralKey, WeftError } from "@weft/core/internal/graph";
+import { structuralKey, WeftError } from "@weft/core/internal/graph";
+import { decodeFunction } from "@weft/core/internal/ops";
 import { z } from "zod";
 
 const where = {
@@ -220,7 +221,7 @@ interface Asked {
 function storyOf({ lines }: Tape): Asked[] {
   const keys = new Map<number, string>();
   return lines.flatMap((l) => {
-    if (l.type === "program") keys.set(l.program, structuralKey(fromPlain(l.graph)));
+    if (l.type === "program") keys.set(l.program, structuralKey(decodeFunction(l.graph)));
     if (l.type === "run") {
       const what = `run ${keys.get(l.program)?.slice(0, 12)}`;
       return [{ what, shown: l.cause === null ? what : `${what} at ${l.cause}` }];

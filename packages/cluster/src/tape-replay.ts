@@ -6,13 +6,12 @@ import {
   bytesOf,
   type DType,
   float16Value,
-  fromPlain,
   type GraphFn,
   numel,
   storageView,
   WeftError,
 } from "@weft/core/internal/graph";
-import { verify } from "@weft/core/internal/ops";
+import { decodeFunction } from "@weft/core/internal/ops";
 import { inlineCustom, type KeepCustom } from "@weft/core/internal/transform";
 import { bytesOfLine, type Tape } from "./tape-file.js";
 
@@ -49,8 +48,7 @@ export async function replay(tape: Tape, device: Device): Promise<ReplayResult> 
   };
   for (const line of tape.lines) {
     if (line.type === "program") {
-      const fn = fromPlain(line.graph);
-      verify(fn);
+      const fn = decodeFunction(line.graph);
       // What one device had a kernel for, another may have to compute; for parts of it the rule is needed, which does not travel.
       const keep: KeepCustom = (node, uses) => !device.traits.remote && (device.keeps?.(node, uses) ?? false);
       // Donated memory belongs to a run; a replay keeps everything that the tape did not free.

@@ -13,8 +13,8 @@ import {
   type ProcessGroup,
   ShmGroup,
 } from "@weft/core/internal/device";
-import { bytesOf, fromPlain, type GraphFn, numel, structuralKey, WeftError } from "@weft/core/internal/graph";
-import { shapeRules, verify } from "@weft/core/internal/ops";
+import { bytesOf, type GraphFn, numel, structuralKey, WeftError } from "@weft/core/internal/graph";
+import { decodeFunction } from "@weft/core/internal/ops";
 import { instructionRecords } from "@weft/core/internal/runtime";
 import type { Rates } from "@weft/core/internal/shard";
 import { inlineCustom } from "@weft/core/internal/transform";
@@ -328,9 +328,7 @@ export class Worker {
     const entry: Program = { executable: null, problem: null, fn: null, group, donated };
     this.#programs.set(`${client}/${program}`, entry);
     try {
-      const fn = fromPlain(graph);
-      checkKnown(fn);
-      verify(fn);
+      const fn = decodeFunction(graph);
       entry.fn = fn;
       if (group !== null) this.#join(group);
       entry.executable = this.#compile(fn, donated, known);
@@ -535,23 +533,6 @@ export class Worker {
 function abort(group: ProcessGroup): void {
   const host = (group as { host?: ProcessGroup }).host ?? group;
   if (host instanceof ShmGroup) host.abort();
-}
-
-/** Ops that this process does not know: the graph is of another version, or no graph at all. */
-function checkKnown(fn: GraphFn): void {
-  const seen = new Set<unknown>();
-  const visit = (node: GraphFn["outputs"][number]): void => {
-    const stack = [node];
-    for (let next = stack.pop(); next !== undefined; next = stack.pop()) {
-      if (seen.has(next)) continue;
-      seen.add(next);
-      if (!Object.hasOwn(shapeRules, next.op)) throw new WeftError(`a program has the unknown op "${next.op}"`);
-      stack.push(...next.inputs);
-      const body = (next.attrs as { body?: GraphFn }).body;
-      if (body !== undefined) stack.push(...body.outputs);
-    }
-  };
-  for (const output of fn.outputs) visit(output);
 }
 
 function causeOf(error: Error): [string, FailureCause] {

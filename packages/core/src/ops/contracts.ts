@@ -4,6 +4,7 @@ import {
   type Aval,
   type BinaryFn,
   type CollectiveKind,
+  checkExtent,
   type DType,
   type GraphFn,
   isComplex,
@@ -46,6 +47,7 @@ const isCount = (n: number): boolean => Number.isSafeInteger(n) && n >= 0;
 
 export function checkShape(shape: Shape): void {
   demand(shape.every(isCount), `the shape ${showShape(shape)} has an impossible dimension`);
+  checkExtent(shape);
 }
 
 function checkAxis(axis: number, shape: Shape): void {
@@ -319,6 +321,7 @@ export const contracts: { [K in OpName]: Row<K> } = {
       const whole = threshold !== undefined && Number.isInteger(threshold) && threshold >= 0 && threshold <= 65535;
       demand(kind === "kept" ? whole : threshold === undefined, `a threshold of ${threshold} for random ${kind}`);
       if (within === undefined) return;
+      checkShape(within.shape);
       checkPerAxis("start", within.start, shape);
       demand(
         within.shape.length === shape.length && shape.every((d, i) => within.start[i] + d <= within.shape[i]),
@@ -495,7 +498,7 @@ export const contracts: { [K in OpName]: Row<K> } = {
 };
 
 /** Throws a Violation where a node's operands or attributes are not what its op demands. */
-export function checkContract(node: Node): void {
+export function checkContract(node: Pick<Node, "op" | "inputs" | "attrs">): void {
   const row = contracts[node.op] as Row<OpName>;
   demand(
     row.operands === null || node.inputs.length === row.operands,
