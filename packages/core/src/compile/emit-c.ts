@@ -8,6 +8,7 @@ import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction } from "./kernel.js";
 import { type CValue, computeType, literal, storeText } from "./scalar.js";
 import type { Tally } from "./tally.js";
+import { word } from "./text.js";
 
 /** Rows longer than this are summed in double precision. */
 const longRow = 16384;
@@ -62,7 +63,7 @@ function reductionCode(r: Reduction, value: CValue, rowLength: number) {
   const plain = {
     declare: `${type} ${name} = ${initial(r.fn, dtype)};`,
     update: `${name} = ${v} ${order} ${name} ? ${v} : ${name};`,
-    simd: `reduction(${r.fn}:${name})`,
+    simd: `reduction(${word(r.fn)}:${name})`,
   };
   if (!isFloatKind(dtype)) return { declare: [plain.declare], update: [plain.update], end: [], simd: [plain.simd] };
   // NaN wins: the maximum skips it, a flag remembers it.

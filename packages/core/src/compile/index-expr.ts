@@ -1,6 +1,7 @@
 // Symbolic integers for addresses: sums of loop variables with factors, and quotients and remainders that could not be
 // resolved. Kept in one normal form, so that equal addresses are equal strings and reshapes cancel out.
 import { InternalError } from "../graph/index.js";
+import { identifier, whole } from "./text.js";
 
 /** Something that a sum is made of. */
 export type Atom =
@@ -211,10 +212,12 @@ export class Ix {
     const parts: string[] = [];
     for (const { atom, factor } of this.terms.values()) {
       const text =
-        atom.kind === "var" ? atom.name : `((${atom.of.print()}) ${atom.kind === "div" ? "/" : "%"} ${atom.by})`;
-      parts.push(factor === 1 ? text : `${factor}*${text}`);
+        atom.kind === "var"
+          ? identifier(atom.name)
+          : `((${atom.of.print()}) ${atom.kind === "div" ? "/" : "%"} ${whole(atom.by)})`;
+      parts.push(factor === 1 ? text : `${whole(factor)}*${text}`);
     }
-    if (this.constant !== 0 || parts.length === 0) parts.push(String(this.constant));
+    if (this.constant !== 0 || parts.length === 0) parts.push(whole(this.constant));
     return parts.join(" + ").replaceAll("+ -", "- ");
   }
 }

@@ -10,6 +10,7 @@ import {
   type Scalar,
   type UnaryFn,
 } from "../graph/index.js";
+import { decimal, whole, word } from "./text.js";
 
 /** The C type that values of a dtype (or its parts) are computed in. */
 export const computeType: Record<DType, string> = {
@@ -49,11 +50,12 @@ export function literal(value: number, dtype: DType): string {
   const kind = kindOf(dtype);
   if (kind === "bool" || kind === "int") {
     if (dtype === "int64") return `INT64_C(${BigInt(Math.trunc(value))})`;
-    return value === -2147483648 ? "(-2147483647 - 1)" : String(Math.trunc(value));
+    return value === -2147483648 ? "(-2147483647 - 1)" : whole(Math.trunc(value));
   }
+  if (typeof value !== "number") return decimal(value);
   if (Number.isNaN(value)) return `w_nan_${suffix(dtype)}()`;
   if (!Number.isFinite(value)) return value > 0 ? `w_inf_${suffix(dtype)}()` : `(-w_inf_${suffix(dtype)}())`;
-  const digits = Object.is(value, -0) ? "-0.0" : /[.e]/.test(String(value)) ? String(value) : `${value}.0`;
+  const digits = decimal(value);
   const text = isDouble(dtype) ? digits : `${digits}f`;
   return value < 0 || Object.is(value, -0) ? `(${text})` : text;
 }
@@ -144,7 +146,7 @@ export function unaryValue(out: Emitter, fn: UnaryFn, x: CValue, from: DType, to
     const [re, im] = x as readonly [string, string];
     const rule = complexUnary[fn];
     if (rule !== undefined) return rule(re, im, s).map((text) => out.define(type, text)) as unknown as CValue;
-    return out.definePair(computeType[from], (a, b) => `w_c${fn}_${s}(${re}, ${im}, &${a}, &${b});`);
+    return out.definePair(computeType[from], (a, b) => `w_c${word(fn)}_${s}(${re}, ${im}, &${a}, &${b});`);
   }
   if (kindOf(from) === "float") return [out.define(type, floatUnary[fn](x[0], suffix(from)))];
   const rule = integerUnary[fn];
@@ -179,7 +181,7 @@ export function binaryValue(out: Emitter, fn: BinaryFn, a: CValue, b: CValue, fr
   if (fn === "div") return [out.define(type, `${a[0]} / ${b[0]}`)];
   const name = isFloat ? suffix(from) : from === "int64" ? "l" : "i";
   if (fn === "max" || fn === "min") return [out.define(type, extremumText(fn, a[0], b[0], isFloat))];
-  return [out.define(type, wrapInteger(`w_${fn}_${name}(${a[0]}, ${b[0]})`, to))];
+  return [out.define(type, wrapInteger(`w_${word(fn)}_${name}(${a[0]}, ${b[0]})`, to))];
 }
 
 const isLiteral = (text: string): boolean => /^\(?-?[0-9][0-9.e+-]*f?\)?$/.test(text);
@@ -290,6 +292,6 @@ export function randomText(
   threshold: number,
 ): string {
   const args = `(uint32_t)${k0}, (uint32_t)${k1}, (uint64_t)(${number})`;
-  if (kind === "kept") return `w_kept(${args}, ${threshold}u)`;
-  return kind === "bits" ? `w_bits(${args})` : `w_${kind}_${randomSuffix[dtype] ?? "f"}(${args})`;
+  if (kind === "kept") return `w_kept(${args}, ${whole(threshold)}u)`;
+  return kind === "bits" ? `w_bits(${args})` : `w_${word(kind)}_${randomSuffix[dtype] ?? "f"}(${args})`;
 }
