@@ -184,7 +184,7 @@ export function tapeStats({ lines, instructions }: Tape): TapeStats {
 
 /** The tape as a Chrome trace: a process a worker, computing and communicating on lines of their own. */
 export function chromeTrace({ instructions }: Tape): { traceEvents: object[] } {
-  const origin = Math.min(...instructions.map((i) => i.startUs));
+  const origin = instructions.reduce((least, i) => Math.min(least, i.startUs), Number.POSITIVE_INFINITY);
   const names = new Map(instructions.map((i) => [i.worker, i.workerId]));
   const meta = [...names].flatMap(([pid, name]) => [
     { ph: "M", name: "process_name", pid, tid: 0, args: { name: `worker ${name}` } },

@@ -1,6 +1,6 @@
 // Replaying a tape: the recorded functions on the recorded data, on any device or cluster, with every result that was
 // read compared with what was read then.
-import type { Device, DeviceBuffer, Executable } from "@weft/core/internal/device";
+import { checkArguments, type Device, type DeviceBuffer, type Executable } from "@weft/core/internal/device";
 import {
   bfloat16Value,
   bytesOf,
@@ -61,7 +61,11 @@ export async function replay(tape: Tape, device: Device): Promise<ReplayResult> 
       buffers.set(line.id, buffer);
     } else if (line.type === "run") {
       const { fn, executable } = programs.get(line.program) ?? missing(line.program);
-      const made = executable.run(line.inputs.map(need));
+      const given = line.inputs.map(need);
+      checkArguments(fn, given);
+      if (line.outputs.length !== fn.outputs.length)
+        throw new WeftError(`replay: a run names ${line.outputs.length} results of ${fn.outputs.length}`);
+      const made = executable.run(given);
       result.runs++;
       made.forEach((buffer, i) => {
         buffers.set(line.outputs[i], buffer);

@@ -1,4 +1,5 @@
 // The Device contract and its makers.
+export { checkArguments } from "./arguments.js";
 export { collectNow } from "./collect.js";
 export * from "./contract.js";
 export { coreOrder } from "./cpu/cores.js";

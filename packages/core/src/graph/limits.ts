@@ -17,8 +17,14 @@ export const limits = {
   /** Nodes of a received function, those of loop bodies included, and how deep bodies may lie in bodies. */
   nodes: 250_000,
   nesting: 16,
-  /** Operands of a node, parameters and results of a function, boxes of an exchange. */
-  operands: 100_000,
+  /**
+   * Operands of a node, parameters and results of a function, boxes of an exchange. Generated code keeps their addresses on the
+   * stack, once a level of nesting.
+   */
+  operands: 20_000,
+  /** What one client may have on a worker, whatever it asks for. */
+  tensors: 1_000_000,
+  programs: 10_000,
 } as const;
 
 /** Throws where a tensor of this shape is beyond what any device can address. */
