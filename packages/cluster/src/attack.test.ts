@@ -37,13 +37,16 @@ const payloads = [
 ];
 const notMade = (): void => assert.ok(!existsSync(proof), "an attack ran a command");
 
+/** Ops with names that a user chooses; as names these two are as good as any. */
+const freeNames: ReadonlySet<OpName> = new Set(["alias", "pin", "custom"]);
+
 test("every place of every attribute of every op refuses code, other types and numbers that are none", () => {
   let tried = 0;
   for (const [op, fn] of sampleFunctions()) {
     decodeFunction(structuredClone(fn));
     for (const path of attributePlaces(fn, op)) {
       const was = at(fn, path);
-      const values = [
+      const values: unknown[] = [
         ...payloads,
         [payloads[0]],
         { toString: payloads[0] },
@@ -54,11 +57,10 @@ test("every place of every attribute of every op refuses code, other types and n
         { $: payloads[0] },
       ];
       for (const value of values) {
-        // A number that JSON has is a constant like any other, and a nameless alias has the empty name.
+        // A number that JSON has is a constant like any other.
         const isNumber = op === "const" || path.includes("scale") || path.includes("dropout");
         if (isNumber && typeof value === "number") continue;
-        if (typeof was === "string" && (op === "alias" || op === "pin") && (value === "" || value === "__proto__"))
-          continue;
+        if (typeof was === "string" && freeNames.has(op) && (value === "" || value === "__proto__")) continue;
         if (JSON.stringify(was) === JSON.stringify(value)) continue;
         assert.throws(
           () => decodeFunction(withValue(fn, path, value)),
@@ -119,7 +121,7 @@ class Raw {
   readonly #channel;
   #wake: () => void = () => {};
 
-  constructor(port: number) {
+  constructor(port: number, token: string | null = null) {
     this.#channel = openStream("localhost", port, "Client", {}, false);
     this.#channel.stream.on("data", (bytes: Buffer) => {
       this.heard.push(decode(toClient, bytes));
@@ -133,7 +135,7 @@ class Raw {
     this.#channel.stream.on("end", over);
     const where = { host: hostId(), pid: process.pid, memory: ownMemory() };
     const role = { role: "client", label: null, process: where, settings: {} };
-    this.send({ t: "hello", version: protocolVersion, token: null, ...role });
+    this.send({ t: "hello", version: protocolVersion, token, ...role });
   }
 
   send(message: unknown): void {
@@ -178,3 +180,141 @@ async function withCluster(body: (port: number, cluster: Cluster) => Promise<voi
   }
   notMade();
 }
+
+const failedOf = (id: number) => (m: ToClient) => m.t === "failed" && m.ids.includes(id) && m.message;
+
+test("the client protocol: code in attributes, long names, wrong sizes and places are the sender's error alone", {
+  skip,
+}, async () => {
+  await withCluster(async (port, cluster) => {
+    const raw = new Raw(port, cluster.local!.token);
+    const { workers, generation } = await raw.until((m) => m.t === "welcome" && m);
+    const [{ id: worker }] = workers;
+    const define = (program: number, graph: unknown, more = {}): void =>
+      raw.send({
+        t: "define",
+        program,
+        donated: [],
+        members: [worker],
+        generation,
+        graphs: [graph],
+        collective: false,
+        ...more,
+      });
+    const run = (program: number, inputs: number[], outputs: number[]): void =>
+      raw.send({ t: "run", program, inputs, outputs, step: 1, site: null });
+    const upload = (id: number, bytes: number, part: object): void => {
+      const whole = { worker, offset: 0, sizes: [bytes / 4], strides: [4], element: 4 };
+      raw.send({ t: "upload", id, bytes, parts: [{ ...whole, ...part }] });
+    };
+    const samples = sampleFunctions();
+    const reduce = samples.get("reduce")!;
+
+    define(1, exploit());
+    run(1, [1], [100]);
+    assert.match(await raw.until(failedOf(100)), /fn of reduce should be one of sum, prod, max, min/);
+
+    define(2, withValue(reduce, ["nodes", 0, 0], "x".repeat(21_000)));
+    run(2, [1], [101]);
+    assert.match(await raw.until(failedOf(101)), /there is no op "xxxx/);
+
+    // A program whose argument is smaller than its shape, and one that is named twice.
+    define(3, reduce);
+    upload(5, 4, {});
+    run(3, [5], [102]);
+    assert.match(await raw.until(failedOf(102)), /takes 128 bytes, and the tensor given for it has 4/);
+    run(3, [], [103]);
+    assert.match(await raw.until(failedOf(103)), /takes 1 tensors, and 0 are given/);
+    upload(6, 128, {});
+    run(3, [6], [104, 105]);
+    assert.match(await raw.until(failedOf(104)), /gives 1 results/);
+
+    // Uploads from outside of the shared memory, and with sizes that overflow.
+    upload(7, 128, { offset: ownMemory()!.bytes - 64 });
+    assert.match(await raw.until(failedOf(7)), /ends at byte/);
+    upload(8, 128, { strides: [2 ** 50] });
+    assert.match(await raw.until(failedOf(8)), /ends at byte/);
+    upload(9, 128, { sizes: [2 ** 30, 2 ** 30], strides: [4, 4] });
+    assert.match(await raw.until(failedOf(9)), /elements/);
+    upload(10, 128, { sizes: [32], strides: [4, 4] });
+    assert.match(await raw.until(failedOf(10)), /strides/);
+
+    // Collectives without a group, and as another rank.
+    define(4, samples.get("collective"));
+    run(4, [6], [106]);
+    assert.match(await raw.until(failedOf(106)), /does not fit a program without a group/);
+    raw.close();
+  });
+});
+
+test("messages that are none close the connection that they came on, and no other", { skip }, async () => {
+  await withCluster(async (port, cluster) => {
+    const { token } = cluster.local!;
+    const rank13 = {
+      worker: "w1",
+      offset: 0,
+      sizes: new Array(13).fill(1),
+      strides: new Array(13).fill(4),
+      element: 4,
+    };
+    const [worker] = cluster.workers;
+    const bad: unknown[] = [
+      { t: "upload", id: 1, bytes: 4, parts: [rank13] },
+      { t: "upload", id: 1, bytes: -4, parts: [] },
+      { t: "define", program: 1 },
+      {
+        t: "define",
+        program: 1,
+        donated: [],
+        members: [worker.id, worker.id],
+        generation: 1,
+        graphs: [{}, {}],
+        collective: true,
+      },
+      { t: "define", program: 1, donated: [], members: [worker.id], generation: 1e9, graphs: [{}], collective: true },
+      { t: "run", program: 77, inputs: [], outputs: [1], step: 1, site: null },
+      { t: "run", program: 1, inputs: [], outputs: [1], step: 1, site: "x".repeat(30_000) },
+      { t: "x".repeat(30_000) },
+      "text",
+      null,
+      [[[[[]]]]],
+    ];
+    for (const message of bad) {
+      const raw = new Raw(port, token);
+      await raw.until((m) => m.t === "welcome" && m);
+      raw.send(message);
+      const said = await raw.until((m) => m.t === "refused" && m.message);
+      assert.ok(said.length < 2000, said.slice(0, 100));
+      raw.close();
+    }
+  });
+});
+
+test("the data plane: uploads that are too long, out of order or never come disturb nobody", { skip }, async () => {
+  await withCluster(async (port, cluster) => {
+    const raw = new Raw(port, cluster.local!.token);
+    const { client, workers } = await raw.until((m) => m.t === "welcome" && m);
+    const [{ id: worker, data }] = workers;
+    const talk = (...frames: [object, Uint8Array?][]): Promise<void> =>
+      new Promise((resolve) => {
+        const socket = connectSocket(data.port, "127.0.0.1", () => {
+          writeFrame(socket, { client, key: data.key });
+          for (const [header, bytes] of frames) writeFrame(socket, header, bytes ?? null);
+        });
+        socket.on("error", () => {});
+        socket.on("close", () => resolve());
+      });
+    const four = new Uint8Array(4);
+    await talk([{ upload: 1, bytes: 2 ** 52, at: 0, last: false }, four]);
+    await talk([{ upload: 2, bytes: -1, at: 0, last: true }, four]);
+    await talk([{ upload: 3, bytes: 64, at: 60, last: true }, four]);
+    await talk([{ upload: 4, bytes: 64, at: 0, last: true }, four]);
+    await talk([{ upload: 5, bytes: 4, at: "0", last: true }, four]);
+    await talk([{ nothing: 1 }]);
+    // An upload is announced, its bytes never come, and its client leaves.
+    const part = { worker, offset: null, sizes: [1], strides: [4], element: 4 };
+    raw.send({ t: "upload", id: 50, bytes: 4, parts: [part] });
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    raw.close();
+  });
+});

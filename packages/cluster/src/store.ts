@@ -89,7 +89,10 @@ export class Namespace {
   /** Calls back when the tensor is there, or failed: at once, or after the instructions that make it. */
   whenThere(id: number, resolve: (found: Held | Failure) => void): void {
     const found = this.#held.get(id) ?? this.#failures.get(id);
-    if (found !== undefined) return resolve(found);
+    if (found !== undefined) {
+      resolve(found);
+      return;
+    }
     const waiting = this.#waiting.get(id);
     if (this.#waiting.size >= maxWaiting || (waiting?.length ?? 0) >= maxWaiting)
       resolve({ message: `more than ${maxWaiting} fetches wait; await some first`, cause: "error" });
