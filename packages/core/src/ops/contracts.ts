@@ -71,6 +71,11 @@ function checkSameAval(what: string, a: Aval, b: Aval): void {
   demand(a.dtype === b.dtype && sameShape(a.shape, b.shape), `${what} is ${showAval(a)} and should be ${showAval(b)}`);
 }
 
+/** Places along an axis are int32. */
+function checkPlaces(size: number): void {
+  demand(size < 2 ** 31, `an axis of ${size} has more places than int32 can name`);
+}
+
 function checkIndices(indices: Node): void {
   demand(indices.dtype === "int32", `indices are ${indices.dtype} and should be int32`);
 }
@@ -431,6 +436,7 @@ export const contracts: { [K in OpName]: Row<K> } = {
     check: ([x], { fn, axis }) => {
       checkAxis(axis, x.shape);
       demand(x.shape[axis] > 0, `axis ${axis} of ${showShape(x.shape)} is empty`);
+      checkPlaces(x.shape[axis]);
       checkDType(fn, isReal, x.dtype);
     },
   },
@@ -467,6 +473,7 @@ export const contracts: { [K in OpName]: Row<K> } = {
     operands: 1,
     check: ([x]) => {
       demand(x.shape.length >= 1, "a scalar has no order");
+      checkPlaces(x.shape[x.shape.length - 1]);
       checkDType("argsort", isReal, x.dtype);
     },
   },

@@ -5,7 +5,7 @@ import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type GraphFn, structuralKey } from "../../graph/index.js";
+import { type Aval, bytesOf, type GraphFn, numel, structuralKey } from "../../graph/index.js";
 import type { CompileOptions, KernelInfo } from "../contract.js";
 import { addedToCache, isCached, kernelFolder } from "../kernel-cache.js";
 import { compilerIdentity } from "./toolchain.js";
@@ -62,6 +62,8 @@ export function programFile(fn: GraphFn, { donated = [], known }: CompileOptions
 const isCount = (value: unknown, below = Number.MAX_SAFE_INTEGER): boolean =>
   Number.isInteger(value) && (value as number) >= 0 && (value as number) < below;
 
+const bytesIn = ({ shape, dtype }: Aval): number => numel(shape) * bytesOf(dtype);
+
 /** Whether a file's content can be what was written for this function. */
 function fits(saved: SavedProgram, fn: GraphFn): boolean {
   return (
@@ -72,7 +74,12 @@ function fits(saved: SavedProgram, fn: GraphFn): boolean {
       ({ name, kind, flops, bytes }) =>
         typeof name === "string" && kind && Number.isFinite(flops) && Number.isFinite(bytes),
     ) &&
-    saved.aliases.every(([result, param]) => isCount(result, fn.outputs.length) && isCount(param, fn.params.length))
+    saved.aliases.every(
+      ([result, param]) =>
+        isCount(result, fn.outputs.length) &&
+        isCount(param, fn.params.length) &&
+        bytesIn(fn.outputs[result]) === bytesIn(fn.params[param]),
+    )
   );
 }
 

@@ -76,7 +76,9 @@ static void one_gemm(int dtype, long m, long n, long k, const char* a, long ars,
   if (at && !(ars == 1 || m == 1)) at = 2;
   if (bt && !(brs == 1 || k == 1)) bt = 2;
   int have = dtype == 0 ? blas_s != NULL : dtype == 1 ? blas_d != NULL : dtype == 2 ? blas_c != NULL : blas_z != NULL;
-  if (!have || at == 2 || bt == 2 || k == 0) {
+  /* The library counts in ints. */
+  const long top = 2147483647, strides = ars | acs | brs | bcs | crs;
+  if (!have || at == 2 || bt == 2 || k == 0 || (m | n | k | strides) > top) {
     switch (dtype) {
       case 0: fallback_s(m, n, k, (const float*)a, ars, acs, 0, (const float*)b, brs, bcs, 0, (float*)c, crs); return;
       case 1: fallback_d(m, n, k, (const double*)a, ars, acs, 0, (const double*)b, brs, bcs, 0, (double*)c, crs); return;
@@ -197,10 +199,32 @@ static int not_after(sort_item a, sort_item b, int descending) {
   if (b.key != b.key) return 1;
   return descending ? a.key >= b.key : a.key <= b.key;
 }
+/* The same order without memory beside the result: a heap of places, by key and then by place. */
+static int goes_after(int dtype, const void* x, long row, int32_t i, int32_t j, int descending) {
+  sort_item a = {sort_key(dtype, x, row + i), i}, b = {sort_key(dtype, x, row + j), j};
+  const int ab = not_after(a, b, descending), ba = not_after(b, a, descending);
+  return ab && ba ? i > j : !ab;
+}
+static void sink(int dtype, const void* x, long row, int32_t* out, long at, long n, int descending) {
+  for (long child = 2 * at + 1; child < n; at = child, child = 2 * at + 1) {
+    if (child + 1 < n && goes_after(dtype, x, row, out[child + 1], out[child], descending)) child++;
+    if (!goes_after(dtype, x, row, out[child], out[at], descending)) return;
+    const int32_t swap = out[at]; out[at] = out[child]; out[child] = swap;
+  }
+}
+static void heap_order(int dtype, const void* x, long row, int32_t* out, long n, int descending) {
+  for (long i = 0; i < n; i++) out[i] = (int32_t)i;
+  for (long i = n / 2 - 1; i >= 0; i--) sink(dtype, x, row, out, i, n, descending);
+  for (long last = n - 1; last > 0; last--) {
+    const int32_t swap = out[0]; out[0] = out[last]; out[last] = swap;
+    sink(dtype, x, row, out, 0, last, descending);
+  }
+}
 static void wr_argsort(int dtype, long rows, long n, int descending, const void* x, int32_t* out, int threads) {
 #pragma omp parallel for num_threads(threads) if (rows > 1 && rows * n > 16384)
   for (long r = 0; r < rows; r++) {
     sort_item* items = malloc(2 * n * sizeof(sort_item) + 16);
+    if (!items) { heap_order(dtype, x, r * n, out + r * n, n, descending); continue; }
     sort_item *from = items, *to = items + n;
     for (long i = 0; i < n; i++) { from[i].key = sort_key(dtype, x, r * n + i); from[i].at = (int32_t)i; }
     for (long width = 1; width < n; width *= 2) {

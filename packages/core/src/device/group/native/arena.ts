@@ -106,7 +106,7 @@ static void cut_block(long i, uint64_t bytes) {
 
 /* Address of a block, or 0 when nothing fits. */
 uint64_t wg_alloc(uint64_t bytes) {
-  if (!arena.base) return 0;
+  if (!arena.base || bytes > arena.bytes) return 0; /* rounding up must not wrap around */
   bytes = bytes ? round_up(bytes, arena_align) : arena_align;
   /* Large blocks begin with a large page, and end with one where at least half of it is used. */
   const int large = bytes >= huge_page;
