@@ -4,7 +4,16 @@ import { binaryFns, type DType, isComplex } from "../graph/index.js";
 import type { Ix } from "./index-expr.js";
 import type { HistoryPolicy, LaneItem, LaneProgram, LaneStore } from "./lane.js";
 import type { LaneLoop, LaneScalar } from "./lane-scalar.js";
-import { binaryValue, castValue, computeType, type Emitter, randomText, storageType, unaryValue } from "./scalar.js";
+import {
+  binaryValue,
+  castValue,
+  computeType,
+  type Emitter,
+  randomText,
+  selectText,
+  storageType,
+  unaryValue,
+} from "./scalar.js";
 
 class Lines implements Emitter {
   readonly lines: string[] = [];
@@ -36,7 +45,7 @@ export function scalarStatement(
   const [a, b, c] = s.args.map(use);
   if (s.op === "load" || s.op === "past" || s.op === "shared") out.define(type, read(s));
   else if (s.op === "lane") out.define(type, `(${type})(${s.address!.print()})`);
-  else if (s.op === "where") out.define(type, `${a} ? ${b} : ${c}`);
+  else if (s.op === "where") out.define(type, selectText(type, a, b, c));
   else if (s.op.startsWith("random_")) {
     const [, kind, threshold] = s.op.split("_");
     out.define(type, randomText(kind as never, s.dtype, a, b, s.address!.print(), Number(threshold)));

@@ -260,6 +260,12 @@ function castText(x: string, from: DType, to: DType): string {
   return `(${computeType[to]})${x}`;
 }
 
+const selectSuffix: Record<string, string> = { float: "f", double: "d", int: "i", int32_t: "i", int64_t: "l" };
+
+/** One of two values by a test, without a branch: both are computed, so that no load before it becomes conditional. */
+export const selectText = (type: string, test: string, a: string, b: string): string =>
+  `w_select_${selectSuffix[type]}(${test}, ${a}, ${b})`;
+
 /** Text that reads an element (or the part-th number of a complex one) from memory. */
 export function loadText(pointer: string, address: string, dtype: DType, part: 0 | 1 = 0): string {
   if (isComplex(dtype)) return `${pointer}[2*(${address})${part === 1 ? " + 1" : ""}]`;

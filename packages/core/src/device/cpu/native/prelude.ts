@@ -21,6 +21,16 @@ W_INLINE double w_inf_d(void) { return __builtin_inf(); }
 W_INLINE float w_bits_to_f(uint32_t u) { float f; __builtin_memcpy(&f, &u, 4); return f; }
 W_INLINE uint32_t w_f_to_bits(float f) { uint32_t u; __builtin_memcpy(&u, &f, 4); return u; }
 
+/* Selects without a branch: compilers do not move the loads before them into one */
+#define W_SELECT(s, T, U)                                                                                               \
+  W_INLINE T w_select_##s(int test, T a, T b) {                                                                         \
+    U x, y, mask = -(U)(test != 0);                                                                                     \
+    __builtin_memcpy(&x, &a, sizeof(T)); __builtin_memcpy(&y, &b, sizeof(T));                                           \
+    x = (x & mask) | (y & ~mask);                                                                                       \
+    T r; __builtin_memcpy(&r, &x, sizeof(T)); return r;                                                                 \
+  }
+W_SELECT(f, float, uint32_t) W_SELECT(d, double, uint64_t) W_SELECT(i, int32_t, uint32_t) W_SELECT(l, int64_t, uint64_t)
+
 /* Half types */
 #ifdef __FLT16_MANT_DIG__
 typedef _Float16 w_half;

@@ -42,6 +42,9 @@ W_INLINE double w_nan_d() { return __longlong_as_double(0x7ff8000000000000LL); }
 W_INLINE float w_inf_f() { return __int_as_float(0x7f800000); }
 W_INLINE double w_inf_d() { return __longlong_as_double(0x7ff0000000000000LL); }
 
+#define W_SELECT(s, T) W_INLINE T w_select_##s(int test, T a, T b) { return test ? a : b; }
+W_SELECT(f, float) W_SELECT(d, double) W_SELECT(i, int32_t) W_SELECT(l, int64_t)
+
 typedef uint16_t w_half;
 #ifdef W_EMULATED
 W_INLINE float w_from_half(w_half h) { _Float16 x; memcpy(&x, &h, 2); return (float)x; }
