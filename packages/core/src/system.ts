@@ -1,9 +1,9 @@
 // What this machine offers the engine: compiler, libraries, kernel cache, devices. Only looks; measures nothing.
-import { accessSync, constants, mkdirSync } from "node:fs";
+import { accessSync, constants } from "node:fs";
 import { findOpenBlas } from "./device/cpu/openblas.js";
 import { findCompiler } from "./device/cpu/toolchain.js";
 import { cudaLibraries, type LibraryName, type LibraryPaths, libraryVersions } from "./device/cuda/index.js";
-import { cacheContents, cacheLimit, cacheRoot } from "./device/index.js";
+import { cacheContents, cacheLimit, cacheRoot, makeFolder } from "./device/index.js";
 import { type SavedRates, savedRates } from "./runtime/index.js";
 
 /** The C compiler that programs are built with, or null. */
@@ -29,7 +29,7 @@ export function cache(): CacheReport {
   const folder = cacheRoot();
   let writable = true;
   try {
-    mkdirSync(folder, { recursive: true });
+    makeFolder(folder);
     accessSync(folder, constants.W_OK);
   } catch {
     writable = false;

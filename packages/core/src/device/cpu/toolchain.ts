@@ -3,11 +3,13 @@
 // one compiles and the others wait, and it may use every core that it was started with, however it has pinned itself since.
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { WeftError } from "../../graph/index.js";
-import { addedToCache, isCached, kernelFolder } from "../kernel-cache.js";
+import { inWritableFolder } from "../cache-root.js";
+import { addedToCache, cachePlaces, isCached } from "../kernel-cache.js";
+import { isIntact, seal } from "../sealed-file.js";
 
 const baseFlags = [
   "-std=gnu11",
@@ -106,6 +108,7 @@ function build(compiler: Compiler, units: readonly string[], target: string): vo
     if (done.error) fail(`the C compiler could not be started (${compiler.command})`, String(done.error.message));
     if (done.status !== 0)
       fail(`the C compiler failed (${compiler.command}, exit ${done.status ?? done.signal})`, done.stderr);
+    seal(out);
     renameSync(out, target);
   } finally {
     rmSync(folder, { recursive: true, force: true });
@@ -133,26 +136,27 @@ export function sharedObject(units: readonly string[]): BuiltLibrary {
     );
   const hash = createHash("sha256");
   for (const part of [compilerIdentity()!, ...units]) hash.update(part).update("\0");
-  const folder = kernelFolder("cpu");
-  const path = join(folder, `${hash.digest("hex").slice(0, 40)}.so`);
-  if (isCached(path)) return { path, fresh: false };
-  try {
-    mkdirSync(folder, { recursive: true });
-  } catch (error) {
-    throw new WeftError(
-      `the kernel cache ${folder} cannot be written (${(error as Error).message}); set WEFT_CACHE_DIR to a folder that can`,
-    );
-  }
-  const turn = takeTurn(path);
-  try {
-    if (isCached(path)) return { path, fresh: false };
-    build(compiler, units, path);
-    addedToCache(path);
-    return { path, fresh: true };
-  } finally {
-    turn.release();
-  }
+  const file = `${hash.digest("hex").slice(0, 40)}.so`;
+  const made = findLibrary(file);
+  if (made !== null) return { path: made, fresh: false };
+  return inWritableFolder("cpu", (folder) => {
+    const path = join(folder, file);
+    const turn = takeTurn(path);
+    try {
+      if (isUsable(path)) return { path, fresh: false };
+      build(compiler, units, path);
+      addedToCache(path);
+      return { path, fresh: true };
+    } finally {
+      turn.release();
+    }
+  });
 }
+
+const isUsable = (path: string): boolean => isCached(path) && isIntact(path);
+
+/** Where a shared object of this name lies, whole; null where it must be made. */
+export const findLibrary = (file: string): string | null => cachePlaces("cpu", file).find(isUsable) ?? null;
 
 /** A compiler that takes longer than this is not waited for: the next one tries by itself. */
 const patienceSeconds = 120;
