@@ -42,7 +42,7 @@ export function scalarStatement(
 ): string {
   const out = new Lines(indent, name);
   const type = computeType[s.dtype];
-  const [a, b, c] = s.args.map(use);
+  const [a, b, c, d] = s.args.map(use);
   if (s.op === "load" || s.op === "past" || s.op === "shared") out.define(type, read(s));
   else if (s.op === "lane") out.define(type, `(${type})(${s.address!.print()})`);
   else if (s.op === "where") out.define(type, selectText(type, a, b, c));
@@ -50,7 +50,13 @@ export function scalarStatement(
     const [, kind, threshold] = s.op.split("_");
     out.define(type, randomText(kind as never, s.dtype, a, b, s.address!.print(), Number(threshold)));
   } else if (s.op === "cast") castValue(out, [a], s.args[0].dtype, s.dtype);
-  else if (isBinary.has(s.op)) binaryValue(out, s.op as never, [a], [b], s.args[0].dtype, s.dtype);
+  else if (s.op === "hypot") out.define(type, `w_hypot_${type === "double" ? "d" : "f"}(${a}, ${b})`);
+  else if (s.op === "quotient_re" || s.op === "quotient_im") {
+    const other = `${name}_`;
+    const parts = s.op === "quotient_re" ? `&${name}, &${other}` : `&${other}, &${name}`;
+    const call = `w_cdiv_${type === "double" ? "d" : "f"}(${[a, b, c, d].join(", ")}, ${parts});`;
+    return `${indent}${type} ${name}, ${other}; ${call}`;
+  } else if (isBinary.has(s.op)) binaryValue(out, s.op as never, [a], [b], s.args[0].dtype, s.dtype);
   else unaryValue(out, s.op as never, [a], s.args[0].dtype, s.dtype);
   // A cast that changes nothing defines nothing; give it its name all the same.
   if (out.lines.length === 0) out.define(type, a);

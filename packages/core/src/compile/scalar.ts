@@ -96,6 +96,7 @@ const floatUnary: Record<UnaryFn, (x: string, s: string) => string> = {
   cosh: call("cosh"),
   tanh: call("tanh"),
   erf: call("erf"),
+  erfc: call("erfc"),
   not: (x) => `(${x} == 0)`,
   isnan: (x) => `(${x} != ${x})`,
   isfinite: call("isfinite"),
@@ -104,9 +105,12 @@ const floatUnary: Record<UnaryFn, (x: string, s: string) => string> = {
   conj: (x) => x,
 };
 
+/** Integer functions come in 32 and 64 bits; bool and uint8 are computed in 32. */
+const integerSuffix = (dtype: DType): string => (dtype === "int64" ? "l" : "i");
+
 const integerUnary: Partial<Record<UnaryFn, (x: string, dtype: DType) => string>> = {
-  neg: (x) => `-${x}`,
-  abs: (x) => `(${x} < 0 ? -${x} : ${x})`,
+  neg: (x, dtype) => `w_neg_${integerSuffix(dtype)}(${x})`,
+  abs: (x, dtype) => `w_abs_${integerSuffix(dtype)}(${x})`,
   sign: (x) => `((${x} > 0) - (${x} < 0))`,
   not: (x, dtype) => (dtype === "bool" ? `!${x}` : `~${x}`),
   floor: (x) => x,
@@ -174,12 +178,14 @@ export function binaryValue(out: Emitter, fn: BinaryFn, a: CValue, b: CValue, fr
     return complexBinary(out, fn, a as readonly [string, string], b as readonly [string, string], from, type);
   const sign = infix[fn];
   const isFloat = kindOf(from) === "float";
-  if (sign !== undefined) {
+  // Signed overflow is undefined in both dialects: sums and products that may wrap are functions.
+  const wraps = kindOf(to) === "int" && (fn === "add" || fn === "sub" || fn === "mul");
+  if (sign !== undefined && !wraps) {
     const text = `${a[0]} ${sign} ${b[0]}`;
     return [out.define(type, kindOf(to) === "int" ? wrapInteger(text, to) : text)];
   }
   if (fn === "div") return [out.define(type, `${a[0]} / ${b[0]}`)];
-  const name = isFloat ? suffix(from) : from === "int64" ? "l" : "i";
+  const name = isFloat ? suffix(from) : integerSuffix(from);
   if (fn === "max" || fn === "min") return [out.define(type, extremumText(fn, a[0], b[0], isFloat))];
   return [out.define(type, wrapInteger(`w_${word(fn)}_${name}(${a[0]}, ${b[0]})`, to))];
 }
@@ -206,14 +212,12 @@ function complexBinary(
   const pair = (re: string, im: string): CValue => [out.define(type, re), out.define(type, im)];
   if (fn === "add" || fn === "sub") return pair(`${ar} ${infix[fn]} ${br}`, `${ai} ${infix[fn]} ${bi}`);
   if (fn === "mul") return multiply(out, type, [ar, ai], [br, bi]);
-  if (fn === "div") {
-    const d = out.define(type, `${br} * ${br} + ${bi} * ${bi}`);
-    return pair(`(${ar} * ${br} + ${ai} * ${bi}) / ${d}`, `(${ai} * ${br} - ${ar} * ${bi}) / ${d}`);
-  }
+  const call = (name: string): CValue =>
+    out.definePair(type, (a, b) => `w_${name}_${suffix(dtype)}(${ar}, ${ai}, ${br}, ${bi}, &${a}, &${b});`);
+  if (fn === "div") return call("cdiv");
   if (fn === "eq") return [out.define("int", `(${ar} == ${br}) & (${ai} == ${bi})`)];
   if (fn === "ne") return [out.define("int", `(${ar} != ${br}) | (${ai} != ${bi})`)];
-  if (fn === "pow")
-    return out.definePair(type, (a, b) => `w_cpow_${suffix(dtype)}(${ar}, ${ai}, ${br}, ${bi}, &${a}, &${b});`);
+  if (fn === "pow") return call("cpow");
   throw new InternalError(`${fn} of ${dtype}`);
 }
 
@@ -255,7 +259,7 @@ function castText(x: string, from: DType, to: DType): string {
     if (fromFloat) return `w_to_${to === "uint8" ? "u" : to === "int32" ? "i" : "l"}_${suffix(from)}(${x})`;
     return to === "uint8" ? `(int)(uint8_t)${x}` : `(${computeType[to]})${x}`;
   }
-  if (to === "float16") return `w_round_half((float)${x})`;
+  if (to === "float16") return `w_round_half(${from === "float64" ? "w_to_odd" : "(float)"}(${x}))`;
   if (to === "bfloat16") return `w_round_bfloat((float)${x})`;
   return `(${computeType[to]})${x}`;
 }
