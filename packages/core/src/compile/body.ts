@@ -236,18 +236,22 @@ export class BodyPrinter {
     return this.depth(expr) === 2 && this.depth(expr.args[1]) === 1;
   }
 
-  /** Division by something that stays the same inside the loop: one division outside, products inside (an ulp more error). */
+  /**
+   * Division by something that stays the same inside the loop: one division outside, products inside (an ulp more error).
+   * Very large and very small divisors have no inverse of full precision: they and the dividend are scaled first.
+   */
   #byReciprocal(dividend: KExpr, divisor: KExpr, scope: Scope): CValue {
     const outer = this.#scopeFor(divisor);
     const [d] = this.value(divisor);
     let inverse = this.#inverses.get(d);
     if (inverse === undefined) {
-      inverse = outer.define("float", `1.0f / ${d}`);
+      const scale = outer.define("float", `w_scale_f(w_abs_f(${d}))`);
+      inverse = { scale, of: outer.define("float", `1.0f / (${d} * ${scale})`) };
       this.#inverses.set(d, inverse);
     }
-    return [scope.define("float", `${this.value(dividend)[0]} * ${inverse}`)];
+    return [scope.define("float", `${this.value(dividend)[0]} * ${inverse.scale} * ${inverse.of}`)];
   }
-  readonly #inverses = new Map<string, string>();
+  readonly #inverses = new Map<string, { scale: string; of: string }>();
 
   #load(expr: Extract<KExpr, { kind: "load" }>, scope: Scope): CValue {
     const { dtype, guard } = expr;
