@@ -57,3 +57,20 @@ for (const [name, make, skip, perProgram] of devices)
     before(() => void useDevice(make()));
     test("against NumPy", () => check(perProgram));
   });
+
+test("a pad of a flip of a reshaped flip reads every element from its place", { skip: devices[1][2] }, () => {
+  useDevice(new CpuDevice());
+  const numbers = Array.from({ length: 12 }, (_, i) => i + 1);
+  const program = weft.jit((x: Tensor) =>
+    x
+      .flip([1])
+      .reshape([1, -1])
+      .flip([1])
+      .pad([
+        [0, 0],
+        [1, 0],
+      ]),
+  );
+  const got = program(weft.tensor(numbers, { dtype: "int32" }).reshape([3, 4]).realize()).dataSync();
+  assert.deepEqual(Array.from(got as Int32Array), [0, 9, 10, 11, 12, 5, 6, 7, 8, 1, 2, 3, 4]);
+});
