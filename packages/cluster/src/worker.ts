@@ -2,8 +2,8 @@
 // results to clients directly. Goes back to the dispatcher when that was restarted.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import {
-  createDevice,
   checkArguments,
+  createDevice,
   type Device,
   type DeviceBuffer,
   type Executable,
