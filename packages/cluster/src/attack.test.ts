@@ -311,10 +311,22 @@ test("the data plane: uploads that are too long, out of order or never come dist
     await talk([{ upload: 4, bytes: 64, at: 0, last: true }, four]);
     await talk([{ upload: 5, bytes: 4, at: "0", last: true }, four]);
     await talk([{ nothing: 1 }]);
+    // The next client's id, before the dispatcher has said that there is one: what was said early is wrong too.
+    const early = connectSocket(data.port, "127.0.0.1");
+    early.on("error", () => {});
+    writeFrame(early, { client: client + 1, key: data.key });
+    writeFrame(early, { upload: 1, bytes: -1, at: 0, last: true }, four);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    const next = new Raw(port, cluster.local!.token);
+    assert.equal(await next.until((m) => m.t === "welcome" && m.client), client + 1);
+    next.close();
     // An upload is announced, its bytes never come, and its client leaves.
     const part = { worker, offset: null, sizes: [1], strides: [4], element: 4 };
     raw.send({ t: "upload", id: 50, bytes: 4, parts: [part] });
     await new Promise((resolve) => setTimeout(resolve, 300));
     raw.close();
+    const begun = Date.now();
+    assert.equal(await weft.ones([64, 8]).sum().item(), 512);
+    assert.ok(Date.now() - begun < 10_000, "the others waited for a client that is gone");
   });
 });

@@ -117,7 +117,11 @@ export class DataServer {
     connection.space = space;
     for (const message of this.#late.get(space.client) ?? []) writeFrame(connection.socket, message);
     this.#late.delete(space.client);
-    for (const frame of connection.early.splice(0)) this.#frame(connection, frame);
+    try {
+      for (const frame of connection.early.splice(0)) this.#frame(connection, frame);
+    } catch {
+      connection.socket.destroy();
+    }
   }
 
   #frame(connection: Connection, frame: Frame): void {

@@ -293,8 +293,12 @@ export class Worker {
     this.#draining = true;
     let last = performance.now();
     for (let message = this.#queue.shift(); message !== undefined; message = this.#queue.shift()) {
-      const waiting = this.#handle(message);
-      if (waiting !== null) await waiting;
+      try {
+        const waiting = this.#handle(message);
+        if (waiting !== null) await waiting;
+      } catch (error) {
+        this.#failMessage(message, error as Error);
+      }
       // Fetches of others must not wait for a long queue.
       if (performance.now() - last > 4) {
         await nextTurn();
@@ -302,6 +306,16 @@ export class Worker {
       }
     }
     this.#draining = false;
+  }
+
+  /** What an instruction would have made fails, for its client; the others' instructions go on. */
+  #failMessage(message: ToWorker, error: Error): void {
+    const [text, cause] = causeOf(error);
+    say("worker", () => `"${message.t}" failed: ${text}`);
+    const ids = message.t === "run" ? message.outputs : message.t === "upload" ? [message.id] : [];
+    if (!("client" in message) || ids.length === 0) return;
+    for (const id of ids) this.#spaces.get(message.client)?.fail(id, { message: text, cause });
+    this.#send({ t: "failed", client: message.client, ids, message: text, cause, worker: this.id });
   }
 
   #handle(message: ToWorker): Promise<void> | null {
