@@ -26,7 +26,7 @@ const proof = join(folder, "proof");
 
 /** C that makes a file, wherever it lands in a kernel: the end of a pragma, of an expression, of a name or of a comment. */
 const payloads = [
-  `max:r0)\n{extern int system(const char*); system("touch ${proof}");}\n#pragma omp simd reduction(max`,
+  `max:r0)") for (int q_ = 0; q_ < 1; q_++) r0 += 0; { extern int system(const char*); system("touch ${proof}"); } _Pragma("omp simd reduction(min`,
   `*/ system("touch ${proof}"); /*`,
   `"; system("touch ${proof}"); //`,
   `0); system("touch ${proof}"); (0`,
@@ -211,8 +211,11 @@ test("the client protocol: code in attributes, long names, wrong sizes and place
     const reduce = samples.get("reduce")!;
 
     define(1, exploit());
+    upload(1, 128, {});
     run(1, [1], [100]);
-    assert.match(await raw.until(failedOf(100)), /fn of reduce should be one of sum, prod, max, min/);
+    const problem = await raw.until(failedOf(100)).catch(String);
+    notMade();
+    assert.match(problem, /fn of reduce should be one of sum, prod, max, min/);
 
     define(2, withValue(reduce, ["nodes", 0, 0], "x".repeat(21_000)));
     run(2, [1], [101]);
