@@ -2,6 +2,7 @@
 // the rounds of the random numbers (threefry2x32, by key and element index; ops/reference/random.ts has them in TypeScript).
 // A dialect says before how it writes functions (W_INLINE, and W_CALL for large ones), infinities, and `w_rotl(word, bits)`.
 import { complexFunctions, complexScales } from "./complex-source.js";
+import { normal32Formula, normal64Formula } from "../ops/index.js";
 
 export const scalarFunctions = String.raw`/* Conversions to integers: truncate, saturate, NaN gives 0 */
 #define W_TO_INT(s, T)                                                                                                  \
@@ -102,5 +103,49 @@ W_INLINE int w_kept(uint32_t k0, uint32_t k1, uint64_t n, uint32_t threshold) {
   W_THREEFRY13
   uint32_t word = n & 2 ? x1 : x0;
   return (n & 1 ? word >> 16 : word & 65535u) >= threshold;
+}
+`;
+
+const horner = (fma: string, x: string, coefficients: readonly number[], end: string): string =>
+  [
+    `p = ${coefficients[0]}${end};`,
+    ...coefficients.slice(1).map((c) => `p = ${fma}(p, ${x}, ${Number.isInteger(c) ? `${c}.0` : c}${end});`),
+  ].join(" ");
+const [f32, f64] = [normal32Formula, normal64Formula];
+
+/**
+ * Normal numbers as ops/reference/normal.ts evaluates them. Every product that is added to something is a fused multiply-add:
+ * flags of compilers that allow or forbid contraction change nothing. A dialect defines w_bits_to_f and its companions.
+ */
+export const normalFunctions = `/* Box-Muller: sqrt(-2 log u) cos(2 pi v), the cosine by folding v to a quarter turn */
+W_INLINE float w_normal_f(uint32_t k0, uint32_t k1, uint64_t i) {
+  W_THREEFRY
+  float u = (float)(int32_t)((x0 >> 8) + 1) * 5.9604644775390625e-8f, v = (float)(int32_t)(x1 >> 8) * 5.9604644775390625e-8f;
+  int32_t bits = (int32_t)w_f_to_bits(u), e = (bits - 0x3f3504f3) >> 23;
+  float f = w_bits_to_f((uint32_t)bits - ((uint32_t)e << 23)) - 1.0f, k = (float)e, p;
+  ${horner("fmaf", "f", f32.log, "f")}
+  float ff = f * f, y = fmaf(p * f, ff, k * ${f32.ln2[1]}f);
+  y = fmaf(-0.5f, ff, y) + f;
+  y = fmaf(k, ${f32.ln2[0]}f, y);
+  float a = (fabsf(v - 0.5f) - 0.25f) * ${f32.turn}f, s = a * a;
+  ${horner("fmaf", "s", f32.sin, "f")}
+  return fmaf(sqrtf(-2.0f * y), a * p, 0.0f);
+}
+#define w_normal_h w_normal_f
+#define w_normal_b w_normal_f
+W_INLINE double w_normal_d(uint32_t k0, uint32_t k1, uint64_t i) {
+  W_THREEFRY
+  double u = ((double)x0 + 1.0) * 2.3283064365386963e-10, v = (double)x1 * 2.3283064365386963e-10;
+  uint64_t bits = w_d_to_bits(u);
+  int32_t e = ((int32_t)(bits >> 32) - 0x3fe6a09e) >> 20;
+  double f = w_bits_to_d(bits - ((uint64_t)(int64_t)e << 52)) - 1.0, k = (double)e, p;
+  double t = f / (f + 2.0), z = t * t;
+  ${horner("fma", "z", f64.log, "")}
+  double twice = t + t, y = fma(twice * z, p, k * ${f64.ln2[1]});
+  y = y + twice;
+  y = fma(k, ${f64.ln2[0]}, y);
+  double a = (fabs(v - 0.5) - 0.25) * ${f64.turn}, s = a * a;
+  ${horner("fma", "s", f64.sin, "")}
+  return fma(sqrt(-2.0 * y), a * p, 0.0);
 }
 `;

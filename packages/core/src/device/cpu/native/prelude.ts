@@ -1,7 +1,7 @@
 // The C that every generated kernel starts with: types, conversions, and the scalar functions that compile/scalar.ts
 // calls. Single-precision functions are plain arithmetic, so that the compiler vectorises them inside loops; the
 // polynomial coefficients are Chebyshev interpolants (errors below 2e-9 before rounding).
-import { complexSource, scalarFunctions, threefryRounds } from "../../common-source.js";
+import { complexSource, normalFunctions, scalarFunctions, threefryRounds } from "../../common-source.js";
 
 export const preludeSource = String.raw`
 #include <stdint.h>
@@ -20,6 +20,8 @@ W_INLINE float w_inf_f(void) { return __builtin_inff(); }
 W_INLINE double w_inf_d(void) { return __builtin_inf(); }
 W_INLINE float w_bits_to_f(uint32_t u) { float f; __builtin_memcpy(&f, &u, 4); return f; }
 W_INLINE uint32_t w_f_to_bits(float f) { uint32_t u; __builtin_memcpy(&u, &f, 4); return u; }
+W_INLINE double w_bits_to_d(uint64_t u) { double d; __builtin_memcpy(&d, &u, 8); return d; }
+W_INLINE uint64_t w_d_to_bits(double d) { uint64_t u; __builtin_memcpy(&u, &d, 8); return u; }
 
 /* Selects without a branch: compilers do not move the loads before them into one */
 #define W_SELECT(s, T, U)                                                                                               \
@@ -205,25 +207,4 @@ W_INLINE double w_uniform_d(uint32_t k0, uint32_t k1, uint64_t i) {
   W_THREEFRY
   return ((double)(x0 >> 5) * 67108864.0 + (double)(x1 >> 6)) * 1.1102230246251565e-16;
 }
-W_INLINE float w_normal_f(uint32_t k0, uint32_t k1, uint64_t i) {
-  W_THREEFRY
-  float u = (float)(int32_t)((x0 >> 8) + 1) * 5.9604644775390625e-8f, v = (float)(int32_t)(x1 >> 8) * 5.9604644775390625e-8f;
-  /* cos(2 pi v) by folding v to a quarter turn: exact reduction, then a short polynomial */
-  float q = v - 0.5f;
-  float w = __builtin_fabsf(q) - 0.25f;
-  float a = w * 6.28318530718f, s = a * a;
-  float p = 2.7557319e-6f;
-  p = p * s - 1.98412698e-4f;
-  p = p * s + 8.33333333e-3f;
-  p = p * s - 1.66666667e-1f;
-  p = p * s + 1.0f;
-  return sqrtf(-2.0f * w_log_f(u)) * (a * p);
-}
-#define w_normal_h w_normal_f
-#define w_normal_b w_normal_f
-W_INLINE double w_normal_d(uint32_t k0, uint32_t k1, uint64_t i) {
-  W_THREEFRY
-  double u = ((double)x0 + 1.0) * 2.3283064365386963e-10, v = (double)x1 * 2.3283064365386963e-10;
-  return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
-}
-`;
+${normalFunctions}`;

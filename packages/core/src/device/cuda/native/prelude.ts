@@ -2,7 +2,7 @@
 // which threads join partial results (always in the same order, so results are deterministic). No headers: NVRTC
 // compiles it on machines that have only a driver and the NVRTC library.
 import { transcendentalFns } from "../../../ops/index.js";
-import { complexSource, scalarFunctions, threefryRounds } from "../../common-source.js";
+import { complexSource, normalFunctions, scalarFunctions, threefryRounds } from "../../common-source.js";
 
 export const cudaPrelude = String.raw`
 #ifdef __CUDACC_RTC__
@@ -99,19 +99,11 @@ W_INLINE double w_uniform_d(uint32_t k0, uint32_t k1, uint64_t i) {
   W_THREEFRY
   return ((double)(x0 >> 5) * 67108864.0 + (double)(x1 >> 6)) * 1.1102230246251565e-16;
 }
-W_INLINE float w_normal_f(uint32_t k0, uint32_t k1, uint64_t i) {
-  W_THREEFRY
-  float u = (float)((x0 >> 8) + 1) * 5.9604644775390625e-8f, v = (float)(x1 >> 8) * 5.9604644775390625e-8f;
-  return sqrtf(-2.0f * logf(u)) * cospif(2.0f * v);
-}
-#define w_normal_h w_normal_f
-#define w_normal_b w_normal_f
-W_INLINE double w_normal_d(uint32_t k0, uint32_t k1, uint64_t i) {
-  W_THREEFRY
-  double u = ((double)x0 + 1.0) * 2.3283064365386963e-10, v = (double)x1 * 2.3283064365386963e-10;
-  return sqrt(-2.0 * log(u)) * cospi(2.0 * v);
-}
-
+#define w_bits_to_f(u) __uint_as_float(u)
+#define w_f_to_bits(f) __float_as_uint(f)
+#define w_bits_to_d(u) __longlong_as_double((long long)(u))
+#define w_d_to_bits(d) ((uint64_t)__double_as_longlong(d))
+${normalFunctions}
 /* Joining the partial results of G threads; every thread gets the result. */
 struct w_op_sum {
   template <class T> static __device__ T of(T a, T b) { return a + b; }
