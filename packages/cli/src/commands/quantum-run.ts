@@ -56,13 +56,11 @@ export function loadProblem(file: string, set: readonly string[] = []): quantum.
     const [key, value, ...more] = entry.split("=");
     if (value === undefined || more.length > 0 || !Number.isFinite(Number(value)) || value === "")
       throw new CommandError(`--set ${entry}: write key=number`, wrongUsage);
-    const known = Object.keys(quantum.specValues(spec));
-    if (!known.includes(key))
-      throw new CommandError(
-        `--set ${entry}: there is no parameter "${key}"${quantum.suggestion(key, known)}`,
-        wrongUsage,
-      );
-    spec.parameters[key] = Number(value);
+    try {
+      quantum.setParameter(spec, key, Number(value));
+    } catch (error) {
+      throw new CommandError(`--set ${entry}: ${(error as Error).message}`, wrongUsage);
+    }
   }
   return physical(() => new quantum.GateProblem(spec), wrongUsage);
 }

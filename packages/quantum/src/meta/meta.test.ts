@@ -250,11 +250,11 @@ describe("the published network, files, and what is refused", () => {
 
   test("settings out of range are named; a loss that is not finite ends the training", () => {
     const bad = (settings: unknown) => () => metaConfig(settings as MetaSettings);
-    assert.throws(bad({ preset: "fast" }), /no preset "fast"; known: training, evaluation, debug/);
-    assert.throws(bad({ inner: { steps: -1 } }), /adaptation: steps must be a whole number >= 0, got -1/);
-    assert.throws(bad({ order: 3 }), /order must be 1 or 2, got 3/);
-    assert.throws(bad({ batch: 0 }), /batch must be a whole number >= 1/);
-    assert.throws(bad({ outer: { rate: 0 } }), /outer.rate must be above 0/);
+    assert.throws(bad({ preset: "fast" }), /preset: there is no "fast" \(known: training, evaluation, debug\)/);
+    assert.throws(bad({ inner: { steps: -1 } }), /inner.steps: expected a whole number >= 0, got -1/);
+    assert.throws(bad({ order: 3 }), /order: must be 1 or 2, got 3/);
+    assert.throws(bad({ batch: 0 }), /batch: expected a whole number >= 1/);
+    assert.throws(bad({ outer: { rate: 0 } }), /outer.rate: must be above 0/);
     assert.throws(bad({ problem: { ...qubitFlip(), channels: [] } }), /0 channels; tasks bring two rates/);
     const trainer = new MetaTrainer({ ...debug, outer: { rate: 1e38 } });
     assert.throws(() => trainer.run(), /the loss became (NaN|Infinity|-Infinity).*lower outer.rate/);
@@ -278,12 +278,14 @@ describe("the published network, files, and what is refused", () => {
     assert.deepEqual(parseMetaFile("").tasks, gammaTasks);
     const refused = (text: string, message: RegExp): void =>
       assert.throws(() => parseMetaFile(text, "meta.yaml"), message);
-    refused("inner: {stepz: 3}", /meta.yaml: inner: .*stepz/);
+    refused("inner: {stepz: 3}", /meta.yaml: inner: there is no key "stepz"; did you mean "steps"/);
     refused("batch: many", /meta.yaml: batch: .*number/);
-    refused("batch: -2", /meta.yaml: meta: batch must be a whole number >= 1, got -2/);
+    refused("batch: -2", /meta.yaml: batch: expected a whole number >= 1, got -2/);
     refused("tasks: {kind: rates, dephasing: [-1, 1], relaxation: 0}", /dephasing can become negative/);
+    refused("tasks: {kind: rates, dephasing: {law: unifrom}, relaxation: 0}", /tasks.dephasing.law: .*mean "uniform"/);
+    refused("tasks: {kind: rates, dephasing: [1, 2, 3], relaxation: 0}", /tasks.dephasing: expected \[low, high\]/);
     refused("a: [", /meta.yaml: is not YAML/);
-    refused("integration: {training: {method: euler}}", /meta.yaml: integration.training/);
+    refused("integration: {training: {method: euler}}", /meta.yaml: integration.training: give either dt or tolerance/);
   });
 
   test("pulses that the chosen steps cannot follow make the steps finer, and it is said", () => {

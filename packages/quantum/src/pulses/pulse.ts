@@ -19,7 +19,8 @@ export interface PulseFields {
   drag?: number;
 }
 
-const carrierFields = ["amplitude", "delay", "omega", "phase", "drag"] as const;
+/** Parameters that pulses of every shape have. */
+export const carrierParameters = ["amplitude", "delay", "omega", "phase", "drag"] as const;
 
 export class Pulse {
   readonly shape: PulseShapeName;
@@ -30,7 +31,7 @@ export class Pulse {
     if (rule === undefined)
       throw new WeftError(`pulse: there is no shape "${String(shape)}"; known: ${Object.keys(pulseShapes).join(", ")}`);
     const all: Record<string, PulseValue> = { amplitude: 1, ...rule.defaults };
-    const known = [...carrierFields, ...rule.parameters];
+    const known = [...carrierParameters, ...rule.parameters];
     for (const [name, value] of Object.entries(given)) {
       if (value === undefined) continue;
       if (!known.includes(name))

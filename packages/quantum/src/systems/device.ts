@@ -4,6 +4,7 @@ import { WeftError } from "@weft/core/internal/graph";
 import { diag, full, jit, kron, stack, Tensor, tensor, vmap } from "@weft/core/internal/tensor";
 import { destroy, Operator, sigmaX, sigmaY, sigmaZ } from "../operators/index.js";
 import type { Pulse, PulseValue } from "../pulses/index.js";
+import { suggestion } from "../schema/index.js";
 import { denseTerms, type Hamiltonian, type HamiltonianTerm } from "../solvers/index.js";
 import type { DevicePart, Levels } from "./parts.js";
 
@@ -61,24 +62,6 @@ export interface QuantumDeviceFields {
 
 const f64 = { dtype: "float64" } as const;
 const twoPi = 2 * Math.PI;
-
-/** Names that are close to a wrong one, for messages. */
-export function suggestion(wrong: string, known: readonly string[]): string {
-  const distance = (a: string, b: string): number => {
-    let row = Array.from({ length: b.length + 1 }, (_, j) => j);
-    for (let i = 1; i <= a.length; i++) {
-      const next = [i];
-      for (let j = 1; j <= b.length; j++)
-        next[j] = Math.min(row[j] + 1, next[j - 1] + 1, row[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1));
-      row = next;
-    }
-    return row[b.length];
-  };
-  const [best] = [...known].sort((a, b) => distance(wrong, a) - distance(wrong, b));
-  return best !== undefined && distance(wrong, best) <= Math.max(2, wrong.length / 3)
-    ? `; did you mean "${best}"?`
-    : "";
-}
 
 export class QuantumDevice {
   readonly names: readonly string[];

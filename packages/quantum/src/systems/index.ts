@@ -11,7 +11,6 @@ export {
   type OperatorName,
   QuantumDevice,
   type QuantumDeviceFields,
-  suggestion,
 } from "./device.js";
 export { computationalFrame, type DeviceEvolution, durationOf, type EvolveOptions, evolve } from "./evolve.js";
 export {
