@@ -1,4 +1,4 @@
-// What YAML files say of control problems, tasks and integration: schemas that know every key, and what becomes of them.
+// YAML files of control problems: schemas of problems, tasks and integration settings.
 
 import { WeftError } from "@weft/core/internal/graph";
 import { key, type Tensor, tensor } from "@weft/core/internal/tensor";
@@ -91,7 +91,7 @@ export const integrationSchema = strict({
 
 const controlSchema = strict({
   problem: problemSchema,
-  /** Rates of one environment, or environments to draw. */
+  /** Either the rates of one environment, or a distribution of environments. */
   rates: numbers.optional(),
   tasks: tasksSchema.optional(),
   ensemble: number.optional(),
@@ -103,6 +103,7 @@ const controlSchema = strict({
   integration: integrationSchema.optional(),
 });
 
+/** Content of a control file. */
 export interface ControlFile {
   prepared: PreparedProblem;
   /** [n, channels] */
@@ -113,7 +114,7 @@ export interface ControlFile {
   start: NamedParameters;
 }
 
-/** A pulse to be found, as a file describes it: { problem, rates or tasks, objective, integration }. */
+/** Reads a pulse optimization problem from YAML: { problem, rates or tasks, objective, integration }. */
 export function parseControlFile(source: string, name = "control"): ControlFile {
   const given = readValue(controlSchema, parseYaml(source, name), name);
   if ((given.rates === undefined) === (given.tasks === undefined))

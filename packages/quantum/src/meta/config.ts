@@ -1,5 +1,4 @@
-// What a meta-training run is made of: every number has a default, the three presets are written out, and bad values are
-// named. Knows no tensors.
+// Configuration of meta-training: defaults, presets and validation.
 import { WeftError } from "@weft/core/internal/graph";
 import { z } from "zod";
 import { type ControlProblem, type Integration, qubitFlip } from "../control/index.js";
@@ -8,16 +7,18 @@ import { checkDistribution, gammaTasks, type TaskDistribution } from "../noise/i
 import { above, choice, number, readValue, strict, whole } from "../schema/index.js";
 import type { PolicyOptions } from "./policy.js";
 
+/** Configuration of a meta-training run. */
 export interface MetaConfig {
   problem: ControlProblem;
   tasks: TaskDistribution;
   policy: Omit<PolicyOptions, "segments" | "controls">;
-  /** Tasks in a meta-batch. */
+  /** Number of tasks per meta-batch. */
   batch: number;
-  /** Adaptation of each task; order 1 or 2 of the meta-gradient. */
+  /** Adaptation of each task. */
   inner: { steps: number; rate: number };
+  /** Order of the meta-gradient. */
   order: 1 | 2;
-  /** Adam on the start, gradients clipped to this norm. */
+  /** Adam on the initial parameters, with gradients clipped to a global norm. */
   outer: { rate: number; clip: number };
   iterations: number;
   validation: { tasks: number; every: number };
@@ -25,7 +26,9 @@ export interface MetaConfig {
   seed: number;
 }
 
+/** Names of presets. */
 export const presetNames = ["training", "evaluation", "debug"] as const;
+/** Name of a preset. */
 export type MetaPreset = (typeof presetNames)[number];
 
 const base: MetaConfig = {
@@ -42,7 +45,7 @@ const base: MetaConfig = {
   seed: 0,
 };
 
-/** training: as published for rates; evaluation: more tasks and steps, finer integration; debug: small and quick. */
+/** Presets: training as published, evaluation with more tasks and steps and finer integration, debug for short runs. */
 export const presets: Record<MetaPreset, MetaConfig> = {
   training: base,
   evaluation: {
@@ -61,7 +64,7 @@ export const presets: Record<MetaPreset, MetaConfig> = {
   },
 };
 
-/** Settings over a preset; nested groups are merged one level deep. */
+/** Changes to a preset; nested groups are merged one level deep. */
 export type MetaSettings = { preset?: MetaPreset } & {
   [K in keyof MetaConfig]?: K extends "tasks" | "problem"
     ? MetaConfig[K]
@@ -71,7 +74,7 @@ export type MetaSettings = { preset?: MetaPreset } & {
 };
 
 const integration = integrationSchema.optional();
-/** Settings that a file and a program write in the same form. */
+/** Settings with the same form in files and programs. */
 export const settingsShape = {
   preset: choice(presetNames).optional(),
   seed: whole(0).optional(),
@@ -96,6 +99,7 @@ const settingsSchema = strict({
   tasks: z.custom<TaskDistribution>().optional(),
 });
 
+/** The configuration of settings over a preset; invalid settings are errors. */
 export function metaConfig(settings: MetaSettings = {}): MetaConfig {
   const { preset = "training", ...rest } = readValue(settingsSchema, settings, "meta");
   const from = presets[preset];

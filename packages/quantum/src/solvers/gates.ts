@@ -41,7 +41,7 @@ export interface GateProgram extends GateTensors {
   at: Tensor;
   /** Angles as a function of the step index, or null; with it the tables of angles are not computed. */
   stepAngles: StepAngles | null;
-  /** With `moving`: tables of so many steps at a time, instead of none. */
+  /** With `stepAngles`: number of steps whose angles are tabulated at a time. */
   block?: number;
 }
 

@@ -8,26 +8,29 @@ import type { DeviceParameterValues, OperatorName } from "../systems/index.js";
 import { QuantumDevice } from "../systems/index.js";
 import { decaySchema, deviceSchema, evolutionSchema, parameterSchema, pulseSchema, targetSchema } from "./schemas.js";
 
+/** Decay of a part. */
 export interface OpenJump {
-  /** Among the parameters: q0.lower.rate. */
+  /** Key of the rate among the parameters, such as q0.lower.rate. */
   key: string;
   on: string;
   operator: OperatorName;
-  /** 1/ns */
+  /** Rate in 1/ns. */
   rate: number;
 }
 
+/** Target of a specification: a gate or a state transfer. */
 export interface GateTarget {
-  /** A gate on the computational states, or null where a state is wanted. */
+  /** Gate on the computational states, or null for a state transfer. */
   gate: Operator | null;
   name: string;
-  /** Product states by their levels, "01": from the first to the second. */
+  /** Product states of a state transfer by their levels, such as "01", or null. */
   states: { from: string; to: string } | null;
   compensation: Compensation;
-  /** "average" (with leakage) or "process": which infidelity is the loss. */
+  /** The infidelity that is the loss: "average" (with leakage) or "process". */
   measure: "average" | "process";
 }
 
+/** Content of a gate specification. */
 export interface GateSpec {
   name: string;
   device: QuantumDevice;
@@ -40,22 +43,22 @@ export interface GateSpec {
     basis: "product" | "eigen";
     chunks?: number;
     precision: "complex64" | "complex128";
-    /** Fixed steps: the error of the infidelity that is allowed; checked by a run with half the steps. */
+    /** Largest error of the infidelity with fixed steps; checked by a run with half the steps. */
     tolerance?: number;
   };
   jumps: OpenJump[];
   target: GateTarget;
-  /** Parameters to differentiate and optimize: keys, or prefixes that end in *. Null: all but the rates of decay. */
+  /** Keys of the parameters to optimize; * matches any text. Null: all but the decay rates. */
   learn: string[] | null;
 }
 
-/** All parameters with their values: those of the device, and the rates of decay. */
+/** Values of all parameters: those of the device, and the decay rates. */
 export const specValues = ({ device, jumps }: Pick<GateSpec, "device" | "jumps">): DeviceParameterValues => ({
   ...device.values(),
   ...Object.fromEntries(jumps.map(({ key, rate }) => [key, rate])),
 });
 
-/** Keys to learn. Rates are learned only by patterns that name them: a gate is not improved by wishing its decay away. */
+/** Keys of the parameters to optimize. Decay rates must be named, because their optimum is always zero. */
 export function learnedKeys({ device, jumps, learn }: Pick<GateSpec, "device" | "jumps" | "learn">): Set<string> {
   const own = Object.keys(device.values());
   const rates = jumps.map(({ key }) => key);
@@ -79,9 +82,28 @@ const fileSchema = strict({
   learn: list(text).optional(),
 });
 
-/** Reads a specification from YAML (or JSON). */
+/**
+ * Reads a gate specification from YAML or JSON.
+ *
+ * @param name - Name of the specification in messages, and its default name.
+ *
+ * @example
+ * ```ts
+ * import { GateProblem, parseGateSpec } from "@weft/quantum";
+ *
+ * const spec = parseGateSpec(`
+ * device: {parts: {q: {kind: qubit, frequency: 0.5}}}
+ * pulses: [{on: q, name: x, operator: x, shape: cosine, length: 20, amplitude: pi/10, frequency: 0.5}]
+ * evolution: {steps: 400}
+ * target: {gate: X, compensation: virtual-z}
+ * `);
+ * const problem = new GateProblem(spec);
+ * console.log(problem.loss(problem.learned()).itemSync()); // the average gate infidelity
+ * ```
+ */
 export const parseGateSpec = (source: string, name = "gate"): GateSpec => gateSpec(parseYaml(source, name), name);
 
+/** Reads a gate specification from parsed YAML. */
 export function gateSpec(value: unknown, name = "gate"): GateSpec {
   const file = readValue(fileSchema, value, name);
   const section = <S extends z.ZodType>(schema: S, key: keyof typeof file, fallback: unknown): z.output<S> =>
@@ -125,7 +147,7 @@ function keyed(jumps: readonly Omit<OpenJump, "key">[]): OpenJump[] {
   });
 }
 
-/** Keys that a pattern names: itself, or all with its beginning where it ends in a star (q*.x.amplitude works too). */
+/** Keys that match a pattern, in which * stands for any text: q*.x.amplitude. */
 export function matching(keys: readonly string[], pattern: string): string[] {
   const text = pattern.split("*").map((part) => part.replaceAll(/[.+?^${}()|[\]\\]/g, "\\$&"));
   const form = new RegExp(`^${text.join(".*")}$`);

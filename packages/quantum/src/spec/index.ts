@@ -1,4 +1,4 @@
-// Specification files of gates.
+// Gate specification files.
 export {
   type GateSpec,
   type GateTarget,

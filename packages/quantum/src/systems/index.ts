@@ -1,4 +1,4 @@
-// Devices: parts, couplings, drives; their spectra; their evolution.
+// Quantum devices of coupled parts, their spectra and their evolution.
 export { Chain, crossResonance, type FluxoniumChainFields, rotations } from "./chain.js";
 export {
   BoundDevice,
