@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { key, session, setDevice } from "@weft/core";
-import { framed, grey, palette, renderPng, renderSvg, type Spec } from "@weft/lab";
+import { framed, gray, palette, renderPng, renderSvg, type Spec } from "@weft/lab";
 import {
   type Baseline,
   cacheStats,
@@ -282,7 +282,7 @@ function adaptationChart(curves: Curves): Spec {
   return framed(
     {
       title: "Adaptation to fresh tasks",
-      subtitle: "grey: single tasks; blue: their mean",
+      subtitle: "gray: single tasks; blue: their mean",
       description: `Infidelity after each step of adaptation, mean: ${means.map((m) => m.lost.toExponential(3)).join(", ")}.`,
     },
     {
@@ -291,7 +291,7 @@ function adaptationChart(curves: Curves): Spec {
       layer: [
         {
           data: { values: rows },
-          mark: { type: "line", color: grey, opacity: 0.5 },
+          mark: { type: "line", color: gray, opacity: 0.5 },
           encoding: { x, y, detail: { field: "task", type: "nominal" } },
         },
         {
