@@ -168,10 +168,10 @@ function cavities(m, batch) {
   return () => {
     const d = 3;
     const dims = Array.from({ length: m }, () => d);
-    const n = quantum.number(d);
+    const n = quantum.numberOperator(d);
     const [chi, kappa, gamma] = [2 * Math.PI * 0.2, 2 * Math.PI * 0.1, 0.01];
     const one = n
-      .mul(n.sub(quantum.identity(d)))
+      .mul(n.sub(quantum.identityOperator(d)))
       .scale(chi)
       .add(n.scale(kappa));
     const D = d ** m;

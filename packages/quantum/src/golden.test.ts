@@ -9,7 +9,7 @@ import { availableDevices } from "@weft/core/testing/test/devices.js";
 import { averageGateInfidelity, compensate, gate, processInfidelity } from "./fidelity/index.js";
 import { cosinePulse, type Pulse } from "./pulses/index.js";
 import { trotter2 } from "./solvers/index.js";
-import { Chain, Device, evolve, Fluxonium } from "./systems/index.js";
+import { Chain, evolve, Fluxonium, QuantumDevice } from "./systems/index.js";
 
 const near = (got: number, want: number, tolerance: number, name = "value"): void =>
   assert.ok(Math.abs(got - want) <= tolerance, `${name}: ${got}, wanted ${want} +- ${tolerance}`);
@@ -101,7 +101,7 @@ test("its gradient with respect to pulses, energies, couplings and length, in pi
 test("cross resonance on a chain of three, between dressed states, single-qubit gates free", { skip }, () => {
   const bare = Chain.fluxonium({ qubits: 3, levels: 3, gate: "none" });
   const pulse = cosinePulse({ length: 100, amplitude: 0.13067653633, omega: 3.65803041115 });
-  const device = new Device({ ...bare, drives: [{ name: "cr", on: "q0", pulse }] });
+  const device = new QuantumDevice({ ...bare, drives: [{ name: "cr", on: "q0", pulse }] });
   const target = gate("CNOT*I");
   const run = evolve(device, { steps: 1999, basis: "eigen" });
   const u = run.unitary.realize();
@@ -112,7 +112,7 @@ test("cross resonance on a chain of three, between dressed states, single-qubit 
 
 test("X on one fluxonium of ten levels, seven half turns in 40 ns", { skip }, () => {
   const pulse = cosinePulse({ length: 40, amplitude: 0.51753615, omega: 3.65911655, phase: 0.64509906 });
-  const device = new Device({
+  const device = new QuantumDevice({
     parts: { q: new Fluxonium({ ec: 1, ej: 4, el: 1, phiExt: Math.PI, levels: 10 }) },
     drives: [{ name: "x", on: "q", pulse }],
   });
@@ -129,7 +129,7 @@ test("every available device agrees with the reference: a coupled pair with all 
   const target = gate("X", 2);
   const results = availableDevices().map(({ name, make }) => {
     weft.useDevice(make());
-    const device = new Device({
+    const device = new QuantumDevice({
       parts,
       couplings: [{ between: ["a", "b"], jc: 0.02, jl: -0.002 }],
       drives: [

@@ -38,7 +38,7 @@ const segments = 6;
 const steps = { method: "rk4", perSegment: 1 } as const;
 const flip = () => prepareProblem(qubitFlip({ segments }));
 const pulses = (shape: number[]): Tensor => weft.rand(shape, { seed: 1, low: -2, high: 2 }).realize();
-const ratesOf = (tasks: number): Tensor => weft.rand([tasks, 2], { seed: 2, low: 0.02, high: 0.15 }).realize();
+const randomRates = (tasks: number): Tensor => weft.rand([tasks, 2], { seed: 2, low: 0.02, high: 0.15 }).realize();
 
 /** Traced, planned for so many devices and cut; what moves as [kind, bytes of the tensors that move]. */
 function divide(fn: (...x: Tensor[]) => Tensor[], args: Tensor[], devices: number, rates = machine) {
@@ -106,7 +106,7 @@ describe("the planner divides by itself", () => {
           const [value, [du, dg]] = each(u, g) as unknown as [Tensor, [Tensor, Tensor]];
           return [value, du, dg];
         },
-        [pulses([13, segments, 2]), ratesOf(13)],
+        [pulses([13, segments, 2]), randomRates(13)],
         devices,
       );
       assert.equal(String(made.mesh), `d=${devices}`);
@@ -121,7 +121,7 @@ describe("the planner divides by itself", () => {
           weft.valueAndGrad((pulse: Tensor) =>
             (weft.vmap((rates: Tensor) => controlInfidelity(flip(), steps, pulse, rates))(g) as Tensor).mean(),
           )(u) as unknown as Tensor[],
-        [pulses([segments, 2]), ratesOf(13)],
+        [pulses([segments, 2]), randomRates(13)],
         devices,
       );
       assert.equal(places(parts, 2), "[-, -] [d, -] => [] [-, -]");
@@ -147,7 +147,7 @@ describe("the planner divides by itself", () => {
           );
           return [loss, ...weft.treeLeaves(grads)];
         },
-        [ratesOf(12), weft.rand([12, 3], { seed: 5 }).realize() as Tensor, ...leaves],
+        [randomRates(12), weft.rand([12, 3], { seed: 5 }).realize() as Tensor, ...leaves],
         devices,
       );
       assert.ok(parts.params.slice(-2 - leaves.length, -leaves.length).every((p) => String(p) === "[d, -]"));
@@ -235,13 +235,16 @@ describe("on workers", { skip: weft.CpuDevice.available() ? false : "needs a com
       Promise.all(weft.treeLeaves(all).map(async (t) => Array.from((await t.data()) as ArrayLike<number>, Number)));
     const expected = [
       await numbers(run(gateArguments(2)[0], gateArguments(2)[1])),
-      await numbers(ensemble(pulses([5, segments, 2]), ratesOf(5))),
+      await numbers(ensemble(pulses([5, segments, 2]), randomRates(5))),
     ];
     process.env.WEFT_FORCE_SHARD = "1";
     const cluster = await connect({ devices: 2, cores: 1 });
     try {
       const [amplitude, jc] = gateArguments(2);
-      const found = [await numbers(run(amplitude, jc)), await numbers(ensemble(pulses([5, segments, 2]), ratesOf(5)))];
+      const found = [
+        await numbers(run(amplitude, jc)),
+        await numbers(ensemble(pulses([5, segments, 2]), randomRates(5))),
+      ];
       assert.ok(cluster.device.counts.sharded >= 2, `${cluster.device.counts.sharded} runs on both workers`);
       found.forEach((list, k) => {
         list.forEach((values, i) => {

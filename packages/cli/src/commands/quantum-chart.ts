@@ -6,10 +6,10 @@ import { framed, type Spec } from "@weft/lab";
 import type * as quantum from "@weft/quantum";
 
 const f64 = { dtype: "float64" } as const;
-const pointsAPeriod = 20;
-const fewestPoints = 400;
+const pointsPerPeriod = 20;
+const minPoints = 400;
 /** Beyond this a period is narrower than a few pixels. */
-const mostPoints = 4000;
+const maxPoints = 4000;
 
 export interface PulseLine {
   name: string;
@@ -27,9 +27,9 @@ export function pulseLine(
   duration: number,
 ): PulseLine {
   const omega = Math.abs(parameters.omega?.itemSync() ?? 0);
-  const wanted = Math.ceil((pointsAPeriod * omega * duration) / (2 * Math.PI));
-  const band = wanted > mostPoints;
-  const count = band ? fewestPoints : Math.max(fewestPoints, wanted);
+  const wanted = Math.ceil((pointsPerPeriod * omega * duration) / (2 * Math.PI));
+  const band = wanted > maxPoints;
+  const count = band ? minPoints : Math.max(minPoints, wanted);
   const times = Array.from({ length: count + 1 }, (_, k) => (k * duration) / count);
   const still = Object.fromEntries(
     Object.entries(parameters).map(([key, x]) => [key, key === "omega" || key === "phase" ? x.mul(0) : x]),
@@ -39,7 +39,7 @@ export function pulseLine(
 }
 
 const axis = { field: "t", type: "quantitative", title: "ns", scale: { nice: false } };
-const colour = { field: "line", type: "nominal", title: null };
+const lineColor = { field: "line", type: "nominal", title: null };
 
 function pulsePanel(lines: readonly PulseLine[]): Spec {
   const rows = (band: boolean): object[] =>
@@ -54,19 +54,19 @@ function pulsePanel(lines: readonly PulseLine[]): Spec {
     layers.push({
       data: { values: rows(false) },
       mark: { type: "line", strokeWidth: 1.5 },
-      encoding: { x: axis, y, color: colour },
+      encoding: { x: axis, y, color: lineColor },
     });
   if (lines.some(({ band }) => band))
     layers.push({
       data: { values: rows(true) },
       mark: { type: "area", opacity: 0.35, line: true },
-      encoding: { x: axis, y, y2: { field: "below" }, color: colour },
+      encoding: { x: axis, y, y2: { field: "below" }, color: lineColor },
     });
   return { width: 620, height: 220, layer: layers };
 }
 
 /** Product states that are drawn: those that matter most at some time. */
-const mostStates = 6;
+const maxStates = 6;
 
 export function chart(problem: quantum.GateProblem): Spec {
   const bound = problem.bind();
@@ -79,14 +79,14 @@ export function chart(problem: quantum.GateProblem): Spec {
   const shown = labels
     .map((_, s) => s)
     .sort((a, b) => peak(b) - peak(a))
-    .slice(0, mostStates);
+    .slice(0, maxStates);
   const populations = shown.flatMap((s) => times.map((t, k) => ({ t, value: weights[k][s], line: `|${labels[s]}>` })));
   const populationPanel: Spec = {
     width: 620,
     height: 220,
     data: { values: populations },
     mark: { type: "line", strokeWidth: 1.5 },
-    encoding: { x: axis, y: { field: "value", type: "quantitative", title: "population" }, color: colour },
+    encoding: { x: axis, y: { field: "value", type: "quantitative", title: "population" }, color: lineColor },
   };
   return framed(
     {

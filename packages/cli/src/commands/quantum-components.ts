@@ -15,7 +15,7 @@ export interface ComponentTime {
   bytes: number;
 }
 
-export interface Settings {
+export interface ProfileSettings {
   pattern: Pattern;
   devices: number;
   tasks: number;
@@ -61,7 +61,7 @@ const bytesOf = (tree: unknown): number =>
   weft.treeLeaves(tree).reduce((sum, t) => sum + t.size * (t.dtype === "complex128" ? 16 : 8), 0);
 
 /** The evolution of a gate, or of an ensemble of gates, and a number that depends on all of it. */
-function evolutionOf(problem: quantum.GateProblem, levels: Record<string, quantum.Levels>, settings: Settings) {
+function evolutionOf(problem: quantum.GateProblem, levels: Record<string, quantum.Levels>, settings: ProfileSettings) {
   const { pattern, devices } = settings;
   const { chunks, divide } = divisionOf(pattern, devices);
   const { evolution } = problem.spec;
@@ -70,26 +70,27 @@ function evolutionOf(problem: quantum.GateProblem, levels: Record<string, quantu
   const states = quantum.computationalStates(bound);
   // Pieces of time need the whole propagator; otherwise only the states that a gate is read from are evolved.
   const some = states.length < D && (chunks === 1 || pattern === "automatic");
-  const run = (p: quantum.Parameters): weft.Tensor => {
+  const run = (p: quantum.DeviceParameters): weft.Tensor => {
     const own = problem.bind(p);
     own.useLevels(levels);
-    const columns = some ? { columns: quantum.identity(D).tensor().take(states, 0) } : { chunks };
+    const columns = some ? { columns: quantum.identityOperator(D).tensor().take(states, 0) } : { chunks };
     const { steps, method } = evolution;
     return quantum.propagator(own.hamiltonian(), { duration: own.duration(), steps, method, divide, ...columns }).final;
   };
-  const loss = (p: quantum.Parameters): weft.Tensor => run(p).sum().abs().square();
+  const loss = (p: quantum.DeviceParameters): weft.Tensor => run(p).sum().abs().square();
   if (pattern !== "tasks") return { run, loss };
-  const scaled = (p: quantum.Parameters, scale: weft.Tensor): quantum.Parameters =>
+  const scaled = (p: quantum.DeviceParameters, scale: weft.Tensor): quantum.DeviceParameters =>
     Object.fromEntries(Object.entries(p).map(([key, x]) => [key, key.endsWith(".amplitude") ? x.mul(scale) : x]));
   const scales = (): weft.Tensor =>
     weft.shard(weft.linspace(1, 1.01, settings.tasks, { dtype: "float64" }), { 0: "tasks" });
   return {
-    run: (p: quantum.Parameters) => weft.vmap((s: weft.Tensor) => run(scaled(p, s)))(scales()) as weft.Tensor,
-    loss: (p: quantum.Parameters) => (weft.vmap((s: weft.Tensor) => loss(scaled(p, s)))(scales()) as weft.Tensor).sum(),
+    run: (p: quantum.DeviceParameters) => weft.vmap((s: weft.Tensor) => run(scaled(p, s)))(scales()) as weft.Tensor,
+    loss: (p: quantum.DeviceParameters) =>
+      (weft.vmap((s: weft.Tensor) => loss(scaled(p, s)))(scales()) as weft.Tensor).sum(),
   };
 }
 
-function pulsesOf(problem: quantum.GateProblem): quantum.Parameters {
+function pulsesOf(problem: quantum.GateProblem): quantum.DeviceParameters {
   const keys = problem.spec.device.drives.flatMap((d) =>
     Object.keys(d.pulse.parameters).map((k) => `${d.on}.${d.name}.${k}`),
   );
@@ -99,7 +100,7 @@ function pulsesOf(problem: quantum.GateProblem): quantum.Parameters {
 /** Every component once with compilation and then steadily. */
 export async function measureComponents(
   problem: quantum.GateProblem,
-  settings: Settings,
+  settings: ProfileSettings,
 ): Promise<Record<string, ComponentTime>> {
   const components: Record<string, ComponentTime> = {};
   const once = async (call: () => unknown): Promise<[number, number]> => {
@@ -138,18 +139,18 @@ export async function measureComponents(
     steadyMs: Array.from({ length: settings.repeats }, build),
     bytes: 0,
   };
-  const solve = weft.jit((given: quantum.Parameters) => problem.spec.device.with(given).levels());
+  const solve = weft.jit((given: quantum.DeviceParameters) => problem.spec.device.with(given).levels());
   await timed("eigen-solve", () => solve(all));
   const { run, loss } = evolutionOf(problem, levels, settings);
   settings.mesh(divisionOf(settings.pattern, settings.devices).mesh);
   const forward = weft.jit(run);
   await timed("evolution forward", () => forward(p));
-  const both = weft.jit((x: quantum.Parameters) => weft.valueAndGrad(loss)(x));
+  const both = weft.jit((x: quantum.DeviceParameters) => weft.valueAndGrad(loss)(x));
   await timed("evolution and gradient", () => both(p));
   settings.onEvolution();
   const n = quantum.computationalStates(problem.bind()).length;
   settings.mesh(undefined);
-  const fidelity = weft.jit((x: weft.Tensor) => quantum.averageGateInfidelity(x, quantum.identity(n)));
+  const fidelity = weft.jit((x: weft.Tensor) => quantum.averageGateInfidelity(x, quantum.identityOperator(n)));
   const square = weft.eye(n, { dtype: "complex128" });
   await timed("fidelity", () => fidelity(square));
   components.transfers = await transfers(forward(p), settings.repeats);

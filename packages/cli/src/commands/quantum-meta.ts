@@ -9,12 +9,12 @@ import {
   cacheStats,
   compareBaselines,
   drawTasks,
+  type MetaPreset,
   type MetaSettings,
   MetaTrainer,
-  type Preset,
+  type MetaValidation,
   parseMetaFile,
   presetNames,
-  type Validation,
 } from "@weft/quantum";
 import type { Command } from "commander";
 import {
@@ -96,7 +96,7 @@ async function makeTrainer(file: string | undefined, options: Options): Promise<
   if (options.preset !== undefined && !(presetNames as readonly string[]).includes(options.preset))
     throw new CommandError(`--preset ${options.preset}: known are ${presetNames.join(", ")}`, wrongUsage);
   const overrides: MetaSettings = {
-    ...(options.preset !== undefined && { preset: options.preset as Preset }),
+    ...(options.preset !== undefined && { preset: options.preset as MetaPreset }),
     ...(iterations !== undefined && { iterations }),
     ...(seed !== undefined && { seed }),
   };
@@ -162,7 +162,7 @@ async function train(trainer: MetaTrainer, options: Options): Promise<number> {
     await trainer.save(join(options.out, checkpointName));
   };
   try {
-    let last: Validation | null = trainer.validations.at(-1) ?? null;
+    let last: MetaValidation | null = trainer.validations.at(-1) ?? null;
     for (const validation of trainer.advance()) {
       last = validation ?? last;
       const shown = last === null ? "" : `  F ${last.before.toFixed(5)} -> ${last.after.toFixed(5)}`;
@@ -198,8 +198,8 @@ function adaptation(trainer: MetaTrainer, steps: number): Curves {
   return { steps: points, mean: points.map((k) => tasks.reduce((s, t) => s + t[k]!, 0) / tasks.length), tasks };
 }
 
-const bestOf = (all: readonly Validation[]): Validation | null =>
-  all.reduce<Validation | null>((best, v) => (best === null || v.after > best.after ? v : best), null);
+const bestOf = (all: readonly MetaValidation[]): MetaValidation | null =>
+  all.reduce<MetaValidation | null>((best, v) => (best === null || v.after > best.after ? v : best), null);
 
 function report(trainer: MetaTrainer, curves: Curves, baselines: readonly Baseline[], seconds: number): string {
   const last = trainer.validations.at(-1);

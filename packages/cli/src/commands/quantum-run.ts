@@ -120,11 +120,11 @@ function compute(problem: quantum.GateProblem, withGradient: boolean): Result {
     if (!(error instanceof weft.WeftError)) throw error;
     spectrum = { refused: error.message };
   }
-  const both = (p: quantum.Parameters): [weft.Tensor, quantum.Parameters | null] =>
+  const both = (p: quantum.DeviceParameters): [weft.Tensor, quantum.DeviceParameters | null] =>
     withGradient ? weft.valueAndGrad(problem.loss)(p) : [problem.loss(p), null];
   const program = weft.jit(both);
   const p = problem.learned();
-  const timed = (): [number, [weft.Tensor, quantum.Parameters | null]] => {
+  const timed = (): [number, [weft.Tensor, quantum.DeviceParameters | null]] => {
     const start = performance.now();
     const made = program(p);
     made[0].itemSync();

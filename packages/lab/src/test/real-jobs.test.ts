@@ -10,7 +10,7 @@ import type { RunFile } from "@weft/formats";
 import type { StudyReport } from "../diagnosis/index.js";
 import { studyFromScaleDirectory } from "../import/index.js";
 import { TestFolder } from "../trace/fixtures.js";
-import { jaxScript, launchScript, trainScript } from "./jobs.js";
+import { jaxScript, trainScript } from "./jobs.js";
 import { loudly, type Python, pythonWith } from "./python.js";
 import { type Slurm, startSlurm } from "./slurm.js";
 
@@ -38,9 +38,7 @@ function scale(args: string[], cwd: string, env: Record<string, string | undefin
 
 function trainCommand(python: Python, folder: TestFolder): string[] {
   const script = folder.file("train.py", trainScript);
-  return python.torchrun
-    ? [python.python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node={n}", script]
-    : [python.python, folder.file("launch.py", launchScript), "{n}", script];
+  return [python.python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node={n}", script];
 }
 
 describe("a real PyTorch DDP job", () => {

@@ -5,7 +5,7 @@ import { type HostArray, openSafetensors, writeSafetensors } from "@weft/core/io
 
 const descriptionKey = "weft";
 
-export async function writeCheckpoint(
+export async function writeTensorCheckpoint(
   path: string,
   kind: string,
   tensors: Record<string, Tensor>,
@@ -22,9 +22,10 @@ export async function writeCheckpoint(
   await writeSafetensors(path, arrays, { [descriptionKey]: JSON.stringify({ kind, description }) });
 }
 
-export async function readCheckpoint<D>(
+export async function readTensorCheckpoint<D>(
   path: string,
   kind: string,
+  formerKind = kind,
 ): Promise<{ tensors: Record<string, Tensor>; description: D }> {
   const file = await openSafetensors(path);
   try {
@@ -35,7 +36,7 @@ export async function readCheckpoint<D>(
     } catch {
       // Falls through to the message below.
     }
-    if (parsed.kind !== kind || parsed.description === undefined)
+    if ((parsed.kind !== kind && parsed.kind !== formerKind) || parsed.description === undefined)
       throw new WeftError(
         `checkpoint: ${path} is no checkpoint of ${kind}${parsed.kind === undefined ? "" : `, but of ${parsed.kind}`}`,
       );

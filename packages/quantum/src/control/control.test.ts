@@ -1,4 +1,4 @@
-// Optimisers on functions with known minima, robust objectives by hand, GRAPE against what is physically possible, a
+// Optimizers on functions with known minima, robust objectives by hand, GRAPE against what is physically possible, a
 // device recovered from its spectrum.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -17,14 +17,16 @@ import {
   fitSpectrum,
   grape,
   grapeEach,
-  type MinimiseMethod,
-  Minimiser,
-  minimise,
+  type MinimizeMethod,
+  Minimizer,
+  minimize,
   type NamedParameters,
   prepareProblem,
   qubitFlip,
+  readTensorCheckpoint,
   robustLoss,
   strongWolfe,
+  writeTensorCheckpoint,
 } from "./index.js";
 
 const f64 = (data: number | number[]): Tensor => weft.tensor(data, { dtype: "float64" });
@@ -36,7 +38,7 @@ const valleyStart = (): NamedParameters => ({ a: f64(-1.2), b: f64(1) });
 
 onEachDevice((_, name) => {
   test("L-BFGS finds the bottom of the valley; Adam and descent go down", () => {
-    const found = minimise(valley, valleyStart(), { gradientTolerance: 1e-9 });
+    const found = minimize(valley, valleyStart(), { gradientTolerance: 1e-9 });
     assert.equal(found.reason, "gradient");
     assertClose(found.params.a!, 1, { rtol: 1e-8 });
     assertClose(found.params.b!, 1, { rtol: 1e-8 });
@@ -45,11 +47,11 @@ onEachDevice((_, name) => {
       found.values.every((v, i) => i === 0 || v < found.values[i - 1]!),
       "every step lowers the value",
     );
-    const adam = minimise(valley, valleyStart(), { method: "adam", rate: 0.1, iterations: 60 });
+    const adam = minimize(valley, valleyStart(), { method: "adam", rate: 0.1, iterations: 60 });
     assert.equal(adam.reason, "iterations");
     assert.ok(adam.value < 4 && adam.values.length === 61);
     // One step of descent by hand: gradient of the valley at (-1.2, 1) is (-215.6, -88).
-    const one = minimise(valley, valleyStart(), { method: "descent", rate: 0.001, iterations: 1 });
+    const one = minimize(valley, valleyStart(), { method: "descent", rate: 0.001, iterations: 1 });
     assertClose(one.params.a!, -1.2 + 0.2156);
     assertClose(one.params.b!, 1.088);
   });
@@ -140,24 +142,35 @@ describe("line search, robust objectives, fits, files", () => {
     assertClose(slope.mul(direction).sum(), (value(h) - value(-h)) / (2 * h), { rtol: 1e-7 });
   });
 
-  test("minimisers resume where they were, each with its memory", async () => {
-    for (const method of ["lbfgs", "adam", "descent"] as MinimiseMethod[]) {
+  test("minimizers resume where they were, each with its memory", async () => {
+    for (const method of ["lbfgs", "adam", "descent"] as MinimizeMethod[]) {
       const options = { method, iterations: 12, rate: method === "descent" ? 1e-4 : 0.05 };
-      const whole = new Minimiser(valley, valleyStart(), options);
+      const whole = new Minimizer(valley, valleyStart(), options);
       whole.run();
-      const half = new Minimiser(valley, valleyStart(), options);
+      const half = new Minimizer(valley, valleyStart(), options);
       half.run((p) => p.iteration < 7);
       const path = join(folder, `${method}.safetensors`);
       await half.save(path);
-      const resumed = new Minimiser(valley, { a: f64(0), b: f64(0) }, options);
+      const resumed = new Minimizer(valley, { a: f64(0), b: f64(0) }, options);
       await resumed.resume(path);
       assert.equal(resumed.iteration, 7);
       resumed.run();
       assert.deepEqual(resumed.values, whole.values, method);
-      const other = new Minimiser(valley, valleyStart(), { method: method === "adam" ? "lbfgs" : "adam" });
+      const other = new Minimizer(valley, valleyStart(), { method: method === "adam" ? "lbfgs" : "adam" });
       await assert.rejects(other.resume(path), /was written by/);
     }
-    const named = new Minimiser(({ c }) => c!.square().sum(), { c: f64([1, 2]) });
+    // Checkpoints of versions with the British spelling have another kind.
+    const former = join(folder, "former.safetensors");
+    const saved = await readTensorCheckpoint(join(folder, "lbfgs.safetensors"), "minimize");
+    await writeTensorCheckpoint(former, "minimise", saved.tensors, saved.description);
+    const again = new Minimizer(valley, valleyStart());
+    await again.resume(former);
+    assert.equal(again.iteration, 7);
+    await assert.rejects(
+      readTensorCheckpoint(former, "meta-training"),
+      /is no checkpoint of meta-training, but of minimise/,
+    );
+    const named = new Minimizer(({ c }) => c!.square().sum(), { c: f64([1, 2]) });
     await assert.rejects(named.resume(join(folder, "adam.safetensors")), /holds the parameters a, b, not these/);
   });
 
@@ -186,11 +199,11 @@ describe("line search, robust objectives, fits, files", () => {
 
   test("what is refused", () => {
     const start = { a: f64(1), b: f64(1) };
-    assert.throws(() => minimise(valley, start, { method: "newton" as MinimiseMethod }), /no method "newton"/);
-    assert.throws(() => minimise(valley, {}), /there are no parameters/);
-    assert.throws(() => minimise(valley, { a: weft.tensor([1], { dtype: "int32" }) }), /"a" is int32/);
-    assert.throws(() => minimise(valley, start, { rate: -1 }), /rate must be above 0/);
-    assert.throws(() => minimise(({ a }) => a!.log(), { a: f64(-1) }), /the loss is NaN at the start/);
+    assert.throws(() => minimize(valley, start, { method: "newton" as MinimizeMethod }), /no method "newton"/);
+    assert.throws(() => minimize(valley, {}), /there are no parameters/);
+    assert.throws(() => minimize(valley, { a: weft.tensor([1], { dtype: "int32" }) }), /"a" is int32/);
+    assert.throws(() => minimize(valley, start, { rate: -1 }), /rate must be above 0/);
+    assert.throws(() => minimize(({ a }) => a!.log(), { a: f64(-1) }), /the loss is NaN at the start/);
     const prepared = prepareProblem(qubitFlip({ segments: 4 }));
     assert.throws(() => grape(prepared, f64([0.1, -0.1])), /grape: rates: element 1 is -0.1/);
   });

@@ -7,7 +7,7 @@ import { z } from "zod";
 import { checkRates, drawTasks, gammaTasks, type Law, psdModels, type TaskDistribution } from "../noise/index.js";
 import { ensembleLoss, randomPulse } from "./grape.js";
 import { type ChosenSteps, chooseSteps, defaultProbes, type Integration } from "./integration.js";
-import type { NamedParameters, ParameterLoss } from "./minimise.js";
+import type { NamedParameters, ParameterLoss } from "./minimize.js";
 import {
   type ControlProblem,
   controlledZ,

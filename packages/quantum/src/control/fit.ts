@@ -2,7 +2,7 @@
 // charge), gradients through the eigen-solve. Knows no particular device.
 import { WeftError } from "@weft/core/internal/graph";
 import { type Tensor, vmap, where } from "@weft/core/internal/tensor";
-import { type MinimiseOptions, type Minimum, minimise, type NamedParameters } from "./minimise.js";
+import { type MinimizeOptions, type Minimum, minimize, type NamedParameters } from "./minimize.js";
 
 export interface SpectrumFit extends Minimum {
   /** Root of the mean squared deviation, in the unit of the data. */
@@ -18,7 +18,7 @@ export function fitSpectrum(
   settings: Tensor,
   measured: Tensor,
   start: NamedParameters,
-  options: MinimiseOptions = {},
+  options: MinimizeOptions = {},
 ): SpectrumFit {
   if (settings.shape[0] !== measured.shape[0])
     throw new WeftError(`fitSpectrum: ${settings.shape[0]} settings, but ${measured.shape[0]} rows were measured`);
@@ -32,6 +32,6 @@ export function fitSpectrum(
       throw new WeftError(`fitSpectrum: the model gives [${levels.shape}], measured is [${measured.shape}]`);
     return where(known, levels.sub(data), 0).square().sum().div(count);
   };
-  const found = minimise(loss, start, { gradientTolerance: 1e-10, ...options });
+  const found = minimize(loss, start, { gradientTolerance: 1e-10, ...options });
   return { ...found, deviation: Math.sqrt(found.value) };
 }

@@ -6,25 +6,25 @@ import { type AdamState, adam } from "@weft/core/optim";
 import { cachedProgram } from "../cache/index.js";
 import { checkRates } from "../noise/index.js";
 import {
-  type MinimiseOptions,
-  type MinimiseProgress,
+  type MinimizeOptions,
+  type MinimizeProgress,
   type Minimum,
-  minimise,
+  minimize,
   type NamedParameters,
-} from "./minimise.js";
-import { controlInfidelity, type PreparedProblem, type Steps } from "./open.js";
+} from "./minimize.js";
+import { controlInfidelity, type PreparedProblem, type SegmentSteps } from "./open.js";
 import { type RobustObjective, robustLoss } from "./robust.js";
 
-export interface GrapeOptions extends MinimiseOptions {
-  steps?: Steps;
+export interface GrapeOptions extends MinimizeOptions {
+  steps?: SegmentSteps;
   objective?: RobustObjective;
   /** Where to begin: [segments, operators]; small random numbers of this seed otherwise. */
   start?: Tensor;
   seed?: number;
-  onIteration?: (progress: MinimiseProgress) => boolean | undefined;
+  onIteration?: (progress: MinimizeProgress) => boolean | undefined;
 }
 
-const defaultSteps: Steps = { method: "rk4", perSegment: 1 };
+const defaultSteps: SegmentSteps = { method: "rk4", perSegment: 1 };
 
 /** Small random numbers to begin with. */
 export const randomPulse = (prepared: PreparedProblem, from: Key, count: number | null): Tensor => {
@@ -33,9 +33,9 @@ export const randomPulse = (prepared: PreparedProblem, from: Key, count: number 
   return randn(count === null ? shape : [count, ...shape], { key: from, std: 0.1, dtype: "float64" });
 };
 
-/** The loss of one pulse over an ensemble of rates [n, channels]: what grape minimises. */
+/** The loss of one pulse over an ensemble of rates [n, channels]: what grape minimizes. */
 export const ensembleLoss =
-  (prepared: PreparedProblem, rates: Tensor, steps: Steps = defaultSteps, objective: RobustObjective = "mean") =>
+  (prepared: PreparedProblem, rates: Tensor, steps: SegmentSteps = defaultSteps, objective: RobustObjective = "mean") =>
   (params: NamedParameters): Tensor =>
     robustLoss(vmap((g: Tensor) => controlInfidelity(prepared, steps, params.pulse, g))(rates) as Tensor, objective);
 
@@ -45,7 +45,7 @@ export function grape(prepared: PreparedProblem, rates: Tensor, options: GrapeOp
   checkRates(rates, "grape: rates");
   const all = (rates.shape.length === 1 ? rates.unsqueeze(0) : rates).cast("float64");
   const pulse = start ?? randomPulse(prepared, key(seed), null);
-  return minimise(ensembleLoss(prepared, all, steps, objective), { pulse }, rest);
+  return minimize(ensembleLoss(prepared, all, steps, objective), { pulse }, rest);
 }
 
 export interface GrapeEach {
@@ -60,7 +60,7 @@ export function grapeEach(
   prepared: PreparedProblem,
   rates: Tensor,
   options: {
-    steps?: Steps;
+    steps?: SegmentSteps;
     iterations?: number;
     rate?: number;
     seed?: number;

@@ -3,7 +3,7 @@
 import { type DType, WeftError } from "@weft/core/internal/graph";
 import { type Tensor, tensor, vmap } from "@weft/core/internal/tensor";
 import { cachedProgram } from "../cache/index.js";
-import { controlInfidelity, type PreparedProblem, type StepMethod, type Steps, stepMethods } from "./open.js";
+import { controlInfidelity, type PreparedProblem, type SegmentSteps, type StepMethod, stepMethods } from "./open.js";
 
 export type Integration = { method?: StepMethod; precision?: "float32" | "float64" } & (
   | { dt: number }
@@ -16,7 +16,7 @@ export interface Probes {
   rates: Tensor;
 }
 
-export interface ChosenSteps extends Steps {
+export interface ChosenSteps extends SegmentSteps {
   precision: "float32" | "float64";
   /** What was asked for, in words. */
   asked: string;
@@ -29,9 +29,9 @@ export interface ChosenSteps extends Steps {
 }
 
 /** Steps that a choice may take before the tolerance is called out of reach. */
-const mostPerSegment = 4096;
+const maxStepsPerSegment = 4096;
 /** An estimate above this is worth a warning whatever was asked for. */
-const worthWarning = 1e-4;
+const warningThreshold = 1e-4;
 
 export const checkMethod = (method: string): StepMethod => {
   if (!Object.hasOwn(stepMethods, method))
@@ -42,7 +42,7 @@ export const checkMethod = (method: string): StepMethod => {
 /** Infidelities [n] of a batch, as one cached program. */
 export function controlInfidelities(
   prepared: PreparedProblem,
-  steps: Steps,
+  steps: SegmentSteps,
   dtype: DType,
   { controls, rates }: Probes,
 ): Tensor {
@@ -61,7 +61,7 @@ export function controlInfidelities(
 const numbers = (t: Tensor): number[] => Array.from(t.dataSync() as ArrayLike<number>, Number);
 
 /** The largest change of the fidelity when every step is halved, scaled to the error of the coarse steps. */
-export function halvingError(prepared: PreparedProblem, steps: Steps, probes: Probes): number {
+export function halvingError(prepared: PreparedProblem, steps: SegmentSteps, probes: Probes): number {
   const coarse = numbers(controlInfidelities(prepared, steps, "float64", probes));
   const fine = numbers(
     controlInfidelities(prepared, { ...steps, perSegment: 2 * steps.perSegment }, "float64", probes),
@@ -80,8 +80,8 @@ export function chooseSteps(prepared: PreparedProblem, integration: Integration,
   const finish = (perSegment: number, error: number, asked: string, more: string[] = []): ChosenSteps => {
     const warnings = [...more];
     const dt = segment / perSegment;
-    const tolerance = "tolerance" in integration ? integration.tolerance : worthWarning;
-    if (!(error <= Math.max(worthWarning, tolerance)))
+    const tolerance = "tolerance" in integration ? integration.tolerance : warningThreshold;
+    if (!(error <= Math.max(warningThreshold, tolerance)))
       warnings.push(
         `${method} with dt = ${dt.toPrecision(3)} is off by about ${error.toExponential(1)} in fidelity` +
           (method === "euler" ? "; rk4 at the same cost of memory is accurate, euler is for comparisons only" : ""),
@@ -107,16 +107,16 @@ export function chooseSteps(prepared: PreparedProblem, integration: Integration,
     throw new WeftError(`integration: give dt, or a tolerance above 0; got ${JSON.stringify(integration)}`);
   // The order predicts how much finer the steps must be; at most eightfold at once, because coarse estimates mislead.
   // Powers of two: the halved steps of one choice are the program of the next.
-  for (let perSegment = 1; perSegment <= mostPerSegment; ) {
+  for (let perSegment = 1; perSegment <= maxStepsPerSegment; ) {
     const error = halvingError(prepared, { method, perSegment }, probes);
     if (error <= tolerance) return finish(perSegment, error, `tolerance = ${tolerance}`);
     const wanted = Math.ceil(perSegment * (error / tolerance) ** (1 / stepMethods[method]) * 1.1);
-    if (perSegment >= 8 && wanted > mostPerSegment) break;
+    if (perSegment >= 8 && wanted > maxStepsPerSegment) break;
     perSegment =
       2 ** Math.ceil(Math.log2(Math.max(2 * perSegment, Math.min(8 * perSegment, wanted) || 8 * perSegment)));
   }
   throw new WeftError(
-    `integration: ${method} does not reach tolerance ${tolerance} with ${mostPerSegment} steps a segment; ` +
+    `integration: ${method} does not reach tolerance ${tolerance} with ${maxStepsPerSegment} steps a segment; ` +
       `raise the tolerance${stepMethods[method] < 8 ? ', or use method "taylor8"' : ""}`,
   );
 }

@@ -1,6 +1,6 @@
 // An open system steered by piecewise-constant controls, as small as it can be written: d^2 - 1 real unknowns (the trace is
 // a constant), sparse generators, a step of a handful of scalars, so that a batch of problems compiles into one lane
-// kernel. The solvers beside are general; this is what optimisers and meta-learning run millions of times.
+// kernel. The solvers beside are general; this is what optimizers and meta-learning run millions of times.
 import { type DType, WeftError } from "@weft/core/internal/graph";
 import { scan, type Tensor, tensor, vmap, zeros } from "@weft/core/internal/tensor";
 import { BoundedCache, structureKey } from "../cache/index.js";
@@ -37,13 +37,13 @@ export interface ControlProblem {
 export const stepMethods = { euler: 1, midpoint: 2, rk4: 4, taylor6: 6, taylor8: 8 } as const;
 export type StepMethod = keyof typeof stepMethods;
 
-export interface Steps {
+export interface SegmentSteps {
   method: StepMethod;
   /** Steps in each segment. */
   perSegment: number;
 }
 
-interface Term {
+interface GeneratorTerm {
   /** "drift", or which control or rate multiplies. */
   source: "drift" | "control" | "rate";
   index: number;
@@ -52,7 +52,7 @@ interface Term {
 interface Cell {
   row: number;
   column: number;
-  terms: Term[];
+  terms: GeneratorTerm[];
 }
 
 /** A problem whose operators were checked and written as sparse real matrices. */
@@ -128,7 +128,7 @@ function checkAndPrepare(problem: ControlProblem, key: string): PreparedProblem 
   if (problem.pairs.length === 0) throw new WeftError("control: pairs is empty; give an initial state and its target");
   const d = Operator.from(problem.controls[0], "controls[0]").rows;
   const cells = new Map<number, Cell>();
-  const place = (matrix: Operator, source: Term["source"], index: number): void => {
+  const place = (matrix: Operator, source: GeneratorTerm["source"], index: number): void => {
     matrix.re.forEach((value, at) => {
       if (value === 0) return;
       const cell = cells.get(at) ?? { row: Math.floor(at / matrix.columns), column: at % matrix.columns, terms: [] };
@@ -288,7 +288,7 @@ function constantPart(prepared: PreparedProblem, coefficient: readonly Signed[])
 /** Coordinates of the last state for one initial state: controls [segments, n], rates [channels]. */
 function evolveOne(
   prepared: PreparedProblem,
-  steps: Steps,
+  steps: SegmentSteps,
   controls: Tensor,
   rates: Tensor,
   initial: readonly Tensor[],
@@ -337,7 +337,12 @@ function checkOperands(prepared: PreparedProblem, controls: Tensor, rates: Tenso
 }
 
 /** 1 - fidelity of one task: controls [segments, operators], rates [channels]. Differentiable; batch it with vmap. */
-export function controlInfidelity(prepared: PreparedProblem, steps: Steps, controls: Tensor, rates: Tensor): Tensor {
+export function controlInfidelity(
+  prepared: PreparedProblem,
+  steps: SegmentSteps,
+  controls: Tensor,
+  rates: Tensor,
+): Tensor {
   checkOperands(prepared, controls, rates);
   const dtype: DType = controls.dtype;
   const { limit } = prepared.problem;

@@ -9,9 +9,9 @@ export interface LinePoint {
 
 const sufficientDecrease = 1e-4;
 const curvature = 0.9;
-const mostEvaluations = 30;
+const maxEvaluations = 30;
 
-/** The minimiser of the cubic through two points with slopes, kept away from the ends of the interval. */
+/** The minimizer of the cubic through two points with slopes, kept away from the ends of the interval. */
 function interpolate(a: LinePoint, b: LinePoint): number {
   const d1 = a.slope + b.slope - (3 * (a.value - b.value)) / (a.step - b.step);
   const root = d1 * d1 - a.slope * b.slope;
@@ -42,7 +42,7 @@ export function strongWolfe(at: (step: number) => LinePoint, start: LinePoint, f
 
   const zoom = (from: LinePoint, to: LinePoint): LinePoint | null => {
     let [low, high] = [from, to];
-    while (evaluations < mostEvaluations && Math.abs(high.step - low.step) > 1e-14 * Math.abs(low.step || 1)) {
+    while (evaluations < maxEvaluations && Math.abs(high.step - low.step) > 1e-14 * Math.abs(low.step || 1)) {
       const middle = (low.step + high.step) / 2;
       const point = look(Number.isFinite(high.value) ? interpolate(low, high) : middle);
       if (isTooHigh(point) || point.value >= low.value) high = point;
@@ -58,7 +58,7 @@ export function strongWolfe(at: (step: number) => LinePoint, start: LinePoint, f
 
   let previous = start;
   let step = first;
-  while (evaluations < mostEvaluations) {
+  while (evaluations < maxEvaluations) {
     const point = look(step);
     if (isTooHigh(point) || (previous.step > 0 && point.value >= previous.value)) return zoom(previous, point);
     if (isFlat(point)) return point;

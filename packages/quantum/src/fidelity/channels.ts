@@ -62,12 +62,12 @@ export const averageOfProcess = (process: Tensor, n: number): Tensor =>
     .add(1)
     .div(n + 1);
 
-/** Times that the map is linearised around the target found last; decay leaves little to improve after the first. */
+/** Times that the map is linearized around the target found last; decay leaves little to improve after the first. */
 const refinements = 4;
 
 /**
  * The target with the best single-qubit gates around it taken away: a map compared with it is compared as if they had been
- * applied. The fidelity is a convex form of the target, so each linearisation can only go up. Constants to the gradient.
+ * applied. The fidelity is a convex form of the target, so each linearization can only go up. Constants to the gradient.
  */
 export function compensatedTarget(
   matrix: Tensor,

@@ -17,7 +17,7 @@ import {
   type Tensor,
   where,
 } from "@weft/core/internal/tensor";
-import { identity, Operator, type OperatorLike } from "../operators/index.js";
+import { identityOperator, Operator, type OperatorLike } from "../operators/index.js";
 import { blockOf, targetOf, type Unitary } from "./gates.js";
 
 export type Compensation = "none" | "virtual-z" | "single-qubit";
@@ -56,13 +56,13 @@ export function virtualZAngles(u: Unitary, target: Tensor | OperatorLike, { roun
   const phases = (x: Tensor): Tensor => turn(x.reshape([n, 1]).mul(signs).sum(0));
   /** One angle of one side with the others fixed: a e^{ix} + b e^{-ix} is largest where the two have one phase. */
   const improve = (x: Tensor, sums: Tensor, k: number): Tensor => {
-    const other = x.mul(identity(n).tensor(real).index(k).neg().add(1));
+    const other = x.mul(identityOperator(n).tensor(real).index(k).neg().add(1));
     const parts = phases(other).mul(sums);
     const sign = signs.index(k);
     const plus = where(sign.greater(0), parts, 0).sum();
     const minus = where(sign.less(0), parts, 0).sum();
     const best = angle(minus).sub(angle(plus)).mul(0.5);
-    return other.add(identity(n).tensor(real).index(k).mul(best));
+    return other.add(identityOperator(n).tensor(real).index(k).mul(best));
   };
   const round = ([after, before]: [Tensor, Tensor]): [Tensor, Tensor] => {
     for (let k = 0; k < n; k++) after = improve(after, matmul(weights, phases(before).unsqueeze(1)).squeeze(1), k);
@@ -92,7 +92,7 @@ function polar(r: Tensor): Tensor {
     .add(abs(sum.index(0, 1)).square())
     .sqrt();
   const none = scale.less(1e-150);
-  return where(none, identity(2).tensor(r.dtype), sum.div(where(none, 1, scale)));
+  return where(none, identityOperator(2).tensor(r.dtype), sum.div(where(none, 1, scale)));
 }
 
 /** The best single-qubit unitaries after and before the gate: [2 n, 2, 2], those after it first. */
@@ -106,15 +106,15 @@ export function singleQubitGates(u: Unitary, target: Tensor | OperatorLike, { ro
   const environment = (m: Tensor, others: Tensor, from: number, k: number): Tensor => {
     const left = 2 ** k;
     const right = 2 ** (n - 1 - k);
-    const eye = identity(2).tensor(block.dtype);
+    const eye = identityOperator(2).tensor(block.dtype);
     const factors = Array.from({ length: n }, (_, q) => (q === k ? eye : others.index(from + q)));
     // m times the other factors, then the trace over everything but qubit k.
     const full = matmul(
       factors.reduce((a, b) => product(a, b)),
       m,
     ).reshape([left, 2, right, left, 2, right]);
-    const l = identity(left).tensor(block.dtype).reshape([left, 1, 1, left, 1, 1]);
-    const r = identity(right).tensor(block.dtype).reshape([1, 1, right, 1, 1, right]);
+    const l = identityOperator(left).tensor(block.dtype).reshape([left, 1, 1, left, 1, 1]);
+    const r = identityOperator(right).tensor(block.dtype).reshape([1, 1, right, 1, 1, right]);
     return full.mul(l).mul(r).sum([0, 2, 3, 5]);
   };
   const put = (gates: Tensor, at: number, one: Tensor): Tensor =>
@@ -131,7 +131,7 @@ export function singleQubitGates(u: Unitary, target: Tensor | OperatorLike, { ro
     }
     return gates;
   };
-  const start = identity(2)
+  const start = identityOperator(2)
     .tensor(block.dtype)
     .expand([2 * n, 2, 2]);
   const [gates] = scan((c: Tensor): [Tensor, []] => [round(c), []], start, [], { length: rounds });

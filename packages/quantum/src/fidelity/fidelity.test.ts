@@ -8,7 +8,7 @@ import * as weft from "@weft/core/internal/tensor";
 import {
   basisState,
   densityOf,
-  identity,
+  identityOperator,
   kronAll,
   Operator,
   pauli,
@@ -60,14 +60,14 @@ test("the formula itself, with leakage", () => {
     [0, Math.SQRT1_2],
   ]).tensor();
   const trace = 1 + Math.SQRT1_2;
-  near(averageGateFidelity(u, identity(2)).itemSync(), (1.5 + trace ** 2) / 6, 1e-15);
+  near(averageGateFidelity(u, identityOperator(2)).itemSync(), (1.5 + trace ** 2) / 6, 1e-15);
   near(leakage(u).itemSync(), 0.25, 1e-15);
   near(averageGateFidelity(pauli("XI").tensor(), gate("I", 2)).itemSync(), 4 / 20, 1e-15);
 });
 
 test("Pauli errors of a small ZX rotation", () => {
   const u = rotation(pauli("ZX"), 0.02);
-  const { labels, weights } = pauliErrors(u, identity(4));
+  const { labels, weights } = pauliErrors(u, identityOperator(4));
   const w = weights.dataSync() as Float64Array;
   near(w[labels.indexOf("ZX")], Math.sin(0.01) ** 2, 1e-15);
   near(w[labels.indexOf("II")], Math.cos(0.01) ** 2, 1e-15);
@@ -92,7 +92,7 @@ test("Choi matrices of a unitary and of an open system", () => {
     ).final;
   const c = choi(decay, 2);
   const keep = Math.exp(-0.3);
-  const process = choiFidelity(c, identity(2));
+  const process = choiFidelity(c, identityOperator(2));
   near(process.itemSync(), (1 + keep + 2 * Math.sqrt(keep)) / 4, 1e-12);
   near(averageOfProcess(process, 2).itemSync(), (2 * ((1 + keep + 2 * Math.sqrt(keep)) / 4) + 1) / 3, 1e-12);
   near(c.diagonal().real().sum().itemSync(), 2, 1e-12, "trace");
@@ -135,12 +135,12 @@ test("states", () => {
 test("targets by name, and wrong ones refused", () => {
   assert.equal(
     gate("X*I")
-      .sub(kronAll([sigmaX, identity(2)]))
+      .sub(kronAll([sigmaX, identityOperator(2)]))
       .size(),
     0,
   );
   assert.equal(gate("X", 3).rows, 8);
   assert.throws(() => gate("XY"), /there is no "XY"; known: I, X/);
   assert.throws(() => gate("CNOT", 3), /does not divide 3/);
-  assert.throws(() => averageGateFidelity(identity(4).tensor(), sigmaX), /the gate is 4x4, the target 2x2/);
+  assert.throws(() => averageGateFidelity(identityOperator(4).tensor(), sigmaX), /the gate is 4x4, the target 2x2/);
 });

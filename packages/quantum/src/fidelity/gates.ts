@@ -4,7 +4,7 @@ import { WeftError } from "@weft/core/internal/graph";
 import { abs, adjoint, conj, matmul, real, Tensor, trace, where } from "@weft/core/internal/tensor";
 import {
   hadamard,
-  identity,
+  identityOperator,
   kronAll,
   Operator,
   type OperatorLike,
@@ -17,7 +17,7 @@ import {
 
 const i = { re: 0, im: 1 };
 const rotation = (axis: Operator, angle: number): Operator =>
-  identity(2)
+  identityOperator(2)
     .scale(Math.cos(angle / 2))
     .add(axis.scale({ re: 0, im: -Math.sin(angle / 2) }));
 const diagonal = (...entries: (number | typeof i)[]): Operator =>
@@ -27,7 +27,7 @@ const permutation = (...to: number[]): Operator =>
 
 /** Gates of one and two qubits by name; the first qubit has the slowest index. */
 export const gateTable: Readonly<Record<string, Operator>> = {
-  I: identity(2),
+  I: identityOperator(2),
   X: sigmaX,
   Y: sigmaY,
   Z: sigmaZ,
@@ -45,7 +45,7 @@ export const gateTable: Readonly<Record<string, Operator>> = {
     [0, 0, 0, 1],
   ]),
   // exp(-i pi/4 Z x X): what a cross-resonance pulse makes, a CNOT up to single-qubit gates.
-  ZX90: identity(4)
+  ZX90: identityOperator(4)
     .scale(Math.SQRT1_2)
     .add(pauli("ZX").scale({ re: 0, im: -Math.SQRT1_2 })),
 };
@@ -97,7 +97,7 @@ function deviation(u: Unitary, target: Tensor | OperatorLike): { error: Tensor; 
   const size = abs(total);
   const still = size.equal(0);
   const turn = where(still, 1, conj(total).div(where(still, 1, size)));
-  return { error: m.mul(turn.unsqueeze(-1).unsqueeze(-1)).sub(identity(n).tensor(block.dtype)), n };
+  return { error: m.mul(turn.unsqueeze(-1).unsqueeze(-1)).sub(identityOperator(n).tensor(block.dtype)), n };
 }
 
 const sumSquares = (x: Tensor): Tensor => real(x).square().add(x.imag().square()).sum([-2, -1]);

@@ -13,7 +13,7 @@ function vectorOf(target: Tensor | OperatorLike, dtype: Tensor["dtype"], n: numb
   return flat;
 }
 
-/** 1 - |<target|psi>|^2 for a normalised psi [n], from the part of psi that is not the target. */
+/** 1 - |<target|psi>|^2 for a normalized psi [n], from the part of psi that is not the target. */
 export function stateInfidelity(state: Tensor, target: Tensor | OperatorLike): Tensor {
   if (state.rank === 2) return stateFidelity(state, target).neg().add(1);
   const t = vectorOf(target, state.dtype, state.shape[0]);

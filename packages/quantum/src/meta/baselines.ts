@@ -1,5 +1,5 @@
 // What meta-learning must be compared with: one pulse for all tasks (robust), a policy that never adapts (domain
-// randomisation), and a pulse optimised for each task. All are judged on the same tasks by the same integration.
+// randomization), and a pulse optimized for each task. All are judged on the same tasks by the same integration.
 import { key, type Tensor } from "@weft/core/internal/tensor";
 import { chooseSteps, controlFidelities, grape, grapeEach, type RobustObjective } from "../control/index.js";
 import { drawTasks, type Tasks } from "../noise/index.js";
@@ -27,7 +27,7 @@ export interface BaselineOptions {
   ensemble?: number;
   objectives?: readonly RobustObjective[];
   /** Iterations of the policy without adaptation; 0 leaves it out. */
-  randomised?: number;
+  randomized?: number;
 }
 
 const nameOf = (objective: RobustObjective): string =>
@@ -42,7 +42,7 @@ export function compareBaselines(trainer: MetaTrainer, options: BaselineOptions 
     iterations = 200,
     ensemble = 32,
     objectives = ["mean", { cvar: 0.1 }],
-    randomised = 0,
+    randomized = 0,
   } = options;
   const tasks = drawTasks(config.tasks, key(seed), count);
   const { segments, controls } = config.problem;
@@ -67,11 +67,11 @@ export function compareBaselines(trainer: MetaTrainer, options: BaselineOptions 
     row("meta-learned, no adaptation", () => adapted(trainer, 0, tasks)),
     row(`meta-learned, ${steps} steps`, () => adapted(trainer, steps, tasks)),
   ];
-  if (randomised > 0) {
-    const plain = new MetaTrainer({ ...config, inner: { ...config.inner, steps: 0 }, iterations: randomised });
+  if (randomized > 0) {
+    const plain = new MetaTrainer({ ...config, inner: { ...config.inner, steps: 0 }, iterations: randomized });
     plain.run();
-    rows.push(row("domain randomisation", () => adapted(plain, 0, tasks)));
-    rows.push(row(`domain randomisation, ${steps} steps`, () => adapted(plain, steps, tasks)));
+    rows.push(row("domain randomization", () => adapted(plain, 0, tasks)));
+    rows.push(row(`domain randomization, ${steps} steps`, () => adapted(plain, steps, tasks)));
   }
   const others = drawTasks(config.tasks, key(seed + 1), ensemble);
   for (const objective of objectives)

@@ -24,7 +24,7 @@ export interface MetaConfig {
 }
 
 export const presetNames = ["training", "evaluation", "debug"] as const;
-export type Preset = (typeof presetNames)[number];
+export type MetaPreset = (typeof presetNames)[number];
 
 const base: MetaConfig = {
   problem: qubitFlip(),
@@ -41,7 +41,7 @@ const base: MetaConfig = {
 };
 
 /** training: as published for rates; evaluation: more tasks and steps, finer integration; debug: small and quick. */
-export const presets: Record<Preset, MetaConfig> = {
+export const presets: Record<MetaPreset, MetaConfig> = {
   training: base,
   evaluation: {
     ...base,
@@ -60,7 +60,7 @@ export const presets: Record<Preset, MetaConfig> = {
 };
 
 /** Settings over a preset; nested groups are merged one level deep. */
-export type MetaSettings = { preset?: Preset } & {
+export type MetaSettings = { preset?: MetaPreset } & {
   [K in keyof MetaConfig]?: K extends "tasks" | "problem"
     ? MetaConfig[K]
     : MetaConfig[K] extends object

@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { parseControlFile } from "../control/index.js";
 import { metaConfig, parseMetaFile } from "./index.js";
 
-const root = fileURLToPath(new URL("../../../../../", import.meta.url));
+const root = fileURLToPath(new URL("../../../../", import.meta.url));
 const page = join(root, "docs/meta.md");
 const needsRepository = existsSync(page) ? {} : { skip: "no repository here" };
 const blocks = (language: string): string[] =>

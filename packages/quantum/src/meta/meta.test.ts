@@ -164,15 +164,15 @@ test("baselines: each is trained and judged on the same tasks", () => {
     iterations: 60,
     ensemble: 5,
     objectives: ["mean"],
-    randomised: 40,
+    randomized: 40,
   });
   assert.deepEqual(
     rows.map((r) => r.name),
     [
       "meta-learned, no adaptation",
       "meta-learned, 3 steps",
-      "domain randomisation",
-      "domain randomisation, 3 steps",
+      "domain randomization",
+      "domain randomization, 3 steps",
       "robust pulse (mean)",
       "GRAPE for each task, 60 iterations",
     ],

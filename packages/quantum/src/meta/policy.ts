@@ -15,7 +15,7 @@ import {
 } from "@weft/core/internal/tensor";
 
 const activations = { tanh, relu, silu, gelu } satisfies Record<string, (x: Tensor) => Tensor>;
-export type Activation = keyof typeof activations;
+export type PolicyActivation = keyof typeof activations;
 
 export interface PolicyOptions {
   /** Numbers that describe a task. */
@@ -25,7 +25,7 @@ export interface PolicyOptions {
   hidden?: number;
   segments: number;
   controls: number;
-  activation?: Activation;
+  activation?: PolicyActivation;
   /** Factor on the output. */
   outputScale?: number;
   /** Gain of the orthogonal start. */

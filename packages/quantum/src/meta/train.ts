@@ -16,10 +16,10 @@ import {
   type PreparedProblem,
   plainProblem,
   prepareProblem,
-  readCheckpoint,
-  type Steps,
+  readTensorCheckpoint,
+  type SegmentSteps,
   withSteps,
-  writeCheckpoint,
+  writeTensorCheckpoint,
 } from "../control/index.js";
 import { checkRates, drawTasks, type Tasks } from "../noise/index.js";
 import { type MetaConfig, type MetaSettings, metaConfig } from "./config.js";
@@ -31,7 +31,7 @@ export interface MetaState {
   optimizer: AdamState;
 }
 
-export interface Validation {
+export interface MetaValidation {
   iteration: number;
   /** Mean and deviation over the validation tasks: before adaptation and after all steps. */
   before: number;
@@ -45,7 +45,7 @@ export interface Validation {
   trainingError: number;
 }
 
-export interface Metric {
+export interface MetaMetric {
   iteration: number;
   loss: number;
 }
@@ -54,8 +54,8 @@ interface Description {
   config: MetaConfig;
   /** Steps a segment in training and evaluation. */
   perSegment: [number, number];
-  metrics: Metric[];
-  validations: Validation[];
+  metrics: MetaMetric[];
+  validations: MetaValidation[];
 }
 
 const checkpointKind = "meta-training";
@@ -74,8 +74,8 @@ export class MetaTrainer {
   readonly policyOptions: PolicyOptions;
   state: MetaState;
   iteration = 0;
-  readonly metrics: Metric[] = [];
-  readonly validations: Validation[] = [];
+  readonly metrics: MetaMetric[] = [];
+  readonly validations: MetaValidation[] = [];
   /** What the integration settings came to. */
   training: ChosenSteps;
   evaluation: ChosenSteps;
@@ -112,7 +112,7 @@ export class MetaTrainer {
   }
 
   /** The loss of one task under these steps. */
-  loss(steps: Steps): TaskLoss<PolicyParameters, Tasks> {
+  loss(steps: SegmentSteps): TaskLoss<PolicyParameters, Tasks> {
     const { prepared, policyOptions } = this;
     return (params, task) =>
       controlInfidelity(prepared, steps, policy.apply(params, task.features, policyOptions), task.rates);
@@ -163,7 +163,7 @@ export class MetaTrainer {
   }
 
   /** Reads the losses since the last call; a number that is not finite ends the training. */
-  readMetrics(): Metric[] {
+  readMetrics(): MetaMetric[] {
     const pending = this.#pending;
     this.#pending = [];
     if (pending.length === 0) return [];
@@ -211,12 +211,12 @@ export class MetaTrainer {
     return Array.from({ length: count }, (_, i) => all.slice(i * points, (i + 1) * points));
   }
 
-  validate(): Validation {
+  validate(): MetaValidation {
     const tasks = this.#validationTasks;
     const curves = this.curves(tasks);
     const last = curves.map((c) => c.at(-1)!);
     const curve = curves[0].map((_, k) => mean(curves.map((c) => c[k])));
-    const result: Validation = {
+    const result: MetaValidation = {
       iteration: this.iteration,
       before: curve[0],
       after: mean(last),
@@ -242,7 +242,7 @@ export class MetaTrainer {
   }
 
   /** Trains up to `config.iterations` (or `until`), handing over now and then: after ten iterations, or a validation. */
-  *advance(until = this.config.iterations): Generator<Validation | null> {
+  *advance(until = this.config.iterations): Generator<MetaValidation | null> {
     const { every } = this.config.validation;
     while (this.iteration < until) {
       this.step();
@@ -255,7 +255,7 @@ export class MetaTrainer {
 
   /** The whole training in one go. */
   run(
-    options: { until?: number; onProgress?: (trainer: MetaTrainer, validation: Validation | null) => void } = {},
+    options: { until?: number; onProgress?: (trainer: MetaTrainer, validation: MetaValidation | null) => void } = {},
   ): void {
     for (const validation of this.advance(options.until)) options.onProgress?.(this, validation);
   }
@@ -272,12 +272,12 @@ export class MetaTrainer {
       metrics: this.metrics,
       validations: this.validations,
     };
-    await writeCheckpoint(path, checkpointKind, stateDict(this.state), description);
+    await writeTensorCheckpoint(path, checkpointKind, stateDict(this.state), description);
   }
 
   /** A trainer that goes on where the file ends. `settings` may change what is no part of the state: iterations. */
   static async resume(path: string, changes: Pick<MetaSettings, "iterations"> = {}): Promise<MetaTrainer> {
-    const { tensors, description } = await readCheckpoint<Description>(path, checkpointKind);
+    const { tensors, description } = await readTensorCheckpoint<Description>(path, checkpointKind);
     const trainer = new MetaTrainer({ ...description.config, ...changes });
     trainer.state = loadStateDict(trainer.state, tensors);
     trainer.iteration = trainer.state.optimizer.step.itemSync();

@@ -1,12 +1,12 @@
 // Nodes and weights for integrals over frequency. Knows nothing of spectra: only where integrands are sharp.
 
-export interface Rule {
+export interface QuadratureRule {
   nodes: Float64Array;
   weights: Float64Array;
 }
 
 /** Gauss-Legendre nodes and weights on [-1, 1], by Newton's method on the Legendre polynomial. */
-export function gaussLegendre(n: number): Rule {
+export function gaussLegendre(n: number): QuadratureRule {
   const nodes = new Float64Array(n);
   const weights = new Float64Array(n);
   for (let i = 0; i < n; i++) {
@@ -27,7 +27,7 @@ export function gaussLegendre(n: number): Rule {
 }
 
 /** One rule over all panels between consecutive edges. */
-export function panels(edges: readonly number[], perPanel: number): Rule {
+export function panels(edges: readonly number[], perPanel: number): QuadratureRule {
   const unit = gaussLegendre(perPanel);
   const count = (edges.length - 1) * perPanel;
   const rule = { nodes: new Float64Array(count), weights: new Float64Array(count) };
@@ -41,15 +41,15 @@ export function panels(edges: readonly number[], perPanel: number): Rule {
   return rule;
 }
 
-/** Edges from `from` (excluded) down towards 0 by halves, then 0: for integrands that are sharp or not smooth at 0. */
-export function towardsZero(from: number, halvings: number): number[] {
+/** Edges from `from` (excluded) down toward 0 by halves, then 0: for integrands that are sharp or not smooth at 0. */
+export function towardZero(from: number, halvings: number): number[] {
   const edges = [0];
   for (let k = halvings; k >= 1; k--) edges.push(from * 2 ** -k);
   return edges;
 }
 
-export function join(...rules: readonly Rule[]): Rule {
-  const all = (pick: (rule: Rule) => Float64Array): Float64Array =>
+export function join(...rules: readonly QuadratureRule[]): QuadratureRule {
+  const all = (pick: (rule: QuadratureRule) => Float64Array): Float64Array =>
     Float64Array.from(rules.flatMap((rule) => Array.from(pick(rule))));
   return { nodes: all((r) => r.nodes), weights: all((r) => r.weights) };
 }

@@ -5,7 +5,7 @@ import { WeftError } from "@weft/core/internal/graph";
 import { stack, type Tensor, tensor } from "@weft/core/internal/tensor";
 import { BoundedCache } from "../cache/index.js";
 import { type PsdModel, type PsdParameters, spectralDensity } from "./psd.js";
-import { gaussLegendre, join, panels, type Rule, towardsZero } from "./quadrature.js";
+import { gaussLegendre, join, panels, type QuadratureRule, towardZero } from "./quadrature.js";
 
 /** A control sequence that noise is seen through: free evolution, or evenly spaced pi pulses. */
 export type Sequence = "ramsey" | "echo" | { cpmg: number };
@@ -46,14 +46,14 @@ function filterOverSquare(sequence: Sequence, w: number, duration: number): numb
 }
 
 /** Nodes and weights so that rate = sum weight * S(node): dephasing over `duration` under a sequence. */
-export function dephasingRule(duration: number, sequence: Sequence): Rule {
+export function dephasingRule(duration: number, sequence: Sequence): QuadratureRule {
   if (!(duration > 0 && Number.isFinite(duration)))
     throw new WeftError(`dephasingRate: duration must be above 0, got ${duration}`);
   const pulses = pulsesOf(sequence);
   const period = (2 * Math.PI * Math.max(1, pulses)) / duration;
   const periods = Math.max(40, Math.ceil(256 / Math.max(1, pulses)));
-  // The first period is graded towards zero: a spectrum may be sharp there.
-  const near = panels([...towardsZero(period, 44), period], 12);
+  // The first period is graded toward zero: a spectrum may be sharp there.
+  const near = panels([...towardZero(period, 44), period], 12);
   const far = panels(
     Array.from({ length: 2 * periods - 1 }, (_, k) => period * (1 + k / 2)),
     12 + 4 * Math.min(pulses, 16),
@@ -65,7 +65,7 @@ export function dephasingRule(duration: number, sequence: Sequence): Rule {
   // Beyond, the filter is its mean, 2 + 4 pulses; w = last / s maps the tail to (0, 1].
   const last = period * periods;
   const unit = gaussLegendre(16);
-  const tail: Rule = { nodes: new Float64Array(16), weights: new Float64Array(16) };
+  const tail: QuadratureRule = { nodes: new Float64Array(16), weights: new Float64Array(16) };
   for (let i = 0; i < 16; i++) {
     const s = (1 + unit.nodes[i]) / 2;
     tail.nodes[i] = last / s;
@@ -75,14 +75,14 @@ export function dephasingRule(duration: number, sequence: Sequence): Rule {
 }
 
 /** Nodes and weights of the overlap with a Lorentzian line at `frequency` of full width `width`, over all frequencies. */
-export function relaxationRule(frequency: number, width: number): Rule {
+export function relaxationRule(frequency: number, width: number): QuadratureRule {
   if (!(width > 0 && Number.isFinite(width) && Number.isFinite(frequency)))
     throw new WeftError(`relaxationRate: lineWidth must be above 0 and frequency finite, got ${width}, ${frequency}`);
   const half = width / 2;
   const line = (w: number): number => half / ((w - frequency) ** 2 + half * half) / Math.PI;
   // Spectra are even: both signs of w meet in |w|. Panels grow from 0 by halves, and again away from the line.
   const top = 4096 * (Math.abs(frequency) + width);
-  const edges = new Set<number>([...towardsZero(top, 60), top]);
+  const edges = new Set<number>([...towardZero(top, 60), top]);
   for (const side of [-1, 1])
     for (let distance = 0; distance < top; distance = distance === 0 ? width / 4 : distance * 1.5) {
       const edge = Math.abs(frequency) + side * distance;
@@ -93,7 +93,7 @@ export function relaxationRule(frequency: number, width: number): Rule {
     12,
   );
   const unit = gaussLegendre(16);
-  const tail: Rule = { nodes: new Float64Array(16), weights: new Float64Array(16) };
+  const tail: QuadratureRule = { nodes: new Float64Array(16), weights: new Float64Array(16) };
   for (let i = 0; i < 16; i++) {
     const s = (1 + unit.nodes[i]) / 2;
     tail.nodes[i] = top / s;
@@ -104,12 +104,12 @@ export function relaxationRule(frequency: number, width: number): Rule {
 }
 
 /** Rules depend on numbers of a configuration, not of a task: a few are kept. */
-const rules = new BoundedCache<Rule>("quadrature", {
+const rules = new BoundedCache<QuadratureRule>("quadrature", {
   entries: 64,
   sizeOf: ({ nodes, weights }) => nodes.byteLength + weights.byteLength,
 });
 
-function integrate(rule: Rule, model: PsdModel, parameters: PsdParameters): Tensor {
+function integrate(rule: QuadratureRule, model: PsdModel, parameters: PsdParameters): Tensor {
   const { dtype } = parameters.amplitude;
   const nodes = tensor(rule.nodes).cast(dtype);
   const weights = tensor(rule.weights).cast(dtype);
@@ -161,7 +161,7 @@ export const relaxationRate = (
   );
 
 /** [..., 2]: dephasing and relaxation, the rates that a qubit's Lindblad equation takes. */
-export const ratesOf = (model: PsdModel, parameters: PsdParameters, options: RateOptions): Tensor =>
+export const lindbladRates = (model: PsdModel, parameters: PsdParameters, options: RateOptions): Tensor =>
   stack([dephasingRate(model, parameters, options), relaxationRate(model, parameters, options)], -1);
 
 /** Rates of an equation must be numbers that are not negative: anything else is refused with its place. */

@@ -3,7 +3,7 @@
 import { WeftError } from "@weft/core/internal/graph";
 import { argmax, type Key, rand, randn, splitKey, stack, type Tensor, zeros } from "@weft/core/internal/tensor";
 import { checkModel, type PsdModel } from "./psd.js";
-import { type RateOptions, ratesOf } from "./rates.js";
+import { lindbladRates, type RateOptions } from "./rates.js";
 
 /** How one number is distributed. */
 export type Law =
@@ -149,7 +149,7 @@ export function drawTasks(distribution: TaskDistribution, key: Key, count: numbe
   }
   const [alpha, amplitude, cutoff] = drawn;
   return {
-    rates: ratesOf(distribution.model, { alpha, amplitude, cutoff }, distribution.rates),
+    rates: lindbladRates(distribution.model, { alpha, amplitude, cutoff }, distribution.rates),
     features: stack(
       laws.map((law, i) => scaled(drawn[i], law)),
       -1,

@@ -1,13 +1,13 @@
 // Matrices of numbers that models are written with.
-export { type Entry, isTensor, kronAll, Operator, type OperatorLike, product, sumOf } from "./operator.js";
+export { isTensor, kronAll, Operator, type OperatorEntry, type OperatorLike, product, sumOf } from "./operator.js";
 export {
   basisState,
   coherentState,
   densityOf,
   destroy,
   hadamard,
-  identity,
-  number,
+  identityOperator,
+  numberOperator,
   onSite,
   pauli,
   pauliLabels,

@@ -3,11 +3,11 @@
 import { type DType, isComplex, WeftError } from "@weft/core/internal/graph";
 import { type ComplexNumber, full, Tensor, tensor } from "@weft/core/internal/tensor";
 
-export type Entry = number | ComplexNumber;
+export type OperatorEntry = number | ComplexNumber;
 /** A matrix as users may give it. */
-export type OperatorLike = Operator | readonly (readonly Entry[])[];
+export type OperatorLike = Operator | readonly (readonly OperatorEntry[])[];
 
-const parts = (x: Entry): [number, number] => (typeof x === "number" ? [x, 0] : [x.re, x.im]);
+const parts = (x: OperatorEntry): [number, number] => (typeof x === "number" ? [x, 0] : [x.re, x.im]);
 
 export class Operator {
   constructor(
@@ -29,7 +29,7 @@ export class Operator {
     return Operator.build(matrix.length, columns, (i, j) => matrix[i][j]);
   }
 
-  static build(rows: number, columns: number, entry: (i: number, j: number) => Entry): Operator {
+  static build(rows: number, columns: number, entry: (i: number, j: number) => OperatorEntry): Operator {
     const out = Operator.zeros(rows, columns);
     for (let i = 0; i < rows; i++)
       for (let j = 0; j < columns; j++) [out.re[i * columns + j], out.im[i * columns + j]] = parts(entry(i, j));
@@ -54,7 +54,7 @@ export class Operator {
     return this.add(other.scale(-1));
   }
 
-  scale(factor: Entry): Operator {
+  scale(factor: OperatorEntry): Operator {
     const [a, b] = parts(factor);
     return this.map((re, im) => [a * re - b * im, a * im + b * re]);
   }

@@ -1,11 +1,11 @@
 // The operators and states that models are written with, as matrices of numbers.
 import { WeftError } from "@weft/core/internal/graph";
-import { type Entry, kronAll, Operator } from "./operator.js";
+import { kronAll, Operator, type OperatorEntry } from "./operator.js";
 
-const i: Entry = { re: 0, im: 1 };
-const minusI: Entry = { re: 0, im: -1 };
+const i: OperatorEntry = { re: 0, im: 1 };
+const minusI: OperatorEntry = { re: 0, im: -1 };
 
-export const identity = (n: number): Operator => Operator.build(n, n, (a, b) => (a === b ? 1 : 0));
+export const identityOperator = (n: number): Operator => Operator.build(n, n, (a, b) => (a === b ? 1 : 0));
 export const sigmaX = Operator.from([
   [0, 1],
   [1, 0],
@@ -30,7 +30,7 @@ export const hadamard = Operator.from([
 
 /** The lowering operator of an oscillator cut at n levels. */
 export const destroy = (n: number): Operator => Operator.build(n, n, (a, b) => (b === a + 1 ? Math.sqrt(b) : 0));
-export const number = (n: number): Operator => Operator.build(n, n, (a, b) => (a === b ? a : 0));
+export const numberOperator = (n: number): Operator => Operator.build(n, n, (a, b) => (a === b ? a : 0));
 
 /** |level> of n as a column. */
 export function basisState(n: number, level: number): Operator {
@@ -39,7 +39,7 @@ export function basisState(n: number, level: number): Operator {
   return Operator.build(n, 1, (a) => (a === level ? 1 : 0));
 }
 
-/** A coherent state |alpha>, cut at n levels and normalised. */
+/** A coherent state |alpha>, cut at n levels and normalized. */
 export function coherentState(n: number, alpha: number): Operator {
   const amplitudes = [1];
   for (let k = 1; k < n; k++) amplitudes.push((amplitudes[k - 1] * alpha) / Math.sqrt(k));
@@ -52,9 +52,9 @@ export const densityOf = (state: Operator): Operator => state.mul(state.adjoint(
 
 /** An operator of one part among others (dimension of each part given). */
 export const onSite = (operator: Operator, site: number, dims: readonly number[]): Operator =>
-  kronAll(dims.map((d, k) => (k === site ? operator : identity(d))));
+  kronAll(dims.map((d, k) => (k === site ? operator : identityOperator(d))));
 
-const pauliByName: Record<string, Operator> = { I: identity(2), X: sigmaX, Y: sigmaY, Z: sigmaZ };
+const pauliByName: Record<string, Operator> = { I: identityOperator(2), X: sigmaX, Y: sigmaY, Z: sigmaZ };
 
 /** A product of Pauli matrices by its letters: "XIZ". */
 export function pauli(letters: string): Operator {

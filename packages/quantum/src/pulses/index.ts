@@ -13,4 +13,4 @@ export {
   tanhPulse,
   trapezoidPulse,
 } from "./pulse.js";
-export { type ShapeName, shapes } from "./shapes.js";
+export { type PulseShapeName, pulseShapes } from "./shapes.js";

@@ -4,9 +4,9 @@ import { test } from "node:test";
 import type { Tensor } from "@weft/core/internal/tensor";
 import * as weft from "@weft/core/internal/tensor";
 import { Pulse } from "./pulse.js";
-import type { ShapeName } from "./shapes.js";
+import type { PulseShapeName } from "./shapes.js";
 
-const examples: Record<ShapeName, Record<string, number | number[]>> = {
+const examples: Record<PulseShapeName, Record<string, number | number[]>> = {
   cosine: { length: 40 },
   rampedCosine: { ramp: 8, plateau: 21 },
   trapezoid: { ramp: 7, plateau: 23 },
@@ -18,11 +18,11 @@ const examples: Record<ShapeName, Record<string, number | number[]>> = {
   piecewise: { length: 30, values: [0.3, -0.2, 0.7] },
 };
 /** Lengths of these move edges that are steps: no gradient with respect to time. */
-const stepped = new Set<ShapeName>(["constant", "piecewise"]);
+const stepped = new Set<PulseShapeName>(["constant", "piecewise"]);
 const times = (): Tensor => weft.tensor([3.3, 9.1, 14.7, 22.2, 28.9, 31.4], { dtype: "float64" });
 const weights = (): Tensor => weft.tensor([0.3, -1.1, 0.7, 0.9, -0.4, 1.3], { dtype: "float64" });
 
-for (const shape of Object.keys(examples) as ShapeName[]) {
+for (const shape of Object.keys(examples) as PulseShapeName[]) {
   test(`${shape}: gradients of every parameter, with delay, carrier and DRAG`, () => {
     const pulse = new Pulse(shape, {
       ...examples[shape],
@@ -63,7 +63,7 @@ for (const shape of Object.keys(examples) as ShapeName[]) {
 }
 
 test("values by hand", () => {
-  const at = (shape: ShapeName, t: number): number =>
+  const at = (shape: PulseShapeName, t: number): number =>
     new Pulse(shape, examples[shape]).at(weft.tensor([t], { dtype: "float64" })).itemSync();
   const near = (a: number, b: number): void => assert.ok(Math.abs(a - b) < 1e-14, `${a} ${b}`);
   near(at("cosine", 10), 0.5);

@@ -2,7 +2,7 @@
 // under its parameters' names, so that all of them can be learned.
 import { WeftError } from "@weft/core/internal/graph";
 import { cos, full, jvp, onesLike, sin, type Tensor, tensor, where } from "@weft/core/internal/tensor";
-import { type ShapeName, type ShapeParameters, shapes } from "./shapes.js";
+import { type PulseParameters, type PulseShapeName, pulseShapes } from "./shapes.js";
 
 /** A number, or a list for piecewise constant values. */
 export type PulseValue = number | readonly number[];
@@ -22,13 +22,13 @@ export interface PulseFields {
 const carrierFields = ["amplitude", "delay", "omega", "phase", "drag"] as const;
 
 export class Pulse {
-  readonly shape: ShapeName;
+  readonly shape: PulseShapeName;
   readonly parameters: Readonly<Record<string, PulseValue>>;
 
-  constructor(shape: ShapeName, given: Readonly<Record<string, PulseValue | undefined>>) {
-    const rule = shapes[shape];
+  constructor(shape: PulseShapeName, given: Readonly<Record<string, PulseValue | undefined>>) {
+    const rule = pulseShapes[shape];
     if (rule === undefined)
-      throw new WeftError(`pulse: there is no shape "${String(shape)}"; known: ${Object.keys(shapes).join(", ")}`);
+      throw new WeftError(`pulse: there is no shape "${String(shape)}"; known: ${Object.keys(pulseShapes).join(", ")}`);
     const all: Record<string, PulseValue> = { amplitude: 1, ...rule.defaults };
     const known = [...carrierFields, ...rule.parameters];
     for (const [name, value] of Object.entries(given)) {
@@ -63,15 +63,15 @@ export class Pulse {
   }
 
   /** When it is over, ns. */
-  end(p: ShapeParameters = this.tensors()): Tensor {
-    const length = shapes[this.shape].length(p);
+  end(p: PulseParameters = this.tensors()): Tensor {
+    const length = pulseShapes[this.shape].length(p);
     return "delay" in p ? length.add(p.delay) : length;
   }
 
   /** The values at times (ns since the start of the evolution). */
-  at(times: Tensor, p: ShapeParameters = this.tensors()): Tensor {
+  at(times: Tensor, p: PulseParameters = this.tensors()): Tensor {
     const cast = Object.fromEntries(Object.entries(p).map(([k, x]) => [k, x.cast(times.dtype)]));
-    const rule = shapes[this.shape];
+    const rule = pulseShapes[this.shape];
     const since = "delay" in cast ? times.sub(cast.delay) : times;
     const inside = since.greaterEqual(0).logicalAnd(since.lessEqual(rule.length(cast)));
     // Outside, the envelope is read at 0: what it would be there must not disturb the gradient.

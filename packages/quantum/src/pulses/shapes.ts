@@ -2,7 +2,7 @@
 // lengths included, has a gradient; an envelope is zero at both ends, so that moving an end is smooth.
 import { cos, erf, exp, maximum, minimum, type Tensor, tanh, where } from "@weft/core/internal/tensor";
 
-export type ShapeName =
+export type PulseShapeName =
   | "cosine"
   | "rampedCosine"
   | "trapezoid"
@@ -13,32 +13,32 @@ export type ShapeName =
   | "constant"
   | "piecewise";
 
-export type ShapeParameters = Readonly<Record<string, Tensor>>;
+export type PulseParameters = Readonly<Record<string, Tensor>>;
 
-export interface Shape {
+export interface PulseShape {
   /** Parameters besides the amplitude. */
   parameters: readonly string[];
   /** Those that may be left out. */
   defaults: Readonly<Record<string, number>>;
-  length(p: ShapeParameters): Tensor;
+  length(p: PulseParameters): Tensor;
   /** With amplitude 1, for times inside the pulse. */
-  envelope(t: Tensor, p: ShapeParameters): Tensor;
+  envelope(t: Tensor, p: PulseParameters): Tensor;
 }
 
 const unit = (x: Tensor): Tensor => minimum(maximum(x, 0), 1);
 /** Half a cosine from 0 to 1. */
 const rise = (x: Tensor): Tensor => cos(unit(x).mul(Math.PI)).neg().add(1).mul(0.5);
-const flatLength = (p: ShapeParameters): Tensor => p.plateau.add(p.ramp.mul(2));
+const flatLength = (p: PulseParameters): Tensor => p.plateau.add(p.ramp.mul(2));
 /** Up along a ramp, a plateau, and down as a mirror image. */
 const flatTop =
-  (ramp: (x: Tensor, p: ShapeParameters) => Tensor) =>
-  (t: Tensor, p: ShapeParameters): Tensor =>
+  (ramp: (x: Tensor, p: PulseParameters) => Tensor) =>
+  (t: Tensor, p: PulseParameters): Tensor =>
     ramp(unit(minimum(t, flatLength(p).sub(t)).div(p.ramp)), p);
 
 /** From 0 to 1 along a sigmoid that is cut where its argument is +-sharpness, and stretched to end there. */
 const sigmoid =
   (fn: (x: Tensor) => Tensor) =>
-  (x: Tensor, p: ShapeParameters): Tensor =>
+  (x: Tensor, p: PulseParameters): Tensor =>
     fn(x.mul(2).sub(1).mul(p.sharpness)).div(fn(p.sharpness)).add(1).mul(0.5);
 
 /** exp(-x^2 / 2) less its value at the cut, 1 in the middle. */
@@ -47,7 +47,7 @@ function bell(x: Tensor, cut: Tensor): Tensor {
   return exp(x.square().mul(-0.5)).sub(floor).div(floor.neg().add(1));
 }
 
-export const shapes: Readonly<Record<ShapeName, Shape>> = {
+export const pulseShapes: Readonly<Record<PulseShapeName, PulseShape>> = {
   cosine: {
     parameters: ["length"],
     defaults: {},

@@ -12,7 +12,7 @@ import {
   coherentState,
   densityOf,
   destroy,
-  number,
+  numberOperator,
   sigmaMinus,
   sigmaX,
   sigmaY,
@@ -61,7 +61,7 @@ const slope = (f: (x: number) => number, x: number): number => (f(x + 1e-5) - f(
 const cavity = { delta: 2 * Math.PI, kappa: 2 * Math.PI, alpha: 0.5, end: 0.3, n: 8 };
 const cavityRun = (method: MethodName | Method, gradient: GradientKind, steps: number) => (kappa: Tensor) => {
   const a = destroy(cavity.n);
-  const h = hamiltonian({ static: number(cavity.n).scale(cavity.delta) });
+  const h = hamiltonian({ static: numberOperator(cavity.n).scale(cavity.delta) });
   const run = lindblad(
     { hamiltonian: h, jumps: [{ operator: a, rate: kappa }] },
     densityOf(coherentState(cavity.n, cavity.alpha)),
@@ -265,7 +265,7 @@ describe("propagators", () => {
       dims: [2, 3],
       static: [
         { sites: [0], matrix: sigmaZ },
-        { sites: [1], matrix: number(3).scale(0.8) },
+        { sites: [1], matrix: numberOperator(3).scale(0.8) },
         {
           sites: [0, 1],
           matrix: sigmaX

@@ -1,12 +1,12 @@
 // Steps of larger systems as products with whole matrices: in the drives' eigenbasis a step is a constant unitary after a
 // diagonal of phases, and all columns of all pieces of time go through it in one matrix product. The reverse pass runs back.
 import { adjoint, customVjp, matmul, scan, type Tensor, vmap, zerosLike } from "@weft/core/internal/tensor";
-import { identity } from "../operators/index.js";
+import { identityOperator } from "../operators/index.js";
 import { phase } from "./exponential.js";
 import { applyGate, type GateProgram, type Slot } from "./gates.js";
 import { runSteps } from "./loop.js";
-import type { Gradient } from "./methods.js";
-import { type Moving, slopesOfParams } from "./moving.js";
+import type { GradientMethod } from "./methods.js";
+import { parameterSlopes, type StepAngles } from "./step-angles.js";
 
 /** Per step: for each part first exp(-i angle) on the diagonal, then the unitary. */
 export interface DenseProgram {
@@ -17,7 +17,7 @@ export interface DenseProgram {
   /** Gates that come before the first phases of a step; they were moved behind the last of the step before. */
   lead: Tensor;
   /** The angles of the steps k [pieces] from what they are made of, [pieces, D] each, where that is known. */
-  stepwise: Moving | null;
+  stepwise: StepAngles | null;
 }
 
 /** Whether a gate program is phases and constant gates only, with at least one phase. */
@@ -28,7 +28,7 @@ export const isDense = ({ slots }: GateProgram): boolean =>
 function unitaryOf(program: GateProgram, slots: readonly Slot[]): Tensor {
   const { dims, fixed } = program;
   const D = dims.reduce((a, b) => a * b, 1);
-  const start = identity(D).tensor(fixed[0]?.dtype ?? "complex128");
+  const start = identityOperator(D).tensor(fixed[0]?.dtype ?? "complex128");
   const image = (psi: Tensor): Tensor =>
     slots.reduce((x, slot) => applyGate(dims, slot.sites, fixed[slot.index], x), psi);
   return vmap(image)(start).T;
@@ -59,15 +59,15 @@ export function denseProgram(program: GateProgram): DenseProgram {
       else last.phases.push(slot);
     } else last!.fixed.push(slot);
   }
-  const { dims, angles, moving } = program;
+  const { dims, angles, stepAngles } = program;
   const wide = (each: readonly Tensor[]): Tensor[] => parts.map(({ phases }) => sumAngles(dims, each, phases));
   return {
     unitaries: parts.map(({ fixed }) => unitaryOf(program, fixed)),
     angles: wide(angles),
     lead: unitaryOf(program, slots.slice(0, first)),
-    stepwise: moving && {
-      params: moving.params,
-      angles: (k, params) => wide(vmap((one: Tensor) => moving.angles(one, params))(k) as Tensor[]),
+    stepwise: stepAngles && {
+      params: stepAngles.params,
+      angles: (k, params) => wide(vmap((one: Tensor) => stepAngles.angles(one, params))(k) as Tensor[]),
     },
   };
 }
@@ -119,9 +119,9 @@ function sideBySide([D, width]: readonly number[], pieces: number) {
 }
 
 /** All steps for all pieces side by side: x is [D, pieces * columns], angles [steps, pieces, D]. */
-export function runDense(tensors: DenseTensors, x0: Tensor, gradient: Gradient): Tensor {
+export function runDense(tensors: DenseTensors, x0: Tensor, gradient: GradientMethod): Tensor {
   const { forward, backward } = sideBySide(x0.shape, tensors.angles[0].shape[1]);
-  const run = (t: DenseTensors, start: Tensor, kind: Gradient): Tensor =>
+  const run = (t: DenseTensors, start: Tensor, kind: GradientMethod): Tensor =>
     runSteps((x: Tensor, angles: Tensor[]) => forward(t.unitaries, angles, x), start, t.angles, kind);
   if (gradient.kind !== "reversal") return run(tensors, x0, gradient);
   const reversible = customVjp(
@@ -145,7 +145,13 @@ export function runDense(tensors: DenseTensors, x0: Tensor, gradient: Gradient):
 }
 
 /** The same with angles worked out in each step; pieces begin at the steps `from`: [pieces]. Memory is that of the states. */
-export function runStepwise(unitaries: Tensor[], stepwise: Moving, from: Tensor, length: number, x0: Tensor): Tensor {
+export function runStepwise(
+  unitaries: Tensor[],
+  stepwise: StepAngles,
+  from: Tensor,
+  length: number,
+  x0: Tensor,
+): Tensor {
   const { forward, backward } = sideBySide(x0.shape, from.shape[0]);
   const reversible = customVjp(
     (us: Tensor[], params: Tensor[], first: Tensor, start: Tensor): Tensor =>
@@ -167,7 +173,7 @@ export function runStepwise(unitaries: Tensor[], stepwise: Moving, from: Tensor,
       const [end] = scan(
         (carry: StepwiseBack): [StepwiseBack, []] => {
           const { next, slopes } = backward(inverses, stepwise.angles(carry.k, params), carry);
-          const own = slopesOfParams(stepwise, carry.k, params, slopes);
+          const own = parameterSlopes(stepwise, carry.k, params, slopes);
           return [{ ...next, params: carry.params.map((sum, i) => sum.add(own[i])), k: carry.k.sub(1) }, []];
         },
         start,

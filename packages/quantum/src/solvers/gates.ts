@@ -14,8 +14,8 @@ import {
 } from "@weft/core/internal/tensor";
 import { phase } from "./exponential.js";
 import { runSteps } from "./loop.js";
-import type { Gradient } from "./methods.js";
-import { type Moving, slopesOfParams } from "./moving.js";
+import type { GradientMethod } from "./methods.js";
+import { parameterSlopes, type StepAngles } from "./step-angles.js";
 
 /** One gate of a step: which of the matrices, on which sites. */
 export interface Slot {
@@ -40,7 +40,7 @@ export interface GateProgram extends GateTensors {
   /** [steps]: their numbers, in float64. */
   at: Tensor;
   /** The angles as a function of the step, where that is known: then the tables of angles need not exist. */
-  moving: Moving | null;
+  stepAngles: StepAngles | null;
   /** With `moving`: tables of so many steps at a time, instead of none. */
   block?: number;
 }
@@ -145,24 +145,24 @@ function backwardStep(dims: readonly number[], slots: readonly Slot[], gateOf: R
   return { next, each };
 }
 
-interface MovingBack extends Back {
+interface StepBack extends Back {
   params: Tensor[];
   k: Tensor;
 }
 /** `k` is the step after the next one to go back through. */
-type BlockBack = MovingBack;
+type BlockBack = StepBack;
 
 /**
  * All steps with angles worked out in each: state, cotangent and the sums of gradients are all that is kept, however many
  * steps there are.
  */
-function runMoving(program: GateProgram, moving: Moving, state: Tensor): Tensor {
+function runStepAngles(program: GateProgram, stepAngles: StepAngles, state: Tensor): Tensor {
   const { dims, slots, at, fixed: gates } = program;
   const [length] = at.shape;
   const first = at.index(0);
   const gatesOf = (k: Tensor, params: readonly Tensor[]): StepGates => ({
     tables: [],
-    phases: moving.angles(k, params).map(phase),
+    phases: stepAngles.angles(k, params).map(phase),
   });
   const reversible = customVjp(
     (fixed: Tensor[], params: Tensor[], from: Tensor, psi: Tensor): Tensor =>
@@ -176,7 +176,7 @@ function runMoving(program: GateProgram, moving: Moving, state: Tensor): Tensor 
         { length },
       )[0].psi,
     ([fixed, params, from], result, cotangent) => {
-      const start: MovingBack = {
+      const start: StepBack = {
         psi: result,
         lambda: cotangent,
         fixed: fixed.map((g) => zerosLike(g)),
@@ -184,10 +184,10 @@ function runMoving(program: GateProgram, moving: Moving, state: Tensor): Tensor 
         k: from.add(length - 1),
       };
       const [end] = scan(
-        (carry: MovingBack): [MovingBack, []] => {
+        (carry: StepBack): [StepBack, []] => {
           const x = gatesOf(carry.k, params);
           const { next, each } = backwardStep(dims, slots, reader(fixed, x), carry, x);
-          const slopes = slopesOfParams(moving, carry.k, params, each.angles);
+          const slopes = parameterSlopes(stepAngles, carry.k, params, each.angles);
           return [{ ...next, params: carry.params.map((sum, i) => sum.add(slopes[i])), k: carry.k.sub(1) }, []];
         },
         start,
@@ -197,14 +197,14 @@ function runMoving(program: GateProgram, moving: Moving, state: Tensor): Tensor 
       return [end.fixed, end.params, null, end.lambda] as never;
     },
   );
-  return reversible(gates, moving.params, first, state);
+  return reversible(gates, stepAngles.params, first, state);
 }
 
 /**
  * All steps with tables of angles for a block of them at a time: memory does not depend on the number of steps, and angles that
  * many lanes share, or that are dear, are worked out once and not by every lane.
  */
-function runBlocks(program: GateProgram, moving: Moving, block: number, state: Tensor): Tensor {
+function runBlocks(program: GateProgram, stepAngles: StepAngles, block: number, state: Tensor): Tensor {
   const { dims, slots, at, fixed: gates } = program;
   const [steps] = at.shape;
   const rest = steps % block;
@@ -214,7 +214,7 @@ function runBlocks(program: GateProgram, moving: Moving, block: number, state: T
   const stepsFrom = (first: Tensor, count: number): Tensor =>
     count === 1 ? first.reshape([1]) : concat([first.reshape([1]), ones([count - 1], { dtype: "float64" })]).cumsum(0);
   const anglesOf = (first: Tensor, count: number, params: readonly Tensor[]): Tensor[] =>
-    vmap((k: Tensor) => moving.angles(k, params))(stepsFrom(first, count)) as Tensor[];
+    vmap((k: Tensor) => stepAngles.angles(k, params))(stepsFrom(first, count)) as Tensor[];
   const forward = (fixed: Tensor[], params: readonly Tensor[], first: Tensor, count: number, psi: Tensor): Tensor =>
     scan(
       (c: Tensor, phases: Tensor[]): [Tensor, []] => [
@@ -274,24 +274,24 @@ function runBlocks(program: GateProgram, moving: Moving, block: number, state: T
       return [end.fixed, end.params, null, end.lambda] as never;
     },
   );
-  return reversible(gates, moving.params, at.index(0), state);
+  return reversible(gates, stepAngles.params, at.index(0), state);
 }
 
 /** All steps of a program on one state [D]. */
-export function runGates(program: GateProgram, state: Tensor, gradient: Gradient): Tensor {
-  const { moving } = program;
-  if (gradient.kind === "reversal" && moving !== null) {
+export function runGates(program: GateProgram, state: Tensor, gradient: GradientMethod): Tensor {
+  const { stepAngles } = program;
+  if (gradient.kind === "reversal" && stepAngles !== null) {
     const { block } = program;
-    if (block === undefined) return runMoving(program, moving, state);
-    if (block < program.at.shape[0]) return runBlocks(program, moving, block, state);
+    if (block === undefined) return runStepAngles(program, stepAngles, state);
+    if (block < program.at.shape[0]) return runBlocks(program, stepAngles, block, state);
   }
   return runTables(program, state, gradient);
 }
 
 /** All steps with tables of whatever differs from step to step. */
-function runTables(program: GateProgram, state: Tensor, gradient: Gradient): Tensor {
+function runTables(program: GateProgram, state: Tensor, gradient: GradientMethod): Tensor {
   const { dims, slots } = program;
-  const run = (gates: GateTensors, psi: Tensor, kind: Gradient): Tensor =>
+  const run = (gates: GateTensors, psi: Tensor, kind: GradientMethod): Tensor =>
     runSteps(
       (c: Tensor, x: StepGates) => forwardStep(dims, slots, reader(gates.fixed, x), c),
       psi,

@@ -1,10 +1,10 @@
 // An orthonormal basis of Hermitian matrices: in it density matrices are d^2 real numbers, and a Lindblad generator is a
 // real matrix (for one qubit: Bloch's equations). Host arithmetic only.
-import { identity, Operator, pauli, pauliLabels } from "../operators/index.js";
+import { identityOperator, Operator, pauli, pauliLabels } from "../operators/index.js";
 
 const bases = new Map<number, Operator[]>();
 
-/** Pauli products where d is a power of two, generalised Gell-Mann matrices elsewhere; the identity first. */
+/** Pauli products where d is a power of two, generalized Gell-Mann matrices elsewhere; the identity first. */
 export function hermitianBasis(d: number): Operator[] {
   const known = bases.get(d);
   if (known !== undefined) return known;
@@ -17,7 +17,7 @@ export function hermitianBasis(d: number): Operator[] {
 
 function gellMann(d: number): Operator[] {
   const unit = (i: number, j: number): Operator => Operator.build(d, d, (a, b) => (a === i && b === j ? 1 : 0));
-  const basis = [identity(d).scale(1 / Math.sqrt(d))];
+  const basis = [identityOperator(d).scale(1 / Math.sqrt(d))];
   for (let i = 0; i < d; i++)
     for (let j = i + 1; j < d; j++) {
       basis.push(unit(i, j).add(unit(j, i)).scale(Math.SQRT1_2));

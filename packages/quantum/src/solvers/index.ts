@@ -5,8 +5,8 @@ export {
   cptp2,
   type Equation,
   euler,
-  type Gradient,
   type GradientKind,
+  type GradientMethod,
   type Method,
   type MethodName,
   methodNames,
@@ -22,9 +22,9 @@ export {
   checkHamiltonian,
   type Hamiltonian,
   type HamiltonianParts,
+  type HamiltonianTerm,
   hamiltonian,
   type Jump,
-  type Term,
 } from "./problem.js";
 export { type Evolution, expectation, type Observables } from "./result.js";
 export { type PropagatorOptions, propagator, type SchrodingerOptions, schrodinger } from "./schrodinger.js";

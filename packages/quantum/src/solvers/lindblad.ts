@@ -2,12 +2,12 @@
 // scan with small static shapes, so that vmap makes ensembles of it and the compiler one kernel.
 import { WeftError } from "@weft/core/internal/graph";
 import { adjoint, complex, expm, matmul, real, Tensor, vmap, zerosLike } from "@weft/core/internal/tensor";
-import { identity, Operator, type OperatorLike } from "../operators/index.js";
+import { identityOperator, Operator, type OperatorLike } from "../operators/index.js";
 import { adaptive } from "./adaptive.js";
 import { hermitianExponential } from "./exponential.js";
 import { basisRows, commutator, dissipator, realMatrix } from "./hermitian.js";
 import { runSaving, runSteps } from "./loop.js";
-import { type Gradient, type GradientKind, type Method, type MethodName, resolveMethod } from "./methods.js";
+import { type GradientKind, type GradientMethod, type Method, type MethodName, resolveMethod } from "./methods.js";
 import {
   adaptivePieces,
   type CheckedJump,
@@ -29,7 +29,7 @@ export interface LindbladOptions {
   /** Steps of fixed-step methods; a multiple of the segments for piecewise constant amplitudes, and of `saves`. */
   steps?: number;
   method?: MethodName | Method;
-  gradient?: GradientKind | Gradient;
+  gradient?: GradientKind | GradientMethod;
   /** States at this many equal times after the start; 1 (the end only) by default. */
   saves?: number;
   observables?: Observables;
@@ -101,7 +101,7 @@ function matrixForm(h: Hamiltonian, jumps: readonly CheckedJump[], grid: Grid): 
       const l = matrixOf(operator, grid.complex);
       return timesRate(matmul(adjoint(l), l), rate, grid).mul(0.5);
     })
-    .reduce((a, b) => a.add(b), identity(d).scale(0).tensor(grid.complex));
+    .reduce((a, b) => a.add(b), identityOperator(d).scale(0).tensor(grid.complex));
   const leaps = jumps.map(({ operator, rate }) => {
     const l = matrixOf(operator, grid.complex);
     return { left: timesRate(l, rate, grid), right: adjoint(l) };
@@ -159,7 +159,7 @@ function superoperators(
   grid: Grid,
 ): { still: Tensor; decay: Tensor | null; turns: Tensor[] } {
   const d = dimensionOf(h);
-  const eye = identity(d).tensor(grid.complex);
+  const eye = identityOperator(d).tensor(grid.complex);
   const { fixed, drives } = denseTerms(h, grid);
   const turn = (m: Tensor): Tensor => sandwich(m, eye).sub(sandwich(eye, m)).mul({ re: 0, im: -1 });
   const decays = jumps.map(({ operator, rate }) => {

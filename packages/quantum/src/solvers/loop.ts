@@ -1,9 +1,9 @@
 // The loop over time with its gradient: a scan whose states are kept, or kept now and then. What is done in a step is the
 // solver's business.
 import { scan, type Tensor, treeLeaves, treeMap } from "@weft/core/internal/tensor";
-import type { Gradient } from "./methods.js";
+import type { GradientMethod } from "./methods.js";
 
-export type Step<C, X> = (carry: C, x: X) => C;
+export type TimeStep<C, X> = (carry: C, x: X) => C;
 
 const rows = <X>(xs: X, from: number, to: number): X =>
   treeMap((x: Tensor) => x.slice([from, ...x.shape.slice(1).map(() => 0)], [to, ...x.shape.slice(1)]), xs);
@@ -19,7 +19,7 @@ export function splitSteps(n: number, count: number): { count: number; length: n
   return { count: pieces, length, rest: n - pieces * length };
 }
 
-const plain = <C, X>(step: Step<C, X>, init: C, xs: X, length: number): C =>
+const plain = <C, X>(step: TimeStep<C, X>, init: C, xs: X, length: number): C =>
   scan((c: C, x: X) => [step(c, x), []], init, xs, { length })[0];
 
 /**
@@ -27,10 +27,10 @@ const plain = <C, X>(step: Step<C, X>, init: C, xs: X, length: number): C =>
  * again in the reverse pass. `n` is asked for where steps have nothing of their own: no drives.
  */
 export function runSteps<C, X>(
-  step: Step<C, X>,
+  step: TimeStep<C, X>,
   init: C,
   xs: X,
-  gradient: Gradient,
+  gradient: GradientMethod,
   n = treeLeaves(xs)[0].shape[0],
 ): C {
   if (gradient.kind !== "checkpointed" || n < 4) return plain(step, init, xs, n);

@@ -5,7 +5,7 @@ import type { Tensor } from "@weft/core";
 import * as weft from "@weft/core";
 import { pauli, sigmaX, sigmaZ } from "../operators/index.js";
 import { type Hamiltonian, type PropagatorOptions, propagator } from "./index.js";
-import { movingAngles } from "./moving.js";
+import { extractStepAngles } from "./step-angles.js";
 
 const skip = weft.CpuDevice.available() ? false : "needs a compiler";
 const f64 = { dtype: "float64" } as const;
@@ -86,7 +86,7 @@ for (const { strategy, chunks, steps, ...more } of cases)
   });
 
 test("what is made of many numbers keeps its table, and other words are refused", { skip }, () => {
-  const sampled = (count: number) => movingAngles((k) => [weft.ones([count], f64).realize().mul(k)]);
+  const sampled = (count: number) => extractStepAngles((k) => [weft.ones([count], f64).realize().mul(k)]);
   assert.equal(sampled(65), null);
   const few = sampled(3)!;
   assert.deepEqual(

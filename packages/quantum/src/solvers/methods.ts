@@ -5,7 +5,7 @@ import { WeftError } from "@weft/core/internal/graph";
 export type Equation = "schrodinger" | "lindblad";
 export type GradientKind = "stored" | "checkpointed" | "reversal";
 
-export interface Gradient {
+export interface GradientMethod {
   kind: GradientKind;
   /** checkpointed: how many states of the loop are kept; about the square root of the steps by default. */
   checkpoints?: number;
@@ -117,8 +117,8 @@ const warned = new Set<string>();
 export function resolveMethod(
   given: MethodName | Method | undefined,
   equation: Equation,
-  gradient: GradientKind | Gradient | undefined,
-): { method: Method; gradient: Gradient } {
+  gradient: GradientKind | GradientMethod | undefined,
+): { method: Method; gradient: GradientMethod } {
   const wanted = given ?? (equation === "lindblad" ? "rk4" : "trotter2");
   if (typeof wanted === "string" && !(wanted in byName))
     throw new WeftError(`method: there is no "${wanted}"; known: ${methodNames.join(", ")}`);
@@ -129,7 +129,7 @@ export function resolveMethod(
         `use ${methodNames.filter((name) => byName[name]().equations.includes(equation)).join(", ")}`,
     );
   const reversible = method.gradients.includes("reversal") && equation === "schrodinger";
-  const asked: Gradient =
+  const asked: GradientMethod =
     gradient === undefined
       ? { kind: reversible ? "reversal" : "stored" }
       : typeof gradient === "string"

@@ -2,10 +2,10 @@
 // jumps. Here it is checked; the solvers rely on it.
 import { type DType, isComplex, WeftError } from "@weft/core/internal/graph";
 import { arange, full, Tensor, tensor } from "@weft/core/internal/tensor";
-import { identity, isTensor, Operator, type OperatorLike } from "../operators/index.js";
+import { identityOperator, isTensor, Operator, type OperatorLike } from "../operators/index.js";
 
 /** An operator on some of the parts; matrix rows count the sites' levels, the first site slowest. */
-export interface Term {
+export interface HamiltonianTerm {
   sites: readonly number[];
   matrix: Tensor | Operator;
 }
@@ -18,8 +18,8 @@ export type Amplitudes = Tensor | ((times: Tensor) => Tensor);
 export interface Hamiltonian {
   /** Levels of each part. */
   dims: readonly number[];
-  static: readonly Term[];
-  drives: readonly Term[];
+  static: readonly HamiltonianTerm[];
+  drives: readonly HamiltonianTerm[];
   amplitudes: Amplitudes | null;
 }
 
@@ -107,7 +107,7 @@ export const matrixOf = (m: Tensor | Operator, dtype: DType): Tensor =>
   m instanceof Operator ? m.tensor(dtype) : m.cast(dtype);
 
 /** The term on the whole space, as numbers where it is numbers. */
-export function whole(h: Pick<Hamiltonian, "dims">, term: Term, dtype: DType): Tensor | Operator {
+export function whole(h: Pick<Hamiltonian, "dims">, term: HamiltonianTerm, dtype: DType): Tensor | Operator {
   if (term.sites.length === h.dims.length)
     return term.matrix instanceof Operator ? term.matrix : term.matrix.cast(dtype);
   const rest = h.dims.map((_, k) => k).filter((k) => !term.sites.includes(k));
@@ -118,7 +118,7 @@ export function whole(h: Pick<Hamiltonian, "dims">, term: Term, dtype: DType): T
   const back = h.dims.map((_, k) => order.indexOf(k));
   const D = levelsOf(h.dims, order);
   if (term.matrix instanceof Operator) {
-    const wide = term.matrix.kron(identity(restLevels));
+    const wide = term.matrix.kron(identityOperator(restLevels));
     const place = Array.from({ length: D }, (_, at) => {
       const digits: number[] = [];
       for (let k = n - 1, left = at; k >= 0; k--) {
@@ -130,7 +130,7 @@ export function whole(h: Pick<Hamiltonian, "dims">, term: Term, dtype: DType): T
     return Operator.build(D, D, (i, j) => wide.at(place[i], place[j]));
   }
   const m = levelsOf(h.dims, term.sites);
-  const eye = identity(restLevels).tensor(dtype).reshape([1, restLevels, 1, restLevels]);
+  const eye = identityOperator(restLevels).tensor(dtype).reshape([1, restLevels, 1, restLevels]);
   const wide = term.matrix
     .cast(dtype)
     .reshape([m, 1, m, 1])

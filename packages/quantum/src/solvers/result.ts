@@ -2,7 +2,7 @@
 import { WeftError } from "@weft/core/internal/graph";
 import { conj, linspace, matmul, real, Tensor } from "@weft/core/internal/tensor";
 import { Operator, type OperatorLike } from "../operators/index.js";
-import type { Gradient, Method } from "./methods.js";
+import type { GradientMethod, Method } from "./methods.js";
 import { type Grid, matrixOf } from "./problem.js";
 
 export type Observables = Record<string, Tensor | OperatorLike>;
@@ -16,7 +16,7 @@ export interface Evolution {
   /** Real expectation values by name, [saves]. */
   expectations: Record<string, Tensor>;
   method: Method;
-  gradient: Gradient;
+  gradient: GradientMethod;
   /** Fixed steps; for adaptive methods the bound of the loop. */
   steps: number;
   /** Adaptive methods: steps that were accepted, and whether the end was reached within the bound. */
@@ -30,7 +30,7 @@ export interface SummaryParts {
   grid: Grid;
   saves: number;
   method: Method;
-  gradient: Gradient;
+  gradient: GradientMethod;
   observables?: Observables;
   kind: "state" | "density" | "propagator";
   accepted?: Tensor | null;

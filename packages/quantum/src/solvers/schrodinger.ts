@@ -3,14 +3,14 @@
 import { WeftError } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
 import { adjoint, arange, concat, matmul, shard, Tensor, treeMap, vmap } from "@weft/core/internal/tensor";
-import { identity, Operator, type OperatorLike } from "../operators/index.js";
+import { identityOperator, Operator, type OperatorLike } from "../operators/index.js";
 import { adaptive } from "./adaptive.js";
 import { type DenseProgram, denseProgram, isDense, runDense, runStepwise } from "./dense.js";
 import { hermitianExponential } from "./exponential.js";
 import { applyGate, type GateProgram, runGates } from "./gates.js";
 import { denseTerms, explicitStep, generatorTable, required } from "./lindblad.js";
 import { cutRows, runSaving, runSteps, splitSteps } from "./loop.js";
-import { type Gradient, type GradientKind, type Method, type MethodName, resolveMethod } from "./methods.js";
+import { type GradientKind, type GradientMethod, type Method, type MethodName, resolveMethod } from "./methods.js";
 import { adaptivePieces, dimensionOf, driveTable, type Grid, type Hamiltonian, timeGrid } from "./problem.js";
 import { type Evolution, type Observables, summary } from "./result.js";
 import { trotterProgram } from "./trotter.js";
@@ -19,7 +19,7 @@ export interface SchrodingerOptions {
   duration: Tensor | number;
   steps?: number;
   method?: MethodName | Method;
-  gradient?: GradientKind | Gradient;
+  gradient?: GradientKind | GradientMethod;
   saves?: number;
   observables?: Observables;
   dtype?: "complex64" | "complex128";
@@ -37,7 +37,7 @@ const angleKinds = ["steps", "blocks", "tables"] as const;
 const blockSteps = 2048;
 /** Bytes of tables up to which there is one block, and the fewest steps of a piece in a block. */
 const tableBytes = 16 << 20;
-const leastSteps = 16;
+const minSteps = 16;
 
 export interface PropagatorOptions extends Omit<SchrodingerOptions, "saves" | "observables"> {
   /**
@@ -59,27 +59,27 @@ export interface PropagatorOptions extends Omit<SchrodingerOptions, "saves" | "o
   divide?: { columns?: string; pieces?: string };
 }
 
-interface Prepared {
+interface SolverSetup {
   method: Method;
-  gradient: Gradient;
+  gradient: GradientMethod;
   grid: Grid;
   D: number;
   /** Gates of every step; null for methods that integrate the equation. */
   gates: { program: GateProgram; enter(state: Tensor): Tensor; leave(state: Tensor): Tensor } | null;
 }
 
-function prepare(h: Hamiltonian, options: SchrodingerOptions): Prepared {
+function prepare(h: Hamiltonian, options: SchrodingerOptions): SolverSetup {
   const { method, gradient } = resolveMethod(options.method, "schrodinger", options.gradient);
   const grid = timeGrid({ steps: method.tolerance === undefined ? required(options.steps) : 1, ...options });
   const D = dimensionOf(h);
   const same = (state: Tensor): Tensor => state;
-  let gates: Prepared["gates"] = null;
+  let gates: SolverSetup["gates"] = null;
   if (method.name === "trotter2" || method.name === "trotter4") {
     const { angles } = options;
     if (angles !== undefined && !angleKinds.includes(angles))
       throw new WeftError(`propagator: angles must be one of ${angleKinds.join(", ")}, got ${String(angles)}`);
     gates = trotterProgram(h, grid, method, (sites, gate, state) => applyGate(h.dims, sites, gate, state));
-    if (angles === "tables") gates.program.moving = null;
+    if (angles === "tables") gates.program.stepAngles = null;
     gates.program.block = blockFor(gates.program, angles, 1);
   } else if (method.name === "pwcExpm") {
     const { fixed, drives } = denseTerms(h, grid);
@@ -94,7 +94,7 @@ function prepare(h: Hamiltonian, options: SchrodingerOptions): Prepared {
       tables: [table],
       angles: [],
       at: arange(0, grid.steps, 1, { dtype: "float64" }),
-      moving: null,
+      stepAngles: null,
     };
     gates = { program, enter: same, leave: same };
   }
@@ -112,7 +112,7 @@ function blockFor(
   const columns = dims.reduce((a, b) => a * b, 1);
   const bytes = 8 * columns * tables.reduce((sum, { shape }) => sum + shape[1], 0);
   const all = angles === "blocks" ? blockSteps : tableBytes / Math.max(1, bytes);
-  return Math.max(leastSteps, Math.ceil(all / pieces));
+  return Math.max(minSteps, Math.ceil(all / pieces));
 }
 
 const minusI = { re: 0, im: -1 };
@@ -222,11 +222,11 @@ function evolveDense(
   start: Tensor,
   chunks: number,
   grid: Grid,
-  gradient: Gradient,
+  gradient: GradientMethod,
   divide: PropagatorOptions["divide"],
 ): Tensor {
   const { unitaries, lead } = dense;
-  const first = wish(start, 1, chunks === 1 ? divide?.columns : undefined);
+  const first = constrain(start, 1, chunks === 1 ? divide?.columns : undefined);
   const [D] = first.shape;
   const rows = (angles: Tensor[], pieces: number): Tensor[] =>
     angles.map((a) => a.reshape([pieces, a.shape[0] / pieces, D]).permute([1, 0, 2]));
@@ -241,9 +241,9 @@ function evolveDense(
   const entered = matmul(lead, first);
   if (chunks === 1) return matmul(adjoint(lead), run(entered, 0, 1, grid.steps));
   const { count, length } = splitSteps(grid.steps, chunks);
-  const eye = identity(D).tensor(first.dtype);
+  const eye = identityOperator(D).tensor(first.dtype);
   const all = run(
-    wish(
+    constrain(
       eye
         .unsqueeze(1)
         .expand([D, count, D])
@@ -262,7 +262,7 @@ function evolveDense(
 }
 
 /** Cut along a dimension by these mesh axes, where any are named; gradients are left to the planner's eyes. */
-const wish = (x: Tensor, dimension: number, axes: string | readonly string[] | undefined): Tensor =>
+const constrain = (x: Tensor, dimension: number, axes: string | readonly string[] | undefined): Tensor =>
   axes === undefined || axes.length === 0 ? x : shard(x, { [dimension]: axes });
 
 /** Pieces up to which their product is a plain chain; a GPU has hundreds and wants few steps one after another. */
@@ -302,7 +302,7 @@ export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolutio
   const { method, gradient, grid, D, gates } = ready;
   const done = (columns: Tensor, more: Partial<Evolution> = {}): Evolution =>
     summary({ final: columns, states: null, grid, saves: 1, method, gradient, kind: "propagator", ...more });
-  const starts = options.columns?.cast(grid.complex) ?? identity(D).tensor(grid.complex);
+  const starts = options.columns?.cast(grid.complex) ?? identityOperator(D).tensor(grid.complex);
   if (starts.rank !== 2 || starts.shape[1] !== D)
     throw new WeftError(`propagator: columns must be initial states [count, ${D}], got [${starts.shape.join(", ")}]`);
   if (gates === null) {
@@ -312,26 +312,26 @@ export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolutio
   const { program, enter, leave } = gates;
   const strategy = strategyFor(options.strategy, program, D);
   // Without drives all steps are the same: one column after another is all there is to do.
-  const isMoving = program.tables.length + program.angles.length > 0;
+  const isDriven = program.tables.length + program.angles.length > 0;
   const pieces = options.columns === undefined ? chunksFor(options.chunks, grid.steps, D, strategy) : 1;
-  const chunks = isMoving ? pieces : 1;
+  const chunks = isDriven ? pieces : 1;
   if (options.columns !== undefined && (options.chunks ?? 1) !== 1)
     throw new WeftError("propagator: pieces of time need the whole propagator; give chunks or columns, not both");
   if (strategy === "dense") {
     // On a GPU a step's own angles are a dozen kernels beside its few products: tables, while they are small.
     const small = 16 * grid.steps * D <= tableBytes;
-    if (onGpu() && options.angles === undefined && small) program.moving = null;
+    if (onGpu() && options.angles === undefined && small) program.stepAngles = null;
     const first = vmap(enter)(starts).T;
     const out = evolveDense(denseProgram(program), first, chunks, grid, gradient, options.divide);
     return done(vmap(leave, { inAxes: 1, outAxes: 1 })(out));
   }
-  const shared = wish(starts, 0, options.divide?.columns);
+  const shared = constrain(starts, 0, options.divide?.columns);
   if (chunks === 1) return done(vmap((psi: Tensor) => leave(runGates(program, enter(psi), gradient)))(shared).T);
   // Lanes of several pieces are at different times: what all share when there is one piece, each would work out by itself.
   program.block = blockFor(program, options.angles, chunks);
   const { count, length } = splitSteps(grid.steps, chunks);
   const { pieces: cut, rest } = cutRows(tablesOf(program), count, length, grid.steps);
-  const apart = treeMap((x: Tensor) => wish(x, 0, options.divide?.pieces), cut);
+  const apart = treeMap((x: Tensor) => constrain(x, 0, options.divide?.pieces), cut);
   const columnsOf = (xs: ReturnType<typeof tablesOf>): Tensor =>
     vmap((psi: Tensor) => runGates({ ...program, ...xs }, psi, gradient))(shared).T;
   let total = timeProduct(vmap(columnsOf)(apart));

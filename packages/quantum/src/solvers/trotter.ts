@@ -1,12 +1,20 @@
 // From a Hamiltonian to gates: which terms are merged, in which layers they go, and how steps of second and fourth order
 // are put together. Drives stay apart from the static part: with smooth pulses that splitting converges far faster.
 import { adjoint, arange, eigh, kron, matmul, stack, type Tensor, tensor } from "@weft/core/internal/tensor";
-import { identity } from "../operators/index.js";
+import { identityOperator } from "../operators/index.js";
 import { hermitianExponential } from "./exponential.js";
 import type { GateProgram, Slot } from "./gates.js";
 import { type Method, suzukiParts } from "./methods.js";
-import { movingAngles } from "./moving.js";
-import { drivesAt, driveTable, type Grid, type Hamiltonian, levelsOf, matrixOf, type Term } from "./problem.js";
+import {
+  drivesAt,
+  driveTable,
+  type Grid,
+  type Hamiltonian,
+  type HamiltonianTerm,
+  levelsOf,
+  matrixOf,
+} from "./problem.js";
+import { extractStepAngles } from "./step-angles.js";
 
 interface LocalTerm {
   sites: readonly number[];
@@ -22,7 +30,7 @@ const sameSites = (a: readonly number[], b: readonly number[]): boolean => a.joi
 function widen(dims: readonly number[], term: LocalTerm, sites: readonly number[], grid: Grid): Tensor {
   if (sameSites(term.sites, sites)) return term.matrix;
   const at = term.sites[0];
-  const parts = sites.map((s) => (s === at ? term.matrix : identity(dims[s]).tensor(grid.complex)));
+  const parts = sites.map((s) => (s === at ? term.matrix : identityOperator(dims[s]).tensor(grid.complex)));
   return parts.reduce((a, b) => kron(a, b));
 }
 
@@ -64,7 +72,7 @@ interface DriveGroup {
 }
 
 /** Drives on the same sites act as one. */
-function groupDrives(drives: readonly Term[]): DriveGroup[] {
+function groupDrives(drives: readonly HamiltonianTerm[]): DriveGroup[] {
   const groups: DriveGroup[] = [];
   drives.forEach(({ sites }, k) => {
     const known = groups.find((g) => sameSites(g.sites, sites));
@@ -117,7 +125,7 @@ function exponentials(
           stack(
             group.map((i) => {
               const site = requests[i].sites[k];
-              return frames.get(site)?.vectors ?? identity(dims[site]).tensor(grid.complex);
+              return frames.get(site)?.vectors ?? identityOperator(dims[site]).tensor(grid.complex);
             }),
           ),
         )
@@ -168,7 +176,7 @@ export function trotterProgram(
   );
 
   const at = arange(0, grid.steps, 1, { dtype: "float64" });
-  const program: GateProgram = { dims, slots: [], fixed: [], tables: [], angles: [], at, moving: null };
+  const program: GateProgram = { dims, slots: [], fixed: [], tables: [], angles: [], at, stepAngles: null };
   /** The angles of each slot from the drives at the stages of one step, [stages, K]. */
   const fromDrives: ((u: Tensor) => Tensor)[] = [];
   const slots: Slot[] = [];
@@ -229,11 +237,11 @@ export function trotterProgram(
   // Gates that only the rim uses are no part of the loop.
   const keep = gates.map((_, i) => i).filter((i) => used.has(i));
   const { amplitudes } = h;
-  const canMove = typeof amplitudes === "function" && program.tables.length === 0 && fromDrives.length > 0;
+  const hasStepAngles = typeof amplitudes === "function" && program.tables.length === 0 && fromDrives.length > 0;
   const inLoop: GateProgram = {
     ...program,
-    moving: canMove
-      ? movingAngles((k) => {
+    stepAngles: hasStepAngles
+      ? extractStepAngles((k) => {
           const now = drivesAt(h, grid, method.stages, k);
           return fromDrives.map((angle) => angle(now));
         })

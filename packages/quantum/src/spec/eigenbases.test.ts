@@ -5,7 +5,7 @@ import { test } from "node:test";
 import * as weft from "@weft/core";
 import { assertClose } from "@weft/core/testing/test/compare.js";
 import { cacheStats, clearCaches } from "../cache/index.js";
-import type { Parameters } from "../systems/index.js";
+import type { DeviceParameters } from "../systems/index.js";
 import { GateProblem, parseGateSpec } from "./index.js";
 
 const text = (learn: string, ej = 15): string =>
@@ -25,9 +25,9 @@ test("pulses alone: levels come from the cache; energies: they are solved inside
   const energies = new GateProblem(parseGateSpec(text("[q.x.amplitude, q.ej]")));
   assert.equal(cacheStats().eigenbases!.entries, 2);
   const both = (problem: GateProblem, keys: string[]) => {
-    const run = weft.jit((p: Parameters) => weft.valueAndGrad(problem.loss)(p));
+    const run = weft.jit((p: DeviceParameters) => weft.valueAndGrad(problem.loss)(p));
     const p = problem.learned();
-    const [value, slopes] = run(p) as [weft.Tensor, Parameters];
+    const [value, slopes] = run(p) as [weft.Tensor, DeviceParameters];
     return { value: value.itemSync(), slope: slopes[keys[0]!]!.itemSync(), kernels: run.kernels(p) };
   };
   const a = both(pulses, ["q.x.amplitude"]);

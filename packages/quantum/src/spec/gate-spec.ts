@@ -4,8 +4,8 @@
 import { key as keyOf, randn, splitKey } from "@weft/core/internal/tensor";
 import { parse } from "yaml";
 import { type Compensation, gate as gateByName } from "../fidelity/index.js";
-import { identity, Operator } from "../operators/index.js";
-import { Pulse, type ShapeName, shapes } from "../pulses/index.js";
+import { identityOperator, Operator } from "../operators/index.js";
+import { Pulse, type PulseShapeName, pulseShapes } from "../pulses/index.js";
 import {
   type GradientKind,
   type Method,
@@ -19,15 +19,15 @@ import {
   Chain,
   type Coupling,
   crossResonance,
-  Device,
+  type DeviceParameterValues,
+  DevicePart,
   type Drive,
   driveOperators,
   jumpOperators,
   type OperatorName,
-  type ParameterValues,
-  Part,
   type PartKind,
   partRules,
+  QuantumDevice,
   rotations,
 } from "../systems/index.js";
 import {
@@ -53,7 +53,7 @@ export interface OpenJump {
   rate: number;
 }
 
-export interface Target {
+export interface GateTarget {
   /** A gate on the computational states, or null where a state is wanted. */
   gate: Operator | null;
   name: string;
@@ -66,8 +66,8 @@ export interface Target {
 
 export interface GateSpec {
   name: string;
-  device: Device;
-  parameters: ParameterValues;
+  device: QuantumDevice;
+  parameters: DeviceParameterValues;
   evolution: {
     steps: number;
     duration?: number;
@@ -80,13 +80,13 @@ export interface GateSpec {
     tolerance?: number;
   };
   jumps: OpenJump[];
-  target: Target;
-  /** Parameters to differentiate and optimise: keys, or prefixes that end in *. Null: all but the rates of decay. */
+  target: GateTarget;
+  /** Parameters to differentiate and optimize: keys, or prefixes that end in *. Null: all but the rates of decay. */
   learn: string[] | null;
 }
 
 /** All parameters with their values: those of the device, and the rates of decay. */
-export const specValues = ({ device, jumps }: Pick<GateSpec, "device" | "jumps">): ParameterValues => ({
+export const specValues = ({ device, jumps }: Pick<GateSpec, "device" | "jumps">): DeviceParameterValues => ({
   ...device.values(),
   ...Object.fromEntries(jumps.map(({ key, rate }) => [key, rate])),
 });
@@ -126,7 +126,7 @@ export function gateSpec(value: unknown, fallbackName = "gate"): GateSpec {
     drives.push(...pulsesOf(objectAt(entry, `pulses[${i}]`), `pulses[${i}]`, bare));
   });
   // Sharing may name pulses, which exist only now.
-  const device = new Device({ ...bare, drives, shared: sharedOf(objectAt(raw.device, "device")) });
+  const device = new QuantumDevice({ ...bare, drives, shared: sharedOf(objectAt(raw.device, "device")) });
   const jumps = named(
     listAt(raw.decay ?? [], "decay").flatMap((x, i) => jumpsOf(objectAt(x, `decay[${i}]`), `decay[${i}]`, device)),
   );
@@ -164,14 +164,14 @@ function sharedOf(raw: Raw): Record<string, string[]> {
   );
 }
 
-function deviceOf(raw: Raw): Device {
+function deviceOf(raw: Raw): QuantumDevice {
   checkKeys(raw, ["parts", "couplings", "chain", "spread", "shared"], "device");
   if ((raw.parts === undefined) === (raw.chain === undefined)) fail("device", 'give either "parts" or "chain"');
   const bare = raw.chain !== undefined ? chainOf(objectAt(raw.chain, "device.chain")) : partsOf(raw);
-  return new Device({ ...bare, spread: spreadOf(raw.spread, bare) });
+  return new QuantumDevice({ ...bare, spread: spreadOf(raw.spread, bare) });
 }
 
-function chainOf(raw: Raw): Device {
+function chainOf(raw: Raw): QuantumDevice {
   checkKeys(raw, chainKeys, "device.chain");
   textAt(raw.kind ?? "fluxonium", "device.chain.kind", ["fluxonium"]);
   const perQubit = (key: string): number | number[] | undefined =>
@@ -190,7 +190,7 @@ function chainOf(raw: Raw): Device {
   return Chain.fluxonium({ qubits: wholeAt(raw.qubits, "device.chain.qubits"), ...given, ...levels, gate: "none" });
 }
 
-function partsOf(raw: Raw): Device {
+function partsOf(raw: Raw): QuantumDevice {
   const parts = mapAt(raw.parts, "device.parts", (value, where) => {
     const { kind, ...rest } = objectAt(value, where);
     const name = textAt(kind, `${where}.kind`, Object.keys(partRules)) as PartKind;
@@ -201,7 +201,7 @@ function partsOf(raw: Raw): Device {
       ]),
     );
     try {
-      return new Part(name, fields);
+      return new DevicePart(name, fields);
     } catch (error) {
       return fail(where, (error as Error).message);
     }
@@ -219,11 +219,11 @@ function partsOf(raw: Raw): Device {
     );
     return { between: between as [string, string], ...strengths };
   });
-  return new Device({ parts, couplings });
+  return new QuantumDevice({ parts, couplings });
 }
 
 /** Factors by key, or normal ones from a seed: { sigma: 0.01, seed: 42, parameters: [ec, ej, el] }. */
-function spreadOf(value: unknown, device: Device): Record<string, number> {
+function spreadOf(value: unknown, device: QuantumDevice): Record<string, number> {
   if (value === undefined) return {};
   const raw = objectAt(value, "device.spread");
   if (!("sigma" in raw)) return mapAt(raw, "device.spread", numberAt);
@@ -245,7 +245,7 @@ function spreadOf(value: unknown, device: Device): Record<string, number> {
 
 const recipes = ["X", "SX", "cross-resonance"];
 
-function pulsesOf(raw: Raw, where: string, device: Device): Drive[] {
+function pulsesOf(raw: Raw, where: string, device: QuantumDevice): Drive[] {
   if (raw.recipe !== undefined) {
     const recipe = textAt(raw.recipe, `${where}.recipe`, recipes);
     if (recipe === "cross-resonance") {
@@ -264,7 +264,7 @@ function pulsesOf(raw: Raw, where: string, device: Device): Drive[] {
     return made.filter((drive) => names.includes(drive.on));
   }
   const { on, name, operator, crosstalk, shape, frequency, ...rest } = raw;
-  const kind = textAt(shape, `${where}.shape`, Object.keys(shapes)) as ShapeName;
+  const kind = textAt(shape, `${where}.shape`, Object.keys(pulseShapes)) as PulseShapeName;
   const values: Record<string, number | number[]> = Object.fromEntries(
     Object.entries(rest).map(([key, x]) => [
       key,
@@ -301,7 +301,7 @@ function named(jumps: readonly Omit<OpenJump, "key">[]): OpenJump[] {
   });
 }
 
-function jumpsOf(raw: Raw, where: string, device: Device): Omit<OpenJump, "key">[] {
+function jumpsOf(raw: Raw, where: string, device: QuantumDevice): Omit<OpenJump, "key">[] {
   checkKeys(raw, ["on", "operator", "rate", "t1", "t2"], where);
   const on = textAt(raw.on, `${where}.on`, device.names);
   const rate = (value: unknown, key: string): number => {
@@ -388,18 +388,18 @@ function evolutionOf(raw: Raw, open: boolean): GateSpec["evolution"] {
 
 /** The largest entry of M^H M - 1. */
 function distanceFromUnitary(gate: Operator): number {
-  const { re, im } = gate.adjoint().mul(gate).sub(identity(gate.rows));
+  const { re, im } = gate.adjoint().mul(gate).sub(identityOperator(gate.rows));
   return re.reduce((most, x, i) => Math.max(most, Math.hypot(x, im[i])), 0);
 }
 
-function targetOf(raw: Raw, device: Device): Target {
+function targetOf(raw: Raw, device: QuantumDevice): GateTarget {
   checkKeys(raw, ["gate", "matrix", "from", "to", "compensation", "measure"], "target");
   const compensation = textAt(raw.compensation ?? "none", "target.compensation", [
     "none",
     "virtual-z",
     "single-qubit",
   ]) as Compensation;
-  const measure = textAt(raw.measure ?? "average", "target.measure", ["average", "process"]) as Target["measure"];
+  const measure = textAt(raw.measure ?? "average", "target.measure", ["average", "process"]) as GateTarget["measure"];
   const sizes = device.names.map((name) => device.parts[name].structure.computational);
   const qubits = Math.log2(sizes.reduce((a, b) => a * b, 1));
   if (raw.to !== undefined) {

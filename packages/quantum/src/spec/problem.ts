@@ -23,12 +23,12 @@ import {
   computationalFrame,
   computationalStates,
   type DeviceEvolution,
-  digitsOf,
+  type DeviceParameters,
   durationOf,
   evolve,
   type Levels,
-  numberOf,
-  type Parameters,
+  levelsOfState,
+  stateIndex,
 } from "../systems/index.js";
 import { type GateSpec, learnedKeys } from "./gate-spec.js";
 
@@ -93,7 +93,7 @@ export class GateProblem {
   }
 
   /** All parameters with the file's own values: the device's, and the rates of decay. */
-  parameters(): Parameters {
+  parameters(): DeviceParameters {
     const all = this.spec.device.parameters();
     for (const { key, rate } of this.spec.jumps) all[key] = full([], rate, { dtype: "float64" });
     for (const [key, x] of Object.entries(this.spec.parameters))
@@ -102,13 +102,13 @@ export class GateProblem {
   }
 
   /** Those that are to be learned. */
-  learned(): Parameters {
+  learned(): DeviceParameters {
     const wanted = learnedKeys(this.spec);
     return Object.fromEntries(Object.entries(this.parameters()).filter(([key]) => wanted.has(key)));
   }
 
   /** The parameters of the device alone, and those of its decay. */
-  #split(p: Parameters): { device: Parameters; rates: Parameters } {
+  #split(p: DeviceParameters): { device: DeviceParameters; rates: DeviceParameters } {
     const rates = new Set(this.spec.jumps.map(({ key }) => key));
     const entries = Object.entries(p);
     return {
@@ -117,19 +117,19 @@ export class GateProblem {
     };
   }
 
-  bind(p: Partial<Parameters> = {}): BoundDevice {
-    const bound = this.spec.device.with(this.#split({ ...this.parameters(), ...p } as Parameters).device);
+  bind(p: Partial<DeviceParameters> = {}): BoundDevice {
+    const bound = this.spec.device.with(this.#split({ ...this.parameters(), ...p } as DeviceParameters).device);
     if (this.#levels !== null && !Object.keys(p).some((key) => this.#shapesParts(key))) bound.useLevels(this.#levels);
     return bound;
   }
 
-  /** The infidelity for these parameters (the others as in the file): what is minimised. */
-  loss = (p: Parameters): Tensor => this.outcome(this.bind(p), p).infidelity;
+  /** The infidelity for these parameters (the others as in the file): what is minimized. */
+  loss = (p: DeviceParameters): Tensor => this.outcome(this.bind(p), p).infidelity;
 
   /** What comes out; `p` gives rates of decay other than the file's. */
-  outcome(bound: BoundDevice, p: Partial<Parameters> = {}): GateOutcome {
+  outcome(bound: BoundDevice, p: Partial<DeviceParameters> = {}): GateOutcome {
     const { jumps, target } = this.spec;
-    const { rates } = this.#split({ ...this.parameters(), ...p } as Parameters);
+    const { rates } = this.#split({ ...this.parameters(), ...p } as DeviceParameters);
     if (target.states !== null) return this.#state(bound, rates);
     return jumps.length > 0 ? this.#channel(bound, rates) : this.#gate(bound);
   }
@@ -175,7 +175,7 @@ export class GateProblem {
     );
     kept.forEach(({ levels, computational }, k) => {
       if (levels <= computational) return;
-      const isTop = (s: number): boolean => digitsOf(s, dims)[k] === levels - 1;
+      const isTop = (s: number): boolean => levelsOfState(s, dims)[k] === levels - 1;
       const most = Math.max(...weights.map((row) => row.reduce((sum, w, s) => sum + (isTop(s) ? w : 0), 0)));
       if (most > limit)
         throw new WeftError(
@@ -212,7 +212,7 @@ export class GateProblem {
     const D = dims.reduce((a, b) => a * b, 1);
     const from = start ?? [...(target.states?.from ?? "0".repeat(device.names.length))].map(Number);
     const steps = Math.ceil(evolution.steps / count) * count;
-    const [psi, saves] = [basisState(D, numberOf(from, dims)), { steps, saves: count }];
+    const [psi, saves] = [basisState(D, stateIndex(from, dims)), { steps, saves: count }];
     let weights: number[][];
     let times: Tensor;
     if (jumps.length > 0) {
@@ -235,16 +235,16 @@ export class GateProblem {
     return {
       from: from.join(""),
       open: jumps.length > 0,
-      labels: range(D).map((s) => digitsOf(s, dims).join("")),
+      labels: range(D).map((s) => levelsOfState(s, dims).join("")),
       times: [0, ...Array.from(times.dataSync(), Number)],
-      weights: [range(D).map((s) => Number(s === numberOf(from, dims))), ...weights],
+      weights: [range(D).map((s) => Number(s === stateIndex(from, dims))), ...weights],
     };
   }
 
   /** One density matrix through the device with its decay. */
   #decaying(
     bound: BoundDevice,
-    rates: Parameters,
+    rates: DeviceParameters,
     saving: { steps?: number; saves?: number } = {},
   ): (rho: Tensor) => Evolution {
     const { evolution, jumps } = this.spec;
@@ -256,7 +256,7 @@ export class GateProblem {
   }
 
   /** What decay leaves of a gate: all operators on the computational states go through, and the map is judged. */
-  #channel(bound: BoundDevice, rates: Parameters): GateOutcome {
+  #channel(bound: BoundDevice, rates: DeviceParameters): GateOutcome {
     const { evolution, target } = this.spec;
     if (target.gate === null) throw new WeftError("target: needs a gate");
     const run = this.#decaying(bound, rates);
@@ -281,20 +281,20 @@ export class GateProblem {
   }
 
   /** From one product state to another, with decay or without. */
-  #state(bound: BoundDevice, rates: Parameters): GateOutcome {
+  #state(bound: BoundDevice, rates: DeviceParameters): GateOutcome {
     const { evolution, target, jumps, device } = this.spec;
     if (target.states === null) throw new WeftError("target: needs states");
     const { precision } = evolution;
     const state = (label: string) =>
       basisState(
         bound.dims.reduce((a, b) => a * b, 1),
-        numberOf([...label].map(Number), bound.dims),
+        stateIndex([...label].map(Number), bound.dims),
       );
     const [from, to] = [state(target.states.from), state(target.states.to)];
     if (jumps.length === 0) {
       const run = evolve(bound, { ...evolution, dtype: precision });
       const at = (label: string) =>
-        numberOf(
+        stateIndex(
           [...label].map(Number),
           device.names.map((n) => device.parts[n].structure.computational),
         );

@@ -11,7 +11,7 @@ const near = (got: number, want: number, tolerance: number, name = "value"): voi
   assert.ok(Math.abs(got - want) <= tolerance, `${name}: ${got}, wanted ${want} +- ${tolerance}`);
 const skip = weft.CpuDevice.available() ? false : "needs a compiler";
 const example = (name: string): string =>
-  readFileSync(join(import.meta.dirname, "../../../../../examples/quantum", name), "utf8");
+  readFileSync(join(import.meta.dirname, "../../../../examples/quantum", name), "utf8");
 
 test("the example of the chain is the published gate", { skip }, () => {
   const problem = new GateProblem(parseGateSpec(example("chain-x.yaml")));

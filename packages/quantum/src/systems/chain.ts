@@ -2,9 +2,9 @@
 import { WeftError } from "@weft/core/internal/graph";
 import type { Tensor } from "@weft/core/internal/tensor";
 import { cosinePulse, type Pulse } from "../pulses/index.js";
-import { type Coupling, Device, type DeviceFields, type Drive } from "./device.js";
-import { Fluxonium, type Part } from "./parts.js";
-import { dressedFrequency, dressedStates, numberOf } from "./spectrum.js";
+import { type Coupling, type Drive, QuantumDevice, type QuantumDeviceFields } from "./device.js";
+import { type DevicePart, Fluxonium } from "./parts.js";
+import { dressedFrequency, dressedStates, stateIndex } from "./spectrum.js";
 
 type PerQubit = number | readonly number[];
 
@@ -16,7 +16,7 @@ export interface FluxoniumChainFields {
   el?: PerQubit;
   /** Radians. */
   phiExt?: PerQubit;
-  /** Capacitive and inductive coupling of neighbours, GHz. */
+  /** Capacitive and inductive coupling of neighbors, GHz. */
   jc?: PerQubit;
   jl?: PerQubit;
   levels?: number;
@@ -25,8 +25,8 @@ export interface FluxoniumChainFields {
   /** Length of the pulses, ns. */
   length?: number;
   /** Factors of fabrication by key, as in Device. */
-  spread?: DeviceFields["spread"];
-  shared?: DeviceFields["shared"];
+  spread?: QuantumDeviceFields["spread"];
+  shared?: QuantumDeviceFields["shared"];
 }
 
 const pick = (values: PerQubit, i: number): number => (typeof values === "number" ? values : values[i % values.length]);
@@ -34,14 +34,14 @@ const pick = (values: PerQubit, i: number): number => (typeof values === "number
 /** Rotation angles of the single-qubit gates, in turns. */
 const turns = { X: 0.5, SX: 0.25 } as const;
 
-export class Chain extends Device {
+export class Chain extends QuantumDevice {
   /** Fluxonium qubits q0, q1, ... in a row. Defaults: Ec 1, Ej 4, El 0.9, 1.0, 1.1 repeating, half a flux quantum. */
   static fluxonium(fields: FluxoniumChainFields): Chain {
     const { qubits, ec = 1, ej = 4, el = [0.9, 1, 1.1], phiExt = Math.PI, jc = 0.02, jl = -0.002, levels = 2 } = fields;
     if (!Number.isInteger(qubits) || qubits < 1)
       throw new WeftError(`Chain.fluxonium: qubits must be a whole number >= 1, got ${qubits}`);
     const names = Array.from({ length: qubits }, (_, i) => `q${i}`);
-    const parts: Record<string, Part> = Object.fromEntries(
+    const parts: Record<string, DevicePart> = Object.fromEntries(
       names.map((name, i) => [
         name,
         new Fluxonium({ ec: pick(ec, i), ej: pick(ej, i), el: pick(el, i), phiExt: pick(phiExt, i), levels }),
@@ -53,13 +53,13 @@ export class Chain extends Device {
     const { gate = "X", length = 50, spread, shared } = fields;
     if (gate === "none") return new Chain({ parts, couplings, spread, shared });
     // Shared parameters may be those of the pulses to come: the device that they are tuned on has none.
-    const bare = new Device({ parts, couplings, spread });
+    const bare = new QuantumDevice({ parts, couplings, spread });
     return new Chain({ parts, couplings, spread, shared, drives: rotations(bare, gate, length) });
   }
 }
 
 /** Resonant cosine pulses on phi that turn every part by half a turn (X) or a quarter (SX). */
-export function rotations(device: Device, gate: keyof typeof turns, length: number): Drive[] {
+export function rotations(device: QuantumDevice, gate: keyof typeof turns, length: number): Drive[] {
   const levels = device.with({}).levels();
   return device.names.map((on) => {
     const { energies, phi } = levels[on];
@@ -79,10 +79,10 @@ export interface CrossResonanceOptions {
 
 /**
  * A cosine pulse on the control's phi at the target's dressed frequency: a ZX rotation by a quarter turn. Its amplitude is
- * (pi / 2) |detuning| / (coupling length), a first guess for an optimiser.
+ * (pi / 2) |detuning| / (coupling length), a first guess for an optimizer.
  */
 export function crossResonance(
-  device: Device,
+  device: QuantumDevice,
   control: string,
   target: string,
   { length = 100, effective }: CrossResonanceOptions = {},
@@ -93,7 +93,7 @@ export function crossResonance(
   const { dims } = bound;
   const { names } = device;
   const one = (name: string): number =>
-    numberOf(
+    stateIndex(
       names.map((other) => (other === name ? 1 : 0)),
       dims,
     );

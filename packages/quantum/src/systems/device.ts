@@ -4,11 +4,11 @@ import { WeftError } from "@weft/core/internal/graph";
 import { diag, full, jit, kron, stack, Tensor, tensor, vmap } from "@weft/core/internal/tensor";
 import { destroy, Operator, sigmaX, sigmaY, sigmaZ } from "../operators/index.js";
 import type { Pulse, PulseValue } from "../pulses/index.js";
-import { denseTerms, type Hamiltonian, type Term } from "../solvers/index.js";
-import type { Levels, Part } from "./parts.js";
+import { denseTerms, type Hamiltonian, type HamiltonianTerm } from "../solvers/index.js";
+import type { DevicePart, Levels } from "./parts.js";
 
-export type Parameters = Record<string, Tensor>;
-export type ParameterValues = Record<string, PulseValue>;
+export type DeviceParameters = Record<string, Tensor>;
+export type DeviceParameterValues = Record<string, PulseValue>;
 
 export interface Coupling {
   between: readonly [string, string];
@@ -49,8 +49,8 @@ export interface Drive {
   crosstalk?: Readonly<Record<string, number>>;
 }
 
-export interface DeviceFields {
-  parts: Readonly<Record<string, Part>>;
+export interface QuantumDeviceFields {
+  parts: Readonly<Record<string, DevicePart>>;
   couplings?: readonly Coupling[];
   drives?: readonly Drive[];
   /** One parameter in the place of several: { name: [keys] }. */
@@ -80,15 +80,15 @@ export function suggestion(wrong: string, known: readonly string[]): string {
     : "";
 }
 
-export class Device {
+export class QuantumDevice {
   readonly names: readonly string[];
-  readonly parts: Readonly<Record<string, Part>>;
+  readonly parts: Readonly<Record<string, DevicePart>>;
   readonly couplings: readonly Coupling[];
   readonly drives: readonly Drive[];
   readonly shared: Readonly<Record<string, readonly string[]>>;
   readonly spread: Readonly<Record<string, number>>;
 
-  constructor(fields: DeviceFields) {
+  constructor(fields: QuantumDeviceFields) {
     this.parts = fields.parts;
     this.names = Object.keys(fields.parts);
     this.couplings = fields.couplings ?? [];
@@ -137,8 +137,8 @@ export class Device {
   }
 
   /** Numbers by key, before sharing. */
-  #ownValues(): ParameterValues {
-    const values: ParameterValues = {};
+  #ownValues(): DeviceParameterValues {
+    const values: DeviceParameterValues = {};
     for (const name of this.names)
       for (const [key, x] of Object.entries(this.parts[name].parameters)) values[`${name}.${key}`] = x;
     for (const coupling of this.couplings)
@@ -152,7 +152,7 @@ export class Device {
   }
 
   /** The numbers of all parameters by name: what goes into a file. */
-  values(): ParameterValues {
+  values(): DeviceParameterValues {
     const own = this.#ownValues();
     const members = new Set(Object.values(this.shared).flat());
     const shared = Object.entries(this.shared).map(([name, keys]) => [name, own[keys[0]]] as const);
@@ -160,7 +160,7 @@ export class Device {
   }
 
   /** All parameters as double precision tensors: what gradients are taken with respect to. */
-  parameters(): Parameters {
+  parameters(): DeviceParameters {
     return Object.fromEntries(
       Object.entries(this.values()).map(([key, x]) => [
         key,
@@ -170,7 +170,7 @@ export class Device {
   }
 
   /** The device with these parameters (those not given keep their numbers). */
-  with(parameters: Partial<Parameters> | ParameterValues = {}): BoundDevice {
+  with(parameters: Partial<DeviceParameters> | DeviceParameterValues = {}): BoundDevice {
     const known = this.parameters();
     for (const [key, value] of Object.entries(parameters)) {
       if (!(key in known))
@@ -196,13 +196,13 @@ function segmentsOf(drives: readonly Drive[]): number | null {
 }
 
 /** Compiled solvers by structure: outside of a trace the levels are computed once and kept. */
-const solvers = new Map<string, (p: Parameters) => Levels>();
+const solvers = new Map<string, (p: DeviceParameters) => Levels>();
 
-function solver(part: Part): (p: Parameters) => Levels {
+function solver(part: DevicePart): (p: DeviceParameters) => Levels {
   const key = part.structureKey;
   let found = solvers.get(key);
   if (found === undefined) {
-    found = jit((p: Parameters) => vmap((one: Parameters) => part.solve(one))(p));
+    found = jit((p: DeviceParameters) => vmap((one: DeviceParameters) => part.solve(one))(p));
     solvers.set(key, found);
   }
   return found;
@@ -210,12 +210,12 @@ function solver(part: Part): (p: Parameters) => Levels {
 
 /** A device with tensors for its parameters. */
 export class BoundDevice {
-  readonly #own: Parameters;
+  readonly #own: DeviceParameters;
   #levels: Record<string, Levels> | null = null;
 
   constructor(
-    readonly device: Device,
-    readonly parameters: Parameters,
+    readonly device: QuantumDevice,
+    readonly parameters: DeviceParameters,
   ) {
     this.#own = { ...parameters };
     for (const [name, keys] of Object.entries(device.shared)) for (const key of keys) this.#own[key] = parameters[name];
@@ -268,7 +268,7 @@ export class BoundDevice {
     const { device } = this;
     const levels = this.levels();
     const site = (name: string): number => device.names.indexOf(name);
-    const fixed: Term[] = device.names.map((name) => ({
+    const fixed: HamiltonianTerm[] = device.names.map((name) => ({
       sites: [site(name)],
       matrix: diag(levels[name].energies.sub(levels[name].energies.index(0)).cast("complex128")),
     }));

@@ -1,11 +1,11 @@
 // A device in time: what its pulses do to the computational states. The only place where devices and solvers meet.
 import { WeftError } from "@weft/core/internal/graph";
 import { adjoint, full, matmul, real, stack, Tensor } from "@weft/core/internal/tensor";
-import { identity } from "../operators/index.js";
-import { readable } from "../readable.js";
+import { concreteValues } from "../concrete.js";
+import { identityOperator } from "../operators/index.js";
 import { type Evolution, type PropagatorOptions, propagator } from "../solvers/index.js";
-import type { BoundDevice, Device } from "./device.js";
-import { checkAssignment, computationalStates, digitsOf, dressedStates } from "./spectrum.js";
+import type { BoundDevice, QuantumDevice } from "./device.js";
+import { checkAssignment, computationalStates, dressedStates, levelsOfState } from "./spectrum.js";
 
 export interface EvolveOptions extends Omit<PropagatorOptions, "duration" | "columns"> {
   /** The end of the last pulse by default; longer is idle time. */
@@ -26,7 +26,7 @@ export interface DeviceEvolution extends Evolution {
 }
 
 /** Evolves the computational states of a device through its pulses. */
-export function evolve(system: BoundDevice | Device, options: EvolveOptions): DeviceEvolution {
+export function evolve(system: BoundDevice | QuantumDevice, options: EvolveOptions): DeviceEvolution {
   const bound = "hamiltonian" in system ? system : system.with({});
   const { basis = "product", duration, ...rest } = options;
   if (basis !== "product" && basis !== "eigen")
@@ -56,7 +56,7 @@ export function evolve(system: BoundDevice | Device, options: EvolveOptions): De
   bound.device.names.forEach((name, k) => {
     const { levels, computational } = bound.device.parts[name].structure;
     if (levels <= computational) return;
-    const rows = Array.from({ length: D }, (_, s) => s).filter((s) => digitsOf(s, dims)[k] === levels - 1);
+    const rows = Array.from({ length: D }, (_, s) => s).filter((s) => levelsOfState(s, dims)[k] === levels - 1);
     topWeight[name] = weight(run.final.take(rows, 0)).sum(0).mean();
   });
   const leaked = weight(unitary).sum(0).mean().neg().add(1);
@@ -75,7 +75,7 @@ export function computationalFrame(
 ): Tensor {
   const states = computationalStates(bound);
   const D = bound.dims.reduce((a, b) => a * b, 1);
-  if (basis === "product") return identity(D).tensor(dtype).take(states, 1);
+  if (basis === "product") return identityOperator(D).tensor(dtype).take(states, 1);
   const dressed = dressedStates(bound);
   checkAssignment(dressed, bound.dims, states);
   return dressed.states.take(states, 1).cast(dtype);
@@ -85,7 +85,7 @@ export function computationalFrame(
 export function durationOf(bound: BoundDevice, given: Tensor | number | undefined): Tensor {
   if (given === undefined) {
     const end = bound.duration();
-    const [length] = readable(end) ?? [1];
+    const [length] = concreteValues(end) ?? [1];
     if (!(length > 0 && Number.isFinite(length)))
       throw new WeftError(`evolve: the pulses end at ${length} ns; their lengths must be positive numbers`);
     return end;
@@ -93,7 +93,7 @@ export function durationOf(bound: BoundDevice, given: Tensor | number | undefine
   const total = given instanceof Tensor ? given : full([], given, { dtype: "float64" });
   if (bound.device.drives.length === 0) return total;
   const ends = bound.device.drives.map((drive) => drive.pulse.end(bound.pulseParameters(drive)));
-  const numbers = readable(stack([total, ...ends]));
+  const numbers = concreteValues(stack([total, ...ends]));
   if (numbers === null) return total;
   const [length, ...times] = numbers;
   const late = times.findIndex((end) => end > length * (1 + 1e-12));

@@ -28,7 +28,7 @@ export interface Levels {
 }
 
 /** What of a part is no parameter but shapes the program. */
-export interface Structure {
+export interface PartStructure {
   levels: number;
   /** Lowest levels that carry information; the others are leakage. */
   computational: number;
@@ -43,8 +43,8 @@ export interface Structure {
 export interface PartRule {
   /** Parameters with their defaults (null: must be given). */
   parameters: Readonly<Record<string, number | null>>;
-  structure: Partial<Structure>;
-  solve(p: PartParameters, s: Structure): Levels;
+  structure: Partial<PartStructure>;
+  solve(p: PartParameters, s: PartStructure): Levels;
 }
 
 const twoPi = 2 * Math.PI;
@@ -113,13 +113,13 @@ const elements = (v: Tensor, re: Tensor, im: Tensor | null): Tensor => {
   return complex(real, im === null ? zerosLike(real) : between(im));
 };
 
-function solveFluxonium(p: PartParameters, s: Structure): Levels {
+function solveFluxonium(p: PartParameters, s: PartStructure): Levels {
   const { points: count, levels } = s;
   const grid = phaseGrid(count, s.range);
   const points = tensor(grid.points, f64);
   const onJunction = s.fluxOn === "junction";
-  const centred = onJunction ? points : points.add(p.phiExt);
-  const well = centred.square().mul(p.el.mul(0.5));
+  const centered = onJunction ? points : points.add(p.phiExt);
+  const well = centered.square().mul(p.el.mul(0.5));
   const washboard = cos(onJunction ? points.sub(p.phiExt) : points).mul(p.ej);
   const h = square(grid.kinetic, count)
     .mul(p.ec.mul(4))
@@ -127,11 +127,11 @@ function solveFluxonium(p: PartParameters, s: Structure): Levels {
   const { values, vectors } = eigh(h);
   const v = vectors.index(":", `0:${levels}`);
   const n = elements(v, square(grid.chargeRe, count), square(grid.chargeIm, count));
-  const phi = complex(matmul(v.T, centred.unsqueeze(1).mul(v)), full([levels, levels], 0, f64));
+  const phi = complex(matmul(v.T, centered.unsqueeze(1).mul(v)), full([levels, levels], 0, f64));
   return { energies: values.index(`0:${levels}`).mul(twoPi), ...fixPhases(n, phi) };
 }
 
-function solveTransmon(p: PartParameters, s: Structure): Levels {
+function solveTransmon(p: PartParameters, s: PartStructure): Levels {
   const { points: count, levels } = s;
   const nMax = count / 2;
   const charges = Float64Array.from({ length: count }, (_, k) => k - nMax);
@@ -200,7 +200,7 @@ export const partRules: Readonly<Record<PartKind, PartRule>> = {
   },
 };
 
-const structureDefaults: Structure = {
+const structureDefaults: PartStructure = {
   levels: 5,
   computational: 2,
   fluxOn: "inductor",
@@ -209,12 +209,12 @@ const structureDefaults: Structure = {
   zeroPoint: false,
 };
 
-export type PartFields = Partial<Structure> & Readonly<Record<string, number | string | boolean | undefined>>;
+export type PartFields = Partial<PartStructure> & Readonly<Record<string, number | string | boolean | undefined>>;
 
 /** One part of a device: its kind, the numbers of its parameters, and its structure. */
-export class Part {
+export class DevicePart {
   readonly parameters: Readonly<Record<string, number>>;
-  readonly structure: Structure;
+  readonly structure: PartStructure;
 
   constructor(
     readonly kind: PartKind,
@@ -245,7 +245,7 @@ export class Part {
       parameters[name] = fallback;
     }
     this.parameters = parameters;
-    this.structure = structure as unknown as Structure;
+    this.structure = structure as unknown as PartStructure;
     const { levels, computational, points, fluxOn } = this.structure;
     if (!Number.isInteger(levels) || levels < 2 || (points > 0 && levels > points))
       throw new WeftError(
@@ -282,31 +282,31 @@ export class Part {
 
 type Fields<K extends string, O extends string = never> = { [N in K]: number } & {
   [N in O]?: number;
-} & Partial<Structure>;
+} & Partial<PartStructure>;
 
 /** 4 Ec n^2 - Ej cos(phi) + El (phi + phiExt)^2 / 2, or with the flux on the junction. */
-export class Fluxonium extends Part {
+export class Fluxonium extends DevicePart {
   constructor(fields: Fields<"ec" | "ej" | "el", "phiExt">) {
     super("fluxonium", fields);
   }
 }
 /** 4 Ec (n - ng)^2 - Ej(flux) cos(phi), tunable and asymmetric. */
-export class Transmon extends Part {
+export class Transmon extends DevicePart {
   constructor(fields: Fields<"ec" | "ej", "phiExt" | "asymmetry" | "ng">) {
     super("transmon", fields);
   }
 }
-export class Resonator extends Part {
+export class Resonator extends DevicePart {
   constructor(fields: Fields<"frequency">) {
     super("resonator", fields);
   }
 }
-export class Duffing extends Part {
+export class Duffing extends DevicePart {
   constructor(fields: Fields<"frequency" | "anharmonicity">) {
     super("duffing", fields);
   }
 }
-export class Qubit extends Part {
+export class Qubit extends DevicePart {
   constructor(fields: Fields<"frequency">) {
     super("qubit", fields);
   }

@@ -1,11 +1,11 @@
 // Dressed states: the eigenstates of the coupled device, each given the label of the product state that it resembles most.
 import { WeftError } from "@weft/core/internal/graph";
 import { abs, conj, eigh, type Tensor, where } from "@weft/core/internal/tensor";
-import { readable } from "../readable.js";
+import { concreteValues } from "../concrete.js";
 import type { BoundDevice } from "./device.js";
 
 /** Digits of a state's number, one a part. */
-export function digitsOf(index: number, dims: readonly number[]): number[] {
+export function levelsOfState(index: number, dims: readonly number[]): number[] {
   const digits: number[] = [];
   for (let k = dims.length - 1, left = index; k >= 0; k--) {
     digits[k] = left % dims[k];
@@ -13,17 +13,17 @@ export function digitsOf(index: number, dims: readonly number[]): number[] {
   }
   return digits;
 }
-export const numberOf = (digits: readonly number[], dims: readonly number[]): number =>
+export const stateIndex = (digits: readonly number[], dims: readonly number[]): number =>
   digits.reduce((sum, digit, k) => sum * dims[k] + digit, 0);
 
 /** Numbers of the product states in which every part is in a computational level. */
 export function computationalStates(bound: BoundDevice): number[] {
   const sizes = bound.device.names.map((name) => bound.device.parts[name].structure.computational);
   const count = sizes.reduce((a, b) => a * b, 1);
-  return Array.from({ length: count }, (_, i) => numberOf(digitsOf(i, sizes), bound.dims));
+  return Array.from({ length: count }, (_, i) => stateIndex(levelsOfState(i, sizes), bound.dims));
 }
 
-export interface Dressed {
+export interface DressedStates {
   /** Energies of all eigenstates, ascending, rad/ns above the ground states of the parts. */
   energies: Tensor;
   /** Eigenstates in columns, in the order of product states, each with a positive component on its own. [D, D] */
@@ -35,7 +35,7 @@ export interface Dressed {
 }
 
 /** Eigenstates of the static device, each product state's own being that with the largest weight on it. */
-export function dressedStates(bound: BoundDevice): Dressed {
+export function dressedStates(bound: BoundDevice): DressedStates {
   const { values, vectors } = eigh(bound.staticMatrix());
   const assignment = abs(vectors).argmax(1);
   const chosen = vectors.take(assignment, 1);
@@ -64,19 +64,19 @@ export function spectrum(bound: BoundDevice): SpectrumRow[] {
   checkAssignment(dressed, dims, states);
   const ground = energies[0];
   return states.map((s) => ({
-    label: digitsOf(s, dims).join(""),
+    label: levelsOfState(s, dims).join(""),
     energy: (energies[s] - ground) / (2 * Math.PI),
     overlap: overlaps[s],
   }));
 }
 
 /** Refuses what cannot be told apart: two product states with one dressed state, or two dressed states of one energy. */
-export function checkAssignment(dressed: Dressed, dims: readonly number[], states: readonly number[]): void {
-  const assigned = readable(dressed.assignment);
-  const energies = readable(dressed.energies);
-  const overlaps = readable(abs(dressed.states.diagonal()).square());
+export function checkAssignment(dressed: DressedStates, dims: readonly number[], states: readonly number[]): void {
+  const assigned = concreteValues(dressed.assignment);
+  const energies = concreteValues(dressed.energies);
+  const overlaps = concreteValues(abs(dressed.states.diagonal()).square());
   if (assigned === null || energies === null || overlaps === null) return;
-  const label = (s: number): string => `|${digitsOf(s, dims).join("")}>`;
+  const label = (s: number): string => `|${levelsOfState(s, dims).join("")}>`;
   const owner = new Map<number, number>();
   for (const s of states) {
     const other = owner.get(assigned[s]);
@@ -110,7 +110,7 @@ export function checkAssignment(dressed: Dressed, dims: readonly number[], state
 export function staticZZ(bound: BoundDevice, a: string, b: string): Tensor {
   const { names } = bound.device;
   const at = (levelA: number, levelB: number): number =>
-    numberOf(
+    stateIndex(
       names.map((name) => (name === a ? levelA : name === b ? levelB : 0)),
       bound.dims,
     );
@@ -126,7 +126,7 @@ export function staticZZ(bound: BoundDevice, a: string, b: string): Tensor {
 /** The dressed frequency of one part, the others in their ground states, rad/ns. */
 export function dressedFrequency(bound: BoundDevice, part: string): Tensor {
   const { names } = bound.device;
-  const excited = numberOf(
+  const excited = stateIndex(
     names.map((name) => (name === part ? 1 : 0)),
     bound.dims,
   );

@@ -5,7 +5,18 @@ import type { Tensor } from "@weft/core/internal/tensor";
 import * as weft from "@weft/core/internal/tensor";
 import { onEachDevice } from "@weft/core/testing/test/devices.js";
 import { cosinePulse } from "../pulses/index.js";
-import { Chain, Device, Duffing, evolve, Fluxonium, Qubit, Resonator, spectrum, staticZZ, Transmon } from "./index.js";
+import {
+  Chain,
+  Duffing,
+  evolve,
+  Fluxonium,
+  QuantumDevice,
+  Qubit,
+  Resonator,
+  spectrum,
+  staticZZ,
+  Transmon,
+} from "./index.js";
 
 const near = (got: number, want: number, tolerance: number, name = "value"): void =>
   assert.ok(Math.abs(got - want) <= tolerance, `${name}: ${got}, wanted ${want} +- ${tolerance}`);
@@ -50,7 +61,7 @@ test("the chain's qubits: frequencies and matrix elements, solved as one batch",
     const e = ghz(energies);
     near(e[1] - e[0], f01, 2e-10, "f01");
     near(e[2] - e[1], f12, 2e-10, "f12");
-    // The phases are fixed: charges between neighbours are real and positive.
+    // The phases are fixed: charges between neighbors are real and positive.
     near(n.index(0, 1).real().itemSync(), n01, 1e-10, "n01");
     near(n.index(1, 2).real().itemSync(), n12, 1e-10, "n12");
     near(n.index(0, 1).imag().itemSync(), 0, 1e-14, "phase of n01");
@@ -74,7 +85,7 @@ test("transmon, tunable and asymmetric: the phase-fixed levels of a charge basis
   const part = new Transmon({ ec: 0.25, ej: 12.5, asymmetry: 0.3, phiExt: 1.2, ng: 0.1, levels: 4 });
   const { energies, n } = part.solve();
   const e = ghz(energies);
-  // By an independent diagonalisation of the same Hamiltonian with 101 charges.
+  // By an independent diagonalization of the same Hamiltonian with 101 charges.
   transmonLevels.forEach((want, i) => void near(e[i], want, 1e-10));
   for (let i = 0; i < 3; i++) {
     assert.ok(
@@ -114,7 +125,7 @@ test("gradients of levels and matrix elements against differences", () => {
 test("resonator, Duffing oscillator and plain qubit: a dispersive pair", () => {
   // Two levels and a cavity far away: chi by perturbation theory, g^2/delta up to (g/delta)^4.
   const [g, delta] = [0.05, 1.5];
-  const device = new Device({
+  const device = new QuantumDevice({
     parts: { q: new Qubit({ frequency: 5 }), r: new Resonator({ frequency: 5 + delta, levels: 6 }) },
     couplings: [{ between: ["q", "r"], jc: g }],
   });
@@ -142,10 +153,10 @@ test("parameters are one flat dictionary that survives JSON; shared and spread o
   assert.throws(() => chain.with({ "q0.el": 1 }), /no parameter "q0.el"/);
 });
 
-test("crosstalk: a part sees its neighbour's pulse", () => {
+test("crosstalk: a part sees its neighbor's pulse", () => {
   const parts = { a: new Qubit({ frequency: 0.5 }), b: new Qubit({ frequency: 0.6 }) };
   const drive = { name: "x", on: "a", operator: "n" as const, pulse: cosinePulse({ length: 20, amplitude: 0.3 }) };
-  const device = new Device({ parts, drives: [{ ...drive, crosstalk: { b: 0.25 } }] });
+  const device = new QuantumDevice({ parts, drives: [{ ...drive, crosstalk: { b: 0.25 } }] });
   const h = device.with({}).hamiltonian();
   assert.equal(h.drives.length, 2);
   const values = (h.amplitudes as (t: Tensor) => Tensor)(weft.tensor([4, 10], { dtype: "float64" })).dataSync();
@@ -158,12 +169,12 @@ test("what makes no sense is refused", () => {
   assert.throws(() => new Fluxonium({ ec: -1, ej: 4, el: 1 }), /ec must be positive/);
   assert.throws(() => new Fluxonium({ ec: 1, ej: 4, el: 1, levels: 1 }), /levels must be a whole number from 2/);
   assert.throws(
-    () => new Device({ parts, couplings: [{ between: ["a", "c"], jc: 1 }] }),
+    () => new QuantumDevice({ parts, couplings: [{ between: ["a", "c"], jc: 1 }] }),
     /part "c", which does not exist/,
   );
-  assert.throws(() => new Device({ parts, couplings: [{ between: ["a", "b"] }] }), /neither jc nor jl/);
+  assert.throws(() => new QuantumDevice({ parts, couplings: [{ between: ["a", "b"] }] }), /neither jc nor jl/);
   const pulse = cosinePulse({ length: 20 });
-  const device = new Device({
+  const device = new QuantumDevice({
     parts,
     drives: [{ name: "x", on: "a", pulse }],
     couplings: [{ between: ["a", "b"], jc: 0.01 }],
@@ -173,7 +184,7 @@ test("what makes no sense is refused", () => {
   // Equal frequencies: dressed states are half and half, or without a coupling degenerate.
   assert.throws(() => spectrum(device.with({})), /mixed half and half|degenerate/);
   assert.throws(() => evolve(device, { steps: 10, basis: "eigen" }), /mixed half and half|degenerate/);
-  const strong = new Device({
+  const strong = new QuantumDevice({
     parts: { a: new Duffing({ frequency: 0.5, anharmonicity: 0.01, levels: 3 }) },
     drives: [{ name: "x", on: "a", operator: "n", pulse: cosinePulse({ length: 20, amplitude: 1, omega: Math.PI }) }],
   });

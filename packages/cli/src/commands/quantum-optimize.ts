@@ -1,4 +1,4 @@
-// weft quantum optimise: pulses (and devices) by gradient, from a specification file. Descent, Adam or L-BFGS with a live
+// weft quantum optimize: pulses (and devices) by gradient, from a specification file. Descent, Adam or L-BFGS with a live
 // line, a checkpoint and a second half.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, extname, join } from "node:path";
@@ -8,9 +8,9 @@ import { framed, palette, renderPng, renderSvg, type Spec } from "@weft/lab";
 import {
   explainSteps,
   GateProblem,
-  type MinimiseMethod,
-  Minimiser,
-  minimiseMethods,
+  type MinimizeMethod,
+  Minimizer,
+  minimizeMethods,
   type NamedParameters,
   type ParameterLoss,
   parseControlFile,
@@ -46,11 +46,11 @@ interface Options {
 
 const help = `
 Examples:
-  weft quantum optimise gate.yaml                              what its key learn names: pulses, energies, couplings
-  weft quantum optimise pulse.yaml
-  weft quantum optimise pulse.yaml --method adam --rate 0.1 --iterations 200
-  weft quantum optimise pulse.yaml --out runs/pulse            checkpoint, values, parameters, picture
-  weft quantum optimise pulse.yaml --out runs/pulse --resume --iterations 500
+  weft quantum optimize gate.yaml                              what its key learn names: pulses, energies, couplings
+  weft quantum optimize pulse.yaml
+  weft quantum optimize pulse.yaml --method adam --rate 0.1 --iterations 200
+  weft quantum optimize pulse.yaml --out runs/pulse            checkpoint, values, parameters, picture
+  weft quantum optimize pulse.yaml --out runs/pulse --resume --iterations 500
 
 gate.yaml: a device and its pulses, as for weft quantum run (docs/quantum.md).
 pulse.yaml: a pulse for an open system, one environment or an ensemble
@@ -62,12 +62,17 @@ pulse.yaml: a pulse for an open system, one environment or an ensemble
 All keys: docs/meta.md.`;
 
 export function add(program: Command): void {
+  define(program, "optimize", false);
+  // The former spelling still works; help does not list it.
+  define(program, "optimise", true);
+}
+
+function define(program: Command, name: string, hidden: boolean): void {
   program
-    .command("optimise")
-    .alias("optimize")
-    .description("Optimise a pulse or a gate by gradient.")
+    .command(name, { hidden })
+    .description("Optimize a pulse or a gate by gradient.")
     .argument("<file>", "specification, YAML")
-    .option("--method <name>", minimiseMethods.join(", "), "lbfgs")
+    .option("--method <name>", minimizeMethods.join(", "), "lbfgs")
     .option("--iterations <n>", "at most", "200")
     .option("--rate <x>", "step size of descent and adam")
     .option("--target <x>", "stop at this infidelity")
@@ -101,7 +106,7 @@ function gateWork(file: string, text: string): Work {
   const explain =
     `evolution: ${spec.evolution.steps} steps of ${method}; target ${spec.target.name}, compensation ${spec.target.compensation}, ` +
     `${spec.target.measure} infidelity; ${Object.keys(start).length} parameters are learned`;
-  // Compensation and pulse ends pass through here too: what the file measures is what is minimised.
+  // Compensation and pulse ends pass through here too: what the file measures is what is minimized.
   return {
     name: spec.name,
     loss: problem.loss,
@@ -135,8 +140,8 @@ function number(option: string, value: string | undefined, isWhole = false): num
 const checkpointName = "checkpoint.safetensors";
 
 async function run(file: string, options: Options): Promise<void> {
-  if (!(minimiseMethods as readonly string[]).includes(options.method))
-    throw new CommandError(`--method ${options.method}: known are ${minimiseMethods.join(", ")}`, wrongUsage);
+  if (!(minimizeMethods as readonly string[]).includes(options.method))
+    throw new CommandError(`--method ${options.method}: known are ${minimizeMethods.join(", ")}`, wrongUsage);
   if (options.resume && options.out === undefined)
     throw new CommandError("--resume needs --out, the folder of the run", wrongUsage);
   const [rate, target, tolerance] = [
@@ -145,7 +150,7 @@ async function run(file: string, options: Options): Promise<void> {
     number("--tolerance", options.tolerance),
   ];
   const settings = {
-    method: options.method as MinimiseMethod,
+    method: options.method as MinimizeMethod,
     iterations: number("--iterations", options.iterations, true)!,
     ...(rate !== undefined && { rate }),
     ...(target !== undefined && { target }),
@@ -160,17 +165,17 @@ async function run(file: string, options: Options): Promise<void> {
     return;
   }
   for (const warning of work.warnings) warn(warning);
-  const minimiser = new Minimiser(work.loss, work.start, settings);
+  const minimizer = new Minimizer(work.loss, work.start, settings);
   const saved = options.out === undefined ? null : join(options.out, checkpointName);
   if (options.resume && saved !== null) {
-    if (existsSync(saved)) await minimiser.resume(saved);
+    if (existsSync(saved)) await minimizer.resume(saved);
     else warn(`there is no ${saved} yet: starting anew`);
   }
   const start = performance.now();
-  const reason = await drive(minimiser, saved, options.out);
+  const reason = await drive(minimizer, saved, options.out);
   const seconds = (performance.now() - start) / 1e3;
-  work.check?.(minimiser.params);
-  const { params, progress, values } = minimiser;
+  work.check?.(minimizer.params);
+  const { params, progress, values } = minimizer;
   if (options.out !== undefined) await write(options.out, work.name, params, values);
   const result = {
     name: work.name,
@@ -187,7 +192,7 @@ async function run(file: string, options: Options): Promise<void> {
 }
 
 /** Runs it; Ctrl-C and SIGTERM end it after the iteration at hand, and every tenth leaves a checkpoint. */
-async function drive(minimiser: Minimiser, saved: string | null, folder: string | undefined): Promise<string> {
+async function drive(minimizer: Minimizer, saved: string | null, folder: string | undefined): Promise<string> {
   const progress = new Progress();
   let stopped = false;
   const stop = (): void => {
@@ -199,20 +204,20 @@ async function drive(minimiser: Minimiser, saved: string | null, folder: string 
   let reason: string = "stalled";
   try {
     for (;;) {
-      const done = stopped ? "stopped" : minimiser.finished();
+      const done = stopped ? "stopped" : minimizer.finished();
       if (done !== null) {
         reason = done;
         break;
       }
-      if (!minimiser.step()) break;
-      const { iteration, value, gradient } = minimiser.progress;
+      if (!minimizer.step()) break;
+      const { iteration, value, gradient } = minimizer.progress;
       const line = `iteration ${iteration}  infidelity ${value.toExponential(3)}  gradient ${gradient.toExponential(1)}`;
-      progress.update(line, iteration, minimiser.options.iterations);
-      if (saved !== null && iteration % 10 === 0) await minimiser.save(saved);
+      progress.update(line, iteration, minimizer.options.iterations);
+      if (saved !== null && iteration % 10 === 0) await minimizer.save(saved);
       // Signals are heard only between iterations.
       await setImmediate();
     }
-    if (saved !== null) await minimiser.save(saved);
+    if (saved !== null) await minimizer.save(saved);
   } finally {
     progress.clear();
     process.off("SIGINT", stop);
@@ -272,7 +277,7 @@ async function write(folder: string, name: string, params: NamedParameters, valu
 const convergence = (name: string, values: readonly number[]): Spec =>
   framed(
     {
-      title: `Optimisation of ${name}`,
+      title: `Optimization of ${name}`,
       subtitle: "infidelity over iterations",
       description: `Infidelity from ${values[0]} to ${values.at(-1)} in ${values.length - 1} iterations.`,
     },

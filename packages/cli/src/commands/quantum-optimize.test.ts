@@ -1,4 +1,4 @@
-// weft quantum optimise as its users call it: down to a known value, in two halves, and what it refuses.
+// weft quantum optimize as its users call it: down to a known value, in two halves, and what it refuses.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -9,15 +9,15 @@ import { fileURLToPath } from "node:url";
 
 const weft = fileURLToPath(new URL("../../bin/weft.js", import.meta.url));
 const call = (...args: string[]) => {
-  const done = spawnSync(process.execPath, [weft, "quantum", "optimise", ...args], {
+  const done = spawnSync(process.execPath, [weft, "quantum", "optimize", ...args], {
     encoding: "utf8",
     env: { ...process.env, WEFT_THREADS: "1" },
   });
   return { code: done.status, out: done.stdout, err: done.stderr };
 };
 
-describe("weft quantum optimise", () => {
-  const folder = mkdtempSync(join(tmpdir(), "weft-quantum-optimise-"));
+describe("weft quantum optimize", () => {
+  const folder = mkdtempSync(join(tmpdir(), "weft-quantum-optimize-"));
   after(() => rmSync(folder, { recursive: true, force: true }));
   const file = (name: string, text: string): string => {
     const path = join(folder, name);
@@ -65,6 +65,15 @@ describe("weft quantum optimise", () => {
     const result = JSON.parse(done.out);
     assert.deepEqual(Object.keys(result.parameters).sort(), ["q.x.amplitude", "q.x.omega"]);
     assert.ok(result.values[0] > 0.02 && result.value < 2e-3, `${result.values[0]} -> ${result.value}`);
+  });
+
+  test("the former spelling of the command still works and is not listed", () => {
+    const quantum = (...args: string[]) =>
+      spawnSync(process.execPath, [weft, "quantum", ...args], { encoding: "utf8" });
+    const done = quantum("optimise", file("pulse.yaml", pulse), "--explain");
+    assert.equal(done.status, 0, done.stderr);
+    assert.match(done.stdout, /integration: dt = 0.2 -> rk4/);
+    assert.doesNotMatch(quantum("--help").stdout, /optimise/);
   });
 
   test("wrong usage ends with 2 and is named", () => {

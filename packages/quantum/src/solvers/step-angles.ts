@@ -5,7 +5,7 @@ import { build } from "@weft/core/internal/ops";
 import { grad, Tensor } from "@weft/core/internal/tensor";
 import { rebuild } from "@weft/core/internal/transform";
 
-export interface Moving {
+export interface StepAngles {
   /** What the angles are made of and does not change from step to step: amplitudes, frequencies, lengths. */
   params: Tensor[];
   /** The angles of step k (a float64 scalar), from these parameters: one tensor a slot. */
@@ -13,14 +13,14 @@ export interface Moving {
 }
 
 /** Slopes of what the angles are made of, from the slopes of the angles of step k. */
-export const slopesOfParams = (
-  moving: Moving,
+export const parameterSlopes = (
+  stepAngles: StepAngles,
   k: Tensor,
   params: readonly Tensor[],
   slopes: readonly Tensor[],
 ): Tensor[] =>
   grad((given: Tensor[]) =>
-    moving
+    stepAngles
       .angles(k, given)
       .map((angle, i) => angle.mul(slopes[i]).sum())
       .reduce((a, b) => a.add(b)),
@@ -44,22 +44,22 @@ function constantsOf(order: readonly Node[]): Set<Node> {
 }
 
 /** Null where too much would have to be carried: long tables of piecewise constant pulses. */
-export function movingAngles(anglesAt: (k: Tensor) => Tensor[]): Moving | null {
+export function extractStepAngles(anglesAt: (k: Tensor) => Tensor[]): StepAngles | null {
   const index = build.input([], "float64");
   const outputs = anglesAt(new Tensor(index)).map(({ node }) => node);
   const order = topological(outputs);
-  const moving = new Set<Node>([index]);
-  for (const node of order) if (node.inputs.some((input) => moving.has(input))) moving.add(node);
+  const varying = new Set<Node>([index]);
+  for (const node of order) if (node.inputs.some((input) => varying.has(input))) varying.add(node);
   const constant = constantsOf(order);
   const fixed = new Set<Node>();
   for (const node of order)
-    if (moving.has(node))
-      for (const input of node.inputs) if (!moving.has(input) && !constant.has(input)) fixed.add(input);
+    if (varying.has(node))
+      for (const input of node.inputs) if (!varying.has(input) && !constant.has(input)) fixed.add(input);
   const params = [...fixed].map((node) => new Tensor(node));
   const numbers = params.reduce((sum, { size }) => sum + size, 0);
-  const readable = params.every(({ dtype }) => isFloat(dtype)) && outputs.every((node) => moving.has(node));
-  if (!readable || numbers > maxNumbers) return null;
-  const steps = order.filter((node) => moving.has(node) && node !== index);
+  const isCarriable = params.every(({ dtype }) => isFloat(dtype)) && outputs.every((node) => varying.has(node));
+  if (!isCarriable || numbers > maxNumbers) return null;
+  const steps = order.filter((node) => varying.has(node) && node !== index);
   return {
     params,
     angles: (k, given) => {

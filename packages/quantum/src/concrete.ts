@@ -4,7 +4,7 @@ import { WeftError } from "@weft/core/internal/graph";
 import type { Tensor } from "@weft/core/internal/tensor";
 
 /** The numbers of a tensor, or null where it has none yet. */
-export function readable(x: Tensor): number[] | null {
+export function concreteValues(x: Tensor): number[] | null {
   try {
     return Array.from(x.dataSync(), Number);
   } catch (error) {

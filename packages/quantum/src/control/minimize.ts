@@ -1,19 +1,19 @@
-// Minimising a function of named parameters: gradient descent, Adam and L-BFGS over one flat vector in double precision,
+// Minimizing a function of named parameters: gradient descent, Adam and L-BFGS over one flat vector in double precision,
 // a step at a time, with a state that can be written down. Values and gradients are one compiled program.
 import { WeftError } from "@weft/core/internal/graph";
 import { type Jitted, jit, type Tensor, tensor, valueAndGrad } from "@weft/core/internal/tensor";
-import { readCheckpoint, writeCheckpoint } from "./checkpoint.js";
+import { readTensorCheckpoint, writeTensorCheckpoint } from "./checkpoint.js";
 import { strongWolfe } from "./wolfe.js";
 
 /** Parameters by name. */
 export type NamedParameters = Record<string, Tensor>;
 export type ParameterLoss = (params: NamedParameters) => Tensor;
 
-export const minimiseMethods = ["descent", "adam", "lbfgs"] as const;
-export type MinimiseMethod = (typeof minimiseMethods)[number];
+export const minimizeMethods = ["descent", "adam", "lbfgs"] as const;
+export type MinimizeMethod = (typeof minimizeMethods)[number];
 
-export interface MinimiseOptions {
-  method?: MinimiseMethod;
+export interface MinimizeOptions {
+  method?: MinimizeMethod;
   iterations?: number;
   /** Of descent and Adam. */
   rate?: number;
@@ -25,9 +25,13 @@ export interface MinimiseOptions {
   target?: number;
 }
 
+const checkpointKind = "minimize";
+/** Checkpoints of earlier versions have this kind. */
+const formerCheckpointKind = "minimise";
+
 export type StopReason = "gradient" | "target" | "iterations" | "stalled" | "stopped";
 
-export interface MinimiseProgress {
+export interface MinimizeProgress {
   iteration: number;
   value: number;
   /** The largest entry of the gradient. */
@@ -43,21 +47,21 @@ const largest = (a: Float64Array): number =>
 /** Named tensors as one vector, and back. */
 class Layout {
   readonly names: string[];
-  readonly #shapes: (readonly number[])[];
+  readonly #pulseShapes: (readonly number[])[];
   readonly #dtypes: ("float32" | "float64")[];
   readonly size: number;
 
   constructor(readonly start: NamedParameters) {
     this.names = Object.keys(start).sort();
-    if (this.names.length === 0) throw new WeftError("minimise: there are no parameters");
-    this.#shapes = this.names.map((name) => start[name].shape);
+    if (this.names.length === 0) throw new WeftError("minimize: there are no parameters");
+    this.#pulseShapes = this.names.map((name) => start[name].shape);
     this.#dtypes = this.names.map((name) => {
       const { dtype } = start[name];
       if (dtype !== "float32" && dtype !== "float64")
-        throw new WeftError(`minimise: parameter "${name}" is ${dtype}; use float32 or float64`);
+        throw new WeftError(`minimize: parameter "${name}" is ${dtype}; use float32 or float64`);
       return dtype;
     });
-    this.size = this.#shapes.reduce((n, shape) => n + shape.reduce((a, b) => a * b, 1), 0);
+    this.size = this.#pulseShapes.reduce((n, shape) => n + shape.reduce((a, b) => a * b, 1), 0);
   }
 
   vector(params: NamedParameters): Float64Array {
@@ -75,7 +79,7 @@ class Layout {
     let at = 0;
     return Object.fromEntries(
       this.names.map((name, i) => {
-        const shape = this.#shapes[i];
+        const shape = this.#pulseShapes[i];
         const size = shape.reduce((a, b) => a * b, 1);
         at += size;
         const values = tensor(vector.slice(at - size, at), { shape });
@@ -93,8 +97,8 @@ interface Evaluated {
 /** What each method remembers, as vectors, so that it can be written down. */
 type Memory = Record<string, Float64Array>;
 
-export class Minimiser {
-  readonly options: Required<MinimiseOptions>;
+export class Minimizer {
+  readonly options: Required<MinimizeOptions>;
   readonly #layout: Layout;
   readonly #program: Jitted<(params: NamedParameters) => [Tensor, NamedParameters]>;
   #x: Float64Array;
@@ -107,10 +111,10 @@ export class Minimiser {
   /** Values so far, the start first. */
   readonly values: number[] = [];
 
-  constructor(loss: ParameterLoss, start: NamedParameters, options: MinimiseOptions = {}) {
+  constructor(loss: ParameterLoss, start: NamedParameters, options: MinimizeOptions = {}) {
     const method = options.method ?? "lbfgs";
-    if (!minimiseMethods.includes(method))
-      throw new WeftError(`minimise: there is no method "${method}"; known: ${minimiseMethods.join(", ")}`);
+    if (!minimizeMethods.includes(method))
+      throw new WeftError(`minimize: there is no method "${method}"; known: ${minimizeMethods.join(", ")}`);
     this.options = {
       method,
       iterations: 200,
@@ -122,14 +126,14 @@ export class Minimiser {
     };
     for (const name of ["iterations", "history"] as const)
       if (!(Number.isInteger(this.options[name]) && this.options[name] >= 0))
-        throw new WeftError(`minimise: ${name} must be a whole number >= 0, got ${this.options[name]}`);
-    if (!(this.options.rate > 0)) throw new WeftError(`minimise: rate must be above 0, got ${this.options.rate}`);
+        throw new WeftError(`minimize: ${name} must be a whole number >= 0, got ${this.options[name]}`);
+    if (!(this.options.rate > 0)) throw new WeftError(`minimize: rate must be above 0, got ${this.options.rate}`);
     this.#layout = new Layout(start);
     this.#program = jit((params: NamedParameters) => valueAndGrad(loss)(params) as [Tensor, NamedParameters]);
     this.#x = this.#layout.vector(start);
     this.#now = this.#evaluate(this.#x);
     if (!Number.isFinite(this.#now.value))
-      throw new WeftError(`minimise: the loss is ${this.#now.value} at the start; begin elsewhere`);
+      throw new WeftError(`minimize: the loss is ${this.#now.value} at the start; begin elsewhere`);
     this.values.push(this.#now.value);
   }
 
@@ -137,7 +141,7 @@ export class Minimiser {
     return this.#layout.params(this.#x);
   }
 
-  get progress(): MinimiseProgress {
+  get progress(): MinimizeProgress {
     return {
       iteration: this.iteration,
       value: this.#now.value,
@@ -168,7 +172,7 @@ export class Minimiser {
     return Number.isFinite(this.#now.value);
   }
 
-  run(onIteration?: (progress: MinimiseProgress) => boolean | undefined): StopReason {
+  run(onIteration?: (progress: MinimizeProgress) => boolean | undefined): StopReason {
     for (;;) {
       const reason = this.finished();
       if (reason !== null) return reason;
@@ -260,9 +264,9 @@ export class Minimiser {
     const rows = (list: readonly Float64Array[]): Tensor =>
       tensor(Float64Array.from(list.flatMap((v) => Array.from(v))), { shape: [list.length, size] });
     const memory = Object.fromEntries(Object.entries(this.#memory).map(([name, v]) => [`memory.${name}`, tensor(v)]));
-    await writeCheckpoint(
+    await writeTensorCheckpoint(
       path,
-      "minimise",
+      checkpointKind,
       { x: tensor(this.#x), steps: rows(this.#steps), changes: rows(this.#changes), ...memory },
       {
         names: this.#layout.names,
@@ -284,12 +288,12 @@ export class Minimiser {
       evaluations: number;
       values: number[];
     }
-    const { tensors, description } = await readCheckpoint<Saved>(path, "minimise");
+    const { tensors, description } = await readTensorCheckpoint<Saved>(path, checkpointKind, formerCheckpointKind);
     const { x, steps, changes, ...memory } = tensors;
     if (description.names.join() !== this.#layout.names.join() || x.size !== this.#layout.size)
-      throw new WeftError(`minimise: ${path} holds the parameters ${description.names.join(", ")}, not these`);
+      throw new WeftError(`minimize: ${path} holds the parameters ${description.names.join(", ")}, not these`);
     if (description.method !== this.options.method)
-      throw new WeftError(`minimise: ${path} was written by ${description.method}; method is ${this.options.method}`);
+      throw new WeftError(`minimize: ${path} was written by ${description.method}; method is ${this.options.method}`);
     const rows = (t: Tensor): Float64Array[] => {
       const data = t.dataSync() as Float64Array;
       return Array.from({ length: t.shape[0] }, (_, i) => data.slice(i * t.shape[1], (i + 1) * t.shape[1]));
@@ -309,26 +313,26 @@ export class Minimiser {
   }
 }
 
-const stepRules: Record<MinimiseMethod, (m: Minimiser) => boolean> = {
+const stepRules: Record<MinimizeMethod, (m: Minimizer) => boolean> = {
   descent: (m) => m.descend(),
   adam: (m) => m.adam(),
   lbfgs: (m) => m.lbfgs(),
 };
 
-export interface Minimum extends MinimiseProgress {
+export interface Minimum extends MinimizeProgress {
   params: NamedParameters;
   reason: StopReason;
   values: number[];
 }
 
-/** Runs a minimiser to its end. */
-export function minimise(
+/** Runs a minimizer to its end. */
+export function minimize(
   loss: ParameterLoss,
   start: NamedParameters,
-  options: MinimiseOptions & { onIteration?: (progress: MinimiseProgress) => boolean | undefined } = {},
+  options: MinimizeOptions & { onIteration?: (progress: MinimizeProgress) => boolean | undefined } = {},
 ): Minimum {
   const { onIteration, ...rest } = options;
-  const minimiser = new Minimiser(loss, start, rest);
-  const reason = minimiser.run(onIteration);
-  return { ...minimiser.progress, params: minimiser.params, reason, values: minimiser.values };
+  const minimizer = new Minimizer(loss, start, rest);
+  const reason = minimizer.run(onIteration);
+  return { ...minimizer.progress, params: minimizer.params, reason, values: minimizer.values };
 }
