@@ -6,6 +6,7 @@ import { globSync } from "./glob.mjs";
 import { root } from "./setup.mjs";
 
 const layers = {
+  formats: ["stats"],
   core: ["graph", "ops", "transform", "shard", "compile", "device", "runtime", "tensor", "io", "nn", "optim", "test"],
   cluster: ["test"],
   train: ["data", "trainer"],
@@ -25,7 +26,6 @@ const layers = {
   bench: [],
   lab: [
     "model",
-    "stats",
     "import",
     "store",
     "metrics",

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { key, session, setDevice } from "@weft/core";
-import { framed, grey, palette, renderPng, renderSvg, type Spec } from "@weft/lab";
+import { framed, gray, palette, renderPng, renderSvg, type Spec } from "@weft/lab";
 import {
   type Baseline,
   cacheStats,
@@ -291,7 +291,7 @@ function adaptationChart(curves: Curves): Spec {
       layer: [
         {
           data: { values: rows },
-          mark: { type: "line", color: grey, opacity: 0.5 },
+          mark: { type: "line", color: gray, opacity: 0.5 },
           encoding: { x, y, detail: { field: "task", type: "nominal" } },
         },
         {

@@ -4,7 +4,8 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { type ClusterBuffer, connect } from "@weft/cluster";
-import { emptyRun, judge, karpFlatt, type Study, summariseStudy } from "@weft/lab";
+import { medianOrNull } from "@weft/formats/stats";
+import { emptyRun, judge, karpFlatt, type Study, summarizeStudy } from "@weft/lab";
 import type { GateProblem } from "@weft/quantum";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import {
@@ -83,11 +84,6 @@ async function withFile(file: string | undefined, work: (path: string) => Promis
     rmSync(folder, { recursive: true, force: true });
   }
 }
-
-const median = (values: readonly number[]): number => {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted.length === 0 ? 0 : sorted[Math.floor((sorted.length - 1) / 2)];
-};
 
 /** Measurements of one pattern at one device count. */
 interface Measured {
@@ -176,7 +172,7 @@ interface Total {
 
 function rowsOf(pattern: Pattern, devices: number, result: Measured, base: readonly Row[]): Row[] {
   return Object.entries(result.components).map(([component, { firstMs, steadyMs, bytes }]) => {
-    const ms = median(steadyMs);
+    const ms = medianOrNull(steadyMs) ?? 0;
     const single = base.find((r) => r.component === component && r.pattern === pattern);
     const speedup = single === undefined ? 1 : single.ms / ms;
     return {
@@ -237,7 +233,7 @@ function totalOf(pattern: Pattern, devices: number, result: Measured, known: rea
   const samples = components["evolution and gradient"].steadyMs.map((_, k) =>
     inTotal.reduce((sum, name) => sum + (components[name].steadyMs[k] ?? 0), 0),
   );
-  const ms = median(samples);
+  const ms = medianOrNull(samples) ?? 0;
   const single = known.find((t) => t.pattern === pattern && t.devices === 1);
   const speedup = single === undefined ? 1 : single.ms / ms;
   return { pattern, devices, ms, speedup, heldBytes, samples, plan, devicesUsed, moved };
@@ -294,7 +290,7 @@ function lab(totals: readonly Total[], pattern: Pattern) {
     machine: { cores: availableParallelism() },
     problems: [],
   };
-  const { valid, findings, scaling } = judge(summariseStudy(study));
+  const { valid, findings, scaling } = judge(summarizeStudy(study));
   return {
     valid,
     scaling: scaling.map(({ devices, speedup, efficiency, interval, karpFlatt: serial, class: kind }) => ({
