@@ -83,8 +83,8 @@ function generate(file, bytes) {
 /** Seconds and peak memory of one analysis in a process of its own; the interpreter alone is measured the same way. */
 function ours(file) {
   const script = file
-    ? `const { analyseTraces } = await import(${JSON.stringify(join(root, "packages/lab/dist/trace/index.js"))});
-       const t = performance.now(); const r = await analyseTraces([${JSON.stringify(file)}]);
+    ? `const { analyzeTraces } = await import(${JSON.stringify(join(root, "packages/lab/dist/trace/index.js"))});
+       const t = performance.now(); const r = await analyzeTraces([${JSON.stringify(file)}]);
        const k = r.ranks[0];
        console.log(JSON.stringify({ seconds: (performance.now() - t) / 1000, peakBytes: process.resourceUsage().maxRSS * 1024,
          bytes: k.bytes, events: k.events, idleUs: k.idleUs, computeUs: k.computeUs, spanUs: k.spanUs, kernels: k.kernels.reduce((n, x) => n + x.count, 0) }));`

@@ -6,14 +6,26 @@ import { globSync } from "./glob.mjs";
 import { root } from "./setup.mjs";
 
 const layers = {
+  formats: ["stats"],
   core: ["graph", "ops", "transform", "shard", "compile", "device", "runtime", "tensor", "io", "nn", "optim", "test"],
   cluster: ["test"],
   train: ["data", "trainer"],
-  quantum: ["operators", "pulses", "solvers", "systems", "fidelity", "cache", "noise", "control", "meta", "spec"],
+  quantum: [
+    "schema",
+    "operators",
+    "pulses",
+    "solvers",
+    "systems",
+    "fidelity",
+    "cache",
+    "noise",
+    "control",
+    "meta",
+    "spec",
+  ],
   bench: [],
   lab: [
     "model",
-    "stats",
     "import",
     "store",
     "metrics",

@@ -3,6 +3,7 @@
 import { WeftError } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
 import type { Data, Tensor } from "@weft/core/internal/tensor";
+import { median } from "@weft/formats/stats";
 import { errorBound, errorOf, labelOf, programOf, type RowProgram, type RowSpec } from "./rows.js";
 
 export interface MeasureOptions {
@@ -36,11 +37,6 @@ const sampleSeconds = 0.2;
 const mostInFlight = 64;
 
 const now = (): number => performance.now() / 1e3;
-const median = (values: readonly number[]): number => {
-  const sorted = [...values].sort((a, b) => a - b);
-  const half = sorted.length >> 1;
-  return sorted.length % 2 === 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
-};
 
 const realize = (tensors: readonly Tensor[]): void => session().realize(tensors.map((t) => t.node));
 const numbers = async (t: Tensor): Promise<ArrayLike<number>> => (await t.data()) as unknown as ArrayLike<number>;

@@ -3,6 +3,7 @@
 import { setMaxListeners } from "node:events";
 import { WeftError } from "@weft/core/internal/graph";
 import type { Rates } from "@weft/core/internal/shard";
+import { median } from "@weft/formats/stats";
 import type { Job } from "./child.js";
 import { Child, type RowOutcome, Team } from "./children.js";
 import type { JitRow } from "./jit-suite.js";
@@ -155,12 +156,11 @@ interface Measurement {
 }
 
 function peersOf(independent: RowOutcome[] = [], sameCores: RowOutcome[] = []): Peers {
-  const medians = independent.map(computeOf).flatMap((times) => (times === undefined ? [] : [middle(times)]));
+  const medians = independent.map(computeOf).flatMap((times) => (times === undefined ? [] : [median(times)]));
   const complete = medians.length > 0 && medians.length === independent.length;
   return { independent: complete ? medians : undefined, sameCores: sameCores.map(computeOf)[0] };
 }
 
-const middle = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1];
 const computeOf = (outcome: RowOutcome): number[] | undefined =>
   "measured" in outcome ? outcome.measured.compute : undefined;
 

@@ -1,8 +1,8 @@
 // What the preludes of the C and the CUDA dialect share, as text: conversions and arithmetic that both write the same way, and
 // the rounds of the random numbers (threefry2x32, by key and element index; ops/reference/random.ts has them in TypeScript).
 // A dialect says before how it writes functions (W_INLINE, and W_CALL for large ones), infinities, and `w_rotl(word, bits)`.
-import { complexFunctions, complexScales } from "./complex-source.js";
 import { normal32Formula, normal64Formula } from "../ops/index.js";
+import { complexFunctions, complexScales } from "./complex-source.js";
 
 export const scalarFunctions = String.raw`/* Conversions to integers: truncate, saturate, NaN gives 0 */
 #define W_TO_INT(s, T)                                                                                                  \

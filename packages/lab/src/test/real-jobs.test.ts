@@ -6,9 +6,9 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import type { RunFile } from "@weft/formats";
 import type { StudyReport } from "../diagnosis/index.js";
 import { studyFromScaleDirectory } from "../import/index.js";
-import type { RunFile } from "../model/index.js";
 import { TestFolder } from "../trace/fixtures.js";
 import { jaxScript, trainScript } from "./jobs.js";
 import { loudly, type Python, pythonWith } from "./python.js";
@@ -132,7 +132,7 @@ describe("a real PyTorch DDP job", () => {
     assert.equal(ours(), 0);
     const [study] = readdirSync(join(folder.path, "runs"));
     const file = JSON.parse(readFileSync(join(folder.path, "runs", study, "runs/n2-r0/run.json"), "utf8")) as RunFile;
-    assert.equal(file.status, "cancelled");
+    assert.equal(file.status, "canceled");
   });
 });
 

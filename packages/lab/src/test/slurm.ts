@@ -24,7 +24,7 @@ export function isDebian(): boolean {
   }
 }
 
-/** Installs packages where this is Debian and we are root; true when they are there afterwards. */
+/** Installs packages where this is Debian and we are root; true when they are there afterward. */
 export function aptInstall(packages: readonly string[], present: () => boolean): boolean {
   if (present()) return true;
   if (!isRoot() || !isDebian()) return false;

@@ -46,6 +46,8 @@ W_INLINE double w_inf_d() { return __longlong_as_double(0x7ff0000000000000LL); }
 W_SELECT(f, float) W_SELECT(d, double) W_SELECT(i, int32_t) W_SELECT(l, int64_t)
 W_INLINE float w_bits_to_f(uint32_t u) { return __uint_as_float(u); }
 W_INLINE uint32_t w_f_to_bits(float f) { return __float_as_uint(f); }
+W_INLINE double w_bits_to_d(uint64_t u) { return __longlong_as_double((long long)u); }
+W_INLINE uint64_t w_d_to_bits(double d) { return (uint64_t)__double_as_longlong(d); }
 
 typedef uint16_t w_half;
 #ifdef W_EMULATED
@@ -99,10 +101,6 @@ W_INLINE double w_uniform_d(uint32_t k0, uint32_t k1, uint64_t i) {
   W_THREEFRY
   return ((double)(x0 >> 5) * 67108864.0 + (double)(x1 >> 6)) * 1.1102230246251565e-16;
 }
-#define w_bits_to_f(u) __uint_as_float(u)
-#define w_f_to_bits(f) __float_as_uint(f)
-#define w_bits_to_d(u) __longlong_as_double((long long)(u))
-#define w_d_to_bits(d) ((uint64_t)__double_as_longlong(d))
 ${normalFunctions}
 /* Joining the partial results of G threads; every thread gets the result. */
 struct w_op_sum {

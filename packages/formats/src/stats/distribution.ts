@@ -1,7 +1,8 @@
-// Summary statistics of a list of numbers, as pandas' describe() defines them: the sample deviation, and quartiles by
-// linear interpolation. Knows numbers only.
+// Distribution of a list of numbers, as pandas' describe() defines it: sample standard deviation, and quartiles by linear
+// interpolation.
 
-export interface Description {
+/** Count, moments and quartiles of a list of numbers. */
+export interface Distribution {
   count: number;
   mean: number;
   std: number | null;
@@ -12,7 +13,8 @@ export interface Description {
   max: number;
 }
 
-export function describe(values: Float64Array): Description | null {
+/** Distribution of a list, or null when the list is empty. */
+export function distribution(values: Float64Array): Distribution | null {
   const n = values.length;
   if (n === 0) return null;
   let sum = 0;
@@ -29,7 +31,7 @@ export function describe(values: Float64Array): Description | null {
   const mean = sum / n;
   let squares = 0;
   for (let i = 0; i < n; i++) squares += (values[i] - mean) ** 2;
-  // Whole microseconds and queue lengths repeat a lot: counting them is far cheaper than sorting them.
+  // Integer microseconds and queue lengths repeat often: counting them is much faster than sorting them.
   const at = whole && max - min < 4 * n + 65536 ? counted(values, min, max) : sorted(values);
   const quantile = (q: number): number => {
     const place = (n - 1) * q;
@@ -48,30 +50,30 @@ export function describe(values: Float64Array): Description | null {
   };
 }
 
-/** The value at a place of the sorted list. */
-type AtPlace = (place: number) => number;
+/** The value at an index of the sorted list. */
+type AtIndex = (index: number) => number;
 
-function sorted(values: Float64Array): AtPlace {
+function sorted(values: Float64Array): AtIndex {
   const list = values.slice().sort();
-  return (place) => list[place];
+  return (index) => list[index];
 }
 
-function counted(values: Float64Array, min: number, max: number): AtPlace {
+function counted(values: Float64Array, min: number, max: number): AtIndex {
   const counts = new Uint32Array(max - min + 1);
   for (let i = 0; i < values.length; i++) counts[values[i] - min]++;
-  return (place) => {
+  return (index) => {
     let seen = 0;
     for (let i = 0; i < counts.length; i++) {
       seen += counts[i];
-      if (seen > place) return i + min;
+      if (seen > index) return i + min;
     }
     return max;
   };
 }
 
-export function round(value: number, digits: number): number {
+/** Rounds to a number of digits; ties go to the even neighbor, as in NumPy. */
+export function roundHalfEven(value: number, digits: number): number {
   const scale = 10 ** digits;
-  // Ties go to the even neighbour, as numpy rounds, so that percentages agree in their last digit.
   const scaled = value * scale;
   const floor = Math.floor(scaled);
   const rest = scaled - floor;

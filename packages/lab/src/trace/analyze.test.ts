@@ -7,7 +7,7 @@ import { gunzipSync } from "node:zlib";
 import { mergeTraces } from "./chrome.js";
 import { diffTraces } from "./diff.js";
 import { launched, noShared, sharedFolder, type TestEvent, TestFolder, traceText } from "./fixtures.js";
-import { analyseTraces } from "./ranks.js";
+import { analyzeTraces } from "./ranks.js";
 
 const allReduce = (elements: number): Record<string, unknown> => ({
   "Collective name": "allreduce",
@@ -42,7 +42,7 @@ function rankTrace(rank: number, late: number, clock = 0): string {
 
 test("busy, idle, overlap, collectives and launches of a trace worked out by hand", async () => {
   using folder = new TestFolder();
-  const report = await analyseTraces([folder.file("a.json", rankTrace(0, 0))]);
+  const report = await analyzeTraces([folder.file("a.json", rankTrace(0, 0))]);
   const [rank] = report.ranks;
   // Each round: gemm 10..110, all-reduce 60..200; rounds start 1000 apart, the last ends at 7200.
   assert.equal(rank.spanUs, 7190);
@@ -92,7 +92,7 @@ test("busy, idle, overlap, collectives and launches of a trace worked out by han
 test("waiting is told from transfer, and the late rank is named, whatever the clocks say", async () => {
   using folder = new TestFolder();
   for (const clock of [0, 5_000_000]) {
-    const report = await analyseTraces([
+    const report = await analyzeTraces([
       folder.file("a.json", rankTrace(0, 0)),
       folder.file("b.json", rankTrace(1, 40, clock)),
     ]);
@@ -111,7 +111,7 @@ test("waiting is told from transfer, and the late rank is named, whatever the cl
 
 test("ranks that are equally late are no stragglers", async () => {
   using folder = new TestFolder();
-  const report = await analyseTraces([folder.file("a.json", rankTrace(0, 0)), folder.file("b.json", rankTrace(1, 0))]);
+  const report = await analyzeTraces([folder.file("a.json", rankTrace(0, 0)), folder.file("b.json", rankTrace(1, 0))]);
   assert.deepEqual(report.stragglers, []);
   assert.equal(report.waitingPercent, 0);
 });
@@ -134,7 +134,7 @@ test("the critical path goes through what was waited for, and adds up", async ()
     ...launched(4, { ts: 400, dur: 5 }, { name: "third", ts: 410, dur: 30 }),
     ...launched(5, { ts: 402, dur: 5 }, { name: "unwaited", ts: 415, dur: 5, stream: 9 }),
   ];
-  const [rank] = (await analyseTraces([folder.file("a.json", traceText(events))])).ranks;
+  const [rank] = (await analyzeTraces([folder.file("a.json", traceText(events))])).ranks;
   const path = rank.criticalPath!;
   assert.equal(path.totalUs, 430);
   assert.equal(path.computeUs, 180);
@@ -153,7 +153,7 @@ test("kernels without a duration do not send the critical path in circles", asyn
     launched(i, { ts: i, dur: 0 }, { name: `k${i}`, ts: 100, dur: 0, stream: i }),
   );
   events.push(...launched(9, { ts: 50, dur: 1 }, { name: "end", ts: 100, dur: 10 }));
-  const [rank] = (await analyseTraces([folder.file("a.json", traceText(events))])).ranks;
+  const [rank] = (await analyzeTraces([folder.file("a.json", traceText(events))])).ranks;
   assert.equal(rank.criticalPath!.totalUs, 10);
 });
 
@@ -174,11 +174,11 @@ test("the last profiler step is left out of two or more, with the kernels that i
     step(2, 100),
     ...launched(2, { ts: 101, dur: 1 }, { name: "a", ts: 130, dur: 10 }),
   ];
-  const [both] = (await analyseTraces([folder.file("a.json", traceText(events))])).ranks;
+  const [both] = (await analyzeTraces([folder.file("a.json", traceText(events))])).ranks;
   assert.equal(both.kernels[0].count, 1);
   assert.deepEqual(both.steps, [{ number: 1, us: 100 }]);
   const [one] = (
-    await analyseTraces([folder.file("b.json", traceText(events.filter((e) => e.name !== "ProfilerStep#2")))])
+    await analyzeTraces([folder.file("b.json", traceText(events.filter((e) => e.name !== "ProfilerStep#2")))])
   ).ranks;
   assert.equal(one.kernels[0].count, 2);
 });
@@ -204,7 +204,7 @@ test("step marks on the device move the cut, and host operators that name a stre
     ...launched(3, { ts: 125, dur: 1 }, { name: "c", ts: 150, dur: 10 }),
     { ph: "X", cat: "cpu_op", name: "triton_poi_fused_0", pid: 1, tid: 1, ts: 40, dur: 50, args: { stream: 7 } },
   ];
-  const [rank] = (await analyseTraces([folder.file("a.json", traceText(events))])).ranks;
+  const [rank] = (await analyzeTraces([folder.file("a.json", traceText(events))])).ranks;
   assert.deepEqual(
     rank.kernels.map((k) => k.name),
     ["a", "b"],
@@ -216,7 +216,7 @@ test("step marks on the device move the cut, and host operators that name a stre
 test("a trace without ranks takes them from file names, or from their order", async () => {
   using folder = new TestFolder();
   const text = traceText(launched(1, { ts: 0, dur: 1 }, { name: "k", ts: 5, dur: 5 }));
-  const report = await analyseTraces([folder.file("trace_rank_7.json", text), folder.file("x.json", text)]);
+  const report = await analyzeTraces([folder.file("trace_rank_7.json", text), folder.file("x.json", text)]);
   assert.deepEqual(
     report.ranks.map((r) => [r.rank, r.rankFrom]),
     [
@@ -224,7 +224,7 @@ test("a trace without ranks takes them from file names, or from their order", as
       [7, "file name"],
     ],
   );
-  const twice = await analyseTraces([folder.file("rank0.json", text), folder.file("rank0_b.json", text)]);
+  const twice = await analyzeTraces([folder.file("rank0.json", text), folder.file("rank0_b.json", text)]);
   assert.match(twice.problems[0], /rank 0 was given more than once/);
   assert.equal(twice.waitingPercent, null);
 });
@@ -235,7 +235,7 @@ test("a clock that was set is called so", async () => {
     ...launched(1, { ts: 0, dur: 1 }, { name: "k", ts: 5, dur: 5 }),
     ...launched(2, { ts: 3600e6, dur: 1 }, { name: "k", ts: 3600e6 + 5, dur: 5 }),
   ];
-  const [rank] = (await analyseTraces([folder.file("a.json", traceText(events))])).ranks;
+  const [rank] = (await analyzeTraces([folder.file("a.json", traceText(events))])).ranks;
   assert.match(rank.problems[0], /the clock jumps by 3600 s .* trust the busy times only/);
 });
 
@@ -250,7 +250,7 @@ test("a file that is cut off gives no idle time that may be missing kernels", as
     const text = traceText(list, { deviceProperties: [{ name: "A GPU" }] });
     return text.slice(0, text.indexOf(JSON.stringify(list[n])));
   };
-  const [half] = (await analyseTraces([folder.file("half.json", cutAfter(grouped, 60))])).ranks;
+  const [half] = (await analyzeTraces([folder.file("half.json", cutAfter(grouped, 60))])).ranks;
   assert.equal(half.idleUs, 10 * 19, "the first twenty kernels are all there");
   assert.equal(half.complete, false);
 
@@ -258,19 +258,19 @@ test("a file that is cut off gives no idle time that may be missing kernels", as
     ...events.map(([call]) => call),
     ...events.map(([, kernel], i) => events[(i * 7) % 40][1] ?? kernel),
   ];
-  const [holes] = (await analyseTraces([folder.file("holes.json", cutAfter(shuffled, 60))])).ranks;
+  const [holes] = (await analyzeTraces([folder.file("holes.json", cutAfter(shuffled, 60))])).ranks;
   assert.equal(holes.idleUs, undefined);
   assert.equal(holes.kernels[0].count, 20);
   assert.match(holes.problems[1], /of the part that is left, \d+ of \d+ launches and kernels lack their other half/);
 
-  const [calls] = (await analyseTraces([folder.file("calls.json", cutAfter(grouped, 30))])).ranks;
+  const [calls] = (await analyzeTraces([folder.file("calls.json", cutAfter(grouped, 30))])).ranks;
   assert.deepEqual([calls.device, calls.idleUs, calls.computeUs], ["gpu", undefined, undefined]);
   assert.match(calls.problems[1], /the job ran on a GPU, but the part that is left holds no kernels/);
 });
 
 test("nothing to measure is said, not computed", async () => {
   using folder = new TestFolder();
-  const [rank] = (await analyseTraces([folder.file("a.json", traceText([]))])).ranks;
+  const [rank] = (await analyzeTraces([folder.file("a.json", traceText([]))])).ranks;
   assert.equal(rank.spanUs, undefined);
   assert.deepEqual(rank.problems, ["the trace has no device events and no operators: there is nothing to measure"]);
 });
@@ -290,8 +290,8 @@ test("a diff ranks what changed by its time, a step", async () => {
     }
     return traceText(events);
   };
-  const before = await analyseTraces([folder.file("a.json", trace(3, 100, false))]);
-  const after = await analyseTraces([folder.file("b.json", trace(6, 60, true))]);
+  const before = await analyzeTraces([folder.file("a.json", trace(3, 100, false))]);
+  const after = await analyzeTraces([folder.file("b.json", trace(6, 60, true))]);
   const diff = diffTraces(before, after);
   assert.equal(diff.per, "step");
   assert.deepEqual(
@@ -329,7 +329,7 @@ const skip = shared === null || !existsSync(oracle("jax0102_cpu4.trace.json.gz")
 
 test("CPU-only gloo traces: operators compute, gloo communicates", { skip }, async () => {
   const files = [0, 1].map((rank) => oracle(`torch213_gloo_ddp_w2_rank${rank}.json.gz`));
-  const report = await analyseTraces(files);
+  const report = await analyzeTraces(files);
   const [first, second] = report.ranks;
   assert.deepEqual([first.device, first.worldSize, report.missingRanks], ["cpu", 2, []]);
   // gloo:all_reduce of ProfilerStep 2 and 3, read off the file: 51513.856, 39983.19, 19614.62 and 13363.529 us.
@@ -351,7 +351,7 @@ test("CPU-only gloo traces: operators compute, gloo communicates", { skip }, asy
 
 test("JAX traces in both forms: each device is a rank", { skip }, async () => {
   const [profile, perfetto] = await Promise.all(
-    ["jax0102_cpu4.trace.json.gz", "jax0102_cpu4_perfetto_trace.json.gz"].map((f) => analyseTraces([oracle(f)])),
+    ["jax0102_cpu4.trace.json.gz", "jax0102_cpu4_perfetto_trace.json.gz"].map((f) => analyzeTraces([oracle(f)])),
   );
   assert.deepEqual(
     profile.ranks.map((r) => [r.rank, r.source, r.device, r.steps.length]),

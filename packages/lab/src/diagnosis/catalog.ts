@@ -9,7 +9,7 @@ interface RuleHead {
   source: string;
 }
 
-/** Looks at one run; the catalogue fills in the run and its devices. */
+/** Looks at one run; the catalog fills in the run and its devices. */
 export interface RunRule extends RuleHead {
   run: (run: RunView, view: DiagnosisView) => Omit<Found, "run" | "devices"> | null;
 }
@@ -20,7 +20,7 @@ export interface StudyRule extends RuleHead {
 
 export type DiagnosisRule = RunRule | StudyRule;
 
-export function applyCatalogue(rules: readonly DiagnosisRule[], view: DiagnosisView): Finding[] {
+export function applyCatalog(rules: readonly DiagnosisRule[], view: DiagnosisView): Finding[] {
   return rules.flatMap((rule): Finding[] => {
     const head = { id: rule.id, code: rule.code, title: rule.title, source: rule.source };
     if ("study" in rule) return rule.study(view).map((found) => ({ ...head, ...found }));

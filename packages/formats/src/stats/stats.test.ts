@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bootstrapInterval, describe, halfWidth95, median, quantile, seededRandom } from "./index.js";
+import { bootstrapInterval, halfWidth95, median, quantile, seededRandom, summarize } from "./index.js";
 
-test("describe gives population and sample deviations and refuses an empty list", () => {
-  const d = describe([2, 4, 4, 4, 5, 5, 7, 9]);
+test("a summary has population and sample deviations; an empty list has none", () => {
+  const d = summarize([2, 4, 4, 4, 5, 5, 7, 9]);
   assert.equal(d?.mean, 5);
   assert.equal(d?.std, 2);
   assert.ok(Math.abs(d!.sampleStd - Math.sqrt(32 / 7)) < 1e-12);
   assert.equal(d?.median, 4.5);
-  assert.equal(describe([]), null);
+  assert.equal(summarize([]), null);
 });
 
 test("quantiles interpolate", () => {
@@ -18,12 +18,12 @@ test("quantiles interpolate", () => {
 });
 
 test("the 95% half-width uses Student's t and needs two values", () => {
-  assert.equal(halfWidth95(describe([5])!), null);
-  const d = describe([1, 2, 3])!;
+  assert.equal(halfWidth95(summarize([5])!), null);
+  const d = summarize([1, 2, 3])!;
   assert.ok(Math.abs(halfWidth95(d)! - (4.303 * 1) / Math.sqrt(3)) < 1e-9);
 });
 
-test("the bootstrap repeats itself and brackets the statistic", () => {
+test("the bootstrap is reproducible and its interval contains the statistic", () => {
   const random = seededRandom(7);
   const a = Array.from({ length: 40 }, () => 10 + random());
   const b = Array.from({ length: 40 }, () => 5 + random());

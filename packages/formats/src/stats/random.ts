@@ -1,5 +1,5 @@
-// Seeded random numbers and the bootstrap: the same input gives the same interval, on every machine.
-import { ascending, quantileSorted } from "./describe.js";
+// Seeded random numbers and the bootstrap. The same input gives the same interval on every machine.
+import { ascending, quantileSorted } from "./summary.js";
 
 /** Numbers in [0, 1) from a 32-bit seed (mulberry32). */
 export function seededRandom(seed: number): () => number {
@@ -13,12 +13,12 @@ export function seededRandom(seed: number): () => number {
   };
 }
 
-/** One resample with replacement. */
+/** A resample of the same length, with replacement. */
 export function resample<T>(values: readonly T[], random: () => number): T[] {
   return values.map(() => values[Math.floor(random() * values.length)]!);
 }
 
-/** Percentile bootstrap of any statistic of several independent groups, each resampled on its own. */
+/** Percentile bootstrap interval of a statistic of several independent groups. Each group is resampled separately. */
 export function bootstrapInterval(
   groups: readonly (readonly number[])[],
   statistic: (groups: number[][]) => number,

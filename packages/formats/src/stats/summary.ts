@@ -1,28 +1,31 @@
-// Plain statistics of a list of numbers. Refuses empty lists by answering null, never NaN. Knows nothing of runs.
+// Summary statistics of a list of numbers. An empty list gives null, never NaN.
 
-export interface Description {
+/** Summary statistics of a list of numbers. */
+export interface Summary {
   n: number;
   mean: number;
-  /** Population deviation (divisor n): what published scaling studies print. */
+  /** Population standard deviation (divisor n), as published scaling studies print it. */
   std: number;
-  /** Sample deviation (divisor n - 1): what intervals are made of; 0 for a single value. */
+  /** Sample standard deviation (divisor n - 1), used for intervals; 0 for a single value. */
   sampleStd: number;
   min: number;
   max: number;
   median: number;
 }
 
+/** Sum of a list. */
 export function sum(values: readonly number[]): number {
   let total = 0;
   for (const value of values) total += value;
   return total;
 }
 
+/** Arithmetic mean of a nonempty list. */
 export function mean(values: readonly number[]): number {
   return sum(values) / values.length;
 }
 
-/** Linear interpolation between order statistics; `sorted` must be ascending and not empty. */
+/** Quantile of an ascending, nonempty list, by linear interpolation between order statistics. */
 export function quantileSorted(sorted: readonly number[], q: number): number {
   const position = (sorted.length - 1) * q;
   const low = Math.floor(position);
@@ -31,17 +34,24 @@ export function quantileSorted(sorted: readonly number[], q: number): number {
   return below + (sorted[high]! - below) * (position - low);
 }
 
+/** Quantile of a nonempty list, by linear interpolation. */
 export function quantile(values: readonly number[], q: number): number {
   return quantileSorted([...values].sort(ascending), q);
 }
 
+/** Median of a nonempty list. */
 export function median(values: readonly number[]): number {
   return quantile(values, 0.5);
 }
 
+/** Median of a list, or null when the list is empty. */
+export const medianOrNull = (values: readonly number[]): number | null => (values.length === 0 ? null : median(values));
+
+/** Comparison function for `sort`: ascending numbers. */
 export const ascending = (a: number, b: number): number => a - b;
 
-export function describe(values: readonly number[]): Description | null {
+/** Summary statistics of a list, or null when the list is empty. */
+export function summarize(values: readonly number[]): Summary | null {
   if (values.length === 0) return null;
   const m = mean(values);
   let squares = 0;
@@ -65,8 +75,8 @@ const t95 = [
   2.101, 2.093, 2.086, 2.08, 2.074, 2.069, 2.064, 2.06, 2.056, 2.052, 2.048, 2.045, 2.042,
 ];
 
-/** Half-width of the 95% interval of a mean; null when there are fewer than two values. */
-export function halfWidth95(d: Description): number | null {
+/** Half-width of the 95% confidence interval of a mean; null for fewer than two values. */
+export function halfWidth95(d: Summary): number | null {
   if (d.n < 2) return null;
   return (t95[d.n - 2] ?? 1.96) * (d.sampleStd / Math.sqrt(d.n));
 }
