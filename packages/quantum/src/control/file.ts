@@ -3,7 +3,7 @@
 import { WeftError } from "@weft/core/internal/graph";
 import { key, type Tensor, tensor } from "@weft/core/internal/tensor";
 import { z } from "zod";
-import { checkRates, drawTasks, gammaTasks, type Law, psdModels, type TaskDistribution } from "../noise/index.js";
+import { checkRates, drawTasks, gammaTasks, psdModels, type RandomLaw, type TaskDistribution } from "../noise/index.js";
 import {
   choice,
   isObject,
@@ -42,9 +42,9 @@ const laws = {
 const law = select((raw) => {
   if (Array.isArray(raw)) return list(number).length(2, { error: "expected [low, high]" });
   return isObject(raw) ? variants<z.ZodType>("law", laws) : number;
-}).transform((given): Law => {
+}).transform((given): RandomLaw => {
   if (typeof given === "number") return { law: "fixed", value: given };
-  return Array.isArray(given) ? { law: "uniform", low: given[0], high: given[1] } : (given as Law);
+  return Array.isArray(given) ? { law: "uniform", low: given[0], high: given[1] } : (given as RandomLaw);
 });
 
 const sequence = select((raw) => (isObject(raw) ? strict({ cpmg: number }) : choice(["ramsey", "echo"])));
