@@ -7,9 +7,9 @@ import { checkRates, drawTasks, gammaTasks, psdModels, type RandomLaw, type Task
 import {
   choice,
   isObject,
-  list,
+  listOf,
   number,
-  numbers,
+  numberList,
   parseYaml,
   readValue,
   select,
@@ -40,7 +40,7 @@ const laws = {
 };
 /** A law, or [low, high] for a uniform one, or a number. */
 const law = select((raw) => {
-  if (Array.isArray(raw)) return list(number).length(2, { error: "expected [low, high]" });
+  if (Array.isArray(raw)) return listOf(number).length(2, { error: "expected [low, high]" });
   return isObject(raw) ? variants<z.ZodType>("law", laws) : number;
 }).transform((given): RandomLaw => {
   if (typeof given === "number") return { law: "fixed", value: given };
@@ -92,7 +92,7 @@ export const integrationSchema = strict({
 const controlSchema = strict({
   problem: problemSchema,
   /** Either the rates of one environment, or a distribution of environments. */
-  rates: numbers.optional(),
+  rates: numberList.optional(),
   tasks: tasksSchema.optional(),
   ensemble: number.optional(),
   seed: number.optional(),
