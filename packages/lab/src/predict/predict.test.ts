@@ -3,7 +3,6 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { quantile } from "@weft/formats/stats";
 import { fitShape, logShape, powerShape, ringShape, type Shape } from "../metrics/index.js";
-import { sharedPath } from "../model/shared.js";
 import { fitLaw, lawConstants, PointsError, predict, readPoints } from "./index.js";
 
 interface Series {
@@ -25,10 +24,9 @@ function ours(series: Series) {
   return { error: Math.abs(p!.value! / x - 1), covered: p!.interval![0] <= x && x <= p!.interval![1] };
 }
 
-test("on the weak-scaling series: the ring's median, the log law's 90th percentile, honest intervals", (t) => {
-  const path = sharedPath("oracles", "weak_scaling_series.json");
-  if (path === null) return t.skip("the shared oracles are not on this machine (set WEFT_SHARED)");
-  const series: Series[] = JSON.parse(readFileSync(path, "utf8")).series;
+test("on the weak-scaling series: the ring's median, the log law's 90th percentile, honest intervals", () => {
+  const url = new URL("../../testdata/weak_scaling_series.json", import.meta.url);
+  const series: Series[] = JSON.parse(readFileSync(url, "utf8")).series;
   const results = series.map(ours);
   const errors = results.map((r) => r.error);
   const ring = series.map((s) => oneParameterError(s, ringShape));

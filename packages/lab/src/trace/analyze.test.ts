@@ -1,12 +1,12 @@
 // The analyses on small traces whose answers can be worked out by hand.
 import assert from "node:assert/strict";
-import { existsSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
 import { mergeTraces } from "./chrome.js";
 import { diffTraces } from "./diff.js";
-import { launched, noShared, sharedFolder, type TestEvent, TestFolder, traceText } from "./fixtures.js";
+import { launched, type TestEvent, TestFolder, traceText, unpackTrace } from "./fixtures.js";
 import { analyzeTraces } from "./ranks.js";
 
 const allReduce = (elements: number): Record<string, unknown> => ({
@@ -323,12 +323,9 @@ test("the merged trace holds every event once, ranks apart, and is valid JSON", 
   await assert.rejects(mergeTraces(inputs, out), /EEXIST/, "an existing file is not overwritten");
 });
 
-const shared = sharedFolder();
-const oracle = (name: string): string => join(shared ?? "", "oracles/traces", name);
-const skip = shared === null || !existsSync(oracle("jax0102_cpu4.trace.json.gz")) ? noShared : false;
-
-test("CPU-only gloo traces: operators compute, gloo communicates", { skip }, async () => {
-  const files = [0, 1].map((rank) => oracle(`torch213_gloo_ddp_w2_rank${rank}.json.gz`));
+test("CPU-only gloo traces: operators compute, gloo communicates", async () => {
+  using folder = new TestFolder();
+  const files = [0, 1].map((rank) => unpackTrace(folder, `torch213_gloo_ddp_w2_rank${rank}`));
   const report = await analyzeTraces(files);
   const [first, second] = report.ranks;
   assert.deepEqual([first.device, first.worldSize, report.missingRanks], ["cpu", 2, []]);
@@ -349,9 +346,10 @@ test("CPU-only gloo traces: operators compute, gloo communicates", { skip }, asy
   assert.equal(report.skew.length, 2);
 });
 
-test("JAX traces in both forms: each device is a rank", { skip }, async () => {
+test("JAX traces in both forms: each device is a rank", async () => {
+  using folder = new TestFolder();
   const [profile, perfetto] = await Promise.all(
-    ["jax0102_cpu4.trace.json.gz", "jax0102_cpu4_perfetto_trace.json.gz"].map((f) => analyzeTraces([oracle(f)])),
+    ["jax0102_cpu4.trace", "jax0102_cpu4_perfetto_trace"].map((name) => analyzeTraces([unpackTrace(folder, name)])),
   );
   assert.deepEqual(
     profile.ranks.map((r) => [r.rank, r.source, r.device, r.steps.length]),
