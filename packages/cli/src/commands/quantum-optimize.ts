@@ -22,7 +22,7 @@ import {
   CommandError,
   csv,
   failed,
-  Progress,
+  ProgressLine,
   table,
   time,
   warn,
@@ -193,7 +193,7 @@ async function run(file: string, options: Options): Promise<void> {
 
 /** Runs it; Ctrl-C and SIGTERM end it after the iteration at hand, and every tenth leaves a checkpoint. */
 async function drive(minimizer: Minimizer, saved: string | null, folder: string | undefined): Promise<string> {
-  const progress = new Progress();
+  const progress = new ProgressLine();
   let stopped = false;
   const stop = (): void => {
     stopped = true;

@@ -69,7 +69,7 @@ test("the values of Holistic Trace Analysis are reproduced", async (t) => {
 
       assert.deepEqual(
         typeTimes(view).map((t) => ({ kernel_type: t.type, sum: t.us, percentage: t.percent })),
-        // It lists combinations that lasted no time at all, too.
+        // The oracle also lists combinations with a total of zero.
         expected.kernel_type_time.filter((t) => t.sum !== 0),
       );
 
@@ -108,9 +108,8 @@ test("the values of Holistic Trace Analysis are reproduced", async (t) => {
 });
 
 /**
- * Of a launch and a start in the same microsecond, Holistic Trace Analysis takes whichever its sort puts first, and that
- * depends on the vector instructions of the machine it runs on. The two fixed orders bound what it can give; where they
- * agree there were no such ties, and then the values are equal.
+ * For a launch and a start in the same microsecond the order in Holistic Trace Analysis depends on its sort, which uses the
+ * vector instructions of the machine. The two fixed orders bound its values; where they agree, the values must be equal.
  */
 function checkQueues(expected: OracleTrace, launchFirst: QueueLength[], startFirst: QueueLength[]): void {
   assert.equal(launchFirst.length, expected.queue_length.length);
@@ -145,8 +144,8 @@ function checkCopies(name: string, expected: OracleTrace, view: Parameters<typeo
   const copies = copyBandwidths(view);
   for (const want of expected.memcpy_bw_gbps) {
     const ours = copies.find((c) => c.name === want.name)!;
-    // Here its own list holds rounding residues of 1e-16 as if they were bandwidths (its minimum is 0.0), and copies
-    // that rounding makes end before they start. Ours holds neither; the rest agrees.
+    // Here the oracle contains rounding residues of 1e-16 as bandwidths (its minimum is 0.0) and copies that end before
+    // they start because of rounding. Our list has neither; the other values agree.
     if (name === "ns_resolution" && want.name === "Memcpy DtoD") {
       assert.equal(want["min"], 0);
       assert.equal(ours.min, 0.005);
