@@ -1,9 +1,9 @@
-// Checks on values where there are values: eagerly, and inside grad; inside jit and vmap a tensor is a placeholder, and the
-// check is left to the caller's eyes on the result.
+// Reading values for checks. Tensors have values in eager mode and inside grad; inside jit and vmap they are tracers, and
+// the checks are skipped.
 import { WeftError } from "@weft/core/internal/graph";
 import type { Tensor } from "@weft/core/internal/tensor";
 
-/** The numbers of a tensor, or null where it has none yet. */
+/** The values of a tensor, or null if it is a tracer. */
 export function concreteValues(x: Tensor): number[] | null {
   try {
     return Array.from(x.dataSync(), Number);

@@ -1,5 +1,5 @@
-// The picture of a gate: its pulses, and where the state goes that it starts in, with the file's decay. Carriers are drawn
-// with twenty points a period; those too fast to be seen as the band that they fill.
+// Chart of a gate: its pulses, and the populations over time. Carriers are drawn with twenty points per period; carriers too fast
+// to resolve are drawn as the band of their envelope.
 
 import * as weft from "@weft/core";
 import { framed, type Spec } from "@weft/lab";
@@ -8,18 +8,18 @@ import type * as quantum from "@weft/quantum";
 const f64 = { dtype: "float64" } as const;
 const pointsPerPeriod = 20;
 const minPoints = 400;
-/** Beyond this a period is narrower than a few pixels. */
+/** With more points a period is only a few pixels wide. */
 const maxPoints = 4000;
 
 export interface PulseLine {
   name: string;
-  /** The pulse itself, or (band) the envelope whose carrier fills it. */
+  /** Whether the values are an envelope whose carrier is too fast to draw. */
   band: boolean;
   times: number[];
   values: number[];
 }
 
-/** Points of one pulse over the whole evolution. */
+/** Samples of one pulse over the evolution. */
 export function pulseLine(
   name: string,
   pulse: quantum.Pulse,
@@ -65,9 +65,10 @@ function pulsePanel(lines: readonly PulseLine[]): Spec {
   return { width: 620, height: 220, layer: layers };
 }
 
-/** Product states that are drawn: those that matter most at some time. */
+/** Number of product states that are drawn: those with the largest peak population. */
 const maxStates = 6;
 
+/** Vega-Lite specification of the chart. */
 export function chart(problem: quantum.GateProblem): Spec {
   const bound = problem.bind();
   const duration = problem.spec.evolution.duration ?? bound.duration().itemSync();
@@ -91,7 +92,7 @@ export function chart(problem: quantum.GateProblem): Spec {
   return framed(
     {
       title: problem.spec.name,
-      subtitle: `pulses${pulses.some(({ band }) => band) ? " (fast carriers as bands)" : ""}, and the populations from |${from}> on, ${open ? "with decay" : "without decay"}`,
+      subtitle: `pulses${pulses.some(({ band }) => band) ? " (fast carriers as bands)" : ""} and populations from |${from}>, ${open ? "with decay" : "without decay"}`,
       description: `Pulses and populations of ${problem.spec.name} over ${duration} ns.`,
     },
     {

@@ -1,34 +1,37 @@
-// The components of a gate as programs for whatever device is current, and their times: what `weft quantum profile` measures
-// at each device count. Patterns say along what several devices divide the evolution; "automatic" leaves it to the planner.
+// Timed components of a gate on the current device, for `weft quantum profile`. A pattern names the axis along which devices shard
+// the evolution; "automatic" leaves the choice to the sharding planner.
 import * as weft from "@weft/core";
 import * as quantum from "@weft/quantum";
 
+/** Sharding patterns of the evolution. */
 export const patterns = ["states", "time", "tasks", "both", "automatic"] as const;
 export type Pattern = (typeof patterns)[number];
 
+/** Times of one component. */
 export interface ComponentTime {
-  /** The first call: tracing, compilation and the run. Milliseconds. */
+  /** First call in milliseconds: tracing, compilation and run. */
   firstMs: number;
-  /** Calls after it. */
+  /** Later calls in milliseconds. */
   steadyMs: number[];
-  /** Of results. */
+  /** Size of the results. */
   bytes: number;
 }
 
+/** Settings of one measurement. */
 export interface ProfileSettings {
   pattern: Pattern;
   devices: number;
   tasks: number;
   repeats: number;
-  /** Waits until these have been computed. */
+  /** Waits until these tensors are computed. */
   settle(tensors: readonly weft.Tensor[]): Promise<void>;
-  /** Called before a program of the evolution is first run. */
+  /** Sets the mesh of the next programs. */
   mesh(axes: Record<string, number> | undefined): void;
-  /** Called when the evolution with its gradient was the last program. */
+  /** Called after the evolution with its gradient, to read its sharding plan. */
   onEvolution(): void;
 }
 
-/** Columns x pieces of time for "both": the most square split. */
+/** Columns and pieces of time of the pattern "both": the most square factorization. */
 export function gridOf(count: number): [number, number] {
   let columns = Math.floor(Math.sqrt(count));
   while (count % columns !== 0) columns--;
@@ -60,7 +63,7 @@ function divisionOf(pattern: Pattern, devices: number): Division {
 const bytesOf = (tree: unknown): number =>
   weft.treeLeaves(tree).reduce((sum, t) => sum + t.size * (t.dtype === "complex128" ? 16 : 8), 0);
 
-/** The evolution of a gate, or of an ensemble of gates, and a number that depends on all of it. */
+/** The evolution of a gate or an ensemble of gates, and a scalar that depends on all of it. */
 function evolutionOf(problem: quantum.GateProblem, levels: Record<string, quantum.Levels>, settings: ProfileSettings) {
   const { pattern, devices } = settings;
   const { chunks, divide } = divisionOf(pattern, devices);
@@ -68,7 +71,7 @@ function evolutionOf(problem: quantum.GateProblem, levels: Record<string, quantu
   const bound = problem.bind();
   const D = bound.dims.reduce((a, b) => a * b, 1);
   const states = quantum.computationalStates(bound);
-  // Pieces of time need the whole propagator; otherwise only the states that a gate is read from are evolved.
+  // Pieces of time need the whole propagator; otherwise only the computational states are evolved.
   const some = states.length < D && (chunks === 1 || pattern === "automatic");
   const run = (p: quantum.DeviceParameters): weft.Tensor => {
     const own = problem.bind(p);
@@ -97,7 +100,7 @@ function pulsesOf(problem: quantum.GateProblem): quantum.DeviceParameters {
   return Object.fromEntries(Object.entries(problem.parameters()).filter(([key]) => keys.includes(key)));
 }
 
-/** Every component once with compilation and then steadily. */
+/** Times every component: the first call with compilation, then steady state. */
 export async function measureComponents(
   problem: quantum.GateProblem,
   settings: ProfileSettings,
@@ -115,7 +118,7 @@ export async function measureComponents(
   };
   const timed = async (name: string, call: () => unknown): Promise<void> => {
     const [firstMs, bytes] = await once(call);
-    // Arguments that come again get their places in the second call.
+    // The second call assigns argument slots, so it is not measured either.
     await once(call);
     const steadyMs: number[] = [];
     for (let k = 0; k < settings.repeats; k++) steadyMs.push((await once(call))[0]);
@@ -157,7 +160,7 @@ export async function measureComponents(
   return components;
 }
 
-/** The propagator from the devices to the program, again and again. */
+/** Times downloads of the propagator. */
 async function transfers(u: weft.Tensor, repeats: number): Promise<ComponentTime> {
   const times: number[] = [];
   for (let k = 0; k <= repeats; k++) {

@@ -1,4 +1,4 @@
-// weft quantum meta: meta-training over a distribution of noise environments, from a YAML file or a preset.
+// weft quantum meta: meta-trains a policy over a distribution of noise environments.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
@@ -49,17 +49,17 @@ const help = `
 Examples:
   weft quantum meta                                  the published task, preset "training"
   weft quantum meta --preset debug                   small and quick
-  weft quantum meta meta.yaml --out runs/meta        metrics, curves, pictures, a checkpoint
+  weft quantum meta meta.yaml --out runs/meta        metrics, curves, charts, a checkpoint
   weft quantum meta meta.yaml --out runs/meta --resume
-  weft quantum meta meta.yaml --explain              which steps the settings come to, and what error they cost
-  weft quantum meta --baselines                      against robust pulses and GRAPE for each task
+  weft quantum meta meta.yaml --explain              integration steps and their estimated error
+  weft quantum meta --baselines                      compare with robust pulses and GRAPE per task
 
-meta.yaml (every key may be left out):
+meta.yaml (all keys are optional):
   preset: training                                   # training, evaluation or debug
   problem: {kind: flip, segments: 60, duration: 1}   # or kind: cz
   tasks: {kind: rates, dephasing: [0.02, 0.15], relaxation: [0.01, 0.08]}
   inner: {steps: 5, rate: 0.01}
-  order: 1                                           # 2: through the steps of adaptation
+  order: 1                                           # 2: differentiates through the adaptation
   integration: {training: {tolerance: 1.0e-5}, evaluation: {tolerance: 1.0e-9}}
 All keys: docs/meta.md.`;
 
@@ -67,17 +67,17 @@ export function add(program: Command): void {
   program
     .command("meta")
     .description("Meta-train a policy over a distribution of noise environments.")
-    .argument("[file]", "settings, YAML")
+    .argument("[file]", "settings file, YAML")
     .option("--preset <name>", presetNames.join(", "))
-    .option("--iterations <n>", "instead of the file's")
-    .option("--seed <n>", "instead of the file's")
+    .option("--iterations <n>", "override the number of iterations")
+    .option("--seed <n>", "override the seed")
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
-    .option("--out <dir>", "write metrics, curves, pictures and the checkpoint here")
-    .option("--resume", "go on from the checkpoint in --out")
-    .option("--explain", "say what the integration settings come to, and stop")
-    .option("--baselines", "compare with robust pulses and GRAPE for each task afterwards")
-    .option("--adapt <steps>", "steps of the adaptation curves at the end")
-    .option("--json", "the result as JSON on standard output")
+    .option("--out <dir>", "write metrics, curves, charts and the checkpoint to this folder")
+    .option("--resume", "continue from the checkpoint in --out")
+    .option("--explain", "print the integration steps and exit")
+    .option("--baselines", "compare with robust pulses and GRAPE per task")
+    .option("--adapt <steps>", "number of steps of the adaptation curves")
+    .option("--json", "write the result as JSON to standard output")
     .addHelpText("after", help)
     .action((file: string | undefined, options: Options) => attempt(() => engineWork(() => run(file, options))));
 }
@@ -104,7 +104,7 @@ async function makeTrainer(file: string | undefined, options: Options): Promise<
     if (options.out === undefined) throw new CommandError("--resume needs --out, the folder of the run", wrongUsage);
     const path = join(options.out, checkpointName);
     if (existsSync(path)) return MetaTrainer.resume(path, iterations === undefined ? {} : { iterations });
-    warn(`there is no ${path} yet: starting anew`);
+    warn(`${path} does not exist: starting a new run`);
   }
   const text = file === undefined ? "" : readFileSync(file, "utf8");
   const name = file === undefined ? "weft quantum meta" : basename(file);
@@ -146,7 +146,7 @@ async function run(file: string | undefined, options: Options): Promise<void> {
   );
 }
 
-/** Trains; Ctrl-C and SIGTERM end it after the iteration at hand, with a checkpoint where there is a folder for one. */
+/** Trains. Ctrl-C and SIGTERM stop after the current iteration, with a checkpoint if --out is given. */
 async function train(trainer: MetaTrainer, options: Options): Promise<number> {
   const progress = new ProgressLine();
   let stopped = false;
@@ -168,7 +168,7 @@ async function train(trainer: MetaTrainer, options: Options): Promise<number> {
       const shown = last === null ? "" : `  F ${last.before.toFixed(5)} -> ${last.after.toFixed(5)}`;
       progress.update(`iteration ${trainer.iteration}${shown}`, trainer.iteration, trainer.config.iterations);
       if (validation !== null) await save();
-      // Signals are heard only between iterations.
+      // Signal handlers run only between iterations.
       await setImmediate();
       if (stopped) break;
     }
@@ -179,7 +179,7 @@ async function train(trainer: MetaTrainer, options: Options): Promise<number> {
     process.off("SIGTERM", stop);
   }
   if (stopped) {
-    const hint = options.out === undefined ? "" : "; --resume goes on";
+    const hint = options.out === undefined ? "" : "; continue with --resume";
     warn(`stopped after ${trainer.iteration} of ${trainer.config.iterations} iterations${hint}`);
     process.exitCode = failed;
   }
@@ -211,7 +211,7 @@ function report(trainer: MetaTrainer, curves: Curves, baselines: readonly Baseli
   if (last !== undefined && best !== null)
     lines.push(
       `validation: fidelity ${last.after.toFixed(6)} +- ${last.deviation.toFixed(6)} after ${trainer.config.inner.steps} steps, ` +
-        `${last.before.toFixed(6)} before: adaptation gains ${last.gain.toExponential(2)}; best ${best.after.toFixed(6)} at iteration ${best.iteration}`,
+        `${last.before.toFixed(6)} before: adaptation gain ${last.gain.toExponential(2)}; best ${best.after.toFixed(6)} at iteration ${best.iteration}`,
     );
   lines.push(
     `adaptation, mean of ${curves.tasks.length} fresh tasks: ${curves.mean.map((f, k) => `${k}: ${f.toFixed(6)}`).join("  ")}`,

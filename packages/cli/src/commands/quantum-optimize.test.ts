@@ -1,4 +1,4 @@
-// weft quantum optimize as its users call it: down to a known value, in two halves, and what it refuses.
+// weft quantum optimize: known minima, resumed runs and errors.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -26,7 +26,7 @@ describe("weft quantum optimize", () => {
   };
   const pulse = "problem: {kind: flip, segments: 5, limit: 4}\nrates: [0.05, 0.02]\nintegration: {dt: 0.2}\n";
 
-  test("L-BFGS goes down, and two halves are a whole", () => {
+  test("L-BFGS lowers the infidelity, and a resumed run equals an uninterrupted one", () => {
     const spec = file("pulse.yaml", pulse);
     const out = join(folder, "run");
     const whole = JSON.parse(call(spec, "--iterations", "8", "--json").out);
@@ -41,7 +41,7 @@ describe("weft quantum optimize", () => {
     assert.ok(JSON.parse(readFileSync(join(out, "parameters.json"), "utf8")).pulse.length === 5);
   });
 
-  test("an ensemble, Adam, a target, and the words", () => {
+  test("Adam optimizes a pulse for an ensemble until the target is reached", () => {
     const spec = file(
       "robust.yaml",
       "problem: {kind: flip, segments: 4}\ntasks: gamma\nensemble: 3\nobjective: {cvar: 0.5}\nintegration: {dt: 0.2}\n",
@@ -53,7 +53,7 @@ describe("weft quantum optimize", () => {
     assert.match(call(spec, "--explain").out, /integration: dt = 0.2 -> rk4, .* estimated error of the fidelity/);
   });
 
-  test("a gate of a device: what it is told to learn moves, the rest stays", () => {
+  test("a gate specification optimizes only the parameters in learn", () => {
     const spec = file(
       "gate.yaml",
       "name: x gate\ndevice: {parts: {q: {kind: duffing, frequency: 5, anharmonicity: -0.3, levels: 3}}}\n" +
@@ -76,7 +76,7 @@ describe("weft quantum optimize", () => {
     assert.doesNotMatch(quantum("--help").stdout, /optimise/);
   });
 
-  test("wrong usage ends with 2 and is named", () => {
+  test("wrong usage exits with 2 and names the mistake", () => {
     for (const [args, message] of [
       [[file("a.yaml", "problem: {kind: flop}\n")], /a.yaml: problem/],
       [[file("b.yaml", "problem: {kind: flip}\n")], /give either rates .* or tasks/],

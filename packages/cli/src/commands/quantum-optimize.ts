@@ -1,5 +1,5 @@
-// weft quantum optimize: pulses (and devices) by gradient, from a specification file. Descent, Adam or L-BFGS with a live
-// line, a checkpoint and a second half.
+// weft quantum optimize: optimizes pulses and devices of a specification file by descent, Adam or L-BFGS, with progress and
+// checkpoints.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, extname, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
@@ -46,10 +46,10 @@ interface Options {
 
 const help = `
 Examples:
-  weft quantum optimize gate.yaml                              what its key learn names: pulses, energies, couplings
+  weft quantum optimize gate.yaml                              optimizes the parameters in its key learn
   weft quantum optimize pulse.yaml
   weft quantum optimize pulse.yaml --method adam --rate 0.1 --iterations 200
-  weft quantum optimize pulse.yaml --out runs/pulse            checkpoint, values, parameters, picture
+  weft quantum optimize pulse.yaml --out runs/pulse            checkpoint, values, parameters, chart
   weft quantum optimize pulse.yaml --out runs/pulse --resume --iterations 500
 
 gate.yaml: a device and its pulses, as for weft quantum run (docs/quantum.md).
@@ -70,34 +70,34 @@ export function add(program: Command): void {
 function define(program: Command, name: string, hidden: boolean): void {
   program
     .command(name, { hidden })
-    .description("Optimize a pulse or a gate by gradient.")
+    .description("Optimize a pulse or a gate by gradient descent.")
     .argument("<file>", "specification, YAML")
     .option("--method <name>", minimizeMethods.join(", "), "lbfgs")
-    .option("--iterations <n>", "at most", "200")
+    .option("--iterations <n>", "maximum number of iterations", "200")
     .option("--rate <x>", "step size of descent and adam")
     .option("--target <x>", "stop at this infidelity")
-    .option("--tolerance <x>", "stop when no entry of the gradient is larger")
+    .option("--tolerance <x>", "stop when all entries of the gradient are below this")
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
-    .option("--out <dir>", "write checkpoint, values, parameters and a picture here")
-    .option("--resume", "go on from the checkpoint in --out")
-    .option("--explain", "say what the settings come to, and stop")
-    .option("--json", "the result as JSON on standard output")
+    .option("--out <dir>", "write checkpoint, values, parameters and a chart to this folder")
+    .option("--resume", "continue from the checkpoint in --out")
+    .option("--explain", "print the settings and exit")
+    .option("--json", "write the result as JSON to standard output")
     .addHelpText("after", help)
     .action((file: string, options: Options) => attempt(() => engineWork(() => run(file, options))));
 }
 
-/** What a file asks for, whichever kind it is. */
+/** The optimization problem of a file. */
 interface Work {
   name: string;
   loss: ParameterLoss;
   start: NamedParameters;
   explain: string;
   warnings: readonly string[];
-  /** Throws where the numbers at the end mean nothing. */
+  /** Throws if the final result is not valid. */
   check?: (params: NamedParameters) => void;
 }
 
-/** A file with a device is a gate; the parameters that it says to learn are the ones that move. */
+/** The problem of a gate specification; it optimizes the parameters in the key learn. */
 function gateWork(file: string, text: string): Work {
   const problem = new GateProblem(parseGateSpec(text, basename(file, extname(file))));
   const { spec } = problem;
@@ -106,7 +106,6 @@ function gateWork(file: string, text: string): Work {
   const explain =
     `evolution: ${spec.evolution.steps} steps of ${method}; target ${spec.target.name}, compensation ${spec.target.compensation}, ` +
     `${spec.target.measure} infidelity; ${Object.keys(start).length} parameters are learned`;
-  // Compensation and pulse ends pass through here too: what the file measures is what is minimized.
   return {
     name: spec.name,
     loss: problem.loss,
@@ -169,7 +168,7 @@ async function run(file: string, options: Options): Promise<void> {
   const saved = options.out === undefined ? null : join(options.out, checkpointName);
   if (options.resume && saved !== null) {
     if (existsSync(saved)) await minimizer.resume(saved);
-    else warn(`there is no ${saved} yet: starting anew`);
+    else warn(`${saved} does not exist: starting a new run`);
   }
   const start = performance.now();
   const reason = await drive(minimizer, saved, options.out);
@@ -191,7 +190,7 @@ async function run(file: string, options: Options): Promise<void> {
   if (reason === "stopped") process.exitCode = failed;
 }
 
-/** Runs it; Ctrl-C and SIGTERM end it after the iteration at hand, and every tenth leaves a checkpoint. */
+/** Runs the minimizer with a checkpoint every ten iterations. Ctrl-C and SIGTERM stop after the current iteration. */
 async function drive(minimizer: Minimizer, saved: string | null, folder: string | undefined): Promise<string> {
   const progress = new ProgressLine();
   let stopped = false;
@@ -214,7 +213,7 @@ async function drive(minimizer: Minimizer, saved: string | null, folder: string 
       const line = `iteration ${iteration}  infidelity ${value.toExponential(3)}  gradient ${gradient.toExponential(1)}`;
       progress.update(line, iteration, minimizer.options.iterations);
       if (saved !== null && iteration % 10 === 0) await minimizer.save(saved);
-      // Signals are heard only between iterations.
+      // Signal handlers run only between iterations.
       await setImmediate();
     }
     if (saved !== null) await minimizer.save(saved);
@@ -227,11 +226,11 @@ async function drive(minimizer: Minimizer, saved: string | null, folder: string 
 }
 
 const reasons: Record<string, string> = {
-  gradient: "the gradient is zero to the tolerance",
+  gradient: "the gradient is below the tolerance",
   target: "the target is reached",
   iterations: "all iterations are done",
   stalled: "no step lowers the value further",
-  stopped: "stopped; --resume goes on",
+  stopped: "stopped; continue with --resume",
 };
 
 function report(

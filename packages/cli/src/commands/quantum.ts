@@ -1,4 +1,4 @@
-// weft quantum: gates and controls from specification files. One file a subcommand; here they are only listed.
+// weft quantum: the list of its subcommands.
 import type { Command } from "commander";
 import { add as bench } from "./quantum-bench.js";
 import { add as meta } from "./quantum-meta.js";
@@ -9,9 +9,9 @@ import { add as run } from "./quantum-run.js";
 const help = `
 Examples:
   weft quantum run gate.yaml                 spectrum, evolution, fidelity and gradient
-  weft quantum run gate.yaml --plot gate.png pulses and populations as a picture
-  weft quantum optimize gate.yaml            pulses and devices by gradient, or a pulse for an ensemble
-  weft quantum meta --preset debug           meta-learned control over noise environments
+  weft quantum run gate.yaml --plot gate.png plot pulses and populations
+  weft quantum optimize gate.yaml            optimize pulses, devices, or a pulse for an ensemble
+  weft quantum meta --preset debug           meta-learn control over noise environments
   weft quantum profile gate.yaml --devices 1 2
   weft quantum bench`;
 

@@ -1,4 +1,4 @@
-// Control: open systems under piecewise-constant controls, optimizers, robust objectives, fits.
+// Optimal control of open systems: piecewise constant controls, minimizers, robust objectives, spectrum fits.
 export { readTensorCheckpoint, writeTensorCheckpoint } from "./checkpoint.js";
 export { type ControlFile, parseControlFile } from "./file.js";
 export { fitSpectrum, type SpectrumFit } from "./fit.js";

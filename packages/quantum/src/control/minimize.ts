@@ -1,27 +1,33 @@
-// Minimizing a function of named parameters: gradient descent, Adam and L-BFGS over one flat vector in double precision,
-// a step at a time, with a state that can be written down. Values and gradients are one compiled program.
+// Minimization of functions of named parameters by gradient descent, Adam and L-BFGS on one flat float64 vector, with resumable
+// state. Value and gradient are one compiled program.
 import { WeftError } from "@weft/core/internal/graph";
 import { type Jitted, jit, type Tensor, tensor, valueAndGrad } from "@weft/core/internal/tensor";
 import { readTensorCheckpoint, writeTensorCheckpoint } from "./checkpoint.js";
 import { strongWolfe } from "./wolfe.js";
 
-/** Parameters by name. */
+/** Parameters of a loss by name. */
 export type NamedParameters = Record<string, Tensor>;
+/** Scalar loss of named parameters. */
 export type ParameterLoss = (params: NamedParameters) => Tensor;
 
+/** Names of minimization methods. */
 export const minimizeMethods = ["descent", "adam", "lbfgs"] as const;
+/** Name of a minimization method. */
 export type MinimizeMethod = (typeof minimizeMethods)[number];
 
+/** Options of `minimize`. */
 export interface MinimizeOptions {
+  /** Default: L-BFGS. */
   method?: MinimizeMethod;
+  /** Maximum number of iterations. Default: 200. */
   iterations?: number;
-  /** Of descent and Adam. */
+  /** Step size of descent and Adam. */
   rate?: number;
-  /** L-BFGS: pairs of steps and gradient changes that are remembered. */
+  /** Number of stored pairs of steps and gradient changes (L-BFGS). */
   history?: number;
-  /** Stop when the largest entry of the gradient is below this. */
+  /** Stops when the largest entry of the gradient is below this. */
   gradientTolerance?: number;
-  /** Stop when the value is below this. */
+  /** Stops when the value is below this. */
   target?: number;
 }
 
@@ -29,12 +35,14 @@ const checkpointKind = "minimize";
 /** Checkpoints of earlier versions have this kind. */
 const formerCheckpointKind = "minimise";
 
+/** Why a minimization ended. */
 export type StopReason = "gradient" | "target" | "iterations" | "stalled" | "stopped";
 
+/** State of a minimization. */
 export interface MinimizeProgress {
   iteration: number;
   value: number;
-  /** The largest entry of the gradient. */
+  /** Largest entry of the gradient. */
   gradient: number;
   evaluations: number;
 }
@@ -44,7 +52,7 @@ const plus = (a: Float64Array, b: Float64Array, factor: number): Float64Array =>
 const largest = (a: Float64Array): number =>
   a.reduce((m, x) => (Math.abs(x) > m || Number.isNaN(x) ? Math.abs(x) : m), 0);
 
-/** Named tensors as one vector, and back. */
+/** Conversion between named tensors and one vector. */
 class Layout {
   readonly names: string[];
   readonly #pulseShapes: (readonly number[])[];
@@ -94,9 +102,10 @@ interface Evaluated {
   gradient: Float64Array;
 }
 
-/** What each method remembers, as vectors, so that it can be written down. */
+/** State of a method as named vectors, for checkpoints. */
 type Memory = Record<string, Float64Array>;
 
+/** Minimizer that runs step by step and can be saved and resumed. */
 export class Minimizer {
   readonly options: Required<MinimizeOptions>;
   readonly #layout: Layout;
@@ -108,7 +117,7 @@ export class Minimizer {
   #changes: Float64Array[] = [];
   iteration = 0;
   evaluations = 0;
-  /** Values so far, the start first. */
+  /** Losses of all iterations, starting with the initial value. */
   readonly values: number[] = [];
 
   constructor(loss: ParameterLoss, start: NamedParameters, options: MinimizeOptions = {}) {
@@ -133,14 +142,16 @@ export class Minimizer {
     this.#x = this.#layout.vector(start);
     this.#now = this.#evaluate(this.#x);
     if (!Number.isFinite(this.#now.value))
-      throw new WeftError(`minimize: the loss is ${this.#now.value} at the start; begin elsewhere`);
+      throw new WeftError(`minimize: the loss is ${this.#now.value} at the start; use other initial parameters`);
     this.values.push(this.#now.value);
   }
 
+  /** Current parameters. */
   get params(): NamedParameters {
     return this.#layout.params(this.#x);
   }
 
+  /** Current state. */
   get progress(): MinimizeProgress {
     return {
       iteration: this.iteration,
@@ -156,14 +167,14 @@ export class Minimizer {
     return { value: value.itemSync(), gradient: this.#layout.vector(grads) };
   }
 
-  /** Why there is nothing left to do, or null. */
+  /** The reason to stop, or null. */
   finished(): StopReason | null {
     if (largest(this.#now.gradient) <= this.options.gradientTolerance) return "gradient";
     if (this.#now.value <= this.options.target) return "target";
     return this.iteration >= this.options.iterations ? "iterations" : null;
   }
 
-  /** One iteration; false where no step makes the value smaller (L-BFGS) or it is no longer a number. */
+  /** Runs one iteration. Returns false if no step lowers the value (L-BFGS) or the value is not finite. */
   step(): boolean {
     const moved = stepRules[this.options.method](this);
     if (!moved) return false;
@@ -172,6 +183,7 @@ export class Minimizer {
     return Number.isFinite(this.#now.value);
   }
 
+  /** Runs until a stopping criterion is met or `onIteration` returns false. */
   run(onIteration?: (progress: MinimizeProgress) => boolean | undefined): StopReason {
     for (;;) {
       const reason = this.finished();
@@ -181,13 +193,14 @@ export class Minimizer {
     }
   }
 
-  /** x - rate * gradient */
+  /** Gradient descent: x - rate * gradient. */
   descend(): boolean {
     this.#x = plus(this.#x, this.#now.gradient, -this.options.rate);
     this.#now = this.#evaluate(this.#x);
     return true;
   }
 
+  /** One step of Adam. */
   adam(): boolean {
     const { size } = this.#layout;
     const mean = this.#memory.mean ?? new Float64Array(size);
@@ -205,7 +218,7 @@ export class Minimizer {
     return true;
   }
 
-  /** The two-loop recursion for the inverse curvature times the gradient. */
+  /** Two-loop recursion: minus the inverse Hessian times the gradient. */
   #direction(): Float64Array {
     let q: Float64Array = Float64Array.from(this.#now.gradient);
     const shares: number[] = [];
@@ -222,10 +235,11 @@ export class Minimizer {
     return q.map((x) => -x);
   }
 
+  /** One step of L-BFGS with a strong Wolfe line search. */
   lbfgs(): boolean {
     let direction = this.#direction();
     if (!(dot(direction, this.#now.gradient) < 0)) {
-      // The memory has gone stale: begin again with the gradient itself.
+      // Not a descent direction: restart with steepest descent.
       [this.#steps, this.#changes] = [[], []];
       direction = this.#now.gradient.map((x) => -x);
     }
@@ -259,6 +273,7 @@ export class Minimizer {
     return true;
   }
 
+  /** Writes a checkpoint. */
   async save(path: string, note: unknown = null): Promise<void> {
     const { size } = this.#layout;
     const rows = (list: readonly Float64Array[]): Tensor =>
@@ -279,7 +294,7 @@ export class Minimizer {
     );
   }
 
-  /** Goes on where a file ends; the loss and the names of the parameters must be those of the file. */
+  /** Continues from a checkpoint. Loss, method and parameter names must be those of the checkpoint. */
   async resume(path: string): Promise<void> {
     interface Saved {
       names: string[];
@@ -319,13 +334,32 @@ const stepRules: Record<MinimizeMethod, (m: Minimizer) => boolean> = {
   lbfgs: (m) => m.lbfgs(),
 };
 
+/** Result of `minimize`. */
 export interface Minimum extends MinimizeProgress {
   params: NamedParameters;
   reason: StopReason;
   values: number[];
 }
 
-/** Runs a minimizer to its end. */
+/**
+ * Minimizes a loss of named parameters.
+ *
+ * @param start - Initial parameters, float32 or float64.
+ *
+ * @example
+ * ```ts
+ * import { tensor } from "@weft/core";
+ * import { minimize } from "@weft/quantum";
+ *
+ * const start = { x: tensor([-1.2, 1], { dtype: "float64" }) };
+ * const rosenbrock = ({ x }: typeof start) => {
+ *   const [a, b] = [x.index(0), x.index(1)];
+ *   return a.neg().add(1).square().add(b.sub(a.square()).square().mul(100));
+ * };
+ * const found = minimize(rosenbrock as never, start);
+ * console.log(found.reason, found.params.x.arraySync()); // gradient [ 1, 1 ], up to rounding
+ * ```
+ */
 export function minimize(
   loss: ParameterLoss,
   start: NamedParameters,

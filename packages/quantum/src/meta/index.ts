@@ -1,4 +1,4 @@
-// Meta-learning: a policy network, adaptation and meta-gradients, training, baselines.
+// Meta-learning: policy network, adaptation, meta-gradients, training and baselines.
 export { type Baseline, type BaselineOptions, compareBaselines } from "./baselines.js";
 export { type MetaConfig, type MetaPreset, type MetaSettings, metaConfig, presetNames, presets } from "./config.js";
 export { parseMetaFile } from "./file.js";

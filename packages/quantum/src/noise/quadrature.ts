@@ -1,5 +1,6 @@
-// Nodes and weights for integrals over frequency. Knows nothing of spectra: only where integrands are sharp.
+// Quadrature rules for integrals over frequency, graded where integrands vary fast.
 
+/** Nodes and weights of a quadrature. */
 export interface QuadratureRule {
   nodes: Float64Array;
   weights: Float64Array;
@@ -26,7 +27,7 @@ export function gaussLegendre(n: number): QuadratureRule {
   return { nodes, weights };
 }
 
-/** One rule over all panels between consecutive edges. */
+/** Composite Gauss-Legendre rule over the panels between consecutive edges. */
 export function panels(edges: readonly number[], perPanel: number): QuadratureRule {
   const unit = gaussLegendre(perPanel);
   const count = (edges.length - 1) * perPanel;
@@ -41,13 +42,14 @@ export function panels(edges: readonly number[], perPanel: number): QuadratureRu
   return rule;
 }
 
-/** Edges from `from` (excluded) down toward 0 by halves, then 0: for integrands that are sharp or not smooth at 0. */
+/** Edges 0, from / 2^halvings, ..., from / 2: panels graded toward 0, for integrands that are not smooth there. */
 export function towardZero(from: number, halvings: number): number[] {
   const edges = [0];
   for (let k = halvings; k >= 1; k--) edges.push(from * 2 ** -k);
   return edges;
 }
 
+/** The union of rules. */
 export function join(...rules: readonly QuadratureRule[]): QuadratureRule {
   const all = (pick: (rule: QuadratureRule) => Float64Array): Float64Array =>
     Float64Array.from(rules.flatMap((rule) => Array.from(pick(rule))));

@@ -1,5 +1,5 @@
-// Matrices of numbers that models are written with.
-export { isTensor, kronAll, Operator, type OperatorEntry, type OperatorLike, product, sumOf } from "./operator.js";
+// Small complex matrices on the host, for Hamiltonians, jump operators and states.
+export { isTensor, kronAll, Operator, type OperatorEntry, type OperatorLike } from "./operator.js";
 export {
   basisState,
   coherentState,

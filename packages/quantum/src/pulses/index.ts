@@ -1,5 +1,6 @@
 // Pulse shapes and pulses.
 export {
+  carrierParameters,
   constantPulse,
   cosinePulse,
   erfPulse,

@@ -1,4 +1,4 @@
-// Solvers of the Schrödinger and Lindblad equations, with their methods and gradients.
+// Solvers of the Schrödinger and Lindblad equations, their integration methods and gradient methods.
 export { hermitianExponential } from "./exponential.js";
 export { denseTerms, type LindbladOptions, lindblad, type OpenSystem } from "./lindblad.js";
 export {

@@ -1,18 +1,19 @@
-// Angles of a step as a function of its number, for loops that work them out step by step instead of reading them from tables:
-// then memory does not depend on the number of steps, and the gradient of what the pulses are made of adds up in the loop.
+// Gate angles as a function of the step index, for loops that compute them in every step instead of reading tables. Memory then
+// does not depend on the number of steps, and the gradients of the pulse parameters accumulate in the loop.
 import { isFloat, type Node, topological } from "@weft/core/internal/graph";
 import { build } from "@weft/core/internal/ops";
 import { grad, Tensor } from "@weft/core/internal/tensor";
 import { rebuild } from "@weft/core/internal/transform";
 
+/** Gate angles as a function of the step index. */
 export interface StepAngles {
-  /** What the angles are made of and does not change from step to step: amplitudes, frequencies, lengths. */
+  /** Inputs of the angles that are the same in all steps: amplitudes, frequencies, lengths. */
   params: Tensor[];
-  /** The angles of step k (a float64 scalar), from these parameters: one tensor a slot. */
+  /** Angles of step k (a float64 scalar) from these parameters: one tensor per slot. */
   angles(k: Tensor, params: readonly Tensor[]): Tensor[];
 }
 
-/** Slopes of what the angles are made of, from the slopes of the angles of step k. */
+/** Gradients of the parameters from the gradients of the angles of step k. */
 export const parameterSlopes = (
   stepAngles: StepAngles,
   k: Tensor,
@@ -26,13 +27,10 @@ export const parameterSlopes = (
       .reduce((a, b) => a.add(b)),
   )([...params]);
 
-/** Numbers that a loop may carry as sums of gradients beside its states. */
+/** Largest number of parameter elements whose gradients a loop carries. */
 const maxNumbers = 64;
 
-/**
- * Nodes that are the same in every program: numbers, counters, and what is made of them. An alias is what a gradient is taken
- * of, even where it stands for a number.
- */
+/** Nodes that depend on constants only. An alias marks a differentiation variable and is never one of them. */
 function constantsOf(order: readonly Node[]): Set<Node> {
   const found = new Set<Node>();
   for (const node of order) {
@@ -43,7 +41,7 @@ function constantsOf(order: readonly Node[]): Set<Node> {
   return found;
 }
 
-/** Null where too much would have to be carried: long tables of piecewise constant pulses. */
+/** Extracts the angles as a function of the step index, or null if their parameters are too large to carry. */
 export function extractStepAngles(anglesAt: (k: Tensor) => Tensor[]): StepAngles | null {
   const index = build.input([], "float64");
   const outputs = anglesAt(new Tensor(index)).map(({ node }) => node);

@@ -1,5 +1,5 @@
-// Eigenbases of devices are solved once where only pulses are learned: hits for equal devices, the same loss and gradient,
-// and no eigen-solve in the program.
+// Levels of devices are cached if only pulses are optimized: hits for equal devices, the same loss and gradient, and no
+// eigensolver in the program.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "@weft/core";
@@ -13,7 +13,7 @@ const text = (learn: string, ej = 15): string =>
   "pulses:\n  - {on: q, name: x, operator: n, shape: cosine, length: 10, amplitude: 0.3, omega: 32}\n" +
   `evolution: {steps: 40, method: trotter2}\ntarget: {gate: X}\nlearn: ${learn}\n`;
 
-test("pulses alone: levels come from the cache; energies: they are solved inside", () => {
+test("levels are cached when pulses are optimized, and solved in the program when energies are", () => {
   clearCaches();
   const pulses = new GateProblem(parseGateSpec(text("[q.x.amplitude]")));
   new GateProblem(parseGateSpec(text("[q.x.omega]")));

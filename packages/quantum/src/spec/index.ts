@@ -1,4 +1,4 @@
-// Specification files of gates.
+// Gate specification files.
 export {
   type GateSpec,
   type GateTarget,
@@ -7,7 +7,7 @@ export {
   matching,
   type OpenJump,
   parseGateSpec,
+  setParameter,
   specValues,
 } from "./gate-spec.js";
-export { SpecError } from "./keys.js";
 export { type GateOutcome, GateProblem, type Populations } from "./problem.js";

@@ -1,4 +1,4 @@
-// Devices: parts, couplings, drives; their spectra; their evolution.
+// Quantum devices of coupled parts, their spectra and their evolution.
 export { Chain, crossResonance, type FluxoniumChainFields, rotations } from "./chain.js";
 export {
   BoundDevice,
@@ -11,7 +11,6 @@ export {
   type OperatorName,
   QuantumDevice,
   type QuantumDeviceFields,
-  suggestion,
 } from "./device.js";
 export { computationalFrame, type DeviceEvolution, durationOf, type EvolveOptions, evolve } from "./evolve.js";
 export {

@@ -1,10 +1,10 @@
-// Dressed states: the eigenstates of the coupled device, each given the label of the product state that it resembles most.
+// Dressed states: eigenstates of the coupled device, labeled by the product state with the largest overlap.
 import { WeftError } from "@weft/core/internal/graph";
 import { abs, conj, eigh, type Tensor, where } from "@weft/core/internal/tensor";
 import { concreteValues } from "../concrete.js";
 import type { BoundDevice } from "./device.js";
 
-/** Digits of a state's number, one a part. */
+/** Level of each part in the product state of an index. */
 export function levelsOfState(index: number, dims: readonly number[]): number[] {
   const digits: number[] = [];
   for (let k = dims.length - 1, left = index; k >= 0; k--) {
@@ -13,28 +13,30 @@ export function levelsOfState(index: number, dims: readonly number[]): number[] 
   }
   return digits;
 }
+/** Index of the product state with these levels. */
 export const stateIndex = (digits: readonly number[], dims: readonly number[]): number =>
   digits.reduce((sum, digit, k) => sum * dims[k] + digit, 0);
 
-/** Numbers of the product states in which every part is in a computational level. */
+/** Indices of the product states in which every part is in a computational level. */
 export function computationalStates(bound: BoundDevice): number[] {
   const sizes = bound.device.names.map((name) => bound.device.parts[name].structure.computational);
   const count = sizes.reduce((a, b) => a * b, 1);
   return Array.from({ length: count }, (_, i) => stateIndex(levelsOfState(i, sizes), bound.dims));
 }
 
+/** Eigenstates of a device, assigned to product states. */
 export interface DressedStates {
-  /** Energies of all eigenstates, ascending, rad/ns above the ground states of the parts. */
+  /** Energies of all eigenstates in ascending order, rad/ns above the ground states of the parts. */
   energies: Tensor;
-  /** Eigenstates in columns, in the order of product states, each with a positive component on its own. [D, D] */
+  /** Eigenstates as columns [D, D] in the order of product states; the component on the own product state is positive. */
   states: Tensor;
-  /** The eigenstate (number) of each product state: int32 [D]. */
+  /** Index of the eigenstate of each product state: int32 [D]. */
   assignment: Tensor;
   /** Energies in the order of product states. */
   assigned: Tensor;
 }
 
-/** Eigenstates of the static device, each product state's own being that with the largest weight on it. */
+/** Eigenstates of the static device, each assigned to the product state with the largest overlap. */
 export function dressedStates(bound: BoundDevice): DressedStates {
   const { values, vectors } = eigh(bound.staticMatrix());
   const assignment = abs(vectors).argmax(1);
@@ -46,15 +48,30 @@ export function dressedStates(bound: BoundDevice): DressedStates {
   return { energies: values, states: chosen.mul(turn.unsqueeze(0)), assignment, assigned: values.take(assignment, 0) };
 }
 
+/** One dressed level of a device. */
 export interface SpectrumRow {
+  /** Levels of the parts in the product state, one digit per part. */
   label: string;
   /** GHz above the lowest dressed state. */
   energy: number;
-  /** Weight of the product state in its dressed state. */
+  /** Squared overlap of the product state with its dressed state. */
   overlap: number;
 }
 
-/** The dressed levels of the computational states as numbers; two labels on one state are an error. */
+/**
+ * Dressed levels of the computational states. Ambiguous labels (equal mixtures, degenerate levels) are errors.
+ *
+ * @example
+ * ```ts
+ * import { QuantumDevice, Qubit, Resonator, spectrum } from "@weft/quantum";
+ *
+ * const device = new QuantumDevice({
+ *   parts: { q: new Qubit({ frequency: 5 }), r: new Resonator({ frequency: 6.5, levels: 6 }) },
+ *   couplings: [{ between: ["q", "r"], jc: 0.05 }],
+ * });
+ * for (const { label, energy } of spectrum(device.with({}))) console.log(label, energy.toFixed(4), "GHz");
+ * ```
+ */
 export function spectrum(bound: BoundDevice): SpectrumRow[] {
   const dressed = dressedStates(bound);
   const { dims } = bound;
@@ -70,7 +87,7 @@ export function spectrum(bound: BoundDevice): SpectrumRow[] {
   }));
 }
 
-/** Refuses what cannot be told apart: two product states with one dressed state, or two dressed states of one energy. */
+/** Throws if two product states share a dressed state, or if a dressed state is degenerate. */
 export function checkAssignment(dressed: DressedStates, dims: readonly number[], states: readonly number[]): void {
   const assigned = concreteValues(dressed.assignment);
   const energies = concreteValues(dressed.energies);
@@ -106,7 +123,7 @@ export function checkAssignment(dressed: DressedStates, dims: readonly number[],
   }
 }
 
-/** (E11 - E10 - E01 + E00) / 2 pi of two parts with the others in their ground states: static ZZ, GHz. */
+/** Static ZZ interaction (E11 - E10 - E01 + E00) / 2 pi of two parts in GHz, with the others in their ground states. */
 export function staticZZ(bound: BoundDevice, a: string, b: string): Tensor {
   const { names } = bound.device;
   const at = (levelA: number, levelB: number): number =>
@@ -123,7 +140,7 @@ export function staticZZ(bound: BoundDevice, a: string, b: string): Tensor {
     .div(2 * Math.PI);
 }
 
-/** The dressed frequency of one part, the others in their ground states, rad/ns. */
+/** Dressed angular frequency of a part in rad/ns, with the others in their ground states. */
 export function dressedFrequency(bound: BoundDevice, part: string): Tensor {
   const { names } = bound.device;
   const excited = stateIndex(
