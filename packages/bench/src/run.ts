@@ -5,6 +5,7 @@ import { WeftError } from "@weft/core/internal/graph";
 import type { Rates } from "@weft/core/internal/shard";
 import type { Job } from "./child.js";
 import { Child, type RowOutcome, Team } from "./children.js";
+import { sampleMedian } from "./harness/index.js";
 import type { JitRow } from "./jit-suite.js";
 import { roundsOf } from "./measure.js";
 import { predictRow, ratesOf } from "./predict.js";
@@ -155,12 +156,11 @@ interface Measurement {
 }
 
 function peersOf(independent: RowOutcome[] = [], sameCores: RowOutcome[] = []): Peers {
-  const medians = independent.map(computeOf).flatMap((times) => (times === undefined ? [] : [middle(times)]));
+  const medians = independent.map(computeOf).flatMap((times) => (times === undefined ? [] : [sampleMedian(times)]));
   const complete = medians.length > 0 && medians.length === independent.length;
   return { independent: complete ? medians : undefined, sameCores: sameCores.map(computeOf)[0] };
 }
 
-const middle = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1];
 const computeOf = (outcome: RowOutcome): number[] | undefined =>
   "measured" in outcome ? outcome.measured.compute : undefined;
 

@@ -7,6 +7,7 @@ import { session, type TensorValue } from "@weft/core/internal/runtime";
 import type { Rates } from "@weft/core/internal/shard";
 import type { Tensor } from "@weft/core/internal/tensor";
 import type { Job, Rig, RowFacts } from "./child.js";
+import { sampleMedian } from "./harness/index.js";
 import { expectRow, paysFrom, predictRow } from "./predict.js";
 import { programOf, type RowSpec } from "./rows.js";
 
@@ -44,8 +45,6 @@ async function open(job: Job): Promise<Cluster> {
   });
 }
 
-const middle = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1] ?? 0;
-
 export async function sharded(job: Job): Promise<Rig> {
   const cluster = await open(job);
   const { device } = cluster;
@@ -82,7 +81,7 @@ export async function sharded(job: Job): Promise<Rig> {
         .filter((r) => r.worker === worker && r.step === step && (r.kind === "collective") === communicating)
         .reduce((sum, r) => sum + (r.endUs - r.startUs) / 1e6, 0);
     const slowest = (communicating: boolean): number =>
-      middle(steps.map((step) => Math.max(0, ...workers.map((worker) => seconds(worker, step, communicating)))));
+      sampleMedian(steps.map((step) => Math.max(0, ...workers.map((worker) => seconds(worker, step, communicating)))));
     const bytes = records.filter((r) => r.kind === "collective").reduce((sum, r) => sum + r.bytes, 0);
     return { communicate: slowest(true), compute: slowest(false), bytes: bytes / Math.max(1, steps.length) };
   }
@@ -99,7 +98,7 @@ export async function sharded(job: Job): Promise<Rig> {
       const devicesUsed = held.filter(({ start, stop }) => start.every((from, i) => from < stop[i])).length;
       for (const tensor of [c, ...inputs, ...program.weights]) tensor.dispose();
       const { communicate, compute, bytes } = await taped(row);
-      const whole = middle(measured.compute);
+      const whole = sampleMedian(measured.compute);
       return {
         devicesUsed,
         bytesMoved: bytes,

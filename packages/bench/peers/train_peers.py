@@ -1,8 +1,8 @@
 """The training step of the text classifier in JAX and PyTorch, for the GPU table: only the rows that the table compares with.
 
-python3 train_peers.py jax | torch   prints {"peer", "work", "ms", "firstSeconds", "definition"} a line, each as soon as it is
-known: a run that is cut loses only the rest. Model, optimiser, dropout, precision and timing (median of 5 rounds of 20 steps
-after 6) are those of gpu_peers.py. WEFT_LIVE_DEVICE=cpu with --tiny exercises the script where there is no GPU.
+python3 train_peers.py jax | torch   prints {"peer", "work", "ms", "firstSeconds"} per line, each as soon as it is measured, so
+that an interrupted run keeps its rows. Times are medians of 5 rounds of 20 steps after 6. WEFT_LIVE_DEVICE=cpu with --tiny
+exercises the script without a GPU.
 """
 import json
 import math
@@ -40,8 +40,8 @@ def timed(step, synchronize):
 
 
 def report(peer, measure, size, precision):
-    """One row; what goes wrong is a row too, and the next one is tried."""
-    row = dict(peer=peer, work=f"train step ag-{size} {precision}", definition="gpu_peers.py train")
+    """One row; an error is reported as a row, and the next one is tried."""
+    row = dict(peer=peer, work=f"train step ag-{size} {precision}")
     try:
         row.update(measure(size, precision))
     except Exception as error:

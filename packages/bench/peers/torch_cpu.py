@@ -1,33 +1,16 @@
-"""PyTorch as a contestant of bench/cpu.mjs: answers "prepare" and "time" requests, one JSON line each. Inputs and
-parameters come from the same hash as in lib/data.mjs."""
-import json
+"""PyTorch as a peer of the CPU suite. Inputs and parameters come from the hash of src/suites/inputs.ts."""
 import math
 import os
 import re
-import sys
-import time
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from hashed import integers, uniform
+from peer import serve
+
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-MASK = 0xFFFFFFFF
-
-
-def hashes(count, salt):
-    h = (torch.arange(count, dtype=torch.int64) * 0x9E3779B1 + salt * 0x85EBCA77) & MASK
-    h = ((h ^ (h >> 16)) * 0x85EBCA6B) & MASK
-    h = ((h ^ (h >> 13)) * 0xC2B2AE35) & MASK
-    return h ^ (h >> 16)
-
-
-def uniform(count, salt, low=-1.0, high=1.0):
-    return (low + (high - low) * (hashes(count, salt).double() / 2**32)).float()
-
-
-def integers(count, salt, below):
-    return hashes(count, salt) % below
 
 
 def sampled(t):
@@ -124,47 +107,4 @@ rows = {
     "complex-matmul": complex_matmul,
 }
 
-
-def time_calls(call, seconds, least):
-    def run(count):
-        start = time.perf_counter()
-        for _ in range(count):
-            call()
-        return (time.perf_counter() - start) * 1e3 / count
-
-    group = max(1, math.ceil(5 / max(run(1), 1e-4)))
-    samples = []
-    end = time.perf_counter() + seconds
-    while len(samples) < least or time.perf_counter() < end:
-        samples.append(run(group))
-    return samples
-
-
-ready = {}
-
-
-def prepare(request):
-    made = rows[request["row"]]()
-    ready[request["row"]] = made
-    time_calls(made["call"], 0.2, 2)
-    return {"check": made["check"], "info": {}}
-
-
-def release(request):
-    ready.pop(request["row"], None)
-    return {}
-
-
-handlers = {
-    "versions": lambda request: {"torch": torch.__version__, "threads": torch.get_num_threads()},
-    "prepare": prepare,
-    "time": lambda r: {"samples": time_calls(ready[r["row"]]["call"], r["seconds"], r["least"])},
-    "release": release,
-}
-for line in sys.stdin:
-    request = json.loads(line)
-    try:
-        answer = handlers[request["do"]](request)
-    except Exception as error:  # the benchmark shows it and goes on with the next row
-        answer = {"error": f"{type(error).__name__}: {error}"}
-    print(json.dumps({"id": request["id"], **answer}), flush=True)
+serve(lambda row: rows[row](), {"torch": torch.__version__, "threads": torch.get_num_threads()})

@@ -1,6 +1,6 @@
 """JAX on the single-qubit ensemble (60 RK4 steps of a Lindblad equation, value and gradient), for the batch sizes given.
 
-For sizes that take seconds a run: one run to compile, two that are timed, the better one counts. Prints one JSON object a line.
+Large sizes take seconds per run: one run compiles, two are timed, the better one counts. Prints one JSON object per line.
 """
 import json
 import math

@@ -1,8 +1,8 @@
-// TensorFlow.js as a contestant: the fastest of the backends that work here (tfjs-node where somebody installed it with
+// TensorFlow.js as a peer of the CPU suite: the fastest of the backends that work here (tfjs-node where somebody installed it with
 // its install script, WebAssembly, plain JavaScript).
 import * as tf from "@tensorflow/tfjs";
-import * as data from "../lib/data.mjs";
-import { serve } from "../lib/serve.mjs";
+import { LocalContestant, serveContestant } from "../dist/suites/contestant.js";
+import * as data from "../dist/suites/inputs.js";
 
 const tried = {};
 async function available() {
@@ -29,7 +29,7 @@ function makeStep() {
     bias: tf.variable(tf.tensor1d(bias)),
   }));
   const { x, y } = data.mlpBatch();
-  const input = tf.tensor2d(x, [data.mlp.batch, 784]);
+  const input = tf.tensor2d(x, [data.mlpSize.batch, 784]);
   const labels = tf.oneHot(tf.tensor1d(y, "int32"), 10).toFloat();
   const optimizer = tf.train.adam(1e-3, 0.9, 0.999, 1e-8);
   const loss = () => {
@@ -67,4 +67,4 @@ async function mlp() {
   return { call: best.call, check: best.check, info: { backend: best.name, tried } };
 }
 
-await serve({ mlp }, { tfjs: tf.version_core });
+await serveContestant(new LocalContestant({ mlp }, { tfjs: tf.version_core }));

@@ -1,21 +1,18 @@
-"""W4's peer: the chain as a JAX scan over time steps, complex128. python3 jax_chain.py N STEPS prints one JSON line."""
-import functools, json, statistics, sys, time
+"""JAX as a peer of the quantum suite: the Pauli chain as a scan over time steps, complex128. A row is pauli-chain-N-STEPS."""
+import functools
 
-try:
-    import jax
-    import jax.numpy as jnp
-except ImportError:
-    sys.exit(3)
+import jax
+import jax.numpy as jnp
+
+from peer import serve
+
 jax.config.update("jax_enable_x64", True)
-n, steps = int(sys.argv[1]), int(sys.argv[2])
 total = 50.0
-h = total / steps
 paulis = {
     "X": jnp.array([[0, 1], [1, 0]], complex),
     "Y": jnp.array([[0, -1j], [1j, 0]]),
     "Z": jnp.array([[1, 0], [0, -1]], complex),
 }
-frequencies = 2 * jnp.pi * (0.5 + 0.08 * jnp.arange(n))
 
 
 def rotation(matrix, angle):
@@ -29,8 +26,10 @@ def on(state, gate, first, count):
     return jnp.moveaxis(moved, list(range(count)), axes)
 
 
-def loss(p):
+def loss(p, n, steps):
     size = 2**n
+    h = total / steps
+    frequencies = 2 * jnp.pi * (0.5 + 0.08 * jnp.arange(n))
     single = [rotation(paulis["Z"], -w * h / 4) for w in frequencies]
     yy = rotation(jnp.kron(paulis["Y"], paulis["Y"]), p["jc"] * h / 2)
     xx = rotation(jnp.kron(paulis["X"], paulis["X"]), p["jl"] * h / 2)
@@ -52,14 +51,12 @@ def loss(p):
     return 1 - jnp.abs(jnp.trace(target.conj().T @ u.reshape(size, size))) ** 2 / size**2
 
 
-p = dict(amp=jnp.full(n, 0.13), jc=jnp.array(0.02), jl=jnp.array(-0.01))
-both = jax.jit(jax.value_and_grad(loss))
-start = time.perf_counter()
-value, _ = jax.block_until_ready(both(p))
-first = time.perf_counter() - start
-samples = []
-for _ in range(5):
-    start = time.perf_counter()
-    jax.block_until_ready(both(p))
-    samples.append((time.perf_counter() - start) * 1e3)
-print(json.dumps(dict(peer="jax " + jax.__version__, device=str(jax.devices()[0]), loss=float(value), ms=statistics.median(samples), firstMs=first * 1e3)))
+def make(row):
+    n, steps = map(int, row.split("-")[-2:])
+    p = dict(amp=jnp.full(n, 0.13), jc=jnp.array(0.02), jl=jnp.array(-0.01))
+    both = jax.jit(jax.value_and_grad(lambda p: loss(p, n, steps)))
+    value, _ = jax.block_until_ready(both(p))
+    return {"call": lambda: jax.block_until_ready(both(p)), "check": [float(value)]}
+
+
+serve(make, {"jax": jax.__version__, "device": str(jax.devices()[0])})

@@ -1,8 +1,8 @@
-// jax-js as a contestant, on its WebAssembly backend (its only one on Node). Needs a Node with `navigator`. Arrays are
+// jax-js as a peer of the CPU suite, on its WebAssembly backend (its only one on Node). Needs a Node with `navigator`. Arrays are
 // consumed by use; `.ref` keeps them for another one.
 import { blockUntilReady, defaultDevice, init, jit, nn, numpy as np, valueAndGrad } from "@jax-js/jax";
-import * as data from "../lib/data.mjs";
-import { serve } from "../lib/serve.mjs";
+import { LocalContestant, serveContestant } from "../dist/suites/contestant.js";
+import * as data from "../dist/suites/inputs.js";
 
 const devices = await init();
 defaultDevice("wasm");
@@ -57,12 +57,12 @@ async function mlp() {
     data.mlpParameters().map(({ out, inputs }) => ({ weight: np.zeros([out, inputs]), bias: np.zeros([out]) }));
   let [means, squares] = [zeros(), zeros()];
   const batch = data.mlpBatch();
-  const x = array(batch.x, [data.mlp.batch, 784]);
-  const oneHot = new Float32Array(data.mlp.batch * 10);
+  const x = array(batch.x, [data.mlpSize.batch, 784]);
+  const oneHot = new Float32Array(data.mlpSize.batch * 10);
   batch.y.forEach((label, i) => {
     oneHot[10 * i + label] = 1;
   });
-  const labels = array(oneHot, [data.mlp.batch, 10]);
+  const labels = array(oneHot, [data.mlpSize.batch, 10]);
   let count = 0;
   const advance = () => {
     count++;
@@ -82,4 +82,4 @@ async function mlp() {
   return { call, check, isAsync: true, info: { backend: "wasm", devices } };
 }
 
-await serve({ mlp }, { jaxjs: "0.1.25", node: process.version });
+await serveContestant(new LocalContestant({ mlp }, { jaxjs: "0.1.25", node: process.version }));

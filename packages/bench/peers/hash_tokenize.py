@@ -1,4 +1,4 @@
-"""Hash-tokenising in plain Python: lower-case, split, FNV-1a. Prints seconds and the sum of all ids."""
+"""Hash-tokenizing in plain Python: lower-case, split, FNV-1a. Prints seconds and the sum of all ids."""
 import gzip
 import json
 import sys

@@ -1,28 +1,23 @@
-"""PyTorch as a contestant of bench/meta.mjs, tasks batched: the same Bloch equations, the same steps, the same numbers.
-Two ways through time: step by step, and all steps as 4x4 matrices multiplied in a tree. With --device it runs by itself and
-prints a JSON line a row."""
-import json
+"""PyTorch as a peer of the quantum suite, tasks batched: the same Bloch equations, the same steps, the same numbers.
+
+Two ways through time: step by step, and all steps as 4x4 matrices multiplied in a tree (rows that end in "-tree"). On a GPU
+rows that end in "-graph" run as one CUDA graph.
+"""
 import math
 import os
+import re
 import sys
-import time
 
 import torch
+
+from hashed import uniform
+from peer import serve
 
 DEVICE = sys.argv[sys.argv.index("--device") + 1] if "--device" in sys.argv else "cpu"
 if DEVICE == "cpu":
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-MASK = 0xFFFFFFFF
 SEGMENTS = 60
 H = 1.0 / SEGMENTS
-
-
-def uniform(count, salt, low=-1.0, high=1.0):
-    h = (torch.arange(count, dtype=torch.int64) * 0x9E3779B1 + salt * 0x85EBCA77) & MASK
-    h = ((h ^ (h >> 16)) * 0x85EBCA6B) & MASK
-    h = ((h ^ (h >> 13)) * 0xC2B2AE35) & MASK
-    h = h ^ (h >> 16)
-    return (low + (high - low) * (h.double() / 2**32)).float()
 
 
 def ensemble(b):
@@ -36,7 +31,7 @@ def ensemble(b):
 
 
 def fidelity_steps(u, g):
-    """[b, 60, 2], [b, 2] -> [b]; one RK4 step a segment (Horner's form, as constant segments allow)."""
+    """[b, 60, 2], [b, 2] -> [b]; one RK4 step per segment (Horner's form, as constant segments allow)."""
     u = u.clamp(-10, 10)
     gd, gr = g[:, 0], g[:, 1]
     g2 = gd + gr / 2
@@ -77,12 +72,7 @@ def fidelity_tree(u, g):
     return (1 - z) / 2
 
 
-def sync():
-    if DEVICE != "cpu":
-        torch.cuda.synchronize()
-
-
-def w1(b, fidelity):
+def lindblad_ensemble(b, fidelity):
     u, g = ensemble(b)
     u.requires_grad_(True)
     g.requires_grad_(True)
@@ -120,8 +110,8 @@ def two_qubits():
     return move(controls), [move(j) for j in jumps], torch.kron(z, z).to(DEVICE), density(psi).to(DEVICE), density(target).to(DEVICE)
 
 
-def w3(b):
-    """Complex 4x4 matrices, tasks and states batched, two RK4 steps a segment."""
+def controlled_z(b):
+    """Complex 4x4 matrices, tasks and states batched, two RK4 steps per segment."""
     controls, (zs, lowers), zz, start, target = two_qubits()
     u = uniform(b * 30 * 6, 20, -2.0, 2.0).reshape(b, 30, 6).to(DEVICE).requires_grad_(True)
     g = torch.stack([uniform(b, 3, 0.02, 0.15), uniform(b, 4, 0.01, 0.08)], -1).to(DEVICE).requires_grad_(True)
@@ -167,8 +157,8 @@ def task_batch(n, i):
     return torch.stack([d, r], -1).to(DEVICE), torch.stack([d / 0.1, r / 0.05, (d + r) / 0.15], -1).to(DEVICE)
 
 
-def w2(n, fidelity, inner_steps=5, graph=False):
-    """First-order MAML with a copy of the weights a task: batched products, one autograd call a step for all tasks."""
+def maml(n, fidelity, inner_steps=5, graph=False):
+    """First-order MAML with a copy of the weights per task: batched products, one autograd call per step for all tasks."""
     params = []
     for i, out in enumerate(SIZES[1:]):
         bound = 1 / math.sqrt(SIZES[i])
@@ -240,67 +230,17 @@ def w2(n, fidelity, inner_steps=5, graph=False):
     return {"call": call, "check": check}
 
 
-ROWS = {
-    "w1-16": lambda: w1(16, fidelity_steps),
-    "w1-4096": lambda: w1(4096, fidelity_steps),
-    "w1-16-tree": lambda: w1(16, fidelity_tree),
-    "w1-4096-tree": lambda: w1(4096, fidelity_tree),
-    "w3-16": lambda: w3(16),
-    "w2-32": lambda: w2(32, fidelity_steps),
-    "w2-32-tree": lambda: w2(32, fidelity_tree),
-}
+def make(row):
+    """A row by name: lindblad-ensemble-16[-tree], maml-32[-tree][-graph], controlled-z-16."""
+    kind, size, tree, graph = re.fullmatch(r"([a-z-]+?)-(\d+)(-tree)?(-graph)?", row).groups()
+    fidelity = fidelity_tree if tree else fidelity_steps
+    if kind == "lindblad-ensemble":
+        return lindblad_ensemble(int(size), fidelity)
+    if kind == "maml":
+        return maml(int(size), fidelity, graph=graph is not None)
+    if kind == "controlled-z":
+        return controlled_z(int(size))
+    raise ValueError(f"no row {row}")
 
 
-def samples_of(made, seconds, least):
-    call = made["call"]
-    samples = []
-    end = time.perf_counter() + seconds
-    while len(samples) < least or time.perf_counter() < end:
-        start = time.perf_counter()
-        call()
-        samples.append((time.perf_counter() - start) * 1e3)
-    return samples
-
-
-def alone():
-    rows = dict(ROWS)
-    for b in (1, 256, 65536):
-        rows[f"w1-{b}"] = lambda b=b: w1(b, fidelity_steps)
-        rows[f"w1-{b}-tree"] = lambda b=b: w1(b, fidelity_tree)
-    if DEVICE != "cpu":
-        rows["w3-4096"] = lambda: w3(4096)
-        rows["w2-32-graph"] = lambda: w2(32, fidelity_steps, graph=True)
-        rows["w2-32-tree-graph"] = lambda: w2(32, fidelity_tree, graph=True)
-    for name, make in rows.items():
-        try:
-            made = make()
-            samples_of(made, 0, 2)
-            times = sorted(samples_of(made, 0.5, 3))
-            print(json.dumps({"peer": "torch", "row": name, "ms": times[len(times) // 2], "check": made["check"]}), flush=True)
-        except Exception as error:  # noqa: BLE001
-            print(json.dumps({"peer": "torch", "row": name, "error": repr(error)[:300]}), flush=True)
-
-
-if "--device" in sys.argv:
-    alone()
-    sys.exit(0)
-
-ready = {}
-for line in sys.stdin:
-    request = json.loads(line)
-    row = request.get("row")
-    try:
-        if request["do"] == "versions":
-            answer = {"name": f"torch {torch.__version__}", "threads": torch.get_num_threads()}
-        elif request["do"] == "prepare":
-            ready[row] = ROWS[row]()
-            samples_of(ready[row], 0, 2)
-            answer = {"check": ready[row]["check"], "info": {}}
-        elif request["do"] == "time":
-            answer = {"samples": samples_of(ready[row], request["seconds"], request["least"])}
-        else:
-            ready.pop(row, None)
-            answer = {}
-    except Exception as error:  # noqa: BLE001
-        answer = {"error": repr(error)}
-    print(json.dumps({"id": request["id"], **answer}), flush=True)
+serve(make, {"name": f"torch {torch.__version__}", "threads": torch.get_num_threads()})
