@@ -81,7 +81,9 @@ export async function sharded(job: Job): Promise<Rig> {
         .filter((r) => r.worker === worker && r.step === step && (r.kind === "collective") === communicating)
         .reduce((sum, r) => sum + (r.endUs - r.startUs) / 1e6, 0);
     const slowest = (communicating: boolean): number =>
-      sampleMedian(steps.map((step) => Math.max(0, ...workers.map((worker) => seconds(worker, step, communicating)))));
+      steps.length === 0
+        ? 0
+        : sampleMedian(steps.map((step) => Math.max(0, ...workers.map((w) => seconds(w, step, communicating)))));
     const bytes = records.filter((r) => r.kind === "collective").reduce((sum, r) => sum + r.bytes, 0);
     return { communicate: slowest(true), compute: slowest(false), bytes: bytes / Math.max(1, steps.length) };
   }

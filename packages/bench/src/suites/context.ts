@@ -96,11 +96,11 @@ export class Context {
     return rows.filter(({ id }) => this.rows?.includes(id) ?? true);
   }
 
-  /** Where the record goes: --out, or the result file of the suite when all rows are measured (always with `merge`). */
-  resultPath(name: string, merge = false): string | null {
+  /** Where the record goes: --out, or the result file of the suite when all rows are measured or `always`. */
+  resultPath(name: string, always = false): string | null {
     const out = this.text("out");
     if (out !== undefined) return out;
-    return this.quick || (this.rows !== undefined && !merge) ? null : join(resultFolder, `${name}.json`);
+    return this.quick || (this.rows !== undefined && !always) ? null : join(resultFolder, `${name}.json`);
   }
 
   head(settings: Record<string, unknown> = {}): RecordHead {
@@ -115,13 +115,16 @@ export class Context {
     };
   }
 
-  /** A record with its file; `merge` starts from the parts of an existing file that are not measured now. */
+  /**
+   * A record with its file. `merge` starts from the existing file, so that parts that are not measured now stay; `always`
+   * writes the result file also for a choice of rows.
+   */
   open<T extends object>(
     name: string,
     content: T,
-    options: { merge?: boolean; settings?: Record<string, unknown> } = {},
+    options: { merge?: boolean; always?: boolean; settings?: Record<string, unknown> } = {},
   ): { record: RecordHead & T; save(): void; path: string | null } {
-    const path = this.resultPath(name, options.merge);
+    const path = this.resultPath(name, options.merge || options.always);
     const before = options.merge && path !== null && existsSync(path) ? JSON.parse(readFileSync(path, "utf8")) : {};
     const record = { ...content, ...before, ...this.head(options.settings) } as RecordHead & T;
     return { record, path, save: () => saveRecord(path, record) };
