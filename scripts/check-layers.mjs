@@ -6,14 +6,26 @@ import { globSync } from "./glob.mjs";
 import { root } from "./setup.mjs";
 
 const layers = {
+  formats: ["stats"],
   core: ["graph", "ops", "transform", "shard", "compile", "device", "runtime", "tensor", "io", "nn", "optim", "test"],
   cluster: ["test"],
   train: ["data", "trainer"],
-  quantum: ["operators", "pulses", "solvers", "systems", "fidelity", "cache", "noise", "control", "meta", "spec"],
+  quantum: [
+    "schema",
+    "operators",
+    "pulses",
+    "solvers",
+    "systems",
+    "fidelity",
+    "cache",
+    "noise",
+    "control",
+    "meta",
+    "spec",
+  ],
   bench: ["harness", "suites"],
   lab: [
     "model",
-    "stats",
     "import",
     "store",
     "metrics",
@@ -30,7 +42,8 @@ const layers = {
   ],
   cli: ["terminal", "commands", "test"],
 };
-// Which packages of the workspace a package may import; its package.json lists them (tests and unpublished folders may use devDependencies).
+// Which packages of the workspace a package may import; its package.json lists them (tests and
+// unpublished folders may use devDependencies).
 const manifestOf = (name) => JSON.parse(readFileSync(join(root, "packages", name, "package.json"), "utf8"));
 
 const problems = [];

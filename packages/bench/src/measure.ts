@@ -3,7 +3,8 @@
 import { WeftError } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
 import type { Data, Tensor } from "@weft/core/internal/tensor";
-import { sampleMedian, timePipelined } from "./harness/index.js";
+import { median } from "@weft/formats/stats";
+import { timePipelined } from "./harness/index.js";
 import { errorBound, errorOf, labelOf, programOf, type RowProgram, type RowSpec } from "./rows.js";
 
 export interface MeasureOptions {
@@ -155,8 +156,8 @@ export class RowClock {
       fetched.push(now() - ready);
       for (const tensor of [...fresh, c]) tensor.dispose();
     }
-    this.#measured.create = sampleMedian(created);
-    this.#measured.fetch = sampleMedian(fetched);
+    this.#measured.create = median(created);
+    this.#measured.fetch = median(fetched);
   }
 
   /** What all rounds gave; the row is over then. */

@@ -3,9 +3,9 @@
 import { setMaxListeners } from "node:events";
 import { WeftError } from "@weft/core/internal/graph";
 import type { Rates } from "@weft/core/internal/shard";
+import { median } from "@weft/formats/stats";
 import type { Job } from "./child.js";
 import { Child, type RowOutcome, Team } from "./children.js";
-import { sampleMedian } from "./harness/index.js";
 import type { JitRow } from "./jit-suite.js";
 import { roundsOf } from "./measure.js";
 import { predictRow, ratesOf } from "./predict.js";
@@ -156,7 +156,7 @@ interface Measurement {
 }
 
 function peersOf(independent: RowOutcome[] = [], sameCores: RowOutcome[] = []): Peers {
-  const medians = independent.map(computeOf).flatMap((times) => (times === undefined ? [] : [sampleMedian(times)]));
+  const medians = independent.map(computeOf).flatMap((times) => (times === undefined ? [] : [median(times)]));
   const complete = medians.length > 0 && medians.length === independent.length;
   return { independent: complete ? medians : undefined, sameCores: sameCores.map(computeOf)[0] };
 }

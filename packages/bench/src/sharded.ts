@@ -6,8 +6,8 @@ import { WeftError } from "@weft/core/internal/graph";
 import { session, type TensorValue } from "@weft/core/internal/runtime";
 import type { Rates } from "@weft/core/internal/shard";
 import type { Tensor } from "@weft/core/internal/tensor";
+import { medianOrNull } from "@weft/formats/stats";
 import type { Job, Rig, RowFacts } from "./child.js";
-import { sampleMedian } from "./harness/index.js";
 import { expectRow, paysFrom, predictRow } from "./predict.js";
 import { programOf, type RowSpec } from "./rows.js";
 
@@ -81,9 +81,9 @@ export async function sharded(job: Job): Promise<Rig> {
         .filter((r) => r.worker === worker && r.step === step && (r.kind === "collective") === communicating)
         .reduce((sum, r) => sum + (r.endUs - r.startUs) / 1e6, 0);
     const slowest = (communicating: boolean): number =>
-      steps.length === 0
-        ? 0
-        : sampleMedian(steps.map((step) => Math.max(0, ...workers.map((w) => seconds(w, step, communicating)))));
+      medianOrNull(
+        steps.map((step) => Math.max(0, ...workers.map((worker) => seconds(worker, step, communicating)))),
+      ) ?? 0;
     const bytes = records.filter((r) => r.kind === "collective").reduce((sum, r) => sum + r.bytes, 0);
     return { communicate: slowest(true), compute: slowest(false), bytes: bytes / Math.max(1, steps.length) };
   }
@@ -100,7 +100,7 @@ export async function sharded(job: Job): Promise<Rig> {
       const devicesUsed = held.filter(({ start, stop }) => start.every((from, i) => from < stop[i])).length;
       for (const tensor of [c, ...inputs, ...program.weights]) tensor.dispose();
       const { communicate, compute, bytes } = await taped(row);
-      const whole = sampleMedian(measured.compute);
+      const whole = medianOrNull(measured.compute) ?? 0;
       return {
         devicesUsed,
         bytesMoved: bytes,

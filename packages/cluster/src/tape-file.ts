@@ -4,59 +4,7 @@ import { createReadStream, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fromPlain, structuralKey, WeftError } from "@weft/core/internal/graph";
-import { z } from "zod";
-
-const where = {
-  sha256: z.string(),
-  base64: z.string().optional(),
-  file: z
-    .string()
-    .regex(/^[0-9a-f]+\.bin$/)
-    .optional(),
-};
-const number = z.number();
-const line = z.discriminatedUnion("type", [
-  z.object({ type: z.literal("tape"), version: number }),
-  z.object({ type: z.literal("program"), program: number, donated: z.array(z.boolean()), graph: z.unknown() }),
-  z.object({ type: z.literal("data"), id: number, bytes: number, ...where }),
-  z.object({
-    type: z.literal("run"),
-    step: number,
-    program: number,
-    inputs: z.array(number),
-    outputs: z.array(number),
-    cause: z.string().nullable(),
-  }),
-  z.object({ type: z.literal("fetch"), id: number, ...where }),
-  z.object({ type: z.literal("free"), id: number }),
-  z.object({
-    type: z.literal("plan"),
-    program: number,
-    devices: number,
-    why: z.string(),
-    params: z.array(z.string()),
-    results: z.array(z.string()),
-  }),
-  z.object({
-    type: z.literal("instruction"),
-    worker: number,
-    workerId: z.string(),
-    step: number,
-    program: number,
-    op: z.string(),
-    kind: z.string(),
-    startUs: number,
-    endUs: number,
-    bytes: number,
-    flops: number,
-    cause: z.string().nullable(),
-    inputs: z.array(number),
-    outputs: z.array(number),
-    shapes: z.array(z.string()),
-  }),
-]);
-export type TapeLine = z.infer<typeof line>;
-export type Instruction = Extract<TapeLine, { type: "instruction" }>;
+import { type Instruction, type TapeLine, tapeLineSchema, tapeVersion } from "@weft/formats";
 
 export interface Tape {
   path: string;
@@ -78,14 +26,14 @@ export async function readTape(path: string): Promise<Tape> {
       unreadable++;
       continue;
     }
-    const parsed = line.safeParse(value);
+    const parsed = tapeLineSchema.safeParse(value);
     if (parsed.success) lines.push(parsed.data);
     else unreadable++;
   }
   const [head] = lines;
   if (head?.type !== "tape") throw new WeftError(`${path} is no tape; WEFT_TAPE=${path} makes one`);
-  if (head.version !== 1)
-    throw new WeftError(`${path} is a tape of version ${head.version}; this weft reads version 1`);
+  if (head.version !== tapeVersion)
+    throw new WeftError(`${path} is a tape of version ${head.version}; this weft reads version ${tapeVersion}`);
   const instructions = lines.filter((l): l is Instruction => l.type === "instruction");
   return { path, lines, instructions, unreadable };
 }

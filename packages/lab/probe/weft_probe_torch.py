@@ -1,6 +1,6 @@
 """PyTorch: a step runs from the request for its batch to the request for the next one, so that what a loop does behind
-the optimiser's step (reading a loss, which waits for the device) belongs to it. Watches the data loader's iterators, the
-optimisers' global hooks and Tensor.backward; reads the options of loaders and of DDP once."""
+the optimizer's step (reading a loss, which waits for the device) belongs to it. Watches the data loader's iterators, the
+optimizers' global hooks and Tensor.backward; reads the options of loaders and of DDP once."""
 
 import sys
 import zlib
@@ -12,7 +12,7 @@ _hashed_batches = 4
 
 
 class _Loop:
-    """The training loop as seen from outside: the loader whose batches are followed by optimiser steps."""
+    """The training loop as seen from outside: the loader whose batches are followed by optimizer steps."""
 
     def __init__(self):
         self.iterator = None  # iterator of the batch in work
@@ -24,10 +24,10 @@ class _Loop:
         self.backward = 0.0
         self.loss = None
         self.losses = []
-        self.trained = False  # an optimiser step was made since the batch came
+        self.trained = False  # an optimizer step was made since the batch came
         self.optimizer_began = None
         self.optimizer_time = 0.0
-        self.updates = 0  # optimiser steps in this epoch
+        self.updates = 0  # optimizer steps in this epoch
         self.last_update = None
         self.epoch_start = None
         self.epoch_end = None
@@ -139,7 +139,7 @@ def watch_data(module):
         if recorder.folder is None:
             return original(self)
         asked = _clock()
-        # A loader that is drawn from between batch and optimiser step (validation inside the epoch) must not end it.
+        # A loader that is drawn from between batch and optimizer step (validation inside the epoch) must not end it.
         if loop.iterator is self or loop.trained or loop.asked is None:
             try:
                 _close_step(asked)
@@ -302,7 +302,7 @@ def _after_optimizer(optimizer, args, kwargs):
         if loop.optimizer_began is not None:
             loop.optimizer_time += now - loop.optimizer_began
         if loop.iterator is None:
-            # No data loader feeds this loop: its steps lie between the ends of the optimiser's.
+            # No data loader feeds this loop: its steps lie between the ends of the optimizer's.
             if loop.last_update is not None:
                 probe.recorder.step(
                     None, loop.last_update, now - loop.last_update, None, None, loop.backward if loop.cpu else None,
@@ -368,7 +368,7 @@ def watch(torch):
 
 
 def _wrap_steps(base):
-    """PyTorch before 2.0 has no global hooks: each optimiser's own step is wrapped when it is made."""
+    """PyTorch before 2.0 has no global hooks: each optimizer's own step is wrapped when it is made."""
     original = base.__init__
 
     def __init__(self, *args, **kwargs):
@@ -394,7 +394,7 @@ def _finish():
     if not probe.recorder.alive():
         return
     if loop.asked is not None and loop.trained:
-        # The loop was left from inside: the last step ended when its optimiser did.
+        # The loop was left from inside: the last step ended when its optimizer did.
         _close_step((loop.optimizer_began or loop.asked) + loop.optimizer_time)
     _close_epoch()
     torch = sys.modules.get("torch")

@@ -9,7 +9,6 @@ export * from "./model/index.js";
 export * from "./predict/index.js";
 export * from "./report/index.js";
 export * from "./runner/index.js";
-export * from "./stats/index.js";
 export * from "./store/index.js";
 export * from "./trace/index.js";
 export * from "./validity/index.js";

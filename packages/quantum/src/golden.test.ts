@@ -1,5 +1,5 @@
-// Whole gates against published numbers: the simultaneous X gate on a fluxonium chain with its gradient with respect to
-// every pulse and device parameter, and a cross-resonance gate.
+// Gates against published values: the simultaneous X gate on a fluxonium chain with gradients of all pulse and device
+// parameters, and a cross-resonance gate.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
@@ -9,21 +9,21 @@ import { availableDevices } from "@weft/core/testing/test/devices.js";
 import { averageGateInfidelity, compensate, gate, processInfidelity } from "./fidelity/index.js";
 import { cosinePulse, type Pulse } from "./pulses/index.js";
 import { trotter2 } from "./solvers/index.js";
-import { Chain, Device, evolve, Fluxonium } from "./systems/index.js";
+import { Chain, evolve, Fluxonium, QuantumDevice } from "./systems/index.js";
 
 const near = (got: number, want: number, tolerance: number, name = "value"): void =>
   assert.ok(Math.abs(got - want) <= tolerance, `${name}: ${got}, wanted ${want} +- ${tolerance}`);
-// Long loops and 400-point eigenproblems: the reference device would need minutes.
+// The reference device needs minutes for long loops and 400-point eigenproblems.
 const skip = weft.CpuDevice.available() ? false : "needs a compiler";
 
-/** Factors of fabrication of the published device (ec, ej, el by qubit). */
+/** Fabrication factors of the published device (ec, ej, el by qubit). */
 const factors = [
   [0.994466122879, 1.009442830753, 1.001453810889],
   [0.996723867734, 0.995933653596, 1.008908070206],
   [1.005208901918, 1.005769042894, 1.004250269124],
   [1.014053283963, 0.983438063074, 1.005177150255],
 ];
-/** The same device as a newer random generator draws it. */
+/** Fabrication factors of the same seed with a newer random generator. */
 const newerFactors = [
   [1.006498920118, 1.00118478608, 0.984442806086],
   [1.004091351545, 1.001786001091, 1.019271419298],
@@ -41,7 +41,7 @@ const chainTable = [
   { n: 4, plain: 0.9999998559, spread: 0.6995934059, newer: 0.9999891814, virtualZ: 0.04317423 },
 ];
 for (const row of chainTable)
-  test(`simultaneous X on ${row.n} fluxonium qubits, 4,999 steps`, { skip }, () => {
+  test(`simultaneous X on ${row.n} fluxonium qubits has the published infidelities`, { skip }, () => {
     const target = gate("X", row.n);
     const losses = (device: Chain): [number, number] => {
       const run = weft.jit((p: Record<string, Tensor>) => {
@@ -63,7 +63,7 @@ for (const row of chainTable)
     near(better, row.virtualZ, 1e-8, "virtual Z");
   });
 
-test("its gradient with respect to pulses, energies, couplings and length, in pieces of time", {
+test("gradients of pulses, energies, couplings and length equal the published values, with pieces of time", {
   skip,
 }, () => {
   const chain = Chain.fluxonium({ qubits: 2, spread: spread(2), shared: { length: ["q0.x.length", "q1.x.length"] } });
@@ -98,21 +98,21 @@ test("its gradient with respect to pulses, energies, couplings and length, in pi
     near(gradient[key].itemSync(), want, 1e-5 * Math.max(1, Math.abs(want)), key);
 });
 
-test("cross resonance on a chain of three, between dressed states, single-qubit gates free", { skip }, () => {
+test("cross resonance on a chain of three has the published fidelity with single-qubit compensation", { skip }, () => {
   const bare = Chain.fluxonium({ qubits: 3, levels: 3, gate: "none" });
   const pulse = cosinePulse({ length: 100, amplitude: 0.13067653633, omega: 3.65803041115 });
-  const device = new Device({ ...bare, drives: [{ name: "cr", on: "q0", pulse }] });
+  const device = new QuantumDevice({ ...bare, drives: [{ name: "cr", on: "q0", pulse }] });
   const target = gate("CNOT*I");
   const run = evolve(device, { steps: 1999, basis: "eigen" });
   const u = run.unitary.realize();
-  // Published with a splitting of first order, whose error at these steps is some 1e-5.
+  // The published value uses a first-order splitting with an error of about 1e-5.
   near(1 - averageGateInfidelity(compensate(u, target, "single-qubit"), target).itemSync(), 0.98823998, 1e-4);
-  assert.ok(averageGateInfidelity(u, target).itemSync() > 0.1, "without the compensation it is no CNOT");
+  assert.ok(averageGateInfidelity(u, target).itemSync() > 0.1, "without compensation it is not a CNOT");
 });
 
-test("X on one fluxonium of ten levels, seven half turns in 40 ns", { skip }, () => {
+test("an X gate by seven half rotations in 40 ns has the published infidelity", { skip }, () => {
   const pulse = cosinePulse({ length: 40, amplitude: 0.51753615, omega: 3.65911655, phase: 0.64509906 });
-  const device = new Device({
+  const device = new QuantumDevice({
     parts: { q: new Fluxonium({ ec: 1, ej: 4, el: 1, phiExt: Math.PI, levels: 10 }) },
     drives: [{ name: "x", on: "q", pulse }],
   });
@@ -121,7 +121,7 @@ test("X on one fluxonium of ten levels, seven half turns in 40 ns", { skip }, ()
   run.check();
 });
 
-test("every available device agrees with the reference: a coupled pair with all its gradients", () => {
+test("every device agrees with the reference on a coupled pair with all gradients", () => {
   const part = (el: number): Fluxonium =>
     new Fluxonium({ ec: 1, ej: 4, el, phiExt: Math.PI, levels: 2, points: 64, range: 3.5 * Math.PI });
   const parts = { a: part(0.9), b: part(1) };
@@ -129,7 +129,7 @@ test("every available device agrees with the reference: a coupled pair with all 
   const target = gate("X", 2);
   const results = availableDevices().map(({ name, make }) => {
     weft.useDevice(make());
-    const device = new Device({
+    const device = new QuantumDevice({
       parts,
       couplings: [{ between: ["a", "b"], jc: 0.02, jl: -0.002 }],
       drives: [

@@ -7,6 +7,7 @@ export * from "./meta/index.js";
 export * from "./noise/index.js";
 export * from "./operators/index.js";
 export * from "./pulses/index.js";
+export { SpecError } from "./schema/index.js";
 export * from "./solvers/index.js";
 export * from "./spec/index.js";
 export * from "./systems/index.js";

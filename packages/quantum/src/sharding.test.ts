@@ -1,5 +1,5 @@
-// Quantum programs over several devices, as the planner divides them by itself: tasks, ensembles, columns of a propagator and
-// pieces of time are cut, nothing but gradients (and the pieces' propagators) moves, and the numbers are those of one device.
+// Automatic sharding of quantum programs: tasks, ensembles, columns of a propagator and pieces of time are sharded, only gradients
+// and propagators of pieces are communicated, and results equal those of one device.
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { connect } from "@weft/cluster";
@@ -17,9 +17,9 @@ import { type Hamiltonian, type PropagatorOptions, propagator } from "./solvers/
 import { piecesFor } from "./solvers/schrodinger.js";
 import { Fluxonium } from "./systems/index.js";
 
-/** Slow arithmetic and quick links: what can be divided is worth dividing. */
+/** Slow arithmetic and fast links, so that sharding always pays. */
 const machine: Rates = {
-  name: "slow devices, quick links",
+  name: "slow devices, fast links",
   assumed: true,
   matmul: { float32: [[1, 1e7]], complex128: [[1, 1e7]] },
   linalg: 1e9,
@@ -38,9 +38,9 @@ const segments = 6;
 const steps = { method: "rk4", perSegment: 1 } as const;
 const flip = () => prepareProblem(qubitFlip({ segments }));
 const pulses = (shape: number[]): Tensor => weft.rand(shape, { seed: 1, low: -2, high: 2 }).realize();
-const ratesOf = (tasks: number): Tensor => weft.rand([tasks, 2], { seed: 2, low: 0.02, high: 0.15 }).realize();
+const randomRates = (tasks: number): Tensor => weft.rand([tasks, 2], { seed: 2, low: 0.02, high: 0.15 }).realize();
 
-/** Traced, planned for so many devices and cut; what moves as [kind, bytes of the tensors that move]. */
+/** Traces, plans and partitions a function; communication as [kind, bytes of the tensors]. */
 function divide(fn: (...x: Tensor[]) => Tensor[], args: Tensor[], devices: number, rates = machine) {
   const traced: Traced = trace(fn, args);
   const simple = simplify(traced.fn);
@@ -88,7 +88,7 @@ const gateGradient =
   };
 const gateArguments = (n: number): Tensor[] => [weft.full([n], 0.8, f64), weft.tensor(0.3, f64)];
 
-describe("the planner divides by itself", () => {
+describe("automatic sharding", () => {
   let device: weft.Device;
   before(() => {
     device = weft.session().device;
@@ -97,7 +97,7 @@ describe("the planner divides by itself", () => {
   after(() => weft.useDevice(device));
 
   for (const devices of [2, 3]) {
-    test(`tasks over ${devices} devices: nothing moves`, () => {
+    test(`tasks over ${devices} devices need no communication`, () => {
       const each = weft.vmap(
         weft.valueAndGrad((u: Tensor, g: Tensor) => controlInfidelity(flip(), steps, u, g), { argument: [0, 1] }),
       );
@@ -106,7 +106,7 @@ describe("the planner divides by itself", () => {
           const [value, [du, dg]] = each(u, g) as unknown as [Tensor, [Tensor, Tensor]];
           return [value, du, dg];
         },
-        [pulses([13, segments, 2]), ratesOf(13)],
+        [pulses([13, segments, 2]), randomRates(13)],
         devices,
       );
       assert.equal(String(made.mesh), `d=${devices}`);
@@ -115,13 +115,13 @@ describe("the planner divides by itself", () => {
       assert.deepEqual(problems, []);
     });
 
-    test(`one pulse for an ensemble over ${devices} devices: its gradient and value are put together once`, () => {
+    test(`one pulse for an ensemble over ${devices} devices needs one all-reduce of value and gradient`, () => {
       const { parts, moves, problems } = divide(
         (u, g) =>
           weft.valueAndGrad((pulse: Tensor) =>
             (weft.vmap((rates: Tensor) => controlInfidelity(flip(), steps, pulse, rates))(g) as Tensor).mean(),
           )(u) as unknown as Tensor[],
-        [pulses([segments, 2]), ratesOf(13)],
+        [pulses([segments, 2]), randomRates(13)],
         devices,
       );
       assert.equal(places(parts, 2), "[-, -] [d, -] => [] [-, -]");
@@ -129,7 +129,7 @@ describe("the planner divides by itself", () => {
       assert.deepEqual(problems, []);
     });
 
-    test(`a meta-batch over ${devices} devices: one all-reduce of the gradient`, () => {
+    test(`a meta-batch over ${devices} devices needs one all-reduce of loss and gradient`, () => {
       const options = { width: 8, hidden: 1, segments, controls: 2 };
       const params = policy.init({ ...options, features: 3 }, weft.key(4));
       const leaves = weft.treeLeaves(params).map((leaf) => leaf.realize() as Tensor);
@@ -147,7 +147,7 @@ describe("the planner divides by itself", () => {
           );
           return [loss, ...weft.treeLeaves(grads)];
         },
-        [ratesOf(12), weft.rand([12, 3], { seed: 5 }).realize() as Tensor, ...leaves],
+        [randomRates(12), weft.rand([12, 3], { seed: 5 }).realize() as Tensor, ...leaves],
         devices,
       );
       assert.ok(parts.params.slice(-2 - leaves.length, -leaves.length).every((p) => String(p) === "[d, -]"));
@@ -156,7 +156,7 @@ describe("the planner divides by itself", () => {
       assert.deepEqual(problems, []);
     });
 
-    test(`the levels of seven parts over ${devices} devices: each solves its own, and nothing moves`, () => {
+    test(`the eigenproblems of seven parts over ${devices} devices need no communication`, () => {
       const part = new Fluxonium({ ec: 1, ej: 4, el: 1, phiExt: Math.PI, levels: 3, points: 32, range: 3 * Math.PI });
       const given = Object.fromEntries(
         Object.entries(part.parameters).map(([key, x]) => [key, weft.full([7], x, f64).realize() as Tensor]),
@@ -170,7 +170,7 @@ describe("the planner divides by itself", () => {
         },
         Object.values(given),
         devices,
-        // As it is for the 400 points of a real one: eigenvectors take longest.
+        // Expensive eigensolvers, as for the 400 points of a real part.
         { ...machine, linalg: 1e6 },
       );
       assert.equal(made.mesh.size, devices);
@@ -182,7 +182,7 @@ describe("the planner divides by itself", () => {
       assert.deepEqual(problems, []);
     });
 
-    test(`columns of a propagator over ${devices} devices: the overlap and the gradient are sums`, () => {
+    test(`columns of a propagator over ${devices} devices need all-reduces of the overlap and the gradient`, () => {
       const run = gateGradient(devices, { steps: 96, chunks: 1, strategy: "gates" });
       const { made, moves, problems } = divide(run, gateArguments(devices), devices);
       assert.equal(made.mesh.size, devices);
@@ -194,13 +194,13 @@ describe("the planner divides by itself", () => {
       assert.deepEqual(problems, []);
     });
 
-    test(`pieces of time over ${devices} devices: their propagators are put together once`, () => {
+    test(`pieces of time over ${devices} devices are gathered once, and so are their cotangents`, () => {
       const pieces = 2 * devices;
       const run = gateGradient(2, { steps: 24 * pieces, chunks: pieces, strategy: "gates" });
       const { made, parts, moves, problems } = divide(run, gateArguments(2), devices);
       assert.equal(made.mesh.size, devices);
       const gathers = moves.filter(([kind]) => kind === "allGather");
-      // Of the pieces' propagators, and of their cotangents: 4 x 4 complex numbers each.
+      // Propagators and cotangents of the pieces: 4 x 4 complex numbers each.
       const others = (16 * 16 * pieces * (devices - 1)) / devices;
       assert.deepEqual(
         gathers.map(([, bytes]) => bytes),
@@ -214,11 +214,11 @@ describe("the planner divides by itself", () => {
   }
 });
 
-test("pieces of time by default: as many for every worker, none where columns suffice or steps are few", () => {
+test("the default number of pieces is equal on all workers, and 1 if columns suffice", () => {
   const on = (workers: number, gpu = false) => ({ workers, gpu });
-  // Four columns fill four lanes of sixteen; whole matrices of one device need no pieces.
+  // Four columns in four pieces fill sixteen lanes; dense matrices on one device need no pieces.
   assert.deepEqual([piecesFor(5000, 4, "gates", on(1)), piecesFor(5000, 64, "dense", on(1))], [4, 1]);
-  // 64 columns on eight workers: four pieces would leave four of them idle.
+  // 64 columns on eight workers: four pieces would leave four workers idle.
   assert.deepEqual([piecesFor(1000, 64, "dense", on(8)), piecesFor(1000, 64, "dense", on(3))], [8, 3]);
   assert.deepEqual([piecesFor(1000, 1024, "dense", on(8)), piecesFor(5000, 16, "gates", on(8))], [1, 8]);
   assert.deepEqual([piecesFor(700, 2, "gates", on(8)), piecesFor(100, 16, "gates", on(8))], [16, 3]);
@@ -226,7 +226,7 @@ test("pieces of time by default: as many for every worker, none where columns su
 });
 
 describe("on workers", { skip: weft.CpuDevice.available() ? false : "needs a compiler" }, () => {
-  test("columns of a propagator, and tasks with operators that the function closes over", async () => {
+  test("propagator columns and tasks with captured operators give the results of one device", async () => {
     const run = weft.jit((a: Tensor, jc: Tensor) => gateGradient(2, { steps: 64, chunks: 1 })(a, jc));
     const ensemble = weft.jit((u: Tensor, g: Tensor) =>
       weft.vmap(weft.valueAndGrad((x: Tensor, y: Tensor) => controlInfidelity(flip(), steps, x, y)))(u, g),
@@ -235,14 +235,17 @@ describe("on workers", { skip: weft.CpuDevice.available() ? false : "needs a com
       Promise.all(weft.treeLeaves(all).map(async (t) => Array.from((await t.data()) as ArrayLike<number>, Number)));
     const expected = [
       await numbers(run(gateArguments(2)[0], gateArguments(2)[1])),
-      await numbers(ensemble(pulses([5, segments, 2]), ratesOf(5))),
+      await numbers(ensemble(pulses([5, segments, 2]), randomRates(5))),
     ];
     process.env.WEFT_FORCE_SHARD = "1";
     const cluster = await connect({ devices: 2, cores: 1 });
     try {
       const [amplitude, jc] = gateArguments(2);
-      const found = [await numbers(run(amplitude, jc)), await numbers(ensemble(pulses([5, segments, 2]), ratesOf(5)))];
-      assert.ok(cluster.device.counts.sharded >= 2, `${cluster.device.counts.sharded} runs on both workers`);
+      const found = [
+        await numbers(run(amplitude, jc)),
+        await numbers(ensemble(pulses([5, segments, 2]), randomRates(5))),
+      ];
+      assert.ok(cluster.device.counts.sharded >= 2, `${cluster.device.counts.sharded} sharded runs`);
       found.forEach((list, k) => {
         list.forEach((values, i) => {
           values.forEach((value, j) => {

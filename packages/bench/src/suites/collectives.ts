@@ -6,7 +6,7 @@ import { cpus } from "node:os";
 import type { Readable } from "node:stream";
 import { arena, barrierOf, connect, describe, groupLibrary, MpiGroup, ShmGroup } from "@weft/cluster";
 import * as weft from "@weft/core";
-import { sampleMedian, sampleQuantile } from "../harness/index.js";
+import { median, quantile } from "@weft/formats/stats";
 import type { Context, Suite } from "./context.js";
 import { entryPoint } from "./main-path.js";
 import { jsonLines } from "./peers.js";
@@ -124,7 +124,7 @@ async function allReduceRow(context: Context, size: number, hasMpi: boolean): Pr
       for (const which of placements) samples[who][which].push(...slowest(members, which));
     }
   const compared = placements.map((which) => {
-    const [own, theirs] = [samples.weft[which], samples.openmpi[which]].map((s) => 1e3 * sampleMedian(s));
+    const [own, theirs] = [samples.weft[which], samples.openmpi[which]].map((s) => 1e3 * median(s));
     return [which, hasMpi ? { weftMs: own, openmpiMs: theirs, ratio: theirs / own } : { weftMs: own, ratio: null }];
   });
   const kept = hasMpi ? samples : { weft: samples.weft };
@@ -163,7 +163,7 @@ async function roundTripRow(context: Context, workers: number): Promise<object> 
       await cluster.close();
     }
   }
-  const [medianMs, p90Ms, p99Ms] = [0.5, 0.9, 0.99].map((share) => sampleQuantile(samples, share));
+  const [medianMs, p90Ms, p99Ms] = [0.5, 0.9, 0.99].map((share) => quantile(samples, share));
   return { workers, medianMs, p90Ms, p99Ms, bytesPerRequest, samples };
 }
 

@@ -1,6 +1,7 @@
 // A contest: Weft and its peers compute the same row on the same cores and take turns in rounds. Answers are checked
 // before a time counts, and rounds that other processes disturbed are repeated.
-import { sampleMedian, spreadOf, waitForIdleCores, withForeignLoad } from "../harness/index.js";
+import { median } from "@weft/formats/stats";
+import { spreadOf, waitForIdleCores, withForeignLoad } from "../harness/index.js";
 import type { Contestant } from "./contestant.js";
 import type { Context } from "./context.js";
 import type { ContestantTimes, ContestRecord, PublishedFigures, RoundSamples, RowResult, TimeRatio } from "./record.js";
@@ -153,11 +154,11 @@ function resultsOf(
   );
   const counted = (entry: Entry): RoundSamples[] =>
     entry.rounds.filter((_, i) => quiet.length < 3 || quiet.includes(i));
-  const medians = (entry: Entry): number[] => counted(entry).map(({ samples }) => sampleMedian(samples));
+  const medians = (entry: Entry): number[] => counted(entry).map(({ samples }) => median(samples));
   const times: Record<string, ContestantTimes> = {};
   for (const entry of entries)
     times[entry.name] = {
-      ms: sampleMedian(medians(entry)),
+      ms: median(medians(entry)),
       spread: spreadOf(counted(entry).flatMap(({ samples }) => samples)),
       info: entry.info,
       check: entry.check,
@@ -169,7 +170,7 @@ function resultsOf(
     if (entry === weft) continue;
     const own = medians(weft!);
     const each = medians(entry).map((ms, i) => ms / own[i]);
-    const [ratio, wanted] = [sampleMedian(each), row.peers?.[entry.name] ?? null];
+    const [ratio, wanted] = [median(each), row.peers?.[entry.name] ?? null];
     const [min, max] = [Math.min(...each), Math.max(...each)];
     const met = wanted === null ? null : ratio >= wanted;
     ratios[entry.name] = { name: seats[entry.name].title, ratio, min, max, wanted, met };

@@ -14,7 +14,7 @@ import {
 } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
-import { sampleMean, sampleMedian } from "../harness/index.js";
+import { mean, median } from "@weft/formats/stats";
 import type { Context, Suite } from "./context.js";
 import { entryPoint } from "./main-path.js";
 import { findPeer, peerScript, pythonLines } from "./peers.js";
@@ -68,7 +68,7 @@ function analyzeRow(context: Context): void {
       return seconds;
     });
   });
-  const seconds = { median: sampleMedian(samples), samples };
+  const seconds = { median: median(samples), samples };
   const what = `weft analyze of ${runs} runs of ${epochs} epochs, without pictures, whole process`;
   context.open("lab-analyze", { what, seconds, limit: 5 }, { always: true }).save();
   console.log(`${runs} runs: median ${seconds.median.toFixed(2)} s`);
@@ -212,8 +212,7 @@ function probeRow(context: Context): void {
     if (context.quick) save();
     return;
   }
-  const quarter = (values: number[]): number =>
-    sampleMean([...values].sort((a, b) => a - b).slice(0, values.length >> 2));
+  const quarter = (values: number[]): number => mean([...values].sort((a, b) => a - b).slice(0, values.length >> 2));
   for (const hidden of [64, 512, 1024])
     inScratch("probe", (folder) => {
       process.env.PYTHONPATH = join(repository, "packages/lab/probe");
@@ -253,8 +252,8 @@ export const suite: Suite = {
     const start = performance.now();
     const facts: Partial<TraceSample> = {};
     if (file !== undefined) {
-      const { analyseTraces } = await import("@weft/lab");
-      const [rank] = (await analyseTraces([file])).ranks;
+      const { analyzeTraces } = await import("@weft/lab");
+      const [rank] = (await analyzeTraces([file])).ranks;
       const kernels = rank.kernels.reduce((n, { count }) => n + count, 0);
       Object.assign(facts, { bytes: rank.bytes, events: rank.events, idleUs: rank.idleUs, kernels });
       Object.assign(facts, { computeUs: rank.computeUs, spanUs: rank.spanUs });

@@ -23,7 +23,7 @@ import {
   scatterValue,
 } from "@weft/core/internal/shard";
 import * as make from "@weft/core/testing/test/programs.js";
-import { sampleMedian } from "../harness/index.js";
+import { median } from "@weft/formats/stats";
 import type { Context, Suite } from "./context.js";
 import { entryPoint } from "./main-path.js";
 import { scratchFolder } from "./weft-runs.js";
@@ -85,9 +85,9 @@ function timeRuns(
   }
   const steady = times.slice(2);
   return {
-    median: sampleMedian(steady),
+    median: median(steady),
     least: Math.min(...steady),
-    kernels: device.timing ? kernels.map(sampleMedian) : [],
+    kernels: device.timing ? kernels.map(median) : [],
   };
 }
 
@@ -135,7 +135,7 @@ interface Calibration {
 /** Rank 0 measures its rates alone, all ranks theirs at the same time, the group its links; all get rank 0's numbers. */
 function calibrate(
   group: ShmGroup,
-  measureRates: () => Rates,
+  measureRates: () => Rates | null,
   speed: (ranks: number[]) => number,
   file: string,
 ): Calibration {
@@ -222,7 +222,7 @@ function runRank(context: Context): void {
   const started = performance.now();
   const speed = speedometer(device, group);
   // Measuring rates takes seconds; --quick plans with those of another machine.
-  const measureRates = (): Rates => (context.quick ? h200 : measureGroup(group, device));
+  const measureRates = (): Rates | null => (context.quick ? h200 : measureGroup(group, device));
   let calibration = calibrate(group, measureRates, speed, join(folder, "rates-0.json"));
   const modes = ranks > 1 ? (["planned", "one device"] as const) : (["one device"] as const);
   const prepared = context.choose(programs(context.quick)).flatMap(({ program, trace }) => {
@@ -278,8 +278,8 @@ function summarize(row: PlannerRow): PlannerRow {
   if (row.rounds.length === 0) return row;
   return {
     ...row,
-    predictedSeconds: sampleMedian(row.rounds.map((r) => r.predictedSeconds)),
-    measuredSeconds: sampleMedian(row.rounds.map((r) => r.measuredSeconds)),
+    predictedSeconds: median(row.rounds.map((r) => r.predictedSeconds)),
+    measuredSeconds: median(row.rounds.map((r) => r.measuredSeconds)),
     leastSeconds: Math.min(...row.rounds.map((r) => r.leastSeconds)),
   };
 }

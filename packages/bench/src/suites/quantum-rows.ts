@@ -4,8 +4,8 @@
 import type { Tensor } from "@weft/core";
 import * as weft from "@weft/core";
 import { adam, clipByGlobalNorm } from "@weft/core/optim";
+import { median } from "@weft/formats/stats";
 import * as quantum from "@weft/quantum";
-import { sampleMedian } from "../harness/index.js";
 import type { Answers, ContestRow } from "./contest.js";
 import type { PreparedRow } from "./contestant.js";
 import * as programs from "./quantum-programs.js";
@@ -102,7 +102,7 @@ function pauliChain(n: number, steps: number): PreparedRow {
       call();
       return performance.now() - start;
     });
-    return { chunks, value, ms: sampleMedian(samples), call };
+    return { chunks, value, ms: median(samples), call };
   });
   const best = tries.reduce((a, b) => (a.ms <= b.ms ? a : b));
   return {
@@ -144,8 +144,8 @@ function twoLevel(grid: [number, number]): PreparedRow {
 function cavities(m: number, batch: number): PreparedRow {
   const d = 3;
   const dims = Array.from({ length: m }, () => d);
-  const n = quantum.number(d);
-  const kerr = n.mul(n.sub(quantum.identity(d))).scale(2 * Math.PI * 0.2);
+  const n = quantum.numberOperator(d);
+  const kerr = n.mul(n.sub(quantum.identityOperator(d))).scale(2 * Math.PI * 0.2);
   const one = kerr.add(n.scale(2 * Math.PI * 0.1));
   const D = d ** m;
   const jumps = dims.map((_, k) => ({ operator: quantum.destroy(d), sites: [k], rate: cavityRate }));

@@ -6,7 +6,8 @@ import type { Tensor } from "@weft/core";
 import * as weft from "@weft/core";
 import { coreOrder } from "@weft/core/internal/device";
 import type { TensorValue } from "@weft/core/internal/runtime";
-import { sampleMedian, spreadOf, timePipelined } from "../harness/index.js";
+import { median } from "@weft/formats/stats";
+import { spreadOf, timePipelined } from "../harness/index.js";
 import { type Contestant, PeerProcess, serveContestant } from "./contestant.js";
 import type { Context, Suite } from "./context.js";
 import { entryPoint } from "./main-path.js";
@@ -250,7 +251,7 @@ async function measure(context: Context, id: string, cluster: Runner, singles: r
     const together = await cluster.process.time(id, seconds, 2);
     for (const [i, samples] of each.entries()) independent[i].push(...samples);
     shared.push(...together);
-    efficiencies.push(Math.max(...each.map(sampleMedian)) / (workers * sampleMedian(together)));
+    efficiencies.push(Math.max(...each.map(median)) / (workers * median(together)));
   }
   const { alone, ...info } = own.info;
   return {
@@ -258,9 +259,9 @@ async function measure(context: Context, id: string, cluster: Runner, singles: r
     seconds: spreadOf(shared),
     samples: shared,
     alone: spreadOf(alone as number[]),
-    independent: independent.map(sampleMedian),
+    independent: independent.map(median),
     efficiencies,
-    efficiency: sampleMedian(efficiencies),
+    efficiency: median(efficiencies),
     right: isClose(own.check, expected.check),
     numbers: own.check,
     ...info,

@@ -45,7 +45,7 @@ async function metaTraining(): Promise<void> {
     validations: trainer.validations,
     losses: trainer.metrics.filter((m) => m.iteration % 20 === 0 || m.iteration <= 10),
     adaptation: Array.from({ length: 21 }, (_, k) => curves.reduce((s, c) => s + c[k], 0) / curves.length),
-    baselines: quantum.compareBaselines(trainer, { randomised: 2000 }),
+    baselines: quantum.compareBaselines(trainer, { randomized: 2000 }),
     explain: trainer.explain().split("\n"),
     cache: quantum.cacheStats(),
   };

@@ -4,12 +4,13 @@
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import * as weft from "@weft/core";
+import { mean, median } from "@weft/formats/stats";
 import * as trainer from "@weft/train";
 import * as data from "@weft/train/data";
 import { halfOf, makeModel } from "@weft/train/testing/trainer/model.js";
 import { makeOptimizer } from "@weft/train/testing/trainer/optimizer.js";
 import { freshState, makePrograms } from "@weft/train/testing/trainer/step.js";
-import { sampleMean, sampleMedian, spreadOf } from "../harness/index.js";
+import { spreadOf } from "../harness/index.js";
 import { classifierSizes, classifierStep } from "./classifier.js";
 import type { Context, Suite } from "./context.js";
 import { hash } from "./inputs.js";
@@ -85,7 +86,7 @@ class TrainerOnGpu {
     rmSync(config.output, { recursive: true });
     const means = (key: "durationUs" | "dataWaitUs"): number[] =>
       Array.from({ length: this.windows }, (_, w) =>
-        sampleMean(steps.slice(w * every, (w + 1) * every).map((s) => s[key] / 1e3)),
+        mean(steps.slice(w * every, (w + 1) * every).map((s) => s[key] / 1e3)),
       ).slice(this.windows > 2 ? 2 : 0);
     return { ms: means("durationUs"), dataWaitMs: means("dataWaitUs"), losses };
   }
@@ -157,12 +158,12 @@ class TrainerOnGpu {
     const second = await this.throughTrainer(size, compute, 1);
     const through = [...first.ms, ...second.ms];
     const quarter = Math.max(1, first.losses.length >> 2);
-    const losses = [sampleMean(first.losses.slice(0, quarter)), sampleMean(first.losses.slice(-quarter))];
+    const losses = [mean(first.losses.slice(0, quarter)), mean(first.losses.slice(-quarter))];
     if (!first.losses.every(Number.isFinite) || (!this.context.quick && !(losses[1] < losses[0] + 0.05)))
       throw new Error(`the loss went from ${losses[0]} to ${losses[1]}`);
     weft.collectGarbage();
     weft.session().device.trim();
-    const [stepMs, bareMs, tableMs] = [through, program.ms, table].map(sampleMedian);
+    const [stepMs, bareMs, tableMs] = [through, program.ms, table].map(median);
     return {
       size,
       precision: compute,
@@ -173,7 +174,7 @@ class TrainerOnGpu {
       /** What data, metrics and logging add to the trainer's own program, and what that adds to the bare step. */
       overhead: stepMs / bareMs - 1,
       checks: bareMs / tableMs - 1,
-      dataWaitMs: sampleMedian([...first.dataWaitMs, ...second.dataWaitMs]),
+      dataWaitMs: median([...first.dataWaitMs, ...second.dataWaitMs]),
       kernels: program.kernels,
       losses,
       samples: { through: spreadOf(through), bare: spreadOf(program.ms), table: spreadOf(table) },

@@ -5,7 +5,7 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { sampleMedian } from "../harness/index.js";
+import { median } from "@weft/formats/stats";
 import type { Suite } from "./context.js";
 import { jsonLines } from "./peers.js";
 import { type ModelSize, recordedSteps, runEnvironment, scratchFolder, textConfig, weftCommand } from "./weft-runs.js";
@@ -18,7 +18,7 @@ function summarizeRun(run: string): { ranks: number; stepMs: number } & Record<s
   const all = recordedSteps(run);
   const steady = all.flatMap((steps) => steps.slice(warmSteps).filter(({ compile }) => compile !== true));
   const ms = (key: "durationUs" | "computeUs" | "exposedCommUs" | "cpuUs" | "dataWaitUs"): number =>
-    sampleMedian(steady.map((step) => (step[key] ?? 0) / 1e3));
+    median(steady.map((step) => (step[key] ?? 0) / 1e3));
   return {
     ranks: all.length,
     epochs: new Set(all[0].map(({ epoch }) => epoch)).size,
@@ -83,8 +83,7 @@ class ScaleStudy {
     const measured = readdirSync(runs)
       .sort()
       .map((run) => ({ run, ...summarizeRun(join(runs, run)) }));
-    const stepMs = (ranks: number): number =>
-      sampleMedian(measured.filter((m) => m.ranks === ranks).map((m) => m.stepMs));
+    const stepMs = (ranks: number): number => median(measured.filter((m) => m.ranks === ranks).map((m) => m.stepMs));
     return {
       model: size,
       loaders,

@@ -3,7 +3,7 @@
 // stay as they are in the record.
 import { existsSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { sampleMean, sampleMedian } from "../harness/index.js";
+import { mean, median } from "@weft/formats/stats";
 import type { Context, Suite } from "./context.js";
 import { entryPoint } from "./main-path.js";
 import { findPeer, peerScript } from "./peers.js";
@@ -137,19 +137,19 @@ async function trainingRow(context: Context, runner: StepRunner, size: ModelSize
         "command" in python && side === "torch"
           ? await runner.torch(python.command, size, on, steps)
           : await runner.weft(size, on, steps);
-      context.log(`${size} ${side}, ${workers} workers: ${(sampleMedian(got.seconds) * 1e3).toFixed(1)} ms per step`);
-      stepSeconds[side][workers].push(sampleMedian(got.seconds));
+      context.log(`${size} ${side}, ${workers} workers: ${(median(got.seconds) * 1e3).toFixed(1)} ms per step`);
+      stepSeconds[side][workers].push(median(got.seconds));
       eachStep[side][workers].push(...got.seconds);
       torch = got.torch ?? torch;
       if (side === "torch") continue;
-      stepSeconds.dataWait.push(sampleMean(got.dataWait));
+      stepSeconds.dataWait.push(mean(got.dataWait));
       processor[workers].push(...got.processor);
-      if (workers === 2) stepSeconds.exposed.push(sampleMean(got.exposed));
+      if (workers === 2) stepSeconds.exposed.push(mean(got.exposed));
     }
   }
   const ratioOf = (a: number[], b: number[]): number | null =>
-    a.length === 0 || b.length === 0 ? null : sampleMedian(a) / sampleMedian(b);
-  const medianOf = (list: number[]): number | null => (list.length === 0 ? null : sampleMedian(list));
+    a.length === 0 || b.length === 0 ? null : median(a) / median(b);
+  const medianOf = (list: number[]): number | null => (list.length === 0 ? null : median(list));
   const { at, hardware, versions } = context.head();
   return {
     size,
@@ -166,7 +166,7 @@ async function trainingRow(context: Context, runner: StepRunner, size: ModelSize
       torch: ratioOf(eachStep.torch[1], eachStep.torch[2]),
     },
     exposedShare: medianOf(stepSeconds.exposed),
-    dataWaitShare: sampleMedian(stepSeconds.dataWait),
+    dataWaitShare: median(stepSeconds.dataWait),
   };
 }
 
@@ -184,12 +184,12 @@ async function overlapRow(
       [false, none, exposedNone],
     ] as const) {
       const got = await runner.weft(size, context.cores.slice(0, 2), steps, isOverlapped);
-      times.push(sampleMedian(got.seconds));
-      shares.push(sampleMean(got.exposed));
+      times.push(median(got.seconds));
+      shares.push(mean(got.exposed));
     }
   const { at, hardware, versions } = context.head();
-  const ratio = sampleMedian(none.map((t, i) => t / overlap[i]));
-  const [exposedShare, exposedShareNone] = [sampleMedian(exposed), sampleMedian(exposedNone)];
+  const ratio = median(none.map((t, i) => t / overlap[i]));
+  const [exposedShare, exposedShareNone] = [median(exposed), median(exposedNone)];
   return { at, hardware, versions, overlap, none, exposed, exposedNone, ratio, exposedShare, exposedShareNone };
 }
 
@@ -205,7 +205,7 @@ async function tokenizeRow(context: Context, runner: StepRunner): Promise<object
     seconds.python.push(times.python);
   }
   const { at, hardware, versions } = context.head();
-  const ratio = sampleMedian(seconds.python.map((t, i) => t / seconds.weft[i]));
+  const ratio = median(seconds.python.map((t, i) => t / seconds.weft[i]));
   return {
     at,
     hardware,

@@ -1,4 +1,4 @@
-// weft analyze: studies -> valid? how well? why? what would help? with tables, pictures and a page. The judgement is the lab's.
+// weft analyze: studies -> valid? how well? why? what would help? with tables, pictures and a page. The judgment is the lab's.
 import { query, type StudyReport, studyTables, type Table, writeReport, writeTables } from "@weft/lab";
 import type { Command } from "commander";
 import { attempt, CommandError, failed, Progress, table, wrongUsage } from "../terminal/index.js";

@@ -1,7 +1,8 @@
 // The two side benchmarks as text: jit against op by op, and the same rows in PyTorch.
 
 import type { JitRow } from "@weft/bench";
-import { type BenchRecord, middle } from "@weft/lab";
+import { medianOrNull } from "@weft/formats/stats";
+import type { BenchRecord } from "@weft/lab";
 import { table, time } from "../terminal/index.js";
 import type { TorchRow } from "./bench-torch.js";
 
@@ -9,7 +10,7 @@ const verdict = (ratio: number): string => (ratio > 1.1 ? "jit wins" : ratio > 0
 
 export function jitText(rows: readonly JitRow[]): string {
   const lines = rows.map((row) => {
-    const [each, once] = [middle(row.opByOp.calls) ?? 0, middle(row.jit.calls) ?? 0];
+    const [each, once] = [medianOrNull(row.opByOp.calls) ?? 0, medianOrNull(row.jit.calls) ?? 0];
     const ratio = each / once;
     // Calls after which compiling has paid for itself.
     const pays = each > once ? Math.ceil(Math.max(0, row.jit.first - row.opByOp.first) / (each - once)) : null;
@@ -36,7 +37,7 @@ export function torchText(record: BenchRecord, torch: readonly TorchRow[] | { re
     const theirs = torch[i];
     if (mine === undefined || theirs === undefined) return [];
     return (["compute", "endToEnd"] as const).map((clock) => {
-      const [a, b] = [middle(mine[clock]), middle(theirs[clock])];
+      const [a, b] = [medianOrNull(mine[clock]), medianOrNull(theirs[clock])];
       return [
         row.label,
         clock === "compute" ? "compute" : "end to end",

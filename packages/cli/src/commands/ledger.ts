@@ -1,5 +1,6 @@
 // weft ledger: the predictions that were made, what came of them, and how often their intervals held.
-import { type Ledger, ledgerScore, readLedger, scoreLedger, shortNumber } from "@weft/lab";
+import { shortNumber } from "@weft/formats/text";
+import { type Ledger, ledgerScore, readLedger, scoreLedger } from "@weft/lab";
 import type { Command } from "commander";
 import { attempt, CommandError, table, warn, writeFiles } from "../terminal/index.js";
 import { analyzeAll, ledgerPath, loadStudies } from "./studies.js";

@@ -1,17 +1,9 @@
 // weft predict: measured points -> other device counts, each with an interval or with the reason why there is none.
 import { existsSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import {
-  type PointSet,
-  type PredictionResult,
-  predict,
-  predictionChart,
-  readJson,
-  readPoints,
-  renderPng,
-  renderSvg,
-  shortNumber,
-} from "@weft/lab";
+import type { PointSet } from "@weft/formats";
+import { shortNumber } from "@weft/formats/text";
+import { type PredictionResult, predict, predictionChart, readJson, readPoints, renderPng, renderSvg } from "@weft/lab";
 import type { Command } from "commander";
 import { attempt, CommandError, counts, csv, failed, table, warn, writeFiles, wrongUsage } from "../terminal/index.js";
 import { analyzeAll, labWork, loadStudies } from "./studies.js";

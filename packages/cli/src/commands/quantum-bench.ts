@@ -1,5 +1,5 @@
-// weft quantum bench: the ladder from a program that is rebuilt on every call to a batch on a GPU, on one small problem whose
-// answer is known. Every rung is checked before it is timed.
+// weft quantum bench: one small problem with a known result, retraced on every call, compiled once, batched, and on the GPU. Every
+// result is checked before it is timed.
 
 import * as weft from "@weft/core";
 import * as quantum from "@weft/quantum";
@@ -27,10 +27,10 @@ const positive = (value: string): number => {
 export function add(program: Command): void {
   program
     .command("bench")
-    .description("The ladder: rebuilt on every call, compiled once, batched, on the GPU.")
+    .description("Time one problem retraced on every call, compiled once, batched, and on the GPU.")
     .option("--batch <n>", "problems in a batch", positive, 4096)
-    .option("--seconds <s>", "measuring time of a rung", positive, 1)
-    .option("--json", "the rungs as JSON on standard output")
+    .option("--seconds <s>", "measuring time per row", positive, 1)
+    .option("--json", "write the rows as JSON to standard output")
     .addHelpText("after", help)
     .action((options: Options) => attempt(async () => run(options)));
 }
@@ -39,7 +39,7 @@ interface Rung {
   rung: string;
   device: string;
   batch: number;
-  /** Microseconds for one problem, value and gradient. */
+  /** Microseconds per problem, value and gradient. */
   usPerTask: number;
   firstMs: number;
   fidelity: number;
@@ -132,6 +132,6 @@ function run({ batch, seconds, json }: Options): void {
     `${significant(first / r.usPerTask)}x`,
     time(r.firstMs * 1e3),
   ]);
-  process.stdout.write(`${table(["rung", "device", "batch", "a problem", "against the first", "first call"], rows)}\n`);
-  if (rungs.length === 3) process.stdout.write("no GPU here: the last rung is missing\n");
+  process.stdout.write(`${table(["rung", "device", "batch", "per problem", "speedup", "first call"], rows)}\n`);
+  if (rungs.length === 3) process.stdout.write("no GPU available: the GPU row is skipped\n");
 }

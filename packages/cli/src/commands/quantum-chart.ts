@@ -1,25 +1,25 @@
-// The picture of a gate: its pulses, and where the state goes that it starts in, with the file's decay. Carriers are drawn
-// with twenty points a period; those too fast to be seen as the band that they fill.
+// Chart of a gate: its pulses, and the populations over time. Carriers are drawn with twenty points per period; carriers too fast
+// to resolve are drawn as the band of their envelope.
 
 import * as weft from "@weft/core";
 import { framed, type Spec } from "@weft/lab";
 import type * as quantum from "@weft/quantum";
 
 const f64 = { dtype: "float64" } as const;
-const pointsAPeriod = 20;
-const fewestPoints = 400;
-/** Beyond this a period is narrower than a few pixels. */
-const mostPoints = 4000;
+const pointsPerPeriod = 20;
+const minPoints = 400;
+/** With more points a period is only a few pixels wide. */
+const maxPoints = 4000;
 
 export interface PulseLine {
   name: string;
-  /** The pulse itself, or (band) the envelope whose carrier fills it. */
+  /** Whether the values are an envelope whose carrier is too fast to draw. */
   band: boolean;
   times: number[];
   values: number[];
 }
 
-/** Points of one pulse over the whole evolution. */
+/** Samples of one pulse over the evolution. */
 export function pulseLine(
   name: string,
   pulse: quantum.Pulse,
@@ -27,9 +27,9 @@ export function pulseLine(
   duration: number,
 ): PulseLine {
   const omega = Math.abs(parameters.omega?.itemSync() ?? 0);
-  const wanted = Math.ceil((pointsAPeriod * omega * duration) / (2 * Math.PI));
-  const band = wanted > mostPoints;
-  const count = band ? fewestPoints : Math.max(fewestPoints, wanted);
+  const wanted = Math.ceil((pointsPerPeriod * omega * duration) / (2 * Math.PI));
+  const band = wanted > maxPoints;
+  const count = band ? minPoints : Math.max(minPoints, wanted);
   const times = Array.from({ length: count + 1 }, (_, k) => (k * duration) / count);
   const still = Object.fromEntries(
     Object.entries(parameters).map(([key, x]) => [key, key === "omega" || key === "phase" ? x.mul(0) : x]),
@@ -39,7 +39,7 @@ export function pulseLine(
 }
 
 const axis = { field: "t", type: "quantitative", title: "ns", scale: { nice: false } };
-const colour = { field: "line", type: "nominal", title: null };
+const lineColor = { field: "line", type: "nominal", title: null };
 
 function pulsePanel(lines: readonly PulseLine[]): Spec {
   const rows = (band: boolean): object[] =>
@@ -54,20 +54,21 @@ function pulsePanel(lines: readonly PulseLine[]): Spec {
     layers.push({
       data: { values: rows(false) },
       mark: { type: "line", strokeWidth: 1.5 },
-      encoding: { x: axis, y, color: colour },
+      encoding: { x: axis, y, color: lineColor },
     });
   if (lines.some(({ band }) => band))
     layers.push({
       data: { values: rows(true) },
       mark: { type: "area", opacity: 0.35, line: true },
-      encoding: { x: axis, y, y2: { field: "below" }, color: colour },
+      encoding: { x: axis, y, y2: { field: "below" }, color: lineColor },
     });
   return { width: 620, height: 220, layer: layers };
 }
 
-/** Product states that are drawn: those that matter most at some time. */
-const mostStates = 6;
+/** Number of product states that are drawn: those with the largest peak population. */
+const maxStates = 6;
 
+/** Vega-Lite specification of the chart. */
 export function chart(problem: quantum.GateProblem): Spec {
   const bound = problem.bind();
   const duration = problem.spec.evolution.duration ?? bound.duration().itemSync();
@@ -79,19 +80,19 @@ export function chart(problem: quantum.GateProblem): Spec {
   const shown = labels
     .map((_, s) => s)
     .sort((a, b) => peak(b) - peak(a))
-    .slice(0, mostStates);
+    .slice(0, maxStates);
   const populations = shown.flatMap((s) => times.map((t, k) => ({ t, value: weights[k][s], line: `|${labels[s]}>` })));
   const populationPanel: Spec = {
     width: 620,
     height: 220,
     data: { values: populations },
     mark: { type: "line", strokeWidth: 1.5 },
-    encoding: { x: axis, y: { field: "value", type: "quantitative", title: "population" }, color: colour },
+    encoding: { x: axis, y: { field: "value", type: "quantitative", title: "population" }, color: lineColor },
   };
   return framed(
     {
       title: problem.spec.name,
-      subtitle: `pulses${pulses.some(({ band }) => band) ? " (fast carriers as bands)" : ""}, and the populations from |${from}> on, ${open ? "with decay" : "without decay"}`,
+      subtitle: `pulses${pulses.some(({ band }) => band) ? " (fast carriers as bands)" : ""} and populations from |${from}>, ${open ? "with decay" : "without decay"}`,
       description: `Pulses and populations of ${problem.spec.name} over ${duration} ns.`,
     },
     {

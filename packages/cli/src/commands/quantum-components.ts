@@ -1,34 +1,37 @@
-// The components of a gate as programs for whatever device is current, and their times: what `weft quantum profile` measures
-// at each device count. Patterns say along what several devices divide the evolution; "automatic" leaves it to the planner.
+// Timed components of a gate on the current device, for `weft quantum profile`. A pattern names the axis along which devices shard
+// the evolution; "automatic" leaves the choice to the sharding planner.
 import * as weft from "@weft/core";
 import * as quantum from "@weft/quantum";
 
+/** Sharding patterns of the evolution. */
 export const patterns = ["states", "time", "tasks", "both", "automatic"] as const;
 export type Pattern = (typeof patterns)[number];
 
+/** Times of one component. */
 export interface ComponentTime {
-  /** The first call: tracing, compilation and the run. Milliseconds. */
+  /** First call in milliseconds: tracing, compilation and run. */
   firstMs: number;
-  /** Calls after it. */
+  /** Later calls in milliseconds. */
   steadyMs: number[];
-  /** Of results. */
+  /** Size of the results. */
   bytes: number;
 }
 
-export interface Settings {
+/** Settings of one measurement. */
+export interface ProfileSettings {
   pattern: Pattern;
   devices: number;
   tasks: number;
   repeats: number;
-  /** Waits until these have been computed. */
+  /** Waits until these tensors are computed. */
   settle(tensors: readonly weft.Tensor[]): Promise<void>;
-  /** Called before a program of the evolution is first run. */
+  /** Sets the mesh of the next programs. */
   mesh(axes: Record<string, number> | undefined): void;
-  /** Called when the evolution with its gradient was the last program. */
+  /** Called after the evolution with its gradient, to read its sharding plan. */
   onEvolution(): void;
 }
 
-/** Columns x pieces of time for "both": the most square split. */
+/** Columns and pieces of time of the pattern "both": the most square factorization. */
 export function gridOf(count: number): [number, number] {
   let columns = Math.floor(Math.sqrt(count));
   while (count % columns !== 0) columns--;
@@ -60,46 +63,47 @@ function divisionOf(pattern: Pattern, devices: number): Division {
 const bytesOf = (tree: unknown): number =>
   weft.treeLeaves(tree).reduce((sum, t) => sum + t.size * (t.dtype === "complex128" ? 16 : 8), 0);
 
-/** The evolution of a gate, or of an ensemble of gates, and a number that depends on all of it. */
-function evolutionOf(problem: quantum.GateProblem, levels: Record<string, quantum.Levels>, settings: Settings) {
+/** The evolution of a gate or an ensemble of gates, and a scalar that depends on all of it. */
+function evolutionOf(problem: quantum.GateProblem, levels: Record<string, quantum.Levels>, settings: ProfileSettings) {
   const { pattern, devices } = settings;
   const { chunks, divide } = divisionOf(pattern, devices);
   const { evolution } = problem.spec;
   const bound = problem.bind();
   const D = bound.dims.reduce((a, b) => a * b, 1);
   const states = quantum.computationalStates(bound);
-  // Pieces of time need the whole propagator; otherwise only the states that a gate is read from are evolved.
+  // Pieces of time need the whole propagator; otherwise only the computational states are evolved.
   const some = states.length < D && (chunks === 1 || pattern === "automatic");
-  const run = (p: quantum.Parameters): weft.Tensor => {
+  const run = (p: quantum.DeviceParameters): weft.Tensor => {
     const own = problem.bind(p);
     own.useLevels(levels);
-    const columns = some ? { columns: quantum.identity(D).tensor().take(states, 0) } : { chunks };
+    const columns = some ? { columns: quantum.identityOperator(D).tensor().take(states, 0) } : { chunks };
     const { steps, method } = evolution;
     return quantum.propagator(own.hamiltonian(), { duration: own.duration(), steps, method, divide, ...columns }).final;
   };
-  const loss = (p: quantum.Parameters): weft.Tensor => run(p).sum().abs().square();
+  const loss = (p: quantum.DeviceParameters): weft.Tensor => run(p).sum().abs().square();
   if (pattern !== "tasks") return { run, loss };
-  const scaled = (p: quantum.Parameters, scale: weft.Tensor): quantum.Parameters =>
+  const scaled = (p: quantum.DeviceParameters, scale: weft.Tensor): quantum.DeviceParameters =>
     Object.fromEntries(Object.entries(p).map(([key, x]) => [key, key.endsWith(".amplitude") ? x.mul(scale) : x]));
   const scales = (): weft.Tensor =>
     weft.shard(weft.linspace(1, 1.01, settings.tasks, { dtype: "float64" }), { 0: "tasks" });
   return {
-    run: (p: quantum.Parameters) => weft.vmap((s: weft.Tensor) => run(scaled(p, s)))(scales()) as weft.Tensor,
-    loss: (p: quantum.Parameters) => (weft.vmap((s: weft.Tensor) => loss(scaled(p, s)))(scales()) as weft.Tensor).sum(),
+    run: (p: quantum.DeviceParameters) => weft.vmap((s: weft.Tensor) => run(scaled(p, s)))(scales()) as weft.Tensor,
+    loss: (p: quantum.DeviceParameters) =>
+      (weft.vmap((s: weft.Tensor) => loss(scaled(p, s)))(scales()) as weft.Tensor).sum(),
   };
 }
 
-function pulsesOf(problem: quantum.GateProblem): quantum.Parameters {
+function pulsesOf(problem: quantum.GateProblem): quantum.DeviceParameters {
   const keys = problem.spec.device.drives.flatMap((d) =>
     Object.keys(d.pulse.parameters).map((k) => `${d.on}.${d.name}.${k}`),
   );
   return Object.fromEntries(Object.entries(problem.parameters()).filter(([key]) => keys.includes(key)));
 }
 
-/** Every component once with compilation and then steadily. */
+/** Times every component: the first call with compilation, then steady state. */
 export async function measureComponents(
   problem: quantum.GateProblem,
-  settings: Settings,
+  settings: ProfileSettings,
 ): Promise<Record<string, ComponentTime>> {
   const components: Record<string, ComponentTime> = {};
   const once = async (call: () => unknown): Promise<[number, number]> => {
@@ -114,7 +118,7 @@ export async function measureComponents(
   };
   const timed = async (name: string, call: () => unknown): Promise<void> => {
     const [firstMs, bytes] = await once(call);
-    // Arguments that come again get their places in the second call.
+    // The second call assigns argument slots, so it is not measured either.
     await once(call);
     const steadyMs: number[] = [];
     for (let k = 0; k < settings.repeats; k++) steadyMs.push((await once(call))[0]);
@@ -138,25 +142,25 @@ export async function measureComponents(
     steadyMs: Array.from({ length: settings.repeats }, build),
     bytes: 0,
   };
-  const solve = weft.jit((given: quantum.Parameters) => problem.spec.device.with(given).levels());
+  const solve = weft.jit((given: quantum.DeviceParameters) => problem.spec.device.with(given).levels());
   await timed("eigen-solve", () => solve(all));
   const { run, loss } = evolutionOf(problem, levels, settings);
   settings.mesh(divisionOf(settings.pattern, settings.devices).mesh);
   const forward = weft.jit(run);
   await timed("evolution forward", () => forward(p));
-  const both = weft.jit((x: quantum.Parameters) => weft.valueAndGrad(loss)(x));
+  const both = weft.jit((x: quantum.DeviceParameters) => weft.valueAndGrad(loss)(x));
   await timed("evolution and gradient", () => both(p));
   settings.onEvolution();
   const n = quantum.computationalStates(problem.bind()).length;
   settings.mesh(undefined);
-  const fidelity = weft.jit((x: weft.Tensor) => quantum.averageGateInfidelity(x, quantum.identity(n)));
+  const fidelity = weft.jit((x: weft.Tensor) => quantum.averageGateInfidelity(x, quantum.identityOperator(n)));
   const square = weft.eye(n, { dtype: "complex128" });
   await timed("fidelity", () => fidelity(square));
   components.transfers = await transfers(forward(p), settings.repeats);
   return components;
 }
 
-/** The propagator from the devices to the program, again and again. */
+/** Times downloads of the propagator. */
 async function transfers(u: weft.Tensor, repeats: number): Promise<ComponentTime> {
   const times: number[] = [];
   for (let k = 0; k <= repeats; k++) {

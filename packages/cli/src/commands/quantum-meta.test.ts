@@ -1,4 +1,4 @@
-// weft quantum meta as its users call it: a small run, its files, its second half, and what it refuses.
+// weft quantum meta: output files, resumed runs, explanations and errors.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -27,7 +27,7 @@ describe("weft quantum meta", () => {
   const small =
     "preset: debug\nproblem: {kind: flip, segments: 6}\npolicy: {width: 6, hidden: 0}\nbatch: 2\ninner: {steps: 1}\nvalidation: {tasks: 2, every: 2}\n";
 
-  test("trains, writes its files, and goes on from its checkpoint", () => {
+  test("a run writes its files and a resumed run equals an uninterrupted one", () => {
     const settings = file("meta.yaml", small);
     const out = join(folder, "run");
     const first = call(settings, "--iterations", "4", "--out", out, "--adapt", "2", "--json");
@@ -46,7 +46,7 @@ describe("weft quantum meta", () => {
     assert.deepEqual(JSON.parse(second.out).validation, whole.validation);
   });
 
-  test("--explain says the steps and their error; Euler is warned of", () => {
+  test("--explain prints steps and errors, and warns about Euler", () => {
     const text = call(file("meta.yaml", small), "--explain").out;
     assert.match(text, /^training: tolerance = 0.00001 -> rk4, dt = .* estimated error of the fidelity \d/);
     assert.match(text, /evaluation: tolerance = 1e-9 -> rk4/);
@@ -55,7 +55,7 @@ describe("weft quantum meta", () => {
     assert.match(call(euler, "--explain").out, /warning: euler with dt = 0.0185 is off by about \d\.\de-2 in fidelity/);
   });
 
-  test("wrong usage ends with 2 and names the key; a missing file with 1", () => {
+  test("wrong usage exits with 2 and names the key; a missing file exits with 1", () => {
     const bad = call(file("bad.yaml", "inner: {stepz: 3}\n"));
     assert.equal(bad.code, 2);
     assert.match(bad.err, /bad.yaml: inner: .*stepz/);

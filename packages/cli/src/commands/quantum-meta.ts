@@ -1,20 +1,20 @@
-// weft quantum meta: meta-training over a distribution of noise environments, from a YAML file or a preset.
+// weft quantum meta: meta-trains a policy over a distribution of noise environments.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { key, session, setDevice } from "@weft/core";
-import { framed, grey, palette, renderPng, renderSvg, type Spec } from "@weft/lab";
+import { framed, gray, palette, renderPng, renderSvg, type Spec } from "@weft/lab";
 import {
   type Baseline,
   cacheStats,
   compareBaselines,
   drawTasks,
+  type MetaPreset,
   type MetaSettings,
   MetaTrainer,
-  type Preset,
+  type MetaValidation,
   parseMetaFile,
   presetNames,
-  type Validation,
 } from "@weft/quantum";
 import type { Command } from "commander";
 import {
@@ -49,17 +49,17 @@ const help = `
 Examples:
   weft quantum meta                                  the published task, preset "training"
   weft quantum meta --preset debug                   small and quick
-  weft quantum meta meta.yaml --out runs/meta        metrics, curves, pictures, a checkpoint
+  weft quantum meta meta.yaml --out runs/meta        metrics, curves, charts, a checkpoint
   weft quantum meta meta.yaml --out runs/meta --resume
-  weft quantum meta meta.yaml --explain              which steps the settings come to, and what error they cost
-  weft quantum meta --baselines                      against robust pulses and GRAPE for each task
+  weft quantum meta meta.yaml --explain              integration steps and their estimated error
+  weft quantum meta --baselines                      compare with robust pulses and GRAPE per task
 
-meta.yaml (every key may be left out):
+meta.yaml (all keys are optional):
   preset: training                                   # training, evaluation or debug
   problem: {kind: flip, segments: 60, duration: 1}   # or kind: cz
   tasks: {kind: rates, dephasing: [0.02, 0.15], relaxation: [0.01, 0.08]}
   inner: {steps: 5, rate: 0.01}
-  order: 1                                           # 2: through the steps of adaptation
+  order: 1                                           # 2: differentiates through the adaptation
   integration: {training: {tolerance: 1.0e-5}, evaluation: {tolerance: 1.0e-9}}
 All keys: docs/meta.md.`;
 
@@ -67,17 +67,17 @@ export function add(program: Command): void {
   program
     .command("meta")
     .description("Meta-train a policy over a distribution of noise environments.")
-    .argument("[file]", "settings, YAML")
+    .argument("[file]", "settings file, YAML")
     .option("--preset <name>", presetNames.join(", "))
-    .option("--iterations <n>", "instead of the file's")
-    .option("--seed <n>", "instead of the file's")
+    .option("--iterations <n>", "override the number of iterations")
+    .option("--seed <n>", "override the seed")
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
-    .option("--out <dir>", "write metrics, curves, pictures and the checkpoint here")
-    .option("--resume", "go on from the checkpoint in --out")
-    .option("--explain", "say what the integration settings come to, and stop")
-    .option("--baselines", "compare with robust pulses and GRAPE for each task afterwards")
-    .option("--adapt <steps>", "steps of the adaptation curves at the end")
-    .option("--json", "the result as JSON on standard output")
+    .option("--out <dir>", "write metrics, curves, charts and the checkpoint to this folder")
+    .option("--resume", "continue from the checkpoint in --out")
+    .option("--explain", "print the integration steps and exit")
+    .option("--baselines", "compare with robust pulses and GRAPE per task")
+    .option("--adapt <steps>", "number of steps of the adaptation curves")
+    .option("--json", "write the result as JSON to standard output")
     .addHelpText("after", help)
     .action((file: string | undefined, options: Options) => attempt(() => engineWork(() => run(file, options))));
 }
@@ -96,7 +96,7 @@ async function makeTrainer(file: string | undefined, options: Options): Promise<
   if (options.preset !== undefined && !(presetNames as readonly string[]).includes(options.preset))
     throw new CommandError(`--preset ${options.preset}: known are ${presetNames.join(", ")}`, wrongUsage);
   const overrides: MetaSettings = {
-    ...(options.preset !== undefined && { preset: options.preset as Preset }),
+    ...(options.preset !== undefined && { preset: options.preset as MetaPreset }),
     ...(iterations !== undefined && { iterations }),
     ...(seed !== undefined && { seed }),
   };
@@ -104,7 +104,7 @@ async function makeTrainer(file: string | undefined, options: Options): Promise<
     if (options.out === undefined) throw new CommandError("--resume needs --out, the folder of the run", wrongUsage);
     const path = join(options.out, checkpointName);
     if (existsSync(path)) return MetaTrainer.resume(path, iterations === undefined ? {} : { iterations });
-    warn(`there is no ${path} yet: starting anew`);
+    warn(`${path} does not exist: starting a new run`);
   }
   const text = file === undefined ? "" : readFileSync(file, "utf8");
   const name = file === undefined ? "weft quantum meta" : basename(file);
@@ -146,7 +146,7 @@ async function run(file: string | undefined, options: Options): Promise<void> {
   );
 }
 
-/** Trains; Ctrl-C and SIGTERM end it after the iteration at hand, with a checkpoint where there is a folder for one. */
+/** Trains. Ctrl-C and SIGTERM stop after the current iteration, with a checkpoint if --out is given. */
 async function train(trainer: MetaTrainer, options: Options): Promise<number> {
   const progress = new Progress();
   let stopped = false;
@@ -162,13 +162,13 @@ async function train(trainer: MetaTrainer, options: Options): Promise<number> {
     await trainer.save(join(options.out, checkpointName));
   };
   try {
-    let last: Validation | null = trainer.validations.at(-1) ?? null;
+    let last: MetaValidation | null = trainer.validations.at(-1) ?? null;
     for (const validation of trainer.advance()) {
       last = validation ?? last;
       const shown = last === null ? "" : `  F ${last.before.toFixed(5)} -> ${last.after.toFixed(5)}`;
       progress.update(`iteration ${trainer.iteration}${shown}`, trainer.iteration, trainer.config.iterations);
       if (validation !== null) await save();
-      // Signals are heard only between iterations.
+      // Signal handlers run only between iterations.
       await setImmediate();
       if (stopped) break;
     }
@@ -179,7 +179,7 @@ async function train(trainer: MetaTrainer, options: Options): Promise<number> {
     process.off("SIGTERM", stop);
   }
   if (stopped) {
-    const hint = options.out === undefined ? "" : "; --resume goes on";
+    const hint = options.out === undefined ? "" : "; continue with --resume";
     warn(`stopped after ${trainer.iteration} of ${trainer.config.iterations} iterations${hint}`);
     process.exitCode = failed;
   }
@@ -198,8 +198,8 @@ function adaptation(trainer: MetaTrainer, steps: number): Curves {
   return { steps: points, mean: points.map((k) => tasks.reduce((s, t) => s + t[k]!, 0) / tasks.length), tasks };
 }
 
-const bestOf = (all: readonly Validation[]): Validation | null =>
-  all.reduce<Validation | null>((best, v) => (best === null || v.after > best.after ? v : best), null);
+const bestOf = (all: readonly MetaValidation[]): MetaValidation | null =>
+  all.reduce<MetaValidation | null>((best, v) => (best === null || v.after > best.after ? v : best), null);
 
 function report(trainer: MetaTrainer, curves: Curves, baselines: readonly Baseline[], seconds: number): string {
   const last = trainer.validations.at(-1);
@@ -211,7 +211,7 @@ function report(trainer: MetaTrainer, curves: Curves, baselines: readonly Baseli
   if (last !== undefined && best !== null)
     lines.push(
       `validation: fidelity ${last.after.toFixed(6)} +- ${last.deviation.toFixed(6)} after ${trainer.config.inner.steps} steps, ` +
-        `${last.before.toFixed(6)} before: adaptation gains ${last.gain.toExponential(2)}; best ${best.after.toFixed(6)} at iteration ${best.iteration}`,
+        `${last.before.toFixed(6)} before: adaptation gain ${last.gain.toExponential(2)}; best ${best.after.toFixed(6)} at iteration ${best.iteration}`,
     );
   lines.push(
     `adaptation, mean of ${curves.tasks.length} fresh tasks: ${curves.mean.map((f, k) => `${k}: ${f.toFixed(6)}`).join("  ")}`,
@@ -282,7 +282,7 @@ function adaptationChart(curves: Curves): Spec {
   return framed(
     {
       title: "Adaptation to fresh tasks",
-      subtitle: "grey: single tasks; blue: their mean",
+      subtitle: "gray: single tasks; blue: their mean",
       description: `Infidelity after each step of adaptation, mean: ${means.map((m) => m.lost.toExponential(3)).join(", ")}.`,
     },
     {
@@ -291,7 +291,7 @@ function adaptationChart(curves: Curves): Spec {
       layer: [
         {
           data: { values: rows },
-          mark: { type: "line", color: grey, opacity: 0.5 },
+          mark: { type: "line", color: gray, opacity: 0.5 },
           encoding: { x, y, detail: { field: "task", type: "nominal" } },
         },
         {

@@ -1,10 +1,11 @@
-// weft quantum profile: where the time and memory of a gate go, component by component, at several device counts and for
-// several ways to divide the work; each component's own speedup and serial fraction; and what the lab says of the whole.
+// weft quantum profile: times and memory of the components of a gate at several device counts and sharding patterns, with speedups,
+// serial fractions and the lab's assessment.
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { type ClusterBuffer, connect } from "@weft/cluster";
-import { emptyRun, judge, karpFlatt, type Study, summariseStudy } from "@weft/lab";
+import { medianOrNull } from "@weft/formats/stats";
+import { emptyRun, judge, karpFlatt, type Study, summarizeStudy } from "@weft/lab";
 import type { GateProblem } from "@weft/quantum";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import {
@@ -37,9 +38,9 @@ Examples:
   weft quantum profile gate.yaml --devices 1 2
   weft quantum profile gate.yaml --devices 1,2,4 --patterns states time --json
 
-Each device is a worker with one core of its own (or one GPU); the clock stops when all have their part. Compilation is
-reported apart. Patterns: states (columns of the propagator), time (pieces of it), tasks (an ensemble of gates), both
-(columns x pieces of time), and automatic: what the planner chooses by itself.`;
+Each device is a worker with one core or one GPU; a time ends when all workers have finished. Compilation is reported
+separately. Patterns: states (columns of the propagator), time (pieces of time), tasks (an ensemble of gates), both
+(columns and pieces of time), and automatic (chosen by the sharding planner).`;
 
 const whole = (value: string): number => {
   const n = Number(value);
@@ -50,14 +51,14 @@ const whole = (value: string): number => {
 export function add(program: Command): void {
   program
     .command("profile")
-    .description("Component timings and memory at several device counts, and how each scales.")
-    .argument("[file]", "specification, YAML or JSON; without one X on a chain of three fluxonium qubits")
+    .description("Time and memory of components at several device counts, and how each scales.")
+    .argument("[file]", "specification, YAML or JSON (default: X on a chain of three fluxonium qubits)")
     .option("--devices <counts...>", "device counts: 1,2 or 1 2 (default 1 2)", counts)
-    .addOption(new Option("--patterns <names...>", "ways to divide the work").choices([...patterns]))
-    .option("--device <kind>", "of the workers: cpu, cuda or reference", "cpu")
-    .option("--tasks <n>", "gates in the ensemble of the pattern tasks", whole, 8)
-    .option("--repeats <n>", "measured calls", whole, 5)
-    .option("--json", "everything measured as JSON on standard output")
+    .addOption(new Option("--patterns <names...>", "sharding patterns").choices([...patterns]))
+    .option("--device <kind>", "device of the workers: cpu, cuda or reference", "cpu")
+    .option("--tasks <n>", "number of gates of the pattern tasks", whole, 8)
+    .option("--repeats <n>", "number of measured calls", whole, 5)
+    .option("--json", "write all measurements as JSON to standard output")
     .addHelpText("after", help)
     .action((file: string | undefined, options: Options) =>
       attempt(() => engineWork(() => withFile(file, (path) => run(path, options)))),
@@ -71,7 +72,7 @@ evolution: {steps: 5000}
 target: {gate: X, compensation: virtual-z}
 `;
 
-/** The example is read from a file like any other. */
+/** Runs with the given file, or with the example in a temporary file. */
 async function withFile(file: string | undefined, work: (path: string) => Promise<void>): Promise<void> {
   if (file !== undefined) return work(file);
   const folder = mkdtempSync(join(tmpdir(), "weft-profile-"));
@@ -84,22 +85,17 @@ async function withFile(file: string | undefined, work: (path: string) => Promis
   }
 }
 
-const median = (values: readonly number[]): number => {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted.length === 0 ? 0 : sorted[Math.floor((sorted.length - 1) / 2)];
-};
-
-/** What one pattern at one count came to. */
+/** Measurements of one pattern at one device count. */
 interface Measured {
   components: Record<string, ComponentTime>;
   heldBytes: number;
-  /** How the planner says it: of the evolution with its gradient. */
+  /** The planner's explanation of the evolution with its gradient. */
   plan: string;
   devicesUsed: number;
   moved: { kind: string; bytes: number }[];
 }
 
-/** All patterns on so many workers; they are started once. */
+/** Measures all patterns at one device count, with one set of workers. */
 async function measureCount(
   problem: GateProblem,
   devices: number,
@@ -109,7 +105,7 @@ async function measureCount(
 ): Promise<Map<Pattern, Measured>> {
   const { tasks, repeats, device: kind } = options;
   const cluster = await connect({ devices, device: kind, cores: 1, pin: kind === "cpu" });
-  // Whoever interrupts ends the workers; the call that waits for them fails, and everything is cleared up.
+  // An interrupt closes the workers; the pending call then fails, and the finally block cleans up.
   const stop = (): void => void cluster.close();
   process.once("SIGINT", stop);
   try {
@@ -155,7 +151,7 @@ interface Row {
   pattern: Pattern;
   devices: number;
   component: string;
-  /** Steady state of the slowest device, milliseconds. */
+  /** Median steady-state time, milliseconds. */
   ms: number;
   compileMs: number;
   bytes: number;
@@ -176,9 +172,9 @@ interface Total {
 
 function rowsOf(pattern: Pattern, devices: number, result: Measured, base: readonly Row[]): Row[] {
   return Object.entries(result.components).map(([component, { firstMs, steadyMs, bytes }]) => {
-    const ms = median(steadyMs);
-    const alone = base.find((r) => r.component === component && r.pattern === pattern);
-    const speedup = alone === undefined ? 1 : alone.ms / ms;
+    const ms = medianOrNull(steadyMs) ?? 0;
+    const single = base.find((r) => r.component === component && r.pattern === pattern);
+    const speedup = single === undefined ? 1 : single.ms / ms;
     return {
       pattern,
       devices,
@@ -199,7 +195,7 @@ async function run(file: string, options: Options): Promise<void> {
   const chosen = [...new Set<Pattern>([...(options.patterns ?? patterns), "automatic"])];
   if (options.device === "cpu" && list.at(-1)! > availableParallelism())
     throw new CommandError(
-      `--devices ${list.at(-1)}: this machine has ${availableParallelism()} cores, and a device is one of them`,
+      `--devices ${list.at(-1)}: this machine has ${availableParallelism()} cores, and each device needs one`,
       wrongUsage,
     );
   const progress = new Progress();
@@ -229,7 +225,7 @@ async function run(file: string, options: Options): Promise<void> {
   process.stdout.write(`${report(rows, totals, choice, verdict)}\n`);
 }
 
-/** What one call costs: levels, evolution with its gradient, fidelity, results. The tasks' pattern does many gates a call. */
+/** Components of one call. With the pattern tasks a call evolves many gates. */
 const inTotal = ["eigen-solve", "evolution and gradient", "fidelity", "transfers"];
 
 function totalOf(pattern: Pattern, devices: number, result: Measured, known: readonly Total[]): Total {
@@ -237,9 +233,9 @@ function totalOf(pattern: Pattern, devices: number, result: Measured, known: rea
   const samples = components["evolution and gradient"].steadyMs.map((_, k) =>
     inTotal.reduce((sum, name) => sum + (components[name].steadyMs[k] ?? 0), 0),
   );
-  const ms = median(samples);
-  const alone = known.find((t) => t.pattern === pattern && t.devices === 1);
-  const speedup = alone === undefined ? 1 : alone.ms / ms;
+  const ms = medianOrNull(samples) ?? 0;
+  const single = known.find((t) => t.pattern === pattern && t.devices === 1);
+  const speedup = single === undefined ? 1 : single.ms / ms;
   return { pattern, devices, ms, speedup, heldBytes, samples, plan, devicesUsed, moved };
 }
 
@@ -247,16 +243,16 @@ interface Choice {
   pattern: Pattern;
   devices: number;
   why: string;
-  /** What the planner takes by itself at the largest count, and how it compares with the best way that was measured. */
+  /** The plan of the sharding planner at the largest count, compared with the best measured pattern. */
   planner: { plan: string; devicesUsed: number; ms: number; best: Pattern; ofBest: number };
 }
 
-/** The planner's own way at the largest count, beside the fastest that was measured; a division must gain a tenth. */
+/** Compares the planner's choice at the largest count with the fastest pattern; sharding must gain at least 10%. */
 function choose(totals: readonly Total[]): Choice {
   const gates = totals.filter((t) => t.pattern !== "tasks");
   const most = Math.max(...gates.map((t) => t.devices));
   const best = [...gates].sort((a, b) => a.ms - b.ms)[0];
-  const alone = gates.filter((t) => t.devices === 1).sort((a, b) => a.ms - b.ms)[0];
+  const single = gates.filter((t) => t.devices === 1).sort((a, b) => a.ms - b.ms)[0];
   const own = gates.find((t) => t.pattern === "automatic" && t.devices === most)!;
   const planner = {
     plan: own.plan,
@@ -265,20 +261,20 @@ function choose(totals: readonly Total[]): Choice {
     best: best.pattern,
     ofBest: best.ms / own.ms,
   };
-  const gain = alone.ms / best.ms;
+  const gain = single.ms / best.ms;
   if (best.devices === 1) return { pattern: best.pattern, devices: 1, why: "one device is fastest", planner };
   if (gain < 1.1) {
-    const why = `no division gains a tenth (best: ${best.pattern}, ${significant(gain)}x)`;
+    const why = `no pattern gains 10% (best: ${best.pattern}, ${significant(gain)}x)`;
     return { pattern: best.pattern, devices: 1, why, planner };
   }
-  const why = `${significant(alone.ms)} ms on one device, ${significant(best.ms)} ms on ${best.devices} (${significant(gain)}x)`;
+  const why = `${significant(single.ms)} ms on one device, ${significant(best.ms)} ms on ${best.devices} (${significant(gain)}x)`;
   return { pattern: best.pattern, devices: best.devices, why, planner };
 }
 
-/** One call's work in parts: every device has its share of them. */
+/** Samples per call in the study; divisible by common device counts. */
 const work = 5040;
 
-/** The measured calls as a study, judged by the lab's own rules. */
+/** The measured calls as a study, assessed by the lab's rules. */
 function lab(totals: readonly Total[], pattern: Pattern) {
   const study: Study = {
     name: `quantum profile, ${pattern}`,
@@ -294,7 +290,7 @@ function lab(totals: readonly Total[], pattern: Pattern) {
     machine: { cores: availableParallelism() },
     problems: [],
   };
-  const { valid, findings, scaling } = judge(summariseStudy(study));
+  const { valid, findings, scaling } = judge(summarizeStudy(study));
   return {
     valid,
     scaling: scaling.map(({ devices, speedup, efficiency, interval, karpFlatt: serial, class: kind }) => ({
@@ -337,7 +333,7 @@ function report(
     );
   lines.push(
     table(
-      ["pattern", "devices", "one call", "speedup", "memory held", "moved in a gradient"],
+      ["pattern", "devices", "one call", "speedup", "memory held", "communicated per gradient"],
       totals.map((t) => [
         t.pattern,
         String(t.devices),
@@ -352,7 +348,7 @@ function report(
     "",
     `choice: ${choice.pattern} on ${choice.devices} device${choice.devices === 1 ? "" : "s"}: ${choice.why}`,
     `planner: ${choice.planner.plan}; ${time(choice.planner.ms * 1e3)}, ${significant(choice.planner.ofBest)} of the best (${choice.planner.best})`,
-    `lab: ${verdict.valid === null ? "one count, nothing to judge" : verdict.valid ? "the comparison is valid" : "not a valid comparison"}` +
+    `lab: ${verdict.valid === null ? "one device count, nothing to compare" : verdict.valid ? "the comparison is valid" : "not a valid comparison"}` +
       verdict.findings.map((f) => `; ${f.severity}: ${f.title}`).join(""),
     ...verdict.scaling
       .filter((s) => s.devices > 1)

@@ -1,4 +1,4 @@
-// weft quantum run: one gate from a specification file: its spectrum, evolution, fidelity and gradient.
+// weft quantum run: spectrum, evolution, fidelity and gradient of a gate specification.
 import { readFileSync, writeFileSync } from "node:fs";
 import { basename, extname } from "node:path";
 import * as weft from "@weft/core";
@@ -11,7 +11,7 @@ import { chart } from "./quantum-chart.js";
 interface Options {
   device?: string;
   json?: boolean;
-  /** True: named after the specification. */
+  /** True: named after the specification file. */
   plot?: string | true;
   gradient: boolean;
   set?: string[];
@@ -22,7 +22,7 @@ Examples:
   weft quantum run gate.yaml
   weft quantum run gate.yaml --set q0.x.amplitude=0.06 q0.el=0.95
   weft quantum run gate.yaml --device cuda --json
-  weft quantum run gate.yaml --plot             writes gate.png here
+  weft quantum run gate.yaml --plot             writes gate.png
   weft quantum run gate.yaml --plot pulses.svg
 
 gate.yaml:
@@ -38,15 +38,15 @@ export function add(program: Command): void {
     .description("Spectrum, evolution, fidelity and gradient of one gate.")
     .argument("<file>", "specification, YAML or JSON")
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
-    .option("--set <key=value...>", "parameters in the place of the file's")
-    .option("--no-gradient", "leave the gradient out")
-    .option("--plot [file]", "pulses and populations as .png or .svg (the specification's name .png)")
-    .option("--json", "the result as JSON on standard output")
+    .option("--set <key=value...>", "override parameters")
+    .option("--no-gradient", "skip the gradient")
+    .option("--plot [file]", "plot pulses and populations as .png or .svg (default: named after the specification)")
+    .option("--json", "write the result as JSON to standard output")
     .addHelpText("after", help)
     .action((file: string, options: Options) => attempt(() => run(file, options)));
 }
 
-/** The problem of a file, with the user's own values; what is wrong with it is a message. */
+/** Reads the problem of a file and applies --set; mistakes are reported without a stack trace. */
 export function loadProblem(file: string, set: readonly string[] = []): quantum.GateProblem {
   const spec = physical(
     () => quantum.parseGateSpec(readFileSync(file, "utf8"), basename(file, extname(file))),
@@ -56,18 +56,16 @@ export function loadProblem(file: string, set: readonly string[] = []): quantum.
     const [key, value, ...more] = entry.split("=");
     if (value === undefined || more.length > 0 || !Number.isFinite(Number(value)) || value === "")
       throw new CommandError(`--set ${entry}: write key=number`, wrongUsage);
-    const known = Object.keys(quantum.specValues(spec));
-    if (!known.includes(key))
-      throw new CommandError(
-        `--set ${entry}: there is no parameter "${key}"${quantum.suggestion(key, known)}`,
-        wrongUsage,
-      );
-    spec.parameters[key] = Number(value);
+    try {
+      quantum.setParameter(spec, key, Number(value));
+    } catch (error) {
+      throw new CommandError(`--set ${entry}: ${(error as Error).message}`, wrongUsage);
+    }
   }
   return physical(() => new quantum.GateProblem(spec), wrongUsage);
 }
 
-/** Errors of the model are messages to the user; others keep their stack. */
+/** Reports errors of the model without a stack trace. */
 export function physical<T>(work: () => T, exitCode?: number): T {
   try {
     return work();
@@ -120,11 +118,11 @@ function compute(problem: quantum.GateProblem, withGradient: boolean): Result {
     if (!(error instanceof weft.WeftError)) throw error;
     spectrum = { refused: error.message };
   }
-  const both = (p: quantum.Parameters): [weft.Tensor, quantum.Parameters | null] =>
+  const both = (p: quantum.DeviceParameters): [weft.Tensor, quantum.DeviceParameters | null] =>
     withGradient ? weft.valueAndGrad(problem.loss)(p) : [problem.loss(p), null];
   const program = weft.jit(both);
   const p = problem.learned();
-  const timed = (): [number, [weft.Tensor, quantum.Parameters | null]] => {
+  const timed = (): [number, [weft.Tensor, quantum.DeviceParameters | null]] => {
     const start = performance.now();
     const made = program(p);
     made[0].itemSync();
@@ -160,7 +158,7 @@ function report(r: Result): string {
   else
     lines.push(
       table(
-        ["state", "GHz", "weight of its product state"],
+        ["state", "GHz", "overlap with product state"],
         r.spectrum.map(({ label, energy, overlap }) => [`|${label}>`, energy.toFixed(9), overlap.toFixed(6)]),
       ),
     );
@@ -182,7 +180,7 @@ function report(r: Result): string {
   return lines.join("\n\n");
 }
 
-/** Pulses, and where the state goes that starts in the ground state of every part. */
+/** Writes the chart of pulses and populations. */
 async function plot(problem: quantum.GateProblem, file: string): Promise<void> {
   const kind = extname(file);
   if (kind !== ".png" && kind !== ".svg") throw new CommandError(`--plot ${file}: write a .png or .svg`, wrongUsage);

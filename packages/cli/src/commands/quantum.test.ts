@@ -1,4 +1,4 @@
-// weft quantum as users call it: output, JSON, exit codes. The physics is tested in the engine.
+// weft quantum: output, JSON and exit codes.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -33,19 +33,19 @@ test("run prints the spectrum, the infidelity and the gradient", () => {
   assert.match(stdout, /q\.x\.amplitude/);
 });
 
-test("run --json, --set and --plot", () => {
+test("run supports --json, --set and --plot", () => {
   const picture = join(folder, "gate.png");
   const { stdout, status, stderr } = weft("run", file, "--json", "--set", "q.x.amplitude=0.2", "--plot", picture);
   assert.equal(status, 0, stderr);
   const result = JSON.parse(stdout);
   assert.equal(result.steps, 400);
-  // Not a half turn any more.
+  // The amplitude is no longer that of a pi pulse.
   assert.ok(result.infidelity > 0.05 && result.infidelity < 1, String(result.infidelity));
   assert.ok(Math.abs(result.gradient["q.x.amplitude"]) > 0.1);
   assert.deepEqual([...readFileSync(picture).subarray(1, 4)], [0x50, 0x4e, 0x47]);
 });
 
-test("a picture without a name has the specification's, where the command was given", () => {
+test("--plot without a file writes a chart named after the specification to the working directory", () => {
   const here = mkdtempSync(join(folder, "plot-"));
   const args = [bin, "quantum", "run", file, "--no-gradient", "--plot"];
   const { status, stderr } = spawnSync(process.execPath, args, { encoding: "utf8", cwd: here });
@@ -54,7 +54,7 @@ test("a picture without a name has the specification's, where the command was gi
   assert.deepEqual([...readFileSync(join(here, "gate.png")).subarray(1, 4)], [0x50, 0x4e, 0x47]);
 });
 
-test("pictures have twenty points a period, and bands where a period cannot be seen", () => {
+test("charts have twenty points per period, and bands for carriers too fast to draw", () => {
   const of = (omega: number): Parameters<typeof pulseLine> => {
     const pulse = quantum.cosinePulse({ length: 50, amplitude: 0.3, omega, phase: 1 });
     const values = Object.entries(pulse.parameters).map(([key, x]) => [
@@ -66,7 +66,7 @@ test("pictures have twenty points a period, and bands where a period cannot be s
   const slow = pulseLine(...of(0.5));
   assert.deepEqual([slow.band, slow.times.length], [false, 401]);
   const quick = pulseLine(...of(2 * Math.PI * 2));
-  // A hundred periods: every one with its extremes.
+  // A hundred periods, each with its extremes.
   assert.deepEqual([quick.band, quick.times.length], [false, 2001]);
   const top = Math.max(...quick.values);
   assert.ok(top > 0.298 && top <= 0.3, String(top));
@@ -75,21 +75,21 @@ test("pictures have twenty points a period, and bands where a period cannot be s
   assert.ok(Math.abs(fast.values[200] - 0.3) < 1e-12 && fast.values.every((x) => x >= 0), "the envelope");
 });
 
-test("decay is drawn and can be set; a negative rate is wrong usage", () => {
+test("decay is part of the chart and can be set; a negative rate is wrong usage", () => {
   const open = join(folder, "open.yaml");
   writeFileSync(open, `${readFileSync(file, "utf8")}\ndecay: [{on: q, t1: 40}]`);
   const picture = join(folder, "open.svg");
   const { stdout, status, stderr } = weft("run", open, "--json", "--no-gradient", "--plot", picture);
   assert.equal(status, 0, stderr);
-  assert.match(readFileSync(picture, "utf8"), /the populations from \|0&gt; on, with decay/);
+  assert.match(readFileSync(picture, "utf8"), /populations from \|0&gt;, with decay/);
   const faster = weft("run", open, "--json", "--no-gradient", "--set", "q.lower.rate=0.1");
   assert.ok(JSON.parse(faster.stdout).infidelity > JSON.parse(stdout).infidelity + 0.1);
   const negative = weft("run", open, "--set", "q.lower.rate=-0.1");
   assert.deepEqual([negative.status, negative.stderr.includes("    at ")], [2, false]);
-  assert.match(negative.stderr, /q.lower.rate: a rate of decay must not be negative/);
+  assert.match(negative.stderr, /q.lower.rate: a decay rate must not be negative/);
 });
 
-test("wrong input is a sentence and an exit code", () => {
+test("invalid input gives a message without a stack trace and an exit code", () => {
   const bad = join(folder, "bad.yaml");
   writeFileSync(bad, "device: {parts: {q: {kind: qubit, frequency: 0.5}}}\nevolution: {stepps: 3}");
   const typo = weft("run", bad);
@@ -103,8 +103,8 @@ test("wrong input is a sentence and an exit code", () => {
   assert.notEqual(late.status, 0);
 });
 
-test("profile: components and patterns on one and two workers, with compilation apart and the planner's own choice", () => {
-  // Interpreted: what is asserted is what is divided and what is reported, and compiling it takes longest.
+test("profile reports components and patterns on one and two workers, compilation, and the planner's choice", () => {
+  // On the reference device, because compilation would take most of the time.
   const quick = join(folder, "quick.yaml");
   writeFileSync(quick, readFileSync(file, "utf8").replace("steps: 400", "steps: 40"));
   const args = [
@@ -148,7 +148,7 @@ test("profile: components and patterns on one and two workers, with compilation 
   assert.deepEqual([total("states", 2).devicesUsed, total("time", 2).devicesUsed], [2, 2]);
   const bytes = (pattern: string): number =>
     total(pattern, 2).moved.reduce((sum: number, { bytes }: { bytes: number }) => sum + bytes, 0);
-  // Columns meet in a sum, or are gathered where that is as little: 2 x 2 complex numbers.
+  // Columns are reduced or gathered: 2 x 2 complex numbers.
   assert.ok(
     kinds("states").includes("allReduce") && bytes("states") <= 128,
     `${kinds("states")}, ${bytes("states")} bytes`,
@@ -156,13 +156,13 @@ test("profile: components and patterns on one and two workers, with compilation 
   assert.ok(bytes("states") < bytes("time"), `${bytes("states")} and ${bytes("time")} bytes`);
   assert.ok(kinds("time").includes("allGather"), `${kinds("time")}`);
   assert.deepEqual(total("states", 1).moved, []);
-  // So small a gate is not worth two workers, and the planner says so.
+  // The gate is too small for two workers.
   assert.equal(result.choice.planner.devicesUsed, 1);
   assert.match(result.choice.planner.plan, /one worker of 2/);
   assert.equal(typeof result.verdict.valid, "boolean");
 });
 
-test("bench: every rung has the right answer", () => {
+test("bench: every row has the correct fidelity", () => {
   const { stdout, status, stderr } = weft("bench", "--batch", "64", "--seconds", "0.05", "--json");
   assert.equal(status, 0, stderr);
   const { rungs } = JSON.parse(stdout);

@@ -1,17 +1,17 @@
-// weft quantum: gates and controls from specification files. One file a subcommand; here they are only listed.
+// weft quantum: the list of its subcommands.
 import type { Command } from "commander";
 import { add as bench } from "./quantum-bench.js";
 import { add as meta } from "./quantum-meta.js";
-import { add as optimise } from "./quantum-optimise.js";
+import { add as optimize } from "./quantum-optimize.js";
 import { add as profile } from "./quantum-profile.js";
 import { add as run } from "./quantum-run.js";
 
 const help = `
 Examples:
   weft quantum run gate.yaml                 spectrum, evolution, fidelity and gradient
-  weft quantum run gate.yaml --plot gate.png pulses and populations as a picture
-  weft quantum optimise gate.yaml            pulses and devices by gradient, or a pulse for an ensemble
-  weft quantum meta --preset debug           meta-learned control over noise environments
+  weft quantum run gate.yaml --plot gate.png plot pulses and populations
+  weft quantum optimize gate.yaml            optimize pulses, devices, or a pulse for an ensemble
+  weft quantum meta --preset debug           meta-learn control over noise environments
   weft quantum profile gate.yaml --devices 1 2
   weft quantum bench`;
 
@@ -20,5 +20,5 @@ export function add(program: Command): void {
     .command("quantum")
     .description("Differentiable simulation and control of quantum devices.")
     .addHelpText("after", help);
-  for (const subcommand of [run, optimise, meta, profile, bench]) subcommand(quantum);
+  for (const subcommand of [run, optimize, meta, profile, bench]) subcommand(quantum);
 }

@@ -1,4 +1,4 @@
-// weft scale: runs a command at several device counts, measures it, and hands what it measured to the lab's judgement.
+// weft scale: runs a command at several device counts, measures it, and hands what it measured to the lab's judgment.
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import {
@@ -98,7 +98,7 @@ export function add(program: Command): void {
     .option("--time-limit <time>", "most time that one run may take: 90s, 30m, 2h", duration)
     .option("--warmup <n>", "steps or epochs at the start of each run that do not count", whole("--warmup"))
     .option("--warmup-runs <n>", "whole runs before the measured ones", whole("--warmup-runs"), 0)
-    .option("--sample-seconds <s>", "time between samples of utilisation", positive("--sample-seconds"), 1)
+    .option("--sample-seconds <s>", "time between samples of utilization", positive("--sample-seconds"), 1)
     .option("--no-probe", "leave the probe out of the job")
     .option("--no-pictures", "write the report without charts")
     .option("--attach <dir>", "follow a study that was submitted before")
@@ -135,7 +135,7 @@ async function run(command: string[], options: Options): Promise<void> {
     const result = await measure(command, options, abort.signal);
     if (result === null) return;
     await judge(result, options);
-    if (result.cancelled) throw new CommandError(`stopped; what was measured is in ${result.folder}`);
+    if (result.canceled) throw new CommandError(`stopped; what was measured is in ${result.folder}`);
   } catch (error) {
     if (error instanceof PlanError) throw new CommandError(error.message, wrongUsage);
     throw error;
@@ -241,7 +241,7 @@ async function judge(result: StudyResult, options: Options): Promise<void> {
   await writeReport([analysis], join(result.folder, "report"), { pictures: options.pictures });
   if (options.json) process.stdout.write(`${JSON.stringify({ folder: result.folder, studies: [analysis.report] })}\n`);
   else process.stdout.write(`\n${performanceReport([analysis.report])}\nreport in ${join(result.folder, "report")}\n`);
-  if (!result.cancelled && result.runs.every((run) => run.status !== "ok"))
+  if (!result.canceled && result.runs.every((run) => run.status !== "ok"))
     throw new CommandError("no run ended well; there is nothing to judge");
 }
 

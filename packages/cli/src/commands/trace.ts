@@ -1,7 +1,8 @@
 // weft trace: Kineto and JAX traces -> where the time goes, per rank. The analysis is the lab's; here it is only shown.
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { analyseTraces, diffTraces, mergeTraces, type RankReport, type TraceDiff, type TraceReport } from "@weft/lab";
+import { median } from "@weft/formats/stats";
+import { analyzeTraces, diffTraces, mergeTraces, type RankReport, type TraceDiff, type TraceReport } from "@weft/lab";
 import type { Command } from "commander";
 import {
   attempt,
@@ -89,7 +90,7 @@ async function read(files: readonly string[]): Promise<TraceReport> {
   const progress = new Progress();
   let what = "";
   try {
-    return await analyseTraces(files, {
+    return await analyzeTraces(files, {
       onFile: (file, index, of) => {
         what = of > 1 ? `${index + 1}/${of} ${shorten(file, 40)}` : shorten(file, 48);
       },
@@ -341,10 +342,4 @@ async function writeAll(
   for (const path of writeFiles(folder, written)) warn(`wrote ${path}`);
   const merged = join(folder, "merged.json.gz");
   if (!existsSync(merged)) await merge(files, report, merged);
-}
-
-function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  const middle = sorted.length >> 1;
-  return sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }

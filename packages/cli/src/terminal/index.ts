@@ -1,5 +1,13 @@
 // The terminal side of the commands.
+
+export { formatCsv as csv } from "@weft/formats/csv";
+export {
+  formatBytes as size,
+  formatMicroseconds as time,
+  formatPercent as percent,
+  shorten,
+  significant,
+} from "@weft/formats/text";
 export { attempt, CommandError, count, counts, failed, warn, writeFiles, wrongUsage } from "./command.js";
-export { percent, shorten, significant, size, time } from "./format.js";
 export { Progress } from "./progress.js";
-export { csv, table } from "./table.js";
+export { table } from "./table.js";

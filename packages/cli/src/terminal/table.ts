@@ -9,12 +9,3 @@ export function table(header: readonly string[], rows: readonly (readonly string
       .trimEnd();
   return [line(header), widths.map((width) => "-".repeat(width)).join("  "), ...rows.map(line)].join("\n");
 }
-
-/** CSV with raw values: units belong into the header. */
-export function csv(header: readonly string[], rows: readonly (readonly (string | number | null)[])[]): string {
-  const cell = (value: string | number | null): string => {
-    const text = value === null ? "" : String(value);
-    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-  };
-  return `${[header, ...rows].map((row) => row.map(cell).join(",")).join("\n")}\n`;
-}

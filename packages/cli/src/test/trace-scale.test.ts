@@ -222,7 +222,7 @@ test("scale: Ctrl-C ends what was started, keeps what was measured, and says whe
   assert.match(stderr, /stopped; what was measured is in .*runs\/stopped/);
   const status = (id: string): string =>
     (JSON.parse(readFileSync(join(folder, "runs/stopped/runs", id, "run.json"), "utf8")) as { status: string }).status;
-  assert.deepEqual([status("n1-r0"), status("n2-r0")], ["ok", "cancelled"]);
+  assert.deepEqual([status("n1-r0"), status("n2-r0")], ["ok", "canceled"]);
   const left = readdirSync("/proc").filter((pid) => {
     try {
       return /^\d+$/.test(pid) && readFileSync(`/proc/${pid}/cmdline`, "utf8") === "sleep\u0000987\u0000";

@@ -169,7 +169,7 @@ describe("a real SLURM", { skip: availableParallelism() < 2 ? "needs two cores" 
     assert.match(log, /a checkpoint is written, --resume goes on from it/);
     assert.equal(
       (JSON.parse(readFileSync(join(folder, "termed", "run.json"), "utf8")) as { status: string }).status,
-      "cancelled",
+      "canceled",
     );
     writeFileSync(
       script,

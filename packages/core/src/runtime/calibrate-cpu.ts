@@ -22,7 +22,8 @@ export interface Conditions {
   together?: () => void;
 }
 
-const median = (list: readonly number[]): number => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
+/** Upper median of a nonempty list. */
+export const median = (list: readonly number[]): number => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
 
 /** Seconds of each kernel of a program: the middle of several runs, as programs run, not as they could. */
 function timeKernels(device: Device, fn: GraphFn, seconds: number, conditions: Conditions): Timed {

@@ -14,6 +14,7 @@ import {
 import { build, make } from "../ops/index.js";
 import type { Link, Rates } from "../shard/index.js";
 import { measureDevice, rounded } from "./calibrate.js";
+import { median } from "./calibrate-cpu.js";
 
 const emptyAttrs = { ...bareCollective, splitAxis: 1, dtype: "float32" } as const;
 
@@ -114,7 +115,6 @@ function meanOverRanks(group: ProcessGroup, list: readonly number[]): number[] {
 export const allAgree = (group: ProcessGroup, yes: boolean): boolean => meanOverRanks(group, [yes ? 1 : 0])[0] === 1;
 
 /** Half-way: collectives wait for the slowest, in programs too. */
-const median = (list: readonly number[]): number => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
 
 /** Sides of the squares of numbers that are exchanged, after the smallest: 64 KiB, 1 MiB and 16 MiB. */
 const sides = [128, 512, 2048];

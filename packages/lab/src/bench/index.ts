@@ -1,6 +1,6 @@
 // Benchmarks of the engine, judged and drawn.
 export {
-  type BenchJudgement,
+  type BenchJudgment,
   type Clock,
   type CountSummary as BenchSummary,
   clocks,
@@ -14,7 +14,6 @@ export {
   type BenchRow,
   benchFormat,
   benchVersion,
-  middle,
   parseBenchRecord,
   splitParts,
   type TimeSplit,

@@ -1,8 +1,9 @@
 // From a benchmark record to verdicts: speedup, efficiency, class, the cause of what is lost and what to do. Everything is a
 // ratio of times of one run on one machine; rules are rows of a table, the first that holds is the cause.
+
+import { mean, medianOrNull } from "@weft/formats/stats";
 import { type ScalingClass, scalingClass } from "../metrics/index.js";
-import { mean } from "../stats/index.js";
-import { type BenchRecord, type BenchResult, type BenchRow, middle } from "./record.js";
+import type { BenchRecord, BenchResult, BenchRow } from "./record.js";
 
 export type Clock = "compute" | "endToEnd";
 export const clocks = ["compute", "endToEnd"] as const;
@@ -41,7 +42,7 @@ export interface CountSummary {
   class: ScalingClass;
 }
 
-export interface BenchJudgement {
+export interface BenchJudgment {
   record: BenchRecord;
   baselineDevices: number;
   verdicts: RowVerdict[];
@@ -153,7 +154,7 @@ const causes: CauseRule[] = [
 const timesOf = (result: BenchResult, clock: Clock): number[] =>
   clock === "compute" ? result.compute : result.endToEnd;
 
-export function judgeBench(record: BenchRecord): BenchJudgement {
+export function judgeBench(record: BenchRecord): BenchJudgment {
   const ok = record.rows.flatMap((row) => row.results.filter((r) => r.status === "ok"));
   const baselineDevices = Math.min(...ok.map((r) => r.devices));
   const verdicts: RowVerdict[] = [];
@@ -162,11 +163,14 @@ export function judgeBench(record: BenchRecord): BenchJudgement {
       const usable = row.results.filter((r) => r.status === "ok" && timesOf(r, clock).length > 0);
       const base = usable.find((r) => r.devices === baselineDevices);
       if (base === undefined) continue;
-      const baseSeconds = middle(timesOf(base, clock))!;
-      const speedups = usable.map((r) => ({ devices: r.devices, speedup: baseSeconds / middle(timesOf(r, clock))! }));
+      const baseSeconds = medianOrNull(timesOf(base, clock))!;
+      const speedups = usable.map((r) => ({
+        devices: r.devices,
+        speedup: baseSeconds / medianOrNull(timesOf(r, clock))!,
+      }));
       for (const [i, result] of usable.entries()) {
         const samples = timesOf(result, clock);
-        const seconds = middle(samples)!;
+        const seconds = medianOrNull(samples)!;
         const { speedup } = speedups[i]!;
         const count = result.devices / baselineDevices;
         const efficiency = speedup / count;
@@ -174,7 +178,7 @@ export function judgeBench(record: BenchRecord): BenchJudgement {
         const slowest = result.independent === undefined ? null : Math.max(...result.independent);
         const machineEfficiency =
           slowest === null || clock !== "compute" ? null : slowest / baselineDevices / result.devices / seconds;
-        const oneDevice = clock === "compute" ? middle(result.sameCores ?? []) : null;
+        const oneDevice = clock === "compute" ? medianOrNull(result.sameCores ?? []) : null;
         const others = speedups.filter((s) => s.devices !== result.devices);
         const facts = { record, row, result, clock, speedup, efficiency, machineEfficiency, others, seconds };
         const isBase = result.devices === baselineDevices;
@@ -200,7 +204,7 @@ export function judgeBench(record: BenchRecord): BenchJudgement {
     record,
     baselineDevices,
     verdicts,
-    summaries: summarise(verdicts, baselineDevices),
+    summaries: summarize(verdicts, baselineDevices),
     failures: record.rows.flatMap((row) =>
       row.results.flatMap((r) =>
         r.status === "failed" ? [{ row: row.label, devices: r.devices, message: r.message ?? "failed" }] : [],
@@ -209,7 +213,7 @@ export function judgeBench(record: BenchRecord): BenchJudgement {
   };
 }
 
-function summarise(verdicts: readonly RowVerdict[], baseline: number): CountSummary[] {
+function summarize(verdicts: readonly RowVerdict[], baseline: number): CountSummary[] {
   const devices = [...new Set(verdicts.map((v) => v.result.devices))]
     .filter((n) => n !== baseline)
     .sort((a, b) => a - b);

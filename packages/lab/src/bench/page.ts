@@ -1,13 +1,13 @@
 // The benchmark as pictures and one page: speedup against device count with the ideal line, and where the time goes.
-import { type Chart, framed, grey, renderPng, renderSvg } from "../report/index.js";
-import { type BenchJudgement, type Clock, clockName, clocks } from "./judge.js";
+import { type Chart, framed, gray, renderPng, renderSvg } from "../report/index.js";
+import { type BenchJudgment, type Clock, clockName, clocks } from "./judge.js";
 import { splitParts } from "./record.js";
 import { benchText, secondsText } from "./text.js";
 
 const escape = (text: unknown): string =>
   String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
 
-function speedupChart(judged: BenchJudgement, clock: Clock): Chart | null {
+function speedupChart(judged: BenchJudgment, clock: Clock): Chart | null {
   const mine = judged.verdicts.filter((v) => v.clock === clock);
   const counts = [...new Set(mine.map((v) => v.result.devices))].sort((a, b) => a - b);
   if (counts.length < 2) return null;
@@ -32,7 +32,7 @@ function speedupChart(judged: BenchJudgement, clock: Clock): Chart | null {
         width: 620,
         height: 340,
         layer: [
-          { data: { values: ideal }, mark: { type: "line", strokeDash: [6, 4], color: grey }, encoding: { x, y } },
+          { data: { values: ideal }, mark: { type: "line", strokeDash: [6, 4], color: gray }, encoding: { x, y } },
           {
             data: { values },
             mark: { type: "line", strokeWidth: 1.5 },
@@ -59,7 +59,7 @@ function speedupChart(judged: BenchJudgement, clock: Clock): Chart | null {
   };
 }
 
-function splitChart(judged: BenchJudgement): Chart | null {
+function splitChart(judged: BenchJudgment): Chart | null {
   const mine = judged.verdicts.filter((v) => v.clock === "endToEnd" && !v.result.simulated);
   if (mine.length === 0) return null;
   // Parts are measured with waits between them: their sum is not quite the call, so shares are of the sum.
@@ -102,7 +102,7 @@ function splitChart(judged: BenchJudgement): Chart | null {
   };
 }
 
-export const benchCharts = (judged: BenchJudgement): Chart[] =>
+export const benchCharts = (judged: BenchJudgment): Chart[] =>
   [...clocks.map((clock) => speedupChart(judged, clock)), splitChart(judged)].filter((c): c is Chart => c !== null);
 
 const style = `body{margin:0 auto;padding:1rem;max-width:64rem;font:16px/1.5 "DejaVu Sans",Verdana,system-ui,sans-serif;color:#111827}
@@ -112,7 +112,7 @@ th:first-child,td:first-child{text-align:left;white-space:normal;min-width:10rem
 figure{margin:1rem 0}figure svg{max-width:100%;height:auto}figcaption{color:#4b5563;font-size:.875rem}pre{overflow-x:auto;background:#f9fafb;padding:.75rem;font-size:.8125rem}
 tr.negative td{background:#fef2f2}tr.predicted td{font-style:italic}tr.why td{color:#4b5563;padding-left:1.6rem}tr:has(+tr.why) td{border-bottom:0}`;
 
-function verdictTable(judged: BenchJudgement, clock: Clock): string {
+function verdictTable(judged: BenchJudgment, clock: Clock): string {
   const rows = judged.verdicts.filter((v) => v.clock === clock);
   if (rows.length === 0) return "";
   const body = rows
@@ -133,7 +133,7 @@ ${body}</table></div>`;
 }
 
 /** Files of the report, by name: the page, the text, a picture a chart. */
-export async function benchFiles(judged: BenchJudgement): Promise<Record<string, string | Uint8Array>> {
+export async function benchFiles(judged: BenchJudgment): Promise<Record<string, string | Uint8Array>> {
   const files: Record<string, string | Uint8Array> = { "bench.txt": `${benchText(judged)}\n` };
   const figures: string[] = [];
   for (const chart of benchCharts(judged)) {

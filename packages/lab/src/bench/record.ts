@@ -1,6 +1,5 @@
 // What `weft bench` measured, as plain data: the format of its JSON file, and the check of such a file from outside. The lab
 // judges and draws it and knows nothing of how it was measured.
-import { median } from "../stats/index.js";
 
 export const benchFormat = "weft-bench";
 export const benchVersion = 1;
@@ -79,9 +78,6 @@ export interface BenchRecord {
   repeats: number;
   rows: BenchRow[];
 }
-
-/** The median, or null for no samples. */
-export const middle = (samples: readonly number[]): number | null => (samples.length === 0 ? null : median(samples));
 
 const isNumbers = (value: unknown): value is number[] =>
   Array.isArray(value) && value.every((x) => typeof x === "number" && Number.isFinite(x) && x >= 0);

@@ -1,8 +1,9 @@
 // The benchmark as text: per group a table of time, rate and speedup for each device count, the summary, and what to do.
 // Predicted columns say so on every line.
+import { medianOrNull } from "@weft/formats/stats";
 import { classMeaning } from "../metrics/index.js";
-import { type BenchJudgement, type Clock, clockName, clocks, type RowVerdict } from "./judge.js";
-import { middle, splitParts } from "./record.js";
+import { type BenchJudgment, type Clock, clockName, clocks, type RowVerdict } from "./judge.js";
+import { splitParts } from "./record.js";
 
 const devicesText = (n: number): string => `${n} device${n === 1 ? "" : "s"}`;
 
@@ -50,7 +51,7 @@ function groupTable(
   );
 }
 
-function clockTables(judged: BenchJudgement, clock: Clock): string {
+function clockTables(judged: BenchJudgment, clock: Clock): string {
   const mine = judged.verdicts.filter((v) => v.clock === clock);
   if (mine.length === 0) return "";
   const counts = [...new Set(mine.map((v) => v.result.devices))].sort((a, b) => a - b);
@@ -75,7 +76,7 @@ function clockTables(judged: BenchJudgement, clock: Clock): string {
 }
 
 /** Where the time of the end-to-end clock goes, for each row and count. */
-function splitTable(judged: BenchJudgement): string {
+function splitTable(judged: BenchJudgment): string {
   const rows = judged.verdicts.filter((v) => v.clock === "endToEnd" && !v.result.simulated);
   if (rows.length === 0) return "";
   const lines = rows.map((v) => {
@@ -85,7 +86,7 @@ function splitTable(judged: BenchJudgement): string {
   return ["Where the time of one call goes (medians)", ...lines].join("\n");
 }
 
-function advice(judged: BenchJudgement): string {
+function advice(judged: BenchJudgment): string {
   const lines = judged.verdicts
     .filter((v) => v.class !== "baseline" && (v.efficiency < 0.875 || v.speedup <= 1))
     .map((v) => {
@@ -102,7 +103,7 @@ function advice(judged: BenchJudgement): string {
 }
 
 /** Workers against the same cores in one device, and one call against many. */
-function coresTable(judged: BenchJudgement): string {
+function coresTable(judged: BenchJudgment): string {
   const lines = judged.verdicts.flatMap((v) =>
     v.sameCores === null || v.result.simulated
       ? []
@@ -114,9 +115,9 @@ function coresTable(judged: BenchJudgement): string {
 }
 
 /** What one call takes when it is waited for. */
-function aloneTable(judged: BenchJudgement): string {
+function aloneTable(judged: BenchJudgment): string {
   const lines = judged.verdicts.flatMap((v) => {
-    const alone = middle(v.result.alone ?? []);
+    const alone = medianOrNull(v.result.alone ?? []);
     if (v.clock !== "compute" || alone === null || v.result.simulated) return [];
     const { inFlight = 1 } = v.result;
     return [
@@ -126,7 +127,7 @@ function aloneTable(judged: BenchJudgement): string {
   return lines.length === 0 ? "" : ["One call, waited for", ...lines].join("\n");
 }
 
-function rawTable(judged: BenchJudgement): string {
+function rawTable(judged: BenchJudgment): string {
   const lines = judged.verdicts.flatMap((v) => {
     if (v.clock !== "compute" || v.row.raw === undefined || v.result.devices !== 1 || v.result.simulated) return [];
     const raw = [...v.row.raw].sort((a, b) => a - b)[Math.floor(v.row.raw.length / 2)]!;
@@ -137,7 +138,7 @@ function rawTable(judged: BenchJudgement): string {
   return lines.length === 0 ? "" : ["The library underneath, called directly", ...lines].join("\n");
 }
 
-export function benchText(judged: BenchJudgement): string {
+export function benchText(judged: BenchJudgment): string {
   const { record } = judged;
   const checked = judged.verdicts.filter((v) => v.result.error !== null);
   const worst = checked.reduce((a, v) => Math.max(a, v.result.error ?? 0), 0);

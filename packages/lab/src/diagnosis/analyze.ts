@@ -1,9 +1,9 @@
 // One study from end to end: valid? how well? why? what would help? Gives the shape that `weft analyze --json` prints.
-import { fitUsl, type StudySummary, summariseStudy, type Usl } from "../metrics/index.js";
+import { fitUsl, type StudySummary, summarizeStudy, type Usl } from "../metrics/index.js";
 import { bySeverity, type Finding, type ImportProblem, type Study } from "../model/index.js";
 import { type PredictionResult, predict, readPoints } from "../predict/index.js";
 import { judge, type ScalingPoint, type Verdict } from "../validity/index.js";
-import { applyCatalogue, type DiagnosisRule } from "./catalogue.js";
+import { applyCatalog, type DiagnosisRule } from "./catalog.js";
 import { communicationRules } from "./communication-rules.js";
 import { deviceRules } from "./device-rules.js";
 import { hostRules } from "./host-rules.js";
@@ -94,9 +94,9 @@ function extrapolate(verdict: Verdict): PredictionResult["predictions"] {
 }
 
 export function analyzeStudy(study: Study): Analysis {
-  const summary = summariseStudy(study);
+  const summary = summarizeStudy(study);
   const verdict = judge(summary);
-  const findings = [...verdict.findings, ...applyCatalogue(diagnosisRules, diagnosisView(verdict))].sort(bySeverity);
+  const findings = [...verdict.findings, ...applyCatalog(diagnosisRules, diagnosisView(verdict))].sort(bySeverity);
   const valid = verdict.valid !== false;
   return {
     verdict,

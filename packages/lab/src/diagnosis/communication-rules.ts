@@ -1,12 +1,13 @@
 // Rules about communication and balance between ranks. Last in the order: a host that is late looks like a slow network.
+
+import { mean } from "@weft/formats/stats";
 import { allReduceUs, ddpBuckets, type Fabric, fabrics, popEfficiencies } from "../metrics/index.js";
 import { evidence, type Found } from "../model/index.js";
 import { computeUs, priceAccumulation, priceBuckets, priceEarlyTail, priceOverlap } from "../predict/index.js";
-import { mean } from "../stats/index.js";
-import { type DiagnosisRule, percent } from "./catalogue.js";
+import { type DiagnosisRule, percent } from "./catalog.js";
 import type { RunView } from "./view.js";
 
-const guide = "the DDP optimisation guide";
+const guide = "the DDP optimization guide";
 
 /** Device name -> the fabric its all-reduces usually run on. */
 const fabricOfDevice: [RegExp, keyof typeof fabrics][] = [
@@ -297,7 +298,7 @@ export const communicationRules: readonly DiagnosisRule[] = [
       return {
         severity: "moderate",
         evidence: [evidence("load balance", pop.loadBalance, { threshold: 0.8 })],
-        cause: "Ranks compute for different times between synchronisations.",
+        cause: "Ranks compute for different times between synchronizations.",
         fix: "Equal shards: bucket by length, drop or spread the uneven tail.",
         predicted: r.effect({ ratio: pop.loadBalance, reason: "every rank as busy as the mean" }),
         refutedBy: "Load balance above 0.8 on a shuffled data set.",

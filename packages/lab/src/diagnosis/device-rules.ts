@@ -1,27 +1,28 @@
-// Rules about the devices: utilisation, idle time, tensor cores, memory, batch size and precision.
+// Rules about the devices: utilization, idle time, tensor cores, memory, batch size and precision.
+
+import { mean } from "@weft/formats/stats";
 import { evidence } from "../model/index.js";
 import { priceHalfGradients, priceLargerBatch } from "../predict/index.js";
-import { mean } from "../stats/index.js";
-import { type DiagnosisRule, percent } from "./catalogue.js";
+import { type DiagnosisRule, percent } from "./catalog.js";
 
-const guide = "the DDP optimisation guide";
+const guide = "the DDP optimization guide";
 
 export const deviceRules: readonly DiagnosisRule[] = [
   {
     code: "G1",
-    id: "low-utilisation",
+    id: "low-utilization",
     title: "The devices are mostly idle",
-    source: "GPU utilisation below 50% (PyTorch's TensorBoard plugin)",
-    run: ({ utilisation }) =>
-      utilisation === null || utilisation >= 50
+    source: "GPU utilization below 50% (PyTorch's TensorBoard plugin)",
+    run: ({ utilization }) =>
+      utilization === null || utilization >= 50
         ? null
         : {
-            severity: utilisation < 25 ? "high" : "moderate",
-            evidence: [evidence("device utilisation, mean", utilisation, { unit: "%", threshold: 50 })],
+            severity: utilization < 25 ? "high" : "moderate",
+            evidence: [evidence("device utilization, mean", utilization, { unit: "%", threshold: 50 })],
             cause: "The devices wait for input, launches or each other; the other findings say for which.",
             fix: "Follow the finding about what they wait for; if there is none, take a trace (weft trace).",
             predicted: null,
-            refutedBy: "Utilisation above 50% in steady steps.",
+            refutedBy: "Utilization above 50% in steady steps.",
           },
   },
   {
@@ -124,11 +125,11 @@ export const deviceRules: readonly DiagnosisRule[] = [
     id: "small-batch",
     title: "The batch per device is small",
     source: `32 to 128 samples a GPU (${guide})`,
-    run: ({ facts, parts, effect, onGpu, utilisation, summary, isBaseline }) => {
+    run: ({ facts, parts, effect, onGpu, utilization, summary, isBaseline }) => {
       const batch = facts.batchPerRank;
       if (batch === undefined || batch > 64 || isBaseline) return null;
       const exposed = summary.steps?.exposedCommShare ?? null;
-      const starved = (utilisation !== null && utilisation < 50) || (exposed !== null && exposed >= 0.1);
+      const starved = (utilization !== null && utilization < 50) || (exposed !== null && exposed >= 0.1);
       // Without a sign that the step is too short for its overheads a small batch is a choice, not a fault.
       if (batch >= 32 && !starved) return null;
       if (batch < 32 && !onGpu && !starved) return null;
@@ -138,16 +139,16 @@ export const deviceRules: readonly DiagnosisRule[] = [
         severity: starved ? "moderate" : "low",
         evidence: [
           evidence("batch per device", batch, { threshold: 32 }),
-          ...(utilisation === null
+          ...(utilization === null
             ? []
-            : [evidence("device utilisation, mean", utilisation, { unit: "%", threshold: 50 })]),
+            : [evidence("device utilization, mean", utilization, { unit: "%", threshold: 50 })]),
           ...(exposed === null
             ? []
             : [evidence("exposed communication", percent(exposed), { unit: "% of the step", threshold: 10 })]),
         ],
-        cause: "Each synchronisation and each launch is paid for few samples.",
+        cause: "Each synchronization and each launch is paid for few samples.",
         fix: `batch_size: ${target} a rank (with the learning rate scaled and warmed up), if memory and accuracy allow; otherwise gradient accumulation.`,
-        predicted: parts === null ? null : effect(priceLargerBatch(parts, m, (utilisation ?? 100) / 100)),
+        predicted: parts === null ? null : effect(priceLargerBatch(parts, m, (utilization ?? 100) / 100)),
         refutedBy: `The same samples per second at ${target} a device.`,
       };
     },
@@ -172,7 +173,7 @@ export const deviceRules: readonly DiagnosisRule[] = [
   {
     code: "B1",
     id: "many-sync-batch-norms",
-    title: "Many synchronised batch norms",
+    title: "Many synchronized batch norms",
     source: "more than 20 SyncBatchNorm (Ascend mstt)",
     run: ({ facts, devices }) =>
       (facts.syncBatchNorms ?? 0) <= 20 || devices === 1
@@ -180,7 +181,7 @@ export const deviceRules: readonly DiagnosisRule[] = [
         : {
             severity: "moderate",
             evidence: [evidence("SyncBatchNorm layers", facts.syncBatchNorms!, { threshold: 20 })],
-            cause: "Each of them synchronises all devices in the forward and the backward pass.",
+            cause: "Each of them synchronizes all devices in the forward and the backward pass.",
             fix: "Plain BatchNorm with a batch of 32 or more a device, or GroupNorm.",
             predicted: null,
             refutedBy: "The same step time with plain BatchNorm.",

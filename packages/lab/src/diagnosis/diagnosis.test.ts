@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { emptyRun, type ProbeFacts, type Run, type Step, type Study, type TraceSummary } from "../model/index.js";
+import type { ProbeFacts, TrainingStep } from "@weft/formats";
+import { emptyRun, type Run, type Study, type TraceSummary } from "../model/index.js";
 import { analyzeStudy, diagnosisRules } from "./index.js";
 
 const trace = (t: Partial<TraceSummary>): TraceSummary => ({
@@ -15,8 +16,8 @@ const trace = (t: Partial<TraceSummary>): TraceSummary => ({
 interface Case {
   /** What makes the rule speak. */
   facts?: Partial<ProbeFacts>;
-  step?: Partial<Step>;
-  rankStep?: (rank: number) => Partial<Step>;
+  step?: Partial<TrainingStep>;
+  rankStep?: (rank: number) => Partial<TrainingStep>;
   traces?: TraceSummary[];
   run?: Partial<Run>;
   base?: Partial<Run>;
@@ -72,14 +73,14 @@ const cases: Record<string, Case> = {
   },
   "compile-in-window": { rankStep: () => ({ compile: true }), says: /steps that compiled/ },
   "compile-time": { facts: { compileSeconds: 4 }, says: /compilation: 40 % of the run/ },
-  "serial-initialisation": { facts: { initSeconds: 5 }, says: /start to first step: 5 s/ },
+  "serial-initialization": { facts: { initSeconds: 5 }, says: /start to first step: 5 s/ },
   "serial-time-stepping": { facts: { serialLoopShare: 0.9, serialLoopSteps: 800 }, says: /90 % of the step/ },
   "cheap-switches": {
     facts: { ddpStaticGraph: false, persistentWorkers: false, loaderWorkers: 2 },
     says: /persistent_workers=True, DDP\(static_graph=True\)/,
   },
-  "low-utilisation": {
-    run: { samples: [1, 2, 3].map((t) => ({ t, devices: [{ index: 0, utilisationPercent: 20 }] })) },
+  "low-utilization": {
+    run: { samples: [1, 2, 3].map((t) => ({ t, devices: [{ index: 0, utilizationPercent: 20 }] })) },
     says: /mean: 20 %/,
   },
   "device-idle": { traces: [trace({ idleUs: 300 })], says: /idle: 30 % of the span/ },
@@ -139,7 +140,7 @@ const cases: Record<string, Case> = {
   "past-the-peak": { seconds: { 1: 10, 2: 6, 4: 7 }, says: /speedup at 4: 1\.429/ },
 };
 
-test("every rule of the catalogue has a case, a source and a way to be refuted", () => {
+test("every rule of the catalog has a case, a source and a way to be refuted", () => {
   assert.deepEqual(diagnosisRules.map((r) => r.id).sort(), Object.keys(cases).sort());
   for (const rule of diagnosisRules) {
     assert.ok(rule.source.length > 10, rule.id);

@@ -1,9 +1,9 @@
-// Rules about the host: input, launches, Python, compile time, initialisation. Evaluated before communication is blamed.
+// Rules about the host: input, launches, Python, compile time, initialization. Evaluated before communication is blamed.
 import { evidence } from "../model/index.js";
 import { computeUs, priceFewerLaunches, priceLoaders } from "../predict/index.js";
-import { type DiagnosisRule, graded, percent } from "./catalogue.js";
+import { type DiagnosisRule, graded, percent } from "./catalog.js";
 
-const guide = "the DDP optimisation guide";
+const guide = "the DDP optimization guide";
 const physics = "the multi-GPU note on differentiable quantum simulation";
 
 export const hostRules: readonly DiagnosisRule[] = [
@@ -34,7 +34,7 @@ export const hostRules: readonly DiagnosisRule[] = [
           : "Batches are prepared more slowly than they are used.",
         alternatives: ["a slow device would leave the queue full and the wait near zero"],
         fix: stuck
-          ? `Prepare less per step (tokenise once, ahead of training) or ask for more cores: ${cores} for ${devices} ranks leave none to load with.`
+          ? `Prepare less per step (tokenize once, ahead of training) or ask for more cores: ${cores} for ${devices} ranks leave none to load with.`
           : `num_workers=${target}, persistent_workers=True, prefetch_factor=4; prepare once what does not change between epochs.`,
         predicted: stuck || factor <= 1 ? null : effect(priceLoaders(parts, factor)),
         refutedBy: "The same step time with the same batch fed from memory again and again.",
@@ -132,8 +132,8 @@ export const hostRules: readonly DiagnosisRule[] = [
           evidence("device idle", percent(idle), { unit: "% of the span", threshold: 10 }),
           ...(trace.meanQueueLength === undefined ? [] : [evidence("mean queue length", trace.meanQueueLength)]),
         ],
-        cause: "Kernels are launched later than the device could take them: Python, synchronisation or too few cores.",
-        fix: "Remove synchronisations from the step (.item(), print, .cpu()); compile or capture the step; give each rank its own cores.",
+        cause: "Kernels are launched later than the device could take them: Python, synchronization or too few cores.",
+        fix: "Remove synchronizations from the step (.item(), print, .cpu()); compile or capture the step; give each rank its own cores.",
         predicted: null,
         refutedBy: "The same idle time with the step captured as one launch.",
       };
@@ -214,9 +214,9 @@ export const hostRules: readonly DiagnosisRule[] = [
   },
   {
     code: "X4",
-    id: "serial-initialisation",
-    title: "Initialisation does not shrink with the devices",
-    source: "serial initialisation (" + physics + ")",
+    id: "serial-initialization",
+    title: "Initialization does not shrink with the devices",
+    source: "serial initialization (" + physics + ")",
     run: ({ facts, run, isBaseline }, view) => {
       if (facts.initSeconds === undefined || run.seconds === undefined || isBaseline) return null;
       const share = facts.initSeconds / run.seconds;

@@ -1,5 +1,5 @@
-// The public face of diagnosis: the catalogue and the analysis of a study.
+// The public face of diagnosis: the catalog and the analysis of a study.
 export { type Analysis, analyzeStudy, diagnosisRules, type RunReport, type StudyReport } from "./analyze.js";
-export { applyCatalogue, type DiagnosisRule } from "./catalogue.js";
-export { attachTraces, summariseTrace, traceFiles } from "./traces.js";
+export { applyCatalog, type DiagnosisRule } from "./catalog.js";
+export { attachTraces, summarizeTrace, traceFiles } from "./traces.js";
 export { type DiagnosisView, diagnosisView, type RunView } from "./view.js";

@@ -2,12 +2,12 @@
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { Run, Study, TraceSummary } from "../model/index.js";
-import { analyseTraces, type RankReport } from "../trace/index.js";
+import { analyzeTraces, type RankReport } from "../trace/index.js";
 
 const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
 
 /** Null for a rank in which nothing could be measured. */
-export function summariseTrace(report: RankReport): TraceSummary | null {
+export function summarizeTrace(report: RankReport): TraceSummary | null {
   const { spanUs, idleUs, computeUs, nonComputeUs } = report;
   if (spanUs === undefined || idleUs === undefined || computeUs === undefined || nonComputeUs === undefined)
     return null;
@@ -71,8 +71,8 @@ export async function attachTraces(
   for (const run of study.runs) {
     const files = traceFiles(run);
     if (files.length === 0) continue;
-    const report = await analyseTraces(files, { ...(onFile !== undefined && { onFile }) });
-    const summaries = report.ranks.map(summariseTrace).filter((s) => s !== null);
+    const report = await analyzeTraces(files, { ...(onFile !== undefined && { onFile }) });
+    const summaries = report.ranks.map(summarizeTrace).filter((s) => s !== null);
     if (summaries.length > 0) run.traces = summaries;
     for (const message of [...report.problems, ...report.ranks.flatMap((r) => r.problems)])
       run.problems.push({ file: files[0]!, id: "trace", message });

@@ -1,9 +1,11 @@
 // What diagnosis rules look at: one entry a measured run, with its step parts, facts and traces laid out, only from counts that
 // passed the validity rules. Saves every rule from digging in the model.
+
+import type { ProbeFacts } from "@weft/formats";
+import { mean } from "@weft/formats/stats";
 import type { CountSummary, RunSummary } from "../metrics/index.js";
-import type { PredictedEffect, ProbeFacts, Run, TraceSummary } from "../model/index.js";
+import type { PredictedEffect, Run, TraceSummary } from "../model/index.js";
 import { effectOf, type Price, type StepParts } from "../predict/index.js";
-import { mean } from "../stats/index.js";
 import type { StudyView, Verdict } from "../validity/index.js";
 
 export interface RunView {
@@ -17,8 +19,8 @@ export interface RunView {
   /** Null when no steps were recorded. */
   parts: StepParts | null;
   traces: readonly TraceSummary[];
-  /** Device utilisation over the run, percent; null when nothing sampled it. */
-  utilisation: number | null;
+  /** Device utilization over the run, percent; null when nothing sampled it. */
+  utilization: number | null;
   onGpu: boolean;
   /** A price as an effect on this run's time. */
   effect: (price: Price) => PredictedEffect | null;
@@ -44,10 +46,10 @@ function partsOf(summary: RunSummary): StepParts | null {
   };
 }
 
-function utilisationOf(run: Run): number | null {
+function utilizationOf(run: Run): number | null {
   const values = run.samples.flatMap((s) =>
     (s.devices ?? []).flatMap((d) =>
-      d.index < run.devices && d.utilisationPercent !== undefined ? [d.utilisationPercent] : [],
+      d.index < run.devices && d.utilizationPercent !== undefined ? [d.utilizationPercent] : [],
     ),
   );
   return values.length < 3 ? null : mean(values);
@@ -68,7 +70,7 @@ function viewOf(summary: RunSummary, view: StudyView): RunView {
     isBaseline: count !== null && count === view.baseline,
     parts: partsOf(summary),
     traces: run.traces ?? [],
-    utilisation: utilisationOf(run),
+    utilization: utilizationOf(run),
     onGpu: facts.device?.startsWith("cuda") === true || (run.machine?.devices?.length ?? 0) > 0,
     effect: (price) => {
       if (count !== null && view.basis !== null)

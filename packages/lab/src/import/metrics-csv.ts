@@ -1,104 +1,80 @@
-// metrics.csv (epoch,train_loss,train_time,val_loss,val_acc; one row an epoch) to epochs in file order. Rows that cannot be
-// measurements are left out and counted; that two jobs share a file is not decided here.
-import type { Epoch } from "../model/index.js";
-import { type ProblemLog, readLines } from "./lines.js";
+// Imports metrics.csv (one row per epoch) as epochs in file order. Rows that cannot be measurements are left out and counted;
+// whether two jobs wrote to one file is decided later.
+import { readFileSync, statSync } from "node:fs";
+import { type MetricsColumn, metricsColumn, metricsHeader, type TrainingEpoch } from "@weft/formats";
+import { CsvError, type CsvRow, readCsvText } from "@weft/formats/csv";
+import { ImportError, type ProblemLog } from "./lines.js";
 
-type Column = "epoch" | "seconds" | "trainLoss" | "valLoss" | "valAccuracy" | "samples" | "steps";
+/** A file of one row per epoch is far smaller; anything larger is something else. */
+const largestBytes = 256 << 20;
 
-// Names that such files carry in the wild.
-const columnNames: Record<string, Column> = {
-  epoch: "epoch",
-  train_time: "seconds",
-  epoch_time: "seconds",
-  time: "seconds",
-  seconds: "seconds",
-  train_loss: "trainLoss",
-  loss: "trainLoss",
-  val_loss: "valLoss",
-  val_acc: "valAccuracy",
-  val_accuracy: "valAccuracy",
-  accuracy: "valAccuracy",
-  samples: "samples",
-  steps: "steps",
-};
-
-const expectedHeader = "epoch,train_loss,train_time,val_loss,val_acc";
-
-export interface CsvResult {
-  epochs: Epoch[];
-  /** Rows after the header, good or bad. */
+/** The epochs of a metrics.csv. */
+export interface MetricsCsv {
+  epochs: TrainingEpoch[];
+  /** Rows after the header, valid or not. */
   rows: number;
 }
 
-function readHeader(text: string): Map<Column, number> {
-  const columns = new Map<Column, number>();
-  text.split(",").forEach((name, i) => {
-    const column = columnNames[name.trim().toLowerCase().replaceAll('"', "")];
-    if (column !== undefined && !columns.has(column)) columns.set(column, i);
-  });
-  return columns;
+function* rowsOf(path: string, problems: ProblemLog): Generator<CsvRow<string>> {
+  if (statSync(path).size > largestBytes)
+    throw new ImportError(`${path}: larger than 256 MiB; a metrics.csv has one row per epoch`);
+  try {
+    yield* readCsvText(readFileSync(path), path);
+  } catch (error) {
+    if (!(error instanceof CsvError)) throw error;
+    problems.add(path, "bad-row", `the rest of the file was left out: ${error.message}`);
+  }
 }
 
-export function readMetricsCsv(path: string, problems: ProblemLog): CsvResult {
-  const epochs: Epoch[] = [];
-  let columns: Map<Column, number> | null = null;
-  let header = "";
-  let width = 0;
+/** Reads metrics.csv; problems are added to `problems`. */
+export function readMetricsCsv(path: string, problems: ProblemLog): MetricsCsv {
+  const epochs: TrainingEpoch[] = [];
+  let header: string[] | null = null;
+  const columns = new Map<MetricsColumn, number>();
   let rows = 0;
-  for (const { text, number, complete } of readLines(path)) {
-    if (text.trim() === "") continue;
-    if (columns === null) {
-      columns = readHeader(text);
-      header = text;
-      width = text.split(",").length;
-      if (!columns.has("epoch") || !columns.has("seconds")) {
-        problems.add(
-          path,
-          "no-header",
-          `expected a header such as ${expectedHeader}, found ${text.slice(0, 80)}`,
-          number,
-        );
-        return { epochs: [], rows: 0 };
-      }
-      continue;
+  for (const { fields: cells, line, complete } of rowsOf(path, problems)) {
+    if (cells.length === 1 && cells[0].trim() === "") continue;
+    const problem = (id: string, message: string): void => problems.add(path, id, message, line);
+    if (header === null) {
+      header = cells;
+      cells.forEach((name, i) => {
+        const column = metricsColumn(name);
+        if (column !== undefined && !columns.has(column)) columns.set(column, i);
+      });
+      if (columns.has("epoch") && columns.has("seconds")) continue;
+      const found = cells.join(",").slice(0, 80);
+      problem("no-header", `expected a header such as ${metricsHeader.join(",")}, found ${found}`);
+      return { epochs: [], rows: 0 };
     }
     rows++;
-    if (text === header) {
-      problems.add(path, "repeated-header", "a header in the middle of the file: another job wrote here", number);
+    if (cells[0] === header[0] && cells.join() === header.join()) {
+      problem("repeated-header", "a header in the middle of the file: another job wrote here");
       continue;
     }
-    const cells = text.split(",");
-    if (cells.length < width) {
-      // A cut last line may end inside a number, so nothing of it can be trusted.
-      problems.add(
-        path,
-        complete ? "short-row" : "truncated-line",
-        complete ? `row with ${cells.length} of ${width} columns left out` : "half-written last row left out",
-        number,
-      );
+    if (cells.length < header.length) {
+      // An unfinished last line may end inside a number, so none of its values can be trusted.
+      if (complete) problem("short-row", `row with ${cells.length} of ${header.length} columns left out`);
+      else problem("truncated-line", "half-written last row left out");
       continue;
     }
-    const value = (column: Column): number | undefined => {
-      const at = columns!.get(column);
-      const cell = at === undefined ? "" : cells[at]!.trim();
-      const parsed = cell === "" ? Number.NaN : Number(cell);
+    const cell = (column: MetricsColumn): string => {
+      const at = columns.get(column);
+      return at === undefined ? "" : cells[at];
+    };
+    const value = (column: MetricsColumn): number | undefined => {
+      const text = cell(column).trim();
+      const parsed = text === "" ? Number.NaN : Number(text);
       return Number.isFinite(parsed) ? parsed : undefined;
     };
     const epoch = value("epoch");
     const seconds = value("seconds");
     if (epoch === undefined || !Number.isInteger(epoch) || epoch < 0)
-      problems.add(path, "bad-epoch", `row left out: epoch is ${JSON.stringify(cells[columns.get("epoch")!])}`, number);
-    else if (seconds === undefined)
-      problems.add(path, "bad-time", `row left out: time is ${JSON.stringify(cells[columns.get("seconds")!])}`, number);
+      problem("bad-epoch", `row left out: epoch is ${JSON.stringify(cell("epoch"))}`);
+    else if (seconds === undefined) problem("bad-time", `row left out: time is ${JSON.stringify(cell("seconds"))}`);
     else if (seconds <= 0)
-      problems.add(
-        path,
-        "negative-time",
-        `row left out: ${seconds} s is not a duration (a clock that went back?)`,
-        number,
-      );
+      problem("negative-time", `row left out: ${seconds} s is not a duration (a clock that went back?)`);
     else {
-      const row: Epoch = { epoch, seconds, line: number };
+      const row: TrainingEpoch = { epoch, seconds, line };
       for (const key of ["trainLoss", "valLoss", "valAccuracy", "samples", "steps"] as const) {
         const optional = value(key);
         if (optional !== undefined) row[key] = optional;
@@ -106,7 +82,7 @@ export function readMetricsCsv(path: string, problems: ProblemLog): CsvResult {
       epochs.push(row);
     }
   }
-  if (columns === null) problems.add(path, "empty-file", "the file is empty");
+  if (header === null) problems.add(path, "empty-file", "the file is empty");
   else if (rows === 0) problems.add(path, "no-rows", "the file has a header and no rows");
   return { epochs, rows };
 }

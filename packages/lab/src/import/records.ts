@@ -1,6 +1,7 @@
 // JSON-lines records (docs/lab-format.md) into a run: from one file or from the files of all ranks. Tolerant: a half-written
 // last line, an unknown record, an impossible time are counted and left out, the rest is kept.
-import { type LabRecord, parseRecord, type RankInfo, type Run } from "../model/index.js";
+import { parseRecord, type RunLogRecord, type Workload, workloadSchema } from "@weft/formats";
+import type { RankInfo, Run } from "../model/index.js";
 import { type ProblemLog, readLines } from "./lines.js";
 
 function rankOf(run: Run, rank: number): RankInfo {
@@ -12,9 +13,6 @@ function rankOf(run: Run, rank: number): RankInfo {
   return info;
 }
 
-/** The fields of a record that carry measured times: not finite or negative ones are dropped. */
-const timeFields = ["dataWaitUs", "forwardUs", "backwardUs", "optimizerUs", "commUs", "exposedCommUs"] as const;
-
 interface Target {
   run: Run;
   path: string;
@@ -24,7 +22,7 @@ interface Target {
   rank: number | undefined;
 }
 
-type Taker<T extends LabRecord["type"]> = (record: Extract<LabRecord, { type: T }>, target: Target) => void;
+type Taker<T extends RunLogRecord["type"]> = (record: Extract<RunLogRecord, { type: T }>, target: Target) => void;
 
 /** A copy without the envelope. */
 function body<T extends object>(record: T): Omit<T, "v" | "type" | "t"> {
@@ -32,7 +30,7 @@ function body<T extends object>(record: T): Omit<T, "v" | "type" | "t"> {
   return rest as Omit<T, "v" | "type" | "t">;
 }
 
-const takers: { [T in LabRecord["type"]]: Taker<T> } = {
+const takers: { [T in RunLogRecord["type"]]: Taker<T> } = {
   run: (record, { run }) => {
     const { devices, nodes, repeat, order, command, launcher, machine, workload, label } = record;
     if (devices >= 1) run.devices = devices;
@@ -54,23 +52,14 @@ const takers: { [T in LabRecord["type"]]: Taker<T> } = {
   },
   facts: (record, { run, rank }) => {
     const info = rankOf(run, record.rank ?? rank ?? 0);
-    for (const [key, value] of Object.entries(record.facts))
-      if (value !== null && value !== undefined) (info.facts as Record<string, unknown>)[key] = value;
+    Object.assign(info.facts, record.facts);
   },
   step: (record, { run, path, line, problems }) => {
     if (record.durationUs <= 0) {
       problems.add(path, "negative-time", `step left out: ${record.durationUs} us is not a duration`, line);
       return;
     }
-    const step = body(record);
-    for (const field of timeFields) {
-      const value = step[field];
-      if (value !== undefined && !(Number.isFinite(value) && value >= 0)) {
-        problems.add(path, "bad-field", `${field} of a step left out: ${JSON.stringify(value)}`, line);
-        delete step[field];
-      }
-    }
-    run.steps.push(step);
+    run.steps.push(body(record));
   },
   epoch: (record, { run, path, line, problems, rank }) => {
     if (record.seconds <= 0) {
@@ -127,7 +116,9 @@ export function readRecords(path: string, run: Run, problems: ProblemLog, rank?:
       );
       continue;
     }
-    (takers[parsed.record.type] as Taker<LabRecord["type"]>)(parsed.record as never, {
+    for (const field of parsed.dropped)
+      problems.add(path, "bad-field", `${field} of a ${parsed.record.type} record left out: not a valid value`, number);
+    (takers[parsed.record.type] as Taker<RunLogRecord["type"]>)(parsed.record as never, {
       run,
       path,
       line: number,
@@ -144,23 +135,7 @@ export function adoptFacts(run: Run): void {
   run.ranks.sort((a, b) => a.rank - b.rank);
   const facts = run.ranks[0]?.facts;
   if (facts === undefined) return;
-  const keys = [
-    "dataset",
-    "datasetSamples",
-    "batchPerRank",
-    "accumulation",
-    "stepsPerEpoch",
-    "dropLast",
-    "sequenceLength",
-    "model",
-    "parameters",
-    "gradientBytes",
-    "precision",
-    "learningRate",
-    "optimizer",
-    "seed",
-    "scaling",
-  ] as const;
   const workload = run.workload as Record<string, unknown>;
-  for (const key of keys) if (workload[key] === undefined && facts[key] !== undefined) workload[key] = facts[key];
+  for (const key of Object.keys(workloadSchema.shape) as (keyof Workload)[])
+    if (workload[key] === undefined && facts[key] !== undefined) workload[key] = facts[key];
 }

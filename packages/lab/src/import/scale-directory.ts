@@ -2,11 +2,13 @@
 // nothing and a log that ends in the middle of a line are kept as what they are.
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { emptyRun, type Run, type RunFile, type Study, type StudyFile } from "../model/index.js";
+import { lenientParser, type RunFile, runFileSchema, type StudyFile, studyFileSchema } from "@weft/formats";
+import { emptyRun, type Run, type Study } from "../model/index.js";
 import { ImportError, ProblemLog } from "./lines.js";
 import { readMetricsCsv } from "./metrics-csv.js";
 import { adoptFacts, readRecords } from "./records.js";
 
+/** Reads a JSON file; an error names the file. */
 export function readJson(path: string): unknown {
   const text = readFileSync(path, "utf8");
   try {
@@ -14,6 +16,25 @@ export function readJson(path: string): unknown {
   } catch (error) {
     throw new ImportError(`${path}: not valid JSON (${(error as Error).message})`);
   }
+}
+
+const parseRunFile = lenientParser(runFileSchema.partial());
+const parseStudyFile = lenientParser(studyFileSchema.partial());
+
+/** Reads run.json; fields that cannot be used are left out and reported. */
+export function readRunFile(path: string, problems: ProblemLog): Partial<RunFile> {
+  const parsed = parseRunFile(readJson(path));
+  if (!parsed.ok) throw new ImportError(`${path}: not a JSON object`);
+  for (const field of parsed.dropped) problems.add(path, "bad-field", `${field} left out: not a valid value`);
+  return parsed.value;
+}
+
+/** Reads study.json; fields that cannot be used are left out and reported. */
+export function readStudyFile(path: string, problems: ProblemLog): Partial<StudyFile> {
+  const parsed = parseStudyFile(readJson(path));
+  if (!parsed.ok || parsed.value.v !== 1) throw new ImportError(`${path}: not a study file of version 1`);
+  for (const field of parsed.dropped) problems.add(path, "bad-field", `${field} left out: not a valid value`);
+  return parsed.value;
 }
 
 const rankFile = /^rank(\d+)\.jsonl$/;
@@ -26,11 +47,11 @@ export function readScaleRun(directory: string, study: Partial<StudyFile> = {}):
   let head: Partial<RunFile> = {};
   if (existsSync(file))
     try {
-      head = readJson(file) as Partial<RunFile>;
+      head = readRunFile(file, problems);
     } catch (error) {
       problems.add(file, "bad-record", (error as Error).message);
     }
-  const run = emptyRun(head.id ?? id, Number.isInteger(head.devices) ? head.devices! : 0, {
+  const run = emptyRun(head.id ?? id, head.devices ?? 0, {
     kind: "scale",
     path: directory,
   });
@@ -71,10 +92,8 @@ export function readScaleRun(directory: string, study: Partial<StudyFile> = {}):
 
 export function studyFromScaleDirectory(directory: string): Study {
   const path = join(directory, "study.json");
-  const head = readJson(path) as Partial<StudyFile>;
-  if (typeof head !== "object" || head === null || head.v !== 1)
-    throw new ImportError(`${path}: not a study file of version 1`);
   const problems = new ProblemLog();
+  const head = readStudyFile(path, problems);
   const home = join(directory, "runs");
   const directories = existsSync(home)
     ? readdirSync(home, { withFileTypes: true }).filter((entry) => entry.isDirectory())

@@ -1,24 +1,12 @@
-// Weft's tape (JSON lines of executed instructions) into a run: steps per worker with their compute and communication time.
-// Of the engine it knows only these lines; docs/lab-format.md says which fields it reads.
+// Imports a tape (JSON lines of executed instructions) as a run: the steps of each worker with their compute and
+// communication time.
 import { basename } from "node:path";
-import { emptyRun, type Run, type Step } from "../model/index.js";
+import { lenientParser, type TrainingStep, timedInstructionSchema } from "@weft/formats";
+import { emptyRun, type Run } from "../model/index.js";
 import { ProblemLog, readLines } from "./lines.js";
 
-interface TapeLine {
-  type?: unknown;
-  worker?: unknown;
-  step?: unknown;
-  op?: unknown;
-  kind?: unknown;
-  startUs?: unknown;
-  endUs?: unknown;
-  bytes?: unknown;
-  samples?: unknown;
-  devices?: unknown;
-}
-
 const collective = /^(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|exchange|broadcast|send|recv|collective)/i;
-const isTime = (value: unknown): value is number => typeof value === "number" && Number.isFinite(value);
+const parseInstruction = lenientParser(timedInstructionSchema);
 
 interface Busy {
   start: number;
@@ -27,6 +15,7 @@ interface Busy {
   samples: number;
 }
 
+/** Reads a tape as a run with one rank per worker. */
 export function runFromTape(path: string): Run {
   const problems = new ProblemLog();
   const run = emptyRun(basename(path).replace(/\.[^.]*$/, ""), 1, { kind: "tape", path });
@@ -34,9 +23,9 @@ export function runFromTape(path: string): Run {
   const workers = new Set<number>();
   for (const { text, number, complete } of readLines(path)) {
     if (text.trim() === "") continue;
-    let line: TapeLine;
+    let line: unknown;
     try {
-      line = JSON.parse(text) as TapeLine;
+      line = JSON.parse(text);
     } catch {
       problems.add(
         path,
@@ -46,27 +35,26 @@ export function runFromTape(path: string): Run {
       );
       continue;
     }
-    if (line.type !== "instruction") continue;
-    const { worker, startUs, endUs } = line;
-    if (!Number.isInteger(worker) || !isTime(startUs) || !isTime(endUs) || endUs < startUs) {
+    if ((line as { type?: unknown } | null)?.type !== "instruction") continue;
+    const parsed = parseInstruction(line);
+    if (!parsed.ok || parsed.value.endUs < parsed.value.startUs) {
       problems.add(path, "bad-record", "an instruction without worker, startUs and endUs in order", number);
       continue;
     }
-    workers.add(worker as number);
-    const step = Number.isInteger(line.step) ? (line.step as number) : 0;
-    const key = `${worker as number}:${step}`;
+    const { worker, startUs, endUs, step = 0, kind, op = "", samples = 0 } = parsed.value;
+    workers.add(worker);
+    const key = `${worker}:${step}`;
     const busy = byStep.get(key) ?? { start: startUs, end: endUs, comm: 0, samples: 0 };
     busy.start = Math.min(busy.start, startUs);
     busy.end = Math.max(busy.end, endUs);
-    const communicates = line.kind === "collective" || (typeof line.op === "string" && collective.test(line.op));
-    if (communicates) busy.comm += endUs - startUs;
-    if (isTime(line.samples)) busy.samples += line.samples;
+    if (kind === "collective" || collective.test(op)) busy.comm += endUs - startUs;
+    busy.samples += samples;
     byStep.set(key, busy);
   }
   run.devices = Math.max(1, workers.size);
   run.ranks = [...workers].sort((a, b) => a - b).map((rank) => ({ rank, facts: { framework: "weft" } }));
   run.steps = [...byStep]
-    .map(([key, busy]): Step => {
+    .map(([key, busy]): TrainingStep => {
       const [rank, step] = key.split(":").map(Number) as [number, number];
       return {
         rank,

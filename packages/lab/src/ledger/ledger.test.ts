@@ -3,8 +3,9 @@ import { appendFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import type { ProbeFacts } from "@weft/formats";
 import { analyzeStudy, type StudyReport } from "../diagnosis/index.js";
-import { emptyRun, type ProbeFacts, type Run, type Study } from "../model/index.js";
+import { emptyRun, type Run, type Study } from "../model/index.js";
 import { ledgerScore, promisesOf, readLedger, recordPromises, scoreLedger } from "./index.js";
 
 const directory = mkdtempSync(join(tmpdir(), "weft-ledger-"));

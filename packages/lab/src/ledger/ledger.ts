@@ -1,11 +1,11 @@
 // The ledger: every prediction that was made, and what came of it. An append-only file of JSON lines; a prediction is scored when
-// a later run of the same study arrives. Knows predictions and analysed studies, not how either was made.
+// a later run of the same study arrives. Knows predictions and analyzed studies, not how either was made.
 import { createHash } from "node:crypto";
 import { appendFileSync, existsSync, mkdirSync } from "node:fs";
 import { dirname } from "node:path";
+import { median } from "@weft/formats/stats";
 import type { StudyReport } from "../diagnosis/index.js";
 import { readLines } from "../import/index.js";
-import { median } from "../stats/index.js";
 
 export interface LedgerPrediction {
   v: 1;

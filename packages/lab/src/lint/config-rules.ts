@@ -1,7 +1,9 @@
 // Rules for YAML configurations: keys that the program never read (the probe says which it did), devices that do not exist, and
 // files that cannot be read at all.
+
+import type { ConfigFacts } from "@weft/formats";
 import { isMap, isScalar, isSeq, LineCounter, parseDocument } from "yaml";
-import type { ConfigFacts, Run } from "../model/index.js";
+import type { Run } from "../model/index.js";
 import type { LintProblem } from "./problem.js";
 
 export interface Leaf {

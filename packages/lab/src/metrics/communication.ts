@@ -21,7 +21,7 @@ export const fabrics: Record<string, Fabric> = {
     busGBps: 120,
     baseUs: 8.4,
     stepUs: 3.4,
-    source: `${ncclTuning}; bandwidth modelled`,
+    source: `${ncclTuning}; bandwidth modeled`,
   },
   nvlink3: {
     name: "NVLink 3 (A100)",

@@ -1,23 +1,24 @@
 // Rows of epochs to the jobs that wrote them, and to a mean that can be named. Two jobs that wrote one file are told apart by
 // their epoch numbers; what was left out (warm-up, clock jumps) is said. Knows runs, not files.
-import type { Epoch, Run } from "../model/index.js";
-import { type Description, describe, median } from "../stats/index.js";
+import type { TrainingEpoch } from "@weft/formats";
+import { median, type Summary, summarize } from "@weft/formats/stats";
+import type { Run } from "../model/index.js";
 
 export interface EpochSummary {
   /** Mean and deviations over the rows that count, of the job that is the run. */
-  seconds: Description | null;
+  seconds: Summary | null;
   /** The rows behind it. */
-  used: Epoch[];
+  used: TrainingEpoch[];
   /** Warm-up rows of that job, left out. */
-  warmup: Epoch[];
+  warmup: TrainingEpoch[];
   /** Rows whose time no clock could have measured beside the others, left out. */
-  jumps: Epoch[];
+  jumps: TrainingEpoch[];
   /** Rows that are no whole pass over the data (a limit on steps ended them), left out. */
-  cut: Epoch[];
+  cut: TrainingEpoch[];
   /** Every job in the file; more than one means that the file is not one run. */
-  jobs: Epoch[][];
+  jobs: TrainingEpoch[][];
   /** What a mean over the whole file would have been; only when there is more than one job. */
-  mixed: Description | null;
+  mixed: Summary | null;
   /** All rows of the job, warm-up included. */
   totalSeconds: number;
   firstLoss: number | null;
@@ -31,11 +32,11 @@ const clockJump = 20;
 const wholeShare = 0.9;
 
 /** Splits rows in file order into sequences whose epochs rise by one; a lone sequence may have gaps. */
-export function separateJobs(rows: readonly Epoch[]): Epoch[][] {
-  const jobs: Epoch[][] = [];
+export function separateJobs(rows: readonly TrainingEpoch[]): TrainingEpoch[][] {
+  const jobs: TrainingEpoch[][] = [];
   // Jobs by their last epoch, the least recently written first: two jobs at the same epoch take turns.
   const byLast = new Map<number, number[]>();
-  const append = (job: number, row: Epoch): void => {
+  const append = (job: number, row: TrainingEpoch): void => {
     jobs[job]!.push(row);
     const waiting = byLast.get(row.epoch);
     if (waiting === undefined) byLast.set(row.epoch, [job]);
@@ -58,20 +59,20 @@ export function separateJobs(rows: readonly Epoch[]): Epoch[][] {
 }
 
 /** The job that is the run: one that starts at the first epoch, and the longest of those. */
-function mainJob(jobs: readonly Epoch[][]): Epoch[] {
+function mainJob(jobs: readonly TrainingEpoch[][]): TrainingEpoch[] {
   const first = Math.min(...jobs.map((job) => job[0]!.epoch));
   const started = jobs.filter((job) => job[0]!.epoch === first);
   return started.reduce((a, b) => (b.length > a.length ? b : a));
 }
 
 /** The rows of the rank that timed the epochs: rank 0, or the lowest that did. */
-export function timedRows(run: Run): Epoch[] {
+export function timedRows(run: Run): TrainingEpoch[] {
   let lowest = Number.POSITIVE_INFINITY;
   for (const row of run.epochs) lowest = Math.min(lowest, row.rank ?? 0);
   return run.epochs.filter((row) => (row.rank ?? 0) === lowest);
 }
 
-function withoutJumps(rows: readonly Epoch[]): { kept: Epoch[]; jumps: Epoch[] } {
+function withoutJumps(rows: readonly TrainingEpoch[]): { kept: TrainingEpoch[]; jumps: TrainingEpoch[] } {
   if (rows.length < 4) return { kept: [...rows], jumps: [] };
   const bound = median(rows.map((row) => row.seconds)) * clockJump;
   return { kept: rows.filter((row) => row.seconds <= bound), jumps: rows.filter((row) => row.seconds > bound) };
@@ -86,7 +87,7 @@ function recordedSteps(run: Run, rank: number): Map<number, number> {
 }
 
 /** Leaves out what is no whole pass: fewer steps than an epoch has, or, where that is not stated, a short last one. */
-function withoutCut(rows: readonly Epoch[], run: Run): { kept: Epoch[]; cut: Epoch[] } {
+function withoutCut(rows: readonly TrainingEpoch[], run: Run): { kept: TrainingEpoch[]; cut: TrainingEpoch[] } {
   const recorded = recordedSteps(run, rows[0]?.rank ?? 0);
   const taken = rows.map((row) => row.steps ?? recorded.get(row.epoch));
   const { stepsPerEpoch } = run.workload;
@@ -103,14 +104,17 @@ function withoutCut(rows: readonly Epoch[], run: Run): { kept: Epoch[]; cut: Epo
 }
 
 /** Published studies sort by epoch and drop the first rows; a warm-up that would leave nothing is not dropped. */
-function dropWarmup(rows: readonly Epoch[], warmup: number): { used: Epoch[]; dropped: Epoch[] } {
+function dropWarmup(
+  rows: readonly TrainingEpoch[],
+  warmup: number,
+): { used: TrainingEpoch[]; dropped: TrainingEpoch[] } {
   const sorted = [...rows].sort((a, b) => a.epoch - b.epoch);
   return warmup < sorted.length
     ? { used: sorted.slice(warmup), dropped: sorted.slice(0, warmup) }
     : { used: sorted, dropped: [] };
 }
 
-export function summariseEpochs(run: Run, warmup: number): EpochSummary | null {
+export function summarizeEpochs(run: Run, warmup: number): EpochSummary | null {
   const rows = timedRows(run);
   if (rows.length === 0) return null;
   const jobs = separateJobs(rows);
@@ -118,10 +122,10 @@ export function summariseEpochs(run: Run, warmup: number): EpochSummary | null {
   const { kept: passes, cut } = withoutCut(job, run);
   const { kept, jumps } = withoutJumps(passes);
   const { used, dropped } = dropWarmup(kept, warmup);
-  const seconds = (list: readonly Epoch[]) => list.map((row) => row.seconds);
-  const mixed = jobs.length > 1 ? describe(seconds(dropWarmup(withoutJumps(rows).kept, warmup).used)) : null;
+  const seconds = (list: readonly TrainingEpoch[]) => list.map((row) => row.seconds);
+  const mixed = jobs.length > 1 ? summarize(seconds(dropWarmup(withoutJumps(rows).kept, warmup).used)) : null;
   return {
-    seconds: describe(seconds(used)),
+    seconds: summarize(seconds(used)),
     used,
     warmup: dropped,
     jumps,

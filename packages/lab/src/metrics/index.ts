@@ -14,7 +14,7 @@ export {
   hierarchicalAllReduceUs,
   hostCollectiveUs,
 } from "./communication.js";
-export { type EpochSummary, separateJobs, summariseEpochs, timedRows } from "./epochs.js";
+export { type EpochSummary, separateJobs, summarizeEpochs, timedRows } from "./epochs.js";
 export {
   amdahl,
   classMeaning,
@@ -35,8 +35,8 @@ export {
   defaultWarmup,
   type RunSummary,
   type StudySummary,
-  summariseStudy,
+  summarizeStudy,
   type TimeBasis,
 } from "./scaling.js";
-export { type RankSteps, type StepSummary, summariseSteps } from "./steps.js";
+export { type RankSteps, type StepSummary, summarizeSteps } from "./steps.js";
 export { fitUsl, type Usl, uslThroughput } from "./usl.js";

@@ -1,10 +1,11 @@
 // Runs to one line a device count: time, speedup, efficiency, throughput. What a speedup may be called is decided later, in
 // validity/; here are only ratios of measured times, all in one basis.
+
+import { bootstrapInterval, mean, type Summary, summarize } from "@weft/formats/stats";
 import type { Run, Study } from "../model/index.js";
-import { bootstrapInterval, type Description, describe, mean } from "../stats/index.js";
-import { type EpochSummary, summariseEpochs } from "./epochs.js";
+import { type EpochSummary, summarizeEpochs } from "./epochs.js";
 import { karpFlatt } from "./laws.js";
-import { type StepSummary, summariseSteps } from "./steps.js";
+import { type StepSummary, summarizeSteps } from "./steps.js";
 
 /** What a study's times are: an epoch, an epoch computed from steps, or the whole run. */
 export type TimeBasis = "epoch" | "steps" | "run";
@@ -14,7 +15,7 @@ export interface RunSummary {
   epochs: EpochSummary | null;
   steps: StepSummary | null;
   /** Seconds in the study's basis; null when this run has nothing in it. */
-  seconds: Description | null;
+  seconds: Summary | null;
   /** Samples per second in all ranks, counted; null when nobody counted. */
   samplesPerSecond: number | null;
 }
@@ -23,7 +24,7 @@ export interface CountSummary {
   devices: number;
   runs: RunSummary[];
   /** Over the runs of this count: one run gives its own spread, several give theirs. */
-  seconds: Description;
+  seconds: Summary;
   speedup: number;
   efficiency: number;
   /** 80% bootstrap interval over epochs or repeats; null when there is too little to resample. */
@@ -43,7 +44,7 @@ export interface StudySummary {
 
 export const defaultWarmup = 1;
 
-function stepBasis(run: Run, steps: StepSummary): Description | null {
+function stepBasis(run: Run, steps: StepSummary): Summary | null {
   const perEpoch = run.workload.stepsPerEpoch ?? steps.stepsPerEpoch;
   if (perEpoch === null || perEpoch === undefined || perEpoch === 0) return null;
   const scale = perEpoch / 1e6;
@@ -60,12 +61,12 @@ function stepBasis(run: Run, steps: StepSummary): Description | null {
 }
 
 /** The times of a run in each basis; a basis is usable when every successful run has it. */
-const bases: Record<TimeBasis, (s: Omit<RunSummary, "seconds" | "samplesPerSecond">) => Description | null> = {
+const bases: Record<TimeBasis, (s: Omit<RunSummary, "seconds" | "samplesPerSecond">) => Summary | null> = {
   // One epoch alone is its own warm-up: steps are better where there are any.
   epoch: ({ epochs, steps }) =>
     epochs === null || (epochs.warmup.length === 0 && epochs.used.length < 2 && steps !== null) ? null : epochs.seconds,
   steps: ({ run, steps }) => (steps === null ? null : stepBasis(run, steps)),
-  run: ({ run }) => (run.seconds !== undefined && run.seconds > 0 ? describe([run.seconds]) : null),
+  run: ({ run }) => (run.seconds !== undefined && run.seconds > 0 ? summarize([run.seconds]) : null),
 };
 
 const order: TimeBasis[] = ["epoch", "steps", "run"];
@@ -86,12 +87,12 @@ function resamplable(count: { runs: readonly RunSummary[] }): number[] {
   return count.runs[0]!.epochs?.used.map((row) => row.seconds) ?? [];
 }
 
-export function summariseStudy(study: Study): StudySummary {
+export function summarizeStudy(study: Study): StudySummary {
   const epochWarmup = study.warmup ?? defaultWarmup;
   const parts = study.runs.map((run) => ({
     run,
-    epochs: summariseEpochs(run, epochWarmup),
-    steps: summariseSteps(run),
+    epochs: summarizeEpochs(run, epochWarmup),
+    steps: summarizeSteps(run),
   }));
   const good = parts.filter((part) => usable(part.run));
   const measured = good.filter((part) => order.some((basis) => bases[basis](part) !== null));
@@ -112,7 +113,7 @@ export function summariseStudy(study: Study): StudySummary {
     .map(([devices, list]) => ({
       devices,
       runs: list,
-      seconds: list.length === 1 ? list[0]!.seconds! : describe(list.map((r) => r.seconds!.mean))!,
+      seconds: list.length === 1 ? list[0]!.seconds! : summarize(list.map((r) => r.seconds!.mean))!,
     }));
   const base = grouped[0];
   const counts = grouped.map((group): CountSummary => {

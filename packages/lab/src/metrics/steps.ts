@@ -1,7 +1,8 @@
 // Steps of all ranks to step times, waits, throughput and the work that was done in an epoch. Warm-up and compile steps are left
 // out of the means. Knows runs, not files.
-import type { Run, Step } from "../model/index.js";
-import { type Description, describe, mean, median, sum } from "../stats/index.js";
+import type { TrainingStep } from "@weft/formats";
+import { mean, median, type Summary, sum, summarize } from "@weft/formats/stats";
+import type { Run } from "../model/index.js";
 
 export interface RankSteps {
   rank: number;
@@ -13,7 +14,7 @@ export interface RankSteps {
 
 export interface StepSummary {
   /** Over the steps that count, of all ranks. */
-  durationUs: Description;
+  durationUs: Summary;
   perRank: RankSteps[];
   /** Shares of the step time; null where nobody recorded them. */
   dataShare: number | null;
@@ -40,8 +41,8 @@ const clockJump = 1000;
 /** Without a stated warm-up: a fifth of the steps, ten at most. */
 const defaultWarmup = (steps: number): number => Math.min(10, Math.floor(steps / 5));
 
-function byRank(steps: readonly Step[]): Map<number, Step[]> {
-  const ranks = new Map<number, Step[]>();
+function byRank(steps: readonly TrainingStep[]): Map<number, TrainingStep[]> {
+  const ranks = new Map<number, TrainingStep[]>();
   for (const step of steps) {
     const list = ranks.get(step.rank);
     if (list === undefined) ranks.set(step.rank, [step]);
@@ -51,7 +52,10 @@ function byRank(steps: readonly Step[]): Map<number, Step[]> {
   return ranks;
 }
 
-function meanOf(steps: readonly Step[], field: "dataWaitUs" | "commUs" | "exposedCommUs" | "samples"): number | null {
+function meanOf(
+  steps: readonly TrainingStep[],
+  field: "dataWaitUs" | "commUs" | "exposedCommUs" | "samples",
+): number | null {
   const values = steps.flatMap((step) => (step[field] === undefined ? [] : [step[field]]));
   return values.length === 0 ? null : mean(values);
 }
@@ -61,10 +65,10 @@ function meanOf(steps: readonly Step[], field: "dataWaitUs" | "commUs" | "expose
  * all of its steps: what is compared with the time of an epoch must be the work of an epoch.
  */
 function epochTotals(
-  steps: readonly Step[],
+  steps: readonly TrainingStep[],
   stepsPerEpoch: number | undefined,
 ): { steps: number; samples: number | null } | null {
-  const epochs = new Map<number, Step[]>();
+  const epochs = new Map<number, TrainingStep[]>();
   for (const step of steps) {
     if (step.epoch === undefined) return null;
     const list = epochs.get(step.epoch);
@@ -81,10 +85,10 @@ function epochTotals(
   return { steps: longest.length, samples: samples === null ? null : samples * missing };
 }
 
-export function summariseSteps(run: Run, warmup?: number): StepSummary | null {
+export function summarizeSteps(run: Run, warmup?: number): StepSummary | null {
   const ranks = byRank(run.steps);
   if (ranks.size === 0) return null;
-  const counted: Step[] = [];
+  const counted: TrainingStep[] = [];
   const perRank: RankSteps[] = [];
   let warmupSteps = 0;
   let samplesPerEpoch: number | null = 0;
@@ -113,7 +117,7 @@ export function summariseSteps(run: Run, warmup?: number): StepSummary | null {
     stepsPerEpoch ??= totals?.steps ?? null;
     samplesPerEpoch = totals?.samples == null || samplesPerEpoch === null ? null : samplesPerEpoch + totals.samples;
   }
-  const duration = describe(counted.map((step) => step.durationUs))!;
+  const duration = summarize(counted.map((step) => step.durationUs))!;
   const shareOf = (field: "dataWaitUs" | "commUs" | "exposedCommUs"): number | null => {
     const value = meanOf(counted, field);
     return value === null ? null : value / duration.mean;

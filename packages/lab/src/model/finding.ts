@@ -1,5 +1,7 @@
 // What the lab says about a study: findings with evidence, and the effects it predicts. Data only; knows no rule.
 
+import { shortNumber } from "@weft/formats/text";
+
 export type Severity = "invalid" | "high" | "moderate" | "low" | "info";
 
 /** A number behind a statement, with its unit and where it came from. */
@@ -15,7 +17,7 @@ export interface Evidence {
   text: string;
 }
 
-/** What a rule says of one run or count; the catalogue adds the rule's own id, code, title and source. */
+/** What a rule says of one run or count; the catalog adds the rule's own id, code, title and source. */
 export type Found = Omit<Finding, "id" | "code" | "title" | "source">;
 
 /** A promised effect: always a prediction, with an interval or the reason why there is none. */
@@ -35,7 +37,7 @@ export interface PredictedEffect {
 export interface Finding {
   /** Stable id of the rule, e.g. `work-not-divided`. */
   id: string;
-  /** Code in the catalogue, e.g. `V1`. */
+  /** Code in the catalog, e.g. `V1`. */
   code: string;
   title: string;
   severity: Severity;
@@ -55,17 +57,9 @@ export interface Finding {
 
 const order: Record<Severity, number> = { invalid: 0, high: 1, moderate: 2, low: 3, info: 4 };
 
-/** Most severe first; equal ones keep the order of the catalogue. */
+/** Most severe first; equal ones keep the order of the catalog. */
 export function bySeverity(a: { severity: Severity }, b: { severity: Severity }): number {
   return order[a.severity] - order[b.severity];
-}
-
-/** Four significant digits, without an exponent where people would not write one. */
-export function shortNumber(value: number): string {
-  if (!Number.isFinite(value)) return String(value);
-  const size = Math.abs(value);
-  if (size !== 0 && (size >= 1e7 || size < 1e-4)) return value.toExponential(3);
-  return size >= 1000 ? String(Math.round(value)) : String(Number(value.toPrecision(4)));
 }
 
 /** Evidence with its sentence made from the parts, unless the rule has a better one. */

@@ -1,77 +1,18 @@
-// The one data model: a Run is what ran and what was measured, a Study the runs that answer one question.
-// Every source becomes these; everything after import knows only these. Knows no file format.
-import type { MachineFacts, ProbeFacts, Workload } from "./facts.js";
+// The data model: a Run is one measured job, a Study the runs that answer one question. Every importer produces these, and
+// everything after import uses only these.
+import type {
+  DeviceSample,
+  HostSample,
+  MachineFacts,
+  ProbeFacts,
+  RunStatus,
+  TrainingEpoch,
+  TrainingStep,
+  Workload,
+} from "@weft/formats";
 
-export type RunStatus = "ok" | "failed" | "timeout" | "cancelled" | "unknown";
-
-/** One training step on one rank. Times are microseconds on that rank's own clock. */
-export interface Step {
-  rank: number;
-  epoch?: number;
-  step: number;
-  startUs?: number;
-  durationUs: number;
-  /** Waiting for the next batch; part of `durationUs`. */
-  dataWaitUs?: number;
-  forwardUs?: number;
-  backwardUs?: number;
-  optimizerUs?: number;
-  /** Communication in all, and the part that nothing else overlapped. */
-  commUs?: number;
-  exposedCommUs?: number;
-  samples?: number;
-  loss?: number;
-  /** False for a micro-step of gradient accumulation. */
-  optimizerStep?: boolean;
-  /** True when a compilation fell into this step. */
-  compile?: boolean;
-}
-
-/** One pass over the data, as one rank (usually 0) timed it. Seconds. */
-export interface Epoch {
-  rank?: number;
-  epoch: number;
-  seconds: number;
-  trainLoss?: number;
-  valLoss?: number;
-  valAccuracy?: number;
-  /** Samples and steps of this rank in this epoch. */
-  samples?: number;
-  steps?: number;
-  /** Line in the source file (1-based), so that a figure can lead to the row behind it. */
-  line?: number;
-  /** Unix time in seconds. */
-  startedAt?: number;
-}
-
-/** Host utilisation at a moment. */
-export interface HostSample {
-  /** Percent of all usable cores, 0 to 100. */
-  cpuPercent?: number;
-  /** Runnable processes (load average over the sampling interval or the run queue). */
-  runQueue?: number;
-  memoryUsedBytes?: number;
-  /** The job's own processes. */
-  processes?: number;
-  jobCpuPercent?: number;
-  jobMemoryBytes?: number;
-}
-
-/** Device utilisation at a moment. */
-export interface DeviceSample {
-  index: number;
-  utilisationPercent?: number;
-  memoryUsedBytes?: number;
-  memoryTotalBytes?: number;
-  powerWatts?: number;
-  smClockMHz?: number;
-  temperatureC?: number;
-  /** Share of time that tensor cores and memory were busy, where the machine counts it (DCGM). */
-  tensorActivePercent?: number;
-  memoryActivePercent?: number;
-}
-
-export interface UtilisationSample {
+/** Utilization of the host and its devices at one moment. */
+export interface UtilizationSample {
   /** Unix time in seconds. */
   t: number;
   host?: HostSample;
@@ -159,9 +100,9 @@ export interface Run {
   machine?: MachineFacts;
   workload: Workload;
   ranks: RankInfo[];
-  epochs: Epoch[];
-  steps: Step[];
-  samples: UtilisationSample[];
+  epochs: TrainingEpoch[];
+  steps: TrainingStep[];
+  samples: UtilizationSample[];
   events: RunEvent[];
   traces?: TraceSummary[];
   problems: ImportProblem[];

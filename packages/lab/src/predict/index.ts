@@ -4,8 +4,6 @@ export { errorScale, type IntervalConstants, throughputInterval } from "./interv
 export { type FittedLaw, fitLaw, type LawConstants } from "./law.js";
 export {
   type CountSample,
-  type PointMetric,
-  type PointSet,
   PointsError,
   type ReadPoints,
   readPoints,

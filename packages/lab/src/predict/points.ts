@@ -1,15 +1,7 @@
 // Reads `{metric, points: [[devices, value], ...]}` and turns it into throughput per device count. Refuses what cannot be a
 // measurement, by name; keeps repeats apart so that their spread is known.
-import { mean } from "../stats/index.js";
-
-export type PointMetric = "throughput" | "seconds";
-
-export interface PointSet {
-  metric: PointMetric;
-  points: [number, number][];
-  /** Devices in one node; a prediction across that boundary needs a measurement across it. */
-  devicesPerNode?: number;
-}
+import { type PointMetric, pointsSchema } from "@weft/formats";
+import { mean } from "@weft/formats/stats";
 
 export interface CountSample {
   devices: number;
@@ -34,16 +26,17 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
 export function readPoints(value: unknown, where = "points"): ReadPoints {
   if (!isObject(value))
     throw new PointsError(`${where}: expected an object {"metric": "throughput", "points": [[1, 100], [2, 190]]}`);
-  const metric = value["metric"];
-  if (metric !== "throughput" && metric !== "seconds")
-    throw new PointsError(`${where}: metric is ${JSON.stringify(metric)}; it must be "throughput" or "seconds"`);
-  if (!Array.isArray(value["points"])) throw new PointsError(`${where}: points must be a list of [devices, value]`);
-  const perNode = value["devicesPerNode"];
-  if (perNode !== undefined && !(Number.isInteger(perNode) && (perNode as number) > 0))
+  const metric = pointsSchema.shape.metric.safeParse(value.metric).data;
+  if (metric === undefined)
+    throw new PointsError(`${where}: metric is ${JSON.stringify(value.metric)}; it must be "throughput" or "seconds"`);
+  const { points, devicesPerNode: perNode } = value;
+  if (!Array.isArray(points)) throw new PointsError(`${where}: points must be a list of [devices, value]`);
+  const devicesPerNode = pointsSchema.shape.devicesPerNode.safeParse(perNode);
+  if (!devicesPerNode.success)
     throw new PointsError(`${where}: devicesPerNode must be a positive integer, is ${JSON.stringify(perNode)}`);
   const byCount = new Map<number, number[]>();
   const problems: string[] = [];
-  value["points"].forEach((point: unknown, i: number) => {
+  points.forEach((point: unknown, i: number) => {
     const [devices, measured] = Array.isArray(point) ? point : [];
     if (!Number.isInteger(devices) || devices < 1)
       problems.push(`${where}: point ${i} left out: ${JSON.stringify(devices ?? null)} is not a device count`);
@@ -60,5 +53,5 @@ export function readPoints(value: unknown, where = "points"): ReadPoints {
   const samples = [...byCount]
     .map(([devices, values]) => ({ devices, values, mean: mean(values) }))
     .sort((a, b) => a.devices - b.devices);
-  return { metric, devicesPerNode: (perNode as number | undefined) ?? null, samples, problems };
+  return { metric, devicesPerNode: devicesPerNode.data ?? null, samples, problems };
 }

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { quantile } from "@weft/formats/stats";
 import { fitShape, logShape, powerShape, ringShape, type Shape } from "../metrics/index.js";
 import { sharedPath } from "../model/shared.js";
-import { quantile } from "../stats/index.js";
 import { fitLaw, lawConstants, PointsError, predict, readPoints } from "./index.js";
 
 interface Series {

@@ -1,5 +1,7 @@
 // Predicts throughput or time at other device counts, each with an 80% interval or with the reason why there is none.
 // It says "cannot say" rather than guess: one count, a boundary nobody measured across, too far out, past the peak.
+
+import { mean, quantile, resample, seededRandom } from "@weft/formats/stats";
 import {
   amdahl,
   fitShape,
@@ -10,7 +12,6 @@ import {
   type Usl,
   uslThroughput,
 } from "../metrics/index.js";
-import { mean, quantile, resample, seededRandom } from "../stats/index.js";
 import { intervalConstants, lawConstants } from "./constants.js";
 import { throughputInterval } from "./interval.js";
 import { type FittedLaw, fitLaw } from "./law.js";

@@ -24,7 +24,7 @@ export const computeUs = (p: StepParts): number => Math.max(0, p.stepUs - p.data
 
 const relative = (p: StepParts, newUs: number, reason: string): Price => ({ ratio: newUs / p.stepUs, reason });
 
-/** Synchronise every k-th micro-step: the exposed part is paid once in k. */
+/** Synchronize every k-th micro-step: the exposed part is paid once in k. */
 export const priceAccumulation = (p: StepParts, k: number): Price =>
   relative(p, p.stepUs - p.exposedUs + p.exposedUs / k, `the exposed communication is paid once in ${k} micro-steps`);
 

@@ -14,9 +14,9 @@ export interface Chart {
   spec: Spec;
 }
 
-/** Okabe and Ito's palette: told apart by the colour-blind, and in grey by the shapes. */
+/** Okabe and Ito's palette: told apart by the color-blind, and in gray by the shapes. */
 export const palette = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5B5B5B", "#000000"];
-export const grey = "#6B7280";
+export const gray = "#6B7280";
 
 /** What the analysis did with an epoch, as a mark. */
 const shapeOf: Record<EpochUse, string> = {
@@ -147,9 +147,9 @@ const shapes: Record<ScalingRow["kind"], string> = {
   "work per second": "diamond",
   predicted: "triangle-up",
 };
-const colours: Record<ScalingRow["kind"], string> = {
+const colors: Record<ScalingRow["kind"], string> = {
   measured: palette[0]!,
-  "not a speedup": grey,
+  "not a speedup": gray,
   "work per second": palette[2]!,
   predicted: palette[1]!,
 };
@@ -201,7 +201,7 @@ function scalingPanel(
     field: "kind",
     type: "nominal",
     title: null,
-    scale: { domain: kinds, range: kinds.map((k) => colours[k]) },
+    scale: { domain: kinds, range: kinds.map((k) => colors[k]) },
     legend: { symbolOpacity: 1 },
   };
   return {
@@ -210,7 +210,7 @@ function scalingPanel(
     layer: [
       {
         data: { values: ideal },
-        mark: { type: "line", strokeDash: [6, 4], color: grey, strokeWidth: 1.5 },
+        mark: { type: "line", strokeDash: [6, 4], color: gray, strokeWidth: 1.5 },
         encoding: { x, y },
       },
       {

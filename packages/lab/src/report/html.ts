@@ -2,9 +2,10 @@
 // escaped here; nothing is fetched when the page is opened.
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { shortNumber } from "@weft/formats/text";
 import type { Analysis } from "../diagnosis/index.js";
 import { classMeaning } from "../metrics/index.js";
-import { type Finding, shortNumber } from "../model/index.js";
+import type { Finding } from "../model/index.js";
 import { type Chart, narrowed } from "./charts.js";
 import { pageScript, pageStyle } from "./page-style.js";
 import { compileChart, renderSvg } from "./render.js";

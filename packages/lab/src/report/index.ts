@@ -1,5 +1,5 @@
 // The public face of reports: analyses in, files out.
-export { type Chart, config as chartConfig, framed, grey, palette, type Spec, studyCharts } from "./charts.js";
+export { type Chart, config as chartConfig, framed, gray, palette, type Spec, studyCharts } from "./charts.js";
 export { fixFiles } from "./fixes.js";
 export { predictionChart } from "./prediction-chart.js";
 export { compileChart, renderPng, renderSvg } from "./render.js";

@@ -1,6 +1,6 @@
 // The picture of `weft predict`: measured, predicted and what cannot be said, each with its own mark.
 import type { PredictionResult } from "../predict/index.js";
-import { type Chart, framed, grey, palette } from "./charts.js";
+import { type Chart, framed, gray, palette } from "./charts.js";
 
 /** Measured and predicted points on one curve, for `weft predict`; the band is the 80% interval. */
 export function predictionChart(
@@ -45,7 +45,7 @@ export function predictionChart(
     field: "kind",
     type: "nominal",
     title: null,
-    scale: { domain: kinds, range: kinds.map((k) => ({ measured: palette[0], predicted: palette[1] })[k] ?? grey) },
+    scale: { domain: kinds, range: kinds.map((k) => ({ measured: palette[0], predicted: palette[1] })[k] ?? gray) },
     legend: { symbolOpacity: 1 },
   };
   const description = `${unit} against devices: ${rows.map((r) => `${r.devices}: ${r.value.toPrecision(4)} (${r.kind})`).join("; ")}.`;
@@ -54,7 +54,7 @@ export function predictionChart(
     title: `${unit} at other device counts`,
     description,
     spec: framed(
-      { title: `${unit} at other device counts`, subtitle: "bars: 80% intervals; grey: cannot say", description },
+      { title: `${unit} at other device counts`, subtitle: "bars: 80% intervals; gray: cannot say", description },
       {
         width: 560,
         height: 340,

@@ -1,8 +1,9 @@
 // The files that people know from such studies: a CSV of raw numbers with units in the header, a LaTeX table that compiles, and a
 // report in plain text. Numbers in, strings out.
+
+import { shortNumber } from "@weft/formats/text";
 import type { StudyReport } from "../diagnosis/index.js";
 import { classMeaning } from "../metrics/index.js";
-import { shortNumber } from "../model/index.js";
 import { plural } from "./rows.js";
 
 type Value = string | number | boolean | null | undefined;

@@ -1,7 +1,7 @@
 // What a study will run, in which order, and where it is kept. Knows counts and templates, no processes.
 import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { RunFile, StudyFile } from "../model/index.js";
+import type { RunFile, StudyFile } from "@weft/formats";
 
 export interface PlannedRun {
   id: string;

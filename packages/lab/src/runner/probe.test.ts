@@ -39,7 +39,7 @@ test("the sitecustomize that was there before is still loaded, once", { skip }, 
   assert.equal(probeState(done.home), "loaded");
 });
 
-test("-E, -I and -S keep it out, and that can be told afterwards", { skip }, () => {
+test("-E, -I and -S keep it out, and that can be told afterward", { skip }, () => {
   for (const flag of ["-E", "-I", "-S"]) {
     using folder = new TestFolder();
     const done = python(folder, "print('ran')", [flag]);

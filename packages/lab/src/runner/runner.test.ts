@@ -1,11 +1,11 @@
-// The runner on this machine: order, statuses, limits, and real processes that are really gone afterwards.
+// The runner on this machine: order, statuses, limits, and real processes that are really gone afterward.
 import assert from "node:assert/strict";
 import { chmodSync, existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { parseRecord, type RunFile, type RunLogRecord, type StudyFile } from "@weft/formats";
 import { attachTraces } from "../diagnosis/index.js";
 import { studyFromScaleDirectory } from "../import/index.js";
-import { type LabRecord, parseRecord, type RunFile, type StudyFile } from "../model/index.js";
 import { launched, TestFolder, traceText } from "../trace/fixtures.js";
 import { launcherRow } from "./launchers.js";
 import { checkTemplate, createStudyFolder, fillTemplate, PlanError, planRuns } from "./plan.js";
@@ -34,7 +34,7 @@ function options(folder: TestFolder, command: string[], more: Partial<StudyOptio
 
 const json = <T>(...parts: string[]): T => JSON.parse(readFileSync(join(...parts), "utf8")) as T;
 
-function records(...parts: string[]): LabRecord[] {
+function records(...parts: string[]): RunLogRecord[] {
   return readFileSync(join(...parts), "utf8")
     .trimEnd()
     .split("\n")
@@ -109,7 +109,7 @@ test("a study keeps what ran, how it ended, and what the machine did meanwhile",
   const result = await runStudy(
     options(folder, command, { name: "s", warmupRuns: 1, warmup: 2, on: (e) => events.push(e) }),
   );
-  assert.equal(result.cancelled, false);
+  assert.equal(result.canceled, false);
   const study = json<StudyFile>(result.folder, "study.json");
   assert.deepEqual([study.command, study.counts, study.warmup], [command, [1, 2], 2]);
   assert.deepEqual(readdirSync(join(result.folder, "runs")).sort(), ["n1-r0", "n2-r0"]);
@@ -203,10 +203,10 @@ test("a stopped study ends all processes, keeps what it has and starts nothing m
   const started = await stubbornPids(pids);
   abort.abort();
   const result = await running;
-  assert.equal(result.cancelled, true);
+  assert.equal(result.canceled, true);
   assert.deepEqual(
     result.runs.map((r) => [r.id, r.status]),
-    [["n1-r0", "cancelled"]],
+    [["n1-r0", "canceled"]],
   );
   assert.deepEqual(started.map(alive), [false, false]);
   assert.deepEqual(readdirSync(join(result.folder, "runs")), ["n1-r0"]);
@@ -246,7 +246,7 @@ case "$*" in *driver_version*) echo "0, Test GPU, 81920, GPU-1, 550.1"; echo "1,
     assert.deepEqual(sample!.type === "sample" ? sample!.devices : null, [
       {
         index: 0,
-        utilisationPercent: 87,
+        utilizationPercent: 87,
         memoryUsedBytes: 2 ** 30,
         memoryTotalBytes: 81920 * 2 ** 20,
         powerWatts: 310.5,
@@ -255,7 +255,7 @@ case "$*" in *driver_version*) echo "0, Test GPU, 81920, GPU-1, 550.1"; echo "1,
       },
       {
         index: 1,
-        utilisationPercent: 3,
+        utilizationPercent: 3,
         memoryUsedBytes: 2 ** 29,
         memoryTotalBytes: 81920 * 2 ** 20,
         smClockMHz: 210,

@@ -1,9 +1,9 @@
-// Utilisation while a run goes on: processor and memory from /proc, GPUs from one nvidia-smi that keeps reporting.
+// Utilization while a run goes on: processor and memory from /proc, GPUs from one nvidia-smi that keeps reporting.
 // Costs well under one percent of one core; a machine without the one or the other gives samples without it.
 import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
-import type { DeviceSample, HostSample, SampleRecord } from "../model/index.js";
+import type { DeviceSample, HostSample, RecordOf } from "@weft/formats";
 import { nvidiaSmi, usableCores } from "./machine.js";
 import type { RunProcesses } from "./processes.js";
 
@@ -62,7 +62,7 @@ export function parseGpuLine(line: string): DeviceSample | null {
   const set = (key: keyof DeviceSample, value: number): void => {
     if (Number.isFinite(value)) sample[key] = value;
   };
-  set("utilisationPercent", values[1]);
+  set("utilizationPercent", values[1]);
   set("memoryUsedBytes", values[2] * 2 ** 20);
   set("memoryTotalBytes", values[3] * 2 ** 20);
   set("powerWatts", values[4]);
@@ -83,7 +83,7 @@ export class Sampler {
   constructor(
     private readonly processes: RunProcesses,
     private readonly intervalMs: number,
-    private readonly write: (sample: SampleRecord) => void,
+    private readonly write: (sample: RecordOf<"sample">) => void,
     private readonly hasGpus: boolean,
   ) {}
 
@@ -142,7 +142,7 @@ export class Sampler {
         (100 * (use.ticks - this.jobTicks)) / ticksPerSecond / ((at - this.jobAt) / 1000) / this.cores;
     this.jobTicks = use.ticks;
     this.jobAt = at;
-    const record: SampleRecord = { v: 1, type: "sample", t: Date.now() / 1000, host };
+    const record: RecordOf<"sample"> = { v: 1, type: "sample", t: Date.now() / 1000, host };
     if (this.latest.size > 0) record.devices = [...this.latest.values()].sort((a, b) => a.index - b.index);
     this.write(record);
   }

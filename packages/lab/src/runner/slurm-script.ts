@@ -104,7 +104,7 @@ function samplerLines(job: JobScript): string {
       if [ -n "$smi" ]; then
         gpus=$(nvidia-smi --query-gpu=index,utilization.gpu,memory.used,memory.total,power.draw,clocks.sm,temperature.gpu --format=csv,noheader,nounits 2> /dev/null | awk -F', *' '
           function put(name, value, scale) { if (value ~ /^[0-9.]+$/) printf ",\\"%s\\":%.1f", name, value * scale }
-          $1 ~ /^[0-9]+$/ { printf "%s{\\"index\\":%d", (n++ ? "," : ""), $1; put("utilisationPercent", $2, 1); put("memoryUsedBytes", $3, 1048576); put("memoryTotalBytes", $4, 1048576); put("powerWatts", $5, 1); put("smClockMHz", $6, 1); put("temperatureC", $7, 1); printf "}" }')
+          $1 ~ /^[0-9]+$/ { printf "%s{\\"index\\":%d", (n++ ? "," : ""), $1; put("utilizationPercent", $2, 1); put("memoryUsedBytes", $3, 1048576); put("memoryTotalBytes", $4, 1048576); put("powerWatts", $5, 1); put("smClockMHz", $6, 1); put("temperatureC", $7, 1); printf "}" }')
       fi
       printf '{"v":1,"type":"sample","t":%s,"host":{"cpuPercent":%s,"memoryUsedBytes":%s,"runQueue":%s}%s}\\n' "$(date +%s.%N)" "$percent" "$memory" "$queue" "\${gpus:+,\\"devices\\":[$gpus]}" >> ${shellWord(join(job.home, "samples.jsonl"))}
     fi

@@ -4,7 +4,7 @@ import { execFile } from "node:child_process";
 import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { formatRecord, type LabRecord, type MachineFacts, type RunFile, type StudyFile } from "../model/index.js";
+import { formatRecord, type MachineFacts, type RunFile, type RunLogRecord, type StudyFile } from "@weft/formats";
 import { launcherRow, nodesFor } from "./launchers.js";
 import { describeMachine } from "./machine.js";
 import { PlanError, type PlannedRun, runFolder, studyFilePath, writeJson, writeRunFile } from "./plan.js";
@@ -100,7 +100,7 @@ export async function followStudy(folder: string, options: FollowOptions = {}): 
     if (options.signal?.aborted) {
       await cancel(waiting.map((entry) => entry.job));
       for (const entry of waiting) collect(folder, study, submission, entry, "CANCELLED", files, tell);
-      return { folder, runs: files, cancelled: true };
+      return { folder, runs: files, canceled: true };
     }
     const states = await jobStates(waiting.map((entry) => entry.job));
     for (const entry of [...waiting]) {
@@ -121,7 +121,7 @@ export async function followStudy(folder: string, options: FollowOptions = {}): 
     }
     if (waiting.length > 0) await pause((options.pollSeconds ?? 2) * 1000, options.signal);
   }
-  return { folder, runs: files, cancelled: false };
+  return { folder, runs: files, canceled: false };
 }
 
 function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
@@ -187,7 +187,7 @@ async function cancel(jobs: readonly string[]): Promise<void> {
   try {
     await run("scancel", [...jobs]);
   } catch {
-    // Those that have ended cannot be cancelled, and need not be.
+    // Those that have ended cannot be canceled, and need not be.
   }
 }
 
@@ -209,7 +209,7 @@ function readExit(home: string): ExitFile | null {
 
 /** What a state of SLURM means for a run, where the job itself left no word. */
 function outcome(state: string, exit: ExitFile | null): Pick<RunFile, "status" | "exitCode" | "message"> {
-  if (state === "CANCELLED") return { status: "cancelled", message: "the job was cancelled" };
+  if (state === "CANCELLED") return { status: "canceled", message: "the job was canceled" };
   if (state === "TIMEOUT" || (exit?.stopped === 1 && state !== "COMPLETED"))
     return { status: "timeout", message: "the job reached its time limit" };
   if (exit === null)
@@ -245,7 +245,7 @@ function collect(
     };
   const records = join(home, "records.jsonl");
   if (!existsSync(records)) {
-    const lines: LabRecord[] = [
+    const lines: RunLogRecord[] = [
       {
         v: 1,
         type: "run",
@@ -266,7 +266,7 @@ function collect(
     }
     appendFileSync(records, lines.map(formatRecord).join(""));
     if (existsSync(join(home, "samples.jsonl"))) appendFileSync(records, readFileSync(join(home, "samples.jsonl")));
-    const end: LabRecord = { v: 1, type: "end", status: file.status === "running" ? "unknown" : file.status };
+    const end: RunLogRecord = { v: 1, type: "end", status: file.status === "running" ? "unknown" : file.status };
     if (file.seconds !== undefined) end.seconds = file.seconds;
     if (file.exitCode !== undefined) end.exitCode = file.exitCode;
     if (file.message !== undefined) end.message = file.message;

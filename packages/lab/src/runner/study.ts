@@ -2,7 +2,7 @@
 // after. Everything is written as it happens, so that a study that is cut off keeps what it has.
 import { appendFileSync, mkdirSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { formatRecord, type LabRecord, type MachineFacts, type RunFile, type StudyFile } from "../model/index.js";
+import { formatRecord, type MachineFacts, type RunFile, type RunLogRecord, type StudyFile } from "@weft/formats";
 import { type Launcher, launcherRow, type Site } from "./launchers.js";
 import { describeMachine } from "./machine.js";
 import {
@@ -54,7 +54,7 @@ export type StudyEvent =
 export interface StudyResult {
   folder: string;
   runs: RunFile[];
-  cancelled: boolean;
+  canceled: boolean;
 }
 
 /** Makes the folder and study.json. Shared by the launchers that run here and those that submit. */
@@ -89,7 +89,7 @@ export async function runStudy(options: StudyOptions): Promise<StudyResult> {
     const file = await oneRun(options, machine, folder, run, index, plan.length, tell);
     if (!run.warmup) files.push(file);
   }
-  return { folder, runs: files, cancelled: options.signal?.aborted ?? false };
+  return { folder, runs: files, canceled: options.signal?.aborted ?? false };
 }
 
 function noteBeforehand(options: StudyOptions, machine: MachineFacts, tell: (event: StudyEvent) => void): void {
@@ -119,7 +119,7 @@ async function oneRun(
   const home = runHome(folder, run);
   const command = launcherRow(options.launcher).command(options.command, run.devices, options.site);
   const records = join(home, "records.jsonl");
-  const write = (record: LabRecord): void => appendFileSync(records, formatRecord(record));
+  const write = (record: RunLogRecord): void => appendFileSync(records, formatRecord(record));
   const file: RunFile = {
     v: 1,
     id: run.id,
@@ -218,7 +218,7 @@ function runHome(folder: string, run: PlannedRun): string {
 }
 
 interface Outcome {
-  status: "ok" | "failed" | "timeout" | "cancelled";
+  status: "ok" | "failed" | "timeout" | "canceled";
   exitCode?: number;
   signal?: string;
   message?: string;
@@ -231,19 +231,19 @@ async function waitFor(exit: Promise<Exit>, processes: RunProcesses, options: St
     if (options.timeLimit !== undefined) timer = setTimeout(() => resolve("timeout"), options.timeLimit * 1000);
   });
   let onAbort = (): void => {};
-  const aborted = new Promise<"cancelled">((resolve) => {
-    onAbort = () => resolve("cancelled");
-    if (options.signal?.aborted) resolve("cancelled");
+  const aborted = new Promise<"canceled">((resolve) => {
+    onAbort = () => resolve("canceled");
+    if (options.signal?.aborted) resolve("canceled");
     else options.signal?.addEventListener("abort", onAbort, { once: true });
   });
   try {
     const first = await Promise.race([exit, limit, aborted]);
-    if (first === "timeout" || first === "cancelled") {
+    if (first === "timeout" || first === "canceled") {
       await endAll(processes, grace);
       await Promise.race([exit, new Promise((resolve) => setTimeout(resolve, 2000))]);
       return first === "timeout"
         ? { status: "timeout", message: `stopped after its limit of ${options.timeLimit} s` }
-        : { status: "cancelled", message: "stopped by the user" };
+        : { status: "canceled", message: "stopped by the user" };
     }
     return outcomeOf(first);
   } finally {
@@ -264,7 +264,7 @@ function outcomeOf(exit: Exit): Outcome {
 const jumpSeconds = 2;
 
 /** Durations come from a clock that is never set; where the wall clock disagrees with it, its times cannot be trusted. */
-function noteClockJump(file: RunFile, seconds: number, write: (record: LabRecord) => void): void {
+function noteClockJump(file: RunFile, seconds: number, write: (record: RunLogRecord) => void): void {
   const wall = Date.now() / 1000 - file.startedAt!;
   if (Math.abs(wall - seconds) > jumpSeconds)
     write({

@@ -14,7 +14,7 @@ function study(): Study {
     { epoch: 2, seconds: 2, trainLoss: 0.5, line: 3 },
   ];
   run.steps = [{ rank: 1, step: 0, durationUs: 1500.5, samples: 32 }];
-  run.samples = [{ t: 1, host: { cpuPercent: 50 }, devices: [{ index: 0, utilisationPercent: 90 }] }];
+  run.samples = [{ t: 1, host: { cpuPercent: 50 }, devices: [{ index: 0, utilizationPercent: 90 }] }];
   return { name: "S'1", runs: [run], problems: [] };
 }
 

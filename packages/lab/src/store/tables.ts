@@ -73,7 +73,7 @@ function* sampleRows(studies: readonly Study[]): Generator<Cell[]> {
         const devices = s.devices ?? [];
         if (devices.length === 0) yield [study.name, run.id, s.t, ...host, null, null, null, null];
         for (const d of devices)
-          yield [study.name, run.id, s.t, ...host, d.index, d.utilisationPercent, d.memoryUsedBytes, d.powerWatts];
+          yield [study.name, run.id, s.t, ...host, d.index, d.utilizationPercent, d.memoryUsedBytes, d.powerWatts];
       }
 }
 
@@ -151,7 +151,7 @@ export function studyTables(studies: readonly Study[]): Table[] {
         ["run_queue", "DOUBLE"],
         ["memory_used_bytes", "DOUBLE"],
         ["device", "INTEGER"],
-        ["device_utilisation_percent", "DOUBLE"],
+        ["device_utilization_percent", "DOUBLE"],
         ["device_memory_used_bytes", "DOUBLE"],
         ["power_watts", "DOUBLE"],
       ],

@@ -33,18 +33,6 @@ if world > 1:
 print("done")
 `;
 
-/** Starts the ranks itself, for a PyTorch whose torchrun does not work; otherwise the same job. */
-export const launchScript = `
-import os, subprocess, sys
-n, script, *rest = sys.argv[1:]
-ranks = [
-    subprocess.Popen([sys.executable, script, *rest], env={**os.environ, "RANK": str(r), "LOCAL_RANK": str(r), "WORLD_SIZE": n,
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(20000 + os.getpid() % 20000)})
-    for r in range(int(n))
-]
-sys.exit(max(abs(rank.wait()) for rank in ranks))
-`;
-
 /** A step sharded over n host devices; compiling comes first, then steady steps. */
 export const jaxScript = `
 import sys

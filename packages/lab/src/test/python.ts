@@ -1,10 +1,9 @@
-// For tests: a Python that has PyTorch or JAX. Virtual environments are kept outside the repository and used again; where
-// pip finds nothing, Debian's own package is tried; otherwise the reason is given and the test skips with it.
+// For tests: a Python that has PyTorch or JAX, installed by pip into a virtual environment outside the repository that later
+// runs reuse. Without pip the test skips and prints the reason: Debian's own PyTorch 1.13 has no working torchrun.
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, rmdirSync, statSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { aptInstall } from "./slurm.js";
 
 const venvs = process.env["WEFT_VENVS"] ?? join(homedir(), ".cache/weft/venvs");
 
@@ -14,8 +13,6 @@ function imports(python: string, module: string): boolean {
 
 export interface Python {
   python: string;
-  /** True when `python -m torch.distributed.run` works: Debian's 1.13 cannot under its Python. */
-  torchrun: boolean;
 }
 
 /** One process at a time makes an environment; the others wait for it. */
@@ -46,7 +43,7 @@ async function locked<T>(name: string, work: () => T): Promise<T> {
 
 export async function pythonWith(module: "torch" | "jax"): Promise<Python | string> {
   const python = join(venvs, module, "bin/python");
-  if (existsSync(python) && imports(python, module)) return { python, torchrun: true };
+  if (existsSync(python) && imports(python, module)) return { python };
   if (spawnSync("python3", ["--version"], { stdio: "ignore" }).status !== 0) return "there is no python3 here";
   mkdirSync(venvs, { recursive: true });
   const made = await locked(module, () => {
@@ -56,16 +53,8 @@ export async function pythonWith(module: "torch" | "jax"): Promise<Python | stri
     const pip = ["-m", "pip", "install", "--quiet", "--retries", "0", "--timeout", "30", module];
     return spawnSync(python, pip, { stdio: "ignore", timeout: 280_000 }).status === 0 && imports(python, module);
   });
-  if (made) return { python, torchrun: true };
-  if (module === "torch") {
-    const debian = "/usr/bin/python3";
-    if (aptInstall(["python3-torch"], () => existsSync(debian) && imports(debian, "torch")))
-      return {
-        python: debian,
-        torchrun: spawnSync(debian, ["-m", "torch.distributed.run", "--help"], { stdio: "ignore" }).status === 0,
-      };
-  }
-  return `${module} could not be installed: neither by pip${module === "torch" ? " nor as Debian's python3-torch" : ""}`;
+  if (made) return { python };
+  return `${module} is not in ${join(venvs, module)}, and pip could not install it`;
 }
 
 /** A skip that cannot be overlooked. */

@@ -6,11 +6,11 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import type { RunFile } from "@weft/formats";
 import type { StudyReport } from "../diagnosis/index.js";
 import { studyFromScaleDirectory } from "../import/index.js";
-import type { RunFile } from "../model/index.js";
 import { TestFolder } from "../trace/fixtures.js";
-import { jaxScript, launchScript, trainScript } from "./jobs.js";
+import { jaxScript, trainScript } from "./jobs.js";
 import { loudly, type Python, pythonWith } from "./python.js";
 import { type Slurm, startSlurm } from "./slurm.js";
 
@@ -38,9 +38,7 @@ function scale(args: string[], cwd: string, env: Record<string, string | undefin
 
 function trainCommand(python: Python, folder: TestFolder): string[] {
   const script = folder.file("train.py", trainScript);
-  return python.torchrun
-    ? [python.python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node={n}", script]
-    : [python.python, folder.file("launch.py", launchScript), "{n}", script];
+  return [python.python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node={n}", script];
 }
 
 describe("a real PyTorch DDP job", () => {
@@ -134,7 +132,7 @@ describe("a real PyTorch DDP job", () => {
     assert.equal(ours(), 0);
     const [study] = readdirSync(join(folder.path, "runs"));
     const file = JSON.parse(readFileSync(join(folder.path, "runs", study, "runs/n2-r0/run.json"), "utf8")) as RunFile;
-    assert.equal(file.status, "cancelled");
+    assert.equal(file.status, "canceled");
   });
 });
 

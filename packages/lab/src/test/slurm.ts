@@ -11,6 +11,9 @@ const has = (program: string): boolean =>
     existsSync(join(folder, program)),
   );
 
+const hasPmix = (): boolean =>
+  ["x86_64-linux-gnu", "aarch64-linux-gnu"].some((folder) => existsSync(join("/usr/lib", folder, "libpmix.so")));
+
 const isRoot = (): boolean => process.getuid?.() === 0;
 
 export function isDebian(): boolean {
@@ -21,7 +24,7 @@ export function isDebian(): boolean {
   }
 }
 
-/** Installs packages where this is Debian and we are root; true when they are there afterwards. */
+/** Installs packages where this is Debian and we are root; true when they are there afterward. */
 export function aptInstall(packages: readonly string[], present: () => boolean): boolean {
   if (present()) return true;
   if (!isRoot() || !isDebian()) return false;
@@ -45,6 +48,9 @@ export async function startSlurm(nodes = 1): Promise<Slurm | string> {
   if (!isRoot()) return "SLURM's daemons need root";
   if (!aptInstall(["slurm-wlm", "munge"], () => has("slurmctld") && has("slurmd") && has("munged")))
     return "slurm-wlm and munge are not installed and could not be";
+  // Ranks on two nodes talk over MPI. SLURM's PMIx plugin opens libpmix.so by this name, which only the -dev package has.
+  if (nodes > 1 && !aptInstall(["openmpi-bin", "libpmix-dev"], () => has("mpirun") && hasPmix()))
+    return "openmpi-bin and libpmix-dev are not installed and could not be";
   const folder = mkdtempSync(join(tmpdir(), "weft-slurm-"));
   // munge refuses keys and sockets in folders that others may write to.
   chmodSync(folder, 0o755);

@@ -1,6 +1,6 @@
 // Where the device's time goes: busy or idle, computing or not, why idle, and how much communication hides behind
 // computation. Each definition is that of Holistic Trace Analysis, to the digit.
-import { round } from "./describe.js";
+import { roundHalfEven } from "@weft/formats/stats";
 import { type Intervals, measure, mergeSorted, overlap, timePerCombination } from "./intervals.js";
 import { categoryIndex, type KernelType } from "./kinds.js";
 import { type DeviceView, rowsOfType } from "./view.js";
@@ -47,7 +47,7 @@ export function breakdownOf(all: Intervals, computing: Intervals, communicating:
   const nonComputeUs = spanUs - computeUs - idleUs;
   const communicationUs = measure(communicating);
   const hidden = overlap(communicating, computing);
-  const percent = (part: number): number => (spanUs > 0 ? round((100 * part) / spanUs, 2) : 0);
+  const percent = (part: number): number => (spanUs > 0 ? roundHalfEven((100 * part) / spanUs, 2) : 0);
   return {
     spanUs,
     idleUs,
@@ -58,7 +58,7 @@ export function breakdownOf(all: Intervals, computing: Intervals, communicating:
     nonComputePercent: percent(nonComputeUs),
     communicationUs,
     exposedCommunicationUs: communicationUs - hidden,
-    overlapPercent: communicationUs > 0 ? round((100 * hidden) / communicationUs, 2) : null,
+    overlapPercent: communicationUs > 0 ? roundHalfEven((100 * hidden) / communicationUs, 2) : null,
   };
 }
 
@@ -84,7 +84,7 @@ export function typeTimesOf(intervals: (type: KernelType) => Intervals): TypeTim
     .map(([mask, us]) => ({
       type: typesInOrder.filter((_, k) => mask & (1 << k)).join(" overlapping "),
       us,
-      percent: total > 0 ? round((100 * us) / total, 1) : 0,
+      percent: total > 0 ? roundHalfEven((100 * us) / total, 1) : 0,
     }))
     .sort((a, b) => b.us - a.us);
 }

@@ -2,13 +2,13 @@
 // Definitions of Holistic Trace Analysis, with two things decided that it leaves to chance: of a launch and a start in
 // the same microsecond the launch comes first (there, the order follows the sorting instructions of the CPU it runs on),
 // and a bandwidth that is only a rounding residue is nought.
-import { type Description, describe } from "./describe.js";
+import { type Distribution, distribution } from "@weft/formats/stats";
 import { sortedBy } from "./intervals.js";
 import { kernelTypes, launchCalls } from "./kinds.js";
 import { nameIn } from "./symbols.js";
 import type { DeviceView } from "./view.js";
 
-export interface QueueLength extends Description {
+export interface QueueLength extends Distribution {
   stream: number;
   /** Time with 1,024 or more launches outstanding: the queue is full and the launching thread blocks. */
   fullUs: number;
@@ -56,11 +56,11 @@ export function queueLengths(view: DeviceView, startsFirst = false): QueueLength
       lengths[i] = length;
       before = now;
     }
-    return { stream, ...describe(lengths)!, fullUs };
+    return { stream, ...distribution(lengths)!, fullUs };
   });
 }
 
-export interface CopyBandwidth extends Description {
+export interface CopyBandwidth extends Distribution {
   /** "Memcpy HtoD", "Memset" and so on. */
   name: string;
 }
@@ -110,7 +110,7 @@ export function copyBandwidths(view: DeviceView): CopyBandwidth[] {
         if (Math.abs(running) < residue) running = 0;
         if (running > 0) values[kept++] = running;
       }
-      const description = describe(values.slice(0, kept));
+      const description = distribution(values.slice(0, kept));
       return description === null ? [] : [{ name, ...description }];
     });
 }

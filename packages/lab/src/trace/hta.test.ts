@@ -7,7 +7,7 @@ import { idleBreakdown, timeBreakdown, typeTimes } from "./breakdown.js";
 import { copyBandwidths, type QueueLength, queueLengths } from "./counters.js";
 import { noShared, sharedFolder } from "./fixtures.js";
 import { kernelTable } from "./kernels.js";
-import { analyseFile } from "./rank.js";
+import { analyzeTraceFile } from "./rank.js";
 import { readTrace } from "./read.js";
 import { deviceView } from "./view.js";
 
@@ -102,7 +102,7 @@ test("every value of Holistic Trace Analysis is met", { skip: shared === null ? 
       checkQueues(expected, queueLengths(view), queueLengths(view, true));
       checkCopies(name, expected, view);
 
-      const [{ report }] = await analyseFile(path, 0);
+      const [{ report }] = await analyzeTraceFile(path, 0);
       assert.equal(report.rank, Number(rank));
       assert.equal(report.idleUs, want["idle_time(us)"]);
       assert.equal(report.overlapPercent, times.overlapPercent);

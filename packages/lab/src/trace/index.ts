@@ -1,4 +1,4 @@
-// The public face of the trace layer: read, analyse, compare and merge traces of Kineto and JAX.
+// The public face of the trace layer: read, analyze, compare and merge traces of Kineto and JAX.
 export type { IdleBreakdown, TimeBreakdown, TypeTime } from "./breakdown.js";
 export { type MergeInput, mergeTraces } from "./chrome.js";
 export type { CopyBandwidth, QueueLength } from "./counters.js";
@@ -6,6 +6,6 @@ export type { CriticalPath } from "./critical-path.js";
 export { type DiffRow, diffTraces, type TraceDiff } from "./diff.js";
 export type { CollectiveRow, KernelRow } from "./kernels.js";
 export type { LaunchStatistics } from "./launch.js";
-export { analyse, analyseFile, type RankReport } from "./rank.js";
-export { analyseTraces, type CollectiveSkew, type Straggler, type TraceReport } from "./ranks.js";
+export { analyzeTrace, analyzeTraceFile, type RankReport } from "./rank.js";
+export { analyzeTraces, type CollectiveSkew, type Straggler, type TraceReport } from "./ranks.js";
 export { type ReadOptions as TraceReadOptions, readTrace, TraceData } from "./read.js";

@@ -1,5 +1,5 @@
 // Launches: how long the calls take on the host, how long what they launch runs, and how long it waits to start.
-import { type Description, describe } from "./describe.js";
+import { type Distribution, distribution } from "@weft/formats/stats";
 import { launchCalls } from "./kinds.js";
 import { nameIn } from "./symbols.js";
 import type { DeviceView } from "./view.js";
@@ -7,9 +7,9 @@ import type { DeviceView } from "./view.js";
 export interface LaunchStatistics {
   launches: number;
   /** The call on the host, the work on the device, and from the end of the call to the start of the work. */
-  callUs: Description;
-  deviceUs: Description;
-  delayUs: Description;
+  callUs: Distribution;
+  deviceUs: Distribution;
+  delayUs: Distribution;
   /** Work shorter than the call that launched it: launching is what takes the time. */
   shorterThanCall: number;
   /** Calls over 50 us, starts over 100 us after the call: the outliers of Holistic Trace Analysis. */
@@ -48,9 +48,9 @@ export function launchStatistics(view: DeviceView): LaunchStatistics | null {
   if (n === 0) return null;
   return {
     launches: n,
-    callUs: describe(calls.subarray(0, n))!,
-    deviceUs: describe(works.subarray(0, n))!,
-    delayUs: describe(delays.subarray(0, n))!,
+    callUs: distribution(calls.subarray(0, n))!,
+    deviceUs: distribution(works.subarray(0, n))!,
+    delayUs: distribution(delays.subarray(0, n))!,
     shorterThanCall,
     slowCalls,
     lateStarts,

@@ -60,7 +60,7 @@ export interface RankReport extends Partial<TimeBreakdown> {
 }
 
 /** The report and what the comparison of ranks needs besides. */
-export interface AnalysedRank {
+export interface AnalyzedRank {
   report: RankReport;
   calls: CollectiveCall[];
   /** Origin of this trace's clock in microseconds against the first trace's, from its header; 0 where not known. */
@@ -69,12 +69,16 @@ export interface AnalysedRank {
 
 const rankInName = /rank[\s_.-]*(\d+)/i;
 
-export async function analyseFile(file: string, order: number, options: ReadOptions = {}): Promise<AnalysedRank[]> {
+export async function analyzeTraceFile(
+  file: string,
+  order: number,
+  options: ReadOptions = {},
+): Promise<AnalyzedRank[]> {
   using data = await readTrace(file, options);
-  return analyse(data, order);
+  return analyzeTrace(data, order);
 }
 
-export function analyse(data: TraceData, order: number): AnalysedRank[] {
+export function analyzeTrace(data: TraceData, order: number): AnalyzedRank[] {
   if (data.device.rows > 0) return [analyseDevice(data, order)];
   const jax = jaxActivities(data);
   if (jax.length > 0) return jax.map(({ device, kind, activity }) => analyseJax(data, device, kind, activity));
@@ -102,7 +106,7 @@ function common(
 const stepTimes = (steps: readonly StepMark[]): StepTime[] =>
   [...steps].sort((a, b) => a.ts - b.ts).map((step) => ({ number: step.number, us: step.dur }));
 
-function analyseDevice(data: TraceData, order: number): AnalysedRank {
+function analyseDevice(data: TraceData, order: number): AnalyzedRank {
   const view = deviceView(data);
   const activity: Activity = {
     symbols: data.symbols,
@@ -136,7 +140,7 @@ function analyseDevice(data: TraceData, order: number): AnalysedRank {
   if (view.rows.length === 0)
     report.problems.push("no kernel was launched before the last profiler step: there is nothing to measure");
   noteClockJump(report, activity);
-  return analysed(report, calls, data);
+  return analyzed(report, calls, data);
 }
 
 const tolerated = 0.005;
@@ -180,7 +184,7 @@ function lacksDeviceEvents(data: TraceData): boolean {
 /** What needs a device's streams and the calls that feed them. */
 const withoutLaunches = { idle: [], launches: null, queues: [], copies: [], criticalPath: null };
 
-function analyseHost(data: TraceData, order: number): AnalysedRank {
+function analyseHost(data: TraceData, order: number): AnalyzedRank {
   const blind = lacksDeviceEvents(data);
   const activity = hostActivity(data);
   const cut = hostCut(data);
@@ -205,10 +209,10 @@ function analyseHost(data: TraceData, order: number): AnalysedRank {
         : "no GPU events: operators on the CPU count as computation and the backend's collectives as communication",
   );
   noteClockJump(report, activity);
-  return analysed(report, calls, data);
+  return analyzed(report, calls, data);
 }
 
-function analyseJax(data: TraceData, device: number, kind: "gpu" | "tpu" | "cpu", activity: Activity): AnalysedRank {
+function analyseJax(data: TraceData, device: number, kind: "gpu" | "tpu" | "cpu", activity: Activity): AnalyzedRank {
   const calls = collectiveCalls(activity, null);
   const report: RankReport = {
     ...common(data, device),
@@ -225,10 +229,10 @@ function analyseJax(data: TraceData, device: number, kind: "gpu" | "tpu" | "cpu"
     ...withoutLaunches,
   };
   noteClockJump(report, activity);
-  return analysed(report, calls, data);
+  return analyzed(report, calls, data);
 }
 
-function analysed(report: RankReport, calls: CollectiveCall[], data: TraceData): AnalysedRank {
+function analyzed(report: RankReport, calls: CollectiveCall[], data: TraceData): AnalyzedRank {
   return { report, calls, baseNanoseconds: data.header.baseNanoseconds };
 }
 

@@ -2,8 +2,9 @@
 // much is transfer, who comes last, and how far the ranks' clocks are apart. Needs no common clock for the waiting:
 // a collective ends everywhere at once, so the shortest call is the one that waited for nobody.
 
+import { median } from "@weft/formats/stats";
 import { type CollectiveCall, collectiveKey } from "./kernels.js";
-import { type AnalysedRank, analyseFile, type RankReport } from "./rank.js";
+import { type AnalyzedRank, analyzeTraceFile, type RankReport } from "./rank.js";
 import type { ReadOptions } from "./read.js";
 
 export interface CollectiveSkew {
@@ -45,12 +46,12 @@ export interface AnalyseOptions extends ReadOptions {
 }
 
 /** Reads and analyses the traces one after the other: only one is in memory at a time. */
-export async function analyseTraces(files: readonly string[], options: AnalyseOptions = {}): Promise<TraceReport> {
-  const ranks: AnalysedRank[] = [];
+export async function analyzeTraces(files: readonly string[], options: AnalyseOptions = {}): Promise<TraceReport> {
+  const ranks: AnalyzedRank[] = [];
   const problems: string[] = [];
   for (const [index, file] of files.entries()) {
     options.onFile?.(file, index, files.length);
-    ranks.push(...(await analyseFile(file, index, options)));
+    ranks.push(...(await analyzeTraceFile(file, index, options)));
   }
   ranks.sort((a, b) => a.report.rank - b.report.rank);
   const twice = ranks.filter((r, i) => i > 0 && r.report.rank === ranks[i - 1].report.rank);
@@ -84,7 +85,7 @@ function missing(reports: readonly RankReport[]): number[] {
 }
 
 /** The calls that every rank made, matched by kind, size and order. */
-function matched(ranks: readonly AnalysedRank[]): { calls: CollectiveCall[]; unmatched: number }[] {
+function matched(ranks: readonly AnalyzedRank[]): { calls: CollectiveCall[]; unmatched: number }[] {
   const perRank = ranks.map(({ calls }) => {
     const groups = new Map<string, CollectiveCall[]>();
     for (const call of calls) {
@@ -107,7 +108,7 @@ function matched(ranks: readonly AnalysedRank[]): { calls: CollectiveCall[]; unm
 }
 
 function compareCollectives(
-  ranks: readonly AnalysedRank[],
+  ranks: readonly AnalyzedRank[],
 ): Pick<TraceReport, "skew" | "stragglers" | "waitingPercent"> & { note: string | null } {
   const all = matched(ranks);
   const unmatched = all.reduce((sum, m) => sum + m.unmatched, 0);
@@ -169,7 +170,7 @@ function stragglersOf(numbers: number[], last: number[], caused: number[], sets:
     .sort((a, b) => b.causedWaitUs - a.causedWaitUs);
 }
 
-function clockOffsets(ranks: readonly AnalysedRank[]): { rank: number; us: number }[] {
+function clockOffsets(ranks: readonly AnalyzedRank[]): { rank: number; us: number }[] {
   const base = ranks[0].baseNanoseconds;
   const sets = matched(ranks)
     .map((m) => m.calls)
@@ -177,11 +178,8 @@ function clockOffsets(ranks: readonly AnalysedRank[]): { rank: number; us: numbe
   return ranks.map((rank, i) => {
     const fromHeader = base !== null && rank.baseNanoseconds !== null ? Number(rank.baseNanoseconds - base) / 1000 : 0;
     if (sets.length === 0 || i === 0) return { rank: rank.report.rank, us: fromHeader };
-    const differences = sets
-      .map((calls) => calls[0].ts + calls[0].dur - (calls[i].ts + calls[i].dur))
-      .sort((a, b) => a - b);
-    const median = differences[differences.length >> 1];
-    // Ends that agree to a millisecond share a clock already; shifting them would only add noise.
-    return { rank: rank.report.rank, us: Math.abs(median - fromHeader) < 1000 ? fromHeader : median };
+    const offset = median(sets.map((calls) => calls[0].ts + calls[0].dur - (calls[i].ts + calls[i].dur)));
+    // Ends that agree to a millisecond already share a clock; shifting them would only add noise.
+    return { rank: rank.report.rank, us: Math.abs(offset - fromHeader) < 1000 ? fromHeader : offset };
   });
 }

@@ -1,4 +1,4 @@
-// The part of a trace that is analysed: which device events count, in order of time, each with its class and the call
+// The part of a trace that is analyzed: which device events count, in order of time, each with its class and the call
 // that launched it. The rules are those of Holistic Trace Analysis (rounding of fractional times, the last profiler
 // step left out), so that every number built on this view equals its number.
 import { sortedBy } from "./intervals.js";
@@ -51,7 +51,7 @@ export class RowIndex {
   }
 }
 
-/** Fractional times are rounded inwards, so that neighbours do not overlap by a rounding error. */
+/** Fractional times are rounded inwards, so that neighbors do not overlap by a rounding error. */
 function roundInwards(ts: Float64Array, dur: Float64Array, rows: number): void {
   for (let i = 0; i < rows; i++) {
     const end = Math.floor(ts[i] + dur[i]);

@@ -1,7 +1,8 @@
 // Validity rules about the machine and its clocks: parts that are longer than their whole, ranks without a device of their own, more
 // processes than cores.
+
+import { mean } from "@weft/formats/stats";
 import { type Evidence, evidence, type Found } from "../model/index.js";
-import { mean } from "../stats/index.js";
 import type { Rule } from "./rule.js";
 import { publishedStudy as study } from "./source.js";
 
@@ -31,7 +32,7 @@ export const impossibleTime: Rule = {
             }),
           ],
           cause: "The parts were not measured on one clock, or the step was timed without waiting for the device.",
-          fix: "Synchronise the device before reading the clock, or use the probe's own times.",
+          fix: "Synchronize the device before reading the clock, or use the probe's own times.",
           predicted: null,
           refutedBy: "Parts that add up to no more than their step.",
         },

@@ -1,4 +1,4 @@
-// What a rule is: an object that says where it comes from and looks at a study. The catalogues are lists of these, run in order.
+// What a rule is: an object that says where it comes from and looks at a study. The catalogs are lists of these, run in order.
 
 import type { StudySummary } from "../metrics/index.js";
 import type { Finding, Found } from "../model/index.js";

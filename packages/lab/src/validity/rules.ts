@@ -1,14 +1,10 @@
 // The validity rules, most damaging first. A finding of severity "invalid" takes the word speedup away from the counts it names.
+
+import type { Workload } from "@weft/formats";
+import { bootstrapInterval, halfWidth95, mean } from "@weft/formats/stats";
+import { shortNumber } from "@weft/formats/text";
 import type { CountSummary, RunSummary } from "../metrics/index.js";
-import {
-  type Evidence,
-  evidence,
-  type Found,
-  type PredictedEffect,
-  shortNumber,
-  type Workload,
-} from "../model/index.js";
-import { bootstrapInterval, halfWidth95, mean } from "../stats/index.js";
+import { type Evidence, evidence, type Found, type PredictedEffect } from "../model/index.js";
 import { impossibleTime, oversubscribed, wrongLaunch } from "./machine-rules.js";
 import type { Rule, StudyView } from "./rule.js";
 import { publishedStudy as study } from "./source.js";
@@ -51,7 +47,7 @@ const workNotDivided: Rule = {
           run: count.runs[0]!.run.id,
           evidence: [
             ...work.evidence,
-            evidence("work-normalised speedup", defended, {
+            evidence("work-normalized speedup", defended, {
               text: `the number that can be defended: ${defended.toFixed(2)}x (${((defended / ratio) * 100).toFixed(0)}%), work per second against the baseline`,
             }),
           ],
@@ -88,7 +84,7 @@ const comparable: { field: keyof Workload; name: string; severity: "invalid" | "
   { field: "precision", name: "precision", severity: "invalid" },
   { field: "sequenceLength", name: "sequence length", severity: "invalid" },
   { field: "accumulation", name: "gradient accumulation", severity: "invalid" },
-  { field: "optimizer", name: "optimiser", severity: "moderate" },
+  { field: "optimizer", name: "optimizer", severity: "moderate" },
   { field: "learningRate", name: "learning rate", severity: "moderate" },
 ];
 
@@ -285,7 +281,7 @@ const noisy: Rule = {
           run: count.runs[0]!.run.id,
           evidence: [evidence("coefficient of variation", cv * 100, { unit: "%", threshold: 5 })],
           cause: "Other work on the machine, changing clocks, or a job whose epochs differ.",
-          fix: "Repeat on an idle machine; look at the utilisation samples for other work.",
+          fix: "Repeat on an idle machine; look at the utilization samples for other work.",
           predicted: null,
           refutedBy: "Repeats that scatter by less than 5%.",
         },

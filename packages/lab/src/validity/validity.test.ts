@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { readStudies } from "../import/index.js";
-import { summariseStudy } from "../metrics/index.js";
+import { summarizeStudy } from "../metrics/index.js";
 import { emptyRun, type Run, type Study } from "../model/index.js";
 import { judge, type Verdict } from "./index.js";
 
@@ -20,13 +20,13 @@ function run(devices: number, seconds: number[], change: Partial<Run> = {}): Run
   return Object.assign(r, change);
 }
 const study = (...runs: Run[]): Study => ({ name: "S", runs, problems: [] });
-const verdictOf = (...runs: Run[]): Verdict => judge(summariseStudy(study(...runs)));
+const verdictOf = (...runs: Run[]): Verdict => judge(summarizeStudy(study(...runs)));
 const ids = (v: Verdict) => v.findings.map((f) => f.id);
 const steady = (mean: number) => [mean * 1.2, mean, mean * 1.01, mean * 0.99, mean];
 
 test("the published study: IMDB is valid at 3.49x, with its means and deviations", () => {
   const [imdb] = readStudies([fixture("ddp_experiments")], { names: ["IMDB"] });
-  const v = judge(summariseStudy(imdb!));
+  const v = judge(summarizeStudy(imdb!));
   assert.equal(v.valid, true);
   assert.deepEqual(v.findings, []);
   near(v.scaling[1]!.speedup, 3.493, 0.0005);
@@ -39,7 +39,7 @@ test("the published study: IMDB is valid at 3.49x, with its means and deviations
 
 test("the published study: AG News is not valid, and 1.85x can be defended", () => {
   const [agnews] = readStudies([fixture("ddp_experiments")], { names: ["AGNews"] });
-  const v = judge(summariseStudy(agnews!));
+  const v = judge(summarizeStudy(agnews!));
   assert.equal(v.valid, false);
   assert.deepEqual(ids(v), ["work-not-divided", "two-jobs-in-one-file"]);
   const four = v.scaling[1]!;
@@ -99,7 +99,7 @@ test("an epoch that a limit on steps ended is no epoch: neither its time nor its
   };
   for (const warmup of [undefined, 2]) {
     const both = { name: "S", runs: [limited(1, 10, "strong"), limited(2, 11, "strong")], problems: [] };
-    const v = judge(summariseStudy({ ...both, ...(warmup !== undefined && { warmup }) }));
+    const v = judge(summarizeStudy({ ...both, ...(warmup !== undefined && { warmup }) }));
     assert.deepEqual(ids(v), []);
     near(v.view.counts[0]!.seconds.mean, 160, 1e-9);
     near(v.view.counts[1]!.seconds.mean, 88, 1e-9);
@@ -258,7 +258,7 @@ test("a step that a clock jump made long is left out and said", () => {
 test("one count and no run have nothing to compare, and say so", () => {
   assert.equal(verdictOf(run(2, steady(5))).valid, null);
   assert.deepEqual(ids(verdictOf(run(2, steady(5)))), ["no-scaling-data"]);
-  assert.deepEqual(ids(judge(summariseStudy(study()))), ["no-scaling-data"]);
+  assert.deepEqual(ids(judge(summarizeStudy(study()))), ["no-scaling-data"]);
 });
 
 test("a million rows of two interleaved jobs are separated within seconds", () => {
@@ -269,7 +269,7 @@ test("a million rows of two interleaved jobs are separated within seconds", () =
     writeFileSync(join(directory, "metrics.csv"), rows.join("\n") + "\n");
     const started = performance.now();
     const [one] = readStudies([join(directory, "metrics.csv")]);
-    const v = judge(summariseStudy(one!));
+    const v = judge(summarizeStudy(one!));
     const took = performance.now() - started;
     assert.equal(v.view.runs[0]!.epochs!.jobs.length, 2);
     near(v.view.counts[0]!.seconds.mean, 2, 1e-9);

@@ -1,8 +1,9 @@
 // Was the work divided? For each count: how much all ranks together did in an epoch against the baseline, and how that is known.
 // Counted where the records say so, inferred from signatures where they do not, otherwise assumed. The first question of all.
+
+import { halfWidth95 } from "@weft/formats/stats";
 import type { CountSummary, RunSummary, StudySummary } from "../metrics/index.js";
 import { type Evidence, evidence } from "../model/index.js";
-import { halfWidth95 } from "../stats/index.js";
 
 export interface WorkShare {
   devices: number;

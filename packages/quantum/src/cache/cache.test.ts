@@ -1,4 +1,4 @@
-// Caches: that they hit when tasks are drawn anew, stay within their bounds, and count what they hold.
+// Caches: hits for newly drawn tasks, bounds and statistics.
 import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
 import * as weft from "@weft/core";
@@ -10,7 +10,7 @@ import { BoundedCache, cachedProgram, cacheStats, clearCaches, structureKey } fr
 describe("caches", () => {
   beforeEach(clearCaches);
 
-  test("iterations with freshly drawn tasks hit: one program, traced once", () => {
+  test("iterations with newly drawn tasks hit the cached program", () => {
     const trainer = new MetaTrainer({ preset: "debug", iterations: 12, policy: { width: 8 } });
     const before = cacheStats().programs!;
     trainer.step();
@@ -19,11 +19,11 @@ describe("caches", () => {
     const after = cacheStats().programs!;
     assert.equal(after.misses - before.misses, 1);
     assert.equal(after.hits - before.hits, 11);
-    assert.equal(weft.session().compiles, compiles, "the eleven later steps compiled nothing");
+    assert.equal(weft.session().compiles, compiles, "later steps compile nothing");
     assert.ok(after.bytes > before.bytes, "the program's scratch memory is counted");
   });
 
-  test("an equal problem made anew, a new trainer and new rates find what is there", () => {
+  test("an equal problem and new rates hit the cached operators and programs", () => {
     const fidelity = (seed: number): number => {
       const prepared = prepareProblem(qubitFlip({ segments: 12 }));
       const { rates } = drawTasks(gammaTasks, weft.key(seed), 4);
@@ -37,12 +37,12 @@ describe("caches", () => {
     assert.equal(cacheStats().programs!.hits, programs!.hits + 3);
     assert.deepEqual([cacheStats().operators!.misses, cacheStats().operators!.hits], [1, operators!.hits + 1]);
     assert.ok(operators!.bytes > 0);
-    // Another structure misses.
+    // A different structure misses.
     prepareProblem(qubitFlip({ segments: 13 }));
     assert.equal(cacheStats().operators!.misses, 2);
   });
 
-  test("bounds: the least recently used goes first, by number and by bytes; clearing empties", () => {
+  test("the least recently used entry is evicted first, by count and by bytes; clear removes all entries", () => {
     const cache = new BoundedCache<{ size: number }>("a test", { entries: 2, bytes: 100, sizeOf: (v) => v.size });
     const get = (key: string, size = 10): { size: number } => cache.get(key, () => ({ size }));
     const a = get("a");
@@ -57,12 +57,12 @@ describe("caches", () => {
     const grown = get("d", 95);
     assert.deepEqual([cache.stats().entries, cache.stats().bytes], [1, 95]);
     grown.size = 300;
-    assert.equal(cache.stats().bytes, 300, "bytes as they are now");
+    assert.equal(cache.stats().bytes, 300, "bytes are the current sizes");
     cache.clear();
     assert.equal(cacheStats()["a test"]!.entries, 0);
   });
 
-  test("keys are of structure: numbers inside typed arrays count, order counts", () => {
+  test("structure keys depend on the values in typed arrays and on their order", () => {
     assert.equal(structureKey({ a: Float64Array.of(1, 2) }), structureKey({ a: Float64Array.of(1, 2) }));
     assert.notEqual(structureKey({ a: Float64Array.of(1, 2) }), structureKey({ a: Float64Array.of(2, 1) }));
     const program = cachedProgram("double", () => (x: weft.Tensor) => x.mul(2));

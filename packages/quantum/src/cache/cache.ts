@@ -1,10 +1,11 @@
-// Caches that are bounded and say what they do. A key is the structure of what is kept (operators, shapes, settings),
-// never numbers that are drawn anew: so a loop over fresh tasks hits. Knows nothing of what it keeps.
+// Bounded LRU caches with statistics. Keys describe structure (operators, shapes, settings), never values that change between
+// calls, so that a loop over new tasks hits.
 import { createHash } from "node:crypto";
 
+/** Contents and counters of one cache. */
 export interface CacheStats {
   entries: number;
-  /** What the entries hold now, as they measure it themselves. */
+  /** Sum of the current sizes of the entries. */
   bytes: number;
   hits: number;
   misses: number;
@@ -12,15 +13,17 @@ export interface CacheStats {
   limits: { entries: number; bytes: number };
 }
 
+/** Bounds of a cache. */
 export interface CacheOptions<V> {
   entries: number;
   bytes?: number;
-  /** Asked whenever statistics are: an entry may grow. */
+  /** Size of an entry in bytes. Called for every eviction and statistic, because entries may grow. */
   sizeOf: (value: V) => number;
 }
 
 const caches = new Map<string, BoundedCache<unknown>>();
 
+/** Least-recently-used cache that is bounded by entries and bytes and listed by `cacheStats`. */
 export class BoundedCache<V> {
   /** Least recently used first. */
   readonly #entries = new Map<string, V>();
@@ -35,13 +38,14 @@ export class BoundedCache<V> {
     caches.set(name, this as BoundedCache<unknown>);
   }
 
+  /** The entry of a key, created by `make` if it is not cached. */
   get(key: string, make: () => V): V {
-    const known = this.#entries.get(key);
-    if (known !== undefined || this.#entries.has(key)) {
+    const cached = this.#entries.get(key);
+    if (cached !== undefined || this.#entries.has(key)) {
       this.#hits++;
       this.#entries.delete(key);
-      this.#entries.set(key, known as V);
-      return known as V;
+      this.#entries.set(key, cached as V);
+      return cached as V;
     }
     this.#misses++;
     const made = make();
@@ -52,7 +56,7 @@ export class BoundedCache<V> {
 
   #evict(): void {
     const { entries, bytes = Number.POSITIVE_INFINITY } = this.options;
-    // The newest stays, however large it is: the caller holds it anyway.
+    // The newest entry is never evicted: the caller holds it anyway.
     while (this.#entries.size > 1 && (this.#entries.size > entries || this.#bytes() > bytes)) {
       this.#entries.delete(this.#entries.keys().next().value!);
       this.#evictions++;
@@ -65,6 +69,7 @@ export class BoundedCache<V> {
     return sum;
   }
 
+  /** Removes all entries and resets the counters. */
   clear(): void {
     this.#entries.clear();
     this.#hits = this.#misses = this.#evictions = 0;
@@ -82,16 +87,16 @@ export class BoundedCache<V> {
   }
 }
 
-/** What every cache of weft/quantum holds and how often it hit, by name. */
+/** Statistics of every cache of this package, by name. */
 export const cacheStats = (): Record<string, CacheStats> =>
   Object.fromEntries([...caches].map(([name, cache]) => [name, cache.stats()]));
 
-/** Empties every cache and sets its counts to zero. */
+/** Empties every cache of this package and resets its counters. */
 export function clearCaches(): void {
   for (const cache of caches.values()) cache.clear();
 }
 
-/** A short key of anything that JSON can hold, typed arrays included. */
+/** Hash of JSON values and typed arrays, for use as a cache key. */
 export function structureKey(...parts: readonly unknown[]): string {
   const text = JSON.stringify(parts, (_, value: unknown) =>
     ArrayBuffer.isView(value) ? Array.from(value as Float64Array) : value,

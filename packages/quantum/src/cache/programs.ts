@@ -1,8 +1,8 @@
-// Compiled programs by structure: the same problem with the same settings is traced once, whoever asks.
+// Compiled programs by structure: the same problem with the same settings is traced once per process.
 import { type JitOptions, type Jitted, jit } from "@weft/core/internal/tensor";
 import { BoundedCache } from "./cache.js";
 
-// biome-ignore lint/suspicious/noExplicitAny: functions of every signature are kept side by side.
+// biome-ignore lint/suspicious/noExplicitAny: one cache holds functions of every signature.
 type AnyFunction = (...args: any[]) => any;
 
 const programs = new BoundedCache<Jitted<AnyFunction>>("programs", {
@@ -11,6 +11,6 @@ const programs = new BoundedCache<Jitted<AnyFunction>>("programs", {
   sizeOf: (program) => program.scratchBytes,
 });
 
-/** The compiled form of a function; `key` must say everything that the function closes over. */
+/** The jitted form of a function. `key` must identify everything that the function closes over. */
 export const cachedProgram = <F extends AnyFunction>(key: string, make: () => F, options: JitOptions = {}): Jitted<F> =>
   programs.get(key, () => jit(make(), options) as Jitted<AnyFunction>) as Jitted<F>;

@@ -1,18 +1,19 @@
-// Checkpoints: named tensors and a JSON description in one .safetensors file, which appears whole or not at all.
+// Checkpoints: named tensors and a JSON description in one .safetensors file, written atomically.
 import { WeftError } from "@weft/core/internal/graph";
 import { fromStorage, type Tensor } from "@weft/core/internal/tensor";
 import { type HostArray, openSafetensors, writeSafetensors } from "@weft/core/io";
 
 const descriptionKey = "weft";
 
-export async function writeCheckpoint(
+/** Writes tensors and a description as a checkpoint of a kind. */
+export async function writeTensorCheckpoint(
   path: string,
   kind: string,
   tensors: Record<string, Tensor>,
   description: unknown,
 ): Promise<void> {
   if (!path.endsWith(".safetensors"))
-    throw new WeftError(`checkpoint: ${path} must end in .safetensors; that is the format that is written`);
+    throw new WeftError(`checkpoint: ${path} must end in .safetensors; checkpoints are written in that format`);
   const arrays = Object.fromEntries(
     Object.entries(tensors).map(([name, t]): [string, HostArray] => [
       name,
@@ -22,9 +23,11 @@ export async function writeCheckpoint(
   await writeSafetensors(path, arrays, { [descriptionKey]: JSON.stringify({ kind, description }) });
 }
 
-export async function readCheckpoint<D>(
+/** Reads a checkpoint of a kind; `formerKind` is the name that earlier versions wrote. */
+export async function readTensorCheckpoint<D>(
   path: string,
   kind: string,
+  formerKind = kind,
 ): Promise<{ tensors: Record<string, Tensor>; description: D }> {
   const file = await openSafetensors(path);
   try {
@@ -33,11 +36,11 @@ export async function readCheckpoint<D>(
     try {
       parsed = JSON.parse(text ?? "{}") as typeof parsed;
     } catch {
-      // Falls through to the message below.
+      // Reported below.
     }
-    if (parsed.kind !== kind || parsed.description === undefined)
+    if ((parsed.kind !== kind && parsed.kind !== formerKind) || parsed.description === undefined)
       throw new WeftError(
-        `checkpoint: ${path} is no checkpoint of ${kind}${parsed.kind === undefined ? "" : `, but of ${parsed.kind}`}`,
+        `checkpoint: ${path} is not a checkpoint of ${kind}${parsed.kind === undefined ? "" : `, but of ${parsed.kind}`}`,
       );
     const tensors: Record<string, Tensor> = {};
     for (const name of file.names) {

@@ -1,5 +1,5 @@
-// Optimisers on functions with known minima, robust objectives by hand, GRAPE against what is physically possible, a
-// device recovered from its spectrum.
+// Minimizers on functions with known minima, robust objectives against closed forms, GRAPE, and a device recovered from its
+// spectrum.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -17,26 +17,28 @@ import {
   fitSpectrum,
   grape,
   grapeEach,
-  type MinimiseMethod,
-  Minimiser,
-  minimise,
+  type MinimizeMethod,
+  Minimizer,
+  minimize,
   type NamedParameters,
   prepareProblem,
   qubitFlip,
+  readTensorCheckpoint,
   robustLoss,
   strongWolfe,
+  writeTensorCheckpoint,
 } from "./index.js";
 
 const f64 = (data: number | number[]): Tensor => weft.tensor(data, { dtype: "float64" });
 
-/** Rosenbrock's valley over two named parameters: the minimum is 0 at (1, 1). */
+/** Rosenbrock's function of two named parameters, with minimum 0 at (1, 1). */
 const valley = ({ a, b }: NamedParameters): Tensor =>
   weft.sub(1, a!).square().add(b!.sub(a!.square()).square().mul(100)).sum();
 const valleyStart = (): NamedParameters => ({ a: f64(-1.2), b: f64(1) });
 
 onEachDevice((_, name) => {
-  test("L-BFGS finds the bottom of the valley; Adam and descent go down", () => {
-    const found = minimise(valley, valleyStart(), { gradientTolerance: 1e-9 });
+  test("L-BFGS finds the minimum of Rosenbrock's function; Adam and descent lower it", () => {
+    const found = minimize(valley, valleyStart(), { gradientTolerance: 1e-9 });
     assert.equal(found.reason, "gradient");
     assertClose(found.params.a!, 1, { rtol: 1e-8 });
     assertClose(found.params.b!, 1, { rtol: 1e-8 });
@@ -45,16 +47,16 @@ onEachDevice((_, name) => {
       found.values.every((v, i) => i === 0 || v < found.values[i - 1]!),
       "every step lowers the value",
     );
-    const adam = minimise(valley, valleyStart(), { method: "adam", rate: 0.1, iterations: 60 });
+    const adam = minimize(valley, valleyStart(), { method: "adam", rate: 0.1, iterations: 60 });
     assert.equal(adam.reason, "iterations");
     assert.ok(adam.value < 4 && adam.values.length === 61);
-    // One step of descent by hand: gradient of the valley at (-1.2, 1) is (-215.6, -88).
-    const one = minimise(valley, valleyStart(), { method: "descent", rate: 0.001, iterations: 1 });
+    // The gradient at (-1.2, 1) is (-215.6, -88).
+    const one = minimize(valley, valleyStart(), { method: "descent", rate: 0.001, iterations: 1 });
     assertClose(one.params.a!, -1.2 + 0.2156);
     assertClose(one.params.b!, 1.088);
   });
 
-  test("an ensemble's pulse: worst case and CVaR are better at what they are for", () => {
+  test("GRAPE minimizes the mean, the worst case and CVaR over an ensemble", () => {
     const prepared = prepareProblem(qubitFlip({ segments: 6, limit: 4 }));
     const { rates } = drawTasks(gammaTasks, weft.key(5), 5);
     const pulses = (["mean", "worst", { cvar: 0.4 }] as const).map((objective) =>
@@ -72,7 +74,7 @@ onEachDevice((_, name) => {
     }
   });
 
-  test("a pulse for every task, all at once: one run an iteration, each as good as alone", () => {
+  test("grapeEach runs one program per iteration and gives each task the pulse of a separate run", () => {
     const prepared = prepareProblem(qubitFlip({ segments: 10 }));
     const { rates } = drawTasks(gammaTasks, weft.key(6), 4);
     const start = weft.randn([4, 10, 2], { seed: 1, std: 0.3, dtype: "float64" });
@@ -81,8 +83,8 @@ onEachDevice((_, name) => {
     const all = grapeEach(prepared, rates, { ...options, start });
     const used = weft.session().runs - runs;
     assert.ok(used <= 20 + 8, `${used} runs for 20 iterations`);
-    const alone = grapeEach(prepared, rates.index("2:3"), { ...options, start: start.index("2:3") });
-    assertClose(all.infidelities[2]!, alone.infidelities[0]!, { rtol: 1e-9 });
+    const single = grapeEach(prepared, rates.index("2:3"), { ...options, start: start.index("2:3") });
+    assertClose(all.infidelities[2]!, single.infidelities[0]!, { rtol: 1e-9 });
     assert.ok(all.infidelities.every((x) => x < 0.2));
   });
 });
@@ -91,7 +93,7 @@ describe("line search, robust objectives, fits, files", () => {
   const folder = mkdtempSync(join(tmpdir(), "weft-control-"));
   after(() => rmSync(folder, { recursive: true, force: true }));
 
-  test("steps satisfy the strong Wolfe conditions, from first steps far too short and far too long", () => {
+  test("the line search satisfies the strong Wolfe conditions from very short and very long first steps", () => {
     const phi = (x: number): number => (x - 2) ** 4 + 0.3 * Math.sin(3 * x);
     const slope = (x: number): number => 4 * (x - 2) ** 3 + 0.9 * Math.cos(3 * x);
     const at = (step: number) => ({ step, value: phi(step), slope: slope(step) });
@@ -100,7 +102,7 @@ describe("line search, robust objectives, fits, files", () => {
       assert.ok(found.value <= phi(0) + 1e-4 * found.step * slope(0), `too high from ${first}`);
       assert.ok(Math.abs(found.slope) <= 0.9 * Math.abs(slope(0)), `too steep from ${first}`);
     }
-    // Beyond 1 the function is no number: the search turns back.
+    // Beyond 1 the function is NaN, so the search must shorten the step.
     const walled = strongWolfe(
       (step) => (step < 1 ? at(step) : { step, value: Number.NaN, slope: Number.NaN }),
       at(0),
@@ -113,7 +115,7 @@ describe("line search, robust objectives, fits, files", () => {
     );
   });
 
-  test("robust objectives by hand, with gradients", () => {
+  test("robust objectives and their gradients equal closed forms", () => {
     const losses = f64([0.1, 0.5, 0.3, 0.2]);
     assertClose(robustLoss(losses), 0.275);
     assertClose(robustLoss(losses, "worst"), 0.5);
@@ -128,7 +130,7 @@ describe("line search, robust objectives, fits, files", () => {
     assert.throws(() => robustLoss(f64(1)), /losses must be \[n\]/);
   });
 
-  test("the ensemble's gradient is exact", () => {
+  test("the gradient of an ensemble loss equals finite differences", () => {
     const prepared = prepareProblem(qubitFlip({ segments: 4 }));
     const { rates } = drawTasks(gammaTasks, weft.key(1), 3);
     const loss = ensembleLoss(prepared, rates, { method: "rk4", perSegment: 1 }, { cvar: 0.5 });
@@ -140,28 +142,39 @@ describe("line search, robust objectives, fits, files", () => {
     assertClose(slope.mul(direction).sum(), (value(h) - value(-h)) / (2 * h), { rtol: 1e-7 });
   });
 
-  test("minimisers resume where they were, each with its memory", async () => {
-    for (const method of ["lbfgs", "adam", "descent"] as MinimiseMethod[]) {
+  test("every minimization method resumes from a checkpoint with identical values", async () => {
+    for (const method of ["lbfgs", "adam", "descent"] as MinimizeMethod[]) {
       const options = { method, iterations: 12, rate: method === "descent" ? 1e-4 : 0.05 };
-      const whole = new Minimiser(valley, valleyStart(), options);
+      const whole = new Minimizer(valley, valleyStart(), options);
       whole.run();
-      const half = new Minimiser(valley, valleyStart(), options);
+      const half = new Minimizer(valley, valleyStart(), options);
       half.run((p) => p.iteration < 7);
       const path = join(folder, `${method}.safetensors`);
       await half.save(path);
-      const resumed = new Minimiser(valley, { a: f64(0), b: f64(0) }, options);
+      const resumed = new Minimizer(valley, { a: f64(0), b: f64(0) }, options);
       await resumed.resume(path);
       assert.equal(resumed.iteration, 7);
       resumed.run();
       assert.deepEqual(resumed.values, whole.values, method);
-      const other = new Minimiser(valley, valleyStart(), { method: method === "adam" ? "lbfgs" : "adam" });
+      const other = new Minimizer(valley, valleyStart(), { method: method === "adam" ? "lbfgs" : "adam" });
       await assert.rejects(other.resume(path), /was written by/);
     }
-    const named = new Minimiser(({ c }) => c!.square().sum(), { c: f64([1, 2]) });
+    // Checkpoints of versions with the British spelling have another kind.
+    const former = join(folder, "former.safetensors");
+    const saved = await readTensorCheckpoint(join(folder, "lbfgs.safetensors"), "minimize");
+    await writeTensorCheckpoint(former, "minimise", saved.tensors, saved.description);
+    const again = new Minimizer(valley, valleyStart());
+    await again.resume(former);
+    assert.equal(again.iteration, 7);
+    await assert.rejects(
+      readTensorCheckpoint(former, "meta-training"),
+      /is not a checkpoint of meta-training, but of minimise/,
+    );
+    const named = new Minimizer(({ c }) => c!.square().sum(), { c: f64([1, 2]) });
     await assert.rejects(named.resume(join(folder, "adam.safetensors")), /holds the parameters a, b, not these/);
   });
 
-  test("a transmon is recovered from its measured spectrum, gaps in the data included", () => {
+  test("fitSpectrum recovers transmon parameters from a spectrum with missing values", () => {
     const part = new Transmon({ ec: 0.25, ej: 15, asymmetry: 0.2, points: 22, levels: 3 } as never);
     const model = (p: NamedParameters, phiExt: Tensor): Tensor => {
       const { energies } = part.solve({ ...part.tensors(), ...p, phiExt } as never);
@@ -184,13 +197,13 @@ describe("line search, robust objectives, fits, files", () => {
     assert.throws(() => fitSpectrum(model, settings, f64([1, 2]), start), /5 settings, but 2 rows/);
   });
 
-  test("what is refused", () => {
+  test("invalid methods, parameters and rates are errors", () => {
     const start = { a: f64(1), b: f64(1) };
-    assert.throws(() => minimise(valley, start, { method: "newton" as MinimiseMethod }), /no method "newton"/);
-    assert.throws(() => minimise(valley, {}), /there are no parameters/);
-    assert.throws(() => minimise(valley, { a: weft.tensor([1], { dtype: "int32" }) }), /"a" is int32/);
-    assert.throws(() => minimise(valley, start, { rate: -1 }), /rate must be above 0/);
-    assert.throws(() => minimise(({ a }) => a!.log(), { a: f64(-1) }), /the loss is NaN at the start/);
+    assert.throws(() => minimize(valley, start, { method: "newton" as MinimizeMethod }), /no method "newton"/);
+    assert.throws(() => minimize(valley, {}), /there are no parameters/);
+    assert.throws(() => minimize(valley, { a: weft.tensor([1], { dtype: "int32" }) }), /"a" is int32/);
+    assert.throws(() => minimize(valley, start, { rate: -1 }), /rate must be above 0/);
+    assert.throws(() => minimize(({ a }) => a!.log(), { a: f64(-1) }), /the loss is NaN at the start/);
     const prepared = prepareProblem(qubitFlip({ segments: 4 }));
     assert.throws(() => grape(prepared, f64([0.1, -0.1])), /grape: rates: element 1 is -0.1/);
   });

@@ -1,143 +1,109 @@
-// What YAML files say of control problems, tasks and integration: schemas that know every key, and what becomes of them.
+// YAML files of control problems: schemas of problems, tasks and integration settings.
 
 import { WeftError } from "@weft/core/internal/graph";
 import { key, type Tensor, tensor } from "@weft/core/internal/tensor";
-import { parse } from "yaml";
 import { z } from "zod";
 import { checkRates, drawTasks, gammaTasks, type Law, psdModels, type TaskDistribution } from "../noise/index.js";
+import {
+  choice,
+  isObject,
+  list,
+  number,
+  numbers,
+  parseYaml,
+  readValue,
+  select,
+  strict,
+  text,
+  variants,
+} from "../schema/index.js";
 import { ensembleLoss, randomPulse } from "./grape.js";
 import { type ChosenSteps, chooseSteps, defaultProbes, type Integration } from "./integration.js";
-import type { NamedParameters, ParameterLoss } from "./minimise.js";
+import type { NamedParameters, ParameterLoss } from "./minimize.js";
 import {
   type ControlProblem,
   controlledZ,
   type PreparedProblem,
   prepareProblem,
   qubitFlip,
+  type StepMethod,
   stepMethods,
 } from "./open.js";
 import type { RobustObjective } from "./robust.js";
 
-const number = z.number();
-const law = z.discriminatedUnion("law", [
-  z.strictObject({ law: z.literal("fixed"), value: number }),
-  z.strictObject({ law: z.literal("uniform"), low: number, high: number }),
-  z.strictObject({ law: z.literal("logUniform"), low: number, high: number }),
-  z.strictObject({ law: z.literal("normal"), mean: number, std: number, low: number.optional() }),
-  z.strictObject({ law: z.literal("gamma"), shape: number, scale: number }),
-]);
+const laws = {
+  fixed: strict({ law: text, value: number }),
+  uniform: strict({ law: text, low: number, high: number }),
+  logUniform: strict({ law: text, low: number, high: number }),
+  normal: strict({ law: text, mean: number, std: number, low: number.optional() }),
+  gamma: strict({ law: text, shape: number, scale: number }),
+};
 /** A law, or [low, high] for a uniform one, or a number. */
-const anyLaw = z.union([law, z.tuple([number, number]), number]);
-type AnyLaw = z.infer<typeof anyLaw>;
+const law = select((raw) => {
+  if (Array.isArray(raw)) return list(number).length(2, { error: "expected [low, high]" });
+  return isObject(raw) ? variants<z.ZodType>("law", laws) : number;
+}).transform((given): Law => {
+  if (typeof given === "number") return { law: "fixed", value: given };
+  return Array.isArray(given) ? { law: "uniform", low: given[0], high: given[1] } : (given as Law);
+});
 
-const sequence = z.union([z.literal("ramsey"), z.literal("echo"), z.strictObject({ cpmg: number })]);
-export const tasksSchema = z.union([
-  z.literal("gamma"),
-  z.discriminatedUnion("kind", [
-    z.strictObject({ kind: z.literal("rates"), dephasing: anyLaw, relaxation: anyLaw }),
-    z.strictObject({
-      kind: z.literal("psd"),
-      model: z.enum(psdModels),
-      alpha: anyLaw,
-      amplitude: anyLaw,
-      cutoff: anyLaw,
-      rates: z.strictObject({
-        duration: number,
-        sequence: sequence.optional(),
-        frequency: number,
-        lineWidth: number,
-      }),
-    }),
-  ]),
-]);
-
-export const problemSchema = z.discriminatedUnion("kind", [
-  z.strictObject({
-    kind: z.literal("flip"),
-    segments: number.optional(),
-    duration: number.optional(),
-    detuning: number.optional(),
-    limit: number.optional(),
+const sequence = select((raw) => (isObject(raw) ? strict({ cpmg: number }) : choice(["ramsey", "echo"])));
+const taskKinds = {
+  rates: strict({ kind: z.literal("rates"), dephasing: law, relaxation: law }),
+  psd: strict({
+    kind: z.literal("psd"),
+    model: choice(psdModels),
+    alpha: law,
+    amplitude: law,
+    cutoff: law,
+    rates: strict({ duration: number, sequence: sequence.optional(), frequency: number, lineWidth: number }),
   }),
-  z.strictObject({
-    kind: z.literal("cz"),
-    segments: number.optional(),
-    coupling: number.optional(),
-    limit: number.optional(),
-  }),
-]);
+};
+/** A distribution of environments: "gamma", or rates or spectra with a law per parameter. */
+export const tasksSchema = select((raw) =>
+  isObject(raw)
+    ? variants<z.ZodType<TaskDistribution>>("kind", taskKinds)
+    : choice(["gamma"]).transform((): TaskDistribution => gammaTasks),
+);
 
-const method = z.enum(Object.keys(stepMethods) as [keyof typeof stepMethods]).optional();
-const precision = z.enum(["float32", "float64"]).optional();
-export const integrationSchema = z.union([
-  z.strictObject({ dt: number, method, precision }),
-  z.strictObject({ tolerance: number, method, precision }),
-]);
+const optional = number.optional();
+/** A control problem; a qubit's pi pulse by default. */
+export const problemSchema = variants("kind", {
+  flip: strict({ kind: text, segments: optional, duration: optional, detuning: optional, limit: optional }).transform(
+    ({ kind: _, ...options }): ControlProblem => qubitFlip(options),
+  ),
+  cz: strict({ kind: text, segments: optional, coupling: optional, limit: optional }).transform(
+    ({ kind: _, ...options }): ControlProblem => controlledZ(options),
+  ),
+});
 
-const lawOf = (given: AnyLaw): Law =>
-  typeof given === "number"
-    ? { law: "fixed", value: given }
-    : Array.isArray(given)
-      ? { law: "uniform", low: given[0], high: given[1] }
-      : (given as Law);
+/** Either dt or a tolerance. */
+export const integrationSchema = strict({
+  dt: optional,
+  tolerance: optional,
+  method: choice(Object.keys(stepMethods) as StepMethod[]).optional(),
+  precision: choice(["float32", "float64"]).optional(),
+})
+  .refine(({ dt, tolerance }) => (dt === undefined) !== (tolerance === undefined), {
+    error: "give either dt or tolerance",
+  })
+  .transform((given) => given as Integration);
 
-export function tasksOf(given: z.infer<typeof tasksSchema>): TaskDistribution {
-  if (given === "gamma") return gammaTasks;
-  if (given.kind === "rates")
-    return { kind: "rates", dephasing: lawOf(given.dephasing), relaxation: lawOf(given.relaxation) };
-  const { alpha, amplitude, cutoff, ...rest } = given;
-  return {
-    ...rest,
-    alpha: lawOf(alpha),
-    amplitude: lawOf(amplitude),
-    cutoff: lawOf(cutoff),
-  } as TaskDistribution;
-}
-
-const problems = {
-  flip: (options: Parameters<typeof qubitFlip>[0]): ControlProblem => qubitFlip(options),
-  cz: (options: Parameters<typeof controlledZ>[0]): ControlProblem => controlledZ(options),
-} as const;
-
-/** The problem that a file asks for; a qubit's pi pulse by default. */
-export function problemOf(given: z.infer<typeof problemSchema> | undefined): ControlProblem {
-  const { kind = "flip", ...options } = given ?? {};
-  return (problems[kind] as (o: object) => ControlProblem)(options);
-}
-
-/** A file's text as data of a schema; what is wrong is named with its place. */
-export function readYaml<S extends z.ZodType>(schema: S, text: string, name: string): z.infer<S> {
-  let raw: unknown;
-  try {
-    raw = parse(text) ?? {};
-  } catch (error) {
-    throw new WeftError(`${name}: is not YAML: ${(error as Error).message.split("\n")[0]}`);
-  }
-  const read = schema.safeParse(raw);
-  if (read.success) return read.data;
-  const [issue] = read.error.issues;
-  const path = issue.path.join(".");
-  throw new WeftError(`${name}: ${path === "" ? "" : `${path}: `}${issue.message}`);
-}
-
-const controlSchema = z.strictObject({
+const controlSchema = strict({
   problem: problemSchema,
-  /** Rates of one environment, or environments to draw. */
-  rates: z.array(number).optional(),
+  /** Either the rates of one environment, or a distribution of environments. */
+  rates: numbers.optional(),
   tasks: tasksSchema.optional(),
   ensemble: number.optional(),
   seed: number.optional(),
-  objective: z
-    .union([
-      z.literal("mean"),
-      z.literal("worst"),
-      z.strictObject({ softWorst: number }),
-      z.strictObject({ cvar: number }),
-    ])
-    .optional(),
+  objective: select((raw) => {
+    if (!isObject(raw)) return choice(["mean", "worst"]);
+    return "softWorst" in raw ? strict({ softWorst: number }) : strict({ cvar: number });
+  }).optional(),
   integration: integrationSchema.optional(),
 });
 
+/** Content of a control file. */
 export interface ControlFile {
   prepared: PreparedProblem;
   /** [n, channels] */
@@ -148,24 +114,20 @@ export interface ControlFile {
   start: NamedParameters;
 }
 
-/** A pulse to be found, as a file describes it: { problem, rates or tasks, objective, integration }. */
-export function parseControlFile(text: string, name = "control"): ControlFile {
-  const given = readYaml(controlSchema, text, name);
+/** Reads a pulse optimization problem from YAML: { problem, rates or tasks, objective, integration }. */
+export function parseControlFile(source: string, name = "control"): ControlFile {
+  const given = readValue(controlSchema, parseYaml(source, name), name);
   if ((given.rates === undefined) === (given.tasks === undefined))
     throw new WeftError(`${name}: give either rates (one environment) or tasks (an ensemble)`);
-  const prepared = prepareProblem(problemOf(given.problem));
+  const prepared = prepareProblem(given.problem);
   const seed = given.seed ?? 0;
   const rates =
     given.rates !== undefined
       ? tensor([given.rates], { dtype: "float64" })
-      : drawTasks(tasksOf(given.tasks!), key(seed), given.ensemble ?? 16).rates;
+      : drawTasks(given.tasks!, key(seed), given.ensemble ?? 16).rates;
   checkRates(rates, `${name}: rates`);
   const objective = given.objective ?? "mean";
-  const steps = chooseSteps(
-    prepared,
-    (given.integration ?? { tolerance: 1e-7 }) as Integration,
-    defaultProbes(prepared, rates),
-  );
+  const steps = chooseSteps(prepared, given.integration ?? { tolerance: 1e-7 }, defaultProbes(prepared, rates));
   return {
     prepared,
     rates,

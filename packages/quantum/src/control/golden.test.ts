@@ -1,5 +1,5 @@
-// The published numbers of the one-qubit control problem, values and gradients, on every device; closed forms; the wrong
-// numbers that coarse steps give, and that they are refused.
+// Published values and gradients of the one-qubit control problem on every device, closed forms, and errors for steps that are
+// too coarse.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Tensor } from "@weft/core";
@@ -54,7 +54,7 @@ const fidelityOf = (segments: number, method: StepMethod, pulse: Tensor, rates: 
 };
 
 onEachDevice((_, name) => {
-  test("a constant pi pulse: exact fidelities, and the error of each method", () => {
+  test("a constant pi pulse has the exact fidelity, and each method its known error", () => {
     const exact = fidelityOf(20, "taylor8", constantPulse(20), [0.05, 0.025], 2);
     assertClose(exact, 0.9784413379, { rtol: 1e-10 });
     assertClose(fidelityOf(20, "taylor8", constantPulse(20), [0.1, 0.05], 2), 0.9575002243, { rtol: 1e-10 });
@@ -68,7 +68,7 @@ onEachDevice((_, name) => {
     assertClose(error(20, "euler", 5), 0.0242, { rtol: 2e-3 });
   });
 
-  test("the test pulse: value, gradients in the pulse and in the rates, to the published digits", () => {
+  test("value and gradients of the test pulse equal the published digits", () => {
     const rates = [0.05, 0.025];
     assertClose(fidelityOf(60, "rk4", testPulse(), rates), 0.9778427990483176, { rtol: 1e-14 });
     assertClose(fidelityOf(60, "taylor8", testPulse(), rates, 2), 0.9778427984518929, { rtol: 1e-14 });
@@ -83,7 +83,7 @@ onEachDevice((_, name) => {
     assertClose(rateSlopes!, [-0.2410146322, -0.3876397128], { rtol: 2e-10 });
   });
 
-  test("float32 keeps six digits of value and gradient", () => {
+  test("float32 values are accurate to six digits and gradients to four", () => {
     const fidelity = (u: Tensor): Tensor =>
       weft.sub(1, controlInfidelity(flip(60), { method: "rk4", perSegment: 1 }, u, weft.tensor([0.05, 0.025])));
     const [value, slopes] = weft.valueAndGrad(fidelity)(testPulse().cast("float32"));
@@ -91,7 +91,7 @@ onEachDevice((_, name) => {
     assertClose(slopes.square().sum().sqrt(), 2.934092e-3, { rtol: 1e-4 });
   });
 
-  test("a batch, forward and backward, is one lane kernel", () => {
+  test("a batch with its gradient is one lane kernel", () => {
     if (name === "reference") return;
     const prepared = flip(60);
     const loss = (u: Tensor, g: Tensor): Tensor =>
@@ -104,8 +104,8 @@ onEachDevice((_, name) => {
     assert.ok(kernels.length <= 4, kernels.join());
   });
 
-  test("three levels and two qubits: decay and rotation by closed forms", () => {
-    // A cavity cut at three levels, no drive: |1> decays as e^(-kt); the survival is its fidelity.
+  test("decay of three levels and rotation of two qubits equal closed forms", () => {
+    // A cavity with three levels and no drive: |1> decays as e^(-kt), which is the fidelity.
     const decay: ControlProblem = {
       controls: [Operator.zeros(3)],
       channels: [destroy(3)],
@@ -138,7 +138,7 @@ onEachDevice((_, name) => {
     assertClose(mean!, (moved + (1 - moved) + moved) / 3, { rtol: 1e-9 });
   });
 
-  test("a controlled-Z: free evolution of the right length with local turns is the gate; groups share a rate", () => {
+  test("controlledZ: the coupling with local Z controls is the gate, and grouped channels share a rate", () => {
     const prepared = prepareProblem(controlledZ({ segments: 6 }));
     // exp(-i pi/4 ZZ) exp(i pi/4 (ZI + IZ)) is CZ up to a phase: Z controls at -1 while the coupling is on.
     const u = f64(Array.from({ length: 6 }, () => [0, 0, 0, 0, -1, -1]) as never);
@@ -158,8 +158,8 @@ onEachDevice((_, name) => {
     assert.equal(prepareProblem(plainProblem(controlledZ({ segments: 6 }))).key, prepared.key);
   });
 
-  test("agrees with the general solver on a driven, detuned, decaying system of two qubits", () => {
-    // The general solver's matrices of numbers make a long program; the other devices are held to this one above.
+  test("controlInfidelity and its gradients equal the general Lindblad solver for two driven, decaying qubits", () => {
+    // The general solver compiles slowly here; other devices are compared with the reference above.
     if (name !== "reference") return;
     const problem: ControlProblem = {
       drift: pauli("ZZ").scale(0.4).add(pauli("ZI").scale(0.2)),
@@ -190,14 +190,14 @@ onEachDevice((_, name) => {
     assertClose(bg!, Array.from(ag!.dataSync() as Float64Array), { rtol: 1e-9, atol: 1e-12 });
   });
 
-  test("steps from a tolerance, steps from dt, and what they cost, in words", () => {
+  test("steps are chosen from a tolerance or dt, and explained with their error", () => {
     const prepared = flip(20);
     const probes = defaultProbes(prepared, f64([0.05, 0.025]));
     const loose = chooseSteps(prepared, { tolerance: 1e-5 }, probes);
     assert.deepEqual([loose.method, loose.perSegment, loose.warnings], ["rk4", 1, []]);
     const tight = chooseSteps(prepared, { tolerance: 1e-10 }, probes);
     assert.ok(tight.perSegment > 1 && tight.error <= 1e-10 && tight.precision === "float64");
-    // The true error is below what was promised.
+    // The true error is below the tolerance.
     const pulse = { controls: probes.controls.index("1:2"), rates: probes.rates.index("1:2") };
     const reference = controlFidelities(
       prepared,
@@ -217,7 +217,7 @@ onEachDevice((_, name) => {
     assert.match(explainSteps(tight), /tolerance = 1e-10 -> rk4, .* estimated error of the fidelity \d/);
   });
 
-  test("Euler: fidelities above 1 are refused, and the choice warns before", () => {
+  test("Euler: fidelities above 1 are errors, and chooseSteps warns before", () => {
     const prepared = flip(20);
     const probes = { controls: constantPulse(20).unsqueeze(0), rates: f64([[0.05, 0.025]] as never) };
     const coarse = chooseSteps(prepared, { method: "euler", dt: 0.025 }, probes);
@@ -228,7 +228,7 @@ onEachDevice((_, name) => {
       /fidelity 1\.04\d* of task 0 is not in \[0, 1\].*use rk4/,
     );
     assert.throws(() => checkFidelities([0.5, Number.NaN], coarse), /fidelity NaN of task 1/);
-    // The same step by rk4 is fine.
+    // rk4 with the same step is accurate.
     const fine = chooseSteps(prepared, { dt: 0.025 }, probes);
     assert.deepEqual(fine.warnings, []);
     assertClose(controlFidelities(prepared, { ...fine, precision: "float64" }, probes)[0]!, 0.9784413379, {
@@ -240,7 +240,7 @@ onEachDevice((_, name) => {
     );
   });
 
-  test("orders are what they say", () => {
+  test("measured orders equal the orders of the methods", () => {
     const prepared = flip(4);
     const probes = { controls: weft.full([1, 4, 2], 0.9, { dtype: "float64" }), rates: f64([[0.4, 0.2]] as never) };
     for (const [method, order, from] of [
@@ -259,7 +259,7 @@ onEachDevice((_, name) => {
   });
 });
 
-/** Fine steps of high order; their error is far below what is asserted. */
+/** Fine steps of high order; their error is far below the tolerances of the tests. */
 const exactly: ChosenSteps = {
   method: "taylor8",
   perSegment: 2,
@@ -271,7 +271,7 @@ const exactly: ChosenSteps = {
   warnings: [],
 };
 
-test("what is refused: operators that are no Hamiltonians, states that are no states, shapes", () => {
+test("operators that are not Hermitian, states that are not density matrices, and wrong shapes are errors", () => {
   const good = qubitFlip();
   const bad = (change: Partial<ControlProblem>) => () => prepareProblem({ ...good, ...change });
   assert.throws(

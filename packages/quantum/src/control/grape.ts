@@ -1,53 +1,68 @@
-// GRAPE: pulses by gradient, exact to the last digit of the integration. One pulse for an ensemble under a robust
-// objective, or a pulse for every task, all tasks at once.
+// GRAPE: gradient optimization of piecewise constant pulses, with exact gradients of the integrated evolution. One pulse for an
+// ensemble under a robust objective, or one pulse per task in one batch.
 import { WeftError } from "@weft/core/internal/graph";
 import { type Key, key, randn, type Tensor, valueAndGrad, vmap } from "@weft/core/internal/tensor";
 import { type AdamState, adam } from "@weft/core/optim";
 import { cachedProgram } from "../cache/index.js";
 import { checkRates } from "../noise/index.js";
 import {
-  type MinimiseOptions,
-  type MinimiseProgress,
+  type MinimizeOptions,
+  type MinimizeProgress,
   type Minimum,
-  minimise,
+  minimize,
   type NamedParameters,
-} from "./minimise.js";
-import { controlInfidelity, type PreparedProblem, type Steps } from "./open.js";
+} from "./minimize.js";
+import { controlInfidelity, type PreparedProblem, type SegmentSteps } from "./open.js";
 import { type RobustObjective, robustLoss } from "./robust.js";
 
-export interface GrapeOptions extends MinimiseOptions {
-  steps?: Steps;
+/** Options of `grape`. */
+export interface GrapeOptions extends MinimizeOptions {
+  steps?: SegmentSteps;
   objective?: RobustObjective;
-  /** Where to begin: [segments, operators]; small random numbers of this seed otherwise. */
+  /** Initial pulse [segments, operators]. Default: small random numbers from `seed`. */
   start?: Tensor;
   seed?: number;
-  onIteration?: (progress: MinimiseProgress) => boolean | undefined;
+  onIteration?: (progress: MinimizeProgress) => boolean | undefined;
 }
 
-const defaultSteps: Steps = { method: "rk4", perSegment: 1 };
+const defaultSteps: SegmentSteps = { method: "rk4", perSegment: 1 };
 
-/** Small random numbers to begin with. */
+/** Initial pulse of small random numbers. */
 export const randomPulse = (prepared: PreparedProblem, from: Key, count: number | null): Tensor => {
   const { segments, controls } = prepared.problem;
   const shape = [segments, controls.length];
   return randn(count === null ? shape : [count, ...shape], { key: from, std: 0.1, dtype: "float64" });
 };
 
-/** The loss of one pulse over an ensemble of rates [n, channels]: what grape minimises. */
+/** Robust infidelity of one pulse over an ensemble of rates [n, channels]: the loss that `grape` minimizes. */
 export const ensembleLoss =
-  (prepared: PreparedProblem, rates: Tensor, steps: Steps = defaultSteps, objective: RobustObjective = "mean") =>
+  (prepared: PreparedProblem, rates: Tensor, steps: SegmentSteps = defaultSteps, objective: RobustObjective = "mean") =>
   (params: NamedParameters): Tensor =>
     robustLoss(vmap((g: Tensor) => controlInfidelity(prepared, steps, params.pulse, g))(rates) as Tensor, objective);
 
-/** One pulse for rates [channels], or for all of an ensemble [n, channels]. `value` is the (robust) infidelity. */
+/**
+ * Optimizes one pulse for rates [channels] or for an ensemble [n, channels]. `value` of the result is the (robust) infidelity.
+ *
+ * @example
+ * ```ts
+ * import { tensor } from "@weft/core";
+ * import { grape, prepareProblem, qubitFlip } from "@weft/quantum";
+ *
+ * // A pi pulse in eight segments for a qubit with dephasing and relaxation.
+ * const problem = prepareProblem(qubitFlip({ segments: 8 }));
+ * const found = grape(problem, tensor([0.05, 0.02], { dtype: "float64" }), { iterations: 30 });
+ * console.log(found.params.pulse.shape, found.value); // [ 8, 2 ] and an infidelity below 0.05
+ * ```
+ */
 export function grape(prepared: PreparedProblem, rates: Tensor, options: GrapeOptions = {}): Minimum {
   const { steps, objective, start, seed = 0, ...rest } = options;
   checkRates(rates, "grape: rates");
   const all = (rates.shape.length === 1 ? rates.unsqueeze(0) : rates).cast("float64");
   const pulse = start ?? randomPulse(prepared, key(seed), null);
-  return minimise(ensembleLoss(prepared, all, steps, objective), { pulse }, rest);
+  return minimize(ensembleLoss(prepared, all, steps, objective), { pulse }, rest);
 }
 
+/** Result of `grapeEach`. */
 export interface GrapeEach {
   /** [n, segments, operators] */
   pulses: Tensor;
@@ -55,12 +70,12 @@ export interface GrapeEach {
   infidelities: number[];
 }
 
-/** A pulse for every task of rates [n, channels], by Adam on all of them at once: one program an iteration. */
+/** Optimizes one pulse per task of rates [n, channels] by Adam, as one batched program per iteration. */
 export function grapeEach(
   prepared: PreparedProblem,
   rates: Tensor,
   options: {
-    steps?: Steps;
+    steps?: SegmentSteps;
     iterations?: number;
     rate?: number;
     seed?: number;
@@ -85,7 +100,7 @@ export function grapeEach(
     { donate: [0, 1] },
   );
   let pulses = (options.start ?? randomPulse(prepared, key(seed), rates.shape[0])).cast(dtype);
-  // The caller's own pulses are not ours to give away.
+  // Copies the caller's tensor, because the program donates its argument.
   if (options.start !== undefined) pulses = pulses.add(0);
   let state = optimizer.init(pulses);
   for (let i = 0; i < iterations; i++) [pulses, state] = program(pulses, state, used);

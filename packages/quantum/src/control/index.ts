@@ -1,5 +1,5 @@
-// Control: open systems under piecewise-constant controls, optimisers, robust objectives, fits.
-export { readCheckpoint, writeCheckpoint } from "./checkpoint.js";
+// Optimal control of open systems: piecewise constant controls, minimizers, robust objectives, spectrum fits.
+export { readTensorCheckpoint, writeTensorCheckpoint } from "./checkpoint.js";
 export { type ControlFile, parseControlFile } from "./file.js";
 export { fitSpectrum, type SpectrumFit } from "./fit.js";
 export { ensembleLoss, type GrapeEach, type GrapeOptions, grape, grapeEach } from "./grape.js";
@@ -17,17 +17,17 @@ export {
   withSteps,
 } from "./integration.js";
 export {
-  type MinimiseMethod,
-  type MinimiseOptions,
-  type MinimiseProgress,
-  Minimiser,
+  type MinimizeMethod,
+  type MinimizeOptions,
+  type MinimizeProgress,
+  Minimizer,
   type Minimum,
-  minimise,
-  minimiseMethods,
+  minimize,
+  minimizeMethods,
   type NamedParameters,
   type ParameterLoss,
   type StopReason,
-} from "./minimise.js";
+} from "./minimize.js";
 export {
   type ControlProblem,
   controlInfidelity,
@@ -36,8 +36,8 @@ export {
   plainProblem,
   prepareProblem,
   qubitFlip,
+  type SegmentSteps,
   type StepMethod,
-  type Steps,
   stepMethods,
 } from "./open.js";
 export { type RobustObjective, robustLoss } from "./robust.js";

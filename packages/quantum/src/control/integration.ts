@@ -1,37 +1,39 @@
-// How finely an evolution is stepped. Users give dt, or the error that they accept; either way the error is estimated on
-// the pulses at hand by halving the step, and said. Numbers that no physics allows are refused.
+// Choice of integration steps from dt or from an error tolerance. The error is estimated on given pulses by step halving.
+// Fidelities outside [0, 1] are errors.
 import { type DType, WeftError } from "@weft/core/internal/graph";
 import { type Tensor, tensor, vmap } from "@weft/core/internal/tensor";
 import { cachedProgram } from "../cache/index.js";
-import { controlInfidelity, type PreparedProblem, type StepMethod, type Steps, stepMethods } from "./open.js";
+import { controlInfidelity, type PreparedProblem, type SegmentSteps, type StepMethod, stepMethods } from "./open.js";
 
+/** Integration settings: dt, or a tolerance of the fidelity. */
 export type Integration = { method?: StepMethod; precision?: "float32" | "float64" } & (
   | { dt: number }
   | { tolerance: number }
 );
 
-/** Pulses and rates that an error is estimated on: [n, segments, operators] and [n, channels]. */
+/** Pulses [n, segments, operators] and rates [n, channels] for error estimates. */
 export interface Probes {
   controls: Tensor;
   rates: Tensor;
 }
 
-export interface ChosenSteps extends Steps {
+/** Integration steps with their estimated error. */
+export interface ChosenSteps extends SegmentSteps {
   precision: "float32" | "float64";
-  /** What was asked for, in words. */
+  /** The requested setting, as text. */
   asked: string;
   dt: number;
-  /** Steps of one evolution. */
+  /** Number of steps of one evolution. */
   steps: number;
-  /** Largest error of the fidelity over the probes, by halving the step; rounding apart. */
+  /** Largest estimated error of the fidelity over the probes, without rounding. */
   error: number;
   warnings: string[];
 }
 
-/** Steps that a choice may take before the tolerance is called out of reach. */
-const mostPerSegment = 4096;
-/** An estimate above this is worth a warning whatever was asked for. */
-const worthWarning = 1e-4;
+/** Largest number of steps per segment before a tolerance counts as unreachable. */
+const maxStepsPerSegment = 4096;
+/** Estimated errors above this cause a warning. */
+const warningThreshold = 1e-4;
 
 export const checkMethod = (method: string): StepMethod => {
   if (!Object.hasOwn(stepMethods, method))
@@ -39,10 +41,10 @@ export const checkMethod = (method: string): StepMethod => {
   return method as StepMethod;
 };
 
-/** Infidelities [n] of a batch, as one cached program. */
+/** Infidelities [n] of a batch, as one compiled program. */
 export function controlInfidelities(
   prepared: PreparedProblem,
-  steps: Steps,
+  steps: SegmentSteps,
   dtype: DType,
   { controls, rates }: Probes,
 ): Tensor {
@@ -60,8 +62,8 @@ export function controlInfidelities(
 
 const numbers = (t: Tensor): number[] => Array.from(t.dataSync() as ArrayLike<number>, Number);
 
-/** The largest change of the fidelity when every step is halved, scaled to the error of the coarse steps. */
-export function halvingError(prepared: PreparedProblem, steps: Steps, probes: Probes): number {
+/** Estimated error of the fidelity: the largest change when every step is halved, scaled by the order. */
+export function halvingError(prepared: PreparedProblem, steps: SegmentSteps, probes: Probes): number {
   const coarse = numbers(controlInfidelities(prepared, steps, "float64", probes));
   const fine = numbers(
     controlInfidelities(prepared, { ...steps, perSegment: 2 * steps.perSegment }, "float64", probes),
@@ -74,14 +76,15 @@ export function halvingError(prepared: PreparedProblem, steps: Steps, probes: Pr
   }, 0);
 }
 
+/** Chooses the number of steps from dt or a tolerance, and estimates the error on probes. */
 export function chooseSteps(prepared: PreparedProblem, integration: Integration, probes: Probes): ChosenSteps {
   const method = checkMethod(integration.method ?? "rk4");
   const segment = prepared.problem.duration / prepared.problem.segments;
   const finish = (perSegment: number, error: number, asked: string, more: string[] = []): ChosenSteps => {
     const warnings = [...more];
     const dt = segment / perSegment;
-    const tolerance = "tolerance" in integration ? integration.tolerance : worthWarning;
-    if (!(error <= Math.max(worthWarning, tolerance)))
+    const tolerance = "tolerance" in integration ? integration.tolerance : warningThreshold;
+    if (!(error <= Math.max(warningThreshold, tolerance)))
       warnings.push(
         `${method} with dt = ${dt.toPrecision(3)} is off by about ${error.toExponential(1)} in fidelity` +
           (method === "euler" ? "; rk4 at the same cost of memory is accurate, euler is for comparisons only" : ""),
@@ -94,41 +97,42 @@ export function chooseSteps(prepared: PreparedProblem, integration: Integration,
   if ("dt" in integration) {
     const { dt } = integration;
     if (!(dt > 0 && Number.isFinite(dt))) throw new WeftError(`integration: dt must be above 0, got ${dt}`);
-    // Never longer steps than asked for; a step cannot be longer than a segment.
+    // Steps are not longer than dt and divide a segment.
     const perSegment = Math.max(1, Math.ceil(segment / dt - 1e-9));
     const note =
       dt > segment * (1 + 1e-9)
-        ? [`dt = ${dt} is longer than a segment (${segment.toPrecision(3)}): one step a segment is used`]
+        ? [`dt = ${dt} is longer than a segment (${segment.toPrecision(3)}): one step per segment is used`]
         : [];
     return finish(perSegment, halvingError(prepared, { method, perSegment }, probes), `dt = ${dt}`, note);
   }
   const { tolerance } = integration;
   if (!(tolerance > 0 && Number.isFinite(tolerance)))
     throw new WeftError(`integration: give dt, or a tolerance above 0; got ${JSON.stringify(integration)}`);
-  // The order predicts how much finer the steps must be; at most eightfold at once, because coarse estimates mislead.
-  // Powers of two: the halved steps of one choice are the program of the next.
-  for (let perSegment = 1; perSegment <= mostPerSegment; ) {
+  // The order predicts the next number of steps, limited to a factor of eight because coarse estimates are unreliable. Powers of
+  // two reuse the program of the halved steps.
+  for (let perSegment = 1; perSegment <= maxStepsPerSegment; ) {
     const error = halvingError(prepared, { method, perSegment }, probes);
     if (error <= tolerance) return finish(perSegment, error, `tolerance = ${tolerance}`);
     const wanted = Math.ceil(perSegment * (error / tolerance) ** (1 / stepMethods[method]) * 1.1);
-    if (perSegment >= 8 && wanted > mostPerSegment) break;
+    if (perSegment >= 8 && wanted > maxStepsPerSegment) break;
     perSegment =
       2 ** Math.ceil(Math.log2(Math.max(2 * perSegment, Math.min(8 * perSegment, wanted) || 8 * perSegment)));
   }
   throw new WeftError(
-    `integration: ${method} does not reach tolerance ${tolerance} with ${mostPerSegment} steps a segment; ` +
+    `integration: ${method} does not reach tolerance ${tolerance} with ${maxStepsPerSegment} steps per segment; ` +
       `raise the tolerance${stepMethods[method] < 8 ? ', or use method "taylor8"' : ""}`,
   );
 }
 
+/** Description of chosen steps with their error and warnings. */
 export const explainSteps = (chosen: ChosenSteps, name = "integration"): string =>
   [
-    `${name}: ${chosen.asked} -> ${chosen.method}, dt = ${chosen.dt.toPrecision(4)}, ${chosen.perSegment} step${chosen.perSegment === 1 ? "" : "s"} a segment, ` +
+    `${name}: ${chosen.asked} -> ${chosen.method}, dt = ${chosen.dt.toPrecision(4)}, ${chosen.perSegment} step${chosen.perSegment === 1 ? "" : "s"} per segment, ` +
       `${chosen.steps} in all, ${chosen.precision}; estimated error of the fidelity ${chosen.error.toExponential(1)}`,
     ...chosen.warnings.map((w) => `  warning: ${w}`),
   ].join("\n");
 
-/** Fidelities must lie in [0, 1]: what does not is a failure of the integration, not a result. */
+/** Throws if a fidelity is outside [0, 1], which means that the integration is too coarse. */
 export function checkFidelities(
   values: readonly number[],
   chosen: Pick<ChosenSteps, "method" | "dt" | "precision">,
@@ -142,14 +146,14 @@ export function checkFidelities(
   );
 }
 
-/** Fidelities of a batch of pulses and rates, checked. */
+/** Fidelities of a batch of pulses and rates; values outside [0, 1] are errors. */
 export function controlFidelities(prepared: PreparedProblem, chosen: ChosenSteps, probes: Probes): number[] {
   const values = numbers(controlInfidelities(prepared, chosen, chosen.precision, probes)).map((x) => 1 - x);
   checkFidelities(values, chosen);
   return values;
 }
 
-/** Pulses that a problem can expect: constant ones along every control, up to the limit (or half a turn a duration). */
+/** Typical pulses for error estimates: constant amplitudes along every control, up to a rotation by pi. */
 export function defaultProbes(prepared: PreparedProblem, rates: Tensor): Probes {
   const { segments, controls, duration } = prepared.problem;
   const half = Math.PI / 2 / duration;
@@ -166,7 +170,7 @@ export function defaultProbes(prepared: PreparedProblem, rates: Tensor): Probes 
   };
 }
 
-/** The same choice with another number of steps a segment. */
+/** The same choice with another number of steps per segment. */
 export const withSteps = (chosen: ChosenSteps, perSegment: number): ChosenSteps =>
   perSegment === chosen.perSegment
     ? chosen

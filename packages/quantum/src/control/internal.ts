@@ -1,2 +1,2 @@
-// What other folders of this package use of the control files beside their public face.
-export { integrationSchema, problemOf, problemSchema, readYaml, tasksOf, tasksSchema } from "./file.js";
+// Schemas for other folders of this package.
+export { integrationSchema, problemSchema, tasksSchema } from "./file.js";

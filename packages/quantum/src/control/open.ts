@@ -1,6 +1,5 @@
-// An open system steered by piecewise-constant controls, as small as it can be written: d^2 - 1 real unknowns (the trace is
-// a constant), sparse generators, a step of a handful of scalars, so that a batch of problems compiles into one lane
-// kernel. The solvers beside are general; this is what optimisers and meta-learning run millions of times.
+// Open systems under piecewise constant controls: d^2 - 1 real unknowns (the trace is constant), sparse generators and scalar
+// steps, so that a batch compiles into one lane kernel. Optimization and meta-learning use it instead of the general solvers.
 import { type DType, WeftError } from "@weft/core/internal/graph";
 import { scan, type Tensor, tensor, vmap, zeros } from "@weft/core/internal/tensor";
 import { BoundedCache, structureKey } from "../cache/index.js";
@@ -18,14 +17,15 @@ import {
 } from "../operators/index.js";
 import { commutator, dissipator, hermitianBasis, realMatrix } from "../solvers/internal.js";
 
+/** State transfer of an open system under piecewise constant controls. */
 export interface ControlProblem {
-  /** Hamiltonian that is always on. */
+  /** Hamiltonian without controls. */
   drift?: OperatorLike;
   /** Hamiltonians that the controls multiply. */
   controls: readonly OperatorLike[];
-  /** Collapse operators at rate 1, one or several a channel; each task brings one rate a channel. */
+  /** Collapse operators at rate 1, one or several per channel; a task has one rate per channel. */
   channels: readonly (OperatorLike | readonly OperatorLike[])[];
-  /** Density matrices and where they should go (pure states); the fidelity is their mean. */
+  /** Initial density matrices and pure target states; the fidelity is the mean over the pairs. */
   pairs: readonly { initial: OperatorLike; target: OperatorLike }[];
   segments: number;
   duration: number;
@@ -33,18 +33,20 @@ export interface ControlProblem {
   limit?: number;
 }
 
-/** Taylor orders of the propagator of one step. On constant segments order 4 is the classical Runge-Kutta method. */
+/** Taylor orders of one step. On constant segments order 4 is the classical Runge-Kutta method. */
 export const stepMethods = { euler: 1, midpoint: 2, rk4: 4, taylor6: 6, taylor8: 8 } as const;
+/** Name of a step method. */
 export type StepMethod = keyof typeof stepMethods;
 
-export interface Steps {
+/** Integration steps of a control problem. */
+export interface SegmentSteps {
   method: StepMethod;
-  /** Steps in each segment. */
+  /** Number of steps per segment. */
   perSegment: number;
 }
 
-interface Term {
-  /** "drift", or which control or rate multiplies. */
+interface GeneratorTerm {
+  /** Factor of the term: none (drift), a control, or a rate. */
   source: "drift" | "control" | "rate";
   index: number;
   value: number;
@@ -52,23 +54,24 @@ interface Term {
 interface Cell {
   row: number;
   column: number;
-  terms: Term[];
+  terms: GeneratorTerm[];
 }
 
-/** A problem whose operators were checked and written as sparse real matrices. */
+/** A checked problem with its operators as sparse real matrices. */
 export interface PreparedProblem {
   problem: ControlProblem;
-  /** Of its structure: equal problems have equal keys. */
+  /** Hash of the problem: equal problems have equal keys. */
   key: string;
   dimension: number;
-  /** Cells of the generator that are not zero; column 0 is the constant part. */
+  /** Nonzero cells of the generator; column 0 is the constant part. */
   cells: Cell[];
-  /** Coordinates 1.. of the initial states, and of the targets; the first coordinate is 1/sqrt(d) for all. */
+  /** Coordinates of the initial states without the first, which is 1/sqrt(d) for all states. */
   initial: number[][];
+  /** Coordinates of the target states, in the same form. */
   target: number[][];
 }
 
-/** A Hermitian matrix as real numbers: Re tr(basis . matrix). */
+/** Real coordinates Re tr(basis . matrix) of a Hermitian matrix. */
 const coordinates = (matrix: Operator): number[] => hermitianBasis(matrix.rows).map((b) => b.mul(matrix).trace().re);
 
 function checkSquare(matrix: Operator, d: number, name: string): Operator {
@@ -90,20 +93,21 @@ function checkState(rho: Operator, name: string, pure: boolean): Operator {
   return rho;
 }
 
-/** The operators of a channel. A list of matrices has one level of nesting more than a matrix. */
+/** The operators of a channel: one matrix, or a list of matrices, which has one more level of nesting. */
 function channelOperators(channel: ControlProblem["channels"][number], name: string): Operator[] {
   const isGroup = Array.isArray(channel) && (channel[0] instanceof Operator || Array.isArray(channel[0]?.[0]));
   const list = (isGroup ? channel : [channel]) as readonly OperatorLike[];
   return list.map((m) => Operator.from(m, name));
 }
 
-/** Prepared problems: the products of operators are done once for each structure. */
+/** Prepared problems by structure. */
 const preparedProblems = new BoundedCache<PreparedProblem>("operators", {
   entries: 64,
   sizeOf: ({ cells, initial, target }) =>
     8 * ([...initial, ...target].flat().length + cells.reduce((n, cell) => n + 2 + 3 * cell.terms.length, 0)),
 });
 
+/** Checks a control problem and converts its operators; cached by structure. */
 export function prepareProblem(problem: ControlProblem): PreparedProblem {
   const matrices = (list: readonly OperatorLike[], name: string): Operator[] =>
     list.map((m, i) => Operator.from(m, `${name}[${i}]`));
@@ -128,7 +132,7 @@ function checkAndPrepare(problem: ControlProblem, key: string): PreparedProblem 
   if (problem.pairs.length === 0) throw new WeftError("control: pairs is empty; give an initial state and its target");
   const d = Operator.from(problem.controls[0], "controls[0]").rows;
   const cells = new Map<number, Cell>();
-  const place = (matrix: Operator, source: Term["source"], index: number): void => {
+  const place = (matrix: Operator, source: GeneratorTerm["source"], index: number): void => {
     matrix.re.forEach((value, at) => {
       if (value === 0) return;
       const cell = cells.get(at) ?? { row: Math.floor(at / matrix.columns), column: at % matrix.columns, terms: [] };
@@ -162,7 +166,7 @@ function checkAndPrepare(problem: ControlProblem, key: string): PreparedProblem 
   };
 }
 
-/** The problem with its operators as nested numbers, which JSON can hold. */
+/** The problem with its operators as nested numbers, for JSON. */
 export function plainProblem(problem: ControlProblem): ControlProblem {
   const plain = (given: OperatorLike): OperatorLike => {
     const m = Operator.from(given);
@@ -177,7 +181,7 @@ export function plainProblem(problem: ControlProblem): ControlProblem {
   };
 }
 
-/** A pi pulse on one qubit: controls sx and sy, dephasing gd and relaxation gr, from |0> to |1>. */
+/** Pi pulse on one qubit, from |0> to |1>: controls X and Y, channels dephasing and relaxation. */
 export function qubitFlip(
   options: { segments?: number; duration?: number; detuning?: number; limit?: number } = {},
 ): ControlProblem {
@@ -194,8 +198,8 @@ export function qubitFlip(
 }
 
 /**
- * A controlled-Z gate on two qubits: coupling J ZZ with J T = pi/4 (twice that is no entangling gate), controls X, Y and Z
- * of both, dephasing and relaxation of both; the mean over twelve product states.
+ * Controlled-Z gate on two qubits: coupling J ZZ with J T = pi/4 (twice that is not an entangling gate), controls X, Y and Z of
+ * both qubits, dephasing and relaxation of both; the fidelity is the mean over twelve product states.
  */
 export function controlledZ(options: { segments?: number; coupling?: number; limit?: number } = {}): ControlProblem {
   const { segments = 30, coupling = 1, limit = 10 } = options;
@@ -222,13 +226,13 @@ export function controlledZ(options: { segments?: number; coupling?: number; lim
   };
 }
 
-/** A scalar and its sign: cells that differ in sign alone share their coefficient. */
+/** A scalar and its sign: cells that differ only in sign share a coefficient. */
 interface Signed {
   value: Tensor;
   negative: boolean;
 }
 
-/** Coefficients of the cells for one step, each computed once. */
+/** Coefficients of the cells in one step, without duplicates. */
 function coefficients(
   cells: readonly Cell[],
   controls: readonly Tensor[],
@@ -254,7 +258,7 @@ function coefficients(
   });
 }
 
-/** Rows of the generator applied to a state; column 0 is left out, it is the constant part. */
+/** The generator without its constant part (column 0) applied to a state. */
 function applyLinear(
   cells: readonly Cell[],
   coefficient: readonly Signed[],
@@ -273,7 +277,7 @@ function applyLinear(
 
 const plus = (a: Tensor, b: Tensor | null): Tensor => (b === null ? a : a.add(b));
 
-/** The constant part of the generator: what relaxation feeds in. */
+/** The constant part of the generator, which relaxation contributes. */
 function constantPart(prepared: PreparedProblem, coefficient: readonly Signed[]): Map<number, Tensor> {
   const first = 1 / Math.sqrt(prepared.dimension);
   const out = new Map<number, Tensor>();
@@ -285,10 +289,10 @@ function constantPart(prepared: PreparedProblem, coefficient: readonly Signed[])
   return out;
 }
 
-/** Coordinates of the last state for one initial state: controls [segments, n], rates [channels]. */
+/** Coordinates of the final state for one initial state: controls [segments, n], rates [channels]. */
 function evolveOne(
   prepared: PreparedProblem,
-  steps: Steps,
+  steps: SegmentSteps,
   controls: Tensor,
   rates: Tensor,
   initial: readonly Tensor[],
@@ -317,7 +321,7 @@ function evolveOne(
 const sumOf = (a: Tensor | null, b: Tensor | null, like: Tensor): Tensor =>
   a === null ? (b ?? zeros([], { dtype: like.dtype })) : plus(a, b);
 
-/** Every row `times` times. */
+/** Repeats every row. */
 function repeatEach(rows: Tensor, times: number): Tensor {
   const [count, width] = rows.shape;
   return rows
@@ -333,11 +337,21 @@ function checkOperands(prepared: PreparedProblem, controls: Tensor, rates: Tenso
       `control: controls must be [${segments}, ${operators.length}] (segments, operators), got [${controls.shape}]; use vmap for batches`,
     );
   if (rates.shape.length !== 1 || rates.shape[0] !== channels.length)
-    throw new WeftError(`control: rates must be [${channels.length}], one a channel, got [${rates.shape}]`);
+    throw new WeftError(`control: rates must be [${channels.length}], one per channel, got [${rates.shape}]`);
 }
 
-/** 1 - fidelity of one task: controls [segments, operators], rates [channels]. Differentiable; batch it with vmap. */
-export function controlInfidelity(prepared: PreparedProblem, steps: Steps, controls: Tensor, rates: Tensor): Tensor {
+/**
+ * Infidelity of one task. Differentiable; batches go through `vmap`.
+ *
+ * @param controls - Amplitudes [segments, operators].
+ * @param rates - Lindblad rates [channels].
+ */
+export function controlInfidelity(
+  prepared: PreparedProblem,
+  steps: SegmentSteps,
+  controls: Tensor,
+  rates: Tensor,
+): Tensor {
   checkOperands(prepared, controls, rates);
   const dtype: DType = controls.dtype;
   const { limit } = prepared.problem;
@@ -356,7 +370,7 @@ export function controlInfidelity(prepared: PreparedProblem, steps: Steps, contr
       (v, i) => (target[i] === 0 ? null : v.mul(target[i])),
     );
   }
-  // Several states are several lanes of the same program.
+  // Several initial states are lanes of one program.
   const each = vmap((start: Tensor, target: Tensor) =>
     missed(
       prepared.initial[0].map((_, i) => start.index(i)),

@@ -1,16 +1,17 @@
-// One number for an ensemble of losses: the mean, the worst, or the mean of the worst share (CVaR). Knows no physics.
+// Robust objectives: the mean, the maximum, a smooth maximum, or the conditional value at risk of an ensemble of losses.
 import { WeftError } from "@weft/core/internal/graph";
 import { logsumexp, sort, type Tensor } from "@weft/core/internal/tensor";
 
+/** How the losses of an ensemble are combined. */
 export type RobustObjective =
   | "mean"
   | "worst"
-  /** A smooth bound from above: (1/sharpness) log mean exp(sharpness loss). */
+  /** Smooth maximum: (1/sharpness) log mean exp(sharpness loss). */
   | { softWorst: number }
-  /** The mean of this worst share of the losses. */
+  /** Conditional value at risk: the mean of this fraction of the largest losses. */
   | { cvar: number };
 
-/** losses [n] -> a scalar. */
+/** Combines losses [n] into a scalar. */
 export function robustLoss(losses: Tensor, objective: RobustObjective = "mean"): Tensor {
   const [n] = losses.shape;
   if (losses.shape.length !== 1 || n === 0)
@@ -25,7 +26,7 @@ export function robustLoss(losses: Tensor, objective: RobustObjective = "mean"):
   if (typeof objective === "object" && "cvar" in objective) {
     const share = objective.cvar;
     if (!(share > 0 && share <= 1)) throw new WeftError(`robustLoss: cvar must be in (0, 1], got ${share}`);
-    // The last of the worst counts by the part of it that belongs to the share.
+    // The last loss in the tail counts with its fraction.
     const count = share * n;
     const whole = Math.floor(count + 1e-9);
     const sorted = sort(losses, 0, { descending: true });

@@ -1,6 +1,6 @@
-// A line search for the strong Wolfe conditions (Nocedal and Wright, chapter 3): bracket, then zoom with cubic
-// interpolation. Knows one function of one number.
+// Line search for the strong Wolfe conditions (Nocedal and Wright, chapter 3): bracketing, then zoom with cubic interpolation.
 
+/** Value and slope of the objective at a step along the line. */
 export interface LinePoint {
   step: number;
   value: number;
@@ -9,9 +9,9 @@ export interface LinePoint {
 
 const sufficientDecrease = 1e-4;
 const curvature = 0.9;
-const mostEvaluations = 30;
+const maxEvaluations = 30;
 
-/** The minimiser of the cubic through two points with slopes, kept away from the ends of the interval. */
+/** Minimum of the cubic through two points with slopes, at a distance from the ends of the interval. */
 function interpolate(a: LinePoint, b: LinePoint): number {
   const d1 = a.slope + b.slope - (3 * (a.value - b.value)) / (a.step - b.step);
   const root = d1 * d1 - a.slope * b.slope;
@@ -25,8 +25,8 @@ function interpolate(a: LinePoint, b: LinePoint): number {
 }
 
 /**
- * A step along a descent direction. `at` evaluates value and slope; values that are not finite count as too far. Null where
- * no step lowers the value enough: the direction is useless or rounding has the last word.
+ * A step along a descent direction that satisfies the strong Wolfe conditions, or null if no step lowers the value. `at` evaluates
+ * value and slope; non-finite values count as too long a step.
  */
 export function strongWolfe(at: (step: number) => LinePoint, start: LinePoint, first: number): LinePoint | null {
   let evaluations = 0;
@@ -42,7 +42,7 @@ export function strongWolfe(at: (step: number) => LinePoint, start: LinePoint, f
 
   const zoom = (from: LinePoint, to: LinePoint): LinePoint | null => {
     let [low, high] = [from, to];
-    while (evaluations < mostEvaluations && Math.abs(high.step - low.step) > 1e-14 * Math.abs(low.step || 1)) {
+    while (evaluations < maxEvaluations && Math.abs(high.step - low.step) > 1e-14 * Math.abs(low.step || 1)) {
       const middle = (low.step + high.step) / 2;
       const point = look(Number.isFinite(high.value) ? interpolate(low, high) : middle);
       if (isTooHigh(point) || point.value >= low.value) high = point;
@@ -52,13 +52,13 @@ export function strongWolfe(at: (step: number) => LinePoint, start: LinePoint, f
         low = point;
       }
     }
-    // The conditions cannot be met to the last digit; a lower value is still progress.
+    // Rounding can prevent the curvature condition; a lower value is still progress.
     return low.step > 0 && low.value < start.value ? low : null;
   };
 
   let previous = start;
   let step = first;
-  while (evaluations < mostEvaluations) {
+  while (evaluations < maxEvaluations) {
     const point = look(step);
     if (isTooHigh(point) || (previous.step > 0 && point.value >= previous.value)) return zoom(previous, point);
     if (isFlat(point)) return point;

@@ -1,5 +1,5 @@
-// Maps of density matrices as Choi matrices, and how close they are to a gate: what decay leaves of it. Compensation turns the
-// target instead of the map, which is the same and needs no second evolution.
+// Quantum channels as Choi matrices, and their fidelity with a gate. Compensation is applied to the target instead of the
+// channel: the fidelity is the same and the channel needs no second evolution.
 import { adjoint, conj, matmul, real, stopGradient, Tensor, trace, vmap } from "@weft/core/internal/tensor";
 import { Operator, type OperatorLike } from "../operators/index.js";
 import { hermitianBasis } from "../solvers/internal.js";
@@ -7,8 +7,8 @@ import { type Compensation, singleQubitGates, virtualZAngles } from "./compensat
 import { choiOfUnitary, targetOf } from "./gates.js";
 
 /**
- * The Choi matrix sum |i><j| x map(|i><j|) of a map of density matrices. What is sent through the map is a Hermitian basis:
- * solvers may count on it.
+ * Choi matrix sum |i><j| x map(|i><j|) of a map of density matrices. The map is only applied to Hermitian matrices, because
+ * solvers rely on that.
  */
 export function choi(
   map: (rho: Tensor) => Tensor,
@@ -18,7 +18,7 @@ export function choi(
   const basis = hermitianBasis(n);
   const rows = Operator.build(n * n, n * n, (k, at) => basis[k].at(Math.floor(at / n), at % n)).tensor(dtype);
   const images = vmap(map)(rows.reshape([n * n, n, n])) as Tensor;
-  // |i><j| = sum of (B_k)_ji B_k: images of units by i and j, each [a, b].
+  // |i><j| = sum of (B_k)_ji B_k: the images of |i><j|, each [a, b].
   const units = matmul(conj(rows).T, images.reshape([n * n, n * n]));
   return units
     .reshape([n, n, n, n])
@@ -29,7 +29,7 @@ export function choi(
 const goalOf = (target: Tensor | OperatorLike, matrix: Tensor): Tensor =>
   target instanceof Tensor ? target : Operator.from(target, "target").tensor(matrix.dtype);
 
-/** tr(C C_target) / n^2: the process fidelity with a unitary target. */
+/** Process fidelity tr(C C_target) / n^2 of a Choi matrix with a unitary target. */
 export function choiFidelity(matrix: Tensor, target: Tensor | OperatorLike): Tensor {
   const t = goalOf(target, matrix);
   const n = t.shape[0];
@@ -40,13 +40,13 @@ export function choiFidelity(matrix: Tensor, target: Tensor | OperatorLike): Ten
   ).div(n * n);
 }
 
-/** Weight that has left the computational states, averaged over them. */
+/** Population outside the computational states after the channel, averaged over them. */
 export function choiLeakage(matrix: Tensor): Tensor {
   const n = Math.sqrt(matrix.shape[0]);
   return real(trace(matrix)).div(-n).add(1);
 }
 
-/** The fidelity averaged over all pure states; what leaked counts as lost. */
+/** Fidelity of a Choi matrix with a unitary target, averaged over all pure states; leaked population counts as lost. */
 export function choiAverageFidelity(matrix: Tensor, target: Tensor | OperatorLike): Tensor {
   const n = Math.sqrt(matrix.shape[0]);
   return choiFidelity(matrix, target)
@@ -55,19 +55,20 @@ export function choiAverageFidelity(matrix: Tensor, target: Tensor | OperatorLik
     .div(n + 1);
 }
 
-/** The average fidelity that belongs to a process fidelity, for maps that keep the trace. */
+/** Average fidelity from a process fidelity, for trace-preserving maps. */
 export const averageOfProcess = (process: Tensor, n: number): Tensor =>
   process
     .mul(n)
     .add(1)
     .div(n + 1);
 
-/** Times that the map is linearised around the target found last; decay leaves little to improve after the first. */
+/** Number of linearizations around the latest target; with weak decay the first is nearly exact. */
 const refinements = 4;
 
 /**
- * The target with the best single-qubit gates around it taken away: a map compared with it is compared as if they had been
- * applied. The fidelity is a convex form of the target, so each linearisation can only go up. Constants to the gradient.
+ * Target multiplied by the inverses of the best single-qubit gates, so that comparing a channel with it includes the
+ * compensation. The fidelity is a convex function of the target, so no linearization lowers it. The corrections are constants
+ * of differentiation.
  */
 export function compensatedTarget(
   matrix: Tensor,
@@ -81,7 +82,7 @@ export function compensatedTarget(
   const n = goal.shape[0];
   let best = goal;
   for (let k = 0; k < refinements; k++) {
-    // The map on the column of the target is the gate that the target must resemble.
+    // The map applied to the vectorized target is the gate to fit.
     const block = matmul(map, best.T.reshape([n * n, 1]))
       .reshape([n, n])
       .T.div(n);

@@ -1,5 +1,6 @@
-// Single-qubit gates before and after a gate that make it look best: virtual Z, or any. Found inside the program by going
-// round the qubits (each has a closed form); at the best point their own gradient vanishes, so they count as constants.
+// Single-qubit gates before and after a gate that maximize its fidelity: virtual Z, or arbitrary. Coordinate ascent over the
+// qubits inside the program, with a closed form per qubit. At the maximum their gradient vanishes, so they are constants of
+// differentiation.
 import { WeftError } from "@weft/core/internal/graph";
 import {
   abs,
@@ -17,19 +18,21 @@ import {
   type Tensor,
   where,
 } from "@weft/core/internal/tensor";
-import { identity, Operator, type OperatorLike } from "../operators/index.js";
+import { identityOperator, Operator, type OperatorLike } from "../operators/index.js";
 import { blockOf, targetOf, type Unitary } from "./gates.js";
 
+/** Single-qubit gates that compensation may use. */
 export type Compensation = "none" | "virtual-z" | "single-qubit";
 
+/** Options of `compensate`. */
 export interface CompensateOptions {
-  /** Rounds over all qubits. */
+  /** Sweeps over all qubits. */
   rounds?: number;
 }
 
 const qubitsOf = (block: Tensor): number => {
   const n = Math.log2(block.shape[block.rank - 1]);
-  if (!Number.isInteger(n)) throw new WeftError("compensate: needs qubits, the block's size is no power of two");
+  if (!Number.isInteger(n)) throw new WeftError("compensate: needs qubits, the block's size is not a power of two");
   return n;
 };
 
@@ -44,7 +47,7 @@ const product = (a: Tensor, b: Tensor): Tensor => {
 /** exp(i x) of real x */
 const turn = (x: Tensor): Tensor => complex(cos(x), sin(x));
 
-/** The best angles x of exp(i x Z) before and after each qubit: after [n], before [n]. */
+/** The best angles x of exp(i x Z) after the gate [n] and before it [n]. */
 export function virtualZAngles(u: Unitary, target: Tensor | OperatorLike, { rounds = 60 }: CompensateOptions = {}) {
   const block = stopGradient(blockOf(u));
   const n = qubitsOf(block);
@@ -54,15 +57,15 @@ export function virtualZAngles(u: Unitary, target: Tensor | OperatorLike, { roun
   const weights = conj(targetOf(target, block)).mul(block);
   const signs = Operator.build(n, size, (k, s) => ((s >> (n - 1 - k)) & 1 ? -1 : 1)).tensor(real);
   const phases = (x: Tensor): Tensor => turn(x.reshape([n, 1]).mul(signs).sum(0));
-  /** One angle of one side with the others fixed: a e^{ix} + b e^{-ix} is largest where the two have one phase. */
+  /** Maximizes over one angle: |a e^{ix} + b e^{-ix}| is largest where both terms have the same phase. */
   const improve = (x: Tensor, sums: Tensor, k: number): Tensor => {
-    const other = x.mul(identity(n).tensor(real).index(k).neg().add(1));
+    const other = x.mul(identityOperator(n).tensor(real).index(k).neg().add(1));
     const parts = phases(other).mul(sums);
     const sign = signs.index(k);
     const plus = where(sign.greater(0), parts, 0).sum();
     const minus = where(sign.less(0), parts, 0).sum();
     const best = angle(minus).sub(angle(plus)).mul(0.5);
-    return other.add(identity(n).tensor(real).index(k).mul(best));
+    return other.add(identityOperator(n).tensor(real).index(k).mul(best));
   };
   const round = ([after, before]: [Tensor, Tensor]): [Tensor, Tensor] => {
     for (let k = 0; k < n; k++) after = improve(after, matmul(weights, phases(before).unsqueeze(1)).squeeze(1), k);
@@ -78,7 +81,7 @@ export function virtualZAngles(u: Unitary, target: Tensor | OperatorLike, { roun
   return { after, before, phases, overlap: overlap([after, before]) };
 }
 
-/** The polar unitary of a 2x2 matrix r, for which |tr(r w^H)| is largest. */
+/** Unitary factor w of the polar decomposition of a 2x2 matrix r: it maximizes |tr(r w^H)|. */
 function polar(r: Tensor): Tensor {
   const [a, b, c, d] = [r.index(0, 0), r.index(0, 1), r.index(1, 0), r.index(1, 1)];
   const det = a.mul(d).sub(b.mul(c));
@@ -92,29 +95,29 @@ function polar(r: Tensor): Tensor {
     .add(abs(sum.index(0, 1)).square())
     .sqrt();
   const none = scale.less(1e-150);
-  return where(none, identity(2).tensor(r.dtype), sum.div(where(none, 1, scale)));
+  return where(none, identityOperator(2).tensor(r.dtype), sum.div(where(none, 1, scale)));
 }
 
-/** The best single-qubit unitaries after and before the gate: [2 n, 2, 2], those after it first. */
+/** The best single-qubit unitaries [2 n, 2, 2]: those after the gate, then those before it. */
 export function singleQubitGates(u: Unitary, target: Tensor | OperatorLike, { rounds = 120 }: CompensateOptions = {}) {
   const block = stopGradient(blockOf(u));
   const n = qubitsOf(block);
   const goal = targetOf(target, block);
   const join = (gates: Tensor, from: number): Tensor =>
     Array.from({ length: n }, (_, k) => gates.index(from + k)).reduce((a, b) => product(a, b));
-  /** tr(A r) as a function of one factor A: r[b, a] = what multiplies A[a, b]. */
+  /** The matrix r with tr(A r) = the overlap as a function of one factor A. */
   const environment = (m: Tensor, others: Tensor, from: number, k: number): Tensor => {
     const left = 2 ** k;
     const right = 2 ** (n - 1 - k);
-    const eye = identity(2).tensor(block.dtype);
+    const eye = identityOperator(2).tensor(block.dtype);
     const factors = Array.from({ length: n }, (_, q) => (q === k ? eye : others.index(from + q)));
-    // m times the other factors, then the trace over everything but qubit k.
+    // m times the other factors, then the partial trace over all qubits but k.
     const full = matmul(
       factors.reduce((a, b) => product(a, b)),
       m,
     ).reshape([left, 2, right, left, 2, right]);
-    const l = identity(left).tensor(block.dtype).reshape([left, 1, 1, left, 1, 1]);
-    const r = identity(right).tensor(block.dtype).reshape([1, 1, right, 1, 1, right]);
+    const l = identityOperator(left).tensor(block.dtype).reshape([left, 1, 1, left, 1, 1]);
+    const r = identityOperator(right).tensor(block.dtype).reshape([1, 1, right, 1, 1, right]);
     return full.mul(l).mul(r).sum([0, 2, 3, 5]);
   };
   const put = (gates: Tensor, at: number, one: Tensor): Tensor =>
@@ -131,14 +134,26 @@ export function singleQubitGates(u: Unitary, target: Tensor | OperatorLike, { ro
     }
     return gates;
   };
-  const start = identity(2)
+  const start = identityOperator(2)
     .tensor(block.dtype)
     .expand([2 * n, 2, 2]);
   const [gates] = scan((c: Tensor): [Tensor, []] => [round(c), []], start, [], { length: rounds });
   return { after: join(gates, 0), before: join(gates, n), gates };
 }
 
-/** The gate with its best single-qubit corrections applied. Differentiable; the corrections are constants. */
+/**
+ * Applies the single-qubit gates that maximize the fidelity of a gate with its target. Differentiable; the corrections are
+ * constants of differentiation.
+ *
+ * @example
+ * ```ts
+ * import { averageGateInfidelity, compensate, gate } from "@weft/quantum";
+ *
+ * // A CZ gate is a CNOT up to single-qubit gates.
+ * const corrected = compensate(gate("CZ").tensor(), gate("CNOT"), "single-qubit");
+ * console.log(averageGateInfidelity(corrected, gate("CNOT")).itemSync() < 1e-9); // true
+ * ```
+ */
 export function compensate(
   u: Unitary,
   target: Tensor | OperatorLike,

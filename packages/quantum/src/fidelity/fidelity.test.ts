@@ -1,4 +1,4 @@
-// Figures of merit by hand: small infidelities, leakage, Pauli errors, Choi matrices, and compensation.
+// Figures of merit against closed forms: small infidelities, leakage, Pauli errors, Choi matrices, and compensation.
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import { ReferenceDevice } from "@weft/core/internal/device";
@@ -8,7 +8,7 @@ import * as weft from "@weft/core/internal/tensor";
 import {
   basisState,
   densityOf,
-  identity,
+  identityOperator,
   kronAll,
   Operator,
   pauli,
@@ -41,9 +41,9 @@ const near = (got: number, want: number, tolerance: number, name = "value"): voi
 const rotation = (axis: Operator, angle: number): Tensor =>
   hermitianExponential(axis.tensor(), weft.tensor(angle / 2, f64));
 
-test("infidelities of 1e-10 and less keep their digits", () => {
+test("infidelities below 1e-10 are accurate", () => {
   for (const angle of [1e-2, 1e-5, 3e-7]) {
-    // A rotation too far by an angle: F = (2 + 4 cos^2(angle/2)) / 6, 1 - F = (2/3) sin^2(angle/2)
+    // Over-rotation by an angle: F = (2 + 4 cos^2(angle/2)) / 6, 1 - F = (2/3) sin^2(angle/2)
     const u = weft.matmul(rotation(sigmaX, angle), sigmaX.tensor()).mul({ re: Math.cos(0.7), im: Math.sin(0.7) });
     const exact = (2 / 3) * Math.sin(angle / 2) ** 2;
     near(averageGateInfidelity(u, sigmaX).itemSync(), exact, 1e-15 + 1e-9 * exact);
@@ -53,21 +53,21 @@ test("infidelities of 1e-10 and less keep their digits", () => {
   near(stateInfidelity(psi, basisState(2, 0)).itemSync(), 1e-12, 1e-24);
 });
 
-test("the formula itself, with leakage", () => {
+test("average gate fidelity with leakage equals its formula", () => {
   // Half of |1> leaks: U = diag(1, 1/sqrt 2).
   const u = Operator.from([
     [1, 0],
     [0, Math.SQRT1_2],
   ]).tensor();
   const trace = 1 + Math.SQRT1_2;
-  near(averageGateFidelity(u, identity(2)).itemSync(), (1.5 + trace ** 2) / 6, 1e-15);
+  near(averageGateFidelity(u, identityOperator(2)).itemSync(), (1.5 + trace ** 2) / 6, 1e-15);
   near(leakage(u).itemSync(), 0.25, 1e-15);
   near(averageGateFidelity(pauli("XI").tensor(), gate("I", 2)).itemSync(), 4 / 20, 1e-15);
 });
 
-test("Pauli errors of a small ZX rotation", () => {
+test("Pauli errors of a small ZX rotation equal the closed form", () => {
   const u = rotation(pauli("ZX"), 0.02);
-  const { labels, weights } = pauliErrors(u, identity(4));
+  const { labels, weights } = pauliErrors(u, identityOperator(4));
   const w = weights.dataSync() as Float64Array;
   near(w[labels.indexOf("ZX")], Math.sin(0.01) ** 2, 1e-15);
   near(w[labels.indexOf("II")], Math.cos(0.01) ** 2, 1e-15);
@@ -78,7 +78,7 @@ test("Pauli errors of a small ZX rotation", () => {
   );
 });
 
-test("Choi matrices of a unitary and of an open system", () => {
+test("Choi matrices of a unitary and of a decaying qubit equal the closed forms", () => {
   const u = rotation(sigmaX, 0.4);
   const map = (rho: Tensor): Tensor => weft.matmul(u, weft.matmul(rho, u.adjoint()));
   const difference = choi(map, 2).sub(choiOfUnitary(u)).abs().max().itemSync();
@@ -87,18 +87,18 @@ test("Choi matrices of a unitary and of an open system", () => {
     lindblad(
       { hamiltonian: hamiltonian({ static: sigmaZ.scale(0) }), jumps: [{ operator: sigmaMinus, rate: 0.3 }] },
       rho,
-      // Basis matrices |i><j| are not Hermitian: the exponential makes no use of that.
+      // The matrix exponential does not rely on Hermitian input.
       { duration: 1, steps: 1, method: "pwcExpm" },
     ).final;
   const c = choi(decay, 2);
   const keep = Math.exp(-0.3);
-  const process = choiFidelity(c, identity(2));
+  const process = choiFidelity(c, identityOperator(2));
   near(process.itemSync(), (1 + keep + 2 * Math.sqrt(keep)) / 4, 1e-12);
   near(averageOfProcess(process, 2).itemSync(), (2 * ((1 + keep + 2 * Math.sqrt(keep)) / 4) + 1) / 3, 1e-12);
   near(c.diagonal().real().sum().itemSync(), 2, 1e-12, "trace");
 });
 
-test("virtual Z: phases before and after a CNOT are found, and the gradient passes through", () => {
+test("virtual-Z compensation recovers phases around a CNOT and keeps the gradient", () => {
   const turn = (x: Tensor, letters: string): Tensor => hermitianExponential(pauli(letters).tensor(), x);
   const noisy = (p: Tensor): Tensor =>
     weft.matmul(
@@ -109,7 +109,7 @@ test("virtual Z: phases before and after a CNOT are found, and the gradient pass
   const loss = (x: Tensor): Tensor =>
     averageGateInfidelity(compensate(noisy(x), gate("CNOT"), "virtual-z"), gate("CNOT"));
   const [value, g] = weft.valueAndGrad(loss)(p);
-  // What is left is the XX rotation: 1 - F = (4/5) sin^2.
+  // The XX rotation remains: 1 - F = (4/5) sin^2.
   near(value.itemSync(), 0.8 * Math.sin(0.05) ** 2, 1e-9);
   const [a, b, c] = g.dataSync() as Float64Array;
   near(a, 0, 1e-8);
@@ -117,7 +117,7 @@ test("virtual Z: phases before and after a CNOT are found, and the gradient pass
   near(c, 0.8 * Math.sin(0.1), 1e-6);
 });
 
-test("single-qubit compensation finds any local gates", () => {
+test("single-qubit compensation recovers arbitrary local gates", () => {
   const local = (a: number, b: number): Tensor =>
     weft.kron(rotation(sigmaX, a), weft.matmul(rotation(sigmaZ, b), rotation(pauli("Y"), a + b)));
   const u = weft.matmul(local(0.4, -1.1), weft.matmul(gate("CZ").tensor(), local(-0.8, 0.3)));
@@ -125,22 +125,22 @@ test("single-qubit compensation finds any local gates", () => {
   near(averageGateInfidelity(compensate(u, gate("CNOT"), "none"), gate("CNOT")).itemSync(), 0.7, 0.25);
 });
 
-test("states", () => {
+test("state fidelities of vectors and density matrices", () => {
   const plus = basisState(2, 0).add(basisState(2, 1)).scale(Math.SQRT1_2);
   near(stateFidelity(plus.tensor().squeeze(1), basisState(2, 0)).itemSync(), 0.5, 1e-15);
   near(stateFidelity(densityOf(plus).tensor(), plus).itemSync(), 1, 1e-15);
   near(stateInfidelity(densityOf(plus).tensor(), basisState(2, 1)).itemSync(), 0.5, 1e-15);
 });
 
-test("targets by name, and wrong ones refused", () => {
+test("gates are found by name; unknown names and wrong sizes are errors", () => {
   assert.equal(
     gate("X*I")
-      .sub(kronAll([sigmaX, identity(2)]))
+      .sub(kronAll([sigmaX, identityOperator(2)]))
       .size(),
     0,
   );
   assert.equal(gate("X", 3).rows, 8);
   assert.throws(() => gate("XY"), /there is no "XY"; known: I, X/);
   assert.throws(() => gate("CNOT", 3), /does not divide 3/);
-  assert.throws(() => averageGateFidelity(identity(4).tensor(), sigmaX), /the gate is 4x4, the target 2x2/);
+  assert.throws(() => averageGateFidelity(identityOperator(4).tensor(), sigmaX), /the gate is 4x4, the target 2x2/);
 });

@@ -1,10 +1,10 @@
-// Targets by name, and how good a gate is: average and process fidelity of a block that may leak, Pauli errors, Choi
-// matrices. Infidelities are computed from what is small, so that they mean something at 1e-10.
+// Gates by name, and figures of merit of a block that may leak: average and process fidelity, Pauli errors, Choi matrices.
+// Infidelities are computed from the deviation from the target, so that values of 1e-10 are accurate.
 import { WeftError } from "@weft/core/internal/graph";
 import { abs, adjoint, conj, matmul, real, Tensor, trace, where } from "@weft/core/internal/tensor";
 import {
   hadamard,
-  identity,
+  identityOperator,
   kronAll,
   Operator,
   type OperatorLike,
@@ -17,7 +17,7 @@ import {
 
 const i = { re: 0, im: 1 };
 const rotation = (axis: Operator, angle: number): Operator =>
-  identity(2)
+  identityOperator(2)
     .scale(Math.cos(angle / 2))
     .add(axis.scale({ re: 0, im: -Math.sin(angle / 2) }));
 const diagonal = (...entries: (number | typeof i)[]): Operator =>
@@ -27,7 +27,7 @@ const permutation = (...to: number[]): Operator =>
 
 /** Gates of one and two qubits by name; the first qubit has the slowest index. */
 export const gateTable: Readonly<Record<string, Operator>> = {
-  I: identity(2),
+  I: identityOperator(2),
   X: sigmaX,
   Y: sigmaY,
   Z: sigmaZ,
@@ -44,13 +44,27 @@ export const gateTable: Readonly<Record<string, Operator>> = {
     [0, i, 0, 0],
     [0, 0, 0, 1],
   ]),
-  // exp(-i pi/4 Z x X): what a cross-resonance pulse makes, a CNOT up to single-qubit gates.
-  ZX90: identity(4)
+  // exp(-i pi/4 Z x X): the cross-resonance gate, a CNOT up to single-qubit gates.
+  ZX90: identityOperator(4)
     .scale(Math.SQRT1_2)
     .add(pauli("ZX").scale({ re: 0, im: -Math.SQRT1_2 })),
 };
 
-/** A target by name: "X", "CNOT", products "X*X*I" over qubits, or one gate on every qubit: gate("X", 4). */
+/**
+ * A gate by name: "X", "CNOT", or a Kronecker product such as "X*X*I".
+ *
+ * @param name - Names of `I X Y Z H S T SX CNOT CZ SWAP ISWAP ZX90`, joined by `*`.
+ * @param qubits - Repeats the gate on all qubits: `gate("X", 4)`.
+ *
+ * @example
+ * ```ts
+ * import { averageGateFidelity, gate } from "@weft/quantum";
+ *
+ * const bell = gate("CNOT").mul(gate("H*I"));
+ * console.log(bell.at(3, 0)); // { re: 0.7071067811865476, im: 0 }
+ * console.log(averageGateFidelity(gate("X*I").tensor(), gate("I", 2)).itemSync()); // 0.2
+ * ```
+ */
 export function gate(name: string, qubits?: number): Operator {
   const factors = name.split("*").map((part) => {
     const found = gateTable[part.trim().toUpperCase()];
@@ -68,13 +82,16 @@ export function gate(name: string, qubits?: number): Operator {
   return kronAll(Array.from({ length: qubits / each }, () => product));
 }
 
+/** X on two qubits. */
 export const X2 = gate("X", 2);
+/** X on four qubits. */
 export const X4 = gate("X", 4);
 
-/** What an evolution has that a fidelity reads: the block of the computational states. */
+/** The block of the computational states of an evolution. */
 export interface HasUnitary {
   unitary: Tensor;
 }
+/** A gate [n, n] on the computational states, or an evolution that has one. */
 export type Unitary = Tensor | HasUnitary;
 
 export const blockOf = (u: Unitary): Tensor => (u instanceof Tensor ? u : u.unitary);
@@ -88,7 +105,7 @@ export function targetOf(target: Tensor | OperatorLike, block: Tensor): Tensor {
   return t;
 }
 
-/** The block against the target with its phase taken away: target^H U e^{-i phase} - 1. Small for a good gate. */
+/** Deviation target^H U e^{-i phase} - 1 with the global phase removed. */
 function deviation(u: Unitary, target: Tensor | OperatorLike): { error: Tensor; n: number } {
   const block = blockOf(u);
   const m = matmul(adjoint(targetOf(target, block)), block);
@@ -97,14 +114,14 @@ function deviation(u: Unitary, target: Tensor | OperatorLike): { error: Tensor; 
   const size = abs(total);
   const still = size.equal(0);
   const turn = where(still, 1, conj(total).div(where(still, 1, size)));
-  return { error: m.mul(turn.unsqueeze(-1).unsqueeze(-1)).sub(identity(n).tensor(block.dtype)), n };
+  return { error: m.mul(turn.unsqueeze(-1).unsqueeze(-1)).sub(identityOperator(n).tensor(block.dtype)), n };
 }
 
 const sumSquares = (x: Tensor): Tensor => real(x).square().add(x.imag().square()).sum([-2, -1]);
 
 /**
- * 1 - F with F = (tr(U^H U) + |tr(V^H U)|^2) / (n (n + 1)), the fidelity averaged over all pure states; what leaked out of
- * the block counts as lost.
+ * Average gate infidelity 1 - F with F = (tr(U^H U) + |tr(V^H U)|^2) / (n (n + 1)): the mean over all pure states. Leaked
+ * population counts as lost.
  */
 export function averageGateInfidelity(u: Unitary, target: Tensor | OperatorLike): Tensor {
   const { error, n } = deviation(u, target);
@@ -115,10 +132,11 @@ export function averageGateInfidelity(u: Unitary, target: Tensor | OperatorLike)
     .add(drift.square())
     .div(-n * (n + 1));
 }
+/** Average gate fidelity; see `averageGateInfidelity`. */
 export const averageGateFidelity = (u: Unitary, target: Tensor | OperatorLike): Tensor =>
   averageGateInfidelity(u, target).neg().add(1);
 
-/** 1 - |tr(V^H U)|^2 / n^2 */
+/** Process infidelity 1 - |tr(V^H U)|^2 / n^2. */
 export function processInfidelity(u: Unitary, target: Tensor | OperatorLike): Tensor {
   const { error, n } = deviation(u, target);
   const drift = real(trace(error));
@@ -127,22 +145,23 @@ export function processInfidelity(u: Unitary, target: Tensor | OperatorLike): Te
     .add(drift.square())
     .div(-n * n);
 }
+/** Process fidelity |tr(V^H U)|^2 / n^2. */
 export const processFidelity = (u: Unitary, target: Tensor | OperatorLike): Tensor =>
   processInfidelity(u, target).neg().add(1);
 
-/** Weight that has left the computational states, averaged over them. */
+/** Population outside the computational states after the gate, averaged over them. */
 export function leakage(u: Unitary): Tensor {
   const block = blockOf(u);
   const n = block.shape[block.rank - 1];
   return sumSquares(block).div(-n).add(1);
 }
 
-/** |tr(P E)|^2 / 4^n of the error E = V^H U for every Pauli product P; they add up to 1 for a unitary E. */
+/** Weights |tr(P E)|^2 / 4^n of the error E = V^H U for every Pauli product P. They add up to 1 for a unitary E. */
 export function pauliErrors(u: Unitary, target: Tensor | OperatorLike): { labels: string[]; weights: Tensor } {
   const block = blockOf(u);
   const error = matmul(adjoint(targetOf(target, block)), block);
   const n = Math.log2(block.shape[block.rank - 1]);
-  if (!Number.isInteger(n)) throw new WeftError("pauliErrors: needs qubits, the block's size is no power of two");
+  if (!Number.isInteger(n)) throw new WeftError("pauliErrors: needs qubits, the block's size is not a power of two");
   const labels = pauliLabels(n);
   const size = 2 ** n;
   const rows = Operator.build(4 ** n, 4 ** n, (a, k) => pauli(labels[a]).at(k % size, Math.floor(k / size)));
@@ -156,7 +175,7 @@ export function pauliErrors(u: Unitary, target: Tensor | OperatorLike): { labels
   };
 }
 
-/** The Choi matrix sum over |i><j| x map(|i><j|), trace n, of a map given by its unitary. */
+/** Choi matrix sum |i><j| x U |i><j| U^H, with trace n, of a unitary. */
 export function choiOfUnitary(u: Unitary): Tensor {
   const block = blockOf(u);
   const n = block.shape[0];

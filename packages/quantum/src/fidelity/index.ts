@@ -1,4 +1,4 @@
-// Figures of merit: states, gates that leak, open systems; single-qubit compensation; Pauli errors; Choi matrices.
+// Figures of merit: state, gate and channel fidelities, leakage, Pauli errors, and single-qubit compensation.
 export {
   averageOfProcess,
   choi,

@@ -1,4 +1,4 @@
-// How close states are.
+// State fidelities.
 import { WeftError } from "@weft/core/internal/graph";
 import { conj, matmul, real, Tensor } from "@weft/core/internal/tensor";
 import { Operator, type OperatorLike } from "../operators/index.js";
@@ -13,7 +13,10 @@ function vectorOf(target: Tensor | OperatorLike, dtype: Tensor["dtype"], n: numb
   return flat;
 }
 
-/** 1 - |<target|psi>|^2 for a normalised psi [n], from the part of psi that is not the target. */
+/**
+ * Infidelity 1 - |<target|psi>|^2 of a normalized state [n], or of a density matrix [n, n]. For states it is computed from the
+ * component orthogonal to the target, so that small values are accurate.
+ */
 export function stateInfidelity(state: Tensor, target: Tensor | OperatorLike): Tensor {
   if (state.rank === 2) return stateFidelity(state, target).neg().add(1);
   const t = vectorOf(target, state.dtype, state.shape[0]);
@@ -21,7 +24,7 @@ export function stateInfidelity(state: Tensor, target: Tensor | OperatorLike): T
   return squares(state.sub(t.mul(overlap))).sum();
 }
 
-/** |<target|psi>|^2 of a state [n], <target|rho|target> of a density matrix [n, n]. */
+/** Fidelity |<target|psi>|^2 of a state [n], or <target|rho|target> of a density matrix [n, n]. */
 export function stateFidelity(state: Tensor, target: Tensor | OperatorLike): Tensor {
   const t = vectorOf(target, state.dtype, state.shape[0]);
   if (state.rank === 1) return squares(conj(t).mul(state).sum());

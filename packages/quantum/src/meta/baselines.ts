@@ -1,38 +1,40 @@
-// What meta-learning must be compared with: one pulse for all tasks (robust), a policy that never adapts (domain
-// randomisation), and a pulse optimised for each task. All are judged on the same tasks by the same integration.
+// Baselines of meta-learning: robust pulses, a policy without adaptation (domain randomization), and a pulse optimized per task.
+// All are evaluated on the same tasks with the same integration settings.
 import { key, type Tensor } from "@weft/core/internal/tensor";
 import { chooseSteps, controlFidelities, grape, grapeEach, type RobustObjective } from "../control/index.js";
 import { drawTasks, type Tasks } from "../noise/index.js";
 import { MetaTrainer } from "./train.js";
 
+/** Fidelities of one baseline over the tasks. */
 export interface Baseline {
   name: string;
-  /** Over the tasks. */
   mean: number;
   deviation: number;
   worst: number;
-  /** Seconds to get there, training of the policies apart. */
+  /** Time to compute the pulses, without training of policies. */
   seconds: number;
 }
 
+/** Options of `compareBaselines`. */
 export interface BaselineOptions {
-  /** Tasks to compare on, and the seed that draws them; those of training and validation have others. */
+  /** Number of tasks; they differ from those of training and validation. */
   tasks?: number;
   seed?: number;
-  /** Steps of adaptation. */
+  /** Number of adaptation steps. */
   steps?: number;
-  /** Of GRAPE on each task. */
+  /** Iterations of GRAPE per task. */
   iterations?: number;
-  /** Tasks and objective of the robust pulse. */
+  /** Number of tasks of the robust pulses. */
   ensemble?: number;
   objectives?: readonly RobustObjective[];
-  /** Iterations of the policy without adaptation; 0 leaves it out. */
-  randomised?: number;
+  /** Iterations of domain randomization. Default: 0, which skips it. */
+  randomized?: number;
 }
 
 const nameOf = (objective: RobustObjective): string =>
   typeof objective === "string" ? objective : Object.entries(objective)[0].join(" ");
 
+/** Compares a trained policy with robust pulses, domain randomization and GRAPE per task. */
 export function compareBaselines(trainer: MetaTrainer, options: BaselineOptions = {}): Baseline[] {
   const { config, prepared } = trainer;
   const {
@@ -42,20 +44,20 @@ export function compareBaselines(trainer: MetaTrainer, options: BaselineOptions 
     iterations = 200,
     ensemble = 32,
     objectives = ["mean", { cvar: 0.1 }],
-    randomised = 0,
+    randomized = 0,
   } = options;
   const tasks = drawTasks(config.tasks, key(seed), count);
   const { segments, controls } = config.problem;
   const pulseShape = [segments, controls.length];
 
-  /** Fidelities of pulses [count, segments, controls], with steps chosen for these very pulses. */
-  const judge = (pulses: Tensor): number[] => {
+  /** Fidelities of pulses [count, segments, controls], with steps chosen for these pulses. */
+  const evaluate = (pulses: Tensor): number[] => {
     const probes = { controls: pulses.cast("float64"), rates: tasks.rates };
     return controlFidelities(prepared, chooseSteps(prepared, config.integration.evaluation, probes), probes);
   };
   const row = (name: string, make: () => Tensor): Baseline => {
     const start = performance.now();
-    const values = judge(make());
+    const values = evaluate(make());
     const seconds = (performance.now() - start) / 1e3;
     const mean = values.reduce((a, b) => a + b, 0) / values.length;
     const deviation = Math.sqrt(values.reduce((s, v) => s + (v - mean) ** 2, 0) / values.length);
@@ -67,11 +69,11 @@ export function compareBaselines(trainer: MetaTrainer, options: BaselineOptions 
     row("meta-learned, no adaptation", () => adapted(trainer, 0, tasks)),
     row(`meta-learned, ${steps} steps`, () => adapted(trainer, steps, tasks)),
   ];
-  if (randomised > 0) {
-    const plain = new MetaTrainer({ ...config, inner: { ...config.inner, steps: 0 }, iterations: randomised });
+  if (randomized > 0) {
+    const plain = new MetaTrainer({ ...config, inner: { ...config.inner, steps: 0 }, iterations: randomized });
     plain.run();
-    rows.push(row("domain randomisation", () => adapted(plain, 0, tasks)));
-    rows.push(row(`domain randomisation, ${steps} steps`, () => adapted(plain, steps, tasks)));
+    rows.push(row("domain randomization", () => adapted(plain, 0, tasks)));
+    rows.push(row(`domain randomization, ${steps} steps`, () => adapted(plain, steps, tasks)));
   }
   const others = drawTasks(config.tasks, key(seed + 1), ensemble);
   for (const objective of objectives)

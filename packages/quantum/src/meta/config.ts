@@ -1,21 +1,24 @@
-// What a meta-training run is made of: every number has a default, the three presets are written out, and bad values are
-// named. Knows no tensors.
+// Configuration of meta-training: defaults, presets and validation.
 import { WeftError } from "@weft/core/internal/graph";
+import { z } from "zod";
 import { type ControlProblem, type Integration, qubitFlip } from "../control/index.js";
+import { integrationSchema } from "../control/internal.js";
 import { checkDistribution, gammaTasks, type TaskDistribution } from "../noise/index.js";
-import { checkAdaptation } from "./maml.js";
+import { above, choice, number, readValue, strict, whole } from "../schema/index.js";
 import type { PolicyOptions } from "./policy.js";
 
+/** Configuration of a meta-training run. */
 export interface MetaConfig {
   problem: ControlProblem;
   tasks: TaskDistribution;
   policy: Omit<PolicyOptions, "segments" | "controls">;
-  /** Tasks in a meta-batch. */
+  /** Number of tasks per meta-batch. */
   batch: number;
-  /** Adaptation of each task; order 1 or 2 of the meta-gradient. */
+  /** Adaptation of each task. */
   inner: { steps: number; rate: number };
+  /** Order of the meta-gradient. */
   order: 1 | 2;
-  /** Adam on the start, gradients clipped to this norm. */
+  /** Adam on the initial parameters, with gradients clipped to a global norm. */
   outer: { rate: number; clip: number };
   iterations: number;
   validation: { tasks: number; every: number };
@@ -23,8 +26,10 @@ export interface MetaConfig {
   seed: number;
 }
 
+/** Names of presets. */
 export const presetNames = ["training", "evaluation", "debug"] as const;
-export type Preset = (typeof presetNames)[number];
+/** Name of a preset. */
+export type MetaPreset = (typeof presetNames)[number];
 
 const base: MetaConfig = {
   problem: qubitFlip(),
@@ -40,8 +45,8 @@ const base: MetaConfig = {
   seed: 0,
 };
 
-/** training: as published for rates; evaluation: more tasks and steps, finer integration; debug: small and quick. */
-export const presets: Record<Preset, MetaConfig> = {
+/** Presets: training as published, evaluation with more tasks and steps and finer integration, debug for short runs. */
+export const presets: Record<MetaPreset, MetaConfig> = {
   training: base,
   evaluation: {
     ...base,
@@ -59,8 +64,8 @@ export const presets: Record<Preset, MetaConfig> = {
   },
 };
 
-/** Settings over a preset; nested groups are merged one level deep. */
-export type MetaSettings = { preset?: Preset } & {
+/** Changes to a preset; nested groups are merged one level deep. */
+export type MetaSettings = { preset?: MetaPreset } & {
   [K in keyof MetaConfig]?: K extends "tasks" | "problem"
     ? MetaConfig[K]
     : MetaConfig[K] extends object
@@ -68,15 +73,35 @@ export type MetaSettings = { preset?: Preset } & {
       : MetaConfig[K];
 };
 
-const whole = (name: string, value: number, low: number): void => {
-  if (!Number.isInteger(value) || value < low)
-    throw new WeftError(`meta: ${name} must be a whole number >= ${low}, got ${value}`);
+const integration = integrationSchema.optional();
+/** Settings with the same form in files and programs. */
+export const settingsShape = {
+  preset: choice(presetNames).optional(),
+  seed: whole(0).optional(),
+  policy: strict({
+    width: whole(1).optional(),
+    hidden: whole(0).optional(),
+    activation: choice(["tanh", "relu", "silu", "gelu"]).optional(),
+    outputScale: number.optional(),
+    gain: number.optional(),
+  }).optional(),
+  batch: whole(1).optional(),
+  inner: strict({ steps: whole(0).optional(), rate: above("zero").optional() }).optional(),
+  order: z.literal([1, 2], { error: (issue) => `must be 1 or 2, got ${String(issue.input)}` }).optional(),
+  outer: strict({ rate: above("positive").optional(), clip: above("positive").optional() }).optional(),
+  iterations: whole(0).optional(),
+  validation: strict({ tasks: whole(1).optional(), every: whole(1).optional() }).optional(),
+  integration: strict({ training: integration, evaluation: integration }).optional(),
 };
+const settingsSchema = strict({
+  ...settingsShape,
+  problem: z.custom<ControlProblem>().optional(),
+  tasks: z.custom<TaskDistribution>().optional(),
+});
 
+/** The configuration of settings over a preset; invalid settings are errors. */
 export function metaConfig(settings: MetaSettings = {}): MetaConfig {
-  const { preset = "training", ...rest } = settings;
-  if (!Object.hasOwn(presets, preset))
-    throw new WeftError(`meta: there is no preset "${preset}"; known: ${presetNames.join(", ")}`);
+  const { preset = "training", ...rest } = readValue(settingsSchema, settings, "meta");
   const from = presets[preset];
   const config: MetaConfig = {
     ...from,
@@ -88,16 +113,6 @@ export function metaConfig(settings: MetaSettings = {}): MetaConfig {
     integration: { ...from.integration, ...rest.integration },
   };
   checkDistribution(config.tasks);
-  checkAdaptation(config.inner);
-  whole("batch", config.batch, 1);
-  whole("iterations", config.iterations, 0);
-  whole("validation.tasks", config.validation.tasks, 1);
-  whole("validation.every", config.validation.every, 1);
-  whole("seed", config.seed, 0);
-  if (config.order !== 1 && config.order !== 2) throw new WeftError(`meta: order must be 1 or 2, got ${config.order}`);
-  for (const name of ["rate", "clip"] as const)
-    if (!(config.outer[name] > 0))
-      throw new WeftError(`meta: outer.${name} must be above 0, got ${config.outer[name]}`);
   if (config.problem.channels.length !== 2)
     throw new WeftError(
       `meta: the problem has ${config.problem.channels.length} channels; tasks bring two rates, dephasing and relaxation`,

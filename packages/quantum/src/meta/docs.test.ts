@@ -1,4 +1,4 @@
-// The examples of docs/meta.md run, and its settings are settings.
+// The examples of docs/meta.md run, and its settings are valid.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { parseControlFile } from "../control/index.js";
 import { metaConfig, parseMetaFile } from "./index.js";
 
-const root = fileURLToPath(new URL("../../../../../", import.meta.url));
+const root = fileURLToPath(new URL("../../../../", import.meta.url));
 const page = join(root, "docs/meta.md");
 const needsRepository = existsSync(page) ? {} : { skip: "no repository here" };
 const blocks = (language: string): string[] =>
@@ -36,7 +36,7 @@ test("the example of docs/meta.md runs", needsRepository, () => {
   }
 });
 
-test("the settings of docs/meta.md are read, and those shown are the defaults", needsRepository, () => {
+test("the settings of docs/meta.md are valid, and those shown are the defaults", needsRepository, () => {
   const [pulse, integration, whole] = blocks("yaml");
   assert.deepEqual(parseControlFile(pulse!).objective, { cvar: 0.1 });
   const defaults = metaConfig();

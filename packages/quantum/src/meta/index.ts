@@ -1,6 +1,6 @@
-// Meta-learning: a policy network, adaptation and meta-gradients, training, baselines.
+// Meta-learning: policy network, adaptation, meta-gradients, training and baselines.
 export { type Baseline, type BaselineOptions, compareBaselines } from "./baselines.js";
-export { type MetaConfig, type MetaSettings, metaConfig, type Preset, presetNames, presets } from "./config.js";
+export { type MetaConfig, type MetaPreset, type MetaSettings, metaConfig, presetNames, presets } from "./config.js";
 export { parseMetaFile } from "./file.js";
 export {
   type Adaptation,
@@ -11,5 +11,5 @@ export {
   metaGradient,
   type TaskLoss,
 } from "./maml.js";
-export { type Activation, type PolicyOptions, type PolicyParameters, policy } from "./policy.js";
-export { type MetaState, MetaTrainer, type Metric, type Validation } from "./train.js";
+export { type PolicyActivation, type PolicyOptions, type PolicyParameters, policy } from "./policy.js";
+export { type MetaMetric, type MetaState, MetaTrainer, type MetaValidation } from "./train.js";

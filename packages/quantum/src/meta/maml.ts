@@ -1,17 +1,19 @@
-// Model-agnostic meta-learning over any loss of a tree of parameters and a task: K gradient steps for every task of a
-// batch, and the gradient of what they lead to, of first or true second order. Everything is one program.
+// Model-agnostic meta-learning (MAML) for any loss of a parameter tree and a task: K gradient steps per task, and the first-order or
+// second-order gradient of the adapted loss, in one program.
 import { WeftError } from "@weft/core/internal/graph";
 import { grad, stack, stopGradient, type Tensor, treeMap, valueAndGrad, vmap } from "@weft/core/internal/tensor";
 
-/** A loss of one task. */
+/** Loss of parameters on one task. */
 export type TaskLoss<P, T> = (params: P, task: T) => Tensor;
 
+/** Inner loop of meta-learning. */
 export interface Adaptation {
-  /** Gradient steps on a task. */
+  /** Number of gradient steps on a task. */
   steps: number;
   rate: number;
 }
 
+/** Throws if the settings are out of range. */
 export function checkAdaptation({ steps, rate }: Adaptation): void {
   if (!Number.isInteger(steps) || steps < 0)
     throw new WeftError(`adaptation: steps must be a whole number >= 0, got ${steps}`);
@@ -20,7 +22,7 @@ export function checkAdaptation({ steps, rate }: Adaptation): void {
 
 const descend = <P>(params: P, grads: P, rate: number): P => treeMap((p, g) => p.sub(g.mul(rate)), params, grads);
 
-/** Parameters after the steps on one task. Differentiable in the start: that is what second order means. */
+/** Parameters after gradient steps on one task. Differentiable in the initial parameters. */
 export function adapt<P, T>(loss: TaskLoss<P, T>, params: P, task: T, adaptation: Adaptation): P {
   checkAdaptation(adaptation);
   let now = params;
@@ -28,20 +30,23 @@ export function adapt<P, T>(loss: TaskLoss<P, T>, params: P, task: T, adaptation
   return now;
 }
 
+/** Options of `metaGradient`. */
 export interface MetaOptions extends Adaptation {
-  /** 1 ignores how the adapted parameters depend on the start; 2 differentiates through the steps. */
+  /** 1: first order (FOMAML), which ignores the derivative of the steps; 2: differentiates through the steps. */
   order: 1 | 2;
 }
 
+/** Result of `metaGradient`. */
 export interface MetaGradient<P> {
-  /** Mean over the tasks of the loss after adaptation, and its gradient. */
+  /** Mean loss after adaptation over the tasks. */
   loss: Tensor;
+  /** Gradient of the mean loss. */
   grads: P;
-  /** [tasks]: losses after adaptation. */
+  /** Losses after adaptation: [tasks]. */
   losses: Tensor;
 }
 
-/** Loss after adaptation and its gradient in the start, over a batch of tasks (their leading axis). */
+/** Mean loss after adaptation over a batch of tasks, and its gradient with respect to the initial parameters. */
 export function metaGradient<P, T>(loss: TaskLoss<P, T>, params: P, tasks: T, options: MetaOptions): MetaGradient<P> {
   if (options.order !== 1 && options.order !== 2)
     throw new WeftError(`meta: order must be 1 or 2, got ${options.order}`);
@@ -61,7 +66,7 @@ export function metaGradient<P, T>(loss: TaskLoss<P, T>, params: P, tasks: T, op
   return { loss: losses.mean(), grads: treeMap((g) => g.mean(0), each), losses };
 }
 
-/** [tasks, steps + 1]: the loss before, and after every step of adaptation. */
+/** Losses [tasks, steps + 1] before adaptation and after every step. */
 export function adaptationCurves<P, T>(loss: TaskLoss<P, T>, params: P, tasks: T, adaptation: Adaptation): Tensor {
   checkAdaptation(adaptation);
   const one = (task: T): Tensor => {

@@ -1,5 +1,5 @@
-// Meta-learning: adaptation and meta-gradients against closed forms, finite differences and loops; one run an iteration;
-// training that learns, repeats and resumes to the bit.
+// Meta-learning: adaptation and meta-gradients against closed forms and finite differences, kernel counts, and training that is
+// reproducible and resumes bit for bit.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -28,7 +28,7 @@ const f64 = (data: number | number[]): Tensor => weft.tensor(data, { dtype: "flo
 const flat = (tree: unknown): number[] =>
   weft.treeLeaves(tree).flatMap((leaf) => Array.from(leaf.dataSync() as ArrayLike<number>, Number));
 
-/** a (x - c)^2 / 2: after K steps the distance is (1 - rate a)^K of what it was. */
+/** a (x - c)^2 / 2: K steps multiply the distance by (1 - rate a)^K. */
 const bowl = (x: { x: Tensor }, task: { a: Tensor; c: Tensor }): Tensor => x.x.sub(task.c).square().mul(task.a).div(2);
 
 const small = { width: 4, hidden: 0, segments: 3, controls: 2 } as const;
@@ -46,7 +46,7 @@ const smallStart = (): PolicyParameters =>
 const debug: MetaSettings = { preset: "debug", policy: { width: 8 }, problem: qubitFlip({ segments: 10 }) };
 
 onEachDevice((_, name) => {
-  test("adaptation and meta-gradients of both orders, in closed form", () => {
+  test("adaptation and meta-gradients of both orders equal closed forms", () => {
     const [rate, steps, start] = [0.1, 3, 2];
     const tasks = { a: f64([1, 2, 0.5]), c: f64([0, 1, -1]) };
     const shrink = [1, 2, 0.5].map((a) => (1 - rate * a) ** steps);
@@ -76,7 +76,7 @@ onEachDevice((_, name) => {
     assert.deepEqual([curves.length, curves[0]!.length], [3, 4]);
   });
 
-  test("a batch of tasks is the mean of its tasks, one by one", () => {
+  test("the meta-gradient of a batch is the mean over its tasks", () => {
     const params = smallStart();
     const tasks = drawTasks(gammaTasks, weft.key(1), 3);
     for (const order of [1, 2] as const) {
@@ -93,7 +93,7 @@ onEachDevice((_, name) => {
     }
   });
 
-  test("the second-order gradient is the slope of the adapted loss; the first-order one is not", () => {
+  test("the second-order gradient equals finite differences of the adapted loss; the first-order one does not", () => {
     const params = smallStart();
     const tasks = drawTasks(gammaTasks, weft.key(2), 2);
     const options = { steps: 2, rate: 0.5 };
@@ -114,7 +114,7 @@ onEachDevice((_, name) => {
     assert.ok(Math.abs(dot(1) / slope - 1) > 1e-2, `first order ${dot(1)}, slope ${slope}`);
   });
 
-  test("an iteration is one run; each adaptation step has one lane kernel, forward and backward", () => {
+  test("an iteration is one program with one lane kernel per adaptation step", () => {
     const trainer = new MetaTrainer({ ...debug, inner: { steps: 3 }, batch: 4 });
     trainer.step();
     const { runs } = weft.session();
@@ -122,17 +122,17 @@ onEachDevice((_, name) => {
     assert.equal(weft.session().runs - runs, 5);
     if (name === "reference") return;
     const kernels = trainer.kernels();
-    // Three steps of adaptation and the query: a kernel with a forward and a backward loop each, however many tasks.
+    // Three adaptation steps and the final loss: one kernel each with a forward and a backward loop, for any number of tasks.
     assert.equal(kernels.filter((k) => k.startsWith("lanes_4x20x2")).length, 4, kernels.join());
     const larger = new MetaTrainer({ ...debug, inner: { steps: 3 }, batch: 9 }).kernels();
     assert.ok(Math.abs(larger.length - kernels.length) <= 3, `${kernels.length} for 4 tasks, ${larger.length} for 9`);
     assert.ok(kernels.length < 140, `${kernels.length} kernels`);
-    // Second order: no loop falls back to small kernels.
+    // Second order: no loop is split into small kernels.
     const second = new MetaTrainer({ ...debug, order: 2 }).kernels();
     assert.ok(second.length < 300, `${second.length} kernels`);
   });
 
-  test("training learns, and repeats with its seed", () => {
+  test("training lowers the loss and is reproducible by seed", () => {
     const run = (seed: number, until: number): MetaTrainer => {
       const trainer = new MetaTrainer({ ...debug, seed, iterations: 30, outer: { rate: 0.02 }, policy: { width: 16 } });
       trainer.run({ until });
@@ -155,7 +155,7 @@ onEachDevice((_, name) => {
   });
 });
 
-test("baselines: each is trained and judged on the same tasks", () => {
+test("all baselines are evaluated on the same tasks", () => {
   const trainer = new MetaTrainer({ ...debug, iterations: 40, outer: { rate: 0.02 } });
   trainer.run();
   const rows = compareBaselines(trainer, {
@@ -164,15 +164,15 @@ test("baselines: each is trained and judged on the same tasks", () => {
     iterations: 60,
     ensemble: 5,
     objectives: ["mean"],
-    randomised: 40,
+    randomized: 40,
   });
   assert.deepEqual(
     rows.map((r) => r.name),
     [
       "meta-learned, no adaptation",
       "meta-learned, 3 steps",
-      "domain randomisation",
-      "domain randomisation, 3 steps",
+      "domain randomization",
+      "domain randomization, 3 steps",
       "robust pulse (mean)",
       "GRAPE for each task, 60 iterations",
     ],
@@ -182,7 +182,7 @@ test("baselines: each is trained and judged on the same tasks", () => {
   assert.notEqual(rows[0]!.mean, rows[2]!.mean);
 });
 
-test("tasks from spectra train too", () => {
+test("training works with tasks drawn from spectra", () => {
   const trainer = new MetaTrainer({
     ...debug,
     iterations: 3,
@@ -200,11 +200,11 @@ test("tasks from spectra train too", () => {
   assert.ok(trainer.validations.at(-1)!.after > 0 && trainer.validations.at(-1)!.after < 1);
 });
 
-describe("the published network, files, and what is refused", () => {
+describe("policy, checkpoints, files and errors", () => {
   const folder = mkdtempSync(join(tmpdir(), "weft-meta-"));
   after(() => rmSync(folder, { recursive: true, force: true }));
 
-  test("49,016 parameters for 60 segments of two controls, 38,696 for 20; orthogonal start", () => {
+  test("the policy has the published number of parameters and orthogonal initial weights", () => {
     assert.equal(policy.parameters({ segments: 60, controls: 2 }), 49016);
     assert.equal(policy.parameters({ segments: 20, controls: 2 }), 38696);
     assert.equal(policy.parameters({ segments: 20, controls: 2, width: 64 }), 11176);
@@ -223,7 +223,7 @@ describe("the published network, files, and what is refused", () => {
     assert.equal(layers[2]!.bias.abs().max().itemSync(), 0);
   });
 
-  test("resuming goes on to the bit, and knows its history", async () => {
+  test("a resumed run equals an uninterrupted one bit for bit, with its history", async () => {
     const settings: MetaSettings = { ...debug, iterations: 12, validation: { every: 4 } };
     const whole = new MetaTrainer(settings);
     whole.run();
@@ -239,28 +239,28 @@ describe("the published network, files, and what is refused", () => {
     assert.deepEqual(resumed.validations, whole.validations);
   });
 
-  test("files that are no checkpoints, and broken ones", async () => {
+  test("files that are not checkpoints and corrupt files are errors", async () => {
     const path = join(folder, "broken.safetensors");
     writeFileSync(path, "no");
     await assert.rejects(MetaTrainer.resume(path), /broken.safetensors/);
     await weft.io.save(path, { a: weft.ones([2]) });
-    await assert.rejects(MetaTrainer.resume(path), /is no checkpoint of meta-training/);
+    await assert.rejects(MetaTrainer.resume(path), /is not a checkpoint of meta-training/);
     await assert.rejects(new MetaTrainer(debug).save(join(folder, "x.bin")), /must end in .safetensors/);
   });
 
-  test("settings out of range are named; a loss that is not finite ends the training", () => {
+  test("settings out of range and a non-finite loss are errors", () => {
     const bad = (settings: unknown) => () => metaConfig(settings as MetaSettings);
-    assert.throws(bad({ preset: "fast" }), /no preset "fast"; known: training, evaluation, debug/);
-    assert.throws(bad({ inner: { steps: -1 } }), /adaptation: steps must be a whole number >= 0, got -1/);
-    assert.throws(bad({ order: 3 }), /order must be 1 or 2, got 3/);
-    assert.throws(bad({ batch: 0 }), /batch must be a whole number >= 1/);
-    assert.throws(bad({ outer: { rate: 0 } }), /outer.rate must be above 0/);
+    assert.throws(bad({ preset: "fast" }), /preset: there is no "fast" \(known: training, evaluation, debug\)/);
+    assert.throws(bad({ inner: { steps: -1 } }), /inner.steps: expected a whole number >= 0, got -1/);
+    assert.throws(bad({ order: 3 }), /order: must be 1 or 2, got 3/);
+    assert.throws(bad({ batch: 0 }), /batch: expected a whole number >= 1/);
+    assert.throws(bad({ outer: { rate: 0 } }), /outer.rate: must be above 0/);
     assert.throws(bad({ problem: { ...qubitFlip(), channels: [] } }), /0 channels; tasks bring two rates/);
     const trainer = new MetaTrainer({ ...debug, outer: { rate: 1e38 } });
     assert.throws(() => trainer.run(), /the loss became (NaN|Infinity|-Infinity).*lower outer.rate/);
   });
 
-  test("a file becomes a configuration; unknown keys and wrong values are named", () => {
+  test("a YAML file gives a configuration; unknown keys and invalid values are errors", () => {
     const config = parseMetaFile(
       "preset: debug\nproblem: {kind: cz, segments: 7}\ntasks: {kind: rates, dephasing: [0.01, 0.02], relaxation: 0.03}\n" +
         "inner: {rate: 0.5}\nintegration: {training: {method: rk4, dt: 0.01}}\n",
@@ -278,15 +278,17 @@ describe("the published network, files, and what is refused", () => {
     assert.deepEqual(parseMetaFile("").tasks, gammaTasks);
     const refused = (text: string, message: RegExp): void =>
       assert.throws(() => parseMetaFile(text, "meta.yaml"), message);
-    refused("inner: {stepz: 3}", /meta.yaml: inner: .*stepz/);
+    refused("inner: {stepz: 3}", /meta.yaml: inner: there is no key "stepz"; did you mean "steps"/);
     refused("batch: many", /meta.yaml: batch: .*number/);
-    refused("batch: -2", /meta.yaml: meta: batch must be a whole number >= 1, got -2/);
+    refused("batch: -2", /meta.yaml: batch: expected a whole number >= 1, got -2/);
     refused("tasks: {kind: rates, dephasing: [-1, 1], relaxation: 0}", /dephasing can become negative/);
+    refused("tasks: {kind: rates, dephasing: {law: unifrom}, relaxation: 0}", /tasks.dephasing.law: .*mean "uniform"/);
+    refused("tasks: {kind: rates, dephasing: [1, 2, 3], relaxation: 0}", /tasks.dephasing: expected \[low, high\]/);
     refused("a: [", /meta.yaml: is not YAML/);
-    refused("integration: {training: {method: euler}}", /meta.yaml: integration.training/);
+    refused("integration: {training: {method: euler}}", /meta.yaml: integration.training: give either dt or tolerance/);
   });
 
-  test("pulses that the chosen steps cannot follow make the steps finer, and it is said", () => {
+  test("validation refines the integration steps when the error on the policy's pulses exceeds the tolerance", () => {
     const settings = { ...debug, problem: qubitFlip({ segments: 4 }), policy: { width: 8, outputScale: 40 } };
     const trainer = new MetaTrainer({ ...settings, integration: { training: { tolerance: 1e-3 } } });
     const { perSegment } = trainer.training;

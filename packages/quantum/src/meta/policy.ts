@@ -1,4 +1,4 @@
-// The policy: a small network from what is known of a task to a pulse. Parameters are a tree; knows no task and no loss.
+// Policy network: a multilayer perceptron from task features to a pulse.
 import { WeftError } from "@weft/core/internal/graph";
 import {
   gelu,
@@ -15,23 +15,26 @@ import {
 } from "@weft/core/internal/tensor";
 
 const activations = { tanh, relu, silu, gelu } satisfies Record<string, (x: Tensor) => Tensor>;
-export type Activation = keyof typeof activations;
+/** Activation function of the policy. */
+export type PolicyActivation = keyof typeof activations;
 
+/** Architecture of a policy. */
 export interface PolicyOptions {
-  /** Numbers that describe a task. */
+  /** Number of input features. Default: 3. */
   features?: number;
   width?: number;
-  /** Hidden layers of width x width after the first one. */
+  /** Number of hidden width x width layers after the first layer. */
   hidden?: number;
   segments: number;
   controls: number;
-  activation?: Activation;
-  /** Factor on the output. */
+  activation?: PolicyActivation;
+  /** Factor of the output. */
   outputScale?: number;
-  /** Gain of the orthogonal start. */
+  /** Gain of the orthogonal initialization. */
   gain?: number;
 }
 
+/** Weights and biases of a policy. */
 export interface PolicyParameters {
   layers: { weight: Tensor; bias: Tensor }[];
 }
@@ -42,7 +45,7 @@ const sizesOf = ({ features = 3, width = 128, hidden = 2, segments, controls }: 
   segments * controls,
 ];
 
-/** Rows or columns orthonormal, whichever are fewer, times gain. */
+/** Matrix with orthonormal rows or columns, whichever are fewer, times gain. */
 function orthogonal(rows: number, columns: number, gain: number, key: Key): Tensor {
   const [long, short] = [Math.max(rows, columns), Math.min(rows, columns)];
   const { q } = qr(randn([long, short], { key, dtype: "float64" }));
@@ -64,8 +67,9 @@ function check(options: PolicyOptions): void {
     throw new WeftError(`policy: hidden must be a whole number >= 0, got ${options.hidden}`);
 }
 
+/** Policy network: `init`, `apply` and the number of parameters. */
 export const policy = {
-  /** Orthogonal weights and zero biases, float32. */
+  /** Initial parameters: orthogonal weights and zero biases, float32. */
   init(options: PolicyOptions, key: Key): PolicyParameters {
     check(options);
     const sizes = sizesOf(options);
@@ -78,7 +82,7 @@ export const policy = {
     };
   },
 
-  /** features [n] -> a pulse [segments, controls]. */
+  /** The pulse [segments, controls] for features [n]. */
   apply(params: PolicyParameters, features: Tensor, options: PolicyOptions): Tensor {
     const act = activations[options.activation ?? "tanh"];
     const last = params.layers.length - 1;
@@ -91,6 +95,7 @@ export const policy = {
     return scaled.reshape([options.segments, options.controls]);
   },
 
+  /** Number of parameters. */
   parameters(options: PolicyOptions): number {
     const sizes = sizesOf(options);
     return sizes.slice(1).reduce((sum, out, i) => sum + out * sizes[i] + out, 0);

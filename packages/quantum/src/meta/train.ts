@@ -1,5 +1,5 @@
-// Meta-training: one compiled program an iteration (tasks drawn, adapted, differentiated, Adam), validation with its own
-// integration, and a state that can be written down and taken up again to the last bit.
+// Meta-training: one compiled program per iteration (sample tasks, adapt, differentiate, Adam), validation with its own integration
+// settings, and checkpoints that resume bit for bit.
 import { WeftError } from "@weft/core/internal/graph";
 import { concat, key, stack, type Tensor, tensor, vmap } from "@weft/core/internal/tensor";
 import { loadStateDict, stateDict } from "@weft/core/nn";
@@ -16,68 +16,87 @@ import {
   type PreparedProblem,
   plainProblem,
   prepareProblem,
-  readCheckpoint,
-  type Steps,
+  readTensorCheckpoint,
+  type SegmentSteps,
   withSteps,
-  writeCheckpoint,
+  writeTensorCheckpoint,
 } from "../control/index.js";
 import { checkRates, drawTasks, type Tasks } from "../noise/index.js";
 import { type MetaConfig, type MetaSettings, metaConfig } from "./config.js";
 import { adapt, metaGradient, type TaskLoss } from "./maml.js";
 import { type PolicyOptions, type PolicyParameters, policy } from "./policy.js";
 
+/** State of meta-training. */
 export interface MetaState {
   params: PolicyParameters;
   optimizer: AdamState;
 }
 
-export interface Validation {
+/** Fidelities on the validation tasks. */
+export interface MetaValidation {
   iteration: number;
-  /** Mean and deviation over the validation tasks: before adaptation and after all steps. */
+  /** Mean fidelity before adaptation. */
   before: number;
+  /** Mean fidelity after adaptation. */
   after: number;
+  /** Standard deviation after adaptation. */
   deviation: number;
-  /** after - before, as it is. */
+  /** after - before. */
   gain: number;
   /** Mean fidelity after 0, 1, ... steps. */
   curve: number[];
-  /** Error of the training's steps on the policy's own pulses. */
+  /** Estimated error of the training integration on the pulses of the policy. */
   trainingError: number;
 }
 
-export interface Metric {
+/** Meta-loss of one iteration. */
+export interface MetaMetric {
   iteration: number;
   loss: number;
 }
 
 interface Description {
   config: MetaConfig;
-  /** Steps a segment in training and evaluation. */
+  /** Steps per segment in training and evaluation. */
   perSegment: [number, number];
-  metrics: Metric[];
-  validations: Validation[];
+  metrics: MetaMetric[];
+  validations: MetaValidation[];
 }
 
 const checkpointKind = "meta-training";
 
-/** Streams of random numbers: parameters, training tasks, validation tasks. */
+/** Random streams. */
 const streams = { parameters: 1, tasks: 2, validation: 3 } as const;
-/** One seed a stream; the words of a key are 32 bits wide. */
+/** One seed per stream; the words of a key have 32 bits. */
 const streamSeed = (seed: number, stream: keyof typeof streams): number => (seed * 4 + streams[stream]) % 2 ** 31;
 
 const mean = (x: readonly number[]): number => x.reduce((a, b) => a + b, 0) / x.length;
 const deviation = (x: readonly number[]): number => Math.sqrt(mean(x.map((v) => (v - mean(x)) ** 2)));
 
+/**
+ * Meta-trains a policy over a distribution of noise environments.
+ *
+ * @example
+ * ```ts
+ * import { MetaTrainer } from "@weft/quantum";
+ *
+ * const trainer = new MetaTrainer({ preset: "debug", iterations: 20 });
+ * trainer.run();
+ * const { before, after } = trainer.validations[trainer.validations.length - 1];
+ * console.log(`fidelity ${before.toFixed(4)} before adaptation, ${after.toFixed(4)} after`);
+ * ```
+ */
 export class MetaTrainer {
   readonly config: MetaConfig;
   readonly prepared: PreparedProblem;
   readonly policyOptions: PolicyOptions;
   state: MetaState;
   iteration = 0;
-  readonly metrics: Metric[] = [];
-  readonly validations: Validation[] = [];
-  /** What the integration settings came to. */
+  readonly metrics: MetaMetric[] = [];
+  readonly validations: MetaValidation[] = [];
+  /** Integration steps of training. */
   training: ChosenSteps;
+  /** Integration steps of validation. */
   evaluation: ChosenSteps;
   readonly #validationTasks: Tasks;
   readonly #seed: Tensor;
@@ -111,8 +130,8 @@ export class MetaTrainer {
     return adam({ learningRate: this.config.outer.rate });
   }
 
-  /** The loss of one task under these steps. */
-  loss(steps: Steps): TaskLoss<PolicyParameters, Tasks> {
+  /** Loss of one task with these integration steps. */
+  loss(steps: SegmentSteps): TaskLoss<PolicyParameters, Tasks> {
     const { prepared, policyOptions } = this;
     return (params, task) =>
       controlInfidelity(prepared, steps, policy.apply(params, task.features, policyOptions), task.rates);
@@ -125,7 +144,7 @@ export class MetaTrainer {
     return `${what} ${prepared.key} ${structureKey(structure, more)}`;
   }
 
-  /** One iteration as a program: (state, seed) -> (state, loss). The count of Adam's steps picks the tasks. */
+  /** One iteration as a program: (state, seed) -> (state, loss). The step count of Adam selects the tasks. */
   program() {
     const { config } = this;
     const loss = this.loss(this.training);
@@ -146,24 +165,24 @@ export class MetaTrainer {
     );
   }
 
-  /** Kernels and library calls of one iteration. */
+  /** Names of the kernels and library calls of one iteration. */
   kernels(): string[] {
     return this.program().kernels(this.state, this.#seed);
   }
 
-  /** One iteration; the loss stays on the device until it is read. */
+  /** Runs one iteration. The loss stays on the device until `readMetrics`. */
   step(): Tensor {
     const [state, loss] = this.program()(this.state, this.#seed);
     this.state = state;
     this.iteration++;
     this.#pending.push({ iteration: this.iteration, loss });
-    // Losses are kept on the device so that nothing waits, but not for ever.
+    // Losses stay on the device so that no iteration waits, in bounded number.
     if (this.#pending.length >= 256) this.readMetrics();
     return loss;
   }
 
-  /** Reads the losses since the last call; a number that is not finite ends the training. */
-  readMetrics(): Metric[] {
+  /** Reads the losses since the last call; throws if one is not finite. */
+  readMetrics(): MetaMetric[] {
     const pending = this.#pending;
     this.#pending = [];
     if (pending.length === 0) return [];
@@ -179,7 +198,7 @@ export class MetaTrainer {
     return read;
   }
 
-  /** Pulses [tasks, steps + 1, segments, controls] before and after every step of adaptation, in one program. */
+  /** Pulses [tasks, steps + 1, segments, controls] before adaptation and after every step. */
   pulses(tasks: Tasks, steps = this.config.inner.steps): Tensor {
     const loss = this.loss(this.training);
     const { policyOptions } = this;
@@ -199,7 +218,7 @@ export class MetaTrainer {
     return program(this.state.params, { rates: tasks.rates.cast("float32"), features: tasks.features.cast("float32") });
   }
 
-  /** Fidelities [tasks][steps + 1] along the adaptation, integrated by the evaluation's setting. */
+  /** Fidelities [tasks][steps + 1] along the adaptation, with the evaluation integration. */
   curves(tasks: Tasks, steps = this.config.inner.steps): number[][] {
     const pulses = this.pulses(tasks, steps);
     const [count, points, ...rest] = pulses.shape;
@@ -211,12 +230,13 @@ export class MetaTrainer {
     return Array.from({ length: count }, (_, i) => all.slice(i * points, (i + 1) * points));
   }
 
-  validate(): Validation {
+  /** Evaluates the policy on the validation tasks and refines the integration steps if needed. */
+  validate(): MetaValidation {
     const tasks = this.#validationTasks;
     const curves = this.curves(tasks);
     const last = curves.map((c) => c.at(-1)!);
     const curve = curves[0].map((_, k) => mean(curves.map((c) => c[k])));
-    const result: Validation = {
+    const result: MetaValidation = {
       iteration: this.iteration,
       before: curve[0],
       after: mean(last),
@@ -229,7 +249,7 @@ export class MetaTrainer {
     return result;
   }
 
-  /** The error of the steps on the policy's own pulses; settings that promise a tolerance are held to it from now on. */
+  /** Estimates the integration error on the pulses of the policy, and refines steps that exceed their tolerance. */
   #refine(tasks: Tasks): number {
     const probes = { controls: this.pulses(tasks).index(":", -1), rates: tasks.rates };
     const { training, evaluation } = this.config.integration;
@@ -241,8 +261,8 @@ export class MetaTrainer {
     return error;
   }
 
-  /** Trains up to `config.iterations` (or `until`), handing over now and then: after ten iterations, or a validation. */
-  *advance(until = this.config.iterations): Generator<Validation | null> {
+  /** Trains up to `until`, yielding after every ten iterations (null) and after each validation. */
+  *advance(until = this.config.iterations): Generator<MetaValidation | null> {
     const { every } = this.config.validation;
     while (this.iteration < until) {
       this.step();
@@ -253,17 +273,19 @@ export class MetaTrainer {
     }
   }
 
-  /** The whole training in one go. */
+  /** Trains up to `config.iterations` or `until`. */
   run(
-    options: { until?: number; onProgress?: (trainer: MetaTrainer, validation: Validation | null) => void } = {},
+    options: { until?: number; onProgress?: (trainer: MetaTrainer, validation: MetaValidation | null) => void } = {},
   ): void {
     for (const validation of this.advance(options.until)) options.onProgress?.(this, validation);
   }
 
+  /** Description of the integration steps. */
   explain(): string {
     return [explainSteps(this.training, "training"), explainSteps(this.evaluation, "evaluation")].join("\n");
   }
 
+  /** Writes a checkpoint. */
   async save(path: string): Promise<void> {
     this.readMetrics();
     const description: Description = {
@@ -272,18 +294,18 @@ export class MetaTrainer {
       metrics: this.metrics,
       validations: this.validations,
     };
-    await writeCheckpoint(path, checkpointKind, stateDict(this.state), description);
+    await writeTensorCheckpoint(path, checkpointKind, stateDict(this.state), description);
   }
 
-  /** A trainer that goes on where the file ends. `settings` may change what is no part of the state: iterations. */
+  /** A trainer that continues from a checkpoint. `changes` may set another number of iterations. */
   static async resume(path: string, changes: Pick<MetaSettings, "iterations"> = {}): Promise<MetaTrainer> {
-    const { tensors, description } = await readCheckpoint<Description>(path, checkpointKind);
+    const { tensors, description } = await readTensorCheckpoint<Description>(path, checkpointKind);
     const trainer = new MetaTrainer({ ...description.config, ...changes });
     trainer.state = loadStateDict(trainer.state, tensors);
     trainer.iteration = trainer.state.optimizer.step.itemSync();
     trainer.metrics.push(...description.metrics);
     trainer.validations.push(...description.validations);
-    // The steps had been refined on pulses that are no longer at hand.
+    // Restores steps that were refined during training.
     const [training, evaluation] = description.perSegment;
     trainer.training = withSteps(trainer.training, training);
     trainer.evaluation = withSteps(trainer.evaluation, evaluation);

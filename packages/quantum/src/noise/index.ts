@@ -1,12 +1,12 @@
-// Noise: spectra, the Lindblad rates that follow from them, and distributions of environments.
+// Noise spectra, the Lindblad rates that follow from them, and distributions of noise environments.
 export { checkModel, type PsdModel, type PsdParameters, psdModels, spectralDensity } from "./psd.js";
 export {
   checkRates,
   dephasingRate,
   dephasingRule,
   filterFunction,
+  lindbladRates,
   type RateOptions,
-  ratesOf,
   relaxationRate,
   relaxationRule,
   type Sequence,

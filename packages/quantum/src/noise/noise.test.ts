@@ -1,5 +1,4 @@
-// Noise: integrals against closed forms, the zero-frequency term that is easily lost, distributions by their moments,
-// and what is refused.
+// Noise: integrals against closed forms, the zero-frequency term, moments of distributions, and errors.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as weft from "@weft/core";
@@ -27,18 +26,18 @@ const spectrum = (alpha: number, amplitude: number, cutoff: number) => ({
 const dephasing = (model: PsdModel, a: number, A: number, wc: number, duration = 1, sequence: Sequence = "ramsey") =>
   dephasingRate(model, spectrum(a, A, wc), { duration, sequence }).itemSync();
 
-/** Free evolution under Lorentzian noise, by hand: (A / wc^2) (T - (1 - e^(-wc T)) / wc) / T. */
+/** Closed form of free evolution under Lorentzian noise: (A / wc^2) (T - (1 - e^(-wc T)) / wc) / T. */
 const lorentzByHand = (A: number, wc: number, T: number): number =>
   ((A / wc ** 2) * (T + Math.expm1(-wc * T) / wc)) / T;
 
-/** Echo under Lorentzian noise: twice two halves less the whole. */
+/** Closed form of an echo under Lorentzian noise. */
 const echoByHand = (A: number, wc: number, T: number): number => {
   const e = Math.exp(-(wc * T) / 2);
   return ((A / wc ** 2) * (T - (3 - 4 * e + e * e) / wc)) / T;
 };
 
 onEachDevice(() => {
-  test("dephasing under Lorentzian noise is the closed form, from cutoffs far below 1/T to far above", () => {
+  test("dephasing under Lorentzian noise equals the closed form for cutoffs far below and far above 1/T", () => {
     for (const [A, wc, T] of [
       [10, 1, 1],
       [1e-4, 1e-3, 1],
@@ -55,7 +54,7 @@ onEachDevice(() => {
     }
   });
 
-  test("the weight at zero frequency is there: without it 11% of (2, 10, 1) are missing", () => {
+  test("the quadrature includes zero frequency, where a plain grid loses 11%", () => {
     const n = 4000;
     const step = 1000 / (n - 1);
     let naive = 0;
@@ -71,7 +70,7 @@ onEachDevice(() => {
     assert.ok(ours / naive > 1.12);
   });
 
-  test("relaxation under Lorentzian noise is a Lorentzian of the added widths; other spectra by the published numbers", () => {
+  test("relaxation under Lorentzian noise equals the closed form; other spectra equal the published values", () => {
     const down = (model: PsdModel, a: number, A: number, wc: number, frequency: number, lineWidth: number) =>
       relaxationRate(model, spectrum(a, A, wc), { frequency, lineWidth }).itemSync();
     for (const [A, wc, w0, width] of [
@@ -82,12 +81,12 @@ onEachDevice(() => {
       const sum = wc + width / 2;
       assertClose(down("lorentzian", 2, A, wc, w0, width), ((A / wc) * sum) / (w0 * w0 + sum * sum), { rtol: 1e-8 });
     }
-    // Published by a trapezoid over 100 line widths, which cuts 0.6% of the line off where the spectrum is weak.
+    // The published values use a trapezoidal rule over 100 line widths, which truncates 0.6% of the line.
     assertClose(down("oneOverF", 1, 1, 100, 1, 100), 0.00623371, { rtol: 5e-3 });
     assertClose(down("oneOverF", 1, 10, 300, 1, 100), 0.0262597, { rtol: 5e-3 });
   });
 
-  test("a double exponential is two Lorentzians, and a spectrum's parameters have gradients", () => {
+  test("doubleExponential is a sum of two Lorentzians, and spectrum parameters have gradients", () => {
     const [a, A, wc] = [1.5, 4, 2];
     const expected = (1 - a / 5) * lorentzByHand(A, wc, 1) + (a / 5) * lorentzByHand(A, wc * (1 + a), 1);
     assertClose(dephasing("doubleExponential", a, A, wc), expected, { rtol: 1e-8 });
@@ -99,7 +98,7 @@ onEachDevice(() => {
     assertClose(slopeC, (lorentzByHand(A, wc + h, 1) - lorentzByHand(A, wc - h, 1)) / (2 * h), { rtol: 1e-6 });
   });
 
-  test("draws repeat with their key, differ with another, and keep to their range", () => {
+  test("samples repeat with their key, differ with another key, and stay in range", () => {
     const draw = (seed: number) =>
       Array.from(drawTasks(gammaTasks, weft.key(seed), 500).rates.dataSync() as Float64Array);
     assert.deepEqual(draw(7), draw(7));
@@ -111,7 +110,7 @@ onEachDevice(() => {
     assertClose(features[3]![2]!, (values[6]! + values[7]!) / 0.15, { rtol: 1e-12 });
   });
 
-  test("the laws have their means and variances", () => {
+  test("samples have the mean and variance of their law", () => {
     const moments = (law: Law): [number, number] => {
       const { rates } = drawTasks(
         { kind: "rates", dephasing: law, relaxation: { law: "fixed", value: 0.25 } },
@@ -135,7 +134,7 @@ onEachDevice(() => {
     assertClose(m, 0.99 / Math.log(100), { rtol: 0.05 });
   });
 
-  test("a distribution of spectra gives the rates of its spectra", () => {
+  test("tasks drawn from spectra have the rates of these spectra", () => {
     const distribution: TaskDistribution = {
       kind: "psd",
       model: "lorentzian",
@@ -154,8 +153,8 @@ onEachDevice(() => {
   });
 });
 
-describe("filters and what is refused", () => {
-  test("filters: one formula for all sequences, with the limits at zero", () => {
+describe("filter functions and errors", () => {
+  test("filter functions of all sequences use one convention", () => {
     for (const x of [0.3, 2, 11]) {
       assertClose(filterFunction({ cpmg: 0 }, x), 4 * Math.sin(x / 2) ** 2);
       assertClose(filterFunction({ cpmg: 1 }, x), filterFunction("echo", x));
@@ -166,7 +165,7 @@ describe("filters and what is refused", () => {
     assert.ok(dephasing("oneOverF", 1, 1, 0.01, 1, "echo") < dephasing("oneOverF", 1, 1, 0.01));
   });
 
-  test("negative, infinite and NaN rates, laws that can become negative, and unknown names", () => {
+  test("negative and non-finite rates, laws with negative support, and unknown names are errors", () => {
     assert.throws(() => checkRates(weft.tensor([0.1, -0.2])), /element 1 is -0.2.*finite number >= 0/);
     assert.throws(() => checkRates(weft.tensor([Number.NaN])), /element 0 is NaN/);
     checkRates(weft.tensor([0, 0.3]));

@@ -1,12 +1,13 @@
-// Nodes and weights for integrals over frequency. Knows nothing of spectra: only where integrands are sharp.
+// Quadrature rules for integrals over frequency, graded where integrands vary fast.
 
-export interface Rule {
+/** Nodes and weights of a quadrature. */
+export interface QuadratureRule {
   nodes: Float64Array;
   weights: Float64Array;
 }
 
 /** Gauss-Legendre nodes and weights on [-1, 1], by Newton's method on the Legendre polynomial. */
-export function gaussLegendre(n: number): Rule {
+export function gaussLegendre(n: number): QuadratureRule {
   const nodes = new Float64Array(n);
   const weights = new Float64Array(n);
   for (let i = 0; i < n; i++) {
@@ -26,8 +27,8 @@ export function gaussLegendre(n: number): Rule {
   return { nodes, weights };
 }
 
-/** One rule over all panels between consecutive edges. */
-export function panels(edges: readonly number[], perPanel: number): Rule {
+/** Composite Gauss-Legendre rule over the panels between consecutive edges. */
+export function panels(edges: readonly number[], perPanel: number): QuadratureRule {
   const unit = gaussLegendre(perPanel);
   const count = (edges.length - 1) * perPanel;
   const rule = { nodes: new Float64Array(count), weights: new Float64Array(count) };
@@ -41,15 +42,16 @@ export function panels(edges: readonly number[], perPanel: number): Rule {
   return rule;
 }
 
-/** Edges from `from` (excluded) down towards 0 by halves, then 0: for integrands that are sharp or not smooth at 0. */
-export function towardsZero(from: number, halvings: number): number[] {
+/** Edges 0, from / 2^halvings, ..., from / 2: panels graded toward 0, for integrands that are not smooth there. */
+export function towardZero(from: number, halvings: number): number[] {
   const edges = [0];
   for (let k = halvings; k >= 1; k--) edges.push(from * 2 ** -k);
   return edges;
 }
 
-export function join(...rules: readonly Rule[]): Rule {
-  const all = (pick: (rule: Rule) => Float64Array): Float64Array =>
+/** The union of rules. */
+export function join(...rules: readonly QuadratureRule[]): QuadratureRule {
+  const all = (pick: (rule: QuadratureRule) => Float64Array): Float64Array =>
     Float64Array.from(rules.flatMap((rule) => Array.from(pick(rule))));
   return { nodes: all((r) => r.nodes), weights: all((r) => r.weights) };
 }

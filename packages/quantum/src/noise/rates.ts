@@ -1,13 +1,12 @@
-// From spectra to the rates of a Lindblad equation: pure dephasing through a filter function, relaxation through the
-// qubit's line shape. Integrals are quadratures whose nodes do not depend on the spectrum, so that a batch of tasks is
-// one product of a matrix with weights.
+// Lindblad rates from noise spectra: pure dephasing through a filter function, relaxation through the qubit's line shape. The
+// quadrature nodes do not depend on the spectrum, so that a batch of tasks is one product with the weights.
 import { WeftError } from "@weft/core/internal/graph";
 import { stack, type Tensor, tensor } from "@weft/core/internal/tensor";
 import { BoundedCache } from "../cache/index.js";
 import { type PsdModel, type PsdParameters, spectralDensity } from "./psd.js";
-import { gaussLegendre, join, panels, type Rule, towardsZero } from "./quadrature.js";
+import { gaussLegendre, join, panels, type QuadratureRule, towardZero } from "./quadrature.js";
 
-/** A control sequence that noise is seen through: free evolution, or evenly spaced pi pulses. */
+/** Control sequence that filters noise: free evolution, or evenly spaced pi pulses. */
 export type Sequence = "ramsey" | "echo" | { cpmg: number };
 
 const pulsesOf = (sequence: Sequence): number =>
@@ -20,8 +19,8 @@ function checkPulses(count: number): number {
 }
 
 /**
- * |Fourier transform of the switching function|^2 times w^2, at x = w T: 4 sin^2(x/2) for free evolution, 16 sin^4(x/4)
- * for an echo. One formula for every number of pulses, so that sequences can be compared.
+ * Filter function of a sequence: |Fourier transform of the switching function|^2 times w^2 at x = w T. It is 4 sin^2(x/2) for
+ * free evolution and 16 sin^4(x/4) for an echo; all sequences use the same convention.
  */
 export function filterFunction(sequence: Sequence, x: number): number {
   const pulses = pulsesOf(sequence);
@@ -38,22 +37,22 @@ export function filterFunction(sequence: Sequence, x: number): number {
   return re * re + im * im;
 }
 
-/** F(wT)/w^2, whose limit at w = 0 is T^2 for free evolution and 0 for every sequence with pulses. */
+/** F(wT) / w^2. Its limit at w = 0 is T^2 for free evolution and 0 for sequences with pulses. */
 function filterOverSquare(sequence: Sequence, w: number, duration: number): number {
   const x = w * duration;
   if (x < 1e-4) return pulsesOf(sequence) === 0 ? duration * duration * (1 - (x * x) / 12) : 0;
   return filterFunction(sequence, x) / (w * w);
 }
 
-/** Nodes and weights so that rate = sum weight * S(node): dephasing over `duration` under a sequence. */
-export function dephasingRule(duration: number, sequence: Sequence): Rule {
+/** Quadrature of the dephasing rate: rate = sum of weight * S(node). */
+export function dephasingRule(duration: number, sequence: Sequence): QuadratureRule {
   if (!(duration > 0 && Number.isFinite(duration)))
     throw new WeftError(`dephasingRate: duration must be above 0, got ${duration}`);
   const pulses = pulsesOf(sequence);
   const period = (2 * Math.PI * Math.max(1, pulses)) / duration;
   const periods = Math.max(40, Math.ceil(256 / Math.max(1, pulses)));
-  // The first period is graded towards zero: a spectrum may be sharp there.
-  const near = panels([...towardsZero(period, 44), period], 12);
+  // The first period is graded toward zero, where spectra vary fast.
+  const near = panels([...towardZero(period, 44), period], 12);
   const far = panels(
     Array.from({ length: 2 * periods - 1 }, (_, k) => period * (1 + k / 2)),
     12 + 4 * Math.min(pulses, 16),
@@ -62,10 +61,10 @@ export function dephasingRule(duration: number, sequence: Sequence): Rule {
   const weights = exact.weights.map(
     (weight, i) => (weight * filterOverSquare(sequence, exact.nodes[i], duration)) / (Math.PI * duration),
   );
-  // Beyond, the filter is its mean, 2 + 4 pulses; w = last / s maps the tail to (0, 1].
+  // In the tail the filter is replaced by its mean, 2 + 4 pulses; w = last / s maps the tail to (0, 1].
   const last = period * periods;
   const unit = gaussLegendre(16);
-  const tail: Rule = { nodes: new Float64Array(16), weights: new Float64Array(16) };
+  const tail: QuadratureRule = { nodes: new Float64Array(16), weights: new Float64Array(16) };
   for (let i = 0; i < 16; i++) {
     const s = (1 + unit.nodes[i]) / 2;
     tail.nodes[i] = last / s;
@@ -74,15 +73,15 @@ export function dephasingRule(duration: number, sequence: Sequence): Rule {
   return join({ nodes: exact.nodes, weights }, tail);
 }
 
-/** Nodes and weights of the overlap with a Lorentzian line at `frequency` of full width `width`, over all frequencies. */
-export function relaxationRule(frequency: number, width: number): Rule {
+/** Quadrature of the overlap with a Lorentzian line of full width `width` at `frequency`, over all frequencies. */
+export function relaxationRule(frequency: number, width: number): QuadratureRule {
   if (!(width > 0 && Number.isFinite(width) && Number.isFinite(frequency)))
     throw new WeftError(`relaxationRate: lineWidth must be above 0 and frequency finite, got ${width}, ${frequency}`);
   const half = width / 2;
   const line = (w: number): number => half / ((w - frequency) ** 2 + half * half) / Math.PI;
-  // Spectra are even: both signs of w meet in |w|. Panels grow from 0 by halves, and again away from the line.
+  // Spectra are even, so both signs of w share a node. Panels are graded toward 0 and toward the line.
   const top = 4096 * (Math.abs(frequency) + width);
-  const edges = new Set<number>([...towardsZero(top, 60), top]);
+  const edges = new Set<number>([...towardZero(top, 60), top]);
   for (const side of [-1, 1])
     for (let distance = 0; distance < top; distance = distance === 0 ? width / 4 : distance * 1.5) {
       const edge = Math.abs(frequency) + side * distance;
@@ -93,7 +92,7 @@ export function relaxationRule(frequency: number, width: number): Rule {
     12,
   );
   const unit = gaussLegendre(16);
-  const tail: Rule = { nodes: new Float64Array(16), weights: new Float64Array(16) };
+  const tail: QuadratureRule = { nodes: new Float64Array(16), weights: new Float64Array(16) };
   for (let i = 0; i < 16; i++) {
     const s = (1 + unit.nodes[i]) / 2;
     tail.nodes[i] = top / s;
@@ -103,13 +102,13 @@ export function relaxationRule(frequency: number, width: number): Rule {
   return { nodes: rule.nodes, weights: rule.weights.map((w, i) => w * (line(rule.nodes[i]) + line(-rule.nodes[i]))) };
 }
 
-/** Rules depend on numbers of a configuration, not of a task: a few are kept. */
-const rules = new BoundedCache<Rule>("quadrature", {
+/** Rules depend on the configuration, not on the task. */
+const rules = new BoundedCache<QuadratureRule>("quadrature", {
   entries: 64,
   sizeOf: ({ nodes, weights }) => nodes.byteLength + weights.byteLength,
 });
 
-function integrate(rule: Rule, model: PsdModel, parameters: PsdParameters): Tensor {
+function integrate(rule: QuadratureRule, model: PsdModel, parameters: PsdParameters): Tensor {
   const { dtype } = parameters.amplitude;
   const nodes = tensor(rule.nodes).cast(dtype);
   const weights = tensor(rule.weights).cast(dtype);
@@ -122,16 +121,18 @@ function integrate(rule: Rule, model: PsdModel, parameters: PsdParameters): Tens
   return density.mul(weights).sum(-1);
 }
 
+/** Options of `lindbladRates`. */
 export interface RateOptions {
-  /** How long the qubit is exposed, in the unit of time. */
+  /** Duration of the exposure to noise. */
   duration: number;
   sequence?: Sequence;
-  /** Angular frequency and full line width of the qubit, for relaxation. */
+  /** Angular frequency of the qubit, for relaxation. */
   frequency: number;
+  /** Full line width of the qubit, for relaxation. */
   lineWidth: number;
 }
 
-/** Pure dephasing: (1 / pi T) integral of S(w) F(wT) / w^2 over w >= 0. */
+/** Pure dephasing rate (1 / pi T) integral of S(w) F(wT) / w^2 over w >= 0. */
 export const dephasingRate = (
   model: PsdModel,
   parameters: PsdParameters,
@@ -146,7 +147,7 @@ export const dephasingRate = (
   );
 };
 
-/** Decay: the spectrum averaged over the qubit's line. */
+/** Relaxation rate: the spectrum averaged over the qubit's Lorentzian line. */
 export const relaxationRate = (
   model: PsdModel,
   parameters: PsdParameters,
@@ -160,11 +161,11 @@ export const relaxationRate = (
     parameters,
   );
 
-/** [..., 2]: dephasing and relaxation, the rates that a qubit's Lindblad equation takes. */
-export const ratesOf = (model: PsdModel, parameters: PsdParameters, options: RateOptions): Tensor =>
+/** Dephasing and relaxation rates [..., 2] of a qubit under a noise spectrum. */
+export const lindbladRates = (model: PsdModel, parameters: PsdParameters, options: RateOptions): Tensor =>
   stack([dephasingRate(model, parameters, options), relaxationRate(model, parameters, options)], -1);
 
-/** Rates of an equation must be numbers that are not negative: anything else is refused with its place. */
+/** Throws if a rate is negative or not finite, with the index of the element. */
 export function checkRates(rates: Tensor, what = "rates"): void {
   const values = rates.dataSync() as ArrayLike<number>;
   for (let i = 0; i < values.length; i++)

@@ -1,11 +1,11 @@
-// Distributions of noise environments. A draw is a tensor [count, parameters], made by counter-based random numbers from
-// a key: the same key gives the same tasks on every device, inside compiled programs too.
+// Distributions of noise environments (tasks). Samples come from counter-based random numbers: the same key gives the same tasks
+// on every device and inside compiled programs.
 import { WeftError } from "@weft/core/internal/graph";
 import { argmax, type Key, rand, randn, splitKey, stack, type Tensor, zeros } from "@weft/core/internal/tensor";
 import { checkModel, type PsdModel } from "./psd.js";
-import { type RateOptions, ratesOf } from "./rates.js";
+import { lindbladRates, type RateOptions } from "./rates.js";
 
-/** How one number is distributed. */
+/** Probability distribution of one number. */
 export type Law =
   | { law: "fixed"; value: number }
   | { law: "uniform" | "logUniform"; low: number; high: number }
@@ -15,10 +15,10 @@ export type Law =
 type LawOf<K extends Law["law"]> = Extract<Law, { law: K }>;
 type Draw<L> = (law: L, key: Key, count: number) => Tensor;
 
-/** Candidates a gamma draw has; each is taken with probability above 0.95, so that none fits once in 1e20. */
+/** Candidates per gamma sample. Each is accepted with probability above 0.95, so all fail about once in 1e20 samples. */
 const gammaTries = 16;
 
-/** Marsaglia and Tsang: d (1 + c x)^3 of a normal x, accepted by a uniform number; the first accepted one counts. */
+/** Marsaglia and Tsang's method: d (1 + c x)^3 of a normal x, accepted by a uniform number; the first accepted one is used. */
 function drawGamma({ shape, scale }: LawOf<"gamma">, key: Key, count: number): Tensor {
   const keys = splitKey(key, 3);
   const d = Math.max(shape, shape + (shape < 1 ? 1 : 0)) - 1 / 3;
@@ -32,7 +32,7 @@ function drawGamma({ shape, scale }: LawOf<"gamma">, key: Key, count: number): T
   const first = argmax(accepted.cast("int32"), 1, { keepDims: true });
   const drawn = v.gather(first, 1).squeeze(1).mul(d);
   if (shape >= 1) return drawn.mul(scale);
-  // A shape below 1 is a draw at shape + 1 times u^(1 / shape).
+  // A shape below 1: a sample at shape + 1 times u^(1 / shape).
   const power = rand([count], { key: keys.index(2), dtype: "float64" }).pow(1 / shape);
   return drawn.mul(power).mul(scale);
 }
@@ -51,7 +51,7 @@ const draws: { [K in Law["law"]]: Draw<LawOf<K>> } = {
 
 const finite = (x: unknown): x is number => typeof x === "number" && Number.isFinite(x);
 
-/** What a law's numbers must satisfy, as a sentence where they do not. */
+/** Error message for invalid parameters of a law, or null. */
 const complaints: { [K in Law["law"]]: (law: LawOf<K>) => string | null } = {
   fixed: ({ value }) => (finite(value) ? null : "value must be a number"),
   uniform: ({ low, high }) => (finite(low) && finite(high) && low <= high ? null : "needs numbers low <= high"),
@@ -62,7 +62,7 @@ const complaints: { [K in Law["law"]]: (law: LawOf<K>) => string | null } = {
     finite(shape) && finite(scale) && shape > 0 && scale > 0 ? null : "needs shape and scale above 0",
 };
 
-/** The smallest number that a law can give. */
+/** Lower end of a law's support. */
 const lowest: { [K in Law["law"]]: (law: LawOf<K>) => number } = {
   fixed: ({ value }) => value,
   uniform: ({ low }) => low,
@@ -84,7 +84,7 @@ function checkLaw(name: string, law: Law): void {
     );
 }
 
-/** Environments given by their rates, or by a spectrum that rates follow from. */
+/** Distribution of noise environments, given by Lindblad rates or by the parameters of a spectrum. */
 export type TaskDistribution =
   | { kind: "rates"; dephasing: Law; relaxation: Law }
   | { kind: "psd"; model: PsdModel; alpha: Law; amplitude: Law; cutoff: Law; rates: RateOptions };
@@ -94,20 +94,22 @@ const lawsOf = (d: TaskDistribution): Record<string, Law> =>
     ? { dephasing: d.dephasing, relaxation: d.relaxation }
     : { alpha: d.alpha, amplitude: d.amplitude, cutoff: d.cutoff };
 
+/** A batch of noise environments. */
 export interface Tasks {
-  /** [count, 2]: dephasing and relaxation rate. */
+  /** [count, 2]: dephasing and relaxation rates. */
   rates: Tensor;
-  /** [count, 3]: what the policy sees of a task. */
+  /** [count, 3]: inputs of the policy. */
   features: Tensor;
 }
 
-/** The published range of dephasing and relaxation rates ("gamma" tasks), for a pulse of length 1. */
+/** The published range of dephasing and relaxation rates ("gamma" tasks), for pulses of length 1. */
 export const gammaTasks: TaskDistribution = {
   kind: "rates",
   dephasing: { law: "uniform", low: 0.02, high: 0.15 },
   relaxation: { law: "uniform", low: 0.01, high: 0.08 },
 };
 
+/** Throws if a distribution is invalid or can give negative rates. */
 export function checkDistribution(distribution: TaskDistribution): void {
   if (distribution?.kind !== "rates" && distribution?.kind !== "psd")
     throw new WeftError(
@@ -119,7 +121,7 @@ export function checkDistribution(distribution: TaskDistribution): void {
 
 const drawLaw = (law: Law, key: Key, count: number): Tensor => (draws[law.law] as Draw<Law>)(law, key, count);
 
-/** Where a number lies in its law's range, in [0, 1]. */
+/** Position of values in the range of their law, in [0, 1]. */
 function scaled(values: Tensor, law: Law): Tensor {
   if (law.law !== "uniform" && law.law !== "logUniform") return values;
   if (law.high === law.low) return values.mul(0);
@@ -130,13 +132,26 @@ function scaled(values: Tensor, law: Law): Tensor {
     .div(Math.log(law.high / law.low));
 }
 
-/** What a policy sees of a task that is given by its rates. */
+/** Inputs of a policy [..., 3] from rates [..., 2]. */
 export function rateFeatures(rates: Tensor): Tensor {
   const [dephasing, relaxation] = [rates.index("...", 0), rates.index("...", 1)];
   return stack([dephasing.div(0.1), relaxation.div(0.05), dephasing.add(relaxation).div(0.15)], -1);
 }
 
-/** `count` tasks from a key, in float64. */
+/**
+ * Samples noise environments, in float64.
+ *
+ * @param key - Random key; equal keys give equal tasks.
+ *
+ * @example
+ * ```ts
+ * import { key } from "@weft/core";
+ * import { drawTasks, gammaTasks } from "@weft/quantum";
+ *
+ * const { rates } = drawTasks(gammaTasks, key(1), 4);
+ * console.log(rates.shape, rates.arraySync()); // [4, 2] dephasing and relaxation rates
+ * ```
+ */
 export function drawTasks(distribution: TaskDistribution, key: Key, count: number): Tasks {
   checkDistribution(distribution);
   if (!Number.isInteger(count) || count < 1) throw new WeftError(`tasks: count must be at least 1, got ${count}`);
@@ -149,7 +164,7 @@ export function drawTasks(distribution: TaskDistribution, key: Key, count: numbe
   }
   const [alpha, amplitude, cutoff] = drawn;
   return {
-    rates: ratesOf(distribution.model, { alpha, amplitude, cutoff }, distribution.rates),
+    rates: lindbladRates(distribution.model, { alpha, amplitude, cutoff }, distribution.rates),
     features: stack(
       laws.map((law, i) => scaled(drawn[i], law)),
       -1,

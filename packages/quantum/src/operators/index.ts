@@ -1,13 +1,13 @@
-// Matrices of numbers that models are written with.
-export { type Entry, isTensor, kronAll, Operator, type OperatorLike, product, sumOf } from "./operator.js";
+// Small complex matrices on the host, for Hamiltonians, jump operators and states.
+export { isTensor, kronAll, Operator, type OperatorEntry, type OperatorLike } from "./operator.js";
 export {
   basisState,
   coherentState,
   densityOf,
   destroy,
   hadamard,
-  identity,
-  number,
+  identityOperator,
+  numberOperator,
   onSite,
   pauli,
   pauliLabels,

@@ -1,14 +1,26 @@
-// Small complex matrices on the host: what a user writes a model with. They know nothing of tensors but how to become one;
-// as literals they are part of the program, so that a compiler can drop what multiplies with zero.
+// Small complex matrices on the host. As literals they become constants of the program, so that the compiler can drop products
+// with zero.
 import { type DType, isComplex, WeftError } from "@weft/core/internal/graph";
 import { type ComplexNumber, full, Tensor, tensor } from "@weft/core/internal/tensor";
 
-export type Entry = number | ComplexNumber;
-/** A matrix as users may give it. */
-export type OperatorLike = Operator | readonly (readonly Entry[])[];
+/** A real or complex matrix entry. */
+export type OperatorEntry = number | ComplexNumber;
+/** An operator, or a matrix as nested rows. */
+export type OperatorLike = Operator | readonly (readonly OperatorEntry[])[];
 
-const parts = (x: Entry): [number, number] => (typeof x === "number" ? [x, 0] : [x.re, x.im]);
+const parts = (x: OperatorEntry): [number, number] => (typeof x === "number" ? [x, 0] : [x.re, x.im]);
 
+/**
+ * Complex matrix on the host.
+ *
+ * @example
+ * ```ts
+ * import { Operator, sigmaZ } from "@weft/quantum";
+ *
+ * const y = Operator.from([[0, { re: 0, im: -1 }], [{ re: 0, im: 1 }, 0]]);
+ * console.log(y.mul(y.adjoint()).trace(), sigmaZ.kron(y).rows); // { re: 2, im: 0 } 4
+ * ```
+ */
 export class Operator {
   constructor(
     readonly rows: number,
@@ -17,10 +29,12 @@ export class Operator {
     readonly im: Float64Array,
   ) {}
 
+  /** Matrix of zeros. */
   static zeros(rows: number, columns = rows): Operator {
     return new Operator(rows, columns, new Float64Array(rows * columns), new Float64Array(rows * columns));
   }
 
+  /** An operator from nested rows. */
   static from(matrix: OperatorLike, name = "operator"): Operator {
     if (matrix instanceof Operator) return matrix;
     const columns = matrix[0]?.length ?? 0;
@@ -29,7 +43,8 @@ export class Operator {
     return Operator.build(matrix.length, columns, (i, j) => matrix[i][j]);
   }
 
-  static build(rows: number, columns: number, entry: (i: number, j: number) => Entry): Operator {
+  /** An operator from a function of row and column. */
+  static build(rows: number, columns: number, entry: (i: number, j: number) => OperatorEntry): Operator {
     const out = Operator.zeros(rows, columns);
     for (let i = 0; i < rows; i++)
       for (let j = 0; j < columns; j++) [out.re[i * columns + j], out.im[i * columns + j]] = parts(entry(i, j));
@@ -54,7 +69,7 @@ export class Operator {
     return this.add(other.scale(-1));
   }
 
-  scale(factor: Entry): Operator {
+  scale(factor: OperatorEntry): Operator {
     const [a, b] = parts(factor);
     return this.map((re, im) => [a * re - b * im, a * im + b * re]);
   }
@@ -104,18 +119,18 @@ export class Operator {
     return { re, im };
   }
 
-  /** The largest |a - a^H| of an entry: 0 for Hermitian matrices. */
+  /** Largest entry of |a - a^H|: 0 for Hermitian matrices. */
   hermitianError(): number {
     const other = this.adjoint();
     return this.re.reduce((worst, re, k) => Math.max(worst, Math.hypot(re - other.re[k], this.im[k] - other.im[k])), 0);
   }
 
-  /** The largest magnitude of an entry. */
+  /** Largest magnitude of an entry. */
   size(): number {
     return this.re.reduce((worst, re, k) => Math.max(worst, Math.hypot(re, this.im[k])), 0);
   }
 
-  /** As a tensor: complex, or real where the dtype is (imaginary parts must be zero then). */
+  /** The matrix as a tensor. A real dtype requires imaginary parts of zero. */
   tensor(dtype: DType = "complex128"): Tensor {
     const shape = [this.rows, this.columns];
     if (!isComplex(dtype)) {
@@ -131,8 +146,8 @@ export class Operator {
   }
 
   /**
-   * As numbers of the program itself, one padded entry for each that is not zero: made inside a loop it stays inside, and
-   * lane kernels fold the zeros away. For small matrices.
+   * The matrix as constants of the graph, one padded entry per nonzero. Inside a loop it is not hoisted to an argument, and
+   * lane kernels fold the zeros. For small matrices.
    */
   literal(dtype: DType = "complex128"): Tensor {
     const entries: Tensor[] = [];
@@ -154,11 +169,8 @@ export class Operator {
   }
 }
 
-/** Product of all, left to right. */
-export const product = (first: Operator, ...rest: Operator[]): Operator => rest.reduce((a, b) => a.mul(b), first);
-/** Kronecker product of all; the first factor has the slowest index. */
+/** Kronecker product of all factors; the first factor has the slowest index. */
 export const kronAll = (factors: readonly Operator[]): Operator => factors.reduce((a, b) => a.kron(b));
-export const sumOf = (terms: readonly Operator[]): Operator => terms.reduce((a, b) => a.add(b));
 
-/** Whether a tensor was given, or a matrix of numbers. */
+/** Whether the argument is a tensor rather than a host matrix. */
 export const isTensor = (x: Tensor | OperatorLike): x is Tensor => x instanceof Tensor;

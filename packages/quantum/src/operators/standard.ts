@@ -1,45 +1,51 @@
-// The operators and states that models are written with, as matrices of numbers.
+// Standard operators and states as host matrices.
 import { WeftError } from "@weft/core/internal/graph";
-import { type Entry, kronAll, Operator } from "./operator.js";
+import { kronAll, Operator, type OperatorEntry } from "./operator.js";
 
-const i: Entry = { re: 0, im: 1 };
-const minusI: Entry = { re: 0, im: -1 };
+const i: OperatorEntry = { re: 0, im: 1 };
+const minusI: OperatorEntry = { re: 0, im: -1 };
 
-export const identity = (n: number): Operator => Operator.build(n, n, (a, b) => (a === b ? 1 : 0));
+/** Identity matrix of size n. */
+export const identityOperator = (n: number): Operator => Operator.build(n, n, (a, b) => (a === b ? 1 : 0));
+/** Pauli X. */
 export const sigmaX = Operator.from([
   [0, 1],
   [1, 0],
 ]);
+/** Pauli Y. */
 export const sigmaY = Operator.from([
   [0, minusI],
   [i, 0],
 ]);
+/** Pauli Z. */
 export const sigmaZ = Operator.from([
   [1, 0],
   [0, -1],
 ]);
-/** |0><1|: lowers the excited state 1 to the ground state 0. */
+/** Lowering operator |0><1| of a qubit. */
 export const sigmaMinus = Operator.from([
   [0, 1],
   [0, 0],
 ]);
+/** Hadamard gate. */
 export const hadamard = Operator.from([
   [Math.SQRT1_2, Math.SQRT1_2],
   [Math.SQRT1_2, -Math.SQRT1_2],
 ]);
 
-/** The lowering operator of an oscillator cut at n levels. */
+/** Annihilation operator of an oscillator truncated to n levels. */
 export const destroy = (n: number): Operator => Operator.build(n, n, (a, b) => (b === a + 1 ? Math.sqrt(b) : 0));
-export const number = (n: number): Operator => Operator.build(n, n, (a, b) => (a === b ? a : 0));
+/** Number operator diag(0, 1, ..., n - 1). */
+export const numberOperator = (n: number): Operator => Operator.build(n, n, (a, b) => (a === b ? a : 0));
 
-/** |level> of n as a column. */
+/** Basis state |level> of n levels as a column. */
 export function basisState(n: number, level: number): Operator {
   if (!Number.isInteger(level) || level < 0 || level >= n)
     throw new WeftError(`basisState: there is no level ${level} among ${n}`);
   return Operator.build(n, 1, (a) => (a === level ? 1 : 0));
 }
 
-/** A coherent state |alpha>, cut at n levels and normalised. */
+/** Coherent state |alpha>, truncated to n levels and normalized. */
 export function coherentState(n: number, alpha: number): Operator {
   const amplitudes = [1];
   for (let k = 1; k < n; k++) amplitudes.push((amplitudes[k - 1] * alpha) / Math.sqrt(k));
@@ -47,22 +53,22 @@ export function coherentState(n: number, alpha: number): Operator {
   return Operator.build(n, 1, (a) => amplitudes[a] / norm);
 }
 
-/** |psi><psi| */
+/** Density matrix |psi><psi| of a pure state. */
 export const densityOf = (state: Operator): Operator => state.mul(state.adjoint());
 
-/** An operator of one part among others (dimension of each part given). */
+/** Operator on one site of a product space with dimensions `dims`. */
 export const onSite = (operator: Operator, site: number, dims: readonly number[]): Operator =>
-  kronAll(dims.map((d, k) => (k === site ? operator : identity(d))));
+  kronAll(dims.map((d, k) => (k === site ? operator : identityOperator(d))));
 
-const pauliByName: Record<string, Operator> = { I: identity(2), X: sigmaX, Y: sigmaY, Z: sigmaZ };
+const pauliByName: Record<string, Operator> = { I: identityOperator(2), X: sigmaX, Y: sigmaY, Z: sigmaZ };
 
-/** A product of Pauli matrices by its letters: "XIZ". */
+/** Kronecker product of Pauli matrices by letters, such as `pauli("XIZ")`. */
 export function pauli(letters: string): Operator {
   if (!/^[IXYZ]+$/.test(letters)) throw new WeftError(`pauli: "${letters}" has other letters than I, X, Y, Z`);
   return kronAll([...letters].map((letter) => pauliByName[letter]));
 }
 
-/** All 4^n letters of n qubits, I...I first. */
+/** All 4^n Pauli strings of n qubits, in lexical order from I...I. */
 export const pauliLabels = (n: number): string[] =>
   Array.from({ length: 4 ** n }, (_, k) =>
     k

@@ -1,5 +1,6 @@
 // Pulse shapes and pulses.
 export {
+  carrierParameters,
   constantPulse,
   cosinePulse,
   erfPulse,
@@ -13,4 +14,4 @@ export {
   tanhPulse,
   trapezoidPulse,
 } from "./pulse.js";
-export { type ShapeName, shapes } from "./shapes.js";
+export { type PulseShapeName, pulseShapes } from "./shapes.js";

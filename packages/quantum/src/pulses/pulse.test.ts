@@ -1,12 +1,12 @@
-// Pulse shapes: values by hand, zero at the ends and outside, and every parameter's gradient against differences.
+// Pulse shapes: closed-form values, zeros outside the pulse, and gradients against finite differences.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Tensor } from "@weft/core/internal/tensor";
 import * as weft from "@weft/core/internal/tensor";
 import { Pulse } from "./pulse.js";
-import type { ShapeName } from "./shapes.js";
+import type { PulseShapeName } from "./shapes.js";
 
-const examples: Record<ShapeName, Record<string, number | number[]>> = {
+const examples: Record<PulseShapeName, Record<string, number | number[]>> = {
   cosine: { length: 40 },
   rampedCosine: { ramp: 8, plateau: 21 },
   trapezoid: { ramp: 7, plateau: 23 },
@@ -17,13 +17,13 @@ const examples: Record<ShapeName, Record<string, number | number[]>> = {
   constant: { length: 33 },
   piecewise: { length: 30, values: [0.3, -0.2, 0.7] },
 };
-/** Lengths of these move edges that are steps: no gradient with respect to time. */
-const stepped = new Set<ShapeName>(["constant", "piecewise"]);
+/** Discontinuous at their ends: lengths and delays have no gradient. */
+const stepped = new Set<PulseShapeName>(["constant", "piecewise"]);
 const times = (): Tensor => weft.tensor([3.3, 9.1, 14.7, 22.2, 28.9, 31.4], { dtype: "float64" });
 const weights = (): Tensor => weft.tensor([0.3, -1.1, 0.7, 0.9, -0.4, 1.3], { dtype: "float64" });
 
-for (const shape of Object.keys(examples) as ShapeName[]) {
-  test(`${shape}: gradients of every parameter, with delay, carrier and DRAG`, () => {
+for (const shape of Object.keys(examples) as PulseShapeName[]) {
+  test(`${shape}: gradients of all parameters with delay, carrier and DRAG equal finite differences`, () => {
     const pulse = new Pulse(shape, {
       ...examples[shape],
       amplitude: 0.8,
@@ -48,7 +48,7 @@ for (const shape of Object.keys(examples) as ShapeName[]) {
     }
   });
 
-  test(`${shape}: zero outside, and at its ends where it is smooth`, () => {
+  test(`${shape}: is zero outside the pulse and, if continuous, at its ends`, () => {
     const pulse = new Pulse(shape, { ...examples[shape], amplitude: 0.8 });
     const length = pulse.end().itemSync();
     const at = (t: number): number => pulse.at(weft.tensor([t], { dtype: "float64" })).itemSync();
@@ -62,8 +62,8 @@ for (const shape of Object.keys(examples) as ShapeName[]) {
   });
 }
 
-test("values by hand", () => {
-  const at = (shape: ShapeName, t: number): number =>
+test("pulse values equal closed forms", () => {
+  const at = (shape: PulseShapeName, t: number): number =>
     new Pulse(shape, examples[shape]).at(weft.tensor([t], { dtype: "float64" })).itemSync();
   const near = (a: number, b: number): void => assert.ok(Math.abs(a - b) < 1e-14, `${a} ${b}`);
   near(at("cosine", 10), 0.5);
@@ -77,7 +77,7 @@ test("values by hand", () => {
   near(modulated.at(weft.tensor([15], { dtype: "float64" })).itemSync(), Math.cos(0.3 * 10 + 0.1));
 });
 
-test("wrong pulses are refused", () => {
+test("invalid pulses are errors", () => {
   assert.throws(() => new Pulse("sine" as never, {}), /there is no shape "sine"/);
   assert.throws(() => new Pulse("cosine", {}), /"length" is missing/);
   assert.throws(() => new Pulse("cosine", { length: -1 }), /length must be positive/);

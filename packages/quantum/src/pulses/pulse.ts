@@ -1,36 +1,39 @@
-// Pulses: an envelope with an amplitude, a delay, a carrier and DRAG. A pulse holds numbers; it is evaluated with tensors
-// under its parameters' names, so that all of them can be learned.
+// Pulses: an envelope with amplitude, delay, carrier and DRAG. A pulse holds numbers; it is evaluated with tensors under its
+// parameters' names, so that each of them can be differentiated.
 import { WeftError } from "@weft/core/internal/graph";
 import { cos, full, jvp, onesLike, sin, type Tensor, tensor, where } from "@weft/core/internal/tensor";
-import { type ShapeName, type ShapeParameters, shapes } from "./shapes.js";
+import { type PulseParameters, type PulseShapeName, pulseShapes } from "./shapes.js";
 
-/** A number, or a list for piecewise constant values. */
+/** A parameter of a pulse: a number, or the list of values of a piecewise constant pulse. */
 export type PulseValue = number | readonly number[];
 
+/** Parameters that pulses of every shape accept. */
 export interface PulseFields {
-  /** The largest value of the envelope (rad/ns in a device). */
+  /** Peak of the envelope (rad/ns in a device). */
   amplitude?: number;
-  /** ns before it begins. */
+  /** Start time, ns. */
   delay?: number;
-  /** Angular frequency of the carrier, rad/ns; without one there is no carrier. */
+  /** Angular frequency of the carrier, rad/ns. Without it there is no carrier. */
   omega?: number;
   phase?: number;
-  /** DRAG: - drag e'(t) sin(omega t + phase) is added. Needs a carrier. */
+  /** DRAG coefficient: adds - drag e'(t) sin(omega t + phase). Needs a carrier. */
   drag?: number;
 }
 
-const carrierFields = ["amplitude", "delay", "omega", "phase", "drag"] as const;
+/** Names of the parameters that pulses of every shape accept. */
+export const carrierParameters = ["amplitude", "delay", "omega", "phase", "drag"] as const;
 
+/** Pulse of a named shape. The functions `cosinePulse`, `gaussianPulse`, ... are typed constructors. */
 export class Pulse {
-  readonly shape: ShapeName;
+  readonly shape: PulseShapeName;
   readonly parameters: Readonly<Record<string, PulseValue>>;
 
-  constructor(shape: ShapeName, given: Readonly<Record<string, PulseValue | undefined>>) {
-    const rule = shapes[shape];
+  constructor(shape: PulseShapeName, given: Readonly<Record<string, PulseValue | undefined>>) {
+    const rule = pulseShapes[shape];
     if (rule === undefined)
-      throw new WeftError(`pulse: there is no shape "${String(shape)}"; known: ${Object.keys(shapes).join(", ")}`);
+      throw new WeftError(`pulse: there is no shape "${String(shape)}"; known: ${Object.keys(pulseShapes).join(", ")}`);
     const all: Record<string, PulseValue> = { amplitude: 1, ...rule.defaults };
-    const known = [...carrierFields, ...rule.parameters];
+    const known = [...carrierParameters, ...rule.parameters];
     for (const [name, value] of Object.entries(given)) {
       if (value === undefined) continue;
       if (!known.includes(name))
@@ -52,7 +55,7 @@ export class Pulse {
     this.parameters = all;
   }
 
-  /** The parameters as tensors of double precision. */
+  /** The parameters as float64 tensors. */
   tensors(): Record<string, Tensor> {
     return Object.fromEntries(
       Object.entries(this.parameters).map(([name, value]) => [
@@ -62,19 +65,19 @@ export class Pulse {
     );
   }
 
-  /** When it is over, ns. */
-  end(p: ShapeParameters = this.tensors()): Tensor {
-    const length = shapes[this.shape].length(p);
+  /** End time, ns. */
+  end(p: PulseParameters = this.tensors()): Tensor {
+    const length = pulseShapes[this.shape].length(p);
     return "delay" in p ? length.add(p.delay) : length;
   }
 
-  /** The values at times (ns since the start of the evolution). */
-  at(times: Tensor, p: ShapeParameters = this.tensors()): Tensor {
+  /** Values at times in ns since the start of the evolution. */
+  at(times: Tensor, p: PulseParameters = this.tensors()): Tensor {
     const cast = Object.fromEntries(Object.entries(p).map(([k, x]) => [k, x.cast(times.dtype)]));
-    const rule = shapes[this.shape];
+    const rule = pulseShapes[this.shape];
     const since = "delay" in cast ? times.sub(cast.delay) : times;
     const inside = since.greaterEqual(0).logicalAnd(since.lessEqual(rule.length(cast)));
-    // Outside, the envelope is read at 0: what it would be there must not disturb the gradient.
+    // Outside the pulse the envelope is evaluated at 0, because a NaN or infinity there would spoil the gradient.
     const t = where(inside, since, 0);
     const gated = (x: Tensor): Tensor => where(inside, x, 0).mul(cast.amplitude);
     if (!("omega" in cast)) return gated(rule.envelope(t, cast));
@@ -86,7 +89,7 @@ export class Pulse {
       .sub(where(inside, slope, 0).mul(cast.drag).mul(sin(wave)));
   }
 
-  /** As it is written in files. */
+  /** The pulse as an entry of a specification file. */
   toJSON(): Record<string, unknown> {
     return { shape: this.shape, ...this.parameters };
   }
@@ -94,19 +97,35 @@ export class Pulse {
 
 type Fields<K extends string, O extends string = never> = PulseFields & { [N in K]: number } & { [N in O]?: number };
 
-/** amp (1 - cos(2 pi t / length)) / 2 */
+/**
+ * Raised cosine: amplitude (1 - cos(2 pi t / length)) / 2.
+ *
+ * @example
+ * ```ts
+ * import { tensor } from "@weft/core";
+ * import { cosinePulse } from "@weft/quantum";
+ *
+ * const pulse = cosinePulse({ length: 40, amplitude: 0.2 });
+ * console.log(pulse.at(tensor([0, 10, 20], { dtype: "float64" })).arraySync()); // 0, 0.1, 0.2
+ * ```
+ */
 export const cosinePulse = (fields: Fields<"length">): Pulse => new Pulse("cosine", { ...fields });
-/** Cosine ramps around a plateau. */
+/** Plateau with cosine ramps. */
 export const rampedCosinePulse = (fields: Fields<"ramp" | "plateau">): Pulse =>
   new Pulse("rampedCosine", { ...fields });
+/** Plateau with linear ramps. */
 export const trapezoidPulse = (fields: Fields<"ramp" | "plateau">): Pulse => new Pulse("trapezoid", { ...fields });
-/** A Gaussian cut at `cut` standard deviations and lowered to zero there. */
+/** Gaussian truncated at `cut` standard deviations and shifted to zero there. */
 export const gaussianPulse = (fields: Fields<"sigma", "cut">): Pulse => new Pulse("gaussian", { ...fields });
+/** Plateau with Gaussian ramps. */
 export const gaussianSquarePulse = (fields: Fields<"sigma" | "plateau", "cut">): Pulse =>
   new Pulse("gaussianSquare", { ...fields });
+/** Plateau with tanh ramps. */
 export const tanhPulse = (fields: Fields<"ramp" | "plateau", "sharpness">): Pulse => new Pulse("tanh", { ...fields });
+/** Plateau with error-function ramps. */
 export const erfPulse = (fields: Fields<"ramp" | "plateau", "sharpness">): Pulse => new Pulse("erf", { ...fields });
+/** Constant amplitude. */
 export const constantPulse = (fields: Fields<"length">): Pulse => new Pulse("constant", { ...fields });
-/** Equal segments over the length. The values have gradients; the ends of segments do not move them. */
+/** Piecewise constant over equal segments. The values have gradients; segment boundaries do not. */
 export const piecewisePulse = (fields: Fields<"length"> & { values: readonly number[] }): Pulse =>
   new Pulse("piecewise", { ...fields });

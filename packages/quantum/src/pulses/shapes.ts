@@ -1,8 +1,9 @@
-// Envelopes of pulses: functions of the time since the pulse began, for parameters that are tensors. Every parameter,
-// lengths included, has a gradient; an envelope is zero at both ends, so that moving an end is smooth.
+// Pulse envelopes as functions of the time since the start of the pulse and of tensor parameters. Every parameter has a
+// gradient, lengths too: envelopes are zero at both ends, so that moving an end is smooth.
 import { cos, erf, exp, maximum, minimum, type Tensor, tanh, where } from "@weft/core/internal/tensor";
 
-export type ShapeName =
+/** Names of pulse shapes. */
+export type PulseShapeName =
   | "cosine"
   | "rampedCosine"
   | "trapezoid"
@@ -13,41 +14,42 @@ export type ShapeName =
   | "constant"
   | "piecewise";
 
-export type ShapeParameters = Readonly<Record<string, Tensor>>;
+export type PulseParameters = Readonly<Record<string, Tensor>>;
 
-export interface Shape {
+/** Parameters, length and envelope of one shape. */
+export interface PulseShape {
   /** Parameters besides the amplitude. */
   parameters: readonly string[];
-  /** Those that may be left out. */
+  /** Defaults of optional parameters. */
   defaults: Readonly<Record<string, number>>;
-  length(p: ShapeParameters): Tensor;
-  /** With amplitude 1, for times inside the pulse. */
-  envelope(t: Tensor, p: ShapeParameters): Tensor;
+  length(p: PulseParameters): Tensor;
+  /** Envelope with amplitude 1, for times inside the pulse. */
+  envelope(t: Tensor, p: PulseParameters): Tensor;
 }
 
 const unit = (x: Tensor): Tensor => minimum(maximum(x, 0), 1);
-/** Half a cosine from 0 to 1. */
+/** Half cosine from 0 to 1. */
 const rise = (x: Tensor): Tensor => cos(unit(x).mul(Math.PI)).neg().add(1).mul(0.5);
-const flatLength = (p: ShapeParameters): Tensor => p.plateau.add(p.ramp.mul(2));
-/** Up along a ramp, a plateau, and down as a mirror image. */
+const flatLength = (p: PulseParameters): Tensor => p.plateau.add(p.ramp.mul(2));
+/** Ramp up, plateau, mirrored ramp down. */
 const flatTop =
-  (ramp: (x: Tensor, p: ShapeParameters) => Tensor) =>
-  (t: Tensor, p: ShapeParameters): Tensor =>
+  (ramp: (x: Tensor, p: PulseParameters) => Tensor) =>
+  (t: Tensor, p: PulseParameters): Tensor =>
     ramp(unit(minimum(t, flatLength(p).sub(t)).div(p.ramp)), p);
 
-/** From 0 to 1 along a sigmoid that is cut where its argument is +-sharpness, and stretched to end there. */
+/** Sigmoid truncated at arguments of +-sharpness and rescaled to run from 0 to 1. */
 const sigmoid =
   (fn: (x: Tensor) => Tensor) =>
-  (x: Tensor, p: ShapeParameters): Tensor =>
+  (x: Tensor, p: PulseParameters): Tensor =>
     fn(x.mul(2).sub(1).mul(p.sharpness)).div(fn(p.sharpness)).add(1).mul(0.5);
 
-/** exp(-x^2 / 2) less its value at the cut, 1 in the middle. */
+/** exp(-x^2 / 2) shifted to 0 at the cut and scaled to 1 at the center. */
 function bell(x: Tensor, cut: Tensor): Tensor {
   const floor = exp(cut.square().mul(-0.5));
   return exp(x.square().mul(-0.5)).sub(floor).div(floor.neg().add(1));
 }
 
-export const shapes: Readonly<Record<ShapeName, Shape>> = {
+export const pulseShapes: Readonly<Record<PulseShapeName, PulseShape>> = {
   cosine: {
     parameters: ["length"],
     defaults: {},

@@ -1,5 +1,5 @@
-// Tsitouras' pair of orders 5 and 4 with steps chosen by the error estimate, as a loop of bounded length: when the end is
-// reached the rest of the loop changes nothing. Steps are constants to the gradient, which is that of the accepted steps.
+// Tsitouras' adaptive Runge-Kutta method of orders 5 and 4, as a loop of bounded length: iterations after the end leave the state
+// unchanged. Step sizes are constants of differentiation.
 import { abs, full, maximum, minimum, scan, stopGradient, type Tensor, where } from "@weft/core/internal/tensor";
 import type { Tolerance } from "./methods.js";
 
@@ -13,7 +13,7 @@ const a: readonly (readonly number[])[] = [
   [5.86145544294642, -12.92096931784711, 8.159367898576159, -0.071584973281401, -0.028269050394068383],
   [0.09646076681806523, 0.01, 0.4798896504144996, 1.379008574103742, -3.290069515436081, 2.324710524099774],
 ];
-// Difference of the two orders' weights.
+// Difference of the weights of the two orders.
 const e = [
   0.001780011052225777,
   0.000816434459656747,
@@ -31,7 +31,7 @@ export interface AdaptiveRun {
   report: { accepted: Tensor; reached: Tensor };
 }
 
-/** d state / dt at a time; `u` holds the drives of the piece that the time lies in, where they are piecewise constant. */
+/** d state / dt at a time. `u` holds the drives of the current piece if they are piecewise constant. */
 type Rate = (state: Tensor, time: Tensor, u: Tensor) => Tensor;
 interface Carry {
   y: Tensor;
@@ -41,8 +41,8 @@ interface Carry {
 }
 
 /**
- * From 0 to `duration` in equal pieces (no step crosses from one to the next), with the state at the end of each. `table`
- * [pieces, ...] has what is constant in a piece.
+ * Integrates from 0 to `duration` in equal pieces and returns the state at the end of each. No step crosses a piece boundary.
+ * `table` [pieces, ...] holds the values that are constant in a piece.
  */
 export function adaptive(rate: Rate, start: Tensor, duration: Tensor, table: Tensor, limits: Tolerance): AdaptiveRun {
   const [pieces] = table.shape;
@@ -74,7 +74,7 @@ export function adaptive(rate: Rate, start: Tensor, duration: Tensor, table: Ten
       return {
         y: where(moves, next, y),
         time: where(moves, time.add(trial), time),
-        // The last step was cut to the end: it says nothing about the step that was possible.
+        // A step truncated at the end does not limit the next step size.
         h: stopGradient(
           where(done, h, where(good, maximum(trial.mul(factor), where(trial.less(h), h, 0)), trial.mul(factor))),
         ),
@@ -99,11 +99,11 @@ export function adaptive(rate: Rate, start: Tensor, duration: Tensor, table: Ten
       init,
       { end: ends, u: table },
     );
-  const alone = (): [Carry, Tensor] => {
+  const singlePiece = (): [Carry, Tensor] => {
     const after = piece(init, ends.index(0), table.index(0));
     return [after, after.y.unsqueeze(0)];
   };
-  const [last, states] = pieces === 1 ? alone() : pieceByPiece();
+  const [last, states] = pieces === 1 ? singlePiece() : pieceByPiece();
   const reached = last.time.greaterEqual(1 - 1e-12);
   return { final: last.y, states, report: { accepted: last.accepted, reached } };
 }

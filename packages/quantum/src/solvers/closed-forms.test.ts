@@ -1,5 +1,5 @@
-// Systems whose states and gradients are known in closed form, for every method with every gradient, and the order of
-// convergence as it is measured.
+// Every integration method with every gradient method against closed forms of states and gradients, and measured orders of
+// convergence.
 import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
 import { ReferenceDevice } from "@weft/core/internal/device";
@@ -12,7 +12,7 @@ import {
   coherentState,
   densityOf,
   destroy,
-  number,
+  numberOperator,
   sigmaMinus,
   sigmaX,
   sigmaY,
@@ -36,7 +36,7 @@ const scalar = (x: number): Tensor => weft.tensor(x, f64);
 const near = (got: number, want: number, tolerance: number, name: string): void =>
   assert.ok(Math.abs(got - want) <= tolerance, `${name}: ${got}, wanted ${want} +- ${tolerance}`);
 
-// A qubit in a rotating field, from |0>: Rabi's formula, with drives that commute with nothing.
+// A qubit in a rotating field, from |0>: Rabi's formula. The drives do not commute with the static term.
 const [omega0, omega, duration] = [2.1, 1.6, 3];
 const rabi = {
   drives: (size: Tensor) => (t: Tensor) => weft.stack([t.mul(omega).cos(), t.mul(omega).sin()], 1).mul(size.mul(0.5)),
@@ -46,7 +46,7 @@ const rabi = {
   },
 };
 const rabiRun = (method: MethodName | Method, gradient: GradientKind, steps: number) => (size: Tensor) => {
-  // The field turns with exp(-i omega t) |0><1|: sigma_z/2 with the sign that puts |1> above.
+  // The field rotates as exp(-i omega t) |0><1|; the sign of sigma_z puts |1> above |0>.
   const h = hamiltonian({
     static: sigmaZ.scale(-omega0 / 2),
     drives: [sigmaX, sigmaY.scale(-1)],
@@ -61,7 +61,7 @@ const slope = (f: (x: number) => number, x: number): number => (f(x + 1e-5) - f(
 const cavity = { delta: 2 * Math.PI, kappa: 2 * Math.PI, alpha: 0.5, end: 0.3, n: 8 };
 const cavityRun = (method: MethodName | Method, gradient: GradientKind, steps: number) => (kappa: Tensor) => {
   const a = destroy(cavity.n);
-  const h = hamiltonian({ static: number(cavity.n).scale(cavity.delta) });
+  const h = hamiltonian({ static: numberOperator(cavity.n).scale(cavity.delta) });
   const run = lindblad(
     { hamiltonian: h, jumps: [{ operator: a, rate: kappa }] },
     densityOf(coherentState(cavity.n, cavity.alpha)),
@@ -104,13 +104,13 @@ interface Row {
   gradients: GradientKind[];
   steps: number;
   tolerance: number;
-  /** Measured between `steps` and twice as many; null for adaptive and exact methods. */
+  /** Order measured between `steps` and `2 * steps`; null for adaptive and exact methods. */
   order: number | null;
-  /** Also on devices that compile: the others differ in nothing that a compiler sees. */
+  /** Also run on compiled devices; other rows give them the same kernels. */
   compiled?: boolean;
 }
 const every: GradientKind[] = ["stored", "checkpointed", "reversal"];
-const kept: GradientKind[] = ["stored", "checkpointed"];
+const withoutReversal: GradientKind[] = ["stored", "checkpointed"];
 const adaptive = tsit5({ relative: 1e-9, absolute: 1e-10, maxSteps: 240 });
 
 const suites: { name: string; run: typeof rabiRun; at: number; exact: (x: number) => number; rows: Row[] }[] = [
@@ -124,9 +124,9 @@ const suites: { name: string; run: typeof rabiRun; at: number; exact: (x: number
       { method: trotter2({ splitting: "terms" }), gradients: ["reversal"], steps: 24, tolerance: 2e-3, order: 2 },
       { method: "trotter4", gradients: every, steps: 16, tolerance: 1e-5, order: 4 },
       { method: "pwcExpm", gradients: every, steps: 24, tolerance: 3e-3, order: 2, compiled: true },
-      { method: "rk4", gradients: kept, steps: 24, tolerance: 1e-4, order: 4 },
-      { method: "euler", gradients: kept, steps: 400, tolerance: 4e-2, order: 1 },
-      { method: adaptive, gradients: kept, steps: 1, tolerance: 1e-7, order: null },
+      { method: "rk4", gradients: withoutReversal, steps: 24, tolerance: 1e-4, order: 4 },
+      { method: "euler", gradients: withoutReversal, steps: 400, tolerance: 4e-2, order: 1 },
+      { method: adaptive, gradients: withoutReversal, steps: 1, tolerance: 1e-7, order: null },
     ],
   },
   {
@@ -135,10 +135,10 @@ const suites: { name: string; run: typeof rabiRun; at: number; exact: (x: number
     at: cavity.kappa,
     exact: cavityX,
     rows: [
-      { method: "rk4", gradients: kept, steps: 16, tolerance: 1e-3, order: 4, compiled: true },
-      { method: "pwcExpm", gradients: kept, steps: 2, tolerance: 1e-6, order: null },
-      { method: "cptp2", gradients: kept, steps: 3, tolerance: 1e-6, order: null },
-      { method: "euler", gradients: kept, steps: 200, tolerance: 2e-2, order: 1 },
+      { method: "rk4", gradients: withoutReversal, steps: 16, tolerance: 1e-3, order: 4, compiled: true },
+      { method: "pwcExpm", gradients: withoutReversal, steps: 2, tolerance: 1e-6, order: null },
+      { method: "cptp2", gradients: withoutReversal, steps: 3, tolerance: 1e-6, order: null },
+      { method: "euler", gradients: withoutReversal, steps: 200, tolerance: 2e-2, order: 1 },
     ],
   },
   {
@@ -147,10 +147,10 @@ const suites: { name: string; run: typeof rabiRun; at: number; exact: (x: number
     at: driven.eps,
     exact: drivenZ,
     rows: [
-      { method: "rk4", gradients: kept, steps: 20, tolerance: 1e-4, order: 4 },
-      { method: "pwcExpm", gradients: kept, steps: 20, tolerance: 5e-3, order: 2 },
-      { method: "cptp2", gradients: kept, steps: 20, tolerance: 5e-3, order: 2, compiled: true },
-      { method: "euler", gradients: kept, steps: 200, tolerance: 3e-2, order: 1 },
+      { method: "rk4", gradients: withoutReversal, steps: 20, tolerance: 1e-4, order: 4 },
+      { method: "pwcExpm", gradients: withoutReversal, steps: 20, tolerance: 5e-3, order: 2 },
+      { method: "cptp2", gradients: withoutReversal, steps: 20, tolerance: 5e-3, order: 2, compiled: true },
+      { method: "euler", gradients: withoutReversal, steps: 200, tolerance: 3e-2, order: 1 },
       {
         method: adaptive,
         gradients: ["stored", "checkpointed"],
@@ -184,7 +184,7 @@ onEachDevice((_, device) => {
           near(measured, order, 0.35, "order");
         });
 
-  test("T1 and T2: populations and coherences decay as they should, at every save", () => {
+  test("populations decay with T1 and coherences with T2 at every saved time", () => {
     const [gamma1, gammaPhi, end] = [0.4, 0.15, 2];
     const plus = densityOf(basisState(2, 0).add(basisState(2, 1)).scale(Math.SQRT1_2));
     const jumps = [
@@ -206,7 +206,7 @@ onEachDevice((_, device) => {
     }
   });
 
-  test("gradient with respect to the duration", () => {
+  test("the gradient with respect to the duration equals the closed form", () => {
     const f = (t: Tensor): Tensor => {
       const h = hamiltonian({ static: sigmaZ.scale(-0.5), drives: [sigmaX], amplitudes: [[0.4]] });
       return schrodinger(h, basisState(2, 0), { duration: t, steps: 20, method: "pwcExpm" })
@@ -230,7 +230,7 @@ describe("propagators", () => {
       drives: [sigmaX, sigmaY.scale(-1)],
       amplitudes: rabi.drives(size),
     });
-  test("pieces of time side by side give the same propagator and gradient as one after another", () => {
+  test("pieces of time in parallel give the same propagator and gradient as a sequential evolution", () => {
     const loss = (chunks: number) => (size: Tensor) => {
       const u = propagator(h(size), { duration, steps: 23, chunks }).final;
       return u.index(0, 1).real().mul(0.3).add(u.index(1, 1).imag());
@@ -242,7 +242,7 @@ describe("propagators", () => {
       near(g.itemSync(), g1.itemSync(), 1e-12, `gradient with ${chunks} pieces`);
     }
   });
-  test("no drives at all: the free evolution, by every gradient and however time is cut", () => {
+  test("without drives every gradient method and number of pieces gives the free evolution", () => {
     const free = (w: Tensor): Hamiltonian => ({
       dims: [2],
       static: [{ sites: [0], matrix: sigmaZ.tensor("complex128").mul(w) }],
@@ -260,12 +260,12 @@ describe("propagators", () => {
     const { states } = schrodinger(free(scalar(0.7)), basisState(2, 0), { duration: 2, steps: 8, saves: 4 });
     near(states!.index(1, 0).imag().itemSync(), -Math.sin(0.7), 1e-12, "half way");
   });
-  test("whole matrices and single gates: one propagator, one gradient, for both orders and with pieces of time", () => {
+  test("dense and gates strategies give the same propagator and gradient for both orders and with pieces of time", () => {
     const chain = (size: Tensor): Hamiltonian => ({
       dims: [2, 3],
       static: [
         { sites: [0], matrix: sigmaZ },
-        { sites: [1], matrix: number(3).scale(0.8) },
+        { sites: [1], matrix: numberOperator(3).scale(0.8) },
         {
           sites: [0, 1],
           matrix: sigmaX
@@ -293,7 +293,7 @@ describe("propagators", () => {
       }
     }
   });
-  test("columns of the propagator are evolved states, and it is unitary", () => {
+  test("the propagator is unitary and its columns are evolved states", () => {
     const u = propagator(h(scalar(0.9)), { duration, steps: 20, method: "trotter4" }).final;
     const psi = schrodinger(h(scalar(0.9)), basisState(2, 1), { duration, steps: 20, method: "trotter4" }).final;
     const [a, b] = [u.index(":", 1).dataSync(), psi.dataSync()];
@@ -306,7 +306,7 @@ describe("propagators", () => {
       .itemSync();
     assert.ok(deviation < 3e-13, `not unitary by ${deviation}`);
   });
-  test("what is wrong is refused", () => {
+  test("invalid options are errors", () => {
     const run = (options: object) => propagator(h(scalar(1)), { duration, steps: 10, ...options });
     assert.throws(() => run({ chunks: 11 }), /chunks must be a whole number from 1 to the 10 steps/);
     assert.throws(() => run({ method: "rk4", gradient: "reversal" }), /not unitary/);

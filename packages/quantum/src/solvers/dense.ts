@@ -1,40 +1,40 @@
-// Steps of larger systems as products with whole matrices: in the drives' eigenbasis a step is a constant unitary after a
-// diagonal of phases, and all columns of all pieces of time go through it in one matrix product. The reverse pass runs back.
+// Dense strategy for larger systems: in the eigenbasis of the drives a step is diagonal phases followed by a constant unitary, and
+// all columns of all pieces of time share one matrix product. The reverse pass inverts the steps.
 import { adjoint, customVjp, matmul, scan, type Tensor, vmap, zerosLike } from "@weft/core/internal/tensor";
-import { identity } from "../operators/index.js";
+import { identityOperator } from "../operators/index.js";
 import { phase } from "./exponential.js";
 import { applyGate, type GateProgram, type Slot } from "./gates.js";
 import { runSteps } from "./loop.js";
-import type { Gradient } from "./methods.js";
-import { type Moving, slopesOfParams } from "./moving.js";
+import type { GradientMethod } from "./methods.js";
+import { parameterSlopes, type StepAngles } from "./step-angles.js";
 
-/** Per step: for each part first exp(-i angle) on the diagonal, then the unitary. */
+/** Each step applies, for each entry in order, exp(-i angle) on the diagonal and then the unitary. */
 export interface DenseProgram {
   /** [D, D] each */
   unitaries: Tensor[];
   /** Real, [steps, D] each */
   angles: Tensor[];
-  /** Gates that come before the first phases of a step; they were moved behind the last of the step before. */
+  /** Gates before the first phases of a step; they are merged into the end of the previous step. */
   lead: Tensor;
-  /** The angles of the steps k [pieces] from what they are made of, [pieces, D] each, where that is known. */
-  stepwise: Moving | null;
+  /** Angles [pieces, D] as a function of the step indices [pieces], or null. */
+  stepwise: StepAngles | null;
 }
 
-/** Whether a gate program is phases and constant gates only, with at least one phase. */
+/** Whether a gate program has only phases and constant gates, with at least one phase. */
 export const isDense = ({ slots }: GateProgram): boolean =>
   slots.every((s) => s.kind !== "table") && slots.some((s) => s.kind === "phases");
 
-/** The product of constant gates as one matrix. */
+/** Product of constant gates as one matrix. */
 function unitaryOf(program: GateProgram, slots: readonly Slot[]): Tensor {
   const { dims, fixed } = program;
   const D = dims.reduce((a, b) => a * b, 1);
-  const start = identity(D).tensor(fixed[0]?.dtype ?? "complex128");
+  const start = identityOperator(D).tensor(fixed[0]?.dtype ?? "complex128");
   const image = (psi: Tensor): Tensor =>
     slots.reduce((x, slot) => applyGate(dims, slot.sites, fixed[slot.index], x), psi);
   return vmap(image)(start).T;
 }
 
-/** Angles of several sites, [rows, m] each, on the whole space: [rows, D]. */
+/** Sum of the angles of several sites, [rows, m] each, on the whole space: [rows, D]. */
 function sumAngles(dims: readonly number[], angles: readonly Tensor[], slots: readonly Slot[]): Tensor {
   const [steps] = angles[0].shape;
   const D = dims.reduce((a, b) => a * b, 1);
@@ -59,15 +59,15 @@ export function denseProgram(program: GateProgram): DenseProgram {
       else last.phases.push(slot);
     } else last!.fixed.push(slot);
   }
-  const { dims, angles, moving } = program;
+  const { dims, angles, stepAngles } = program;
   const wide = (each: readonly Tensor[]): Tensor[] => parts.map(({ phases }) => sumAngles(dims, each, phases));
   return {
     unitaries: parts.map(({ fixed }) => unitaryOf(program, fixed)),
     angles: wide(angles),
     lead: unitaryOf(program, slots.slice(0, first)),
-    stepwise: moving && {
-      params: moving.params,
-      angles: (k, params) => wide(vmap((one: Tensor) => moving.angles(one, params))(k) as Tensor[]),
+    stepwise: stepAngles && {
+      params: stepAngles.params,
+      angles: (k, params) => wide(vmap((one: Tensor) => stepAngles.angles(one, params))(k) as Tensor[]),
     },
   };
 }
@@ -87,7 +87,7 @@ interface StepwiseBack extends Back {
   k: Tensor;
 }
 
-/** Columns of all pieces side by side, [D, pieces * columns], and the phases of each piece on them. */
+/** Steps on the columns of all pieces, [D, pieces * columns], with phases per piece. */
 function sideBySide([D, width]: readonly number[], pieces: number) {
   const open = (x: Tensor): Tensor => x.reshape([D, pieces, width / pieces]);
   const close = (x: Tensor): Tensor => x.reshape([D, width]);
@@ -96,7 +96,7 @@ function sideBySide([D, width]: readonly number[], pieces: number) {
   return {
     forward: (unitaries: readonly Tensor[], angles: readonly Tensor[], x: Tensor): Tensor =>
       angles.reduce((y, angle, k) => matmul(unitaries[k], close(open(y).mul(factor(angle)))), x),
-    /** One step back, and the slopes of its angles: [pieces, D] each. */
+    /** Inverts one step and returns the gradients of its angles: [pieces, D] each. */
     backward: (
       inverses: readonly Tensor[],
       angles: readonly Tensor[],
@@ -118,10 +118,10 @@ function sideBySide([D, width]: readonly number[], pieces: number) {
   };
 }
 
-/** All steps for all pieces side by side: x is [D, pieces * columns], angles [steps, pieces, D]. */
-export function runDense(tensors: DenseTensors, x0: Tensor, gradient: Gradient): Tensor {
+/** Runs all steps of all pieces in parallel: x is [D, pieces * columns], angles are [steps, pieces, D]. */
+export function runDense(tensors: DenseTensors, x0: Tensor, gradient: GradientMethod): Tensor {
   const { forward, backward } = sideBySide(x0.shape, tensors.angles[0].shape[1]);
-  const run = (t: DenseTensors, start: Tensor, kind: Gradient): Tensor =>
+  const run = (t: DenseTensors, start: Tensor, kind: GradientMethod): Tensor =>
     runSteps((x: Tensor, angles: Tensor[]) => forward(t.unitaries, angles, x), start, t.angles, kind);
   if (gradient.kind !== "reversal") return run(tensors, x0, gradient);
   const reversible = customVjp(
@@ -144,8 +144,14 @@ export function runDense(tensors: DenseTensors, x0: Tensor, gradient: Gradient):
   return reversible(tensors, x0);
 }
 
-/** The same with angles worked out in each step; pieces begin at the steps `from`: [pieces]. Memory is that of the states. */
-export function runStepwise(unitaries: Tensor[], stepwise: Moving, from: Tensor, length: number, x0: Tensor): Tensor {
+/** `runDense` with angles computed in every step; pieces start at the steps `from` [pieces]. Stores no tables. */
+export function runStepwise(
+  unitaries: Tensor[],
+  stepwise: StepAngles,
+  from: Tensor,
+  length: number,
+  x0: Tensor,
+): Tensor {
   const { forward, backward } = sideBySide(x0.shape, from.shape[0]);
   const reversible = customVjp(
     (us: Tensor[], params: Tensor[], first: Tensor, start: Tensor): Tensor =>
@@ -167,7 +173,7 @@ export function runStepwise(unitaries: Tensor[], stepwise: Moving, from: Tensor,
       const [end] = scan(
         (carry: StepwiseBack): [StepwiseBack, []] => {
           const { next, slopes } = backward(inverses, stepwise.angles(carry.k, params), carry);
-          const own = slopesOfParams(stepwise, carry.k, params, slopes);
+          const own = parameterSlopes(stepwise, carry.k, params, slopes);
           return [{ ...next, params: carry.params.map((sum, i) => sum.add(own[i])), k: carry.k.sub(1) }, []];
         },
         start,

@@ -1,5 +1,5 @@
-// exp(-i s A) of Hermitian matrices through their eigenvectors, exactly unitary, with a gradient that also holds where
-// eigenvalues coincide (divided differences written as a sine, which has no pole).
+// exp(-i s A) of Hermitian matrices by eigendecomposition: unitary up to rounding. The gradient is also valid for degenerate
+// eigenvalues, because the divided differences are written with sinc.
 import {
   adjoint,
   complex,
@@ -16,7 +16,7 @@ import {
 /** exp(-i x) of real x. */
 export const phase = (x: Tensor): Tensor => complex(cos(x), sin(x).neg());
 
-/** sin(x) / x, 1 at 0. */
+/** sin(x) / x with value 1 at 0. */
 function sinc(x: Tensor): Tensor {
   const small = x.abs().less(1e-4);
   const safe = where(small, 1, x);
@@ -39,14 +39,14 @@ const compute = customVjp(
     const slope = mean.mul(sinc(row.sub(column).mul(si).mul(0.5)).mul(si)).mul({ re: 0, im: -1 });
     const inner = matmul(adjoint(vectors), matmul(g, vectors)).mul(slope.conj());
     const outer = matmul(vectors, matmul(inner, adjoint(vectors)));
-    // Hermitian arguments only move in Hermitian directions.
+    // The tangent space of Hermitian matrices is Hermitian.
     const ga = outer.add(adjoint(outer)).mul(0.5);
     const dy = matmul(a, y).mul({ re: 0, im: -1 });
     return [ga, real(g.conj().mul(dy)).sum([-2, -1])];
   },
 );
 
-/** exp(-i s a) for Hermitian a [..., n, n] and real s that broadcasts to [...]. */
+/** exp(-i s a) of Hermitian matrices a [..., n, n], with real s that broadcasts to [...]. Differentiable in both. */
 export function hermitianExponential(a: Tensor, s: Tensor): Tensor {
   const batch = a.shape.length - 2 >= s.rank ? a.shape.slice(0, -2) : s.shape;
   const n = a.shape[a.rank - 1];

@@ -1,5 +1,5 @@
-// Steps as lists of small unitary gates on a state of many parts, and the loop over them with each gradient. The reverse
-// pass by reversal runs state and cotangent back through the same gates: two states, however many steps.
+// Steps as lists of small unitary gates on a state of many sites, and the time loop with each gradient method. Reversal runs state
+// and cotangent backwards through the gates, so it stores two states for any number of steps.
 import {
   adjoint,
   concat,
@@ -14,13 +14,13 @@ import {
 } from "@weft/core/internal/tensor";
 import { phase } from "./exponential.js";
 import { runSteps } from "./loop.js";
-import type { Gradient } from "./methods.js";
-import { type Moving, slopesOfParams } from "./moving.js";
+import type { GradientMethod } from "./methods.js";
+import { parameterSlopes, type StepAngles } from "./step-angles.js";
 
-/** One gate of a step: which of the matrices, on which sites. */
+/** One gate of a step: its sites and the index of its matrix. */
 export interface Slot {
   sites: readonly number[];
-  /** "fixed": the same in every step; "table": a matrix a step; "phases": exp(-i angle) on the diagonal, angles a step. */
+  /** "fixed": equal in all steps; "table": one matrix per step; "phases": diagonal exp(-i angle) with angles per step. */
   kind: "fixed" | "table" | "phases";
   index: number;
 }
@@ -37,11 +37,11 @@ export interface GateTensors {
 export interface GateProgram extends GateTensors {
   dims: readonly number[];
   slots: readonly Slot[];
-  /** [steps]: their numbers, in float64. */
+  /** Indices of the steps [steps], in float64. */
   at: Tensor;
-  /** The angles as a function of the step, where that is known: then the tables of angles need not exist. */
-  moving: Moving | null;
-  /** With `moving`: tables of so many steps at a time, instead of none. */
+  /** Angles as a function of the step index, or null; with it the tables of angles are not computed. */
+  stepAngles: StepAngles | null;
+  /** With `stepAngles`: number of steps whose angles are tabulated at a time. */
   block?: number;
 }
 
@@ -50,7 +50,7 @@ interface StepGates {
   phases: Tensor[];
 }
 
-/** The state as [before, m, after] around the sites of a gate, and back; other axes are moved where sites are apart. */
+/** Reshapes a state to [before, m, after] around the sites of a gate, and back; non-adjacent sites are transposed. */
 function around(dims: readonly number[], sites: readonly number[]) {
   const contiguous = sites.every((s, k) => k === 0 || s === sites[k - 1] + 1);
   const m = sites.reduce((p, s) => p * dims[s], 1);
@@ -78,7 +78,7 @@ function around(dims: readonly number[], sites: readonly number[]) {
   };
 }
 
-/** A matrix on some sites of a state [D]. */
+/** Applies a matrix to some sites of a state [D]. */
 export function applyGate(dims: readonly number[], sites: readonly number[], gate: Tensor, state: Tensor): Tensor {
   const { open, close } = around(dims, sites);
   return close(matmul(gate, open(state)));
@@ -111,7 +111,7 @@ interface StepGradients {
   angles: Tensor[];
 }
 
-/** One step back: the state before it, its cotangent, and the gradients of the gates. */
+/** Inverts one step: the state before it, its cotangent, and the gradients of the gates. */
 function backwardStep(dims: readonly number[], slots: readonly Slot[], gateOf: Read, carry: Back, x: StepGates) {
   let { psi, lambda } = carry;
   const fixed = [...carry.fixed];
@@ -145,24 +145,24 @@ function backwardStep(dims: readonly number[], slots: readonly Slot[], gateOf: R
   return { next, each };
 }
 
-interface MovingBack extends Back {
+interface StepBack extends Back {
   params: Tensor[];
   k: Tensor;
 }
-/** `k` is the step after the next one to go back through. */
-type BlockBack = MovingBack;
+/** `k` is the first step of the block that was inverted last. */
+type BlockBack = StepBack;
 
 /**
- * All steps with angles worked out in each: state, cotangent and the sums of gradients are all that is kept, however many
- * steps there are.
+ * Runs all steps with angles computed in each. The reverse pass stores state, cotangent and gradient sums for any number of
+ * steps.
  */
-function runMoving(program: GateProgram, moving: Moving, state: Tensor): Tensor {
+function runStepAngles(program: GateProgram, stepAngles: StepAngles, state: Tensor): Tensor {
   const { dims, slots, at, fixed: gates } = program;
   const [length] = at.shape;
   const first = at.index(0);
   const gatesOf = (k: Tensor, params: readonly Tensor[]): StepGates => ({
     tables: [],
-    phases: moving.angles(k, params).map(phase),
+    phases: stepAngles.angles(k, params).map(phase),
   });
   const reversible = customVjp(
     (fixed: Tensor[], params: Tensor[], from: Tensor, psi: Tensor): Tensor =>
@@ -176,7 +176,7 @@ function runMoving(program: GateProgram, moving: Moving, state: Tensor): Tensor 
         { length },
       )[0].psi,
     ([fixed, params, from], result, cotangent) => {
-      const start: MovingBack = {
+      const start: StepBack = {
         psi: result,
         lambda: cotangent,
         fixed: fixed.map((g) => zerosLike(g)),
@@ -184,10 +184,10 @@ function runMoving(program: GateProgram, moving: Moving, state: Tensor): Tensor 
         k: from.add(length - 1),
       };
       const [end] = scan(
-        (carry: MovingBack): [MovingBack, []] => {
+        (carry: StepBack): [StepBack, []] => {
           const x = gatesOf(carry.k, params);
           const { next, each } = backwardStep(dims, slots, reader(fixed, x), carry, x);
-          const slopes = slopesOfParams(moving, carry.k, params, each.angles);
+          const slopes = parameterSlopes(stepAngles, carry.k, params, each.angles);
           return [{ ...next, params: carry.params.map((sum, i) => sum.add(slopes[i])), k: carry.k.sub(1) }, []];
         },
         start,
@@ -197,24 +197,24 @@ function runMoving(program: GateProgram, moving: Moving, state: Tensor): Tensor 
       return [end.fixed, end.params, null, end.lambda] as never;
     },
   );
-  return reversible(gates, moving.params, first, state);
+  return reversible(gates, stepAngles.params, first, state);
 }
 
 /**
- * All steps with tables of angles for a block of them at a time: memory does not depend on the number of steps, and angles that
- * many lanes share, or that are dear, are worked out once and not by every lane.
+ * Runs all steps with angles tabulated for one block of steps at a time. Memory does not depend on the number of steps, and
+ * angles that lanes share are computed once instead of by every lane.
  */
-function runBlocks(program: GateProgram, moving: Moving, block: number, state: Tensor): Tensor {
+function runBlocks(program: GateProgram, stepAngles: StepAngles, block: number, state: Tensor): Tensor {
   const { dims, slots, at, fixed: gates } = program;
   const [steps] = at.shape;
   const rest = steps % block;
   const blocks = (steps - rest) / block;
-  // Numbers of steps as a running sum, which no lane can hold: blocks stay a loop of their own, and what is inside becomes
-  // lanes over columns and pieces. As one kernel, a lane would have to carry all columns of a piece.
+  // Step indices as a cumulative sum, which lane kernels do not support. This keeps the loop over blocks outside, so that the
+  // loop inside becomes lanes over columns and pieces; otherwise a lane would carry all columns of a piece.
   const stepsFrom = (first: Tensor, count: number): Tensor =>
     count === 1 ? first.reshape([1]) : concat([first.reshape([1]), ones([count - 1], { dtype: "float64" })]).cumsum(0);
   const anglesOf = (first: Tensor, count: number, params: readonly Tensor[]): Tensor[] =>
-    vmap((k: Tensor) => moving.angles(k, params))(stepsFrom(first, count)) as Tensor[];
+    vmap((k: Tensor) => stepAngles.angles(k, params))(stepsFrom(first, count)) as Tensor[];
   const forward = (fixed: Tensor[], params: readonly Tensor[], first: Tensor, count: number, psi: Tensor): Tensor =>
     scan(
       (c: Tensor, phases: Tensor[]): [Tensor, []] => [
@@ -233,7 +233,7 @@ function runBlocks(program: GateProgram, moving: Moving, block: number, state: T
         const { next, each } = backwardStep(dims, slots, reader(fixed, x), c, x);
         return [next, each.angles];
       },
-      // Sums that begin at zero: what is equal in them stays so, and is carried once.
+      // The sums start at zero, so that equal sums stay equal and are carried once.
       { psi: carry.psi, lambda: carry.lambda, fixed: carry.fixed.map((g) => zerosLike(g)) },
       anglesOf(first, count, params).map(phase),
       { reverse: true, length: count },
@@ -274,24 +274,24 @@ function runBlocks(program: GateProgram, moving: Moving, block: number, state: T
       return [end.fixed, end.params, null, end.lambda] as never;
     },
   );
-  return reversible(gates, moving.params, at.index(0), state);
+  return reversible(gates, stepAngles.params, at.index(0), state);
 }
 
-/** All steps of a program on one state [D]. */
-export function runGates(program: GateProgram, state: Tensor, gradient: Gradient): Tensor {
-  const { moving } = program;
-  if (gradient.kind === "reversal" && moving !== null) {
+/** Applies all steps of a program to a state [D]. */
+export function runGates(program: GateProgram, state: Tensor, gradient: GradientMethod): Tensor {
+  const { stepAngles } = program;
+  if (gradient.kind === "reversal" && stepAngles !== null) {
     const { block } = program;
-    if (block === undefined) return runMoving(program, moving, state);
-    if (block < program.at.shape[0]) return runBlocks(program, moving, block, state);
+    if (block === undefined) return runStepAngles(program, stepAngles, state);
+    if (block < program.at.shape[0]) return runBlocks(program, stepAngles, block, state);
   }
   return runTables(program, state, gradient);
 }
 
-/** All steps with tables of whatever differs from step to step. */
-function runTables(program: GateProgram, state: Tensor, gradient: Gradient): Tensor {
+/** Runs all steps with tables of everything that differs between steps. */
+function runTables(program: GateProgram, state: Tensor, gradient: GradientMethod): Tensor {
   const { dims, slots } = program;
-  const run = (gates: GateTensors, psi: Tensor, kind: Gradient): Tensor =>
+  const run = (gates: GateTensors, psi: Tensor, kind: GradientMethod): Tensor =>
     runSteps(
       (c: Tensor, x: StepGates) => forwardStep(dims, slots, reader(gates.fixed, x), c),
       psi,

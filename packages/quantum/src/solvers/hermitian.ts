@@ -1,13 +1,13 @@
-// An orthonormal basis of Hermitian matrices: in it density matrices are d^2 real numbers, and a Lindblad generator is a
-// real matrix (for one qubit: Bloch's equations). Host arithmetic only.
-import { identity, Operator, pauli, pauliLabels } from "../operators/index.js";
+// Orthonormal bases of Hermitian matrices, on the host. In such a basis a density matrix is d^2 real numbers and a Lindblad
+// generator a real matrix; for one qubit these are the Bloch equations.
+import { identityOperator, Operator, pauli, pauliLabels } from "../operators/index.js";
 
 const bases = new Map<number, Operator[]>();
 
-/** Pauli products where d is a power of two, generalised Gell-Mann matrices elsewhere; the identity first. */
+/** Pauli products if d is a power of two, else generalized Gell-Mann matrices. The identity is first. */
 export function hermitianBasis(d: number): Operator[] {
-  const known = bases.get(d);
-  if (known !== undefined) return known;
+  const cached = bases.get(d);
+  if (cached !== undefined) return cached;
   const n = Math.log2(d);
   const basis =
     Number.isInteger(n) && d > 1 ? pauliLabels(n).map((l) => pauli(l).scale(1 / Math.sqrt(d))) : gellMann(d);
@@ -17,7 +17,7 @@ export function hermitianBasis(d: number): Operator[] {
 
 function gellMann(d: number): Operator[] {
   const unit = (i: number, j: number): Operator => Operator.build(d, d, (a, b) => (a === i && b === j ? 1 : 0));
-  const basis = [identity(d).scale(1 / Math.sqrt(d))];
+  const basis = [identityOperator(d).scale(1 / Math.sqrt(d))];
   for (let i = 0; i < d; i++)
     for (let j = i + 1; j < d; j++) {
       basis.push(unit(i, j).add(unit(j, i)).scale(Math.SQRT1_2));
@@ -46,7 +46,7 @@ function overlap(a: Operator, b: Operator): number {
   return sum;
 }
 
-/** The real matrix of a map of Hermitian matrices in the basis; tiny entries are rounding and become zero. */
+/** Real matrix of a map of Hermitian matrices. Entries at the level of rounding become zero, so that they cost nothing. */
 export function realMatrix(d: number, map: (rho: Operator) => Operator): Operator {
   const basis = hermitianBasis(d);
   const images = basis.map(map);
@@ -69,7 +69,7 @@ export function dissipator(l: Operator): (rho: Operator) => Operator {
   return (rho) => l.mul(rho).mul(l.adjoint()).sub(square.mul(rho)).sub(rho.mul(square));
 }
 
-/** Rows are the basis matrices' entries: coordinates = Re(rows . vec(rho^T)), rho = sum of coordinate x matrix. */
+/** Basis matrices as rows: coordinates = Re(rows . vec(rho^T)), rho = sum of coordinate x matrix. */
 export function basisRows(d: number): Operator {
   const basis = hermitianBasis(d);
   return Operator.build(d * d, d * d, (a, k) => basis[a].at(Math.floor(k / d), k % d));

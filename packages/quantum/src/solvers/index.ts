@@ -1,12 +1,12 @@
-// Solvers of the Schrödinger and Lindblad equations, with their methods and gradients.
+// Solvers of the Schrödinger and Lindblad equations, their integration methods and gradient methods.
 export { hermitianExponential } from "./exponential.js";
 export { denseTerms, type LindbladOptions, lindblad, type OpenSystem } from "./lindblad.js";
 export {
   cptp2,
   type Equation,
   euler,
-  type Gradient,
   type GradientKind,
+  type GradientMethod,
   type Method,
   type MethodName,
   methodNames,
@@ -22,9 +22,9 @@ export {
   checkHamiltonian,
   type Hamiltonian,
   type HamiltonianParts,
+  type HamiltonianTerm,
   hamiltonian,
   type Jump,
-  type Term,
 } from "./problem.js";
 export { type Evolution, expectation, type Observables } from "./result.js";
 export { type PropagatorOptions, propagator, type SchrodingerOptions, schrodinger } from "./schrodinger.js";

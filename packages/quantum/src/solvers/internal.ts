@@ -1,2 +1,2 @@
-// What other folders of this package use of the solvers beside their public face.
+// Solver functions for other folders of this package.
 export { commutator, dissipator, hermitianBasis, realMatrix } from "./hermitian.js";

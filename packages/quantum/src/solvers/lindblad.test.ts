@@ -1,4 +1,4 @@
-// One qubit with relaxation and dephasing under a piecewise constant drive: values and gradients known to ten digits.
+// One qubit with relaxation and dephasing under a piecewise constant drive: values and gradients to ten digits.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Tensor } from "@weft/core/internal/tensor";
@@ -48,7 +48,7 @@ const methods: Record<string, Partial<LindbladOptions>> = {
 
 onEachDevice(() => {
   for (const [name, options] of Object.entries(methods))
-    test(`the test pulse: ${name}`, () => {
+    test(`value and gradients of the published test pulse: ${name}`, () => {
       const [value, [du, dd, dr]] = weft.jit((u: Tensor, d: Tensor, r: Tensor) =>
         weft.valueAndGrad(transfer(options), { argument: [0, 1, 2] })(u, d, r),
       )(pulse(), ...rates());
@@ -61,16 +61,16 @@ onEachDevice(() => {
       near(dr.itemSync(), -0.3876397128, 1e-10, "relaxation");
     });
 
-  test("methods against the exact value, each within its error", () => {
+  test("every method is within its error of the exact value", () => {
     const exact = 0.9778427984518929;
     const value = (options: Partial<LindbladOptions>): number => transfer(options)(pulse(), ...rates()).itemSync();
     near(value({ method: "pwcExpm" }), exact, 1e-12);
     near(value({ method: "cptp2" }), exact, 1e-7);
     near(value({ method: tsit5({ relative: 1e-9, absolute: 1e-9, maxSteps: 600 }) }), exact, 1e-9);
-    near(value({ method: "euler" }), 1.0190239, 1e-7, "euler, above one as it is");
+    near(value({ method: "euler" }), 1.0190239, 1e-7, "euler, above one");
   });
 
-  test("constant pi pulse: exact values and the errors of RK4 at 20 and 60 steps", () => {
+  test("a constant pi pulse has the exact fidelity, and RK4 and Euler their known errors", () => {
     const run = (steps: number, method: "rk4" | "pwcExpm" | "euler", gd: number, gr: number): number =>
       transfer({ steps, method })(
         weft.tensor([[Math.PI / 2, 0]], f64),
@@ -85,7 +85,7 @@ onEachDevice(() => {
   });
 });
 
-test("an ensemble by vmap equals its members", () => {
+test("an ensemble under vmap equals its members", () => {
   const us = weft.stack([pulse(), pulse().mul(0.9), pulse().mul(1.1)]);
   const gds = weft.tensor([0.05, 0.1, 0.02], f64);
   const grs = weft.tensor([0.025, 0.01, 0.04], f64);
@@ -99,7 +99,7 @@ test("an ensemble by vmap equals its members", () => {
   }
 });
 
-test("operators on their own sites give what whole matrices give", () => {
+test("local operators give the same result as matrices on the whole space", () => {
   const dims = [2, 3];
   const drive = (t: Tensor): Tensor => t.cos().unsqueeze(1);
   const h = (): Hamiltonian => ({
@@ -131,7 +131,7 @@ test("operators on their own sites give what whole matrices give", () => {
   near(ga.itemSync(), gb.itemSync(), 1e-13);
 });
 
-test("what is wrong is refused", () => {
+test("invalid Hamiltonians, rates and options are errors", () => {
   const h = hamiltonian({ static: sigmaZ, drives: [sigmaX], amplitudes: [[1], [2]] });
   const rho = densityOf(basisState(2, 0));
   const run = (options: Partial<LindbladOptions>, rate = 1) =>

@@ -1,13 +1,13 @@
-// Density matrices in time: d rho/dt = -i [H(t), rho] + sum of rate (L rho L^H - {L^H L, rho} / 2). The loop is an ordinary
-// scan with small static shapes, so that vmap makes ensembles of it and the compiler one kernel.
+// Lindblad equation: d rho/dt = -i [H(t), rho] + sum of rate (L rho L^H - {L^H L, rho} / 2). The time loop is a scan with small
+// static shapes, so that an ensemble under vmap compiles into one lane kernel.
 import { WeftError } from "@weft/core/internal/graph";
 import { adjoint, complex, expm, matmul, real, Tensor, vmap, zerosLike } from "@weft/core/internal/tensor";
-import { identity, Operator, type OperatorLike } from "../operators/index.js";
+import { identityOperator, Operator, type OperatorLike } from "../operators/index.js";
 import { adaptive } from "./adaptive.js";
 import { hermitianExponential } from "./exponential.js";
 import { basisRows, commutator, dissipator, realMatrix } from "./hermitian.js";
 import { runSaving, runSteps } from "./loop.js";
-import { type Gradient, type GradientKind, type Method, type MethodName, resolveMethod } from "./methods.js";
+import { type GradientKind, type GradientMethod, type Method, type MethodName, resolveMethod } from "./methods.js";
 import {
   adaptivePieces,
   type CheckedJump,
@@ -24,32 +24,34 @@ import {
 } from "./problem.js";
 import { type Evolution, type Observables, summary } from "./result.js";
 
+/** Options of `lindblad`. */
 export interface LindbladOptions {
   duration: Tensor | number;
-  /** Steps of fixed-step methods; a multiple of the segments for piecewise constant amplitudes, and of `saves`. */
+  /** Number of fixed steps: a multiple of `saves` and, for piecewise constant amplitudes, of the segments. */
   steps?: number;
   method?: MethodName | Method;
-  gradient?: GradientKind | Gradient;
-  /** States at this many equal times after the start; 1 (the end only) by default. */
+  gradient?: GradientKind | GradientMethod;
+  /** Number of equally spaced times at which states are returned. Default: 1, the end. */
   saves?: number;
   observables?: Observables;
   dtype?: "complex64" | "complex128";
   /**
-   * "real": d^2 real coordinates in a Hermitian basis (the fastest for small d with operators of numbers), "matrix":
-   * complex matrices. Chosen by itself.
+   * "real": d^2 real coordinates in a Hermitian basis, the fastest form for small d with `Operator` matrices; "matrix":
+   * complex matrices. Default: by size.
    */
   representation?: "real" | "matrix";
 }
 
+/** Hamiltonian and jump operators of a Lindblad equation. */
 export interface OpenSystem {
   hamiltonian: Hamiltonian;
   jumps: readonly Jump[];
 }
 
-/** Up to this dimension operators of numbers are written into the program, zeros and all. */
+/** Largest dimension at which `Operator` matrices become constants of the program. */
 const literalLimit = 4;
 
-/** What a step works on: the state's form, its generator at given drives, and the way back to matrices. */
+/** Representation of the state: conversion from and to density matrices, and its time derivative. */
 interface Form {
   start(rho: Tensor): Tensor;
   /** d state / dt for drives u: [K] */
@@ -60,7 +62,7 @@ interface Form {
 const timesRate = (x: Tensor, rate: Tensor | number, grid: Grid): Tensor =>
   typeof rate === "number" ? (rate === 1 ? x : x.mul(rate)) : x.mul(rate.cast(grid.real));
 
-/** Sum of u_k parts_k; parts are made where they are used, inside the loop. */
+/** fixed + sum of u_k parts_k, built inside the loop. */
 const driven = (fixed: Tensor, u: Tensor, parts: readonly Tensor[]): Tensor =>
   parts.reduce((sum, part, k) => sum.add(part.mul(u.index(k))), fixed);
 
@@ -101,7 +103,7 @@ function matrixForm(h: Hamiltonian, jumps: readonly CheckedJump[], grid: Grid): 
       const l = matrixOf(operator, grid.complex);
       return timesRate(matmul(adjoint(l), l), rate, grid).mul(0.5);
     })
-    .reduce((a, b) => a.add(b), identity(d).scale(0).tensor(grid.complex));
+    .reduce((a, b) => a.add(b), identityOperator(d).scale(0).tensor(grid.complex));
   const leaps = jumps.map(({ operator, rate }) => {
     const l = matrixOf(operator, grid.complex);
     return { left: timesRate(l, rate, grid), right: adjoint(l) };
@@ -110,7 +112,7 @@ function matrixForm(h: Hamiltonian, jumps: readonly CheckedJump[], grid: Grid): 
   const turns = matrices.drives.map((drive) => drive.mul(minusI));
   return {
     start: (rho) => rho,
-    // G rho + (G rho)^H with G = -i H - sum L^H L / 2: half the products, because rho is Hermitian.
+    // G rho + (G rho)^H with G = -i H - sum L^H L / 2: rho is Hermitian, so one product gives both terms.
     rate: (rho, u) => {
       const half = matmul(driven(still, u, turns), rho);
       return leaps.reduce((sum, { left, right }) => sum.add(matmul(matmul(left, rho), right)), half.add(adjoint(half)));
@@ -119,7 +121,7 @@ function matrixForm(h: Hamiltonian, jumps: readonly CheckedJump[], grid: Grid): 
   };
 }
 
-/** Sums of whole matrices: the static part, and each drive. */
+/** The static part and each drive as matrices on the whole space. */
 export function denseTerms(h: Hamiltonian, grid: Pick<Grid, "complex">): { fixed: Tensor; drives: Tensor[] } {
   const wide = (terms: Hamiltonian["static"]): Tensor[] =>
     terms.map((term) => matrixOf(whole(h, term, grid.complex), grid.complex));
@@ -127,7 +129,7 @@ export function denseTerms(h: Hamiltonian, grid: Pick<Grid, "complex">): { fixed
   return { fixed: fixed ?? Operator.zeros(dimensionOf(h)).tensor(grid.complex), drives: wide(h.drives) };
 }
 
-/** One explicit step of fourth order (or Euler's) for d state / dt = rate(state, u); `u` holds the drives at the stages. */
+/** One Runge-Kutta or Euler step of d state / dt = rate(state, u). `u` holds the drives at the stages. */
 export function explicitStep(
   rate: (state: Tensor, u: Tensor) => Tensor,
   method: Method,
@@ -144,7 +146,7 @@ export function explicitStep(
   };
 }
 
-/** rho as a column by rows (row-major): the matrix of rho -> left rho right. */
+/** Matrix of rho -> left rho right on row-major vectorized rho. */
 const sandwich = (left: Tensor, right: Tensor): Tensor => {
   const d = left.shape[left.rank - 1];
   const batch = left.shape.slice(0, -2);
@@ -159,7 +161,7 @@ function superoperators(
   grid: Grid,
 ): { still: Tensor; decay: Tensor | null; turns: Tensor[] } {
   const d = dimensionOf(h);
-  const eye = identity(d).tensor(grid.complex);
+  const eye = identityOperator(d).tensor(grid.complex);
   const { fixed, drives } = denseTerms(h, grid);
   const turn = (m: Tensor): Tensor => sandwich(m, eye).sub(sandwich(eye, m)).mul({ re: 0, im: -1 });
   const decays = jumps.map(({ operator, rate }) => {
@@ -172,7 +174,7 @@ function superoperators(
   return { still: turn(fixed), decay, turns: drives.map(turn) };
 }
 
-/** Maps for every step, from tables of drives [steps, K]: sum of u_k part_k as [steps, n, n]. */
+/** fixed + sum of u_k part_k for every step: [steps, n, n] from drives [steps, K]. */
 export const generatorTable = (fixed: Tensor, u: Tensor, parts: readonly Tensor[]): Tensor => {
   const [steps] = u.shape;
   const [n] = fixed.shape;
@@ -182,7 +184,21 @@ export const generatorTable = (fixed: Tensor, u: Tensor, parts: readonly Tensor[
   );
 };
 
-/** Evolves rho0 ([d, d]) to the end of the duration. */
+/**
+ * Solves the Lindblad equation for an initial density matrix [d, d]. Batches go through `vmap`.
+ *
+ * @param rho0 - Initial density matrix.
+ *
+ * @example
+ * ```ts
+ * import { basisState, densityOf, hamiltonian, lindblad, sigmaMinus, sigmaX, sigmaZ } from "@weft/quantum";
+ *
+ * const h = hamiltonian({ static: sigmaZ.scale(-0.5), drives: [sigmaX], amplitudes: (t) => t.cos().mul(0.2).unsqueeze(1) });
+ * const system = { hamiltonian: h, jumps: [{ operator: sigmaMinus, rate: 0.01 }] };
+ * const run = lindblad(system, densityOf(basisState(2, 0)), { duration: 10, steps: 200, observables: { z: sigmaZ } });
+ * console.log(run.final.shape, run.expectations.z.arraySync());
+ * ```
+ */
 export function lindblad(system: OpenSystem, rho0: Tensor | OperatorLike, options: LindbladOptions): Evolution {
   const { method, gradient } = resolveMethod(options.method, "lindblad", options.gradient);
   const h = system.hamiltonian;
@@ -238,7 +254,7 @@ export function lindblad(system: OpenSystem, rho0: Tensor | OperatorLike, option
   if (method.name === "pwcExpm") {
     maps = expm(generatorTable(decay === null ? still : still.add(decay), middle, turns).mul(grid.h));
   } else {
-    // Half a turn, the whole decay, half a turn: each is exactly a physical map.
+    // Strang splitting: half the unitary map, the whole decay, half the unitary map. Each factor is completely positive.
     const dense = denseTerms(h, grid);
     const unitary = hermitianExponential(generatorTable(dense.fixed, middle, dense.drives), grid.h.mul(0.5));
     const half = sandwich(unitary, adjoint(unitary));

@@ -1,36 +1,36 @@
-// The loop over time with its gradient: a scan whose states are kept, or kept now and then. What is done in a step is the
-// solver's business.
+// Time loops with stored or checkpointed gradients.
 import { scan, type Tensor, treeLeaves, treeMap } from "@weft/core/internal/tensor";
-import type { Gradient } from "./methods.js";
+import type { GradientMethod } from "./methods.js";
 
-export type Step<C, X> = (carry: C, x: X) => C;
+/** One step of a time loop. */
+export type TimeStep<C, X> = (carry: C, x: X) => C;
 
 const rows = <X>(xs: X, from: number, to: number): X =>
   treeMap((x: Tensor) => x.slice([from, ...x.shape.slice(1).map(() => 0)], [to, ...x.shape.slice(1)]), xs);
 
-/** Leading axis cut into `count` equal pieces: [count * length, ...] -> [count, length, ...]. */
+/** Splits the leading axis into `count` equal pieces: [count * length, ...] -> [count, length, ...]. */
 export const piecesOf = <X>(xs: X, count: number): X =>
   treeMap((x: Tensor) => x.reshape([count, x.shape[0] / count, ...x.shape.slice(1)]), xs);
 
-/** Splits n steps into `count` pieces of equal length and a rest. */
+/** Splits n steps into `count` pieces of equal length and a remainder. */
 export function splitSteps(n: number, count: number): { count: number; length: number; rest: number } {
   const pieces = Math.max(1, Math.min(count, n));
   const length = Math.floor(n / pieces);
   return { count: pieces, length, rest: n - pieces * length };
 }
 
-const plain = <C, X>(step: Step<C, X>, init: C, xs: X, length: number): C =>
+const plain = <C, X>(step: TimeStep<C, X>, init: C, xs: X, length: number): C =>
   scan((c: C, x: X) => [step(c, x), []], init, xs, { length })[0];
 
 /**
- * All steps; the carry at the end. "checkpointed" is a loop of loops: the outer one keeps its carries, the inner one runs
- * again in the reverse pass. `n` is asked for where steps have nothing of their own: no drives.
+ * Runs all steps and returns the last carry. "checkpointed" is a nested loop: the outer loop stores its carries, the inner loop
+ * is rematerialized in the reverse pass. Pass `n` if `xs` has no leaves, which is the case without drives.
  */
 export function runSteps<C, X>(
-  step: Step<C, X>,
+  step: TimeStep<C, X>,
   init: C,
   xs: X,
-  gradient: Gradient,
+  gradient: GradientMethod,
   n = treeLeaves(xs)[0].shape[0],
 ): C {
   if (gradient.kind !== "checkpointed" || n < 4) return plain(step, init, xs, n);
@@ -44,7 +44,7 @@ export function runSteps<C, X>(
   return rest === 0 ? middle : plain(step, middle, rows(xs, count * length, n), rest);
 }
 
-/** The first `count * length` rows in pieces, and the rest (null where there is none). */
+/** The first `count * length` rows in pieces, and the remaining rows or null. */
 export function cutRows<X>(xs: X, count: number, length: number, n: number): { pieces: X; rest: X | null } {
   const used = count * length;
   return {
@@ -53,7 +53,7 @@ export function cutRows<X>(xs: X, count: number, length: number, n: number): { p
   };
 }
 
-/** The carry after every `steps / saves` steps, stacked: [saves, ...]; `advance` runs a piece of the steps. */
+/** Stacks the carries after every `steps / saves` steps: [saves, ...]. `advance` runs one piece of the steps. */
 export function runSaving<C, X>(advance: (carry: C, xs: X) => C, init: C, xs: X, saves: number): [C, C] {
   return scan(
     (c: C, piece: X) => {

@@ -1,11 +1,11 @@
-// What a gradient by reversal holds: as much for ten times the steps, and the numbers of the form that keeps tables.
+// Memory of gradients by reversal: independent of the number of steps, with the same values as stored tables.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Tensor } from "@weft/core";
 import * as weft from "@weft/core";
 import { pauli, sigmaX, sigmaZ } from "../operators/index.js";
 import { type Hamiltonian, type PropagatorOptions, propagator } from "./index.js";
-import { movingAngles } from "./moving.js";
+import { extractStepAngles } from "./step-angles.js";
 
 const skip = weft.CpuDevice.available() ? false : "needs a compiler";
 const f64 = { dtype: "float64" } as const;
@@ -42,7 +42,7 @@ const values = (): Values => ({
   jc: weft.tensor(0.2, f64),
 });
 
-/** Value, gradient, and the most bytes that were held, on a device of its own. */
+/** Value, gradient and peak memory on a new device. */
 function measured(options: Omit<PropagatorOptions, "duration">) {
   const before = weft.session().device;
   const device = new weft.CpuDevice({ threads: 1 });
@@ -62,31 +62,31 @@ function measured(options: Omit<PropagatorOptions, "duration">) {
 const cases = [
   { strategy: "gates", chunks: 1, steps: 500 },
   { strategy: "dense", chunks: 4, steps: 80 },
-  // 16 steps of each piece are a block; here there are as many left over in the short run as in the long one.
+  // A block is 16 steps of each piece; the short and the long run have the same remainder.
   { strategy: "gates", chunks: 128, steps: 128 * 36, times: 5, angles: "blocks" },
   { strategy: "gates", chunks: 1, steps: 2048 + 500, times: 1 + 4096 / 2548, angles: "blocks" },
 ] as const;
 for (const { strategy, chunks, steps, ...more } of cases)
-  test(`${strategy}, ${chunks} pieces of time: no more memory for ten times the steps`, { skip }, () => {
+  test(`${strategy}, ${chunks} pieces of time: peak memory does not grow with the number of steps`, { skip }, () => {
     const { times = 10, angles } = more as { times?: number; angles?: "blocks" };
     const few = measured({ steps, chunks, strategy, angles });
     const many = measured({ steps: Math.round(times * steps), chunks, strategy, angles });
-    // Blocks are worth it only where there are several.
+    // Blocks differ from tables only if there are several.
     const [own, length] = angles === undefined ? [few, steps] : [many, Math.round(times * steps)];
     const tables = measured({ steps: length, chunks, strategy, angles: "tables" });
     assert.equal(many.peak, few.peak);
-    assert.ok(tables.peak > 1.2 * own.peak, `tables hold ${tables.peak} bytes, without them ${own.peak}`);
+    assert.ok(tables.peak > 1.2 * own.peak, `peak with tables ${tables.peak} bytes, without ${own.peak}`);
     own.numbers.forEach((x, i) => {
       assert.ok(Math.abs(x - tables.numbers[i]) < 1e-11, `${i}: ${x}, ${tables.numbers[i]}`);
     });
     assert.ok(
       few.numbers.every((x) => Math.abs(x) > 1e-4),
-      `nothing is zero by chance: ${few.numbers}`,
+      `a value is zero: ${few.numbers}`,
     );
   });
 
-test("what is made of many numbers keeps its table, and other words are refused", { skip }, () => {
-  const sampled = (count: number) => movingAngles((k) => [weft.ones([count], f64).realize().mul(k)]);
+test("angles with many parameters keep their table; unknown values of `angles` are errors", { skip }, () => {
+  const sampled = (count: number) => extractStepAngles((k) => [weft.ones([count], f64).realize().mul(k)]);
   assert.equal(sampled(65), null);
   const few = sampled(3)!;
   assert.deepEqual(
@@ -100,8 +100,8 @@ test("what is made of many numbers keeps its table, and other words are refused"
   );
 });
 
-test("numbers that were written down have a gradient, without jit too", { skip }, () => {
-  // full() is a number in the graph, not a tensor in memory.
+test("constants have a gradient without jit", { skip }, () => {
+  // full() is a constant of the graph, not a buffer.
   const written = (): Values => ({
     amplitude: weft.full([2], 0.5, f64),
     omega: weft.full([2], 3, f64),

@@ -1,151 +1,169 @@
-// Method and Gradient objects: what can be asked of a solver, as data. A method says which equations it solves, its order
-// in the step, where in a step it needs the drives, and which gradients it supports; what it does not support is refused.
+// Integration methods and gradient methods as data. A method lists the equations it solves, its order, the stages at which it
+// reads the drives, and the gradient methods it supports; other combinations are errors.
 import { WeftError } from "@weft/core/internal/graph";
 
+/** Equation of motion. */
 export type Equation = "schrodinger" | "lindblad";
+/** How a reverse pass obtains the states: stored, rematerialized from checkpoints, or by running the evolution backwards. */
 export type GradientKind = "stored" | "checkpointed" | "reversal";
 
-export interface Gradient {
+/** Gradient method of a solver. */
+export interface GradientMethod {
   kind: GradientKind;
-  /** checkpointed: how many states of the loop are kept; about the square root of the steps by default. */
+  /** Number of checkpoints of "checkpointed". Default: about the square root of the steps. */
   checkpoints?: number;
 }
 
+/** Names of integration methods. */
 export type MethodName = "trotter2" | "trotter4" | "pwcExpm" | "tsit5" | "rk4" | "euler" | "cptp2";
 
+/** Integration method of a solver. */
 export interface Method {
   readonly name: MethodName;
-  /** The error of a smooth problem falls with this power of the step. */
+  /** Order of convergence in the step size. */
   readonly order: number;
   readonly equations: readonly Equation[];
   readonly gradients: readonly GradientKind[];
-  /** Times inside a step (0 to 1) at which the drives are read. */
+  /** Times within a step, from 0 to 1, at which the drives are read. */
   readonly stages: readonly number[];
-  /** Said on stderr, once, when the method is used. */
+  /** Printed once to standard error when the method is used. */
   readonly warning?: string;
-  /** trotter2: "merged" static gates (fast, smaller error) or one gate a "terms" (as other codes split). */
+  /** Trotter methods: "merged" static gates (faster, smaller error), or one gate per term as in other codes. */
   readonly splitting?: "merged" | "terms";
   readonly tolerance?: Tolerance;
 }
 
+/** Error tolerances of an adaptive method. */
 export interface Tolerance {
   relative: number;
   absolute: number;
-  /** The bound of the loop: accepted and rejected steps together. */
+  /** Maximum number of accepted and rejected steps. */
   maxSteps: number;
 }
 
-const all: readonly GradientKind[] = ["stored", "checkpointed", "reversal"];
-const kept: readonly GradientKind[] = ["stored", "checkpointed"];
+const everyGradient: readonly GradientKind[] = ["stored", "checkpointed", "reversal"];
+const withoutReversal: readonly GradientKind[] = ["stored", "checkpointed"];
 
-/** Symmetric product of exponentials, second order; unitary, so it can be run backwards. */
+/** Second-order Trotter splitting (symmetric product of exponentials). Unitary, so it can be run backwards. */
 export const trotter2 = (options: { splitting?: "merged" | "terms" } = {}): Method => ({
   name: "trotter2",
   order: 2,
   equations: ["schrodinger"],
-  gradients: all,
+  gradients: everyGradient,
   stages: [0.5],
   splitting: options.splitting ?? "merged",
 });
 
-// Suzuki's fractal of fourth order: five symmetric steps of these lengths, each with the drives at its own midpoint.
+// Suzuki's fourth-order composition: five symmetric steps of these lengths, each with the drives at its own midpoint.
 const p = 1 / (4 - 4 ** (1 / 3));
-/** Lengths of the five second-order steps of trotter4, in parts of the whole step. */
+/** Lengths of the five second-order steps of trotter4, relative to the step. */
 export const suzukiParts: readonly number[] = [p, p, 1 - 4 * p, p, p];
 const midpoints = suzukiParts.map((part, k) => suzukiParts.slice(0, k).reduce((a, b) => a + b, 0) + part / 2);
 
-/** Five symmetric products with their own midpoints: fourth order in time as well as in the splitting. */
+/** Fourth-order Suzuki-Trotter splitting, of fourth order in the time dependence too. */
 export const trotter4 = (options: { splitting?: "merged" | "terms" } = {}): Method => ({
   name: "trotter4",
   order: 4,
   equations: ["schrodinger"],
-  gradients: all,
+  gradients: everyGradient,
   stages: midpoints,
   splitting: options.splitting ?? "merged",
 });
 
-/** The exponential of the generator at the middle of each step: exact for piecewise constant drives. */
+/** Exponential of the generator at the midpoint of each step; exact for piecewise constant drives. */
 export const pwcExpm = (): Method => ({
   name: "pwcExpm",
   order: 2,
   equations: ["schrodinger", "lindblad"],
-  gradients: all,
+  gradients: everyGradient,
   stages: [0.5],
 });
 
+/** Classical Runge-Kutta method of fourth order. */
 export const rk4 = (): Method => ({
   name: "rk4",
   order: 4,
   equations: ["schrodinger", "lindblad"],
-  gradients: kept,
+  gradients: withoutReversal,
   stages: [0, 0.5, 1],
 });
 
+/** Explicit Euler method, for comparisons only. */
 export const euler = (): Method => ({
   name: "euler",
   order: 1,
   equations: ["schrodinger", "lindblad"],
-  gradients: kept,
+  gradients: withoutReversal,
   stages: [0],
   warning:
     "euler is of first order and leaves the physical states (fidelities above 1 occur); use rk4, for comparison only",
 });
 
-/** Strang splitting into exact unitary and exact dissipative maps: every step is completely positive and keeps the trace. */
+/** Strang splitting into unitary and dissipative maps: every step is completely positive and trace-preserving. */
 export const cptp2 = (): Method => ({
   name: "cptp2",
   order: 2,
   equations: ["lindblad"],
-  gradients: kept,
+  gradients: withoutReversal,
   stages: [0.5],
 });
 
-/** Tsitouras 5(4) with steps chosen by its error estimate, as a loop of bounded length. */
+/** Adaptive Tsitouras 5(4) method, as a loop of bounded length. */
 export const tsit5 = (options: Partial<Tolerance> = {}): Method => {
   const tolerance = { relative: 1e-8, absolute: 1e-8, maxSteps: 1000, ...options };
   for (const [key, value] of Object.entries(tolerance))
     if (!(value > 0)) throw new WeftError(`tsit5: ${key} must be positive, got ${value}`);
-  return { name: "tsit5", order: 5, equations: ["schrodinger", "lindblad"], gradients: kept, stages: [], tolerance };
+  return {
+    name: "tsit5",
+    order: 5,
+    equations: ["schrodinger", "lindblad"],
+    gradients: withoutReversal,
+    stages: [],
+    tolerance,
+  };
 };
 
 const byName: Record<MethodName, () => Method> = { trotter2, trotter4, pwcExpm, tsit5, rk4, euler, cptp2 };
+/** Names of all integration methods. */
 export const methodNames = Object.keys(byName) as MethodName[];
 
 const warned = new Set<string>();
 
-/** The method of a name or an object, checked against the equation and the gradient that are asked of it. */
+/** Resolves a method and checks it against the equation and the gradient method. */
 export function resolveMethod(
   given: MethodName | Method | undefined,
   equation: Equation,
-  gradient: GradientKind | Gradient | undefined,
-): { method: Method; gradient: Gradient } {
-  const wanted = given ?? (equation === "lindblad" ? "rk4" : "trotter2");
-  if (typeof wanted === "string" && !(wanted in byName))
-    throw new WeftError(`method: there is no "${wanted}"; known: ${methodNames.join(", ")}`);
-  const method = typeof wanted === "string" ? byName[wanted]() : wanted;
+  gradient: GradientKind | GradientMethod | undefined,
+): { method: Method; gradient: GradientMethod } {
+  const chosen = given ?? (equation === "lindblad" ? "rk4" : "trotter2");
+  if (typeof chosen === "string" && !(chosen in byName))
+    throw new WeftError(`method: there is no "${chosen}"; known: ${methodNames.join(", ")}`);
+  const method = typeof chosen === "string" ? byName[chosen]() : chosen;
   if (!method.equations.includes(equation))
     throw new WeftError(
       `method ${method.name} does not solve the ${equation} equation; ` +
         `use ${methodNames.filter((name) => byName[name]().equations.includes(equation)).join(", ")}`,
     );
   const reversible = method.gradients.includes("reversal") && equation === "schrodinger";
-  const asked: Gradient =
+  const requested: GradientMethod =
     gradient === undefined
       ? { kind: reversible ? "reversal" : "stored" }
       : typeof gradient === "string"
         ? { kind: gradient }
         : gradient;
-  if (asked.kind === "reversal" && !reversible)
+  if (requested.kind === "reversal" && !reversible)
     throw new WeftError(
       equation === "lindblad"
         ? "gradient reversal: dissipation cannot be run backwards without amplifying errors; use stored or checkpointed"
         : `gradient reversal: method ${method.name} is not unitary; use stored or checkpointed, or trotter2, trotter4, pwcExpm`,
     );
-  if (!method.gradients.includes(asked.kind))
-    throw new WeftError(`method ${method.name} has no gradient "${asked.kind}"; known: ${method.gradients.join(", ")}`);
+  if (!method.gradients.includes(requested.kind))
+    throw new WeftError(
+      `method ${method.name} has no gradient "${requested.kind}"; known: ${method.gradients.join(", ")}`,
+    );
   if (method.warning !== undefined && !warned.has(method.name)) {
     warned.add(method.name);
     console.error(`weft: ${method.warning}`);
   }
-  return { method, gradient: asked };
+  return { method, gradient: requested };
 }

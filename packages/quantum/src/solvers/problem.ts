@@ -1,36 +1,38 @@
-// What a solver is given: terms of a Hamiltonian on some of the parts of a system, drives with their time dependence, and
-// jumps. Here it is checked; the solvers rely on it.
+// Inputs of solvers and their checks: Hamiltonian terms on some sites, drives with their time dependence, and jump operators.
 import { type DType, isComplex, WeftError } from "@weft/core/internal/graph";
 import { arange, full, Tensor, tensor } from "@weft/core/internal/tensor";
-import { identity, isTensor, Operator, type OperatorLike } from "../operators/index.js";
+import { identityOperator, isTensor, Operator, type OperatorLike } from "../operators/index.js";
 
-/** An operator on some of the parts; matrix rows count the sites' levels, the first site slowest. */
-export interface Term {
+/** Operator on some sites. Rows of the matrix count the levels of the sites; the first site has the slowest index. */
+export interface HamiltonianTerm {
   sites: readonly number[];
   matrix: Tensor | Operator;
 }
 
 /**
- * Values of the drives: a table [segments, K] (piecewise constant over equal segments), or a function of times: [m] -> [m, K].
+ * Amplitudes of K drives: a table [segments, K] over equal segments, or a function from times [m] to values [m, K].
  */
 export type Amplitudes = Tensor | ((times: Tensor) => Tensor);
 
+/** Hamiltonian as a sum of local terms: static + sum of amplitude_k(t) drive_k. */
 export interface Hamiltonian {
-  /** Levels of each part. */
+  /** Number of levels of each site. */
   dims: readonly number[];
-  static: readonly Term[];
-  drives: readonly Term[];
+  static: readonly HamiltonianTerm[];
+  drives: readonly HamiltonianTerm[];
   amplitudes: Amplitudes | null;
 }
 
+/** Jump (collapse) operator of a Lindblad equation. */
 export interface Jump {
   operator: Tensor | OperatorLike;
-  /** Parts that it acts on, as in a Term; the whole space by default. */
+  /** Sites that it acts on. Default: the whole space. */
   sites?: readonly number[];
-  /** Per unit of time; the operator is multiplied with its square root. 1 by default. */
+  /** Rate per unit of time. Default: 1. */
   rate?: Tensor | number;
 }
 
+/** Matrices on the whole space, for `hamiltonian`. */
 export interface HamiltonianParts {
   static: Tensor | OperatorLike;
   drives?: readonly (Tensor | OperatorLike)[];
@@ -59,7 +61,23 @@ function checked(matrix: Tensor | OperatorLike, name: string, levels: number | n
   return operator;
 }
 
-/** A Hamiltonian of whole matrices: static + sum of amplitude_k(t) drive_k. */
+/**
+ * Builds a Hamiltonian of matrices on the whole space: static + sum of amplitude_k(t) drive_k.
+ *
+ * @example
+ * ```ts
+ * import { destroy, hamiltonian, numberOperator } from "@weft/quantum";
+ *
+ * // A driven oscillator with five levels.
+ * const a = destroy(5);
+ * const h = hamiltonian({
+ *   static: numberOperator(5).scale(2 * Math.PI),
+ *   drives: [a.add(a.adjoint())],
+ *   amplitudes: (t) => t.mul(2 * Math.PI).cos().mul(0.1).unsqueeze(1),
+ * });
+ * console.log(h.dims, h.drives.length); // [ 5 ] 1
+ * ```
+ */
 export function hamiltonian({ static: fixed, drives = [], amplitudes }: HamiltonianParts): Hamiltonian {
   const first = checked(fixed, "hamiltonian: static", null);
   const d = first instanceof Tensor ? first.shape[first.rank - 1] : first.rows;
@@ -75,7 +93,7 @@ export function hamiltonian({ static: fixed, drives = [], amplitudes }: Hamilton
   });
 }
 
-/** Checks sites, sizes and Hermitian matrices of a Hamiltonian of terms. */
+/** Checks the sites, sizes and hermiticity of the terms. */
 export function checkHamiltonian(h: Hamiltonian): Hamiltonian {
   for (const [kind, terms] of [
     ["static", h.static],
@@ -106,8 +124,8 @@ export const dimensionOf = (h: Hamiltonian): number => h.dims.reduce((a, b) => a
 export const matrixOf = (m: Tensor | Operator, dtype: DType): Tensor =>
   m instanceof Operator ? m.tensor(dtype) : m.cast(dtype);
 
-/** The term on the whole space, as numbers where it is numbers. */
-export function whole(h: Pick<Hamiltonian, "dims">, term: Term, dtype: DType): Tensor | Operator {
+/** A term on the whole space: an Operator if the term is one. */
+export function whole(h: Pick<Hamiltonian, "dims">, term: HamiltonianTerm, dtype: DType): Tensor | Operator {
   if (term.sites.length === h.dims.length)
     return term.matrix instanceof Operator ? term.matrix : term.matrix.cast(dtype);
   const rest = h.dims.map((_, k) => k).filter((k) => !term.sites.includes(k));
@@ -118,7 +136,7 @@ export function whole(h: Pick<Hamiltonian, "dims">, term: Term, dtype: DType): T
   const back = h.dims.map((_, k) => order.indexOf(k));
   const D = levelsOf(h.dims, order);
   if (term.matrix instanceof Operator) {
-    const wide = term.matrix.kron(identity(restLevels));
+    const wide = term.matrix.kron(identityOperator(restLevels));
     const place = Array.from({ length: D }, (_, at) => {
       const digits: number[] = [];
       for (let k = n - 1, left = at; k >= 0; k--) {
@@ -130,7 +148,7 @@ export function whole(h: Pick<Hamiltonian, "dims">, term: Term, dtype: DType): T
     return Operator.build(D, D, (i, j) => wide.at(place[i], place[j]));
   }
   const m = levelsOf(h.dims, term.sites);
-  const eye = identity(restLevels).tensor(dtype).reshape([1, restLevels, 1, restLevels]);
+  const eye = identityOperator(restLevels).tensor(dtype).reshape([1, restLevels, 1, restLevels]);
   const wide = term.matrix
     .cast(dtype)
     .reshape([m, 1, m, 1])
@@ -140,7 +158,7 @@ export function whole(h: Pick<Hamiltonian, "dims">, term: Term, dtype: DType): T
 }
 
 export interface TimeOptions {
-  /** From 0 to here; a tensor if its gradient is wanted. */
+  /** End time; a tensor to differentiate with respect to it. */
   duration: Tensor | number;
   steps: number;
   dtype?: "complex64" | "complex128";
@@ -148,7 +166,7 @@ export interface TimeOptions {
 
 export interface Grid {
   steps: number;
-  /** The step, a real scalar. */
+  /** Step size, a real scalar. */
   h: Tensor;
   duration: Tensor;
   real: "float32" | "float64";
@@ -171,8 +189,7 @@ export function timeGrid(options: TimeOptions): Grid {
 }
 
 /**
- * The drives at the stages of every step: [steps, stages, K]. A table is read by segment, so that a step lies in one
- * segment and sees one value at all its stages (one stage is returned then).
+ * Drives at the stages of every step: [steps, stages, K]. For a table [steps, 1, K], because each step lies in one segment.
  */
 export function driveTable(h: Hamiltonian, grid: Grid, stages: readonly number[]): Tensor {
   const k = h.drives.length;
@@ -192,7 +209,7 @@ export function driveTable(h: Hamiltonian, grid: Grid, stages: readonly number[]
       .reshape([steps, 1, k]);
   }
   const s = stages.length;
-  // In double precision: a step index beyond 2^24 / stages would not be exact in single precision.
+  // In float64, because float32 does not represent step indices beyond 2^24 / stages exactly.
   const offsets = tensor([...stages], { dtype: "float64" });
   const at = arange(0, steps, 1, { dtype: "float64" })
     .unsqueeze(1)
@@ -206,16 +223,16 @@ export function driveTable(h: Hamiltonian, grid: Grid, stages: readonly number[]
   return values.cast(grid.real).reshape([steps, s, k]);
 }
 
-/** The same of one step, whose number is a tensor: [stages, K]. For drives that are functions of time. */
+/** Drives [stages, K] of one step whose index is a tensor, for drives that are functions of time. */
 export function drivesAt(h: Hamiltonian, grid: Grid, stages: readonly number[], step: Tensor): Tensor {
-  if (typeof h.amplitudes !== "function") throw new WeftError("evolve: drives of a table have no formula");
+  if (typeof h.amplitudes !== "function") throw new WeftError("evolve: drives of a table are not functions of time");
   const times = tensor([...stages], { dtype: "float64" })
     .add(step)
     .mul(grid.h.cast("float64"));
   return h.amplitudes(times.cast(grid.real)).cast(grid.real);
 }
 
-/** The pieces in which an adaptive method steps, and how it finds the drives: by piece for tables, by time otherwise. */
+/** Pieces of an adaptive method, and the drives: per piece for tables, else as a function of time. */
 export function adaptivePieces(
   h: Hamiltonian,
   grid: Grid,
@@ -258,7 +275,7 @@ export function checkJumps(jumps: readonly Jump[], h: Pick<Hamiltonian, "dims">)
   });
 }
 
-/** A jump on the whole space. */
+/** A jump operator on the whole space. */
 export const wholeJump = (h: Pick<Hamiltonian, "dims">, jump: CheckedJump, dtype: DType): CheckedJump =>
   jump.sites === null
     ? jump

@@ -1,26 +1,29 @@
-// What a solver returns: the final state, saved states and expectation values, and what it cost. Lazy: nothing here runs.
+// Results of solvers: final state, saved states, expectation values and integration statistics, as lazy tensors.
 import { WeftError } from "@weft/core/internal/graph";
 import { conj, linspace, matmul, real, Tensor } from "@weft/core/internal/tensor";
 import { Operator, type OperatorLike } from "../operators/index.js";
-import type { Gradient, Method } from "./methods.js";
+import type { GradientMethod, Method } from "./methods.js";
 import { type Grid, matrixOf } from "./problem.js";
 
+/** Observables by name. */
 export type Observables = Record<string, Tensor | OperatorLike>;
 
+/** Result of a solver. */
 export interface Evolution {
-  /** The state at the end: psi [D], rho [D, D], or a propagator [D, D]. */
+  /** Final state [D], density matrix [D, D], or propagator [D, D]. */
   final: Tensor;
-  /** [saves, ...] at `times`; null unless saves were asked for. */
+  /** States [saves, ...] at `times`, or null without `saves`. */
   states: Tensor | null;
   times: Tensor;
   /** Real expectation values by name, [saves]. */
   expectations: Record<string, Tensor>;
   method: Method;
-  gradient: Gradient;
-  /** Fixed steps; for adaptive methods the bound of the loop. */
+  gradient: GradientMethod;
+  /** Number of fixed steps; for adaptive methods the maximum. */
   steps: number;
-  /** Adaptive methods: steps that were accepted, and whether the end was reached within the bound. */
+  /** Accepted steps of an adaptive method, else null. */
   accepted: Tensor | null;
+  /** Whether an adaptive method reached the end within `steps`, else null. */
   reached: Tensor | null;
 }
 
@@ -30,14 +33,14 @@ export interface SummaryParts {
   grid: Grid;
   saves: number;
   method: Method;
-  gradient: Gradient;
+  gradient: GradientMethod;
   observables?: Observables;
   kind: "state" | "density" | "propagator";
   accepted?: Tensor | null;
   reached?: Tensor | null;
 }
 
-/** <O> for states [..., D] or density matrices [..., D, D]. */
+/** Expectation values of an observable for states [..., D] or density matrices [..., D, D]. */
 export function expectation(observable: Tensor, states: Tensor, kind: "state" | "density"): Tensor {
   if (kind === "density") return real(observable.T.mul(states).sum([-2, -1]));
   const column = states.unsqueeze(-1);

@@ -1,85 +1,90 @@
-// Pure states and propagators in time: d psi/dt = -i H(t) psi. Columns of a propagator, and pieces of time, are lanes of one
-// batched program.
+// Schrödinger equation for states and propagators: d psi/dt = -i H(t) psi. Columns of a propagator and pieces of time are lanes of
+// one batched program.
 import { WeftError } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
 import { adjoint, arange, concat, matmul, shard, Tensor, treeMap, vmap } from "@weft/core/internal/tensor";
-import { identity, Operator, type OperatorLike } from "../operators/index.js";
+import { identityOperator, Operator, type OperatorLike } from "../operators/index.js";
 import { adaptive } from "./adaptive.js";
 import { type DenseProgram, denseProgram, isDense, runDense, runStepwise } from "./dense.js";
 import { hermitianExponential } from "./exponential.js";
 import { applyGate, type GateProgram, runGates } from "./gates.js";
 import { denseTerms, explicitStep, generatorTable, required } from "./lindblad.js";
 import { cutRows, runSaving, runSteps, splitSteps } from "./loop.js";
-import { type Gradient, type GradientKind, type Method, type MethodName, resolveMethod } from "./methods.js";
+import { type GradientKind, type GradientMethod, type Method, type MethodName, resolveMethod } from "./methods.js";
 import { adaptivePieces, dimensionOf, driveTable, type Grid, type Hamiltonian, timeGrid } from "./problem.js";
 import { type Evolution, type Observables, summary } from "./result.js";
 import { trotterProgram } from "./trotter.js";
 
+/** Options of `schrodinger`. */
 export interface SchrodingerOptions {
   duration: Tensor | number;
+  /** Number of fixed steps: a multiple of `saves` and, for piecewise constant amplitudes, of the segments. */
   steps?: number;
   method?: MethodName | Method;
-  gradient?: GradientKind | Gradient;
+  gradient?: GradientKind | GradientMethod;
+  /** Number of equally spaced times at which states are returned. Default: 1, the end. */
   saves?: number;
   observables?: Observables;
   dtype?: "complex64" | "complex128";
   /**
-   * How the reverse pass by reversal gets at the drives: "steps" works them out in every step; "blocks" keeps tables of some
-   * numbers a drive and column for a block of steps at a time; with both, memory does not depend on the number of steps. "tables"
-   * keeps them for all steps. By default steps; on a GPU, and for gates in several pieces of time, where every lane would have to
-   * work them out by itself, tables while they are small and blocks of that size beyond.
+   * Where a reverse pass by reversal takes the gate angles from. "steps" computes them in every step, "blocks" stores tables for
+   * one block of steps at a time: with both, memory does not depend on the number of steps. "tables" stores them for all steps.
+   * Default: "steps". On a GPU, and for gates in several pieces of time, every lane would compute the angles separately, so
+   * small tables are stored, and blocks of that size beyond.
    */
   angles?: (typeof angleKinds)[number];
 }
 
 const angleKinds = ["steps", "blocks", "tables"] as const;
-/** Blocks that are asked for: steps over all pieces of time. */
+/** Steps of a block over all pieces of time, for `angles: "blocks"`. */
 const blockSteps = 2048;
-/** Bytes of tables up to which there is one block, and the fewest steps of a piece in a block. */
+/** Largest size of the tables in bytes; larger ones are split into blocks. */
 const tableBytes = 16 << 20;
-const leastSteps = 16;
+/** Smallest number of steps of a piece in a block. */
+const minSteps = 16;
 
+/** Options of `propagator`. */
 export interface PropagatorOptions extends Omit<SchrodingerOptions, "saves" | "observables"> {
   /**
-   * Time is cut into this many pieces that run side by side; their propagators are multiplied. 1: one after another. The
-   * default fills a wide device without making small problems larger.
+   * Number of pieces of time that run in parallel and whose propagators are multiplied. The default fills the device without
+   * adding work to small problems.
    */
   chunks?: number;
   /**
-   * "gates": one small gate after another, each column a lane of one kernel (the fastest while a column fits into
-   * registers); "dense": whole matrices, all columns in one product. Chosen by the size.
+   * "gates": small gates in sequence, each column a lane of one kernel, the fastest form while a column fits into registers;
+   * "dense": whole matrices, all columns in one product. Default: by size.
    */
   strategy?: "gates" | "dense";
-  /** Columns of the propagator that are wanted (all by default): initial states [count, D]. Needs chunks 1. */
+  /** Initial states [count, D] to propagate instead of all columns. Needs `chunks: 1`. */
   columns?: Tensor;
   /**
-   * Mesh axes along which several devices divide the columns and the pieces of time. Left out, the planner decides; on one
-   * device it means nothing.
+   * Sharding constraints: mesh axes that shard the columns and the pieces of time. By default the sharding planner decides. No
+   * effect on one device.
    */
   divide?: { columns?: string; pieces?: string };
 }
 
-interface Prepared {
+interface SolverSetup {
   method: Method;
-  gradient: Gradient;
+  gradient: GradientMethod;
   grid: Grid;
   D: number;
-  /** Gates of every step; null for methods that integrate the equation. */
+  /** Gates of every step, or null for Runge-Kutta methods. */
   gates: { program: GateProgram; enter(state: Tensor): Tensor; leave(state: Tensor): Tensor } | null;
 }
 
-function prepare(h: Hamiltonian, options: SchrodingerOptions): Prepared {
+function prepare(h: Hamiltonian, options: SchrodingerOptions): SolverSetup {
   const { method, gradient } = resolveMethod(options.method, "schrodinger", options.gradient);
   const grid = timeGrid({ steps: method.tolerance === undefined ? required(options.steps) : 1, ...options });
   const D = dimensionOf(h);
   const same = (state: Tensor): Tensor => state;
-  let gates: Prepared["gates"] = null;
+  let gates: SolverSetup["gates"] = null;
   if (method.name === "trotter2" || method.name === "trotter4") {
     const { angles } = options;
     if (angles !== undefined && !angleKinds.includes(angles))
       throw new WeftError(`propagator: angles must be one of ${angleKinds.join(", ")}, got ${String(angles)}`);
     gates = trotterProgram(h, grid, method, (sites, gate, state) => applyGate(h.dims, sites, gate, state));
-    if (angles === "tables") gates.program.moving = null;
+    if (angles === "tables") gates.program.stepAngles = null;
     gates.program.block = blockFor(gates.program, angles, 1);
   } else if (method.name === "pwcExpm") {
     const { fixed, drives } = denseTerms(h, grid);
@@ -94,25 +99,25 @@ function prepare(h: Hamiltonian, options: SchrodingerOptions): Prepared {
       tables: [table],
       angles: [],
       at: arange(0, grid.steps, 1, { dtype: "float64" }),
-      moving: null,
+      stepAngles: null,
     };
     gates = { program, enter: same, leave: same };
   }
   return { method, gradient, grid, D, gates };
 }
 
-/** Steps of a piece of time whose drives stand in tables together; undefined: they are worked out in every step. */
+/** Number of steps of a piece whose angles are stored together, or undefined to compute them in every step. */
 function blockFor(
   { dims, angles: tables }: GateProgram,
   angles: SchrodingerOptions["angles"],
   pieces: number,
 ): number | undefined {
   if (angles === "steps" || (angles === undefined && pieces === 1 && !onGpu())) return undefined;
-  // The slopes of the angles, in double precision, for every column.
+  // Gradients of the angles are stored per column in float64.
   const columns = dims.reduce((a, b) => a * b, 1);
   const bytes = 8 * columns * tables.reduce((sum, { shape }) => sum + shape[1], 0);
   const all = angles === "blocks" ? blockSteps : tableBytes / Math.max(1, bytes);
-  return Math.max(leastSteps, Math.ceil(all / pieces));
+  return Math.max(minSteps, Math.ceil(all / pieces));
 }
 
 const minusI = { re: 0, im: -1 };
@@ -128,10 +133,24 @@ function rateOf(h: Hamiltonian, grid: Grid): (psi: Tensor, u: Tensor) => Tensor 
   };
 }
 
-/** What is different in every step, with the steps as leading axis. */
+/** Values that differ between steps, with the steps as leading axis. */
 const tablesOf = ({ tables, angles, at }: Pick<GateProgram, "tables" | "angles" | "at">) => ({ tables, angles, at });
 
-/** Evolves psi0 ([D]) to the end of the duration. */
+/**
+ * Solves the Schrödinger equation for an initial state [D]. Batches go through `vmap`.
+ *
+ * @param psi0 - Initial state.
+ *
+ * @example
+ * ```ts
+ * import { basisState, hamiltonian, schrodinger, sigmaX, sigmaZ, stateFidelity } from "@weft/quantum";
+ *
+ * // Resonant Rabi oscillation in the rotating frame: a pi pulse.
+ * const h = hamiltonian({ static: sigmaZ.scale(0), drives: [sigmaX], amplitudes: [[Math.PI / 2]] });
+ * const { final } = schrodinger(h, basisState(2, 0), { duration: 1, steps: 10, method: "pwcExpm" });
+ * console.log(stateFidelity(final, basisState(2, 1)).itemSync()); // 1, up to rounding
+ * ```
+ */
 export function schrodinger(h: Hamiltonian, psi0: Tensor | OperatorLike, options: SchrodingerOptions): Evolution {
   const ready = prepare(h, options);
   const { method, gradient, grid, D, gates } = ready;
@@ -162,13 +181,14 @@ export function schrodinger(h: Hamiltonian, psi0: Tensor | OperatorLike, options
   return finish(leave(last), vmap(leave)(states));
 }
 
-/** Lanes that a wide device wants before cutting time gains nothing more. */
+/** Number of lanes that fills a GPU. */
 const lanesWanted = 4096;
 
-/** Columns from which whole matrices beat single gates (a GPU holds larger columns on chip), and to which they are affordable. */
+/** Smallest dimension at which whole matrices are faster than gates; a GPU holds larger columns on chip. */
 const denseFrom = { cpu: 32, gpu: 128 };
-/** Operations of one step on a column that a CPU's kernel may have written out: beyond, compiling it takes minutes. */
+/** Largest number of unrolled operations per step of a CPU kernel; more would take minutes to compile. */
 const unrolledLimit = 4000;
+/** Largest dimension at which whole matrices are affordable. */
 const denseTo = 1024;
 const onGpu = (): boolean => session().device.traits.warpSize > 1;
 
@@ -199,8 +219,8 @@ function chunksFor(wanted: number | undefined, steps: number, D: number, strateg
 }
 
 /**
- * Pieces of time by default. At least 32 steps each, or the product of the pieces costs more than the steps. A CPU is full with
- * few lanes, and its products are no faster for being wide; several workers want work for each.
+ * Default number of pieces of time. A piece has at least 32 steps, because with fewer the product of the pieces costs more than
+ * the steps. A CPU needs few lanes, and its products do not gain from width. Every worker gets the same number of pieces.
  */
 export function piecesFor(
   steps: number,
@@ -211,27 +231,27 @@ export function piecesFor(
   const each = strategy === "gates" ? 16 : workers === 1 ? 1 : 32;
   const full = Math.floor((gpu ? lanesWanted : workers * each) / D);
   const most = Math.min(Math.floor(steps / 32), 128);
-  // Pieces that workers cannot share out evenly leave some of them waiting.
+  // A number of pieces that is not a multiple of the workers leaves some workers idle.
   const even = (pieces: number, round: (x: number) => number): number => round(pieces / workers) * workers;
   return Math.max(1, Math.min(even(full, Math.ceil), most < workers ? most : even(most, Math.floor)));
 }
 
-/** Whole matrices: pieces of time side by side where there are several, then their product on the initial columns. */
+/** Dense strategy: pieces of time in parallel, then their product applied to the initial columns. */
 function evolveDense(
   dense: DenseProgram,
   start: Tensor,
   chunks: number,
   grid: Grid,
-  gradient: Gradient,
+  gradient: GradientMethod,
   divide: PropagatorOptions["divide"],
 ): Tensor {
   const { unitaries, lead } = dense;
-  const first = wish(start, 1, chunks === 1 ? divide?.columns : undefined);
+  const first = constrain(start, 1, chunks === 1 ? divide?.columns : undefined);
   const [D] = first.shape;
   const rows = (angles: Tensor[], pieces: number): Tensor[] =>
     angles.map((a) => a.reshape([pieces, a.shape[0] / pieces, D]).permute([1, 0, 2]));
   const cut = (from: number, to: number): Tensor[] => dense.angles.map((a) => a.index(`${from}:${to}`));
-  /** Steps from `from` on, in equal pieces side by side. */
+  /** Runs `pieces` pieces of `each` steps in parallel, starting at step `from`. */
   const run = (x: Tensor, from: number, pieces: number, each: number): Tensor => {
     if (gradient.kind !== "reversal" || dense.stepwise === null)
       return runDense({ unitaries, angles: rows(cut(from, from + pieces * each), pieces) }, x, gradient);
@@ -241,9 +261,9 @@ function evolveDense(
   const entered = matmul(lead, first);
   if (chunks === 1) return matmul(adjoint(lead), run(entered, 0, 1, grid.steps));
   const { count, length } = splitSteps(grid.steps, chunks);
-  const eye = identity(D).tensor(first.dtype);
+  const eye = identityOperator(D).tensor(first.dtype);
   const all = run(
-    wish(
+    constrain(
       eye
         .unsqueeze(1)
         .expand([D, count, D])
@@ -261,16 +281,16 @@ function evolveDense(
   return matmul(adjoint(lead), total);
 }
 
-/** Cut along a dimension by these mesh axes, where any are named; gradients are left to the planner's eyes. */
-const wish = (x: Tensor, dimension: number, axes: string | readonly string[] | undefined): Tensor =>
+/** Adds a sharding constraint on a dimension if mesh axes are given. Gradients are left to the planner. */
+const constrain = (x: Tensor, dimension: number, axes: string | readonly string[] | undefined): Tensor =>
   axes === undefined || axes.length === 0 ? x : shard(x, { [dimension]: axes });
 
-/** Pieces up to which their product is a plain chain; a GPU has hundreds and wants few steps one after another. */
+/** Largest number of pieces that are multiplied sequentially; more are multiplied as a tree, which suits GPUs. */
 const chainTo = 16;
 
 /**
- * The product of a stack of matrices in time order (the first acts first). Few of them one after another: devices that share
- * the pieces put them together once, and each multiplies its own columns. Many pair by pair.
+ * Product of a stack of matrices in time order: the first acts first. Few matrices are multiplied sequentially, so that devices
+ * gather the pieces once and multiply their own columns; many are multiplied pairwise.
  */
 function timeProduct(maps: Tensor): Tensor {
   let rest = shard(maps, {});
@@ -294,15 +314,24 @@ function timeProduct(maps: Tensor): Tensor {
 }
 
 /**
- * The propagator [D, D] over the whole duration, or the images of some initial states as columns [D, count]. Columns and
- * pieces of time run side by side.
+ * Propagator [D, D] over the duration, or the images of the initial states `columns` as columns [D, count]. Columns and pieces of
+ * time run in parallel.
+ *
+ * @example
+ * ```ts
+ * import { hamiltonian, propagator, sigmaX, sigmaZ } from "@weft/quantum";
+ *
+ * const drive = { drives: [sigmaX], amplitudes: [[0.3], [0.1]] };
+ * const { final } = propagator(hamiltonian({ static: sigmaZ, ...drive }), { duration: 2, steps: 100 });
+ * console.log(final.adjoint().matmul(final).real().arraySync()); // the identity: the propagator is unitary
+ * ```
  */
 export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolution {
   const ready = prepare(h, options);
   const { method, gradient, grid, D, gates } = ready;
   const done = (columns: Tensor, more: Partial<Evolution> = {}): Evolution =>
     summary({ final: columns, states: null, grid, saves: 1, method, gradient, kind: "propagator", ...more });
-  const starts = options.columns?.cast(grid.complex) ?? identity(D).tensor(grid.complex);
+  const starts = options.columns?.cast(grid.complex) ?? identityOperator(D).tensor(grid.complex);
   if (starts.rank !== 2 || starts.shape[1] !== D)
     throw new WeftError(`propagator: columns must be initial states [count, ${D}], got [${starts.shape.join(", ")}]`);
   if (gates === null) {
@@ -311,30 +340,30 @@ export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolutio
   }
   const { program, enter, leave } = gates;
   const strategy = strategyFor(options.strategy, program, D);
-  // Without drives all steps are the same: one column after another is all there is to do.
-  const isMoving = program.tables.length + program.angles.length > 0;
+  // Without drives all steps are equal, so pieces of time gain nothing.
+  const isDriven = program.tables.length + program.angles.length > 0;
   const pieces = options.columns === undefined ? chunksFor(options.chunks, grid.steps, D, strategy) : 1;
-  const chunks = isMoving ? pieces : 1;
+  const chunks = isDriven ? pieces : 1;
   if (options.columns !== undefined && (options.chunks ?? 1) !== 1)
     throw new WeftError("propagator: pieces of time need the whole propagator; give chunks or columns, not both");
   if (strategy === "dense") {
-    // On a GPU a step's own angles are a dozen kernels beside its few products: tables, while they are small.
+    // On a GPU, computing the angles of a step takes a dozen kernels beside its few products: store small tables.
     const small = 16 * grid.steps * D <= tableBytes;
-    if (onGpu() && options.angles === undefined && small) program.moving = null;
+    if (onGpu() && options.angles === undefined && small) program.stepAngles = null;
     const first = vmap(enter)(starts).T;
     const out = evolveDense(denseProgram(program), first, chunks, grid, gradient, options.divide);
     return done(vmap(leave, { inAxes: 1, outAxes: 1 })(out));
   }
-  const shared = wish(starts, 0, options.divide?.columns);
+  const shared = constrain(starts, 0, options.divide?.columns);
   if (chunks === 1) return done(vmap((psi: Tensor) => leave(runGates(program, enter(psi), gradient)))(shared).T);
-  // Lanes of several pieces are at different times: what all share when there is one piece, each would work out by itself.
+  // Lanes of different pieces are at different times and cannot share the computation of angles.
   program.block = blockFor(program, options.angles, chunks);
   const { count, length } = splitSteps(grid.steps, chunks);
   const { pieces: cut, rest } = cutRows(tablesOf(program), count, length, grid.steps);
-  const apart = treeMap((x: Tensor) => wish(x, 0, options.divide?.pieces), cut);
+  const sharded = treeMap((x: Tensor) => constrain(x, 0, options.divide?.pieces), cut);
   const columnsOf = (xs: ReturnType<typeof tablesOf>): Tensor =>
     vmap((psi: Tensor) => runGates({ ...program, ...xs }, psi, gradient))(shared).T;
-  let total = timeProduct(vmap(columnsOf)(apart));
+  let total = timeProduct(vmap(columnsOf)(sharded));
   if (rest !== null) total = matmul(columnsOf(rest), total);
   const inside = vmap(leave, { inAxes: 1, outAxes: 1 });
   const first = vmap(enter, { inAxes: 1, outAxes: 1 })(starts.T);

@@ -1,12 +1,20 @@
-// From a Hamiltonian to gates: which terms are merged, in which layers they go, and how steps of second and fourth order
-// are put together. Drives stay apart from the static part: with smooth pulses that splitting converges far faster.
+// Trotter steps of a Hamiltonian: merging of terms, layers of commuting gates, and steps of second and fourth order. Drives are
+// split from the static part, because with smooth pulses this splitting converges faster.
 import { adjoint, arange, eigh, kron, matmul, stack, type Tensor, tensor } from "@weft/core/internal/tensor";
-import { identity } from "../operators/index.js";
+import { identityOperator } from "../operators/index.js";
 import { hermitianExponential } from "./exponential.js";
 import type { GateProgram, Slot } from "./gates.js";
 import { type Method, suzukiParts } from "./methods.js";
-import { movingAngles } from "./moving.js";
-import { drivesAt, driveTable, type Grid, type Hamiltonian, levelsOf, matrixOf, type Term } from "./problem.js";
+import {
+  drivesAt,
+  driveTable,
+  type Grid,
+  type Hamiltonian,
+  type HamiltonianTerm,
+  levelsOf,
+  matrixOf,
+} from "./problem.js";
+import { extractStepAngles } from "./step-angles.js";
 
 interface LocalTerm {
   sites: readonly number[];
@@ -18,18 +26,18 @@ type Layer = LocalTerm[];
 const overlaps = (a: readonly number[], b: readonly number[]): boolean => a.some((s) => b.includes(s));
 const sameSites = (a: readonly number[], b: readonly number[]): boolean => a.join() === b.join();
 
-/** A term on more sites than it names (which must lie among them). */
+/** A one-site term on more sites. */
 function widen(dims: readonly number[], term: LocalTerm, sites: readonly number[], grid: Grid): Tensor {
   if (sameSites(term.sites, sites)) return term.matrix;
   const at = term.sites[0];
-  const parts = sites.map((s) => (s === at ? term.matrix : identity(dims[s]).tensor(grid.complex)));
+  const parts = sites.map((s) => (s === at ? term.matrix : identityOperator(dims[s]).tensor(grid.complex)));
   return parts.reduce((a, b) => kron(a, b));
 }
 
-/** One gate a term, in the order given. */
+/** One gate per term, in the given order. */
 const termLayers = (terms: readonly LocalTerm[]): Layer[] => terms.map((term) => [term]);
 
-/** Terms on the same sites are added, one-site terms go into the first pair that has their site, disjoint pairs share a layer. */
+/** Adds terms on the same sites, merges one-site terms into the first pair with their site, and groups disjoint pairs. */
 function mergedLayers(dims: readonly number[], terms: readonly LocalTerm[], grid: Grid): Layer[] {
   const wide: LocalTerm[] = [];
   const add = (sites: readonly number[], matrix: Tensor): void => {
@@ -46,7 +54,7 @@ function mergedLayers(dims: readonly number[], terms: readonly LocalTerm[], grid
   }
   for (const term of terms) {
     if (term.sites.length > 1) continue;
-    // The first layer is the one with most sites: all energies go there, and only couplings are left for the others.
+    // The first layer covers most sites, so it receives the energies; other layers hold couplings only.
     const host = layers.flat().find((other) => other.sites.includes(term.sites[0]));
     if (host !== undefined) host.matrix = host.matrix.add(widen(dims, term, host.sites, grid));
     else {
@@ -63,8 +71,8 @@ interface DriveGroup {
   members: number[];
 }
 
-/** Drives on the same sites act as one. */
-function groupDrives(drives: readonly Term[]): DriveGroup[] {
+/** Groups drives on the same sites. */
+function groupDrives(drives: readonly HamiltonianTerm[]): DriveGroup[] {
   const groups: DriveGroup[] = [];
   drives.forEach(({ sites }, k) => {
     const known = groups.find((g) => sameSites(g.sites, sites));
@@ -76,7 +84,7 @@ function groupDrives(drives: readonly Term[]): DriveGroup[] {
 
 type Frames = ReadonlyMap<number, { values: Tensor; vectors: Tensor }>;
 
-/** Lists of indices with the same key, in order of appearance. */
+/** Groups of indices with equal keys, in order of appearance. */
 function alike<T>(items: readonly T[], key: (item: T) => unknown): number[][] {
   const groups = new Map<unknown, number[]>();
   items.forEach((item, i) => {
@@ -85,7 +93,7 @@ function alike<T>(items: readonly T[], key: (item: T) => unknown): number[][] {
   return [...groups.values()];
 }
 
-/** Eigenvectors of drives by site; those of one size are solved as one batch. */
+/** Eigendecompositions of drives by site; drives of one size are solved as one batch. */
 function eigenframes(drives: readonly { site: number; matrix: Tensor }[]): Frames {
   const frames = new Map<number, { values: Tensor; vectors: Tensor }>();
   for (const group of alike(drives, ({ matrix }) => matrix.shape[0])) {
@@ -97,7 +105,7 @@ function eigenframes(drives: readonly { site: number; matrix: Tensor }[]): Frame
   return frames;
 }
 
-/** exp(-i length h term) of all requests, in the drives' frames; gates of one size are made as one batch. */
+/** exp(-i length h term) of all requests in the eigenbases of the drives; gates of one size are computed as one batch. */
 function exponentials(
   dims: readonly number[],
   requests: readonly (LocalTerm & { length: number })[],
@@ -117,7 +125,7 @@ function exponentials(
           stack(
             group.map((i) => {
               const site = requests[i].sites[k];
-              return frames.get(site)?.vectors ?? identity(dims[site]).tensor(grid.complex);
+              return frames.get(site)?.vectors ?? identityOperator(dims[site]).tensor(grid.complex);
             }),
           ),
         )
@@ -139,12 +147,12 @@ function exponentials(
 
 export interface TrotterProgram {
   program: GateProgram;
-  /** Before the first step and after the last: changes of basis and the halves of merged layers. */
+  /** Change of basis and half of the first layer, before the first step and after the last. */
   enter(state: Tensor): Tensor;
   leave(state: Tensor): Tensor;
 }
 
-/** The gates of all steps. `apply` puts a matrix on sites of a state. */
+/** The gates of all steps. `apply` applies a matrix to some sites of a state. */
 export function trotterProgram(
   h: Hamiltonian,
   grid: Grid,
@@ -158,7 +166,7 @@ export function trotterProgram(
   const groups = groupDrives(h.drives);
   const disjoint = groups.every((g, i) => groups.every((o, j) => i === j || !overlaps(g.sites, o.sites)));
 
-  // A lone drive of a site becomes a phase in its own eigenbasis; the static gates are written in that basis instead.
+  // The only drive of a site is diagonal in its eigenbasis; the static gates are transformed into that basis.
   const lone = disjoint ? groups.filter(({ sites, members }) => sites.length === 1 && members.length === 1) : [];
   const frames = eigenframes(
     lone.map(({ sites, members }) => ({
@@ -168,14 +176,14 @@ export function trotterProgram(
   );
 
   const at = arange(0, grid.steps, 1, { dtype: "float64" });
-  const program: GateProgram = { dims, slots: [], fixed: [], tables: [], angles: [], at, moving: null };
-  /** The angles of each slot from the drives at the stages of one step, [stages, K]. */
+  const program: GateProgram = { dims, slots: [], fixed: [], tables: [], angles: [], at, stepAngles: null };
+  /** Angles of each slot as a function of the drives at the stages of one step, [stages, K]. */
   const fromDrives: ((u: Tensor) => Tensor)[] = [];
   const slots: Slot[] = [];
   const terms = h.static.map(({ sites, matrix }) => ({ sites, matrix: matrixOf(matrix, grid.complex) }));
   const layers = method.splitting === "terms" ? termLayers(terms) : mergedLayers(dims, terms, grid);
   const requests: (LocalTerm & { key: string; length: number })[] = [];
-  /** The number of a gate that will be made: exp(-i length h term). */
+  /** Index of the gate exp(-i length h term) among the requests. */
   const gateOf = (layer: number, at: number, length: number): number => {
     const key = `${layer} ${at} ${length.toPrecision(15)}`;
     const known = requests.findIndex((r) => r.key === key);
@@ -213,8 +221,8 @@ export function trotterProgram(
     }
   };
 
-  // Each second-order part is layers, drives, layers reversed; the first layer of one part meets the first layer of the
-  // next, also from step to step, and they are one gate.
+  // Each second-order part is layers, drives, reversed layers. Adjacent first layers of consecutive parts and steps are merged
+  // into one gate.
   const last = parts.length - 1;
   parts.forEach((part, s) => {
     for (let l = 1; l < layers.length; l++) pushLayer(l, part / 2);
@@ -226,14 +234,14 @@ export function trotterProgram(
   const gates = exponentials(dims, requests, grid, frames);
   const rim = rimGates.map((index) => ({ sites: requests[index].sites, gate: gates[index] }));
   const used = new Set(slots.filter((s) => s.kind === "fixed").map((s) => s.index));
-  // Gates that only the rim uses are no part of the loop.
+  // Gates that only the first and last step use are not part of the loop.
   const keep = gates.map((_, i) => i).filter((i) => used.has(i));
   const { amplitudes } = h;
-  const canMove = typeof amplitudes === "function" && program.tables.length === 0 && fromDrives.length > 0;
+  const hasStepAngles = typeof amplitudes === "function" && program.tables.length === 0 && fromDrives.length > 0;
   const inLoop: GateProgram = {
     ...program,
-    moving: canMove
-      ? movingAngles((k) => {
+    stepAngles: hasStepAngles
+      ? extractStepAngles((k) => {
           const now = drivesAt(h, grid, method.stages, k);
           return fromDrives.map((angle) => angle(now));
         })

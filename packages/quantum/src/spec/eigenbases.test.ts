@@ -1,11 +1,11 @@
-// Eigenbases of devices are solved once where only pulses are learned: hits for equal devices, the same loss and gradient,
-// and no eigen-solve in the program.
+// Levels of devices are cached if only pulses are optimized: hits for equal devices, the same loss and gradient, and no
+// eigensolver in the program.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "@weft/core";
 import { assertClose } from "@weft/core/testing/test/compare.js";
 import { cacheStats, clearCaches } from "../cache/index.js";
-import type { Parameters } from "../systems/index.js";
+import type { DeviceParameters } from "../systems/index.js";
 import { GateProblem, parseGateSpec } from "./index.js";
 
 const text = (learn: string, ej = 15): string =>
@@ -13,7 +13,7 @@ const text = (learn: string, ej = 15): string =>
   "pulses:\n  - {on: q, name: x, operator: n, shape: cosine, length: 10, amplitude: 0.3, omega: 32}\n" +
   `evolution: {steps: 40, method: trotter2}\ntarget: {gate: X}\nlearn: ${learn}\n`;
 
-test("pulses alone: levels come from the cache; energies: they are solved inside", () => {
+test("levels are cached when pulses are optimized, and solved in the program when energies are", () => {
   clearCaches();
   const pulses = new GateProblem(parseGateSpec(text("[q.x.amplitude]")));
   new GateProblem(parseGateSpec(text("[q.x.omega]")));
@@ -25,9 +25,9 @@ test("pulses alone: levels come from the cache; energies: they are solved inside
   const energies = new GateProblem(parseGateSpec(text("[q.x.amplitude, q.ej]")));
   assert.equal(cacheStats().eigenbases!.entries, 2);
   const both = (problem: GateProblem, keys: string[]) => {
-    const run = weft.jit((p: Parameters) => weft.valueAndGrad(problem.loss)(p));
+    const run = weft.jit((p: DeviceParameters) => weft.valueAndGrad(problem.loss)(p));
     const p = problem.learned();
-    const [value, slopes] = run(p) as [weft.Tensor, Parameters];
+    const [value, slopes] = run(p) as [weft.Tensor, DeviceParameters];
     return { value: value.itemSync(), slope: slopes[keys[0]!]!.itemSync(), kernels: run.kernels(p) };
   };
   const a = both(pulses, ["q.x.amplitude"]);

@@ -1,5 +1,5 @@
-// Everything that the two published studies print, written as specification files: devices, pulses, gates, compensations, and
-// gates that decay. The numbers are theirs; where a closed form exists it is the judge.
+// The results of two published studies as specification files: devices, pulses, gates, compensation and decay, against the
+// published values and closed forms.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "@weft/core";
@@ -19,7 +19,7 @@ const infidelityOf = (spec: object): number => {
   return run(problem.learned()).itemSync();
 };
 
-test("spectra of single fluxonium qubits", { skip }, () => {
+test("spectra of single fluxonium qubits equal the published values", { skip }, () => {
   const levels = (fields: object) => {
     const bound = problemOf({ device: { parts: { q: { kind: "fluxonium", ...fields } } } }).bind();
     const { energies, n, phi } = bound.levels().q;
@@ -50,7 +50,7 @@ test("spectra of single fluxonium qubits", { skip }, () => {
     near(n.index(1, 2).real().itemSync(), n12, 1e-9, `n12 at ${el}`);
     near(phi.index(0, 1).abs().itemSync(), phi01, 1e-9, `phi01 at ${el}`);
   }
-  // The flux on the junction is another gauge of the same circuit.
+  // Flux on the junction is another gauge of the same circuit.
   const junction = levels({ ec: 1.68, ej: 3.5, el: 0.5, phiExt: "pi", levels: 5, fluxOn: "junction" });
   published[1][1].forEach((want, k) => {
     near(junction.energies[k], want, 1e-7, `level ${k} with the flux on the junction`);
@@ -59,7 +59,7 @@ test("spectra of single fluxonium qubits", { skip }, () => {
 
 const chain = (more: object = {}): object => ({ kind: "fluxonium", el: [0.9, 1, 1.1], jc: 0.02, jl: -0.002, ...more });
 
-test("a chain of three: dressed frequencies, static ZZ and the coupling where it vanishes", { skip }, () => {
+test("dressed frequencies and static ZZ of a chain of three equal the published values", { skip }, () => {
   const bind = (jc: number) => problemOf({ device: { chain: chain({ qubits: 3, levels: 5, jc }) } }).bind();
   const bound = bind(0.02);
   [0.4990023551, 0.5821936219, 0.6700509917].forEach((want, k) => {
@@ -69,7 +69,7 @@ test("a chain of three: dressed frequencies, static ZZ and the coupling where it
   near(staticZZ(bind(0.0122496977), "q0", "q1").itemSync() * 1e6, 0, 1e-5, "kHz");
 });
 
-test("the published cross-resonance amplitude is that of an effective coupling of 10 MHz", { skip }, () => {
+test("the cross-resonance recipe gives the published amplitude for an effective coupling of 10 MHz", { skip }, () => {
   const recipe = (more: object) => {
     const device = { chain: chain({ qubits: 3, levels: 5 }) };
     const pulses = [{ recipe: "cross-resonance", control: "q0", target: "q1", length: 100, ...more }];
@@ -78,12 +78,14 @@ test("the published cross-resonance amplitude is that of an effective coupling o
   const published = recipe({ effective: 0.01 });
   near(published["q0.cr.amplitude"] as number, 0.13067653633, 1e-10);
   near(published["q0.cr.omega"] as number, 3.65803041115, 1e-10);
-  // By the dressed elements of charge and phase the coupling is 9.7154 MHz.
+  // The dressed charge and phase elements give a coupling of 9.7154 MHz.
   near(recipe({})["q0.cr.amplitude"] as number, 0.13067653633 / 0.9715425676, 1e-9);
   assert.throws(() => recipe({ control: "q7" }), /pulses\[0\].control: there is no "q7"/);
 });
 
-test("cross resonance between dressed states: the fidelity, and a gradient that is the slope", { skip }, () => {
+test("cross resonance between dressed states has the published fidelity, and its gradient equals finite differences", {
+  skip,
+}, () => {
   const spec = (values: object) => ({
     device: { chain: chain({ qubits: 3, levels: 3 }) },
     pulses: [{ on: "q0", name: "cr", shape: "cosine", phase: 0, ...values }],
@@ -95,7 +97,7 @@ test("cross resonance between dressed states: the fidelity, and a gradient that 
   const run = weft.jit((p: Record<string, weft.Tensor>) => weft.valueAndGrad(start.loss)(p));
   const [value, gradient] = run(start.learned());
   near(1 - value.itemSync(), 0.98823998, 1e-4);
-  // The study prints -1.04 for the frequency: its steps of first order run backwards in their forward order, which is not
+  // The study prints -1.04 for the frequency, because its reverse pass applies first-order steps in forward order, which is not
   // their inverse (docs/decisions.md).
   for (const [key, step] of [
     ["q0.cr.amplitude", 1e-6],
@@ -113,7 +115,7 @@ test("cross resonance between dressed states: the fidelity, and a gradient that 
   near(gradient["q0.cr.length"].itemSync(), -1.3367e-3, 3e-5, "printed");
 });
 
-test("X in seven half turns on ten levels", { skip }, () => {
+test("an X gate by seven half rotations on ten levels has the published infidelity", { skip }, () => {
   const spec = {
     device: { parts: { q: { kind: "fluxonium", ec: 1, ej: 4, el: 1, phiExt: "pi", levels: 10 } } },
     pulses: [
@@ -151,7 +153,9 @@ const simultaneous = (qubits: number, spread: number[][] | null, target: object,
   learn: ["*.x.amplitude"],
 });
 
-test("simultaneous X, with and without spread and virtual Z, on one, two and four qubits", { skip }, () => {
+test("simultaneous X on one, two and four qubits has the published infidelities, with and without spread and virtual Z", {
+  skip,
+}, () => {
   const loss = (qubits: number, spread: number[][] | null, compensation = "none"): number =>
     infidelityOf(simultaneous(qubits, spread, { compensation }));
   near(loss(1, null), 0.9998007495, 2e-10);
@@ -165,7 +169,9 @@ test("simultaneous X, with and without spread and virtual Z, on one, two and fou
   near(loss(4, old, "virtual-z"), 0.04317423, 1e-8);
 });
 
-test("the gradient of two qubits: pulses, energies, couplings and the length that they share", { skip }, () => {
+test("gradients of pulses, energies, couplings and a shared length on two qubits equal the published values", {
+  skip,
+}, () => {
   const shared = { shared: { length: ["q0.x.length", "q1.x.length"] } };
   const problem = problemOf({ ...simultaneous(2, old, {}, shared), learn: ["*"] });
   const run = weft.jit((p: Record<string, weft.Tensor>) => weft.valueAndGrad(problem.loss)(p));
@@ -196,7 +202,7 @@ test("the gradient of two qubits: pulses, energies, couplings and the length tha
   }
 });
 
-test("any number of qubits: twelve in a chain, and their gate", () => {
+test("a chain of twelve qubits and its gate can be specified", () => {
   const { spec } = problemOf({
     device: { chain: chain({ qubits: 12, levels: 2 }), spread: { sigma: 0.01, seed: 42 } },
     pulses: [{ on: "q11", name: "x", shape: "cosine", length: 50, amplitude: 0.05, omega: 3 }],
@@ -207,13 +213,13 @@ test("any number of qubits: twelve in a chain, and their gate", () => {
   assert.equal(computationalStates(spec.device.with({})).length, 4096);
 });
 
-/** One qubit under a constant drive (the meta-learning study), or idle, with decay. */
+/** One qubit with decay, driven (the meta-learning study) or idle. */
 const decaying = (more: object): object => ({
   device: { parts: { q: { kind: "qubit", frequency: 0 } } },
   ...more,
 });
 
-/** Small programs that run once: interpreting them takes less time than compiling. */
+/** Runs a test on the reference device: small programs that run once take longer to compile than to interpret. */
 function interpreted(body: () => void): () => void {
   return () => {
     const device = weft.session().device;
@@ -227,7 +233,7 @@ function interpreted(body: () => void): () => void {
 }
 
 test(
-  "a half turn with decay: the exact fidelities, and what Runge-Kutta and Euler make of them",
+  "a pi pulse with decay has the exact fidelity, and Runge-Kutta and Euler their known errors",
   interpreted(() => {
     const fidelity = (gd: number, gr: number, method: string, steps: number): number => {
       const problem = problemOf(
@@ -258,7 +264,7 @@ test(
 );
 
 test(
-  "what decay leaves of a gate: idle qubits against T1 and T2, single and in pairs",
+  "the fidelity of idle qubits with T1 and T2 equals closed forms, for one qubit and for pairs",
   interpreted(() => {
     const [t1, t2, duration] = [100, 80, 20];
     const [e1, e2] = [Math.exp(-duration / t1), Math.exp(-duration / t2)];
@@ -279,7 +285,7 @@ test(
     near(value(spec(["q"], "process")), process, 1e-9);
     near(value(spec(["q"], "average")), (2 * process + 1) / 3, 1e-9);
     near(value(spec(["a", "b"], "process")), process ** 2, 1e-9);
-    // Precession turns the gate away; virtual Z turns it back, whatever decayed.
+    // Precession lowers the fidelity; virtual Z restores it, with decay too.
     assert.ok(value(spec(["q"], "process", "none", 0.013)) < 0.6);
     near(value(spec(["q"], "process", "virtual-z", 0.013)), process, 1e-7);
     near(value(spec(["q"], "average", "single-qubit", 0.013)), (2 * process + 1) / 3, 1e-7);
@@ -287,7 +293,7 @@ test(
 );
 
 test(
-  "a driven gate with decay: the closed gate as rates vanish, leakage, and the slope of its pulse",
+  "a driven gate with decay approaches the closed system for small rates, and its gradient equals finite differences",
   interpreted(() => {
     const spec = (t1: number | null, compensation = "virtual-z"): object => ({
       device: { parts: { q: { kind: "duffing", frequency: 0.6, anharmonicity: -0.2, levels: 3 } } },

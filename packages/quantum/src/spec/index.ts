@@ -1,13 +1,13 @@
-// Specification files of gates.
+// Gate specification files.
 export {
   type GateSpec,
+  type GateTarget,
   gateSpec,
   learnedKeys,
   matching,
   type OpenJump,
   parseGateSpec,
+  setParameter,
   specValues,
-  type Target,
 } from "./gate-spec.js";
-export { SpecError } from "./keys.js";
 export { type GateOutcome, GateProblem, type Populations } from "./problem.js";

@@ -1,4 +1,4 @@
-// A specification as a program: its loss as a function of named parameters, and what there is to report about it.
+// Gate problems: the loss of a specification as a function of named parameters, with checks and populations.
 import { range, WeftError } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
 import { adjoint, full, matmul, type Tensor, tensor, treeLeaves } from "@weft/core/internal/tensor";
@@ -23,56 +23,58 @@ import {
   computationalFrame,
   computationalStates,
   type DeviceEvolution,
-  digitsOf,
+  type DeviceParameters,
   durationOf,
   evolve,
   type Levels,
-  numberOf,
-  type Parameters,
+  levelsOfState,
+  stateIndex,
 } from "../systems/index.js";
 import { type GateSpec, learnedKeys } from "./gate-spec.js";
 
+/** Result of the evolution of a specification. */
 export interface GateOutcome {
   infidelity: Tensor;
   leaked: Tensor | null;
-  /** [n, n], after compensation; null for open systems and state transfer. */
+  /** Gate [n, n] after compensation, or null for open systems and state transfers. */
   unitary: Tensor | null;
   evolution: Evolution;
-  /** Throws where the numbers mean nothing. */
+  /** Throws if the result is not valid. */
   check(): void;
 }
 
-/** Probabilities of product states in time, the beginning included. */
+/** Populations of product states over time, with the initial ones. */
 export interface Populations {
-  /** The levels that it starts in, a digit a part. */
+  /** Initial product state, one digit per part. */
   from: string;
-  /** With decay. */
+  /** Whether the evolution includes decay. */
   open: boolean;
   labels: string[];
   times: number[];
-  /** By time, then by state. */
+  /** Populations by time, then by state. */
   weights: number[][];
 }
 
-/** Levels of whole devices by structure and numbers: where only pulses are learned, no program solves for them again. */
+/** Levels of devices by structure and parameters: without gradients of energies, programs have them as constants. */
 const eigenbases = new BoundedCache<Record<string, Levels>>("eigenbases", {
   entries: 32,
   bytes: 2 ** 28,
   sizeOf: (parts) => treeLeaves(parts).reduce((sum, t) => sum + t.size * (t.dtype.startsWith("complex") ? 16 : 8), 0),
 });
 
+/** The optimization problem of a gate specification. */
 export class GateProblem {
   readonly #levels: Record<string, Levels> | null;
 
   constructor(readonly spec: GateSpec) {
     for (const { key } of spec.jumps)
       if (Number(spec.parameters[key] ?? 0) < 0)
-        throw new WeftError(`${key}: a rate of decay must not be negative, got ${spec.parameters[key]}`);
-    this.#levels = Object.keys(this.learned()).some((key) => this.#shapesParts(key)) ? null : this.#fixedLevels();
+        throw new WeftError(`${key}: a decay rate must not be negative, got ${spec.parameters[key]}`);
+    this.#levels = Object.keys(this.learned()).some((key) => this.#affectsLevels(key)) ? null : this.#fixedLevels();
   }
 
-  /** Whether a parameter moves the levels of a part: its energies do, drives and couplings do not. */
-  #shapesParts(key: string): boolean {
+  /** Whether the levels of a part depend on a parameter: energies do, drives and couplings do not. */
+  #affectsLevels(key: string): boolean {
     const { device } = this.spec;
     return (device.shared[key] ?? [key]).some((own) => {
       const [part, name, ...more] = own.split(".");
@@ -83,7 +85,7 @@ export class GateProblem {
   #fixedLevels(): Record<string, Levels> {
     const { device } = this.spec;
     const parts = Object.fromEntries(device.names.map((name) => [name, device.parts[name].toJSON()]));
-    const moved = Object.entries(this.spec.parameters).filter(([key]) => this.#shapesParts(key));
+    const moved = Object.entries(this.spec.parameters).filter(([key]) => this.#affectsLevels(key));
     const key = structureKey(parts, device.spread, device.shared, moved, session().device.name);
     return eigenbases.get(key, () => {
       const levels = device.with(this.#split(this.parameters()).device).levels();
@@ -92,8 +94,8 @@ export class GateProblem {
     });
   }
 
-  /** All parameters with the file's own values: the device's, and the rates of decay. */
-  parameters(): Parameters {
+  /** All parameters with the values of the specification. */
+  parameters(): DeviceParameters {
     const all = this.spec.device.parameters();
     for (const { key, rate } of this.spec.jumps) all[key] = full([], rate, { dtype: "float64" });
     for (const [key, x] of Object.entries(this.spec.parameters))
@@ -101,14 +103,14 @@ export class GateProblem {
     return all;
   }
 
-  /** Those that are to be learned. */
-  learned(): Parameters {
+  /** The parameters to optimize. */
+  learned(): DeviceParameters {
     const wanted = learnedKeys(this.spec);
     return Object.fromEntries(Object.entries(this.parameters()).filter(([key]) => wanted.has(key)));
   }
 
-  /** The parameters of the device alone, and those of its decay. */
-  #split(p: Parameters): { device: Parameters; rates: Parameters } {
+  /** Splits parameters into those of the device and the decay rates. */
+  #split(p: DeviceParameters): { device: DeviceParameters; rates: DeviceParameters } {
     const rates = new Set(this.spec.jumps.map(({ key }) => key));
     const entries = Object.entries(p);
     return {
@@ -117,24 +119,25 @@ export class GateProblem {
     };
   }
 
-  bind(p: Partial<Parameters> = {}): BoundDevice {
-    const bound = this.spec.device.with(this.#split({ ...this.parameters(), ...p } as Parameters).device);
-    if (this.#levels !== null && !Object.keys(p).some((key) => this.#shapesParts(key))) bound.useLevels(this.#levels);
+  /** The device with these parameters; others have the values of the specification. */
+  bind(p: Partial<DeviceParameters> = {}): BoundDevice {
+    const bound = this.spec.device.with(this.#split({ ...this.parameters(), ...p } as DeviceParameters).device);
+    if (this.#levels !== null && !Object.keys(p).some((key) => this.#affectsLevels(key))) bound.useLevels(this.#levels);
     return bound;
   }
 
-  /** The infidelity for these parameters (the others as in the file): what is minimised. */
-  loss = (p: Parameters): Tensor => this.outcome(this.bind(p), p).infidelity;
+  /** Infidelity for these parameters; others have the values of the specification. */
+  loss = (p: DeviceParameters): Tensor => this.outcome(this.bind(p), p).infidelity;
 
-  /** What comes out; `p` gives rates of decay other than the file's. */
-  outcome(bound: BoundDevice, p: Partial<Parameters> = {}): GateOutcome {
+  /** Evolves the bound device; `p` may contain other decay rates. */
+  outcome(bound: BoundDevice, p: Partial<DeviceParameters> = {}): GateOutcome {
     const { jumps, target } = this.spec;
-    const { rates } = this.#split({ ...this.parameters(), ...p } as Parameters);
+    const { rates } = this.#split({ ...this.parameters(), ...p } as DeviceParameters);
     if (target.states !== null) return this.#state(bound, rates);
     return jumps.length > 0 ? this.#channel(bound, rates) : this.#gate(bound);
   }
 
-  /** What the steps cost: the infidelity's error, from a run with half as many and the method's order. */
+  /** Estimated integration error of the infidelity, from a run with half the steps and the order of the method. */
   stepError(): { error: number; order: number; steps: number } {
     const { evolution } = this.spec;
     const half = new GateProblem({
@@ -147,7 +150,7 @@ export class GateProblem {
     return { error, order, steps: evolution.steps };
   }
 
-  /** Throws where the file's tolerance asks for more steps than it gives, and says how many. */
+  /** Throws if the steps are too few for the tolerance, with the number of steps that would be enough. */
   checkSteps(): void {
     const { tolerance } = this.spec.evolution;
     if (tolerance === undefined) return;
@@ -161,8 +164,8 @@ export class GateProblem {
   }
 
   /**
-   * Throws where the evolution passes through the highest kept level of a part on its way, from the highest computational state
-   * on: levels that were cut off would have been reached, whatever is left of it at the end.
+   * Throws if the highest level of a part is populated during an evolution from the highest computational state: levels beyond
+   * the truncation would be populated too, even if the final population is small.
    */
   checkTruncation(limit = 0.05): void {
     const { device } = this.spec;
@@ -175,7 +178,7 @@ export class GateProblem {
     );
     kept.forEach(({ levels, computational }, k) => {
       if (levels <= computational) return;
-      const isTop = (s: number): boolean => digitsOf(s, dims)[k] === levels - 1;
+      const isTop = (s: number): boolean => levelsOfState(s, dims)[k] === levels - 1;
       const most = Math.max(...weights.map((row) => row.reduce((sum, w, s) => sum + (isTop(s) ? w : 0), 0)));
       if (most > limit)
         throw new WeftError(
@@ -202,8 +205,8 @@ export class GateProblem {
   }
 
   /**
-   * How likely each product state is at equal times, from the state that the target starts in (the ground state of every part
-   * where it names none): with decay where the file has any.
+   * Populations of product states at equally spaced times, with decay if the specification has any. The initial state is that of
+   * the target, or the ground state.
    */
   populations(count = 200, start?: readonly number[]): Populations {
     const { evolution, jumps, target, device } = this.spec;
@@ -212,7 +215,7 @@ export class GateProblem {
     const D = dims.reduce((a, b) => a * b, 1);
     const from = start ?? [...(target.states?.from ?? "0".repeat(device.names.length))].map(Number);
     const steps = Math.ceil(evolution.steps / count) * count;
-    const [psi, saves] = [basisState(D, numberOf(from, dims)), { steps, saves: count }];
+    const [psi, saves] = [basisState(D, stateIndex(from, dims)), { steps, saves: count }];
     let weights: number[][];
     let times: Tensor;
     if (jumps.length > 0) {
@@ -235,16 +238,16 @@ export class GateProblem {
     return {
       from: from.join(""),
       open: jumps.length > 0,
-      labels: range(D).map((s) => digitsOf(s, dims).join("")),
+      labels: range(D).map((s) => levelsOfState(s, dims).join("")),
       times: [0, ...Array.from(times.dataSync(), Number)],
-      weights: [range(D).map((s) => Number(s === numberOf(from, dims))), ...weights],
+      weights: [range(D).map((s) => Number(s === stateIndex(from, dims))), ...weights],
     };
   }
 
-  /** One density matrix through the device with its decay. */
+  /** Evolution of a density matrix with decay. */
   #decaying(
     bound: BoundDevice,
-    rates: Parameters,
+    rates: DeviceParameters,
     saving: { steps?: number; saves?: number } = {},
   ): (rho: Tensor) => Evolution {
     const { evolution, jumps } = this.spec;
@@ -255,8 +258,8 @@ export class GateProblem {
     return (rho) => lindblad({ hamiltonian, jumps: wide }, rho, options);
   }
 
-  /** What decay leaves of a gate: all operators on the computational states go through, and the map is judged. */
-  #channel(bound: BoundDevice, rates: Parameters): GateOutcome {
+  /** Fidelity of a gate with decay, from the Choi matrix of the map of the computational states. */
+  #channel(bound: BoundDevice, rates: DeviceParameters): GateOutcome {
     const { evolution, target } = this.spec;
     if (target.gate === null) throw new WeftError("target: needs a gate");
     const run = this.#decaying(bound, rates);
@@ -280,21 +283,21 @@ export class GateProblem {
     };
   }
 
-  /** From one product state to another, with decay or without. */
-  #state(bound: BoundDevice, rates: Parameters): GateOutcome {
+  /** State transfer between product states, with or without decay. */
+  #state(bound: BoundDevice, rates: DeviceParameters): GateOutcome {
     const { evolution, target, jumps, device } = this.spec;
     if (target.states === null) throw new WeftError("target: needs states");
     const { precision } = evolution;
     const state = (label: string) =>
       basisState(
         bound.dims.reduce((a, b) => a * b, 1),
-        numberOf([...label].map(Number), bound.dims),
+        stateIndex([...label].map(Number), bound.dims),
       );
     const [from, to] = [state(target.states.from), state(target.states.to)];
     if (jumps.length === 0) {
       const run = evolve(bound, { ...evolution, dtype: precision });
       const at = (label: string) =>
-        numberOf(
+        stateIndex(
           [...label].map(Number),
           device.names.map((n) => device.parts[n].structure.computational),
         );

@@ -1,4 +1,4 @@
-// Specification files: the published gates written as files give the published numbers; wrong keys are named.
+// Gate specifications: published gates give the published values, and invalid files are errors with the place.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,9 +11,9 @@ const near = (got: number, want: number, tolerance: number, name = "value"): voi
   assert.ok(Math.abs(got - want) <= tolerance, `${name}: ${got}, wanted ${want} +- ${tolerance}`);
 const skip = weft.CpuDevice.available() ? false : "needs a compiler";
 const example = (name: string): string =>
-  readFileSync(join(import.meta.dirname, "../../../../../examples/quantum", name), "utf8");
+  readFileSync(join(import.meta.dirname, "../../../../examples/quantum", name), "utf8");
 
-test("the example of the chain is the published gate", { skip }, () => {
+test("examples/quantum/chain-x.yaml gives the published infidelity", { skip }, () => {
   const problem = new GateProblem(parseGateSpec(example("chain-x.yaml")));
   const outcome = problem.outcome(problem.bind());
   near(outcome.infidelity.itemSync(), 0.399513643, 1e-9);
@@ -21,7 +21,7 @@ test("the example of the chain is the published gate", { skip }, () => {
   assert.ok(Object.keys(problem.learned()).includes("length"));
 });
 
-/** The test pulse of the meta-learning study as a file. */
+/** The test pulse of the meta-learning study as a specification. */
 const flip = (method: string): string =>
   stringify({
     device: { parts: { q: { kind: "qubit", frequency: 0 } } },
@@ -46,7 +46,7 @@ const flip = (method: string): string =>
     learn: ["q.ux.values", "q.uy.values"],
   });
 
-test("a decaying qubit under sixty segments: value and gradient of the study's test pulse", () => {
+test("value and gradient of the test pulse on a decaying qubit equal the published values", () => {
   const problem = new GateProblem(parseGateSpec(flip("rk4")));
   const [value, gradient] = weft.valueAndGrad(problem.loss)(problem.learned());
   near(1 - value.itemSync(), 0.9778427990483176, 1e-13);
@@ -57,7 +57,7 @@ test("a decaying qubit under sixty segments: value and gradient of the study's t
   assert.throws(() => euler.outcome(euler.bind()).check(), /is not between 0 and 1 after 60 steps of euler/);
 });
 
-test("T1 and T2 become rates; an impossible T2 is refused", () => {
+test("T1 and T2 are converted to rates; T2 > 2 T1 is an error", () => {
   const text = (t2: number): string =>
     stringify({
       device: { parts: { q: { kind: "qubit", frequency: 0.5 } } },
@@ -70,25 +70,25 @@ test("T1 and T2 become rates; an impossible T2 is refused", () => {
   assert.throws(() => parseGateSpec(text(201)), /t2 is longer than 2 t1/);
 });
 
-test("rates are parameters: their gradient where they are named, and only there", () => {
+test("decay rates are parameters that are optimized only if they are named", () => {
   const text = flip("rk4").replace(/learn:[\s\S]*$/, "");
   const plain = new GateProblem(parseGateSpec(text));
   assert.ok(!Object.keys(plain.learned()).some((key) => key.endsWith("rate")));
   const problem = new GateProblem(parseGateSpec(`${text}\nlearn: ["q.*.rate"]`));
   const [value, gradient] = weft.valueAndGrad(problem.loss)(problem.learned());
   near(1 - value.itemSync(), 0.9778427990483176, 1e-13);
-  // The study's rate of dephasing is twice that of z.
+  // The dephasing rate of the study is twice the rate of z.
   near(-gradient["q.z.rate"].itemSync() / 2, -0.2410146322, 1e-9);
   near(-gradient["q.lower.rate"].itemSync(), -0.3876397128, 1e-9);
   const more = new GateProblem(parseGateSpec(`${text}\nparameters: {q.lower.rate: 0.05}`));
   assert.ok(more.loss({}).itemSync() > value.itemSync() + 0.005);
   assert.throws(
     () => new GateProblem(parseGateSpec(`${text}\nparameters: {q.lower.rate: -1}`)),
-    /q.lower.rate: a rate of decay must not be negative, got -1/,
+    /q.lower.rate: a decay rate must not be negative, got -1/,
   );
 });
 
-test("populations follow the file's decay, and its own start", () => {
+test("populations start in the state of the target and follow the decay", () => {
   const spec = (more: object): GateProblem =>
     new GateProblem(
       parseGateSpec(
@@ -112,7 +112,7 @@ test("populations follow the file's decay, and its own start", () => {
   for (const row of closed.weights) near(row[2], 1, 1e-12);
 });
 
-test("a truncation that is reached on the way, and a pulse that outlasts an open evolution, are refused", {
+test("a truncation that is populated during the evolution and a pulse longer than the evolution are errors", {
   skip,
 }, () => {
   const driven = (amplitude: number, more: object = {}): GateProblem =>
@@ -129,7 +129,7 @@ test("a truncation that is reached on the way, and a pulse that outlasts an open
     );
   driven(0.2).checkTruncation();
   const strong = driven(2);
-  // At the end the level is all but empty again.
+  // At the end the highest level is almost empty.
   strong.outcome(strong.bind()).check();
   assert.throws(
     () => strong.checkTruncation(),
@@ -139,7 +139,7 @@ test("a truncation that is reached on the way, and a pulse that outlasts an open
   assert.throws(() => short.outcome(short.bind()), /the pulse q.x ends at 30 ns, after the evolution \(20 ns\)/);
 });
 
-test("steps too few for the tolerance are refused with the number that would do", () => {
+test("too few steps for the tolerance are an error with a sufficient number", () => {
   const text = (steps: number): string =>
     stringify({
       device: { parts: { q: { kind: "qubit", frequency: 0.5 } } },
@@ -157,7 +157,7 @@ test("steps too few for the tolerance are refused with the number that would do"
   exact.checkSteps();
 });
 
-test("every kind of part, shape, coupling and recipe can be written", () => {
+test("all kinds of parts, shapes and couplings can be specified", () => {
   const spec = parseGateSpec(`
 device:
   parts:
@@ -186,7 +186,7 @@ target: {gate: I, compensation: virtual-z}
   const h = spec.device.with({}).hamiltonian();
   assert.deepEqual(h.dims, [3, 3, 3, 3, 2]);
   assert.equal(h.static.length, 5 + 4);
-  // Crosstalk adds one: f, t by phi (crosstalk), t by n, d, q by x, q by z, r.
+  // Drives: f, t by phi (crosstalk), t by n, d, q by x, q by z, r.
   assert.equal(h.drives.length, 7);
   assert.equal(Object.keys(spec.device.spread).length, 5);
   assert.deepEqual(parse(stringify(spec.device.values())), spec.device.values());

@@ -1,47 +1,64 @@
-// Chains of fluxonium qubits with pulses for common gates: single-qubit rotations on every qubit, and cross resonance.
+// Chains of fluxonium qubits, and pulses for single-qubit rotations and cross-resonance gates.
 import { WeftError } from "@weft/core/internal/graph";
 import type { Tensor } from "@weft/core/internal/tensor";
 import { cosinePulse, type Pulse } from "../pulses/index.js";
-import { type Coupling, Device, type DeviceFields, type Drive } from "./device.js";
-import { Fluxonium, type Part } from "./parts.js";
-import { dressedFrequency, dressedStates, numberOf } from "./spectrum.js";
+import { type Coupling, type Drive, QuantumDevice, type QuantumDeviceFields } from "./device.js";
+import { type DevicePart, Fluxonium } from "./parts.js";
+import { dressedFrequency, dressedStates, stateIndex } from "./spectrum.js";
 
 type PerQubit = number | readonly number[];
 
+/** Parameters of a fluxonium chain. Lists repeat along the chain. */
 export interface FluxoniumChainFields {
   qubits: number;
-  /** GHz; lists repeat along the chain. */
+  /** Charging energy, GHz. */
   ec?: PerQubit;
+  /** Josephson energy, GHz. */
   ej?: PerQubit;
+  /** Inductive energy, GHz. */
   el?: PerQubit;
-  /** Radians. */
+  /** External flux, radians. */
   phiExt?: PerQubit;
-  /** Capacitive and inductive coupling of neighbours, GHz. */
+  /** Capacitive coupling of neighbors, GHz. */
   jc?: PerQubit;
+  /** Inductive coupling of neighbors, GHz. */
   jl?: PerQubit;
   levels?: number;
-  /** Pulses at the start: X or SX on every qubit, or none. */
+  /** Pulses on every qubit: X, SX or none. Default: X. */
   gate?: "X" | "SX" | "none";
   /** Length of the pulses, ns. */
   length?: number;
-  /** Factors of fabrication by key, as in Device. */
-  spread?: DeviceFields["spread"];
-  shared?: DeviceFields["shared"];
+  /** Fabrication factors by key, as in `QuantumDevice`. */
+  spread?: QuantumDeviceFields["spread"];
+  shared?: QuantumDeviceFields["shared"];
 }
 
 const pick = (values: PerQubit, i: number): number => (typeof values === "number" ? values : values[i % values.length]);
 
-/** Rotation angles of the single-qubit gates, in turns. */
+/** Rotation angles of the single-qubit gates, in units of 2 pi. */
 const turns = { X: 0.5, SX: 0.25 } as const;
 
-export class Chain extends Device {
-  /** Fluxonium qubits q0, q1, ... in a row. Defaults: Ec 1, Ej 4, El 0.9, 1.0, 1.1 repeating, half a flux quantum. */
+/** A device of qubits q0, q1, ... with couplings between neighbors. */
+export class Chain extends QuantumDevice {
+  /**
+   * A chain of fluxonium qubits. Defaults: Ec 1, Ej 4, El 0.9, 1.0, 1.1 (repeating), half a flux quantum.
+   *
+   * @example
+   * ```ts
+   * import { averageGateInfidelity, Chain, compensate, evolve, gate } from "@weft/quantum";
+   *
+   * const chain = Chain.fluxonium({ qubits: 1 });
+   * const run = evolve(chain, { steps: 500 });
+   * const corrected = compensate(run, gate("X"), "virtual-z");
+   * console.log(averageGateInfidelity(corrected, gate("X")).itemSync() < 1e-3); // true
+   * ```
+   */
   static fluxonium(fields: FluxoniumChainFields): Chain {
     const { qubits, ec = 1, ej = 4, el = [0.9, 1, 1.1], phiExt = Math.PI, jc = 0.02, jl = -0.002, levels = 2 } = fields;
     if (!Number.isInteger(qubits) || qubits < 1)
       throw new WeftError(`Chain.fluxonium: qubits must be a whole number >= 1, got ${qubits}`);
     const names = Array.from({ length: qubits }, (_, i) => `q${i}`);
-    const parts: Record<string, Part> = Object.fromEntries(
+    const parts: Record<string, DevicePart> = Object.fromEntries(
       names.map((name, i) => [
         name,
         new Fluxonium({ ec: pick(ec, i), ej: pick(ej, i), el: pick(el, i), phiExt: pick(phiExt, i), levels }),
@@ -52,14 +69,14 @@ export class Chain extends Device {
       .map((name, i) => ({ between: [names[i], name] as const, jc: pick(jc, i), jl: pick(jl, i) }));
     const { gate = "X", length = 50, spread, shared } = fields;
     if (gate === "none") return new Chain({ parts, couplings, spread, shared });
-    // Shared parameters may be those of the pulses to come: the device that they are tuned on has none.
-    const bare = new Device({ parts, couplings, spread });
+    // Pulses are tuned on a device without shared parameters, because these may be parameters of the pulses.
+    const bare = new QuantumDevice({ parts, couplings, spread });
     return new Chain({ parts, couplings, spread, shared, drives: rotations(bare, gate, length) });
   }
 }
 
-/** Resonant cosine pulses on phi that turn every part by half a turn (X) or a quarter (SX). */
-export function rotations(device: Device, gate: keyof typeof turns, length: number): Drive[] {
+/** Resonant cosine pulses on phi that rotate every part by pi (X) or pi/2 (SX). */
+export function rotations(device: QuantumDevice, gate: keyof typeof turns, length: number): Drive[] {
   const levels = device.with({}).levels();
   return device.names.map((on) => {
     const { energies, phi } = levels[on];
@@ -70,19 +87,20 @@ export function rotations(device: Device, gate: keyof typeof turns, length: numb
   });
 }
 
+/** Options of `crossResonance`. */
 export interface CrossResonanceOptions {
-  /** ns */
+  /** Length of the pulse, ns. */
   length?: number;
-  /** GHz: the effective coupling that the amplitude is chosen for; computed from the dressed states where it is left out. */
+  /** Effective coupling in GHz that determines the amplitude. Default: computed from the dressed states. */
   effective?: number;
 }
 
 /**
- * A cosine pulse on the control's phi at the target's dressed frequency: a ZX rotation by a quarter turn. Its amplitude is
- * (pi / 2) |detuning| / (coupling length), a first guess for an optimiser.
+ * Cosine pulse on the phi of the control at the dressed frequency of the target: a ZX rotation by pi/2. The amplitude
+ * (pi / 2) |detuning| / (coupling length) is an initial guess for optimization.
  */
 export function crossResonance(
-  device: Device,
+  device: QuantumDevice,
   control: string,
   target: string,
   { length = 100, effective }: CrossResonanceOptions = {},
@@ -93,11 +111,11 @@ export function crossResonance(
   const { dims } = bound;
   const { names } = device;
   const one = (name: string): number =>
-    numberOf(
+    stateIndex(
       names.map((other) => (other === name ? 1 : 0)),
       dims,
     );
-  /** <excited part| operator of the part |ground> between dressed states. */
+  /** Matrix element of an operator between the dressed ground state and the dressed excited state of a part. */
   const element = (operator: "n" | "phi", part: string): Tensor => {
     const wide = bound.onWhole(part, operator);
     const from = states.index(":", 0).unsqueeze(1);
@@ -106,7 +124,7 @@ export function crossResonance(
   };
   const coupling = device.couplings.find(({ between }) => between.includes(control) && between.includes(target));
   if (coupling === undefined) throw new WeftError(`crossResonance: ${control} and ${target} are not coupled`);
-  // The two couplings have their own phases: elements are complex until they are added.
+  // Charge and phase couplings have different phases, so their complex elements are added before the absolute value.
   const through = (operator: "n" | "phi", strength = 0): Tensor =>
     element(operator, control)
       .mul(element(operator, target))

@@ -1,15 +1,19 @@
-// A device: parts, couplings and drives, with one flat dictionary of named parameters. With parameters bound it becomes a
-// Hamiltonian in the product of the parts' truncated eigenbases. It knows nothing of solvers.
+// Quantum devices: parts, couplings and drives with one flat dictionary of named parameters. A device with bound parameters
+// gives a Hamiltonian in the product of the truncated eigenbases of its parts.
 import { WeftError } from "@weft/core/internal/graph";
 import { diag, full, jit, kron, stack, Tensor, tensor, vmap } from "@weft/core/internal/tensor";
 import { destroy, Operator, sigmaX, sigmaY, sigmaZ } from "../operators/index.js";
 import type { Pulse, PulseValue } from "../pulses/index.js";
-import { denseTerms, type Hamiltonian, type Term } from "../solvers/index.js";
-import type { Levels, Part } from "./parts.js";
+import { suggestion } from "../schema/index.js";
+import { denseTerms, type Hamiltonian, type HamiltonianTerm } from "../solvers/index.js";
+import type { DevicePart, Levels } from "./parts.js";
 
-export type Parameters = Record<string, Tensor>;
-export type ParameterValues = Record<string, PulseValue>;
+/** Parameters of a device as tensors, by key such as `q0.el`, `q0-q1.jc` and `q0.x.amplitude`. */
+export type DeviceParameters = Record<string, Tensor>;
+/** Parameters of a device as numbers, by key. */
+export type DeviceParameterValues = Record<string, PulseValue>;
 
+/** Coupling of two parts. */
 export interface Coupling {
   between: readonly [string, string];
   /** J n_a n_b, GHz. */
@@ -23,10 +27,11 @@ export interface Coupling {
 const couplingOperators = { jc: "n", jl: "phi", zz: "z" } as const;
 const strengths = Object.keys(couplingOperators) as (keyof typeof couplingOperators)[];
 
-/** Operators of a part: charge, phase, Pauli's on its two lowest levels, and the lowering operator. */
+/** Operators of a part: charge, phase, Pauli operators of the two lowest levels, and the lowering operator. */
 export type OperatorName = "phi" | "n" | "x" | "y" | "z" | "lower";
-/** Those that a drive may use. */
+/** Operators that a drive can use. */
 export const driveOperators: readonly OperatorName[] = ["phi", "n", "x", "y", "z"];
+/** Operators that decay can use. */
 export const jumpOperators: readonly OperatorName[] = [...driveOperators, "lower"];
 
 const twoLevel: Record<"x" | "y" | "z", Operator> = { x: sigmaX, y: sigmaY, z: sigmaZ };
@@ -39,56 +44,61 @@ function operatorOf(levels: Levels, name: OperatorName): Tensor {
   return Operator.build(count, count, (i, j) => (i < 2 && j < 2 ? small.at(i, j) : 0)).tensor();
 }
 
+/** A pulse on an operator of a part. */
 export interface Drive {
   /** Unique among the drives of its part. */
   name: string;
+  /** The driven part. */
   on: string;
+  /** Default: phi. */
   operator?: OperatorName;
   pulse: Pulse;
-  /** Parts that see this pulse too, and how much of it. */
+  /** Other parts that the pulse reaches, with the fraction of its amplitude. */
   crosstalk?: Readonly<Record<string, number>>;
 }
 
-export interface DeviceFields {
-  parts: Readonly<Record<string, Part>>;
+/** Description of a device. */
+export interface QuantumDeviceFields {
+  parts: Readonly<Record<string, DevicePart>>;
   couplings?: readonly Coupling[];
   drives?: readonly Drive[];
-  /** One parameter in the place of several: { name: [keys] }. */
+  /** One parameter that replaces several: { name: [keys] }. */
   shared?: Readonly<Record<string, readonly string[]>>;
-  /** Factors of fabrication by key: the program uses factor x parameter. */
+  /** Fabrication factors by key: the Hamiltonian uses factor x parameter. */
   spread?: Readonly<Record<string, number>>;
 }
 
 const f64 = { dtype: "float64" } as const;
 const twoPi = 2 * Math.PI;
 
-/** Names that are close to a wrong one, for messages. */
-export function suggestion(wrong: string, known: readonly string[]): string {
-  const distance = (a: string, b: string): number => {
-    let row = Array.from({ length: b.length + 1 }, (_, j) => j);
-    for (let i = 1; i <= a.length; i++) {
-      const next = [i];
-      for (let j = 1; j <= b.length; j++)
-        next[j] = Math.min(row[j] + 1, next[j - 1] + 1, row[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1));
-      row = next;
-    }
-    return row[b.length];
-  };
-  const [best] = [...known].sort((a, b) => distance(wrong, a) - distance(wrong, b));
-  return best !== undefined && distance(wrong, best) <= Math.max(2, wrong.length / 3)
-    ? `; did you mean "${best}"?`
-    : "";
-}
-
-export class Device {
+/**
+ * Coupled parts with drives.
+ *
+ * @example
+ * ```ts
+ * import { cosinePulse, QuantumDevice, Transmon } from "@weft/quantum";
+ *
+ * const device = new QuantumDevice({
+ *   parts: {
+ *     a: new Transmon({ ec: 0.25, ej: 12, levels: 3 }),
+ *     b: new Transmon({ ec: 0.25, ej: 13, levels: 3 }),
+ *   },
+ *   couplings: [{ between: ["a", "b"], jc: 0.01 }],
+ *   drives: [{ name: "x", on: "a", operator: "n", pulse: cosinePulse({ length: 20, amplitude: 0.1, omega: 28 }) }],
+ * });
+ * console.log(Object.keys(device.values())); // a.ec, a.ej, ..., a-b.jc, a.x.amplitude, ...
+ * console.log(device.with({ "a.ej": 12.5 }).parameter("a.ej").itemSync()); // 12.5
+ * ```
+ */
+export class QuantumDevice {
   readonly names: readonly string[];
-  readonly parts: Readonly<Record<string, Part>>;
+  readonly parts: Readonly<Record<string, DevicePart>>;
   readonly couplings: readonly Coupling[];
   readonly drives: readonly Drive[];
   readonly shared: Readonly<Record<string, readonly string[]>>;
   readonly spread: Readonly<Record<string, number>>;
 
-  constructor(fields: DeviceFields) {
+  constructor(fields: QuantumDeviceFields) {
     this.parts = fields.parts;
     this.names = Object.keys(fields.parts);
     this.couplings = fields.couplings ?? [];
@@ -136,9 +146,9 @@ export class Device {
         throw new WeftError(`device: spread names "${key}", which is no parameter${suggestion(key, known)}`);
   }
 
-  /** Numbers by key, before sharing. */
-  #ownValues(): ParameterValues {
-    const values: ParameterValues = {};
+  /** Values by key, before parameters are shared. */
+  #ownValues(): DeviceParameterValues {
+    const values: DeviceParameterValues = {};
     for (const name of this.names)
       for (const [key, x] of Object.entries(this.parts[name].parameters)) values[`${name}.${key}`] = x;
     for (const coupling of this.couplings)
@@ -151,16 +161,16 @@ export class Device {
     return values;
   }
 
-  /** The numbers of all parameters by name: what goes into a file. */
-  values(): ParameterValues {
+  /** Values of all parameters by key, for files. */
+  values(): DeviceParameterValues {
     const own = this.#ownValues();
     const members = new Set(Object.values(this.shared).flat());
     const shared = Object.entries(this.shared).map(([name, keys]) => [name, own[keys[0]]] as const);
     return Object.fromEntries([...Object.entries(own).filter(([key]) => !members.has(key)), ...shared]);
   }
 
-  /** All parameters as double precision tensors: what gradients are taken with respect to. */
-  parameters(): Parameters {
+  /** All parameters as float64 tensors, for differentiation. */
+  parameters(): DeviceParameters {
     return Object.fromEntries(
       Object.entries(this.values()).map(([key, x]) => [
         key,
@@ -169,8 +179,8 @@ export class Device {
     );
   }
 
-  /** The device with these parameters (those not given keep their numbers). */
-  with(parameters: Partial<Parameters> | ParameterValues = {}): BoundDevice {
+  /** Binds parameters; those not given keep their values. */
+  with(parameters: Partial<DeviceParameters> | DeviceParameterValues = {}): BoundDevice {
     const known = this.parameters();
     for (const [key, value] of Object.entries(parameters)) {
       if (!(key in known))
@@ -183,7 +193,7 @@ export class Device {
   }
 }
 
-/** The number of segments where all pulses are piecewise constant on the same ones: solvers then see a table. */
+/** Number of segments if all pulses are piecewise constant on the same segments, else null. */
 function segmentsOf(drives: readonly Drive[]): number | null {
   const forms = drives.map(({ pulse: { shape, parameters: p } }) =>
     shape === "piecewise" && !("omega" in p) && !("delay" in p)
@@ -195,50 +205,51 @@ function segmentsOf(drives: readonly Drive[]): number | null {
     : null;
 }
 
-/** Compiled solvers by structure: outside of a trace the levels are computed once and kept. */
-const solvers = new Map<string, (p: Parameters) => Levels>();
+/** Compiled eigensolvers by part structure. */
+const solvers = new Map<string, (p: DeviceParameters) => Levels>();
 
-function solver(part: Part): (p: Parameters) => Levels {
+function solver(part: DevicePart): (p: DeviceParameters) => Levels {
   const key = part.structureKey;
   let found = solvers.get(key);
   if (found === undefined) {
-    found = jit((p: Parameters) => vmap((one: Parameters) => part.solve(one))(p));
+    found = jit((p: DeviceParameters) => vmap((one: DeviceParameters) => part.solve(one))(p));
     solvers.set(key, found);
   }
   return found;
 }
 
-/** A device with tensors for its parameters. */
+/** A device with parameters bound to tensors. */
 export class BoundDevice {
-  readonly #own: Parameters;
+  readonly #own: DeviceParameters;
   #levels: Record<string, Levels> | null = null;
 
   constructor(
-    readonly device: Device,
-    readonly parameters: Parameters,
+    readonly device: QuantumDevice,
+    readonly parameters: DeviceParameters,
   ) {
     this.#own = { ...parameters };
     for (const [name, keys] of Object.entries(device.shared)) for (const key of keys) this.#own[key] = parameters[name];
     for (const [key, factor] of Object.entries(device.spread)) this.#own[key] = this.#own[key].mul(factor);
   }
 
-  /** A parameter as the program uses it: shared, and with its factor of fabrication. */
+  /** A parameter after sharing and multiplication by its fabrication factor. */
   parameter(key: string): Tensor {
     const found = this.#own[key];
     if (found === undefined) throw new WeftError(`device: there is no parameter "${key}"`);
     return found;
   }
 
+  /** Number of levels of each part. */
   get dims(): number[] {
     return this.device.names.map((name) => this.device.parts[name].structure.levels);
   }
 
-  /** Uses levels that were computed elsewhere: a program then has them as constants. */
+  /** Sets levels that were computed before, so that a traced program has them as constants. */
   useLevels(levels: Record<string, Levels>): void {
     this.#levels = levels;
   }
 
-  /** Levels of every part; parts of one structure are solved as one batch. */
+  /** Levels of every part. Parts of equal structure are solved as one batch. */
   levels(): Record<string, Levels> {
     if (this.#levels !== null) return this.#levels;
     const { device } = this;
@@ -263,12 +274,12 @@ export class BoundDevice {
     return solved;
   }
 
-  /** Energies above each part's ground state, couplings, and drives with their pulses; rad/ns and ns. */
+  /** The Hamiltonian: energies above the ground state of each part, couplings, and drives, in rad/ns and ns. */
   hamiltonian(): Hamiltonian {
     const { device } = this;
     const levels = this.levels();
     const site = (name: string): number => device.names.indexOf(name);
-    const fixed: Term[] = device.names.map((name) => ({
+    const fixed: HamiltonianTerm[] = device.names.map((name) => ({
       sites: [site(name)],
       matrix: diag(levels[name].energies.sub(levels[name].energies.index(0)).cast("complex128")),
     }));
@@ -291,7 +302,7 @@ export class BoundDevice {
     };
   }
 
-  /** One drive a part and operator, with all pulses that reach it added up. */
+  /** One drive per part and operator: the sum of all pulses that reach it. */
   #drives() {
     const { device } = this;
     const terms: { on: string; operator: OperatorName; sources: { drive: Drive; scale: Tensor | null }[] }[] = [];
@@ -327,20 +338,21 @@ export class BoundDevice {
     return { terms, amplitudes: terms.length === 0 ? null : amplitudes };
   }
 
+  /** Parameters of the pulse of a drive, by name. */
   pulseParameters(drive: Drive): Record<string, Tensor> {
     return Object.fromEntries(
       Object.keys(drive.pulse.parameters).map((key) => [key, this.parameter(`${drive.on}.${drive.name}.${key}`)]),
     );
   }
 
-  /** When the last pulse is over; pulses that end together share its gradient. */
+  /** End of the last pulse. Pulses that end at the same time share its gradient. */
   duration(): Tensor {
     const ends = this.device.drives.map((drive) => drive.pulse.end(this.pulseParameters(drive)));
     if (ends.length === 0) throw new WeftError("device: no pulse says how long the evolution is; give duration");
     return ends.length === 1 ? ends[0] : stack(ends).max();
   }
 
-  /** The charge or phase operator of one part on the whole product space. */
+  /** An operator of one part on the whole product space. */
   onWhole(part: string, operator: OperatorName): Tensor {
     const term = { sites: [this.device.names.indexOf(part)], matrix: operatorOf(this.levels()[part], operator) };
     return denseTerms({ dims: this.dims, static: [term], drives: [], amplitudes: null }, { complex: "complex128" })

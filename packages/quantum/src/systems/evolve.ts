@@ -1,32 +1,53 @@
-// A device in time: what its pulses do to the computational states. The only place where devices and solvers meet.
+// Evolution of the computational states of a device under its pulses.
 import { WeftError } from "@weft/core/internal/graph";
 import { adjoint, full, matmul, real, stack, Tensor } from "@weft/core/internal/tensor";
-import { identity } from "../operators/index.js";
-import { readable } from "../readable.js";
+import { concreteValues } from "../concrete.js";
+import { identityOperator } from "../operators/index.js";
 import { type Evolution, type PropagatorOptions, propagator } from "../solvers/index.js";
-import type { BoundDevice, Device } from "./device.js";
-import { checkAssignment, computationalStates, digitsOf, dressedStates } from "./spectrum.js";
+import type { BoundDevice, QuantumDevice } from "./device.js";
+import { checkAssignment, computationalStates, dressedStates, levelsOfState } from "./spectrum.js";
 
+/** Options of `evolve`. */
 export interface EvolveOptions extends Omit<PropagatorOptions, "duration" | "columns"> {
-  /** The end of the last pulse by default; longer is idle time. */
+  /** Default: the end of the last pulse. Additional time is idle. */
   duration?: Tensor | number;
-  /** In which states the gate is read: bare products (default), or the dressed states of the idle device. */
+  /** Basis of the gate: product states (default), or dressed states of the idle device. */
   basis?: "product" | "eigen";
 }
 
+/** Result of `evolve`. */
 export interface DeviceEvolution extends Evolution {
-  /** The gate on the computational states, [n, n]; less than unitary where weight leaked. */
+  /** Gate on the computational states [n, n]; not unitary if population leaked. */
   unitary: Tensor;
-  /** Mean weight outside the computational states at the end. */
+  /** Mean population outside the computational states at the end. */
   leaked: Tensor;
-  /** Mean weight in the highest kept level of each part that has more than its computational ones. */
+  /** Mean population of the highest level of each part that has non-computational levels. */
   topWeight: Record<string, Tensor>;
-  /** Throws where the numbers say that the result means nothing: NaN, a truncation that was reached, a norm that is not 1. */
+  /** Throws if the result is not valid: NaN, a populated highest level (truncation), or a norm that differs from 1. */
   check(options?: { topWeight?: number; norm?: number }): void;
 }
 
-/** Evolves the computational states of a device through its pulses. */
-export function evolve(system: BoundDevice | Device, options: EvolveOptions): DeviceEvolution {
+/**
+ * Evolves the computational states of a device under its pulses. Differentiable in all parameters.
+ *
+ * @param system - A device, or a device with bound parameters.
+ *
+ * @example
+ * ```ts
+ * import { jit, valueAndGrad } from "@weft/core";
+ * import { averageGateInfidelity, cosinePulse, type DeviceParameters, evolve, gate, QuantumDevice, Qubit } from "@weft/quantum";
+ *
+ * const pulse = cosinePulse({ length: 20, amplitude: 0.3, omega: Math.PI });
+ * const device = new QuantumDevice({
+ *   parts: { q: new Qubit({ frequency: 0.5 }) },
+ *   drives: [{ name: "x", on: "q", operator: "x", pulse }],
+ * });
+ * const loss = (p: DeviceParameters) => averageGateInfidelity(evolve(device.with(p), { steps: 400 }), gate("X"));
+ * const [value, gradient] = jit((p: DeviceParameters) => valueAndGrad(loss)(p))(device.parameters());
+ * console.log(value.itemSync(), gradient["q.x.amplitude"].itemSync());
+ * ```
+ */
+export function evolve(system: BoundDevice | QuantumDevice, options: EvolveOptions): DeviceEvolution {
   const bound = "hamiltonian" in system ? system : system.with({});
   const { basis = "product", duration, ...rest } = options;
   if (basis !== "product" && basis !== "eigen")
@@ -56,7 +77,7 @@ export function evolve(system: BoundDevice | Device, options: EvolveOptions): De
   bound.device.names.forEach((name, k) => {
     const { levels, computational } = bound.device.parts[name].structure;
     if (levels <= computational) return;
-    const rows = Array.from({ length: D }, (_, s) => s).filter((s) => digitsOf(s, dims)[k] === levels - 1);
+    const rows = Array.from({ length: D }, (_, s) => s).filter((s) => levelsOfState(s, dims)[k] === levels - 1);
     topWeight[name] = weight(run.final.take(rows, 0)).sum(0).mean();
   });
   const leaked = weight(unitary).sum(0).mean().neg().add(1);
@@ -67,7 +88,7 @@ export function evolve(system: BoundDevice | Device, options: EvolveOptions): De
   return { ...run, unitary, leaked, topWeight, check };
 }
 
-/** The computational states as columns [D, n]: bare products, or the dressed states of the idle device. */
+/** Computational states as columns [D, n]: product states, or dressed states of the idle device. */
 export function computationalFrame(
   bound: BoundDevice,
   basis: "product" | "eigen",
@@ -75,17 +96,17 @@ export function computationalFrame(
 ): Tensor {
   const states = computationalStates(bound);
   const D = bound.dims.reduce((a, b) => a * b, 1);
-  if (basis === "product") return identity(D).tensor(dtype).take(states, 1);
+  if (basis === "product") return identityOperator(D).tensor(dtype).take(states, 1);
   const dressed = dressedStates(bound);
   checkAssignment(dressed, bound.dims, states);
   return dressed.states.take(states, 1).cast(dtype);
 }
 
-/** How long an evolution takes: as given, or to the end of the last pulse; pulses that end later are refused. */
+/** Duration of an evolution: as given, or the end of the last pulse. A pulse that ends later is an error. */
 export function durationOf(bound: BoundDevice, given: Tensor | number | undefined): Tensor {
   if (given === undefined) {
     const end = bound.duration();
-    const [length] = readable(end) ?? [1];
+    const [length] = concreteValues(end) ?? [1];
     if (!(length > 0 && Number.isFinite(length)))
       throw new WeftError(`evolve: the pulses end at ${length} ns; their lengths must be positive numbers`);
     return end;
@@ -93,7 +114,7 @@ export function durationOf(bound: BoundDevice, given: Tensor | number | undefine
   const total = given instanceof Tensor ? given : full([], given, { dtype: "float64" });
   if (bound.device.drives.length === 0) return total;
   const ends = bound.device.drives.map((drive) => drive.pulse.end(bound.pulseParameters(drive)));
-  const numbers = readable(stack([total, ...ends]));
+  const numbers = concreteValues(stack([total, ...ends]));
   if (numbers === null) return total;
   const [length, ...times] = numbers;
   const late = times.findIndex((end) => end > length * (1 + 1e-12));

@@ -1,39 +1,38 @@
-// Devices: parts, couplings, drives; their spectra; their evolution.
+// Quantum devices of coupled parts, their spectra and their evolution.
 export { Chain, crossResonance, type FluxoniumChainFields, rotations } from "./chain.js";
 export {
   BoundDevice,
   type Coupling,
-  Device,
-  type DeviceFields,
+  type DeviceParameters,
+  type DeviceParameterValues,
   type Drive,
   driveOperators,
   jumpOperators,
   type OperatorName,
-  type Parameters,
-  type ParameterValues,
-  suggestion,
+  QuantumDevice,
+  type QuantumDeviceFields,
 } from "./device.js";
 export { computationalFrame, type DeviceEvolution, durationOf, type EvolveOptions, evolve } from "./evolve.js";
 export {
+  DevicePart,
   Duffing,
   Fluxonium,
   type Levels,
-  Part,
   type PartKind,
+  type PartStructure,
   partRules,
   Qubit,
   Resonator,
-  type Structure,
   Transmon,
 } from "./parts.js";
 export {
   computationalStates,
-  type Dressed,
-  digitsOf,
+  type DressedStates,
   dressedFrequency,
   dressedStates,
-  numberOf,
+  levelsOfState,
   type SpectrumRow,
   spectrum,
+  stateIndex,
   staticZZ,
 } from "./spectrum.js";

@@ -1,5 +1,5 @@
-// Parts of a device (fluxonium, transmon, resonator, Duffing oscillator, plain qubit): from their energies to levels and
-// matrix elements. Energies are in GHz for users and in rad/ns in programs; flux is in radians.
+// Parts of a device (fluxonium, transmon, resonator, Duffing oscillator, two-level qubit): levels and matrix elements from circuit
+// parameters. Parameters are in GHz, levels in rad/ns, flux in radians.
 import { WeftError } from "@weft/core/internal/graph";
 import {
   angle,
@@ -20,37 +20,39 @@ import { destroy, type Operator } from "../operators/index.js";
 
 export type PartParameters = Readonly<Record<string, Tensor>>;
 
-/** A part in its own lowest eigenstates: energies [levels] (rad/ns), charge and phase operators [levels, levels]. */
+/** Lowest eigenstates of a part: energies [levels] in rad/ns, charge and phase operators [levels, levels]. */
 export interface Levels {
   energies: Tensor;
   n: Tensor;
   phi: Tensor;
 }
 
-/** What of a part is no parameter but shapes the program. */
-export interface Structure {
+/** Settings of a part that determine the shapes of the program; they have no gradient. */
+export interface PartStructure {
   levels: number;
-  /** Lowest levels that carry information; the others are leakage. */
+  /** Number of computational levels; population of the others is leakage. */
   computational: number;
+  /** Where the external flux enters (fluxonium). */
   fluxOn: "inductor" | "junction";
-  /** Points of the phase grid (fluxonium), charge states (transmon). */
+  /** Points of the phase grid (fluxonium) or charge states (transmon). */
   points: number;
-  /** The grid runs from -range to range (fluxonium). */
+  /** The phase grid runs from -range to range (fluxonium). */
   range: number;
+  /** Whether energies include the zero-point energy (resonator). */
   zeroPoint: boolean;
 }
 
 export interface PartRule {
-  /** Parameters with their defaults (null: must be given). */
+  /** Parameters and defaults; null marks required ones. */
   parameters: Readonly<Record<string, number | null>>;
-  structure: Partial<Structure>;
-  solve(p: PartParameters, s: Structure): Levels;
+  structure: Partial<PartStructure>;
+  solve(p: PartParameters, s: PartStructure): Levels;
 }
 
 const twoPi = 2 * Math.PI;
 const f64 = { dtype: "float64" } as const;
 
-/** Host matrices of a phase grid: n^2 and n in the phase representation, and the grid's points. */
+/** Matrices of n^2 and n in the phase representation, and the grid points. */
 interface PhaseGrid {
   kinetic: Float64Array;
   chargeRe: Float64Array;
@@ -61,9 +63,9 @@ const grids = new Map<string, PhaseGrid>();
 
 function phaseGrid(count: number, range: number): PhaseGrid {
   const key = `${count} ${range}`;
-  const known = grids.get(key);
-  if (known !== undefined) return known;
-  // A grid of N points over 2 range holds charges up to pi N / (2 range).
+  const cached = grids.get(key);
+  if (cached !== undefined) return cached;
+  // A grid of N points over 2 range resolves charges up to pi N / (2 range).
   const nMax = (Math.PI * count) / (2 * range);
   const charges = Float64Array.from({ length: count }, (_, k) => -nMax + (2 * nMax * k) / count);
   const points = Float64Array.from({ length: count }, (_, j) => -range + (2 * range * j) / count);
@@ -93,7 +95,7 @@ function phaseGrid(count: number, range: number): PhaseGrid {
 
 const square = (data: Float64Array, n: number): Tensor => tensor(data, { shape: [n, n] });
 
-/** Makes <i|n|i+1> real and positive by turning the states' phases; applied to both operators. */
+/** Fixes the phases of the eigenstates so that <i|n|i+1> is real and positive; applied to both operators. */
 function fixPhases(n: Tensor, phi: Tensor): { n: Tensor; phi: Tensor } {
   const [levels] = n.shape;
   if (levels === 1) return { n, phi };
@@ -106,20 +108,20 @@ function fixPhases(n: Tensor, phi: Tensor): { n: Tensor; phi: Tensor } {
   return { n: around(n), phi: around(phi) };
 }
 
-/** An operator between real states: v^T (re + i im) v. */
+/** Matrix elements v^T (re + i im) v between real states. */
 const elements = (v: Tensor, re: Tensor, im: Tensor | null): Tensor => {
   const between = (m: Tensor): Tensor => matmul(v.T, matmul(m, v));
   const real = between(re);
   return complex(real, im === null ? zerosLike(real) : between(im));
 };
 
-function solveFluxonium(p: PartParameters, s: Structure): Levels {
+function solveFluxonium(p: PartParameters, s: PartStructure): Levels {
   const { points: count, levels } = s;
   const grid = phaseGrid(count, s.range);
   const points = tensor(grid.points, f64);
   const onJunction = s.fluxOn === "junction";
-  const centred = onJunction ? points : points.add(p.phiExt);
-  const well = centred.square().mul(p.el.mul(0.5));
+  const centered = onJunction ? points : points.add(p.phiExt);
+  const well = centered.square().mul(p.el.mul(0.5));
   const washboard = cos(onJunction ? points.sub(p.phiExt) : points).mul(p.ej);
   const h = square(grid.kinetic, count)
     .mul(p.ec.mul(4))
@@ -127,11 +129,11 @@ function solveFluxonium(p: PartParameters, s: Structure): Levels {
   const { values, vectors } = eigh(h);
   const v = vectors.index(":", `0:${levels}`);
   const n = elements(v, square(grid.chargeRe, count), square(grid.chargeIm, count));
-  const phi = complex(matmul(v.T, centred.unsqueeze(1).mul(v)), full([levels, levels], 0, f64));
+  const phi = complex(matmul(v.T, centered.unsqueeze(1).mul(v)), full([levels, levels], 0, f64));
   return { energies: values.index(`0:${levels}`).mul(twoPi), ...fixPhases(n, phi) };
 }
 
-function solveTransmon(p: PartParameters, s: Structure): Levels {
+function solveTransmon(p: PartParameters, s: PartStructure): Levels {
   const { points: count, levels } = s;
   const nMax = count / 2;
   const charges = Float64Array.from({ length: count }, (_, k) => k - nMax);
@@ -159,7 +161,7 @@ function solveTransmon(p: PartParameters, s: Structure): Levels {
   return { energies: values.index(`0:${levels}`).mul(twoPi), ...fixPhases(charge, phi) };
 }
 
-/** A ladder: energies by level, n = a + a^H, phi = i (a - a^H), each times its zero-point size. */
+/** Oscillator levels with n = a + a^H and phi = i (a - a^H). */
 function ladder(energies: (k: Tensor) => Tensor, levels: number): Levels {
   const a = destroy(levels);
   const k = tensor(
@@ -170,6 +172,7 @@ function ladder(energies: (k: Tensor) => Tensor, levels: number): Levels {
   return { energies: energies(k).mul(twoPi), n: a.add(a.adjoint()).tensor(), phi: phi.tensor() };
 }
 
+/** Kinds of parts. */
 export type PartKind = "fluxonium" | "transmon" | "resonator" | "duffing" | "qubit";
 
 export const partRules: Readonly<Record<PartKind, PartRule>> = {
@@ -200,7 +203,7 @@ export const partRules: Readonly<Record<PartKind, PartRule>> = {
   },
 };
 
-const structureDefaults: Structure = {
+const structureDefaults: PartStructure = {
   levels: 5,
   computational: 2,
   fluxOn: "inductor",
@@ -209,12 +212,12 @@ const structureDefaults: Structure = {
   zeroPoint: false,
 };
 
-export type PartFields = Partial<Structure> & Readonly<Record<string, number | string | boolean | undefined>>;
+export type PartFields = Partial<PartStructure> & Readonly<Record<string, number | string | boolean | undefined>>;
 
-/** One part of a device: its kind, the numbers of its parameters, and its structure. */
-export class Part {
+/** One part of a device. `Fluxonium`, `Transmon`, `Resonator`, `Duffing` and `Qubit` are typed constructors. */
+export class DevicePart {
   readonly parameters: Readonly<Record<string, number>>;
-  readonly structure: Structure;
+  readonly structure: PartStructure;
 
   constructor(
     readonly kind: PartKind,
@@ -245,7 +248,7 @@ export class Part {
       parameters[name] = fallback;
     }
     this.parameters = parameters;
-    this.structure = structure as unknown as Structure;
+    this.structure = structure as unknown as PartStructure;
     const { levels, computational, points, fluxOn } = this.structure;
     if (!Number.isInteger(levels) || levels < 2 || (points > 0 && levels > points))
       throw new WeftError(
@@ -257,21 +260,22 @@ export class Part {
       throw new WeftError(`${kind}: fluxOn must be "inductor" or "junction", got ${String(fluxOn)}`);
   }
 
-  /** What programs of parts must share to be batched. */
+  /** Parts with equal keys are solved as one batch. */
   get structureKey(): string {
     return `${this.kind} ${JSON.stringify(this.structure)}`;
   }
 
+  /** The parameters as float64 tensors. */
   tensors(): Record<string, Tensor> {
     return Object.fromEntries(Object.entries(this.parameters).map(([k, x]) => [k, full([], x, f64)]));
   }
 
-  /** Its levels for parameters given as tensors (its own numbers by default). */
+  /** Levels for parameters given as tensors. Default: the part's own values. */
   solve(p: PartParameters = this.tensors()): Levels {
     return partRules[this.kind].solve(p, this.structure);
   }
 
-  /** Only what differs from the defaults, as files have it. */
+  /** The part as an entry of a specification file, without defaults. */
   toJSON(): Record<string, unknown> {
     const rule = partRules[this.kind];
     const usual: Record<string, unknown> = { ...structureDefaults, ...rule.structure };
@@ -282,31 +286,34 @@ export class Part {
 
 type Fields<K extends string, O extends string = never> = { [N in K]: number } & {
   [N in O]?: number;
-} & Partial<Structure>;
+} & Partial<PartStructure>;
 
-/** 4 Ec n^2 - Ej cos(phi) + El (phi + phiExt)^2 / 2, or with the flux on the junction. */
-export class Fluxonium extends Part {
+/** Fluxonium: 4 Ec n^2 - Ej cos(phi) + El (phi + phiExt)^2 / 2, or with the flux on the junction. */
+export class Fluxonium extends DevicePart {
   constructor(fields: Fields<"ec" | "ej" | "el", "phiExt">) {
     super("fluxonium", fields);
   }
 }
-/** 4 Ec (n - ng)^2 - Ej(flux) cos(phi), tunable and asymmetric. */
-export class Transmon extends Part {
+/** Transmon: 4 Ec (n - ng)^2 - Ej(flux) cos(phi), flux-tunable with junction asymmetry. */
+export class Transmon extends DevicePart {
   constructor(fields: Fields<"ec" | "ej", "phiExt" | "asymmetry" | "ng">) {
     super("transmon", fields);
   }
 }
-export class Resonator extends Part {
+/** Harmonic oscillator. */
+export class Resonator extends DevicePart {
   constructor(fields: Fields<"frequency">) {
     super("resonator", fields);
   }
 }
-export class Duffing extends Part {
+/** Duffing oscillator: energies k frequency + k (k - 1) anharmonicity / 2. */
+export class Duffing extends DevicePart {
   constructor(fields: Fields<"frequency" | "anharmonicity">) {
     super("duffing", fields);
   }
 }
-export class Qubit extends Part {
+/** Two-level system. */
+export class Qubit extends DevicePart {
   constructor(fields: Fields<"frequency">) {
     super("qubit", fields);
   }

@@ -1,11 +1,11 @@
-// Dressed states: the eigenstates of the coupled device, each given the label of the product state that it resembles most.
+// Dressed states: eigenstates of the coupled device, labeled by the product state with the largest overlap.
 import { WeftError } from "@weft/core/internal/graph";
 import { abs, conj, eigh, type Tensor, where } from "@weft/core/internal/tensor";
-import { readable } from "../readable.js";
+import { concreteValues } from "../concrete.js";
 import type { BoundDevice } from "./device.js";
 
-/** Digits of a state's number, one a part. */
-export function digitsOf(index: number, dims: readonly number[]): number[] {
+/** Level of each part in the product state of an index. */
+export function levelsOfState(index: number, dims: readonly number[]): number[] {
   const digits: number[] = [];
   for (let k = dims.length - 1, left = index; k >= 0; k--) {
     digits[k] = left % dims[k];
@@ -13,29 +13,31 @@ export function digitsOf(index: number, dims: readonly number[]): number[] {
   }
   return digits;
 }
-export const numberOf = (digits: readonly number[], dims: readonly number[]): number =>
+/** Index of the product state with these levels. */
+export const stateIndex = (digits: readonly number[], dims: readonly number[]): number =>
   digits.reduce((sum, digit, k) => sum * dims[k] + digit, 0);
 
-/** Numbers of the product states in which every part is in a computational level. */
+/** Indices of the product states in which every part is in a computational level. */
 export function computationalStates(bound: BoundDevice): number[] {
   const sizes = bound.device.names.map((name) => bound.device.parts[name].structure.computational);
   const count = sizes.reduce((a, b) => a * b, 1);
-  return Array.from({ length: count }, (_, i) => numberOf(digitsOf(i, sizes), bound.dims));
+  return Array.from({ length: count }, (_, i) => stateIndex(levelsOfState(i, sizes), bound.dims));
 }
 
-export interface Dressed {
-  /** Energies of all eigenstates, ascending, rad/ns above the ground states of the parts. */
+/** Eigenstates of a device, assigned to product states. */
+export interface DressedStates {
+  /** Energies of all eigenstates in ascending order, rad/ns above the ground states of the parts. */
   energies: Tensor;
-  /** Eigenstates in columns, in the order of product states, each with a positive component on its own. [D, D] */
+  /** Eigenstates as columns [D, D] in the order of product states; the component on the own product state is positive. */
   states: Tensor;
-  /** The eigenstate (number) of each product state: int32 [D]. */
+  /** Index of the eigenstate of each product state: int32 [D]. */
   assignment: Tensor;
   /** Energies in the order of product states. */
   assigned: Tensor;
 }
 
-/** Eigenstates of the static device, each product state's own being that with the largest weight on it. */
-export function dressedStates(bound: BoundDevice): Dressed {
+/** Eigenstates of the static device, each assigned to the product state with the largest overlap. */
+export function dressedStates(bound: BoundDevice): DressedStates {
   const { values, vectors } = eigh(bound.staticMatrix());
   const assignment = abs(vectors).argmax(1);
   const chosen = vectors.take(assignment, 1);
@@ -46,15 +48,30 @@ export function dressedStates(bound: BoundDevice): Dressed {
   return { energies: values, states: chosen.mul(turn.unsqueeze(0)), assignment, assigned: values.take(assignment, 0) };
 }
 
+/** One dressed level of a device. */
 export interface SpectrumRow {
+  /** Levels of the parts in the product state, one digit per part. */
   label: string;
   /** GHz above the lowest dressed state. */
   energy: number;
-  /** Weight of the product state in its dressed state. */
+  /** Squared overlap of the product state with its dressed state. */
   overlap: number;
 }
 
-/** The dressed levels of the computational states as numbers; two labels on one state are an error. */
+/**
+ * Dressed levels of the computational states. Ambiguous labels (equal mixtures, degenerate levels) are errors.
+ *
+ * @example
+ * ```ts
+ * import { QuantumDevice, Qubit, Resonator, spectrum } from "@weft/quantum";
+ *
+ * const device = new QuantumDevice({
+ *   parts: { q: new Qubit({ frequency: 5 }), r: new Resonator({ frequency: 6.5, levels: 6 }) },
+ *   couplings: [{ between: ["q", "r"], jc: 0.05 }],
+ * });
+ * for (const { label, energy } of spectrum(device.with({}))) console.log(label, energy.toFixed(4), "GHz");
+ * ```
+ */
 export function spectrum(bound: BoundDevice): SpectrumRow[] {
   const dressed = dressedStates(bound);
   const { dims } = bound;
@@ -64,19 +81,19 @@ export function spectrum(bound: BoundDevice): SpectrumRow[] {
   checkAssignment(dressed, dims, states);
   const ground = energies[0];
   return states.map((s) => ({
-    label: digitsOf(s, dims).join(""),
+    label: levelsOfState(s, dims).join(""),
     energy: (energies[s] - ground) / (2 * Math.PI),
     overlap: overlaps[s],
   }));
 }
 
-/** Refuses what cannot be told apart: two product states with one dressed state, or two dressed states of one energy. */
-export function checkAssignment(dressed: Dressed, dims: readonly number[], states: readonly number[]): void {
-  const assigned = readable(dressed.assignment);
-  const energies = readable(dressed.energies);
-  const overlaps = readable(abs(dressed.states.diagonal()).square());
+/** Throws if two product states share a dressed state, or if a dressed state is degenerate. */
+export function checkAssignment(dressed: DressedStates, dims: readonly number[], states: readonly number[]): void {
+  const assigned = concreteValues(dressed.assignment);
+  const energies = concreteValues(dressed.energies);
+  const overlaps = concreteValues(abs(dressed.states.diagonal()).square());
   if (assigned === null || energies === null || overlaps === null) return;
-  const label = (s: number): string => `|${digitsOf(s, dims).join("")}>`;
+  const label = (s: number): string => `|${levelsOfState(s, dims).join("")}>`;
   const owner = new Map<number, number>();
   for (const s of states) {
     const other = owner.get(assigned[s]);
@@ -106,11 +123,11 @@ export function checkAssignment(dressed: Dressed, dims: readonly number[], state
   }
 }
 
-/** (E11 - E10 - E01 + E00) / 2 pi of two parts with the others in their ground states: static ZZ, GHz. */
+/** Static ZZ interaction (E11 - E10 - E01 + E00) / 2 pi of two parts in GHz, with the others in their ground states. */
 export function staticZZ(bound: BoundDevice, a: string, b: string): Tensor {
   const { names } = bound.device;
   const at = (levelA: number, levelB: number): number =>
-    numberOf(
+    stateIndex(
       names.map((name) => (name === a ? levelA : name === b ? levelB : 0)),
       bound.dims,
     );
@@ -123,10 +140,10 @@ export function staticZZ(bound: BoundDevice, a: string, b: string): Tensor {
     .div(2 * Math.PI);
 }
 
-/** The dressed frequency of one part, the others in their ground states, rad/ns. */
+/** Dressed angular frequency of a part in rad/ns, with the others in their ground states. */
 export function dressedFrequency(bound: BoundDevice, part: string): Tensor {
   const { names } = bound.device;
-  const excited = numberOf(
+  const excited = stateIndex(
     names.map((name) => (name === part ? 1 : 0)),
     bound.dims,
   );

@@ -1,20 +1,31 @@
-// Spectra, matrix elements, dressed states and parameters of devices, against numbers of other codes.
+// Spectra, matrix elements, dressed states and parameters of devices, against values of other codes.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Tensor } from "@weft/core/internal/tensor";
 import * as weft from "@weft/core/internal/tensor";
 import { onEachDevice } from "@weft/core/testing/test/devices.js";
 import { cosinePulse } from "../pulses/index.js";
-import { Chain, Device, Duffing, evolve, Fluxonium, Qubit, Resonator, spectrum, staticZZ, Transmon } from "./index.js";
+import {
+  Chain,
+  Duffing,
+  evolve,
+  Fluxonium,
+  QuantumDevice,
+  Qubit,
+  Resonator,
+  spectrum,
+  staticZZ,
+  Transmon,
+} from "./index.js";
 
 const near = (got: number, want: number, tolerance: number, name = "value"): void =>
   assert.ok(Math.abs(got - want) <= tolerance, `${name}: ${got}, wanted ${want} +- ${tolerance}`);
 const ghz = (energies: Tensor): number[] => Array.from(energies.dataSync() as Float64Array, (x) => x / (2 * Math.PI));
 
 onEachDevice((_, device) => {
-  // A 400-point eigenproblem in plain TypeScript takes a minute: the reference solves a small grid instead.
+  // A 400-point eigenproblem takes the reference device a minute, so it solves a smaller grid.
   const grid = device === "reference" ? { points: 100, range: 4 * Math.PI } : {};
-  test("fluxonium spectra at zero and half flux", {
+  test("fluxonium spectra at zero and half flux equal the published values", {
     skip: device === "reference" && "a 400-point eigenproblem takes the reference device a minute",
   }, () => {
     const fields = { ec: 1.68, ej: 3.5, el: 0.5, levels: 5 };
@@ -26,7 +37,7 @@ onEachDevice((_, device) => {
       ghz(new Fluxonium({ ...fields, phiExt }).solve().energies).forEach((e, i) => void near(e, want[i], 6e-9));
   });
 
-  test("flux on the junction or on the inductor: one spectrum", () => {
+  test("flux on the junction and on the inductor give the same spectrum", () => {
     const fields = { ec: 1, ej: 4, el: 1, phiExt: 1.1, levels: 3, ...grid };
     const [a, b] = (["inductor", "junction"] as const).map((fluxOn) =>
       ghz(new Fluxonium({ ...fields, fluxOn }).solve().energies),
@@ -35,7 +46,7 @@ onEachDevice((_, device) => {
   });
 });
 
-test("the chain's qubits: frequencies and matrix elements, solved as one batch", () => {
+test("frequencies and matrix elements of the qubits of a chain equal the published values", () => {
   const rows: [number, number, number, number, number, number][] = [
     [0.8, 0.4240401715, 3.4829226883, 0.1220484567, 0.5673510101, 2.3025829142],
     [0.9, 0.4999101308, 3.4299908536, 0.1384091402, 0.5731355815, 2.214944353],
@@ -50,7 +61,7 @@ test("the chain's qubits: frequencies and matrix elements, solved as one batch",
     const e = ghz(energies);
     near(e[1] - e[0], f01, 2e-10, "f01");
     near(e[2] - e[1], f12, 2e-10, "f12");
-    // The phases are fixed: charges between neighbours are real and positive.
+    // Phase convention: charge elements between adjacent levels are real and positive.
     near(n.index(0, 1).real().itemSync(), n01, 1e-10, "n01");
     near(n.index(1, 2).real().itemSync(), n12, 1e-10, "n12");
     near(n.index(0, 1).imag().itemSync(), 0, 1e-14, "phase of n01");
@@ -58,7 +69,7 @@ test("the chain's qubits: frequencies and matrix elements, solved as one batch",
   });
 });
 
-test("three coupled qubits: dressed frequencies, and the coupling at which the static ZZ vanishes", () => {
+test("dressed frequencies and static ZZ of three coupled qubits equal the published values", () => {
   const chain = Chain.fluxonium({ qubits: 3, levels: 5, gate: "none" });
   const rows = Object.fromEntries(spectrum(chain.with({})).map(({ label, energy }) => [label, energy]));
   near(rows["100"], 0.4990023551, 1e-10);
@@ -70,11 +81,11 @@ test("three coupled qubits: dressed frequencies, and the coupling at which the s
   near(zz(0.0122496977), 0, 1e-6, "static ZZ in kHz");
 });
 
-test("transmon, tunable and asymmetric: the phase-fixed levels of a charge basis", () => {
+test("levels of a flux-tunable asymmetric transmon equal an independent diagonalization", () => {
   const part = new Transmon({ ec: 0.25, ej: 12.5, asymmetry: 0.3, phiExt: 1.2, ng: 0.1, levels: 4 });
   const { energies, n } = part.solve();
   const e = ghz(energies);
-  // By an independent diagonalisation of the same Hamiltonian with 101 charges.
+  // Independent diagonalization of the same Hamiltonian with 101 charge states.
   transmonLevels.forEach((want, i) => void near(e[i], want, 1e-10));
   for (let i = 0; i < 3; i++) {
     assert.ok(
@@ -95,7 +106,7 @@ test("transmon, tunable and asymmetric: the phase-fixed levels of a charge basis
 });
 const transmonLevels = [-8.301356264116, -3.977919376625, 0.053219676778, 3.756380785608];
 
-test("gradients of levels and matrix elements against differences", () => {
+test("gradients of levels and matrix elements equal finite differences", () => {
   const check = (make: (x: Tensor) => Tensor, at: number): void => {
     const g = weft
       .grad(make)(weft.tensor(at, { dtype: "float64" }))
@@ -111,10 +122,10 @@ test("gradients of levels and matrix elements against differences", () => {
   for (const [key, at] of Object.entries(part.parameters)) check(solve(key), at);
 });
 
-test("resonator, Duffing oscillator and plain qubit: a dispersive pair", () => {
-  // Two levels and a cavity far away: chi by perturbation theory, g^2/delta up to (g/delta)^4.
+test("a dispersive qubit-resonator pair and a Duffing oscillator equal perturbation theory", () => {
+  // Far-detuned cavity: the shift by perturbation theory is g^2/delta up to (g/delta)^4.
   const [g, delta] = [0.05, 1.5];
-  const device = new Device({
+  const device = new QuantumDevice({
     parts: { q: new Qubit({ frequency: 5 }), r: new Resonator({ frequency: 5 + delta, levels: 6 }) },
     couplings: [{ between: ["q", "r"], jc: g }],
   });
@@ -125,7 +136,7 @@ test("resonator, Duffing oscillator and plain qubit: a dispersive pair", () => {
   ghz(duffing.solve().energies).forEach((e, k) => void near(e, 4.8 * k - 0.1 * k * (k - 1), 1e-12));
 });
 
-test("parameters are one flat dictionary that survives JSON; shared and spread ones too", () => {
+test("parameters are a flat dictionary that survives JSON, with shared parameters and spread", () => {
   const chain = Chain.fluxonium({
     qubits: 3,
     shared: { el: ["q0.el", "q2.el"], length: ["q0.x.length", "q1.x.length", "q2.x.length"] },
@@ -142,10 +153,10 @@ test("parameters are one flat dictionary that survives JSON; shared and spread o
   assert.throws(() => chain.with({ "q0.el": 1 }), /no parameter "q0.el"/);
 });
 
-test("crosstalk: a part sees its neighbour's pulse", () => {
+test("crosstalk adds the pulse of another part", () => {
   const parts = { a: new Qubit({ frequency: 0.5 }), b: new Qubit({ frequency: 0.6 }) };
   const drive = { name: "x", on: "a", operator: "n" as const, pulse: cosinePulse({ length: 20, amplitude: 0.3 }) };
-  const device = new Device({ parts, drives: [{ ...drive, crosstalk: { b: 0.25 } }] });
+  const device = new QuantumDevice({ parts, drives: [{ ...drive, crosstalk: { b: 0.25 } }] });
   const h = device.with({}).hamiltonian();
   assert.equal(h.drives.length, 2);
   const values = (h.amplitudes as (t: Tensor) => Tensor)(weft.tensor([4, 10], { dtype: "float64" })).dataSync();
@@ -153,27 +164,27 @@ test("crosstalk: a part sees its neighbour's pulse", () => {
   near(Number(values[1]), 0.25 * Number(values[0]), 1e-15);
 });
 
-test("what makes no sense is refused", () => {
+test("invalid devices and evolutions are errors", () => {
   const parts = { a: new Qubit({ frequency: 0.5 }), b: new Qubit({ frequency: 0.5 }) };
   assert.throws(() => new Fluxonium({ ec: -1, ej: 4, el: 1 }), /ec must be positive/);
   assert.throws(() => new Fluxonium({ ec: 1, ej: 4, el: 1, levels: 1 }), /levels must be a whole number from 2/);
   assert.throws(
-    () => new Device({ parts, couplings: [{ between: ["a", "c"], jc: 1 }] }),
+    () => new QuantumDevice({ parts, couplings: [{ between: ["a", "c"], jc: 1 }] }),
     /part "c", which does not exist/,
   );
-  assert.throws(() => new Device({ parts, couplings: [{ between: ["a", "b"] }] }), /neither jc nor jl/);
+  assert.throws(() => new QuantumDevice({ parts, couplings: [{ between: ["a", "b"] }] }), /neither jc nor jl/);
   const pulse = cosinePulse({ length: 20 });
-  const device = new Device({
+  const device = new QuantumDevice({
     parts,
     drives: [{ name: "x", on: "a", pulse }],
     couplings: [{ between: ["a", "b"], jc: 0.01 }],
   });
   assert.throws(() => evolve(device.with({ "a.x.length": -3 }), { steps: 10 }), /the pulses end at -3 ns/);
   assert.throws(() => evolve(device, { steps: 10, duration: 19 }), /pulse a.x ends at 20 ns, after the evolution/);
-  // Equal frequencies: dressed states are half and half, or without a coupling degenerate.
+  // Equal frequencies: dressed states are equal mixtures or degenerate.
   assert.throws(() => spectrum(device.with({})), /mixed half and half|degenerate/);
   assert.throws(() => evolve(device, { steps: 10, basis: "eigen" }), /mixed half and half|degenerate/);
-  const strong = new Device({
+  const strong = new QuantumDevice({
     parts: { a: new Duffing({ frequency: 0.5, anharmonicity: 0.01, levels: 3 }) },
     drives: [{ name: "x", on: "a", operator: "n", pulse: cosinePulse({ length: 20, amplitude: 1, omega: Math.PI }) }],
   });

@@ -5,7 +5,7 @@ import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
-import { readCsv } from "./csv.js";
+import { CsvError, readCsv } from "@weft/formats/csv";
 import { syntheticClasses, syntheticTable } from "./synthetic.js";
 import { DataError, TableBuilder, type TextTable } from "./table.js";
 
@@ -147,11 +147,15 @@ function classOf(source: Source, value: string, where: string, first: number): n
 function readCsvTable(source: Source, bytes: Buffer): TextTable {
   const { columns, firstLabel } = infoOf(source.dataset);
   const table = new TableBuilder();
-  for (const { fields, line } of readCsv(bytes, source.path, columns)) {
-    const label = fields[0].toString("utf8");
-    // A first row that names its columns is a header.
-    if (line === 1 && /^[a-z_ ]+$/i.test(label)) continue;
-    table.add(classOf(source, label, `${source.path}:${line}`, firstLabel), fields.slice(1));
+  try {
+    for (const { fields, line } of readCsv(bytes, source.path, columns)) {
+      const label = fields[0].toString("utf8");
+      // A first row that names its columns is a header.
+      if (line === 1 && /^[a-z_ ]+$/i.test(label)) continue;
+      table.add(classOf(source, label, `${source.path}:${line}`, firstLabel), fields.slice(1));
+    }
+  } catch (error) {
+    throw error instanceof CsvError ? new DataError(error.message) : error;
   }
   return table.build();
 }

@@ -1,7 +1,6 @@
 // weft/data: text data sets as tokens: read, fetched, tokenised once, shuffled, divided over ranks, prefetched. Knows
 // nothing of models.
 export { type Batch, columns, headColumns, rowsPerRank } from "./batch.js";
-export { type CsvRow, readCsv } from "./csv.js";
 export {
   type DatasetName,
   dataHome,

@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { basename, dirname, isAbsolute, join, resolve } from "node:path";
 import { WeftError } from "@weft/core/internal/graph";
 import { scheduleShapes } from "@weft/core/optim";
+import { editDistance } from "@weft/formats/text";
 import { parseDocument, stringify } from "yaml";
 import { z } from "zod";
 import { datasetNames } from "../data/index.js";
@@ -139,18 +140,6 @@ function knownKeys(shape: z.ZodType, path = ""): string[] {
 /** Every key by its dotted name. */
 export const allKeys: readonly string[] = knownKeys(schema);
 
-/** Edits that make one word of another. */
-function distance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++)
-      next.push(Math.min(row[j] + 1, next[j - 1] + 1, row[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1)));
-    row = next;
-  }
-  return row[b.length];
-}
-
 /** What other trainers call our keys. */
 const otherNames: Record<string, string> = {
   batch_size: "training.batch_per_rank",
@@ -170,7 +159,7 @@ function suggest(key: string): string {
   const known = otherNames[leaf] ?? allKeys.find((k) => k.split(".").at(-1) === leaf && k !== key);
   if (known !== undefined) return `; it is called ${known}`;
   const near = allKeys
-    .map((k) => ({ k, d: Math.min(distance(key, k), distance(leaf, k.split(".").at(-1) as string)) }))
+    .map((k) => ({ k, d: Math.min(editDistance(key, k), editDistance(leaf, k.split(".").at(-1) as string)) }))
     .sort((a, b) => a.d - b.d)[0];
   return near.d <= Math.max(2, leaf.length / 3) ? `; did you mean ${near.k}?` : "";
 }

@@ -1,19 +1,22 @@
-// What a run says about itself to the lab: its workload and the facts of a rank, in the words of the record format.
+// The workload and the facts of a rank, as the record format names them.
 
 import { treeLeaves } from "@weft/core/internal/tensor";
 import { countParameters } from "@weft/core/nn";
+import type { ProbeFacts, Workload } from "@weft/formats";
 import type { TokenSet } from "../data/index.js";
 import type { Config } from "./config.js";
 import type { Group } from "./group.js";
 
-const labOf = { float32: "fp32", tf32: "tf32", float64: "fp64", bfloat16: "amp-bf16", float16: "amp-fp16" } as const;
+const precisionNames = {
+  float32: "fp32",
+  tf32: "tf32",
+  float64: "fp64",
+  bfloat16: "amp-bf16",
+  float16: "amp-fp16",
+} as const;
 
-export function workloadOf(
-  config: Config,
-  set: TokenSet,
-  params: unknown,
-  stepsPerEpoch: number,
-): Record<string, unknown> {
+/** The workload of a training run. */
+export function workloadOf(config: Config, set: TokenSet, params: unknown, stepsPerEpoch: number): Workload {
   const parameters = countParameters(params);
   return {
     dataset: config.data.dataset,
@@ -26,16 +29,17 @@ export function workloadOf(
     model: "encoder classifier",
     parameters,
     gradientBytes: parameters * (config.precision.compute === "float64" ? 8 : 4),
-    precision: labOf[config.precision.compute],
+    precision: precisionNames[config.precision.compute],
     learningRate: config.optimizer.learning_rate,
     optimizer: config.optimizer.type,
     seed: config.seed,
-    // An epoch is one pass over the same rows, however large the global batch is.
+    // An epoch is one pass over the same rows at every global batch size.
     scaling: "strong",
   };
 }
 
-export const factsOf = (config: Config, group: Group, params: unknown): Record<string, unknown> => ({
+/** The facts of one rank. */
+export const factsOf = (config: Config, group: Group, params: unknown): ProbeFacts => ({
   framework: "weft",
   worldSize: group.size,
   ...(group.size > 1 && { backend: group.kind }),

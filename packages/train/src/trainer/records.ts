@@ -1,8 +1,17 @@
-// What a run writes down: metrics.csv (one row an epoch, the columns that such files have everywhere) and JSON lines in the
-// lab's record format (one line a step and rank). Plain files; nothing of the lab is needed here.
+// Writes the files of a training run: metrics.csv (one row per epoch) and record files (one JSON line per step and rank). The
+// formats are those of @weft/formats.
 import { appendFileSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
+import {
+  formatMetrics,
+  type RecordOf,
+  type RecordType,
+  type RunFile,
+  recordVersion,
+  type TrainingStep,
+  type Workload,
+} from "@weft/formats";
 
 /** One row of metrics.csv. */
 export interface EpochRow {
@@ -13,51 +22,29 @@ export interface EpochRow {
   valAccuracy: number | null;
 }
 
-const header = "epoch,train_loss,train_time,val_loss,val_acc";
-const cell = (value: number | null): string => (value === null ? "" : String(value));
-const rowOf = (r: EpochRow): string => [r.epoch, r.trainLoss, r.seconds, r.valLoss, r.valAccuracy].map(cell).join(",");
-
-/** Replaces the file as a whole: a run that was resumed has each epoch once. */
+/** Replaces metrics.csv as a whole, so that a resumed run has each epoch once. */
 export function writeMetrics(folder: string, rows: readonly EpochRow[]): void {
   const path = join(folder, "metrics.csv");
   const temporary = `${path}.tmp`;
-  writeFileSync(temporary, `${[header, ...rows.map(rowOf)].join("\n")}\n`);
+  writeFileSync(temporary, formatMetrics(rows));
   renameSync(temporary, path);
 }
 
-export interface StepRecord {
-  step: number;
-  epoch: number;
-  durationUs: number;
-  dataWaitUs: number;
-  computeUs: number;
-  /** Left out where collectives are not timed. */
-  commUs?: number;
-  exposedCommUs?: number;
-  /** Processor time of the rank's threads, on CPUs: less than the step took where a core was taken away or waited for others. */
-  cpuUs?: number;
-  samples: number;
-  loss: number;
-  gradientNorm: number;
-  learningRate: number;
-  compile?: true;
-  /** float16: the scale of the loss, and whether the step was left out because its gradients overflowed. */
-  lossScale?: number;
-  skipped?: boolean;
-}
+/** What the writer itself adds to every record. */
+type Envelope = "v" | "type" | "t" | "rank";
 
-/** The JSON lines of one rank, written in whole lines, in blocks. */
+/** Writes the record file of one rank, in blocks of whole lines. */
 export class RecordWriter {
   readonly #paths: string[];
   readonly #rank: number;
   #lines: string[] = [];
   #last = performance.now();
-  /** So that times of the file can be compared with each other. */
+  /** Origin of `startUs`, so that the steps of a file share one time axis. */
   readonly #origin = performance.now();
 
   /**
-   * `folders` get one file each. A run that goes on at `fromStep` keeps the lines of the steps before; a fresh one starts
-   * an empty file.
+   * @param folders Each gets the same file.
+   * @param fromStep Step at which a resumed run continues: the records of earlier steps are kept. 0 starts an empty file.
    */
   constructor(folders: readonly string[], rank: number, fromStep: number) {
     this.#rank = rank;
@@ -69,18 +56,15 @@ export class RecordWriter {
     }
   }
 
-  write(type: string, fields: Record<string, unknown>): void {
-    this.#lines.push(JSON.stringify({ v: 1, type, t: Date.now() / 1000, rank: this.#rank, ...fields }));
+  write<T extends RecordType>(type: T, fields: Omit<RecordOf<T>, Envelope>): void {
+    const record = { v: recordVersion, type, t: Date.now() / 1000, rank: this.#rank, ...fields };
+    this.#lines.push(JSON.stringify(record, withoutNonFinite));
     if (this.#lines.length >= 256 || performance.now() - this.#last > 1000) this.flush();
   }
 
-  /** `startMs` is on the clock of `performance.now()`. */
-  step(record: StepRecord, startMs: number): void {
-    const startUs = (startMs - this.#origin) * 1000;
-    const { gradientNorm, ...rest } = record;
-    // The format has no word for what is not a number: such a field is left out.
-    const norm = Number.isFinite(gradientNorm) ? { gradientNorm } : {};
-    this.write("step", { ...rest, ...norm, startUs: Math.max(0, startUs) });
+  /** @param startMs Start of the step on the clock of `performance.now()`. */
+  step(step: Omit<TrainingStep, "rank" | "startUs">, startMs: number): void {
+    this.write("step", { ...step, startUs: Math.max(0, (startMs - this.#origin) * 1000) });
   }
 
   flush(): void {
@@ -92,7 +76,11 @@ export class RecordWriter {
   }
 }
 
-/** Lines that a run wrote before it reached a step; ends and half lines are dropped. */
+/** JSON has no NaN and no infinity, and the format has no `null`: such a field is left out. */
+const withoutNonFinite = (_key: string, value: unknown): unknown =>
+  typeof value === "number" && !Number.isFinite(value) ? undefined : value;
+
+/** The records of the steps before a step; end records and unfinished lines are dropped. */
 function linesBefore(text: string, step: number): string {
   return text
     .split("\n")
@@ -111,20 +99,26 @@ function linesBefore(text: string, step: number): string {
     .join("");
 }
 
+/** What run.json says from the start of a run. */
 export interface RunHead {
   name: string;
   ranks: number;
-  workload: Record<string, unknown>;
+  workload: Workload;
   startedAt: number;
-  /** That all ranks of this host may use together. */
+  /** Cores that all ranks of this host may use together. */
   cores: number;
 }
 
-/** run.json, as the lab's runner writes it; rewritten when the run ends. */
-export function writeRunFile(folder: string, head: RunHead, status: string, more: Record<string, unknown> = {}): void {
+/** Writes run.json; it is rewritten when the run ends. */
+export function writeTrainingRunFile(
+  folder: string,
+  head: RunHead,
+  status: RunFile["status"],
+  more: Partial<RunFile> = {},
+): void {
   const path = join(folder, "run.json");
-  const record = {
-    v: 1,
+  const record: RunFile = {
+    v: recordVersion,
     id: head.name,
     devices: head.ranks,
     repeat: 0,

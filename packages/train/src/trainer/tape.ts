@@ -1,12 +1,12 @@
-// The tape of a run: each kernel and collective of its first steps with the time that it took, as JSON lines in the lab's
-// format. Knows executables by their kernels alone.
+// The tape of a training run: each kernel and collective of its first steps, with its time, in the format of docs/tape.md.
 import { appendFileSync, writeFileSync } from "node:fs";
 import type { Executable } from "@weft/core/internal/device";
+import { type Instruction, tapeHeader } from "@weft/formats";
 
-export class Tape {
+/** Writes the instructions of the first steps of one rank. */
+export class StepTape {
   #left: number;
   #step = -1;
-  readonly #origin = performance.now();
 
   constructor(
     private readonly path: string,
@@ -14,35 +14,39 @@ export class Tape {
     steps: number,
   ) {
     this.#left = steps;
-    writeFileSync(path, "");
+    writeFileSync(path, `${JSON.stringify(tapeHeader())}\n`);
   }
 
   get full(): boolean {
     return this.#left <= 0;
   }
 
-  /** What is to be told of the runs of one step. */
+  /** Returns the function to call after each executable of a step, with its start on the clock of `performance.now()`. */
   watch(step: number): (executable: Executable, startMs: number) => void {
     if (step !== this.#step) this.#left--;
     this.#step = step;
     return ({ kernels, lastTimes }, startMs) => {
-      let at = (startMs - this.#origin) * 1000;
-      const lines = kernels.flatMap((kernel, i) => {
+      let at = (performance.timeOrigin + startMs) * 1000;
+      const lines = kernels.flatMap(({ name: op, kind, flops, bytes }, i) => {
         const startUs = at;
         at += (lastTimes?.[i] ?? 0) * 1e6;
         if (at === startUs) return [];
-        const { name: op, kind, flops, bytes } = kernel;
-        const line = {
-          v: 1,
+        const line: Instruction = {
           type: "instruction",
           worker: this.worker,
+          workerId: `rank ${this.worker}`,
           step,
+          program: 0,
           op,
           kind,
           startUs,
           endUs: at,
-          flops,
           bytes,
+          flops,
+          cause: null,
+          inputs: [],
+          outputs: [],
+          shapes: [],
         };
         return [`${JSON.stringify(line)}\n`];
       });

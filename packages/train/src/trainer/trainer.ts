@@ -6,6 +6,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import type { DType } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
 import { jit, key, type Tensor, tensor, treeMap } from "@weft/core/internal/tensor";
+import type { RunStatus } from "@weft/formats";
 import {
   columns,
   DataError,
@@ -34,9 +35,9 @@ import { alone, type Group } from "./group.js";
 import { Journal, type Told } from "./journal.js";
 import { halfOf, makeModel } from "./model.js";
 import { makeOptimizer } from "./optimizer.js";
-import { type EpochRow, RecordWriter, type RunHead, writeMetrics, writeRunFile } from "./records.js";
+import { type EpochRow, RecordWriter, type RunHead, writeMetrics, writeTrainingRunFile } from "./records.js";
 import { freshState, makePrograms, type Pending, type StepOptions, said, type TrainState } from "./step.js";
-import { Tape } from "./tape.js";
+import { StepTape } from "./tape.js";
 
 export interface TrainEvent {
   epoch: number;
@@ -130,7 +131,7 @@ class Run {
   readonly #stepsPerEpoch: number;
   readonly #census: Census;
   readonly #journal: Journal;
-  #tape: Tape | null = null;
+  #tape: StepTape | null = null;
   readonly #window: number;
   #stopped = false;
 
@@ -239,7 +240,7 @@ class Run {
     this.#writeFacts();
     this.#compile();
     if (options.tapeSteps !== undefined)
-      this.#tape = new Tape(join(config.output, `tape-rank${group.rank}.jsonl`), group.rank, options.tapeSteps);
+      this.#tape = new StepTape(join(config.output, `tape-rank${group.rank}.jsonl`), group.rank, options.tapeSteps);
   }
 
   /** Compiles for every length that the epoch has before the first step, so that no step has to wait for a compiler. */
@@ -319,7 +320,7 @@ class Run {
     const { params } = this.#state;
     const workload = workloadOf(config, this.trainSet, params, this.#stepsPerEpoch);
     Object.assign(this.#head.workload, workload);
-    if (this.#main) writeRunFile(config.output, this.#head, "running");
+    if (this.#main) writeTrainingRunFile(config.output, this.#head, "running");
     this.#records.write("rank", { worldSize: group.size, pid: process.pid, device: session().device.name });
     this.#records.write("facts", { facts: { ...workload, ...factsOf(config, group, params) } });
     this.#records.flush();
@@ -353,7 +354,7 @@ class Run {
       this.#note(`stopped at step ${this.#progress.step}; a checkpoint is written, --resume goes on from it`);
     }
     const test = this.#stopped || this.sets.test === null ? null : this.#evaluate(this.sets.test);
-    this.#end(this.#stopped ? "cancelled" : "ok", test === null ? {} : { test });
+    this.#end(this.#stopped ? "canceled" : "ok", test === null ? {} : { test });
     return {
       status: this.#stopped ? "stopped" : "done",
       steps: this.#progress.step,
@@ -563,13 +564,13 @@ class Run {
     if (this.#main) this.options.onNote?.(text);
   }
 
-  #end(status: string, more: { message?: string; test?: Evaluation }): void {
+  #end(status: RunStatus, more: { message?: string; test?: Evaluation }): void {
     const { message } = more;
     const seconds = Date.now() / 1000 - this.#head.startedAt;
     this.#records.write("end", { status, seconds, ...(message !== undefined && { message }) });
     this.#records.flush();
     if (this.#main)
-      writeRunFile(this.config.output, this.#head, status, { seconds, endedAt: Date.now() / 1000, ...more });
+      writeTrainingRunFile(this.config.output, this.#head, status, { seconds, endedAt: Date.now() / 1000, ...more });
   }
 
   fail(error: Error): void {

@@ -1,0 +1,293 @@
+// weft quantum optimize: optimizes pulses and devices of a specification file by descent, Adam or L-BFGS, with progress and
+// checkpoints.
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { basename, extname, join } from "node:path";
+import { setImmediate } from "node:timers/promises";
+import { session, setDevice, type Tensor } from "@weft/core";
+import { framed, palette, renderPng, renderSvg, type Spec } from "@weft/lab";
+import {
+  explainSteps,
+  GateProblem,
+  type MinimizeMethod,
+  Minimizer,
+  minimizeMethods,
+  type NamedParameters,
+  type ParameterLoss,
+  parseControlFile,
+  parseGateSpec,
+} from "@weft/quantum";
+import type { Command } from "commander";
+import {
+  attempt,
+  CommandError,
+  csv,
+  failed,
+  Progress,
+  table,
+  time,
+  warn,
+  writeFiles,
+  wrongUsage,
+} from "../terminal/index.js";
+import { engineWork } from "./engine-work.js";
+
+interface Options {
+  method: string;
+  iterations: string;
+  rate?: string;
+  target?: string;
+  tolerance?: string;
+  device?: string;
+  out?: string;
+  resume?: boolean;
+  explain?: boolean;
+  json?: boolean;
+}
+
+const help = `
+Examples:
+  weft quantum optimize gate.yaml                              optimizes the parameters in its key learn
+  weft quantum optimize pulse.yaml
+  weft quantum optimize pulse.yaml --method adam --rate 0.1 --iterations 200
+  weft quantum optimize pulse.yaml --out runs/pulse            checkpoint, values, parameters, chart
+  weft quantum optimize pulse.yaml --out runs/pulse --resume --iterations 500
+
+gate.yaml: a device and its pulses, as for weft quantum run (docs/quantum.md).
+pulse.yaml: a pulse for an open system, one environment or an ensemble
+  problem: {kind: flip, segments: 60, duration: 1}    # or kind: cz
+  tasks: {kind: rates, dephasing: [0.02, 0.15], relaxation: [0.01, 0.08]}   # or rates: [0.05, 0.025]
+  ensemble: 16
+  objective: {cvar: 0.1}                              # mean, worst, {softWorst: 50}, {cvar: 0.1}
+  integration: {tolerance: 1.0e-7}
+All keys: docs/meta.md.`;
+
+export function add(program: Command): void {
+  define(program, "optimize", false);
+  // The former spelling still works; help does not list it.
+  define(program, "optimise", true);
+}
+
+function define(program: Command, name: string, hidden: boolean): void {
+  program
+    .command(name, { hidden })
+    .description("Optimize a pulse or a gate by gradient descent.")
+    .argument("<file>", "specification, YAML")
+    .option("--method <name>", minimizeMethods.join(", "), "lbfgs")
+    .option("--iterations <n>", "maximum number of iterations", "200")
+    .option("--rate <x>", "step size of descent and adam")
+    .option("--target <x>", "stop at this infidelity")
+    .option("--tolerance <x>", "stop when all entries of the gradient are below this")
+    .option("--device <name>", "cpu, cuda, cuda:1, reference")
+    .option("--out <dir>", "write checkpoint, values, parameters and a chart to this folder")
+    .option("--resume", "continue from the checkpoint in --out")
+    .option("--explain", "print the settings and exit")
+    .option("--json", "write the result as JSON to standard output")
+    .addHelpText("after", help)
+    .action((file: string, options: Options) => attempt(() => engineWork(() => run(file, options))));
+}
+
+/** The optimization problem of a file. */
+interface Work {
+  name: string;
+  loss: ParameterLoss;
+  start: NamedParameters;
+  explain: string;
+  warnings: readonly string[];
+  /** Throws if the final result is not valid. */
+  check?: (params: NamedParameters) => void;
+}
+
+/** The problem of a gate specification; it optimizes the parameters in the key learn. */
+function gateWork(file: string, text: string): Work {
+  const problem = new GateProblem(parseGateSpec(text, basename(file, extname(file))));
+  const { spec } = problem;
+  const start = problem.learned();
+  const method = typeof spec.evolution.method === "string" ? spec.evolution.method : spec.evolution.method.name;
+  const explain =
+    `evolution: ${spec.evolution.steps} steps of ${method}; target ${spec.target.name}, compensation ${spec.target.compensation}, ` +
+    `${spec.target.measure} infidelity; ${Object.keys(start).length} parameters are learned`;
+  return {
+    name: spec.name,
+    loss: problem.loss,
+    start,
+    explain,
+    warnings: [],
+    check: (p) => problem.outcome(problem.bind(p), p).check(),
+  };
+}
+
+async function workOf(file: string): Promise<Work> {
+  const text = readFileSync(file, "utf8");
+  const name = basename(file);
+  return engineWork(async () => {
+    if (/^\s*["']?device["']?\s*:/m.test(text)) return gateWork(file, text);
+    const { loss, start, steps, rates, objective } = parseControlFile(text, name);
+    const shown = typeof objective === "string" ? objective : JSON.stringify(objective);
+    const explain = `${explainSteps(steps)}\nobjective: ${shown} over ${rates.shape[0]} environment${rates.shape[0] === 1 ? "" : "s"}`;
+    return { name, loss, start, explain, warnings: steps.warnings };
+  }, wrongUsage);
+}
+
+function number(option: string, value: string | undefined, isWhole = false): number | undefined {
+  if (value === undefined) return undefined;
+  const x = Number(value);
+  if (value.trim() === "" || !Number.isFinite(x) || (isWhole && (!Number.isInteger(x) || x < 0)))
+    throw new CommandError(`${option} ${value} is not a ${isWhole ? "whole " : ""}number`, wrongUsage);
+  return x;
+}
+
+const checkpointName = "checkpoint.safetensors";
+
+async function run(file: string, options: Options): Promise<void> {
+  if (!(minimizeMethods as readonly string[]).includes(options.method))
+    throw new CommandError(`--method ${options.method}: known are ${minimizeMethods.join(", ")}`, wrongUsage);
+  if (options.resume && options.out === undefined)
+    throw new CommandError("--resume needs --out, the folder of the run", wrongUsage);
+  const [rate, target, tolerance] = [
+    number("--rate", options.rate),
+    number("--target", options.target),
+    number("--tolerance", options.tolerance),
+  ];
+  const settings = {
+    method: options.method as MinimizeMethod,
+    iterations: number("--iterations", options.iterations, true)!,
+    ...(rate !== undefined && { rate }),
+    ...(target !== undefined && { target }),
+    ...(tolerance !== undefined && { gradientTolerance: tolerance }),
+  };
+  if (options.device !== undefined) setDevice(options.device);
+  const work = await workOf(file);
+  if (options.explain) {
+    process.stdout.write(
+      options.json ? `${JSON.stringify({ explain: work.explain.split("\n") })}\n` : `${work.explain}\n`,
+    );
+    return;
+  }
+  for (const warning of work.warnings) warn(warning);
+  const minimizer = new Minimizer(work.loss, work.start, settings);
+  const saved = options.out === undefined ? null : join(options.out, checkpointName);
+  if (options.resume && saved !== null) {
+    if (existsSync(saved)) await minimizer.resume(saved);
+    else warn(`${saved} does not exist: starting a new run`);
+  }
+  const start = performance.now();
+  const reason = await drive(minimizer, saved, options.out);
+  const seconds = (performance.now() - start) / 1e3;
+  work.check?.(minimizer.params);
+  const { params, progress, values } = minimizer;
+  if (options.out !== undefined) await write(options.out, work.name, params, values);
+  const result = {
+    name: work.name,
+    device: session().device.name,
+    method: settings.method,
+    reason,
+    ...progress,
+    seconds,
+    values,
+    parameters: Object.fromEntries(Object.entries(params).map(([key, t]) => [key, t.arraySync()])),
+  };
+  process.stdout.write(options.json ? `${JSON.stringify(result, null, 2)}\n` : `${report(work, result, params)}\n`);
+  if (reason === "stopped") process.exitCode = failed;
+}
+
+/** Runs the minimizer with a checkpoint every ten iterations. Ctrl-C and SIGTERM stop after the current iteration. */
+async function drive(minimizer: Minimizer, saved: string | null, folder: string | undefined): Promise<string> {
+  const progress = new Progress();
+  let stopped = false;
+  const stop = (): void => {
+    stopped = true;
+  };
+  process.once("SIGINT", stop);
+  process.once("SIGTERM", stop);
+  if (folder !== undefined) mkdirSync(folder, { recursive: true });
+  let reason: string = "stalled";
+  try {
+    for (;;) {
+      const done = stopped ? "stopped" : minimizer.finished();
+      if (done !== null) {
+        reason = done;
+        break;
+      }
+      if (!minimizer.step()) break;
+      const { iteration, value, gradient } = minimizer.progress;
+      const line = `iteration ${iteration}  infidelity ${value.toExponential(3)}  gradient ${gradient.toExponential(1)}`;
+      progress.update(line, iteration, minimizer.options.iterations);
+      if (saved !== null && iteration % 10 === 0) await minimizer.save(saved);
+      // Signal handlers run only between iterations.
+      await setImmediate();
+    }
+    if (saved !== null) await minimizer.save(saved);
+  } finally {
+    progress.clear();
+    process.off("SIGINT", stop);
+    process.off("SIGTERM", stop);
+  }
+  return reason;
+}
+
+const reasons: Record<string, string> = {
+  gradient: "the gradient is below the tolerance",
+  target: "the target is reached",
+  iterations: "all iterations are done",
+  stalled: "no step lowers the value further",
+  stopped: "stopped; continue with --resume",
+};
+
+function report(
+  work: Work,
+  r: {
+    device: string;
+    reason: string;
+    iteration: number;
+    evaluations: number;
+    value: number;
+    gradient: number;
+    seconds: number;
+    values: readonly number[];
+  },
+  params: NamedParameters,
+): string {
+  const shown = (t: Tensor): string =>
+    t.size === 1 ? t.itemSync().toPrecision(9) : `${t.size} values, largest ${t.abs().max().itemSync().toPrecision(5)}`;
+  return [
+    work.explain,
+    `${work.name} on ${r.device}: infidelity ${r.values[0]!.toExponential(4)} -> ${r.value.toExponential(6)} in ${r.iteration} iterations, ` +
+      `${r.evaluations} evaluations, ${time(r.seconds * 1e6)}: ${reasons[r.reason]}; gradient ${r.gradient.toExponential(1)}`,
+    table(
+      ["parameter", "value"],
+      Object.entries(params).map(([key, t]) => [key, shown(t)]),
+    ),
+  ].join("\n\n");
+}
+
+async function write(folder: string, name: string, params: NamedParameters, values: readonly number[]): Promise<void> {
+  writeFiles(folder, {
+    "values.csv": csv(
+      ["iteration", "infidelity"],
+      values.map((v, i) => [i, v]),
+    ),
+    "parameters.json": `${JSON.stringify(Object.fromEntries(Object.entries(params).map(([k, t]) => [k, t.arraySync()])), null, 1)}\n`,
+  });
+  const svg = await renderSvg(convergence(name, values));
+  writeFiles(folder, { "convergence.svg": svg });
+  writeFileSync(join(folder, "convergence.png"), await renderPng(svg));
+}
+
+const convergence = (name: string, values: readonly number[]): Spec =>
+  framed(
+    {
+      title: `Optimization of ${name}`,
+      subtitle: "infidelity over iterations",
+      description: `Infidelity from ${values[0]} to ${values.at(-1)} in ${values.length - 1} iterations.`,
+    },
+    {
+      width: 560,
+      height: 340,
+      data: { values: values.map((v, i) => ({ iteration: i, lost: Math.max(v, 1e-16) })) },
+      mark: { type: "line", color: palette[0] },
+      encoding: {
+        x: { field: "iteration", type: "quantitative", title: "Iteration" },
+        y: { field: "lost", type: "quantitative", title: "Infidelity", scale: { type: "log", nice: false } },
+      },
+    },
+  );

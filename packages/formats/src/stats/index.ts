@@ -1,0 +1,15 @@
+// Statistics shared by the lab, the benchmarks and the command line.
+export { type Distribution, distribution, roundHalfEven } from "./distribution.js";
+export { bootstrapInterval, resample, seededRandom } from "./random.js";
+export {
+  ascending,
+  halfWidth95,
+  mean,
+  median,
+  medianOrNull,
+  quantile,
+  quantileSorted,
+  type Summary,
+  sum,
+  summarize,
+} from "./summary.js";

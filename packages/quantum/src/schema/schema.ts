@@ -1,0 +1,150 @@
+// Schemas of YAML files, built on zod. An error names the file, the place and the value, and suggests the nearest known key.
+import { WeftError } from "@weft/core/internal/graph";
+import { parse } from "yaml";
+import { z } from "zod";
+import { unknownName } from "./suggestion.js";
+
+/** Error in a specification or settings file; the message names the place and what was expected there. */
+export class SpecError extends WeftError {}
+
+const show = (value: unknown): string => {
+  const text = JSON.stringify(value) ?? String(value);
+  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
+};
+
+/** Message of an issue whose value is absent; `readValue` turns it into a sentence about the parent's key. */
+const missing = "is missing";
+const expected = (what: string, value: unknown): string =>
+  value === undefined ? missing : `expected ${what}, got ${show(value)}`;
+
+export const isObject = (value: unknown): value is Record<string, unknown> =>
+  value !== null && typeof value === "object" && !Array.isArray(value);
+
+/** An object with exactly these keys. */
+export const strict = <S extends Readonly<Record<string, z.ZodType>>>(shape: S) =>
+  z.strictObject(shape, {
+    error: (issue) =>
+      issue.code === "unrecognized_keys"
+        ? unknownName("key ", issue.keys[0], Object.keys(shape))
+        : expected("keys and values", issue.input),
+  });
+
+/** An object whose keys are names that the file chooses. */
+export const record = <T extends z.ZodType>(value: T) =>
+  z.record(z.string(), value, { error: (issue) => expected("keys and values", issue.input) });
+
+export const list = <T extends z.ZodType>(item: T) =>
+  z.array(item, { error: (issue) => expected("a list", issue.input) });
+
+export const flag = z.boolean({ error: (issue) => expected("true or false", issue.input) });
+export const text = z.string({ error: (issue) => expected("text", issue.input) });
+
+/** One of a list of names. */
+export const choice = <const T extends string>(known: readonly T[]) =>
+  z.enum(known as readonly [T, ...T[]], {
+    error: ({ input }) => (typeof input === "string" ? unknownName("", input, known) : expected("text", input)),
+  });
+
+/** A finite number, or one of the expressions that angles are written with: pi, pi/2, 2*pi, -0.5*pi. */
+export const number = z.unknown().transform((value, context): number => {
+  if (typeof value === "number" && Number.isFinite(value)) return value;
+  const match =
+    typeof value === "string" ? /^\s*(-?)(?:([\d.]+)\s*\*\s*)?pi(?:\s*\/\s*([\d.]+))?\s*$/.exec(value) : null;
+  if (match !== null) {
+    const angle = ((match[1] === "-" ? -1 : 1) * Number(match[2] ?? 1) * Math.PI) / Number(match[3] ?? 1);
+    if (Number.isFinite(angle)) return angle;
+  }
+  context.addIssue({ code: "custom", message: expected("a number (or pi, 2*pi, pi/2)", value) });
+  return z.NEVER;
+});
+
+export const numbers = list(number);
+
+const checked = (isValid: (x: number) => boolean, what: string) =>
+  number.refine(isValid, { error: (issue) => `${what}, got ${show(issue.input)}` });
+
+/** A whole number that is not below `low`. */
+export const whole = (low: number) =>
+  checked((x) => Number.isInteger(x) && x >= low, `expected a whole number >= ${low}`);
+
+/** A number above 0, or from 0 on. */
+export const above = (low: "positive" | "zero") =>
+  low === "positive" ? checked((x) => x > 0, "must be above 0") : checked((x) => x >= 0, "must not be negative");
+
+export const positiveTime = checked((x) => x > 0, "must be a positive time in ns");
+
+/** The issue to report: a misspelled key explains a missing one. */
+const firstOf = (issues: readonly z.core.$ZodIssue[]): z.core.$ZodIssue =>
+  issues.find(({ code }) => code === "unrecognized_keys") ?? issues[0];
+
+/** The schema that a function chooses for the raw value: a union whose errors are those of one member. */
+export const select = <T extends z.ZodType>(choose: (raw: unknown) => T) =>
+  z.unknown().transform((value, context): z.output<T> => {
+    const result = choose(value).safeParse(value);
+    if (result.success) return result.data;
+    const { message, path } = firstOf(result.error.issues);
+    context.addIssue({ code: "custom", message, path: [...path] });
+    return z.NEVER;
+  });
+
+/** One schema per value of the key `tag`. */
+export const variants = <T extends z.ZodType>(tag: string, options: Readonly<Record<string, T>>) => {
+  const unknown = z.looseObject(
+    { [tag]: choice(Object.keys(options)) },
+    { error: (issue) => expected("keys and values", issue.input) },
+  ) as unknown as T;
+  return select((raw) => {
+    const name = isObject(raw) ? raw[tag] : undefined;
+    return typeof name === "string" && Object.hasOwn(options, name) ? options[name] : unknown;
+  });
+};
+
+/** A value made of what the schema reads; a WeftError of `make` becomes an error at this place. */
+export const construct = <S extends z.ZodType, T>(schema: S, make: (value: z.output<S>) => T) =>
+  schema.transform((value, context): T => {
+    try {
+      return make(value);
+    } catch (error) {
+      if (!(error instanceof WeftError)) throw error;
+      context.addIssue({ code: "custom", message: error.message });
+      return z.NEVER;
+    }
+  });
+
+const placeOf = (path: readonly PropertyKey[]): string =>
+  path.reduce<string>(
+    (place, key) =>
+      typeof key === "number" ? `${place}[${key}]` : place === "" ? String(key) : `${place}.${String(key)}`,
+    "",
+  );
+
+/**
+ * Reads a value with a schema.
+ *
+ * @param name - What the value is part of, such as a file's name: it starts the error message.
+ * @param base - Where in it the value lies.
+ */
+export function readValue<S extends z.ZodType>(
+  schema: S,
+  value: unknown,
+  name: string,
+  base: readonly string[] = [],
+): z.output<S> {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const { message, path } = firstOf(result.error.issues);
+  const place = [...base, ...path];
+  const isMissing = message === missing && place.length > 0;
+  const where = placeOf(isMissing ? place.slice(0, -1) : place);
+  const what = isMissing ? `the key "${String(place.at(-1))}" is missing` : message;
+  throw new SpecError([name, where, what].filter((part) => part !== "").join(": "));
+}
+
+/** The data of a YAML (or JSON) text; an empty text is an empty object. */
+export function parseYaml(source: string, name: string): unknown {
+  try {
+    return parse(source) ?? {};
+  } catch (error) {
+    throw new SpecError(`${name}: is not YAML: ${(error as Error).message.split("\n")[0]}`);
+  }
+}

@@ -1,0 +1,290 @@
+// Schemas of the sections of a gate specification. Pulses, decay and target name parts of the device, so their schemas are
+// functions of the device that was read before.
+import { key as keyOf, randn, splitKey } from "@weft/core/internal/tensor";
+import { z } from "zod";
+import { gate as gateByName } from "../fidelity/index.js";
+import { identityOperator, Operator } from "../operators/index.js";
+import { carrierParameters, Pulse, type PulseShapeName, pulseShapes } from "../pulses/index.js";
+import {
+  above,
+  choice,
+  construct,
+  flag,
+  isObject,
+  list,
+  number,
+  numbers,
+  positiveTime,
+  record,
+  SpecError,
+  select,
+  strict,
+  text,
+  variants,
+  whole,
+} from "../schema/index.js";
+import { type Method, type MethodName, methodNames, trotter2, trotter4, tsit5 } from "../solvers/index.js";
+import {
+  Chain,
+  type Coupling,
+  crossResonance,
+  DevicePart,
+  type Drive,
+  driveOperators,
+  jumpOperators,
+  type PartKind,
+  partRules,
+  QuantumDevice,
+  rotations,
+} from "../systems/index.js";
+import type { GateSpec, GateTarget, OpenJump } from "./gate-spec.js";
+
+const numberOrList = select((raw) => (Array.isArray(raw) ? numbers : number));
+const perQubit = numberOrList.optional();
+
+const chain = strict({
+  kind: choice(["fluxonium"]).optional(),
+  qubits: whole(1),
+  ec: perQubit,
+  ej: perQubit,
+  el: perQubit,
+  phiExt: perQubit,
+  jc: perQubit,
+  jl: perQubit,
+  levels: whole(1).optional(),
+}).transform(({ kind: _, ...fields }): QuantumDevice => Chain.fluxonium({ ...fields, gate: "none" }));
+
+const part = (kind: PartKind) => {
+  const parameters = Object.entries(partRules[kind].parameters).map(([name, fallback]) => [
+    name,
+    fallback === null ? number : number.optional(),
+  ]);
+  const schema = strict({
+    ...(Object.fromEntries(parameters) as Record<string, typeof number>),
+    kind: text,
+    levels: number.optional(),
+    computational: number.optional(),
+    fluxOn: text.optional(),
+    points: number.optional(),
+    range: number.optional(),
+    zeroPoint: flag.optional(),
+  });
+  return construct(schema, ({ kind: _, ...fields }) => new DevicePart(kind, fields as never));
+};
+const partKinds = Object.keys(partRules) as PartKind[];
+
+const coupling = strict({
+  between: list(text).refine((names) => names.length === 2, {
+    error: (issue) => `expected two parts, got ${(issue.input as string[]).length}`,
+  }),
+  jc: number.optional(),
+  jl: number.optional(),
+  zz: number.optional(),
+});
+
+const drawnSpread = strict({ sigma: number, seed: number.optional(), parameters: list(text).optional() });
+type DrawnSpread = z.output<typeof drawnSpread>;
+
+/** The device without its pulses, and the parameters to share, which may be those of pulses. */
+export const deviceSchema = strict({
+  parts: record(variants("kind", Object.fromEntries(partKinds.map((kind) => [kind, part(kind)])))).optional(),
+  couplings: list(coupling).optional(),
+  chain: chain.optional(),
+  spread: select((raw) => (isObject(raw) && "sigma" in raw ? drawnSpread : record(number))).optional(),
+  shared: record(list(text)).optional(),
+})
+  .refine(({ parts, chain: given }) => (parts === undefined) !== (given === undefined), {
+    error: 'give either "parts" or "chain"',
+  })
+  .transform(({ parts, couplings = [], chain: given, spread, shared = {} }) => {
+    const bare = given ?? new QuantumDevice({ parts: parts!, couplings: couplings as unknown as Coupling[] });
+    return { device: new QuantumDevice({ ...bare, spread: spreadOf(spread ?? {}, bare) }), shared };
+  });
+
+/** Fabrication factors by key, or factors drawn from a normal distribution: { sigma: 0.01, seed: 42, parameters: [ec, ej, el] }. */
+function spreadOf(given: DrawnSpread | Record<string, number>, device: QuantumDevice): Record<string, number> {
+  if (!("sigma" in given)) return given;
+  const { sigma, seed = 0, parameters = ["ec", "ej", "el"] } = given as DrawnSpread;
+  const keys = device.names.flatMap((name) =>
+    Object.keys(device.parts[name].parameters)
+      .filter((key) => parameters.includes(key))
+      .map((key) => `${name}.${key}`),
+  );
+  const draws = randn([keys.length], {
+    key: splitKey(keyOf(seed), 1).index(0),
+    dtype: "float64",
+  }).dataSync() as Float64Array;
+  return Object.fromEntries(keys.map((key, i) => [key, 1 + sigma * draws[i]]));
+}
+
+/** One entry of `pulses`: a recipe for several parts, or one pulse. */
+export function pulseSchema(device: QuantumDevice) {
+  const name = choice(device.names);
+  const rotation = strict({
+    recipe: choice(["X", "SX"]),
+    on: select((raw) => (raw === "all" ? z.literal("all") : Array.isArray(raw) ? list(name) : name)).optional(),
+    length: number.optional(),
+  }).transform(({ recipe, on = "all", length = 50 }): Drive[] =>
+    rotations(device, recipe, length).filter((drive) => on === "all" || [on].flat().includes(drive.on)),
+  );
+  const crossed = strict({
+    recipe: text,
+    control: name,
+    target: name,
+    length: number.optional(),
+    effective: number.optional(),
+  }).transform(({ control, target, length, effective }): Drive[] => [
+    crossResonance(device, control, target, { length, effective }),
+  ]);
+  const recipes = variants("recipe", { X: rotation, SX: rotation, "cross-resonance": crossed });
+  const shaped = variants(
+    "shape",
+    Object.fromEntries((Object.keys(pulseShapes) as PulseShapeName[]).map((shape) => [shape, oneShape(shape, name)])),
+  );
+  return select((raw) => (isObject(raw) && raw.recipe !== undefined ? recipes : shaped));
+}
+
+function oneShape(shape: PulseShapeName, name: z.ZodType<string>) {
+  const { parameters, defaults } = pulseShapes[shape];
+  const values = [
+    ...carrierParameters.map((key) => [key, number.optional()]),
+    ...parameters.map((key) => [key, key === "values" ? numbers : key in defaults ? number.optional() : number]),
+  ];
+  const schema = strict({
+    ...(Object.fromEntries(values) as Record<string, z.ZodType<number>>),
+    shape: text,
+    on: name,
+    name: text.optional(),
+    operator: choice(driveOperators).optional(),
+    crosstalk: record(number).optional(),
+    frequency: number.optional(),
+  });
+  return construct(schema, (entry): Drive[] => {
+    const { shape: _, on, name: own = "pulse", operator = "phi", crosstalk, frequency, ...rest } = entry;
+    const carrier = frequency === undefined ? {} : { omega: 2 * Math.PI * frequency };
+    const pulse = new Pulse(shape, { ...(rest as Record<string, number>), ...carrier });
+    return [{ on, name: own, operator, pulse, ...(crosstalk === undefined ? {} : { crosstalk }) }];
+  });
+}
+
+/** One entry of `decay`: an operator and its rate, or T1 and T2. */
+export const decaySchema = (device: QuantumDevice) =>
+  construct(
+    strict({
+      on: choice(device.names),
+      operator: choice(jumpOperators).optional(),
+      rate: above("zero").optional(),
+      t1: positiveTime.optional(),
+      t2: positiveTime.optional(),
+    }),
+    ({ on, operator, rate, t1, t2 }): Omit<OpenJump, "key">[] => {
+      if (operator !== undefined) {
+        if (rate === undefined) throw new SpecError('the key "rate" is missing');
+        return [{ on, operator, rate }];
+      }
+      if (t1 === undefined && t2 === undefined) throw new SpecError("give operator and rate, or t1 and t2 (ns)");
+      const relaxation = t1 === undefined ? 0 : 1 / t1;
+      const dephasing = t2 === undefined ? 0 : 1 / t2 - relaxation / 2;
+      if (dephasing < -1e-12) throw new SpecError("t2 is longer than 2 t1, which is not possible");
+      return [
+        ...(relaxation > 0 ? [{ on, operator: "lower" as const, rate: relaxation }] : []),
+        // The jump sqrt(rate) z reduces coherences by exp(-2 rate t).
+        ...(dephasing > 0 ? [{ on, operator: "z" as const, rate: dephasing / 2 }] : []),
+      ];
+    },
+  );
+
+/** The section `evolution`; systems with decay have another default method. */
+export const evolutionSchema = (open: boolean) =>
+  construct(
+    strict({
+      steps: whole(1).optional(),
+      duration: positiveTime.optional(),
+      method: choice(methodNames).optional(),
+      splitting: choice(["merged", "terms"]).optional(),
+      tolerance: above("positive").optional(),
+      maxSteps: whole(1).optional(),
+      gradient: choice(["stored", "checkpointed", "reversal"]).optional(),
+      basis: choice(["product", "eigen"]).optional(),
+      chunks: whole(1).optional(),
+      precision: choice(["complex64", "complex128"]).optional(),
+    }),
+    (given): GateSpec["evolution"] => {
+      const { method: name = open ? "rk4" : "trotter2", splitting, tolerance, maxSteps, steps = 5000 } = given;
+      if (splitting !== undefined && !name.startsWith("trotter"))
+        throw new SpecError(`splitting: method ${name} does not split`);
+      if (maxSteps !== undefined && name !== "tsit5")
+        throw new SpecError(`method ${name} has fixed steps; maxSteps belongs to tsit5`);
+      const methods: Partial<Record<MethodName, () => Method>> = {
+        trotter2: () => trotter2({ splitting }),
+        trotter4: () => trotter4({ splitting }),
+        tsit5: () => tsit5({ relative: tolerance ?? 1e-8, absolute: tolerance ?? 1e-8, maxSteps: maxSteps ?? 5000 }),
+      };
+      return {
+        steps,
+        duration: given.duration,
+        method: methods[name]?.() ?? name,
+        gradient: given.gradient,
+        basis: given.basis ?? "product",
+        chunks: given.chunks,
+        tolerance: name === "tsit5" ? undefined : tolerance,
+        precision: given.precision ?? "complex128",
+      };
+    },
+  );
+
+/** The largest entry of M^H M - 1. */
+function distanceFromUnitary(gate: Operator): number {
+  const { re, im } = gate.adjoint().mul(gate).sub(identityOperator(gate.rows));
+  return re.reduce((largest, x, i) => Math.max(largest, Math.hypot(x, im[i])), 0);
+}
+
+const entry = select((raw) => (Array.isArray(raw) ? numbers : number));
+const unitary = construct(list(list(entry)), (rows) => {
+  const gate = Operator.from(
+    rows.map((row) => row.map((x) => (typeof x === "number" ? x : { re: x[0], im: x[1] ?? 0 }))),
+    "matrix",
+  );
+  if (gate.rows !== gate.columns) throw new SpecError(`is not square: ${gate.rows} x ${gate.columns}`);
+  const distance = distanceFromUnitary(gate);
+  if (!(distance <= 1e-6))
+    throw new SpecError(`is not unitary: M^H M differs from the identity by ${distance.toExponential(1)}`);
+  return gate;
+});
+
+/** The section `target`: a gate by name or matrix, or a state transfer. */
+export function targetSchema(device: QuantumDevice) {
+  const structures = device.names.map((name) => device.parts[name].structure);
+  const qubits = Math.log2(structures.reduce((size, { computational }) => size * computational, 1));
+  const state = construct(z.unknown(), (value): string => {
+    const label = String(value);
+    const fits =
+      label.length === structures.length && [...label].every((digit, k) => Number(digit) < structures[k].levels);
+    if (!fits) throw new SpecError(`expected one level per part (${structures.length} digits), got "${label}"`);
+    return label;
+  });
+  const named = construct(text, (name) => ({
+    name,
+    gate: gateByName(name, Number.isInteger(qubits) ? qubits : undefined),
+  }));
+  return strict({
+    gate: named.optional(),
+    matrix: unitary.optional(),
+    from: state.optional(),
+    to: state.optional(),
+    compensation: choice(["none", "virtual-z", "single-qubit"]).optional(),
+    measure: choice(["average", "process"]).optional(),
+  }).transform(({ gate, matrix, from, to, compensation = "none", measure = "average" }): GateTarget => {
+    const common = { compensation, measure };
+    if (to !== undefined) {
+      const states = { from: from ?? "0".repeat(structures.length), to };
+      return { ...common, gate: null, name: `${states.from} -> ${to}`, states };
+    }
+    if (matrix !== undefined) return { ...common, gate: matrix, name: "matrix", states: null };
+    return { ...common, ...(gate ?? { name: "X", gate: gateByName("X", qubits) }), states: null };
+  });
+}
+
+/** Values by key: numbers, or lists for piecewise constant pulses. */
+export const parameterSchema = (known: readonly string[]) =>
+  strict(Object.fromEntries(known.map((key) => [key, numberOrList.optional()])));
