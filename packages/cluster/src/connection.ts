@@ -11,6 +11,7 @@ import {
   type FailureCause,
   type FromClient,
   protocolVersion,
+  type ToClient,
   toClient,
   type WorkerInfo,
 } from "./protocol.js";
@@ -87,7 +88,13 @@ export class Connection {
         resolve();
       };
       stream.on("data", (bytes: Buffer) => {
-        const message = decode(toClient, bytes);
+        let message: ToClient;
+        try {
+          message = decode(toClient, bytes);
+        } catch (error) {
+          this.#end(`the dispatcher at ${this.address} says something odd: ${(error as Error).message}`, reject);
+          return;
+        }
         if (message.t === "welcome") {
           welcomed = true;
           clearTimeout(late);

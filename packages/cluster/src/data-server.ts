@@ -2,6 +2,7 @@
 // memory: small ones in the answer, large ones by their place in shared memory, or over the socket between hosts.
 import { readFileSync } from "node:fs";
 import { createServer, type Server, type Socket } from "node:net";
+import { totalmem } from "node:os";
 import { createServer as createTlsServer } from "node:tls";
 import { type Device, type DeviceBuffer, groupLibrary } from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
@@ -9,6 +10,17 @@ import koffi from "koffi";
 import { type Frame, framePayload, readFrames, writeFrame } from "./frames.js";
 import { type Failure, type Held, isFailure, type Namespace } from "./store.js";
 import { hostId, isLoopback, randomKey, type Security, sameSecret } from "./wire.js";
+
+/** Milliseconds in which a connection must say whose it is, and in which more of an announced upload must come. */
+const helloMs = 10_000;
+const stallMs = 20_000;
+/** Frames that may come before the dispatcher has introduced their client. */
+const maxEarly = 1000;
+/** Uploads of one client that wait for the instruction that takes them. */
+const maxPending = 10_000;
+const maxPendingBytes = totalmem() / 2;
+/** Words for a client that has no connection yet. */
+const maxLate = 10_000;
 
 /** Up to here the bytes come with the answer. */
 const inlineBytes = 64 << 10;
@@ -25,6 +37,18 @@ interface Connection {
   reads: Map<number, () => void>;
 }
 
+/** An upload over a socket. */
+interface Arrival {
+  client: number;
+  bytes: Buffer;
+  /** How much of it is there: pieces come in order, so that nobody reads memory that was never written. */
+  have: number;
+  done: boolean;
+  /** When its last piece came. */
+  at: number;
+  resolve: ((bytes: Buffer | null) => void) | null;
+}
+
 export class DataServer {
   readonly key = randomKey();
   readonly #server: Server;
@@ -32,7 +56,9 @@ export class DataServer {
   /** Messages for clients that have not connected yet. */
   readonly #late = new Map<number, object[]>();
   /** Uploads over sockets, complete or not, by client and id. */
-  readonly #arrived = new Map<string, { bytes: Buffer; done: boolean; resolve: ((b: Buffer) => void) | null }>();
+  readonly #arrived = new Map<string, Arrival>();
+  /** Bytes of uploads by client, and clients that kept others waiting. */
+  readonly #pending = new Map<number, { count: number; bytes: number; stalled: boolean }>();
   readonly tls: boolean;
   port = 0;
   sentBytes = 0;
@@ -77,6 +103,7 @@ export class DataServer {
       this.#connections.delete(connection);
       for (const done of connection.reads.values()) done();
     });
+    setTimeout(() => connection.client === null && socket.destroy(), helloMs).unref();
     readFrames(socket, (frame) => this.#frame(connection, frame));
   }
 
@@ -90,7 +117,11 @@ export class DataServer {
     connection.space = space;
     for (const message of this.#late.get(space.client) ?? []) writeFrame(connection.socket, message);
     this.#late.delete(space.client);
-    for (const frame of connection.early.splice(0)) this.#frame(connection, frame);
+    try {
+      for (const frame of connection.early.splice(0)) this.#frame(connection, frame);
+    } catch {
+      connection.socket.destroy();
+    }
   }
 
   #frame(connection: Connection, frame: Frame): void {
@@ -99,14 +130,15 @@ export class DataServer {
     if (connection.space === null) {
       if (connection.client !== null) {
         connection.early.push(frame);
+        if (connection.early.length > maxEarly) socket.destroy();
         return;
       }
-      if (typeof header.client !== "number" || !sameSecret(String(header.key ?? ""), this.key)) {
+      if (!Number.isSafeInteger(header.client) || !sameSecret(String(header.key ?? ""), this.key)) {
         socket.destroy();
         return;
       }
-      connection.client = header.client;
-      const space = this.spaceOf(header.client);
+      connection.client = header.client as number;
+      const space = this.spaceOf(connection.client);
       if (space !== undefined) this.#settle(connection, space);
       // The dispatcher's word about a client may come later than the client itself.
       else setTimeout(() => connection.space === null && socket.destroy(), 10_000).unref();
@@ -123,6 +155,8 @@ export class DataServer {
 
   #fetch(connection: Connection, request: number, id: number, peek: boolean): void {
     const space = connection.space!;
+    // A number that is in use would leave the first read's memory taken.
+    if (connection.reads.has(request)) throw new WeftError(`fetch ${request} is under way`);
     space.whenThere(id, (found) => {
       if (isFailure(found)) this.#answerFailure(connection, request, found);
       else if (peek) {
@@ -149,6 +183,11 @@ export class DataServer {
     const local = space.host === hostId() && space.memory !== null;
     const shared = local ? this.#sharedPlace(buffer) : null;
     if (shared !== null) {
+      if (connection.reads.has(request)) {
+        shared.done();
+        socket.destroy();
+        return;
+      }
       space.read(held);
       connection.reads.set(request, () => {
         shared.done();
@@ -186,38 +225,94 @@ export class DataServer {
     }
   }
 
+  /** Takes a piece of an upload; what cannot be one ends the connection that it came on (readFrames). */
   #upload(space: Namespace, header: Frame["header"], bytes: Buffer): void {
-    const key = `${space.client}/${header.upload}`;
-    const total = Number(header.bytes);
-    const at = Number(header.at);
+    const { upload: id, bytes: total, at } = header as { upload: number; bytes: number; at: number };
+    const key = `${space.client}/${id}`;
     let entry = this.#arrived.get(key);
-    if (entry === undefined || entry.bytes.length !== total) {
+    if (entry === undefined || at === 0) {
       const resolve = entry?.resolve ?? null;
-      entry = { bytes: Buffer.allocUnsafe(total), done: false, resolve };
-      this.#arrived.set(key, entry);
+      this.#drop(key);
+      entry = this.#expect(space.client, key, total, resolve);
     }
-    if (at + bytes.length > total) return;
+    if (entry.done || total !== entry.bytes.length || at !== entry.have || at + bytes.length > total)
+      throw new WeftError(`upload ${id}: ${bytes.length} bytes at ${at} of ${total}, after ${entry.have}`);
     bytes.copy(entry.bytes, at);
+    entry.have += bytes.length;
+    entry.at = Date.now();
     if (header.last !== true) return;
+    if (entry.have !== total) throw new WeftError(`upload ${id}: ${entry.have} bytes of ${total}`);
     entry.done = true;
     if (entry.resolve !== null) {
-      this.#arrived.delete(key);
+      this.#drop(key);
       entry.resolve(entry.bytes);
     }
   }
 
-  /** The bytes that a client sends for a tensor; waits for them. */
-  arrival(client: number, id: number): Promise<Buffer> {
-    const key = `${client}/${id}`;
+  /** Room for an upload, within what one client may have waiting. */
+  #expect(client: number, key: string, total: number, resolve: Arrival["resolve"]): Arrival {
+    const pending = this.#pending.get(client) ?? { count: 0, bytes: 0, stalled: false };
+    if (
+      !Number.isSafeInteger(total) ||
+      total < 0 ||
+      pending.bytes + total > maxPendingBytes ||
+      pending.count >= maxPending
+    )
+      throw new WeftError(`an upload of ${total} bytes after ${pending.count} others of ${pending.bytes}`);
+    const entry = { client, bytes: Buffer.allocUnsafe(total), have: 0, done: false, at: Date.now(), resolve };
+    pending.bytes += total;
+    pending.count++;
+    this.#pending.set(client, pending);
+    this.#arrived.set(key, entry);
+    return entry;
+  }
+
+  #drop(key: string): void {
     const entry = this.#arrived.get(key);
-    if (entry?.done) {
-      this.#arrived.delete(key);
-      return Promise.resolve(entry.bytes);
+    if (entry === undefined) return;
+    this.#arrived.delete(key);
+    const pending = this.#pending.get(entry.client);
+    if (pending === undefined) return;
+    pending.bytes -= entry.bytes.length;
+    pending.count--;
+  }
+
+  /**
+   * The bytes that a client sends for a tensor; waits for them, and everybody's instructions with it: null where nothing
+   * more comes for a while, or the client is gone. Who kept others waiting once is not waited for again.
+   */
+  arrival(client: number, id: number): Promise<Buffer | null> {
+    const key = `${client}/${id}`;
+    const found = this.#arrived.get(key);
+    if (found?.done) {
+      this.#drop(key);
+      return Promise.resolve(found.bytes);
     }
+    if (this.#pending.get(client)?.stalled || this.spaceOf(client) === undefined) return Promise.resolve(null);
+    const entry = found ?? this.#expect(client, key, 0, null);
+    entry.at = Date.now();
     return new Promise((resolve) => {
-      if (entry !== undefined) entry.resolve = resolve;
-      else this.#arrived.set(key, { bytes: Buffer.alloc(0), done: false, resolve });
+      const watch = setInterval(() => {
+        if (Date.now() - (this.#arrived.get(key)?.at ?? 0) < stallMs) return;
+        this.#pending.get(client)!.stalled = true;
+        this.#giveUp(key);
+      }, 1000);
+      entry.resolve = (bytes) => {
+        clearInterval(watch);
+        resolve(bytes);
+      };
     });
+  }
+
+  #giveUp(key: string): void {
+    const resolve = this.#arrived.get(key)?.resolve;
+    this.#drop(key);
+    resolve?.(null);
+  }
+
+  /** A client left: nobody waits for its uploads. */
+  abandon(client: number): void {
+    for (const [key, entry] of [...this.#arrived]) if (entry.client === client) this.#giveUp(key);
   }
 
   /** Tells a client something on its own connection; later, where it has none yet. */
@@ -227,12 +322,15 @@ export class DataServer {
       writeFrame(socket, message);
       return;
     }
-    this.#late.set(client, [...(this.#late.get(client) ?? []), message]);
+    const late = this.#late.get(client) ?? [];
+    if (late.length < maxLate) late.push(message);
+    this.#late.set(client, late);
   }
 
   forget(client: number): void {
     this.#late.delete(client);
-    for (const key of [...this.#arrived.keys()]) if (key.startsWith(`${client}/`)) this.#arrived.delete(key);
+    this.abandon(client);
+    this.#pending.delete(client);
     for (const connection of this.#connections) if (connection.space?.client === client) connection.socket.destroy();
   }
 }

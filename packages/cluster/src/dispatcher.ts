@@ -1,8 +1,9 @@
 // The dispatcher: knows who is there, forwards instructions to workers in one order, and tells everybody when somebody is
 // gone. Carries ids, plans and small facts, never bytes of tensors.
+import { hash } from "node:crypto";
 import { hostname } from "node:os";
 import type * as grpc from "@grpc/grpc-js";
-import { WeftError } from "@weft/core/internal/graph";
+import { limits, shortened, WeftError } from "@weft/core/internal/graph";
 import { say } from "./debug.js";
 import { Outbox } from "./outbox.js";
 import { processState } from "./process-state.js";
@@ -14,6 +15,7 @@ import {
   type FromWorker,
   fromClient,
   fromWorker,
+  maxMessageBytes,
   protocolVersion,
   type ToClient,
   type ToWorker,
@@ -62,6 +64,7 @@ interface Counters {
 
 /** Instructions of one client that may wait for a worker. */
 const defaultQueue = 100_000;
+const mostQueue = 1_000_000;
 /** Seconds in which a new connection must say who it is. */
 const helloSeconds = 5;
 
@@ -139,7 +142,7 @@ export class Dispatcher {
 
   #refuse(stream: ServerStream, message: string): void {
     say("dispatcher", () => `refused: ${message}`);
-    stream.write(encode({ t: "refused", message } satisfies ToClient));
+    stream.write(encode({ t: "refused", message: shortened(message) } satisfies ToClient));
     stream.end();
   }
 
@@ -182,7 +185,14 @@ export class Dispatcher {
     stream.on("end", gone);
     stream.on("close", gone);
     stream.on("cancelled", gone);
-    return (more) => this.#fromWorker(entry, decode(fromWorker, more));
+    return (more) => {
+      try {
+        this.#fromWorker(entry, decode(fromWorker, more));
+      } catch (error) {
+        // What one client made a worker say must not take it from the others.
+        say("dispatcher", () => `${id}, left out: ${(error as Error).message}`);
+      }
+    };
   }
 
   #introduce(worker: WorkerEntry, client: ClientEntry): void {
@@ -329,6 +339,11 @@ export class Dispatcher {
 
   #send(client: ClientEntry, workers: readonly string[], message: ToWorker, ids: readonly number[] = []): void {
     const text = JSON.stringify(message);
+    // Beyond what a worker takes it would end the worker's connection, with the tensors of everybody.
+    if (text.length > maxMessageBytes / 4 && Buffer.byteLength(text) > maxMessageBytes - 1024)
+      throw new WeftError(
+        `a message "${message.t}" is too large: at most ${maxMessageBytes - 1024} bytes for a worker`,
+      );
     for (const id of workers) {
       const worker = this.#workers.get(id);
       if (worker !== undefined) worker.outbox.post(text);
@@ -342,6 +357,10 @@ export class Dispatcher {
   #define(client: ClientEntry, message: Extract<FromClient, { t: "define" }>): void {
     const { program, members, graphs, known, collective, donated, generation } = message;
     if (graphs.length !== members.length) throw new WeftError("define: a graph a member is needed");
+    if (new Set(members).size !== members.length) throw new WeftError("define: a worker is named twice");
+    if (generation > this.#generation) throw new WeftError(`define: there is no generation ${generation} yet`);
+    if (client.programs.size >= limits.programs)
+      throw new WeftError(`a client may define ${limits.programs} programs; forget some`);
     const missing = members.find((id) => !this.#workers.has(id) || this.#workers.get(id)!.suspended);
     const problem =
       missing === undefined ? null : `worker ${missing} is not there any more; run it again on those that are`;
@@ -381,7 +400,10 @@ export class Dispatcher {
       throw new WeftError(
         "workers of several hosts exchange data over MPI: start them as one job (mpirun -n 4 weft worker ..., or srun)",
       );
-    return { name: `${this.id}-${generation}-${members.map((id) => id.slice(1)).join(".")}`.slice(0, 90), mpi };
+    const list = members.map((id) => id.slice(1)).join(".");
+    // Names of files are short: many members are known by a digest of their list.
+    const short = list.length <= 40 ? list : hash("sha256", list, "hex").slice(0, 40);
+    return { name: `${this.id}-${generation}-${short}`, mpi };
   }
 
   #run(client: ClientEntry, message: Extract<FromClient, { t: "run" }>): void {
@@ -399,7 +421,9 @@ export class Dispatcher {
       });
       return;
     }
-    const { maxQueue = defaultQueue } = client.hello.settings;
+    if (client.holders.size + message.outputs.length > limits.tensors)
+      throw new WeftError(`a client may hold ${limits.tensors} tensors; free some`);
+    const maxQueue = Math.min(client.hello.settings.maxQueue ?? defaultQueue, mostQueue);
     const full = members.find((id) => (client.queued.get(id) ?? 0) >= maxQueue);
     if (full !== undefined) {
       if (message.free !== undefined) this.#free(client, message.free);
@@ -427,6 +451,8 @@ export class Dispatcher {
   }
 
   #upload(client: ClientEntry, { id, bytes, parts }: Extract<FromClient, { t: "upload" }>): void {
+    if (client.holders.size >= limits.tensors)
+      throw new WeftError(`a client may hold ${limits.tensors} tensors; free some`);
     const holders = client.holders.get(id) ?? [];
     client.holders.set(id, [...new Set([...holders, ...parts.map((part) => part.worker)])]);
     for (const part of parts)

@@ -49,6 +49,7 @@ export function readFrames(socket: Socket, onFrame: (frame: Frame) => void): voi
         need = total;
         if (have < total) return;
         const header = JSON.parse(all.toString("utf8", 8, 8 + headerBytes)) as Frame["header"];
+        if (typeof header !== "object" || header === null) throw new WeftError("this is not Weft's data protocol");
         const bytes = all.subarray(8 + headerBytes, total);
         all = all.subarray(total);
         pending = all.length > 0 ? [all] : [];

@@ -14,6 +14,8 @@ export class Outbox {
 
   /** A message as text, sent at the end of this turn at the latest. */
   post(text: string): void {
+    // A large message goes by itself: together with others it might be more than the other side takes.
+    if (text.length >= mostCharacters) this.flush();
     this.#pending.push(text);
     this.#characters += text.length;
     if (this.#pending.length >= mostMessages || this.#characters >= mostCharacters) this.flush();

@@ -1,7 +1,7 @@
 // The messages between clients, dispatcher and workers: what they may say, checked when they arrive. Only ids, plans and
 // small facts; no code, and no bytes of tensors.
 
-import { precisions, WeftError } from "@weft/core/internal/graph";
+import { limits, precisions, shortened, WeftError } from "@weft/core/internal/graph";
 import { z } from "zod";
 
 /** Raised when a message changes its meaning; both sides must agree. */
@@ -11,11 +11,22 @@ export const maxMessageBytes = 32 << 20;
 
 const id = z.number().int().nonnegative();
 const ids = z.array(id).max(100_000);
-const name = z.string().max(200);
-const text = z.string().max(20_000);
-const size = z.number().nonnegative();
+/** Shown to people: no control characters, which terminals obey. */
+const name = z
+  .string()
+  .max(limits.name)
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is refused.
+  .regex(/^[^\x00-\x1f\x7f]*$/);
+const text = z
+  .string()
+  .max(limits.text)
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is taken out.
+  .transform((s) => s.replace(/[\x00-\x08\x0b-\x1f\x7f]/g, "?"));
+const size = z.number().nonnegative().finite();
+/** Bytes, elements and distances. */
+const count = z.number().int().nonnegative().max(Number.MAX_SAFE_INTEGER);
 
-const shared = z.object({ pid: id, start: z.string().max(40), fd: id, bytes: size });
+const shared = z.object({ pid: id, start: z.string().max(40), fd: id, bytes: count });
 /** Where a process is: what is on one host can share memory. */
 const process_ = z.object({ host: name, pid: id, memory: shared.nullable() });
 export type SharedMemory = z.infer<typeof shared>;
@@ -60,9 +71,9 @@ export type WorkerInfo = z.infer<typeof workerInfo>;
 const part = z.object({
   worker: name,
   /** In the client's shared memory, in bytes; null where the bytes come over a socket. */
-  offset: size.nullable(),
-  sizes: z.array(size).max(64),
-  strides: z.array(size).max(64),
+  offset: count.nullable(),
+  sizes: z.array(count).max(limits.rank),
+  strides: z.array(count).max(limits.rank),
   element: id,
 });
 
@@ -101,7 +112,7 @@ export const fromClient = z.discriminatedUnion("t", [
     collective: z.boolean(),
   }),
   z.object(run),
-  z.object({ t: z.literal("upload"), id, bytes: size, parts: z.array(part).max(256) }),
+  z.object({ t: z.literal("upload"), id, bytes: count, parts: z.array(part).max(256) }),
   z.object({ t: z.literal("free"), ids }),
   z.object({ t: z.literal("forget"), program: id }),
   /** So many tensors were lost with a worker and made again. */
@@ -173,7 +184,7 @@ export const toWorker = z.discriminatedUnion("t", [
     group: z.object({ name, rank: id, size: id, mpi: z.boolean() }).nullable(),
   }),
   z.object({ ...run, client: id }),
-  z.object({ t: z.literal("upload"), client: id, id, bytes: size, part }),
+  z.object({ t: z.literal("upload"), client: id, id, bytes: count, part }),
   z.object({ t: z.literal("free"), client: id, ids }),
   z.object({ t: z.literal("forget"), client: id, program: id }),
   z.object({ t: z.literal("refused"), message: text }),
@@ -204,6 +215,9 @@ function check<T>(schema: z.ZodType<T>, value: unknown): T {
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
   throw new WeftError(
-    `a message "${String((value as { t?: unknown } | null)?.t).slice(0, 20)}" is wrong: ${issue?.path.join(".")} ${issue?.message}`,
+    shortened(
+      `a message "${String((value as { t?: unknown } | null)?.t).slice(0, 20)}" is wrong: ${issue?.path.join(".")} ${issue?.message}`,
+      500,
+    ),
   );
 }

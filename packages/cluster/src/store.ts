@@ -1,12 +1,16 @@
 // What one client has on a worker: its tensors, what failed, and who waits for what. Clients see only their own.
 import type { Device, DeviceBuffer } from "@weft/core/internal/device";
-import { WeftError } from "@weft/core/internal/graph";
+import { limits, WeftError } from "@weft/core/internal/graph";
 import type { ClientSettings, FailureCause, SharedMemory } from "./protocol.js";
 
 export interface Failure {
   message: string;
   cause: FailureCause;
 }
+
+/** Failures that are remembered, and tensors and fetches of one that are waited for. */
+const maxFailures = 100_000;
+const maxWaiting = 100_000;
 
 export class FailedError extends WeftError {
   constructor(readonly failure: Failure) {
@@ -42,7 +46,8 @@ export class Namespace {
 
   /** Room for more, by the client's limits. */
   admit(count: number, bytes: number): void {
-    const { maxTensors = 1_000_000, maxBytes = Number.POSITIVE_INFINITY } = this.settings;
+    const { maxTensors: asked = limits.tensors, maxBytes = Number.POSITIVE_INFINITY } = this.settings;
+    const maxTensors = Math.min(asked, limits.tensors);
     if (this.#held.size + count > maxTensors)
       throw new WeftError(
         `this client holds ${this.#held.size} tensors on a worker, its limit is ${maxTensors}; dispose of some, or raise maxTensors in connect`,
@@ -64,6 +69,7 @@ export class Namespace {
   fail(id: number, failure: Failure): void {
     this.drop(id);
     this.#failures.set(id, failure);
+    if (this.#failures.size > maxFailures) this.#failures.delete(this.#failures.keys().next().value!);
     this.#tell(id, failure);
   }
 
@@ -83,8 +89,15 @@ export class Namespace {
   /** Calls back when the tensor is there, or failed: at once, or after the instructions that make it. */
   whenThere(id: number, resolve: (found: Held | Failure) => void): void {
     const found = this.#held.get(id) ?? this.#failures.get(id);
-    if (found !== undefined) resolve(found);
-    else this.#waiting.set(id, [...(this.#waiting.get(id) ?? []), resolve]);
+    if (found !== undefined) {
+      resolve(found);
+      return;
+    }
+    const waiting = this.#waiting.get(id);
+    if (this.#waiting.size >= maxWaiting || (waiting?.length ?? 0) >= maxWaiting)
+      resolve({ message: `more than ${maxWaiting} fetches wait; await some first`, cause: "error" });
+    else if (waiting === undefined) this.#waiting.set(id, [resolve]);
+    else waiting.push(resolve);
   }
 
   /** Memory that the program may write over: nobody else reads it. Null where somebody does. */

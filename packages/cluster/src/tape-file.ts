@@ -3,7 +3,8 @@
 import { createReadStream, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fromPlain, structuralKey, WeftError } from "@weft/core/internal/graph";
+import { structuralKey, WeftError } from "@weft/core/internal/graph";
+import { decodeFunction } from "@weft/core/internal/ops";
 import { type Instruction, type TapeLine, tapeLineSchema, tapeVersion } from "@weft/formats";
 
 export interface Tape {
@@ -131,7 +132,7 @@ export function tapeStats({ lines, instructions }: Tape): TapeStats {
 
 /** The tape as a Chrome trace: a process a worker, computing and communicating on lines of their own. */
 export function chromeTrace({ instructions }: Tape): { traceEvents: object[] } {
-  const origin = Math.min(...instructions.map((i) => i.startUs));
+  const origin = instructions.reduce((least, i) => Math.min(least, i.startUs), Number.POSITIVE_INFINITY);
   const names = new Map(instructions.map((i) => [i.worker, i.workerId]));
   const meta = [...names].flatMap(([pid, name]) => [
     { ph: "M", name: "process_name", pid, tid: 0, args: { name: `worker ${name}` } },
@@ -168,7 +169,7 @@ interface Asked {
 function storyOf({ lines }: Tape): Asked[] {
   const keys = new Map<number, string>();
   return lines.flatMap((l) => {
-    if (l.type === "program") keys.set(l.program, structuralKey(fromPlain(l.graph)));
+    if (l.type === "program") keys.set(l.program, structuralKey(decodeFunction(l.graph)));
     if (l.type === "run") {
       const what = `run ${keys.get(l.program)?.slice(0, 12)}`;
       return [{ what, shown: l.cause === null ? what : `${what} at ${l.cause}` }];

@@ -1,18 +1,17 @@
 // Replaying a tape: the recorded functions on the recorded data, on any device or cluster, with every result that was
 // read compared with what was read then.
-import type { Device, DeviceBuffer, Executable } from "@weft/core/internal/device";
+import { checkArguments, type Device, type DeviceBuffer, type Executable } from "@weft/core/internal/device";
 import {
   bfloat16Value,
   bytesOf,
   type DType,
   float16Value,
-  fromPlain,
   type GraphFn,
   numel,
   storageView,
   WeftError,
 } from "@weft/core/internal/graph";
-import { verify } from "@weft/core/internal/ops";
+import { decodeFunction } from "@weft/core/internal/ops";
 import { inlineCustom, type KeepCustom } from "@weft/core/internal/transform";
 import { bytesOfLine, type Tape } from "./tape-file.js";
 
@@ -49,8 +48,7 @@ export async function replay(tape: Tape, device: Device): Promise<ReplayResult> 
   };
   for (const line of tape.lines) {
     if (line.type === "program") {
-      const fn = fromPlain(line.graph);
-      verify(fn);
+      const fn = decodeFunction(line.graph);
       // What one device had a kernel for, another may have to compute; for parts of it the rule is needed, which does not travel.
       const keep: KeepCustom = (node, uses) => !device.traits.remote && (device.keeps?.(node, uses) ?? false);
       // Donated memory belongs to a run; a replay keeps everything that the tape did not free.
@@ -63,7 +61,11 @@ export async function replay(tape: Tape, device: Device): Promise<ReplayResult> 
       buffers.set(line.id, buffer);
     } else if (line.type === "run") {
       const { fn, executable } = programs.get(line.program) ?? missing(line.program);
-      const made = executable.run(line.inputs.map(need));
+      const given = line.inputs.map(need);
+      checkArguments(fn, given);
+      if (line.outputs.length !== fn.outputs.length)
+        throw new WeftError(`replay: a run names ${line.outputs.length} results of ${fn.outputs.length}`);
+      const made = executable.run(given);
       result.runs++;
       made.forEach((buffer, i) => {
         buffers.set(line.outputs[i], buffer);

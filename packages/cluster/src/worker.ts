@@ -2,6 +2,7 @@
 // results to clients directly. Goes back to the dispatcher when that was restarted.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import {
+  checkArguments,
   createDevice,
   type Device,
   type DeviceBuffer,
@@ -13,8 +14,18 @@ import {
   type ProcessGroup,
   ShmGroup,
 } from "@weft/core/internal/device";
-import { bytesOf, fromPlain, type GraphFn, numel, structuralKey, WeftError } from "@weft/core/internal/graph";
-import { shapeRules, verify } from "@weft/core/internal/ops";
+import {
+  bytesOf,
+  checkExtent,
+  functionOrder,
+  type GraphFn,
+  isOp,
+  numel,
+  shortened,
+  structuralKey,
+  WeftError,
+} from "@weft/core/internal/graph";
+import { decodeFunction } from "@weft/core/internal/ops";
 import { instructionRecords } from "@weft/core/internal/runtime";
 import type { Rates } from "@weft/core/internal/shard";
 import { inlineCustom } from "@weft/core/internal/transform";
@@ -52,6 +63,8 @@ export interface WorkerOptions extends Security, CalibrateOptions {
   wait?: number;
 }
 
+type UploadPart = Extract<ToWorker, { t: "upload" }>["part"];
+
 interface Program {
   executable: Executable | null;
   problem: string | null;
@@ -61,6 +74,8 @@ interface Program {
 }
 
 const maxExecutables = 1024;
+/** Sets of workers that this one may be in at once. */
+const maxGroups = 64;
 /** Runs between two words about progress; the limit on a client's queue is no finer than that. */
 const progressEvery = 64;
 /** Seconds for the members of a group to find each other, and that one may be late in a collective. */
@@ -169,7 +184,14 @@ export class Worker {
         resolve(why);
       };
       stream.on("data", (bytes: Buffer) => {
-        for (const message of decodeAll(toWorker, bytes)) {
+        let messages: ToWorker[] = [];
+        try {
+          messages = decodeAll(toWorker, bytes);
+        } catch (error) {
+          // The dispatcher checks what it hands on; one message that it should not have is no reason to end.
+          say("worker", () => `left out: ${(error as Error).message}`);
+        }
+        for (const message of messages) {
           if (message.t === "refused") over(new WeftError(`the dispatcher refused this worker: ${message.message}`));
           else if (message.t === "welcome") {
             this.id = message.worker;
@@ -203,6 +225,7 @@ export class Worker {
   }
 
   #send(message: FromWorker): void {
+    if (message.t === "failed") message.message = shortened(message.message);
     this.#channel?.stream.write(encode(message));
   }
 
@@ -260,6 +283,8 @@ export class Worker {
   }
 
   #enqueue(message: ToWorker): void {
+    // Nobody waits for bytes of a client that is gone.
+    if (message.t === "leave") this.#data.abandon(message.client);
     this.#queue.push(message);
     if (!this.#draining) void this.#drain();
   }
@@ -268,8 +293,12 @@ export class Worker {
     this.#draining = true;
     let last = performance.now();
     for (let message = this.#queue.shift(); message !== undefined; message = this.#queue.shift()) {
-      const waiting = this.#handle(message);
-      if (waiting !== null) await waiting;
+      try {
+        const waiting = this.#handle(message);
+        if (waiting !== null) await waiting;
+      } catch (error) {
+        this.#failMessage(message, error as Error);
+      }
       // Fetches of others must not wait for a long queue.
       if (performance.now() - last > 4) {
         await nextTurn();
@@ -277,6 +306,16 @@ export class Worker {
       }
     }
     this.#draining = false;
+  }
+
+  /** What an instruction would have made fails, for its client; the others' instructions go on. */
+  #failMessage(message: ToWorker, error: Error): void {
+    const [text, cause] = causeOf(error);
+    say("worker", () => `"${message.t}" failed: ${text}`);
+    const ids = message.t === "run" ? message.outputs : message.t === "upload" ? [message.id] : [];
+    if (!("client" in message) || ids.length === 0) return;
+    for (const id of ids) this.#spaces.get(message.client)?.fail(id, { message: text, cause });
+    this.#send({ t: "failed", client: message.client, ids, message: text, cause, worker: this.id });
   }
 
   #handle(message: ToWorker): Promise<void> | null {
@@ -326,17 +365,17 @@ export class Worker {
 
   #define({ client, program, graph, group, donated, known = [] }: Extract<ToWorker, { t: "define" }>): void {
     const entry: Program = { executable: null, problem: null, fn: null, group, donated };
+    if (!this.#spaces.has(client)) return;
     this.#programs.set(`${client}/${program}`, entry);
     try {
-      const fn = fromPlain(graph);
-      checkKnown(fn);
-      verify(fn);
+      const fn = decodeFunction(graph);
+      checkGroup(fn, group);
       entry.fn = fn;
       if (group !== null) this.#join(group);
       entry.executable = this.#compile(fn, donated, known);
       say("worker", () => `program ${program} of client ${client}: ${entry.executable!.kernels.length} kernels`);
     } catch (error) {
-      entry.problem = (error as Error).message;
+      entry.problem = shortened((error as Error).message);
       say("worker", () => `program ${program} of client ${client} cannot run: ${entry.problem}`);
     }
   }
@@ -368,6 +407,8 @@ export class Worker {
         other.close();
         this.#groups.delete(old);
       }
+      if (this.#groups.size >= maxGroups)
+        throw new WeftError(`this worker is in ${maxGroups} groups already; use fewer sets of workers`);
       say("worker", () => `joins group ${name} as ${rank} of ${size}`);
       const threads = this.device.traits.threads;
       try {
@@ -426,9 +467,15 @@ export class Worker {
   #execute(space: Namespace, entry: Program, executable: Executable, message: Extract<ToWorker, { t: "run" }>): void {
     const { inputs, outputs } = message;
     const fn = entry.fn!;
+    if (outputs.length !== fn.outputs.length || new Set(outputs).size !== outputs.length)
+      throw new WeftError(`run: the program gives ${fn.outputs.length} results, not [${outputs.slice(0, 20)}]`);
     const bytes = fn.outputs.reduce((n, o) => n + numel(o.shape) * bytesOf(o.dtype), 0);
     space.admit(outputs.length, bytes);
     const buffers = inputs.map((id) => space.need(id).buffer);
+    checkArguments(fn, buffers);
+    const given = inputs.filter((_, i) => entry.donated[i]);
+    if (given.some((id) => inputs.indexOf(id) !== inputs.lastIndexOf(id)))
+      throw new WeftError("run: a tensor gives its memory away and is another argument too");
     // Memory that is given away and still read by a fetch is copied: the fetch must see what was there.
     const taken: (DeviceBuffer | null)[] = inputs.map((id, i) => (entry.donated[i] ? space.give(id) : null));
     buffers.forEach((buffer, i) => {
@@ -480,7 +527,7 @@ export class Worker {
     if (space === undefined) return null;
     const store = (fill: (buffer: DeviceBuffer) => void): void => {
       try {
-        const bytes = numel(part.sizes) * part.element;
+        const bytes = partBytes(part);
         space.admit(1, bytes);
         const buffer = this.#withRetry(() => this.device.allocate(bytes));
         fill(buffer);
@@ -496,12 +543,20 @@ export class Worker {
       store((buffer) => this.#copyPart(space, part, buffer));
       return null;
     }
-    return this.#data.arrival(client, id).then((bytes) => store((buffer) => this.device.upload(buffer, bytes)));
+    return this.#data.arrival(client, id).then((bytes) =>
+      store((buffer) => {
+        if (bytes === null) throw new WeftError(`upload: the bytes of tensor ${id} did not come`);
+        if (bytes.length !== buffer.bytes)
+          throw new WeftError(`upload: ${bytes.length} bytes came for a part of ${buffer.bytes}`);
+        this.device.upload(buffer, bytes);
+      }),
+    );
   }
 
-  #copyPart(space: Namespace, part: Extract<ToWorker, { t: "upload" }>["part"], buffer: DeviceBuffer): void {
+  #copyPart(space: Namespace, part: UploadPart, buffer: DeviceBuffer): void {
     if (buffer.bytes === 0) return;
     const library = groupLibrary();
+    checkReach(part, space.memory?.bytes ?? 0);
     const from = this.#mapOf(space) + part.offset!;
     const sizes = BigInt64Array.from(part.sizes, BigInt);
     const strides = BigInt64Array.from(part.strides, BigInt);
@@ -531,30 +586,43 @@ export class Worker {
   }
 }
 
+/** Collectives are those of the group that the program is for: with another they would disturb its other users. */
+function checkGroup(fn: GraphFn, group: Program["group"]): void {
+  for (const node of functionOrder(fn)) {
+    if (isOp(node, "scan") || isOp(node, "custom")) checkGroup((node.attrs as { body: GraphFn }).body, group);
+    if (!isOp(node, "collective")) continue;
+    const { groups, rank } = node.attrs;
+    if (group === null || rank !== group.rank || groups.some((members) => members.some((r) => r >= group.size)))
+      throw new WeftError(
+        `define: ${node.attrs.kind} of rank ${rank} does not fit ${group === null ? "a program without a group" : `rank ${group.rank} of ${group.size}`}`,
+      );
+  }
+}
+
+/** The bytes of a part, where its sizes can be those of one. */
+function partBytes({ sizes, strides, element }: UploadPart): number {
+  checkExtent(sizes);
+  if (strides.length !== sizes.length || element < 1 || element > 16)
+    throw new WeftError(
+      `upload: ${sizes.length} sizes with ${strides.length} strides, of elements of ${element} bytes`,
+    );
+  return numel(sizes) * element;
+}
+
+/** A part must lie in the memory that its client shares. */
+function checkReach({ offset, sizes, strides, element }: UploadPart, room: number): void {
+  const last = sizes.reduce((at, size, i) => at + (size - 1) * strides[i], offset! + element);
+  if (!(last <= room)) throw new WeftError(`upload: a part ends at byte ${last} of a shared memory of ${room} bytes`);
+}
+
 /** Tells the other members that this one will not go on. */
 function abort(group: ProcessGroup): void {
   const host = (group as { host?: ProcessGroup }).host ?? group;
   if (host instanceof ShmGroup) host.abort();
 }
 
-/** Ops that this process does not know: the graph is of another version, or no graph at all. */
-function checkKnown(fn: GraphFn): void {
-  const seen = new Set<unknown>();
-  const visit = (node: GraphFn["outputs"][number]): void => {
-    const stack = [node];
-    for (let next = stack.pop(); next !== undefined; next = stack.pop()) {
-      if (seen.has(next)) continue;
-      seen.add(next);
-      if (!Object.hasOwn(shapeRules, next.op)) throw new WeftError(`a program has the unknown op "${next.op}"`);
-      stack.push(...next.inputs);
-      const body = (next.attrs as { body?: GraphFn }).body;
-      if (body !== undefined) stack.push(...body.outputs);
-    }
-  };
-  for (const output of fn.outputs) visit(output);
-}
-
 function causeOf(error: Error): [string, FailureCause] {
+  error.message = shortened(error.message);
   if (error instanceof FailedError) return [error.failure.message, error.failure.cause];
   if (error instanceof OutOfMemoryError) return [`out of memory on a worker: ${error.message}`, "memory"];
   if (/given up after an error/.test(error.message)) return [error.message, "aborted"];

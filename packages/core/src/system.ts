@@ -1,9 +1,9 @@
 // What this machine offers the engine: compiler, libraries, kernel cache, devices. Only looks; measures nothing.
-import { accessSync, constants, mkdirSync } from "node:fs";
+import { accessSync, constants } from "node:fs";
 import { findOpenBlas } from "./device/cpu/openblas.js";
-import { findCompiler } from "./device/cpu/toolchain.js";
+import { compilerSelfTest, findCompiler, type SelfTest } from "./device/cpu/toolchain.js";
 import { cudaLibraries, type LibraryName, type LibraryPaths, libraryVersions } from "./device/cuda/index.js";
-import { cacheContents, cacheLimit, cacheRoot } from "./device/index.js";
+import { cacheContents, cacheLimit, cacheRoot, makeFolder } from "./device/index.js";
 import { type SavedRates, savedRates } from "./runtime/index.js";
 
 /** The C compiler that programs are built with, or null. */
@@ -11,6 +11,9 @@ export function compiler(): { command: string; version: string } | null {
   const found = findCompiler();
   return found === null ? null : { command: found.command, version: found.version };
 }
+
+/** Whether loops that this compiler vectorizes give right results (tested once, see the notice on stderr); null without one. */
+export const compilerTest = (): SelfTest | null => compilerSelfTest();
 
 /** Where OpenBLAS lies, or null. How it was built to use threads is known once a CpuDevice has loaded it (`blas`). */
 export const openBlas = (): string | null => findOpenBlas();
@@ -29,7 +32,7 @@ export function cache(): CacheReport {
   const folder = cacheRoot();
   let writable = true;
   try {
-    mkdirSync(folder, { recursive: true });
+    makeFolder(folder);
     accessSync(folder, constants.W_OK);
   } catch {
     writable = false;

@@ -1,7 +1,7 @@
 // weft doctor as users call it: facts of this machine, measured rates, and what it says when something is missing.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -54,5 +54,22 @@ test("the cache is the one of WEFT_CACHE_DIR, and counts what lies there", () =>
     if (devices.some((d: { name: string }) => d.name === "cpu")) assert.ok(cache.files >= 1 && cache.bytes > 1000);
   } finally {
     rmSync(folder, { recursive: true });
+  }
+});
+
+test("a compiler that fails the self-test is shown with what that costs", () => {
+  const folder = mkdtempSync(join(tmpdir(), "weft-doctor-"));
+  try {
+    const cc = join(folder, "cc");
+    const swap = "s/(x & mask) | (y & ~mask)/(x \\& ~mask) | (y \\& mask)/";
+    const body = `case " $* " in *" -O2 "*" -c "*) for a in "$@"; do case "$a" in *.c) sed -i '${swap}' "$a";; esac; done;; esac`;
+    writeFileSync(cc, `#!/bin/sh\n${body}\nexec cc "$@"\n`);
+    chmodSync(cc, 0o755);
+    const { status, stdout } = doctor(["--no-measure"], { WEFT_CC: cc, WEFT_CACHE_DIR: join(folder, "cache") });
+    assert.equal(status, 0);
+    assert.match(stdout, /^C compiler .*self-test FAILED$/m);
+    assert.match(stdout, /warning: the C compiler fails its self-test[^\n]*\n {4}costs: [^\n]*without vectors/);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
   }
 });

@@ -53,7 +53,7 @@ interface Report {
   processor: string;
   cores: { present: number; usable: number };
   memoryBytes: { total: number; free: number };
-  compiler: { command: string; version: string } | null;
+  compiler: { command: string; version: string; selfTest: { flags: string; failure: string | null } } | null;
   openBlas: { path: string; threading: string } | null;
   cache: { folder: string; files: number; bytes: number; limitBytes: number; writable: boolean };
   cuda: CudaReport | null;
@@ -132,7 +132,8 @@ async function run(options: Options): Promise<void> {
 
 function examine(weft: Weft, measure: boolean): Report {
   const progress = new Progress();
-  const compiler = weft.system.compiler();
+  const found = weft.system.compiler();
+  const compiler = found === null ? null : { ...found, selfTest: selfTest(weft) };
   const path = weft.system.openBlas();
   const devices = weft.system.devices().map((name) => {
     progress.note(`measuring ${name} ...`);
@@ -154,6 +155,14 @@ function examine(weft: Weft, measure: boolean): Report {
     planner: weft.system.rates().map(plannerReport),
   };
   return { ...facts, findings: findings(facts) };
+}
+
+function selfTest(weft: Weft): { flags: string; failure: string | null } {
+  try {
+    return weft.system.compilerTest()!;
+  } catch (error) {
+    return { flags: "none", failure: (error as Error).message.split("\n")[0] };
+  }
 }
 
 const threadingWords: Record<string, string> = {
@@ -247,6 +256,13 @@ function findings(facts: Omit<Report, "findings">): Finding[] {
       costs: "everything runs on the reference device, hundreds of times slower",
       fix: install("gcc", "gcc", "gcc"),
     },
+    facts.compiler !== null &&
+      facts.compiler.selfTest.failure !== null && {
+        severity: facts.compiler.selfTest.flags === "safe" ? "warning" : "error",
+        what: `the C compiler fails its self-test (${facts.compiler.selfTest.failure})`,
+        costs: "kernels are compiled without vectors (several times slower), or not at all where that is wrong too",
+        fix: "set WEFT_CC to another compiler, or update this one",
+      },
     facts.openBlas === null && {
       severity: "warning",
       what: "OpenBLAS was not found",
@@ -263,7 +279,7 @@ function findings(facts: Omit<Report, "findings">): Finding[] {
     !facts.cache.writable && {
       severity: "warning",
       what: `the kernel cache ${facts.cache.folder} cannot be written`,
-      costs: "programs cannot be compiled",
+      costs: "every process compiles its programs anew, in a private temporary folder",
       fix: "set WEFT_CACHE_DIR to a folder that can be written",
     },
     facts.cores.usable < facts.cores.present && {
@@ -298,7 +314,12 @@ function show(report: Report): string {
     ["system", report.system],
     ["processor", `${report.processor}, ${cores.usable} of ${cores.present} cores`],
     ["memory", `${size(memoryBytes.total)}, ${size(memoryBytes.free)} free`],
-    ["C compiler", compiler === null ? "none" : `${compiler.command}: ${compiler.version}`],
+    [
+      "C compiler",
+      compiler === null
+        ? "none"
+        : `${compiler.command}: ${compiler.version}, self-test ${compiler.selfTest.failure === null ? "passed" : "FAILED"}`,
+    ],
     ["OpenBLAS", openBlas === null ? "none" : openBlas.path],
     ...describeCuda(cuda),
     ["kernel cache", `${cache.folder}: ${cache.files} programs, ${size(cache.bytes)} of ${size(cache.limitBytes)}`],

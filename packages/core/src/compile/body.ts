@@ -1,6 +1,7 @@
 // Prints the expressions of a kernel into nested scopes: once before the loops, once a row, once an element. A value is
 // computed in the outermost scope that knows its variables, and only where something needs it.
-import { type DType, isComplex } from "../graph/index.js";
+import { type DType, isComplex, numel } from "../graph/index.js";
+import { clampText, guardBox, type Interval, sizeIn } from "./guards.js";
 import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel } from "./kernel.js";
 import {
@@ -12,6 +13,7 @@ import {
   type Emitter,
   loadText,
   randomText,
+  selectText,
   storageType,
   unaryValue,
 } from "./scalar.js";
@@ -24,6 +26,8 @@ export class Scope implements Emitter {
   readonly lines: string[] = [];
   readonly #indent: string;
   readonly values = new Map<number, CValue>();
+  /** Names of loop variables clamped to an interval. */
+  readonly clamped = new Map<string, string>();
   static #next = 0;
 
   constructor(indent: string) {
@@ -102,8 +106,8 @@ export class BodyPrinter {
   }
 
   #parts(expr: KExpr): KExpr[] {
-    if (expr.kind === "load") return [...expr.dynamic, ...(expr.guard === null ? [] : [expr.guard])];
-    return "args" in expr ? expr.args : [];
+    const guard = expr.kind === "load" && expr.guard !== null ? [expr.guard] : [];
+    return [...("dynamic" in expr ? expr.dynamic : []), ...("args" in expr ? expr.args : []), ...guard];
   }
 
   depth(expr: KExpr): Depth {
@@ -178,6 +182,7 @@ export class BodyPrinter {
   #compute(expr: KExpr, scope: Scope): CValue {
     const { dtype } = expr;
     const type = computeType[dtype];
+    if ("dynamic" in expr) for (const index of expr.dynamic) this.value(index);
     switch (expr.kind) {
       case "const":
         return constantValue(expr.value, dtype);
@@ -206,7 +211,7 @@ export class BodyPrinter {
         );
       case "where": {
         const [test, a, b] = expr.args.map((arg) => this.value(arg));
-        return a.map((part, i) => scope.define(type, `${test[0]} ? ${part} : ${b[i]}`)) as unknown as CValue;
+        return a.map((part, i) => scope.define(type, selectText(type, test[0], part, b[i]))) as unknown as CValue;
       }
       case "cast":
         return castValue(scope, this.value(expr.args[0]), expr.args[0].dtype, dtype);
@@ -231,32 +236,67 @@ export class BodyPrinter {
     return this.depth(expr) === 2 && this.depth(expr.args[1]) === 1;
   }
 
-  /** Division by something that stays the same inside the loop: one division outside, products inside (an ulp more error). */
+  /**
+   * Division by something that stays the same inside the loop: one division outside, products inside (an ulp more error).
+   * Very large and very small divisors have no inverse of full precision: they and the dividend are scaled first.
+   */
   #byReciprocal(dividend: KExpr, divisor: KExpr, scope: Scope): CValue {
     const outer = this.#scopeFor(divisor);
     const [d] = this.value(divisor);
     let inverse = this.#inverses.get(d);
     if (inverse === undefined) {
-      inverse = outer.define("float", `1.0f / ${d}`);
+      const scale = outer.define("float", `w_scale_f(w_abs_f(${d}))`);
+      inverse = { scale, of: outer.define("float", `1.0f / (${d} * ${scale})`) };
       this.#inverses.set(d, inverse);
     }
-    return [scope.define("float", `${this.value(dividend)[0]} * ${inverse}`)];
+    return [scope.define("float", `${this.value(dividend)[0]} * ${inverse.scale} * ${inverse.of}`)];
   }
-  readonly #inverses = new Map<string, string>();
+  readonly #inverses = new Map<string, { scale: string; of: string }>();
 
   #load(expr: Extract<KExpr, { kind: "load" }>, scope: Scope): CValue {
-    for (const index of expr.dynamic) this.value(index);
-    const guard = expr.guard === null ? null : this.value(expr.guard)[0];
-    const type = computeType[expr.dtype];
+    const { dtype, guard } = expr;
+    const type = computeType[dtype];
     const wide = guard === null && scope === this.scopes.element ? this.#loadVector(expr) : null;
-    if (wide !== null) return [scope.define(type, loadText(wide, "j", expr.dtype))];
-    const address = expr.address.print();
-    const text = (part: 0 | 1): string => {
-      const plain = loadText(`p${expr.buffer}`, address, expr.dtype, part);
-      return guard === null ? plain : `${guard} ? ${plain} : 0`;
-    };
-    const first = scope.define(type, text(0));
-    return isComplex(expr.dtype) ? [first, scope.define(type, text(1))] : [first];
+    if (wide !== null) return [scope.define(type, loadText(wide, "j", dtype))];
+    const address = this.#addressInRange(expr, scope);
+    if (address === null) return constantValue(0, dtype);
+    const part = (k: 0 | 1): string => scope.define(type, loadText(`p${expr.buffer}`, address, dtype, k));
+    return isComplex(dtype) ? [part(0), part(1)] : [part(0)];
+  }
+
+  /**
+   * Where a load reads: where its guard does not hold, some other element, which the select that made the guard discards.
+   * Null where there is nothing to read.
+   */
+  #addressInRange({ address, guard, buffer }: Extract<KExpr, { kind: "load" }>, scope: Scope): string | null {
+    if (guard === null) return address.print();
+    const box = guardBox(guard);
+    if (box === "never" || numel(this.kernel.buffers[buffer].shape) === 0) return null;
+    if (box === null) {
+      const [test] = this.value(guard);
+      return scope.define("const long", `(${address.print()}) & -(long)(${test} != 0)`);
+    }
+    const clamped = [...box].flatMap(([name, interval]) => {
+      if (!address.mentions(name)) return [];
+      const at = this.#clamp(name, interval, address, scope);
+      return at === null ? [] : [[name, Ix.variable(at, interval.high)] as const];
+    });
+    return address.substitute(new Map(clamped)).print();
+  }
+
+  /** The name of a clamped variable, defined where the variable itself is known; null where it is in range anyway. */
+  #clamp(name: string, interval: Interval, address: Ix, scope: Scope): string | null {
+    const text = clampText(name, sizeIn(address, name), interval);
+    if (text === name) return null;
+    const { row, element } = this.scopes;
+    const home = this.innerNames.has(name) ? element : this.outerNames.has(name) ? row : scope;
+    const key = `${name}:${interval.low}:${interval.high}`;
+    let known = home.clamped.get(key);
+    if (known === undefined) {
+      known = home.define("const long", text);
+      home.clamped.set(key, known);
+    }
+    return known;
   }
 
   /** The array that holds the vector of a load; null where its elements are loaded one by one. */

@@ -4,10 +4,12 @@ import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js
 import { isTranscendental } from "../ops/index.js";
 import { BodyPrinter, type Depth, Scope } from "./body.js";
 import { initial, isArg, mentionsAny, unpack, writeText } from "./emit-common.js";
+import { splitPoints } from "./guards.js";
 import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction } from "./kernel.js";
 import { type CValue, computeType, literal, storeText } from "./scalar.js";
 import type { Tally } from "./tally.js";
+import { word } from "./text.js";
 
 /** Rows longer than this are summed in double precision. */
 const longRow = 16384;
@@ -62,7 +64,7 @@ function reductionCode(r: Reduction, value: CValue, rowLength: number) {
   const plain = {
     declare: `${type} ${name} = ${initial(r.fn, dtype)};`,
     update: `${name} = ${v} ${order} ${name} ? ${v} : ${name};`,
-    simd: `reduction(${r.fn}:${name})`,
+    simd: `reduction(${word(r.fn)}:${name})`,
   };
   if (!isFloatKind(dtype)) return { declare: [plain.declare], update: [plain.update], end: [], simd: [plain.simd] };
   // NaN wins: the maximum skips it, a flag remembers it.
@@ -187,7 +189,7 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
       for (const [k, place] of parts.entries()) element.add(`${stash.name}${place} = ${value[k]};`);
     }
     for (const line of writes) element.add(line);
-    row.append(innerLoops(inner, element.lines, vector ? simd : null, flat));
+    row.append(innerLoops(kernel, element.lines, vector ? simd : null, flat));
     printer.tally.add("simple", 0.5 * stores.length * kernel.size);
     // Loops of whole vectors cost what is in them; the rest of others goes one by one.
     const last = inner[inner.length - 1]?.size ?? 1;
@@ -206,23 +208,27 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
   return { text, units: flat ? rowLength : numel(outer.map((v) => v.size)), tally: printer.tally };
 }
 
-/** Nested loops over the elements of a row, the last one vectorised. */
+/** Nested loops over the elements of a row, the last one vectorized and divided where tests of `pad` and `concat` change. */
 function innerLoops(
-  inner: readonly LoopVariable[],
+  kernel: LoopKernel,
   body: readonly string[],
   simd: readonly string[] | null,
   flat: boolean,
 ): string[] {
+  const { inner } = kernel;
   const lines: string[] = [];
   if (inner.length === 0) return [...body];
-  inner.forEach((v, i) => {
-    const last = i === inner.length - 1;
-    if (last && simd !== null) lines.push(`    _Pragma("omp simd ${simd.join(" ")}")`);
-    const [from, to] = flat ? ["lo", "hi"] : ["0", String(v.size)];
-    lines.push(`    for (long ${v.name} = ${from}; ${v.name} < ${to}; ${v.name}++) {`);
+  for (const v of inner.slice(0, -1)) lines.push(`    for (long ${v.name} = 0; ${v.name} < ${v.size}; ${v.name}++) {`);
+  const last = inner[inner.length - 1];
+  const ends = [...splitPoints(kernel, last), last.size];
+  ends.forEach((end, i) => {
+    const start = i === 0 ? 0 : ends[i - 1];
+    if (simd !== null) lines.push(`    _Pragma("omp simd ${simd.join(" ")}")`);
+    const from = !flat ? String(start) : i === 0 ? "lo" : `(lo > ${start} ? lo : ${start})`;
+    const to = !flat ? String(end) : i === ends.length - 1 ? "hi" : `(hi < ${end} ? hi : ${end})`;
+    lines.push(`    for (long ${last.name} = ${from}; ${last.name} < ${to}; ${last.name}++) {`, ...body, "    }");
   });
-  lines.push(...body);
-  for (const _ of inner) lines.push("    }");
+  for (const _ of inner.slice(1)) lines.push("    }");
   return lines;
 }
 
@@ -262,12 +268,19 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
         : [r.dtype === "uint8" ? `${name}0[${at}] & 255` : `${name}0[${at}]`];
     finish.push(...storeText(`p${store.buffer}`, store.address.print(), kernel.buffers[store.buffer].dtype, result));
   });
-  const columnLoop = (indent: string, body: readonly string[], simd: boolean): string[] => [
-    ...(simd ? [`${indent}_Pragma("omp simd")`] : []),
-    `${indent}for (long ${vector.name} = cb; ${vector.name} < ce; ${vector.name}++) {`,
-    ...body,
-    `${indent}}`,
-  ];
+  const columnLoop = (indent: string, body: readonly string[], simd: boolean): string[] => {
+    const ends = [...(simd ? splitPoints(kernel, vector) : []), vector.size];
+    return ends.flatMap((end, i) => {
+      const from = i === 0 ? "cb" : `(cb > ${ends[i - 1]} ? cb : ${ends[i - 1]})`;
+      const to = i === ends.length - 1 ? "ce" : `(ce < ${end} ? ce : ${end})`;
+      return [
+        ...(simd ? [`${indent}_Pragma("omp simd")`] : []),
+        `${indent}for (long ${vector.name} = ${from}; ${vector.name} < ${to}; ${vector.name}++) {`,
+        ...body,
+        `${indent}}`,
+      ];
+    });
+  };
   const text = [
     ...printer.pointers().map((l) => `  ${l}`),
     ...top.lines,

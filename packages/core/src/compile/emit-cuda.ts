@@ -5,6 +5,7 @@ import { BodyPrinter, firstOf, Scope, vectorBase } from "./body.js";
 import { initial, isArg, mentionsAny, unpack, writeText } from "./emit-common.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
 import { type CValue, computeType, literal, storageType, storeText } from "./scalar.js";
+import { word } from "./text.js";
 
 export interface CudaKernel {
   /** The body of a function of `void* const* p` (the buffers), `bx` of `gx` blocks, and `n` elements. */
@@ -189,8 +190,8 @@ function joinStatements(r: Reduction, group: number): string[] {
     const fn = r.fn === "sum" ? "w_join_csum" : "w_join_cprod";
     return [`${fn}<${group}>(&${name}r, &${name}i);`];
   }
-  if (isArg(r)) return [`w_join_${r.fn}<${group}>(&b${name}, &${name});`];
-  return [`${name} = w_join_${r.fn}<${group}>(${name});`];
+  if (isArg(r)) return [`w_join_${word(r.fn)}<${group}>(&b${name}, &${name});`];
+  return [`${name} = w_join_${word(r.fn)}<${group}>(${name});`];
 }
 
 function reductionCode(
@@ -449,8 +450,8 @@ function emitColumns(kernel: LoopKernel, options: CudaOptions): CudaKernel {
     if (width === 1) declare.push(...code.declare);
     else declare.push(`${computeType[r.argument.dtype]} ${slot}[${width}];`, "#pragma unroll", start);
     const fn = isComplex(r.argument.dtype)
-      ? `w_tile_c${r.fn}(&${name}r, &${name}i);`
-      : `${name} = w_tile_${r.fn}(${name});`;
+      ? `w_tile_c${word(r.fn)}(&${name}r, &${name}i);`
+      : `${name} = w_tile_${word(r.fn)}(${name});`;
     const store = kernel.stores[i];
     const value: CValue = isComplex(r.argument.dtype) ? [`${name}r`, `${name}i`] : [name];
     const written = writeText(kernel, store, value).map((line) => `if (ty == 0 && inside) { ${line} }`);

@@ -4,7 +4,16 @@ import { binaryFns, type DType, isComplex } from "../graph/index.js";
 import type { Ix } from "./index-expr.js";
 import type { HistoryPolicy, LaneItem, LaneProgram, LaneStore } from "./lane.js";
 import type { LaneLoop, LaneScalar } from "./lane-scalar.js";
-import { binaryValue, castValue, computeType, type Emitter, randomText, storageType, unaryValue } from "./scalar.js";
+import {
+  binaryValue,
+  castValue,
+  computeType,
+  type Emitter,
+  randomText,
+  selectText,
+  storageType,
+  unaryValue,
+} from "./scalar.js";
 
 class Lines implements Emitter {
   readonly lines: string[] = [];
@@ -33,15 +42,21 @@ export function scalarStatement(
 ): string {
   const out = new Lines(indent, name);
   const type = computeType[s.dtype];
-  const [a, b, c] = s.args.map(use);
+  const [a, b, c, d] = s.args.map(use);
   if (s.op === "load" || s.op === "past" || s.op === "shared") out.define(type, read(s));
   else if (s.op === "lane") out.define(type, `(${type})(${s.address!.print()})`);
-  else if (s.op === "where") out.define(type, `${a} ? ${b} : ${c}`);
+  else if (s.op === "where") out.define(type, selectText(type, a, b, c));
   else if (s.op.startsWith("random_")) {
     const [, kind, threshold] = s.op.split("_");
     out.define(type, randomText(kind as never, s.dtype, a, b, s.address!.print(), Number(threshold)));
   } else if (s.op === "cast") castValue(out, [a], s.args[0].dtype, s.dtype);
-  else if (isBinary.has(s.op)) binaryValue(out, s.op as never, [a], [b], s.args[0].dtype, s.dtype);
+  else if (s.op === "hypot") out.define(type, `w_hypot_${type === "double" ? "d" : "f"}(${a}, ${b})`);
+  else if (s.op === "quotient_re" || s.op === "quotient_im") {
+    const other = `${name}_`;
+    const parts = s.op === "quotient_re" ? `&${name}, &${other}` : `&${other}, &${name}`;
+    const call = `w_cdiv_${type === "double" ? "d" : "f"}(${[a, b, c, d].join(", ")}, ${parts});`;
+    return `${indent}${type} ${name}, ${other}; ${call}`;
+  } else if (isBinary.has(s.op)) binaryValue(out, s.op as never, [a], [b], s.args[0].dtype, s.dtype);
   else unaryValue(out, s.op as never, [a], s.args[0].dtype, s.dtype);
   // A cast that changes nothing defines nothing; give it its name all the same.
   if (out.lines.length === 0) out.define(type, a);

@@ -1,6 +1,7 @@
 // Symbolic integers for addresses: sums of loop variables with factors, and quotients and remainders that could not be
 // resolved. Kept in one normal form, so that equal addresses are equal strings and reshapes cancel out.
 import { InternalError } from "../graph/index.js";
+import { identifier, whole } from "./text.js";
 
 /** Something that a sum is made of. */
 export type Atom =
@@ -117,7 +118,10 @@ export class Ix {
     return new Ix(terms, this.constant * factor);
   }
 
-  /** This = multiple * by + rest, with the terms that divide evenly in the first part. */
+  /**
+   * This = multiple * by + rest, with the terms that divide evenly in the first part. The rest keeps as much of the constant
+   * as makes it positive: C rounds quotients of negative numbers up.
+   */
   #divide(by: number): { quotient: Ix; rest: Ix } {
     const even = new Map<string, Term>();
     const odd = new Map<string, Term>();
@@ -126,7 +130,10 @@ export class Ix {
       else odd.set(name, term);
     }
     const whole = Math.floor(this.constant / by);
-    return { quotient: new Ix(even, whole), rest: new Ix(odd, this.constant - whole * by) };
+    const rest = new Ix(odd, this.constant - whole * by);
+    const [low] = rest.range();
+    const kept = low < 0 ? Math.ceil(-low / by) : 0;
+    return { quotient: new Ix(even, whole - kept), rest: rest.plus(kept * by) };
   }
 
   /** Splits a sum as common * outer + small with 0 <= small < common and common dividing `by`. */
@@ -152,7 +159,7 @@ export class Ix {
     return quotient.add(Ix.#of({ kind: "div", of: rest, by }));
   }
 
-  /** Remainder of a non-negative value. */
+  /** Remainder, never negative. */
   mod(by: number): Ix {
     if (by === 1) return Ix.zero;
     const { rest } = this.#divide(by);
@@ -211,10 +218,12 @@ export class Ix {
     const parts: string[] = [];
     for (const { atom, factor } of this.terms.values()) {
       const text =
-        atom.kind === "var" ? atom.name : `((${atom.of.print()}) ${atom.kind === "div" ? "/" : "%"} ${atom.by})`;
-      parts.push(factor === 1 ? text : `${factor}*${text}`);
+        atom.kind === "var"
+          ? identifier(atom.name)
+          : `((${atom.of.print()}) ${atom.kind === "div" ? "/" : "%"} ${whole(atom.by)})`;
+      parts.push(factor === 1 ? text : `${whole(factor)}*${text}`);
     }
-    if (this.constant !== 0 || parts.length === 0) parts.push(String(this.constant));
+    if (this.constant !== 0 || parts.length === 0) parts.push(whole(this.constant));
     return parts.join(" + ").replaceAll("+ -", "- ");
   }
 }

@@ -24,4 +24,5 @@ export {
 } from "./plan.js";
 export { storageType } from "./scalar.js";
 export { type Tally, tallyLanes } from "./tally.js";
+export { decimal, whole } from "./text.js";
 export type { Strided } from "./views.js";

@@ -27,13 +27,13 @@ export interface LoopVariable {
 export type KExpr = { id: number; dtype: DType } & (
   | { kind: "load"; buffer: number; address: Ix; guard: KExpr | null; dynamic: KExpr[] }
   | { kind: "const"; value: Scalar }
-  | { kind: "index"; ix: Ix }
-  | { kind: "inRange"; ix: Ix; low: number; high: number }
+  | { kind: "index"; ix: Ix; dynamic: KExpr[] }
+  | { kind: "inRange"; ix: Ix; low: number; high: number; dynamic: KExpr[] }
   | { kind: "unary"; fn: UnaryFn; args: KExpr[] }
   | { kind: "binary"; fn: BinaryFn; args: KExpr[] }
   | { kind: "where"; args: KExpr[] }
   | { kind: "cast"; args: KExpr[] }
-  | { kind: "random"; draw: OpAttrs["random"]["kind"]; threshold: number; ix: Ix; args: KExpr[] }
+  | { kind: "random"; draw: OpAttrs["random"]["kind"]; threshold: number; ix: Ix; args: KExpr[]; dynamic: KExpr[] }
   /** An index that comes from data: clamped to [0, size), visible to addresses under its name. */
   | { kind: "dynamic"; name: string; size: number; args: KExpr[] }
   | { kind: "reduced"; slot: number }
@@ -220,7 +220,7 @@ class KernelBuilder {
   #load(node: Node, index: readonly Ix[], guard: KExpr | null): KExpr {
     const address = addressIn(this.fusion.layouts, node, index);
     const buffer = this.bufferOf(node);
-    const dynamic = this.expressions.filter((e) => e.kind === "dynamic" && address.mentions(e.name));
+    const dynamic = this.#dynamicIn(address);
     return this.#pooled(`l${buffer}:${address.key}:${guard?.id ?? ""}`, {
       kind: "load",
       buffer,
@@ -229,6 +229,11 @@ class KernelBuilder {
       dynamic,
       dtype: node.dtype,
     });
+  }
+
+  /** The indices from data that a position is made of: they are computed before it. */
+  #dynamicIn(ix: Ix): KExpr[] {
+    return this.expressions.filter((e) => e.kind === "dynamic" && ix.mentions(e.name));
   }
 
   #pooled(key: string, body: Body): KExpr {
@@ -244,7 +249,10 @@ class KernelBuilder {
     const { dtype } = node;
     const args = (): KExpr[] => node.inputs.map((input) => this.value(input, index, guard));
     if (isOp(node, "const")) return this.#make({ kind: "const", value: node.attrs.value, dtype });
-    if (isOp(node, "iota")) return this.#make({ kind: "index", ix: index[node.attrs.axis], dtype });
+    if (isOp(node, "iota")) {
+      const ix = index[node.attrs.axis];
+      return this.#make({ kind: "index", ix, dynamic: this.#dynamicIn(ix), dtype });
+    }
     if (isOp(node, "unary")) return this.#make({ kind: "unary", fn: node.attrs.fn, args: args(), dtype });
     if (isOp(node, "binary")) return this.#make({ kind: "binary", fn: node.attrs.fn, args: args(), dtype });
     if (isOp(node, "where")) return this.#make({ kind: "where", args: args(), dtype });
@@ -263,7 +271,14 @@ class KernelBuilder {
   #inRange(ix: Ix, low: number, high: number): KExpr | null {
     const [least, most] = ix.range();
     if (least >= low && most < high) return null;
-    return this.#pooled(`in${ix.key}:${low}:${high}`, { kind: "inRange", ix, low, high, dtype: "bool" });
+    return this.#pooled(`in${ix.key}:${low}:${high}`, {
+      kind: "inRange",
+      ix,
+      low,
+      high,
+      dynamic: this.#dynamicIn(ix),
+      dtype: "bool",
+    });
   }
 
   #padded(node: Node<"pad">, index: readonly Ix[], guard: KExpr | null): KExpr {
@@ -329,11 +344,13 @@ class KernelBuilder {
     const lead = key.shape.length - 1;
     const words = [0, 1].map((w) => this.value(key, [...index.slice(0, lead), Ix.constant(w)], guard));
     const { kind: draw, threshold = 0 } = node.attrs;
+    const ix = drawNumber(node, index);
     return this.#make({
       kind: "random",
       draw,
       threshold,
-      ix: drawNumber(node, index),
+      ix,
+      dynamic: this.#dynamicIn(ix),
       args: words,
       dtype: node.dtype,
     });

@@ -18,7 +18,7 @@ const cheapUnary: ReadonlySet<string> = new Set([
   "floor",
   "trunc",
 ]);
-const costlyBinary: ReadonlySet<string> = new Set(["pow", "mod", "atan2", "div"]);
+const costlyBinary: ReadonlySet<string> = new Set(["pow", "mod", "floordiv", "atan2", "div"]);
 
 /** A function with what the search for regions asks of it. */
 export class RegionGraph {

@@ -67,7 +67,6 @@ export class LaneOps {
     }
     const [re, im] = x;
     const real = realOf(dtype);
-    const square = (): LaneScalar => pool.add(pool.mul(re, re), pool.mul(im, im));
     switch (fn) {
       case "neg":
         return [pool.neg(re), pool.neg(im)];
@@ -78,17 +77,15 @@ export class LaneOps {
       case "imag":
         return [im];
       case "abs":
-        return [pool.is(im, 0) ? this.#call("abs", real, re) : this.#call("sqrt", real, square())];
+        return [pool.is(im, 0) ? this.#call("abs", real, re) : pool.make("hypot", real, [re, im])];
       case "exp": {
         if (pool.is(im, 0)) return [this.#call("exp", real, re), im];
         const [c, s] = [this.#call("cos", real, im), this.#call("sin", real, im)];
         const size = this.#call("exp", real, re);
         return pool.is(re, 0) ? [c, s] : [pool.mul(size, c), pool.mul(size, s)];
       }
-      case "reciprocal": {
-        const d = this.#call("reciprocal", real, square());
-        return [pool.mul(re, d), pool.neg(pool.mul(im, d))];
-      }
+      case "reciprocal":
+        return this.#quotient([pool.constant(1, real), pool.constant(0, real)], x, real);
       default:
         return this.#complexFunction(fn, re, im, real);
     }
@@ -98,7 +95,7 @@ export class LaneOps {
   #complexFunction(fn: string, re: LaneScalar, im: LaneScalar, real: DType): LaneValue {
     const { pool } = this;
     const call = (name: string, x: LaneScalar): LaneScalar => this.#call(name, real, x);
-    const size = (): LaneScalar => call("sqrt", pool.add(pool.mul(re, re), pool.mul(im, im)));
+    const size = (): LaneScalar => pool.make("hypot", real, [re, im]);
     const zero = pool.constant(0, real);
     const choose = (test: LaneScalar, a: LaneScalar, b: LaneScalar): LaneScalar => this.where(test, [a], [b])[0];
     const turned = (a: string, b: string, x: LaneScalar, y: LaneScalar): LaneScalar => pool.mul(call(a, x), call(b, y));
@@ -164,12 +161,13 @@ export class LaneOps {
       return [folded === undefined ? pool.make(fn, node.dtype, [a[0], b[0]]) : pool.constant(folded, node.dtype)];
     }
     const real = realOf(dtype);
-    if (fn === "div") {
-      if (pool.is(b[1], 0)) return a.map((x) => pool.div(x, b[0]));
-      const d = this.#call("reciprocal", real, pool.add(pool.mul(b[0], b[0]), pool.mul(b[1], b[1])));
-      return this.multiply(a, [b[0], pool.neg(b[1])]).map((x) => pool.mul(x, d));
-    }
+    if (fn === "div") return pool.is(b[1], 0) ? a.map((x) => pool.div(x, b[0])) : this.#quotient(a, b, real);
     throw new NotLane(`complex ${fn} in a lane`);
+  }
+
+  /** A complex quotient by the prelude's function, once for each part; the compiler merges what the two have in common. */
+  #quotient(a: LaneValue, b: LaneValue, real: DType): LaneValue {
+    return ["quotient_re", "quotient_im"].map((op) => this.pool.make(op, real, [...a, ...b]));
   }
 
   where(test: LaneScalar, a: LaneValue, b: LaneValue): LaneValue {
@@ -232,7 +230,11 @@ export class LaneOps {
     let best = values[0];
     let at = pool.constant(0, "int32");
     values.slice(1).forEach((v, i) => {
-      const better = fn === "argmax" ? pool.make("lt", "bool", [best, v]) : pool.make("lt", "bool", [v, best]);
+      const further = fn === "argmax" ? pool.make("lt", "bool", [best, v]) : pool.make("lt", "bool", [v, best]);
+      // The first NaN wins over every number.
+      const isNaN = (x: LaneScalar): LaneScalar => pool.make("ne", "bool", [x, x]);
+      const first = pool.make("and", "bool", [isNaN(v), pool.make("eq", "bool", [best, best])]);
+      const better = kindOf(v.dtype) === "float" ? pool.make("or", "bool", [further, first]) : further;
       best = pool.make("where", v.dtype, [better, v, best]);
       at = pool.make("where", "int32", [better, pool.constant(i + 1, "int32"), at]);
     });

@@ -10,6 +10,7 @@ import {
   type Scalar,
   type UnaryFn,
 } from "../graph/index.js";
+import { decimal, whole, word } from "./text.js";
 
 /** The C type that values of a dtype (or its parts) are computed in. */
 export const computeType: Record<DType, string> = {
@@ -49,11 +50,12 @@ export function literal(value: number, dtype: DType): string {
   const kind = kindOf(dtype);
   if (kind === "bool" || kind === "int") {
     if (dtype === "int64") return `INT64_C(${BigInt(Math.trunc(value))})`;
-    return value === -2147483648 ? "(-2147483647 - 1)" : String(Math.trunc(value));
+    return value === -2147483648 ? "(-2147483647 - 1)" : whole(Math.trunc(value));
   }
+  if (typeof value !== "number") return decimal(value);
   if (Number.isNaN(value)) return `w_nan_${suffix(dtype)}()`;
   if (!Number.isFinite(value)) return value > 0 ? `w_inf_${suffix(dtype)}()` : `(-w_inf_${suffix(dtype)}())`;
-  const digits = Object.is(value, -0) ? "-0.0" : /[.e]/.test(String(value)) ? String(value) : `${value}.0`;
+  const digits = decimal(value);
   const text = isDouble(dtype) ? digits : `${digits}f`;
   return value < 0 || Object.is(value, -0) ? `(${text})` : text;
 }
@@ -94,6 +96,7 @@ const floatUnary: Record<UnaryFn, (x: string, s: string) => string> = {
   cosh: call("cosh"),
   tanh: call("tanh"),
   erf: call("erf"),
+  erfc: call("erfc"),
   not: (x) => `(${x} == 0)`,
   isnan: (x) => `(${x} != ${x})`,
   isfinite: call("isfinite"),
@@ -102,9 +105,12 @@ const floatUnary: Record<UnaryFn, (x: string, s: string) => string> = {
   conj: (x) => x,
 };
 
+/** Integer functions come in 32 and 64 bits; bool and uint8 are computed in 32. */
+const integerSuffix = (dtype: DType): string => (dtype === "int64" ? "l" : "i");
+
 const integerUnary: Partial<Record<UnaryFn, (x: string, dtype: DType) => string>> = {
-  neg: (x) => `-${x}`,
-  abs: (x) => `(${x} < 0 ? -${x} : ${x})`,
+  neg: (x, dtype) => `w_neg_${integerSuffix(dtype)}(${x})`,
+  abs: (x, dtype) => `w_abs_${integerSuffix(dtype)}(${x})`,
   sign: (x) => `((${x} > 0) - (${x} < 0))`,
   not: (x, dtype) => (dtype === "bool" ? `!${x}` : `~${x}`),
   floor: (x) => x,
@@ -144,7 +150,7 @@ export function unaryValue(out: Emitter, fn: UnaryFn, x: CValue, from: DType, to
     const [re, im] = x as readonly [string, string];
     const rule = complexUnary[fn];
     if (rule !== undefined) return rule(re, im, s).map((text) => out.define(type, text)) as unknown as CValue;
-    return out.definePair(computeType[from], (a, b) => `w_c${fn}_${s}(${re}, ${im}, &${a}, &${b});`);
+    return out.definePair(computeType[from], (a, b) => `w_c${word(fn)}_${s}(${re}, ${im}, &${a}, &${b});`);
   }
   if (kindOf(from) === "float") return [out.define(type, floatUnary[fn](x[0], suffix(from)))];
   const rule = integerUnary[fn];
@@ -172,14 +178,16 @@ export function binaryValue(out: Emitter, fn: BinaryFn, a: CValue, b: CValue, fr
     return complexBinary(out, fn, a as readonly [string, string], b as readonly [string, string], from, type);
   const sign = infix[fn];
   const isFloat = kindOf(from) === "float";
-  if (sign !== undefined) {
+  // Signed overflow is undefined in both dialects: sums and products that may wrap are functions.
+  const wraps = kindOf(to) === "int" && (fn === "add" || fn === "sub" || fn === "mul");
+  if (sign !== undefined && !wraps) {
     const text = `${a[0]} ${sign} ${b[0]}`;
     return [out.define(type, kindOf(to) === "int" ? wrapInteger(text, to) : text)];
   }
   if (fn === "div") return [out.define(type, `${a[0]} / ${b[0]}`)];
-  const name = isFloat ? suffix(from) : from === "int64" ? "l" : "i";
+  const name = isFloat ? suffix(from) : integerSuffix(from);
   if (fn === "max" || fn === "min") return [out.define(type, extremumText(fn, a[0], b[0], isFloat))];
-  return [out.define(type, wrapInteger(`w_${fn}_${name}(${a[0]}, ${b[0]})`, to))];
+  return [out.define(type, wrapInteger(`w_${word(fn)}_${name}(${a[0]}, ${b[0]})`, to))];
 }
 
 const isLiteral = (text: string): boolean => /^\(?-?[0-9][0-9.e+-]*f?\)?$/.test(text);
@@ -204,14 +212,12 @@ function complexBinary(
   const pair = (re: string, im: string): CValue => [out.define(type, re), out.define(type, im)];
   if (fn === "add" || fn === "sub") return pair(`${ar} ${infix[fn]} ${br}`, `${ai} ${infix[fn]} ${bi}`);
   if (fn === "mul") return multiply(out, type, [ar, ai], [br, bi]);
-  if (fn === "div") {
-    const d = out.define(type, `${br} * ${br} + ${bi} * ${bi}`);
-    return pair(`(${ar} * ${br} + ${ai} * ${bi}) / ${d}`, `(${ai} * ${br} - ${ar} * ${bi}) / ${d}`);
-  }
+  const call = (name: string): CValue =>
+    out.definePair(type, (a, b) => `w_${name}_${suffix(dtype)}(${ar}, ${ai}, ${br}, ${bi}, &${a}, &${b});`);
+  if (fn === "div") return call("cdiv");
   if (fn === "eq") return [out.define("int", `(${ar} == ${br}) & (${ai} == ${bi})`)];
   if (fn === "ne") return [out.define("int", `(${ar} != ${br}) | (${ai} != ${bi})`)];
-  if (fn === "pow")
-    return out.definePair(type, (a, b) => `w_cpow_${suffix(dtype)}(${ar}, ${ai}, ${br}, ${bi}, &${a}, &${b});`);
+  if (fn === "pow") return call("cpow");
   throw new InternalError(`${fn} of ${dtype}`);
 }
 
@@ -253,10 +259,16 @@ function castText(x: string, from: DType, to: DType): string {
     if (fromFloat) return `w_to_${to === "uint8" ? "u" : to === "int32" ? "i" : "l"}_${suffix(from)}(${x})`;
     return to === "uint8" ? `(int)(uint8_t)${x}` : `(${computeType[to]})${x}`;
   }
-  if (to === "float16") return `w_round_half((float)${x})`;
+  if (to === "float16") return `w_round_half(${from === "float64" ? "w_to_odd" : "(float)"}(${x}))`;
   if (to === "bfloat16") return `w_round_bfloat((float)${x})`;
   return `(${computeType[to]})${x}`;
 }
+
+const selectSuffix: Record<string, string> = { float: "f", double: "d", int: "i", int32_t: "i", int64_t: "l" };
+
+/** One of two values by a test, without a branch: both are computed, so that no load before it becomes conditional. */
+export const selectText = (type: string, test: string, a: string, b: string): string =>
+  `w_select_${selectSuffix[type]}(${test}, ${a}, ${b})`;
 
 /** Text that reads an element (or the part-th number of a complex one) from memory. */
 export function loadText(pointer: string, address: string, dtype: DType, part: 0 | 1 = 0): string {
@@ -290,6 +302,6 @@ export function randomText(
   threshold: number,
 ): string {
   const args = `(uint32_t)${k0}, (uint32_t)${k1}, (uint64_t)(${number})`;
-  if (kind === "kept") return `w_kept(${args}, ${threshold}u)`;
-  return kind === "bits" ? `w_bits(${args})` : `w_${kind}_${randomSuffix[dtype] ?? "f"}(${args})`;
+  if (kind === "kept") return `w_kept(${args}, ${whole(threshold)}u)`;
+  return kind === "bits" ? `w_bits(${args})` : `w_${word(kind)}_${randomSuffix[dtype] ?? "f"}(${args})`;
 }

@@ -1,4 +1,6 @@
 // The Device contract and its makers.
+export { checkArguments } from "./arguments.js";
+export { cacheRoot, makeFolder } from "./cache-root.js";
 export { collectNow } from "./collect.js";
 export * from "./contract.js";
 export { coreOrder } from "./cpu/cores.js";
@@ -6,7 +8,7 @@ export { CpuDevice, type CpuOptions } from "./cpu/index.js";
 export { findOpenBlas as openBlasPath } from "./cpu/openblas.js";
 export { CudaDevice, type CudaOptions, canFuse, gpuCount } from "./cuda/index.js";
 export * from "./group/index.js";
-export { cacheContents, cacheLimit, cacheRoot, pruneCache } from "./kernel-cache.js";
+export { cacheContents, cacheLimit, pruneCache } from "./kernel-cache.js";
 export { ReferenceDevice } from "./reference/index.js";
 export {
   availableDevices,

@@ -2,7 +2,7 @@
 // file was removed compiles it again.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, beforeEach, test } from "node:test";
@@ -40,6 +40,15 @@ function file(name: string, age: number): string {
 }
 const kernel = (n: number, folder = "cpu", end = "so"): string =>
   join(folder, `${n.toString(16).padStart(40, "0")}.${end}`);
+
+test("files that others may write are not taken: code is loaded from here", {
+  skip: process.getuid === undefined,
+}, () => {
+  const path = file(kernel(1), 1);
+  assert.equal(isCached(path), true);
+  chmodSync(path, 0o666);
+  assert.equal(isCached(path), false);
+});
 
 test("what was used longest ago goes first, in all folders, down to nine tenths of the limit", () => {
   const paths = [5, 1, 4, 2, 3].map((age) =>

@@ -1,16 +1,21 @@
 // The folder of compiled kernels that all processes of a user share: where it lies, and how much it may hold. Who adds a file
 // looks now and then whether there is too much, and removes what was used longest ago. Knows nothing of compilers.
 import { readdirSync, rmSync, type Stats, statSync, utimesSync, writeFileSync } from "node:fs";
-import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { WeftError } from "../graph/index.js";
-
-export const cacheRoot = (): string =>
-  process.env.WEFT_CACHE_DIR ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "weft");
+import { cacheRoot, privateCacheIfMade } from "./cache-root.js";
 
 /** Folders of kernels below the root; what lies beside them (rates, data, environments) is not counted and not removed. */
 const kernelFolders = ["cpu", "cuda", "emulated"] as const;
-export const kernelFolder = (name: (typeof kernelFolders)[number]): string => join(cacheRoot(), name);
+type KernelFolder = (typeof kernelFolders)[number];
+export const kernelFolder = (name: KernelFolder): string => join(cacheRoot(), name);
+
+/** Where a file of the cache may lie: in the cache, and where that cannot be written in the folder of this process. */
+export function cachePlaces(name: KernelFolder, file: string): string[] {
+  const own = privateCacheIfMade();
+  const folders = [kernelFolder(name), ...(own === null ? [] : [join(own, name)])];
+  return [...new Set(folders)].map((folder) => join(folder, file));
+}
 
 const defaultLimit = 2 * 1024 ** 3;
 const day = 24 * 3600e3;
@@ -43,10 +48,14 @@ function lookAt(path: string): Stats | null {
   }
 }
 
+/** Code is loaded from here: files of other users, or that every user may write, are as good as not there. */
+const isOurs = ({ uid, mode }: Stats): boolean =>
+  process.getuid === undefined || ((uid === process.getuid() || uid === 0) && (mode & 0o002) === 0);
+
 /** Whether a file is in the cache. One that is counts as used today: its time is set anew, at most once a day. */
 export function isCached(path: string): boolean {
   const found = lookAt(path);
-  if (found === null) return false;
+  if (found === null || !isOurs(found)) return false;
   own.add(path);
   const now = Date.now();
   if (now - found.mtimeMs > day) {

@@ -1,6 +1,7 @@
 // Graph nodes: immutable operations on immutable inputs. A node may in addition hold its value, once it was computed.
 import type { DType } from "./dtype.js";
 import { InternalError } from "./errors.js";
+import { checkExtent } from "./limits.js";
 import type { OpAttrs, OpName } from "./op.js";
 import { type Shape, showShape } from "./shape.js";
 
@@ -63,6 +64,9 @@ export class Node<K extends OpName = OpName> {
     this.attrs = attrs;
     const many = Array.isArray(avals);
     const first = (many ? avals[0] : avals) as Aval;
+    // The one place where every tensor passes, whether a program made it or a message named it.
+    if (many) for (const aval of avals as readonly Aval[]) checkExtent(aval.shape);
+    else checkExtent(first.shape);
     this.shape = first.shape;
     this.dtype = first.dtype;
     this.outputs = many ? (avals as readonly Aval[]) : null;

@@ -29,6 +29,7 @@ export const unaryFns = [
   "cosh",
   "tanh",
   "erf",
+  "erfc",
   "not",
   "isnan",
   "isfinite",
@@ -45,6 +46,7 @@ export const binaryFns = [
   "div",
   "pow",
   "mod",
+  "floordiv",
   "max",
   "min",
   "atan2",
@@ -61,6 +63,12 @@ export type BinaryFn = (typeof binaryFns)[number];
 
 export const reduceFns = ["sum", "prod", "max", "min"] as const;
 export type ReduceFn = (typeof reduceFns)[number];
+
+export const argReduceFns = ["argmax", "argmin"] as const;
+export type ArgReduceFn = (typeof argReduceFns)[number];
+
+export const randomKinds = ["bits", "uniform", "normal", "kept"] as const;
+export type RandomKind = (typeof randomKinds)[number];
 
 export const collectiveKinds = ["allReduce", "allGather", "reduceScatter", "allToAll", "exchange"] as const;
 export type CollectiveKind = (typeof collectiveKinds)[number];
@@ -87,6 +95,9 @@ export interface CustomRule {
   onParts?(inputs: Node[]): Node;
 }
 
+export const attentionKinds = ["attention"] as const;
+export const attentionMasks = ["none", "bool", "float"] as const;
+
 /**
  * What a custom function computes, where devices may have one kernel for the whole of it. The body says the same in ops.
  * Inputs: queries, keys, values [..., length, heads, size] (packed: one tensor [..., length, 3, heads, size]), a mask
@@ -94,11 +105,11 @@ export interface CustomRule {
  * row's sum of exponentials; with dropout the kept weights as bits. A gradient takes all of these and the cotangent.
  */
 export interface AttentionKernel {
-  kind: "attention";
+  kind: (typeof attentionKinds)[number];
   gradient: boolean;
   packed: boolean;
   scale: number;
-  mask: "none" | "bool" | "float";
+  mask: (typeof attentionMasks)[number];
   dropout: number;
   precision?: Precision;
 }
@@ -116,7 +127,7 @@ export interface OpAttrs {
    * its key and its position; `within` says that `shape` is a window of a larger draw, so that parts agree with the whole.
    */
   random: {
-    kind: "bits" | "uniform" | "normal" | "kept";
+    kind: RandomKind;
     shape: Shape;
     dtype: DType;
     within?: { shape: Shape; start: readonly number[] };
@@ -151,7 +162,7 @@ export interface OpAttrs {
   /** Reduced axes are dropped. Axes ascend. */
   reduce: { fn: ReduceFn; axes: readonly number[] };
   /** Index (int32) of the first largest or smallest element along an axis, which is dropped. */
-  argreduce: { fn: "argmax" | "argmin"; axis: number };
+  argreduce: { fn: ArgReduceFn; axis: number };
   cumsum: { axis: number; reverse: boolean };
   /**
    * [...b, m, k] x [...b, k, n] -> [...b, m, n]; batch dimensions equal. `precision`: what float32 operands are rounded

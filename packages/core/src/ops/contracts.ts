@@ -4,6 +4,7 @@ import {
   type Aval,
   type BinaryFn,
   type CollectiveKind,
+  checkExtent,
   type DType,
   type GraphFn,
   isComplex,
@@ -46,6 +47,7 @@ const isCount = (n: number): boolean => Number.isSafeInteger(n) && n >= 0;
 
 export function checkShape(shape: Shape): void {
   demand(shape.every(isCount), `the shape ${showShape(shape)} has an impossible dimension`);
+  checkExtent(shape);
 }
 
 function checkAxis(axis: number, shape: Shape): void {
@@ -67,6 +69,11 @@ function checkSameDType(a: Node, b: Node): void {
 
 function checkSameAval(what: string, a: Aval, b: Aval): void {
   demand(a.dtype === b.dtype && sameShape(a.shape, b.shape), `${what} is ${showAval(a)} and should be ${showAval(b)}`);
+}
+
+/** Places along an axis are int32. */
+function checkPlaces(size: number): void {
+  demand(size < 2 ** 31, `an axis of ${size} has more places than int32 can name`);
 }
 
 function checkIndices(indices: Node): void {
@@ -105,6 +112,7 @@ const unaryDTypes: Record<UnaryFn, DTypeTest> = {
   cosh: isInexact,
   tanh: isInexact,
   erf: isFloat,
+  erfc: isFloat,
   not: isLogical,
   isnan: anyDType,
   isfinite: anyDType,
@@ -120,6 +128,7 @@ const binaryDTypes: Record<BinaryFn, DTypeTest> = {
   div: isInexact,
   pow: anyDType,
   mod: isReal,
+  floordiv: isReal,
   max: isReal,
   min: isReal,
   atan2: isFloat,
@@ -319,6 +328,7 @@ export const contracts: { [K in OpName]: Row<K> } = {
       const whole = threshold !== undefined && Number.isInteger(threshold) && threshold >= 0 && threshold <= 65535;
       demand(kind === "kept" ? whole : threshold === undefined, `a threshold of ${threshold} for random ${kind}`);
       if (within === undefined) return;
+      checkShape(within.shape);
       checkPerAxis("start", within.start, shape);
       demand(
         within.shape.length === shape.length && shape.every((d, i) => within.start[i] + d <= within.shape[i]),
@@ -428,6 +438,7 @@ export const contracts: { [K in OpName]: Row<K> } = {
     check: ([x], { fn, axis }) => {
       checkAxis(axis, x.shape);
       demand(x.shape[axis] > 0, `axis ${axis} of ${showShape(x.shape)} is empty`);
+      checkPlaces(x.shape[axis]);
       checkDType(fn, isReal, x.dtype);
     },
   },
@@ -464,6 +475,7 @@ export const contracts: { [K in OpName]: Row<K> } = {
     operands: 1,
     check: ([x]) => {
       demand(x.shape.length >= 1, "a scalar has no order");
+      checkPlaces(x.shape[x.shape.length - 1]);
       checkDType("argsort", isReal, x.dtype);
     },
   },
@@ -495,7 +507,7 @@ export const contracts: { [K in OpName]: Row<K> } = {
 };
 
 /** Throws a Violation where a node's operands or attributes are not what its op demands. */
-export function checkContract(node: Node): void {
+export function checkContract(node: Pick<Node, "op" | "inputs" | "attrs">): void {
   const row = contracts[node.op] as Row<OpName>;
   demand(
     row.operands === null || node.inputs.length === row.operands,

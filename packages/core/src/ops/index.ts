@@ -4,6 +4,7 @@ export * as build from "./build.js";
 export { make } from "./build.js";
 export * as composed from "./composed.js";
 export { costOf } from "./cost.js";
+export { decodeFunction } from "./decode.js";
 export {
   bodyDimensions,
   boundOf,

@@ -22,8 +22,23 @@ export type Effort = "simple" | "division" | "vectorised" | "library";
 
 const notSimple: Record<Exclude<Effort, "simple">, readonly (UnaryFn | BinaryFn)[]> = {
   division: ["sqrt", "rsqrt", "reciprocal", "div"],
-  vectorised: ["exp", "log", "tanh", "erf"],
-  library: ["expm1", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "pow", "atan2", "mod"],
+  vectorised: ["exp", "log", "tanh", "erf", "erfc"],
+  library: [
+    "expm1",
+    "log1p",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "pow",
+    "atan2",
+    "mod",
+    "floordiv",
+  ],
 };
 const efforts = new Map<string, Effort>(
   Object.entries(notSimple).flatMap(([effort, fns]) => fns.map((fn) => [fn, effort as Effort] as const)),
@@ -33,6 +48,6 @@ export const effortOf = (fn: UnaryFn | BinaryFn): Effort => efforts.get(fn) ?? "
 
 /** Functions that are no arithmetic of the processor: a power series or worse, in vectors or not. */
 export const isTranscendental = (fn: UnaryFn | BinaryFn): boolean =>
-  effortOf(fn) === "vectorised" || (effortOf(fn) === "library" && fn !== "mod");
+  effortOf(fn) === "vectorised" || (effortOf(fn) === "library" && fn !== "mod" && fn !== "floordiv");
 
 export const transcendentalFns: readonly (UnaryFn | BinaryFn)[] = [...unaryFns, ...binaryFns].filter(isTranscendental);

@@ -67,6 +67,7 @@ export const unaryVjps: Record<UnaryFn, UnaryVjp> = {
   cosh: (x, _y, g) => mul(g, conj(unary("sinh", x))),
   tanh: (_x, y, g) => mul(g, conj(shift(neg(square(y)), 1))),
   erf: (x, _y, g) => mul(g, scale(unary("exp", neg(square(x))), 2 / Math.sqrt(Math.PI))),
+  erfc: (x, _y, g) => mul(g, scale(unary("exp", neg(square(x))), -2 / Math.sqrt(Math.PI))),
   not: none,
   isnan: none,
   isfinite: none,
@@ -95,13 +96,21 @@ export const binaryVjps: Record<BinaryFn, BinaryVjp> = {
       return mul(g, conj(mul(y, where(atZero, zerosLike(a), log))));
     },
   ],
-  mod: (a, b, _y, g) => [() => g, () => neg(mul(g, unary("floor", div(a, b))))],
+  mod: (a, b, _y, g) => [() => g, () => neg(mul(g, binary("floordiv", a, b)))],
+  floordiv: () => [none, none],
   max: (a, b, _y, g) => [() => chosen(lt(b, a), eq(a, b), g), () => chosen(lt(a, b), eq(a, b), g)],
   min: (a, b, _y, g) => [() => chosen(lt(a, b), eq(a, b), g), () => chosen(lt(b, a), eq(a, b), g)],
   atan2: (y, x, _out, g) => {
-    // The angle of 0 has no derivative; it is taken as 0.
-    const scaled = (): Node => mul(g, inverseOrZero(add(square(x), square(y))));
-    return [() => mul(scaled(), x), () => neg(mul(scaled(), y))];
+    // x / (x^2 + y^2) in parts of the larger operand, so that no square overflows or vanishes. The angle of 0 has no
+    // derivative; it is taken as 0.
+    const size = (): Node => binary("max", unary("abs", x), unary("abs", y));
+    const part = (of: Node): Node => {
+      const inverse = inverseOrZero(size());
+      const [u, v] = [mul(x, inverse), mul(y, inverse)];
+      const slope = mul(of === x ? u : v, inverseOrZero(add(square(u), square(v))));
+      return mul(mul(g, slope), inverse);
+    };
+    return [() => part(x), () => neg(part(y))];
   },
   eq: () => [none, none],
   ne: () => [none, none],

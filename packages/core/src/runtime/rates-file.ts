@@ -2,10 +2,10 @@
 // damaged, of another version or of another machine count as absent: what they should say is measured again. So do those
 // that were measured while others used the machine, after some minutes.
 import { createHash } from "node:crypto";
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import { join } from "node:path";
-import { cacheRoot, type Device } from "../device/index.js";
+import { cacheRoot, type Device, makeFolder } from "../device/index.js";
 import { parseRates, type Rates } from "../shard/index.js";
 
 /** Changes with what is measured and how. */
@@ -74,7 +74,7 @@ export function saveRates(device: Device, rates: Rates, neighbours = 1): boolean
   const file = fileOf(key);
   const own = `${file}.${process.pid}`;
   try {
-    mkdirSync(folder(), { recursive: true });
+    makeFolder(folder());
     writeFileSync(own, `${JSON.stringify({ version, key, measured: new Date().toISOString(), rates })}\n`);
     renameSync(own, file);
     return true;

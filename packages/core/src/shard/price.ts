@@ -26,7 +26,8 @@ export type OpClass = (typeof opClasses)[number];
 export function classOf(fn: UnaryFn | BinaryFn, dtype: DType): [OpClass, number] {
   const wide = dtype === "float64" || dtype === "int64" || dtype === "complex64" ? 2 : dtype === "complex128" ? 4 : 1;
   const effort = effortOf(fn);
-  if (effort === "vectorised") return wide === 1 ? [fn as OpClass, 1] : ["libm", wide / 2];
+  // erfc is computed as erf is.
+  if (effort === "vectorised") return wide === 1 ? [fn === "erfc" ? "erf" : (fn as OpClass), 1] : ["libm", wide / 2];
   if (effort === "division") return ["divide", wide];
   if (effort === "library") return ["libm", wide];
   return ["simple", wide];

@@ -23,7 +23,7 @@ import { Tensor } from "./tensor.js";
 
 type Element = number | bigint | boolean | ComplexNumber;
 export type NestedArray = Element | readonly NestedArray[];
-export type TypedArray = Storage | Int8Array | Int16Array | Uint32Array;
+export type TypedArray = Storage | Int8Array | Int16Array | Uint32Array | Uint8ClampedArray | BigUint64Array;
 
 export interface CreateOptions {
   dtype?: DType;
@@ -45,6 +45,7 @@ export function checkDType(op: string, dtype: DType): void {
     );
 }
 
+/** Typed arrays whose bytes are those of a tensor. */
 const typedDTypes: [new (n: number) => object, DType][] = [
   [Float32Array, "float32"],
   [Float64Array, "float64"],
@@ -83,12 +84,22 @@ function inferDType(elements: readonly Element[]): DType {
   return "float32";
 }
 
-/** Elements as the storage of a dtype takes them; numbers that an integer dtype cannot hold are refused, not wrapped. */
-const writers: Record<DType, (x: number | bigint) => number | bigint> = {
-  bool: (x) => Number(Number(x) !== 0),
-  uint8: (x) => wholeNumber(x, "uint8"),
-  int32: (x) => wholeNumber(x, "int32"),
-  int64: (x) => BigInt(wholeNumber(x, "int64")),
+/** Typed arrays whose elements are converted, and to what. */
+const convertedDTypes: [new (n: number) => object, DType][] = [
+  [Int8Array, "int32"],
+  [Int16Array, "int32"],
+  [Uint16Array, "int32"],
+  [Uint32Array, "int32"],
+  [Uint8ClampedArray, "uint8"],
+  [BigUint64Array, "int64"],
+];
+
+/** Elements as the storage of a dtype takes them; numbers that it cannot hold are refused, not truncated and not wrapped. */
+const writers: Record<DType, (x: number | bigint, name: () => string) => number | bigint> = {
+  bool: (x, name) => truth(x, name),
+  uint8: (x, name) => wholeNumber(x, "uint8", name),
+  int32: (x, name) => wholeNumber(x, "int32", name),
+  int64: (x, name) => BigInt(wholeNumber(x, "int64", name)),
   float16: (x) => float16Bits(Number(x)),
   bfloat16: (x) => bfloat16Bits(Number(x)),
   float32: Number,
@@ -97,15 +108,39 @@ const writers: Record<DType, (x: number | bigint) => number | bigint> = {
   complex128: Number,
 };
 
-function wholeNumber(x: number | bigint, dtype: DType): number | bigint {
-  const tooLarge = typeof x === "bigint" && BigInt.asIntN(64, x) !== x;
-  if (tooLarge || Number.isNaN(Number(x)) || !fitsInteger(Math.trunc(Number(x)), dtype))
-    throw new DTypeError(`tensor: ${x} does not fit into ${dtype}; use a wider dtype`);
-  if (dtype === "int64") return typeof x === "bigint" ? x : Math.min(Math.trunc(x), 2 ** 63 - 1024);
-  return Math.trunc(Number(x));
+function wholeNumber(x: number | bigint, dtype: DType, name: () => string): number | bigint {
+  const isWhole = typeof x === "bigint" || Number.isInteger(x);
+  if (!isWhole)
+    throw new DTypeError(
+      `${name()} is ${x}, which is not a whole number and does not fit into ${dtype}; round it, or make a float tensor and cast it (cast truncates)`,
+    );
+  // A number of 2^63 is the first that int64 does not hold; as a limit of doubles it would pass.
+  const fits = dtype === "int64" ? BigInt.asIntN(64, BigInt(x)) === BigInt(x) : fitsInteger(Number(x), dtype);
+  if (!fits) throw new DTypeError(`${name()} is ${x}, which does not fit into ${dtype}; use a wider dtype`);
+  return dtype === "int64" ? x : Number(x);
 }
 
-function fill(dtype: DType, elements: ArrayLike<Element>): Storage {
+function truth(x: number | bigint, name: () => string): number {
+  const value = Number(x);
+  if (value !== 0 && value !== 1)
+    throw new DTypeError(
+      `${name()} is ${x}, which is neither true (1) nor false (0) as bool needs; compare with 0 (x.notEqual(0))`,
+    );
+  return value;
+}
+
+/** "element [1, 0]" for messages. */
+function elementName(op: string, at: number, shape: Shape): string {
+  const index: number[] = [];
+  let rest = at;
+  for (const size of [...shape].reverse()) {
+    index.unshift(rest % size);
+    rest = Math.floor(rest / size);
+  }
+  return `${op}: element [${index.join(", ")}]`;
+}
+
+function fill(dtype: DType, elements: ArrayLike<Element>, shape: Shape): Storage {
   const data = makeStorage(dtype, elements.length) as { [i: number]: number | bigint };
   const write = writers[dtype];
   const complex = isComplex(dtype);
@@ -115,9 +150,11 @@ function fill(dtype: DType, elements: ArrayLike<Element>): Storage {
       data[2 * i] = typeof x === "object" ? x.re : Number(x);
       data[2 * i + 1] = typeof x === "object" ? x.im : 0;
     } else if (typeof x === "object") {
-      throw new DTypeError(`tensor: a complex number does not fit into ${dtype}; use dtype complex64 or complex128`);
+      throw new DTypeError(
+        `${elementName("tensor", i, shape)} is a complex number, which does not fit into ${dtype}; use dtype complex64 or complex128`,
+      );
     } else {
-      data[i] = write(typeof x === "boolean" ? Number(x) : x);
+      data[i] = write(typeof x === "boolean" ? Number(x) : x, () => elementName("tensor", i, shape));
     }
   }
   return data as Storage;
@@ -135,8 +172,12 @@ export function fromStorage(shape: Shape, dtype: DType, data: Storage): Tensor {
 export function tensor(data: NestedArray | TypedArray, options: CreateOptions & { shape?: Shape } = {}): Tensor {
   if (options.dtype !== undefined) checkDType("tensor", options.dtype);
   if (ArrayBuffer.isView(data)) {
-    const own = typedDTypes.find(([type]) => data instanceof type)?.[1] ?? "int32";
-    const dtype = options.dtype ?? own;
+    const own = typedDTypes.find(([type]) => data instanceof type)?.[1] ?? null;
+    const dtype = options.dtype ?? own ?? convertedDTypes.find(([type]) => data instanceof type)?.[1];
+    if (dtype === undefined || data instanceof DataView)
+      throw new WeftError(
+        `tensor: a ${(data as object).constructor.name} says nothing about its elements; pass a typed array`,
+      );
     const raw = data as Storage;
     const packedComplex = isComplex(dtype) && (own === "float32" || own === "float64");
     const packedHalf = kindOf(dtype) === "float" && raw instanceof Uint16Array;
@@ -155,7 +196,7 @@ export function tensor(data: NestedArray | TypedArray, options: CreateOptions & 
         dtype,
         dtype === "complex64" ? Float32Array.from(raw as Float64Array) : Float64Array.from(raw as Float32Array),
       );
-    return fromStorage(shape, dtype, fill(dtype, raw as unknown as ArrayLike<number>));
+    return fromStorage(shape, dtype, fill(dtype, raw as unknown as ArrayLike<number>, shape));
   }
   const shape = shapeOfNested(data);
   const elements: Element[] = [];
@@ -169,7 +210,7 @@ export function tensor(data: NestedArray | TypedArray, options: CreateOptions & 
   checkShape("tensor", wanted);
   if (numel(wanted) !== elements.length)
     throw new ShapeError(`tensor: ${elements.length} elements do not fill shape ${showShape(wanted)}`);
-  return fromStorage(wanted, dtype, fill(dtype, elements));
+  return fromStorage(wanted, dtype, fill(dtype, elements, wanted));
 }
 
 type FillValue = number | boolean | ComplexNumber;
@@ -182,7 +223,7 @@ function filled(op: string, shape: Shape, value: FillValue, given: DType | undef
   checkDType(op, dtype);
   if (typeof value === "object" && !isComplex(dtype))
     throw new DTypeError(`${op}: a complex number does not fit into ${dtype}; use dtype complex64 or complex128`);
-  if (typeof value === "number" && kindOf(dtype) === "int") wholeNumber(value, dtype);
+  if (typeof value === "number") writers[dtype](value, () => `${op}: the value`);
   return wrap(build.full(shape, typeof value === "boolean" ? Number(value) : value, dtype));
 }
 

@@ -238,13 +238,14 @@ export interface SortOptions {
   descending?: boolean;
 }
 
-/** Positions (int32) that sort the axis; equal elements keep their order. */
+/** Positions (int32) that sort the axis; equal elements keep their order. NaN counts as larger than every number. */
 export function argsort(x: TensorLike, axis = -1, { descending = false }: SortOptions = {}): Tensor {
   const node = nodeOf("argsort", x);
   const { order, at } = orderNode("argsort", node, axis, descending);
   return wrap(build.moveAxis(order, node.shape.length - 1, at));
 }
 
+/** The elements of the axis in order; NaN counts as larger than every number: last ascending, first descending. */
 export function sort(x: TensorLike, axis = -1, { descending = false }: SortOptions = {}): Tensor {
   const node = nodeOf("sort", x);
   const { order, rows, at } = orderNode("sort", node, axis, descending);
@@ -252,7 +253,7 @@ export function sort(x: TensorLike, axis = -1, { descending = false }: SortOptio
   return wrap(build.moveAxis(build.gather(rows, order, last, last), last, at));
 }
 
-/** The k largest values along an axis, largest first, and their positions. */
+/** The k largest values along an axis, largest first, and their positions. NaN counts as larger than every number. */
 export function topk(x: TensorLike, k: number, axis = -1): { values: Tensor; indices: Tensor } {
   const node = nodeOf("topk", x);
   const { order, rows, at } = orderNode("topk", node, axis, true);

@@ -14,17 +14,7 @@ import {
   type UnaryFn,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import {
-  align,
-  binaryOp,
-  broadcastAll,
-  commonDType,
-  inexactNode,
-  nodeAs,
-  nodeOf,
-  type TensorLike,
-  wrap,
-} from "./convert.js";
+import { binaryOp, broadcastAll, commonDType, inexactNode, nodeAs, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { checkDType } from "./create.js";
 import type { Tensor } from "./tensor.js";
 
@@ -80,6 +70,8 @@ export const sinh = inexact("sinh", "sinh");
 export const cosh = inexact("cosh", "cosh");
 export const tanh = inexact("tanh", "tanh");
 export const erf = inexact("erf", "erf", false);
+/** 1 - erf(x), with all digits where erf is nearly 1. */
+export const erfc = inexact("erfc", "erfc", false);
 
 export const abs = keeping("abs", "abs");
 export const square = (x: TensorLike): Tensor => mul(x, x);
@@ -144,7 +136,7 @@ const realOnly =
   (a: TensorLike, b: TensorLike): Tensor => {
     const dtype = commonDType(name, [a, b]);
     if (isComplex(dtype)) throw new DTypeError(`${name}: not defined for ${dtype}`);
-    return binaryOp(name, fn, a, b, dtype === "bool" && fn === "mod" ? "int32" : dtype);
+    return binaryOp(name, fn, a, b, dtype === "bool" && (fn === "mod" || fn === "floordiv") ? "int32" : dtype);
   };
 
 /** The remainder with the sign of the divisor; 0 where an integer is divided by 0. */
@@ -152,38 +144,31 @@ export const mod = realOnly("mod", "mod");
 export const maximum = realOnly("maximum", "max");
 export const minimum = realOnly("minimum", "min");
 
-/** The quotient rounded down; of integers in float64 (exact up to 2^53), and 0 where the divisor is 0. */
-export function floorDivide(a: TensorLike, b: TensorLike): Tensor {
-  const common = commonDType("floorDivide", [a, b]);
-  if (isComplex(common)) throw new DTypeError(`floorDivide: not defined for ${common}`);
-  if (kindOf(common) === "float") return floor(binaryOp("floorDivide", "div", a, b, common));
-  const dtype = common === "bool" ? "int32" : common;
-  const [x, y] = align("floorDivide", [a, b], dtype);
-  const zero = build.eq(y, build.zerosLike(y));
-  const divisor = build.cast(build.where(zero, build.fullLike(y, 1), y), "float64");
-  const quotient = build.unary("floor", build.div(build.cast(x, "float64"), divisor));
-  return wrap(build.where(zero, build.zerosLike(y), build.cast(quotient, dtype)));
-}
+/**
+ * The quotient rounded down, as Python's //: a = floorDivide(a, b) * b + mod(a, b) up to rounding. An integer divided by 0
+ * gives 0, a float what a / b gives; the lowest integer divided by -1 wraps to itself.
+ */
+export const floorDivide = realOnly("floorDivide", "floordiv");
 
-/** a to the power b. A complex base or exponent goes through exp(b log a) unless b is a plain small integer. */
+/** a to the power b. Integers wrap; complex powers are exp(b log a), except for whole exponents and base 0, as in NumPy. */
 export function pow(a: TensorLike, b: TensorLike): Tensor {
   const dtype = commonDType("pow", [a, b]);
   if (!isComplex(dtype)) return binaryOp("pow", "pow", a, b, kindOf(dtype) === "bool" ? "int32" : dtype);
   if (typeof b === "number" && Number.isInteger(b) && Math.abs(b) <= 16) return integerPower(a, b, dtype);
-  const [x, y] = align("pow", [a, b], dtype);
-  return wrap(build.unary("exp", build.mul(y, build.unary("log", x))));
+  return binaryOp("pow", "pow", a, b, dtype);
 }
 
 function integerPower(a: TensorLike, exponent: number, dtype: DType): Tensor {
-  const base = nodeAs("pow", a, dtype);
+  // The inverse first: a power that overflows would leave nothing to invert.
+  const given = nodeAs("pow", a, dtype);
+  const base = exponent < 0 ? build.unary("reciprocal", given) : given;
   let result: Node | null = null;
   let square = base;
   for (let n = Math.abs(exponent); n > 0; n >>= 1) {
     if (n & 1) result = result === null ? square : build.mul(result, square);
     if (n > 1) square = build.mul(square, square);
   }
-  const power = result ?? build.fullLike(base, 1);
-  return wrap(exponent < 0 ? build.unary("reciprocal", power) : power);
+  return wrap(result ?? build.fullLike(base, 1));
 }
 
 export function atan2(y: TensorLike, x: TensorLike): Tensor {

@@ -5,7 +5,8 @@ import { inexactNode, nodeOf, resolveAxis, type TensorLike, wrap } from "./conve
 import {
   abs,
   add,
-  erf,
+  div,
+  erfc,
   exp,
   greater,
   greaterEqual,
@@ -14,6 +15,7 @@ import {
   log1p,
   logicalAnd,
   mul,
+  neg,
   rsqrt,
   sub,
   tanh,
@@ -30,22 +32,42 @@ export const relu = (x: TensorLike): Tensor => {
 
 export const leakyRelu = (x: Tensor, slope = 0.01): Tensor => where(greater(x, 0), x, mul(x, slope));
 
-/** 1 / (1 + exp(-x)), which neither overflows nor loses its tails. */
-export const sigmoid = (x: TensorLike): Tensor => mul(add(tanh(mul(x, 0.5)), 1), 0.5);
+/** -|x| with slope -1 at 0: |x| itself would take the middle of both slopes there. */
+const minusSize = (x: Tensor): Tensor => where(less(x, 0), x, neg(x));
 
-export const silu = (x: TensorLike): Tensor => mul(x, sigmoid(x));
+/** 1 / (1 + exp(-x)), which neither overflows nor loses its tails: below 0 it is exp(x) / (1 + exp(x)). */
+export const sigmoid = (x: TensorLike): Tensor => {
+  const t = wrap(inexactNode("sigmoid", x));
+  const e = exp(minusSize(t));
+  return div(where(less(t, 0), e, 1), add(e, 1));
+};
+
+/** x sigmoid(x). The square root of exp(-|x|) is multiplied in twice: exp alone underflows before the result does. */
+export const silu = (x: TensorLike): Tensor => {
+  const t = wrap(inexactNode("silu", x));
+  const root = exp(mul(minusSize(t), 0.5));
+  return div(where(less(t, 0), mul(mul(t, root), root), t), add(mul(root, root), 1));
+};
 
 /** The exact form x Phi(x); `approximate` uses the tanh formula. */
 export function gelu(x: TensorLike, options: { approximate?: boolean } = {}): Tensor {
+  const given = inexactNode("gelu", x);
+  if (isHalf(given.dtype) && !options.approximate) return wrap(build.cast(gelu(wide(given)).node, given.dtype));
   if (options.approximate) {
     const inner = mul(add(x, mul(mul(mul(x, x), x), 0.044715)), Math.sqrt(2 / Math.PI));
     return mul(mul(x, 0.5), add(tanh(inner), 1));
   }
-  return mul(mul(x, 0.5), add(erf(mul(x, Math.SQRT1_2)), 1));
+  return mul(mul(x, 0.5), erfc(mul(x, -Math.SQRT1_2)));
 }
 
 /** log(1 + exp(x)) without overflow. */
-export const softplus = (x: TensorLike): Tensor => add(log1p(exp(mul(abs(x), -1))), where(less(x, 0), 0, x));
+export const softplus = (x: TensorLike): Tensor => {
+  const t = wrap(inexactNode("softplus", x));
+  return add(log1p(exp(minusSize(t))), where(less(t, 0), 0, t));
+};
+
+/** log(sigmoid(x)), exact in both tails. */
+export const logSigmoid = (x: TensorLike): Tensor => neg(softplus(neg(x)));
 
 /** Half types are summed and normalised in float32: with 8 or 11 bits a sum stops growing after a few hundred terms. */
 const wide = (node: Node): Tensor => wrap(build.cast(node, "float32"));

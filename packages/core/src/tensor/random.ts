@@ -81,19 +81,28 @@ function draw(op: string, kind: "uniform" | "normal", shape: Shape, options: Ran
   return wrap(build.make("random", [keyFrom(options).node], { kind, shape, dtype }));
 }
 
+/**
+ * x * scale + shift. Float32 and half types go through float64, where the product is exact: fused with the sum or not, on any
+ * device, the result is the same.
+ */
+function affine(x: Tensor, scale: number, shift: number): Tensor {
+  if (shift === 0) return scale === 1 ? x : x.mul(scale);
+  if (scale === 1) return x.add(shift);
+  if (x.dtype === "float64") return x.mul(scale).add(shift);
+  return x.cast("float64").mul(Math.fround(scale)).add(shift).cast(x.dtype);
+}
+
 /** Uniform in [low, high), by default [0, 1). */
 export function rand(shape: Shape, options: RandomOptions & { low?: number; high?: number } = {}): Tensor {
   const { low = 0, high = 1 } = options;
   const uniform = draw("rand", "uniform", shape, options);
-  return low === 0 && high === 1 ? uniform : uniform.mul(high - low).add(low);
+  return affine(uniform, high - low, low);
 }
 
 /** Normal with mean 0 and deviation 1, or the given ones. */
 export function randn(shape: Shape, options: RandomOptions & { mean?: number; std?: number } = {}): Tensor {
   const { mean = 0, std = 1 } = options;
-  const normal = draw("randn", "normal", shape, options);
-  const scaled = std === 1 ? normal : normal.mul(std);
-  return mean === 0 ? scaled : scaled.add(mean);
+  return affine(draw("randn", "normal", shape, options), std, mean);
 }
 
 /** Whole numbers in [low, high), int32. */

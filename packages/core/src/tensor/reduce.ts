@@ -2,6 +2,7 @@
 import {
   DTypeError,
   isComplex,
+  isInexact,
   keepAxes,
   type Node,
   numel,
@@ -24,16 +25,16 @@ function reduceNode(fn: ReduceFn, x: Node, axes: readonly number[], keepDims = f
   return keepDims ? build.reshape(result, keepAxes(x.shape, axes)) : result;
 }
 
-/** bool and uint8 would overflow at once: they add up in int32. */
-const counting = (node: Node): Node =>
-  node.dtype === "bool" || node.dtype === "uint8" ? build.cast(node, "int32") : node;
+/** Integers and truth values add up in int64, the dtype of the result, as in NumPy and the Array API standard. */
+const counting = (node: Node): Node => (isInexact(node.dtype) ? node : build.cast(node, "int64"));
 
-/** Sum. bool and uint8 count in int32; int32 keeps its dtype and wraps. */
+/** Sum; of integers and bool in int64, which wraps. */
 export function sum(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
   const node = nodeOf("sum", x);
   return wrap(reduceNode("sum", counting(node), resolveAxes("sum", axes, node.shape.length), keepDims));
 }
 
+/** Product; of integers and bool in int64, which wraps. */
 export function prod(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
   const node = nodeOf("prod", x);
   return wrap(reduceNode("prod", counting(node), resolveAxes("prod", axes, node.shape.length), keepDims));
@@ -63,12 +64,16 @@ export function all(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}
   return wrap(reduceNode("min", node, resolveAxes("all", axes, node.shape.length), keepDims));
 }
 
+/** What means and variances are taken in: integers in float64, because float32 holds few of their digits. */
+const averaged = (node: Node): Node => (isInexact(node.dtype) ? node : build.cast(node, "float64"));
+
+/** Mean; of integers and bool in float32, computed in float64. */
 export function mean(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
   const node = nodeOf("mean", x);
   const resolved = resolveAxes("mean", axes, node.shape.length);
   const count = numel(resolved.map((a) => node.shape[a]));
-  const total = reduceNode("sum", build.cast(node, toInexact(node.dtype)), resolved, keepDims);
-  return wrap(build.div(total, build.fullLike(total, count)));
+  const total = reduceNode("sum", averaged(node), resolved, keepDims);
+  return wrap(build.cast(build.div(total, build.fullLike(total, count)), toInexact(node.dtype)));
 }
 
 export interface VarOptions extends ReduceOptions {
@@ -79,7 +84,7 @@ export interface VarOptions extends ReduceOptions {
 /** The variance in two passes; of complex numbers the mean of |x - mean|^2. */
 export function variance(x: TensorLike, axes?: Axes, { keepDims, correction = 0 }: VarOptions = {}): Tensor {
   const node = nodeOf("var", x);
-  const values = build.cast(node, toInexact(node.dtype));
+  const values = averaged(node);
   const resolved = resolveAxes("var", axes, node.shape.length);
   const count = numel(resolved.map((a) => node.shape[a]));
   const total = reduceNode("sum", values, resolved, true);
@@ -89,7 +94,8 @@ export function variance(x: TensorLike, axes?: Axes, { keepDims, correction = 0 
     ? build.real(build.mul(deviation, build.conj(deviation)))
     : build.mul(deviation, deviation);
   const spread = reduceNode("sum", squares, resolved, keepDims);
-  return wrap(build.div(spread, build.fullLike(spread, Math.max(0, count - correction))));
+  const result = build.div(spread, build.fullLike(spread, Math.max(0, count - correction)));
+  return wrap(isInexact(node.dtype) ? result : build.cast(result, toInexact(node.dtype)));
 }
 
 export function std(x: TensorLike, axes?: Axes, options: VarOptions = {}): Tensor {
@@ -127,7 +133,7 @@ export const argmax = (x: TensorLike, axis?: number, options: ReduceOptions = {}
 export const argmin = (x: TensorLike, axis?: number, options: ReduceOptions = {}): Tensor =>
   argExtremum("argmin", x, axis, options.keepDims);
 
-/** Running sum along an axis. */
+/** Running sum along an axis; of integers and bool in int64, which wraps. */
 export function cumsum(x: TensorLike, axis = -1): Tensor {
   const node = nodeOf("cumsum", x);
   return wrap(build.cumsum(counting(node), resolveAxis("cumsum", axis, node.shape.length)));

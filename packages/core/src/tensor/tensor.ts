@@ -14,8 +14,9 @@ import {
   ShapeError,
   type Storage,
   showShape,
+  WeftError,
 } from "../graph/index.js";
-import { memory, session, type TensorValue } from "../runtime/index.js";
+import { captureSite, memory, session, type TensorValue } from "../runtime/index.js";
 import type { ComplexNumber, TensorLike } from "./convert.js";
 import * as einsum from "./einsum.js";
 import { format } from "./format.js";
@@ -38,31 +39,48 @@ function widen(dtype: DType, raw: Storage): Data {
 }
 
 export class Tensor {
-  readonly node: Node;
+  readonly #node: Node;
   #signature: string | null = null;
+  /** Says where the user disposed of it. */
+  #disposed: (() => string | null) | null = null;
 
   /** Internal: users make tensors with weft.tensor, weft.zeros, weft.randn and so on. */
   constructor(node: Node) {
-    this.node = node;
+    this.#node = node;
     if (memory.recordSites) node.site ??= memory.callSite();
   }
 
+  /** Internal: the graph node behind the handle. Throws once the tensor is disposed, computed or not. */
+  get node(): Node {
+    if (this.#disposed !== null) throw this.#gone(this.#disposed);
+    return this.#node;
+  }
+
+  #gone(disposed: () => string | null): WeftError {
+    const { op, site } = this.#node;
+    const what = `${this.dtype}${showShape(this.shape)} tensor (${op}${site === null ? "" : `, made at ${site}`})`;
+    const where = disposed();
+    return new WeftError(
+      `this ${what} was disposed${where === null ? "" : ` at ${where}`}; use it before it is disposed, or dispose of it later`,
+    );
+  }
+
   get shape(): Shape {
-    return this.node.shape;
+    return this.#node.shape;
   }
   get dtype(): DType {
-    return this.node.dtype;
+    return this.#node.dtype;
   }
   get rank(): number {
-    return this.node.shape.length;
+    return this.#node.shape.length;
   }
   /** The number of elements. */
   get size(): number {
-    return numel(this.node.shape);
+    return numel(this.#node.shape);
   }
   /** Shape and dtype as text; what jit keys its programs by. */
   get signature(): string {
-    this.#signature ??= `;${this.node.dtype}${this.node.shape.join("x")}`;
+    this.#signature ??= `;${this.#node.dtype}${this.#node.shape.join("x")}`;
     return this.#signature;
   }
 
@@ -160,9 +178,10 @@ export class Tensor {
 
   // Lifetime
 
-  /** Frees the memory now (pending work that reads this tensor still gets its value). */
+  /** Frees the memory now (pending work that reads this tensor still gets its value). The tensor cannot be used afterwards. */
   dispose(): void {
-    (this.node.value as TensorValue | null)?.release();
+    this.#disposed ??= captureSite();
+    (this.#node.value as TensorValue | null)?.release();
   }
 
   [Symbol.dispose](): void {

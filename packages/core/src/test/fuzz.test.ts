@@ -8,28 +8,11 @@ import { ReferenceDevice, type Tensor, useDevice } from "../index.js";
 import { type CaseFn, type Host, Source } from "./cases/index.js";
 import { gradientFn } from "./derivatives.js";
 import { availableDevices } from "./devices.js";
+import { Dice } from "./dice.js";
 import { type Job, mismatches, runJobs } from "./jobs.js";
 import { runAsTraced } from "./traced.js";
 
 const f64 = { dtype: "float64" } as const;
-
-class Dice {
-  #state: number;
-  constructor(seed: number) {
-    this.#state = (seed * 2654435761) >>> 0;
-  }
-  /** A whole number in [0, n). */
-  below(n: number): number {
-    this.#state = (Math.imul(this.#state, 1664525) + 1013904223) >>> 0;
-    return Math.floor((this.#state / 2 ** 32) * n);
-  }
-  pick<T>(items: readonly T[]): T {
-    return items[this.below(items.length)];
-  }
-  chance(percent: number): boolean {
-    return this.below(100) < percent;
-  }
-}
 
 type Step = (dice: Dice, x: Tensor, other: Tensor) => Tensor;
 

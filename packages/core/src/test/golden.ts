@@ -3,6 +3,7 @@
 import { createHash } from "node:crypto";
 import { fileURLToPath } from "node:url";
 import type { DType } from "../index.js";
+import { edges } from "./cases/edges.js";
 import { cases } from "./cases/index.js";
 import { jobOf } from "./jobs.js";
 
@@ -29,5 +30,22 @@ export function goldenJobs() {
   });
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url))
-  process.stdout.write(JSON.stringify(goldenJobs().map(({ dump }) => dump)));
+/** The edge values, with the digest that ties them to their answers. */
+export function edgeJobs() {
+  return edges.map((edge) => {
+    const inputs = edge.inputs.map((h) => ({
+      ...h,
+      data: h.data.map((x) => (Object.is(x, -0) ? "-0.0" : special(x))),
+    }));
+    const digest = createHash("sha256")
+      .update(JSON.stringify([edge.np, inputs]))
+      .digest("hex")
+      .slice(0, 12);
+    return { edge, dump: { name: edge.name, digest, np: edge.np, inputs } };
+  });
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const jobs = process.argv[2] === "edges" ? edgeJobs() : goldenJobs();
+  process.stdout.write(JSON.stringify(jobs.map(({ dump }) => dump)));
+}

@@ -62,7 +62,9 @@ function simplified(fn: (...x: Tensor[]) => Tensor | Tensor[], ...shapes: number
 
 describe("what is removed", () => {
   const gone: [string, (...x: Tensor[]) => Tensor | Tensor[], string[]][] = [
-    ["neutral elements", (x) => x.add(0).mul(1).sub(0).div(1).pow(1), []],
+    ["neutral elements", (x) => x.add(-0).mul(1).sub(0).div(1).pow(1), []],
+    ["neutral elements of integers", (x) => x.cast("int32").add(0).mul(1).sub(0), ["cast"]],
+    ["0 added to a float, which makes 0 of -0, stays", (x) => x.add(0), ["add"]],
     [
       "double negation and transposition",
       (x) => x.neg().neg().T.T.flip(0).flip(0).reshape([4]).reshape([2, 2]),

@@ -1,6 +1,7 @@
-// Arithmetic on constants at compile time; null where the answer is left to the device (because its rounding or its
-// special cases matter).
-import { type BinaryFn, type DType, isComplex, kindOf, type Scalar, type UnaryFn } from "../graph/index.js";
+// Arithmetic on constants at compile time, where every device would give the same: integers that wrap, and what IEEE 754
+// rounds correctly. Null where the answer is left to the device: functions of a library, results that are not finite, and
+// integers that a constant cannot hold.
+import { type BinaryFn, type DType, isComplex, isHalf, kindOf, type Scalar, type UnaryFn } from "../graph/index.js";
 
 interface Pair {
   re: number;
@@ -8,17 +9,26 @@ interface Pair {
 }
 const pair = (value: Scalar): Pair => (typeof value === "number" ? { re: value, im: 0 } : value);
 
-const realUnary: Partial<Record<UnaryFn, (x: number) => number>> = {
+const isSingle = (dtype: DType): boolean => dtype === "float32" || dtype === "complex64";
+/** One rounding of a double to single precision is that of the single operation, for + - * / and the square root. */
+const rounded = (x: number, dtype: DType): number => (isSingle(dtype) ? Math.fround(x) : x);
+
+const realUnary: Partial<Record<UnaryFn, (x: number, dtype: DType) => number>> = {
   neg: (x) => -x,
   abs: Math.abs,
   sqrt: Math.sqrt,
-  rsqrt: (x) => 1 / Math.sqrt(x),
+  // Devices round twice too.
+  rsqrt: (x, dtype) => 1 / rounded(Math.sqrt(x), dtype),
   reciprocal: (x) => 1 / x,
-  exp: Math.exp,
-  log: Math.log,
-  sin: Math.sin,
-  cos: Math.cos,
-  sign: Math.sign,
+  sign: (x) => Math.sign(x) + 0,
+  real: (x) => x,
+  conj: (x) => x,
+};
+
+const integerUnary: Partial<Record<UnaryFn, (x: bigint) => bigint>> = {
+  neg: (x) => -x,
+  abs: (x) => (x < 0n ? -x : x),
+  sign: (x) => (x > 0n ? 1n : x < 0n ? -1n : 0n),
   real: (x) => x,
   conj: (x) => x,
 };
@@ -43,47 +53,94 @@ const realBinary: Partial<Record<BinaryFn, (a: number, b: number) => number>> = 
   le: (a, b) => Number(a <= b),
 };
 
-const complexBinary: Partial<Record<BinaryFn, (a: Pair, b: Pair) => Pair>> = {
-  add: (a, b) => ({ re: a.re + b.re, im: a.im + b.im }),
-  sub: (a, b) => ({ re: a.re - b.re, im: a.im - b.im }),
-  mul: (a, b) => ({ re: a.re * b.re - a.im * b.im, im: a.re * b.im + a.im * b.re }),
+const truth = (x: boolean): bigint => (x ? 1n : 0n);
+const integerBinary: Partial<Record<BinaryFn, (a: bigint, b: bigint) => bigint>> = {
+  add: (a, b) => a + b,
+  sub: (a, b) => a - b,
+  mul: (a, b) => a * b,
+  max: (a, b) => (a > b ? a : b),
+  min: (a, b) => (a < b ? a : b),
+  eq: (a, b) => truth(a === b),
+  ne: (a, b) => truth(a !== b),
+  lt: (a, b) => truth(a < b),
+  le: (a, b) => truth(a <= b),
 };
 
-const foldable = (dtype: DType): boolean =>
-  dtype === "float32" || dtype === "float64" || dtype === "int32" || dtype === "bool" || isComplex(dtype);
-
-/** Rounds to the dtype; null where an integer left its range or a number is not finite. */
-function settle(value: number, dtype: DType): number | null {
-  if (!Number.isFinite(value)) return null;
-  if (kindOf(dtype) === "int") return Number.isInteger(value) && Math.abs(value) < 2 ** 31 ? value : null;
-  return dtype === "float32" || dtype === "complex64" ? Math.fround(value) : value;
+/** Parts of a product that is the same in every order and with every contraction, because nothing is rounded; else null. */
+function exactProduct(a: Pair, b: Pair): Pair | null {
+  const terms = [a.re * b.re, a.im * b.im, a.re * b.im, a.im * b.re];
+  const product = { re: terms[0] - terms[1], im: terms[2] + terms[3] };
+  return [...terms, product.re, product.im].every((x) => Math.fround(x) === x) ? product : null;
 }
 
-function settleScalar(value: Scalar, dtype: DType): Scalar | null {
+const complexBinary: Partial<Record<BinaryFn, (a: Pair, b: Pair) => Pair | null>> = {
+  add: (a, b) => ({ re: a.re + b.re, im: a.im + b.im }),
+  sub: (a, b) => ({ re: a.re - b.re, im: a.im - b.im }),
+  mul: exactProduct,
+};
+
+/** An integer as its dtype wraps it; null where a constant, which is a double, has not all its digits. */
+function wrapped(x: bigint, dtype: DType): number | null {
+  const fits = dtype === "uint8" ? BigInt.asUintN(8, x) : BigInt.asIntN(dtype === "int32" ? 32 : 64, x);
+  return Number.isSafeInteger(Number(fits)) ? Number(fits) : null;
+}
+
+function settle(value: number, dtype: DType): number | null {
+  return Number.isFinite(value) ? rounded(value, dtype) : null;
+}
+
+function settleScalar(value: Scalar | null, dtype: DType): Scalar | null {
+  if (value === null) return null;
   if (typeof value === "number") return settle(value, dtype);
   const re = settle(value.re, dtype);
   const im = settle(value.im, dtype);
   return re === null || im === null ? null : { re, im };
 }
 
+const isWhole = (x: Scalar): x is number => typeof x === "number" && Number.isSafeInteger(x);
+
 export function foldUnary(fn: UnaryFn, value: Scalar, dtype: DType): Scalar | null {
-  if (!foldable(dtype)) return null;
-  if (isComplex(dtype)) {
-    const rule = complexUnary[fn];
-    return rule === undefined ? null : settleScalar(rule(pair(value)), dtype);
+  // Half types are computed in float and rounded when they are stored: constants are not rounded in between.
+  if (isHalf(dtype) || dtype === "bool") return null;
+  if (isComplex(dtype)) return settleScalar(complexUnary[fn]?.(pair(value)) ?? null, dtype);
+  if (kindOf(dtype) === "int") {
+    const rule = integerUnary[fn];
+    return rule === undefined || !isWhole(value) ? null : wrapped(rule(BigInt(value)), dtype);
   }
-  const rule = realUnary[fn];
-  return rule === undefined || typeof value !== "number" ? null : settleScalar(rule(value), dtype);
+  return typeof value === "number" ? settleScalar(realUnary[fn]?.(value, dtype) ?? null, dtype) : null;
 }
 
 export function foldBinary(fn: BinaryFn, a: Scalar, b: Scalar, dtype: DType): Scalar | null {
-  if (!foldable(dtype)) return null;
+  if (isHalf(dtype) || dtype === "bool") return null;
   if (fn === "complex") return typeof a === "number" && typeof b === "number" ? { re: a, im: b } : null;
-  if (isComplex(dtype)) {
-    const rule = complexBinary[fn];
-    return rule === undefined ? null : settleScalar(rule(pair(a), pair(b)), dtype);
+  if (isComplex(dtype)) return settleScalar(complexBinary[fn]?.(pair(a), pair(b)) ?? null, dtype);
+  if (kindOf(dtype) === "int") {
+    const rule = integerBinary[fn];
+    return rule === undefined || !isWhole(a) || !isWhole(b) ? null : wrapped(rule(BigInt(a), BigInt(b)), dtype);
   }
-  const rule = realBinary[fn];
-  if (rule === undefined || typeof a !== "number" || typeof b !== "number" || dtype === "bool") return null;
-  return settleScalar(rule(a, b), dtype);
+  if (typeof a !== "number" || typeof b !== "number") return null;
+  return settleScalar(realBinary[fn]?.(a, b) ?? null, dtype);
+}
+
+/** A real constant in another dtype; complex ones and what is not finite are left to the device. */
+export function foldCast(value: Scalar, from: DType, to: DType): Scalar | null {
+  if (typeof value !== "number" || isComplex(from) || isHalf(to) || !Number.isFinite(value)) return null;
+  if (kindOf(to) === "bool") return Number(value !== 0);
+  if (kindOf(to) !== "int") return rounded(value, to);
+  if (kindOf(from) === "float") {
+    // Conversions saturate, as constants do; the ends of int64 are no safe integers.
+    const whole = Math.trunc(value) + 0;
+    return to !== "int64" || Number.isSafeInteger(whole) ? whole : null;
+  }
+  return isWhole(value) ? wrapped(BigInt(value), to) : null;
+}
+
+/** The sum of `count` equal numbers; null where rounding on the way matters. */
+export function foldSum(value: Scalar, count: number, dtype: DType): Scalar | null {
+  if (typeof value !== "number" || isHalf(dtype) || isComplex(dtype) || dtype === "bool") return null;
+  if (kindOf(dtype) === "int") return isWhole(value) ? wrapped(BigInt(value) * BigInt(count), dtype) : null;
+  // Exact in single precision at the end, and so on the way there, as all partial sums are smaller multiples of one number.
+  const total = value * count;
+  const bits = (x: number): boolean => Math.fround(x) === x && Number.isFinite(x);
+  return bits(value) && bits(total) && count < 2 ** 24 && bits(value * (count - 1)) ? total + 0 : null;
 }

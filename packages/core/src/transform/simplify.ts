@@ -7,6 +7,7 @@ import {
   inScope,
   isComplex,
   isFloat,
+  isInexact,
   isOp,
   kindOf,
   type Node,
@@ -18,7 +19,7 @@ import {
   topological,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { foldBinary, foldUnary } from "./fold.js";
+import { foldBinary, foldCast, foldSum, foldUnary } from "./fold.js";
 import { pruneScan } from "./prune.js";
 import { instantiate, rebuild } from "./walk.js";
 
@@ -34,6 +35,14 @@ export function uniformValue(node: Node): Scalar | null {
 
 const isReal = (value: Scalar | null, want: number): boolean =>
   value !== null && (typeof value === "number" ? value === want : value.re === want && value.im === 0);
+
+/** The zero that changes nothing when it is added: of floats -0 alone, because -0 + 0 is 0. */
+function isNeutral(value: Scalar | null, dtype: DType, sign: 1 | -1): boolean {
+  if (!isReal(value, 0)) return false;
+  if (!isInexact(dtype)) return true;
+  const parts = typeof value === "number" ? [value] : [value!.re, value!.im];
+  return parts.every((x) => Object.is(x, sign === 1 ? -0 : 0)) && (!isComplex(dtype) || parts.length === 2);
+}
 
 const filled = (like: Node, value: Scalar, dtype: DType = like.dtype): Node =>
   expandTo(constant(value, dtype), like.shape);
@@ -52,14 +61,16 @@ function powerByConstant(x: Node, exponent: Scalar | null): Node | null {
     "4": () => mul(square(), square()),
     "-0.5": () => unary("rsqrt", x),
     "-1": () => unary("reciprocal", x),
-    "-2": () => unary("reciprocal", square()),
+    // The square of the inverse: the square itself may overflow where the result does not vanish.
+    "-2": () => mul(unary("reciprocal", x), unary("reciprocal", x)),
   };
   return table[String(exponent)]?.() ?? null;
 }
 
 const binaryRewrites: Partial<Record<string, (node: Node, a: Node, b: Node) => Node | null>> = {
-  add: (_, a, b) => (isReal(uniformValue(b), 0) ? a : isReal(uniformValue(a), 0) ? b : null),
-  sub: (_, a, b) => (isReal(uniformValue(b), 0) ? a : isReal(uniformValue(a), 0) ? neg(b) : null),
+  add: (_, a, b) => (isNeutral(uniformValue(b), b.dtype, 1) ? a : isNeutral(uniformValue(a), a.dtype, 1) ? b : null),
+  sub: (_, a, b) =>
+    isNeutral(uniformValue(b), b.dtype, -1) ? a : isNeutral(uniformValue(a), a.dtype, 1) ? neg(b) : null,
   mul: (_, a, b) => (isReal(uniformValue(b), 1) ? a : isReal(uniformValue(a), 1) ? b : null),
   div: (_, a, b) => (isReal(uniformValue(b), 1) ? a : null),
   pow: (_, a, b) => powerByConstant(a, uniformValue(b)),
@@ -110,13 +121,8 @@ const rewrites: { [K in OpName]?: Rewrite<K> } = {
     const [x] = node.inputs;
     const value = uniformValue(x);
     if (x.dtype === node.dtype) return x;
-    if (value !== null && typeof value === "number" && !isComplex(x.dtype)) {
-      const to = kindOf(node.dtype);
-      const converted = to === "bool" ? Number(value !== 0) : to === "int" ? Math.trunc(value) : value;
-      if (node.dtype !== "float16" && node.dtype !== "bfloat16" && Number.isFinite(converted))
-        return filled(node as Node, node.dtype === "float32" ? Math.fround(converted) : converted);
-    }
-    return null;
+    const converted = value === null ? null : foldCast(value, x.dtype, node.dtype);
+    return converted === null ? null : filled(node as Node, converted);
   },
   reshape: (node) => {
     const [x] = node.inputs;
@@ -160,8 +166,8 @@ const rewrites: { [K in OpName]?: Rewrite<K> } = {
     const value = uniformValue(x);
     if (value === null || typeof value !== "number") return null;
     const count = numel(axes.map((a) => x.shape[a]));
-    if (fn === "sum" && (kindOf(x.dtype) === "float" ? Math.fround(value * count) === value * count : true))
-      return filled(node as Node, value * count);
+    const total = fn === "sum" ? foldSum(value, count, x.dtype) : null;
+    if (total !== null) return filled(node as Node, total);
     return (fn === "max" || fn === "min") && count > 0 ? filled(node as Node, value) : null;
   },
 };

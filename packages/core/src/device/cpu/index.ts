@@ -1,7 +1,6 @@
 // The CPU device: generated C compiled by the system's compiler, OpenBLAS and LAPACK, all through koffi. An Executable is
 // one call into C. A device is a set of cores; its libraries use just these.
 import { availableParallelism, freemem, totalmem } from "node:os";
-import { join } from "node:path";
 import koffi from "koffi";
 import { type Plan, planFunction } from "../../compile/index.js";
 import { bytesOf, type GraphFn, numel, WeftError } from "../../graph/index.js";
@@ -19,13 +18,12 @@ import {
   type ProcessGroup,
 } from "../contract.js";
 import { arena } from "../group/index.js";
-import { kernelFolder } from "../kernel-cache.js";
 import { linalgSource } from "./native/linalg.js";
 import { runtimeSource } from "./native/runtime.js";
 import { findOpenBlas } from "./openblas.js";
 import { writeProgram } from "./program.js";
 import { programFile, readSaved, type SavedProgram, worthSaving, writeSaved } from "./saved-program.js";
-import { discard, findCompiler, sharedObject } from "./toolchain.js";
+import { discard, findCompiler, findLibrary, sharedObject } from "./toolchain.js";
 
 type Native = ReturnType<typeof koffi.load>;
 type NativeFunction = ReturnType<Native["func"]>;
@@ -66,7 +64,8 @@ function load(units: readonly string[]): Loaded {
 
 /** The code of a program that was planned before; null where it cannot be loaded, and then it is planned again. */
 function loadSaved(saved: SavedProgram): Native | null {
-  const path = join(kernelFolder("cpu"), saved.library);
+  const path = findLibrary(saved.library);
+  if (path === null) return null;
   try {
     return koffi.load(path);
   } catch {

@@ -19,6 +19,7 @@ import {
   type Step,
   storageType,
   tallyLanes,
+  whole,
 } from "../../compile/index.js";
 import {
   type DType,
@@ -422,7 +423,9 @@ class ProgramWriter {
         lines.push(`q[${body.fn.params.length + c}] = ${buffers[c][1]};`);
       }
     });
-    lines.push(`for (long s = 0; s < ${length}; s++) { const long t = ${reverse ? `${length - 1} - s` : "s"};`);
+    lines.push(
+      `for (long s = 0; s < ${whole(length)}; s++) { const long t = ${reverse ? `${whole(length - 1)} - s` : "s"};`,
+    );
     node.inputs.forEach((x, i) => {
       if (i >= consts + carries)
         lines.push(`q[${i}] = (char*)${this.#operand(plan, x)} + t * ${bytes(x) / Math.max(1, length)};`);

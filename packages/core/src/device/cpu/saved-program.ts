@@ -2,13 +2,14 @@
 // nor writes it again, which is most of what a start from the cache takes. What is kept is what running the code needs to know. The key has
 // all that a plan depends on, the engine's own files included; whatever looks odd is planned again.
 import { createHash } from "node:crypto";
-import { mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type GraphFn, structuralKey } from "../../graph/index.js";
+import { type Aval, bytesOf, type GraphFn, numel, structuralKey } from "../../graph/index.js";
+import { makeFolder } from "../cache-root.js";
 import type { CompileOptions, KernelInfo } from "../contract.js";
 import { addedToCache, isCached, kernelFolder } from "../kernel-cache.js";
-import { compilerIdentity } from "./toolchain.js";
+import { compilerIdentity, findLibrary } from "./toolchain.js";
 
 export interface SavedProgram {
   /** The shared object's name in the cache. */
@@ -62,6 +63,8 @@ export function programFile(fn: GraphFn, { donated = [], known }: CompileOptions
 const isCount = (value: unknown, below = Number.MAX_SAFE_INTEGER): boolean =>
   Number.isInteger(value) && (value as number) >= 0 && (value as number) < below;
 
+const bytesIn = ({ shape, dtype }: Aval): number => numel(shape) * bytesOf(dtype);
+
 /** Whether a file's content can be what was written for this function. */
 function fits(saved: SavedProgram, fn: GraphFn): boolean {
   return (
@@ -72,7 +75,12 @@ function fits(saved: SavedProgram, fn: GraphFn): boolean {
       ({ name, kind, flops, bytes }) =>
         typeof name === "string" && kind && Number.isFinite(flops) && Number.isFinite(bytes),
     ) &&
-    saved.aliases.every(([result, param]) => isCount(result, fn.outputs.length) && isCount(param, fn.params.length))
+    saved.aliases.every(
+      ([result, param]) =>
+        isCount(result, fn.outputs.length) &&
+        isCount(param, fn.params.length) &&
+        bytesIn(fn.outputs[result]) === bytesIn(fn.params[param]),
+    )
   );
 }
 
@@ -80,7 +88,7 @@ export function readSaved(file: string, fn: GraphFn): SavedProgram | null {
   try {
     if (!isCached(file)) return null;
     const saved = JSON.parse(readFileSync(file, "utf8")) as SavedProgram;
-    return fits(saved, fn) && isCached(join(kernelFolder("cpu"), saved.library)) ? saved : null;
+    return fits(saved, fn) && findLibrary(saved.library) !== null ? saved : null;
   } catch {
     return null;
   }
@@ -88,7 +96,7 @@ export function readSaved(file: string, fn: GraphFn): SavedProgram | null {
 
 export function writeSaved(file: string, library: string, program: Omit<SavedProgram, "library">): void {
   try {
-    mkdirSync(kernelFolder("cpu"), { recursive: true });
+    makeFolder(kernelFolder("cpu"));
     const temporary = `${file}.${process.pid}.tmp`;
     writeFileSync(temporary, JSON.stringify({ library: basename(library), ...program }));
     renameSync(temporary, file);

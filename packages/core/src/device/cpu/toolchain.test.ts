@@ -53,7 +53,7 @@ test("four processes may fill one cache at once", { skip }, async () => {
     ["3000", "3000", "3000", "3000"],
   );
   assert.ok(
-    files(folder).every((name) => name.endsWith(".so")),
+    files(folder).every((name) => /\.(so|self-test)$/.test(name)),
     files(folder).join(" "),
   );
 });
@@ -91,7 +91,7 @@ test("nobody waits for a process that is gone", { skip }, () => {
   const again = run(adds, { WEFT_CACHE_DIR: folder });
   assert.equal(again.out, "3000", again.err);
   assert.ok(
-    files(folder).every((name) => name.endsWith(".so")),
+    files(folder).every((name) => /\.(so|self-test)$/.test(name)),
     files(folder).join(" "),
   );
 });
@@ -154,7 +154,7 @@ test("a compiler that fails gives one clear error, leaves nothing behind, and th
   assert.match(lines[0] ?? err, /^WeftError the C compiler failed .* \| disk on fire/);
   assert.equal(lines[1], "6 6 6");
   assert.ok(
-    files(folder).every((name) => name.endsWith(".so")),
+    files(folder).every((name) => /\.(so|self-test)$/.test(name)),
     "only finished files in the cache",
   );
 });
@@ -163,15 +163,6 @@ test("without a compiler the reference device takes over and says so", () => {
   const { out, err } = run(adds, { WEFT_CC: "/nowhere/cc", WEFT_CACHE_DIR: freshFolder() });
   assert.equal(out, "3000");
   assert.match(err, /no C compiler was found/);
-});
-
-test("a cache that cannot be written is named, with the remedy", { skip }, () => {
-  const folder = freshFolder();
-  const blocked = join(folder, "file");
-  writeFileSync(blocked, "");
-  const { status, err } = run(adds, { WEFT_CACHE_DIR: blocked });
-  assert.notEqual(status, 0);
-  assert.match(err, /WEFT_CACHE_DIR/);
 });
 
 test("without OpenBLAS the built-in product gives the same result", { skip }, () => {
@@ -183,4 +174,51 @@ test("without OpenBLAS the built-in product gives the same result", { skip }, ()
   `);
   const { out, err } = run(product, { WEFT_OPENBLAS: "none", WEFT_CACHE_DIR: freshFolder() });
   assert.equal(out, "none true\ntrue", err);
+});
+
+/** A compiler that swaps the two sides of every select, with flags that match. */
+function wrongCompiler(flags: string): string {
+  const cc = join(freshFolder(), "cc");
+  const swap = "s/(x & mask) | (y & ~mask)/(x \\& ~mask) | (y \\& mask)/";
+  writeFileSync(
+    cc,
+    `#!/bin/sh
+case " $* " in *"${flags}"*" -c "*)
+  for a in "$@"; do case "$a" in *.c) sed -i '${swap}' "$a";; esac; done;;
+esac
+exec ${findCompiler()!.command} "$@"
+`,
+  );
+  chmodSync(cc, 0o755);
+  return cc;
+}
+const chooses = program(
+  `console.log(weft.where(weft.tensor([true, false, true]), weft.tensor([1, 2, 3]), weft.tensor([4, 5, 6])).arraySync().join(" "), weft.system.compilerTest().flags);`,
+);
+
+test("a compiler that gets vectorized loops wrong is found out, said once, and used with safe flags", { skip }, () => {
+  const env = { WEFT_CACHE_DIR: freshFolder(), WEFT_CC: wrongCompiler(" -O2 ") };
+  for (const _ of ["tested", "kept"]) {
+    const { out, err } = run(chooses, env);
+    assert.equal(out, "1 5 3 safe", err);
+    assert.equal(err.match(/gives wrong results with the usual flags/g)?.length, 1, err);
+  }
+  const right = run(chooses, { WEFT_CACHE_DIR: env.WEFT_CACHE_DIR });
+  assert.equal(right.out, "1 5 3 usual", "another compiler is tested by itself");
+  assert.equal(right.err, "");
+});
+
+test("a compiler that is always wrong is refused", { skip }, () => {
+  const { status, err } = run(chooses, { WEFT_CACHE_DIR: freshFolder(), WEFT_CC: wrongCompiler(" ") });
+  assert.notEqual(status, 0);
+  assert.match(err, /gives wrong results, also without.*WEFT_CC/s);
+});
+
+test("the self-test compiles one file, once for each cache", { skip }, () => {
+  const { cc, calls } = watchedCompiler("echo unit");
+  const only = program("console.log(weft.system.compilerTest().flags);");
+  const env = { WEFT_CACHE_DIR: freshFolder(), WEFT_CC: cc };
+  assert.equal(run(only, env).out, "usual");
+  assert.equal(run(only, env).out, "usual");
+  assert.equal(calls().length, 1);
 });

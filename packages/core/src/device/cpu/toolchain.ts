@@ -3,11 +3,14 @@
 // one compiles and the others wait, and it may use every core that it was started with, however it has pinned itself since.
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { WeftError } from "../../graph/index.js";
-import { addedToCache, isCached, kernelFolder } from "../kernel-cache.js";
+import { inWritableFolder, noticeOnce } from "../cache-root.js";
+import { addedToCache, cachePlaces, isCached } from "../kernel-cache.js";
+import { isIntact, seal } from "../sealed-file.js";
+import { selfTestFailure, selfTestSource } from "./self-test.js";
 
 const baseFlags = [
   "-std=gnu11",
@@ -27,10 +30,19 @@ const compilerFlags: Record<string, string[]> = {
   clang: ["-mprefer-vector-width=512"],
 };
 
+/** Without vectors: slow, and right with compilers that get them wrong. */
+const safeFlags = ["-std=gnu11", "-O1", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-fopenmp", "-fPIC", "-w"];
+const noVectors: Record<string, string[]> = {
+  gcc: ["-fno-tree-vectorize", "-fno-tree-loop-vectorize", "-fno-tree-slp-vectorize"],
+  clang: ["-fno-vectorize", "-fno-slp-vectorize"],
+};
+
 interface Compiler {
   command: string;
   version: string;
   flags: string[];
+  /** For a compiler that fails the self-test with its usual flags. */
+  safeFlags: string[];
 }
 
 let found: Compiler | null = null;
@@ -46,7 +58,12 @@ export function findCompiler(): Compiler | null {
     const family = /clang/i.test(answer.stdout) ? "clang" : "gcc";
     const arm = process.arch === "arm64";
     const extra = arm ? [] : compilerFlags[family];
-    found = { command, version: answer.stdout.split("\n")[0], flags: [...baseFlags, ...extra] };
+    found = {
+      command,
+      version: answer.stdout.split("\n")[0],
+      flags: [...baseFlags, ...extra],
+      safeFlags: [...safeFlags, ...noVectors[family]],
+    };
     return found;
   }
   return null;
@@ -106,16 +123,102 @@ function build(compiler: Compiler, units: readonly string[], target: string): vo
     if (done.error) fail(`the C compiler could not be started (${compiler.command})`, String(done.error.message));
     if (done.status !== 0)
       fail(`the C compiler failed (${compiler.command}, exit ${done.status ?? done.signal})`, done.stderr);
+    seal(out);
     renameSync(out, target);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
+const identityOf = ({ version, flags }: Compiler): string => [version, flags.join(" "), processorKey()].join("\0");
+
 /** All that compiled code depends on beside its source; null without a compiler. */
 export function compilerIdentity(): string | null {
+  const compiler = testedCompiler();
+  return compiler === null ? null : identityOf(compiler);
+}
+
+export interface SelfTest {
+  /** "usual": loops are vectorized. "safe": the usual flags gave wrong results, so that kernels are compiled without vectors. */
+  flags: "usual" | "safe";
+  /** What went wrong with the usual flags. */
+  failure: string | null;
+}
+
+let tested: { compiler: Compiler; result: SelfTest } | null = null;
+
+/** What the self-test says of the compiler, tested now if it never was; null without a compiler. */
+export function compilerSelfTest(): SelfTest | null {
+  testedCompiler();
+  return tested?.result ?? null;
+}
+
+/** The compiler with the flags that passed the self-test: run at first use, its result kept beside the kernels. */
+function testedCompiler(): Compiler | null {
   const compiler = findCompiler();
-  return compiler === null ? null : [compiler.version, compiler.flags.join(" "), processorKey()].join("\0");
+  if (compiler === null || tested !== null) return tested?.compiler ?? null;
+  const hash = createHash("sha256").update("self-test\0").update(selfTestSource).update(compiler.command);
+  const file = `${hash.update(identityOf(compiler)).update(compiler.safeFlags.join(" ")).digest("hex").slice(0, 40)}.self-test`;
+  const result = keptSelfTest(file) ?? inWritableFolder("cpu", (folder) => selfTestIn(folder, file, compiler));
+  if (result.flags === "safe")
+    noticeOnce(
+      `the C compiler ${compiler.command} (${compiler.version}) gives wrong results with the usual flags (${result.failure}); ` +
+        "kernels are compiled without vectors, which is slower. Set WEFT_CC to another compiler",
+    );
+  tested = { compiler: result.flags === "usual" ? compiler : { ...compiler, flags: compiler.safeFlags }, result };
+  return tested.compiler;
+}
+
+function keptSelfTest(file: string): SelfTest | null {
+  for (const path of cachePlaces("cpu", file)) {
+    try {
+      if (!isCached(path)) continue;
+      const { flags, failure } = JSON.parse(readFileSync(path, "utf8")) as SelfTest;
+      if (flags === "usual" && failure === null) return { flags, failure };
+      if (flags === "safe" && typeof failure === "string") return { flags, failure };
+    } catch {
+      // Tested again.
+    }
+  }
+  return null;
+}
+
+/** Of processes that start together one tests, and the others wait for what it finds. */
+function selfTestIn(folder: string, file: string, compiler: Compiler): SelfTest {
+  const path = join(folder, file);
+  const turn = takeTurn(path);
+  try {
+    const known = keptSelfTest(file);
+    if (known !== null) return known;
+    const result = runSelfTest(compiler, folder);
+    const temporary = `${path}.${process.pid}.tmp`;
+    writeFileSync(temporary, JSON.stringify(result));
+    renameSync(temporary, path);
+    return result;
+  } finally {
+    turn.release();
+  }
+}
+
+function runSelfTest(compiler: Compiler, folder: string): SelfTest {
+  const failureWith = (flags: string[]): string | null => {
+    const target = join(mkdtempSync(join(folder, "self-test-")), "loops.so");
+    try {
+      build({ ...compiler, flags }, [selfTestSource], target);
+      return selfTestFailure(target);
+    } finally {
+      rmSync(dirname(target), { recursive: true, force: true });
+    }
+  };
+  const failure = failureWith(compiler.flags);
+  if (failure === null) return { flags: "usual", failure };
+  const still = failureWith(compiler.safeFlags);
+  if (still !== null)
+    throw new WeftError(
+      `the C compiler ${compiler.command} (${compiler.version}) gives wrong results, also without optimizations that often do (${still}); ` +
+        "set WEFT_CC to another compiler, or use WEFT_DEVICE=reference",
+    );
+  return { flags: "safe", failure };
 }
 
 export interface BuiltLibrary {
@@ -126,33 +229,34 @@ export interface BuiltLibrary {
 
 /** The shared object of these C units, from the cache or from the compiler. */
 export function sharedObject(units: readonly string[]): BuiltLibrary {
-  const compiler = findCompiler();
+  const compiler = testedCompiler();
   if (compiler === null)
     throw new WeftError(
       "no C compiler was found (tried $CC, cc, gcc, clang); install one (Debian: apt install gcc), or use WEFT_DEVICE=reference",
     );
   const hash = createHash("sha256");
   for (const part of [compilerIdentity()!, ...units]) hash.update(part).update("\0");
-  const folder = kernelFolder("cpu");
-  const path = join(folder, `${hash.digest("hex").slice(0, 40)}.so`);
-  if (isCached(path)) return { path, fresh: false };
-  try {
-    mkdirSync(folder, { recursive: true });
-  } catch (error) {
-    throw new WeftError(
-      `the kernel cache ${folder} cannot be written (${(error as Error).message}); set WEFT_CACHE_DIR to a folder that can`,
-    );
-  }
-  const turn = takeTurn(path);
-  try {
-    if (isCached(path)) return { path, fresh: false };
-    build(compiler, units, path);
-    addedToCache(path);
-    return { path, fresh: true };
-  } finally {
-    turn.release();
-  }
+  const file = `${hash.digest("hex").slice(0, 40)}.so`;
+  const made = findLibrary(file);
+  if (made !== null) return { path: made, fresh: false };
+  return inWritableFolder("cpu", (folder) => {
+    const path = join(folder, file);
+    const turn = takeTurn(path);
+    try {
+      if (isUsable(path)) return { path, fresh: false };
+      build(compiler, units, path);
+      addedToCache(path);
+      return { path, fresh: true };
+    } finally {
+      turn.release();
+    }
+  });
 }
+
+const isUsable = (path: string): boolean => isCached(path) && isIntact(path);
+
+/** Where a shared object of this name lies, whole; null where it must be made. */
+export const findLibrary = (file: string): string | null => cachePlaces("cpu", file).find(isUsable) ?? null;
 
 /** A compiler that takes longer than this is not waited for: the next one tries by itself. */
 const patienceSeconds = 120;

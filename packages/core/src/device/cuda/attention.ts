@@ -1,6 +1,6 @@
 // The fused attention of a program: which custom functions it takes the place of, the constants that its kernels are
 // compiled with, and their launches. See native/attention.ts for what they compute.
-import type { Strided } from "../../compile/index.js";
+import { decimal, type Strided, whole } from "../../compile/index.js";
 import {
   type AttentionKernel,
   type DType,
@@ -243,15 +243,15 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     strides[`${name}S`] = p.row;
     strides[`${name}H`] = p.head;
   }
-  const float = (x: number): string => `${Math.fround(x)}`.replace(/^(-?\d+)$/, "$1.0");
+  const float = (x: number): string => decimal(Math.fround(x));
   const config = [
     "struct @_config {",
     `  typedef ${element} E; typedef ${mode < 2 ? "float" : "uint16_t"} Shared; typedef ${access} Element;`,
     // Elements are numbered in 32 bits where that is enough.
     `  typedef ${shape.batch * shape.heads * shape.queries * shape.keys < 2 ** 32 ? "uint32_t" : "uint64_t"} Index;`,
-    ...Object.entries(integers).map(([name, value]) => `  static const int ${name} = ${value};`),
-    ...Object.entries(flags).map(([name, value]) => `  static const bool ${name} = ${value};`),
-    ...Object.entries(strides).map(([name, value]) => `  static const long long ${name} = ${value};`),
+    ...Object.entries(integers).map(([name, value]) => `  static const int ${name} = ${whole(value)};`),
+    ...Object.entries(flags).map(([name, value]) => `  static const bool ${name} = ${Boolean(value)};`),
+    ...Object.entries(strides).map(([name, value]) => `  static const long long ${name} = ${whole(value)};`),
     `  static __device__ __forceinline__ float SCALE() { return ${float(kernel.scale)}f; }`,
     `  static __device__ __forceinline__ float KEEP() { return ${float(keptScale(kernel.dropout))}f; }`,
     "};",

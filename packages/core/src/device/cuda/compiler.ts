@@ -1,17 +1,34 @@
 // CUDA C to machine code by NVRTC, with the results kept on disk beside the CPU kernels.
 import { createHash } from "node:crypto";
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { WeftError } from "../../graph/index.js";
-import { addedToCache, isCached, kernelFolder } from "../kernel-cache.js";
+import { inWritableFolder } from "../cache-root.js";
+import { addedToCache, cachePlaces, isCached } from "../kernel-cache.js";
+import { readSealed, sealOf } from "../sealed-file.js";
 import { type CudaLibraries, cText, result64 } from "./driver.js";
 
 /** A kept program, or null; one that another process removes just now is compiled again. */
 function cached(path: string): Uint8Array | null {
   try {
-    return isCached(path) ? readFileSync(path) : null;
+    return isCached(path) ? readSealed(path) : null;
   } catch {
     return null;
+  }
+}
+
+/** Writes a program for later processes; this one goes on without where there is no place. */
+function keep(file: string, cubin: Uint8Array): void {
+  try {
+    inWritableFolder("cuda", (folder) => {
+      const path = join(folder, file);
+      const temporary = `${path}.${process.pid}.tmp`;
+      writeFileSync(temporary, Buffer.concat([cubin, sealOf(cubin)]));
+      renameSync(temporary, path);
+      addedToCache(path);
+    });
+  } catch {
+    // The next process compiles again.
   }
 }
 
@@ -30,10 +47,11 @@ export function compileCuda(libraries: CudaLibraries, source: string, architectu
     .update(source)
     .digest("hex")
     .slice(0, 40);
-  const folder = kernelFolder("cuda");
-  const path = join(folder, `${hash}.cubin`);
-  const kept = cached(path);
-  if (kept !== null) return kept;
+  const file = `${hash}.cubin`;
+  for (const path of cachePlaces("cuda", file)) {
+    const kept = cached(path);
+    if (kept !== null) return kept;
+  }
   const program = result64("nvrtcCreateProgram", (out) => nvrtc.nvrtcCreateProgram(out, source, "weft.cu", 0, 0, 0));
   try {
     // Without the parts of the language that nobody uses here a small program compiles in half the time.
@@ -49,11 +67,7 @@ export function compileCuda(libraries: CudaLibraries, source: string, architectu
     const size = result64("nvrtcGetCUBINSize", (out) => nvrtc.nvrtcGetCUBINSize(program, out));
     const cubin = new Uint8Array(size);
     nvrtc.nvrtcGetCUBIN(program, cubin);
-    mkdirSync(folder, { recursive: true });
-    const temporary = `${path}.${process.pid}.tmp`;
-    writeFileSync(temporary, cubin);
-    renameSync(temporary, path);
-    addedToCache(path);
+    keep(file, cubin);
     return cubin;
   } finally {
     nvrtc.nvrtcDestroyProgram(BigUint64Array.of(BigInt(program)));

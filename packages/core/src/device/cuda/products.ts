@@ -1,10 +1,11 @@
 // Matrix products by cuBLASLt (biases and activations inside the product, the algorithm chosen by timing) and by cuBLAS.
 // Knows addresses, strides and dtypes; which nodes are multiplied is the program's business.
 import { createHash } from "node:crypto";
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { BatchDim, LibraryEpilogue } from "../../compile/index.js";
 import { type DType, InternalError, type Precision } from "../../graph/index.js";
+import { makeFolder } from "../cache-root.js";
 import { kernelFolder } from "../kernel-cache.js";
 import type { CudaContext } from "./context.js";
 import { type BlasLt, result64 } from "./driver.js";
@@ -390,7 +391,7 @@ function readChoice(file: string): Uint8Array | null {
 
 function writeChoice(file: string, choice: Uint8Array | null): void {
   try {
-    mkdirSync(join(file, ".."), { recursive: true });
+    makeFolder(join(file, ".."));
     const temporary = `${file}.${process.pid}.tmp`;
     writeFileSync(temporary, choice ?? new Uint8Array(0));
     renameSync(temporary, file);

@@ -28,64 +28,138 @@ const timesMinusI = (a: Complex): Complex => complex(a.im, -a.re);
 const oneMinus = (a: Complex): Complex => complex(1 - a.re, -a.im);
 const onePlus = (a: Complex): Complex => complex(1 + a.re, a.im);
 
-/** Smith's division: no overflow in the middle; division by zero gives infinities like the real one. */
-export function div(a: Complex, b: Complex): Complex {
+const isInfinite = (x: number): boolean => Math.abs(x) === Number.POSITIVE_INFINITY;
+const largest = (a: Complex): number => Math.max(Math.abs(a.re), Math.abs(a.im));
+
+/** A power of two that brings a size to the middle of the range, where squares neither overflow nor lose digits. */
+function scaleOf(size: number): number {
+  if (size > 2 ** 500) return 2 ** -600;
+  return size < 2 ** -500 ? 2 ** 600 : 1;
+}
+
+/** The direction of an infinite number, part by part. */
+const box = (x: number): number => (isInfinite(x) ? Math.sign(x) : x < 0 || Object.is(x, -0) ? -0 : 0);
+
+/** Quotients whose plain formula is NaN: by zero (as NumPy has them), by infinity and of infinity (as C has them). */
+function specialQuotient(a: Complex, b: Complex): Complex {
   if (b.re === 0 && b.im === 0) return complex(a.re / Math.abs(b.re), a.im / Math.abs(b.re));
-  if (Math.abs(b.re) >= Math.abs(b.im)) {
-    const ratio = b.im / b.re;
-    const scaled = b.re + b.im * ratio;
-    return complex((a.re + a.im * ratio) / scaled, (a.im - a.re * ratio) / scaled);
+  if (isFiniteComplex(a) && (isInfinite(b.re) || isInfinite(b.im))) {
+    const [x, y] = [box(b.re), box(b.im)];
+    return complex(0 * (a.re * x + a.im * y), 0 * (a.im * x - a.re * y));
   }
-  const ratio = b.re / b.im;
-  const scaled = b.re * ratio + b.im;
-  return complex((a.re * ratio + a.im) / scaled, (a.im * ratio - a.re) / scaled);
+  if (isFiniteComplex(b) && (isInfinite(a.re) || isInfinite(a.im))) {
+    const [x, y] = [box(a.re), box(a.im)];
+    return scale(complex(x * b.re + y * b.im, y * b.re - x * b.im), Number.POSITIVE_INFINITY);
+  }
+  return complex(Number.NaN, Number.NaN);
+}
+
+/** Both operands are scaled, so that only a quotient out of range leaves it. */
+export function div(a: Complex, b: Complex): Complex {
+  const [s, t] = [scaleOf(largest(b)), scaleOf(largest(a))];
+  const [p, q] = [scale(a, t), scale(b, s)];
+  const size = abs2(q);
+  const re = (p.re * q.re + p.im * q.im) / size;
+  const im = (p.im * q.re - p.re * q.im) / size;
+  if (Number.isNaN(re) && Number.isNaN(im)) return specialQuotient(a, b);
+  const back = 1 / t;
+  return s === back ? complex(re * s * back, im * s * back) : complex(re * (s * back), im * (s * back));
 }
 
 export const reciprocal = (a: Complex): Complex => div(one, a);
 
 /** z / |z|, and 0 at 0. */
 export function sign(a: Complex): Complex {
-  const size = abs(a);
-  return size === 0 ? zero : complex(a.re / size, a.im / size);
+  const infinite = isInfinite(a.re) || isInfinite(a.im);
+  const scaled = infinite ? complex(box(a.re), box(a.im)) : scale(a, scaleOf(largest(a)));
+  const size = abs(scaled);
+  return size === 0 ? zero : complex(scaled.re / size, scaled.im / size);
 }
 
 export function sqrt(a: Complex): Complex {
   if (a.re === 0 && a.im === 0) return complex(0, a.im);
-  const half = Math.sqrt((Math.abs(a.re) + abs(a)) / 2);
-  if (a.re >= 0) return complex(half, a.im / (2 * half));
-  const upper = a.im < 0 || Object.is(a.im, -0) ? -half : half;
-  return complex(Math.abs(a.im) / (2 * half), upper);
+  const isNegative = a.im < 0 || Object.is(a.im, -0);
+  const signed = (x: number): number => (isNegative ? -x : x);
+  if (isInfinite(a.im)) return complex(Number.POSITIVE_INFINITY, a.im);
+  if (isInfinite(a.re)) {
+    const rest = Number.isNaN(a.im) ? a.im : 0;
+    return a.re > 0 ? complex(a.re, signed(rest)) : complex(rest, signed(Number.POSITIVE_INFINITY));
+  }
+  const size = largest(a);
+  const k = size > 2 ** 500 ? 0.25 : size < 2 ** -500 ? 2 ** 600 : 1;
+  const [x, y] = [Math.abs(a.re) * k, Math.abs(a.im) * k];
+  const back = 1 / Math.sqrt(k);
+  const long = Math.sqrt((x + Math.hypot(x, y)) / 2);
+  const short = (y / (2 * long)) * back;
+  return a.re >= 0 ? complex(long * back, signed(short)) : complex(short, signed(long * back));
+}
+
+/** k e^x times (re, im), where e^x alone may be out of range; the large part of it goes in before the rest. */
+function grown(x: number, k: number, re: number, im: number): Complex {
+  if (x < -700) {
+    const half = Math.exp(x / 2);
+    return complex(re * half * half * k, im * half * half * k);
+  }
+  let [rest, factor, parts] = [x, k, complex(re, im)];
+  for (let i = 0; i < 2 && rest > 700; i++) {
+    parts = scale(parts, Math.exp(700) * factor);
+    factor = 1;
+    rest -= 700;
+  }
+  return scale(parts, Math.exp(Math.min(rest, 700)) * factor);
 }
 
 export function exp(a: Complex): Complex {
-  const size = Math.exp(a.re);
   // On the real axis an infinite size must not turn the imaginary zero into NaN.
-  return a.im === 0 ? complex(size, a.im) : polar(size, a.im);
+  if (a.im === 0) return complex(Math.exp(a.re), a.im);
+  if (!Number.isFinite(a.im) && a.re === Number.NEGATIVE_INFINITY) return zero;
+  if (!Number.isFinite(a.im) && a.re === Number.POSITIVE_INFINITY) return complex(a.re, Number.NaN);
+  return grown(a.re, 1, Math.cos(a.im), Math.sin(a.im));
 }
 
 export function expm1(a: Complex): Complex {
   if (a.im === 0) return complex(Math.expm1(a.re), a.im);
+  if (a.re > 700) return exp(a);
   const half = Math.sin(a.im / 2);
   return complex(Math.expm1(a.re) * Math.cos(a.im) - 2 * half * half, Math.exp(a.re) * Math.sin(a.im));
 }
 
-export const log = (a: Complex): Complex => complex(Math.log(abs(a)), angle(a));
-
-export function log1p(a: Complex): Complex {
-  const shifted = onePlus(a);
-  // |1 + z|^2 - 1 without cancellation, where z is small.
-  const re = abs(a) < 0.5 ? 0.5 * Math.log1p(a.re * (2 + a.re) + a.im * a.im) : Math.log(abs(shifted));
-  return complex(re, angle(shifted));
+/** Near the unit circle from |z|^2 - 1, which is small; far from it from a scaled |z|. */
+export function log(a: Complex): Complex {
+  const [small, large] = [Math.abs(a.re), Math.abs(a.im)].sort((x, y) => x - y);
+  if (large > 0.5 && large < 2) return complex(0.5 * Math.log1p((large - 1) * (large + 1) + small * small), angle(a));
+  const k = scaleOf(large);
+  return complex(Math.log(abs(scale(a, k))) - Math.log(k), angle(a));
 }
 
-export const sinh = (a: Complex): Complex =>
-  complex(Math.sinh(a.re) * Math.cos(a.im), Math.cosh(a.re) * Math.sin(a.im));
-export const cosh = (a: Complex): Complex =>
-  complex(Math.cosh(a.re) * Math.cos(a.im), Math.sinh(a.re) * Math.sin(a.im));
+export function log1p(a: Complex): Complex {
+  const shifted = log(onePlus(a));
+  return largest(a) < 0.5 ? complex(0.5 * Math.log1p(a.re * (2 + a.re) + a.im * a.im), shifted.im) : shifted;
+}
+
+export function sinh(a: Complex): Complex {
+  if (a.im === 0) return complex(Math.sinh(a.re), a.im);
+  if (!Number.isFinite(a.im)) return complex(a.re === 0 || isInfinite(a.re) ? a.re : Number.NaN, Number.NaN);
+  const side = a.re < 0 ? -1 : 1;
+  if (Math.abs(a.re) > 700) return grown(Math.abs(a.re), 0.5, side * Math.cos(a.im), Math.sin(a.im));
+  return complex(Math.sinh(a.re) * Math.cos(a.im), Math.cosh(a.re) * Math.sin(a.im));
+}
+
+export function cosh(a: Complex): Complex {
+  if (a.im === 0) return complex(Math.cosh(a.re), a.re < 0 ? -a.im : a.im);
+  if (!Number.isFinite(a.im))
+    return complex(isInfinite(a.re) ? Number.POSITIVE_INFINITY : Number.NaN, a.re === 0 ? 0 : Number.NaN);
+  const side = a.re < 0 ? -1 : 1;
+  if (Math.abs(a.re) > 700) return grown(Math.abs(a.re), 0.5, Math.cos(a.im), side * Math.sin(a.im));
+  return complex(Math.cosh(a.re) * Math.cos(a.im), Math.sinh(a.re) * Math.sin(a.im));
+}
 
 export function tanh(a: Complex): Complex {
+  if (a.im === 0) return complex(Math.tanh(a.re), a.im);
+  if (a.re === 0) return complex(a.re, Math.tan(a.im));
   if (Math.abs(a.re) > 20) {
-    return complex(Math.sign(a.re), 4 * Math.sin(a.im) * Math.cos(a.im) * Math.exp(-2 * Math.abs(a.re)));
+    const turn = Number.isFinite(a.im) ? 4 * Math.sin(a.im) * Math.cos(a.im) : 0;
+    return complex(Math.sign(a.re), turn * Math.exp(-2 * Math.abs(a.re)));
   }
   const t = Math.tan(a.im);
   const s = Math.sinh(a.re);
@@ -112,6 +186,17 @@ export function acos(a: Complex): Complex {
 }
 
 function atanh(a: Complex): Complex {
+  // The square is out of range: 1/z is all that is left of the series.
+  if (largest(a) > 2 ** 500) {
+    const inverse = reciprocal(a);
+    return complex(inverse.re, (a.im < 0 || Object.is(a.im, -0) ? -Math.PI / 2 : Math.PI / 2) + inverse.im);
+  }
+  // Near the poles, where the square vanishes first.
+  if (Math.hypot(1 - Math.abs(a.re), a.im) < 1e-3)
+    return complex(
+      0.5 * (Math.log(Math.hypot(1 + a.re, a.im)) - Math.log(Math.hypot(1 - a.re, a.im))),
+      0.5 * Math.atan2(2 * a.im, (1 - a.re) * (1 + a.re) - a.im * a.im),
+    );
   const away = (1 - a.re) * (1 - a.re) + a.im * a.im;
   return complex(
     0.25 * Math.log1p((4 * a.re) / away),
@@ -126,9 +211,13 @@ export function pow(a: Complex, b: Complex): Complex {
   if (b.re === 0 && b.im === 0) return one;
   if (a.re === 0 && a.im === 0) return b.re > 0 ? zero : complex(Number.NaN, Number.NaN);
   if (b.im === 0 && Number.isInteger(b.re) && Math.abs(b.re) <= 64) {
+    let square = b.re < 0 ? reciprocal(a) : a;
     let product = one;
-    for (let i = 0; i < Math.abs(b.re); i++) product = mul(product, a);
-    return b.re < 0 ? reciprocal(product) : product;
+    for (let n = Math.abs(b.re); n > 0; n >>= 1) {
+      if (n & 1) product = mul(product, square);
+      if (n > 1) square = mul(square, square);
+    }
+    return product;
   }
   return exp(mul(b, log(a)));
 }

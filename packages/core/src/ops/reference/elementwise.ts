@@ -9,7 +9,19 @@ import {
   type UnaryFn,
 } from "../../graph/index.js";
 import * as c from "./complex.js";
-import { erf, maxInteger, minInteger, mod, modInteger, pow, powInteger, round } from "./scalar.js";
+import {
+  erf,
+  erfc,
+  floorDivide,
+  floorDivideInteger,
+  maxInteger,
+  minInteger,
+  mod,
+  modInteger,
+  pow,
+  powInteger,
+  round,
+} from "./scalar.js";
 import {
   complexes,
   fromComplexes,
@@ -38,7 +50,8 @@ const same = <T>(x: T): T => x;
 const unaryTable: Record<UnaryFn, UnaryRow> = {
   neg: { real: (x) => -x, complex: c.neg, integer: (x) => -x },
   abs: { real: Math.abs, complex: (z) => asReal(c.abs(z)), integer: (x) => (x < 0n ? -x : x) },
-  sign: { real: Math.sign, complex: c.sign },
+  // Zero of either sign gives +0.
+  sign: { real: (x) => Math.sign(x) + 0, complex: c.sign },
   floor: { real: Math.floor, integer: same },
   ceil: { real: Math.ceil, integer: same },
   round: { real: round, integer: same },
@@ -60,6 +73,7 @@ const unaryTable: Record<UnaryFn, UnaryRow> = {
   cosh: { real: Math.cosh, complex: c.cosh },
   tanh: { real: Math.tanh, complex: c.tanh },
   erf: { real: erf },
+  erfc: { real: erfc },
   // On bool -1 - x would be "not zero" for both values; `unary` treats that case on its own.
   not: { integer: (x) => -1n - x },
   isnan: { real: (x) => flag(Number.isNaN(x)), complex: (z) => asReal(flag(c.isNaNComplex(z))) },
@@ -85,6 +99,7 @@ const binaryTable: Record<BinaryFn, BinaryRow> = {
   div: { real: (x, y) => x / y, complex: c.div },
   pow: { real: pow, complex: c.pow, integer: powInteger },
   mod: { real: mod, integer: modInteger },
+  floordiv: { real: floorDivide, integer: floorDivideInteger },
   // JavaScript's max and min give NaN when either side is NaN, as NumPy's do.
   max: { real: Math.max, integer: maxInteger },
   min: { real: Math.min, integer: minInteger },

@@ -77,14 +77,14 @@ function ordered(x: Value): (number | bigint)[] {
 
 const isNaNElement = (x: number | bigint): boolean => typeof x === "number" && Number.isNaN(x);
 
-/** Both orders are stable and put NaN last. */
+/** Both orders are stable; NaN counts as larger than every number, as in PyTorch. */
 function argsort(x: Value, descending: boolean): Value {
   const keys = ordered(x);
   const length = x.shape[x.shape.length - 1];
   const order = makeStorage("int32", keys.length) as Int32Array;
   const direction = descending ? -1 : 1;
   const compare = (a: number | bigint, b: number | bigint): number => {
-    if (isNaNElement(a) || isNaNElement(b)) return Number(isNaNElement(a)) - Number(isNaNElement(b));
+    if (isNaNElement(a) || isNaNElement(b)) return direction * (Number(isNaNElement(a)) - Number(isNaNElement(b)));
     return a < b ? -direction : a > b ? direction : 0;
   };
   for (let row = 0; row < keys.length; row += length) {

@@ -2,6 +2,7 @@
 // as easy as 1, 2, 3"). Element i of a draw depends on the key and i alone, so shards agree with the whole. Dropout takes
 // 13 rounds and 16 bits an element: see docs/decisions.md.
 import { type DType, InternalError, numel, type OpAttrs, type Shape } from "../../graph/index.js";
+import { normal32, normal64 } from "./normal.js";
 import { forEachIndex, fromReals, linearIndex, type ReferenceRules, type Value } from "./value.js";
 
 const rotations = [13, 15, 26, 6, 17, 29, 16, 24];
@@ -59,14 +60,11 @@ const uniform: Partial<Record<DType, Sampler>> = {
   float16: (r0) => (r0 >>> 21) * 2 ** -11,
 };
 
-const boxMuller = (u1: number, u2: number): number => Math.sqrt(-2 * Math.log(u1)) * Math.cos(2 * Math.PI * u2);
-
-const normal32: Sampler = (r0, r1) => boxMuller(((r0 >>> 8) + 1) * 2 ** -24, (r1 >>> 8) * 2 ** -24);
 const normal: Partial<Record<DType, Sampler>> = {
   float16: normal32,
   bfloat16: normal32,
   float32: normal32,
-  float64: (r0, r1) => boxMuller((r0 + 1) * 2 ** -32, r1 * 2 ** -32),
+  float64: normal64,
 };
 
 const samplers: Record<Exclude<OpAttrs["random"]["kind"], "kept">, Partial<Record<DType, Sampler>>> = {

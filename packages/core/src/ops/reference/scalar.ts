@@ -51,15 +51,52 @@ export function powInteger(x: bigint, y: bigint): bigint {
   return result;
 }
 
-/** erf by its series of positive terms, 2/sqrt(pi) e^(-x^2) sum 2^n x^(2n+1) / (2n+1)!!, which cancels nothing. */
-export function erf(x: number): number {
-  if (Number.isNaN(x)) return x;
-  if (Math.abs(x) > 6) return Math.sign(x);
+/** The quotient rounded down, from the exact remainder: the rounded quotient of 1 and 0.1 is 10, but 0.1 is more than a tenth. */
+export function floorDivide(x: number, y: number): number {
+  if (y === 0) return x / y;
+  const rest = x % y;
+  const quotient = (x - rest) / y - (rest !== 0 && rest < 0 !== y < 0 ? 1 : 0);
+  if (quotient === 0) return x / y < 0 || Object.is(x / y, -0) ? -0 : 0;
+  const whole = Math.floor(quotient);
+  return quotient - whole > 0.5 ? whole + 1 : whole;
+}
+
+/** Integer quotient rounded down; 0 where the divisor is 0. */
+export function floorDivideInteger(x: bigint, y: bigint): bigint {
+  return y === 0n ? 0n : (x - modInteger(x, y)) / y;
+}
+
+/** exp(-x^2); the rounding error of the square is made good, else the tail would lose digits. */
+function gaussian(x: number): number {
+  const high = Math.fround(x);
+  return Math.exp(-high * high) * Math.exp(-(x - high) * (x + high));
+}
+
+/** The tail of erfc by its continued fraction, from the last term to the first; x >= 0.5. */
+function erfcTail(x: number): number {
+  if (x > 28) return 0;
+  let fraction = x;
+  for (let n = Math.ceil(60 + 400 / (x * x)); n > 0; n--) fraction = x + n / 2 / fraction;
+  return gaussian(x) / (fraction * Math.sqrt(Math.PI));
+}
+
+/** 2/sqrt(pi) e^(-x^2) sum 2^n x^(2n+1) / (2n+1)!!: positive terms, which cancel nothing. */
+function erfSeries(x: number): number {
   let term = x;
   let sum = x;
   for (let n = 1; Math.abs(term) > 1e-18 * Math.abs(sum); n++) {
     term *= (2 * x * x) / (2 * n + 1);
     sum += term;
   }
-  return (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
+  return (2 / Math.sqrt(Math.PI)) * gaussian(x) * sum;
+}
+
+export function erf(x: number): number {
+  if (Math.abs(x) < 0.5 || Number.isNaN(x)) return erfSeries(x);
+  return Math.sign(x) * (1 - erfcTail(Math.abs(x)));
+}
+
+export function erfc(x: number): number {
+  if (Math.abs(x) < 0.5 || Number.isNaN(x)) return 1 - erfSeries(x);
+  return x > 0 ? erfcTail(x) : 2 - erfcTail(-x);
 }

@@ -175,6 +175,7 @@ const unary: [string, Unary, string, readonly DType[], [number, number]?][] = [
   ["cosh", weft.cosh, "np.cosh(a)", inexact],
   ["tanh", weft.tanh, "np.tanh(a)", inexact, [-1.4, 1.4]],
   ["erf", weft.erf, "special.erf(a)", floats],
+  ["erfc", weft.erfc, "special.erfc(a)", floats],
   ["angle", weft.angle, "np.angle(a)", [...complexes, "float32", "float64"], [0.2, 2]],
   ["real", weft.real, "np.real(a)", inexact],
   ["imag", weft.imag, "np.imag(a)", inexact],

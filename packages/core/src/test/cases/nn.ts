@@ -11,6 +11,7 @@ const activations: [string, (x: Tensor) => Tensor, string][] = [
   ["silu", weft.silu, "a * special.expit(a)"],
   ["gelu", weft.gelu, "0.5 * a * (1 + special.erf(a / np.sqrt(2)))"],
   ["softplus", weft.softplus, "np.logaddexp(a, 0)"],
+  ["logSigmoid", weft.logSigmoid, "-np.logaddexp(-a, 0)"],
 ];
 
 const pointwise: Case[] = [

@@ -1,7 +1,7 @@
 // The C that every generated kernel starts with: types, conversions, and the scalar functions that compile/scalar.ts
 // calls. Single-precision functions are plain arithmetic, so that the compiler vectorises them inside loops; the
 // polynomial coefficients are Chebyshev interpolants (errors below 2e-9 before rounding).
-import { scalarFunctions, threefryRounds } from "../../common-source.js";
+import { complexSource, normalFunctions, scalarFunctions, threefryRounds } from "../../common-source.js";
 
 export const preludeSource = String.raw`
 #include <stdint.h>
@@ -20,6 +20,18 @@ W_INLINE float w_inf_f(void) { return __builtin_inff(); }
 W_INLINE double w_inf_d(void) { return __builtin_inf(); }
 W_INLINE float w_bits_to_f(uint32_t u) { float f; __builtin_memcpy(&f, &u, 4); return f; }
 W_INLINE uint32_t w_f_to_bits(float f) { uint32_t u; __builtin_memcpy(&u, &f, 4); return u; }
+W_INLINE double w_bits_to_d(uint64_t u) { double d; __builtin_memcpy(&d, &u, 8); return d; }
+W_INLINE uint64_t w_d_to_bits(double d) { uint64_t u; __builtin_memcpy(&u, &d, 8); return u; }
+
+/* Selects without a branch: compilers do not move the loads before them into one */
+#define W_SELECT(s, T, U)                                                                                               \
+  W_INLINE T w_select_##s(int test, T a, T b) {                                                                         \
+    U x, y, mask = -(U)(test != 0);                                                                                     \
+    __builtin_memcpy(&x, &a, sizeof(T)); __builtin_memcpy(&y, &b, sizeof(T));                                           \
+    x = (x & mask) | (y & ~mask);                                                                                       \
+    T r; __builtin_memcpy(&r, &x, sizeof(T)); return r;                                                                 \
+  }
+W_SELECT(f, float, uint32_t) W_SELECT(d, double, uint64_t) W_SELECT(i, int32_t, uint32_t) W_SELECT(l, int64_t, uint64_t)
 
 /* Half types */
 #ifdef __FLT16_MANT_DIG__
@@ -57,6 +69,9 @@ W_INLINE float w_round_bfloat(float f) { return w_from_bfloat(w_to_bfloat(f)); }
 ${scalarFunctions}
 /* Single precision, vectorisable */
 W_INLINE float w_exp_f(float x) {
+  /* Beyond these ends lie infinity and zero; NaN passes both comparisons. */
+  x = x > 89.0f ? 89.0f : x;
+  x = x < -104.0f ? -104.0f : x;
   float n = __builtin_rintf(x * 1.44269504f);
   float r = x - n * 0.693359375f;
   r = r + n * 2.12194440e-4f;
@@ -67,10 +82,9 @@ W_INLINE float w_exp_f(float x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  /* The power of two goes straight into the exponent; results that would be denormal (below 1.2e-38) are 0. */
-  float y = w_bits_to_f(w_f_to_bits(p) + ((uint32_t)(int32_t)n << 23));
-  y = x > 88.7228394f ? w_inf_f() : y;
-  return x < -87.3365479f ? 0.0f : y;
+  /* The power of two in two factors: the first product is exact, the second rounds once, also to denormals. */
+  int32_t e = (int32_t)n, half = e >> 1;
+  return p * w_bits_to_f((uint32_t)(half + 127) << 23) * w_bits_to_f((uint32_t)(e - half + 127) << 23);
 }
 W_INLINE float w_log_f(float x) {
   float tiny = x < 1.17549435e-38f ? x * 8388608.0f : x;
@@ -130,10 +144,34 @@ W_INLINE float w_erf_f(float x) {
   float r = a < 1.0f ? x * p : __builtin_copysignf(a > 4.2f ? 1.0f : big, x);
   return x == x ? r : x;
 }
+/* 1 - erf: a polynomial of t = 1 / (1 + |x| / 2) times exp(-x^2), where what rounding took from x^2 is put back. */
+W_INLINE float w_erfc_f(float x) {
+  float a = __builtin_fabsf(x);
+  a = a > 11.0f ? 11.0f : a;
+  float t = 1.0f / (1.0f + 0.5f * a);
+  float q = 3.260208625464e-02f;
+  q = q * t - 1.728468720981e-01f;
+  q = q * t + 3.357754535154e-01f;
+  q = q * t - 2.238751933296e-01f;
+  q = q * t - 8.189862275228e-02f;
+  q = q * t + 7.148567594126e-02f;
+  q = q * t + 4.040488966243e-02f;
+  q = q * t + 1.894045338594e-01f;
+  q = q * t + 2.445509712887e-01f;
+  q = q * t + 2.823108925943e-01f;
+  q = q * t + 2.820861871236e-01f;
+  float s = a * a;
+  float rest = (float)((double)a * (double)a - (double)s);
+  /* The two halves of the exponential keep a result below the normal range from being rounded twice. */
+  float h = w_exp_f(-0.5f * s);
+  float r = q * t * (1.0f - rest) * h * h;
+  return x < 0.0f ? 2.0f - r : r;
+}
 W_INLINE double w_exp_d(double x) { return exp(x); }
 W_INLINE double w_log_d(double x) { return log(x); }
 W_INLINE double w_tanh_d(double x) { return tanh(x); }
 W_INLINE double w_erf_d(double x) { return erf(x); }
+W_INLINE double w_erfc_d(double x) { return erfc(x); }
 
 #define W_LIBM(name)                                                                                                    \
   W_INLINE float w_##name##_f(float x) { return name##f(x); }                                                           \
@@ -141,32 +179,10 @@ W_INLINE double w_erf_d(double x) { return erf(x); }
 W_LIBM(expm1) W_LIBM(log1p) W_LIBM(sin) W_LIBM(cos) W_LIBM(tan) W_LIBM(asin) W_LIBM(acos) W_LIBM(atan)
 W_LIBM(sinh) W_LIBM(cosh) W_LIBM(sqrt) W_LIBM(floor) W_LIBM(ceil) W_LIBM(trunc)
 
-/* Complex functions with two results */
-#define W_COMPLEX(name, s, T, F)                                                                                        \
-  W_INLINE void w_c##name##_##s(T a, T b, T* re, T* im) {                                                               \
-    T complex z = c##name##F(a + b * (T)1 * I);                                                                         \
-    *re = creal##F(z); *im = cimag##F(z);                                                                               \
-  }
-#define W_COMPLEXES(name) W_COMPLEX(name, f, float, f) W_COMPLEX(name, d, double, )
-W_COMPLEXES(sqrt) W_COMPLEXES(log) W_COMPLEXES(sin) W_COMPLEXES(cos) W_COMPLEXES(tan) W_COMPLEXES(asin)
-W_COMPLEXES(acos) W_COMPLEXES(atan) W_COMPLEXES(sinh) W_COMPLEXES(cosh) W_COMPLEXES(tanh)
-#define W_COMPLEX_OWN(s, T, F)                                                                                          \
-  W_INLINE void w_cexp_##s(T a, T b, T* re, T* im) {                                                                    \
-    T e = w_exp_##s(a);                                                                                                 \
-    *re = b == 0 ? e : e * cos##F(b); *im = b == 0 ? 0 : e * sin##F(b);                                                 \
-  }                                                                                                                     \
-  W_INLINE void w_creciprocal_##s(T a, T b, T* re, T* im) { T d = a * a + b * b; *re = a / d; *im = -b / d; }           \
-  W_INLINE void w_crsqrt_##s(T a, T b, T* re, T* im) { T x, y; w_csqrt_##s(a, b, &x, &y); w_creciprocal_##s(x, y, re, im); } \
-  W_INLINE void w_csign_##s(T a, T b, T* re, T* im) { T h = w_hypot_##s(a, b); *re = h == 0 ? 0 : a / h; *im = h == 0 ? 0 : b / h; } \
-  W_INLINE void w_cexpm1_##s(T a, T b, T* re, T* im) { T x, y; w_cexp_##s(a, b, &x, &y); *re = x - 1; *im = y; }        \
-  W_INLINE void w_clog1p_##s(T a, T b, T* re, T* im) { w_clog_##s(a + 1, b, re, im); }                                  \
-  W_INLINE void w_cpow_##s(T a, T b, T c, T d, T* re, T* im) {                                                          \
-    T complex z = cpow##F(a + b * (T)1 * I, c + d * (T)1 * I);                                                          \
-    *re = creal##F(z); *im = cimag##F(z);                                                                               \
-  }
-W_COMPLEX_OWN(f, float, f)
-W_COMPLEX_OWN(d, double, )
-
+/* Large functions that call the library are not written out at every place. */
+#undef W_CALL
+#define W_CALL static __attribute__((noinline, unused))
+${complexSource}
 /* Random numbers: threefry2x32, 20 rounds, by key and element index */
 W_INLINE uint32_t w_rotl(uint32_t x, int r) { return (x << r) | (x >> (32 - r)); }
 ${threefryRounds}/* Blocks of four bytes, one an element. */
@@ -191,25 +207,4 @@ W_INLINE double w_uniform_d(uint32_t k0, uint32_t k1, uint64_t i) {
   W_THREEFRY
   return ((double)(x0 >> 5) * 67108864.0 + (double)(x1 >> 6)) * 1.1102230246251565e-16;
 }
-W_INLINE float w_normal_f(uint32_t k0, uint32_t k1, uint64_t i) {
-  W_THREEFRY
-  float u = (float)(int32_t)((x0 >> 8) + 1) * 5.9604644775390625e-8f, v = (float)(int32_t)(x1 >> 8) * 5.9604644775390625e-8f;
-  /* cos(2 pi v) by folding v to a quarter turn: exact reduction, then a short polynomial */
-  float q = v - 0.5f;
-  float w = __builtin_fabsf(q) - 0.25f;
-  float a = w * 6.28318530718f, s = a * a;
-  float p = 2.7557319e-6f;
-  p = p * s - 1.98412698e-4f;
-  p = p * s + 8.33333333e-3f;
-  p = p * s - 1.66666667e-1f;
-  p = p * s + 1.0f;
-  return sqrtf(-2.0f * w_log_f(u)) * (a * p);
-}
-#define w_normal_h w_normal_f
-#define w_normal_b w_normal_f
-W_INLINE double w_normal_d(uint32_t k0, uint32_t k1, uint64_t i) {
-  W_THREEFRY
-  double u = ((double)x0 + 1.0) * 2.3283064365386963e-10, v = (double)x1 * 2.3283064365386963e-10;
-  return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
-}
-`;
+${normalFunctions}`;

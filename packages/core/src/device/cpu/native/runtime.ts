@@ -76,7 +76,9 @@ static void one_gemm(int dtype, long m, long n, long k, const char* a, long ars,
   if (at && !(ars == 1 || m == 1)) at = 2;
   if (bt && !(brs == 1 || k == 1)) bt = 2;
   int have = dtype == 0 ? blas_s != NULL : dtype == 1 ? blas_d != NULL : dtype == 2 ? blas_c != NULL : blas_z != NULL;
-  if (!have || at == 2 || bt == 2 || k == 0) {
+  /* The library counts in ints. */
+  const long top = 2147483647, strides = ars | acs | brs | bcs | crs;
+  if (!have || at == 2 || bt == 2 || k == 0 || (m | n | k | strides) > top) {
     switch (dtype) {
       case 0: fallback_s(m, n, k, (const float*)a, ars, acs, 0, (const float*)b, brs, bcs, 0, (float*)c, crs); return;
       case 1: fallback_d(m, n, k, (const double*)a, ars, acs, 0, (const double*)b, brs, bcs, 0, (double*)c, crs); return;
@@ -178,39 +180,84 @@ static void wr_cumsum(int dtype, long outer, long n, long inner, int reverse, co
   }
 }
 
-/* Keys that order like the numbers: merge sort keeps equal elements in place; NaN goes last either way. */
-static double sort_key(int dtype, const void* x, long i) {
+/* Merge sort keeps equal elements in place. Keys are wide enough for every number of the dtype: doubles for floats, where NaN
+   counts as larger than every number, and 64-bit integers. */
+#define SORT(name, K)                                                                                                   \
+  typedef struct { K key; int32_t at; } name##_item;                                                                    \
+  static int name##_not_after(name##_item a, name##_item b, int descending) {                                           \
+    if (a.key != a.key) return descending || b.key != b.key;                                                            \
+    if (b.key != b.key) return !descending;                                                                             \
+    return descending ? a.key >= b.key : a.key <= b.key;                                                                \
+  }                                                                                                                     \
+  static void name##_row(name##_item* items, long n, int descending, int32_t* out) {                                    \
+    name##_item *from = items, *to = items + n;                                                                         \
+    for (long width = 1; width < n; width *= 2) {                                                                       \
+      for (long lo = 0; lo < n; lo += 2 * width) {                                                                      \
+        long mid = lo + width < n ? lo + width : n, hi = lo + 2 * width < n ? lo + 2 * width : n, i = lo, j = mid;      \
+        for (long k = lo; k < hi; k++)                                                                                  \
+          to[k] = i < mid && (j >= hi || name##_not_after(from[i], from[j], descending)) ? from[i++] : from[j++];       \
+      }                                                                                                                 \
+      name##_item* swap = from; from = to; to = swap;                                                                   \
+    }                                                                                                                   \
+    for (long i = 0; i < n; i++) out[i] = from[i].at;                                                                   \
+  }
+SORT(sort_float, double)
+SORT(sort_integer, int64_t)
+static double float_key(int dtype, const void* x, long i) {
   switch (dtype) {
-    case 0: case 1: return ((const uint8_t*)x)[i];
-    case 2: return ((const int32_t*)x)[i];
-    case 3: return (double)((const int64_t*)x)[i];
     case 4: return w_from_half(((const w_half*)x)[i]);
     case 5: return w_from_bfloat(((const w_bfloat*)x)[i]);
     case 6: return ((const float*)x)[i];
     default: return ((const double*)x)[i];
   }
 }
-typedef struct { double key; int32_t at; } sort_item;
-/* Two NaNs are equal; everything else comes before a NaN. */
-static int not_after(sort_item a, sort_item b, int descending) {
-  if (a.key != a.key) return b.key != b.key;
-  if (b.key != b.key) return 1;
-  return descending ? a.key >= b.key : a.key <= b.key;
+static int64_t integer_key(int dtype, const void* x, long i) {
+  switch (dtype) {
+    case 2: return ((const int32_t*)x)[i];
+    case 3: return ((const int64_t*)x)[i];
+    default: return ((const uint8_t*)x)[i];
+  }
+}
+/* The same order without memory beside the result: a heap of places, by key and then by place. */
+static int goes_after(int dtype, const void* x, long row, int32_t i, int32_t j, int descending) {
+  int ab, ba;
+  if (dtype >= 4) {
+    sort_float_item a = {float_key(dtype, x, row + i), i}, b = {float_key(dtype, x, row + j), j};
+    ab = sort_float_not_after(a, b, descending), ba = sort_float_not_after(b, a, descending);
+  } else {
+    sort_integer_item a = {integer_key(dtype, x, row + i), i}, b = {integer_key(dtype, x, row + j), j};
+    ab = sort_integer_not_after(a, b, descending), ba = sort_integer_not_after(b, a, descending);
+  }
+  return ab && ba ? i > j : !ab;
+}
+static void sink(int dtype, const void* x, long row, int32_t* out, long at, long n, int descending) {
+  for (long child = 2 * at + 1; child < n; at = child, child = 2 * at + 1) {
+    if (child + 1 < n && goes_after(dtype, x, row, out[child + 1], out[child], descending)) child++;
+    if (!goes_after(dtype, x, row, out[child], out[at], descending)) return;
+    const int32_t swap = out[at]; out[at] = out[child]; out[child] = swap;
+  }
+}
+static void heap_order(int dtype, const void* x, long row, int32_t* out, long n, int descending) {
+  for (long i = 0; i < n; i++) out[i] = (int32_t)i;
+  for (long i = n / 2 - 1; i >= 0; i--) sink(dtype, x, row, out, i, n, descending);
+  for (long last = n - 1; last > 0; last--) {
+    const int32_t swap = out[0]; out[0] = out[last]; out[last] = swap;
+    sink(dtype, x, row, out, 0, last, descending);
+  }
 }
 static void wr_argsort(int dtype, long rows, long n, int descending, const void* x, int32_t* out, int threads) {
 #pragma omp parallel for num_threads(threads) if (rows > 1 && rows * n > 16384)
   for (long r = 0; r < rows; r++) {
-    sort_item* items = malloc(2 * n * sizeof(sort_item) + 16);
-    sort_item *from = items, *to = items + n;
-    for (long i = 0; i < n; i++) { from[i].key = sort_key(dtype, x, r * n + i); from[i].at = (int32_t)i; }
-    for (long width = 1; width < n; width *= 2) {
-      for (long lo = 0; lo < n; lo += 2 * width) {
-        long mid = lo + width < n ? lo + width : n, hi = lo + 2 * width < n ? lo + 2 * width : n, i = lo, j = mid;
-        for (long k = lo; k < hi; k++) to[k] = i < mid && (j >= hi || not_after(from[i], from[j], descending)) ? from[i++] : from[j++];
-      }
-      sort_item* swap = from; from = to; to = swap;
+    void* items = malloc(2 * n * sizeof(sort_float_item) + 16);
+    if (!items) { heap_order(dtype, x, r * n, out + r * n, n, descending); continue; }
+    sort_float_item* floats = items;
+    sort_integer_item* integers = items;
+    for (long i = 0; i < n; i++) {
+      if (dtype >= 4) { floats[i].key = float_key(dtype, x, r * n + i); floats[i].at = (int32_t)i; }
+      else { integers[i].key = integer_key(dtype, x, r * n + i); integers[i].at = (int32_t)i; }
     }
-    for (long i = 0; i < n; i++) out[r * n + i] = from[i].at;
+    if (dtype >= 4) sort_float_row(floats, n, descending, out + r * n);
+    else sort_integer_row(integers, n, descending, out + r * n);
     free(items);
   }
 }

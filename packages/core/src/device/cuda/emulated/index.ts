@@ -8,6 +8,7 @@ import { join } from "node:path";
 import koffi from "koffi";
 import { findOpenBlas } from "../../cpu/openblas.js";
 import { addedToCache, isCached, kernelFolder } from "../../kernel-cache.js";
+import { isIntact, seal } from "../../sealed-file.js";
 import type { CudaLibraries } from "../driver.js";
 import { gemmSource } from "./gemm.js";
 import { emulatedLt } from "./lt.js";
@@ -19,7 +20,7 @@ const folder = (): string => kernelFolder("emulated");
 /** Compiles C++ into a shared object, once for each text. */
 function build(source: string): string {
   const path = join(folder(), `${createHash("sha256").update(source).digest("hex").slice(0, 32)}.so`);
-  if (isCached(path)) return path;
+  if (isCached(path) && isIntact(path)) return path;
   mkdirSync(folder(), { recursive: true });
   const temporary = `${path}.${process.pid}`;
   writeFileSync(`${temporary}.cc`, source);
@@ -35,6 +36,7 @@ function build(source: string): string {
   ];
   const done = spawnSync("c++", [...flags, "-o", `${temporary}.so`, `${temporary}.cc`], { encoding: "utf8" });
   if (done.status !== 0) throw new Error(`the emulated compiler refuses the program:\n${done.stderr.slice(0, 4000)}`);
+  seal(`${temporary}.so`);
   renameSync(`${temporary}.so`, path);
   rmSync(`${temporary}.cc`, { force: true });
   addedToCache(path);

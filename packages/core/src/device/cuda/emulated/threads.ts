@@ -55,6 +55,7 @@ static int atomicAdd(int* p, int x) { int old = *p; *p += x; return old; }
 static float __int_as_float(int x) { float f; memcpy(&f, &x, 4); return f; }
 static float __uint_as_float(unsigned x) { float f; memcpy(&f, &x, 4); return f; }
 static unsigned __float_as_uint(float x) { unsigned u; memcpy(&u, &x, 4); return u; }
+static long long __double_as_longlong(double x) { long long u; memcpy(&u, &x, 8); return u; }
 static double __longlong_as_double(long long x) { double d; memcpy(&d, &x, 8); return d; }
 static unsigned __funnelshift_l(unsigned lo, unsigned hi, unsigned n) { n &= 31; return n ? (hi << n) | (lo >> (32 - n)) : hi; }
 static float cospif(float x) { return (float)cos(M_PI * (double)x); }

@@ -2,7 +2,7 @@
 // which threads join partial results (always in the same order, so results are deterministic). No headers: NVRTC
 // compiles it on machines that have only a driver and the NVRTC library.
 import { transcendentalFns } from "../../../ops/index.js";
-import { scalarFunctions, threefryRounds } from "../../common-source.js";
+import { complexSource, normalFunctions, scalarFunctions, threefryRounds } from "../../common-source.js";
 
 export const cudaPrelude = String.raw`
 #ifdef __CUDACC_RTC__
@@ -42,6 +42,13 @@ W_INLINE double w_nan_d() { return __longlong_as_double(0x7ff8000000000000LL); }
 W_INLINE float w_inf_f() { return __int_as_float(0x7f800000); }
 W_INLINE double w_inf_d() { return __longlong_as_double(0x7ff0000000000000LL); }
 
+#define W_SELECT(s, T) W_INLINE T w_select_##s(int test, T a, T b) { return test ? a : b; }
+W_SELECT(f, float) W_SELECT(d, double) W_SELECT(i, int32_t) W_SELECT(l, int64_t)
+W_INLINE float w_bits_to_f(uint32_t u) { return __uint_as_float(u); }
+W_INLINE uint32_t w_f_to_bits(float f) { return __float_as_uint(f); }
+W_INLINE double w_bits_to_d(uint64_t u) { return __longlong_as_double((long long)u); }
+W_INLINE uint64_t w_d_to_bits(double d) { return (uint64_t)__double_as_longlong(d); }
+
 typedef uint16_t w_half;
 #ifdef W_EMULATED
 W_INLINE float w_from_half(w_half h) { _Float16 x; memcpy(&x, &h, 2); return (float)x; }
@@ -68,51 +75,12 @@ ${scalarFunctions}
 #define W_LIBM(how, name)                                                                                               \
   how float w_##name##_f(float x) { return name##f(x); }                                                                \
   how double w_##name##_d(double x) { return name(x); }
-W_LIBM(W_CALL, exp) W_LIBM(W_CALL, log) W_LIBM(W_CALL, tanh) W_LIBM(W_CALL, erf) W_LIBM(W_CALL, expm1)
+W_LIBM(W_CALL, exp) W_LIBM(W_CALL, log) W_LIBM(W_CALL, tanh) W_LIBM(W_CALL, erf) W_LIBM(W_CALL, erfc) W_LIBM(W_CALL, expm1)
 W_LIBM(W_CALL, log1p) W_LIBM(W_CALL, sin) W_LIBM(W_CALL, cos) W_LIBM(W_CALL, tan) W_LIBM(W_CALL, asin)
 W_LIBM(W_CALL, acos) W_LIBM(W_CALL, atan) W_LIBM(W_CALL, sinh) W_LIBM(W_CALL, cosh)
 W_LIBM(W_INLINE, sqrt) W_LIBM(W_INLINE, floor) W_LIBM(W_INLINE, ceil) W_LIBM(W_INLINE, trunc)
 
-/* Complex functions with two results */
-#define W_COMPLEX(s, T, F)                                                                                              \
-  W_CALL   void w_cexp_##s(T a, T b, T* re, T* im) {                                                                    \
-    T e = exp##F(a);                                                                                                    \
-    *re = b == 0 ? e : e * cos##F(b); *im = b == 0 ? 0 : e * sin##F(b);                                                 \
-  }                                                                                                                     \
-  W_CALL   void w_clog_##s(T a, T b, T* re, T* im) { *re = log##F(hypot##F(a, b)); *im = atan2##F(b, a); }              \
-  W_CALL   void w_csqrt_##s(T a, T b, T* re, T* im) {                                                                   \
-    T h = hypot##F(a, b), x = sqrt##F((h + fabs##F(a)) * (T)0.5), y = x == 0 ? (T)0 : fabs##F(b) / (2 * x);             \
-    *re = a >= 0 ? x : y; *im = copysign##F(a >= 0 ? y : x, b);                                                         \
-  }                                                                                                                     \
-  W_INLINE void w_creciprocal_##s(T a, T b, T* re, T* im) { T d = a * a + b * b; *re = a / d; *im = -b / d; }           \
-  W_INLINE void w_crsqrt_##s(T a, T b, T* re, T* im) { T x, y; w_csqrt_##s(a, b, &x, &y); w_creciprocal_##s(x, y, re, im); } \
-  W_INLINE void w_csign_##s(T a, T b, T* re, T* im) { T h = hypot##F(a, b); *re = h == 0 ? 0 : a / h; *im = h == 0 ? 0 : b / h; } \
-  W_INLINE void w_cexpm1_##s(T a, T b, T* re, T* im) { T x, y; w_cexp_##s(a, b, &x, &y); *re = x - 1; *im = y; }        \
-  W_INLINE void w_clog1p_##s(T a, T b, T* re, T* im) { w_clog_##s(a + 1, b, re, im); }                                  \
-  W_INLINE void w_cmul_##s(T a, T b, T c, T d, T* re, T* im) { T x = a * c - b * d; *im = a * d + b * c; *re = x; }     \
-  W_INLINE void w_cdiv_##s(T a, T b, T c, T d, T* re, T* im) { T n = c * c + d * d, x = (a * c + b * d) / n; *im = (b * c - a * d) / n; *re = x; } \
-  W_CALL   void w_csinh_##s(T a, T b, T* re, T* im) { *re = sinh##F(a) * cos##F(b); *im = cosh##F(a) * sin##F(b); }     \
-  W_CALL   void w_ccosh_##s(T a, T b, T* re, T* im) { *re = cosh##F(a) * cos##F(b); *im = sinh##F(a) * sin##F(b); }     \
-  W_CALL   void w_ctanh_##s(T a, T b, T* re, T* im) {                                                                   \
-    if (fabs##F(a) > 20) { *re = copysign##F((T)1, a); *im = 4 * sin##F(b) * cos##F(b) * exp##F(-2 * fabs##F(a)); return; } \
-    T d = cosh##F(2 * a) + cos##F(2 * b); *re = sinh##F(2 * a) / d; *im = sin##F(2 * b) / d;                            \
-  }                                                                                                                     \
-  W_CALL   void w_csin_##s(T a, T b, T* re, T* im) { *re = sin##F(a) * cosh##F(b); *im = cos##F(a) * sinh##F(b); }      \
-  W_CALL   void w_ccos_##s(T a, T b, T* re, T* im) { *re = cos##F(a) * cosh##F(b); *im = -sin##F(a) * sinh##F(b); }     \
-  W_INLINE void w_ctan_##s(T a, T b, T* re, T* im) { T x, y; w_ctanh_##s(-b, a, &x, &y); *re = y; *im = -x; }           \
-  W_CALL   void w_casin_##s(T a, T b, T* re, T* im) { /* -i log(iz + sqrt(1 - z^2)) */                                  \
-    T sr, si, lr, li; w_cmul_##s(a, b, a, b, &sr, &si); w_csqrt_##s(1 - sr, -si, &sr, &si);                             \
-    w_clog_##s(sr - b, si + a, &lr, &li); *re = li; *im = -lr;                                                          \
-  }                                                                                                                     \
-  W_INLINE void w_cacos_##s(T a, T b, T* re, T* im) { T x, y; w_casin_##s(a, b, &x, &y); *re = (T)1.5707963267948966 - x; *im = -y; } \
-  W_CALL   void w_catan_##s(T a, T b, T* re, T* im) { /* (i/2) (log(1 - iz) - log(1 + iz)) */                           \
-    T xr, xi, yr, yi; w_clog_##s(1 + b, -a, &xr, &xi); w_clog_##s(1 - b, a, &yr, &yi);                                  \
-    *re = (yi - xi) * (T)0.5; *im = (xr - yr) * (T)0.5;                                                                 \
-  }                                                                                                                     \
-  W_CALL   void w_cpow_##s(T a, T b, T c, T d, T* re, T* im) { T x, y; w_clog_##s(a, b, &x, &y); w_cmul_##s(c, d, x, y, &x, &y); w_cexp_##s(x, y, re, im); }
-W_COMPLEX(f, float, f)
-W_COMPLEX(d, double, )
-
+${complexSource}
 /* Random numbers: threefry2x32, 20 rounds */
 #define w_rotl(x, r) __funnelshift_l(x, x, r)
 ${threefryRounds}/* N neighbours from element n on, a multiple of four. */
@@ -133,22 +101,18 @@ W_INLINE double w_uniform_d(uint32_t k0, uint32_t k1, uint64_t i) {
   W_THREEFRY
   return ((double)(x0 >> 5) * 67108864.0 + (double)(x1 >> 6)) * 1.1102230246251565e-16;
 }
-W_INLINE float w_normal_f(uint32_t k0, uint32_t k1, uint64_t i) {
-  W_THREEFRY
-  float u = (float)((x0 >> 8) + 1) * 5.9604644775390625e-8f, v = (float)(x1 >> 8) * 5.9604644775390625e-8f;
-  return sqrtf(-2.0f * logf(u)) * cospif(2.0f * v);
-}
-#define w_normal_h w_normal_f
-#define w_normal_b w_normal_f
-W_INLINE double w_normal_d(uint32_t k0, uint32_t k1, uint64_t i) {
-  W_THREEFRY
-  double u = ((double)x0 + 1.0) * 2.3283064365386963e-10, v = (double)x1 * 2.3283064365386963e-10;
-  return sqrt(-2.0 * log(u)) * cospi(2.0 * v);
-}
-
+${normalFunctions}
 /* Joining the partial results of G threads; every thread gets the result. */
-struct w_op_sum { template <class T> static __device__ T of(T a, T b) { return a + b; } };
-struct w_op_prod { template <class T> static __device__ T of(T a, T b) { return a * b; } };
+struct w_op_sum {
+  template <class T> static __device__ T of(T a, T b) { return a + b; }
+  static __device__ int32_t of(int32_t a, int32_t b) { return w_add_i(a, b); }
+  static __device__ int64_t of(int64_t a, int64_t b) { return w_add_l(a, b); }
+};
+struct w_op_prod {
+  template <class T> static __device__ T of(T a, T b) { return a * b; }
+  static __device__ int32_t of(int32_t a, int32_t b) { return w_mul_i(a, b); }
+  static __device__ int64_t of(int64_t a, int64_t b) { return w_mul_l(a, b); }
+};
 struct w_op_max { template <class T> static __device__ T of(T a, T b) { return (b > a || b != b) ? b : a; } };
 struct w_op_min { template <class T> static __device__ T of(T a, T b) { return (b < a || b != b) ? b : a; } };
 template <int G, class Op, class T> W_INLINE T w_join(T x) {

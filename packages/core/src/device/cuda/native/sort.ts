@@ -2,10 +2,10 @@
 // two; an element's new place is its own rank plus its rank in the other run, found by bisection.
 export const sortKernels = String.raw`
 #define W_TILE 2048
-/* Whether (a, i) comes before (b, j): NaN last in both directions, equal values by position. */
+/* Whether (a, i) comes before (b, j): NaN is larger than every number, equal values by position. */
 template <class S> W_INLINE bool w_before(S a, int i, S b, int j, int descending) {
   bool an = a != a, bn = b != b;
-  if (an || bn) return an == bn ? i < j : bn;
+  if (an || bn) return an == bn ? i < j : descending ? an : bn;
   if (a == b) return i < j;
   return descending ? a > b : a < b;
 }

@@ -106,7 +106,7 @@ static void cut_block(long i, uint64_t bytes) {
 
 /* Address of a block, or 0 when nothing fits. */
 uint64_t wg_alloc(uint64_t bytes) {
-  if (!arena.base) return 0;
+  if (!arena.base || bytes > arena.bytes) return 0; /* rounding up must not wrap around */
   bytes = bytes ? round_up(bytes, arena_align) : arena_align;
   /* Large blocks begin with a large page, and end with one where at least half of it is used. */
   const int large = bytes >= huge_page;
@@ -184,13 +184,16 @@ int wg_process_state(int pid, uint64_t start) {
   return process_alive(pid, start, &stopped) ? (stopped ? 2 : 1) : 0;
 }
 
-/* Maps the arena of another process; 0 when it cannot be. */
+/* Maps the arena of another process; 0 when it cannot be, or is not as large as is said: touching what lies beyond a file ends
+   the process that does. */
 uint64_t wg_map(int pid, int fd, uint64_t bytes) {
-  if (pid == getpid()) return (uint64_t)(uintptr_t)arena.base;
+  if (pid == getpid()) return bytes <= arena.bytes ? (uint64_t)(uintptr_t)arena.base : 0;
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
-  int own = open(path, O_RDWR | O_CLOEXEC);
+  int own = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (own < 0) return 0;
+  struct stat st;
+  if (bytes == 0 || fstat(own, &st) != 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < bytes) { close(own); return 0; }
   char* base = map_aligned(own, bytes);
   close(own);
   if (base == MAP_FAILED) return 0;
@@ -205,10 +208,11 @@ void wg_unmap(uint64_t base, uint64_t bytes) {
 #define MAX_DIMS 12
 static void copy_box(char* to, const int64_t* to_strides, const char* from, const int64_t* from_strides,
                      const int64_t* sizes, int nd, int64_t element) {
+  if (nd < 0 || nd > MAX_DIMS || element <= 0) return; /* callers have refused it; this keeps the arrays below */
   int64_t size[MAX_DIMS], ts[MAX_DIMS], fs[MAX_DIMS], run = element;
   int d = 0;
   for (int i = 0; i < nd; i++) {
-    if (sizes[i] == 0) return;
+    if (sizes[i] <= 0) return;
     if (sizes[i] == 1) continue;
     size[d] = sizes[i]; ts[d] = to_strides[i]; fs[d] = from_strides[i]; d++;
   }

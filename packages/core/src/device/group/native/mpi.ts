@@ -171,6 +171,7 @@ static int mpi_reduce(mpi_group* g, const int64_t* d, const char* in, char* out,
 int wm_collective(void* group, const int64_t* d, const void* in, void* out, int phase) {
   mpi_group* g = group;
   if (phase == 1) return E_OK;
+  if (!fits(g->size, g->rank, d)) return E_SIZES;
   int tag = (int)(((uint64_t)d[D_TAG] ^ (g->number++ << 8)) & 0x3fff) * 2;
   return d[D_KIND] == K_MOVE ? mpi_move(g, d, in, out, tag) : mpi_reduce(g, d, in, out, tag);
 }

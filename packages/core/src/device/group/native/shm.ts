@@ -22,7 +22,7 @@ enum { E_OK, E_TIMEOUT, E_DEAD, E_STOPPED, E_ABORTED, E_MISMATCH, E_MEMORY, E_SI
 typedef struct {
   _Atomic uint64_t posted, done; /* number of the collective + 1 */
   uint64_t tag, in_payload, in_at, out_at, bytes;
-  uint64_t pad[1];
+  uint64_t kind;
   int64_t sends[SENDS];
   char payload[PAYLOAD];
 } slot_t;
@@ -173,7 +173,9 @@ static int await_flag(group_t* g, int offset_mapped, double deadline) {
 uint64_t wg_join(const char* path, int rank, int size, double timeout, int threads, int32_t* error, int32_t* detail) {
   *error = E_OK; *detail = 0;
   double deadline = now_s() + timeout;
+  if (size < 1 || size > 256 || rank < 0 || rank >= size) { *error = E_SIZES; *detail = size; return 0; }
   group_t* g = calloc(1, sizeof *g);
+  if (!g) { *error = E_MEMORY; return 0; }
   g->rank = rank; g->size = size; g->threads = threads; g->timeout = 300; g->stop_limit = 5;
   snprintf(g->path, sizeof g->path, "%s", path);
   int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
@@ -293,6 +295,7 @@ static int collective_start(group_t* g, const int64_t* d, const void* in, void* 
   }
   s->in_payload = (uint64_t)small;
   s->tag = (uint64_t)d[D_TAG];
+  s->kind = (uint64_t)d[D_KIND];
   s->bytes = bytes;
   if (d[D_SENDS] > 0) memcpy(s->sends, d + d[D_SENDS_AT], (uint64_t)d[D_SENDS] * TRANSFER * 8);
   s->sends[SENDS - 1] = d[D_SENDS];
@@ -307,7 +310,7 @@ static int arrive(group_t* g, int p, int place, uint64_t number, const int64_t* 
   slot_t* s = &g->c->members[p].slots[place];
   int e = await_word(g, p, &s->posted, number);
   if (e) return e;
-  if (s->tag != (uint64_t)d[D_TAG]) { g->failed_rank = p; return E_MISMATCH; }
+  if (s->tag != (uint64_t)d[D_TAG] || s->kind != (uint64_t)d[D_KIND]) { g->failed_rank = p; return E_MISMATCH; }
   return E_OK;
 }
 
@@ -452,11 +455,21 @@ static int collective_wait(group_t* g, const int64_t* d, void* out) {
   return E_OK;
 }
 
+/* What a descriptor says must fit this group and the arrays here, whatever program it came with. */
+static int fits(int size, int rank, const int64_t* d) {
+  if (d[D_MEMBERS] < 1 || d[D_MEMBERS] > 256 || d[D_MEMBERS] > size || d[D_ME] < 0 || d[D_ME] >= d[D_MEMBERS]) return 0;
+  if (d[D_SENDS] < 0 || d[D_RECEIVES] < 0) return 0;
+  if (d[D_DTYPE] < 0 || d[D_DTYPE] > 9 || d[D_FN] < 0 || d[D_FN] > 3 || d[D_ELEMENT] < 1 || d[D_ELEMENT] > 16) return 0;
+  if (d[D_KIND] != K_MOVE && !reducers[d[D_DTYPE]][d[D_FN]]) return 0;
+  for (int64_t i = 0; i < d[D_MEMBERS]; i++) if (d[D_RANKS + i] < 0 || d[D_RANKS + i] >= size) return 0;
+  return d[D_RANKS + d[D_ME]] == rank;
+}
+
 /* phase 0: the whole collective; 1: start it; 2: finish the oldest that was started. */
 int weft_collective(void* group, const int64_t* d, const void* in, void* out, int phase) {
   group_t* g = group;
   int e = E_OK;
-  if (d[D_MEMBERS] > 256 || d[D_SENDS] * TRANSFER >= SENDS) e = E_SIZES;
+  if (!fits(g->size, g->rank, d) || d[D_SENDS] > SENDS / TRANSFER) e = E_SIZES;
   if (!e && phase != 2) e = collective_start(g, d, in, out);
   if (!e && phase != 1) e = collective_wait(g, d, out);
   if (e) wg_abort(g);

@@ -1,0 +1,335 @@
+// Attacks: graphs with C in their attributes, and messages that were meant to end workers, through every door. Nothing of
+// them runs, the sender gets an error, and everybody else goes on.
+import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { connect as connectSocket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import * as weft from "@weft/core";
+import { CpuDevice } from "@weft/core/internal/device";
+import { type OpName, WeftError } from "@weft/core/internal/graph";
+import { decodeFunction } from "@weft/core/internal/ops";
+import { type Cluster, connect } from "./connect.js";
+import { writeFrame } from "./frames.js";
+import { at, attributePlaces, sampleFunctions, withValue } from "./hostile.testkit.js";
+import { decode, encode, protocolVersion, type ToClient, toClient } from "./protocol.js";
+import { diffTapes, readTape } from "./tape-file.js";
+import { replay } from "./tape-replay.js";
+import { hostId, openStream } from "./wire.js";
+import { ownMemory } from "./worker.js";
+import { skip, testWorker } from "./workers.testkit.js";
+
+const folder = mkdtempSync(join(tmpdir(), "weft-attack-"));
+after(() => rmSync(folder, { recursive: true, force: true }));
+const proof = join(folder, "proof");
+
+/** C that makes a file, wherever it lands in a kernel: the end of a pragma, of an expression, of a name or of a comment. */
+const payloads = [
+  `max:r0)") for (int q_ = 0; q_ < 1; q_++) r0 += 0; { extern int system(const char*); system("touch ${proof}"); } _Pragma("omp simd reduction(min`,
+  `*/ system("touch ${proof}"); /*`,
+  `"; system("touch ${proof}"); //`,
+  `0); system("touch ${proof}"); (0`,
+  `\nint x = system("touch ${proof}");\n`,
+  "",
+  "__proto__",
+  "x".repeat(21_000),
+];
+const notMade = (): void => assert.ok(!existsSync(proof), "an attack ran a command");
+
+/** Ops with names that a user chooses; as names these two are as good as any. */
+const freeNames: ReadonlySet<OpName> = new Set(["alias", "pin", "custom"]);
+
+test("every place of every attribute of every op refuses code, other types and numbers that are none", () => {
+  let tried = 0;
+  for (const [op, fn] of sampleFunctions()) {
+    decodeFunction(structuredClone(fn));
+    for (const path of attributePlaces(fn, op)) {
+      const was = at(fn, path);
+      const values: unknown[] = [
+        ...payloads,
+        [payloads[0]],
+        { toString: payloads[0] },
+        null,
+        -1,
+        1.5,
+        2 ** 53,
+        { $: payloads[0] },
+      ];
+      for (const value of values) {
+        // A number that JSON has is a constant like any other.
+        const isNumber = op === "const" || path.includes("scale") || path.includes("dropout");
+        if (isNumber && typeof value === "number") continue;
+        if (typeof was === "string" && freeNames.has(op) && (value === "" || value === "__proto__")) continue;
+        if (JSON.stringify(was) === JSON.stringify(value)) continue;
+        assert.throws(
+          () => decodeFunction(withValue(fn, path, value)),
+          (error) => error instanceof WeftError && error.message.length < 2000,
+          `${op} ${path.join(".")} = ${JSON.stringify(value).slice(0, 60)}`,
+        );
+        tried++;
+      }
+      const parent = at(fn, path.slice(0, -1));
+      if (!Array.isArray(parent))
+        assert.throws(() => decodeFunction(withValue(fn, [...path.slice(0, -1), payloads[0]], 1)), WeftError);
+    }
+  }
+  assert.ok(tried > 1500, `${tried} values`);
+  notMade();
+});
+
+const exploit = (): unknown => {
+  const fn = sampleFunctions().get("reduce" as OpName)!;
+  return withValue(fn, ["nodes", 0, 2, "fn"], payloads[0]);
+};
+
+test("a tape with code in an attribute is refused by replay and diff", { skip }, async () => {
+  const path = join(folder, "evil.tape");
+  const lines = [
+    { type: "tape", version: 1 },
+    { type: "program", program: 1, donated: [], graph: exploit() },
+    { type: "data", id: 1, bytes: 128, sha256: "", base64: Buffer.alloc(128).toString("base64") },
+    { type: "run", step: 1, program: 1, inputs: [1], outputs: [2], cause: null },
+  ];
+  writeFileSync(path, lines.map((line) => JSON.stringify(line)).join("\n"));
+  const tape = await readTape(path);
+  await assert.rejects(
+    replay(tape, new CpuDevice({ threads: 1 })),
+    /fn of reduce should be one of sum, prod, max, min/,
+  );
+  assert.throws(() => diffTapes(tape, tape), /fn of reduce/);
+  notMade();
+});
+
+test("a tape whose data is smaller than its program says is refused", { skip }, async () => {
+  const path = join(folder, "small.tape");
+  const graph = sampleFunctions().get("reduce" as OpName);
+  const lines = [
+    { type: "tape", version: 1 },
+    { type: "program", program: 1, donated: [], graph },
+    { type: "data", id: 1, bytes: 4, sha256: "", base64: Buffer.alloc(4).toString("base64") },
+    { type: "run", step: 1, program: 1, inputs: [1], outputs: [2], cause: null },
+  ];
+  writeFileSync(path, lines.map((line) => JSON.stringify(line)).join("\n"));
+  await assert.rejects(replay(await readTape(path), new CpuDevice({ threads: 1 })), /takes 128 bytes/);
+});
+
+/** A client that speaks the protocol by hand. */
+class Raw {
+  readonly heard: ToClient[] = [];
+  ended = false;
+  readonly #channel;
+  #wake: () => void = () => {};
+
+  constructor(port: number, token: string | null = null) {
+    this.#channel = openStream("localhost", port, "Client", {}, false);
+    this.#channel.stream.on("data", (bytes: Buffer) => {
+      this.heard.push(decode(toClient, bytes));
+      this.#wake();
+    });
+    const over = (): void => {
+      this.ended = true;
+      this.#wake();
+    };
+    this.#channel.stream.on("error", over);
+    this.#channel.stream.on("end", over);
+    const where = { host: hostId(), pid: process.pid, memory: ownMemory() };
+    const role = { role: "client", label: null, process: where, settings: {} };
+    this.send({ t: "hello", version: protocolVersion, token, ...role });
+  }
+
+  send(message: unknown): void {
+    this.#channel.stream.write(encode(message));
+  }
+
+  async until<T>(find: (message: ToClient) => T | undefined | false, seconds = 20): Promise<T> {
+    for (const deadline = Date.now() + seconds * 1e3; Date.now() < deadline; ) {
+      for (const message of this.heard) {
+        const found = find(message);
+        if (found) return found;
+      }
+      if (this.ended) throw new Error(`ended after ${JSON.stringify(this.heard).slice(0, 500)}`);
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+        setTimeout(resolve, 200);
+      });
+    }
+    throw new Error(`nothing of the kind in ${JSON.stringify(this.heard.slice(-3)).slice(0, 1000)}`);
+  }
+
+  close(): void {
+    this.#channel.stream.end();
+    this.#channel.close();
+  }
+}
+
+async function withCluster(body: (port: number, cluster: Cluster) => Promise<void>): Promise<void> {
+  const cluster = await connect({ devices: 2, ...testWorker });
+  try {
+    const before = cluster.workers.map(({ id, process: p }) => `${id} ${p.pid}`);
+    await body(Number(/:(\d+)$/.exec(cluster.address)![1]), cluster);
+    // The others live on: the same processes, and they compute.
+    assert.deepEqual(
+      cluster.workers.map(({ id, process: p }) => `${id} ${p.pid}`),
+      before,
+    );
+    assert.equal(await weft.ones([64, 8]).sum().item(), 512);
+  } finally {
+    await cluster.close();
+    weft.setDevice("cpu");
+  }
+  notMade();
+}
+
+const failedOf = (id: number) => (m: ToClient) => m.t === "failed" && m.ids.includes(id) && m.message;
+
+test("the client protocol: code in attributes, long names, wrong sizes and places are the sender's error alone", {
+  skip,
+}, async () => {
+  await withCluster(async (port, cluster) => {
+    const raw = new Raw(port, cluster.local!.token);
+    const { workers, generation } = await raw.until((m) => m.t === "welcome" && m);
+    const [{ id: worker }] = workers;
+    const define = (program: number, graph: unknown, more = {}): void =>
+      raw.send({
+        t: "define",
+        program,
+        donated: [],
+        members: [worker],
+        generation,
+        graphs: [graph],
+        collective: false,
+        ...more,
+      });
+    const run = (program: number, inputs: number[], outputs: number[]): void =>
+      raw.send({ t: "run", program, inputs, outputs, step: 1, site: null });
+    const upload = (id: number, bytes: number, part: object): void => {
+      const whole = { worker, offset: 0, sizes: [bytes / 4], strides: [4], element: 4 };
+      raw.send({ t: "upload", id, bytes, parts: [{ ...whole, ...part }] });
+    };
+    const samples = sampleFunctions();
+    const reduce = samples.get("reduce")!;
+
+    define(1, exploit());
+    upload(1, 128, {});
+    run(1, [1], [100]);
+    const problem = await raw.until(failedOf(100)).catch(String);
+    notMade();
+    assert.match(problem, /fn of reduce should be one of sum, prod, max, min/);
+
+    define(2, withValue(reduce, ["nodes", 0, 0], "x".repeat(21_000)));
+    run(2, [1], [101]);
+    assert.match(await raw.until(failedOf(101)), /there is no op "xxxx/);
+
+    // A program whose argument is smaller than its shape, and one that is named twice.
+    define(3, reduce);
+    upload(5, 4, {});
+    run(3, [5], [102]);
+    assert.match(await raw.until(failedOf(102)), /takes 128 bytes, and the tensor given for it has 4/);
+    run(3, [], [103]);
+    assert.match(await raw.until(failedOf(103)), /takes 1 tensors, and 0 are given/);
+    upload(6, 128, {});
+    run(3, [6], [104, 105]);
+    assert.match(await raw.until(failedOf(104)), /gives 1 results/);
+
+    // Uploads from outside of the shared memory, and with sizes that overflow.
+    upload(7, 128, { offset: ownMemory()!.bytes - 64 });
+    assert.match(await raw.until(failedOf(7)), /ends at byte/);
+    upload(8, 128, { strides: [2 ** 50] });
+    assert.match(await raw.until(failedOf(8)), /ends at byte/);
+    upload(9, 128, { sizes: [2 ** 30, 2 ** 30], strides: [4, 4] });
+    assert.match(await raw.until(failedOf(9)), /elements/);
+    upload(10, 128, { sizes: [32], strides: [4, 4] });
+    assert.match(await raw.until(failedOf(10)), /strides/);
+
+    // Collectives without a group, and as another rank.
+    define(4, samples.get("collective"));
+    run(4, [6], [106]);
+    assert.match(await raw.until(failedOf(106)), /does not fit a program without a group/);
+    raw.close();
+  });
+});
+
+test("messages that are none close the connection that they came on, and no other", { skip }, async () => {
+  await withCluster(async (port, cluster) => {
+    const { token } = cluster.local!;
+    const rank13 = {
+      worker: "w1",
+      offset: 0,
+      sizes: new Array(13).fill(1),
+      strides: new Array(13).fill(4),
+      element: 4,
+    };
+    const [worker] = cluster.workers;
+    const bad: unknown[] = [
+      { t: "upload", id: 1, bytes: 4, parts: [rank13] },
+      { t: "upload", id: 1, bytes: -4, parts: [] },
+      { t: "define", program: 1 },
+      {
+        t: "define",
+        program: 1,
+        donated: [],
+        members: [worker.id, worker.id],
+        generation: 1,
+        graphs: [{}, {}],
+        collective: true,
+      },
+      { t: "define", program: 1, donated: [], members: [worker.id], generation: 1e9, graphs: [{}], collective: true },
+      { t: "run", program: 77, inputs: [], outputs: [1], step: 1, site: null },
+      { t: "run", program: 1, inputs: [], outputs: [1], step: 1, site: "x".repeat(30_000) },
+      { t: "x".repeat(30_000) },
+      "text",
+      null,
+      [[[[[]]]]],
+    ];
+    for (const message of bad) {
+      const raw = new Raw(port, token);
+      await raw.until((m) => m.t === "welcome" && m);
+      raw.send(message);
+      const said = await raw.until((m) => m.t === "refused" && m.message);
+      assert.ok(said.length < 2000, said.slice(0, 100));
+      raw.close();
+    }
+  });
+});
+
+test("the data plane: uploads that are too long, out of order or never come disturb nobody", { skip }, async () => {
+  await withCluster(async (port, cluster) => {
+    const raw = new Raw(port, cluster.local!.token);
+    const { client, workers } = await raw.until((m) => m.t === "welcome" && m);
+    const [{ id: worker, data }] = workers;
+    const talk = (...frames: [object, Uint8Array?][]): Promise<void> =>
+      new Promise((resolve) => {
+        const socket = connectSocket(data.port, "127.0.0.1", () => {
+          writeFrame(socket, { client, key: data.key });
+          for (const [header, bytes] of frames) writeFrame(socket, header, bytes ?? null);
+        });
+        socket.on("error", () => {});
+        socket.on("close", () => resolve());
+      });
+    const four = new Uint8Array(4);
+    await talk([{ upload: 1, bytes: 2 ** 52, at: 0, last: false }, four]);
+    await talk([{ upload: 2, bytes: -1, at: 0, last: true }, four]);
+    await talk([{ upload: 3, bytes: 64, at: 60, last: true }, four]);
+    await talk([{ upload: 4, bytes: 64, at: 0, last: true }, four]);
+    await talk([{ upload: 5, bytes: 4, at: "0", last: true }, four]);
+    await talk([{ nothing: 1 }]);
+    // The next client's id, before the dispatcher has said that there is one: what was said early is wrong too.
+    const early = connectSocket(data.port, "127.0.0.1");
+    early.on("error", () => {});
+    writeFrame(early, { client: client + 1, key: data.key });
+    writeFrame(early, { upload: 1, bytes: -1, at: 0, last: true }, four);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    const next = new Raw(port, cluster.local!.token);
+    assert.equal(await next.until((m) => m.t === "welcome" && m.client), client + 1);
+    next.close();
+    // An upload is announced, its bytes never come, and its client leaves.
+    const part = { worker, offset: null, sizes: [1], strides: [4], element: 4 };
+    raw.send({ t: "upload", id: 50, bytes: 4, parts: [part] });
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    raw.close();
+    const begun = Date.now();
+    assert.equal(await weft.ones([64, 8]).sum().item(), 512);
+    assert.ok(Date.now() - begun < 10_000, "the others waited for a client that is gone");
+  });
+});

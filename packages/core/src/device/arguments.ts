@@ -1,0 +1,16 @@
+// What a compiled function is called with, checked against its parameters: generated code trusts the shapes of its program, so
+// memory of another size must not reach it. For callers whose buffers were named by somebody else.
+import { bytesOf, type GraphFn, numel, WeftError } from "../graph/index.js";
+import type { DeviceBuffer } from "./contract.js";
+
+export function checkArguments({ params }: GraphFn, buffers: readonly Pick<DeviceBuffer, "bytes">[]): void {
+  if (buffers.length !== params.length)
+    throw new WeftError(`run: the program takes ${params.length} tensors, and ${buffers.length} are given`);
+  params.forEach(({ shape, dtype }, i) => {
+    const expected = numel(shape) * bytesOf(dtype);
+    if (buffers[i].bytes !== expected)
+      throw new WeftError(
+        `run: argument ${i} takes ${expected} bytes, and the tensor given for it has ${buffers[i].bytes}`,
+      );
+  });
+}

@@ -1,0 +1,140 @@
+// Where files are kept between processes, and whether that place can be trusted: compiled code from it is run. A folder that
+// others can write to is not used, and where nothing can be written a private folder serves until the process ends.
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, statSync } from "node:fs";
+import { homedir, tmpdir } from "node:os";
+import { dirname, isAbsolute, join, resolve } from "node:path";
+
+const noticed = new Set<string>();
+
+/** Says something on stderr, once per process. */
+export function noticeOnce(text: string): void {
+  if (noticed.has(text)) return;
+  noticed.add(text);
+  process.stderr.write(`weft: ${text}\n`);
+}
+
+/** Makes a folder and those above it. The recursive form of Node does not return where the system refuses with ENOENT (/proc). */
+export function makeFolder(folder: string): void {
+  if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() === true) return;
+  if (dirname(folder) !== folder) makeFolder(dirname(folder));
+  try {
+    mkdirSync(folder, { mode: 0o700 });
+  } catch (error) {
+    if (!(statSync(folder, { throwIfNoEntry: false })?.isDirectory() ?? false)) throw error;
+  }
+}
+
+let privateRoot: string | null = null;
+
+/** A folder of this process alone, removed when it ends. */
+export function privateCache(): string {
+  if (privateRoot !== null) return privateRoot;
+  let failure: unknown = null;
+  // Memory serves where the disk is full.
+  for (const place of [tmpdir(), "/dev/shm"]) {
+    try {
+      const made = mkdtempSync(join(place, "weft-private-"));
+      chmodSync(made, 0o700);
+      process.once("exit", () => rmSync(made, { recursive: true, force: true }));
+      privateRoot = made;
+      return made;
+    } catch (error) {
+      failure ??= error;
+    }
+  }
+  throw failure;
+}
+
+/** The private folder if there is one already. */
+export const privateCacheIfMade = (): string | null => privateRoot;
+
+/** The place that the environment names; null where it names none. */
+function wanted(): string | null {
+  const given = process.env.WEFT_CACHE_DIR;
+  if (given !== undefined && given !== "") return resolve(given);
+  const shared = process.env.XDG_CACHE_HOME;
+  if (shared !== undefined && isAbsolute(shared)) return join(shared, "weft");
+  try {
+    const home = homedir();
+    return isAbsolute(home) ? join(home, ".cache", "weft") : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Why a folder must not be used, or null. */
+function distrust(folder: string): string | null {
+  const { uid, mode } = statSync(folder);
+  const own = process.getuid?.();
+  if (own === undefined) return null;
+  if (uid !== own && uid !== 0) return `belongs to another user (uid ${uid})`;
+  if ((mode & 0o002) !== 0) return "can be written by every user (chmod o-w makes it usable)";
+  return null;
+}
+
+const remedy = "set WEFT_CACHE_DIR to a folder of your own; until then kernels are compiled anew by every process";
+const decided = new Map<string, string>();
+
+/** Makes sure that a folder of the cache exists and is trusted; the reason where it is not. */
+function refusal(folder: string, below: readonly string[]): string | null {
+  try {
+    makeFolder(folder);
+  } catch (error) {
+    return `cannot be made (${(error as Error).message})`;
+  }
+  try {
+    const found = distrust(folder);
+    if (found !== null) return found;
+    for (const name of below) {
+      const inner = join(folder, name);
+      if (statSync(inner, { throwIfNoEntry: false }) === undefined) continue;
+      const why = distrust(inner);
+      if (why !== null) return `holds ${name}, which ${why}`;
+    }
+    return null;
+  } catch (error) {
+    return `cannot be read (${(error as Error).message})`;
+  }
+}
+
+/** Folders below the root that code is loaded from. */
+const codeFolders = ["cpu", "cuda", "emulated"];
+
+/** The root of what processes keep for each other, or a private folder where there is no place to trust. */
+export function cacheRoot(): string {
+  const folder = wanted();
+  const key = folder ?? "";
+  const known = decided.get(key);
+  if (known !== undefined) return known;
+  const why = folder === null ? "has no place, because there is no home folder" : refusal(folder, codeFolders);
+  if (why !== null) noticeOnce(`the kernel cache${folder === null ? "" : ` ${folder}`} ${why}; ${remedy}`);
+  const root = why === null ? folder! : privateCache();
+  decided.set(key, root);
+  return root;
+}
+
+const diskProblems = new Set(["EROFS", "EACCES", "EPERM", "ENOSPC", "EDQUOT", "ENOENT", "ENOTDIR", "EIO", "ELOOP"]);
+const diskMessages =
+  /no space left on device|disk quota exceeded|read-only file system|error writing to|permission denied/i;
+
+/** Whether something failed for want of a place to write. */
+export const isDiskProblem = (error: unknown): boolean =>
+  diskProblems.has((error as NodeJS.ErrnoException).code ?? "") || diskMessages.test((error as Error).message ?? "");
+
+/** Makes a file in the cache, or in the private folder where the cache cannot be written. */
+export function inWritableFolder<T>(name: string, make: (folder: string) => T): T {
+  const root = cacheRoot();
+  try {
+    const folder = join(root, name);
+    makeFolder(folder);
+    return make(folder);
+  } catch (error) {
+    if (!isDiskProblem(error) || root === privateRoot) throw error;
+    noticeOnce(
+      `the kernel cache ${root} cannot be written (${(error as Error).message.split("\n").slice(0, 2).join(" ")}); ${remedy}`,
+    );
+    const folder = join(privateCache(), name);
+    makeFolder(folder);
+    return make(folder);
+  }
+}

@@ -1,0 +1,183 @@
+// The hand-written C that sizes from messages reach, under the address and undefined-behavior sanitizers: a program of its own
+// that calls it with sizes that lie. It must refuse them, or do as told within its arrays.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { runtimeSource } from "../../cpu/native/runtime.js";
+import { findCompiler } from "../../cpu/toolchain.js";
+import { groupSource } from "./library.js";
+
+const folder = mkdtempSync(join(tmpdir(), "weft-sanitize-"));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+const flags = [
+  "-std=gnu11",
+  "-O1",
+  "-g",
+  "-w",
+  "-fopenmp",
+  "-fsanitize=address,undefined",
+  "-fno-sanitize-recover=all",
+];
+
+/** Compiles and runs a program. */
+function run(name: string, source: string): { status: number | null; output: string } {
+  const path = join(folder, name);
+  writeFileSync(`${path}.c`, source);
+  const made = spawnSync(findCompiler()!.command, [...flags, `${path}.c`, "-o", path, "-lm", "-ldl"], {
+    encoding: "utf8",
+  });
+  if (made.status !== 0) return { status: made.status, output: made.stderr };
+  const env = { ...process.env, ASAN_OPTIONS: "detect_leaks=0:allocator_may_return_null=1" };
+  const { status, stdout, stderr } = spawnSync(path, [join(folder, "group")], {
+    encoding: "utf8",
+    timeout: 60_000,
+    env,
+  });
+  return { status, output: stdout + stderr };
+}
+
+function available(): string | false {
+  if (findCompiler() === null) return "no C compiler";
+  const { status, output } = run("probe", "int main(void) { return 0; }");
+  return status === 0 ? false : `the compiler has no address and undefined-behavior sanitizer: ${output.slice(0, 200)}`;
+}
+const skip = available();
+if (skip !== false) console.error(`SKIPPED: native code under sanitizers (${skip})`);
+
+test("the sanitizers notice what they are there for", { skip }, () => {
+  const { status, output } = run("bad", "int main(int n, char** v) { int a[12]; a[n + 11] = 1; return a[n + 11]; }");
+  assert.notEqual(status, 0);
+  assert.match(output, /index \d+ out of bounds|stack-buffer-overflow/);
+});
+
+const groupHarness = String.raw`
+#define EXPECT(x) do { if (!(x)) { fprintf(stderr, "line %d: %s\n", __LINE__, #x); return 1; } } while (0)
+static uint64_t seed = 1;
+static int64_t draw(int64_t n) { seed = seed * 6364136223846793005ull + 1442695040888963407ull; return (int64_t)((seed >> 33) % (uint64_t)n); }
+
+/* Boxes of all ranks up to far beyond the arrays; strides fit the sizes where the rank does. */
+static int boxes(void) {
+  for (int turn = 0; turn < 2000; turn++) {
+    int nd = (int)draw(40) - 4;
+    int64_t sizes[40], strides[40], total = 4;
+    for (int i = 39; i >= 0; i--) sizes[i] = turn % 7 == 0 ? draw(4) - 1 : 1 + draw(2);
+    if (nd > 12) for (int i = 0; i < nd; i++) sizes[i] = 2;
+    for (int i = (nd > 0 && nd <= 12 ? nd : 0) - 1; i >= 0; i--) { strides[i] = total; total *= sizes[i] > 0 ? sizes[i] : 1; }
+    if (nd < 0 || nd > 12) for (int i = 0; i < 40; i++) strides[i] = 4;
+    char* from = calloc(1, (size_t)total);
+    char* to = calloc(1, (size_t)total);
+    copy_box(to, strides, from, strides, sizes, nd, 4);
+    copy_box(to, strides, from, strides, sizes, nd, turn % 2 ? 0 : -4);
+    free(from); free(to);
+  }
+  return 0;
+}
+
+int main(int argc, char** argv) {
+  EXPECT(wg_arena_open(64u << 20) == 0);
+  if (boxes()) return 1;
+  /* Allocations that lie. */
+  EXPECT(wg_alloc(~0ull) == 0 && wg_alloc(~0ull - 4095) == 0 && wg_alloc(1ull << 62) == 0 && wg_alloc(65u << 20) == 0);
+  EXPECT(wg_free(0) == 0 && wg_free(~0ull) == 0 && wg_free(wg_arena_base() + 1) == 0);
+  uint64_t block = wg_alloc(100);
+  EXPECT(block && wg_free(block) == 1 && wg_free(block) == 0);
+  /* Other processes' memory: larger than it is, no file, no such process. */
+  EXPECT(wg_map(getpid(), 0, 1ull << 40) == 0);
+  int file = open("/proc/self/exe", O_RDONLY);
+  int child = fork();
+  if (child == 0) { pause(); _exit(0); }
+  EXPECT(wg_map(child, wg_arena_fd(), 1ull << 40) == 0);
+  EXPECT(wg_map(child, 9999, 4096) == 0 && wg_map(child, 0, 4096) == 0 && wg_map(child, file, 1ull << 40) == 0);
+  EXPECT(wg_map(-1, 0, 4096) == 0 && wg_map(1 << 30, 0, 4096) == 0);
+  kill(child, 9);
+  /* Groups of impossible sizes. */
+  int32_t error, detail;
+  int sizes[][2] = {{0, 0}, {0, -1}, {0, 257}, {0, 1 << 30}, {-1, 2}, {2, 2}};
+  for (int i = 0; i < 6; i++) EXPECT(wg_join(argv[1], sizes[i][0], sizes[i][1], 0.1, 1, &error, &detail) == 0 && error == E_SIZES);
+  uint64_t handle = wg_join(argv[1], 0, 1, 5, 1, &error, &detail);
+  EXPECT(handle && error == E_OK);
+  group_t* g = (group_t*)(uintptr_t)handle;
+  /* A right descriptor, and then one wrong number at a time. */
+  static int64_t good[64];
+  good[D_KIND] = K_ALLREDUCE; good[D_DTYPE] = 6; good[D_ELEMENT] = 4; good[D_MEMBERS] = 1; good[D_IN] = good[D_OUT] = 16; good[D_COUNT] = 4;
+  float in[4] = {1, 2, 3, 4}, out[4] = {0};
+  EXPECT(weft_collective(g, good, in, out, 0) == E_OK && out[3] == 4);
+  const int64_t values[] = {-1, 1, 2, 4, 10, 255, 257, 304, 1 << 30, (int64_t)1 << 62};
+  const int fields[] = {D_FN, D_DTYPE, D_ELEMENT, D_MEMBERS, D_ME, D_SENDS, D_RECEIVES, D_RANKS};
+  for (int f = 0; f < 8; f++)
+    for (int v = 0; v < 10; v++) {
+      int64_t d[64];
+      memcpy(d, good, sizeof d);
+      if (d[fields[f]] == values[v]) continue;
+      d[fields[f]] = values[v];
+      if (fields[f] == D_DTYPE && values[v] >= 0 && values[v] <= 9) continue; /* other types of the same bytes are right */
+      if (fields[f] == D_FN && values[v] >= 0 && values[v] <= 3) continue;
+      if (fields[f] == D_ELEMENT && values[v] >= 1 && values[v] <= 16) continue;
+      if (fields[f] == D_RECEIVES && values[v] >= 0) continue; /* read for moves alone */
+      if (fields[f] == D_SENDS && values[v] >= 0 && values[v] <= SENDS / TRANSFER) continue;
+      EXPECT(weft_collective(g, d, in, out, 0) == E_SIZES);
+    }
+  int64_t complex_max[64];
+  memcpy(complex_max, good, sizeof complex_max);
+  complex_max[D_DTYPE] = 8; complex_max[D_FN] = 2; complex_max[D_ELEMENT] = 8; complex_max[D_COUNT] = 2;
+  EXPECT(weft_collective(g, complex_max, in, out, 0) == E_SIZES);
+  puts("group ok");
+  return 0;
+}
+`;
+
+test("groups, shared memory and boxes refuse sizes that lie", { skip }, () => {
+  const { status, output } = run("group-harness", `${groupSource}\n${groupHarness}`);
+  assert.equal(status, 0, output);
+  assert.match(output, /group ok/);
+});
+
+const runtimeHarness = String.raw`
+#define EXPECT(x) do { if (!(x)) { fprintf(stderr, "line %d: %s\n", __LINE__, #x); return 1; } } while (0)
+#include <stdio.h>
+#include <limits.h>
+int main(void) {
+  EXPECT(wr_alloc(~0ull) == NULL && wr_alloc(1ull << 60) == NULL);
+  void* p = wr_alloc(0);
+  EXPECT(p != NULL);
+  wr_free(p);
+  wr_init(NULL, 2);
+  /* Indices from data: none of them may leave the result. */
+  float base[12] = {0}, updates[15], out[12];
+  for (int i = 0; i < 15; i++) updates[i] = 1;
+  const int32_t indices[5] = {INT_MIN, -1, 3, 4, INT_MAX};
+  wr_scatter(6, 1, 1, 4, 3, 5, base, indices, updates, out, 2);
+  for (int i = 0; i < 12; i++) EXPECT(out[i] == (i >= 9 ? 1 : 0));
+  wr_scatter(6, 1, 1, 4, 3, 5, NULL, indices, updates, out, 2);
+  wr_scatter(6, 0, 1, 4, 3, 5, NULL, indices, updates, out, 2);
+  wr_scatter(6, 1, 1, 0, 3, 5, NULL, indices, updates, out, 2);
+  /* Empty and single. */
+  wr_cumsum(6, 0, 4, 1, 0, base, out, 2); wr_cumsum(6, 1, 0, 1, 1, base, out, 2);
+  int32_t order[8], heap[8];
+  wr_argsort(6, 0, 4, 0, base, order, 2); wr_argsort(6, 1, 0, 0, base, order, 2);
+  heap_order(6, base, 0, order, 0, 0); heap_order(6, base, 0, order, 1, 0);
+  /* Without memory the order is the same. */
+  const double numbers[8] = {3, 1, NAN, 2, 1, -INFINITY, NAN, 3};
+  for (int descending = 0; descending < 2; descending++) {
+    wr_argsort(7, 1, 8, descending, numbers, order, 1);
+    heap_order(7, numbers, 0, heap, 8, descending);
+    for (int i = 0; i < 8; i++) EXPECT(order[i] == heap[i]);
+  }
+  /* Products with empty sides. */
+  wr_gemm(0, 0, 4, 3, base, 3, 1, 0, updates, 4, 1, 0, out, 4, 0, NULL, NULL, NULL, NULL, 2);
+  wr_gemm(0, 3, 4, 0, base, 0, 1, 0, updates, 4, 1, 0, out, 4, 0, NULL, NULL, NULL, NULL, 2);
+  for (int i = 0; i < 12; i++) EXPECT(out[i] == 0);
+  puts("runtime ok");
+  return 0;
+}
+`;
+
+test("the CPU's runtime stays within its arrays", { skip }, () => {
+  const { status, output } = run("runtime-harness", `${runtimeSource}\n${runtimeHarness}`);
+  assert.equal(status, 0, output);
+  assert.match(output, /runtime ok/);
+});

@@ -1,0 +1,76 @@
+// Random integer and gather programs on the reference, the CPU and the emulated GPU against NumPy, digit by digit. NumPy runs in a
+// Python process; without it the tests are skipped, and say so. WEFT_FUZZ=1000 runs more of them, WEFT_FUZZ_SEED=7 starts elsewhere.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { after, before, describe, test } from "node:test";
+import { device as emulated, skip as noEmulator, prepareEmulator } from "../device/cuda/emulated/testkit.js";
+import * as weft from "../index.js";
+import { CpuDevice, ReferenceDevice, type Tensor, useDevice } from "../index.js";
+import { integerProgram, pythonOf, uploadInteger } from "./integer-programs.js";
+
+const python = process.env.WEFT_PYTHON ?? "python3";
+const hasNumPy = spawnSync(python, ["-c", "import numpy; assert numpy.__version__ >= '2'"]).status === 0;
+const noNumPy = hasNumPy
+  ? false
+  : `no NumPy 2 for ${python}: integer programs are not checked (WEFT_PYTHON names another)`;
+
+const first = Number(process.env.WEFT_FUZZ_SEED ?? 0);
+const programs = Array.from({ length: Number(process.env.WEFT_FUZZ ?? 60) }, (_, i) => integerProgram(first + i));
+
+type Answer = [shape: number[], digits: string[]];
+let answers: Answer[][] = [];
+
+before(() => {
+  prepareEmulator();
+  if (noNumPy !== false) return;
+  useDevice(new ReferenceDevice());
+  const done = spawnSync(python, ["-"], { input: pythonOf(programs), encoding: "utf8", maxBuffer: 1 << 28 });
+  assert.equal(done.status, 0, done.stderr.slice(-2000));
+  answers = JSON.parse(done.stdout) as Answer[][];
+});
+after(() => void useDevice(new ReferenceDevice()));
+
+const shown = (t: Tensor): Answer => [[...t.shape], Array.from(t.dataSync() as ArrayLike<number | bigint>, String)];
+
+function check(perProgram: number): void {
+  const wrong: string[] = [];
+  for (let at = 0; at < programs.length; at += perProgram) {
+    const group = programs.slice(at, at + perProgram);
+    const all = weft.jit((args: Tensor[][]) => group.map(({ run }, i) => run(args[i])));
+    const results = all(group.map(({ inputs }) => inputs.map(uploadInteger))) as Tensor[][];
+    results.forEach((tensors, i) => {
+      const got = JSON.stringify(tensors.map(shown));
+      if (got !== JSON.stringify(answers[at + i])) wrong.push(`program ${first + at + i}`);
+    });
+  }
+  assert.deepEqual(wrong, []);
+}
+
+const devices: [string, () => weft.Device, false | string, number][] = [
+  ["reference", () => new ReferenceDevice(), false, 1],
+  ["cpu", () => new CpuDevice(), CpuDevice.available() ? false : "no C compiler", 10],
+  ["emulated cuda", emulated as () => weft.Device, noEmulator, 10],
+];
+
+for (const [name, make, skip, perProgram] of devices)
+  describe(`integer programs on ${name}`, { skip: noNumPy || skip }, () => {
+    before(() => void useDevice(make()));
+    test("against NumPy", () => check(perProgram));
+  });
+
+test("a pad of a flip of a reshaped flip reads every element from its place", { skip: devices[1][2] }, () => {
+  useDevice(new CpuDevice());
+  const numbers = Array.from({ length: 12 }, (_, i) => i + 1);
+  const program = weft.jit((x: Tensor) =>
+    x
+      .flip([1])
+      .reshape([1, -1])
+      .flip([1])
+      .pad([
+        [0, 0],
+        [1, 0],
+      ]),
+  );
+  const got = program(weft.tensor(numbers, { dtype: "int32" }).reshape([3, 4]).realize()).dataSync();
+  assert.deepEqual(Array.from(got as Int32Array), [0, 9, 10, 11, 12, 5, 6, 7, 8, 1, 2, 3, 4]);
+});
