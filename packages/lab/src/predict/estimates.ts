@@ -1,5 +1,5 @@
-// What a fix would give, before it is made: each price is a formula over the measured parts of a step. The ideal gain comes from the
-// formula; the interval says how much of it is usually reached. Pure numbers; which fix to offer is decided in diagnosis/.
+// Estimates the effect of fixes: a formula over the measured parts of a step gives the ideal gain, and the interval covers how
+// much of it is usually reached. diagnosis/ decides which fix to recommend.
 import { ddpBuckets, simulateOverlap } from "../metrics/index.js";
 import type { PredictedEffect } from "../model/index.js";
 
@@ -8,28 +8,28 @@ export interface StepParts {
   stepUs: number;
   /** Waiting for data. */
   dataUs: number;
-  /** Communication in all, and the part that nothing overlapped. */
+  /** Total communication, and the part that no computation overlapped. */
   commUs: number;
   exposedUs: number;
 }
 
-export interface Price {
+export interface EffectEstimate {
   /** New time per unit of work, relative to the old one. */
   ratio: number;
   reason: string;
 }
 
-/** The time that is neither waiting nor exposed communication. */
+/** Time that is neither data wait nor exposed communication. */
 export const computeUs = (p: StepParts): number => Math.max(0, p.stepUs - p.dataUs - p.exposedUs);
 
-const relative = (p: StepParts, newUs: number, reason: string): Price => ({ ratio: newUs / p.stepUs, reason });
+const relative = (p: StepParts, newUs: number, reason: string): EffectEstimate => ({ ratio: newUs / p.stepUs, reason });
 
-/** Synchronize every k-th micro-step: the exposed part is paid once in k. */
-export const priceAccumulation = (p: StepParts, k: number): Price =>
+/** Gradient accumulation over k micro-steps: the exposed communication occurs once in k. */
+export const estimateAccumulation = (p: StepParts, k: number): EffectEstimate =>
   relative(p, p.stepUs - p.exposedUs + p.exposedUs / k, `the exposed communication is paid once in ${k} micro-steps`);
 
 /** A batch m times larger per device: m times the compute (if the device is busy), the same communication. */
-export function priceLargerBatch(p: StepParts, m: number, deviceBusyShare = 1): Price {
+export function estimateLargerBatch(p: StepParts, m: number, deviceBusyShare = 1): EffectEstimate {
   const compute = computeUs(p);
   const grown = compute * (1 - deviceBusyShare) + compute * deviceBusyShare * m;
   return {
@@ -38,22 +38,22 @@ export function priceLargerBatch(p: StepParts, m: number, deviceBusyShare = 1): 
   };
 }
 
-/** Half-width gradients: half the bytes. Latency stays, so only the share that is bandwidth shrinks. */
-export const priceHalfGradients = (p: StepParts, bandwidthShare = 0.9): Price =>
+/** 16-bit gradients: half the bytes. Latency is unchanged, so only the bandwidth share shrinks. */
+export const estimateHalfGradients = (p: StepParts, bandwidthShare = 0.9): EffectEstimate =>
   relative(
     p,
     p.stepUs - p.exposedUs * bandwidthShare * 0.5,
     "half the gradient bytes; latency and compute taken as unchanged",
   );
 
-/** Overlap switched on: communication hides behind the backward pass, what is longer counts. */
-export function priceOverlap(p: StepParts, backwardUs: number): Price {
+/** Overlap of communication and backward pass: the longer of the two determines the time. */
+export function estimateOverlap(p: StepParts, backwardUs: number): EffectEstimate {
   const left = Math.max(0, p.commUs - backwardUs * 0.9);
   return relative(p, p.stepUs - p.exposedUs + Math.min(left, p.exposedUs), "communication beside the backward pass");
 }
 
-/** Faster input: loaders in parallel up to where the device is the limit. */
-export function priceLoaders(p: StepParts, factor: number): Price {
+/** Faster input: parallel loaders until the device is the bottleneck. */
+export function estimateLoaders(p: StepParts, factor: number): EffectEstimate {
   const work = p.stepUs - p.dataUs;
   const data = p.dataUs + work;
   return relative(
@@ -63,12 +63,12 @@ export function priceLoaders(p: StepParts, factor: number): Price {
   );
 }
 
-/** Launches that go away: fused kernels, CUDA graphs, batched small problems. */
-export const priceFewerLaunches = (p: StepParts, launchUs: number): Price =>
+/** Fewer launches: fused kernels, CUDA graphs, batched small problems. */
+export const estimateFewerLaunches = (p: StepParts, launchUs: number): EffectEstimate =>
   relative(p, p.stepUs - launchUs * 0.8, "four fifths of the launch time that the device waits for");
 
 /** The last bucket's bytes sent early or sparse. */
-export const priceEarlyTail = (p: StepParts, tailUs: number): Price =>
+export const estimateEarlyTail = (p: StepParts, tailUs: number): EffectEstimate =>
   relative(
     p,
     p.stepUs - Math.min(tailUs, p.exposedUs),
@@ -78,11 +78,11 @@ export const priceEarlyTail = (p: StepParts, tailUs: number): Price =>
 export interface BucketChoice {
   capBytes: number;
   exposedUs: number;
-  price: Price;
+  price: EffectEstimate;
 }
 
-/** Runs the bucket simulator over cap sizes and takes the best; null when the current one is best already. */
-export function priceBuckets(
+/** The best bucket cap by simulation; null when the current one is best. */
+export function estimateBuckets(
   p: StepParts,
   parameterElements: readonly number[],
   backwardUs: number,
@@ -99,7 +99,7 @@ export function priceBuckets(
     .map((cap) => ({ cap, exposedUs: exposed(cap) }))
     .reduce((a, b) => (b.exposedUs < a.exposedUs * 0.98 ? b : a), { cap: capBytes, exposedUs: now });
   if (best.cap === capBytes) return null;
-  // The simulator gives the change; the measured exposed part gives the level.
+  // The simulation gives the ratio; the measured exposed communication gives the absolute value.
   const saved = Math.min(p.exposedUs, now - best.exposedUs);
   return {
     capBytes: best.cap,
@@ -112,11 +112,17 @@ export function priceBuckets(
   };
 }
 
-/** Of a computed gain, this much is usually reached: not calibrated yet, so it is wide and says so. */
+/** Share of a computed gain that is usually reached. Not calibrated, therefore wide. */
 export const reachedShare: [number, number] = [0.4, 1.1];
 
-/** A price as a promised effect on a measured time. */
-export function effectOf(price: Price, from: number, unit: string, metric: string, devices?: number): PredictedEffect {
+/** An estimate as the predicted effect on a measured time. */
+export function effectOf(
+  price: EffectEstimate,
+  from: number,
+  unit: string,
+  metric: string,
+  devices?: number,
+): PredictedEffect {
   const gain = from * (1 - price.ratio);
   const low = from - gain * reachedShare[1];
   const high = from - gain * reachedShare[0];
