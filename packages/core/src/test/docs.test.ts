@@ -35,6 +35,6 @@ test("docs/ops.md is up to date", needsRepository, () => {
 });
 
 test("docs/performance.md is up to date", needsRepository, () => {
-  const { status, stderr } = run([join(root, "bench/report.mjs"), "--check"]);
+  const { status, stderr } = run([join(root, "packages/bench/dist/suites/main.js"), "report", "--check"]);
   assert.equal(status, 0, stderr);
 });
