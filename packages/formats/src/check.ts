@@ -28,7 +28,7 @@ function unwrap(schema: z.ZodType): { inner: z.ZodType; optional: boolean } {
 }
 
 /** The kind of value that a schema accepts, for messages. */
-export function kindOf(schema: z.ZodType): string {
+export function kindName(schema: z.ZodType): string {
   const { inner } = unwrap(schema);
   if (inner instanceof z.ZodNumber) return inner.isInt ? "integer" : "number";
   if (inner instanceof z.ZodEnum) return `one of ${inner.options.join(", ")}`;

@@ -1,7 +1,7 @@
 // Schemas of run records: one JSON object per line, with `v: 1` and a `type`. The runner, the probe and the trainer write
 // them; the lab reads them. docs/lab-format.md explains every field.
 import { z } from "zod";
-import { kindOf, type Lenient, lenientParser } from "./check.js";
+import { kindName, type Lenient, lenientParser } from "./check.js";
 import { countSchema, machineFactsSchema, probeFactsSchema, workloadSchema } from "./facts.js";
 
 /** Version of the record format. */
@@ -216,7 +216,7 @@ export function parseRecord(line: string): ParsedRecord {
     : field.split(".").reduce<unknown>((at, key) => (at as Record<string, unknown>)?.[key], object);
   return {
     ok: false,
-    problem: `${type} record: ${field} should be ${kindOf(shape[field.split(".")[0]])}, is ${JSON.stringify(got)}`,
+    problem: `${type} record: ${field} should be ${kindName(shape[field.split(".")[0]])}, is ${JSON.stringify(got)}`,
   };
 }
 

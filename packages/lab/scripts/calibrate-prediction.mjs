@@ -1,18 +1,17 @@
 // Calibrates the prediction law and its intervals, and writes src/predict/constants.ts and bench/results/prediction.json.
-//   WEFT_SHARED=../shared node packages/lab/scripts/calibrate-prediction.mjs
+//   node packages/lab/scripts/calibrate-prediction.mjs
 // Every figure it reports is cross-validated over model families: the constants that predict a family never saw it.
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { quantile, seededRandom } from "../../formats/dist/stats/index.js";
 import { fitShape, logShape, ringShape } from "../dist/metrics/index.js";
 import { errorScale, fitLaw } from "../dist/predict/index.js";
-import { quantile, seededRandom } from "../dist/stats/index.js";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../../..");
-const shared = process.env.WEFT_SHARED ?? join(root, "../shared");
 const read = (path) => JSON.parse(readFileSync(path, "utf8"));
-const series = read(join(shared, "oracles/weak_scaling_series.json")).series.map((s) => ({
+const series = read(join(root, "packages/lab/testdata/weak_scaling_series.json")).series.map((s) => ({
   family: s.file,
   points: s.points,
 }));

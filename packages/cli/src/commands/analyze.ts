@@ -1,7 +1,7 @@
-// weft analyze: studies -> valid? how well? why? what would help? with tables, pictures and a page. The judgment is the lab's.
+// weft analyze: validity, scaling, findings and predictions of studies, with tables, charts and an HTML report.
 import { query, type StudyReport, studyTables, type Table, writeReport, writeTables } from "@weft/lab";
 import type { Command } from "commander";
-import { attempt, CommandError, failed, Progress, table, wrongUsage } from "../terminal/index.js";
+import { attempt, CommandError, failed, ProgressLine, table, wrongUsage } from "../terminal/index.js";
 import {
   analyzeAll,
   findingsText,
@@ -46,15 +46,15 @@ export function add(program: Command): void {
     .command("analyze")
     .description("Is this scaling study valid, how well does it scale, why, and what would help?")
     .argument("<paths...>", "study directories, study.yaml, metrics.csv or records (.jsonl)")
-    .option("--warmup <n>", "epochs at the start of each run that do not count (default: the study's, else 1)")
-    .option("--datasets <names...>", "only the studies of these names")
+    .option("--warmup <n>", "epochs to exclude at the start of each run (default: the study's, else 1)")
+    .option("--datasets <names...>", "only studies with these names")
     .option("--json", "the analysis as JSON on standard output; writes files only with --out")
     .option("--out <dir>", "directory for the files (default: weft-report)")
-    .option("--no-pictures", "no PNG, SVG and HTML: a thousand runs in seconds")
-    .option("--db <file>", "write everything measured and found into a DuckDB file")
+    .option("--no-pictures", "write no PNG, SVG and HTML, which is much faster")
+    .option("--db <file>", "write measurements and findings into a DuckDB file")
     .option("--sql <query>", "query that database and print the rows (needs --db)")
-    .option("--ledger <file>", "where predictions are kept and scored (default: .weft/ledger.jsonl)")
-    .option("--no-ledger", "keep no predictions")
+    .option("--ledger <file>", "file that records and scores predictions (default: .weft/ledger.jsonl)")
+    .option("--no-ledger", "record no predictions")
     .addHelpText("after", help)
     .action((paths: string[], options: Options) => attempt(() => run(paths, options)));
 }
@@ -67,7 +67,7 @@ function readWarmup(text: string | undefined): number | undefined {
   return warmup;
 }
 
-/** What was concluded, beside the tables of what was measured. */
+/** The tables of the conclusions, in addition to those of the measurements. */
 function conclusionTables(reports: readonly StudyReport[]): Table[] {
   return [
     {
@@ -127,7 +127,7 @@ async function run(paths: string[], options: Options): Promise<void> {
   const directory = options.out ?? (options.json ? undefined : "weft-report");
   let written: string[] = [];
   if (directory !== undefined) {
-    const progress = new Progress();
+    const progress = new ProgressLine();
     try {
       written = await writeReport(analyses, directory, {
         pictures: options.pictures,

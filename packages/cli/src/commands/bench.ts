@@ -6,7 +6,7 @@ import { type BenchOptions, coreOrder, parseSize, type RowSpec, rowsOf, runBench
 import * as weft from "@weft/core";
 import { type BenchRecord, benchFiles, benchText, judgeBench, parseBenchRecord } from "@weft/lab";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { attempt, CommandError, counts, failed, Progress, warn, wrongUsage } from "../terminal/index.js";
+import { attempt, CommandError, counts, failed, ProgressLine, warn, wrongUsage } from "../terminal/index.js";
 import { jitText, torchText } from "./bench-suites.js";
 import { torchRows } from "./bench-torch.js";
 
@@ -99,7 +99,7 @@ async function run(options: Options & { gpus?: number[]; port?: string }): Promi
   const stop = (): void => abort.abort();
   process.on("SIGINT", stop);
   process.on("SIGTERM", stop);
-  const progress = new Progress();
+  const progress = new ProgressLine();
   try {
     const bench = benchOptions(options, abort.signal, progress);
     if (bench.server !== undefined) {
@@ -169,7 +169,7 @@ const gpuCount = (): number => weft.system.devices().filter((d) => d.startsWith(
 function benchOptions(
   options: Options & { gpus?: number[]; port?: string },
   signal: AbortSignal,
-  progress: Progress,
+  progress: ProgressLine,
 ): BenchOptions {
   const gpus = gpuCount();
   const device = options.device ?? (options.gpus !== undefined || gpus > 0 ? "cuda" : "cpu");

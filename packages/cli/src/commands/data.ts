@@ -2,7 +2,7 @@
 
 import { type DatasetName, datasetNames, datasets, download, findSplit, splits, textOf } from "@weft/train/data";
 import type { Command } from "commander";
-import { attempt, CommandError, Progress, size, table, wrongUsage } from "../terminal/index.js";
+import { attempt, CommandError, ProgressLine, size, table, wrongUsage } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 
 interface Options {
@@ -55,7 +55,7 @@ async function get(name: string, options: Options): Promise<void> {
   const abort = new AbortController();
   const stop = (): void => abort.abort();
   process.on("SIGINT", stop);
-  const progress = new Progress();
+  const progress = new ProgressLine();
   try {
     const done = await engineWork(() =>
       download(dataset, {

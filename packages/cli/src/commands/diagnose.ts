@@ -1,7 +1,7 @@
 // weft diagnose: findings with evidence, cause, fix and predicted effect, of a study or of a single run, traces included.
 import { attachTraces } from "@weft/lab";
 import type { Command } from "commander";
-import { attempt, failed, Progress, warn, writeFiles } from "../terminal/index.js";
+import { attempt, failed, ProgressLine, warn, writeFiles } from "../terminal/index.js";
 import {
   analyzeAll,
   findingsText,
@@ -32,13 +32,13 @@ study that is not valid.`;
 export function add(program: Command): void {
   program
     .command("diagnose")
-    .description("What holds a job back: findings with evidence, cause, fix and predicted effect.")
+    .description("Find performance problems: evidence, cause, fix and predicted effect.")
     .argument("<paths...>", "study or run directories, study.yaml, records (.jsonl)")
-    .option("--no-traces", "do not read the traces that lie beside the runs")
+    .option("--no-traces", "do not read the traces of the runs")
     .option("--json", "the findings as JSON on standard output")
     .option("--out <dir>", "write findings.json and findings.txt into a directory")
-    .option("--ledger <file>", "where predictions are kept and scored (default: .weft/ledger.jsonl)")
-    .option("--no-ledger", "keep no predictions")
+    .option("--ledger <file>", "file that records and scores predictions (default: .weft/ledger.jsonl)")
+    .option("--no-ledger", "record no predictions")
     .addHelpText("after", help)
     .action((paths: string[], options: Options) => attempt(() => run(paths, options)));
 }
@@ -46,7 +46,7 @@ export function add(program: Command): void {
 async function run(paths: string[], options: Options): Promise<void> {
   const studies = await loadStudies(paths, {});
   if (options.traces) {
-    const progress = new Progress();
+    const progress = new ProgressLine();
     try {
       await labWork(async () => {
         for (const study of studies) await attachTraces(study, (file, index, of) => progress.update(file, index, of));

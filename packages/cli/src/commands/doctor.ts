@@ -4,7 +4,7 @@ import { accessSync } from "node:fs";
 import { arch, availableParallelism, cpus, freemem, platform, release, totalmem } from "node:os";
 import type { Tensor } from "@weft/core";
 import type { Command } from "commander";
-import { attempt, failed, Progress, significant, size, table, warn, writeFiles } from "../terminal/index.js";
+import { attempt, failed, ProgressLine, significant, size, table, warn, writeFiles } from "../terminal/index.js";
 import {
   type CudaReport,
   cudaFacts,
@@ -131,7 +131,7 @@ async function run(options: Options): Promise<void> {
 }
 
 function examine(weft: Weft, measure: boolean): Report {
-  const progress = new Progress();
+  const progress = new ProgressLine();
   const found = weft.system.compiler();
   const compiler = found === null ? null : { ...found, selfTest: selfTest(weft) };
   const path = weft.system.openBlas();

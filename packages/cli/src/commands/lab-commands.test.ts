@@ -21,7 +21,7 @@ const put = (name: string, text: string): string => {
   return join(home, name);
 };
 
-test("analyze --json gives the shape that other programs rely on, and writes nothing", () => {
+test("analyze --json prints the documented fields and writes no files", () => {
   const { status, stdout } = weft("analyze", experiments, "--json", "--warmup", "1", "--datasets", "IMDB", "AGNews");
   assert.equal(status, 0);
   const { studies } = JSON.parse(stdout);
@@ -50,7 +50,7 @@ test("analyze --json gives the shape that other programs rely on, and writes not
   assert.equal(existsSync(join(home, "ledger.jsonl")), false);
 });
 
-test("analyze writes files, a database that SQL can ask, and the ledger", () => {
+test("analyze writes files, a database for SQL queries, and the ledger", () => {
   const out = join(home, "out");
   const db = join(home, "lab.duckdb");
   const { status, stdout } = weft(
@@ -72,7 +72,7 @@ test("analyze writes files, a database that SQL can ask, and the ledger", () => 
   assert.match(weft("ledger").stdout, /AGNews +work-not-divided +4 +10\.57 s/);
 });
 
-test("predict: intervals, cannot say, both spellings of counts, from a study too", () => {
+test("predict gives intervals or the reason for none, accepts both notations of counts, and reads studies", () => {
   const points = put("points.json", '{"metric": "throughput", "points": [[1, 364.27], [4, 1432.73]]}');
   const { predictions } = JSON.parse(weft("predict", points, "--at", "8,64", "--json").stdout);
   assert.deepEqual(
@@ -99,7 +99,7 @@ test("predict: intervals, cannot say, both spellings of counts, from a study too
   assert.match(invalid.stderr, /AGNews is not valid as a scaling result \(work-not-divided\)/);
 });
 
-test("diagnose and lint: findings, files and exit codes", () => {
+test("diagnose and lint print findings, write files and set exit codes", () => {
   const out = join(home, "diag");
   const { status, stdout } = weft("diagnose", experiments, "--json", "--out", out);
   assert.equal(status, 0);
@@ -118,7 +118,7 @@ test("diagnose and lint: findings, files and exit codes", () => {
   assert.equal(weft("lint", put("fine.yaml", "a: 1\n")).status, 0);
 });
 
-test("wrong usage exits with 2, a thing that failed with 1, and both say why", () => {
+test("wrong usage exits with 2, a failure with 1, both with a message", () => {
   const cases: [string[], number, RegExp][] = [
     [["analyze"], 2, /missing required argument/],
     [["analyze", experiments, "--warmup", "x"], 2, /--warmup x is not a count/],
@@ -140,7 +140,7 @@ test("wrong usage exits with 2, a thing that failed with 1, and both say why", (
   }
 });
 
-test("help teaches with an example", () => {
+test("every command's help has an example", () => {
   for (const command of ["analyze", "diagnose", "predict", "lint", "ledger"]) {
     const { status, stdout } = weft(command, "--help");
     assert.equal(status, 0);

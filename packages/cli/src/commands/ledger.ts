@@ -1,4 +1,4 @@
-// weft ledger: the predictions that were made, what came of them, and how often their intervals held.
+// weft ledger: recorded predictions, their outcomes, and how often their intervals were right.
 import { shortNumber } from "@weft/formats/text";
 import { type Ledger, ledgerScore, readLedger, scoreLedger } from "@weft/lab";
 import type { Command } from "commander";
@@ -22,8 +22,8 @@ fix is scored by a study in which that finding is gone.`;
 export function add(program: Command): void {
   program
     .command("ledger")
-    .description("Predictions that were made, and whether they came true.")
-    .option("--score <paths...>", "studies that may answer predictions")
+    .description("Show recorded predictions and their outcomes.")
+    .option("--score <paths...>", "studies to score predictions with")
     .option("--ledger <file>", "the ledger (default: .weft/ledger.jsonl, or WEFT_LEDGER)")
     .option("--json", "predictions, outcomes and score as JSON on standard output")
     .option("--out <dir>", "write ledger.json into a directory")

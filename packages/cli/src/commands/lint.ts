@@ -1,4 +1,4 @@
-// weft lint: job scripts and configurations, before they cost hours of a cluster.
+// weft lint: finds mistakes in job scripts and configurations before they are submitted.
 import { lintFiles, readStudies } from "@weft/lab";
 import type { Command } from "commander";
 import { attempt, failed, writeFiles } from "../terminal/index.js";
@@ -20,9 +20,9 @@ Exits with 1 when there is an error, with 0 when there are only warnings.`;
 export function add(program: Command): void {
   program
     .command("lint")
-    .description("Mistakes in YAML configurations and SLURM scripts.")
+    .description("Find mistakes in YAML configurations and SLURM scripts.")
     .argument("<files...>", "configurations (.yaml) and job scripts")
-    .option("--runs <paths...>", "studies whose probe saw which keys were read")
+    .option("--runs <paths...>", "studies whose probe recorded which keys were read")
     .option("--json", "the problems as JSON on standard output")
     .option("--out <dir>", "write lint.json into a directory")
     .addHelpText("after", help)

@@ -1,9 +1,17 @@
-// weft predict: measured points -> other device counts, each with an interval or with the reason why there is none.
+// weft predict: predictions at other device counts, each with an interval or the reason why there is none.
 import { existsSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { PointSet } from "@weft/formats";
 import { shortNumber } from "@weft/formats/text";
-import { type PredictionResult, predict, predictionChart, readJson, readPoints, renderPng, renderSvg } from "@weft/lab";
+import {
+  predict,
+  predictionChart,
+  readJson,
+  readPoints,
+  renderPng,
+  renderSvg,
+  type ScalingPredictions,
+} from "@weft/lab";
 import type { Command } from "commander";
 import { attempt, CommandError, counts, csv, failed, table, warn, writeFiles, wrongUsage } from "../terminal/index.js";
 import { analyzeAll, labWork, loadStudies } from "./studies.js";
@@ -30,18 +38,18 @@ points.json:
 export function add(program: Command): void {
   program
     .command("predict")
-    .description("Throughput or time at other device counts, with 80% intervals and an honest cannot say.")
+    .description("Predict throughput or time at other device counts, with 80% intervals.")
     .argument("<path>", "points.json, or a study")
     .requiredOption("--at <counts...>", "device counts: 8,16 or 8 16", counts)
     .option("--devices-per-node <n>", "devices in one node")
-    .option("--study <name>", "which study, where a path holds several")
+    .option("--study <name>", "the study to use when a path contains several")
     .option("--json", "the predictions as JSON on standard output")
     .option("--out <dir>", "write predictions.json, .csv, .svg and .png into a directory")
     .addHelpText("after", help)
     .action((path: string, options: Options) => attempt(() => run(path, options)));
 }
 
-/** Points from a file, or from a study's valid counts. */
+/** Reads points from a file, or from the valid counts of a study. */
 async function pointsOf(path: string, options: Options): Promise<unknown> {
   if (!existsSync(path)) throw new CommandError(`${path} does not exist`);
   if (statSync(path).isFile() && path.endsWith(".json") && !path.endsWith("study.json"))
@@ -99,7 +107,7 @@ async function run(path: string, options: Options): Promise<void> {
   if (result.predictions.every((p) => p.value === null)) process.exitCode = failed;
 }
 
-function show(result: PredictionResult): string {
+function show(result: ScalingPredictions): string {
   const unit = result.metric === "seconds" ? "seconds" : "throughput";
   const rows = result.predictions.map((p) => [
     String(p.devices),

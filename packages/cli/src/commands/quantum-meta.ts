@@ -22,7 +22,7 @@ import {
   CommandError,
   csv,
   failed,
-  Progress,
+  ProgressLine,
   size,
   table,
   time,
@@ -148,7 +148,7 @@ async function run(file: string | undefined, options: Options): Promise<void> {
 
 /** Trains. Ctrl-C and SIGTERM stop after the current iteration, with a checkpoint if --out is given. */
 async function train(trainer: MetaTrainer, options: Options): Promise<number> {
-  const progress = new Progress();
+  const progress = new ProgressLine();
   let stopped = false;
   const stop = (): void => {
     stopped = true;

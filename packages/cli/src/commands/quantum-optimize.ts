@@ -22,7 +22,7 @@ import {
   CommandError,
   csv,
   failed,
-  Progress,
+  ProgressLine,
   table,
   time,
   warn,
@@ -192,7 +192,7 @@ async function run(file: string, options: Options): Promise<void> {
 
 /** Runs the minimizer with a checkpoint every ten iterations. Ctrl-C and SIGTERM stop after the current iteration. */
 async function drive(minimizer: Minimizer, saved: string | null, folder: string | undefined): Promise<string> {
-  const progress = new Progress();
+  const progress = new ProgressLine();
   let stopped = false;
   const stop = (): void => {
     stopped = true;

@@ -12,7 +12,7 @@ import {
   attempt,
   CommandError,
   counts,
-  Progress,
+  ProgressLine,
   significant,
   size,
   table,
@@ -198,7 +198,7 @@ async function run(file: string, options: Options): Promise<void> {
       `--devices ${list.at(-1)}: this machine has ${availableParallelism()} cores, and each device needs one`,
       wrongUsage,
     );
-  const progress = new Progress();
+  const progress = new ProgressLine();
   const rows: Row[] = [];
   const totals: Total[] = [];
   try {
@@ -301,7 +301,7 @@ function lab(totals: readonly Total[], pattern: Pattern) {
       serialFraction: serial,
       class: kind,
     })),
-    findings: findings.map(({ code, title, severity }) => ({ code, title, severity })),
+    findings: findings.map(({ id, title, severity }) => ({ id, title, severity })),
   };
 }
 

@@ -1,4 +1,4 @@
-// weft scale: runs a command at several device counts, measures it, and hands what it measured to the lab's judgment.
+// weft scale: runs a command at several device counts, measures it and analyzes the result.
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import {
@@ -7,13 +7,13 @@ import {
   attachTraces,
   type FollowOptions,
   followStudy,
-  type Launcher,
   launchers,
   PlanError,
   performanceReport,
   runStudy,
-  type Site,
+  type SlurmSite,
   type StudyEvent,
+  type StudyLauncher,
   type StudyOptions,
   type StudyResult,
   studyFromScaleDirectory,
@@ -21,12 +21,21 @@ import {
   writeReport,
 } from "@weft/lab";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { attempt, CommandError, counts, failed, Progress, significant, warn, wrongUsage } from "../terminal/index.js";
+import {
+  attempt,
+  CommandError,
+  counts,
+  failed,
+  ProgressLine,
+  significant,
+  warn,
+  wrongUsage,
+} from "../terminal/index.js";
 
 interface Options {
   devices?: number[];
   repeats: number;
-  launcher: Launcher;
+  launcher: StudyLauncher;
   name?: string;
   out: string;
   timeLimit?: number;
@@ -88,21 +97,21 @@ function duration(value: string): number {
 export function add(program: Command): void {
   program
     .command("scale")
-    .description("Run a command at several device counts, measure it, and say how it scales and why.")
+    .description("Run a command at several device counts, measure it, and analyze how it scales.")
     .argument("[command...]", "the command, behind --; {n} stands for the device count")
     .option("--devices <counts...>", "device counts: 1,2,4 or 1 2 4", counts)
     .option("--repeats <n>", "runs at each count", whole("--repeats"), 1)
     .addOption(new Option("--launcher <how>", "how the command is started").choices(launchers).default("local"))
     .option("--name <name>", "name of the study (and its folder)")
     .option("--out <dir>", "folder that holds the studies", "runs")
-    .option("--time-limit <time>", "most time that one run may take: 90s, 30m, 2h", duration)
-    .option("--warmup <n>", "steps or epochs at the start of each run that do not count", whole("--warmup"))
-    .option("--warmup-runs <n>", "whole runs before the measured ones", whole("--warmup-runs"), 0)
-    .option("--sample-seconds <s>", "time between samples of utilization", positive("--sample-seconds"), 1)
-    .option("--no-probe", "leave the probe out of the job")
+    .option("--time-limit <time>", "time limit of one run: 90s, 30m, 2h", duration)
+    .option("--warmup <n>", "steps or epochs to exclude at the start of each run", whole("--warmup"))
+    .option("--warmup-runs <n>", "warm-up runs before the measured ones", whole("--warmup-runs"), 0)
+    .option("--sample-seconds <s>", "sampling interval of utilization", positive("--sample-seconds"), 1)
+    .option("--no-probe", "do not inject the probe into the job")
     .option("--no-pictures", "write the report without charts")
-    .option("--attach <dir>", "follow a study that was submitted before")
-    .option("--dry-run", "write the study's folder and job scripts, start nothing (sbatch)")
+    .option("--attach <dir>", "follow a submitted study")
+    .option("--dry-run", "write the study's folder and job scripts without submitting (sbatch)")
     .option("--partition <name>", "SLURM partition")
     .option("--account <name>", "SLURM account")
     .option("--qos <name>", "SLURM quality of service")
@@ -121,7 +130,7 @@ export function add(program: Command): void {
 
 async function run(command: string[], options: Options): Promise<void> {
   const abort = new AbortController();
-  // A lost terminal (SIGHUP) must not take submitted jobs with it; Ctrl-C and TERM mean that everything is to end.
+  // A lost terminal (SIGHUP) must not cancel submitted jobs; Ctrl-C and SIGTERM cancel everything.
   const submits = options.attach !== undefined || options.launcher === "sbatch";
   const stop = (): void => abort.abort();
   const leave = (): void => {
@@ -183,7 +192,7 @@ async function measure(command: string[], options: Options, signal: AbortSignal)
   return followStudy(folder, follow);
 }
 
-function siteOf(options: Options): Site {
+function siteOf(options: Options): SlurmSite {
   return {
     ...(options.partition !== undefined && { partition: options.partition }),
     ...(options.account !== undefined && { account: options.account }),
@@ -200,7 +209,7 @@ function siteOf(options: Options): Site {
 }
 
 function reporter(quiet: boolean): (event: StudyEvent) => void {
-  const progress = new Progress();
+  const progress = new ProgressLine();
   const say = (text: string): void => {
     progress.clear();
     if (!quiet) process.stdout.write(`${text}\n`);

@@ -1,4 +1,4 @@
-// What analyze, diagnose and predict share: reading studies with clear errors, the ledger, and how findings look on a terminal.
+// Shared by analyze, diagnose and predict: reading studies, the ledger, and the text of findings.
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import {
@@ -11,22 +11,22 @@ import {
   ledgerScore,
   PointsError,
   plural,
-  promisesOf,
+  predictionsOf,
   readLedger,
   readStudies,
-  recordPromises,
+  recordPredictions,
   type Study,
   type StudyReport,
   scoreLedger,
 } from "@weft/lab";
 import { CommandError, table, warn } from "../terminal/index.js";
 
-export interface StudyOptions {
+export interface StudyInputOptions {
   warmup?: number;
   datasets?: string[];
 }
 
-/** Runs work of the lab; its own errors are sentences for the user. */
+/** Runs a function of the lab; errors of the lab become errors for the user. */
 export async function labWork<T>(work: () => T | Promise<T>): Promise<T> {
   try {
     return await work();
@@ -36,7 +36,7 @@ export async function labWork<T>(work: () => T | Promise<T>): Promise<T> {
   }
 }
 
-export function loadStudies(paths: readonly string[], options: StudyOptions): Promise<Study[]> {
+export function loadStudies(paths: readonly string[], options: StudyInputOptions): Promise<Study[]> {
   return labWork(() =>
     readStudies(paths, {
       ...(options.warmup !== undefined && { warmup: options.warmup }),
@@ -51,17 +51,17 @@ export function warnProblems(problems: readonly ImportProblem[]): void {
   for (const p of problems) warn(`${p.message}${p.file === "" ? "" : ` (${p.file})`}`);
 }
 
-/** The ledger file: what the user names, the environment, or `.weft/ledger.jsonl` here. */
+/** The ledger file: the option, WEFT_LEDGER, or `.weft/ledger.jsonl`. */
 export const ledgerPath = (given?: string): string =>
   given ?? process.env["WEFT_LEDGER"] ?? join(".weft", "ledger.jsonl");
 
-/** Scores what these studies answer, then records what they promise; a sentence about both. */
+/** Scores predictions with these studies, then records theirs; returns a summary. */
 export function keepLedger(reports: readonly StudyReport[], path: string): string {
   const now = Date.now() / 1000;
   const scored = scoreLedger(path, reports, now);
-  const recorded = recordPromises(
+  const recorded = recordPredictions(
     path,
-    reports.flatMap((report) => promisesOf(report, now)),
+    reports.flatMap((report) => predictionsOf(report, now)),
   );
   if (!existsSync(dirname(path)) || !existsSync(path)) return "";
   const score = ledgerScore(readLedger(path));
@@ -100,7 +100,7 @@ export function verdictText(report: StudyReport): string {
 
 export function findingText(finding: Finding, index: number): string {
   const lines = [
-    `${index + 1}. [${finding.severity}] ${finding.title} (${finding.code} ${finding.id}${finding.devices === undefined ? "" : `, ${plural(finding.devices)}`})`,
+    `${index + 1}. [${finding.severity}] ${finding.title} (${finding.id}${finding.devices === undefined ? "" : `, ${plural(finding.devices)}`})`,
     ...finding.evidence.map((e) => `     ${e.text}`),
     `   cause       ${finding.cause}`,
     ...(finding.fix === null ? [] : [`   fix         ${finding.fix}`]),

@@ -1,4 +1,4 @@
-// weft trace: Kineto and JAX traces -> where the time goes, per rank. The analysis is the lab's; here it is only shown.
+// weft trace: time breakdown of Kineto and JAX traces, per rank.
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { median } from "@weft/formats/stats";
@@ -9,7 +9,7 @@ import {
   CommandError,
   csv,
   failed,
-  Progress,
+  ProgressLine,
   percent,
   shorten,
   significant,
@@ -42,9 +42,9 @@ used, and what is missing is said on standard error.`;
 export function add(program: Command): void {
   program
     .command("trace")
-    .description("Where the time goes in Kineto (PyTorch) or JAX traces, per rank.")
+    .description("Show the time breakdown of Kineto (PyTorch) or JAX traces, per rank.")
     .argument("<files...>", "trace files (.json, .json.gz), or folders of them")
-    .option("--diff <files...>", "compare with these traces: they are the second run")
+    .option("--diff <files...>", "traces of the second run, to compare with")
     .option("--top <n>", "rows in each table", "10")
     .option("--merged <file>", "write all ranks into one Chrome trace")
     .option("--json", "the whole report as JSON on standard output")
@@ -87,7 +87,7 @@ function expand(files: readonly string[]): string[] {
 }
 
 async function read(files: readonly string[]): Promise<TraceReport> {
-  const progress = new Progress();
+  const progress = new ProgressLine();
   let what = "";
   try {
     return await analyzeTraces(files, {

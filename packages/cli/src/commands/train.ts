@@ -15,7 +15,16 @@ import {
   train,
 } from "@weft/train";
 import type { Command } from "commander";
-import { attempt, CommandError, count, counts, Progress, significant, warn, wrongUsage } from "../terminal/index.js";
+import {
+  attempt,
+  CommandError,
+  count,
+  counts,
+  ProgressLine,
+  significant,
+  warn,
+  wrongUsage,
+} from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 
 interface Options {
@@ -143,7 +152,7 @@ async function trainHere(config: Config, options: Options): Promise<void> {
   const stop = (): void => abort.abort();
   process.on("SIGTERM", stop);
   process.on("SIGINT", stop);
-  const progress = new Progress();
+  const progress = new ProgressLine();
   const say = (text: string): void => {
     progress.clear();
     if (!options.json && group.rank === 0) process.stdout.write(`${text}\n`);

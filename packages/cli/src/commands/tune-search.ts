@@ -2,12 +2,12 @@
 // and tried in the order of what they promise. Measuring is handed in, so that the search can be tested without a run.
 import {
   computeUs,
-  type Price,
-  priceAccumulation,
-  priceBuckets,
-  priceHalfGradients,
-  priceLargerBatch,
-  priceLoaders,
+  type EffectEstimate,
+  estimateAccumulation,
+  estimateBuckets,
+  estimateHalfGradients,
+  estimateLargerBatch,
+  estimateLoaders,
   reachedShare,
   type StepParts,
 } from "@weft/lab";
@@ -69,7 +69,7 @@ interface Candidate {
 }
 
 /** The promise of a price: throughput after, with the interval that prices have. */
-function promised(now: Measured, { ratio, reason }: Price): Expectation {
+function promised(now: Measured, { ratio, reason }: EffectEstimate): Expectation {
   const after = (share: number): number => now.samplesPerSecond / (1 + (ratio - 1) * share);
   const ends = reachedShare.map(after).sort((a, b) => a - b) as [number, number];
   return { samplesPerSecond: after(1), interval: ends, reason };
@@ -82,7 +82,7 @@ function rateOf(now: Measured): (bytes: number) => number {
 }
 
 /** What another number of devices should give: the same work a rank, communication as in a ring. */
-function priceDevices(now: Measured, from: number, to: number): Price {
+function priceDevices(now: Measured, from: number, to: number): EffectEstimate {
   const ring = (n: number): number => (2 * (n - 1)) / n;
   const bytes = now.parameterElements.reduce((a, b) => a + b, 0) * 4;
   // From one device nothing is known of the link: 2 GB/s is what slow ones do.
@@ -96,7 +96,7 @@ function priceDevices(now: Measured, from: number, to: number): Price {
 
 export function candidates(at: Settings, now: Measured, options: SearchOptions): Candidate[] {
   const found: Candidate[] = [];
-  const offer = (what: string, change: Partial<Settings>, price: Price): void => {
+  const offer = (what: string, change: Partial<Settings>, price: EffectEstimate): void => {
     found.push({ what, settings: { ...at, ...change }, expected: promised(now, price) });
   };
   const { parts } = now;
@@ -108,18 +108,18 @@ export function candidates(at: Settings, now: Measured, options: SearchOptions):
     offer(
       `batch_per_rank ${at.batchPerRank} -> ${at.batchPerRank * 2}`,
       { batchPerRank: at.batchPerRank * 2 },
-      priceLargerBatch(parts, 2, 1 - fixed),
+      estimateLargerBatch(parts, 2, 1 - fixed),
     );
     if (at.devices > 1)
       offer(
         `accumulation ${at.accumulation} -> ${at.accumulation * 2}`,
         { accumulation: at.accumulation * 2 },
-        priceAccumulation(parts, 2),
+        estimateAccumulation(parts, 2),
       );
   }
   if (at.devices > 1) {
     const backward = computeUs(parts) * 0.6;
-    const choice = priceBuckets(parts, now.parameterElements, backward, rateOf(now), {
+    const choice = estimateBuckets(parts, now.parameterElements, backward, rateOf(now), {
       capBytes: at.bucketMb * 2 ** 20,
     });
     if (choice !== null) {
@@ -130,7 +130,7 @@ export function candidates(at: Settings, now: Measured, options: SearchOptions):
   offer(
     `loaders ${at.loaders} -> ${at.loaders + 1}`,
     { loaders: at.loaders + 1 },
-    priceLoaders(parts, (at.loaders + 2) / (at.loaders + 1)),
+    estimateLoaders(parts, (at.loaders + 2) / (at.loaders + 1)),
   );
   for (const precision of options.precisions)
     if (precision !== at.precision) {
@@ -138,7 +138,7 @@ export function candidates(at: Settings, now: Measured, options: SearchOptions):
         precision === "tf32"
           ? { ratio: 0.75, reason: "products of rounded operands on tensor cores; not measured here yet" }
           : {
-              ratio: 0.6 * priceHalfGradients(parts).ratio,
+              ratio: 0.6 * estimateHalfGradients(parts).ratio,
               reason: "products in half width at up to twice the rate; not measured here yet",
             };
       offer(`precision ${at.precision} -> ${precision}`, { precision }, price);

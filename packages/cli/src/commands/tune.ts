@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, isAbsolute, join, relative, resolve } from "node:path";
-import { type LedgerPrediction, makePrediction, recordPromises, settlePrediction } from "@weft/lab";
+import { type LedgerPrediction, makePrediction, recordPredictions, scorePrediction } from "@weft/lab";
 import { type RawConfig, readConfig, showConfig } from "@weft/train";
 import type { Command } from "commander";
 import {
@@ -11,7 +11,7 @@ import {
   CommandError,
   count,
   counts,
-  Progress,
+  ProgressLine,
   percent,
   significant,
   table,
@@ -113,7 +113,7 @@ async function run(file: string, options: Options): Promise<void> {
   const stop = (): void => abort.abort();
   process.on("SIGINT", stop);
   process.on("SIGTERM", stop);
-  const progress = new Progress();
+  const progress = new ProgressLine();
   const ledger = ledgerPath(options.ledger);
   const promises = new Map<Trial, LedgerPrediction>();
   const budget = options.steps * from.batchPerRank * from.devices * from.accumulation;
@@ -144,14 +144,14 @@ async function run(file: string, options: Options): Promise<void> {
           reason: trial.expected?.reason ?? "",
           basedOn: [now.run],
         });
-        recordPromises(ledger, [promise]);
+        recordPredictions(ledger, [promise]);
         promises.set(trial, promise);
       },
       onTrial: (trial) => {
         progress.clear();
         const promise = promises.get(trial);
         if (promise !== undefined && trial.got !== null)
-          settlePrediction(ledger, promise, trial.got.samplesPerSecond, [trial.got.run]);
+          scorePrediction(ledger, promise, trial.got.samplesPerSecond, [trial.got.run]);
         if (!options.json) process.stdout.write(`${line(trial)}\n`);
       },
     });

@@ -1,13 +1,13 @@
-// What every command needs: lists of counts, messages on standard error, output folders, exit codes. Knows no command.
+// Shared by all commands: parsers of counts, messages on standard error, output folders, exit codes.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { InvalidArgumentError } from "commander";
 
-/** Exit codes: the thing failed, or it was called wrongly. */
+/** Exit codes: the command failed, or its usage was wrong. */
 export const failed = 1;
 export const wrongUsage = 2;
 
-/** Something that the user can act on: printed as a sentence, without a stack. */
+/** An error for the user: printed as a message, without a stack trace. */
 export class CommandError extends Error {
   constructor(
     message: string,
@@ -17,7 +17,7 @@ export class CommandError extends Error {
   }
 }
 
-/** `1,2,4` and `1 2 4` alike; commander calls this for each argument of a variadic option. */
+/** Parses `1,2,4` or `1 2 4`; commander calls this for each argument of a variadic option. */
 export function counts(value: string, previous: number[] | undefined): number[] {
   const list = previous ?? [];
   for (const part of value.split(/[\s,]+/)) {
@@ -30,7 +30,7 @@ export function counts(value: string, previous: number[] | undefined): number[] 
   return list;
 }
 
-/** One count of 1 or more. */
+/** Parses a count of 1 or more. */
 export function count(value: string): number {
   const number = Number(value);
   if (!Number.isInteger(number) || number < 1)
@@ -42,7 +42,7 @@ export function warn(message: string): void {
   process.stderr.write(`weft: ${message}\n`);
 }
 
-/** Files into a folder that is made if it is not there; returns their paths. */
+/** Writes files into a folder, which is created if needed; returns their paths. */
 export function writeFiles(folder: string, files: Record<string, string>): string[] {
   mkdirSync(folder, { recursive: true });
   return Object.entries(files).map(([name, content]) => {
@@ -52,7 +52,7 @@ export function writeFiles(folder: string, files: Record<string, string>): strin
   });
 }
 
-/** Runs a command's work: a CommandError or a file that is not there becomes a message and an exit code. */
+/** Runs a command; a CommandError or a missing file becomes a message and an exit code. */
 export async function attempt(work: () => Promise<void>): Promise<void> {
   try {
     await work();

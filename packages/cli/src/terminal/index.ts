@@ -1,4 +1,4 @@
-// The terminal side of the commands.
+// Terminal input and output shared by all commands.
 
 export { formatCsv as csv } from "@weft/formats/csv";
 export {
@@ -9,5 +9,5 @@ export {
   significant,
 } from "@weft/formats/text";
 export { attempt, CommandError, count, counts, failed, warn, writeFiles, wrongUsage } from "./command.js";
-export { Progress } from "./progress.js";
+export { ProgressLine } from "./progress.js";
 export { table } from "./table.js";

@@ -1,12 +1,12 @@
-// A progress line on a terminal, and nothing at all where standard error is not one. Knows no command.
+// A progress line on standard error; nothing when it is not a terminal.
 
-export class Progress {
+export class ProgressLine {
   private readonly stream = process.stderr;
   private readonly shown = Boolean(process.stderr.isTTY);
   private last = 0;
   private started = Date.now();
 
-  /** `done` of `total`; `what` says of what. Redrawn at most ten times a second. */
+  /** Shows `done` of `total`; redrawn at most ten times per second. */
   update(what: string, done: number, total: number): void {
     if (!this.shown) return;
     const now = Date.now();
@@ -21,7 +21,7 @@ export class Progress {
     this.stream.write(`\r\u001b[2K${text.slice(0, (this.stream.columns ?? 80) - 1)}`);
   }
 
-  /** A line of its own for something that has no measurable end. */
+  /** Shows a text for work without a known length. */
   note(text: string): void {
     if (this.shown) this.stream.write(`\r\u001b[2K${text.slice(0, (this.stream.columns ?? 80) - 1)}`);
   }

@@ -1,4 +1,4 @@
-// Plain-text tables: first column to the left, numbers to the right. Knows strings only.
+// Plain-text tables: the first columns left-aligned, the others right-aligned.
 
 export function table(header: readonly string[], rows: readonly (readonly string[])[], left = 1): string {
   const widths = header.map((title, i) => Math.max(title.length, ...rows.map((row) => (row[i] ?? "").length)));

@@ -1,4 +1,4 @@
-// The commands trace and scale as a user calls them: shapes of --json, exit codes, messages, Ctrl-C.
+// The commands trace and scale: fields of --json, exit codes, messages, Ctrl-C.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -42,7 +42,7 @@ const trace = (rank: number, gemm: number): string => {
   });
 };
 
-test("trace --json gives the shape that other programs rely on", () => {
+test("trace --json prints the documented fields", () => {
   const done = weft(
     "trace",
     file("rank0.json", trace(0, 200)),
@@ -94,7 +94,7 @@ test("trace --diff ranks what changed", () => {
   assert.match(done.stdout, /gemm +increased +200 us +300 us +100 us/);
 });
 
-test("trace says what is wrong with its input and how to put it right", () => {
+test("errors of trace name the problem of the input and the remedy", () => {
   assert.deepEqual([weft("trace").status, weft("trace", "--top", "0", file("x.json", trace(0, 10))).status], [2, 2]);
   const none = weft("trace", "nowhere.json");
   assert.deepEqual([none.status, none.stderr], [1, "weft: nowhere.json does not exist\n"]);
@@ -107,7 +107,7 @@ test("trace says what is wrong with its input and how to put it right", () => {
   assert.match(empty.stderr, /there is nothing to measure/);
 });
 
-test("scale: wrong usage is told from a run that failed", () => {
+test("scale: wrong usage and a failed run have different exit codes", () => {
   const cases: [string[], RegExp][] = [
     [["scale", "--", "true"], /no device counts were given/],
     [["scale", "--devices", "1,2", "--", "true"], /the command has no \{n\}/],
@@ -164,7 +164,7 @@ test("scale: a command that fails at one of the counts keeps the others", () => 
   );
 });
 
-test("scale: sbatch scripts can be looked at before anything is submitted", () => {
+test("scale: --dry-run writes sbatch scripts without submitting", () => {
   const done = weft(
     "scale",
     "--devices",
@@ -192,7 +192,7 @@ test("scale: sbatch scripts can be looked at before anything is submitted", () =
   assert.match(script, /\ntorchrun --nproc_per_node=2 t\.py &\n/);
 });
 
-test("scale: Ctrl-C ends what was started, keeps what was measured, and says where", async () => {
+test("scale: Ctrl-C terminates the run, keeps the measurements, and prints their folder", async () => {
   const child = spawn(
     process.execPath,
     [

@@ -69,7 +69,7 @@ test("speedups are ratios of medians against the smallest count, classes by effi
   assert.equal(a.teraflops, 2e9 / 0.1 / 1e12);
 });
 
-test("the cause and the advice come from the measurement", () => {
+test("cause and advice follow from the measurement", () => {
   const judged = judgeBench(
     record([
       row("small", [result(1, 1e-3), result(4, 1e-3, { devicesUsed: 1 })]),
@@ -93,14 +93,14 @@ test("the cause and the advice come from the measurement", () => {
   assert.match(benchText(judged), /machine, 8 devices: 200\.00 ms, one device with as many cores 180\.00 ms \(90%\)/);
   assert.ok(Math.abs(machine.machineEfficiency! - 1) < 1e-9);
   assert.match(machine.cause, /share nothing/);
-  // More devices than these are no advice for these.
+  // More devices are never the advice for a slow count.
   assert.doesNotMatch(verdictOf(judged, "chatty", 4).advice, /use 8/);
   const off = judgeBench(record([row("x", [result(1, 1), result(2, 1)])], { autoShard: false }));
   assert.match(verdictOf(off, "x", 2).cause, /WEFT_AUTO_SHARD=0/);
   assert.match(verdictOf(judged, "chatty", 4, "endToEnd").cause, /fetches the result/);
 });
 
-test("predicted lines say so, failures are listed, and the page stands alone", async () => {
+test("predictions are labeled, failures listed, and the page is self-contained", async () => {
   const judged = judgeBench(
     record([
       row("a", [result(1, 1), result(8, 0.15, { simulated: true, error: null })]),
@@ -122,7 +122,7 @@ test("predicted lines say so, failures are listed, and the page stands alone", a
   assert.deepEqual([...(files["speedup_compute.png"] as Uint8Array).slice(1, 4)], [0x50, 0x4e, 0x47]);
 });
 
-test("a file from outside is checked", () => {
+test("a benchmark file is validated", () => {
   const good = record([row("a", [result(1, 1)])]);
   assert.equal(parseBenchRecord(JSON.parse(JSON.stringify(good)), "x.json").rows.length, 1);
   const bad: [unknown, RegExp][] = [

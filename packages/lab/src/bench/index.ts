@@ -1,8 +1,7 @@
-// Benchmarks of the engine, judged and drawn.
+// Exports of the benchmark layer: verdicts, text and page of a benchmark record.
 export {
   type BenchJudgment,
   type Clock,
-  type CountSummary as BenchSummary,
   clocks,
   judgeBench,
   type RowVerdict,

@@ -1,5 +1,5 @@
-// From a benchmark record to verdicts: speedup, efficiency, class, the cause of what is lost and what to do. Everything is a
-// ratio of times of one run on one machine; rules are rows of a table, the first that holds is the cause.
+// Verdicts on a benchmark record: speedup, efficiency, class, cause of the loss and advice. The rules are rows of a table; the
+// first that applies is the cause.
 
 import { mean, medianOrNull } from "@weft/formats/stats";
 import { type ScalingClass, scalingClass } from "../metrics/index.js";
@@ -17,21 +17,21 @@ export interface RowVerdict {
   result: BenchResult;
   clock: Clock;
   seconds: number;
-  /** Half of the distance between the quartiles would hide outliers: smallest and largest sample. */
+  /** Smallest and largest sample; quartiles would hide outliers. */
   range: [number, number];
   teraflops: number | null;
   speedup: number;
   efficiency: number;
   class: ScalingClass;
-  /** Against N times the slowest of N workers that ran alone: what the machine itself allows. */
+  /** Relative to N times the slowest of N independent workers: the ceiling of the machine. */
   machineEfficiency: number | null;
-  /** Against one device with the cores of all workers: its time by this one. */
+  /** Relative to one device with the cores of all workers. */
   sameCores: number | null;
   cause: string;
   advice: string;
 }
 
-export interface CountSummary {
+export interface BenchCountSummary {
   devices: number;
   clock: Clock;
   simulated: boolean;
@@ -46,7 +46,7 @@ export interface BenchJudgment {
   record: BenchRecord;
   baselineDevices: number;
   verdicts: RowVerdict[];
-  summaries: CountSummary[];
+  summaries: BenchCountSummary[];
   failures: { row: string; devices: number; message: string }[];
 }
 
@@ -83,13 +83,13 @@ function fewer(facts: Facts): string {
   return best.devices === 1 ? "use 1 device for this size" : `use ${best.devices} of ${facts.result.devices}`;
 }
 
-/** Nothing where the model says that the batch is large enough: then its size is not the reason. */
+/** Null where the cost model predicts that the batch is large enough. */
 function paysFrom({ row }: Facts): string {
   if (row.paysFrom === null) return `batch too small: ${row.batch} rows`;
   return row.batch >= row.paysFrom ? "" : `batch too small: ${row.batch} rows, pays from ${row.paysFrom}`;
 }
 
-/** Read from top to bottom; the first that holds explains the row. */
+/** Evaluated from top to bottom; the first rule that applies explains the row. */
 const causes: CauseRule[] = [
   {
     holds: ({ efficiency, clock }) => efficiency >= 0.875 && clock === "compute",
@@ -174,7 +174,7 @@ export function judgeBench(record: BenchRecord): BenchJudgment {
         const { speedup } = speedups[i]!;
         const count = result.devices / baselineDevices;
         const efficiency = speedup / count;
-        // N workers that share nothing do N times the work in the time of the slowest: the machine's own ceiling.
+        // N independent workers do N times the work in the time of the slowest: the ceiling of the machine.
         const slowest = result.independent === undefined ? null : Math.max(...result.independent);
         const machineEfficiency =
           slowest === null || clock !== "compute" ? null : slowest / baselineDevices / result.devices / seconds;
@@ -213,7 +213,7 @@ export function judgeBench(record: BenchRecord): BenchJudgment {
   };
 }
 
-function summarize(verdicts: readonly RowVerdict[], baseline: number): CountSummary[] {
+function summarize(verdicts: readonly RowVerdict[], baseline: number): BenchCountSummary[] {
   const devices = [...new Set(verdicts.map((v) => v.result.devices))]
     .filter((n) => n !== baseline)
     .sort((a, b) => a - b);

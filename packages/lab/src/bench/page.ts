@@ -1,4 +1,4 @@
-// The benchmark as pictures and one page: speedup against device count with the ideal line, and where the time goes.
+// Charts and page of a benchmark: speedup over device count with the ideal line, and the time breakdown.
 import { type Chart, framed, gray, renderPng, renderSvg } from "../report/index.js";
 import { type BenchJudgment, type Clock, clockName, clocks } from "./judge.js";
 import { splitParts } from "./record.js";
@@ -62,7 +62,7 @@ function speedupChart(judged: BenchJudgment, clock: Clock): Chart | null {
 function splitChart(judged: BenchJudgment): Chart | null {
   const mine = judged.verdicts.filter((v) => v.clock === "endToEnd" && !v.result.simulated);
   if (mine.length === 0) return null;
-  // Parts are measured with waits between them: their sum is not quite the call, so shares are of the sum.
+  // Parts are measured with waits between them: their sum differs from the call, so shares are relative to the sum.
   const values = mine.flatMap((v) => {
     const whole = splitParts.reduce((sum, part) => sum + v.result.split[part], 0);
     return splitParts.map((part, order) => ({
@@ -124,7 +124,7 @@ function verdictTable(judged: BenchJudgment, clock: Clock): string {
       const same = v.sameCores === null ? "-" : `${(v.sameCores * 100).toFixed(0)}%`;
       const range = `${secondsText(v.range[0])} to ${secondsText(v.range[1])}`;
       const numbers = `<tr class="${kind}"><td>${escape(v.row.label)}</td><td>${v.result.devices}${v.result.simulated ? " (predicted)" : ""}</td><td>${secondsText(v.seconds)}</td><td>${range}</td><td>${rate}</td><td>${v.speedup.toFixed(2)}x</td><td>${(v.efficiency * 100).toFixed(0)}%</td><td>${machine}</td><td>${same}</td><td>${v.class}</td></tr>`;
-      // The reason is what people look for: a line of its own under the numbers, never beyond the edge of the screen.
+      // The reason gets its own line under the numbers, so that it is never beyond the edge of the screen.
       return why === "" ? numbers : `${numbers}\n<tr class="${kind} why"><td colspan="10">${escape(why)}</td></tr>`;
     })
     .join("\n");
@@ -132,7 +132,7 @@ function verdictTable(judged: BenchJudgment, clock: Clock): string {
 ${body}</table></div>`;
 }
 
-/** Files of the report, by name: the page, the text, a picture a chart. */
+/** Files of the report by name: the page, the text, and one image per chart. */
 export async function benchFiles(judged: BenchJudgment): Promise<Record<string, string | Uint8Array>> {
   const files: Record<string, string | Uint8Array> = { "bench.txt": `${benchText(judged)}\n` };
   const figures: string[] = [];

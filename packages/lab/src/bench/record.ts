@@ -1,10 +1,9 @@
-// What `weft bench` measured, as plain data: the format of its JSON file, and the check of such a file from outside. The lab
-// judges and draws it and knows nothing of how it was measured.
+// The JSON format of `weft bench` and its validation.
 
 export const benchFormat = "weft-bench";
 export const benchVersion = 1;
 
-/** Seconds of one call, medians over the repeats; what a part does not have is 0. */
+/** Seconds of one call by part, medians over the repeats; 0 for a part that does not occur. */
 export interface TimeSplit {
   create: number;
   plan: number;
@@ -16,30 +15,30 @@ export const splitParts = ["create", "plan", "compute", "communicate", "fetch"] 
 
 export interface BenchResult {
   devices: number;
-  /** A clock instead of arithmetic: predicted, not measured. */
+  /** True for a simulated device: times are predicted, not measured. */
   simulated: boolean;
   status: "ok" | "failed";
   message?: string;
   /** Seconds of every repeat: creation, compute and fetch of the whole result. */
   endToEnd: number[];
-  /** Seconds a call in every repeat: inputs resident, result left where it was made, calls issued back to back. */
+  /** Seconds per call in every repeat: inputs resident, result left on the device, calls issued back to back. */
   compute: number[];
-  /** Calls that were issued before the last was waited for; 1 where it is missing. */
+  /** Calls in flight; 1 where it is missing. */
   inFlight?: number;
-  /** Seconds of calls that were waited for one by one: what one call takes, with all that it waits for. */
+  /** Seconds of single calls, each awaited. */
   alone?: number[];
   split: TimeSplit;
   /** Devices that the plan put work on. */
   devicesUsed: number;
   /** Bytes that moved between the devices in one call. */
   bytesMoved: number;
-  /** Why the plan is as it is, in the planner's words. */
+  /** The reason of the planner for its plan. */
   plan: string;
-  /** What the planner expected of the compute clock. */
+  /** Predicted seconds of the compute clock. */
   predictedSeconds?: number;
-  /** What was priced for that: compiled kernels, or operations as the planner sees them. */
+  /** Basis of that prediction: compiled kernels, or operations of the planner. */
   predictedBy?: "kernels" | "operations";
-  /** The same row on this many workers at once that share nothing: seconds of each (its median). */
+  /** The same row on this many independent workers at once: median seconds of each. */
   independent?: number[];
   /** The same row on one device with the cores of all these workers: seconds of every repeat. */
   sameCores?: number[];
@@ -53,11 +52,11 @@ export interface BenchRow {
   label: string;
   /** Arithmetic of one call; 0 where a rate would mean nothing. */
   flops: number;
-  /** Rows of the batch: what is split first. */
+  /** Rows of the batch, the axis that is sharded first. */
   batch: number;
-  /** Rows from which the planner expects more than one device to pay; null when it could not say. */
+  /** Rows from which the planner expects a gain from a second device; null when unknown. */
   paysFrom: number | null;
-  /** Seconds of the same products by the library underneath, called directly. */
+  /** Seconds of the same products by the underlying library, called directly. */
   raw?: number[];
   results: BenchResult[];
 }
@@ -82,7 +81,7 @@ export interface BenchRecord {
 const isNumbers = (value: unknown): value is number[] =>
   Array.isArray(value) && value.every((x) => typeof x === "number" && Number.isFinite(x) && x >= 0);
 
-/** A record read from a file: the first thing that is wrong, or the record. */
+/** Validates a record that was read from a file; returns the first problem or the record. */
 export function parseBenchRecord(value: unknown, source: string): BenchRecord {
   const wrong = (what: string): never => {
     throw new Error(`${source} is not a benchmark of weft: ${what}`);

@@ -1,5 +1,4 @@
-// The benchmark as text: per group a table of time, rate and speedup for each device count, the summary, and what to do.
-// Predicted columns say so on every line.
+// A benchmark as text: per group a table of time, rate and speedup for each device count, the summary and the advice.
 import { medianOrNull } from "@weft/formats/stats";
 import { classMeaning } from "../metrics/index.js";
 import { type BenchJudgment, type Clock, clockName, clocks, type RowVerdict } from "./judge.js";
@@ -75,7 +74,7 @@ function clockTables(judged: BenchJudgment, clock: Clock): string {
   );
 }
 
-/** Where the time of the end-to-end clock goes, for each row and count. */
+/** Time breakdown of the end-to-end clock, for each row and count. */
 function splitTable(judged: BenchJudgment): string {
   const rows = judged.verdicts.filter((v) => v.clock === "endToEnd" && !v.result.simulated);
   if (rows.length === 0) return "";
@@ -102,7 +101,7 @@ function advice(judged: BenchJudgment): string {
   return ["Why, and what to do", ...lines].join("\n");
 }
 
-/** Workers against the same cores in one device, and one call against many. */
+/** Workers compared with the same cores in one device, and single calls with calls in flight. */
 function coresTable(judged: BenchJudgment): string {
   const lines = judged.verdicts.flatMap((v) =>
     v.sameCores === null || v.result.simulated
@@ -114,7 +113,7 @@ function coresTable(judged: BenchJudgment): string {
   return lines.length === 0 ? "" : ["Against one device that has the cores of all workers", ...lines].join("\n");
 }
 
-/** What one call takes when it is waited for. */
+/** Seconds of one awaited call. */
 function aloneTable(judged: BenchJudgment): string {
   const lines = judged.verdicts.flatMap((v) => {
     const alone = medianOrNull(v.result.alone ?? []);

@@ -1,7 +1,7 @@
-// One study from end to end: valid? how well? why? what would help? Gives the shape that `weft analyze --json` prints.
+// The complete analysis of a study: validity, scaling, findings and predictions, in the form that `weft analyze --json` prints.
 import { fitUsl, type StudySummary, summarizeStudy, type Usl } from "../metrics/index.js";
 import { bySeverity, type Finding, type ImportProblem, type Study } from "../model/index.js";
-import { type PredictionResult, predict, readPoints } from "../predict/index.js";
+import { predict, readPoints, type ScalingPredictions } from "../predict/index.js";
 import { judge, type ScalingPoint, type Verdict } from "../validity/index.js";
 import { applyCatalog, type DiagnosisRule } from "./catalog.js";
 import { communicationRules } from "./communication-rules.js";
@@ -19,12 +19,12 @@ export interface RunReport {
   source: string;
   status: string;
   epochSeconds: { mean: number; std: number; n: number } | null;
-  /** The mean over a file that two jobs wrote; only then. */
+  /** The mean over the whole file; only when two jobs wrote to it. */
   epochSecondsMixed?: { mean: number; std: number; n: number };
   totalSeconds: number | null;
-  /** Different samples a second: the data set over the epoch. */
+  /** Distinct samples per second: data set size over epoch time. */
   samplesPerSecond: number | null;
-  /** Samples that all ranks worked on in a second; more than the above when work was done twice. */
+  /** Samples per second of all ranks together; larger than `samplesPerSecond` when work was replicated. */
   workSamplesPerSecond: number | null;
   finalAccuracy: number | null;
 }
@@ -38,7 +38,7 @@ export interface StudyReport {
   scaling: ScalingPoint[];
   findings: Finding[];
   usl: Usl | null;
-  predictions: PredictionResult["predictions"];
+  predictions: ScalingPredictions["predictions"];
   problems: ImportProblem[];
 }
 
@@ -49,7 +49,7 @@ export interface Analysis {
 
 const short = (d: { mean: number; std: number; n: number }) => ({ mean: d.mean, std: d.std, n: d.n });
 
-/** Counted where steps say so, else from the data set and the epoch; the work ratio leads from one rate to the other. */
+/** Counted from steps, else computed from data set size and epoch time; the work ratio converts one rate to the other. */
 function rates(verdict: Verdict, index: number): { different: number | null; worked: number | null } {
   const summary = verdict.view.runs[index]!;
   const ratio = verdict.scaling.find((p) => p.devices === summary.run.devices)?.workRatio ?? 1;
@@ -82,8 +82,8 @@ function runReports(verdict: Verdict): RunReport[] {
   });
 }
 
-/** Twice and four times the largest valid count; nothing from an invalid study. */
-function extrapolate(verdict: Verdict): PredictionResult["predictions"] {
+/** Predictions at twice and four times the largest valid count; none for an invalid study. */
+function extrapolate(verdict: Verdict): ScalingPredictions["predictions"] {
   const counts = verdict.view.counts;
   if (verdict.valid !== true || counts.length < 2) return [];
   const largest = counts.at(-1)!;

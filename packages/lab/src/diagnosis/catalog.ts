@@ -1,28 +1,27 @@
-// How a diagnosis rule is written: what it is called, where it comes from, and what it sees in one run (or in the whole study).
-import type { Finding, Found } from "../model/index.js";
+// The type of diagnosis rules and their evaluation on the runs of a study.
+import type { Finding, RuleFinding } from "../model/index.js";
 import type { DiagnosisView, RunView } from "./view.js";
 
 interface RuleHead {
-  code: string;
   id: string;
   title: string;
   source: string;
 }
 
-/** Looks at one run; the catalog fills in the run and its devices. */
+/** A rule that examines one run at a time; run and devices of the finding are filled in. */
 export interface RunRule extends RuleHead {
-  run: (run: RunView, view: DiagnosisView) => Omit<Found, "run" | "devices"> | null;
+  run: (run: RunView, view: DiagnosisView) => Omit<RuleFinding, "run" | "devices"> | null;
 }
 
 export interface StudyRule extends RuleHead {
-  study: (view: DiagnosisView) => Found[];
+  study: (view: DiagnosisView) => RuleFinding[];
 }
 
 export type DiagnosisRule = RunRule | StudyRule;
 
 export function applyCatalog(rules: readonly DiagnosisRule[], view: DiagnosisView): Finding[] {
   return rules.flatMap((rule): Finding[] => {
-    const head = { id: rule.id, code: rule.code, title: rule.title, source: rule.source };
+    const head = { id: rule.id, title: rule.title, source: rule.source };
     if ("study" in rule) return rule.study(view).map((found) => ({ ...head, ...found }));
     return view.runs.flatMap((run): Finding[] => {
       const found = rule.run(run, view);
@@ -31,7 +30,7 @@ export function applyCatalog(rules: readonly DiagnosisRule[], view: DiagnosisVie
   });
 }
 
-/** The severity that a share earns. */
+/** The severity of a share. */
 export const graded = (value: number, high: number): "high" | "moderate" => (value >= high ? "high" : "moderate");
 
 export const percent = (share: number): number => share * 100;

@@ -1,15 +1,21 @@
-// Rules about communication and balance between ranks. Last in the order: a host that is late looks like a slow network.
+// Rules about communication and load balance. They are evaluated last, because a late host looks like a slow network.
 
 import { mean } from "@weft/formats/stats";
 import { allReduceUs, ddpBuckets, type Fabric, fabrics, popEfficiencies } from "../metrics/index.js";
-import { evidence, type Found } from "../model/index.js";
-import { computeUs, priceAccumulation, priceBuckets, priceEarlyTail, priceOverlap } from "../predict/index.js";
+import { evidence, type RuleFinding } from "../model/index.js";
+import {
+  computeUs,
+  estimateAccumulation,
+  estimateBuckets,
+  estimateEarlyTail,
+  estimateOverlap,
+} from "../predict/index.js";
 import { type DiagnosisRule, percent } from "./catalog.js";
 import type { RunView } from "./view.js";
 
 const guide = "the DDP optimization guide";
 
-/** Device name -> the fabric its all-reduces usually run on. */
+/** Device name -> the fabric that its all-reduces usually use. */
 const fabricOfDevice: [RegExp, keyof typeof fabrics][] = [
   [/B200|B100/, "nvlink5"],
   [/H100|H200|H800/, "nvlink4"],
@@ -33,7 +39,6 @@ const backwardUs = (r: RunView): number | null => {
 
 export const communicationRules: readonly DiagnosisRule[] = [
   {
-    code: "C7",
     id: "wrong-backend",
     title: "Communication takes a slow path",
     source: "gloo with CUDA, DataParallel instead of DistributedDataParallel (PyTorch's TensorBoard plugin)",
@@ -59,7 +64,6 @@ export const communicationRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "C1",
     id: "communication-cost",
     title: "Communication takes part of the step",
     source: "above 10% (PyTorch's TensorBoard plugin), 30% collective-bound (XProf)",
@@ -76,13 +80,12 @@ export const communicationRules: readonly DiagnosisRule[] = [
         cause: "Gradients are exchanged in every step, and the backward pass does not hide it all.",
         alternatives: ["a late rank looks the same: compare the start of the collectives (skew) with their length"],
         fix: `Gradient accumulation over ${k} micro-steps with no_sync(), or a larger batch.`,
-        predicted: r.effect(priceAccumulation(r.parts, k)),
+        predicted: r.effect(estimateAccumulation(r.parts, k)),
         refutedBy: "The same samples per second with the all-reduce left out.",
       };
     },
   },
   {
-    code: "C2",
     id: "communication-dominates",
     title: "Computation does not outweigh communication",
     source: "compute over exposed communication below 3 weak, below 1 bad (final report of the published DDP study)",
@@ -95,13 +98,12 @@ export const communicationRules: readonly DiagnosisRule[] = [
         evidence: [evidence("compute over exposed communication", ratio, { threshold: 3 })],
         cause: "The model is too small, or the batch too small, for this many devices and this link.",
         fix: "Fewer devices, a larger batch a device, or accumulation; more devices will make it worse.",
-        predicted: r.effect(priceAccumulation(r.parts, Math.ceil(3 / Math.max(ratio, 0.1)))),
+        predicted: r.effect(estimateAccumulation(r.parts, Math.ceil(3 / Math.max(ratio, 0.1)))),
         refutedBy: "A ratio above 3 in a trace.",
       };
     },
   },
   {
-    code: "C3",
     id: "small-messages",
     title: "Messages are small",
     source: "more than 20% of messages below 16 MB (Ascend mstt, fast fabrics)",
@@ -130,7 +132,6 @@ export const communicationRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "C4",
     id: "slow-link",
     title: "The link is slower than it should be",
     source: "bus bandwidth below 0.8 of what the fabric gives (Ascend mstt; about 80% of the specification is normal)",
@@ -162,7 +163,6 @@ export const communicationRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "C5",
     id: "poor-overlap",
     title: "Communication is not hidden behind the backward pass",
     source:
@@ -176,7 +176,7 @@ export const communicationRules: readonly DiagnosisRule[] = [
         r.facts.ddpBucketBytes ?? ddpBuckets(elements, { elementBytes: bytesEach }).map((n) => n * bytesEach);
       const total = buckets.reduce((a, b) => a + b, 0);
       const tail = buckets.length > 1 ? buckets.at(-1)! / total : 0;
-      // Over shared memory communication is work of the cores that compute: there is nothing to hide it behind.
+      // Over shared memory the computing cores also communicate: nothing can overlap.
       if (parts === null || parts.commUs <= 0 || r.devices === 1 || r.facts.backend === "shm") return null;
       const exposed = parts.exposedUs / parts.commUs;
       const long = backward !== null && backward > parts.commUs;
@@ -198,14 +198,13 @@ export const communicationRules: readonly DiagnosisRule[] = [
             ? "Sparse gradients for the embedding, or its own earlier all-reduce; smaller buckets elsewhere do not help."
             : "DistributedDataParallel with static_graph=True instead of averaging after backward(); find_unused_parameters=False.",
         predicted: r.effect(
-          tail > 0.2 ? priceEarlyTail(parts, tailUs) : priceOverlap(parts, backward ?? parts.stepUs * 0.6),
+          tail > 0.2 ? estimateEarlyTail(parts, tailUs) : estimateOverlap(parts, backward ?? parts.stepUs * 0.6),
         ),
         refutedBy: "A trace in which the all-reduces run beside the backward kernels.",
       };
     },
   },
   {
-    code: "C8",
     id: "bucket-size",
     title: "Another bucket size would hide more",
     source: `bucket simulator over DDP's own rule; default 25 MiB is too small for many (pytorch#118421); ${guide}`,
@@ -215,7 +214,7 @@ export const communicationRules: readonly DiagnosisRule[] = [
       const fabric = fabricOf(r);
       if (!parameterElements?.length || backward === null || fabric === null || r.parts === null || r.devices === 1)
         return null;
-      const choice = priceBuckets(r.parts, parameterElements, backward, (b) => allReduceUs(b, r.devices, fabric), {
+      const choice = estimateBuckets(r.parts, parameterElements, backward, (b) => allReduceUs(b, r.devices, fabric), {
         ...(gradientElementBytes !== undefined && { elementBytes: gradientElementBytes }),
         ...(ddpBucketCapBytes !== undefined && { capBytes: ddpBucketCapBytes }),
       });
@@ -234,7 +233,6 @@ export const communicationRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "C6",
     id: "communication-contention",
     title: "All-reduces are slower in training than alone",
     source: "above 1.5 times an isolated all-reduce",
@@ -255,14 +253,13 @@ export const communicationRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "S1",
     id: "straggler",
     title: "One rank is slower than the others",
     source: "a rank deviates more than 5% from the mean (Ascend mstt); latest start of the dominant collective (HTA)",
     run: (r) => {
       const ranks = r.summary.steps?.perRank ?? [];
       if (ranks.length < 2) return null;
-      // Ranks that wait for each other take equal steps; what each does itself is the step without its waits.
+      // Synchronized ranks have equal step times; the own work of a rank is its step without waits.
       const own = ranks.map((rank) => {
         const steps = r.run.steps.filter((s) => s.rank === rank.rank && s.exposedCommUs !== undefined);
         const waits = steps.length === 0 ? 0 : mean(steps.map((s) => s.exposedCommUs!));
@@ -286,7 +283,6 @@ export const communicationRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "S2",
     id: "load-imbalance",
     title: "The work is not balanced over the ranks",
     source: "load balance below 0.8 (POP)",
@@ -306,7 +302,6 @@ export const communicationRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "P1",
     id: "parallel-efficiency",
     title: "Parallel efficiency is low",
     source: "load balance x communication efficiency below 0.8 (POP)",
@@ -333,7 +328,6 @@ export const communicationRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "X2",
     id: "sharding-fallback",
     title: "Arrays are replicated because they do not divide",
     source: "dimension not divisible by N falls back to replication (GT)",
@@ -351,7 +345,6 @@ export const communicationRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "X6",
     id: "single-axis-sharding",
     title: "Only one axis is divided",
     source:
@@ -373,13 +366,12 @@ export const communicationRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "R1",
     id: "past-the-peak",
     title: "More devices are slower",
     source: "S(N) below S(N/2): past the peak of the USL",
     study: ({ verdict }) => {
       const points = verdict.valid === false ? [] : verdict.scaling;
-      return points.flatMap((point, i): Found[] => {
+      return points.flatMap((point, i): RuleFinding[] => {
         const best = points
           .slice(0, i)
           .reduce<(typeof points)[number] | null>(

@@ -2,14 +2,13 @@
 
 import { mean } from "@weft/formats/stats";
 import { evidence } from "../model/index.js";
-import { priceHalfGradients, priceLargerBatch } from "../predict/index.js";
+import { estimateHalfGradients, estimateLargerBatch } from "../predict/index.js";
 import { type DiagnosisRule, percent } from "./catalog.js";
 
 const guide = "the DDP optimization guide";
 
 export const deviceRules: readonly DiagnosisRule[] = [
   {
-    code: "G1",
     id: "low-utilization",
     title: "The devices are mostly idle",
     source: "GPU utilization below 50% (PyTorch's TensorBoard plugin)",
@@ -26,7 +25,6 @@ export const deviceRules: readonly DiagnosisRule[] = [
           },
   },
   {
-    code: "G2",
     id: "device-idle",
     title: "The device stands still inside steps",
     source: "idle 10% or more (XProf); one gap above 500 ms (Nsight Systems)",
@@ -50,7 +48,6 @@ export const deviceRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "G3",
     id: "device-limit",
     title: "What limits the device itself",
     source: "tensor cores above 70% and memory below 50%: compute-bound; the reverse: memory-bound (XProf)",
@@ -75,7 +72,6 @@ export const deviceRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "G4",
     id: "tensor-cores-idle",
     title: "Tensor cores are not used",
     source: "eligible kernels and none of them used (PyTorch's TensorBoard plugin)",
@@ -94,7 +90,6 @@ export const deviceRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "G5",
     id: "memory-limit",
     title: "Device memory is nearly full",
     source: "peak above 90% of device memory (PyTorch's TensorBoard plugin)",
@@ -121,7 +116,6 @@ export const deviceRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "O2",
     id: "small-batch",
     title: "The batch per device is small",
     source: `32 to 128 samples a GPU (${guide})`,
@@ -130,7 +124,7 @@ export const deviceRules: readonly DiagnosisRule[] = [
       if (batch === undefined || batch > 64 || isBaseline) return null;
       const exposed = summary.steps?.exposedCommShare ?? null;
       const starved = (utilization !== null && utilization < 50) || (exposed !== null && exposed >= 0.1);
-      // Without a sign that the step is too short for its overheads a small batch is a choice, not a fault.
+      // Without evidence that overheads dominate the step, a small batch is not a problem.
       if (batch >= 32 && !starved) return null;
       if (batch < 32 && !onGpu && !starved) return null;
       const target = 128;
@@ -148,13 +142,12 @@ export const deviceRules: readonly DiagnosisRule[] = [
         ],
         cause: "Each synchronization and each launch is paid for few samples.",
         fix: `batch_size: ${target} a rank (with the learning rate scaled and warmed up), if memory and accuracy allow; otherwise gradient accumulation.`,
-        predicted: parts === null ? null : effect(priceLargerBatch(parts, m, (utilization ?? 100) / 100)),
+        predicted: parts === null ? null : effect(estimateLargerBatch(parts, m, (utilization ?? 100) / 100)),
         refutedBy: `The same samples per second at ${target} a device.`,
       };
     },
   },
   {
-    code: "O3",
     id: "full-precision",
     title: "Training runs in float32",
     source: `mixed precision halves gradients and uses tensor cores (${guide})`,
@@ -165,13 +158,12 @@ export const deviceRules: readonly DiagnosisRule[] = [
         evidence: [evidence("precision", "fp32")],
         cause: "Matrix products and gradients in float32 take twice the bytes and miss the tensor cores.",
         fix: "torch.autocast('cuda', dtype=torch.bfloat16), and a bf16 gradient hook (ddp_comm_hooks) for the communication.",
-        predicted: parts.exposedUs > 0 ? effect(priceHalfGradients(parts)) : null,
+        predicted: parts.exposedUs > 0 ? effect(estimateHalfGradients(parts)) : null,
         refutedBy: "The same step time in bfloat16.",
       };
     },
   },
   {
-    code: "B1",
     id: "many-sync-batch-norms",
     title: "Many synchronized batch norms",
     source: "more than 20 SyncBatchNorm (Ascend mstt)",

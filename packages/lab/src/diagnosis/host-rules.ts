@@ -1,6 +1,6 @@
-// Rules about the host: input, launches, Python, compile time, initialization. Evaluated before communication is blamed.
+// Rules about the host: input, launches, Python, compile time, initialization. They are evaluated before the communication rules.
 import { evidence } from "../model/index.js";
-import { computeUs, priceFewerLaunches, priceLoaders } from "../predict/index.js";
+import { computeUs, estimateFewerLaunches, estimateLoaders } from "../predict/index.js";
 import { type DiagnosisRule, graded, percent } from "./catalog.js";
 
 const guide = "the DDP optimization guide";
@@ -8,7 +8,6 @@ const physics = "the multi-GPU note on differentiable quantum simulation";
 
 export const hostRules: readonly DiagnosisRule[] = [
   {
-    code: "D1",
     id: "input-bound",
     title: "The device waits for data",
     source: "data loading above 5% (PyTorch's TensorBoard plugin, XProf: 5% moderate, 20% high)",
@@ -36,13 +35,12 @@ export const hostRules: readonly DiagnosisRule[] = [
         fix: stuck
           ? `Prepare less per step (tokenize once, ahead of training) or ask for more cores: ${cores} for ${devices} ranks leave none to load with.`
           : `num_workers=${target}, persistent_workers=True, prefetch_factor=4; prepare once what does not change between epochs.`,
-        predicted: stuck || factor <= 1 ? null : effect(priceLoaders(parts, factor)),
+        predicted: stuck || factor <= 1 ? null : effect(estimateLoaders(parts, factor)),
         refutedBy: "The same step time with the same batch fed from memory again and again.",
       };
     },
   },
   {
-    code: "D2",
     id: "transfer-bound",
     title: "Copying to the device takes part of the step",
     source:
@@ -70,7 +68,6 @@ export const hostRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "D3",
     id: "slow-loader",
     title: "A batch takes long to arrive",
     source: "data loader above 10 ms a step (Ascend mstt)",
@@ -88,7 +85,6 @@ export const hostRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "K1",
     id: "launch-bound",
     title: "Kernels are shorter than their launches",
     source: "kernel launch 3% moderate, 15% high (XProf); GPU kernels shorter than their CPU launch (HTA)",
@@ -109,13 +105,14 @@ export const hostRules: readonly DiagnosisRule[] = [
         cause: "Many small kernels: the host cannot launch them as fast as the device runs them.",
         fix: "Fuse them (torch.compile, jit), capture CUDA graphs, or batch the small problems into one launch.",
         predicted:
-          parts === null || launchShare === null ? null : effect(priceFewerLaunches(parts, launchShare * parts.stepUs)),
+          parts === null || launchShare === null
+            ? null
+            : effect(estimateFewerLaunches(parts, launchShare * parts.stepUs)),
         refutedBy: "The same step time with a captured CUDA graph.",
       };
     },
   },
   {
-    code: "K2",
     id: "host-wait",
     title: "The device waits for the host",
     source: "host wait dominates the idle time, queue near zero (HTA); queue at 1024: the device is the limit",
@@ -140,7 +137,6 @@ export const hostRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "K3",
     id: "python-pauses",
     title: "The host pauses inside steps",
     source: "garbage collection above 1 ms (Ascend mstt); other host time 3% moderate, 15% high (XProf)",
@@ -165,7 +161,6 @@ export const hostRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "X1",
     id: "compile-in-window",
     title: "Compilation falls into the measured steps",
     source: "compile events inside the window, or a first step above 3 times the median (" + physics + ")",
@@ -190,7 +185,6 @@ export const hostRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "X3",
     id: "compile-time",
     title: "Compilation takes a large part of the run",
     source: "compile time apart from steady state (" + physics + ")",
@@ -206,14 +200,13 @@ export const hostRules: readonly DiagnosisRule[] = [
           facts.framework === "weft"
             ? "Weft keeps compiled kernels on disk (WEFT_CACHE_DIR): run once before measuring, or measure more steps; fewer data.length_buckets."
             : "A persistent compilation cache (jax_compilation_cache_dir; TORCHINDUCTOR_CACHE_DIR) shared by the ranks; fewer distinct shapes.",
-        // Of the whole run; steady steps and epochs after the warm-up, of which predictions are made, stay as they are.
+        // Relative to the whole run; steady steps and epochs after the warm-up are unaffected.
         predicted: null,
         refutedBy: "The same run time with a warm compilation cache.",
       };
     },
   },
   {
-    code: "X4",
     id: "serial-initialization",
     title: "Initialization does not shrink with the devices",
     source: "serial initialization (" + physics + ")",
@@ -237,7 +230,6 @@ export const hostRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "X5",
     id: "serial-time-stepping",
     title: "A serial loop fills the step",
     source: "time stepping by a scan cannot be divided over devices (" + physics + ")",
@@ -258,7 +250,6 @@ export const hostRules: readonly DiagnosisRule[] = [
     },
   },
   {
-    code: "O1",
     id: "cheap-switches",
     title: "Settings that cost nothing are off",
     source: guide + ": persistent_workers, cudnn.benchmark, static_graph, gradient_as_bucket_view",

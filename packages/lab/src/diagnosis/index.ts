@@ -1,4 +1,4 @@
-// The public face of diagnosis: the catalog and the analysis of a study.
+// Exports of the diagnosis layer: the rule catalog and the analysis of a study.
 export { type Analysis, analyzeStudy, diagnosisRules, type RunReport, type StudyReport } from "./analyze.js";
 export { applyCatalog, type DiagnosisRule } from "./catalog.js";
 export { attachTraces, summarizeTrace, traceFiles } from "./traces.js";

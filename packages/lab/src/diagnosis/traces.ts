@@ -1,4 +1,4 @@
-// Lays traces that lie beside a run under it, reduced to what the rules read. The analysis itself is the trace layer's.
+// Attaches summaries of the traces in a run's folder to the run.
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { Run, Study, TraceSummary } from "../model/index.js";
@@ -6,7 +6,7 @@ import { analyzeTraces, type RankReport } from "../trace/index.js";
 
 const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
 
-/** Null for a rank in which nothing could be measured. */
+/** The summary of one rank; null when nothing could be measured. */
 export function summarizeTrace(report: RankReport): TraceSummary | null {
   const { spanUs, idleUs, computeUs, nonComputeUs } = report;
   if (spanUs === undefined || idleUs === undefined || computeUs === undefined || nonComputeUs === undefined)

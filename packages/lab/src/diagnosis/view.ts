@@ -1,35 +1,35 @@
-// What diagnosis rules look at: one entry a measured run, with its step parts, facts and traces laid out, only from counts that
-// passed the validity rules. Saves every rule from digging in the model.
+// The input of diagnosis rules: one entry per measured run with its step parts, facts and traces. Only counts that passed the
+// validity rules are included.
 
 import type { ProbeFacts } from "@weft/formats";
 import { mean } from "@weft/formats/stats";
 import type { CountSummary, RunSummary } from "../metrics/index.js";
 import type { PredictedEffect, Run, TraceSummary } from "../model/index.js";
-import { effectOf, type Price, type StepParts } from "../predict/index.js";
+import { type EffectEstimate, effectOf, type StepParts } from "../predict/index.js";
 import type { StudyView, Verdict } from "../validity/index.js";
 
 export interface RunView {
   run: Run;
   summary: RunSummary;
   count: CountSummary | null;
-  /** Rank 0's facts, or the first that is known. */
+  /** The facts of rank 0, or of the first rank that has any. */
   facts: ProbeFacts;
   isBaseline: boolean;
   devices: number;
   /** Null when no steps were recorded. */
   parts: StepParts | null;
   traces: readonly TraceSummary[];
-  /** Device utilization over the run, percent; null when nothing sampled it. */
+  /** Mean device utilization in percent; null without samples. */
   utilization: number | null;
   onGpu: boolean;
-  /** A price as an effect on this run's time. */
-  effect: (price: Price) => PredictedEffect | null;
+  /** An estimate as the predicted effect on this run's time. */
+  effect: (price: EffectEstimate) => PredictedEffect | null;
 }
 
 export interface DiagnosisView {
   study: StudyView;
   verdict: Verdict;
-  /** The measured runs; none of a study that is not valid, because nothing is recommended from it. */
+  /** The measured runs; empty for an invalid study, which supports no recommendation. */
   runs: RunView[];
 }
 

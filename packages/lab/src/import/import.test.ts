@@ -18,7 +18,7 @@ function put(name: string, text: string): string {
 }
 const lines = (records: object[]) => records.map((r) => `${JSON.stringify({ v: 1, ...r })}\n`).join("");
 
-test("a metrics.csv with everything wrong keeps its good rows and counts the rest", () => {
+test("a damaged metrics.csv keeps its valid rows and counts the invalid ones", () => {
   const path = put(
     "bad.csv",
     "\ufeffepoch,train_loss,train_time,val_loss,val_acc\r\n1,0.5,10.5,0.4,0.8\r\n2,nan,nan,0.4,0.8\r\n3,0.4,-2,0.4,0.8\r\n" +
@@ -42,7 +42,7 @@ test("a metrics.csv with everything wrong keeps its good rows and counts the res
   });
 });
 
-test("an empty file, a header alone and a foreign file are said to be that", () => {
+test("an empty file, a file with only a header and a foreign file are reported as such", () => {
   const ids = (path: string) => {
     const log = new ProblemLog();
     const { epochs } = readMetricsCsv(path, log);
@@ -105,7 +105,7 @@ test("study.yaml: mistakes name the key and the remedy", () => {
   assert.equal(study("studies:\n  - name: Empty\n    runs: []\n")[0]!.problems[0]!.id, "empty-study");
 });
 
-test("directories without a study say what to write; paths that do not exist say so", () => {
+test("a directory without a study gives a template to write; a missing path is an error", () => {
   put("plain/run_a/metrics.csv", "epoch,train_time\n1,2\n");
   assert.throws(
     () => readStudies([join(directory, "plain")]),
@@ -116,7 +116,7 @@ test("directories without a study say what to write; paths that do not exist say
   assert.throws(() => readStudies([join(directory, "void")]), /no study found/);
 });
 
-test("a directory of weft scale: ranks, facts, steps; a cut-off run and a missing rank stay visible", () => {
+test("a directory of weft scale gives ranks, facts and steps; an interrupted run and a missing rank are reported", () => {
   const home = join(directory, "scale");
   put(
     "scale/study.json",
@@ -188,12 +188,12 @@ test("a directory of weft scale: ranks, facts, steps; a cut-off run and a missin
   assert.equal(readStudies([join(home, "runs/n1")])[0]!.runs[0]!.id, "n1");
 });
 
-test("broken JSON heads are an error for the study, a note for a run", () => {
+test("an invalid study.json is an error, an invalid run.json a problem of the run", () => {
   put("broken/study.json", "{");
   assert.throws(() => readStudies([join(directory, "broken")]), /study\.json: not valid JSON/);
 });
 
-test("a tape becomes a run with a rank a worker and its communication", () => {
+test("a tape becomes a run with one rank per worker and its communication time", () => {
   const path = put(
     "t.tape",
     [

@@ -1,7 +1,7 @@
-// The public face of import: paths in, studies out.
+// Exports of the import layer: reads paths as studies.
 export { ImportError, type Line, ProblemLog, readLines } from "./lines.js";
 export { type MetricsCsv, readMetricsCsv } from "./metrics-csv.js";
-export { type ReadOptions, readStudies } from "./read-studies.js";
+export { readStudies, type StudyReadOptions } from "./read-studies.js";
 export { readRecords } from "./records.js";
 export { readJson, readScaleRun, studyFromScaleDirectory } from "./scale-directory.js";
 export { studiesFromYaml } from "./study-yaml.js";

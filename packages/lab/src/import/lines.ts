@@ -1,4 +1,4 @@
-// Reads text files line by line without holding them, and collects what had to be left out. Knows no format.
+// Streams text files line by line, and collects the problems of an import.
 import { closeSync, openSync, readSync } from "node:fs";
 import { StringDecoder } from "node:string_decoder";
 import type { ImportProblem } from "../model/index.js";
@@ -7,12 +7,12 @@ export interface Line {
   text: string;
   /** 1-based. */
   number: number;
-  /** False for a last line that lacks its newline: the writer may have been cut off in it. */
+  /** False for a last line without a newline: its writer may have been interrupted. */
   complete: boolean;
 }
 
 const chunkBytes = 1 << 20;
-/** A line longer than this is not one of our records; it is cut so that a binary file cannot fill the memory. */
+/** Longest line that is read, so that a binary file cannot exhaust memory. */
 const longestLine = 64 << 20;
 
 export function* readLines(path: string): Generator<Line> {

@@ -1,5 +1,5 @@
-// From paths to studies: finds out what each path is (a study.yaml, a directory of `weft scale`, a metrics.csv, records, a
-// tape) and hands it to the importer for it. The one place that looks at names of files.
+// Reads paths as studies: detects what each path is (study.yaml, a directory of `weft scale`, metrics.csv, records, a tape) and
+// calls the importer for it.
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { parse as parseYaml } from "yaml";
@@ -11,7 +11,7 @@ import { readScaleRun, studyFromScaleDirectory } from "./scale-directory.js";
 import { studiesFromYaml } from "./study-yaml.js";
 import { runFromTape } from "./tape.js";
 
-export interface ReadOptions {
+export interface StudyReadOptions {
   /** Overrides the warm-up that the study states. */
   warmup?: number;
   /** Keep only the studies of these names (case does not matter). */
@@ -28,7 +28,7 @@ function readYamlStudy(path: string): Study[] {
   return studiesFromYaml(value, dirname(path), path);
 }
 
-/** A single file of measurements is a study of one run: it has figures, but no scaling. */
+/** Reads a single file of measurements as a study of one run. */
 function singleRun(path: string): Study {
   const problems = new ProblemLog();
   if (path.endsWith(".csv")) {
@@ -102,7 +102,7 @@ function readPath(path: string): Study[] {
   throw new ImportError(`${path}: not a study: expected a directory, study.yaml, study.json, .csv or .jsonl`);
 }
 
-export function readStudies(paths: readonly string[], options: ReadOptions = {}): Study[] {
+export function readStudies(paths: readonly string[], options: StudyReadOptions = {}): Study[] {
   const studies = paths.flatMap(readPath);
   const wanted = options.names?.map((name) => name.toLowerCase());
   const chosen = wanted === undefined ? studies : studies.filter((s) => wanted.includes(s.name.toLowerCase()));

@@ -1,5 +1,5 @@
-// JSON-lines records (docs/lab-format.md) into a run: from one file or from the files of all ranks. Tolerant: a half-written
-// last line, an unknown record, an impossible time are counted and left out, the rest is kept.
+// Imports record files (docs/lab-format.md) into a run. An unfinished last line, an unknown record or an impossible time is
+// left out and counted.
 import { parseRecord, type RunLogRecord, type Workload, workloadSchema } from "@weft/formats";
 import type { RankInfo, Run } from "../model/index.js";
 import { type ProblemLog, readLines } from "./lines.js";
@@ -18,13 +18,13 @@ interface Target {
   path: string;
   line: number;
   problems: ProblemLog;
-  /** Rank of the file, for records that do not carry their own. */
+  /** Rank of the file, for records without a rank. */
   rank: number | undefined;
 }
 
 type Taker<T extends RunLogRecord["type"]> = (record: Extract<RunLogRecord, { type: T }>, target: Target) => void;
 
-/** A copy without the envelope. */
+/** A copy without the envelope fields. */
 function body<T extends object>(record: T): Omit<T, "v" | "type" | "t"> {
   const { v, type, t, ...rest } = record as T & { v: unknown; type: unknown; t: unknown };
   return rest as Omit<T, "v" | "type" | "t">;
@@ -90,7 +90,7 @@ const takers: { [T in RunLogRecord["type"]]: Taker<T> } = {
   end: (record, { run, rank }) => {
     const writer = record.rank ?? rank;
     if (record.figures !== undefined) run.figures = { ...run.figures, ...record.figures };
-    // A rank's end says how that rank ended; only the runner's own says how the run did.
+    // The end record of a rank describes that rank; only the runner's end record describes the run.
     if (writer !== undefined && run.status !== "unknown") return;
     if (writer !== undefined && record.status === "ok") return;
     run.status = record.status;
@@ -100,7 +100,7 @@ const takers: { [T in RunLogRecord["type"]]: Taker<T> } = {
   },
 };
 
-/** Reads one file of records into the run. */
+/** Reads one record file into a run; returns the number of records. */
 export function readRecords(path: string, run: Run, problems: ProblemLog, rank?: number): number {
   let taken = 0;
   for (const { text, number, complete } of readLines(path)) {
@@ -130,7 +130,7 @@ export function readRecords(path: string, run: Run, problems: ProblemLog, rank?:
   return taken;
 }
 
-/** What rank 0 (or the first rank that wrote) saw, laid under what the study itself says. */
+/** Fills in missing workload fields from the facts of rank 0 (or of the first rank that wrote). */
 export function adoptFacts(run: Run): void {
   run.ranks.sort((a, b) => a.rank - b.rank);
   const facts = run.ranks[0]?.facts;

@@ -1,5 +1,5 @@
-// The directory that `weft scale` makes (study.json, runs/ID/...) into a study. A run that was cut off, a rank that wrote
-// nothing and a log that ends in the middle of a line are kept as what they are.
+// Imports the directory of `weft scale` (study.json, runs/ID/...) as a study. Interrupted runs, ranks without records and
+// unfinished lines are reported.
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { lenientParser, type RunFile, runFileSchema, type StudyFile, studyFileSchema } from "@weft/formats";
@@ -39,7 +39,7 @@ export function readStudyFile(path: string, problems: ProblemLog): Partial<Study
 
 const rankFile = /^rank(\d+)\.jsonl$/;
 
-/** `study` may be what is known of it: a run directory alone is readable too. */
+/** Reads one run directory. `study` gives defaults; a run directory is also readable without its study. */
 export function readScaleRun(directory: string, study: Partial<StudyFile> = {}): Run {
   const problems = new ProblemLog();
   const id = basename(directory);

@@ -1,4 +1,4 @@
-// The public face of the ledger.
+// Exports of the ledger.
 export {
   type Ledger,
   type LedgerOutcome,
@@ -6,9 +6,9 @@ export {
   type LedgerScore,
   ledgerScore,
   makePrediction,
-  promisesOf,
+  predictionsOf,
   readLedger,
-  recordPromises,
+  recordPredictions,
   scoreLedger,
-  settlePrediction,
+  scorePrediction,
 } from "./ledger.js";

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
-import { appendFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import type { ProbeFacts } from "@weft/formats";
 import { analyzeStudy, type StudyReport } from "../diagnosis/index.js";
 import { emptyRun, type Run, type Study } from "../model/index.js";
-import { ledgerScore, promisesOf, readLedger, recordPromises, scoreLedger } from "./index.js";
+import { ledgerScore, makePrediction, predictionsOf, readLedger, recordPredictions, scoreLedger } from "./index.js";
 
 const directory = mkdtempSync(join(tmpdir(), "weft-ledger-"));
 after(() => rmSync(directory, { recursive: true }));
@@ -26,14 +26,14 @@ function report(name: string, runs: [devices: number, seconds: number, facts?: P
   return analyzeStudy(study).report;
 }
 
-test("a promise is kept once, scored by a later run, and the hit rate counted", () => {
+test("a prediction is recorded once and scored by a later run, and the hit rate is counted", () => {
   const path = join(directory, "a/ledger.jsonl");
   const first = report("first", [
     [1, 10],
     [2, 5.2],
     [4, 2.8],
   ]);
-  const promises = promisesOf(first, 100);
+  const promises = predictionsOf(first, 100);
   assert.deepEqual(
     promises.map((p) => [p.finding, p.devices, p.metric]),
     [
@@ -41,8 +41,8 @@ test("a promise is kept once, scored by a later run, and the hit rate counted", 
       [null, 16, "epochSeconds"],
     ],
   );
-  assert.equal(recordPromises(path, promises).length, 2);
-  assert.equal(recordPromises(path, promises).length, 0);
+  assert.equal(recordPredictions(path, promises).length, 2);
+  assert.equal(recordPredictions(path, promises).length, 0);
   assert.deepEqual(scoreLedger(path, [first], 101), []);
   const later = report("later", [
     [1, 10],
@@ -57,13 +57,13 @@ test("a promise is kept once, scored by a later run, and the hit rate counted", 
   assert.deepEqual([score.predictions, score.scored, score.hitRate], [2, 1, 1]);
 });
 
-test("a promise about a fix is answered only when the fault is gone", () => {
+test("the predicted effect of a fix is scored only by a study without that finding", () => {
   const path = join(directory, "b.jsonl");
   const before = report("before", [
     [1, 10],
     [4, 22, { samplerSharded: false }],
   ]);
-  recordPromises(path, promisesOf(before, 1));
+  recordPredictions(path, predictionsOf(before, 1));
   assert.equal(readLedger(path).predictions[0]!.finding, "work-not-divided");
   assert.deepEqual(
     scoreLedger(
@@ -96,11 +96,30 @@ test("a promise about a fix is answered only when the fault is gone", () => {
   ]);
 });
 
-test("a broken line is counted, not obeyed", () => {
+test("findings of earlier versions are read under their present ids", () => {
+  const path = join(directory, "old.jsonl");
+  const old = makePrediction({
+    study: "S",
+    finding: "low-utilisation",
+    metric: "epochSeconds",
+    devices: 2,
+    from: 10,
+    to: 8,
+    interval: null,
+    unit: "s",
+    reason: "test",
+    basedOn: [],
+  });
+  writeFileSync(path, `${JSON.stringify(old)}\n`);
+  assert.equal(readLedger(path).predictions[0]!.finding, "low-utilization");
+  assert.equal(readLedger(path).predictions[0]!.id, old.id);
+});
+
+test("an invalid line is counted and ignored", () => {
   const path = join(directory, "c.jsonl");
-  recordPromises(
+  recordPredictions(
     path,
-    promisesOf(
+    predictionsOf(
       report("first", [
         [1, 10],
         [2, 5.2],

@@ -1,5 +1,5 @@
-// The ledger: every prediction that was made, and what came of it. An append-only file of JSON lines; a prediction is scored when
-// a later run of the same study arrives. Knows predictions and analyzed studies, not how either was made.
+// The ledger: an append-only JSON-lines file of predictions and their outcomes. A prediction is scored when a later run of the
+// same study is analyzed.
 import { createHash } from "node:crypto";
 import { appendFileSync, existsSync, mkdirSync } from "node:fs";
 import { dirname } from "node:path";
@@ -14,7 +14,7 @@ export interface LedgerPrediction {
   /** Unix time in seconds. */
   at: number;
   study: string;
-  /** The fix that it is conditional on; null for a plain extrapolation. */
+  /** The finding whose fix is predicted; null for an extrapolation. */
   finding: string | null;
   metric: string;
   devices: number;
@@ -23,7 +23,7 @@ export interface LedgerPrediction {
   interval: [number, number] | null;
   unit: string;
   reason: string;
-  /** Runs that it was made from; these can never score it. */
+  /** Runs that the prediction is based on; they cannot score it. */
   basedOn: string[];
 }
 
@@ -33,9 +33,9 @@ export interface LedgerOutcome {
   prediction: string;
   at: number;
   value: number;
-  /** Relative error of the promised value. */
+  /** Relative error of the predicted value. */
   error: number;
-  /** Whether the interval held; null when there was none. */
+  /** Whether the value is inside the interval; null without an interval. */
   inside: boolean | null;
   runs: string[];
 }
@@ -51,7 +51,7 @@ export interface LedgerScore {
   predictions: number;
   scored: number;
   withInterval: number;
-  /** Share of the scored intervals that held; null when none was scored. */
+  /** Share of the scored intervals that contained the value; null when none was scored. */
   hitRate: number | null;
   medianError: number | null;
   byFinding: { finding: string; scored: number; hitRate: number | null; medianError: number }[];
@@ -63,7 +63,7 @@ const idOf = (p: Omit<LedgerPrediction, "id" | "at" | "v" | "type">): string =>
     .digest("hex")
     .slice(0, 12);
 
-/** A prediction under its id; the same promise made twice from the same runs is one. */
+/** Builds a prediction. Its id is a hash, so that the same prediction from the same runs is recorded once. */
 export function makePrediction(
   body: Omit<LedgerPrediction, "id" | "at" | "v" | "type">,
   at: number = Date.now() / 1000,
@@ -71,8 +71,8 @@ export function makePrediction(
   return { v: 1, type: "prediction", id: idOf(body), at, ...body };
 }
 
-/** What came of a prediction that was put to the test at once; appended and given. */
-export function settlePrediction(
+/** Scores a prediction that was measured at once; appends and returns the outcome. */
+export function scorePrediction(
   path: string,
   prediction: LedgerPrediction,
   value: number,
@@ -95,8 +95,8 @@ const outcomeOf = (p: LedgerPrediction, value: number, runs: readonly string[], 
   runs: [...runs],
 });
 
-/** What a study's report promises: the effects of its fixes, and larger counts. */
-export function promisesOf(report: StudyReport, at: number): LedgerPrediction[] {
+/** The predictions of a study's report: effects of fixes and larger device counts. */
+export function predictionsOf(report: StudyReport, at: number): LedgerPrediction[] {
   const basedOn = report.runs.map((run) => run.source).sort();
   const make = (p: Omit<LedgerPrediction, "id" | "at" | "v" | "type" | "study" | "basedOn">): LedgerPrediction => {
     return makePrediction({ study: report.name, ...p, basedOn }, at);
@@ -151,6 +151,18 @@ const isOutcome = (value: unknown): value is LedgerOutcome => {
   return o?.v === 1 && o.type === "outcome" && typeof o.prediction === "string" && Number.isFinite(o.value);
 };
 
+/** Ids of findings in ledgers of earlier versions. */
+const renamedFindings: Record<string, string> = {
+  "serial-initialisation": "serial-initialization",
+  "low-utilisation": "low-utilization",
+};
+
+function withCurrentFinding(p: LedgerPrediction): LedgerPrediction {
+  const finding = p.finding !== null && Object.hasOwn(renamedFindings, p.finding) ? renamedFindings[p.finding] : null;
+  return finding === null ? p : { ...p, finding };
+}
+
+/** Reads a ledger; lines that cannot be read are counted. A missing file is an empty ledger. */
 export function readLedger(path: string): Ledger {
   const ledger: Ledger = { predictions: [], outcomes: [], unreadable: 0 };
   if (!existsSync(path)) return ledger;
@@ -160,17 +172,17 @@ export function readLedger(path: string): Ledger {
     try {
       value = JSON.parse(text);
     } catch {
-      // Counted below: a cut-off line must not hide the others.
+      // Counted below: an unfinished line must not hide the others.
     }
-    if (isPrediction(value)) ledger.predictions.push(value);
+    if (isPrediction(value)) ledger.predictions.push(withCurrentFinding(value));
     else if (isOutcome(value)) ledger.outcomes.push(value);
     else ledger.unreadable++;
   }
   return ledger;
 }
 
-/** Appends what is not there yet; gives what was added. */
-export function recordPromises(path: string, promises: readonly LedgerPrediction[]): LedgerPrediction[] {
+/** Appends the predictions that are not in the ledger; returns those. */
+export function recordPredictions(path: string, promises: readonly LedgerPrediction[]): LedgerPrediction[] {
   const known = new Set(readLedger(path).predictions.map((p) => p.id));
   const fresh = promises.filter((p) => !known.has(p.id) && known.add(p.id));
   if (fresh.length > 0) appendAll(path, fresh);
@@ -182,20 +194,20 @@ function appendAll(path: string, entries: readonly object[]): void {
   appendFileSync(path, entries.map((entry) => `${JSON.stringify(entry)}\n`).join(""));
 }
 
-/** The measured value that answers a prediction, from runs it was not made from; null when there is none. */
+/** The measured value for a prediction, from runs that it is not based on; null when there is none. */
 function answer(p: LedgerPrediction, report: StudyReport): { value: number; runs: string[] } | null {
   if (report.name !== p.study) return null;
   const runs = report.runs.filter(
     (run) => run.devices === p.devices && run.epochSeconds !== null && !p.basedOn.includes(run.source),
   );
   if (runs.length === 0) return null;
-  // A promise about a fix is only answered by a study in which that fault is gone.
+  // The effect of a fix can be measured only in a study without that finding.
   if (p.finding !== null && report.findings.some((f) => f.id === p.finding && f.devices === p.devices)) return null;
   const value = runs.reduce((a, run) => a + run.epochSeconds!.mean, 0) / runs.length;
   return { value, runs: runs.map((run) => run.source) };
 }
 
-/** Scores what these studies answer, appends the outcomes, and gives them. A prediction is scored once. */
+/** Scores the predictions that these studies measure; appends and returns the outcomes. Each prediction is scored once. */
 export function scoreLedger(path: string, reports: readonly StudyReport[], at: number): LedgerOutcome[] {
   const ledger = readLedger(path);
   const done = new Set(ledger.outcomes.map((o) => o.prediction));

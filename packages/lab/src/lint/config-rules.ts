@@ -1,5 +1,5 @@
-// Rules for YAML configurations: keys that the program never read (the probe says which it did), devices that do not exist, and
-// files that cannot be read at all.
+// Lint rules for YAML configurations: keys that the program never read (according to the probe), devices that do not exist, and
+// unreadable files.
 
 import type { ConfigFacts } from "@weft/formats";
 import { isMap, isScalar, isSeq, LineCounter, parseDocument } from "yaml";
@@ -18,7 +18,7 @@ export interface ConfigFile {
   problems: LintProblem[];
 }
 
-export function readConfig(text: string, file: string): ConfigFile {
+export function readConfigFile(text: string, file: string): ConfigFile {
   const counter = new LineCounter();
   const document = parseDocument(text, { lineCounter: counter, uniqueKeys: true });
   const problems: LintProblem[] = document.errors.map((error) => ({
@@ -58,7 +58,7 @@ export function lintConfig(config: ConfigFile, runs: readonly Run[], deviceCount
   const problems = [...config.problems];
   const read = readKeys(config.file, runs);
   for (const { key, value, line } of config.leaves) {
-    // A program that takes a whole section has read what is in it.
+    // A program that reads a whole section has read its keys.
     const wasRead = read === null || read.has(key) || [...read].some((r) => key.startsWith(`${r}.`) && r.endsWith("*"));
     if (!wasRead)
       problems.push({

@@ -1,3 +1,3 @@
-// The public face of the linter.
+// Exports of the linter.
 export { type LintOptions, lintFiles } from "./lint.js";
 export type { LintProblem } from "./problem.js";

@@ -31,7 +31,7 @@ srun --mpi=pmix \\
     src/train.py --config configs/a.yaml
 `;
 
-test("the guide's script: 16 processes for 4 GPUs, and a node list as an endpoint", () => {
+test("a script with 16 processes for 4 GPUs and a node list as endpoint has both problems", () => {
   const path = file("guide.sh", guideScript);
   const problems = lintFiles([path]);
   assert.deepEqual(
@@ -42,7 +42,7 @@ test("the guide's script: 16 processes for 4 GPUs, and a node list as an endpoin
   assert.equal(problems[0]!.line, 8);
 });
 
-test("the right script has no problem", () => {
+test("a correct script has no problems", () => {
   const path = file(
     "good.sh",
     `#!/bin/bash
@@ -55,7 +55,7 @@ torchrun --nproc_per_node=4 train.py
   assert.deepEqual(ids([path]), []);
 });
 
-test("cores a rank, from the loaders of the configuration that the command names", () => {
+test("cores per rank are compared with the loaders of the configuration that the command names", () => {
   const config = file("c.yaml", "data:\n  num_workers: 2\n");
   const script = file(
     "cores.sh",
@@ -74,7 +74,7 @@ torchrun --nproc_per_node=4 train.py --config configs/c.yaml
   assert.match(problems[1]!.message, /16 threads on 4 cores/);
 });
 
-test("ranks above GPUs, devices that do not exist, nodes that disagree, a launch on one node only", () => {
+test("more ranks than GPUs, missing devices, inconsistent nodes and a launch on one node only are found", () => {
   const script = file(
     "wrong.sh",
     `#SBATCH --nodes=2 --gres=gpu:a100:2
@@ -94,7 +94,7 @@ torchrun --nnodes=1 --nproc_per_node=$N train.py
   assert.deepEqual(ids([file("idle.sh", "#SBATCH --gres=gpu:4\npython train.py\n")]), ["idle-gpus:2"]);
 });
 
-test("what cannot be resolved is not called wrong", () => {
+test("unresolved values are not reported", () => {
   const script = file(
     "unknown.sh",
     "#SBATCH --gres=gpu:4 --ntasks=$T\nsrun torchrun --nproc_per_node=$SLURM_GPUS_ON_NODE t.py\n",
@@ -102,7 +102,7 @@ test("what cannot be resolved is not called wrong", () => {
   assert.deepEqual(ids([script]), []);
 });
 
-test("keys that the program never read, from the probe", () => {
+test("keys that the program never read are reported from the facts of the probe", () => {
   const config = file("e.yaml", "optimizer:\n  type: adamw\n  lr: 0.1\ntraining:\n  epochs: 3\n");
   const run = emptyRun("r", 1, { kind: "scale", path: "r" });
   run.ranks = [
@@ -120,7 +120,7 @@ test("keys that the program never read, from the probe", () => {
   assert.deepEqual(ids([config]), []);
 });
 
-test("bad files are named", () => {
+test("unreadable files are named", () => {
   assert.deepEqual(ids([join(directory, "absent.yaml"), directory]), ["unreadable:", "unreadable:"]);
   assert.deepEqual(ids([file("dup.yaml", "a: 1\na: 2\n")]), ["duplicate-key:2"]);
   assert.equal(lintFiles([file("bad.yaml", "a: [1,\nb: }")])[0]!.id, "bad-yaml");

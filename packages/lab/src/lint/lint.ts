@@ -1,7 +1,7 @@
-// Files in, problems out: scripts and configurations, cross-checked with each other and with what the probe saw.
+// Lints job scripts and configurations, cross-checked with each other and with the facts of the probe.
 import { existsSync, readFileSync, statSync } from "node:fs";
 import type { Run } from "../model/index.js";
-import { type ConfigFile, lintConfig, readConfig } from "./config-rules.js";
+import { type ConfigFile, lintConfig, readConfigFile } from "./config-rules.js";
 import type { LintProblem } from "./problem.js";
 import { readScript, type Script } from "./script.js";
 import { gpusAsked, lintScript } from "./script-rules.js";
@@ -13,7 +13,7 @@ export interface LintOptions {
 
 const largest = 5e6;
 
-/** Devices that a script of the same call asks for; else what the probe saw. */
+/** Devices that a script of the same call requests; else those in the facts of the probe. */
 function devicesOf(scripts: readonly Script[], runs: readonly Run[]): number | null {
   const asked = scripts.flatMap((script) => gpusAsked(script) ?? []);
   const seen = runs.flatMap((run) =>
@@ -37,7 +37,7 @@ export function lintFiles(paths: readonly string[], { runs = [] }: LintOptions =
       refuse("larger than 5 MB: not a configuration or script", "name another file");
     else {
       const text = readFileSync(file, "utf8");
-      if (/\.ya?ml$/.test(file)) configs.push(readConfig(text, file));
+      if (/\.ya?ml$/.test(file)) configs.push(readConfigFile(text, file));
       else scripts.push(readScript(text, file));
     }
   }

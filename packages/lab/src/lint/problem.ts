@@ -1,4 +1,4 @@
-// What the linter says: a place, a rule, and the remedy. Data only.
+// A problem that the linter reports: location, rule and remedy.
 
 export interface LintProblem {
   file: string;

@@ -1,21 +1,21 @@
-// Rules for job scripts: task arithmetic, devices, cores, rendezvous. Each looks at one script and one launch; what is unknown is not
-// wrong.
+// Lint rules for job scripts: task arithmetic, devices, cores, rendezvous. Each rule examines one script and one launch; unknown
+// values are not reported.
 import type { LintProblem } from "./problem.js";
-import { count, type Launch, type Script } from "./script.js";
+import { type Launch, positiveInteger, type Script } from "./script.js";
 
-/** What the script asks for, resolved as far as it can be. */
+/** The resources that a script requests, as far as they can be resolved. */
 interface Resources {
   nodes: number;
   /** Tasks on one node; null when not stated. */
   tasksPerNode: number | null;
   coresPerTask: number | null;
   gpusPerNode: number | null;
-  /** Processes a torchrun starts on its node. */
+  /** Processes that torchrun starts per node. */
   processes: number | null;
   workers: number | null;
 }
 
-interface Rule {
+interface ValidityRule {
   id: string;
   find: (script: Script, launch: Launch, r: Resources) => Omit<LintProblem, "file" | "id"> | null;
 }
@@ -25,32 +25,32 @@ function gpusOf(script: Script, launch: Launch, nodes: number, tasksPerNode: num
   const gres = flag("gres");
   const match = gres === undefined ? null : /gpu(?::[A-Za-z]\w*)?(?::(\d+))?/.exec(gres);
   if (match !== null) return Number(match[1] ?? 1);
-  const perNode = count(flag("gpus-per-node")?.split(":").at(-1));
+  const perNode = positiveInteger(flag("gpus-per-node")?.split(":").at(-1));
   if (perNode !== null) return perNode;
-  const perTask = count(flag("gpus-per-task")?.split(":").at(-1));
+  const perTask = positiveInteger(flag("gpus-per-task")?.split(":").at(-1));
   if (perTask !== null) return perTask * (tasksPerNode ?? 1);
-  const all = count(flag("gpus")?.split(":").at(-1));
+  const all = positiveInteger(flag("gpus")?.split(":").at(-1));
   return all === null ? null : all / nodes;
 }
 
 function resourcesOf(script: Script, launch: Launch, workers: number | null): Resources {
   const flag = (name: string): string | undefined => launch.srunFlags.get(name) ?? script.directives.get(name)?.value;
-  const nodes = count(flag("nodes")) ?? 1;
-  const all = count(flag("ntasks"));
-  const tasksPerNode = count(flag("ntasks-per-node")) ?? (all === null ? null : all / nodes);
+  const nodes = positiveInteger(flag("nodes")) ?? 1;
+  const all = positiveInteger(flag("ntasks"));
+  const tasksPerNode = positiveInteger(flag("ntasks-per-node")) ?? (all === null ? null : all / nodes);
   const gpusPerNode = gpusOf(script, launch, nodes, tasksPerNode);
   const given = launch.flags.get("nproc-per-node");
-  const processes = count(given) ?? (given === "gpu" || given === "auto" ? gpusPerNode : null);
-  return { nodes, tasksPerNode, coresPerTask: count(flag("cpus-per-task")), gpusPerNode, processes, workers };
+  const processes = positiveInteger(given) ?? (given === "gpu" || given === "auto" ? gpusPerNode : null);
+  return { nodes, tasksPerNode, coresPerTask: positiveInteger(flag("cpus-per-task")), gpusPerNode, processes, workers };
 }
 
-/** GPUs a node that a script asks for; null when it does not say. */
+/** GPUs per node that a script requests; null when not stated. */
 export function gpusAsked(script: Script): number | null {
   const known = script.launches.flatMap((launch) => resourcesOf(script, launch, null).gpusPerNode ?? []);
   return known.length === 0 ? null : Math.max(...known);
 }
 
-const rules: readonly Rule[] = [
+const rules: readonly ValidityRule[] = [
   {
     id: "slurm-tasks",
     find: (script, launch, { tasksPerNode, processes, gpusPerNode, nodes }) => {
@@ -127,7 +127,7 @@ const rules: readonly Rule[] = [
       const variable = script.variables.get("OMP_NUM_THREADS");
       if (variable === undefined || coresPerTask === null || processes === null || processes <= 1) return null;
       const all = /^\$\{?SLURM_CPUS_PER_TASK\}?$/.test(variable.value);
-      const threads = all ? coresPerTask : count(variable.value);
+      const threads = all ? coresPerTask : positiveInteger(variable.value);
       if (threads === null || threads * processes <= coresPerTask) return null;
       return {
         severity: "warning",
@@ -157,7 +157,7 @@ const rules: readonly Rule[] = [
   {
     id: "nodes-disagree",
     find: (_, launch, { nodes }) => {
-      const given = count(launch.flags.get("nnodes"));
+      const given = positiveInteger(launch.flags.get("nnodes"));
       if (launch.launcher !== "torchrun" || given === null || given === nodes) return null;
       return {
         severity: "error",
@@ -206,7 +206,7 @@ const rules: readonly Rule[] = [
   },
 ];
 
-/** `workersOf` gives `data.num_workers` of a configuration that the command names, when it is among the files. */
+/** `workersOf` returns `data.num_workers` of a configuration that the command names, if it is among the files. */
 export function lintScript(script: Script, workersOf: (config: string) => number | null): LintProblem[] {
   return script.launches.flatMap((launch) => {
     const workers = launch.configs.map(workersOf).find((w) => w !== null) ?? null;

@@ -1,10 +1,10 @@
-// Reads a shell script for what it asks of SLURM and how it launches ranks: directives, launch commands, assignments. It understands
-// what such scripts are made of, not the shell; what it cannot resolve stays unknown, and unknown is never reported as wrong.
+// Parses the SLURM directives, launch commands and assignments of a job script. It is not a shell: what it cannot resolve is
+// unknown, and unknown values are never reported.
 
 export interface Launch {
   line: number;
   text: string;
-  /** Started by srun, so once for each task. */
+  /** StartedCommand by srun, so once for each task. */
   bySrun: boolean;
   launcher: "torchrun" | "mpirun" | "python";
   /** Flags of the launcher: `nproc_per_node` -> value. */
@@ -145,6 +145,6 @@ export function readScript(text: string, file: string): Script {
 }
 
 /** A positive whole number, or null when it is anything else (a variable, a range). */
-export function count(value: string | undefined): number | null {
+export function positiveInteger(value: string | undefined): number | null {
   return value !== undefined && /^\d+$/.test(value) && Number(value) > 0 ? Number(value) : null;
 }

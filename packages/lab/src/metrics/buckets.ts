@@ -1,5 +1,4 @@
-// How PyTorch's DistributedDataParallel cuts gradients into buckets, and what of their all-reduces the backward pass hides.
-// Data in, numbers out; link rates are handed in.
+// Models the gradient buckets of PyTorch's DistributedDataParallel and how much of their all-reduces the backward pass hides.
 
 export interface BucketOptions {
   elementBytes?: number;
@@ -30,12 +29,12 @@ export interface OverlapResult {
   /** When each bucket's all-reduce ends, counted from the start of the backward pass. */
   endsUs: number[];
   communicationUs: number;
-  /** What is left after the backward pass has ended. */
+  /** Communication that remains after the backward pass. */
   exposedUs: number;
 }
 
 /**
- * A serial communication stream beside the backward pass. A bucket is ready when the share of the backward pass that produces
+ * Simulates a serial communication stream next to the backward pass. A bucket is ready when the share of the backward pass that produces
  * it has run; without `workShares` that share is its part of the elements.
  */
 export function simulateOverlap(

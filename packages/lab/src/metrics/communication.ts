@@ -1,5 +1,5 @@
-// What an all-reduce costs: the alpha-beta ring model with the constants of NCCL's own tuning model and the bandwidths
-// that were measured on real fabrics. GB = 1e9 bytes. It says where a figure comes from, and refuses sizes nobody measured.
+// Cost model of collectives: the alpha-beta ring model with the constants of NCCL's tuning model and bandwidths measured on
+// real fabrics. 1 GB = 1e9 bytes.
 
 export interface Fabric {
   name: string;
@@ -63,34 +63,43 @@ export const fabrics: Record<string, Fabric> = {
 /** Host cost of a collective in PyTorch on top of NCCL's latency. */
 export const hostCollectiveUs = 30;
 
-/** Bytes moved over the busiest link, in units of the message size. */
-export const busFactor: Record<string, (n: number) => number> = {
-  allReduce: (n) => (2 * (n - 1)) / n,
-  reduceScatter: (n) => (n - 1) / n,
-  allGather: (n) => (n - 1) / n,
-  allToAll: (n) => (n - 1) / n,
+const oneWay = (n: number): number => (n - 1) / n;
+const busFactors: Record<string, (ranks: number) => number> = {
+  allreduce: (n) => 2 * oneWay(n),
+  reducescatter: oneWay,
+  allgather: oneWay,
+  alltoall: oneWay,
   broadcast: () => 1,
   reduce: () => 1,
+  sendrecv: () => 1,
 };
 
-/** Bus bandwidth in GB/s, comparable over device counts and with nccl-tests. */
-export function busBandwidthGBps(kind: string, bytes: number, durationUs: number, devices: number): number | null {
-  const factor = busFactor[kind];
-  if (factor === undefined || !(durationUs > 0) || devices < 2) return null;
-  return (bytes / (durationUs * 1e3)) * factor(devices);
+/** Bus bandwidth over algorithm bandwidth of a collective (the convention of nccl-tests); null where none is defined. */
+export function busFactor(collective: string, ranks: number): number | null {
+  const name = collective.toLowerCase();
+  return ranks >= 1 && Object.hasOwn(busFactors, name) ? busFactors[name](ranks) : null;
 }
 
-/** Ring all-reduce on one node. */
+/** Bus bandwidth in GB/s, comparable across device counts and with nccl-tests. */
+export function busBandwidthGBps(
+  collective: string,
+  bytes: number,
+  durationUs: number,
+  devices: number,
+): number | null {
+  const factor = busFactor(collective, devices);
+  return factor === null || !(durationUs > 0) || devices < 2 ? null : (bytes / (durationUs * 1e3)) * factor;
+}
+
+/** Time of a ring all-reduce on one node, in microseconds. */
 export function allReduceUs(bytes: number, devices: number, fabric: Fabric): number {
   if (devices <= 1) return 0;
   return (
-    fabric.baseUs +
-    2 * (devices - 1) * fabric.stepUs +
-    (busFactor["allReduce"]!(devices) * bytes) / (fabric.busGBps * 1e3)
+    fabric.baseUs + 2 * (devices - 1) * fabric.stepUs + (busFactors.allreduce(devices) * bytes) / (fabric.busGBps * 1e3)
   );
 }
 
-/** Over nodes: a ring inside each node and one between them over the network card, overlapping; the slower one counts. */
+/** All-reduce across nodes: overlapping rings inside each node and between nodes; the slower one determines the time. */
 export function hierarchicalAllReduceUs(
   bytes: number,
   perNode: number,

@@ -1,23 +1,23 @@
-// Rows of epochs to the jobs that wrote them, and to a mean that can be named. Two jobs that wrote one file are told apart by
-// their epoch numbers; what was left out (warm-up, clock jumps) is said. Knows runs, not files.
+// Summarizes the epochs of a run. Jobs that wrote to the same file are separated by their epoch numbers; warm-up, clock jumps
+// and incomplete epochs are excluded and listed.
 import type { TrainingEpoch } from "@weft/formats";
 import { median, type Summary, summarize } from "@weft/formats/stats";
 import type { Run } from "../model/index.js";
 
 export interface EpochSummary {
-  /** Mean and deviations over the rows that count, of the job that is the run. */
+  /** Statistics of the rows that are used, of the main job. */
   seconds: Summary | null;
-  /** The rows behind it. */
+  /** The rows that are used. */
   used: TrainingEpoch[];
-  /** Warm-up rows of that job, left out. */
+  /** Excluded: warm-up rows of that job. */
   warmup: TrainingEpoch[];
-  /** Rows whose time no clock could have measured beside the others, left out. */
+  /** Excluded: rows whose time indicates a clock jump. */
   jumps: TrainingEpoch[];
-  /** Rows that are no whole pass over the data (a limit on steps ended them), left out. */
+  /** Excluded: incomplete epochs (a limit on steps ended them). */
   cut: TrainingEpoch[];
-  /** Every job in the file; more than one means that the file is not one run. */
+  /** The jobs in the file; more than one means that several jobs wrote to it. */
   jobs: TrainingEpoch[][];
-  /** What a mean over the whole file would have been; only when there is more than one job. */
+  /** Statistics over the whole file; only when it has more than one job. */
   mixed: Summary | null;
   /** All rows of the job, warm-up included. */
   totalSeconds: number;
@@ -25,16 +25,16 @@ export interface EpochSummary {
   finalAccuracy: number | null;
 }
 
-/** An epoch this many times its job's median is a clock that jumped, not a slow epoch. */
+/** An epoch longer than this multiple of the job's median is a clock jump. */
 const clockJump = 20;
 
-/** Without a stated length: a last epoch with less than this share of the others' steps was ended early. */
+/** Without a known length, a last epoch with less than this share of the others' steps is incomplete. */
 const wholeShare = 0.9;
 
 /** Splits rows in file order into sequences whose epochs rise by one; a lone sequence may have gaps. */
 export function separateJobs(rows: readonly TrainingEpoch[]): TrainingEpoch[][] {
   const jobs: TrainingEpoch[][] = [];
-  // Jobs by their last epoch, the least recently written first: two jobs at the same epoch take turns.
+  // Jobs by their last epoch, least recently written first: two jobs at the same epoch alternate.
   const byLast = new Map<number, number[]>();
   const append = (job: number, row: TrainingEpoch): void => {
     jobs[job]!.push(row);
@@ -58,7 +58,7 @@ export function separateJobs(rows: readonly TrainingEpoch[]): TrainingEpoch[][] 
   return jobs;
 }
 
-/** The job that is the run: one that starts at the first epoch, and the longest of those. */
+/** The main job: the longest of those that start at the first epoch. */
 function mainJob(jobs: readonly TrainingEpoch[][]): TrainingEpoch[] {
   const first = Math.min(...jobs.map((job) => job[0]!.epoch));
   const started = jobs.filter((job) => job[0]!.epoch === first);
@@ -86,7 +86,7 @@ function recordedSteps(run: Run, rank: number): Map<number, number> {
   return counts;
 }
 
-/** Leaves out what is no whole pass: fewer steps than an epoch has, or, where that is not stated, a short last one. */
+/** Excludes incomplete epochs: fewer steps than an epoch has, or, where that is unknown, a short last one. */
 function withoutCut(rows: readonly TrainingEpoch[], run: Run): { kept: TrainingEpoch[]; cut: TrainingEpoch[] } {
   const recorded = recordedSteps(run, rows[0]?.rank ?? 0);
   const taken = rows.map((row) => row.steps ?? recorded.get(row.epoch));
@@ -103,7 +103,7 @@ function withoutCut(rows: readonly TrainingEpoch[], run: Run): { kept: TrainingE
   };
 }
 
-/** Published studies sort by epoch and drop the first rows; a warm-up that would leave nothing is not dropped. */
+/** Excludes the first rows by epoch, as published studies do, unless no row would remain. */
 function dropWarmup(
   rows: readonly TrainingEpoch[],
   warmup: number,

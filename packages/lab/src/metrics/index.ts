@@ -1,4 +1,4 @@
-// The public face of metrics and laws.
+// Exports of the metrics layer.
 export {
   type BucketOptions,
   ddpBuckets,
@@ -22,10 +22,10 @@ export {
   gustafson,
   karpFlatt,
   logShape,
+  type OverheadShape,
   powerShape,
   ringShape,
   type ScalingClass,
-  type Shape,
   scalingClass,
   serialShape,
 } from "./laws.js";

@@ -1,19 +1,18 @@
-// The scaling laws as functions, and the classes of efficiency. Everything is a pure function of numbers;
-// which law to trust for a prediction is decided in predict/.
+// Scaling laws and efficiency classes. predict/ chooses the law for a prediction.
 
 /** Time relative to perfect scaling: t(N) = N T(N) / T(1) for a fixed problem, N X(1) / X(N) for throughput. */
-export type Shape = (devices: number) => number;
+export type OverheadShape = (devices: number) => number;
 
 /** Bytes that a ring all-reduce moves per device, in units of the message. */
-export const ringShape: Shape = (n) => (2 * (n - 1)) / n;
-export const logShape: Shape = (n) => Math.log2(n);
-export const serialShape: Shape = (n) => n - 1;
+export const ringShape: OverheadShape = (n) => (2 * (n - 1)) / n;
+export const logShape: OverheadShape = (n) => Math.log2(n);
+export const serialShape: OverheadShape = (n) => n - 1;
 
 /**
- * One family that holds the three laws above: exponent 1 is the ring, 0 the logarithm, -1 Amdahl's serial part.
+ * A family that contains the three laws above: exponent 1 is the ring, 0 the logarithm, -1 Amdahl's serial part.
  * All of them are 0 at one device and 1 at two.
  */
-export function powerShape(exponent: number): Shape {
+export function powerShape(exponent: number): OverheadShape {
   if (Math.abs(exponent) < 1e-9) return logShape;
   const atTwo = 1 - 2 ** -exponent;
   return (n) => (1 - n ** -exponent) / atTwo;
@@ -38,7 +37,7 @@ export type ScalingClass =
   | "none"
   | "negative";
 
-/** Total and gap-free: every finite positive speedup falls into exactly one class; the baseline is never praised. */
+/** The class of a speedup. Every finite positive speedup has exactly one class. */
 export function scalingClass(speedup: number, ratio: number): ScalingClass {
   if (ratio <= 1) return "baseline";
   const efficiency = speedup / ratio;
@@ -63,7 +62,10 @@ export const classMeaning: Record<ScalingClass, string> = {
 };
 
 /** Least squares of t - 1 = c f(N) through the origin: the one-parameter laws. */
-export function fitShape(shape: Shape, points: readonly { devices: number; relativeTime: number }[]): number | null {
+export function fitShape(
+  shape: OverheadShape,
+  points: readonly { devices: number; relativeTime: number }[],
+): number | null {
   let numerator = 0;
   let denominator = 0;
   for (const { devices, relativeTime } of points) {

@@ -24,7 +24,7 @@ const fixture = (name: string) => JSON.parse(readFileSync(new URL(`../../testdat
 const close = (actual: number, expected: number, relative: number) =>
   assert.ok(Math.abs(actual / expected - 1) <= relative, `${actual} is not ${expected} within ${relative}`);
 
-test("the USL fit meets the Cisco oracle within its tolerance", () => {
+test("the USL fit reproduces the Cisco oracle within its tolerance", () => {
   const oracle = fixture("usl_cisco.json");
   const fit = fitUsl(oracle.n.map((n: number, i: number) => [n, oracle.throughput[i]]))!;
   const tolerance = oracle.expected.tolerance_rel;
@@ -74,7 +74,7 @@ function resnet50(): number[] {
   return parameters;
 }
 
-test("DDP buckets of ResNet-50 are the ones that NCCL saw", () => {
+test("DDP buckets of ResNet-50 equal those of an NCCL trace", () => {
   const oracle = fixture("ddp_buckets_resnet50.json");
   const parameters = resnet50();
   assert.equal(
@@ -114,7 +114,7 @@ test("laws at known points", () => {
   assert.equal(fitShape(ringShape, []), null);
 });
 
-test("classes cover every value, and the baseline is only a baseline", () => {
+test("classes cover every value; the baseline has its own class", () => {
   for (let speedup = 0.01; speedup < 12; speedup += 0.01) assert.ok(classMeaning[scalingClass(speedup, 8)]);
   assert.equal(scalingClass(1, 1), "baseline");
   assert.equal(scalingClass(7, 8), "near-perfect");

@@ -1,4 +1,4 @@
-// The POP efficiencies: how a parallel run loses time, from the useful time of each rank. A value of 0.8 is acceptable.
+// POP efficiencies, computed from the useful time of each rank. A value of 0.8 is acceptable.
 
 export interface PopEfficiencies {
   /** Mean useful time over the largest. */
@@ -7,7 +7,7 @@ export interface PopEfficiencies {
   communication: number;
   /** Their product. */
   parallel: number;
-  /** Useful time in all, against the baseline's; null without a baseline. */
+  /** Total useful time relative to the baseline; null without a baseline. */
   computation: number | null;
   global: number | null;
 }

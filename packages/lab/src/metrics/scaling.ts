@@ -1,5 +1,5 @@
-// Runs to one line a device count: time, speedup, efficiency, throughput. What a speedup may be called is decided later, in
-// validity/; here are only ratios of measured times, all in one basis.
+// Summarizes runs per device count: time, speedup, efficiency, throughput, all in one time basis. validity/ decides whether a
+// ratio may be called a speedup.
 
 import { bootstrapInterval, mean, type Summary, summarize } from "@weft/formats/stats";
 import type { Run, Study } from "../model/index.js";
@@ -7,23 +7,23 @@ import { type EpochSummary, summarizeEpochs } from "./epochs.js";
 import { karpFlatt } from "./laws.js";
 import { type StepSummary, summarizeSteps } from "./steps.js";
 
-/** What a study's times are: an epoch, an epoch computed from steps, or the whole run. */
+/** What the times of a study measure: an epoch, an epoch computed from steps, or the whole run. */
 export type TimeBasis = "epoch" | "steps" | "run";
 
 export interface RunSummary {
   run: Run;
   epochs: EpochSummary | null;
   steps: StepSummary | null;
-  /** Seconds in the study's basis; null when this run has nothing in it. */
+  /** Seconds in the study's time basis; null when this run has none. */
   seconds: Summary | null;
-  /** Samples per second in all ranks, counted; null when nobody counted. */
+  /** Samples per second over all ranks; null when they were not counted. */
   samplesPerSecond: number | null;
 }
 
 export interface CountSummary {
   devices: number;
   runs: RunSummary[];
-  /** Over the runs of this count: one run gives its own spread, several give theirs. */
+  /** Statistics over the runs of this count, or over the epochs of a single run. */
   seconds: Summary;
   speedup: number;
   efficiency: number;
@@ -38,7 +38,7 @@ export interface StudySummary {
   runs: RunSummary[];
   counts: CountSummary[];
   baseline: CountSummary | null;
-  /** Counts that were tried and gave no time, with the reason. */
+  /** Device counts without a usable time, with the reason. */
   failed: { devices: number; run: string; reason: string }[];
 }
 
@@ -62,7 +62,7 @@ function stepBasis(run: Run, steps: StepSummary): Summary | null {
 
 /** The times of a run in each basis; a basis is usable when every successful run has it. */
 const bases: Record<TimeBasis, (s: Omit<RunSummary, "seconds" | "samplesPerSecond">) => Summary | null> = {
-  // One epoch alone is its own warm-up: steps are better where there are any.
+  // A single epoch includes warm-up: steps are better where they exist.
   epoch: ({ epochs, steps }) =>
     epochs === null || (epochs.warmup.length === 0 && epochs.used.length < 2 && steps !== null) ? null : epochs.seconds,
   steps: ({ run, steps }) => (steps === null ? null : stepBasis(run, steps)),

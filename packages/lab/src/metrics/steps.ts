@@ -1,5 +1,4 @@
-// Steps of all ranks to step times, waits, throughput and the work that was done in an epoch. Warm-up and compile steps are left
-// out of the means. Knows runs, not files.
+// Summarizes the steps of all ranks: step time, waits, throughput and the work per epoch. Warm-up and compile steps are excluded.
 import type { TrainingStep } from "@weft/formats";
 import { mean, median, type Summary, sum, summarize } from "@weft/formats/stats";
 import type { Run } from "../model/index.js";
@@ -13,32 +12,32 @@ export interface RankSteps {
 }
 
 export interface StepSummary {
-  /** Over the steps that count, of all ranks. */
+  /** Statistics of the counted steps of all ranks. */
   durationUs: Summary;
   perRank: RankSteps[];
-  /** Shares of the step time; null where nobody recorded them. */
+  /** Shares of the step time; null where they were not recorded. */
   dataShare: number | null;
   commShare: number | null;
   exposedCommShare: number | null;
-  /** Samples that all ranks together work on in a second. */
+  /** Samples per second of all ranks together. */
   samplesPerSecond: number | null;
   /** Steps of one rank in a whole epoch, from the records. */
   stepsPerEpoch: number | null;
-  /** Samples that all ranks together worked on in a whole epoch, counted. */
+  /** Samples of all ranks together in a whole epoch. */
   samplesPerEpoch: number | null;
-  /** First step against the median of those that count. */
+  /** First step relative to the median of the counted steps. */
   firstStepRatio: number;
   warmupSteps: number;
   /** Steps in the measured window during which something was compiled. */
   compiledInWindow: number;
-  /** Steps left out because no step beside the others can have taken so long: a clock that jumped. */
+  /** Steps that were excluded as clock jumps. */
   clockJumps: number;
 }
 
-/** A step this many times its rank's median is a clock that jumped; a checkpoint or a stall is shorter than that. */
+/** A step longer than this multiple of its rank's median is a clock jump; checkpoints and stalls are shorter. */
 const clockJump = 1000;
 
-/** Without a stated warm-up: a fifth of the steps, ten at most. */
+/** Default warm-up: a fifth of the steps, at most ten. */
 const defaultWarmup = (steps: number): number => Math.min(10, Math.floor(steps / 5));
 
 function byRank(steps: readonly TrainingStep[]): Map<number, TrainingStep[]> {
@@ -61,8 +60,8 @@ function meanOf(
 }
 
 /**
- * The longest epoch that was recorded. Where a limit on steps ended it early and its length is known, as many samples a step for
- * all of its steps: what is compared with the time of an epoch must be the work of an epoch.
+ * The work of the longest recorded epoch. If a limit on steps ended it early and its length is known, the samples are scaled to
+ * the whole epoch, because they are compared with the time of a whole epoch.
  */
 function epochTotals(
   steps: readonly TrainingStep[],
@@ -125,7 +124,7 @@ export function summarizeSteps(run: Run, warmup?: number): StepSummary | null {
   const samples = perRank.every((r) => r.samplesPerStep !== null)
     ? sum(perRank.map((r) => r.samplesPerStep! / r.meanUs)) * 1e6
     : null;
-  // A rank that wrote nothing worked all the same; its share is that of the others.
+  // Ranks without records worked as well; each is counted with the mean of the others.
   const complete = run.devices / perRank.length;
   const firsts = [...ranks.values()].map((steps) => steps[0]!.durationUs);
   return {

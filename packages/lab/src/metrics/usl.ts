@@ -1,5 +1,5 @@
-// The Universal Scalability Law X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1)), fitted with sigma and kappa kept
-// at or above zero: unconstrained fits of three points predict nonsense.
+// Fits the Universal Scalability Law X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1)) with sigma, kappa >= 0:
+// unconstrained fits of three points extrapolate badly.
 
 export interface Usl {
   lambda: number;
@@ -7,7 +7,7 @@ export interface Usl {
   sigma: number;
   /** Crosstalk. */
   kappa: number;
-  /** Where throughput peaks; null when kappa is 0 and it never does. */
+  /** Device count at which throughput peaks; null when kappa is 0. */
   peakDevices: number | null;
   peakThroughput: number | null;
   /** Root mean square of the relative residuals. */
@@ -84,7 +84,7 @@ function levenbergMarquardt(points: readonly [number, number][], start: Paramete
   return p;
 }
 
-/** Needs three different counts. Points are [devices, throughput]. */
+/** Fits the law to [devices, throughput] points; null for fewer than three different counts. */
 export function fitUsl(points: readonly [number, number][]): Usl | null {
   const good = points.filter(([n, x]) => n >= 1 && x > 0 && Number.isFinite(n) && Number.isFinite(x));
   if (new Set(good.map(([n]) => n)).size < 3) return null;

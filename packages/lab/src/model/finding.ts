@@ -1,26 +1,26 @@
-// What the lab says about a study: findings with evidence, and the effects it predicts. Data only; knows no rule.
+// The findings of the lab: evidence, cause, fix and predicted effect.
 
 import { shortNumber } from "@weft/formats/text";
 
 export type Severity = "invalid" | "high" | "moderate" | "low" | "info";
 
-/** A number behind a statement, with its unit and where it came from. */
+/** A value that supports a finding, with its unit and its source. */
 export interface Evidence {
   what: string;
   value: number | string | boolean;
   unit?: string;
-  /** The bound it was held against. */
+  /** The threshold that it was compared with. */
   threshold?: number;
-  /** Rows behind it: `file:line`, run ids, step numbers. */
+  /** Where it was measured: `file:line`, run ids, step numbers. */
   rows?: string[];
-  /** The same as a sentence for people. */
+  /** The evidence as a sentence. */
   text: string;
 }
 
-/** What a rule says of one run or count; the catalog adds the rule's own id, code, title and source. */
-export type Found = Omit<Finding, "id" | "code" | "title" | "source">;
+/** What a rule returns for one run or device count. The catalog adds the rule's id, title and source. */
+export type RuleFinding = Omit<Finding, "id" | "title" | "source">;
 
-/** A promised effect: always a prediction, with an interval or the reason why there is none. */
+/** The predicted effect of a fix, with an interval where one can be given. */
 export interface PredictedEffect {
   /** What is predicted, e.g. `epochSeconds`, `speedup`, `stepUs`. */
   metric: string;
@@ -37,15 +37,13 @@ export interface PredictedEffect {
 export interface Finding {
   /** Stable id of the rule, e.g. `work-not-divided`. */
   id: string;
-  /** Code in the catalog, e.g. `V1`. */
-  code: string;
   title: string;
   severity: Severity;
   run?: string;
   devices?: number;
   evidence: Evidence[];
   cause: string;
-  /** Other explanations that were looked at, and why they fall or stand. */
+  /** Other explanations that were considered, and why they were rejected or kept. */
   alternatives?: string[];
   fix: string | null;
   predicted: PredictedEffect | null;
@@ -57,12 +55,12 @@ export interface Finding {
 
 const order: Record<Severity, number> = { invalid: 0, high: 1, moderate: 2, low: 3, info: 4 };
 
-/** Most severe first; equal ones keep the order of the catalog. */
+/** Comparison function for `sort`: most severe first. */
 export function bySeverity(a: { severity: Severity }, b: { severity: Severity }): number {
   return order[a.severity] - order[b.severity];
 }
 
-/** Evidence with its sentence made from the parts, unless the rule has a better one. */
+/** Builds evidence. The sentence is generated unless the rule gives one. */
 export function evidence(
   what: string,
   value: Evidence["value"],

@@ -4,8 +4,8 @@ export {
   type Evidence,
   evidence,
   type Finding,
-  type Found,
   type PredictedEffect,
+  type RuleFinding,
   type Severity,
 } from "./finding.js";
 export {

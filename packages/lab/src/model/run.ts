@@ -38,14 +38,14 @@ export interface RunEvent {
   data?: Record<string, unknown>;
 }
 
-/** Something the importer had to leave out or repair. It never becomes a number silently. */
+/** Something that the importer left out or repaired. */
 export interface ImportProblem {
   file: string;
   line?: number;
   /** Stable id, e.g. `truncated-line`, `negative-time`. */
   id: string;
   message: string;
-  /** How many rows it concerns. */
+  /** Number of affected rows. */
   count?: number;
 }
 
@@ -54,7 +54,7 @@ export interface RunSource {
   path: string;
 }
 
-/** What one trace said, reduced; the trace layer fills it, the diagnosis reads it. Times in microseconds. */
+/** Summary of one trace for the diagnosis rules. Times are in microseconds. */
 export interface TraceSummary {
   rank: number;
   spanUs: number;
@@ -68,7 +68,7 @@ export interface TraceSummary {
   kernelWaitUs?: number;
   otherWaitUs?: number;
   kernels?: number;
-  /** Kernels that run shorter than their launch takes. */
+  /** Kernels that run for less time than their launch takes. */
   shortKernels?: number;
   launchUs?: number;
   dataLoaderUs?: number;
@@ -88,7 +88,7 @@ export interface Run {
   devices: number;
   nodes?: number;
   repeat?: number;
-  /** Place in the interleaved order of the study. */
+  /** Position in the interleaved order of the study. */
   order?: number;
   status: RunStatus;
   exitCode?: number;
@@ -112,10 +112,10 @@ export interface Run {
 
 export interface Study {
   name: string;
-  /** Where it was read from. */
+  /** Path that it was read from. */
   path?: string;
   runs: Run[];
-  /** Rows or steps at the start of each run that are left out of every mean. */
+  /** Epochs or steps at the start of each run that are excluded from every mean. */
   warmup?: number;
   machine?: MachineFacts;
   command?: string[];
@@ -123,7 +123,7 @@ export interface Study {
   problems: ImportProblem[];
 }
 
-/** An empty run, so that every importer starts from the same ground. */
+/** A run without measurements, which importers fill in. */
 export function emptyRun(id: string, devices: number, source: RunSource): Run {
   return {
     id,

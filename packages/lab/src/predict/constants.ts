@@ -1,4 +1,4 @@
-// Written by packages/lab/scripts/calibrate-prediction.mjs; do not edit. How well these do on series that were left out is in
+// Written by packages/lab/scripts/calibrate-prediction.mjs; do not edit. Their errors on held-out series are in
 // bench/results/prediction.json.
 import type { IntervalConstants } from "./interval.js";
 import type { LawConstants } from "./law.js";

@@ -1,5 +1,21 @@
-// The public face of prediction.
+// Exports of the prediction layer.
 export { intervalConstants, lawConstants } from "./constants.js";
+export {
+  type BucketChoice,
+  computeUs,
+  type EffectEstimate,
+  effectOf,
+  estimateAccumulation,
+  estimateBuckets,
+  estimateEarlyTail,
+  estimateFewerLaunches,
+  estimateHalfGradients,
+  estimateLargerBatch,
+  estimateLoaders,
+  estimateOverlap,
+  reachedShare,
+  type StepParts,
+} from "./estimates.js";
 export { errorScale, type IntervalConstants, throughputInterval } from "./interval.js";
 export { type FittedLaw, fitLaw, type LawConstants } from "./law.js";
 export {
@@ -8,20 +24,4 @@ export {
   type ReadPoints,
   readPoints,
 } from "./points.js";
-export { type LawDescription, type Prediction, type PredictionResult, predict } from "./predict.js";
-export {
-  type BucketChoice,
-  computeUs,
-  effectOf,
-  type Price,
-  priceAccumulation,
-  priceBuckets,
-  priceEarlyTail,
-  priceFewerLaunches,
-  priceHalfGradients,
-  priceLargerBatch,
-  priceLoaders,
-  priceOverlap,
-  reachedShare,
-  type StepParts,
-} from "./pricing.js";
+export { type LawDescription, predict, type ScalingPrediction, type ScalingPredictions } from "./predict.js";

@@ -1,5 +1,5 @@
-// How wide a prediction's 80% interval is: a scale that grows with the overhead and with the distance in doublings, and two
-// calibrated quantiles. Pure numbers.
+// The 80% interval of a prediction: a scale that grows with the overhead and with the distance in doublings, times calibrated
+// quantiles.
 
 export interface IntervalConstants {
   /** Scale of the logarithm of relative time: base + perOverhead * overhead, times doublings ** distanceExponent. */
@@ -20,7 +20,7 @@ export function errorScale(constants: IntervalConstants, overhead: number, doubl
   );
 }
 
-/** Bounds of throughput around `throughput`; `repeatSpread` is the log-scale spread that the repeats alone cause. */
+/** Interval around a predicted throughput; `repeatSpread` is the log-scale spread of the repeats. */
 export function throughputInterval(
   constants: IntervalConstants,
   throughput: number,
@@ -29,7 +29,7 @@ export function throughputInterval(
   repeatSpread = 0,
 ): [number, number] {
   const scale = errorScale(constants, overhead, doublings);
-  // More relative time is less throughput, so the upper quantile makes the lower bound.
+  // More relative time is less throughput, so the upper quantile gives the lower bound.
   const down = Math.hypot(constants.high * scale, repeatSpread);
   const up = Math.hypot(constants.low * scale, repeatSpread);
   return [throughput * Math.exp(-down), throughput * Math.exp(up)];

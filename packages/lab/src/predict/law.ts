@@ -1,6 +1,6 @@
-// The law that predicts: one shape family between the ring and the logarithm, the shape chosen by how large the measured
-// overhead is. Few points cannot choose a shape, so the choice was calibrated on many series (constants.ts). Pure numbers.
-import { powerShape, type Shape } from "../metrics/index.js";
+// The prediction law: a family of shapes between the ring and the logarithm. Few points cannot determine the shape, so it is
+// chosen by the measured overhead, calibrated on many series (constants.ts).
+import { type OverheadShape, powerShape } from "../metrics/index.js";
 
 export interface LawConstants {
   /** Overhead per doubling at and below which the overhead is taken to be communication that saturates. */
@@ -10,19 +10,19 @@ export interface LawConstants {
   /** Exponents of the shape family at these two ends (1 would be the ring, 0 the logarithm, -1 a serial part). */
   saturatingExponent: number;
   growingExponent: number;
-  /** Later points count more: weight = devices ** weightExponent. */
+  /** Larger counts have larger weights: weight = devices ** weightExponent. */
   weightExponent: number;
 }
 
 export interface FittedLaw {
-  /** Shape exponent that was chosen. */
+  /** OverheadShape exponent that was chosen. */
   exponent: number;
   /** Overhead at two devices. */
   coefficient: number;
   /** Overhead per doubling over the measured range. */
   overheadPerDoubling: number;
   /** Time relative to perfect scaling from one device. */
-  relativeTime: Shape;
+  relativeTime: OverheadShape;
   throughput: (devices: number) => number;
 }
 
@@ -61,7 +61,7 @@ export function fitLaw(points: readonly (readonly [number, number])[], constants
     denominator += p.weight * slope * slope;
   }
   const coefficient = denominator > 0 ? numerator / denominator : 0;
-  const relativeTime: Shape = (n) => 1 + coefficient * shape(n);
+  const relativeTime: OverheadShape = (n) => 1 + coefficient * shape(n);
   const perDevice = (baseThroughput / baseDevices) * relativeTime(baseDevices);
   return {
     exponent,

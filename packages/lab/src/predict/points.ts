@@ -1,5 +1,5 @@
-// Reads `{metric, points: [[devices, value], ...]}` and turns it into throughput per device count. Refuses what cannot be a
-// measurement, by name; keeps repeats apart so that their spread is known.
+// Reads a points file as throughput per device count. Invalid points are reported and left out; repeats are kept separately so
+// that their spread is known.
 import { type PointMetric, pointsSchema } from "@weft/formats";
 import { mean } from "@weft/formats/stats";
 

@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { quantile } from "@weft/formats/stats";
-import { fitShape, logShape, powerShape, ringShape, type Shape } from "../metrics/index.js";
-import { sharedPath } from "../model/shared.js";
+import { fitShape, logShape, type OverheadShape, powerShape, ringShape } from "../metrics/index.js";
 import { fitLaw, lawConstants, PointsError, predict, readPoints } from "./index.js";
 
 interface Series {
@@ -12,7 +11,7 @@ interface Series {
 
 const relative = ({ points }: Series, [n, x]: [number, number]): number => (n * points[0]![1]) / x;
 
-function oneParameterError(series: Series, shape: Shape): number {
+function oneParameterError(series: Series, shape: OverheadShape): number {
   const train = series.points.slice(1, -1).map((p) => ({ devices: p[0], relativeTime: relative(series, p) }));
   const [n, x] = series.points.at(-1)!;
   return Math.abs((n * series.points[0]![1]) / (1 + fitShape(shape, train)! * shape(n)) / x - 1);
@@ -25,10 +24,9 @@ function ours(series: Series) {
   return { error: Math.abs(p!.value! / x - 1), covered: p!.interval![0] <= x && x <= p!.interval![1] };
 }
 
-test("on the weak-scaling series: the ring's median, the log law's 90th percentile, honest intervals", (t) => {
-  const path = sharedPath("oracles", "weak_scaling_series.json");
-  if (path === null) return t.skip("the shared oracles are not on this machine (set WEFT_SHARED)");
-  const series: Series[] = JSON.parse(readFileSync(path, "utf8")).series;
+test("on the weak-scaling series: median error of the ring law, 90th percentile of the log law, calibrated intervals", () => {
+  const url = new URL("../../testdata/weak_scaling_series.json", import.meta.url);
+  const series: Series[] = JSON.parse(readFileSync(url, "utf8")).series;
   const results = series.map(ours);
   const errors = results.map((r) => r.error);
   const ring = series.map((s) => oneParameterError(s, ringShape));
@@ -39,7 +37,7 @@ test("on the weak-scaling series: the ring's median, the log law's 90th percenti
   assert.ok(coverage >= 0.75 && coverage <= 0.9, `coverage ${coverage}`);
 });
 
-test("the cross-validated figures that the calibration wrote meet the same bar", () => {
+test("the cross-validated figures of the calibration meet the same bounds", () => {
   const url = new URL("../../../../bench/results/prediction.json", import.meta.url);
   const figures = JSON.parse(readFileSync(url, "utf8"));
   assert.ok(figures.crossValidated.median <= figures.ringLaw.median);
@@ -48,7 +46,7 @@ test("the cross-validated figures that the calibration wrote meet the same bar",
   assert.deepEqual(figures.constants.law, lawConstants);
 });
 
-test("series from elsewhere: small errors, intervals that hold", () => {
+test("independent series have small errors and valid intervals", () => {
   const url = new URL("../../testdata/independent_series.json", import.meta.url);
   const results = (JSON.parse(readFileSync(url, "utf8")).series as Series[]).map(ours);
   assert.ok(
@@ -61,7 +59,7 @@ test("series from elsewhere: small errors, intervals that hold", () => {
   assert.ok(coverage >= 0.75, `coverage ${coverage}`);
 });
 
-test("an exact curve of the saturating shape comes back; so does perfect scaling, also from a baseline above one", () => {
+test("an exact saturating curve and perfect scaling are reproduced, also from a baseline above one device", () => {
   const shape = powerShape(lawConstants.saturatingExponent);
   const x = (c: number, n: number) => (n * 100) / (1 + c * shape(n));
   const curve = (c: number, counts: number[]) => counts.map((n): [number, number] => [n, x(c, n)]);
@@ -101,7 +99,7 @@ test("seconds are the reciprocal of throughput, and bounds stay ordered", () => 
   assert.ok(Math.abs(s.interval![0] * x.interval![1] - 1) < 1e-12);
 });
 
-test("it says that it cannot say", () => {
+test("no prediction is given where the data do not support one", () => {
   const points: [number, number][] = [
     [1, 100],
     [2, 190],
@@ -144,7 +142,7 @@ test("repeats widen the interval", () => {
   assert.ok(width(noisy) > width(once) * 1.05);
 });
 
-test("bad points are named, good ones kept; a wrong file is an error that teaches", () => {
+test("invalid points are reported and valid ones kept; an invalid file is an error with an example", () => {
   const read = readPoints(
     {
       metric: "throughput",

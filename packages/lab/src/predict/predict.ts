@@ -1,5 +1,5 @@
 // Predicts throughput or time at other device counts, each with an 80% interval or with the reason why there is none.
-// It says "cannot say" rather than guess: one count, a boundary nobody measured across, too far out, past the peak.
+// It gives no value for a single count, across an unmeasured node boundary, too far out, or past the peak.
 
 import { mean, quantile, resample, seededRandom } from "@weft/formats/stats";
 import {
@@ -17,25 +17,25 @@ import { throughputInterval } from "./interval.js";
 import { type FittedLaw, fitLaw } from "./law.js";
 import type { CountSample, ReadPoints } from "./points.js";
 
-export interface Prediction {
+export interface ScalingPrediction {
   devices: number;
-  /** In the unit of the input; null where nothing can be said. Always a prediction, except where `reason` says measured. */
+  /** In the unit of the input; null where no prediction is possible. Measured only where `reason` says so. */
   value: number | null;
   /** 80% interval, or null with the reason. */
   interval: [number, number] | null;
   reason: string;
 }
 
-/** What the textbook laws say of the same points: descriptions, side by side, for the reader to see them disagree. */
+/** The textbook laws fitted to the same points, for comparison. */
 export interface LawDescription {
   law: "ring" | "log" | "amdahl" | "usl" | "constant-efficiency";
   parameters: Record<string, number>;
   values: { devices: number; value: number }[];
 }
 
-export interface PredictionResult {
+export interface ScalingPredictions {
   metric: ReadPoints["metric"];
-  predictions: Prediction[];
+  predictions: ScalingPrediction[];
   law: { exponent: number; coefficient: number; overheadPerDoubling: number } | null;
   descriptions: LawDescription[];
   problems: string[];
@@ -51,7 +51,7 @@ interface Context {
 
 const number = (value: number): string => String(Number(value.toPrecision(4)));
 
-/** A reason to give no interval; the first that applies is the one that is told. */
+/** Reasons to give no interval; the first that applies is reported. */
 interface Abstention {
   applies: (target: number, c: Context) => boolean;
   reason: (target: number, c: Context) => string;
@@ -87,7 +87,7 @@ const abstentions: Abstention[] = [
   },
 ];
 
-/** Log-scale half-width that resampling the repeats gives to the prediction; 0 when every count was measured once. */
+/** Log-scale half-width of the prediction under resampling of the repeats; 0 without repeats. */
 function repeatSpread(samples: readonly CountSample[], target: number): number {
   if (samples.every((s) => s.values.length < 2)) return 0;
   const random = seededRandom(target);
@@ -127,14 +127,14 @@ function describeLaws(samples: readonly CountSample[], targets: readonly number[
   return list;
 }
 
-/** Where a curve has turned down: the USL's value where it can be fitted, and never more than was last measured. */
+/** Prediction past the peak: the USL where it can be fitted, and never more than the last measurement. */
 function pastPeakThroughput({ read, largest }: Context, target: number): number {
   const usl = fitUsl(read.samples.map((s): [number, number] => [s.devices, s.mean]));
   const extended = usl === null ? largest.mean : uslThroughput(usl, target);
   return target > largest.devices ? Math.min(extended, largest.mean) : extended;
 }
 
-function predictOne(target: number, c: Context): Prediction {
+function predictOne(target: number, c: Context): ScalingPrediction {
   const { read, law, largest, smallest } = c;
   const toUnit = (x: number): number => (read.metric === "seconds" ? 1 / x : x);
   const range = ([low, high]: [number, number]): [number, number] =>
@@ -174,7 +174,7 @@ function predictOne(target: number, c: Context): Prediction {
   };
 }
 
-export function predict(read: ReadPoints, targets: readonly number[]): PredictionResult {
+export function predict(read: ReadPoints, targets: readonly number[]): ScalingPredictions {
   const { samples } = read;
   const wanted = [...new Set(targets)];
   const toUnit = (x: number): number => (read.metric === "seconds" ? 1 / x : x);

@@ -1,10 +1,10 @@
-// For tests: a real Chromium, Debian's, installed when the test runs as root on Debian; null with a reason otherwise.
+// For tests: Debian's Chromium, installed when the test runs as root on Debian; otherwise the reason why it is missing.
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 
 const places = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
-/** Where a program is, installing its Debian package when this is allowed. */
+/** Path of a program; installs its Debian package where that is allowed. */
 function provide(found: () => string | null, debianPackage: string): { path: string } | { reason: string } {
   const before = found();
   if (before !== null) return { path: before };

@@ -1,24 +1,24 @@
-// The pictures as Vega-Lite specifications: one source for PNG, SVG and the interactive page. Pure data in, plain objects out;
-// rendering is elsewhere. Ideal lines come from N, nothing is clipped, measured and predicted look different.
+// The charts as Vega-Lite specifications, for PNG, SVG and the interactive page. Nothing is clipped; measured and predicted
+// points have different marks.
 import type { Analysis } from "../diagnosis/index.js";
 import { anchor, type EpochUse, plural, type ScalingRow, type StudyRows } from "./rows.js";
 
 export type Spec = Record<string, unknown>;
 
 export interface Chart {
-  /** End of the file name: `epoch_time_detailed`. */
+  /** Suffix of the file name: `epoch_time_detailed`. */
   name: string;
   title: string;
-  /** What it shows, for those who cannot see it. */
+  /** Text alternative. */
   description: string;
   spec: Spec;
 }
 
-/** Okabe and Ito's palette: told apart by the color-blind, and in gray by the shapes. */
+/** Okabe and Ito's color-blind-safe palette; in grayscale the point shapes distinguish series. */
 export const palette = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5B5B5B", "#000000"];
 export const gray = "#6B7280";
 
-/** What the analysis did with an epoch, as a mark. */
+/** Mark of an epoch by its use in the analysis. */
 const shapeOf: Record<EpochUse, string> = {
   counted: "circle",
   "warm-up": "cross",
@@ -176,7 +176,7 @@ function scalingPanel(
     field: "devices",
     type: "quantitative",
     title: "Devices",
-    // Room on the right for the labels of the last point.
+    // Space on the right for the labels of the last point.
     scale: {
       type: "log",
       base: 2,
@@ -187,7 +187,7 @@ function scalingPanel(
   };
   const all = [...values.flatMap((v) => [v.value, v.highValue ?? v.value]), ...ideal.map((v) => v.value)];
   const top = Math.max(...all);
-  // Speedups on two logarithmic axes: the ideal is a straight line, and halving looks like halving.
+  // Logarithmic axes: ideal speedup is a straight line.
   const y = {
     field: "value",
     type: "quantitative",
@@ -385,7 +385,7 @@ function accuracy(analysis: Analysis, rows: StudyRows): Chart | null {
   };
 }
 
-/** Only the charts that there is data for. */
+/** The charts of a study that have data. */
 export function studyCharts(analysis: Analysis, rows: StudyRows): Chart[] {
   const charts = [
     rows.epochs.length > 0 ? epochTime(analysis, rows) : null,
@@ -396,7 +396,7 @@ export function studyCharts(analysis: Analysis, rows: StudyRows): Chart[] {
   return charts.filter((chart) => chart !== null);
 }
 
-/** Lines of at most this many letters. */
+/** Wraps text at this many characters. */
 function wrap(text: string, letters: number): string[] {
   const lines: string[] = [];
   for (const word of text.split(" ")) {
@@ -407,8 +407,8 @@ function wrap(text: string, letters: number): string[] {
   return lines;
 }
 
-/** The same chart for a phone: one column, and letters that stay readable. */
-export function narrowed(spec: Spec): Spec {
+/** The chart for narrow screens: one column, readable text. */
+export function narrowChart(spec: Spec): Spec {
   const title = spec["title"] as { text: string; subtitle: string | string[] };
   const panels = spec["hconcat"] as Spec[] | undefined;
   const { hconcat: _, ...rest } = spec;

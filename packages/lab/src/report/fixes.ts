@@ -1,5 +1,5 @@
-// Configurations and job scripts, written out where a fix calls for them: a YAML with the changed keys, each with its finding and
-// promise, and a SLURM script whose arithmetic is right. From valid studies only.
+// Writes configurations and job scripts for fixes: YAML with the changed keys, each with its finding and predicted effect, and a
+// SLURM script. Only for valid studies.
 import type { Analysis } from "../diagnosis/index.js";
 import type { Finding } from "../model/index.js";
 import { effectText } from "./tables.js";
@@ -15,7 +15,7 @@ const leading = (text: string | null, pattern: RegExp): number | null => {
   return match === null ? null : Number(match[1]);
 };
 
-/** Finding -> the settings that it asks for. */
+/** Finding -> the settings of its fix. */
 const settings: Record<string, (f: Finding) => Setting[]> = {
   "small-batch": (f) => one("training.batch_size", leading(f.fix, /batch_size: (\d+)/)),
   "input-bound": (f) => [
@@ -77,7 +77,7 @@ srun torchrun --standalone --nnodes=1 --nproc_per_node=${devices} train.py --con
 `;
 }
 
-/** File name -> text. Nothing for a study that is not valid: no advice rests on it. */
+/** File name -> text; empty for an invalid study. */
 export function fixFiles({ report, verdict }: Analysis): Record<string, string> {
   if (report.valid === false) return {};
   const chosen = report.findings.flatMap((finding) => {

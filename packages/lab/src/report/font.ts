@@ -1,5 +1,4 @@
-// Reads widths out of the bundled font, so that charts are laid out for the letters they will be drawn with, also on machines
-// without fonts or a canvas. Only the tables that widths need.
+// Reads glyph widths from the bundled font, so that chart layout is the same on machines without fonts or a canvas.
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
@@ -61,7 +60,7 @@ function readCharacterMap(file: Buffer, cmap: number): Map<number, number> {
 
 let loaded: { regular: FontWidths; bold: FontWidths } | null = null;
 
-/** Width of a text in pixels. */
+/** Width of a text in pixels, in the bundled font. */
 export function textWidth(text: string, size: number, bold: boolean): number {
   loaded ??= { regular: readFont(fontFiles[0]!), bold: readFont(fontFiles[1]!) };
   const font = bold ? loaded.bold : loaded.regular;

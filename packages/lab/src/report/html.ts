@@ -1,15 +1,15 @@
-// One self-contained page: every figure leads to the rows behind it, by a click in a picture and by a link from a number. All text is
-// escaped here; nothing is fetched when the page is opened.
+// The self-contained HTML report: every point and number links to its measurements. All text is escaped here; the page loads
+// nothing from the network.
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { shortNumber } from "@weft/formats/text";
 import type { Analysis } from "../diagnosis/index.js";
 import { classMeaning } from "../metrics/index.js";
 import type { Finding } from "../model/index.js";
-import { type Chart, narrowed } from "./charts.js";
+import { type Chart, narrowChart } from "./charts.js";
 import { pageScript, pageStyle } from "./page-style.js";
 import { compileChart, renderSvg } from "./render.js";
-import { anchor, type EpochRow, plural, type StudyRows } from "./rows.js";
+import { anchor, type EpochTableRow, plural, type StudyRows } from "./rows.js";
 import { effectText } from "./tables.js";
 
 export interface StudyPage {
@@ -40,7 +40,7 @@ function verdict({ report }: Analysis): string {
 
 async function figure(chart: Chart, id: string): Promise<string> {
   const svg = await renderSvg(chart.spec);
-  const specs = { wide: await compileChart(chart.spec), narrow: await compileChart(narrowed(chart.spec)) };
+  const specs = { wide: await compileChart(chart.spec), narrow: await compileChart(narrowChart(chart.spec)) };
   const named = svg.replace("<svg ", `<svg role="img" aria-label="${escape(chart.description)}" `);
   return `<figure data-chart="${id}">${named}<figcaption>${escape(chart.description)} Click a point for the row behind it.</figcaption></figure>
 <script type="application/json" id="${id}">${scriptJson(specs)}</script>`;
@@ -81,7 +81,7 @@ function findingBlock(finding: Finding, study: string, knownRows: ReadonlyMap<st
   const where = finding.run === undefined ? "" : ` ${link(runAnchor(study, finding.run), finding.run)}`;
   const part = (name: string, body: string | null): string =>
     body === null || body === "" ? "" : `<dt>${name}</dt><dd>${body}</dd>`;
-  return `<article class="finding ${finding.severity}" id="finding-${anchor(study)}-${finding.id}-${finding.devices ?? ""}"><h3>${escape(finding.title)} <span class="tag">${finding.severity}</span> <span class="tag">${finding.code} ${finding.id}</span>${where}</h3><dl>
+  return `<article class="finding ${finding.severity}" id="finding-${anchor(study)}-${finding.id}-${finding.devices ?? ""}"><h3>${escape(finding.title)} <span class="tag">${finding.severity}</span> <span class="tag">${finding.id}</span>${where}</h3><dl>
 <dt>evidence</dt><dd><ul>${finding.evidence.map((e) => `<li>${escape(e.text)}${rowLinks(e.rows)}</li>`).join("")}</ul></dd>
 ${part("cause", escape(finding.cause))}${part("also looked at", (finding.alternatives ?? []).map(escape).join("<br>"))}${part("fix", finding.fix === null ? null : escape(finding.fix))}${part("predicted effect", effect === null ? null : escape(effect))}${part("refuted by", escape(finding.refutedBy))}${part("rule from", escape(finding.source))}</dl></article>`;
 }
@@ -96,7 +96,7 @@ function rowTables({ analysis, rows }: StudyPage): string {
         run.epochSeconds === null
           ? "no usable measurement"
           : `mean ${shortNumber(run.epochSeconds.mean)} s &plusmn; ${shortNumber(run.epochSeconds.std)}, n = ${run.epochSeconds.n}${mixed === undefined ? "" : ` separated; ${shortNumber(mixed.mean)} s mixed, n = ${mixed.n}`}`;
-      const cells = (r: EpochRow): string =>
+      const cells = (r: EpochTableRow): string =>
         `<tr id="${r.row}"><td>${r.epoch}</td><td>${shortNumber(r.seconds)}</td><td>${r.trainLoss === null ? "" : shortNumber(r.trainLoss)}</td><td>${r.valAccuracy === null ? "" : shortNumber(r.valAccuracy)}</td><td${r.use === "counted" ? "" : ' class="skipped"'}>${r.use}</td><td class="text"><code>${escape(r.source.split("/").slice(-2).join("/"))}</code></td></tr>`;
       const table =
         own.length === 0

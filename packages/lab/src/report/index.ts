@@ -1,4 +1,4 @@
-// The public face of reports: analyses in, files out.
+// Exports of the report layer: writes the files of an analysis.
 export { type Chart, config as chartConfig, framed, gray, palette, type Spec, studyCharts } from "./charts.js";
 export { fixFiles } from "./fixes.js";
 export { predictionChart } from "./prediction-chart.js";

@@ -1,4 +1,4 @@
-// How the report page looks, and the little it does: one style sheet and one script, inlined so that the page needs no network.
+// Style sheet and script of the report page, inlined so that the page needs no network.
 
 export const pageStyle = `
 :root { --ink: #111827; --soft: #4b5563; --line: #d1d5db; --good: #047857; --bad: #b91c1c; --warn: #b45309; --panel: #f9fafb; --mark: #fef3c7; }
@@ -26,7 +26,7 @@ td.skipped { color: var(--soft); }
 @media print { body { max-width: none; padding: 0; font-size: 10pt; } nav { display: none; } a { color: inherit; text-decoration: none; } .scroll { overflow: visible; } th, td { padding: 0.1rem 0.35rem; white-space: normal; } table { font-size: 8pt; } h2, h3 { break-after: avoid; } }
 `;
 
-// Runs in the reader's browser. The static picture stays where it is until the interactive one has been drawn.
+// Runs in the browser. The static image stays until the interactive chart has been drawn.
 export const pageScript = `
 (function () {
   function show(id) {

@@ -1,10 +1,10 @@
-// The picture of `weft predict`: measured, predicted and what cannot be said, each with its own mark.
-import type { PredictionResult } from "../predict/index.js";
+// The chart of `weft predict`: measured points, predictions and counts without a prediction.
+import type { ScalingPredictions } from "../predict/index.js";
 import { type Chart, framed, gray, palette } from "./charts.js";
 
 /** Measured and predicted points on one curve, for `weft predict`; the band is the 80% interval. */
 export function predictionChart(
-  result: PredictionResult,
+  result: ScalingPredictions,
   measured: readonly { devices: number; value: number }[],
 ): Chart {
   const unit = result.metric === "seconds" ? "Seconds" : "Throughput";

@@ -1,5 +1,5 @@
-// Vega-Lite specifications to SVG and PNG. The heavy libraries are loaded on the first picture, not before; the font is our own,
-// so that text is there on every machine.
+// Renders Vega-Lite specifications as SVG and PNG. The libraries are loaded on first use; the font is bundled, so that text renders
+// on every machine.
 import { fontFamily, type Spec } from "./charts.js";
 import { fontFiles, textWidth } from "./font.js";
 
@@ -14,7 +14,7 @@ const isBold = (weight: unknown): boolean => weight === "bold" || Number(weight)
 
 async function loadVega() {
   const [vega, vegaLite] = await Promise.all([import("vega"), import("vega-lite")]);
-  // Without a canvas Vega guesses widths; give it the real ones of the font that the pictures are drawn with.
+  // Without a canvas Vega estimates text widths; use those of the bundled font.
   const metrics = (vega as unknown as { textMetrics?: Record<string, unknown> }).textMetrics;
   if (metrics !== undefined) {
     const width = (item: TextItem, text: unknown): number =>
@@ -27,7 +27,7 @@ async function loadVega() {
 
 let vegaModules: ReturnType<typeof loadVega> | null = null;
 
-/** The Vega specification that the page's own runtime draws. */
+/** Compiles a chart to the Vega specification for the runtime of the page. */
 export async function compileChart(spec: Spec): Promise<Spec> {
   vegaModules ??= loadVega();
   const { compile } = await vegaModules;
@@ -40,14 +40,14 @@ export async function renderSvg(spec: Spec): Promise<string> {
   const view = new vega.View(vega.parse(compiled as never), { renderer: "none" });
   try {
     const svg = await view.toSVG();
-    // The viewers at hand may lack the font; name ones that are like it.
+    // Viewers may lack the font; name similar ones.
     return svg.replaceAll(`font-family="${fontFamily}"`, `font-family="${fontFamily}, Verdana, sans-serif"`);
   } finally {
     view.finalize();
   }
 }
 
-/** `scale` 2 gives pictures that stay sharp in print. */
+/** Renders a chart as PNG; `scale` 2 is sharp in print. */
 export async function renderPng(svg: string, scale = 2): Promise<Uint8Array> {
   const { Resvg } = await import("@resvg/resvg-js");
   const image = new Resvg(svg, {

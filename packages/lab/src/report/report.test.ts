@@ -32,7 +32,7 @@ before(async () => {
   files = await writeReport(analyses, directory);
 });
 
-test("an effect without a value is told by its bounds, one with a value by both", () => {
+test("an effect without a value is described by its bounds, one with a value by both", () => {
   const base = { metric: "epochSeconds" as const, devices: 2, from: 10, unit: "s", reason: "because" };
   assert.equal(
     effectText({ ...base, to: null, interval: [5, 10] }),
@@ -44,7 +44,7 @@ test("an effect without a value is told by its bounds, one with a value by both"
   );
 });
 
-test("the files that people know, and nothing half-written", () => {
+test("the report has the documented files and no temporary ones", () => {
   const charts = ["epoch_time_detailed", "speedup_efficiency", "throughput", "accuracy"];
   const expected = ["IMDB", "AGNews"].flatMap((s) => charts.flatMap((c) => [`${s}_${c}.svg`, `${s}_${c}.png`]));
   const others = [
@@ -59,7 +59,7 @@ test("the files that people know, and nothing half-written", () => {
     assert.ok(existsSync(join(directory, name)) && !existsSync(join(directory, `${name}.part`)), name);
 });
 
-test("the CSV holds raw numbers with units in the header", () => {
+test("the CSV contains raw numbers with units in the header", () => {
   const [header, ...rows] = readFileSync(join(directory, "comprehensive_summary.csv"), "utf8").trim().split("\n");
   assert.match(header!, /^study,run,devices,status,mean_epoch_s,std_epoch_s,measurements,mean_epoch_mixed_s,/);
   const columns = header!.split(",");
@@ -72,7 +72,7 @@ test("the CSV holds raw numbers with units in the header", () => {
   assert.doesNotMatch(rows.join(""), /[±%]|\dx,/);
 });
 
-test("the text report does not praise the baseline and does not call 0.46 a speedup", () => {
+test("the text report rates no baseline and does not call 0.46 a speedup", () => {
   const text = readFileSync(join(directory, "performance_report.txt"), "utf8");
   assert.match(text, /Speedup: 3\.49x, efficiency 87\.3%/);
   assert.match(text, /Ratio of times: 0\.46, not a speedup\. Defensible: 1\.85x \(46%\)/);
@@ -102,7 +102,7 @@ test("LaTeX is escaped, and pdflatex compiles the table", (t) => {
   assert.doesNotMatch(log, /undefined|Overfull \\hbox \((?:[5-9]\d|\d{3,})/i);
 });
 
-test("pictures have text: the drawn letters differ from an empty label", async () => {
+test("images contain text: they differ from those with an empty label", async () => {
   const svg = (text: string) =>
     `<svg xmlns="http://www.w3.org/2000/svg" width="200" height="40"><text x="5" y="25" font-family="DejaVu Sans, Verdana, sans-serif" font-size="16">${text}</text></svg>`;
   const [blank, written] = [await renderPng(svg("")), await renderPng(svg("Speedup 3.49x"))];
@@ -114,7 +114,7 @@ test("pictures have text: the drawn letters differ from an empty label", async (
     assert.ok(drawn.includes(label), label);
 });
 
-test("charts: ideal from N, efficiency never clipped, a mark for each measured and predicted count", () => {
+test("charts have the ideal line, unclipped efficiency and one mark per measured and predicted count", () => {
   const analysis = analyses[0]!;
   const chart = studyCharts(analysis, studyRows(analysis)).find((c) => c.name === "speedup_efficiency")!;
   const panels = chart.spec["hconcat"] as {
@@ -135,7 +135,7 @@ test("charts: ideal from N, efficiency never clipped, a mark for each measured a
   }
 });
 
-test("a fix that calls for it is written out as configuration and job script; an invalid study gets none", () => {
+test("fixes are written as configuration and job script; an invalid study has none", () => {
   assert.deepEqual(fixFiles(analyses[1]!), {});
   const make = (devices: number, seconds: number) => {
     const run = emptyRun(`n${devices}`, devices, { kind: "scale", path: `n${devices}` });
@@ -158,11 +158,11 @@ test("a fix that calls for it is written out as configuration and job script; an
   assert.match(written["My_Study_run.sh"]!, /--cpus-per-task=12\n#SBATCH --gres=gpu:4/);
 });
 
-test("an empty list of studies still gives files with a header", () => {
+test("an empty list of studies gives files with a header", () => {
   assert.equal(summaryCsv([]), "study,run,devices\n");
 });
 
-test("the page in a real browser: charts come alive, a click leads to the row, phone and print fit", async (t) => {
+test("in a browser the charts are interactive, a click scrolls to the row, and phone and print layouts fit", async (t) => {
   const chromium = provideChromium();
   if ("reason" in chromium) return t.skip(chromium.reason);
   const { chromium: driver } = await import("playwright-core");

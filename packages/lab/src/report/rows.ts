@@ -1,11 +1,10 @@
-// The rows behind the figures: one flat list that charts draw from and that pages link to. Every entry has an anchor, so that a
-// point in a picture, a number in a table and a line in a file are the same thing.
+// The measurements of a report as a flat list with anchors: charts draw them and pages link to them.
 import type { Analysis } from "../diagnosis/index.js";
 import type { ScalingPoint } from "../validity/index.js";
 
 export type EpochUse = "counted" | "warm-up" | "clock jump" | "cut short" | "other job";
 
-export interface EpochRow {
+export interface EpochTableRow {
   /** Anchor in the report. */
   row: string;
   run: string;
@@ -15,7 +14,7 @@ export interface EpochRow {
   seconds: number;
   trainLoss: number | null;
   valAccuracy: number | null;
-  /** What the analysis did with it. */
+  /** How the analysis used it. */
   use: EpochUse;
   source: string;
 }
@@ -31,20 +30,20 @@ export interface ScalingRow {
 }
 
 export interface StudyRows {
-  epochs: EpochRow[];
-  /** Rows that exist and are not in `epochs`, because nobody can look at a million points. */
+  epochs: EpochTableRow[];
+  /** Number of rows that were thinned out of `epochs`. */
   omittedEpochs: number;
   scaling: ScalingRow[];
 }
 
-/** More rows than this a run are thinned in pictures and pages; the means use all of them. */
+/** Runs with more rows than this are thinned in charts and pages; means use all rows. */
 export const shownRows = 400;
 
 export const anchor = (text: string): string => text.replaceAll(/[^A-Za-z0-9]+/g, "-").replaceAll(/^-|-$/g, "");
 export const plural = (devices: number): string => `${devices} device${devices === 1 ? "" : "s"}`;
 
-function epochRows({ verdict, report }: Analysis): { epochs: EpochRow[]; omitted: number } {
-  const epochs: EpochRow[] = [];
+function epochRows({ verdict, report }: Analysis): { epochs: EpochTableRow[]; omitted: number } {
+  const epochs: EpochTableRow[] = [];
   let omitted = 0;
   const several = new Set(report.runs.map((r) => r.devices)).size < report.runs.length;
   for (const { run, epochs: summary } of verdict.view.runs) {
@@ -113,7 +112,7 @@ export function studyRows(analysis: Analysis): StudyRows {
   if (base === null) return { epochs, omittedEpochs: omitted, scaling: [] };
   const scaling = report.scaling.flatMap((point) => pointRows(point, base.devices, report.name));
   for (const p of report.predictions) {
-    // What has no interval is no prediction, and is not drawn as one.
+    // A value without an interval is not drawn as a prediction.
     if (p.value === null || p.interval === null) continue;
     const of = (seconds: number): number => base.seconds.mean / seconds;
     scaling.push({

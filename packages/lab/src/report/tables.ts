@@ -1,5 +1,4 @@
-// The files that people know from such studies: a CSV of raw numbers with units in the header, a LaTeX table that compiles, and a
-// report in plain text. Numbers in, strings out.
+// The tables of a report: a CSV of raw numbers with units in the header, a LaTeX table and a plain-text report.
 
 import { shortNumber } from "@weft/formats/text";
 import type { StudyReport } from "../diagnosis/index.js";
@@ -8,7 +7,7 @@ import { plural } from "./rows.js";
 
 type Value = string | number | boolean | null | undefined;
 
-/** One line a run: column -> value. The header of the CSV is the list of keys. */
+/** One row per run: column -> value. The keys are the header of the CSV. */
 function summaryRows(reports: readonly StudyReport[]): Record<string, Value>[] {
   return reports.flatMap((report) =>
     report.runs.map((run) => {
@@ -57,7 +56,7 @@ const texSpecial: Record<string, string> = {
   "~": "\\textasciitilde{}",
   "^": "\\textasciicircum{}",
 };
-/** Escapes everything that TeX reads as a command, and drops what pdflatex cannot typeset. */
+/** Escapes TeX commands and drops characters that pdflatex cannot typeset. */
 export const texText = (text: string): string =>
   text
     .replaceAll(/[\\{}~^]/g, (c) => texSpecial[c]!)
@@ -114,7 +113,7 @@ function effectText(predicted: StudyReport["findings"][number]["predicted"]): st
   if (predicted === null) return null;
   const [low, high] = predicted.interval ?? [null, null];
   const between = low === null ? null : `${shortNumber(low)} to ${shortNumber(high!)} ${predicted.unit}`;
-  // Without a value there are only bounds: nobody says how likely they are.
+  // Without a value there are only bounds, without a probability.
   const to = predicted.to === null ? (between ?? "unknown") : `${shortNumber(predicted.to)} ${predicted.unit}`;
   const range = predicted.to === null || between === null ? "" : ` (80%: ${between})`;
   const from = predicted.from === null ? "" : `${shortNumber(predicted.from)} -> `;
@@ -160,14 +159,14 @@ function studyText(report: StudyReport): string[] {
     const range =
       p.interval === null ? "no interval" : `80%: ${shortNumber(p.interval[0])} to ${shortNumber(p.interval[1])} s`;
     out.push(
-      `Prediction at ${plural(p.devices)}: ${p.value === null ? "none" : `${shortNumber(p.value)} s`} (${range}); ${p.reason}`,
+      `ScalingPrediction at ${plural(p.devices)}: ${p.value === null ? "none" : `${shortNumber(p.value)} s`} (${range}); ${p.reason}`,
     );
   }
   if (report.predictions.length > 0) out.push("");
   if (report.findings.length === 0) out.push("No findings.");
   report.findings.forEach((f, i) => {
     out.push(
-      `${i + 1}. [${f.severity}] ${f.title} (${f.code} ${f.id}${f.devices === undefined ? "" : `, ${plural(f.devices)}`})`,
+      `${i + 1}. [${f.severity}] ${f.title} (${f.id}${f.devices === undefined ? "" : `, ${plural(f.devices)}`})`,
     );
     for (const e of f.evidence) out.push(`   evidence:   ${e.text}`);
     out.push(`   cause:      ${f.cause}`);

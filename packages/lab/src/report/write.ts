@@ -1,5 +1,4 @@
-// Writes all files of a report into a directory, each complete or not at all. Pictures and the page are optional: they cost seconds,
-// the rest milliseconds.
+// Writes the files of a report into a directory, each atomically. Images and the page are optional because they take seconds.
 import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Analysis } from "../diagnosis/index.js";
@@ -10,13 +9,13 @@ import { studyRows } from "./rows.js";
 import { performanceReport, summaryCsv, summaryTex } from "./tables.js";
 
 export interface WriteOptions {
-  /** Draw PNG and SVG and the page; default true. */
+  /** Write PNG, SVG and the page; default true. */
   pictures?: boolean;
-  /** Told after each file, for a progress bar. */
+  /** Called after each file, for a progress bar. */
   onFile?: (name: string, done: number, total: number) => void;
 }
 
-/** A half-written file must never look like a whole one. */
+/** Writes a file atomically. */
 function writeWhole(path: string, content: string | Uint8Array): void {
   const temporary = `${path}.part`;
   writeFileSync(temporary, content);
@@ -25,7 +24,7 @@ function writeWhole(path: string, content: string | Uint8Array): void {
 
 export const fileName = (study: string): string => study.replaceAll(/[^A-Za-z0-9.-]+/g, "_") || "study";
 
-/** Names of the files written, relative to the directory. */
+/** Writes a report; returns the names of the files, relative to the directory. */
 export async function writeReport(
   analyses: readonly Analysis[],
   directory: string,

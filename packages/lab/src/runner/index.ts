@@ -1,5 +1,5 @@
-// The public face of the runner: `weft scale` without its terminal.
-export { type Launcher, launchers, type Site } from "./launchers.js";
+// Exports of the runner, which `weft scale` uses.
+export { launchers, type SlurmSite, type StudyLauncher } from "./launchers.js";
 export { describeMachine } from "./machine.js";
 export { fillTemplate, PlanError, type PlannedRun, planRuns } from "./plan.js";
 export { probeFolder, probeShutOut } from "./probe.js";

@@ -1,12 +1,12 @@
-// How a command is started at a device count: as it is, through torchrun, or through SLURM. One row a launcher.
+// The launchers: how a command is started at a device count (directly, through torchrun, or through SLURM).
 import { fillTemplate, PlanError } from "./plan.js";
 
-export type Launcher = "local" | "torchrun" | "srun" | "sbatch";
+export type StudyLauncher = "local" | "torchrun" | "srun" | "sbatch";
 
-export const launchers: readonly Launcher[] = ["local", "torchrun", "srun", "sbatch"];
+export const launchers: readonly StudyLauncher[] = ["local", "torchrun", "srun", "sbatch"];
 
-/** What a site's SLURM wants to know. */
-export interface Site {
+/** SLURM options of a site. */
+export interface SlurmSite {
   partition?: string;
   account?: string;
   qos?: string;
@@ -14,39 +14,39 @@ export interface Site {
   modules?: string[];
   /** Folder of a Python virtual environment to activate. */
   venv?: string;
-  /** hh:mm:ss, as SLURM writes it; the run's own limit where not given. */
+  /** hh:mm:ss in SLURM's notation; default: the time limit of the run. */
   time?: string;
   cpusPerDevice?: number;
-  /** GPUs to ask for per device; 0 on machines without. */
+  /** GPUs to request per device; 0 on machines without GPUs. */
   gpusPerDevice?: number;
   memory?: string;
-  /** Devices that fit on one node: more are spread over several. */
+  /** Devices per node; more are distributed over several nodes. */
   devicesPerNode?: number;
   /** Further #SBATCH (or srun) options as they are written. */
   extra?: string[];
 }
 
 interface LauncherRow {
-  /** True when the launcher itself puts the count into the command, so that {n} need not be there. */
+  /** True when the launcher passes the device count itself, so that {n} is optional. */
   placesCount: boolean;
-  command(template: readonly string[], devices: number, site: Site): string[];
+  command(template: readonly string[], devices: number, site: SlurmSite): string[];
 }
 
-/** `python train.py` and `train.py` alike: torchrun wants the script. */
+/** The script of `python train.py` or `train.py`, which torchrun needs. */
 function script(template: readonly string[]): string[] {
   const rest = /(?:^|\/)python[\d.]*$/.test(template[0]) ? template.slice(1) : [...template];
   if (rest.length === 0) throw new PlanError("torchrun needs a script to start; write it behind --");
   return rest;
 }
 
-/** The Python that has torchrun: the one that the command names, else the one on PATH. */
+/** The Python that runs torchrun: the one of the command, else the one on PATH. */
 const interpreter = (template: readonly string[]): string =>
   /(?:^|\/)python[\d.]*$/.test(template[0]) ? template[0] : "python3";
 
-export const nodesFor = (devices: number, site: Site): number =>
+export const nodesFor = (devices: number, site: SlurmSite): number =>
   site.devicesPerNode === undefined ? 1 : Math.ceil(devices / site.devicesPerNode);
 
-const rows: Record<Launcher, LauncherRow> = {
+const rows: Record<StudyLauncher, LauncherRow> = {
   local: {
     placesCount: false,
     command: (template, devices) => fillTemplate(template, devices),
@@ -72,19 +72,19 @@ const rows: Record<Launcher, LauncherRow> = {
       ...fillTemplate(template, devices),
     ],
   },
-  // Inside the job the command runs as it is; the script around it is made elsewhere.
+  // Inside the job the command runs unchanged; slurm-script.ts writes the script around it.
   sbatch: {
     placesCount: false,
     command: (template, devices) => fillTemplate(template, devices),
   },
 };
 
-export function launcherRow(launcher: Launcher): LauncherRow {
+export function launcherRow(launcher: StudyLauncher): LauncherRow {
   return rows[launcher];
 }
 
 /** The options of SLURM that describe the site. `per` says whether one task is a device (srun) or the whole node's launcher (sbatch). */
-export function siteOptions(site: Site, devices: number, per: "task" | "node"): string[] {
+export function siteOptions(site: SlurmSite, devices: number, per: "task" | "node"): string[] {
   const nodes = nodesFor(devices, site);
   const perNode = Math.ceil(devices / nodes);
   const options: string[] = [];

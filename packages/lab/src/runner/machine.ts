@@ -1,4 +1,4 @@
-// The machine that a study is measured on, as far as /proc, the cgroup and nvidia-smi tell.
+// Describes the machine of a study from /proc, the cgroup and nvidia-smi.
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { availableParallelism, cpus, hostname, release, totalmem, type } from "node:os";
@@ -12,7 +12,7 @@ function read(path: string): string {
   }
 }
 
-/** Cores that a job may use: the affinity mask, less what a container's quota takes away. */
+/** Cores that a job may use: the affinity mask, limited by the container's quota. */
 export function usableCores(): number {
   const quota = read("/sys/fs/cgroup/cpu.max").split(" ");
   const limit = quota.length === 2 && quota[0] !== "max" ? Number(quota[0]) / Number(quota[1]) : Number.NaN;

@@ -1,4 +1,4 @@
-// What a study will run, in which order, and where it is kept. Knows counts and templates, no processes.
+// Plans a study: its runs, their order and their folders.
 import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { RunFile, StudyFile } from "@weft/formats";
@@ -8,15 +8,15 @@ export interface PlannedRun {
   devices: number;
   repeat: number;
   order: number;
-  /** Runs before the measured ones that only warm caches and file systems; not part of the study. */
+  /** Warm-up run before the measured ones; not part of the study. */
   warmup: boolean;
 }
 
 export class PlanError extends Error {}
 
 /**
- * Every repeat goes over all counts, and every second one backwards: a machine that slowly warms up or fills up then
- * biases no count against another.
+ * Plans the runs. Every repeat covers all counts, and every second one in reverse order, so that a slow drift of the machine
+ * biases no count.
  */
 export function planRuns(counts: readonly number[], repeats: number, warmupRuns = 0): PlannedRun[] {
   if (counts.length === 0) throw new PlanError("no device counts were given; write --devices 1,2,4");
@@ -52,7 +52,7 @@ export function checkTemplate(
     );
 }
 
-/** A new folder for a study; never one that exists. A name that is taken gets a number behind it. */
+/** Creates a new folder for a study. If the name is taken, a number is appended. */
 export function createStudyFolder(parent: string, name: string): string {
   mkdirSync(parent, { recursive: true });
   for (let i = 1; i < 1000; i++) {
@@ -68,14 +68,14 @@ export function createStudyFolder(parent: string, name: string): string {
   throw new PlanError(`${join(parent, name)} and 999 names after it are taken`);
 }
 
-/** 2026-11-15T10-21-05 in local time: sorts by time and is a file name everywhere. */
+/** 2026-11-15T10-21-05 in local time: sorts by time and is a valid file name everywhere. */
 export function studyName(now: Date): string {
   const two = (value: number): string => String(value).padStart(2, "0");
   const day = `${now.getFullYear()}-${two(now.getMonth() + 1)}-${two(now.getDate())}`;
   return `${day}T${two(now.getHours())}-${two(now.getMinutes())}-${two(now.getSeconds())}`;
 }
 
-/** Written whole or not at all: a reader never sees half a file. */
+/** Writes JSON atomically. */
 export function writeJson(path: string, value: unknown): void {
   const temporary = `${path}.${process.pid}.tmp`;
   writeFileSync(temporary, `${JSON.stringify(value, null, 1)}\n`);
@@ -85,7 +85,7 @@ export function writeJson(path: string, value: unknown): void {
 export const studyFilePath = (folder: string): string => join(folder, "study.json");
 export const runFolder = (folder: string, id: string): string => join(folder, "runs", id);
 
-/** Where a job may leave its traces (WEFT_TRACE_DIR): they then belong to its run. */
+/** The folder for the traces of a run (WEFT_TRACE_DIR). */
 export const traceFolder = (home: string): string => join(home, "traces");
 
 export function writeStudyFile(folder: string, study: StudyFile): void {

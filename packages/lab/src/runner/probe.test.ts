@@ -1,5 +1,5 @@
-// The probe inside real Python processes: it chains the sitecustomize it hides, stays silent when it fails, stays out of
-// the way when it is not wanted, and notes which keys of a configuration were read. (PyTorch and JAX: test/real-jobs.)
+// The probe inside Python processes: it chains another sitecustomize, fails silently, stays inactive when disabled, and records
+// which keys of a configuration were read. test/real-jobs covers PyTorch and JAX.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -27,7 +27,7 @@ const lines = (path: string): Record<string, unknown>[] =>
     .split("\n")
     .map((line) => JSON.parse(line) as Record<string, unknown>);
 
-test("the sitecustomize that was there before is still loaded, once", { skip }, () => {
+test("another sitecustomize is still loaded, once", { skip }, () => {
   using folder = new TestFolder();
   folder.file(
     "sitecustomize.py",
@@ -39,7 +39,7 @@ test("the sitecustomize that was there before is still loaded, once", { skip }, 
   assert.equal(probeState(done.home), "loaded");
 });
 
-test("-E, -I and -S keep it out, and that can be told afterward", { skip }, () => {
+test("-E, -I and -S disable the probe, and its state shows that", { skip }, () => {
   for (const flag of ["-E", "-I", "-S"]) {
     using folder = new TestFolder();
     const done = python(folder, "print('ran')", [flag]);
@@ -48,7 +48,7 @@ test("-E, -I and -S keep it out, and that can be told afterward", { skip }, () =
   }
 });
 
-test("steps marked by hand are recorded; a failing job says why it failed", { skip }, () => {
+test("manually annotated steps are recorded; a failing job records its exception", { skip }, () => {
   using folder = new TestFolder();
   const done = python(
     folder,
@@ -75,7 +75,7 @@ raise ValueError("broken on purpose")`,
   assert.deepEqual([end["type"], end["status"], end["message"]], ["end", "failed", "ValueError: broken on purpose"]);
 });
 
-test("a probe that cannot write, or breaks inside, leaves the job alone", { skip }, () => {
+test("a probe that cannot write or fails internally does not affect the job", { skip }, () => {
   using folder = new TestFolder();
   const step = "import weft_probe\nwith weft_probe.step(): pass\nprint('fine')";
   const unwritable = python(folder, step, [], { WEFT_PROBE_DIR: "/nowhere/at/all" });
@@ -110,7 +110,7 @@ import json
 def safe_load(stream): return json.load(stream)
 `;
 
-test("keys of a configuration that are read are told from those that are not", { skip }, () => {
+test("the keys of a configuration that were read are recorded", { skip }, () => {
   using folder = new TestFolder();
   folder.file("yaml.py", fakeYaml);
   const config = {
@@ -134,7 +134,7 @@ with weft_probe.step(): pass
 `,
   );
   assert.equal(done.status, 0, done.stderr);
-  // The comparisons above read every key; what a program reads shows in one that compares nothing.
+  // The comparisons above read every key, so the keys are checked in a program without them.
   using other = new TestFolder();
   other.file("yaml.py", fakeYaml);
   const path = other.file("config.yaml", JSON.stringify(config));
@@ -171,6 +171,6 @@ with weft_probe.step(): pass
   ]);
 });
 
-test("the probe is where the package says", () => {
+test("the probe folder of the package exists", () => {
   assert.ok(existsSync(join(probeFolder, "sitecustomize.py")));
 });

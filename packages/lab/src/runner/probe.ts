@@ -1,12 +1,12 @@
-// Getting the probe into the measured job, and saying so when it cannot get in or stayed out.
+// Injects the probe into the measured job, and explains when that is impossible or failed.
 import { existsSync, readdirSync } from "node:fs";
 import { basename, delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** The folder with sitecustomize.py: beside `src` and `dist` in the package. */
+/** The folder with sitecustomize.py. */
 export const probeFolder = join(dirname(fileURLToPath(import.meta.url)), "../../probe");
 
-/** The probe comes first on PYTHONPATH; what stood there stays behind it. */
+/** The environment that loads the probe: its folder is first on PYTHONPATH. */
 export function probeEnvironment(
   runFolder: string,
   inherited: Record<string, string | undefined>,
@@ -26,7 +26,7 @@ const shutsOut: Record<string, string> = {
   S: "-S keeps Python from loading sitecustomize",
 };
 
-/** Why the command line keeps the probe out, or null. Looks at the flags behind every `python` in it. */
+/** Why the flags of `python` in a command disable the probe, or null. */
 export function probeShutOut(command: readonly string[]): string | null {
   const words = command.flatMap((part) => (part.includes(" ") ? part.split(/\s+/) : [part]));
   for (let i = 0; i < words.length; i++) {
@@ -51,7 +51,7 @@ export function probeShutOut(command: readonly string[]): string | null {
 
 export type ProbeState = "recorded" | "loaded" | "absent";
 
-/** What the probe left behind in a run's folder. */
+/** State of the probe, from the files in a run's folder. */
 export function probeState(runFolder: string): ProbeState {
   if (readdirSync(runFolder).some((name) => /^rank\d+(?:\.\d+)?\.jsonl$/.test(name))) return "recorded";
   return existsSync(join(runFolder, "probe.loaded")) ? "loaded" : "absent";
@@ -68,7 +68,7 @@ export function mentionsPython(command: readonly string[]): boolean {
   );
 }
 
-/** A sentence for the user about a run whose probe has nothing to say; null where all is well. */
+/** Explains why a run has no records of the probe; null when it has. */
 export function probeMessage(state: ProbeState, command: readonly string[]): string | null {
   if (state === "recorded" || !mentionsPython(command)) return null;
   const reason = probeShutOut(command);

@@ -1,5 +1,5 @@
-// Processes of a run: started in a group of their own and found again by a mark in their environment, so that also those
-// that left the group (torchrun's workers open a session each) are counted, watched and cleaned up.
+// The processes of a run: started in their own group and identified by an environment variable, so that processes that left the
+// group (each worker of torchrun opens a session) are also counted, sampled and terminated.
 import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, openSync, readdirSync, readFileSync } from "node:fs";
 
@@ -12,7 +12,7 @@ export interface StartOptions {
   env: Record<string, string | undefined>;
   stdout: string;
   stderr: string;
-  /** Value of the mark: unique to the run. */
+  /** Value of the environment variable, unique per run. */
   mark: string;
 }
 
@@ -23,13 +23,13 @@ export interface Exit {
   error?: string;
 }
 
-export interface Started {
+export interface StartedCommand {
   pid: number | undefined;
   exit: Promise<Exit>;
 }
 
-/** Output goes straight into files: nothing of ours sits between the job and its log. */
-export function start(options: StartOptions): Started {
+/** Starts a command. Its output is written directly to files. */
+export function start(options: StartOptions): StartedCommand {
   const out = openSync(options.stdout, "wx");
   const err = openSync(options.stderr, "wx");
   let child: ChildProcess;
@@ -87,7 +87,7 @@ function readProc(pid: number, what: string): string {
   }
 }
 
-/** Remembers which process belongs to which run: an environment does not change, so each is read once. */
+/** The processes of a run. The environment of a process does not change, so each is read once. */
 export class RunProcesses {
   private readonly known = new Map<string, boolean>();
 
@@ -96,7 +96,7 @@ export class RunProcesses {
     private readonly group: number | undefined,
   ) {}
 
-  /** The processes alive now that belong to the run. */
+  /** The live processes of the run. */
   list(): number[] {
     const wanted = `${runMark}=${this.mark}\0`;
     return processIds().filter((pid) => {
@@ -104,7 +104,7 @@ export class RunProcesses {
       const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
       if (stat === "" || fields[0] === "Z") return false;
       if (this.group !== undefined && Number(fields[2]) === this.group) return true;
-      // A number that is used again has another start time.
+      // A reused process id has another start time.
       const key = `${pid} ${fields[19]}`;
       let belongs = this.known.get(key);
       if (belongs === undefined) {
@@ -143,13 +143,13 @@ function kill(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);
   } catch {
-    // Gone already.
+    // The process has already exited.
   }
 }
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Ends everything that belongs to a run: asks first, and after the grace kills. Returns how many had to be killed. */
+/** Terminates the processes of a run: SIGTERM, then SIGKILL after the grace period. Returns how many were killed. */
 export async function endAll(processes: RunProcesses, graceMs: number): Promise<number> {
   if (processes.list().length === 0) return 0;
   processes.signal("SIGTERM");
@@ -159,7 +159,7 @@ export async function endAll(processes: RunProcesses, graceMs: number): Promise<
     await pause(50);
   }
   let killed = 0;
-  // What is forked while we look is found by the next look.
+  // Processes that are forked meanwhile are found in the next iteration.
   for (let i = 0; i < 20; i++) {
     const left = processes.signal("SIGKILL");
     killed += left;

@@ -1,4 +1,4 @@
-// The runner on this machine: order, statuses, limits, and real processes that are really gone afterward.
+// The runner on this machine: order, statuses, limits, and termination of real processes.
 import assert from "node:assert/strict";
 import { chmodSync, existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -54,7 +54,7 @@ function alive(pid: number): boolean {
   }
 }
 
-test("repeats are interleaved, every second one backwards", () => {
+test("repeats are interleaved, every second one in reverse order", () => {
   assert.deepEqual(
     planRuns([4, 1, 2, 2], 2, 1).map((r) => [r.id, r.devices, r.order, r.warmup]),
     [
@@ -72,7 +72,7 @@ test("repeats are interleaved, every second one backwards", () => {
   assert.throws(() => planRuns([1], 0), /--repeats 0/);
 });
 
-test("{n} is filled in everywhere, and its absence is noticed", () => {
+test("{n} is replaced everywhere, and a command without it is refused", () => {
   assert.deepEqual(fillTemplate(["run", "-n{n}", "{n}x{n}"], 4), ["run", "-n4", "4x4"]);
   assert.throws(() => checkTemplate(["run"], [1, 2], false), /the command has no \{n\}/);
   checkTemplate(["run"], [1, 2], true);
@@ -102,7 +102,7 @@ test("each launcher starts the command in its own way", () => {
   ]);
 });
 
-test("a study keeps what ran, how it ended, and what the machine did meanwhile", async () => {
+test("a study records its runs, how they ended, and the utilization of the machine", async () => {
   using folder = new TestFolder();
   const events: StudyEvent[] = [];
   const command = ["sh", "-c", "echo out {n} $WEFT_DEVICES; echo err >&2; sleep 0.35"];
@@ -155,7 +155,7 @@ test("a command that fails at one of the counts keeps the others", async () => {
   );
 });
 
-test("a command that is not there, and one that is shot, say so", async () => {
+test("a missing command and a killed command are reported", async () => {
   using folder = new TestFolder();
   const none = await runStudy(options(folder, ["no-such-command-{n}"], { counts: [1] }));
   assert.deepEqual(
@@ -166,7 +166,7 @@ test("a command that is not there, and one that is shot, say so", async () => {
   assert.deepEqual([shot.runs[0].status, shot.runs[0].signal], ["failed", "SIGKILL"]);
 });
 
-/** Ignores TERM, and starts a child in a session of its own that does too: what torchrun's workers look like at their worst. */
+/** Ignores SIGTERM and starts a child in its own session that does too, as workers of torchrun may. */
 const stubborn = (pids: string): string[] => [
   "bash",
   "-c",
@@ -183,7 +183,7 @@ async function stubbornPids(path: string): Promise<number[]> {
   throw new Error("the processes did not start");
 }
 
-test("at its time limit a run is ended with all that it started", async () => {
+test("at its time limit a run is terminated with all its processes", async () => {
   using folder = new TestFolder();
   const pids = join(folder.path, "pids");
   const running = runStudy(options(folder, stubborn(pids), { counts: [1], timeLimit: 1, graceSeconds: 0.3 }));
@@ -195,7 +195,7 @@ test("at its time limit a run is ended with all that it started", async () => {
   assert.deepEqual(started.map(alive), [false, false]);
 });
 
-test("a stopped study ends all processes, keeps what it has and starts nothing more", async () => {
+test("a canceled study terminates all processes, keeps its records and starts no further run", async () => {
   using folder = new TestFolder();
   const pids = join(folder.path, "pids");
   const abort = new AbortController();
@@ -212,7 +212,7 @@ test("a stopped study ends all processes, keeps what it has and starts nothing m
   assert.deepEqual(readdirSync(join(result.folder, "runs")), ["n1-r0"]);
 });
 
-test("what outlives its run is stopped before the next one starts", async () => {
+test("processes that outlive their run are terminated before the next one starts", async () => {
   using folder = new TestFolder();
   const pids = join(folder.path, "pids");
   const { folder: study } = await runStudy(
@@ -224,7 +224,7 @@ test("what outlives its run is stopped before the next one starts", async () => 
   assert.match(left!.type === "event" ? left!.message! : "", /still running when the command ended/);
 });
 
-test("GPUs are sampled where nvidia-smi is, and fields that a card lacks stay away", async () => {
+test("GPUs are sampled with nvidia-smi, and unsupported fields are omitted", async () => {
   using folder = new TestFolder();
   const smi = folder.file(
     "nvidia-smi",
@@ -268,7 +268,7 @@ case "$*" in *driver_version*) echo "0, Test GPU, 81920, GPU-1, 550.1"; echo "1,
   assert.equal(parseGpuLine("garbage"), null);
 });
 
-test("traces that a job leaves where it was told to become part of its run", async () => {
+test("traces in WEFT_TRACE_DIR become part of the run", async () => {
   using folder = new TestFolder();
   const trace = traceText(launched(1, { ts: 0, dur: 4 }, { name: "gemm", ts: 10, dur: 30 }), {
     distributedInfo: { rank: 0, world_size: 1 },
@@ -284,7 +284,7 @@ test("traces that a job leaves where it was told to become part of its run", asy
   );
 });
 
-test("flags that keep the probe out are seen through", () => {
+test("flags that disable the probe are detected", () => {
   const cases: [string[], RegExp | null][] = [
     [["python", "-E", "t.py"], /-E/],
     [["python3.11", "-uI", "t.py"], /-I/],
@@ -307,7 +307,7 @@ test("flags that keep the probe out are seen through", () => {
   assert.equal(probeMessage("absent", ["./job"]), null, "nothing is expected of a job that is not Python");
 });
 
-test("the job script carries the site's options, and its arithmetic is right", () => {
+test("the job script has the options of the site and consistent task counts", () => {
   const script = jobScript({
     name: "weft-n8-r0",
     home: "/s/runs/n8-r0",

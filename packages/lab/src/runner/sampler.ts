@@ -1,5 +1,5 @@
-// Utilization while a run goes on: processor and memory from /proc, GPUs from one nvidia-smi that keeps reporting.
-// Costs well under one percent of one core; a machine without the one or the other gives samples without it.
+// Samples utilization during a run: CPU and memory from /proc, GPUs from one nvidia-smi process. Costs well under one percent of
+// one core; unavailable sources are omitted.
 import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
@@ -54,7 +54,7 @@ const gpuFields = [
   "temperature.gpu",
 ] as const;
 
-/** One line of nvidia-smi's CSV; fields that the card does not have ("[N/A]") stay away. */
+/** Parses one line of nvidia-smi's CSV; unsupported fields ("[N/A]") are omitted. */
 export function parseGpuLine(line: string): DeviceSample | null {
   const values = line.split(",").map((part) => Number(part.trim()));
   if (values.length !== gpuFields.length || !Number.isInteger(values[0])) return null;
@@ -136,7 +136,7 @@ export class Sampler {
     const at = performance.now();
     host.processes = use.pids.length;
     host.jobMemoryBytes = use.memoryBytes;
-    // A process that ended takes its ticks with it; a smaller sum says nothing about this interval.
+    // A process that exited no longer counts; a smaller sum is not a measurement of this interval.
     if (use.ticks >= this.jobTicks && at > this.jobAt)
       host.jobCpuPercent =
         (100 * (use.ticks - this.jobTicks)) / ticksPerSecond / ((at - this.jobAt) / 1000) / this.cores;

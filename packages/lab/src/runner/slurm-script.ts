@@ -1,7 +1,7 @@
-// The job script of one run: the site's options, modules and virtual environment, the probe, a sampler that needs only
-// bash and /proc, and a record of how it ended that survives a lost connection.
+// Writes the SLURM job script of one run: options of the site, modules, virtual environment, the probe, a sampler that needs only
+// bash and /proc, and a file with the exit status.
 import { join } from "node:path";
-import { nodesFor, type Site, siteOptions } from "./launchers.js";
+import { nodesFor, type SlurmSite, siteOptions } from "./launchers.js";
 import { traceFolder } from "./plan.js";
 import { probeFolder } from "./probe.js";
 
@@ -12,14 +12,14 @@ export interface JobScript {
   cwd: string;
   command: readonly string[];
   devices: number;
-  site: Site;
+  site: SlurmSite;
   probe: boolean;
   sampleSeconds: number;
   /** Seconds; becomes the job's --time where the site gives none. */
   timeLimit?: number;
 }
 
-/** A word for the shell: what is plain stays plain, the rest is quoted; ${VARIABLES} of SLURM are left to the job. */
+/** Quotes a word for the shell where needed; ${VARIABLES} of SLURM are expanded by the job. */
 export function shellWord(word: string): string {
   if (/^[\w@%+=:,./-]+$/.test(word)) return word;
   if (/\$\{?SLURM_\w+\}?/.test(word)) return `"${word.replace(/[\\"`]/g, "\\$&")}"`;
@@ -76,7 +76,7 @@ export function jobScript(job: JobScript): string {
     "stopped=",
     "trap 'stopped=1; kill -TERM $job 2>/dev/null' TERM",
     "wait $job; code=$?",
-    // A trapped signal ends `wait` early: wait again for the command itself.
+    // A trapped signal interrupts `wait`: wait again for the command.
     'if [ -n "$stopped" ]; then wait $job; code=$?; fi',
     "kill $sampler 2>/dev/null",
     "ended=$(date +%s.%N)",
@@ -88,7 +88,7 @@ export function jobScript(job: JobScript): string {
   return lines.join("\n");
 }
 
-/** Samples in the same records as the runner's own, from bash alone: a compute node need not have Node. */
+/** A sampler in bash that writes the same records as the runner: a compute node may not have Node.js. */
 function samplerLines(job: JobScript): string {
   return `sample() {
   local user nice system idle iowait irq softirq steal rest busy total last_busy=0 last_total=0 first=1

@@ -1,5 +1,5 @@
-// Studies through sbatch: writes one job script a run, submits them as a chain (no two runs overlap), follows them, and
-// collects what they left. All it needs to know is in the study's folder, so it can be taken up again after a lost connection.
+// Runs studies through sbatch: writes one job script per run, submits them as a chain (no two runs overlap), follows them and
+// collects their results. All state is in the study's folder, so that following can resume after a lost connection.
 import { execFile } from "node:child_process";
 import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -86,7 +86,7 @@ export interface FollowOptions {
   pollSeconds?: number;
 }
 
-/** Follows a submitted study until all its jobs have ended, from wherever it stands, and collects each as it ends. */
+/** Follows a submitted study until all its jobs have ended, and collects the results of each. */
 export async function followStudy(folder: string, options: FollowOptions = {}): Promise<StudyResult> {
   if (!existsSync(submissionPath(folder)))
     throw new PlanError(`${folder} holds no submitted study (no slurm.json); name the folder that weft scale printed`);
@@ -151,7 +151,7 @@ const unfinished = new Set([
 ]);
 const ended = (state: string): boolean => !unfinished.has(state);
 
-/** squeue knows what waits and runs, scontrol what ended a while ago; what neither knows any more has ended. */
+/** squeue lists pending and running jobs, scontrol recently ended ones; a job that neither lists has ended. */
 async function jobStates(jobs: readonly string[]): Promise<Map<string, string>> {
   const states = new Map<string, string>();
   try {
@@ -167,7 +167,7 @@ async function jobStates(jobs: readonly string[]): Promise<Map<string, string>> 
     }
   } catch (error) {
     const text = String((error as { stderr?: string }).stderr ?? "");
-    // Jobs that are long gone are "invalid"; anything else means that the controller did not answer.
+    // Purged jobs are "invalid"; any other error means that the controller did not answer.
     if (!/invalid job id/i.test(text)) return new Map(jobs.map((job) => [job, "PENDING"]));
   }
   for (const job of jobs) if (!states.has(job)) states.set(job, await finalState(job));
@@ -187,7 +187,7 @@ async function cancel(jobs: readonly string[]): Promise<void> {
   try {
     await run("scancel", [...jobs]);
   } catch {
-    // Those that have ended cannot be canceled, and need not be.
+    // Jobs that have ended cannot be canceled.
   }
 }
 
@@ -207,7 +207,7 @@ function readExit(home: string): ExitFile | null {
   }
 }
 
-/** What a state of SLURM means for a run, where the job itself left no word. */
+/** The outcome of a run from its SLURM state and, where it exists, its exit.json. */
 function outcome(state: string, exit: ExitFile | null): Pick<RunFile, "status" | "exitCode" | "message"> {
   if (state === "CANCELLED") return { status: "canceled", message: "the job was canceled" };
   if (state === "TIMEOUT" || (exit?.stopped === 1 && state !== "COMPLETED"))

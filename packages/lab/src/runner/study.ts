@@ -1,9 +1,9 @@
-// Running a study on this machine: one run after the other in the planned order, each watched, limited and cleaned up
-// after. Everything is written as it happens, so that a study that is cut off keeps what it has.
+// Runs a study on this machine: one run after the other in the planned order, each sampled, limited in time and cleaned up. Records
+// are written as they occur, so that an interrupted study keeps its data.
 import { appendFileSync, mkdirSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { formatRecord, type MachineFacts, type RunFile, type RunLogRecord, type StudyFile } from "@weft/formats";
-import { type Launcher, launcherRow, type Site } from "./launchers.js";
+import { launcherRow, type SlurmSite, type StudyLauncher } from "./launchers.js";
 import { describeMachine } from "./machine.js";
 import {
   checkTemplate,
@@ -25,15 +25,15 @@ export interface StudyOptions {
   command: string[];
   counts: number[];
   repeats: number;
-  launcher: Launcher;
+  launcher: StudyLauncher;
   /** Folder that holds the studies; each gets a new folder in it. */
   parent: string;
   cwd: string;
   env: Record<string, string | undefined>;
-  site: Site;
+  site: SlurmSite;
   /** Seconds that one run may take. */
   timeLimit?: number;
-  /** Steps or epochs at the start of every run that do not count. */
+  /** Steps or epochs at the start of every run that are excluded. */
   warmup?: number;
   /** Whole runs at the smallest count before the measured ones. */
   warmupRuns: number;
@@ -57,7 +57,7 @@ export interface StudyResult {
   canceled: boolean;
 }
 
-/** Makes the folder and study.json. Shared by the launchers that run here and those that submit. */
+/** Creates the folder and study.json, for local and submitted studies. */
 export function createStudy(options: StudyOptions, machine: MachineFacts): { folder: string; plan: PlannedRun[] } {
   checkTemplate(options.command, options.counts, launcherRow(options.launcher).placesCount);
   const plan = planRuns(options.counts, options.repeats, options.warmupRuns);
@@ -172,7 +172,7 @@ async function oneRun(
     sampler.stop();
   }
   const seconds = (performance.now() - began) / 1000;
-  // Also after a good end: a worker that outlives its run would take time from the next one.
+  // Also after success: a process that outlives its run would take time from the next one.
   const left = processes.list().length;
   if (left > 0) {
     await endAll(processes, (options.graceSeconds ?? 5) * 1000);
@@ -210,7 +210,7 @@ async function oneRun(
   return file;
 }
 
-/** Warm-up runs lie apart from the study's runs, so that nothing ever takes one for a measurement. */
+/** Warm-up runs have their own folder, so that they are never read as measurements. */
 function runHome(folder: string, run: PlannedRun): string {
   const home = run.warmup ? join(folder, "warmup", run.id) : runFolder(folder, run.id);
   mkdirSync(home, { recursive: true });
@@ -263,7 +263,7 @@ function outcomeOf(exit: Exit): Outcome {
 
 const jumpSeconds = 2;
 
-/** Durations come from a clock that is never set; where the wall clock disagrees with it, its times cannot be trusted. */
+/** Durations come from the monotonic clock; where the wall clock disagrees, wall times cannot be trusted. */
 function noteClockJump(file: RunFile, seconds: number, write: (record: RunLogRecord) => void): void {
   const wall = Date.now() / 1000 - file.startedAt!;
   if (Math.abs(wall - seconds) > jumpSeconds)

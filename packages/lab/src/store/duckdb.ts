@@ -1,5 +1,4 @@
-// The database file that users may query with SQL. DuckDB is loaded only when this is called: nothing that runs on a measured
-// machine, and no command without a database, pays for it.
+// The DuckDB file that users can query with SQL. DuckDB is loaded on first use.
 import type { DuckDBConnection } from "@duckdb/node-api";
 import type { Cell, ColumnType, Table } from "./tables.js";
 
@@ -25,7 +24,7 @@ const append: Record<ColumnType, (appender: Appender, value: Exclude<Cell, null 
   BOOLEAN: (appender, value) => appender.appendBoolean(Boolean(value)),
 };
 
-/** Replaces the tables of these names. A number that is not finite becomes NULL. */
+/** Writes tables to a database file, replacing tables of the same names. Non-finite numbers become NULL. */
 export async function writeTables(path: string, tables: readonly Table[]): Promise<Record<string, number>> {
   return withConnection(path, async (connection) => {
     const written: Record<string, number> = {};
@@ -52,7 +51,7 @@ export async function writeTables(path: string, tables: readonly Table[]): Promi
   });
 }
 
-/** Runs one statement and gives its rows as plain objects. */
+/** Runs one SQL statement and returns its rows as objects. */
 export async function query(path: string, sql: string): Promise<Record<string, unknown>[]> {
   return withConnection(path, async (connection) => {
     const reader = await connection.runAndReadAll(sql);

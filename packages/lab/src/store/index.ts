@@ -1,3 +1,3 @@
-// The public face of the store.
+// Exports of the store.
 export { query, writeTables } from "./duckdb.js";
 export { type Cell, type ColumnType, studyTables, type Table } from "./tables.js";

@@ -18,7 +18,7 @@ function study(): Study {
   return { name: "S'1", runs: [run], problems: [] };
 }
 
-test("studies can be queried with SQL, and writing again replaces", async () => {
+test("studies can be queried with SQL, and writing again replaces the tables", async () => {
   const directory = mkdtempSync(join(tmpdir(), "weft-store-"));
   const path = join(directory, "lab.duckdb");
   try {

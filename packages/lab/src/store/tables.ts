@@ -1,4 +1,4 @@
-// Runs and studies as flat tables, each column typed. What goes into the database and what users query with SQL; knows no database.
+// Runs and studies as flat tables with typed columns, which users query with SQL.
 import type { Study } from "../model/index.js";
 
 export type ColumnType = "VARCHAR" | "DOUBLE" | "INTEGER" | "BOOLEAN";
@@ -88,7 +88,7 @@ function* factRows(studies: readonly Study[]): Generator<Cell[]> {
     }
 }
 
-/** The tables of what was measured. What was concluded is added by the caller as further tables. */
+/** The tables of the measurements. Callers add tables of the conclusions. */
 export function studyTables(studies: readonly Study[]): Table[] {
   return [
     {

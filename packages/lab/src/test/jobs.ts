@@ -1,4 +1,4 @@
-// For tests: small real jobs in Python. One is right; one is the most common mistake in data-parallel training.
+// For tests: small jobs in Python, one correct and one with the most common mistake of data-parallel training.
 
 /** Data-parallel training of a small network on the CPU over gloo. `--no-sampler` leaves the DistributedSampler out. */
 export const trainScript = `
@@ -33,7 +33,7 @@ if world > 1:
 print("done")
 `;
 
-/** A step sharded over n host devices; compiling comes first, then steady steps. */
+/** A step that is sharded over n host devices: compilation first, then steady steps. */
 export const jaxScript = `
 import sys
 import jax, jax.numpy as jnp, numpy as np

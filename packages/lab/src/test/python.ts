@@ -15,7 +15,7 @@ export interface Python {
   python: string;
 }
 
-/** One process at a time makes an environment; the others wait for it. */
+/** A lock, so that one process at a time creates an environment. */
 async function locked<T>(name: string, work: () => T): Promise<T> {
   const lock = join(venvs, `${name}.lock`);
   const deadline = performance.now() + 300_000;
@@ -24,7 +24,7 @@ async function locked<T>(name: string, work: () => T): Promise<T> {
       mkdirSync(lock);
       break;
     } catch {
-      // A lock that is older than an installation can take was left by something that was killed.
+      // A lock older than any installation was left by a killed process.
       if (existsSync(lock) && Date.now() - statSync(lock).mtimeMs > 600_000) rmdirSync(lock);
       if (performance.now() > deadline) break;
       await new Promise((resolve) => setTimeout(resolve, 500));
@@ -36,7 +36,7 @@ async function locked<T>(name: string, work: () => T): Promise<T> {
     try {
       rmdirSync(lock);
     } catch {
-      // Taken away by another that thought it stale.
+      // Another process removed it as stale.
     }
   }
 }
@@ -57,7 +57,7 @@ export async function pythonWith(module: "torch" | "jax"): Promise<Python | stri
   return `${module} is not in ${join(venvs, module)}, and pip could not install it`;
 }
 
-/** A skip that cannot be overlooked. */
+/** Prints the reason of a skipped test to standard error. */
 export function loudly(reason: string): string {
   process.stderr.write(`\nweft: SKIPPED: ${reason}\n`);
   return reason;

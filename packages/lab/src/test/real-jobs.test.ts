@@ -1,5 +1,5 @@
-// Real jobs from end to end: weft scale measures a PyTorch DDP job twice, once right and once with its sampler left out,
-// and the lab tells them apart by itself; a real SLURM takes the same job; a JAX job shows its compilation apart.
+// End-to-end tests with real jobs: weft scale measures a PyTorch DDP job with and without its sampler, and the lab distinguishes
+// them; the same job runs under SLURM; the compilation of a JAX job is reported separately.
 import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
@@ -47,7 +47,7 @@ describe("a real PyTorch DDP job", () => {
     python = await pythonWith("torch");
   });
 
-  test("divided work and undivided work are told apart without being told", (t) => {
+  test("divided and replicated work are distinguished from the records alone", (t) => {
     if (typeof python === "string") return t.skip(loudly(python));
     using folder = new TestFolder();
     const right = scale(["--devices", "1,2", "--name", "right", "--", ...trainCommand(python, folder)], folder.path);
@@ -73,7 +73,7 @@ describe("a real PyTorch DDP job", () => {
     assert.equal(bad.valid, false);
     assert.ok(Math.abs(at(bad).workSpeedup - 2 * at(bad).speedup) < 1e-9);
 
-    // What the probe saw, rank by rank.
+    // The facts of the probe, rank by rank.
     const study = studyFromScaleDirectory(right.folder);
     const two = study.runs.find((r) => r.devices === 2)!;
     assert.deepEqual(
@@ -104,7 +104,7 @@ describe("a real PyTorch DDP job", () => {
     assert.equal(hashes[0], hashes[1], "without a sampler both ranks draw the same samples");
   });
 
-  test("Ctrl-C in the middle leaves no process of a torchrun job behind", async (t) => {
+  test("Ctrl-C terminates all processes of a torchrun job", async (t) => {
     if (typeof python === "string") return t.skip(loudly(python));
     using folder = new TestFolder();
     const forever = folder.file("forever.py", trainScript.replace("range(5)", "range(100000)"));
@@ -162,7 +162,7 @@ describe("a real SLURM", () => {
     if (typeof slurm !== "string") slurm.stop();
   });
 
-  test("takes the DDP job by sbatch, and the lab judges what comes back", (t) => {
+  test("runs the DDP job through sbatch, and the lab analyzes the result", (t) => {
     if (typeof slurm === "string") return t.skip(loudly(slurm));
     if (typeof python === "string") return t.skip(loudly(python));
     using folder = new TestFolder();
@@ -191,7 +191,7 @@ describe("a real SLURM", () => {
     assert.match(readFileSync(join(result.folder, "runs/n2-r0/stdout.log"), "utf8"), /done/);
   });
 
-  test("a study is taken up again after the connection was lost, and a failing count keeps the others", async (t) => {
+  test("following resumes after a lost connection, and a failing count keeps the others", async (t) => {
     if (typeof slurm === "string") return t.skip(loudly(slurm));
     using folder = new TestFolder();
     const env = slurm.env;
@@ -264,7 +264,7 @@ describe("a real JAX job", () => {
     python = await pythonWith("jax");
   });
 
-  test("shows its devices, and compiling apart from steady steps", (t) => {
+  test("reports its devices, and compilation separately from steady steps", (t) => {
     if (typeof python === "string") return t.skip(loudly(python));
     using folder = new TestFolder();
     const script = folder.file("job.py", jaxScript);

@@ -1,5 +1,5 @@
-// For tests: a real SLURM of one node or several (a daemon each, on this host), started as root in a temporary folder and
-// stopped again. Installs Debian's packages where it may; otherwise says why there is none.
+// For tests: a SLURM cluster of one or several nodes (one daemon each, on this host), started as root in a temporary folder.
+// Installs Debian's packages where that is allowed; otherwise returns the reason.
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -24,7 +24,7 @@ export function isDebian(): boolean {
   }
 }
 
-/** Installs packages where this is Debian and we are root; true when they are there afterward. */
+/** Installs Debian packages as root; returns whether they are installed. */
 export function aptInstall(packages: readonly string[], present: () => boolean): boolean {
   if (present()) return true;
   if (!isRoot() || !isDebian()) return false;
@@ -43,7 +43,7 @@ export interface Slurm {
   stop(): void;
 }
 
-/** A running cluster of so many nodes, or the reason why there is none. */
+/** Starts a cluster, or returns the reason why that is impossible. */
 export async function startSlurm(nodes = 1): Promise<Slurm | string> {
   if (!isRoot()) return "SLURM's daemons need root";
   if (!aptInstall(["slurm-wlm", "munge"], () => has("slurmctld") && has("slurmd") && has("munged")))
@@ -89,7 +89,7 @@ export async function startSlurm(nodes = 1): Promise<Slurm | string> {
       `SlurmctldPort=${port}`,
       `StateSaveLocation=${join(folder, "state")}`,
       `SlurmdSpoolDir=${join(folder, "spool")}/%n`,
-      // PMIx makes a folder a step there; two nodes on one host must not share it.
+      // PMIx creates one folder per step there; two nodes on one host must not share it.
       `TmpFS=${join(folder, "tmp")}/%n`,
       `SlurmctldPidFile=${join(folder, "ctld.pid")}`,
       `SlurmdPidFile=${join(folder, "d-%n.pid")}`,
@@ -149,7 +149,7 @@ export async function startSlurm(nodes = 1): Promise<Slurm | string> {
     try {
       why = readFileSync(join(folder, "log/ctld.log"), "utf8").trim().split("\n").slice(-2).join(" / ");
     } catch {
-      // No log: it never came that far.
+      // No log: the daemon did not start.
     }
     stop();
     return `SLURM did not come up: ${why}`;

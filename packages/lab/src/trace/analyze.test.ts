@@ -1,12 +1,12 @@
-// The analyses on small traces whose answers can be worked out by hand.
+// Analyses of small traces whose results can be computed by hand.
 import assert from "node:assert/strict";
-import { existsSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
 import { mergeTraces } from "./chrome.js";
 import { diffTraces } from "./diff.js";
-import { launched, noShared, sharedFolder, type TestEvent, TestFolder, traceText } from "./fixtures.js";
+import { launched, type TestEvent, TestFolder, traceText, unpackTrace } from "./fixtures.js";
 import { analyzeTraces } from "./ranks.js";
 
 const allReduce = (elements: number): Record<string, unknown> => ({
@@ -40,7 +40,7 @@ function rankTrace(rank: number, late: number, clock = 0): string {
   return traceText(events, { distributedInfo: { rank, world_size: 2 } });
 }
 
-test("busy, idle, overlap, collectives and launches of a trace worked out by hand", async () => {
+test("busy and idle time, overlap, collectives and launches equal values computed by hand", async () => {
   using folder = new TestFolder();
   const report = await analyzeTraces([folder.file("a.json", rankTrace(0, 0))]);
   const [rank] = report.ranks;
@@ -89,7 +89,7 @@ test("busy, idle, overlap, collectives and launches of a trace worked out by han
   assert.equal(report.waitingPercent, null);
 });
 
-test("waiting is told from transfer, and the late rank is named, whatever the clocks say", async () => {
+test("waiting is separated from transfer and the late rank is found, independent of clock offsets", async () => {
   using folder = new TestFolder();
   for (const clock of [0, 5_000_000]) {
     const report = await analyzeTraces([
@@ -109,14 +109,14 @@ test("waiting is told from transfer, and the late rank is named, whatever the cl
   }
 });
 
-test("ranks that are equally late are no stragglers", async () => {
+test("equally late ranks are not stragglers", async () => {
   using folder = new TestFolder();
   const report = await analyzeTraces([folder.file("a.json", rankTrace(0, 0)), folder.file("b.json", rankTrace(1, 0))]);
   assert.deepEqual(report.stragglers, []);
   assert.equal(report.waitingPercent, 0);
 });
 
-test("the critical path goes through what was waited for, and adds up", async () => {
+test("the critical path follows dependencies, and its parts sum to its length", async () => {
   using folder = new TestFolder();
   const events: TestEvent[] = [
     ...launched(1, { ts: 0, dur: 5 }, { name: "first", ts: 10, dur: 100 }),
@@ -147,7 +147,7 @@ test("the critical path goes through what was waited for, and adds up", async ()
   );
 });
 
-test("kernels without a duration do not send the critical path in circles", async () => {
+test("the critical path terminates for kernels of zero duration", async () => {
   using folder = new TestFolder();
   const events = [0, 1, 2, 3].flatMap((i) =>
     launched(i, { ts: i, dur: 0 }, { name: `k${i}`, ts: 100, dur: 0, stream: i }),
@@ -183,7 +183,7 @@ test("the last profiler step is left out of two or more, with the kernels that i
   assert.equal(one.kernels[0].count, 2);
 });
 
-test("step marks on the device move the cut, and host operators that name a stream are no kernels", async () => {
+test("step annotations on the device move the cut; host operators that name a stream are not kernels", async () => {
   using folder = new TestFolder();
   const mark = (cat: string, n: number, ts: number): TestEvent => ({
     ph: "X",
@@ -229,7 +229,7 @@ test("a trace without ranks takes them from file names, or from their order", as
   assert.equal(twice.waitingPercent, null);
 });
 
-test("a clock that was set is called so", async () => {
+test("a clock adjustment is reported", async () => {
   using folder = new TestFolder();
   const events = [
     ...launched(1, { ts: 0, dur: 1 }, { name: "k", ts: 5, dur: 5 }),
@@ -239,7 +239,7 @@ test("a clock that was set is called so", async () => {
   assert.match(rank.problems[0], /the clock jumps by 3600 s .* trust the busy times only/);
 });
 
-test("a file that is cut off gives no idle time that may be missing kernels", async () => {
+test("a truncated file gives no idle time, because kernels may be missing", async () => {
   using folder = new TestFolder();
   const events = Array.from({ length: 40 }, (_, i) =>
     launched(i, { ts: i * 100, dur: 2 }, { name: "k", ts: i * 100 + 5, dur: 90 }),
@@ -268,14 +268,14 @@ test("a file that is cut off gives no idle time that may be missing kernels", as
   assert.match(calls.problems[1], /the job ran on a GPU, but the part that is left holds no kernels/);
 });
 
-test("nothing to measure is said, not computed", async () => {
+test("a trace without work reports that there is nothing to measure", async () => {
   using folder = new TestFolder();
   const [rank] = (await analyzeTraces([folder.file("a.json", traceText([]))])).ranks;
   assert.equal(rank.spanUs, undefined);
   assert.deepEqual(rank.problems, ["the trace has no device events and no operators: there is nothing to measure"]);
 });
 
-test("a diff ranks what changed by its time, a step", async () => {
+test("a diff ranks changes by time per step", async () => {
   using folder = new TestFolder();
   const trace = (steps: number, gemmUs: number, extra: boolean): string => {
     const events: TestEvent[] = [];
@@ -305,7 +305,7 @@ test("a diff ranks what changed by its time, a step", async () => {
   assert.equal(diffTraces(after, before).rows.find((r) => r.name === "new")?.change, "removed");
 });
 
-test("the merged trace holds every event once, ranks apart, and is valid JSON", async () => {
+test("the merged trace contains every event once, with separate ranks, and is valid JSON", async () => {
   using folder = new TestFolder();
   const inputs = [
     { file: folder.file("a.json", rankTrace(0, 0)), rank: 0, offsetUs: 0 },
@@ -323,12 +323,9 @@ test("the merged trace holds every event once, ranks apart, and is valid JSON", 
   await assert.rejects(mergeTraces(inputs, out), /EEXIST/, "an existing file is not overwritten");
 });
 
-const shared = sharedFolder();
-const oracle = (name: string): string => join(shared ?? "", "oracles/traces", name);
-const skip = shared === null || !existsSync(oracle("jax0102_cpu4.trace.json.gz")) ? noShared : false;
-
-test("CPU-only gloo traces: operators compute, gloo communicates", { skip }, async () => {
-  const files = [0, 1].map((rank) => oracle(`torch213_gloo_ddp_w2_rank${rank}.json.gz`));
+test("CPU-only gloo traces: operators compute, gloo communicates", async () => {
+  using folder = new TestFolder();
+  const files = [0, 1].map((rank) => unpackTrace(folder, `torch213_gloo_ddp_w2_rank${rank}`));
   const report = await analyzeTraces(files);
   const [first, second] = report.ranks;
   assert.deepEqual([first.device, first.worldSize, report.missingRanks], ["cpu", 2, []]);
@@ -349,9 +346,10 @@ test("CPU-only gloo traces: operators compute, gloo communicates", { skip }, asy
   assert.equal(report.skew.length, 2);
 });
 
-test("JAX traces in both forms: each device is a rank", { skip }, async () => {
+test("JAX traces in both forms: each device is a rank", async () => {
+  using folder = new TestFolder();
   const [profile, perfetto] = await Promise.all(
-    ["jax0102_cpu4.trace.json.gz", "jax0102_cpu4_perfetto_trace.json.gz"].map((f) => analyzeTraces([oracle(f)])),
+    ["jax0102_cpu4.trace", "jax0102_cpu4_perfetto_trace"].map((name) => analyzeTraces([unpackTrace(folder, name)])),
   );
   assert.deepEqual(
     profile.ranks.map((r) => [r.rank, r.source, r.device, r.steps.length]),

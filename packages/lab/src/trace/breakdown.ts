@@ -1,5 +1,5 @@
-// Where the device's time goes: busy or idle, computing or not, why idle, and how much communication hides behind
-// computation. Each definition is that of Holistic Trace Analysis, to the digit.
+// Time breakdown of a device: busy or idle, computing or not, the reason for idle time, and how much communication overlaps
+// computation. The definitions are those of Holistic Trace Analysis.
 import { roundHalfEven } from "@weft/formats/stats";
 import { type Intervals, measure, mergeSorted, overlap, timePerCombination } from "./intervals.js";
 import { categoryIndex, type KernelType } from "./kinds.js";

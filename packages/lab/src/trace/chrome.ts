@@ -1,5 +1,5 @@
-// The traces of all ranks as one file for Perfetto or chrome://tracing: each event is copied byte for byte, only its
-// process, its flow id and (where the clocks differ) its time are rewritten, so that nothing of it is lost.
+// Merges the traces of all ranks into one file for Perfetto or chrome://tracing. Events are copied byte for byte; only process
+// ids, flow ids and (where the clocks differ) times are rewritten.
 
 import { once } from "node:events";
 import { createWriteStream } from "node:fs";
@@ -12,11 +12,11 @@ import { TraceStream } from "./stream.js";
 export interface MergeInput {
   file: string;
   rank: number;
-  /** Added to every time. */
+  /** Offset that is added to every time. */
   offsetUs: number;
 }
 
-/** Process numbers of different ranks are kept apart by this stride, which no process number on Linux reaches. */
+/** Stride between the process ids of two ranks; larger than any process id on Linux. */
 const pidStride = 10_000_000;
 
 class Copier {
@@ -83,7 +83,7 @@ class Copier {
 
 const text = (bytes: Buffer, token: Token): string => bytes.toString("utf8", token.start, token.end);
 
-/** Where the number behind "ts" stands: the slots keep its value only. */
+/** Position of the value of "ts"; the event slots hold only its value. */
 function timeToken(bytes: Buffer, e: EventSlots): { start: number; end: number } | null {
   const source = bytes.toString("latin1", e.start, e.end);
   const match = /"ts"\s*:\s*(-?[\d.eE+-]+)/.exec(source);
@@ -92,7 +92,7 @@ function timeToken(bytes: Buffer, e: EventSlots): { start: number; end: number }
   return { start, end: start + match[1].length };
 }
 
-/** Writes one trace of all inputs; gzip when the name ends in .gz. Returns how many events it holds and what was wrong. */
+/** Writes one trace of all inputs, compressed when the name ends in .gz. Returns the number of events and the problems. */
 export async function mergeTraces(
   inputs: readonly MergeInput[],
   file: string,
@@ -104,7 +104,7 @@ export async function mergeTraces(
     target.on("error", reject);
     out.on("error", reject);
   });
-  // Awaited at the end; an early failure must not count as unhandled until then.
+  // Awaited at the end; an early failure must not become an unhandled rejection.
   done.catch(() => {});
   if (out !== target) out.pipe(target);
   const write = async (chunk: Buffer | string): Promise<void> => {

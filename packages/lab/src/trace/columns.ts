@@ -1,5 +1,5 @@
-// Typed columns that grow: events are rows in these, never objects. The host table, which alone can become huge, is cut
-// into segments, and the oldest segments go to a temporary file past a bound. Knows rows and bytes, no trace format.
+// Growable typed columns for events. The host table, the only one that can become very large, consists of segments; beyond a
+// bound the oldest segments are spilled to a temporary file.
 import { closeSync, mkdtempSync, openSync, readSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,13 +12,13 @@ export function grown<T extends Typed>(column: T, length: number): T {
   return wider;
 }
 
-// Doubling while small; later by a quarter, so that little is allocated that is never used.
+// Doubles while small, then grows by a quarter, to limit unused memory.
 const grow = (capacity: number): number => capacity + (capacity < 1 << 18 ? capacity : capacity >> 2) + 1024;
 
-/** The driver numbers "all streams" 4294967295, which does not fit: this stands for it. */
+/** Stands for the driver's "all streams" (4294967295), which does not fit into the column. */
 export const allStreams = 0x7fffffff;
 
-/** Calls into the device's runtime: what carries a correlation id but ran on the host. Rows are in the order of the file. */
+/** Calls into the device runtime: host events with a correlation id, in file order. */
 export class RuntimeTable {
   ts: Float64Array;
   dur: Float64Array;
@@ -27,7 +27,7 @@ export class RuntimeTable {
   correlation: Float64Array;
   rows = 0;
 
-  /** Room that is never written to costs no memory, but growing does: take a generous guess. */
+  /** Unused capacity costs no memory until it is written, but growing does: use a generous estimate. */
   constructor(capacity: number) {
     this.ts = new Float64Array(capacity);
     this.dur = new Float64Array(capacity);
@@ -71,7 +71,7 @@ export class DeviceTable extends RuntimeTable {
 const segmentRows = 1 << 16;
 const segmentBytes = segmentRows * (8 + 8 + 4 + 4 + 4 + 1);
 
-/** A run of host rows. `device` is the accelerator that the event names (JAX), or -1. */
+/** A segment of host rows. `device` is the accelerator that the event names (JAX), or -1. */
 export class HostSegment {
   readonly buffer: ArrayBuffer;
   readonly ts: Float64Array;

@@ -1,7 +1,6 @@
-// Counters over time, from launches, kernels and copies: how many kernels wait on a stream, and how fast copies go.
-// Definitions of Holistic Trace Analysis, with two things decided that it leaves to chance: of a launch and a start in
-// the same microsecond the launch comes first (there, the order follows the sorting instructions of the CPU it runs on),
-// and a bandwidth that is only a rounding residue is nought.
+// Counters over time: queue length of each stream and bandwidth of copies, as Holistic Trace Analysis defines them, with two
+// exceptions: of a launch and a start in the same microsecond the launch comes first (its order depends on the CPU's sorting
+// instructions), and a bandwidth that is only a rounding residue is zero.
 import { type Distribution, distribution } from "@weft/formats/stats";
 import { sortedBy } from "./intervals.js";
 import { kernelTypes, launchCalls } from "./kinds.js";
@@ -17,8 +16,8 @@ export interface QueueLength extends Distribution {
 const fullQueue = 1024;
 
 /**
- * +1 when a call launches on the stream, -1 when what it launched starts. `startsFirst` turns the order of a launch and
- * a start in the same microsecond around: the two orders bound every value that Holistic Trace Analysis can give.
+ * +1 when a call launches on the stream, -1 when what it launched starts. `startsFirst` reverses the order of a launch and a
+ * start in the same microsecond: the two orders bound the values of Holistic Trace Analysis.
  */
 export function queueLengths(view: DeviceView, startsFirst = false): QueueLength[] {
   const { device, runtime, symbols } = view.data;
@@ -41,7 +40,7 @@ export function queueLengths(view: DeviceView, startsFirst = false): QueueLength
       starts[n] = device.ts[row];
       calls[n++] = runtime.ts[view.launch[row]];
     }
-    // The rows come in order of their start; calls of different threads may not.
+    // Rows are sorted by start time; calls of different threads may not be.
     if (calls.some((call, i) => i > 0 && call < calls[i - 1])) calls.sort();
     const lengths = new Float64Array(2 * n);
     let length = 0;
@@ -72,7 +71,7 @@ function copyKind(name: string): string {
   return name.startsWith("Memcpy") ? name.slice(0, 11) : "Memcpy Unknown";
 }
 
-/** GB/s of the copies of a kind that run at the same moment, described over the moments at which it changes. */
+/** Bandwidth (GB/s) of concurrent copies of one kind: its distribution over the moments at which it changes. */
 export function copyBandwidths(view: DeviceView): CopyBandwidth[] {
   const { device, symbols } = view.data;
   const memory = kernelTypes.indexOf("MEMORY");
@@ -95,7 +94,7 @@ export function copyBandwidths(view: DeviceView): CopyBandwidth[] {
         const known = view.data.bandwidths.get(row);
         const bandwidth = known !== undefined && Number.isFinite(known) ? known : 0;
         times[i] = device.ts[row];
-        // A copy within one microsecond: rounding inwards leaves it no time at all, or less.
+        // Rounding inward leaves a copy within one microsecond with a duration of zero or less.
         times[n + i] = device.ts[row] + Math.max(1, device.dur[row]);
         change[i] = bandwidth;
         change[n + i] = -bandwidth;
@@ -106,7 +105,7 @@ export function copyBandwidths(view: DeviceView): CopyBandwidth[] {
       let kept = 0;
       for (let i = 0; i < order.length; i++) {
         running += change[order[i]];
-        // Adding and subtracting the same rates leaves a rounding residue where the true rate is nought.
+        // Adding and subtracting the same rates leaves a rounding residue where the rate is zero.
         if (Math.abs(running) < residue) running = 0;
         if (running > 0) values[kept++] = running;
       }

@@ -1,7 +1,7 @@
-// The critical path of one rank, found backwards: from the last kernel to end, always to what it waited for last (the
-// kernel before it on its stream, a kernel of another stream, or the call that launched it), and on the host back to
-// the last call that blocked on the device. The parts add up to the span that was walked.
-import { gather, sortRows } from "./intervals.js";
+// Critical path of one rank, computed backward: from the last kernel to its latest dependency (the previous kernel of its
+// stream, a kernel of another stream, or the launching call), and on the host back to the last call that blocked on the
+// device. The parts sum to the length of the path.
+import { gatherRows, sortRows } from "./intervals.js";
 import { blockingCalls, kernelTypes } from "./kinds.js";
 import { nameIn } from "./symbols.js";
 import type { DeviceView } from "./view.js";
@@ -33,7 +33,7 @@ function sortByEnd(view: DeviceView): SortedEnds {
   const end = new Float64Array(view.data.device.rows);
   for (let row = 0; row < end.length; row++) end[row] = ts[row] + dur[row];
   const rows = sortRows(view.rows.slice(), end);
-  return { ends: gather(end, rows), rows };
+  return { ends: gatherRows(end, rows), rows };
 }
 
 /** Index of the last value that is at most `limit`, or -1. */
@@ -115,7 +115,7 @@ export function criticalPath(view: DeviceView): CriticalPath | null {
       }
       continue;
     }
-    // On the host: back to the last blocking call, and from it to the kernel whose end released it.
+    // On the host: back to the last blocking call, then to the kernel whose end released it.
     let call = lastAtMost(blocking.ends, time);
     while (call >= 0 && blocking.starts[call] >= time) call--;
     const released = call < 0 ? -1 : lastAtMost(byEnd.ends, blocking.ends[call]);
@@ -155,8 +155,8 @@ function previousOnStream(view: DeviceView): Int32Array {
 }
 
 /**
- * What a kernel waited for on the device: its predecessor on the stream, or the kernel elsewhere that ended last.
- * Never one that was walked already: kernels without a duration would send the walk round in a circle.
+ * The dependency of a kernel on the device: its predecessor on the stream, or the kernel of another stream that ended last.
+ * Visited kernels are excluded, because kernels of zero duration would form a cycle.
  */
 function waitedFor(view: DeviceView, byEnd: SortedEnds, previous: number, walked: Uint8Array, start: number): number {
   const { device } = view.data;
@@ -179,5 +179,5 @@ function blockingEnds(view: DeviceView): { starts: Float64Array; ends: Float64Ar
     end[i] = runtime.ts[i] + runtime.dur[i];
   }
   const sorted = sortRows(rows.subarray(0, n), end);
-  return { starts: gather(runtime.ts, sorted), ends: gather(end, sorted) };
+  return { starts: gatherRows(runtime.ts, sorted), ends: gatherRows(end, sorted) };
 }

@@ -1,5 +1,5 @@
-// Two traces side by side: what was added, removed, became slower or faster, by name, ranked by the change in time.
-// Counts and times are per step where both traces mark their steps, so that traces of different length compare.
+// Compares two traces by name: added, removed, slower and faster events, ranked by the change in time. Counts and times are per
+// step where both traces have step annotations.
 import type { KernelRow } from "./kernels.js";
 import type { TraceReport } from "./ranks.js";
 
@@ -14,7 +14,7 @@ export interface DiffRow {
 }
 
 export interface TraceDiff {
-  /** What the figures are: per step and rank, or over the whole trace and per rank. */
+  /** Whether the values are per step and rank, or per rank over the whole trace. */
   per: "step" | "trace";
   before: { spanUs: number; computeUs: number; communicationUs: number; idleUs: number };
   after: { spanUs: number; computeUs: number; communicationUs: number; idleUs: number };

@@ -1,5 +1,5 @@
-// One trace event, parsed in place: positions and numbers of the fields that the analyses use, nothing else.
-// The same slots are reused for every event. Knows the Chrome trace event format, not what the events mean.
+// Parses one event of the Chrome trace event format in place: positions and numbers of the fields that the analyses use. The
+// same slots are reused for every event.
 import {
   found,
   KeyTable,
@@ -13,7 +13,7 @@ import {
   TraceSyntaxError,
 } from "./scan.js";
 
-// Numbered, because a switch over strings costs a comparison a case, and this one is taken ten times an event.
+// Numbers, because a switch over strings costs one comparison per case and runs ten times per event.
 const keyPh = 0;
 const keyCat = 1;
 const keyName = 2;
@@ -25,11 +25,11 @@ const keyArgs = 7;
 const keyId = 8;
 const eventTable = new KeyTable(["ph", "cat", "name", "pid", "tid", "ts", "dur", "args", "id"]);
 
-/** Phases that the analyses use: whole events, halves of events, names. The rest (flows, counters, instants) is passed over. */
+/** Phases that the analyses use: whole events, halves of events, names. Others (flows, counters, instants) are skipped. */
 const usedPhase = new Uint8Array(256);
 for (const c of "XBEM") usedPhase[c.charCodeAt(0)] = 1;
 
-/** The arguments that are looked at, in the order of their bits in `EventSlots.args`. */
+/** The arguments that are parsed, in the order of their bits in `EventSlots.args`. */
 export const argumentKeys = [
   "stream",
   "correlation",
@@ -52,7 +52,7 @@ export const argumentKeys = [
 ] as const;
 const argumentTable = new KeyTable(argumentKeys);
 
-// Most arguments are of no use here; their first letter says so before the rest of the key is looked at.
+// Most arguments are not needed; their first letter decides before the rest of the key is compared.
 const firstLetters = new Uint8Array(256);
 for (const key of argumentKeys) firstLetters[key.charCodeAt(0)] = 1;
 
@@ -83,7 +83,7 @@ export class EventSlots {
   ts = Number.NaN;
   tsIsFloat = false;
   dur = Number.NaN;
-  /** Bit per argument that the event carries. */
+  /** One bit per argument of the event. */
   args = 0;
   readonly argNumber = new Float64Array(argumentKeys.length);
   readonly argStart = new Int32Array(argumentKeys.length);
@@ -94,7 +94,7 @@ export class EventSlots {
     return (this.args & (1 << argument)) !== 0;
   }
 
-  /** The argument as a number; NaN where it is missing or is not one. Numbers inside quotes count. */
+  /** The argument as a number; NaN where it is missing or not a number. Quoted numbers are accepted. */
   number(argument: number): number {
     return this.has(argument) ? this.argNumber[argument] : Number.NaN;
   }
@@ -120,7 +120,7 @@ export class EventSlots {
   /** With `everything` set, events that no analysis uses are parsed too. */
   constructor(private readonly everything = false) {}
 
-  /** Parses the object that opens at `at`; returns the position behind it, or `needMore`. */
+  /** Parses the object that starts at `at`; returns the position after it, or `needMore`. */
   parse(bytes: Buffer, at: number, end: number): number {
     this.clear(at);
     at++;
@@ -186,7 +186,7 @@ export class EventSlots {
         return next;
       }
       case keyArgs:
-        // Of a host operator nothing here is used, and there are more of those than of anything else.
+        // The arguments of host operators, the most frequent events, are not used.
         return bytes[at] === 0x7b && !isToken(bytes, this.category, hostOperator)
           ? this.readArguments(bytes, at + 1, end)
           : skipValue(bytes, at, end);
@@ -222,7 +222,7 @@ export class EventSlots {
       if (at >= end) return needMore;
       at = key < 0 ? skipValue(bytes, at, end) : this.argument(key, bytes, at, end);
       if (at < 0) return needMore;
-      // A kernel that is no collective has nothing more to say once its stream and its launch are known.
+      // A kernel that is not a collective needs only its stream and its correlation id.
       if ((this.args & kernelArguments) === kernelArguments && this.isPlainKernel(bytes))
         return skipRest(bytes, at, end);
     }
@@ -231,7 +231,7 @@ export class EventSlots {
   private isPlainKernel(bytes: Buffer): boolean {
     if (!isToken(bytes, this.category, kernelCategory)) return false;
     const { start, end } = this.name;
-    // Both "nccl..." and "...ncclKernel..." are collectives; so may be whatever a vendor calls with these letters.
+    // Both "nccl..." and "...ncclKernel..." are collectives, as are vendor variants that contain these letters.
     return end > start && bytes.subarray(start, end).indexOf("ccl") < 0;
   }
 

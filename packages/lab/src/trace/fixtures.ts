@@ -1,18 +1,18 @@
-// For tests: where the shared oracles lie (they may be absent), and small synthetic traces. Not part of the public face.
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+// For tests: the trace oracles of testdata, small synthetic traces, and temporary folders.
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { brotliDecompressSync, gzipSync } from "node:zlib";
 
-const here = dirname(fileURLToPath(import.meta.url));
+/** Path of a file of the package's testdata folder. */
+export const testdata = (name: string): string => fileURLToPath(new URL(`../../testdata/${name}`, import.meta.url));
 
-/** The folder of oracles beside the repository, or null with the reason printed by the test that skips. */
-export function sharedFolder(): string | null {
-  const folder = process.env["WEFT_SHARED"] ?? join(here, "../../../../../shared");
-  return existsSync(join(folder, "oracles")) ? folder : null;
+/** Unpacks a trace of testdata/traces into a folder as NAME.json.gz, the form that profilers write, and returns its path. */
+export function unpackTrace(folder: TestFolder, name: string): string {
+  const json = brotliDecompressSync(readFileSync(testdata(`traces/${name}.json.br`)));
+  return folder.file(`${name}.json.gz`, gzipSync(json, { level: 1 }));
 }
-
-export const noShared = "the shared oracles are not here (set WEFT_SHARED to their folder)";
 
 export interface TestEvent {
   ph?: string;

@@ -1,5 +1,5 @@
-// Traces without a GPU: the host's own operators are the work and gloo's (or MPI's) the communication; and JAX traces,
-// where XLA's operations carry the number of the device they ran on. Both become the same columns as kernels do.
+// Traces without GPU events: host operators are the computation and those of gloo or MPI the communication; in JAX traces XLA
+// operations carry their device number. Both are converted to the columns of kernels.
 import { grown } from "./columns.js";
 import { mergeSorted, sortedBy } from "./intervals.js";
 import type { Activity } from "./kernels.js";
@@ -56,7 +56,7 @@ class Collector {
     };
   }
 
-  /** Duration without that of the events nested inside on the same thread: operators call operators. */
+  /** Duration without nested events of the same thread. */
   private ownDurations(rows: Uint32Array): Float64Array {
     const own = this.dur.slice(0, this.rows);
     const open = new Map<number, number[]>();
@@ -68,26 +68,26 @@ class Collector {
       if (stack.length > 0) own[stack[stack.length - 1]] -= this.dur[row];
       stack.push(row);
     }
-    // A child that outlives its parent (rounded times) must not make the parent's own time negative.
+    // With rounded times a child may end after its parent; the parent's own time must not become negative.
     for (let i = 0; i < own.length; i++) if (own[i] < 0) own[i] = 0;
     return own;
   }
 }
 
-/** Of events that start together the longest is the one around the others. */
+/** Of events with the same start the longest encloses the others. */
 function longestFirst(rows: Uint32Array, ts: Float64Array, dur: Float64Array): Uint32Array {
   return rows.slice().sort((a, b) => ts[a] - ts[b] || dur[b] - dur[a] || a - b);
 }
 
-/** Start of the last profiler step where there are two or more: what comes behind it may be cut off. */
+/** Start of the last of two or more profiler steps: that step may be truncated. */
 export function hostCut(data: TraceData): number {
   if (data.stepNames.size < 2) return Number.POSITIVE_INFINITY;
   return data.steps.reduce((latest, step) => Math.max(latest, step.ts), Number.NEGATIVE_INFINITY);
 }
 
 /**
- * What a CPU-only rank did: operators as computation, the backend's collectives as communication. The calls that only
- * queue a collective are neither, and annotations span both, so they do not count.
+ * Activity of a CPU-only rank: operators are computation, the backend's collectives communication. Calls that only queue a
+ * collective and annotations, which span both, are excluded.
  */
 export function hostActivity(data: TraceData): Activity {
   const cut = hostCut(data);
@@ -167,7 +167,7 @@ export function jaxActivities(data: TraceData): { device: number; kind: "gpu" | 
     .map(({ device, kind, collector }) => ({ device, kind, activity: collector.finish(data) }));
 }
 
-/** Time the host spent waiting for its next batch, inside the part that counts. */
+/** Time that the host waited for its next batch, within the analyzed steps. */
 export function dataLoaderTime(data: TraceData, cut: number): number {
   const waits = new Map<number, boolean>();
   const ts: number[] = [];

@@ -1,11 +1,11 @@
-// Holistic Trace Analysis' own values on its own traces, number by number.
+// Every value that Holistic Trace Analysis computes on its own traces is an oracle for the trace layer.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename } from "node:path";
 import { test } from "node:test";
 import { idleBreakdown, timeBreakdown, typeTimes } from "./breakdown.js";
 import { copyBandwidths, type QueueLength, queueLengths } from "./counters.js";
-import { noShared, sharedFolder } from "./fixtures.js";
+import { TestFolder, testdata, unpackTrace } from "./fixtures.js";
 import { kernelTable } from "./kernels.js";
 import { analyzeTraceFile } from "./rank.js";
 import { readTrace } from "./read.js";
@@ -23,19 +23,16 @@ interface OracleTrace {
   memcpy_bw_gbps: (Record<string, number> & { name: string })[];
 }
 
-const shared = sharedFolder();
 const six = (value: number | null): number => Number((value ?? Number.NaN).toFixed(6));
 
-test("every value of Holistic Trace Analysis is met", { skip: shared === null ? noShared : false }, async (t) => {
-  const oracle = JSON.parse(readFileSync(join(shared!, "oracles/hta_values.json"), "utf8")) as Record<
-    string,
-    OracleTrace
-  >;
+test("the values of Holistic Trace Analysis are reproduced", async (t) => {
+  const oracle = JSON.parse(readFileSync(testdata("hta_values.json"), "utf8")) as Record<string, OracleTrace>;
   for (const [name, expected] of Object.entries(oracle)) {
     if (name.startsWith("_")) continue;
     await t.test(name, async () => {
       const [[rank, { file }]] = Object.entries(expected.files);
-      const path = join(shared!, "oracles", file);
+      using folder = new TestFolder();
+      const path = unpackTrace(folder, basename(file, ".json.gz"));
       using data = await readTrace(path);
       assert.deepEqual(data.problems, []);
       assert.equal(data.header.rank, Number(rank));
@@ -72,7 +69,7 @@ test("every value of Holistic Trace Analysis is met", { skip: shared === null ? 
 
       assert.deepEqual(
         typeTimes(view).map((t) => ({ kernel_type: t.type, sum: t.us, percentage: t.percent })),
-        // It lists combinations that lasted no time at all, too.
+        // The oracle also lists combinations with a total of zero.
         expected.kernel_type_time.filter((t) => t.sum !== 0),
       );
 
@@ -111,9 +108,8 @@ test("every value of Holistic Trace Analysis is met", { skip: shared === null ? 
 });
 
 /**
- * Of a launch and a start in the same microsecond, Holistic Trace Analysis takes whichever its sort puts first, and that
- * depends on the vector instructions of the machine it runs on. The two fixed orders bound what it can give; where they
- * agree there were no such ties, and then the values are equal.
+ * For a launch and a start in the same microsecond the order in Holistic Trace Analysis depends on its sort, which uses the
+ * vector instructions of the machine. The two fixed orders bound its values; where they agree, the values must be equal.
  */
 function checkQueues(expected: OracleTrace, launchFirst: QueueLength[], startFirst: QueueLength[]): void {
   assert.equal(launchFirst.length, expected.queue_length.length);
@@ -148,8 +144,8 @@ function checkCopies(name: string, expected: OracleTrace, view: Parameters<typeo
   const copies = copyBandwidths(view);
   for (const want of expected.memcpy_bw_gbps) {
     const ours = copies.find((c) => c.name === want.name)!;
-    // Here its own list holds rounding residues of 1e-16 as if they were bandwidths (its minimum is 0.0), and copies
-    // that rounding makes end before they start. Ours holds neither; the rest agrees.
+    // Here the oracle contains rounding residues of 1e-16 as bandwidths (its minimum is 0.0) and copies that end before
+    // they start because of rounding. Our list has neither; the other values agree.
     if (name === "ns_resolution" && want.name === "Memcpy DtoD") {
       assert.equal(want["min"], 0);
       assert.equal(ours.min, 0.005);

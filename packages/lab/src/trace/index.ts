@@ -1,4 +1,4 @@
-// The public face of the trace layer: read, analyze, compare and merge traces of Kineto and JAX.
+// Exports of the trace layer: reads, analyzes, compares and merges traces of Kineto and JAX.
 export type { IdleBreakdown, TimeBreakdown, TypeTime } from "./breakdown.js";
 export { type MergeInput, mergeTraces } from "./chrome.js";
 export type { CopyBandwidth, QueueLength } from "./counters.js";
@@ -8,4 +8,4 @@ export type { CollectiveRow, KernelRow } from "./kernels.js";
 export type { LaunchStatistics } from "./launch.js";
 export { analyzeTrace, analyzeTraceFile, type RankReport } from "./rank.js";
 export { analyzeTraces, type CollectiveSkew, type Straggler, type TraceReport } from "./ranks.js";
-export { type ReadOptions as TraceReadOptions, readTrace, TraceData } from "./read.js";
+export { readTrace, TraceData, type TraceReadOptions } from "./read.js";

@@ -1,13 +1,13 @@
-// Sets of time intervals: merging, measuring, overlapping. Knows numbers only.
+// Sets of time intervals: union, length and overlap.
 
-/** The first `count` entries hold intervals. */
+/** Intervals in columns; the first `count` entries are used. */
 export interface Intervals {
   starts: Float64Array;
   ends: Float64Array;
   count: number;
 }
 
-/** Merges intervals that come sorted by start; touching ones become one. */
+/** Merges overlapping and adjacent intervals, sorted by start. */
 export function mergeSorted(ts: Float64Array, dur: Float64Array, rows: ArrayLike<number>): Intervals {
   const starts = new Float64Array(rows.length);
   const ends = new Float64Array(rows.length);
@@ -32,7 +32,7 @@ export function measure(set: Intervals): number {
   return sum;
 }
 
-/** Time during which both sets run. */
+/** Length of the intersection of two sets. */
 export function overlap(a: Intervals, b: Intervals): number {
   let sum = 0;
   let i = 0;
@@ -47,7 +47,7 @@ export function overlap(a: Intervals, b: Intervals): number {
   return sum;
 }
 
-/** For sets that are merged already: the time spent in each combination, by bit mask (bit k: set k runs). */
+/** Time spent in each combination of merged sets, by bit mask (bit k: set k is active). */
 export function timePerCombination(sets: readonly Intervals[]): Map<number, number> {
   const total = sets.reduce((n, set) => n + set.count, 0) * 2;
   const times = new Float64Array(total);
@@ -75,7 +75,7 @@ export function timePerCombination(sets: readonly Intervals[]): Map<number, numb
 }
 
 /** The values of `column` at `rows`. (Float64Array.from with a function takes ten times as long.) */
-export function gather(column: Float64Array, rows: ArrayLike<number>): Float64Array {
+export function gatherRows(column: Float64Array, rows: ArrayLike<number>): Float64Array {
   const values = new Float64Array(rows.length);
   for (let i = 0; i < values.length; i++) values[i] = column[rows[i]];
   return values;
@@ -89,8 +89,8 @@ export function sortedBy(key: Float64Array, count: number): Uint32Array {
 }
 
 /**
- * Sorts row numbers by `key`, stably and in place. Merges the runs that are there already: traces are nearly in order.
- * (The built-in sort with a comparison function copies a typed array into a list of boxed numbers first.)
+ * Sorts row numbers by `key`, stably and in place: a natural merge sort, because traces are nearly sorted. (The built-in sort
+ * with a comparison function copies a typed array into a list of boxed numbers first.)
  */
 export function sortRows(rows: Uint32Array, key: Float64Array): Uint32Array {
   let from: Uint32Array = rows;

@@ -1,19 +1,20 @@
-// Tables by name: what ran how often and for how long, and the collectives with their sizes and bandwidths.
-import { busFactor, type Collective, collectiveOf, type KernelType, kernelTypes } from "./kinds.js";
+// Tables of kernels by name and of collectives with their sizes and bandwidths.
+import { busFactor } from "../metrics/index.js";
+import { type Collective, collectiveOf, type KernelType, kernelTypes } from "./kinds.js";
 import type { CollectiveArguments } from "./read.js";
 import type { Symbols } from "./symbols.js";
 
-/** Events in columns: what any analysis by name or time needs, whatever kind of device they ran on. */
+/** Events in columns, independent of the kind of device. */
 export interface Activity {
   symbols: Symbols;
   ts: Float64Array;
   dur: Float64Array;
-  /** Where events nest (operators on a host): the duration without what is nested inside. */
+  /** For nested events (host operators): the duration without nested events. */
   ownDur?: Float64Array;
   name: Int32Array;
   /** Index into `kernelTypes`. */
   type: Uint8Array;
-  /** The rows that count, by start time. */
+  /** The analyzed rows, by start time. */
   rows: Uint32Array;
   collectives: Map<number, CollectiveArguments>;
 }
@@ -29,7 +30,7 @@ export interface KernelRow {
   stdUs: number;
 }
 
-/** By name, the longest in sum first; nested events count with their own time, so that the sums add up. */
+/** Kernels by name, largest total first; nested events count with their own time. */
 export function kernelTable(activity: Activity): KernelRow[] {
   const slots = new Map<number, number>();
   const names: number[] = [];
@@ -55,7 +56,7 @@ export function kernelTable(activity: Activity): KernelRow[] {
       max.push(Number.NEGATIVE_INFINITY);
     }
     const dur = durations[row];
-    // Welford's running mean, so that long sums of squares do not cancel.
+    // Welford's algorithm avoids cancellation in long sums of squares.
     const before = count[slot] === 0 ? 0 : sum[slot] / count[slot];
     count[slot]++;
     sum[slot] += dur;
@@ -99,7 +100,7 @@ export interface CollectiveRow {
   meanUs: number;
   minUs: number;
   maxUs: number;
-  /** GB/s (1e9 bytes) from the shortest call, which waited least for the others; null without a size. */
+  /** GB/s (1e9 bytes) of the shortest call, which waited least for other ranks; null without a size. */
   algorithmGBps: number | null;
   busGBps: number | null;
 }

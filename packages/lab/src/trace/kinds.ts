@@ -1,9 +1,9 @@
-// What an event is, by its category and name: rule tables, read from top to bottom. Where Holistic Trace Analysis
-// defines a class (communication, memory, computation), the patterns are its own, so that the numbers are too.
+// Classifies events by category and name with rule tables that are evaluated from top to bottom. Where Holistic Trace Analysis
+// defines a class (communication, memory, computation), its patterns are used.
 
 export type KernelType = "COMMUNICATION" | "MEMORY" | "COMPUTATION" | "OTHER";
 
-/** Index into `kernelTypes` is what the columns hold. */
+/** The classes of device events; columns hold indices into this list. */
 export const kernelTypes: readonly KernelType[] = ["COMMUNICATION", "MEMORY", "COMPUTATION", "OTHER"];
 
 const notComputation =
@@ -15,7 +15,7 @@ const gpuRules: [RegExp, KernelType][] = [
   [notComputation, "OTHER"],
 ];
 
-/** Class of what ran on a GPU. */
+/** Class of a GPU event. */
 export function gpuKernelType(name: string): KernelType {
   for (const [pattern, type] of gpuRules) if (pattern.test(name)) return type;
   return "COMPUTATION";
@@ -24,7 +24,7 @@ export function gpuKernelType(name: string): KernelType {
 const xlaRules: [RegExp, KernelType][] = [
   [/^(?:nccl|.*ncclKernel|.*ncclDevKernel)/, "COMMUNICATION"],
   [
-    /^(?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast|ragged-all-to-all|send|recv)\b/,
+    /^(?:all-reduce|all-gatherRows|reduce-scatter|all-to-all|collective-permute|collective-broadcast|ragged-all-to-all|send|recv)\b/,
     "COMMUNICATION",
   ],
   [/^(?:copy|copy-start|copy-done|Memcpy|Memset|memcpy|memset)(?:[.\-_ ]?\d*$|[A-Z0-9])/, "MEMORY"],
@@ -39,12 +39,12 @@ export function xlaKernelType(name: string): KernelType {
 const hostCommunication =
   /^(?:gloo:|nccl:|mpi:|ucc:|xccl:|c10d::|record_param_comms|torch\.distributed\.|torch::distributed::)/;
 
-/** True for what a host does for the sake of communication: gloo's own work and the calls that start it. */
+/** Whether a host event belongs to communication: the work of gloo and the calls that start it. */
 export function isHostCommunication(name: string): boolean {
   return hostCommunication.test(name);
 }
 
-/** The work of a host backend itself, in contrast to the call that queues it. */
+/** Whether a host event is the collective itself, not the call that queues it. */
 export function isHostCollective(name: string): boolean {
   return /^(?:gloo|mpi|ucc):/.test(name);
 }
@@ -98,7 +98,7 @@ export function categoryOf(text: string): Category {
   return "other";
 }
 
-/** Runtime calls that put work on a stream. */
+/** Runtime calls that launch work on a stream. */
 export const launchCalls = new Set([
   "cudaLaunchKernel",
   "cudaLaunchKernelExC",
@@ -114,7 +114,7 @@ export const launchCalls = new Set([
   "hipMemcpyWithStream",
 ]);
 
-/** Runtime calls that return only when the device is done with something. */
+/** Runtime calls that block until device work has finished. */
 export const blockingCalls = new Set([
   "cudaDeviceSynchronize",
   "cudaStreamSynchronize",
@@ -134,7 +134,7 @@ export const dataLoaderName = /^enumerate\(DataLoader\)|DataLoader.*__next__/;
 
 export const profilerStep = /^ProfilerStep\s*#\s*(\d+)/;
 
-/** Bytes an element, by the names that Kineto and HLO use. */
+/** Bytes per element, by the type names of Kineto and HLO. */
 const dtypeBytes: Record<string, number> = {
   byte: 1,
   char: 1,
@@ -174,7 +174,7 @@ export type Collective =
 
 const collectiveRules: [RegExp, Collective][] = [
   [/all_?-?reduce/i, "allreduce"],
-  [/all_?-?gather/i, "allgather"],
+  [/all_?-?gatherRows/i, "allgather"],
   [/reduce_?-?scatter/i, "reducescatter"],
   [/all_?-?to_?-?all/i, "alltoall"],
   [/broadcast/i, "broadcast"],
@@ -186,27 +186,4 @@ const collectiveRules: [RegExp, Collective][] = [
 export function collectiveOf(name: string): Collective {
   for (const [pattern, collective] of collectiveRules) if (pattern.test(name)) return collective;
   return "other";
-}
-
-/** Bus bandwidth = payload / time x this factor (the convention of nccl-tests); null where none is defined. */
-export function busFactor(collective: Collective, ranks: number): number | null {
-  if (ranks < 1) return null;
-  switch (collective) {
-    case "allreduce":
-      return (2 * (ranks - 1)) / ranks;
-    case "allgather":
-    case "reducescatter":
-    case "alltoall":
-      return (ranks - 1) / ranks;
-    case "broadcast":
-    case "reduce":
-    case "sendrecv":
-      return 1;
-    case "barrier":
-    case "other":
-      return null;
-    default:
-      collective satisfies never;
-      return null;
-  }
 }

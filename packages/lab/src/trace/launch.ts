@@ -1,4 +1,4 @@
-// Launches: how long the calls take on the host, how long what they launch runs, and how long it waits to start.
+// Launch statistics: duration of the calls, duration of the launched work, and the delay between them.
 import { type Distribution, distribution } from "@weft/formats/stats";
 import { launchCalls } from "./kinds.js";
 import { nameIn } from "./symbols.js";
@@ -10,7 +10,7 @@ export interface LaunchStatistics {
   callUs: Distribution;
   deviceUs: Distribution;
   delayUs: Distribution;
-  /** Work shorter than the call that launched it: launching is what takes the time. */
+  /** Kernels that are shorter than the call that launched them. */
   shorterThanCall: number;
   /** Calls over 50 us, starts over 100 us after the call: the outliers of Holistic Trace Analysis. */
   slowCalls: number;

@@ -1,5 +1,5 @@
-// One trace file to the report of its rank (or, for JAX, of each of its devices): every analysis that the trace allows.
-// What cannot be said (no GPU, no collectives, a broken file) is said, and never replaced by a number.
+// Analyzes one trace file: a report of its rank, or, for JAX, of each of its devices. What cannot be determined (no GPU, no
+// collectives, a damaged file) is reported as a problem.
 import {
   breakdownOf,
   type IdleBreakdown,
@@ -25,7 +25,7 @@ import {
 } from "./kernels.js";
 import { type KernelType, kernelTypes, launchCalls } from "./kinds.js";
 import { type LaunchStatistics, launchStatistics } from "./launch.js";
-import { type ReadOptions, readTrace, type StepMark, type TraceData } from "./read.js";
+import { readTrace, type StepMark, type TraceData, type TraceReadOptions } from "./read.js";
 import { nameIn } from "./symbols.js";
 import { type DeviceView, deviceView } from "./view.js";
 
@@ -36,13 +36,13 @@ export interface StepTime {
 
 export interface RankReport extends Partial<TimeBreakdown> {
   rank: number;
-  /** Where the rank number comes from; `order` means that the file does not say and its place in the list was taken. */
+  /** Source of the rank number; `order` means the position in the list of files. */
   rankFrom: "trace" | "file name" | "order" | "device";
   file: string;
   source: "kineto" | "jax";
   device: "gpu" | "tpu" | "cpu";
   worldSize: number | null;
-  /** False when the file is cut off or broken: the numbers then cover only its first part. */
+  /** False when the file is truncated or damaged: the values then cover only its first part. */
   complete: boolean;
   events: number;
   bytes: number;
@@ -59,11 +59,11 @@ export interface RankReport extends Partial<TimeBreakdown> {
   criticalPath: CriticalPath | null;
 }
 
-/** The report and what the comparison of ranks needs besides. */
+/** The report of a rank and the data that the comparison of ranks needs. */
 export interface AnalyzedRank {
   report: RankReport;
   calls: CollectiveCall[];
-  /** Origin of this trace's clock in microseconds against the first trace's, from its header; 0 where not known. */
+  /** Clock origin of this trace relative to the first trace, in microseconds, from its header; 0 where unknown. */
   baseNanoseconds: bigint | null;
 }
 
@@ -72,7 +72,7 @@ const rankInName = /rank[\s_.-]*(\d+)/i;
 export async function analyzeTraceFile(
   file: string,
   order: number,
-  options: ReadOptions = {},
+  options: TraceReadOptions = {},
 ): Promise<AnalyzedRank[]> {
   using data = await readTrace(file, options);
   return analyzeTrace(data, order);
@@ -146,8 +146,8 @@ function analyseDevice(data: TraceData, order: number): AnalyzedRank {
 const tolerated = 0.005;
 
 /**
- * Events lie in a trace file in groups, not in order of time: where a file is cut off, kernels of the part that is left
- * may be missing, and then what looks idle was not. Launches without a kernel (and kernels without a launch) show it.
+ * A trace file contains events in groups, not in time order: in a truncated file kernels may be missing from the part that is
+ * left, and idle time would be wrong. Launches without a kernel (and kernels without a launch) reveal this.
  */
 function missingWork(view: DeviceView): string | null {
   const { device, runtime, symbols } = view.data;
@@ -176,12 +176,12 @@ function missingWork(view: DeviceView): string | null {
   return `of the part that is left, ${missing + orphans} of ${all} launches and kernels lack their other half: busy, idle and overlap cannot be said; the tables count what is there`;
 }
 
-/** A job that launched kernels, in a trace that does not show them: its operators must not pass for the computation. */
+/** Whether a trace without kernels has launches: then host operators are not the computation. */
 function lacksDeviceEvents(data: TraceData): boolean {
   return data.runtime.rows > 0 || (!data.complete && data.header.deviceNames.length > 0);
 }
 
-/** What needs a device's streams and the calls that feed them. */
+/** The analyses that need device streams and runtime calls. */
 const withoutLaunches = { idle: [], launches: null, queues: [], copies: [], criticalPath: null };
 
 function analyseHost(data: TraceData, order: number): AnalyzedRank {
@@ -255,7 +255,7 @@ function activityBreakdown(activity: Activity): TimeBreakdown | null {
 
 const jumpUs = 60e6;
 
-/** A minute without any work that is also most of the trace is more likely a clock that was set than a wait. */
+/** A gap of more than a minute that covers most of the trace indicates a clock adjustment. */
 function noteClockJump(report: RankReport, { rows, ts, dur }: Activity): void {
   if (rows.length < 2 || report.spanUs === undefined) return;
   let end = ts[rows[0]] + dur[rows[0]];

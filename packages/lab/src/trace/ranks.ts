@@ -1,11 +1,10 @@
-// All ranks of one job together: which are missing, how much of each collective is waiting for the last rank and how
-// much is transfer, who comes last, and how far the ranks' clocks are apart. Needs no common clock for the waiting:
-// a collective ends everywhere at once, so the shortest call is the one that waited for nobody.
+// Compares the ranks of one job: missing ranks, waiting and transfer time of each collective, stragglers and clock offsets.
+// Waiting needs no common clock: a collective ends on all ranks at once, so the shortest call did not wait.
 
 import { median } from "@weft/formats/stats";
 import { type CollectiveCall, collectiveKey } from "./kernels.js";
 import { type AnalyzedRank, analyzeTraceFile, type RankReport } from "./rank.js";
-import type { ReadOptions } from "./read.js";
+import type { TraceReadOptions } from "./read.js";
 
 export interface CollectiveSkew {
   collective: string;
@@ -14,38 +13,38 @@ export interface CollectiveSkew {
   /** Mean over the calls: the shortest duration over the ranks, and the longest minus the shortest. */
   transferUs: number;
   skewUs: number;
-  /** Rank that came last most often, and in how many of the calls. */
+  /** Rank that arrived last most often, and the number of those calls. */
   lastRank: number;
   lastCount: number;
 }
 
 export interface Straggler {
   rank: number;
-  /** Calls in which this rank came last, of how many. */
+  /** Calls in which this rank arrived last, and all calls. */
   last: number;
   of: number;
-  /** Time that the other ranks waited in those calls, summed over them. */
+  /** Total time that the other ranks waited in those calls. */
   causedWaitUs: number;
 }
 
 export interface TraceReport {
   ranks: RankReport[];
-  /** Ranks that the traces speak of but that were not given. */
+  /** Ranks of the world size without a trace. */
   missingRanks: number[];
   skew: CollectiveSkew[];
   stragglers: Straggler[];
-  /** Share of the communication time that was waiting for the last rank; null where ranks cannot be compared. */
+  /** Share of the communication time spent waiting for the last rank; null where ranks cannot be compared. */
   waitingPercent: number | null;
   /** Microseconds to add to a rank's times so that its collectives end when rank 0's (or the first one's) do. */
   clockOffsets: { rank: number; us: number }[];
   problems: string[];
 }
 
-export interface AnalyseOptions extends ReadOptions {
+export interface AnalyseOptions extends TraceReadOptions {
   onFile?: (file: string, index: number, of: number) => void;
 }
 
-/** Reads and analyses the traces one after the other: only one is in memory at a time. */
+/** Analyzes the traces of all ranks, one at a time to bound memory. */
 export async function analyzeTraces(files: readonly string[], options: AnalyseOptions = {}): Promise<TraceReport> {
   const ranks: AnalyzedRank[] = [];
   const problems: string[] = [];
@@ -161,7 +160,7 @@ function compareCollectives(
 
 const mean = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0) / values.length;
 
-/** A rank is a straggler when it comes last far more often than its share and the others wait for it by more than 5%. */
+/** A straggler arrives last far more often than its share and makes the others wait more than 5%. */
 function stragglersOf(numbers: number[], last: number[], caused: number[], sets: number): Straggler[] {
   const all = caused.reduce((a, b) => a + b, 0);
   return numbers

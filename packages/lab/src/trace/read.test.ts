@@ -1,4 +1,4 @@
-// The reader: the tokenizer against JSON.parse on every way of cutting the input, and what it does with broken files.
+// The trace reader: the tokenizer is compared with JSON.parse for every chunking of the input; damaged files are read in part.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
@@ -22,7 +22,7 @@ const awkward: TestEvent[] = [
   { ph: "X", cat: "user_annotation", name: "ProfilerStep#3", pid: 1, tid: 2, ts: 2, dur: 4 },
 ];
 
-test("any cut of the input gives the same events", () => {
+test("any chunking of the input gives the same events", () => {
   const text = Buffer.from(JSON.stringify({ a: { deep: [1, 2, "}]"] }, traceEvents: awkward, tail: "x" }, null, 1));
   for (let size = 1; size <= 64; size++) {
     const seen: unknown[] = [];
@@ -50,7 +50,7 @@ test("any cut of the input gives the same events", () => {
   }
 });
 
-test("numbers come out as JSON.parse gives them", async () => {
+test("numbers equal those of JSON.parse", async () => {
   using folder = new TestFolder();
   const numbers = ["3869403572711.511", "0.1", "1669783687464181", "1e3", "9007199254740993", "12345678901234567.5"];
   numbers.push("123456789.123456789", "5925.2730000000001", "9.9999999999999995e-07", "0", "0.30000000000000004");
@@ -64,7 +64,7 @@ test("numbers come out as JSON.parse gives them", async () => {
   assert.deepEqual(Array.from(segment.dur.subarray(0, segment.rows)), Array.from(segment.ts.subarray(0, segment.rows)));
 });
 
-test("the tables hold what the events say", async () => {
+test("the tables contain the fields of the events", async () => {
   using folder = new TestFolder();
   const events = [
     ...launched(5, { ts: 10, dur: 2 }, { name: "gemm", ts: 15, dur: 4 }),
@@ -93,7 +93,7 @@ test("the tables hold what the events say", async () => {
   assert.deepEqual(data.problems, ["1 end events without a beginning were left out"]);
 });
 
-test("rows that do not fit in memory go to disk and come back", async () => {
+test("rows beyond the memory bound are spilled to disk and read back", async () => {
   using folder = new TestFolder();
   const count = 200_000;
   const events = Array.from(
@@ -121,7 +121,7 @@ const whole = traceText(
   ).flat(),
 );
 
-test("a cut gzip file keeps its whole events and says where it ends", async () => {
+test("a truncated gzip file keeps its complete events and reports where it ends", async () => {
   using folder = new TestFolder();
   const zipped = gzipSync(whole);
   using data = await readTrace(folder.file("t.json.gz", zipped.subarray(0, zipped.length - 400)));
@@ -139,7 +139,7 @@ test("a damaged gzip file keeps what came before the damage", async () => {
   assert.match(data.problems[0], /(?:gzip file is|broken JSON)/);
 });
 
-test("half-written JSON keeps its whole events", async () => {
+test("truncated JSON keeps its complete events", async () => {
   using folder = new TestFolder();
   const cut = whole.slice(0, whole.length >> 1);
   using data = await readTrace(folder.file("t.json", cut));
@@ -148,7 +148,7 @@ test("half-written JSON keeps its whole events", async () => {
   assert.match(data.problems[0], /ends inside its events, at byte \d+: \d+ events up to byte \d+ are whole/);
 });
 
-test("broken JSON in the middle stops there, with the byte", async () => {
+test("invalid JSON ends the reading and reports the byte offset", async () => {
   using folder = new TestFolder();
   const good = '{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1}';
   using data = await readTrace(folder.file("t.json", `{"traceEvents":[${good},${good},oops,${good}]}`));
@@ -159,7 +159,7 @@ test("broken JSON in the middle stops there, with the byte", async () => {
   assert.match(missing.problems[0], /a number is missing at byte/);
 });
 
-test("what is no trace is called so", async () => {
+test("a file that is not a trace is an error", async () => {
   using folder = new TestFolder();
   const cases: [string, RegExp][] = [
     ["", /the file is empty/],
@@ -176,7 +176,7 @@ test("what is no trace is called so", async () => {
   await assert.rejects(readTrace(folder.path), /is a folder; name the trace files in it/);
 });
 
-test("times that cannot be are left out and counted", async () => {
+test("impossible times are left out and counted", async () => {
   using folder = new TestFolder();
   const event = (ts: string, dur: string): string =>
     `{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":${ts},"dur":${dur}}`;
@@ -189,7 +189,7 @@ test("times that cannot be are left out and counted", async () => {
   ]);
 });
 
-test("a huge field beside the events is passed over without being held", async () => {
+test("a huge field next to the events is skipped without being buffered", async () => {
   using folder = new TestFolder();
   const stacks = JSON.stringify("frame ".repeat(4 << 20));
   const text = `{"stackFrames":{"1":{"name":${stacks}}},"distributedInfo":{"rank":1},"traceEvents":[{"ph":"X","cat":"cpu_op","name":"a","ts":1,"dur":1}]}`;

@@ -1,5 +1,5 @@
-// A trace file to tables: opens it (plain or gzip, by its first bytes, not its name), streams it through the parser and
-// sorts every event into the device, runtime or host table. A broken file keeps what came before the break and says so.
+// Reads a trace file (plain or gzip, detected by its first bytes) into device, runtime and host tables. A damaged file keeps the
+// events before the damage and reports it.
 import { createReadStream, statSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { createGunzip, type ZlibOptions } from "node:zlib";
@@ -60,9 +60,9 @@ export class TraceData {
   readonly processNames = new Map<string, string>();
   readonly threadNames = new Map<string, string>();
   readonly steps: StepMark[] = [];
-  /** Names of the marks, to count distinct ones as Holistic Trace Analysis does. */
+  /** Names of the step annotations, to count distinct ones as Holistic Trace Analysis does. */
   readonly stepNames = new Set<number>();
-  /** Start of the last profiler step; newer traces mark steps on the device too, and those marks count here. */
+  /** Start of the last profiler step, including the step annotations on the device of newer traces. */
   lastStepTs = Number.NEGATIVE_INFINITY;
   header: TraceHeader = {
     rank: null,
@@ -72,7 +72,7 @@ export class TraceData {
     deviceNames: [],
     baseNanoseconds: null,
   };
-  /** True when times have fractions (or some are missing): then Holistic Trace Analysis rounds them inwards. */
+  /** True when times have fractions (or some are missing): Holistic Trace Analysis then rounds them inward. */
   fractionalTimes = false;
   hloRows = 0;
   events = 0;
@@ -82,7 +82,7 @@ export class TraceData {
 
   constructor(
     readonly file: string,
-    /** Rows to make room for in the device and runtime tables. */
+    /** Initial capacity of the device and runtime tables. */
     expectedRows = 1024,
     residentSegments?: number,
   ) {
@@ -263,7 +263,7 @@ class Sorter implements EventSink {
     data.host.add(ts, dur, name, category, lane, device);
   }
 
-  /** 0: nothing special; 1: a collective on the host; n + 2: ProfilerStep n. Decided once a name. */
+  /** 0: nothing special; 1: a collective on the host; n + 2: ProfilerStep n. Computed once per name. */
   private flags(name: number): number {
     const known = this.nameFlags[name];
     if (known !== undefined) return known;
@@ -274,7 +274,7 @@ class Sorter implements EventSink {
     return flags;
   }
 
-  // An annotation that carries a stream is still an annotation: it spans kernels and would be counted twice.
+  // An annotation with a stream spans kernels, which would be counted twice.
   private isDevice(kind: Category, stream: number, name: number): boolean {
     switch (kind) {
       case "kernel":
@@ -360,21 +360,21 @@ function hostCollectiveArguments(e: EventSlots, bytes: Buffer, name: string): Co
     elements = dims.reduce((sum, shape) => sum + shape.reduce((n, d) => n * d, 1), 0);
     elementBytes = bytesOfDtype(types[0] ?? "");
   } catch {
-    // Shapes are recorded only when the profiler was asked for them.
+    // Shapes are recorded only with `record_shapes`.
   }
   return { name, inElements: elements, outElements: elements, elementBytes, groupSize: null, group: "" };
 }
 
-export interface ReadOptions {
-  /** Called now and then with the bytes read from the file and its size; reading waits for what it returns. */
+export interface TraceReadOptions {
+  /** Called periodically with the bytes read and the file size; reading waits for the returned promise. */
   onProgress?: (bytes: number, total: number) => void | Promise<void>;
-  /** Host segments (65,536 rows, 1.9 MB each) to hold in memory before the oldest go to a temporary file. */
+  /** Host segments (65,536 rows, 1.9 MB each) in memory before the oldest are spilled to a temporary file. */
   residentSegments?: number;
   signal?: AbortSignal;
 }
 
-/** Reads a trace. Never throws for what is inside the file: `problems` and `complete` tell; it throws where the file cannot be opened. */
-export async function readTrace(file: string, options: ReadOptions = {}): Promise<TraceData> {
+/** Reads a trace. Throws only when the file cannot be opened; damaged content is reported by `problems` and `complete`. */
+export async function readTrace(file: string, options: TraceReadOptions = {}): Promise<TraceData> {
   const data = new TraceData(file, expectedRows(file), options.residentSegments);
   const sorter = new Sorter(data);
   const stream = new TraceStream(sorter);
@@ -420,7 +420,7 @@ function brokenMessage(error: unknown, stream: TraceStream): string {
 }
 
 /** Feeds the bytes of a plain or gzip file to a stream. */
-export async function streamFile(file: string, stream: TraceStream, options: ReadOptions = {}): Promise<void> {
+export async function streamFile(file: string, stream: TraceStream, options: TraceReadOptions = {}): Promise<void> {
   const handle = await open(file, "r");
   try {
     const info = await handle.stat();
@@ -438,7 +438,12 @@ export async function streamFile(file: string, stream: TraceStream, options: Rea
   }
 }
 
-async function streamPlain(handle: FileHandle, size: number, stream: TraceStream, options: ReadOptions): Promise<void> {
+async function streamPlain(
+  handle: FileHandle,
+  size: number,
+  stream: TraceStream,
+  options: TraceReadOptions,
+): Promise<void> {
   let position = 0;
   for (;;) {
     options.signal?.throwIfAborted();
@@ -451,9 +456,9 @@ async function streamPlain(handle: FileHandle, size: number, stream: TraceStream
   }
 }
 
-async function streamGzip(file: string, size: number, stream: TraceStream, options: ReadOptions): Promise<void> {
+async function streamGzip(file: string, size: number, stream: TraceStream, options: TraceReadOptions): Promise<void> {
   const source = createReadStream(file, { highWaterMark: 1 << 18 });
-  // Room for some pieces ahead: unzipping goes on in its own thread while the last piece is parsed.
+  // Buffers some chunks ahead: decompression continues in its own thread while a chunk is parsed.
   const unzipped = source.pipe(createGunzip({ chunkSize: 1 << 18, readableHighWaterMark: 1 << 21 } as ZlibOptions));
   source.on("error", (error) => unzipped.destroy(error));
   try {

@@ -1,5 +1,5 @@
-// The JSON scanner: pure functions over a window of bytes that walk from one position to the next. They make no
-// objects and no strings. `needMore` says that the window ends inside the token; the caller reads on and starts again.
+// The JSON scanner: functions over a window of bytes that allocate neither objects nor strings. `needMore` means that the
+// window ends inside the token; the caller reads more bytes and scans again.
 import { hashSeed } from "./symbols.js";
 
 export const needMore = -1;
@@ -25,7 +25,7 @@ export function skipSpace(bytes: Uint8Array, at: number, end: number): number {
   return at;
 }
 
-/** From behind the opening quote to the closing one; leaves the hash of the raw bytes in `found`. */
+/** Scans from after the opening quote to the closing one; leaves the hash of the raw bytes in `found`. */
 export function scanString(bytes: Uint8Array, at: number, end: number): number {
   let hash = hashSeed;
   found.escaped = false;
@@ -121,7 +121,7 @@ export function scanNumber(bytes: Buffer, at: number, end: number): number {
   return stop;
 }
 
-// Kineto prints C++'s own words for what JSON has no number for.
+// Kineto prints NaN and infinity as C++ does.
 const bareWords: Record<string, number> = {
   inf: Number.POSITIVE_INFINITY,
   "-inf": Number.NEGATIVE_INFINITY,
@@ -132,7 +132,7 @@ const bareWords: Record<string, number> = {
   false: Number.NaN,
 };
 
-/** Over any value, without looking inside more than is needed to find its end. */
+/** Skips any value, parsing only what is needed to find its end. */
 export function skipValue(bytes: Buffer, at: number, end: number): number {
   if (at >= end) return needMore;
   const c = bytes[at];
@@ -145,7 +145,7 @@ export function skipValue(bytes: Buffer, at: number, end: number): number {
   return skipRest(bytes, at + 1, end);
 }
 
-/** From inside an object or list to behind its end. */
+/** Skips from inside an object or list to the position after its end. */
 export function skipRest(bytes: Buffer, at: number, end: number): number {
   let depth = 1;
   while (at < end) {
@@ -159,7 +159,7 @@ export function skipRest(bytes: Buffer, at: number, end: number): number {
   return needMore;
 }
 
-/** Keys that are looked for, found by the hash that scanning them left behind and then compared byte by byte. */
+/** A set of keys, found by the hash of the scanner and compared byte by byte. */
 export class KeyTable {
   private readonly slots = new Int32Array(256).fill(-1);
   private readonly hashes: Int32Array;

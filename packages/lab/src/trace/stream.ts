@@ -1,5 +1,4 @@
-// The streaming parser of a trace file: bytes come in as they are read, events go out one by one. It holds one window,
-// as large as the largest event. Knows where events and header fields lie, not what they mean.
+// The streaming parser of a trace file: emits events one by one and buffers one window, as large as the largest event.
 import { EventSlots } from "./event.js";
 import { needMore, scanString, skipSpace, skipValue, TraceSyntaxError } from "./scan.js";
 
@@ -62,7 +61,7 @@ export class TraceStream {
     return this.behindLastEvent;
   }
 
-  /** Room to read into: the free rest of the window. Call `advance` with the number of bytes written there. */
+  /** The free part of the window. Call `advance` with the number of bytes written to it. */
   room(): Buffer {
     if (this.at > 0) {
       this.window.copyWithin(0, this.at, this.end);
@@ -94,12 +93,12 @@ export class TraceStream {
     }
   }
 
-  /** To be called at the end of the input: says whether the file was whole, and if not, what is wrong. */
+  /** Ends the input; returns whether the file was complete, and if not, the problem. */
   finish(): string | null {
     const space = skipSpace(this.window, this.at, this.end);
     if (this.state === "done") return null;
     if (this.state === "start" && space >= this.end) return "the file is empty";
-    // The array form may leave its closing bracket out: the format says so, and writers that crash rely on it.
+    // The format allows the array form to omit its closing bracket.
     if (this.state === "events" && this.rootIsArray && space >= this.end) return null;
     if (!this.sawEvents) return "the file ends before its traceEvents";
     if (this.state === "events")
@@ -139,7 +138,7 @@ export class TraceStream {
   private readStart(): boolean {
     let at = skipSpace(this.window, this.at, this.end);
     if (at + 3 > this.end) return false;
-    // A byte order mark is no error.
+    // A byte order mark is accepted.
     if (this.window[at] === 0xef && this.window[at + 1] === 0xbb && this.window[at + 2] === 0xbf)
       at = skipSpace(this.window, at + 3, this.end);
     const c = this.window[at];
@@ -242,7 +241,7 @@ export class TraceStream {
     this.skipEscaped = false;
   }
 
-  /** Skips a value of any size without holding it. */
+  /** Skips a value of any size without buffering it. */
   private skipOn(): boolean {
     const bytes = this.window;
     let at = this.at;

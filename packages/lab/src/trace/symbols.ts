@@ -1,5 +1,5 @@
-// Interns byte strings: a name that occurs a million times is stored and decoded once. Works on raw JSON bytes
-// (between the quotes), so that the hot path never makes a JavaScript string. Knows nothing of traces.
+// Interns byte strings: a repeated name is stored and decoded once. Works on raw JSON bytes (between the quotes), so that the hot
+// path creates no JavaScript strings.
 
 const initialSlots = 1 << 12;
 
@@ -55,7 +55,7 @@ export class Symbols {
       try {
         text = JSON.parse(`"${text}"`) as string;
       } catch {
-        // A bad escape: the raw bytes name the event as well as anything.
+        // An invalid escape: the raw bytes are used as the name.
       }
     }
     this.decoded[id] = text;
@@ -105,7 +105,7 @@ export class Symbols {
   }
 }
 
-/** Whether the text of an id is one of `names`, decided once an id. */
+/** Whether the text of an id is one of `names`, computed once per id. */
 export function nameIn(symbols: Symbols, names: ReadonlySet<string>): (id: number) => boolean {
   const known = new Uint8Array(symbols.size);
   return (id) => {

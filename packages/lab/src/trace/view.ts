@@ -1,26 +1,25 @@
-// The part of a trace that is analyzed: which device events count, in order of time, each with its class and the call
-// that launched it. The rules are those of Holistic Trace Analysis (rounding of fractional times, the last profiler
-// step left out), so that every number built on this view equals its number.
+// The part of a trace that is analyzed: device events in time order, each with its class and launching call. The rules are those
+// of Holistic Trace Analysis (rounding of fractional times, exclusion of the last profiler step), so that values are equal.
 import { sortedBy } from "./intervals.js";
 import { gpuKernelType, type KernelType, kernelTypes } from "./kinds.js";
 import type { StepMark, TraceData } from "./read.js";
 
 export interface DeviceView {
   data: TraceData;
-  /** Rows of the device table that count, by start time. Syncs without a stream are not among them. */
+  /** Analyzed rows of the device table, by start time, without synchronizations that have no stream. */
   rows: Uint32Array;
   /** Class of each row of the device table, as an index into `kernelTypes`. */
   type: Uint8Array;
   /** Row of the runtime table that launched a device row, or -1. */
   launch: Int32Array;
-  /** Runtime rows that count. */
+  /** Analyzed rows of the runtime table. */
   runtimeKept: Uint8Array;
   steps: StepMark[];
-  /** Start of the step that was left out, or Infinity. */
+  /** Start of the excluded step, or Infinity. */
   cut: number;
 }
 
-/** Numbers to row numbers; the last row added under a number wins. */
+/** Maps integers to row numbers; the last row of an integer wins. */
 export class RowIndex {
   private readonly keys: Float64Array;
   private readonly values: Int32Array;
@@ -51,7 +50,7 @@ export class RowIndex {
   }
 }
 
-/** Fractional times are rounded inwards, so that neighbors do not overlap by a rounding error. */
+/** Rounds fractional times inward, so that neighbors do not overlap by a rounding error. */
 function roundInwards(ts: Float64Array, dur: Float64Array, rows: number): void {
   for (let i = 0; i < rows; i++) {
     const end = Math.floor(ts[i] + dur[i]);
@@ -60,7 +59,7 @@ function roundInwards(ts: Float64Array, dur: Float64Array, rows: number): void {
   }
 }
 
-/** Prepares a Kineto trace with device events. Rounds the tables in place; call it once for a trace. */
+/** Prepares a Kineto trace with device events. Rounds the tables in place; call it once per trace. */
 export function deviceView(data: TraceData): DeviceView {
   const { device, runtime } = data;
   let steps = data.steps;
@@ -110,7 +109,7 @@ export function deviceView(data: TraceData): DeviceView {
   return { data, rows, type, launch, runtimeKept, steps: lastLeftOut(steps, cut), cut };
 }
 
-/** The host's mark of the last step lies before the device's: it is left out whatever the cut. */
+/** The host annotation of the last step starts before that of the device and is always excluded. */
 function lastLeftOut(steps: StepMark[], cut: number): StepMark[] {
   return cut === Number.POSITIVE_INFINITY ? steps : steps.slice(0, -1);
 }

@@ -1,18 +1,17 @@
-// Validity rules about the machine and its clocks: parts that are longer than their whole, ranks without a device of their own, more
-// processes than cores.
+// Validity rules about the machine and its clocks: parts longer than the step, ranks that share a device, more processes than
+// cores.
 
 import { mean } from "@weft/formats/stats";
-import { type Evidence, evidence, type Found } from "../model/index.js";
-import type { Rule } from "./rule.js";
+import { type Evidence, evidence, type RuleFinding } from "../model/index.js";
+import type { ValidityRule } from "./rule.js";
 import { publishedStudy as study } from "./source.js";
 
-export const impossibleTime: Rule = {
-  code: "V6",
+export const impossibleTime: ValidityRule = {
   id: "impossible-time",
   title: "A claimed time is impossible",
   source: `a part cannot be longer than its whole (${study} claims more communication than its steps have time)`,
   find: (view) =>
-    view.runs.flatMap(({ run, steps }): Found[] => {
+    view.runs.flatMap(({ run, steps }): RuleFinding[] => {
       if (steps === null) return [];
       const parts = ["dataWaitUs", "forwardUs", "backwardUs", "optimizerUs", "exposedCommUs"] as const;
       const bad = run.steps.filter((step) => {
@@ -40,13 +39,12 @@ export const impossibleTime: Rule = {
     }),
 };
 
-export const wrongLaunch: Rule = {
-  code: "L1",
+export const wrongLaunch: ValidityRule = {
   id: "wrong-launch",
   title: "The launch does not give one rank a device",
   source: `world size, ranks and devices must agree (${study}: 4 tasks x 4 processes)`,
   find: (view) =>
-    view.runs.flatMap(({ run }): Found[] => {
+    view.runs.flatMap(({ run }): RuleFinding[] => {
       const list: Evidence[] = [];
       const world = run.ranks.flatMap((r) => {
         const size = r.worldSize ?? r.facts.worldSize;
@@ -90,14 +88,13 @@ export const wrongLaunch: Rule = {
     }),
 };
 
-/** Measured contention takes the word speedup away; a count of processes alone is a warning. */
-export const oversubscribed: Rule = {
-  code: "H1",
+/** Measured contention invalidates a count; the number of processes alone is a warning. */
+export const oversubscribed: ValidityRule = {
   id: "cpu-oversubscription",
   title: "More processes than cores",
   source: `ranks x (1 + loaders) against cores; ${study}: 12 processes on 4 cores`,
   find: (view) =>
-    view.runs.flatMap(({ run }): Found[] => {
+    view.runs.flatMap(({ run }): RuleFinding[] => {
       const cores = run.machine?.cores ?? run.ranks[0]?.facts.cores;
       const workers = run.ranks[0]?.facts.loaderWorkers;
       if (cores === undefined || cores <= 0) return [];
@@ -109,7 +106,7 @@ export const oversubscribed: Rule = {
       const queue = queues.length < 3 ? null : mean(queues);
       const worst = Math.max(processes, threads);
       if (worst <= cores) return [];
-      // Loaders that sleep take nobody's core: where the machine was watched, nothing had to wait.
+      // Sleeping loaders use no core: the samples show no waiting.
       if (queue !== null && queue <= cores && worst <= 2 * cores) return [];
       const contended = queue !== null && queue > 2 * cores && worst > 2 * cores;
       const list = [

@@ -1,29 +1,27 @@
-// What a rule is: an object that says where it comes from and looks at a study. The catalogs are lists of these, run in order.
+// The type of validity rules and their evaluation, in the order of the list.
 
 import type { StudySummary } from "../metrics/index.js";
-import type { Finding, Found } from "../model/index.js";
+import type { Finding, RuleFinding } from "../model/index.js";
 import type { WorkShare } from "./work.js";
 
-/** Everything a rule may look at. */
+/** The input of a validity rule. */
 export interface StudyView extends StudySummary {
   /** How the work was divided at each count, in the order of `counts`. */
   work: WorkShare[];
 }
 
-export interface Rule {
-  code: string;
+export interface ValidityRule {
   id: string;
   title: string;
   /** Where the condition and its thresholds come from. */
   source: string;
-  find: (view: StudyView) => Found[];
+  find: (view: StudyView) => RuleFinding[];
 }
 
-export function applyRules(rules: readonly Rule[], view: StudyView): Finding[] {
+export function applyRules(rules: readonly ValidityRule[], view: StudyView): Finding[] {
   return rules.flatMap((rule) =>
     rule.find(view).map((found) => ({
       id: rule.id,
-      code: rule.code,
       title: rule.title,
       source: rule.source,
       ...found,

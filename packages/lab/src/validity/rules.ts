@@ -1,18 +1,18 @@
-// The validity rules, most damaging first. A finding of severity "invalid" takes the word speedup away from the counts it names.
+// The validity rules, most severe first. A finding of severity "invalid" means that the ratio at its count is not a speedup.
 
 import type { Workload } from "@weft/formats";
 import { bootstrapInterval, halfWidth95, mean } from "@weft/formats/stats";
 import { shortNumber } from "@weft/formats/text";
 import type { CountSummary, RunSummary } from "../metrics/index.js";
-import { type Evidence, evidence, type Found, type PredictedEffect } from "../model/index.js";
+import { type Evidence, evidence, type PredictedEffect, type RuleFinding } from "../model/index.js";
 import { impossibleTime, oversubscribed, wrongLaunch } from "./machine-rules.js";
-import type { Rule, StudyView } from "./rule.js";
+import type { StudyView, ValidityRule } from "./rule.js";
 import { publishedStudy as study } from "./source.js";
 
 const scaled = (view: StudyView): CountSummary[] => view.counts.filter((count) => count !== view.baseline);
 
-/** What the epoch would take once every rank has only its share: the step stays as it is, there are fewer of them. */
-function priceSharding(count: CountSummary, ratio: number): PredictedEffect {
+/** Predicts the epoch time after sharding the data: the same step time, fewer steps. */
+function estimateSharding(count: CountSummary, ratio: number): PredictedEffect {
   const to = count.seconds.mean / ratio;
   const rows = count.runs.flatMap((r) => r.epochs?.used.map((row) => row.seconds) ?? []);
   const drawn = rows.length < 3 ? null : bootstrapInterval([rows], ([x]) => mean(x!) / ratio);
@@ -22,20 +22,19 @@ function priceSharding(count: CountSummary, ratio: number): PredictedEffect {
     devices: count.devices,
     from: count.seconds.mean,
     to,
-    // Costs at the end of an epoch do not shrink with the steps; 5% either way covers them.
+    // Costs at the end of an epoch do not shrink with the steps; 5% on both sides covers them.
     interval: [low * 0.95, high * 1.05],
     unit: "s",
     reason: `the same step, ${shortNumber(ratio)} times fewer of them`,
   };
 }
 
-const workNotDivided: Rule = {
-  code: "V1",
+const workNotDivided: ValidityRule = {
   id: "work-not-divided",
   title: "The work is not divided",
   source: `ranks x steps x batch / data set > 1.05; Karp-Flatt > 1; first-epoch loss falls with N (${study})`,
   find: (view) =>
-    view.work.flatMap((work, i): Found[] => {
+    view.work.flatMap((work, i): RuleFinding[] => {
       if (work.divided) return [];
       const count = view.counts[i]!;
       const ratio = count.devices / view.baseline!.devices;
@@ -60,7 +59,7 @@ const workNotDivided: Rule = {
                   "host contention: it slows the step, it does not change how many there are",
                 ],
           fix: "Give each rank its own part: DistributedSampler(dataset, num_replicas=world_size, rank=rank) on the training loader, and set_epoch(epoch) each epoch; then measure again.",
-          predicted: priceSharding(count, work.ratio),
+          predicted: estimateSharding(count, work.ratio),
           refutedBy:
             `Count the batches of one rank in one epoch: a divided data set gives ${stepsText(count, ratio)}. ${work.known === "counted" ? "" : "The files do not hold that count; weft scale records it."}`.trim(),
         },
@@ -75,7 +74,7 @@ function stepsText(count: CountSummary, ratio: number): string {
   return `${Math.ceil(whole / ratio)} of ${whole}`;
 }
 
-/** Fields that must agree; learning rates may be scaled on purpose, so they are only mentioned. */
+/** Fields that must agree. Learning rates may be scaled on purpose, so they are only a moderate finding. */
 const comparable: { field: keyof Workload; name: string; severity: "invalid" | "moderate" }[] = [
   { field: "dataset", name: "data set", severity: "invalid" },
   { field: "datasetSamples", name: "samples in the data set", severity: "invalid" },
@@ -98,13 +97,12 @@ function softwareOf(summary: RunSummary): Record<string, string | undefined> {
   };
 }
 
-const baselineMismatch: Rule = {
-  code: "V2",
+const baselineMismatch: ValidityRule = {
   id: "baseline-mismatch",
   title: "The baseline is not comparable",
   source: `model, precision, batch, length, rate, data and software must agree between the counts (${study})`,
   find: (view) =>
-    scaled(view).flatMap((count): Found[] => {
+    scaled(view).flatMap((count): RuleFinding[] => {
       const here = count.runs[0]!;
       const base = view.baseline!.runs[0]!;
       const differences: { evidence: Evidence; severity: "invalid" | "moderate" }[] = [];
@@ -122,7 +120,7 @@ const baselineMismatch: Rule = {
         differ(name, base.run.workload[field], here.run.workload[field], severity);
       const a = base.run.workload.batchPerRank;
       const b = here.run.workload.batchPerRank;
-      // A fixed global batch is strong scaling and fair; anything between is neither.
+      // A fixed global batch is strong scaling; a fixed batch per rank is weak scaling; others are not comparable.
       const globalFixed = a !== undefined && b !== undefined && a * view.baseline!.devices === b * count.devices;
       if (!globalFixed) differ("batch per rank", a, b, "invalid");
       const softwareHere = softwareOf(here);
@@ -144,13 +142,12 @@ const baselineMismatch: Rule = {
     }),
 };
 
-const twoJobs: Rule = {
-  code: "V3",
+const twoJobs: ValidityRule = {
   id: "two-jobs-in-one-file",
   title: "More than one job wrote this file",
   source: `epochs must rise one by one; ${study} has 35 rows of two interleaved jobs`,
   find: (view) =>
-    view.runs.flatMap((summary): Found[] => {
+    view.runs.flatMap((summary): RuleFinding[] => {
       const e = summary.epochs;
       if (e === null || e.jobs.length < 2 || e.seconds === null || e.mixed === null) return [];
       const range = (job: { epoch: number }[]) => `${job[0]!.epoch} to ${job.at(-1)!.epoch}`;
@@ -186,13 +183,12 @@ const twoJobs: Rule = {
     }),
 };
 
-const dirtyRows: Rule = {
-  code: "V3",
+const dirtyRows: ValidityRule = {
   id: "dirty-data",
   title: "Rows were left out or are missing",
   source: "missing ranks, impossible times and half-written rows must be said, not averaged",
   find: (view) =>
-    view.runs.flatMap((summary): Found[] => {
+    view.runs.flatMap((summary): RuleFinding[] => {
       const jumps = summary.epochs?.jumps ?? [];
       const list = summary.run.problems.map((p) =>
         evidence(p.id, p.count ?? 1, {
@@ -231,13 +227,12 @@ const dirtyRows: Rule = {
     }),
 };
 
-const notDistinguishable: Rule = {
-  code: "V4",
+const notDistinguishable: ValidityRule = {
   id: "not-distinguishable",
   title: "The difference is inside the noise",
   source: "difference below the combined 95% interval",
   find: (view) =>
-    scaled(view).flatMap((count): Found[] => {
+    scaled(view).flatMap((count): RuleFinding[] => {
       if (view.basis === "steps") return [];
       const a = halfWidth95(view.baseline!.seconds);
       const b = halfWidth95(count.seconds);
@@ -245,7 +240,7 @@ const notDistinguishable: Rule = {
       const difference = Math.abs(view.baseline!.seconds.mean - count.seconds.mean);
       const bound = Math.hypot(a, b);
       if (difference >= bound) return [];
-      // Tight times that agree are a result (there is no speedup); times that scatter are none.
+      // Precise times that agree mean that there is no speedup; scattered times are not a result.
       const tight = bound / view.baseline!.seconds.mean <= 0.05;
       return [
         {
@@ -264,13 +259,12 @@ const notDistinguishable: Rule = {
     }),
 };
 
-const noisy: Rule = {
-  code: "V4",
+const noisy: ValidityRule = {
   id: "noisy",
   title: "The times scatter",
   source: "coefficient of variation above 5% (napkin-math-gpu flags the same)",
   find: (view) =>
-    view.counts.flatMap((count): Found[] => {
+    view.counts.flatMap((count): RuleFinding[] => {
       if (view.basis === "steps" || count.seconds.n < 3) return [];
       const cv = count.seconds.sampleStd / count.seconds.mean;
       if (cv <= 0.05) return [];
@@ -289,8 +283,7 @@ const noisy: Rule = {
     }),
 };
 
-const failedCount: Rule = {
-  code: "V3",
+const failedCount: ValidityRule = {
   id: "count-failed",
   title: "A run gave no measurement",
   source: "a count that failed is said, the others are kept",
@@ -307,8 +300,7 @@ const failedCount: Rule = {
     })),
 };
 
-const oneCount: Rule = {
-  code: "V0",
+const oneCount: ValidityRule = {
   id: "no-scaling-data",
   title: "There is nothing to compare",
   source: "a speedup needs two device counts",
@@ -330,7 +322,7 @@ const oneCount: Rule = {
         ],
 };
 
-export const validityRules: readonly Rule[] = [
+export const validityRules: readonly ValidityRule[] = [
   workNotDivided,
   baselineMismatch,
   twoJobs,

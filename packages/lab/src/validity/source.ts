@@ -1,3 +1,3 @@
-// The published study that several rules come from, in the words that findings use for it.
+// The published study that several rules cite.
 
 export const publishedStudy = "the published DDP study whose own files contradict it";

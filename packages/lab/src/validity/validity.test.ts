@@ -24,7 +24,7 @@ const verdictOf = (...runs: Run[]): Verdict => judge(summarizeStudy(study(...run
 const ids = (v: Verdict) => v.findings.map((f) => f.id);
 const steady = (mean: number) => [mean * 1.2, mean, mean * 1.01, mean * 0.99, mean];
 
-test("the published study: IMDB is valid at 3.49x, with its means and deviations", () => {
+test("the published IMDB study is valid at 3.49x, with its means and deviations", () => {
   const [imdb] = readStudies([fixture("ddp_experiments")], { names: ["IMDB"] });
   const v = judge(summarizeStudy(imdb!));
   assert.equal(v.valid, true);
@@ -37,7 +37,7 @@ test("the published study: IMDB is valid at 3.49x, with its means and deviations
   near(v.view.counts[1]!.seconds.std, 0.0717, 5e-5);
 });
 
-test("the published study: AG News is not valid, and 1.85x can be defended", () => {
+test("the published AG News study is not valid; its work-normalized speedup is 1.85x", () => {
   const [agnews] = readStudies([fixture("ddp_experiments")], { names: ["AGNews"] });
   const v = judge(summarizeStudy(agnews!));
   assert.equal(v.valid, false);
@@ -62,7 +62,7 @@ test("the published study: AG News is not valid, and 1.85x can be defended", () 
   assert.equal(v.view.runs[1]!.epochs!.jobs.length, 2);
 });
 
-test("counted work decides: everyone doing everything is found, negative scaling with divided work is not called invalid", () => {
+test("counted work decides: replicated work is found, negative scaling with divided work is valid", () => {
   const steps = (devices: number, each: number) =>
     Array.from({ length: devices * each }, (_, i) => ({
       rank: i % devices,
@@ -83,8 +83,8 @@ test("counted work decides: everyone doing everything is found, negative scaling
   assert.equal(divided.scaling[1]!.workRatio, 1);
 });
 
-test("an epoch that a limit on steps ended is no epoch: neither its time nor its samples are taken for one", () => {
-  // Rows as `weft train --max-steps 20` writes them: 2048 rows, batches of 128 a rank, 10 s a step alone and 11 s on two.
+test("an epoch that a step limit ended counts neither with its time nor with its samples", () => {
+  // Rows as `weft train --max-steps 20` writes them: 2048 rows, batches of 128 per rank, 10 s per step on one device and 11 s on two.
   const limited = (devices: number, stepSeconds: number, scaling: "strong" | "weak"): Run => {
     const stepsPerEpoch = 16 / devices;
     const counts = devices === 1 ? [16, 4] : [8, 8, 4];
@@ -128,7 +128,7 @@ test("an epoch that a limit on steps ended is no epoch: neither its time nor its
   assert.equal(ids(verdictOf(short(1, 10), undivided))[0], "work-not-divided");
 });
 
-test("a problem that grows with the devices: twice the work in the same time is a speedup of two", () => {
+test("weak scaling: twice the work in the same time is a speedup of two", () => {
   const weak = (devices: number, seconds: number): Run =>
     run(devices, steady(seconds), {
       workload: { datasetSamples: 1000 * devices, batchPerRank: 10, stepsPerEpoch: 100, scaling: "weak" },
@@ -139,7 +139,7 @@ test("a problem that grows with the devices: twice the work in the same time is 
   near(v.scaling[1]!.workEfficiency, 1 / 1.05, 1e-9);
 });
 
-test("a sampler that does not divide is enough, and so are identical indices", () => {
+test("a sampler that does not shard, or identical indices, is sufficient evidence", () => {
   const facts = (f: object) => ({ ranks: [0, 1].map((rank) => ({ rank, facts: f })) });
   const base = run(1, steady(10));
   assert.equal(
@@ -150,7 +150,7 @@ test("a sampler that does not divide is enough, and so are identical indices", (
   assert.deepEqual(ids(verdictOf(base, run(2, steady(5), facts({ samplerSharded: true })))), []);
 });
 
-test("a baseline that differs is not a baseline; a fixed global batch is fair", () => {
+test("a baseline with other settings is not comparable; a fixed global batch is", () => {
   const v = verdictOf(
     run(1, steady(10), { workload: { precision: "fp32", batchPerRank: 32 } }),
     run(4, steady(3), { workload: { precision: "bf16", batchPerRank: 16 } }),
@@ -178,7 +178,7 @@ test("a baseline that differs is not a baseline; a fixed global batch is fair", 
   assert.equal(rate.valid, true);
 });
 
-test("noise: a difference inside the interval is no speedup, scatter is said", () => {
+test("a difference within the confidence interval is not a speedup, and scatter is reported", () => {
   const v = verdictOf(run(1, [12, 10, 11, 9, 10]), run(2, [12, 9.8, 10.8, 9.2, 9.9]));
   assert.deepEqual(ids(v), ["not-distinguishable", "noisy", "noisy"]);
   assert.equal(v.scaling[1]!.valid, false);
@@ -190,7 +190,7 @@ test("noise: a difference inside the interval is no speedup, scatter is said", (
   assert.equal(flat.valid, true);
 });
 
-test("launch: ranks that share a device or count another world are not N devices", () => {
+test("ranks that share a device or report another world size invalidate the launch", () => {
   const ranks = (device: (k: number) => string, world: number) =>
     [0, 1].map((rank) => ({ rank, device: device(rank), worldSize: world, facts: {} }));
   const base = run(1, steady(10));
@@ -199,7 +199,7 @@ test("launch: ranks that share a device or count another world are not N devices
   assert.deepEqual(ids(verdictOf(base, run(2, steady(5), { ranks: ranks((k) => `cuda:${k}`, 2) }))), []);
 });
 
-test("cores: a count of processes warns, measured contention invalidates", () => {
+test("too many processes are a warning, measured contention invalidates", () => {
   const ranks = [0, 1, 2, 3].map((rank) => ({ rank, facts: { loaderWorkers: 2 } }));
   const base = run(1, steady(10));
   const crowded = { ranks, machine: { cores: 4 } };
@@ -213,14 +213,14 @@ test("cores: a count of processes warns, measured contention invalidates", () =>
   const samples = [1, 2, 3].map((t) => ({ t, host: { runQueue: 11 } }));
   assert.equal(verdictOf(base, run(4, steady(3), { ...crowded, samples })).valid, false);
   assert.deepEqual(ids(verdictOf(base, run(4, steady(3), { ranks, machine: { cores: 12 } }))), []);
-  // A little more than there is, and nothing had to wait: loaders that sleep.
+  // Slightly more processes than cores, and nothing waited: sleeping loaders.
   const asleep = [1, 2, 3].map((t) => ({ t, host: { runQueue: 4 } }));
   const eight = { ranks, machine: { cores: 8 } };
   assert.deepEqual(ids(verdictOf(base, run(4, steady(3), eight))), ["cpu-oversubscription"]);
   assert.deepEqual(ids(verdictOf(base, run(4, steady(3), { ...eight, samples: asleep }))), []);
 });
 
-test("impossible parts, clock jumps and failed counts are said; good numbers stay", () => {
+test("impossible parts, clock jumps and failed counts are reported; valid numbers remain", () => {
   const steps = Array.from({ length: 20 }, (_, i) => ({
     rank: 0,
     step: i,
@@ -242,7 +242,7 @@ test("impossible parts, clock jumps and failed counts are said; good numbers sta
   );
 });
 
-test("a step that a clock jump made long is left out and said", () => {
+test("a step with a clock jump is excluded and reported", () => {
   const steps = Array.from({ length: 20 }, (_, i) => ({
     rank: 0,
     step: i,
@@ -255,7 +255,7 @@ test("a step that a clock jump made long is left out and said", () => {
   assert.match(v.findings[0]!.evidence[0]!.text, /1 step more than 1000 times the median left out as clock jumps/);
 });
 
-test("one count and no run have nothing to compare, and say so", () => {
+test("a study with one count or no run reports that there is nothing to compare", () => {
   assert.equal(verdictOf(run(2, steady(5))).valid, null);
   assert.deepEqual(ids(verdictOf(run(2, steady(5)))), ["no-scaling-data"]);
   assert.deepEqual(ids(judge(summarizeStudy(study()))), ["no-scaling-data"]);

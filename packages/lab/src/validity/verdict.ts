@@ -1,5 +1,5 @@
-// The verdict: findings of the validity rules, and for each count whether its ratio may be called a speedup, and which number can
-// be defended when it may not.
+// The verdict on a study: the findings of the validity rules, and for each count whether its ratio is a speedup, or else its
+// work-normalized speedup.
 import { type ScalingClass, type StudySummary, scalingClass } from "../metrics/index.js";
 import { bySeverity, type Finding } from "../model/index.js";
 import { applyRules, type StudyView } from "./rule.js";
@@ -14,10 +14,10 @@ export interface ScalingPoint {
   valid: boolean;
   workRatio: number;
   workKnown: WorkShare["known"];
-  /** Work per second against the baseline: the number that can be defended. */
+  /** Work per second relative to the baseline; meaningful also where the ratio of times is not. */
   workSpeedup: number;
   workEfficiency: number;
-  /** Of the number that can be defended. */
+  /** Efficiency of the work-normalized speedup. */
   class: ScalingClass;
   interval: [number, number] | null;
   karpFlatt: number | null;
@@ -36,7 +36,7 @@ export function judge(summary: StudySummary): Verdict {
   const findings = applyRules(validityRules, view).sort(bySeverity);
   const invalid = findings.filter((f) => f.severity === "invalid");
   const base = summary.baseline;
-  // What spoils the baseline spoils every ratio to it.
+  // An invalid baseline invalidates every ratio to it.
   const baselineSpoiled = invalid.some((f) => f.devices === undefined || f.devices === base?.devices);
   const scaling = summary.counts.map((count, i): ScalingPoint => {
     const work = view.work[i]!;

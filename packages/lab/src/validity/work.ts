@@ -1,5 +1,5 @@
-// Was the work divided? For each count: how much all ranks together did in an epoch against the baseline, and how that is known.
-// Counted where the records say so, inferred from signatures where they do not, otherwise assumed. The first question of all.
+// Determines whether the work was divided: for each count, the work of all ranks per epoch relative to the baseline. It is counted
+// from records, else inferred from symptoms, else assumed.
 
 import { halfWidth95 } from "@weft/formats/stats";
 import type { CountSummary, RunSummary, StudySummary } from "../metrics/index.js";
@@ -7,21 +7,21 @@ import { type Evidence, evidence } from "../model/index.js";
 
 export interface WorkShare {
   devices: number;
-  /** Work of all ranks in an epoch against what it should be: 1 when divided, N when everyone does all. */
+  /** Work of all ranks per epoch relative to the data set: 1 when divided, N when every rank does all of it. */
   ratio: number;
-  /** The same against the baseline's: what the ratio of times has to be multiplied by. Differs where the problem grows. */
+  /** Work relative to the baseline: the factor of the work-normalized speedup. Differs from `ratio` for weak scaling. */
   done: number;
   known: "baseline" | "counted" | "inferred" | "assumed";
   divided: boolean;
   evidence: Evidence[];
 }
 
-/** More than this share of extra work is not the padding of the last batch. */
+/** Extra work above this ratio is more than the padding of the last batch. */
 const extraWork = 1.05;
-/** The loss after the first epoch must fall by this much before it counts as a sign. */
+/** Decrease of the loss after the first epoch that counts as a symptom. */
 const lossFall = 0.95;
 
-/** Samples that all ranks worked on in an epoch: from the steps, from epoch records, or from the loaders' lengths. */
+/** Samples of all ranks per epoch: from steps, from epoch records, or from the lengths of the loaders. */
 function countedSamples(summary: RunSummary): { samples: number; how: string } | null {
   const { run, steps } = summary;
   if (steps?.samplesPerEpoch != null) return { samples: steps.samplesPerEpoch, how: "steps of all ranks" };
@@ -39,7 +39,7 @@ function countedSamples(summary: RunSummary): { samples: number; how: string } |
   return null;
 }
 
-/** Signs inside the ranks that they all draw the same data. */
+/** Symptoms in the facts of the ranks that all of them draw the same data. */
 function samplerSigns({ run }: RunSummary): Evidence[] {
   const signs: Evidence[] = [];
   const hashes = run.ranks.flatMap((r) => (r.facts.indexHash === undefined ? [] : [r.facts.indexHash]));
@@ -90,13 +90,13 @@ function ofCount(count: CountSummary, baseline: CountSummary): WorkShare {
   return inferred === null ? share(1, "assumed", []) : share(ratioOfDevices, "inferred", inferred);
 }
 
-/** Without any count: a fixed problem cannot take longer on more devices *and* learn faster per epoch. */
+/** Without counts: a fixed problem cannot take longer on more devices and also learn faster per epoch. */
 function inferFromTimes(count: CountSummary, baseline: CountSummary, ratio: number): Evidence[] | null {
   const first = count.runs[0]!;
   const base = baseline.runs[0]!;
   const list: Evidence[] = [];
   const e = count.karpFlatt;
-  // Just above 1 may be noise around "no faster at all"; the times themselves must differ.
+  // A value just above 1 may be noise; the times themselves must differ.
   const spread = Math.hypot(halfWidth95(count.seconds) ?? 0, halfWidth95(baseline.seconds) ?? 0);
   const impossible = e !== null && e > 1 && count.seconds.mean - baseline.seconds.mean > spread;
   if (impossible)
@@ -122,7 +122,7 @@ function inferFromTimes(count: CountSummary, baseline: CountSummary, ratio: numb
         text: `training loss after the first epoch falls with the devices (${lossThere.toFixed(3)} -> ${lossHere.toFixed(3)}); with a divided data set each rank takes fewer steps and it rises`,
       }),
     );
-  // Super-linear losers aside: a job that got clearly faster cannot have repeated all the work on every rank.
+  // A clearly faster job cannot have repeated all the work on every rank.
   if (!impossible && !(falls && count.speedup < 1.2)) return null;
   const { datasetSamples, batchPerRank } = first.run.workload;
   if (datasetSamples !== undefined && batchPerRank !== undefined) {
