@@ -167,7 +167,7 @@ async function roundTripRow(context: Context, workers: number): Promise<object> 
   return { workers, medianMs, p90Ms, p99Ms, bytesPerRequest, samples };
 }
 
-export const suite: Suite = {
+const suite: Suite = {
   defaults: { rounds: "3" },
   options: {
     ranks: { value: "2,8", help: "processes of the all-reduce" },
@@ -209,3 +209,5 @@ export const suite: Suite = {
     runMember(context);
   },
 };
+
+export default suite;

@@ -26,7 +26,7 @@ import * as make from "@weft/core/testing/test/programs.js";
 import { median } from "@weft/formats/stats";
 import type { Context, Suite } from "./context.js";
 import { entryPoint } from "./main-path.js";
-import { scratchFolder } from "./weft-runs.js";
+import { temporaryFolder } from "./weft-runs.js";
 
 const size = (
   batch: number,
@@ -302,7 +302,7 @@ function print(row: PlannerRow, byKernel: number): void {
     console.log(`   ${us(k.measured)} ${us(k.seconds)} ${us(k.memory)} ${us(k.arithmetic)}  ${k.name}`);
 }
 
-export const suite: Suite = {
+const suite: Suite = {
   defaults: { rounds: "3" },
   options: {
     devices: { value: String(Math.min(2, availableParallelism())), help: "ranks" },
@@ -312,7 +312,7 @@ export const suite: Suite = {
   },
   async run(context) {
     context.choose(programs(context.quick));
-    const [devices, folder] = [context.number("devices"), scratchFolder("planner")];
+    const [devices, folder] = [context.number("devices"), temporaryFolder("planner")];
     const given = ["rounds", "by-kernel", "limit", "devices", ...(context.rows === undefined ? [] : ["rows"])];
     const line = [
       ...[entryPoint, "serve", "planner", "--group", `planner-${process.pid}`, "--folder", folder],
@@ -342,3 +342,5 @@ export const suite: Suite = {
     runRank(context);
   },
 };
+
+export default suite;

@@ -23,7 +23,7 @@ export const trainModels = {
 export const trainBatches: Record<ModelSize, number> = { small: 32, larger: 128, tiny: 4 };
 
 /** A temporary folder that is removed when the process ends. */
-export function scratchFolder(name: string): string {
+export function temporaryFolder(name: string): string {
   const folder = mkdtempSync(join(tmpdir(), `weft-bench-${name}-`));
   process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
   return folder;
