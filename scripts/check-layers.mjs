@@ -7,7 +7,21 @@ import { root } from "./setup.mjs";
 
 const layers = {
   formats: ["stats"],
-  core: ["graph", "ops", "transform", "shard", "compile", "device", "runtime", "tensor", "io", "nn", "optim", "test"],
+  core: [
+    "graph",
+    "ops",
+    "transform",
+    "shard",
+    "compile",
+    "device",
+    "runtime",
+    "tensor",
+    "io",
+    "nn",
+    "optim",
+    "test",
+    "testing",
+  ],
   cluster: ["test"],
   train: ["data", "trainer"],
   quantum: [
