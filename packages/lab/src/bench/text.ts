@@ -137,6 +137,7 @@ function rawTable(judged: BenchJudgment): string {
   return lines.length === 0 ? "" : ["The library underneath, called directly", ...lines].join("\n");
 }
 
+/** Formats the verdicts on a benchmark as text. */
 export function benchText(judged: BenchJudgment): string {
   const { record } = judged;
   const checked = judged.verdicts.filter((v) => v.result.error !== null);

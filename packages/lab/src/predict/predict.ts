@@ -17,6 +17,7 @@ import { throughputInterval } from "./interval.js";
 import { type FittedLaw, fitLaw } from "./law.js";
 import type { CountSample, ReadPoints } from "./points.js";
 
+/** The prediction at one device count. */
 export interface ScalingPrediction {
   devices: number;
   /** In the unit of the input; null where no prediction is possible. Measured only where `reason` says so. */
@@ -33,6 +34,7 @@ export interface LawDescription {
   values: { devices: number; value: number }[];
 }
 
+/** Predictions at several device counts, with the fitted laws. */
 export interface ScalingPredictions {
   metric: ReadPoints["metric"];
   predictions: ScalingPrediction[];
@@ -174,6 +176,12 @@ function predictOne(target: number, c: Context): ScalingPrediction {
   };
 }
 
+/**
+ * Predicts other device counts from measured points.
+ *
+ * @param read Points from `readPoints`.
+ * @param targets Device counts to predict.
+ */
 export function predict(read: ReadPoints, targets: readonly number[]): ScalingPredictions {
   const { samples } = read;
   const wanted = [...new Set(targets)];

@@ -180,6 +180,7 @@ function studyText(report: StudyReport): string[] {
   return out;
 }
 
+/** Formats study reports as plain text. */
 export function performanceReport(reports: readonly StudyReport[]): string {
   return [rule, "SCALING REPORT", ...reports.flatMap(studyText), rule].join("\n") + "\n";
 }
