@@ -146,7 +146,7 @@ export function benchText(judged: BenchJudgment): string {
   const cores =
     record.coresPerWorker === null
       ? ""
-      : `, ${record.coresPerWorker} core${record.coresPerWorker === 1 ? "" : "s"} a worker`;
+      : `, ${record.coresPerWorker} core${record.coresPerWorker === 1 ? "" : "s"} per worker`;
   const how = judged.verdicts.every((v) => v.result.simulated)
     ? "nothing was measured"
     : `${record.warmup} warm-up and ${record.repeats} measured calls, medians`;

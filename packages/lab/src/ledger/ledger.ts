@@ -186,9 +186,9 @@ export function readLedger(path: string): Ledger {
 }
 
 /** Appends the predictions that are not in the ledger; returns those. */
-export function recordPredictions(path: string, promises: readonly LedgerPrediction[]): LedgerPrediction[] {
+export function recordPredictions(path: string, predictions: readonly LedgerPrediction[]): LedgerPrediction[] {
   const known = new Set(readLedger(path).predictions.map((p) => p.id));
-  const fresh = promises.filter((p) => !known.has(p.id) && known.add(p.id));
+  const fresh = predictions.filter((p) => !known.has(p.id) && known.add(p.id));
   if (fresh.length > 0) appendAll(path, fresh);
   return fresh;
 }

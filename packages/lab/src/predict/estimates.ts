@@ -35,7 +35,7 @@ export function estimateLargerBatch(p: StepParts, m: number, deviceBusyShare = 1
   const grown = compute * (1 - deviceBusyShare) + compute * deviceBusyShare * m;
   return {
     ratio: (grown + p.dataUs * m + p.exposedUs) / (p.stepUs * m),
-    reason: `${m} times the samples a step, communication unchanged`,
+    reason: `${m} times the samples per step, communication unchanged`,
   };
 }
 
