@@ -7,7 +7,21 @@ import { root } from "./setup.mjs";
 
 const layers = {
   formats: ["stats"],
-  core: ["graph", "ops", "transform", "shard", "compile", "device", "runtime", "tensor", "io", "nn", "optim", "test"],
+  core: [
+    "graph",
+    "ops",
+    "transform",
+    "shard",
+    "compile",
+    "device",
+    "runtime",
+    "tensor",
+    "io",
+    "nn",
+    "optim",
+    "test",
+    "testing",
+  ],
   cluster: ["test"],
   train: ["data", "trainer"],
   quantum: [
@@ -23,7 +37,7 @@ const layers = {
     "meta",
     "spec",
   ],
-  bench: [],
+  bench: ["harness", "suites"],
   lab: [
     "model",
     "import",
@@ -42,7 +56,8 @@ const layers = {
   ],
   cli: ["terminal", "commands", "test"],
 };
-// Which packages of the workspace a package may import; its package.json lists them (tests may use devDependencies).
+// Which packages of the workspace a package may import; its package.json lists them (tests and
+// unpublished folders may use devDependencies).
 const manifestOf = (name) => JSON.parse(readFileSync(join(root, "packages", name, "package.json"), "utf8"));
 
 const problems = [];
@@ -60,13 +75,15 @@ for (const [name, order] of Object.entries(layers)) {
     )) {
       const target = match[1] ?? match[2];
       const isTest = /\.test\.ts$|testkit\.ts$/.test(file) || mine === "test";
+      // A folder that package.json leaves out of the published files may use devDependencies, as tests may.
+      const isPublished = !isTest && !manifest.files?.includes(`!dist/${mine}`);
       if (!target.startsWith(".")) {
         if (target.startsWith("node:")) continue;
         const library = target.startsWith("@") ? target.split("/").slice(0, 2).join("/") : target.split("/")[0];
-        const allowed = { ...manifest.dependencies, ...(isTest ? manifest.devDependencies : {}) };
+        const allowed = { ...manifest.dependencies, ...(isPublished ? {} : manifest.devDependencies) };
         if (!(library in allowed) && library !== manifest.name)
           problems.push(`${relative(root, file)}: ${library} is not a dependency of ${manifest.name}`);
-        if (!isTest && /^@weft\/[a-z]+\/testing\//.test(target))
+        if (isPublished && /^@weft\/[a-z]+\/testing\//.test(target))
           problems.push(`${relative(root, file)}: ${target} is for tests`);
         continue;
       }

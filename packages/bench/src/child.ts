@@ -3,6 +3,7 @@
 import { createDevice } from "@weft/core/internal/device";
 import { useDevice } from "@weft/core/internal/runtime";
 import type { Tensor } from "@weft/core/internal/tensor";
+import { median } from "@weft/formats/stats";
 import { type JitRow, runJitSuite } from "./jit-suite.js";
 import { type Measured, RowClock, roundsOf } from "./measure.js";
 import { rawProducts } from "./raw.js";
@@ -80,7 +81,7 @@ async function single(job: Job): Promise<Rig> {
       bytesMoved: 0,
       planSeconds: 0,
       communicateSeconds: 0,
-      computeSeconds: [...measured.compute].sort((a, b) => a - b)[measured.compute.length >> 1],
+      computeSeconds: median(measured.compute),
       plan: "one device",
       predictedSeconds: null,
       paysFrom: null,

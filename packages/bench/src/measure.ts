@@ -4,6 +4,7 @@ import { WeftError } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
 import type { Data, Tensor } from "@weft/core/internal/tensor";
 import { median } from "@weft/formats/stats";
+import { timePipelined } from "./harness/index.js";
 import { errorBound, errorOf, labelOf, programOf, type RowProgram, type RowSpec } from "./rows.js";
 
 export interface MeasureOptions {
@@ -115,19 +116,9 @@ export class RowClock {
   /** The samples of one turn, of both clocks. */
   async round(): Promise<void> {
     const samples = Math.ceil(this.options.repeats / roundsOf(this.options.repeats));
-    const { inFlight, compute } = this.#measured;
-    // The next calls are issued before the last ones are done: devices go on from sample to sample. As many calls before the
-    // first sample fill the queue, and as many after the last keep it filled to its end; neither count.
-    let pending = this.#issue(inFlight);
-    let before = 0;
-    for (let i = 0; i <= samples; i++) {
-      const next = this.#issue(inFlight);
-      const end = await this.#finish(pending);
-      if (i > 0) compute.push((end - before) / inFlight);
-      before = end;
-      pending = next;
-    }
-    await this.#finish(pending);
+    const calls = { issue: (count: number) => this.#issue(count), finish: (c: Tensor) => this.#finish(c) };
+    const times = await timePipelined(calls, this.#measured.inFlight, (taken) => taken >= samples);
+    this.#measured.compute.push(...times);
     if (this.options.computeOnly) return;
     for (let i = this.#into === null ? -1 : 0; i < samples; i++) {
       const seconds = await this.#whole();

@@ -33,7 +33,6 @@ export {
   OutOfMemoryError,
   type ProcessGroup,
   ReferenceDevice,
-  registerDevice,
 } from "./device/index.js";
 export { type DType, DTypeError, dtypes, type Shape, ShapeError, WeftError } from "./graph/index.js";
 export * as io from "./io/index.js";

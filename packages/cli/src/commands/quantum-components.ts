@@ -64,7 +64,11 @@ const bytesOf = (tree: unknown): number =>
   weft.treeLeaves(tree).reduce((sum, t) => sum + t.size * (t.dtype === "complex128" ? 16 : 8), 0);
 
 /** The evolution of a gate or an ensemble of gates, and a scalar that depends on all of it. */
-function evolutionOf(problem: quantum.GateProblem, levels: Record<string, quantum.Levels>, settings: ProfileSettings) {
+function evolutionOf(
+  problem: quantum.GateProblem,
+  levels: Record<string, quantum.PartLevels>,
+  settings: ProfileSettings,
+) {
   const { pattern, devices } = settings;
   const { chunks, divide } = divisionOf(pattern, devices);
   const { evolution } = problem.spec;

@@ -103,7 +103,7 @@ for (const device of availableDevices().filter(({ name }) => name !== "reference
 const elsewhere = new Set(
   [
     "CpuDevice CudaDevice DTypeError OutOfMemoryError ReferenceDevice ShapeError Tensor WeftError",
-    "collectGarbage setMemoryPressureLimit memory scope session useDevice device setDevice connect",
+    "collectGarbage setMemoryPressureLimit memory scope session useDevice device setDevice",
     "checkDType checkShape fromStorage resultType promoteTypes expmSquarings manualSeed nextKey",
     "setPrecision withPrecision keptMask",
     "grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",

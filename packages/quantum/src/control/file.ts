@@ -3,13 +3,13 @@
 import { WeftError } from "@weft/core/internal/graph";
 import { key, type Tensor, tensor } from "@weft/core/internal/tensor";
 import { z } from "zod";
-import { checkRates, drawTasks, gammaTasks, type Law, psdModels, type TaskDistribution } from "../noise/index.js";
+import { checkRates, drawTasks, gammaTasks, psdModels, type RandomLaw, type TaskDistribution } from "../noise/index.js";
 import {
   choice,
   isObject,
-  list,
+  listOf,
   number,
-  numbers,
+  numberList,
   parseYaml,
   readValue,
   select,
@@ -40,11 +40,11 @@ const laws = {
 };
 /** A law, or [low, high] for a uniform one, or a number. */
 const law = select((raw) => {
-  if (Array.isArray(raw)) return list(number).length(2, { error: "expected [low, high]" });
+  if (Array.isArray(raw)) return listOf(number).length(2, { error: "expected [low, high]" });
   return isObject(raw) ? variants<z.ZodType>("law", laws) : number;
-}).transform((given): Law => {
+}).transform((given): RandomLaw => {
   if (typeof given === "number") return { law: "fixed", value: given };
-  return Array.isArray(given) ? { law: "uniform", low: given[0], high: given[1] } : (given as Law);
+  return Array.isArray(given) ? { law: "uniform", low: given[0], high: given[1] } : (given as RandomLaw);
 });
 
 const sequence = select((raw) => (isObject(raw) ? strict({ cpmg: number }) : choice(["ramsey", "echo"])));
@@ -92,7 +92,7 @@ export const integrationSchema = strict({
 const controlSchema = strict({
   problem: problemSchema,
   /** Either the rates of one environment, or a distribution of environments. */
-  rates: numbers.optional(),
+  rates: numberList.optional(),
   tasks: tasksSchema.optional(),
   ensemble: number.optional(),
   seed: number.optional(),

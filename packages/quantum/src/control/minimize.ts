@@ -349,14 +349,13 @@ export interface Minimum extends MinimizeProgress {
  * @example
  * ```ts
  * import { tensor } from "@weft/core";
- * import { minimize } from "@weft/quantum";
+ * import { minimize, type NamedParameters } from "@weft/quantum";
  *
- * const start = { x: tensor([-1.2, 1], { dtype: "float64" }) };
- * const rosenbrock = ({ x }: typeof start) => {
+ * const rosenbrock = ({ x }: NamedParameters) => {
  *   const [a, b] = [x.index(0), x.index(1)];
  *   return a.neg().add(1).square().add(b.sub(a.square()).square().mul(100));
  * };
- * const found = minimize(rosenbrock as never, start);
+ * const found = minimize(rosenbrock, { x: tensor([-1.2, 1], { dtype: "float64" }) });
  * console.log(found.reason, found.params.x.arraySync()); // gradient [ 1, 1 ], up to rounding
  * ```
  */

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { type ControlProblem, type Integration, qubitFlip } from "../control/index.js";
 import { integrationSchema } from "../control/internal.js";
 import { checkDistribution, gammaTasks, type TaskDistribution } from "../noise/index.js";
-import { above, choice, number, readValue, strict, whole } from "../schema/index.js";
+import { above, choice, number, readValue, strict, wholeNumber } from "../schema/index.js";
 import type { PolicyOptions } from "./policy.js";
 
 /** Configuration of a meta-training run. */
@@ -77,20 +77,20 @@ const integration = integrationSchema.optional();
 /** Settings with the same form in files and programs. */
 export const settingsShape = {
   preset: choice(presetNames).optional(),
-  seed: whole(0).optional(),
+  seed: wholeNumber(0).optional(),
   policy: strict({
-    width: whole(1).optional(),
-    hidden: whole(0).optional(),
+    width: wholeNumber(1).optional(),
+    hidden: wholeNumber(0).optional(),
     activation: choice(["tanh", "relu", "silu", "gelu"]).optional(),
     outputScale: number.optional(),
     gain: number.optional(),
   }).optional(),
-  batch: whole(1).optional(),
-  inner: strict({ steps: whole(0).optional(), rate: above("zero").optional() }).optional(),
+  batch: wholeNumber(1).optional(),
+  inner: strict({ steps: wholeNumber(0).optional(), rate: above("zero").optional() }).optional(),
   order: z.literal([1, 2], { error: (issue) => `must be 1 or 2, got ${String(issue.input)}` }).optional(),
   outer: strict({ rate: above("positive").optional(), clip: above("positive").optional() }).optional(),
-  iterations: whole(0).optional(),
-  validation: strict({ tasks: whole(1).optional(), every: whole(1).optional() }).optional(),
+  iterations: wholeNumber(0).optional(),
+  validation: strict({ tasks: wholeNumber(1).optional(), every: wholeNumber(1).optional() }).optional(),
   integration: strict({ training: integration, evaluation: integration }).optional(),
 };
 const settingsSchema = strict({

@@ -6,16 +6,16 @@ export {
   dephasingRule,
   filterFunction,
   lindbladRates,
+  type PulseSequence,
   type RateOptions,
   relaxationRate,
   relaxationRule,
-  type Sequence,
 } from "./rates.js";
 export {
   checkDistribution,
   drawTasks,
   gammaTasks,
-  type Law,
+  type RandomLaw,
   rateFeatures,
   type TaskDistribution,
   type Tasks,

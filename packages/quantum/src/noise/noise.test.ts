@@ -10,10 +10,10 @@ import {
   drawTasks,
   filterFunction,
   gammaTasks,
-  type Law,
   type PsdModel,
+  type PulseSequence,
+  type RandomLaw,
   relaxationRate,
-  type Sequence,
   type TaskDistribution,
 } from "./index.js";
 
@@ -23,8 +23,14 @@ const spectrum = (alpha: number, amplitude: number, cutoff: number) => ({
   amplitude: f64(amplitude),
   cutoff: f64(cutoff),
 });
-const dephasing = (model: PsdModel, a: number, A: number, wc: number, duration = 1, sequence: Sequence = "ramsey") =>
-  dephasingRate(model, spectrum(a, A, wc), { duration, sequence }).itemSync();
+const dephasing = (
+  model: PsdModel,
+  a: number,
+  A: number,
+  wc: number,
+  duration = 1,
+  sequence: PulseSequence = "ramsey",
+) => dephasingRate(model, spectrum(a, A, wc), { duration, sequence }).itemSync();
 
 /** Closed form of free evolution under Lorentzian noise: (A / wc^2) (T - (1 - e^(-wc T)) / wc) / T. */
 const lorentzByHand = (A: number, wc: number, T: number): number =>
@@ -111,7 +117,7 @@ onEachDevice(() => {
   });
 
   test("samples have the mean and variance of their law", () => {
-    const moments = (law: Law): [number, number] => {
+    const moments = (law: RandomLaw): [number, number] => {
       const { rates } = drawTasks(
         { kind: "rates", dephasing: law, relaxation: { law: "fixed", value: 0.25 } },
         weft.key(3),
@@ -121,7 +127,7 @@ onEachDevice(() => {
       assertClose(fixed.max().itemSync(), 0.25);
       return [x.mean().itemSync(), weft.variance(x).itemSync()];
     };
-    const near = (law: Law, mean: number, variance: number): void => {
+    const near = (law: RandomLaw, mean: number, variance: number): void => {
       const [m, v] = moments(law);
       assert.ok(Math.abs(m - mean) < 4 * Math.sqrt(variance / 8000), `${law.law}: mean ${m}, expected ${mean}`);
       assert.ok(Math.abs(v / variance - 1) < 0.15, `${law.law}: variance ${v}, expected ${variance}`);
@@ -169,7 +175,7 @@ describe("filter functions and errors", () => {
     assert.throws(() => checkRates(weft.tensor([0.1, -0.2])), /element 1 is -0.2.*finite number >= 0/);
     assert.throws(() => checkRates(weft.tensor([Number.NaN])), /element 0 is NaN/);
     checkRates(weft.tensor([0, 0.3]));
-    const withLaw = (dephasing: Law) => () =>
+    const withLaw = (dephasing: RandomLaw) => () =>
       drawTasks({ kind: "rates", dephasing, relaxation: { law: "fixed", value: 0 } }, weft.key(0), 2);
     assert.throws(
       withLaw({ law: "uniform", low: -0.1, high: 0.2 }),
@@ -178,7 +184,7 @@ describe("filter functions and errors", () => {
     assert.throws(withLaw({ law: "normal", mean: 0.1, std: 0.1 }), /give it low: 0/);
     assert.throws(withLaw({ law: "uniform", low: 2, high: 1 }), /needs numbers low <= high/);
     assert.throws(withLaw({ law: "gamma", shape: 0, scale: 1 }), /needs shape and scale above 0/);
-    assert.throws(withLaw({ law: "cauchy" } as unknown as Law), /has the law "cauchy"; known: fixed/);
+    assert.throws(withLaw({ law: "cauchy" } as unknown as RandomLaw), /has the law "cauchy"; known: fixed/);
     assert.throws(() => dephasing("pink" as PsdModel, 1, 1, 1), /no model "pink"/);
     assert.throws(() => dephasing("lorentzian", 1, 1, 1, 0), /duration must be above 0/);
     assert.throws(() => drawTasks(gammaTasks, weft.key(0), 0), /count must be at least 1/);

@@ -7,9 +7,9 @@ import { type PsdModel, type PsdParameters, spectralDensity } from "./psd.js";
 import { gaussLegendre, join, panels, type QuadratureRule, towardZero } from "./quadrature.js";
 
 /** Control sequence that filters noise: free evolution, or evenly spaced pi pulses. */
-export type Sequence = "ramsey" | "echo" | { cpmg: number };
+export type PulseSequence = "ramsey" | "echo" | { cpmg: number };
 
-const pulsesOf = (sequence: Sequence): number =>
+const pulsesOf = (sequence: PulseSequence): number =>
   sequence === "ramsey" ? 0 : sequence === "echo" ? 1 : checkPulses(sequence.cpmg);
 
 function checkPulses(count: number): number {
@@ -22,7 +22,7 @@ function checkPulses(count: number): number {
  * Filter function of a sequence: |Fourier transform of the switching function|^2 times w^2 at x = w T. It is 4 sin^2(x/2) for
  * free evolution and 16 sin^4(x/4) for an echo; all sequences use the same convention.
  */
-export function filterFunction(sequence: Sequence, x: number): number {
+export function filterFunction(sequence: PulseSequence, x: number): number {
   const pulses = pulsesOf(sequence);
   if (pulses === 0) return 4 * Math.sin(x / 2) ** 2;
   if (pulses === 1) return 16 * Math.sin(x / 4) ** 4;
@@ -38,14 +38,14 @@ export function filterFunction(sequence: Sequence, x: number): number {
 }
 
 /** F(wT) / w^2. Its limit at w = 0 is T^2 for free evolution and 0 for sequences with pulses. */
-function filterOverSquare(sequence: Sequence, w: number, duration: number): number {
+function filterOverSquare(sequence: PulseSequence, w: number, duration: number): number {
   const x = w * duration;
   if (x < 1e-4) return pulsesOf(sequence) === 0 ? duration * duration * (1 - (x * x) / 12) : 0;
   return filterFunction(sequence, x) / (w * w);
 }
 
 /** Quadrature of the dephasing rate: rate = sum of weight * S(node). */
-export function dephasingRule(duration: number, sequence: Sequence): QuadratureRule {
+export function dephasingRule(duration: number, sequence: PulseSequence): QuadratureRule {
   if (!(duration > 0 && Number.isFinite(duration)))
     throw new WeftError(`dephasingRate: duration must be above 0, got ${duration}`);
   const pulses = pulsesOf(sequence);
@@ -125,7 +125,7 @@ function integrate(rule: QuadratureRule, model: PsdModel, parameters: PsdParamet
 export interface RateOptions {
   /** Duration of the exposure to noise. */
   duration: number;
-  sequence?: Sequence;
+  sequence?: PulseSequence;
   /** Angular frequency of the qubit, for relaxation. */
   frequency: number;
   /** Full line width of the qubit, for relaxation. */

@@ -6,13 +6,13 @@ import { checkModel, type PsdModel } from "./psd.js";
 import { lindbladRates, type RateOptions } from "./rates.js";
 
 /** Probability distribution of one number. */
-export type Law =
+export type RandomLaw =
   | { law: "fixed"; value: number }
   | { law: "uniform" | "logUniform"; low: number; high: number }
   | { law: "normal"; mean: number; std: number; low?: number }
   | { law: "gamma"; shape: number; scale: number };
 
-type LawOf<K extends Law["law"]> = Extract<Law, { law: K }>;
+type LawOf<K extends RandomLaw["law"]> = Extract<RandomLaw, { law: K }>;
 type Draw<L> = (law: L, key: Key, count: number) => Tensor;
 
 /** Candidates per gamma sample. Each is accepted with probability above 0.95, so all fail about once in 1e20 samples. */
@@ -37,7 +37,7 @@ function drawGamma({ shape, scale }: LawOf<"gamma">, key: Key, count: number): T
   return drawn.mul(power).mul(scale);
 }
 
-const draws: { [K in Law["law"]]: Draw<LawOf<K>> } = {
+const draws: { [K in RandomLaw["law"]]: Draw<LawOf<K>> } = {
   fixed: ({ value }, _key, count) => zeros([count], { dtype: "float64" }).add(value),
   uniform: ({ low, high }, key, count) => rand([count], { key, low, high, dtype: "float64" }),
   logUniform: ({ low, high }, key, count) =>
@@ -52,7 +52,7 @@ const draws: { [K in Law["law"]]: Draw<LawOf<K>> } = {
 const finite = (x: unknown): x is number => typeof x === "number" && Number.isFinite(x);
 
 /** Error message for invalid parameters of a law, or null. */
-const complaints: { [K in Law["law"]]: (law: LawOf<K>) => string | null } = {
+const complaints: { [K in RandomLaw["law"]]: (law: LawOf<K>) => string | null } = {
   fixed: ({ value }) => (finite(value) ? null : "value must be a number"),
   uniform: ({ low, high }) => (finite(low) && finite(high) && low <= high ? null : "needs numbers low <= high"),
   logUniform: ({ low, high }) =>
@@ -63,7 +63,7 @@ const complaints: { [K in Law["law"]]: (law: LawOf<K>) => string | null } = {
 };
 
 /** Lower end of a law's support. */
-const lowest: { [K in Law["law"]]: (law: LawOf<K>) => number } = {
+const lowest: { [K in RandomLaw["law"]]: (law: LawOf<K>) => number } = {
   fixed: ({ value }) => value,
   uniform: ({ low }) => low,
   logUniform: ({ low }) => low,
@@ -71,12 +71,12 @@ const lowest: { [K in Law["law"]]: (law: LawOf<K>) => number } = {
   gamma: () => 0,
 };
 
-function checkLaw(name: string, law: Law): void {
+function checkLaw(name: string, law: RandomLaw): void {
   if (!Object.hasOwn(draws, law?.law))
     throw new WeftError(`tasks: ${name} has the law "${law?.law}"; known: ${Object.keys(draws).join(", ")}`);
-  const complaint = (complaints[law.law] as (law: Law) => string | null)(law);
+  const complaint = (complaints[law.law] as (law: RandomLaw) => string | null)(law);
   if (complaint !== null) throw new WeftError(`tasks: ${name} (${law.law}): ${complaint}, got ${JSON.stringify(law)}`);
-  const low = (lowest[law.law] as (law: Law) => number)(law);
+  const low = (lowest[law.law] as (law: RandomLaw) => number)(law);
   if (low < 0)
     throw new WeftError(
       `tasks: ${name} can become negative (${JSON.stringify(law)}); rates, amplitudes and cutoffs must not: ` +
@@ -86,10 +86,10 @@ function checkLaw(name: string, law: Law): void {
 
 /** Distribution of noise environments, given by Lindblad rates or by the parameters of a spectrum. */
 export type TaskDistribution =
-  | { kind: "rates"; dephasing: Law; relaxation: Law }
-  | { kind: "psd"; model: PsdModel; alpha: Law; amplitude: Law; cutoff: Law; rates: RateOptions };
+  | { kind: "rates"; dephasing: RandomLaw; relaxation: RandomLaw }
+  | { kind: "psd"; model: PsdModel; alpha: RandomLaw; amplitude: RandomLaw; cutoff: RandomLaw; rates: RateOptions };
 
-const lawsOf = (d: TaskDistribution): Record<string, Law> =>
+const lawsOf = (d: TaskDistribution): Record<string, RandomLaw> =>
   d.kind === "rates"
     ? { dephasing: d.dephasing, relaxation: d.relaxation }
     : { alpha: d.alpha, amplitude: d.amplitude, cutoff: d.cutoff };
@@ -119,10 +119,11 @@ export function checkDistribution(distribution: TaskDistribution): void {
   for (const [name, law] of Object.entries(lawsOf(distribution))) checkLaw(name, law);
 }
 
-const drawLaw = (law: Law, key: Key, count: number): Tensor => (draws[law.law] as Draw<Law>)(law, key, count);
+const drawLaw = (law: RandomLaw, key: Key, count: number): Tensor =>
+  (draws[law.law] as Draw<RandomLaw>)(law, key, count);
 
 /** Position of values in the range of their law, in [0, 1]. */
-function scaled(values: Tensor, law: Law): Tensor {
+function scaled(values: Tensor, law: RandomLaw): Tensor {
   if (law.law !== "uniform" && law.law !== "logUniform") return values;
   if (law.high === law.low) return values.mul(0);
   if (law.law === "uniform") return values.sub(law.low).div(law.high - law.low);

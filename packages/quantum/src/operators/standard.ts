@@ -7,6 +7,7 @@ const minusI: OperatorEntry = { re: 0, im: -1 };
 
 /** Identity matrix of size n. */
 export const identityOperator = (n: number): Operator => Operator.build(n, n, (a, b) => (a === b ? 1 : 0));
+
 /** Pauli X. */
 export const sigmaX = Operator.from([
   [0, 1],

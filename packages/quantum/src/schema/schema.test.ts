@@ -4,22 +4,22 @@ import { test } from "node:test";
 import type { z } from "zod";
 import {
   choice,
-  list,
+  listOf,
   number,
   parseYaml,
   readValue,
-  record,
+  recordOf,
   SpecError,
   select,
   strict,
   variants,
-  whole,
+  wholeNumber,
 } from "./index.js";
 
 const schema = strict({
   a: number.optional(),
-  items: list(strict({ kind: choice(["first", "second"]), size: whole(1).optional() })).optional(),
-  byName: record(select((raw) => (Array.isArray(raw) ? list(number) : number))).optional(),
+  items: listOf(strict({ kind: choice(["first", "second"]), size: wholeNumber(1).optional() })).optional(),
+  byName: recordOf(select((raw) => (Array.isArray(raw) ? listOf(number) : number))).optional(),
   variant: variants<z.ZodType>("type", { x: strict({ type: choice(["x"]), length: number }) }).optional(),
 });
 const read = (text: string): unknown => readValue(schema, parseYaml(text, "file.yaml"), "file.yaml");

@@ -30,10 +30,10 @@ export const strict = <S extends Readonly<Record<string, z.ZodType>>>(shape: S) 
   });
 
 /** An object whose keys are names that the file chooses. */
-export const record = <T extends z.ZodType>(value: T) =>
+export const recordOf = <T extends z.ZodType>(value: T) =>
   z.record(z.string(), value, { error: (issue) => expected("keys and values", issue.input) });
 
-export const list = <T extends z.ZodType>(item: T) =>
+export const listOf = <T extends z.ZodType>(item: T) =>
   z.array(item, { error: (issue) => expected("a list", issue.input) });
 
 export const flag = z.boolean({ error: (issue) => expected("true or false", issue.input) });
@@ -58,13 +58,13 @@ export const number = z.unknown().transform((value, context): number => {
   return z.NEVER;
 });
 
-export const numbers = list(number);
+export const numberList = listOf(number);
 
 const checked = (isValid: (x: number) => boolean, what: string) =>
   number.refine(isValid, { error: (issue) => `${what}, got ${show(issue.input)}` });
 
 /** A whole number that is not below `low`. */
-export const whole = (low: number) =>
+export const wholeNumber = (low: number) =>
   checked((x) => Number.isInteger(x) && x >= low, `expected a whole number >= ${low}`);
 
 /** A number above 0, or from 0 on. */

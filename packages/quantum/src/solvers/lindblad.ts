@@ -18,8 +18,8 @@ import {
   type Hamiltonian,
   type Jump,
   matrixOf,
+  onWholeSpace,
   timeGrid,
-  whole,
   wholeJump,
 } from "./problem.js";
 import { type Evolution, type Observables, summary } from "./result.js";
@@ -69,7 +69,7 @@ const driven = (fixed: Tensor, u: Tensor, parts: readonly Tensor[]): Tensor =>
 function realForm(h: Hamiltonian, jumps: readonly CheckedJump[], grid: Grid): Form {
   const d = dimensionOf(h);
   const operators = (terms: Hamiltonian["static"]): Operator[] =>
-    terms.map((term) => whole(h, term, grid.complex) as Operator);
+    terms.map((term) => onWholeSpace(h, term, grid.complex) as Operator);
   const fixed = operators(h.static).reduce((a, b) => a.add(b), Operator.zeros(d));
   const still = realMatrix(d, commutator(fixed));
   const turns = operators(h.drives).map((drive) => realMatrix(d, commutator(drive)));
@@ -124,7 +124,7 @@ function matrixForm(h: Hamiltonian, jumps: readonly CheckedJump[], grid: Grid): 
 /** The static part and each drive as matrices on the whole space. */
 export function denseTerms(h: Hamiltonian, grid: Pick<Grid, "complex">): { fixed: Tensor; drives: Tensor[] } {
   const wide = (terms: Hamiltonian["static"]): Tensor[] =>
-    terms.map((term) => matrixOf(whole(h, term, grid.complex), grid.complex));
+    terms.map((term) => matrixOf(onWholeSpace(h, term, grid.complex), grid.complex));
   const fixed = wide(h.static).reduce<Tensor | null>((a, b) => (a === null ? b : a.add(b)), null);
   return { fixed: fixed ?? Operator.zeros(dimensionOf(h)).tensor(grid.complex), drives: wide(h.drives) };
 }

@@ -125,7 +125,7 @@ export const matrixOf = (m: Tensor | Operator, dtype: DType): Tensor =>
   m instanceof Operator ? m.tensor(dtype) : m.cast(dtype);
 
 /** A term on the whole space: an Operator if the term is one. */
-export function whole(h: Pick<Hamiltonian, "dims">, term: HamiltonianTerm, dtype: DType): Tensor | Operator {
+export function onWholeSpace(h: Pick<Hamiltonian, "dims">, term: HamiltonianTerm, dtype: DType): Tensor | Operator {
   if (term.sites.length === h.dims.length)
     return term.matrix instanceof Operator ? term.matrix : term.matrix.cast(dtype);
   const rest = h.dims.map((_, k) => k).filter((k) => !term.sites.includes(k));
@@ -279,4 +279,4 @@ export function checkJumps(jumps: readonly Jump[], h: Pick<Hamiltonian, "dims">)
 export const wholeJump = (h: Pick<Hamiltonian, "dims">, jump: CheckedJump, dtype: DType): CheckedJump =>
   jump.sites === null
     ? jump
-    : { ...jump, sites: null, operator: whole(h, { sites: jump.sites, matrix: jump.operator }, dtype) };
+    : { ...jump, sites: null, operator: onWholeSpace(h, { sites: jump.sites, matrix: jump.operator }, dtype) };

@@ -2,7 +2,7 @@
 import { z } from "zod";
 import type { Compensation } from "../fidelity/index.js";
 import type { Operator } from "../operators/index.js";
-import { list, parseYaml, readValue, SpecError, strict, suggestion, text, unknownName } from "../schema/index.js";
+import { listOf, parseYaml, readValue, SpecError, strict, suggestion, text, unknownName } from "../schema/index.js";
 import type { GradientKind, Method, MethodName } from "../solvers/index.js";
 import type { DeviceParameterValues, OperatorName } from "../systems/index.js";
 import { QuantumDevice } from "../systems/index.js";
@@ -74,12 +74,12 @@ export function learnedKeys({ device, jumps, learn }: Pick<GateSpec, "device" | 
 const fileSchema = strict({
   name: text.optional(),
   device: deviceSchema,
-  pulses: list(z.unknown()).optional(),
+  pulses: listOf(z.unknown()).optional(),
   parameters: z.unknown().optional(),
   evolution: z.unknown().optional(),
-  decay: list(z.unknown()).optional(),
+  decay: listOf(z.unknown()).optional(),
   target: z.unknown().optional(),
-  learn: list(text).optional(),
+  learn: listOf(text).optional(),
 });
 
 /**
@@ -109,10 +109,10 @@ export function gateSpec(value: unknown, name = "gate"): GateSpec {
   const section = <S extends z.ZodType>(schema: S, key: keyof typeof file, fallback: unknown): z.output<S> =>
     readValue(schema, file[key] ?? fallback, name, [key]);
   const { device: bare, shared } = file.device;
-  const drives = section(list(pulseSchema(bare)), "pulses", []).flat();
+  const drives = section(listOf(pulseSchema(bare)), "pulses", []).flat();
   // Shared parameters may be those of pulses, so they are added last.
   const device = new QuantumDevice({ ...bare, drives: [...bare.drives, ...drives], shared });
-  const jumps = keyed(section(list(decaySchema(device)), "decay", []).flat());
+  const jumps = keyed(section(listOf(decaySchema(device)), "decay", []).flat());
   const known = Object.keys(specValues({ device, jumps }));
   const { learn = null } = file;
   for (const pattern of learn ?? [])

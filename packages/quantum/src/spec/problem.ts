@@ -26,8 +26,8 @@ import {
   type DeviceParameters,
   durationOf,
   evolve,
-  type Levels,
   levelsOfState,
+  type PartLevels,
   stateIndex,
 } from "../systems/index.js";
 import { type GateSpec, learnedKeys } from "./gate-spec.js";
@@ -56,7 +56,7 @@ export interface Populations {
 }
 
 /** Levels of devices by structure and parameters: without gradients of energies, programs have them as constants. */
-const eigenbases = new BoundedCache<Record<string, Levels>>("eigenbases", {
+const eigenbases = new BoundedCache<Record<string, PartLevels>>("eigenbases", {
   entries: 32,
   bytes: 2 ** 28,
   sizeOf: (parts) => treeLeaves(parts).reduce((sum, t) => sum + t.size * (t.dtype.startsWith("complex") ? 16 : 8), 0),
@@ -64,7 +64,7 @@ const eigenbases = new BoundedCache<Record<string, Levels>>("eigenbases", {
 
 /** The optimization problem of a gate specification. */
 export class GateProblem {
-  readonly #levels: Record<string, Levels> | null;
+  readonly #levels: Record<string, PartLevels> | null;
 
   constructor(readonly spec: GateSpec) {
     for (const { key } of spec.jumps)
@@ -82,7 +82,7 @@ export class GateProblem {
     });
   }
 
-  #fixedLevels(): Record<string, Levels> {
+  #fixedLevels(): Record<string, PartLevels> {
     const { device } = this.spec;
     const parts = Object.fromEntries(device.names.map((name) => [name, device.parts[name].toJSON()]));
     const moved = Object.entries(this.spec.parameters).filter(([key]) => this.#affectsLevels(key));

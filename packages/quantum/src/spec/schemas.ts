@@ -11,17 +11,17 @@ import {
   construct,
   flag,
   isObject,
-  list,
+  listOf,
   number,
-  numbers,
+  numberList,
   positiveTime,
-  record,
+  recordOf,
   SpecError,
   select,
   strict,
   text,
   variants,
-  whole,
+  wholeNumber,
 } from "../schema/index.js";
 import { type Method, type MethodName, methodNames, trotter2, trotter4, tsit5 } from "../solvers/index.js";
 import {
@@ -39,19 +39,19 @@ import {
 } from "../systems/index.js";
 import type { GateSpec, GateTarget, OpenJump } from "./gate-spec.js";
 
-const numberOrList = select((raw) => (Array.isArray(raw) ? numbers : number));
+const numberOrList = select((raw) => (Array.isArray(raw) ? numberList : number));
 const perQubit = numberOrList.optional();
 
 const chain = strict({
   kind: choice(["fluxonium"]).optional(),
-  qubits: whole(1),
+  qubits: wholeNumber(1),
   ec: perQubit,
   ej: perQubit,
   el: perQubit,
   phiExt: perQubit,
   jc: perQubit,
   jl: perQubit,
-  levels: whole(1).optional(),
+  levels: wholeNumber(1).optional(),
 }).transform(({ kind: _, ...fields }): QuantumDevice => Chain.fluxonium({ ...fields, gate: "none" }));
 
 const part = (kind: PartKind) => {
@@ -74,7 +74,7 @@ const part = (kind: PartKind) => {
 const partKinds = Object.keys(partRules) as PartKind[];
 
 const coupling = strict({
-  between: list(text).refine((names) => names.length === 2, {
+  between: listOf(text).refine((names) => names.length === 2, {
     error: (issue) => `expected two parts, got ${(issue.input as string[]).length}`,
   }),
   jc: number.optional(),
@@ -82,16 +82,16 @@ const coupling = strict({
   zz: number.optional(),
 });
 
-const drawnSpread = strict({ sigma: number, seed: number.optional(), parameters: list(text).optional() });
+const drawnSpread = strict({ sigma: number, seed: number.optional(), parameters: listOf(text).optional() });
 type DrawnSpread = z.output<typeof drawnSpread>;
 
 /** The device without its pulses, and the parameters to share, which may be those of pulses. */
 export const deviceSchema = strict({
-  parts: record(variants("kind", Object.fromEntries(partKinds.map((kind) => [kind, part(kind)])))).optional(),
-  couplings: list(coupling).optional(),
+  parts: recordOf(variants("kind", Object.fromEntries(partKinds.map((kind) => [kind, part(kind)])))).optional(),
+  couplings: listOf(coupling).optional(),
   chain: chain.optional(),
-  spread: select((raw) => (isObject(raw) && "sigma" in raw ? drawnSpread : record(number))).optional(),
-  shared: record(list(text)).optional(),
+  spread: select((raw) => (isObject(raw) && "sigma" in raw ? drawnSpread : recordOf(number))).optional(),
+  shared: recordOf(listOf(text)).optional(),
 })
   .refine(({ parts, chain: given }) => (parts === undefined) !== (given === undefined), {
     error: 'give either "parts" or "chain"',
@@ -122,7 +122,7 @@ export function pulseSchema(device: QuantumDevice) {
   const name = choice(device.names);
   const rotation = strict({
     recipe: choice(["X", "SX"]),
-    on: select((raw) => (raw === "all" ? z.literal("all") : Array.isArray(raw) ? list(name) : name)).optional(),
+    on: select((raw) => (raw === "all" ? z.literal("all") : Array.isArray(raw) ? listOf(name) : name)).optional(),
     length: number.optional(),
   }).transform(({ recipe, on = "all", length = 50 }): Drive[] =>
     rotations(device, recipe, length).filter((drive) => on === "all" || [on].flat().includes(drive.on)),
@@ -148,7 +148,7 @@ function oneShape(shape: PulseShapeName, name: z.ZodType<string>) {
   const { parameters, defaults } = pulseShapes[shape];
   const values = [
     ...carrierParameters.map((key) => [key, number.optional()]),
-    ...parameters.map((key) => [key, key === "values" ? numbers : key in defaults ? number.optional() : number]),
+    ...parameters.map((key) => [key, key === "values" ? numberList : key in defaults ? number.optional() : number]),
   ];
   const schema = strict({
     ...(Object.fromEntries(values) as Record<string, z.ZodType<number>>),
@@ -156,7 +156,7 @@ function oneShape(shape: PulseShapeName, name: z.ZodType<string>) {
     on: name,
     name: text.optional(),
     operator: choice(driveOperators).optional(),
-    crosstalk: record(number).optional(),
+    crosstalk: recordOf(number).optional(),
     frequency: number.optional(),
   });
   return construct(schema, (entry): Drive[] => {
@@ -198,15 +198,15 @@ export const decaySchema = (device: QuantumDevice) =>
 export const evolutionSchema = (open: boolean) =>
   construct(
     strict({
-      steps: whole(1).optional(),
+      steps: wholeNumber(1).optional(),
       duration: positiveTime.optional(),
       method: choice(methodNames).optional(),
       splitting: choice(["merged", "terms"]).optional(),
       tolerance: above("positive").optional(),
-      maxSteps: whole(1).optional(),
+      maxSteps: wholeNumber(1).optional(),
       gradient: choice(["stored", "checkpointed", "reversal"]).optional(),
       basis: choice(["product", "eigen"]).optional(),
-      chunks: whole(1).optional(),
+      chunks: wholeNumber(1).optional(),
       precision: choice(["complex64", "complex128"]).optional(),
     }),
     (given): GateSpec["evolution"] => {
@@ -239,8 +239,7 @@ function distanceFromUnitary(gate: Operator): number {
   return re.reduce((largest, x, i) => Math.max(largest, Math.hypot(x, im[i])), 0);
 }
 
-const entry = select((raw) => (Array.isArray(raw) ? numbers : number));
-const unitary = construct(list(list(entry)), (rows) => {
+const unitary = construct(listOf(listOf(numberOrList)), (rows) => {
   const gate = Operator.from(
     rows.map((row) => row.map((x) => (typeof x === "number" ? x : { re: x[0], im: x[1] ?? 0 }))),
     "matrix",

@@ -6,7 +6,7 @@ import { destroy, Operator, sigmaX, sigmaY, sigmaZ } from "../operators/index.js
 import type { Pulse, PulseValue } from "../pulses/index.js";
 import { suggestion } from "../schema/index.js";
 import { denseTerms, type Hamiltonian, type HamiltonianTerm } from "../solvers/index.js";
-import type { DevicePart, Levels } from "./parts.js";
+import type { DevicePart, PartLevels } from "./parts.js";
 
 /** Parameters of a device as tensors, by key such as `q0.el`, `q0-q1.jc` and `q0.x.amplitude`. */
 export type DeviceParameters = Record<string, Tensor>;
@@ -36,7 +36,7 @@ export const jumpOperators: readonly OperatorName[] = [...driveOperators, "lower
 
 const twoLevel: Record<"x" | "y" | "z", Operator> = { x: sigmaX, y: sigmaY, z: sigmaZ };
 
-function operatorOf(levels: Levels, name: OperatorName): Tensor {
+function operatorOf(levels: PartLevels, name: OperatorName): Tensor {
   if (name === "n" || name === "phi") return levels[name];
   const [count] = levels.energies.shape;
   if (name === "lower") return destroy(count).tensor();
@@ -206,9 +206,9 @@ function segmentsOf(drives: readonly Drive[]): number | null {
 }
 
 /** Compiled eigensolvers by part structure. */
-const solvers = new Map<string, (p: DeviceParameters) => Levels>();
+const solvers = new Map<string, (p: DeviceParameters) => PartLevels>();
 
-function solver(part: DevicePart): (p: DeviceParameters) => Levels {
+function solver(part: DevicePart): (p: DeviceParameters) => PartLevels {
   const key = part.structureKey;
   let found = solvers.get(key);
   if (found === undefined) {
@@ -221,7 +221,7 @@ function solver(part: DevicePart): (p: DeviceParameters) => Levels {
 /** A device with parameters bound to tensors. */
 export class BoundDevice {
   readonly #own: DeviceParameters;
-  #levels: Record<string, Levels> | null = null;
+  #levels: Record<string, PartLevels> | null = null;
 
   constructor(
     readonly device: QuantumDevice,
@@ -245,15 +245,15 @@ export class BoundDevice {
   }
 
   /** Sets levels that were computed before, so that a traced program has them as constants. */
-  useLevels(levels: Record<string, Levels>): void {
+  useLevels(levels: Record<string, PartLevels>): void {
     this.#levels = levels;
   }
 
   /** Levels of every part. Parts of equal structure are solved as one batch. */
-  levels(): Record<string, Levels> {
+  levels(): Record<string, PartLevels> {
     if (this.#levels !== null) return this.#levels;
     const { device } = this;
-    const solved: Record<string, Levels> = {};
+    const solved: Record<string, PartLevels> = {};
     const groups = new Map<string, string[]>();
     for (const name of device.names) {
       const key = device.parts[name].structureKey;

@@ -1,5 +1,5 @@
 // Quantum devices of coupled parts, their spectra and their evolution.
-export { Chain, crossResonance, type FluxoniumChainFields, rotations } from "./chain.js";
+export { Chain, type CrossResonanceOptions, crossResonance, type FluxoniumChainFields, rotations } from "./chain.js";
 export {
   BoundDevice,
   type Coupling,
@@ -17,8 +17,8 @@ export {
   DevicePart,
   Duffing,
   Fluxonium,
-  type Levels,
   type PartKind,
+  type PartLevels,
   type PartStructure,
   partRules,
   Qubit,

@@ -21,7 +21,7 @@ import { destroy, type Operator } from "../operators/index.js";
 export type PartParameters = Readonly<Record<string, Tensor>>;
 
 /** Lowest eigenstates of a part: energies [levels] in rad/ns, charge and phase operators [levels, levels]. */
-export interface Levels {
+export interface PartLevels {
   energies: Tensor;
   n: Tensor;
   phi: Tensor;
@@ -46,7 +46,7 @@ export interface PartRule {
   /** Parameters and defaults; null marks required ones. */
   parameters: Readonly<Record<string, number | null>>;
   structure: Partial<PartStructure>;
-  solve(p: PartParameters, s: PartStructure): Levels;
+  solve(p: PartParameters, s: PartStructure): PartLevels;
 }
 
 const twoPi = 2 * Math.PI;
@@ -115,7 +115,7 @@ const elements = (v: Tensor, re: Tensor, im: Tensor | null): Tensor => {
   return complex(real, im === null ? zerosLike(real) : between(im));
 };
 
-function solveFluxonium(p: PartParameters, s: PartStructure): Levels {
+function solveFluxonium(p: PartParameters, s: PartStructure): PartLevels {
   const { points: count, levels } = s;
   const grid = phaseGrid(count, s.range);
   const points = tensor(grid.points, f64);
@@ -133,7 +133,7 @@ function solveFluxonium(p: PartParameters, s: PartStructure): Levels {
   return { energies: values.index(`0:${levels}`).mul(twoPi), ...fixPhases(n, phi) };
 }
 
-function solveTransmon(p: PartParameters, s: PartStructure): Levels {
+function solveTransmon(p: PartParameters, s: PartStructure): PartLevels {
   const { points: count, levels } = s;
   const nMax = count / 2;
   const charges = Float64Array.from({ length: count }, (_, k) => k - nMax);
@@ -162,7 +162,7 @@ function solveTransmon(p: PartParameters, s: PartStructure): Levels {
 }
 
 /** Oscillator levels with n = a + a^H and phi = i (a - a^H). */
-function ladder(energies: (k: Tensor) => Tensor, levels: number): Levels {
+function ladder(energies: (k: Tensor) => Tensor, levels: number): PartLevels {
   const a = destroy(levels);
   const k = tensor(
     Array.from({ length: levels }, (_, i) => i),
@@ -271,7 +271,7 @@ export class DevicePart {
   }
 
   /** Levels for parameters given as tensors. Default: the part's own values. */
-  solve(p: PartParameters = this.tensors()): Levels {
+  solve(p: PartParameters = this.tensors()): PartLevels {
     return partRules[this.kind].solve(p, this.structure);
   }
 

@@ -72,7 +72,8 @@ export class Source {
 
   #fill(shape: readonly number[], dtype: DType, draw: () => number): Host {
     const n = count(shape) * (isComplex(dtype) ? 2 : 1);
-    return { shape, dtype, data: Array.from({ length: n }, draw) };
+    const value = dtype === "bool" ? () => Number(draw() !== 0) : draw;
+    return { shape, dtype, data: Array.from({ length: n }, value) };
   }
 
   /** Numbers around zero: in (-2, 2), whole numbers -4..5 (0..9 for uint8), 0 or 1 for bool. */

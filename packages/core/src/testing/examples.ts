@@ -1,0 +1,128 @@
+// Checks of documentation: programs in Markdown and in `@example` blocks of TSDoc are compiled strictly and run, and public
+// names without TSDoc are found. For the tests of every package.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+/** Root of the repository. */
+export const repositoryRoot = fileURLToPath(new URL("../../../../", import.meta.url));
+const compiler = join(repositoryRoot, "node_modules/typescript/bin/tsc");
+
+/** Test option: skips tests that need the sources and the compiler where only the built package is there. */
+export const needsRepository =
+  existsSync(join(repositoryRoot, "README.md")) && existsSync(compiler) ? {} : { skip: "no repository here" };
+
+/** A program in the documentation. */
+export interface DocumentedProgram {
+  /** Where it is: file and line. */
+  name: string;
+  code: string;
+}
+
+/** Code blocks of a language in Markdown. */
+export const markdownBlocks = (text: string, language: string): string[] =>
+  [...text.matchAll(new RegExp(`\`\`\`${language}\\n([\\s\\S]*?)\`\`\``, "g"))].map((match) => match[1]);
+
+/** The program of every `@example` of a TypeScript source. */
+export function tsdocExamples(source: string, file: string): DocumentedProgram[] {
+  const examples: DocumentedProgram[] = [];
+  for (const comment of source.matchAll(/\/\*\*[\s\S]*?\*\//g)) {
+    const text = comment[0].replaceAll(/^[ \t]*\*[ ]?/gm, "");
+    text
+      .split(/^@example\b/m)
+      .slice(1)
+      .forEach((example) => {
+        const line = source.slice(0, comment.index).split("\n").length;
+        const blocks = markdownBlocks(example.split(/^@\w+/m)[0], "ts");
+        assert.equal(blocks.length, 1, `${file}:${line}: an @example has one block of ts, this has ${blocks.length}`);
+        examples.push({ name: `${file}:${line}`, code: blocks[0] });
+      });
+  }
+  return examples;
+}
+
+/** The programs of all `@example` blocks in the sources of a package, such as "packages/quantum". */
+export function packageExamples(folder: string): DocumentedProgram[] {
+  const sources = join(repositoryRoot, folder, "src");
+  return readdirSync(sources, { recursive: true, encoding: "utf8" })
+    .filter((name) => name.endsWith(".ts") && !name.endsWith(".test.ts"))
+    .sort()
+    .flatMap((name) => tsdocExamples(readFileSync(join(sources, name), "utf8"), join(folder, "src", name)));
+}
+
+/**
+ * Compiles programs strictly and hands each to `check` with what it printed. The programs lie inside the repository, so that
+ * they find its packages.
+ */
+export function runPrograms(
+  programs: readonly DocumentedProgram[],
+  check: (program: DocumentedProgram, output: string) => void = () => {},
+): void {
+  mkdirSync(join(repositoryRoot, "runs"), { recursive: true });
+  const folder = mkdtempSync(join(repositoryRoot, "runs/examples-"));
+  const run = (args: string[]) =>
+    spawnSync(process.execPath, args, {
+      cwd: repositoryRoot,
+      encoding: "utf8",
+      timeout: 300_000,
+      env: { ...process.env, WEFT_THREADS: "1" },
+    });
+  try {
+    writeFileSync(join(folder, "package.json"), '{ "type": "module" }\n');
+    const files = programs.map(({ code }, i) => {
+      writeFileSync(join(folder, `example${i}.ts`), code);
+      return `example${i}.ts`;
+    });
+    const compilerOptions = { rootDir: ".", noEmit: false, composite: false, declaration: false };
+    const config = { extends: join(repositoryRoot, "tsconfig.base.json"), compilerOptions, files };
+    writeFileSync(join(folder, "tsconfig.json"), JSON.stringify(config));
+    const built = run([compiler, "-p", folder]);
+    const names = programs.map(({ name }, i) => `example${i}.ts: ${name}`).join("\n");
+    assert.equal(built.status, 0, `${built.stdout}\n${names}`);
+    programs.forEach((program, i) => {
+      const done = run([join(folder, `example${i}.js`)]);
+      assert.equal(done.status, 0, `${program.name}: ${done.stderr}`);
+      check(program, done.stdout);
+    });
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+const declaration = (name: string): RegExp =>
+  new RegExp(
+    `^export (?:declare )?(?:async )?(?:abstract )?(?:function\\*?|const|let|class|interface|type|enum) ${name}(?![\\w$])`,
+    "m",
+  );
+
+/** Exported names of an entry file whose declaration has no TSDoc, as "file: name". */
+export function undocumentedExports(entry: string): string[] {
+  const undocumented: string[] = [];
+  const visit = (file: string, wanted: ReadonlySet<string> | null): void => {
+    const source = readFileSync(file, "utf8");
+    for (const match of source.matchAll(/^export (?:\*|(?:type )?\{([^}]*)\}) from "(\.[^"]+)";/gm)) {
+      const target = resolve(dirname(file), match[2].replace(/\.js$/, ".ts"));
+      const names = match[1]?.split(",").map(
+        (part) =>
+          part
+            .replace(/^\s*type /, "")
+            .trim()
+            .split(" as ")[0],
+      );
+      const listed = names?.filter((name) => name !== "" && (wanted === null || wanted.has(name)));
+      if (listed === undefined) visit(target, wanted);
+      else if (listed.length > 0) visit(target, new Set(listed));
+    }
+    const own = [...source.matchAll(/^export [\w ]*?(?:function\*?|const|let|class|interface|type|enum) ([\w$]+)/gm)];
+    for (const [, name] of own) {
+      if (wanted !== null && !wanted.has(name)) continue;
+      const before = source.slice(0, source.search(declaration(name))).trimEnd();
+      // Overloads: the first declaration carries the documentation.
+      if (!before.endsWith("*/")) undocumented.push(`${relative(repositoryRoot, file)}: ${name}`);
+    }
+  };
+  visit(join(repositoryRoot, entry), null);
+  return [...new Set(undocumented)];
+}
