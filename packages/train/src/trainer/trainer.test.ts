@@ -8,6 +8,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import * as weft from "@weft/core";
 import { save } from "@weft/core/io";
+import { recordSchema, runFileSchema, unknownFields } from "@weft/formats";
 import { scratch } from "../data/testkit.js";
 import { checkpointSteps, findCheckpoint } from "./checkpoint.js";
 import { alone, type Group } from "./group.js";
@@ -18,11 +19,22 @@ const folder = scratch();
 weft.setDevice(weft.CpuDevice.available() ? "cpu" : "reference");
 const run = (name: string, parts: Parts = {}, options: TrainOptions = {}): Promise<TrainResult> =>
   train(tiny(folder, name, parts), options);
-const lines = (name: string): Record<string, unknown>[] =>
-  readFileSync(join(folder, name, "rank0.jsonl"), "utf8")
+
+function checked(schema: typeof recordSchema | typeof runFileSchema, text: string): Record<string, unknown> {
+  const value = JSON.parse(text) as Record<string, unknown>;
+  assert.ok(schema.safeParse(value).success, text);
+  assert.deepEqual(unknownFields(schema, value), [], text);
+  return value;
+}
+
+/** The records of a run. Records and run.json must match their schemas, without further fields. */
+function lines(name: string): Record<string, unknown>[] {
+  checked(runFileSchema, readFileSync(join(folder, name, "run.json"), "utf8"));
+  return readFileSync(join(folder, name, "rank0.jsonl"), "utf8")
     .trimEnd()
     .split("\n")
-    .map((line) => JSON.parse(line) as Record<string, unknown>);
+    .map((line) => checked(recordSchema, line));
+}
 
 test("it learns; metrics.csv and the records say what happened", async () => {
   const { epochs, losses, steps } = await run("learns", {
