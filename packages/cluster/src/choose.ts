@@ -7,7 +7,7 @@ import {
   Mesh,
   type Partitioned,
   type Placement,
-  plan,
+  planSharding,
   type Rates,
   type ShardRules,
   type Strategy,
@@ -53,7 +53,7 @@ export function choose(fn: GraphFn, options: ChooseOptions): Choice {
   // For tests and comparisons: everything over all workers, whatever it is worth.
   const all = process.env.WEFT_FORCE_SHARD === "1" && devices > 1 ? Mesh.of({ d: devices }) : undefined;
   const asked = options.mesh === undefined ? all : meshFromSizes(options.mesh, devices);
-  const made = plan(fn, {
+  const made = planSharding(fn, {
     ranks: range(devices),
     rates,
     params,

@@ -12,7 +12,7 @@ import {
   hostTraits,
 } from "@weft/core/internal/device";
 import { bytesOf, functionOrder, type GraphFn, isOp, type Node, numel, WeftError } from "@weft/core/internal/graph";
-import { costOf, factorsOf } from "@weft/core/internal/ops";
+import { factorsOf, opCost } from "@weft/core/internal/ops";
 import { captureSite, tape } from "@weft/core/internal/runtime";
 import { Mesh, type Partitioned, Placement, type Rates, reshard } from "@weft/core/internal/shard";
 import { denseStrides } from "./boxes.js";
@@ -229,7 +229,7 @@ export class ClusterDevice implements Device {
       .map((node) => ({
         name: isOp(node, "custom") ? node.attrs.rule.name : node.op,
         kind: "kernel" as const,
-        ...costOf(node),
+        ...opCost(node),
       }));
     const { donated = [], known = new Map() } = options;
     const call: ClusterFunction = { fn, donated, known, executables: new Map() };

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "@weft/core";
-import { planFunction, type Step } from "@weft/core/internal/compile";
+import { type ScheduleStep, scheduleFunction } from "@weft/core/internal/compile";
 import { barrierOf, type CompileOptions, type Executable } from "@weft/core/internal/device";
 import type { GraphFn } from "@weft/core/internal/graph";
 import { make } from "@weft/core/internal/ops";
@@ -44,7 +44,7 @@ const pair: RankGroup = {
     ),
 };
 
-function stepsOf(bucketBytes: number): Step[] {
+function stepsOf(bucketBytes: number): ScheduleStep[] {
   const device = new Recorder();
   const before = weft.session().device;
   weft.setDevice(device);
@@ -68,14 +68,14 @@ function stepsOf(bucketBytes: number): Step[] {
     });
     assert.throws(() => makeStepExecutables(options).whole(state, packed), /recorded/);
     const { fn, donated } = device.step!;
-    return planFunction(fn, { donated, parallelRows: 1, longReduction: 1 << 20 }).steps;
+    return scheduleFunction(fn, { donated, parallelRows: 1, longReduction: 1 << 20 }).steps;
   } finally {
     weft.setDevice(before);
   }
 }
 
-const placesOf = (steps: readonly Step[]): { starts: number[]; finishes: number[]; products: number[] } => {
-  const at = (test: (step: Step) => boolean): number[] => steps.flatMap((step, i) => (test(step) ? [i] : []));
+const placesOf = (steps: readonly ScheduleStep[]): { starts: number[]; finishes: number[]; products: number[] } => {
+  const at = (test: (step: ScheduleStep) => boolean): number[] => steps.flatMap((step, i) => (test(step) ? [i] : []));
   return {
     starts: at((s) => s.kind === "collective" && s.phase === "start"),
     finishes: at((s) => s.kind === "collective" && s.phase === "finish"),
