@@ -210,7 +210,7 @@ function printResults(results: readonly SuiteResult[]): void {
   }
 }
 
-export const suite: Suite = {
+const suite: Suite = {
   defaults: { device: "cuda" },
   options: {
     only: { help: "files whose name contains one of these texts" },
@@ -273,3 +273,5 @@ export const suite: Suite = {
       process.exitCode = 1;
   },
 };
+
+export default suite;

@@ -100,7 +100,7 @@ const table: LaneRow[] = [
   pauliChain(6, 64),
 ];
 
-export const suite: Suite = {
+const suite: Suite = {
   options: {
     source: { flag: true, help: "print the generated CUDA to standard error" },
     "no-nvcc": { flag: true, help: "do not compile" },
@@ -135,3 +135,5 @@ export const suite: Suite = {
     }
   },
 };
+
+export default suite;

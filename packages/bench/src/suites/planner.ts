@@ -2,7 +2,6 @@
 // rank is a process with one core and its part of the program. All plan from rank 0's rates; predictions are made from the
 // compiled kernels before the first run, at the current speed of the cores: a short program is timed after the rates and
 // before each prediction, by as many ranks as will run, and scales the prediction.
-import { spawn } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
@@ -26,7 +25,8 @@ import * as make from "@weft/core/testing/test/programs.js";
 import { median } from "@weft/formats/stats";
 import type { Context, Suite } from "./context.js";
 import { entryPoint } from "./main-path.js";
-import { scratchFolder } from "./weft-runs.js";
+import { commandOutput } from "./process.js";
+import { temporaryFolder } from "./weft-runs.js";
 
 const size = (
   batch: number,
@@ -302,7 +302,7 @@ function print(row: PlannerRow, byKernel: number): void {
     console.log(`   ${us(k.measured)} ${us(k.seconds)} ${us(k.memory)} ${us(k.arithmetic)}  ${k.name}`);
 }
 
-export const suite: Suite = {
+const suite: Suite = {
   defaults: { rounds: "3" },
   options: {
     devices: { value: String(Math.min(2, availableParallelism())), help: "ranks" },
@@ -312,27 +312,17 @@ export const suite: Suite = {
   },
   async run(context) {
     context.choose(programs(context.quick));
-    const [devices, folder] = [context.number("devices"), scratchFolder("planner")];
+    const [devices, folder] = [context.number("devices"), temporaryFolder("planner")];
     const given = ["rounds", "by-kernel", "limit", "devices", ...(context.rows === undefined ? [] : ["rows"])];
     const line = [
       ...[entryPoint, "serve", "planner", "--group", `planner-${process.pid}`, "--folder", folder],
       ...given.flatMap((name) => [`--${name}`, context.text(name)!]),
       ...(context.quick ? ["--quick"] : []),
     ];
-    const outputs = Array.from({ length: devices }, (_, rank) => {
-      const env = { ...process.env, WEFT_THREADS: "1" };
-      const stdio: ["ignore", "pipe", "inherit"] = ["ignore", "pipe", "inherit"];
-      const child = spawn(process.execPath, [...line, "--rank", String(rank)], { env, stdio });
-      let output = "";
-      child.stdout.on("data", (text) => {
-        output += text;
-      });
-      return new Promise<string>((resolve, reject) => {
-        child.on("close", (code) =>
-          code === 0 ? resolve(output) : reject(new Error(`rank ${rank} ended with ${code}`)),
-        );
-      });
-    });
+    const env = { ...process.env, WEFT_THREADS: "1" };
+    const outputs = Array.from({ length: devices }, (_, rank) =>
+      commandOutput(null, process.execPath, [...line, "--rank", rank], env),
+    );
     const [first] = await Promise.all(outputs);
     const answer = JSON.parse(first) as { rates: Rates; calibrationSeconds: number; rows: PlannerRow[] };
     for (const row of answer.rows) print(row, context.number("by-kernel"));
@@ -342,3 +332,5 @@ export const suite: Suite = {
     runRank(context);
   },
 };
+
+export default suite;

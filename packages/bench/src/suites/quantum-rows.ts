@@ -66,11 +66,11 @@ function maml(n: number, order: 1 | 2): PreparedRow {
   const optimizer = adam({ learningRate: 1e-3 });
   type State = ReturnType<typeof optimizer.init>;
   const step = weft.jit(
-    (params: programs.PolicyParameters, state: State, tasks: programs.Tasks) => {
-      const { grads, loss } = programs.metaGradient(params, tasks, order);
+    (params: quantum.PolicyParameters, state: State, tasks: programs.TaskTensors) => {
+      const { grads, loss } = programs.adaptationGradient(params, tasks, order);
       const [clipped] = clipByGlobalNorm(grads, 1);
       const [next, after] = optimizer.update(params, clipped, state);
-      return [next, after, loss] as [programs.PolicyParameters, State, Tensor];
+      return [next, after, loss] as [quantum.PolicyParameters, State, Tensor];
     },
     { donate: [0, 1] },
   );

@@ -14,7 +14,7 @@ import { spreadOf } from "../harness/index.js";
 import { classifierSizes, classifierStep } from "./classifier.js";
 import type { Context, Suite } from "./context.js";
 import { hash } from "./inputs.js";
-import { recordedSteps, scratchFolder } from "./weft-runs.js";
+import { recordedSteps, temporaryFolder } from "./weft-runs.js";
 
 type Size = "small" | "large" | "tiny";
 type Compute = "tf32" | "bfloat16" | "float32";
@@ -38,7 +38,7 @@ function makeNews(folder: string, rows: number): string {
 }
 
 class TrainerOnGpu {
-  readonly #folder = scratchFolder("train-gpu");
+  readonly #folder = temporaryFolder("train-gpu");
   readonly #news: string;
 
   constructor(
@@ -182,7 +182,7 @@ class TrainerOnGpu {
   }
 }
 
-export const suite: Suite = {
+const suite: Suite = {
   defaults: { device: "cuda" },
   options: { windows: { value: "8", help: "windows of steps per run" } },
   async run(context) {
@@ -212,3 +212,5 @@ export const suite: Suite = {
     }
   },
 };
+
+export default suite;
