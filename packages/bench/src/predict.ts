@@ -2,7 +2,7 @@
 // machines from the planner's estimated cost of operations.
 import { predictParts } from "@weft/cluster";
 import { type GraphFn, WeftError } from "@weft/core/internal/graph";
-import { h200, type Plan, partition, plan, type Rates } from "@weft/core/internal/shard";
+import { h200, partition, planSharding, type Rates, type ShardingPlan } from "@weft/core/internal/shard";
 import { copyGraph, simplify } from "@weft/core/internal/transform";
 import { batchOf, graphOf, type RowSpec, resizeBatch } from "./rows.js";
 
@@ -15,10 +15,10 @@ export function machineRates(machine: string): Rates {
   return rates;
 }
 
-function planRow(row: RowSpec, devices: number, rates: Rates): { fn: GraphFn; plan: Plan } {
+function planRow(row: RowSpec, devices: number, rates: Rates): { fn: GraphFn; plan: ShardingPlan } {
   const fn = simplify(copyGraph(graphOf(row)));
   const ranks = Array.from({ length: devices }, (_, i) => i);
-  return { fn, plan: plan(fn, { ranks, rates, params: fn.params.map(() => null) }) };
+  return { fn, plan: planSharding(fn, { ranks, rates, params: fn.params.map(() => null) }) };
 }
 
 /** Predicted seconds of a row on CPU workers with these rates, from the kernels of the slowest worker. */

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Tensor } from "@weft/core";
 import * as weft from "@weft/core";
-import { planFunction } from "@weft/core/internal/compile";
+import { scheduleFunction } from "@weft/core/internal/compile";
 import type { CompileOptions, DeviceBuffer } from "@weft/core/internal/device";
 import { functionOrder, type GraphFn } from "@weft/core/internal/graph";
 import { cudaPlanOptions, writeCudaProgram } from "@weft/core/testing/device/cuda/source.js";
@@ -113,7 +113,7 @@ const suite: Suite = {
       const { fn: graph, options } = recorded();
       const start = performance.now();
       const lanes = { ...cudaPlanOptions.lanes, known: options.known ?? new Map() };
-      const plan = planFunction(graph, { ...cudaPlanOptions, lanes } as typeof cudaPlanOptions);
+      const plan = scheduleFunction(graph, { ...cudaPlanOptions, lanes } as typeof cudaPlanOptions);
       const { source } = writeCudaProgram(plan, 2112);
       const compileMilliseconds = Math.round(performance.now() - start);
       if (context.flag("source")) console.error(source.slice(source.indexOf("template <int N> struct Args")));

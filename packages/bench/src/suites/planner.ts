@@ -10,13 +10,13 @@ import { bareCollective } from "@weft/core/internal/graph";
 import { build } from "@weft/core/internal/ops";
 import { measureGroup } from "@weft/core/internal/runtime";
 import {
+  costKernels,
   h200,
-  type KernelPrice,
+  type KernelCost,
   type KernelWork,
   partition,
-  plan,
+  planSharding,
   predictKernels,
-  priceKernels,
   type Rates,
   ratesAt,
   scatterValue,
@@ -152,7 +152,7 @@ function calibrate(
   return { rates: JSON.parse(readFileSync(file, "utf8")) as Rates, seconds, speed: { alone, together } };
 }
 
-interface KernelRow extends KernelPrice {
+interface KernelRow extends KernelCost {
   name: string;
   isCollective: boolean;
   measured: number;
@@ -191,7 +191,7 @@ function preparePlan(
   const { fn, args, data } = traced;
   const donated = fn.params.map((_, i) => i < fn.params.length - data);
   const ranks = mode === "planned" ? Array.from({ length: group.size }, (_, i) => i) : [0];
-  const p = plan(fn, { ranks, rates, params: fn.params.map(() => null), donated });
+  const p = planSharding(fn, { ranks, rates, params: fn.params.map(() => null), donated });
   const parts = partition(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
   const row: PlannerRow = {
     program,
@@ -250,7 +250,7 @@ function runRank(context: Context): void {
         device.timing = true;
         const { kernels } = timeRuns(device, executable, inputs, { least: 10, most: 10, budgetMs: 0 });
         device.timing = false;
-        row.kernels = priceKernels(works as KernelWork[], rates).map((price, i) => ({
+        row.kernels = costKernels(works as KernelWork[], rates).map((price, i) => ({
           name: executable.kernels[i].name,
           isCollective: executable.kernels[i].kind === "collective",
           measured: kernels[i],
