@@ -7,7 +7,7 @@ import {
   Mesh,
   type Partitioned,
   type Placement,
-  plan,
+  planSharding,
   type Rates,
   type ShardRules,
   type Strategy,
@@ -41,7 +41,7 @@ export interface ChooseOptions {
   mesh?: Readonly<Record<string, number>>;
 }
 
-function gridOf(sizes: Readonly<Record<string, number>>, devices: number): Mesh {
+function meshFromSizes(sizes: Readonly<Record<string, number>>, devices: number): Mesh {
   const mesh = Mesh.of(sizes);
   if (mesh.size > devices)
     throw new WeftError(`the mesh ${JSON.stringify(sizes)} needs ${mesh.size} workers, and ${devices} are there`);
@@ -52,8 +52,8 @@ export function choose(fn: GraphFn, options: ChooseOptions): Choice {
   const { devices, rates, params, donated, enabled, rules = rulesFromEnvironment() } = options;
   // For tests and comparisons: everything over all workers, whatever it is worth.
   const all = process.env.WEFT_FORCE_SHARD === "1" && devices > 1 ? Mesh.of({ d: devices }) : undefined;
-  const asked = options.mesh === undefined ? all : gridOf(options.mesh, devices);
-  const made = plan(fn, {
+  const asked = options.mesh === undefined ? all : meshFromSizes(options.mesh, devices);
+  const made = planSharding(fn, {
     ranks: range(devices),
     rates,
     params,

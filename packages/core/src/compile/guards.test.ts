@@ -6,7 +6,7 @@ import type { DType } from "../graph/index.js";
 import * as weft from "../index.js";
 import { build } from "../ops/index.js";
 import { emitKernel } from "./emit-c.js";
-import { planFunction } from "./plan.js";
+import { scheduleFunction } from "./schedule.js";
 
 const skip = CpuDevice.available() ? false : "no C compiler on this machine";
 if (skip === false) weft.setDevice("cpu");
@@ -121,7 +121,7 @@ test("a pad of nothing reads nothing", { skip }, () => {
 test("no load in generated C is conditional", () => {
   const z = build.input([200], "complex64");
   const padded = build.make("pad", [z], { low: [1], high: [2] });
-  const program = planFunction(
+  const program = scheduleFunction(
     { params: [z], outputs: [build.mul(padded, padded)] },
     { parallelRows: 16, longReduction: 32768 },
   );

@@ -2,7 +2,7 @@
 // the choice of threads, and by the planner.
 import { bytesOf, isComplex, type Node, numel, type OpName, outputAvals } from "../graph/index.js";
 
-export interface Cost {
+export interface OpCost {
   flops: number;
   bytes: number;
 }
@@ -89,6 +89,6 @@ const flops: { [K in OpName]: (node: Node<K>) => number } = {
 
 const flopsOf = (node: Node): number => flops[node.op](node as never);
 
-export function costOf(node: Node): Cost {
+export function opCost(node: Node): OpCost {
   return { flops: flopsOf(node), bytes: inBytes(node) + outBytes(node) };
 }

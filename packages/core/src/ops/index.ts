@@ -3,7 +3,7 @@ export { type BatchContext, type Batched, batchRules, withBatch } from "./batch.
 export * as build from "./build.js";
 export { make } from "./build.js";
 export * as composed from "./composed.js";
-export { costOf } from "./cost.js";
+export { opCost } from "./cost.js";
 export { decodeFunction } from "./decode.js";
 export {
   bodyDimensions,
@@ -12,19 +12,19 @@ export {
   type DimMap,
   dimensionClasses,
   type Factor,
+  type FactorRange,
   type Factors,
   factorBound,
   factorsOf,
   localNode,
-  type Part,
   zeroed,
 } from "./factors.js";
 export {
-  type Effort,
-  effortOf,
   elementwiseOps,
+  type FunctionCost,
   factorizationOps,
   type factorizations,
+  functionCost,
   isTranscendental,
   leafOps,
   reductionOps,

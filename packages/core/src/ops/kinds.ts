@@ -18,9 +18,9 @@ export const factorizationOps = set(...factorizations);
  * What a function asks of the arithmetic: a few instructions, a division or root, a polynomial that runs in vectors, or a
  * function of the mathematics library.
  */
-export type Effort = "simple" | "division" | "vectorised" | "library";
+export type FunctionCost = "simple" | "division" | "vectorised" | "library";
 
-const notSimple: Record<Exclude<Effort, "simple">, readonly (UnaryFn | BinaryFn)[]> = {
+const notSimple: Record<Exclude<FunctionCost, "simple">, readonly (UnaryFn | BinaryFn)[]> = {
   division: ["sqrt", "rsqrt", "reciprocal", "div"],
   vectorised: ["exp", "log", "tanh", "erf", "erfc"],
   library: [
@@ -40,14 +40,14 @@ const notSimple: Record<Exclude<Effort, "simple">, readonly (UnaryFn | BinaryFn)
     "floordiv",
   ],
 };
-const efforts = new Map<string, Effort>(
-  Object.entries(notSimple).flatMap(([effort, fns]) => fns.map((fn) => [fn, effort as Effort] as const)),
+const efforts = new Map<string, FunctionCost>(
+  Object.entries(notSimple).flatMap(([effort, fns]) => fns.map((fn) => [fn, effort as FunctionCost] as const)),
 );
 
-export const effortOf = (fn: UnaryFn | BinaryFn): Effort => efforts.get(fn) ?? "simple";
+export const functionCost = (fn: UnaryFn | BinaryFn): FunctionCost => efforts.get(fn) ?? "simple";
 
 /** Functions that are no arithmetic of the processor: a power series or worse, in vectors or not. */
 export const isTranscendental = (fn: UnaryFn | BinaryFn): boolean =>
-  effortOf(fn) === "vectorised" || (effortOf(fn) === "library" && fn !== "mod" && fn !== "floordiv");
+  functionCost(fn) === "vectorised" || (functionCost(fn) === "library" && fn !== "mod" && fn !== "floordiv");
 
 export const transcendentalFns: readonly (UnaryFn | BinaryFn)[] = [...unaryFns, ...binaryFns].filter(isTranscendental);

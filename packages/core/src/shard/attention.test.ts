@@ -10,7 +10,7 @@ import { h200 } from "./machines.js";
 import { Mesh } from "./mesh.js";
 import { partition } from "./partition.js";
 import { Placement } from "./placement.js";
-import { plan } from "./planner.js";
+import { planSharding } from "./planner.js";
 
 const [batch, heads, length, size] = [5, 4, 6, 3];
 const base: AttentionKernel = {
@@ -152,7 +152,7 @@ test("the planner splits attention of a GPU by examples, and prices it", () => {
   const tokens = [64, 512, 8, 64];
   const [q, k, v] = [1, 2, 3].map(() => build.input(tokens, "float32"));
   const fn: GraphFn = { params: [q, k, v], outputs: [build.pick(attentionNode([q, k, v], base), 0)] };
-  const made = plan(fn, { ranks: [0, 1, 2, 3], rates: h200, params: [null, null, null] });
+  const made = planSharding(fn, { ranks: [0, 1, 2, 3], rates: h200, params: [null, null, null] });
   assert.equal(made.mesh.size, 4);
   assert.ok(made.single / made.seconds > 2, `${made.single / made.seconds}`);
   // Four flops for each pair of a query and a key, and number of a head.

@@ -4,7 +4,7 @@ import { type Aval, functionOrder, type GraphFn, isOp, type Node, outputAvals, s
 import { type DimensionClasses, dimensionClasses } from "../ops/index.js";
 import { Loop } from "./loop.js";
 import type { Rates } from "./rates.js";
-import { type Local, type Work, wholeOf, workOf, workTime } from "./work.js";
+import { type Local, type OpWork, wholeOf, workOf, workTime } from "./work.js";
 
 export interface Item {
   node: Node;
@@ -17,7 +17,7 @@ export interface Item {
 
 export class Problem {
   readonly items: Item[] = [];
-  readonly work: Map<Node, Work>;
+  readonly work: Map<Node, OpWork>;
   readonly avals: Aval[] = [];
   /** Number of the aval of each slot. */
   readonly avalOf: number[] = [];

@@ -4,7 +4,7 @@ import { type CollectiveKind, functionOrder, type GraphFn, isOp, type Node, rang
 import { membersOf } from "../ops/index.js";
 import { showBytes, showSeconds } from "./explain.js";
 import { type Partitioned, partition } from "./partition.js";
-import { type Plan, type PlanOptions, plan } from "./planner.js";
+import { type PlannerOptions, planSharding, type ShardingPlan } from "./planner.js";
 import { Problem } from "./problem.js";
 import { linkTime, type Rates, ratesAt } from "./rates.js";
 import { wholeOf, workTime } from "./work.js";
@@ -130,7 +130,7 @@ export interface SimulatedRow {
   seconds: number;
   /** Against one device of the same machine. */
   speedup: number;
-  plan: Plan;
+  plan: ShardingPlan;
   result: Simulated;
 }
 
@@ -140,11 +140,11 @@ export function simulateCounts(
   fn: GraphFn,
   counts: readonly number[],
   rates: Rates,
-  options: Partial<PlanOptions> = {},
+  options: Partial<PlannerOptions> = {},
 ): SimulatedRow[] {
   let baseline: number | null = null;
   return counts.map((devices) => {
-    const made = plan(fn, { params: fn.params.map(() => null), ...options, ranks: range(devices), rates });
+    const made = planSharding(fn, { params: fn.params.map(() => null), ...options, ranks: range(devices), rates });
     const parts = partition(fn, {
       mesh: made.mesh,
       params: made.params,

@@ -12,10 +12,10 @@ import {
   h200,
   Mesh,
   Placement,
-  type Plan,
   partition,
-  plan,
+  planSharding,
   type Rates,
+  type ShardingPlan,
   sameLinks,
   simulate,
   simulateCounts,
@@ -52,8 +52,9 @@ function block(batch: number, width: number, hidden: number): GraphFn {
   return { params: [x, a, b], outputs: [build.matmul(build.binary("max", product, build.fullLike(product, 0)), b)] };
 }
 
-const planOf = (fn: GraphFn): Plan => plan(fn, { ranks: range(8), rates: machine, params: fn.params.map(() => null) });
-const partsOf = (fn: GraphFn, p: Plan) =>
+const planOf = (fn: GraphFn): ShardingPlan =>
+  planSharding(fn, { ranks: range(8), rates: machine, params: fn.params.map(() => null) });
+const partsOf = (fn: GraphFn, p: ShardingPlan) =>
   partition(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
 
 test("the large batch", needsPage, () => {

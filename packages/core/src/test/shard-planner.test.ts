@@ -10,13 +10,13 @@ import {
   explainPlan,
   Mesh,
   Placement,
-  type Plan,
-  type PlanOptions,
+  type PlannerOptions,
   parseRates,
   partition,
-  plan,
+  planSharding,
   type Rates,
   ratesAt,
+  type ShardingPlan,
   sameLinks,
 } from "../shard/index.js";
 import { loopGradient, mlpStep, type Program, transformerStep } from "./programs.js";
@@ -39,8 +39,8 @@ const machine: Rates = {
 };
 
 const free = (fn: GraphFn): null[] => fn.params.map(() => null);
-const planFor = (fn: GraphFn, options: Partial<PlanOptions> = {}): Plan =>
-  plan(fn, { ranks: range(8), rates: machine, params: free(fn), ...options });
+const planFor = (fn: GraphFn, options: Partial<PlannerOptions> = {}): ShardingPlan =>
+  planSharding(fn, { ranks: range(8), rates: machine, params: free(fn), ...options });
 
 function product(m: number, k: number, n: number): GraphFn {
   const a = build.input([m, k], "float32");
@@ -54,7 +54,7 @@ const localProducts = (fns: readonly GraphFn[]): number[][] =>
     return [node.shape[0], node.inputs[0].shape[1], node.shape[1]];
   });
 
-const divided = (p: Plan, fn: GraphFn) =>
+const divided = (p: ShardingPlan, fn: GraphFn) =>
   partition(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
 
 const { links: _, ...machineAlone } = { ...machine, simple: 1e12 };

@@ -2,7 +2,7 @@
 // and what runs where there is no compiler.
 import { freemem, totalmem } from "node:os";
 import { functionOrder, type GraphFn, isOp, type Node, numel, storageView } from "../../graph/index.js";
-import { costOf, evaluate, type Value } from "../../ops/index.js";
+import { evaluate, opCost, type Value } from "../../ops/index.js";
 import {
   type Device,
   type DeviceBuffer,
@@ -63,7 +63,7 @@ export class ReferenceDevice implements Device {
   compile(fn: GraphFn): Executable {
     const kernels = functionOrder(fn)
       .filter((node) => !fn.params.includes(node) && !isOp(node, "const") && !isOp(node, "pick"))
-      .map((node) => ({ name: node.op, kind: "kernel" as const, ...costOf(node) }));
+      .map((node) => ({ name: node.op, kind: "kernel" as const, ...opCost(node) }));
     const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
       const args = inputs.map((buffer, i) => valueOf(buffer, fn.params[i]));
       return evaluate(fn, args, this.group).map(({ data }) => {
