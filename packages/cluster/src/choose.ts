@@ -42,7 +42,7 @@ export interface ChooseOptions {
   mesh?: Readonly<Record<string, number>>;
 }
 
-function gridOf(sizes: Readonly<Record<string, number>>, devices: number): Mesh {
+function meshFromSizes(sizes: Readonly<Record<string, number>>, devices: number): Mesh {
   const mesh = Mesh.of(sizes);
   if (mesh.size > devices)
     throw new WeftError(`the mesh ${JSON.stringify(sizes)} needs ${mesh.size} workers, and ${devices} are there`);
@@ -53,7 +53,7 @@ export function choose(fn: GraphFn, options: ChooseOptions): Choice {
   const { devices, rates, params, donated, enabled, rules = rulesFromEnvironment() } = options;
   // For tests and comparisons: everything over all workers, whatever it is worth.
   const all = process.env.WEFT_FORCE_SHARD === "1" && devices > 1 ? Mesh.of({ d: devices }) : undefined;
-  const asked = options.mesh === undefined ? all : gridOf(options.mesh, devices);
+  const asked = options.mesh === undefined ? all : meshFromSizes(options.mesh, devices);
   const made = planSharding(fn, {
     ranks: range(devices),
     rates,

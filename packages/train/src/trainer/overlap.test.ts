@@ -9,10 +9,10 @@ import type { GraphFn } from "@weft/core/internal/graph";
 import { make } from "@weft/core/internal/ops";
 import { nextCollective } from "@weft/core/internal/runtime";
 import { headColumns } from "../data/index.js";
-import { alone, type Group } from "./group.js";
+import { type RankGroup, singleRank } from "./group.js";
 import { makeModel } from "./model.js";
 import { makeOptimizer } from "./optimizer.js";
-import { freshState, makePrograms, type StepOptions } from "./step.js";
+import { freshState, makeStepExecutables, type StepOptions } from "./step.js";
 import { tinyRaw } from "./testkit.js";
 
 /** Keeps the graph of the step, which is not run: there is no second rank. */
@@ -28,8 +28,8 @@ class Recorder extends weft.ReferenceDevice {
   }
 }
 
-const pair: Group = {
-  ...alone,
+const pair: RankGroup = {
+  ...singleRank,
   size: 2,
   kind: "shm",
   sum: (t) =>
@@ -66,7 +66,7 @@ function stepsOf(bucketBytes: number): ScheduleStep[] {
       shape: [20, headColumns + 32],
       dtype: "int32",
     });
-    assert.throws(() => makePrograms(options).whole(state, packed), /recorded/);
+    assert.throws(() => makeStepExecutables(options).whole(state, packed), /recorded/);
     const { fn, donated } = device.step!;
     return scheduleFunction(fn, { donated, parallelRows: 1, longReduction: 1 << 20 }).steps;
   } finally {

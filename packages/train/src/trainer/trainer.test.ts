@@ -11,7 +11,7 @@ import { save } from "@weft/core/io";
 import { recordSchema, runFileSchema, unknownFields } from "@weft/formats";
 import { scratch } from "../data/testkit.js";
 import { checkpointSteps, findCheckpoint } from "./checkpoint.js";
-import { alone, type Group } from "./group.js";
+import { type RankGroup, singleRank } from "./group.js";
 import { type Parts, tiny } from "./testkit.js";
 import { type TrainOptions, type TrainResult, train } from "./trainer.js";
 
@@ -201,7 +201,7 @@ test("pre-norm and learned positions train too", async () => {
 
 test("ranks that work on the same samples are found out at the end of the epoch", async () => {
   // Two ranks that both believe to be rank 0, as in the study that trained every rank on everything.
-  const both: Group = { ...alone, size: 2, sum: (t) => t.add(t), gather: (t) => weft.concat([t, t]) };
+  const both: RankGroup = { ...singleRank, size: 2, sum: (t) => t.add(t), gather: (t) => weft.concat([t, t]) };
   const config = { ...tiny(folder, "twice"), ranks: 2, batchPerRank: 10 };
   await assert.rejects(
     train(config, { group: both }),
@@ -209,7 +209,7 @@ test("ranks that work on the same samples are found out at the end of the epoch"
   );
 });
 
-test("a limit on steps: the epoch says how much of it was taken; nothing to resume is said", async () => {
+test("a limit on steps: the epoch says how much of it was taken; nothing to resume is stepLog", async () => {
   const notes: string[] = [];
   const epochs: number[][] = [];
   await train(tiny(folder, "limited", { training: { epochs: 2, global_batch: 20, max_steps: 14 } }), {
