@@ -1,9 +1,9 @@
 // What a worker tells the planner about itself: what was measured on this machine before, or is measured now, once. Workers
 // that a launcher started together measure together: each alone, all at once, and the links between them.
 import { cpus } from "node:os";
+import type { Rates } from "@weft/core/internal/cost";
 import { type Device, ShmGroup } from "@weft/core/internal/device";
 import { allAgree, isQuiet, knownRates, measureGroup, ratesOf, saveRates } from "@weft/core/internal/runtime";
-import type { Rates } from "@weft/core/internal/shard";
 import { log } from "./debug.js";
 
 /** The workers of one launcher: who this one is among them, and a name that only they know. */

@@ -1,10 +1,12 @@
 // What workers are sent to run: a function is planned and cut the first time that it meets inputs that lie where they lie,
 // its parts are defined on their workers, and it is planned once more when arguments turn out to come again. Knows
 // placements and messages, nothing of tensors and their values.
+
+import type { Rates } from "@weft/core/internal/cost";
 import { type DType, type GraphFn, type Shape, toPlain, WeftError } from "@weft/core/internal/graph";
 import type { Value } from "@weft/core/internal/ops";
 import { tape } from "@weft/core/internal/runtime";
-import { type Partitioned, type Placement, partition, type Rates } from "@weft/core/internal/shard";
+import { type Partitioned, type Placement, partition } from "@weft/core/internal/shard";
 import { type Choice, type ChooseOptions, choose } from "./choose.js";
 import type { Connection } from "./connection.js";
 import { scatterConstants } from "./constants.js";

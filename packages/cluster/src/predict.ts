@@ -1,8 +1,10 @@
 // How long a function will take that was cut for CPU workers, by the kernels that each of them will compile: what the
 // planner says while it searches, priced once more without guessing about fusion. Nothing is compiled and nothing runs.
+
+import { predictKernels, type Rates, ratesAt } from "@weft/core/internal/cost";
 import { CpuDevice } from "@weft/core/internal/device";
 import type { GraphFn } from "@weft/core/internal/graph";
-import { type Partitioned, predictKernels, type Rates, ratesAt } from "@weft/core/internal/shard";
+import type { Partitioned } from "@weft/core/internal/shard";
 import { inlineCustom } from "@weft/core/internal/transform";
 
 export interface CallPrediction {

@@ -171,6 +171,13 @@ test("arguments are checked", () => {
   assert.match(done.stderr, /unknown suite nothing; suites are cpu, gpu/);
 });
 
+test("golden values are required of Weft; a peer with another discretization only has to agree", () => {
+  const { check } = quantumTable("cuda", false).find(({ id }) => id === "pauli-chain-4")!;
+  assert.equal(check!({ weft: [0.0142000983499], jax: [0.0142000940572] }), null);
+  assert.match(check!({ weft: [0.0142000940572] })!, /loss is 0.0142000940572, expected 0.014200098361/);
+  assert.match(check!({ weft: [0.0142000983499], jax: [0.0143] })!, /jax: number 0 is 0.0143/);
+});
+
 test("a record without times, samples or machine is invalid", () => {
   const head = { kind: "cpu", device: "cpu", at: "2026-01-01", hardware: {}, versions: {}, settings: {}, absent: {} };
   assert.deepEqual(recordProblems({ ...head, rows: [{ times: { weft: { ms: 1, rounds: [{ samples: [1] }] } } }] }), []);

@@ -2,11 +2,11 @@
 // are those of the whole, nothing is exchanged; and where dropped weights could not be told apart, it is not split.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { h200 } from "../cost/index.js";
 import { type AttentionKernel, functionOrder, type GraphFn, isOp, type Node, numel } from "../graph/index.js";
 import { build, evaluate, factorsOf, fromReals, type Value, verify } from "../ops/index.js";
 import { attentionNode, backward, inlineCustom } from "../transform/index.js";
 import { gatherValue, runLockstep, scatterValue } from "./lockstep.js";
-import { h200 } from "./machines.js";
 import { Mesh } from "./mesh.js";
 import { partition } from "./partition.js";
 import { Placement } from "./placement.js";

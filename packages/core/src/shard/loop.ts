@@ -1,14 +1,20 @@
 // What a loop costs a device that has a part of it: every step on the part of each value that the loop's split leaves, and
 // nothing but arithmetic where the steps run in registers (a batch of small problems becomes one kernel). Which loops do is
 // judged by the rules of thumb that the compiler of lanes follows.
-import { isComplex, isOp, type Node, numel, outputAvals, type Shape } from "../graph/index.js";
-import { bodyDimensions, factorsOf, opCost } from "../ops/index.js";
-import type { Problem } from "./problem.js";
-import type { Rates } from "./rates.js";
-import { arithmetic, type Local, type OpWork, wholeOf, workTime } from "./work.js";
 
-/** Numbers of state and scalars of a step up to which a problem stays in registers. */
-const laneLimits = { state: 512, scalars: 24_000 };
+import {
+  arithmetic,
+  type Local,
+  laneLimits,
+  type OpWork,
+  opCost,
+  type Rates,
+  wholeOf,
+  workTime,
+} from "../cost/index.js";
+import { isComplex, isOp, type Node, numel, outputAvals, type Shape } from "../graph/index.js";
+import { bodyDimensions, factorsOf } from "../ops/index.js";
+import type { Problem } from "./problem.js";
 
 export class Loop {
   readonly inRegisters: boolean;

@@ -1,13 +1,13 @@
 // Devices with a clock instead of arithmetic: how long the functions of all devices would take on a machine of given
 // rates, collective by collective. What comes out is a prediction and says so wherever it is printed.
+
+import { linkTime, type Rates, ratesAt, wholeOf, workTime } from "../cost/index.js";
 import { type CollectiveKind, functionOrder, type GraphFn, isOp, type Node, range } from "../graph/index.js";
 import { membersOf } from "../ops/index.js";
 import { showBytes, showSeconds } from "./explain.js";
 import { type Partitioned, partition } from "./partition.js";
 import { type PlannerOptions, planSharding, type ShardingPlan } from "./planner.js";
 import { Problem } from "./problem.js";
-import { linkTime, type Rates, ratesAt } from "./rates.js";
-import { wholeOf, workTime } from "./work.js";
 
 export interface SimulatedRank {
   rank: number;

@@ -21,6 +21,7 @@ import {
   tallyLanes,
   whole,
 } from "../../compile/index.js";
+import { fewestSmall, type KernelWork, opCost, smallProduct } from "../../cost/index.js";
 import {
   type DType,
   dtypes,
@@ -32,8 +33,6 @@ import {
   outputAvals,
   stridesOf,
 } from "../../graph/index.js";
-import { opCost } from "../../ops/index.js";
-import { fewestSmall, type KernelWork, smallProduct } from "../../shard/index.js";
 import type { KernelInfo } from "../contract.js";
 import { bytesReceived, describe, membersOf } from "../group/descriptor.js";
 import { abiSource } from "./native/abi.js";

@@ -17,6 +17,7 @@ import {
   type Schedule,
   type ScheduleStep,
 } from "../../compile/index.js";
+import { opCost } from "../../cost/index.js";
 import {
   bytesOf,
   type DType,
@@ -30,7 +31,7 @@ import {
   type Precision,
   stridesOf,
 } from "../../graph/index.js";
-import { opCost, type ReferenceRule, referenceRules, type Value } from "../../ops/index.js";
+import { type ReferenceRule, referenceRules, type Value } from "../../ops/index.js";
 import type { KernelInfo } from "../contract.js";
 import { attentionArguments } from "./attention.js";
 import { stagedCollective } from "./collective.js";
