@@ -10,6 +10,7 @@ import {
   type DeviceTraits,
   type Executable,
   hostTraits,
+  Lifetime,
 } from "@weft/core/internal/device";
 import { bytesOf, functionOrder, type GraphFn, isOp, type Node, numel, WeftError } from "@weft/core/internal/graph";
 import { costOf, factorsOf } from "@weft/core/internal/ops";
@@ -233,7 +234,9 @@ export class ClusterDevice implements Device {
     const { donated = [], known = new Map() } = options;
     const call: CompiledCall = { fn, donated, known, prepared: new Map() };
     const issue: Repeat = (inputs, outputs) => this.#issue(call, inputs, outputs, issue);
+    const lifetime = new Lifetime(() => this.#do(() => this.programs.release(call)));
     const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
+      lifetime.check();
       if (this.lost !== null) throw new WeftError(this.lost);
       const site = captureSite();
       const outputs = fn.outputs.map((output) => {
@@ -246,7 +249,7 @@ export class ClusterDevice implements Device {
       this.#do(() => issue(inputs as ClusterBuffer[], outputs));
       return outputs;
     };
-    return { kernels, scratchBytes: 0, aliases: new Map(), run };
+    return { kernels, scratchBytes: 0, aliases: new Map(), run, release: () => lifetime.release() };
   }
 
   #issue(call: CompiledCall, inputs: ClusterBuffer[], outputs: ClusterBuffer[], again: Repeat): void {

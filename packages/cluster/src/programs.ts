@@ -161,6 +161,12 @@ export class Programs {
     return { ...this.#prepare(call, choice, partitioned), settled: true };
   }
 
+  /** Makes the workers forget every program of a compiled function. */
+  release({ prepared }: CompiledCall): void {
+    for (const { program } of prepared.values()) this.#forget(program);
+    prepared.clear();
+  }
+
   #forget(program: number): void {
     this.connection.send({ t: "forget", program });
   }

@@ -2,11 +2,14 @@
 // results to clients directly. Goes back to the dispatcher when that was restarted.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import {
+  type CachedExecutable,
   checkArguments,
   createDevice,
   type Device,
   type DeviceBuffer,
   type Executable,
+  ExecutableCache,
+  type ExecutableHandle,
   groupLibrary,
   MpiGroup,
   movedBytes,
@@ -61,12 +64,14 @@ export interface WorkerOptions extends Security, CalibrateOptions {
   dataHost?: string;
   /** Seconds to look for a dispatcher at the start. */
   wait?: number;
+  /** Compiled functions that stay loaded without a program that uses them (1,024 by default). */
+  executables?: number;
 }
 
 type UploadPart = Extract<ToWorker, { t: "upload" }>["part"];
 
 interface Program {
-  executable: Executable | null;
+  executable: ExecutableHandle<CachedExecutable> | null;
   problem: string | null;
   fn: GraphFn | null;
   group: { name: string; rank: number; size: number; mpi: boolean } | null;
@@ -109,7 +114,7 @@ export class Worker {
   readonly #data: DataServer;
   readonly #spaces = new Map<number, Namespace>();
   readonly #programs = new Map<string, Program>();
-  readonly #executables = new Map<string, Executable>();
+  readonly #executables: ExecutableCache<CachedExecutable>;
   readonly #groups = new Map<string, ProcessGroup>();
   /** Groups that failed, and why: nobody waits for their members again. */
   readonly #broken = new Map<string, string>();
@@ -129,6 +134,7 @@ export class Worker {
     this.#options = options;
     this.#security = securityFrom(options);
     this.device = makeDevice(options);
+    this.#executables = new ExecutableCache(options.executables ?? maxExecutables);
     this.#rates = workerRates(this.device, options);
     this.#data = new DataServer(
       this.device,
@@ -335,7 +341,7 @@ export class Worker {
       if (done >= progressEvery) this.#sendProgress();
     } else if (message.t === "upload") return this.#upload(message);
     else if (message.t === "free") this.#free(message.client, message.ids);
-    else if (message.t === "forget") this.#programs.delete(`${message.client}/${message.program}`);
+    else if (message.t === "forget") this.#forget(`${message.client}/${message.program}`);
     return null;
   }
 
@@ -350,7 +356,7 @@ export class Worker {
     this.#data.forget(client);
     const base = this.#maps.get(client);
     if (base !== undefined) this.#unmap(client, base);
-    for (const key of [...this.#programs.keys()]) if (key.startsWith(`${client}/`)) this.#programs.delete(key);
+    for (const key of [...this.#programs.keys()]) if (key.startsWith(`${client}/`)) this.#forget(key);
     if (this.#spaces.size === 0) this.device.trim();
     say("worker", () => `client ${client} left`);
   }
@@ -366,6 +372,7 @@ export class Worker {
   #define({ client, program, graph, group, donated, known = [] }: Extract<ToWorker, { t: "define" }>): void {
     const entry: Program = { executable: null, problem: null, fn: null, group, donated };
     if (!this.#spaces.has(client)) return;
+    this.#forget(`${client}/${program}`);
     this.#programs.set(`${client}/${program}`, entry);
     try {
       const fn = decodeFunction(graph);
@@ -373,24 +380,30 @@ export class Worker {
       entry.fn = fn;
       if (group !== null) this.#join(group);
       entry.executable = this.#compile(fn, donated, known);
-      say("worker", () => `program ${program} of client ${client}: ${entry.executable!.kernels.length} kernels`);
+      say(
+        "worker",
+        () => `program ${program} of client ${client}: ${entry.executable!.value.executable.kernels.length} kernels`,
+      );
     } catch (error) {
       entry.problem = shortened((error as Error).message);
       say("worker", () => `program ${program} of client ${client} cannot run: ${entry.problem}`);
     }
   }
 
-  #compile(fn: GraphFn, donated: readonly boolean[], values: KnownArguments): Executable {
+  /** Drops a program; its executable stays in the cache for programs with the same function. */
+  #forget(key: string): void {
+    this.#programs.get(key)?.executable?.release();
+    this.#programs.delete(key);
+  }
+
+  #compile(fn: GraphFn, donated: readonly boolean[], values: KnownArguments): ExecutableHandle<CachedExecutable> {
     const given = values.map(({ param, data }) => `${param}:${data}`).join();
     const key = `${structuralKey(fn)}/${donated.map(Number).join("")}/${given}`;
-    const ready = this.#executables.get(key);
-    if (ready !== undefined) return ready;
     const { device } = this;
-    const whole = inlineCustom(fn, (node, usesOutput) => device.keeps?.(node, usesOutput) ?? false);
-    const made = device.compile(whole, { donated, known: readKnown(fn, values) });
-    this.#executables.set(key, made);
-    if (this.#executables.size > maxExecutables) this.#executables.delete(this.#executables.keys().next().value!);
-    return made;
+    return this.#executables.acquire(key, () => {
+      const whole = inlineCustom(fn, (node, usesOutput) => device.keeps?.(node, usesOutput) ?? false);
+      return { executable: device.compile(whole, { donated, known: readKnown(fn, values) }) };
+    });
   }
 
   /** The group of this name: found, or joined with its other members, who were told at the same time. */
@@ -436,7 +449,7 @@ export class Worker {
       if (entry.problem !== null || entry.executable === null)
         throw new WeftError(entry.problem ?? "the program was not compiled");
       if (entry.group !== null) this.#join(entry.group);
-      this.#execute(space, entry, entry.executable, message);
+      this.#execute(space, entry, entry.executable.value.executable, message);
     } catch (error) {
       const [text, cause] = causeOf(error as Error);
       // The others must not wait for what will not come.

@@ -60,6 +60,11 @@ export interface Executable {
   readonly lastTimes?: Float64Array;
   /** `wanted`: the results are fetched next, so a device may deliver large ones piece by piece. */
   run(inputs: readonly DeviceBuffer[], wanted?: boolean): DeviceBuffer[];
+  /**
+   * Unloads the code and frees the memory that the executable owns. Calls that are still running on the device finish
+   * first. A second call does nothing; `run` throws afterwards. `kernels` stays readable.
+   */
+  release(): void;
 }
 
 export interface DeviceMemory {

@@ -13,6 +13,7 @@ import {
   OutOfMemoryError,
   type ProcessGroup,
 } from "../contract.js";
+import { Lifetime } from "../executable-cache.js";
 
 class HostBuffer implements DeviceBuffer {
   constructor(readonly data: ArrayBuffer) {}
@@ -64,7 +65,9 @@ export class ReferenceDevice implements Device {
     const kernels = functionOrder(fn)
       .filter((node) => !fn.params.includes(node) && !isOp(node, "const") && !isOp(node, "pick"))
       .map((node) => ({ name: node.op, kind: "kernel" as const, ...costOf(node) }));
+    const lifetime = new Lifetime();
     const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
+      lifetime.check();
       const args = inputs.map((buffer, i) => valueOf(buffer, fn.params[i]));
       return evaluate(fn, args, this.group).map(({ data }) => {
         // A result may be a view of an argument; the caller must get memory of its own.
@@ -72,7 +75,7 @@ export class ReferenceDevice implements Device {
         return this.#track(new HostBuffer(bytes.buffer));
       });
     };
-    return { kernels, scratchBytes: 0, aliases: new Map(), run };
+    return { kernels, scratchBytes: 0, aliases: new Map(), run, release: () => lifetime.release() };
   }
 
   synchronize(): void {}
