@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CpuDevice } from "@weft/core/internal/device";
 import { runJitBench } from "./index.js";
-import { batchOf, errorOf, flopsOf, labelOf, parseSize, rowsOf, withBatch } from "./rows.js";
+import { batchOf, errorOf, flopsOf, labelOf, parseSize, resizeBatch, rowsOf } from "./rows.js";
 import { type BenchOptions, runBench } from "./run.js";
 
 const options = (sizes: string[], more: Partial<BenchOptions> = {}): BenchOptions => ({
@@ -20,7 +20,7 @@ const options = (sizes: string[], more: Partial<BenchOptions> = {}): BenchOption
   ...more,
 });
 
-test("the published rows, their arithmetic, and a quarter of each edge on CPUs", () => {
+test("rows have their published sizes and arithmetic, and a quarter of each edge on CPUs", () => {
   const rows = rowsOf("shard", "cuda");
   assert.deepEqual(
     rows.map((row) => Number((flopsOf(row) / 1e12).toFixed(4))),
@@ -34,15 +34,15 @@ test("the published rows, their arithmetic, and a quarter of each edge on CPUs",
   ]);
 });
 
-test("sizes as users write them, and what is wrong with others", () => {
+test("sizes are parsed, and invalid ones are refused", () => {
   assert.equal(labelOf(parseSize("2048")), "2048x2048");
   assert.equal(labelOf(parseSize("8x4x2")), "(8,4)@(4,2)");
   assert.equal(labelOf(parseSize("16:4-8-4")), "batch=16, [4, 8, 4]");
-  assert.equal(batchOf(withBatch(parseSize("16:4-8-4"), 99)), 99);
+  assert.equal(batchOf(resizeBatch(parseSize("16:4-8-4"), 99)), 99);
   for (const bad of ["0", "2.5", "4x", "4x4x4x4", "8:4", "cat"]) assert.throws(() => parseSize(bad), /size "/);
 });
 
-test("a wrong result has an error that shows, in every kind of row", () => {
+test("the error of a wrong result is large for every kind of row", () => {
   const product = parseSize("2x2x2");
   assert.equal(
     errorOf(
@@ -88,7 +88,7 @@ test("a wrong result has an error that shows, in every kind of row", () => {
   assert.equal(errorOf(pass, [[-1, 0, 2]], [], [-2, 0, 4]), 2);
 });
 
-test("measures in a process of its own: both clocks, checked results, the library underneath", async () => {
+test("a row is measured in its own process with both clocks, a checked result and the BLAS library", async () => {
   const seen: string[] = [];
   const rows = await runBench(options(["64", "32:16-32-16", "64x8"], { onProgress: (what) => seen.push(what) }));
   assert.deepEqual(
@@ -100,7 +100,7 @@ test("measures in a process of its own: both clocks, checked results, the librar
   assert.ok(seen.some((what) => what.includes("64x64")));
 });
 
-test("a row that does not fit is in the record with its reason, and the others are measured", {
+test("a row that does not fit into memory is recorded with its reason, and the others are measured", {
   skip: !CpuDevice.available() && "no C compiler: the reference device has no memory limit",
 }, async () => {
   process.env.WEFT_CPU_MEMORY = "4000000";
@@ -114,7 +114,7 @@ test("a row that does not fit is in the record with its reason, and the others a
   }
 });
 
-test("compiled programs agree with one call an operation and launch fewer kernels", async () => {
+test("compiled programs agree with single operations and launch fewer kernels", async () => {
   const rows = await runJitBench(options([]));
   assert.equal(rows.length, 4);
   for (const row of rows) {
@@ -123,24 +123,24 @@ test("compiled programs agree with one call an operation and launch fewer kernel
   }
 });
 
-test("stopping ends the measuring process", async () => {
+test("an aborted signal ends the measuring process", async () => {
   const abort = new AbortController();
   const running = runBench(options(["2048"], { repeats: 1000, signal: abort.signal, onProgress: () => abort.abort() }));
   await assert.rejects(running, /stopped/);
 });
 
-test("a machine that is not here is predicted, and labelled so; unknown ones are refused", async () => {
+test("times of another machine are predicted and labeled so; unknown machines are refused", async () => {
   const rows = await runBench(options(["4096", "64x8"], { counts: [1, 8], simulate: "h200" }));
   assert.ok(rows.every((row) => row.results.every((r) => r.simulated && r.endToEnd.length === 0 && r.error === null)));
   const [one, eight] = rows[0].results;
   assert.equal(eight.devicesUsed, 8);
   assert.ok(one.compute[0] / eight.compute[0] > 4 && one.compute[0] / eight.compute[0] <= 8);
-  // Too small to share: one device, whatever is there.
+  // Too small to divide: one device, however many there are.
   assert.equal(rows[1].results[1].devicesUsed, 1);
   await assert.rejects(runBench(options(["16"], { simulate: "cray" })), /known machines are h200/);
 });
 
-test("over real workers: what was used, moved and expected, and from which batch it pays", {
+test("rows on real workers report devices, bytes, a prediction and the batch from which they pay", {
   skip: !CpuDevice.available() && "no C compiler",
 }, async () => {
   process.env.WEFT_FORCE_SHARD = "1";
@@ -154,7 +154,7 @@ test("over real workers: what was used, moved and expected, and from which batch
     assert.ok(two.predictedSeconds !== undefined && two.predictedSeconds > 0 && one.predictedSeconds === undefined);
     assert.equal(two.predictedBy, "kernels");
     assert.match(two.plan, /2 of 2 workers/);
-    // One device with both cores, calls back to back and calls alone: all there to be compared.
+    // One device with both cores, calls back to back and single calls are all recorded for comparison.
     assert.deepEqual(
       [one.sameCores, two.sameCores?.length, two.independent?.length, two.alone.length],
       [undefined, 2, 2, 2],

@@ -1,20 +1,20 @@
-// One device count of the benchmark in a process of its own: device, cores and workers are set up once and end with it, so one
-// count cannot disturb the next. Speaks over the process's message channel: a job comes in, progress and results go out.
+// One device count of the benchmark in a process of its own: device, cores and workers are set up once and end with the
+// process, so that one count cannot disturb the next. A job arrives over the IPC channel; progress and results are sent back.
 import { createDevice } from "@weft/core/internal/device";
 import { useDevice } from "@weft/core/internal/runtime";
 import type { Tensor } from "@weft/core/internal/tensor";
 import { median } from "@weft/formats/stats";
 import { type JitRow, runJitSuite } from "./jit-suite.js";
-import { type Measured, RowClock, roundsOf } from "./measure.js";
+import { RowClock, type RowTimes, roundsOf } from "./measure.js";
 import { rawProducts } from "./raw.js";
 import type { RowSpec } from "./rows.js";
 
-export interface Job {
-  /** "single": this process's own device, alone or beside others that share nothing; "sharded": workers. */
+export interface MeasureJob {
+  /** "single": the device of this process; "sharded": workers; "jit": compiled programs against single operations. */
   mode: "single" | "sharded" | "jit";
   device: string;
   devices: number;
-  /** Cores of this process (single). */
+  /** Cores of this process (mode "single"). */
   cores?: number[];
   coresPerWorker?: number;
   server?: string;
@@ -24,28 +24,28 @@ export interface Job {
   warmup: number;
   repeats: number;
   computeOnly?: boolean;
-  /** Measures the workers for the planner where that has not been done (sharded). */
+  /** Measures the rates of the workers for the planner if they are not known yet (mode "sharded"). */
   calibrate?: boolean;
   rows: RowSpec[];
-  /** Also times the library underneath (single). */
+  /** Also times the BLAS library directly (mode "single"). */
   raw?: boolean;
 }
 
-/** What a parent asks for, once the child is ready: rounds of rows, in order, and the end. */
+/** Requests of the parent once the child is ready: rounds of rows, in order, and the end. */
 export type ParentMessage = { kind: "round"; row: number; round: number } | { kind: "end" };
 
 export type ChildMessage =
   | { kind: "ready" }
   | { kind: "progress"; done: number; of: number }
-  /** A round before the last. */
+  /** A round before the last has finished. */
   | { kind: "round"; row: number; round: number }
-  /** The last round: everything that is known of the row. */
-  | { kind: "row"; row: number; measured: Measured; facts: RowFacts }
+  /** The last round has finished: all results of the row. */
+  | { kind: "row"; row: number; measured: RowTimes; facts: RowFacts }
   | { kind: "jit"; rows: JitRow[] }
   | { kind: "failed"; row: number; message: string; outOfMemory: boolean }
   | { kind: "broken"; message: string };
 
-/** What the devices say of the last row. */
+/** What the devices report about a row. */
 export interface RowFacts {
   devicesUsed: number;
   bytesMoved: number;
@@ -54,7 +54,7 @@ export interface RowFacts {
   computeSeconds: number;
   plan: string;
   predictedSeconds: number | null;
-  /** What was priced: compiled kernels, or operations as the planner sees them. */
+  /** Basis of the prediction: compiled kernels, or operations as the planner sees them. */
   predictedBy?: "kernels" | "operations";
   paysFrom: number | null;
   raw: number[] | null;
@@ -62,15 +62,15 @@ export interface RowFacts {
 
 export interface Rig {
   settle(tensors: readonly Tensor[]): Promise<void>;
-  facts(row: RowSpec, measured: Measured): Promise<RowFacts>;
+  facts(row: RowSpec, measured: RowTimes): Promise<RowFacts>;
   close(): Promise<void>;
 }
 
-const say = (message: ChildMessage): void => {
+const report = (message: ChildMessage): void => {
   process.send?.(message);
 };
 
-async function single(job: Job): Promise<Rig> {
+async function single(job: MeasureJob): Promise<Rig> {
   const { device: byName } = await import("@weft/core");
   const made = job.cores !== undefined ? createDevice(job.device, { cores: job.cores }) : byName(job.device);
   useDevice(made);
@@ -91,45 +91,45 @@ async function single(job: Job): Promise<Rig> {
   };
 }
 
-/** Does what the parent asks for until it asks for the end. */
-function serve(job: Job, rig: Rig): Promise<void> {
+/** Runs the rounds that the parent requests until it requests the end. */
+function serve(job: MeasureJob, rig: Rig): Promise<void> {
   const options = { ...job, settle: rig.settle };
   let clock: RowClock | null = null;
   async function round(index: number, round: number): Promise<void> {
     try {
       if (round === 0) {
-        // A row that was given up because another process failed.
+        // Left over from a row that was abandoned because another process failed.
         clock?.dispose();
         clock = null;
         clock = await RowClock.prepare(job.rows[index], options);
       }
       await clock!.round();
-      if (round + 1 < roundsOf(job.repeats)) return say({ kind: "round", row: index, round });
+      if (round + 1 < roundsOf(job.repeats)) return report({ kind: "round", row: index, round });
       const measured = await clock!.end();
       clock = null;
-      say({ kind: "row", row: index, measured, facts: await rig.facts(job.rows[index], measured) });
+      report({ kind: "row", row: index, measured, facts: await rig.facts(job.rows[index], measured) });
     } catch (error) {
       clock?.dispose();
       clock = null;
       const { name, message } = error as Error;
-      say({ kind: "failed", row: index, message, outOfMemory: name === "OutOfMemoryError" });
+      report({ kind: "failed", row: index, message, outOfMemory: name === "OutOfMemoryError" });
     }
   }
   return new Promise((resolve) => {
-    process.on("message", (asked: ParentMessage) => {
-      if (asked.kind === "end") resolve();
-      else void round(asked.row, asked.round);
+    process.on("message", (request: ParentMessage) => {
+      if (request.kind === "end") resolve();
+      else void round(request.row, request.round);
     });
-    say({ kind: "ready" });
+    report({ kind: "ready" });
   });
 }
 
-async function run(job: Job): Promise<void> {
+async function run(job: MeasureJob): Promise<void> {
   const rig = job.mode !== "sharded" ? await single(job) : await (await import("./sharded.js")).sharded(job);
   try {
     if (job.mode === "jit") {
-      const onRow = (_label: string, done: number, of: number): void => say({ kind: "progress", done, of });
-      say({ kind: "jit", rows: runJitSuite({ warmup: job.warmup, repeats: job.repeats, onRow }) });
+      const onRow = (_label: string, done: number, of: number): void => report({ kind: "progress", done, of });
+      report({ kind: "jit", rows: runJitSuite({ warmup: job.warmup, repeats: job.repeats, onRow }) });
       return;
     }
     await serve(job, rig);
@@ -138,16 +138,16 @@ async function run(job: Job): Promise<void> {
   }
 }
 
-// A parent that is gone cannot be served; workers must not outlive it.
+// Workers must not outlive a parent that has exited.
 const orphaned = (): void => process.exit(1);
 process.on("disconnect", orphaned);
 function finish(): void {
   process.off("disconnect", orphaned);
   process.disconnect();
 }
-process.once("message", (job: Job) => {
+process.once("message", (job: MeasureJob) => {
   run(job).then(finish, (error: Error) => {
-    say({ kind: "broken", message: error.message });
+    report({ kind: "broken", message: error.message });
     process.exitCode = 1;
     finish();
   });

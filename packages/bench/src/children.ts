@@ -1,34 +1,34 @@
-// The measuring processes of the benchmark: each does one job, round by round when it is told to, so that arrangements that
-// are compared run one right after the other. Knows nothing of what is compared.
+// The measuring processes of the benchmark. Each runs one job round by round on request, so that configurations that are
+// compared run one right after the other.
 import { type ChildProcess, fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import type { ChildMessage, Job, ParentMessage, RowFacts } from "./child.js";
-import type { Measured } from "./measure.js";
+import type { ChildMessage, MeasureJob, ParentMessage, RowFacts } from "./child.js";
+import type { RowTimes } from "./measure.js";
 
-export type RowOutcome = { measured: Measured; facts: RowFacts } | { failed: string; outOfMemory: boolean };
+export type RowOutcome = { measured: RowTimes; facts: RowFacts } | { failed: string; outOfMemory: boolean };
 
 const childPath = fileURLToPath(new URL("./child.js", import.meta.url));
 
-/** Runs one job in a process of its own; kills it when asked to. */
+/** Runs one job in a process of its own; an aborted signal ends it. */
 export class Child {
   readonly process: ChildProcess;
   readonly #listeners = new Set<(message: ChildMessage) => void>();
   #stderr = "";
   #broken: string | null = null;
-  /** Null when it did its work, else why it ended. */
+  /** Resolves when the process has ended: null after success, else the reason. */
   readonly ended: Promise<string | null>;
   #over: string | null = null;
 
-  constructor(job: Job, signal: AbortSignal | undefined) {
+  constructor(job: MeasureJob, signal: AbortSignal | undefined) {
     this.process = fork(childPath, [], { stdio: ["ignore", "inherit", "pipe", "ipc"], serialization: "advanced" });
     this.process.stderr!.on("data", (data: Buffer) => {
       this.#stderr = (this.#stderr + data).slice(-4000);
     });
     this.process.on("message", (message) => {
-      const said = message as ChildMessage;
-      if (said.kind === "broken") this.#broken = said.message;
-      if (said.kind === "ready") this.#ready = true;
-      for (const listener of this.#listeners) listener(said);
+      const received = message as ChildMessage;
+      if (received.kind === "broken") this.#broken = received.message;
+      if (received.kind === "ready") this.#ready = true;
+      for (const listener of this.#listeners) listener(received);
     });
     const stop = (): void => {
       this.process.kill("SIGTERM");
@@ -53,7 +53,7 @@ export class Child {
     this.#listeners.add(listener);
   }
 
-  /** The first message that the function makes something of; its end otherwise. */
+  /** The first message for which `take` returns a value, or the reason why the process ended. */
   #next<T>(take: (message: ChildMessage) => T | undefined): Promise<T | string> {
     return new Promise((resolve) => {
       const done = (found: T | string): void => {
@@ -71,17 +71,17 @@ export class Child {
 
   #ready = false;
 
-  /** Resolves when the child waits for its first round; also when it has ended. */
+  /** Resolves when the child waits for its first round, or has ended. */
   async ready(): Promise<void> {
     if (this.#ready || this.#over !== null) return;
     await this.#next((message) => (message.kind === "ready" ? true : undefined));
   }
 
-  #tell(message: ParentMessage): void {
+  #send(message: ParentMessage): void {
     if (this.#over === null && this.process.connected) this.process.send(message, () => {});
   }
 
-  /** One round of a row: null before the last, then (or where it fails) what came of it. */
+  /** One round of a row: null before the last round, then the outcome; a failure ends the row early. */
   async measure(row: number, round: number): Promise<RowOutcome | null> {
     const outcome = this.#next((message): RowOutcome | null | undefined => {
       if (message.kind === "round" && message.row === row && message.round === round) return null;
@@ -90,24 +90,24 @@ export class Child {
         return { failed: message.message, outOfMemory: message.outOfMemory };
       return undefined;
     });
-    this.#tell({ kind: "round", row, round });
+    this.#send({ kind: "round", row, round });
     const found = await outcome;
     return typeof found === "string" ? { failed: found, outOfMemory: false } : found;
   }
 
   async end(): Promise<void> {
-    this.#tell({ kind: "end" });
+    this.#send({ kind: "end" });
     await this.ended;
   }
 }
 
-/** Children that measure the same rows at the same time. */
+/** Processes that measure the same rows at the same time. */
 export class Team {
   readonly children: Child[];
 
   constructor(
     readonly what: string,
-    jobs: readonly Job[],
+    jobs: readonly MeasureJob[],
     signal: AbortSignal | undefined,
   ) {
     this.children = jobs.map((job) => new Child(job, signal));

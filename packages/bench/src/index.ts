@@ -1,4 +1,4 @@
-// The sharding benchmark: measures, and hands out plain data.
+// The benchmarks behind `weft bench`: they measure and return plain data.
 
 export { coreOrder } from "@weft/core/internal/device";
 export type { JitRow, JitTimes } from "./jit-suite.js";

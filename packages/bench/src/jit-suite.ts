@@ -1,31 +1,33 @@
-// jit against op by op: four small programs, each run as one compiled program and as one call an operation, on one device. Says
-// what compiling costs, what a call costs, and how many kernels are launched, all counted rather than computed.
+// jit against single operations: four small programs, each as one compiled program and as one call per operation, on one
+// device. Measures the first call, later calls and the number of launched kernels.
 import { type Node, topological } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
 import { jit, key, matmul, randn, relu, softmax, type Tensor, valueAndGrad } from "@weft/core/internal/tensor";
 
+/** Times of a program. */
 export interface JitTimes {
-  /** Seconds of the first call: tracing, compiling, running. */
+  /** Seconds of the first call: trace, compile, run. */
   first: number;
   /** Seconds of every later call. */
   calls: number[];
   kernelsPerCall: number;
 }
 
+/** One program as single operations and compiled. */
 export interface JitRow {
   label: string;
   /** Operations in the graph of one call. */
   operations: number;
   opByOp: JitTimes;
   jit: JitTimes;
-  /** Largest difference of the two results. */
+  /** Largest relative difference of the two results. */
   error: number;
 }
 
 interface Workload {
   label: string;
   inputs: () => Tensor[];
-  /** The program: its results are all read. */
+  /** The program; all its results are read. */
   run(...inputs: Tensor[]): Tensor[];
 }
 
@@ -105,7 +107,7 @@ const workloads: Workload[] = [
 
 const now = (): number => performance.now() / 1e3;
 
-/** One session call a node, in order: what a framework without a compiler does. */
+/** One session call per node, in order, as a framework without a compiler does. */
 function runEach(nodes: Node[]): void {
   const current = session();
   for (const node of topological(nodes, (n) => n.value !== null))

@@ -1,39 +1,39 @@
-// Measures one row on the current session: the two clocks, the parts of a call, and whether the result is right. Knows nothing
-// of how many devices there are; whoever calls it has connected before.
+// Measures one row on the current session: two clocks, the parts of a call, and the error of the result. Independent of the
+// number of devices; the caller has connected before.
 import { WeftError } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
 import type { Data, Tensor } from "@weft/core/internal/tensor";
 import { median } from "@weft/formats/stats";
 import { timePipelined } from "./harness/index.js";
-import { errorBound, errorOf, labelOf, programOf, type RowProgram, type RowSpec } from "./rows.js";
+import { errorBound, errorOf, labelOf, type RowProgram, type RowSpec, rowProgram } from "./rows.js";
 
 export interface MeasureOptions {
   warmup: number;
   repeats: number;
   precision: string;
-  /** Leaves out the clock from creation to fetch. */
+  /** Measures only the compute clock, not the one from creation to fetch. */
   computeOnly?: boolean;
   /** Waits until these tensors have been computed. */
   settle(tensors: readonly Tensor[]): Promise<void>;
 }
 
-export interface Measured {
+export interface RowTimes {
   endToEnd: number[];
-  /** Seconds a call, with calls issued back to back. */
+  /** Seconds per call, with calls issued back to back. */
   compute: number[];
-  /** Calls of a sample; the next sample's are issued before these are waited for. */
+  /** Calls per sample; the calls of the next sample are issued before these are waited for. */
   inFlight: number;
-  /** Seconds of calls that were waited for one by one. */
+  /** Seconds of calls that were each waited for. */
   alone: number[];
   create: number;
   fetch: number;
   error: number;
 }
 
-/** A row is measured in so many turns, others in between: who is compared then sees the same minutes of the machine. */
+/** Rounds of a row; configurations that are compared take turns, so that they see the same minutes of the machine. */
 export const roundsOf = (repeats: number): number => Math.min(3, repeats);
 
-/** A sample of the compute clock lasts this long, where so many calls can. */
+/** Target duration of a sample of the compute clock. */
 const sampleSeconds = 0.2;
 const mostInFlight = 64;
 
@@ -42,10 +42,10 @@ const now = (): number => performance.now() / 1e3;
 const realize = (tensors: readonly Tensor[]): void => session().realize(tensors.map((t) => t.node));
 const numbers = async (t: Tensor): Promise<ArrayLike<number>> => (await t.data()) as unknown as ArrayLike<number>;
 
-/** One row on the devices of this session, ready to be timed; its inputs stay where they are between the rounds. */
+/** One row on the devices of this session, ready to be timed; its inputs stay in place between rounds. */
 export class RowClock {
-  readonly #measured: Measured = { endToEnd: [], compute: [], inFlight: 1, alone: [], create: 0, fetch: 0, error: 0 };
-  /** Results are fetched into the same array each time: first writing of fresh pages is the machine's time, not Weft's. */
+  readonly #measured: RowTimes = { endToEnd: [], compute: [], inFlight: 1, alone: [], create: 0, fetch: 0, error: 0 };
+  /** Results are fetched into the same array each time: page faults of a new array are not Weft's time. */
   #into: Data | null = null;
 
   private constructor(
@@ -55,9 +55,9 @@ export class RowClock {
     readonly inputs: Tensor[],
   ) {}
 
-  /** Creates the inputs, checks a result and warms up. A wrong result has no time. */
+  /** Creates the inputs, checks a result and warms up. A wrong result is an error and is not timed. */
   static async prepare(row: RowSpec, options: MeasureOptions): Promise<RowClock> {
-    const program = programOf(row);
+    const program = rowProgram(row);
     realize(program.weights);
     await options.settle(program.weights);
     const inputs = program.create();
@@ -97,7 +97,7 @@ export class RowClock {
     this.#measured.error = error;
   }
 
-  /** So many calls, back to back, each result let go of at once; the last one, which can be waited for. */
+  /** Issues `count` calls back to back; every result but the last, which is returned, is disposed at once. */
   #issue(count: number): Tensor {
     for (let i = 1; ; i++) {
       const c = this.program.compute(this.inputs, this.program.weights);
@@ -113,7 +113,7 @@ export class RowClock {
     return now();
   }
 
-  /** The samples of one turn, of both clocks. */
+  /** The samples of one round, of both clocks. */
   async round(): Promise<void> {
     const samples = Math.ceil(this.options.repeats / roundsOf(this.options.repeats));
     const calls = { issue: (count: number) => this.#issue(count), finish: (c: Tensor) => this.#finish(c) };
@@ -126,7 +126,7 @@ export class RowClock {
     }
   }
 
-  /** From creation to fetch. */
+  /** Seconds from creation to fetch. */
   async #whole(): Promise<number> {
     const start = now();
     const fresh = this.program.create();
@@ -137,7 +137,7 @@ export class RowClock {
     return seconds;
   }
 
-  /** The parts of a call need waits between them, so they are measured apart from the call as a whole. */
+  /** Creation and fetch; they need waits in between and are measured separately from whole calls. */
   async #parts(): Promise<void> {
     const { program, options } = this;
     const created: number[] = [];
@@ -160,8 +160,8 @@ export class RowClock {
     this.#measured.fetch = median(fetched);
   }
 
-  /** What all rounds gave; the row is over then. */
-  async end(): Promise<Measured> {
+  /** Results of all rounds; ends the row. */
+  async end(): Promise<RowTimes> {
     if (!this.options.computeOnly) await this.#parts();
     this.dispose();
     return this.#measured;

@@ -1,34 +1,35 @@
-// What rows should take at a device count: on workers that are here by the kernels that they will compile, on machines that
-// are not by the planner's prices of operations. Everything from here is a prediction.
+// Predicted times of rows at a device count: for workers of this machine from the kernels that they will compile, for other
+// machines from the planner's estimated cost of operations.
 import { predictParts } from "@weft/cluster";
+import { h200, type Rates } from "@weft/core/internal/cost";
 import { type GraphFn, WeftError } from "@weft/core/internal/graph";
-import { h200, type Plan, partition, plan, type Rates } from "@weft/core/internal/shard";
+import { partition, planSharding, type ShardingPlan } from "@weft/core/internal/shard";
 import { copyGraph, simplify } from "@weft/core/internal/transform";
-import { batchOf, graphOf, type RowSpec, withBatch } from "./rows.js";
+import { batchOf, graphOf, type RowSpec, resizeBatch } from "./rows.js";
 
 const machines: Record<string, Rates> = { h200 };
 
-export function ratesOf(machine: string): Rates {
+export function machineRates(machine: string): Rates {
   const rates = machines[machine.toLowerCase()];
   if (rates === undefined)
     throw new WeftError(`--simulate ${machine}: known machines are ${Object.keys(machines).join(", ")}`);
   return rates;
 }
 
-function planRow(row: RowSpec, devices: number, rates: Rates): { fn: GraphFn; plan: Plan } {
+function planRow(row: RowSpec, devices: number, rates: Rates): { fn: GraphFn; plan: ShardingPlan } {
   const fn = simplify(copyGraph(graphOf(row)));
   const ranks = Array.from({ length: devices }, (_, i) => i);
-  return { fn, plan: plan(fn, { ranks, rates, params: fn.params.map(() => null) }) };
+  return { fn, plan: planSharding(fn, { ranks, rates, params: fn.params.map(() => null) }) };
 }
 
-/** Seconds of a row on CPU workers of these rates, by the kernels of the one that has most to do. */
+/** Predicted seconds of a row on CPU workers with these rates, from the kernels of the slowest worker. */
 export function expectRow(row: RowSpec, devices: number, rates: Rates): number {
   const { fn, plan: made } = planRow(row, devices, rates);
   const { mesh, params, strategy, results } = made;
   return predictParts(partition(fn, { mesh, params, strategy: (node) => strategy(node), results }), rates).seconds;
 }
 
-export interface Prediction {
+export interface RowPrediction {
   seconds: number;
   single: number;
   devicesUsed: number;
@@ -36,7 +37,7 @@ export interface Prediction {
   name: string;
 }
 
-export function predictRow(row: RowSpec, devices: number, rates: Rates): Prediction {
+export function predictRow(row: RowSpec, devices: number, rates: Rates): RowPrediction {
   const { plan: found } = planRow(row, devices, rates);
   const chosen = found.alternatives.find((a) => a.mesh.key === found.mesh.key && a.name === found.name);
   return {
@@ -50,7 +51,7 @@ export function predictRow(row: RowSpec, devices: number, rates: Rates): Predict
 
 /** The smallest batch (a power of two times this row's, up or down) for which the planner uses more than one device. */
 export function paysFrom(row: RowSpec, devices: number, rates: Rates): number | null {
-  const uses = (batch: number): boolean => planRow(withBatch(row, batch), devices, rates).plan.mesh.size > 1;
+  const uses = (batch: number): boolean => planRow(resizeBatch(row, batch), devices, rates).plan.mesh.size > 1;
   let batch = batchOf(row);
   if (uses(batch)) {
     while (batch >= 2 && uses(batch >> 1)) batch >>= 1;

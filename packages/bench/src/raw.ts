@@ -1,4 +1,4 @@
-// The library underneath, called directly: what a row's products cost without Weft, on the same cores.
+// The BLAS library called directly: what the products of a row cost without Weft, on the same cores.
 
 import { openBlasPath } from "@weft/core/internal/device";
 import koffi from "koffi";
@@ -23,7 +23,7 @@ const products = (row: RowSpec): [number, number, number][] => {
   return [];
 };
 
-/** Seconds of each repeat, or null where there is no library or nothing to multiply. */
+/** Seconds of each repeat, or null if there is no library or the row has no product. */
 export function rawProducts(row: RowSpec, threads: number, warmup: number, repeats: number): number[] | null {
   const shapes = products(row);
   const gemm = shapes.length === 0 ? null : loadGemm(threads);

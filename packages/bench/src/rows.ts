@@ -1,9 +1,10 @@
-// The rows of the sharding benchmark: what is multiplied, how much arithmetic that is, and how a result is checked. Sizes are
-// those that people know from GPUs; on CPUs every edge is a quarter, so that the whole table takes minutes.
+// The rows of the sharding benchmark: shapes, arithmetic, and how a result is checked. Sizes are those of GPU benchmarks; on
+// CPUs every edge is a quarter, so that the whole table takes minutes.
 import { type GraphFn, WeftError } from "@weft/core/internal/graph";
 import { build } from "@weft/core/internal/ops";
 import { jit, key, randn, relu, Tensor } from "@weft/core/internal/tensor";
 
+/** One row of the sharding benchmark: a matrix product, the forward pass of an MLP, or an element-wise pass. */
 export type RowSpec =
   | { kind: "product"; group: string; m: number; k: number; n: number }
   | { kind: "mlp"; group: string; batch: number; dims: number[] }
@@ -35,7 +36,7 @@ const quick: RowSpec[] = [
   { kind: "elementwise", group: groups.elementwise, rows: 32768, columns: 8192 },
 ];
 
-/** Every edge divided: a product of a quarter's edges is a sixty-fourth of the arithmetic. */
+/** Divides every edge; a product with a quarter of the edges has a sixty-fourth of the arithmetic. */
 function shrink(row: RowSpec, by: number): RowSpec {
   const edge = (x: number): number => Math.max(1, Math.round(x / by));
   switch (row.kind) {
@@ -50,16 +51,24 @@ function shrink(row: RowSpec, by: number): RowSpec {
   }
 }
 
+/** The nine rows of the table, or three of them. */
 export type SuiteName = "shard" | "quick";
 
+/** Rows of a suite for a kind of device ("cpu" or "cuda"). */
 export function rowsOf(suite: SuiteName, deviceKind: string): RowSpec[] {
   const rows = suite === "quick" ? quick : full;
   if (deviceKind === "cuda") return rows;
-  // A pass over memory is cheap: it stays large enough to be worth a message to the workers.
+  // A pass over memory is fast: it stays large enough to be worth a message to the workers.
   return rows.map((row) => shrink(row, suite === "quick" && row.kind !== "elementwise" ? 8 : 4));
 }
 
-/** "2048" a square, "8192x4096x4096" a product, "4096:4096-8192-4096" an MLP, "8192x8192" element-wise. */
+/**
+ * Parses the size of a row.
+ *
+ * @param text "2048" (a square product), "8192x4096x4096" (a product), "4096:4096-8192-4096" (an MLP: batch and widths) or
+ * "8192x2048" (element-wise)
+ * @example parseSize("1024x512x512")
+ */
 export function parseSize(text: string): RowSpec {
   const whole = (parts: string[]): number[] =>
     parts.map((part) => {
@@ -84,6 +93,7 @@ export function parseSize(text: string): RowSpec {
   throw new WeftError(`size "${text}" has ${edges.length} edges; a product has three: 8192x4096x4096`);
 }
 
+/** Label of a row in tables, such as "2048x2048". */
 export function labelOf(row: RowSpec): string {
   if (row.kind === "product")
     return row.m === row.k && row.k === row.n ? `${row.m}x${row.n}` : `(${row.m},${row.k})@(${row.k},${row.n})`;
@@ -93,7 +103,7 @@ export function labelOf(row: RowSpec): string {
 
 const pairs = (dims: readonly number[]): [number, number][] => dims.slice(1).map((out, i) => [dims[i], out]);
 
-/** Arithmetic of one call; a rate of an element-wise pass would mean nothing. */
+/** Floating-point operations of one call; 0 for element-wise rows, whose rate has no meaning. */
 export function flopsOf(row: RowSpec): number {
   if (row.kind === "product") return 2 * row.m * row.k * row.n;
   if (row.kind === "mlp")
@@ -104,11 +114,11 @@ export function flopsOf(row: RowSpec): number {
 export const batchOf = (row: RowSpec): number =>
   row.kind === "product" ? row.m : row.kind === "mlp" ? row.batch : row.rows;
 
-/** The same row with another batch: what the planner is asked when it says from where more devices pay. */
-export const withBatch = (row: RowSpec, rows: number): RowSpec =>
+/** The same row with another batch, to find the batch from which more devices pay. */
+export const resizeBatch = (row: RowSpec, rows: number): RowSpec =>
   row.kind === "product" ? { ...row, m: rows } : row.kind === "mlp" ? { ...row, batch: rows } : { ...row, rows };
 
-/** A row as a function of tensors: shapes of what a call gets, of what stays (weights), and the computation. */
+/** A row as a function of tensors: shapes of inputs and weights, and the computation. */
 interface RowFunction {
   inputs: number[][];
   weights: number[][];
@@ -139,7 +149,7 @@ function functionOf(row: RowSpec): RowFunction {
   }
 }
 
-/** The row as a graph, for the planner. */
+/** A row as a graph, for the planner. */
 export function graphOf(row: RowSpec): GraphFn {
   const { inputs, weights, compute } = functionOf(row);
   const placeholder = (shape: number[], i: number): Tensor => new Tensor(build.input(shape, "float32", `a${i}`));
@@ -148,18 +158,18 @@ export function graphOf(row: RowSpec): GraphFn {
   return { params: [...xs, ...ws].map((t) => t.node), outputs: [compute(xs, ws).node] };
 }
 
-/** A row as a program: what stays (weights), what each call creates, and the compiled computation. */
+/** A row as a program: weights, inputs that each call creates, and the compiled computation. */
 export interface RowProgram {
   weights: Tensor[];
   create(): Tensor[];
   compute(inputs: Tensor[], weights: Tensor[]): Tensor;
 }
 
-export function programOf(row: RowSpec, seed = 0): RowProgram {
+export function rowProgram(row: RowSpec, seed = 0): RowProgram {
   const { inputs, weights, compute } = functionOf(row);
   const draw = (shape: number[], i: number): Tensor => randn(shape, { key: key(seed * 8 + i) });
   return {
-    // Scaled so that a signal keeps its size through the layers.
+    // Scaled so that activations keep their size through the layers.
     weights: weights.map((shape, i) => draw(shape, inputs.length + i).mul(1 / Math.sqrt(shape[0]))),
     create: () => inputs.map(draw),
     compute: jit(compute),
@@ -179,9 +189,9 @@ function timesVector(matrix: Numbers, columns: number, vector: Float64Array, row
   return out;
 }
 
-/** Freivalds: with a vector of signs, C v must be A (B v). The largest difference against the size of the terms. */
+/** Freivalds' test: with a vector of signs v, C v must be A (B v). Largest difference relative to the size of the terms. */
 function productError(a: Numbers, b: Numbers, c: Numbers, m: number, k: number, n: number): number {
-  // A fixed pattern of signs is enough against mistakes; nobody attacks here.
+  // A fixed pattern of signs is enough to detect mistakes.
   const signs = Float64Array.from({ length: n }, (_, j) => (((j * 2654435761) >>> 7) & 1 ? 1 : -1));
   const expected = timesVector(a, k, timesVector(b, n, signs, k), m);
   const found = timesVector(c, n, signs, m);
@@ -191,7 +201,7 @@ function productError(a: Numbers, b: Numbers, c: Numbers, m: number, k: number, 
   return Number.isNaN(found.reduce((x, y) => x + y, 0)) ? Number.NaN : worst;
 }
 
-/** Some rows of an MLP, computed in float64. */
+/** Largest error of some rows of an MLP, against float64. */
 function mlpError(x: Numbers, weights: Numbers[], y: Numbers, dims: readonly number[], rows: number): number {
   const last = dims[dims.length - 1];
   const picks = [...new Set([0, Math.floor(rows / 3), Math.floor((2 * rows) / 3), rows - 1])];
@@ -211,7 +221,7 @@ function mlpError(x: Numbers, weights: Numbers[], y: Numbers, dims: readonly num
   return worst;
 }
 
-/** Largest relative error of a result, from the numbers themselves; NaN when the result has NaN. */
+/** Largest relative error of a result; NaN if the result has NaN. */
 export function errorOf(row: RowSpec, inputs: Numbers[], weights: Numbers[], result: Numbers): number {
   if (row.kind === "product") return productError(inputs[0], inputs[1], result, row.m, row.k, row.n);
   if (row.kind === "mlp") return mlpError(inputs[0], weights, result, row.dims, row.batch);
@@ -223,5 +233,5 @@ export function errorOf(row: RowSpec, inputs: Numbers[], weights: Numbers[], res
   return worst;
 }
 
-/** What the arithmetic allows: float32 sums, or operands rounded to 10 bits (tf32). */
+/** Allowed error: of float32 sums, or of operands rounded to 10 bits (tf32). */
 export const errorBound = (precision: string): number => (precision === "float32" ? 1e-4 : 2e-2);

@@ -1,31 +1,32 @@
-// The benchmark as a whole: a child process for each device count, others beside it, rounds in turn, and one record at the end.
-// The record is plain data in the lab's format; judging and drawing are the lab's work.
+// The benchmark as a whole: one child process per device count, others for comparison, rounds in turns, and one record at
+// the end. The record is plain data in the lab's format; the lab judges and draws it.
 import { setMaxListeners } from "node:events";
+import type { Rates } from "@weft/core/internal/cost";
 import { WeftError } from "@weft/core/internal/graph";
-import type { Rates } from "@weft/core/internal/shard";
 import { median } from "@weft/formats/stats";
-import type { Job } from "./child.js";
+import type { MeasureJob } from "./child.js";
 import { Child, type RowOutcome, Team } from "./children.js";
 import type { JitRow } from "./jit-suite.js";
 import { roundsOf } from "./measure.js";
-import { predictRow, ratesOf } from "./predict.js";
+import { machineRates, predictRow } from "./predict.js";
 import { batchOf, flopsOf, labelOf, type RowSpec } from "./rows.js";
 
+/** Options of `runBench` and `runJitBench`. */
 export interface BenchOptions {
   suite: string;
   rows: RowSpec[];
   counts: number[];
   device: string;
-  /** Cores a worker has (CPU). */
+  /** Cores per worker (CPU). */
   coresPerWorker: number;
-  /** Cores to hand out, in order. */
+  /** Cores that are assigned to workers, in order. */
   cores: number[];
   precision: string;
   warmup: number;
   repeats: number;
-  /** Leaves out the clock from creation to fetch. */
+  /** Measures only the compute clock, not the one from creation to fetch. */
   computeOnly?: boolean;
-  /** Measures the workers for the planner first, where that has not been done on this machine. */
+  /** Measures the rates of the workers for the planner first if they are not known on this machine. */
   calibrate?: boolean;
   /** Also run every row on N workers that share nothing. */
   independent: boolean;
@@ -34,14 +35,15 @@ export interface BenchOptions {
   server?: string;
   token?: string;
   tape?: string;
-  /** A machine that is not here: everything is predicted, nothing measured. */
+  /** Name of another machine: all times are predicted for it, nothing is measured. */
   simulate?: string;
   signal?: AbortSignal;
   onProgress?(what: string, done: number, of: number): void;
-  /** A row is known at all counts; others follow. */
+  /** Called when a row has been measured at all counts. */
   onRow?(row: RowRecord): void;
 }
 
+/** Result of a row at one device count; times are in seconds. */
 export interface ResultRecord {
   devices: number;
   simulated: boolean;
@@ -56,13 +58,14 @@ export interface ResultRecord {
   bytesMoved: number;
   plan: string;
   predictedSeconds?: number;
-  /** What was priced for it. */
+  /** Basis of the prediction. */
   predictedBy?: "kernels" | "operations";
   independent?: number[];
   sameCores?: number[];
   error: number | null;
 }
 
+/** A row with its results at all device counts. */
 export interface RowRecord {
   id: string;
   group: string;
@@ -74,7 +77,7 @@ export interface RowRecord {
   results: ResultRecord[];
 }
 
-/** Who measures a count: the devices themselves and, beside them, other arrangements of the same cores. */
+/** Processes of a device count: the devices themselves and, for comparison, other configurations of the same cores. */
 interface Teams {
   devices: Team;
   independent?: Team;
@@ -104,9 +107,9 @@ function teamsOf(count: number, options: BenchOptions): Teams {
   };
 }
 
-/** Started one after the other: whoever measures rates of its workers first does that alone. */
+/** Starts all processes one after the other, so that workers whose rates are measured have the machine to themselves. */
 async function start(options: BenchOptions): Promise<Teams[]> {
-  // A listener for each process: eight workers and all that they are compared with are more than Node finds usual.
+  // One listener per process: more than the default limit of Node.
   if (options.signal !== undefined) setMaxListeners(0, options.signal);
   const all: Teams[] = [];
   for (const count of options.counts) {
@@ -118,8 +121,8 @@ async function start(options: BenchOptions): Promise<Teams[]> {
 }
 
 /**
- * Every row at every count, in rounds: all counts and arrangements take their turn in each, because machines are not equally
- * fast for minutes. What a row came to, for every count.
+ * Measures every row at every count, in rounds: all counts and configurations take turns, because the speed of a machine
+ * changes over minutes. Yields the results of one row at all counts.
  */
 async function* measureAll(options: BenchOptions): AsyncGenerator<Measurement[]> {
   const counts = await start(options);
@@ -133,7 +136,7 @@ async function* measureAll(options: BenchOptions): AsyncGenerator<Measurement[]>
         const part = (round * all.length + turn) / (rounds * all.length);
         options.onProgress?.(`${team.what}: ${labelOf(spec)}`, row + part, options.rows.length);
         const found = await team.measure(row, round);
-        // Whoever failed is done with this row, and so are those who run beside it.
+        // A process that fails ends the row for the whole team.
         if (found.some((outcome) => outcome !== null))
           outcomes.set(
             team,
@@ -164,7 +167,7 @@ function peersOf(independent: RowOutcome[] = [], sameCores: RowOutcome[] = []): 
 const computeOf = (outcome: RowOutcome): number[] | undefined =>
   "measured" in outcome ? outcome.measured.compute : undefined;
 
-function jobFor(options: BenchOptions, mode: Job["mode"], devices: number): Job {
+function jobFor(options: BenchOptions, mode: MeasureJob["mode"], devices: number): MeasureJob {
   return {
     mode,
     device: options.device,
@@ -182,7 +185,7 @@ function jobFor(options: BenchOptions, mode: Job["mode"], devices: number): Job 
   };
 }
 
-/** What could be done after a row did not fit. */
+/** Remedy for a row that does not fit into memory. */
 function suggestion(row: RowSpec): string {
   const half = (x: number): number => Math.max(1, x >> 1);
   const smaller =
@@ -194,7 +197,7 @@ function suggestion(row: RowSpec): string {
   return `does not fit into memory; try --sizes ${smaller}`;
 }
 
-/** The same row on other arrangements of the same cores. */
+/** Times of the same row on other configurations of the same cores. */
 interface Peers {
   independent: number[] | undefined;
   sameCores: number[] | undefined;
@@ -248,7 +251,7 @@ function resultOf(devices: number, row: RowSpec, outcome: RowOutcome, peers: Pee
   };
 }
 
-/** A row on devices that are not here. */
+/** A row on devices of another machine. */
 function predictedResult(row: RowSpec, devices: number, rates: Rates): ResultRecord {
   const { seconds, devicesUsed, bytes, name } = predictRow(row, devices, rates);
   return {
@@ -269,7 +272,11 @@ function predictedResult(row: RowSpec, devices: number, rates: Rates): ResultRec
   };
 }
 
-/** Measures every row at every count; what fails is in the record with its reason. */
+/**
+ * Measures every row at every device count. A row that fails is in the record with its reason.
+ *
+ * @returns one record per row, with one result per device count
+ */
 export async function runBench(options: BenchOptions): Promise<RowRecord[]> {
   const rows: RowRecord[] = options.rows.map((row) => ({
     id: labelOf(row),
@@ -281,7 +288,7 @@ export async function runBench(options: BenchOptions): Promise<RowRecord[]> {
     results: [],
   }));
   if (options.simulate !== undefined) {
-    const rates = ratesOf(options.simulate);
+    const rates = machineRates(options.simulate);
     for (const count of options.counts)
       for (const [i, row] of options.rows.entries()) rows[i].results.push(predictedResult(row, count, rates));
     return rows;
@@ -301,7 +308,7 @@ export async function runBench(options: BenchOptions): Promise<RowRecord[]> {
   return rows;
 }
 
-/** jit against op by op, on one device with all the given cores. */
+/** Measures jit against single operations, on one device with all the given cores. */
 export async function runJitBench(options: BenchOptions): Promise<JitRow[]> {
   const job = jobFor(options, "jit", 1);
   if (options.device === "cpu") job.cores = options.cores;

@@ -1,19 +1,19 @@
-// The rig of the benchmark over several workers: starts them (or uses those of a running dispatcher), and asks them what
-// a row's plan was, how much it moved and how long that took, by the tape of a few calls after the timed ones.
+// The benchmark over several workers: starts them (or uses those of a running dispatcher), and reads the plan of a row, the
+// bytes that it moved and the time of communication from the tape of a few calls after the timed ones.
 import { type Cluster, connect } from "@weft/cluster";
+import type { Rates } from "@weft/core/internal/cost";
 import type { DeviceBuffer } from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
 import { session, type TensorValue } from "@weft/core/internal/runtime";
-import type { Rates } from "@weft/core/internal/shard";
 import type { Tensor } from "@weft/core/internal/tensor";
 import { medianOrNull } from "@weft/formats/stats";
-import type { Job, Rig, RowFacts } from "./child.js";
+import type { MeasureJob, Rig, RowFacts } from "./child.js";
 import { expectRow, paysFrom, predictRow } from "./predict.js";
-import { programOf, type RowSpec } from "./rows.js";
+import { type RowSpec, rowProgram } from "./rows.js";
 
 const bufferOf = (tensor: Tensor): DeviceBuffer => (tensor.node.value as TensorValue).buffer;
 
-/** One instruction of a tape, as far as it is looked at here. */
+/** The fields of a tape instruction that are used here. */
 interface Instruction {
   worker: number;
   step: number;
@@ -23,7 +23,7 @@ interface Instruction {
   bytes: number;
 }
 
-async function open(job: Job): Promise<Cluster> {
+async function open(job: MeasureJob): Promise<Cluster> {
   const token = job.token === undefined ? {} : { token: job.token };
   if (job.server !== undefined) {
     const cluster = await connect(job.server, token);
@@ -45,24 +45,24 @@ async function open(job: Job): Promise<Cluster> {
   });
 }
 
-export async function sharded(job: Job): Promise<Rig> {
+export async function sharded(job: MeasureJob): Promise<Rig> {
   const cluster = await open(job);
   const { device } = cluster;
   const settle = async (tensors: readonly Tensor[]): Promise<void> => {
     await Promise.all(tensors.map((tensor) => device.computed(bufferOf(tensor))));
   };
 
-  /** Some calls with the tape on: seconds and bytes of communication in one call, by the slowest worker. */
+  /** Records some calls: seconds and bytes of communication per call, of the slowest worker. */
   async function taped(row: RowSpec): Promise<{ communicate: number; compute: number; bytes: number }> {
     const records: Instruction[] = [];
     const second = await connect(cluster.address, { ...tokenOf(job, cluster), tape: true });
     try {
       second.device.connection.onTape = (more) => records.push(...(more as Instruction[]));
-      const program = programOf(row);
+      const program = rowProgram(row);
       const inputs = program.create();
       session().realize([...program.weights, ...inputs].map((t) => t.node));
       await Promise.all([...program.weights, ...inputs].map((t) => second.device.computed(bufferOf(t))));
-      // Arguments that come again get their places in the second call.
+      // Arguments that are used again get their placement in the second call.
       for (let i = 0; i < 3; i++) await program.compute(inputs, program.weights).data();
       records.length = 0;
       for (let i = 0; i < 3; i++) {
@@ -91,7 +91,7 @@ export async function sharded(job: Job): Promise<Rig> {
   return {
     settle,
     facts: async (row, measured): Promise<RowFacts> => {
-      const program = programOf(row);
+      const program = rowProgram(row);
       const inputs = program.create();
       const c = program.compute(inputs, program.weights);
       session().realize([c.node]);
@@ -106,7 +106,7 @@ export async function sharded(job: Job): Promise<Rig> {
         bytesMoved: bytes,
         communicateSeconds: communicate,
         computeSeconds: Math.min(compute, whole),
-        // What is left of a call: messages to the workers and their answer.
+        // The rest of a call: messages to the workers and their answers.
         planSeconds: Math.max(0, whole - compute - communicate),
         plan: device.lastChoice ?? "",
         ...expected(row, job, device.rates),
@@ -118,14 +118,14 @@ export async function sharded(job: Job): Promise<Rig> {
   };
 }
 
-/** What the row should have taken: by kernels, where they are those of a device whose kernels are counted. */
-function expected(row: RowSpec, job: Job, rates: Rates): Pick<RowFacts, "predictedSeconds" | "predictedBy"> {
+/** Predicted time of the row: from kernels on CPUs, whose kernels are counted, else from operations. */
+function expected(row: RowSpec, job: MeasureJob, rates: Rates): Pick<RowFacts, "predictedSeconds" | "predictedBy"> {
   return job.device === "cpu"
     ? { predictedSeconds: expectRow(row, job.devices, rates), predictedBy: "kernels" }
     : { predictedSeconds: predictRow(row, job.devices, rates).seconds, predictedBy: "operations" };
 }
 
-const tokenOf = (job: Job, { local }: Cluster): { token?: string } => {
+const tokenOf = (job: MeasureJob, { local }: Cluster): { token?: string } => {
   const token = local?.token ?? job.token;
   return token === undefined ? {} : { token };
 };

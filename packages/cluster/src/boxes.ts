@@ -12,7 +12,7 @@ export function denseStrides(sizes: readonly number[], element: number): number[
 }
 
 /** A part inside a whole: its first byte, its sizes, and the distances of the whole. */
-export interface Part {
+export interface ArrayPart {
   offset: number;
   sizes: readonly number[];
   strides: readonly number[];
@@ -21,7 +21,7 @@ export interface Part {
 
 /** Calls back with every run of neighbouring bytes: where it is in the dense part, where in the whole, how long. */
 function eachRun(
-  { offset, sizes, strides, element }: Part,
+  { offset, sizes, strides, element }: ArrayPart,
   visit: (dense: number, whole: number, bytes: number) => void,
 ): void {
   const total = sizes.reduce((n, size) => n * size, element);
@@ -40,12 +40,12 @@ function eachRun(
 }
 
 /** A dense part into its place. */
-export function putPart(from: Uint8Array, into: Uint8Array, part: Part): void {
+export function putPart(from: Uint8Array, into: Uint8Array, part: ArrayPart): void {
   eachRun(part, (dense, whole, bytes) => into.set(from.subarray(dense, dense + bytes), whole));
 }
 
 /** A part of a whole as bytes of its own. */
-export function takePart(from: Uint8Array, part: Part): Uint8Array {
+export function takePart(from: Uint8Array, part: ArrayPart): Uint8Array {
   const out = new Uint8Array(part.sizes.reduce((n, size) => n * size, part.element));
   eachRun(part, (dense, whole, bytes) => out.set(from.subarray(whole, whole + bytes), dense));
   return out;

@@ -4,9 +4,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { h200, type Rates } from "@weft/core/internal/cost";
 import { ReferenceDevice } from "@weft/core/internal/device";
 import { saveRates } from "@weft/core/internal/runtime";
-import { h200, type Rates } from "@weft/core/internal/shard";
 import { workerRates } from "./calibrate.js";
 
 function withEnvironment(values: Record<string, string | undefined>, body: () => void): void {
@@ -27,19 +27,19 @@ test("known rates are told, those of as many workers; WEFT_RATES=assumed tells n
   const folder = mkdtempSync(join(tmpdir(), "weft-worker-rates-"));
   const device = new ReferenceDevice();
   const rates: Rates = { ...h200, name: "measured before", assumed: false };
-  const neighbours = { rank: 0, count: 4, name: "nobody" };
+  const neighbors = { rank: 0, count: 4, name: "nobody" };
   try {
     withEnvironment({ WEFT_CACHE_DIR: folder, WEFT_RATES: "measured" }, () => {
       assert.equal(workerRates(device, {}), null);
       saveRates(device, rates);
       assert.equal(workerRates(device, {})?.name, "measured before");
-      assert.equal(workerRates(device, { neighbours }), null);
+      assert.equal(workerRates(device, { neighbors }), null);
       saveRates(device, { ...rates, name: "four together" }, 4);
-      assert.equal(workerRates(device, { neighbours })?.name, "four together");
+      assert.equal(workerRates(device, { neighbors })?.name, "four together");
       assert.equal(workerRates(device, { calibrate: false }), null);
     });
     withEnvironment({ WEFT_CACHE_DIR: folder, WEFT_RATES: "assumed" }, () =>
-      assert.equal(workerRates(device, { neighbours }), null),
+      assert.equal(workerRates(device, { neighbors }), null),
     );
     // Only the setting counts, not who runs the program.
     withEnvironment({ WEFT_CACHE_DIR: folder, WEFT_RATES: undefined, NODE_TEST_CONTEXT: "child" }, () =>

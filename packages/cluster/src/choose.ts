@@ -1,5 +1,7 @@
 // How a function is spread over the workers that are there: asks the planner. Knows graphs and rates, nothing of
 // connections.
+
+import type { Rates } from "@weft/core/internal/cost";
 import { type GraphFn, type Node, range, WeftError } from "@weft/core/internal/graph";
 import {
   explainPlan,
@@ -7,8 +9,7 @@ import {
   Mesh,
   type Partitioned,
   type Placement,
-  plan,
-  type Rates,
+  planSharding,
   type ShardRules,
   type Strategy,
 } from "@weft/core/internal/shard";
@@ -41,7 +42,7 @@ export interface ChooseOptions {
   mesh?: Readonly<Record<string, number>>;
 }
 
-function gridOf(sizes: Readonly<Record<string, number>>, devices: number): Mesh {
+function meshFromSizes(sizes: Readonly<Record<string, number>>, devices: number): Mesh {
   const mesh = Mesh.of(sizes);
   if (mesh.size > devices)
     throw new WeftError(`the mesh ${JSON.stringify(sizes)} needs ${mesh.size} workers, and ${devices} are there`);
@@ -52,8 +53,8 @@ export function choose(fn: GraphFn, options: ChooseOptions): Choice {
   const { devices, rates, params, donated, enabled, rules = rulesFromEnvironment() } = options;
   // For tests and comparisons: everything over all workers, whatever it is worth.
   const all = process.env.WEFT_FORCE_SHARD === "1" && devices > 1 ? Mesh.of({ d: devices }) : undefined;
-  const asked = options.mesh === undefined ? all : gridOf(options.mesh, devices);
-  const made = plan(fn, {
+  const asked = options.mesh === undefined ? all : meshFromSizes(options.mesh, devices);
+  const made = planSharding(fn, {
     ranks: range(devices),
     rates,
     params,

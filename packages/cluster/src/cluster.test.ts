@@ -238,7 +238,7 @@ test("training steps of a transformer over 3 workers are those of one device", {
   });
 });
 
-test("wishes of the program, rules from outside and a grid are followed, and drawn", { skip }, async () => {
+test("constraints of the program, rules from outside and a grid are followed, and drawn", { skip }, async () => {
   const options = { token: cluster.local!.token };
   const columns = await connect(cluster.address, {
     ...options,

@@ -73,6 +73,6 @@ export function makeClusterDevice(address: string, options: ConnectOptions = {})
   connection.onTape = (records) => tape()?.write(...(records as object[]));
   const { mesh, sharding } = options;
   const device = new ClusterDevice(connection);
-  device.programs.wishes = { mesh, rules: sharding === undefined ? undefined : readRules(sharding) };
+  device.executables.constraints = { mesh, rules: sharding === undefined ? undefined : readRules(sharding) };
   return device;
 }

@@ -1,9 +1,9 @@
 // A client's connection to a dispatcher: who is there, what was sent, and what failed. Knows messages, not tensors.
 import { WeftError } from "@weft/core/internal/graph";
 import { DataLink } from "./data-link.js";
-import { say } from "./debug.js";
+import { log } from "./debug.js";
 import { Outbox } from "./outbox.js";
-import { mayGoOn } from "./process-state.js";
+import { isAlive } from "./process-state.js";
 import {
   type ClientSettings,
   decode,
@@ -41,7 +41,7 @@ export class Connection {
   dispatcher = "";
   /** Why nothing more can be done on this connection; null while it works. */
   lost: string | null = null;
-  readonly lostWorkers = new Map<string, string>();
+  readonly deadWorkers = new Map<string, string>();
   readonly failures = new Map<number, Reported>();
   readonly #links = new Map<string, DataLink>();
   /** Processes of workers that read this one's memory. */
@@ -104,7 +104,7 @@ export class Connection {
             workers: this.workers,
             dispatcher: this.dispatcher,
           } = message);
-          say(
+          log(
             "client",
             () => `connected to ${message.dispatcher} as client ${this.client}: ${this.workers.length} workers`,
           );
@@ -166,7 +166,7 @@ export class Connection {
 
   #end(reason: string, reject: (error: Error) => void): void {
     this.lost ??= reason;
-    say("client", () => reason);
+    log("client", () => reason);
     for (const link of this.#links.values()) link.fail(this.lost);
     this.#channel.stream.end();
     this.#channel.close();
@@ -177,7 +177,7 @@ export class Connection {
 
   #openLinks(): void {
     for (const worker of this.workers) {
-      this.lostWorkers.delete(worker.id);
+      this.deadWorkers.delete(worker.id);
       const known = this.#links.get(worker.id);
       if (known !== undefined && known.broken === null) continue;
       const link = new DataLink(worker, this.client, this.#security, {
@@ -190,30 +190,30 @@ export class Connection {
   }
 
   #workerLost(worker: string, reason: string): void {
-    this.lostWorkers.set(worker, reason);
+    this.deadWorkers.set(worker, reason);
     this.#links.get(worker)?.fail(reason);
     this.#links.delete(worker);
     this.#letGo(worker);
-    say("client", () => reason);
+    log("client", () => reason);
   }
 
   /**
    * What was staged for a lost worker is kept while its process is there: one that only hangs may go on and read it, and one
-   * that was killed closes its connections a moment before it is over.
+   * that was killed closes its connections a delay before it is over.
    */
   #letGo(worker: string): void {
     const reader = this.#readers.get(worker);
-    if (reader === undefined || !mayGoOn(reader)) this.onWorkerEnded(worker);
+    if (reader === undefined || !isAlive(reader)) this.onWorkerEnded(worker);
     else
       setTimeout(() => {
-        if (this.lost === null && this.lostWorkers.has(worker)) this.#letGo(worker);
+        if (this.lost === null && this.deadWorkers.has(worker)) this.#letGo(worker);
       }, 100).unref();
   }
 
   link(worker: string): DataLink {
     const link = this.#links.get(worker);
     if (link !== undefined) return link;
-    throw new WeftError(this.lost ?? this.lostWorkers.get(worker) ?? `worker ${worker} is not there any more`);
+    throw new WeftError(this.lost ?? this.deadWorkers.get(worker) ?? `worker ${worker} is not there any more`);
   }
 
   send(message: FromClient): void {

@@ -5,8 +5,8 @@ import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { groupLibrary } from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
-import { denseStrides, type Part, putPart } from "./boxes.js";
-import { type Frame, framePayload, readFrames, writeFrame } from "./frames.js";
+import { type ArrayPart, denseStrides, putPart } from "./boxes.js";
+import { type DataPlaneFrame, framePayload, readFrames, writeFrame } from "./frames.js";
 import type { FailureCause, WorkerInfo } from "./protocol.js";
 import { hostId, type Security } from "./wire.js";
 
@@ -20,7 +20,7 @@ export class FetchError extends WeftError {
 }
 
 /** Where a part goes in the array that holds the whole tensor. */
-export interface Destination extends Part {
+export interface Destination extends ArrayPart {
   into: Uint8Array;
 }
 
@@ -121,13 +121,13 @@ export class DataLink {
     }
   }
 
-  #frame({ header, bytes }: Frame): void {
+  #frame({ header, bytes }: DataPlaneFrame): void {
     if (Array.isArray(header.tape)) this.listener.tape(header.tape);
     else if (typeof header.uploaded === "number") this.listener.uploaded(header.uploaded);
     else if (typeof header.fetch === "number") this.#arrived(header.fetch, header, bytes);
   }
 
-  #arrived(request: number, header: Frame["header"], bytes: Buffer): void {
+  #arrived(request: number, header: DataPlaneFrame["header"], bytes: Buffer): void {
     const waiting = this.#waiting.get(request);
     if (waiting === undefined) return;
     this.receivedBytes += bytes.length;

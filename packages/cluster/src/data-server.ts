@@ -7,7 +7,7 @@ import { createServer as createTlsServer } from "node:tls";
 import { type Device, type DeviceBuffer, groupLibrary } from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
 import koffi from "koffi";
-import { type Frame, framePayload, readFrames, writeFrame } from "./frames.js";
+import { type DataPlaneFrame, framePayload, readFrames, writeFrame } from "./frames.js";
 import { type Failure, type Held, isFailure, type Namespace } from "./store.js";
 import { hostId, isLoopback, randomKey, type Security, sameSecret } from "./wire.js";
 
@@ -32,7 +32,7 @@ interface Connection {
   space: Namespace | null;
   /** The client that this says to be, and what it said before the dispatcher had introduced it. */
   client: number | null;
-  early: Frame[];
+  early: DataPlaneFrame[];
   /** Reads under way by request: shared memory that the client still copies. */
   reads: Map<number, () => void>;
 }
@@ -110,10 +110,10 @@ export class DataServer {
   /** The dispatcher introduced a client. */
   introduce(space: Namespace): void {
     for (const connection of this.#connections)
-      if (connection.space === null && connection.client === space.client) this.#settle(connection, space);
+      if (connection.space === null && connection.client === space.client) this.#relocate(connection, space);
   }
 
-  #settle(connection: Connection, space: Namespace): void {
+  #relocate(connection: Connection, space: Namespace): void {
     connection.space = space;
     for (const message of this.#late.get(space.client) ?? []) writeFrame(connection.socket, message);
     this.#late.delete(space.client);
@@ -124,7 +124,7 @@ export class DataServer {
     }
   }
 
-  #frame(connection: Connection, frame: Frame): void {
+  #frame(connection: Connection, frame: DataPlaneFrame): void {
     const { socket } = connection;
     const { header, bytes } = frame;
     if (connection.space === null) {
@@ -139,7 +139,7 @@ export class DataServer {
       }
       connection.client = header.client as number;
       const space = this.spaceOf(connection.client);
-      if (space !== undefined) this.#settle(connection, space);
+      if (space !== undefined) this.#relocate(connection, space);
       // The dispatcher's word about a client may come later than the client itself.
       else setTimeout(() => connection.space === null && socket.destroy(), 10_000).unref();
       return;
@@ -157,7 +157,7 @@ export class DataServer {
     const space = connection.space!;
     // A number that is in use would leave the first read's memory taken.
     if (connection.reads.has(request)) throw new WeftError(`fetch ${request} is under way`);
-    space.whenThere(id, (found) => {
+    space.whenAvailable(id, (found) => {
       if (isFailure(found)) this.#answerFailure(connection, request, found);
       else if (peek) {
         this.device.synchronize();
@@ -181,7 +181,7 @@ export class DataServer {
       return;
     }
     const local = space.host === hostId() && space.memory !== null;
-    const shared = local ? this.#sharedPlace(buffer) : null;
+    const shared = local ? this.#sharedOffset(buffer) : null;
     if (shared !== null) {
       if (connection.reads.has(request)) {
         shared.done();
@@ -200,7 +200,7 @@ export class DataServer {
   }
 
   /** Where a buffer lies in this process's shared memory, copied there if it lies elsewhere. */
-  #sharedPlace(buffer: DeviceBuffer): { offset: number; done: () => void } | null {
+  #sharedOffset(buffer: DeviceBuffer): { offset: number; done: () => void } | null {
     const library = groupLibrary();
     const [base, room] = [Number(library.arenaBase()), Number(library.arenaBytes())];
     const address = this.device.traits.hostMemory ? addressOf(buffer) : null;
@@ -226,7 +226,7 @@ export class DataServer {
   }
 
   /** Takes a piece of an upload; what cannot be one ends the connection that it came on (readFrames). */
-  #upload(space: Namespace, header: Frame["header"], bytes: Buffer): void {
+  #upload(space: Namespace, header: DataPlaneFrame["header"], bytes: Buffer): void {
     const { upload: id, bytes: total, at } = header as { upload: number; bytes: number; at: number };
     const key = `${space.client}/${id}`;
     let entry = this.#arrived.get(key);
@@ -295,7 +295,7 @@ export class DataServer {
       const watch = setInterval(() => {
         if (Date.now() - (this.#arrived.get(key)?.at ?? 0) < stallMs) return;
         this.#pending.get(client)!.stalled = true;
-        this.#giveUp(key);
+        this.#cancelUpload(key);
       }, 1000);
       entry.resolve = (bytes) => {
         clearInterval(watch);
@@ -304,7 +304,7 @@ export class DataServer {
     });
   }
 
-  #giveUp(key: string): void {
+  #cancelUpload(key: string): void {
     const resolve = this.#arrived.get(key)?.resolve;
     this.#drop(key);
     resolve?.(null);
@@ -312,7 +312,7 @@ export class DataServer {
 
   /** A client left: nobody waits for its uploads. */
   abandon(client: number): void {
-    for (const [key, entry] of [...this.#arrived]) if (entry.client === client) this.#giveUp(key);
+    for (const [key, entry] of [...this.#arrived]) if (entry.client === client) this.#cancelUpload(key);
   }
 
   /** Tells a client something on its own connection; later, where it has none yet. */

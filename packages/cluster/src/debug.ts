@@ -4,7 +4,7 @@ type Part = "dispatcher" | "worker" | "client" | "planner";
 const on = new Map<Part, boolean>();
 
 /** Whether a part was asked to talk; read once. */
-export function talks(part: Part): boolean {
+export function isLogging(part: Part): boolean {
   let known = on.get(part);
   if (known === undefined) {
     const value = process.env[`WEFT_DEBUG_${part.toUpperCase()}`];
@@ -16,6 +16,6 @@ export function talks(part: Part): boolean {
 
 const begin = performance.now();
 
-export function say(part: Part, text: () => string): void {
-  if (talks(part)) process.stderr.write(`[${part} ${((performance.now() - begin) / 1e3).toFixed(3)}] ${text()}\n`);
+export function log(part: Part, text: () => string): void {
+  if (isLogging(part)) process.stderr.write(`[${part} ${((performance.now() - begin) / 1e3).toFixed(3)}] ${text()}\n`);
 }

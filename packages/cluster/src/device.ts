@@ -1,6 +1,8 @@
 // A cluster as a Device: buffers are ids with a placement on the workers, a run is a message, and values come back
 // asynchronously. What is run is planned and cut here, in the client (programs.ts); what is lost with a worker is made
 // again (lineage.ts).
+
+import { opCost, type Rates } from "@weft/core/internal/cost";
 import {
   type CompileOptions,
   canFuse,
@@ -13,19 +15,19 @@ import {
   Lifetime,
 } from "@weft/core/internal/device";
 import { bytesOf, functionOrder, type GraphFn, isOp, type Node, numel, WeftError } from "@weft/core/internal/graph";
-import { costOf, factorsOf } from "@weft/core/internal/ops";
+import { factorsOf } from "@weft/core/internal/ops";
 import { captureSite, tape } from "@weft/core/internal/runtime";
-import { Mesh, type Partitioned, Placement, type Rates, reshard } from "@weft/core/internal/shard";
+import { Mesh, type Partitioned, Placement, reshard } from "@weft/core/internal/shard";
 import { denseStrides } from "./boxes.js";
-import { ClusterBuffer, withSite } from "./buffer.js";
+import { ClusterBuffer, withCallSite } from "./buffer.js";
 import type { Connection } from "./connection.js";
-import { say } from "./debug.js";
-import { fetchTensor, LostError, moment } from "./fetch.js";
-import { maxKnownBytes } from "./known.js";
-import { Lineage, type Repeat } from "./lineage.js";
-import type { Prediction } from "./predict.js";
-import { type CompiledCall, Programs } from "./programs.js";
-import { stage, Uploads, unstage } from "./upload.js";
+import { maxConstantBytes } from "./constants.js";
+import { log } from "./debug.js";
+import { type ClusterFunction, ExecutableCache } from "./executable-cache.js";
+import { delay, fetchTensor, LostTensorError } from "./fetch.js";
+import { Lineage, type RecomputeStep } from "./lineage.js";
+import type { CallPrediction } from "./predict.js";
+import { releaseStaging, stage, Uploads } from "./upload.js";
 
 /** Places of its own that a tensor has beside the one where it was made. */
 const maxCopies = 2;
@@ -42,29 +44,29 @@ export class ClusterDevice implements Device {
   readonly counts: { runs: number; sharded: number; reshards: number; readonly plans: number; recomputed: number };
   readonly #lineage: Lineage;
   /** What is planned and sent, and how; what the user asks of the planner is said there. */
-  readonly programs: Programs;
+  readonly executables: ExecutableCache;
 
   constructor(readonly connection: Connection) {
     this.name = `cluster at ${connection.address}`;
     this.#uploads = new Uploads(connection);
-    const programs = new Programs(connection);
-    this.programs = programs;
+    const executables = new ExecutableCache(connection);
+    this.executables = executables;
     this.counts = {
       runs: 0,
       sharded: 0,
       reshards: 0,
       recomputed: 0,
       get plans() {
-        return programs.planned;
+        return executables.planned;
       },
     };
     this.#lineage = new Lineage({
-      isGone: (worker) => connection.lostWorkers.has(worker),
+      isDead: (worker) => connection.deadWorkers.has(worker),
       isFailed: (id) => connection.failures.has(id),
-      renew: (it) => this.#renew(it),
-      spare: (like) => this.#emptyLike(like),
+      reset: (it) => this.#reset(it),
+      scratchLike: (like) => this.#emptyLike(like),
       free: (it) => this.free(it),
-      unstage,
+      releaseStaging,
     });
     connection.onEnd = () => this.#lineage.clear();
     connection.ready.then(
@@ -124,9 +126,9 @@ export class ClusterDevice implements Device {
     it.freed = true;
     this.#used -= it.bytes;
     this.#do(() => {
-      if (it.staged !== null && !this.#uploads.has(it.id)) unstage(it.staged);
-      it.staged = null;
-      if (it.home !== null) this.connection.free(it.id);
+      if (it.staging !== null && !this.#uploads.has(it.id)) releaseStaging(it.staging);
+      it.staging = null;
+      if (it.location !== null) this.connection.free(it.id);
       this.#freeCopies(it);
       this.#lineage.freed(it);
     });
@@ -138,15 +140,15 @@ export class ClusterDevice implements Device {
   }
 
   /** A tensor that will be made again: its old parts are let go of. */
-  #renew(it: ClusterBuffer): void {
+  #reset(it: ClusterBuffer): void {
     this.#uploads.forget(it.id);
-    if (it.home !== null) this.connection.free(it.id);
+    if (it.location !== null) this.connection.free(it.id);
     this.#freeCopies(it);
     if (it.freed) {
       it.freed = false;
       this.#track(it.bytes);
     }
-    it.renew();
+    it.reset();
   }
 
   #emptyLike({ bytes, shape, dtype, site }: ClusterBuffer): ClusterBuffer {
@@ -156,8 +158,8 @@ export class ClusterDevice implements Device {
   /** A copy that workers can read; where it goes is decided when it is first used. */
   upload(buffer: DeviceBuffer, from: Uint8Array): void {
     const it = buffer as ClusterBuffer;
-    it.staged = stage(from);
-    if (from.byteLength <= maxKnownBytes) it.value = from.slice();
+    it.staging = stage(from);
+    if (from.byteLength <= maxConstantBytes) it.value = from.slice();
   }
 
   peek(buffer: DeviceBuffer): Uint8Array | null {
@@ -172,14 +174,14 @@ export class ClusterDevice implements Device {
 
   fetchAsync(buffer: DeviceBuffer, into?: Uint8Array): Promise<ArrayBuffer> {
     const it = buffer as ClusterBuffer;
-    return this.#withRepair(it, async () => {
+    return this.#withRecovery(it, async () => {
       if (!this.#connected) await this.connection.ready.catch(() => {});
       return fetchTensor(this.connection, it, into);
     });
   }
 
   /** Waits for a tensor; where a worker that had parts of it is lost meanwhile, it is made again if that is possible. */
-  async #withRepair<T>(it: ClusterBuffer, wait: () => Promise<T>): Promise<T> {
+  async #withRecovery<T>(it: ClusterBuffer, wait: () => Promise<T>): Promise<T> {
     for (let attempt = 1; ; attempt++) {
       const { id } = it;
       try {
@@ -187,28 +189,29 @@ export class ClusterDevice implements Device {
         it.computed = true;
         return result;
       } catch (error) {
-        if (attempt > maxRepairs || it.freed || this.lost !== null || !(error instanceof LostError)) throw error;
+        if (attempt > maxRecoveryAttempts || it.freed || this.lost !== null || !(error instanceof LostTensorError))
+          throw error;
         // Somebody else who needed it may have done it.
         if (it.id !== id) continue;
         // Who gave up may say so before the dispatcher says because of whom.
-        for (let turn = 0; turn < 40 && !this.#lineage.isLost(it); turn++) await moment(50);
-        const problem = it.id === id ? this.#repair([it]) : null;
+        for (let turn = 0; turn < 40 && !this.#lineage.isLost(it); turn++) await delay(50);
+        const problem = it.id === id ? this.#recover([it]) : null;
         if (problem === null) continue;
-        const reason = error.told ? null : this.#brokenness(it);
-        throw new WeftError(addReason(reason === null ? error.message : withSite(reason, it.site), problem));
+        const reason = error.reported ? null : this.#failureReason(it);
+        throw new WeftError(addReason(reason === null ? error.message : withCallSite(reason, it.site), problem));
       }
     }
   }
 
   /** Makes tensors again that went with a worker; says why not where that cannot be. */
-  #repair(broken: readonly ClusterBuffer[]): string | null {
+  #recover(broken: readonly ClusterBuffer[]): string | null {
     const lost = broken.filter((it) => this.#lineage.isLost(it));
     if (lost.length < broken.length) return "";
-    const done = this.#lineage.restore(lost);
+    const done = this.#lineage.recover(lost);
     if (typeof done === "string") return done;
     this.counts.recomputed += done.made;
     this.connection.send({ t: "recomputed", tensors: done.made });
-    say("client", () => `${done.made} tensors are made again by ${done.calls} calls, ${done.sent} are sent again`);
+    log("client", () => `${done.made} tensors are made again by ${done.calls} calls, ${done.sent} are sent again`);
     return null;
   }
 
@@ -216,9 +219,9 @@ export class ClusterDevice implements Device {
   async computed(buffer: DeviceBuffer): Promise<void> {
     const it = buffer as ClusterBuffer;
     if (!this.#connected) await this.connection.ready;
-    if (it.failure !== null) throw new WeftError(withSite(it.failure, it.site));
-    if (it.home === null) return;
-    const ids = [...new Set(it.home.placement.mesh.ranks.map((rank) => it.home!.members.get(rank)!))];
+    if (it.failure !== null) throw new WeftError(withCallSite(it.failure, it.site));
+    if (it.location === null) return;
+    const ids = [...new Set(it.location.placement.mesh.ranks.map((rank) => it.location!.members.get(rank)!))];
     await Promise.all(ids.map((id) => this.connection.link(id).peek(it.id)));
     it.computed = true;
   }
@@ -229,12 +232,12 @@ export class ClusterDevice implements Device {
       .map((node) => ({
         name: isOp(node, "custom") ? node.attrs.rule.name : node.op,
         kind: "kernel" as const,
-        ...costOf(node),
+        ...opCost(node),
       }));
     const { donated = [], known = new Map() } = options;
-    const call: CompiledCall = { fn, donated, known, prepared: new Map() };
-    const issue: Repeat = (inputs, outputs) => this.#issue(call, inputs, outputs, issue);
-    const lifetime = new Lifetime(() => this.#do(() => this.programs.release(call)));
+    const call: ClusterFunction = { fn, donated, known, executables: new Map() };
+    const issue: RecomputeStep = (inputs, outputs) => this.#issue(call, inputs, outputs, issue);
+    const lifetime = new Lifetime(() => this.#do(() => this.executables.release(call)));
     const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
       lifetime.check();
       if (this.lost !== null) throw new WeftError(this.lost);
@@ -252,22 +255,22 @@ export class ClusterDevice implements Device {
     return { kernels, scratchBytes: 0, aliases: new Map(), run, release: () => lifetime.release() };
   }
 
-  #issue(call: CompiledCall, inputs: ClusterBuffer[], outputs: ClusterBuffer[], again: Repeat): void {
+  #issue(call: ClusterFunction, inputs: ClusterBuffer[], outputs: ClusterBuffer[], recompute: RecomputeStep): void {
     const { fn } = call;
     try {
-      this.#mend(inputs);
-      const ready = this.programs.for(
+      this.#recoverInputs(inputs);
+      const ready = this.executables.for(
         call,
-        inputs.map((input) => this.#placementNow(input)),
+        inputs.map((input) => this.#currentPlacement(input)),
         inputs.map((input) => input.id),
       );
       inputs.forEach((input, i) => {
         input.shape ??= fn.params[i].shape;
         input.dtype ??= fn.params[i].dtype;
       });
-      const used = inputs.map((input, i) => this.#bring(input, ready.partitioned.params[i]));
+      const used = inputs.map((input, i) => this.#withPlacement(input, ready.partitioned.params[i]));
       outputs.forEach((output, i) => {
-        output.home = { members: ready.members, placement: ready.partitioned.results[i] };
+        output.location = { members: ready.members, placement: ready.partitioned.results[i] };
       });
       this.counts.runs++;
       if (ready.ranks.length > 1) this.counts.sharded++;
@@ -281,7 +284,7 @@ export class ClusterDevice implements Device {
         site: this.#taped() ? (outputs[0]?.site?.() ?? null) : null,
         free: this.connection.takeFreed(read),
       });
-      this.#lineage.made({ again, inputs, outputs, members: ready.members, seconds: ready.seconds });
+      this.#lineage.record({ recompute, inputs, outputs, members: ready.members, seconds: ready.seconds });
       for (const output of outputs) if (output.freed) this.connection.free(output.id);
     } catch (error) {
       for (const output of outputs) output.failure = (error as Error).message;
@@ -289,54 +292,54 @@ export class ClusterDevice implements Device {
   }
 
   /** Inputs that were lost are made again; throws where one cannot be used. */
-  #mend(inputs: readonly ClusterBuffer[]): void {
-    const broken = inputs.filter((input) => this.#brokenness(input) !== null);
+  #recoverInputs(inputs: readonly ClusterBuffer[]): void {
+    const broken = inputs.filter((input) => this.#failureReason(input) !== null);
     if (broken.length === 0) return;
-    const reason = this.#brokenness(broken[0])!;
-    const problem = this.lost === null ? this.#repair(broken) : "";
+    const reason = this.#failureReason(broken[0])!;
+    const problem = this.lost === null ? this.#recover(broken) : "";
     if (problem !== null) throw new WeftError(addReason(reason, problem));
   }
 
   /** Why a tensor cannot be used; null when it can. */
-  #brokenness(it: ClusterBuffer): string | null {
+  #failureReason(it: ClusterBuffer): string | null {
     if (this.lost !== null) return this.lost;
     if (it.failure !== null) return it.failure;
     const known = this.connection.failures.get(it.id);
     if (known !== undefined) return known.message;
-    if (it.home === null) return null;
-    for (const worker of it.home.members.values()) {
-      const reason = this.connection.lostWorkers.get(worker);
+    if (it.location === null) return null;
+    for (const worker of it.location.members.values()) {
+      const reason = this.connection.deadWorkers.get(worker);
       // What every worker has is still there.
-      if (reason !== undefined && !it.home.placement.isReplicated)
+      if (reason !== undefined && !it.location.placement.isReplicated)
         return `${reason}; its parts of tensors are gone: make them again`;
     }
     return null;
   }
 
   /** Where a tensor is, in today's numbers of workers; null while it is on none. */
-  #placementNow(it: ClusterBuffer): Placement | null {
-    if (it.home === null) return null;
+  #currentPlacement(it: ClusterBuffer): Placement | null {
+    if (it.location === null) return null;
     const { workers } = this.connection;
-    const { members, placement } = it.home;
+    const { members, placement } = it.location;
     const index = new Map(workers.map((worker, rank) => [worker.id, rank]));
     const ranks = placement.mesh.ranks.map((rank) => index.get(members.get(rank)!));
     if (ranks.every((rank, i) => rank === placement.mesh.ranks[i])) return placement;
     if (ranks.every((rank) => rank !== undefined))
-      return this.#settle(
+      return this.#relocate(
         it,
         new Placement(new Mesh(placement.mesh.axes, ranks as number[]), placement.dims, placement.pending),
       );
     // Some are gone and everybody had it all: one of those that are left has it.
     const survivor = ranks.find((rank) => rank !== undefined);
     if (survivor === undefined) throw new WeftError("the workers that held this tensor are gone: make it again");
-    return this.#settle(
+    return this.#relocate(
       it,
       Placement.replicated(new Mesh([{ name: "d", size: 1 }], [survivor]), placement.dims.length),
     );
   }
 
-  #settle(it: ClusterBuffer, placement: Placement): Placement {
-    it.home = { placement, members: this.programs.membersOf(placement.mesh.ranks) };
+  #relocate(it: ClusterBuffer, placement: Placement): Placement {
+    it.location = { placement, members: this.executables.membersOf(placement.mesh.ranks) };
     return placement;
   }
 
@@ -350,37 +353,37 @@ export class ClusterDevice implements Device {
 
   /** What the planner is told about these workers. */
   get rates(): Rates {
-    return this.programs.rates;
+    return this.executables.rates;
   }
 
   /** What was planned last, for explanations. */
   get lastChoice(): string | null {
-    return this.programs.lastChoice;
+    return this.executables.lastChoice;
   }
   get lastPlan(): Partitioned | null {
-    return this.programs.lastPlan;
+    return this.executables.lastPlan;
   }
 
   /** The last plan in words: what was chosen, at which price, and what else was tried. */
   explain(): string {
-    return this.programs.explain();
+    return this.executables.explain();
   }
 
   /** How long the last function that was planned should take, by the kernels of its workers; null before the first. */
-  predict(): Prediction | null {
-    return this.programs.predict();
+  predict(): CallPrediction | null {
+    return this.executables.predict();
   }
 
   /** The tensor as the program wants it: placed for the first time, as it is, or moved. */
-  #bring(it: ClusterBuffer, to: Placement): ClusterBuffer {
-    if (it.home === null) {
+  #withPlacement(it: ClusterBuffer, to: Placement): ClusterBuffer {
+    if (it.location === null) {
       this.#place(it, to);
       return it;
     }
-    if (it.home.placement.equals(to)) return it;
+    if (it.location.placement.equals(to)) return it;
     const key = `${this.connection.generation}|${to.key}`;
     const known = it.copies?.get(key);
-    if (known !== undefined && this.#brokenness(known) === null) return known;
+    if (known !== undefined && this.#failureReason(known) === null) return known;
     it.copies ??= new Map();
     it.copies.delete(key);
     if (known !== undefined) this.free(known);
@@ -396,12 +399,12 @@ export class ClusterDevice implements Device {
   }
 
   #place(it: ClusterBuffer, placement: Placement): void {
-    const { staged } = it;
-    if (staged === null) throw new WeftError("a tensor without a value was used");
-    it.home = { members: this.programs.membersOf(placement.mesh.ranks), placement };
-    this.#uploads.send(it, staged, () => {
-      if (!this.#lineage.keep(it, staged)) unstage(staged);
-      if (it.staged === staged) it.staged = null;
+    const { staging } = it;
+    if (staging === null) throw new WeftError("a tensor without a value was used");
+    it.location = { members: this.executables.membersOf(placement.mesh.ranks), placement };
+    this.#uploads.send(it, staging, () => {
+      if (!this.#lineage.retain(it, staging)) releaseStaging(staging);
+      if (it.staging === staging) it.staging = null;
     });
   }
 
@@ -411,12 +414,12 @@ export class ClusterDevice implements Device {
 
   /** A copy of a tensor elsewhere: a program of its own over the workers of both places. */
   #move(it: ClusterBuffer, to: Placement): ClusterBuffer {
-    const from = it.home!.placement;
+    const from = it.location!.placement;
     const shape = it.shape!;
     const dtype = it.dtype!;
     this.counts.reshards++;
     const { functions } = reshard(from, to, shape, dtype);
-    const members = this.programs.membersOf([...functions.keys()]);
+    const members = this.executables.membersOf([...functions.keys()]);
     // Workers that have nothing of it take part with nothing.
     const others = [...functions.keys()].filter((rank) => !from.mesh.has(rank));
     const element = bytesOf(dtype);
@@ -434,11 +437,11 @@ export class ClusterDevice implements Device {
           element,
         })),
       });
-    const program = this.programs.mover([from, to], shape, dtype, functions);
+    const program = this.executables.reshardProgram([from, to], shape, dtype, functions);
     const copy = this.allocate(it.bytes);
     copy.shape = shape;
     copy.dtype = dtype;
-    copy.home = { placement: to, members };
+    copy.location = { placement: to, members };
     copy.site = it.site;
     this.connection.send({
       t: "run",
@@ -453,16 +456,16 @@ export class ClusterDevice implements Device {
 
   /** Who holds what of a tensor, for people and tests. */
   describe(buffer: DeviceBuffer): { worker: string; start: readonly number[]; stop: readonly number[] }[] {
-    const { home, shape } = buffer as ClusterBuffer;
-    if (home === null || shape === null) return [];
-    return home.placement.mesh.ranks.map((rank) => ({
-      worker: home.members.get(rank)!,
-      ...home.placement.box(rank, shape),
+    const { location, shape } = buffer as ClusterBuffer;
+    if (location === null || shape === null) return [];
+    return location.placement.mesh.ranks.map((rank) => ({
+      worker: location.members.get(rank)!,
+      ...location.placement.box(rank, shape),
     }));
   }
 
   placement(buffer: DeviceBuffer): Placement | null {
-    return (buffer as ClusterBuffer).home?.placement ?? null;
+    return (buffer as ClusterBuffer).location?.placement ?? null;
   }
 
   synchronize(): void {}
@@ -480,7 +483,7 @@ export class ClusterDevice implements Device {
 }
 
 /** Workers that one wait may survive. */
-const maxRepairs = 2;
+const maxRecoveryAttempts = 2;
 
 /** An error with the reason why what it speaks of was not made again, before the line of the program. */
 const addReason = (message: string, why: string): string =>

@@ -4,7 +4,7 @@ import { hash } from "node:crypto";
 import { hostname } from "node:os";
 import type * as grpc from "@grpc/grpc-js";
 import { limits, shortened, WeftError } from "@weft/core/internal/graph";
-import { say } from "./debug.js";
+import { log } from "./debug.js";
 import { Outbox } from "./outbox.js";
 import { processState } from "./process-state.js";
 import {
@@ -22,7 +22,7 @@ import {
   type WorkerInfo,
   type WorkerStats,
 } from "./protocol.js";
-import { bind, hostId, makeServer, randomKey, type Security, sameSecret, securityFrom, service } from "./wire.js";
+import { bindServer, hostId, makeServer, randomKey, type Security, sameSecret, securityFrom, service } from "./wire.js";
 
 type ServerStream = grpc.ServerDuplexStream<Buffer, Buffer>;
 
@@ -30,7 +30,7 @@ export interface DispatcherOptions extends Security {
   host?: string;
   port?: number;
   /** Seconds that a stopped worker is waited for. */
-  patience?: number;
+  stopTimeout?: number;
 }
 
 interface WorkerEntry {
@@ -63,8 +63,8 @@ interface Counters {
 }
 
 /** Instructions of one client that may wait for a worker. */
-const defaultQueue = 100_000;
-const mostQueue = 1_000_000;
+const defaultMaxQueue = 100_000;
+const maxQueueLimit = 1_000_000;
 /** Seconds in which a new connection must say who it is. */
 const helloSeconds = 5;
 
@@ -75,7 +75,7 @@ export class Dispatcher {
   readonly #clients = new Map<number, ClientEntry>();
   readonly #watchers = new Set<ServerStream>();
   readonly #security: Security;
-  readonly #patience: number;
+  readonly #stopTimeout: number;
   readonly counters: Counters = { messages: 0, bytes: 0, recomputed: 0 };
   #nextClient = 1;
   #nextWorker = 1;
@@ -86,7 +86,7 @@ export class Dispatcher {
 
   constructor(options: DispatcherOptions = {}) {
     this.#security = securityFrom(options);
-    this.#patience = options.patience ?? 4;
+    this.#stopTimeout = options.stopTimeout ?? 4;
     this.#server.addService(service as unknown as grpc.ServiceDefinition, {
       Client: (stream: ServerStream) => this.#accept(stream, (bytes) => this.#clientHello(stream, bytes)),
       Worker: (stream: ServerStream) => this.#accept(stream, (bytes) => this.#workerHello(stream, bytes)),
@@ -95,14 +95,14 @@ export class Dispatcher {
 
   static async start(options: DispatcherOptions = {}): Promise<Dispatcher> {
     const dispatcher = new Dispatcher(options);
-    dispatcher.port = await bind(
+    dispatcher.port = await bindServer(
       dispatcher.#server,
       options.host ?? "localhost",
       options.port ?? 9000,
       dispatcher.#security,
     );
-    dispatcher.#timer = setInterval(() => dispatcher.#lookAround(), 500);
-    say("dispatcher", () => `${dispatcher.id} listens on port ${dispatcher.port}`);
+    dispatcher.#timer = setInterval(() => dispatcher.#checkProcesses(), 500);
+    log("dispatcher", () => `${dispatcher.id} listens on port ${dispatcher.port}`);
     return dispatcher;
   }
 
@@ -141,7 +141,7 @@ export class Dispatcher {
   }
 
   #refuse(stream: ServerStream, message: string): void {
-    say("dispatcher", () => `refused: ${message}`);
+    log("dispatcher", () => `refused: ${message}`);
     stream.write(encode({ t: "refused", message: shortened(message) } satisfies ToClient));
     stream.end();
   }
@@ -178,10 +178,10 @@ export class Dispatcher {
     this.#workers.set(id, entry);
     this.#toWorker(entry, { t: "welcome", worker: id });
     for (const client of this.#clients.values()) this.#introduce(entry, client);
-    say("dispatcher", () => `${id} joined: ${facts.device}, process ${facts.process.pid}`);
+    log("dispatcher", () => `${id} joined: ${facts.device}, process ${facts.process.pid}`);
     this.#changed([]);
     const gone = (): void =>
-      this.#workerGone(entry, `worker ${id} (${facts.device}, process ${facts.process.pid}) ended`);
+      this.#workerEnded(entry, `worker ${id} (${facts.device}, process ${facts.process.pid}) ended`);
     stream.on("end", gone);
     stream.on("close", gone);
     stream.on("cancelled", gone);
@@ -190,7 +190,7 @@ export class Dispatcher {
         this.#fromWorker(entry, decode(fromWorker, more));
       } catch (error) {
         // What one client made a worker say must not take it from the others.
-        say("dispatcher", () => `${id}, left out: ${(error as Error).message}`);
+        log("dispatcher", () => `${id}, left out: ${(error as Error).message}`);
       }
     };
   }
@@ -211,18 +211,18 @@ export class Dispatcher {
       queued?.set(worker.info.id, Math.max(0, (queued.get(worker.info.id) ?? 0) - message.done));
     } else if (message.t === "failed") {
       const { client, ...rest } = message;
-      say("dispatcher", () => `${worker.info.id} failed for client ${client}: ${rest.message.split("\n")[0]}`);
+      log("dispatcher", () => `${worker.info.id} failed for client ${client}: ${rest.message.split("\n")[0]}`);
       const entry = this.#clients.get(client);
       if (entry !== undefined) this.#toClient(entry, rest);
     } else if (message.t === "broken") {
-      say("dispatcher", () => `${worker.info.id}: group ${message.group} is broken; the next one is made anew`);
+      log("dispatcher", () => `${worker.info.id}: group ${message.group} is broken; the next one is made anew`);
       if (message.group.includes(`-${this.#generation}-`)) this.#changed([]);
     } else throw new WeftError("a worker says hello once");
   }
 
-  #workerGone(worker: WorkerEntry, reason: string): void {
+  #workerEnded(worker: WorkerEntry, reason: string): void {
     if (!this.#workers.delete(worker.info.id)) return;
-    say("dispatcher", () => reason);
+    log("dispatcher", () => reason);
     this.#changed([{ worker: worker.info.id, reason }]);
   }
 
@@ -234,7 +234,7 @@ export class Dispatcher {
   }
 
   /** Processes of this host: a stopped one cannot say so itself. */
-  #lookAround(): void {
+  #checkProcesses(): void {
     const now = Date.now();
     for (const worker of this.#workers.values()) {
       const { pid, host } = worker.info.process;
@@ -244,16 +244,16 @@ export class Dispatcher {
         worker.stoppedSince = null;
         if (worker.suspended) {
           worker.suspended = false;
-          say("dispatcher", () => `${worker.info.id} goes on`);
+          log("dispatcher", () => `${worker.info.id} goes on`);
           this.#changed([]);
         }
         continue;
       }
       worker.stoppedSince ??= now;
-      if (worker.suspended || now - worker.stoppedSince < this.#patience * 1e3) continue;
+      if (worker.suspended || now - worker.stoppedSince < this.#stopTimeout * 1e3) continue;
       worker.suspended = true;
       const reason = `worker ${worker.info.id} (${worker.info.device}, process ${pid}) hangs: it is stopped; continue it with kill -CONT ${pid}, or end it`;
-      say("dispatcher", () => reason);
+      log("dispatcher", () => reason);
       this.#changed([{ worker: worker.info.id, reason }]);
     }
     if (this.#watchers.size > 0) this.#report();
@@ -297,7 +297,7 @@ export class Dispatcher {
     };
     this.#clients.set(client.id, client);
     for (const worker of this.#workers.values()) this.#introduce(worker, client);
-    say("dispatcher", () => `client ${client.id} joined: process ${hello.process.pid}`);
+    log("dispatcher", () => `client ${client.id} joined: process ${hello.process.pid}`);
     this.#toClient(client, {
       t: "welcome",
       client: client.id,
@@ -305,7 +305,7 @@ export class Dispatcher {
       workers: this.workers,
       dispatcher: `${this.id}@${hostname()}`,
     });
-    const gone = (): void => this.#clientGone(client);
+    const gone = (): void => this.#clientEnded(client);
     stream.on("end", gone);
     stream.on("close", gone);
     stream.on("cancelled", gone);
@@ -318,10 +318,10 @@ export class Dispatcher {
     client.stream.write(encode(message));
   }
 
-  #clientGone(client: ClientEntry): void {
+  #clientEnded(client: ClientEntry): void {
     if (!this.#clients.delete(client.id)) return;
     client.stream.end();
-    say("dispatcher", () => `client ${client.id} left; its tensors are freed`);
+    log("dispatcher", () => `client ${client.id} left; its tensors are freed`);
     for (const worker of this.#workers.values()) this.#toWorker(worker, { t: "leave", client: client.id });
   }
 
@@ -355,7 +355,7 @@ export class Dispatcher {
   }
 
   #define(client: ClientEntry, message: Extract<FromClient, { t: "define" }>): void {
-    const { program, members, graphs, known, collective, donated, generation } = message;
+    const { program, members, graphs, constants, collective, donated, generation } = message;
     if (graphs.length !== members.length) throw new WeftError("define: a graph a member is needed");
     if (new Set(members).size !== members.length) throw new WeftError("define: a worker is named twice");
     if (generation > this.#generation) throw new WeftError(`define: there is no generation ${generation} yet`);
@@ -367,7 +367,7 @@ export class Dispatcher {
     client.programs.set(program, { members, problem });
     if (problem !== null) return;
     const group = collective ? this.#groupOf(members, generation) : null;
-    say(
+    log(
       "dispatcher",
       () =>
         `client ${client.id} defines program ${program} for ${members.join(", ")}${group === null ? "" : ` (group ${group.name})`}`,
@@ -379,7 +379,7 @@ export class Dispatcher {
         program,
         donated,
         graph: graphs[rank],
-        known: known?.[rank],
+        constants: constants?.[rank],
         group: group === null ? null : { ...group, rank, size: members.length },
       });
     });
@@ -423,7 +423,7 @@ export class Dispatcher {
     }
     if (client.holders.size + message.outputs.length > limits.tensors)
       throw new WeftError(`a client may hold ${limits.tensors} tensors; free some`);
-    const maxQueue = Math.min(client.hello.settings.maxQueue ?? defaultQueue, mostQueue);
+    const maxQueue = Math.min(client.hello.settings.maxQueue ?? defaultMaxQueue, maxQueueLimit);
     const full = members.find((id) => (client.queued.get(id) ?? 0) >= maxQueue);
     if (full !== undefined) {
       if (message.free !== undefined) this.#free(client, message.free);
@@ -433,7 +433,7 @@ export class Dispatcher {
     }
     for (const id of members) client.queued.set(id, (client.queued.get(id) ?? 0) + 1);
     for (const id of message.outputs) client.holders.set(id, members);
-    say("dispatcher", () => `client ${client.id} runs program ${message.program} on ${members.join(", ")}`);
+    log("dispatcher", () => `client ${client.id} runs program ${message.program} on ${members.join(", ")}`);
     const { free = [], ...rest } = message;
     const here = free.filter((id) => sameMembers(client.holders.get(id), members));
     this.#send(

@@ -4,7 +4,7 @@ import * as weft from "@weft/core";
 import { CpuDevice } from "@weft/core/internal/device";
 import { runRanks } from "@weft/core/testing/device/group/testkit.js";
 import * as distributed from "./distributed.js";
-import { placeFrom } from "./environment.js";
+import { rankFromEnvironment } from "./environment.js";
 
 const ranks = new URL("./distributed.testkit.js", import.meta.url).href;
 const skip = CpuDevice.available() ? false : "no C compiler";
@@ -72,8 +72,15 @@ test("alone, collectives give back their argument", async () => {
 });
 
 test("the place of a process comes from its launcher's variables", () => {
-  assert.deepEqual(placeFrom({}), { rank: 0, size: 1, localSize: 1, localRank: 0, name: "alone", launcher: "none" });
-  assert.deepEqual(placeFrom({ WEFT_RANK: "1", WEFT_WORLD_SIZE: "4", WEFT_GROUP: "g" }), {
+  assert.deepEqual(rankFromEnvironment({}), {
+    rank: 0,
+    size: 1,
+    localSize: 1,
+    localRank: 0,
+    name: "alone",
+    launcher: "none",
+  });
+  assert.deepEqual(rankFromEnvironment({ WEFT_RANK: "1", WEFT_WORLD_SIZE: "4", WEFT_GROUP: "g" }), {
     rank: 1,
     size: 4,
     localSize: 4,
@@ -81,7 +88,7 @@ test("the place of a process comes from its launcher's variables", () => {
     name: "g",
     launcher: "weft",
   });
-  const mpi = placeFrom({
+  const mpi = rankFromEnvironment({
     OMPI_COMM_WORLD_RANK: "3",
     OMPI_COMM_WORLD_SIZE: "4",
     OMPI_COMM_WORLD_LOCAL_SIZE: "2",
@@ -90,7 +97,7 @@ test("the place of a process comes from its launcher's variables", () => {
   });
   assert.deepEqual(mpi, { rank: 3, size: 4, localSize: 2, localRank: 1, name: "ompi-77", launcher: "openmpi" });
   const slurm = { SLURM_PROCID: "2", SLURM_NTASKS: "4", SLURM_JOB_ID: "9", SLURM_STEP_ID: "0", SLURM_LOCALID: "2" };
-  assert.deepEqual(placeFrom(slurm), {
+  assert.deepEqual(rankFromEnvironment(slurm), {
     rank: 2,
     size: 4,
     localSize: 4,
@@ -98,7 +105,7 @@ test("the place of a process comes from its launcher's variables", () => {
     name: "slurm-9-0",
     launcher: "slurm",
   });
-  assert.equal(placeFrom({ SLURM_PROCID: "0", SLURM_NTASKS: "4", SLURM_JOB_ID: "9" }).size, 1);
-  assert.throws(() => placeFrom({ WEFT_RANK: "1" }), /WEFT_WORLD_SIZE and WEFT_GROUP must be set too/);
-  assert.throws(() => placeFrom({ WEFT_RANK: "x", WEFT_WORLD_SIZE: "2", WEFT_GROUP: "g" }), /WEFT_RANK=x/);
+  assert.equal(rankFromEnvironment({ SLURM_PROCID: "0", SLURM_NTASKS: "4", SLURM_JOB_ID: "9" }).size, 1);
+  assert.throws(() => rankFromEnvironment({ WEFT_RANK: "1" }), /WEFT_WORLD_SIZE and WEFT_GROUP must be set too/);
+  assert.throws(() => rankFromEnvironment({ WEFT_RANK: "x", WEFT_WORLD_SIZE: "2", WEFT_GROUP: "g" }), /WEFT_RANK=x/);
 });

@@ -1,4 +1,4 @@
-// Programs that run in several processes, one a device (SPMD): init joins the processes, and the collectives are functions
+// ExecutableCache that run in several processes, one a device (SPMD): init joins the processes, and the collectives are functions
 // of tensors, usable inside jit. Without a launcher a process is alone and every collective gives back its argument.
 import { availableParallelism, cpus } from "node:os";
 import { barrierOf, type Device, LocalGroup, MpiGroup, type ProcessGroup, ShmGroup } from "@weft/core/internal/device";
@@ -6,7 +6,7 @@ import { type OpAttrs, type ReduceFn, ShapeError, WeftError } from "@weft/core/i
 import { make } from "@weft/core/internal/ops";
 import { nextCollective, session } from "@weft/core/internal/runtime";
 import { div, Tensor } from "@weft/core/internal/tensor";
-import { type Place, placeFrom } from "./environment.js";
+import { type RankEnvironment, rankFromEnvironment } from "./environment.js";
 
 export interface InitOptions {
   rank?: number;
@@ -20,13 +20,13 @@ export interface InitOptions {
 }
 
 let current: ProcessGroup | null = null;
-let place: Place | null = null;
+let place: RankEnvironment | null = null;
 let ownDevice: Device | null = null;
 
 /** Joins this process with the others of its job, and gives the current device to the group. */
 export async function init(options: InitOptions = {}): Promise<ProcessGroup> {
   if (current !== null) throw new WeftError("distributed.init was called before; shutdown() first");
-  place = whereAmI(options);
+  place = rankFromOptions(options);
   if (place.size > 1 && process.env.WEFT_THREADS === undefined && availableParallelism() === cpus().length)
     // Processes that share a host share its cores; those that a launcher bound have theirs already.
     process.env.WEFT_THREADS = String(Math.max(1, Math.floor(cpus().length / place.localSize)));
@@ -39,14 +39,14 @@ export async function init(options: InitOptions = {}): Promise<ProcessGroup> {
   return group;
 }
 
-function whereAmI({ rank, size, name }: InitOptions): Place {
-  if (rank === undefined && size === undefined) return placeFrom();
+function rankFromOptions({ rank, size, name }: InitOptions): RankEnvironment {
+  if (rank === undefined && size === undefined) return rankFromEnvironment();
   if (rank === undefined || size === undefined || (size > 1 && name === undefined))
     throw new WeftError("distributed.init: give rank, size and name together, or none of them");
   return { rank, size, name: name ?? "alone", localSize: size, localRank: rank, launcher: "weft" };
 }
 
-function open(where: Place, { backend = "auto", joinTimeout }: InitOptions): ProcessGroup {
+function open(where: RankEnvironment, { backend = "auto", joinTimeout }: InitOptions): ProcessGroup {
   const { rank, size, localSize, name } = where;
   if (size === 1) return new LocalGroup();
   const chosen = backend === "auto" ? (localSize === size ? "shm" : "mpi") : backend;
@@ -81,13 +81,13 @@ export const localRank = (): number => {
 
 type Attrs = OpAttrs["collective"];
 
-function everybody(): number[] {
+function allRanks(): number[] {
   return Array.from({ length: group().size }, (_, i) => i);
 }
 
 /** Members as a sorted list with this process in it. */
 function membersOf(op: string, ranks: readonly number[] | undefined): readonly number[] {
-  const members = ranks ?? everybody();
+  const members = ranks ?? allRanks();
   if (!members.includes(group().rank))
     throw new WeftError(`${op}: rank ${group().rank} is not in ranks [${members.join(", ")}]; only members may call`);
   const valid = members.every((r, i) => Number.isInteger(r) && r >= 0 && r < group().size && members.indexOf(r) === i);
@@ -156,7 +156,7 @@ export function allGather(
   return collective(x, { kind: "allGather", axis: at, sizes, shape: resized(x, at, total(sizes)) }, members);
 }
 
-/** Reduces over all processes and keeps this one's part along an axis, cut as evenly as can be unless `sizes` says. */
+/** Reduces over all processes and keeps this one's part along an axis, cut as evenSizes as can be unless `sizes` says. */
 export function reduceScatter(
   x: Tensor,
   fn: ReduceFn = "sum",
@@ -166,7 +166,7 @@ export function reduceScatter(
   const members = membersOf("reduceScatter", options.ranks);
   if (members.length === 1) return x;
   const at = axisOf("reduceScatter", x, axis);
-  const sizes = options.sizes ?? evenly(x.shape[at], members.length);
+  const sizes = options.sizes ?? evenSizes(x.shape[at], members.length);
   if (sizes.length !== members.length || total(sizes) !== x.shape[at])
     throw new ShapeError(
       `reduceScatter: sizes [${sizes.join(", ")}] do not cut ${x.shape[at]} into ${members.length} parts`,
@@ -176,7 +176,7 @@ export function reduceScatter(
 }
 
 /** n in parts of whole numbers that differ by one at most, the larger ones first. */
-export const evenly = (n: number, parts: number): number[] =>
+export const evenSizes = (n: number, parts: number): number[] =>
   Array.from({ length: parts }, (_, i) => Math.floor(n / parts) + (i < n % parts ? 1 : 0));
 
 /** What process `root` has, for all; the others' tensors say only shape and dtype. */

@@ -2,7 +2,7 @@
 // launcher (OpenMPI, SLURM). Reads the environment and nothing else.
 import { WeftError } from "@weft/core/internal/graph";
 
-export interface Place {
+export interface RankEnvironment {
   rank: number;
   size: number;
   /** Processes of this group on this host, and which of them this one is. */
@@ -27,7 +27,7 @@ const orElse = (env: Environment, name: string, otherwise: number): number =>
 
 const safe = (text: string): string => text.replace(/[^\w.-]/g, "-").slice(0, 80);
 
-function fromWeft(env: Environment): Place {
+function fromWeft(env: Environment): RankEnvironment {
   const missing = ["WEFT_RANK", "WEFT_WORLD_SIZE", "WEFT_GROUP"].filter((name) => env[name] === undefined);
   if (missing.length > 0)
     throw new WeftError(
@@ -45,7 +45,7 @@ function fromWeft(env: Environment): Place {
   };
 }
 
-function fromOpenMpi(env: Environment): Place {
+function fromOpenMpi(env: Environment): RankEnvironment {
   const size = integer(env, "OMPI_COMM_WORLD_SIZE");
   const job = env.OMPI_MCA_ess_base_jobid ?? env.PMIX_NAMESPACE ?? env.OMPI_MCA_orte_hnp_uri ?? "job";
   return {
@@ -58,7 +58,7 @@ function fromOpenMpi(env: Environment): Place {
   };
 }
 
-function fromSlurm(env: Environment): Place {
+function fromSlurm(env: Environment): RankEnvironment {
   const size = integer(env, "SLURM_NTASKS");
   const nodes = orElse(env, "SLURM_STEP_NUM_NODES", orElse(env, "SLURM_JOB_NUM_NODES", 1));
   // "4(x2)" or "4,2": only equal shares are taken from it; one node holds all.
@@ -74,7 +74,7 @@ function fromSlurm(env: Environment): Place {
 }
 
 /** Where this process stands; alone when no launcher says otherwise. */
-export function placeFrom(env: Environment = process.env): Place {
+export function rankFromEnvironment(env: Environment = process.env): RankEnvironment {
   if (["WEFT_RANK", "WEFT_WORLD_SIZE", "WEFT_GROUP"].some((name) => env[name] !== undefined)) return fromWeft(env);
   if (env.OMPI_COMM_WORLD_RANK !== undefined) return fromOpenMpi(env);
   // A batch script itself is no task: only what srun starts has a place in the step.

@@ -3,23 +3,23 @@
 import { OutOfMemoryError } from "@weft/core/internal/device";
 import { bytesOf, numel, WeftError } from "@weft/core/internal/graph";
 import { denseStrides } from "./boxes.js";
-import { type ClusterBuffer, withSite } from "./buffer.js";
+import { type ClusterBuffer, withCallSite } from "./buffer.js";
 import type { Connection } from "./connection.js";
 import { type Destination, FetchError } from "./data-link.js";
-import { readStaged } from "./upload.js";
+import { readStaging } from "./upload.js";
 
 /** What was lost with a worker, and may be made again. */
-export class LostError extends WeftError {
+export class LostTensorError extends WeftError {
   constructor(
     message: string,
     /** Whether the dispatcher had said by then which worker is gone. */
-    readonly told: boolean,
+    readonly reported: boolean,
   ) {
     super(message);
   }
 }
 
-export const moment = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+export const delay = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 function newArray(bytes: number): Uint8Array {
   try {
@@ -38,14 +38,14 @@ export async function fetchTensor(
   it: ClusterBuffer,
   wanted?: Uint8Array,
 ): Promise<ArrayBuffer> {
-  if (it.staged !== null && it.home === null) {
-    const bytes = readStaged(it.staged, it.bytes);
+  if (it.staging !== null && it.location === null) {
+    const bytes = readStaging(it.staging, it.bytes);
     wanted?.set(bytes);
     return (wanted ?? bytes).buffer as ArrayBuffer;
   }
-  if (it.failure !== null || it.home === null)
-    throw new WeftError(withSite(it.failure ?? connection.lost ?? "this tensor was never computed", it.site));
-  const { placement, members } = it.home;
+  if (it.failure !== null || it.location === null)
+    throw new WeftError(withCallSite(it.failure ?? connection.lost ?? "this tensor was never computed", it.site));
+  const { placement, members } = it.location;
   const into = wanted ?? newArray(it.bytes);
   const shape = it.shape!;
   const element = bytesOf(it.dtype!);
@@ -53,7 +53,7 @@ export async function fetchTensor(
   const seen = new Set<string>();
   const parts: Promise<void>[] = [];
   // Of several that have a part, one that is still there.
-  const isLost = (rank: number): number => Number(connection.lostWorkers.has(members.get(rank)!));
+  const isLost = (rank: number): number => Number(connection.deadWorkers.has(members.get(rank)!));
   for (const rank of [...placement.mesh.ranks].sort((a, b) => isLost(a) - isLost(b))) {
     const { start, stop } = placement.box(rank, shape);
     const key = start.join();
@@ -74,22 +74,22 @@ async function fetchPart(connection: Connection, it: ClusterBuffer, worker: stri
     if (known !== undefined) throw new FetchError(known.message, known.cause);
     await connection.link(worker).fetch(id, to);
   } catch (error) {
-    // Who gave up, or just went away, does not say why: the dispatcher does, a moment later.
+    // Who gave up, or just went away, does not say why: the dispatcher does, a delay later.
     const vague = !(error instanceof FetchError) || error.cause_ === "aborted" || error.cause_ === "lost";
-    await moment(vague ? 300 : 50);
+    await delay(vague ? 300 : 50);
     const known = connection.failures.get(id);
     const reason =
       connection.lost ??
       (known !== undefined && known.cause !== "aborted" ? known.message : null) ??
-      connection.lostWorkers.get(worker) ??
+      connection.deadWorkers.get(worker) ??
       (error as Error).message;
-    const gone = connection.lostWorkers.has(worker);
+    const gone = connection.deadWorkers.has(worker);
     const left = connection.workers.length;
     const advice = gone
       ? `; its parts of tensors are gone: make them again (${left} worker${left === 1 ? " is" : "s are"} left)`
       : "";
-    const text = withSite(`${reason}${advice}`, it.site);
+    const text = withCallSite(`${reason}${advice}`, it.site);
     const ownFault = known?.cause === "error" || known?.cause === "memory";
-    throw gone || (!ownFault && (vague || known !== undefined)) ? new LostError(text, gone) : new WeftError(text);
+    throw gone || (!ownFault && (vague || known !== undefined)) ? new LostTensorError(text, gone) : new WeftError(text);
   }
 }

@@ -2,7 +2,7 @@
 import type { Socket } from "node:net";
 import { WeftError } from "@weft/core/internal/graph";
 
-export interface Frame {
+export interface DataPlaneFrame {
   header: Record<string, unknown>;
   bytes: Buffer;
 }
@@ -27,7 +27,7 @@ export function writeFrame(socket: Socket, header: object, bytes: Uint8Array | n
 }
 
 /** Cuts what arrives into frames. A frame that cannot be one ends the connection. */
-export function readFrames(socket: Socket, onFrame: (frame: Frame) => void): void {
+export function readFrames(socket: Socket, onFrame: (frame: DataPlaneFrame) => void): void {
   let pending: Buffer[] = [];
   let have = 0;
   const take = (): Buffer => {
@@ -48,7 +48,7 @@ export function readFrames(socket: Socket, onFrame: (frame: Frame) => void): voi
           throw new WeftError("this is not Weft's data protocol");
         need = total;
         if (have < total) return;
-        const header = JSON.parse(all.toString("utf8", 8, 8 + headerBytes)) as Frame["header"];
+        const header = JSON.parse(all.toString("utf8", 8, 8 + headerBytes)) as DataPlaneFrame["header"];
         if (typeof header !== "object" || header === null) throw new WeftError("this is not Weft's data protocol");
         const bytes = all.subarray(8 + headerBytes, total);
         all = all.subarray(total);

@@ -28,7 +28,7 @@ const entry = fileURLToPath(new URL("./main.js", import.meta.url));
 const maxLines = 40;
 
 /** A process of ours: its output is drained, its last lines are kept for messages. */
-class Started {
+class ChildServer {
   readonly child: ChildProcess;
   readonly lines: string[] = [];
   readonly ready: Promise<Record<string, unknown>>;
@@ -92,8 +92,8 @@ export class LocalCluster {
   private constructor(
     readonly address: string,
     readonly token: string,
-    readonly dispatcher: Started,
-    readonly workers: Started[],
+    readonly dispatcher: ChildServer,
+    readonly workers: ChildServer[],
   ) {}
 
   static async start(options: LaunchOptions): Promise<LocalCluster> {
@@ -103,9 +103,9 @@ export class LocalCluster {
     // Only this process's workers and client may use the port.
     const token = randomKey();
     const secret = { ...env, WEFT_TOKEN: token };
-    const started: Started[] = [];
+    const started: ChildServer[] = [];
     try {
-      const dispatcher = new Started(
+      const dispatcher = new ChildServer(
         "the dispatcher",
         ["server", JSON.stringify({ port: options.port ?? 0 })],
         secret,
@@ -115,10 +115,10 @@ export class LocalCluster {
       const group = `calibrate-${randomKey().slice(0, 16)}`;
       const { port } = (await dispatcher.ready) as { port: number };
       const workers = Array.from({ length: devices }, (_, i) => {
-        const place = placeOf(i, devices, device, options);
-        const neighbours = { rank: i, count: devices, name: group };
-        const worker: WorkerOptions = { host: "localhost", port, calibrate: options.calibrate, neighbours, ...place };
-        return new Started(`worker ${i}`, ["worker", JSON.stringify(worker)], secret, timeout);
+        const place = workerPlacement(i, devices, device, options);
+        const neighbors = { rank: i, count: devices, name: group };
+        const worker: WorkerOptions = { host: "localhost", port, calibrate: options.calibrate, neighbors, ...place };
+        return new ChildServer(`worker ${i}`, ["worker", JSON.stringify(worker)], secret, timeout);
       });
       started.push(...workers);
       await Promise.all(workers.map((worker) => worker.ready));
@@ -134,7 +134,12 @@ export class LocalCluster {
   }
 }
 
-function placeOf(i: number, devices: number, device: string, { cores, pin = false }: LaunchOptions): WorkerOptions {
+function workerPlacement(
+  i: number,
+  devices: number,
+  device: string,
+  { cores, pin = false }: LaunchOptions,
+): WorkerOptions {
   if (device === "cuda") return { device: `cuda:${i}` };
   if (device !== "cpu") return { device };
   const all = coreOrder();

@@ -2,8 +2,8 @@
 // message then when many are issued together. Knows nothing of what they say.
 
 /** Together no more than this, so that the other side can begin. */
-const mostMessages = 256;
-const mostCharacters = 1 << 18;
+const maxMessages = 256;
+const maxCharacters = 1 << 18;
 
 export class Outbox {
   #pending: string[] = [];
@@ -15,10 +15,10 @@ export class Outbox {
   /** A message as text, sent at the end of this turn at the latest. */
   post(text: string): void {
     // A large message goes by itself: together with others it might be more than the other side takes.
-    if (text.length >= mostCharacters) this.flush();
+    if (text.length >= maxCharacters) this.flush();
     this.#pending.push(text);
     this.#characters += text.length;
-    if (this.#pending.length >= mostMessages || this.#characters >= mostCharacters) this.flush();
+    if (this.#pending.length >= maxMessages || this.#characters >= maxCharacters) this.flush();
     else if (!this.#scheduled) {
       this.#scheduled = true;
       queueMicrotask(() => {

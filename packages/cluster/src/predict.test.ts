@@ -1,8 +1,9 @@
 // Predictions of functions that were cut for workers: the price of the kernels of the one that has most to do, by hand.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { h200, type Rates } from "@weft/core/internal/cost";
 import { build } from "@weft/core/internal/ops";
-import { h200, Mesh, Placement, partition, type Rates } from "@weft/core/internal/shard";
+import { Mesh, Placement, partition } from "@weft/core/internal/shard";
 import { predictParts } from "./predict.js";
 
 const { links, ...alone } = h200;

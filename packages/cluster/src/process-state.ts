@@ -11,7 +11,7 @@ export function processState(pid: number): string | null {
 }
 
 /** Whether a process of this host may still do something: stopped ones may, ended ones that nobody has looked after do not. */
-export function mayGoOn(pid: number): boolean {
+export function isAlive(pid: number): boolean {
   const state = processState(pid);
   return state !== null && state !== "Z" && state !== "X";
 }

@@ -5,7 +5,7 @@ import { limits, precisions, shortened, WeftError } from "@weft/core/internal/gr
 import { z } from "zod";
 
 /** Raised when a message changes its meaning; both sides must agree. */
-export const protocolVersion = 2;
+export const protocolVersion = 3;
 /** Messages above this are refused; a program of ten thousand nodes takes a tenth of it. */
 export const maxMessageBytes = 32 << 20;
 
@@ -86,8 +86,8 @@ const define = {
   donated: z.array(z.boolean()).max(100_000),
 };
 /** Values of small arguments that are the same in every call (base64): the compiler may use what it sees in them. */
-const known = z.array(z.object({ param: id, data: z.string().max(30_000) })).max(10_000);
-export type KnownArguments = z.infer<typeof known>;
+const constants = z.array(z.object({ param: id, data: z.string().max(30_000) })).max(10_000);
+export type ConstantArguments = z.infer<typeof constants>;
 const run = {
   t: z.literal("run"),
   program: id,
@@ -108,7 +108,7 @@ export const fromClient = z.discriminatedUnion("t", [
     members: z.array(name).min(1).max(256),
     generation: id,
     graphs: z.array(z.unknown()).max(256),
-    known: z.array(known).max(256).optional(),
+    constants: z.array(constants).max(256).optional(),
     collective: z.boolean(),
   }),
   z.object(run),
@@ -134,7 +134,7 @@ const stats = z.object({
   allocations: z.object({ fresh: size, reused: size }).nullable(),
   /** What it had from other workers in collectives. */
   movedBytes: size.default(0),
-  utilisation: z.number().nullable(),
+  utilization: z.number().nullable(),
 });
 export type WorkerStats = z.infer<typeof stats>;
 
@@ -179,7 +179,7 @@ export const toWorker = z.discriminatedUnion("t", [
     ...define,
     client: id,
     graph: z.unknown(),
-    known: known.optional(),
+    constants: constants.optional(),
     /** The group that its collectives use; null without any. */
     group: z.object({ name, rank: id, size: id, mpi: z.boolean() }).nullable(),
   }),

@@ -4,13 +4,13 @@ import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import * as weft from "@weft/core";
+import { h200 } from "@weft/core/internal/cost";
 import { arena } from "@weft/core/internal/device";
 import type { TensorValue } from "@weft/core/internal/runtime";
-import { h200 } from "@weft/core/internal/shard";
 import { ClusterBuffer } from "./buffer.js";
 import { choose } from "./choose.js";
 import { type Cluster, connect } from "./connect.js";
-import { type Hands, Lineage } from "./lineage.js";
+import { Lineage, type LineageHooks } from "./lineage.js";
 import { type ClusterStatus, watch } from "./watch.js";
 import { skip, testWorker } from "./workers.testkit.js";
 
@@ -33,7 +33,7 @@ async function begin(devices: number, env: Record<string, string> = {}): Promise
 
 /** Plans with the rates of GPUs, which would rather compute everything everywhere than exchange anything. */
 const planAsGpus = ({ device }: Cluster): void => {
-  device.programs.chooser = (fn, options) => choose(fn, { ...options, rates: h200 });
+  device.executables.chooser = (fn, options) => choose(fn, { ...options, rates: h200 });
 };
 const planners: Record<string, (cluster: Cluster) => void> = { "its own rates": () => {}, "a GPU's rates": planAsGpus };
 
@@ -290,37 +290,37 @@ for (const [rates, setPlanner] of Object.entries(planners))
 /** Buffers and calls without a cluster. */
 function bench(limits: { bytes?: number; calls?: number } = {}): { lineage: Lineage; unstaged: number[] } {
   const unstaged: number[] = [];
-  const hands: Hands = {
-    isGone: () => true,
+  const hooks: LineageHooks = {
+    isDead: () => true,
     isFailed: () => false,
-    renew: (it) => it.renew(),
-    spare: ({ bytes }) => new ClusterBuffer(bytes),
+    reset: (it) => it.reset(),
+    scratchLike: ({ bytes }) => new ClusterBuffer(bytes),
     free: () => {},
-    unstage: ({ address }) => void unstaged.push(address),
+    releaseStaging: ({ address }) => void unstaged.push(address),
   };
-  return { lineage: new Lineage(hands, { enabled: true, bytes: 100, calls: 4, seconds: 60, ...limits }), unstaged };
+  return { lineage: new Lineage(hooks, { enabled: true, bytes: 100, calls: 4, seconds: 60, ...limits }), unstaged };
 }
 
 test("kept arrays and freed tensors are remembered within bounds, freed ones go first", () => {
   const { lineage, unstaged } = bench();
   const buffers = Array.from({ length: 4 }, () => new ClusterBuffer(30));
-  const keep = (i: number): boolean => lineage.keep(buffers[i], { address: i + 1, bytes: null });
+  const keep = (i: number): boolean => lineage.retain(buffers[i], { address: i + 1, bytes: null });
   assert.ok(keep(0) && keep(1) && keep(2));
-  assert.equal(lineage.keptBytes, 90);
+  assert.equal(lineage.retainedBytes, 90);
   buffers[1].freed = true;
   lineage.freed(buffers[1]);
   assert.ok(keep(3));
   assert.deepEqual(unstaged, [2]);
-  assert.equal(lineage.keptBytes, 90);
-  assert.equal(lineage.keep(new ClusterBuffer(101), { address: 9, bytes: null }), false);
+  assert.equal(lineage.retainedBytes, 90);
+  assert.equal(lineage.retain(new ClusterBuffer(101), { address: 9, bytes: null }), false);
   const made = Array.from({ length: 10 }, () => new ClusterBuffer(1));
   for (const it of made) {
-    lineage.made({ again: () => {}, inputs: [], outputs: [it], members: new Map(), seconds: 0 });
+    lineage.record({ recompute: () => {}, inputs: [], outputs: [it], members: new Map(), seconds: 0 });
     it.freed = true;
     lineage.freed(it);
   }
   assert.equal(made.filter((it) => it.origin !== null).length, 4);
   lineage.clear();
-  assert.equal(lineage.keptBytes, 0);
+  assert.equal(lineage.retainedBytes, 0);
   assert.deepEqual(unstaged.sort(), [1, 2, 3, 4]);
 });

@@ -87,7 +87,7 @@ export class Namespace {
   }
 
   /** Calls back when the tensor is there, or failed: at once, or after the instructions that make it. */
-  whenThere(id: number, resolve: (found: Held | Failure) => void): void {
+  whenAvailable(id: number, resolve: (found: Held | Failure) => void): void {
     const found = this.#held.get(id) ?? this.#failures.get(id);
     if (found !== undefined) {
       resolve(found);

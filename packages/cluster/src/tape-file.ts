@@ -7,7 +7,7 @@ import { structuralKey, WeftError } from "@weft/core/internal/graph";
 import { decodeFunction } from "@weft/core/internal/ops";
 import { type Instruction, type TapeLine, tapeLineSchema, tapeVersion } from "@weft/formats";
 
-export interface Tape {
+export interface TapeFile {
   path: string;
   lines: TapeLine[];
   instructions: Instruction[];
@@ -15,7 +15,7 @@ export interface Tape {
   unreadable: number;
 }
 
-export async function readTape(path: string): Promise<Tape> {
+export async function readTape(path: string): Promise<TapeFile> {
   const lines: TapeLine[] = [];
   let unreadable = 0;
   for await (const text of createInterface({ input: createReadStream(path), crlfDelay: Infinity })) {
@@ -40,7 +40,7 @@ export async function readTape(path: string): Promise<Tape> {
 }
 
 /** The recorded bytes; null where the tape kept only their hash. */
-export function bytesOfLine(tape: Tape, { base64, file }: { base64?: string; file?: string }): Uint8Array | null {
+export function bytesOfLine(tape: TapeFile, { base64, file }: { base64?: string; file?: string }): Uint8Array | null {
   if (base64 !== undefined) return Uint8Array.from(Buffer.from(base64, "base64"));
   if (file === undefined) return null;
   return Uint8Array.from(readFileSync(join(`${tape.path}.data`, file)));
@@ -92,7 +92,7 @@ function rowsBy<K, R>(
   return [...rows.values()];
 }
 
-export function tapeStats({ lines, instructions }: Tape): TapeStats {
+export function tapeStats({ lines, instructions }: TapeFile): TapeStats {
   const ops = rowsBy(
     instructions,
     (i) => i.op,
@@ -131,7 +131,7 @@ export function tapeStats({ lines, instructions }: Tape): TapeStats {
 }
 
 /** The tape as a Chrome trace: a process a worker, computing and communicating on lines of their own. */
-export function chromeTrace({ instructions }: Tape): { traceEvents: object[] } {
+export function chromeTrace({ instructions }: TapeFile): { traceEvents: object[] } {
   const origin = instructions.reduce((least, i) => Math.min(least, i.startUs), Number.POSITIVE_INFINITY);
   const names = new Map(instructions.map((i) => [i.worker, i.workerId]));
   const meta = [...names].flatMap(([pid, name]) => [
@@ -160,13 +160,13 @@ export interface TapeDiff {
   ops: { op: string; firstUs: number; secondUs: number; firstCount: number; secondCount: number }[];
 }
 
-interface Asked {
+interface TapeRequest {
   /** Does not depend on ids, nor on where the program lies. */
   what: string;
   shown: string;
 }
 
-function storyOf({ lines }: Tape): Asked[] {
+function requestsOf({ lines }: TapeFile): TapeRequest[] {
   const keys = new Map<number, string>();
   return lines.flatMap((l) => {
     if (l.type === "program") keys.set(l.program, structuralKey(decodeFunction(l.graph)));
@@ -180,10 +180,10 @@ function storyOf({ lines }: Tape): Asked[] {
   });
 }
 
-export function diffTapes(first: Tape, second: Tape): TapeDiff {
-  const [a, b] = [storyOf(first), storyOf(second)];
+export function diffTapes(first: TapeFile, second: TapeFile): TapeDiff {
+  const [a, b] = [requestsOf(first), requestsOf(second)];
   const at = Array.from({ length: Math.max(a.length, b.length) }, (_, i) => i).find((i) => a[i]?.what !== b[i]?.what);
-  const fetches = (tape: Tape): string[] => tape.lines.flatMap((l) => (l.type === "fetch" ? [l.sha256] : []));
+  const fetches = (tape: TapeFile): string[] => tape.lines.flatMap((l) => (l.type === "fetch" ? [l.sha256] : []));
   const [x, y] = [fetches(first), fetches(second)];
   const [p, q] = [tapeStats(first).ops, tapeStats(second).ops];
   const names = [...new Set([...p, ...q].map((row) => row.op))];

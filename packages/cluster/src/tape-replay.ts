@@ -13,7 +13,7 @@ import {
 } from "@weft/core/internal/graph";
 import { decodeFunction } from "@weft/core/internal/ops";
 import { inlineCustom, type KeepCustom } from "@weft/core/internal/transform";
-import { bytesOfLine, type Tape } from "./tape-file.js";
+import { bytesOfLine, type TapeFile } from "./tape-file.js";
 
 export interface ReplayResult {
   runs: number;
@@ -33,7 +33,7 @@ const tolerance: Partial<Record<DType, number>> = {
   complex128: 1e-10,
 };
 
-export async function replay(tape: Tape, device: Device): Promise<ReplayResult> {
+export async function replay(tape: TapeFile, device: Device): Promise<ReplayResult> {
   const programs = new Map<number, { fn: GraphFn; executable: Executable }>();
   const buffers = new Map<number, DeviceBuffer>();
   const avals = new Map<number, { dtype: DType; shape: readonly number[]; step: number }>();

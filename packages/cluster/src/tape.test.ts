@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { CpuDevice, ReferenceDevice } from "@weft/core/internal/device";
+import { tapeLineSchema, unknownFields } from "@weft/formats";
 import { connect } from "./connect.js";
 import { chromeTrace, diffTapes, readTape, tapeStats } from "./tape-file.js";
 import { replay } from "./tape-replay.js";
@@ -15,7 +16,7 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 const clusterUrl = new URL("./index.js", import.meta.url).href;
 const weftUrl = new URL(import.meta.resolve("@weft/core")).href;
 
-/** Runs a program with a tape, as a user does. */
+/** Runs a program with a tape. Every line that it writes must match the schema, without further fields. */
 function record(name: string, program: string, env: Record<string, string> = {}): string {
   const path = join(folder, name);
   const script = join(folder, `${name}.mjs`);
@@ -28,6 +29,11 @@ function record(name: string, program: string, env: Record<string, string> = {})
     env: { ...process.env, WEFT_TAPE: path, WEFT_DEVICE: "cpu", ...env },
   });
   assert.equal(status, 0, stderr);
+  for (const text of readFileSync(path, "utf8").trimEnd().split("\n")) {
+    const line: unknown = JSON.parse(text);
+    assert.ok(tapeLineSchema.safeParse(line).success, text.slice(0, 200));
+    assert.deepEqual(unknownFields(tapeLineSchema, line), [], text.slice(0, 200));
+  }
   return path;
 }
 

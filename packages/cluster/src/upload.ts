@@ -3,21 +3,21 @@
 import { arena, groupLibrary } from "@weft/core/internal/device";
 import { bytesOf } from "@weft/core/internal/graph";
 import { denseStrides, takePart } from "./boxes.js";
-import type { ClusterBuffer, Staged } from "./buffer.js";
+import type { ClusterBuffer, StagingBuffer } from "./buffer.js";
 import type { Connection } from "./connection.js";
 
 /** A copy that workers can read. */
-export function stage(from: Uint8Array): Staged {
+export function stage(from: Uint8Array): StagingBuffer {
   const address = process.env.WEFT_DATA === "socket" ? 0 : arena.allocate(from.byteLength);
   if (address !== 0 && from.byteLength > 0) groupLibrary().copyIn(address, from, from.byteLength);
   return { address, bytes: address === 0 ? from.slice() : null };
 }
 
-export function unstage({ address }: Staged): void {
+export function releaseStaging({ address }: StagingBuffer): void {
   if (address !== 0) arena.free(address);
 }
 
-export function readStaged({ address, bytes }: Staged, size: number): Uint8Array<ArrayBuffer> {
+export function readStaging({ address, bytes }: StagingBuffer, size: number): Uint8Array<ArrayBuffer> {
   const copy = new Uint8Array(size);
   if (bytes !== null) copy.set(bytes);
   else if (size > 0) groupLibrary().copyOut(copy, address, size);
@@ -45,9 +45,9 @@ export class Uploads {
   }
 
   /** Sends every worker its part of a tensor that was just given its home. */
-  send(it: ClusterBuffer, staged: Staged, done: () => void): void {
+  send(it: ClusterBuffer, staging: StagingBuffer, done: () => void): void {
     const { connection } = this;
-    const { placement, members } = it.home!;
+    const { placement, members } = it.location!;
     const shape = it.shape!;
     const element = bytesOf(it.dtype!);
     const strides = denseStrides(shape, element);
@@ -57,8 +57,8 @@ export class Uploads {
       const { start, stop } = placement.box(rank, shape);
       const sizes = stop.map((to, i) => to - start[i]);
       const at = start.reduce((n, s, i) => n + s * strides[i], 0);
-      const shared = staged.address !== 0 && connection.link(worker).shares;
-      return { worker, offset: shared ? staged.address - base + at : null, sizes, strides, element, at };
+      const shared = staging.address !== 0 && connection.link(worker).shares;
+      return { worker, offset: shared ? staging.address - base + at : null, sizes, strides, element, at };
     });
     // Nothing is read of a tensor without elements, and nobody says so.
     if (it.bytes === 0) done();
@@ -66,7 +66,7 @@ export class Uploads {
     connection.send({ t: "upload", id: it.id, bytes: it.bytes, parts: parts.map(({ at: _, ...part }) => part) });
     for (const { worker, offset, sizes, at } of parts) {
       if (offset !== null) continue;
-      const whole = staged.bytes ?? readStaged(staged, it.bytes);
+      const whole = staging.bytes ?? readStaging(staging, it.bytes);
       void connection
         .link(worker)
         .upload(it.id, takePart(whole, { offset: at, sizes, strides, element }))

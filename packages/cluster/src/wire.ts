@@ -56,7 +56,7 @@ export function makeServer(): grpc.Server {
 }
 
 /** Binds, and says on which port. Refuses what would let strangers in. */
-export function bind(server: grpc.Server, host: string, port: number, security: Security): Promise<number> {
+export function bindServer(server: grpc.Server, host: string, port: number, security: Security): Promise<number> {
   const { cert, key, token } = security;
   if (!isLoopback(host) && (cert === undefined || key === undefined || token === undefined))
     throw new WeftError(

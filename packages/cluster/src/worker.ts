@@ -1,6 +1,7 @@
 // A worker: one device in a process of its own. Takes instructions from the dispatcher in order, runs them, and hands
 // results to clients directly. Goes back to the dispatcher when that was restarted.
 import { setImmediate as nextTurn } from "node:timers/promises";
+import type { Rates } from "@weft/core/internal/cost";
 import {
   type CachedExecutable,
   checkArguments,
@@ -8,8 +9,8 @@ import {
   type Device,
   type DeviceBuffer,
   type Executable,
-  ExecutableCache,
   type ExecutableHandle,
+  ExecutableLru,
   groupLibrary,
   MpiGroup,
   movedBytes,
@@ -30,20 +31,19 @@ import {
 } from "@weft/core/internal/graph";
 import { decodeFunction } from "@weft/core/internal/ops";
 import { instructionRecords } from "@weft/core/internal/runtime";
-import type { Rates } from "@weft/core/internal/shard";
 import { inlineCustom } from "@weft/core/internal/transform";
 import { denseStrides } from "./boxes.js";
 import { type CalibrateOptions, workerRates } from "./calibrate.js";
+import { decodeConstants } from "./constants.js";
 import { DataServer } from "./data-server.js";
-import { say } from "./debug.js";
-import { placeFrom } from "./environment.js";
-import { readKnown } from "./known.js";
+import { log } from "./debug.js";
+import { rankFromEnvironment } from "./environment.js";
 import {
+  type ConstantArguments,
   decodeAll,
   encode,
   type FailureCause,
   type FromWorker,
-  type KnownArguments,
   protocolVersion,
   type SharedMemory,
   type ToWorker,
@@ -85,7 +85,7 @@ const maxGroups = 64;
 const progressEvery = 64;
 /** Seconds for the members of a group to find each other, and that one may be late in a collective. */
 const joinSeconds = 8;
-const lateSeconds = 600;
+const collectiveTimeoutSeconds = 600;
 
 export function makeDevice({ device = "cpu", cores }: WorkerOptions): Device {
   const count = typeof cores === "number";
@@ -114,7 +114,7 @@ export class Worker {
   readonly #data: DataServer;
   readonly #spaces = new Map<number, Namespace>();
   readonly #programs = new Map<string, Program>();
-  readonly #executables: ExecutableCache<CachedExecutable>;
+  readonly #executables: ExecutableLru<CachedExecutable>;
   readonly #groups = new Map<string, ProcessGroup>();
   /** Groups that failed, and why: nobody waits for their members again. */
   readonly #broken = new Map<string, string>();
@@ -134,7 +134,7 @@ export class Worker {
     this.#options = options;
     this.#security = securityFrom(options);
     this.device = makeDevice(options);
-    this.#executables = new ExecutableCache(options.executables ?? maxExecutables);
+    this.#executables = new ExecutableLru(options.executables ?? maxExecutables);
     this.#rates = workerRates(this.device, options);
     this.#data = new DataServer(
       this.device,
@@ -163,7 +163,7 @@ export class Worker {
         if (problem instanceof WeftError) throw problem;
         if (!everConnected && Date.now() > deadline)
           throw new WeftError(`nobody is listening at ${host}:${port}; start a dispatcher: weft server -p ${port}`);
-        say("worker", () => `connection to ${host}:${port} lost (${problem}); trying again`);
+        log("worker", () => `connection to ${host}:${port} lost (${problem}); trying again`);
         await new Promise((resolve) => setTimeout(resolve, everConnected ? 300 : 100));
       }
     } finally {
@@ -180,7 +180,7 @@ export class Worker {
 
   /** One connection from hello to its end: an error that will not go away is returned, a passing one as text. */
   #session(host: string, port: number, onReady: (id: string) => void): Promise<WeftError | string> {
-    const place = placeFrom();
+    const place = rankFromEnvironment();
     const channel = openStream(host, port, "Worker", this.#security, true);
     this.#channel = channel;
     const { stream } = channel;
@@ -195,13 +195,13 @@ export class Worker {
           messages = decodeAll(toWorker, bytes);
         } catch (error) {
           // The dispatcher checks what it hands on; one message that it should not have is no reason to end.
-          say("worker", () => `left out: ${(error as Error).message}`);
+          log("worker", () => `left out: ${(error as Error).message}`);
         }
         for (const message of messages) {
           if (message.t === "refused") over(new WeftError(`the dispatcher refused this worker: ${message.message}`));
           else if (message.t === "welcome") {
             this.id = message.worker;
-            say("worker", () => `this is ${this.id} on ${this.device.name}`);
+            log("worker", () => `this is ${this.id} on ${this.device.name}`);
             onReady(this.id);
           } else this.#enqueue(message);
         }
@@ -260,12 +260,12 @@ export class Worker {
         sentBytes: this.#data.sentBytes,
         allocations: this.device.allocations ?? null,
         movedBytes: movedBytes(),
-        utilisation: this.#utilisation(),
+        utilization: this.#utilization(),
       },
     });
   }
 
-  #utilisation(): number | null {
+  #utilization(): number | null {
     return this.device.utilization?.() ?? null;
   }
 
@@ -317,7 +317,7 @@ export class Worker {
   /** What an instruction would have made fails, for its client; the others' instructions go on. */
   #failMessage(message: ToWorker, error: Error): void {
     const [text, cause] = causeOf(error);
-    say("worker", () => `"${message.t}" failed: ${text}`);
+    log("worker", () => `"${message.t}" failed: ${text}`);
     const ids = message.t === "run" ? message.outputs : message.t === "upload" ? [message.id] : [];
     if (!("client" in message) || ids.length === 0) return;
     for (const id of ids) this.#spaces.get(message.client)?.fail(id, { message: text, cause });
@@ -355,13 +355,13 @@ export class Worker {
     this.#spaces.delete(client);
     this.#data.forget(client);
     const base = this.#maps.get(client);
-    if (base !== undefined) this.#unmap(client, base);
+    if (base !== undefined) this.#unmapClient(client, base);
     for (const key of [...this.#programs.keys()]) if (key.startsWith(`${client}/`)) this.#forget(key);
     if (this.#spaces.size === 0) this.device.trim();
-    say("worker", () => `client ${client} left`);
+    log("worker", () => `client ${client} left`);
   }
 
-  #unmap(client: number, base: number): void {
+  #unmapClient(client: number, base: number): void {
     const bytes = this.#mapBytes.get(client) ?? 0;
     groupLibrary().unmap(base, bytes);
     this.#maps.delete(client);
@@ -369,7 +369,7 @@ export class Worker {
   }
   readonly #mapBytes = new Map<number, number>();
 
-  #define({ client, program, graph, group, donated, known = [] }: Extract<ToWorker, { t: "define" }>): void {
+  #define({ client, program, graph, group, donated, constants = [] }: Extract<ToWorker, { t: "define" }>): void {
     const entry: Program = { executable: null, problem: null, fn: null, group, donated };
     if (!this.#spaces.has(client)) return;
     this.#forget(`${client}/${program}`);
@@ -379,14 +379,14 @@ export class Worker {
       checkGroup(fn, group);
       entry.fn = fn;
       if (group !== null) this.#join(group);
-      entry.executable = this.#compile(fn, donated, known);
-      say(
+      entry.executable = this.#compile(fn, donated, constants);
+      log(
         "worker",
         () => `program ${program} of client ${client}: ${entry.executable!.value.executable.kernels.length} kernels`,
       );
     } catch (error) {
       entry.problem = shortened((error as Error).message);
-      say("worker", () => `program ${program} of client ${client} cannot run: ${entry.problem}`);
+      log("worker", () => `program ${program} of client ${client} cannot run: ${entry.problem}`);
     }
   }
 
@@ -396,13 +396,13 @@ export class Worker {
     this.#programs.delete(key);
   }
 
-  #compile(fn: GraphFn, donated: readonly boolean[], values: KnownArguments): ExecutableHandle<CachedExecutable> {
+  #compile(fn: GraphFn, donated: readonly boolean[], values: ConstantArguments): ExecutableHandle<CachedExecutable> {
     const given = values.map(({ param, data }) => `${param}:${data}`).join();
     const key = `${structuralKey(fn)}/${donated.map(Number).join("")}/${given}`;
     const { device } = this;
     return this.#executables.acquire(key, () => {
       const whole = inlineCustom(fn, (node, usesOutput) => device.keeps?.(node, usesOutput) ?? false);
-      return { executable: device.compile(whole, { donated, known: readKnown(fn, values) }) };
+      return { executable: device.compile(whole, { donated, known: decodeConstants(fn, values) }) };
     });
   }
 
@@ -422,15 +422,15 @@ export class Worker {
       }
       if (this.#groups.size >= maxGroups)
         throw new WeftError(`this worker is in ${maxGroups} groups already; use fewer sets of workers`);
-      say("worker", () => `joins group ${name} as ${rank} of ${size}`);
+      log("worker", () => `joins group ${name} as ${rank} of ${size}`);
       const threads = this.device.traits.threads;
       try {
         const host = mpi
           ? MpiGroup.join()
-          : ShmGroup.join(name, rank, size, { joinTimeout: joinSeconds, timeout: lateSeconds, threads });
+          : ShmGroup.join(name, rank, size, { joinTimeout: joinSeconds, timeout: collectiveTimeoutSeconds, threads });
         group = this.device.joinGroup?.(host) ?? host;
       } catch (error) {
-        this.#noteBroken(name, (error as Error).message);
+        this.#markBroken(name, (error as Error).message);
         throw error;
       }
       this.#groups.set(name, group);
@@ -457,11 +457,11 @@ export class Worker {
       for (const id of outputs) space.fail(id, { message: text, cause });
       const { id } = this;
       this.#send({ t: "failed", client, ids: outputs, message: text, cause, worker: id });
-      say("worker", () => `program ${program} of client ${client} failed on [${inputs}]: ${text}`);
+      log("worker", () => `program ${program} of client ${client} failed on [${inputs}]: ${text}`);
     }
   }
 
-  #noteBroken(name: string, reason: string): void {
+  #markBroken(name: string, reason: string): void {
     this.#broken.set(name, reason);
     if (this.#broken.size > 64) this.#broken.delete(this.#broken.keys().next().value!);
     this.#send({ t: "broken", group: name });
@@ -474,7 +474,7 @@ export class Worker {
     if (this.device.group === group) this.device.group = null;
     group.close();
     this.#groups.delete(name);
-    this.#noteBroken(name, reason);
+    this.#markBroken(name, reason);
   }
 
   #execute(space: Namespace, entry: Program, executable: Executable, message: Extract<ToWorker, { t: "run" }>): void {
@@ -492,7 +492,7 @@ export class Worker {
     // Memory that is given away and still read by a fetch is copied: the fetch must see what was there.
     const taken: (DeviceBuffer | null)[] = inputs.map((id, i) => (entry.donated[i] ? space.give(id) : null));
     buffers.forEach((buffer, i) => {
-      if (entry.donated[i] && taken[i] === null) buffers[i] = this.#copyOf(buffer);
+      if (entry.donated[i] && taken[i] === null) buffers[i] = this.#cloneBuffer(buffer);
     });
     const traced = space.settings.tape === true;
     this.device.timing = traced;
@@ -516,7 +516,7 @@ export class Worker {
     this.#data.tell(space.client, { tape: instructionRecords(facts, fn.outputs, executable) });
   }
 
-  #copyOf(buffer: DeviceBuffer): DeviceBuffer {
+  #cloneBuffer(buffer: DeviceBuffer): DeviceBuffer {
     const bytes = new Uint8Array(buffer.bytes);
     this.device.download(buffer, bytes);
     const copy = this.device.allocate(buffer.bytes);
@@ -570,7 +570,7 @@ export class Worker {
     if (buffer.bytes === 0) return;
     const library = groupLibrary();
     checkReach(part, space.memory?.bytes ?? 0);
-    const from = this.#mapOf(space) + part.offset!;
+    const from = this.#mappedBase(space) + part.offset!;
     const sizes = BigInt64Array.from(part.sizes, BigInt);
     const strides = BigInt64Array.from(part.strides, BigInt);
     const dense = BigInt64Array.from(denseStrides(part.sizes, part.element), BigInt);
@@ -584,7 +584,7 @@ export class Worker {
     this.device.upload(buffer, bytes);
   }
 
-  #mapOf(space: Namespace): number {
+  #mappedBase(space: Namespace): number {
     const known = this.#maps.get(space.client);
     if (known !== undefined) return known;
     const { memory } = space;

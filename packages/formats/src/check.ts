@@ -135,6 +135,13 @@ export function unknownFields(schema: z.ZodType, value: unknown, path = ""): str
   const { inner } = unwrap(schema);
   if (inner instanceof z.ZodArray && Array.isArray(value))
     return value.flatMap((item) => unknownFields(inner.element as z.ZodType, item, path));
+  if (inner instanceof z.ZodDiscriminatedUnion && isObject(value)) {
+    const { discriminator, options } = inner.def as unknown as { discriminator: string; options: z.ZodObject[] };
+    const option = options.find(
+      ({ shape }) => (shape[discriminator] as z.ZodType).safeParse(value[discriminator]).success,
+    );
+    return option === undefined ? [join(path, discriminator)] : unknownFields(option, value, path);
+  }
   if (!(inner instanceof z.ZodObject) || !isObject(value)) return [];
   const shape = inner.shape as Record<string, z.ZodType>;
   return Object.entries(value).flatMap(([name, field]) => {

@@ -1,12 +1,12 @@
-"""Loaded by every Python that the runner starts: hands over to the sitecustomize that would have been loaded without
-us, then arms the probe. Whatever goes wrong here is recorded and never reaches the job."""
+"""Loaded by every Python that the runner starts: loads the sitecustomize that this one hides, then starts the probe. Errors
+are recorded and never reach the job."""
 
 import os
 import sys
 
 
 def _the_one_before_us():
-    """Loads the sitecustomize that our place on PYTHONPATH hides, under its own name, as Python would have."""
+    """Loads the sitecustomize that this one hides on PYTHONPATH, under its own name."""
     import importlib.machinery
     import importlib.util
 
@@ -31,7 +31,7 @@ if os.environ.get("WEFT_PROBE_DIR"):
         import weft_probe
 
         weft_probe.arm()
-    except BaseException as problem:  # noqa: B036 - nothing of ours may stop the interpreter from starting
+    except BaseException as problem:  # noqa: B036 - the probe must not prevent the interpreter from starting
         try:
             with open(os.path.join(os.environ["WEFT_PROBE_DIR"], "probe-errors.log"), "a") as log:
                 log.write("%d %r\n" % (os.getpid(), problem))

@@ -1,6 +1,6 @@
-"""The probe: what a measured job tells about itself, without a change to its code. Writes JSON lines (docs/lab-format.md)
-into WEFT_PROBE_DIR, one file a rank. Costs a few microseconds a step; every failure of its own is noted in the facts and
-otherwise silent. Standard library only; frameworks are watched when (and only if) the job imports them."""
+"""The probe: instruments a measured job without a change to its code. Writes JSON lines (docs/lab-format.md) into
+WEFT_PROBE_DIR, one file per rank. Costs a few microseconds per step; its own errors are recorded as facts and never
+raised. Uses the standard library only; a framework is instrumented when the job imports it."""
 
 import json
 import os
@@ -12,7 +12,7 @@ _clock = time.perf_counter
 
 
 def guarded(name):
-    """A decorator: an exception of ours is recorded under `name`, never raised into the job."""
+    """Decorator: an exception of the probe is recorded under `name`, never raised into the job."""
 
     def wrap(function):
         def call(*args, **kwargs):
@@ -28,7 +28,7 @@ def guarded(name):
 
 
 class Recorder:
-    """Collects records in memory and appends them to the rank's file, a second's worth at a time."""
+    """Buffers records in memory and appends them to the rank's file about once per second."""
 
     flush_seconds = 1.0
 
@@ -41,7 +41,7 @@ class Recorder:
         self.rank = None
         self.pending = []
         self.facts = {}
-        self.unsaid = {}
+        self.pending_facts = {}
         self.errors = []
         self.steps = 0
         self.last_flush = self.origin
@@ -50,7 +50,7 @@ class Recorder:
         self.lock = threading.Lock()
 
     def alive(self):
-        # Forked children forget the folder (see `arm`), so that no process number need be asked for here.
+        # Forked children reset the folder (see `arm`), so that the process id need not be checked here.
         return self.folder is not None
 
     def error(self, text):
@@ -62,10 +62,10 @@ class Recorder:
         for key, value in known.items():
             if value is not None and self.facts.get(key) != value:
                 self.facts[key] = value
-                self.unsaid[key] = value
+                self.pending_facts[key] = value
 
     def step(self, epoch, start, duration, waited, samples, backward, optimizer, loss, stepped, compiled):
-        """The hot path: one tuple; it becomes JSON when it is written."""
+        """The hot path: stores one tuple, which is formatted as JSON when it is written."""
         self.pending.append(
             (self.steps, epoch, start, duration, waited, samples, backward, optimizer, loss, stepped, compiled)
         )
@@ -91,7 +91,7 @@ class Recorder:
         try:
             self.file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
         except FileExistsError:
-            # Another process of this rank wrote before us (a second program in the command, say): two writers never share.
+            # Another process of this rank has already written (for example a second program of the command): files are never shared.
             name = os.path.join(self.folder, "rank%d.%d.jsonl" % (rank, self.pid))
             self.file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
         import socket
@@ -112,15 +112,15 @@ class Recorder:
             return
         with self.lock:
             self.last_flush = _clock()
-            if not self.pending and not self.unsaid:
+            if not self.pending and not self.pending_facts:
                 return
             try:
                 lines = []
                 if self.file is None:
                     lines.extend(self._open())
-                if self.unsaid:
-                    lines.append({"v": 1, "type": "facts", "t": time.time(), "rank": self.rank, "facts": self.unsaid})
-                    self.unsaid = {}
+                if self.pending_facts:
+                    lines.append({"v": 1, "type": "facts", "t": time.time(), "rank": self.rank, "facts": self.pending_facts})
+                    self.pending_facts = {}
                 pending, self.pending = self.pending, []
                 text = [json.dumps(line, allow_nan=False, separators=(",", ":")) for line in lines]
                 for line in pending:
@@ -140,7 +140,7 @@ class Recorder:
         step, epoch, start, duration, waited, samples, backward, optimizer, loss, stepped, compiled = line
         if stepped and not compiled and epoch is not None and waited is not None and samples is not None:
             if backward and optimizer and (loss is None or loss - loss == 0):
-                # The usual step, in one go.
+                # Fast path for the usual fields.
                 return (
                     '{"v":1,"type":"step","rank":%d,"step":%d,"epoch":%d,"startUs":%.1f,"durationUs":%.1f,'
                     '"dataWaitUs":%.1f,"backwardUs":%.1f,"optimizerUs":%.1f,"samples":%d%s}'
@@ -212,7 +212,7 @@ def whereabouts():
 
 
 def process_start():
-    """When this process was started, in Unix seconds; the interpreter's own start-up counts."""
+    """Start of this process in Unix seconds, including the start-up of the interpreter."""
     try:
         with open("/proc/self/stat") as stat:
             ticks = float(stat.read().rsplit(")", 1)[1].split()[19])
@@ -238,7 +238,7 @@ def place_facts():
 
 
 class _AfterImport:
-    """Calls a function once, right after a module has been imported, whoever imports it."""
+    """Import hook that calls a function once, right after a module has been imported."""
 
     def __init__(self, actions):
         self.actions = dict(actions)
@@ -275,7 +275,7 @@ recorder = Recorder(None)
 
 
 def arm():
-    """Called by sitecustomize. Watches imports; opens no file until there is something to say."""
+    """Called by sitecustomize. Installs the import hooks; files are opened with the first record."""
     global recorder
     folder = os.environ["WEFT_PROBE_DIR"]
     recorder = Recorder(folder)
@@ -319,7 +319,7 @@ def arm():
         recorder.folder = None
 
     if hasattr(os, "register_at_fork"):
-        # A forked loader process is no rank.
+        # A forked loader process is not a rank.
         os.register_at_fork(after_in_child=forget)
 
     import atexit
@@ -335,7 +335,7 @@ def arm():
 
 
 class step:
-    """For loops that the probe cannot see: `with weft_probe.step(samples=256): ...` is one step."""
+    """Annotates a step of a loop that the probe cannot detect: `with weft_probe.step(samples=256): ...`."""
 
     def __init__(self, samples=None, epoch=None, loss=None):
         self.samples, self.epoch, self.loss = samples, epoch, loss
@@ -371,7 +371,7 @@ _first = [True]
 
 
 def first_step():
-    """What is known only once the job runs: how long it took to get here, and where it runs."""
+    """Records facts that are known at the first step: the initialization time and the placement."""
     if _first[0]:
         _first[0] = False
         place_facts()

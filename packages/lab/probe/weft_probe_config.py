@@ -1,5 +1,5 @@
-"""Which keys of a YAML configuration the program asks for. What yaml loads comes back as dictionaries that note the keys
-they are asked for, and are dictionaries in every other way: they pickle, copy and dump as plain ones."""
+"""Records which keys of a YAML configuration the program reads. yaml returns dictionaries that record their key accesses
+and otherwise behave like plain ones: they pickle, copy and dump as such."""
 
 import os
 
@@ -35,7 +35,7 @@ class NotingDict(dict):
             path = self._weft_path + (str(key),)
             if not isinstance(dict.get(self, key), dict):
                 self._weft_file.note(".".join(path))
-        except Exception:  # noqa: BLE001 - a copy made without our fields, say
+        except Exception:  # noqa: BLE001 - for example a copy without the added fields
             pass
 
     def __getitem__(self, key):
@@ -58,7 +58,7 @@ class NotingDict(dict):
             self._weft_note(key)
         return dict.setdefault(self, key, default)
 
-    # Whoever walks over the whole dictionary has seen all of it; `**config` comes this way too.
+    # Iterating over a dictionary reads all of its keys; `**config` does so, too.
     def _weft_note_all(self):
         for key in dict.keys(self):
             self._weft_note(key)
@@ -132,7 +132,7 @@ def _watched(original):
 def _note(stream, value):
     name = getattr(stream, "name", None)
     if not isinstance(name, str):
-        # Text instead of a file: there is nothing to point at.
+        # Text instead of a file has no name.
         return None
     name = os.path.abspath(name)
     file = _files.setdefault(name, _File(name))

@@ -1,5 +1,5 @@
-"""JAX: how many devices, how long compiling took, and steps around block_until_ready. A step runs from the end of one
-block_until_ready to the end of the next; loops that block elsewhere use `weft_probe.step` (docs/scale.md)."""
+"""JAX: devices, compile time, and steps. A step is the time from the end of one block_until_ready to the end of the
+next; loops that block elsewhere use `weft_probe.step` (docs/scale.md)."""
 
 import weft_probe as probe
 from weft_probe import _clock, guarded
@@ -64,7 +64,7 @@ def _watch_arrays():
 
 
 def _timed(wait, x):
-    """Waits as JAX would, and closes a step. Nested calls (a tree of arrays) count once."""
+    """Calls the original function and ends a step. Nested calls (a tree of arrays) count once."""
     if _State.inside or not probe.recorder.alive():
         return wait(x)
     _State.inside = True

@@ -1,6 +1,6 @@
-"""PyTorch: a step runs from the request for its batch to the request for the next one, so that what a loop does behind
-the optimizer's step (reading a loss, which waits for the device) belongs to it. Watches the data loader's iterators, the
-optimizers' global hooks and Tensor.backward; reads the options of loaders and of DDP once."""
+"""PyTorch: a step is the time from the request for its batch to the request for the next one, so that it includes the
+code after the optimizer step (such as reading the loss, which waits for the device). Instruments the iterators of data
+loaders, the global hooks of optimizers and Tensor.backward; reads the options of loaders and of DDP once."""
 
 import sys
 import zlib
@@ -12,10 +12,10 @@ _hashed_batches = 4
 
 
 class _Loop:
-    """The training loop as seen from outside: the loader whose batches are followed by optimizer steps."""
+    """State of the training loop: the loader whose batches are followed by optimizer steps."""
 
     def __init__(self):
-        self.iterator = None  # iterator of the batch in work
+        self.iterator = None  # iterator of the current batch
         self.epoch = 0
         self.epoch_of = None  # iterator that the current epoch belongs to
         self.asked = None
@@ -59,7 +59,7 @@ def _size(batch):
 
 
 def _close_step(now):
-    """The batch in work is done: write its step, if it trained anything."""
+    """Ends the current batch and records its step, if it trained anything."""
     if loop.asked is None:
         return
     if loop.trained or loop.backward:
@@ -70,7 +70,7 @@ def _close_step(now):
             loop.epoch_start = loop.asked
         recorder = probe.recorder
         cpu = loop.cpu
-        # What `recorder.step` does, without the call: this is the one place where microseconds count.
+        # Inlined `recorder.step`: this is the hot path.
         recorder.pending.append(
             (
                 recorder.steps,
@@ -139,7 +139,7 @@ def watch_data(module):
         if recorder.folder is None:
             return original(self)
         asked = _clock()
-        # A loader that is drawn from between batch and optimizer step (validation inside the epoch) must not end it.
+        # Another loader that is used between batch and optimizer step (validation inside the epoch) must not end the step.
         if loop.iterator is self or loop.trained or loop.asked is None:
             try:
                 _close_step(asked)
@@ -164,7 +164,7 @@ def watch_data(module):
 
     base.__next__ = __next__
 
-    # The sample indices of the first batches: two ranks with the same ones draw the same data.
+    # Hash of the first sample indices: ranks with equal hashes draw the same data.
     original_index = base._next_index
 
     def _next_index(self):
@@ -174,7 +174,7 @@ def watch_data(module):
             try:
                 self._weft_batches = seen + 1
                 self._weft_hash = zlib.crc32(repr(list(index)).encode(), getattr(self, "_weft_hash", 0))
-            except Exception:  # noqa: BLE001 - an index that cannot be listed is no error of the job
+            except Exception:  # noqa: BLE001 - an index that cannot be listed is not an error
                 self._weft_batches = _hashed_batches
         return index
 
@@ -236,7 +236,7 @@ def _loader_facts(iterator):
 
 
 def _length_says_shard(loader, sampler):
-    """A sampler of one's own that is about a world's part as long as the data set shards too."""
+    """A custom sampler shards if its length is about the data set's divided by the world size."""
     _, world, _ = probe.whereabouts()
     whole, part = _length(loader.dataset), _length(sampler)
     if not world or world < 2 or not whole or not part:
@@ -302,7 +302,7 @@ def _after_optimizer(optimizer, args, kwargs):
         if loop.optimizer_began is not None:
             loop.optimizer_time += now - loop.optimizer_began
         if loop.iterator is None:
-            # No data loader feeds this loop: its steps lie between the ends of the optimizer's.
+            # Without a data loader a step is the time between the ends of two optimizer steps.
             if loop.last_update is not None:
                 probe.recorder.step(
                     None, loop.last_update, now - loop.last_update, None, None, loop.backward if loop.cpu else None,
@@ -327,7 +327,7 @@ def watch(torch):
         try:
             if probe.recorder.folder is not None:
                 loop.backward += _clock() - began
-                # Reading a loss on a GPU would wait for it; on a CPU it is there, but not for nothing: one in eight will do.
+                # Reading a loss on a GPU would synchronize; on a CPU it is cheap, but not free: one in eight is read.
                 if loop.cpu and (loop.epoch_steps < 8 or loop.epoch_steps % 8 == 0):
                     if not self.is_cuda and self.dim() == 0:
                         loop.loss = self.item()
@@ -363,12 +363,12 @@ def watch(torch):
 
     import atexit
 
-    # Registered after the probe's own end, hence called before it.
+    # Registered after the end hook of the probe, therefore called before it.
     atexit.register(guarded("last epoch")(_finish))
 
 
 def _wrap_steps(base):
-    """PyTorch before 2.0 has no global hooks: each optimizer's own step is wrapped when it is made."""
+    """PyTorch before 2.0 has no global hooks: the step of each optimizer is wrapped when it is created."""
     original = base.__init__
 
     def __init__(self, *args, **kwargs):
@@ -382,7 +382,7 @@ def _wrap_steps(base):
             return result
 
         wrapped.__doc__ = step.__doc__
-        # Schedulers look for the marks that they put on the method itself.
+        # Schedulers expect the attributes that they set on the method.
         wrapped.__self__ = self
         wrapped.__func__ = getattr(step, "__func__", step)
         self.step = wrapped
@@ -394,7 +394,7 @@ def _finish():
     if not probe.recorder.alive():
         return
     if loop.asked is not None and loop.trained:
-        # The loop was left from inside: the last step ended when its optimizer did.
+        # The loop was left early: the last step ended with its optimizer step.
         _close_step((loop.optimizer_began or loop.asked) + loop.optimizer_time)
     _close_epoch()
     torch = sys.modules.get("torch")
@@ -419,7 +419,7 @@ def watch_ddp(module):
 
 
 def watch_wrapper(kind):
-    """For the other ways of wrapping a model: only that it happened."""
+    """Records that a model was wrapped, without options."""
 
     def watch(module):
         for name in ("DataParallel", "FullyShardedDataParallel"):
@@ -463,7 +463,7 @@ def _ddp_facts(model):
 
 
 def _bucket_facts():
-    """The sizes of the buckets are final only after the first backward pass, when DDP rebuilds them."""
+    """Bucket sizes are final after the first backward pass, when DDP rebuilds the buckets."""
     model = _ddp[0]()
     if model is None:
         return

@@ -1,14 +1,128 @@
-// The public face of @weft/lab. Heavy modules (DuckDB, Vega) are loaded by the functions that need them, on their first call.
-export * from "./bench/index.js";
-export * from "./diagnosis/index.js";
-export * from "./import/index.js";
-export * from "./ledger/index.js";
-export * from "./lint/index.js";
-export * from "./metrics/index.js";
-export * from "./model/index.js";
-export * from "./predict/index.js";
-export * from "./report/index.js";
-export * from "./runner/index.js";
-export * from "./store/index.js";
-export * from "./trace/index.js";
-export * from "./validity/index.js";
+// Public entry of @weft/lab: read studies, analyze them, predict, write reports, analyze traces, run studies. DuckDB and Vega are
+// loaded on first use.
+export {
+  type BenchJudgment,
+  type BenchRecord,
+  type BenchResult,
+  type BenchRow,
+  benchFiles,
+  benchText,
+  judgeBench,
+  parseBenchRecord,
+  type RowVerdict,
+  type TimeSplit,
+} from "./bench/index.js";
+export { type Analysis, analyzeStudy, attachTraces, type RunReport, type StudyReport } from "./diagnosis/index.js";
+export {
+  ImportError,
+  readJson,
+  readStudies,
+  runFromTape,
+  type StudyReadOptions,
+  studyFromScaleDirectory,
+} from "./import/index.js";
+export {
+  type Ledger,
+  type LedgerOutcome,
+  type LedgerPrediction,
+  type LedgerScore,
+  ledgerScore,
+  makePrediction,
+  predictionsOf,
+  readLedger,
+  recordPredictions,
+  scoreLedger,
+  scorePrediction,
+} from "./ledger/index.js";
+export { type LintOptions, type LintProblem, lintFiles } from "./lint/index.js";
+export {
+  amdahl,
+  type CountSummary,
+  fitUsl,
+  gustafson,
+  karpFlatt,
+  type PopEfficiencies,
+  popEfficiencies,
+  type RunSummary,
+  type ScalingClass,
+  type StudySummary,
+  scalingClass,
+  summarizeStudy,
+  type TimeBasis,
+  type Usl,
+  uslThroughput,
+} from "./metrics/index.js";
+export {
+  type Evidence,
+  emptyRun,
+  type Finding,
+  type ImportProblem,
+  type PredictedEffect,
+  type RankInfo,
+  type Run,
+  type RunEvent,
+  type RunSource,
+  type Severity,
+  type Study,
+  type TraceSummary,
+  type UtilizationSample,
+} from "./model/index.js";
+export {
+  type BucketChoice,
+  computeUs,
+  type EffectEstimate,
+  estimateAccumulation,
+  estimateBuckets,
+  estimateHalfGradients,
+  estimateLargerBatch,
+  estimateLoaders,
+  PointsError,
+  predict,
+  type ReadPoints,
+  reachedShare,
+  readPoints,
+  type ScalingPrediction,
+  type ScalingPredictions,
+  type StepParts,
+} from "./predict/index.js";
+export {
+  type Chart,
+  type ChartSpec,
+  effectText,
+  framed,
+  gray,
+  palette,
+  performanceReport,
+  plural,
+  predictionChart,
+  renderPng,
+  renderSvg,
+  type WriteOptions,
+  writeReport,
+} from "./report/index.js";
+export {
+  type FollowOptions,
+  followStudy,
+  launchers,
+  PlanError,
+  type PlannedRun,
+  runStudy,
+  type SlurmSite,
+  type StudyEvent,
+  type StudyLauncher,
+  type StudyOptions,
+  type StudyResult,
+  submitStudy,
+} from "./runner/index.js";
+export { type ColumnType, query, studyTables, type Table, writeTables } from "./store/index.js";
+export {
+  analyzeTraces,
+  type DiffRow,
+  diffTraces,
+  type MergeInput,
+  mergeTraces,
+  type RankReport,
+  type TraceDiff,
+  type TraceReport,
+} from "./trace/index.js";
+export { judge, type ScalingPoint, type Verdict } from "./validity/index.js";

@@ -5,8 +5,9 @@ import { after, before, describe, test } from "node:test";
 import { connect } from "@weft/cluster";
 import type { Tensor } from "@weft/core";
 import * as weft from "@weft/core";
+import { type Rates, sameLinks } from "@weft/core/internal/cost";
 import { range } from "@weft/core/internal/graph";
-import { type Partitioned, partition, plan, type Rates, sameLinks } from "@weft/core/internal/shard";
+import { type Partitioned, partition, planSharding } from "@weft/core/internal/shard";
 import { simplify } from "@weft/core/internal/transform";
 import { shardedProblems } from "@weft/core/testing/test/sharded.js";
 import { type Traced, trace } from "@weft/core/testing/test/traced.js";
@@ -44,7 +45,7 @@ const randomRates = (tasks: number): Tensor => weft.rand([tasks, 2], { seed: 2, 
 function divide(fn: (...x: Tensor[]) => Tensor[], args: Tensor[], devices: number, rates = machine) {
   const traced: Traced = trace(fn, args);
   const simple = simplify(traced.fn);
-  const made = plan(simple, { ranks: range(devices), rates, params: simple.params.map(() => null) });
+  const made = planSharding(simple, { ranks: range(devices), rates, params: simple.params.map(() => null) });
   const { mesh, params, strategy, results } = made;
   const parts = partition(simple, { mesh, params, strategy, results });
   const factor = { allReduce: (2 * (devices - 1)) / devices } as Record<string, number>;

@@ -5,7 +5,7 @@ import type { Tensor } from "@weft/core";
 import * as weft from "@weft/core";
 import * as nn from "@weft/core/nn";
 import * as optim from "@weft/core/optim";
-import { integers, transformerParameter } from "./inputs.js";
+import { hashedIntegers, transformerParameter } from "./inputs.js";
 
 export interface ClassifierSize {
   vocabulary: number;
@@ -55,8 +55,8 @@ export function sharedClassifierStep({ heads, batch, length, ...shape }: Classif
     },
     { donate: [0, 1] },
   );
-  const ids = integers(batch * length, 3, shape.vocabulary);
-  const labels = integers(batch, 4, shape.classes);
+  const ids = hashedIntegers(batch * length, 3, shape.vocabulary);
+  const labels = hashedIntegers(batch, 4, shape.classes);
   return {
     step,
     params,

@@ -1,15 +1,15 @@
 // All-reduce of float32 over processes with one core each, Weft's shared-memory group against MPI_Allreduce of OpenMPI in
 // alternating rounds; and the round trip of a tiny operation through a dispatcher, with one worker and with idle ones
 // beside it. Sums and values are checked before their times count.
-import { type ChildProcessByStdio, spawn, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { cpus } from "node:os";
-import type { Readable } from "node:stream";
 import { arena, barrierOf, connect, describe, groupLibrary, MpiGroup, ShmGroup } from "@weft/cluster";
 import * as weft from "@weft/core";
 import { median, quantile } from "@weft/formats/stats";
 import type { Context, Suite } from "./context.js";
 import { entryPoint } from "./main-path.js";
 import { jsonLines } from "./peers.js";
+import { commandOutput } from "./process.js";
 
 type Placement = "inPlace" | "outOfPlace";
 const placements: Placement[] = ["inPlace", "outOfPlace"];
@@ -63,44 +63,25 @@ function runMember(context: Context): void {
   group.close();
 }
 
-/** What all processes report. */
-async function collect(children: ChildProcessByStdio<null, Readable, null>[]): Promise<Member[]> {
-  const outputs = children.map(
-    (child) =>
-      new Promise<string>((resolve, reject) => {
-        let out = "";
-        child.stdout.on("data", (text) => {
-          out += text;
-        });
-        child.on("error", reject);
-        child.on("close", (code) => (code === 0 ? resolve(out) : reject(new Error(`a process ended with ${code}`))));
-      }),
-  );
-  return (await Promise.all(outputs)).flatMap((out) => jsonLines<Member>(out));
-}
-
 let groups = 0;
-const stdio: ["ignore", "pipe", "inherit"] = ["ignore", "pipe", "inherit"];
 const memberLine = (kind: string, elements: number, turns: number): string[] => [
   ...[entryPoint, "serve", "collectives", "--member", kind],
   ...["--elements", String(elements), "--turns", String(turns)],
 ];
 
-function reduceByWeft(size: number, elements: number, turns: number): Promise<Member[]> {
-  const name = `bench-${process.pid}-${++groups}`;
-  const line = [...memberLine("weft", elements, turns), "--group", name, "--size", String(size)];
-  const place = (rank: number): string[] => (size <= cpus().length ? ["--core", String(rank)] : []);
-  return collect(
-    Array.from({ length: size }, (_, rank) =>
-      spawn(process.execPath, [...line, "--rank", String(rank), ...place(rank)], { stdio }),
-    ),
+async function reduceByWeft(size: number, elements: number, turns: number): Promise<Member[]> {
+  const line = [...memberLine("weft", elements, turns), "--group", `bench-${process.pid}-${++groups}`, "--size", size];
+  const place = (rank: number): (string | number)[] => (size <= cpus().length ? ["--core", rank] : []);
+  const ranks = Array.from({ length: size }, (_, rank) =>
+    commandOutput(null, process.execPath, [...line, "--rank", rank, ...place(rank)]),
   );
+  return (await Promise.all(ranks)).flatMap((out) => jsonLines<Member>(out));
 }
 
-function reduceByMpi(size: number, elements: number, turns: number): Promise<Member[]> {
+async function reduceByMpi(size: number, elements: number, turns: number): Promise<Member[]> {
   const binding = size <= cpus().length ? ["--bind-to", "core"] : ["--oversubscribe", "--bind-to", "none"];
-  const line = ["--allow-run-as-root", ...binding, "-n", String(size), process.execPath];
-  return collect([spawn("mpirun", [...line, ...memberLine("mpi", elements, turns)], { stdio })]);
+  const line = ["--allow-run-as-root", ...binding, "-n", size, process.execPath, ...memberLine("mpi", elements, turns)];
+  return jsonLines<Member>(await commandOutput(null, "mpirun", line));
 }
 
 /** A turn takes as long as its slowest member. */
@@ -167,7 +148,7 @@ async function roundTripRow(context: Context, workers: number): Promise<object> 
   return { workers, medianMs, p90Ms, p99Ms, bytesPerRequest, samples };
 }
 
-export const suite: Suite = {
+const suite: Suite = {
   defaults: { rounds: "3" },
   options: {
     ranks: { value: "2,8", help: "processes of the all-reduce" },
@@ -209,3 +190,5 @@ export const suite: Suite = {
     runMember(context);
   },
 };
+
+export default suite;

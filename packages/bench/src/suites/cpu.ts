@@ -197,7 +197,7 @@ async function coldRows(context: Context): Promise<RowResult[]> {
   });
 }
 
-export const suite: Suite = {
+const suite: Suite = {
   options: {
     native: { flag: true, help: "serve the native peer instead of Weft" },
     cold: { flag: true, help: "serve one cold start" },
@@ -237,3 +237,5 @@ export const suite: Suite = {
     return serveContestant(new LocalContestant(cpuRows(sizes), about, warmup));
   },
 };
+
+export default suite;

@@ -66,7 +66,7 @@ function driverVersion(): string {
   return spawnSync("nvidia-smi", query, { encoding: "utf8" }).stdout?.trim() || "none";
 }
 
-export const suite: Suite = {
+const suite: Suite = {
   defaults: { device: "cuda", rounds: "5", seconds: "0.3" },
   options: { "peer-lines": { help: "file with the lines that the scripts of peers printed before" } },
   async run(context) {
@@ -100,3 +100,5 @@ export const suite: Suite = {
     if (record.rows.some(({ wrong }) => wrong !== null)) process.exitCode = 1;
   },
 };
+
+export default suite;

@@ -20,7 +20,7 @@ export function uniform(count: number, salt: number, low = -1, high = 1): Float3
 }
 
 /** int32 numbers in [0, below). */
-export function integers(count: number, salt: number, below: number): Int32Array {
+export function hashedIntegers(count: number, salt: number, below: number): Int32Array {
   const data = new Int32Array(count);
   for (let i = 0; i < count; i++) data[i] = hash(i, salt) % below;
   return data;
@@ -55,7 +55,7 @@ export function mlpParameters({ sizes } = mlpSize): DenseLayer[] {
 
 export const mlpBatch = ({ sizes, batch } = mlpSize): { x: Float32Array; y: Int32Array } => ({
   x: uniform(batch * sizes[0], 1, 0, 1),
-  y: integers(batch, 2, sizes.at(-1)!),
+  y: hashedIntegers(batch, 2, sizes.at(-1)!),
 });
 
 /** Initial value of parameter number `index` (in alphabetical order of names); norms start at 1 and 0. */

@@ -231,7 +231,7 @@ function probeRow(context: Context): void {
     });
 }
 
-export const suite: Suite = {
+const suite: Suite = {
   options: {
     trace: { help: "a trace to compare on, besides generated ones" },
     rank: { value: "0", help: "rank of that trace" },
@@ -262,3 +262,5 @@ export const suite: Suite = {
     console.log(JSON.stringify({ seconds, peakBytes: process.resourceUsage().maxRSS * 1024, ...facts }));
   },
 };
+
+export default suite;

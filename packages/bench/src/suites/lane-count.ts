@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Tensor } from "@weft/core";
 import * as weft from "@weft/core";
-import { planFunction } from "@weft/core/internal/compile";
+import { scheduleFunction } from "@weft/core/internal/compile";
 import type { CompileOptions, DeviceBuffer } from "@weft/core/internal/device";
 import { functionOrder, type GraphFn } from "@weft/core/internal/graph";
 import { cudaPlanOptions, writeCudaProgram } from "@weft/core/testing/device/cuda/source.js";
@@ -100,7 +100,7 @@ const table: LaneRow[] = [
   pauliChain(6, 64),
 ];
 
-export const suite: Suite = {
+const suite: Suite = {
   options: {
     source: { flag: true, help: "print the generated CUDA to standard error" },
     "no-nvcc": { flag: true, help: "do not compile" },
@@ -113,7 +113,7 @@ export const suite: Suite = {
       const { fn: graph, options } = recorded();
       const start = performance.now();
       const lanes = { ...cudaPlanOptions.lanes, known: options.known ?? new Map() };
-      const plan = planFunction(graph, { ...cudaPlanOptions, lanes } as typeof cudaPlanOptions);
+      const plan = scheduleFunction(graph, { ...cudaPlanOptions, lanes } as typeof cudaPlanOptions);
       const { source } = writeCudaProgram(plan, 2112);
       const compileMilliseconds = Math.round(performance.now() - start);
       if (context.flag("source")) console.error(source.slice(source.indexOf("template <int N> struct Args")));
@@ -135,3 +135,5 @@ export const suite: Suite = {
     }
   },
 };
+
+export default suite;

@@ -3,7 +3,7 @@
 // suite runs where only koffi and the @weft packages are.
 import { Context, commonOptions, type Suite } from "./context.js";
 
-const suites: Record<string, [summary: string, load: () => Promise<{ suite: Suite }>]> = {
+const suites: Record<string, [summary: string, load: () => Promise<{ default: Suite }>]> = {
   cpu: ["against OpenBLAS, PyTorch, TensorFlow.js and jax-js on the CPU; cold starts", () => import("./cpu.js")],
   gpu: ["against PyTorch and JAX on one GPU", () => import("./gpu.js")],
   "gpu-tests": ["runs the test suites of all devices on a GPU", () => import("./gpu-tests.js")],
@@ -41,7 +41,7 @@ async function main(): Promise<void> {
   if (name === undefined || name === "--help") return listSuites();
   if (!Object.hasOwn(suites, name))
     throw new Error(`unknown suite ${name}; suites are ${Object.keys(suites).join(", ")}`);
-  const { suite } = await suites[name][1]();
+  const { default: suite } = await suites[name][1]();
   if (args.includes("--help")) return listOptions(name, suite);
   const context = new Context(name, suite, args);
   if (!serves) await suite.run(context);

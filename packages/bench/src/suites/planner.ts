@@ -2,31 +2,29 @@
 // rank is a process with one core and its part of the program. All plan from rank 0's rates; predictions are made from the
 // compiled kernels before the first run, at the current speed of the cores: a short program is timed after the rates and
 // before each prediction, by as many ranks as will run, and scales the prediction.
-import { spawn } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
+import {
+  costKernels,
+  h200,
+  type KernelCost,
+  type KernelWork,
+  predictKernels,
+  type Rates,
+  ratesAt,
+} from "@weft/core/internal/cost";
 import { CpuDevice, coreOrder, type DeviceBuffer, type Executable, ShmGroup } from "@weft/core/internal/device";
 import { bareCollective } from "@weft/core/internal/graph";
 import { build } from "@weft/core/internal/ops";
 import { measureGroup } from "@weft/core/internal/runtime";
-import {
-  h200,
-  type KernelPrice,
-  type KernelWork,
-  partition,
-  plan,
-  predictKernels,
-  priceKernels,
-  type Rates,
-  ratesAt,
-  scatterValue,
-} from "@weft/core/internal/shard";
+import { partition, planSharding, scatterValue } from "@weft/core/internal/shard";
 import * as make from "@weft/core/testing/test/programs.js";
 import { median } from "@weft/formats/stats";
 import type { Context, Suite } from "./context.js";
 import { entryPoint } from "./main-path.js";
-import { scratchFolder } from "./weft-runs.js";
+import { commandOutput } from "./process.js";
+import { temporaryFolder } from "./weft-runs.js";
 
 const size = (
   batch: number,
@@ -152,7 +150,7 @@ function calibrate(
   return { rates: JSON.parse(readFileSync(file, "utf8")) as Rates, seconds, speed: { alone, together } };
 }
 
-interface KernelRow extends KernelPrice {
+interface KernelRow extends KernelCost {
   name: string;
   isCollective: boolean;
   measured: number;
@@ -191,7 +189,7 @@ function preparePlan(
   const { fn, args, data } = traced;
   const donated = fn.params.map((_, i) => i < fn.params.length - data);
   const ranks = mode === "planned" ? Array.from({ length: group.size }, (_, i) => i) : [0];
-  const p = plan(fn, { ranks, rates, params: fn.params.map(() => null), donated });
+  const p = planSharding(fn, { ranks, rates, params: fn.params.map(() => null), donated });
   const parts = partition(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
   const row: PlannerRow = {
     program,
@@ -250,7 +248,7 @@ function runRank(context: Context): void {
         device.timing = true;
         const { kernels } = timeRuns(device, executable, inputs, { least: 10, most: 10, budgetMs: 0 });
         device.timing = false;
-        row.kernels = priceKernels(works as KernelWork[], rates).map((price, i) => ({
+        row.kernels = costKernels(works as KernelWork[], rates).map((price, i) => ({
           name: executable.kernels[i].name,
           isCollective: executable.kernels[i].kind === "collective",
           measured: kernels[i],
@@ -302,7 +300,7 @@ function print(row: PlannerRow, byKernel: number): void {
     console.log(`   ${us(k.measured)} ${us(k.seconds)} ${us(k.memory)} ${us(k.arithmetic)}  ${k.name}`);
 }
 
-export const suite: Suite = {
+const suite: Suite = {
   defaults: { rounds: "3" },
   options: {
     devices: { value: String(Math.min(2, availableParallelism())), help: "ranks" },
@@ -312,27 +310,17 @@ export const suite: Suite = {
   },
   async run(context) {
     context.choose(programs(context.quick));
-    const [devices, folder] = [context.number("devices"), scratchFolder("planner")];
+    const [devices, folder] = [context.number("devices"), temporaryFolder("planner")];
     const given = ["rounds", "by-kernel", "limit", "devices", ...(context.rows === undefined ? [] : ["rows"])];
     const line = [
       ...[entryPoint, "serve", "planner", "--group", `planner-${process.pid}`, "--folder", folder],
       ...given.flatMap((name) => [`--${name}`, context.text(name)!]),
       ...(context.quick ? ["--quick"] : []),
     ];
-    const outputs = Array.from({ length: devices }, (_, rank) => {
-      const env = { ...process.env, WEFT_THREADS: "1" };
-      const stdio: ["ignore", "pipe", "inherit"] = ["ignore", "pipe", "inherit"];
-      const child = spawn(process.execPath, [...line, "--rank", String(rank)], { env, stdio });
-      let output = "";
-      child.stdout.on("data", (text) => {
-        output += text;
-      });
-      return new Promise<string>((resolve, reject) => {
-        child.on("close", (code) =>
-          code === 0 ? resolve(output) : reject(new Error(`rank ${rank} ended with ${code}`)),
-        );
-      });
-    });
+    const env = { ...process.env, WEFT_THREADS: "1" };
+    const outputs = Array.from({ length: devices }, (_, rank) =>
+      commandOutput(null, process.execPath, [...line, "--rank", rank], env),
+    );
     const [first] = await Promise.all(outputs);
     const answer = JSON.parse(first) as { rates: Rates; calibrationSeconds: number; rows: PlannerRow[] };
     for (const row of answer.rows) print(row, context.number("by-kernel"));
@@ -342,3 +330,5 @@ export const suite: Suite = {
     runRank(context);
   },
 };
+
+export default suite;

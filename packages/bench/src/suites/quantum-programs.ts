@@ -10,7 +10,7 @@ export const segments = 60;
 const policySizes = [3, 128, 128, 128, 120];
 const oneStep = { method: "rk4", perSegment: 1 } as const;
 
-/** dephasing and relaxation rates of n tasks, [n, 2] */
+/** Dephasing and relaxation rates of n tasks, [n, 2]. */
 function ratesOf(n: number, saltDephasing: number, saltRelaxation: number): Float32Array {
   const [d, r] = [uniform(n, saltDephasing, 0.02, 0.15), uniform(n, saltRelaxation, 0.01, 0.08)];
   return Float32Array.from({ length: 2 * n }, (_, i) => (i % 2 === 0 ? d : r)[i >> 1]);
@@ -50,13 +50,13 @@ export const controlledZInputs = (b: number): { pulses: Tensor; rates: Tensor } 
   rates: weft.tensor(ratesOf(b, 3, 4), { shape: [b, 2] }),
 });
 
-export interface Tasks {
+export interface TaskTensors {
   rates: Tensor;
   features: Tensor;
 }
 
-/** Tasks of iteration i: rates [n, 2] and features [n, 3]. */
-export function taskBatch(n: number, i: number): Tasks {
+/** TaskTensors of iteration i: rates [n, 2] and features [n, 3]. */
+export function taskBatch(n: number, i: number): TaskTensors {
   const rates = ratesOf(n, 100 + 2 * i, 101 + 2 * i);
   const features = new Float32Array(3 * n);
   for (let k = 0; k < n; k++) {
@@ -66,10 +66,8 @@ export function taskBatch(n: number, i: number): Tasks {
   return { rates: weft.tensor(rates, { shape: [n, 2] }), features: weft.tensor(features, { shape: [n, 3] }) };
 }
 
-export type PolicyParameters = { layers: { weight: Tensor; bias: Tensor }[] };
-
 /** Initial policy with 49,016 parameters. */
-export const policyParameters = (): PolicyParameters => ({
+export const policyParameters = (): quantum.PolicyParameters => ({
   layers: policySizes.slice(1).map((out, i) => {
     const inputs = policySizes[i];
     const bound = 1 / Math.sqrt(inputs);
@@ -79,11 +77,11 @@ export const policyParameters = (): PolicyParameters => ({
 });
 
 /** Gradient of the loss after five adaptation steps per task. */
-export function metaGradient(params: PolicyParameters, tasks: Tasks, order: 1 | 2) {
+export function adaptationGradient(params: quantum.PolicyParameters, tasks: TaskTensors, order: 1 | 2) {
   const infidelity = flipInfidelity();
   const shape = { width: 128, hidden: 2, segments, controls: 2 };
-  const loss = (p: PolicyParameters, task: Tasks): Tensor =>
-    infidelity(quantum.policy.apply(p as never, task.features, shape as never), task.rates);
+  const loss = (p: quantum.PolicyParameters, task: TaskTensors): Tensor =>
+    infidelity(quantum.policy.apply(p, task.features, shape), task.rates);
   return quantum.metaGradient(loss, params, tasks, { steps: 5, rate: 0.01, order });
 }
 

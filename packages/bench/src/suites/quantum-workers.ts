@@ -7,6 +7,7 @@ import * as weft from "@weft/core";
 import { coreOrder } from "@weft/core/internal/device";
 import type { TensorValue } from "@weft/core/internal/runtime";
 import { median } from "@weft/formats/stats";
+import type { PolicyParameters } from "@weft/quantum";
 import { spreadOf, timePipelined } from "../harness/index.js";
 import { type Contestant, PeerProcess, serveContestant } from "./contestant.js";
 import type { Context, Suite } from "./context.js";
@@ -55,8 +56,8 @@ function maml(count: number): Program {
   const size = weft.treeLeaves(params).reduce((n, leaf) => n + leaf.size, 0);
   return {
     args: [params, programs.taskBatch(count, 0)],
-    fn: (p: programs.PolicyParameters, tasks: programs.Tasks) => {
-      const { grads, loss } = programs.metaGradient(p, tasks, 1);
+    fn: (p: PolicyParameters, tasks: programs.TaskTensors) => {
+      const { grads, loss } = programs.adaptationGradient(p, tasks, 1);
       return [loss, grads];
     },
     // The values of the tasks may be gathered instead of their mean.
@@ -268,7 +269,7 @@ async function measure(context: Context, id: string, cluster: Runner, singles: r
   };
 }
 
-export const suite: Suite = {
+const suite: Suite = {
   defaults: { rounds: "2", seconds: "0.2" },
   options: {
     counts: { value: "1,2,4,8", help: "numbers of workers" },
@@ -315,12 +316,9 @@ export const suite: Suite = {
     const [workers, core] = [context.text("workers"), context.text("core")];
     const cluster = workers === undefined ? null : await connect({ devices: Number(workers), cores: 1, pin: true });
     if (cluster === null) weft.useDevice(new weft.CpuDevice({ cores: [Number(core)] }));
-    const close = async (): Promise<void> => {
-      await cluster?.close();
-      process.exit();
-    };
-    process.on("SIGTERM", close);
     await serveContestant(new PipelinedContestant(tableOf(context.quick), cluster));
-    await close();
+    await cluster?.close();
   },
 };
+
+export default suite;

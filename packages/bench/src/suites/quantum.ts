@@ -61,7 +61,7 @@ const serveLine = (context: Context, more: string[] = []): string[] => [
   ...more,
 ];
 
-export const suite: Suite = {
+const suite: Suite = {
   options: { training: { flag: true, help: "also run the meta-training of 2,000 iterations" } },
   defaults: { rounds: "5" },
   async run(context) {
@@ -98,3 +98,5 @@ export const suite: Suite = {
     return serveContestant(new LocalContestant(makers, about, context.quick ? 0 : 0.2));
   },
 };
+
+export default suite;

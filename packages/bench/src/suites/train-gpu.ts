@@ -9,12 +9,12 @@ import * as trainer from "@weft/train";
 import * as data from "@weft/train/data";
 import { halfOf, makeModel } from "@weft/train/testing/trainer/model.js";
 import { makeOptimizer } from "@weft/train/testing/trainer/optimizer.js";
-import { freshState, makePrograms } from "@weft/train/testing/trainer/step.js";
+import { freshState, makeStepExecutables } from "@weft/train/testing/trainer/step.js";
 import { spreadOf } from "../harness/index.js";
 import { classifierSizes, classifierStep } from "./classifier.js";
 import type { Context, Suite } from "./context.js";
 import { hash } from "./inputs.js";
-import { recordedSteps, scratchFolder } from "./weft-runs.js";
+import { recordedSteps, temporaryFolder } from "./weft-runs.js";
 
 type Size = "small" | "large" | "tiny";
 type Compute = "tf32" | "bfloat16" | "float32";
@@ -38,7 +38,7 @@ function makeNews(folder: string, rows: number): string {
 }
 
 class TrainerOnGpu {
-  readonly #folder = scratchFolder("train-gpu");
+  readonly #folder = temporaryFolder("train-gpu");
   readonly #news: string;
 
   constructor(
@@ -113,7 +113,7 @@ class TrainerOnGpu {
       model,
       optimizer,
       scaling,
-      group: trainer.alone,
+      group: trainer.singleRank,
       dtype: "float32" as const,
       dropout: true,
       labelSmoothing: 0,
@@ -121,7 +121,7 @@ class TrainerOnGpu {
       bucketBytes: Number.POSITIVE_INFINITY,
       window: this.every(size),
     };
-    const programs = makePrograms(options);
+    const programs = makeStepExecutables(options);
     let state = freshState(options, weft.jit((k: weft.Tensor) => model.init(k))(weft.key(1)));
     state = { ...state, optimizer: weft.treeMap((t) => t.realize(), state.optimizer) };
     const tokenizer = data.hashTokenizer(classifierSizes[size].vocabulary);
@@ -182,7 +182,7 @@ class TrainerOnGpu {
   }
 }
 
-export const suite: Suite = {
+const suite: Suite = {
   defaults: { device: "cuda" },
   options: { windows: { value: "8", help: "windows of steps per run" } },
   async run(context) {
@@ -212,3 +212,5 @@ export const suite: Suite = {
     }
   },
 };
+
+export default suite;

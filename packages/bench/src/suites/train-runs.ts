@@ -6,7 +6,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Context, Suite } from "./context.js";
 import { repository } from "./record.js";
-import { recordedSteps, runEnvironment, scratchFolder, textConfig, weftCommand } from "./weft-runs.js";
+import { recordedSteps, runEnvironment, temporaryFolder, textConfig, weftCommand } from "./weft-runs.js";
 
 function weftTrain(context: Context, folder: string, args: (string | number)[]): void {
   const data = context.text("data");
@@ -165,7 +165,7 @@ async function compareSettings(context: Context, folder: string): Promise<void> 
   }
 }
 
-export const suite: Suite = {
+const suite: Suite = {
   options: {
     config: { value: "ag_news_small", help: "shipped configuration" },
     data: { help: "folder of the data set" },
@@ -176,7 +176,7 @@ export const suite: Suite = {
     limit: { value: "120", help: "settings: seconds after which no new setting starts" },
   },
   async run(context) {
-    const folder = scratchFolder("runs");
+    const folder = temporaryFolder("runs");
     const rows = [
       { id: "full", run: () => fullTraining(context, folder) },
       { id: "workers", run: () => workersTraining(context, folder) },
@@ -186,3 +186,5 @@ export const suite: Suite = {
     for (const { run } of context.choose(rows)) await run();
   },
 };
+
+export default suite;

@@ -8,7 +8,14 @@ import { join } from "node:path";
 import { median } from "@weft/formats/stats";
 import type { Suite } from "./context.js";
 import { jsonLines } from "./peers.js";
-import { type ModelSize, recordedSteps, runEnvironment, scratchFolder, textConfig, weftCommand } from "./weft-runs.js";
+import {
+  type ModelSize,
+  recordedSteps,
+  runEnvironment,
+  temporaryFolder,
+  textConfig,
+  weftCommand,
+} from "./weft-runs.js";
 
 /** Steps before those that count. */
 const warmSteps = 2;
@@ -49,7 +56,7 @@ interface StudyReport {
 }
 
 class ScaleStudy {
-  readonly #folder = scratchFolder("scale");
+  readonly #folder = temporaryFolder("scale");
   readonly ledger = join(this.#folder, "ledger.jsonl");
   readonly #env = { ...runEnvironment(this.#folder), WEFT_DEVICE: "cpu", WEFT_LEDGER: this.ledger };
 
@@ -106,7 +113,7 @@ class ScaleStudy {
   }
 }
 
-export const suite: Suite = {
+const suite: Suite = {
   options: {
     steps: { value: "60", help: "steps of the small model" },
     "larger-steps": { value: "12", help: "steps of the larger model" },
@@ -144,3 +151,5 @@ export const suite: Suite = {
     for (const { measure } of context.choose(rows)) measure();
   },
 };
+
+export default suite;

@@ -7,13 +7,13 @@ import { mean, median } from "@weft/formats/stats";
 import type { Context, Suite } from "./context.js";
 import { entryPoint } from "./main-path.js";
 import { findPeer, peerScript } from "./peers.js";
+import { commandOutput } from "./process.js";
 import {
   type ModelSize,
   makeTexts,
   recordedSteps,
   runEnvironment,
-  runPinned,
-  scratchFolder,
+  temporaryFolder,
   textConfig,
   trainBatches,
   trainModels,
@@ -32,7 +32,7 @@ interface Steps {
 
 /** Measures steps on one core per worker. */
 class StepRunner {
-  readonly #folder = scratchFolder("train");
+  readonly #folder = temporaryFolder("train");
   readonly #env = runEnvironment(this.#folder);
   #runs = 0;
 
@@ -46,7 +46,7 @@ class StepRunner {
     const warm = warmSteps(size);
     const args = ["train", config, "--devices", cores.length, "--max-steps", steps + warm, "--output", output];
     const env = { ...this.#env, WEFT_DEVICE: "cpu" };
-    await runPinned(cores, process.execPath, [weftCommand, ...args, "--json"], env);
+    await commandOutput(cores, process.execPath, [weftCommand, ...args, "--json"], env);
     const [all] = recordedSteps(output);
     rmSync(output, { recursive: true });
     const steady = all.slice(warm);
@@ -72,7 +72,7 @@ class StepRunner {
         MASTER_PORT: port,
       };
       const args = ["-W", "ignore", peerScript("torch_train.py"), JSON.stringify(task)];
-      return runPinned([core], python, args, { ...this.#env, ...group });
+      return commandOutput([core], python, args, { ...this.#env, ...group });
     });
     const [first] = await Promise.all(ranks);
     const { seconds, losses, torch } = JSON.parse(first.trim().split("\n").at(-1)!) as Steps;
@@ -94,7 +94,7 @@ class StepRunner {
   async tokenize(core: number, folder: string, file: string): Promise<{ weft: number; python: number }> {
     type Answer = { seconds: number; sum: number };
     const run = async (command: string, args: string[]): Promise<Answer> =>
-      JSON.parse(await runPinned([core], command, args, this.#env)) as Answer;
+      JSON.parse(await commandOutput([core], command, args, this.#env)) as Answer;
     const own = await run(process.execPath, [entryPoint, "serve", "train", "--texts", folder]);
     const theirs = await run("python3", [peerScript("hash_tokenize.py"), file]);
     if (own.sum !== theirs.sum) throw new Error(`the ids differ: their sums are ${own.sum} and ${theirs.sum}`);
@@ -216,7 +216,7 @@ async function tokenizeRow(context: Context, runner: StepRunner): Promise<object
   };
 }
 
-export const suite: Suite = {
+const suite: Suite = {
   defaults: { rounds: "3" },
   options: {
     steps: { help: "measured steps per run (24, or 3 for the larger model)" },
@@ -274,3 +274,5 @@ export const suite: Suite = {
     console.log(JSON.stringify({ seconds, sum, texts: table.rows }));
   },
 };
+
+export default suite;

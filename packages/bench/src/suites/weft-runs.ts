@@ -1,10 +1,8 @@
 // Runs of `weft train` for the training suites: generated texts, configurations, the command, and the steps that a run
 // recorded. Works in a checkout and in a folder that only holds the packages.
-import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { pinned } from "../harness/index.js";
 import { hash } from "./inputs.js";
 import { repository } from "./record.js";
 
@@ -23,7 +21,7 @@ export const trainModels = {
 export const trainBatches: Record<ModelSize, number> = { small: 32, larger: 128, tiny: 4 };
 
 /** A temporary folder that is removed when the process ends. */
-export function scratchFolder(name: string): string {
+export function temporaryFolder(name: string): string {
   const folder = mkdtempSync(join(tmpdir(), `weft-bench-${name}-`));
   process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
   return folder;
@@ -55,40 +53,6 @@ export const textConfig = (folder: string, size: ModelSize, rows: number, more: 
 export function runEnvironment(folder: string): NodeJS.ProcessEnv {
   const { WEFT_THREADS: _, ...rest } = process.env;
   return { ...rest, WEFT_DATA: join(folder, "home"), OMP_NUM_THREADS: "1" };
-}
-
-const children = new Set<ReturnType<typeof spawn>>();
-for (const signal of ["SIGINT", "SIGTERM"] as const)
-  process.once(signal, () => {
-    for (const child of children) child.kill("SIGTERM");
-    process.exit(130);
-  });
-
-/** Standard output of a command on the given cores. */
-export function runPinned(
-  cores: readonly number[],
-  command: string,
-  args: readonly (string | number)[],
-  env: NodeJS.ProcessEnv,
-): Promise<string> {
-  const [file, line] = pinned(cores, command, args.map(String));
-  return new Promise((resolve, reject) => {
-    const child = spawn(file, line, { env, stdio: ["ignore", "pipe", "pipe"] });
-    children.add(child);
-    let [out, err] = ["", ""];
-    child.stdout.on("data", (data) => {
-      out += data;
-    });
-    child.stderr.on("data", (data) => {
-      err += data;
-    });
-    child.on("error", reject);
-    child.on("close", (code) => {
-      children.delete(child);
-      if (code === 0) resolve(out);
-      else reject(new Error(`${command} ${args.slice(0, 4).join(" ")}: ${err.slice(-800)}`));
-    });
-  });
 }
 
 /** One step as a rank records it; times in microseconds. */

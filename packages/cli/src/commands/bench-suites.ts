@@ -1,4 +1,4 @@
-// The two side benchmarks as text: jit against op by op, and the same rows in PyTorch.
+// Text of two benchmarks: jit against single operations, and the same rows in PyTorch.
 
 import type { JitRow } from "@weft/bench";
 import { medianOrNull } from "@weft/formats/stats";
@@ -12,7 +12,7 @@ export function jitText(rows: readonly JitRow[]): string {
   const lines = rows.map((row) => {
     const [each, once] = [medianOrNull(row.opByOp.calls) ?? 0, medianOrNull(row.jit.calls) ?? 0];
     const ratio = each / once;
-    // Calls after which compiling has paid for itself.
+    // Number of calls after which compiling has paid off.
     const pays = each > once ? Math.ceil(Math.max(0, row.jit.first - row.opByOp.first) / (each - once)) : null;
     return [
       row.label,

@@ -1,4 +1,4 @@
-// Runs the rows of the benchmark in PyTorch, where a Python with it is found: WEFT_PYTHON, else python3.
+// Runs the rows of the benchmark in PyTorch, if WEFT_PYTHON (or python3) has it.
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import type { BenchOptions } from "@weft/bench";
@@ -17,7 +17,7 @@ export function torchRows(bench: BenchOptions): TorchRow[] | { reason: string } 
   const mine = cores.slice(0, coresPerWorker);
   const job = JSON.stringify({ rows, device, warmup, repeats, precision, threads: mine.length });
   const env = { ...process.env, OMP_NUM_THREADS: String(mine.length) };
-  // The same cores as Weft's worker: more of them, or a wandering thread, would be another race.
+  // The same cores as Weft's worker, so that the times can be compared.
   const command =
     device === "cpu" ? (["taskset", ["-c", mine.join(","), python, script]] as const) : ([python, [script]] as const);
   const done = spawnSync(command[0], command[1], { input: job, encoding: "utf8", env, maxBuffer: 1 << 26 });

@@ -1,4 +1,4 @@
-// weft bench: the engine measures the sharding benchmark at several device counts, the lab judges and draws it.
+// weft bench: measures the sharding benchmark at several device counts; the lab judges and draws the record.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism, cpus, totalmem } from "node:os";
 import { join } from "node:path";
@@ -36,19 +36,19 @@ interface Options {
 
 const help = `
 Examples:
-  weft bench --quick                       three rows, under a minute, on whatever this machine has
+  weft bench --quick                       three rows, under a minute, on the devices of this machine
   weft bench --devices 1 2 4 8             starts workers, measures nine rows at each count, explains, cleans up
   weft bench --devices 1,2 --sizes 2048 8192x1024x1024 4096:1024-4096-1024
   weft bench --server localhost:9000       uses a dispatcher and workers that are running (weft server, weft worker)
-  weft bench --devices 1 8 --simulate h200 nothing is measured: predicted for one and eight GPUs, and every line says so
-  weft bench --suite jit                   compiled programs against one call an operation
+  weft bench --devices 1 8 --simulate h200 predicts times for one and eight GPUs; nothing is measured
+  weft bench --suite jit                   compiled programs against one call per operation
   weft bench --suite pytorch               the same rows in PyTorch, where it is installed
 
 Two clocks: "compute" has its inputs on the devices, leaves the results there and issues calls back to back, on one device as
-on many (the record also has calls that were waited for one by one); "end to end" creates the inputs, computes and fetches the
-whole result into an array that is used again. All counts take turns, in up to three rounds a row, so that they see the same
-minutes of the machine. Every result is checked before it is timed. Sizes are those of GPUs, or a quarter of each edge
-on CPUs. A device is a GPU, or --cores cores of the CPU.`;
+on many (the record also has calls that were each waited for); "end to end" creates the inputs, computes and fetches the whole
+result into an array that is reused. All counts take turns, in up to three rounds per row, so that they see the same minutes of
+the machine. Every result is checked before it is timed. Sizes are those of GPU benchmarks, or a quarter of each edge on CPUs. A
+device is a GPU, or --cores cores of the CPU.`;
 
 const whole = (what: string) => (value: string) => {
   const number = Number(value);
@@ -65,7 +65,7 @@ const listed = (value: string, previous: string[] | undefined): string[] => [
 export function add(program: Command): void {
   program
     .command("bench")
-    .description("Measure how products, batches and MLPs scale over the devices of this machine, and say why.")
+    .description("Measure how products, batches and MLPs scale over the devices of this machine, and explain why.")
     .addOption(new Option("--devices <counts...>", "device counts: 1,2,4 or 1 2 4").argParser(counts))
     .addOption(new Option("--gpus <counts...>", "the same, on GPUs").argParser(counts))
     .option("--device <kind>", "cpu or cuda; a GPU when there is one")
@@ -77,15 +77,18 @@ export function add(program: Command): void {
     .option("--repeats <n>", "samples of each clock", whole("--repeats"))
     .addOption(new Option("--precision <p>", "of products on GPUs").choices(["float32", "tf32"]))
     .option("--compute-only", "leave out the clock that creates and fetches")
-    .option("--calibrate", "measure the workers for the planner first, once a machine; assumptions otherwise")
+    .option(
+      "--calibrate",
+      "measure the rates of the workers for the planner first, once per machine; otherwise rates are assumed",
+    )
     .option("--no-independent", "do not also measure workers that share nothing")
     .option("--no-same-cores", "do not also measure one device with the cores of all workers")
-    .option("--simulate <machine>", "predict all counts for a machine that is not here: h200")
+    .option("--simulate <machine>", "predict all counts for another machine: h200")
     .option("--server <host:port>", "use a running dispatcher and its workers")
     .option("-p, --port <port>", "the same on this host", (port) => `localhost:${port}`)
     .option("--token <token>", "the dispatcher's token")
     .option("--tape <file>", "record every instruction into this file")
-    .option("--from <file>", "judge and draw a bench.json of before instead of measuring")
+    .option("--from <file>", "judge and draw an earlier bench.json instead of measuring")
     .option("--out <dir>", "folder for bench.json, the page and the pictures", "bench-report")
     .option("--no-pictures", "write no page and no pictures")
     .option("--json", "the record as JSON on standard output")
@@ -135,7 +138,7 @@ async function run(options: Options & { gpus?: number[]; port?: string }): Promi
   }
 }
 
-/** One look before anything is measured: how many workers are there; somebody must be. */
+/** Number of ready workers of a dispatcher; none is an error. */
 async function workersAt(address: string, token: string | undefined): Promise<number> {
   const { watch } = await import("@weft/cluster");
   const workers = await new Promise<number>((resolve, reject) => {
@@ -163,7 +166,7 @@ function checkCounts(address: string, workers: number, counts: readonly number[]
     );
 }
 
-/** GPUs of this machine, 0 where CUDA cannot be used. */
+/** GPUs of this machine; 0 if CUDA cannot be used. */
 const gpuCount = (): number => weft.system.devices().filter((d) => d.startsWith("cuda")).length;
 
 function benchOptions(
@@ -184,7 +187,7 @@ function benchOptions(
   if (above.length > 0)
     throw new CommandError(
       `${above.join(", ")} ${device === "cuda" ? "GPUs" : "devices"} were asked for and this machine has ${most}` +
-        `${device === "cuda" ? "" : ` (${cores.length} cores, ${coresPerWorker} a device)`}; ask for fewer, or have another machine predicted with --simulate h200`,
+        `${device === "cuda" ? "" : ` (${cores.length} cores, ${coresPerWorker} per device)`}; ask for fewer, or predict another machine with --simulate h200`,
       wrongUsage,
     );
   const precision = options.precision ?? (device === "cuda" && options.simulate === undefined ? "tf32" : "float32");
@@ -211,7 +214,7 @@ function benchOptions(
   };
 }
 
-/** 1, 2, 4 ... up to what there is; quick runs take the ends only. */
+/** 1, 2, 4 ... up to the number of devices; quick runs take only the first and the last. */
 function defaultCounts(most: number, options: Options): number[] {
   if (options.suite !== "shard") return [1];
   const all: number[] = [];

@@ -1,6 +1,6 @@
 // weft classify: label and probabilities of texts by a trained run.
 import { existsSync, readFileSync, statSync } from "node:fs";
-import { Classifier, type Prediction } from "@weft/train";
+import { Classifier, type ClassPrediction } from "@weft/train";
 import type { Command } from "commander";
 import { attempt, CommandError, wrongUsage } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
@@ -54,7 +54,7 @@ function readTexts(file: string): string[] {
     .filter((line) => line !== "");
 }
 
-function show({ label, probabilities }: Prediction, text: string): string {
+function show({ label, probabilities }: ClassPrediction, text: string): string {
   const shares = Object.entries(probabilities)
     .map(([name, share]) => `${name} ${share.toFixed(3)}`)
     .join("  ");

@@ -1,7 +1,7 @@
 // The GPU's part of weft doctor: libraries and what their absence costs, transfers and products as measured, and what NVML
 // reads. Knows nothing of the other devices.
 import { significant, size } from "../terminal/index.js";
-import type { Finding, SecondsOf, Weft } from "./doctor.js";
+import type { DoctorCheck, SecondsOf, Weft } from "./doctor.js";
 
 type Libraries = NonNullable<ReturnType<Weft["system"]["cuda"]>>;
 
@@ -86,7 +86,7 @@ export function inspectGpu(
 
 /** NVIDIA's libraries: what each is for, and what its absence costs. */
 const libraryRoles: Partial<
-  Record<keyof Libraries, { name: string; severity: Finding["severity"]; costs: string; fix: string }>
+  Record<keyof Libraries, { name: string; severity: DoctorCheck["severity"]; costs: string; fix: string }>
 > = {
   nvrtc: {
     name: "NVRTC",
@@ -132,15 +132,15 @@ const libraryRoles: Partial<
   },
 };
 
-export function missingLibraries(paths: Libraries): Finding[] {
+export function missingLibraries(paths: Libraries): DoctorCheck[] {
   return Object.entries(libraryRoles).flatMap(([key, { name, severity, costs, fix }]) =>
     paths[key as keyof Libraries] === null ? [{ severity, what: `${name} was not found`, costs, fix }] : [],
   );
 }
 
-export function gpuFindings(device: string, { readings, memoryBytes, transferGBs }: GpuReport): Finding[] {
+export function gpuFindings(device: string, { readings, memoryBytes, transferGBs }: GpuReport): DoctorCheck[] {
   const others = (readings?.processes ?? []).filter(({ pid }) => pid !== process.pid);
-  const found: (Finding | false)[] = [
+  const found: (DoctorCheck | false)[] = [
     others.length > 0 && {
       severity: "note",
       what: `${others.length} other ${others.length === 1 ? "process uses" : "processes use"} ${device}: ${others.map(({ pid, name }) => `${name ?? "?"} (${pid})`).join(", ")}`,

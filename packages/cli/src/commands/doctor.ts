@@ -40,7 +40,7 @@ interface DeviceReport {
 }
 
 /** Something missing: what, what that costs, and how to get it. */
-export interface Finding {
+export interface DoctorCheck {
   severity: "error" | "warning" | "note";
   what: string;
   costs: string;
@@ -60,7 +60,7 @@ interface Report {
   devices: DeviceReport[];
   /** What the planner knows of this machine. */
   planner: PlannerReport[];
-  findings: Finding[];
+  findings: DoctorCheck[];
 }
 
 /** Measured rates of workers of one kind, alone and with all of them at work. */
@@ -248,8 +248,8 @@ function hasFile(path: string): boolean {
 }
 
 /** The rules: what each lack costs. Rates are those of the engine's experiments; `weft doctor` measures yours. */
-function findings(facts: Omit<Report, "findings">): Finding[] {
-  const list: (Finding | false)[] = [
+function findings(facts: Omit<Report, "findings">): DoctorCheck[] {
+  const list: (DoctorCheck | false)[] = [
     facts.compiler === null && {
       severity: "error",
       what: "no C compiler (tried $CC, cc, gcc, clang)",

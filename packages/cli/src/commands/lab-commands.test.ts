@@ -66,7 +66,7 @@ test("analyze writes files, a database for SQL queries, and the ledger", () => {
   );
   assert.equal(status, 0);
   assert.match(stdout, /IMDB: valid, 3\.49x on 4 devices \(87\.3%\)/);
-  assert.match(stdout, /AGNews: NOT VALID as a scaling result; what can be defended is 1\.85x \(46%\)/);
+  assert.match(stdout, /AGNews: NOT VALID as a scaling result; the work-normalized speedup is 1\.85x \(46%\)/);
   assert.match(stdout, /AGNews +2\n/);
   assert.ok(existsSync(join(out, "performance_report.txt")) && !existsSync(join(out, "report.html")));
   assert.match(weft("ledger").stdout, /AGNews +work-not-divided +4 +10\.57 s/);
@@ -81,16 +81,16 @@ test("predict gives intervals or the reason for none, accepts both notations of 
   );
   assert.ok(predictions[0].interval[0] < 2838.76 && 2838.76 < predictions[0].interval[1]);
   assert.equal(predictions[1].interval, null);
-  assert.match(predictions[1].reason, /cannot say/);
+  assert.match(predictions[1].reason, /no prediction/);
   assert.deepEqual(JSON.parse(weft("predict", points, "--at", "8", "64", "--json").stdout).predictions, predictions);
   assert.match(
     weft("predict", points, "--at", "8", "--devices-per-node", "4").stdout,
-    /cannot say: 8 devices span 2 nodes of 4/,
+    /no prediction: 8 devices span 2 nodes of 4/,
   );
   const out = join(home, "predicted");
   assert.equal(weft("predict", points, "--at", "8,64", "--out", out).status, 0);
   assert.match(readFileSync(join(out, "predictions.csv"), "utf8"), /^devices,throughput,low_80,high_80,reason\n8,/);
-  assert.match(readFileSync(join(out, "predictions.svg"), "utf8"), />cannot say|no interval</);
+  assert.match(readFileSync(join(out, "predictions.svg"), "utf8"), />no prediction|no interval</);
   assert.ok(readFileSync(join(out, "predictions.png")).length > 5000);
   const study = weft("predict", experiments, "--study", "IMDB", "--at", "8", "--json");
   assert.equal(JSON.parse(study.stdout).predictions[0].value.toFixed(2), "1.69");
@@ -113,7 +113,7 @@ test("diagnose and lint print findings, write files and set exit codes", () => {
   assert.equal(lint.status, 1);
   assert.match(
     lint.stdout,
-    /job\.sh:2: error: srun starts 4 tasks a node and each torchrun starts 4 processes: 16 processes for 4 GPUs/,
+    /job\.sh:2: error: srun starts 4 tasks per node and each torchrun starts 4 processes: 16 processes for 4 GPUs/,
   );
   assert.equal(weft("lint", put("fine.yaml", "a: 1\n")).status, 0);
 });

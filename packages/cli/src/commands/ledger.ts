@@ -16,8 +16,8 @@ Examples:
   weft ledger                                   every prediction, its outcome, and the hit rate
   weft ledger --score runs/2026-11-16T09        score what this study answers, then show
 
-analyze and diagnose write predictions here and score them when a later run of the same study (the same name) arrives. A promise about a
-fix is scored by a study in which that finding is gone.`;
+analyze and diagnose write predictions here and score them when a later run of the same study (the same name) arrives. The predicted effect of a
+fix is scored by a study without that finding.`;
 
 export function add(program: Command): void {
   program
@@ -72,5 +72,5 @@ function show(ledger: Ledger): string {
     score.hitRate === null
       ? "nothing scored yet"
       : `${score.scored} scored: ${(score.hitRate * 100).toFixed(0)}% of the intervals held, median error ${((score.medianError ?? 0) * 100).toFixed(1)}%`;
-  return `${table(["study", "what", "devices", "promised", "80% interval", "came", ""], rows, 2)}\n\n${score.predictions} predictions, ${rate}`;
+  return `${table(["study", "what", "devices", "predicted", "80% interval", "measured", ""], rows, 2)}\n\n${score.predictions} predictions, ${rate}`;
 }

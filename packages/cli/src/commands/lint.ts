@@ -12,7 +12,7 @@ interface Options {
 
 const help = `
 Examples:
-  weft lint configs/*.yaml scripts/*.sh            tasks x processes, cores a rank, endpoints, devices
+  weft lint configs/*.yaml scripts/*.sh            tasks x processes, cores per rank, endpoints, devices
   weft lint configs/*.yaml --runs runs/2026-11-15  also the keys that the program never read, as the probe saw it
 
 Exits with 1 when there is an error, with 0 when there are only warnings.`;

@@ -119,7 +119,7 @@ function show(result: ScalingPredictions): string {
   const parts = [table(["devices", unit, "80% interval"], rows, 0), reasons.join("\n")];
   if (laws.length > 0)
     parts.push(
-      `What the textbook laws say of the same points:\n${table(["law", ...result.predictions.map((p) => String(p.devices))], laws)}`,
+      `Textbook laws fitted to the same points:\n${table(["law", ...result.predictions.map((p) => String(p.devices))], laws)}`,
     );
   return parts.join("\n\n");
 }

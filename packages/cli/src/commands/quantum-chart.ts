@@ -2,7 +2,7 @@
 // to resolve are drawn as the band of their envelope.
 
 import * as weft from "@weft/core";
-import { framed, type Spec } from "@weft/lab";
+import { type ChartSpec, framed } from "@weft/lab";
 import type * as quantum from "@weft/quantum";
 
 const f64 = { dtype: "float64" } as const;
@@ -41,7 +41,7 @@ export function pulseLine(
 const axis = { field: "t", type: "quantitative", title: "ns", scale: { nice: false } };
 const lineColor = { field: "line", type: "nominal", title: null };
 
-function pulsePanel(lines: readonly PulseLine[]): Spec {
+function pulsePanel(lines: readonly PulseLine[]): ChartSpec {
   const rows = (band: boolean): object[] =>
     lines
       .filter((line) => line.band === band)
@@ -49,7 +49,7 @@ function pulsePanel(lines: readonly PulseLine[]): Spec {
         times.map((t, k) => ({ t, value: values[k], below: -values[k], line: name })),
       );
   const y = { field: "value", type: "quantitative", title: "rad/ns" };
-  const layers: Spec[] = [];
+  const layers: ChartSpec[] = [];
   if (lines.some(({ band }) => !band))
     layers.push({
       data: { values: rows(false) },
@@ -69,7 +69,7 @@ function pulsePanel(lines: readonly PulseLine[]): Spec {
 const maxStates = 6;
 
 /** Vega-Lite specification of the chart. */
-export function chart(problem: quantum.GateProblem): Spec {
+export function chart(problem: quantum.GateProblem): ChartSpec {
   const bound = problem.bind();
   const duration = problem.spec.evolution.duration ?? bound.duration().itemSync();
   const pulses = problem.spec.device.drives.map((drive) =>
@@ -82,7 +82,7 @@ export function chart(problem: quantum.GateProblem): Spec {
     .sort((a, b) => peak(b) - peak(a))
     .slice(0, maxStates);
   const populations = shown.flatMap((s) => times.map((t, k) => ({ t, value: weights[k][s], line: `|${labels[s]}>` })));
-  const populationPanel: Spec = {
+  const populationPanel: ChartSpec = {
     width: 620,
     height: 220,
     data: { values: populations },

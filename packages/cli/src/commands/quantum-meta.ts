@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { key, session, setDevice } from "@weft/core";
-import { framed, gray, palette, renderPng, renderSvg, type Spec } from "@weft/lab";
+import { type ChartSpec, framed, gray, palette, renderPng, renderSvg } from "@weft/lab";
 import {
   type Baseline,
   cacheStats,
@@ -267,7 +267,7 @@ async function write(
   }
 }
 
-function adaptationChart(curves: Curves): Spec {
+function adaptationChart(curves: Curves): ChartSpec {
   const rows = curves.tasks.flatMap((t, i) =>
     t.map((f, k) => ({ step: k, lost: Math.max(1 - f, 1e-12), task: `task ${i}` })),
   );
@@ -304,7 +304,7 @@ function adaptationChart(curves: Curves): Spec {
   );
 }
 
-function trainingChart(trainer: MetaTrainer): Spec {
+function trainingChart(trainer: MetaTrainer): ChartSpec {
   const rows = [
     ...trainer.metrics.map((m) => ({ iteration: m.iteration, lost: Math.max(m.loss, 1e-12), line: "meta-loss" })),
     ...trainer.validations.map((v) => ({

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, extname, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { session, setDevice, type Tensor } from "@weft/core";
-import { framed, palette, renderPng, renderSvg, type Spec } from "@weft/lab";
+import { type ChartSpec, framed, palette, renderPng, renderSvg } from "@weft/lab";
 import {
   explainSteps,
   GateProblem,
@@ -273,7 +273,7 @@ async function write(folder: string, name: string, params: NamedParameters, valu
   writeFileSync(join(folder, "convergence.png"), await renderPng(svg));
 }
 
-const convergence = (name: string, values: readonly number[]): Spec =>
+const convergence = (name: string, values: readonly number[]): ChartSpec =>
   framed(
     {
       title: `Optimization of ${name}`,

@@ -126,7 +126,10 @@ async function measureCount(
           );
         },
         mesh: (axes) => {
-          device.programs.wishes = { ...device.programs.wishes, mesh: devices === 1 ? undefined : axes };
+          device.executables.constraints = {
+            ...device.executables.constraints,
+            mesh: devices === 1 ? undefined : axes,
+          };
         },
         onEvolution: () => {
           const last = device.lastPlan;

@@ -95,7 +95,7 @@ export function verdictText(report: StudyReport): string {
   const last = report.scaling.at(-1)!;
   if (report.valid)
     return `${report.name}: valid, ${last.speedup.toFixed(2)}x on ${plural(last.devices)} (${(last.efficiency * 100).toFixed(1)}%)`;
-  return `${report.name}: NOT VALID as a scaling result; what can be defended is ${last.workSpeedup.toFixed(2)}x (${(last.workEfficiency * 100).toFixed(0)}%) on ${plural(last.devices)}, work per second`;
+  return `${report.name}: NOT VALID as a scaling result; the work-normalized speedup is ${last.workSpeedup.toFixed(2)}x (${(last.workEfficiency * 100).toFixed(0)}%) on ${plural(last.devices)}, work per second`;
 }
 
 export function findingText(finding: Finding, index: number): string {
@@ -112,7 +112,6 @@ export function findingText(finding: Finding, index: number): string {
 }
 
 export function findingsText(report: StudyReport): string {
-  if (report.findings.length === 0)
-    return "No findings: nothing in these measurements holds it back that the rules know.";
+  if (report.findings.length === 0) return "No findings: no rule found a problem in these measurements.";
   return report.findings.map(findingText).join("\n");
 }

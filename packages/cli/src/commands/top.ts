@@ -22,7 +22,7 @@ export function add(program: Command): void {
   addSecurity(
     program
       .command("top")
-      .description("Watch the workers of a dispatcher: operations, bytes, idle time, GPU utilisation.")
+      .description("Watch the workers of a dispatcher: operations, bytes, idle time, GPU utilization.")
       .option("--host <host>", "where the dispatcher is", "localhost")
       .option("-p, --port <port>", "its port", port, 9000),
   )
@@ -77,7 +77,7 @@ function show(status: Status, before: Status | null): string {
       size(stats?.bytes ?? 0),
       size(stats?.movedBytes ?? 0),
       busy === null ? "-" : percent(100 * Math.max(0, 1 - busy)),
-      stats?.utilisation == null ? "-" : percent(stats.utilisation),
+      stats?.utilization == null ? "-" : percent(stats.utilization),
     ];
   });
   const header = [

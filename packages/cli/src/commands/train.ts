@@ -3,15 +3,15 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { session, setDevice } from "@weft/core";
 import {
-  alone,
   type Config,
   isRank,
   joinGroup,
+  launchRanks,
   loadConfig,
-  localRank,
-  runRanks,
+  localDeviceIndex,
+  reportToParent,
+  singleRank,
   slurmScript,
-  tellParent,
   train,
 } from "@weft/train";
 import type { Command } from "commander";
@@ -95,7 +95,7 @@ async function speakOnce(work: () => Promise<void>): Promise<void> {
   try {
     await work();
   } catch (error) {
-    if (!(error instanceof CommandError) || !tellParent(error.message)) throw error;
+    if (!(error instanceof CommandError) || !reportToParent(error.message)) throw error;
     process.exitCode = error.exitCode;
   }
 }
@@ -130,7 +130,7 @@ async function startRanks(config: Config): Promise<void> {
   process.on("SIGTERM", stop);
   process.on("SIGINT", stop);
   try {
-    await runRanks({
+    await launchRanks({
       size: config.ranks,
       coresPerRank: config.distributed.cores_per_rank,
       command: [process.execPath, ...process.execArgv, ...process.argv.slice(1)],
@@ -146,8 +146,9 @@ async function trainHere(config: Config, options: Options): Promise<void> {
   // A CPU device is so many cores, alone or among others: what runs on one is measured against what runs on two.
   process.env.WEFT_THREADS ??= String(config.distributed.cores_per_rank);
   const name = config.device ?? process.env.WEFT_DEVICE;
-  if (name !== undefined && name !== "") setDevice(name === "cuda" && config.ranks > 1 ? `cuda:${localRank()}` : name);
-  const group = config.ranks > 1 ? await joinGroup(config.ranks) : alone;
+  if (name !== undefined && name !== "")
+    setDevice(name === "cuda" && config.ranks > 1 ? `cuda:${localDeviceIndex()}` : name);
+  const group = config.ranks > 1 ? await joinGroup(config.ranks) : singleRank;
   const abort = new AbortController();
   const stop = (): void => abort.abort();
   process.on("SIGTERM", stop);

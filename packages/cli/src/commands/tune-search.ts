@@ -22,7 +22,7 @@ export interface Settings {
   loaders: number;
 }
 
-export interface Measured {
+export interface TrialMeasurement {
   samplesPerSecond: number;
   parts: StepParts;
   /** Elements of each parameter, for the bucket simulator. */
@@ -42,7 +42,7 @@ export interface Trial {
   what: string;
   settings: Settings;
   expected: Expectation | null;
-  got: Measured | null;
+  got: TrialMeasurement | null;
   /** Why there is no measurement. */
   failed?: string;
   kept: boolean;
@@ -56,10 +56,10 @@ export interface SearchOptions {
   leastGain: number;
   keepGlobalBatch: boolean;
   precisions: readonly string[];
-  measure: (settings: Settings) => Promise<Measured>;
+  measure: (settings: Settings) => Promise<TrialMeasurement>;
   /** Called before a trial is measured: a promise has to be on record before its outcome. */
-  onPromise?: (trial: Trial, from: Measured) => void;
-  onTrial?: (trial: Trial, from: Measured | null) => void;
+  onPromise?: (trial: Trial, from: TrialMeasurement) => void;
+  onTrial?: (trial: Trial, from: TrialMeasurement | null) => void;
 }
 
 interface Candidate {
@@ -69,20 +69,20 @@ interface Candidate {
 }
 
 /** The promise of a price: throughput after, with the interval that prices have. */
-function promised(now: Measured, { ratio, reason }: EffectEstimate): Expectation {
+function promised(now: TrialMeasurement, { ratio, reason }: EffectEstimate): Expectation {
   const after = (share: number): number => now.samplesPerSecond / (1 + (ratio - 1) * share);
   const ends = reachedShare.map(after).sort((a, b) => a - b) as [number, number];
   return { samplesPerSecond: after(1), interval: ends, reason };
 }
 
 /** All-reduce times like the ones measured, by bytes: the rate is what this run had. */
-function rateOf(now: Measured): (bytes: number) => number {
+function rateOf(now: TrialMeasurement): (bytes: number) => number {
   const bytes = now.parameterElements.reduce((a, b) => a + b, 0) * 4;
   return (size) => 20 + (Math.max(now.parts.commUs - 20, 1) * size) / Math.max(bytes, 1);
 }
 
 /** What another number of devices should give: the same work a rank, communication as in a ring. */
-function priceDevices(now: Measured, from: number, to: number): EffectEstimate {
+function priceDevices(now: TrialMeasurement, from: number, to: number): EffectEstimate {
   const ring = (n: number): number => (2 * (n - 1)) / n;
   const bytes = now.parameterElements.reduce((a, b) => a + b, 0) * 4;
   // From one device nothing is known of the link: 2 GB/s is what slow ones do.
@@ -94,7 +94,7 @@ function priceDevices(now: Measured, from: number, to: number): EffectEstimate {
   };
 }
 
-export function candidates(at: Settings, now: Measured, options: SearchOptions): Candidate[] {
+export function candidates(at: Settings, now: TrialMeasurement, options: SearchOptions): Candidate[] {
   const found: Candidate[] = [];
   const offer = (what: string, change: Partial<Settings>, price: EffectEstimate): void => {
     found.push({ what, settings: { ...at, ...change }, expected: promised(now, price) });
@@ -148,8 +148,8 @@ export function candidates(at: Settings, now: Measured, options: SearchOptions):
 
 export interface SearchResult {
   best: Settings;
-  start: Measured;
-  now: Measured;
+  start: TrialMeasurement;
+  now: TrialMeasurement;
   trials: Trial[];
 }
 

@@ -19,7 +19,7 @@ import {
 } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 import { ledgerPath } from "./studies.js";
-import { type Measured, type SearchResult, type Settings, search, type Trial } from "./tune-search.js";
+import { type SearchResult, type Settings, search, type Trial, type TrialMeasurement } from "./tune-search.js";
 
 interface Options {
   devices?: number[];
@@ -200,7 +200,7 @@ async function measure(
   folder: string,
   options: Options,
   signal: AbortSignal,
-): Promise<Measured> {
+): Promise<TrialMeasurement> {
   mkdirSync(folder, { recursive: true });
   const config = structuredClone(raw);
   config.training.evaluate = false;
@@ -253,7 +253,7 @@ interface StepLine {
   facts?: { parameters?: number; parameterElements?: number[] };
 }
 
-function readSteps(folder: string, devices: number): Measured {
+function readSteps(folder: string, devices: number): TrialMeasurement {
   const all = readdirSync(folder)
     .filter((name) => /^rank\d+\.jsonl$/.test(name))
     .sort()

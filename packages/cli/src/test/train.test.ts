@@ -10,6 +10,7 @@ import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { readTape } from "@weft/cluster";
 import { runFromTape } from "@weft/lab";
 
 const weft = fileURLToPath(new URL("../../bin/weft.js", import.meta.url));
@@ -215,17 +216,16 @@ test("what goes wrong on all ranks is told once", () => {
   assert.match(stderr, /^weft: rank [01] of 2 says: step \d+: the loss is .* first bad tensor is/m);
 });
 
-test("a tape of the first steps: kernels and collectives of each rank, as the lab reads them", () => {
+test("a tape of the first steps: kernels and collectives of each rank, as the lab and weft tape read them", async () => {
   ok(call("train", config, "--output", at("taped"), "--devices", "2", "--epochs", "1", "--tape", "2"));
   for (const rank of [0, 1]) {
     const tape = join(at("taped"), `tape-rank${rank}.jsonl`);
-    const lines = readFileSync(tape, "utf8")
-      .trimEnd()
-      .split("\n")
-      .map((l) => JSON.parse(l) as Record<string, unknown>);
-    assert.deepEqual([...new Set(lines.map((l) => l.step))], [0, 1]);
-    assert.ok(lines.every((l) => l.worker === rank && (l.endUs as number) > (l.startUs as number)));
-    assert.ok(lines.some((l) => /^allReduce/.test(l.op as string)) && lines.some((l) => l.kind === "library"));
+    const { instructions, unreadable } = await readTape(tape);
+    assert.equal(unreadable, 0);
+    assert.deepEqual([...new Set(instructions.map((i) => i.step))], [0, 1]);
+    assert.ok(instructions.every((i) => i.worker === rank && i.endUs > i.startUs));
+    assert.ok(Math.abs(instructions[0].startUs / 1e3 - Date.now()) < 600_000, "Unix time");
+    assert.ok(instructions.some((i) => /^allReduce/.test(i.op)) && instructions.some((i) => i.kind === "library"));
   }
   const run = runFromTape(join(at("taped"), "tape-rank1.jsonl"));
   assert.equal(run.steps.length, 2);

@@ -8,7 +8,7 @@ import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { type Ledger, ledgerScore, readLedger } from "@weft/lab";
 import { loadConfig } from "@weft/train";
-import { type Measured, type Settings, search, type Trial } from "../commands/tune-search.js";
+import { type Settings, search, type Trial, type TrialMeasurement } from "../commands/tune-search.js";
 
 const folder = mkdtempSync(join(tmpdir(), "weft-tune-test-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -23,7 +23,12 @@ const start: Settings = {
 };
 
 /** A machine by its numbers: microseconds a sample, a step and an all-reduce, and for data. */
-function machine(perSample: number, perStep: number, communication: number, data: number): (s: Settings) => Measured {
+function machine(
+  perSample: number,
+  perStep: number,
+  communication: number,
+  data: number,
+): (s: Settings) => TrialMeasurement {
   return (s) => {
     const comm = s.devices > 1 ? (communication * 2 * (s.devices - 1)) / s.devices / s.accumulation : 0;
     const dataUs = s.loaders === 0 ? data : Math.max(0, data / s.loaders - perSample * s.batchPerRank);
@@ -37,7 +42,11 @@ function machine(perSample: number, perStep: number, communication: number, data
   };
 }
 
-const find = async (measure: (s: Settings) => Measured, over: Partial<Settings> = {}, keepGlobalBatch = true) => {
+const find = async (
+  measure: (s: Settings) => TrialMeasurement,
+  over: Partial<Settings> = {},
+  keepGlobalBatch = true,
+) => {
   const order: string[] = [];
   const result = await search(
     { ...start, ...over },
@@ -133,7 +142,7 @@ optimizer: { learning_rate: 0.01 }
     timeout: 180_000,
   });
   assert.equal(done.status, 0, done.stderr);
-  const { trials, best, now } = JSON.parse(done.stdout) as { trials: Trial[]; best: Settings; now: Measured };
+  const { trials, best, now } = JSON.parse(done.stdout) as { trials: Trial[]; best: Settings; now: TrialMeasurement };
   assert.ok(trials.length >= 2 && trials.length <= 3);
   const fastest = Math.max(...trials.filter((t) => t.kept).map((t) => t.got?.samplesPerSecond ?? 0));
   assert.equal(now.samplesPerSecond, fastest);

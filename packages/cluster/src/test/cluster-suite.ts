@@ -104,13 +104,13 @@ async function localPart(cluster: Cluster, it: ClusterBuffer, placement: Placeme
   const dtype = it.dtype!;
   const data = makeStorage(dtype, numel(shape));
   const element = bytesOf(dtype);
-  const link = cluster.device.connection.link(it.home!.members.get(rank)!);
+  const link = cluster.device.connection.link(it.location!.members.get(rank)!);
   const before = link.fetchedBytes;
   const into = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
   await link.fetch(it.id, { into, offset: 0, sizes: [numel(shape)], strides: [element], element });
   const held = link.fetchedBytes - before;
   if (held !== data.byteLength)
-    throw new Error(`${it.home!.members.get(rank)} holds ${held} bytes, not the ${data.byteLength} of [${shape}]`);
+    throw new Error(`${it.location!.members.get(rank)} holds ${held} bytes, not the ${data.byteLength} of [${shape}]`);
   return { shape, dtype, data };
 }
 
@@ -177,7 +177,7 @@ class Suite {
     const { fn, parts, strategy } = this.#divide(work);
     const args = work.flatMap((w) => w.args);
     const { mesh, params } = parts;
-    device.programs.chooser = () => ({
+    device.executables.chooser = () => ({
       mesh,
       params: [...params],
       results: parts.results,

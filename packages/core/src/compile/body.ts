@@ -22,7 +22,7 @@ import { Tally } from "./tally.js";
 /** 0: before all loops, 1: once an outer iteration, 2: inside the innermost loop. */
 export type Depth = 0 | 1 | 2;
 
-export class Scope implements Emitter {
+export class EmitScope implements Emitter {
   readonly lines: string[] = [];
   readonly #indent: string;
   readonly values = new Map<number, CValue>();
@@ -35,7 +35,7 @@ export class Scope implements Emitter {
   }
 
   static reset(): void {
-    Scope.#next = 0;
+    EmitScope.#next = 0;
   }
 
   add(line: string): void {
@@ -49,13 +49,13 @@ export class Scope implements Emitter {
 
   define(type: string, text: string): string {
     if (/^(\(?-?[0-9][0-9.e+-]*f?\)?|[a-z]+[0-9]+[ri]?)$/.test(text)) return text;
-    const name = `t${Scope.#next++}`;
+    const name = `t${EmitScope.#next++}`;
     this.add(`${type} ${name} = ${text};`);
     return name;
   }
 
   definePair(type: string, statement: (re: string, im: string) => string): [string, string] {
-    const [re, im] = [`t${Scope.#next++}`, `t${Scope.#next++}`];
+    const [re, im] = [`t${EmitScope.#next++}`, `t${EmitScope.#next++}`];
     this.add(`${type} ${re}, ${im};`);
     this.add(statement(re, im));
     return [re, im];
@@ -92,7 +92,7 @@ export class BodyPrinter {
 
   constructor(
     readonly kernel: LoopKernel,
-    readonly scopes: { top: Scope; row: Scope; element: Scope },
+    readonly scopes: { top: EmitScope; row: EmitScope; element: EmitScope },
     readonly innerNames: ReadonlySet<string>,
     readonly outerNames: ReadonlySet<string>,
     /** Position inside the row, for stashed values. */
@@ -133,7 +133,7 @@ export class BodyPrinter {
     return stage;
   }
 
-  #scopeFor(expr: KExpr): Scope {
+  #scopeFor(expr: KExpr): EmitScope {
     const { top, row, element } = this.scopes;
     return [top, row, element][this.depth(expr)];
   }
@@ -170,7 +170,7 @@ export class BodyPrinter {
     });
   }
 
-  #fromStash(scope: Scope, { name }: { name: string }, dtype: DType): CValue {
+  #fromStash(scope: EmitScope, { name }: { name: string }, dtype: DType): CValue {
     const type = computeType[dtype];
     if (!isComplex(dtype)) return [scope.define(type, `${name}[${this.rowPosition}]`)];
     return [
@@ -179,7 +179,7 @@ export class BodyPrinter {
     ];
   }
 
-  #compute(expr: KExpr, scope: Scope): CValue {
+  #compute(expr: KExpr, scope: EmitScope): CValue {
     const { dtype } = expr;
     const type = computeType[dtype];
     if ("dynamic" in expr) for (const index of expr.dynamic) this.value(index);
@@ -240,7 +240,7 @@ export class BodyPrinter {
    * Division by something that stays the same inside the loop: one division outside, products inside (an ulp more error).
    * Very large and very small divisors have no inverse of full precision: they and the dividend are scaled first.
    */
-  #byReciprocal(dividend: KExpr, divisor: KExpr, scope: Scope): CValue {
+  #byReciprocal(dividend: KExpr, divisor: KExpr, scope: EmitScope): CValue {
     const outer = this.#scopeFor(divisor);
     const [d] = this.value(divisor);
     let inverse = this.#inverses.get(d);
@@ -253,7 +253,7 @@ export class BodyPrinter {
   }
   readonly #inverses = new Map<string, { scale: string; of: string }>();
 
-  #load(expr: Extract<KExpr, { kind: "load" }>, scope: Scope): CValue {
+  #load(expr: Extract<KExpr, { kind: "load" }>, scope: EmitScope): CValue {
     const { dtype, guard } = expr;
     const type = computeType[dtype];
     const wide = guard === null && scope === this.scopes.element ? this.#loadVector(expr) : null;
@@ -268,7 +268,7 @@ export class BodyPrinter {
    * Where a load reads: where its guard does not hold, some other element, which the select that made the guard discards.
    * Null where there is nothing to read.
    */
-  #addressInRange({ address, guard, buffer }: Extract<KExpr, { kind: "load" }>, scope: Scope): string | null {
+  #addressInRange({ address, guard, buffer }: Extract<KExpr, { kind: "load" }>, scope: EmitScope): string | null {
     if (guard === null) return address.print();
     const box = guardBox(guard);
     if (box === "never" || numel(this.kernel.buffers[buffer].shape) === 0) return null;
@@ -285,7 +285,7 @@ export class BodyPrinter {
   }
 
   /** The name of a clamped variable, defined where the variable itself is known; null where it is in range anyway. */
-  #clamp(name: string, interval: Interval, address: Ix, scope: Scope): string | null {
+  #clamp(name: string, interval: Interval, address: Ix, scope: EmitScope): string | null {
     const text = clampText(name, sizeIn(address, name), interval);
     if (text === name) return null;
     const { row, element } = this.scopes;

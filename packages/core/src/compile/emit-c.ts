@@ -1,9 +1,10 @@
 // The C dialect of loop kernels: a function over a range of outer iterations, rows in several passes, the innermost loop
 // vectorised by the compiler.
+
+import { isExpensive } from "../cost/index.js";
 import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
-import { isTranscendental } from "../ops/index.js";
-import { BodyPrinter, type Depth, Scope } from "./body.js";
-import { initial, isArg, mentionsAny, unpack, writeText } from "./emit-common.js";
+import { BodyPrinter, type Depth, EmitScope } from "./body.js";
+import { initial, isArg, mentionsAny, unpackIndex, writeText } from "./emit-common.js";
 import { splitPoints } from "./guards.js";
 import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction } from "./kernel.js";
@@ -98,9 +99,7 @@ export interface EmittedKernel {
 }
 
 const expensive = (e: KExpr): boolean =>
-  e.kind === "random" ||
-  (e.kind === "unary" && (isTranscendental(e.fn) || e.fn === "sqrt" || e.fn === "rsqrt")) ||
-  (e.kind === "binary" && e.fn === "pow");
+  e.kind === "random" || ((e.kind === "unary" || e.kind === "binary") && isExpensive(e.fn));
 
 /** Values that one pass computes and a later pass needs again, worth keeping. */
 function chooseStash(printer: BodyPrinter, kernel: LoopKernel, rowLength: number): void {
@@ -130,11 +129,11 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
   const { outer, inner } = kernel;
   const flat = outer.length === 0 && kernel.reductions.length === 0 && inner.length === 1;
   const rowLength = numel(inner.map((v) => v.size));
-  const top = new Scope("  ");
-  const row = new Scope("    ");
+  const top = new EmitScope("  ");
+  const row = new EmitScope("    ");
   const innerNames = new Set(inner.map((v) => v.name));
   const outerNames = new Set(outer.map((v) => v.name));
-  const scopes = { top, row, element: new Scope("      ") };
+  const scopes = { top, row, element: new EmitScope("      ") };
   const printer = new BodyPrinter(kernel, scopes, innerNames, outerNames, rowPositionText(inner));
   const hasRow = inner.length > 0;
   const depthOf = (e: KExpr): Depth => (hasRow ? printer.depth(e) : (Math.min(printer.depth(e), 1) as Depth));
@@ -158,7 +157,7 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
     const reductions = kernel.reductions.filter((r) => printer.stage(r.argument) === stage);
     const stores = elementStores.filter((s) => stageOf(s) === stage);
     if (reductions.length === 0 && stores.length === 0) continue;
-    const element = new Scope("      ");
+    const element = new EmitScope("      ");
     scopes.element = element;
     const fresh = [...printer.stash].filter(([id]) => !written.has(id));
     const before = new Map(fresh);
@@ -203,7 +202,7 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
   const head = printer.pointers().map((l) => `  ${l}`);
   const rowText = flat
     ? row.lines
-    : ["  for (long u = lo; u < hi; u++) {", ...unpack(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];
+    : ["  for (long u = lo; u < hi; u++) {", ...unpackIndex(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];
   const text = [...head, ...top.lines, ...rowText].join("\n");
   return { text, units: flat ? rowLength : numel(outer.map((v) => v.size)), tally: printer.tally };
 }
@@ -240,9 +239,9 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
   // Enough blocks for several threads, none narrower than a cache line.
   while (block > 32 && outerCount * Math.ceil(vector.size / block) < 8) block = Math.ceil(block / 2 / 16) * 16;
   const blocks = Math.ceil(vector.size / block);
-  const top = new Scope("  ");
-  const row = new Scope("    ");
-  const element = new Scope("        ");
+  const top = new EmitScope("  ");
+  const row = new EmitScope("    ");
+  const element = new EmitScope("        ");
   const innerNames = new Set([vector.name, ...reduced.map((v) => v.name)]);
   const printer = new BodyPrinter(kernel, { top, row, element }, innerNames, new Set(outer.map((v) => v.name)), "0");
   const at = `(${vector.name} - cb)`;
@@ -287,7 +286,7 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
     "  for (long u = lo; u < hi; u++) {",
     `    const long o = u / ${blocks}, cb = (u % ${blocks}) * ${block};`,
     `    const long ce = cb + ${block} < ${vector.size} ? cb + ${block} : ${vector.size};`,
-    ...unpack(outer, "o").map((l) => `    ${l}`),
+    ...unpackIndex(outer, "o").map((l) => `    ${l}`),
     ...row.lines,
     ...reduced.map((v) => `    for (long ${v.name} = 0; ${v.name} < ${v.size}; ${v.name}++) {`),
     ...columnLoop("      ", [...element.lines, ...accumulate.map((l) => `        ${l}`)], true),
@@ -337,9 +336,9 @@ function emitKept(kernel: LoopKernel): EmittedKernel | null {
   const [{ name, size }] = inner;
   if (value.kind !== "random" || value.draw !== "kept" || size % 4 !== 0) return null;
   if (!inFours(value.ix, name) || !inFours(address, name)) return null;
-  const row = new Scope("    ");
-  const top = new Scope("  ");
-  const scopes = { top, row, element: new Scope("    ") };
+  const row = new EmitScope("    ");
+  const top = new EmitScope("  ");
+  const scopes = { top, row, element: new EmitScope("    ") };
   const printer = new BodyPrinter(kernel, scopes, new Set([name]), new Set(outer.map((v) => v.name)), name);
   if (value.args.some((key) => printer.depth(key) === 2)) return null;
   const [k0, k1] = value.args.map((key) => printer.value(key)[0]);
@@ -350,7 +349,7 @@ function emitKept(kernel: LoopKernel): EmittedKernel | null {
   row.add(`w_kept_blocks(${to}, (uint32_t)${k0}, (uint32_t)${k1}, ${number}, ${count}, ${value.threshold}u);`);
   const body = flat
     ? row.lines
-    : ["  for (long u = lo; u < hi; u++) {", ...unpack(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];
+    : ["  for (long u = lo; u < hi; u++) {", ...unpackIndex(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];
   const head = printer.pointers().map((l) => `  ${l}`);
   printer.tally.add("kept", kernel.size);
   return {
@@ -391,8 +390,8 @@ function emitJoined(kernel: LoopKernel): EmittedKernel | null {
   const [{ name, size }] = inner;
   const parts = joinedParts(store.value, inner[0]);
   if (parts === null || parts.at(-1)?.high !== size || store.address.stride(name) !== 1) return null;
-  const top = new Scope("  ");
-  const scopes = { top, row: new Scope("    "), element: new Scope("    ") };
+  const top = new EmitScope("  ");
+  const scopes = { top, row: new EmitScope("    "), element: new EmitScope("    ") };
   const printer = new BodyPrinter(kernel, scopes, new Set([name]), new Set(), name);
   const from = new Map([[name, Ix.variable("a", size)]]);
   // Complex numbers are two elements of their array.
@@ -414,11 +413,11 @@ function emitJoined(kernel: LoopKernel): EmittedKernel | null {
 
 /** A kernel as the body of `void name(void* const* p, long lo, long hi)`. */
 export function emitKernel(kernel: LoopKernel): EmittedKernel {
-  Scope.reset();
+  EmitScope.reset();
   if (kernel.kind === "rows") {
     const special = emitKept(kernel) ?? emitJoined(kernel);
     if (special !== null) return special;
-    Scope.reset();
+    EmitScope.reset();
   }
   return kernel.kind === "rows" ? emitRows(kernel) : emitColumns(kernel);
 }

@@ -38,7 +38,7 @@ export const initial = (fn: Reduction["fn"], dtype: DType): string =>
 
 export const isArg = (r: Reduction): boolean => r.fn === "argmax" || r.fn === "argmin";
 /** Statements that set the outer variables from one running number. */
-export function unpack(variables: readonly LoopVariable[], from: string): string[] {
+export function unpackIndex(variables: readonly LoopVariable[], from: string): string[] {
   const lines: string[] = [];
   let below = numel(variables.map((v) => v.size));
   variables.forEach((v, i) => {

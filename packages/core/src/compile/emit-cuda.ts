@@ -1,8 +1,8 @@
 // The CUDA dialect of loop kernels. Element-wise kernels give every thread some elements; rows are reduced by part of a
 // warp, a warp or a block, always in the same order; columns by tiles of 32 columns and 8 row lanes.
 import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
-import { BodyPrinter, firstOf, Scope, vectorBase } from "./body.js";
-import { initial, isArg, mentionsAny, unpack, writeText } from "./emit-common.js";
+import { BodyPrinter, EmitScope, firstOf, vectorBase } from "./body.js";
+import { initial, isArg, mentionsAny, unpackIndex, writeText } from "./emit-common.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
 import { type CValue, computeType, literal, storageType, storeText } from "./scalar.js";
 import { word } from "./text.js";
@@ -18,7 +18,7 @@ export interface CudaKernel {
   together?: number;
 }
 
-export interface CudaOptions {
+export interface CudaEmitOptions {
   /** A result lies where an operand lies: the compiler must not assume otherwise. */
   mayAlias: boolean;
   /** Blocks that fill the device several times over. */
@@ -48,9 +48,9 @@ function groupSize(length: number): number {
 
 /** Variables of one running number; 32-bit arithmetic where everything fits. */
 const unpackAs = (variables: readonly LoopVariable[], from: string): string[] =>
-  unpack(variables, from).map((line) => line.replace("const long", "const ix"));
+  unpackIndex(variables, from).map((line) => line.replace("const long", "const ix"));
 
-function pointers(printer: BodyPrinter, options: CudaOptions): string[] {
+function pointers(printer: BodyPrinter, options: CudaEmitOptions): string[] {
   return printer.pointers().map((line) => {
     const marked = options.mayAlias ? line : line.replace(/\* (p\d+) =/, "* __restrict__ $1 =");
     return options.aligned ? marked.replace(/p\[(\d+)\];/, "__builtin_assume_aligned(p[$1], 16);") : marked;
@@ -120,13 +120,13 @@ function vectorLines(
   return lines;
 }
 
-function emitMap(kernel: LoopKernel, options: CudaOptions): CudaKernel {
+function emitMap(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   const variables = [...kernel.outer, ...kernel.inner];
   const last = variables[variables.length - 1];
   const width = vectorOf(kernel);
-  const top = new Scope("  ");
-  const row = new Scope("    ");
-  const element = new Scope("      ");
+  const top = new EmitScope("  ");
+  const row = new EmitScope("    ");
+  const element = new EmitScope("      ");
   const innerNames = new Set(width === 1 ? variables.map((v) => v.name) : [last.name]);
   const outerNames = new Set(variables.map((v) => v.name).filter((name) => !innerNames.has(name)));
   const printer = new BodyPrinter(
@@ -275,7 +275,7 @@ function rowVector(kernel: LoopKernel, items: number, length: number, group: num
   return plain ? (vectorWidths.find((w) => items % w === 0) ?? 1) : 1;
 }
 
-function emitRows(kernel: LoopKernel, options: CudaOptions): CudaKernel {
+function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   const { outer, inner } = kernel;
   const length = numel(inner.map((v) => v.size));
   const group = groupSize(length);
@@ -283,9 +283,9 @@ function emitRows(kernel: LoopKernel, options: CudaOptions): CudaKernel {
   const rowsPerBlock = threads / group;
   const units = numel(outer.map((v) => v.size));
   const innerNames = new Set(inner.map((v) => v.name));
-  const top = new Scope("  ");
-  const row = new Scope("  ");
-  const scopes = { top, row, element: new Scope("    ") };
+  const top = new EmitScope("  ");
+  const row = new EmitScope("  ");
+  const scopes = { top, row, element: new EmitScope("    ") };
   const printer = new BodyPrinter(kernel, scopes, innerNames, new Set(outer.map((v) => v.name)), "i");
   const isElement = (s: Store): boolean =>
     inner.length > 0 && (printer.depth(s.value) === 2 || mentionsAny(s.address, innerNames));
@@ -310,7 +310,7 @@ function emitRows(kernel: LoopKernel, options: CudaOptions): CudaKernel {
     const stores = elementStores.filter((s) => stageOf(s) === stage);
     const summed = sums.filter((s) => printer.stage(s.argument) === stage);
     if (reductions.length + stores.length + summed.length === 0) continue;
-    const element = new Scope("    ");
+    const element = new EmitScope("    ");
     scopes.element = element;
     const loads: string[] = [];
     if (width > 1 && options.aligned)
@@ -422,16 +422,16 @@ function columnVector(kernel: LoopKernel, columns: number, outerCount: number): 
   return vectorWidths.find(fits) ?? 1;
 }
 
-function emitColumns(kernel: LoopKernel, options: CudaOptions): CudaKernel {
+function emitColumns(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   const { outer, inner, reduced } = kernel;
   const vector = inner[0] ?? { name: "c_", size: 1 };
   const outerCount = numel(outer.map((v) => v.size));
   const width = columnVector(kernel, vector.size, outerCount);
   const tiles = Math.ceil(vector.size / (32 * width));
   const depth = numel(reduced.map((v) => v.size));
-  const top = new Scope("  ");
-  const row = new Scope("  ");
-  const element = new Scope("    ");
+  const top = new EmitScope("  ");
+  const row = new EmitScope("  ");
+  const element = new EmitScope("    ");
   const names = new Set([vector.name, ...reduced.map((v) => v.name)]);
   const printer = new BodyPrinter(kernel, { top, row, element }, names, new Set(outer.map((v) => v.name)), "0");
   const loads: string[] = [];
@@ -495,8 +495,8 @@ function emitColumns(kernel: LoopKernel, options: CudaOptions): CudaKernel {
 }
 
 /** A kernel as the body of a device function; see CudaKernel. */
-export function emitCudaKernel(kernel: LoopKernel, options: CudaOptions): CudaKernel {
-  Scope.reset();
+export function emitCudaKernel(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
+  EmitScope.reset();
   const emitted =
     kernel.kind === "columns"
       ? emitColumns(kernel, options)

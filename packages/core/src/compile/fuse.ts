@@ -2,16 +2,16 @@
 // element-wise nodes and reductions over one common domain; everything else is inlined, loaded, or a library call.
 import { functionOrder, type GraphFn, isHalf, isOp, type Node, numel, stridesOf } from "../graph/index.js";
 import { elementwiseOps, leafOps } from "../ops/index.js";
-import { Again } from "./again.js";
 import { isReduction, isZeroBase, matrixOperand, reductionParts } from "./fuse-rules.js";
 import { operands } from "./operands.js";
 import { Reach } from "./reach.js";
+import { Rematerializer } from "./rematerialize.js";
 import {
   asStrided,
   axisVariables,
+  type ElementSource,
   isView,
   type Layouts,
-  type Place,
   type Relation,
   relationOf,
   resolveViews,
@@ -22,7 +22,7 @@ import {
 /** "columns": a sum over rows inside a group of rows, piece by piece. */
 export type Level = "full" | "row" | "columns";
 
-export interface Group {
+export interface FusionGroup {
   id: number;
   /** "rows": element-wise work and reductions of the innermost part; "columns": reductions of outer axes. */
   kind: "rows" | "columns";
@@ -37,8 +37,8 @@ export interface Group {
 }
 
 export interface Fusion {
-  groups: Group[];
-  groupOf: Map<Node, Group>;
+  groups: FusionGroup[];
+  groupOf: Map<Node, FusionGroup>;
   /** Nodes whose values are written to memory. */
   stored: Set<Node>;
   /** Nodes that a library computes, or a loop. */
@@ -73,13 +73,13 @@ class Fuser {
   readonly stored = new Set<Node>();
   readonly forced = new Set<Node>();
   readonly library: Node[] = [];
-  readonly #groupOf = new Map<Node, Group>();
+  readonly #groupOf = new Map<Node, FusionGroup>();
   readonly #reach: Reach;
   #lastCollective: number | null = null;
   /** Units of work by number: groups and library calls. */
   readonly #unitOf = new Map<Node, number>();
-  readonly #unitOfGroup = new Map<Group, number>();
-  #groups: Group[] = [];
+  readonly #unitOfGroup = new Map<FusionGroup, number>();
+  #groups: FusionGroup[] = [];
   readonly #results: Node[] = [];
   readonly #layouts = new Map<Node, number[]>();
   readonly free = new Set<Node>();
@@ -87,7 +87,7 @@ class Fuser {
   /** What a loop node reads and how, and what must be computed before a node: asked again and again, and always the same. */
   readonly #basesOf = new Map<Node, Base[]>();
   readonly #sourcesOf = new Map<Node, Node[]>();
-  readonly #again: Again;
+  readonly #rematerializer: Rematerializer;
 
   constructor(
     readonly fn: GraphFn,
@@ -97,7 +97,7 @@ class Fuser {
     this.params = new Set(fn.params);
     this.#position = new Map(this.order.map((node, i) => [node, i]));
     this.#reach = new Reach(this.order.length);
-    this.#again = new Again({
+    this.#rematerializer = new Rematerializer({
       params: this.params,
       stored: this.stored,
       free: this.free,
@@ -286,8 +286,8 @@ class Fuser {
     this.#reach.add(this.#unitOfGroup.get(group)!, this.#needs(node));
   }
 
-  #newGroup(size: number, inner: number | null, columns: Group["columns"] = null): Group {
-    const group: Group = {
+  #newGroup(size: number, inner: number | null, columns: FusionGroup["columns"] = null): FusionGroup {
+    const group: FusionGroup = {
       id: this.#groups.length,
       kind: columns === null ? "rows" : "columns",
       size,
@@ -305,7 +305,7 @@ class Fuser {
     return this.options.drawsAlone === true && isOp(node, "random") && node.attrs.kind === "kept";
   }
 
-  #chooseGroup(node: Node, needs: ReadonlySet<number>): Group {
+  #chooseGroup(node: Node, needs: ReadonlySet<number>): FusionGroup {
     if (this.#isAlone(node)) {
       const group = this.#newGroup(numel(node.shape), null);
       group.level.set(node, "full");
@@ -318,8 +318,8 @@ class Fuser {
     }
     const inner = isReduction(node) ? reductionParts(node)[1] : null;
     const size = isReduction(node) ? numel(node.inputs[0].shape) : numel(node.shape);
-    let chosen: { group: Group; level: Level } | null = null;
-    let merge: Group[] = [];
+    let chosen: { group: FusionGroup; level: Level } | null = null;
+    let merge: FusionGroup[] = [];
     for (const { base, relation } of this.#bases(node)) {
       const group = this.#groupOf.get(base);
       if (group === undefined || group.kind !== "rows" || group.members.some((member) => this.#isAlone(member)))
@@ -350,7 +350,7 @@ class Fuser {
   }
 
   /** The level at which a node would sit in the group of one of its operands, or null. */
-  #levelIn(group: Group, base: Node, relation: Relation, size: number, inner: number | null): Level | null {
+  #levelIn(group: FusionGroup, base: Node, relation: Relation, size: number, inner: number | null): Level | null {
     const at = group.level.get(base)!;
     if (at === "columns") return null;
     if (inner !== null) {
@@ -387,7 +387,7 @@ class Fuser {
   }
 
   /** A node may join if whatever else it needs does not itself need the group, and it reads members only in step. */
-  #mayJoin(node: Node, group: Group, needs: ReadonlySet<number>): boolean {
+  #mayJoin(node: Node, group: FusionGroup, needs: ReadonlySet<number>): boolean {
     const own = this.#unitOfGroup.get(group)!;
     for (const unit of needs) if (unit !== own && this.#reach.depends(unit, own)) return false;
     const size = isReduction(node) ? numel(node.inputs[0].shape) : numel(node.shape);
@@ -399,7 +399,7 @@ class Fuser {
   }
 
   /** Whether some path between two groups runs through a third unit, or one reads the other out of step. */
-  #connectedOutside(a: Group, b: Group, joining: Node): boolean {
+  #connectedOutside(a: FusionGroup, b: FusionGroup, joining: Node): boolean {
     const [ua, ub] = [this.#unitOfGroup.get(a)!, this.#unitOfGroup.get(b)!];
     for (const node of [...a.members, ...b.members, joining]) {
       for (const unit of this.#needs(node)) {
@@ -421,7 +421,7 @@ class Fuser {
     return false;
   }
 
-  #join(into: Group, other: Group): void {
+  #join(into: FusionGroup, other: FusionGroup): void {
     for (const node of other.members) {
       into.members.push(node);
       into.level.set(node, other.level.get(node)!);
@@ -434,7 +434,7 @@ class Fuser {
   }
 
   /** Column reductions over one domain share a kernel when neither needs the other. */
-  #columnGroup(node: Node, parts: [number, number, number], needs: ReadonlySet<number>): Group {
+  #columnGroup(node: Node, parts: [number, number, number], needs: ReadonlySet<number>): FusionGroup {
     const rows = this.#rowsFor(node, parts, needs);
     if (rows !== null) {
       rows.level.set(node, "columns");
@@ -459,7 +459,7 @@ class Fuser {
   }
 
   /** The group whose rows are summed, if its loop can do it along the way. */
-  #rowsFor(node: Node, parts: [number, number, number], needs: ReadonlySet<number>): Group | null {
+  #rowsFor(node: Node, parts: [number, number, number], needs: ReadonlySet<number>): FusionGroup | null {
     const { columnsInRows = 0 } = this.options;
     const [pieces, depth, length] = parts;
     if (columnsInRows === 0 || !isOp(node, "reduce") || node.attrs.fn !== "sum" || node.dtype !== "float32")
@@ -481,7 +481,7 @@ class Fuser {
     return null;
   }
 
-  #mayGoByRows(group: Group): boolean {
+  #mayGoByRows(group: FusionGroup): boolean {
     const { members } = group;
     // Only where the loop writes something anyway.
     if (!members.some((member) => this.stored.has(member))) return false;
@@ -489,14 +489,14 @@ class Fuser {
   }
 
   /** Whether what is summed comes from one loop, or from the same memory. */
-  #sharesOperand(group: Group, node: Node): boolean {
-    const origin = (member: Node): Group | undefined =>
+  #sharesOperand(group: FusionGroup, node: Node): boolean {
+    const origin = (member: Node): FusionGroup | undefined =>
       this.#bases(member).flatMap(({ base }) => this.#groupOf.get(base) ?? [])[0];
     const own = origin(node);
     if (own !== undefined) return group.members.some((member) => origin(member) === own);
-    const wanted = new Set(this.#again.leafLoads(node.inputs[0], false).keys());
+    const wanted = new Set(this.#rematerializer.leafLoads(node.inputs[0], false).keys());
     return group.members.some((member) =>
-      [...this.#again.leafLoads(member.inputs[0], false).keys()].some((leaf) => wanted.has(leaf)),
+      [...this.#rematerializer.leafLoads(member.inputs[0], false).keys()].some((leaf) => wanted.has(leaf)),
     );
   }
 
@@ -505,13 +505,13 @@ class Fuser {
    * a load a reader; computing again costs the loads of what it is made of, and arithmetic.
    */
   #chooseStored(): void {
-    const readers = new Map<Node, Set<Group>>();
+    const readers = new Map<Node, Set<FusionGroup>>();
     for (const group of this.#groups) {
       for (const member of group.members) {
         for (const { base } of this.#bases(member)) {
           const own = this.#groupOf.get(base);
           if (own === undefined || own === group) continue;
-          const set = readers.get(base) ?? new Set<Group>();
+          const set = readers.get(base) ?? new Set<FusionGroup>();
           set.add(group);
           readers.set(base, set);
         }
@@ -529,31 +529,31 @@ class Fuser {
       const repeated = widest > size * 2;
       // A bias in a half type: libraries take it as it is, and nobody rounds it again for every row.
       const rounded = isOp(node, "cast") && isHalf(node.dtype) && widest >= size * 64;
-      if (rounded || this.#again.arithmetic(node) > (repeated ? 3 : 40)) {
+      if (rounded || this.#rematerializer.arithmetic(node) > (repeated ? 3 : 40)) {
         this.stored.add(node);
         continue;
       }
       // In units of the value's own memory.
       const store = groups.size + 1;
       const ways = [false, true].map((halves) => {
-        const loads = this.#again.leafLoads(node, true, halves);
-        return { loads, price: this.#again.price(node, loads, groups.size, halves) };
+        const loads = this.#rematerializer.leafLoads(node, true, halves);
+        return { loads, cost: this.#rematerializer.cost(node, loads, groups.size, halves) };
       });
       const [again, shorter] = ways;
-      const best = shorter.price < Math.min(again.price, store) ? shorter : again;
-      if (best.price > store) this.stored.add(node);
+      const best = shorter.cost < Math.min(again.cost, store) ? shorter : again;
+      if (best.cost > store) this.stored.add(node);
       else for (const leaf of best.loads.keys()) if (this.#groupOf.has(leaf)) this.stored.add(leaf);
     }
   }
 }
 
-const compatible = (a: Group, b: Group, inner: number | null): boolean => {
+const compatible = (a: FusionGroup, b: FusionGroup, inner: number | null): boolean => {
   const wanted = [a.inner, b.inner, inner].filter((n) => n !== null);
   return wanted.every((n) => n === wanted[0]);
 };
 
 /** Where the elements of a copied view come from: below the view itself. */
-function resolveCopied(node: Node, index: Place["index"], stop: (node: Node) => boolean): Place {
+function resolveCopied(node: Node, index: ElementSource["index"], stop: (node: Node) => boolean): ElementSource {
   if (!isView(node)) return { node, index };
   const below = throughView(node, index);
   return resolveViews(below.node, below.index, stop);

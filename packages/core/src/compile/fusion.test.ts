@@ -6,7 +6,7 @@ import { bareCollective, type Node } from "../graph/index.js";
 import * as weft from "../index.js";
 import { build } from "../ops/index.js";
 import { emitKernel } from "./emit-c.js";
-import { planFunction } from "./plan.js";
+import { scheduleFunction } from "./schedule.js";
 
 const skip = CpuDevice.available() ? false : "no C compiler on this machine";
 
@@ -77,7 +77,7 @@ test("arrays joined end to end are copied piece by piece; whatever else is asked
   const textsOf = (join: (...args: weft.Tensor[]) => weft.Tensor): string => {
     const params = parts.map((t) => build.input(t.shape, t.dtype));
     const traced = { params, outputs: [join(...params.map((node) => new weft.Tensor(node))).node] };
-    const { steps } = planFunction(traced, { parallelRows: 16, longReduction: 4096 });
+    const { steps } = scheduleFunction(traced, { parallelRows: 16, longReduction: 4096 });
     return steps.map((step) => (step.kind === "kernel" ? emitKernel(step.kernel).text : "")).join("\n");
   };
   const joins: [name: string, pieces: (...args: weft.Tensor[]) => weft.Tensor[], copied: boolean][] = [
@@ -244,7 +244,7 @@ test("kernels before and after two collectives are not one: collectives keep the
   // The second one does not read what the first one does, and still waits for it.
   const squares = build.mul(p, p);
   const fn = { params: [p, q], outputs: [sum(squares, 0), build.add(squares, sum(q, 1))] };
-  const { steps } = planFunction(fn, { parallelRows: 16, longReduction: 4096 });
+  const { steps } = scheduleFunction(fn, { parallelRows: 16, longReduction: 4096 });
   const kinds = steps.map((step) =>
     step.kind === "collective" ? `${step.phase} ${step.node.attrs.sequence}` : step.kind,
   );

@@ -12,17 +12,17 @@ export { isZeroBase, type MatrixOperand } from "./fuse-rules.js";
 export { buildKernel, type LoopKernel } from "./kernel.js";
 export type { LaneProgram } from "./lane.js";
 export { type AnyLaneProgram, laneAvals, laneName } from "./lane-region.js";
+export { storageType } from "./scalar.js";
 export {
   contiguousOperand,
   type Location,
   loopMemory,
   memoryKey,
-  type Plan,
-  type PlanOptions,
-  planFunction,
-  type Step,
-} from "./plan.js";
-export { storageType } from "./scalar.js";
+  type Schedule,
+  type ScheduleOptions,
+  type ScheduleStep,
+  scheduleFunction,
+} from "./schedule.js";
 export { type Tally, tallyLanes } from "./tally.js";
 export { decimal, whole } from "./text.js";
 export type { Strided } from "./views.js";

@@ -13,7 +13,7 @@ import {
   type UnaryFn,
 } from "../graph/index.js";
 import { numbering } from "../ops/index.js";
-import type { Fusion, Group } from "./fuse.js";
+import type { Fusion, FusionGroup } from "./fuse.js";
 import { isReduction } from "./fuse-rules.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
 import { addressIn, isView, throughView } from "./views.js";
@@ -100,7 +100,7 @@ class KernelBuilder {
   #position = Ix.zero;
 
   constructor(
-    readonly group: Group,
+    readonly group: FusionGroup,
     readonly fusion: Fusion,
     readonly params: ReadonlySet<Node>,
   ) {}
@@ -524,7 +524,7 @@ function kernelName(builder: KernelBuilder, kind: LoopKernel["kind"]): string {
   return `${kind === "columns" ? "col" : group.inner === null ? "map" : "row"}_${shown}_${kind === "columns" ? group.columns!.join("x") : domain}`;
 }
 
-export function buildKernel(group: Group, fusion: Fusion, params: ReadonlySet<Node>): LoopKernel {
+export function buildKernel(group: FusionGroup, fusion: Fusion, params: ReadonlySet<Node>): LoopKernel {
   const builder = new KernelBuilder(group, fusion, params);
   const stores: Store[] = [];
   if (group.kind === "columns") {

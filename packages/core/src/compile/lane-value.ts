@@ -1,6 +1,7 @@
 // Evaluates a graph for one lane: nodes at indices become scalars, scans become loops. A carry whose numbers are provably
 // constant, equal or opposite throughout (zeros, real diagonals, conjugate pairs) is carried once: assumed at the start,
 // kept only if a step preserves it. Knows nothing of memory plans and text.
+import { laneLimits } from "../cost/index.js";
 import { type DType, functionOrder, isComplex, isOp, kindOf, type Node, numel, realOf } from "../graph/index.js";
 import { splitScan } from "../transform/index.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
@@ -59,7 +60,6 @@ const laneDTypes: ReadonlySet<DType> = new Set([
   "complex128",
 ] as const);
 
-export const maxState = 512;
 /** Loops with more numbers of state are not searched for equal ones. */
 const maxSearched = 160;
 const maxRounds = 12;
@@ -239,7 +239,7 @@ export class LaneEvaluator {
     if (node.attrs.length === 0) throw new NotLane("a scan without steps");
     const carries = this.#places(node);
     const init = this.#initial(node, carries, env);
-    if (init.length > maxState) throw new NotLane(`${init.length} numbers of state a lane`);
+    if (init.length > laneLimits.state) throw new NotLane(`${init.length} numbers of state a lane`);
     const known = (s: LaneScalar): string | null => this.#table(s);
     let assumed = init.length <= maxSearched ? assumeAll(init, known) : assumeNothing(init);
     for (let round = 0; ; round++) {
@@ -310,7 +310,7 @@ export class LaneEvaluator {
       const own = numel(param.shape.slice(kept)) * parts;
       places.push({ mode, kept, first, count: own, dtype: realOf(param.dtype) });
       first += own;
-      if (first > maxState) throw new NotLane(`${first} numbers of state a lane`);
+      if (first > laneLimits.state) throw new NotLane(`${first} numbers of state a lane`);
     }
     return places;
   }

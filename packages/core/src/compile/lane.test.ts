@@ -6,7 +6,7 @@ import type { CompileOptions } from "../device/index.js";
 import type { GraphFn } from "../graph/index.js";
 import * as weft from "../index.js";
 import { onEachDevice } from "../test/devices.js";
-import { type AnyLaneProgram, type PlanOptions, planFunction } from "./index.js";
+import { type AnyLaneProgram, type ScheduleOptions, scheduleFunction } from "./index.js";
 
 type Tensor = weft.Tensor;
 const c = (re: number, im = 0) => ({ re, im });
@@ -106,7 +106,7 @@ class Recorder extends weft.ReferenceDevice {
 }
 
 /** The lane programs of a function's plan on some device. */
-function programsOf(make: () => { fn: Fn; args: Tensor[] }, lanes: PlanOptions["lanes"] = {}): AnyLaneProgram[] {
+function programsOf(make: () => { fn: Fn; args: Tensor[] }, lanes: ScheduleOptions["lanes"] = {}): AnyLaneProgram[] {
   return onReference(() => {
     const device = new Recorder();
     weft.setDevice(device);
@@ -114,7 +114,7 @@ function programsOf(make: () => { fn: Fn; args: Tensor[] }, lanes: PlanOptions["
     const inputs = args.map((a) => a.realize());
     weft.jit((...x: Tensor[]) => fn(...x))(...inputs);
     const { fn: graph, options } = device.last!;
-    const plan = planFunction(graph, {
+    const plan = scheduleFunction(graph, {
       parallelRows: 16,
       longReduction: 4096,
       lanes: { ...lanes, known: options.known ?? new Map() },

@@ -6,13 +6,13 @@ import { delinearize, Ix, linearize } from "./index-expr.js";
 
 export const isView = (node: Node): boolean => viewOps.has(node.op);
 
-export interface Place {
+export interface ElementSource {
   node: Node;
   index: Ix[];
 }
 
 /** One step down a view: the input and the index of the same element there. */
-export function throughView(node: Node, index: readonly Ix[]): Place {
+export function throughView(node: Node, index: readonly Ix[]): ElementSource {
   const [x] = node.inputs;
   if (isOp(node, "reshape")) return { node: x, index: delinearize(linearize(index, node.shape), x.shape) };
   if (isOp(node, "permute")) {
@@ -35,8 +35,8 @@ export function throughView(node: Node, index: readonly Ix[]): Place {
 }
 
 /** Follows views until `stop` or something that is not a view. */
-export function resolveViews(node: Node, index: readonly Ix[], stop: (node: Node) => boolean): Place {
-  let place: Place = { node, index: [...index] };
+export function resolveViews(node: Node, index: readonly Ix[], stop: (node: Node) => boolean): ElementSource {
+  let place: ElementSource = { node, index: [...index] };
   while (isView(place.node) && !stop(place.node)) place = throughView(place.node, place.index);
   return place;
 }
@@ -134,7 +134,7 @@ export type Relation =
   | { kind: "other" };
 
 /** Nothing in between that moves elements, as most of the time: seen without adding up addresses. */
-const isDirect = (node: Node, place: Place): boolean =>
+const isDirect = (node: Node, place: ElementSource): boolean =>
   place.node.shape.length === node.shape.length &&
   place.node.shape.every((size, i) => {
     if (size !== node.shape[i]) return false;
@@ -142,7 +142,7 @@ const isDirect = (node: Node, place: Place): boolean =>
     return constant === 0 && (size === 1 ? terms.size === 0 : terms.size === 1 && terms.get(`x${i}`)?.factor === 1);
   });
 
-export function relationOf(node: Node, place: Place, layouts: Layouts): Relation {
+export function relationOf(node: Node, place: ElementSource, layouts: Layouts): Relation {
   if (isDirect(node, place) && !layouts.has(place.node)) return { kind: "same" };
   const position = linearize(axisVariables(node.shape), node.shape);
   const address = addressIn(layouts, place.node, place.index);

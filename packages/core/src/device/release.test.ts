@@ -10,7 +10,7 @@ import type { Device, Executable } from "./contract.js";
 import { CpuDevice } from "./cpu/index.js";
 import { CudaDevice } from "./cuda/index.js";
 import { FakeCuda } from "./cuda/testkit.js";
-import { ExecutableCache } from "./executable-cache.js";
+import { ExecutableLru } from "./executable-lru.js";
 import { ReferenceDevice } from "./reference/index.js";
 
 const compiler = useFastCompiler();
@@ -186,7 +186,7 @@ test("the cache releases the least recently used executable first", () => {
   const make = (name: string) => () => ({
     executable: { release: () => released.push(name) } as unknown as Executable,
   });
-  const executables = new ExecutableCache(2);
+  const executables = new ExecutableLru(2);
   for (const name of ["a", "b", "a", "c"]) executables.acquire(name, make(name)).release();
   assert.deepEqual(released, ["b"]);
   const held = executables.acquire("d", make("d"));

@@ -3,7 +3,15 @@
 // carries that only add them up: gradients of what all examples share.
 import { functionOrder, type GraphFn, isOp, type Node, type OpName, outputAvals } from "../graph/index.js";
 import * as b from "./build.js";
-import { type Factor, type FactorRule, type Factors, type LocalContext, type Part, partOf, zeroed } from "./factors.js";
+import {
+  type Factor,
+  type FactorRange,
+  type FactorRule,
+  type Factors,
+  type LocalContext,
+  partOf,
+  zeroed,
+} from "./factors.js";
 import { isLinear } from "./linear.js";
 
 type FactorsOf = (node: Node) => Factors;
@@ -225,7 +233,7 @@ function localBody(context: LocalContext<"scan">, analysis: Analysis, factorsOf:
   const { node, parts, first, isSplit } = context;
   const { body } = node.attrs;
   const { factors } = analysis.factors;
-  const scaled = (factor: number, size: number): Part => {
+  const scaled = (factor: number, size: number): FactorRange => {
     if (factor < 0) return { start: 0, stop: size };
     const scale = size / factors[factor].size;
     return { start: parts[factor].start * scale, stop: parts[factor].stop * scale };

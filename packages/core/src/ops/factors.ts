@@ -43,7 +43,7 @@ export interface Factors {
 }
 
 /** What a device has of a factor or of a dimension: start <= position < stop. */
-export interface Part {
+export interface FactorRange {
   start: number;
   stop: number;
 }
@@ -53,7 +53,7 @@ export interface LocalContext<K extends OpName> {
   /** This device's operands. */
   inputs: readonly Node[];
   /** This device's part of each factor; all of it where the factor is not split. */
-  parts: readonly Part[];
+  parts: readonly FactorRange[];
   /** Whether this device is the first of those that share a factor; true where it is not split. */
   first: readonly boolean[];
   isSplit: readonly boolean[];
@@ -444,7 +444,12 @@ export function localNode(context: LocalContext<OpName>): Node {
 }
 
 /** Dimension-wise part of an operand or result that goes with a part of its factor. */
-export function partOf(map: DimMap | null, size: number, parts: readonly Part[], factors: readonly Factor[]): Part {
+export function partOf(
+  map: DimMap | null,
+  size: number,
+  parts: readonly FactorRange[],
+  factors: readonly Factor[],
+): FactorRange {
   if (map === null) return { start: 0, stop: size };
   const { start, stop } = parts[map.factor];
   const position = (p: number): number => boundOf(map, size, factors[map.factor].size, p);

@@ -1,9 +1,8 @@
-// One table per concern, each typed over the op union: shape, vjp, batch, cost, reference value; and the builders.
+// One table per concern, each typed over the op union: shape, vjp, batch, reference value; and the builders.
 export { type BatchContext, type Batched, batchRules, withBatch } from "./batch.js";
 export * as build from "./build.js";
 export { make } from "./build.js";
 export * as composed from "./composed.js";
-export { costOf } from "./cost.js";
 export { decodeFunction } from "./decode.js";
 export {
   bodyDimensions,
@@ -12,23 +11,19 @@ export {
   type DimMap,
   dimensionClasses,
   type Factor,
+  type FactorRange,
   type Factors,
   factorBound,
   factorsOf,
   localNode,
-  type Part,
   zeroed,
 } from "./factors.js";
 export {
-  type Effort,
-  effortOf,
   elementwiseOps,
   factorizationOps,
   type factorizations,
-  isTranscendental,
   leafOps,
   reductionOps,
-  transcendentalFns,
   viewOps,
 } from "./kinds.js";
 export { isLinear } from "./linear.js";

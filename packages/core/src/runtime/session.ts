@@ -5,8 +5,8 @@ import {
   type DeviceBuffer,
   defaultDevice,
   type Executable,
-  ExecutableCache,
   type ExecutableHandle,
+  ExecutableLru,
 } from "../device/index.js";
 import {
   type Aval,
@@ -70,7 +70,7 @@ export class Compiled implements CompiledFunction {
 const collected = new FinalizationRegistry<ExecutableHandle<CompiledFunction>>((handle) => handle.release());
 
 export class Session {
-  readonly #compiled: ExecutableCache<CompiledFunction>;
+  readonly #compiled: ExecutableLru<CompiledFunction>;
   #lifter = new ConstantLifter();
   compiles = 0;
   runs = 0;
@@ -82,7 +82,7 @@ export class Session {
     readonly device: Device,
     executables = maxExecutables,
   ) {
-    this.#compiled = new ExecutableCache(executables);
+    this.#compiled = new ExecutableLru(executables);
   }
 
   /** The compiled form of a function, from the cache when an equal one was compiled before. The caller releases it. */

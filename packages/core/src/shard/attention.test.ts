@@ -2,15 +2,15 @@
 // are those of the whole, nothing is exchanged; and where dropped weights could not be told apart, it is not split.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { h200 } from "../cost/index.js";
 import { type AttentionKernel, functionOrder, type GraphFn, isOp, type Node, numel } from "../graph/index.js";
 import { build, evaluate, factorsOf, fromReals, type Value, verify } from "../ops/index.js";
 import { attentionNode, backward, inlineCustom } from "../transform/index.js";
 import { gatherValue, runLockstep, scatterValue } from "./lockstep.js";
-import { h200 } from "./machines.js";
 import { Mesh } from "./mesh.js";
 import { partition } from "./partition.js";
 import { Placement } from "./placement.js";
-import { plan } from "./planner.js";
+import { planSharding } from "./planner.js";
 
 const [batch, heads, length, size] = [5, 4, 6, 3];
 const base: AttentionKernel = {
@@ -153,7 +153,7 @@ test("the planner splits attention of a GPU by examples, and prices it", () => {
   const tokens = [64, 512, 8, 64];
   const [q, k, v] = [1, 2, 3].map(() => build.input(tokens, "float32"));
   const fn: GraphFn = { params: [q, k, v], outputs: [build.pick(attentionNode([q, k, v], base) as Node, 0)] };
-  const made = plan(fn, { ranks: [0, 1, 2, 3], rates: h200, params: [null, null, null] });
+  const made = planSharding(fn, { ranks: [0, 1, 2, 3], rates: h200, params: [null, null, null] });
   assert.equal(made.mesh.size, 4);
   assert.ok(made.single / made.seconds > 2, `${made.single / made.seconds}`);
   // Four flops for each pair of a query and a key, and number of a head.

@@ -1,15 +1,15 @@
 // The price of a way to spread a whole function: a beam walks the nodes in order, tries the ways that each can be
 // split, and keeps the cheapest histories. Prices are memorised by what a node looks like, so that repeated layers cost
 // nothing. Sums that are still pending count as if they were put together at once, so that no history hides them.
+
+import { linkTime, type Rates, workTime } from "../cost/index.js";
 import { type Node, outputAvals, type Shape, WeftError } from "../graph/index.js";
 import { factorsOf } from "../ops/index.js";
 import { carriedParts, followOperands, layoutOf, type Strategy } from "./layout.js";
 import type { Mesh } from "./mesh.js";
 import { Placement } from "./placement.js";
 import type { Item, Problem } from "./problem.js";
-import { linkTime, type Rates } from "./rates.js";
 import { isCollective, planReshard } from "./reshard.js";
-import { workTime } from "./work.js";
 
 /** Which classes of dimensions a mesh axis may cut, and which ways the user asked for. */
 export interface Theme {
@@ -21,7 +21,7 @@ export interface Theme {
   pin?(node: Node): Strategy | null;
 }
 
-export interface Evaluation {
+export interface StrategyEvaluation {
   theme: Theme;
   mesh: Mesh;
   seconds: number;
@@ -48,7 +48,7 @@ interface Way {
   debt: number;
 }
 
-interface Price {
+interface TransferCost {
   seconds: number;
   bytes: number;
 }
@@ -91,7 +91,7 @@ function largestShape(placement: Placement, shape: Shape): number[] {
 export class Evaluator {
   readonly #ids = new Map<string, number>();
   readonly #placements: Placement[] = [];
-  readonly #moves = new Map<string, Price>();
+  readonly #moves = new Map<string, TransferCost>();
   readonly #known = new Map<string, Way[]>();
 
   constructor(
@@ -109,7 +109,7 @@ export class Evaluator {
     return id;
   }
 
-  #move(from: number, to: number, shapeId: number): Price {
+  #move(from: number, to: number, shapeId: number): TransferCost {
     const key = `${from}>${to}:${shapeId}`;
     let price = this.#moves.get(key);
     if (price === undefined) {
@@ -211,7 +211,7 @@ export class Evaluator {
     takeOver: readonly number[],
     width: number,
     bound = Number.POSITIVE_INFINITY,
-  ): Evaluation | null {
+  ): StrategyEvaluation | null {
     const { problem } = this;
     const start: State = {
       place: new Int32Array(problem.slots).fill(none),
@@ -297,7 +297,7 @@ export class Evaluator {
     params: readonly (Placement | null)[],
     takeOver: readonly number[],
     states: readonly State[],
-  ): Evaluation {
+  ): StrategyEvaluation {
     const { problem } = this;
     const totals = states.map((state) => {
       let seconds = 0;

@@ -1,7 +1,7 @@
 // A plan in words: what was chosen, what it should cost, what else was tried and at which price. Says "predicted" on
 // every line with a time, what was priced (operations, or compiled kernels), and names the machine where rates are assumed.
-import type { Alternative, Plan } from "./planner.js";
-import type { Site } from "./sites.js";
+import type { Alternative, ShardingPlan } from "./planner.js";
+import type { CollectiveSite } from "./sites.js";
 
 const units: [number, string][] = [
   [1, "s"],
@@ -36,7 +36,7 @@ function table(rows: readonly (readonly string[])[]): string[] {
   return rows.map((cells) => `  ${row(cells, widths)}`);
 }
 
-function reason(plan: Plan): string {
+function reason(plan: ShardingPlan): string {
   const best = Math.min(...plan.alternatives.slice(1).map(({ seconds }) => seconds));
   if (plan.mesh.size === 1) {
     if (plan.alternatives.length === 1) return "It is too small to gain, or planning is off: nothing else was priced.";
@@ -49,7 +49,7 @@ function reason(plan: Plan): string {
   return "";
 }
 
-const label = ({ assumed, name }: Plan["rates"], by: string): string =>
+const label = ({ assumed, name }: ShardingPlan["rates"], by: string): string =>
   `${assumed ? `predicted for ${name}` : "predicted"}, by ${by}`;
 
 /** What the kernels of the devices will take, of this plan and of one device: priced once the function is cut. */
@@ -62,7 +62,11 @@ export interface KernelSeconds {
  * The plan as text. With the moves of the partitioned function it lists those too. What was tried was priced by operations;
  * with the prices of kernels those are what is said of the plan itself.
  */
-export function explainPlan(plan: Plan, moves: readonly Site[] = [], kernels?: KernelSeconds): string {
+export function explainPlan(
+  plan: ShardingPlan,
+  moves: readonly CollectiveSite[] = [],
+  kernels?: KernelSeconds,
+): string {
   const { mesh, rates } = plan;
   const { seconds, single } = kernels ?? plan;
   const tag = label(rates, kernels === undefined ? "operations" : "kernels");

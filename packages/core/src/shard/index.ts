@@ -3,28 +3,18 @@ export { drawPlacement } from "./draw.js";
 export { explainPlan, type KernelSeconds, showBytes, showSeconds } from "./explain.js";
 export { type Layout, layoutOf, type Strategy } from "./layout.js";
 export { gatherValue, type Lockstep, runLockstep, scatterValue } from "./lockstep.js";
-export { h200 } from "./machines.js";
 export { Mesh, type MeshAxis } from "./mesh.js";
 export { type Partitioned, type PartitionOptions, partition, reshard } from "./partition.js";
-export { type Box, evenBounds, type Pending, Placement, type PlacementJSON, type Split } from "./placement.js";
-export { type Alternative, type Plan, type PlanOptions, plan } from "./planner.js";
 export {
-  classOf,
-  type KernelPrice,
-  type KernelWork,
-  kernelPrice,
-  type OpClass,
-  opClasses,
-  type Product,
-  type ProductTable,
-  predictKernels,
-  priceKernels,
-  productTime,
-  Touched,
-} from "./price.js";
-export { type Curve, type Link, linkTime, parseRates, type Rates, ratesAt, sameLinks } from "./rates.js";
+  type DimensionSplit,
+  evenBounds,
+  type IndexBox,
+  type PendingReduction,
+  Placement,
+  type PlacementJSON,
+} from "./placement.js";
+export { type Alternative, type PlannerOptions, planSharding, type ShardingPlan } from "./planner.js";
 export { applyMove, collectiveAttrs, isCollective, type Move, planReshard } from "./reshard.js";
 export { parseRules, type ScopeRule, type ShardRule, type ShardRules } from "./rules.js";
 export { type Simulated, type SimulatedRow, simulate, simulateCounts, simulatedTable } from "./simulate.js";
-export type { Site } from "./sites.js";
-export { fewestSmall, smallProduct } from "./work.js";
+export type { CollectiveSite } from "./sites.js";

@@ -3,7 +3,7 @@
 import { isOp, type Node, outputAvals, type ReduceFn } from "../graph/index.js";
 import { boundOf, type Factors, factorBound, factorsOf, isLinear } from "../ops/index.js";
 import type { Mesh } from "./mesh.js";
-import { evenBounds, type Pending, Placement, type Split } from "./placement.js";
+import { type DimensionSplit, evenBounds, type PendingReduction, Placement } from "./placement.js";
 
 /** How a node is spread: which factor each mesh axis cuts. Axes that cut nothing repeat the work, or carry sums on. */
 export interface Strategy {
@@ -16,7 +16,7 @@ export interface Layout {
   operands: Placement[];
   results: Placement[];
   /** Mesh axes and boundaries of each factor; null where it is whole. */
-  factors: (Split | null)[];
+  factors: (DimensionSplit | null)[];
 }
 
 export const repeated: Strategy = { split: {}, carry: [] };
@@ -65,7 +65,7 @@ export function carriedParts(
 /** Placements of operands and results when a node is spread in a given way; null where that is impossible. */
 export function layoutOf(node: Node, mesh: Mesh, strategy: Strategy, current: readonly Placement[]): Layout | null {
   const rule = factorsOf(node);
-  const factors = axesByFactor(mesh, strategy, rule.factors.length).map((axes, f): Split | null => {
+  const factors = axesByFactor(mesh, strategy, rule.factors.length).map((axes, f): DimensionSplit | null => {
     if (axes.length === 0) return null;
     const bounds = boundsFrom(node, rule, f, axes, current);
     return { axes, bounds: bounds ?? evenBounds(rule.factors[f].size, mesh.sizeOf(axes)) };
@@ -74,7 +74,7 @@ export function layoutOf(node: Node, mesh: Mesh, strategy: Strategy, current: re
   if (carried.some(({ parts }) => parts === undefined)) return null;
 
   const operands = node.inputs.map((input, i) => {
-    const dims = rule.inputs[i].map((map, dim): Split | null => {
+    const dims = rule.inputs[i].map((map, dim): DimensionSplit | null => {
       const split = map === null ? null : factors[map.factor];
       if (map === null || split === null) return null;
       const size = input.shape[dim];
@@ -93,7 +93,7 @@ export function layoutOf(node: Node, mesh: Mesh, strategy: Strategy, current: re
 
   const results: Placement[] = [];
   for (const [index, aval] of outputAvals(node).entries()) {
-    const dims = rule.outputs[index].map((map, dim): Split | null => {
+    const dims = rule.outputs[index].map((map, dim): DimensionSplit | null => {
       const split = map === null ? null : factors[map.factor];
       if (map === null || split === null) return null;
       const whole = rule.factors[map.factor].size;
@@ -110,7 +110,7 @@ export function layoutOf(node: Node, mesh: Mesh, strategy: Strategy, current: re
   return { operands, results, factors };
 }
 
-function pendingOf(waits: readonly { axis: string; fn: ReduceFn }[]): Pending | null {
+function pendingOf(waits: readonly { axis: string; fn: ReduceFn }[]): PendingReduction | null {
   return waits.length === 0 ? null : { axes: waits.map(({ axis }) => axis), fn: waits[0].fn };
 }
 

@@ -10,7 +10,7 @@ import {
   type ReduceFn,
   type Shape,
 } from "../graph/index.js";
-import { combine, type Evaluation, evaluateSteps, membersOf, type Value, type Waiting } from "../ops/index.js";
+import { combine, type EvaluationSteps, evaluateSteps, membersOf, type Value, type Waiting } from "../ops/index.js";
 import type { Mesh } from "./mesh.js";
 import type { Placement } from "./placement.js";
 
@@ -61,7 +61,7 @@ export function runLockstep(
   args: readonly (readonly Value[])[],
   ranks: readonly number[],
 ): Lockstep {
-  const runs: Evaluation[] = functions.map((fn, i) => evaluateSteps(fn, args[i]));
+  const runs: EvaluationSteps[] = functions.map((fn, i) => evaluateSteps(fn, args[i]));
   const states = runs.map((run) => run.next());
   const traffic: Lockstep["traffic"] = [];
   while (states.some((state) => !state.done)) {

@@ -1,14 +1,20 @@
 // What a loop costs a device that has a part of it: every step on the part of each value that the loop's split leaves, and
 // nothing but arithmetic where the steps run in registers (a batch of small problems becomes one kernel). Which loops do is
 // judged by the rules of thumb that the compiler of lanes follows.
-import { isComplex, isOp, type Node, numel, outputAvals, type Shape } from "../graph/index.js";
-import { bodyDimensions, costOf, factorsOf } from "../ops/index.js";
-import type { Problem } from "./problem.js";
-import type { Rates } from "./rates.js";
-import { arithmetic, type Local, type Work, wholeOf, workTime } from "./work.js";
 
-/** Numbers of state and scalars of a step up to which a problem stays in registers. */
-const laneLimits = { state: 512, scalars: 24_000 };
+import {
+  arithmetic,
+  type Local,
+  laneLimits,
+  type OpWork,
+  opCost,
+  type Rates,
+  wholeOf,
+  workTime,
+} from "../cost/index.js";
+import { isComplex, isOp, type Node, numel, outputAvals, type Shape } from "../graph/index.js";
+import { bodyDimensions, factorsOf } from "../ops/index.js";
+import type { Problem } from "./problem.js";
 
 export class Loop {
   readonly inRegisters: boolean;
@@ -58,12 +64,12 @@ export class Loop {
   }
 
   /** A node of a step whose operands and result are in registers. */
-  #scalarTime(node: Node, work: Work, local: Local, rates: Rates): number {
+  #scalarTime(node: Node, work: OpWork, local: Local, rates: Rates): number {
     if (isOp(node, "scan")) return this.body.loopTime(node, rates, local);
     if (work.kind === "nothing") return 0;
     const elements = Math.max(numel(local.operands[0] ?? []), numel(local.results[0]));
     if (work.kind !== "matmul") return arithmetic(node, elements, rates);
-    const whole = costOf(node).flops;
+    const whole = opCost(node).flops;
     return (whole * numel(local.results[0])) / Math.max(1, numel(node.shape)) / rates.simple;
   }
 

@@ -10,12 +10,12 @@ import {
   outputAvals,
   type Shape,
 } from "../graph/index.js";
-import { build, factorsOf, localNode, type Part } from "../ops/index.js";
+import { build, type FactorRange, factorsOf, localNode } from "../ops/index.js";
 import { followOperands, type Layout, layoutOf, type Strategy } from "./layout.js";
 import type { Mesh } from "./mesh.js";
 import type { Placement } from "./placement.js";
 import { applyMove, isCollective, type Move, planReshard } from "./reshard.js";
-import { bucketAllReduces, numberCollectives, type Site } from "./sites.js";
+import { bucketAllReduces, type CollectiveSite, numberCollectives } from "./sites.js";
 
 export interface PartitionOptions {
   mesh: Mesh;
@@ -36,7 +36,7 @@ export interface Partitioned {
   params: readonly Placement[];
   results: Placement[];
   /** Every collective, in the order in which devices issue them. */
-  moves: Site[];
+  moves: CollectiveSite[];
   /** Where the results of each node of the original function are. */
   placements: ReadonlyMap<Node, readonly Placement[]>;
 }
@@ -50,7 +50,7 @@ interface Spread {
 class Partitioner {
   readonly #values = new Map<Node, Spread[]>();
   readonly #moved = new Map<string, Spread>();
-  readonly sites: Site[] = [];
+  readonly sites: CollectiveSite[] = [];
 
   constructor(
     readonly fn: GraphFn,
@@ -115,7 +115,7 @@ class Partitioner {
 
   #local(node: Node, layout: Layout, operands: readonly Spread[], rank: number): Node {
     const { factors } = factorsOf(node);
-    const parts: Part[] = layout.factors.map((split, f) => {
+    const parts: FactorRange[] = layout.factors.map((split, f) => {
       if (split === null) return { start: 0, stop: factors[f].size };
       const k = this.mesh.position(rank, split.axes);
       return { start: split.bounds[k], stop: split.bounds[k + 1] };
@@ -156,7 +156,7 @@ class Partitioner {
     return result;
   }
 
-  #site(move: Move, of: Node, locals: ReadonlyMap<number, Node>): Site {
+  #site(move: Move, of: Node, locals: ReadonlyMap<number, Node>): CollectiveSite {
     return { ...move, of, nodes: this.mesh.ranks.map((rank) => locals.get(rank)!) };
   }
 }

@@ -4,20 +4,20 @@
 import { numel, type ReduceFn, range, type Shape, WeftError } from "../graph/index.js";
 import { Mesh } from "./mesh.js";
 
-export interface Split {
+export interface DimensionSplit {
   /** Mesh axes that cut the dimension, the slowest first. */
   readonly axes: readonly string[];
   /** One more than there are parts: part k is [bounds[k], bounds[k + 1]). */
   readonly bounds: readonly number[];
 }
 
-export interface Pending {
+export interface PendingReduction {
   readonly axes: readonly string[];
   readonly fn: ReduceFn;
 }
 
 /** start <= index < stop along each axis. */
-export interface Box {
+export interface IndexBox {
   readonly start: readonly number[];
   readonly stop: readonly number[];
 }
@@ -34,8 +34,8 @@ export class Placement {
 
   constructor(
     readonly mesh: Mesh,
-    readonly dims: readonly (Split | null)[],
-    readonly pending: Pending | null = null,
+    readonly dims: readonly (DimensionSplit | null)[],
+    readonly pending: PendingReduction | null = null,
   ) {
     const used = [...dims.flatMap((split) => split?.axes ?? []), ...(pending?.axes ?? [])];
     if (new Set(used).size !== used.length) throw new WeftError(`placement: a mesh axis is used twice in [${used}]`);
@@ -83,11 +83,11 @@ export class Placement {
     return this.dims.flatMap((split) => split?.axes ?? []);
   }
 
-  withPending(pending: Pending | null): Placement {
+  withPending(pending: PendingReduction | null): Placement {
     return new Placement(this.mesh, this.dims, pending !== null && pending.axes.length > 0 ? pending : null);
   }
 
-  withDim(dim: number, split: Split | null): Placement {
+  withDim(dim: number, split: DimensionSplit | null): Placement {
     return new Placement(
       this.mesh,
       this.dims.map((old, i) => (i === dim ? split : old)),
@@ -96,7 +96,7 @@ export class Placement {
   }
 
   /** What a device holds. */
-  box(rank: number, shape: Shape): Box {
+  box(rank: number, shape: Shape): IndexBox {
     const parts = this.dims.map((split, i) => {
       if (split === null) return [0, shape[i]];
       const k = this.mesh.position(rank, split.axes);
@@ -148,6 +148,6 @@ export class Placement {
 
 export interface PlacementJSON {
   mesh: { axes: Mesh["axes"]; ranks: readonly number[] };
-  dims: readonly (Split | null)[];
-  pending: Pending | null;
+  dims: readonly (DimensionSplit | null)[];
+  pending: PendingReduction | null;
 }

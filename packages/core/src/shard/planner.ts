@@ -1,17 +1,17 @@
 // The planner: how a function should be spread over a set of devices, by prices alone. It tries one device, fewer
 // devices, one dimension at a time, all of them, and grids, and takes the cheapest; a small problem stays whole.
+
+import { linkOf, linkTime, opCost, type Rates, ratesAt } from "../cost/index.js";
 import { type CollectiveKind, type GraphFn, type Node, range, showAval, showShape, WeftError } from "../graph/index.js";
-import { costOf } from "../ops/index.js";
-import { type Evaluation, Evaluator, type Theme } from "./evaluate.js";
+import { Evaluator, type StrategyEvaluation, type Theme } from "./evaluate.js";
 import type { Strategy } from "./layout.js";
 import { Mesh } from "./mesh.js";
 import { Placement } from "./placement.js";
 import { Problem } from "./problem.js";
-import { linkOf, linkTime, type Rates, ratesAt } from "./rates.js";
 import { isCollective, planReshard } from "./reshard.js";
-import { askedFor, pinsFor, type ShardRules } from "./rules.js";
+import { constrainedStrategies, type ShardRules, shardingConstraints } from "./rules.js";
 
-export interface PlanOptions {
+export interface PlannerOptions {
   /** Ranks of the devices that may be used. */
   ranks: readonly number[];
   rates: Rates;
@@ -42,7 +42,7 @@ export interface Alternative {
   bytes: number;
 }
 
-export interface Plan {
+export interface ShardingPlan {
   mesh: Mesh;
   /** Where the parameters should be when the function starts. */
   params: Placement[];
@@ -75,7 +75,7 @@ function rankClasses(problem: Problem): RankedClass[] {
   const weights = new Map<number, number>();
   for (const { node } of problem.items) {
     if (problem.work.get(node)!.kind === "nothing") continue;
-    const { flops, bytes } = costOf(node);
+    const { flops, bytes } = opCost(node);
     const present = new Set(problem.classesOf(node));
     for (const id of present) weights.set(id, (weights.get(id) ?? 0) + flops + bytes);
   }
@@ -112,13 +112,13 @@ const leastLatency = ({ links }: Rates): number =>
 const apart = ({ links }: Rates, members: number): number =>
   members < 2 ? 0 : Math.max(...Object.values(links).map((list) => linkOf(list, members)?.latency ?? 0));
 
-const simplerFirst = (a: Evaluation, b: Evaluation): number =>
+const simplerFirst = (a: StrategyEvaluation, b: StrategyEvaluation): number =>
   a.mesh.size - b.mesh.size || a.theme.complexity - b.theme.complexity || a.seconds - b.seconds;
 
-class Planner {
+class ShardingPlanner {
   readonly problem: Problem;
   readonly #evaluators = new Map<string, Evaluator>();
-  readonly tried: Evaluation[] = [];
+  readonly tried: StrategyEvaluation[] = [];
   /** Given up half-way: more than half as dear again as the best. */
   readonly dear: { theme: Theme; mesh: Mesh }[] = [];
   readonly alone: Mesh;
@@ -128,11 +128,11 @@ class Planner {
   readonly #begin = performance.now();
   readonly #takeOver: number[];
   readonly #rules: ShardRules;
-  readonly #asked: ReturnType<typeof askedFor>;
+  readonly #asked: ReturnType<typeof shardingConstraints>;
 
   constructor(
     readonly fn: GraphFn,
-    readonly options: PlanOptions,
+    readonly options: PlannerOptions,
   ) {
     this.problem = new Problem(fn);
     // What already lies on one device alone stays there.
@@ -146,7 +146,7 @@ class Planner {
     this.#rules = ignore ? new Map() : (options.rules ?? new Map());
     this.#asked = ignore
       ? { axes: [], devices: Number.POSITIVE_INFINITY, any: false, pinned: false }
-      : askedFor(fn, this.#rules);
+      : shardingConstraints(fn, this.#rules);
   }
 
   #evaluator(mesh: Mesh): Evaluator {
@@ -177,13 +177,13 @@ class Planner {
   }
 
   /** Parameters as a mesh has them; what lies elsewhere is brought first. Null where it is too dear. */
-  evaluate(theme: Theme, mesh: Mesh, width: number): Evaluation | null {
+  evaluate(theme: Theme, mesh: Mesh, width: number): StrategyEvaluation | null {
     const params = this.options.params.map((placed) =>
       placed !== null && placed.mesh.key === mesh.key ? placed : null,
     );
     const cheapest = Math.min(this.single, ...this.tried.map(({ seconds }) => seconds));
     const bound = this.isAsked ? undefined : 1.5 * cheapest;
-    const pinned = { ...theme, pin: this.#asked.pinned ? pinsFor(mesh, this.#rules) : undefined };
+    const pinned = { ...theme, pin: this.#asked.pinned ? constrainedStrategies(mesh, this.#rules) : undefined };
     const result = this.#evaluator(mesh).run(pinned, params, this.#takeOver, width, bound);
     if (result === null) {
       this.dear.push({ theme, mesh });
@@ -295,7 +295,7 @@ class Planner {
     }
   }
 
-  #leader(): Evaluation | null {
+  #leader(): StrategyEvaluation | null {
     return [...this.tried].sort((a, b) => a.seconds - b.seconds)[0] ?? null;
   }
 
@@ -308,8 +308,8 @@ class Planner {
   }
 
   /** Fewer devices and simpler ways win unless others are clearly better. */
-  #choose(gain: number): Evaluation | null {
-    let chosen: Evaluation | null = null;
+  #choose(gain: number): StrategyEvaluation | null {
+    let chosen: StrategyEvaluation | null = null;
     let bar = this.isAsked ? Number.POSITIVE_INFINITY : this.single;
     for (const candidate of [...this.tried].sort(simplerFirst)) {
       const margin = this.isAsked ? 0 : apart(this.options.rates, candidate.mesh.size);
@@ -327,7 +327,7 @@ class Planner {
     return same.reduce((a, b) => (b.communicate < a.communicate ? b : a), chosen);
   }
 
-  plan(): Plan {
+  plan(): ShardingPlan {
     const { options, single, alone } = this;
     const mayGain = this.isAsked || single > 2 * leastLatency(options.rates);
     const enabled = options.enabled ?? process.env.WEFT_AUTO_SHARD !== "0";
@@ -386,7 +386,7 @@ class Planner {
 }
 
 /** The cheapest way to spread a (simplified) function over some of the given devices. */
-export function plan(fn: GraphFn, options: PlanOptions): Plan {
+export function planSharding(fn: GraphFn, options: PlannerOptions): ShardingPlan {
   if (options.ranks.length === 0) throw new WeftError("plan: there are no devices");
-  return new Planner(fn, options).plan();
+  return new ShardingPlanner(fn, options).plan();
 }

@@ -1,10 +1,10 @@
 // A function as the planner sees it: its nodes in order with the slots of their values, what they cost before they are
 // split, and which dimensions belong together. Made once for a function, used for every mesh and every way.
+
+import { type Local, type OpWork, type Rates, wholeOf, workOf, workTime } from "../cost/index.js";
 import { type Aval, functionOrder, type GraphFn, isOp, type Node, outputAvals, showAval } from "../graph/index.js";
 import { type DimensionClasses, dimensionClasses } from "../ops/index.js";
 import { Loop } from "./loop.js";
-import type { Rates } from "./rates.js";
-import { type Local, type Work, wholeOf, workOf, workTime } from "./work.js";
 
 export interface Item {
   node: Node;
@@ -17,7 +17,7 @@ export interface Item {
 
 export class Problem {
   readonly items: Item[] = [];
-  readonly work: Map<Node, Work>;
+  readonly work: Map<Node, OpWork>;
   readonly avals: Aval[] = [];
   /** Number of the aval of each slot. */
   readonly avalOf: number[] = [];

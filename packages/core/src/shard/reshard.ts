@@ -14,7 +14,7 @@ import {
 } from "../graph/index.js";
 import { build, make, zeroed } from "../ops/index.js";
 import type { Mesh } from "./mesh.js";
-import { type Box, Placement, type Split } from "./placement.js";
+import { type DimensionSplit, type IndexBox, Placement } from "./placement.js";
 
 /** One step of a resharding. `bytes`: the most that one device receives; `total`: what all of them receive. */
 export interface Move {
@@ -32,11 +32,11 @@ export interface Move {
   total: number;
 }
 
-const sameSplit = (a: Split | null, b: Split | null): boolean =>
+const sameSplit = (a: DimensionSplit | null, b: DimensionSplit | null): boolean =>
   a === b || (a !== null && b !== null && String(a.axes) === String(b.axes) && String(a.bounds) === String(b.bounds));
 
 /** The axes by which `fine` cuts more finely than `coarse`, or null where their boundaries do not fit. */
-function finerBy(coarse: Split | null, fine: Split | null, mesh: Mesh): string[] | null {
+function finerBy(coarse: DimensionSplit | null, fine: DimensionSplit | null, mesh: Mesh): string[] | null {
   if (fine === null) return null;
   if (coarse === null) return [...fine.axes];
   if (fine.axes.length <= coarse.axes.length || coarse.axes.some((axis, i) => fine.axes[i] !== axis)) return null;
@@ -212,27 +212,27 @@ function receivedElements(move: Move, shape: Shape): number[] {
   }
 }
 
-const volume = ({ start, stop }: Box): number => numel(stop.map((to, i) => Math.max(0, to - start[i])));
+const volume = ({ start, stop }: IndexBox): number => numel(stop.map((to, i) => Math.max(0, to - start[i])));
 
-const intersect = (a: Box, b: Box): Box => {
+const intersect = (a: IndexBox, b: IndexBox): IndexBox => {
   const start = a.start.map((from, i) => Math.max(from, b.start[i]));
   return { start, stop: a.stop.map((to, i) => Math.max(start[i], Math.min(to, b.stop[i]))) };
 };
 
-const overlap = (a: Box, b: Box): number => volume(intersect(a, b));
+const overlap = (a: IndexBox, b: IndexBox): number => volume(intersect(a, b));
 
 interface Delivery {
   source: number;
   target: number;
   /** In the whole tensor. */
-  box: Box;
+  box: IndexBox;
 }
 
 /** Who sends what to whom. Where several devices hold something, each target asks itself first, then takes turns. */
 function transfers(from: Placement, to: Placement, shape: Shape): Delivery[] {
   // Parts of a sum are different things: each goes to the device that goes on with it.
   const share = (rank: number): number => (from.pending === null ? 0 : from.mesh.position(rank, from.pending.axes));
-  const holders = new Map<string, { box: Box; ranks: number[]; share: number }>();
+  const holders = new Map<string, { box: IndexBox; ranks: number[]; share: number }>();
   for (const rank of from.mesh.ranks) {
     const box = from.box(rank, shape);
     const key = `${box.start}:${box.stop}:${share(rank)}`;
@@ -269,7 +269,7 @@ function talking(deliveries: readonly Delivery[], ranks: readonly number[]): num
   return [...lists.values()];
 }
 
-const inside = (box: Box, origin: Box, rank: number): Transfer => ({
+const inside = (box: IndexBox, origin: IndexBox, rank: number): Transfer => ({
   rank,
   start: box.start.map((from, i) => from - origin.start[i]),
   stop: box.stop.map((to, i) => to - origin.start[i]),

@@ -74,7 +74,7 @@ export function ruleOf(node: Node, rules: ShardRules): ShardRule | null {
   return null;
 }
 
-export interface Asked {
+export interface ShardingConstraints {
   /** Mesh axes that wishes and rules name, in the order in which they first come. */
   axes: string[];
   /** The fewest devices that they ask for. */
@@ -85,7 +85,7 @@ export interface Asked {
   pinned: boolean;
 }
 
-export function askedFor(fn: GraphFn, rules: ShardRules): Asked {
+export function shardingConstraints(fn: GraphFn, rules: ShardRules): ShardingConstraints {
   const axes = new Set<string>();
   let devices = Number.POSITIVE_INFINITY;
   let any = false;
@@ -106,7 +106,7 @@ export function askedFor(fn: GraphFn, rules: ShardRules): Asked {
 }
 
 /** Wishes and rules as strategies on a mesh; null where the user left it open. */
-export function pinsFor(mesh: Mesh, rules: ShardRules): (node: Node) => Strategy | null {
+export function constrainedStrategies(mesh: Mesh, rules: ShardRules): (node: Node) => Strategy | null {
   const known = (axis: string): boolean => mesh.axes.some(({ name }) => name === axis);
   return (node) => {
     if (isOp(node, "pin")) {

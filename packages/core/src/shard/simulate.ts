@@ -1,13 +1,13 @@
 // Devices with a clock instead of arithmetic: how long the functions of all devices would take on a machine of given
 // rates, collective by collective. What comes out is a prediction and says so wherever it is printed.
+
+import { linkTime, type Rates, ratesAt, wholeOf, workTime } from "../cost/index.js";
 import { type CollectiveKind, functionOrder, type GraphFn, isOp, type Node, range } from "../graph/index.js";
 import { membersOf } from "../ops/index.js";
 import { showBytes, showSeconds } from "./explain.js";
 import { type Partitioned, partition } from "./partition.js";
-import { type Plan, type PlanOptions, plan } from "./planner.js";
+import { type PlannerOptions, planSharding, type ShardingPlan } from "./planner.js";
 import { Problem } from "./problem.js";
-import { linkTime, type Rates, ratesAt } from "./rates.js";
-import { wholeOf, workTime } from "./work.js";
 
 export interface SimulatedRank {
   rank: number;
@@ -131,7 +131,7 @@ export interface SimulatedRow {
   seconds: number;
   /** Against one device of the same machine. */
   speedup: number;
-  plan: Plan;
+  plan: ShardingPlan;
   result: Simulated;
 }
 
@@ -141,11 +141,11 @@ export function simulateCounts(
   fn: GraphFn,
   counts: readonly number[],
   rates: Rates,
-  options: Partial<PlanOptions> = {},
+  options: Partial<PlannerOptions> = {},
 ): SimulatedRow[] {
   let baseline: number | null = null;
   return counts.map((devices) => {
-    const made = plan(fn, { params: fn.params.map(() => null), ...options, ranks: range(devices), rates });
+    const made = planSharding(fn, { params: fn.params.map(() => null), ...options, ranks: range(devices), rates });
     const parts = partition(fn, {
       mesh: made.mesh,
       params: made.params,

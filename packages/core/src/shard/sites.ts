@@ -6,7 +6,7 @@ import { rebuild } from "../transform/index.js";
 import type { Move } from "./reshard.js";
 
 /** A collective: the move that it does, the node whose value it moves, and the node of each device. */
-export interface Site extends Move {
+export interface CollectiveSite extends Move {
   of: Node;
   nodes: Node[];
 }
@@ -28,9 +28,9 @@ function depths(fn: GraphFn): Map<Node, number> {
 const localBytes = (node: Node): number => numel(node.shape) * bytesOf(node.dtype);
 
 /** Sums that are small, of one kind, and wait for equally many others: they cannot wait for each other. */
-function buckets(fn: GraphFn, sites: readonly Site[], limit: number): Site[][] {
+function buckets(fn: GraphFn, sites: readonly CollectiveSite[], limit: number): CollectiveSite[][] {
   const depth = depths(fn);
-  const lists = new Map<string, { sites: Site[]; bytes: number }[]>();
+  const lists = new Map<string, { sites: CollectiveSite[]; bytes: number }[]>();
   for (const site of sites) {
     const [node] = site.nodes;
     const at = depth.get(node);
@@ -86,20 +86,22 @@ function joinBucket(members: readonly Node[], input: (node: Node) => Node): { no
 
 export function bucketAllReduces(
   functions: readonly GraphFn[],
-  sites: readonly Site[],
+  sites: readonly CollectiveSite[],
   limit: number,
-): { functions: GraphFn[]; sites: Site[] } {
+): { functions: GraphFn[]; sites: CollectiveSite[] } {
   const groups = limit > 0 ? buckets(functions[0], sites, limit) : [];
   if (groups.length === 0) return { functions: [...functions], sites: [...sites] };
-  const inBucket = new Map<Site, number>(groups.flatMap((group, i) => group.map((site) => [site, i] as const)));
-  const joint: Site[] = groups.map((group) => ({
+  const inBucket = new Map<CollectiveSite, number>(
+    groups.flatMap((group, i) => group.map((site) => [site, i] as const)),
+  );
+  const joint: CollectiveSite[] = groups.map((group) => ({
     ...group[group.length - 1],
     bytes: group.reduce((n, site) => n + site.bytes, 0),
     total: group.reduce((n, site) => n + site.total, 0),
     nodes: [],
   }));
   const others = sites.filter((site) => !inBucket.has(site));
-  const rest: Site[] = others.map((site) => ({ ...site, nodes: [] }));
+  const rest: CollectiveSite[] = others.map((site) => ({ ...site, nodes: [] }));
   const rebuilt = functions.map((fn, index) => {
     const member = new Map<Node, { bucket: number; place: number }>();
     groups.forEach((group, bucket) => {
@@ -131,7 +133,7 @@ export function bucketAllReduces(
       return results[at.place];
     });
   });
-  const merged: Site[] = [];
+  const merged: CollectiveSite[] = [];
   for (const site of sites) {
     const bucket = inBucket.get(site);
     if (bucket === undefined) merged.push(rest[others.indexOf(site)]);
@@ -143,8 +145,8 @@ export function bucketAllReduces(
 /** Numbers the collectives that are still needed: each as early as what it waits for allows, first made first. */
 export function numberCollectives(
   functions: readonly GraphFn[],
-  sites: readonly Site[],
-): { functions: GraphFn[]; sites: Site[] } {
+  sites: readonly CollectiveSite[],
+): { functions: GraphFn[]; sites: CollectiveSite[] } {
   const [fn] = functions;
   const bySite = new Map(sites.map((site, i) => [site.nodes[0], i]));
   const params = new Set(fn.params);
@@ -167,7 +169,7 @@ export function numberCollectives(
     }
     behind.set(node, set);
   }
-  const order: Site[] = [];
+  const order: CollectiveSite[] = [];
   const done = new Set<number>();
   const issue = (i: number): void => {
     const stack = [i];

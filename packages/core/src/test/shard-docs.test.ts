@@ -4,19 +4,17 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { h200, type Rates, sameLinks } from "../cost/index.js";
 import { type GraphFn, range } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import {
   drawPlacement,
   explainPlan,
-  h200,
   Mesh,
   Placement,
-  type Plan,
   partition,
-  plan,
-  type Rates,
-  sameLinks,
+  planSharding,
+  type ShardingPlan,
   simulate,
   simulateCounts,
   simulatedTable,
@@ -52,8 +50,9 @@ function block(batch: number, width: number, hidden: number): GraphFn {
   return { params: [x, a, b], outputs: [build.matmul(build.binary("max", product, build.fullLike(product, 0)), b)] };
 }
 
-const planOf = (fn: GraphFn): Plan => plan(fn, { ranks: range(8), rates: machine, params: fn.params.map(() => null) });
-const partsOf = (fn: GraphFn, p: Plan) =>
+const planOf = (fn: GraphFn): ShardingPlan =>
+  planSharding(fn, { ranks: range(8), rates: machine, params: fn.params.map(() => null) });
+const partsOf = (fn: GraphFn, p: ShardingPlan) =>
   partition(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
 
 test("the large batch", needsPage, () => {

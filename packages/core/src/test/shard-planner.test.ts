@@ -2,6 +2,7 @@
 // plans against the unsharded numbers.
 import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
+import { parseRates, type Rates, ratesAt, sameLinks } from "../cost/index.js";
 import { functionOrder, type GraphFn, range } from "../graph/index.js";
 import { ReferenceDevice, useDevice } from "../index.js";
 import { build } from "../ops/index.js";
@@ -10,14 +11,10 @@ import {
   explainPlan,
   Mesh,
   Placement,
-  type Plan,
-  type PlanOptions,
-  parseRates,
+  type PlannerOptions,
   partition,
-  plan,
-  type Rates,
-  ratesAt,
-  sameLinks,
+  planSharding,
+  type ShardingPlan,
 } from "../shard/index.js";
 import { loopGradient, mlpStep, type Program, transformerStep } from "./programs.js";
 import { shardedProblems } from "./sharded.js";
@@ -39,8 +36,8 @@ const machine: Rates = {
 };
 
 const free = (fn: GraphFn): null[] => fn.params.map(() => null);
-const planFor = (fn: GraphFn, options: Partial<PlanOptions> = {}): Plan =>
-  plan(fn, { ranks: range(8), rates: machine, params: free(fn), ...options });
+const planFor = (fn: GraphFn, options: Partial<PlannerOptions> = {}): ShardingPlan =>
+  planSharding(fn, { ranks: range(8), rates: machine, params: free(fn), ...options });
 
 function product(m: number, k: number, n: number): GraphFn {
   const a = build.input([m, k], "float32");
@@ -54,7 +51,7 @@ const localProducts = (fns: readonly GraphFn[]): number[][] =>
     return [node.shape[0], node.inputs[0].shape[1], node.shape[1]];
   });
 
-const divided = (p: Plan, fn: GraphFn) =>
+const divided = (p: ShardingPlan, fn: GraphFn) =>
   partition(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
 
 const { links: _, ...machineAlone } = { ...machine, simple: 1e12 };

@@ -2,10 +2,19 @@
 // and that all of it can be ignored and means nothing on one device.
 import assert from "node:assert/strict";
 import { afterEach, before, describe, test } from "node:test";
+import { h200 } from "../cost/index.js";
 import { functionOrder, type GraphFn, type Node, range, structuralKey } from "../graph/index.js";
 import * as weft from "../index.js";
 import { ReferenceDevice, type Tensor, useDevice } from "../index.js";
-import { h200, Mesh, Placement, type Plan, type PlanOptions, parseRules, partition, plan } from "../shard/index.js";
+import {
+  Mesh,
+  Placement,
+  type PlannerOptions,
+  parseRules,
+  partition,
+  planSharding,
+  type ShardingPlan,
+} from "../shard/index.js";
 import { copyGraph, simplify } from "../transform/index.js";
 import { shardedProblems } from "./sharded.js";
 import { type Traced, trace } from "./traced.js";
@@ -15,8 +24,8 @@ afterEach(() => {
   delete process.env.WEFT_IGNORE_ANNOTATIONS;
 });
 
-const planOf = (fn: GraphFn, options: Partial<PlanOptions> = {}): Plan =>
-  plan(fn, { ranks: range(8), rates: h200, params: fn.params.map(() => null), ...options });
+const planOf = (fn: GraphFn, options: Partial<PlannerOptions> = {}): ShardingPlan =>
+  planSharding(fn, { ranks: range(8), rates: h200, params: fn.params.map(() => null), ...options });
 const traced = (fn: (...x: Tensor[]) => Tensor[], ...inputs: Tensor[]): Traced => {
   const made = trace(fn, inputs);
   return { fn: simplify(copyGraph(made.fn)), args: made.args };
@@ -24,7 +33,7 @@ const traced = (fn: (...x: Tensor[]) => Tensor[], ...inputs: Tensor[]): Traced =
 const find = (fn: GraphFn, op: string, which: (node: Node) => boolean = () => true): Node[] =>
   functionOrder(fn).filter((node) => node.op === op && which(node));
 
-function expectEqual({ fn, args }: Traced, p: Plan): ReturnType<typeof partition> {
+function expectEqual({ fn, args }: Traced, p: ShardingPlan): ReturnType<typeof partition> {
   const parts = partition(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
   assert.deepEqual(shardedProblems("pinned", fn, args, parts, 20).problems, []);
   return parts;

@@ -13,7 +13,7 @@ import {
 } from "../graph/index.js";
 import { build, keptScale } from "../ops/index.js";
 import { closedScore, narrowed, type ScoreMask } from "./attention-mask.js";
-import { type Product, productOf, regrouped } from "./attention-product.js";
+import { type FactoredProduct, productOf, regrouped } from "./attention-product.js";
 import { uniformValue } from "./simplify.js";
 
 export interface AttentionMatch {
@@ -146,7 +146,7 @@ function inside({ node, outward, keys }: Level): Level | null {
 
 interface Scores {
   first: Node;
-  product: Product;
+  product: FactoredProduct;
   scale: number;
   /** Factors that are no plain numbers, one a row. */
   rows: Node[];

@@ -4,7 +4,7 @@ import { isOp, type Node, type Precision, type Shape } from "../graph/index.js";
 import { build } from "../ops/index.js";
 
 /** a [...lead, m, k] b [...lead, k, n], in the layout of some reshaped or permuted result. */
-export interface Product {
+export interface FactoredProduct {
   a: Node;
   b: Node;
   precision?: Precision;
@@ -26,7 +26,7 @@ export function regrouped(a: Node, b: Node, shape: Shape): [Node, Node] | null {
   return [build.reshape(a, [...lead, m, k]), build.expand(shared, [...lead, k, n])];
 }
 
-export function productOf(node: Node): Product | null {
+export function productOf(node: Node): FactoredProduct | null {
   if (isOp(node, "matmul")) return { a: node.inputs[0], b: node.inputs[1], precision: node.attrs.precision };
   const rank = node.shape.length;
   const [x] = node.inputs;
@@ -48,7 +48,7 @@ export function productOf(node: Node): Product | null {
 }
 
 /** vmap with one left factor for all: a [m, k] by all right factors side by side, [m, size * n] -> [size, m, n]. */
-function sharedLeft(node: Node<"permute">): Product | null {
+function sharedLeft(node: Node<"permute">): FactoredProduct | null {
   const [x] = node.inputs;
   const product = isOp(x, "reshape") ? x.inputs[0] : x;
   if (node.attrs.axes.join() !== "1,0,2" || !isOp(product, "matmul") || product.shape.length !== 2) return null;

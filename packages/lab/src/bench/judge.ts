@@ -12,6 +12,7 @@ export const clockName: Record<Clock, string> = {
   endToEnd: "end to end (create, compute, fetch)",
 };
 
+/** The verdict on one row, clock and device count. */
 export interface RowVerdict {
   row: BenchRow;
   result: BenchResult;
@@ -42,6 +43,7 @@ export interface BenchCountSummary {
   class: ScalingClass;
 }
 
+/** The verdicts on a benchmark record. */
 export interface BenchJudgment {
   record: BenchRecord;
   baselineDevices: number;
@@ -154,6 +156,7 @@ const causes: CauseRule[] = [
 const timesOf = (result: BenchResult, clock: Clock): number[] =>
   clock === "compute" ? result.compute : result.endToEnd;
 
+/** Judges a benchmark: speedup, efficiency, cause of the loss and advice per row. */
 export function judgeBench(record: BenchRecord): BenchJudgment {
   const ok = record.rows.flatMap((row) => row.results.filter((r) => r.status === "ok"));
   const baselineDevices = Math.min(...ok.map((r) => r.devices));

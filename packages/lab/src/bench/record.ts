@@ -13,6 +13,7 @@ export interface TimeSplit {
 }
 export const splitParts = ["create", "plan", "compute", "communicate", "fetch"] as const satisfies (keyof TimeSplit)[];
 
+/** One row at one device count. */
 export interface BenchResult {
   devices: number;
   /** True for a simulated device: times are predicted, not measured. */
@@ -46,6 +47,7 @@ export interface BenchResult {
   error: number | null;
 }
 
+/** One row of a benchmark with its results. */
 export interface BenchRow {
   id: string;
   group: string;
@@ -61,6 +63,7 @@ export interface BenchRow {
   results: BenchResult[];
 }
 
+/** A benchmark record: the JSON of `weft bench`. */
 export interface BenchRecord {
   format: typeof benchFormat;
   version: typeof benchVersion;

@@ -137,6 +137,7 @@ function rawTable(judged: BenchJudgment): string {
   return lines.length === 0 ? "" : ["The library underneath, called directly", ...lines].join("\n");
 }
 
+/** Formats the verdicts on a benchmark as text. */
 export function benchText(judged: BenchJudgment): string {
   const { record } = judged;
   const checked = judged.verdicts.filter((v) => v.result.error !== null);
@@ -145,7 +146,7 @@ export function benchText(judged: BenchJudgment): string {
   const cores =
     record.coresPerWorker === null
       ? ""
-      : `, ${record.coresPerWorker} core${record.coresPerWorker === 1 ? "" : "s"} a worker`;
+      : `, ${record.coresPerWorker} core${record.coresPerWorker === 1 ? "" : "s"} per worker`;
   const how = judged.verdicts.every((v) => v.result.simulated)
     ? "nothing was measured"
     : `${record.warmup} warm-up and ${record.repeats} measured calls, medians`;

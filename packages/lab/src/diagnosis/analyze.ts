@@ -12,6 +12,7 @@ import { diagnosisView } from "./view.js";
 /** In the order of evaluation: host before device before communication. */
 export const diagnosisRules: readonly DiagnosisRule[] = [...hostRules, ...deviceRules, ...communicationRules];
 
+/** One run of a study report. */
 export interface RunReport {
   id: string;
   label?: string;
@@ -29,6 +30,7 @@ export interface RunReport {
   finalAccuracy: number | null;
 }
 
+/** The report of a study, as `weft analyze --json` prints it. */
 export interface StudyReport {
   name: string;
   valid: boolean | null;
@@ -42,6 +44,7 @@ export interface StudyReport {
   problems: ImportProblem[];
 }
 
+/** The analysis of a study: its verdict, findings and report. */
 export interface Analysis {
   report: StudyReport;
   verdict: Verdict;
@@ -93,6 +96,18 @@ function extrapolate(verdict: Verdict): ScalingPredictions["predictions"] {
   return predict(read, [largest.devices * 2, largest.devices * 4]).predictions;
 }
 
+/**
+ * Analyzes a study: validity, scaling, findings and predictions.
+ *
+ * @example
+ * ```ts
+ * import { analyzeStudy, readStudies } from "@weft/lab";
+ *
+ * const [study] = readStudies(["experiments/"]);
+ * const { report } = analyzeStudy(study);
+ * console.log(report.valid, report.findings.map((finding) => finding.title));
+ * ```
+ */
 export function analyzeStudy(study: Study): Analysis {
   const summary = summarizeStudy(study);
   const verdict = judge(summary);

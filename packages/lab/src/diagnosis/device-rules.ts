@@ -118,7 +118,7 @@ export const deviceRules: readonly DiagnosisRule[] = [
   {
     id: "small-batch",
     title: "The batch per device is small",
-    source: `32 to 128 samples a GPU (${guide})`,
+    source: `32 to 128 samples per GPU (${guide})`,
     run: ({ facts, parts, effect, onGpu, utilization, summary, isBaseline }) => {
       const batch = facts.batchPerRank;
       if (batch === undefined || batch > 64 || isBaseline) return null;
@@ -141,9 +141,9 @@ export const deviceRules: readonly DiagnosisRule[] = [
             : [evidence("exposed communication", percent(exposed), { unit: "% of the step", threshold: 10 })]),
         ],
         cause: "Each synchronization and each launch is paid for few samples.",
-        fix: `batch_size: ${target} a rank (with the learning rate scaled and warmed up), if memory and accuracy allow; otherwise gradient accumulation.`,
+        fix: `batch_size: ${target} per rank (with the learning rate scaled and warmed up), if memory and accuracy allow; otherwise gradient accumulation.`,
         predicted: parts === null ? null : effect(estimateLargerBatch(parts, m, (utilization ?? 100) / 100)),
-        refutedBy: `The same samples per second at ${target} a device.`,
+        refutedBy: `The same samples per second at ${target} per device.`,
       };
     },
   },

@@ -26,7 +26,7 @@ export const hostRules: readonly DiagnosisRule[] = [
         evidence: [
           evidence("data wait", percent(share), { unit: "% of the step", threshold: 5 }),
           evidence("data wait a step", parts.dataUs / 1000, { unit: "ms" }),
-          ...(workers === undefined ? [] : [evidence("loader processes a rank", workers)]),
+          ...(workers === undefined ? [] : [evidence("loader processes per rank", workers)]),
         ],
         cause: stuck
           ? "Batches are prepared more slowly than they are used, and there are no free cores to prepare more at once."
@@ -70,7 +70,7 @@ export const hostRules: readonly DiagnosisRule[] = [
   {
     id: "slow-loader",
     title: "A batch takes long to arrive",
-    source: "data loader above 10 ms a step (Ascend mstt)",
+    source: "data loader above 10 ms per step (Ascend mstt)",
     run: ({ parts, summary }) => {
       const share = summary.steps?.dataShare ?? null;
       if (parts === null || share === null || parts.dataUs <= 10000 || share >= 0.05) return null;
@@ -187,7 +187,7 @@ export const hostRules: readonly DiagnosisRule[] = [
   {
     id: "compile-time",
     title: "Compilation takes a large part of the run",
-    source: "compile time apart from steady state (" + physics + ")",
+    source: "compile time, separate from the steady state (" + physics + ")",
     run: ({ facts, run }) => {
       if (facts.compileSeconds === undefined || run.seconds === undefined) return null;
       const share = facts.compileSeconds / run.seconds;

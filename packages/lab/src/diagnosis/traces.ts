@@ -64,6 +64,7 @@ export function traceFiles(run: Run): string[] {
   return [...inside(home), ...inside(join(home, "traces"))];
 }
 
+/** Reads the traces of the runs of a study and attaches their summaries. */
 export async function attachTraces(
   study: Study,
   onFile?: (file: string, index: number, of: number) => void,

@@ -62,4 +62,5 @@ export class ProblemLog {
   }
 }
 
+/** An input that cannot be read; the message names the file and the remedy. */
 export class ImportError extends Error {}

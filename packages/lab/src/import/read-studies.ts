@@ -11,6 +11,7 @@ import { readScaleRun, studyFromScaleDirectory } from "./scale-directory.js";
 import { studiesFromYaml } from "./study-yaml.js";
 import { runFromTape } from "./tape.js";
 
+/** Options of `readStudies`. */
 export interface StudyReadOptions {
   /** Overrides the warm-up that the study states. */
   warmup?: number;
@@ -102,6 +103,7 @@ function readPath(path: string): Study[] {
   throw new ImportError(`${path}: not a study: expected a directory, study.yaml, study.json, .csv or .jsonl`);
 }
 
+/** Reads studies from directories, study.yaml, study.json, metrics.csv, record files or tapes. */
 export function readStudies(paths: readonly string[], options: StudyReadOptions = {}): Study[] {
   const studies = paths.flatMap(readPath);
   const wanted = options.names?.map((name) => name.toLowerCase());

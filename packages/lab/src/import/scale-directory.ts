@@ -90,6 +90,7 @@ export function readScaleRun(directory: string, study: Partial<StudyFile> = {}):
   return run;
 }
 
+/** Reads the directory of `weft scale` as a study. */
 export function studyFromScaleDirectory(directory: string): Study {
   const path = join(directory, "study.json");
   const problems = new ProblemLog();

@@ -33,20 +33,20 @@ test("a prediction is recorded once and scored by a later run, and the hit rate 
     [2, 5.2],
     [4, 2.8],
   ]);
-  const promises = predictionsOf(first, 100);
+  const predictions = predictionsOf(first, 100);
   assert.deepEqual(
-    promises.map((p) => [p.finding, p.devices, p.metric]),
+    predictions.map((p) => [p.finding, p.devices, p.metric]),
     [
       [null, 8, "epochSeconds"],
       [null, 16, "epochSeconds"],
     ],
   );
-  assert.equal(recordPredictions(path, promises).length, 2);
-  assert.equal(recordPredictions(path, promises).length, 0);
+  assert.equal(recordPredictions(path, predictions).length, 2);
+  assert.equal(recordPredictions(path, predictions).length, 0);
   assert.deepEqual(scoreLedger(path, [first], 101), []);
   const later = report("later", [
     [1, 10],
-    [8, promises[0]!.to * 1.01],
+    [8, predictions[0]!.to * 1.01],
   ]);
   const outcomes = scoreLedger(path, [later], 102);
   assert.equal(outcomes.length, 1);

@@ -7,6 +7,7 @@ import { median } from "@weft/formats/stats";
 import type { StudyReport } from "../diagnosis/index.js";
 import { readLines } from "../import/index.js";
 
+/** A recorded prediction. */
 export interface LedgerPrediction {
   v: 1;
   type: "prediction";
@@ -27,6 +28,7 @@ export interface LedgerPrediction {
   basedOn: string[];
 }
 
+/** The measured outcome of a prediction. */
 export interface LedgerOutcome {
   v: 1;
   type: "outcome";
@@ -40,6 +42,7 @@ export interface LedgerOutcome {
   runs: string[];
 }
 
+/** The content of a ledger file. */
 export interface Ledger {
   predictions: LedgerPrediction[];
   outcomes: LedgerOutcome[];
@@ -47,6 +50,7 @@ export interface Ledger {
   unreadable: number;
 }
 
+/** How often the predictions of a ledger were right. */
 export interface LedgerScore {
   predictions: number;
   scored: number;
@@ -182,9 +186,9 @@ export function readLedger(path: string): Ledger {
 }
 
 /** Appends the predictions that are not in the ledger; returns those. */
-export function recordPredictions(path: string, promises: readonly LedgerPrediction[]): LedgerPrediction[] {
+export function recordPredictions(path: string, predictions: readonly LedgerPrediction[]): LedgerPrediction[] {
   const known = new Set(readLedger(path).predictions.map((p) => p.id));
-  const fresh = promises.filter((p) => !known.has(p.id) && known.add(p.id));
+  const fresh = predictions.filter((p) => !known.has(p.id) && known.add(p.id));
   if (fresh.length > 0) appendAll(path, fresh);
   return fresh;
 }
@@ -224,6 +228,7 @@ export function scoreLedger(path: string, reports: readonly StudyReport[], at: n
   return outcomes;
 }
 
+/** Computes the score of a ledger. */
 export function ledgerScore({ predictions, outcomes }: Ledger): LedgerScore {
   const byId = new Map(predictions.map((p) => [p.id, p]));
   const known = outcomes.filter((o) => byId.has(o.prediction));

@@ -38,7 +38,7 @@ test("a script with 16 processes for 4 GPUs and a node list as endpoint has both
     problems.map((p) => p.id),
     ["slurm-tasks", "compressed-nodelist"],
   );
-  assert.match(problems[0]!.message, /4 tasks a node and each torchrun starts 4 processes: 16 processes for 4 GPUs/);
+  assert.match(problems[0]!.message, /4 tasks per node and each torchrun starts 4 processes: 16 processes for 4 GPUs/);
   assert.equal(problems[0]!.line, 8);
 });
 

@@ -6,6 +6,7 @@ import type { LintProblem } from "./problem.js";
 import { readScript, type Script } from "./script.js";
 import { gpusAsked, lintScript } from "./script-rules.js";
 
+/** Options of `lintFiles`. */
 export interface LintOptions {
   /** Runs whose probe facts say which keys were read. */
   runs?: readonly Run[];
@@ -23,6 +24,7 @@ function devicesOf(scripts: readonly Script[], runs: readonly Run[]): number | n
   return known.length === 0 ? null : Math.max(...known);
 }
 
+/** Lints YAML configurations and SLURM scripts. */
 export function lintFiles(paths: readonly string[], { runs = [] }: LintOptions = {}): LintProblem[] {
   const problems: LintProblem[] = [];
   const scripts: Script[] = [];

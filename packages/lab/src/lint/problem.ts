@@ -1,5 +1,6 @@
 // A problem that the linter reports: location, rule and remedy.
 
+/** A problem that the linter reports. */
 export interface LintProblem {
   file: string;
   line?: number;

@@ -66,9 +66,9 @@ const rules: readonly ValidityRule[] = [
       return {
         severity: "error",
         line: launch.line,
-        message: `srun starts ${tasksPerNode} tasks a node and each torchrun starts ${processes} processes: ${total} processes${gpusPerNode === null ? "" : ` for ${gpusPerNode * nodes} GPUs`}`,
+        message: `srun starts ${tasksPerNode} tasks per node and each torchrun starts ${processes} processes: ${total} processes${gpusPerNode === null ? "" : ` for ${gpusPerNode * nodes} GPUs`}`,
         fix: script.isSlurm
-          ? "#SBATCH --ntasks-per-node=1 and let torchrun start the ranks, or drop torchrun and keep one task a GPU"
+          ? "#SBATCH --ntasks-per-node=1 and let torchrun start the ranks, or drop torchrun and keep one task per GPU"
           : "srun --ntasks-per-node=1 torchrun ...",
       };
     },
@@ -81,7 +81,7 @@ const rules: readonly ValidityRule[] = [
         : {
             severity: "error",
             line: launch.line,
-            message: `${processes} processes a node and ${gpusPerNode} GPU${gpusPerNode === 1 ? "" : "s"}: ranks will share a device or fail with "invalid device ordinal"`,
+            message: `${processes} processes per node and ${gpusPerNode} GPU${gpusPerNode === 1 ? "" : "s"}: ranks will share a device or fail with "invalid device ordinal"`,
             fix: `--nproc_per_node=${gpusPerNode}, or ask for ${processes} GPUs`,
           },
   },
@@ -100,7 +100,7 @@ const rules: readonly ValidityRule[] = [
       return {
         severity: "warning",
         line: launch.line,
-        message: `${gpusPerNode} GPUs a node are asked for and ${ranks} process${ranks === 1 ? "" : "es"} started: ${gpusPerNode - ranks} stay idle`,
+        message: `${gpusPerNode} GPUs per node are requested and ${ranks} process${ranks === 1 ? "" : "es"} started: ${gpusPerNode - ranks} stay idle`,
         fix: `torchrun --nproc_per_node=${gpusPerNode} ..., or ask for ${ranks}`,
       };
     },
@@ -116,7 +116,7 @@ const rules: readonly ValidityRule[] = [
       return {
         severity: perRank < wanted / 2 ? "error" : "warning",
         line: script.directives.get("cpus-per-task")?.line ?? launch.line,
-        message: `${cores} cores for ${processes} ranks with ${workers ?? "at least 1"} loader${workers === 1 ? "" : "s"} each: ${processes * wanted} processes, ${(perRank).toFixed(1)} cores a rank`,
+        message: `${cores} cores for ${processes} ranks with ${workers ?? "at least 1"} loader${workers === 1 ? "" : "s"} each: ${processes * wanted} processes, ${(perRank).toFixed(1)} cores per rank`,
         fix: `--cpus-per-task=${processes * wanted}`,
       };
     },

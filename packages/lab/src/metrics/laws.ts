@@ -18,7 +18,9 @@ export function powerShape(exponent: number): OverheadShape {
   return (n) => (1 - n ** -exponent) / atTwo;
 }
 
+/** Speedup by Amdahl's law. */
 export const amdahl = (serialFraction: number, n: number): number => 1 / (serialFraction + (1 - serialFraction) / n);
+/** Scaled speedup by Gustafson's law. */
 export const gustafson = (serialFraction: number, n: number): number => n - serialFraction * (n - 1);
 
 /** The serial fraction that a measured speedup implies. Above 1: not a fixed problem. Below 0: super-linear. */
@@ -27,6 +29,7 @@ export function karpFlatt(speedup: number, n: number): number | null {
   return (1 / speedup - 1 / n) / (1 - 1 / n);
 }
 
+/** The class of an efficiency. */
 export type ScalingClass =
   | "baseline"
   | "super-linear"

@@ -1,5 +1,6 @@
 // POP efficiencies, computed from the useful time of each rank. A value of 0.8 is acceptable.
 
+/** The POP efficiencies of a run. */
 export interface PopEfficiencies {
   /** Mean useful time over the largest. */
   loadBalance: number;

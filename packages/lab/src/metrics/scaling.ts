@@ -10,6 +10,7 @@ import { type StepSummary, summarizeSteps } from "./steps.js";
 /** What the times of a study measure: an epoch, an epoch computed from steps, or the whole run. */
 export type TimeBasis = "epoch" | "steps" | "run";
 
+/** One run with its epoch and step statistics. */
 export interface RunSummary {
   run: Run;
   epochs: EpochSummary | null;
@@ -20,6 +21,7 @@ export interface RunSummary {
   samplesPerSecond: number | null;
 }
 
+/** The runs of one device count: time, speedup, efficiency and throughput. */
 export interface CountSummary {
   devices: number;
   runs: RunSummary[];
@@ -32,6 +34,7 @@ export interface CountSummary {
   karpFlatt: number | null;
 }
 
+/** A study by device count, relative to its smallest count. */
 export interface StudySummary {
   study: Study;
   basis: TimeBasis | null;
@@ -87,6 +90,7 @@ function resamplable(count: { runs: readonly RunSummary[] }): number[] {
   return count.runs[0]!.epochs?.used.map((row) => row.seconds) ?? [];
 }
 
+/** Summarizes the runs of a study per device count. */
 export function summarizeStudy(study: Study): StudySummary {
   const epochWarmup = study.warmup ?? defaultWarmup;
   const parts = study.runs.map((run) => ({

@@ -1,6 +1,7 @@
 // Fits the Universal Scalability Law X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1)) with sigma, kappa >= 0:
 // unconstrained fits of three points extrapolate badly.
 
+/** A fit of the Universal Scalability Law. */
 export interface Usl {
   lambda: number;
   /** Contention. */
@@ -16,6 +17,7 @@ export interface Usl {
 
 type Parameters = [lambda: number, sigma: number, kappa: number];
 
+/** Throughput by the Universal Scalability Law. */
 export const uslThroughput = ({ lambda, sigma, kappa }: Pick<Usl, "lambda" | "sigma" | "kappa">, n: number): number =>
   (lambda * n) / (1 + sigma * (n - 1) + kappa * n * (n - 1));
 

@@ -2,6 +2,7 @@
 
 import { shortNumber } from "@weft/formats/text";
 
+/** Severity of a finding; `invalid` means that the study is not a scaling measurement. */
 export type Severity = "invalid" | "high" | "moderate" | "low" | "info";
 
 /** A value that supports a finding, with its unit and its source. */
@@ -34,6 +35,7 @@ export interface PredictedEffect {
   reason: string;
 }
 
+/** A finding: what limits a job or invalidates its measurement, with evidence, cause, fix and predicted effect. */
 export interface Finding {
   /** Stable id of the rule, e.g. `work-not-divided`. */
   id: string;

@@ -19,6 +19,7 @@ export interface UtilizationSample {
   devices?: DeviceSample[];
 }
 
+/** One rank of a run and its facts. */
 export interface RankInfo {
   rank: number;
   localRank?: number;
@@ -29,6 +30,7 @@ export interface RankInfo {
   facts: ProbeFacts;
 }
 
+/** An event of a run, such as a warning of the runner. */
 export interface RunEvent {
   t?: number;
   rank?: number;
@@ -49,6 +51,7 @@ export interface ImportProblem {
   count?: number;
 }
 
+/** The file or directory that a run was read from. */
 export interface RunSource {
   kind: "metrics.csv" | "jsonl" | "scale" | "tape" | "points";
   path: string;
@@ -80,6 +83,7 @@ export interface TraceSummary {
   tensorCoreUsed?: number;
 }
 
+/** One measured job. */
 export interface Run {
   id: string;
   label?: string;
@@ -110,6 +114,7 @@ export interface Run {
   figures?: Record<string, number>;
 }
 
+/** The runs that answer one question, usually one job at several device counts. */
 export interface Study {
   name: string;
   /** Path that it was read from. */

@@ -13,6 +13,7 @@ export interface StepParts {
   exposedUs: number;
 }
 
+/** The estimated effect of a fix on the time per unit of work. */
 export interface EffectEstimate {
   /** New time per unit of work, relative to the old one. */
   ratio: number;
@@ -34,7 +35,7 @@ export function estimateLargerBatch(p: StepParts, m: number, deviceBusyShare = 1
   const grown = compute * (1 - deviceBusyShare) + compute * deviceBusyShare * m;
   return {
     ratio: (grown + p.dataUs * m + p.exposedUs) / (p.stepUs * m),
-    reason: `${m} times the samples a step, communication unchanged`,
+    reason: `${m} times the samples per step, communication unchanged`,
   };
 }
 
@@ -75,6 +76,7 @@ export const estimateEarlyTail = (p: StepParts, tailUs: number): EffectEstimate 
     "the tail bucket no longer waits for the end of the backward pass",
   );
 
+/** A bucket cap with its estimated effect. */
 export interface BucketChoice {
   capBytes: number;
   exposedUs: number;

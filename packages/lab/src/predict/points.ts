@@ -10,6 +10,7 @@ export interface CountSample {
   mean: number;
 }
 
+/** The points of a file by device count, and the problems found. */
 export interface ReadPoints {
   metric: PointMetric;
   devicesPerNode: number | null;
@@ -17,6 +18,7 @@ export interface ReadPoints {
   problems: string[];
 }
 
+/** A points file that cannot be used. */
 export class PointsError extends Error {}
 
 const isObject = (value: unknown): value is Record<string, unknown> =>

@@ -108,11 +108,11 @@ test("no prediction is given where the data do not support one", () => {
   const far = predict(readPoints({ metric: "throughput", points }), [8, 64]).predictions;
   assert.notEqual(far[0]!.interval, null);
   assert.equal(far[1]!.interval, null);
-  assert.match(far[1]!.reason, /cannot say: 64 is 16 times the largest measured count \(4\).*measure at 8 devices/);
+  assert.match(far[1]!.reason, /no prediction: 64 is 16 times the largest measured count \(4\).*measure at 8 devices/);
 
   const node = predict(readPoints({ metric: "throughput", points, devicesPerNode: 4 }), [8]).predictions[0]!;
   assert.equal(node.interval, null);
-  assert.match(node.reason, /cannot say: 8 devices span 2 nodes of 4/);
+  assert.match(node.reason, /no prediction: 8 devices span 2 nodes of 4/);
 
   const alone = predict(readPoints({ metric: "throughput", points: points.slice(0, 1) }), [8]).predictions[0]!;
   assert.equal(alone.value, null);

@@ -17,6 +17,7 @@ import { throughputInterval } from "./interval.js";
 import { type FittedLaw, fitLaw } from "./law.js";
 import type { CountSample, ReadPoints } from "./points.js";
 
+/** The prediction at one device count. */
 export interface ScalingPrediction {
   devices: number;
   /** In the unit of the input; null where no prediction is possible. Measured only where `reason` says so. */
@@ -33,6 +34,7 @@ export interface LawDescription {
   values: { devices: number; value: number }[];
 }
 
+/** Predictions at several device counts, with the fitted laws. */
 export interface ScalingPredictions {
   metric: ReadPoints["metric"];
   predictions: ScalingPrediction[];
@@ -64,26 +66,26 @@ const abstentions: Abstention[] = [
     applies: (target, { read, largest }) =>
       read.devicesPerNode !== null && target > read.devicesPerNode && largest.devices <= read.devicesPerNode,
     reason: (target, { read, largest }) =>
-      `cannot say: ${target} devices span ${nodes(target, read.devicesPerNode!)} nodes of ${read.devicesPerNode}, and nothing beyond ` +
+      `no prediction: ${target} devices span ${nodes(target, read.devicesPerNode!)} nodes of ${read.devicesPerNode}, and nothing beyond ` +
       `one node was measured (largest count ${largest.devices}); measure at ${read.devicesPerNode! * 2} devices`,
   },
   {
     applies: (_, { pastPeak }) => pastPeak,
     reason: (_, { largest }) =>
-      `cannot say: throughput at ${largest.devices} devices is below that of fewer, and no series of the calibration turns down; ` +
-      "the value is a direction (USL, at most what was last measured), not a promise",
+      `no prediction: throughput at ${largest.devices} devices is below that of fewer, and no series of the calibration turns down; ` +
+      "the value is a direction (USL, at most what was last measured), not a prediction",
   },
   {
     applies: (target, { largest }) => Math.log2(target / largest.devices) > intervalConstants.furthestDoublings + 1e-9,
     reason: (target, { largest }) =>
-      `cannot say: ${target} is ${number(target / largest.devices)} times the largest measured count (${largest.devices}); ` +
+      `no prediction: ${target} is ${number(target / largest.devices)} times the largest measured count (${largest.devices}); ` +
       `intervals were calibrated up to ${2 ** intervalConstants.furthestDoublings} times; measure at ` +
       `${Math.ceil(target / 2 ** intervalConstants.furthestDoublings)} devices`,
   },
   {
     applies: (target, { smallest }) => target < smallest.devices,
     reason: (target, { smallest }) =>
-      `cannot say: ${target} is below the smallest measured count (${smallest.devices}); what the baseline loses is not known`,
+      `no prediction: ${target} is below the smallest measured count (${smallest.devices}); what the baseline loses is not known`,
   },
 ];
 
@@ -151,7 +153,12 @@ function predictOne(target: number, c: Context): ScalingPrediction {
   }
   const throughput = c.pastPeak ? pastPeakThroughput(c, target) : law.throughput(target);
   if (!Number.isFinite(throughput) || throughput <= 0)
-    return { devices: target, value: null, interval: null, reason: "cannot say: the law has no positive value here" };
+    return {
+      devices: target,
+      value: null,
+      interval: null,
+      reason: "no prediction: the law has no positive value here",
+    };
   const value = toUnit(throughput);
   const abstain = abstentions.find((a) => a.applies(target, c));
   if (abstain !== undefined) return { devices: target, value, interval: null, reason: abstain.reason(target, c) };
@@ -174,6 +181,12 @@ function predictOne(target: number, c: Context): ScalingPrediction {
   };
 }
 
+/**
+ * Predicts other device counts from measured points.
+ *
+ * @param read Points from `readPoints`.
+ * @param targets Device counts to predict.
+ */
 export function predict(read: ReadPoints, targets: readonly number[]): ScalingPredictions {
   const { samples } = read;
   const wanted = [...new Set(targets)];
@@ -181,8 +194,8 @@ export function predict(read: ReadPoints, targets: readonly number[]): ScalingPr
   if (samples.length < 2) {
     const reason =
       samples.length === 0
-        ? "cannot say: no usable point"
-        : `cannot say: only ${samples[0]!.devices} device${samples[0]!.devices === 1 ? "" : "s"} measured; measure at a second count`;
+        ? "no prediction: no usable point"
+        : `no prediction: only ${samples[0]!.devices} device${samples[0]!.devices === 1 ? "" : "s"} measured; measure at a second count`;
     const predictions = wanted.map((devices) => {
       const measured = samples.find((s) => s.devices === devices);
       return measured === undefined

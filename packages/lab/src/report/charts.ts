@@ -3,19 +3,22 @@
 import type { Analysis } from "../diagnosis/index.js";
 import { anchor, type EpochUse, plural, type ScalingRow, type StudyRows } from "./rows.js";
 
-export type Spec = Record<string, unknown>;
+/** A Vega-Lite or Vega specification. */
+export type ChartSpec = Record<string, unknown>;
 
+/** A chart of a report. */
 export interface Chart {
   /** Suffix of the file name: `epoch_time_detailed`. */
   name: string;
   title: string;
   /** Text alternative. */
   description: string;
-  spec: Spec;
+  spec: ChartSpec;
 }
 
 /** Okabe and Ito's color-blind-safe palette; in grayscale the point shapes distinguish series. */
 export const palette = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5B5B5B", "#000000"];
+/** The neutral color of the charts. */
 export const gray = "#6B7280";
 
 /** Mark of an epoch by its use in the analysis. */
@@ -30,7 +33,7 @@ const uses = Object.keys(shapeOf) as EpochUse[];
 
 export const fontFamily = "DejaVu Sans";
 
-export const config: Spec = {
+export const config: ChartSpec = {
   font: fontFamily,
   background: "white",
   view: { stroke: "#D1D5DB" },
@@ -69,7 +72,8 @@ interface Frame {
   description: string;
 }
 
-export const framed = ({ title, subtitle, description }: Frame, body: Spec): Spec => ({
+/** Adds title, subtitle and text alternative to a chart. */
+export const framed = ({ title, subtitle, description }: Frame, body: ChartSpec): ChartSpec => ({
   $schema: schema,
   description,
   title: { text: title, subtitle },
@@ -78,7 +82,7 @@ export const framed = ({ title, subtitle, description }: Frame, body: Spec): Spe
   ...body,
 });
 
-const epochAxis: Spec = {
+const epochAxis: ChartSpec = {
   field: "epoch",
   type: "quantitative",
   title: "Epoch",
@@ -159,7 +163,7 @@ function scalingPanel(
   field: "speedup" | "efficiency",
   title: string,
   counts: number[],
-): Spec {
+): ChartSpec {
   const share = field === "efficiency";
   const kinds = (Object.keys(shapes) as ScalingRow["kind"][]).filter((kind) => rows.some((r) => r.kind === kind));
   const base = counts[0]!;
@@ -259,7 +263,7 @@ function verdictLine({ report }: Analysis): string {
   if (report.valid)
     return report.scaling.every((p) => p.workKnown === "baseline" || p.workKnown === "counted")
       ? "valid: the same work, divided (counted)"
-      : "valid: nothing speaks against it (nobody counted the work of each rank)";
+      : "valid: no rule found a problem (the work of each rank was not counted)";
   const first = report.findings.find((f) => f.severity === "invalid")!;
   return `not valid as a scaling result: ${first.title.toLowerCase()}`;
 }
@@ -408,9 +412,9 @@ function wrap(text: string, letters: number): string[] {
 }
 
 /** The chart for narrow screens: one column, readable text. */
-export function narrowChart(spec: Spec): Spec {
+export function narrowChart(spec: ChartSpec): ChartSpec {
   const title = spec["title"] as { text: string; subtitle: string | string[] };
-  const panels = spec["hconcat"] as Spec[] | undefined;
+  const panels = spec["hconcat"] as ChartSpec[] | undefined;
   const { hconcat: _, ...rest } = spec;
   const size = { width: 250, height: 230 };
   return {
@@ -419,9 +423,9 @@ export function narrowChart(spec: Spec): Spec {
     title: { text: wrap(title.text, 30), subtitle: [title.subtitle].flat().flatMap((line) => wrap(line, 44)) },
     config: {
       ...config,
-      axis: { ...(config["axis"] as Spec), labelFontSize: 11, titleFontSize: 12, labelOverlap: true },
-      legend: { ...(config["legend"] as Spec), columns: 1, labelLimit: 240 },
-      title: { ...(config["title"] as Spec), fontSize: 14, subtitleFontSize: 11 },
+      axis: { ...(config["axis"] as ChartSpec), labelFontSize: 11, titleFontSize: 12, labelOverlap: true },
+      legend: { ...(config["legend"] as ChartSpec), columns: 1, labelLimit: 240 },
+      title: { ...(config["title"] as ChartSpec), fontSize: 14, subtitleFontSize: 11 },
     },
     ...(panels === undefined ? size : { vconcat: panels.map((panel) => ({ ...panel, ...size })) }),
   };

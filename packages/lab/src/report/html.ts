@@ -35,7 +35,7 @@ function verdict({ report }: Analysis): string {
   if (report.valid)
     return `<p class="verdict valid"><strong>Valid.</strong> ${number(`${last.speedup.toFixed(2)}x on ${plural(last.devices)}`)}, efficiency ${(last.efficiency * 100).toFixed(1)}% (${escape(last.class)}).</p>`;
   const first = report.findings.find((f) => f.severity === "invalid")!;
-  return `<p class="verdict invalid"><strong>Not valid as a scaling result:</strong> ${escape(first.title.toLowerCase())}. The number that can be defended is ${number(`${last.workSpeedup.toFixed(2)}x (${(last.workEfficiency * 100).toFixed(0)}%)`)} on ${plural(last.devices)}: work per second against the baseline.</p>`;
+  return `<p class="verdict invalid"><strong>Not valid as a scaling result:</strong> ${escape(first.title.toLowerCase())}. The work-normalized speedup is ${number(`${last.workSpeedup.toFixed(2)}x (${(last.workEfficiency * 100).toFixed(0)}%)`)} on ${plural(last.devices)}: work per second relative to the baseline.</p>`;
 }
 
 async function figure(chart: Chart, id: string): Promise<string> {

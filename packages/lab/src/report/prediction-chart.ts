@@ -54,7 +54,7 @@ export function predictionChart(
     title: `${unit} at other device counts`,
     description,
     spec: framed(
-      { title: `${unit} at other device counts`, subtitle: "bars: 80% intervals; gray: cannot say", description },
+      { title: `${unit} at other device counts`, subtitle: "bars: 80% intervals; gray: no prediction", description },
       {
         width: 560,
         height: 340,

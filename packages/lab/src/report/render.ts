@@ -1,6 +1,6 @@
 // Renders Vega-Lite specifications as SVG and PNG. The libraries are loaded on first use; the font is bundled, so that text renders
 // on every machine.
-import { fontFamily, type Spec } from "./charts.js";
+import { type ChartSpec, fontFamily } from "./charts.js";
 import { fontFiles, textWidth } from "./font.js";
 
 interface TextItem {
@@ -28,13 +28,14 @@ async function loadVega() {
 let vegaModules: ReturnType<typeof loadVega> | null = null;
 
 /** Compiles a chart to the Vega specification for the runtime of the page. */
-export async function compileChart(spec: Spec): Promise<Spec> {
+export async function compileChart(spec: ChartSpec): Promise<ChartSpec> {
   vegaModules ??= loadVega();
   const { compile } = await vegaModules;
-  return compile(spec as never).spec as unknown as Spec;
+  return compile(spec as never).spec as unknown as ChartSpec;
 }
 
-export async function renderSvg(spec: Spec): Promise<string> {
+/** Renders a chart as SVG. */
+export async function renderSvg(spec: ChartSpec): Promise<string> {
   const compiled = await compileChart(spec);
   const { vega } = await vegaModules!;
   const view = new vega.View(vega.parse(compiled as never), { renderer: "none" });

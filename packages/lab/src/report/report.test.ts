@@ -75,7 +75,7 @@ test("the CSV contains raw numbers with units in the header", () => {
 test("the text report rates no baseline and does not call 0.46 a speedup", () => {
   const text = readFileSync(join(directory, "performance_report.txt"), "utf8");
   assert.match(text, /Speedup: 3\.49x, efficiency 87\.3%/);
-  assert.match(text, /Ratio of times: 0\.46, not a speedup\. Defensible: 1\.85x \(46%\)/);
+  assert.match(text, /Ratio of times: 0\.46, not a speedup\. Work-normalized: 1\.85x \(46%\)/);
   assert.match(text, /42\.29 \+- 0\.50 s separated/);
   assert.match(text, /42\.33 \+- 0\.51 s mixed/);
   assert.doesNotMatch(text, /excellent/i);

@@ -40,6 +40,7 @@ export interface StudyRows {
 export const shownRows = 400;
 
 export const anchor = (text: string): string => text.replaceAll(/[^A-Za-z0-9]+/g, "-").replaceAll(/^-|-$/g, "");
+/** "1 device", "2 devices". */
 export const plural = (devices: number): string => `${devices} device${devices === 1 ? "" : "s"}`;
 
 function epochRows({ verdict, report }: Analysis): { epochs: EpochTableRow[]; omitted: number } {

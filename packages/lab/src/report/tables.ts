@@ -72,11 +72,11 @@ export function summaryTex(reports: readonly StudyReport[]): string {
           ? "--"
           : `$${run.epochSeconds.mean.toFixed(2)} \\pm ${run.epochSeconds.std.toFixed(2)}$`;
       const ratio = point === undefined ? "--" : point.valid ? `${point.speedup.toFixed(2)}` : "not valid";
-      const defended = point === undefined ? "--" : point.workSpeedup.toFixed(2);
+      const normalized = point === undefined ? "--" : point.workSpeedup.toFixed(2);
       const efficiency = point === undefined ? "--" : `${(point.workEfficiency * 100).toFixed(1)}\\%`;
       const accuracy = run.finalAccuracy === null ? "--" : run.finalAccuracy.toFixed(3);
       const rate = run.samplesPerSecond === null ? "--" : run.samplesPerSecond.toFixed(0);
-      return `${texText(report.name)} & ${run.devices} & ${time} & ${ratio} & ${defended} & ${efficiency} & ${rate} & ${accuracy} \\\\`;
+      return `${texText(report.name)} & ${run.devices} & ${time} & ${ratio} & ${normalized} & ${efficiency} & ${rate} & ${accuracy} \\\\`;
     }),
   );
   return `% Summary of a scaling study. \\input{} it in a document; booktabs is used when it is loaded.
@@ -85,7 +85,7 @@ export function summaryTex(reports: readonly StudyReport[]): string {
 \\providecommand{\\bottomrule}{\\hline}
 \\begin{table}[htbp]
 \\centering
-\\caption{Scaling summary. \`\`Speedup'' is given only where the measurement is valid; \`\`Work'' is work per second against the baseline, and the efficiency is its.}
+\\caption{Scaling summary. \`\`Speedup'' is given only where the measurement is valid; \`\`Work'' is work per second relative to the baseline, and the efficiency is its.}
 \\label{tab:comprehensive}
 \\footnotesize
 \\setlength{\\tabcolsep}{4pt}
@@ -106,10 +106,11 @@ function verdictText(report: StudyReport): string {
   if (report.valid === null) return "Nothing to compare: a speedup needs two device counts.";
   return report.valid
     ? "Valid as a scaling result."
-    : "NOT VALID as a scaling result. The numbers below say what can be defended, and what would settle the doubt.";
+    : "NOT VALID as a scaling result. The numbers below are work-normalized; the findings explain why.";
 }
 
-function effectText(predicted: StudyReport["findings"][number]["predicted"]): string | null {
+/** The predicted effect of a finding as text; null without a prediction. */
+export function effectText(predicted: StudyReport["findings"][number]["predicted"]): string | null {
   if (predicted === null) return null;
   const [low, high] = predicted.interval ?? [null, null];
   const between = low === null ? null : `${shortNumber(low)} to ${shortNumber(high!)} ${predicted.unit}`;
@@ -150,7 +151,7 @@ function studyText(report: StudyReport): string[] {
       );
     else if (point !== undefined)
       out.push(
-        `  Ratio of times: ${point.speedup.toFixed(2)}, not a speedup. Defensible: ${point.workSpeedup.toFixed(2)}x (${(point.workEfficiency * 100).toFixed(0)}%), work per second against the baseline.`,
+        `  Ratio of times: ${point.speedup.toFixed(2)}, not a speedup. Work-normalized: ${point.workSpeedup.toFixed(2)}x (${(point.workEfficiency * 100).toFixed(0)}%), work per second relative to the baseline.`,
       );
     if (run.finalAccuracy !== null) out.push(`  Final validation accuracy: ${run.finalAccuracy.toFixed(3)}`);
     out.push("");
@@ -180,8 +181,7 @@ function studyText(report: StudyReport): string[] {
   return out;
 }
 
+/** Formats study reports as plain text. */
 export function performanceReport(reports: readonly StudyReport[]): string {
   return [rule, "SCALING REPORT", ...reports.flatMap(studyText), rule].join("\n") + "\n";
 }
-
-export { effectText };

@@ -8,6 +8,7 @@ import { renderPng, renderSvg } from "./render.js";
 import { studyRows } from "./rows.js";
 import { performanceReport, summaryCsv, summaryTex } from "./tables.js";
 
+/** Options of `writeReport`. */
 export interface WriteOptions {
   /** Write PNG, SVG and the page; default true. */
   pictures?: boolean;

@@ -1,8 +1,10 @@
 // The launchers: how a command is started at a device count (directly, through torchrun, or through SLURM).
 import { fillTemplate, PlanError } from "./plan.js";
 
+/** How the command of a study is started. */
 export type StudyLauncher = "local" | "torchrun" | "srun" | "sbatch";
 
+/** The names of the launchers. */
 export const launchers: readonly StudyLauncher[] = ["local", "torchrun", "srun", "sbatch"];
 
 /** SLURM options of a site. */

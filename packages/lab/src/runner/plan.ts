@@ -3,6 +3,7 @@ import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { RunFile, StudyFile } from "@weft/formats";
 
+/** One run of a planned study. */
 export interface PlannedRun {
   id: string;
   devices: number;
@@ -12,6 +13,7 @@ export interface PlannedRun {
   warmup: boolean;
 }
 
+/** A study that cannot be planned or submitted; the message names the remedy. */
 export class PlanError extends Error {}
 
 /**

@@ -5,6 +5,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { probeFactsSchema, recordSchema, unknownFields } from "@weft/formats";
 import { TestFolder } from "../trace/fixtures.js";
 import { probeEnvironment, probeFolder, probeState } from "./probe.js";
 
@@ -21,11 +22,18 @@ function python(folder: TestFolder, code: string, flags: string[] = [], env: Rec
   return { home, ...done };
 }
 
-const lines = (path: string): Record<string, unknown>[] =>
-  readFileSync(path, "utf8")
+/** The records of a file. Each must match the schema, without fields that the schema does not name. */
+function lines(path: string): Record<string, unknown>[] {
+  return readFileSync(path, "utf8")
     .trimEnd()
     .split("\n")
-    .map((line) => JSON.parse(line) as Record<string, unknown>);
+    .map((line) => {
+      const record = JSON.parse(line) as Record<string, unknown>;
+      assert.ok(recordSchema.safeParse(record).success, line);
+      assert.deepEqual(unknownFields(recordSchema, record), [], line);
+      return record;
+    });
+}
 
 test("another sitecustomize is still loaded, once", { skip }, () => {
   using folder = new TestFolder();
@@ -73,6 +81,61 @@ raise ValueError("broken on purpose")`,
   assert.ok(steps.every((s) => (s["durationUs"] as number) >= 10_000 && (s["durationUs"] as number) < 1e6));
   const end = records.at(-1)!;
   assert.deepEqual([end["type"], end["status"], end["message"]], ["end", "failed", "ValueError: broken on purpose"]);
+});
+
+test("every record that the probe can write matches the schema", { skip }, () => {
+  using folder = new TestFolder();
+  const done = python(
+    folder,
+    `
+import weft_probe
+r = weft_probe.recorder
+nan, inf = float("nan"), float("inf")
+r.step(1, 0.0, 0.5, 0.1, 32, 0.2, 0.1, 0.7, True, False)
+for loss in (None, nan, inf, -inf, 1e-30):
+    r.step(1, 0.0, 0.5, 0.1, 32, 0.2, 0.1, loss, True, False)
+    r.step(None, 0.0, 0.5, None, None, None, None, loss, False, True)
+r.record("epoch", epoch=1, seconds=0.5, steps=3, samples=96, trainLoss=0.5)
+r.event("note", "warning", "message", {"any": [1, None]})
+r.fact(framework="torch", cores=2, visibleDevices=["0"], ddpBucketBytes=[1, 2], learningRate=None, tf32=False)
+r.error("a problem")
+`,
+  );
+  assert.equal(done.stderr, "");
+  const records = lines(join(done.home, "rank0.jsonl"));
+  assert.deepEqual([...new Set(records.map((r) => r["type"]))].sort(), [
+    "end",
+    "epoch",
+    "event",
+    "facts",
+    "rank",
+    "step",
+  ]);
+  assert.equal(records.filter((r) => r["type"] === "step").length, 11);
+});
+
+test("every fact that the sources of the probe name is a field of the schema", { skip }, () => {
+  const walk = `
+import ast, glob, json, sys
+names = set()
+for path in glob.glob(sys.argv[1] + "/*.py"):
+    for node in ast.walk(ast.parse(open(path).read())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "fact":
+            names.update(k.arg for k in node.keywords if k.arg)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "facts":
+            if isinstance(node.value, ast.Dict): names.update(k.value for k in node.value.keys)
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "facts":
+            names.add(node.slice.value)
+print(json.dumps(sorted(names)))
+`;
+  const done = spawnSync("python3", ["-c", walk, probeFolder], { encoding: "utf8" });
+  assert.equal(done.stderr, "");
+  const names = JSON.parse(done.stdout) as string[];
+  assert.ok(names.length > 40, String(names.length));
+  assert.deepEqual(
+    names.filter((name) => !Object.hasOwn(probeFactsSchema.shape, name)),
+    [],
+  );
 });
 
 test("a probe that cannot write or fails internally does not affect the job", { skip }, () => {

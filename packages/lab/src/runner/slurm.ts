@@ -80,6 +80,7 @@ async function sbatch(script: string, after: string | null): Promise<string> {
   }
 }
 
+/** Options of `followStudy`. */
 export interface FollowOptions {
   on?: (event: StudyEvent) => void;
   signal?: AbortSignal;

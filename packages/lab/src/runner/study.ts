@@ -20,6 +20,7 @@ import { probeEnvironment, probeMessage, probeShutOut, probeState } from "./prob
 import { type Exit, endAll, RunProcesses, start } from "./processes.js";
 import { Sampler } from "./sampler.js";
 
+/** Options of a study. */
 export interface StudyOptions {
   name?: string;
   command: string[];
@@ -45,12 +46,14 @@ export interface StudyOptions {
   on?: (event: StudyEvent) => void;
 }
 
+/** Progress of a study, for display. */
 export type StudyEvent =
   | { kind: "study"; folder: string; runs: number }
   | { kind: "started"; run: PlannedRun; index: number; of: number; command: string[] }
   | { kind: "ended"; run: PlannedRun; file: RunFile; index: number; of: number }
   | { kind: "note"; run?: PlannedRun; level: "info" | "warning" | "error"; message: string };
 
+/** The folder and the runs of a study. */
 export interface StudyResult {
   folder: string;
   runs: RunFile[];
@@ -77,6 +80,7 @@ export function createStudy(options: StudyOptions, machine: MachineFacts): { fol
   return { folder, plan };
 }
 
+/** Runs a study on this machine. */
 export async function runStudy(options: StudyOptions): Promise<StudyResult> {
   const machine = describeMachine();
   const { folder, plan } = createStudy(options, machine);

@@ -1,9 +1,11 @@
 // Runs and studies as flat tables with typed columns, which users query with SQL.
 import type { Study } from "../model/index.js";
 
+/** SQL type of a column. */
 export type ColumnType = "VARCHAR" | "DOUBLE" | "INTEGER" | "BOOLEAN";
 export type Cell = string | number | boolean | null | undefined;
 
+/** A table for the database. */
 export interface Table {
   name: string;
   columns: readonly (readonly [name: string, type: ColumnType])[];

@@ -9,6 +9,7 @@ import { argumentIndex, type EventSlots, type Token } from "./event.js";
 import { streamFile } from "./read.js";
 import { TraceStream } from "./stream.js";
 
+/** One trace of a merge. */
 export interface MergeInput {
   file: string;
   rank: number;

@@ -3,6 +3,7 @@
 import type { KernelRow } from "./kernels.js";
 import type { TraceReport } from "./ranks.js";
 
+/** The change of one name between two traces. */
 export interface DiffRow {
   name: string;
   type: string;
@@ -13,6 +14,7 @@ export interface DiffRow {
   deltaCount: number;
 }
 
+/** The differences between two trace reports. */
 export interface TraceDiff {
   /** Whether the values are per step and rank, or per rank over the whole trace. */
   per: "step" | "trace";
@@ -54,6 +56,7 @@ function addKernel(rows: Totals["rows"], kernel: KernelRow, share: number): void
 /** Changes under this share of the longer time (and under 1 us) count as noise. */
 const noise = 0.02;
 
+/** Compares two trace reports by name. */
 export function diffTraces(before: TraceReport, after: TraceReport): TraceDiff {
   const marksSteps = (report: TraceReport): boolean => report.ranks.every((rank) => rank.steps.length > 0);
   const perStep = marksSteps(before) && marksSteps(after);

@@ -34,6 +34,7 @@ export interface StepTime {
   us: number;
 }
 
+/** The analysis of one rank. */
 export interface RankReport extends Partial<TimeBreakdown> {
   rank: number;
   /** Source of the rank number; `order` means the position in the list of files. */

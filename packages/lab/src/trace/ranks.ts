@@ -27,6 +27,7 @@ export interface Straggler {
   causedWaitUs: number;
 }
 
+/** The analysis of the traces of all ranks. */
 export interface TraceReport {
   ranks: RankReport[];
   /** Ranks of the world size without a trace. */

@@ -71,7 +71,7 @@ export const wrongLaunch: ValidityRule = {
       const visible = run.ranks.find((r) => r.facts.deviceCount !== undefined && r.facts.device?.startsWith("cuda"));
       const nodes = run.nodes ?? 1;
       if (visible !== undefined && run.devices / nodes > visible.facts.deviceCount!)
-        list.push(evidence("ranks a node", run.devices / nodes, { threshold: visible.facts.deviceCount! }));
+        list.push(evidence("ranks per node", run.devices / nodes, { threshold: visible.facts.deviceCount! }));
       if (list.length === 0) return [];
       return [
         {
@@ -79,8 +79,8 @@ export const wrongLaunch: ValidityRule = {
           devices: run.devices,
           run: run.id,
           evidence: list,
-          cause: "Tasks times processes a task is not the number of devices, or ranks share a device.",
-          fix: "One launcher only: --ntasks-per-node=1 with torchrun --nproc_per_node=GPUS, or srun with one task a GPU and no torchrun. weft lint checks scripts.",
+          cause: "Tasks times processes per task is not the number of devices, or ranks share a device.",
+          fix: "One launcher only: --ntasks-per-node=1 with torchrun --nproc_per_node=GPUS, or srun with one task per GPU and no torchrun. weft lint checks scripts.",
           predicted: null,
           refutedBy: "Ranks that each report their own device and the world size that was asked for.",
         },
@@ -127,7 +127,7 @@ export const oversubscribed: ValidityRule = {
           evidence: list,
           cause:
             "The ranks and their loaders wait for each other's cores, so adding ranks takes cores away from those that run.",
-          fix: `Ask for ${Math.ceil(worst)} cores (SLURM: --cpus-per-task), or lower the loaders to ${fewer} a rank and ${run.ranks[0]?.facts.framework === "weft" ? "distributed.cores_per_rank" : "OMP_NUM_THREADS"} to ${Math.max(1, Math.floor(cores / ranks))}.`,
+          fix: `Ask for ${Math.ceil(worst)} cores (SLURM: --cpus-per-task), or lower the loaders to ${fewer} per rank and ${run.ranks[0]?.facts.framework === "weft" ? "distributed.cores_per_rank" : "OMP_NUM_THREADS"} to ${Math.max(1, Math.floor(cores / ranks))}.`,
           predicted:
             seconds === null
               ? null

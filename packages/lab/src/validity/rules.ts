@@ -38,7 +38,7 @@ const workNotDivided: ValidityRule = {
       if (work.divided) return [];
       const count = view.counts[i]!;
       const ratio = count.devices / view.baseline!.devices;
-      const defended = count.speedup * work.ratio;
+      const normalized = count.speedup * work.ratio;
       return [
         {
           severity: "invalid",
@@ -46,8 +46,8 @@ const workNotDivided: ValidityRule = {
           run: count.runs[0]!.run.id,
           evidence: [
             ...work.evidence,
-            evidence("work-normalized speedup", defended, {
-              text: `the number that can be defended: ${defended.toFixed(2)}x (${((defended / ratio) * 100).toFixed(0)}%), work per second against the baseline`,
+            evidence("work-normalized speedup", normalized, {
+              text: `work-normalized speedup: ${normalized.toFixed(2)}x (${((normalized / ratio) * 100).toFixed(0)}%), work per second relative to the baseline`,
             }),
           ],
           cause: `Each of the ${count.devices} ranks works on ${work.ratio >= ratio * 0.95 ? "the whole data set" : `${shortNumber(work.ratio)} times its share`}: no sampler divides it (in PyTorch: no DistributedSampler reaches the loader).`,
@@ -250,7 +250,7 @@ const notDistinguishable: ValidityRule = {
           evidence: [evidence("difference of the means", difference, { unit: "s", threshold: bound })],
           cause: tight
             ? `${count.devices} devices are as fast as ${view.baseline!.devices}, to within ${shortNumber((bound / view.baseline!.seconds.mean) * 100)}%.`
-            : `${view.baseline!.devices} and ${count.devices} devices cannot be told apart by these measurements.`,
+            : `${view.baseline!.devices} and ${count.devices} devices cannot be distinguished by these measurements.`,
           fix: tight ? null : "Measure more epochs or repeats, on an otherwise idle machine.",
           predicted: null,
           refutedBy: "More repeats whose 95% intervals do not overlap.",

@@ -6,6 +6,7 @@ import { applyRules, type StudyView } from "./rule.js";
 import { validityRules } from "./rules.js";
 import { assessWork, type WorkShare } from "./work.js";
 
+/** One device count of a verdict. */
 export interface ScalingPoint {
   devices: number;
   /** Ratio of measured times. Only a speedup when `valid`. */
@@ -23,6 +24,7 @@ export interface ScalingPoint {
   karpFlatt: number | null;
 }
 
+/** The verdict on a study: validity, findings and scaling. */
 export interface Verdict {
   view: StudyView;
   findings: Finding[];
@@ -31,6 +33,7 @@ export interface Verdict {
   valid: boolean | null;
 }
 
+/** Applies the validity rules to a study and decides which ratios are speedups. */
 export function judge(summary: StudySummary): Verdict {
   const view: StudyView = { ...summary, work: assessWork(summary) };
   const findings = applyRules(validityRules, view).sort(bySeverity);

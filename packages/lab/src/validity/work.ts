@@ -77,7 +77,7 @@ function ofCount(count: CountSummary, baseline: CountSummary): WorkShare {
     const list = [
       evidence("samples of all ranks in an epoch", here.samples, {
         rows: [first.run.id],
-        text: `${count.devices} ranks together work on ${Math.round(here.samples)} samples an epoch (${here.how}), the baseline on ${Math.round(there)}${dataset === undefined ? "" : `, the data set has ${dataset}`}`,
+        text: `${count.devices} ranks together work on ${Math.round(here.samples)} samples per epoch (${here.how}), the baseline on ${Math.round(there)}${dataset === undefined ? "" : `, the data set has ${dataset}`}`,
       }),
       evidence("work ratio", ratio, { threshold: extraWork }),
     ];

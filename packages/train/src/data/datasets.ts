@@ -9,8 +9,8 @@ import { CsvError, readCsv } from "@weft/formats/csv";
 import { syntheticClasses, syntheticTable } from "./synthetic.js";
 import { DataError, TableBuilder, type TextTable } from "./table.js";
 
-export type Split = "train" | "test";
-export const splits: readonly Split[] = ["train", "test"];
+export type DatasetSplit = "train" | "test";
+export const splits: readonly DatasetSplit[] = ["train", "test"];
 
 interface DatasetInfo {
   classes: readonly string[];
@@ -21,7 +21,7 @@ interface DatasetInfo {
   /** The folder of each class, where the split is a folder. */
   folders: readonly string[];
   /** Where the hub keeps the Parquet file of each split. */
-  hub: { repository: string; files: Record<Split, string> } | null;
+  hub: { repository: string; files: Record<DatasetSplit, string> } | null;
 }
 
 export const datasets = {
@@ -56,12 +56,12 @@ export const infoOf = (name: DatasetName): DatasetInfo => datasets[name];
 export const dataHome = (): string =>
   process.env.WEFT_DATA ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "weft", "data");
 
-type Reader = (source: Source, bytes: Buffer) => TextTable | Promise<TextTable>;
+type Reader = (source: DatasetSource, bytes: Buffer) => TextTable | Promise<TextTable>;
 
 /** One file or folder that holds a split. */
-export interface Source {
+export interface DatasetSource {
   dataset: DatasetName;
-  split: Split;
+  split: DatasetSplit;
   path: string;
   /** Of the bytes that were read. */
   sha256: string;
@@ -76,7 +76,7 @@ const formats: readonly [ending: string, reader: Reader][] = [
 ];
 
 /** The split of a data set in a folder; `synthetic` needs none. */
-export function findSplit(dataset: DatasetName, split: Split, folder?: string): Source {
+export function findSplit(dataset: DatasetName, split: DatasetSplit, folder?: string): DatasetSource {
   if (dataset === "synthetic" && folder === undefined) return syntheticSource(split);
   const place = folder ?? join(dataHome(), dataset);
   for (const [ending, reader] of formats)
@@ -94,9 +94,9 @@ export function findSplit(dataset: DatasetName, split: Split, folder?: string): 
   throw new DataError(`${dataset}: there is no ${split} split at ${looked}; ${remedy}`);
 }
 
-function fileSource(dataset: DatasetName, split: Split, path: string, reader: Reader): Source {
+function fileSource(dataset: DatasetName, split: DatasetSplit, path: string, reader: Reader): DatasetSource {
   const raw = readFileSync(path);
-  const source: Source = {
+  const source: DatasetSource = {
     dataset,
     split,
     path,
@@ -116,7 +116,7 @@ function fileSource(dataset: DatasetName, split: Split, path: string, reader: Re
 }
 
 /** Made here: 2,000 training and 500 test rows. */
-function syntheticSource(split: Split): Source {
+function syntheticSource(split: DatasetSplit): DatasetSource {
   const options = { rows: split === "train" ? 2000 : 500, seed: split === "train" ? 1 : 2 };
   return {
     dataset: "synthetic",
@@ -134,7 +134,7 @@ function finished(path: string, table: TextTable): TextTable {
   return table;
 }
 
-function classOf(source: Source, value: string, where: string, first: number): number {
+function classOf(source: DatasetSource, value: string, where: string, first: number): number {
   const { classes } = infoOf(source.dataset);
   const label = Number(value) - first;
   if (value.trim() === "" || !Number.isInteger(label) || label < 0 || label >= classes.length)
@@ -144,7 +144,7 @@ function classOf(source: Source, value: string, where: string, first: number): n
   return label;
 }
 
-function readCsvTable(source: Source, bytes: Buffer): TextTable {
+function readCsvTable(source: DatasetSource, bytes: Buffer): TextTable {
   const { columns, firstLabel } = infoOf(source.dataset);
   const table = new TableBuilder();
   try {
@@ -160,7 +160,7 @@ function readCsvTable(source: Source, bytes: Buffer): TextTable {
   return table.build();
 }
 
-function readJsonLines(source: Source, bytes: Buffer): TextTable {
+function readJsonLines(source: DatasetSource, bytes: Buffer): TextTable {
   const table = new TableBuilder();
   let line = 0;
   for (let at = 0; at < bytes.length; ) {
@@ -184,7 +184,7 @@ function readJsonLines(source: Source, bytes: Buffer): TextTable {
   return table.build();
 }
 
-async function readParquet(source: Source, bytes: Buffer): Promise<TextTable> {
+async function readParquet(source: DatasetSource, bytes: Buffer): Promise<TextTable> {
   const { parquetReadObjects } = await import("hyparquet");
   const table = new TableBuilder();
   const whole = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length) as ArrayBuffer;
@@ -204,7 +204,7 @@ async function readParquet(source: Source, bytes: Buffer): Promise<TextTable> {
   return table.build();
 }
 
-function folderSource(dataset: DatasetName, split: Split, tree: string): Source {
+function folderSource(dataset: DatasetName, split: DatasetSplit, tree: string): DatasetSource {
   const hash = createHash("sha256");
   const table = new TableBuilder();
   infoOf(dataset).folders.forEach((name, label) => {

@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { createReadStream, existsSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { join } from "node:path";
-import { type DatasetName, dataHome, infoOf, type Split, splits } from "./datasets.js";
+import { type DatasetName, type DatasetSplit, dataHome, infoOf, splits } from "./datasets.js";
 import { DataError } from "./table.js";
 
 export interface DownloadOptions {
@@ -19,7 +19,7 @@ export interface DownloadOptions {
 }
 
 export interface Downloaded {
-  split: Split;
+  split: DatasetSplit;
   path: string;
   bytes: number;
   sha256: string;
@@ -71,7 +71,12 @@ async function request(
   throw new DataError(`${url}: redirected too often`);
 }
 
-async function fetchFile(url: string, split: Split, path: string, options: DownloadOptions): Promise<Downloaded> {
+async function fetchFile(
+  url: string,
+  split: DatasetSplit,
+  path: string,
+  options: DownloadOptions,
+): Promise<Downloaded> {
   if (existsSync(path) && options.force !== true)
     return { split, path, bytes: statSync(path).size, sha256: await sha256Of(path), how: "there" };
   const partial = `${path}.part`;
@@ -108,7 +113,7 @@ function reasonOf(error: unknown): string {
 }
 
 /** Fetches what is missing of a file. */
-async function append(url: string, split: Split, partial: string, options: DownloadOptions): Promise<Expected> {
+async function append(url: string, split: DatasetSplit, partial: string, options: DownloadOptions): Promise<Expected> {
   const have = existsSync(partial) ? statSync(partial).size : 0;
   const [answer, expected] = await request(url, have > 0 ? { range: `bytes=${have}-` } : {}, options.signal);
   // The rest of a whole file is empty, and servers say so by refusing the range.

@@ -3,12 +3,12 @@
 export { type Batch, columns, headColumns, rowsPerRank } from "./batch.js";
 export {
   type DatasetName,
+  type DatasetSource,
+  type DatasetSplit,
   dataHome,
   datasetNames,
   datasets,
   findSplit,
-  type Source,
-  type Split,
   splits,
 } from "./datasets.js";
 export { type Downloaded, type DownloadOptions, download } from "./download.js";

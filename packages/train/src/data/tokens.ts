@@ -4,7 +4,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
-import { type DatasetName, dataHome, infoOf, type Source } from "./datasets.js";
+import { type DatasetName, type DatasetSource, dataHome, infoOf } from "./datasets.js";
 import { mapFile } from "./map-file.js";
 import { DataError } from "./table.js";
 import { type Tokenizer, tokenize } from "./tokenizer.js";
@@ -38,7 +38,7 @@ interface Header {
 }
 
 /** Opens the token file of a split; makes it if it is not there. */
-export async function openTokens(source: Source, tokenizer: Tokenizer, home = dataHome()): Promise<TokenSet> {
+export async function openTokens(source: DatasetSource, tokenizer: Tokenizer, home = dataHome()): Promise<TokenSet> {
   const key = createHash("sha256").update(`${magic}|${source.sha256}|${tokenizer.identity}`).digest("hex").slice(0, 32);
   const folder = join(home, "tokens");
   const file = join(folder, `${source.dataset}-${source.split}-${key}.tok`);

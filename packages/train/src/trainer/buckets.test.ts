@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "@weft/core";
 import * as nn from "@weft/core/nn";
-import { backwardOrder, namesOf, planBuckets, sumGradients, sumRows, travelsAsRows } from "./buckets.js";
-import { alone, type Group } from "./group.js";
+import { backwardOrder, namesOf, planBuckets, sendsTouchedRows, sumGradients, sumRows } from "./buckets.js";
+import { type RankGroup, singleRank } from "./group.js";
 
 weft.setDevice("reference");
 const params = nn.textClassifier.init(
@@ -13,10 +13,10 @@ const params = nn.textClassifier.init(
 );
 
 /** Two ranks with the same numbers: sums double, gathered rows come twice. Counts what was sent. */
-function twins(): Group & { sent: number[] } {
+function twins(): RankGroup & { sent: number[] } {
   const sent: number[] = [];
   return {
-    ...alone,
+    ...singleRank,
     size: 2,
     sent,
     sum: (t) => {
@@ -65,7 +65,7 @@ test("summed gradients have the shape and places of the tree", () => {
       name,
     );
   assert.ok(group.sent.length > 1 && group.sent.length < weft.treeLeaves(params).length);
-  assert.equal(sumGradients(params, alone, 2000), params, "one rank sends nothing");
+  assert.equal(sumGradients(params, singleRank, 2000), params, "one rank sends nothing");
 });
 
 test("a table's gradient as rows: what the dense one is, for repeated tokens of all ranks", () => {
@@ -82,7 +82,7 @@ test("a table's gradient as rows: what the dense one is, for repeated tokens of 
   const expected = [0, 0, 6, 8, 0, 0, 0, 0, 22, 44, 0, 0];
   assert.deepEqual(Array.from(sumRows(table, ids, rows, twins()).dataSync() as Float64Array), expected);
   assert.deepEqual(
-    [travelsAsRows(100, 1, 20000), travelsAsRows(4096, 2, 20000), travelsAsRows(32768, 2, 20000)],
+    [sendsTouchedRows(100, 1, 20000), sendsTouchedRows(4096, 2, 20000), sendsTouchedRows(32768, 2, 20000)],
     [false, true, false],
   );
 });

@@ -3,7 +3,7 @@
 import { bytesOf } from "@weft/core/internal/graph";
 import { concat, indexAdd, type Tensor, treeLeaves, treeMap, zerosLike } from "@weft/core/internal/tensor";
 import { stateDict } from "@weft/core/nn";
-import type { Group } from "./group.js";
+import type { RankGroup } from "./group.js";
 
 /** Leaves in the order in which the backward pass finishes them: the end of the model first, tables last. */
 export function backwardOrder(names: readonly string[]): number[] {
@@ -38,7 +38,7 @@ export function planBuckets(leaves: readonly Tensor[], names: readonly string[],
 }
 
 /** The gradients of all ranks together; inside jit. */
-export function sumGradients<P>(grads: P, group: Group, limit: number): P {
+export function sumGradients<P>(grads: P, group: RankGroup, limit: number): P {
   if (group.size === 1) return grads;
   const names = namesOf(grads);
   const leaves = treeLeaves(grads);
@@ -63,11 +63,11 @@ export function sumGradients<P>(grads: P, group: Group, limit: number): P {
  * Whether the gradient of an embedding table is cheaper to send as the rows that a step touched than as the whole table,
  * most of which is zeros: all ranks' tokens against the table's rows.
  */
-export const travelsAsRows = (tokens: number, ranks: number, vocabulary: number): boolean =>
+export const sendsTouchedRows = (tokens: number, ranks: number, vocabulary: number): boolean =>
   ranks > 1 && ranks * tokens < vocabulary;
 
 /** The table's gradient from every rank's tokens [count] and their gradients [count, width]; inside jit. */
-export function sumRows(table: Tensor, ids: Tensor, rows: Tensor, group: Group): Tensor {
+export function sumRows(table: Tensor, ids: Tensor, rows: Tensor, group: RankGroup): Tensor {
   return indexAdd(zerosLike(table), group.gather(ids), group.gather(rows));
 }
 

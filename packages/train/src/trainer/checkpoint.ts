@@ -113,8 +113,8 @@ export async function writeCheckpoint(
 }
 
 /** The newest checkpoint that can be read, with a note on each newer one that cannot. */
-export function findCheckpoint(run: string): { folder: string; progress: Progress; passedOver: string[] } | null {
-  const passedOver: string[] = [];
+export function findCheckpoint(run: string): { folder: string; progress: Progress; skipped: string[] } | null {
+  const skipped: string[] = [];
   for (const step of checkpointSteps(run).reverse()) {
     const folder = join(folderOf(run), nameOf(step));
     try {
@@ -122,13 +122,12 @@ export function findCheckpoint(run: string): { folder: string; progress: Progres
       if (progress.version !== 1) throw new Error(`version ${String(progress.version)}, this is version 1`);
       for (const name of [parts.model, parts.optimizer])
         if (!existsSync(join(folder, name))) throw new Error(`${name} is missing`);
-      return { folder, progress, passedOver };
+      return { folder, progress, skipped };
     } catch (error) {
-      passedOver.push(`${folder}: ${(error as Error).message}`);
+      skipped.push(`${folder}: ${(error as Error).message}`);
     }
   }
-  if (passedOver.length > 0)
-    throw new CheckpointError(`${run}: no checkpoint can be read:\n  ${passedOver.join("\n  ")}`);
+  if (skipped.length > 0) throw new CheckpointError(`${run}: no checkpoint can be read:\n  ${skipped.join("\n  ")}`);
   return null;
 }
 

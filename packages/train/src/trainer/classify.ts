@@ -6,9 +6,9 @@ import { columns, headColumns, IdList, makeTokenizer, type Tokenizer } from "../
 import type { Progress } from "./checkpoint.js";
 import { findCheckpoint, readParameters } from "./checkpoint.js";
 import { TrainError } from "./errors.js";
-import { type ClassifierModel, halfOf, makeModel, unpack } from "./model.js";
+import { type ClassifierModel, halfOf, makeModel, unpackBatch } from "./model.js";
 
-export interface Prediction {
+export interface ClassPrediction {
   label: string;
   /** By class, in the data set's order. */
   probabilities: Record<string, number>;
@@ -34,7 +34,7 @@ export class Classifier {
     const { config } = progress;
     this.#lengths = config.data.length_buckets ?? [config.model.max_seq_len];
     this.#forward = jit((p: TextClassifier, packed: Tensor) =>
-      softmax(model.logits(p, unpack(packed), null).cast("float64")),
+      softmax(model.logits(p, unpackBatch(packed), null).cast("float64")),
     );
   }
 
@@ -51,14 +51,14 @@ export class Classifier {
     return new Classifier(found.progress, tokenizer, params, model);
   }
 
-  classify(texts: readonly string[]): Prediction[] {
-    const results: Prediction[] = [];
+  classify(texts: readonly string[]): ClassPrediction[] {
+    const results: ClassPrediction[] = [];
     for (let from = 0; from < texts.length; from += batchRows)
       results.push(...this.#batch(texts.slice(from, from + batchRows)));
     return results;
   }
 
-  #batch(texts: readonly string[]): Prediction[] {
+  #batch(texts: readonly string[]): ClassPrediction[] {
     const longest = this.#lengths[this.#lengths.length - 1];
     const ids = texts.map((text) => {
       const out = new IdList();

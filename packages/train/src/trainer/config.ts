@@ -17,8 +17,8 @@ const count = z.int().min(1);
 const share = z.number().min(0).lt(1);
 const positive = z.number().positive();
 
-export const precisions = ["float32", "tf32", "float64", "bfloat16", "float16"] as const;
-export type Precision = (typeof precisions)[number];
+export const computePrecisions = ["float32", "tf32", "float64", "bfloat16", "float16"] as const;
+export type ComputePrecision = (typeof computePrecisions)[number];
 
 const schema = z.strictObject({
   name: z.string().regex(/^[\w.-]+$/, "letters, digits, dots, dashes and underscores"),
@@ -79,7 +79,7 @@ const schema = z.strictObject({
   }),
   precision: z
     .strictObject({
-      compute: z.enum(precisions).default("float32"),
+      compute: z.enum(computePrecisions).default("float32"),
       /** float16 alone: a fixed scale, or "dynamic". */
       loss_scale: z.union([positive, z.literal("dynamic")]).optional(),
     })

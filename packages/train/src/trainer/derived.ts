@@ -3,13 +3,13 @@
 import { availableParallelism } from "node:os";
 import { headColumns } from "../data/index.js";
 import type { Config } from "./config.js";
-import type { Group } from "./group.js";
+import type { RankGroup } from "./group.js";
 
 /**
  * Steps that are read together on a GPU. One rank also looks after a second, whatever the number; several cannot, because their
  * clocks differ, and must look often enough for a SIGTERM to be seen in time.
  */
-export const windowOf = (everySteps: number, group: Group): number =>
+export const windowOf = (everySteps: number, group: RankGroup): number =>
   group.size === 1 ? everySteps : Math.min(everySteps, 16);
 
 /** Ranks that have cores of their own see only these; one alone, or ranks that share, see what there is. */

@@ -1,23 +1,23 @@
-// Evaluation: each rank its share of the test set, each sample once, sums over ranks at the end.
+// EvaluationResult: each rank its share of the test set, each sample once, sums over ranks at the end.
 
 import { jit, type Tensor, tensor } from "@weft/core/internal/tensor";
 import { headColumns, type LoaderOptions, openLoader, type TokenSet } from "../data/index.js";
 import { TrainError } from "./errors.js";
-import type { Group } from "./group.js";
-import type { Programs, TrainState } from "./step.js";
+import type { RankGroup } from "./group.js";
+import type { StepExecutables, TrainState } from "./step.js";
 
-export interface Evaluation {
+export interface EvaluationResult {
   loss: number;
   accuracy: number;
 }
 
-export function evaluate(
-  { evaluate: program }: Programs,
+export function evaluateSplit(
+  { evaluate: program }: StepExecutables,
   params: TrainState["params"],
   set: TokenSet,
   options: LoaderOptions,
-  group: Group,
-): Evaluation {
+  group: RankGroup,
+): EvaluationResult {
   const loader = openLoader(set, options, { epoch: 0, index: 0 });
   const results: Tensor[] = [];
   for (let i = 0; i < loader.stepsPerEpoch; i++) {

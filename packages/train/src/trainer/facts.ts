@@ -5,7 +5,7 @@ import { countParameters } from "@weft/core/nn";
 import type { ProbeFacts, Workload } from "@weft/formats";
 import type { TokenSet } from "../data/index.js";
 import type { Config } from "./config.js";
-import type { Group } from "./group.js";
+import type { RankGroup } from "./group.js";
 
 const precisionNames = {
   float32: "fp32",
@@ -39,7 +39,7 @@ export function workloadOf(config: Config, set: TokenSet, params: unknown, steps
 }
 
 /** The facts of one rank. */
-export const factsOf = (config: Config, group: Group, params: unknown): ProbeFacts => ({
+export const factsOf = (config: Config, group: RankGroup, params: unknown): ProbeFacts => ({
   framework: "weft",
   worldSize: group.size,
   ...(group.size > 1 && { backend: group.kind }),

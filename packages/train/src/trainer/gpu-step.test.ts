@@ -8,10 +8,10 @@ import { after, test } from "node:test";
 import * as weft from "@weft/core";
 import { FakeCuda } from "@weft/core/testing/device/cuda/testkit.js";
 import { headColumns } from "../data/index.js";
-import { alone } from "./group.js";
+import { singleRank } from "./group.js";
 import { halfOf, makeModel } from "./model.js";
 import { makeOptimizer } from "./optimizer.js";
-import { freshState, makePrograms, type StepOptions } from "./step.js";
+import { freshState, makeStepExecutables, type StepOptions } from "./step.js";
 import { tinyRaw } from "./testkit.js";
 
 const cache = mkdtempSync(join(tmpdir(), "weft-fake-cuda-"));
@@ -32,7 +32,7 @@ for (const compute of ["tf32", "bfloat16"] as const)
           model: makeModel(raw, 4, "float32", halfOf(raw)),
           optimizer,
           scaling,
-          group: alone,
+          group: singleRank,
           dtype: "float32",
           dropout: true,
           labelSmoothing: 0,
@@ -40,7 +40,7 @@ for (const compute of ["tf32", "bfloat16"] as const)
           bucketBytes: Number.POSITIVE_INFINITY,
           window: 8,
         };
-        const programs = makePrograms(options);
+        const programs = makeStepExecutables(options);
         const fresh = freshState(options, options.model.init(weft.key(1)));
         let state = weft.treeMap((t) => t.realize(), fresh);
         const shape = [rows, headColumns + length];

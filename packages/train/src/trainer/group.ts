@@ -1,12 +1,12 @@
 // The ranks of a run as the trainer sees them: sums over all of them, inside a jitted step and outside. One rank needs
 // nothing.
-import { distributed, placeFrom } from "@weft/cluster";
+import { distributed, rankFromEnvironment } from "@weft/cluster";
 import type { Executable } from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
 import type { Tensor } from "@weft/core/internal/tensor";
 
-export interface Group {
+export interface RankGroup {
   readonly rank: number;
   readonly size: number;
   /** How the ranks reach each other: "local" (alone), "shm", "mpi", "nccl". */
@@ -22,35 +22,35 @@ export interface Group {
    */
   times(): { total: number; exposed: number } | null;
   /** Returns when all ranks are here; outside a jitted step. */
-  meet(): void;
+  barrier(): void;
   close(): void;
 }
 
-export const alone: Group = {
+export const singleRank: RankGroup = {
   rank: 0,
   size: 1,
   kind: "local",
   sum: (value) => value,
   gather: (rows) => rows,
   times: () => ({ total: 0, exposed: 0 }),
-  meet: () => {},
+  barrier: () => {},
   close: () => {},
 };
 
 /** Whether a launcher (weft train itself, mpirun, srun) made this process a rank among several. */
-export const isRank = (): boolean => placeFrom().launcher !== "none";
+export const isRank = (): boolean => rankFromEnvironment().launcher !== "none";
 
 /** Which of the devices of its host this process should take. */
-export const localRank = (): number => placeFrom().localRank;
+export const localDeviceIndex = (): number => rankFromEnvironment().localRank;
 
 /** Joins the other ranks; the current device becomes part of the group. */
-export async function joinGroup(ranks: number): Promise<Group> {
-  const place = placeFrom();
+export async function joinGroup(ranks: number): Promise<RankGroup> {
+  const place = rankFromEnvironment();
   if (place.size !== ranks)
     throw new WeftError(
       `this process is rank ${place.rank} of ${place.size} (${place.launcher}), the configuration says ${ranks} devices; start as many processes as --devices says`,
     );
-  if (ranks === 1) return alone;
+  if (ranks === 1) return singleRank;
   const joined = await distributed.init();
   const here = session();
   let seconds = 0;
@@ -68,7 +68,7 @@ export async function joinGroup(ranks: number): Promise<Group> {
     sum: (value) => distributed.allReduce(value, "sum"),
     gather: (rows) => distributed.allGather(rows, 0),
     times: () => (measures ? { total: seconds, exposed: seconds } : null),
-    meet: () => distributed.barrier(),
+    barrier: () => distributed.barrier(),
     close: () => {
       here.watchers.delete(watch);
       distributed.shutdown();

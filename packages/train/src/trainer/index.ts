@@ -1,7 +1,7 @@
 // weft/train: data-parallel training of text classifiers from YAML configurations, and what follows: classifying with a
 // trained run.
 export { CheckpointError, checkpointSteps, findCheckpoint } from "./checkpoint.js";
-export { Classifier, type Prediction } from "./classify.js";
+export { Classifier, type ClassPrediction } from "./classify.js";
 export {
   type Config,
   ConfigError,
@@ -14,8 +14,8 @@ export {
   showConfig,
 } from "./config.js";
 export { TrainError } from "./errors.js";
-export { alone, type Group, isRank, joinGroup, localRank } from "./group.js";
-export { ownCores, type RanksOptions, runRanks, tellParent } from "./ranks.js";
+export { isRank, joinGroup, localDeviceIndex, type RankGroup, singleRank } from "./group.js";
+export { launchRanks, ownCores, type RanksOptions, reportToParent } from "./ranks.js";
 export type { EpochRow } from "./records.js";
 export { type SlurmOptions, slurmScript } from "./slurm.js";
 export { type TrainEvent, type TrainOptions, type TrainResult, train } from "./trainer.js";

@@ -1,9 +1,9 @@
 // What steps said, between the device that took them and the records: read once a window, because reading waits for the device,
 // and written down a few at a time while it takes the next steps. Knows neither devices nor files.
-import { said } from "./step.js";
+import { stepLog } from "./step.js";
 
 /** A step as the host knows it when it has been started. */
-export interface Taken {
+export interface StartedStep {
   epoch: number;
   /** Samples of the step over all ranks. */
   total: number;
@@ -19,7 +19,7 @@ export interface Taken {
 }
 
 /** The same with what the device said of it. */
-export interface Told extends Taken {
+export interface StepResult extends StartedStep {
   step: number;
   /** On the clock of `performance.now()`. */
   startMs: number;
@@ -30,11 +30,11 @@ export interface Told extends Taken {
 /** Milliseconds after which a device is asked for its results, however many steps it has taken. */
 const longest = 1000;
 /** Steps that are written down while the device takes one: all of them at a time would keep it waiting. */
-const toldAtOnce = 8;
+const writesPerStep = 8;
 
 export class Journal {
-  #unread: Taken[] = [];
-  readonly #untold: Told[] = [];
+  #unread: StartedStep[] = [];
+  readonly #unwritten: StepResult[] = [];
   /** Steps that this process has started. */
   #started = 0;
   #windowStart = performance.now();
@@ -42,7 +42,7 @@ export class Journal {
   constructor(
     /** Steps whose results are read together. */
     private readonly window: number,
-    private readonly write: (told: Told) => void,
+    private readonly write: (told: StepResult) => void,
   ) {}
 
   /** Time that passes from now on belongs to the next steps. */
@@ -55,7 +55,7 @@ export class Journal {
     return this.#started % this.window;
   }
 
-  add(taken: Taken): void {
+  add(taken: StartedStep): void {
     this.#unread.push(taken);
     this.#started++;
   }
@@ -72,12 +72,12 @@ export class Journal {
     this.#unread = [];
     // One fetch for all of them.
     const log = fetch();
-    const width = Object.keys(said).length;
+    const width = Object.keys(stepLog).length;
     const now = performance.now();
     const duration = (now - this.#windowStart) / steps.length;
     steps.forEach((taken, i) => {
       const row = (this.#started - steps.length + i) % this.window;
-      this.#untold.push({
+      this.#unwritten.push({
         ...taken,
         step: lastStep - steps.length + i,
         startMs: this.#windowStart + i * duration,
@@ -90,9 +90,9 @@ export class Journal {
   }
 
   /** Writes down what was read, the oldest first: a few steps, or all of them. */
-  tell(all: boolean): void {
-    if (this.#untold.length === 0) return;
-    const now = this.#untold.splice(0, all ? this.#untold.length : toldAtOnce);
+  writeOut(all: boolean): void {
+    if (this.#unwritten.length === 0) return;
+    const now = this.#unwritten.splice(0, all ? this.#unwritten.length : writesPerStep);
     for (const told of now) this.write(told);
   }
 }

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import * as weft from "@weft/core";
 import { assertClose } from "@weft/core/testing/test/compare.js";
 import { columns, headColumns } from "../data/index.js";
-import { halfOf, makeModel, unpack } from "./model.js";
+import { halfOf, makeModel, unpackBatch } from "./model.js";
 import { tinyRaw } from "./testkit.js";
 
 weft.setDevice("reference");
@@ -20,7 +20,7 @@ function pack(rows: { label: number; ids: number[] }[], length: number): weft.Te
 
 test("a packed batch comes apart into what was put in", () => {
   assert.equal(Object.keys(columns).length, headColumns);
-  const batch = unpack(
+  const batch = unpackBatch(
     pack(
       [
         { label: 2, ids: [5, 6] },
@@ -54,8 +54,8 @@ test("padding changes no logits; a row without tokens gives numbers", () => {
     { label: 1, ids: [8] },
     { label: 0, ids: [] },
   ];
-  const short = model.logits(params, unpack(pack(rows, 3)), null);
-  const long = model.logits(params, unpack(pack(rows, 9)), null);
+  const short = model.logits(params, unpackBatch(pack(rows, 3)), null);
+  const long = model.logits(params, unpackBatch(pack(rows, 9)), null);
   assertClose(long, short, { rtol: 1e-12, atol: 1e-12 });
   assert.ok(short.isFinite().all().itemSync());
 });
@@ -71,7 +71,7 @@ test("places without a token read and change no row of the table, wherever they 
     ],
     7,
   );
-  const [plain, spread] = [unpack(packed), unpack(packed, 300)];
+  const [plain, spread] = [unpackBatch(packed), unpackBatch(packed, 300)];
   const numbers = spread.ids.arraySync() as number[][];
   assert.deepEqual(numbers[0], [3, 9, 27, 3, 4, 5, 6], "tokens stay, places count on");
   assert.deepEqual(numbers[1].slice(0, 2), [8, 8]);
@@ -108,7 +108,7 @@ test("tf32: products of rounded operands, on devices that round; everything else
   try {
     const of = (compute: "float32" | "tf32"): { model: ReturnType<typeof makeModel>; logits: weft.Tensor } => {
       const model = makeModel(tinyRaw({ precision: { compute } }), 4, "float32");
-      const batch = unpack(pack([{ label: 0, ids: [3, 9, 27] }], 3));
+      const batch = unpackBatch(pack([{ label: 0, ids: [3, 9, 27] }], 3));
       return { model, logits: model.logits(model.init(weft.key(1)), batch, null) };
     };
     const [exact, rounded] = [of("float32").logits, of("tf32").logits];

@@ -6,7 +6,7 @@ import * as nn from "@weft/core/nn";
 import { columns, headColumns } from "../data/index.js";
 import type { RawConfig } from "./config.js";
 
-export interface Unpacked {
+export interface UnpackedBatch {
   /** [rows, length]. */
   ids: Tensor;
   /** true where there is a token. */
@@ -27,7 +27,7 @@ export interface Unpacked {
  * it instead of 0: nothing is read from them and their gradients are zeros, but thousands of zeros for one row of the
  * table are added one after another.
  */
-export function unpack(packed: Tensor, vocabulary?: number): Unpacked {
+export function unpackBatch(packed: Tensor, vocabulary?: number): UnpackedBatch {
   const rows = packed.shape[0];
   const length = packed.shape[1] - headColumns;
   const column = (at: number): Tensor => packed.index(":", at);
@@ -51,7 +51,12 @@ export interface ClassifierModel {
   vocabulary: number;
   init(key: Key): nn.TextClassifier;
   /** Without keys nothing is dropped. `tokens`: the embeddings of the ids, where they were looked up before. */
-  logits(params: nn.TextClassifier, batch: Pick<Unpacked, "ids" | "mask">, keys: Key | null, tokens?: Tensor): Tensor;
+  logits(
+    params: nn.TextClassifier,
+    batch: Pick<UnpackedBatch, "ids" | "mask">,
+    keys: Key | null,
+    tokens?: Tensor,
+  ): Tensor;
 }
 
 /** The half type that a configuration computes in, or null. */

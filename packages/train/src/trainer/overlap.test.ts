@@ -3,16 +3,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "@weft/core";
-import { planFunction, type Step } from "@weft/core/internal/compile";
+import { type ScheduleStep, scheduleFunction } from "@weft/core/internal/compile";
 import { barrierOf, type CompileOptions, type Executable } from "@weft/core/internal/device";
 import type { GraphFn } from "@weft/core/internal/graph";
 import { make } from "@weft/core/internal/ops";
 import { nextCollective } from "@weft/core/internal/runtime";
 import { headColumns } from "../data/index.js";
-import { alone, type Group } from "./group.js";
+import { type RankGroup, singleRank } from "./group.js";
 import { makeModel } from "./model.js";
 import { makeOptimizer } from "./optimizer.js";
-import { freshState, makePrograms, type StepOptions } from "./step.js";
+import { freshState, makeStepExecutables, type StepOptions } from "./step.js";
 import { tinyRaw } from "./testkit.js";
 
 /** Keeps the graph of the step, which is not run: there is no second rank. */
@@ -28,8 +28,8 @@ class Recorder extends weft.ReferenceDevice {
   }
 }
 
-const pair: Group = {
-  ...alone,
+const pair: RankGroup = {
+  ...singleRank,
   size: 2,
   kind: "shm",
   sum: (t) =>
@@ -44,7 +44,7 @@ const pair: Group = {
     ),
 };
 
-function stepsOf(bucketBytes: number): Step[] {
+function stepsOf(bucketBytes: number): ScheduleStep[] {
   const device = new Recorder();
   const before = weft.session().device;
   weft.setDevice(device);
@@ -66,16 +66,16 @@ function stepsOf(bucketBytes: number): Step[] {
       shape: [20, headColumns + 32],
       dtype: "int32",
     });
-    assert.throws(() => makePrograms(options).whole(state, packed), /recorded/);
+    assert.throws(() => makeStepExecutables(options).whole(state, packed), /recorded/);
     const { fn, donated } = device.step!;
-    return planFunction(fn, { donated, parallelRows: 1, longReduction: 1 << 20 }).steps;
+    return scheduleFunction(fn, { donated, parallelRows: 1, longReduction: 1 << 20 }).steps;
   } finally {
     weft.setDevice(before);
   }
 }
 
-const placesOf = (steps: readonly Step[]): { starts: number[]; finishes: number[]; products: number[] } => {
-  const at = (test: (step: Step) => boolean): number[] => steps.flatMap((step, i) => (test(step) ? [i] : []));
+const placesOf = (steps: readonly ScheduleStep[]): { starts: number[]; finishes: number[]; products: number[] } => {
+  const at = (test: (step: ScheduleStep) => boolean): number[] => steps.flatMap((step, i) => (test(step) ? [i] : []));
   return {
     starts: at((s) => s.kind === "collective" && s.phase === "start"),
     finishes: at((s) => s.kind === "collective" && s.phase === "finish"),

@@ -34,7 +34,7 @@ const grace = 5000;
 const errorFile = "WEFT_RANK_ERROR";
 
 /** In a rank: hands its error to the parent. False where there is none to hand it to. */
-export function tellParent(message: string): boolean {
+export function reportToParent(message: string): boolean {
   const path = process.env[errorFile];
   if (path === undefined) return false;
   writeFileSync(path, message);
@@ -50,7 +50,7 @@ function reasonOf(code: number | null, signal: NodeJS.Signals | null, told: stri
 }
 
 /** Runs all ranks to their end. Rejects with one error when one of them fails. */
-export async function runRanks(options: RanksOptions): Promise<void> {
+export async function launchRanks(options: RanksOptions): Promise<void> {
   const { size, coresPerRank, command } = options;
   const group = `weft-train-${process.pid}-${randomBytes(4).toString("hex")}`;
   const folder = mkdtempSync(join(tmpdir(), "weft-ranks-"));

@@ -10,10 +10,10 @@ import { assertClose } from "@weft/core/testing/test/compare.js";
 import { columns, headColumns } from "../data/index.js";
 import { scratch } from "../data/testkit.js";
 import { findCheckpoint } from "./checkpoint.js";
-import { alone } from "./group.js";
+import { singleRank } from "./group.js";
 import { type ClassifierModel, makeModel } from "./model.js";
 import { makeOptimizer } from "./optimizer.js";
-import { freshState, makePrograms, type StepOptions, said, type TrainState } from "./step.js";
+import { freshState, makeStepExecutables, type StepOptions, stepLog, type TrainState } from "./step.js";
 import { type Parts, tiny, tinyRaw } from "./testkit.js";
 import { train } from "./trainer.js";
 
@@ -44,7 +44,7 @@ const steep = (model: ClassifierModel): ClassifierModel => ({
 });
 
 function start(scale: { initial: number; dynamic: boolean } | null): {
-  programs: ReturnType<typeof makePrograms>;
+  programs: ReturnType<typeof makeStepExecutables>;
   state: TrainState;
 } {
   const model = steep(makeModel(raw, 4, "float32"));
@@ -54,7 +54,7 @@ function start(scale: { initial: number; dynamic: boolean } | null): {
   const options: StepOptions = {
     model,
     optimizer,
-    group: alone,
+    group: singleRank,
     dtype: "float32",
     dropout: false,
     labelSmoothing: 0,
@@ -64,7 +64,7 @@ function start(scale: { initial: number; dynamic: boolean } | null): {
     scaling,
   };
   const params = model.init(weft.key(3));
-  return { programs: makePrograms(options), state: freshState(options, params) };
+  return { programs: makeStepExecutables(options), state: freshState(options, params) };
 }
 
 const flat = (state: TrainState): Record<string, number[]> =>
@@ -83,9 +83,9 @@ test("an overflow is left out and halves the scale until the gradients fit; then
     assert.ok(i < 40, "the scale never became small enough");
     state = programs.whole(state, batch);
     const v = state.log.dataSync() as Float32Array;
-    scales.push(v[said.scale]);
-    assert.ok(Number.isFinite(v[said.loss]) && v[said.good] === 1);
-    if (Number.isFinite(v[said.norm])) break;
+    scales.push(v[stepLog.scale]);
+    assert.ok(Number.isFinite(v[stepLog.loss]) && v[stepLog.good] === 1);
+    if (Number.isFinite(v[stepLog.norm])) break;
     assert.deepEqual(flat(state), before, "nothing moved");
   }
   assert.ok(scales.length > 5, `left out ${scales.length - 1} steps`);
@@ -106,12 +106,12 @@ test("a scale that fits changes nothing but rounding; a fixed one that does not 
     a = plain.programs.whole(a, batch);
     b = scaled.programs.whole(b, batch);
     const [x, y] = [a.log.index(0), b.log.index(0)];
-    assertClose(y.index(said.loss), x.index(said.loss), { rtol: 1e-5, atol: 1e-6 });
-    assertClose(y.index(said.norm), x.index(said.norm), { rtol: 1e-4, atol: 1e-6 });
+    assertClose(y.index(stepLog.loss), x.index(stepLog.loss), { rtol: 1e-5, atol: 1e-6 });
+    assertClose(y.index(stepLog.norm), x.index(stepLog.norm), { rtol: 1e-4, atol: 1e-6 });
   }
   const fixed = start({ initial: 2 ** 127, dynamic: false });
   const { log } = fixed.programs.whole(fixed.state, batch);
-  assert.equal((log.dataSync() as Float32Array)[said.good], 0);
+  assert.equal((log.dataSync() as Float32Array)[stepLog.good], 0);
 });
 
 test("half types through the trainer: near float32, the scale in the checkpoint, resumed as if nothing had happened", async () => {

@@ -19,14 +19,14 @@ import {
 } from "@weft/core/internal/tensor";
 import { embedding, type TextClassifier } from "@weft/core/nn";
 import { globalNorm, type LossScaled, type Optimizer, type ScaledState } from "@weft/core/optim";
-import { sumGradients, sumRows, travelsAsRows } from "./buckets.js";
-import type { Group } from "./group.js";
-import { type ClassifierModel, type Unpacked, unpack } from "./model.js";
+import { sendsTouchedRows, sumGradients, sumRows } from "./buckets.js";
+import type { RankGroup } from "./group.js";
+import { type ClassifierModel, type UnpackedBatch, unpackBatch } from "./model.js";
 
 export interface StepOptions {
   model: ClassifierModel;
   optimizer: Optimizer<unknown>;
-  group: Group;
+  group: RankGroup;
   /** Of losses and sums. */
   dtype: DType;
   dropout: boolean;
@@ -51,13 +51,13 @@ export interface TrainState {
 }
 
 /** Gradients and losses that wait for the last micro-step. */
-export interface Pending {
+export interface AccumulatedGradients {
   grads: TextClassifier;
   loss: Tensor;
 }
 
 /** What a step says, in one small tensor: loss, gradient norm, ranks that want to stop, whether all is well, the loss's scale. */
-export const said = { loss: 0, norm: 1, stop: 2, good: 3, scale: 4 } as const;
+export const stepLog = { loss: 0, norm: 1, stop: 2, good: 3, scale: 4 } as const;
 
 /** The state at the start, or from the tensors of a checkpoint. */
 export function freshState(options: StepOptions, params: TextClassifier, optimizer?: unknown): TrainState {
@@ -66,28 +66,28 @@ export function freshState(options: StepOptions, params: TextClassifier, optimiz
     params,
     optimizer: optimizer ?? (scaling?.optimizer ?? options.optimizer).init(params),
     halted: tensor(0, { dtype: "int32" }),
-    log: zeros([window, Object.keys(said).length], { dtype }).realize(),
+    log: zeros([window, Object.keys(stepLog).length], { dtype }).realize(),
   };
 }
 
-export interface Programs {
+export interface StepExecutables {
   whole: Jitted<(state: TrainState, packed: Tensor) => TrainState>;
-  first: Jitted<(state: TrainState, packed: Tensor) => Pending>;
-  more: Jitted<(pending: Pending, state: TrainState, packed: Tensor) => Pending>;
-  last: Jitted<(state: TrainState, pending: Pending, packed: Tensor) => TrainState>;
+  first: Jitted<(state: TrainState, packed: Tensor) => AccumulatedGradients>;
+  more: Jitted<(pending: AccumulatedGradients, state: TrainState, packed: Tensor) => AccumulatedGradients>;
+  last: Jitted<(state: TrainState, pending: AccumulatedGradients, packed: Tensor) => TrainState>;
   /** Sums over this rank's rows: loss, right answers, rows. */
   evaluate: Jitted<(params: TextClassifier, packed: Tensor) => Tensor>;
 }
 
 /** The loss of this rank's rows, as its part of the mean over the whole step. */
-export function lossOf(options: StepOptions, params: TextClassifier, batch: Unpacked, tokens?: Tensor): Tensor {
+export function lossOf(options: StepOptions, params: TextClassifier, batch: UnpackedBatch, tokens?: Tensor): Tensor {
   const { model, dtype, dropout, labelSmoothing } = options;
   const logits = model.logits(params, batch, dropout ? batch.keys : null, tokens);
   const each = crossEntropy(logits, batch.labels, { reduction: "none", labelSmoothing });
   return where(batch.real, each, 0).sum().cast(dtype).div(batch.total.cast(dtype));
 }
 
-export function makePrograms(options: StepOptions): Programs {
+export function makeStepExecutables(options: StepOptions): StepExecutables {
   const { model, group, dtype, gradientClip, bucketBytes, window, scaling } = options;
   const optimizer = (scaling?.optimizer ?? options.optimizer) as Optimizer<unknown>;
   const scaleOf = (state: TrainState): Tensor | null =>
@@ -97,19 +97,19 @@ export function makePrograms(options: StepOptions): Programs {
     scaling === null ? loss : scaling.optimizer.scaleLoss(loss, state.optimizer as ScaledState<unknown>);
 
   /** Of this rank's rows, of the scaled loss. */
-  const gradients = (state: TrainState, packed: Tensor): Pending => {
-    const batch = unpack(packed, model.vocabulary);
+  const gradients = (state: TrainState, packed: Tensor): AccumulatedGradients => {
+    const batch = unpackBatch(packed, model.vocabulary);
     const [loss, grads] = valueAndGrad((p: TextClassifier) => scaled(lossOf(options, p, batch), state))(state.params);
     return { grads, loss };
   };
-  const join = (a: Pending, b: Pending): Pending => ({
+  const join = (a: AccumulatedGradients, b: AccumulatedGradients): AccumulatedGradients => ({
     grads: treeMap((x, y) => x.add(y), a.grads, b.grads),
     loss: a.loss.add(b.loss),
   });
 
   /** As `gradients`, summed over ranks, with the table's part sent as the rows that were touched. */
-  const gradientsByRows = (state: TrainState, packed: Tensor): Pending => {
-    const batch = unpack(packed, model.vocabulary);
+  const gradientsByRows = (state: TrainState, packed: Tensor): AccumulatedGradients => {
+    const batch = unpackBatch(packed, model.vocabulary);
     const { params } = state;
     const looked = embedding.apply(params.embedding, batch.ids);
     const [loss, [grads, rows]] = valueAndGrad(
@@ -124,19 +124,19 @@ export function makePrograms(options: StepOptions): Programs {
     return { grads: { ...summed, embedding: { weight } }, loss };
   };
 
-  const finish = (state: TrainState, own: Pending, packed: Tensor): TrainState =>
+  const finish = (state: TrainState, own: AccumulatedGradients, packed: Tensor): TrainState =>
     update(state, { grads: sumGradients(own.grads, group, bucketBytes), loss: own.loss }, packed);
 
   const wholeStep = (state: TrainState, packed: Tensor): TrainState => {
-    const { ids } = unpack(packed);
-    if (travelsAsRows(ids.size, group.size, state.params.embedding.weight.shape[0]))
+    const { ids } = unpackBatch(packed);
+    if (sendsTouchedRows(ids.size, group.size, state.params.embedding.weight.shape[0]))
       return update(state, gradientsByRows(state, packed), packed);
     return finish(state, gradients(state, packed), packed);
   };
 
   /** From gradients that are summed over ranks and this rank's part of the loss, both scaled. */
-  const update = (state: TrainState, summed: Pending, packed: Tensor): TrainState => {
-    const { stop, place } = unpack(packed);
+  const update = (state: TrainState, summed: AccumulatedGradients, packed: Tensor): TrainState => {
+    const { stop, place } = unpackBatch(packed);
     const scale = scaleOf(state);
     const undo = scale === null ? null : scale.reciprocal().cast(dtype);
     const own = undo === null ? summed.loss : summed.loss.mul(undo);
@@ -168,16 +168,19 @@ export function makePrograms(options: StepOptions): Programs {
   return {
     whole: jit(wholeStep, { donate: [0] }),
     first: jit(gradients),
-    more: jit((pending: Pending, state: TrainState, packed: Tensor) => join(pending, gradients(state, packed)), {
-      donate: [0],
-    }),
+    more: jit(
+      (pending: AccumulatedGradients, state: TrainState, packed: Tensor) => join(pending, gradients(state, packed)),
+      {
+        donate: [0],
+      },
+    ),
     last: jit(
-      (state: TrainState, pending: Pending, packed: Tensor) =>
+      (state: TrainState, pending: AccumulatedGradients, packed: Tensor) =>
         finish(state, join(pending, gradients(state, packed)), packed),
       { donate: [0, 1] },
     ),
     evaluate: jit((params: TextClassifier, packed: Tensor) => {
-      const batch = unpack(packed);
+      const batch = unpackBatch(packed);
       const logits = model.logits(params, batch, null);
       const losses = where(batch.real, crossEntropy(logits, batch.labels, { reduction: "none" }), 0);
       const right = logicalAnd(logits.argmax(-1).equal(batch.labels), batch.real);

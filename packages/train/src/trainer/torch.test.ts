@@ -7,10 +7,10 @@ import * as nn from "@weft/core/nn";
 import { type Answer, askTorch, needsTorch, type Wire } from "@weft/core/testing/nn/torchkit.js";
 import { assertClose } from "@weft/core/testing/test/compare.js";
 import { columns, headColumns } from "../data/index.js";
-import { alone } from "./group.js";
-import { makeModel, unpack } from "./model.js";
+import { singleRank } from "./group.js";
+import { makeModel, unpackBatch } from "./model.js";
 import { makeOptimizer } from "./optimizer.js";
-import { freshState, makePrograms, type StepOptions, said } from "./step.js";
+import { freshState, makeStepExecutables, type StepOptions, stepLog } from "./step.js";
 import { type Parts, tinyRaw } from "./testkit.js";
 
 const rows = 5;
@@ -94,7 +94,7 @@ describe("a state dict of PyTorch", needsTorch, () => {
         const options: StepOptions = {
           model: classifier,
           optimizer,
-          group: alone,
+          group: singleRank,
           dtype,
           dropout: false,
           labelSmoothing: 0,
@@ -103,7 +103,7 @@ describe("a state dict of PyTorch", needsTorch, () => {
           window: 2,
           scaling: null,
         };
-        const programs = makePrograms(options);
+        const programs = makeStepExecutables(options);
         const given = Object.fromEntries(
           under(answer, "state").map(([n, t]) => [
             n,
@@ -115,11 +115,11 @@ describe("a state dict of PyTorch", needsTorch, () => {
         const compare = (actual: weft.Tensor, expected: Wire, what: string): void =>
           assertClose(actual, { ...expected, dtype }, { name: what, rtol: tolerance, atol: tolerance });
         const batch = packed();
-        compare(classifier.logits(params, unpack(batch), null), answer.logits, "logits");
+        compare(classifier.logits(params, unpackBatch(batch), null), answer.logits, "logits");
         const state = freshState(options, params);
         const next = programs.whole(state, batch);
-        compare(next.log.index(0, said.loss), answer.loss, "loss");
-        compare(next.log.index(0, said.norm), answer.norm, "norm");
+        compare(next.log.index(0, stepLog.loss), answer.loss, "loss");
+        compare(next.log.index(0, stepLog.norm), answer.norm, "norm");
         const after = nn.stateDict(next.params);
         const expected = under(answer, "after");
         assert.equal(Object.keys(after).length, expected.length);

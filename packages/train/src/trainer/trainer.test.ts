@@ -8,9 +8,10 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import * as weft from "@weft/core";
 import { save } from "@weft/core/io";
+import { recordSchema, runFileSchema, unknownFields } from "@weft/formats";
 import { scratch } from "../data/testkit.js";
 import { checkpointSteps, findCheckpoint } from "./checkpoint.js";
-import { alone, type Group } from "./group.js";
+import { type RankGroup, singleRank } from "./group.js";
 import { type Parts, tiny } from "./testkit.js";
 import { type TrainOptions, type TrainResult, train } from "./trainer.js";
 
@@ -18,11 +19,22 @@ const folder = scratch();
 weft.setDevice(weft.CpuDevice.available() ? "cpu" : "reference");
 const run = (name: string, parts: Parts = {}, options: TrainOptions = {}): Promise<TrainResult> =>
   train(tiny(folder, name, parts), options);
-const lines = (name: string): Record<string, unknown>[] =>
-  readFileSync(join(folder, name, "rank0.jsonl"), "utf8")
+
+function checked(schema: typeof recordSchema | typeof runFileSchema, text: string): Record<string, unknown> {
+  const value = JSON.parse(text) as Record<string, unknown>;
+  assert.ok(schema.safeParse(value).success, text);
+  assert.deepEqual(unknownFields(schema, value), [], text);
+  return value;
+}
+
+/** The records of a run. Records and run.json must match their schemas, without further fields. */
+function lines(name: string): Record<string, unknown>[] {
+  checked(runFileSchema, readFileSync(join(folder, name, "run.json"), "utf8"));
+  return readFileSync(join(folder, name, "rank0.jsonl"), "utf8")
     .trimEnd()
     .split("\n")
-    .map((line) => JSON.parse(line) as Record<string, unknown>);
+    .map((line) => checked(recordSchema, line));
+}
 
 test("it learns; metrics.csv and the records say what happened", async () => {
   const { epochs, losses, steps } = await run("learns", {
@@ -189,7 +201,7 @@ test("pre-norm and learned positions train too", async () => {
 
 test("ranks that work on the same samples are found out at the end of the epoch", async () => {
   // Two ranks that both believe to be rank 0, as in the study that trained every rank on everything.
-  const both: Group = { ...alone, size: 2, sum: (t) => t.add(t), gather: (t) => weft.concat([t, t]) };
+  const both: RankGroup = { ...singleRank, size: 2, sum: (t) => t.add(t), gather: (t) => weft.concat([t, t]) };
   const config = { ...tiny(folder, "twice"), ranks: 2, batchPerRank: 10 };
   await assert.rejects(
     train(config, { group: both }),
@@ -197,7 +209,7 @@ test("ranks that work on the same samples are found out at the end of the epoch"
   );
 });
 
-test("a limit on steps: the epoch says how much of it was taken; nothing to resume is said", async () => {
+test("a limit on steps: the epoch says how much of it was taken; nothing to resume is stepLog", async () => {
   const notes: string[] = [];
   const epochs: number[][] = [];
   await train(tiny(folder, "limited", { training: { epochs: 2, global_batch: 20, max_steps: 14 } }), {

@@ -10,6 +10,7 @@ import type { RunStatus } from "@weft/formats";
 import {
   columns,
   DataError,
+  type DatasetSplit,
   findSplit,
   headColumns,
   holdOut,
@@ -20,23 +21,29 @@ import {
   openLoader,
   openTokens,
   planEpoch,
-  type Split,
   type TokenSet,
 } from "../data/index.js";
-import { Census } from "./census.js";
 import { findCheckpoint, type Progress, readOptimizer, readParameters, writeCheckpoint } from "./checkpoint.js";
 import { type Config, showConfig } from "./config.js";
 import { batchInWords, coresOf, prefetched, windowOf } from "./derived.js";
-import { firstBadTensor } from "./diagnose.js";
 import { TrainError } from "./errors.js";
-import { type Evaluation, evaluate } from "./evaluate.js";
+import { type EvaluationResult, evaluateSplit } from "./evaluate.js";
 import { factsOf, workloadOf } from "./facts.js";
-import { alone, type Group } from "./group.js";
-import { Journal, type Told } from "./journal.js";
+import { type RankGroup, singleRank } from "./group.js";
+import { Journal, type StepResult } from "./journal.js";
 import { halfOf, makeModel } from "./model.js";
+import { firstNonFiniteTensor } from "./nonfinite.js";
 import { makeOptimizer } from "./optimizer.js";
 import { type EpochRow, RecordWriter, type RunHead, writeMetrics, writeTrainingRunFile } from "./records.js";
-import { freshState, makePrograms, type Pending, type StepOptions, said, type TrainState } from "./step.js";
+import { SampleCounter } from "./sample-counter.js";
+import {
+  type AccumulatedGradients,
+  freshState,
+  makeStepExecutables,
+  type StepOptions,
+  stepLog,
+  type TrainState,
+} from "./step.js";
 import { StepTape } from "./tape.js";
 
 export interface TrainEvent {
@@ -49,7 +56,7 @@ export interface TrainEvent {
 }
 
 export interface TrainOptions {
-  group?: Group;
+  group?: RankGroup;
   resume?: boolean;
   /** Asks the run to write a checkpoint and end. */
   signal?: AbortSignal;
@@ -72,11 +79,11 @@ export interface TrainResult {
   /** The loss of each step since the start or the checkpoint. */
   losses: number[];
   /** Of the final parameters on the test split, looked at once; null where the run stopped, or epochs were judged by it. */
-  test: Evaluation | null;
+  test: EvaluationResult | null;
   output: string;
 }
 
-async function openSplit(config: Config, split: Split): Promise<TokenSet> {
+async function openSplit(config: Config, split: DatasetSplit): Promise<TokenSet> {
   const tokenizer = await makeTokenizer(config.data.tokenizer, config.model.vocab_size);
   const set = await openTokens(findSplit(config.data.dataset, split, config.data.path), tokenizer);
   return limitRows(set, split === "train" ? config.data.train_limit : config.data.test_limit);
@@ -100,7 +107,7 @@ async function openSets(config: Config): Promise<Sets> {
 }
 
 /** What decides the curve; a checkpoint can only be continued with the same. */
-const decisive = (config: { model: unknown; optimizer: unknown; seed: number; precision: unknown }): string =>
+const resumeKey = (config: { model: unknown; optimizer: unknown; seed: number; precision: unknown }): string =>
   JSON.stringify([config.model, config.optimizer, config.seed, config.precision]);
 
 export async function train(config: Config, options: TrainOptions = {}): Promise<TrainResult> {
@@ -116,7 +123,7 @@ export async function train(config: Config, options: TrainOptions = {}): Promise
 }
 
 class Run {
-  readonly group: Group;
+  readonly group: RankGroup;
   readonly dtype: DType;
   #state!: TrainState;
   #progress!: Progress;
@@ -125,11 +132,11 @@ class Run {
   #losses: number[] = [];
   readonly #head: RunHead;
   readonly #steps: StepOptions;
-  readonly #programs: ReturnType<typeof makePrograms>;
+  readonly #programs: ReturnType<typeof makeStepExecutables>;
   readonly #rate: (step: number) => number;
   readonly #totalSteps: number;
   readonly #stepsPerEpoch: number;
-  readonly #census: Census;
+  readonly #samples: SampleCounter;
   readonly #journal: Journal;
   #tape: StepTape | null = null;
   readonly #window: number;
@@ -141,7 +148,7 @@ class Run {
     readonly sets: Sets,
   ) {
     const trainSet = sets.train;
-    this.group = options.group ?? alone;
+    this.group = options.group ?? singleRank;
     this.dtype = config.precision.compute === "float64" ? "float64" : "float32";
     if (config.globalBatch > trainSet.rows)
       throw new DataError(
@@ -171,9 +178,9 @@ class Run {
       scaling,
       bucketBytes: config.distributed.overlap ? config.distributed.bucket_mb * 2 ** 20 : Number.POSITIVE_INFINITY,
     };
-    this.#programs = makePrograms(this.#steps);
+    this.#programs = makeStepExecutables(this.#steps);
     this.#journal = new Journal(this.#window, (told) => this.#write(told));
-    this.#census = new Census(trainSet.rows, this.group, (indexHash) =>
+    this.#samples = new SampleCounter(trainSet.rows, this.group, (indexHash) =>
       this.#records.write("facts", { facts: { indexHash } }),
     );
     const startedAt = Date.now() / 1000;
@@ -222,7 +229,7 @@ class Run {
       };
     } else {
       this.#checkResume(found.progress);
-      for (const note of found.passedOver) this.#note(`passed over a damaged checkpoint: ${note}`);
+      for (const note of found.skipped) this.#note(`passed over a damaged checkpoint: ${note}`);
       const restored = await readOptimizer(found.folder, optimizer);
       this.#state = freshState(this.#steps, await readParameters(found.folder, params), restored);
       this.#progress = { ...found.progress, ranks: config.ranks, config };
@@ -275,7 +282,7 @@ class Run {
   #checkResume(progress: Progress): void {
     const { config } = this;
     const problems: string[] = [];
-    if (decisive(progress.config) !== decisive(config)) problems.push("model, optimizer, seed or precision differ");
+    if (resumeKey(progress.config) !== resumeKey(config)) problems.push("model, optimizer, seed or precision differ");
     if (progress.globalBatch !== config.globalBatch)
       problems.push(
         `the global batch was ${progress.globalBatch} and is ${config.globalBatch} now (set training.global_batch to keep it)`,
@@ -295,7 +302,7 @@ class Run {
       epoch,
       (row) => set.offsets[row + 1] - set.offsets[row],
     );
-    this.#census.mark(plan.order.subarray(0, plan.starts[index]));
+    this.#samples.mark(plan.order.subarray(0, plan.starts[index]));
   }
 
   #loaderOptions(training: boolean): LoaderOptions {
@@ -329,7 +336,7 @@ class Run {
   async loop(): Promise<TrainResult> {
     const { config } = this;
     let yielded = performance.now();
-    this.group.meet();
+    this.group.barrier();
     while (this.#progress.step < this.#totalSteps && !this.#stopped) {
       const progress = this.#progress;
       const epoch = progress.epoch;
@@ -346,7 +353,7 @@ class Run {
       }
       this.#settle();
       if (this.#stopped) break;
-      if (progress.epoch > epoch) this.#census.close(epoch);
+      if (progress.epoch > epoch) this.#samples.close(epoch);
       await this.#endEpoch(epoch, progress.epoch > epoch);
     }
     if (this.#stopped) {
@@ -392,7 +399,7 @@ class Run {
     const cpu = this.#window === 1 ? process.cpuUsage() : null;
     let dataWait = 0;
     let samples = 0;
-    let pending: Pending | null = null;
+    let pending: AccumulatedGradients | null = null;
     for (let micro = 0; micro < accumulation; micro++) {
       const asked = performance.now();
       const batch = this.#loader.next();
@@ -402,7 +409,7 @@ class Run {
           `the loader gave batch ${batch.epoch}/${batch.index}, expected ${progress.epoch}/${progress.index}`,
         );
       samples += batch.samples;
-      this.#census.count(batch);
+      this.#samples.count(batch);
       batch.data[columns.stop] = this.options.signal?.aborted === true ? 1 : 0;
       batch.data[columns.place] = this.#journal.place;
       const packed = tensor(batch.data, { shape: [batch.rows, headColumns + batch.length], dtype: "int32" });
@@ -439,10 +446,10 @@ class Run {
       progress.epoch++;
     }
     // What was read before, while the device is busy with this step.
-    this.#journal.tell(false);
+    this.#journal.writeOut(false);
     // Ranks must agree when to look, and their clocks do not.
     if (this.#journal.due(this.group.size === 1)) this.#read();
-    if (this.#window === 1) this.#journal.tell(true);
+    if (this.#window === 1) this.#journal.writeOut(true);
   }
 
   #read(): void {
@@ -453,12 +460,12 @@ class Run {
   /** Everything that the steps up to here said. */
   #settle(): void {
     this.#read();
-    this.#journal.tell(true);
+    this.#journal.writeOut(true);
   }
 
-  #write({ step, epoch, total, values, durationUs, startMs, ...taken }: Told): void {
-    const loss = values[said.loss];
-    if (values[said.good] === 0) this.#bad(step, loss, { epoch, index: taken.index });
+  #write({ step, epoch, total, values, durationUs, startMs, ...taken }: StepResult): void {
+    const loss = values[stepLog.loss];
+    if (values[stepLog.good] === 0) this.#bad(step, loss, { epoch, index: taken.index });
     this.#losses.push(loss);
     this.#progress.lossSum += loss * total;
     this.#progress.samples += total;
@@ -475,17 +482,17 @@ class Run {
         ...(taken.cpuUs !== null && { cpuUs: taken.cpuUs }),
         samples: taken.samples,
         loss,
-        gradientNorm: values[said.norm],
+        gradientNorm: values[stepLog.norm],
         learningRate: this.#rate(step + 1),
         ...(this.#steps.scaling !== null && {
-          lossScale: values[said.scale],
-          skipped: !Number.isFinite(values[said.norm]),
+          lossScale: values[stepLog.scale],
+          skipped: !Number.isFinite(values[stepLog.norm]),
         }),
         ...(taken.compile && { compile: true as const }),
       },
       startMs,
     );
-    if (values[said.stop] > 0) this.#stopped = true;
+    if (values[stepLog.stop] > 0) this.#stopped = true;
     if (this.#main)
       this.options.onStep?.({
         epoch: epoch + 1,
@@ -499,8 +506,8 @@ class Run {
 
   #bad(step: number, loss: number, at: { epoch: number; index: number }): never {
     this.#records.flush();
-    const packed = this.#batchAgain(at);
-    const what = firstBadTensor(this.#steps, this.#state.params, packed, this.config.model.n_heads);
+    const packed = this.#rebuildBatch(at);
+    const what = firstNonFiniteTensor(this.#steps, this.#state.params, packed, this.config.model.n_heads);
     const last = findCheckpoint(this.config.output);
     throw new TrainError(
       `step ${step + 1}: the loss is ${loss} or its gradient is no number; ${what}. ` +
@@ -510,15 +517,15 @@ class Run {
   }
 
   /** The last micro-batch of a step, made once more. */
-  #batchAgain(at: { epoch: number; index: number }): Tensor {
+  #rebuildBatch(at: { epoch: number; index: number }): Tensor {
     const loader = openLoader(this.trainSet, { ...this.#loaderOptions(true), loaders: 0 }, at);
     let batch = loader.next();
     for (let micro = 1; micro < this.config.training.accumulation; micro++) batch = loader.next();
     return tensor(batch.data, { shape: [batch.rows, headColumns + batch.length], dtype: "int32" });
   }
 
-  #evaluate(set: TokenSet): Evaluation {
-    return evaluate(this.#programs, this.#state.params, set, this.#loaderOptions(false), this.group);
+  #evaluate(set: TokenSet): EvaluationResult {
+    return evaluateSplit(this.#programs, this.#state.params, set, this.#loaderOptions(false), this.group);
   }
 
   async #endEpoch(epoch: number, whole: boolean): Promise<void> {
@@ -556,7 +563,7 @@ class Run {
     this.#records.flush();
     if (this.#main) await writeCheckpoint(this.config.output, this.#state, this.#progress, this.config.checkpoint.keep);
     // A rank that runs ahead would wait inside its next step, and that step would seem to be the slow one.
-    this.group.meet();
+    this.group.barrier();
     this.#journal.open();
   }
 
@@ -564,7 +571,7 @@ class Run {
     if (this.#main) this.options.onNote?.(text);
   }
 
-  #end(status: RunStatus, more: { message?: string; test?: Evaluation }): void {
+  #end(status: RunStatus, more: { message?: string; test?: EvaluationResult }): void {
     const { message } = more;
     const seconds = Date.now() / 1000 - this.#head.startedAt;
     this.#records.write("end", { status, seconds, ...(message !== undefined && { message }) });

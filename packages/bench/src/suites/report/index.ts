@@ -30,7 +30,7 @@ export function pagesOf(files: StoredFiles): Record<string, string> {
   };
 }
 
-export const suite: Suite = {
+const suite: Suite = {
   options: { check: { flag: true, help: "compare the pages instead of writing them" } },
   run(context) {
     for (const [path, text] of Object.entries(pagesOf(readResults()))) {
@@ -41,3 +41,5 @@ export const suite: Suite = {
     }
   },
 };
+
+export default suite;

@@ -2,7 +2,7 @@
 // one call into C. A device is a set of cores; its libraries use just these.
 import { availableParallelism, freemem, totalmem } from "node:os";
 import koffi from "koffi";
-import { type Plan, planFunction } from "../../compile/index.js";
+import { type Schedule, scheduleFunction } from "../../compile/index.js";
 import { bytesOf, type GraphFn, numel, WeftError } from "../../graph/index.js";
 import { factorizationOps } from "../../ops/index.js";
 import {
@@ -17,7 +17,7 @@ import {
   OutOfMemoryError,
   type ProcessGroup,
 } from "../contract.js";
-import { Lifetime } from "../executable-cache.js";
+import { Lifetime } from "../executable-lru.js";
 import { arena } from "../group/index.js";
 import { linalgSource } from "./native/linalg.js";
 import { runtimeSource } from "./native/runtime.js";
@@ -95,12 +95,12 @@ const linalgHeader = [
   ),
 ].join("\n");
 
-const usesLinalg = (plan: Plan): boolean =>
+const usesLinalg = (plan: Schedule): boolean =>
   plan.steps.some((step) =>
     step.kind === "loop" ? usesLinalg(step.body) : step.kind === "library" && factorizationOps.has(step.node.op),
   );
 
-const needsGroup = (plan: Plan): boolean =>
+const needsGroup = (plan: Schedule): boolean =>
   plan.steps.some((step) => (step.kind === "loop" ? needsGroup(step.body) : step.kind === "collective"));
 
 function loadRuntime(threads: number, cores: readonly number[] | undefined): Runtime {
@@ -134,8 +134,8 @@ function bucket(bytes: number): number {
 /** Read once: asking the system costs more than a small kernel. */
 const poolLimit = totalmem() / 4;
 
-const planFor = (fn: GraphFn, { donated, known = new Map() }: CompileOptions): Plan =>
-  planFunction(fn, { parallelRows: 16, drawsAlone: true, longReduction: 32768, donated, lanes: { known } });
+const planFor = (fn: GraphFn, { donated, known = new Map() }: CompileOptions): Schedule =>
+  scheduleFunction(fn, { parallelRows: 16, drawsAlone: true, longReduction: 32768, donated, lanes: { known } });
 
 export class CpuDevice implements Device {
   readonly name = "cpu";

@@ -15,12 +15,13 @@ import {
   type MatrixOperand,
   memoryKey,
   mergeBatch,
-  type Plan,
-  type Step,
+  type Schedule,
+  type ScheduleStep,
   storageType,
   tallyLanes,
   whole,
 } from "../../compile/index.js";
+import { fewestSmall, type KernelWork, opCost, smallProduct } from "../../cost/index.js";
 import {
   type DType,
   dtypes,
@@ -32,8 +33,6 @@ import {
   outputAvals,
   stridesOf,
 } from "../../graph/index.js";
-import { costOf } from "../../ops/index.js";
-import { fewestSmall, type KernelWork, smallProduct } from "../../shard/index.js";
 import type { KernelInfo } from "../contract.js";
 import { bytesReceived, describe, membersOf } from "../group/descriptor.js";
 import { abiSource } from "./native/abi.js";
@@ -80,24 +79,24 @@ class ProgramWriter {
     return name;
   }
 
-  #pointer(plan: Plan, location: Location): string {
+  #pointer(plan: Schedule, location: Location): string {
     if (location.kind === "scratch") return `(scratch + ${location.offset})`;
     return location.kind === "input" ? `b[${location.index}]` : `b[${plan.fn.params.length + location.index}]`;
   }
 
-  #at(plan: Plan, node: Node, index = 0): string {
+  #at(plan: Schedule, node: Node, index = 0): string {
     const location = plan.locations.get(memoryKey(node, index));
     if (location === undefined) throw new InternalError(`no memory for %${node.id} (${node.op})`);
     return this.#pointer(plan, location);
   }
 
   /** The address of a contiguous operand. */
-  #operand(plan: Plan, node: Node): string {
+  #operand(plan: Schedule, node: Node): string {
     return this.#at(plan, contiguousOperand(plan, node));
   }
 
   /** Statements of all steps; `timed` numbers them for the profile. */
-  steps(plan: Plan, timed: boolean): string[] {
+  steps(plan: Schedule, timed: boolean): string[] {
     const lines: string[] = [];
     for (const step of plan.steps) {
       const text = this.#step(plan, step);
@@ -117,7 +116,7 @@ class ProgramWriter {
     this.kernels.push(info);
   }
 
-  #step(plan: Plan, step: Step): string | null {
+  #step(plan: Schedule, step: ScheduleStep): string | null {
     if (step.kind === "kernel") return this.#kernelStep(plan, step);
     if (step.kind === "copy") {
       const node = step.from;
@@ -135,14 +134,14 @@ class ProgramWriter {
     if (step.kind === "collective") return this.#collectiveStep(plan, step);
     const { node } = step;
     if (numel(node.shape) === 0 && node.outputs === null) return null;
-    const info: KernelInfo = { name: libraryName(node), kind: "library", ...costOf(node) };
+    const info: KernelInfo = { name: libraryName(node), kind: "library", ...opCost(node) };
     info.work = this.#libraryWork(plan, node);
     const text = step.matrices !== null ? this.#matmul(plan, step, info) : this.#library(plan, node);
     this.#note(info);
     return text;
   }
 
-  #kernelStep(plan: Plan, { kernel }: Extract<Step, { kind: "kernel" }>): string | null {
+  #kernelStep(plan: Schedule, { kernel }: Extract<ScheduleStep, { kind: "kernel" }>): string | null {
     if (kernel.size === 0) return null;
     const { units, call, work } = this.#call(plan, kernel);
     this.#note({
@@ -155,12 +154,12 @@ class ProgramWriter {
     return call("0", String(units));
   }
 
-  #touches(plan: Plan, nodes: readonly Node[]): KernelWork["touches"] {
+  #touches(plan: Schedule, nodes: readonly Node[]): KernelWork["touches"] {
     return nodes.map((node) => ({ place: this.#at(plan, node), bytes: numel(node.shape) * bytesPer(node.dtype) }));
   }
 
   /** What a library call does, as far as its op says. */
-  #libraryWork(plan: Plan, node: Node): KernelWork {
+  #libraryWork(plan: Schedule, node: Node): KernelWork {
     const inputs = node.inputs
       .filter((input) => !isZeroBase(node, input))
       .map((input) => ({ place: this.#place(plan, input), bytes: numel(input.shape) * bytesPer(input.dtype) }));
@@ -169,7 +168,7 @@ class ProgramWriter {
       bytes: numel(aval.shape) * bytesPer(aval.dtype),
     }));
     const work: KernelWork = { touches: [...inputs, ...outputs], ops: {}, rows: 0 };
-    const { flops } = costOf(node);
+    const { flops } = opCost(node);
     if (node.op === "scatterAdd") {
       // Rows of a table are added as rows: only their starts are looked up.
       const { axis } = (node as Node<"scatterAdd">).attrs;
@@ -184,7 +183,7 @@ class ProgramWriter {
   }
 
   /** The memory behind an operand, or what names it where a library reads it through views. */
-  #place(plan: Plan, node: Node): string {
+  #place(plan: Schedule, node: Node): string {
     let at = node;
     while (!plan.locations.has(memoryKey(at)) && at.inputs.length > 0) at = at.inputs[0];
     return plan.locations.has(memoryKey(at)) ? this.#at(plan, at) : `%${at.id}`;
@@ -192,7 +191,7 @@ class ProgramWriter {
 
   /** A call of a kernel over some of its outer iterations. */
   #call(
-    plan: Plan,
+    plan: Schedule,
     kernel: LoopKernel,
   ): { units: number; call: (from: string, count: string) => string; work: KernelWork } {
     const { text, units, tally, columns } = emitKernel(kernel);
@@ -207,7 +206,7 @@ class ProgramWriter {
     return { units, work, call: (from, count) => `W_RUN(${name}, ${from}, ${count}, ${grain}, ${pointers});` };
   }
 
-  #matmul(plan: Plan, step: Extract<Step, { kind: "library" }>, info: KernelInfo): string {
+  #matmul(plan: Schedule, step: Extract<ScheduleStep, { kind: "library" }>, info: KernelInfo): string {
     const { node, epilogue } = step;
     const [a, b] = step.matrices!;
     const code = matrixCode[node.dtype];
@@ -293,7 +292,7 @@ class ProgramWriter {
     );
   }
 
-  #library(plan: Plan, node: Node): string {
+  #library(plan: Schedule, node: Node): string {
     const input = (i: number): string => this.#operand(plan, node.inputs[i]);
     const output = (i = 0): string => this.#at(plan, node, i);
     const { shape, dtype } = node.inputs[0];
@@ -338,7 +337,7 @@ class ProgramWriter {
     throw new InternalError(`the CPU device has no code for ${node.op}`);
   }
 
-  #collectiveStep(plan: Plan, { node, phase }: Extract<Step, { kind: "collective" }>): string {
+  #collectiveStep(plan: Schedule, { node, phase }: Extract<ScheduleStep, { kind: "collective" }>): string {
     const { attrs } = node;
     const [input] = node.inputs;
     const descriptor = this.#constant(`{${describe(attrs, input.shape).join(", ")}}`);
@@ -346,7 +345,7 @@ class ProgramWriter {
       this.#note({
         name: `${attrs.kind}_${input.shape.join("x")}`,
         kind: "collective",
-        flops: costOf(node as Node).flops,
+        flops: opCost(node as Node).flops,
         bytes: bytesReceived(attrs, input.shape),
         work: {
           touches: [],
@@ -374,7 +373,7 @@ class ProgramWriter {
   }
 
   /** A scan over small problems: one kernel over blocks of lanes. */
-  #laneStep(plan: Plan, { node, program }: Extract<Step, { kind: "lane" }>): string {
+  #laneStep(plan: Schedule, { node, program }: Extract<ScheduleStep, { kind: "lane" }>): string {
     if (program.form !== "thread") throw new InternalError("a block of threads on a CPU");
     const { text, lanesPerUnit } = emitLaneC(program);
     const name = this.#function(`(void* const* p, long lo, long hi) {\n${text}\n}`);
@@ -395,7 +394,7 @@ class ProgramWriter {
   }
 
   /** A scan: its step as a function of its own, called once an iteration with moved pointers; carries swap buffers. */
-  #loopStep(plan: Plan, step: Extract<Step, { kind: "loop" }>): string {
+  #loopStep(plan: Schedule, step: Extract<ScheduleStep, { kind: "loop" }>): string {
     const { node, body } = step;
     const { consts, carries, length, reverse } = node.attrs;
     const before = this.kernels.length;
@@ -451,7 +450,7 @@ class ProgramWriter {
     return lines.join(" ");
   }
 
-  program(plan: Plan): string[] {
+  program(plan: Schedule): string[] {
     const steps = this.steps(plan, true);
     const pointers = plan.fn.params.length + plan.fn.outputs.length;
     const kernels = [...this.#functions].map(([text, name]) => ({ name, text }));
@@ -573,7 +572,7 @@ function smallMatmul(
 }`;
 }
 
-export function writeProgram(plan: Plan): ProgramText {
+export function writeProgram(plan: Schedule): ProgramText {
   const writer = new ProgramWriter();
   const units = writer.program(plan);
   return { units, kernels: writer.kernels };

@@ -8,7 +8,7 @@ import { after, beforeEach, test } from "node:test";
 import * as weft from "../../index.js";
 import type { CudaBuffer } from "./context.js";
 import { CudaDevice } from "./index.js";
-import { type Product, Products } from "./products.js";
+import { type CublasProduct, Products } from "./products.js";
 import { type Call, FakeCuda } from "./testkit.js";
 
 const cache = mkdtempSync(join(tmpdir(), "weft-fake-cuda-"));
@@ -125,7 +125,7 @@ test("small uploads do not wait for the GPU", () =>
     assert.equal(fake.sequence().filter((n) => n === "cuStreamSynchronize").length, 1);
   }));
 
-const large = (device: CudaDevice, epilogue: Product["epilogue"] = null): Product => {
+const large = (device: CudaDevice, epilogue: CublasProduct["epilogue"] = null): CublasProduct => {
   const [left, right, out] = [1, 2, 3].map(() => (device.allocate(4 << 20) as CudaBuffer).address);
   const n = 1024;
   return {

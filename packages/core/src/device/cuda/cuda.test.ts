@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { planFunction } from "../../compile/index.js";
+import { scheduleFunction } from "../../compile/index.js";
 import type { GraphFn } from "../../graph/index.js";
 import * as weft from "../../index.js";
 import { cudaLibraries } from "./driver.js";
@@ -89,7 +89,7 @@ test("the generated CUDA compiles for Hopper and for older GPUs", {
   try {
     // One file: the prelude once, every program in a namespace of its own.
     const bodies = programs.map(([, make], i) => {
-      const { source } = writeCudaProgram(planFunction(make(), options), 2112);
+      const { source } = writeCudaProgram(scheduleFunction(make(), options), 2112);
       const start = source.indexOf("template <int N> struct Args");
       const kernels = source.slice(start + source.slice(start).indexOf("\n") + 1);
       return `namespace p${i} {\n${kernels.replaceAll('extern "C" __global__', "static __global__")}\n}`;
@@ -119,7 +119,7 @@ test("the generated CUDA compiles for Hopper and for older GPUs", {
 
 test("launches fit their kernels: a row a warp, 32 columns a tile, threads for every element", () => {
   const launch = (make: () => GraphFn): { blocks: number; threads: number; text: string }[] => {
-    const { kernels } = writeCudaProgram(planFunction(make(), options), 2112);
+    const { kernels } = writeCudaProgram(scheduleFunction(make(), options), 2112);
     return [...kernels.values()];
   };
   const [softmax] = launch(programs[0][1]);
@@ -133,7 +133,7 @@ test("launches fit their kernels: a row a warp, 32 columns a tile, threads for e
 
 test("equal kernels are written once, and results never share memory by assumption", () => {
   const { source, names } = writeCudaProgram(
-    planFunction(
+    scheduleFunction(
       graphOf(
         (a) => [
           a.exp().sum(1),
@@ -162,12 +162,12 @@ test("kernels with many library functions call them, others have them written ou
     for (let i = 0; i < n; i++) y = y.mul(1.01).sin();
     return y;
   };
-  const sourceOf = (n: number) => writeCudaProgram(planFunction(graphOf(chain(n), x), options), 256).source;
+  const sourceOf = (n: number) => writeCudaProgram(scheduleFunction(graphOf(chain(n), x), options), 256).source;
   assert.ok(!sourceOf(8).includes("#define W_MANY_CALLS"));
   assert.ok(sourceOf(100).startsWith("#define W_MANY_CALLS"));
   // Many kernels with a few each are not slow to compile, and must not become slow to run.
   const wide = graphOf((...t) => t.map((v) => chain(8)(v)), ...Array.from({ length: 10 }, (_, i) => [8, 96 + i]));
-  assert.ok(!writeCudaProgram(planFunction(wide, options), 256).source.includes("#define W_MANY_CALLS"));
+  assert.ok(!writeCudaProgram(scheduleFunction(wide, options), 256).source.includes("#define W_MANY_CALLS"));
 });
 
 test("where there is no GPU, the error says what is missing", {

@@ -1,6 +1,6 @@
 // The CUDA device: generated CUDA C through NVRTC, cuBLAS, one stream; a call whose memory is where it was last time is
 // one graph launch.
-import { type Plan, planFunction } from "../../compile/index.js";
+import { type Schedule, scheduleFunction } from "../../compile/index.js";
 import { bytesOf, type GraphFn, type Node, numel, type Precision } from "../../graph/index.js";
 import {
   type CompileOptions,
@@ -13,7 +13,7 @@ import {
   type NamedRanges,
   type ProcessGroup,
 } from "../contract.js";
-import { Lifetime } from "../executable-cache.js";
+import { Lifetime } from "../executable-lru.js";
 import { canFuse } from "./attention.js";
 import { type CudaBuffer, CudaContext, type Piece } from "./context.js";
 import { cudaLibraries } from "./driver.js";
@@ -166,15 +166,15 @@ export class CudaDevice implements Device {
     return this.#scratch.address;
   }
 
-  #plan(fn: GraphFn, options: CompileOptions): Plan {
-    return planFunction(fn, {
+  #plan(fn: GraphFn, options: CompileOptions): Schedule {
+    return scheduleFunction(fn, {
       ...cudaPlanOptions,
       donated: options.donated,
       lanes: { ...cudaPlanOptions.lanes, known: options.known ?? new Map() },
     });
   }
 
-  #program(plan: Plan): CudaProgram {
+  #program(plan: Schedule): CudaProgram {
     this.context.enter();
     return new CudaProgram(this.context, this.#launcher, this.products, plan, this.#precision);
   }

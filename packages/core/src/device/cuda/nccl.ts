@@ -13,7 +13,14 @@ import {
   type WeftError,
 } from "../../graph/index.js";
 import type { ProcessGroup } from "../contract.js";
-import { type Box, bytesReceived, type CollectiveAttrs, countMoved, membersOf, transfers } from "../group/index.js";
+import {
+  bytesReceived,
+  type CollectiveAttrs,
+  countMoved,
+  membersOf,
+  type TransferBox,
+  transfers,
+} from "../group/index.js";
 import type { CudaContext } from "./context.js";
 import { CudaError, type Nccl, ncclIdBytes } from "./driver.js";
 import type { CudaDevice } from "./index.js";
@@ -39,7 +46,10 @@ const hints: Record<number, string> = {
 };
 
 /** A box without gaps in a row-major tensor: where it begins and how long it is, in elements; null with gaps. */
-export function contiguous(box: Pick<Box, "start" | "size">, shape: Shape): { start: number; length: number } | null {
+export function contiguous(
+  box: Pick<TransferBox, "start" | "size">,
+  shape: Shape,
+): { start: number; length: number } | null {
   const strides = stridesOf(shape);
   const length = numel(box.size);
   const start = box.start.reduce((n, s, i) => n + s * strides[i], 0);
@@ -190,8 +200,8 @@ export class NcclGroup implements ProcessGroup {
 
   /** What a member sends to itself. */
   #own(
-    sends: readonly Box[],
-    receives: readonly Box[],
+    sends: readonly TransferBox[],
+    receives: readonly TransferBox[],
     out: readonly ({ start: number; length: number } | null)[],
     into: readonly ({ start: number; length: number } | null)[],
     me: number,

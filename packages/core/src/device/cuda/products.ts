@@ -23,21 +23,21 @@ const types: Partial<Record<DType, { data: number; scale: number; compute: numbe
 const fastCompute: Record<Precision, number> = { float32: 68, tf32: 77, float16: 74, bfloat16: 75 };
 
 /** An operand as a column-major library sees it: not transposed (0), transposed (1) or adjoint (2). */
-export interface Factor {
+export interface CublasOperand {
   address: number;
   op: number;
   ld: number;
 }
 
 /** out [m, n] = op(left) op(right), column-major, once for each element of the batch. */
-export interface Product {
+export interface CublasProduct {
   dtype: DType;
   precision: Precision;
   m: number;
   n: number;
   k: number;
-  left: Factor;
-  right: Factor;
+  left: CublasOperand;
+  right: CublasOperand;
   out: { address: number; ld: number };
   /** Strides in elements: a of the right factor, b of the left one, c of the result. */
   batch: readonly BatchDim[];
@@ -90,7 +90,7 @@ export class Products {
   ) {}
 
   /** Issues a product; says whether all that is left to do with the result (scale, epilogue) was done with it. */
-  issue(product: Product): boolean {
+  issue(product: CublasProduct): boolean {
     if (product.batch.length > 1) throw new InternalError("a product over several batch axes needs pointers");
     const plan = this.#plan(product);
     if (plan !== null && plan.algorithm !== 0) {
@@ -102,7 +102,7 @@ export class Products {
   }
 
   /** A product whose batch is given by tables of pointers: of the left factors, the right ones, the results. */
-  issuePointers(product: Product, count: number, tables: { left: number; right: number; out: number }): void {
+  issuePointers(product: CublasProduct, count: number, tables: { left: number; right: number; out: number }): void {
     const { dtype, m, n, k, left, right, out } = product;
     const { data } = typesOf(dtype);
     const { handle } = this.context.blas();
@@ -136,7 +136,7 @@ export class Products {
 
   readonly #scales = new Map<string, number>();
 
-  #runBlas(product: Product): void {
+  #runBlas(product: CublasProduct): void {
     const { dtype, m, n, k, left, right, out, batch } = product;
     const { data } = typesOf(dtype);
     const { handle } = this.context.blas();
@@ -162,7 +162,7 @@ export class Products {
     }
   }
 
-  #runLt(product: Product, plan: LtPlan, algorithm: number): void {
+  #runLt(product: CublasProduct, plan: LtPlan, algorithm: number): void {
     const lt = this.context.libraries.lt!;
     const { left, right, out, epilogue } = product;
     const [one, zero] = this.#scalars(product.dtype, product.scale);
@@ -181,7 +181,7 @@ export class Products {
   }
 
   /** How cuBLASLt does a product; null where it is not needed or cannot. */
-  #plan(product: Product): LtPlan | null {
+  #plan(product: CublasProduct): LtPlan | null {
     const { lt } = this.context.libraries;
     const large = flopsOf(product) >= worthTuning;
     if (lt === null || (product.epilogue === null && !(large && this.autotune))) return null;
@@ -205,7 +205,7 @@ export class Products {
     this.#plans.clear();
   }
 
-  #makePlan(lt: BlasLt, product: Product, key: string, tune: boolean): LtPlan | null {
+  #makePlan(lt: BlasLt, product: CublasProduct, key: string, tune: boolean): LtPlan | null {
     const { context } = this;
     context.enter();
     this.#handle ??= result64("cublasLtCreate", (out) => lt.cublasLtCreate(out));
@@ -273,7 +273,7 @@ export class Products {
   }
 
   /** The library's own guesses, best first. */
-  #heuristics(lt: BlasLt, product: Product, plan: LtPlan): Uint8Array[] {
+  #heuristics(lt: BlasLt, product: CublasProduct, plan: LtPlan): Uint8Array[] {
     const preference = result64("cublasLtMatmulPreferenceCreate", (o) => lt.cublasLtMatmulPreferenceCreate(o));
     const set = (name: number, value: Uint8Array): number =>
       lt.cublasLtMatmulPreferenceSetAttribute(preference, name, value, value.length);
@@ -297,7 +297,7 @@ export class Products {
   }
 
   /** Times the guesses (and cuBLAS's own choice where there is no epilogue); null: cuBLAS; undefined: none works. */
-  #fastest(product: Product, plan: LtPlan, found: Uint8Array[]): Uint8Array | null | undefined {
+  #fastest(product: CublasProduct, plan: LtPlan, found: Uint8Array[]): Uint8Array | null | undefined {
     this.tuned++;
     const plain = product.epilogue === null ? [null] : [];
     const field = [...plain, ...found].map((choice) => {
@@ -356,13 +356,13 @@ function typesOf(dtype: DType): { data: number; scale: number; compute: number }
   return known;
 }
 
-const computeOf = ({ dtype, precision }: Product): number =>
+const computeOf = ({ dtype, precision }: CublasProduct): number =>
   dtype === "float32" ? fastCompute[precision] : typesOf(dtype).compute;
 
-const flopsOf = ({ m, n, k, batch }: Product): number => 2 * m * n * k * (batch[0]?.size ?? 1);
+const flopsOf = ({ m, n, k, batch }: CublasProduct): number => 2 * m * n * k * (batch[0]?.size ?? 1);
 
 /** Everything that the choice of an algorithm may depend on. */
-function keyOf(product: Product): string {
+function keyOf(product: CublasProduct): string {
   const { dtype, m, n, k, left, right, out, batch, epilogue } = product;
   const d = batch[0];
   const parts: (string | number)[] = [dtype, computeOf(product), m, n, k, left.op, right.op, left.ld, right.ld, out.ld];

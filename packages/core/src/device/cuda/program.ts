@@ -14,9 +14,10 @@ import {
   type MatrixOperand,
   memoryKey,
   mergeBatch,
-  type Plan,
-  type Step,
+  type Schedule,
+  type ScheduleStep,
 } from "../../compile/index.js";
+import { opCost } from "../../cost/index.js";
 import {
   bytesOf,
   type DType,
@@ -30,7 +31,7 @@ import {
   type Precision,
   stridesOf,
 } from "../../graph/index.js";
-import { costOf, type ReferenceRule, referenceRules, type Value } from "../../ops/index.js";
+import { type ReferenceRule, referenceRules, type Value } from "../../ops/index.js";
 import type { KernelInfo } from "../contract.js";
 import { attentionArguments } from "./attention.js";
 import { stagedCollective } from "./collective.js";
@@ -40,7 +41,7 @@ import { result64 } from "./driver.js";
 import { libraryKernels } from "./native/library.js";
 import { linalgKernels } from "./native/linalg.js";
 import { cudaPrelude } from "./native/prelude.js";
-import type { Product, Products } from "./products.js";
+import type { CublasProduct, Products } from "./products.js";
 import { type LibraryCalls, launchScatter, launchSort } from "./scatter-sort.js";
 import { isSolverOp, LinearAlgebra } from "./solver.js";
 import { type ProgramText, writeCudaProgram } from "./source.js";
@@ -144,10 +145,10 @@ const functionOf = (context: CudaContext, module: number, name: string): number 
     (out) => context.libraries.driver.cuModuleGetFunction(out, module, name) as number,
   );
 
-type ProductStep = Extract<Step, { kind: "library" }>;
+type ProductStep = Extract<ScheduleStep, { kind: "library" }>;
 
 /** Rows of a piece when a plan ends in one large product that is its only result; 0 otherwise. */
-function pieceRows(plan: Plan): number {
+function pieceRows(plan: Schedule): number {
   const last = plan.steps[plan.steps.length - 1];
   if (last?.kind !== "library" || last.matrices === null || last.epilogue !== null) return 0;
   const { node } = last;
@@ -161,7 +162,7 @@ function pieceRows(plan: Plan): number {
 const fromBytes = 32 << 20;
 const pieceBytes = 16 << 20;
 
-const usesHost = (plan: Plan): boolean =>
+const usesHost = (plan: Schedule): boolean =>
   plan.steps.some((step) =>
     step.kind === "loop"
       ? usesHost(step.body)
@@ -169,7 +170,7 @@ const usesHost = (plan: Plan): boolean =>
   );
 
 /** The source of a plan for the GPU of a context. */
-export const writeCudaSource = (plan: Plan, context: CudaContext, precision: Precision): ProgramText =>
+export const writeCudaSource = (plan: Schedule, context: CudaContext, precision: Precision): ProgramText =>
   writeCudaProgram(plan, context.multiprocessors * 16, precision);
 
 export class CudaProgram {
@@ -184,7 +185,7 @@ export class CudaProgram {
     readonly context: CudaContext,
     readonly launcher: Launcher,
     readonly products: Products,
-    readonly plan: Plan,
+    readonly plan: Schedule,
     readonly precision: Precision,
   ) {
     this.#text = writeCudaSource(plan, context, precision);
@@ -218,10 +219,10 @@ export class CudaProgram {
   }
 
   /** Epilogues that cuBLASLt computes inside the product. */
-  readonly #epilogues = new Map<Step, LibraryEpilogue>();
+  readonly #epilogues = new Map<ScheduleStep, LibraryEpilogue>();
   readonly #pieceRows: number;
 
-  #readEpilogues(plan: Plan): void {
+  #readEpilogues(plan: Schedule): void {
     for (const step of plan.steps) {
       if (step.kind === "loop") this.#readEpilogues(step.body);
       if (step.kind !== "library" || step.epilogue === null || step.matrices === null) continue;
@@ -245,7 +246,7 @@ export class CudaProgram {
     }
   }
 
-  #attention(plan: Plan, step: ProductStep, addresses: Addresses): void {
+  #attention(plan: Schedule, step: ProductStep, addresses: Addresses): void {
     const call = this.#text.attention.get(step)!;
     const operands = step.operands!.map((o) => ({ address: this.#at(plan, o.node, addresses), offset: o.offset }));
     const results = outputAvals(step.node).map((_, i) => this.#at(plan, step.node, addresses, i));
@@ -254,12 +255,12 @@ export class CudaProgram {
       this.launcher.launch(this.#functions.get(call.name + suffix)!, [blocks, 1], call.threads, args, call.sharedBytes);
   }
 
-  #info(step: Step): void {
+  #info(step: ScheduleStep): void {
     if (step.kind === "collective") {
       if (step.phase === "start") return;
       const [operand] = step.node.inputs;
       const name = `${step.node.attrs.kind}_${operand.shape.join("x")}`;
-      this.kernels.push({ name, kind: "collective", ...costOf(step.node as Node) });
+      this.kernels.push({ name, kind: "collective", ...opCost(step.node as Node) });
     } else if (step.kind === "kernel") {
       const { kernel } = step;
       this.kernels.push({
@@ -297,7 +298,7 @@ export class CudaProgram {
       this.kernels.push({
         name: `${step.node.op === "custom" ? (step.node as Node<"custom">).attrs.rule.name : step.node.op}_${dims}`,
         kind: step.kind === "loop" ? "loop" : "library",
-        ...costOf(step.node as Node),
+        ...opCost(step.node as Node),
       });
     }
   }
@@ -327,7 +328,7 @@ export class CudaProgram {
     }
   }
 
-  #issuePlan(plan: Plan, addresses: Addresses, after?: (step: number) => void): void {
+  #issuePlan(plan: Schedule, addresses: Addresses, after?: (step: number) => void): void {
     let number = 0;
     const ranges = plan === this.plan ? this.context.ranges : null;
     for (const step of plan.steps) {
@@ -364,24 +365,24 @@ export class CudaProgram {
     return location.kind === "input" ? addresses.inputs[location.index] : addresses.outputs[location.index];
   }
 
-  #at(plan: Plan, node: Node, addresses: Addresses, index = 0): number {
+  #at(plan: Schedule, node: Node, addresses: Addresses, index = 0): number {
     const location = plan.locations.get(memoryKey(node, index));
     if (location === undefined) throw new InternalError(`no memory for %${node.id} (${node.op})`);
     return this.#address(location, addresses);
   }
 
-  #operand(plan: Plan, node: Node, addresses: Addresses): number {
+  #operand(plan: Schedule, node: Node, addresses: Addresses): number {
     return this.#at(plan, contiguousOperand(plan, node), addresses);
   }
 
-  #launch(plan: Plan, key: object, buffers: readonly Node[], addresses: Addresses): void {
+  #launch(plan: Schedule, key: object, buffers: readonly Node[], addresses: Addresses): void {
     const prepared = this.#text.kernels.get(key);
     if (prepared === undefined) return;
     const args = buffers.map((node) => this.#at(plan, node, addresses));
     this.launcher.launch(this.#functions.get(prepared.name)!, [prepared.blocks, 1], prepared.threads, args);
   }
 
-  #lanes(plan: Plan, { node, program }: Extract<Step, { kind: "lane" }>, addresses: Addresses): void {
+  #lanes(plan: Schedule, { node, program }: Extract<ScheduleStep, { kind: "lane" }>, addresses: Addresses): void {
     const prepared = this.#text.kernels.get(program)!;
     const inputs = node.inputs.map((x) => this.#operand(plan, x, addresses));
     const outputs = outputAvals(node as Node).map((_, i) => this.#at(plan, node as Node, addresses, i));
@@ -397,7 +398,7 @@ export class CudaProgram {
     this.context.check("cuMemcpyDtoD", driver.cuMemcpyDtoDAsync_v2(to, from, bytes, this.context.stream));
   }
 
-  #loop(plan: Plan, step: Extract<Step, { kind: "loop" }>, addresses: Addresses): void {
+  #loop(plan: Schedule, step: Extract<ScheduleStep, { kind: "loop" }>, addresses: Addresses): void {
     const { node, body } = step;
     const { consts, carries, length, reverse } = node.attrs;
     const sizes = loopMemory(step);
@@ -432,7 +433,7 @@ export class CudaProgram {
       this.#copy(this.#at(plan, node as Node, addresses, c), current[c], sizeOf(body.fn.outputs[c]));
   }
 
-  #matmul(plan: Plan, step: ProductStep, addresses: Addresses, rows?: { start: number; count: number }): void {
+  #matmul(plan: Schedule, step: ProductStep, addresses: Addresses, rows?: { start: number; count: number }): void {
     const { node } = step;
     const [a, b] = step.matrices!;
     const rank = node.shape.length - 2;
@@ -448,7 +449,7 @@ export class CudaProgram {
     const ldc = Math.max(out[rank], n);
     const epilogue = this.#epilogues.get(step) ?? null;
     // Row-major c = a b is column-major c^T = b^T a^T: the operands change places.
-    const product: Product = {
+    const product: CublasProduct = {
       dtype: node.dtype,
       precision: (node as Node<"matmul">).attrs.precision ?? this.precision,
       m: n,
@@ -473,7 +474,7 @@ export class CudaProgram {
   }
 
   /** A batch that one stride cannot describe: a kernel writes the pointers of its products. */
-  #pointers(step: ProductStep, product: Product, batch: readonly BatchDim[]): void {
+  #pointers(step: ProductStep, product: CublasProduct, batch: readonly BatchDim[]): void {
     const count = numel(batch.map((d) => d.size));
     const size = bytesOf(product.dtype);
     let table = this.#tables.get(step);
@@ -503,7 +504,7 @@ export class CudaProgram {
   }
 
   /** Pointer tables of batched products: a recorded graph reads them, so they live as long as the program. */
-  readonly #tables = new Map<Step, CudaBuffer>();
+  readonly #tables = new Map<ScheduleStep, CudaBuffer>();
 
   readonly #calls: LibraryCalls;
 
@@ -521,7 +522,7 @@ export class CudaProgram {
     };
   }
 
-  #library(plan: Plan, step: ProductStep, addresses: Addresses): void {
+  #library(plan: Schedule, step: ProductStep, addresses: Addresses): void {
     const { node } = step;
     const workspace = addresses.scratch + step.workspace;
     const input = (i: number): number => this.#operand(plan, node.inputs[i], addresses);
@@ -557,7 +558,7 @@ export class CudaProgram {
   }
 
   /** By the vendor's solvers, or on the host where they are missing. */
-  #linearAlgebra(plan: Plan, node: Node, addresses: Addresses): void {
+  #linearAlgebra(plan: Schedule, node: Node, addresses: Addresses): void {
     const algebra = linearAlgebraOf(this.context, this.launcher);
     if (algebra === null) {
       this.#onHost(plan, node, addresses);
@@ -569,7 +570,7 @@ export class CudaProgram {
   }
 
   /** Runs an op on the host by its reference rule. */
-  #onHost(plan: Plan, node: Node, addresses: Addresses): void {
+  #onHost(plan: Schedule, node: Node, addresses: Addresses): void {
     const inputs = node.inputs.map((x): Value => {
       const data = makeStorage(x.dtype, numel(x.shape));
       const buffer = new CudaBuffer(this.#operand(plan, x, addresses), data.byteLength);

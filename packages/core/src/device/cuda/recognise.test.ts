@@ -2,11 +2,10 @@
 // with the values and gradients of the ops; and what only looks like it is left alone.
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
-import { planFunction } from "../../compile/index.js";
+import { scheduleFunction } from "../../compile/index.js";
 import type { GraphFn } from "../../graph/index.js";
 import * as weft from "../../index.js";
 import { data } from "./emulated/testkit.js";
-import { assertSmallerThan, fusedOf, type Plan, Recorder } from "./plan.testkit.js";
 import {
   type Attend,
   assertClose,
@@ -25,12 +24,13 @@ import {
   size,
   square,
 } from "./recognise.testkit.js";
+import { assertSmallerThan, fusedOf, Recorder, type Schedule } from "./schedule.testkit.js";
 
 type Tensor = weft.Tensor;
 
 interface Outcome {
   results: number[][];
-  plan: Plan | null;
+  plan: Schedule | null;
 }
 
 /** Result and gradients of a form, on the recorder or (as it is) on the reference device. */
@@ -250,7 +250,7 @@ test("devices without such kernels compute what they computed: on the CPU, the k
   class Plain extends weft.ReferenceDevice {
     kernels: string[] = [];
     override compile(fn: GraphFn) {
-      const { steps } = planFunction(fn, { parallelRows: 64, longReduction: 4096 });
+      const { steps } = scheduleFunction(fn, { parallelRows: 64, longReduction: 4096 });
       this.kernels = steps.map((s) =>
         s.kind === "kernel" ? s.kernel.name : s.kind === "library" ? s.node.op : s.kind,
       );

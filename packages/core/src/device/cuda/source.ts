@@ -6,9 +6,9 @@ import {
   emitCudaKernel,
   emitLaneCuda,
   type LoopKernel,
-  type Plan,
-  type PlanOptions,
-  type Step,
+  type Schedule,
+  type ScheduleOptions,
+  type ScheduleStep,
 } from "../../compile/index.js";
 import type { Node, Precision } from "../../graph/index.js";
 import { type AttentionCall, attentionCall, attentionOf, attentionWorkspace, fitsAttention } from "./attention.js";
@@ -18,7 +18,7 @@ import { preludeFor } from "./native/prelude.js";
 import { workspaceBytes } from "./scatter-sort.js";
 
 /** How plans are made for this device. */
-export const cudaPlanOptions: PlanOptions = {
+export const cudaPlanOptions: ScheduleOptions = {
   parallelRows: 1024,
   longReduction: 4096,
   splitColumns: 512,
@@ -43,11 +43,11 @@ export interface ProgramText {
   names: string[];
   /** By loop kernel, lane kernel or batch. */
   kernels: Map<object, Prepared>;
-  attention: Map<Step, AttentionCall & { name: string }>;
+  attention: Map<ScheduleStep, AttentionCall & { name: string }>;
 }
 
 /** The CUDA C of a plan and of the loops in it, equal kernels once. Needs no GPU. */
-export function writeCudaProgram(plan: Plan, maxBlocks: number, precision: Precision = "float32"): ProgramText {
+export function writeCudaProgram(plan: Schedule, maxBlocks: number, precision: Precision = "float32"): ProgramText {
   const texts = new Map<string, string>();
   const kernels = new Map<object, Prepared>();
   const devices = new Map<string, string>();
@@ -68,7 +68,7 @@ export function writeCudaProgram(plan: Plan, maxBlocks: number, precision: Preci
     kernels.set(kernel, { ...emitted, name: named(text) });
   };
   /** One launch for several kernels: each has a range of the blocks, found in a table. */
-  const addBatch = (step: Extract<Step, { kind: "batch" }>, mayAlias: boolean, aligned: boolean): void => {
+  const addBatch = (step: Extract<ScheduleStep, { kind: "batch" }>, mayAlias: boolean, aligned: boolean): void => {
     const rows: number[][] = [];
     const bodies: string[] = [];
     let [start, offset, threads, together] = [0, 0, 0, 0];
@@ -97,17 +97,17 @@ ${cases.join("\n")}
     kernels.set(step, { text, n: 0, blocks: start, threads, name: named(text) });
   };
   const attention: ProgramText["attention"] = new Map();
-  const addAttention = (step: Extract<Step, { kind: "library" }>): void => {
+  const addAttention = (step: Extract<ScheduleStep, { kind: "library" }>): void => {
     const call = attentionCall(step.node, step.operands!, precision);
     attention.set(step, { ...call, name: named(call.text) });
   };
-  const addLanes = ({ program }: Extract<Step, { kind: "lane" }>, aligned: boolean): void => {
+  const addLanes = ({ program }: Extract<ScheduleStep, { kind: "lane" }>, aligned: boolean): void => {
     const emitted = program.form === "block" ? emitBlockCuda(program) : emitLaneCuda(program, aligned);
     const buffers = program.inputs.length + program.outputs.length;
     const text = `extern "C" __global__ void __launch_bounds__(${emitted.threads}) @(const Args<${buffers}> args) {\n  void* const* p = args.p;\n${emitted.text}\n}`;
     kernels.set(program, { ...emitted, text, n: 0, name: named(text) });
   };
-  const visit = (inner: Plan, aligned: boolean): void => {
+  const visit = (inner: Schedule, aligned: boolean): void => {
     const mayAlias = inner.aliases.size > 0;
     for (const step of inner.steps) {
       if (step.kind === "kernel") add(step.kernel, mayAlias, aligned);

@@ -7,7 +7,7 @@ import * as weft from "../../index.js";
 import * as nn from "../../nn/index.js";
 import * as optim from "../../optim/index.js";
 import type { CompileOptions } from "../contract.js";
-import { assertSmallerThan, fusedOf, type Plan, Recorder } from "./plan.testkit.js";
+import { assertSmallerThan, fusedOf, Recorder, type Schedule } from "./schedule.testkit.js";
 import { writeCudaProgram } from "./source.js";
 
 interface Size {
@@ -38,7 +38,7 @@ function trainOn(device: Recorder, { batch, length, heads, ...shape }: Size, dty
   step(params, optimizer.init(params), ids, weft.zeros([batch], { dtype: "int32" }), weft.key(1));
 }
 
-const planOf = (device: Recorder): Plan => device.plan(({ donated }) => donated?.some(Boolean) ?? false);
+const planOf = (device: Recorder): Schedule => device.plan(({ donated }) => donated?.some(Boolean) ?? false);
 
 test("a training step of two layers is some sixty launches, one of them for all updates, none with scores", () => {
   const device = new Recorder();
@@ -53,7 +53,7 @@ test("a training step of two layers is some sixty launches, one of them for all 
 });
 
 /** The plan of a step in bfloat16 whose tensors are large enough for vectors; nothing is computed. */
-function halfPlan(): { plan: Plan; tokens: number; width: number; feedForward: number } {
+function halfPlan(): { plan: Schedule; tokens: number; width: number; feedForward: number } {
   class Planned extends Recorder {
     override compile(fn: GraphFn, options: CompileOptions = {}) {
       if (!options.donated?.some(Boolean)) return super.compile(fn, options);

@@ -19,7 +19,7 @@ const transferLength = 3 + 2 * maxDims;
 const headerLength = 20;
 const nativeKinds = { allReduce: 0, reduceScatter: 1, allGather: 2, allToAll: 2, exchange: 2 } as const;
 
-export interface Box {
+export interface TransferBox {
   /** Position of the other side in the list of members. */
   member: number;
   start: readonly number[];
@@ -45,9 +45,14 @@ export function operandShape(attrs: CollectiveAttrs): Shape {
   return shape;
 }
 
-const whole = (shape: Shape): Pick<Box, "start" | "size"> => ({ start: shape.map(() => 0), size: shape });
+const whole = (shape: Shape): Pick<TransferBox, "start" | "size"> => ({ start: shape.map(() => 0), size: shape });
 
-function part(shape: Shape, axis: number, sizes: readonly number[], member: number): Pick<Box, "start" | "size"> {
+function part(
+  shape: Shape,
+  axis: number,
+  sizes: readonly number[],
+  member: number,
+): Pick<TransferBox, "start" | "size"> {
   return {
     start: shape.map((_, i) => (i === axis ? startOf(sizes, member) : 0)),
     size: shape.map((d, i) => (i === axis ? sizes[member] : d)),
@@ -55,10 +60,10 @@ function part(shape: Shape, axis: number, sizes: readonly number[], member: numb
 }
 
 /** Boxes of the operand that leave, and boxes of the result that are filled. */
-export function transfers(attrs: CollectiveAttrs, operand: Shape): { sends: Box[]; receives: Box[] } {
+export function transfers(attrs: CollectiveAttrs, operand: Shape): { sends: TransferBox[]; receives: TransferBox[] } {
   const members = membersOf(attrs);
   const { kind, shape, axis, splitAxis, sizes, splitSizes } = attrs;
-  const each = (box: (member: number) => Pick<Box, "start" | "size">): Box[] =>
+  const each = (box: (member: number) => Pick<TransferBox, "start" | "size">): TransferBox[] =>
     members.map((_, member) => ({ member, ...box(member) }));
   if (kind === "allGather")
     return { sends: each(() => whole(operand)), receives: each((m) => part(shape, axis, sizes, m)) };
@@ -67,7 +72,7 @@ export function transfers(attrs: CollectiveAttrs, operand: Shape): { sends: Box[
       sends: each((m) => part(operand, splitAxis, splitSizes, m)),
       receives: each((m) => part(shape, axis, sizes, m)),
     };
-  const boxes = (list: CollectiveAttrs["sends"]): Box[] =>
+  const boxes = (list: CollectiveAttrs["sends"]): TransferBox[] =>
     list.map(({ rank, start, stop }) => {
       const member = members.indexOf(rank);
       if (member < 0) throw new InternalError(`exchange with rank ${rank}, which is not in the group [${members}]`);
@@ -76,7 +81,7 @@ export function transfers(attrs: CollectiveAttrs, operand: Shape): { sends: Box[
   return { sends: boxes(attrs.sends), receives: boxes(attrs.receives) };
 }
 
-function writeTransfers(into: number[], boxes: readonly Box[], shape: Shape, element: number): void {
+function writeTransfers(into: number[], boxes: readonly TransferBox[], shape: Shape, element: number): void {
   const strides = stridesOf(shape).map((s) => s * element);
   const padded = (values: readonly number[]): number[] => [
     ...values,

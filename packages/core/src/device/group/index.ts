@@ -1,11 +1,11 @@
 // Process groups: how devices of several processes exchange data.
 export {
-  type Box,
   bytesReceived,
   type CollectiveAttrs,
   describe,
   membersOf,
   operandShape,
+  type TransferBox,
   transfers,
 } from "./descriptor.js";
 export { LocalGroup } from "./local.js";

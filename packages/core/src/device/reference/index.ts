@@ -1,8 +1,9 @@
 // The reference device: plain TypeScript on typed arrays, slow and obviously right. The oracle for every other device,
 // and what runs where there is no compiler.
 import { freemem, totalmem } from "node:os";
+import { opCost } from "../../cost/index.js";
 import { functionOrder, type GraphFn, isOp, type Node, numel, storageView } from "../../graph/index.js";
-import { costOf, evaluate, type Value } from "../../ops/index.js";
+import { evaluate, type Value } from "../../ops/index.js";
 import {
   type Device,
   type DeviceBuffer,
@@ -13,7 +14,7 @@ import {
   OutOfMemoryError,
   type ProcessGroup,
 } from "../contract.js";
-import { Lifetime } from "../executable-cache.js";
+import { Lifetime } from "../executable-lru.js";
 
 class HostBuffer implements DeviceBuffer {
   constructor(readonly data: ArrayBuffer) {}
@@ -64,7 +65,7 @@ export class ReferenceDevice implements Device {
   compile(fn: GraphFn): Executable {
     const kernels = functionOrder(fn)
       .filter((node) => !fn.params.includes(node) && !isOp(node, "const") && !isOp(node, "pick"))
-      .map((node) => ({ name: node.op, kind: "kernel" as const, ...costOf(node) }));
+      .map((node) => ({ name: node.op, kind: "kernel" as const, ...opCost(node) }));
     const lifetime = new Lifetime();
     const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
       lifetime.check();

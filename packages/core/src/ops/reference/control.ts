@@ -9,8 +9,8 @@ export interface Waiting {
 }
 
 /** Values by and by: the evaluation stops at every collective. */
-export type Evaluation = Generator<Waiting, Value[], Value>;
-export type Evaluate = (fn: GraphFn, args: readonly Value[]) => Evaluation;
+export type EvaluationSteps = Generator<Waiting, Value[], Value>;
+export type Evaluate = (fn: GraphFn, args: readonly Value[]) => EvaluationSteps;
 
 function iota({ shape, axis, dtype }: OpAttrs["iota"]): Value {
   const numbers: number[] = [];
@@ -20,7 +20,7 @@ function iota({ shape, axis, dtype }: OpAttrs["iota"]): Value {
   return fromReals(dtype, shape, numbers);
 }
 
-function* scan(inputs: readonly Value[], node: Node<"scan">, evaluate: Evaluate): Evaluation {
+function* scan(inputs: readonly Value[], node: Node<"scan">, evaluate: Evaluate): EvaluationSteps {
   const { body, consts: constCount, carries: carryCount, length, reverse } = node.attrs;
   const consts = inputs.slice(0, constCount);
   let carries = inputs.slice(constCount, constCount + carryCount);
@@ -49,7 +49,7 @@ const supplied = (node: Node): never => {
 type LeafOp = "input" | "data" | "const" | "iota" | "alias" | "barrier" | "pin" | "pick";
 /** Ops that run functions or wait for other devices. */
 export type ControlOp = "scan" | "custom" | "collective";
-type ControlRule<K extends ControlOp> = (inputs: readonly Value[], node: Node<K>) => Evaluation;
+type ControlRule<K extends ControlOp> = (inputs: readonly Value[], node: Node<K>) => EvaluationSteps;
 
 /** `evaluate` is handed in because it needs this table itself. */
 export const controlRules = (evaluate: Evaluate): { [K in ControlOp]: ControlRule<K> } => ({

@@ -9,7 +9,7 @@ import {
   showAval,
 } from "../../graph/index.js";
 import { callGroup } from "./collective.js";
-import { type ControlOp, controlRules, type Evaluation, leafRules } from "./control.js";
+import { type ControlOp, controlRules, type EvaluationSteps, leafRules } from "./control.js";
 import { elementwiseRules } from "./elementwise.js";
 import { indexingRules } from "./indexing.js";
 import { linalgRules } from "./linalg.js";
@@ -57,7 +57,7 @@ export function evaluate(fn: GraphFn, args: readonly Value[], group: CollectiveG
  * Runs a function on host values up to each of its collectives. Intermediate values are dropped after their last use. A result may share its
  * memory with an argument; neither is ever written to.
  */
-export function* evaluateSteps(fn: GraphFn, args: readonly Value[]): Evaluation {
+export function* evaluateSteps(fn: GraphFn, args: readonly Value[]): EvaluationSteps {
   if (args.length !== fn.params.length)
     throw new InternalError(`a function of ${fn.params.length} parameters was given ${args.length} values`);
   const params = new Set(fn.params);
@@ -76,7 +76,7 @@ export function* evaluateSteps(fn: GraphFn, args: readonly Value[]): Evaluation 
     if (params.has(node)) continue;
     const inputs = node.inputs.flatMap((input) => values.get(input) as Value[]);
     const result = isControl(node.op)
-      ? yield* (running[node.op] as (inputs: readonly Value[], node: Node) => Evaluation)(inputs, node)
+      ? yield* (running[node.op] as (inputs: readonly Value[], node: Node) => EvaluationSteps)(inputs, node)
       : (referenceRules[node.op] as ReferenceRule<OpName>)(inputs, node);
     const results = Array.isArray(result) ? result : [result];
     checkResults(node, results);

@@ -3,16 +3,16 @@
 import { bytesOf, type GraphFn, numel, storageView, WeftError } from "@weft/core/internal/graph";
 import type { Value } from "@weft/core/internal/ops";
 import { type Placement, scatterValue } from "@weft/core/internal/shard";
-import type { KnownArguments } from "./protocol.js";
+import type { ConstantArguments } from "./protocol.js";
 
 /** Values up to this size are kept by the client that uploads them. */
-export const maxKnownBytes = 16 << 10;
+export const maxConstantBytes = 16 << 10;
 
 /** What each rank of a program is told, in the order of the mesh. */
-export function tellKnown(known: ReadonlyMap<number, Value>, params: readonly Placement[]): KnownArguments[] {
+export function scatterConstants(known: ReadonlyMap<number, Value>, params: readonly Placement[]): ConstantArguments[] {
   const [first] = params;
   if (first === undefined || known.size === 0) return [];
-  const told: KnownArguments[] = first.mesh.ranks.map(() => []);
+  const told: ConstantArguments[] = first.mesh.ranks.map(() => []);
   for (const [param, value] of known)
     scatterValue(value, params[param]).forEach(({ data }, rank) => {
       const bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
@@ -22,7 +22,7 @@ export function tellKnown(known: ReadonlyMap<number, Value>, params: readonly Pl
 }
 
 /** The same on a worker, checked against its function. */
-export function readKnown(fn: GraphFn, told: KnownArguments): Map<number, Value> {
+export function decodeConstants(fn: GraphFn, told: ConstantArguments): Map<number, Value> {
   return new Map(
     told.map(({ param, data }) => {
       const aval = fn.params[param];

@@ -8,7 +8,7 @@ import { type AnyLaneProgram, laneProgramOf, outlineLanes, type RegionOptions } 
 import { type PrepareOptions, prepare } from "./prepare.js";
 import { asStrided, axisVariables, type Layouts, resolveViews, type Strided } from "./views.js";
 
-export type Step =
+export type ScheduleStep =
   | { kind: "kernel"; kernel: LoopKernel }
   /** Independent kernels in one launch. */
   | { kind: "batch"; kernels: LoopKernel[] }
@@ -24,7 +24,7 @@ export type Step =
       workspace: number;
     }
   /** `offset`: where the loop's own memory begins in the scratch of the plan around it. */
-  | { kind: "loop"; node: Node<"scan">; body: Plan; offset: number }
+  | { kind: "loop"; node: Node<"scan">; body: Schedule; offset: number }
   /** A scan over small independent problems as one kernel. */
   | { kind: "lane"; node: Node<"scan">; program: AnyLaneProgram }
   /** Data from other devices: started as soon as the operand is there, finished when nothing else can be done first. */
@@ -37,9 +37,9 @@ export type Location =
   | { kind: "output"; index: number }
   | { kind: "scratch"; offset: number };
 
-export interface Plan {
+export interface Schedule {
   fn: GraphFn;
-  steps: Step[];
+  steps: ScheduleStep[];
   /** By memory key (see memoryKey). */
   locations: Map<string, Location>;
   scratchBytes: number;
@@ -47,7 +47,7 @@ export interface Plan {
   layouts: Layouts;
 }
 
-export interface PlanOptions extends PrepareOptions, FuseOptions {
+export interface ScheduleOptions extends PrepareOptions, FuseOptions {
   donated?: readonly boolean[];
   /** How lane programs keep the states of their loops, and which parameters' values are known. */
   lanes?: Partial<RegionOptions>;
@@ -74,7 +74,7 @@ export function memoryKey(node: Node, index = 0): string {
 }
 
 interface Work {
-  step: Step;
+  step: ScheduleStep;
   reads: Set<string>;
   writes: Set<string>;
   /** Work that must come first though nothing of it is read. */
@@ -85,7 +85,7 @@ interface Work {
   early?: boolean;
 }
 
-class Planner {
+class Scheduler {
   readonly params: ReadonlySet<Node>;
   readonly #sizes = new Map<string, number>();
   readonly #stop = (node: Node): boolean => this.params.has(node) || this.fusion.stored.has(node);
@@ -93,7 +93,7 @@ class Planner {
   constructor(
     readonly fn: GraphFn,
     readonly fusion: Fusion,
-    readonly options: PlanOptions,
+    readonly options: ScheduleOptions,
   ) {
     this.params = new Set(fn.params);
     this.#paramKeys = new Set(fn.params.map((param) => memoryKey(param)));
@@ -156,7 +156,7 @@ class Planner {
         (matrices ?? operands)?.map((m) => m.node) ??
         node.inputs.filter((x) => !isZeroBase(node, x)).map((x) => this.operandOf(x));
       const reads = new Set(inputs.map((input) => this.#note(input)));
-      const step: Step = isOp(node, "scan")
+      const step: ScheduleStep = isOp(node, "scan")
         ? this.#scanStep(node)
         : { kind: "library", node, matrices, epilogue: null, operands, workspace: 0 };
       return { step, reads, writes, at: position.get(node)! };
@@ -190,19 +190,19 @@ class Planner {
     return [...starts, ...ends];
   }
 
-  #scanStep(node: Node<"scan">): Step {
+  #scanStep(node: Node<"scan">): ScheduleStep {
     const program = laneProgramOf(node as Node);
     if (program !== null) return { kind: "lane", node, program };
     const { known: _, ...lanes } = this.options.lanes ?? {};
     return {
       kind: "loop",
       node,
-      body: planFunction(node.attrs.body, { ...this.options, donated: [], lanes }),
+      body: scheduleFunction(node.attrs.body, { ...this.options, donated: [], lanes }),
       offset: 0,
     };
   }
 
-  run(): Plan {
+  run(): Schedule {
     const position = new Map(this.fusion.order.map((node, i) => [node, i]));
     const work = this.#joined(
       withEpilogues(
@@ -383,7 +383,7 @@ class Planner {
 
 /** A loop's own memory: its step's scratch and a second buffer for every carry. Held only while it runs. */
 function reserveLoop(
-  step: Extract<Step, { kind: "loop" }>,
+  step: Extract<ScheduleStep, { kind: "loop" }>,
   take: (size: number) => number,
   release: (offset: number, size: number) => void,
 ): void {
@@ -394,7 +394,7 @@ function reserveLoop(
   release(offset, aligned(total));
 }
 
-export function loopMemory(step: Extract<Step, { kind: "loop" }>): { body: number; carries: number[] } {
+export function loopMemory(step: Extract<ScheduleStep, { kind: "loop" }>): { body: number; carries: number[] } {
   const { carries, body } = step.node.attrs;
   return {
     body: aligned(step.body.scratchBytes),
@@ -487,7 +487,7 @@ function inOrder(work: Work[]): Work[] {
   return done;
 }
 
-export function planFunction(fn: GraphFn, options: PlanOptions): Plan {
+export function scheduleFunction(fn: GraphFn, options: ScheduleOptions): Schedule {
   const force = process.env.WEFT_LANE_HISTORY;
   const prepared = outlineLanes(prepare(fn, options), {
     ...laneDefaults,
@@ -495,11 +495,11 @@ export function planFunction(fn: GraphFn, options: PlanOptions): Plan {
     ...options.lanes,
   });
   const fusion = fuse(prepared, options);
-  return new Planner(prepared, fusion, options).run();
+  return new Scheduler(prepared, fusion, options).run();
 }
 
 /** The stored node behind a contiguous operand of a library call. */
-export function contiguousOperand(plan: Plan, node: Node): Node {
+export function contiguousOperand(plan: Schedule, node: Node): Node {
   const known = (n: Node): boolean => plan.locations.has(memoryKey(n)) && n.outputs === null;
   return resolveViews(node, axisVariables(node.shape), known).node;
 }

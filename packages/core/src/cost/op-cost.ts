@@ -2,7 +2,7 @@
 // the choice of threads, and by the planner.
 import { bytesOf, isComplex, type Node, numel, type OpName, outputAvals } from "../graph/index.js";
 
-export interface Cost {
+export interface OpCost {
   flops: number;
   bytes: number;
 }
@@ -87,6 +87,6 @@ const flops: { [K in OpName]: (node: Node) => number } = {
   pick: nothing,
 };
 
-export function costOf(node: Node): Cost {
+export function opCost(node: Node): OpCost {
   return { flops: flops[node.op](node), bytes: inBytes(node) + outBytes(node) };
 }

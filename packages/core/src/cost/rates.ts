@@ -1,7 +1,7 @@
 // What a device and its links can do, as numbers that were measured (runtime/calibrate.ts) or are assumed for a machine
 // that is not here. The planner's prices are these rates and nothing else.
 import { type CollectiveKind, collectiveKinds, type DType, isComplex, WeftError } from "../graph/index.js";
-import type { OpClass, ProductTable } from "./price.js";
+import type { OpClass, ProductTable } from "./kernel-cost.js";
 
 /** Points of a curve, ascending in x; between them it is straight in log x, outside it is flat. */
 export type Curve = readonly (readonly [x: number, y: number])[];

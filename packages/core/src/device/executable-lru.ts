@@ -43,7 +43,7 @@ interface Entry<T> {
   cached: boolean;
 }
 
-export class ExecutableCache<T extends CachedExecutable> {
+export class ExecutableLru<T extends CachedExecutable> {
   readonly #entries = new Map<string, Entry<T>>();
 
   /** @param limit Number of executables that stay loaded without a holder. */

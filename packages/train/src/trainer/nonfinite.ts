@@ -3,19 +3,24 @@
 
 import { type Tensor, valueAndGrad } from "@weft/core/internal/tensor";
 import * as nn from "@weft/core/nn";
-import { unpack } from "./model.js";
+import { unpackBatch } from "./model.js";
 import { lossOf, type StepOptions } from "./step.js";
 
 const bad = (t: Tensor): number => t.isFinite().logicalNot().cast("int32").sum().itemSync() as number;
 
 /** A sentence about the first tensor with NaN or infinity: parameters, then activations in order, then gradients. */
-export function firstBadTensor(options: StepOptions, params: nn.TextClassifier, packed: Tensor, heads: number): string {
+export function firstNonFiniteTensor(
+  options: StepOptions,
+  params: nn.TextClassifier,
+  packed: Tensor,
+  heads: number,
+): string {
   for (const [name, t] of Object.entries(nn.stateDict(params))) {
     const count = bad(t);
     if (count > 0) return say(`parameter ${name}`, t, count);
   }
-  const batch = unpack(packed);
-  const found = firstBadActivation(params, batch.ids, batch.mask, heads);
+  const batch = unpackBatch(packed);
+  const found = firstNonFiniteActivation(params, batch.ids, batch.mask, heads);
   if (found !== null) return found;
   const [loss, grads] = valueAndGrad((p: nn.TextClassifier) => lossOf(options, p, batch))(params);
   if (bad(loss) > 0) return say("the loss itself", loss, 1);
@@ -26,7 +31,7 @@ export function firstBadTensor(options: StepOptions, params: nn.TextClassifier, 
   return "every tensor of this rank is finite when the step is computed again; the sum of the gradients overflowed, or another rank has the bad one";
 }
 
-function firstBadActivation(params: nn.TextClassifier, ids: Tensor, mask: Tensor, heads: number): string | null {
+function firstNonFiniteActivation(params: nn.TextClassifier, ids: Tensor, mask: Tensor, heads: number): string | null {
   const table = params.embedding.weight;
   const length = ids.shape[1];
   const where =

@@ -1,7 +1,7 @@
 // The price of compiled kernels: what the compiler counted of each, times measured rates. Unlike the planner's price of
 // operations, nothing is guessed about fusion. Knows numbers only: no graph, no code, no device.
 import type { BinaryFn, CollectiveKind, DType, UnaryFn } from "../graph/index.js";
-import { effortOf } from "../ops/index.js";
+import { functionCost } from "./index.js";
 import { linkTime, matmulRate, type Rates, valueAt } from "./rates.js";
 
 /** Kinds of arithmetic that take about the same time each, in vectors where the compiler can. */
@@ -25,15 +25,15 @@ export type OpClass = (typeof opClasses)[number];
 /** The class of a function, and how many operations of that class it is. */
 export function classOf(fn: UnaryFn | BinaryFn, dtype: DType): [OpClass, number] {
   const wide = dtype === "float64" || dtype === "int64" || dtype === "complex64" ? 2 : dtype === "complex128" ? 4 : 1;
-  const effort = effortOf(fn);
+  const effort = functionCost(fn);
   // erfc is computed as erf is.
-  if (effort === "vectorised") return wide === 1 ? [fn === "erfc" ? "erf" : (fn as OpClass), 1] : ["libm", wide / 2];
+  if (effort === "vectorized") return wide === 1 ? [fn === "erfc" ? "erf" : (fn as OpClass), 1] : ["libm", wide / 2];
   if (effort === "division") return ["divide", wide];
   if (effort === "library") return ["libm", wide];
   return ["simple", wide];
 }
 
-export interface Product {
+export interface MatrixProduct {
   dtype: DType;
   batch: number;
   m: number;
@@ -53,7 +53,7 @@ export interface KernelWork {
   ops: Partial<Record<OpClass, number>>;
   /** Inner loops that it starts: rows times passes over them. */
   rows: number;
-  product?: Product;
+  product?: MatrixProduct;
   /** Floating-point operations of factorisations. */
   linalg?: number;
   collective?: { kind: CollectiveKind; members: number; bytes: number };
@@ -101,7 +101,7 @@ function between(sizes: readonly number[], x: number): { at: number; part: numbe
 }
 
 /** Seconds of one product by a table: straight in logarithms between its points, proportional beyond the last. */
-export function tableTime(table: ProductTable, product: Product): number {
+export function tableTime(table: ProductTable, product: MatrixProduct): number {
   const { sizes } = table;
   const along = [product.m, product.n, product.k].map((size) => between(sizes, size));
   const times = product.left ? table.tn : product.right ? table.nt : product.spread ? table.ns : table.nn;
@@ -119,7 +119,7 @@ export function tableTime(table: ProductTable, product: Product): number {
   return Math.exp(sum) * along.reduce((n, { beyond }) => n * beyond, 1);
 }
 
-export function productTime(rates: Rates, product: Product): number {
+export function productTime(rates: Rates, product: MatrixProduct): number {
   const { batch, m, n, k, dtype } = product;
   const flops = 2 * batch * m * n * k;
   if (flops === 0) return 0;
@@ -148,7 +148,7 @@ export class Touched {
 /** What stays in the caches of one core from kernel to kernel. */
 const nearBytes = 1 << 20;
 
-export interface KernelPrice {
+export interface KernelCost {
   seconds: number;
   /** What it is made of; memory and arithmetic overlap. */
   memory: number;
@@ -172,7 +172,7 @@ function trafficTime(work: KernelWork, rates: Rates, touched: Touched): number {
 }
 
 /** Seconds of one kernel after everything that was touched before it. */
-export function kernelPrice(work: KernelWork, rates: Rates, touched: Touched): KernelPrice {
+export function kernelCost(work: KernelWork, rates: Rates, touched: Touched): KernelCost {
   let arithmetic = 0;
   for (const op of opClasses) arithmetic += (work.ops[op] ?? 0) / opRate(rates, op);
   arithmetic += work.rows * (rates.row ?? 0);
@@ -193,7 +193,7 @@ export function kernelPrice(work: KernelWork, rates: Rates, touched: Touched): K
   if (work.loop !== undefined) {
     // Two steps are enough to know what stays in cache from step to step.
     const { steps, kernels } = work.loop;
-    const once = (): number => kernels.reduce((n, kernel) => n + kernelPrice(kernel, rates, touched).seconds, 0);
+    const once = (): number => kernels.reduce((n, kernel) => n + kernelCost(kernel, rates, touched).seconds, 0);
     const first = once();
     const seconds = steps > 1 ? first + (steps - 1) * once() : first * steps;
     return { seconds, memory, arithmetic: seconds };
@@ -202,7 +202,7 @@ export function kernelPrice(work: KernelWork, rates: Rates, touched: Touched): K
 }
 
 /** Prices of the kernels of a function that runs again and again. */
-export function priceKernels(kernels: readonly KernelWork[], rates: Rates): KernelPrice[] {
+export function costKernels(kernels: readonly KernelWork[], rates: Rates): KernelCost[] {
   const touched = new Touched();
   const warm = (list: readonly KernelWork[]): void => {
     for (const work of list) {
@@ -211,10 +211,10 @@ export function priceKernels(kernels: readonly KernelWork[], rates: Rates): Kern
     }
   };
   warm(kernels);
-  return kernels.map((work) => kernelPrice(work, rates, touched));
+  return kernels.map((work) => kernelCost(work, rates, touched));
 }
 
 /** Seconds of a function, its call included. */
 export function predictKernels(kernels: readonly KernelWork[], rates: Rates): number {
-  return priceKernels(kernels, rates).reduce((n, { seconds }) => n + seconds, rates.call);
+  return costKernels(kernels, rates).reduce((n, { seconds }) => n + seconds, rates.call);
 }

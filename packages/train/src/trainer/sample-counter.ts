@@ -4,20 +4,20 @@
 import { jit, type Tensor, tensor } from "@weft/core/internal/tensor";
 import { type Batch, columns, headColumns } from "../data/index.js";
 import { TrainError } from "./errors.js";
-import type { Group } from "./group.js";
+import type { RankGroup } from "./group.js";
 
 /** Batches that the hash of sample numbers covers. */
 const hashed = 4;
 
-export class Census {
+export class SampleCounter {
   #seen: Int32Array;
   #hash = 2166136261;
   #batches = 0;
 
   constructor(
     private readonly rows: number,
-    private readonly group: Group,
-    /** Told once: equal on two ranks means that they were given the same data. The lab looks at it too. */
+    private readonly group: RankGroup,
+    /** StepResult once: equal on two ranks means that they were given the same data. The lab looks at it too. */
     private readonly onHash: (hash: string) => void,
   ) {
     this.#seen = new Int32Array(rows);

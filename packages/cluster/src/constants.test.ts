@@ -3,23 +3,23 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { build } from "@weft/core/internal/ops";
 import { Mesh, Placement } from "@weft/core/internal/shard";
-import { readKnown, tellKnown } from "./known.js";
+import { decodeConstants, scatterConstants } from "./constants.js";
 
 const value = { shape: [3, 2], dtype: "float64", data: Float64Array.of(1, 2, 3, 4, 5, 6) } as const;
 const mesh = Mesh.of({ d: 2 });
 
 test("every rank is told the rows that it has, and reads them back", () => {
   const placements = [Placement.replicated(mesh, 0), Placement.split(mesh, value.shape, { 0: "d" })];
-  const told = tellKnown(new Map([[1, value]]), placements);
+  const told = scatterConstants(new Map([[1, value]]), placements);
   const rows = placements[1].dims[0]!.bounds;
   const found = told.map((list, rank) => {
     const own = build.input([rows[rank + 1] - rows[rank], 2], "float64");
-    const read = readKnown({ params: [build.input([], "float64"), own], outputs: [own] }, list);
+    const read = decodeConstants({ params: [build.input([], "float64"), own], outputs: [own] }, list);
     return Array.from(read.get(1)!.data as Float64Array);
   });
   assert.deepEqual(found.flat(), [1, 2, 3, 4, 5, 6]);
   assert.ok(found.every((part) => part.length > 0));
-  assert.deepEqual(tellKnown(new Map(), placements), []);
+  assert.deepEqual(scatterConstants(new Map(), placements), []);
 });
 
 test("values that do not fit are refused", () => {
@@ -27,5 +27,5 @@ test("values that do not fit are refused", () => {
   const fn = { params: [own], outputs: [own] };
   const text = Buffer.from(value.data.buffer).toString("base64");
   for (const param of [0, 5])
-    assert.throws(() => readKnown(fn, [{ param, data: text }]), /the value of argument \d does not fit/);
+    assert.throws(() => decodeConstants(fn, [{ param, data: text }]), /the value of argument \d does not fit/);
 });

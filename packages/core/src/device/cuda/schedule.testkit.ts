@@ -1,14 +1,14 @@
 // A device that computes on the host and keeps what a GPU would be asked to compile, for tests that look at plans: how many
 // launches, which fused functions, what lies in memory.
 import assert from "node:assert/strict";
-import { planFunction } from "../../compile/index.js";
+import { scheduleFunction } from "../../compile/index.js";
 import { type GraphFn, type Node, numel } from "../../graph/index.js";
 import { ReferenceDevice } from "../../index.js";
 import type { CompileOptions } from "../contract.js";
 import { canFuse } from "./attention.js";
 import { cudaPlanOptions } from "./source.js";
 
-export type Plan = ReturnType<typeof planFunction>;
+export type Schedule = ReturnType<typeof scheduleFunction>;
 
 export class Recorder extends ReferenceDevice {
   readonly graphs: { fn: GraphFn; options: CompileOptions }[] = [];
@@ -20,23 +20,23 @@ export class Recorder extends ReferenceDevice {
     return super.compile(fn);
   }
   /** The GPU's plan of what was compiled last (and fits the description). */
-  plan(fits: (options: CompileOptions) => boolean = () => true): Plan {
+  plan(fits: (options: CompileOptions) => boolean = () => true): Schedule {
     return this.planOf(this.graphs.findLastIndex((g) => fits(g.options)));
   }
-  planOf(index: number): Plan {
+  planOf(index: number): Schedule {
     const { fn, options } = this.graphs[index];
-    return planFunction(fn, { ...cudaPlanOptions, donated: options.donated });
+    return scheduleFunction(fn, { ...cudaPlanOptions, donated: options.donated });
   }
 }
 
 /** Names of the fused functions of a plan, in order. */
-export const fusedOf = (plan: Plan): string[] =>
+export const fusedOf = (plan: Schedule): string[] =>
   plan.steps.flatMap((s) =>
     s.kind === "library" && s.node.op === "custom" ? [(s.node as Node<"custom">).attrs.rule.name] : [],
   );
 
 /** The largest number of elements that a step of the plan reads or writes. */
-export function largestBuffer(plan: Plan): { elements: number; what: string } {
+export function largestBuffer(plan: Schedule): { elements: number; what: string } {
   let largest = { elements: 0, what: "nothing" };
   const see = (node: Node, what: string): void => {
     const elements = node.outputs === null ? numel(node.shape) : 0;
@@ -50,7 +50,7 @@ export function largestBuffer(plan: Plan): { elements: number; what: string } {
   return largest;
 }
 
-export function assertSmallerThan(plan: Plan, elements: number): void {
+export function assertSmallerThan(plan: Schedule, elements: number): void {
   const largest = largestBuffer(plan);
   assert.ok(largest.elements < elements, `${largest.what} is as large as the scores (${elements})`);
 }

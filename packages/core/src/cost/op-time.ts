@@ -12,8 +12,9 @@ import {
   outputAvals,
   type Shape,
 } from "../graph/index.js";
-import { costOf, elementwiseOps, factorizationOps, leafOps, reductionOps, viewOps } from "../ops/index.js";
-import { classOf, opRate, productTime } from "./price.js";
+import { elementwiseOps, factorizationOps, leafOps, reductionOps, viewOps } from "../ops/index.js";
+import { opCost } from "./index.js";
+import { classOf, opRate, productTime } from "./kernel-cost.js";
 import { matmulRate, type Rates, valueAt } from "./rates.js";
 
 /** What costs nothing by itself: views, and the choice of one of several results. */
@@ -23,7 +24,7 @@ const fused: ReadonlySet<OpName> = new Set<OpName>([...elementwiseOps, ...reduct
 export type WorkKind = "nothing" | "fused" | "matmul" | "linalg" | "scatter" | "sort" | "loop" | "attention";
 
 /** What is known of a node whatever its placement. */
-export interface Work {
+export interface OpWork {
   kind: WorkKind;
   /** Operands that are read from memory: by position, with the node that holds the bytes. */
   reads: { operand: number; bytesPerElement: number }[];
@@ -53,7 +54,7 @@ function levels(order: readonly Node[], params: ReadonlySet<Node>): Map<Node, nu
 }
 
 /** The work of every node of a function. */
-export function workOf(fn: GraphFn): Map<Node, Work> {
+export function workOf(fn: GraphFn): Map<Node, OpWork> {
   const params = new Set(fn.params);
   const order = functionOrder(fn);
   const level = levels(order, params);
@@ -79,7 +80,7 @@ export function workOf(fn: GraphFn): Map<Node, Work> {
       if (!joins) stored.add(source);
     });
   }
-  const work = new Map<Node, Work>();
+  const work = new Map<Node, OpWork>();
   for (const node of order) {
     if (params.has(node) || views.has(node.op) || leafOps.has(node.op) || isFree.get(node)) {
       work.set(node, { kind: "nothing", reads: [], writes: false, kernels: 0 });
@@ -154,7 +155,7 @@ function isTransposed(node: Node): boolean {
 /** Seconds that a device needs for its part of a node; loops get the seconds of their body from `bodyTime`. */
 export function workTime(
   node: Node,
-  work: Work,
+  work: OpWork,
   local: Local,
   rates: Rates,
   bodyTime: (local: Local) => number,
@@ -177,7 +178,7 @@ export function workTime(
       const k = local.operands[0][local.operands[0].length - 1];
       const full = whole.operands[0][whole.operands[0].length - 1];
       // Complex products are several real ones.
-      const parts = costOf(node).flops / Math.max(1, 2 * numel(whole.results[0]) * full);
+      const parts = opCost(node).flops / Math.max(1, 2 * numel(whole.results[0]) * full);
       const batch = (parts * numel(local.results[0])) / Math.max(1, m * n);
       if (rates.ops?.product !== undefined && isSmall(node.dtype, batch / parts, [m, n, k]))
         return fixed + Math.max(streaming, (batch * m * n * k) / rates.ops.product);
@@ -190,17 +191,17 @@ export function workTime(
       return fixed + streaming + lookupTime(numel(local.operands[2]), numel(local.results[0].slice(axis + 1)), rates);
     }
     case "sort":
-      return fixed + (costOf(node).flops * (size(local.results) / Math.max(1, size(whole.results)))) / rates.lookup;
+      return fixed + (opCost(node).flops * (size(local.results) / Math.max(1, size(whole.results)))) / rates.lookup;
     case "linalg": {
       const share = size(local.operands) / Math.max(1, size(whole.operands));
-      return fixed + (costOf(node).flops * share) / rates.linalg;
+      return fixed + (opCost(node).flops * share) / rates.linalg;
     }
     case "attention": {
       // Products of tiles on chip: what goes through memory are the operands and the result.
       const share = size(local.operands.slice(0, 1)) / Math.max(1, size(whole.operands.slice(0, 1)));
       const [m, , n] = whole.operands[0].slice(-3);
       return (
-        fixed + Math.max(streaming, (share * costOf(node).flops) / matmulRate(rates, node.inputs[0].dtype, m, m, n))
+        fixed + Math.max(streaming, (share * opCost(node).flops) / matmulRate(rates, node.inputs[0].dtype, m, m, n))
       );
     }
     case "loop":

@@ -1,11 +1,13 @@
 // What it takes to compute a value a second time instead of writing and loading it: what must be loaded, the arithmetic, and the
 // price of both. Knows what is stored and where loops end; who decides is the fuser.
+
+import { loopCost } from "../cost/index.js";
 import { bytesOf, isFloat, isHalf, isOp, type Node, numel } from "../graph/index.js";
-import { isReduction, opCost } from "./fuse-rules.js";
+import { isReduction } from "./fuse-rules.js";
 import { axisVariables, isView, resolveViews } from "./views.js";
 
 /** The fuser's knowledge, as it stands when it is asked. */
-export interface Known {
+export interface FusionState {
   params: ReadonlySet<Node>;
   stored: ReadonlySet<Node>;
   /** Cheaper to compute again than to load. */
@@ -17,8 +19,8 @@ export interface Known {
   stop(node: Node): boolean;
 }
 
-export class Again {
-  constructor(readonly of: Known) {}
+export class Rematerializer {
+  constructor(readonly of: FusionState) {}
 
   /**
    * What must be loaded to compute a node again, with its arithmetic; reductions are loads. With `halves`, so are values of
@@ -56,24 +58,24 @@ export class Again {
       seen.add(at);
       if (at !== node && (this.of.stored.has(at) || isReduction(at))) continue;
       if (!this.of.isLoopNode(at) && !isView(at)) continue;
-      cost += isView(at) ? 0 : opCost(at);
+      cost += isView(at) ? 0 : loopCost(at);
       stack.push(...at.inputs);
     }
     return cost;
   }
 
   /** What computing a node again for each of its readers costs, in units of the node's own memory. */
-  price(node: Node, loads: ReadonlyMap<Node, number>, readers: number, halves: boolean): number {
+  cost(node: Node, loads: ReadonlyMap<Node, number>, readers: number, halves: boolean): number {
     const size = numel(node.shape);
     const unit = isFloat(node.dtype) ? bytesOf(node.dtype) : null;
-    let price = 0;
+    let cost = 0;
     for (const [leaf, count] of loads) {
       // Small operands stay in cache.
       if (count * 8 <= size) continue;
       const each = (count / size) * (unit === null ? 1 : bytesOf(leaf.dtype) / unit);
       const isNew = halves && !this.of.stored.has(leaf) && this.of.groups.has(leaf) && !isReduction(leaf);
-      price += each * (readers + (isNew ? 1 : 0));
+      cost += each * (readers + (isNew ? 1 : 0));
     }
-    return price;
+    return cost;
   }
 }

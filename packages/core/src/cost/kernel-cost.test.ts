@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Node } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { type KernelWork, predictKernels, priceKernels, productTime, tableTime } from "./price.js";
+import { costKernels, type KernelWork, predictKernels, productTime, tableTime } from "./kernel-cost.js";
+import { wholeOf, workOf, workTime } from "./op-time.js";
 import { linkTime, parseRates, type Rates, sameLinks, valueAt } from "./rates.js";
-import { wholeOf, workOf, workTime } from "./work.js";
 
 /** 1 ns a simple operation, 10 GB/s near and 1 GB/s far, 1 us a kernel, 5 us a call. */
 const rates: Rates = {
@@ -42,20 +42,20 @@ test("a kernel takes the longer of its memory and its arithmetic, and a call com
     ],
     { simple: 8000, exp: 100 },
   );
-  const [price] = priceKernels([work], rates);
+  const [price] = costKernels([work], rates);
   close(price.memory, 2e-6);
   close(price.arithmetic, 9e-6);
   close(price.seconds, 1e-6 + 9e-6);
   close(predictKernels([work], rates), 5e-6 + 1e-6 + 9e-6);
-  close(priceKernels([plain([["a", 1e5]], { simple: 10 })], rates)[0].seconds, 1e-6 + 1e-5);
+  close(costKernels([plain([["a", 1e5]], { simple: 10 })], rates)[0].seconds, 1e-6 + 1e-5);
 });
 
 test("what was touched long ago comes from far away", () => {
   const small = plain([["a", 1e5]]);
   const sweep = plain([["b", 2e7]]);
   // Alone, the small kernel finds its memory in the cache from the call before; with a sweep between, it does not.
-  close(priceKernels([small, small], rates)[1].memory, 1e5 / 1e10);
-  const [cold] = priceKernels([small, sweep], rates);
+  close(costKernels([small, small], rates)[1].memory, 1e5 / 1e10);
+  const [cold] = costKernels([small, sweep], rates);
   close(cold.memory, 1e5 / 1e9);
   // Half-way in the logarithm of the distance the bandwidth is half-way, too.
   close(valueAt(rates.bandwidth, Math.sqrt(1e13)), (1e10 + 1e9) / 2);
@@ -64,10 +64,10 @@ test("what was touched long ago comes from far away", () => {
 test("narrow pieces of far memory go at the rate of their width", () => {
   const narrow: Rates = { ...rates, columns: [[128, 1e8]] };
   const work: KernelWork = { touches: [{ place: "a", bytes: 2e7, run: 128 }], ops: {}, rows: 0 };
-  close(priceKernels([work], narrow)[0].memory, 2e7 / 1e8);
-  close(priceKernels([work], rates)[0].memory, 2e7 / 1e9);
+  close(costKernels([work], narrow)[0].memory, 2e7 / 1e8);
+  close(costKernels([work], rates)[0].memory, 2e7 / 1e9);
   const near: KernelWork = { touches: [{ place: "a", bytes: 1e5, run: 128 }], ops: {}, rows: 0 };
-  close(priceKernels([near], narrow)[0].memory, 1e5 / 1e10);
+  close(costKernels([near], narrow)[0].memory, 1e5 / 1e10);
 });
 
 const cube = (value: (m: number, n: number, k: number) => number): number[] =>
@@ -93,7 +93,7 @@ test("products come from a table by shape and layout, straight in logarithms, pr
   close(productTime(rates, { ...shape, batch: 7 }), (2 * 7 * 1000) / 1e10);
   // Operands that must be fetched come on top of a product in cache, and the epilogue on both.
   const work: KernelWork = { ...plain([["a", 1e5]], { simple: 1000 }), product: shape };
-  close(priceKernels([work], measured)[0].seconds, 1e-6 + 1e-6 + 1e5 / 1e10 + 1e-6);
+  close(costKernels([work], measured)[0].seconds, 1e-6 + 1e-6 + 1e5 / 1e10 + 1e-6);
 });
 
 test("messages have a latency and a bandwidth by size", () => {
@@ -107,16 +107,16 @@ test("messages have a latency and a bandwidth by size", () => {
   close(linkTime(linked, "allReduce", 2, 1e5), 1e-5 + 1e5 / 2e9);
   close(linkTime(linked, "allReduce", 2, 6e6), 1e-5 + 6e6 / 3e9);
   const work: KernelWork = { ...plain([]), collective: { kind: "allReduce", members: 2, bytes: 1e5 } };
-  close(priceKernels([work], linked)[0].seconds, 1e-5 + 5e-5);
+  close(costKernels([work], linked)[0].seconds, 1e-5 + 5e-5);
 });
 
 test("a loop is its step as often as it runs, with its memory in the cache after the first", () => {
   const step = plain([["step", 1e5]], { simple: 1000 });
   const loop: KernelWork = { ...plain([]), loop: { steps: 50, kernels: [step] } };
   const sweep = plain([["sweep", 2e7]]);
-  const [price] = priceKernels([loop, sweep], rates);
+  const [price] = costKernels([loop, sweep], rates);
   close(price.seconds, 1e-6 + 1e5 / 1e9 + 49 * (1e-6 + 1e5 / 1e10));
-  close(priceKernels([loop], rates)[0].seconds, 50 * (1e-6 + 1e5 / 1e10));
+  close(costKernels([loop], rates)[0].seconds, 50 * (1e-6 + 1e5 / 1e10));
 });
 
 test("rates from a file are checked to the last table", () => {
@@ -145,7 +145,7 @@ test("rates from a file are checked to the last table", () => {
 
 test("products: doubles at half the rate of floats, many small ones at the rate of what is written out", () => {
   const operand = (shape: number[]): Node => build.input(shape, "complex128");
-  const priceOf = (left: number[], right: number[], given: Rates): number => {
+  const costOfProduct = (left: number[], right: number[], given: Rates): number => {
     const params = [operand(left), operand(right)];
     const product = build.matmul(params[0], params[1]);
     const work = workOf({ params, outputs: [product] }).get(product)!;
@@ -153,10 +153,10 @@ test("products: doubles at half the rate of floats, many small ones at the rate 
   };
   const memoryless: Rates = { ...rates, bandwidth: [[1, 1e15]] };
   // Four real products of 2 x 64^3 operations at 5e9 each, and a kernel.
-  assert.ok(Math.abs(priceOf([64, 64], [64, 64], memoryless) - (1e-6 + (8 * 64 ** 3) / 5e9)) < 1e-9);
+  assert.ok(Math.abs(costOfProduct([64, 64], [64, 64], memoryless) - (1e-6 + (8 * 64 ** 3) / 5e9)) < 1e-9);
   const small = { ...memoryless, ops: { product: 2e9 } };
   // 100 of 4 x 4 x 4, four real products each.
-  assert.ok(Math.abs(priceOf([100, 4, 4], [100, 4, 4], small) - (1e-6 + (100 * 4 * 64) / 2e9)) < 1e-9);
+  assert.ok(Math.abs(costOfProduct([100, 4, 4], [100, 4, 4], small) - (1e-6 + (100 * 4 * 64) / 2e9)) < 1e-9);
   // Too few, or too large, to be written out.
   for (const [left, right] of [
     [
@@ -168,5 +168,5 @@ test("products: doubles at half the rate of floats, many small ones at the rate 
       [100, 32, 32],
     ],
   ])
-    assert.equal(priceOf(left, right, small), priceOf(left, right, memoryless));
+    assert.equal(costOfProduct(left, right, small), costOfProduct(left, right, memoryless));
 });
