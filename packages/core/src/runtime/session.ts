@@ -10,15 +10,18 @@ import {
 } from "../device/index.js";
 import {
   type Aval,
+  attachValue,
   avalOf,
   bytesOf,
   type GraphFn,
+  makeLeaf,
   makeStorage,
   type Node,
   numel,
   printGraph,
   type Storage,
   showAval,
+  siteOf,
   storageView,
   structuralKey,
   topological,
@@ -191,7 +194,7 @@ export class Session {
         handle.value,
         [...params.map((param) => param.value as TensorValue), ...constants],
         [],
-        results.map((node) => node.site),
+        results.map(siteOf),
         wanted,
       );
       for (const value of constants) value.free();
@@ -199,8 +202,7 @@ export class Session {
       handle.release();
     }
     results.forEach((node, i) => {
-      node.value = values[i];
-      node.depth = 0;
+      attachValue(node, values[i]);
       kept.delete(node);
       detach(node);
     });
@@ -305,9 +307,7 @@ function detach(node: Node): void {
     return;
   }
   for (const input of node.inputs) (input.value as TensorValue | null)?.readerDone();
-  node.inputs = [];
-  node.op = "data";
-  node.attrs = { shape: node.shape, dtype: node.dtype };
+  makeLeaf(node);
 }
 
 /** Runs a function while the graph that it builds is being watched by a transform. */
@@ -332,8 +332,7 @@ export const isTracing = (): boolean => traces > 0;
 /** A leaf node that holds a value. */
 export function dataNode(value: TensorValue): Node {
   const node = make("data", [], { shape: value.aval.shape, dtype: value.aval.dtype });
-  node.value = value;
-  node.depth = 0;
+  attachValue(node, value);
   return node;
 }
 
@@ -377,5 +376,5 @@ export function useDevice(device: Device): Session {
 const maxPendingDepth = 400;
 
 export function boundPending(node: Node): void {
-  if (node.depth > maxPendingDepth && traces === 0) session().realize([node]);
+  if (node.depth > maxPendingDepth && node.value === null && traces === 0) session().realize([node]);
 }
