@@ -11,6 +11,7 @@ const layers = {
     "graph",
     "ops",
     "transform",
+    "cost",
     "shard",
     "compile",
     "device",

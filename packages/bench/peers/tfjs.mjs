@@ -1,4 +1,4 @@
-// TensorFlow.js as a peer of the CPU suite: the fastest of the backends that work here (tfjs-node where somebody installed it with
+// TensorFlow.js as a peer of the CPU suite: the fastest of the backends that work here (tfjs-node if it was installed with
 // its install script, WebAssembly, plain JavaScript).
 import * as tf from "@tensorflow/tfjs";
 import { LocalContestant, serveContestant } from "../dist/suites/contestant.js";

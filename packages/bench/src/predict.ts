@@ -1,8 +1,9 @@
 // Predicted times of rows at a device count: for workers of this machine from the kernels that they will compile, for other
 // machines from the planner's estimated cost of operations.
 import { predictParts } from "@weft/cluster";
+import { h200, type Rates } from "@weft/core/internal/cost";
 import { type GraphFn, WeftError } from "@weft/core/internal/graph";
-import { h200, partition, planSharding, type Rates, type ShardingPlan } from "@weft/core/internal/shard";
+import { partition, planSharding, type ShardingPlan } from "@weft/core/internal/shard";
 import { copyGraph, simplify } from "@weft/core/internal/transform";
 import { batchOf, graphOf, type RowSpec, resizeBatch } from "./rows.js";
 

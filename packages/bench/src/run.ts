@@ -1,8 +1,8 @@
 // The benchmark as a whole: one child process per device count, others for comparison, rounds in turns, and one record at
 // the end. The record is plain data in the lab's format; the lab judges and draws it.
 import { setMaxListeners } from "node:events";
+import type { Rates } from "@weft/core/internal/cost";
 import { WeftError } from "@weft/core/internal/graph";
-import type { Rates } from "@weft/core/internal/shard";
 import { median } from "@weft/formats/stats";
 import type { MeasureJob } from "./child.js";
 import { Child, type RowOutcome, Team } from "./children.js";

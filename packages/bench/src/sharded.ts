@@ -1,10 +1,10 @@
 // The benchmark over several workers: starts them (or uses those of a running dispatcher), and reads the plan of a row, the
 // bytes that it moved and the time of communication from the tape of a few calls after the timed ones.
 import { type Cluster, connect } from "@weft/cluster";
+import type { Rates } from "@weft/core/internal/cost";
 import type { DeviceBuffer } from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
 import { session, type TensorValue } from "@weft/core/internal/runtime";
-import type { Rates } from "@weft/core/internal/shard";
 import type { Tensor } from "@weft/core/internal/tensor";
 import { medianOrNull } from "@weft/formats/stats";
 import type { MeasureJob, Rig, RowFacts } from "./child.js";

@@ -4,9 +4,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { h200, type Rates } from "@weft/core/internal/cost";
 import { ReferenceDevice } from "@weft/core/internal/device";
 import { saveRates } from "@weft/core/internal/runtime";
-import { h200, type Rates } from "@weft/core/internal/shard";
 import { workerRates } from "./calibrate.js";
 
 function withEnvironment(values: Record<string, string | undefined>, body: () => void): void {

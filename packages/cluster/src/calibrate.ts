@@ -1,9 +1,9 @@
 // Rates of a worker for the planner: measured earlier on this machine, or measured now. Workers started by one launcher
 // measure together: each on its own, all at once, and the links between them.
 import { cpus } from "node:os";
+import type { Rates } from "@weft/core/internal/cost";
 import { type Device, ShmGroup } from "@weft/core/internal/device";
 import { allAgree, isQuiet, knownRates, measureGroup, ratesOf, saveRates } from "@weft/core/internal/runtime";
-import type { Rates } from "@weft/core/internal/shard";
 import { log } from "./debug.js";
 
 /** The workers of one launcher: this worker's rank among them, their number, and the name of their group. */

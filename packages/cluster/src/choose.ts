@@ -1,5 +1,7 @@
 // Chooses how a function is sharded over the current workers by calling the planner. It knows graphs and rates, not
 // connections.
+
+import type { Rates } from "@weft/core/internal/cost";
 import { type GraphFn, type Node, range, WeftError } from "@weft/core/internal/graph";
 import {
   explainPlan,
@@ -8,7 +10,6 @@ import {
   type Partitioned,
   type Placement,
   planSharding,
-  type Rates,
   type ShardRules,
   type Strategy,
 } from "@weft/core/internal/shard";

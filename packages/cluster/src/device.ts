@@ -1,6 +1,8 @@
 // A cluster as a Device: buffers are ids with a placement on the workers, a run is a message, and values arrive
 // asynchronously. Functions are planned and partitioned in the client (executable-cache.ts); tensors of dead workers
 // are recomputed (lineage.ts).
+
+import { opCost, type Rates } from "@weft/core/internal/cost";
 import {
   type CompileOptions,
   canFuse,
@@ -12,9 +14,9 @@ import {
   hostTraits,
 } from "@weft/core/internal/device";
 import { bytesOf, functionOrder, type GraphFn, isOp, type Node, numel, WeftError } from "@weft/core/internal/graph";
-import { factorsOf, opCost } from "@weft/core/internal/ops";
+import { factorsOf } from "@weft/core/internal/ops";
 import { captureSite, tape } from "@weft/core/internal/runtime";
-import { Mesh, type Partitioned, Placement, type Rates, reshard } from "@weft/core/internal/shard";
+import { Mesh, type Partitioned, Placement, reshard } from "@weft/core/internal/shard";
 import { denseStrides } from "./boxes.js";
 import { ClusterBuffer, withCallSite } from "./buffer.js";
 import type { Connection } from "./connection.js";

@@ -1,10 +1,12 @@
 // Cache of sharded executables: a function is planned and partitioned for the placements of its inputs, its shards are
 // defined on the workers, and it is planned again when arguments turn out to be reused. It knows placements and
 // messages, not tensor values.
+
+import type { Rates } from "@weft/core/internal/cost";
 import { type DType, type GraphFn, type Shape, toPlain, WeftError } from "@weft/core/internal/graph";
 import type { Value } from "@weft/core/internal/ops";
 import { tape } from "@weft/core/internal/runtime";
-import { type Partitioned, type Placement, partition, type Rates } from "@weft/core/internal/shard";
+import { type Partitioned, type Placement, partition } from "@weft/core/internal/shard";
 import { type Choice, type ChooseOptions, choose } from "./choose.js";
 import type { Connection } from "./connection.js";
 import { scatterConstants } from "./constants.js";

@@ -328,7 +328,7 @@ test("errors for a wrong or missing token, another version, no workers and no di
   };
   stream.write(encode(hello));
   const [answer] = (await once(stream, "data")) as [Buffer];
-  assert.match(answer.toString(), /speaks version \d+ .* use the same version of weft/);
+  assert.match(answer.toString(), /speaks protocol version \d+, .* use the same version of weft/);
   close();
   assert.match(
     await failsSoon(connect("localhost:1")),

@@ -1,8 +1,9 @@
 // Predictions for partitioned functions: the kernel cost of the slowest device, computed by hand.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { h200, type Rates } from "@weft/core/internal/cost";
 import { build } from "@weft/core/internal/ops";
-import { h200, Mesh, Placement, partition, type Rates } from "@weft/core/internal/shard";
+import { Mesh, Placement, partition } from "@weft/core/internal/shard";
 import { predictParts } from "./predict.js";
 
 const { links, ...alone } = h200;

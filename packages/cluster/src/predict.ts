@@ -1,8 +1,10 @@
 // Predicts the time of a partitioned function from the kernels that each worker will compile. Unlike the planner's
 // estimate by operations, it does not guess about fusion. Nothing is compiled or run.
+
+import { predictKernels, type Rates, ratesAt } from "@weft/core/internal/cost";
 import { CpuDevice } from "@weft/core/internal/device";
 import type { GraphFn } from "@weft/core/internal/graph";
-import { type Partitioned, predictKernels, type Rates, ratesAt } from "@weft/core/internal/shard";
+import type { Partitioned } from "@weft/core/internal/shard";
 import { inlineCustom } from "@weft/core/internal/transform";
 
 export interface CallPrediction {

@@ -1,6 +1,6 @@
 // What workers can do, for the planner: what they were measured to do (calibrate.ts), or assumptions of the right size,
 // scaled by their cores; plans made with those say so.
-import { h200, type Link, parseRates, type Rates, sameLinks } from "@weft/core/internal/shard";
+import { h200, type Link, parseRates, type Rates, sameLinks } from "@weft/core/internal/cost";
 import type { WorkerInfo } from "./protocol.js";
 
 /** Links over shared memory: members read each other directly and share memory bandwidth. */

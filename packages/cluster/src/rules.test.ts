@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, test } from "node:test";
+import { h200 } from "@weft/core/internal/cost";
 import { inScope } from "@weft/core/internal/graph";
 import { build } from "@weft/core/internal/ops";
-import { h200 } from "@weft/core/internal/shard";
 import { choose } from "./choose.js";
 import { rulesFromEnvironment } from "./rules.js";
 

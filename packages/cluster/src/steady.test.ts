@@ -2,9 +2,10 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import * as weft from "@weft/core";
+import type { Rates } from "@weft/core/internal/cost";
 import { CpuDevice } from "@weft/core/internal/device";
 import { build } from "@weft/core/internal/ops";
-import { partition, type Rates } from "@weft/core/internal/shard";
+import { partition } from "@weft/core/internal/shard";
 import type { ClusterBuffer } from "./buffer.js";
 import { choose } from "./choose.js";
 import { type Cluster, connect } from "./connect.js";

@@ -1,6 +1,7 @@
 // A worker: one device in its own process. It executes the dispatcher's instructions in order and serves results to
 // clients directly. It reconnects when the dispatcher restarts.
 import { setImmediate as nextTurn } from "node:timers/promises";
+import type { Rates } from "@weft/core/internal/cost";
 import {
   checkArguments,
   createDevice,
@@ -27,7 +28,6 @@ import {
 } from "@weft/core/internal/graph";
 import { decodeFunction } from "@weft/core/internal/ops";
 import { instructionRecords } from "@weft/core/internal/runtime";
-import type { Rates } from "@weft/core/internal/shard";
 import { inlineCustom } from "@weft/core/internal/transform";
 import { denseStrides } from "./boxes.js";
 import { type CalibrateOptions, workerRates } from "./calibrate.js";

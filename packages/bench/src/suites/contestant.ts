@@ -4,6 +4,7 @@
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { pinned, threadEnvironment } from "../harness/index.js";
+import { runningChildren } from "./process.js";
 
 /** A row that is ready to be timed. */
 export interface PreparedRow {
@@ -119,13 +120,6 @@ export async function serveContestant(contestant: Contestant): Promise<void> {
   }
 }
 
-const running = new Set<PeerProcess>();
-for (const signal of ["SIGINT", "SIGTERM"] as const)
-  process.once(signal, () => {
-    for (const peer of running) peer.stop();
-    process.exit(130);
-  });
-
 interface Waiting {
   resolve(answer: Record<string, unknown>): void;
   reject(error: Error): void;
@@ -151,7 +145,7 @@ export class PeerProcess implements Contestant {
     const [file, line] = cores === null ? [command, args] : pinned(cores, command, args);
     const env = { ...process.env, ...(cores !== null && threadEnvironment(cores)) };
     this.#child = spawn(file, line, { env });
-    running.add(this);
+    runningChildren.add(this.#child);
     this.#child.stderr.on("data", (text: Buffer) => {
       this.#stderr = (this.#stderr + text).slice(-4000);
     });
@@ -169,7 +163,7 @@ export class PeerProcess implements Contestant {
   }
 
   #end(reason: string): void {
-    running.delete(this);
+    runningChildren.delete(this.#child);
     this.#ended ??= `${this.name} ended (${reason})\n${this.#stderr}`;
     for (const { reject } of this.#waiting.values()) reject(new Error(this.#ended));
     this.#waiting.clear();
@@ -213,9 +207,11 @@ export class PeerProcess implements Contestant {
     await this.#ask({ do: "release", row });
   }
 
-  /** Ends the process; it sees the end of its input first, so that it can close what it opened. */
+  /** Ends the input, so that the process can close what it opened; kills it if it has not ended after five seconds. */
   stop(): void {
     this.#child.stdin.end();
-    this.#child.kill();
+    const late = setTimeout(() => this.#child.kill(), 5000);
+    this.#child.once("close", () => clearTimeout(late));
+    if (this.#ended !== null) clearTimeout(late);
   }
 }

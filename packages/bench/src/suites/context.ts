@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { allowedCores, describeHardware, toolVersions } from "../harness/index.js";
 import { type RecordHead, resultFolder, saveRecord } from "./record.js";
+import { currentName } from "./report/stored.js";
 
 export interface SuiteOption {
   help: string;
@@ -42,7 +43,7 @@ export class Context {
   readonly cores: number[];
   readonly quick: boolean;
   readonly peers: boolean;
-  /** Rows asked for; undefined for all. */
+  /** Requested rows, undefined for all; names of older versions are accepted. */
   readonly rows: string[] | undefined;
   readonly device: string;
 
@@ -60,7 +61,7 @@ export class Context {
     this.suite = suite;
     this.quick = given.quick === true;
     this.peers = !this.quick && given["no-peers"] !== true;
-    this.rows = this.text("rows")?.split(",");
+    this.rows = this.text("rows")?.split(",").map(currentName);
     this.cores = this.text("cores")?.split(",").map(Number) ?? allowedCores();
     this.device = this.text("device") ?? "cpu";
   }
@@ -88,7 +89,7 @@ export class Context {
     });
   }
 
-  /** The rows asked for, in order; an unknown name is an error that lists the known ones. */
+  /** The requested rows in order; an unknown name is an error that lists the known ones. */
   choose<T extends { id: string }>(rows: readonly T[]): T[] {
     const unknown = this.rows?.find((id) => !rows.some((row) => row.id === id));
     if (unknown !== undefined)

@@ -8,6 +8,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Context, Suite } from "./context.js";
 import { jsonLines } from "./peers.js";
+import { runningChildren } from "./process.js";
 
 const distOf = (name: "core" | "quantum" | "cluster"): string => {
   const main = { core: "@weft/core", quantum: "@weft/quantum", cluster: "@weft/cluster" }[name];
@@ -60,7 +61,6 @@ export function gpuTestFiles(all: boolean): TestFile[] {
   }));
 }
 
-const running = new Set<number>();
 const endGroup = (pid: number): void => {
   try {
     process.kill(-pid, "SIGKILL");
@@ -97,10 +97,11 @@ function runLimited(args: string[], env: NodeJS.ProcessEnv, limit: number): Prom
       isLate = true;
       endGroup(child.pid!);
     }, limit * 1000);
-    running.add(child.pid!);
+    const group = { kill: () => endGroup(child.pid!) };
+    runningChildren.add(group);
     child.on("close", (code, signal) => {
       clearTimeout(timer);
-      running.delete(child.pid!);
+      runningChildren.delete(group);
       resolve({ code: code ?? signal, out, err, isLate, seconds: (performance.now() - started) / 1e3 });
     });
   });
@@ -223,11 +224,6 @@ const suite: Suite = {
     emulated: { flag: true, help: "exercise this command without a GPU; not a test of one" },
   },
   async run(context) {
-    for (const signal of ["SIGINT", "SIGTERM"] as const)
-      process.once(signal, () => {
-        for (const pid of running) endGroup(pid);
-        process.exit(130);
-      });
     const [only, skip] = [context.text("only"), context.text("skip")];
     const holds = (name: string, texts: string): boolean => texts.split(",").some((text) => name.includes(text));
     const isChosen = (name: string): boolean =>

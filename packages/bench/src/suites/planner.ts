@@ -5,22 +5,20 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { CpuDevice, coreOrder, type DeviceBuffer, type Executable, ShmGroup } from "@weft/core/internal/device";
-import { bareCollective } from "@weft/core/internal/graph";
-import { build } from "@weft/core/internal/ops";
-import { measureGroup } from "@weft/core/internal/runtime";
 import {
   costKernels,
   h200,
   type KernelCost,
   type KernelWork,
-  partition,
-  planSharding,
   predictKernels,
   type Rates,
   ratesAt,
-  scatterValue,
-} from "@weft/core/internal/shard";
+} from "@weft/core/internal/cost";
+import { CpuDevice, coreOrder, type DeviceBuffer, type Executable, ShmGroup } from "@weft/core/internal/device";
+import { bareCollective } from "@weft/core/internal/graph";
+import { build } from "@weft/core/internal/ops";
+import { measureGroup } from "@weft/core/internal/runtime";
+import { partition, planSharding, scatterValue } from "@weft/core/internal/shard";
 import * as make from "@weft/core/testing/test/programs.js";
 import { median } from "@weft/formats/stats";
 import type { Context, Suite } from "./context.js";

@@ -1,11 +1,12 @@
-// Child processes whose whole output is collected; they are ended with this process.
+// Child processes: those that are running end when this process is interrupted, and the output of a command is collected.
 import { spawn } from "node:child_process";
 import { pinned } from "../harness/index.js";
 
-const children = new Set<ReturnType<typeof spawn>>();
+/** Children that are killed when this process is interrupted. One handler for all, because it ends the process. */
+export const runningChildren = new Set<{ kill(): unknown }>();
 for (const signal of ["SIGINT", "SIGTERM"] as const)
   process.once(signal, () => {
-    for (const child of children) child.kill("SIGTERM");
+    for (const child of runningChildren) child.kill();
     process.exit(130);
   });
 
@@ -24,7 +25,7 @@ export function commandOutput(
   const [file, line] = cores === null ? [command, words] : pinned(cores, command, words);
   return new Promise((resolve, reject) => {
     const child = spawn(file, line, { env, stdio: ["ignore", "pipe", "pipe"] });
-    children.add(child);
+    runningChildren.add(child);
     let [out, err] = ["", ""];
     child.stdout.on("data", (data) => {
       out += data;
@@ -34,7 +35,7 @@ export function commandOutput(
     });
     child.on("error", reject);
     child.on("close", (code) => {
-      children.delete(child);
+      runningChildren.delete(child);
       if (code === 0) resolve(out);
       else reject(new Error(`${command} ${words.slice(0, 4).join(" ")} ended with ${code}: ${err.slice(-800)}`));
     });

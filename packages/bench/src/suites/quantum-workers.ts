@@ -316,13 +316,8 @@ const suite: Suite = {
     const [workers, core] = [context.text("workers"), context.text("core")];
     const cluster = workers === undefined ? null : await connect({ devices: Number(workers), cores: 1, pin: true });
     if (cluster === null) weft.useDevice(new weft.CpuDevice({ cores: [Number(core)] }));
-    const close = async (): Promise<void> => {
-      await cluster?.close();
-      process.exit();
-    };
-    process.on("SIGTERM", close);
     await serveContestant(new PipelinedContestant(tableOf(context.quick), cluster));
-    await close();
+    await cluster?.close();
   },
 };
 

@@ -137,24 +137,24 @@ test("a wrong answer has no time, and a failing peer does not stop the row", asy
   const fixed = (check: number[]) => () => ({ call: () => 0, check });
   const weft = new LocalContestant({ good: fixed([1]), bad: fixed([2]) }, {}, 0);
   const peer = new LocalContestant({ good: fixed([1]), bad: fixed([1]) }, {}, 0);
-  const seats = Object.fromEntries(["weft", "peer", "gone"].map((name) => [name, { process: name, title: name }]));
+  const seats = Object.fromEntries(["weft", "peer", "missing"].map((name) => [name, { process: name, title: name }]));
   const contest = new Contest(context, {
     seats,
     start: { weft: () => weft, peer: () => peer },
-    absent: { gone: "why" },
+    absent: { missing: "why" },
   });
   const check = (answers: Record<string, number[]>): string | null =>
     answers.weft[0] === answers.peer[0] ? null : "they differ";
-  const peers = { peer: 0, gone: null };
+  const peers = { peer: 0, missing: null };
   const good = await contest.run({ id: "good", title: "good", peers, check });
   assert.equal(good.wrong, null);
   assert.equal(good.ratios.peer.met, true);
   assert.equal(good.times.peer.rounds!.length, 3);
-  assert.deepEqual(good.problems, { gone: "why" });
+  assert.deepEqual(good.problems, { missing: "why" });
   const bad = await contest.run({ id: "bad", title: "bad", peers, check });
   assert.deepEqual([bad.wrong, Object.keys(bad.times)], ["they differ", []]);
-  const missing = await contest.run({ id: "missing", title: "missing" });
-  assert.match(missing.wrong!, /no row missing/);
+  const missing = await contest.run({ id: "unknown", title: "unknown" });
+  assert.match(missing.wrong!, /no row unknown/);
 });
 
 test("arguments are checked", () => {
@@ -164,9 +164,18 @@ test("arguments are checked", () => {
   const context = new Context("cpu", suite, ["--rows", "softmax,nothing"]);
   assert.throws(() => context.choose([{ id: "softmax" }, { id: "mlp" }]), /--rows nothing: .*softmax, mlp/);
   assert.equal(context.resultPath("cpu"), null);
+  const older = new Context("quantum", suite, ["--rows", "w1-16,w4-2,tokenise"]);
+  assert.deepEqual(older.rows, ["lindblad-ensemble-16", "pauli-chain-2", "tokenize"]);
   const done = spawnSync(process.execPath, [entryPoint, "nothing"], { encoding: "utf8" });
   assert.equal(done.status, 1);
   assert.match(done.stderr, /unknown suite nothing; suites are cpu, gpu/);
+});
+
+test("golden values are required of Weft; a peer with another discretization only has to agree", () => {
+  const { check } = quantumTable("cuda", false).find(({ id }) => id === "pauli-chain-4")!;
+  assert.equal(check!({ weft: [0.0142000983499], jax: [0.0142000940572] }), null);
+  assert.match(check!({ weft: [0.0142000940572] })!, /loss is 0.0142000940572, expected 0.014200098361/);
+  assert.match(check!({ weft: [0.0142000983499], jax: [0.0143] })!, /jax: number 0 is 0.0143/);
 });
 
 test("a record without times, samples or machine is invalid", () => {

@@ -17,7 +17,7 @@ Examples:
   weft ledger --score runs/2026-11-16T09        score what this study answers, then show
 
 analyze and diagnose write predictions here and score them when a later run of the same study (the same name) arrives. The predicted effect of a
-fix is scored by a study in which that finding is gone.`;
+fix is scored by a study without that finding.`;
 
 export function add(program: Command): void {
   program

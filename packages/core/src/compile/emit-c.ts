@@ -1,7 +1,8 @@
 // The C dialect of loop kernels: a function over a range of outer iterations, rows in several passes, the innermost loop
 // vectorised by the compiler.
+
+import { isExpensive } from "../cost/index.js";
 import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
-import { isTranscendental } from "../ops/index.js";
 import { BodyPrinter, type Depth, EmitScope } from "./body.js";
 import { initial, isArg, mentionsAny, unpackIndex, writeText } from "./emit-common.js";
 import { splitPoints } from "./guards.js";
@@ -98,9 +99,7 @@ export interface EmittedKernel {
 }
 
 const expensive = (e: KExpr): boolean =>
-  e.kind === "random" ||
-  (e.kind === "unary" && (isTranscendental(e.fn) || e.fn === "sqrt" || e.fn === "rsqrt")) ||
-  (e.kind === "binary" && e.fn === "pow");
+  e.kind === "random" || ((e.kind === "unary" || e.kind === "binary") && isExpensive(e.fn));
 
 /** Values that one pass computes and a later pass needs again, worth keeping. */
 function chooseStash(printer: BodyPrinter, kernel: LoopKernel, rowLength: number): void {

@@ -1,7 +1,7 @@
 // What fusion knows of single nodes: which ops are loops, what their arithmetic costs, how reductions divide a shape, and what
 // libraries can read as it lies. Knows nothing of groups.
 import { isComplex, isOp, type Node, numel } from "../graph/index.js";
-import { functionCost, isTranscendental, reductionOps } from "../ops/index.js";
+import { reductionOps } from "../ops/index.js";
 import { uniformValue } from "../transform/index.js";
 import { asStrided, type Layouts, type Strided } from "./views.js";
 
@@ -30,17 +30,6 @@ export const isZeroBase = (node: Node, input: Node): boolean =>
   node.op === "scatterAdd" && input === node.inputs[0] && uniformValue(input) === 0;
 
 export const isReduction = (node: Node): boolean => reductionOps.has(node.op);
-
-/** Arithmetic cost of an op inside a loop, in cheap operations. */
-export function loopCost(node: Node): number {
-  if (isOp(node, "unary"))
-    return isTranscendental(node.attrs.fn) ? 12 : functionCost(node.attrs.fn) === "division" ? 4 : 1;
-  if (isOp(node, "binary"))
-    return node.attrs.fn === "pow" || node.attrs.fn === "atan2" ? 30 : node.attrs.fn === "div" ? 4 : 1;
-  if (node.op === "random") return 60;
-  if (node.op === "gather" || node.op === "pad" || node.op === "concat") return 4;
-  return 1;
-}
 
 /** The axes of a reduction as [before, reduced, after] sizes. */
 export function reductionParts(node: Node): [number, number, number] {

@@ -1,6 +1,7 @@
 // Block programs: a scan over a batch of problems that are too large for one thread, one block of threads a problem. The
 // tensors of a step lie in shared memory; each is computed by all threads of the block together, an element a thread, and
 // barriers stand between those that read each other. Reduced or combined values that are read once are not stored at all.
+import { loopCost } from "../cost/index.js";
 import { bytesOf, type DType, functionOrder, isComplex, isOp, type Node, numel, realOf } from "../graph/index.js";
 import { splitScan } from "../transform/index.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
@@ -60,7 +61,7 @@ const maxContraction = 128;
 const operationCost = (node: Node): number => {
   if (isOp(node, "matmul")) return 3 * node.inputs[0].shape[node.inputs[0].shape.length - 1];
   if (isOp(node, "reduce")) return 2 * Math.max(1, numel(node.inputs[0].shape) / Math.max(1, numel(node.shape)));
-  if (isOp(node, "unary")) return ["exp", "sin", "cos", "log", "tanh", "sqrt"].includes(node.attrs.fn) ? 12 : 1;
+  if (isOp(node, "unary") || isOp(node, "binary")) return loopCost(node);
   return isView(node) ? 0 : 1;
 };
 

@@ -1,5 +1,7 @@
 // What the search for lane programs asks of a graph: who uses what, what is known when compiling, and what is rather computed
 // again in every lane than read from memory.
+
+import { functionCost } from "../cost/index.js";
 import { functionOrder, type GraphFn, isOp, type Node, numel } from "../graph/index.js";
 import type { Value } from "../ops/index.js";
 import { isView } from "./views.js";
@@ -7,18 +9,6 @@ import { isView } from "./views.js";
 /** Arithmetic that is rather done again in every lane than read from memory. */
 const inlineCost = 12;
 const loadCost = 0.5;
-const cheapUnary: ReadonlySet<string> = new Set([
-  "neg",
-  "abs",
-  "sign",
-  "not",
-  "real",
-  "imag",
-  "conj",
-  "floor",
-  "trunc",
-]);
-const costlyBinary: ReadonlySet<string> = new Set(["pow", "mod", "floordiv", "atan2", "div"]);
 
 /** A function with what the search for regions asks of it. */
 export class RegionGraph {
@@ -77,8 +67,8 @@ export class RegionGraph {
     if (isView(node) || node.op === "concat" || node.op === "pad") return operands;
     if (isOp(node, "cast") || isOp(node, "where")) return 1 + operands;
     const folds = numel(node.shape) <= 1024 && costs.every((x) => x === 0);
-    if (isOp(node, "unary")) return folds ? 0 : operands + (cheapUnary.has(node.attrs.fn) ? 1 : 100);
-    if (isOp(node, "binary")) return folds ? 0 : operands + (costlyBinary.has(node.attrs.fn) ? 100 : 1);
+    if (isOp(node, "unary")) return folds ? 0 : operands + (functionCost(node.attrs.fn) === "simple" ? 1 : 100);
+    if (isOp(node, "binary")) return folds ? 0 : operands + (functionCost(node.attrs.fn) === "simple" ? 1 : 100);
     if (node.op === "matmul" || node.op === "reduce")
       return folds && node.inputs.every((x) => numel(x.shape) <= 4096) ? 0 : Number.POSITIVE_INFINITY;
     return Number.POSITIVE_INFINITY;

@@ -1,6 +1,7 @@
 // Evaluates a graph for one lane: nodes at indices become scalars, scans become loops. A carry whose numbers are provably
 // constant, equal or opposite throughout (zeros, real diagonals, conjugate pairs) is carried once: assumed at the start,
 // kept only if a step preserves it. Knows nothing of memory plans and text.
+import { laneLimits } from "../cost/index.js";
 import { type DType, functionOrder, isComplex, isOp, kindOf, type Node, numel, realOf } from "../graph/index.js";
 import { splitScan } from "../transform/index.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
@@ -59,7 +60,6 @@ const laneDTypes: ReadonlySet<DType> = new Set([
   "complex128",
 ] as const);
 
-export const maxState = 512;
 /** Loops with more numbers of state are not searched for equal ones. */
 const maxSearched = 160;
 const maxRounds = 12;
@@ -234,12 +234,12 @@ export class LaneEvaluator {
 
   /** The scan as a loop of this lane, with as few numbers of state as can be shown to suffice. */
   instance(node: Node<"scan">, env: Env): Instance {
-    const built = env.instances.get(node as Node);
+    const built = env.instances.get(node);
     if (built !== undefined) return built;
     if (node.attrs.length === 0) throw new NotLane("a scan without steps");
     const carries = this.#places(node);
     const init = this.#initial(node, carries, env);
-    if (init.length > maxState) throw new NotLane(`${init.length} numbers of state a lane`);
+    if (init.length > laneLimits.state) throw new NotLane(`${init.length} numbers of state a lane`);
     const known = (s: LaneScalar): string | null => this.#table(s);
     let assumed = init.length <= maxSearched ? assumeAll(init, known) : assumeNothing(init);
     for (let round = 0; ; round++) {
@@ -247,7 +247,7 @@ export class LaneEvaluator {
       const instance = this.#attempt(node, env, carries, init, assumed);
       const refined = refine(assumed, instance.loop.next);
       if (refined === null) {
-        env.instances.set(node as Node, instance);
+        env.instances.set(node, instance);
         this.loops.push(instance.loop);
         return instance;
       }
@@ -310,7 +310,7 @@ export class LaneEvaluator {
       const own = numel(param.shape.slice(kept)) * parts;
       places.push({ mode, kept, first, count: own, dtype: realOf(param.dtype) });
       first += own;
-      if (first > maxState) throw new NotLane(`${first} numbers of state a lane`);
+      if (first > laneLimits.state) throw new NotLane(`${first} numbers of state a lane`);
     }
     return places;
   }
@@ -412,7 +412,7 @@ export class LaneEvaluator {
     else if (isOp(node, "pad")) return this.ops.pad(node, index, (x, at) => share(x, at));
     else if (isOp(node, "concat")) return this.ops.concat(node, index, (x, at) => share(x, at));
     else if (isOp(node, "reduce") && node.attrs.fn === "sum") return this.#partialReduce(node, index, axes, env);
-    else if (isOp(node, "matmul")) return this.#partialMatmul(node as Node, index, axes, env);
+    else if (isOp(node, "matmul")) return this.#partialMatmul(node, index, axes, env);
     throw new NotLane(`${node.op} over all lanes`);
   }
 

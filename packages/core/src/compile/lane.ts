@@ -1,6 +1,7 @@
 // Lane programs: batches of small independent problems as ONE kernel. Each lane (a GPU thread, a SIMD lane) carries one
 // problem through all its loops with its state in registers. Here the scalars of a program are put in order: what runs
 // before, inside and between the loops, what is stored where, and how a reverse loop gets the states of a forward one.
+import { laneLimits } from "../cost/index.js";
 import type { Aval, DType, Node } from "../graph/index.js";
 import { bytesOf } from "../graph/index.js";
 import type { Ix } from "./index-expr.js";
@@ -74,8 +75,6 @@ export interface LaneOptions {
   force?: string | undefined;
 }
 
-const maxScalars = 24000;
-
 /** Everything that the stores need, operands first; loops with the states that are really used. */
 export function liveScalars(stores: readonly LaneStore[]): Set<LaneScalar> {
   const live = new Set<LaneScalar>();
@@ -106,7 +105,7 @@ class Scheduler {
     loops: readonly LaneLoop[],
   ) {
     this.#live = [...liveScalars(stores)].sort((a, b) => a.id - b.id);
-    if (this.#live.length > maxScalars) throw new NotLane("the step is too large to unroll");
+    if (this.#live.length > laneLimits.scalars) throw new NotLane("the step is too large to unroll");
     const used = new Set<LaneLoop>();
     const note = (loop: LaneLoop | null): void => {
       for (let at = loop; at !== null; at = at.parent) used.add(at);

@@ -1,7 +1,9 @@
 // What it takes to compute a value a second time instead of writing and loading it: what must be loaded, the arithmetic, and the
 // price of both. Knows what is stored and where loops end; who decides is the fuser.
+
+import { loopCost } from "../cost/index.js";
 import { bytesOf, isFloat, isHalf, isOp, type Node, numel } from "../graph/index.js";
-import { isReduction, loopCost } from "./fuse-rules.js";
+import { isReduction } from "./fuse-rules.js";
 import { axisVariables, isView, resolveViews } from "./views.js";
 
 /** The fuser's knowledge, as it stands when it is asked. */

@@ -1,7 +1,8 @@
 // Counts what a kernel does while it is printed: operations by class, and how often. The numbers price the kernel
-// (shard/price.ts); they are those of the text, so nothing is guessed about what is kept, repeated or hoisted.
+// (cost/kernel-cost.ts); they are those of the text, so nothing is guessed about what is kept, repeated or hoisted.
+
+import { classOf, type OpClass } from "../cost/index.js";
 import type { UnaryFn } from "../graph/index.js";
-import { classOf, type OpClass } from "../shard/index.js";
 import type { KExpr } from "./kernel.js";
 import type { LaneItem, LaneProgram } from "./lane.js";
 

@@ -1,8 +1,10 @@
 // What a device is: memory, transfers, and compiled functions. Small on purpose; everything above the devices speaks
 // only this, and the reference device shows how little it takes.
+
+import type { KernelWork } from "../cost/index.js";
 import { type GraphFn, type Node, type OpAttrs, type Precision, type Shape, WeftError } from "../graph/index.js";
 import type { Value } from "../ops/index.js";
-import type { KernelWork, Placement } from "../shard/index.js";
+import type { Placement } from "../shard/index.js";
 
 /** Memory on a device. Opaque: each device has its own kind. */
 export interface DeviceBuffer {

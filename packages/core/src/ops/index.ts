@@ -1,9 +1,8 @@
-// One table per concern, each typed over the op union: shape, vjp, batch, cost, reference value; and the builders.
+// One table per concern, each typed over the op union: shape, vjp, batch, reference value; and the builders.
 export { type BatchContext, type Batched, batchRules, withBatch } from "./batch.js";
 export * as build from "./build.js";
 export { make } from "./build.js";
 export * as composed from "./composed.js";
-export { opCost } from "./cost.js";
 export { decodeFunction } from "./decode.js";
 export {
   bodyDimensions,
@@ -21,14 +20,10 @@ export {
 } from "./factors.js";
 export {
   elementwiseOps,
-  type FunctionCost,
   factorizationOps,
   type factorizations,
-  functionCost,
-  isTranscendental,
   leafOps,
   reductionOps,
-  transcendentalFns,
   viewOps,
 } from "./kinds.js";
 export { isLinear } from "./linear.js";

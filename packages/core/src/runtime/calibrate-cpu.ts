@@ -1,9 +1,10 @@
 // Measures what the kernels of a CPU cost: products by shape and layout, arithmetic by class, sums down columns. Many
 // probes are kernels of one program whose steps are timed one by one, so that all of them take one compiler.
+
+import { type Curve, type KernelWork, type OpClass, opClasses, type ProductTable, type Rates } from "../cost/index.js";
 import type { Device, DeviceBuffer, Executable } from "../device/index.js";
 import { type DType, type GraphFn, type Node, numel, range } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
-import { type Curve, type KernelWork, type OpClass, opClasses, type ProductTable, type Rates } from "../shard/index.js";
 import type { Effort } from "./effort.js";
 
 /** Sizes of m, n and k that are measured in every combination. */

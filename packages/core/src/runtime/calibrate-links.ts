@@ -1,5 +1,7 @@
 // Measures how fast a group of processes exchanges data: what a small message costs, and how many bytes a second arrive
 // in larger ones of several sizes. All ranks measure together and get the same numbers.
+
+import type { Link, Rates } from "../cost/index.js";
 import type { Device, ProcessGroup } from "../device/index.js";
 import {
   bareCollective,
@@ -12,7 +14,6 @@ import {
   type Shape,
 } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
-import type { Link, Rates } from "../shard/index.js";
 import { measureDevice, rounded } from "./calibrate.js";
 import { median } from "./calibrate-cpu.js";
 

@@ -1,9 +1,10 @@
 // Measures what the planner's prices are made of: how fast a device multiplies, streams, computes and looks up, and how
 // fast a group of processes exchanges data. Short (about a second), and kept on disk for each machine and device.
+
+import { type Curve, parseRates, type Rates, sameLinks } from "../cost/index.js";
 import type { Device } from "../device/index.js";
 import { type DType, type GraphFn, type Node, numel } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
-import { type Curve, parseRates, type Rates, sameLinks } from "../shard/index.js";
 import { measureCpu } from "./calibrate-cpu.js";
 import { Effort } from "./effort.js";
 import { knownRates, saveRates } from "./rates-file.js";

@@ -5,8 +5,8 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { h200, type Rates } from "../cost/index.js";
 import { ReferenceDevice } from "../device/index.js";
-import { h200, type Rates } from "../shard/index.js";
 import { Effort } from "./effort.js";
 import { knownRates, savedRates, saveRates } from "./rates-file.js";
 

@@ -5,8 +5,8 @@ import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import { join } from "node:path";
+import { parseRates, type Rates } from "../cost/index.js";
 import { cacheRoot, type Device, makeFolder } from "../device/index.js";
-import { parseRates, type Rates } from "../shard/index.js";
 
 /** Changes with what is measured and how. */
 const version = 7;

@@ -1,15 +1,15 @@
 // The price of a way to spread a whole function: a beam walks the nodes in order, tries the ways that each can be
 // split, and keeps the cheapest histories. Prices are memorised by what a node looks like, so that repeated layers cost
 // nothing. Sums that are still pending count as if they were put together at once, so that no history hides them.
+
+import { linkTime, type Rates, workTime } from "../cost/index.js";
 import { type Node, outputAvals, type Shape, WeftError } from "../graph/index.js";
 import { factorsOf } from "../ops/index.js";
 import { carriedParts, followOperands, layoutOf, type Strategy } from "./layout.js";
 import type { Mesh } from "./mesh.js";
 import { Placement } from "./placement.js";
 import type { Item, Problem } from "./problem.js";
-import { linkTime, type Rates } from "./rates.js";
 import { isCollective, planReshard } from "./reshard.js";
-import { workTime } from "./work.js";
 
 /** Which classes of dimensions a mesh axis may cut, and which ways the user asked for. */
 export interface Theme {

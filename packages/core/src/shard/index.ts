@@ -1,23 +1,8 @@
 // Sharding: meshes, placements, the partitioner. Pure: knows graphs, nothing of processes and devices.
 export { drawPlacement } from "./draw.js";
 export { explainPlan, type KernelSeconds, showBytes, showSeconds } from "./explain.js";
-export {
-  classOf,
-  costKernels,
-  type KernelCost,
-  type KernelWork,
-  kernelCost,
-  type MatrixProduct,
-  type OpClass,
-  opClasses,
-  type ProductTable,
-  predictKernels,
-  productTime,
-  Touched,
-} from "./kernel-cost.js";
 export { type Layout, layoutOf, type Strategy } from "./layout.js";
 export { gatherValue, type Lockstep, runLockstep, scatterValue } from "./lockstep.js";
-export { h200 } from "./machines.js";
 export { Mesh, type MeshAxis } from "./mesh.js";
 export { type Partitioned, type PartitionOptions, partition, reshard } from "./partition.js";
 export {
@@ -29,9 +14,7 @@ export {
   type PlacementJSON,
 } from "./placement.js";
 export { type Alternative, type PlannerOptions, planSharding, type ShardingPlan } from "./planner.js";
-export { type Curve, type Link, linkTime, parseRates, type Rates, ratesAt, sameLinks } from "./rates.js";
 export { applyMove, collectiveAttrs, isCollective, type Move, planReshard } from "./reshard.js";
 export { parseRules, type ScopeRule, type ShardRule, type ShardRules } from "./rules.js";
 export { type Simulated, type SimulatedRow, simulate, simulateCounts, simulatedTable } from "./simulate.js";
 export type { CollectiveSite } from "./sites.js";
-export { fewestSmall, smallProduct } from "./work.js";

@@ -1,14 +1,20 @@
 // What a loop costs a device that has a part of it: every step on the part of each value that the loop's split leaves, and
 // nothing but arithmetic where the steps run in registers (a batch of small problems becomes one kernel). Which loops do is
 // judged by the rules of thumb that the compiler of lanes follows.
-import { isComplex, isOp, type Node, numel, outputAvals, type Shape } from "../graph/index.js";
-import { bodyDimensions, factorsOf, opCost } from "../ops/index.js";
-import type { Problem } from "./problem.js";
-import type { Rates } from "./rates.js";
-import { arithmetic, type Local, type OpWork, wholeOf, workTime } from "./work.js";
 
-/** Numbers of state and scalars of a step up to which a problem stays in registers. */
-const laneLimits = { state: 512, scalars: 24_000 };
+import {
+  arithmetic,
+  type Local,
+  laneLimits,
+  type OpWork,
+  opCost,
+  type Rates,
+  wholeOf,
+  workTime,
+} from "../cost/index.js";
+import { isComplex, isOp, type Node, numel, outputAvals, type Shape } from "../graph/index.js";
+import { bodyDimensions, factorsOf } from "../ops/index.js";
+import type { Problem } from "./problem.js";
 
 export class Loop {
   readonly inRegisters: boolean;
@@ -42,9 +48,9 @@ export class Loop {
 
   /** What this device has of each factor of the loop. */
   #shares(local: Local): number[] {
-    const { factors, inputs, outputs } = factorsOf(this.node as Node);
+    const { factors, inputs, outputs } = factorsOf(this.node);
     const shares = factors.map(() => 1);
-    const whole = wholeOf(this.node as Node);
+    const whole = wholeOf(this.node);
     const note = (maps: typeof inputs, parts: readonly Shape[], all: readonly Shape[]): void =>
       maps.forEach((dims, i) => {
         dims.forEach((map, axis) => {
@@ -81,7 +87,7 @@ export class Loop {
     const state = this.node.attrs.body.params
       .slice(consts, consts + carries)
       .reduce((n, param) => n + numbers(param), 0);
-    if (state > laneLimits.state || factorsOf(this.node as Node).factors.length === 0) return false;
+    if (state > laneLimits.state || factorsOf(this.node).factors.length === 0) return false;
     let scalars = 0;
     for (const { node } of this.body.items) {
       const { kind } = this.body.work.get(node)!;

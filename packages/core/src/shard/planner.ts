@@ -1,13 +1,13 @@
 // The planner: how a function should be spread over a set of devices, by prices alone. It tries one device, fewer
 // devices, one dimension at a time, all of them, and grids, and takes the cheapest; a small problem stays whole.
+
+import { linkOf, linkTime, opCost, type Rates, ratesAt } from "../cost/index.js";
 import { type CollectiveKind, type GraphFn, type Node, range, showAval, showShape, WeftError } from "../graph/index.js";
-import { opCost } from "../ops/index.js";
 import { Evaluator, type StrategyEvaluation, type Theme } from "./evaluate.js";
 import type { Strategy } from "./layout.js";
 import { Mesh } from "./mesh.js";
 import { Placement } from "./placement.js";
 import { Problem } from "./problem.js";
-import { linkOf, linkTime, type Rates, ratesAt } from "./rates.js";
 import { isCollective, planReshard } from "./reshard.js";
 import { constrainedStrategies, type ShardRules, shardingConstraints } from "./rules.js";
 

@@ -1,10 +1,10 @@
 // A function as the planner sees it: its nodes in order with the slots of their values, what they cost before they are
 // split, and which dimensions belong together. Made once for a function, used for every mesh and every way.
+
+import { type Local, type OpWork, type Rates, wholeOf, workOf, workTime } from "../cost/index.js";
 import { type Aval, functionOrder, type GraphFn, isOp, type Node, outputAvals, showAval } from "../graph/index.js";
 import { type DimensionClasses, dimensionClasses } from "../ops/index.js";
 import { Loop } from "./loop.js";
-import type { Rates } from "./rates.js";
-import { type Local, type OpWork, wholeOf, workOf, workTime } from "./work.js";
 
 export interface Item {
   node: Node;
@@ -99,10 +99,10 @@ export class Problem {
 
   /** Seconds of a loop on a device that has these parts of its operands and results. */
   loopTime(node: Node<"scan">, rates: Rates, local: Local): number {
-    let loop = this.#loops.get(node as Node);
+    let loop = this.#loops.get(node);
     if (loop === undefined) {
       loop = new Loop(node, new Problem(node.attrs.body));
-      this.#loops.set(node as Node, loop);
+      this.#loops.set(node, loop);
     }
     return loop.seconds(rates, local);
   }

@@ -1,13 +1,13 @@
 // Devices with a clock instead of arithmetic: how long the functions of all devices would take on a machine of given
 // rates, collective by collective. What comes out is a prediction and says so wherever it is printed.
+
+import { linkTime, type Rates, ratesAt, wholeOf, workTime } from "../cost/index.js";
 import { type CollectiveKind, functionOrder, type GraphFn, isOp, type Node, range } from "../graph/index.js";
 import { membersOf } from "../ops/index.js";
 import { showBytes, showSeconds } from "./explain.js";
 import { type Partitioned, partition } from "./partition.js";
 import { type PlannerOptions, planSharding, type ShardingPlan } from "./planner.js";
 import { Problem } from "./problem.js";
-import { linkTime, type Rates, ratesAt } from "./rates.js";
-import { wholeOf, workTime } from "./work.js";
 
 export interface SimulatedRank {
   rank: number;
@@ -101,8 +101,7 @@ export function simulate(parts: Partitioned, rates: Rates, options: { overlap?: 
     const first = waiting.find((node) => node?.attrs.sequence === next)!;
     const members = membersOf(first.attrs).map((rank) => ranks.indexOf(rank));
     const readyAt = members.map((i) => {
-      const node = waiting[i] as unknown as Node;
-      const inputs = clocks[i].ready.get(node)!;
+      const inputs = clocks[i].ready.get(waiting[i]!)!;
       return overlap ? Math.max(inputs, clocks[i].link) : Math.max(inputs, clocks[i].now);
     });
     const start = Math.max(...readyAt);
@@ -111,7 +110,7 @@ export function simulate(parts: Partitioned, rates: Rates, options: { overlap?: 
     collectives.push({ kind: first.attrs.kind, start, seconds, bytes });
     for (const i of members) {
       const clock = clocks[i];
-      clock.ready.set(waiting[i] as unknown as Node, start + seconds);
+      clock.ready.set(waiting[i]!, start + seconds);
       clock.link = start + seconds;
       if (!overlap) clock.now = start + seconds;
       clock.at++;

@@ -4,19 +4,17 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { h200, type Rates, sameLinks } from "../cost/index.js";
 import { type GraphFn, range } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import {
   drawPlacement,
   explainPlan,
-  h200,
   Mesh,
   Placement,
   partition,
   planSharding,
-  type Rates,
   type ShardingPlan,
-  sameLinks,
   simulate,
   simulateCounts,
   simulatedTable,

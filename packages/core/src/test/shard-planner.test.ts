@@ -2,6 +2,7 @@
 // plans against the unsharded numbers.
 import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
+import { parseRates, type Rates, ratesAt, sameLinks } from "../cost/index.js";
 import { functionOrder, type GraphFn, range } from "../graph/index.js";
 import { ReferenceDevice, useDevice } from "../index.js";
 import { build } from "../ops/index.js";
@@ -11,13 +12,9 @@ import {
   Mesh,
   Placement,
   type PlannerOptions,
-  parseRates,
   partition,
   planSharding,
-  type Rates,
-  ratesAt,
   type ShardingPlan,
-  sameLinks,
 } from "../shard/index.js";
 import { loopGradient, mlpStep, type Program, transformerStep } from "./programs.js";
 import { shardedProblems } from "./sharded.js";

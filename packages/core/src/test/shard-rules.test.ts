@@ -2,11 +2,11 @@
 // and that all of it can be ignored and means nothing on one device.
 import assert from "node:assert/strict";
 import { afterEach, before, describe, test } from "node:test";
+import { h200 } from "../cost/index.js";
 import { functionOrder, type GraphFn, type Node, range, structuralKey } from "../graph/index.js";
 import * as weft from "../index.js";
 import { ReferenceDevice, type Tensor, useDevice } from "../index.js";
 import {
-  h200,
   Mesh,
   Placement,
   type PlannerOptions,

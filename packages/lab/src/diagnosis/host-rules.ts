@@ -187,7 +187,7 @@ export const hostRules: readonly DiagnosisRule[] = [
   {
     id: "compile-time",
     title: "Compilation takes a large part of the run",
-    source: "compile time apart from steady state (" + physics + ")",
+    source: "compile time, separate from the steady state (" + physics + ")",
     run: ({ facts, run }) => {
       if (facts.compileSeconds === undefined || run.seconds === undefined) return null;
       const share = facts.compileSeconds / run.seconds;

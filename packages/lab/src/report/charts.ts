@@ -263,7 +263,7 @@ function verdictLine({ report }: Analysis): string {
   if (report.valid)
     return report.scaling.every((p) => p.workKnown === "baseline" || p.workKnown === "counted")
       ? "valid: the same work, divided (counted)"
-      : "valid: nothing speaks against it (nobody counted the work of each rank)";
+      : "valid: no rule found a problem (the work of each rank was not counted)";
   const first = report.findings.find((f) => f.severity === "invalid")!;
   return `not valid as a scaling result: ${first.title.toLowerCase()}`;
 }

@@ -3,7 +3,16 @@ import assert from "node:assert/strict";
 import { chmodSync, existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { parseRecord, type RunFile, type RunLogRecord, type StudyFile } from "@weft/formats";
+import {
+  parseRecord,
+  type RunFile,
+  type RunLogRecord,
+  recordSchema,
+  runFileSchema,
+  type StudyFile,
+  studyFileSchema,
+  unknownFields,
+} from "@weft/formats";
 import { attachTraces } from "../diagnosis/index.js";
 import { studyFromScaleDirectory } from "../import/index.js";
 import { launched, TestFolder, traceText } from "../trace/fixtures.js";
@@ -41,6 +50,7 @@ function records(...parts: string[]): RunLogRecord[] {
     .map((line) => {
       const parsed = parseRecord(line);
       assert.ok(parsed.ok, line);
+      assert.deepEqual([parsed.dropped, unknownFields(recordSchema, parsed.record)], [[], []], line);
       return parsed.record;
     });
 }
@@ -114,6 +124,14 @@ test("a study records its runs, how they ended, and the utilization of the machi
   assert.deepEqual([study.command, study.counts, study.warmup], [command, [1, 2], 2]);
   assert.deepEqual(readdirSync(join(result.folder, "runs")).sort(), ["n1-r0", "n2-r0"]);
   assert.ok(existsSync(join(result.folder, "warmup/warmup0/stdout.log")));
+  for (const [schema, name] of [
+    [runFileSchema, "runs/n2-r0/run.json"],
+    [studyFileSchema, "study.json"],
+  ] as const) {
+    const written = json<object>(result.folder, name);
+    assert.ok(schema.safeParse(written).success, name);
+    assert.deepEqual(unknownFields(schema, written), [], name);
+  }
   const file = json<RunFile>(result.folder, "runs/n2-r0/run.json");
   assert.deepEqual([file.status, file.exitCode, file.devices, file.order], ["ok", 0, 2, 2]);
   assert.ok(file.seconds! > 0.35 && file.seconds! < 5, String(file.seconds));

@@ -10,6 +10,8 @@ export type StoredFiles = Record<string, any>;
 const renamed: readonly [RegExp, string][] = [
   [/^w1-(\d+)/, "lindblad-ensemble-$1"],
   [/^lindblad-(\d+)$/, "lindblad-ensemble-$1"],
+  [/^whole-/, "end-to-end-"],
+  [/^tokenise$/, "tokenize"],
   [/^w2-/, "maml-"],
   [/^w3-/, "controlled-z-"],
   [/^w4-/, "pauli-chain-"],

@@ -117,7 +117,17 @@ test("the second process plans nothing, and computes the same", { skip }, () => 
 
 test("a build of the engine is known by its files", () => {
   const root = join(cache, "engine");
-  for (const folder of ["graph", "ops", "transform", "shard", "compile", "device", "device/cpu", "device/cpu/native"])
+  for (const folder of [
+    "graph",
+    "ops",
+    "transform",
+    "cost",
+    "shard",
+    "compile",
+    "device",
+    "device/cpu",
+    "device/cpu/native",
+  ])
     mkdirSync(join(root, folder), { recursive: true });
   const file = join(root, "compile/fuse.js");
   writeFileSync(file, "1");

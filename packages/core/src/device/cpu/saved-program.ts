@@ -25,7 +25,7 @@ export interface SavedProgram {
 export const worthSaving = 12;
 
 /** The layers whose code decides what a program becomes. */
-const layers = ["graph", "ops", "transform", "shard", "compile", "device", "device/cpu", "device/cpu/native"];
+const layers = ["graph", "ops", "transform", "cost", "shard", "compile", "device", "device/cpu", "device/cpu/native"];
 
 /** Changes with every build of the engine: names, sizes and times of its files. */
 export function engineIdentity(root = fileURLToPath(new URL("../..", import.meta.url))): string {

@@ -1,9 +1,9 @@
 // What the CPU's programs say of their kernels, counted by hand: prices are made of these numbers. Nothing is compiled.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { KernelWork } from "../../cost/index.js";
 import { bareCollective, type GraphFn, type Node } from "../../graph/index.js";
 import { build, make } from "../../ops/index.js";
-import type { KernelWork } from "../../shard/index.js";
 import { CpuDevice } from "./index.js";
 
 const input = (...shape: number[]): Node => build.input(shape, "float32");

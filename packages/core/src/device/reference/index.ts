@@ -1,8 +1,9 @@
 // The reference device: plain TypeScript on typed arrays, slow and obviously right. The oracle for every other device,
 // and what runs where there is no compiler.
 import { freemem, totalmem } from "node:os";
+import { opCost } from "../../cost/index.js";
 import { functionOrder, type GraphFn, isOp, type Node, numel, storageView } from "../../graph/index.js";
-import { evaluate, opCost, type Value } from "../../ops/index.js";
+import { evaluate, type Value } from "../../ops/index.js";
 import {
   type Device,
   type DeviceBuffer,

@@ -1,7 +1,7 @@
 // The CUDA C that every generated program starts with: the same function names as the C prelude, and the exchanges by
 // which threads join partial results (always in the same order, so results are deterministic). No headers: NVRTC
 // compiles it on machines that have only a driver and the NVRTC library.
-import { transcendentalFns } from "../../../ops/index.js";
+import { transcendentalFns } from "../../../cost/index.js";
 import { complexSource, normalFunctions, scalarFunctions, threefryRounds } from "../../common-source.js";
 
 export const cudaPrelude = String.raw`

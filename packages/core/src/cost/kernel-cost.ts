@@ -1,7 +1,7 @@
 // The price of compiled kernels: what the compiler counted of each, times measured rates. Unlike the planner's price of
 // operations, nothing is guessed about fusion. Knows numbers only: no graph, no code, no device.
 import type { BinaryFn, CollectiveKind, DType, UnaryFn } from "../graph/index.js";
-import { functionCost } from "../ops/index.js";
+import { functionCost } from "./index.js";
 import { linkTime, matmulRate, type Rates, valueAt } from "./rates.js";
 
 /** Kinds of arithmetic that take about the same time each, in vectors where the compiler can. */
@@ -27,7 +27,7 @@ export function classOf(fn: UnaryFn | BinaryFn, dtype: DType): [OpClass, number]
   const wide = dtype === "float64" || dtype === "int64" || dtype === "complex64" ? 2 : dtype === "complex128" ? 4 : 1;
   const effort = functionCost(fn);
   // erfc is computed as erf is.
-  if (effort === "vectorised") return wide === 1 ? [fn === "erfc" ? "erf" : (fn as OpClass), 1] : ["libm", wide / 2];
+  if (effort === "vectorized") return wide === 1 ? [fn === "erfc" ? "erf" : (fn as OpClass), 1] : ["libm", wide / 2];
   if (effort === "division") return ["divide", wide];
   if (effort === "library") return ["libm", wide];
   return ["simple", wide];

@@ -12,7 +12,8 @@ import {
   outputAvals,
   type Shape,
 } from "../graph/index.js";
-import { elementwiseOps, factorizationOps, leafOps, opCost, reductionOps, viewOps } from "../ops/index.js";
+import { elementwiseOps, factorizationOps, leafOps, reductionOps, viewOps } from "../ops/index.js";
+import { opCost } from "./index.js";
 import { classOf, opRate, productTime } from "./kernel-cost.js";
 import { matmulRate, type Rates, valueAt } from "./rates.js";
 

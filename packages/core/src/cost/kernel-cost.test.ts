@@ -4,8 +4,8 @@ import { test } from "node:test";
 import type { Node } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { costKernels, type KernelWork, predictKernels, productTime, tableTime } from "./kernel-cost.js";
+import { wholeOf, workOf, workTime } from "./op-time.js";
 import { linkTime, parseRates, type Rates, sameLinks, valueAt } from "./rates.js";
-import { wholeOf, workOf, workTime } from "./work.js";
 
 /** 1 ns a simple operation, 10 GB/s near and 1 GB/s far, 1 us a kernel, 5 us a call. */
 const rates: Rates = {
