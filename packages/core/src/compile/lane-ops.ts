@@ -348,7 +348,7 @@ export class LaneOps {
     if (isOp(node, "binary")) return this.binary(node, arg(0), arg(1));
     if (isOp(node, "where")) return this.where(arg(0)[0], arg(1), arg(2));
     if (isOp(node, "cast")) return this.cast(arg(0), node.inputs[0].dtype, node.dtype);
-    if (isOp(node, "matmul")) return this.matmul(node as Node, index, value);
+    if (isOp(node, "matmul")) return this.matmul(node, index, value);
     if (isOp(node, "reduce")) return this.reduce(node, index, value);
     if (isOp(node, "argreduce")) return this.argreduce(node, index, value);
     if (isOp(node, "cumsum")) return this.cumsum(node, index, value);

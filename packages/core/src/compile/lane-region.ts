@@ -343,9 +343,9 @@ function attemptBlock(graph: RegionGraph, scan: Node<"scan">, prefix: readonly n
     const used = [...new Set(loads.map((s) => s.input))].sort((a, b) => a - b);
     for (const s of loads) s.input = used.indexOf(s.input);
     const program: BlockProgram = { ...built, inputs: used.map((i) => region.inputs[i]) };
-    const picks = (graph.users.get(scan as Node) ?? []).filter((user) => isOp(user, "pick")) as Node<"pick">[];
+    const picks = (graph.users.get(scan) ?? []).filter((user) => isOp(user, "pick"));
     const outputs = built.outputs.map((aval, i) => ({
-      node: (picks.find((p) => p.attrs.index === i) ?? scan) as Node,
+      node: picks.find((p) => p.attrs.index === i) ?? scan,
       aval,
       finish: (written: Node): Node => written,
     }));
@@ -464,9 +464,9 @@ export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
   let current = fn;
   for (;;) {
     const graph = new RegionGraph(current, options.known ?? new Map());
-    const scans = graph.order.filter(
-      (node) => isOp(node, "scan") && !programs.has(node) && node.inputs.every((x) => numel(x.shape) > 0),
-    ) as Node<"scan">[];
+    const scans = graph.order
+      .filter((node) => isOp(node, "scan"))
+      .filter((node) => !programs.has(node) && node.inputs.every((x) => numel(x.shape) > 0));
     const start = scans.findIndex((scan) => !refused.has(nameOf(scan, scans)));
     if (start < 0) return current;
     const first = scans[start];
@@ -488,7 +488,7 @@ export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
     const behind = new Set<Node>();
     for (const scan of scans.slice(start + 1)) {
       const region: Region = found.region;
-      if (!region.inside.has(scan as Node) || scan.inputs.some((input) => behind.has(input))) continue;
+      if (!region.inside.has(scan) || scan.inputs.some((input) => behind.has(input))) continue;
       const isNear: boolean = productsBetween(region, scan) <= maxProductsBetween;
       const more: Found | null = isNear ? attempt(graph, [...members, scan], region.evaluator.prefix, options) : null;
       if (more === null || (options.blocks && isHeavy(more.program))) {

@@ -234,7 +234,7 @@ export class LaneEvaluator {
 
   /** The scan as a loop of this lane, with as few numbers of state as can be shown to suffice. */
   instance(node: Node<"scan">, env: Env): Instance {
-    const built = env.instances.get(node as Node);
+    const built = env.instances.get(node);
     if (built !== undefined) return built;
     if (node.attrs.length === 0) throw new NotLane("a scan without steps");
     const carries = this.#places(node);
@@ -247,7 +247,7 @@ export class LaneEvaluator {
       const instance = this.#attempt(node, env, carries, init, assumed);
       const refined = refine(assumed, instance.loop.next);
       if (refined === null) {
-        env.instances.set(node as Node, instance);
+        env.instances.set(node, instance);
         this.loops.push(instance.loop);
         return instance;
       }
@@ -412,7 +412,7 @@ export class LaneEvaluator {
     else if (isOp(node, "pad")) return this.ops.pad(node, index, (x, at) => share(x, at));
     else if (isOp(node, "concat")) return this.ops.concat(node, index, (x, at) => share(x, at));
     else if (isOp(node, "reduce") && node.attrs.fn === "sum") return this.#partialReduce(node, index, axes, env);
-    else if (isOp(node, "matmul")) return this.#partialMatmul(node as Node, index, axes, env);
+    else if (isOp(node, "matmul")) return this.#partialMatmul(node, index, axes, env);
     throw new NotLane(`${node.op} over all lanes`);
   }
 

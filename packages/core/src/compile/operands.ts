@@ -24,8 +24,8 @@ export function operands(node: Node, copied: boolean): Operand[] {
     const [x, indices] = node.inputs;
     const at = [...own.slice(0, batch), ...own.slice(axis, axis + indices.shape.length - batch)];
     return [
-      { node: x, domain: node as Node, index: null },
-      { node: indices, domain: node as Node, index: at },
+      { node: x, domain: node, index: null },
+      { node: indices, domain: node, index: at },
     ];
   }
   if (node.op === "pad" || node.op === "concat")

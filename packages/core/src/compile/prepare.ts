@@ -68,7 +68,7 @@ function prepareReduce(node: Node<"reduce">, options: PrepareOptions): Node {
     const split = pieces(count, count < 1 << 13 ? 64 : Math.max(64, Math.min(512, Math.floor((1 << 18) / after))));
     if (split > 1) return inTwoStages(node, [before, split, count / split, after]);
   }
-  return node as Node;
+  return node;
 }
 
 /** Reduces x as `shape`, first its axis 2, then its axis 1. What comes between is not rounded to a half type. */
@@ -94,13 +94,13 @@ function prepareMatmul(node: Node<"matmul">, options: PrepareOptions): Node {
     const right = build.expand(build.reshape(build.transpose(b), [...batch, 1, n, k]), full);
     return build.sum(build.mul(left, right), [full.length - 1]);
   }
-  return node as Node;
+  return node;
 }
 
 function prepareArgreduce(node: Node<"argreduce">): Node {
   const [x] = node.inputs;
   const last = x.shape.length - 1;
-  if (node.attrs.axis === last) return node as Node;
+  if (node.attrs.axis === last) return node;
   return build.make("argreduce", [build.moveAxis(x, node.attrs.axis, last)], { fn: node.attrs.fn, axis: last });
 }
 

@@ -169,12 +169,12 @@ class Scheduler {
    */
   #collectiveWork(position: Map<Node, number>): Work[] {
     const nodes = this.fusion.library.filter((node): node is Node<"collective"> => isOp(node, "collective"));
-    nodes.sort((a, b) => a.attrs.sequence - b.attrs.sequence || position.get(a as Node)! - position.get(b as Node)!);
+    nodes.sort((a, b) => a.attrs.sequence - b.attrs.sequence || position.get(a)! - position.get(b)!);
     const starts: Work[] = [];
     const ends: Work[] = [];
     nodes.forEach((node, k) => {
       const reads = new Set([this.#note(this.operandOf(node.inputs[0]))]);
-      const writes = new Set([this.#note(node as Node)]);
+      const writes = new Set([this.#note(node)]);
       const start: Work = { step: { kind: "collective", node, phase: "start" }, reads, writes, at: -1 };
       start.after = [...starts.slice(-1), ...(k >= maxUnderWay ? [ends[k - maxUnderWay]] : [])];
       const end: Work = {
@@ -191,7 +191,7 @@ class Scheduler {
   }
 
   #scanStep(node: Node<"scan">): ScheduleStep {
-    const program = laneProgramOf(node as Node);
+    const program = laneProgramOf(node);
     if (program !== null) return { kind: "lane", node, program };
     const { known: _, ...lanes } = this.options.lanes ?? {};
     return {

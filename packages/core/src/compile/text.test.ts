@@ -23,7 +23,7 @@ test("only words of the language, whole and finite numbers and plain names becom
 
 /** A function that no decoder has seen, with an attribute that is code. */
 function hostile<K extends OpName>(op: K, attrs: unknown, shape: number[], inputs: Node[]): GraphFn {
-  const node = new Node(op, inputs, attrs as OpAttrs[K], { shape, dtype: "float32" }) as unknown as Node;
+  const node = new Node(op, inputs, attrs as OpAttrs[K], { shape, dtype: "float32" });
   return { params: inputs, outputs: [node] };
 }
 

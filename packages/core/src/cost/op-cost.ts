@@ -34,7 +34,7 @@ function attentionFlops({ attrs: { kernel }, inputs: [q, k] }: Node<"custom">): 
   return (kernel.gradient ? 10 : 4) * numel(q.shape.slice(0, -tail)) * heads * queries * keys * size;
 }
 
-const flops: { [K in OpName]: (node: Node) => number } = {
+const flops: { [K in OpName]: (node: Node<K>) => number } = {
   input: nothing,
   data: nothing,
   const: nothing,
@@ -69,7 +69,7 @@ const flops: { [K in OpName]: (node: Node) => number } = {
   qr: matrixCubed(4),
   svd: matrixCubed(12),
   scan: (node) => {
-    const { body, length } = (node as Node<"scan">).attrs;
+    const { body, length } = node.attrs;
     let total = 0;
     const seen = new Set<Node>(body.params);
     const stack = [...body.outputs];
@@ -77,16 +77,18 @@ const flops: { [K in OpName]: (node: Node) => number } = {
       const next = stack.pop()!;
       if (seen.has(next)) continue;
       seen.add(next);
-      total += flops[next.op](next);
+      total += flopsOf(next);
       stack.push(...next.inputs);
     }
     return total * length;
   },
-  custom: (node) => attentionFlops(node as Node<"custom">),
+  custom: attentionFlops,
   collective: nothing,
   pick: nothing,
 };
 
+const flopsOf = (node: Node): number => flops[node.op](node as never);
+
 export function opCost(node: Node): OpCost {
-  return { flops: flops[node.op](node), bytes: inBytes(node) + outBytes(node) };
+  return { flops: flopsOf(node), bytes: inBytes(node) + outBytes(node) };
 }

@@ -1,25 +1,27 @@
-// Graph nodes: immutable operations on immutable inputs. A node may in addition hold its value, once it was computed.
+// Graph nodes: an operation, its inputs and its attributes. The fields are readonly: nobody outside this file writes to a node.
+// The value that a node stands for never changes. Three functions here change how a node represents it: `attachValue` and
+// `makeLeaf`, for the runtime once the node is computed, and `amend`, for transforms that must keep the node's users.
 import type { DType } from "./dtype.js";
 import { InternalError } from "./errors.js";
 import { checkExtent } from "./limits.js";
 import type { OpAttrs, OpName } from "./op.js";
 import { type Shape, showShape } from "./shape.js";
 
-/** What is known of a value before it is computed. */
+/** Abstract value: shape and dtype of a result. */
 export interface Aval {
   readonly shape: Shape;
   readonly dtype: DType;
 }
 
-/** What the runtime hangs on a computed node. */
+/** The computed value of a node; the runtime owns it. */
 export interface NodeValue {
-  /** A node that will read the value was made; throws where the value is no longer there to be read. */
+  /** Registers a node that will read the value. Throws if the value was released. */
   addReader(): void;
 }
 
 let lastId = 0;
 
-/** A name that the user gave to a part of the program, and whether a node there belongs to its gradient. */
+/** A part of the program that the user named, and whether the node belongs to the gradient of that part. */
 export interface Scope {
   readonly name: string;
   readonly backward: boolean;
@@ -27,7 +29,7 @@ export interface Scope {
 
 let currentScope: Scope | null = null;
 
-/** Nodes that are made while `body` runs belong to the scope. */
+/** Runs `body`; the nodes that it builds belong to the scope. */
 export function inScope<T>(scope: Scope | null, body: () => T): T {
   const before = currentScope;
   currentScope = scope;
@@ -38,25 +40,25 @@ export function inScope<T>(scope: Scope | null, body: () => T): T {
   }
 }
 
-export const scopeNow = (): Scope | null => currentScope;
+/** The scope that new nodes belong to. */
+export const currentNodeScope = (): Scope | null => currentScope;
 
-export class Node<K extends OpName = OpName> {
+/** One operation of the graph. */
+export class Node<out K extends OpName = OpName> {
   readonly id = ++lastId;
-  op: K;
-  inputs: readonly Node[];
-  attrs: OpAttrs[K];
+  readonly op: K;
+  readonly inputs: readonly Node[];
+  readonly attrs: OpAttrs[K];
   readonly shape: Shape;
   readonly dtype: DType;
-  /** Set for ops with several results; then shape and dtype are those of the first one. */
-  outputs: readonly Aval[] | null;
-  /** Longest chain of uncomputed nodes below this one: bounds how much work may be pending. */
-  depth: number;
-  /** The buffer with this node's value, owned by the runtime; null until computed. */
-  value: NodeValue | null = null;
-  /** The part of the user's program that this node belongs to; sharding rules go by it. */
-  scope: Scope | null = currentScope;
-  /** Where the user's program made this node; kept only when memory reports or errors need it. */
-  site: string | null = null;
+  /** All results of an op with several; shape and dtype are then those of the first one. */
+  readonly outputs: readonly Aval[] | null;
+  /** Length of the longest chain of uncomputed nodes that ends here, when the node was built. Bounds the pending work. */
+  readonly depth: number;
+  /** The computed value; null until the runtime attaches it. */
+  readonly value: NodeValue | null = null;
+  /** The part of the user's program that this node belongs to. Sharding rules match it. */
+  readonly scope: Scope | null = currentScope;
 
   constructor(op: K, inputs: readonly Node[], attrs: OpAttrs[K], avals: Aval | readonly Aval[]) {
     this.op = op;
@@ -64,7 +66,7 @@ export class Node<K extends OpName = OpName> {
     this.attrs = attrs;
     const many = Array.isArray(avals);
     const first = (many ? avals[0] : avals) as Aval;
-    // The one place where every tensor passes, whether a program made it or a message named it.
+    // Checked here because every node passes, built by a program or decoded from a message.
     if (many) for (const aval of avals as readonly Aval[]) checkExtent(aval.shape);
     else checkExtent(first.shape);
     this.shape = first.shape;
@@ -79,25 +81,60 @@ export class Node<K extends OpName = OpName> {
   }
 }
 
+type Writable<T> = { -readonly [P in keyof T]: T[P] };
+
+/** Runtime only: stores the computed value of a node. */
+export function attachValue(node: Node, value: NodeValue): void {
+  (node as Writable<Node>).value = value;
+}
+
+/** Runtime only: turns a computed node into a `data` leaf, so that its inputs can be garbage collected. */
+export function makeLeaf(node: Node): void {
+  const leaf = node as Writable<Node>;
+  leaf.inputs = [];
+  leaf.op = "data";
+  leaf.attrs = { shape: node.shape, dtype: node.dtype };
+}
+
+/**
+ * Replaces the attributes of a node whose users must keep it: to number collectives, and to add results to a loop that a
+ * gradient shares with its value. The results that the node already has must stay the same.
+ */
+export function amend<K extends OpName>(node: Node<K>, attrs: OpAttrs[K], outputs = node.outputs): void {
+  const amended = node as Writable<Node<K>>;
+  amended.attrs = attrs;
+  amended.outputs = outputs;
+}
+
+const sites = new WeakMap<Node, string>();
+
+/** The line of the user's program that built a node; null unless the runtime records sites. */
+export const siteOf = (node: Node): string | null => sites.get(node) ?? null;
+
+/** Records the line that built a node. The first record stays. */
+export function recordSite(node: Node, site: string | null): void {
+  if (site !== null && !sites.has(node)) sites.set(node, site);
+}
+
 /** Narrows a node to one op. */
-export const isOp = <K extends OpName>(node: Node, op: K): node is Node<K> => (node.op as OpName) === op;
+export const isOp = <K extends OpName>(node: Node, op: K): node is Node<K> => node.op === op;
 
 /** A closed function: every leaf is a parameter, a constant or an iota. */
 export interface GraphFn {
   readonly params: readonly Node[];
   readonly outputs: readonly Node[];
-  /** Collectives that must run though nothing here reads them: other devices wait in them. */
+  /** Collectives whose results are unused but that must run, because other devices wait in them. */
   readonly effects?: readonly Node[];
 }
 
 /**
- * All nodes that the outputs need, inputs before users. Iterative: graphs may be deeper than the stack.
- * `leaf` stops the walk at a node (it is still listed).
+ * All nodes that the outputs depend on, inputs before users. Iterative, because graphs may be deeper than the stack.
+ * The walk lists a node for which `leaf` is true, and stops there.
  */
 export function topological(outputs: readonly Node[], leaf?: (node: Node) => boolean): Node[] {
   const order: Node[] = [];
   const done = new Set<Node>();
-  // Two stacks instead of one of pairs: every pass over a graph starts here.
+  // Two stacks instead of one stack of pairs: this walk is on the hot path of every pass.
   const stack: Node[] = [];
   const next: number[] = [];
   const enter = (node: Node): void => {
@@ -127,8 +164,8 @@ export function topological(outputs: readonly Node[], leaf?: (node: Node) => boo
 }
 
 /**
- * The nodes of a function, inputs before users; parameters are leaves even where they were computed from something.
- * Collectives come in their sequence, each right after what it needs: devices that keep this order stay in step.
+ * The nodes of a function, inputs before users. Parameters are leaves even if they have inputs. Collectives are listed in
+ * ascending sequence, each right after its dependencies, so that all devices run them in the same order.
  */
 export function functionOrder(fn: GraphFn): Node[] {
   const params = new Set(fn.params);
@@ -137,7 +174,7 @@ export function functionOrder(fn: GraphFn): Node[] {
   const collectives = order.filter((node): node is Node<"collective"> => isOp(node, "collective"));
   if (collectives.length === 0) return order;
   collectives.sort((a, b) => a.attrs.sequence - b.attrs.sequence);
-  return topological([...(collectives as unknown as Node[]), ...fn.outputs], isParam);
+  return topological([...collectives, ...fn.outputs], isParam);
 }
 
 export const avalOf = (node: Node): Aval => ({ shape: node.shape, dtype: node.dtype });

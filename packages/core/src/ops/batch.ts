@@ -38,7 +38,7 @@ function sameOp<K extends OpName>(attrs: (node: Node<K>, size: number) => OpAttr
 /** For ops whose rule does not look at positions at all. */
 const anyRank = sameOp<OpName>((node) => node.attrs) as unknown as never;
 
-const leaf: BatchRule<OpName> = ({ node, size }) => withBatch({ node: node as Node, batched: false }, size);
+const leaf: BatchRule<OpName> = ({ node, size }) => withBatch({ node: node, batched: false }, size);
 
 export const batchRules: { [K in Exclude<OpName, StructuralOp>]: BatchRule<K> } = {
   input: leaf as never,

@@ -20,8 +20,8 @@ import {
 import { shapeRules } from "./shape.js";
 
 /** Makes a node of any op; its shape and dtype follow from the shape rules. */
-export function make<K extends OpName>(op: K, inputs: readonly Node[], attrs: OpAttrs[K]): Node {
-  return new Node(op, inputs, attrs, shapeRules[op](inputs, attrs)) as unknown as Node;
+export function make<K extends OpName>(op: K, inputs: readonly Node[], attrs: OpAttrs[K]): Node<K> {
+  return new Node(op, inputs, attrs, shapeRules[op](inputs, attrs));
 }
 
 export const input = (shape: Shape, dtype: DType, name = ""): Node => make("input", [], { shape, dtype, name });

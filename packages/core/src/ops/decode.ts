@@ -91,7 +91,7 @@ class Decoder {
       return damaged(`it has more than ${limits.nodes} nodes, or ${limits.operands} parameters or results`);
     const all: Node[] = params.map((param) => {
       const aval = this.#aval(param, "a parameter");
-      return new Node("input", [], { ...aval, name: "" }, aval) as Node;
+      return new Node("input", [], { ...aval, name: "" }, aval);
     });
     for (const node of nodes) all.push(this.#node(node, all));
     const results = outputs.map((at) => {

@@ -291,10 +291,10 @@ export function scanRule(
 ): FactorRule<"scan"> & { dimensions(node: Node<"scan">): BodyDimensions } {
   const known = new WeakMap<Node, Analysis>();
   const analysisOf = (node: Node<"scan">): Analysis => {
-    let found = known.get(node as Node);
+    let found = known.get(node);
     if (found === undefined) {
       found = analyse(node, factorsOf);
-      known.set(node as Node, found);
+      known.set(node, found);
     }
     return found;
   };

@@ -364,7 +364,7 @@ const loopRule = scanRule(
 );
 
 export const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
-  const: { factors: (node) => whole(node as Node) },
+  const: { factors: (node) => whole(node) },
   // Numbers beyond the range of uint8 stop at its end, which sums of parts would not.
   iota: {
     factors: (node) => {
@@ -382,22 +382,22 @@ export const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
   where: { factors: same },
   cast: { factors: same },
   reshape: { factors: reshaped, local: ({ inputs, shapes }) => b.reshape(inputs[0], shapes[0]) },
-  permute: { factors: (node) => moved(node as Node, (axis) => node.attrs.axes.indexOf(axis)) },
+  permute: { factors: (node) => moved(node, (axis) => node.attrs.axes.indexOf(axis)) },
   expand: { factors: expanded, local: ({ inputs, shapes }) => b.expand(inputs[0], shapes[0]) },
   slice: { factors: sliced, local: sliceLocal },
   pad: { factors: padded, local: padLocal },
-  flip: { factors: (node) => moved(node as Node, (axis) => (node.attrs.axes.includes(axis) ? null : axis)) },
+  flip: { factors: (node) => moved(node, (axis) => (node.attrs.axes.includes(axis) ? null : axis)) },
   concat: { factors: joined },
-  reduce: { factors: (node) => reducedBy(node as Node, node.attrs.axes, node.attrs.fn) },
-  argreduce: { factors: (node) => reducedBy(node as Node, [node.attrs.axis], null) },
-  cumsum: { factors: (node) => moved(node as Node, (axis) => (axis === node.attrs.axis ? null : axis)) },
+  reduce: { factors: (node) => reducedBy(node, node.attrs.axes, node.attrs.fn) },
+  argreduce: { factors: (node) => reducedBy(node, [node.attrs.axis], null) },
+  cumsum: { factors: (node) => moved(node, (axis) => (axis === node.attrs.axis ? null : axis)) },
   matmul: { factors: multiplied },
   gather: { factors: gathered, local: gatherLocal },
   scatterAdd: { factors: scattered, local: scatterLocal },
-  argsort: { factors: (node) => moved(node as Node, (axis) => (axis === node.shape.length - 1 ? null : axis)) },
+  argsort: { factors: (node) => moved(node, (axis) => (axis === node.shape.length - 1 ? null : axis)) },
   cholesky: { factors: matrices },
-  triangularSolve: { factors: (node) => matrices(node as Node, true) },
-  solve: { factors: (node) => matrices(node as Node, true) },
+  triangularSolve: { factors: (node) => matrices(node, true) },
+  solve: { factors: (node) => matrices(node, true) },
   det: { factors: matrices },
   eigh: { factors: matrices },
   qr: { factors: matrices },

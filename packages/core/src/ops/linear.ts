@@ -46,10 +46,10 @@ const linearRules: { [K in ShardableOp]: LinearRule<K> } = {
     const name = node.attrs.fn;
     if (name === "max" || name === "min") return fn === name && parts.every(Boolean);
     if (fn !== "sum") return false;
-    if (name === "add" || name === "sub" || name === "complex") return allOf(node as Node, parts, fn);
+    if (name === "add" || name === "sub" || name === "complex") return allOf(node, parts, fn);
     return name === "mul" ? one(parts) : name === "div" && parts[0] && !parts[1];
   },
-  where: (node, parts, fn) => !parts[0] && allOf(node as Node, parts, fn, 1),
+  where: (node, parts, fn) => !parts[0] && allOf(node, parts, fn, 1),
   // Parts are not rounded before they are put together.
   cast: (node, _, fn) => {
     const [x] = node.inputs;
@@ -62,7 +62,7 @@ const linearRules: { [K in ShardableOp]: LinearRule<K> } = {
   slice: always,
   pad: sums,
   flip: always,
-  concat: (node, parts, fn) => allOf(node as Node, parts, fn),
+  concat: (node, parts, fn) => allOf(node, parts, fn),
   reduce: (node, _, fn) => node.attrs.fn === fn,
   argreduce: never,
   cumsum: sums,

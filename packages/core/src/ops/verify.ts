@@ -88,7 +88,7 @@ export function verify(fn: GraphFn): void {
       const { body } = node.attrs as { body: GraphFn };
       if (known.has(body)) continue;
       known.add(body);
-      places.push({ fn: body, where: `, in the body of ${(node as Node).op} %${node.id}${place.where}` });
+      places.push({ fn: body, where: `, in the body of ${node.op} %${node.id}${place.where}` });
     }
   }
 }

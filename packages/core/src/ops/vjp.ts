@@ -74,10 +74,10 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
   alias: through,
   barrier: through,
   pin: ({ attrs }, [g]) => [make("pin", [g!], { dims: attrs.backward, backward: attrs.dims })],
-  unary: (node, [g]) => [unaryVjps[node.attrs.fn](node.inputs[0], node as Node, g!)],
+  unary: (node, [g]) => [unaryVjps[node.attrs.fn](node.inputs[0], node, g!)],
   binary: (node, [g], needs) => {
     const [a, b] = node.inputs;
-    return binaryVjps[node.attrs.fn](a, b, node as Node, g!).map((rule, i) => (needs[i] ? rule() : null));
+    return binaryVjps[node.attrs.fn](a, b, node, g!).map((rule, i) => (needs[i] ? rule() : null));
   },
   where: (node, [g]) => {
     const [condition] = node.inputs;
@@ -141,7 +141,7 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
       return sliceAxis(g!, node.attrs.axis, from - size, from);
     });
   },
-  reduce: (node, [g]) => [reduceVjps[node.attrs.fn](node.inputs[0], node as Node, g!, node.attrs.axes)],
+  reduce: (node, [g]) => [reduceVjps[node.attrs.fn](node.inputs[0], node, g!, node.attrs.axes)],
   argreduce: none,
   cumsum: (node, [g]) => [cumsum(g!, node.attrs.axis, !node.attrs.reverse)],
   matmul: (node, [g], needs) => {
@@ -156,14 +156,14 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
   },
   scatterAdd: (node, [g]) => [g, null, gatherInside(g!, node.inputs[1], node.attrs.axis, node.attrs.batch)],
   argsort: none,
-  cholesky: (node, [g]) => [choleskyVjp(node as Node, g!)],
-  triangularSolve: (node, [g]) => triangularSolveVjp(node.inputs[0], node as Node, g!, node.attrs),
-  solve: (node, [g]) => solveVjp(node.inputs[0], node as Node, g!),
-  det: (node, [g]) => [detVjp(node.inputs[0], node as Node, g!)],
-  eigh: (node, [gw, gv]) => [eighVjp(pick(node as Node, 0), pick(node as Node, 1), gw, gv)],
-  qr: (node, [gq, gr]) => [qrVjp(node.inputs[0], pick(node as Node, 0), pick(node as Node, 1), gq, gr)],
+  cholesky: (node, [g]) => [choleskyVjp(node, g!)],
+  triangularSolve: (node, [g]) => triangularSolveVjp(node.inputs[0], node, g!, node.attrs),
+  solve: (node, [g]) => solveVjp(node.inputs[0], node, g!),
+  det: (node, [g]) => [detVjp(node.inputs[0], node, g!)],
+  eigh: (node, [gw, gv]) => [eighVjp(pick(node, 0), pick(node, 1), gw, gv)],
+  qr: (node, [gq, gr]) => [qrVjp(node.inputs[0], pick(node, 0), pick(node, 1), gq, gr)],
   svd: (node, [gu, gs, gvh]) => {
-    const [u, s, vh] = [0, 1, 2].map((i) => pick(node as Node, i));
+    const [u, s, vh] = [0, 1, 2].map((i) => pick(node, i));
     return [svdVjp(u, s, vh, gu, gs, gvh)];
   },
   collective: () => {

@@ -1,7 +1,7 @@
 // Numbers that change from step to step in programs that are not jitted (a learning rate, a time): the second time that
 // a graph differs from an earlier one in its constants alone, those that differ become parameters, so that a loop
 // compiles twice and not at every step.
-import { functionOrder, type GraphFn, isOp, type Node, type Scalar, skeletonKey } from "../graph/index.js";
+import { functionOrder, type GraphFn, isOp, type Scalar, skeletonKey } from "../graph/index.js";
 
 interface Seen {
   values: string[];
@@ -21,7 +21,9 @@ export class ConstantLifter {
   /** The function with its changing constants as further parameters; the function itself where none changed so far. */
   lift(fn: GraphFn): GraphFn {
     const params = new Set(fn.params);
-    const constants = functionOrder(fn).filter((node) => isOp(node, "const") && !params.has(node)) as Node<"const">[];
+    const constants = functionOrder(fn)
+      .filter((node) => isOp(node, "const"))
+      .filter((node) => !params.has(node));
     if (constants.length === 0) return fn;
     const key = skeletonKey(fn);
     const values = constants.map((node) => textOf(node.attrs.value));
@@ -34,7 +36,7 @@ export class ConstantLifter {
     values.forEach((value, i) => {
       if (value !== seen.values[i]) seen.varying.add(i);
     });
-    const lifted = constants.filter((_, i) => seen.varying.has(i)) as unknown as Node[];
+    const lifted = constants.filter((_, i) => seen.varying.has(i));
     return lifted.length === 0 ? fn : { params: [...fn.params, ...lifted], outputs: fn.outputs };
   }
 }

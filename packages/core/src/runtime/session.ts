@@ -3,15 +3,18 @@ import { createHash } from "node:crypto";
 import { type Device, type DeviceBuffer, defaultDevice, type Executable } from "../device/index.js";
 import {
   type Aval,
+  attachValue,
   avalOf,
   bytesOf,
   type GraphFn,
+  makeLeaf,
   makeStorage,
   type Node,
   numel,
   printGraph,
   type Storage,
   showAval,
+  siteOf,
   storageView,
   structuralKey,
   topological,
@@ -143,13 +146,12 @@ export class Session {
       compiled,
       [...params.map((param) => param.value as TensorValue), ...constants],
       [],
-      results.map((node) => node.site),
+      results.map(siteOf),
       wanted,
     );
     for (const value of constants) value.free();
     results.forEach((node, i) => {
-      node.value = values[i];
-      node.depth = 0;
+      attachValue(node, values[i]);
       kept.delete(node);
       detach(node);
     });
@@ -248,9 +250,7 @@ function detach(node: Node): void {
     return;
   }
   for (const input of node.inputs) (input.value as TensorValue | null)?.readerDone();
-  node.inputs = [];
-  node.op = "data";
-  node.attrs = { shape: node.shape, dtype: node.dtype };
+  makeLeaf(node);
 }
 
 /** Runs a function while the graph that it builds is being watched by a transform. */
@@ -275,8 +275,7 @@ export const isTracing = (): boolean => traces > 0;
 /** A leaf node that holds a value. */
 export function dataNode(value: TensorValue): Node {
   const node = make("data", [], { shape: value.aval.shape, dtype: value.aval.dtype });
-  node.value = value;
-  node.depth = 0;
+  attachValue(node, value);
   return node;
 }
 
@@ -320,5 +319,5 @@ export function useDevice(device: Device): Session {
 const maxPendingDepth = 400;
 
 export function boundPending(node: Node): void {
-  if (node.depth > maxPendingDepth && traces === 0) session().realize([node]);
+  if (node.depth > maxPendingDepth && node.value === null && traces === 0) session().realize([node]);
 }

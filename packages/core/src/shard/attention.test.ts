@@ -44,13 +44,12 @@ function both(kernel: AttentionKernel, keys: number[] = []): GraphFn {
     extra.push(build.input([batch, heads, length, length], kernel.mask === "bool" ? "bool" : "float32"));
   if (kernel.dropout > 0) extra.push(build.input([...keys, 2], "int32"));
   const cotangent = build.input(tokens, "float32");
-  const result = build.pick(attentionNode([...operands, ...extra], kernel) as Node, 0);
+  const result = build.pick(attentionNode([...operands, ...extra], kernel), 0);
   const grads = backward([result], [cotangent], operands) as Node[];
   return { params: [...operands, ...extra, cotangent], outputs: [result, ...grads] };
 }
 
-const customs = (fn: GraphFn): Node<"custom">[] =>
-  functionOrder(fn).filter((node) => isOp(node, "custom")) as unknown as Node<"custom">[];
+const customs = (fn: GraphFn): Node<"custom">[] => functionOrder(fn).filter((node) => isOp(node, "custom"));
 const hasCollectives = (fn: GraphFn): boolean => functionOrder(fn).some((node) => isOp(node, "collective"));
 
 /** Where the operands of one dimension go; what has it elsewhere says so. */
@@ -115,16 +114,16 @@ for (const [name, kernel, keys] of [
 test("only what is independent may be split", () => {
   const [plain] = customs(both(base));
   assert.deepEqual(
-    factorsOf(plain as unknown as Node).factors.map((factor) => factor.size),
+    factorsOf(plain).factors.map((factor) => factor.size),
     [batch, heads],
   );
   const [each] = customs(both({ ...base, dropout: 0.4 }, [batch]));
   assert.deepEqual(
-    factorsOf(each as unknown as Node).factors.map((factor) => factor.size),
+    factorsOf(each).factors.map((factor) => factor.size),
     [batch],
   );
   const [all] = customs(both({ ...base, dropout: 0.4 }));
-  assert.deepEqual(factorsOf(all as unknown as Node).factors, []);
+  assert.deepEqual(factorsOf(all).factors, []);
 });
 
 test("a function that says to be attention and is not is refused", () => {
@@ -133,7 +132,7 @@ test("a function that says to be attention and is not is refused", () => {
   const [node] = customs(fn);
   const forged = (kernel: Partial<AttentionKernel>): GraphFn => {
     const made = build.make("custom", node.inputs, { ...node.attrs, kernel: { ...node.attrs.kernel!, ...kernel } });
-    return { params: fn.params, outputs: [build.pick(made as Node, 0)] };
+    return { params: fn.params, outputs: [build.pick(made, 0)] };
   };
   assert.throws(() => verify(forged({ packed: true })), /are no queries|operands/);
   assert.throws(() => verify(forged({ mask: "none" })), /it has 4 operands and 2 results, not 3 and 2/);
@@ -146,13 +145,13 @@ test("a function that says to be attention and is not is refused", () => {
     ...wrong.attrs,
     kernel: { ...base, gradient: true },
   });
-  assert.throws(() => verify({ params: [q, k], outputs: [build.pick(lies as Node, 0)] }), /operands/);
+  assert.throws(() => verify({ params: [q, k], outputs: [build.pick(lies, 0)] }), /operands/);
 });
 
 test("the planner splits attention of a GPU by examples, and prices it", () => {
   const tokens = [64, 512, 8, 64];
   const [q, k, v] = [1, 2, 3].map(() => build.input(tokens, "float32"));
-  const fn: GraphFn = { params: [q, k, v], outputs: [build.pick(attentionNode([q, k, v], base) as Node, 0)] };
+  const fn: GraphFn = { params: [q, k, v], outputs: [build.pick(attentionNode([q, k, v], base), 0)] };
   const made = planSharding(fn, { ranks: [0, 1, 2, 3], rates: h200, params: [null, null, null] });
   assert.equal(made.mesh.size, 4);
   assert.ok(made.single / made.seconds > 2, `${made.single / made.seconds}`);

@@ -48,9 +48,9 @@ export class Loop {
 
   /** What this device has of each factor of the loop. */
   #shares(local: Local): number[] {
-    const { factors, inputs, outputs } = factorsOf(this.node as Node);
+    const { factors, inputs, outputs } = factorsOf(this.node);
     const shares = factors.map(() => 1);
-    const whole = wholeOf(this.node as Node);
+    const whole = wholeOf(this.node);
     const note = (maps: typeof inputs, parts: readonly Shape[], all: readonly Shape[]): void =>
       maps.forEach((dims, i) => {
         dims.forEach((map, axis) => {
@@ -87,7 +87,7 @@ export class Loop {
     const state = this.node.attrs.body.params
       .slice(consts, consts + carries)
       .reduce((n, param) => n + numbers(param), 0);
-    if (state > laneLimits.state || factorsOf(this.node as Node).factors.length === 0) return false;
+    if (state > laneLimits.state || factorsOf(this.node).factors.length === 0) return false;
     let scalars = 0;
     for (const { node } of this.body.items) {
       const { kind } = this.body.work.get(node)!;

@@ -99,10 +99,10 @@ export class Problem {
 
   /** Seconds of a loop on a device that has these parts of its operands and results. */
   loopTime(node: Node<"scan">, rates: Rates, local: Local): number {
-    let loop = this.#loops.get(node as Node);
+    let loop = this.#loops.get(node);
     if (loop === undefined) {
       loop = new Loop(node, new Problem(node.attrs.body));
-      this.#loops.set(node as Node, loop);
+      this.#loops.set(node, loop);
     }
     return loop.seconds(rates, local);
   }

@@ -101,8 +101,7 @@ export function simulate(parts: Partitioned, rates: Rates, options: { overlap?: 
     const first = waiting.find((node) => node?.attrs.sequence === next)!;
     const members = membersOf(first.attrs).map((rank) => ranks.indexOf(rank));
     const readyAt = members.map((i) => {
-      const node = waiting[i] as unknown as Node;
-      const inputs = clocks[i].ready.get(node)!;
+      const inputs = clocks[i].ready.get(waiting[i]!)!;
       return overlap ? Math.max(inputs, clocks[i].link) : Math.max(inputs, clocks[i].now);
     });
     const start = Math.max(...readyAt);
@@ -111,7 +110,7 @@ export function simulate(parts: Partitioned, rates: Rates, options: { overlap?: 
     collectives.push({ kind: first.attrs.kind, start, seconds, bytes });
     for (const i of members) {
       const clock = clocks[i];
-      clock.ready.set(waiting[i] as unknown as Node, start + seconds);
+      clock.ready.set(waiting[i]!, start + seconds);
       clock.link = start + seconds;
       if (!overlap) clock.now = start + seconds;
       clock.at++;

@@ -1,6 +1,15 @@
 // The collectives of a partitioned function as a whole: small all-reduces that do not wait for each other become one,
 // and all of them get the order in which every device issues them.
-import { bytesOf, functionOrder, type GraphFn, type Node, numel, type OpAttrs, topological } from "../graph/index.js";
+import {
+  amend,
+  bytesOf,
+  functionOrder,
+  type GraphFn,
+  type Node,
+  numel,
+  type OpAttrs,
+  topological,
+} from "../graph/index.js";
 import { build, make } from "../ops/index.js";
 import { rebuild } from "../transform/index.js";
 import type { Move } from "./reshard.js";
@@ -187,7 +196,7 @@ export function numberCollectives(
   };
   for (const i of [...waits.keys()].sort((a, b) => a - b)) issue(i);
   order.forEach((site, sequence) => {
-    for (const node of site.nodes) node.attrs = { ...(node.attrs as OpAttrs["collective"]), sequence };
+    for (const node of site.nodes) amend(node, { ...node.attrs, sequence });
   });
   return { functions: [...functions], sites: order };
 }

@@ -1,6 +1,6 @@
 // What a program may say about sharding: where a tensor should be cut, and names for parts of the program that rules
 // outside it can speak of. On one device both mean nothing; WEFT_IGNORE_ANNOTATIONS=1 leaves them out altogether.
-import { inScope, scopeNow, WeftError } from "../graph/index.js";
+import { currentNodeScope, inScope, WeftError } from "../graph/index.js";
 import { make } from "../ops/index.js";
 import { nodeOf, wrap } from "./convert.js";
 import type { Tensor } from "./tensor.js";
@@ -42,6 +42,6 @@ export function named<T>(name: string, body: () => T): T {
       `named: a name has letters, digits, "_" and "-", and dots between parts, got ${JSON.stringify(name)}`,
     );
   if (ignored()) return body();
-  const around = scopeNow();
+  const around = currentNodeScope();
   return inScope({ name: around === null ? name : `${around.name}.${name}`, backward: false }, body);
 }

@@ -30,8 +30,7 @@ export interface AttentionOptions extends ProductOptions {
   key?: Key | null;
 }
 
-const attend = (inputs: readonly Node[], kernel: AttentionKernel): Node =>
-  build.pick(attentionNode(inputs, kernel) as Node, 0);
+const attend = (inputs: readonly Node[], kernel: AttentionKernel): Node => build.pick(attentionNode(inputs, kernel), 0);
 
 /** Mask and key as inputs, and what the kernel must know of them. */
 function extras(

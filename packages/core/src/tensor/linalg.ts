@@ -223,7 +223,7 @@ export function expm(a: TensorLike, { squarings = 8 }: ExpmOptions = {}): Tensor
       [identity, b[0]],
     ]),
   );
-  let result = build.make("solve", [build.sub(v, u), build.add(v, u)], {});
+  let result: Node = build.make("solve", [build.sub(v, u), build.add(v, u)], {});
   for (let i = 0; i < squarings; i++) result = product(result, result);
   return wrap(result);
 }

@@ -10,10 +10,12 @@ import {
   makeStorage,
   type Node,
   numel,
+  recordSite,
   type Shape,
   ShapeError,
   type Storage,
   showShape,
+  siteOf,
   WeftError,
 } from "../graph/index.js";
 import { captureSite, memory, session, type TensorValue } from "../runtime/index.js";
@@ -47,7 +49,7 @@ export class Tensor {
   /** Internal: users make tensors with weft.tensor, weft.zeros, weft.randn and so on. */
   constructor(node: Node) {
     this.#node = node;
-    if (memory.recordSites) node.site ??= memory.callSite();
+    if (memory.recordSites) recordSite(node, memory.callSite());
   }
 
   /** Internal: the graph node behind the handle. Throws once the tensor is disposed, computed or not. */
@@ -57,7 +59,8 @@ export class Tensor {
   }
 
   #gone(disposed: () => string | null): WeftError {
-    const { op, site } = this.#node;
+    const { op } = this.#node;
+    const site = siteOf(this.#node);
     const what = `${this.dtype}${showShape(this.shape)} tensor (${op}${site === null ? "" : `, made at ${site}`})`;
     const where = disposed();
     return new WeftError(

@@ -12,7 +12,12 @@ export interface Job {
   loose: number;
 }
 
-export const upload = ({ shape, dtype, data }: Host): Tensor => tensor(Float64Array.from(data), { shape, dtype });
+/** Numbers of a bool operand count as NumPy's astype(bool) takes them. */
+export const upload = ({ shape, dtype, data }: Host): Tensor =>
+  tensor(
+    Float64Array.from(data, (x) => (dtype === "bool" ? Number(x !== 0) : x)),
+    { shape, dtype },
+  );
 
 export const jobOf = (item: Case, dtype: DType): Job => ({
   name: `${item.name} (${dtype})`,

@@ -300,7 +300,7 @@ function matchOneSide(root: Node<"matmul">, left: Node, right: Node, flip: boole
   const { product } = found;
   const [q, k] = [withoutScale(product.a), withoutScale(product.b)];
   const { precision } = root.attrs;
-  const dtypes = [product.a, product.b, v, root as Node].map((x) => x.dtype);
+  const dtypes = [product.a, product.b, v, root].map((x) => x.dtype);
   const size = q.node.shape[q.node.shape.length - 1];
   const scale = found.scale * q.scale * k.scale;
   if (!kernelDTypes.has(dtypes[0]) || dtypes.some((d) => d !== dtypes[0]) || !Number.isFinite(scale)) return null;
@@ -329,7 +329,7 @@ function matchOneSide(root: Node<"matmul">, left: Node, right: Node, flip: boole
 /** Whether a softmax may lie under views, casts and dropout. A look before anything is built for a closer one. */
 function mayBeWeights(node: Node): boolean {
   let at = node;
-  while (isOp(at, "reshape") || isOp(at, "permute") || isFloatCast(at)) at = (at as Node).inputs[0];
+  while (isOp(at, "reshape") || isOp(at, "permute") || isFloatCast(at)) at = at.inputs[0];
   if (isOp(at, "where")) {
     const [, scaled] = at.inputs;
     return scaled.op === "binary" && mayBeWeights(scaled.inputs[0]);

@@ -111,7 +111,7 @@ export function attentionNode(inputs: readonly Node[], kernel: AttentionKernel):
     rule: {
       name: "attention",
       backward: (given, outputs, cotangents) => gradientNode(kernel, given, outputs, cotangents[0]),
-      onParts: (given) => attentionNode(given, kernel) as Node,
+      onParts: (given) => attentionNode(given, kernel),
     },
-  }) as Node<"custom">;
+  });
 }

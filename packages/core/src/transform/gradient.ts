@@ -20,7 +20,7 @@ const { add, zerosLike } = build;
 type AnyRule = VjpRule<OpName>;
 
 function customVjp(node: Node<"custom">, g: readonly (Node | null)[]): (Node | null)[] {
-  const outputs = build.picks(node as Node);
+  const outputs = build.picks(node);
   const cotangents = outputs.map((output, i) => g[i] ?? zerosLike(output));
   return node.attrs.rule.backward([...node.inputs], outputs, cotangents);
 }

@@ -1,7 +1,16 @@
 // Puts the custom function of attention in the place of the ops that compute it, where a device has kernels for it. Done on
 // the user's graph before gradients are taken: the gradient of the custom function is one too. It knows no device, only
 // whom to ask, and changes nothing where it finds nothing.
-import { type AttentionKernel, functionOrder, type GraphFn, inScope, isOp, type Node } from "../graph/index.js";
+import {
+  type AttentionKernel,
+  functionOrder,
+  type GraphFn,
+  inScope,
+  isOp,
+  type Node,
+  recordSite,
+  siteOf,
+} from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { attentionNode, swapHeads } from "./attention.js";
 import { kernelMask, withClosedRows } from "./attention-mask.js";
@@ -58,7 +67,7 @@ function standIn(match: AttentionMatch, forGradient: boolean): { custom: Node<"c
   if (mask.node !== null) inputs.push(build.expandTo(mask.node, scores));
   if (match.key !== null) inputs.push(match.key);
   const custom = attentionNode(inputs, kernel);
-  const result = build.reshape(swapHeads(build.pick(custom as Node, 0)), [...q.shape.slice(0, -1), v.shape[rank - 1]]);
+  const result = build.reshape(swapHeads(build.pick(custom, 0)), [...q.shape.slice(0, -1), v.shape[rank - 1]]);
   return { custom, result: view(withClosedRows(result, v, mask.rows)) };
 }
 
@@ -82,7 +91,7 @@ function replaced(fn: GraphFn, standIns: ReadonlyMap<Node, Node>): GraphFn {
         if (map.has(node)) continue;
         const done = inputs.map((input) => map.get(input)!);
         const made = standIns.has(node) ? done[0] : node.value !== null ? node : rebuild(node, done);
-        made.site ??= node.site;
+        recordSite(made, siteOf(node));
         map.set(node, made);
       }
     }
@@ -111,12 +120,12 @@ export function recogniseAttention(fn: GraphFn, { keeper, gradient = false, wrt 
   const known = new Set([...order, ...fn.params]);
   const params = new Set(fn.params);
   const active = wrt === undefined ? null : dependents(order, wrt);
-  const roots = order.filter(
-    (node) => isOp(node, "matmul") && !params.has(node) && node.value === null && active?.has(node) !== false,
-  ) as unknown as Node<"matmul">[];
+  const roots = order
+    .filter((node) => isOp(node, "matmul"))
+    .filter((node) => !params.has(node) && node.value === null && active?.has(node) !== false);
   const matches = roots.flatMap((root) => {
     const match = inScope(root.scope, () => matchAttention(root));
-    return match === null ? [] : [{ root: root as unknown as Node, match }];
+    return match === null ? [] : [{ root, match }];
   });
   const keep = matches.length === 0 ? null : keeper();
   if (keep === null) return fn;

@@ -1,6 +1,6 @@
 // Loops under the transforms. The reverse pass of a scan is a scan in the other direction: the forward one is made to
 // keep its carries (nothing else: the step is recomputed from them), the backward one reads them.
-import { type GraphFn, isInexact, type Node, topological } from "../graph/index.js";
+import { amend, type GraphFn, isInexact, type Node, topological } from "../graph/index.js";
 import { build, make, shapeRules } from "../ops/index.js";
 
 const { add, input, pick, zerosLike } = build;
@@ -36,14 +36,14 @@ const historyStart = new WeakMap<Node, number>();
 function carryHistory(node: Node<"scan">): Node[] {
   const { body } = node.attrs;
   const carries = splitScan(node, body.params).carries;
-  let start = historyStart.get(node as Node);
+  let start = historyStart.get(node);
   if (start === undefined) {
     start = body.outputs.length;
-    historyStart.set(node as Node, start);
-    node.attrs = { ...node.attrs, body: { params: body.params, outputs: [...body.outputs, ...carries] } };
-    node.outputs = shapeRules.scan(node.inputs, node.attrs) as NonNullable<Node["outputs"]>;
+    historyStart.set(node, start);
+    const attrs = { ...node.attrs, body: { params: body.params, outputs: [...body.outputs, ...carries] } };
+    amend(node, attrs, shapeRules.scan(node.inputs, attrs) as NonNullable<Node["outputs"]>);
   }
-  return carries.map((_, i) => pick(node as Node, start + i));
+  return carries.map((_, i) => pick(node, start + i));
 }
 
 export function scanVjp(

@@ -86,7 +86,7 @@ const rewrites: { [K in OpName]?: Rewrite<K> } = {
     const value = uniformValue(x);
     if (value !== null) {
       const folded = foldUnary(fn, value, x.dtype);
-      if (folded !== null) return filled(node as Node, folded);
+      if (folded !== null) return filled(node, folded);
     }
     if (isOp(x, "unary") && inverses[fn] === x.attrs.fn) return x.inputs[0];
     if (!isComplex(x.dtype) && (fn === "real" || fn === "conj")) return x;
@@ -96,9 +96,9 @@ const rewrites: { [K in OpName]?: Rewrite<K> } = {
     }
     // A real number that was lifted to complex.
     if (isOp(x, "cast") && isComplex(x.dtype) && isFloat(x.inputs[0].dtype)) {
-      if (fn === "conj") return x as Node;
+      if (fn === "conj") return x;
       if (fn === "real") return cast(x.inputs[0], node.dtype);
-      if (fn === "imag") return filled(node as Node, 0);
+      if (fn === "imag") return filled(node, 0);
     }
     return null;
   },
@@ -108,9 +108,9 @@ const rewrites: { [K in OpName]?: Rewrite<K> } = {
     const right = uniformValue(b);
     if (left !== null && right !== null) {
       const folded = foldBinary(node.attrs.fn, left, right, a.dtype);
-      if (folded !== null) return filled(node as Node, folded);
+      if (folded !== null) return filled(node, folded);
     }
-    return binaryRewrites[node.attrs.fn]?.(node as Node, a, b) ?? null;
+    return binaryRewrites[node.attrs.fn]?.(node, a, b) ?? null;
   },
   where: (node) => {
     const condition = uniformValue(node.inputs[0]);
@@ -122,14 +122,14 @@ const rewrites: { [K in OpName]?: Rewrite<K> } = {
     const value = uniformValue(x);
     if (x.dtype === node.dtype) return x;
     const converted = value === null ? null : foldCast(value, x.dtype, node.dtype);
-    return converted === null ? null : filled(node as Node, converted);
+    return converted === null ? null : filled(node, converted);
   },
   reshape: (node) => {
     const [x] = node.inputs;
     if (sameShape(x.shape, node.shape)) return x;
     if (isOp(x, "reshape")) return reshape(x.inputs[0], node.shape);
     const value = uniformValue(x);
-    return value !== null && isBroadcast(x) ? filled(node as Node, value) : null;
+    return value !== null && isBroadcast(x) ? filled(node, value) : null;
   },
   permute: (node) => {
     const [x] = node.inputs;
@@ -141,7 +141,7 @@ const rewrites: { [K in OpName]?: Rewrite<K> } = {
         axes.map((a) => x.attrs.axes[a]),
       );
     const value = uniformValue(x);
-    if (value !== null) return filled(node as Node, value);
+    if (value !== null) return filled(node, value);
     // Moving axes of size one moves no element.
     const big = axes.filter((a) => x.shape[a] !== 1);
     return big.every((a, i) => i === 0 || a > big[i - 1]) ? reshape(x, node.shape) : null;
@@ -156,7 +156,7 @@ const rewrites: { [K in OpName]?: Rewrite<K> } = {
     const { start, step } = node.attrs;
     if (sameShape(x.shape, node.shape) && start.every((s, i) => s === 0 && step[i] === 1)) return x;
     const value = uniformValue(x);
-    return value !== null ? filled(node as Node, value) : null;
+    return value !== null ? filled(node, value) : null;
   },
   flip: (node) => (uniformValue(node.inputs[0]) !== null ? node.inputs[0] : null),
   reduce: (node) => {
@@ -167,8 +167,8 @@ const rewrites: { [K in OpName]?: Rewrite<K> } = {
     if (value === null || typeof value !== "number") return null;
     const count = numel(axes.map((a) => x.shape[a]));
     const total = fn === "sum" ? foldSum(value, count, x.dtype) : null;
-    if (total !== null) return filled(node as Node, total);
-    return (fn === "max" || fn === "min") && count > 0 ? filled(node as Node, value) : null;
+    if (total !== null) return filled(node, total);
+    return (fn === "max" || fn === "min") && count > 0 ? filled(node, value) : null;
   },
 };
 

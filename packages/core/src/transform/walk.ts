@@ -3,6 +3,7 @@ import {
   functionOrder,
   type GraphFn,
   InternalError,
+  inScope,
   type Node,
   numel,
   type OpName,
@@ -20,12 +21,7 @@ export function dependents(order: readonly Node[], sources: Iterable<Node>): Set
 /** A copy of a node on other inputs. */
 export function rebuild(node: Node, inputs: readonly Node[]): Node {
   if (inputs.every((input, i) => input === node.inputs[i])) return node;
-  return sameScope(node, make(node.op as OpName, inputs, node.attrs as never));
-}
-
-function sameScope(from: Node, to: Node): Node {
-  to.scope = from.scope;
-  return to;
+  return inScope(node.scope, () => make(node.op, inputs, node.attrs as never));
 }
 
 /**
@@ -40,10 +36,9 @@ export function copyGraph(fn: GraphFn): GraphFn {
 }
 
 const copyNode = (node: Node, map: ReadonlyMap<Node, Node>): Node =>
-  sameScope(
-    node,
+  inScope(node.scope, () =>
     make(
-      node.op as OpName,
+      node.op,
       node.inputs.map((input) => map.get(input)!),
       node.attrs as never,
     ),

@@ -317,7 +317,7 @@ class ProgramWriter {
         numel(shape.slice(axis + 1)),
       ];
       const count = numel(node.inputs[1].shape.slice(shared));
-      const base = isZeroBase(node as Node, node.inputs[0]) ? "NULL" : input(0);
+      const base = isZeroBase(node, node.inputs[0]) ? "NULL" : input(0);
       return `rt->scatter_add(${dtypes.indexOf(dtype)}, ${sizes.join(", ")}, ${count}, ${base}, (const int32_t*)${input(1)}, ${input(2)}, ${output()}, threads);`;
     }
     if (isOp(node, "cholesky")) return `rt->cholesky(${code}, ${batch}, ${rows}, ${input(0)}, ${output()});`;
@@ -345,7 +345,7 @@ class ProgramWriter {
       this.#note({
         name: `${attrs.kind}_${input.shape.join("x")}`,
         kind: "collective",
-        flops: opCost(node as Node).flops,
+        flops: opCost(node).flops,
         bytes: bytesReceived(attrs, input.shape),
         work: {
           touches: [],
@@ -358,7 +358,7 @@ class ProgramWriter {
           },
         },
       });
-    const operands = `${this.#operand(plan, input)}, ${this.#at(plan, node as Node)}`;
+    const operands = `${this.#operand(plan, input)}, ${this.#at(plan, node)}`;
     return `if ((failed = rt->collective(rt->group, ${descriptor}, ${operands}, ${phase === "start" ? 1 : 2}))) return failed;`;
   }
 
@@ -378,12 +378,12 @@ class ProgramWriter {
     const { text, lanesPerUnit } = emitLaneC(program);
     const name = this.#function(`(void* const* p, long lo, long hi) {\n${text}\n}`);
     const units = Math.ceil(program.lanes / lanesPerUnit);
-    const outputs = outputAvals(node as Node);
+    const outputs = outputAvals(node);
     const pointers = [
       ...node.inputs.map((x) => this.#operand(plan, x)),
-      ...outputs.map((_, i) => this.#at(plan, node as Node, i)),
+      ...outputs.map((_, i) => this.#at(plan, node, i)),
     ];
-    const bytes = laneAvals(node as Node).reduce((n, x) => n + numel(x.shape) * bytesPer(x.dtype), 0);
+    const bytes = laneAvals(node).reduce((n, x) => n + numel(x.shape) * bytesPer(x.dtype), 0);
     const { ops, rows } = tallyLanes(program);
     const sizes = [...node.inputs, ...outputs].map((x) => numel(x.shape) * bytesPer(x.dtype));
     const touches = pointers.map((place, i) => ({ place, bytes: sizes[i] }));
@@ -431,7 +431,7 @@ class ProgramWriter {
     });
     body.fn.outputs.forEach((y, i) => {
       if (i >= carries)
-        lines.push(`q[${body.fn.params.length + i}] = (char*)${this.#at(plan, node as Node, i)} + t * ${bytes(y)};`);
+        lines.push(`q[${body.fn.params.length + i}] = (char*)${this.#at(plan, node, i)} + t * ${bytes(y)};`);
     });
     lines.push(`if ((failed = ${name}(q, scratch + ${start}, rt, threads))) return failed;`);
     for (let c = 0; c < carries; c++) {
@@ -440,7 +440,7 @@ class ProgramWriter {
     }
     lines.push("}");
     for (let c = 0; c < carries; c++)
-      lines.push(`memcpy(${this.#at(plan, node as Node, c)}, q[${consts + c}], ${bytes(body.fn.outputs[c])});`);
+      lines.push(`memcpy(${this.#at(plan, node, c)}, q[${consts + c}], ${bytes(body.fn.outputs[c])});`);
     lines.push("}");
     const flops = used.reduce((n, k) => n + k.flops, 0) * length;
     const moved = used.reduce((n, k) => n + k.bytes, 0) * length;

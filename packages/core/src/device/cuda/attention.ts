@@ -75,7 +75,7 @@ function sharedMemory(
 export function canFuse(node: Node<"custom">, usesOutput: (index: number) => boolean, gpu: AttentionSupport): boolean {
   const { kernel } = node.attrs;
   if (kernel === undefined) return false;
-  const shape = shapeOf(node as Node, kernel);
+  const shape = shapeOf(node, kernel);
   const precision = precisionOf(shape, kernel, gpu.precision);
   if (shape.dtype !== "float32" && !isHalf(shape.dtype)) return false;
   if (shape.size > maxSize || shape.batch * shape.heads * shape.queries * shape.keys === 0) return false;

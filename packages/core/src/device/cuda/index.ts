@@ -77,6 +77,7 @@ export class CudaDevice implements Device {
       usesHostCores: false,
       warpSize: 32,
       onChipBytes: sharedBytes,
+      accelerator: this.context.facts,
       attention: { sharedBytes, major: Math.floor(Number(architecture.slice(3)) / 10), precision: this.#precision },
       reducedPrecisions: ["tf32", "bfloat16"],
     };

@@ -240,7 +240,7 @@ export class CudaProgram {
       if (step.phase === "start") return;
       const [operand] = step.node.inputs;
       const name = `${step.node.attrs.kind}_${operand.shape.join("x")}`;
-      this.kernels.push({ name, kind: "collective", ...opCost(step.node as Node) });
+      this.kernels.push({ name, kind: "collective", ...opCost(step.node) });
     } else if (step.kind === "kernel") {
       const { kernel } = step;
       this.kernels.push({
@@ -269,7 +269,7 @@ export class CudaProgram {
         name: laneName(program),
         kind: "kernel",
         flops: program.flops * program.lanes,
-        bytes: laneAvals(step.node as Node).reduce((n, x) => n + numel(x.shape) * bytesOf(x.dtype), 0),
+        bytes: laneAvals(step.node).reduce((n, x) => n + numel(x.shape) * bytesOf(x.dtype), 0),
       });
     } else {
       const [first, second] = step.node.inputs;
@@ -278,7 +278,7 @@ export class CudaProgram {
       this.kernels.push({
         name: `${step.node.op === "custom" ? (step.node as Node<"custom">).attrs.rule.name : step.node.op}_${dims}`,
         kind: step.kind === "loop" ? "loop" : "library",
-        ...opCost(step.node as Node),
+        ...opCost(step.node),
       });
     }
   }
@@ -325,7 +325,7 @@ export class CudaProgram {
           this.context.group,
           step.node,
           this.#operand(plan, step.node.inputs[0], addresses),
-          this.#at(plan, step.node as Node, addresses),
+          this.#at(plan, step.node, addresses),
         );
       else if (step.kind === "copy")
         this.#copy(addresses.outputs[step.to], this.#at(plan, step.from, addresses), sizeOf(step.from));
@@ -365,7 +365,7 @@ export class CudaProgram {
   #lanes(plan: Schedule, { node, program }: Extract<ScheduleStep, { kind: "lane" }>, addresses: Addresses): void {
     const prepared = this.#text.kernels.get(program)!;
     const inputs = node.inputs.map((x) => this.#operand(plan, x, addresses));
-    const outputs = outputAvals(node as Node).map((_, i) => this.#at(plan, node as Node, addresses, i));
+    const outputs = outputAvals(node).map((_, i) => this.#at(plan, node, addresses, i));
     this.launcher.launch(this.#functions.get(prepared.name)!, [prepared.blocks, 1], prepared.threads, [
       ...inputs,
       ...outputs,
@@ -393,7 +393,7 @@ export class CudaProgram {
     }
     const inputs = node.inputs.map((x) => this.#operand(plan, x, addresses));
     for (let c = 0; c < carries; c++) this.#copy(current[c], inputs[consts + c], sizeOf(node.inputs[consts + c]));
-    const ys = body.fn.outputs.map((_, i) => (i < carries ? 0 : this.#at(plan, node as Node, addresses, i)));
+    const ys = body.fn.outputs.map((_, i) => (i < carries ? 0 : this.#at(plan, node, addresses, i)));
     for (let s = 0; s < length; s++) {
       const t = reverse ? length - 1 - s : s;
       this.#issuePlan(body, {
@@ -410,7 +410,7 @@ export class CudaProgram {
       for (let c = 0; c < carries; c++) [current[c], other[c]] = [other[c], current[c]];
     }
     for (let c = 0; c < carries; c++)
-      this.#copy(this.#at(plan, node as Node, addresses, c), current[c], sizeOf(body.fn.outputs[c]));
+      this.#copy(this.#at(plan, node, addresses, c), current[c], sizeOf(body.fn.outputs[c]));
   }
 
   #matmul(plan: Schedule, step: ProductStep, addresses: Addresses, rows?: { start: number; count: number }): void {
@@ -526,7 +526,7 @@ export class CudaProgram {
     } else if (isOp(node, "argsort")) {
       launchSort(node, kernelDType[dtype], { x: input(0), out: output, workspace }, this.#calls);
     } else if (isOp(node, "scatterAdd")) {
-      const base = isZeroBase(node as Node, node.inputs[0]) ? 0 : input(0);
+      const base = isZeroBase(node, node.inputs[0]) ? 0 : input(0);
       launchScatter(
         node,
         kernelDType[dtype],

@@ -63,7 +63,7 @@ export function launchScatter(
   calls: LibraryCalls,
 ): void {
   const { rows, count, total, before, n, after } = scatterShape(node);
-  const base = isZeroBase(node as Node, node.inputs[0]) ? 0 : addresses.base;
+  const base = isZeroBase(node, node.inputs[0]) ? 0 : addresses.base;
   const { indices, updates, out, workspace } = addresses;
   const counts = workspace;
   const cursor = counts + padded(rows);

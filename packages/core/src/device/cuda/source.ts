@@ -10,7 +10,7 @@ import {
   type ScheduleOptions,
   type ScheduleStep,
 } from "../../compile/index.js";
-import type { Node, Precision } from "../../graph/index.js";
+import type { Precision } from "../../graph/index.js";
 import { type AttentionCall, attentionCall, attentionOf, attentionWorkspace, fitsAttention } from "./attention.js";
 import { attentionPieces } from "./native/attention.js";
 import { attentionKernels } from "./native/attention-kernels.js";
@@ -26,7 +26,7 @@ export const cudaPlanOptions: ScheduleOptions = {
   halfMatmul: true,
   workspace: (node) => workspaceBytes(node) + attentionWorkspace(node),
   customFits: (node, input, strided) =>
-    fitsAttention(attentionOf(node as Node)!, node.inputs.indexOf(input), strided, input.shape),
+    fitsAttention(attentionOf(node)!, node.inputs.indexOf(input), strided, input.shape),
   lanes: { blocks: true, savingLanes: 16384, localBytes: 8192 },
   batching: { mayBatch: (kernel) => cudaThreads(kernel) === 256, maxBuffers: 480 },
 };

@@ -6,7 +6,7 @@ import { aval, complexTensor, numbers, param, runOne, tensor } from "./testkit.j
 
 /** Nodes are written out by hand here; their generic type is of no interest. */
 const node = <K extends OpName>(op: K, inputs: Node[], attrs: OpAttrs[K], avals: Aval | Aval[]): Node =>
-  new Node(op, inputs, attrs, avals) as unknown as Node;
+  new Node(op, inputs, attrs, avals);
 const add = (a: Node, b: Node): Node => node("binary", [a, b], { fn: "add" }, aval(a.shape, a.dtype));
 const mul = (a: Node, b: Node): Node => node("binary", [a, b], { fn: "mul" }, aval(a.shape, a.dtype));
 const constant = (value: Scalar): Node => node("const", [], { value, dtype: "float32" }, aval([]));
@@ -22,7 +22,7 @@ test("constants and iota", () => {
 });
 
 test("identities pass values on", () => {
-  const x = param([2]) as Node;
+  const x = param([2]);
   const y = node("barrier", [node("alias", [x], { name: "w" }, aval([2]))], { tag: 2 }, aval([2]));
   const [out] = evaluate({ params: [x], outputs: [y] }, [tensor([2], [1, 2])]);
   assert.deepEqual(numbers(out), [1, 2]);
@@ -30,9 +30,9 @@ test("identities pass values on", () => {
 
 /** Body: (rate, state, x) -> (state * rate + x, state). */
 function recurrence(length: number, reverse: boolean): GraphFn {
-  const [rate, state, x] = [param([]), param([]), param([])] as Node[];
+  const [rate, state, x] = [param([]), param([]), param([])];
   const body: GraphFn = { params: [rate, state, x], outputs: [add(mul(state, rate), x), state] };
-  const outer = [param([]), param([]), param([length])] as Node[];
+  const outer = [param([]), param([]), param([length])];
   const attrs = { body, consts: 1, carries: 1, length, reverse };
   const loop = node("scan", outer, attrs, [aval([]), aval([length])]);
   return {
@@ -55,9 +55,9 @@ test("scan carries state and stacks what each step gives", () => {
 });
 
 test("custom evaluates its body, with one result or several", () => {
-  const [a, b] = [param([], "complex128"), param([], "complex128")] as Node[];
+  const [a, b] = [param([], "complex128"), param([], "complex128")];
   const rule = { name: "sumAndProduct", id: 1, backward: () => [null, null] };
-  const outer = [param([], "complex128"), param([], "complex128")] as Node[];
+  const outer = [param([], "complex128"), param([], "complex128")];
   const args = [complexTensor([], [1, 1]), complexTensor([], [0, 2])];
   const single = node(
     "custom",
@@ -78,7 +78,7 @@ test("custom evaluates its body, with one result or several", () => {
 });
 
 test("graphs deeper than the stack, and outputs that are parameters or repeat", () => {
-  const x = param([]) as Node;
+  const x = param([]);
   const one = constant(1);
   let y: Node = x;
   for (let i = 0; i < 100_000; i++) y = add(y, one);
@@ -94,7 +94,7 @@ test("a parameter may be any node; what lies below it is not evaluated", () => {
 });
 
 test("values that nobody supplied, or of the wrong kind, are internal errors", () => {
-  const x = param([2]) as Node;
+  const x = param([2]);
   assert.throws(() => evaluate({ params: [], outputs: [x] }, []), /input %\d+ is supplied from outside/);
   const held = node("data", [], { shape: [], dtype: "float32" }, aval([]));
   assert.throws(() => evaluate({ params: [], outputs: [held] }, []), /data %\d+ is supplied from outside/);
