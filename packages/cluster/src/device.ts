@@ -341,7 +341,7 @@ export class ClusterDevice implements Device {
   }
 
   /** Whether attention stays one function: every worker has a kernel for it, and there is enough of it for all. */
-  keeps(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
+  supportsCustomKernel(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
     const { workers } = this.connection;
     const fits =
       workers.length > 0 && workers.every(({ attention }) => attention && canFuse(node, usesOutput, attention));

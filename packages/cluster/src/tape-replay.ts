@@ -12,7 +12,7 @@ import {
   WeftError,
 } from "@weft/core/internal/graph";
 import { decodeFunction } from "@weft/core/internal/ops";
-import { inlineCustom, type KeepCustom } from "@weft/core/internal/transform";
+import { type CustomKernelSupport, inlineCustom } from "@weft/core/internal/transform";
 import { bytesOfLine, type TapeFile } from "./tape-file.js";
 
 export interface ReplayResult {
@@ -50,7 +50,8 @@ export async function replay(tape: TapeFile, device: Device): Promise<ReplayResu
     if (line.type === "program") {
       const fn = decodeFunction(line.graph);
       // What one device had a kernel for, another may have to compute; for parts of it the rule is needed, which does not travel.
-      const keep: KeepCustom = (node, uses) => !device.traits.remote && (device.keeps?.(node, uses) ?? false);
+      const keep: CustomKernelSupport = (node, uses) =>
+        !device.traits.remote && (device.supportsCustomKernel?.(node, uses) ?? false);
       // Donated memory belongs to a run; a replay keeps everything that the tape did not free.
       programs.set(line.program, { fn, executable: device.compile(inlineCustom(fn, keep), {}) });
     } else if (line.type === "data") {

@@ -386,7 +386,7 @@ export class Worker {
     const ready = this.#executables.get(key);
     if (ready !== undefined) return ready;
     const { device } = this;
-    const whole = inlineCustom(fn, (node, usesOutput) => device.keeps?.(node, usesOutput) ?? false);
+    const whole = inlineCustom(fn, (node, usesOutput) => device.supportsCustomKernel?.(node, usesOutput) ?? false);
     const made = device.compile(whole, { donated, known: decodeConstants(fn, values) });
     this.#executables.set(key, made);
     if (this.#executables.size > maxExecutables) this.#executables.delete(this.#executables.keys().next().value!);

@@ -59,7 +59,7 @@ test("uniform numbers are uniform in [0, 1)", () => {
     assert.ok(xs.every((x) => x >= 0 && x < 1));
     assert.ok(distance(xs, (x) => x) < limit);
     const pairs = xs.slice(1).map((x, i) => (x - 0.5) * (xs[i] - 0.5));
-    assert.ok(Math.abs(mean(pairs)) < 4 / 12 / Math.sqrt(count), "neighbours are correlated");
+    assert.ok(Math.abs(mean(pairs)) < 4 / 12 / Math.sqrt(count), "neighbors are correlated");
   }
   for (const dtype of ["float16", "bfloat16"] as const) {
     const xs = draw("uniform", [count], dtype);
@@ -95,7 +95,9 @@ test("bits fill all 32, empty draws are empty, other dtypes are refused", () => 
 test("dropout's draws: four elements a block of 13 rounds, rows of whole blocks, windows agree", () => {
   const keys = tensor([2], [1, 2], "int32");
   const kept = (shape: Shape, threshold: number, within?: OpAttrs["random"]["within"]): number[] =>
-    numbers(runOne("random", { kind: "kept", shape, dtype: "bool", threshold, within }, [keys], aval(shape, "bool")));
+    numbers(
+      runOne("random", { kind: "dropoutMask", shape, dtype: "bool", threshold, within }, [keys], aval(shape, "bool")),
+    );
   const halves = [0, 1, 2, 3].flatMap((block) =>
     threefry2x32(1, 2, block, 0, 13).flatMap((word) => [word & 65535, word >>> 16]),
   );
