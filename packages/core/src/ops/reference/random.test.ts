@@ -46,7 +46,8 @@ test("the counter of an element is its index, low word first", () => {
   assert.equal(draw("uniform", [4], "bfloat16")[3], (r0 >>> 24) * 2 ** -8);
   assert.equal(draw("uniform", [4], "float16")[3], (r0 >>> 21) * 2 ** -11);
   const radius = Math.sqrt(-2 * Math.log((r0 + 1) / 2 ** 32));
-  assert.equal(draw("normal", [4], "float64")[3], radius * Math.cos(2 * Math.PI * (r1 / 2 ** 32)));
+  // The generator has its own logarithm and cosine; Math's may round differently.
+  assert.ok(Math.abs(draw("normal", [4], "float64")[3] - radius * Math.cos(2 * Math.PI * (r1 / 2 ** 32))) < 1e-15);
 });
 
 // The 0.1% point of the distance is 1.95 / sqrt(n).
