@@ -1,5 +1,5 @@
-// Attacks: graphs with C in their attributes, and messages that were meant to end workers, through every door. Nothing of
-// them runs, the sender gets an error, and everybody else goes on.
+// Hostile input through every interface: graphs with C code in their attributes, and messages intended to crash
+// workers. No payload runs, the sender gets an error, and other clients are unaffected.
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect as connectSocket } from "node:net";
@@ -24,7 +24,7 @@ const folder = mkdtempSync(join(tmpdir(), "weft-attack-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 const proof = join(folder, "proof");
 
-/** C that makes a file, wherever it lands in a kernel: the end of a pragma, of an expression, of a name or of a comment. */
+/** C that creates a file, wherever it lands in a kernel: after a pragma, an expression, a name or a comment. */
 const payloads = [
   `max:r0)") for (int q_ = 0; q_ < 1; q_++) r0 += 0; { extern int system(const char*); system("touch ${proof}"); } _Pragma("omp simd reduction(min`,
   `*/ system("touch ${proof}"); /*`,
@@ -37,10 +37,10 @@ const payloads = [
 ];
 const notMade = (): void => assert.ok(!existsSync(proof), "an attack ran a command");
 
-/** Ops with names that a user chooses; as names these two are as good as any. */
+/** Ops with names that a user chooses; these payloads are valid names. */
 const freeNames: ReadonlySet<OpName> = new Set(["alias", "pin", "custom"]);
 
-test("every place of every attribute of every op refuses code, other types and numbers that are none", () => {
+test("every field of every attribute of every op rejects code, wrong types and invalid numbers", () => {
   let tried = 0;
   for (const [op, fn] of sampleFunctions()) {
     decodeFunction(structuredClone(fn));
@@ -57,7 +57,7 @@ test("every place of every attribute of every op refuses code, other types and n
         { $: payloads[0] },
       ];
       for (const value of values) {
-        // A number that JSON has is a constant like any other.
+        // Any JSON number is a valid constant.
         const isNumber = op === "const" || path.includes("scale") || path.includes("dropout");
         if (isNumber && typeof value === "number") continue;
         if (typeof was === "string" && freeNames.has(op) && (value === "" || value === "__proto__")) continue;
@@ -83,7 +83,7 @@ const exploit = (): unknown => {
   return withValue(fn, ["nodes", 0, 2, "fn"], payloads[0]);
 };
 
-test("a tape with code in an attribute is refused by replay and diff", { skip }, async () => {
+test("replay and diff reject a tape with code in an attribute", { skip }, async () => {
   const path = join(folder, "evil.tape");
   const lines = [
     { type: "tape", version: 1 },
@@ -101,7 +101,7 @@ test("a tape with code in an attribute is refused by replay and diff", { skip },
   notMade();
 });
 
-test("a tape whose data is smaller than its program says is refused", { skip }, async () => {
+test("a tape whose data is smaller than its program requires is rejected", { skip }, async () => {
   const path = join(folder, "small.tape");
   const graph = sampleFunctions().get("reduce" as OpName);
   const lines = [
@@ -114,7 +114,7 @@ test("a tape whose data is smaller than its program says is refused", { skip }, 
   await assert.rejects(replay(await readTape(path), new CpuDevice({ threads: 1 })), /takes 128 bytes/);
 });
 
-/** A client that speaks the protocol by hand. */
+/** A client that sends raw protocol messages. */
 class Raw {
   readonly heard: ToClient[] = [];
   ended = false;
@@ -168,7 +168,7 @@ async function withCluster(body: (port: number, cluster: Cluster) => Promise<voi
   try {
     const before = cluster.workers.map(({ id, process: p }) => `${id} ${p.pid}`);
     await body(Number(/:(\d+)$/.exec(cluster.address)![1]), cluster);
-    // The others live on: the same processes, and they compute.
+    // The other workers are the same processes and still compute.
     assert.deepEqual(
       cluster.workers.map(({ id, process: p }) => `${id} ${p.pid}`),
       before,
@@ -183,7 +183,7 @@ async function withCluster(body: (port: number, cluster: Cluster) => Promise<voi
 
 const failedOf = (id: number) => (m: ToClient) => m.t === "failed" && m.ids.includes(id) && m.message;
 
-test("the client protocol: code in attributes, long names, wrong sizes and places are the sender's error alone", {
+test("code in attributes, long names and wrong sizes or offsets fail only for the client that sent them", {
   skip,
 }, async () => {
   await withCluster(async (port, cluster) => {
@@ -221,7 +221,7 @@ test("the client protocol: code in attributes, long names, wrong sizes and place
     run(2, [1], [101]);
     assert.match(await raw.until(failedOf(101)), /there is no op "xxxx/);
 
-    // A program whose argument is smaller than its shape, and one that is named twice.
+    // A program whose argument is smaller than its shape, and one that names a tensor twice.
     define(3, reduce);
     upload(5, 4, {});
     run(3, [5], [102]);
@@ -232,7 +232,7 @@ test("the client protocol: code in attributes, long names, wrong sizes and place
     run(3, [6], [104, 105]);
     assert.match(await raw.until(failedOf(104)), /gives 1 results/);
 
-    // Uploads from outside of the shared memory, and with sizes that overflow.
+    // Uploads from outside the shared memory, and with sizes that overflow.
     upload(7, 128, { offset: ownMemory()!.bytes - 64 });
     assert.match(await raw.until(failedOf(7)), /ends at byte/);
     upload(8, 128, { strides: [2 ** 50] });
@@ -250,7 +250,7 @@ test("the client protocol: code in attributes, long names, wrong sizes and place
   });
 });
 
-test("messages that are none close the connection that they came on, and no other", { skip }, async () => {
+test("an invalid message closes its own connection only", { skip }, async () => {
   await withCluster(async (port, cluster) => {
     const { token } = cluster.local!;
     const rank13 = {
@@ -293,7 +293,7 @@ test("messages that are none close the connection that they came on, and no othe
   });
 });
 
-test("the data plane: uploads that are too long, out of order or never come disturb nobody", { skip }, async () => {
+test("uploads that are too long, out of order or never arrive do not affect other clients", { skip }, async () => {
   await withCluster(async (port, cluster) => {
     const raw = new Raw(port, cluster.local!.token);
     const { client, workers } = await raw.until((m) => m.t === "welcome" && m);
@@ -314,7 +314,7 @@ test("the data plane: uploads that are too long, out of order or never come dist
     await talk([{ upload: 4, bytes: 64, at: 0, last: true }, four]);
     await talk([{ upload: 5, bytes: 4, at: "0", last: true }, four]);
     await talk([{ nothing: 1 }]);
-    // The next client's id, before the dispatcher has said that there is one: what was said early is wrong too.
+    // Connects with the next client's id before the dispatcher has introduced it; the buffered frames are invalid too.
     const early = connectSocket(data.port, "127.0.0.1");
     early.on("error", () => {});
     writeFrame(early, { client: client + 1, key: data.key });
@@ -323,13 +323,13 @@ test("the data plane: uploads that are too long, out of order or never come dist
     const next = new Raw(port, cluster.local!.token);
     assert.equal(await next.until((m) => m.t === "welcome" && m.client), client + 1);
     next.close();
-    // An upload is announced, its bytes never come, and its client leaves.
+    // An upload is announced, its bytes never arrive, and its client leaves.
     const part = { worker, offset: null, sizes: [1], strides: [4], element: 4 };
     raw.send({ t: "upload", id: 50, bytes: 4, parts: [part] });
     await new Promise((resolve) => setTimeout(resolve, 300));
     raw.close();
     const begun = Date.now();
     assert.equal(await weft.ones([64, 8]).sum().item(), 512);
-    assert.ok(Date.now() - begun < 10_000, "the others waited for a client that is gone");
+    assert.ok(Date.now() - begun < 10_000, "other clients waited for a client that left");
   });
 });

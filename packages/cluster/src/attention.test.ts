@@ -1,5 +1,5 @@
-// Attention that users write by hand, on a cluster of GPU workers (an emulated driver): each worker runs the fused kernels
-// on its part, forward and backward, and no product besides them.
+// Hand-written attention on a cluster of GPU workers (emulated driver): each worker runs the fused kernels on its
+// shard, forward and backward, and no other matrix product.
 import assert from "node:assert/strict";
 import { after, afterEach, test } from "node:test";
 import * as weft from "@weft/core";
@@ -50,7 +50,7 @@ const program = (f: Attend): ((...x: weft.Tensor[]) => weft.Tensor[]) =>
 let gpus: { cluster: Cluster; ops: Map<string, string[]> } | null = null;
 after(() => gpus?.cluster.close());
 
-/** Two workers with a GPU each, and what each of them ran. */
+/** Two workers with one GPU each, and the ops that each of them ran. */
 async function workers(): Promise<NonNullable<typeof gpus>> {
   if (gpus === null) {
     const cluster = await connect({ devices: 2, device: "cuda:0", env: emulated, tape: true });
@@ -65,7 +65,7 @@ async function workers(): Promise<NonNullable<typeof gpus>> {
   return gpus;
 }
 
-/** What each worker runs; values and gradients are those of one device. */
+/** The ops that each worker runs; values and gradients equal those of one device. */
 async function check(f: Attend): Promise<string[][]> {
   weft.setDevice("cpu");
   const make = (): weft.Tensor[] => program(f)(wave(1), wave(2), wave(3));
@@ -78,14 +78,14 @@ async function check(f: Attend): Promise<string[][]> {
       const want = expected[i][at];
       assert.ok(Math.abs(x - want) < 1e-4 * (1 + Math.abs(want)), `result ${i}, element ${at}: ${x}, not ${want}`);
     });
-  assert.equal(ops.size, 2, "everybody worked");
+  assert.equal(ops.size, 2, "both workers took part");
   return [...ops.values()];
 }
 
 const isAttention = (op: string): boolean => op.startsWith("attention");
 const isProduct = (op: string): boolean => op.startsWith("matmul");
 
-test("GPU workers run attention that was written by hand as fused kernels, each its examples", { skip }, async () => {
+test("GPU workers run hand-written attention as fused kernels, each on its examples", { skip }, async () => {
   for (const ops of await check(attend)) {
     const dims = [batch / 2, length, heads, size].join("x");
     assert.deepEqual(ops.filter(isAttention), [`attention_${dims}`, `attentionGradient_${dims}`]);
@@ -93,7 +93,7 @@ test("GPU workers run attention that was written by hand as fused kernels, each 
   }
 });
 
-test("turned off, there are products instead", { skip }, async () => {
+test("with fusion disabled, attention runs as matrix products", { skip }, async () => {
   process.env.WEFT_ATTENTION = "0";
   for (const ops of await check(attend)) {
     assert.deepEqual(ops.filter(isAttention), []);
@@ -101,7 +101,7 @@ test("turned off, there are products instead", { skip }, async () => {
   }
 });
 
-test("a key for each example drops what one device drops; one key for all cannot be split, and is not", {
+test("dropout with one key per example matches one device; dropout with one shared key is not split", {
   skip,
 }, async () => {
   const dropping =
@@ -113,7 +113,7 @@ test("a key for each example drops what one device drops; one key for all cannot
   for (const ops of await check(dropping(() => weft.key(3)))) assert.deepEqual(ops.filter(isAttention), []);
 });
 
-test("a worker without the kernels computes the operations", { skip }, async () => {
+test("a worker without attention kernels runs the separate operations", { skip }, async () => {
   const cluster = await connect({ devices: 2, device: "cpu", cores: 1 });
   open.push(cluster);
   const { device } = cluster;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { denseStrides, putPart, takePart } from "./boxes.js";
 
-test("parts come out of a whole and go back to their place, along any axis", () => {
+test("boxes are copied out of an array and back, along any axis", () => {
   const shape = [4, 5, 3];
   const strides = denseStrides(shape, 2);
   const whole = Uint8Array.from({ length: 120 }, (_, i) => i + 1);

@@ -1,5 +1,5 @@
-// Parts of row-major arrays as bytes: where they begin, how far apart their rows are, and copies between a part that lies
-// dense and its place in the whole.
+// Boxes of row-major arrays as bytes: offsets, strides, and copies between a dense box and its position in the whole
+// array.
 
 export function denseStrides(sizes: readonly number[], element: number): number[] {
   const strides = new Array<number>(sizes.length);
@@ -11,7 +11,7 @@ export function denseStrides(sizes: readonly number[], element: number): number[
   return strides;
 }
 
-/** A part inside a whole: its first byte, its sizes, and the distances of the whole. */
+/** A box of an array: byte offset, sizes, and the byte strides of the array. */
 export interface ArrayPart {
   offset: number;
   sizes: readonly number[];
@@ -19,7 +19,7 @@ export interface ArrayPart {
   element: number;
 }
 
-/** Calls back with every run of neighbouring bytes: where it is in the dense part, where in the whole, how long. */
+/** Visits every contiguous run of bytes: its offset in the dense box and in the array, and its length. */
 function eachRun(
   { offset, sizes, strides, element }: ArrayPart,
   visit: (dense: number, whole: number, bytes: number) => void,
@@ -39,12 +39,12 @@ function eachRun(
   }
 }
 
-/** A dense part into its place. */
+/** Copies a dense box to its position in the array. */
 export function putPart(from: Uint8Array, into: Uint8Array, part: ArrayPart): void {
   eachRun(part, (dense, whole, bytes) => into.set(from.subarray(dense, dense + bytes), whole));
 }
 
-/** A part of a whole as bytes of its own. */
+/** Copies a box of the array to dense bytes. */
 export function takePart(from: Uint8Array, part: ArrayPart): Uint8Array {
   const out = new Uint8Array(part.sizes.reduce((n, size) => n * size, part.element));
   eachRun(part, (dense, whole, bytes) => out.set(from.subarray(whole, whole + bytes), dense));

@@ -1,11 +1,11 @@
-// A tensor of a cluster as its client sees it: an id, where its parts are, and why it has no value where it has none. Knows
-// placements, nothing of connections.
+// A tensor of a cluster on the client side: an id, the location of its shards, and the reason if it has no value. It
+// knows placements, not connections.
 import type { DeviceBuffer } from "@weft/core/internal/device";
 import type { DType, Shape } from "@weft/core/internal/graph";
 import type { Placement } from "@weft/core/internal/shard";
 import type { RecordedCall } from "./lineage.js";
 
-/** Where a tensor is: on which workers, and how it is cut. */
+/** Where a tensor is stored: the workers and the placement over them. */
 export interface TensorLocation {
   /** Worker ids by rank. */
   members: ReadonlyMap<number, string>;
@@ -13,12 +13,12 @@ export interface TensorLocation {
 }
 
 export interface StagingBuffer {
-  /** In this process's shared memory; 0 where there is none, then `bytes` holds the copy. */
+  /** Address in this process's shared memory; 0 if there is none, then `bytes` holds the copy. */
   address: number;
   bytes: Uint8Array | null;
 }
 
-/** The line of the program that asked, when somebody wants to know. */
+/** The user's source line that computed a tensor, resolved on demand. */
 export type CallSite = (() => string | null) | null;
 
 let lastId = 0;
@@ -26,25 +26,25 @@ let lastId = 0;
 export class ClusterBuffer implements DeviceBuffer {
   id = ++lastId;
   staging: StagingBuffer | null = null;
-  /** The value of a small tensor that came from here: compilers may use what they see in it. */
+  /** The value of a small uploaded tensor, so that compilers can treat it as a constant. */
   value: Uint8Array | null = null;
   location: TensorLocation | null = null;
   shape: Shape | null = null;
   dtype: DType | null = null;
-  /** Why there is no value. */
+  /** Why the tensor has no value; null if it has one. */
   failure: string | null = null;
   site: CallSite = null;
   freed = false;
-  /** The same tensor elsewhere, for programs that want it there. */
+  /** Copies of the tensor in other placements, by placement key. */
   copies: Map<string, ClusterBuffer> | null = null;
-  /** The call that made it, and the bytes that it was uploaded from, as long as they are remembered. */
+  /** The call that computed the tensor and the bytes it was uploaded from, while lineage retains them. */
   origin: RecordedCall | null = null;
   retained: StagingBuffer | null = null;
-  /** Its workers were seen to have it. */
+  /** True once the workers have confirmed that the tensor is computed. */
   computed = false;
   constructor(readonly bytes: number) {}
 
-  /** Another tensor to everybody else: what is still said about the old id does not concern it. */
+  /** Assigns a new id, so that messages about the old id no longer apply. */
   reset(): void {
     this.id = ++lastId;
     this.location = null;
@@ -53,7 +53,7 @@ export class ClusterBuffer implements DeviceBuffer {
   }
 }
 
-/** A message with the line of the user's program, where it is known. */
+/** Appends the user's source line to a message, if known. */
 export const withCallSite = (message: string, site: CallSite): string => {
   const line = site?.() ?? null;
   return line === null ? message : `${message}\n  computed at ${line}`;

@@ -1,4 +1,4 @@
-// What workers tell the planner, without measuring: what is known, nothing where rates are assumed.
+// Rates that workers report without measuring: cached rates, or none if rates are assumed.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -23,7 +23,7 @@ function withEnvironment(values: Record<string, string | undefined>, body: () =>
   }
 }
 
-test("known rates are told, those of as many workers; WEFT_RATES=assumed tells none", () => {
+test("workers report cached rates of the same worker count; WEFT_RATES=assumed reports none", () => {
   const folder = mkdtempSync(join(tmpdir(), "weft-worker-rates-"));
   const device = new ReferenceDevice();
   const rates: Rates = { ...h200, name: "measured before", assumed: false };
@@ -41,7 +41,7 @@ test("known rates are told, those of as many workers; WEFT_RATES=assumed tells n
     withEnvironment({ WEFT_CACHE_DIR: folder, WEFT_RATES: "assumed" }, () =>
       assert.equal(workerRates(device, { neighbors }), null),
     );
-    // Only the setting counts, not who runs the program.
+    // Only the variable counts, not which program reads it.
     withEnvironment({ WEFT_CACHE_DIR: folder, WEFT_RATES: undefined, NODE_TEST_CONTEXT: "child" }, () =>
       assert.equal(workerRates(device, {})?.name, "measured before"),
     );

@@ -1,12 +1,12 @@
-// What a worker tells the planner about itself: what was measured on this machine before, or is measured now, once. Workers
-// that a launcher started together measure together: each alone, all at once, and the links between them.
+// Rates of a worker for the planner: measured earlier on this machine, or measured now. Workers started by one launcher
+// measure together: each on its own, all at once, and the links between them.
 import { cpus } from "node:os";
 import type { Rates } from "@weft/core/internal/cost";
 import { type Device, ShmGroup } from "@weft/core/internal/device";
 import { allAgree, isQuiet, knownRates, measureGroup, ratesOf, saveRates } from "@weft/core/internal/runtime";
 import { log } from "./debug.js";
 
-/** The workers of one launcher: who this one is among them, and a name that only they know. */
+/** The workers of one launcher: this worker's rank among them, their number, and the name of their group. */
 export interface Neighbors {
   rank: number;
   count: number;
@@ -14,18 +14,18 @@ export interface Neighbors {
 }
 
 export interface CalibrateOptions {
-  /** True: measure again. False: nothing is measured. Otherwise where this has not been done on this machine. */
+  /** True: measure again. False: never measure. Default: measure once per machine. */
   calibrate?: boolean;
   neighbors?: Neighbors;
 }
 
-/** Seconds that workers wait for each other before they measure alone. */
+/** Seconds that workers wait for each other before they fall back to assumed rates. */
 const patience = 20;
 
-/** WEFT_RATES=assumed, as tests set it: what they see must not depend on how busy a machine is. */
+/** WEFT_RATES=assumed: tests set it, so that plans do not depend on the load of the machine. */
 const isAssumed = (): boolean => process.env.WEFT_RATES === "assumed";
 
-/** Null where the planner has to assume. */
+/** Null if nothing is measured and the planner has to assume rates. */
 export function workerRates(device: Device, { calibrate, neighbors }: CalibrateOptions): Rates | null {
   const count = neighbors?.count ?? 1;
   if (calibrate === false || (calibrate === undefined && isAssumed())) return null;
@@ -35,7 +35,7 @@ export function workerRates(device: Device, { calibrate, neighbors }: CalibrateO
     return calibrate && device.traits.asynchronous ? ratesOf(device, { fresh: true }) : null;
   // More workers than cores would measure each other.
   if (count * device.traits.threads > cpus().length) return null;
-  // What is measured on a busy machine is wrong, and takes long: only who asks for it gets it.
+  // Measurements on a busy machine are wrong and slow: take them only on request.
   if (neighbors === undefined || count === 1) {
     if (!calibrate && !isQuiet()) return null;
     announce();
@@ -44,9 +44,9 @@ export function workerRates(device: Device, { calibrate, neighbors }: CalibrateO
   return measureTogether(device, neighbors, calibrate ?? false);
 }
 
-/** Some seconds during which nothing else is heard of a worker: who watches is told why. */
+/** Measuring takes seconds; the terminal and the log say why the worker is silent. */
 function announce(): void {
-  const text = "measuring this device for the planner, once a machine (WEFT_RATES=assumed skips it)";
+  const text = "measuring this device for the planner, once per machine (WEFT_RATES=assumed skips it)";
   if (process.stderr.isTTY) process.stderr.write(`weft worker: ${text}\n`);
   log("worker", () => text);
 }

@@ -1,4 +1,4 @@
-// How a function is spread over the workers that are there: asks the planner. Knows graphs and rates, nothing of
+// Chooses how a function is sharded over the current workers by calling the planner. It knows graphs and rates, not
 // connections.
 
 import type { Rates } from "@weft/core/internal/cost";
@@ -19,25 +19,25 @@ export interface Choice {
   mesh: Mesh;
   params: Placement[];
   strategy?: (node: Node) => Strategy | null;
-  /** Where results must end up; null leaves them where they are. */
+  /** Required placements of results; null leaves the choice to the partitioner. */
   results: (Placement | null)[];
   why: string;
-  /** Predicted seconds by operations, of this and of one worker: what was compared. */
+  /** Seconds predicted by operations, for this plan and for one worker. */
   seconds: number;
   single: number;
-  /** The plan in words, with the prices of its kernels. */
+  /** Explains the plan, with the estimated cost of its kernels. */
   explain?(moves: Partitioned["moves"], kernels: KernelSeconds): string;
 }
 
 export interface ChooseOptions {
   devices: number;
   rates: Rates;
-  /** Where the parameters are; null for those that are not on any worker yet. */
+  /** Current placements of the parameters; null for those that are on no worker yet. */
   params: readonly (Placement | null)[];
-  /** Parameters whose places results take. */
+  /** Parameters whose buffers the results may reuse. */
   donated: readonly boolean[];
   enabled: boolean;
-  /** What the user asks for: rules for named parts of the program, and a grid. */
+  /** The user's sharding constraints: rules for named parts of the program, and a mesh. */
   rules?: ShardRules;
   mesh?: Readonly<Record<string, number>>;
 }
@@ -45,13 +45,13 @@ export interface ChooseOptions {
 function meshFromSizes(sizes: Readonly<Record<string, number>>, devices: number): Mesh {
   const mesh = Mesh.of(sizes);
   if (mesh.size > devices)
-    throw new WeftError(`the mesh ${JSON.stringify(sizes)} needs ${mesh.size} workers, and ${devices} are there`);
+    throw new WeftError(`the mesh ${JSON.stringify(sizes)} needs ${mesh.size} workers, and there are ${devices}`);
   return mesh;
 }
 
 export function choose(fn: GraphFn, options: ChooseOptions): Choice {
   const { devices, rates, params, donated, enabled, rules = rulesFromEnvironment() } = options;
-  // For tests and comparisons: everything over all workers, whatever it is worth.
+  // For tests and comparisons: shard over all workers, whatever the estimated cost.
   const all = process.env.WEFT_FORCE_SHARD === "1" && devices > 1 ? Mesh.of({ d: devices }) : undefined;
   const asked = options.mesh === undefined ? all : meshFromSizes(options.mesh, devices);
   const made = planSharding(fn, {

@@ -10,7 +10,7 @@ import { skip, testWorker } from "./workers.testkit.js";
 
 let cluster: Cluster;
 before(async () => {
-  // Everything over all workers: what is worth it is the planner's question, and has tests of its own.
+  // Shard over all workers: whether that is worthwhile is tested with the planner.
   process.env.WEFT_FORCE_SHARD = "1";
   if (!skip) cluster = await connect({ devices: 3, ...testWorker });
 });
@@ -20,12 +20,12 @@ after(async () => {
 
 const bufferOf = (t: weft.Tensor): ClusterBuffer => (t.node.value as unknown as { buffer: ClusterBuffer }).buffer;
 
-/** A program and its arguments as numbers; run on the cluster and on one CPU device. */
+/** A program and its arguments; run on the cluster and on one CPU device. */
 interface Case {
   name: string;
   shapes: number[][];
   run(...args: weft.Tensor[]): weft.Tensor | weft.Tensor[];
-  /** More than one worker must have taken part. */
+  /** More than one worker must take part. */
   spread: boolean;
 }
 
@@ -111,7 +111,7 @@ const wave = (shape: number[], seed: number): weft.Tensor => {
 };
 
 for (const { name, shapes, run, spread } of cases) {
-  test(`3 workers give what one device gives: ${name}`, { skip }, async () => {
+  test(`3 workers compute the same values as one device: ${name}`, { skip }, async () => {
     const program = () => [run(...shapes.map((shape, i) => wave(shape, i)))].flat();
     weft.useDevice(cluster.device);
     const before = cluster.device.counts.sharded;
@@ -120,7 +120,7 @@ for (const { name, shapes, run, spread } of cases) {
     weft.setDevice("cpu");
     const expected = program().map((t) => t.dataSync());
     weft.useDevice(cluster.device);
-    if (spread) assert.ok(sharded > 0, "nothing was spread");
+    if (spread) assert.ok(sharded > 0, "nothing was sharded");
     expected.forEach((values, k) => {
       assert.equal(got[k].length, values.length);
       let scale = 0;
@@ -132,7 +132,9 @@ for (const { name, shapes, run, spread } of cases) {
   });
 }
 
-test("rows lie where the placement says, and bytes of tensors do not pass the dispatcher", { skip }, async () => {
+test("rows are stored where the placement says, and tensor bytes do not pass through the dispatcher", {
+  skip,
+}, async () => {
   weft.useDevice(cluster.device);
   const { sent } = cluster.device.connection;
   const before = sent.bytes;
@@ -150,11 +152,11 @@ test("rows lie where the placement says, and bytes of tensors do not pass the di
     ],
   );
   assert.equal((await y.data()).length, 1e6);
-  // 4 MB went in and 4 MB came out; the dispatcher saw the plan.
+  // 4 MB were uploaded and 4 MB fetched; the dispatcher saw only the plan.
   assert.ok(sent.bytes - before < 20_000, `${sent.bytes - before} bytes`);
 });
 
-test("a result comes into the array that is given, part by part, computed or uploaded", { skip }, async () => {
+test("a computed or uploaded tensor is fetched into a given array", { skip }, async () => {
   const whole = new Float32Array(7 * 5 + 2).fill(-1);
   const own = whole.subarray(1, 36);
   const numbers = Array.from({ length: 35 }, (_, i) => i);
@@ -168,12 +170,12 @@ test("a result comes into the array that is given, part by part, computed or upl
   assert.deepEqual(whole[36], -1);
 });
 
-test("an array that the program has no memory for is said so", { skip }, async () => {
+test("fetching a result larger than the client's memory is an error that says so", { skip }, async () => {
   await assert.rejects(weft.zeros([600_000, 600_000]).data(), /no memory for the 1440000000000 bytes of a result/);
   assert.deepEqual(await weft.tensor([1, 2]).add(1).array(), [2, 3]);
 });
 
-test("jit, donated state and a training loop keep their values apart from the client's", { skip }, async () => {
+test("a jitted training loop with donated state does not modify the client's arrays", { skip }, async () => {
   weft.useDevice(cluster.device);
   const step = weft.jit(
     (w: weft.Tensor, x: weft.Tensor) =>
@@ -197,7 +199,7 @@ test("jit, donated state and a training loop keep their values apart from the cl
   for (let i = 0; i < values.length; i++) assert.ok(Math.abs(Number(got[i]) - Number(values[i])) < 1e-5);
 });
 
-test("training steps of a transformer over 3 workers are those of one device", { skip }, async () => {
+test("transformer training steps over 3 workers equal those of one device", { skip }, async () => {
   const train = async (): Promise<number[]> => {
     const shape = { vocabulary: 50, width: 16, heads: 2, layers: 1, feedForward: 32, classes: 4 };
     let params = nn.textClassifier.init(shape, weft.key(1));
@@ -227,7 +229,7 @@ test("training steps of a transformer over 3 workers are those of one device", {
   const before = { ...cluster.device.counts };
   const got = await train();
   assert.ok(cluster.device.counts.sharded - before.sharded >= 3);
-  // Parameters and the optimiser's state stay where they are from step to step.
+  // Parameters and optimizer state stay in place from step to step.
   assert.equal(cluster.device.counts.reshards, before.reshards);
   weft.setDevice("cpu");
   const expected = await train();
@@ -238,7 +240,7 @@ test("training steps of a transformer over 3 workers are those of one device", {
   });
 });
 
-test("constraints of the program, rules from outside and a grid are followed, and drawn", { skip }, async () => {
+test("sharding constraints in the program, a rules file and a mesh are followed and visualized", { skip }, async () => {
   const options = { token: cluster.local!.token };
   const columns = await connect(cluster.address, {
     ...options,
@@ -264,7 +266,7 @@ test("constraints of the program, rules from outside and a grid are followed, an
     ],
   );
   assert.match(weft.debug.sharding(y), /120/);
-  // The plan in words has the price that predict() gives, and says of each price what it is of.
+  // The explanation contains the cost that predict() returns, and labels each cost.
   const price = showSeconds(columns.device.predict()!.seconds);
   const told = columns.device.explain();
   assert.match(told, new RegExp(`^3 devices \\(d=3\\).*: ${price} against .*x \\(predicted for .*, by kernels\\)\\.`));
@@ -282,7 +284,7 @@ test("constraints of the program, rules from outside and a grid are followed, an
   weft.useDevice(cluster.device);
 });
 
-test("debug.print inside jit shows values of the cluster, in order", { skip }, async () => {
+test("debug.print inside jit prints cluster values in order", { skip }, async () => {
   weft.useDevice(cluster.device);
   const lines: string[] = [];
   weft.debug.onPrint((text) => lines.push(text));
@@ -296,7 +298,7 @@ test("debug.print inside jit shows values of the cluster, in order", { skip }, a
   }
 });
 
-test("reading at once is refused with the way that works", { skip }, () => {
+test("a synchronous read is an error that names the asynchronous functions", { skip }, () => {
   weft.useDevice(cluster.device);
   assert.throws(() => weft.tensor([1]).add(1).dataSync(), /await t\.data\(\)/);
 });
@@ -314,7 +316,7 @@ test("two clients with the same ids do not see each other's tensors", { skip }, 
   assert.deepEqual(await mine.mul(2).array(), [4, 6, 8]);
 });
 
-test("limits are the client's own", { skip }, async () => {
+test("limits apply per client", { skip }, async () => {
   const small = await connect(cluster.address, { token: cluster.local!.token, maxBytes: 1000 });
   await assert.rejects(weft.ones([1000]).add(1).data(), /its limit is 1000.*maxBytes/);
   assert.deepEqual(await weft.ones([2]).add(1).array(), [2, 2]);
@@ -323,7 +325,7 @@ test("limits are the client's own", { skip }, async () => {
   assert.equal((await weft.ones([1000]).add(1).data())[999], 2);
 });
 
-test("a client that sends ahead too far is told, and goes on", { skip }, async () => {
+test("a client that exceeds its queue limit gets an error and can continue", { skip }, async () => {
   const hasty = await connect(cluster.address, { token: cluster.local!.token, maxQueue: 100 });
   const step = weft.jit((x: weft.Tensor) => x.add(1));
   let x = step(weft.ones([2]));
@@ -355,7 +357,7 @@ test("fetches and uploads over sockets, as between hosts", { skip }, async () =>
   }
 });
 
-test("arguments that come again are moved once, not in every call", { skip }, async () => {
+test("recurring arguments are resharded once, not in every call", { skip }, async () => {
   const product = weft.jit((a: weft.Tensor, b: weft.Tensor) => a.matmul(b));
   const a = weft.randn([600, 256], { key: weft.key(1) }).realize();
   const b = weft.randn([256, 192], { key: weft.key(2) }).realize();
@@ -366,9 +368,9 @@ test("arguments that come again are moved once, not in every call", { skip }, as
     assert.deepEqual(await product(a, b).data(), first);
     after.push(device.counts.reshards);
   }
-  // The second call may move something; the ones after it find it there.
+  // The second call may reshard; later calls reuse the copy.
   assert.deepEqual(after.slice(1), [after[0], after[0], after[0]]);
   const lies = (t: weft.Tensor): number => bufferOf(t).copies?.size ?? 0;
-  assert.equal(lies(a) + lies(b), 1, "one of the two has a second place");
+  assert.equal(lies(a) + lies(b), 1, "one of the two has a second copy");
   for (const tensor of [a, b]) tensor.dispose();
 });

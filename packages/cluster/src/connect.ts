@@ -1,4 +1,4 @@
-// connect: makes a cluster the current device. By address, by environment, or with workers that it starts itself.
+// connect: makes a cluster the current device. It connects to an address or starts local workers.
 import type { Device } from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
 import { session, tape, useDevice } from "@weft/core/internal/runtime";
@@ -12,9 +12,9 @@ export interface Cluster {
   readonly device: ClusterDevice;
   readonly workers: readonly WorkerInfo[];
   readonly address: string;
-  /** The processes that connect started itself; null where it only connected. */
+  /** The processes that connect started; null when it connected to a running dispatcher. */
   readonly local: LocalCluster | null;
-  /** Leaves the cluster (and ends what connect started); the device before it is the current one again. */
+  /** Closes the connection, stops the processes that connect started, and restores the previous device. */
   close(): Promise<void>;
 }
 
@@ -25,10 +25,7 @@ export const connectionOptions = (options: ConnectOptions): ConnectOptions => ({
   tape: options.tape ?? (process.env.WEFT_TAPE ?? "") !== "",
 });
 
-/**
- * Connects to a dispatcher ("localhost:9000"; WEFT_CONNECT when nothing is given), or starts one with workers
- * ({ devices: 4 }), and makes the cluster the current device.
- */
+/** Connects to a dispatcher, or starts one with local workers, and makes the cluster the current device. */
 export async function connect(target?: Target, options: ConnectOptions = {}): Promise<Cluster> {
   const wanted = target ?? process.env.WEFT_CONNECT;
   if (wanted === undefined || wanted === "")
@@ -66,7 +63,7 @@ async function open(address: string, options: ConnectOptions, local: LocalCluste
   };
 }
 
-/** A device at once; what is asked of it waits until the connection stands. For WEFT_CONNECT. */
+/** Creates the device without waiting. Operations are queued until the connection is established. */
 export function makeClusterDevice(address: string, options: ConnectOptions = {}): ClusterDevice {
   const settings = connectionOptions(options);
   const connection = new Connection(address, settings);

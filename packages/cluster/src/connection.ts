@@ -1,4 +1,5 @@
-// A client's connection to a dispatcher: who is there, what was sent, and what failed. Knows messages, not tensors.
+// A client's connection to a dispatcher: the list of workers, outgoing messages, and reported failures. It handles
+// messages, not tensors.
 import { WeftError } from "@weft/core/internal/graph";
 import { DataLink } from "./data-link.js";
 import { log } from "./debug.js";
@@ -19,12 +20,15 @@ import { type Channel, hostId, openStream, parseAddress, type Security, security
 import { ownMemory } from "./worker.js";
 
 export interface ConnectOptions extends Security, ClientSettings {
-  /** Seconds to wait for the dispatcher, and for a first worker. */
+  /** Seconds to wait for the dispatcher and for the first worker. */
   timeout?: number;
   label?: string;
-  /** Rules for named parts of the program (see docs/sharding.md): a YAML file, or its content. WEFT_SHARD_RULES otherwise. */
+  /**
+   * Sharding rules for named parts of the program (docs/sharding.md): a YAML file or its content. Defaults to
+   * WEFT_SHARD_RULES.
+   */
   sharding?: string | object;
-  /** A grid of workers with names, { batch: 2, model: 2 }: then no other is tried. */
+  /** A mesh of workers with named axes, e.g. { batch: 2, model: 2 }. The planner then considers no other mesh. */
   mesh?: Readonly<Record<string, number>>;
 }
 
@@ -37,14 +41,14 @@ export class Connection {
   workers: WorkerInfo[] = [];
   generation = 0;
   client = 0;
-  /** The dispatcher's own id, with which the names of its groups begin, and its host. */
+  /** The dispatcher's id (prefix of its group names) and host. */
   dispatcher = "";
-  /** Why nothing more can be done on this connection; null while it works. */
+  /** Why the connection ended; null while it is open. */
   lost: string | null = null;
   readonly deadWorkers = new Map<string, string>();
   readonly failures = new Map<number, Reported>();
   readonly #links = new Map<string, DataLink>();
-  /** Processes of workers that read this one's memory. */
+  /** Process ids of the workers that read this process's shared memory. */
   readonly #readers = new Map<string, number>();
   readonly #security: Security;
   readonly #channel: Channel;
@@ -53,11 +57,11 @@ export class Connection {
   readonly #outbox = new Outbox((bytes) => this.#write(bytes));
   #freed: number[] = [];
   #flushing = false;
-  /** What went through the dispatcher from here. */
+  /** Messages and bytes sent to the dispatcher. */
   readonly sent = { messages: 0, bytes: 0 };
   onChange: () => void = () => {};
   onUploaded: (id: number, worker: string) => void = () => {};
-  /** A worker's process is over: it reads nothing of ours any more. */
+  /** The worker's process has ended and no longer reads this process's memory. */
   onWorkerEnded: (worker: string) => void = () => {};
   onEnd: () => void = () => {};
   onTape: (records: unknown[]) => void = () => {};
@@ -92,7 +96,7 @@ export class Connection {
         try {
           message = decode(toClient, bytes);
         } catch (error) {
-          this.#end(`the dispatcher at ${this.address} says something odd: ${(error as Error).message}`, reject);
+          this.#end(`the dispatcher at ${this.address} sent an invalid message: ${(error as Error).message}`, reject);
           return;
         }
         if (message.t === "welcome") {
@@ -121,11 +125,11 @@ export class Connection {
         } else if (message.t === "failed") {
           const { ids, message: text, cause } = message;
           for (const id of ids) {
-            // What caused it says more than who gave up because of it.
+            // The original cause is more informative than the abort that follows from it.
             const known = this.failures.get(id);
             if (known === undefined || known.cause === "aborted") this.failures.set(id, { message: text, cause });
           }
-          // What the dispatcher could not hand on, no worker will ever answer for.
+          // No worker answers for an instruction that the dispatcher could not forward.
           const failed = new Set(ids);
           for (const link of this.#links.values()) link.failTensors(failed, text, cause);
         } else if (message.t === "refused")
@@ -134,13 +138,13 @@ export class Connection {
       stream.on("error", (error: Error & { code?: number }) => {
         clearTimeout(late);
         const reason = welcomed
-          ? `the connection to the dispatcher at ${this.address} was lost; its tensors are gone: connect again (connect) and make them again`
-          : `nobody is listening at ${this.address}; start a dispatcher: weft server -p ${port} (${error.message.split("\n")[0]})`;
+          ? `the connection to the dispatcher at ${this.address} was lost and its tensors with it: call connect again and recompute them`
+          : `no dispatcher is listening at ${this.address}; start a dispatcher: weft server -p ${port} (${error.message.split("\n")[0]})`;
         this.#end(reason, reject);
       });
       stream.on("end", () =>
         this.#end(
-          `the dispatcher at ${this.address} closed the connection; connect again (connect) and make the tensors again`,
+          `the dispatcher at ${this.address} closed the connection; call connect again and recompute the tensors`,
           reject,
         ),
       );
@@ -156,7 +160,7 @@ export class Connection {
       process: { host: hostId(), pid: process.pid, memory: ownMemory() },
       settings: { maxTensors, maxBytes, maxQueue, tape },
     };
-    // By itself: what it says decides what may follow.
+    // Sent unbatched: the dispatcher expects the hello as the first message.
     this.#write(encode(hello));
   }
 
@@ -198,8 +202,8 @@ export class Connection {
   }
 
   /**
-   * What was staged for a lost worker is kept while its process is there: one that only hangs may go on and read it, and one
-   * that was killed closes its connections a delay before it is over.
+   * Releases the staging buffers of a dead worker once its process has ended. A process that only hangs may resume and
+   * read them, and a killed process closes its connections shortly before it ends.
    */
   #letGo(worker: string): void {
     const reader = this.#readers.get(worker);
@@ -213,7 +217,7 @@ export class Connection {
   link(worker: string): DataLink {
     const link = this.#links.get(worker);
     if (link !== undefined) return link;
-    throw new WeftError(this.lost ?? this.deadWorkers.get(worker) ?? `worker ${worker} is not there any more`);
+    throw new WeftError(this.lost ?? this.deadWorkers.get(worker) ?? `worker ${worker} is not connected`);
   }
 
   send(message: FromClient): void {
@@ -227,7 +231,7 @@ export class Connection {
     this.#channel.stream.write(bytes);
   }
 
-  /** Frees go out together, with the next thing that is sent or at the end of the turn. */
+  /** Frees are batched: they are sent with the next message or at the end of the event-loop turn. */
   free(id: number): void {
     this.#freed.push(id);
     this.failures.delete(id);
@@ -241,7 +245,7 @@ export class Connection {
     }
   }
 
-  /** What is waiting to be freed, for a message that takes it along; not what the message itself still reads. */
+  /** Removes and returns the pending frees, except ids that the message itself reads. */
   takeFreed(reads: readonly number[] = []): number[] | undefined {
     if (this.#freed.length === 0) return undefined;
     const read = new Set(reads);

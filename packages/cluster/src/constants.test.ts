@@ -1,4 +1,4 @@
-// Constants that workers are told: each its part, and nothing that does not fit its function.
+// Constant arguments: each rank receives its shard, and values of the wrong size are rejected.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { build } from "@weft/core/internal/ops";
@@ -8,7 +8,7 @@ import { decodeConstants, scatterConstants } from "./constants.js";
 const value = { shape: [3, 2], dtype: "float64", data: Float64Array.of(1, 2, 3, 4, 5, 6) } as const;
 const mesh = Mesh.of({ d: 2 });
 
-test("every rank is told the rows that it has, and reads them back", () => {
+test("every rank receives and decodes its own rows", () => {
   const placements = [Placement.replicated(mesh, 0), Placement.split(mesh, value.shape, { 0: "d" })];
   const told = scatterConstants(new Map([[1, value]]), placements);
   const rows = placements[1].dims[0]!.bounds;
@@ -22,10 +22,10 @@ test("every rank is told the rows that it has, and reads them back", () => {
   assert.deepEqual(scatterConstants(new Map(), placements), []);
 });
 
-test("values that do not fit are refused", () => {
+test("values of the wrong size are rejected", () => {
   const own = build.input([2, 2], "float64");
   const fn = { params: [own], outputs: [own] };
   const text = Buffer.from(value.data.buffer).toString("base64");
   for (const param of [0, 5])
-    assert.throws(() => decodeConstants(fn, [{ param, data: text }]), /the value of argument \d does not fit/);
+    assert.throws(() => decodeConstants(fn, [{ param, data: text }]), /the value of argument \d has the wrong size/);
 });

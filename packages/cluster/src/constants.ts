@@ -1,14 +1,14 @@
-// Small arguments that are the same in every call of a program (operators, tables of coefficients): each worker is told its
-// part of them when the program is defined, because its compiler may use the zeros and ones that it sees.
+// Constant arguments: small arguments that are the same in every call of a program (operators, coefficient tables).
+// Each worker receives its shard of them with the program, so that its compiler can use zeros and ones in them.
 import { bytesOf, type GraphFn, numel, storageView, WeftError } from "@weft/core/internal/graph";
 import type { Value } from "@weft/core/internal/ops";
 import { type Placement, scatterValue } from "@weft/core/internal/shard";
 import type { ConstantArguments } from "./protocol.js";
 
-/** Values up to this size are kept by the client that uploads them. */
+/** Maximum size of a value that the uploading client keeps as a possible constant. */
 export const maxConstantBytes = 16 << 10;
 
-/** What each rank of a program is told, in the order of the mesh. */
+/** The constant arguments of each rank, in mesh order. */
 export function scatterConstants(known: ReadonlyMap<number, Value>, params: readonly Placement[]): ConstantArguments[] {
   const [first] = params;
   if (first === undefined || known.size === 0) return [];
@@ -21,15 +21,15 @@ export function scatterConstants(known: ReadonlyMap<number, Value>, params: read
   return told;
 }
 
-/** The same on a worker, checked against its function. */
+/** Decodes constant arguments on a worker and checks them against the function. */
 export function decodeConstants(fn: GraphFn, told: ConstantArguments): Map<number, Value> {
   return new Map(
     told.map(({ param, data }) => {
       const aval = fn.params[param];
       const bytes = Buffer.from(data, "base64");
       if (aval === undefined || bytes.length !== numel(aval.shape) * bytesOf(aval.dtype))
-        throw new WeftError(`define: the value of argument ${param} does not fit it`);
-      // A copy of its own: small buffers share a pool whose offsets need not fit the element.
+        throw new WeftError(`define: the value of argument ${param} has the wrong size`);
+      // Copy: small Buffers share a pool whose offsets may not be aligned to the element.
       const own = new Uint8Array(bytes);
       const { shape, dtype } = aval;
       return [param, { shape, dtype, data: storageView(dtype, own.buffer, 0, numel(shape)) }];

@@ -1,5 +1,5 @@
-// The client's side of the data plane: one connection a worker. Fetched parts are written straight into their place in
-// the client's array, from the worker's memory where that can be shared.
+// The client side of the data plane: one connection per worker. Fetched shards are written directly into the client's
+// array, from the worker's shared memory where possible.
 import { readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
@@ -19,7 +19,7 @@ export class FetchError extends WeftError {
   }
 }
 
-/** Where a part goes in the array that holds the whole tensor. */
+/** Where a shard is written in the array of the whole tensor. */
 export interface Destination extends ArrayPart {
   into: Uint8Array;
 }
@@ -38,9 +38,9 @@ export class DataLink {
   #next = 1;
   #base: number | null = null;
   #broken: string | null = null;
-  /** Bytes that came over this connection, not through shared memory. */
+  /** Bytes received over this connection, excluding shared memory. */
   receivedBytes = 0;
-  /** What workers said to hold of the tensors that were fetched, however it came. */
+  /** Bytes of fetched shards, however they were transferred. */
   fetchedBytes = 0;
   readonly shares: boolean;
 
@@ -58,7 +58,7 @@ export class DataLink {
       ? connectTls({ host: address, port, ca: security.ca === undefined ? undefined : readFileSync(security.ca) })
       : connect(port, address);
     this.#socket.setNoDelay(true);
-    // A program that has nothing to wait for may end.
+    // An idle connection does not keep the program alive.
     this.#socket.unref();
     this.#socket.on("error", (error) => this.fail(`the connection to worker ${worker.id} failed: ${error.message}`));
     this.#socket.on("close", () => this.fail(`worker ${worker.id} closed the connection`));
@@ -70,7 +70,7 @@ export class DataLink {
     return this.#broken;
   }
 
-  /** Nothing more will come: everybody who waits is told. */
+  /** Fails the connection and all pending requests. */
   fail(reason: string): void {
     this.#broken ??= reason;
     this.#socket.destroy();
@@ -80,7 +80,7 @@ export class DataLink {
     this.#base = null;
   }
 
-  /** A tensor will not come: whoever waits for it is told. */
+  /** Fails the pending requests for these tensors. */
   failTensors(ids: ReadonlySet<number>, message: string, cause: FailureCause): void {
     for (const [request, { id, reject }] of this.#waiting) {
       if (!ids.has(id)) continue;
@@ -89,7 +89,7 @@ export class DataLink {
     }
   }
 
-  /** Waits until a worker has computed its part of a tensor; nothing is copied. */
+  /** Waits until the worker has computed its shard of a tensor, without copying it. */
   peek(id: number): Promise<void> {
     const nothing = { into: new Uint8Array(0), offset: 0, sizes: [0], strides: [1], element: 1 };
     return this.#request(nothing, { id, peek: true });
@@ -111,7 +111,7 @@ export class DataLink {
     });
   }
 
-  /** Bytes for a worker whose memory cannot be shared. */
+  /** Uploads bytes to a worker whose memory cannot be shared. */
   async upload(id: number, bytes: Uint8Array): Promise<void> {
     for (let at = 0; at === 0 || at < bytes.length; at += framePayload) {
       const piece = bytes.subarray(at, at + framePayload);

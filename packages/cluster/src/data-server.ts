@@ -1,5 +1,5 @@
-// The worker's side of the data plane: clients connect here, show their key, and get bytes straight from the worker's
-// memory: small ones in the answer, large ones by their place in shared memory, or over the socket between hosts.
+// The worker side of the data plane: clients connect, present the key, and read bytes from the worker's memory. Small
+// results are sent inline, large ones as an offset in shared memory, or streamed between hosts.
 import { readFileSync } from "node:fs";
 import { createServer, type Server, type Socket } from "node:net";
 import { totalmem } from "node:os";
@@ -11,18 +11,18 @@ import { type DataPlaneFrame, framePayload, readFrames, writeFrame } from "./fra
 import { type Failure, type Held, isFailure, type Namespace } from "./store.js";
 import { hostId, isLoopback, randomKey, type Security, sameSecret } from "./wire.js";
 
-/** Milliseconds in which a connection must say whose it is, and in which more of an announced upload must come. */
+/** Milliseconds for a connection to identify itself, and for the next piece of an upload to arrive. */
 const helloMs = 10_000;
 const stallMs = 20_000;
-/** Frames that may come before the dispatcher has introduced their client. */
-const maxEarly = 1000;
-/** Uploads of one client that wait for the instruction that takes them. */
+/** Maximum frames buffered until the dispatcher has introduced their client. */
+const maxBuffered = 1000;
+/** Maximum uploads of a client that wait for their instruction. */
 const maxPending = 10_000;
 const maxPendingBytes = totalmem() / 2;
-/** Words for a client that has no connection yet. */
-const maxLate = 10_000;
+/** Maximum notifications queued for a client that is not connected yet. */
+const maxQueued = 10_000;
 
-/** Up to here the bytes come with the answer. */
+/** Results up to this size are sent inline. */
 const inlineBytes = 64 << 10;
 
 const addressOf = (buffer: DeviceBuffer): number | null => (buffer as { address?: number }).address ?? null;
@@ -30,10 +30,10 @@ const addressOf = (buffer: DeviceBuffer): number | null => (buffer as { address?
 interface Connection {
   socket: Socket;
   space: Namespace | null;
-  /** The client that this says to be, and what it said before the dispatcher had introduced it. */
+  /** The client's id, and its frames received before the dispatcher introduced it. */
   client: number | null;
-  early: DataPlaneFrame[];
-  /** Reads under way by request: shared memory that the client still copies. */
+  buffered: DataPlaneFrame[];
+  /** Pending reads by request: shared memory that the client still copies from. */
   reads: Map<number, () => void>;
 }
 
@@ -41,10 +41,10 @@ interface Connection {
 interface Arrival {
   client: number;
   bytes: Buffer;
-  /** How much of it is there: pieces come in order, so that nobody reads memory that was never written. */
+  /** Bytes received. Pieces arrive in order, so uninitialized memory is never read. */
   have: number;
   done: boolean;
-  /** When its last piece came. */
+  /** Time of the last piece. */
   at: number;
   resolve: ((bytes: Buffer | null) => void) | null;
 }
@@ -53,11 +53,11 @@ export class DataServer {
   readonly key = randomKey();
   readonly #server: Server;
   readonly #connections = new Set<Connection>();
-  /** Messages for clients that have not connected yet. */
-  readonly #late = new Map<number, object[]>();
-  /** Uploads over sockets, complete or not, by client and id. */
+  /** Notifications for clients that are not connected yet. */
+  readonly #queued = new Map<number, object[]>();
+  /** Uploads over sockets, complete or partial, by client and id. */
   readonly #arrived = new Map<string, Arrival>();
-  /** Bytes of uploads by client, and clients that kept others waiting. */
+  /** Pending uploads by client, and whether the client stalled the queue before. */
   readonly #pending = new Map<number, { count: number; bytes: number; stalled: boolean }>();
   readonly tls: boolean;
   port = 0;
@@ -96,7 +96,7 @@ export class DataServer {
 
   #open(socket: Socket): void {
     socket.setNoDelay(true);
-    const connection: Connection = { socket, space: null, client: null, early: [], reads: new Map() };
+    const connection: Connection = { socket, space: null, client: null, buffered: [], reads: new Map() };
     this.#connections.add(connection);
     socket.on("error", () => {});
     socket.on("close", () => {
@@ -107,7 +107,7 @@ export class DataServer {
     readFrames(socket, (frame) => this.#frame(connection, frame));
   }
 
-  /** The dispatcher introduced a client. */
+  /** Attaches the connections of a client that the dispatcher introduced. */
   introduce(space: Namespace): void {
     for (const connection of this.#connections)
       if (connection.space === null && connection.client === space.client) this.#relocate(connection, space);
@@ -115,10 +115,10 @@ export class DataServer {
 
   #relocate(connection: Connection, space: Namespace): void {
     connection.space = space;
-    for (const message of this.#late.get(space.client) ?? []) writeFrame(connection.socket, message);
-    this.#late.delete(space.client);
+    for (const message of this.#queued.get(space.client) ?? []) writeFrame(connection.socket, message);
+    this.#queued.delete(space.client);
     try {
-      for (const frame of connection.early.splice(0)) this.#frame(connection, frame);
+      for (const frame of connection.buffered.splice(0)) this.#frame(connection, frame);
     } catch {
       connection.socket.destroy();
     }
@@ -129,8 +129,8 @@ export class DataServer {
     const { header, bytes } = frame;
     if (connection.space === null) {
       if (connection.client !== null) {
-        connection.early.push(frame);
-        if (connection.early.length > maxEarly) socket.destroy();
+        connection.buffered.push(frame);
+        if (connection.buffered.length > maxBuffered) socket.destroy();
         return;
       }
       if (!Number.isSafeInteger(header.client) || !sameSecret(String(header.key ?? ""), this.key)) {
@@ -140,7 +140,7 @@ export class DataServer {
       connection.client = header.client as number;
       const space = this.spaceOf(connection.client);
       if (space !== undefined) this.#relocate(connection, space);
-      // The dispatcher's word about a client may come later than the client itself.
+      // The dispatcher's introduction may arrive after the client connects.
       else setTimeout(() => connection.space === null && socket.destroy(), 10_000).unref();
       return;
     }
@@ -155,8 +155,8 @@ export class DataServer {
 
   #fetch(connection: Connection, request: number, id: number, peek: boolean): void {
     const space = connection.space!;
-    // A number that is in use would leave the first read's memory taken.
-    if (connection.reads.has(request)) throw new WeftError(`fetch ${request} is under way`);
+    // A reused request number would leak the memory of the first read.
+    if (connection.reads.has(request)) throw new WeftError(`fetch ${request} is already pending`);
     space.whenAvailable(id, (found) => {
       if (isFailure(found)) this.#answerFailure(connection, request, found);
       else if (peek) {
@@ -199,7 +199,7 @@ export class DataServer {
     void this.#stream(connection, space, request, held);
   }
 
-  /** Where a buffer lies in this process's shared memory, copied there if it lies elsewhere. */
+  /** Offset of a buffer in this process's shared memory; copies it there if needed. */
   #sharedOffset(buffer: DeviceBuffer): { offset: number; done: () => void } | null {
     const library = groupLibrary();
     const [base, room] = [Number(library.arenaBase()), Number(library.arenaBytes())];
@@ -225,7 +225,7 @@ export class DataServer {
     }
   }
 
-  /** Takes a piece of an upload; what cannot be one ends the connection that it came on (readFrames). */
+  /** Receives a piece of an upload; an invalid one closes its connection (readFrames). */
   #upload(space: Namespace, header: DataPlaneFrame["header"], bytes: Buffer): void {
     const { upload: id, bytes: total, at } = header as { upload: number; bytes: number; at: number };
     const key = `${space.client}/${id}`;
@@ -249,7 +249,7 @@ export class DataServer {
     }
   }
 
-  /** Room for an upload, within what one client may have waiting. */
+  /** Reserves memory for an upload, within the client's limits. */
   #expect(client: number, key: string, total: number, resolve: Arrival["resolve"]): Arrival {
     const pending = this.#pending.get(client) ?? { count: 0, bytes: 0, stalled: false };
     if (
@@ -278,10 +278,10 @@ export class DataServer {
   }
 
   /**
-   * The bytes that a client sends for a tensor; waits for them, and everybody's instructions with it: null where nothing
-   * more comes for a while, or the client is gone. Who kept others waiting once is not waited for again.
+   * Waits for the bytes of an upload; the instruction queue waits too. Resolves to null if no data arrives for a while
+   * or the client left. A client that stalled once is not waited for again.
    */
-  arrival(client: number, id: number): Promise<Buffer | null> {
+  waitForUpload(client: number, id: number): Promise<Buffer | null> {
     const key = `${client}/${id}`;
     const found = this.#arrived.get(key);
     if (found?.done) {
@@ -310,25 +310,25 @@ export class DataServer {
     resolve?.(null);
   }
 
-  /** A client left: nobody waits for its uploads. */
+  /** Cancels the uploads of a client that left. */
   abandon(client: number): void {
     for (const [key, entry] of [...this.#arrived]) if (entry.client === client) this.#cancelUpload(key);
   }
 
-  /** Tells a client something on its own connection; later, where it has none yet. */
-  tell(client: number, message: object): void {
+  /** Sends a notification on a client's connection, or queues it until there is one. */
+  notify(client: number, message: object): void {
     for (const { socket, space } of this.#connections) {
       if (space?.client !== client) continue;
       writeFrame(socket, message);
       return;
     }
-    const late = this.#late.get(client) ?? [];
-    if (late.length < maxLate) late.push(message);
-    this.#late.set(client, late);
+    const late = this.#queued.get(client) ?? [];
+    if (late.length < maxQueued) late.push(message);
+    this.#queued.set(client, late);
   }
 
   forget(client: number): void {
-    this.#late.delete(client);
+    this.#queued.delete(client);
     this.abandon(client);
     this.#pending.delete(client);
     for (const connection of this.#connections) if (connection.space?.client === client) connection.socket.destroy();

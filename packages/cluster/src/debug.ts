@@ -1,9 +1,9 @@
-// WEFT_DEBUG_DISPATCHER, _WORKER, _CLIENT and _PLANNER: what each part does and why, on standard error.
+// Debug logs on standard error: WEFT_DEBUG_DISPATCHER, _WORKER, _CLIENT and _PLANNER.
 type Part = "dispatcher" | "worker" | "client" | "planner";
 
 const on = new Map<Part, boolean>();
 
-/** Whether a part was asked to talk; read once. */
+/** Whether logging is enabled for a component; the environment is read once. */
 export function isLogging(part: Part): boolean {
   let known = on.get(part);
   if (known === undefined) {

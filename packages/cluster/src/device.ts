@@ -1,6 +1,6 @@
-// A cluster as a Device: buffers are ids with a placement on the workers, a run is a message, and values come back
-// asynchronously. What is run is planned and cut here, in the client (programs.ts); what is lost with a worker is made
-// again (lineage.ts).
+// A cluster as a Device: buffers are ids with a placement on the workers, a run is a message, and values arrive
+// asynchronously. Functions are planned and partitioned in the client (executable-cache.ts); tensors of dead workers
+// are recomputed (lineage.ts).
 
 import { opCost, type Rates } from "@weft/core/internal/cost";
 import {
@@ -12,6 +12,7 @@ import {
   type DeviceTraits,
   type Executable,
   hostTraits,
+  Lifetime,
 } from "@weft/core/internal/device";
 import { bytesOf, functionOrder, type GraphFn, isOp, type Node, numel, WeftError } from "@weft/core/internal/graph";
 import { factorsOf } from "@weft/core/internal/ops";
@@ -28,7 +29,7 @@ import { Lineage, type RecomputeStep } from "./lineage.js";
 import type { CallPrediction } from "./predict.js";
 import { releaseStaging, stage, Uploads } from "./upload.js";
 
-/** Places of its own that a tensor has beside the one where it was made. */
+/** Maximum number of copies of a tensor in other placements. */
 const maxCopies = 2;
 export class ClusterDevice implements Device {
   readonly name: string;
@@ -38,11 +39,13 @@ export class ClusterDevice implements Device {
   #waiting: (() => void)[] = [];
   readonly #uploads: Uploads;
   #step = 0;
-  /** Runs, those that needed more than one worker, tensors moved between programs, programs planned, and tensors that were
-   * lost with a worker and made again. */
+  /**
+   * Runs, runs on more than one worker, tensors resharded between programs, functions planned, and tensors recomputed
+   * after a worker failure.
+   */
   readonly counts: { runs: number; sharded: number; reshards: number; readonly plans: number; recomputed: number };
   readonly #lineage: Lineage;
-  /** What is planned and sent, and how; what the user asks of the planner is said there. */
+  /** Plans, partitions and defines functions on the workers; holds the user's sharding constraints. */
   readonly executables: ExecutableCache;
 
   constructor(readonly connection: Connection) {
@@ -78,7 +81,7 @@ export class ClusterDevice implements Device {
     return this.connection.lost;
   }
 
-  /** Facts of its workers, as of now. */
+  /** Traits of the current set of workers. */
   get traits(): DeviceTraits {
     return {
       ...hostTraits,
@@ -103,7 +106,7 @@ export class ClusterDevice implements Device {
     for (const action of this.#waiting.splice(0)) action();
   }
 
-  /** Now, or when the first worker is there; in order. */
+  /** Runs the action now, or in order once the first worker is connected. */
   #do(action: () => void): void {
     if (this.#connected) action();
     else this.#waiting.push(action);
@@ -138,7 +141,7 @@ export class ClusterDevice implements Device {
     it.copies = null;
   }
 
-  /** A tensor that will be made again: its old parts are let go of. */
+  /** Prepares a tensor for recomputation: releases its old shards and assigns a new id. */
   #reset(it: ClusterBuffer): void {
     this.#uploads.forget(it.id);
     if (it.location !== null) this.connection.free(it.id);
@@ -154,7 +157,7 @@ export class ClusterDevice implements Device {
     return Object.assign(this.allocate(bytes), { shape, dtype, site });
   }
 
-  /** A copy that workers can read; where it goes is decided when it is first used. */
+  /** Stages a copy of the bytes. The placement is decided when the tensor is first used. */
   upload(buffer: DeviceBuffer, from: Uint8Array): void {
     const it = buffer as ClusterBuffer;
     it.staging = stage(from);
@@ -167,7 +170,7 @@ export class ClusterDevice implements Device {
 
   download(): void {
     throw new WeftError(
-      "values of a cluster come asynchronously; use await t.data(), t.item() or t.array() instead of the ...Sync functions",
+      "values of a cluster are fetched asynchronously; use await t.data(), t.item() or t.array() instead of the ...Sync functions",
     );
   }
 
@@ -179,7 +182,7 @@ export class ClusterDevice implements Device {
     });
   }
 
-  /** Waits for a tensor; where a worker that had parts of it is lost meanwhile, it is made again if that is possible. */
+  /** Waits for a tensor and recomputes it if a worker that held a shard dies meanwhile. */
   async #withRecovery<T>(it: ClusterBuffer, wait: () => Promise<T>): Promise<T> {
     for (let attempt = 1; ; attempt++) {
       const { id } = it;
@@ -190,9 +193,9 @@ export class ClusterDevice implements Device {
       } catch (error) {
         if (attempt > maxRecoveryAttempts || it.freed || this.lost !== null || !(error instanceof LostTensorError))
           throw error;
-        // Somebody else who needed it may have done it.
+        // Another wait may already have recovered it.
         if (it.id !== id) continue;
-        // Who gave up may say so before the dispatcher says because of whom.
+        // A worker may report an aborted collective before the dispatcher reports the dead worker.
         for (let turn = 0; turn < 40 && !this.#lineage.isLost(it); turn++) await delay(50);
         const problem = it.id === id ? this.#recover([it]) : null;
         if (problem === null) continue;
@@ -202,7 +205,7 @@ export class ClusterDevice implements Device {
     }
   }
 
-  /** Makes tensors again that went with a worker; says why not where that cannot be. */
+  /** Recomputes lost tensors. Returns null on success, otherwise the reason. */
   #recover(broken: readonly ClusterBuffer[]): string | null {
     const lost = broken.filter((it) => this.#lineage.isLost(it));
     if (lost.length < broken.length) return "";
@@ -210,11 +213,11 @@ export class ClusterDevice implements Device {
     if (typeof done === "string") return done;
     this.counts.recomputed += done.made;
     this.connection.send({ t: "recomputed", tensors: done.made });
-    log("client", () => `${done.made} tensors are made again by ${done.calls} calls, ${done.sent} are sent again`);
+    log("client", () => `${done.made} tensors are recomputed by ${done.calls} calls, ${done.sent} are uploaded again`);
     return null;
   }
 
-  /** Waits until every worker has its part of a tensor. */
+  /** Waits until every worker has computed its shard of a tensor. */
   async computed(buffer: DeviceBuffer): Promise<void> {
     const it = buffer as ClusterBuffer;
     if (!this.#connected) await this.connection.ready;
@@ -236,7 +239,9 @@ export class ClusterDevice implements Device {
     const { donated = [], known = new Map() } = options;
     const call: ClusterFunction = { fn, donated, known, executables: new Map() };
     const issue: RecomputeStep = (inputs, outputs) => this.#issue(call, inputs, outputs, issue);
+    const lifetime = new Lifetime(() => this.#do(() => this.executables.release(call)));
     const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
+      lifetime.check();
       if (this.lost !== null) throw new WeftError(this.lost);
       const site = captureSite();
       const outputs = fn.outputs.map((output) => {
@@ -249,7 +254,7 @@ export class ClusterDevice implements Device {
       this.#do(() => issue(inputs as ClusterBuffer[], outputs));
       return outputs;
     };
-    return { kernels, scratchBytes: 0, aliases: new Map(), run };
+    return { kernels, scratchBytes: 0, aliases: new Map(), run, release: () => lifetime.release() };
   }
 
   #issue(call: ClusterFunction, inputs: ClusterBuffer[], outputs: ClusterBuffer[], recompute: RecomputeStep): void {
@@ -288,7 +293,7 @@ export class ClusterDevice implements Device {
     }
   }
 
-  /** Inputs that were lost are made again; throws where one cannot be used. */
+  /** Recomputes lost inputs; throws if one cannot be used. */
   #recoverInputs(inputs: readonly ClusterBuffer[]): void {
     const broken = inputs.filter((input) => this.#failureReason(input) !== null);
     if (broken.length === 0) return;
@@ -297,7 +302,7 @@ export class ClusterDevice implements Device {
     if (problem !== null) throw new WeftError(addReason(reason, problem));
   }
 
-  /** Why a tensor cannot be used; null when it can. */
+  /** Why a tensor cannot be used; null if it can. */
   #failureReason(it: ClusterBuffer): string | null {
     if (this.lost !== null) return this.lost;
     if (it.failure !== null) return it.failure;
@@ -306,14 +311,14 @@ export class ClusterDevice implements Device {
     if (it.location === null) return null;
     for (const worker of it.location.members.values()) {
       const reason = this.connection.deadWorkers.get(worker);
-      // What every worker has is still there.
+      // A replicated tensor survives on the remaining workers.
       if (reason !== undefined && !it.location.placement.isReplicated)
-        return `${reason}; its parts of tensors are gone: make them again`;
+        return `${reason}; its shards are lost: recompute them`;
     }
     return null;
   }
 
-  /** Where a tensor is, in today's numbers of workers; null while it is on none. */
+  /** The placement of a tensor in the current worker numbering; null while it is on no worker. */
   #currentPlacement(it: ClusterBuffer): Placement | null {
     if (it.location === null) return null;
     const { workers } = this.connection;
@@ -326,9 +331,9 @@ export class ClusterDevice implements Device {
         it,
         new Placement(new Mesh(placement.mesh.axes, ranks as number[]), placement.dims, placement.pending),
       );
-    // Some are gone and everybody had it all: one of those that are left has it.
+    // Some workers died and the tensor was replicated: use a surviving one.
     const survivor = ranks.find((rank) => rank !== undefined);
-    if (survivor === undefined) throw new WeftError("the workers that held this tensor are gone: make it again");
+    if (survivor === undefined) throw new WeftError("the workers that held this tensor are dead: recompute it");
     return this.#relocate(
       it,
       Placement.replicated(new Mesh([{ name: "d", size: 1 }], [survivor]), placement.dims.length),
@@ -340,7 +345,7 @@ export class ClusterDevice implements Device {
     return placement;
   }
 
-  /** Whether attention stays one function: every worker has a kernel for it, and there is enough of it for all. */
+  /** Whether attention stays one fused op: every worker has a kernel for it, and it can be split over all workers. */
   keeps(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
     const { workers } = this.connection;
     const fits =
@@ -348,12 +353,12 @@ export class ClusterDevice implements Device {
     return fits && (workers.length === 1 || factorsOf(node).factors.some(({ size }) => size >= workers.length));
   }
 
-  /** What the planner is told about these workers. */
+  /** Rates of the current workers, as the planner uses them. */
   get rates(): Rates {
     return this.executables.rates;
   }
 
-  /** What was planned last, for explanations. */
+  /** The most recent plan, for explanations. */
   get lastChoice(): string | null {
     return this.executables.lastChoice;
   }
@@ -361,17 +366,17 @@ export class ClusterDevice implements Device {
     return this.executables.lastPlan;
   }
 
-  /** The last plan in words: what was chosen, at which price, and what else was tried. */
+  /** Explains the most recent plan: the choice, its estimated cost, and the alternatives considered. */
   explain(): string {
     return this.executables.explain();
   }
 
-  /** How long the last function that was planned should take, by the kernels of its workers; null before the first. */
+  /** Predicted time of the most recently planned function, by its kernels; null before the first. */
   predict(): CallPrediction | null {
     return this.executables.predict();
   }
 
-  /** The tensor as the program wants it: placed for the first time, as it is, or moved. */
+  /** The tensor in the placement that a program requires: uploaded, reused as it is, or resharded. */
   #withPlacement(it: ClusterBuffer, to: Placement): ClusterBuffer {
     if (it.location === null) {
       this.#place(it, to);
@@ -385,7 +390,7 @@ export class ClusterDevice implements Device {
     it.copies.delete(key);
     if (known !== undefined) this.free(known);
     const copy = this.#move(it, to);
-    // Two programs that take turns may want it in two places; more would cost more memory than moving it costs time.
+    // Two alternating programs may need it in two placements; more copies would cost too much memory.
     if (it.copies.size >= maxCopies) {
       const [oldest, gone] = it.copies.entries().next().value!;
       it.copies.delete(oldest);
@@ -409,7 +414,7 @@ export class ClusterDevice implements Device {
     return tape() !== null;
   }
 
-  /** A copy of a tensor elsewhere: a program of its own over the workers of both places. */
+  /** Reshards a tensor with a program over the workers of both placements. */
   #move(it: ClusterBuffer, to: Placement): ClusterBuffer {
     const from = it.location!.placement;
     const shape = it.shape!;
@@ -417,7 +422,7 @@ export class ClusterDevice implements Device {
     this.counts.reshards++;
     const { functions } = reshard(from, to, shape, dtype);
     const members = this.executables.membersOf([...functions.keys()]);
-    // Workers that have nothing of it take part with nothing.
+    // Workers without a shard take part with an empty one.
     const others = [...functions.keys()].filter((rank) => !from.mesh.has(rank));
     const element = bytesOf(dtype);
     const empty = shape.map(() => 0);
@@ -451,7 +456,7 @@ export class ClusterDevice implements Device {
     return copy;
   }
 
-  /** Who holds what of a tensor, for people and tests. */
+  /** The slice of a tensor that each worker holds, for diagnostics and tests. */
   describe(buffer: DeviceBuffer): { worker: string; start: readonly number[]; stop: readonly number[] }[] {
     const { location, shape } = buffer as ClusterBuffer;
     if (location === null || shape === null) return [];
@@ -479,9 +484,9 @@ export class ClusterDevice implements Device {
   trim(): void {}
 }
 
-/** Workers that one wait may survive. */
+/** Maximum number of recovery attempts per await. */
 const maxRecoveryAttempts = 2;
 
-/** An error with the reason why what it speaks of was not made again, before the line of the program. */
+/** Inserts the reason why a tensor was not recomputed before the source line of an error message. */
 const addReason = (message: string, why: string): string =>
   why === "" ? message : message.replace(/(\n {2}computed at|$)/, ` (${why})$1`);

@@ -1,5 +1,5 @@
-// The dispatcher: knows who is there, forwards instructions to workers in one order, and tells everybody when somebody is
-// gone. Carries ids, plans and small facts, never bytes of tensors.
+// The dispatcher: tracks workers and clients, forwards instructions to workers in order, and reports failures. It
+// carries ids, plans and metadata, never tensor bytes.
 import { hash } from "node:crypto";
 import { hostname } from "node:os";
 import type * as grpc from "@grpc/grpc-js";
@@ -29,7 +29,7 @@ type ServerStream = grpc.ServerDuplexStream<Buffer, Buffer>;
 export interface DispatcherOptions extends Security {
   host?: string;
   port?: number;
-  /** Seconds that a stopped worker is waited for. */
+  /** Seconds after which a stopped (SIGSTOP) worker is suspended. */
   stopTimeout?: number;
 }
 
@@ -37,9 +37,9 @@ interface WorkerEntry {
   info: WorkerInfo;
   outbox: Outbox;
   stats: WorkerStats | null;
-  /** Since when the process is stopped; null while it runs. */
+  /** When the process was first seen stopped; null while it runs. */
   stoppedSince: number | null;
-  /** Not given to clients while it hangs. */
+  /** Hidden from clients while it hangs. */
   suspended: boolean;
 }
 
@@ -47,25 +47,25 @@ interface ClientEntry {
   id: number;
   stream: ServerStream;
   hello: Extract<FromClient, { t: "hello" }>;
-  /** Who runs a program, and why nobody can. */
+  /** The workers that run a program, and why it cannot run, if so. */
   programs: Map<number, { members: string[]; problem: string | null }>;
-  /** Which workers hold (parts of) a tensor. */
+  /** The workers that hold shards of a tensor. */
   holders: Map<number, string[]>;
-  /** Runs that workers have not reported as done, by worker. */
+  /** Runs that workers have not yet reported as done, by worker. */
   queued: Map<string, number>;
 }
 
 interface Counters {
   messages: number;
   bytes: number;
-  /** Tensors that clients made again after a worker was lost. */
+  /** Tensors that clients recomputed after a worker failure. */
   recomputed: number;
 }
 
-/** Instructions of one client that may wait for a worker. */
+/** Default and maximum number of queued instructions per client and worker. */
 const defaultMaxQueue = 100_000;
 const maxQueueLimit = 1_000_000;
-/** Seconds in which a new connection must say who it is. */
+/** Seconds within which a new connection must send its hello. */
 const helloSeconds = 5;
 
 export class Dispatcher {
@@ -79,7 +79,7 @@ export class Dispatcher {
   readonly counters: Counters = { messages: 0, bytes: 0, recomputed: 0 };
   #nextClient = 1;
   #nextWorker = 1;
-  /** Raised whenever the set of workers, or a group of them, is not what it was. */
+  /** Incremented when the set of workers changes or a group breaks. */
   #generation = 1;
   #timer: NodeJS.Timeout | null = null;
   port = 0;
@@ -115,11 +115,11 @@ export class Dispatcher {
     return [...this.#workers.values()].filter((w) => !w.suspended).map((w) => w.info);
   }
 
-  /** The first message decides who this is; what follows goes to the handler that it returns. */
+  /** The first message identifies the peer; `hello` returns the handler of the following ones. */
   #accept(stream: ServerStream, hello: (bytes: Buffer) => (bytes: Buffer) => void): void {
     let handle: ((bytes: Buffer) => void) | null = null;
     const late = setTimeout(
-      () => this.#refuse(stream, "nothing was said; the first message must be a hello"),
+      () => this.#refuse(stream, "no message arrived; the first message must be a hello"),
       helloSeconds * 1e3,
     );
     stream.on("data", (bytes: Buffer) => {
@@ -149,7 +149,7 @@ export class Dispatcher {
   #check(version: number, token: string | null): void {
     if (version !== protocolVersion)
       throw new WeftError(
-        `the dispatcher speaks version ${protocolVersion} of the protocol, this process ${version}; use the same version of weft on both sides`,
+        `the dispatcher speaks protocol version ${protocolVersion}, this process version ${version}; use the same version of weft on both sides`,
       );
     if (!sameSecret(token, this.#security.token))
       throw new WeftError(
@@ -166,7 +166,7 @@ export class Dispatcher {
     if (message.t !== "hello") throw new WeftError(`the first message of a worker must be a hello, not ${message.t}`);
     const { t: _, version, token, ...facts } = message;
     this.#check(version, token);
-    // Unique by construction: a number of this dispatcher's own.
+    // Numbered by this dispatcher, hence unique.
     const id = `w${this.#nextWorker++}`;
     const entry: WorkerEntry = {
       info: { ...facts, id },
@@ -189,8 +189,8 @@ export class Dispatcher {
       try {
         this.#fromWorker(entry, decode(fromWorker, more));
       } catch (error) {
-        // What one client made a worker say must not take it from the others.
-        log("dispatcher", () => `${id}, left out: ${(error as Error).message}`);
+        // An invalid message must not disconnect a worker that other clients use.
+        log("dispatcher", () => `${id}: message ignored: ${(error as Error).message}`);
       }
     };
   }
@@ -215,9 +215,9 @@ export class Dispatcher {
       const entry = this.#clients.get(client);
       if (entry !== undefined) this.#toClient(entry, rest);
     } else if (message.t === "broken") {
-      log("dispatcher", () => `${worker.info.id}: group ${message.group} is broken; the next one is made anew`);
+      log("dispatcher", () => `${worker.info.id}: group ${message.group} is broken; programs will use a new one`);
       if (message.group.includes(`-${this.#generation}-`)) this.#changed([]);
-    } else throw new WeftError("a worker says hello once");
+    } else throw new WeftError("a worker sends hello once");
   }
 
   #workerEnded(worker: WorkerEntry, reason: string): void {
@@ -226,14 +226,14 @@ export class Dispatcher {
     this.#changed([{ worker: worker.info.id, reason }]);
   }
 
-  /** A new generation: clients learn who is there, and plan for these. */
+  /** Starts a new generation and sends clients the current workers, for which they plan. */
   #changed(lost: { worker: string; reason: string }[]): void {
     this.#generation++;
     for (const client of this.#clients.values())
       this.#toClient(client, { t: "workers", generation: this.#generation, workers: this.workers, lost });
   }
 
-  /** Processes of this host: a stopped one cannot say so itself. */
+  /** Detects stopped workers on this host; a stopped process cannot report itself. */
   #checkProcesses(): void {
     const now = Date.now();
     for (const worker of this.#workers.values()) {
@@ -244,7 +244,7 @@ export class Dispatcher {
         worker.stoppedSince = null;
         if (worker.suspended) {
           worker.suspended = false;
-          log("dispatcher", () => `${worker.info.id} goes on`);
+          log("dispatcher", () => `${worker.info.id} continued`);
           this.#changed([]);
         }
         continue;
@@ -334,12 +334,12 @@ export class Dispatcher {
     else if (message.t === "forget") {
       this.#send(client, client.programs.get(message.program)?.members ?? [], { ...message, client: client.id });
       client.programs.delete(message.program);
-    } else throw new WeftError("a client says hello once");
+    } else throw new WeftError("a client sends hello once");
   }
 
   #send(client: ClientEntry, workers: readonly string[], message: ToWorker, ids: readonly number[] = []): void {
     const text = JSON.stringify(message);
-    // Beyond what a worker takes it would end the worker's connection, with the tensors of everybody.
+    // A larger message would end the worker's connection and lose the tensors of every client.
     if (text.length > maxMessageBytes / 4 && Buffer.byteLength(text) > maxMessageBytes - 1024)
       throw new WeftError(
         `a message "${message.t}" is too large: at most ${maxMessageBytes - 1024} bytes for a worker`,
@@ -348,7 +348,7 @@ export class Dispatcher {
       const worker = this.#workers.get(id);
       if (worker !== undefined) worker.outbox.post(text);
       else if (ids.length > 0) {
-        const why = `worker ${id} is not there any more`;
+        const why = `worker ${id} is not connected`;
         this.#toClient(client, { t: "failed", ids: [...ids], message: why, cause: "lost", worker: id });
       }
     }
@@ -356,14 +356,14 @@ export class Dispatcher {
 
   #define(client: ClientEntry, message: Extract<FromClient, { t: "define" }>): void {
     const { program, members, graphs, constants, collective, donated, generation } = message;
-    if (graphs.length !== members.length) throw new WeftError("define: a graph a member is needed");
+    if (graphs.length !== members.length) throw new WeftError("define: one graph per member is needed");
     if (new Set(members).size !== members.length) throw new WeftError("define: a worker is named twice");
     if (generation > this.#generation) throw new WeftError(`define: there is no generation ${generation} yet`);
     if (client.programs.size >= limits.programs)
       throw new WeftError(`a client may define ${limits.programs} programs; forget some`);
     const missing = members.find((id) => !this.#workers.has(id) || this.#workers.get(id)!.suspended);
     const problem =
-      missing === undefined ? null : `worker ${missing} is not there any more; run it again on those that are`;
+      missing === undefined ? null : `worker ${missing} is not connected; run it again on the remaining workers`;
     client.programs.set(program, { members, problem });
     if (problem !== null) return;
     const group = collective ? this.#groupOf(members, generation) : null;
@@ -385,7 +385,7 @@ export class Dispatcher {
     });
   }
 
-  /** One group a set of workers and generation; over MPI where they are ranks of one job on several hosts. */
+  /** One group per set of workers and generation; over MPI where the workers are ranks of one job on several hosts. */
   #groupOf(members: readonly string[], generation: number): { name: string; mpi: boolean } {
     const infos = members.map((id) => this.#workers.get(id)?.info);
     const hosts = new Set(infos.map((info) => info?.process.host));
@@ -401,7 +401,7 @@ export class Dispatcher {
         "workers of several hosts exchange data over MPI: start them as one job (mpirun -n 4 weft worker ..., or srun)",
       );
     const list = members.map((id) => id.slice(1)).join(".");
-    // Names of files are short: many members are known by a digest of their list.
+    // File names are limited in length: long member lists are replaced by a digest.
     const short = list.length <= 40 ? list : hash("sha256", list, "hex").slice(0, 40);
     return { name: `${this.id}-${generation}-${short}`, mpi };
   }
@@ -427,7 +427,7 @@ export class Dispatcher {
     const full = members.find((id) => (client.queued.get(id) ?? 0) >= maxQueue);
     if (full !== undefined) {
       if (message.free !== undefined) this.#free(client, message.free);
-      const why = `${maxQueue} instructions of this client wait for worker ${full}; await a result now and then, or raise maxQueue in connect`;
+      const why = `${maxQueue} instructions of this client are queued for worker ${full}; await results more often, or raise maxQueue in connect`;
       this.#toClient(client, { t: "failed", ids: message.outputs, message: why, cause: "error", worker: full });
       return;
     }

@@ -28,7 +28,7 @@ for (const device of ["cpu", "reference"]) {
       });
       assert.deepEqual(first, eager);
       assert.deepEqual(second, eager);
-      // Equal collectives are issued once each, in the order of the program.
+      // Equal collectives are issued once each, in program order.
       assert.ok((kernels as string[]).some((name) => /^(allReduce|collective)/.test(name)));
     });
   });
@@ -43,7 +43,7 @@ test("a data-parallel step equals the whole batch, with the same bits on every r
   assert.equal(answers[0].hash, answers[1].hash);
 });
 
-test("many collectives under way, and one inside a loop", { skip }, async () => {
+test("many pending collectives, and one inside a loop", { skip }, async () => {
   for (const answer of await runRanks(3, ranks, "overlapped", { device: "cpu" })) {
     const { worst, last } = answer as { worst: number; last: number[] };
     assert.ok(worst < 1e-5, `${worst}`);
@@ -51,14 +51,14 @@ test("many collectives under way, and one inside a loop", { skip }, async () => 
   }
 });
 
-test("when a process leaves, the others are told which", { skip }, async () => {
+test("when a process leaves, the error on the others names it", { skip }, async () => {
   const [first, left, third] = await runRanks(3, ranks, "deserted", { device: "cpu" });
   assert.equal(left, "left");
   for (const message of [first, third])
     assert.match(message as string, /rank 1 .*is gone|given up after an error on rank/);
 });
 
-test("alone, collectives give back their argument", async () => {
+test("in a single process, collectives return their argument", async () => {
   await distributed.init();
   try {
     assert.equal(distributed.size(), 1);
@@ -71,7 +71,7 @@ test("alone, collectives give back their argument", async () => {
   assert.throws(() => distributed.rank(), /distributed.init\(\) first/);
 });
 
-test("the place of a process comes from its launcher's variables", () => {
+test("the rank of a process is read from its launcher's variables", () => {
   assert.deepEqual(rankFromEnvironment({}), {
     rank: 0,
     size: 1,

@@ -1,4 +1,4 @@
-// What the processes of distributed.test.ts do: programs as a user writes them, one a rank.
+// Programs that the processes of distributed.test.ts run, one per rank.
 
 import * as weft from "@weft/core";
 import type { RankContext } from "@weft/core/testing/device/group/testkit.js";
@@ -7,7 +7,7 @@ import * as distributed from "./distributed.js";
 
 interface Args {
   device: string;
-  /** Join by the variables that the launcher set instead of by arguments. */
+  /** Join through the launcher's variables instead of arguments. */
   launched?: "auto" | "mpi";
 }
 
@@ -47,7 +47,7 @@ export async function functions(context: RankContext, args: Args): Promise<objec
   return { eager, first, second, kernels, kind };
 }
 
-/** A step of data-parallel gradient descent: large enough for the path that works in place. */
+/** One step of data-parallel gradient descent, large enough for the in-place path. */
 export async function gradientStep(context: RankContext, args: Args): Promise<object> {
   await start(context, args);
   const { rank, size } = context;
@@ -82,7 +82,7 @@ export async function gradientStep(context: RankContext, args: Args): Promise<ob
   return { error, hash, moved: expected.sub(w).abs().max().itemSync() };
 }
 
-/** Several collectives under way while other work is done; a loop around one. */
+/** Several pending collectives during other work, and a loop around one. */
 export async function overlapped(context: RankContext, args: Args): Promise<object> {
   await start(context, args);
   const { rank, size } = context;
@@ -107,7 +107,7 @@ export async function overlapped(context: RankContext, args: Args): Promise<obje
   return { worst, last: [...last.dataSync()] };
 }
 
-/** Rank 1 leaves in the middle; the others are told. */
+/** Rank 1 leaves during the program; the others get an error. */
 export async function deserted(context: RankContext, args: Args): Promise<string> {
   await start(context, args);
   const step = weft.jit((x: weft.Tensor) => distributed.allReduce(x));

@@ -1,5 +1,5 @@
-// ExecutableCache that run in several processes, one a device (SPMD): init joins the processes, and the collectives are functions
-// of tensors, usable inside jit. Without a launcher a process is alone and every collective gives back its argument.
+// SPMD programs: one process per device. init joins the processes; the collectives are tensor functions that work
+// inside jit. Without a launcher there is a single process and every collective returns its argument.
 import { availableParallelism, cpus } from "node:os";
 import { barrierOf, type Device, LocalGroup, MpiGroup, type ProcessGroup, ShmGroup } from "@weft/core/internal/device";
 import { type OpAttrs, type ReduceFn, ShapeError, WeftError } from "@weft/core/internal/graph";
@@ -11,11 +11,11 @@ import { type RankEnvironment, rankFromEnvironment } from "./environment.js";
 export interface InitOptions {
   rank?: number;
   size?: number;
-  /** The name that the processes of one job share. */
+  /** Group name shared by the processes of one job. */
   name?: string;
-  /** "auto": shared memory when all processes are on one host, MPI otherwise. */
+  /** "auto": shared memory if all processes are on one host, MPI otherwise. */
   backend?: "auto" | "shm" | "mpi";
-  /** Seconds to wait for the others. */
+  /** Seconds to wait for the other processes. */
   joinTimeout?: number;
 }
 
@@ -23,12 +23,12 @@ let current: ProcessGroup | null = null;
 let place: RankEnvironment | null = null;
 let ownDevice: Device | null = null;
 
-/** Joins this process with the others of its job, and gives the current device to the group. */
+/** Joins this process with the others of its job and attaches the current device to the group. */
 export async function init(options: InitOptions = {}): Promise<ProcessGroup> {
   if (current !== null) throw new WeftError("distributed.init was called before; shutdown() first");
   place = rankFromOptions(options);
   if (place.size > 1 && process.env.WEFT_THREADS === undefined && availableParallelism() === cpus().length)
-    // Processes that share a host share its cores; those that a launcher bound have theirs already.
+    // Processes on one host divide its cores; a launcher that binds processes has done so already.
     process.env.WEFT_THREADS = String(Math.max(1, Math.floor(cpus().length / place.localSize)));
   const host = open(place, options);
   ownDevice = session().device;
@@ -54,7 +54,7 @@ function open(where: RankEnvironment, { backend = "auto", joinTimeout }: InitOpt
   return ShmGroup.join(name, rank, size, { joinTimeout, threads: Number(process.env.WEFT_THREADS) || 1 });
 }
 
-/** Leaves the group; the others' next collective with this process is an error. */
+/** Leaves the group. The next collective of the other processes fails. */
 export function shutdown(): void {
   if (current === null) return;
   process.removeListener("exit", shutdown);
@@ -64,16 +64,16 @@ export function shutdown(): void {
   current = null;
 }
 
-/** The group of this process; init() first. */
+/** The process group; call init() first. */
 export function group(): ProcessGroup {
-  if (current === null) throw new WeftError("distributed: this process is in no group; await distributed.init() first");
+  if (current === null) throw new WeftError("distributed: this process has no group; await distributed.init() first");
   return current;
 }
 
 export const isInitialized = (): boolean => current !== null;
 export const rank = (): number => group().rank;
 export const size = (): number => group().size;
-/** Which process of its host this is: what picks a GPU. */
+/** Rank among the processes of this host; selects the GPU. */
 export const localRank = (): number => {
   group();
   return place?.localRank ?? 0;
@@ -85,7 +85,7 @@ function allRanks(): number[] {
   return Array.from({ length: group().size }, (_, i) => i);
 }
 
-/** Members as a sorted list with this process in it. */
+/** Validates the ranks of a collective. */
 function membersOf(op: string, ranks: readonly number[] | undefined): readonly number[] {
   const members = ranks ?? allRanks();
   if (!members.includes(group().rank))
@@ -95,7 +95,10 @@ function membersOf(op: string, ranks: readonly number[] | undefined): readonly n
   return members;
 }
 
-/** The node; outside of a trace it runs at once, because all processes must issue their collectives in one order. */
+/**
+ * Builds the collective. Outside a trace it runs at once, because all processes must issue collectives in the same
+ * order.
+ */
 function collective(
   x: Tensor,
   attrs: Partial<Attrs> & Pick<Attrs, "kind" | "shape">,
@@ -116,11 +119,13 @@ function collective(
 }
 
 export interface CollectiveOptions {
-  /** The ranks that take part, in the order of reduction and joining; all by default. Each of them must call. */
+  /** Participating ranks, in the order of reduction and concatenation; all by default. Each of them must call. */
   ranks?: readonly number[];
 }
 
-/** Element by element over all processes; every one gets the same bits. "mean" divides the sum by their number. */
+/**
+ * Elementwise reduction over all processes; every process gets the same bits. "mean" divides the sum by their number.
+ */
 export function allReduce(x: Tensor, fn: ReduceFn | "mean" = "sum", options: CollectiveOptions = {}): Tensor {
   const members = membersOf("allReduce", options.ranks);
   if (members.length === 1) return x;
@@ -138,7 +143,7 @@ function axisOf(op: string, x: Tensor, axis: number): number {
 const total = (sizes: readonly number[]): number => sizes.reduce((n, s) => n + s, 0);
 const resized = (x: Tensor, axis: number, size: number): number[] => x.shape.map((d, i) => (i === axis ? size : d));
 
-/** The parts of all processes joined along an axis. `sizes` where they differ: everybody's extent along it. */
+/** Concatenates the tensors of all processes along an axis. `sizes` gives every process's extent if they differ. */
 export function allGather(
   x: Tensor,
   axis = 0,
@@ -156,7 +161,7 @@ export function allGather(
   return collective(x, { kind: "allGather", axis: at, sizes, shape: resized(x, at, total(sizes)) }, members);
 }
 
-/** Reduces over all processes and keeps this one's part along an axis, cut as evenSizes as can be unless `sizes` says. */
+/** Reduces over all processes and returns this process's slice along an axis, split evenly unless `sizes` is given. */
 export function reduceScatter(
   x: Tensor,
   fn: ReduceFn = "sum",
@@ -175,11 +180,11 @@ export function reduceScatter(
   return collective(x, { kind: "reduceScatter", fn, axis: at, sizes, shape: resized(x, at, mine) }, members);
 }
 
-/** n in parts of whole numbers that differ by one at most, the larger ones first. */
+/** Splits n into `parts` integers that differ by at most one, larger ones first. */
 export const evenSizes = (n: number, parts: number): number[] =>
   Array.from({ length: parts }, (_, i) => Math.floor(n / parts) + (i < n % parts ? 1 : 0));
 
-/** What process `root` has, for all; the others' tensors say only shape and dtype. */
+/** Sends the tensor of process `root` to all; the other processes' tensors give shape and dtype. */
 export function broadcast(x: Tensor, root = 0, options: CollectiveOptions = {}): Tensor {
   const members = membersOf("broadcast", options.ranks);
   if (!members.includes(root)) throw new WeftError(`broadcast: root ${root} is not in ranks [${members.join(", ")}]`);
@@ -189,7 +194,7 @@ export function broadcast(x: Tensor, root = 0, options: CollectiveOptions = {}):
   return collective(x, { kind: "exchange", sends, receives: [{ rank: root, ...box }], shape: x.shape }, members);
 }
 
-/** Returns when all processes have come here. */
+/** Waits until all processes have reached the barrier. */
 export function barrier(): void {
   group().barrier();
 }

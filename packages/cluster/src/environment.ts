@@ -1,14 +1,14 @@
-// Which rank this process is, of how many, and where the others are: from Weft's own variables, or from those of the
-// launcher (OpenMPI, SLURM). Reads the environment and nothing else.
+// Rank, world size and group name of this process, from Weft's variables or those of the launcher (OpenMPI, SLURM).
+// Reads only the environment.
 import { WeftError } from "@weft/core/internal/graph";
 
 export interface RankEnvironment {
   rank: number;
   size: number;
-  /** Processes of this group on this host, and which of them this one is. */
+  /** Processes of the group on this host, and the rank among them. */
   localSize: number;
   localRank: number;
-  /** What all processes of the job, and no other job, call their group. */
+  /** Group name: shared by all processes of the job and by no other job. */
   name: string;
   launcher: "weft" | "openmpi" | "slurm" | "none";
 }
@@ -61,7 +61,7 @@ function fromOpenMpi(env: Environment): RankEnvironment {
 function fromSlurm(env: Environment): RankEnvironment {
   const size = integer(env, "SLURM_NTASKS");
   const nodes = orElse(env, "SLURM_STEP_NUM_NODES", orElse(env, "SLURM_JOB_NUM_NODES", 1));
-  // "4(x2)" or "4,2": only equal shares are taken from it; one node holds all.
+  // The format is "4(x2)" or "4,2": the first number is taken for every node.
   const perNode = Number(/^(\d+)/.exec(env.SLURM_STEP_TASKS_PER_NODE ?? env.SLURM_TASKS_PER_NODE ?? "")?.[1] ?? size);
   return {
     rank: integer(env, "SLURM_PROCID"),
@@ -73,11 +73,11 @@ function fromSlurm(env: Environment): RankEnvironment {
   };
 }
 
-/** Where this process stands; alone when no launcher says otherwise. */
+/** Reads the rank environment; rank 0 of 1 without a launcher. */
 export function rankFromEnvironment(env: Environment = process.env): RankEnvironment {
   if (["WEFT_RANK", "WEFT_WORLD_SIZE", "WEFT_GROUP"].some((name) => env[name] !== undefined)) return fromWeft(env);
   if (env.OMPI_COMM_WORLD_RANK !== undefined) return fromOpenMpi(env);
-  // A batch script itself is no task: only what srun starts has a place in the step.
+  // A batch script itself is not a task: only processes started by srun have a rank in the step.
   if (env.SLURM_PROCID !== undefined && env.SLURM_STEP_ID !== undefined && env.SLURM_NTASKS !== undefined)
     return fromSlurm(env);
   return { rank: 0, size: 1, localSize: 1, localRank: 0, name: "alone", launcher: "none" };

@@ -1,6 +1,6 @@
-// What workers are sent to run: a function is planned and cut the first time that it meets inputs that lie where they lie,
-// its parts are defined on their workers, and it is planned once more when arguments turn out to come again. Knows
-// placements and messages, nothing of tensors and their values.
+// Cache of sharded executables: a function is planned and partitioned for the placements of its inputs, its shards are
+// defined on the workers, and it is planned again when arguments turn out to be reused. It knows placements and
+// messages, not tensor values.
 
 import type { Rates } from "@weft/core/internal/cost";
 import { type DType, type GraphFn, type Shape, toPlain, WeftError } from "@weft/core/internal/graph";
@@ -16,64 +16,64 @@ import type { ConstantArguments } from "./protocol.js";
 import { ratesFor, withoutLinks } from "./rates.js";
 import { hasCollective, renumber } from "./renumber.js";
 
-/** A function as it was cut for inputs that lie in one way. */
+/** A function partitioned for one set of input placements. */
 export interface ShardedExecutable {
   program: number;
   partitioned: Partitioned;
   ranks: number[];
   members: Map<number, string>;
   why: string;
-  /** Predicted seconds of a call. */
+  /** Predicted seconds per call. */
   seconds: number;
-  /** The tensors of the last call: those that come again may be worth a better place. */
+  /** Tensor ids of the last call: arguments that recur may deserve a better placement. */
   last: number[];
   settled: boolean;
 }
 
-/** A compiled function, whatever it is called with. */
+/** A compiled function with its sharded executables. */
 export interface ClusterFunction {
   fn: GraphFn;
   donated: readonly boolean[];
   known: ReadonlyMap<number, Value>;
-  /** What it was cut into, by where its inputs lay and which workers were there. */
+  /** Executables by input placements and generation of workers. */
   executables: Map<string, ShardedExecutable>;
 }
 
 let lastProgram = 0;
-/** ExecutableCache that move tensors are kept up to here. */
+/** Maximum number of cached reshard programs. */
 const maxReshardPrograms = 256;
 /**
- * How much slower a program that moves nothing may be predicted to be than one that does: workers that exchange data wait for
- * the slowest of them in every call, which no rate of a link contains.
+ * Maximum predicted slowdown at which a program without communication is preferred: workers that communicate wait for
+ * the slowest of them in every call, which link rates do not include.
  */
 const communicationFreeMargin = 1.15;
 
 export class ExecutableCache {
-  /** What the user asks of the planner. */
+  /** The user's sharding constraints. */
   constraints: Pick<ChooseOptions, "rules" | "mesh"> = {};
-  /** Who decides how a function is spread: the planner, unless a test has its own ideas. */
+  /** The planner; tests may replace it. */
   chooser: (fn: GraphFn, options: ChooseOptions) => Choice = choose;
-  /** What was planned last, for explanations. */
+  /** The most recent plan, for explanations. */
   lastChoice: string | null = null;
   lastPlan: Partitioned | null = null;
   planned = 0;
-  #explain: () => string = () => "nothing was planned yet";
-  /** ExecutableCache that move tensors, by from where, to where and what. */
+  #explain: () => string = () => "nothing has been planned yet";
+  /** Reshard programs by source placement, target placement, shape and dtype. */
   readonly #reshardPrograms = new Map<string, number>();
 
   constructor(readonly connection: Connection) {}
 
-  /** What the planner is told about these workers. */
+  /** Rates of the current workers, as the planner uses them. */
   get rates(): Rates {
     return ratesFor(this.connection.workers);
   }
 
-  /** How long the last function that was planned should take, by the kernels of its workers; null before the first. */
+  /** Predicted time of the most recently planned function, by its kernels; null before the first. */
   predict(): CallPrediction | null {
     return this.lastPlan === null ? null : predictParts(this.lastPlan, this.rates);
   }
 
-  /** The last plan in words: what was chosen, at which price, and what else was tried. */
+  /** Explains the most recent plan: the choice, its estimated cost, and the alternatives considered. */
   explain(): string {
     return this.#explain();
   }
@@ -82,14 +82,14 @@ export class ExecutableCache {
     return new Map(ranks.map((rank) => [rank, this.connection.workers[rank].id]));
   }
 
-  /** The program for inputs that lie like this; `ids` says which tensors they are. */
+  /** The executable for inputs in these placements; `ids` identifies the tensors. */
   for(call: ClusterFunction, placements: readonly (Placement | null)[], ids: readonly number[]): ShardedExecutable {
     const { executables } = call;
     const { generation } = this.connection;
     const key = `${generation}|${placements.map((placement) => placement?.key ?? "-").join("|")}`;
     let ready = executables.get(key);
     if (ready === undefined) {
-      // ExecutableCache of workers that are gone cannot run again.
+      // Programs of an earlier generation cannot run again.
       for (const [old, entry] of executables) {
         if (old.startsWith(`${generation}|`)) continue;
         this.#forget(entry.program);
@@ -111,7 +111,7 @@ export class ExecutableCache {
     return this.chooser(fn, { devices, rates, params, donated, enabled, ...this.constraints });
   }
 
-  /** Sends the parts of a function that was cut as was chosen to their workers. */
+  /** Defines a partitioned function on its workers. */
   #lower(call: ClusterFunction, choice: Choice, partitioned: Partitioned): ShardedExecutable {
     this.lastChoice = choice.why;
     this.lastPlan = partitioned;
@@ -138,9 +138,9 @@ export class ExecutableCache {
   }
 
   /**
-   * The second call of a program: arguments that came before (weights, mostly) would be moved inside every call where they
-   * lie badly. If the program is faster with them elsewhere, or moves nothing and is hardly slower, they get a copy there
-   * that stays as long as they do.
+   * Called on the second call of a program. Arguments that recur (mostly weights) would be resharded inside every call
+   * if their placement does not fit. If the program is faster with another placement of them, or communicates nothing
+   * and is hardly slower, they get a copy in that placement.
    */
   #replan(
     call: ClusterFunction,
@@ -168,11 +168,17 @@ export class ExecutableCache {
     return { ...this.#lower(call, choice, partitioned), settled: true };
   }
 
+  /** Makes the workers forget every program of a compiled function. */
+  release({ executables }: ClusterFunction): void {
+    for (const { program } of executables.values()) this.#forget(program);
+    executables.clear();
+  }
+
   #forget(program: number): void {
     this.connection.send({ t: "forget", program });
   }
 
-  /** Sends every worker its function; ranks become places in the list of members. */
+  /** Sends every worker its function; ranks become positions in the member list. */
   #define(
     functions: ReadonlyMap<number, GraphFn>,
     donated: readonly boolean[],
@@ -195,7 +201,7 @@ export class ExecutableCache {
     return program;
   }
 
-  /** The program that moves a tensor, by the functions of its workers. */
+  /** The program that reshards a tensor, from the functions of its workers. */
   reshardProgram(
     [from, to]: readonly [Placement, Placement],
     shape: Shape,

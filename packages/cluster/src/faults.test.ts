@@ -1,5 +1,5 @@
-// What can go wrong, done to real processes: the rest keeps working, whoever is affected gets one clear error soon, and
-// nothing stays behind.
+// Faults injected into real processes: unaffected clients keep working, affected ones get one clear error soon, and no
+// resources leak.
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -19,7 +19,7 @@ import { onGpu, skip, testWorker } from "./workers.testkit.js";
 
 const main = fileURLToPath(new URL("./main.js", import.meta.url));
 process.env.WEFT_FORCE_SHARD = "1";
-// What is lost stays lost here; that it can be made again has tests of its own (recompute.test.ts).
+// Recomputation is disabled here; recompute.test.ts tests it.
 process.env.WEFT_RECOMPUTE = "0";
 const started: ChildProcess[] = [];
 const open: Cluster[] = [];
@@ -38,7 +38,7 @@ async function begin(options: Parameters<typeof connect>[0], more = {}): Promise
   return cluster;
 }
 
-/** A process of the launcher's kind, started by hand; resolves when it is ready. */
+/** A server or worker process started directly; resolves when it is ready. */
 async function process_(
   role: string,
   options: object,
@@ -53,7 +53,7 @@ async function process_(
   return { child, port: (JSON.parse(text.toString().split("\n")[0]) as { port: number }).port };
 }
 
-/** The error of something that must fail, and that it took less than ten seconds. */
+/** The message of an expected error, which must arrive within ten seconds. */
 async function failsSoon(work: Promise<unknown>): Promise<string> {
   const begun = Date.now();
   try {
@@ -74,10 +74,10 @@ async function until(what: string, condition: () => boolean | Promise<boolean>):
   }
 }
 
-/** Rows on all workers: the planner of a GPU would rather have everybody compute everything. */
+/** Shards rows over all workers: with GPU rates the planner would replicate the computation. */
 const spread = (x: weft.Tensor): weft.Tensor => weft.shard(x, { 0: "d" });
 
-/** Sums over all workers, again and again, for as long as it takes to disturb them. */
+/** Repeated sums over all workers, long enough to be disturbed. */
 function longProgram(): Promise<weft.Data> {
   const x = weft.ones([512, 512]);
   const program = weft.jit((x: weft.Tensor) => {
@@ -108,7 +108,7 @@ const spreads = async (cluster: Cluster, workers: number): Promise<void> => {
   assert.equal(cluster.device.counts.sharded > before, workers > 1);
 };
 
-test("a worker killed in the middle of a step: the client is told, the others go on, a new one joins them", {
+test("when a worker is killed during a step, the client gets an error, the others continue, and a new one can join", {
   skip,
 }, async () => {
   const cluster = await begin({ devices: 3, ...testWorker });
@@ -121,9 +121,9 @@ test("a worker killed in the middle of a step: the client is told, the others go
   process.kill(victim.process.pid, "SIGKILL");
   const message = await failsSoon(work);
   assert.match(message, /worker w\d+ .*ended|is gone/);
-  assert.match(message, /make them again|start all ranks again/);
+  assert.match(message, /recompute them|start all ranks again/);
   await until("two workers are left", () => cluster.workers.length === 2);
-  // What all had, those that are left still have.
+  // Replicated tensors survive on the remaining workers.
   assert.deepEqual(await everywhere.array(), [6]);
   assert.deepEqual(await everywhere.add(1).array(), [7]);
   await spreads(cluster, 2);
@@ -139,7 +139,7 @@ test("a worker killed in the middle of a step: the client is told, the others go
   );
 });
 
-test("a worker that hangs is left out, and taken back when it goes on", { skip }, async () => {
+test("a stopped worker is suspended, and used again when it continues", { skip }, async () => {
   const cluster = await begin({ devices: 2, ...testWorker });
   await spreads(cluster, 2);
   const victim = cluster.workers[1].process.pid;
@@ -157,7 +157,7 @@ test("a worker that hangs is left out, and taken back when it goes on", { skip }
   await spreads(cluster, 2);
 });
 
-test("a worker that runs out of memory says so and goes on", { skip }, async () => {
+test("a worker that runs out of memory reports it and continues", { skip }, async () => {
   const cluster = await begin({ devices: 2, ...testWorker, env: { WEFT_CPU_MEMORY: "8000000" } });
   const n = onGpu ? 400_000 : 1500;
   const big = weft.ones([n, n]).matmul(weft.ones([n, n]));
@@ -165,11 +165,11 @@ test("a worker that runs out of memory says so and goes on", { skip }, async () 
   assert.match(message, /out of memory on a worker.*bytes/s);
   assert.match(message, /computed at .*faults\.test/);
   await addsUp();
-  await until("the group is made again", async () => cluster.workers.length === 2);
+  await until("a new group is formed", async () => cluster.workers.length === 2);
   await spreads(cluster, 2);
 });
 
-test("an error poisons what depends on it and nothing else", { skip }, async () => {
+test("an error fails the tensors that depend on it and no others", { skip }, async () => {
   await begin({ devices: 1, ...testWorker, env: { WEFT_CPU_MEMORY: "4000000" } });
   const n = onGpu ? 400_000 : 2000;
   const bad = weft.ones([n, n]).add(1).realize();
@@ -179,7 +179,7 @@ test("an error poisons what depends on it and nothing else", { skip }, async () 
   assert.deepEqual(await good.array(), [2, 2, 2]);
 });
 
-test("a dispatcher that is restarted: clients are told, workers come back", { skip }, async () => {
+test("when the dispatcher restarts, clients get an error and workers reconnect", { skip }, async () => {
   const first = await process_("server", { port: 0 });
   const { port } = first;
   await process_("worker", { port, ...testWorker });
@@ -218,7 +218,7 @@ async function statusWhen(port: number, condition: (status: ClusterStatus) => bo
   });
 }
 
-test("a client that vanishes leaves nothing on the workers", { skip }, async () => {
+test("a client that disappears leaves no tensors on the workers", { skip }, async () => {
   const { port } = await process_("server", { port: 0 });
   await process_("worker", { port, ...testWorker });
   const program = `
@@ -245,7 +245,7 @@ test("a client that vanishes leaves nothing on the workers", { skip }, async () 
   await addsUp();
 });
 
-test("a connection that is half open is noticed", { skip }, async () => {
+test("a half-open connection is detected", { skip }, async () => {
   const { port } = await process_("server", { port: 0 });
   await process_("worker", { port, ...testWorker });
   let silent = false;
@@ -271,7 +271,7 @@ test("a connection that is half open is noticed", { skip }, async () => {
   }
 });
 
-test("garbage and oversized messages end their own connection only", { skip }, async () => {
+test("garbage and oversized messages close their own connection only", { skip }, async () => {
   const { port } = await process_("server", { port: 0 });
   await process_("worker", { port, ...testWorker });
   const cluster = await begin(`localhost:${port}`);
@@ -304,7 +304,7 @@ test("garbage and oversized messages end their own connection only", { skip }, a
   await addsUp();
 });
 
-test("wrong and missing tokens, another version, no workers, nobody there: each says what to do", {
+test("errors for a wrong or missing token, another version, no workers and no dispatcher name the remedy", {
   skip,
 }, async () => {
   const { port } = await process_("server", { port: 0 }, { WEFT_TOKEN: "right" });
@@ -328,13 +328,13 @@ test("wrong and missing tokens, another version, no workers, nobody there: each 
   };
   stream.write(encode(hello));
   const [answer] = (await once(stream, "data")) as [Buffer];
-  assert.match(answer.toString(), /speaks version \d+ .* use the same version of weft/);
+  assert.match(answer.toString(), /speaks protocol version \d+, .* use the same version of weft/);
   close();
   assert.match(
     await failsSoon(connect("localhost:1")),
-    /nobody is listening at localhost:1; start a dispatcher: weft server/,
+    /no dispatcher is listening at localhost:1; start a dispatcher: weft server/,
   );
   await assert.rejects(Dispatcher.start({ host: "0.0.0.0", port: 0 }), /TLS certificate, its key and a token/);
-  assert.match(await failsSoon(connect("not an address")), /is no address/);
+  assert.match(await failsSoon(connect("not an address")), /is not an address/);
   assert.match(await failsSoon(connect({ devices: 0 })), /a count of 1 or more/);
 });

@@ -1,5 +1,5 @@
-// Reading a tensor of a cluster: every part from a worker that has it, straight into its place in one array; and the error
-// that says why a part did not come. Knows connections and placements, not how tensors are made.
+// Fetches a tensor of a cluster: each shard from a worker that has it, directly into one array. Composes the error if a
+// shard is missing.
 import { OutOfMemoryError } from "@weft/core/internal/device";
 import { bytesOf, numel, WeftError } from "@weft/core/internal/graph";
 import { denseStrides } from "./boxes.js";
@@ -8,11 +8,11 @@ import type { Connection } from "./connection.js";
 import { type Destination, FetchError } from "./data-link.js";
 import { readStaging } from "./upload.js";
 
-/** What was lost with a worker, and may be made again. */
+/** A tensor was lost with a worker; it may be recomputable. */
 export class LostTensorError extends WeftError {
   constructor(
     message: string,
-    /** Whether the dispatcher had said by then which worker is gone. */
+    /** Whether the dispatcher has already reported the dead worker. */
     readonly reported: boolean,
   ) {
     super(message);
@@ -32,7 +32,7 @@ function newArray(bytes: number): Uint8Array {
   }
 }
 
-/** The bytes of a tensor in new memory, or `into` the caller's. */
+/** Fetches the bytes of a tensor into new memory, or into `wanted`. */
 export async function fetchTensor(
   connection: Connection,
   it: ClusterBuffer,
@@ -52,7 +52,7 @@ export async function fetchTensor(
   const strides = denseStrides(shape, element);
   const seen = new Set<string>();
   const parts: Promise<void>[] = [];
-  // Of several that have a part, one that is still there.
+  // Prefer live workers among the replicas of a shard.
   const isLost = (rank: number): number => Number(connection.deadWorkers.has(members.get(rank)!));
   for (const rank of [...placement.mesh.ranks].sort((a, b) => isLost(a) - isLost(b))) {
     const { start, stop } = placement.box(rank, shape);
@@ -74,7 +74,7 @@ async function fetchPart(connection: Connection, it: ClusterBuffer, worker: stri
     if (known !== undefined) throw new FetchError(known.message, known.cause);
     await connection.link(worker).fetch(id, to);
   } catch (error) {
-    // Who gave up, or just went away, does not say why: the dispatcher does, a delay later.
+    // A worker that aborted or disconnected does not know why: the dispatcher reports the cause shortly after.
     const vague = !(error instanceof FetchError) || error.cause_ === "aborted" || error.cause_ === "lost";
     await delay(vague ? 300 : 50);
     const known = connection.failures.get(id);
@@ -86,7 +86,7 @@ async function fetchPart(connection: Connection, it: ClusterBuffer, worker: stri
     const gone = connection.deadWorkers.has(worker);
     const left = connection.workers.length;
     const advice = gone
-      ? `; its parts of tensors are gone: make them again (${left} worker${left === 1 ? " is" : "s are"} left)`
+      ? `; its shards are lost: recompute them (${left} worker${left === 1 ? " is" : "s are"} left)`
       : "";
     const text = withCallSite(`${reason}${advice}`, it.site);
     const ownFault = known?.cause === "error" || known?.cause === "memory";

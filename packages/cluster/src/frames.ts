@@ -1,4 +1,4 @@
-// The data plane's frames: a small header and raw bytes on a plain or TLS socket, straight between a client and a worker.
+// Frames of the data plane: a small JSON header and raw bytes, on a plain or TLS socket between a client and a worker.
 import type { Socket } from "node:net";
 import { WeftError } from "@weft/core/internal/graph";
 
@@ -8,7 +8,7 @@ export interface DataPlaneFrame {
 }
 
 const maxHeader = 1 << 20;
-/** Larger payloads go in several frames. */
+/** Larger payloads are split into several frames. */
 export const framePayload = 4 << 20;
 const maxFrame = framePayload + maxHeader + 8;
 
@@ -26,7 +26,7 @@ export function writeFrame(socket: Socket, header: object, bytes: Uint8Array | n
   return more;
 }
 
-/** Cuts what arrives into frames. A frame that cannot be one ends the connection. */
+/** Splits incoming bytes into frames. An invalid frame closes the connection. */
 export function readFrames(socket: Socket, onFrame: (frame: DataPlaneFrame) => void): void {
   let pending: Buffer[] = [];
   let have = 0;

@@ -1,6 +1,6 @@
-// The fuzzer of everything that arrives: functions, messages, tapes and files of tensors, changed at random from valid ones.
-// Each is taken or refused with a WeftError, soon; what is taken is right by the verifier, and its code holds no payload.
-// A few seconds from a fixed seed by default; WEFT_FUZZ_MESSAGES=100000 and WEFT_FUZZ_SEED=7 for more, and others.
+// Fuzzes all external input: functions, messages, tapes and tensor files, mutated from valid ones. Each is accepted or
+// rejected with a WeftError in bounded time; accepted functions pass the verifier, and generated code contains no
+// payload. Runs a few seconds from a fixed seed; WEFT_FUZZ_MESSAGES=100000 and WEFT_FUZZ_SEED=7 change both.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -21,7 +21,7 @@ const seed = Number(process.env.WEFT_FUZZ_SEED ?? 1);
 const folder = mkdtempSync(join(tmpdir(), "weft-fuzz-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Longest that one input may take, in milliseconds; machines are busy at times. */
+/** Maximum milliseconds per input, generous for busy machines. */
 const most = 3000;
 
 interface Count {
@@ -48,7 +48,7 @@ function tried<T>(count: Count, label: string, action: () => T): T | null {
 
 const samples = [...sampleFunctions().values()];
 
-test("functions: taken or refused, and what is taken holds no payload", (t) => {
+test("mutated functions are rejected or compile without a payload", (t) => {
   const random = randomFrom(seed);
   const count = { taken: 0, refused: 0 };
   const device = CpuDevice.available() ? new CpuDevice({ threads: 1 }) : null;
@@ -66,7 +66,7 @@ test("functions: taken or refused, and what is taken holds no payload", (t) => {
   assert.ok(count.taken > messages / 100 && count.refused > messages / 4);
 });
 
-test("messages: every kind, with every schema", (t) => {
+test("mutated messages of every kind are rejected or valid", (t) => {
   const random = randomFrom(seed + 1);
   const part = { worker: "w1", offset: 0, sizes: [4], strides: [4], element: 4 };
   const where = { host: "h", pid: 1, memory: { pid: 1, start: "1", fd: 3, bytes: 4096 } };
@@ -107,7 +107,7 @@ async function triedAsync(count: Count, label: string, action: () => Promise<unk
   assert.ok(ms < most, `${label}: ${ms} ms`);
 }
 
-test("tapes: read, summed up, compared and replayed", async (t) => {
+test("mutated tapes are rejected or can be summarized, compared and replayed", async (t) => {
   const random = randomFrom(seed + 2);
   const lines = [
     { type: "tape", version: 1 },
@@ -135,7 +135,7 @@ test("tapes: read, summed up, compared and replayed", async (t) => {
   t.diagnostic(`${turns} tapes: ${count.taken} taken, ${count.refused} refused`);
 });
 
-test("files of tensors: .safetensors and .npz", async (t) => {
+test("mutated .safetensors and .npz files are rejected or readable", async (t) => {
   const random = randomFrom(seed + 3);
   const tensors = {
     a: { shape: [3, 4], dtype: "float32", data: Float32Array.from({ length: 12 }, (_, i) => i) },

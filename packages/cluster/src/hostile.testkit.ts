@@ -1,5 +1,5 @@
-// Valid functions that between them use every op with every attribute, and values that no attribute should take: what the
-// attacks and the fuzzer start from.
+// Valid functions that together use every op with every attribute, and values that no attribute should accept. The
+// attack tests and the fuzzer start from them.
 import { type GraphFn, type OpAttrs, type OpName, type PlainFunction, toPlain } from "@weft/core/internal/graph";
 import { build, make } from "@weft/core/internal/ops";
 
@@ -12,7 +12,7 @@ function loopBody(): GraphFn {
   return { params: [c, x], outputs: [build.add(c, build.reduce("sum", x, [0])), x] };
 }
 
-/** Makes one valid node of each op; typed over the union, so that a new op must be here too. */
+/** Builds one valid node per op; typed over the union, so a new op must be added here. */
 const samples: { [K in OpName]: (() => [inputs: ReturnType<typeof f32>[], attrs: OpAttrs[K]]) | null } = {
   input: null,
   data: null,
@@ -80,7 +80,7 @@ const samples: { [K in OpName]: (() => [inputs: ReturnType<typeof f32>[], attrs:
   pick: () => [[make("eigh", [f32(3, 3)], {})], { index: 1 }],
 };
 
-/** A valid function around each op that may travel, as text would carry it. */
+/** A valid function around each serializable op, as parsed JSON. */
 export function sampleFunctions(): Map<OpName, PlainFunction> {
   const found = new Map<OpName, PlainFunction>();
   for (const [op, sample] of Object.entries(samples) as [OpName, (() => [ReturnType<typeof f32>[], never]) | null][]) {
@@ -94,7 +94,7 @@ export function sampleFunctions(): Map<OpName, PlainFunction> {
   return found;
 }
 
-/** Where something lies in plain data. */
+/** A path in plain data. */
 export type Path = readonly (string | number)[];
 
 export const at = (root: unknown, path: Path): unknown =>
@@ -108,7 +108,7 @@ export function withValue<T>(root: T, path: Path, value: unknown): T {
   return copy;
 }
 
-/** Every place below a value, leaves and containers. */
+/** Every path below a value, leaves and containers. */
 export function places(value: unknown, path: Path = []): Path[] {
   if (typeof value !== "object" || value === null) return [path];
   const below = Object.keys(value).flatMap((key) => {
@@ -118,7 +118,7 @@ export function places(value: unknown, path: Path = []): Path[] {
   return path.length === 0 ? below : [path, ...below];
 }
 
-/** The attributes of the op that a sample is about, with all that lies in them. */
+/** The paths of the attributes of a sample's op. */
 export function attributePlaces(fn: PlainFunction, op: OpName): Path[] {
   const index = fn.nodes.findIndex(([name]) => name === op);
   return places(fn.nodes[index][2]).map((path) => ["nodes", index, 2, ...path]);

@@ -1,9 +1,9 @@
-// Many devices: programs over several processes, and clusters of workers as one device. The cluster's own parts (gRPC)
-// are loaded when they are first used.
+// The public entry of @weft/cluster: SPMD programs over several processes (distributed) and clusters of workers as one
+// device (connect).
 import { registerDevice } from "@weft/core/internal/device";
 import { makeClusterDevice } from "./connect.js";
 
-// "cluster:localhost:9000" is a device like "cpu" (WEFT_DEVICE, weft.setDevice) once this package is loaded.
+// Registers "cluster:HOST:PORT" as a device name for WEFT_DEVICE and weft.setDevice.
 registerDevice({
   pattern: /^cluster:(.+:\d+)$/,
   examples: "cluster:HOST:PORT",

@@ -1,5 +1,5 @@
-// The local launcher: starts a dispatcher and workers as processes of their own, waits until each says that it is ready,
-// and ends them all. They end by themselves when this process does, however it ends.
+// The local launcher: starts a dispatcher and workers as child processes, waits until they are ready, and stops them.
+// They also end when this process ends.
 import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { coreOrder } from "@weft/core/internal/device";
@@ -8,26 +8,26 @@ import { randomKey } from "./wire.js";
 import type { WorkerOptions } from "./worker.js";
 
 export interface LaunchOptions {
-  /** How many workers. */
+  /** Number of workers. */
   devices: number;
-  /** cpu (default), cuda (one GPU each, in turn), cuda:0 (all on one), reference. */
+  /** cpu (default), cuda (one GPU per worker), cuda:0 (all workers on one GPU), or reference. */
   device?: string;
-  /** Cores of each CPU worker; by default the machine's are shared out. */
+  /** Cores per CPU worker; by default the machine's cores are divided evenly. */
   cores?: number;
-  /** Keep every worker on cores of its own. */
+  /** Pin each worker to its own cores. */
   pin?: boolean;
   port?: number;
-  /** Seconds for everything to come up. */
+  /** Seconds for all processes to become ready. */
   timeout?: number;
   env?: Record<string, string>;
-  /** Measure the workers for the planner: again (true), never (false), otherwise once a machine. */
+  /** Measure the workers for the planner: again (true), never (false), or once per machine (default). */
   calibrate?: boolean;
 }
 
 const entry = fileURLToPath(new URL("./main.js", import.meta.url));
 const maxLines = 40;
 
-/** A process of ours: its output is drained, its last lines are kept for messages. */
+/** A child process: its output is drained and its last lines are kept for error messages. */
 class ChildServer {
   readonly child: ChildProcess;
   readonly lines: string[] = [];
@@ -45,7 +45,7 @@ class ChildServer {
     });
     const { stdin, stdout, stderr } = this.child;
     stdin?.on("error", () => {});
-    // Neither the process nor its pipes keep the program alive.
+    // Neither the child nor its pipes keep this program alive.
     this.child.unref();
     for (const pipe of [stdin, stdout, stderr]) (pipe as unknown as { unref?(): void }).unref?.();
     stderr?.setEncoding("utf8").on("data", (text: string) => {
@@ -73,7 +73,7 @@ class ChildServer {
   }
 
   #problem(why: string): WeftError {
-    const said = this.lines.length > 0 ? `; it said:\n  ${this.lines.slice(-8).join("\n  ")}` : "";
+    const said = this.lines.length > 0 ? `; its last output:\n  ${this.lines.slice(-8).join("\n  ")}` : "";
     return new WeftError(`${this.what} ${why}${said}`);
   }
 
@@ -100,7 +100,7 @@ export class LocalCluster {
     const { devices, device = "cpu", timeout = 60, env = {} } = options;
     if (!Number.isInteger(devices) || devices < 1)
       throw new WeftError(`connect: devices must be a count of 1 or more, not ${devices}`);
-    // Only this process's workers and client may use the port.
+    // A random token: only this process's workers and client may use the port.
     const token = randomKey();
     const secret = { ...env, WEFT_TOKEN: token };
     const started: ChildServer[] = [];

@@ -1,32 +1,32 @@
-// How the tensors of a cluster were made: by which call from which others, or from which bytes of the client's. When a
-// worker is gone, what was on it is made again on those that are left, as far as that is known and worth it. Knows
-// buffers and calls, nothing of connections: whoever sends is handed in.
+// Lineage: how each tensor of a cluster was computed, by which call from which inputs, or from which uploaded bytes.
+// When a worker dies, its tensors are recomputed on the remaining workers, within limits. It knows buffers and calls;
+// the hooks do the communication.
 import { WeftError } from "@weft/core/internal/graph";
 import type { ClusterBuffer, StagingBuffer } from "./buffer.js";
 
-/** Sends a program's call with these arguments and results. */
+/** Issues a recorded call again with these inputs and outputs. */
 export type RecomputeStep = (inputs: ClusterBuffer[], outputs: ClusterBuffer[]) => void;
 
-/** One call of a program: enough to do it once more. */
+/** One call of a program, with what is needed to recompute it. */
 export interface RecordedCall {
-  /** Calls are repeated in the order in which they were made. */
+  /** Calls are recomputed in the order in which they were issued. */
   order: number;
   recompute: RecomputeStep;
   inputs: readonly ClusterBuffer[];
   outputs: readonly ClusterBuffer[];
-  /** The workers that took part, by rank. */
+  /** The workers that ran the call, by rank. */
   members: ReadonlyMap<number, string>;
   /** Predicted seconds. */
   seconds: number;
 }
 
-/** What lineage needs of the cluster's device. */
+/** Operations of the cluster device that lineage needs. */
 export interface LineageHooks {
   isDead(worker: string): boolean;
   isFailed(id: number): boolean;
-  /** Gives a tensor a new id and forgets where it was; one that was freed counts again. */
+  /** Assigns a new id and clears the location; a freed tensor is counted as in use again. */
   reset(it: ClusterBuffer): void;
-  /** A place for a result that nobody wants. */
+  /** Allocates a buffer for an output that will be discarded. */
   scratchLike(like: ClusterBuffer): ClusterBuffer;
   free(it: ClusterBuffer): void;
   releaseStaging(staging: StagingBuffer): void;
@@ -34,9 +34,9 @@ export interface LineageHooks {
 
 export interface LineageLimits {
   enabled: boolean;
-  /** Of uploaded arrays that are kept in this process. */
+  /** Maximum bytes of uploaded arrays retained in this process. */
   bytes: number;
-  /** That may have to be repeated, and tensors that are remembered after they were freed. */
+  /** Maximum number of calls to recompute, and of freed tensors to remember. */
   calls: number;
   seconds: number;
 }
@@ -53,14 +53,14 @@ export const limitsFromEnvironment = (): LineageLimits => ({
   seconds: number("WEFT_RECOMPUTE_SECONDS", 60),
 });
 
-/** Why something cannot be made again. */
+/** A tensor cannot be recomputed; the message says why. */
 class UnrecoverableError extends WeftError {}
 
-/** What has to be done to have some tensors again. */
+/** The uploads and calls needed to recover some tensors. */
 interface Repair {
   uploads: Set<ClusterBuffer>;
   calls: Set<RecordedCall>;
-  /** Everything that is made again, and among it what was freed and is only needed on the way. */
+  /** Tensors to recompute, and among them the freed ones that are only intermediate. */
   wanted: Set<ClusterBuffer>;
   temporary: Set<ClusterBuffer>;
   seconds: number;
@@ -75,13 +75,13 @@ const copyOf = ({ uploads, calls, wanted, temporary, seconds }: Repair): Repair 
 });
 
 export class Lineage {
-  /** Freed tensors through which others may be made again, the oldest first. */
+  /** Freed tensors from which others may be recomputed, oldest first. */
   readonly #freed = new Set<ClusterBuffer>();
-  /** Tensors whose uploaded bytes are kept, the oldest first. */
+  /** Tensors whose uploaded bytes are retained, oldest first. */
   readonly #retained = new Set<ClusterBuffer>();
   #retainedBytes = 0;
   #order = 0;
-  /** The place of the call that is being repeated. */
+  /** Order of the call that is being recomputed. */
   #repeated: number | null = null;
   #busy = false;
 
@@ -94,7 +94,7 @@ export class Lineage {
     return this.#retainedBytes;
   }
 
-  /** A call was sent. */
+  /** Records a call that was issued. */
   record(call: Omit<RecordedCall, "order">): void {
     if (!this.limits.enabled) return;
     const entry = { ...call, order: this.#repeated ?? this.#order++ };
@@ -104,7 +104,9 @@ export class Lineage {
     }
   }
 
-  /** Workers have read an uploaded array: true where its bytes are kept here for another time. */
+  /**
+   * Takes ownership of an upload's staging buffer after the workers have read it. Returns false if it is not retained.
+   */
   retain(it: ClusterBuffer, staging: StagingBuffer): boolean {
     const { enabled, bytes } = this.limits;
     if (!enabled || it.bytes > bytes || it.retained !== null) return false;
@@ -134,7 +136,7 @@ export class Lineage {
     return retained;
   }
 
-  /** Others that were made from it may need it again, for a while. */
+  /** Remembers a freed tensor for a while: others may need it for recomputation. */
   freed(it: ClusterBuffer): void {
     if (it.origin === null && it.retained === null) return;
     this.#freed.delete(it);
@@ -158,7 +160,7 @@ export class Lineage {
     return false;
   }
 
-  /** Somewhere on the way to it a worker took part that is gone. */
+  /** Whether a dead worker took part in computing the tensor or any of its ancestors. */
   #dependsOnDeadWorker(it: ClusterBuffer, seen = new Set<ClusterBuffer>()): boolean {
     if (seen.has(it)) return false;
     seen.add(it);
@@ -168,26 +170,26 @@ export class Lineage {
     return it.origin.inputs.some((input) => this.#dependsOnDeadWorker(input, seen));
   }
 
-  /** It has no value any more, because of a worker that is gone. */
+  /** Whether the tensor lost its value with a dead worker. */
   isLost(it: ClusterBuffer): boolean {
     if (it.failure !== null) return false;
     if (this.#isOnDeadWorker(it) && !it.location!.placement.isReplicated) return true;
     return this.hooks.isFailed(it.id) && this.#dependsOnDeadWorker(it);
   }
 
-  /** All workers should have it; whether those that are left had come that far, nobody has said. */
+  /** A replicated tensor whose surviving workers have not confirmed that they computed it. */
   #isUncertain(it: ClusterBuffer): boolean {
     return it.origin !== null && !it.computed && this.#isOnDeadWorker(it);
   }
 
   /**
-   * Makes lost tensors again from what is left, or says why that cannot be. Everything is sent at once; values come as they
-   * always do. Returns how many tensors are made and sent again.
+   * Recomputes lost tensors, or returns the reason why that is impossible. Everything is issued at once; values arrive
+   * asynchronously. Returns the number of tensors recomputed and uploaded again.
    */
   recover(lost: readonly ClusterBuffer[]): { made: number; sent: number; calls: number } | string {
-    if (!this.limits.enabled) return "WEFT_RECOMPUTE=0 keeps them from being made again";
-    // Inside a repair everything is there or cannot be.
-    if (this.#busy) return "they were lost while they were made again";
+    if (!this.limits.enabled) return "WEFT_RECOMPUTE=0 disables recomputation";
+    // Recovery does not nest.
+    if (this.#busy) return "they were lost again during recovery";
     const repair: Repair = {
       uploads: new Set(),
       calls: new Set(),
@@ -219,7 +221,7 @@ export class Lineage {
       this.#plan(it, repair);
     } catch (error) {
       if (before === null || !(error instanceof UnrecoverableError)) throw error;
-      // It cannot be made again, and may well be there.
+      // It cannot be recomputed, but may still exist.
       Object.assign(repair, before);
     }
   }
@@ -234,17 +236,17 @@ export class Lineage {
     if (origin === null)
       throw new UnrecoverableError(
         it.freed
-          ? "what they were made from is not remembered any more (WEFT_RECOMPUTE_CALLS, WEFT_RECOMPUTE_BYTES)"
-          : "the array that they came from is not kept here (WEFT_RECOMPUTE_BYTES)",
+          ? "their inputs are no longer remembered (WEFT_RECOMPUTE_CALLS, WEFT_RECOMPUTE_BYTES)"
+          : "the array that they were uploaded from is not retained (WEFT_RECOMPUTE_BYTES)",
       );
     if (repair.calls.has(origin)) return;
     repair.calls.add(origin);
     repair.seconds += origin.seconds;
     const { calls, seconds } = this.limits;
     if (repair.calls.size > calls)
-      throw new UnrecoverableError(`more than ${calls} calls would have to be repeated (WEFT_RECOMPUTE_CALLS)`);
+      throw new UnrecoverableError(`more than ${calls} calls would have to be recomputed (WEFT_RECOMPUTE_CALLS)`);
     if (repair.seconds > seconds)
-      throw new UnrecoverableError(`making them again would take more than ${seconds} s (WEFT_RECOMPUTE_SECONDS)`);
+      throw new UnrecoverableError(`recomputing them would take more than ${seconds} s (WEFT_RECOMPUTE_SECONDS)`);
     for (const input of origin.inputs) this.#require(input, repair);
   }
 

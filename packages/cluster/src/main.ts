@@ -1,5 +1,5 @@
-// The entry of processes that the local launcher starts: `main.js server {...}` and `main.js worker {...}`. Says on
-// standard output when it is ready, and ends when the process that started it is gone.
+// Entry point of the processes that the local launcher starts: `main.js server {...}` and `main.js worker {...}`.
+// Prints a ready line on standard output and exits when the parent process closes its end of standard input.
 import { argv, exit, stdin, stdout } from "node:process";
 import { Dispatcher, type DispatcherOptions } from "./dispatcher.js";
 import { Worker, type WorkerOptions } from "./worker.js";

@@ -8,7 +8,7 @@ const members = new URL(import.meta.resolve("@weft/core/testing/device/group/mem
 const programs = new URL("./distributed.testkit.js", import.meta.url).href;
 const skip = !CpuDevice.available() ? "no C compiler" : findMpirun() === null ? "no mpirun" : false;
 
-/** Nothing is wrong, and all ranks together counted what they had from each other. */
+/** No rank saw a wrong value, and the ranks together counted the expected bytes. */
 function judge(answers: unknown[]): void {
   const told = answers as { wrong: string[]; moved: number; due: number }[];
   for (const { wrong } of told) assert.deepEqual(wrong, []);
@@ -25,7 +25,9 @@ test("MPI: every collective of every dtype equals the reference under mpirun -n 
   judge(await runMpi(2, members, "everyKind", { shapes, dtypes, mpi: true }));
 });
 
-test("MPI: and under mpirun -n 4, with empty parts and groups inside the group", { skip }, async () => {
+test("MPI: every collective equals the reference under mpirun -n 4, with empty shards and subgroups", {
+  skip,
+}, async () => {
   const shapes = [
     [7, 5],
     [2, 3],
@@ -36,11 +38,11 @@ test("MPI: and under mpirun -n 4, with empty parts and groups inside the group",
 });
 
 for (const launched of ["mpi", "auto"]) {
-  test(`a user's program under mpirun joins by its variables (${launched})`, { skip }, async () => {
+  test(`a program under mpirun joins through the launcher's variables (${launched})`, { skip }, async () => {
     const answers = (await runMpi(3, programs, "functions", { device: "cpu", launched })) as Record<string, never>[];
     assert.equal(answers.length, 3);
     for (const { first, eager, kind } of answers) {
-      // All processes on one host: shared memory is the faster way.
+      // All processes are on one host, so "auto" chooses shared memory.
       assert.equal(kind, launched === "mpi" ? "mpi" : "shm");
       assert.deepEqual(first, eager);
       assert.deepEqual((eager as { sum: number[] }).sum, [6, 12, 18]);

@@ -1,7 +1,7 @@
-// Mutations of plain data and of files, from a seed: what the fuzzer does to valid messages, tapes and checkpoints.
+// Seeded mutations of plain data and of files, for fuzzing messages, tapes and checkpoints.
 import { at, type Path, places, withValue } from "./hostile.testkit.js";
 
-/** Numbers in [0, 1) that follow from the seed. */
+/** Seeded random numbers in [0, 1). */
 export function randomFrom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
@@ -30,9 +30,9 @@ const mutations: readonly Mutation[] = [
   (random, root, path) => withValue(root, path, pick(random, strings)),
   (random, root, path) => withValue(root, path, pick(random, [null, true, false, [], {}, { $: "nan" }, { $fn: {} }])),
   (random, root, path) => withValue(root, path, deep(Math.floor(random() * 60))),
-  // Something else of the same message in its place: nodes, references, attributes change places.
+  // Swap in another value of the same message: nodes, references and attributes change places.
   (random, root, path, all) => withValue(root, path, structuredClone(at(root, pick(random, all)))),
-  // A key or an item more, or less.
+  // Add or remove a key or an item.
   (random, root, path) => {
     const copy = structuredClone(root);
     const value = at(copy, path);
@@ -46,7 +46,7 @@ const mutations: readonly Mutation[] = [
     }
     return copy;
   },
-  // A number a little off.
+  // Change a number slightly.
   (random, root, path) => {
     const value = at(root, path);
     return typeof value === "number" ? withValue(root, path, value + pick(random, [-1, 1, 0.5, 1024])) : root;
@@ -69,7 +69,7 @@ export function mutatedBytes(random: () => number, bytes: Buffer): Buffer {
   let copy = Buffer.from(bytes);
   for (let turns = 1 + Math.floor(random() * 4); turns > 0; turns--) {
     if (copy.length === 0) return copy;
-    // Headers are where the decisions are.
+    // Mutate headers more often.
     const place = Math.floor(random() < 0.7 ? random() * Math.min(256, copy.length) : random() * copy.length);
     const kind = Math.floor(random() * 6);
     if (kind === 0) copy[place] = Math.floor(random() * 256);

@@ -7,7 +7,7 @@ import { decode, decodeAll } from "./protocol.js";
 const schema = z.object({ n: z.number() });
 const numbers = (written: Buffer[]): number[] => written.flatMap((bytes) => decodeAll(schema, bytes).map(({ n }) => n));
 
-test("messages of one turn go together and in order, one alone goes as it is", async () => {
+test("messages of one turn are sent as one batch in order, a single one unbatched", async () => {
   const written: Buffer[] = [];
   const box = new Outbox((bytes) => written.push(bytes));
   for (let n = 0; n < 5; n++) box.post(JSON.stringify({ n }));
@@ -20,7 +20,7 @@ test("messages of one turn go together and in order, one alone goes as it is", a
   assert.deepEqual(numbers(written), [0, 1, 2, 3, 4, 5]);
 });
 
-test("a turn that issues without end does not hold everything back, and what is left goes when asked", async () => {
+test("a long turn is sent in several batches, and flush sends the rest", async () => {
   const written: Buffer[] = [];
   const box = new Outbox((bytes) => written.push(bytes));
   for (let n = 0; n < 1000; n++) box.post(JSON.stringify({ n }));
@@ -32,12 +32,12 @@ test("a turn that issues without end does not hold everything back, and what is 
     Array.from({ length: 1000 }, (_, i) => i),
   );
   box.post(JSON.stringify({ n: 1, text: "x".repeat(300_000) }));
-  assert.equal(written.length, 5, "a large one goes at once");
+  assert.equal(written.length, 5, "a large message is sent at once");
   await Promise.resolve();
   assert.equal(written.length, 5);
 });
 
-test("every message of a list is checked", () => {
+test("every message of a batch is validated", () => {
   assert.throws(() => decodeAll(schema, Buffer.from('[{"n":1},{"n":"x"}]')), /is wrong/);
   assert.throws(() => decodeAll(schema, Buffer.from('[{"n":1},[{"n":2}]]')), /is wrong/);
   assert.throws(() => decodeAll(schema, Buffer.from("[{")), /not of Weft's protocol/);

@@ -1,7 +1,7 @@
-// Messages of one turn of the event loop travel as one: a list, in their order. A call costs its receiver a fraction of a
-// message then when many are issued together. Knows nothing of what they say.
+// Batches the messages of one event-loop turn into one list, in order. This lowers the receiver's cost per message. It
+// does not interpret messages.
 
-/** Together no more than this, so that the other side can begin. */
+/** Maximum size of a batch, so that the receiver can start early. */
 const maxMessages = 256;
 const maxCharacters = 1 << 18;
 
@@ -12,9 +12,9 @@ export class Outbox {
 
   constructor(readonly write: (bytes: Buffer) => void) {}
 
-  /** A message as text, sent at the end of this turn at the latest. */
+  /** Queues a message; it is sent at the end of this turn at the latest. */
   post(text: string): void {
-    // A large message goes by itself: together with others it might be more than the other side takes.
+    // A large message is sent alone: a batch might exceed the receiver's limit.
     if (text.length >= maxCharacters) this.flush();
     this.#pending.push(text);
     this.#characters += text.length;

@@ -1,4 +1,4 @@
-// Predictions of functions that were cut for workers: the price of the kernels of the one that has most to do, by hand.
+// Predictions for partitioned functions: the kernel cost of the slowest device, computed by hand.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { h200, type Rates } from "@weft/core/internal/cost";
@@ -7,7 +7,7 @@ import { Mesh, Placement, partition } from "@weft/core/internal/shard";
 import { predictParts } from "./predict.js";
 
 const { links, ...alone } = h200;
-/** A gigabyte a second everywhere, arithmetic that takes no time, a call of a millisecond. */
+/** Rates: one gigabyte per second, free arithmetic, one millisecond per call. */
 const rates: Rates = {
   ...alone,
   name: "a gigabyte a second",
@@ -18,7 +18,7 @@ const rates: Rates = {
   links,
 };
 
-test("the part of the device that has most decides, at the rates of as many devices", () => {
+test("the largest shard decides, at the rates of that many devices", () => {
   const x = build.input([7, 1000], "float32");
   const fn = { params: [x], outputs: [build.neg(x)] };
   const mesh = Mesh.of({ d: 2 });

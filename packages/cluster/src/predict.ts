@@ -1,5 +1,5 @@
-// How long a function will take that was cut for CPU workers, by the kernels that each of them will compile: what the
-// planner says while it searches, priced once more without guessing about fusion. Nothing is compiled and nothing runs.
+// Predicts the time of a partitioned function from the kernels that each worker will compile. Unlike the planner's
+// estimate by operations, it does not guess about fusion. Nothing is compiled or run.
 
 import { predictKernels, type Rates, ratesAt } from "@weft/core/internal/cost";
 import { CpuDevice } from "@weft/core/internal/device";
@@ -8,19 +8,19 @@ import type { Partitioned } from "@weft/core/internal/shard";
 import { inlineCustom } from "@weft/core/internal/transform";
 
 export interface CallPrediction {
-  /** Of the device that has most to do. */
+  /** Time of the slowest device. */
   seconds: number;
-  /** What the rates are: measured or assumed. */
+  /** Name of the rates, measured or assumed. */
   rates: string;
   assumed: boolean;
 }
 
-/** The same for a function that stays whole. */
+/** Predicts a function that is not partitioned. */
 export const predictWhole = (fn: GraphFn, rates: Rates): CallPrediction => predictParts({ functions: [fn] }, rates);
 
 export function predictParts({ functions }: Pick<Partitioned, "functions">, rates: Rates): CallPrediction {
   const here = ratesAt(rates, functions.length);
-  // Uneven parts differ; equal ones are priced once.
+  // Shards of equal shape are predicted once.
   const texts = new Map(functions.map((fn) => [fn.params.map(({ shape }) => shape.join("x")).join(), fn]));
   const seconds = [...texts.values()].map((fn) =>
     predictKernels(

@@ -1,7 +1,7 @@
-// What the system says about a process of this host.
+// State of a process of this host, from /proc.
 import { readFileSync } from "node:fs";
 
-/** The state letter of a process of this host; null when it is gone. */
+/** State letter of a process of this host; null if it does not exist. */
 export function processState(pid: number): string | null {
   try {
     return /\)\s+(\S)/.exec(readFileSync(`/proc/${pid}/stat`, "utf8"))?.[1] ?? null;
@@ -10,7 +10,7 @@ export function processState(pid: number): string | null {
   }
 }
 
-/** Whether a process of this host may still do something: stopped ones may, ended ones that nobody has looked after do not. */
+/** Whether a process of this host can still run: a stopped one can, a zombie cannot. */
 export function isAlive(pid: number): boolean {
   const state = processState(pid);
   return state !== null && state !== "Z" && state !== "X";

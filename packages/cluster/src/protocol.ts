@@ -1,17 +1,17 @@
-// The messages between clients, dispatcher and workers: what they may say, checked when they arrive. Only ids, plans and
-// small facts; no code, and no bytes of tensors.
+// The messages between clients, dispatcher and workers, validated on arrival. They carry ids, plans and metadata, never
+// code or tensor bytes.
 
 import { limits, precisions, shortened, WeftError } from "@weft/core/internal/graph";
 import { z } from "zod";
 
-/** Raised when a message changes its meaning; both sides must agree. */
+/** Incremented when the meaning of a message changes; both sides must agree. */
 export const protocolVersion = 3;
-/** Messages above this are refused; a program of ten thousand nodes takes a tenth of it. */
+/** Larger messages are rejected; a program of ten thousand nodes needs a tenth of it. */
 export const maxMessageBytes = 32 << 20;
 
 const id = z.number().int().nonnegative();
 const ids = z.array(id).max(100_000);
-/** Shown to people: no control characters, which terminals obey. */
+/** Names are printed to terminals: no control characters. */
 const name = z
   .string()
   .max(limits.name)
@@ -23,16 +23,16 @@ const text = z
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is taken out.
   .transform((s) => s.replace(/[\x00-\x08\x0b-\x1f\x7f]/g, "?"));
 const size = z.number().nonnegative().finite();
-/** Bytes, elements and distances. */
+/** Byte counts, element counts and strides. */
 const count = z.number().int().nonnegative().max(Number.MAX_SAFE_INTEGER);
 
 const shared = z.object({ pid: id, start: z.string().max(40), fd: id, bytes: count });
-/** Where a process is: what is on one host can share memory. */
+/** Where a process runs: processes of one host can share memory. */
 const process_ = z.object({ host: name, pid: id, memory: shared.nullable() });
 export type SharedMemory = z.infer<typeof shared>;
 
 const settings = z.object({
-  /** Workers report every instruction to the client. */
+  /** Workers report every instruction to the client for its tape. */
   tape: z.boolean().optional(),
   maxTensors: size.optional(),
   maxBytes: size.optional(),
@@ -50,15 +50,15 @@ const workerFacts = z.object({
   device: name,
   label: name.nullable(),
   process: process_,
-  /** Where clients fetch from and upload to; the key is theirs to show. */
+  /** Address for fetches and uploads, and the key that authorizes them. */
   data: z.object({ host: name, port: id, key: name, tls: z.boolean() }),
   threads: id,
   memoryBytes: size,
-  /** What the device was measured to do; the planner checks it. */
+  /** Measured rates of the device; the planner validates them. */
   rates: z.unknown(),
-  /** The place in an MPI job, where the worker was started by one. */
+  /** Rank in an MPI job, if the worker was started by one. */
   mpi: z.object({ job: name, rank: id, size: id }).nullable(),
-  /** What its kernels for attention can take; null where it has none. */
+  /** Limits of its fused attention kernels; null without any. */
   attention: z
     .object({ sharedBytes: size, major: id, precision: z.enum(precisions) })
     .nullable()
@@ -70,7 +70,7 @@ export type WorkerInfo = z.infer<typeof workerInfo>;
 
 const part = z.object({
   worker: name,
-  /** In the client's shared memory, in bytes; null where the bytes come over a socket. */
+  /** Byte offset in the client's shared memory; null if the bytes are sent over a socket. */
   offset: count.nullable(),
   sizes: z.array(count).max(limits.rank),
   strides: z.array(count).max(limits.rank),
@@ -85,7 +85,7 @@ const define = {
   program: id,
   donated: z.array(z.boolean()).max(100_000),
 };
-/** Values of small arguments that are the same in every call (base64): the compiler may use what it sees in them. */
+/** Constant arguments (base64): small arguments that are the same in every call. */
 const constants = z.array(z.object({ param: id, data: z.string().max(30_000) })).max(10_000);
 export type ConstantArguments = z.infer<typeof constants>;
 const run = {
@@ -93,10 +93,10 @@ const run = {
   program: id,
   inputs: ids,
   outputs: ids,
-  /** For the tape: what the client calls this step, and the line of its program. */
+  /** For the tape: the client's step number and source line. */
   step: id,
   site: text.nullable(),
-  /** Tensors that are let go of before it runs. */
+  /** Tensors to free before the run. */
   free: ids.optional(),
 };
 
@@ -104,7 +104,7 @@ export const fromClient = z.discriminatedUnion("t", [
   z.object({ ...hello, role: z.enum(["client", "watcher"]), label: name.nullable(), process: process_, settings }),
   z.object({
     ...define,
-    /** One graph a member, in the order of ranks. */
+    /** One graph per member, in rank order. */
     members: z.array(name).min(1).max(256),
     generation: id,
     graphs: z.array(z.unknown()).max(256),
@@ -115,7 +115,7 @@ export const fromClient = z.discriminatedUnion("t", [
   z.object({ t: z.literal("upload"), id, bytes: count, parts: z.array(part).max(256) }),
   z.object({ t: z.literal("free"), ids }),
   z.object({ t: z.literal("forget"), program: id }),
-  /** So many tensors were lost with a worker and made again. */
+  /** Number of tensors recomputed after a worker failure. */
   z.object({ t: z.literal("recomputed"), tensors: id }),
 ]);
 export type FromClient = z.infer<typeof fromClient>;
@@ -126,13 +126,13 @@ const stats = z.object({
   kernels: size,
   tensors: size,
   bytes: size,
-  /** Seconds spent in programs, and of them in collectives as far as they were timed. */
+  /** Seconds spent executing programs. */
   busySeconds: size,
   uptimeSeconds: size,
   sentBytes: size,
-  /** Buffers that took memory from the system, and those that took a freed one's; of devices that count them. */
+  /** Buffers allocated from the system and reused from the pool, on devices that count them. */
   allocations: z.object({ fresh: size, reused: size }).nullable(),
-  /** What it had from other workers in collectives. */
+  /** Bytes received from other workers in collectives. */
   movedBytes: size.default(0),
   utilization: z.number().nullable(),
 });
@@ -140,7 +140,7 @@ export type WorkerStats = z.infer<typeof stats>;
 
 export const toClient = z.discriminatedUnion("t", [
   z.object({ t: z.literal("welcome"), client: id, generation: id, workers: z.array(workerInfo), dispatcher: name }),
-  /** Who is there now, and who is not any more. */
+  /** The current workers, and those that were lost. */
   z.object({
     t: z.literal("workers"),
     generation: id,
@@ -164,9 +164,9 @@ export const fromWorker = z.discriminatedUnion("t", [
   z.object({ ...hello, ...workerFacts.shape }),
   failure.extend({ client: id }),
   z.object({ t: z.literal("stats"), stats }),
-  /** So many more instructions of a client are done. */
+  /** Number of a client's instructions completed since the last report. */
   z.object({ t: z.literal("progress"), client: id, done: id }),
-  /** A group broke: programs over these members need a new one. */
+  /** A group failed: programs over its members need a new one. */
   z.object({ t: z.literal("broken"), group: name }),
 ]);
 export type FromWorker = z.infer<typeof fromWorker>;
@@ -180,7 +180,7 @@ export const toWorker = z.discriminatedUnion("t", [
     client: id,
     graph: z.unknown(),
     constants: constants.optional(),
-    /** The group that its collectives use; null without any. */
+    /** The group of its collectives; null without any. */
     group: z.object({ name, rank: id, size: id, mpi: z.boolean() }).nullable(),
   }),
   z.object({ ...run, client: id }),
@@ -201,10 +201,10 @@ function parse(bytes: Buffer): unknown {
   }
 }
 
-/** A message of one of the kinds that may come here; throws with what is wrong. */
+/** Decodes and validates one message; throws with the first problem. */
 export const decode = <T>(schema: z.ZodType<T>, bytes: Buffer): T => check(schema, parse(bytes));
 
-/** The same where several may have come together, as a list. */
+/** Decodes a message or a batch of messages. */
 export function decodeAll<T>(schema: z.ZodType<T>, bytes: Buffer): T[] {
   const value = parse(bytes);
   return Array.isArray(value) ? value.map((one) => check(schema, one)) : [check(schema, value)];

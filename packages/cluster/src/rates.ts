@@ -3,7 +3,7 @@
 import { h200, type Link, parseRates, type Rates, sameLinks } from "@weft/core/internal/cost";
 import type { WorkerInfo } from "./protocol.js";
 
-/** Shared memory of one host: everybody reads everybody, and memory bandwidth is shared. */
+/** Links over shared memory: members read each other directly and share memory bandwidth. */
 const sharedMemory = (members: number): Link => ({
   members,
   latency: 5e-6 * members,
@@ -51,7 +51,7 @@ function cpuRates(threads: number): Rates {
   };
 }
 
-/** A call through a dispatcher costs more than one in the same process. */
+/** Minimum cost of a call through the dispatcher. */
 const leastCall = 200e-6;
 
 function measured(workers: readonly WorkerInfo[]): Rates | null {
@@ -79,8 +79,8 @@ export function ratesFor(workers: readonly WorkerInfo[]): Rates {
 }
 
 /**
- * The same workers, were they hardly able to exchange anything: what is planned for them moves nothing where that can be. What
- * was measured at single sizes is left out, or it would be believed.
+ * Rates with very slow links: plans made with them avoid communication where possible. Measured link curves are
+ * dropped, because they would take precedence.
  */
 export function withoutLinks(rates: Rates): Rates {
   const slow = Object.entries(rates.links).map(([kind, links]) => [

@@ -1,5 +1,5 @@
-// What a killed worker had is made again on those that are left: from the calls that made it and the arrays that were
-// uploaded. Real processes and SIGKILL; and the bounds of what is remembered.
+// Tensors of a killed worker are recomputed on the remaining workers, from recorded calls and retained uploads. Uses
+// real processes and SIGKILL, and tests the limits of lineage.
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
@@ -31,7 +31,7 @@ async function begin(devices: number, env: Record<string, string> = {}): Promise
   return cluster;
 }
 
-/** Plans with the rates of GPUs, which would rather compute everything everywhere than exchange anything. */
+/** Plans with GPU rates, which prefer replicated computation over communication. */
 const planAsGpus = ({ device }: Cluster): void => {
   device.executables.chooser = (fn, options) => choose(fn, { ...options, rates: h200 });
 };
@@ -39,7 +39,7 @@ const planners: Record<string, (cluster: Cluster) => void> = { "its own rates": 
 
 const bufferOf = (x: weft.Tensor): ClusterBuffer => (x.node.value as TensorValue).buffer as ClusterBuffer;
 
-/** Every worker has rows of its own, and nobody else has them: with each of them something is lost. */
+/** Every worker holds distinct rows, so each one's death loses something. */
 function assertSplit(cluster: Cluster, ...tensors: weft.Tensor[]): void {
   for (const x of tensors) {
     const parts = cluster.device.describe(bufferOf(x));
@@ -55,7 +55,7 @@ function assertSplit(cluster: Cluster, ...tensors: weft.Tensor[]): void {
   }
 }
 
-/** Ends a worker; its process is gone when this returns, what the others make of it is seen later. */
+/** Kills a worker and waits until its process has ended. */
 const killOne = (cluster: Cluster): void => void process.kill(cluster.workers[0].process.pid, "SIGKILL");
 
 async function untilLeft(cluster: Cluster, count: number): Promise<void> {
@@ -78,7 +78,7 @@ function assertNear(got: weft.Data, expected: weft.Data): void {
       assert.fail(`element ${i} is ${got[i]}, not ${expected[i]}`);
 }
 
-/** The same on one device of this process. */
+/** The same computation on one local device. */
 function alone<T>(cluster: Cluster, work: () => T): T {
   weft.setDevice("cpu");
   try {
@@ -91,7 +91,7 @@ function alone<T>(cluster: Cluster, work: () => T): T {
 const size = 200;
 const steps = 10;
 const rows = (x: weft.Tensor): weft.Tensor => weft.shard(x, { 0: "d" });
-/** One of a chain of calls that needs all workers in each; its first argument and its result are cut by rows. */
+/** One call of a chain that needs all workers; its first argument and its result are sharded by rows. */
 const step = weft.jit((x: weft.Tensor, w: weft.Tensor) => {
   const y = rows(x);
   return rows(y.matmul(w).mul(0.1).tanh().add(y.sum(0).mul(1e-3)));
@@ -117,14 +117,14 @@ const statusOf = (cluster: Cluster, when: (status: ClusterStatus) => boolean): P
   });
 
 for (const devices of [2, 3]) {
-  test(`one of ${devices} workers killed in the middle of a chain of calls: the right result`, { skip }, async () => {
+  test(`killing one of ${devices} workers during a chain of calls does not change the result`, { skip }, async () => {
     const cluster = await begin(devices);
     const expected = alone(cluster, () => chain(steps + 1).dataSync());
     const half = chain(steps / 2);
     await half.data();
     assertSplit(cluster, half);
     const before = cluster.device.counts.runs;
-    // Stopped first: then it is surely in the middle when it is killed, and the others wait for it.
+    // Stopped first, so that it is killed in the middle of a call while the others wait for it.
     const { pid } = cluster.workers[0].process;
     process.kill(pid, "SIGSTOP");
     const y = chain(steps / 2, half);
@@ -135,13 +135,13 @@ for (const devices of [2, 3]) {
     assertNear(await work, expected);
     await untilLeft(cluster, devices - 1);
     const { counts } = cluster.device;
-    assert.ok(counts.recomputed > 0, "nothing was made again");
-    // The last result, and no more than the chain that leads to it.
+    assert.ok(counts.recomputed > 0, "nothing was recomputed");
+    // The last result and the chain that leads to it are recomputed, nothing else.
     assert.equal(counts.recomputed, steps + 1);
-    assert.equal(counts.runs - before, steps / 2 + 1 + steps + 1, "calls that were repeated");
+    assert.equal(counts.runs - before, steps / 2 + 1 + steps + 1, "recomputed calls");
     const status = await statusOf(cluster, ({ recomputed }) => recomputed > 0);
     assert.equal(status.recomputed, counts.recomputed);
-    // The next ones find it there.
+    // Later calls reuse it.
     const { recomputed } = counts;
     const next = alone(cluster, () => chain(steps + 2).dataSync());
     assertNear(await step(last, wave([size, size], 1)).data(), next);
@@ -149,7 +149,7 @@ for (const devices of [2, 3]) {
   });
 }
 
-test("two workers killed one after the other, whenever that is: the right result", { skip }, async () => {
+test("killing two workers one after the other does not change the result", { skip }, async () => {
   const cluster = await begin(3);
   const expected = alone(cluster, () => chain(40).dataSync());
   const next = alone(cluster, () => chain(41).dataSync());
@@ -161,13 +161,13 @@ test("two workers killed one after the other, whenever that is: the right result
     killOne(cluster);
     assertNear(await work, expected);
     await untilLeft(cluster, left);
-    // Fast workers may have been done before: then rows were lost that nobody had missed yet.
+    // Fast workers may have finished: then the lost rows had not been needed yet.
     assertNear(await step(y, wave([size, size], 1)).data(), next);
-    assert.ok(cluster.device.counts.recomputed >= 40 * (3 - left), `${cluster.device.counts.recomputed} made again`);
+    assert.ok(cluster.device.counts.recomputed >= 40 * (3 - left), `${cluster.device.counts.recomputed} recomputed`);
   }
 });
 
-test("a worker that hangs is done without, and what it has when it goes on disturbs nothing", { skip }, async () => {
+test("a stopped worker is worked around, and its late results are ignored when it continues", { skip }, async () => {
   const cluster = await begin(2);
   const expected = alone(cluster, () => chain(steps).dataSync());
   const half = chain(steps / 2);
@@ -184,11 +184,11 @@ test("a worker that hangs is done without, and what it has when it goes on distu
   await untilLeft(cluster, 2);
   const before = cluster.device.counts.sharded;
   assertNear(await chain(steps / 2, half).data(), expected);
-  assert.ok(cluster.device.counts.sharded > before, "both work again");
+  assert.ok(cluster.device.counts.sharded > before, "both workers are used again");
 });
 
 for (const [rates, setPlanner] of Object.entries(planners))
-  test(`what was lost while nobody looked is made again when it is used, uploads are sent again (${rates})`, {
+  test(`tensors lost while idle are recomputed on use, and uploads are sent again (${rates})`, {
     skip,
   }, async () => {
     const cluster = await begin(2);
@@ -201,7 +201,7 @@ for (const [rates, setPlanner] of Object.entries(planners))
     y.dispose();
     killOne(cluster);
     await untilLeft(cluster, 1);
-    // z needs y, which was disposed of, which needs x, whose parts are gone with the worker.
+    // z needs y, which was disposed; y needs x, whose shards died with the worker.
     const total = await z.sum().item();
     const expected = alone(cluster, () => wave([300, 200], 3).mul(2).add(1).sum().itemSync());
     assert.ok(Math.abs(total - expected) < 1e-3 * Math.abs(expected), `${total}, not ${expected}`);
@@ -212,7 +212,7 @@ for (const [rates, setPlanner] of Object.entries(planners))
     );
   });
 
-test("what a killed worker never read is let go of", { skip }, async () => {
+test("staging buffers that a killed worker never read are released", { skip }, async () => {
   const cluster = await begin(2, { WEFT_RECOMPUTE: "0" });
   await wave([64, 64], 1).add(1).data();
   const before = arena.used();
@@ -223,15 +223,15 @@ test("what a killed worker never read is let go of", { skip }, async () => {
   assertSplit(cluster, x, y);
   assert.ok(arena.used() >= before + 4 * 512 * 512);
   process.kill(pid, "SIGKILL");
-  await assert.rejects(y.data(), /are gone/);
+  await assert.rejects(y.data(), /shards are lost/);
   await untilLeft(cluster, 1);
   await weft.tensor([1]).add(1).data();
-  // A process that was killed closes its connections before it is over, and is asked for again a little later.
+  // A killed process closes its connections before it ends; the client polls its state.
   for (const end = Date.now() + 5000; arena.used() !== before && Date.now() < end; ) await delay(10);
   assert.equal(arena.used(), before);
 });
 
-test("a training loop that donates its state goes on with one worker fewer", { skip }, async () => {
+test("a training loop with donated state continues with one worker fewer", { skip }, async () => {
   const cluster = await begin(2);
   const train = weft.jit(
     (given: weft.Tensor, x: weft.Tensor) => {
@@ -255,15 +255,17 @@ test("a training loop that donates its state goes on with one worker fewer", { s
   await untilLeft(cluster, 1);
   w = loop(10, w, x);
   assertNear(await w.data(), expected);
-  assert.equal(cluster.device.counts.recomputed, 10, "the states before it, which were given away");
+  assert.equal(cluster.device.counts.recomputed, 10, "the earlier, donated states");
 });
 
 for (const [rates, setPlanner] of Object.entries(planners))
-  test(`where the root is gone there is one clear error, and the rest goes on (${rates})`, { skip }, async () => {
+  test(`if the inputs are not retained there is one clear error, and other tensors still work (${rates})`, {
+    skip,
+  }, async () => {
     for (const [env, why] of [
       [{ WEFT_RECOMPUTE: "0" }, /WEFT_RECOMPUTE=0/],
-      [{ WEFT_RECOMPUTE_BYTES: "0" }, /not kept here \(WEFT_RECOMPUTE_BYTES\)|not remembered/],
-      [{ WEFT_RECOMPUTE_CALLS: "3" }, /more than 3 calls|not remembered any more \(WEFT_RECOMPUTE_CALLS/],
+      [{ WEFT_RECOMPUTE_BYTES: "0" }, /not retained \(WEFT_RECOMPUTE_BYTES\)|no longer remembered/],
+      [{ WEFT_RECOMPUTE_CALLS: "3" }, /more than 3 calls|no longer remembered \(WEFT_RECOMPUTE_CALLS/],
     ] as const) {
       const cluster = await begin(2, env);
       setPlanner(cluster);
@@ -275,7 +277,7 @@ for (const [rates, setPlanner] of Object.entries(planners))
       await untilLeft(cluster, 1);
       for (const attempt of [() => y.data(), () => y.add(1).data()])
         await assert.rejects(attempt, (error: Error) => {
-          assert.match(error.message, /worker w\d+ .* ended; its parts of tensors are gone: make them again/);
+          assert.match(error.message, /worker w\d+ .* ended; its shards are lost: recompute them/);
           assert.match(error.message, why);
           return true;
         });
@@ -287,7 +289,7 @@ for (const [rates, setPlanner] of Object.entries(planners))
     }
   });
 
-/** Buffers and calls without a cluster. */
+/** Lineage with stub hooks, without a cluster. */
 function bench(limits: { bytes?: number; calls?: number } = {}): { lineage: Lineage; unstaged: number[] } {
   const unstaged: number[] = [];
   const hooks: LineageHooks = {
@@ -301,7 +303,7 @@ function bench(limits: { bytes?: number; calls?: number } = {}): { lineage: Line
   return { lineage: new Lineage(hooks, { enabled: true, bytes: 100, calls: 4, seconds: 60, ...limits }), unstaged };
 }
 
-test("kept arrays and freed tensors are remembered within bounds, freed ones go first", () => {
+test("retained arrays and freed tensors are bounded, and freed ones are evicted first", () => {
   const { lineage, unstaged } = bench();
   const buffers = Array.from({ length: 4 }, () => new ClusterBuffer(30));
   const keep = (i: number): boolean => lineage.retain(buffers[i], { address: i + 1, bytes: null });

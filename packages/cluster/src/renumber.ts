@@ -1,5 +1,5 @@
-// The ranks of a function's collectives as places in another list: groups are made of the workers that take part, and
-// their members are numbered from 0. Works on functions as plain data, loop bodies included.
+// Renumbers the ranks of a function's collectives to positions in the list of participating workers. Works on
+// serialized functions, including loop bodies.
 import type { OpAttrs, PlainFunction } from "@weft/core/internal/graph";
 
 type Attrs = OpAttrs["collective"];
@@ -13,7 +13,7 @@ export function renumber(fn: PlainFunction, place: ReadonlyMap<number, number>):
       const { groups, rank, sends, receives } = attrs as Attrs;
       const moved = {
         ...(attrs as Attrs),
-        // Groups of others are nothing to these members.
+        // Drop groups that none of these members belong to.
         groups: groups.filter((members) => members.every((r) => place.has(r))).map((members) => members.map(to)),
         rank: to(rank),
         sends: sends.map((box) => ({ ...box, rank: to(box.rank) })),

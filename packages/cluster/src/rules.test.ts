@@ -22,7 +22,7 @@ function use(text: string, at = 1): void {
   process.env.WEFT_SHARD_RULES = file;
 }
 
-test("rules of a YAML file decide how a named part is split, small as it is", () => {
+test("rules of a YAML file decide how a named part is split, even a small one", () => {
   const x = build.input([8, 6], "float32");
   const y = inScope({ name: "encoder.0", backward: false }, () => build.unary("exp", x));
   const fn = { params: [x], outputs: [y] };
@@ -34,7 +34,7 @@ test("rules of a YAML file decide how a named part is split, small as it is", ()
   assert.deepEqual(choice.strategy?.(y), { split: { wide: 1 }, carry: [] });
 });
 
-test("a file is read again when it changes, and named when it is bad", () => {
+test("a rules file is read again when it changes, and errors name it", () => {
   use("scopes: { a: { shard: { axis: 0 } } }", 10);
   assert.equal(rulesFromEnvironment().size, 1);
   use("scopes: { a: { shard: { axis: 0 } }, b: { shard: { axis: 0 } } }", 20);

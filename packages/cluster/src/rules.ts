@@ -1,5 +1,5 @@
-// Sharding rules of a user's file: WEFT_SHARD_RULES names a YAML (or JSON) file with rules for the named parts of the
-// program. Read once for each version of the file.
+// Reads sharding rules: WEFT_SHARD_RULES names a YAML or JSON file with rules for named parts of the program. Cached by
+// modification time.
 import { readFileSync, statSync } from "node:fs";
 import { WeftError } from "@weft/core/internal/graph";
 import { parseRules, type ShardRules } from "@weft/core/internal/shard";
@@ -7,7 +7,7 @@ import { parse } from "yaml";
 
 let known: { key: string; rules: ShardRules } | null = null;
 
-/** The rules of a file (YAML or JSON), or of its content; `named` is what the user called it. */
+/** Parses rules from a file (YAML or JSON) or an object; `named` is the option's name in errors. */
 export function readRules(given: string | object, named = "sharding"): ShardRules {
   if (typeof given !== "string") return parseRules(given);
   let text: string;
@@ -29,7 +29,7 @@ export function readRules(given: string | object, named = "sharding"): ShardRule
   return known.rules;
 }
 
-/** The rules that the environment names; none where it names none. */
+/** The rules of WEFT_SHARD_RULES; empty if it is not set. */
 export function rulesFromEnvironment(): ShardRules {
   const file = process.env.WEFT_SHARD_RULES;
   return file === undefined || file === "" ? new Map() : readRules(file, "WEFT_SHARD_RULES");

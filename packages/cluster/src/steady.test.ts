@@ -1,4 +1,4 @@
-// What a call costs when it has been made before: counted in messages, bytes, plans and buffers, never in seconds.
+// Steady-state cost of repeated calls, counted in messages, bytes, plans and buffers, not in seconds.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import * as weft from "@weft/core";
@@ -20,7 +20,7 @@ let cluster: Cluster;
 const records: { kind: string; bytes: number }[] = [];
 before(async () => {
   if (skip) return;
-  // Everything over all workers: what is worth it is the planner's question, and has tests of its own.
+  // Shard over all workers: whether that is worthwhile is tested with the planner.
   process.env.WEFT_FORCE_SHARD = "1";
   cluster = await connect({ devices: workers, cores: 1, tape: true });
   cluster.device.connection.onTape = (more) => records.push(...(more as typeof records));
@@ -40,7 +40,7 @@ const wave = (shape: number[], seed: number): weft.Tensor => {
   return weft.tensor(Float32Array.from({ length: n }, (_, i) => Math.sin(i * 0.7 + seed) * 0.5)).reshape(shape);
 };
 
-/** What all workers together have allocated, as the dispatcher next hears it. */
+/** Allocations of all workers, from the dispatcher's next status. */
 function allocations(): Promise<{ fresh: number; reused: number }> {
   return new Promise((resolve, reject) => {
     let first: (number | undefined)[] | null = null;
@@ -50,7 +50,7 @@ function allocations(): Promise<{ fresh: number; reused: number }> {
       (status) => {
         const stats = status.workers.map((w) => w.stats).filter((s): s is WorkerStats => s?.allocations != null);
         if (stats.length < workers) return;
-        // The first word may be of before: every worker must have spoken again.
+        // The first status may be old: wait until every worker has reported again.
         const times = stats.map((s) => s.uptimeSeconds);
         first ??= times;
         if (times.some((time, i) => time === first![i])) return;
@@ -67,7 +67,7 @@ interface Case {
   name: string;
   shapes: number[][];
   run(...args: weft.Tensor[]): weft.Tensor;
-  /** Whether buffers are counted too: workers say so once a second only. */
+  /** Whether buffers are counted too; workers report them once per second. */
   buffers?: boolean;
 }
 
@@ -94,17 +94,17 @@ const cases: Case[] = [
 ];
 
 for (const { name, shapes, run, buffers = false } of cases) {
-  test(`${name} over ${workers} workers: calls issued together are one message, move nothing, plan nothing, take no new memory`, {
+  test(`${name} over ${workers} workers: repeated calls are one message and neither reshard, plan nor allocate`, {
     skip,
   }, async () => {
     weft.useDevice(cluster.device);
     const { counts, connection } = cluster.device;
-    // Made on the workers, cut along their rows: where the program would not put all of them.
+    // Computed on the workers and sharded by rows, where the program would not place all of them.
     const double = weft.jit((t: weft.Tensor) => t.mul(2));
     const args = shapes.map((shape, i) => double(wave(shape, i)));
     for (const t of args) issue(t);
     const f = weft.jit(run);
-    // The first call plans, the second gives arguments that came again their places, the third is as all others.
+    // The first call plans, the second reshards recurring arguments, the third is steady.
     let expected: ArrayLike<number> = [];
     for (let i = 0; i < 3; i++) {
       const c = f(...args);
@@ -126,7 +126,7 @@ for (const { name, shapes, run, buffers = false } of cases) {
     assert.equal(counts.plans - was.plans, 0, "programs planned");
     assert.equal(counts.reshards - was.reshards, 0, "arguments moved");
     assert.equal(connection.sent.messages - was.messages, 1, "messages: results are freed with the next call");
-    // Waited for one by one, a call is one message too: the last result is freed with it.
+    // Awaited one by one, a call is also one message: the last result is freed with it.
     for (let i = 0; i < 3; i++) {
       const c = f(...args);
       issue(c);
@@ -156,7 +156,7 @@ for (const { name, shapes, run, buffers = false } of cases) {
   });
 }
 
-test("a tensor that two programs want in two places keeps both", { skip }, async () => {
+test("a tensor that two programs need in two placements keeps both copies", { skip }, async () => {
   weft.useDevice(cluster.device);
   const { counts } = cluster.device;
   const w = weft.jit((t: weft.Tensor) => t.mul(1))(wave([64, 64], 3));
@@ -173,7 +173,7 @@ test("a tensor that two programs want in two places keeps both", { skip }, async
   assert.equal(counts.reshards, before);
 });
 
-test("workers that can hardly exchange anything get a plan for all of them that moves nothing", () => {
+test("with very slow links the planner chooses a plan without communication", () => {
   const dims = [1024, 1024, 1024];
   const x = build.input([1024, 1024], "float32");
   const weights = dims.slice(1).map((out, i) => build.input([dims[i], out], "float32"));
@@ -182,7 +182,7 @@ test("workers that can hardly exchange anything get a plan for all of them that 
   const fn = { params: [x, ...weights], outputs: [y] };
   const worker = { device: "cpu", threads: 1, rates: null } as unknown as WorkerInfo;
   const assumed = ratesFor(Array.from({ length: workers }, () => worker));
-  // As they are measured: with rates of single sizes, and so good that exchanging is free.
+  // As measured: with curves by message size, and so fast that communication is free.
   const curve: [number, number][] = [[1e6, 1e15]];
   const links = Object.entries(assumed.links).map(([kind, list]) => [
     kind,

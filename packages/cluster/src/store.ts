@@ -1,4 +1,4 @@
-// What one client has on a worker: its tensors, what failed, and who waits for what. Clients see only their own.
+// A client's tensors on a worker, their failures, and pending fetches. Each client sees only its own.
 import type { Device, DeviceBuffer } from "@weft/core/internal/device";
 import { limits, WeftError } from "@weft/core/internal/graph";
 import type { ClientSettings, FailureCause, SharedMemory } from "./protocol.js";
@@ -8,7 +8,7 @@ export interface Failure {
   cause: FailureCause;
 }
 
-/** Failures that are remembered, and tensors and fetches of one that are waited for. */
+/** Limits on remembered failures, and on pending tensors and fetches per tensor. */
 const maxFailures = 100_000;
 const maxWaiting = 100_000;
 
@@ -21,7 +21,7 @@ export class FailedError extends WeftError {
 interface Held {
   buffer: DeviceBuffer;
   bytes: number;
-  /** Fetches that still read it; freed memory waits for them. */
+  /** Fetches still reading it; freeing waits for them. */
   readers: number;
   freed: boolean;
 }
@@ -44,7 +44,7 @@ export class Namespace {
     return this.#held.size;
   }
 
-  /** Room for more, by the client's limits. */
+  /** Checks the client's limits before an allocation. */
   admit(count: number, bytes: number): void {
     const { maxTensors: asked = limits.tensors, maxBytes = Number.POSITIVE_INFINITY } = this.settings;
     const maxTensors = Math.min(asked, limits.tensors);
@@ -54,7 +54,7 @@ export class Namespace {
       );
     if (this.bytes + bytes > maxBytes)
       throw new WeftError(
-        `this client holds ${this.bytes} bytes on a worker and asks for ${bytes} more, its limit is ${maxBytes}; dispose of tensors, or raise maxBytes in connect`,
+        `this client holds ${this.bytes} bytes on a worker and needs ${bytes} more, its limit is ${maxBytes}; dispose of tensors, or raise maxBytes in connect`,
       );
   }
 
@@ -63,30 +63,30 @@ export class Namespace {
     this.drop(id);
     this.#held.set(id, held);
     this.bytes += held.bytes;
-    this.#tell(id, held);
+    this.#notify(id, held);
   }
 
   fail(id: number, failure: Failure): void {
     this.drop(id);
     this.#failures.set(id, failure);
     if (this.#failures.size > maxFailures) this.#failures.delete(this.#failures.keys().next().value!);
-    this.#tell(id, failure);
+    this.#notify(id, failure);
   }
 
-  #tell(id: number, found: Held | Failure): void {
+  #notify(id: number, found: Held | Failure): void {
     const waiting = this.#waiting.get(id);
     this.#waiting.delete(id);
     for (const resolve of waiting ?? []) resolve(found);
   }
 
-  /** A tensor that must be there by now. */
-  need(id: number): Held {
+  /** Returns a tensor that must already exist. */
+  get(id: number): Held {
     const held = this.#held.get(id);
     if (held !== undefined) return held;
     throw new FailedError(this.#failures.get(id) ?? { message: `tensor ${id} is not on this worker`, cause: "error" });
   }
 
-  /** Calls back when the tensor is there, or failed: at once, or after the instructions that make it. */
+  /** Calls back when the tensor is available or failed, possibly immediately. */
   whenAvailable(id: number, resolve: (found: Held | Failure) => void): void {
     const found = this.#held.get(id) ?? this.#failures.get(id);
     if (found !== undefined) {
@@ -95,13 +95,13 @@ export class Namespace {
     }
     const waiting = this.#waiting.get(id);
     if (this.#waiting.size >= maxWaiting || (waiting?.length ?? 0) >= maxWaiting)
-      resolve({ message: `more than ${maxWaiting} fetches wait; await some first`, cause: "error" });
+      resolve({ message: `more than ${maxWaiting} fetches are pending; await some first`, cause: "error" });
     else if (waiting === undefined) this.#waiting.set(id, [resolve]);
     else waiting.push(resolve);
   }
 
-  /** Memory that the program may write over: nobody else reads it. Null where somebody does. */
-  give(id: number): DeviceBuffer | null {
+  /** Removes and returns a donated buffer; null if a fetch still reads it. */
+  donate(id: number): DeviceBuffer | null {
     const held = this.#held.get(id);
     if (held === undefined || held.readers > 0) return null;
     this.#held.delete(id);
@@ -130,13 +130,13 @@ export class Namespace {
 
   clear(): void {
     for (const held of this.#held.values()) {
-      // Whoever read is gone with its client; what it still says about it must not free anything twice.
+      // The readers disconnected with the client; a late readDone must not free twice.
       held.readers = Number.MAX_SAFE_INTEGER;
       this.device.free(held.buffer);
     }
     this.#held.clear();
     this.#failures.clear();
-    for (const id of [...this.#waiting.keys()]) this.#tell(id, { message: "the client left", cause: "error" });
+    for (const id of [...this.#waiting.keys()]) this.#notify(id, { message: "the client left", cause: "error" });
     this.bytes = 0;
   }
 }

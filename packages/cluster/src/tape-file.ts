@@ -1,5 +1,5 @@
-// Reading tapes: checked line by line, summed up, compared, and turned into a trace that Perfetto opens. Knows the format
-// (docs/tape.md), not devices.
+// Reads tapes: validates, summarizes and compares them, and converts them to Chrome traces (Perfetto). It knows the
+// format (docs/tape.md), not devices.
 import { createReadStream, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -11,7 +11,7 @@ export interface TapeFile {
   path: string;
   lines: TapeLine[];
   instructions: Instruction[];
-  /** Lines that could not be read: the last one of a program that was killed, mostly. */
+  /** Unreadable lines: usually the last line of a program that was killed. */
   unreadable: number;
 }
 
@@ -32,14 +32,14 @@ export async function readTape(path: string): Promise<TapeFile> {
     else unreadable++;
   }
   const [head] = lines;
-  if (head?.type !== "tape") throw new WeftError(`${path} is no tape; WEFT_TAPE=${path} makes one`);
+  if (head?.type !== "tape") throw new WeftError(`${path} is not a tape; WEFT_TAPE=${path} makes one`);
   if (head.version !== tapeVersion)
     throw new WeftError(`${path} is a tape of version ${head.version}; this weft reads version ${tapeVersion}`);
   const instructions = lines.filter((l): l is Instruction => l.type === "instruction");
   return { path, lines, instructions, unreadable };
 }
 
-/** The recorded bytes; null where the tape kept only their hash. */
+/** The recorded bytes; null if the tape has only their hash. */
 export function bytesOfLine(tape: TapeFile, { base64, file }: { base64?: string; file?: string }): Uint8Array | null {
   if (base64 !== undefined) return Uint8Array.from(Buffer.from(base64, "base64"));
   if (file === undefined) return null;
@@ -61,7 +61,7 @@ export interface WorkerRow {
   instructions: number;
   busyUs: number;
   communicateUs: number;
-  /** From its first instruction to its last. */
+  /** Time from its first instruction to its last. */
   spanUs: number;
 }
 
@@ -130,7 +130,7 @@ export function tapeStats({ lines, instructions }: TapeFile): TapeStats {
   return { runs: count("run"), programs: count("program"), fetches: count("fetch"), ops, workers };
 }
 
-/** The tape as a Chrome trace: a process a worker, computing and communicating on lines of their own. */
+/** Converts the tape to a Chrome trace: one process per worker, with separate rows for compute and communication. */
 export function chromeTrace({ instructions }: TapeFile): { traceEvents: object[] } {
   const origin = instructions.reduce((least, i) => Math.min(least, i.startUs), Number.POSITIVE_INFINITY);
   const names = new Map(instructions.map((i) => [i.worker, i.workerId]));
@@ -153,15 +153,15 @@ export function chromeTrace({ instructions }: TapeFile): { traceEvents: object[]
 }
 
 export interface TapeDiff {
-  /** The first place where the two ask for different things; null where they ask for the same. */
+  /** The first request that differs; null if all are equal. */
   firstDifference: string | null;
-  /** What was read, in order: equal bits, or not. */
+  /** Fetched results in order, and whether their bits are equal. */
   fetches: { index: number; equal: boolean }[];
   ops: { op: string; firstUs: number; secondUs: number; firstCount: number; secondCount: number }[];
 }
 
 interface TapeRequest {
-  /** Does not depend on ids, nor on where the program lies. */
+  /** Independent of ids and of source lines. */
   what: string;
   shown: string;
 }

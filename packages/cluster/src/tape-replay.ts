@@ -1,5 +1,5 @@
-// Replaying a tape: the recorded functions on the recorded data, on any device or cluster, with every result that was
-// read compared with what was read then.
+// Replays a tape: runs the recorded functions on the recorded data, on any device or cluster, and compares every
+// fetched result with the recorded one.
 import { checkArguments, type Device, type DeviceBuffer, type Executable } from "@weft/core/internal/device";
 import {
   bfloat16Value,
@@ -17,13 +17,13 @@ import { bytesOfLine, type TapeFile } from "./tape-file.js";
 
 export interface ReplayResult {
   runs: number;
-  /** A result a fetch: how far it is from the recorded one, relative to the largest element. */
+  /** One result per fetch: its difference from the recorded one, relative to the largest element. */
   results: { step: number; what: string; difference: number; ok: boolean }[];
-  /** Fetches whose recorded bytes were not on the tape. */
+  /** Fetches whose recorded bytes are not on the tape. */
   unchecked: number;
 }
 
-/** Relative differences that other devices and other numbers of them may make. */
+/** Relative differences allowed between devices and device counts. */
 const tolerance: Partial<Record<DType, number>> = {
   float16: 2e-2,
   bfloat16: 5e-2,
@@ -42,16 +42,17 @@ export async function replay(tape: TapeFile, device: Device): Promise<ReplayResu
     const buffer = buffers.get(id);
     if (buffer === undefined)
       throw new WeftError(
-        `replay: tensor ${id} is not on the tape; its data was too large to be kept (WEFT_TAPE_MB sets how much is)`,
+        `replay: tensor ${id} is not on the tape; its data exceeded the recording limit (WEFT_TAPE_MB)`,
       );
     return buffer;
   };
   for (const line of tape.lines) {
     if (line.type === "program") {
       const fn = decodeFunction(line.graph);
-      // What one device had a kernel for, another may have to compute; for parts of it the rule is needed, which does not travel.
+      // A custom op with a kernel on one device is inlined on another; sharding needs its rule, which is not
+      // serialized.
       const keep: KeepCustom = (node, uses) => !device.traits.remote && (device.keeps?.(node, uses) ?? false);
-      // Donated memory belongs to a run; a replay keeps everything that the tape did not free.
+      // Nothing is donated: a replay keeps every buffer that the tape did not free.
       programs.set(line.program, { fn, executable: device.compile(inlineCustom(fn, keep), {}) });
     } else if (line.type === "data") {
       const bytes = bytesOfLine(tape, line);
@@ -111,7 +112,7 @@ function numbers(dtype: DType, bytes: Uint8Array): Float64Array {
   return Float64Array.from(raw as ArrayLike<number>, (x) => value(x));
 }
 
-/** The largest difference relative to the largest recorded element; NaN where one is NaN and the other is not. */
+/** Largest difference relative to the largest recorded element; NaN if exactly one value is NaN. */
 function distance(dtype: DType, got: Uint8Array, expected: Uint8Array): number {
   if (got.byteLength !== expected.byteLength) return Number.POSITIVE_INFINITY;
   const [a, b] = [got, expected].map((bytes) => numbers(dtype, bytes));

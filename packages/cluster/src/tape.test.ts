@@ -16,7 +16,7 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 const clusterUrl = new URL("./index.js", import.meta.url).href;
 const weftUrl = new URL(import.meta.resolve("@weft/core")).href;
 
-/** Runs a program with a tape. Every line that it writes must match the schema, without further fields. */
+/** Runs a program with a tape. Every line must match the schema exactly. */
 function record(name: string, program: string, env: Record<string, string> = {}): string {
   const path = join(folder, name);
   const script = join(folder, `${name}.mjs`);
@@ -54,7 +54,7 @@ const step = weft.jit(weft.grad((q) => attend(q, k, v).square().sum()));
 console.log(await attend(q, k, v).data(), await step(q).data());
 `;
 
-test("a tape of a GPU's fused attention replays where there is no such kernel", { skip }, async () => {
+test("a tape with a GPU's fused attention replays on a device without that kernel", { skip }, async () => {
   const gpu = { NODE_OPTIONS: `--import ${preload}`, WEFT_DEVICE: "cuda", WEFT_CUDA_GRAPHS: "0" };
   const tape = await readTape(record("attention", attention, gpu));
   assert.ok(tape.instructions.some(({ op }) => op.startsWith("attentionGradient")));
@@ -73,14 +73,16 @@ test("a tape of a GPU's fused attention replays where there is no such kernel", 
   }
 });
 
-test("a tape has every kernel with its cause, and replays with equal results on other devices", { skip }, async () => {
+test("a tape records every kernel with its source line, and replays with equal results on other devices", {
+  skip,
+}, async () => {
   const tape = await readTape(record("local", training));
   assert.equal(tape.unreadable, 0);
   const stats = tapeStats(tape);
   assert.ok(stats.runs >= 5);
   assert.equal(stats.fetches, 2);
   const products = tape.instructions.filter((i) => i.op.startsWith("gemm"));
-  assert.equal(products.length, 6, "two products a step");
+  assert.equal(products.length, 6, "two products per step");
   for (const i of products) {
     assert.ok(i.endUs > i.startUs);
     assert.match(i.cause ?? "", /local\.mjs:\d+/);
@@ -106,7 +108,7 @@ test("a tape has every kernel with its cause, and replays with equal results on 
   }
 });
 
-test("a cluster's tape has instructions of every worker, with their collectives and the plan", { skip }, async () => {
+test("a cluster's tape has the plan and every worker's instructions and collectives", { skip }, async () => {
   const program = `
 const cluster = await connect({ devices: 2, cores: 1 });
 ${training}
@@ -145,7 +147,7 @@ test("diff finds the first difference", { skip }, async () => {
   assert.ok(changed.fetches.some((f) => !f.equal));
 });
 
-test("large data lies beside the tape, and a changed result is noticed", { skip }, async () => {
+test("large data is stored beside the tape, and replay detects a changed result", { skip }, async () => {
   const path = record(
     "large",
     "const x = weft.tensor(new Float32Array(5000).fill(2)).mul(3);\nconsole.log((await x.data()).length);",
@@ -162,10 +164,10 @@ test("large data lies beside the tape, and a changed result is noticed", { skip 
   assert.equal(result.ok, false);
 });
 
-test("files that are no tapes are refused, half a last line is not the end", { skip }, async () => {
+test("a file that is not a tape is rejected, a truncated last line is ignored", { skip }, async () => {
   const path = join(folder, "bad");
   writeFileSync(path, '{"hello": 1}\n');
-  await assert.rejects(readTape(path), /is no tape/);
+  await assert.rejects(readTape(path), /is not a tape/);
   writeFileSync(path, '{"type":"tape","version":9}\n');
   await assert.rejects(readTape(path), /version 9/);
   writeFileSync(path, '{"type":"tape","version":1}\n{"type":"run","st');

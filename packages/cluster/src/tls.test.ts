@@ -13,7 +13,7 @@ import { Worker } from "./worker.js";
 const folder = mkdtempSync(join(tmpdir(), "weft-tls-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-/** An address of this machine that is not loopback: what other machines would use. */
+/** A non-loopback address of this machine, as other machines would use. */
 const address = Object.values(networkInterfaces())
   .flat()
   .find((face) => face?.family === "IPv4" && !face.internal)?.address;
@@ -34,7 +34,7 @@ const skip = !CpuDevice.available()
     ? "no openssl, or no address but loopback"
     : false;
 
-test("off loopback everything goes over TLS with a token: control, results and uploads", { skip }, async () => {
+test("beyond loopback, control messages, results and uploads use TLS and a token", { skip }, async () => {
   const { cert, key } = files!;
   const token = "secret";
   const dispatcher = await Dispatcher.start({ host: address, port: 0, cert, key, token });
@@ -46,8 +46,8 @@ test("off loopback everything goes over TLS with a token: control, results and u
   try {
     await assert.rejects(connect(`${address}:${port}`, { ca: cert }), /a token is needed/);
     await assert.rejects(connect(`${address}:${port}`, { ca: cert, token: "wrong" }), /token is wrong/);
-    // Without the authority the certificate is a stranger's.
-    await assert.rejects(connect(`${address}:${port}`, { token }), /nobody is listening|certificate/);
+    // Without the certificate authority the certificate is not trusted.
+    await assert.rejects(connect(`${address}:${port}`, { token }), /no dispatcher is listening|certificate/);
     const cluster = await connect(`${address}:${port}`, { ca: cert, token });
     assert.equal(cluster.workers[0].data.tls, true);
     const x = weft.tensor(Float32Array.from({ length: 200_000 }, (_, i) => i)).mul(2);
@@ -62,6 +62,6 @@ test("off loopback everything goes over TLS with a token: control, results and u
   }
 });
 
-test("a worker that listens off loopback needs a certificate", { skip }, () => {
+test("a worker that listens beyond loopback needs a certificate", { skip }, () => {
   assert.throws(() => new Worker({ dataHost: "0.0.0.0", cores: 1 }), /certificate/);
 });

@@ -1,12 +1,12 @@
-// Handing arrays to workers: copies that they read out of this process's shared memory, or get over a socket, and who still
-// has to read which. Knows placements and connections, not what tensors are for.
+// Uploads arrays to workers, through this process's shared memory or over a socket, and tracks which workers have read
+// them. It knows placements and connections only.
 import { arena, groupLibrary } from "@weft/core/internal/device";
 import { bytesOf } from "@weft/core/internal/graph";
 import { denseStrides, takePart } from "./boxes.js";
 import type { ClusterBuffer, StagingBuffer } from "./buffer.js";
 import type { Connection } from "./connection.js";
 
-/** A copy that workers can read. */
+/** Copies bytes into a staging buffer that workers can read. */
 export function stage(from: Uint8Array): StagingBuffer {
   const address = process.env.WEFT_DATA === "socket" ? 0 : arena.allocate(from.byteLength);
   if (address !== 0 && from.byteLength > 0) groupLibrary().copyIn(address, from, from.byteLength);
@@ -25,7 +25,7 @@ export function readStaging({ address, bytes }: StagingBuffer, size: number): Ui
 }
 
 export class Uploads {
-  /** Who has not said yet that it has its part, and what to do when all have. */
+  /** Workers that have not confirmed an upload, and what to do when all have. */
   readonly #waiting = new Map<number, { workers: Set<string>; done: () => void }>();
 
   constructor(readonly connection: Connection) {
@@ -39,12 +39,12 @@ export class Uploads {
     return this.#waiting.has(id);
   }
 
-  /** Whoever reads it, its memory is somebody else's business now. */
+  /** Stops tracking an upload; its staging buffer is managed elsewhere from now on. */
   forget(id: number): void {
     this.#waiting.delete(id);
   }
 
-  /** Sends every worker its part of a tensor that was just given its home. */
+  /** Sends every worker its shard of a tensor whose location was just set. */
   send(it: ClusterBuffer, staging: StagingBuffer, done: () => void): void {
     const { connection } = this;
     const { placement, members } = it.location!;
@@ -60,7 +60,7 @@ export class Uploads {
       const shared = staging.address !== 0 && connection.link(worker).shares;
       return { worker, offset: shared ? staging.address - base + at : null, sizes, strides, element, at };
     });
-    // Nothing is read of a tensor without elements, and nobody says so.
+    // Empty tensors are not confirmed by workers.
     if (it.bytes === 0) done();
     else this.#waiting.set(it.id, { workers: new Set(parts.map(({ worker }) => worker)), done });
     connection.send({ t: "upload", id: it.id, bytes: it.bytes, parts: parts.map(({ at: _, ...part }) => part) });

@@ -1,10 +1,10 @@
-// Watching a dispatcher: its status twice a second, without being a client.
+// Watches a dispatcher's status twice a second, without being a client.
 import { type ClientSettings, decode, encode, protocolVersion, type ToClient, toClient } from "./protocol.js";
 import { hostId, openStream, parseAddress, type Security, securityFrom } from "./wire.js";
 
 export type ClusterStatus = Extract<ToClient, { t: "status" }>;
 
-/** Calls back with every status until the function that it returns is called. */
+/** Calls back with every status. Returns a function that stops watching. */
 export function watch(
   address: string,
   options: Security,
@@ -27,7 +27,7 @@ export function watch(
     if (message.t === "status") onStatus(message);
     else if (message.t === "refused") end(`the dispatcher at ${address} refused: ${message.message}`);
   });
-  stream.on("error", () => end(`nobody is listening at ${address}; start a dispatcher: weft server -p ${port}`));
+  stream.on("error", () => end(`no dispatcher is listening at ${address}; start a dispatcher: weft server -p ${port}`));
   stream.on("end", () => end(`the dispatcher at ${address} closed the connection`));
   const settings: ClientSettings = {};
   const process_ = { host: hostId(), pid: process.pid, memory: null };

@@ -1,4 +1,4 @@
-// How messages travel: gRPC streams of bytes, on loopback or with TLS and a token. Knows nothing of what they say.
+// Message transport: gRPC streams of bytes, on loopback or with TLS and a token. It does not interpret messages.
 import { randomBytes, timingSafeEqual } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { hostname } from "node:os";
@@ -7,9 +7,9 @@ import { WeftError } from "@weft/core/internal/graph";
 import { maxMessageBytes } from "./protocol.js";
 
 export interface Security {
-  /** What everyone must show; needed off loopback. */
+  /** Shared secret of the cluster; required beyond loopback. */
   token?: string;
-  /** PEM files. A server needs cert and key; who connects needs ca where it is not a public one. */
+  /** PEM files. A server needs cert and key; clients and workers need ca for a private authority. */
   cert?: string;
   key?: string;
   ca?: string;
@@ -48,14 +48,14 @@ const limits = {
 export function makeServer(): grpc.Server {
   return new grpc.Server({
     ...limits,
-    // A peer that computes for a minute without looking at its sockets is not gone.
+    // A peer may compute for a minute without servicing its sockets.
     "grpc.keepalive_time_ms": 60_000,
     "grpc.keepalive_timeout_ms": 120_000,
     "grpc.keepalive_permit_without_calls": 1,
   });
 }
 
-/** Binds, and says on which port. Refuses what would let strangers in. */
+/** Binds the server and returns its port. Refuses to listen for other hosts without TLS and a token. */
 export function bindServer(server: grpc.Server, host: string, port: number, security: Security): Promise<number> {
   const { cert, key, token } = security;
   if (!isLoopback(host) && (cert === undefined || key === undefined || token === undefined))
@@ -87,7 +87,7 @@ export function parseAddress(address: string): { host: string; port: number } {
   const match = /^(?:\[([^\]]+)\]|([^:\s]+))(?::(\d+))?$/.exec(address.trim());
   const port = Number(match?.[3] ?? 9000);
   if (match === null || port > 65535)
-    throw new WeftError(`"${address}" is no address; write host:port, e.g. localhost:9000`);
+    throw new WeftError(`"${address}" is not an address; write host:port, e.g. localhost:9000`);
   return { host: match[1] ?? match[2], port };
 }
 
@@ -96,7 +96,10 @@ export interface Channel {
   close(): void;
 }
 
-/** Opens a stream to a dispatcher. `patient` for processes that compute and do not look at their sockets meanwhile. */
+/**
+ * Opens a stream to a dispatcher. `patient` relaxes keepalive for processes that compute for long without servicing
+ * sockets.
+ */
 export function openStream(
   host: string,
   port: number,
@@ -134,14 +137,14 @@ export function sameSecret(given: string | null, expected: string | undefined): 
 
 let host: string | null = null;
 
-/** Equal for processes that can share memory. */
+/** Identifies a host: equal for processes that can share memory. */
 export function hostId(): string {
   if (host === null) {
     let boot = "";
     try {
       boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
     } catch {
-      // Without one the name must do.
+      // Fall back to the host name.
     }
     host = `${hostname()}/${boot}/${process.getuid?.() ?? 0}`;
   }

@@ -1,13 +1,16 @@
-// A worker: one device in a process of its own. Takes instructions from the dispatcher in order, runs them, and hands
-// results to clients directly. Goes back to the dispatcher when that was restarted.
+// A worker: one device in its own process. It executes the dispatcher's instructions in order and serves results to
+// clients directly. It reconnects when the dispatcher restarts.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Rates } from "@weft/core/internal/cost";
 import {
+  type CachedExecutable,
   checkArguments,
   createDevice,
   type Device,
   type DeviceBuffer,
   type Executable,
+  type ExecutableHandle,
+  ExecutableLru,
   groupLibrary,
   MpiGroup,
   movedBytes,
@@ -54,19 +57,21 @@ export interface WorkerOptions extends Security, CalibrateOptions {
   port?: number;
   /** cpu, cuda, cuda:3, reference. */
   device?: string;
-  /** How many cores, or which; CPU workers alone. */
+  /** Number of cores, or the core ids; CPU workers only. */
   cores?: number | readonly number[];
   label?: string;
-  /** Where clients reach this worker; loopback unless told otherwise. */
+  /** Host name at which clients reach this worker; loopback by default. */
   dataHost?: string;
-  /** Seconds to look for a dispatcher at the start. */
+  /** Seconds to wait for a dispatcher at startup. */
   wait?: number;
+  /** Compiled functions that stay loaded without a program that uses them (1,024 by default). */
+  executables?: number;
 }
 
 type UploadPart = Extract<ToWorker, { t: "upload" }>["part"];
 
 interface Program {
-  executable: Executable | null;
+  executable: ExecutableHandle<CachedExecutable> | null;
   problem: string | null;
   fn: GraphFn | null;
   group: { name: string; rank: number; size: number; mpi: boolean } | null;
@@ -74,11 +79,11 @@ interface Program {
 }
 
 const maxExecutables = 1024;
-/** Sets of workers that this one may be in at once. */
+/** Maximum number of process groups a worker is a member of at once. */
 const maxGroups = 64;
-/** Runs between two words about progress; the limit on a client's queue is no finer than that. */
+/** Runs between two progress reports; this is the granularity of a client's queue limit. */
 const progressEvery = 64;
-/** Seconds for the members of a group to find each other, and that one may be late in a collective. */
+/** Seconds for the members of a group to join, and for a member to reach a collective. */
 const joinSeconds = 8;
 const collectiveTimeoutSeconds = 600;
 
@@ -87,7 +92,7 @@ export function makeDevice({ device = "cpu", cores }: WorkerOptions): Device {
   return createDevice(device, { threads: count ? cores : undefined, cores: count ? undefined : cores, shared: true });
 }
 
-/** This process's shared memory, for others to map; null where there is none. */
+/** This process's shared memory, which other processes can map; null if there is none. */
 export function ownMemory(): SharedMemory | null {
   try {
     const library = groupLibrary();
@@ -109,9 +114,9 @@ export class Worker {
   readonly #data: DataServer;
   readonly #spaces = new Map<number, Namespace>();
   readonly #programs = new Map<string, Program>();
-  readonly #executables = new Map<string, Executable>();
+  readonly #executables: ExecutableLru<CachedExecutable>;
   readonly #groups = new Map<string, ProcessGroup>();
-  /** Groups that failed, and why: nobody waits for their members again. */
+  /** Groups that failed, with the reason; they are not joined again. */
   readonly #broken = new Map<string, string>();
   readonly #maps = new Map<number, number>();
   readonly #begin = performance.now();
@@ -129,6 +134,7 @@ export class Worker {
     this.#options = options;
     this.#security = securityFrom(options);
     this.device = makeDevice(options);
+    this.#executables = new ExecutableLru(options.executables ?? maxExecutables);
     this.#rates = workerRates(this.device, options);
     this.#data = new DataServer(
       this.device,
@@ -138,7 +144,7 @@ export class Worker {
     );
   }
 
-  /** Runs until stop(). `onReady` is told whenever the dispatcher took this worker in. */
+  /** Runs until stop(). Calls `onReady` whenever the dispatcher accepts this worker. */
   async run(onReady: (id: string) => void = () => {}): Promise<void> {
     await this.#data.listen();
     const { host = "localhost", port = 9000, wait = 10 } = this.#options;
@@ -156,7 +162,9 @@ export class Worker {
         if (this.#stopped) break;
         if (problem instanceof WeftError) throw problem;
         if (!everConnected && Date.now() > deadline)
-          throw new WeftError(`nobody is listening at ${host}:${port}; start a dispatcher: weft server -p ${port}`);
+          throw new WeftError(
+            `no dispatcher is listening at ${host}:${port}; start a dispatcher: weft server -p ${port}`,
+          );
         log("worker", () => `connection to ${host}:${port} lost (${problem}); trying again`);
         await new Promise((resolve) => setTimeout(resolve, everConnected ? 300 : 100));
       }
@@ -172,7 +180,7 @@ export class Worker {
     this.#channel?.close();
   }
 
-  /** One connection from hello to its end: an error that will not go away is returned, a passing one as text. */
+  /** One connection from hello to its end. Returns a WeftError for a permanent failure, text for a transient one. */
   #session(host: string, port: number, onReady: (id: string) => void): Promise<WeftError | string> {
     const place = rankFromEnvironment();
     const channel = openStream(host, port, "Worker", this.#security, true);
@@ -188,8 +196,8 @@ export class Worker {
         try {
           messages = decodeAll(toWorker, bytes);
         } catch (error) {
-          // The dispatcher checks what it hands on; one message that it should not have is no reason to end.
-          log("worker", () => `left out: ${(error as Error).message}`);
+          // The dispatcher validates messages; an invalid one is not a reason to disconnect.
+          log("worker", () => `message ignored: ${(error as Error).message}`);
         }
         for (const message of messages) {
           if (message.t === "refused") over(new WeftError(`the dispatcher refused this worker: ${message.message}`));
@@ -201,7 +209,7 @@ export class Worker {
         }
       });
       stream.on("error", (error) => over(error.message));
-      stream.on("end", () => over("the dispatcher closed it"));
+      stream.on("end", () => over("closed by the dispatcher"));
       this.#send({
         t: "hello",
         version: protocolVersion,
@@ -229,7 +237,7 @@ export class Worker {
     this.#channel?.stream.write(encode(message));
   }
 
-  /** Runs that the dispatcher was not told of yet, by client. */
+  /** Completed runs not yet reported to the dispatcher, by client. */
   readonly #done = new Map<number, number>();
 
   #sendProgress(): void {
@@ -263,7 +271,7 @@ export class Worker {
     return this.device.utilization?.() ?? null;
   }
 
-  /** Nothing of a lost dispatcher's clients stays. */
+  /** Drops the state of all clients of a lost dispatcher. */
   #cleanUp(): void {
     this.#queue = [];
     this.#done.clear();
@@ -283,7 +291,7 @@ export class Worker {
   }
 
   #enqueue(message: ToWorker): void {
-    // Nobody waits for bytes of a client that is gone.
+    // Cancel uploads of a client that left.
     if (message.t === "leave") this.#data.abandon(message.client);
     this.#queue.push(message);
     if (!this.#draining) void this.#drain();
@@ -299,7 +307,7 @@ export class Worker {
       } catch (error) {
         this.#failMessage(message, error as Error);
       }
-      // Fetches of others must not wait for a long queue.
+      // Yield so that fetches are served during a long queue.
       if (performance.now() - last > 4) {
         await nextTurn();
         last = performance.now();
@@ -308,7 +316,7 @@ export class Worker {
     this.#draining = false;
   }
 
-  /** What an instruction would have made fails, for its client; the others' instructions go on. */
+  /** Marks the outputs of a failed instruction as failed for its client; instructions of other clients continue. */
   #failMessage(message: ToWorker, error: Error): void {
     const [text, cause] = causeOf(error);
     log("worker", () => `"${message.t}" failed: ${text}`);
@@ -327,7 +335,7 @@ export class Worker {
     } else if (message.t === "leave") this.#leave(message.client);
     else if (message.t === "define") this.#define(message);
     else if (message.t === "run") {
-      // First, so that results take the memory of what was let go of.
+      // Free first, so that results can reuse the memory.
       this.#free(message.client, message.free ?? []);
       this.#run(message);
       const done = (this.#done.get(message.client) ?? 0) + 1;
@@ -335,7 +343,7 @@ export class Worker {
       if (done >= progressEvery) this.#sendProgress();
     } else if (message.t === "upload") return this.#upload(message);
     else if (message.t === "free") this.#free(message.client, message.ids);
-    else if (message.t === "forget") this.#programs.delete(`${message.client}/${message.program}`);
+    else if (message.t === "forget") this.#forget(`${message.client}/${message.program}`);
     return null;
   }
 
@@ -350,7 +358,7 @@ export class Worker {
     this.#data.forget(client);
     const base = this.#maps.get(client);
     if (base !== undefined) this.#unmapClient(client, base);
-    for (const key of [...this.#programs.keys()]) if (key.startsWith(`${client}/`)) this.#programs.delete(key);
+    for (const key of [...this.#programs.keys()]) if (key.startsWith(`${client}/`)) this.#forget(key);
     if (this.#spaces.size === 0) this.device.trim();
     log("worker", () => `client ${client} left`);
   }
@@ -366,6 +374,7 @@ export class Worker {
   #define({ client, program, graph, group, donated, constants = [] }: Extract<ToWorker, { t: "define" }>): void {
     const entry: Program = { executable: null, problem: null, fn: null, group, donated };
     if (!this.#spaces.has(client)) return;
+    this.#forget(`${client}/${program}`);
     this.#programs.set(`${client}/${program}`, entry);
     try {
       const fn = decodeFunction(graph);
@@ -373,33 +382,39 @@ export class Worker {
       entry.fn = fn;
       if (group !== null) this.#join(group);
       entry.executable = this.#compile(fn, donated, constants);
-      log("worker", () => `program ${program} of client ${client}: ${entry.executable!.kernels.length} kernels`);
+      log(
+        "worker",
+        () => `program ${program} of client ${client}: ${entry.executable!.value.executable.kernels.length} kernels`,
+      );
     } catch (error) {
       entry.problem = shortened((error as Error).message);
       log("worker", () => `program ${program} of client ${client} cannot run: ${entry.problem}`);
     }
   }
 
-  #compile(fn: GraphFn, donated: readonly boolean[], values: ConstantArguments): Executable {
-    const given = values.map(({ param, data }) => `${param}:${data}`).join();
-    const key = `${structuralKey(fn)}/${donated.map(Number).join("")}/${given}`;
-    const ready = this.#executables.get(key);
-    if (ready !== undefined) return ready;
-    const { device } = this;
-    const whole = inlineCustom(fn, (node, usesOutput) => device.keeps?.(node, usesOutput) ?? false);
-    const made = device.compile(whole, { donated, known: decodeConstants(fn, values) });
-    this.#executables.set(key, made);
-    if (this.#executables.size > maxExecutables) this.#executables.delete(this.#executables.keys().next().value!);
-    return made;
+  /** Drops a program; its executable stays in the cache for programs with the same function. */
+  #forget(key: string): void {
+    this.#programs.get(key)?.executable?.release();
+    this.#programs.delete(key);
   }
 
-  /** The group of this name: found, or joined with its other members, who were told at the same time. */
+  #compile(fn: GraphFn, donated: readonly boolean[], values: ConstantArguments): ExecutableHandle<CachedExecutable> {
+    const given = values.map(({ param, data }) => `${param}:${data}`).join();
+    const key = `${structuralKey(fn)}/${donated.map(Number).join("")}/${given}`;
+    const { device } = this;
+    return this.#executables.acquire(key, () => {
+      const whole = inlineCustom(fn, (node, usesOutput) => device.keeps?.(node, usesOutput) ?? false);
+      return { executable: device.compile(whole, { donated, known: decodeConstants(fn, values) }) };
+    });
+  }
+
+  /** Returns the group of this name, joining it with its other members if needed. */
   #join({ name, rank, size, mpi }: NonNullable<Program["group"]>): ProcessGroup {
     const reason = this.#broken.get(name);
     if (reason !== undefined) throw new FailedError({ message: reason, cause: "aborted" });
     let group = this.#groups.get(name);
     if (group === undefined) {
-      // Groups of earlier generations are over: every member got the same instructions in the same order.
+      // Groups of earlier generations are obsolete: every member receives the same instructions in the same order.
       const generation = name.split("-")[1];
       for (const [old, other] of this.#groups) {
         if (old.split("-")[1] === generation) continue;
@@ -436,10 +451,10 @@ export class Worker {
       if (entry.problem !== null || entry.executable === null)
         throw new WeftError(entry.problem ?? "the program was not compiled");
       if (entry.group !== null) this.#join(entry.group);
-      this.#execute(space, entry, entry.executable, message);
+      this.#execute(space, entry, entry.executable.value.executable, message);
     } catch (error) {
       const [text, cause] = causeOf(error as Error);
-      // The others must not wait for what will not come.
+      // Abort the group: its other members would wait for this one.
       if (entry?.group != null) this.#breakGroup(entry.group.name, text);
       for (const id of outputs) space.fail(id, { message: text, cause });
       const { id } = this;
@@ -468,16 +483,16 @@ export class Worker {
     const { inputs, outputs } = message;
     const fn = entry.fn!;
     if (outputs.length !== fn.outputs.length || new Set(outputs).size !== outputs.length)
-      throw new WeftError(`run: the program gives ${fn.outputs.length} results, not [${outputs.slice(0, 20)}]`);
+      throw new WeftError(`run: the program has ${fn.outputs.length} outputs, not [${outputs.slice(0, 20)}]`);
     const bytes = fn.outputs.reduce((n, o) => n + numel(o.shape) * bytesOf(o.dtype), 0);
     space.admit(outputs.length, bytes);
-    const buffers = inputs.map((id) => space.need(id).buffer);
+    const buffers = inputs.map((id) => space.get(id).buffer);
     checkArguments(fn, buffers);
     const given = inputs.filter((_, i) => entry.donated[i]);
     if (given.some((id) => inputs.indexOf(id) !== inputs.lastIndexOf(id)))
-      throw new WeftError("run: a tensor gives its memory away and is another argument too");
-    // Memory that is given away and still read by a fetch is copied: the fetch must see what was there.
-    const taken: (DeviceBuffer | null)[] = inputs.map((id, i) => (entry.donated[i] ? space.give(id) : null));
+      throw new WeftError("run: a donated tensor is also another argument");
+    // A donated buffer that a fetch still reads is copied: the fetch must see the old value.
+    const taken: (DeviceBuffer | null)[] = inputs.map((id, i) => (entry.donated[i] ? space.donate(id) : null));
     buffers.forEach((buffer, i) => {
       if (entry.donated[i] && taken[i] === null) buffers[i] = this.#cloneBuffer(buffer);
     });
@@ -500,7 +515,7 @@ export class Worker {
     const { program, inputs: read, outputs: written, step, site } = message;
     const worker = Number(/\d+/.exec(this.id)?.[0] ?? 0);
     const facts = { program, inputs: read, outputs: written, step, site, worker, workerId: this.id, begin, end };
-    this.#data.tell(space.client, { tape: instructionRecords(facts, fn.outputs, executable) });
+    this.#data.notify(space.client, { tape: instructionRecords(facts, fn.outputs, executable) });
   }
 
   #cloneBuffer(buffer: DeviceBuffer): DeviceBuffer {
@@ -521,7 +536,7 @@ export class Worker {
     }
   }
 
-  /** Takes its part of what a client has: from the client's shared memory, or as it arrives over a socket. */
+  /** Receives a worker's shard of an upload, from the client's shared memory or over a socket. */
   #upload({ client, id, bytes: total, part }: Extract<ToWorker, { t: "upload" }>): Promise<void> | null {
     const space = this.#spaces.get(client);
     if (space === undefined) return null;
@@ -537,17 +552,17 @@ export class Worker {
         space.fail(id, { message: text, cause });
         this.#send({ t: "failed", client, ids: [id], message: text, cause, worker: this.id });
       }
-      if (total > 0) this.#data.tell(client, { uploaded: id });
+      if (total > 0) this.#data.notify(client, { uploaded: id });
     };
     if (part.offset !== null) {
       store((buffer) => this.#copyPart(space, part, buffer));
       return null;
     }
-    return this.#data.arrival(client, id).then((bytes) =>
+    return this.#data.waitForUpload(client, id).then((bytes) =>
       store((buffer) => {
-        if (bytes === null) throw new WeftError(`upload: the bytes of tensor ${id} did not come`);
+        if (bytes === null) throw new WeftError(`upload: the bytes of tensor ${id} did not arrive`);
         if (bytes.length !== buffer.bytes)
-          throw new WeftError(`upload: ${bytes.length} bytes came for a part of ${buffer.bytes}`);
+          throw new WeftError(`upload: ${bytes.length} bytes arrived for a shard of ${buffer.bytes}`);
         this.device.upload(buffer, bytes);
       }),
     );
@@ -579,14 +594,16 @@ export class Worker {
     const library = groupLibrary();
     const base = Number(library.map(memory.pid, memory.fd, memory.bytes));
     if (base === 0)
-      throw new WeftError(`the memory of the client (process ${memory.pid}) cannot be opened; is it another user's?`);
+      throw new WeftError(
+        `the memory of the client (process ${memory.pid}) cannot be opened; does it belong to another user?`,
+      );
     this.#maps.set(space.client, base);
     this.#mapBytes.set(space.client, memory.bytes);
     return base;
   }
 }
 
-/** Collectives are those of the group that the program is for: with another they would disturb its other users. */
+/** Checks that collectives match the program's group: others would disturb the group's other users. */
 function checkGroup(fn: GraphFn, group: Program["group"]): void {
   for (const node of functionOrder(fn)) {
     if (isOp(node, "scan") || isOp(node, "custom")) checkGroup((node.attrs as { body: GraphFn }).body, group);
@@ -599,7 +616,7 @@ function checkGroup(fn: GraphFn, group: Program["group"]): void {
   }
 }
 
-/** The bytes of a part, where its sizes can be those of one. */
+/** Size of an uploaded shard in bytes, after checking its sizes. */
 function partBytes({ sizes, strides, element }: UploadPart): number {
   checkExtent(sizes);
   if (strides.length !== sizes.length || element < 1 || element > 16)
@@ -609,13 +626,13 @@ function partBytes({ sizes, strides, element }: UploadPart): number {
   return numel(sizes) * element;
 }
 
-/** A part must lie in the memory that its client shares. */
+/** Checks that a shard lies within the client's shared memory. */
 function checkReach({ offset, sizes, strides, element }: UploadPart, room: number): void {
   const last = sizes.reduce((at, size, i) => at + (size - 1) * strides[i], offset! + element);
   if (!(last <= room)) throw new WeftError(`upload: a part ends at byte ${last} of a shared memory of ${room} bytes`);
 }
 
-/** Tells the other members that this one will not go on. */
+/** Notifies the other members that this one will not continue. */
 function abort(group: ProcessGroup): void {
   const host = (group as { host?: ProcessGroup }).host ?? group;
   if (host instanceof ShmGroup) host.abort();
@@ -629,7 +646,7 @@ function causeOf(error: Error): [string, FailureCause] {
   return [error.message, /rank \d+ of group .* is (gone|stopped)/.test(error.message) ? "lost" : "error"];
 }
 
-/** "2" is a count, "0,1" and "0-3" are core numbers. */
+/** Parses --cores: "2" is a count, "0,1" and "0-3" are core ids. */
 export function parseCores(text: string): number | number[] {
   if (/^\d+$/.test(text)) return Number(text);
   return text.split(",").flatMap((piece) => {

@@ -1,10 +1,9 @@
-// The workers that the cluster's tests start: on CPU cores, or by WEFT_SHARD_TEST_DEVICE on another device (`cuda` puts
-// them all on the first GPU).
+// Workers for the cluster's tests: on CPU cores, or on WEFT_SHARD_TEST_DEVICE (`cuda` puts them all on the first GPU).
 import { CpuDevice } from "@weft/core/internal/device";
 
 const wanted = process.env.WEFT_SHARD_TEST_DEVICE ?? "cpu";
 
-// What tests see must not depend on how busy a machine is; scripts/test.mjs says the same for all of them.
+// Plans must not depend on machine load; scripts/test.mjs sets the same for all tests.
 process.env.WEFT_RATES ??= "assumed";
 
 export const onGpu = wanted.startsWith("cuda");

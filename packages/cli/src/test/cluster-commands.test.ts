@@ -97,13 +97,13 @@ test("wrong usage and missing things are said plainly", { skip }, () => {
   assert.equal(taken.status, 1);
   assert.match(taken.stderr, /is taken; is a dispatcher running already/);
   const alone = weft("worker", "-p", "1", "--wait", "0");
-  assert.match(alone.stderr, /nobody is listening at localhost:1; start a dispatcher/);
+  assert.match(alone.stderr, /no dispatcher is listening at localhost:1; start a dispatcher/);
   assert.equal(alone.status, 1, "it ends by itself");
   const nobody = weft("top", "-p", "1", "--once");
-  assert.match(nobody.stderr, /nobody is listening/);
+  assert.match(nobody.stderr, /no dispatcher is listening/);
   assert.equal(nobody.status, 1);
   const unheard = weft("bench", "--quick", "--server", "localhost:1");
-  assert.match(unheard.stderr, /^weft: nobody is listening at localhost:1; start a dispatcher/);
+  assert.match(unheard.stderr, /^weft: no dispatcher is listening at localhost:1; start a dispatcher/);
   assert.equal(unheard.status, 1);
   const many = weft("bench", "--quick", "--devices", "1", "2", "--server", `localhost:${port}`);
   assert.match(many.stderr, /2 devices were asked for and the dispatcher at .* has 1 worker; ask for fewer/);

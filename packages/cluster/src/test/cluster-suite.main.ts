@@ -1,6 +1,6 @@
-// The sharding suite as a command: `node dist/test/cluster-suite.main.js`. WEFT_SHARD_TEST_DEVICE (cpu, reference, cuda:0
-// for all workers on one GPU), _WORKERS (a count), _CLUSTERS (how many share the jobs side by side), _EVERY (every n-th
-// job). One line a cluster and a summary; exit code 1 when something failed.
+// The sharding suite as a command: `node dist/test/cluster-suite.main.js`. Variables: WEFT_SHARD_TEST_DEVICE (cpu,
+// reference, or cuda:0 for all workers on one GPU), _WORKERS (count), _CLUSTERS (number of clusters that divide the
+// jobs), _EVERY (every n-th job). Prints one line per cluster and a summary; exits with 1 on failure.
 import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { runClusterSuite, type SuiteOptions, type SuiteReport } from "./cluster-suite.js";
@@ -8,7 +8,7 @@ import { runClusterSuite, type SuiteOptions, type SuiteReport } from "./cluster-
 const number = (name: string, otherwise: number): number =>
   Number(process.env[`WEFT_SHARD_TEST_${name}`] ?? "") || otherwise;
 
-/** Several workers on the first GPU unless told otherwise; `cuda` alone would ask for one GPU each. */
+/** Several workers on the first GPU by default; `cuda` would need one GPU per worker. */
 const deviceFromEnvironment = (): string => {
   const device = process.env.WEFT_SHARD_TEST_DEVICE ?? "cpu";
   return device === "cuda" ? "cuda:0" : device;

@@ -1,6 +1,5 @@
-// The sharding suite on real workers: every case of the device suites, cut at random (seeded), run by the processes of a
-// cluster on any device, and every worker's part compared with the whole on the reference rules. Knows cases and the
-// cluster's device, nothing of test runners.
+// The sharding suite on real workers: every case of the device suites, partitioned at random (seeded), run on a cluster
+// of any device, and every shard compared with the reference rules. Independent of the test runner.
 
 import { ReferenceDevice, useDevice } from "@weft/core";
 import { bytesOf, type GraphFn, makeStorage, type Node, numel } from "@weft/core/internal/graph";
@@ -24,11 +23,11 @@ import { results, trace } from "@weft/core/testing/test/traced.js";
 import { type Cluster, type ClusterBuffer, type ClusterStatus, connect, type LaunchOptions, watch } from "../index.js";
 
 export interface SuiteOptions extends Pick<LaunchOptions, "devices" | "device" | "cores" | "env" | "timeout"> {
-  /** Which part of the jobs, of how many: several clusters share the suite. */
+  /** Which share of the jobs, of how many: several clusters divide the suite. */
   part?: [number, number];
-  /** Every n-th job alone; 1 takes all. */
+  /** Run only every n-th job. */
   every?: number;
-  /** Jobs to a program: compiling costs. */
+  /** Jobs per program, to save compilation. */
   perProgram?: number;
 }
 
@@ -36,33 +35,33 @@ export interface SuiteReport {
   devices: number;
   device: string;
   jobs: number;
-  /** By kind of job: those whose parts were all right. */
+  /** Jobs by kind whose shards were all correct. */
   passed: Record<JobKind, number>;
   failed: string[];
-  /** Functions of the public interface that had a job, and those with one that failed. */
+  /** Public functions with a job, and those with a failed one. */
   functions: number;
   failedFunctions: string[];
-  /** Jobs of which some tensor was really cut, as far as there was something to cut. */
+  /** Jobs with at least one really sharded tensor, of those that can be. */
   cuttable: number;
   cut: number;
-  /** Parts that were fetched from single workers and compared, and how many of them were empty. */
+  /** Shards fetched from single workers and compared, and how many were empty. */
   parts: number;
   emptyParts: number;
   collectives: Record<string, number>;
-  /** Bytes that workers had from each other: by the lockstep interpreter, and as counted where they are copied. */
+  /** Bytes exchanged by workers: expected by the lockstep interpreter, and counted on copy. */
   expectedBytes: number;
   movedBytes: number;
-  /** Repeated parts whose bits differ between workers. */
+  /** Replicated shards whose bits differ between workers. */
   differingTwins: number;
   seconds: number;
 }
 
-/** Operands up to this size are handed to all members of a group at once (native/shm.ts). */
+/** Operands up to this size are sent to all group members at once (native/shm.ts). */
 const payloadBytes = 32768;
 
 export type JobKind = "following" | "random" | "gradient";
 
-/** A case as a closed function with its arguments, and the way in which it is cut. */
+/** A case as a closed function with its arguments and its partitioning. */
 interface Work {
   name: string;
   of: string;
@@ -78,7 +77,7 @@ function workOf(job: Job, kind: JobKind, loose: number): Work {
   return { name: `${name}, ${kind}`, of: functionOf(name), kind, fn: simplify(traced.fn), args: traced.args, loose };
 }
 
-/** Every case twice, following its operands and cut at random, and its gradients where they exist. */
+/** Every case twice, partitioned by its operands and at random, and its gradients if any. */
 export function suiteWork({ part = [0, 1], every = 1 }: Pick<SuiteOptions, "part" | "every">): Work[] {
   useDevice(new ReferenceDevice());
   const makers: (() => Work)[] = [];
@@ -98,7 +97,7 @@ export function suiteWork({ part = [0, 1], every = 1 }: Pick<SuiteOptions, "part
   return makers.filter((_, i) => i % every === 0 && Math.floor(i / every) % part[1] === part[0]).map((make) => make());
 }
 
-/** What one worker holds of a result, fetched from it alone. */
+/** One worker's shard of a result, fetched from that worker. */
 async function localPart(cluster: Cluster, it: ClusterBuffer, placement: Placement, rank: number): Promise<Value> {
   const shape = placement.localShape(rank, it.shape!);
   const dtype = it.dtype!;
@@ -148,7 +147,7 @@ class Suite {
     };
   }
 
-  /** Several jobs as one program; where that fails, each on its own says which of them it was. */
+  /** Runs several jobs as one program; on failure, each separately to find the culprit. */
   async batch(work: readonly Work[]): Promise<void> {
     try {
       await this.#run(work);
@@ -163,7 +162,7 @@ class Suite {
     const draw = generator(`${work.map((w) => w.name).join()} on ${this.#mesh.size}`);
     const params = fn.params.map((param) => randomPlacement(this.#mesh, param.shape, draw));
     const random = randomStrategy(this.#mesh, draw);
-    // The cluster's device cuts the function once more, and must get the same answers.
+    // The cluster's device partitions the function again and must get the same values.
     const answers = new Map<Node, Strategy | null>();
     const strategy = (node: Node): Strategy | null => {
       if (!answers.has(node)) answers.set(node, work[0].kind === "following" ? null : random(node));
@@ -236,7 +235,7 @@ class Suite {
         });
       });
       at += fn.outputs.length;
-      // Tensors of one element cannot be cut; where all are, there is nothing to see.
+      // One-element tensors cannot be sharded.
       const shapes = [...fn.params, ...fn.outputs].map((node) => node.shape);
       if (shapes.some((shape) => numel(shape) > 1)) report.cuttable++;
       const places = [...parts.params.slice(param, param + fn.params.length), ...this.#innerPlaces(fn, parts)];
@@ -252,7 +251,7 @@ class Suite {
     return fn.outputs.flatMap((node) => [...(parts.placements.get(node) ?? [])]);
   }
 
-  /** The bytes that this program must have moved. */
+  /** The bytes that this program must have exchanged. */
   #account(args: readonly Value[], parts: Partitioned): void {
     const { report } = this;
     const perParam = args.map((value, i) => scatterValue(value, parts.params[i]));
@@ -261,7 +260,7 @@ class Suite {
     const n = parts.mesh.size;
     for (const { kind, bytes } of traffic) {
       report.collectives[kind] = (report.collectives[kind] ?? 0) + 1;
-      // Small sums go to everybody at once, instead of piece by piece and back.
+      // Small reductions are sent to all members at once instead of in a ring.
       const small = kind === "allReduce" && bytes / (2 * (n - 1)) <= payloadBytes;
       report.expectedBytes += small ? (bytes * n) / 2 : bytes;
     }
@@ -277,7 +276,7 @@ class Suite {
   }
 }
 
-/** What all workers together had from each other; they say so once a second, so it waits for the expected amount. */
+/** Bytes received by all workers. They report once per second, so this waits for the expected amount. */
 async function movedBytes(cluster: Cluster, expected: number): Promise<number> {
   let last = 0;
   const total = (status: ClusterStatus): number =>
@@ -301,16 +300,16 @@ async function movedBytes(cluster: Cluster, expected: number): Promise<number> {
   return last;
 }
 
-/** Starts workers, runs the suite (or a part of it) on them, and says what came out. */
+/** Starts workers, runs the suite or a share of it, and returns the report. */
 export async function runClusterSuite(options: SuiteOptions): Promise<SuiteReport> {
   const work = suiteWork(options);
   const { perProgram = 16, devices, device, cores = 1, env, timeout } = options;
-  // Workers that measure each other for the planner would move bytes that are not ours.
+  // Calibration would add to the counted bytes.
   const cluster = await connect({ devices, device, cores, env: { WEFT_RATES: "assumed", ...env }, timeout });
   useDevice(new ReferenceDevice());
   try {
     const suite = new Suite(cluster, options);
-    // Members of a group tell each other first which GPU they have.
+    // Group members first exchange which GPU they use.
     if (suite.report.device.startsWith("cuda")) suite.report.expectedBytes += 64 * devices * (devices - 1);
     for (const kind of ["following", "random", "gradient"] as const) {
       const some = work.filter((w) => w.kind === kind);

@@ -62,6 +62,11 @@ export interface Executable {
   readonly lastTimes?: Float64Array;
   /** `wanted`: the results are fetched next, so a device may deliver large ones piece by piece. */
   run(inputs: readonly DeviceBuffer[], wanted?: boolean): DeviceBuffer[];
+  /**
+   * Unloads the code and frees the memory that the executable owns. Calls that are still running on the device finish
+   * first. A second call does nothing; `run` throws afterwards. `kernels` stays readable.
+   */
+  release(): void;
 }
 
 export interface DeviceMemory {
@@ -101,6 +106,8 @@ export interface DeviceTraits {
   readonly onChipBytes: number;
   /** What its fused attention kernels support; null where it has none. */
   readonly attention: AttentionSupport | null;
+  /** Hardware of an accelerator, from which the planner assumes rates before they are measured; null on hosts. */
+  readonly accelerator: AcceleratorFacts | null;
   /** Reduced precisions whose products are faster than float32 ones. */
   readonly reducedPrecisions: readonly Precision[];
 }
@@ -117,8 +124,19 @@ export const hostTraits: DeviceTraits = {
   warpSize: 1,
   onChipBytes: 0,
   attention: null,
+  accelerator: null,
   reducedPrecisions: [],
 };
+
+/** Hardware properties of an accelerator; null where the driver does not report them. */
+export interface AcceleratorFacts {
+  /** Compute capability, e.g. "9.0". */
+  capability: string;
+  multiprocessors: number;
+  clockHz: number | null;
+  /** Peak memory bandwidth in bytes per second. */
+  memoryBandwidth: number | null;
+}
 
 /** Limits of fused attention kernels on a device. */
 export interface AttentionSupport {

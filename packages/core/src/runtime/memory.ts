@@ -1,5 +1,6 @@
 // Who owns memory. A computed tensor's buffer lives as long as somebody can reach its TensorValue; the garbage
 // collector is the backstop, and under pressure it is called by hand, in synchronous loops too.
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { collectNow, type Device, type DeviceBuffer, OutOfMemoryError } from "../device/index.js";
 import { type Aval, bytesOf, type NodeValue, numel, showAval, WeftError } from "../graph/index.js";
@@ -245,12 +246,16 @@ export function captureSite(): () => string | null {
   Error.stackTraceLimit = limit;
   return () => {
     const lines = here.stack?.split("\n").slice(1) ?? [];
-    const outside = lines.find((line) => !line.includes(engineFolder) || /\.test\.[jt]s/.test(line));
+    const outside = lines.find(
+      (line) => !libraryFolders.some((folder) => line.includes(folder)) || /\.test\.[jt]s/.test(line),
+    );
     return outside?.trim().replace(/^at /, "") ?? null;
   };
 }
 
-const engineFolder = fileURLToPath(new URL("..", import.meta.url));
+/** Folders of Weft's own packages, beside each other in the workspace and in node_modules: not the user's program. */
+const scope = fileURLToPath(new URL("../../..", import.meta.url));
+const libraryFolders = ["core", "cluster", "train", "quantum"].map((name) => join(scope, name, "dist"));
 
 export const megabytes = (bytes: number): string =>
   bytes >= 1e9 ? `${(bytes / 1e9).toFixed(2)} GB` : `${(bytes / 1e6).toFixed(1)} MB`;

@@ -1,7 +1,7 @@
-// jit: traces a function once for each structure, shapes and dtypes of its arguments, and then runs compiled code.
+// jit: traces a function once per combination of argument structure, shapes and dtypes, and then runs compiled code.
 import { functionOrder, type GraphFn, type Node, numel, type Precision, WeftError } from "../graph/index.js";
 import { build, type Value } from "../ops/index.js";
-import { type Compiled, dataNode, isTracing, session, type TensorValue } from "../runtime/index.js";
+import { type Compiled, dataNode, isTracing, type Session, session, type TensorValue } from "../runtime/index.js";
 import { closeOver } from "../transform/index.js";
 import { showEffect } from "./effects.js";
 import { currentPrecision } from "./precision.js";
@@ -10,48 +10,83 @@ import { Tensor } from "./tensor.js";
 import { type AnyFunction, inFrame, refusePromise } from "./trace.js";
 import { flattenTree, hiddenTensors, type TreeDef, treeLeaves } from "./tree.js";
 
+/** Options of {@link jit}. */
 export interface JitOptions {
-  /** Arguments that the caller gives away: their memory is reused for the results, and they cannot be used afterwards. */
+  /** Positions of arguments whose memory the results may reuse. The caller cannot use these arguments afterwards. */
   donate?: readonly number[];
+  /**
+   * Maximum number of programs that are cached per device (default 512). The least recently used program is released
+   * first; a later call with its arguments traces again.
+   */
+  maxPrograms?: number;
 }
 
-interface Program {
+/** A traced and compiled function for one combination of arguments, on one device. */
+interface JitProgram {
   graph: GraphFn;
   compiled: Compiled;
-  /** Tensors that the function closed over; passed along on every call. */
+  /** Tensors that the function closed over; every call passes them. */
   captured: Node[];
   out: TreeDef;
   outputs: number;
   effects: string[];
   hasKey: boolean;
   donated: boolean[];
-  session: ReturnType<typeof session>;
+  session: Session;
 }
 
+/** The programs of one function on one device, least recently used first. */
+interface ProgramCache {
+  programs: Map<string, JitProgram>;
+  /** The last call. A call with the same signature, as in a loop, skips computing the key. */
+  last: { def: TreeDef; signatures: string[]; precision: Precision | undefined; program: JitProgram } | null;
+}
+
+const defaultMaxPrograms = 512;
+
+/** A compiled function, as {@link jit} returns it. */
 export interface Jitted<F extends AnyFunction> {
   (...args: Parameters<F>): ReturnType<F>;
-  /** Programs compiled so far, one a combination of structure, shapes and dtypes. */
+  /** Number of programs cached for the current device, one per combination of structure, shapes, dtypes and values. */
   readonly programs: number;
-  /** Device memory for intermediate results that these programs ask for, in all. */
+  /** Device memory for intermediate results that these programs need, in total. */
   readonly scratchBytes: number;
   /** Names of the kernels and library calls that a call with these arguments runs. */
   kernels(...args: Parameters<F>): string[];
 }
 
 /**
- * A compiled version of a function of tensors. The function runs once (with placeholders) for every new combination of
- * shapes, dtypes and other argument values; afterwards a call is one run of compiled code.
+ * Compiles a function of tensors. The function runs once, with placeholders, for every new combination of shapes, dtypes
+ * and other argument values; later calls run the compiled program. Programs are cached per device, see
+ * {@link JitOptions.maxPrograms}.
+ *
+ * @example
+ * ```ts
+ * import { jit, type Tensor, tensor } from "@weft/core";
+ *
+ * const step = jit((x: Tensor) => x.mul(2).sin().sum());
+ * console.log(await step(tensor([1, 2, 3])).item());
+ * console.log(await step(tensor([4, 5, 6])).item()); // same shape: no second trace
+ * console.log(step.programs); // 1
+ * ```
  */
 export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jitted<F> {
-  const programs = new Map<string, Program>();
+  const { maxPrograms = defaultMaxPrograms } = options;
+  if (!Number.isInteger(maxPrograms) || maxPrograms < 1)
+    throw new WeftError(`jit: maxPrograms is ${maxPrograms}; it must be a whole number of at least 1`);
+  const caches = new WeakMap<Session, ProgramCache>();
   const donate = new Set(options.donate ?? []);
 
-  /** The last call: the same again, which is what loops do, needs no key. */
-  let last: { def: TreeDef; signatures: string[]; precision: Precision | undefined; program: Program } | null = null;
+  const cacheNow = (): ProgramCache => {
+    const now = session();
+    let cache = caches.get(now);
+    if (cache === undefined) caches.set(now, (cache = { programs: new Map(), last: null }));
+    return cache;
+  };
 
-  /** The tensors of arguments that are like those of the last call; null where they are not. */
-  const likeLast = (args: readonly unknown[]): Tensor[] | null => {
-    if (last === null || last.program.session !== session() || last.precision !== currentPrecision()) return null;
+  /** The tensors of arguments with the signature of the last call; null if the signature differs. */
+  const matchLast = ({ last }: ProgramCache, args: readonly unknown[]): Tensor[] | null => {
+    if (last === null || last.precision !== currentPrecision()) return null;
     const { signatures } = last;
     const leaves: Tensor[] = [];
     if (!last.def.matches(args, leaves)) return null;
@@ -59,21 +94,28 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
     return leaves;
   };
 
-  const prepare = (args: readonly unknown[]): { program: Program; leaves: readonly Tensor[] } => {
-    const known = likeLast(args);
-    if (known !== null) return { program: last!.program, leaves: known };
-    const { def, ...found } = lookUp(args);
-    const signatures = found.leaves.map((leaf) => leaf.signature);
-    last = { def, signatures, precision: currentPrecision(), program: found.program };
-    return found;
+  const prepare = (args: readonly unknown[]): { program: JitProgram; leaves: readonly Tensor[] } => {
+    const cache = cacheNow();
+    const matched = matchLast(cache, args);
+    if (matched !== null) return { program: cache.last!.program, leaves: matched };
+    const { leaves, def } = flattenTree(args);
+    const precision = currentPrecision();
+    const signatures = leaves.map((leaf) => leaf.signature);
+    const key = `${precision ?? ""}/${def.key}${signatures.join("")}`;
+    const { programs } = cache;
+    const program = programs.get(key) ?? trace(args, leaves, def);
+    programs.delete(key);
+    programs.set(key, program);
+    if (programs.size > maxPrograms) {
+      const [oldest, evicted] = programs.entries().next().value!;
+      programs.delete(oldest);
+      release(evicted.compiled);
+    }
+    cache.last = { def, signatures, precision, program };
+    return { program, leaves };
   };
 
-  const lookUp = (args: readonly unknown[]): { program: Program; leaves: Tensor[]; def: TreeDef } => {
-    const { leaves, def } = flattenTree(args);
-    let key = `${currentPrecision() ?? ""}/${def.key}`;
-    for (const leaf of leaves) key += leaf.signature;
-    const known = programs.get(key);
-    if (known !== undefined && known.session === session()) return { program: known, leaves, def };
+  const trace = (args: readonly unknown[], leaves: readonly Tensor[], def: TreeDef): JitProgram => {
     const hidden = hiddenTensors(args);
     if (hidden !== null)
       throw new WeftError(
@@ -81,9 +123,7 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
           "Pass plain objects and arrays of tensors",
       );
     const donatedLeaves = args.flatMap((arg, i) => treeLeaves(arg).map(() => donate.has(i)));
-    const program = traceProgram(fn, leaves, def, donatedLeaves);
-    programs.set(key, program);
-    return { program, leaves, def };
+    return traceProgram(fn, leaves, def, donatedLeaves);
   };
 
   const call = (...args: Parameters<F>): ReturnType<F> => {
@@ -99,7 +139,7 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
     for (const value of inputs) value.assertUsable();
     const values = mayDonate(program.donated, inputs)
       ? program.session.run(program.compiled, inputs, program.donated)
-      : runKeeping(program, inputs);
+      : runWithoutDonation(program, inputs);
     const results = values.map((value) => new Tensor(dataNode(value)));
     program.effects.forEach((label, i) => {
       showEffect(label, results[program.outputs + i]);
@@ -108,17 +148,20 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
   };
   const kernels = (...args: Parameters<F>): string[] =>
     prepare(args).program.compiled.executable.kernels.map((k) => k.name);
-  // Not Object.assign: it would read the getter once and keep the number.
+  // Not Object.assign: it would read the getters once and store the numbers.
   return Object.defineProperties(call, {
-    programs: { get: () => programs.size },
+    programs: { get: () => cacheNow().programs.size },
     scratchBytes: {
-      get: () => [...programs.values()].reduce((sum, p) => sum + p.compiled.executable.scratchBytes, 0),
+      get: () => [...cacheNow().programs.values()].reduce((sum, p) => sum + p.compiled.executable.scratchBytes, 0),
     },
     kernels: { value: kernels },
   }) as Jitted<F>;
 }
 
-/** Memory can be given away only if nobody else reads it: no pending work, no other argument of this very call. */
+/** Ends the use of a compiled function, where the session counts its holders. */
+const release = (compiled: Compiled & { release?(): void }): void => compiled.release?.();
+
+/** Whether donated memory can be reused: no pending node and no other argument of this call reads it. */
 function mayDonate(donated: readonly boolean[], inputs: readonly TensorValue[]): boolean {
   if (!donated.includes(true)) return true;
   const twice = new Set<TensorValue>();
@@ -129,8 +172,8 @@ function mayDonate(donated: readonly boolean[], inputs: readonly TensorValue[]):
   return donated.every((isDonated, i) => !isDonated || (!inputs[i].hasReaders && !twice.has(inputs[i])));
 }
 
-/** Runs without reusing memory; the donated arguments are still over for the user. */
-function runKeeping(program: Program, inputs: readonly TensorValue[]): TensorValue[] {
+/** Runs without reusing memory. The donated arguments are still released, so that the caller sees the same behavior. */
+function runWithoutDonation(program: JitProgram, inputs: readonly TensorValue[]): TensorValue[] {
   const values = program.session.run(program.session.compile(program.graph), inputs);
   inputs.forEach((value, i) => {
     if (program.donated[i]) value.release("donated");
@@ -143,26 +186,26 @@ function freshKey(): TensorValue {
   return session().upload({ shape: [2], dtype: "int32" }, Int32Array.from([low | 0, high | 0]));
 }
 
-/** Captured tensors up to this size may be built into a program with loops. */
-const maxKnown = 1024;
+/** Maximum number of elements of a captured tensor that is compiled into a program with loops as a constant. */
+const maxConstant = 1024;
 
 /**
- * Small tensors that a function with loops closed over (operators, tables of coefficients) are the same in every call:
- * their zeros and ones are worth knowing when the loop is compiled.
+ * Values of the small captured tensors (operators, tables of coefficients) of a function with loops. They are the same in
+ * every call, and the loop compiler uses their zeros and ones.
  */
-function knownValues(fn: GraphFn, captured: readonly Node[]): Map<number, Value> {
-  const known = new Map<number, Value>();
-  if (!functionOrder(fn).some((node) => node.op === "scan")) return known;
+function constantValues(fn: GraphFn, captured: readonly Node[]): Map<number, Value> {
+  const constants = new Map<number, Value>();
+  if (!functionOrder(fn).some((node) => node.op === "scan")) return constants;
   captured.forEach((node, i) => {
-    if (numel(node.shape) > maxKnown || numel(node.shape) === 0) return;
+    if (numel(node.shape) > maxConstant || numel(node.shape) === 0) return;
     const value = node.value as TensorValue;
     const data = session().peek(value);
-    if (data !== null) known.set(i, { ...value.aval, data });
+    if (data !== null) constants.set(i, { ...value.aval, data });
   });
-  return known;
+  return constants;
 }
 
-function traceProgram(fn: AnyFunction, leaves: readonly Tensor[], def: TreeDef, donatedLeaves: boolean[]): Program {
+function traceProgram(fn: AnyFunction, leaves: readonly Tensor[], def: TreeDef, donatedLeaves: boolean[]): JitProgram {
   const params = leaves.map((leaf, i) => build.input(leaf.shape, leaf.dtype, `argument ${i}`));
   const { result, frame } = inFrame("jit", () => fn(...(def.rebuild(params.map((p) => new Tensor(p))) as unknown[])));
   refusePromise("jit", result);
@@ -174,7 +217,7 @@ function traceProgram(fn: AnyFunction, leaves: readonly Tensor[], def: TreeDef, 
   const donated = [...captured.map(() => false), ...(frame.key === null ? [] : [false]), ...donatedLeaves];
   return {
     graph: closed,
-    compiled: session().compile(closed, donated, knownValues(closed, captured)),
+    compiled: session().compile(closed, donated, constantValues(closed, captured)),
     captured,
     out: out.def,
     outputs: out.leaves.length,

@@ -1,4 +1,4 @@
-// jit: one program a combination of shapes, dtypes and other values; donated memory; prints, traces and random numbers
+// jit: one program per combination of shapes, dtypes and other values; donated memory; prints, traces and random numbers
 // of compiled functions.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -26,7 +26,7 @@ function printed(body: () => void): string[] {
 }
 
 onEachDevice((device) => {
-  test("one trace a combination of shapes, dtypes, structure and other values", () => {
+  test("one trace per combination of shapes, dtypes, structure and other values", () => {
     let traces = 0;
     const f = weft.jit((x: Tensor | { x: Tensor }, n = 1, mode = "mul") => {
       traces++;
@@ -322,4 +322,42 @@ onEachDevice((device) => {
     // And the engine is as good as before.
     assertClose(weft.jit((x: Tensor) => x.add(1))(t([1])), [2]);
   });
+});
+
+/** A jitted function of a number, with the count of its traces. */
+function countedJit(options: weft.JitOptions = {}) {
+  const count = { traces: 0 };
+  const f = weft.jit((x: Tensor, n: number) => {
+    count.traces++;
+    return x.mul(n);
+  }, options);
+  return { f, count };
+}
+
+test("jit keeps the programs of each device when two devices alternate", () => {
+  const devices = [new weft.ReferenceDevice(), new weft.ReferenceDevice()];
+  const { f, count } = countedJit();
+  for (let i = 0; i < 6; i++) {
+    weft.useDevice(devices[i % 2]);
+    assertClose(f(t([1, i]), 3), [3, 3 * i]);
+  }
+  assert.equal(count.traces, 2);
+  assert.equal(f.programs, 1, "programs of the current device");
+});
+
+test("jit caches at most maxPrograms programs and evicts the least recently used one", () => {
+  weft.useDevice(new weft.ReferenceDevice());
+  const { f, count } = countedJit({ maxPrograms: 3 });
+  for (let n = 0; n < 10; n++) assertClose(f(t([2]), n), [2 * n]);
+  assert.equal(f.programs, 3);
+  assert.equal(count.traces, 10);
+  f(t([2]), 7); // the oldest of 7, 8, 9 becomes the newest
+  f(t([2]), 10); // evicts 8
+  assert.equal(count.traces, 11);
+  for (const n of [7, 9, 10]) assertClose(f(t([2]), n), [2 * n]);
+  assert.equal(count.traces, 11);
+  assertClose(f(t([2]), 8), [16]);
+  assert.equal(count.traces, 12);
+  for (const maxPrograms of [0, -1, 1.5, Number.NaN])
+    assert.throws(() => weft.jit((x: Tensor) => x, { maxPrograms }), /maxPrograms/);
 });

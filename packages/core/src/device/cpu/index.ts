@@ -17,13 +17,14 @@ import {
   OutOfMemoryError,
   type ProcessGroup,
 } from "../contract.js";
+import { Lifetime } from "../executable-lru.js";
 import { arena } from "../group/index.js";
 import { linalgSource } from "./native/linalg.js";
 import { runtimeSource } from "./native/runtime.js";
 import { findOpenBlas } from "./openblas.js";
 import { writeProgram } from "./program.js";
 import { programFile, readSaved, type SavedProgram, worthSaving, writeSaved } from "./saved-program.js";
-import { discard, findCompiler, findLibrary, sharedObject } from "./toolchain.js";
+import { discard, findCompiler, findLibrary, type LinkOptions, sharedObject } from "./toolchain.js";
 
 type Native = ReturnType<typeof koffi.load>;
 type NativeFunction = ReturnType<Native["func"]>;
@@ -50,14 +51,14 @@ interface Loaded {
 }
 
 /** Loads a shared object; a file that cannot be loaded is made once more. */
-function load(units: readonly string[]): Loaded {
-  const first = sharedObject(units);
+function load(units: readonly string[], options: LinkOptions = {}): Loaded {
+  const first = sharedObject(units, options);
   try {
     return { lib: koffi.load(first.path), path: first.path };
   } catch (error) {
     discard(first.path);
     if (first.fresh) throw new WeftError(`a compiled kernel could not be loaded: ${(error as Error).message}`);
-    const { path } = sharedObject(units);
+    const { path } = sharedObject(units, options);
     return { lib: koffi.load(path), path };
   }
 }
@@ -103,7 +104,7 @@ const needsGroup = (plan: Schedule): boolean =>
   plan.steps.some((step) => (step.kind === "loop" ? needsGroup(step.body) : step.kind === "collective"));
 
 function loadRuntime(threads: number, cores: readonly number[] | undefined): Runtime {
-  const { lib } = load([runtimeSource]);
+  const { lib } = load([runtimeSource], { resident: true });
   if (cores !== undefined && cores.length > 0) {
     const pin = lib.func("int wr_pin(const int32_t* cores, int count)");
     if (pin(Int32Array.from(cores), cores.length) !== 0)
@@ -277,7 +278,7 @@ export class CpuDevice implements Device {
   /** Loads the linear algebra, once a process. */
   #needLinalg(): void {
     if (linalgLoaded) return;
-    const { path } = sharedObject([`${linalgHeader}\n${linalgSource}`]);
+    const { path } = sharedObject([`${linalgHeader}\n${linalgSource}`], { resident: true });
     if (this.#runtime.loadLinalg(path, this.blas === "none" ? null : findOpenBlas(), this.threads) !== 0) {
       discard(path);
       throw new WeftError("cpu: the linear algebra library could not be loaded; the next call compiles it again");
@@ -318,11 +319,18 @@ export class CpuDevice implements Device {
     const { lib, program } = this.#prepare(fn, options);
     const { kernels, scratchBytes } = program;
     const aliases: ReadonlyMap<number, number> = new Map(program.aliases);
-    const run = lib.func("int weft_run(const double* a, uint64_t rt, int threads, _Out_ double* times)");
+    let run: NativeFunction | null = lib.func(
+      "int weft_run(const double* a, uint64_t rt, int threads, _Out_ double* times)",
+    );
     const inputs = fn.params.length;
     const outputBytes = fn.outputs.map((o) => numel(o.shape) * bytesOf(o.dtype));
     const addresses = new Float64Array(inputs + outputBytes.length + 1);
     const times = new Float64Array(kernels.length);
+    // Runs are synchronous, and idle OpenMP threads wait inside the OpenMP runtime, so that no thread is in this code.
+    const lifetime = new Lifetime(() => {
+      run = null;
+      lib.unload();
+    });
     return {
       kernels,
       scratchBytes,
@@ -330,7 +338,9 @@ export class CpuDevice implements Device {
       get lastTimes() {
         return times;
       },
+      release: () => lifetime.release(),
       run: (buffers) => {
+        lifetime.check();
         const outputs: DeviceBuffer[] = [];
         for (let i = 0; i < inputs; i++) addresses[i] = (buffers[i] as CpuBuffer).address;
         for (let i = 0; i < outputBytes.length; i++) {
@@ -340,7 +350,7 @@ export class CpuDevice implements Device {
           addresses[inputs + i] = (buffer as CpuBuffer).address;
         }
         addresses[inputs + outputBytes.length] = scratchBytes > 0 ? this.#scratchFor(scratchBytes) : 0;
-        const failed = run(addresses, this.#runtime.table, this.threads, this.timing ? times : null) as number;
+        const failed = run!(addresses, this.#runtime.table, this.threads, this.timing ? times : null) as number;
         if (failed !== 0) {
           outputs.forEach((buffer, i) => {
             if (!aliases.has(i)) this.free(buffer);

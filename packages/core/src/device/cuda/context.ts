@@ -2,7 +2,7 @@
 // host memory, cuBLAS. Knows buffers and addresses, no graphs. When the context dies it says so, once and for all.
 import { totalmem } from "node:os";
 import { WeftError } from "../../graph/index.js";
-import { type DeviceBuffer, type NamedRanges, OutOfMemoryError, type ProcessGroup } from "../contract.js";
+import { type AcceleratorFacts, type DeviceBuffer, type NamedRanges, OutOfMemoryError, type ProcessGroup } from "../contract.js";
 import {
   CudaError,
   type CudaLibraries,
@@ -48,7 +48,16 @@ function bucket(bytes: number): number {
   return Math.ceil(bytes / step) * step;
 }
 
-const attribute = { multiprocessors: 16, major: 75, minor: 76, sharedBytes: 97 };
+/** Numbers of CUdevice_attribute. Clocks are in kHz, the bus width in bits. */
+const attribute = {
+  clockRate: 13,
+  multiprocessors: 16,
+  memoryClockRate: 36,
+  memoryBusWidth: 37,
+  major: 75,
+  minor: 76,
+  sharedBytes: 97,
+};
 const workspaceBytes = 32 << 20;
 /** Buffers up to this size are cut from slabs: asking the driver for each takes longer than what is done with them. */
 const smallBuffer = 4096;
@@ -63,11 +72,15 @@ let current: CudaContext | null = null;
 /** Contexts that work. Those of one GPU share the driver's context, so they also end together. */
 const living = new Set<CudaContext>();
 
+/** Executables that wait to be freed before the stream is synchronized for them. */
+const maxRetired = 32;
+
 export class CudaContext {
   readonly libraries: CudaLibraries;
   readonly name: string;
   readonly architecture: string;
   readonly multiprocessors: number;
+  readonly facts: AcceleratorFacts;
   /** Shared memory that a block may ask for. */
   readonly sharedBytes: number;
   readonly totalBytes: number;
@@ -126,6 +139,14 @@ export class CudaContext {
       result32("cuDeviceGetAttribute", (out) => driver.cuDeviceGetAttribute(out, what, this.device));
     this.architecture = `sm_${get(attribute.major)}${get(attribute.minor)}`;
     this.multiprocessors = get(attribute.multiprocessors);
+    // Two transfers per clock cycle (DDR).
+    const bandwidth = (2 * get(attribute.memoryClockRate) * 1e3 * get(attribute.memoryBusWidth)) / 8;
+    this.facts = {
+      capability: `${get(attribute.major)}.${get(attribute.minor)}`,
+      multiprocessors: this.multiprocessors,
+      clockHz: get(attribute.clockRate) * 1e3 || null,
+      memoryBandwidth: bandwidth || null,
+    };
     this.sharedBytes = get(attribute.sharedBytes);
     this.totalBytes = result64("cuDeviceTotalMem", (out) => driver.cuDeviceTotalMem_v2(out, this.device));
     this.handle = this.#retain();
@@ -240,6 +261,7 @@ export class CudaContext {
     if (current === this) current = null;
     living.delete(this);
     this.hostPool.close();
+    this.#retired.length = 0;
     this.#pool.clear();
     this.#used = 0;
     this.#pooled = 0;
@@ -300,9 +322,28 @@ export class CudaContext {
     else list.push(buffer.address);
   }
 
+  readonly #retired: (() => void)[] = [];
+
+  /**
+   * Frees resources of an executable once the stream has finished with them. Retired executables wait for each other, so
+   * that one synchronization serves many.
+   */
+  retire(free: () => void): void {
+    if (this.lost !== null) return;
+    this.#retired.push(free);
+    if (this.#retired.length >= maxRetired) this.#freeRetired();
+  }
+
+  #freeRetired(): void {
+    if (this.#retired.length === 0) return;
+    this.synchronize();
+    for (const free of this.#retired.splice(0)) free();
+  }
+
   trim(): void {
     if (this.lost !== null) return;
     this.synchronize();
+    this.#freeRetired();
     for (const [size, list] of this.#pool) {
       // Small ones are parts of slabs, which stay.
       if (size <= smallBuffer) continue;

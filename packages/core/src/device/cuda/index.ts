@@ -13,6 +13,7 @@ import {
   type NamedRanges,
   type ProcessGroup,
 } from "../contract.js";
+import { Lifetime } from "../executable-lru.js";
 import { canFuse } from "./attention.js";
 import { type CudaBuffer, CudaContext, type Piece } from "./context.js";
 import { cudaLibraries } from "./driver.js";
@@ -21,7 +22,7 @@ import { type TransferRates, transferRates } from "./inspect.js";
 import { joinNccl } from "./nccl-join.js";
 import { type GpuReadings, readGpu } from "./nvml.js";
 import { Products } from "./products.js";
-import { type Addresses, CudaProgram, Launcher } from "./program.js";
+import { type Addresses, CudaProgram, Launcher, writeCudaSource } from "./program.js";
 import { cudaPlanOptions } from "./source.js";
 
 export { canFuse } from "./attention.js";
@@ -77,6 +78,7 @@ export class CudaDevice implements Device {
       usesHostCores: false,
       warpSize: 32,
       onChipBytes: sharedBytes,
+      accelerator: this.context.facts,
       attention: { sharedBytes, major: Math.floor(Number(architecture.slice(3)) / 10), precision: this.#precision },
       reducedPrecisions: ["tf32", "bfloat16"],
     };
@@ -183,7 +185,7 @@ export class CudaDevice implements Device {
   }
 
   source(fn: GraphFn, options: CompileOptions): string {
-    return this.#program(this.#plan(fn, options)).source;
+    return writeCudaSource(this.#plan(fn, options), this.context, this.#precision).source;
   }
 
   compile(fn: GraphFn, options: CompileOptions): Executable {
@@ -195,6 +197,13 @@ export class CudaDevice implements Device {
     const { context } = this;
     const recorded = new RecordedRuns(context, program, { inputs: inputBytes, outputs: outputBytes, aliases });
     const name = `weft: ${program.kernels.length} kernels, ${program.kernels[0]?.name ?? "nothing"} ...`;
+
+    const lifetime = new Lifetime(() =>
+      context.retire(() => {
+        recorded.release();
+        program.release();
+      }),
+    );
 
     const deliver = (addresses: Addresses, output: CudaBuffer): void => {
       const list: Piece[] = [];
@@ -227,6 +236,7 @@ export class CudaDevice implements Device {
     };
 
     const run = (buffers: readonly DeviceBuffer[], wanted = false): DeviceBuffer[] => {
+      lifetime.check();
       context.enter();
       context.epoch++;
       const outputs: CudaBuffer[] = [];
@@ -257,6 +267,7 @@ export class CudaDevice implements Device {
       scratchBytes,
       aliases,
       run,
+      release: () => lifetime.release(),
       get lastTimes() {
         return lastTimes;
       },

@@ -17,6 +17,7 @@ import {
   bytesReceived,
   type CollectiveAttrs,
   countMoved,
+  GroupError,
   membersOf,
   type TransferBox,
   transfers,
@@ -44,6 +45,9 @@ const hints: Record<number, string> = {
   5: "NCCL was used wrongly: two ranks on one GPU, perhaps",
   6: "another process is gone, or the network is",
 };
+
+/** NCCL results that mean a lost peer: ncclSystemError and ncclRemoteError. */
+const peerFailures: ReadonlySet<number> = new Set([2, 6]);
 
 /** A box without gaps in a row-major tensor: where it begins and how long it is, in elements; null with gaps. */
 export function contiguous(
@@ -81,10 +85,8 @@ export class NcclGroup implements ProcessGroup {
 
   #check(call: string, code: number): void {
     if (code === 0 || code === 7) return;
-    throw new CudaError(
-      `nccl: ${call} failed with error ${code}${hints[code] === undefined ? "" : ` (${hints[code]})`}`,
-      code,
-    );
+    const message = `nccl: ${call} failed with error ${code}${hints[code] === undefined ? "" : ` (${hints[code]})`}`;
+    throw peerFailures.has(code) ? new GroupError(message, "peer-dead") : new CudaError(message, code);
   }
 
   /** The communicator of a list of ranks; all of them ask for it in the same collective. */

@@ -8,6 +8,7 @@ export {
   type TransferBox,
   transfers,
 } from "./descriptor.js";
+export { GroupError, type GroupErrorCode } from "./errors.js";
 export { LocalGroup } from "./local.js";
 export { countMoved, movedBytes } from "./moved.js";
 export { findMpi, MpiGroup } from "./mpi.js";

@@ -4,6 +4,7 @@ import { existsSync } from "node:fs";
 import { type OpAttrs, type Shape, WeftError } from "../../graph/index.js";
 import type { ProcessGroup } from "../contract.js";
 import { describeFor } from "./descriptor.js";
+import { GroupError, type GroupErrorCode } from "./errors.js";
 import { groupLibrary } from "./native/library.js";
 
 const folders = [
@@ -31,10 +32,10 @@ export function findMpi(): string | null {
 }
 
 const initProblems = ["", "could not be loaded", "is not OpenMPI 4 or 5 (its symbols differ)", "could not start"];
-const failures: Record<number, string> = {
-  1: "a collective did not finish in time; do all ranks issue the same ones? (WEFT_GROUP_TIMEOUT sets the limit in seconds)",
-  6: "no memory for the messages of a collective",
-  10: "MPI reported an error",
+const failures: Record<number, readonly [GroupErrorCode, string]> = {
+  1: ["timeout", "a collective did not finish in time; do all ranks issue the same ones? (WEFT_GROUP_TIMEOUT sets the limit in seconds)"],
+  6: ["memory", "no memory for the messages of a collective"],
+  10: ["internal", "MPI reported an error"],
 };
 
 let joined: { rank: number; size: number } | null = null;
@@ -71,8 +72,9 @@ export class MpiGroup implements ProcessGroup {
     return new MpiGroup(joined.rank, joined.size, BigInt(library.mpiGroup(joined.rank, joined.size, timeout)));
   }
 
-  failure(code: number): WeftError {
-    return new WeftError(`MPI group, rank ${this.rank}: ${failures[code] ?? `error ${code}`}`);
+  failure(number: number): GroupError {
+    const [code, reason] = failures[number] ?? ["internal", `error ${number}`];
+    return new GroupError(`MPI group, rank ${this.rank}: ${reason}`, code);
   }
 
   collective(attrs: OpAttrs["collective"], input: Uint8Array, output: Uint8Array, operand: Shape): void {

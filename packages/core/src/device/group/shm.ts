@@ -4,6 +4,7 @@ import { closeSync, openSync, readdirSync, readSync, unlinkSync } from "node:fs"
 import { bareCollective, type OpAttrs, range, type Shape, WeftError } from "../../graph/index.js";
 import type { ProcessGroup } from "../contract.js";
 import { describeFor } from "./descriptor.js";
+import { GroupError, type GroupErrorCode } from "./errors.js";
 import { groupLibrary } from "./native/library.js";
 
 export interface ShmOptions {
@@ -32,27 +33,32 @@ const env = (name: string, otherwise: number): number => Number(process.env[name
 type Explain = (about: { rank: number; pid: number; name: string; seconds: number; size: number }) => string;
 
 /** By the E_ numbers of native/shm.ts, from 1. */
-const reasons: readonly Explain[] = [
-  ({ rank, name, seconds }) =>
-    `rank ${rank} of group ${name} did not come within ${seconds} s; is it running, and does it issue the same collectives? (WEFT_GROUP_TIMEOUT sets the limit)`,
-  ({ rank, pid, name }) =>
-    `rank ${rank} of group ${name} is gone${pid > 0 ? ` (process ${pid} ended or left)` : ""}; look at what it printed last, then start all ranks again`,
-  ({ rank, pid, name }) =>
-    `rank ${rank} of group ${name} (process ${pid}) is stopped; continue it (kill -CONT ${pid}) or end it, then start all ranks again`,
-  ({ rank, name }) =>
-    `group ${name} was given up after an error on rank ${rank}; its own message says which, then start all ranks again`,
-  ({ rank, name }) =>
-    `rank ${rank} of group ${name} is at another collective than this one; all ranks must run the same program in the same order`,
-  ({ name }) => `group ${name}: no shared memory left to copy the operands into`,
-  ({ rank, size, name }) => `group ${name} was opened for ${rank} ranks, this process expects ${size}`,
-  ({ pid, name }) =>
-    `the group name ${name} is in use${pid > 0 ? ` by process ${pid}` : ""}; give every running job a name of its own (WEFT_GROUP)`,
-  ({ rank, pid, name }) =>
-    `rank ${rank} of group ${name} is taken by process ${pid}; every process needs a rank of its own`,
-  ({ name }) => `group ${name}: ${folder} cannot be written`,
-  ({ rank, name }) =>
-    `the memory of rank ${rank} of group ${name} cannot be opened; do all ranks run as one user in one container?`,
+const reasons: readonly (readonly [GroupErrorCode, Explain])[] = [
+  ["timeout", ({ rank, name, seconds }) =>
+    `rank ${rank} of group ${name} did not come within ${seconds} s; is it running, and does it issue the same collectives? (WEFT_GROUP_TIMEOUT sets the limit)`],
+  ["peer-dead", ({ rank, pid, name }) =>
+    `rank ${rank} of group ${name} is gone${pid > 0 ? ` (process ${pid} ended or left)` : ""}; look at what it printed last, then start all ranks again`],
+  ["peer-stopped", ({ rank, pid, name }) =>
+    `rank ${rank} of group ${name} (process ${pid}) is stopped; continue it (kill -CONT ${pid}) or end it, then start all ranks again`],
+  ["aborted", ({ rank, name }) =>
+    `group ${name} was given up after an error on rank ${rank}; its own message says which, then start all ranks again`],
+  ["mismatch", ({ rank, name }) =>
+    `rank ${rank} of group ${name} is at another collective than this one; all ranks must run the same program in the same order`],
+  ["memory", ({ name }) => `group ${name}: no shared memory left to copy the operands into`],
+  ["mismatch", ({ rank, size, name }) => `group ${name} was opened for ${rank} ranks, this process expects ${size}`],
+  ["setup", ({ pid, name }) =>
+    `the group name ${name} is in use${pid > 0 ? ` by process ${pid}` : ""}; give every running job a name of its own (WEFT_GROUP)`],
+  ["setup", ({ rank, pid, name }) =>
+    `rank ${rank} of group ${name} is taken by process ${pid}; every process needs a rank of its own`],
+  ["setup", ({ name }) => `group ${name}: ${folder} cannot be written`],
+  ["setup", ({ rank, name }) =>
+    `the memory of rank ${rank} of group ${name} cannot be opened; do all ranks run as one user in one container?`],
 ];
+
+function failureOf(number: number, about: Parameters<Explain>[0]): GroupError {
+  const [code, explain] = reasons[number - 1] ?? ["internal", ({ name }) => `group ${name}: error ${number}`];
+  return new GroupError(explain(about), code);
+}
 
 export class ShmGroup implements ProcessGroup {
   readonly kind = "shm";
@@ -87,22 +93,18 @@ export class ShmGroup implements ProcessGroup {
     if (error[0] !== 0) {
       const [at] = detail;
       const pid = error[0] === 8 || error[0] === 9 ? at : 0;
-      throw new WeftError(
-        reasons[error[0] - 1]({ rank: error[0] === 9 ? rank : at, pid, name, seconds: joinTimeout, size }),
-      );
+      throw failureOf(error[0], { rank: error[0] === 9 ? rank : at, pid, name, seconds: joinTimeout, size });
     }
     library.limits(handle, timeout, options.stopLimit ?? 5);
     return new ShmGroup(name, rank, size, BigInt(handle), timeout);
   }
 
-  failure(code: number): WeftError {
+  failure(code: number): GroupError {
     const library = groupLibrary();
     const rank = library.failedRank(this.native.group) as number;
     const pid = library.pidOf(this.native.group, rank) as number;
     const { name, size } = this;
-    return new WeftError(
-      reasons[code - 1]?.({ rank, pid, name, seconds: this.timeout, size }) ?? `group ${name}: error ${code}`,
-    );
+    return failureOf(code, { rank, pid, name, seconds: this.timeout, size });
   }
 
   collective(attrs: OpAttrs["collective"], input: Uint8Array, output: Uint8Array, operand: Shape): void {
