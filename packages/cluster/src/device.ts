@@ -346,7 +346,7 @@ export class ClusterDevice implements Device {
   }
 
   /** Whether attention stays one fused op: every worker has a kernel for it, and it can be split over all workers. */
-  keeps(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
+  supportsCustomKernel(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
     const { workers } = this.connection;
     const fits =
       workers.length > 0 && workers.every(({ attention }) => attention && canFuse(node, usesOutput, attention));

@@ -192,7 +192,7 @@ export interface Device {
   close?(): void;
   compile(fn: GraphFn, options: CompileOptions): Executable;
   /** Whether the device has a kernel for a whole custom function; its body is inlined otherwise. */
-  keeps?(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean;
+  supportsCustomKernel?(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean;
   /** The source that the device would compile for a function, for debug output; devices without one leave it out. */
   source?(fn: GraphFn, options: CompileOptions): string;
   /** Who holds what of a buffer, on devices that are made of several; the shape is that of the whole tensor. */

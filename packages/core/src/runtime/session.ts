@@ -28,7 +28,7 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { fromComplexes, make, type Value } from "../ops/index.js";
-import { copyGraph, type KeepCustom, recogniseAttention, simplify } from "../transform/index.js";
+import { type CustomKernelSupport, copyGraph, recognizeAttention, simplify } from "../transform/index.js";
 import { debugLevel, logRun } from "./debug.js";
 import { ConstantLifter } from "./lift.js";
 import { memory, TensorValue } from "./memory.js";
@@ -108,9 +108,10 @@ export class Session {
     donated: readonly boolean[],
     known: ReadonlyMap<number, Value>,
   ): CompiledFunction {
-    const keep = this.keeper();
+    const keep = this.customKernelSupport();
     const copy = copyGraph(fn);
-    const simple = keep === null ? simplify(copy) : simplify(recogniseAttention(copy, { keeper: () => keep }), keep);
+    const simple =
+      keep === null ? simplify(copy) : simplify(recognizeAttention(copy, { customKernelSupport: () => keep }), keep);
     assertClosed(simple);
     const executable = profiler.span("compile", () => this.device.compile(simple, { donated, known }));
     if (debugLevel() >= 3) console.error(printGraph(simple));
@@ -126,9 +127,11 @@ export class Session {
   }
 
   /** Which custom functions the device has kernels for; null: none. */
-  keeper(): KeepCustom | null {
+  customKernelSupport(): CustomKernelSupport | null {
     const { device } = this;
-    return device.keeps === undefined ? null : (node, usesOutput) => device.keeps!(node, usesOutput);
+    return device.supportsCustomKernel === undefined
+      ? null
+      : (node, usesOutput) => device.supportsCustomKernel!(node, usesOutput);
   }
 
   /** Runs a compiled function on values; donated values are consumed. */
@@ -358,7 +361,10 @@ export const forGradient = (
   params: readonly Node[],
   wrt?: readonly Node[],
 ): readonly Node[] =>
-  recogniseAttention({ params, outputs }, { keeper: () => session().keeper(), gradient: true, wrt }).outputs;
+  recognizeAttention(
+    { params, outputs },
+    { customKernelSupport: () => session().customKernelSupport(), gradient: true, wrt },
+  ).outputs;
 
 /** One session a device: going back to it finds its compiled functions again. */
 const sessions = new WeakMap<Device, Session>();

@@ -180,7 +180,7 @@ export class CudaDevice implements Device {
     return new CudaProgram(this.context, this.#launcher, this.products, plan, this.#precision);
   }
 
-  keeps(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
+  supportsCustomKernel(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
     return canFuse(node, usesOutput, this.traits.attention!);
   }
 
