@@ -2,7 +2,13 @@
 // host memory, cuBLAS. Knows buffers and addresses, no graphs. When the context dies it says so, once and for all.
 import { totalmem } from "node:os";
 import { WeftError } from "../../graph/index.js";
-import { type AcceleratorFacts, type DeviceBuffer, type NamedRanges, OutOfMemoryError, type ProcessGroup } from "../contract.js";
+import {
+  type AcceleratorFacts,
+  type DeviceBuffer,
+  type NamedRanges,
+  OutOfMemoryError,
+  type ProcessGroup,
+} from "../contract.js";
 import {
   CudaError,
   type CudaLibraries,
