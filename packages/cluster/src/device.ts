@@ -12,6 +12,7 @@ import {
   type DeviceTraits,
   type Executable,
   hostTraits,
+  Lifetime,
 } from "@weft/core/internal/device";
 import { bytesOf, functionOrder, type GraphFn, isOp, type Node, numel, WeftError } from "@weft/core/internal/graph";
 import { factorsOf } from "@weft/core/internal/ops";
@@ -240,7 +241,9 @@ export class ClusterDevice implements Device {
     const { donated = [], known = new Map() } = options;
     const call: ClusterFunction = { fn, donated, known, executables: new Map() };
     const issue: RecomputeStep = (inputs, outputs) => this.#issue(call, inputs, outputs, issue);
+    const lifetime = new Lifetime(() => this.#do(() => this.executables.release(call)));
     const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
+      lifetime.check();
       if (this.lost !== null) throw new WeftError(this.lost);
       const site = captureSite();
       const outputs = fn.outputs.map((output) => {
@@ -253,7 +256,7 @@ export class ClusterDevice implements Device {
       this.#do(() => issue(inputs as ClusterBuffer[], outputs));
       return outputs;
     };
-    return { kernels, scratchBytes: 0, aliases: new Map(), run };
+    return { kernels, scratchBytes: 0, aliases: new Map(), run, release: () => lifetime.release() };
   }
 
   #issue(call: ClusterFunction, inputs: ClusterBuffer[], outputs: ClusterBuffer[], recompute: RecomputeStep): void {
@@ -345,7 +348,7 @@ export class ClusterDevice implements Device {
   }
 
   /** Whether attention stays one fused op: every worker has a kernel for it, and it can be split over all workers. */
-  keeps(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
+  supportsCustomKernel(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
     const { workers } = this.connection;
     const fits =
       workers.length > 0 && workers.every(({ attention }) => attention && canFuse(node, usesOutput, attention));

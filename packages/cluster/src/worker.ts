@@ -3,11 +3,14 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Rates } from "@weft/core/internal/cost";
 import {
+  type CachedExecutable,
   checkArguments,
   createDevice,
   type Device,
   type DeviceBuffer,
   type Executable,
+  type ExecutableHandle,
+  ExecutableLru,
   GroupError,
   type GroupErrorCode,
   groupLibrary,
@@ -63,12 +66,14 @@ export interface WorkerOptions extends Security, CalibrateOptions {
   dataHost?: string;
   /** Seconds to wait for a dispatcher at startup. */
   wait?: number;
+  /** Compiled functions that stay loaded without a program that uses them (1,024 by default). */
+  executables?: number;
 }
 
 type UploadPart = Extract<ToWorker, { t: "upload" }>["part"];
 
 interface Program {
-  executable: Executable | null;
+  executable: ExecutableHandle<CachedExecutable> | null;
   /** Why the program cannot run; its code is reported for every run. */
   problem: Failure | null;
   fn: GraphFn | null;
@@ -112,7 +117,7 @@ export class Worker {
   readonly #data: DataServer;
   readonly #spaces = new Map<number, Namespace>();
   readonly #programs = new Map<string, Program>();
-  readonly #executables = new Map<string, Executable>();
+  readonly #executables: ExecutableLru<CachedExecutable>;
   readonly #groups = new Map<string, ProcessGroup>();
   /** Groups that failed, with the reason; they are not joined again. */
   readonly #broken = new Map<string, string>();
@@ -132,6 +137,7 @@ export class Worker {
     this.#options = options;
     this.#security = securityFrom(options);
     this.device = makeDevice(options);
+    this.#executables = new ExecutableLru(options.executables ?? maxExecutables);
     this.#rates = workerRates(this.device, options);
     this.#data = new DataServer(
       this.device,
@@ -341,7 +347,7 @@ export class Worker {
       if (done >= progressEvery) this.#sendProgress();
     } else if (message.t === "upload") return this.#upload(message);
     else if (message.t === "free") this.#free(message.client, message.ids);
-    else if (message.t === "forget") this.#programs.delete(`${message.client}/${message.program}`);
+    else if (message.t === "forget") this.#forget(`${message.client}/${message.program}`);
     return null;
   }
 
@@ -356,7 +362,7 @@ export class Worker {
     this.#data.forget(client);
     const base = this.#maps.get(client);
     if (base !== undefined) this.#unmapClient(client, base);
-    for (const key of [...this.#programs.keys()]) if (key.startsWith(`${client}/`)) this.#programs.delete(key);
+    for (const key of [...this.#programs.keys()]) if (key.startsWith(`${client}/`)) this.#forget(key);
     if (this.#spaces.size === 0) this.device.trim();
     log("worker", () => `client ${client} left`);
   }
@@ -372,6 +378,7 @@ export class Worker {
   #define({ client, program, graph, group, donated, constants = [] }: Extract<ToWorker, { t: "define" }>): void {
     const entry: Program = { executable: null, problem: null, fn: null, group, donated };
     if (!this.#spaces.has(client)) return;
+    this.#forget(`${client}/${program}`);
     this.#programs.set(`${client}/${program}`, entry);
     try {
       const fn = decodeFunction(graph);
@@ -379,24 +386,30 @@ export class Worker {
       entry.fn = fn;
       if (group !== null) this.#join(group);
       entry.executable = this.#compile(fn, donated, constants);
-      log("worker", () => `program ${program} of client ${client}: ${entry.executable!.kernels.length} kernels`);
+      log(
+        "worker",
+        () => `program ${program} of client ${client}: ${entry.executable!.value.executable.kernels.length} kernels`,
+      );
     } catch (error) {
       entry.problem = failureOf(error as Error);
       log("worker", () => `program ${program} of client ${client} cannot run: ${entry.problem?.message}`);
     }
   }
 
-  #compile(fn: GraphFn, donated: readonly boolean[], values: ConstantArguments): Executable {
-    const constants = values.map(({ param, data }) => `${param}:${data}`).join();
-    const key = `${structuralKey(fn)}/${donated.map(Number).join("")}/${constants}`;
-    const ready = this.#executables.get(key);
-    if (ready !== undefined) return ready;
+  /** Drops a program; its executable stays in the cache for programs with the same function. */
+  #forget(key: string): void {
+    this.#programs.get(key)?.executable?.release();
+    this.#programs.delete(key);
+  }
+
+  #compile(fn: GraphFn, donated: readonly boolean[], values: ConstantArguments): ExecutableHandle<CachedExecutable> {
+    const given = values.map(({ param, data }) => `${param}:${data}`).join();
+    const key = `${structuralKey(fn)}/${donated.map(Number).join("")}/${given}`;
     const { device } = this;
-    const whole = inlineCustom(fn, (node, usesOutput) => device.keeps?.(node, usesOutput) ?? false);
-    const made = device.compile(whole, { donated, known: decodeConstants(fn, values) });
-    this.#executables.set(key, made);
-    if (this.#executables.size > maxExecutables) this.#executables.delete(this.#executables.keys().next().value!);
-    return made;
+    return this.#executables.acquire(key, () => {
+      const whole = inlineCustom(fn, (node, usesOutput) => device.supportsCustomKernel?.(node, usesOutput) ?? false);
+      return { executable: device.compile(whole, { donated, known: decodeConstants(fn, values) }) };
+    });
   }
 
   /** Returns the group of this name, joining it with its other members if needed. */
@@ -442,7 +455,7 @@ export class Worker {
       if (entry.problem !== null) throw new FailedError(entry.problem);
       if (entry.executable === null) throw new WeftError("the program was not compiled");
       if (entry.group !== null) this.#join(entry.group);
-      this.#execute(space, entry, entry.executable, message);
+      this.#execute(space, entry, entry.executable.value.executable, message);
     } catch (error) {
       const failure = failureOf(error as Error);
       // Abort the group: its other members would wait for this one.

@@ -72,6 +72,47 @@ const negated = ([a, b]: Digest): Digest => [(primes[0] - a) % primes[0], (prime
 const signedSum = (s: LaneScalar): Digest => (s.op === "neg" ? negated(s.args[0].sum) : s.sum);
 const sumKey = (dtype: DType, [a, b]: Digest, terms: number): string => `${dtype}|${a}.${b}|${terms}`;
 
+type Sum = Pick<LaneScalar, "op" | "args">;
+const isSum = (s: LaneScalar): boolean => kindOf(s.dtype) === "float" && (s.op === "add" || s.op === "sub");
+
+/** How often a sum adds and subtracts each of its terms. Shared partial sums are visited once. */
+function termCounts(sum: Sum): Map<LaneScalar, [number, number]> {
+  const partial = new Set<LaneScalar>();
+  const stack = sum.args.map(stripped);
+  while (stack.length > 0) {
+    const at = stack.pop()!;
+    if (!isSum(at) || partial.has(at)) continue;
+    partial.add(at);
+    stack.push(...at.args.map(stripped));
+  }
+  const counts = new Map<LaneScalar, [number, number]>();
+  const spread = ({ op, args }: Sum, [plus, minus]: readonly [number, number]): void =>
+    args.forEach((arg, i) => {
+      const term = stripped(arg);
+      const isMinus = signOf(arg) < 0 !== (i === 1 && op === "sub");
+      const [p, m] = counts.get(term) ?? [0, 0];
+      counts.set(term, isMinus ? [p + minus, m + plus] : [p + plus, m + minus]);
+    });
+  spread(sum, [1, 0]);
+  // Operands have smaller ids than their sums, so every count is complete before it is distributed.
+  for (const at of [...partial].sort((a, b) => b.id - a.id)) {
+    spread(at, counts.get(at)!);
+    counts.delete(at);
+  }
+  return counts;
+}
+
+/** Confirms what equal digests suggest: that two sums have the same terms, or with sign -1 the negated ones. */
+function haveSameTerms(a: Sum, b: Sum, sign: 1 | -1): boolean {
+  const [counts, others] = [termCounts(a), termCounts(b)];
+  if (counts.size !== others.size) return false;
+  for (const [term, [plus, minus]] of counts) {
+    const [p, m] = others.get(term) ?? [0, 0];
+    if (sign === 1 ? p !== plus || m !== minus : p !== minus || m !== plus) return false;
+  }
+  return true;
+}
+
 export class ScalarPool {
   readonly #pool = new Map<string, LaneScalar>();
   readonly #sums = new Map<string, LaneScalar>();
@@ -93,10 +134,13 @@ export class ScalarPool {
     let loop = extra.loop ?? null;
     for (const a of args) loop = deeper(loop, a.loop);
     const { sum, terms } = this.#digest(op, args, dtype);
-    if (terms > 2) {
-      const earlier = this.#sums.get(sumKey(dtype, sum, terms));
-      const opposite = this.#sums.get(sumKey(dtype, negated(sum), terms));
-      const known = earlier ?? (opposite === undefined ? undefined : this.neg(opposite));
+    if (terms > 2 && Number.isSafeInteger(terms)) {
+      const same = (sign: 1 | -1, digest: Digest): LaneScalar | undefined => {
+        const earlier = this.#sums.get(sumKey(dtype, digest, terms));
+        return earlier !== undefined && haveSameTerms({ op, args }, earlier, sign) ? earlier : undefined;
+      };
+      const opposite = same(-1, negated(sum));
+      const known = same(1, sum) ?? (opposite === undefined ? undefined : this.neg(opposite));
       if (known !== undefined) {
         this.#pool.set(key, known);
         return known;
@@ -117,7 +161,7 @@ export class ScalarPool {
       terms,
     };
     this.scalars.push(made);
-    if (terms > 2) this.#sums.set(sumKey(dtype, sum, terms), made);
+    if (terms > 2 && !this.#sums.has(sumKey(dtype, sum, terms))) this.#sums.set(sumKey(dtype, sum, terms), made);
     this.#pool.set(key, made);
     return made;
   }

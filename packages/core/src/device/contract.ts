@@ -62,6 +62,11 @@ export interface Executable {
   readonly lastTimes?: Float64Array;
   /** `wanted`: the results are fetched next, so a device may deliver large ones piece by piece. */
   run(inputs: readonly DeviceBuffer[], wanted?: boolean): DeviceBuffer[];
+  /**
+   * Unloads the code and frees the memory that the executable owns. Calls that are still running on the device finish
+   * first. A second call does nothing; `run` throws afterwards. `kernels` stays readable.
+   */
+  release(): void;
 }
 
 export interface DeviceMemory {
@@ -187,7 +192,7 @@ export interface Device {
   close?(): void;
   compile(fn: GraphFn, options: CompileOptions): Executable;
   /** Whether the device has a kernel for a whole custom function; its body is inlined otherwise. */
-  keeps?(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean;
+  supportsCustomKernel?(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean;
   /** The source that the device would compile for a function, for debug output; devices without one leave it out. */
   source?(fn: GraphFn, options: CompileOptions): string;
   /** Who holds what of a buffer, on devices that are made of several; the shape is that of the whole tensor. */

@@ -90,7 +90,7 @@ export function swapBytes(dtype: DType, data: Storage): void {
 }
 
 /** Files may hold any nonzero byte for true; storage holds 1. */
-export function normaliseBool(dtype: DType, data: Storage): void {
+export function normalizeBool(dtype: DType, data: Storage): void {
   if (dtype !== "bool") return;
   for (let i = 0; i < data.length; i++) if (data[i]) data[i] = 1;
 }

@@ -8,7 +8,7 @@ import {
   fromFortranOrder,
   type HostArray,
   loadArray,
-  normaliseBool,
+  normalizeBool,
   swapBytes,
 } from "./host.js";
 import { type NpyHeader, npyHeader, readNpyHeader } from "./npy-header.js";
@@ -17,7 +17,7 @@ import { type NpyHeader, npyHeader, readNpyHeader } from "./npy-header.js";
 function toStorageOrder(header: NpyHeader, shape: Shape, data: HostArray["data"]): HostArray {
   const { dtype } = header;
   if (header.bigEndian) swapBytes(dtype, data);
-  normaliseBool(dtype, data);
+  normalizeBool(dtype, data);
   return { shape, dtype, data: header.fortranOrder ? fromFortranOrder(dtype, shape, data) : data };
 }
 

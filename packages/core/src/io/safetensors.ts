@@ -9,7 +9,7 @@ import {
   claimedBytes,
   type HostArray,
   loadArray,
-  normaliseBool,
+  normalizeBool,
 } from "./host.js";
 
 /** The format's names for our dtypes; complex128 has none. */
@@ -142,7 +142,7 @@ async function readTensor(file: InputFile, header: Header, name: string): Promis
     );
   const data = allocate(label, dtype, numel(shape));
   await file.readInto(bytesView(data), header.dataStart + start);
-  normaliseBool(dtype, data);
+  normalizeBool(dtype, data);
   return { shape, dtype, data };
 }
 

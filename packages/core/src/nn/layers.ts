@@ -4,9 +4,9 @@ import { type DType, DTypeError, kindOf, ShapeError, showShape } from "../graph/
 import { keptScale } from "../ops/index.js";
 import {
   customVjp,
+  dropoutMask,
   type Key,
-  keptMask,
-  layerNorm as normalise,
+  layerNorm as normalize,
   ones,
   randn,
   relu,
@@ -83,7 +83,7 @@ export interface LayerNormOptions {
   dtype?: DType;
 }
 
-/** Normalises the last axis to mean 0 and deviation 1, then scales and shifts. */
+/** Normalizes the last axis to mean 0 and deviation 1, then scales and shifts. */
 export const layerNorm = {
   init({ width, dtype = "float32" }: LayerNormOptions): LayerNorm {
     requireCount("layerNorm.init", "width", width);
@@ -92,7 +92,7 @@ export const layerNorm = {
 
   apply(params: LayerNorm, x: Tensor, { epsilon = 1e-5 }: { epsilon?: number } = {}): Tensor {
     requireWidth("layerNorm", x, params.weight.shape[0]);
-    return normalise(x, { ...params, epsilon });
+    return normalize(x, { ...params, epsilon });
   },
 };
 
@@ -114,7 +114,7 @@ function keptOf(op: string, x: Tensor, { rate, key }: DropoutOptions): Tensor | 
     throw new ShapeError(
       `${op}: keys ${showShape(key.shape)} are one for each of ${showShape(key.shape.slice(0, lead))} examples, x is ${showShape(x.shape)}`,
     );
-  return keptMask(x.shape.slice(lead), rate, key);
+  return dropoutMask(x.shape.slice(lead), rate, key);
 }
 
 /** Zeroes each element with probability `rate` and scales the others so that the mean stays. */

@@ -1,5 +1,5 @@
 // Mixed precision: parameters are kept in float32 (the master weights) and used in a half type. The cast is part of the
-// differentiated function, so gradients come back in float32, and an optimiser's small updates are not rounded away.
+// differentiated function, so gradients come back in float32, and an optimizer's small updates are not rounded away.
 import { type DType, DTypeError, isHalf } from "../graph/index.js";
 import type { Tensor } from "../tensor/index.js";
 import { mapNamed } from "./state.js";

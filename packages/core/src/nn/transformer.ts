@@ -33,7 +33,7 @@ export interface EncoderLayerInit {
 export interface EncoderLayerOptions {
   heads: number;
   activation?: Activation;
-  /** "post" normalises after each residual sum (PyTorch's default), "pre" before each part. */
+  /** "post" normalizes after each residual sum (PyTorch's default), "pre" before each part. */
   norm?: "post" | "pre";
   epsilon?: number;
   /** See attention's mask. */
@@ -91,7 +91,7 @@ export const encoderLayer = {
 
 export interface Encoder {
   layers: EncoderLayer[];
-  /** Normalises the result; present where `finalNorm` was asked for. */
+  /** Normalizes the result; present where `finalNorm` was asked for. */
   norm?: LayerNorm;
 }
 

@@ -1,4 +1,4 @@
-// Gradient accumulation: an optimiser that takes a step after every k gradients, with their mean; between steps the
+// Gradient accumulation: an optimizer that takes a step after every k gradients, with their mean; between steps the
 // parameters stay as they are.
 import { type Tensor, treeMap, where, zeros } from "../tensor/index.js";
 import { type Optimizer, requireNumber, zerosOf } from "./common.js";

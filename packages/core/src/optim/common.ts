@@ -1,4 +1,4 @@
-// What optimisers share: the learning rate in its three forms, weight decay, and checks. Knows no optimiser.
+// What optimizers share: the learning rate in its three forms, weight decay, and checks. Knows no optimizer.
 import { isComplex, WeftError } from "../graph/index.js";
 import { type Tensor, treeLeaves, treeMap, zerosLike } from "../tensor/index.js";
 
@@ -38,7 +38,7 @@ export function rateAt(rate: LearningRate, step: Tensor): Tensor | number {
 export const inPrecision = (scalar: Tensor | number, like: Tensor): Tensor | number =>
   typeof scalar === "number" ? scalar : scalar.cast(like.dtype);
 
-/** grad + decay * param: L2 regularisation. */
+/** grad + decay * param: L2 regularization. */
 export const withDecay = (grad: Tensor, param: Tensor, decay: number): Tensor =>
   decay === 0 ? grad : grad.add(param.mul(decay));
 

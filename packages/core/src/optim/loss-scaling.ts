@@ -36,7 +36,7 @@ function allFinite(tree: unknown): Tensor {
 }
 
 /**
- * An optimiser whose gradients come from `scaleLoss(loss, state)`. It divides them by the scale, and leaves parameters
+ * An optimizer whose gradients come from `scaleLoss(loss, state)`. It divides them by the scale, and leaves parameters
  * and state as they were where a gradient is not finite.
  */
 export function lossScaled<S>(optimizer: Optimizer<S>, options: LossScalingOptions = {}): LossScaled<S> {

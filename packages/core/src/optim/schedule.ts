@@ -36,7 +36,7 @@ export interface Schedule {
   (step: number): number;
 }
 
-/** For the `learningRate` of an optimiser. Step k of a warm-up of w runs at k / w of the rate. */
+/** For the `learningRate` of an optimizer. Step k of a warm-up of w runs at k / w of the rate. */
 export function schedule(options: ScheduleOptions): Schedule {
   const { shape = "constant", learningRate, warmupSteps = 0, totalSteps = 0, minRatio = 0 } = options;
   requireNumber("schedule", "learningRate", learningRate, 0);

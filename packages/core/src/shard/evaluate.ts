@@ -93,6 +93,8 @@ export class Evaluator {
   readonly #placements: Placement[] = [];
   readonly #moves = new Map<string, TransferCost>();
   readonly #known = new Map<string, Way[]>();
+  /** Number of candidates evaluated so far: the planner's measure of its own work. */
+  evaluated = 0;
 
   constructor(
     readonly problem: Problem,
@@ -186,6 +188,7 @@ export class Evaluator {
     if (known === undefined) {
       const placements = operands.map((id) => this.#placements[id]);
       const strategies = pin === null ? this.#strategies(item.node, mask, placements) : [pin];
+      this.evaluated += strategies.length;
       known = strategies.flatMap((strategy) => this.#price(item, strategy, operands, placements) ?? []);
       this.#known.set(key, known);
     }
@@ -248,6 +251,7 @@ export class Evaluator {
           next.push({ from, way, communicate, bytes, rank: before + way.seconds + communicate + way.debt });
         }
       }
+      this.evaluated += next.length;
       if (next.length === 0)
         throw new WeftError(`${item.node.op} %${item.node.id} cannot be spread as it was asked for`);
       const kept = width === 1 ? [cheapest(next)] : best(next, width);

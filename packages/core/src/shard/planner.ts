@@ -115,6 +115,12 @@ const apart = ({ links }: Rates, members: number): number =>
 const simplerFirst = (a: StrategyEvaluation, b: StrategyEvaluation): number =>
   a.mesh.size - b.mesh.size || a.theme.complexity - b.theme.complexity || a.seconds - b.seconds;
 
+/**
+ * Evaluated candidates after which the search is not widened. A count, not a time limit, so that a busy machine gets the
+ * same plan as an idle one.
+ */
+const maxEvaluated = 30_000;
+
 class ShardingPlanner {
   readonly problem: Problem;
   readonly #evaluators = new Map<string, Evaluator>();
@@ -250,7 +256,7 @@ class ShardingPlanner {
     if (this.#toSave() > 0.08) this.#grids();
     // The best so far once more, with more histories, if that does not take long.
     const leader = this.#leader();
-    if (leader === null || this.#toSave() <= 0.03 || performance.now() - this.#begin > 300) return;
+    if (leader === null || this.#toSave() <= 0.03 || this.#evaluated > maxEvaluated) return;
     const wider = { ...leader.theme, name: `${leader.theme.name}, searched wider` };
     this.evaluate(wider, leader.mesh, this.problem.items.length > 500 ? 2 : 6);
   }
@@ -293,6 +299,10 @@ class ShardingPlanner {
       ];
       this.evaluate(theme, new Mesh(axes, ranks), 1);
     }
+  }
+
+  get #evaluated(): number {
+    return [...this.#evaluators.values()].reduce((n, { evaluated }) => n + evaluated, 0);
   }
 
   #leader(): StrategyEvaluation | null {

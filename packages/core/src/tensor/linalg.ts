@@ -26,7 +26,7 @@ function matrix(op: string, a: TensorLike, square = false): Node {
   return build.cast(node, factorDType(node.dtype));
 }
 
-/** The factorisations run in single and double precision. */
+/** The factorizations run in single and double precision. */
 const factorDType = (dtype: DType): DType => (isHalf(dtype) ? "float32" : toInexact(dtype));
 
 /** Eigenvalues (ascending) and eigenvectors (columns) of Hermitian matrices; the lower triangle is read. */

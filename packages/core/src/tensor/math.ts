@@ -50,7 +50,7 @@ export function neg(x: TensorLike): Tensor {
 export const sign = keeping("sign", "sign");
 export const floor = rounding("floor", "floor");
 export const ceil = rounding("ceil", "ceil");
-/** Halves go to the even neighbour. */
+/** Halves go to the even neighbor. */
 export const round = rounding("round", "round");
 export const trunc = rounding("trunc", "trunc");
 export const sqrt = inexact("sqrt", "sqrt");

@@ -69,7 +69,7 @@ export const softplus = (x: TensorLike): Tensor => {
 /** log(sigmoid(x)), exact in both tails. */
 export const logSigmoid = (x: TensorLike): Tensor => neg(softplus(neg(x)));
 
-/** Half types are summed and normalised in float32: with 8 or 11 bits a sum stops growing after a few hundred terms. */
+/** Half types are summed and normalized in float32: with 8 or 11 bits a sum stops growing after a few hundred terms. */
 const wide = (node: Node): Tensor => wrap(build.cast(node, "float32"));
 
 export function softmax(x: TensorLike, axis = -1): Tensor {
@@ -89,15 +89,15 @@ export function logSoftmax(x: TensorLike, axis = -1): Tensor {
   return sub(node, logsumexp(node, at, { keepDims: true }));
 }
 
-/** Normalises the last axes to mean 0 and deviation 1, then scales and shifts. */
+/** Normalizes the last axes to mean 0 and deviation 1, then scales and shifts. */
 export function layerNorm(
   x: Tensor,
   options: { weight?: Tensor; bias?: Tensor; axes?: number | readonly number[]; epsilon?: number } = {},
 ): Tensor {
   const { weight, bias, axes = -1, epsilon = 1e-5 } = options;
   if (isHalf(x.dtype)) return wrap(build.cast(layerNorm(wide(x.node), options).node, x.dtype));
-  const centred = sub(x, mean(x, axes, { keepDims: true }));
-  const scaled = mul(centred, rsqrt(add(variance(x, axes, { keepDims: true }), epsilon)));
+  const centered = sub(x, mean(x, axes, { keepDims: true }));
+  const scaled = mul(centered, rsqrt(add(variance(x, axes, { keepDims: true }), epsilon)));
   const weighted = weight === undefined ? scaled : mul(scaled, weight);
   return bias === undefined ? weighted : add(weighted, bias);
 }

@@ -125,10 +125,10 @@ export function bernoulli(probability: number, shape: Shape, options: Omit<Rando
 }
 
 /** Which elements dropout keeps: each with probability 1 - rate, rounded to 2^-16. `shape` is that of one key's elements. */
-export function keptMask(shape: Shape, rate: number, from: Key): Tensor {
+export function dropoutMask(shape: Shape, rate: number, from: Key): Tensor {
   checkShape("dropout", shape);
   checkKey("dropout", from);
-  return wrap(composed.keptMask(shape, rate, from.node));
+  return wrap(composed.dropoutMask(shape, rate, from.node));
 }
 
 /** The whole numbers 0 to n-1 in random order, int32. */

@@ -88,8 +88,8 @@ export function variance(x: TensorLike, axes?: Axes, { keepDims, correction = 0 
   const resolved = resolveAxes("var", axes, node.shape.length);
   const count = numel(resolved.map((a) => node.shape[a]));
   const total = reduceNode("sum", values, resolved, true);
-  const centre = build.expand(build.div(total, build.fullLike(total, count)), values.shape);
-  const deviation = build.sub(values, centre);
+  const center = build.expand(build.div(total, build.fullLike(total, count)), values.shape);
+  const deviation = build.sub(values, center);
   const squares = isComplex(values.dtype)
     ? build.real(build.mul(deviation, build.conj(deviation)))
     : build.mul(deviation, deviation);

@@ -286,3 +286,18 @@ describe("words and pictures", () => {
     assert.throws(() => parseRates(null), /no object/);
   });
 });
+
+test("a slow machine chooses the same plan as a fast one", (context) => {
+  const size = { batch: 8, length: 16, width: 32, heads: 2, layers: 1, feedForward: 64, vocabulary: 100, classes: 4 };
+  const { fn } = transformerStep(size);
+  const outcome = (): string[] =>
+    planFor(fn).alternatives.map(({ name, mesh, seconds }) => `${name} ${mesh} ${seconds}`);
+  const fast = outcome();
+  let now = 0;
+  context.mock.method(performance, "now", () => (now += 1e4));
+  assert.deepEqual(outcome(), fast);
+  assert.ok(
+    fast.some((line) => line.includes("searched wider")),
+    fast.join("\n"),
+  );
+});

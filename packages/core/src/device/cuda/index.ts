@@ -13,6 +13,7 @@ import {
   type NamedRanges,
   type ProcessGroup,
 } from "../contract.js";
+import { Lifetime } from "../executable-lru.js";
 import { canFuse } from "./attention.js";
 import { type CudaBuffer, CudaContext, type Piece } from "./context.js";
 import { cudaLibraries } from "./driver.js";
@@ -21,7 +22,7 @@ import { type TransferRates, transferRates } from "./inspect.js";
 import { joinNccl } from "./nccl-join.js";
 import { type GpuReadings, readGpu } from "./nvml.js";
 import { Products } from "./products.js";
-import { type Addresses, CudaProgram, Launcher } from "./program.js";
+import { type Addresses, CudaProgram, Launcher, writeCudaSource } from "./program.js";
 import { cudaPlanOptions } from "./source.js";
 
 export { canFuse } from "./attention.js";
@@ -179,12 +180,12 @@ export class CudaDevice implements Device {
     return new CudaProgram(this.context, this.#launcher, this.products, plan, this.#precision);
   }
 
-  keeps(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
+  supportsCustomKernel(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
     return canFuse(node, usesOutput, this.traits.attention!);
   }
 
   source(fn: GraphFn, options: CompileOptions): string {
-    return this.#program(this.#plan(fn, options)).source;
+    return writeCudaSource(this.#plan(fn, options), this.context, this.#precision).source;
   }
 
   compile(fn: GraphFn, options: CompileOptions): Executable {
@@ -196,6 +197,13 @@ export class CudaDevice implements Device {
     const { context } = this;
     const recorded = new RecordedRuns(context, program, { inputs: inputBytes, outputs: outputBytes, aliases });
     const name = `weft: ${program.kernels.length} kernels, ${program.kernels[0]?.name ?? "nothing"} ...`;
+
+    const lifetime = new Lifetime(() =>
+      context.retire(() => {
+        recorded.release();
+        program.release();
+      }),
+    );
 
     const deliver = (addresses: Addresses, output: CudaBuffer): void => {
       const list: Piece[] = [];
@@ -228,6 +236,7 @@ export class CudaDevice implements Device {
     };
 
     const run = (buffers: readonly DeviceBuffer[], wanted = false): DeviceBuffer[] => {
+      lifetime.check();
       context.enter();
       context.epoch++;
       const outputs: CudaBuffer[] = [];
@@ -258,6 +267,7 @@ export class CudaDevice implements Device {
       scratchBytes,
       aliases,
       run,
+      release: () => lifetime.release(),
       get lastTimes() {
         return lastTimes;
       },
