@@ -76,6 +76,7 @@ function loadSaved(saved: SavedProgram): Native | null {
 }
 
 interface Runtime {
+  activate: NativeFunction;
   loadLinalg: NativeFunction;
   alloc: NativeFunction;
   free: NativeFunction;
@@ -103,16 +104,15 @@ const usesLinalg = (plan: Schedule): boolean =>
 const needsGroup = (plan: Schedule): boolean =>
   plan.steps.some((step) => (step.kind === "loop" ? needsGroup(step.body) : step.kind === "collective"));
 
-function loadRuntime(threads: number, cores: readonly number[] | undefined): Runtime {
+/** The device whose threads, cores and group the runtime library is set to. */
+let active: CpuDevice | null = null;
+
+function loadRuntime(threads: number): Runtime {
   const { lib } = load([runtimeSource], { resident: true });
-  if (cores !== undefined && cores.length > 0) {
-    const pin = lib.func("int wr_pin(const int32_t* cores, int count)");
-    if (pin(Int32Array.from(cores), cores.length) !== 0)
-      throw new WeftError(`cpu: this process may not run on cores ${cores.join(", ")}; see taskset -p ${process.pid}`);
-  }
   const init = lib.func("int wr_init(const char* path, int threads)");
   const blas = init(findOpenBlas(), threads) as number;
   return {
+    activate: lib.func("int wr_activate(const int32_t* cores, int count, int threads)"),
     loadLinalg: lib.func("int wr_load_linalg(const char* library, const char* blas, int threads)"),
     alloc: lib.func("uint64_t wr_alloc(uint64_t bytes)"),
     free: lib.func("void wr_free(uint64_t p)"),
@@ -147,6 +147,7 @@ export class CpuDevice implements Device {
   #group: ProcessGroup | null = null;
   #hasShared = false;
   readonly #runtime: Runtime;
+  readonly #cores: Int32Array;
   /** Buffers by where their memory came from: the system, or a buffer that was freed. */
   readonly allocations = { fresh: 0, reused: 0 };
   /** Programs by how they came: planned here, or by an earlier process. */
@@ -160,8 +161,12 @@ export class CpuDevice implements Device {
   constructor(options: CpuOptions = {}) {
     this.threads =
       options.threads ?? options.cores?.length ?? (Number(process.env.WEFT_THREADS) || availableParallelism());
-    runtime ??= loadRuntime(this.threads, options.cores);
+    if (!Number.isInteger(this.threads) || this.threads < 1)
+      throw new WeftError(`cpu: threads is ${this.threads}; give a whole number of at least 1`);
+    this.#cores = Int32Array.from(options.cores ?? []);
+    runtime ??= loadRuntime(this.threads);
     this.#runtime = runtime;
+    this.#activate();
     this.blas = runtime.blas;
     if (options.shared === true) this.shared = true;
     this.traits = { ...hostTraits, sharesHost: true, threads: this.threads };
@@ -187,7 +192,21 @@ export class CpuDevice implements Device {
       this.#used -= this.#scratch.bytes;
       this.#scratch = null;
     }
-    this.#runtime.setGroup(group?.native?.call ?? 0, group?.native?.group ?? 0);
+    if (active === this) this.#useGroup();
+  }
+
+  #useGroup(): void {
+    this.#runtime.setGroup(this.#group?.native?.call ?? 0, this.#group?.native?.group ?? 0);
+  }
+
+  /** Sets the runtime library, which all CPU devices of a process share, to this device. */
+  #activate(): void {
+    if (this.#runtime.activate(this.#cores, this.#cores.length, this.threads) !== 0)
+      throw new WeftError(
+        `cpu: this process may not run on cores ${this.#cores.join(", ")}; see taskset -p ${process.pid}`,
+      );
+    active = this;
+    this.#useGroup();
   }
 
   /** Whether new memory is shared; worker processes share theirs with clients without a group too. */
@@ -341,6 +360,7 @@ export class CpuDevice implements Device {
       release: () => lifetime.release(),
       run: (buffers) => {
         lifetime.check();
+        if (active !== this) this.#activate();
         const outputs: DeviceBuffer[] = [];
         for (let i = 0; i < inputs; i++) addresses[i] = (buffers[i] as CpuBuffer).address;
         for (let i = 0; i < outputBytes.length; i++) {
