@@ -13,7 +13,7 @@ import type { Tensor } from "./tensor.js";
  * import { matmul, tensor } from "@weft/core";
  *
  * const a = tensor([[1, 2], [3, 4]]);
- * console.log(await matmul(a, [5, 6]).array()); // [17, 39]
+ * console.log(await matmul(a, tensor([5, 6])).array()); // [17, 39]
  * console.log(await a.matmul(a.T).array()); // [[5, 11], [11, 25]]
  * ```
  */

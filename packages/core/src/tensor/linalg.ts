@@ -81,7 +81,7 @@ const unvector = (x: Node, vector: boolean): Tensor => wrap(vector ? build.resha
  * import { solve, tensor } from "@weft/core";
  *
  * const a = tensor([[2, 0], [0, 4]]);
- * console.log(await solve(a, [2, 4]).array()); // [1, 1]
+ * console.log(await solve(a, tensor([2, 4])).array()); // [1, 1]
  * ```
  */
 export function solve(a: TensorLike, b: TensorLike): Tensor {
