@@ -23,8 +23,9 @@ import { ClusterBuffer, withCallSite } from "./buffer.js";
 import type { Connection } from "./connection.js";
 import { maxConstantBytes } from "./constants.js";
 import { log } from "./debug.js";
+import { ClusterError, LostTensorError } from "./errors.js";
 import { type ClusterFunction, ExecutableCache } from "./executable-cache.js";
-import { delay, fetchTensor, LostTensorError } from "./fetch.js";
+import { delay, fetchTensor } from "./fetch.js";
 import { Lineage, type RecomputeStep } from "./lineage.js";
 import type { CallPrediction } from "./predict.js";
 import { releaseStaging, stage, Uploads } from "./upload.js";
@@ -191,8 +192,9 @@ export class ClusterDevice implements Device {
         it.computed = true;
         return result;
       } catch (error) {
-        if (attempt > maxRecoveryAttempts || it.freed || this.lost !== null || !(error instanceof LostTensorError))
-          throw error;
+        if (!(error instanceof LostTensorError)) throw error;
+        const final = attempt > maxRecoveryAttempts || it.freed || this.lost !== null;
+        if (final) throw new ClusterError(withCallSite(error.message, it.site), error.code);
         // Another wait may already have recovered it.
         if (it.id !== id) continue;
         // A worker may report an aborted collective before the dispatcher reports the dead worker.
@@ -200,7 +202,7 @@ export class ClusterDevice implements Device {
         const problem = it.id === id ? this.#recover([it]) : null;
         if (problem === null) continue;
         const reason = error.reported ? null : this.#failureReason(it);
-        throw new WeftError(addReason(reason === null ? error.message : withCallSite(reason, it.site), problem));
+        throw new ClusterError(withCallSite(addReason(reason ?? error.message, problem), it.site), error.code);
       }
     }
   }
@@ -487,6 +489,5 @@ export class ClusterDevice implements Device {
 /** Maximum number of recovery attempts per await. */
 const maxRecoveryAttempts = 2;
 
-/** Inserts the reason why a tensor was not recomputed before the source line of an error message. */
-const addReason = (message: string, why: string): string =>
-  why === "" ? message : message.replace(/(\n {2}computed at|$)/, ` (${why})$1`);
+/** Appends the reason why a tensor was not recomputed. */
+const addReason = (message: string, why: string): string => (why === "" ? message : `${message} (${why})`);

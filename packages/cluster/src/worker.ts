@@ -11,6 +11,8 @@ import {
   type Executable,
   type ExecutableHandle,
   ExecutableLru,
+  GroupError,
+  type GroupErrorCode,
   groupLibrary,
   MpiGroup,
   movedBytes,
@@ -42,14 +44,14 @@ import {
   type ConstantArguments,
   decodeAll,
   encode,
-  type FailureCause,
+  type FailureCode,
   type FromWorker,
   protocolVersion,
   type SharedMemory,
   type ToWorker,
   toWorker,
 } from "./protocol.js";
-import { FailedError, Namespace } from "./store.js";
+import { FailedError, type Failure, Namespace } from "./store.js";
 import { type Channel, hostId, openStream, type Security, securityFrom } from "./wire.js";
 
 export interface WorkerOptions extends Security, CalibrateOptions {
@@ -72,7 +74,8 @@ type UploadPart = Extract<ToWorker, { t: "upload" }>["part"];
 
 interface Program {
   executable: ExecutableHandle<CachedExecutable> | null;
-  problem: string | null;
+  /** Why the program cannot run; its code is reported for every run. */
+  problem: Failure | null;
   fn: GraphFn | null;
   group: { name: string; rank: number; size: number; mpi: boolean } | null;
   donated: readonly boolean[];
@@ -227,6 +230,7 @@ export class Worker {
         memoryBytes: this.device.memory().totalBytes,
         rates: this.#rates,
         attention: this.device.traits.attention,
+        accelerator: this.device.traits.accelerator,
         mpi: place.launcher === "none" ? null : { job: place.name, rank: place.rank, size: place.size },
       });
     });
@@ -318,12 +322,12 @@ export class Worker {
 
   /** Marks the outputs of a failed instruction as failed for its client; instructions of other clients continue. */
   #failMessage(message: ToWorker, error: Error): void {
-    const [text, cause] = causeOf(error);
-    log("worker", () => `"${message.t}" failed: ${text}`);
+    const failure = failureOf(error);
+    log("worker", () => `"${message.t}" failed: ${failure.message}`);
     const ids = message.t === "run" ? message.outputs : message.t === "upload" ? [message.id] : [];
     if (!("client" in message) || ids.length === 0) return;
-    for (const id of ids) this.#spaces.get(message.client)?.fail(id, { message: text, cause });
-    this.#send({ t: "failed", client: message.client, ids, message: text, cause, worker: this.id });
+    for (const id of ids) this.#spaces.get(message.client)?.fail(id, failure);
+    this.#send({ t: "failed", client: message.client, ids, ...failure, worker: this.id });
   }
 
   #handle(message: ToWorker): Promise<void> | null {
@@ -387,8 +391,8 @@ export class Worker {
         () => `program ${program} of client ${client}: ${entry.executable!.value.executable.kernels.length} kernels`,
       );
     } catch (error) {
-      entry.problem = shortened((error as Error).message);
-      log("worker", () => `program ${program} of client ${client} cannot run: ${entry.problem}`);
+      entry.problem = failureOf(error as Error);
+      log("worker", () => `program ${program} of client ${client} cannot run: ${entry.problem?.message}`);
     }
   }
 
@@ -411,7 +415,7 @@ export class Worker {
   /** Returns the group of this name, joining it with its other members if needed. */
   #join({ name, rank, size, mpi }: NonNullable<Program["group"]>): ProcessGroup {
     const reason = this.#broken.get(name);
-    if (reason !== undefined) throw new FailedError({ message: reason, cause: "aborted" });
+    if (reason !== undefined) throw new FailedError({ message: reason, code: "aborted" });
     let group = this.#groups.get(name);
     if (group === undefined) {
       // Groups of earlier generations are obsolete: every member receives the same instructions in the same order.
@@ -448,18 +452,18 @@ export class Worker {
     const entry = this.#programs.get(`${client}/${program}`);
     try {
       if (entry === undefined) throw new WeftError(`program ${program} was not defined`);
-      if (entry.problem !== null || entry.executable === null)
-        throw new WeftError(entry.problem ?? "the program was not compiled");
+      if (entry.problem !== null) throw new FailedError(entry.problem);
+      if (entry.executable === null) throw new WeftError("the program was not compiled");
       if (entry.group !== null) this.#join(entry.group);
       this.#execute(space, entry, entry.executable.value.executable, message);
     } catch (error) {
-      const [text, cause] = causeOf(error as Error);
+      const failure = failureOf(error as Error);
       // Abort the group: its other members would wait for this one.
-      if (entry?.group != null) this.#breakGroup(entry.group.name, text);
-      for (const id of outputs) space.fail(id, { message: text, cause });
+      if (entry?.group != null) this.#breakGroup(entry.group.name, failure.message);
+      for (const id of outputs) space.fail(id, failure);
       const { id } = this;
-      this.#send({ t: "failed", client, ids: outputs, message: text, cause, worker: id });
-      log("worker", () => `program ${program} of client ${client} failed on [${inputs}]: ${text}`);
+      this.#send({ t: "failed", client, ids: outputs, ...failure, worker: id });
+      log("worker", () => `program ${program} of client ${client} failed on [${inputs}]: ${failure.message}`);
     }
   }
 
@@ -548,9 +552,9 @@ export class Worker {
         fill(buffer);
         space.put(id, buffer);
       } catch (error) {
-        const [text, cause] = causeOf(error as Error);
-        space.fail(id, { message: text, cause });
-        this.#send({ t: "failed", client, ids: [id], message: text, cause, worker: this.id });
+        const failure = failureOf(error as Error);
+        space.fail(id, failure);
+        this.#send({ t: "failed", client, ids: [id], ...failure, worker: this.id });
       }
       if (total > 0) this.#data.notify(client, { uploaded: id });
     };
@@ -638,12 +642,20 @@ function abort(group: ProcessGroup): void {
   if (host instanceof ShmGroup) host.abort();
 }
 
-function causeOf(error: Error): [string, FailureCause] {
-  error.message = shortened(error.message);
-  if (error instanceof FailedError) return [error.failure.message, error.failure.cause];
-  if (error instanceof OutOfMemoryError) return [`out of memory on a worker: ${error.message}`, "memory"];
-  if (/given up after an error/.test(error.message)) return [error.message, "aborted"];
-  return [error.message, /rank \d+ of group .* is (gone|stopped)/.test(error.message) ? "lost" : "error"];
+/** Codes of group errors that a client treats specially. */
+const groupFailures: Partial<Record<GroupErrorCode, FailureCode>> = {
+  "peer-dead": "lost",
+  "peer-stopped": "lost",
+  aborted: "aborted",
+  memory: "memory",
+};
+
+/** An error as it is reported to clients. */
+export function failureOf(error: Error): Failure {
+  if (error instanceof FailedError) return error.failure;
+  const message = shortened(error.message);
+  if (error instanceof OutOfMemoryError) return { message: `out of memory on a worker: ${message}`, code: "memory" };
+  return { message, code: (error instanceof GroupError && groupFailures[error.code]) || "error" };
 }
 
 /** Parses --cores: "2" is a count, "0,1" and "0-3" are core ids. */
