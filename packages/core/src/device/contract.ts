@@ -69,6 +69,7 @@ export interface Executable {
   release(): void;
 }
 
+/** Memory of a device. */
 export interface DeviceMemory {
   /** In buffers that somebody holds, in the pool for reuse, and the largest sum of buffers so far. */
   usedBytes: number;
@@ -148,6 +149,7 @@ export interface AttentionSupport {
   precision: Precision;
 }
 
+/** A device: allocates buffers, copies data, and compiles graphs to executables. */
 export interface Device {
   readonly name: string;
   readonly traits: DeviceTraits;

@@ -347,6 +347,7 @@ export function setDefaultDevice(make: () => Device): void {
   makeDefault = make;
 }
 
+/** The session of the current device. */
 export function session(): Session {
   current ??= useDevice(makeDefault());
   return current;

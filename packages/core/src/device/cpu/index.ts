@@ -36,6 +36,7 @@ class CpuBuffer implements DeviceBuffer {
   ) {}
 }
 
+/** Options of {@link CpuDevice}. */
 export interface CpuOptions {
   /** Threads to use; by default one a core. */
   threads?: number;
@@ -137,6 +138,7 @@ const poolLimit = totalmem() / 4;
 const planFor = (fn: GraphFn, { donated, known = new Map() }: CompileOptions): Schedule =>
   scheduleFunction(fn, { parallelRows: 16, drawsAlone: true, longReduction: 32768, donated, lanes: { known } });
 
+/** The CPU of this machine, by generated C code. */
 export class CpuDevice implements Device {
   readonly name = "cpu";
   readonly traits: DeviceTraits;

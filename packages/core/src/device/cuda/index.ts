@@ -32,6 +32,7 @@ export { libraryVersions, type TransferRates } from "./inspect.js";
 export { NcclGroup, ncclGroup } from "./nccl.js";
 export type { GpuProcess, GpuReadings } from "./nvml.js";
 
+/** Options of {@link CudaDevice}. */
 export interface CudaOptions {
   /** Products of float32 matrices where the program does not say (see weft.setPrecision): exact by default. */
   precision?: Precision;
@@ -51,6 +52,7 @@ export function gpuCount(): number {
 /** Events before this one belong to transfers. */
 const firstPieceEvent = 2;
 
+/** An NVIDIA GPU, by generated CUDA kernels and the CUDA libraries. */
 export class CudaDevice implements Device {
   readonly name: string;
   readonly traits: DeviceTraits;

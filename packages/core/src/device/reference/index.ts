@@ -29,6 +29,7 @@ const valueOf = (buffer: DeviceBuffer, node: Node): Value => ({
   data: storageView(node.dtype, (buffer as HostBuffer).data, 0, numel(node.shape)),
 });
 
+/** A device that interprets graphs in JavaScript: slow, and the oracle of the other devices. */
 export class ReferenceDevice implements Device {
   readonly name: string = "reference";
   readonly traits: DeviceTraits = { ...hostTraits, hostMemory: false };
