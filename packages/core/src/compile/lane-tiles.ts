@@ -2,6 +2,7 @@
 // neighbouring lanes far apart. A warp moves the numbers of several steps of all its lanes at once, whole lines of memory,
 // and each lane picks its own from shared memory.
 import { type DType, isComplex } from "../graph/index.js";
+import { settings } from "../settings/index.js";
 import type { Ix } from "./index-expr.js";
 import type { LaneProgram } from "./lane.js";
 import type { LaneLoop } from "./lane-scalar.js";
@@ -24,7 +25,7 @@ export interface Tile {
 }
 
 /** Few lanes wait for single numbers rather than for tiles. WEFT_LANE_TILES sets another limit, for tests. */
-const tiledLanes = (): number => Number(process.env.WEFT_LANE_TILES ?? 16384);
+const tiledLanes = (): number => settings.laneTiles.get();
 const tileBytes = 64;
 
 /** The tile that an access belongs to; null where its lanes or steps do not lie as they must. */

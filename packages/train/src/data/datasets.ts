@@ -6,6 +6,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { CsvError, readCsv } from "@weft/formats/csv";
+import { trainSettings } from "../settings.js";
 import { syntheticClasses, syntheticTable } from "./synthetic.js";
 import { DataError, TableBuilder, type TextTable } from "./table.js";
 
@@ -54,7 +55,7 @@ export const infoOf = (name: DatasetName): DatasetInfo => datasets[name];
 
 /** Folder of downloads and token files. */
 export const dataHome = (): string =>
-  process.env.WEFT_DATA ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "weft", "data");
+  trainSettings.datasets.get() ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "weft", "data");
 
 type Reader = (source: DatasetSource, bytes: Buffer) => TextTable | Promise<TextTable>;
 

@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { createReadStream, existsSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { join } from "node:path";
+import { trainSettings } from "../settings.js";
 import { type DatasetName, type DatasetSplit, dataHome, infoOf, splits } from "./datasets.js";
 import { DataError } from "./table.js";
 
@@ -34,7 +35,7 @@ export async function download(dataset: DatasetName, options: DownloadOptions = 
   if (hub === null) throw new DataError(`${dataset} is made on the fly; there is nothing to fetch`);
   const folder = options.folder ?? join(dataHome(), dataset);
   mkdirSync(folder, { recursive: true });
-  const base = (options.hub ?? process.env.WEFT_HUB ?? "https://huggingface.co").replace(/\/$/, "");
+  const base = (options.hub ?? trainSettings.hub.get() ?? "https://huggingface.co").replace(/\/$/, "");
   const done: Downloaded[] = [];
   for (const split of splits) {
     const url = `${base}/datasets/${hub.repository}/resolve/main/${hub.files[split]}`;

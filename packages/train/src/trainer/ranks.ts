@@ -5,6 +5,7 @@ import { randomBytes } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { trainSettings } from "../settings.js";
 import { TrainError } from "./errors.js";
 
 export interface RanksOptions {
@@ -35,7 +36,7 @@ const errorFile = "WEFT_RANK_ERROR";
 
 /** In a rank: stores its error for the parent. Returns false without a parent. */
 export function reportToParent(message: string): boolean {
-  const path = process.env[errorFile];
+  const path = trainSettings.rankError.get();
   if (path === undefined) return false;
   writeFileSync(path, message);
   return true;

@@ -2,6 +2,7 @@
 // one graph launch.
 import { type Schedule, scheduleFunction } from "../../compile/index.js";
 import { bytesOf, type GraphFn, type Node, numel, type Precision } from "../../graph/index.js";
+import { settings } from "../../settings/index.js";
 import {
   type CompileOptions,
   type Device,
@@ -71,7 +72,7 @@ export class CudaDevice implements Device {
     this.#launcher = new Launcher(this.context);
     this.products = new Products(this.context);
     this.#precision = options.precision ?? "float32";
-    this.#graphs = options.graphs ?? process.env.WEFT_CUDA_GRAPHS !== "0";
+    this.#graphs = options.graphs ?? settings.cudaGraphs.get();
     const { architecture, sharedBytes } = this.context;
     this.traits = {
       ...hostTraits,
