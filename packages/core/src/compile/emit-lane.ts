@@ -1,5 +1,5 @@
-// Lane programs as text: what both dialects share. Loops, the ways of keeping states, statements, addresses; how a lane's
-// numbers are held between statements is the dialect's business (emit-lane-c.ts, emit-lane-cuda.ts).
+// Emits lane programs: the part that both dialects share. Loops, storage of states, statements, addresses; how a lane's
+// values are held between statements is up to the dialect (emit-lane-c.ts, emit-lane-cuda.ts).
 import { binaryFns, type DType, isComplex } from "../graph/index.js";
 import type { Ix } from "./index-expr.js";
 import type { HistoryPolicy, LaneItem, LaneProgram, LaneStore } from "./lane.js";
@@ -32,7 +32,7 @@ class Lines implements Emitter {
 
 const isBinary: ReadonlySet<string> = new Set(binaryFns);
 
-/** One statement that defines a scalar; `read` is the text of what comes from memory. */
+/** One statement that defines a scalar; `read` is the text of a memory access. */
 export function scalarStatement(
   s: LaneScalar,
   use: (s: LaneScalar) => string,
@@ -58,7 +58,7 @@ export function scalarStatement(
     return `${indent}${type} ${name}, ${other}; ${call}`;
   } else if (isBinary.has(s.op)) binaryValue(out, s.op as never, [a], [b], s.args[0].dtype, s.dtype);
   else unaryValue(out, s.op as never, [a], s.args[0].dtype, s.dtype);
-  // A cast that changes nothing defines nothing; give it its name all the same.
+  // A cast that changes nothing defines nothing, but still gets a name.
   if (out.lines.length === 0) out.define(type, a);
   return out.lines.join("\n");
 }
@@ -86,7 +86,7 @@ export abstract class LanePrinter {
   protected abstract advance(loop: LaneLoop, states: readonly number[], indent: string): void;
   protected abstract declareArray(name: string, type: string, size: number, indent: string): void;
   protected abstract element(array: string, at: string): string;
-  /** Statements that every lane runs. */
+  /** Statements that every lane executes. */
   protected abstract each(body: string[], indent: string): void;
   protected beginLoop(_loop: LaneLoop, _item: Extract<LaneItem, { kind: "loop" }>, _indent: string): void {}
   protected beginStep(_loop: LaneLoop, _indent: string): void {}
@@ -128,7 +128,7 @@ export abstract class LanePrinter {
     return this.historyElement(loop, slot, at);
   }
 
-  /** Declares the lane's own room for the numbers of `steps` steps. */
+  /** Declares the lane's local storage for the values of `steps` steps. */
   protected declareHistory(loop: LaneLoop, recorded: readonly LaneScalar[], steps: number, indent: string): void {
     recorded.forEach((s, i) => {
       this.declareArray(`h${loop.id}_${i}`, computeType[s.dtype], steps, indent);
@@ -172,7 +172,7 @@ export abstract class LanePrinter {
     return `const ix ${loop.variable} = ${loop.reverse ? `${loop.length - 1} - ${q}` : q};`;
   }
 
-  /** One pass over some steps; `quiet` leaves out what was stored the first time. */
+  /** One pass over some steps; `quiet` omits what was stored the first time. */
   #steps(item: Extract<LaneItem, { kind: "loop" }>, from: string, to: string, indent: string, quiet: boolean): void {
     const { loop } = item;
     const q = `q${loop.id}`;
@@ -210,7 +210,7 @@ export abstract class LanePrinter {
 
   readonly #kept = new Map<LaneLoop, Extract<LaneItem, { kind: "loop" }>>();
 
-  /** The forward pass: the state at the beginning of every stretch is kept. */
+  /** The forward pass: the state at the beginning of every segment is checkpointed. */
   #checkpointed(item: Extract<LaneItem, { kind: "loop" }>, every: number, indent: string): void {
     const { loop, states } = item;
     const stretches = Math.ceil(loop.length / every);
@@ -237,7 +237,7 @@ export abstract class LanePrinter {
   /** A loop whose steps are not recorded in this pass. */
   protected unrecorded: LaneLoop | null = null;
 
-  /** The reverse pass: stretch by stretch, each run again from its kept state before it is gone through backwards. */
+  /** The reverse pass: each segment is rematerialized from its checkpoint before it is traversed backwards. */
   #backwards(
     item: Extract<LaneItem, { kind: "loop" }>,
     kept: Extract<LaneItem, { kind: "loop" }>,
@@ -255,7 +255,7 @@ export abstract class LanePrinter {
     this.restoreStates(kept.loop, kept.states, `${indent}    `);
     this.#steps(kept, `w${f}`, `z${f}`, `${indent}    `, true);
     this.lines.push(`${indent}  }`);
-    // Step q of the reader undoes step length - 1 - q of the loop that it reads.
+    // Step q of the reader reverses step length - 1 - q of the loop that it reads.
     this.#steps(item, `${length} - z${f}`, `${length} - w${f}`, `${indent}  `, false);
     this.lines.push(`${indent}}`);
   }
@@ -274,7 +274,7 @@ export abstract class LanePrinter {
     ];
   }
 
-  /** The lane's index on each axis, from its number. */
+  /** The lane's index on each axis, from its linear index. */
   protected laneAxes(type: string): string {
     const { prefix } = this.program;
     let stride = 1;

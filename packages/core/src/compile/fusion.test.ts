@@ -1,4 +1,4 @@
-// Fusion is checked, not hoped for: the number and kind of kernels of programs that people write.
+// Checks the number and kind of kernels of typical programs.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CpuDevice } from "../device/index.js";
@@ -224,7 +224,7 @@ test("donated memory is reused in place, and results stay right", { skip }, () =
   const before = device.memory().usedBytes;
   for (let i = 0; i < 3; i++) [p, m] = update(p, m, g);
   assert.equal(device.memory().usedBytes, before, "no new memory");
-  // m: 1, 1.9, 2.71, 3.439; p falls by a tenth of each.
+  // m: 1, 1.9, 2.71, 3.439; p decreases by a tenth of each.
   assert.ok(Math.abs(Number(m.dataSync()[999]) - 3.439) < 1e-5);
   assert.ok(Math.abs(Number(p.dataSync()[0]) - (1 - 0.1 * (1 + 1.9 + 2.71 + 3.439))) < 1e-5);
 });

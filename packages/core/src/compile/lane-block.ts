@@ -1,6 +1,6 @@
-// Block programs: a scan over a batch of problems that are too large for one thread, one block of threads a problem. The
-// tensors of a step lie in shared memory; each is computed by all threads of the block together, an element a thread, and
-// barriers stand between those that read each other. Reduced or combined values that are read once are not stored at all.
+// Block programs: a scan over a batch of problems that are too large for one thread, one thread block per problem. The
+// tensors of a step are in shared memory; all threads of the block compute each of them together, one element per thread,
+// with barriers between dependent ones. Values that are read once are not stored.
 import { loopCost } from "../cost/index.js";
 import { bytesOf, type DType, functionOrder, isComplex, isOp, type Node, numel, realOf } from "../graph/index.js";
 import { splitScan } from "../transform/index.js";
@@ -16,18 +16,18 @@ export interface BlockArray {
   count: number;
   dtype: DType;
   parts: 1 | 2;
-  /** First byte, once memory was given out. */
+  /** First byte, after allocation. */
   offset: number;
 }
 
 /** Elements that all threads compute together and write to an array or an output. */
 export interface BlockTask {
-  /** The name of the running element in addresses, and how many there are. */
+  /** The name of the element variable in addresses, and its range. */
   variable: string;
   count: number;
-  /** Where the elements go: an array of the block, or an output of the kernel at an address. */
+  /** Destination of the elements: an array of the block, or an output of the kernel at an address. */
   target: { array: BlockArray } | { output: number; address: Ix };
-  /** The parts of an element as a function of the running variable; or one list an element where they differ. */
+  /** The parts of an element as a function of the element variable; or one list per element where they differ. */
   values: LaneScalar[] | LaneScalar[][];
   each: boolean;
 }
@@ -55,7 +55,7 @@ export interface BlockProgram {
 const maxSharedBytes = 48 * 1024;
 const maxTaskScalars = 4000;
 const maxUnrolledElements = 64;
-/** Longer products than this are a library's work. */
+/** Longer contractions are left to the library. */
 const maxContraction = 128;
 
 const operationCost = (node: Node): number => {
@@ -89,7 +89,7 @@ export class BlockBuilder {
     this.#bind();
   }
 
-  /** What one problem has of a tensor that begins with the lane axes. */
+  /** The part of a tensor with leading lane axes that belongs to one problem. */
   #restOf(shape: readonly number[]): readonly number[] {
     if (!this.evaluator.leads(shape)) throw new NotLane("a carry without the lanes' axes");
     return shape.slice(this.evaluator.prefix.length);
@@ -148,7 +148,7 @@ export class BlockBuilder {
     }
   }
 
-  /** The values of a step that are written to shared memory: those that cost something and are read more than once. */
+  /** The values of a step that are stored in shared memory: expensive ones that are read more than once. */
   #materialised(): Node[] {
     const { body, carries } = this.node.attrs;
     const params = new Set(body.params);
@@ -179,13 +179,13 @@ export class BlockBuilder {
         reads.set(x, (reads.get(x) ?? 0) + times * each);
       }
     }
-    // New states must be arrays of their own, also where a step only moves elements.
+    // New states must be separate arrays, also where a step only moves elements.
     for (const output of next) chosen.add(output);
     this.#shortenLives(chosen, params);
     return this.#order.filter((node) => chosen.has(node));
   }
 
-  /** Sums that grow over a step are written down as they grow: else all that they are made of would wait for the last. */
+  /** Sums that grow over a step are stored as they grow: otherwise all their terms would stay alive to the end. */
   #shortenLives(chosen: Set<Node>, params: ReadonlySet<Node>): void {
     const level = new Map<Node, number>();
     const heavy = new Set<Node>();
@@ -332,7 +332,7 @@ export class BlockBuilder {
     };
   }
 
-  /** Arrays of a step share memory with those that are over before they begin; states keep theirs. */
+  /** Arrays of a step reuse the memory of dead ones; states keep theirs. */
   #placeArrays(levels: readonly BlockTask[][], advance: readonly [BlockArray, BlockArray][]): number {
     const first = new Map<BlockArray, number>();
     const last = new Map<BlockArray, number>();
@@ -373,7 +373,7 @@ export class BlockBuilder {
   }
 }
 
-/** Everything that some scalars are made of, operands first. */
+/** Everything that some scalars depend on, operands first. */
 export function closure(roots: readonly LaneScalar[]): LaneScalar[] {
   const seen = new Set<LaneScalar>();
   const stack = [...roots];

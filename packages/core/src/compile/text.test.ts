@@ -21,7 +21,7 @@ test("only words of the language, whole and finite numbers and plain names becom
   for (const bad of ["", "a b", "a;", "1a", "a\n", "é"]) assert.throws(() => identifier(bad), /in generated code/);
 });
 
-/** A function that no decoder has seen, with an attribute that is code. */
+/** A function that no decoder has checked, with an attribute that is code. */
 function hostile<K extends OpName>(op: K, attrs: unknown, shape: number[], inputs: Node[]): GraphFn {
   const node = new Node(op, inputs, attrs as OpAttrs[K], { shape, dtype: "float32" });
   return { params: inputs, outputs: [node] };
@@ -48,6 +48,6 @@ test("the emitter refuses what is not of the language, wherever the graph came f
     }
   });
   for (const text of written) assert.ok(!text.includes("system("), "the payload is in the source");
-  // A row's reduction is where the name of the function stands in a pragma.
+  // The function name of a row reduction appears in a pragma.
   assert.throws(() => device.source(cases[0]), /in generated code/);
 });

@@ -1,4 +1,4 @@
-// Prices of kernels, computed by hand from round rates: nothing here is timed.
+// Kernel costs computed by hand from round rates: nothing here is timed.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Node } from "../graph/index.js";
@@ -7,7 +7,7 @@ import { costKernels, type KernelWork, predictKernels, productTime, tableTime } 
 import { wholeOf, workOf, workTime } from "./op-time.js";
 import { linkTime, parseRates, type Rates, sameLinks, valueAt } from "./rates.js";
 
-/** 1 ns a simple operation, 10 GB/s near and 1 GB/s far, 1 us a kernel, 5 us a call. */
+/** 1 ns per simple operation, 10 GB/s near and 1 GB/s far, 1 us per kernel, 5 us per call. */
 const rates: Rates = {
   name: "round",
   assumed: true,
@@ -53,11 +53,11 @@ test("a kernel takes the longer of its memory and its arithmetic, and a call com
 test("what was touched long ago comes from far away", () => {
   const small = plain([["a", 1e5]]);
   const sweep = plain([["b", 2e7]]);
-  // Alone, the small kernel finds its memory in the cache from the call before; with a sweep between, it does not.
+  // On its own, the small kernel finds its memory in the cache from the previous call; after a sweep it does not.
   close(costKernels([small, small], rates)[1].memory, 1e5 / 1e10);
   const [cold] = costKernels([small, sweep], rates);
   close(cold.memory, 1e5 / 1e9);
-  // Half-way in the logarithm of the distance the bandwidth is half-way, too.
+  // Halfway in the logarithm of the distance the bandwidth is halfway, too.
   close(valueAt(rates.bandwidth, Math.sqrt(1e13)), (1e10 + 1e9) / 2);
 });
 
@@ -91,7 +91,7 @@ test("products come from a table by shape and layout, straight in logarithms, pr
   const measured: Rates = { ...rates, products: { float32: table } };
   close(productTime(measured, { ...shape, batch: 7 }), 7e-6);
   close(productTime(rates, { ...shape, batch: 7 }), (2 * 7 * 1000) / 1e10);
-  // Operands that must be fetched come on top of a product in cache, and the epilogue on both.
+  // Fetching operands is added to a product in cache, and the epilogue to both.
   const work: KernelWork = { ...plain([["a", 1e5]], { simple: 1000 }), product: shape };
   close(costKernels([work], measured)[0].seconds, 1e-6 + 1e-6 + 1e5 / 1e10 + 1e-6);
 });
@@ -157,7 +157,7 @@ test("products: doubles at half the rate of floats, many small ones at the rate 
   const small = { ...memoryless, ops: { product: 2e9 } };
   // 100 of 4 x 4 x 4, four real products each.
   assert.ok(Math.abs(costOfProduct([100, 4, 4], [100, 4, 4], small) - (1e-6 + (100 * 4 * 64) / 2e9)) < 1e-9);
-  // Too few, or too large, to be written out.
+  // Too few or too large to be unrolled.
   for (const [left, right] of [
     [
       [4, 4, 4],

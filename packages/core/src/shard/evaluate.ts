@@ -1,6 +1,6 @@
-// The price of a way to spread a whole function: a beam walks the nodes in order, tries the ways that each can be
-// split, and keeps the cheapest histories. Prices are memorised by what a node looks like, so that repeated layers cost
-// nothing. Sums that are still pending count as if they were put together at once, so that no history hides them.
+// Estimated cost of a sharding strategy for a whole function: a beam search visits the nodes in order, tries the possible
+// splits of each, and keeps the cheapest partial strategies. Costs are memoized by node signature, so that repeated layers
+// are evaluated once. Pending reductions are charged immediately, so that no partial strategy hides them.
 
 import { linkTime, type Rates, workTime } from "../cost/index.js";
 import { type Node, outputAvals, type Shape, WeftError } from "../graph/index.js";
@@ -11,13 +11,13 @@ import { Placement } from "./placement.js";
 import type { Item, Problem } from "./problem.js";
 import { isCollective, planReshard } from "./reshard.js";
 
-/** Which classes of dimensions a mesh axis may cut, and which ways the user asked for. */
+/** Restricts the search: which dimension classes each mesh axis may split, and sharding constraints of the user. */
 export interface Theme {
   name: string;
-  /** Among ways of about the same price the one with the smaller number is taken. */
+  /** Among strategies of about the same cost the one with the lower complexity is chosen. */
   complexity: number;
   allows(axis: string, dimensionClass: number): boolean;
-  /** A way that is given for a node. */
+  /** The strategy that a sharding constraint requires for a node. */
   pin?(node: Node): Strategy | null;
 }
 
@@ -27,23 +27,23 @@ export interface StrategyEvaluation {
   seconds: number;
   compute: number;
   communicate: number;
-  /** Bytes that the busiest device receives. */
+  /** Bytes received by the device that receives most. */
   bytes: number;
   strategies: Map<Node, Strategy>;
-  /** What each parameter is needed as by all that read it; null where they differ. */
+  /** Placement that all readers of a parameter need; null where they differ. */
   wanted: (Placement | null)[];
 }
 
-/** One way to spread a node whose operands are placed in a certain way, with everything that it costs. */
+/** One strategy for a node with given operand placements, and its costs. */
 interface Way {
   strategy: Strategy;
-  /** Placements that the operands must have, and that the results get. */
+  /** Required placements of the operands, and placements of the results. */
   needs: number[];
   results: number[];
   seconds: number;
-  /** Operands that must be moved first. */
+  /** Operands that must be resharded first. */
   moves: { operand: number; to: number; seconds: number; bytes: number }[];
-  /** What putting together the pending sums of each result would cost. */
+  /** Cost of completing the pending reduction of each result. */
   debts: number[];
   debt: number;
 }
@@ -54,7 +54,7 @@ interface TransferCost {
 }
 
 interface State {
-  /** Placement of every value, and a second one that was made for a reader; by slot. */
+  /** Placement of every value by slot, and a second placement that was created for a reader. */
   place: Int32Array;
   again: Int32Array;
   owed: Float64Array;
@@ -77,7 +77,7 @@ const strategyKey = ({ split, carry }: Strategy): string =>
     .map((axis) => `${axis}${split[axis]}`)
     .join(",")}/${carry}`;
 
-/** The share of the device that has most. */
+/** The largest local shape on any device. */
 function largestShape(placement: Placement, shape: Shape): number[] {
   return shape.map((size, i) => {
     const split = placement.dims[i];
@@ -93,7 +93,7 @@ export class Evaluator {
   readonly #placements: Placement[] = [];
   readonly #moves = new Map<string, TransferCost>();
   readonly #known = new Map<string, Way[]>();
-  /** Number of candidates evaluated so far: the planner's measure of its own work. */
+  /** Number of candidates evaluated so far: the deterministic measure of the planner's work. */
   evaluated = 0;
 
   constructor(
@@ -127,7 +127,7 @@ export class Evaluator {
     return price;
   }
 
-  /** What a way costs; null where it is impossible. */
+  /** Evaluates a strategy; null where it is impossible. */
   #price(item: Item, strategy: Strategy, operands: readonly number[], placements: readonly Placement[]): Way | null {
     const { node } = item;
     const layout = layoutOf(node, this.mesh, strategy, placements);
@@ -149,7 +149,7 @@ export class Evaluator {
     return { strategy, needs, results, seconds, moves, debts, debt: debts.reduce((n, debt) => n + debt, 0) };
   }
 
-  /** The strategies to try for a node; `mask` says for every mesh axis and factor whether the theme allows it. */
+  /** Strategies to try for a node; `mask` says for every mesh axis and factor whether the theme allows the split. */
   #strategies(node: Node, mask: readonly boolean[], placements: readonly Placement[]): Strategy[] {
     const follow = followOperands(node, this.mesh, placements);
     const { factors } = factorsOf(node);
@@ -195,7 +195,7 @@ export class Evaluator {
     return known;
   }
 
-  /** Which factors of a node the theme lets each mesh axis cut. */
+  /** For every mesh axis and factor of a node, whether the theme allows the split. */
   #mask(item: Item, theme: Theme): boolean[] {
     const { factors } = factorsOf(item.node);
     const classes = this.problem.classesOf(item.node);
@@ -205,8 +205,8 @@ export class Evaluator {
   }
 
   /**
-   * The cheapest way found; `width` histories are kept. Null where every history has become dearer than `bound`.
-   * `takeOver[i]` is the parameter whose place result i takes in the next call, or -1.
+   * Returns the cheapest strategy found with a beam of `width`, or null where every candidate costs more than `bound`.
+   * `takeOver[i]` is the parameter whose buffer result i takes over in the next call, or -1.
    */
   run(
     theme: Theme,
@@ -258,7 +258,7 @@ export class Evaluator {
       if (kept[0].rank > bound) return null;
       const children = new Map<State, number>();
       for (const { from } of kept) children.set(from, (children.get(from) ?? 0) + 1);
-      // An only child takes over its parent's arrays.
+      // A single successor reuses the arrays of its predecessor.
       states = kept.map((option) => this.#advance(option, item, children.get(option.from)! > 1));
     }
     return this.#finish(theme, params, takeOver, states);
@@ -310,7 +310,7 @@ export class Evaluator {
       const done = new Set<string>();
       problem.outputs.forEach((slot, i) => {
         const has = this.#placements[state.place[slot]];
-        // What takes a parameter's place must be where that is; other results stay where they are.
+        // A result that replaces a donated parameter must have its placement; other results keep theirs.
         const taken = takeOver[i] < 0 ? null : (wanted[takeOver[i]] ?? this.#placements[state.place[takeOver[i]]]);
         const to = this.#id(taken ?? has.withPending(null));
         const key = `${slot}>${to}`;
@@ -337,8 +337,8 @@ export class Evaluator {
   }
 
   /**
-   * The chosen strategies, and where a parameter that may be anywhere is needed, if all readers agree. Views of what is
-   * on every device are asked for what their own readers need: a weight is split before it is transposed, not after.
+   * The chosen strategies, and the placement of each free parameter if all readers agree on one. Views of replicated
+   * values are asked for what their own readers need: a weight is split before it is transposed, not after.
    */
   #settleParams(
     state: State,
@@ -372,7 +372,7 @@ export class Evaluator {
     };
   }
 
-  /** How a view of something that is on every device gives what is asked of it directly; null where it cannot. */
+  /** A strategy for a view of a replicated value that produces the required placement directly; null where there is none. */
   #asViewOf(item: Item, has: number, asked: Placement): { strategy: Strategy; needs: number[] } | null {
     const operand = this.#placements[has];
     const isView = this.problem.work.get(item.node)!.kind === "nothing";
@@ -401,7 +401,7 @@ function cheapest<T extends Ranked>(options: readonly T[]): T {
   return found;
 }
 
-/** The cheapest few; equal prices with equal placements are the same history in two ways. */
+/** The `width` cheapest candidates; equal costs with equal placements are one candidate. */
 function best<T extends Ranked>(options: T[], width: number): T[] {
   options.sort((a, b) => a.rank - b.rank);
   const seen = new Set<string>();

@@ -1,5 +1,5 @@
-// A plan in words: what was chosen, what it should cost, what else was tried and at which price. Says "predicted" on
-// every line with a time, what was priced (operations, or compiled kernels), and names the machine where rates are assumed.
+// Explains a sharding plan as text: the choice, its predicted time, and the alternatives. Every line with a time says
+// "predicted" and whether it is by operations or by compiled kernels, and names the machine where rates are assumed.
 import type { Alternative, ShardingPlan } from "./planner.js";
 import type { CollectiveSite } from "./sites.js";
 
@@ -52,15 +52,15 @@ function reason(plan: ShardingPlan): string {
 const label = ({ assumed, name }: ShardingPlan["rates"], by: string): string =>
   `${assumed ? `predicted for ${name}` : "predicted"}, by ${by}`;
 
-/** What the kernels of the devices will take, of this plan and of one device: priced once the function is cut. */
+/** Predicted kernel time of the plan and of one device, available after the function is partitioned. */
 export interface KernelSeconds {
   seconds: number;
   single: number;
 }
 
 /**
- * The plan as text. With the moves of the partitioned function it lists those too. What was tried was priced by operations;
- * with the prices of kernels those are what is said of the plan itself.
+ * Formats the plan as text, with the collectives of the partitioned function if they are given. Alternatives are
+ * estimated by operations; `kernels` replaces the time of the plan itself by the estimate from compiled kernels.
  */
 export function explainPlan(
   plan: ShardingPlan,

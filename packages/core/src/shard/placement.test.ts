@@ -56,7 +56,7 @@ test("placements print, refuse nonsense, and survive JSON", () => {
   assert.throws(() => new Placement(grid, [{ axes: ["batch"], bounds: [0, 4, 3] }]), /not the boundaries/);
 });
 
-/** Kind and most bytes that one device receives, for each move. */
+/** Kind of each move, and the most bytes that one device receives. */
 const moves = (from: Placement, to: Placement, shape: number[]): [string, number][] =>
   planReshard(from, to, shape, "float32").map(({ kind, bytes }) => [kind, bytes]);
 
@@ -90,7 +90,7 @@ test("on a grid each axis moves on its own", () => {
   assert.deepEqual(moves(waits, crossed, shape), [["reduceScatter", 3 * 32 * 8 * 4]]);
 });
 
-/** Any placement: a dimension or a pending sum for each mesh axis, with boundaries drawn at random. */
+/** A random placement: a dimension or a pending sum for each mesh axis, with random boundaries. */
 function anyPlacement(mesh: Mesh, shape: readonly number[], draw: (n: number) => number): Placement {
   const axes = shape.map((): string[] => []);
   const waits: string[] = [];
@@ -119,7 +119,7 @@ test("whatever the placements, the numbers arrive, and no more bytes move than a
   const meshes = [Mesh.of({ d: 3 }), line, grid, Mesh.of({ a: 2, b: 2, c: 2 }), Mesh.of({ d: 4 }, [5, 2, 7, 0])];
   for (let trial = 0; trial < 300; trial++) {
     const mesh = meshes[draw(meshes.length)];
-    // Now and then to another mesh.
+    // Sometimes to another mesh.
     const target = draw(4) === 0 ? meshes[draw(meshes.length)] : mesh;
     const shape = [draw(6) + 1, draw(9), draw(3) + 1];
     const from = anyPlacement(mesh, shape, draw);

@@ -1,5 +1,5 @@
-// The planner: how a function should be spread over a set of devices, by prices alone. It tries one device, fewer
-// devices, one dimension at a time, all of them, and grids, and takes the cheapest; a small problem stays whole.
+// The sharding planner: chooses how to split a function over a set of devices by estimated cost. It evaluates one device,
+// fewer devices, single dimensions, any dimension, and grids, and takes the cheapest; a small problem stays on one device.
 
 import { linkOf, linkTime, opCost, type Rates, ratesAt } from "../cost/index.js";
 import { type CollectiveKind, type GraphFn, type Node, range, showAval, showShape, WeftError } from "../graph/index.js";
@@ -12,22 +12,22 @@ import { isCollective, planReshard } from "./reshard.js";
 import { constrainedStrategies, type ShardRules, shardingConstraints } from "./rules.js";
 
 export interface PlannerOptions {
-  /** Ranks of the devices that may be used. */
+  /** Ranks of the available devices. */
   ranks: readonly number[];
   rates: Rates;
-  /** Where the parameters are; null for those that may be put anywhere (they are on every device, or not yet on any). */
+  /** Placements of the parameters; null where the planner may choose (replicated, or not yet on any device). */
   params: readonly (Placement | null)[];
-  /** A grid that the user asks for: then no other is tried. */
+  /** A mesh given by the user: no other is evaluated. */
   mesh?: Mesh;
-  /** Rules for named parts of the program; wishes inside it (`shard`) count by themselves. */
+  /** Sharding rules for named scopes; annotations in the program (`shard`) apply as well. */
   rules?: ShardRules;
-  /** Neither wishes nor rules count; WEFT_IGNORE_ANNOTATIONS=1 unless told. */
+  /** Ignores annotations and rules. Default: WEFT_IGNORE_ANNOTATIONS=1. */
   ignoreAnnotations?: boolean;
-  /** Parameters that the caller gives away: results of the same shape take their places, and must be where they were. */
+  /** Donated parameters: results of the same shape take over their buffers and must have their placement. */
   donated?: readonly boolean[];
-  /** More devices must promise at least this factor over fewer; 1.05 unless told. */
+  /** Minimum speedup of more devices over fewer. Default: 1.05. */
   gain?: number;
-  /** False: one device. WEFT_AUTO_SHARD=0 unless told. */
+  /** False: one device. Default: true unless WEFT_AUTO_SHARD=0. */
   enabled?: boolean;
 }
 
@@ -35,7 +35,7 @@ export interface Alternative {
   name: string;
   devices: number;
   mesh: Mesh;
-  /** Infinite where the price was not found out, because it was far above the best already. */
+  /** Infinite where the evaluation was aborted because the cost exceeded the best by far. */
   seconds: number;
   compute: number;
   communicate: number;
@@ -44,9 +44,9 @@ export interface Alternative {
 
 export interface ShardingPlan {
   mesh: Mesh;
-  /** Where the parameters should be when the function starts. */
+  /** Required placements of the parameters. */
   params: Placement[];
-  /** Where results must end up; null leaves them where they are. */
+  /** Required placements of the results; null keeps their placement. */
   results: (Placement | null)[];
   strategy(node: Node): Strategy | null;
   /** Predicted seconds of this plan and of one device. */
@@ -55,11 +55,11 @@ export interface ShardingPlan {
   name: string;
   alternatives: Alternative[];
   rates: Rates;
-  /** Milliseconds that planning took. */
+  /** Planning time in milliseconds. */
   planned: number;
 }
 
-/** Numbers of devices worth a try: divisors and powers of two. */
+/** Device counts to evaluate: divisors and powers of two. */
 function counts(available: number): number[] {
   const list = range(available + 1).filter((n) => n > 1 && (available % n === 0 || Number.isInteger(Math.log2(n))));
   return list.sort((a, b) => b - a);
@@ -70,7 +70,7 @@ interface RankedClass {
   weight: number;
 }
 
-/** Classes of dimensions by how much of the work they would divide. */
+/** Dimension classes by how much of the work they would divide. */
 function rankClasses(problem: Problem): RankedClass[] {
   const weights = new Map<number, number>();
   for (const { node } of problem.items) {
@@ -82,7 +82,7 @@ function rankClasses(problem: Problem): RankedClass[] {
   return [...weights].map(([id, weight]) => ({ id, weight })).sort((a, b) => b.weight - a.weight);
 }
 
-/** Where a class shows: `dimension 0 of a2 (64)`. */
+/** Describes a class by a parameter dimension: `dimension 0 of a2 (64)`. */
 function nameOfClass(problem: Problem, id: number): string {
   const places = problem.fn.params.flatMap((param, i) =>
     problem.classes
@@ -90,12 +90,12 @@ function nameOfClass(problem: Problem, id: number): string {
       .flatMap((own, dim) => (own === id ? [`dimension ${dim} of a${i} ${showShape(param.shape)}`] : [])),
   );
   if (places.length === 0) return "an inner dimension";
-  // The last argument says most: data comes after parameters and state.
+  // The last parameter is the most descriptive: data comes after weights and state.
   const more = places.length > 1 ? ` and ${places.length - 1} more` : "";
   return `${places[places.length - 1]}${more}`;
 }
 
-/** For each result the donated parameter whose place it takes, or -1: the next of equal shape and dtype. */
+/** For each result the donated parameter whose buffer it takes over, or -1: the next of equal shape and dtype. */
 function takeOver(fn: GraphFn, donated: readonly boolean[]): number[] {
   const free = fn.params.map((_, i) => i).filter((i) => donated[i]);
   return fn.outputs.map((output) => {
@@ -104,11 +104,11 @@ function takeOver(fn: GraphFn, donated: readonly boolean[]): number[] {
   });
 }
 
-/** No plan gains where the whole function takes less than its devices need to say hello. */
+/** Sharding cannot gain where the whole function takes less than one message. */
 const leastLatency = ({ links }: Rates): number =>
   Math.min(...Object.values(links).flatMap((list) => list.map(({ latency }) => latency)));
 
-/** Devices start a call so far apart as their slowest answer: less than that is not worth sharing. */
+/** Devices start a call as far apart as the slowest latency; a smaller gain is not worth sharding. */
 const apart = ({ links }: Rates, members: number): number =>
   members < 2 ? 0 : Math.max(...Object.values(links).map((list) => linkOf(list, members)?.latency ?? 0));
 
@@ -116,8 +116,8 @@ const simplerFirst = (a: StrategyEvaluation, b: StrategyEvaluation): number =>
   a.mesh.size - b.mesh.size || a.theme.complexity - b.theme.complexity || a.seconds - b.seconds;
 
 /**
- * Evaluated candidates after which the search is not widened. A count, not a time limit, so that a busy machine gets the
- * same plan as an idle one.
+ * Number of evaluated candidates after which the search is not widened. A count, not a time limit, so that a busy machine
+ * computes the same plan as an idle one.
  */
 const maxEvaluated = 30_000;
 
@@ -125,7 +125,7 @@ class ShardingPlanner {
   readonly problem: Problem;
   readonly #evaluators = new Map<string, Evaluator>();
   readonly tried: StrategyEvaluation[] = [];
-  /** Given up half-way: more than half as dear again as the best. */
+  /** Aborted evaluations: more than 1.5 times as expensive as the best. */
   readonly dear: { theme: Theme; mesh: Mesh }[] = [];
   readonly alone: Mesh;
   readonly singleCompute: number;
@@ -141,7 +141,7 @@ class ShardingPlanner {
     readonly options: PlannerOptions,
   ) {
     this.problem = new Problem(fn);
-    // What already lies on one device alone stays there.
+    // A parameter that is on a single device stays there.
     const home = options.params.find((placed) => placed !== null && placed.mesh.size === 1)?.mesh;
     this.alone = home ?? new Mesh([{ name: "d", size: 1 }], [options.ranks[0]]);
     this.singleCompute = this.problem.singleTime(ratesAt(options.rates, 1));
@@ -164,7 +164,7 @@ class ShardingPlanner {
     return found;
   }
 
-  /** Seconds and bytes to bring parameters that lie on other meshes to where they are needed. */
+  /** Seconds and bytes to transfer parameters from other meshes to where they are needed. */
   #bring(mesh: Mesh, wanted: readonly (Placement | null)[]): { seconds: number; bytes: number } {
     const { params, rates } = this.options;
     let seconds = 0;
@@ -182,7 +182,7 @@ class ShardingPlanner {
     return { seconds, bytes };
   }
 
-  /** Parameters as a mesh has them; what lies elsewhere is brought first. Null where it is too dear. */
+  /** Evaluates a theme on a mesh, transfers from other meshes included. Null where it is too expensive. */
   evaluate(theme: Theme, mesh: Mesh, width: number): StrategyEvaluation | null {
     const params = this.options.params.map((placed) =>
       placed !== null && placed.mesh.key === mesh.key ? placed : null,
@@ -207,10 +207,10 @@ class ShardingPlanner {
     return new Mesh([{ name: "d", size: devices }], this.options.ranks.slice(0, devices));
   }
 
-  /** One dimension, any dimension, and any but the one that divides most. */
+  /** Themes: one dimension class each, any class, and any but the one that divides most of the work. */
   themes(): Theme[] {
     const all = rankClasses(this.problem);
-    // What divides little of the work is not worth a try of its own.
+    // A class that divides little of the work is not evaluated separately.
     const ranked = all.filter(({ weight }) => weight > 0.3 * all[0].weight).slice(0, 4);
     const any: Theme = { name: "any dimension", complexity: 1, allows: () => true };
     const single = ranked.map(
@@ -225,7 +225,7 @@ class ShardingPlanner {
     return [...single, any, others];
   }
 
-  /** A grid: its first axis cuts the dimension that divides most, the second one any other. */
+  /** A grid: its first axis splits the class that divides most of the work, the second one any other. */
   gridTheme(): Theme | null {
     const [first] = rankClasses(this.problem);
     if (first === undefined) return null;
@@ -246,7 +246,7 @@ class ShardingPlanner {
       this.themes().filter((theme) => theme.complexity === complexity),
     );
     for (const theme of simple) this.evaluate(theme, all, 1);
-    // What is spent on communication is all that another way could save.
+    // Communication is all that another strategy could save.
     if (this.#toSave() > 0.03) for (const theme of mixed) this.evaluate(theme, all, 1);
     if (this.#toSave() > 0.2) {
       const theme = this.#leader()?.theme ?? mixed[0];
@@ -254,7 +254,7 @@ class ShardingPlanner {
         if (devices < ranks.length) this.evaluate(theme, this.line(devices), 1);
     }
     if (this.#toSave() > 0.08) this.#grids();
-    // The best so far once more, with more histories, if that does not take long.
+    // Evaluates the best candidate again with a wider beam, unless the search is already large.
     const leader = this.#leader();
     if (leader === null || this.#toSave() <= 0.03 || this.#evaluated > maxEvaluated) return;
     const wider = { ...leader.theme, name: `${leader.theme.name}, searched wider` };
@@ -266,7 +266,7 @@ class ShardingPlanner {
     const { axes, devices } = this.#asked;
     const ranks = this.options.ranks.slice(0, Math.min(devices, this.options.ranks.length));
     if (axes.length < 2) return [new Mesh([{ name: axes[0] ?? "d", size: ranks.length }], ranks)];
-    // Every way to write the number of devices as a product of one factor an axis.
+    // All factorizations of the device count with one factor per axis.
     const products = (left: number, count: number): number[][] =>
       count === 1
         ? [[left]]
@@ -282,7 +282,7 @@ class ShardingPlanner {
     );
   }
 
-  /** Whether the user decided that the function is shared: then one device is no alternative. */
+  /** Whether the user requires sharding: then one device is no alternative. */
   get isAsked(): boolean {
     return this.options.mesh !== undefined || this.#asked.any;
   }
@@ -309,7 +309,7 @@ class ShardingPlanner {
     return [...this.tried].sort((a, b) => a.seconds - b.seconds)[0] ?? null;
   }
 
-  /** The part of the best way's time that is not work divided by the number of devices. */
+  /** Fraction of the best time that is not evenly divided work. */
   #toSave(): number {
     const leader = this.#leader();
     if (leader === null) return 1;
@@ -317,7 +317,7 @@ class ShardingPlanner {
     return Math.max(leader.communicate, (leader.seconds - ideal) / 4) / leader.seconds;
   }
 
-  /** Fewer devices and simpler ways win unless others are clearly better. */
+  /** Fewer devices and simpler strategies win unless others are clearly better. */
   #choose(gain: number): StrategyEvaluation | null {
     let chosen: StrategyEvaluation | null = null;
     let bar = this.isAsked ? Number.POSITIVE_INFINITY : this.single;
@@ -328,7 +328,7 @@ class ShardingPlanner {
       bar = candidate.seconds;
     }
     if (chosen === null) return null;
-    // Of ways that cost the same, the one that talks least: arithmetic is predicted better than waiting for each other.
+    // Among strategies of equal cost, the one with the least communication: compute is predicted more accurately.
     const { seconds, mesh, theme } = chosen;
     const same = this.tried.filter(
       (other) =>
@@ -395,7 +395,7 @@ class ShardingPlanner {
   }
 }
 
-/** The cheapest way to spread a (simplified) function over some of the given devices. */
+/** Plans a (simplified) function over some of the given devices. */
 export function planSharding(fn: GraphFn, options: PlannerOptions): ShardingPlan {
   if (options.ranks.length === 0) throw new WeftError("plan: there are no devices");
   return new ShardingPlanner(fn, options).plan();
