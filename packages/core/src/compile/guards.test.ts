@@ -105,7 +105,7 @@ test("rows, columns and sums of padded matrices", { skip }, () => {
     }
 });
 
-test("a pad of nothing reads nothing", { skip }, () => {
+test("padding an empty tensor reads nothing", { skip }, () => {
   const empty = weft.zeros([0], { dtype: "complex64" });
   const program = weft.jit((x: weft.Tensor) =>
     weft

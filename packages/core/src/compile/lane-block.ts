@@ -140,7 +140,7 @@ export class BlockBuilder {
       this.#arrayOf.set(param, array);
       env.bindings.set(param, (index) => this.#read(array, param, index));
     });
-    for (const chosen of this.#materialised()) {
+    for (const chosen of this.#materialized()) {
       if (this.#arrayOf.has(chosen)) continue;
       const array = this.#array(chosen);
       this.#arrayOf.set(chosen, array);
@@ -149,7 +149,7 @@ export class BlockBuilder {
   }
 
   /** The values of a step that are stored in shared memory: expensive ones that are read more than once. */
-  #materialised(): Node[] {
+  #materialized(): Node[] {
     const { body, carries } = this.node.attrs;
     const params = new Set(body.params);
     const reads = new Map<Node, number>();
@@ -312,7 +312,7 @@ export class BlockBuilder {
     const sharedBytes = this.#placeArrays(levels, advance);
     const tasks = [...before, ...levels.flat(), ...after];
     for (const task of tasks)
-      if (closure(task.values.flat()).length > maxTaskScalars) throw new NotLane("a step too large to write out");
+      if (closure(task.values.flat()).length > maxTaskScalars) throw new NotLane("a step too large to unroll");
     const largest = Math.max(...levels.flat().map((t) => t.count));
     const flops = levels.flat().reduce((n, t) => n + (t.each ? 1 : t.count) * closure(t.values.flat()).length, 0);
     return {
@@ -368,7 +368,7 @@ export class BlockBuilder {
       placed.push({ array, from, to });
       top = Math.max(top, offset + size(array));
     }
-    if (top > maxSharedBytes) throw new NotLane(`${top} bytes of shared memory a problem`);
+    if (top > maxSharedBytes) throw new NotLane(`${top} bytes of shared memory per problem`);
     return top;
   }
 }

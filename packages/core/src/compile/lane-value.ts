@@ -239,7 +239,7 @@ export class LaneEvaluator {
     if (node.attrs.length === 0) throw new NotLane("a scan without steps");
     const carries = this.#places(node);
     const init = this.#initial(node, carries, env);
-    if (init.length > laneLimits.state) throw new NotLane(`${init.length} numbers of state a lane`);
+    if (init.length > laneLimits.state) throw new NotLane(`${init.length} state variables per lane`);
     const known = (s: LaneScalar): string | null => this.#table(s);
     let assumed = init.length <= maxSearched ? assumeAll(init, known) : assumeNothing(init);
     for (let round = 0; ; round++) {
@@ -310,7 +310,7 @@ export class LaneEvaluator {
       const own = numel(param.shape.slice(kept)) * parts;
       places.push({ mode, kept, first, count: own, dtype: realOf(param.dtype) });
       first += own;
-      if (first > laneLimits.state) throw new NotLane(`${first} numbers of state a lane`);
+      if (first > laneLimits.state) throw new NotLane(`${first} state variables per lane`);
     }
     return places;
   }

@@ -123,7 +123,7 @@ function programsOf(make: () => { fn: Fn; args: Tensor[] }, lanes: ScheduleOptio
   });
 }
 
-test("Hermitian states are carried as half of their numbers, forwards and backwards", () => {
+test("Hermitian states are stored as half of their elements, forward and backward", () => {
   const fidelity = (): { fn: Fn; args: Tensor[] } => {
     const one = singleQubit("complex64", 8);
     const loss = (...x: Tensor[]): Tensor => weft.vmap(one)(x[0], x[1], x[2]).mean();
@@ -149,7 +149,7 @@ test("Hermitian states are carried as half of their numbers, forwards and backwa
 });
 
 onEachDevice((_device, name) => {
-  test("compensated summation is not optimised away", () => {
+  test("compensated summation is not optimized away", () => {
     // 1 + n tiny numbers, each below half a unit of the last place of 1.
     const kahan = (xs: Tensor): Tensor =>
       weft.scan(
@@ -169,7 +169,7 @@ onEachDevice((_device, name) => {
 
   const lanesIn = (kernels: readonly string[]): string[] => kernels.filter((k) => k.startsWith("lanes_"));
 
-  test("the golden values of the ensemble, with all gradients, in one kernel and a sum", () => {
+  test("the ensemble gives the golden values with all gradients in one kernel and a sum", () => {
     const fidelity = singleQubit("complex128");
     const lanes = 3;
     const fn = weft.jit((u: Tensor, gd: Tensor, gr: Tensor) =>
@@ -204,7 +204,7 @@ onEachDevice((_device, name) => {
     assert.ok(kernels.length <= 2, kernels.join(" "));
   });
 
-  test("states kept with the lane, in memory or run again from checkpoints give the same", () => {
+  test("states stored locally, in memory or rematerialized from checkpoints give the same values", () => {
     const step = (s: Tensor, x: Tensor): [Tensor, Tensor] => {
       const next = s.matmul(s.transpose()).mul(0.1).add(s.mul(x)).sin();
       return [next, next.sum()];
@@ -245,7 +245,7 @@ onEachDevice((_device, name) => {
     assert.ok(expected.every((values, i) => near(values, results[0][i])));
   });
 
-  test("gradients of what all lanes share are sums over lanes, outside and inside the steps", () => {
+  test("gradients of values that all lanes share are sums over lanes, outside and inside the steps", () => {
     const loss = (w: Tensor, xs: Tensor, s0: Tensor): Tensor =>
       weft
         .vmap(

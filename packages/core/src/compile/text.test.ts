@@ -7,7 +7,7 @@ import { decimal, identifier, whole, word } from "./text.js";
 
 const payload = 'max:r0)\nsystem("touch /tmp/weft-emitted");\n#pragma omp simd reduction(max';
 
-test("only words of the language, whole and finite numbers and plain names become text", () => {
+test("only known words, integers, finite numbers and plain names are written into source", () => {
   assert.equal(word("max"), "max");
   assert.equal(whole(-3), "-3");
   assert.equal(decimal(1e-7), "1e-7");
@@ -27,7 +27,7 @@ function hostile<K extends OpName>(op: K, attrs: unknown, shape: number[], input
   return { params: inputs, outputs: [node] };
 }
 
-test("the emitter refuses what is not of the language, wherever the graph came from", {
+test("the emitter rejects unknown words, wherever the graph came from", {
   skip: !CpuDevice.available(),
 }, () => {
   const device = new CpuDevice();

@@ -33,7 +33,7 @@ const plain = (touches: [string, number][], ops: KernelWork["ops"] = {}): Kernel
   rows: 0,
 });
 
-test("a kernel takes the longer of its memory and its arithmetic, and a call comes on top", () => {
+test("a kernel takes the maximum of its memory and arithmetic time, plus the call", () => {
   // 20 kB at 10 GB/s: 2 us; 8000 simple operations: 8 us; 100 of exp at a tenth: 1 us.
   const work = plain(
     [
@@ -42,15 +42,15 @@ test("a kernel takes the longer of its memory and its arithmetic, and a call com
     ],
     { simple: 8000, exp: 100 },
   );
-  const [price] = costKernels([work], rates);
-  close(price.memory, 2e-6);
-  close(price.arithmetic, 9e-6);
-  close(price.seconds, 1e-6 + 9e-6);
+  const [cost] = costKernels([work], rates);
+  close(cost.memory, 2e-6);
+  close(cost.arithmetic, 9e-6);
+  close(cost.seconds, 1e-6 + 9e-6);
   close(predictKernels([work], rates), 5e-6 + 1e-6 + 9e-6);
   close(costKernels([plain([["a", 1e5]], { simple: 10 })], rates)[0].seconds, 1e-6 + 1e-5);
 });
 
-test("what was touched long ago comes from far away", () => {
+test("memory with a large reuse distance comes from DRAM", () => {
   const small = plain([["a", 1e5]]);
   const sweep = plain([["b", 2e7]]);
   // On its own, the small kernel finds its memory in the cache from the previous call; after a sweep it does not.
@@ -61,7 +61,7 @@ test("what was touched long ago comes from far away", () => {
   close(valueAt(rates.bandwidth, Math.sqrt(1e13)), (1e10 + 1e9) / 2);
 });
 
-test("narrow pieces of far memory go at the rate of their width", () => {
+test("narrow accesses to far memory run at the rate of their width", () => {
   const narrow: Rates = { ...rates, columns: [[128, 1e8]] };
   const work: KernelWork = { touches: [{ place: "a", bytes: 2e7, run: 128 }], ops: {}, rows: 0 };
   close(costKernels([work], narrow)[0].memory, 2e7 / 1e8);
@@ -73,7 +73,7 @@ test("narrow pieces of far memory go at the rate of their width", () => {
 const cube = (value: (m: number, n: number, k: number) => number): number[] =>
   [1, 10].flatMap((m) => [1, 10].flatMap((n) => [1, 10].map((k) => value(m, n, k))));
 
-test("products come from a table by shape and layout, straight in logarithms, proportional beyond it", () => {
+test("products are interpolated in a table by shape and layout, and proportional beyond it", () => {
   const table = {
     sizes: [1, 10],
     nn: cube((m, n, k) => 1e-9 * m * n * k),
@@ -110,16 +110,16 @@ test("messages have a latency and a bandwidth by size", () => {
   close(costKernels([work], linked)[0].seconds, 1e-5 + 5e-5);
 });
 
-test("a loop is its step as often as it runs, with its memory in the cache after the first", () => {
+test("a loop costs its steps, with its memory in cache after the first", () => {
   const step = plain([["step", 1e5]], { simple: 1000 });
   const loop: KernelWork = { ...plain([]), loop: { steps: 50, kernels: [step] } };
   const sweep = plain([["sweep", 2e7]]);
-  const [price] = costKernels([loop, sweep], rates);
-  close(price.seconds, 1e-6 + 1e5 / 1e9 + 49 * (1e-6 + 1e5 / 1e10));
+  const [cost] = costKernels([loop, sweep], rates);
+  close(cost.seconds, 1e-6 + 1e5 / 1e9 + 49 * (1e-6 + 1e5 / 1e10));
   close(costKernels([loop], rates)[0].seconds, 50 * (1e-6 + 1e5 / 1e10));
 });
 
-test("rates from a file are checked to the last table", () => {
+test("rates from a file are validated completely", () => {
   const good = { ...rates, ops: { exp: 1e8 }, row: 1e-9, columns: [[128, 1e9]] };
   assert.equal(parseRates(JSON.parse(JSON.stringify(good))).ops?.exp, 1e8);
   const bad: [object, RegExp][] = [
@@ -143,7 +143,7 @@ test("rates from a file are checked to the last table", () => {
   for (const [part, message] of bad) assert.throws(() => parseRates({ ...good, ...part }), message);
 });
 
-test("products: doubles at half the rate of floats, many small ones at the rate of what is written out", () => {
+test("products of doubles run at half the rate of floats, many small ones at the unrolled rate", () => {
   const operand = (shape: number[]): Node => build.input(shape, "complex128");
   const costOfProduct = (left: number[], right: number[], given: Rates): number => {
     const params = [operand(left), operand(right)];

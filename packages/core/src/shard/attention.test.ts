@@ -111,7 +111,7 @@ for (const [name, kernel, keys] of [
     assertSplit(fn, Mesh.of({ batch: 2, model: 2 }), (param) => ({ 0: "batch", [headAxis(param)]: "model" }));
   });
 
-test("only what is independent may be split", () => {
+test("only independent dimensions may be split", () => {
   const [plain] = customs(both(base));
   assert.deepEqual(
     factorsOf(plain).factors.map((factor) => factor.size),
@@ -126,7 +126,7 @@ test("only what is independent may be split", () => {
   assert.deepEqual(factorsOf(all).factors, []);
 });
 
-test("a function that says to be attention and is not is refused", () => {
+test("a custom function that claims to be attention and is not is rejected", () => {
   const fn = both({ ...base, mask: "float" });
   verify(fn);
   const [node] = customs(fn);
@@ -148,7 +148,7 @@ test("a function that says to be attention and is not is refused", () => {
   assert.throws(() => verify({ params: [q, k], outputs: [build.pick(lies, 0)] }), /operands/);
 });
 
-test("the planner splits attention of a GPU by examples, and prices it", () => {
+test("the planner splits GPU attention by examples and estimates its cost", () => {
   const tokens = [64, 512, 8, 64];
   const [q, k, v] = [1, 2, 3].map(() => build.input(tokens, "float32"));
   const fn: GraphFn = { params: [q, k, v], outputs: [build.pick(attentionNode([q, k, v], base), 0)] };

@@ -31,11 +31,11 @@ export interface StrategyEvaluation {
   bytes: number;
   strategies: Map<Node, Strategy>;
   /** Placement that all readers of a parameter need; null where they differ. */
-  wanted: (Placement | null)[];
+  required: (Placement | null)[];
 }
 
 /** One strategy for a node with given operand placements, and its costs. */
-interface Way {
+interface Candidate {
   strategy: Strategy;
   /** Required placements of the operands, and placements of the results. */
   needs: number[];
@@ -56,7 +56,7 @@ interface TransferCost {
 interface State {
   /** Placement of every value by slot, and a second placement that was created for a reader. */
   place: Int32Array;
-  again: Int32Array;
+  resharded: Int32Array;
   owed: Float64Array;
   compute: number;
   communicate: number;
@@ -66,7 +66,7 @@ interface State {
 }
 
 interface History {
-  way: Way;
+  candidate: Candidate;
   before: History | null;
 }
 
@@ -92,7 +92,7 @@ export class Evaluator {
   readonly #ids = new Map<string, number>();
   readonly #placements: Placement[] = [];
   readonly #moves = new Map<string, TransferCost>();
-  readonly #known = new Map<string, Way[]>();
+  readonly #cached = new Map<string, Candidate[]>();
   /** Number of candidates evaluated so far: the deterministic measure of the planner's work. */
   evaluated = 0;
 
@@ -113,22 +113,27 @@ export class Evaluator {
 
   #move(from: number, to: number, shapeId: number): TransferCost {
     const key = `${from}>${to}:${shapeId}`;
-    let price = this.#moves.get(key);
-    if (price === undefined) {
-      price = { seconds: 0, bytes: 0 };
+    let cost = this.#moves.get(key);
+    if (cost === undefined) {
+      cost = { seconds: 0, bytes: 0 };
       const { shape, dtype } = this.problem.avals[shapeId];
       for (const move of planReshard(this.#placements[from], this.#placements[to], shape, dtype)) {
         if (!isCollective(move)) continue;
-        price.seconds += linkTime(this.rates, move.kind as never, move.members, move.bytes);
-        price.bytes += move.bytes;
+        cost.seconds += linkTime(this.rates, move.kind as never, move.members, move.bytes);
+        cost.bytes += move.bytes;
       }
-      this.#moves.set(key, price);
+      this.#moves.set(key, cost);
     }
-    return price;
+    return cost;
   }
 
   /** Evaluates a strategy; null where it is impossible. */
-  #price(item: Item, strategy: Strategy, operands: readonly number[], placements: readonly Placement[]): Way | null {
+  #evaluate(
+    item: Item,
+    strategy: Strategy,
+    operands: readonly number[],
+    placements: readonly Placement[],
+  ): Candidate | null {
     const { node } = item;
     const layout = layoutOf(node, this.mesh, strategy, placements);
     if (layout === null) return null;
@@ -165,34 +170,34 @@ export class Evaluator {
       if (decides || options.size === 0) options.add(none);
       lists = lists.flatMap((split) => [...options].map((f) => (f === none ? split : { ...split, [name]: f })));
     });
-    const ways = [follow];
+    const candidates = [follow];
     for (const split of lists.slice(0, 48)) {
       const carry = this.mesh.axes
         .map(({ name }) => name)
         .filter((name) => split[name] === undefined && carriedParts(node, name, placements) !== null);
-      ways.push({ split, carry });
-      if (carry.length > 0 && decides) ways.push({ split, carry: [] });
+      candidates.push({ split, carry });
+      if (carry.length > 0 && decides) candidates.push({ split, carry: [] });
     }
-    return [...new Map(ways.map((way) => [strategyKey(way), way])).values()];
+    return [...new Map(candidates.map((candidate) => [strategyKey(candidate), candidate])).values()];
   }
 
-  #ways(
+  #candidates(
     item: Item,
     mask: readonly boolean[],
     maskKey: string,
     pin: Strategy | null,
     operands: readonly number[],
-  ): Way[] {
+  ): Candidate[] {
     const key = `${item.sig}|${pin === null ? maskKey : strategyKey(pin)}|${operands.join()}`;
-    let known = this.#known.get(key);
-    if (known === undefined) {
+    let cached = this.#cached.get(key);
+    if (cached === undefined) {
       const placements = operands.map((id) => this.#placements[id]);
       const strategies = pin === null ? this.#strategies(item.node, mask, placements) : [pin];
       this.evaluated += strategies.length;
-      known = strategies.flatMap((strategy) => this.#price(item, strategy, operands, placements) ?? []);
-      this.#known.set(key, known);
+      cached = strategies.flatMap((strategy) => this.#evaluate(item, strategy, operands, placements) ?? []);
+      this.#cached.set(key, cached);
     }
-    return known;
+    return cached;
   }
 
   /** For every mesh axis and factor of a node, whether the theme allows the split. */
@@ -218,7 +223,7 @@ export class Evaluator {
     const { problem } = this;
     const start: State = {
       place: new Int32Array(problem.slots).fill(none),
-      again: new Int32Array(problem.slots).fill(none),
+      resharded: new Int32Array(problem.slots).fill(none),
       owed: new Float64Array(problem.slots),
       compute: 0,
       communicate: 0,
@@ -234,32 +239,38 @@ export class Evaluator {
       const mask = this.#mask(item, theme);
       const maskKey = mask.map(Number).join("");
       const pin = theme.pin?.(item.node) ?? null;
-      const next: { from: State; way: Way; communicate: number; bytes: number; rank: number }[] = [];
+      const next: { from: State; candidate: Candidate; communicate: number; bytes: number; rank: number }[] = [];
       for (const from of states) {
         const operands = item.inputs.map((slot) => from.place[slot]);
         let settled = 0;
         for (const slot of item.inputs) settled += from.owed[slot];
         const before = from.compute + from.communicate + from.debt - settled;
-        for (const way of this.#ways(item, mask, maskKey, pin, operands)) {
+        for (const candidate of this.#candidates(item, mask, maskKey, pin, operands)) {
           let communicate = 0;
           let bytes = 0;
-          for (const move of way.moves) {
-            if (from.again[item.inputs[move.operand]] === move.to) continue;
+          for (const move of candidate.moves) {
+            if (from.resharded[item.inputs[move.operand]] === move.to) continue;
             communicate += move.seconds;
             bytes += move.bytes;
           }
-          next.push({ from, way, communicate, bytes, rank: before + way.seconds + communicate + way.debt });
+          next.push({
+            from,
+            candidate,
+            communicate,
+            bytes,
+            rank: before + candidate.seconds + communicate + candidate.debt,
+          });
         }
       }
       this.evaluated += next.length;
       if (next.length === 0)
-        throw new WeftError(`${item.node.op} %${item.node.id} cannot be spread as it was asked for`);
-      const kept = width === 1 ? [cheapest(next)] : best(next, width);
-      if (kept[0].rank > bound) return null;
+        throw new WeftError(`${item.node.op} %${item.node.id} cannot be split as its sharding constraint requires`);
+      const survivors = width === 1 ? [cheapest(next)] : best(next, width);
+      if (survivors[0].rank > bound) return null;
       const children = new Map<State, number>();
-      for (const { from } of kept) children.set(from, (children.get(from) ?? 0) + 1);
+      for (const { from } of survivors) children.set(from, (children.get(from) ?? 0) + 1);
       // A single successor reuses the arrays of its predecessor.
-      states = kept.map((option) => this.#advance(option, item, children.get(option.from)! > 1));
+      states = survivors.map((option) => this.#advance(option, item, children.get(option.from)! > 1));
     }
     return this.#finish(theme, params, takeOver, states);
   }
@@ -270,28 +281,32 @@ export class Evaluator {
     return this.#move(id, this.#id(placement.withPending(null)), avalId).seconds;
   }
 
-  #advance(option: { from: State; way: Way; communicate: number; bytes: number }, item: Item, copy: boolean): State {
-    const { from, way } = option;
+  #advance(
+    option: { from: State; candidate: Candidate; communicate: number; bytes: number },
+    item: Item,
+    copy: boolean,
+  ): State {
+    const { from, candidate } = option;
     const state: State = {
       place: copy ? from.place.slice() : from.place,
-      again: copy ? from.again.slice() : from.again,
+      resharded: copy ? from.resharded.slice() : from.resharded,
       owed: copy ? from.owed.slice() : from.owed,
-      compute: from.compute + way.seconds,
+      compute: from.compute + candidate.seconds,
       communicate: from.communicate + option.communicate,
       bytes: from.bytes + option.bytes,
       debt: from.debt,
-      history: { way, before: from.history },
+      history: { candidate, before: from.history },
     };
     for (const slot of item.inputs) {
       state.debt -= state.owed[slot];
       state.owed[slot] = 0;
     }
-    for (const { operand, to } of way.moves) state.again[item.inputs[operand]] = to;
-    way.results.forEach((id, i) => {
+    for (const { operand, to } of candidate.moves) state.resharded[item.inputs[operand]] = to;
+    candidate.results.forEach((id, i) => {
       const slot = item.first + i;
       state.place[slot] = id;
-      state.owed[slot] = way.debts[i];
-      state.debt += way.debts[i];
+      state.owed[slot] = candidate.debts[i];
+      state.debt += candidate.debts[i];
     });
     return state;
   }
@@ -306,24 +321,24 @@ export class Evaluator {
     const totals = states.map((state) => {
       let seconds = 0;
       let bytes = 0;
-      const { strategies, wanted } = this.#settleParams(state, params);
+      const { strategies, required } = this.#settleParams(state, params);
       const done = new Set<string>();
       problem.outputs.forEach((slot, i) => {
         const has = this.#placements[state.place[slot]];
         // A result that replaces a donated parameter must have its placement; other results keep theirs.
-        const taken = takeOver[i] < 0 ? null : (wanted[takeOver[i]] ?? this.#placements[state.place[takeOver[i]]]);
+        const taken = takeOver[i] < 0 ? null : (required[takeOver[i]] ?? this.#placements[state.place[takeOver[i]]]);
         const to = this.#id(taken ?? has.withPending(null));
         const key = `${slot}>${to}`;
-        if (to === state.place[slot] || to === state.again[slot] || done.has(key)) return;
+        if (to === state.place[slot] || to === state.resharded[slot] || done.has(key)) return;
         done.add(key);
-        const price = this.#move(state.place[slot], to, problem.avalOf[slot]);
-        seconds += price.seconds;
-        bytes += price.bytes;
+        const cost = this.#move(state.place[slot], to, problem.avalOf[slot]);
+        seconds += cost.seconds;
+        bytes += cost.bytes;
       });
-      return { state, seconds, bytes, strategies, wanted, total: state.compute + state.communicate + seconds };
+      return { state, seconds, bytes, strategies, required, total: state.compute + state.communicate + seconds };
     });
     totals.sort((a, b) => a.total - b.total);
-    const [{ state, seconds, bytes, strategies, wanted }] = totals;
+    const [{ state, seconds, bytes, strategies, required }] = totals;
     return {
       theme,
       mesh: this.mesh,
@@ -332,7 +347,7 @@ export class Evaluator {
       communicate: state.communicate + seconds,
       bytes: state.bytes + bytes,
       strategies,
-      wanted,
+      required,
     };
   }
 
@@ -343,56 +358,56 @@ export class Evaluator {
   #settleParams(
     state: State,
     params: readonly (Placement | null)[],
-  ): { strategies: Map<Node, Strategy>; wanted: (Placement | null)[] } {
+  ): { strategies: Map<Node, Strategy>; required: (Placement | null)[] } {
     const { items } = this.problem;
     const strategies = new Map<Node, Strategy>();
     /** -2: readers disagree. */
-    const asked = new Int32Array(this.problem.slots).fill(none);
-    for (const slot of this.problem.outputs) if (slot >= params.length) asked[slot] = -2;
+    const requested = new Int32Array(this.problem.slots).fill(none);
+    for (const slot of this.problem.outputs) if (slot >= params.length) requested[slot] = -2;
     let at = state.history;
     for (let i = items.length - 1; i >= 0; i--) {
       const item = items[i];
-      const { way } = at!;
+      const { candidate } = at!;
       at = at!.before;
-      let { strategy, needs } = way;
-      if (asked[item.first] >= 0 && asked[item.first] !== way.results[0] && item.inputs.length === 1) {
-        const direct = this.#asViewOf(item, state.place[item.inputs[0]], this.#placements[asked[item.first]]);
+      let { strategy, needs } = candidate;
+      if (requested[item.first] >= 0 && requested[item.first] !== candidate.results[0] && item.inputs.length === 1) {
+        const direct = this.#asViewOf(item, state.place[item.inputs[0]], this.#placements[requested[item.first]]);
         if (direct !== null) ({ strategy, needs } = direct);
       }
       strategies.set(item.node, strategy);
       item.inputs.forEach((slot, k) => {
-        asked[slot] = asked[slot] === none || asked[slot] === needs[k] ? needs[k] : -2;
+        requested[slot] = requested[slot] === none || requested[slot] === needs[k] ? needs[k] : -2;
       });
     }
     return {
       strategies,
-      wanted: params.map((placed, slot) =>
-        placed === null && asked[slot] >= 0 ? this.#placements[asked[slot]] : null,
+      required: params.map((placed, slot) =>
+        placed === null && requested[slot] >= 0 ? this.#placements[requested[slot]] : null,
       ),
     };
   }
 
   /** A strategy for a view of a replicated value that produces the required placement directly; null where there is none. */
-  #asViewOf(item: Item, has: number, asked: Placement): { strategy: Strategy; needs: number[] } | null {
+  #asViewOf(item: Item, has: number, requested: Placement): { strategy: Strategy; needs: number[] } | null {
     const operand = this.#placements[has];
     const isView = this.problem.work.get(item.node)!.kind === "nothing";
-    if (!isView || !operand.isReplicated || asked.pending !== null) return null;
+    if (!isView || !operand.isReplicated || requested.pending !== null) return null;
     const [maps] = factorsOf(item.node).outputs;
     const split: Record<string, number> = {};
-    asked.dims.forEach((cut, dim) => {
+    requested.dims.forEach((cut, dim) => {
       const map = maps[dim];
       if (cut !== null && map !== null) for (const axis of cut.axes) split[axis] = map.factor;
     });
     const strategy = { split, carry: [] };
     const layout = layoutOf(item.node, this.mesh, strategy, [operand]);
-    if (layout === null || !layout.results[0].equals(asked)) return null;
+    if (layout === null || !layout.results[0].equals(requested)) return null;
     return { strategy, needs: layout.operands.map((placement) => this.#id(placement)) };
   }
 }
 
 interface Ranked {
   rank: number;
-  way: Way;
+  candidate: Candidate;
 }
 
 function cheapest<T extends Ranked>(options: readonly T[]): T {
@@ -405,13 +420,13 @@ function cheapest<T extends Ranked>(options: readonly T[]): T {
 function best<T extends Ranked>(options: T[], width: number): T[] {
   options.sort((a, b) => a.rank - b.rank);
   const seen = new Set<string>();
-  const kept: T[] = [];
+  const survivors: T[] = [];
   for (const option of options) {
-    const key = `${option.rank}|${option.way.results.join()}`;
+    const key = `${option.rank}|${option.candidate.results.join()}`;
     if (seen.has(key)) continue;
     seen.add(key);
-    kept.push(option);
-    if (kept.length === width) break;
+    survivors.push(option);
+    if (survivors.length === width) break;
   }
-  return kept;
+  return survivors;
 }

@@ -39,13 +39,15 @@ function table(rows: readonly (readonly string[])[]): string[] {
 function reason(plan: ShardingPlan): string {
   const best = Math.min(...plan.alternatives.slice(1).map(({ seconds }) => seconds));
   if (plan.mesh.size === 1) {
-    if (plan.alternatives.length === 1) return "It is too small to gain, or planning is off: nothing else was priced.";
+    if (plan.alternatives.length === 1)
+      return "Too small to gain from sharding, or planning is disabled: no alternative was evaluated.";
     return Number.isFinite(best)
-      ? `The best way to share it would take ${showSeconds(best)} (predicted, by operations): what it saves goes into communication.`
-      : "Every way to share it is far dearer: it is too small, or its parts need each other too much.";
+      ? `The best alternative would take ${showSeconds(best)} (predicted, by operations): communication costs more than it saves.`
+      : "Every alternative is far more expensive: the function is too small, or needs too much communication.";
   }
   const most = Math.max(...plan.alternatives.map(({ devices }) => devices));
-  if (plan.mesh.size < most) return `${plan.mesh.size} of ${most} devices: more would talk longer than they save.`;
+  if (plan.mesh.size < most)
+    return `${plan.mesh.size} of ${most} devices: with more, communication would cost more than it saves.`;
   return "";
 }
 
@@ -86,7 +88,7 @@ export function explainPlan(
       ["devices", "time", "compute", "communicate", "received", "split along"],
       ...ranked.map((option: Alternative) => [
         String(option.mesh),
-        Number.isFinite(option.seconds) ? showSeconds(option.seconds) : "too dear",
+        Number.isFinite(option.seconds) ? showSeconds(option.seconds) : "too expensive",
         showSeconds(option.compute),
         showSeconds(option.communicate),
         showBytes(option.bytes),

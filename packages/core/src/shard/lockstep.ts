@@ -142,7 +142,7 @@ export function gatherValue(locals: readonly Value[], placement: Placement, shap
         extent,
       );
     else if (Buffer.compare(bytesOfValue(twin), bytesOfValue(settled[i])) !== 0)
-      throw new InternalError(`rank ${rank} holds other numbers than its twin in [${start}] to [${stop}]`);
+      throw new InternalError(`rank ${rank} holds other values than its replica in [${start}] to [${stop}]`);
     seen.set(key, settled[i]);
   });
   return whole;

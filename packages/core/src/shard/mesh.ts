@@ -60,8 +60,8 @@ export class Mesh {
 
   /** The position of a device along each axis. */
   coordinates(rank: number): Record<string, number> {
-    const known = this.#coordinates.get(rank);
-    if (known !== undefined) return known;
+    const cached = this.#coordinates.get(rank);
+    if (cached !== undefined) return cached;
     let rest = this.#index.get(rank);
     if (rest === undefined) throw new WeftError(`rank ${rank} is not in the mesh ${this}`);
     const at: Record<string, number> = {};

@@ -75,8 +75,8 @@ class Partitioner {
     for (const node of functionOrder(fn)) if (!this.#values.has(node)) this.#values.set(node, this.#spread(node));
     const results = fn.outputs.map((output, i) => {
       const value = this.#values.get(output)![0];
-      const wanted = this.options.results?.[i] ?? value.placement.withPending(null);
-      return this.#reshard(output, value, wanted);
+      const required = this.options.results?.[i] ?? value.placement.withPending(null);
+      return this.#reshard(output, value, required);
     });
     const functions = mesh.ranks.map((rank) => ({
       params: fn.params.map((param) => this.#values.get(param)![0].locals.get(rank)!),
@@ -103,7 +103,7 @@ class Partitioner {
     const layout =
       layoutOf(node, this.mesh, strategy, current) ??
       layoutOf(node, this.mesh, { split: strategy.split, carry: [] }, current);
-    if (layout === null) throw new InternalError(`${node.op} %${node.id} cannot be spread as asked`);
+    if (layout === null) throw new InternalError(`${node.op} %${node.id} cannot be split by the given strategy`);
     const moved = operands.map((operand, i) => this.#reshard(node.inputs[i], operand, layout.operands[i]));
     const made = new Map(this.mesh.ranks.map((rank) => [rank, this.#local(node, layout, moved, rank)]));
     return outputAvals(node).map((_, index) => ({
@@ -134,8 +134,8 @@ class Partitioner {
   #reshard(node: Node, value: Spread, to: Placement): Spread {
     if (value.placement.equals(to)) return value;
     const key = `${node.id}>${to.key}`;
-    const known = this.#moved.get(key);
-    if (known !== undefined) return known;
+    const cached = this.#moved.get(key);
+    if (cached !== undefined) return cached;
     let { placement, locals } = value;
     for (const move of planReshard(placement, to, node.shape, node.dtype)) {
       // An intermediate placement may already exist for another reader.

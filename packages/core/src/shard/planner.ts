@@ -109,7 +109,7 @@ const leastLatency = ({ links }: Rates): number =>
   Math.min(...Object.values(links).flatMap((list) => list.map(({ latency }) => latency)));
 
 /** Devices start a call as far apart as the slowest latency; a smaller gain is not worth sharding. */
-const apart = ({ links }: Rates, members: number): number =>
+const startSkew = ({ links }: Rates, members: number): number =>
   members < 2 ? 0 : Math.max(...Object.values(links).map((list) => linkOf(list, members)?.latency ?? 0));
 
 const simplerFirst = (a: StrategyEvaluation, b: StrategyEvaluation): number =>
@@ -126,15 +126,15 @@ class ShardingPlanner {
   readonly #evaluators = new Map<string, Evaluator>();
   readonly tried: StrategyEvaluation[] = [];
   /** Aborted evaluations: more than 1.5 times as expensive as the best. */
-  readonly dear: { theme: Theme; mesh: Mesh }[] = [];
-  readonly alone: Mesh;
+  readonly aborted: { theme: Theme; mesh: Mesh }[] = [];
+  readonly singleDevice: Mesh;
   readonly singleCompute: number;
-  readonly singleBring: { seconds: number; bytes: number };
+  readonly singleTransfer: { seconds: number; bytes: number };
   readonly single: number;
   readonly #begin = performance.now();
   readonly #takeOver: number[];
   readonly #rules: ShardRules;
-  readonly #asked: ReturnType<typeof shardingConstraints>;
+  readonly #constraints: ReturnType<typeof shardingConstraints>;
 
   constructor(
     readonly fn: GraphFn,
@@ -143,14 +143,14 @@ class ShardingPlanner {
     this.problem = new Problem(fn);
     // A parameter that is on a single device stays there.
     const home = options.params.find((placed) => placed !== null && placed.mesh.size === 1)?.mesh;
-    this.alone = home ?? new Mesh([{ name: "d", size: 1 }], [options.ranks[0]]);
+    this.singleDevice = home ?? new Mesh([{ name: "d", size: 1 }], [options.ranks[0]]);
     this.singleCompute = this.problem.singleTime(ratesAt(options.rates, 1));
-    this.singleBring = this.#bring(this.alone, []);
-    this.single = this.singleCompute + this.singleBring.seconds;
+    this.singleTransfer = this.#transfer(this.singleDevice, []);
+    this.single = this.singleCompute + this.singleTransfer.seconds;
     this.#takeOver = takeOver(fn, options.donated ?? []);
     const ignore = options.ignoreAnnotations ?? process.env.WEFT_IGNORE_ANNOTATIONS === "1";
     this.#rules = ignore ? new Map() : (options.rules ?? new Map());
-    this.#asked = ignore
+    this.#constraints = ignore
       ? { axes: [], devices: Number.POSITIVE_INFINITY, any: false, pinned: false }
       : shardingConstraints(fn, this.#rules);
   }
@@ -165,14 +165,14 @@ class ShardingPlanner {
   }
 
   /** Seconds and bytes to transfer parameters from other meshes to where they are needed. */
-  #bring(mesh: Mesh, wanted: readonly (Placement | null)[]): { seconds: number; bytes: number } {
+  #transfer(mesh: Mesh, required: readonly (Placement | null)[]): { seconds: number; bytes: number } {
     const { params, rates } = this.options;
     let seconds = 0;
     let bytes = 0;
     params.forEach((placed, i) => {
       if (placed === null || placed.mesh.key === mesh.key) return;
       const { shape, dtype } = this.fn.params[i];
-      const to = wanted[i] ?? Placement.replicated(mesh, shape.length);
+      const to = required[i] ?? Placement.replicated(mesh, shape.length);
       for (const move of planReshard(placed, to, shape, dtype)) {
         if (!isCollective(move)) continue;
         seconds += linkTime(rates, move.kind as CollectiveKind, move.members, move.bytes);
@@ -188,17 +188,17 @@ class ShardingPlanner {
       placed !== null && placed.mesh.key === mesh.key ? placed : null,
     );
     const cheapest = Math.min(this.single, ...this.tried.map(({ seconds }) => seconds));
-    const bound = this.isAsked ? undefined : 1.5 * cheapest;
-    const pinned = { ...theme, pin: this.#asked.pinned ? constrainedStrategies(mesh, this.#rules) : undefined };
+    const bound = this.isRequired ? undefined : 1.5 * cheapest;
+    const pinned = { ...theme, pin: this.#constraints.pinned ? constrainedStrategies(mesh, this.#rules) : undefined };
     const result = this.#evaluator(mesh).run(pinned, params, this.#takeOver, width, bound);
     if (result === null) {
-      this.dear.push({ theme, mesh });
+      this.aborted.push({ theme, mesh });
       return null;
     }
-    const bring = this.#bring(mesh, result.wanted);
-    result.seconds += bring.seconds;
-    result.communicate += bring.seconds;
-    result.bytes += bring.bytes;
+    const transfer = this.#transfer(mesh, result.required);
+    result.seconds += transfer.seconds;
+    result.communicate += transfer.seconds;
+    result.bytes += transfer.bytes;
     this.tried.push(result);
     return result;
   }
@@ -238,7 +238,7 @@ class ShardingPlanner {
 
   search(): void {
     const { ranks, mesh } = this.options;
-    const meshes = mesh !== undefined ? [mesh] : this.#asked.any ? this.#askedMeshes() : [];
+    const meshes = mesh !== undefined ? [mesh] : this.#constraints.any ? this.#constrainedMeshes() : [];
     for (const fixed of meshes) for (const theme of this.themes()) this.evaluate(theme, fixed, 1);
     if (meshes.length > 0) return;
     const all = this.line(ranks.length);
@@ -262,8 +262,8 @@ class ShardingPlanner {
   }
 
   /** Meshes with the axes that the user named. */
-  #askedMeshes(): Mesh[] {
-    const { axes, devices } = this.#asked;
+  #constrainedMeshes(): Mesh[] {
+    const { axes, devices } = this.#constraints;
     const ranks = this.options.ranks.slice(0, Math.min(devices, this.options.ranks.length));
     if (axes.length < 2) return [new Mesh([{ name: axes[0] ?? "d", size: ranks.length }], ranks)];
     // All factorizations of the device count with one factor per axis.
@@ -283,8 +283,8 @@ class ShardingPlanner {
   }
 
   /** Whether the user requires sharding: then one device is no alternative. */
-  get isAsked(): boolean {
-    return this.options.mesh !== undefined || this.#asked.any;
+  get isRequired(): boolean {
+    return this.options.mesh !== undefined || this.#constraints.any;
   }
 
   #grids(): void {
@@ -320,9 +320,9 @@ class ShardingPlanner {
   /** Fewer devices and simpler strategies win unless others are clearly better. */
   #choose(gain: number): StrategyEvaluation | null {
     let chosen: StrategyEvaluation | null = null;
-    let bar = this.isAsked ? Number.POSITIVE_INFINITY : this.single;
+    let bar = this.isRequired ? Number.POSITIVE_INFINITY : this.single;
     for (const candidate of [...this.tried].sort(simplerFirst)) {
-      const margin = this.isAsked ? 0 : apart(this.options.rates, candidate.mesh.size);
+      const margin = this.isRequired ? 0 : startSkew(this.options.rates, candidate.mesh.size);
       if (candidate.seconds * gain + margin > bar) continue;
       chosen = candidate;
       bar = candidate.seconds;
@@ -338,8 +338,8 @@ class ShardingPlanner {
   }
 
   plan(): ShardingPlan {
-    const { options, single, alone } = this;
-    const mayGain = this.isAsked || single > 2 * leastLatency(options.rates);
+    const { options, single, singleDevice } = this;
+    const mayGain = this.isRequired || single > 2 * leastLatency(options.rates);
     const enabled = options.enabled ?? process.env.WEFT_AUTO_SHARD !== "0";
     if (enabled && options.ranks.length > 1 && mayGain) this.search();
     const gain = options.gain ?? 1.05;
@@ -348,11 +348,11 @@ class ShardingPlanner {
       {
         name: "one device",
         devices: 1,
-        mesh: alone,
+        mesh: singleDevice,
         seconds: single,
         compute: this.singleCompute,
-        communicate: this.singleBring.seconds,
-        bytes: this.singleBring.bytes,
+        communicate: this.singleTransfer.seconds,
+        bytes: this.singleTransfer.bytes,
       },
       ...this.tried.map(({ theme, mesh, seconds, compute, communicate, bytes }) => ({
         name: theme.name,
@@ -363,7 +363,7 @@ class ShardingPlanner {
         communicate,
         bytes,
       })),
-      ...this.dear.map(({ theme, mesh }) => ({
+      ...this.aborted.map(({ theme, mesh }) => ({
         name: theme.name,
         devices: mesh.size,
         mesh,
@@ -373,12 +373,12 @@ class ShardingPlanner {
         bytes: Number.POSITIVE_INFINITY,
       })),
     ];
-    const mesh = chosen?.mesh ?? alone;
+    const mesh = chosen?.mesh ?? singleDevice;
     const strategies = chosen?.strategies;
     const params = this.fn.params.map((param, i) => {
       const placed = options.params[i];
       if (placed !== null && placed.mesh.key === mesh.key) return placed;
-      return chosen?.wanted[i] ?? Placement.replicated(mesh, param.shape.length);
+      return chosen?.required[i] ?? Placement.replicated(mesh, param.shape.length);
     });
     return {
       mesh,
@@ -397,6 +397,7 @@ class ShardingPlanner {
 
 /** Plans a (simplified) function over some of the given devices. */
 export function planSharding(fn: GraphFn, options: PlannerOptions): ShardingPlan {
-  if (options.ranks.length === 0) throw new WeftError("plan: there are no devices");
+  if (options.ranks.length === 0)
+    throw new WeftError("planSharding: ranks is empty; give the rank of at least one device");
   return new ShardingPlanner(fn, options).plan();
 }

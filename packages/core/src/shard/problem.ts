@@ -82,8 +82,8 @@ export class Problem {
   #look(node: Node): string {
     if (isOp(node, "scan")) return `scan ${node.id}`;
     const work = this.work.get(node)!;
-    const told = isOp(node, "custom") ? node.attrs.kernel : node.attrs;
-    const attrs = JSON.stringify(told, (key, value) => (key === "value" || key === "tag" ? undefined : value));
+    const described = isOp(node, "custom") ? node.attrs.kernel : node.attrs;
+    const attrs = JSON.stringify(described, (key, value) => (key === "value" || key === "tag" ? undefined : value));
     const reads = work.reads.map(({ operand, bytesPerElement }) => `${operand}:${bytesPerElement}`);
     const inputs = node.inputs.map(showAval);
     return `${node.op}|${attrs}|${inputs}|${showAval(node)}|${work.kind}${work.writes}${work.kernels}|${reads}|${zeros(node)}`;

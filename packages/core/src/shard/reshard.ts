@@ -116,7 +116,7 @@ class Resharding {
   }
 
   /** Moves one group of axes from one dimension to another. */
-  turn(): void {
+  transposeAxes(): void {
     const { at, to } = this;
     const dim = at.dims.findIndex((split, i) => split !== null && to.dims[i] === null);
     if (dim < 0) return;
@@ -125,12 +125,12 @@ class Resharding {
       (split, i) => split !== null && at.dims[i] === null && String(split.axes) === String(axes),
     );
     if (splitDim < 0) return;
-    const turned = new Placement(
+    const moved = new Placement(
       at.mesh,
       at.dims.map((old, i) => (i === dim ? null : i === splitDim ? to.dims[splitDim] : old)),
       at.pending,
     );
-    this.#move("allToAll", turned, { axes, dim, splitDim });
+    this.#move("allToAll", moved, { axes, dim, splitDim });
   }
 
   /** Gathers what is split here and whole in the target, if nothing else is left to do. */
@@ -178,7 +178,7 @@ export function planReshard(from: Placement, to: Placement, shape: Shape, dtype:
   work.cut();
   work.settle();
   work.cut();
-  work.turn();
+  work.transposeAxes();
   work.join();
   work.exchange();
   work.spread();
@@ -241,13 +241,13 @@ function transfers(from: Placement, to: Placement, shape: Shape): Delivery[] {
     holders.set(key, holder);
   }
   const list: Delivery[] = [];
-  to.mesh.ranks.forEach((target, turn) => {
+  to.mesh.ranks.forEach((target, round) => {
     const wanted = to.box(target, shape);
     for (const { box, ranks, share: part } of holders.values()) {
       if (from.pending !== null && part !== share(target)) continue;
       const piece = intersect(box, wanted);
       if (volume(piece) === 0 && !(shape.length === 0)) continue;
-      const source = ranks.includes(target) ? target : ranks[turn % ranks.length];
+      const source = ranks.includes(target) ? target : ranks[round % ranks.length];
       list.push({ source, target, box: piece });
       if (shape.length === 0) break;
     }
