@@ -1,11 +1,11 @@
-// A small network learns to read digits that this file draws itself: seven strokes a digit, moved, scaled and noisy.
-// `npm start` runs it; so does `node examples/digits.mjs` after `npm run build`.
+// Trains a small network on synthetic digits: seven-segment strokes with random position, scale, slant and noise.
+// Run it with `npm start`, or with `node examples/digits.mjs` after `npm run build`.
 import * as weft from "@weft/core";
 import * as nn from "@weft/core/nn";
 import * as optim from "@weft/core/optim";
 
 const size = 28;
-// The strokes of a seven-segment display, as lines in a unit square, and the strokes that each digit has.
+// Strokes of a seven-segment display as lines [x0, y0, x1, y1] in the unit square, and the strokes of each digit.
 const strokes = {
   top: [0, 0, 1, 0],
   upperLeft: [0, 0, 0, 0.5],
@@ -28,7 +28,7 @@ const shapes = [
   ["top", "upperLeft", "upperRight", "middle", "lowerRight", "bottom"],
 ];
 
-/** Numbers in [0, 1) from a seed. */
+/** Returns a generator of pseudorandom numbers in [0, 1). */
 function generator(seed) {
   let state = seed >>> 0;
   return () => {
@@ -39,7 +39,7 @@ function generator(seed) {
   };
 }
 
-/** Adds a digit to an image: for every point of a stroke, the pixels around it. */
+/** Draws a digit into an image and adds noise. */
 function draw(image, digit, random) {
   const width = 9 + 6 * random();
   const height = 13 + 8 * random();
@@ -65,7 +65,7 @@ function draw(image, digit, random) {
   for (let i = 0; i < image.length; i++) image[i] = Math.min(1, Math.max(0, image[i] + 0.35 * (random() - 0.5)));
 }
 
-/** `count` images [count, 784] and their digits [count]. */
+/** Returns images of shape [count, 784] and labels of shape [count]. */
 export function makeDigits(count, seed) {
   const random = generator(seed);
   const images = new Float32Array(count * size * size);
@@ -88,7 +88,7 @@ const model = {
   apply: (params, x) => nn.linear.apply(params.out, nn.linear.apply(params.hidden, x).relu()),
 };
 
-/** Trains for some steps; `onStep` hears { step, loss, kernels, rate } now and then. */
+/** Trains for `steps` steps and calls `onStep` with { step, steps, loss, kernels, rate } every ten steps. */
 export function train({ steps = 400, batch = 128, examples = 4096, onStep = () => {} } = {}) {
   const data = makeDigits(examples, 1);
   const held = makeDigits(1000, 2);
@@ -119,16 +119,16 @@ export function train({ steps = 400, batch = 128, examples = 4096, onStep = () =
   return { accuracy: accuracy(params, held).itemSync(), kernels };
 }
 
-/** A progress line on a terminal; elsewhere a plain line every hundred steps. */
+/** Prints progress: one updated line on a terminal, otherwise one line per hundred steps. */
 export function showProgress({ step, steps, loss, kernels, rate }) {
   const terminal = process.stdout.isTTY;
   if (!terminal && step !== 1 && step % 100 !== 0) return;
-  const text = `step ${step}/${steps}   loss ${loss.toFixed(4)}   ${kernels} kernels a step   ${rate.toFixed(0)} steps/s`;
+  const text = `step ${step}/${steps}   loss ${loss.toFixed(4)}   ${kernels} kernels per step   ${rate.toFixed(0)} steps/s`;
   if (terminal) process.stdout.write(`\r\u001b[2K${text}${step === steps ? "\n" : ""}`);
   else console.log(text);
 }
 
 if (process.argv[1] === import.meta.filename) {
   const { accuracy } = train({ onStep: showProgress });
-  console.log(`accuracy on 1000 digits that it has not seen: ${(accuracy * 100).toFixed(1)}%`);
+  console.log(`accuracy on 1000 held-out digits: ${(accuracy * 100).toFixed(1)}%`);
 }

@@ -36,6 +36,8 @@ function declarations(path) {
 const sentenceOf = (comment) =>
   comment
     .replace(/^\s*\/?\*+\/?|\*\/\s*$/gm, "")
+    .replace(/@(example|param|returns)[\s\S]*/, "")
+    .replace(/\{@link ([^}]*)\}/g, "`$1`")
     .replace(/\s+/g, " ")
     .trim();
 

@@ -15,7 +15,7 @@ console.log(
 // The reference device is for checking, not for training.
 const steps = device.kind === "reference" ? 20 : 500;
 const { accuracy } = train({ steps, onStep: showProgress });
-console.log(`Accuracy on 1000 digits that it has not seen: ${(accuracy * 100).toFixed(1)}%
+console.log(`Accuracy on 1000 held-out digits: ${(accuracy * 100).toFixed(1)}%
 
 How products scale over the devices of this machine (weft bench --quick):
 `);

@@ -1,9 +1,9 @@
-// The command `weft`: collects the commands and hands over to commander. Each command is one thin file.
+// The command `weft`: adds the commands and passes control to commander. Each command is one file.
 import { Command, CommanderError } from "commander";
-import { commands } from "./commands/index.js";
+import { addCommands } from "./commands/index.js";
 import { wrongUsage } from "./terminal/index.js";
 
-// A reader that has seen enough (head, less) closes the pipe; that is no error.
+// A reader such as head or less closes the pipe early; that is not an error.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   if (error.code !== "EPIPE") throw error;
   process.exit(0);
@@ -15,8 +15,8 @@ program
   .version("0.1.0")
   .showHelpAfterError("(weft --help lists the commands)")
   .exitOverride();
-for (const add of commands) add(program);
 try {
+  await addCommands(program, process.argv.slice(2));
   await program.parseAsync();
 } catch (error) {
   if (!(error instanceof CommanderError)) throw error;

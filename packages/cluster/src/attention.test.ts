@@ -121,7 +121,7 @@ test("a worker without attention kernels runs the separate operations", { skip }
   const params = [1, 2, 3].map(() => build.input([batch, length, heads, size], "float32"));
   const custom = attentionNode(params, kernel);
   assert.equal(
-    device.keeps(custom, () => true),
+    device.supportsCustomKernel(custom, () => true),
     false,
   );
   const fn = { params, outputs: [build.pick(custom, 0)] };

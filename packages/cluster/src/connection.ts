@@ -9,7 +9,7 @@ import {
   type ClientSettings,
   decode,
   encode,
-  type FailureCause,
+  type FailureCode,
   type FromClient,
   protocolVersion,
   type ToClient,
@@ -34,7 +34,7 @@ export interface ConnectOptions extends Security, ClientSettings {
 
 export interface Reported {
   message: string;
-  cause: FailureCause;
+  code: FailureCode;
 }
 
 export class Connection {
@@ -88,7 +88,8 @@ export class Connection {
       const maybeReady = (): void => {
         if (this.workers.length === 0) return;
         clearTimeout(late);
-        letGo(port);
+        // An idle connection does not keep the program alive.
+        this.#channel.unref();
         resolve();
       };
       stream.on("data", (bytes: Buffer) => {
@@ -123,15 +124,15 @@ export class Connection {
           maybeReady();
           this.onChange();
         } else if (message.t === "failed") {
-          const { ids, message: text, cause } = message;
+          const { ids, message: text, code } = message;
           for (const id of ids) {
             // The original cause is more informative than the abort that follows from it.
             const known = this.failures.get(id);
-            if (known === undefined || known.cause === "aborted") this.failures.set(id, { message: text, cause });
+            if (known === undefined || known.code === "aborted") this.failures.set(id, { message: text, code });
           }
           // No worker answers for an instruction that the dispatcher could not forward.
           const failed = new Set(ids);
-          for (const link of this.#links.values()) link.failTensors(failed, text, cause);
+          for (const link of this.#links.values()) link.failTensors(failed, text, code);
         } else if (message.t === "refused")
           this.#end(`the dispatcher at ${this.address} refused: ${message.message}`, reject);
       });
@@ -197,7 +198,7 @@ export class Connection {
     this.deadWorkers.set(worker, reason);
     this.#links.get(worker)?.fail(reason);
     this.#links.delete(worker);
-    this.#letGo(worker);
+    this.#releaseWhenEnded(worker);
     log("client", () => reason);
   }
 
@@ -205,12 +206,12 @@ export class Connection {
    * Releases the staging buffers of a dead worker once its process has ended. A process that only hangs may resume and
    * read them, and a killed process closes its connections shortly before it ends.
    */
-  #letGo(worker: string): void {
+  #releaseWhenEnded(worker: string): void {
     const reader = this.#readers.get(worker);
     if (reader === undefined || !isAlive(reader)) this.onWorkerEnded(worker);
     else
       setTimeout(() => {
-        if (this.lost === null && this.deadWorkers.has(worker)) this.#letGo(worker);
+        if (this.lost === null && this.deadWorkers.has(worker)) this.#releaseWhenEnded(worker);
       }, 100).unref();
   }
 
@@ -264,17 +265,5 @@ export class Connection {
     this.flush();
     this.#outbox.flush();
     this.#end("this connection was closed", () => {});
-  }
-}
-
-/**
- * A program that waits for nothing may end, connected or not. gRPC has no way to say so: its sockets are found among the
- * process's own, and where that is not possible programs end with close().
- */
-function letGo(port: number): void {
-  const handles = (process as unknown as { _getActiveHandles?: () => unknown[] })._getActiveHandles?.() ?? [];
-  for (const handle of handles) {
-    const socket = handle as { remotePort?: number; unref?: () => void };
-    if (socket.remotePort === port) socket.unref?.();
   }
 }

@@ -4,20 +4,11 @@ import { readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { groupLibrary } from "@weft/core/internal/device";
-import { WeftError } from "@weft/core/internal/graph";
 import { type ArrayPart, denseStrides, putPart } from "./boxes.js";
+import { ClusterError } from "./errors.js";
 import { type DataPlaneFrame, framePayload, readFrames, writeFrame } from "./frames.js";
-import type { FailureCause, WorkerInfo } from "./protocol.js";
+import { type FailureCode, failureCode, type WorkerInfo } from "./protocol.js";
 import { hostId, type Security } from "./wire.js";
-
-export class FetchError extends WeftError {
-  constructor(
-    message: string,
-    readonly cause_: FailureCause,
-  ) {
-    super(message);
-  }
-}
 
 /** Where a shard is written in the array of the whole tensor. */
 export interface Destination extends ArrayPart {
@@ -74,18 +65,18 @@ export class DataLink {
   fail(reason: string): void {
     this.#broken ??= reason;
     this.#socket.destroy();
-    for (const { reject } of this.#waiting.values()) reject(new FetchError(this.#broken, "lost"));
+    for (const { reject } of this.#waiting.values()) reject(new ClusterError(this.#broken, "lost"));
     this.#waiting.clear();
     if (this.#base !== null) groupLibrary().unmap(this.#base, this.worker.process.memory!.bytes);
     this.#base = null;
   }
 
   /** Fails the pending requests for these tensors. */
-  failTensors(ids: ReadonlySet<number>, message: string, cause: FailureCause): void {
+  failTensors(ids: ReadonlySet<number>, message: string, code: FailureCode): void {
     for (const [request, { id, reject }] of this.#waiting) {
       if (!ids.has(id)) continue;
       this.#waiting.delete(request);
-      reject(new FetchError(message, cause));
+      reject(new ClusterError(message, code));
     }
   }
 
@@ -100,7 +91,7 @@ export class DataLink {
   }
 
   #request(to: Destination, what: { id: number; peek?: boolean }): Promise<void> {
-    if (this.#broken !== null) return Promise.reject(new FetchError(this.#broken, "lost"));
+    if (this.#broken !== null) return Promise.reject(new ClusterError(this.#broken, "lost"));
     const request = this.#next++;
     this.#socket.ref();
     return new Promise<void>((resolve, reject) => {
@@ -132,7 +123,7 @@ export class DataLink {
     if (waiting === undefined) return;
     this.receivedBytes += bytes.length;
     try {
-      if (typeof header.failed === "string") throw new FetchError(header.failed, header.cause as FailureCause);
+      if (typeof header.failed === "string") throw new ClusterError(header.failed, failureCode(header.code));
       if (typeof header.offset === "number") {
         this.#copyShared(header.offset, waiting.to);
         writeFrame(this.#socket, { release: request });
@@ -158,7 +149,7 @@ export class DataLink {
       this.#base = Number(library.map(pid, fd, bytes));
       if (this.#base === 0) {
         this.#base = null;
-        throw new FetchError(
+        throw new ClusterError(
           `the memory of worker ${this.worker.id} (process ${pid}) cannot be opened; set WEFT_DATA=socket to fetch over a socket`,
           "error",
         );

@@ -166,8 +166,8 @@ export class DataServer {
     });
   }
 
-  #answerFailure({ socket }: Connection, request: number, { message, cause }: Failure): void {
-    writeFrame(socket, { fetch: request, failed: message, cause });
+  #answerFailure({ socket }: Connection, request: number, { message, code }: Failure): void {
+    writeFrame(socket, { fetch: request, failed: message, code });
   }
 
   #answer(connection: Connection, space: Namespace, request: number, held: Held): void {

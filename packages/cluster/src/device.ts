@@ -12,6 +12,7 @@ import {
   type DeviceTraits,
   type Executable,
   hostTraits,
+  Lifetime,
 } from "@weft/core/internal/device";
 import { bytesOf, functionOrder, type GraphFn, isOp, type Node, numel, WeftError } from "@weft/core/internal/graph";
 import { factorsOf } from "@weft/core/internal/ops";
@@ -22,8 +23,9 @@ import { ClusterBuffer, withCallSite } from "./buffer.js";
 import type { Connection } from "./connection.js";
 import { maxConstantBytes } from "./constants.js";
 import { log } from "./debug.js";
+import { ClusterError, LostTensorError } from "./errors.js";
 import { type ClusterFunction, ExecutableCache } from "./executable-cache.js";
-import { delay, fetchTensor, LostTensorError } from "./fetch.js";
+import { delay, fetchTensor } from "./fetch.js";
 import { Lineage, type RecomputeStep } from "./lineage.js";
 import type { CallPrediction } from "./predict.js";
 import { releaseStaging, stage, Uploads } from "./upload.js";
@@ -190,8 +192,9 @@ export class ClusterDevice implements Device {
         it.computed = true;
         return result;
       } catch (error) {
-        if (attempt > maxRecoveryAttempts || it.freed || this.lost !== null || !(error instanceof LostTensorError))
-          throw error;
+        if (!(error instanceof LostTensorError)) throw error;
+        const final = attempt > maxRecoveryAttempts || it.freed || this.lost !== null;
+        if (final) throw new ClusterError(withCallSite(error.message, it.site), error.code);
         // Another wait may already have recovered it.
         if (it.id !== id) continue;
         // A worker may report an aborted collective before the dispatcher reports the dead worker.
@@ -199,7 +202,7 @@ export class ClusterDevice implements Device {
         const problem = it.id === id ? this.#recover([it]) : null;
         if (problem === null) continue;
         const reason = error.reported ? null : this.#failureReason(it);
-        throw new WeftError(addReason(reason === null ? error.message : withCallSite(reason, it.site), problem));
+        throw new ClusterError(withCallSite(addReason(reason ?? error.message, problem), it.site), error.code);
       }
     }
   }
@@ -238,7 +241,9 @@ export class ClusterDevice implements Device {
     const { donated = [], known = new Map() } = options;
     const call: ClusterFunction = { fn, donated, known, executables: new Map() };
     const issue: RecomputeStep = (inputs, outputs) => this.#issue(call, inputs, outputs, issue);
+    const lifetime = new Lifetime(() => this.#do(() => this.executables.release(call)));
     const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
+      lifetime.check();
       if (this.lost !== null) throw new WeftError(this.lost);
       const site = captureSite();
       const outputs = fn.outputs.map((output) => {
@@ -251,7 +256,7 @@ export class ClusterDevice implements Device {
       this.#do(() => issue(inputs as ClusterBuffer[], outputs));
       return outputs;
     };
-    return { kernels, scratchBytes: 0, aliases: new Map(), run };
+    return { kernels, scratchBytes: 0, aliases: new Map(), run, release: () => lifetime.release() };
   }
 
   #issue(call: ClusterFunction, inputs: ClusterBuffer[], outputs: ClusterBuffer[], recompute: RecomputeStep): void {
@@ -343,7 +348,7 @@ export class ClusterDevice implements Device {
   }
 
   /** Whether attention stays one fused op: every worker has a kernel for it, and it can be split over all workers. */
-  keeps(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
+  supportsCustomKernel(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
     const { workers } = this.connection;
     const fits =
       workers.length > 0 && workers.every(({ attention }) => attention && canFuse(node, usesOutput, attention));
@@ -484,6 +489,5 @@ export class ClusterDevice implements Device {
 /** Maximum number of recovery attempts per await. */
 const maxRecoveryAttempts = 2;
 
-/** Inserts the reason why a tensor was not recomputed before the source line of an error message. */
-const addReason = (message: string, why: string): string =>
-  why === "" ? message : message.replace(/(\n {2}computed at|$)/, ` (${why})$1`);
+/** Appends the reason why a tensor was not recomputed. */
+const addReason = (message: string, why: string): string => (why === "" ? message : `${message} (${why})`);

@@ -349,7 +349,7 @@ export class Dispatcher {
       if (worker !== undefined) worker.outbox.post(text);
       else if (ids.length > 0) {
         const why = `worker ${id} is not connected`;
-        this.#toClient(client, { t: "failed", ids: [...ids], message: why, cause: "lost", worker: id });
+        this.#toClient(client, { t: "failed", ids: [...ids], message: why, code: "lost", worker: id });
       }
     }
   }
@@ -416,7 +416,7 @@ export class Dispatcher {
         t: "failed",
         ids: message.outputs,
         message: problem,
-        cause: "lost",
+        code: "lost",
         worker: members[0],
       });
       return;
@@ -428,7 +428,7 @@ export class Dispatcher {
     if (full !== undefined) {
       if (message.free !== undefined) this.#free(client, message.free);
       const why = `${maxQueue} instructions of this client are queued for worker ${full}; await results more often, or raise maxQueue in connect`;
-      this.#toClient(client, { t: "failed", ids: message.outputs, message: why, cause: "error", worker: full });
+      this.#toClient(client, { t: "failed", ids: message.outputs, message: why, code: "error", worker: full });
       return;
     }
     for (const id of members) client.queued.set(id, (client.queued.get(id) ?? 0) + 1);

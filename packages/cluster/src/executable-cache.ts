@@ -168,6 +168,12 @@ export class ExecutableCache {
     return { ...this.#lower(call, choice, partitioned), settled: true };
   }
 
+  /** Makes the workers forget every program of a compiled function. */
+  release({ executables }: ClusterFunction): void {
+    for (const { program } of executables.values()) this.#forget(program);
+    executables.clear();
+  }
+
   #forget(program: number): void {
     this.connection.send({ t: "forget", program });
   }

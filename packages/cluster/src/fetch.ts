@@ -5,19 +5,9 @@ import { bytesOf, numel, WeftError } from "@weft/core/internal/graph";
 import { denseStrides } from "./boxes.js";
 import { type ClusterBuffer, withCallSite } from "./buffer.js";
 import type { Connection } from "./connection.js";
-import { type Destination, FetchError } from "./data-link.js";
+import type { Destination } from "./data-link.js";
+import { ClusterError, LostTensorError } from "./errors.js";
 import { readStaging } from "./upload.js";
-
-/** A tensor was lost with a worker; it may be recomputable. */
-export class LostTensorError extends WeftError {
-  constructor(
-    message: string,
-    /** Whether the dispatcher has already reported the dead worker. */
-    readonly reported: boolean,
-  ) {
-    super(message);
-  }
-}
 
 export const delay = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -71,16 +61,16 @@ async function fetchPart(connection: Connection, it: ClusterBuffer, worker: stri
   const { id } = it;
   try {
     const known = connection.failures.get(id);
-    if (known !== undefined) throw new FetchError(known.message, known.cause);
+    if (known !== undefined) throw new ClusterError(known.message, known.code);
     await connection.link(worker).fetch(id, to);
   } catch (error) {
     // A worker that aborted or disconnected does not know why: the dispatcher reports the cause shortly after.
-    const vague = !(error instanceof FetchError) || error.cause_ === "aborted" || error.cause_ === "lost";
+    const vague = !(error instanceof ClusterError) || error.code === "aborted" || error.code === "lost";
     await delay(vague ? 300 : 50);
     const known = connection.failures.get(id);
     const reason =
       connection.lost ??
-      (known !== undefined && known.cause !== "aborted" ? known.message : null) ??
+      (known !== undefined && known.code !== "aborted" ? known.message : null) ??
       connection.deadWorkers.get(worker) ??
       (error as Error).message;
     const gone = connection.deadWorkers.has(worker);
@@ -88,8 +78,10 @@ async function fetchPart(connection: Connection, it: ClusterBuffer, worker: stri
     const advice = gone
       ? `; its shards are lost: recompute them (${left} worker${left === 1 ? " is" : "s are"} left)`
       : "";
-    const text = withCallSite(`${reason}${advice}`, it.site);
-    const ownFault = known?.cause === "error" || known?.cause === "memory";
-    throw gone || (!ownFault && (vague || known !== undefined)) ? new LostTensorError(text, gone) : new WeftError(text);
+    const text = `${reason}${advice}`;
+    const ownFault = known?.code === "error" || known?.code === "memory";
+    throw gone || (!ownFault && (vague || known !== undefined))
+      ? new LostTensorError(text, gone)
+      : new ClusterError(withCallSite(text, it.site), known?.code ?? "error");
   }
 }

@@ -81,7 +81,7 @@ test("mutated messages of every kind are rejected or valid", (t) => {
     { t: "free", ids: [1, 2] },
     { ...run, client: 1 },
     { t: "define", client: 1, program: 1, donated: [], graph, group: { name: "g", rank: 0, size: 1, mpi: false } },
-    { t: "failed", client: 1, ids: [1], message: "m", cause: "error", worker: "w1" },
+    { t: "failed", client: 1, ids: [1], message: "m", code: "error", worker: "w1" },
     { t: "progress", client: 1, done: 2 },
   ];
   const count = { taken: 0, refused: 0 };

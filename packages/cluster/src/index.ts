@@ -29,6 +29,7 @@ export { ClusterDevice } from "./device.js";
 export { Dispatcher, type DispatcherOptions } from "./dispatcher.js";
 export * as distributed from "./distributed.js";
 export { type RankEnvironment, rankFromEnvironment } from "./environment.js";
+export { ClusterError } from "./errors.js";
 export { type LaunchOptions, LocalCluster } from "./launch.js";
 export { predictParts } from "./predict.js";
 export {

@@ -63,6 +63,11 @@ const workerFacts = z.object({
     .object({ sharedBytes: size, major: id, precision: z.enum(precisions) })
     .nullable()
     .optional(),
+  /** Hardware of an accelerator, for assumed rates; null on CPUs. */
+  accelerator: z
+    .object({ capability: name, multiprocessors: count, clockHz: size.nullable(), memoryBandwidth: size.nullable() })
+    .nullable()
+    .default(null),
 });
 export type WorkerFacts = z.infer<typeof workerFacts>;
 const workerInfo = workerFacts.extend({ id: name });
@@ -77,8 +82,14 @@ const part = z.object({
   element: id,
 });
 
-const cause = z.enum(["error", "aborted", "memory", "lost"]);
-export type FailureCause = z.infer<typeof cause>;
+/**
+ * Why a tensor has no value: the program failed, a collective was aborted because of another member, a worker ran out of
+ * memory, or a worker died.
+ */
+const code = z.enum(["error", "aborted", "memory", "lost"]);
+export type FailureCode = z.infer<typeof code>;
+/** A code that arrived outside a validated message. */
+export const failureCode = (value: unknown): FailureCode => code.catch("error").parse(value);
 
 const define = {
   t: z.literal("define"),
@@ -120,7 +131,7 @@ export const fromClient = z.discriminatedUnion("t", [
 ]);
 export type FromClient = z.infer<typeof fromClient>;
 
-const failure = z.object({ t: z.literal("failed"), ids, message: text, cause, worker: name });
+const failure = z.object({ t: z.literal("failed"), ids, message: text, code, worker: name });
 const stats = z.object({
   runs: size,
   kernels: size,

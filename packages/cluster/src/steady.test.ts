@@ -180,7 +180,7 @@ test("with very slow links the planner chooses a plan without communication", ()
   const zero = build.full([1024, 1024], 0, "float32");
   const y = weights.reduce((h, w) => build.binary("max", build.matmul(h, w), zero), x);
   const fn = { params: [x, ...weights], outputs: [y] };
-  const worker = { device: "cpu", threads: 1, rates: null } as unknown as WorkerInfo;
+  const worker = { device: "cpu", threads: 1, rates: null, accelerator: null } as unknown as WorkerInfo;
   const assumed = ratesFor(Array.from({ length: workers }, () => worker));
   // As measured: with curves by message size, and so fast that communication is free.
   const curve: [number, number][] = [[1e6, 1e15]];

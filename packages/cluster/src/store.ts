@@ -1,11 +1,11 @@
 // A client's tensors on a worker, their failures, and pending fetches. Each client sees only its own.
 import type { Device, DeviceBuffer } from "@weft/core/internal/device";
 import { limits, WeftError } from "@weft/core/internal/graph";
-import type { ClientSettings, FailureCause, SharedMemory } from "./protocol.js";
+import type { ClientSettings, FailureCode, SharedMemory } from "./protocol.js";
 
 export interface Failure {
   message: string;
-  cause: FailureCause;
+  code: FailureCode;
 }
 
 /** Limits on remembered failures, and on pending tensors and fetches per tensor. */
@@ -83,7 +83,7 @@ export class Namespace {
   get(id: number): Held {
     const held = this.#held.get(id);
     if (held !== undefined) return held;
-    throw new FailedError(this.#failures.get(id) ?? { message: `tensor ${id} is not on this worker`, cause: "error" });
+    throw new FailedError(this.#failures.get(id) ?? { message: `tensor ${id} is not on this worker`, code: "error" });
   }
 
   /** Calls back when the tensor is available or failed, possibly immediately. */
@@ -95,7 +95,7 @@ export class Namespace {
     }
     const waiting = this.#waiting.get(id);
     if (this.#waiting.size >= maxWaiting || (waiting?.length ?? 0) >= maxWaiting)
-      resolve({ message: `more than ${maxWaiting} fetches are pending; await some first`, cause: "error" });
+      resolve({ message: `more than ${maxWaiting} fetches are pending; await some first`, code: "error" });
     else if (waiting === undefined) this.#waiting.set(id, [resolve]);
     else waiting.push(resolve);
   }
@@ -136,7 +136,7 @@ export class Namespace {
     }
     this.#held.clear();
     this.#failures.clear();
-    for (const id of [...this.#waiting.keys()]) this.#notify(id, { message: "the client left", cause: "error" });
+    for (const id of [...this.#waiting.keys()]) this.#notify(id, { message: "the client left", code: "error" });
     this.bytes = 0;
   }
 }

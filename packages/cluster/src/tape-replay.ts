@@ -12,7 +12,7 @@ import {
   WeftError,
 } from "@weft/core/internal/graph";
 import { decodeFunction } from "@weft/core/internal/ops";
-import { inlineCustom, type KeepCustom } from "@weft/core/internal/transform";
+import { type CustomKernelSupport, inlineCustom } from "@weft/core/internal/transform";
 import { bytesOfLine, type TapeFile } from "./tape-file.js";
 
 export interface ReplayResult {
@@ -51,7 +51,8 @@ export async function replay(tape: TapeFile, device: Device): Promise<ReplayResu
       const fn = decodeFunction(line.graph);
       // A custom op with a kernel on one device is inlined on another; sharding needs its rule, which is not
       // serialized.
-      const keep: KeepCustom = (node, uses) => !device.traits.remote && (device.keeps?.(node, uses) ?? false);
+      const keep: CustomKernelSupport = (node, uses) =>
+        !device.traits.remote && (device.supportsCustomKernel?.(node, uses) ?? false);
       // Nothing is donated: a replay keeps every buffer that the tape did not free.
       programs.set(line.program, { fn, executable: device.compile(inlineCustom(fn, keep), {}) });
     } else if (line.type === "data") {

@@ -1,6 +1,8 @@
 // Message transport: gRPC streams of bytes, on loopback or with TLS and a token. It does not interpret messages.
 import { randomBytes, timingSafeEqual } from "node:crypto";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { readFileSync } from "node:fs";
+import { createServer, type Socket } from "node:net";
 import { hostname } from "node:os";
 import * as grpc from "@grpc/grpc-js";
 import { WeftError } from "@weft/core/internal/graph";
@@ -71,14 +73,25 @@ export function bindServer(server: grpc.Server, host: string, port: number, secu
     server.bindAsync(`${host.includes(":") ? `[${host}]` : host}:${port}`, credentials, (error, bound) => {
       if (error === null) resolve(bound);
       else
-        reject(
-          new WeftError(
-            /EADDRINUSE|address already in use|No address added/i.test(error.message)
-              ? `port ${port} on ${host} is taken; is a dispatcher running already? Choose another with -p`
-              : `cannot listen on ${host}:${port}: ${error.message}`,
+        void isPortTaken(host, port).then((taken) =>
+          reject(
+            new WeftError(
+              taken
+                ? `port ${port} on ${host} is taken; is a dispatcher running already? Choose another with -p`
+                : `cannot listen on ${host}:${port}: ${error.message}`,
+            ),
           ),
         );
     });
+  });
+}
+
+/** Whether a port is in use. gRPC's bind errors carry no code, a plain socket's do. */
+function isPortTaken(host: string, port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const probe = createServer();
+    probe.once("error", (error: NodeJS.ErrnoException) => resolve(error.code === "EADDRINUSE"));
+    probe.listen(port, host, () => probe.close(() => resolve(false)));
   });
 }
 
@@ -93,7 +106,31 @@ export function parseAddress(address: string): { host: string; port: number } {
 
 export interface Channel {
   stream: grpc.ClientDuplexStream<Buffer, Buffer>;
+  /** From now on the connection does not keep the process alive. */
+  unref(): void;
   close(): void;
+}
+
+/**
+ * Collects the sockets to a port that are created from now on. gRPC does not expose the sockets of a channel; Node reports
+ * every client socket on a diagnostics channel.
+ */
+function socketsTo(port: number): { unref(): void; stop(): void } {
+  const sockets = new Set<Socket>();
+  const onSocket = (message: unknown): void => {
+    const { socket } = message as { socket: Socket };
+    socket.once("connect", () => socket.remotePort === port && sockets.add(socket));
+    socket.once("close", () => sockets.delete(socket));
+  };
+  subscribe("net.client.socket", onSocket);
+  const stop = (): void => void unsubscribe("net.client.socket", onSocket);
+  return {
+    unref() {
+      stop();
+      for (const socket of sockets) socket.unref();
+    },
+    stop,
+  };
 }
 
 /**
@@ -122,8 +159,13 @@ export function openStream(
     "grpc.use_local_subchannel_pool": 1,
   });
   const { path, requestSerialize, responseDeserialize } = service[role];
+  const sockets = socketsTo(port);
   const opened = client.makeBidiStreamRequest(path, requestSerialize, responseDeserialize);
-  return { stream: opened, close: () => client.close() };
+  const close = (): void => {
+    sockets.stop();
+    client.close();
+  };
+  return { stream: opened, unref: () => sockets.unref(), close };
 }
 
 export const randomKey = (): string => randomBytes(16).toString("hex");

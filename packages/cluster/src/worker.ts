@@ -3,11 +3,16 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Rates } from "@weft/core/internal/cost";
 import {
+  type CachedExecutable,
   checkArguments,
   createDevice,
   type Device,
   type DeviceBuffer,
   type Executable,
+  type ExecutableHandle,
+  ExecutableLru,
+  GroupError,
+  type GroupErrorCode,
   groupLibrary,
   MpiGroup,
   movedBytes,
@@ -39,14 +44,14 @@ import {
   type ConstantArguments,
   decodeAll,
   encode,
-  type FailureCause,
+  type FailureCode,
   type FromWorker,
   protocolVersion,
   type SharedMemory,
   type ToWorker,
   toWorker,
 } from "./protocol.js";
-import { FailedError, Namespace } from "./store.js";
+import { FailedError, type Failure, Namespace } from "./store.js";
 import { type Channel, hostId, openStream, type Security, securityFrom } from "./wire.js";
 
 export interface WorkerOptions extends Security, CalibrateOptions {
@@ -61,13 +66,16 @@ export interface WorkerOptions extends Security, CalibrateOptions {
   dataHost?: string;
   /** Seconds to wait for a dispatcher at startup. */
   wait?: number;
+  /** Compiled functions that stay loaded without a program that uses them (1,024 by default). */
+  executables?: number;
 }
 
 type UploadPart = Extract<ToWorker, { t: "upload" }>["part"];
 
 interface Program {
-  executable: Executable | null;
-  problem: string | null;
+  executable: ExecutableHandle<CachedExecutable> | null;
+  /** Why the program cannot run; its code is reported for every run. */
+  problem: Failure | null;
   fn: GraphFn | null;
   group: { name: string; rank: number; size: number; mpi: boolean } | null;
   donated: readonly boolean[];
@@ -109,7 +117,7 @@ export class Worker {
   readonly #data: DataServer;
   readonly #spaces = new Map<number, Namespace>();
   readonly #programs = new Map<string, Program>();
-  readonly #executables = new Map<string, Executable>();
+  readonly #executables: ExecutableLru<CachedExecutable>;
   readonly #groups = new Map<string, ProcessGroup>();
   /** Groups that failed, with the reason; they are not joined again. */
   readonly #broken = new Map<string, string>();
@@ -129,6 +137,7 @@ export class Worker {
     this.#options = options;
     this.#security = securityFrom(options);
     this.device = makeDevice(options);
+    this.#executables = new ExecutableLru(options.executables ?? maxExecutables);
     this.#rates = workerRates(this.device, options);
     this.#data = new DataServer(
       this.device,
@@ -221,6 +230,7 @@ export class Worker {
         memoryBytes: this.device.memory().totalBytes,
         rates: this.#rates,
         attention: this.device.traits.attention,
+        accelerator: this.device.traits.accelerator,
         mpi: place.launcher === "none" ? null : { job: place.name, rank: place.rank, size: place.size },
       });
     });
@@ -312,12 +322,12 @@ export class Worker {
 
   /** Marks the outputs of a failed instruction as failed for its client; instructions of other clients continue. */
   #failMessage(message: ToWorker, error: Error): void {
-    const [text, cause] = causeOf(error);
-    log("worker", () => `"${message.t}" failed: ${text}`);
+    const failure = failureOf(error);
+    log("worker", () => `"${message.t}" failed: ${failure.message}`);
     const ids = message.t === "run" ? message.outputs : message.t === "upload" ? [message.id] : [];
     if (!("client" in message) || ids.length === 0) return;
-    for (const id of ids) this.#spaces.get(message.client)?.fail(id, { message: text, cause });
-    this.#send({ t: "failed", client: message.client, ids, message: text, cause, worker: this.id });
+    for (const id of ids) this.#spaces.get(message.client)?.fail(id, failure);
+    this.#send({ t: "failed", client: message.client, ids, ...failure, worker: this.id });
   }
 
   #handle(message: ToWorker): Promise<void> | null {
@@ -337,7 +347,7 @@ export class Worker {
       if (done >= progressEvery) this.#sendProgress();
     } else if (message.t === "upload") return this.#upload(message);
     else if (message.t === "free") this.#free(message.client, message.ids);
-    else if (message.t === "forget") this.#programs.delete(`${message.client}/${message.program}`);
+    else if (message.t === "forget") this.#forget(`${message.client}/${message.program}`);
     return null;
   }
 
@@ -352,7 +362,7 @@ export class Worker {
     this.#data.forget(client);
     const base = this.#maps.get(client);
     if (base !== undefined) this.#unmapClient(client, base);
-    for (const key of [...this.#programs.keys()]) if (key.startsWith(`${client}/`)) this.#programs.delete(key);
+    for (const key of [...this.#programs.keys()]) if (key.startsWith(`${client}/`)) this.#forget(key);
     if (this.#spaces.size === 0) this.device.trim();
     log("worker", () => `client ${client} left`);
   }
@@ -368,6 +378,7 @@ export class Worker {
   #define({ client, program, graph, group, donated, constants = [] }: Extract<ToWorker, { t: "define" }>): void {
     const entry: Program = { executable: null, problem: null, fn: null, group, donated };
     if (!this.#spaces.has(client)) return;
+    this.#forget(`${client}/${program}`);
     this.#programs.set(`${client}/${program}`, entry);
     try {
       const fn = decodeFunction(graph);
@@ -375,30 +386,36 @@ export class Worker {
       entry.fn = fn;
       if (group !== null) this.#join(group);
       entry.executable = this.#compile(fn, donated, constants);
-      log("worker", () => `program ${program} of client ${client}: ${entry.executable!.kernels.length} kernels`);
+      log(
+        "worker",
+        () => `program ${program} of client ${client}: ${entry.executable!.value.executable.kernels.length} kernels`,
+      );
     } catch (error) {
-      entry.problem = shortened((error as Error).message);
-      log("worker", () => `program ${program} of client ${client} cannot run: ${entry.problem}`);
+      entry.problem = failureOf(error as Error);
+      log("worker", () => `program ${program} of client ${client} cannot run: ${entry.problem?.message}`);
     }
   }
 
-  #compile(fn: GraphFn, donated: readonly boolean[], values: ConstantArguments): Executable {
-    const constants = values.map(({ param, data }) => `${param}:${data}`).join();
-    const key = `${structuralKey(fn)}/${donated.map(Number).join("")}/${constants}`;
-    const ready = this.#executables.get(key);
-    if (ready !== undefined) return ready;
+  /** Drops a program; its executable stays in the cache for programs with the same function. */
+  #forget(key: string): void {
+    this.#programs.get(key)?.executable?.release();
+    this.#programs.delete(key);
+  }
+
+  #compile(fn: GraphFn, donated: readonly boolean[], values: ConstantArguments): ExecutableHandle<CachedExecutable> {
+    const given = values.map(({ param, data }) => `${param}:${data}`).join();
+    const key = `${structuralKey(fn)}/${donated.map(Number).join("")}/${given}`;
     const { device } = this;
-    const whole = inlineCustom(fn, (node, usesOutput) => device.keeps?.(node, usesOutput) ?? false);
-    const made = device.compile(whole, { donated, known: decodeConstants(fn, values) });
-    this.#executables.set(key, made);
-    if (this.#executables.size > maxExecutables) this.#executables.delete(this.#executables.keys().next().value!);
-    return made;
+    return this.#executables.acquire(key, () => {
+      const whole = inlineCustom(fn, (node, usesOutput) => device.supportsCustomKernel?.(node, usesOutput) ?? false);
+      return { executable: device.compile(whole, { donated, known: decodeConstants(fn, values) }) };
+    });
   }
 
   /** Returns the group of this name, joining it with its other members if needed. */
   #join({ name, rank, size, mpi }: NonNullable<Program["group"]>): ProcessGroup {
     const reason = this.#broken.get(name);
-    if (reason !== undefined) throw new FailedError({ message: reason, cause: "aborted" });
+    if (reason !== undefined) throw new FailedError({ message: reason, code: "aborted" });
     let group = this.#groups.get(name);
     if (group === undefined) {
       // Groups of earlier generations are obsolete: every member receives the same instructions in the same order.
@@ -435,18 +452,18 @@ export class Worker {
     const entry = this.#programs.get(`${client}/${program}`);
     try {
       if (entry === undefined) throw new WeftError(`program ${program} was not defined`);
-      if (entry.problem !== null || entry.executable === null)
-        throw new WeftError(entry.problem ?? "the program was not compiled");
+      if (entry.problem !== null) throw new FailedError(entry.problem);
+      if (entry.executable === null) throw new WeftError("the program was not compiled");
       if (entry.group !== null) this.#join(entry.group);
-      this.#execute(space, entry, entry.executable, message);
+      this.#execute(space, entry, entry.executable.value.executable, message);
     } catch (error) {
-      const [text, cause] = causeOf(error as Error);
+      const failure = failureOf(error as Error);
       // Abort the group: its other members would wait for this one.
-      if (entry?.group != null) this.#breakGroup(entry.group.name, text);
-      for (const id of outputs) space.fail(id, { message: text, cause });
+      if (entry?.group != null) this.#breakGroup(entry.group.name, failure.message);
+      for (const id of outputs) space.fail(id, failure);
       const { id } = this;
-      this.#send({ t: "failed", client, ids: outputs, message: text, cause, worker: id });
-      log("worker", () => `program ${program} of client ${client} failed on [${inputs}]: ${text}`);
+      this.#send({ t: "failed", client, ids: outputs, ...failure, worker: id });
+      log("worker", () => `program ${program} of client ${client} failed on [${inputs}]: ${failure.message}`);
     }
   }
 
@@ -535,9 +552,9 @@ export class Worker {
         fill(buffer);
         space.put(id, buffer);
       } catch (error) {
-        const [text, cause] = causeOf(error as Error);
-        space.fail(id, { message: text, cause });
-        this.#send({ t: "failed", client, ids: [id], message: text, cause, worker: this.id });
+        const failure = failureOf(error as Error);
+        space.fail(id, failure);
+        this.#send({ t: "failed", client, ids: [id], ...failure, worker: this.id });
       }
       if (total > 0) this.#data.notify(client, { uploaded: id });
     };
@@ -625,12 +642,20 @@ function abort(group: ProcessGroup): void {
   if (host instanceof ShmGroup) host.abort();
 }
 
-function causeOf(error: Error): [string, FailureCause] {
-  error.message = shortened(error.message);
-  if (error instanceof FailedError) return [error.failure.message, error.failure.cause];
-  if (error instanceof OutOfMemoryError) return [`out of memory on a worker: ${error.message}`, "memory"];
-  if (/given up after an error/.test(error.message)) return [error.message, "aborted"];
-  return [error.message, /rank \d+ of group .* is (gone|stopped)/.test(error.message) ? "lost" : "error"];
+/** Codes of group errors that a client treats specially. */
+const groupFailures: Partial<Record<GroupErrorCode, FailureCode>> = {
+  "peer-dead": "lost",
+  "peer-stopped": "lost",
+  aborted: "aborted",
+  memory: "memory",
+};
+
+/** An error as it is reported to clients. */
+export function failureOf(error: Error): Failure {
+  if (error instanceof FailedError) return error.failure;
+  const message = shortened(error.message);
+  if (error instanceof OutOfMemoryError) return { message: `out of memory on a worker: ${message}`, code: "memory" };
+  return { message, code: (error instanceof GroupError && groupFailures[error.code]) || "error" };
 }
 
 /** Parses --cores: "2" is a count, "0,1" and "0-3" are core ids. */

@@ -30,7 +30,7 @@ function recordLoops(): () => Recorded {
     last = { fn, options };
     const bytes = (shape: readonly number[]): number => shape.reduce((n, d) => n * d, 16);
     const run = (): DeviceBuffer[] => fn.outputs.map((o) => device.allocate(bytes(o.shape)));
-    return { kernels: [], scratchBytes: 0, aliases: new Map(), run };
+    return { kernels: [], scratchBytes: 0, aliases: new Map(), run, release: () => {} };
   };
   weft.setDevice(device);
   return () => last!;

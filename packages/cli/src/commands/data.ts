@@ -20,7 +20,7 @@ Examples:
   weft data list`;
 
 export function add(program: Command): void {
-  const data = program.command("data").description("Fetch and look at data sets.").addHelpText("after", help);
+  const data = program.command("data").description("Download and inspect data sets.").addHelpText("after", help);
   data
     .command("get")
     .description("Fetch a data set from the hub.")

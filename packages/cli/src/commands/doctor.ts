@@ -110,7 +110,7 @@ Exits with 1 when a device that should work does not, with 0 otherwise.`;
 export function add(program: Command): void {
   program
     .command("doctor")
-    .description("What this machine has and lacks for the engine, what that costs, and how to get it.")
+    .description("Report what this machine has and lacks for Weft, what that costs, and the remedy.")
     .option("--no-measure", "do not measure the devices")
     .option("--json", "the report as JSON on standard output")
     .option("--out <dir>", "write doctor.json into a directory")

@@ -1,43 +1,122 @@
-// The list of commands, in the order in which `weft --help` shows them.
+// The list of commands, in the order in which `weft --help` shows them. A command's module is loaded when the command is
+// used: `weft --help` and `weft --version` load neither the engine nor the lab. A test compares this list with the modules.
 import type { Command } from "commander";
-import { add as analyze } from "./analyze.js";
-import { add as bench } from "./bench.js";
-import { add as classify } from "./classify.js";
-import { add as data } from "./data.js";
-import { add as diagnose } from "./diagnose.js";
-import { add as doctor } from "./doctor.js";
-import { add as ledger } from "./ledger.js";
-import { add as lint } from "./lint.js";
-import { add as predict } from "./predict.js";
-import { add as quantum } from "./quantum.js";
-import { add as scale } from "./scale.js";
-import { add as server } from "./server.js";
-import { add as tape } from "./tape.js";
-import { add as top } from "./top.js";
-import { add as trace } from "./trace.js";
-import { add as train } from "./train.js";
-import { add as tune } from "./tune.js";
-import { add as worker } from "./worker.js";
 
+/** Adds a command to the program. */
 export type AddCommand = (program: Command) => void;
 
-export const commands: AddCommand[] = [
-  bench,
-  train,
-  classify,
-  tune,
-  quantum,
-  data,
-  server,
-  worker,
-  top,
-  tape,
-  scale,
-  analyze,
-  diagnose,
-  trace,
-  predict,
-  lint,
-  ledger,
-  doctor,
-];
+interface CommandEntry {
+  /** Name and arguments, as `weft --help` shows them. */
+  usage: string;
+  description: string;
+  load: () => Promise<{ add: AddCommand }>;
+}
+
+export const commands: Readonly<Record<string, CommandEntry>> = {
+  bench: {
+    usage: "bench [options]",
+    description: "Measure how products, batches and MLPs scale over the devices of this machine, and explain why.",
+    load: () => import("./bench.js"),
+  },
+  train: {
+    usage: "train [options] <config>",
+    description: "Train a text classifier from a configuration.",
+    load: () => import("./train.js"),
+  },
+  classify: {
+    usage: "classify [options] <run> [texts...]",
+    description: "Classify texts with a trained run.",
+    load: () => import("./classify.js"),
+  },
+  tune: {
+    usage: "tune [options] <config>",
+    description: "Find the fastest settings of a training configuration by short measured runs.",
+    load: () => import("./tune.js"),
+  },
+  quantum: {
+    usage: "quantum",
+    description: "Differentiable simulation and control of quantum devices.",
+    load: () => import("./quantum.js"),
+  },
+  data: {
+    usage: "data",
+    description: "Download and inspect data sets.",
+    load: () => import("./data.js"),
+  },
+  server: {
+    usage: "server [options]",
+    description: "Run the dispatcher that workers and clients connect to.",
+    load: () => import("./server.js"),
+  },
+  worker: {
+    usage: "worker [options]",
+    description: "Run a worker: one device of this machine for a dispatcher.",
+    load: () => import("./worker.js"),
+  },
+  top: {
+    usage: "top [options]",
+    description: "Watch the workers of a dispatcher: operations, bytes, idle time, GPU utilization.",
+    load: () => import("./top.js"),
+  },
+  tape: {
+    usage: "tape",
+    description: "Read, export, replay and compare recorded runs.",
+    load: () => import("./tape.js"),
+  },
+  scale: {
+    usage: "scale [options] [command...]",
+    description: "Run a command at several device counts, measure it, and analyze how it scales.",
+    load: () => import("./scale.js"),
+  },
+  analyze: {
+    usage: "analyze [options] <paths...>",
+    description: "Is this scaling study valid, how well does it scale, why, and what would help?",
+    load: () => import("./analyze.js"),
+  },
+  diagnose: {
+    usage: "diagnose [options] <paths...>",
+    description: "Find performance problems: evidence, cause, fix and predicted effect.",
+    load: () => import("./diagnose.js"),
+  },
+  trace: {
+    usage: "trace [options] <files...>",
+    description: "Show the time breakdown of Kineto (PyTorch) or JAX traces, per rank.",
+    load: () => import("./trace.js"),
+  },
+  predict: {
+    usage: "predict [options] <path>",
+    description: "Predict throughput or time at other device counts, with 80% intervals.",
+    load: () => import("./predict.js"),
+  },
+  lint: {
+    usage: "lint [options] <files...>",
+    description: "Find mistakes in YAML configurations and SLURM scripts.",
+    load: () => import("./lint.js"),
+  },
+  ledger: {
+    usage: "ledger [options]",
+    description: "Show recorded predictions and their outcomes.",
+    load: () => import("./ledger.js"),
+  },
+  doctor: {
+    usage: "doctor [options]",
+    description: "Report what this machine has and lacks for Weft, what that costs, and the remedy.",
+    load: () => import("./doctor.js"),
+  },
+};
+
+/** Adds the used command in full, and of the others only what `weft --help` shows. An unknown name loads all of them. */
+export async function addCommands(program: Command, args: readonly string[]): Promise<void> {
+  const words = args.filter((word) => !word.startsWith("-"));
+  const used = words[0] === "help" ? words[1] : words[0];
+  const all = used !== undefined && !(used in commands);
+  for (const [name, { usage, description, load }] of Object.entries(commands)) {
+    if (all || name === used) {
+      (await load()).add(program);
+      continue;
+    }
+    const listed = program.command(usage.replace(" [options]", "")).description(description);
+    // The list shows "[options]" for a command that has any.
+    if (usage.includes(" [options]")) listed.option("--json");
+  }
+}

@@ -29,7 +29,7 @@ export function add(program: Command): void {
   addSecurity(
     program
       .command("worker")
-      .description("Lend a device of this machine to a dispatcher.")
+      .description("Run a worker: one device of this machine for a dispatcher.")
       .option("--host <host>", "where the dispatcher is", "localhost")
       .option("-p, --port <port>", "its port", port, 9000)
       .option("--device <name>", "cpu, cuda, cuda:1 ..., reference", process.env.CUDA_VISIBLE_DEVICES ? "cuda" : "cpu")

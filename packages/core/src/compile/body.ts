@@ -318,7 +318,7 @@ export class BodyPrinter {
 
   /** Dropout decisions for a vector: whole blocks of random bits. */
   #drawVector(expr: Extract<KExpr, { kind: "random" }>, k0: string, k1: string): string | null {
-    if (this.vector === null || expr.draw !== "kept" || this.vector.width % 4 !== 0) return null;
+    if (this.vector === null || expr.draw !== "dropoutMask" || this.vector.width % 4 !== 0) return null;
     const base = vectorBase(expr.ix, this.vector);
     if (base === null || expr.args.some((key) => this.depth(key) === 2)) return null;
     const { width } = this.vector;

@@ -334,7 +334,7 @@ function emitKept(kernel: LoopKernel): EmittedKernel | null {
   if (others.length > 0 || kernel.reductions.length > 0 || inner.length !== 1) return null;
   const { value, address } = store;
   const [{ name, size }] = inner;
-  if (value.kind !== "random" || value.draw !== "kept" || size % 4 !== 0) return null;
+  if (value.kind !== "random" || value.draw !== "dropoutMask" || size % 4 !== 0) return null;
   if (!inFours(value.ix, name) || !inFours(address, name)) return null;
   const row = new EmitScope("    ");
   const top = new EmitScope("  ");
@@ -351,7 +351,7 @@ function emitKept(kernel: LoopKernel): EmittedKernel | null {
     ? row.lines
     : ["  for (long u = lo; u < hi; u++) {", ...unpackIndex(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];
   const head = printer.pointers().map((l) => `  ${l}`);
-  printer.tally.add("kept", kernel.size);
+  printer.tally.add("dropoutMask", kernel.size);
   return {
     text: [...head, ...top.lines, ...body].join("\n"),
     units: flat ? size / 4 : numel(outer.map((v) => v.size)),

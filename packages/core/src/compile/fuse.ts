@@ -302,7 +302,7 @@ class Fuser {
   }
 
   #isAlone(node: Node): boolean {
-    return this.options.drawsAlone === true && isOp(node, "random") && node.attrs.kind === "kept";
+    return this.options.drawsAlone === true && isOp(node, "random") && node.attrs.kind === "dropoutMask";
   }
 
   #chooseGroup(node: Node, needs: ReadonlySet<number>): FusionGroup {

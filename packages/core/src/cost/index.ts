@@ -35,4 +35,14 @@ export {
   workOf,
   workTime,
 } from "./op-time.js";
-export { type Curve, type Link, linkOf, linkTime, parseRates, type Rates, ratesAt, sameLinks } from "./rates.js";
+export {
+  type Curve,
+  type Link,
+  linkOf,
+  linkTime,
+  parseRates,
+  type Rates,
+  ratesAt,
+  sameLinks,
+  valueAt,
+} from "./rates.js";

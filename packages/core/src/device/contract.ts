@@ -62,8 +62,14 @@ export interface Executable {
   readonly lastTimes?: Float64Array;
   /** `wanted`: the results are fetched next, so a device may deliver large ones piece by piece. */
   run(inputs: readonly DeviceBuffer[], wanted?: boolean): DeviceBuffer[];
+  /**
+   * Unloads the code and frees the memory that the executable owns. Calls that are still running on the device finish
+   * first. A second call does nothing; `run` throws afterwards. `kernels` stays readable.
+   */
+  release(): void;
 }
 
+/** Memory of a device. */
 export interface DeviceMemory {
   /** In buffers that somebody holds, in the pool for reuse, and the largest sum of buffers so far. */
   usedBytes: number;
@@ -143,6 +149,7 @@ export interface AttentionSupport {
   precision: Precision;
 }
 
+/** A device: allocates buffers, copies data, and compiles graphs to executables. */
 export interface Device {
   readonly name: string;
   readonly traits: DeviceTraits;
@@ -187,7 +194,7 @@ export interface Device {
   close?(): void;
   compile(fn: GraphFn, options: CompileOptions): Executable;
   /** Whether the device has a kernel for a whole custom function; its body is inlined otherwise. */
-  keeps?(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean;
+  supportsCustomKernel?(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean;
   /** The source that the device would compile for a function, for debug output; devices without one leave it out. */
   source?(fn: GraphFn, options: CompileOptions): string;
   /** Who holds what of a buffer, on devices that are made of several; the shape is that of the whole tensor. */

@@ -7,6 +7,7 @@ export { coreOrder } from "./cpu/cores.js";
 export { CpuDevice, type CpuOptions } from "./cpu/index.js";
 export { findOpenBlas as openBlasPath } from "./cpu/openblas.js";
 export { CudaDevice, type CudaOptions, canFuse, gpuCount } from "./cuda/index.js";
+export { type CachedExecutable, type ExecutableHandle, ExecutableLru, Lifetime } from "./executable-lru.js";
 export * from "./group/index.js";
 export { cacheContents, cacheLimit, pruneCache } from "./kernel-cache.js";
 export { ReferenceDevice } from "./reference/index.js";

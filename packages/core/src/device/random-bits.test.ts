@@ -24,7 +24,7 @@ const draws: Record<string, () => weft.Tensor> = {
   bernoulli: () => weft.bernoulli(0.3, [count], { seed }),
   keys: () => weft.splitKey(weft.key(seed), count),
   "a permutation": () => weft.permutation(1000, { seed }),
-  "dropout mask": () => weft.keptMask([count], 0.3, weft.key(seed)),
+  "dropout mask": () => weft.dropoutMask([count], 0.3, weft.key(seed)),
 };
 
 const bytesOf = (t: weft.Tensor): Buffer => {

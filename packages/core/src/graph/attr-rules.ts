@@ -190,7 +190,14 @@ export const attrRules: { readonly [K in OpName]: Rules<OpAttrs[K]> } = {
   data: { shape, dtype },
   const: { value: scalar, dtype },
   iota: { shape, axis, dtype },
-  random: { kind: oneOf(randomKinds), shape, dtype, within: optional(window), threshold: optional(count(65535)) },
+  random: {
+    // Tapes of earlier versions call the kind "kept".
+    kind: (value, place) => oneOf(randomKinds)(value === "kept" ? "dropoutMask" : value, place),
+    shape,
+    dtype,
+    within: optional(window),
+    threshold: optional(count(65535)),
+  },
   alias: { name },
   barrier: { tag: count() },
   pin: { dims: meshAxes, backward: meshAxes },

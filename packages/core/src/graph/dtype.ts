@@ -1,5 +1,6 @@
 // The number types of Weft: their sizes, their order under promotion, and their storage in JavaScript typed arrays.
 
+/** Names of all dtypes, in the order of promotion. */
 export const dtypes = [
   "bool",
   "uint8",
@@ -12,6 +13,7 @@ export const dtypes = [
   "complex64",
   "complex128",
 ] as const;
+/** Data type of the elements of a tensor. */
 export type DType = (typeof dtypes)[number];
 export type DTypeKind = "bool" | "int" | "float" | "complex";
 

@@ -67,7 +67,7 @@ export type ReduceFn = (typeof reduceFns)[number];
 export const argReduceFns = ["argmax", "argmin"] as const;
 export type ArgReduceFn = (typeof argReduceFns)[number];
 
-export const randomKinds = ["bits", "uniform", "normal", "kept"] as const;
+export const randomKinds = ["bits", "uniform", "normal", "dropoutMask"] as const;
 export type RandomKind = (typeof randomKinds)[number];
 
 export const collectiveKinds = ["allReduce", "allGather", "reduceScatter", "allToAll", "exchange"] as const;
@@ -131,7 +131,7 @@ export interface OpAttrs {
     shape: Shape;
     dtype: DType;
     within?: { shape: Shape; start: readonly number[] };
-    /** Of "kept": how many of 65536 equally likely numbers are dropped. */
+    /** Of "dropoutMask": how many of 65536 equally likely numbers are dropped. */
     threshold?: number;
   };
   /** Identity with an identity of its own: what a gradient is taken with respect to. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { build, decodeFunction, make, verify } from "../ops/index.js";
+import { build, composed, decodeFunction, make, verify } from "../ops/index.js";
 import { structuralKey } from "./hash.js";
 import { toPlain } from "./serialize.js";
 
@@ -48,4 +48,11 @@ test("damaged functions are refused with a reason", () => {
   let deep: unknown = 1;
   for (let i = 0; i < 1000; i++) deep = [deep];
   assert.throws(() => decodeFunction({ ...good, nodes: [["unary", [0], deep, ["float32", [2]]]] }), /an object/);
+});
+
+test("a dropout mask of an old tape, where its kind is called kept, is decoded", () => {
+  const key = build.input([2], "int32");
+  const fn = { params: [key], outputs: [composed.dropoutMask([8], 0.5, key)] };
+  const old = JSON.parse(JSON.stringify(toPlain(fn)).replace('"dropoutMask"', '"kept"'));
+  assert.equal(structuralKey(decodeFunction(old)), structuralKey(fn));
 });

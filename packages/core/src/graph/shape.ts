@@ -1,5 +1,6 @@
 // Shapes and the small arithmetic on them that every layer needs.
 
+/** Sizes of the axes of a tensor. */
 export type Shape = readonly number[];
 
 export const numel = (shape: Shape): number => {

@@ -4,7 +4,7 @@ import { type FileHandle, open, realpath, rename, unlink } from "node:fs/promise
 import { basename, dirname, join } from "node:path";
 import { WeftError } from "../graph/index.js";
 
-/** A file that cannot be read or written as asked; the message starts with its path. */
+/** A file cannot be read or written as requested. The message starts with its path. */
 export class FileError extends WeftError {
   override name = "FileError";
   constructor(path: string, problem: string) {
@@ -26,7 +26,7 @@ function explain(path: string, doing: string, error: unknown): FileError {
   return new FileError(path, `cannot ${doing}: ${reasons[code ?? ""] ?? message}`);
 }
 
-/** Bytes that arrive in order and whose number is known from the start. */
+/** A sequential source of bytes of known length. */
 export interface ByteSource {
   /** Names the bytes in errors: the file, and the entry inside it. */
   readonly label: string;
@@ -102,7 +102,7 @@ export class InputFile {
   }
 }
 
-/** Opens a file, hands it over, and closes it whatever happens. */
+/** Opens a file, passes it to `use`, and closes it. */
 export async function withFile<T>(path: string, use: (file: InputFile) => Promise<T>): Promise<T> {
   const file = await InputFile.open(path);
   try {
@@ -131,7 +131,7 @@ export class OutputFile {
   }
 }
 
-/** Writes to a temporary file beside the target and renames it when all went well; otherwise the target is untouched. */
+/** Writes to a temporary file beside the target and renames it on success. On failure the target is unchanged. */
 export async function writeAtomically(path: string, write: (file: OutputFile) => Promise<void>): Promise<void> {
   // A rename would replace a symbolic link instead of the file that it names.
   const target = await realpath(path).catch(() => path);

@@ -13,21 +13,22 @@ import {
 import type { Value } from "../ops/index.js";
 import { FileError } from "./file.js";
 
-/** A tensor on the host, row-major. Bool is 0/1, halves are bits, complex numbers are interleaved pairs. */
+/** An array in host memory, row-major. Bool is 0 or 1, half types are bits, complex numbers are interleaved pairs. */
 export type HostArray = Value;
 
-/** A tensor that is fetched when its turn to be written comes, so that a file may be larger than memory. */
+/** An array that is loaded when it is written, so that a file may be larger than memory. */
 export interface LazyArray {
   readonly shape: Shape;
   readonly dtype: DType;
   load(): Promise<HostArray>;
 }
 
+/** An array, or a function that loads it. */
 export type ArraySource = HostArray | LazyArray;
 
 export const bytesView = (data: Storage): Uint8Array => new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 
-/** The array itself, fetched if need be, and checked to be what it says. */
+/** Loads an array and checks its shape, dtype and length. */
 export async function loadArray(path: string, name: string, source: ArraySource): Promise<HostArray> {
   const array = "load" in source ? await source.load() : source;
   const shown = `${source.dtype}[${source.shape.join(", ")}]`;
@@ -58,8 +59,8 @@ export function byteCount(path: string, name: string, { shape, dtype }: { shape:
 const maxRank = 64;
 
 /**
- * Bytes of an array that a file claims to hold, exactly: a shape whose product overflows must not look small.
- * Infinity where it is beyond every file.
+ * Exact number of bytes of an array according to its file, Infinity if no file can hold it. A product that overflows must not
+ * look small.
  */
 export function claimedBytes(label: string, shape: readonly number[], bytesPerElement: number): number {
   if (shape.length > maxRank)
@@ -90,7 +91,7 @@ export function swapBytes(dtype: DType, data: Storage): void {
 }
 
 /** Files may hold any nonzero byte for true; storage holds 1. */
-export function normaliseBool(dtype: DType, data: Storage): void {
+export function normalizeBool(dtype: DType, data: Storage): void {
   if (dtype !== "bool") return;
   for (let i = 0; i < data.length; i++) if (data[i]) data[i] = 1;
 }

@@ -8,7 +8,7 @@ import {
   fromFortranOrder,
   type HostArray,
   loadArray,
-  normaliseBool,
+  normalizeBool,
   swapBytes,
 } from "./host.js";
 import { type NpyHeader, npyHeader, readNpyHeader } from "./npy-header.js";
@@ -17,11 +17,11 @@ import { type NpyHeader, npyHeader, readNpyHeader } from "./npy-header.js";
 function toStorageOrder(header: NpyHeader, shape: Shape, data: HostArray["data"]): HostArray {
   const { dtype } = header;
   if (header.bigEndian) swapBytes(dtype, data);
-  normaliseBool(dtype, data);
+  normalizeBool(dtype, data);
   return { shape, dtype, data: header.fortranOrder ? fromFortranOrder(dtype, shape, data) : data };
 }
 
-/** The array in a source that holds exactly one .npy file. */
+/** Reads the array of a source that holds exactly one .npy file. */
 export async function readNpyFrom(source: ByteSource): Promise<HostArray> {
   const header = await readNpyHeader(source);
   const data = allocate(source.label, header.dtype, numel(header.shape));
@@ -39,6 +39,7 @@ export interface NpyFile {
   close(): Promise<void>;
 }
 
+/** Opens a .npy file. */
 export async function openNpy(path: string): Promise<NpyFile> {
   const file = await InputFile.open(path);
   let header: NpyHeader;
@@ -71,9 +72,10 @@ export async function openNpy(path: string): Promise<NpyFile> {
   };
 }
 
+/** Reads a .npy file. */
 export const readNpy = (path: string): Promise<HostArray> => withFile(path, (file) => readNpyFrom(file.source()));
 
-/** Writes one array. bfloat16 is written as raw pairs of bytes, as NumPy with the ml_dtypes package does. */
+/** Writes a .npy file. bfloat16 is written as raw pairs of bytes, as NumPy does with the package ml_dtypes. */
 export async function writeNpy(path: string, array: ArraySource): Promise<void> {
   const loaded = await loadArray(path, "the array", array);
   await writeAtomically(path, async (file) => {

@@ -7,12 +7,13 @@ import { npyHeader } from "./npy-header.js";
 import { openEntry, type PlacedEntry, readDirectory } from "./zip.js";
 import { ZipWriter } from "./zip-writer.js";
 
+/** Limits for reading .npz archives. */
 export interface NpzReadOptions {
   /** The most bytes that arrays may unfold to; this machine's memory unless told otherwise. */
   maxBytes?: number;
 }
 
-/** An open archive; arrays are read one by one. */
+/** An open .npz archive; arrays are read one by one. */
 export interface NpzFile {
   readonly names: readonly string[];
   read(name: string): Promise<HostArray>;
@@ -53,6 +54,7 @@ async function openArchive(path: string): Promise<{ file: InputFile; arrays: Map
   }
 }
 
+/** Opens a .npz archive. */
 export async function openNpz(path: string, options: NpzReadOptions = {}): Promise<NpzFile> {
   const { file, arrays } = await openArchive(path);
   return {
@@ -68,7 +70,7 @@ export async function openNpz(path: string, options: NpzReadOptions = {}): Promi
   };
 }
 
-/** All arrays of an archive. */
+/** Reads all arrays of a .npz archive. */
 export async function readNpz(path: string, options: NpzReadOptions = {}): Promise<Record<string, HostArray>> {
   const { file, arrays } = await openArchive(path);
   try {
@@ -81,11 +83,13 @@ export async function readNpz(path: string, options: NpzReadOptions = {}): Promi
   }
 }
 
+/** Options of {@link writeNpz}. */
 export interface NpzWriteOptions {
   /** Deflate the arrays. Off by default: weights hardly shrink, and reading slows down tenfold. */
   compress?: boolean;
 }
 
+/** Writes a .npz archive. */
 export async function writeNpz(
   path: string,
   arrays: Record<string, ArraySource>,

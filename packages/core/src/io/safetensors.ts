@@ -9,7 +9,7 @@ import {
   claimedBytes,
   type HostArray,
   loadArray,
-  normaliseBool,
+  normalizeBool,
 } from "./host.js";
 
 /** The format's names for our dtypes; complex128 has none. */
@@ -39,7 +39,7 @@ interface Placed {
   end: number;
 }
 
-/** An open file; tensors are read one by one. */
+/** An open .safetensors file; tensors are read one by one. */
 export interface SafetensorsFile {
   readonly names: readonly string[];
   readonly metadata: Readonly<Record<string, string>>;
@@ -142,7 +142,7 @@ async function readTensor(file: InputFile, header: Header, name: string): Promis
     );
   const data = allocate(label, dtype, numel(shape));
   await file.readInto(bytesView(data), header.dataStart + start);
-  normaliseBool(dtype, data);
+  normalizeBool(dtype, data);
   return { shape, dtype, data };
 }
 
@@ -153,6 +153,7 @@ function placed(path: string, header: Header, name: string): Placed {
   throw new FileError(path, `has no tensor ${JSON.stringify(name)}; it has ${header.tensors.size}: ${some}`);
 }
 
+/** Opens a .safetensors file. */
 export async function openSafetensors(path: string): Promise<SafetensorsFile> {
   const file = await InputFile.open(path);
   let header: Header;
@@ -174,7 +175,7 @@ export async function openSafetensors(path: string): Promise<SafetensorsFile> {
   };
 }
 
-/** All tensors of a file. */
+/** Reads all tensors of a .safetensors file. */
 export async function readSafetensors(path: string): Promise<Record<string, HostArray>> {
   const file = await openSafetensors(path);
   try {
@@ -186,7 +187,7 @@ export async function readSafetensors(path: string): Promise<Record<string, Host
   }
 }
 
-/** Writes tensors one by one: lazy ones are loaded when their turn comes. */
+/** Writes a .safetensors file, one tensor at a time. Lazy arrays are loaded when they are written. */
 export async function writeSafetensors(
   path: string,
   tensors: Record<string, ArraySource>,

@@ -21,7 +21,7 @@ const all = (arrays: Iterable<[string, HostArray]>): Record<string, Tensor> =>
 
 const endings = ".npy (one tensor), .npz or .safetensors (named tensors)";
 
-/** One tensor from .npy, named tensors from .npz and .safetensors, on the current device. */
+/** Loads tensors to the current device: one from .npy, named ones from .npz and .safetensors. */
 export async function load(path: string): Promise<Tensor | Record<string, Tensor>> {
   const ending = extname(path);
   if (ending === ".npy") return toTensor(await readNpy(path));
@@ -30,7 +30,22 @@ export async function load(path: string): Promise<Tensor | Record<string, Tensor
   throw new WeftError(`load: ${path} does not end in ${endings}`);
 }
 
-/** Writes one tensor (.npy) or named tensors (.npz, .safetensors); the file appears whole or not at all. */
+/**
+ * Writes one tensor (.npy) or named tensors (.npz, .safetensors). The write is atomic.
+ *
+ * @example
+ * ```ts
+ * import { mkdtempSync } from "node:fs";
+ * import { tmpdir } from "node:os";
+ * import { join } from "node:path";
+ * import { io, ones, type Tensor, zeros } from "@weft/core";
+ *
+ * const path = join(mkdtempSync(join(tmpdir(), "weft-")), "model.safetensors");
+ * await io.save(path, { weight: ones([2, 3]), bias: zeros([2]) });
+ * const model = (await io.load(path)) as Record<string, Tensor>;
+ * console.log(model.weight.shape, model.bias.shape); // [2, 3] [2]
+ * ```
+ */
 export async function save(path: string, tensors: Tensor | Record<string, Tensor>): Promise<void> {
   const ending = extname(path);
   if (ending === ".npy") {

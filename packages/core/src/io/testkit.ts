@@ -16,7 +16,7 @@ export function scratchFolder(): string {
   return folder;
 }
 
-/** An array whose bytes are all different from their neighbours, and valid in every dtype. */
+/** An array whose bytes are all different from their neighbors, and valid in every dtype. */
 export function sample(dtype: DType, shape: Shape): HostArray {
   const data = makeStorage(dtype, numel(shape));
   const bytes = bytesView(data);

@@ -5,6 +5,7 @@ import { arange, type Key, packedAttention, scaledDotProductAttention, type Tens
 import { keysOf, requireCount, requireHeads, requireWidth, xavierUniform } from "./init.js";
 import { type Linear, linear } from "./layers.js";
 
+/** Parameters of {@link attention}. */
 export interface Attention {
   /** [3 width, width]: the rows of queries, then keys, then values. */
   in_proj_weight: Tensor;
@@ -12,11 +13,13 @@ export interface Attention {
   out_proj: Linear;
 }
 
+/** Initialization options of {@link attention}. */
 export interface AttentionInit {
   width: number;
   dtype?: DType;
 }
 
+/** Call options of {@link attention}. */
 export interface AttentionOptions {
   heads: number;
   /** What keys and values are made of; x itself by default. [..., length, width]. */
@@ -31,7 +34,7 @@ export interface AttentionOptions {
   key?: Key | null;
 }
 
-/** true where position i may look at position j <= i; [length, length]. */
+/** Causal attention mask [length, length]: true where position i may attend to position j <= i. */
 export const causalMask = (length: number): Tensor => {
   const position = arange(0, length, 1, { dtype: "int32" });
   return position.unsqueeze(1).greaterEqual(position.unsqueeze(0));
@@ -62,6 +65,7 @@ function part(projected: Tensor, at: number): Tensor {
     .transpose(n, n + 1);
 }
 
+/** Multi-head self-attention, as torch.nn.MultiheadAttention with batch_first. */
 export const attention = {
   init({ width, dtype = "float32" }: AttentionInit, key: Key): Attention {
     requireCount("attention.init", "width", width);

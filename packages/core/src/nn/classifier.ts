@@ -6,6 +6,7 @@ import { keysOf, requireCount } from "./init.js";
 import { dropout, type Embedding, embedding, type Linear, linear } from "./layers.js";
 import { type Activation, type Encoder, encoder, positions } from "./transformer.js";
 
+/** Parameters of {@link textClassifier}. */
 export interface TextClassifier {
   embedding: Embedding;
   /** Learned positions; absent where they are sinusoidal. */
@@ -14,6 +15,7 @@ export interface TextClassifier {
   classifier: Linear;
 }
 
+/** Initialization options of {@link textClassifier}. */
 export interface TextClassifierInit {
   vocabulary: number;
   width: number;
@@ -29,6 +31,7 @@ export interface TextClassifierInit {
   dtype?: DType;
 }
 
+/** Call options of {@link textClassifier}. */
 export interface TextClassifierOptions {
   heads: number;
   activation?: Activation;
@@ -57,6 +60,7 @@ function positionsOf(params: TextClassifier, length: number, table: Tensor): Ten
   return learned.index(`0:${length}`);
 }
 
+/** Transformer text classifier: embedding, positions, encoder, pooling and a linear head. */
 export const textClassifier = {
   init(options: TextClassifierInit, key: Key): TextClassifier {
     const { vocabulary, width, heads, layers, feedForward, finalNorm, classes, dtype, maxLength = 0 } = options;

@@ -4,9 +4,9 @@ import { type DType, DTypeError, kindOf, ShapeError, showShape } from "../graph/
 import { keptScale } from "../ops/index.js";
 import {
   customVjp,
+  dropoutMask,
   type Key,
-  keptMask,
-  layerNorm as normalise,
+  layerNorm as normalize,
   ones,
   randn,
   relu,
@@ -15,12 +15,14 @@ import {
 } from "../tensor/index.js";
 import { fanInUniform, keysOf, requireCount, requireRate, requireWidth } from "./init.js";
 
+/** Parameters of {@link linear}. */
 export interface Linear {
   /** [out, in]. */
   weight: Tensor;
   bias?: Tensor;
 }
 
+/** Initialization options of {@link linear}. */
 export interface LinearOptions {
   in: number;
   out: number;
@@ -28,7 +30,18 @@ export interface LinearOptions {
   dtype?: DType;
 }
 
-/** x W^T + b on the last axis. */
+/**
+ * Fully connected layer x W^T + b on the last axis.
+ *
+ * @example
+ * ```ts
+ * import { key, ones } from "@weft/core";
+ * import * as nn from "@weft/core/nn";
+ *
+ * const params = nn.linear.init({ in: 3, out: 2 }, key(0));
+ * console.log(nn.linear.apply(params, ones([4, 3])).shape); // [4, 2]
+ * ```
+ */
 export const linear = {
   init(options: LinearOptions, key: Key): Linear {
     const { in: inputs, out, bias = true, dtype = "float32" } = options;
@@ -46,18 +59,20 @@ export const linear = {
   },
 };
 
+/** Parameters of {@link embedding}. */
 export interface Embedding {
   /** [vocabulary, width]. */
   weight: Tensor;
 }
 
+/** Initialization options of {@link embedding}. */
 export interface EmbeddingOptions {
   vocabulary: number;
   width: number;
   dtype?: DType;
 }
 
-/** One row of the table for every id. Ids beyond the table are clamped to its last row. */
+/** Embedding table: one row per id. Ids beyond the table are clamped to its last row. */
 export const embedding = {
   init(options: EmbeddingOptions, key: Key): Embedding {
     const { vocabulary, width, dtype = "float32" } = options;
@@ -73,17 +88,19 @@ export const embedding = {
   },
 };
 
+/** Parameters of {@link layerNorm}. */
 export interface LayerNorm {
   weight: Tensor;
   bias: Tensor;
 }
 
+/** Initialization options of {@link layerNorm}. */
 export interface LayerNormOptions {
   width: number;
   dtype?: DType;
 }
 
-/** Normalises the last axis to mean 0 and deviation 1, then scales and shifts. */
+/** Normalizes the last axis to mean 0 and standard deviation 1, then scales and shifts. */
 export const layerNorm = {
   init({ width, dtype = "float32" }: LayerNormOptions): LayerNorm {
     requireCount("layerNorm.init", "width", width);
@@ -92,13 +109,13 @@ export const layerNorm = {
 
   apply(params: LayerNorm, x: Tensor, { epsilon = 1e-5 }: { epsilon?: number } = {}): Tensor {
     requireWidth("layerNorm", x, params.weight.shape[0]);
-    return normalise(x, { ...params, epsilon });
+    return normalize(x, { ...params, epsilon });
   },
 };
 
 /**
- * How much to drop, and the key that says what. Without a key (evaluation) nothing is dropped. A key an example
- * ([batch, 2] for x [batch, ...]) drops the same places of an example in whatever batch it is.
+ * Dropout rate, and the key of the mask. Without a key (evaluation) nothing is dropped. With one key per example ([batch, 2] for
+ * x [batch, ...]) the mask of an example does not depend on its batch.
  */
 export interface DropoutOptions {
   rate: number;
@@ -114,18 +131,18 @@ function keptOf(op: string, x: Tensor, { rate, key }: DropoutOptions): Tensor | 
     throw new ShapeError(
       `${op}: keys ${showShape(key.shape)} are one for each of ${showShape(key.shape.slice(0, lead))} examples, x is ${showShape(x.shape)}`,
     );
-  return keptMask(x.shape.slice(lead), rate, key);
+  return dropoutMask(x.shape.slice(lead), rate, key);
 }
 
-/** Zeroes each element with probability `rate` and scales the others so that the mean stays. */
+/** Sets each element to zero with probability `rate` and scales the others by 1 / (1 - rate). */
 export function dropout(x: Tensor, options: DropoutOptions): Tensor {
   const kept = keptOf("dropout", x, options);
   return kept === null ? x : x.mul(keptScale(options.rate)).where(kept, 0);
 }
 
 /**
- * dropout(relu(x)). Its result says by itself what the gradient needs, because it is positive where a positive element
- * was kept: neither x nor the mask is read again.
+ * dropout(relu(x)) with a gradient that reads only the result: it is positive exactly where the gradient passes, so neither x nor
+ * the mask is stored.
  */
 export function reluDropout(x: Tensor, options: DropoutOptions): Tensor {
   const kept = keptOf("dropout", x, options);

@@ -55,7 +55,7 @@ onEachDevice(() => {
 
     [params, state] = step(params, state, weft.tensor([1024, Number.POSITIVE_INFINITY]));
     assert.deepEqual([...params.w.dataSync()], [1, 1], "nothing moved");
-    assert.equal(value(state.inner.step), 0, "nor did the optimiser's own state");
+    assert.equal(value(state.inner.step), 0, "nor did the optimizer's own state");
     assert.deepEqual(at(), [512, 0, 1]);
 
     [params, state] = step(params, state, weft.tensor([512, -512]));

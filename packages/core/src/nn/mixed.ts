@@ -1,9 +1,10 @@
 // Mixed precision: parameters are kept in float32 (the master weights) and used in a half type. The cast is part of the
-// differentiated function, so gradients come back in float32, and an optimiser's small updates are not rounded away.
+// differentiated function, so gradients come back in float32, and an optimizer's small updates are not rounded away.
 import { type DType, DTypeError, isHalf } from "../graph/index.js";
 import type { Tensor } from "../tensor/index.js";
 import { mapNamed } from "./state.js";
 
+/** Options of {@link castParameters}. */
 export interface CastOptions {
   /**
    * Parameters that stay as they are, by dotted name. By default norms (they are computed in float32) and embeddings (a
@@ -14,7 +15,7 @@ export interface CastOptions {
 
 const keptByDefault = (name: string): boolean => /norm|embedding/i.test(name);
 
-/** The parameters as a forward pass in a half type uses them: float32 ones are cast, once a step. */
+/** Casts the float32 parameters of a tree to a half type for a mixed-precision forward pass, once per step. */
 export function castParameters<P>(params: P, dtype: DType, { keep = keptByDefault }: CastOptions = {}): P {
   if (!isHalf(dtype) && dtype !== "float32")
     throw new DTypeError(`castParameters: dtype is bfloat16, float16 or float32, got ${dtype}`);

@@ -3,12 +3,13 @@
 import type { Key, Tensor } from "../tensor/index.js";
 import { countParameters, loadStateDict, type StateDict, stateDict } from "./state.js";
 
-/** What every layer of this folder is. */
+/** A layer: a function that draws parameters and a function that applies them. */
 export interface Layer<I, P, X extends readonly unknown[]> {
   init(options: I, key: Key): P;
   apply(params: P, ...inputs: X): Tensor;
 }
 
+/** A layer together with its parameters. */
 export interface Model<P, X extends readonly unknown[]> {
   readonly params: P;
   /** With its own parameters. */
@@ -35,6 +36,6 @@ function hold<P, X extends readonly unknown[]>(apply: (params: P, ...inputs: X) 
   };
 }
 
-/** A model with fresh parameters: `nn.model(nn.linear, { in: 3, out: 2 }, weft.key(0)).forward(x)`. */
+/** Creates a model with new parameters: `nn.model(nn.linear, { in: 3, out: 2 }, weft.key(0)).forward(x)`. */
 export const model = <I, P, X extends readonly unknown[]>(layer: Layer<I, P, X>, options: I, key: Key): Model<P, X> =>
   hold((params: P, ...inputs: X) => layer.apply(params, ...inputs), layer.init(options, key));

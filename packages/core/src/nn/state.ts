@@ -3,6 +3,7 @@
 import { ShapeError, showShape, WeftError } from "../graph/index.js";
 import { Tensor, treeLeaves } from "../tensor/index.js";
 
+/** Tensors by their dotted names. */
 export type StateDict = Record<string, Tensor>;
 
 function walk(at: unknown, path: string, visit: (path: string, leaf: Tensor) => Tensor): unknown {
@@ -14,10 +15,10 @@ function walk(at: unknown, path: string, visit: (path: string, leaf: Tensor) => 
   return at;
 }
 
-/** A tree of the same form, made of what a function gives for each tensor and its dotted name. */
+/** Applies a function to every tensor of a tree and its dotted name, and returns a tree of the same structure. */
 export const mapNamed = <P>(params: P, fn: (name: string, leaf: Tensor) => Tensor): P => walk(params, "", fn) as P;
 
-/** Every tensor of a tree by its dotted name. */
+/** All tensors of a tree by their dotted names. */
 export function stateDict(params: unknown): StateDict {
   const named: StateDict = {};
   walk(params, "", (path, leaf) => {
@@ -27,7 +28,9 @@ export function stateDict(params: unknown): StateDict {
   return named;
 }
 
-/** A tree like `params` with the tensors of a dictionary: the same names and shapes, cast to the tree's dtypes. */
+/**
+ * Replaces the tensors of a tree by those of a dictionary with the same names and shapes, cast to the dtypes of the tree.
+ */
 export function loadStateDict<P>(params: P, dict: StateDict): P {
   const unused = new Set(Object.keys(dict));
   const loaded = walk(params, "", (path, leaf) => {
@@ -45,5 +48,5 @@ export function loadStateDict<P>(params: P, dict: StateDict): P {
   return loaded as P;
 }
 
-/** The number of elements in all tensors of a tree. */
+/** Number of elements in all tensors of a tree. */
 export const countParameters = (params: unknown): number => treeLeaves(params).reduce((n, leaf) => n + leaf.size, 0);

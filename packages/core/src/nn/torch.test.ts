@@ -1,4 +1,4 @@
-// Layers and optimisers against PyTorch itself: same weights, same inputs, then results, gradients and steps must agree.
+// Layers and optimizers against PyTorch itself: same weights, same inputs, then results, gradients and steps must agree.
 // In float64, where both sides agree to rounding, and one training step in float32.
 import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
@@ -132,7 +132,7 @@ const batch = (): { ids: Tensor; labels: Tensor } => ({
   labels: weft.randint(0, 4, [3], { seed: 22 }),
 });
 
-/** Settings of one optimiser in both dialects. */
+/** Settings of one optimizer in both dialects. */
 const optimizers: [string, string, Record<string, unknown>, () => optim.Optimizer<unknown>][] = [
   ["plain descent", "sgd", { lr: 0.1 }, () => optim.sgd({ learningRate: 0.1 })],
   [
@@ -262,7 +262,7 @@ describe("against PyTorch", needsTorch, () => {
 test("fresh parameters are distributed as PyTorch's", needsTorch, () => {
   weft.setDevice("reference");
   const options = { vocabulary: 3000, width: 32, heads: 4, layers: 1, feedForward: 64, classes: 8 };
-  const [torch] = askTorch([{ task: "initialise", kind: "textClassifier", options }]);
+  const [torch] = askTorch([{ task: "initialize", kind: "textClassifier", options }]);
   const named = nn.stateDict(nn.textClassifier.init(options, weft.key(5)));
   assert.deepEqual(Object.keys(named).sort(), Object.keys(torch).sort());
   for (const [name, t] of Object.entries(named)) {

@@ -104,7 +104,7 @@ onEachDevice(() => {
     assert.ok(apart > 0.01, `positions change nothing: ${apart}`);
   });
 
-  test("pre-norm with zero weights is the identity, post-norm normalises", () => {
+  test("pre-norm with zero weights is the identity, post-norm normalizes", () => {
     const fresh = nn.encoderLayer.init({ width: 4, heads: 2, feedForward: 6, ...double }, key());
     const zero = weft.treeMap((p) => p.mul(0), fresh);
     const x = random([3, 4], 6);

@@ -12,8 +12,10 @@ const activations = {
   relu: reluDropout,
   gelu: (x: Tensor, drop: DropoutOptions) => dropout(gelu(x), drop),
 };
+/** Names of activation functions. */
 export type Activation = keyof typeof activations;
 
+/** Parameters of {@link encoderLayer}. */
 export interface EncoderLayer {
   self_attn: Attention;
   linear1: Linear;
@@ -22,6 +24,7 @@ export interface EncoderLayer {
   norm2: LayerNorm;
 }
 
+/** Initialization options of {@link encoderLayer}. */
 export interface EncoderLayerInit {
   width: number;
   heads: number;
@@ -30,10 +33,11 @@ export interface EncoderLayerInit {
   dtype?: DType;
 }
 
+/** Call options of {@link encoderLayer} and {@link encoder}. */
 export interface EncoderLayerOptions {
   heads: number;
   activation?: Activation;
-  /** "post" normalises after each residual sum (PyTorch's default), "pre" before each part. */
+  /** "post" normalizes after each residual sum (PyTorch's default), "pre" before each part. */
   norm?: "post" | "pre";
   epsilon?: number;
   /** See attention's mask. */
@@ -46,6 +50,7 @@ export interface EncoderLayerOptions {
 const droppers = (key: Key | null | undefined, rate: number, count: number): (Key | null)[] =>
   key === undefined || key === null || rate === 0 ? new Array<null>(count).fill(null) : keysOf(key, count);
 
+/** Transformer encoder layer, as torch.nn.TransformerEncoderLayer with batch_first. */
 export const encoderLayer = {
   init({ width, heads, feedForward, dtype = "float32" }: EncoderLayerInit, key: Key): EncoderLayer {
     requireHeads("encoderLayer.init", width, heads);
@@ -89,17 +94,20 @@ export const encoderLayer = {
   },
 };
 
+/** Parameters of {@link encoder}. */
 export interface Encoder {
   layers: EncoderLayer[];
-  /** Normalises the result; present where `finalNorm` was asked for. */
+  /** Normalizes the result; present where `finalNorm` was asked for. */
   norm?: LayerNorm;
 }
 
+/** Initialization options of {@link encoder}. */
 export interface EncoderInit extends EncoderLayerInit {
   layers: number;
   finalNorm?: boolean;
 }
 
+/** Stack of transformer encoder layers, as torch.nn.TransformerEncoder. */
 export const encoder = {
   init({ layers, finalNorm = false, ...layer }: EncoderInit, key: Key): Encoder {
     requireCount("encoder.init", "layers", layers);
@@ -119,7 +127,10 @@ export const encoder = {
   },
 };
 
-/** Sinusoidal positions [length, width]: sines in even columns, cosines in odd ones, wavelengths from 2 pi to 10000 x 2 pi. */
+/**
+ * Sinusoidal position encodings [length, width]: sines in even columns, cosines in odd ones, wavelengths from 2 pi to
+ * 10000 x 2 pi.
+ */
 export function positions(length: number, width: number, options: { dtype?: DType } = {}): Tensor {
   requireCount("positions", "length", length);
   requireCount("positions", "width", width);

@@ -55,5 +55,5 @@ export function maskedSoftmax(x: Node, mask: Node): { weights: Node; logSum: Nod
 }
 
 /** Which elements dropout keeps: each with probability 1 - rate, rounded to 2^-16. `shape` is that of one key's elements. */
-export const keptMask = (shape: Shape, rate: number, key: Node): Node =>
-  build.make("random", [key], { kind: "kept", shape, dtype: "bool", threshold: droppedOf(rate) });
+export const dropoutMask = (shape: Shape, rate: number, key: Node): Node =>
+  build.make("random", [key], { kind: "dropoutMask", shape, dtype: "bool", threshold: droppedOf(rate) });

@@ -231,7 +231,7 @@ const randomDTypes: Record<OpAttrs["random"]["kind"], DTypeTest> = {
   bits: (dtype) => dtype === "int32",
   uniform: isFloat,
   normal: isFloat,
-  kept: (dtype) => dtype === "bool",
+  dropoutMask: (dtype) => dtype === "bool",
 };
 
 /** The position of a device in its group, and the group. */
@@ -326,7 +326,10 @@ export const contracts: { [K in OpName]: Row<K> } = {
       checkShape(shape);
       checkDType(`random ${kind}`, randomDTypes[kind], dtype);
       const whole = threshold !== undefined && Number.isInteger(threshold) && threshold >= 0 && threshold <= 65535;
-      demand(kind === "kept" ? whole : threshold === undefined, `a threshold of ${threshold} for random ${kind}`);
+      demand(
+        kind === "dropoutMask" ? whole : threshold === undefined,
+        `a threshold of ${threshold} for random ${kind}`,
+      );
       if (within === undefined) return;
       checkShape(within.shape);
       checkPerAxis("start", within.start, shape);

@@ -182,7 +182,7 @@ function meetsItself(root: number, { classes, elements }: Classified): boolean {
   return false;
 }
 
-function analyse(node: Node<"scan">, factorsOf: FactorsOf): Analysis {
+function analyze(node: Node<"scan">, factorsOf: FactorsOf): Analysis {
   const { body, consts, carries } = node.attrs;
   const classified = classify(body, carries, consts, factorsOf);
   const { classes, elements, order, dimsOf } = classified;
@@ -293,7 +293,7 @@ export function scanRule(
   const analysisOf = (node: Node<"scan">): Analysis => {
     let found = known.get(node);
     if (found === undefined) {
-      found = analyse(node, factorsOf);
+      found = analyze(node, factorsOf);
       known.set(node, found);
     }
     return found;

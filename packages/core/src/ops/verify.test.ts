@@ -178,8 +178,14 @@ test("constants, iota and random", () => {
   );
   refuses("random", [input([3], "int32")], { kind: "uniform", shape: [1], dtype: "float32" }, f32(1), /keys are/);
   const bool1 = { shape: [1], dtype: "bool" as const };
-  refuses("random", [keys], { kind: "kept", shape: [1], dtype: "bool" }, bool1, /a threshold of undefined/);
-  refuses("random", [keys], { kind: "kept", shape: [1], dtype: "bool", threshold: 65536 }, bool1, /a threshold of/);
+  refuses("random", [keys], { kind: "dropoutMask", shape: [1], dtype: "bool" }, bool1, /a threshold of undefined/);
+  refuses(
+    "random",
+    [keys],
+    { kind: "dropoutMask", shape: [1], dtype: "bool", threshold: 65536 },
+    bool1,
+    /a threshold of/,
+  );
   refuses("random", [keys], { kind: "bits", shape: [1], dtype: "float32" }, f32(1), /random bits is not defined/);
   refuses("random", [keys], { kind: "normal", shape: [-1], dtype: "float32" }, f32(1), /impossible dimension/);
 });

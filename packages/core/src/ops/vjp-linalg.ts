@@ -1,4 +1,4 @@
-// Reverse-mode rules of the matrix factorisations, real and complex. Where a factor is only defined up to a phase, the
+// Reverse-mode rules of the matrix factorizations, real and complex. Where a factor is only defined up to a phase, the
 // rules follow the phase that the op fixes (eigh) or assume that the loss does not depend on it (svd); see docs/gradients.md.
 import { isComplex, type Node } from "../graph/index.js";
 import {
@@ -147,13 +147,13 @@ function addPhaseTurn(v: Node, gv: Node): Node {
 }
 
 /** Sum of an upper triangle and its adjoint with the diagonal counted once and real. */
-function symmetrise(upper: Node): Node {
+function symmetrize(upper: Node): Node {
   return halfDiagonal(add(upper, adjoint(upper)));
 }
 
 function tallQrVjp(q: Node, r: Node, gq: Node, gr: Node): Node {
   const m = sub(matmul(gr, adjoint(r)), matmul(adjoint(q), gq));
-  return timesInverseAdjoint(add(gq, matmul(q, symmetrise(triangle(m, false, false)))), r);
+  return timesInverseAdjoint(add(gq, matmul(q, symmetrize(triangle(m, false, false)))), r);
 }
 
 export function qrVjp(a: Node, q: Node, r: Node, gq: Node | null, gr: Node | null): Node {

@@ -1,8 +1,9 @@
-// Gradient accumulation: an optimiser that takes a step after every k gradients, with their mean; between steps the
+// Gradient accumulation: an optimizer that takes a step after every k gradients, with their mean; between steps the
 // parameters stay as they are.
 import { type Tensor, treeMap, where, zeros } from "../tensor/index.js";
 import { type Optimizer, requireNumber, zerosOf } from "./common.js";
 
+/** State of {@link accumulate}. */
 export interface AccumulateState<S> {
   /** Gradients since the last step, int32. */
   count: Tensor;
@@ -10,6 +11,7 @@ export interface AccumulateState<S> {
   inner: S;
 }
 
+/** Gradient accumulation: takes a step of `optimizer` with the mean of every `every` gradients. */
 export function accumulate<S>(optimizer: Optimizer<S>, every: number): Optimizer<AccumulateState<S>> {
   requireNumber("accumulate", "every", every, 1);
   return {

@@ -12,6 +12,7 @@ import {
   zerosOf,
 } from "./common.js";
 
+/** Options of {@link adam} and {@link adamW}. */
 export interface AdamOptions {
   learningRate?: LearningRate;
   /** Decay of the running mean of gradients and of their squares. */
@@ -22,6 +23,7 @@ export interface AdamOptions {
   weightDecay?: number;
 }
 
+/** State of {@link adam} and {@link adamW}. */
 export interface AdamState {
   /** Steps taken, int32. */
   step: Tensor;
@@ -81,5 +83,25 @@ function make(name: "adam" | "adamW", options: AdamOptions, defaultDecay: number
 const shrinkage = (rate: Tensor | number, decay: number): Tensor | number =>
   typeof rate === "number" ? 1 - rate * decay : sub(1, rate.mul(decay));
 
+/**
+ * The Adam optimizer, as torch.optim.Adam.
+ *
+ * @example
+ * ```ts
+ * import { type Tensor, tensor, valueAndGrad } from "@weft/core";
+ * import * as optim from "@weft/core/optim";
+ *
+ * const optimizer = optim.adam({ learningRate: 0.1 });
+ * let params = { w: tensor([4, -3]) };
+ * let state = optimizer.init(params);
+ * const loss = (p: { w: Tensor }): Tensor => p.w.sub(1).square().sum();
+ * for (let step = 0; step < 50; step++) {
+ *   const [, grads] = valueAndGrad(loss)(params);
+ *   [params, state] = optimizer.update(params, grads, state);
+ * }
+ * console.log((await loss(params).item()) < 1); // true
+ * ```
+ */
 export const adam = (options: AdamOptions = {}): Optimizer<AdamState> => make("adam", options, 0);
+/** The AdamW optimizer (decoupled weight decay, 0.01 by default), as torch.optim.AdamW. */
 export const adamW = (options: AdamOptions = {}): Optimizer<AdamState> => make("adamW", options, 0.01);

@@ -3,14 +3,16 @@ import { WeftError } from "../graph/index.js";
 import { minimum, type Tensor, treeLeaves, treeMap } from "../tensor/index.js";
 import { requireNumber } from "./common.js";
 
-/** The 2-norm of all tensors of a tree together, as if they were one vector. */
+/** 2-norm of all tensors of a tree, taken as one vector. */
 export function globalNorm(tree: unknown): Tensor {
   const squares = treeLeaves(tree).map((leaf) => leaf.abs().square().sum());
   if (squares.length === 0) throw new WeftError("globalNorm: the tree holds no tensor");
   return squares.reduce((a, b) => a.add(b)).sqrt();
 }
 
-/** Gradients scaled down so that their global norm is at most `limit`, and the norm before. */
+/**
+ * Scales gradients so that their global norm is at most `limit`. Returns the gradients and the norm before clipping.
+ */
 export function clipByGlobalNorm<P>(grads: P, limit: number): [P, Tensor] {
   requireNumber("clipByGlobalNorm", "limit", limit, 0);
   const norm = globalNorm(grads);

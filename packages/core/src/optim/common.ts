@@ -1,10 +1,13 @@
-// What optimisers share: the learning rate in its three forms, weight decay, and checks. Knows no optimiser.
+// What optimizers share: the learning rate in its three forms, weight decay, and checks. Knows no optimizer.
 import { isComplex, WeftError } from "../graph/index.js";
 import { type Tensor, treeLeaves, treeMap, zerosLike } from "../tensor/index.js";
 
-/** A number, a tensor (so that it may change without a new trace), or a schedule over the step count (1 at the first step). */
+/**
+ * A number, a tensor (which may change without a new trace), or a schedule over the step count, which is 1 at the first step.
+ */
 export type LearningRate = number | Tensor | ((step: Tensor) => Tensor | number);
 
+/** An optimizer: pure functions on trees of parameters. */
 export interface Optimizer<S> {
   init(params: unknown): S;
   /** New parameters and state; what was passed in stays as it is. */
@@ -28,17 +31,19 @@ export function checkRate(op: string, rate: LearningRate): void {
   if (typeof rate === "number") requireNumber(op, "learningRate", rate, 0);
 }
 
-/** The rate at this step. Scalars are kept in float64, as PyTorch keeps them: 1 - 0.999^t loses four digits in float32. */
+/**
+ * The learning rate at a step. Scalars are computed in float64, as in PyTorch: 1 - 0.999^t loses four digits in float32.
+ */
 export function rateAt(rate: LearningRate, step: Tensor): Tensor | number {
   const now = typeof rate === "function" ? rate(step) : rate;
   return typeof now === "number" ? now : now.cast("float64");
 }
 
-/** A float64 scalar (or number) in the parameter's own precision. */
+/** Casts a float64 scalar (or number) to the dtype of a parameter. */
 export const inPrecision = (scalar: Tensor | number, like: Tensor): Tensor | number =>
   typeof scalar === "number" ? scalar : scalar.cast(like.dtype);
 
-/** grad + decay * param: L2 regularisation. */
+/** grad + decay * param: L2 regularization. */
 export const withDecay = (grad: Tensor, param: Tensor, decay: number): Tensor =>
   decay === 0 ? grad : grad.add(param.mul(decay));
 
@@ -50,5 +55,5 @@ export function refuseComplex(op: string, params: unknown): void {
     );
 }
 
-/** Zeros in the shape of a tree. */
+/** Tree of zeros with the shapes of another tree. */
 export const zerosOf = (params: unknown): unknown => treeMap((leaf) => zerosLike(leaf), params);

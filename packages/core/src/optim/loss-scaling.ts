@@ -4,6 +4,7 @@
 import { type Tensor, tensor, treeLeaves, treeMap, where } from "../tensor/index.js";
 import { type Optimizer, requireNumber } from "./common.js";
 
+/** Options of {@link lossScaled}. */
 export interface LossScalingOptions {
   /** The scale of the first step. */
   initial?: number;
@@ -13,6 +14,7 @@ export interface LossScalingOptions {
   interval?: number;
 }
 
+/** State of {@link lossScaled}. */
 export interface ScaledState<S> {
   inner: S;
   /** float32. */
@@ -23,6 +25,7 @@ export interface ScaledState<S> {
   skipped: Tensor;
 }
 
+/** An optimizer with dynamic loss scaling. */
 export interface LossScaled<S> extends Optimizer<ScaledState<S>> {
   /** The loss to differentiate. */
   scaleLoss(loss: Tensor, state: ScaledState<S>): Tensor;
@@ -36,8 +39,8 @@ function allFinite(tree: unknown): Tensor {
 }
 
 /**
- * An optimiser whose gradients come from `scaleLoss(loss, state)`. It divides them by the scale, and leaves parameters
- * and state as they were where a gradient is not finite.
+ * Adds dynamic loss scaling to an optimizer. Differentiate `scaleLoss(loss, state)`; `update` divides the gradients by the scale,
+ * and skips the step if a gradient is not finite.
  */
 export function lossScaled<S>(optimizer: Optimizer<S>, options: LossScalingOptions = {}): LossScaled<S> {
   const { initial = 2 ** 16, backoff = 0.5, growth = 2, interval = 2000 } = options;

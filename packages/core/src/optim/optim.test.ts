@@ -1,4 +1,4 @@
-// Optimisers against hand-worked steps, on problems with known answers, and in jitted loops that never retrace.
+// Optimizers against hand-worked steps, on problems with known answers, and in jitted loops that never retrace.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Tensor } from "../index.js";

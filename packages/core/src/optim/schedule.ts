@@ -5,9 +5,12 @@ import { WeftError } from "../graph/index.js";
 import { cos, minimum, Tensor, where } from "../tensor/index.js";
 import { requireNumber } from "./common.js";
 
+/** Names of the schedule shapes. */
 export const scheduleShapes = ["constant", "linear", "cosine"] as const;
+/** Shape of a schedule after the warm-up. */
 export type ScheduleShape = (typeof scheduleShapes)[number];
 
+/** Options of {@link schedule}. */
 export interface ScheduleOptions {
   shape?: ScheduleShape;
   learningRate: number;
@@ -31,12 +34,13 @@ const fallingTensor: Record<ScheduleShape, (done: Tensor) => Tensor | number> = 
   cosine: (done) => cos(done.mul(Math.PI)).add(1).mul(0.5),
 };
 
+/** A learning rate as a function of the step count. */
 export interface Schedule {
   (step: Tensor): Tensor | number;
   (step: number): number;
 }
 
-/** For the `learningRate` of an optimiser. Step k of a warm-up of w runs at k / w of the rate. */
+/** Creates a learning-rate schedule for an optimizer. Step k of a warm-up of w steps runs at k / w of the rate. */
 export function schedule(options: ScheduleOptions): Schedule {
   const { shape = "constant", learningRate, warmupSteps = 0, totalSteps = 0, minRatio = 0 } = options;
   requireNumber("schedule", "learningRate", learningRate, 0);

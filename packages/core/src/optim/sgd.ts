@@ -12,6 +12,7 @@ import {
   zerosOf,
 } from "./common.js";
 
+/** Options of {@link sgd}. */
 export interface SgdOptions {
   learningRate: LearningRate;
   momentum?: number;
@@ -19,6 +20,7 @@ export interface SgdOptions {
   weightDecay?: number;
 }
 
+/** State of {@link sgd}. */
 export interface SgdState {
   /** Steps taken, int32. */
   step: Tensor;
@@ -26,6 +28,7 @@ export interface SgdState {
   momentum: unknown;
 }
 
+/** Stochastic gradient descent with momentum, as torch.optim.SGD with dampening 0. */
 export function sgd(options: SgdOptions): Optimizer<SgdState> {
   const { learningRate, momentum = 0, nesterov = false, weightDecay = 0 } = options;
   checkRate("sgd", learningRate);

@@ -197,8 +197,8 @@ function probes(): Probes {
   const key = all.input([2], "int32");
   for (const kind of ["uniform", "normal"] as const)
     all.add(kind, make("random", [key], { kind, shape: [32768 + 64 * all.names.length], dtype: "float32" }));
-  const kept = { kind: "kept", shape: [32768 + 64 * all.names.length], dtype: "bool", threshold: 6554 } as const;
-  all.add("kept", make("random", [key], kept));
+  const mask = { kind: "dropoutMask", shape: [32768 + 64 * all.names.length], dtype: "bool", threshold: 6554 } as const;
+  all.add("dropoutMask", make("random", [key], mask));
   all.add("lookup", build.gather(all.input([1 << 16]), all.input([1 << 15], "int32"), 0, 0));
   // A matrix beside them keeps the dimensions apart: otherwise positions would be quotients.
   const beside = build.expandTo(all.input([128, 32]), [32, 128, 32]);

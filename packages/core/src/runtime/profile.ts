@@ -60,4 +60,5 @@ class Profiler {
   }
 }
 
+/** Records compilations and runs, and writes them as a Chrome trace. */
 export const profiler = new Profiler();

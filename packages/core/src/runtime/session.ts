@@ -1,6 +1,13 @@
 // The in-process session: runs pending graphs on a device, keeps compiled functions, owns the current device.
 import { createHash } from "node:crypto";
-import { type Device, type DeviceBuffer, defaultDevice, type Executable } from "../device/index.js";
+import {
+  type Device,
+  type DeviceBuffer,
+  defaultDevice,
+  type Executable,
+  type ExecutableHandle,
+  ExecutableLru,
+} from "../device/index.js";
 import {
   type Aval,
   attachValue,
@@ -21,26 +28,52 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { fromComplexes, make, type Value } from "../ops/index.js";
-import { copyGraph, type KeepCustom, recogniseAttention, simplify } from "../transform/index.js";
+import { type CustomKernelSupport, copyGraph, recognizeAttention, simplify } from "../transform/index.js";
 import { debugLevel, logRun } from "./debug.js";
 import { ConstantLifter } from "./lift.js";
 import { memory, TensorValue } from "./memory.js";
 import { profiler } from "./profile.js";
 import { taped } from "./tape.js";
 
-/** Compiled functions that stay in memory; the oldest unused one goes first. */
+/** Compiled functions that stay loaded although nobody holds them; the least recently used one is released first. */
 const maxExecutables = 1024;
 
-export interface Compiled {
-  executable: Executable;
-  fn: GraphFn;
-  key: string;
-  /** Memory that a call takes. */
-  bytes: number;
+interface CompiledFunction {
+  readonly executable: Executable;
+  readonly fn: GraphFn;
+  readonly key: string;
+  /** Memory of the results that a call allocates. */
+  readonly bytes: number;
 }
 
+/**
+ * A compiled function that its holder may run. It stays loaded until the holder calls `release`, or until the holder itself
+ * is garbage collected.
+ */
+export class Compiled implements CompiledFunction {
+  readonly executable: Executable;
+  readonly fn: GraphFn;
+  readonly key: string;
+  readonly bytes: number;
+  readonly #handle: ExecutableHandle<CompiledFunction>;
+
+  constructor(handle: ExecutableHandle<CompiledFunction>) {
+    ({ executable: this.executable, fn: this.fn, key: this.key, bytes: this.bytes } = handle.value);
+    this.#handle = handle;
+    collected.register(this, handle, this);
+  }
+
+  /** Ends this holder's use; the code is unloaded when the session's cache has dropped it too. */
+  release(): void {
+    collected.unregister(this);
+    this.#handle.release();
+  }
+}
+
+const collected = new FinalizationRegistry<ExecutableHandle<CompiledFunction>>((handle) => handle.release());
+
 export class Session {
-  #compiled = new Map<string, Compiled>();
+  readonly #compiled: ExecutableLru<CompiledFunction>;
   #lifter = new ConstantLifter();
   compiles = 0;
   runs = 0;
@@ -48,20 +81,37 @@ export class Session {
   /** Told of every run, with the time of each kernel where the device can measure it. Measuring costs: few should watch. */
   readonly watchers = new Set<(executable: Executable, startMs: number) => void>();
 
-  constructor(readonly device: Device) {}
+  constructor(
+    readonly device: Device,
+    executables = maxExecutables,
+  ) {
+    this.#compiled = new ExecutableLru(executables);
+  }
 
-  /** The compiled form of a function, from memory when an equal one was compiled before. */
+  /** The compiled form of a function, from the cache when an equal one was compiled before. The caller releases it. */
   compile(fn: GraphFn, donated: readonly boolean[] = [], known: ReadonlyMap<number, Value> = new Map()): Compiled {
+    return new Compiled(this.#acquire(fn, donated, known));
+  }
+
+  #acquire(
+    fn: GraphFn,
+    donated: readonly boolean[] = [],
+    known: ReadonlyMap<number, Value> = new Map(),
+  ): ExecutableHandle<CompiledFunction> {
     const key = `${structuralKey(fn)}${donated.some(Boolean) ? `/${donated.map(Number).join("")}` : ""}${knownKey(known)}`;
-    const earlier = this.#compiled.get(key);
-    if (earlier !== undefined) {
-      this.#compiled.delete(key);
-      this.#compiled.set(key, earlier);
-      return earlier;
-    }
-    const keep = this.keeper();
+    return this.#compiled.acquire(key, () => this.#compileNew(fn, key, donated, known));
+  }
+
+  #compileNew(
+    fn: GraphFn,
+    key: string,
+    donated: readonly boolean[],
+    known: ReadonlyMap<number, Value>,
+  ): CompiledFunction {
+    const keep = this.customKernelSupport();
     const copy = copyGraph(fn);
-    const simple = keep === null ? simplify(copy) : simplify(recogniseAttention(copy, { keeper: () => keep }), keep);
+    const simple =
+      keep === null ? simplify(copy) : simplify(recognizeAttention(copy, { customKernelSupport: () => keep }), keep);
     assertClosed(simple);
     const executable = profiler.span("compile", () => this.device.compile(simple, { donated, known }));
     if (debugLevel() >= 3) console.error(printGraph(simple));
@@ -72,22 +122,21 @@ export class Session {
       (n, o, i) => (executable.aliases.has(i) ? n : n + numel(o.shape) * bytesOf(o.dtype)),
       0,
     );
-    const compiled = { executable, fn: simple, key, bytes };
     this.compiles++;
-    this.#compiled.set(key, compiled);
-    if (this.#compiled.size > maxExecutables) this.#compiled.delete(this.#compiled.keys().next().value!);
-    return compiled;
+    return { executable, fn: simple, key, bytes };
   }
 
   /** Which custom functions the device has kernels for; null: none. */
-  keeper(): KeepCustom | null {
+  customKernelSupport(): CustomKernelSupport | null {
     const { device } = this;
-    return device.keeps === undefined ? null : (node, usesOutput) => device.keeps!(node, usesOutput);
+    return device.supportsCustomKernel === undefined
+      ? null
+      : (node, usesOutput) => device.supportsCustomKernel!(node, usesOutput);
   }
 
   /** Runs a compiled function on values; donated values are consumed. */
   run(
-    compiled: Compiled,
+    compiled: CompiledFunction,
     inputs: readonly TensorValue[],
     donated: readonly boolean[] = [],
     sites: readonly (string | null)[] = [],
@@ -140,16 +189,21 @@ export class Session {
     ];
     const exact = { params, outputs: results };
     const fn = this.#compiled.has(structuralKey(exact)) ? exact : this.#lifter.lift(exact);
-    const compiled = this.compile(fn);
-    const constants = fn.params.slice(params.length).map((node) => this.#uploadConstant(node as Node<"const">));
-    const values = this.run(
-      compiled,
-      [...params.map((param) => param.value as TensorValue), ...constants],
-      [],
-      results.map(siteOf),
-      wanted,
-    );
-    for (const value of constants) value.free();
+    const handle = this.#acquire(fn);
+    let values: TensorValue[];
+    try {
+      const constants = fn.params.slice(params.length).map((node) => this.#uploadConstant(node as Node<"const">));
+      values = this.run(
+        handle.value,
+        [...params.map((param) => param.value as TensorValue), ...constants],
+        [],
+        results.map(siteOf),
+        wanted,
+      );
+      for (const value of constants) value.free();
+    } finally {
+      handle.release();
+    }
     results.forEach((node, i) => {
       attachValue(node, values[i]);
       kept.delete(node);
@@ -208,6 +262,12 @@ export class Session {
     return into ?? storageView(dtype, fetched, 0, numel(shape));
   }
 
+  /** Number of compiled functions in the cache. */
+  get cached(): number {
+    return this.#compiled.size;
+  }
+
+  /** Empties the cache of compiled functions; those without a holder are unloaded. */
   forgetCompiled(): void {
     this.#compiled.clear();
   }
@@ -287,6 +347,7 @@ export function setDefaultDevice(make: () => Device): void {
   makeDefault = make;
 }
 
+/** The session of the current device. */
 export function session(): Session {
   current ??= useDevice(makeDefault());
   return current;
@@ -301,7 +362,10 @@ export const forGradient = (
   params: readonly Node[],
   wrt?: readonly Node[],
 ): readonly Node[] =>
-  recogniseAttention({ params, outputs }, { keeper: () => session().keeper(), gradient: true, wrt }).outputs;
+  recognizeAttention(
+    { params, outputs },
+    { customKernelSupport: () => session().customKernelSupport(), gradient: true, wrt },
+  ).outputs;
 
 /** One session a device: going back to it finds its compiled functions again. */
 const sessions = new WeakMap<Device, Session>();

@@ -236,6 +236,7 @@ function record(device: Device, out: TapeWriter): Device {
         scratchBytes,
         aliases,
         run,
+        release: () => inner.release(),
         get lastTimes() {
           return inner.lastTimes;
         },

@@ -5,7 +5,7 @@ import { make } from "../ops/index.js";
 import { nodeOf, wrap } from "./convert.js";
 import type { Tensor } from "./tensor.js";
 
-/** Mesh axes by dimension (from the end if negative): `{ 0: "batch", 1: ["model"] }`. */
+/** Mesh axes per dimension, counted from the end if negative: `{ 0: "batch", 1: ["model"] }`. */
 export type ShardSpec = Readonly<Record<number, string | readonly string[]>>;
 
 const ignored = (): boolean => process.env.WEFT_IGNORE_ANNOTATIONS === "1";
@@ -24,8 +24,8 @@ function byDimension(op: string, spec: ShardSpec, rank: number): string[][] {
 }
 
 /**
- * The same tensor with a wish: cut these dimensions along these mesh axes wherever the program runs on several devices;
- * the others stay whole. Gradients get the same wish, or that of `backward`.
+ * Adds a sharding constraint to a tensor: split the listed dimensions over the listed mesh axes, and replicate the others.
+ * Gradients get the same constraint, or the one in `backward`. On a single device the constraint has no effect.
  */
 export function shard(x: Tensor, spec: ShardSpec, options: { backward?: ShardSpec } = {}): Tensor {
   const node = nodeOf("shard", x);
@@ -35,7 +35,9 @@ export function shard(x: Tensor, spec: ShardSpec, options: { backward?: ShardSpe
   return ignored() ? x : wrap(make("pin", [node], { dims, backward }));
 }
 
-/** Runs a function; what it computes belongs to the part of the program with this name. Names nest: "encoder.0". */
+/**
+ * Runs a function and assigns the operations that it builds to a named part of the program. Names nest: "encoder.0".
+ */
 export function named<T>(name: string, body: () => T): T {
   if (typeof name !== "string" || !/^[\w-]+(\.[\w-]+)*$/.test(name))
     throw new WeftError(

@@ -17,6 +17,7 @@ import { type ProductOptions, productPrecision } from "./precision.js";
 import type { Key } from "./random.js";
 import type { Tensor } from "./tensor.js";
 
+/** Options of {@link scaledDotProductAttention} and {@link packedAttention}. */
 export interface AttentionOptions extends ProductOptions {
   /**
    * Broadcasts to [..., heads, queries, keys]. bool: true where a query may look at a key (a query that may look at
@@ -81,8 +82,8 @@ function extras(
 }
 
 /**
- * softmax(q k^T scale) v. q: [..., heads, queries, size], k and v: [..., heads, keys, size]; the axes before the last two
- * are equal. On GPUs one kernel computes it without writing the weights to memory, and two its gradient.
+ * Computes softmax(q k^T scale) v, with q: [..., heads, queries, size] and k, v: [..., heads, keys, size]. The axes before the
+ * last two must be equal. GPUs run one fused kernel that does not store the weights, and two kernels for the gradient.
  */
 export function scaledDotProductAttention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions = {}): Tensor {
   const op = "scaledDotProductAttention";
@@ -110,8 +111,8 @@ export function scaledDotProductAttention(q: Tensor, k: Tensor, v: Tensor, optio
 }
 
 /**
- * Attention of one tensor with itself: queries, keys and values as they come out of one projection,
- * [..., length, 3, heads, size] -> [..., length, heads, size].
+ * Self-attention on queries, keys and values packed by one projection: [..., length, 3, heads, size] -> [..., length, heads,
+ * size].
  */
 export function packedAttention(joint: Tensor, options: AttentionOptions = {}): Tensor {
   const op = "packedAttention";

@@ -5,6 +5,7 @@ import { align, commonDType, nodeAs, wrap } from "./convert.js";
 import { currentPrecision } from "./precision.js";
 import type { Tensor } from "./tensor.js";
 
+/** Options of {@link conv1d} and {@link conv2d}. */
 export interface ConvOptions {
   stride?: number | readonly number[];
   padding?: number | readonly number[] | "same";
@@ -101,10 +102,12 @@ function convolve(op: string, x: Tensor, weight: Tensor, spatial: number, option
   return wrap(build.add(a, b));
 }
 
-/** x [batch, channels, length], weight [out, channels / groups, kernel]. */
+/** 1D convolution of x [batch, channels, length] with weight [out, channels / groups, kernel]. */
 export const conv1d = (x: Tensor, weight: Tensor, options: ConvOptions = {}): Tensor =>
   convolve("conv1d", x, weight, 1, options);
 
-/** x [batch, channels, height, width], weight [out, channels / groups, kernel height, kernel width]. */
+/**
+ * 2D convolution of x [batch, channels, height, width] with weight [out, channels / groups, kernel height, kernel width].
+ */
 export const conv2d = (x: Tensor, weight: Tensor, options: ConvOptions = {}): Tensor =>
   convolve("conv2d", x, weight, 2, options);

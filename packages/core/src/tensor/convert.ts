@@ -23,11 +23,12 @@ import { build } from "../ops/index.js";
 import { boundPending } from "../runtime/index.js";
 import { Tensor } from "./tensor.js";
 
+/** A complex number. */
 export interface ComplexNumber {
   re: number;
   im: number;
 }
-/** What every function takes where a tensor is expected. Plain numbers do not change a tensor's dtype. */
+/** A tensor, or a value that operations convert to one. */
 export type TensorLike = Tensor | number | boolean | ComplexNumber;
 
 /** A node as a tensor. Long chains of pending work are run here. */

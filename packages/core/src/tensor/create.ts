@@ -22,13 +22,17 @@ import { type ComplexNumber, isScalarValue, wrap } from "./convert.js";
 import { Tensor } from "./tensor.js";
 
 type Element = number | bigint | boolean | ComplexNumber;
+/** A scalar, or nested arrays of scalars of equal lengths. */
 export type NestedArray = Element | readonly NestedArray[];
+/** Typed arrays that {@link tensor} accepts. */
 export type TypedArray = Storage | Int8Array | Int16Array | Uint32Array | Uint8ClampedArray | BigUint64Array;
 
+/** Options of functions that create tensors. */
 export interface CreateOptions {
   dtype?: DType;
 }
 
+/** Throws unless the shape is a list of non-negative integers of a reasonable size. */
 export function checkShape(op: string, shape: Shape): void {
   if (!Array.isArray(shape) || shape.some((d) => !Number.isInteger(d) || d < 0))
     throw new ShapeError(`${op}: a shape is an array of non-negative integers, got ${JSON.stringify(shape)}`);
@@ -38,6 +42,7 @@ export function checkShape(op: string, shape: Shape): void {
     );
 }
 
+/** Throws unless the name is a dtype. */
 export function checkDType(op: string, dtype: DType): void {
   if (!isDType(dtype))
     throw new DTypeError(
@@ -160,14 +165,25 @@ function fill(dtype: DType, elements: ArrayLike<Element>, shape: Shape): Storage
   return data as Storage;
 }
 
-/** A tensor on the current device with a copy of this storage. */
+/** Uploads a copy of the storage to the current device. */
 export function fromStorage(shape: Shape, dtype: DType, data: Storage): Tensor {
   return new Tensor(dataNode(session().upload({ shape: [...shape], dtype }, data)));
 }
 
 /**
- * A tensor from nested arrays, a number, or a typed array with a shape. Numbers become float32, booleans bool, typed
- * arrays keep their type; `dtype` overrides. Complex numbers are `{ re, im }`.
+ * Creates a tensor from a number, nested arrays or a typed array. Numbers become float32, booleans bool, bigints int64 and
+ * `{ re, im }` complex64; typed arrays keep their type. `dtype` overrides this, `shape` reshapes the elements.
+ *
+ * @example
+ * ```ts
+ * import { tensor } from "@weft/core";
+ *
+ * const x = tensor([[1, 2], [3, 4]]);
+ * const mask = tensor([true, false]);
+ * const bytes = tensor(new Uint8Array(6), { shape: [2, 3] });
+ * console.log(x.shape, x.dtype, mask.dtype, bytes.shape); // [2, 2] float32 bool [2, 3]
+ * console.log(await x.array()); // [[1, 2], [3, 4]]
+ * ```
  */
 export function tensor(data: NestedArray | TypedArray, options: CreateOptions & { shape?: Shape } = {}): Tensor {
   if (options.dtype !== undefined) checkDType("tensor", options.dtype);
@@ -227,17 +243,42 @@ function filled(op: string, shape: Shape, value: FillValue, given: DType | undef
   return wrap(build.full(shape, typeof value === "boolean" ? Number(value) : value, dtype));
 }
 
-/** Every element has this value; the dtype follows from it unless it is given. */
+/** Tensor with all elements equal to a value. The dtype follows from the value unless it is given. */
 export const full = (shape: Shape, value: FillValue, options: CreateOptions = {}): Tensor =>
   filled("full", shape, value, options.dtype);
+/**
+ * Tensor of zeros, float32 by default.
+ *
+ * @example
+ * ```ts
+ * import { zeros } from "@weft/core";
+ *
+ * const x = zeros([2, 3], { dtype: "float64" });
+ * console.log(await x.array()); // [[0, 0, 0], [0, 0, 0]]
+ * ```
+ */
 export const zeros = (shape: Shape, options: CreateOptions = {}): Tensor => filled("zeros", shape, 0, options.dtype);
+/** Tensor of ones, float32 by default. */
 export const ones = (shape: Shape, options: CreateOptions = {}): Tensor => filled("ones", shape, 1, options.dtype);
+/** Tensor of zeros with the shape and dtype of another tensor. */
 export const zerosLike = (x: Tensor, options: CreateOptions = {}): Tensor =>
   filled("zerosLike", x.shape, 0, options.dtype ?? x.dtype);
+/** Tensor of ones with the shape and dtype of another tensor. */
 export const onesLike = (x: Tensor, options: CreateOptions = {}): Tensor =>
   filled("onesLike", x.shape, 1, options.dtype ?? x.dtype);
 
-/** arange(stop), arange(start, stop), arange(start, stop, step). Whole numbers give int32 only if asked: the default is float32. */
+/**
+ * Evenly spaced numbers in [start, stop): `arange(stop)`, `arange(start, stop)` or `arange(start, stop, step)`. The default
+ * dtype is float32, also for whole numbers.
+ *
+ * @example
+ * ```ts
+ * import { arange } from "@weft/core";
+ *
+ * console.log(await arange(4).array()); // [0, 1, 2, 3]
+ * console.log(await arange(1, 10, 3, { dtype: "int32" }).array()); // [1, 4, 7]
+ * ```
+ */
 export function arange(start: number, stop?: number, step = 1, options: CreateOptions = {}): Tensor {
   const [from, to] = stop === undefined ? [0, start] : [start, stop];
   if (step === 0 || ![from, to, step].every(Number.isFinite))
@@ -262,6 +303,7 @@ export function linspace(start: number, stop: number, count: number, options: Cr
   return tensor(data, { dtype });
 }
 
+/** Identity matrix [n, n], or [n, columns] with ones on the main diagonal. */
 export function eye(n: number, options: CreateOptions & { columns?: number } = {}): Tensor {
   const shape = [n, options.columns ?? n];
   checkShape("eye", shape);

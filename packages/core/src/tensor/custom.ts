@@ -87,8 +87,8 @@ function checkedGradients(
 }
 
 /**
- * A function with a gradient of your own. `backward` gets the arguments, the result and its cotangent (trees like the
- * function's) and returns one cotangent an argument. What the function closes over is a constant to the gradient.
+ * Returns `fn` with a user-defined gradient. `backward` gets the arguments, the result and the cotangent of the result (trees
+ * like those of the function), and returns one cotangent per argument. Tensors that the function captures are constants.
  */
 export function customVjp<A extends unknown[], V>(
   fn: (...args: A) => V,
@@ -116,7 +116,9 @@ export function customVjp<A extends unknown[], V>(
 
 let nextBarrier = 0;
 
-/** The same function, whose intermediate results are computed again in the reverse pass instead of being kept. */
+/**
+ * Returns `fn` with gradient checkpointing: the reverse pass rematerializes its intermediate results instead of storing them.
+ */
 export function checkpoint<F extends AnyFunction>(fn: F): F {
   return ((...args: unknown[]) =>
     customNode("checkpoint", `checkpoint ${fn.name}`, fn, args, ({ body }) => (inputs, _outputs, cotangents) => {

@@ -11,13 +11,13 @@ import { flattenTree, treeLeaves } from "./tree.js";
 
 export { onPrint } from "./effects.js";
 
-/** Shows a tensor; inside jit, vmap and scan when the compiled program has run. Returns the tensor. */
+/** Prints a tensor and returns it. Inside jit, vmap and scan it prints when the compiled program has run. */
 export function print(x: Tensor, label = ""): Tensor {
   emitEffect(label, x.node);
   return x;
 }
 
-/** Who holds what of a tensor, as a picture: parts of it, and the ranks of the devices that have them. */
+/** Draws the placement of a tensor: its shards and the ranks of the devices that hold them. */
 export function sharding(x: Tensor): string {
   const value = x.realize().node.value as TensorValue;
   const placement = value.device.placement?.(value.buffer) ?? null;
@@ -25,7 +25,7 @@ export function sharding(x: Tensor): string {
   return `[${x.shape.join(", ")}] is whole on ${value.device.name}`;
 }
 
-/** The graph of a function for arguments like these, as text. */
+/** Returns the graph of a function as text, for arguments of these shapes and dtypes. */
 export function graph<A extends unknown[]>(fn: (...args: A) => unknown, ...args: A): string {
   const { leaves, def } = flattenTree(args);
   const params = leaves.map((leaf) => build.input(leaf.shape, leaf.dtype, ""));
@@ -38,10 +38,15 @@ export function graph<A extends unknown[]>(fn: (...args: A) => unknown, ...args:
   );
 }
 
+/** Sets the level of debug output; see WEFT_DEBUG. */
 export const setLevel = setDebugLevel;
+/** Reports the tensors in device memory. */
 export const memoryReport = (): MemoryReport => memory.report();
 
-/** Whether memory() says where in the program each tensor was made; costs some microseconds a tensor. */
+/**
+ * Turns on recording of the source line that built each tensor, for memory reports and errors. Costs a few microseconds per
+ * tensor.
+ */
 export const recordSites = (on: boolean): void => {
   memory.recordSites = on;
 };

@@ -7,7 +7,7 @@ import { addEffect } from "./trace.js";
 
 let sink: (text: string) => void = (text) => console.log(text);
 
-/** Where debug.print writes; the console by default. */
+/** Sets the function that debug.print writes with; console.log by default. */
 export function onPrint(write: (text: string) => void): void {
   sink = write;
 }

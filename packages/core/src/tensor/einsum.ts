@@ -5,7 +5,18 @@ import { commonDType, nodeAs, resolveAxis, type TensorLike, wrap } from "./conve
 import { currentPrecision, type ProductOptions, productPrecision } from "./precision.js";
 import type { Tensor } from "./tensor.js";
 
-/** Matrix product with NumPy's rules: vectors are rows or columns, leading axes broadcast. */
+/**
+ * Matrix product with the rules of NumPy: 1D operands are vectors, leading axes broadcast.
+ *
+ * @example
+ * ```ts
+ * import { matmul, tensor } from "@weft/core";
+ *
+ * const a = tensor([[1, 2], [3, 4]]);
+ * console.log(await matmul(a, tensor([5, 6])).array()); // [17, 39]
+ * console.log(await a.matmul(a.T).array()); // [[5, 11], [11, 25]]
+ * ```
+ */
 export function matmul(a: TensorLike, b: TensorLike, options: ProductOptions = {}): Tensor {
   const precision = productPrecision("matmul", options);
   const common = commonDType("matmul", [a, b]);
@@ -112,7 +123,17 @@ function contract(a: Operand, b: Operand, keep: ReadonlySet<string>): Operand {
   return { node: build.reshape(product, shape), labels: [...batch, ...onlyA, ...onlyB] };
 }
 
-/** Einstein summation over letters, "bij,jk->bik". Several operands are contracted from the left, smallest result first. */
+/**
+ * Einstein summation, such as "bij,jk->bik". Several operands are contracted pairwise, the smallest result first.
+ *
+ * @example
+ * ```ts
+ * import { einsum, ones } from "@weft/core";
+ *
+ * const scores = einsum("bqd,bkd->bqk", ones([2, 3, 4]), ones([2, 5, 4]));
+ * console.log(scores.shape); // [2, 3, 5]
+ * ```
+ */
 export function einsum(equation: string, ...operands: TensorLike[]): Tensor {
   const dtype = commonDType("einsum", operands);
   const nodes = operands.map((x) => nodeAs("einsum", x, dtype === "bool" ? "int32" : dtype));
@@ -152,7 +173,7 @@ export function einsum(equation: string, ...operands: TensorLike[]): Tensor {
   return wrap(arrange(last, output));
 }
 
-/** Sums over pairs of axes: the last `axes` of a with the first of b, or the given ones. */
+/** Contracts the last `axes` axes of a with the first `axes` axes of b, or the given pairs of axes. */
 export function tensordot(
   a: Tensor,
   b: Tensor,
@@ -174,7 +195,7 @@ export function tensordot(
   return einsum(`${la.join("")},${lb.join("")}->${out.join("")}`, a, b);
 }
 
-/** Kronecker product of the last axes; ranks are made equal with ones. */
+/** Kronecker product. The operand of lower rank is padded with axes of size 1. */
 export function kron(a: TensorLike, b: TensorLike): Tensor {
   const dtype = commonDType("kron", [a, b]);
   const [x, y] = [nodeAs("kron", a, dtype), nodeAs("kron", b, dtype)];
@@ -204,7 +225,7 @@ export function kron(a: TensorLike, b: TensorLike): Tensor {
   );
 }
 
-/** out[i, j] = a[i] b[j]. */
+/** Outer product of two vectors: out[i, j] = a[i] b[j]. */
 export function outer(a: Tensor, b: Tensor): Tensor {
   return wrap(build.reshape(kron(a.reshape([-1, 1]), b.reshape([1, -1])).node, [numel(a.shape), numel(b.shape)]));
 }

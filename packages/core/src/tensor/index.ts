@@ -28,8 +28,8 @@ export * from "./nnfunctions.js";
 export { type PrecisionName, type ProductOptions, setPrecision, withPrecision } from "./precision.js";
 export {
   bernoulli,
+  dropoutMask,
   type Key,
-  keptMask,
   key,
   manualSeed,
   nextKey,

@@ -16,8 +16,8 @@ import { checkShape, tensor } from "./create.js";
 import { Tensor } from "./tensor.js";
 
 /**
- * One entry an axis: a number picks (and drops) the axis, "1:10:2" slices as in Python, ":" keeps, "..." stands for as
- * many ":" as fit, null makes a new axis, an integer tensor or array picks elements.
+ * Index of one axis. A number selects one element and drops the axis, "1:10:2" slices as in Python, ":" keeps the axis, "..."
+ * stands for as many ":" as fit, null inserts an axis, an integer tensor or array selects elements.
  */
 export type IndexSpec = number | string | null | Tensor | readonly number[];
 
@@ -141,7 +141,19 @@ function applyArrays(x: Node, arrays: Plan["arrays"]): { node: Node; axis: numbe
   return { node: build.gather(flat, linear!, at, 0), axis: at, added: shape.length };
 }
 
-/** x.index(0, "1:5", null, indices): basic and integer-array indexing together. */
+/**
+ * Basic and integer-array indexing with the rules of NumPy, as in `index(x, 0, "1:5", null)`.
+ *
+ * @example
+ * ```ts
+ * import { arange, index } from "@weft/core";
+ *
+ * const x = arange(12).reshape([3, 4]);
+ * console.log(await index(x, 1).array()); // [4, 5, 6, 7]
+ * console.log(await x.index(":", "1:4:2").array()); // [[1, 3], [5, 7], [9, 11]]
+ * console.log(await x.index("...", [3, 0]).array()); // [[3, 0], [7, 4], [11, 8]]
+ * ```
+ */
 export function index(x: TensorLike, ...specs: IndexSpec[]): Tensor {
   const plan = planIndex(nodeOf("index", x), specs);
   const { dropped, fresh, arrays } = plan;
@@ -163,7 +175,17 @@ export function index(x: TensorLike, ...specs: IndexSpec[]): Tensor {
   return wrap(applyArrays(plan.node, all).node);
 }
 
-/** Elements along an axis (or of the flattened tensor), in the order of the indices. Indices beyond the end are clamped. */
+/**
+ * Elements at the given indices of one axis, or of the flattened tensor if no axis is given. Indices out of range are clamped.
+ *
+ * @example
+ * ```ts
+ * import { take, tensor } from "@weft/core";
+ *
+ * const table = tensor([[1, 2], [3, 4], [5, 6]]);
+ * console.log(await take(table, [2, 0], 0).array()); // [[5, 6], [1, 2]]
+ * ```
+ */
 export function take(x: TensorLike, indices: Tensor | readonly number[], axis?: number): Tensor {
   const node = nodeOf("take", x);
   const source = axis === undefined ? build.reshape(node, [numel(node.shape)]) : node;
@@ -182,7 +204,19 @@ function alongAxis(op: string, x: Node, indices: Tensor, axis: number): { at: nu
   return { at, rows: build.moveAxis(x, at, rank - 1), idx };
 }
 
-/** out[i][j] = x[i][indices[i][j]] along the axis: PyTorch's gather, NumPy's take_along_axis. */
+/**
+ * Selects one element per index along an axis: out[i][j] = x[i][indices[i][j]]. Same as torch.gather and
+ * numpy.take_along_axis.
+ *
+ * @example
+ * ```ts
+ * import { gather, tensor } from "@weft/core";
+ *
+ * const x = tensor([[1, 2], [3, 4]]);
+ * const column = tensor([[1], [0]], { dtype: "int32" });
+ * console.log(await gather(x, column).array()); // [[2], [3]]
+ * ```
+ */
 export function gather(x: TensorLike, indices: Tensor, axis = -1): Tensor {
   const node = nodeOf("gather", x);
   const { at, rows, idx } = alongAxis("gather", node, indices, axis);
@@ -190,7 +224,7 @@ export function gather(x: TensorLike, indices: Tensor, axis = -1): Tensor {
   return wrap(build.moveAxis(build.gather(rows, idx, rank - 1, rank - 1), rank - 1, at));
 }
 
-/** x with updates added at the indices along the axis; repeated indices add up. */
+/** Adds updates to x at the indices along an axis. Repeated indices accumulate. */
 export function scatterAdd(x: TensorLike, indices: Tensor, updates: Tensor, axis = -1): Tensor {
   const node = nodeOf("scatterAdd", x);
   const { at, rows, idx } = alongAxis("scatterAdd", node, indices, axis);
@@ -203,7 +237,7 @@ export function scatterAdd(x: TensorLike, indices: Tensor, updates: Tensor, axis
   return wrap(build.moveAxis(build.scatterAdd(rows, idx, values, rank - 1, rank - 1), rank - 1, at));
 }
 
-/** Rows of `updates` added to rows of x: x[indices[i]] += updates[i]. */
+/** Adds slices of `updates` to slices of x: x[indices[i]] += updates[i]. */
 export function indexAdd(x: TensorLike, indices: Tensor, updates: Tensor, axis = 0): Tensor {
   const node = nodeOf("indexAdd", x);
   const at = resolveAxis("indexAdd", axis, node.shape.length);
@@ -214,7 +248,7 @@ export function indexAdd(x: TensorLike, indices: Tensor, updates: Tensor, axis =
   return wrap(build.scatterAdd(node, idx, build.cast(updates.node, node.dtype), at, 0));
 }
 
-/** A new last axis with 1 at the class and 0 elsewhere. */
+/** One-hot encoding: a new last axis with 1 at the class and 0 elsewhere. */
 export function oneHot(
   classes: Tensor,
   count: number,
@@ -234,18 +268,19 @@ function orderNode(op: string, x: Node, axis: number, descending: boolean): { or
   return { order: build.make("argsort", [rows], { descending }), rows, at };
 }
 
+/** Options of {@link sort} and {@link argsort}. */
 export interface SortOptions {
   descending?: boolean;
 }
 
-/** Positions (int32) that sort the axis; equal elements keep their order. NaN counts as larger than every number. */
+/** Indices (int32) that sort an axis. The sort is stable; NaN is greater than every number. */
 export function argsort(x: TensorLike, axis = -1, { descending = false }: SortOptions = {}): Tensor {
   const node = nodeOf("argsort", x);
   const { order, at } = orderNode("argsort", node, axis, descending);
   return wrap(build.moveAxis(order, node.shape.length - 1, at));
 }
 
-/** The elements of the axis in order; NaN counts as larger than every number: last ascending, first descending. */
+/** Sorts the elements along an axis. NaN is greater than every number. */
 export function sort(x: TensorLike, axis = -1, { descending = false }: SortOptions = {}): Tensor {
   const node = nodeOf("sort", x);
   const { order, rows, at } = orderNode("sort", node, axis, descending);
@@ -253,7 +288,7 @@ export function sort(x: TensorLike, axis = -1, { descending = false }: SortOptio
   return wrap(build.moveAxis(build.gather(rows, order, last, last), last, at));
 }
 
-/** The k largest values along an axis, largest first, and their positions. NaN counts as larger than every number. */
+/** The k largest elements along an axis, largest first, and their indices. NaN is greater than every number. */
 export function topk(x: TensorLike, k: number, axis = -1): { values: Tensor; indices: Tensor } {
   const node = nodeOf("topk", x);
   const { order, rows, at } = orderNode("topk", node, axis, true);

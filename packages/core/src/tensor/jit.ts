@@ -109,7 +109,7 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
     if (programs.size > maxPrograms) {
       const [oldest, evicted] = programs.entries().next().value!;
       programs.delete(oldest);
-      release(evicted.compiled);
+      evicted.compiled.release();
     }
     cache.last = { def, signatures, precision, program };
     return { program, leaves };
@@ -158,9 +158,6 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
   }) as Jitted<F>;
 }
 
-/** Ends the use of a compiled function, where the session counts its holders. */
-const release = (compiled: Compiled & { release?(): void }): void => compiled.release?.();
-
 /** Whether donated memory can be reused: no pending node and no other argument of this call reads it. */
 function mayDonate(donated: readonly boolean[], inputs: readonly TensorValue[]): boolean {
   if (!donated.includes(true)) return true;
@@ -174,7 +171,9 @@ function mayDonate(donated: readonly boolean[], inputs: readonly TensorValue[]):
 
 /** Runs without reusing memory. The donated arguments are still released, so that the caller sees the same behavior. */
 function runWithoutDonation(program: JitProgram, inputs: readonly TensorValue[]): TensorValue[] {
-  const values = program.session.run(program.session.compile(program.graph), inputs);
+  const compiled = program.session.compile(program.graph);
+  const values = program.session.run(compiled, inputs);
+  compiled.release();
   inputs.forEach((value, i) => {
     if (program.donated[i]) value.release("donated");
   });

@@ -26,16 +26,29 @@ function matrix(op: string, a: TensorLike, square = false): Node {
   return build.cast(node, factorDType(node.dtype));
 }
 
-/** The factorisations run in single and double precision. */
+/** The factorizations run in single and double precision. */
 const factorDType = (dtype: DType): DType => (isHalf(dtype) ? "float32" : toInexact(dtype));
 
-/** Eigenvalues (ascending) and eigenvectors (columns) of Hermitian matrices; the lower triangle is read. */
+/**
+ * Eigenvalues (ascending) and eigenvectors (columns) of Hermitian matrices. Only the lower triangle is read.
+ *
+ * @example
+ * ```ts
+ * import { eigh, tensor } from "@weft/core";
+ *
+ * const { values, vectors } = eigh(tensor([[2, 0], [0, 1]]));
+ * console.log(await values.array()); // [1, 2]
+ * console.log(vectors.shape); // [2, 2]
+ * ```
+ */
 export function eigh(a: TensorLike): { values: Tensor; vectors: Tensor } {
   const [values, vectors] = build.picks(build.make("eigh", [matrix("eigh", a, true)], {}));
   return { values: wrap(values), vectors: wrap(vectors) };
 }
 
-/** The lower factor l of a Hermitian positive definite matrix, a = l l^H; NaN where it is not positive definite. */
+/**
+ * Lower Cholesky factor l of a Hermitian positive definite matrix, a = l l^H. NaN if the matrix is not positive definite.
+ */
 export const cholesky = (a: TensorLike): Tensor => wrap(build.make("cholesky", [matrix("cholesky", a, true)], {}));
 
 /** Brings a and b to one dtype and one batch; b may be a vector. */
@@ -60,12 +73,23 @@ function system(op: string, a: TensorLike, b: TensorLike): { a: Node; b: Node; v
 
 const unvector = (x: Node, vector: boolean): Tensor => wrap(vector ? build.reshape(x, x.shape.slice(0, -1)) : x);
 
-/** x with a x = b. NaN where a is singular. */
+/**
+ * Solves a x = b. b is a vector or has right-hand sides in its columns. NaN if a is singular.
+ *
+ * @example
+ * ```ts
+ * import { solve, tensor } from "@weft/core";
+ *
+ * const a = tensor([[2, 0], [0, 4]]);
+ * console.log(await solve(a, tensor([2, 4])).array()); // [1, 1]
+ * ```
+ */
 export function solve(a: TensorLike, b: TensorLike): Tensor {
   const s = system("solve", a, b);
   return unvector(build.make("solve", [s.a, s.b], {}), s.vector);
 }
 
+/** Options of {@link triangularSolve}. */
 export interface TriangularOptions {
   lower?: boolean;
   /** Solve with the conjugate transpose of a. */
@@ -74,27 +98,41 @@ export interface TriangularOptions {
   unit?: boolean;
 }
 
+/** Solves a x = b with a triangular matrix a, lower by default. */
 export function triangularSolve(a: TensorLike, b: TensorLike, options: TriangularOptions = {}): Tensor {
   const s = system("triangularSolve", a, b);
   const { lower = true, adjoint = false, unit = false } = options;
   return unvector(build.make("triangularSolve", [s.a, s.b], { lower, adjoint, unit }), s.vector);
 }
 
+/** Matrix inverse. NaN if the matrix is singular. */
 export function inv(a: TensorLike): Tensor {
   const node = matrix("inv", a, true);
   const n = node.shape[node.shape.length - 1];
   return wrap(build.make("solve", [node, build.identityLike(n, node.dtype, node.shape.slice(0, -2))], {}));
 }
 
+/** Determinant. */
 export const det = (a: TensorLike): Tensor => wrap(build.make("det", [matrix("det", a, true)], {}));
 
-/** Thin: q has orthonormal columns, the diagonal of r is real and not negative. */
+/** Thin QR decomposition: q has orthonormal columns, and the diagonal of r is real and non-negative. */
 export function qr(a: TensorLike): { q: Tensor; r: Tensor } {
   const [q, r] = build.picks(build.make("qr", [matrix("qr", a)], {}));
   return { q: wrap(q), r: wrap(r) };
 }
 
-/** Thin: a = u diag(s) vh with s descending. */
+/**
+ * Thin singular value decomposition a = u diag(s) vh, with s in descending order.
+ *
+ * @example
+ * ```ts
+ * import { svd, tensor } from "@weft/core";
+ *
+ * const { u, s, vh } = svd(tensor([[3, 0], [0, 4], [0, 0]]));
+ * console.log(await s.array()); // [4, 3]
+ * console.log(u.shape, vh.shape); // [3, 2] [2, 2]
+ * ```
+ */
 export function svd(a: TensorLike): { u: Tensor; s: Tensor; vh: Tensor } {
   const [u, s, vh] = build.picks(build.make("svd", [matrix("svd", a)], {}));
   return { u: wrap(u), s: wrap(s), vh: wrap(vh) };
@@ -108,10 +146,10 @@ function atLeastMatrix(op: string, a: TensorLike): Node {
   return node;
 }
 
-/** The conjugate transpose of the last two axes. */
+/** Conjugate transpose of the last two axes. */
 export const adjoint = (a: TensorLike): Tensor => wrap(build.adjoint(atLeastMatrix("adjoint", a)));
 
-/** The Frobenius or 2-norm (default), the 1-norm or the largest magnitude over the axes. */
+/** 2-norm (the default; Frobenius norm of a matrix), 1-norm or maximum magnitude over the axes. */
 export function norm(x: TensorLike, axes?: Axes, options: { order?: 1 | 2 | "max"; keepDims?: boolean } = {}): Tensor {
   const { order = 2, keepDims } = options;
   const node = nodeOf("norm", x);
@@ -126,11 +164,12 @@ export function norm(x: TensorLike, axes?: Axes, options: { order?: 1 | 2 | "max
   return where(isZero, 0, sqrt(where(isZero, 1, total)));
 }
 
+/** Sum of the main diagonal of the last two axes. */
 export function trace(a: TensorLike): Tensor {
   return sum(diagonal(a), -1);
 }
 
-/** The main diagonal of the last two axes. */
+/** Main diagonal of the last two axes. */
 export function diagonal(a: TensorLike): Tensor {
   const node = atLeastMatrix("diagonal", a);
   const rank = node.shape.length;
@@ -144,7 +183,7 @@ export function diagonal(a: TensorLike): Tensor {
   return wrap(build.sum(build.where(same, square, build.zerosLike(square)), [rank - 1]));
 }
 
-/** A matrix with this vector (last axis) on its diagonal. */
+/** Diagonal matrix with the vector of the last axis on its diagonal. */
 export function diag(v: TensorLike): Tensor {
   const node = nodeOf("diag", v);
   if (node.shape.length === 0) throw new ShapeError("diag: needs a vector in the last axis, got a scalar");
@@ -156,8 +195,9 @@ export function diag(v: TensorLike): Tensor {
   return wrap(build.where(same, rows, build.zerosLike(rows)));
 }
 
-/** The lower triangle, everything above the diagonal zero. */
+/** Lower triangle; the elements above the diagonal are zero. */
 export const tril = (a: TensorLike): Tensor => wrap(build.triangle(atLeastMatrix("tril", a), true, false));
+/** Upper triangle; the elements below the diagonal are zero. */
 export const triu = (a: TensorLike): Tensor => wrap(build.triangle(atLeastMatrix("triu", a), false, false));
 
 // Pade coefficients of degree 13 and the norm up to which it is exact to double precision (Higham 2005).
@@ -167,14 +207,15 @@ const pade13 = [
 ];
 const theta13 = 5.371920351148152;
 
+/** Options of {@link expm}. */
 export interface ExpmOptions {
   /** Halvings before the Pade step. The default, 8, is exact for 1-norms up to 1375; fewer are faster for small matrices. */
   squarings?: number;
 }
 
 /**
- * The matrix exponential by scaling and squaring with a Pade approximant of degree 13. The number of squarings is fixed
- * when the graph is built (it cannot depend on values), so choose it by the largest 1-norm: theta = 5.37 * 2^squarings.
+ * Matrix exponential by scaling and squaring with a Pade approximant of degree 13. The number of squarings is fixed when the
+ * graph is built, because it cannot depend on values: choose it by the largest 1-norm, see {@link expmSquarings}.
  */
 export function expm(a: TensorLike, { squarings = 8 }: ExpmOptions = {}): Tensor {
   const node = matrix("expm", a, true);
@@ -228,11 +269,11 @@ export function expm(a: TensorLike, { squarings = 8 }: ExpmOptions = {}): Tensor
   return wrap(result);
 }
 
-/** The squarings that expm needs for a 1-norm of this size. */
+/** Number of squarings that {@link expm} needs for matrices up to this 1-norm. */
 export const expmSquarings = (norm1: number): number =>
   Math.max(0, Math.ceil(Math.log2(Math.max(norm1, 1e-300) / theta13)));
 
-/** a to a whole power, by repeated squaring. */
+/** Integer power of a square matrix, by repeated squaring. */
 export function matrixPower(a: Tensor, exponent: number): Tensor {
   if (!Number.isInteger(exponent))
     throw new WeftError(`matrixPower: the exponent must be a whole number, got ${exponent}`);

@@ -10,6 +10,7 @@ import { Tensor } from "./tensor.js";
 import { type AnyFunction, inFrame, outputsOf, refusePromise } from "./trace.js";
 import { flattenTree, treeMap } from "./tree.js";
 
+/** Options of {@link vmap}. */
 export interface VmapOptions {
   /** The axis to map over: one number for all arguments, or one an argument (null: the argument is shared). */
   inAxes?: number | readonly (number | null)[];
@@ -17,7 +18,19 @@ export interface VmapOptions {
   outAxes?: number;
 }
 
-/** The function applied to every slice along an axis, as one batched program. */
+/**
+ * Vectorizes a function: applies it to every slice along an axis, as one batched program.
+ *
+ * @example
+ * ```ts
+ * import { type Tensor, tensor, vmap } from "@weft/core";
+ *
+ * const dot = (a: Tensor, b: Tensor): Tensor => a.mul(b).sum();
+ * const rows = tensor([[1, 2], [3, 4]]);
+ * console.log(await vmap(dot)(rows, rows).array()); // [5, 25]
+ * console.log(await vmap(dot, { inAxes: [0, null] })(rows, tensor([1, 1])).array()); // [3, 7]
+ * ```
+ */
 export function vmap<F extends AnyFunction>(
   fn: F,
   options: VmapOptions = {},
@@ -66,6 +79,7 @@ export function vmap<F extends AnyFunction>(
   };
 }
 
+/** Options of {@link scan}. */
 export interface ScanOptions {
   /** The number of steps, where xs is null. */
   length?: number;
@@ -74,8 +88,20 @@ export interface ScanOptions {
 }
 
 /**
- * A loop as one program: (carry, x) -> [carry, y] over the leading axis of xs. Returns the last carry and the stacked
- * ys. Differentiable; the carries are kept for the reverse pass.
+ * A loop as one program: applies (carry, x) -> [carry, y] along the leading axis of xs, and returns the final carry and the
+ * stacked ys. Differentiable; the reverse pass stores the carries and rematerializes the rest.
+ *
+ * @example
+ * ```ts
+ * import { arange, scan, type Tensor, zeros } from "@weft/core";
+ *
+ * const step = (total: Tensor, x: Tensor): [Tensor, Tensor] => {
+ *   const next = total.add(x);
+ *   return [next, next.square()];
+ * };
+ * const [total, squares] = scan(step, zeros([]), arange(4));
+ * console.log(await total.item(), await squares.array()); // 6 [0, 1, 9, 36]
+ * ```
  */
 export function scan<C, X, Y>(step: (carry: C, x: X) => [C, Y], init: C, xs: X, options: ScanOptions = {}): [C, Y] {
   const start = flattenTree(init);

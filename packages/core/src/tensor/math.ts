@@ -42,43 +42,71 @@ const rounding =
     return wrap(kindOf(node.dtype) === "float" ? build.unary(fn, node) : node);
   };
 
+/** Elementwise negation. */
 export function neg(x: TensorLike): Tensor {
   const node = nodeOf("neg", x);
   if (node.dtype === "bool") throw new DTypeError("neg: not defined for bool; use logicalNot, or cast to int32");
   return wrap(build.unary("neg", node));
 }
+/** Elementwise sign. */
 export const sign = keeping("sign", "sign");
+/** Elementwise floor. */
 export const floor = rounding("floor", "floor");
+/** Elementwise ceiling. */
 export const ceil = rounding("ceil", "ceil");
-/** Halves go to the even neighbour. */
+/** Elementwise rounding to the nearest integer; halves go to the even neighbor. */
 export const round = rounding("round", "round");
+/** Elementwise truncation toward zero. */
 export const trunc = rounding("trunc", "trunc");
+/** Elementwise square root. */
 export const sqrt = inexact("sqrt", "sqrt");
+/** Elementwise reciprocal square root. */
 export const rsqrt = inexact("rsqrt", "rsqrt");
+/** Elementwise reciprocal. */
 export const reciprocal = inexact("reciprocal", "reciprocal");
+/** Elementwise exponential. */
 export const exp = inexact("exp", "exp");
+/** Elementwise exp(x) - 1, accurate near 0. */
 export const expm1 = inexact("expm1", "expm1", false);
+/** Elementwise natural logarithm. */
 export const log = inexact("log", "log");
+/** Elementwise log(1 + x), accurate near 0. */
 export const log1p = inexact("log1p", "log1p", false);
+/** Elementwise sine. */
 export const sin = inexact("sin", "sin");
+/** Elementwise cosine. */
 export const cos = inexact("cos", "cos");
+/** Elementwise tangent. */
 export const tan = inexact("tan", "tan", false);
+/** Elementwise inverse sine. */
 export const asin = inexact("asin", "asin", false);
+/** Elementwise inverse cosine. */
 export const acos = inexact("acos", "acos", false);
+/** Elementwise inverse tangent. */
 export const atan = inexact("atan", "atan", false);
+/** Elementwise hyperbolic sine. */
 export const sinh = inexact("sinh", "sinh");
+/** Elementwise hyperbolic cosine. */
 export const cosh = inexact("cosh", "cosh");
+/** Elementwise hyperbolic tangent. */
 export const tanh = inexact("tanh", "tanh");
+/** Elementwise error function. */
 export const erf = inexact("erf", "erf", false);
-/** 1 - erf(x), with all digits where erf is nearly 1. */
+/** Elementwise complementary error function 1 - erf(x), accurate where erf is close to 1. */
 export const erfc = inexact("erfc", "erfc", false);
 
+/** Elementwise absolute value, the modulus of complex numbers. */
 export const abs = keeping("abs", "abs");
+/** Elementwise square. */
 export const square = (x: TensorLike): Tensor => mul(x, x);
+/** Elementwise base-2 logarithm. */
 export const log2 = (x: TensorLike): Tensor => mul(log(x), Math.LOG2E);
+/** Elementwise base-10 logarithm. */
 export const log10 = (x: TensorLike): Tensor => mul(log(x), Math.LOG10E);
 
+/** Elementwise test for NaN. */
 export const isNaN = (x: TensorLike): Tensor => floatTest("isNaN", "isnan", x, 0);
+/** Elementwise test for finite numbers. */
 export const isFinite = (x: TensorLike): Tensor => floatTest("isFinite", "isfinite", x, 1);
 
 function floatTest(name: string, fn: UnaryFn, x: TensorLike, whole: number): Tensor {
@@ -92,19 +120,22 @@ function floatTest(name: string, fn: UnaryFn, x: TensorLike, whole: number): Ten
 
 // Complex numbers
 
+/** Elementwise real part. */
 export const real = (x: TensorLike): Tensor => wrap(build.real(nodeOf("real", x)));
+/** Elementwise imaginary part. */
 export function imag(x: TensorLike): Tensor {
   const node = nodeOf("imag", x);
   return wrap(isComplex(node.dtype) ? build.unary("imag", node) : build.zerosLike(node));
 }
+/** Elementwise complex conjugate. */
 export const conj = (x: TensorLike): Tensor => wrap(build.conj(nodeOf("conj", x)));
-/** The phase in (-pi, pi]. */
+/** Elementwise phase in (-pi, pi]. */
 export function angle(x: TensorLike): Tensor {
   const node = inexactNode("angle", x);
   if (isComplex(node.dtype)) return wrap(build.binary("atan2", build.imag(node), build.real(node)));
   return wrap(build.binary("atan2", build.zerosLike(node), node));
 }
-/** A complex tensor from its real and imaginary parts. */
+/** Complex tensor from its real and imaginary parts. */
 export function complex(re: TensorLike, im: TensorLike): Tensor {
   const common = commonDType("complex", [re, im]);
   if (isComplex(common))
@@ -123,11 +154,14 @@ const arithmetic =
     return binaryOp(name, fn, a, b, dtype === "bool" ? "int32" : dtype);
   };
 
+/** Elementwise sum, with broadcasting. */
 export const add = arithmetic("add", "add");
+/** Elementwise difference, with broadcasting. */
 export const sub = arithmetic("sub", "sub");
+/** Elementwise product, with broadcasting. */
 export const mul = arithmetic("mul", "mul");
 
-/** True division: integers give float32. */
+/** Elementwise true division, with broadcasting. Integers give float32. */
 export const div = (a: TensorLike, b: TensorLike): Tensor =>
   binaryOp("div", "div", a, b, toInexact(commonDType("div", [a, b])));
 
@@ -139,18 +173,23 @@ const realOnly =
     return binaryOp(name, fn, a, b, dtype === "bool" && (fn === "mod" || fn === "floordiv") ? "int32" : dtype);
   };
 
-/** The remainder with the sign of the divisor; 0 where an integer is divided by 0. */
+/** Elementwise remainder with the sign of the divisor, with broadcasting. Integers modulo 0 give 0. */
 export const mod = realOnly("mod", "mod");
+/** Elementwise maximum, with broadcasting. */
 export const maximum = realOnly("maximum", "max");
+/** Elementwise minimum, with broadcasting. */
 export const minimum = realOnly("minimum", "min");
 
 /**
- * The quotient rounded down, as Python's //: a = floorDivide(a, b) * b + mod(a, b) up to rounding. An integer divided by 0
- * gives 0, a float what a / b gives; the lowest integer divided by -1 wraps to itself.
+ * Elementwise quotient rounded down, as // in Python: a = floorDivide(a, b) * b + mod(a, b) up to rounding. An integer divided
+ * by 0 gives 0, a float gives a / b; the lowest integer divided by -1 wraps to itself.
  */
 export const floorDivide = realOnly("floorDivide", "floordiv");
 
-/** a to the power b. Integers wrap; complex powers are exp(b log a), except for whole exponents and base 0, as in NumPy. */
+/**
+ * Elementwise power, with broadcasting. Integers wrap; complex powers are exp(b log a), except for integer exponents and
+ * base 0, as in NumPy.
+ */
 export function pow(a: TensorLike, b: TensorLike): Tensor {
   const dtype = commonDType("pow", [a, b]);
   if (!isComplex(dtype)) return binaryOp("pow", "pow", a, b, kindOf(dtype) === "bool" ? "int32" : dtype);
@@ -171,6 +210,7 @@ function integerPower(a: TensorLike, exponent: number, dtype: DType): Tensor {
   return wrap(result ?? build.fullLike(base, 1));
 }
 
+/** Elementwise angle of the point (x, y) in (-pi, pi], with broadcasting. */
 export function atan2(y: TensorLike, x: TensorLike): Tensor {
   const dtype = toInexact(commonDType("atan2", [y, x]));
   if (isComplex(dtype)) throw new DTypeError("atan2: not defined for complex tensors");
@@ -187,11 +227,17 @@ const ordering =
     return swap ? binaryOp(name, fn, b, a, dtype) : binaryOp(name, fn, a, b, dtype);
   };
 
+/** Elementwise test a = b, with broadcasting. */
 export const equal = (a: TensorLike, b: TensorLike): Tensor => binaryOp("equal", "eq", a, b);
+/** Elementwise test a != b, with broadcasting. */
 export const notEqual = (a: TensorLike, b: TensorLike): Tensor => binaryOp("notEqual", "ne", a, b);
+/** Elementwise test a < b, with broadcasting. */
 export const less = ordering("less", "lt", false);
+/** Elementwise test a <= b, with broadcasting. */
 export const lessEqual = ordering("lessEqual", "le", false);
+/** Elementwise test a > b, with broadcasting. */
 export const greater = ordering("greater", "lt", true);
+/** Elementwise test a >= b, with broadcasting. */
 export const greaterEqual = ordering("greaterEqual", "le", true);
 
 // Logic on truth (anything but zero is true), and on the bits of integers.
@@ -201,8 +247,11 @@ const logical =
   (a: TensorLike, b: TensorLike): Tensor =>
     binaryOp(name, fn, a, b, "bool");
 
+/** Elementwise logical AND, with broadcasting. */
 export const logicalAnd = logical("logicalAnd", "and");
+/** Elementwise logical OR, with broadcasting. */
 export const logicalOr = logical("logicalOr", "or");
+/** Elementwise logical XOR, with broadcasting. */
 export const logicalXor = logical("logicalXor", "xor");
 
 const bitwise =
@@ -214,12 +263,26 @@ const bitwise =
     return binaryOp(name, fn, a, b, dtype);
   };
 
+/** Elementwise bitwise AND of integers, with broadcasting. */
 export const bitwiseAnd = bitwise("bitwiseAnd", "and");
+/** Elementwise bitwise OR of integers, with broadcasting. */
 export const bitwiseOr = bitwise("bitwiseOr", "or");
+/** Elementwise bitwise XOR of integers, with broadcasting. */
 export const bitwiseXor = bitwise("bitwiseXor", "xor");
+/** Elementwise logical NOT. */
 export const logicalNot = (x: TensorLike): Tensor => wrap(build.unary("not", nodeAs("logicalNot", x, "bool")));
 
-/** Where the condition holds the first value, elsewhere the second; all three broadcast. */
+/**
+ * Selects `a` where the condition holds and `b` elsewhere; the three operands broadcast.
+ *
+ * @example
+ * ```ts
+ * import { tensor, where } from "@weft/core";
+ *
+ * const x = tensor([-1, 2, -3]);
+ * console.log(await where(x.less(0), 0, x).array()); // [0, 2, 0]
+ * ```
+ */
 export function where(condition: TensorLike, a: TensorLike, b: TensorLike): Tensor {
   const dtype = commonDType("where", [a, b]);
   const values = [nodeAs("where", a, dtype), nodeAs("where", b, dtype)];
@@ -229,7 +292,7 @@ export function where(condition: TensorLike, a: TensorLike, b: TensorLike): Tens
   return wrap(build.where(c, x, y));
 }
 
-/** Limits values to [low, high]; either may be null. */
+/** Limits values to [low, high]. Either bound may be null. */
 export function clip(x: TensorLike, low: TensorLike | null, high: TensorLike | null): Tensor {
   let result = wrap(nodeOf("clip", x));
   if (low !== null) result = maximum(result, low);
@@ -237,12 +300,13 @@ export function clip(x: TensorLike, low: TensorLike | null, high: TensorLike | n
   return result;
 }
 
-/** Converts; complex to real keeps the real part, float to integer truncates. */
+/** Converts to another dtype. Complex to real keeps the real part, float to integer truncates. */
 export function cast(x: TensorLike, dtype: DType): Tensor {
   checkDType("cast", dtype);
   return wrap(nodeAs("cast", x, dtype));
 }
 
-/** The dtype in which these operands would meet. */
+/** The dtype to which these operands are promoted. */
 export const resultType = (...operands: TensorLike[]): DType => commonDType("resultType", operands);
+/** The dtype to which two dtypes are promoted. */
 export const promoteTypes = promote;

@@ -24,32 +24,33 @@ import {
 import { logsumexp, mean, sum, variance } from "./reduce.js";
 import type { Tensor } from "./tensor.js";
 
-/** max(x, 0); NaN stays NaN, and the slope at 0 is 0. */
+/** max(x, 0). NaN stays NaN, and the derivative at 0 is 0. */
 export const relu = (x: TensorLike): Tensor => {
   const t = wrap(inexactNode("relu", x));
   return where(lessEqual(t, 0), 0, t);
 };
 
+/** x where x > 0, and slope * x elsewhere. */
 export const leakyRelu = (x: Tensor, slope = 0.01): Tensor => where(greater(x, 0), x, mul(x, slope));
 
 /** -|x| with slope -1 at 0: |x| itself would take the middle of both slopes there. */
 const minusSize = (x: Tensor): Tensor => where(less(x, 0), x, neg(x));
 
-/** 1 / (1 + exp(-x)), which neither overflows nor loses its tails: below 0 it is exp(x) / (1 + exp(x)). */
+/** 1 / (1 + exp(-x)), evaluated without overflow and accurate in both tails. */
 export const sigmoid = (x: TensorLike): Tensor => {
   const t = wrap(inexactNode("sigmoid", x));
   const e = exp(minusSize(t));
   return div(where(less(t, 0), e, 1), add(e, 1));
 };
 
-/** x sigmoid(x). The square root of exp(-|x|) is multiplied in twice: exp alone underflows before the result does. */
+/** x sigmoid(x), also called swish; evaluated without premature underflow. */
 export const silu = (x: TensorLike): Tensor => {
   const t = wrap(inexactNode("silu", x));
   const root = exp(mul(minusSize(t), 0.5));
   return div(where(less(t, 0), mul(mul(t, root), root), t), add(mul(root, root), 1));
 };
 
-/** The exact form x Phi(x); `approximate` uses the tanh formula. */
+/** Gaussian error linear unit x Phi(x); `approximate` uses the tanh formula. */
 export function gelu(x: TensorLike, options: { approximate?: boolean } = {}): Tensor {
   const given = inexactNode("gelu", x);
   if (isHalf(given.dtype) && !options.approximate) return wrap(build.cast(gelu(wide(given)).node, given.dtype));
@@ -60,18 +61,29 @@ export function gelu(x: TensorLike, options: { approximate?: boolean } = {}): Te
   return mul(mul(x, 0.5), erfc(mul(x, -Math.SQRT1_2)));
 }
 
-/** log(1 + exp(x)) without overflow. */
+/** log(1 + exp(x)), evaluated without overflow. */
 export const softplus = (x: TensorLike): Tensor => {
   const t = wrap(inexactNode("softplus", x));
   return add(log1p(exp(minusSize(t))), where(less(t, 0), 0, t));
 };
 
-/** log(sigmoid(x)), exact in both tails. */
+/** log(sigmoid(x)), accurate in both tails. */
 export const logSigmoid = (x: TensorLike): Tensor => neg(softplus(neg(x)));
 
-/** Half types are summed and normalised in float32: with 8 or 11 bits a sum stops growing after a few hundred terms. */
+/** Half types are summed and normalized in float32: with 8 or 11 bits a sum stops growing after a few hundred terms. */
 const wide = (node: Node): Tensor => wrap(build.cast(node, "float32"));
 
+/**
+ * Softmax along an axis, the last by default.
+ *
+ * @example
+ * ```ts
+ * import { softmax, tensor } from "@weft/core";
+ *
+ * const p = softmax(tensor([[0, 0], [0, Math.log(3)]]));
+ * console.log(await p.array()); // about [[0.5, 0.5], [0.25, 0.75]]
+ * ```
+ */
 export function softmax(x: TensorLike, axis = -1): Tensor {
   const given = inexactNode("softmax", x);
   if (isHalf(given.dtype)) return wrap(build.cast(softmax(wide(given), axis).node, given.dtype));
@@ -81,6 +93,7 @@ export function softmax(x: TensorLike, axis = -1): Tensor {
   return wrap(composed.softmax(node, at));
 }
 
+/** Logarithm of the softmax along an axis, the last by default. */
 export function logSoftmax(x: TensorLike, axis = -1): Tensor {
   const given = inexactNode("logSoftmax", x);
   if (isHalf(given.dtype)) return wrap(build.cast(logSoftmax(wide(given), axis).node, given.dtype));
@@ -89,19 +102,20 @@ export function logSoftmax(x: TensorLike, axis = -1): Tensor {
   return sub(node, logsumexp(node, at, { keepDims: true }));
 }
 
-/** Normalises the last axes to mean 0 and deviation 1, then scales and shifts. */
+/** Normalizes the last axes to mean 0 and standard deviation 1, then scales and shifts. */
 export function layerNorm(
   x: Tensor,
   options: { weight?: Tensor; bias?: Tensor; axes?: number | readonly number[]; epsilon?: number } = {},
 ): Tensor {
   const { weight, bias, axes = -1, epsilon = 1e-5 } = options;
   if (isHalf(x.dtype)) return wrap(build.cast(layerNorm(wide(x.node), options).node, x.dtype));
-  const centred = sub(x, mean(x, axes, { keepDims: true }));
-  const scaled = mul(centred, rsqrt(add(variance(x, axes, { keepDims: true }), epsilon)));
+  const centered = sub(x, mean(x, axes, { keepDims: true }));
+  const scaled = mul(centered, rsqrt(add(variance(x, axes, { keepDims: true }), epsilon)));
   const weighted = weight === undefined ? scaled : mul(scaled, weight);
   return bias === undefined ? weighted : add(weighted, bias);
 }
 
+/** Options of loss functions. */
 export interface LossOptions {
   /** "mean" (default), "sum", or "none" for one number an example. */
   reduction?: "mean" | "sum" | "none";
@@ -112,7 +126,18 @@ function reduceLoss(losses: Tensor, { reduction = "mean" }: LossOptions): Tensor
   return reduction === "sum" ? sum(losses) : mean(losses);
 }
 
-/** Softmax cross-entropy of logits [..., classes] against class numbers [...] (integers) or probabilities [..., classes]. */
+/**
+ * Softmax cross-entropy of logits [..., classes] against class indices [...] (integers) or probabilities [..., classes].
+ *
+ * @example
+ * ```ts
+ * import { crossEntropy, tensor } from "@weft/core";
+ *
+ * const logits = tensor([[2, 0, 0], [0, 3, 0]]);
+ * const classes = tensor([0, 1], { dtype: "int32" });
+ * console.log(await crossEntropy(logits, classes).item()); // about 0.167
+ * ```
+ */
 export function crossEntropy(
   logits: Tensor,
   targets: Tensor,
@@ -148,15 +173,17 @@ export function crossEntropy(
   return reduceLoss(mul(smooth, -1), options);
 }
 
+/** Mean squared error. */
 export const mseLoss = (prediction: Tensor, target: TensorLike, options: LossOptions = {}): Tensor => {
   const difference = sub(prediction, target);
   return reduceLoss(mul(difference, difference), options);
 };
 
+/** Mean absolute error. */
 export const l1Loss = (prediction: Tensor, target: TensorLike, options: LossOptions = {}): Tensor =>
   reduceLoss(abs(sub(prediction, target)), options);
 
-/** Quadratic near zero, linear beyond `delta`. */
+/** Huber loss: quadratic up to an error of `delta`, linear beyond. */
 export function huberLoss(
   prediction: Tensor,
   target: TensorLike,
@@ -167,6 +194,6 @@ export function huberLoss(
   return reduceLoss(where(less(size, delta), mul(mul(size, size), 0.5), mul(sub(size, delta / 2), delta)), options);
 }
 
-/** Cross-entropy of independent yes/no logits against targets in [0, 1]. */
+/** Cross-entropy of independent binary logits against targets in [0, 1]. */
 export const binaryCrossEntropyWithLogits = (logits: Tensor, targets: TensorLike, options: LossOptions = {}): Tensor =>
   reduceLoss(sub(softplus(logits), mul(logits, targets)), options);

@@ -2,10 +2,11 @@
 // written into the graph when a product is made, so that gradients inherit it and compiled programs keep it.
 import { type Precision, precisions, WeftError } from "../graph/index.js";
 
-/** The names of the dtypes, and the short ones that people use. */
+/** Precision of a matrix product, by the name of the dtype or its short form. */
 export type PrecisionName = Precision | "bf16" | "fp16" | "fp32";
 const shortNames: Record<string, Precision> = { bf16: "bfloat16", fp16: "float16", fp32: "float32" };
 
+/** Options of matrix products. */
 export interface ProductOptions {
   /** Overrides the policy for this product. */
   precision?: PrecisionName;
@@ -13,7 +14,7 @@ export interface ProductOptions {
 
 let current: Precision | undefined;
 
-/** The precision that a name stands for. */
+/** Resolves the name of a precision. */
 export function precisionOf(op: string, name: PrecisionName): Precision {
   const known = shortNames[name] ?? name;
   if (!precisions.includes(known))
@@ -23,19 +24,21 @@ export function precisionOf(op: string, name: PrecisionName): Precision {
   return known;
 }
 
-/** The policy that products made now follow; undefined leaves it to the device, which is exact unless made otherwise. */
+/**
+ * The precision policy for new products; undefined leaves the choice to the device, which computes in float32 by default.
+ */
 export const currentPrecision = (): Precision | undefined => current;
 
-/** What holds for a product: its own option, or the policy. */
+/** Precision of a product: its own option, or the policy. */
 export const productPrecision = (op: string, options: ProductOptions): Precision | undefined =>
   options.precision === undefined ? current : precisionOf(op, options.precision);
 
-/** The policy from now on. `null` goes back to the device's own (exact float32 unless it was made otherwise). */
+/** Sets the precision policy of float32 matrix products. `null` restores the choice of the device. */
 export function setPrecision(name: PrecisionName | null): void {
   current = name === null ? undefined : precisionOf("setPrecision", name);
 }
 
-/** Runs a function under a policy; the one before holds again afterwards, whatever happens. */
+/** Runs a function under a precision policy, and restores the previous policy afterwards. */
 export function withPrecision<T>(name: PrecisionName | null, body: () => T): T {
   const before = current;
   setPrecision(name);

@@ -92,11 +92,11 @@ test("the global generator moves on with every call and starts again with manual
   assert.throws(() => weft.manualSeed(0.5), /whole number/);
 });
 
-test("keptMask keeps with its probability, in rows of any length, the same for every split of the keys", () => {
-  const mask = weft.keptMask([64, 129], 0.25, weft.key(3)).cast("float32");
+test("dropoutMask keeps with its probability, in rows of any length, the same for every split of the keys", () => {
+  const mask = weft.dropoutMask([64, 129], 0.25, weft.key(3)).cast("float32");
   const share = Number(mask.mean().dataSync()[0]);
   assert.ok(Math.abs(share - 0.75) < 0.02, `${share} of 8256 are kept`);
-  // Parts of one block are told apart: neighbours agree as often as chance has it.
+  // Parts of one block are told apart: neighbors agree as often as chance has it.
   const kept = Array.from(mask.dataSync() as Float32Array);
   const even = kept.filter((_, i) => (i % 129) % 2 === 0).reduce((a, b) => a + b, 0) / (64 * 65);
   const odd = kept.filter((_, i) => (i % 129) % 2 === 1).reduce((a, b) => a + b, 0) / (64 * 64);
@@ -106,7 +106,7 @@ test("keptMask keeps with its probability, in rows of any length, the same for e
   assert.ok(Math.abs(both / 4096 - 0.75 ** 2) < 0.03, `${both / 4096}`);
   // A batch of keys gives each example what its own key gives.
   const keys = weft.splitKey(weft.key(4), 3);
-  const batched = weft.keptMask([5], 0.5, keys).cast("float32");
-  const single = weft.keptMask([5], 0.5, keys.index(1)).cast("float32");
+  const batched = weft.dropoutMask([5], 0.5, keys).cast("float32");
+  const single = weft.dropoutMask([5], 0.5, keys.index(1)).cast("float32");
   assert.deepEqual([...batched.index(1).dataSync()], [...single.dataSync()]);
 });

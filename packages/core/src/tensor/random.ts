@@ -8,9 +8,10 @@ import { checkShape } from "./create.js";
 import { Tensor } from "./tensor.js";
 import { traceKey } from "./trace.js";
 
-/** A key: an int32 tensor of shape [2] (or [..., 2] for a batch of keys). */
+/** Random key: an int32 tensor of shape [2], or [..., 2] for a batch of keys. */
 export type Key = Tensor;
 
+/** Options of random tensors. */
 export interface RandomOptions {
   dtype?: DType;
   /** Fixes the numbers. Without seed or key they come from the global generator (see manualSeed). */
@@ -21,7 +22,7 @@ export interface RandomOptions {
 let globalSeed = Math.floor(Math.random() * 2 ** 32);
 let globalCount = 0;
 
-/** Restarts the global generator: the same calls give the same numbers again. */
+/** Seeds the global generator. The same calls then give the same numbers. */
 export function manualSeed(seed: number): void {
   if (!Number.isSafeInteger(seed)) throw new WeftError(`manualSeed: the seed must be a whole number, got ${seed}`);
   globalSeed = seed;
@@ -35,26 +36,27 @@ function uploadKey(low: number, high: number): Tensor {
   return new Tensor(dataNode(session().upload({ shape: [2], dtype: "int32" }, data)));
 }
 
-/** The key of a seed (a whole number, negative ones included). */
+/** Creates a random key from a seed, which may be any safe integer. */
 export function key(seed: number): Key {
   if (!Number.isSafeInteger(seed)) throw new WeftError(`key: the seed must be a whole number, got ${seed}`);
   return uploadKey(...words(seed));
 }
 
-/** A fresh key from the global generator; inside jit, fresh on every call of the compiled function. */
+/** Returns a new key from the global generator. Inside jit, every call of the compiled function gets a new key. */
 export function nextKey(): Key {
   const traced = traceKey();
   if (traced !== null) return traced;
   return uploadKey(...freshKeyWords());
 }
 
+/** The words of the next key of the global generator. */
 export function freshKeyWords(): [number, number] {
   const [low, high] = words(globalSeed);
   const [a, b] = threefry2x32(low, high, globalCount++ >>> 0, 0x77656674);
   return [a, b];
 }
 
-/** `count` independent keys from one: shape [count, 2]. */
+/** Splits a key into `count` independent keys, of shape [count, 2]. */
 export function splitKey(from: Key, count = 2): Key {
   checkShape("splitKey", [count]);
   checkKey("splitKey", from);
@@ -92,20 +94,32 @@ function affine(x: Tensor, scale: number, shift: number): Tensor {
   return x.cast("float64").mul(Math.fround(scale)).add(shift).cast(x.dtype);
 }
 
-/** Uniform in [low, high), by default [0, 1). */
+/** Uniform random numbers in [low, high), by default [0, 1). */
 export function rand(shape: Shape, options: RandomOptions & { low?: number; high?: number } = {}): Tensor {
   const { low = 0, high = 1 } = options;
   const uniform = draw("rand", "uniform", shape, options);
   return affine(uniform, high - low, low);
 }
 
-/** Normal with mean 0 and deviation 1, or the given ones. */
+/**
+ * Normally distributed random numbers, by default with mean 0 and standard deviation 1.
+ *
+ * @example
+ * ```ts
+ * import { key, randn } from "@weft/core";
+ *
+ * const x = randn([1000], { key: key(7) });
+ * console.log(Math.abs(await x.mean().item()) < 0.2); // true
+ * const same = randn([1000], { key: key(7) });
+ * console.log(await x.equal(same).all().item()); // 1
+ * ```
+ */
 export function randn(shape: Shape, options: RandomOptions & { mean?: number; std?: number } = {}): Tensor {
   const { mean = 0, std = 1 } = options;
   return affine(draw("randn", "normal", shape, options), std, mean);
 }
 
-/** Whole numbers in [low, high), int32. */
+/** Uniform random integers in [low, high), int32. */
 export function randint(low: number, high: number, shape: Shape, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
   if (!Number.isInteger(low) || !Number.isInteger(high) || high <= low || !fitsInteger(low, "int32") || high > 2 ** 31)
     throw new WeftError(`randint: needs whole numbers low < high within int32, got ${low} and ${high}`);
@@ -117,21 +131,21 @@ export function randint(low: number, high: number, shape: Shape, options: Omit<R
     .cast("int32");
 }
 
-/** true with this probability. */
+/** Random booleans that are true with the given probability. */
 export function bernoulli(probability: number, shape: Shape, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
   if (!(probability >= 0 && probability <= 1))
     throw new WeftError(`bernoulli: probability ${probability} is not in [0, 1]`);
   return draw("bernoulli", "uniform", shape, { ...options, dtype: "float32" }).less(probability);
 }
 
-/** Which elements dropout keeps: each with probability 1 - rate, rounded to 2^-16. `shape` is that of one key's elements. */
-export function keptMask(shape: Shape, rate: number, from: Key): Tensor {
+/** Random dropout mask: true with probability 1 - rate, rounded to 2^-16. `shape` is the shape per key. */
+export function dropoutMask(shape: Shape, rate: number, from: Key): Tensor {
   checkShape("dropout", shape);
   checkKey("dropout", from);
-  return wrap(composed.keptMask(shape, rate, from.node));
+  return wrap(composed.dropoutMask(shape, rate, from.node));
 }
 
-/** The whole numbers 0 to n-1 in random order, int32. */
+/** Random permutation of the integers 0 to n-1, int32. */
 export function permutation(n: number, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
   checkShape("permutation", [n]);
   const order = draw("permutation", "uniform", [n], { ...options, dtype: "float64" });

@@ -14,9 +14,11 @@ import { build, composed } from "../ops/index.js";
 import { nodeAs, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import type { Tensor } from "./tensor.js";
 
+/** Options of reductions. */
 export interface ReduceOptions {
   keepDims?: boolean;
 }
+/** Axes of a reduction, counted from the end if negative; null or undefined means all axes. */
 export type Axes = number | readonly number[] | null;
 
 /** Reduces a node and keeps the reduced axes as ones if asked. */
@@ -28,13 +30,24 @@ function reduceNode(fn: ReduceFn, x: Node, axes: readonly number[], keepDims = f
 /** Integers and truth values add up in int64, the dtype of the result, as in NumPy and the Array API standard. */
 const counting = (node: Node): Node => (isInexact(node.dtype) ? node : build.cast(node, "int64"));
 
-/** Sum; of integers and bool in int64, which wraps. */
+/**
+ * Sum over axes, by default all. Integers and bool are summed in int64, which wraps.
+ *
+ * @example
+ * ```ts
+ * import { sum, tensor } from "@weft/core";
+ *
+ * const x = tensor([[1, 2], [3, 4]]);
+ * console.log(await sum(x).item()); // 10
+ * console.log(await x.sum(0).array(), await x.sum(1, { keepDims: true }).array()); // [4, 6] [[3], [7]]
+ * ```
+ */
 export function sum(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
   const node = nodeOf("sum", x);
   return wrap(reduceNode("sum", counting(node), resolveAxes("sum", axes, node.shape.length), keepDims));
 }
 
-/** Product; of integers and bool in int64, which wraps. */
+/** Product over axes, by default all. Integers and bool are multiplied in int64, which wraps. */
 export function prod(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
   const node = nodeOf("prod", x);
   return wrap(reduceNode("prod", counting(node), resolveAxes("prod", axes, node.shape.length), keepDims));
@@ -49,16 +62,20 @@ function extremum(fn: "max" | "min", x: TensorLike, axes: Axes | undefined, keep
   return wrap(reduceNode(fn, node, resolved, keepDims));
 }
 
+/** Maximum over axes, by default all. NaN propagates. */
 export const max = (x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor =>
   extremum("max", x, axes, options.keepDims);
+/** Minimum over axes, by default all. NaN propagates. */
 export const min = (x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor =>
   extremum("min", x, axes, options.keepDims);
 
+/** Whether any element along the axes is nonzero. */
 export function any(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
   const node = nodeAs("any", x, "bool");
   return wrap(reduceNode("max", node, resolveAxes("any", axes, node.shape.length), keepDims));
 }
 
+/** Whether all elements along the axes are nonzero. */
 export function all(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
   const node = nodeAs("all", x, "bool");
   return wrap(reduceNode("min", node, resolveAxes("all", axes, node.shape.length), keepDims));
@@ -67,7 +84,17 @@ export function all(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}
 /** What means and variances are taken in: integers in float64, because float32 holds few of their digits. */
 const averaged = (node: Node): Node => (isInexact(node.dtype) ? node : build.cast(node, "float64"));
 
-/** Mean; of integers and bool in float32, computed in float64. */
+/**
+ * Mean over axes, by default all. Integers and bool give float32, computed in float64.
+ *
+ * @example
+ * ```ts
+ * import { mean, tensor } from "@weft/core";
+ *
+ * const x = tensor([[1, 2], [3, 6]]);
+ * console.log(await mean(x).item(), await x.mean(0).array()); // 3 [2, 4]
+ * ```
+ */
 export function mean(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
   const node = nodeOf("mean", x);
   const resolved = resolveAxes("mean", axes, node.shape.length);
@@ -76,20 +103,21 @@ export function mean(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {
   return wrap(build.cast(build.div(total, build.fullLike(total, count)), toInexact(node.dtype)));
 }
 
+/** Options of {@link variance} and {@link std}. */
 export interface VarOptions extends ReduceOptions {
   /** Subtracted from the count: 0 (NumPy's default) or 1 (the unbiased estimate). */
   correction?: number;
 }
 
-/** The variance in two passes; of complex numbers the mean of |x - mean|^2. */
+/** Variance over axes, computed in two passes. For complex numbers it is the mean of |x - mean|^2. */
 export function variance(x: TensorLike, axes?: Axes, { keepDims, correction = 0 }: VarOptions = {}): Tensor {
   const node = nodeOf("var", x);
   const values = averaged(node);
   const resolved = resolveAxes("var", axes, node.shape.length);
   const count = numel(resolved.map((a) => node.shape[a]));
   const total = reduceNode("sum", values, resolved, true);
-  const centre = build.expand(build.div(total, build.fullLike(total, count)), values.shape);
-  const deviation = build.sub(values, centre);
+  const center = build.expand(build.div(total, build.fullLike(total, count)), values.shape);
+  const deviation = build.sub(values, center);
   const squares = isComplex(values.dtype)
     ? build.real(build.mul(deviation, build.conj(deviation)))
     : build.mul(deviation, deviation);
@@ -98,11 +126,12 @@ export function variance(x: TensorLike, axes?: Axes, { keepDims, correction = 0 
   return wrap(isInexact(node.dtype) ? result : build.cast(result, toInexact(node.dtype)));
 }
 
+/** Standard deviation over axes: the square root of the {@link variance}. */
 export function std(x: TensorLike, axes?: Axes, options: VarOptions = {}): Tensor {
   return wrap(build.unary("sqrt", variance(x, axes, options).node));
 }
 
-/** log(sum(exp(x))) without overflow. */
+/** log(sum(exp(x))) over axes, evaluated without overflow. */
 export function logsumexp(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
   const node = nodeOf("logsumexp", x);
   if (isComplex(node.dtype)) throw new DTypeError("logsumexp: not defined for complex tensors");
@@ -112,7 +141,7 @@ export function logsumexp(x: TensorLike, axes?: Axes, { keepDims }: ReduceOption
   return wrap(keepDims ? result : build.reshape(result, build.reduce("max", values, resolved).shape));
 }
 
-/** The tensor as a constant: no gradient flows through it. */
+/** Identity whose gradient is zero: treats the tensor as a constant. */
 export const stopGradient = (x: TensorLike): Tensor => wrap(composed.stopGradient(nodeOf("stopGradient", x)));
 
 function argExtremum(fn: "argmax" | "argmin", x: TensorLike, axis: number | undefined, keepDims = false): Tensor {
@@ -127,13 +156,14 @@ function argExtremum(fn: "argmax" | "argmin", x: TensorLike, axis: number | unde
   return wrap(keepDims ? build.reshape(result, kept) : result);
 }
 
-/** Index (int32) of the first largest element, of the whole tensor or along one axis. */
+/** Index (int32) of the first maximum, of the flattened tensor or along one axis. */
 export const argmax = (x: TensorLike, axis?: number, options: ReduceOptions = {}): Tensor =>
   argExtremum("argmax", x, axis, options.keepDims);
+/** Index (int32) of the first minimum, of the flattened tensor or along one axis. */
 export const argmin = (x: TensorLike, axis?: number, options: ReduceOptions = {}): Tensor =>
   argExtremum("argmin", x, axis, options.keepDims);
 
-/** Running sum along an axis; of integers and bool in int64, which wraps. */
+/** Cumulative sum along an axis. Integers and bool are summed in int64, which wraps. */
 export function cumsum(x: TensorLike, axis = -1): Tensor {
   const node = nodeOf("cumsum", x);
   return wrap(build.cumsum(counting(node), resolveAxis("cumsum", axis, node.shape.length)));

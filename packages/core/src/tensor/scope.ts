@@ -3,8 +3,8 @@ import { isTracing, memory, type TensorValue } from "../runtime/index.js";
 import { treeLeaves } from "./tree.js";
 
 /**
- * Runs a function; tensors that were computed inside and are not part of its result are freed when it returns, also
- * those that work elsewhere still wanted to read. Inside a traced function nothing is computed and nothing is freed.
+ * Runs a function and frees every tensor computed inside that is not part of its result, even if pending work outside still
+ * reads it. Inside a traced function nothing is computed, so nothing is freed.
  */
 export function scope<T>(body: () => T): T {
   if (isTracing()) return body();

@@ -5,7 +5,16 @@ import { broadcastAll, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap }
 import { checkShape } from "./create.js";
 import type { Tensor } from "./tensor.js";
 
-/** A new shape with the same elements in the same order; one size may be -1. */
+/**
+ * Same elements in the same order with another shape. One size may be -1.
+ *
+ * @example
+ * ```ts
+ * import { arange, reshape } from "@weft/core";
+ *
+ * console.log(await reshape(arange(6), [2, -1]).array()); // [[0, 1, 2], [3, 4, 5]]
+ * ```
+ */
 export function reshape(x: TensorLike, shape: Shape): Tensor {
   const node = nodeOf("reshape", x);
   const total = numel(node.shape);
@@ -21,7 +30,7 @@ export function reshape(x: TensorLike, shape: Shape): Tensor {
   return wrap(build.reshape(node, filled));
 }
 
-/** Axes in a new order: result axis i is axis order[i] of x. */
+/** Permutes the axes: axis i of the result is axis order[i] of x. */
 export function permute(x: TensorLike, order: readonly number[]): Tensor {
   const node = nodeOf("permute", x);
   const rank = node.shape.length;
@@ -31,7 +40,7 @@ export function permute(x: TensorLike, order: readonly number[]): Tensor {
   return wrap(build.permute(node, axes));
 }
 
-/** Swaps two axes; without arguments the last two. */
+/** Swaps two axes, by default the last two. */
 export function transpose(x: TensorLike, a = -2, b = -1): Tensor {
   const node = nodeOf("transpose", x);
   const rank = node.shape.length;
@@ -42,7 +51,7 @@ export function transpose(x: TensorLike, a = -2, b = -1): Tensor {
   return wrap(build.permute(node, axes));
 }
 
-/** One axis at another position; the others keep their order. */
+/** Moves one axis to another position; the other axes keep their order. */
 export function moveAxis(x: TensorLike, from: number, to: number): Tensor {
   const node = nodeOf("moveAxis", x);
   const rank = node.shape.length;
@@ -63,6 +72,7 @@ export function expand(x: TensorLike, shape: Shape): Tensor {
   return wrap(build.expandTo(node, filled));
 }
 
+/** Same as {@link expand}. */
 export const broadcastTo = expand;
 
 /** Removes axes of size 1: all of them, or the given ones. */
@@ -83,13 +93,14 @@ export function squeeze(x: TensorLike, axes?: number | readonly number[]): Tenso
   );
 }
 
-/** A new axis of size 1 at this position. */
+/** Inserts an axis of size 1. */
 export function unsqueeze(x: TensorLike, axis: number): Tensor {
   const node = nodeOf("unsqueeze", x);
   const at = resolveAxis("unsqueeze", axis, node.shape.length + 1);
   return wrap(build.reshape(node, [...node.shape.slice(0, at), 1, ...node.shape.slice(at)]));
 }
 
+/** Merges the axes from `start` to `end`, by default all, into one. */
 export function flatten(x: TensorLike, start = 0, end = -1): Tensor {
   const node = nodeOf("flatten", x);
   const rank = node.shape.length;
@@ -105,7 +116,7 @@ export function flatten(x: TensorLike, start = 0, end = -1): Tensor {
   );
 }
 
-/** Zeros (or `value`) before and after each axis: one [before, after] an axis. */
+/** Pads with zeros (or `value`): one [before, after] per axis. */
 export function pad(x: TensorLike, amounts: readonly (readonly [number, number])[], value = 0): Tensor {
   const node = nodeOf("pad", x);
   if (amounts.length !== node.shape.length || amounts.flat().some((n) => !Number.isInteger(n) || n < 0))
@@ -118,12 +129,22 @@ export function pad(x: TensorLike, amounts: readonly (readonly [number, number])
   return wrap(build.where(inside, padded, build.fullLike(padded, value)));
 }
 
-/** Reverses the order along axes; without axes along all of them. */
+/** Reverses the order of the elements along axes, by default along all axes. */
 export function flip(x: TensorLike, axes?: number | readonly number[]): Tensor {
   const node = nodeOf("flip", x);
   return wrap(build.flip(node, resolveAxes("flip", axes, node.shape.length)));
 }
 
+/**
+ * Concatenates tensors along an axis.
+ *
+ * @example
+ * ```ts
+ * import { concat, tensor } from "@weft/core";
+ *
+ * console.log(await concat([tensor([1, 2]), tensor([3])]).array()); // [1, 2, 3]
+ * ```
+ */
 export function concat(parts: readonly TensorLike[], axis = 0): Tensor {
   if (parts.length === 0) throw new ShapeError("concat: needs at least one tensor");
   const nodes = parts.map((part) => nodeOf("concat", part));
@@ -144,7 +165,7 @@ export function concat(parts: readonly TensorLike[], axis = 0): Tensor {
   );
 }
 
-/** Joins equal shapes along a new axis. */
+/** Stacks tensors of one shape along a new axis. */
 export function stack(parts: readonly TensorLike[], axis = 0): Tensor {
   if (parts.length === 0) throw new ShapeError("stack: needs at least one tensor");
   const first = nodeOf("stack", parts[0]).shape;
@@ -159,7 +180,7 @@ export function stack(parts: readonly TensorLike[], axis = 0): Tensor {
   );
 }
 
-/** Pieces along an axis: a number of equal pieces, or their sizes. */
+/** Splits along an axis into a number of equal pieces, or into pieces of the given sizes. */
 export function split(x: TensorLike, pieces: number | readonly number[], axis = 0): Tensor[] {
   const node = nodeOf("split", x);
   const at = resolveAxis("split", axis, node.shape.length);
@@ -178,7 +199,7 @@ export function split(x: TensorLike, pieces: number | readonly number[], axis = 
   });
 }
 
-/** Repeats the whole tensor this many times along each axis. */
+/** Repeats the whole tensor along each axis. */
 export function tile(x: TensorLike, repeats: readonly number[]): Tensor {
   const node = nodeOf("tile", x);
   checkShape("tile (repeats)", repeats);
@@ -201,7 +222,7 @@ export function tile(x: TensorLike, repeats: readonly number[]): Tensor {
   );
 }
 
-/** Shifts elements along an axis; those that fall off come back at the other end. */
+/** Shifts elements cyclically along an axis. */
 export function roll(x: TensorLike, shift: number, axis = 0): Tensor {
   const node = nodeOf("roll", x);
   const at = resolveAxis("roll", axis, node.shape.length);
@@ -212,7 +233,7 @@ export function roll(x: TensorLike, shift: number, axis = 0): Tensor {
   return wrap(build.concat([build.sliceAxis(node, at, size - by, size), build.sliceAxis(node, at, 0, size - by)], at));
 }
 
-/** Elements start, start + step, ... below stop of every axis; negative positions count from the end. */
+/** Slices every axis: start, start + step, ... below stop. Negative positions count from the end. */
 export function slice(
   x: TensorLike,
   start: readonly number[],
@@ -238,7 +259,7 @@ export function slice(
   return wrap(build.slice(node, from, to, step));
 }
 
-/** The tensors broadcast to their common shape. */
+/** Broadcasts tensors to their common shape. */
 export function broadcastTensors(...tensors: TensorLike[]): Tensor[] {
   const nodes = tensors.map((t) => nodeOf("broadcastTensors", t));
   const shape = broadcastAll(

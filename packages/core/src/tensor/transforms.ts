@@ -40,6 +40,7 @@ function graphForGradient<T>(result: T, wrt: readonly Node[]): T {
   return after.every((node, i) => node === before[i]) ? result : (def.rebuild(after.map((n) => new Tensor(n))) as T);
 }
 
+/** Options of {@link grad} and {@link valueAndGrad}. */
 export interface GradOptions {
   /** Which argument, or arguments, to differentiate; the first by default. */
   argument?: number | readonly number[];
@@ -94,14 +95,25 @@ function differentiate(op: string, fn: AnyFunction, args: unknown[], options: Gr
 
 type Picked<A extends unknown[], I extends readonly number[]> = { -readonly [K in keyof I]: A[I[K]] };
 
-/** The type of the gradients: that of the first argument, of the chosen one, or a tuple of the chosen ones. */
+/** Type of the gradients: that of the first argument, of the chosen argument, or a tuple of the chosen ones. */
 export type Gradient<A extends unknown[], O extends GradOptions> = O["argument"] extends number
   ? A[O["argument"]]
   : O["argument"] extends infer I extends readonly number[]
     ? Picked<A, I>
     : A[0];
 
-/** The gradient of a function with a real scalar result, in the shape of its first argument (or those chosen). */
+/**
+ * Returns the gradient function of a function with a real scalar result. The gradient has the structure of the first argument,
+ * or of the arguments in `options.argument`.
+ *
+ * @example
+ * ```ts
+ * import { grad, type Tensor, tensor } from "@weft/core";
+ *
+ * const loss = (w: Tensor): Tensor => w.square().sum();
+ * console.log(await grad(loss)(tensor([1, 2, 3])).array()); // [2, 4, 6]
+ * ```
+ */
 export function grad<A extends unknown[], const O extends GradOptions = Record<never, never>>(
   fn: (...args: A) => unknown,
   options?: O,
@@ -109,7 +121,19 @@ export function grad<A extends unknown[], const O extends GradOptions = Record<n
   return (...args) => differentiate("grad", fn, args, options ?? {}).grads as Gradient<A, O>;
 }
 
-/** [value, gradient] of a function with a real scalar result (or [[value, more], gradient] with hasAux). */
+/**
+ * Like {@link grad}, but returns [value, gradient], or [[value, aux], gradient] with `hasAux`.
+ *
+ * @example
+ * ```ts
+ * import { type Tensor, tensor, valueAndGrad } from "@weft/core";
+ *
+ * const loss = (params: { w: Tensor; b: Tensor }, x: Tensor): Tensor => x.mul(params.w).add(params.b).square().mean();
+ * const params = { w: tensor(2), b: tensor(1) };
+ * const [value, grads] = valueAndGrad(loss)(params, tensor([1, 2]));
+ * console.log(await value.item(), await grads.w.item(), await grads.b.item()); // 17 13 8
+ * ```
+ */
 export function valueAndGrad<A extends unknown[], V, const O extends GradOptions = Record<never, never>>(
   fn: (...args: A) => V,
   options?: O,
@@ -134,7 +158,9 @@ function checkCotangents(cotangent: unknown, leaves: readonly Tensor[]): Node[] 
   });
 }
 
-/** The value, and a function from cotangents of the value to cotangents of the arguments. */
+/**
+ * Reverse mode: returns the value, and a function that maps a cotangent of the value to cotangents of the arguments.
+ */
 export function vjp<A extends unknown[], V>(fn: (...args: A) => V, ...args: A): [V, (cotangent: V) => A] {
   return tracing(() => {
     const alias = aliasTree(args);
@@ -158,7 +184,7 @@ export function vjp<A extends unknown[], V>(fn: (...args: A) => V, ...args: A): 
   });
 }
 
-/** The value and its directional derivative along tangents of the arguments. */
+/** Forward mode: returns the value and its directional derivative along the tangents of the arguments. */
 export function jvp<A extends unknown[], V>(fn: (...args: A) => V, args: A, tangents: A): [V, V] {
   return tracing(() => {
     const alias = aliasTree(args);

@@ -3,7 +3,7 @@
 import { WeftError } from "../graph/index.js";
 import { Tensor } from "./tensor.js";
 
-/** Anything that holds tensors: a tensor, an array or object of trees; other values ride along unchanged. */
+/** A tensor, or nested arrays and plain objects that hold tensors. Other values are passed through unchanged. */
 export type Tree = unknown;
 
 export interface TreeDef {
@@ -100,7 +100,7 @@ function opaqueKey(value: unknown): string {
   return `#${id}`;
 }
 
-/** Takes a tree apart into its tensors, in a fixed order, and the recipe to put it together again. */
+/** Flattens a tree into its tensors, in a fixed order, and a definition that rebuilds it. */
 export function flattenTree(tree: Tree): { leaves: Tensor[]; def: TreeDef } {
   const leaves: Tensor[] = [];
   const visit = (at: unknown, depth: number): Part => {
@@ -132,9 +132,10 @@ export function hiddenTensors(tree: Tree): string | null {
   return inside.some((x) => x instanceof Tensor) ? tree.constructor.name : null;
 }
 
+/** The tensors of a tree, in a fixed order. */
 export const treeLeaves = (tree: Tree): Tensor[] => flattenTree(tree).leaves;
 
-/** Applies a function to every tensor of a tree (and the tensors at the same places of further trees). */
+/** Applies a function to every tensor of a tree, and to the tensors at the same positions of further trees. */
 export function treeMap<T>(fn: (leaf: Tensor, ...others: Tensor[]) => Tensor, tree: T, ...rest: Tree[]): T {
   const { leaves, def } = flattenTree(tree);
   const others = rest.map((other) => {

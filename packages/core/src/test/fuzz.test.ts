@@ -46,7 +46,7 @@ const smooth: Record<string, Step> = {
       how(x.size === 0 && how === weft.logsumexp ? x.add(1) : x, axes, { keepDims: dice.chance(50) }).mul(0.5),
     ).clip(-2, 2);
   },
-  normalise: withAxis((dice, x) =>
+  normalize: withAxis((dice, x) =>
     dice.pick([
       (t: Tensor) => t.softmax(axisOf(dice, t)),
       (t: Tensor) => weft.layerNorm(t, { axes: axisOf(dice, t), epsilon: 0.1 }),

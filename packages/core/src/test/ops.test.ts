@@ -105,7 +105,7 @@ const elsewhere = new Set(
     "CpuDevice CudaDevice DTypeError OutOfMemoryError ReferenceDevice ShapeError Tensor WeftError",
     "collectGarbage setMemoryPressureLimit memory scope session useDevice device setDevice",
     "checkDType checkShape fromStorage resultType promoteTypes expmSquarings manualSeed nextKey",
-    "setPrecision withPrecision keptMask",
+    "setPrecision withPrecision dropoutMask",
     "grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
     "named shard grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
   ].flatMap((line) => line.split(" ")),

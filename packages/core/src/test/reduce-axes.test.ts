@@ -1,4 +1,4 @@
-// Reductions over every choice of axes of a tensor with many: kernels know one run of neighbouring axes, the rest is split.
+// Reductions over every choice of axes of a tensor with many: kernels know one run of neighboring axes, the rest is split.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "../index.js";

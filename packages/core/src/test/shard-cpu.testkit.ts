@@ -17,7 +17,11 @@ const size = { batch: 4, length: 3, width: 8, heads: 2, layers: 1, feedForward: 
 function drawing(): Program {
   const key = weft.key(7);
   const traced = trace(
-    (x) => [weft.randn([7, 5], { key }).mul(x), weft.rand([7, 5], { key }).cumsum(0), weft.keptMask([7, 5], 0.4, key)],
+    (x) => [
+      weft.randn([7, 5], { key }).mul(x),
+      weft.rand([7, 5], { key }).cumsum(0),
+      weft.dropoutMask([7, 5], 0.4, key),
+    ],
     [weft.ones([7, 5])],
   );
   return { fn: simplify(traced.fn), args: traced.args, data: 1, weights: 0 };

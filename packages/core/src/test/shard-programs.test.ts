@@ -199,7 +199,7 @@ describe("single patterns", () => {
     for (const devices of [2, 3, 8]) {
       const line = Mesh.of({ d: devices });
       const traced = trace(
-        (x) => [weft.randn([7, 5], { key }).mul(x), weft.rand([7, 5], { key }), weft.keptMask([7, 5], 0.4, key)],
+        (x) => [weft.randn([7, 5], { key }).mul(x), weft.rand([7, 5], { key }), weft.dropoutMask([7, 5], 0.4, key)],
         [weft.ones([7, 5])],
       );
       const fn = simplify(traced.fn);

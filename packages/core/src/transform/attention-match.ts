@@ -244,7 +244,7 @@ function undropped({ node, outward }: Level): { weights: Node; rate: number; key
   if (!isOp(node, "where") || uniformValue(node.inputs[2]) !== 0) return null;
   const [kept, scaled] = node.inputs;
   if (!isOp(scaled, "binary") || (scaled.attrs.fn !== "mul" && scaled.attrs.fn !== "div")) return null;
-  if (!isOp(kept, "random") || kept.attrs.kind !== "kept" || kept.attrs.within !== undefined) return null;
+  if (!isOp(kept, "random") || kept.attrs.kind !== "dropoutMask" || kept.attrs.within !== undefined) return null;
   const [key] = kept.inputs;
   const lead = key.shape.length - 1;
   const rate = (kept.attrs.threshold ?? 0) / 65536;

@@ -1,6 +1,6 @@
 // Attention as one custom function: softmax(q k^T scale) v with masks and dropout in ordinary ops, and a note of what they
 // compute, so that a device which has a kernel for the whole of it can use that. It knows nothing of who asks for it: the
-// user's own function (tensor/attention) or the matcher that found the ops in a graph (recognise).
+// user's own function (tensor/attention) or the matcher that found the ops in a graph (recognize).
 import { type AttentionKernel, type GraphFn, isHalf, type Node, type Precision } from "../graph/index.js";
 import { build, composed, keptScale } from "../ops/index.js";
 import { backward } from "./gradient.js";
@@ -57,7 +57,7 @@ function compose(inputs: readonly Node[], kernel: AttentionKernel): Node[] {
   const saved = [build.reshape(logSum, logSum.shape.slice(0, -1))];
   if (kernel.dropout > 0) {
     const key = inputs[next];
-    const kept = composed.keptMask(weights.shape.slice(key.shape.length - 1), kernel.dropout, key);
+    const kept = composed.dropoutMask(weights.shape.slice(key.shape.length - 1), kernel.dropout, key);
     const scaled = build.scale(weights, keptScale(kernel.dropout));
     weights = build.where(kept, scaled, build.zerosLike(scaled));
     saved.push(asBits(kept));

@@ -1,10 +1,10 @@
 // Puts the ops of custom functions in their places where a device has no kernel for them, and changes nothing else: what
 // was cut for several devices must stay in step with the others' parts. Knows no device, only whom to ask.
 import { functionOrder, type GraphFn, isOp, type Node } from "../graph/index.js";
-import type { KeepCustom } from "./simplify.js";
+import type { CustomKernelSupport } from "./simplify.js";
 import { instantiate, rebuild } from "./walk.js";
 
-export function inlineCustom(fn: GraphFn, keep: KeepCustom = () => false): GraphFn {
+export function inlineCustom(fn: GraphFn, keep: CustomKernelSupport = () => false): GraphFn {
   const order = functionOrder(fn);
   const picked = new Set(order.flatMap((n) => (isOp(n, "pick") ? [`${n.inputs[0].id}:${n.attrs.index}`] : [])));
   const isInlined = (node: Node): boolean =>

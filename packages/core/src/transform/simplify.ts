@@ -193,10 +193,10 @@ function nodeKey(node: Node, numbers: Map<Node, number>): string {
 }
 
 /** Says which custom functions stay whole, because the device has a kernel for them. */
-export type KeepCustom = (node: Node<"custom">, usesOutput: (index: number) => boolean) => boolean;
+export type CustomKernelSupport = (node: Node<"custom">, usesOutput: (index: number) => boolean) => boolean;
 
 /** A smaller graph with the same parameters and the same results. */
-export function simplify(fn: GraphFn, keep: KeepCustom = () => false): GraphFn {
+export function simplify(fn: GraphFn, keep: CustomKernelSupport = () => false): GraphFn {
   const map = new Map<Node, Node>(fn.params.map((p) => [p, p]));
   const inlined = new Map<Node, Node[]>();
   const numbers = new Map<Node, number>(fn.params.map((p, i) => [p, i]));

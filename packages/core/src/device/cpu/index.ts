@@ -17,13 +17,14 @@ import {
   OutOfMemoryError,
   type ProcessGroup,
 } from "../contract.js";
+import { Lifetime } from "../executable-lru.js";
 import { arena } from "../group/index.js";
 import { linalgSource } from "./native/linalg.js";
 import { runtimeSource } from "./native/runtime.js";
 import { findOpenBlas } from "./openblas.js";
 import { writeProgram } from "./program.js";
 import { programFile, readSaved, type SavedProgram, worthSaving, writeSaved } from "./saved-program.js";
-import { discard, findCompiler, findLibrary, sharedObject } from "./toolchain.js";
+import { discard, findCompiler, findLibrary, type LinkOptions, sharedObject } from "./toolchain.js";
 
 type Native = ReturnType<typeof koffi.load>;
 type NativeFunction = ReturnType<Native["func"]>;
@@ -35,6 +36,7 @@ class CpuBuffer implements DeviceBuffer {
   ) {}
 }
 
+/** Options of {@link CpuDevice}. */
 export interface CpuOptions {
   /** Threads to use; by default one a core. */
   threads?: number;
@@ -50,14 +52,14 @@ interface Loaded {
 }
 
 /** Loads a shared object; a file that cannot be loaded is made once more. */
-function load(units: readonly string[]): Loaded {
-  const first = sharedObject(units);
+function load(units: readonly string[], options: LinkOptions = {}): Loaded {
+  const first = sharedObject(units, options);
   try {
     return { lib: koffi.load(first.path), path: first.path };
   } catch (error) {
     discard(first.path);
     if (first.fresh) throw new WeftError(`a compiled kernel could not be loaded: ${(error as Error).message}`);
-    const { path } = sharedObject(units);
+    const { path } = sharedObject(units, options);
     return { lib: koffi.load(path), path };
   }
 }
@@ -75,6 +77,7 @@ function loadSaved(saved: SavedProgram): Native | null {
 }
 
 interface Runtime {
+  activate: NativeFunction;
   loadLinalg: NativeFunction;
   alloc: NativeFunction;
   free: NativeFunction;
@@ -102,16 +105,15 @@ const usesLinalg = (plan: Schedule): boolean =>
 const needsGroup = (plan: Schedule): boolean =>
   plan.steps.some((step) => (step.kind === "loop" ? needsGroup(step.body) : step.kind === "collective"));
 
-function loadRuntime(threads: number, cores: readonly number[] | undefined): Runtime {
-  const { lib } = load([runtimeSource]);
-  if (cores !== undefined && cores.length > 0) {
-    const pin = lib.func("int wr_pin(const int32_t* cores, int count)");
-    if (pin(Int32Array.from(cores), cores.length) !== 0)
-      throw new WeftError(`cpu: this process may not run on cores ${cores.join(", ")}; see taskset -p ${process.pid}`);
-  }
+/** The device whose threads, cores and group the runtime library is set to. */
+let active: CpuDevice | null = null;
+
+function loadRuntime(threads: number): Runtime {
+  const { lib } = load([runtimeSource], { resident: true });
   const init = lib.func("int wr_init(const char* path, int threads)");
   const blas = init(findOpenBlas(), threads) as number;
   return {
+    activate: lib.func("int wr_activate(const int32_t* cores, int count, int threads)"),
     loadLinalg: lib.func("int wr_load_linalg(const char* library, const char* blas, int threads)"),
     alloc: lib.func("uint64_t wr_alloc(uint64_t bytes)"),
     free: lib.func("void wr_free(uint64_t p)"),
@@ -136,6 +138,7 @@ const poolLimit = totalmem() / 4;
 const planFor = (fn: GraphFn, { donated, known = new Map() }: CompileOptions): Schedule =>
   scheduleFunction(fn, { parallelRows: 16, drawsAlone: true, longReduction: 32768, donated, lanes: { known } });
 
+/** The CPU of this machine, by generated C code. */
 export class CpuDevice implements Device {
   readonly name = "cpu";
   readonly traits: DeviceTraits;
@@ -146,6 +149,7 @@ export class CpuDevice implements Device {
   #group: ProcessGroup | null = null;
   #hasShared = false;
   readonly #runtime: Runtime;
+  readonly #cores: Int32Array;
   /** Buffers by where their memory came from: the system, or a buffer that was freed. */
   readonly allocations = { fresh: 0, reused: 0 };
   /** Programs by how they came: planned here, or by an earlier process. */
@@ -159,8 +163,12 @@ export class CpuDevice implements Device {
   constructor(options: CpuOptions = {}) {
     this.threads =
       options.threads ?? options.cores?.length ?? (Number(process.env.WEFT_THREADS) || availableParallelism());
-    runtime ??= loadRuntime(this.threads, options.cores);
+    if (!Number.isInteger(this.threads) || this.threads < 1)
+      throw new WeftError(`cpu: threads is ${this.threads}; give a whole number of at least 1`);
+    this.#cores = Int32Array.from(options.cores ?? []);
+    runtime ??= loadRuntime(this.threads);
     this.#runtime = runtime;
+    this.#activate();
     this.blas = runtime.blas;
     if (options.shared === true) this.shared = true;
     this.traits = { ...hostTraits, sharesHost: true, threads: this.threads };
@@ -186,7 +194,21 @@ export class CpuDevice implements Device {
       this.#used -= this.#scratch.bytes;
       this.#scratch = null;
     }
-    this.#runtime.setGroup(group?.native?.call ?? 0, group?.native?.group ?? 0);
+    if (active === this) this.#useGroup();
+  }
+
+  #useGroup(): void {
+    this.#runtime.setGroup(this.#group?.native?.call ?? 0, this.#group?.native?.group ?? 0);
+  }
+
+  /** Sets the runtime library, which all CPU devices of a process share, to this device. */
+  #activate(): void {
+    if (this.#runtime.activate(this.#cores, this.#cores.length, this.threads) !== 0)
+      throw new WeftError(
+        `cpu: this process may not run on cores ${this.#cores.join(", ")}; see taskset -p ${process.pid}`,
+      );
+    active = this;
+    this.#useGroup();
   }
 
   /** Whether new memory is shared; worker processes share theirs with clients without a group too. */
@@ -277,7 +299,7 @@ export class CpuDevice implements Device {
   /** Loads the linear algebra, once a process. */
   #needLinalg(): void {
     if (linalgLoaded) return;
-    const { path } = sharedObject([`${linalgHeader}\n${linalgSource}`]);
+    const { path } = sharedObject([`${linalgHeader}\n${linalgSource}`], { resident: true });
     if (this.#runtime.loadLinalg(path, this.blas === "none" ? null : findOpenBlas(), this.threads) !== 0) {
       discard(path);
       throw new WeftError("cpu: the linear algebra library could not be loaded; the next call compiles it again");
@@ -318,11 +340,18 @@ export class CpuDevice implements Device {
     const { lib, program } = this.#prepare(fn, options);
     const { kernels, scratchBytes } = program;
     const aliases: ReadonlyMap<number, number> = new Map(program.aliases);
-    const run = lib.func("int weft_run(const double* a, uint64_t rt, int threads, _Out_ double* times)");
+    let run: NativeFunction | null = lib.func(
+      "int weft_run(const double* a, uint64_t rt, int threads, _Out_ double* times)",
+    );
     const inputs = fn.params.length;
     const outputBytes = fn.outputs.map((o) => numel(o.shape) * bytesOf(o.dtype));
     const addresses = new Float64Array(inputs + outputBytes.length + 1);
     const times = new Float64Array(kernels.length);
+    // Runs are synchronous, and idle OpenMP threads wait inside the OpenMP runtime, so that no thread is in this code.
+    const lifetime = new Lifetime(() => {
+      run = null;
+      lib.unload();
+    });
     return {
       kernels,
       scratchBytes,
@@ -330,7 +359,10 @@ export class CpuDevice implements Device {
       get lastTimes() {
         return times;
       },
+      release: () => lifetime.release(),
       run: (buffers) => {
+        lifetime.check();
+        if (active !== this) this.#activate();
         const outputs: DeviceBuffer[] = [];
         for (let i = 0; i < inputs; i++) addresses[i] = (buffers[i] as CpuBuffer).address;
         for (let i = 0; i < outputBytes.length; i++) {
@@ -340,7 +372,7 @@ export class CpuDevice implements Device {
           addresses[inputs + i] = (buffer as CpuBuffer).address;
         }
         addresses[inputs + outputBytes.length] = scratchBytes > 0 ? this.#scratchFor(scratchBytes) : 0;
-        const failed = run(addresses, this.#runtime.table, this.threads, this.timing ? times : null) as number;
+        const failed = run!(addresses, this.#runtime.table, this.threads, this.timing ? times : null) as number;
         if (failed !== 0) {
           outputs.forEach((buffer, i) => {
             if (!aliases.has(i)) this.free(buffer);

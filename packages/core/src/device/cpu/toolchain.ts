@@ -98,7 +98,7 @@ const firstCores: string | null = (() => {
 })();
 
 /** Runs the compiler on several units at once and links them; nothing but the finished file enters the cache. */
-function build(compiler: Compiler, units: readonly string[], target: string): void {
+function build(compiler: Compiler, units: readonly string[], target: string, linkFlags: readonly string[]): void {
   const folder = mkdtempSync(`${target}.tmp-`);
   try {
     const objects = units.map((source, i) => {
@@ -112,8 +112,7 @@ function build(compiler: Compiler, units: readonly string[], target: string): vo
     const jobs = units.map((_, i) => `${compile(i)} & p${i}=$!`).join("\n");
     const waits = units.map((_, i) => `wait $p${i} || failed=1`).join("\n");
     const out = join(folder, "out.so");
-    // Never unloaded: threads of the OpenMP runtime may still stand in this code when the process ends.
-    const link = [compiler.command, "-shared", "-fopenmp", "-Wl,-z,nodelete", "-o", out, ...objects, "-lm", "-ldl"]
+    const link = [compiler.command, "-shared", "-fopenmp", ...linkFlags, "-o", out, ...objects, "-lm", "-ldl"]
       .map(quote)
       .join(" ");
     // The units of a worker that stays on one core would be compiled one after the other.
@@ -204,7 +203,7 @@ function runSelfTest(compiler: Compiler, folder: string): SelfTest {
   const failureWith = (flags: string[]): string | null => {
     const target = join(mkdtempSync(join(folder, "self-test-")), "loops.so");
     try {
-      build({ ...compiler, flags }, [selfTestSource], target);
+      build({ ...compiler, flags }, [selfTestSource], target, residentFlags);
       return selfTestFailure(target);
     } finally {
       rmSync(dirname(target), { recursive: true, force: true });
@@ -227,15 +226,25 @@ export interface BuiltLibrary {
   fresh: boolean;
 }
 
+export interface LinkOptions {
+  /**
+   * Whether the library stays loaded until the process ends, whoever closes it. Libraries that start threads, or hold the
+   * OpenMP runtime for others, must: idle threads of the OpenMP runtime wait inside it.
+   */
+  resident?: boolean;
+}
+const residentFlags = ["-Wl,-z,nodelete"];
+
 /** The shared object of these C units, from the cache or from the compiler. */
-export function sharedObject(units: readonly string[]): BuiltLibrary {
+export function sharedObject(units: readonly string[], { resident = false }: LinkOptions = {}): BuiltLibrary {
+  const linkFlags = resident ? residentFlags : [];
   const compiler = testedCompiler();
   if (compiler === null)
     throw new WeftError(
       "no C compiler was found (tried $CC, cc, gcc, clang); install one (Debian: apt install gcc), or use WEFT_DEVICE=reference",
     );
   const hash = createHash("sha256");
-  for (const part of [compilerIdentity()!, ...units]) hash.update(part).update("\0");
+  for (const part of [compilerIdentity()!, ...linkFlags, ...units]) hash.update(part).update("\0");
   const file = `${hash.digest("hex").slice(0, 40)}.so`;
   const made = findLibrary(file);
   if (made !== null) return { path: made, fresh: false };
@@ -244,7 +253,7 @@ export function sharedObject(units: readonly string[]): BuiltLibrary {
     const turn = takeTurn(path);
     try {
       if (isUsable(path)) return { path, fresh: false };
-      build(compiler, units, path);
+      build(compiler, units, path, linkFlags);
       addedToCache(path);
       return { path, fresh: true };
     } finally {

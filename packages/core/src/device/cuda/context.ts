@@ -2,7 +2,13 @@
 // host memory, cuBLAS. Knows buffers and addresses, no graphs. When the context dies it says so, once and for all.
 import { totalmem } from "node:os";
 import { WeftError } from "../../graph/index.js";
-import { type AcceleratorFacts, type DeviceBuffer, type NamedRanges, OutOfMemoryError, type ProcessGroup } from "../contract.js";
+import {
+  type AcceleratorFacts,
+  type DeviceBuffer,
+  type NamedRanges,
+  OutOfMemoryError,
+  type ProcessGroup,
+} from "../contract.js";
 import {
   CudaError,
   type CudaLibraries,
@@ -71,6 +77,9 @@ const gigabytes = (bytes: number): string => `${(bytes / 1e9).toFixed(2)} GB`;
 let current: CudaContext | null = null;
 /** Contexts that work. Those of one GPU share the driver's context, so they also end together. */
 const living = new Set<CudaContext>();
+
+/** Executables that wait to be freed before the stream is synchronized for them. */
+const maxRetired = 32;
 
 export class CudaContext {
   readonly libraries: CudaLibraries;
@@ -258,6 +267,7 @@ export class CudaContext {
     if (current === this) current = null;
     living.delete(this);
     this.hostPool.close();
+    this.#retired.length = 0;
     this.#pool.clear();
     this.#used = 0;
     this.#pooled = 0;
@@ -318,9 +328,28 @@ export class CudaContext {
     else list.push(buffer.address);
   }
 
+  readonly #retired: (() => void)[] = [];
+
+  /**
+   * Frees resources of an executable once the stream has finished with them. Retired executables wait for each other, so
+   * that one synchronization serves many.
+   */
+  retire(free: () => void): void {
+    if (this.lost !== null) return;
+    this.#retired.push(free);
+    if (this.#retired.length >= maxRetired) this.#freeRetired();
+  }
+
+  #freeRetired(): void {
+    if (this.#retired.length === 0) return;
+    this.synchronize();
+    for (const free of this.#retired.splice(0)) free();
+  }
+
   trim(): void {
     if (this.lost !== null) return;
     this.synchronize();
+    this.#freeRetired();
     for (const [size, list] of this.#pool) {
       // Small ones are parts of slabs, which stay.
       if (size <= smallBuffer) continue;

@@ -1,7 +1,7 @@
 // A program's recorded runs: one CUDA graph for each set of addresses that comes twice. Where addresses never come twice
 // (results that a user keeps, fresh batches), the arguments that move get fixed places of their own, and are copied
 // there and back, so that a call is still one graph launch.
-import type { CudaContext } from "./context.js";
+import type { CudaBuffer, CudaContext } from "./context.js";
 import { result64 } from "./driver.js";
 import type { Addresses, CudaProgram } from "./program.js";
 
@@ -27,8 +27,8 @@ export interface Arguments {
 }
 
 interface Homes {
-  inputs: Map<number, number>;
-  outputs: Map<number, number>;
+  inputs: Map<number, CudaBuffer>;
+  outputs: Map<number, CudaBuffer>;
 }
 
 export class RecordedRuns {
@@ -54,13 +54,13 @@ export class RecordedRuns {
       this.#runAt(addresses);
       return;
     }
-    for (const [i, home] of inputs) this.#copy(home, addresses.inputs[i], this.args.inputs[i]);
+    for (const [i, home] of inputs) this.#copy(home.address, addresses.inputs[i], this.args.inputs[i]);
     this.#runAt({
-      inputs: addresses.inputs.map((address, i) => inputs.get(i) ?? address),
-      outputs: addresses.outputs.map((address, o) => outputs.get(o) ?? address),
+      inputs: addresses.inputs.map((address, i) => inputs.get(i)?.address ?? address),
+      outputs: addresses.outputs.map((address, o) => outputs.get(o)?.address ?? address),
       scratch: addresses.scratch,
     });
-    for (const [o, home] of outputs) this.#copy(addresses.outputs[o], home, this.args.outputs[o]);
+    for (const [o, home] of outputs) this.#copy(addresses.outputs[o], home.address, this.args.outputs[o]);
   }
 
   #copy(to: number, from: number, bytes: number): void {
@@ -152,7 +152,19 @@ export class RecordedRuns {
     for (const o of results) this.#home(this.#homes.outputs, o, outputs[o]);
   }
 
-  #home(homes: Map<number, number>, index: number, bytes: number): void {
-    if (!homes.has(index)) homes.set(index, this.context.allocate(Math.max(1, bytes)).address);
+  #home(homes: Map<number, CudaBuffer>, index: number, bytes: number): void {
+    if (!homes.has(index)) homes.set(index, this.context.allocate(Math.max(1, bytes)));
+  }
+
+  /** Destroys the recorded graphs and frees the staging buffers; the stream has finished with both. */
+  release(): void {
+    const { context } = this;
+    for (const exec of this.#graphs.values()) context.driver.cuGraphExecDestroy(exec);
+    this.#graphs.clear();
+    this.#last = null;
+    for (const buffers of [this.#homes.inputs, this.#homes.outputs]) {
+      for (const buffer of buffers.values()) context.free(buffer);
+      buffers.clear();
+    }
   }
 }

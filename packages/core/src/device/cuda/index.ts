@@ -13,6 +13,7 @@ import {
   type NamedRanges,
   type ProcessGroup,
 } from "../contract.js";
+import { Lifetime } from "../executable-lru.js";
 import { canFuse } from "./attention.js";
 import { type CudaBuffer, CudaContext, type Piece } from "./context.js";
 import { cudaLibraries } from "./driver.js";
@@ -21,7 +22,7 @@ import { type TransferRates, transferRates } from "./inspect.js";
 import { joinNccl } from "./nccl-join.js";
 import { type GpuReadings, readGpu } from "./nvml.js";
 import { Products } from "./products.js";
-import { type Addresses, CudaProgram, Launcher } from "./program.js";
+import { type Addresses, CudaProgram, Launcher, writeCudaSource } from "./program.js";
 import { cudaPlanOptions } from "./source.js";
 
 export { canFuse } from "./attention.js";
@@ -31,6 +32,7 @@ export { libraryVersions, type TransferRates } from "./inspect.js";
 export { NcclGroup, ncclGroup } from "./nccl.js";
 export type { GpuProcess, GpuReadings } from "./nvml.js";
 
+/** Options of {@link CudaDevice}. */
 export interface CudaOptions {
   /** Products of float32 matrices where the program does not say (see weft.setPrecision): exact by default. */
   precision?: Precision;
@@ -50,6 +52,7 @@ export function gpuCount(): number {
 /** Events before this one belong to transfers. */
 const firstPieceEvent = 2;
 
+/** An NVIDIA GPU, by generated CUDA kernels and the CUDA libraries. */
 export class CudaDevice implements Device {
   readonly name: string;
   readonly traits: DeviceTraits;
@@ -179,12 +182,12 @@ export class CudaDevice implements Device {
     return new CudaProgram(this.context, this.#launcher, this.products, plan, this.#precision);
   }
 
-  keeps(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
+  supportsCustomKernel(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
     return canFuse(node, usesOutput, this.traits.attention!);
   }
 
   source(fn: GraphFn, options: CompileOptions): string {
-    return this.#program(this.#plan(fn, options)).source;
+    return writeCudaSource(this.#plan(fn, options), this.context, this.#precision).source;
   }
 
   compile(fn: GraphFn, options: CompileOptions): Executable {
@@ -196,6 +199,13 @@ export class CudaDevice implements Device {
     const { context } = this;
     const recorded = new RecordedRuns(context, program, { inputs: inputBytes, outputs: outputBytes, aliases });
     const name = `weft: ${program.kernels.length} kernels, ${program.kernels[0]?.name ?? "nothing"} ...`;
+
+    const lifetime = new Lifetime(() =>
+      context.retire(() => {
+        recorded.release();
+        program.release();
+      }),
+    );
 
     const deliver = (addresses: Addresses, output: CudaBuffer): void => {
       const list: Piece[] = [];
@@ -228,6 +238,7 @@ export class CudaDevice implements Device {
     };
 
     const run = (buffers: readonly DeviceBuffer[], wanted = false): DeviceBuffer[] => {
+      lifetime.check();
       context.enter();
       context.epoch++;
       const outputs: CudaBuffer[] = [];
@@ -258,6 +269,7 @@ export class CudaDevice implements Device {
       scratchBytes,
       aliases,
       run,
+      release: () => lifetime.release(),
       get lastTimes() {
         return lastTimes;
       },

@@ -169,6 +169,10 @@ const usesHost = (plan: Schedule): boolean =>
       : step.kind === "collective" || (step.kind === "library" && isSolverOp(step.node.op)),
   );
 
+/** The source of a plan for the GPU of a context. */
+export const writeCudaSource = (plan: Schedule, context: CudaContext, precision: Precision): ProgramText =>
+  writeCudaProgram(plan, context.multiprocessors * 16, precision);
+
 export class CudaProgram {
   readonly kernels: KernelInfo[] = [];
   /** Steps that run on the host, or in libraries that allocate and wait, cannot be part of a graph. */
@@ -184,7 +188,7 @@ export class CudaProgram {
     readonly plan: Schedule,
     readonly precision: Precision,
   ) {
-    this.#text = writeCudaProgram(plan, context.multiprocessors * 16, precision);
+    this.#text = writeCudaSource(plan, context, precision);
     this.source = this.#text.source;
     this.usesHost = usesHost(plan);
     this.#calls = this.#makeCalls();
@@ -192,10 +196,26 @@ export class CudaProgram {
     this.#readEpilogues(plan);
     this.#pieceRows = pieceRows(plan);
     if (this.#text.names.length > 0) {
-      const module = loadModule(context, this.source);
-      for (const name of this.#text.names) this.#functions.set(name, functionOf(context, module, name));
-      this.#allowSharedMemory();
+      this.#module = loadModule(context, this.source);
+      try {
+        for (const name of this.#text.names) this.#functions.set(name, functionOf(context, this.#module, name));
+        this.#allowSharedMemory();
+      } catch (error) {
+        this.release();
+        throw error;
+      }
     }
+  }
+
+  #module: number | null = null;
+
+  /** Unloads the kernels and frees the pointer tables; the stream has finished with both. */
+  release(): void {
+    for (const table of this.#tables.values()) this.context.free(table);
+    this.#tables.clear();
+    this.#functions.clear();
+    if (this.#module !== null) this.context.driver.cuModuleUnload(this.#module);
+    this.#module = null;
   }
 
   /** Epilogues that cuBLASLt computes inside the product. */

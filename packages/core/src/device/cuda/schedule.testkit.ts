@@ -12,7 +12,7 @@ export type Schedule = ReturnType<typeof scheduleFunction>;
 
 export class Recorder extends ReferenceDevice {
   readonly graphs: { fn: GraphFn; options: CompileOptions }[] = [];
-  keeps(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
+  supportsCustomKernel(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
     return canFuse(node, usesOutput, { sharedBytes: 232448, major: 9, precision: "float32" });
   }
   override compile(fn: GraphFn, options: CompileOptions = {}) {

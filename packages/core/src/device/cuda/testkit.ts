@@ -73,6 +73,18 @@ export class FakeCuda {
   get registeredBlocks(): number {
     return this.#registered.size;
   }
+  /** Modules that are loaded now, and how many ever were. */
+  get loadedModules(): number {
+    return this.#modules.size;
+  }
+  modulesLoaded = 0;
+  readonly #modules = new Set<number>();
+  /** Executable graphs that were instantiated and not destroyed. */
+  get executableGraphs(): number {
+    return this.#executableGraphs;
+  }
+  #executableGraphs = 0;
+
   get captures(): number {
     return this.#graphs.size;
   }
@@ -189,7 +201,13 @@ export class FakeCuda {
         bytesAt(to, bytes).fill(value);
         return 0;
       },
-      cuModuleLoadData: (out: BigUint64Array) => put(out, BigInt(this.#handle())),
+      cuModuleLoadData: (out: BigUint64Array) => {
+        const module = this.#handle();
+        this.#modules.add(module);
+        this.modulesLoaded++;
+        return put(out, BigInt(module));
+      },
+      cuModuleUnload: (module: number) => (this.#modules.delete(module) ? 0 : 400),
       cuModuleGetFunction: (out: BigUint64Array) => put(out, BigInt(this.#handle())),
       cuStreamBeginCapture_v2: () => {
         this.#captured = [];
@@ -201,7 +219,14 @@ export class FakeCuda {
         this.#captured = null;
         return put(out, BigInt(graph));
       },
-      cuGraphInstantiateWithFlags: (out: BigUint64Array, graph: number) => put(out, BigInt(graph)),
+      cuGraphInstantiateWithFlags: (out: BigUint64Array, graph: number) => {
+        this.#executableGraphs++;
+        return put(out, BigInt(graph));
+      },
+      cuGraphExecDestroy: () => {
+        this.#executableGraphs--;
+        return 0;
+      },
       cuEventQuery: () => (this.slowness-- > 0 ? 600 : 0),
       cuEventElapsedTime_v2: (out: Float32Array) => put(out, this.milliseconds()),
     };

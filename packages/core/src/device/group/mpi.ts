@@ -33,7 +33,10 @@ export function findMpi(): string | null {
 
 const initProblems = ["", "could not be loaded", "is not OpenMPI 4 or 5 (its symbols differ)", "could not start"];
 const failures: Record<number, readonly [GroupErrorCode, string]> = {
-  1: ["timeout", "a collective did not finish in time; do all ranks issue the same ones? (WEFT_GROUP_TIMEOUT sets the limit in seconds)"],
+  1: [
+    "timeout",
+    "a collective did not finish in time; do all ranks issue the same ones? (WEFT_GROUP_TIMEOUT sets the limit in seconds)",
+  ],
   6: ["memory", "no memory for the messages of a collective"],
   10: ["internal", "MPI reported an error"],
 };

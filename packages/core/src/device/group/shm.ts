@@ -34,25 +34,49 @@ type Explain = (about: { rank: number; pid: number; name: string; seconds: numbe
 
 /** By the E_ numbers of native/shm.ts, from 1. */
 const reasons: readonly (readonly [GroupErrorCode, Explain])[] = [
-  ["timeout", ({ rank, name, seconds }) =>
-    `rank ${rank} of group ${name} did not come within ${seconds} s; is it running, and does it issue the same collectives? (WEFT_GROUP_TIMEOUT sets the limit)`],
-  ["peer-dead", ({ rank, pid, name }) =>
-    `rank ${rank} of group ${name} is gone${pid > 0 ? ` (process ${pid} ended or left)` : ""}; look at what it printed last, then start all ranks again`],
-  ["peer-stopped", ({ rank, pid, name }) =>
-    `rank ${rank} of group ${name} (process ${pid}) is stopped; continue it (kill -CONT ${pid}) or end it, then start all ranks again`],
-  ["aborted", ({ rank, name }) =>
-    `group ${name} was given up after an error on rank ${rank}; its own message says which, then start all ranks again`],
-  ["mismatch", ({ rank, name }) =>
-    `rank ${rank} of group ${name} is at another collective than this one; all ranks must run the same program in the same order`],
+  [
+    "timeout",
+    ({ rank, name, seconds }) =>
+      `rank ${rank} of group ${name} did not come within ${seconds} s; is it running, and does it issue the same collectives? (WEFT_GROUP_TIMEOUT sets the limit)`,
+  ],
+  [
+    "peer-dead",
+    ({ rank, pid, name }) =>
+      `rank ${rank} of group ${name} is gone${pid > 0 ? ` (process ${pid} ended or left)` : ""}; look at what it printed last, then start all ranks again`,
+  ],
+  [
+    "peer-stopped",
+    ({ rank, pid, name }) =>
+      `rank ${rank} of group ${name} (process ${pid}) is stopped; continue it (kill -CONT ${pid}) or end it, then start all ranks again`,
+  ],
+  [
+    "aborted",
+    ({ rank, name }) =>
+      `group ${name} was given up after an error on rank ${rank}; its own message says which, then start all ranks again`,
+  ],
+  [
+    "mismatch",
+    ({ rank, name }) =>
+      `rank ${rank} of group ${name} is at another collective than this one; all ranks must run the same program in the same order`,
+  ],
   ["memory", ({ name }) => `group ${name}: no shared memory left to copy the operands into`],
   ["mismatch", ({ rank, size, name }) => `group ${name} was opened for ${rank} ranks, this process expects ${size}`],
-  ["setup", ({ pid, name }) =>
-    `the group name ${name} is in use${pid > 0 ? ` by process ${pid}` : ""}; give every running job a name of its own (WEFT_GROUP)`],
-  ["setup", ({ rank, pid, name }) =>
-    `rank ${rank} of group ${name} is taken by process ${pid}; every process needs a rank of its own`],
+  [
+    "setup",
+    ({ pid, name }) =>
+      `the group name ${name} is in use${pid > 0 ? ` by process ${pid}` : ""}; give every running job a name of its own (WEFT_GROUP)`,
+  ],
+  [
+    "setup",
+    ({ rank, pid, name }) =>
+      `rank ${rank} of group ${name} is taken by process ${pid}; every process needs a rank of its own`,
+  ],
   ["setup", ({ name }) => `group ${name}: ${folder} cannot be written`],
-  ["setup", ({ rank, name }) =>
-    `the memory of rank ${rank} of group ${name} cannot be opened; do all ranks run as one user in one container?`],
+  [
+    "setup",
+    ({ rank, name }) =>
+      `the memory of rank ${rank} of group ${name} cannot be opened; do all ranks run as one user in one container?`,
+  ],
 ];
 
 function failureOf(number: number, about: Parameters<Explain>[0]): GroupError {

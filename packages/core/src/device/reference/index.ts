@@ -14,6 +14,7 @@ import {
   OutOfMemoryError,
   type ProcessGroup,
 } from "../contract.js";
+import { Lifetime } from "../executable-lru.js";
 
 class HostBuffer implements DeviceBuffer {
   constructor(readonly data: ArrayBuffer) {}
@@ -28,6 +29,7 @@ const valueOf = (buffer: DeviceBuffer, node: Node): Value => ({
   data: storageView(node.dtype, (buffer as HostBuffer).data, 0, numel(node.shape)),
 });
 
+/** A device that interprets graphs in JavaScript: slow, and the oracle of the other devices. */
 export class ReferenceDevice implements Device {
   readonly name: string = "reference";
   readonly traits: DeviceTraits = { ...hostTraits, hostMemory: false };
@@ -65,7 +67,9 @@ export class ReferenceDevice implements Device {
     const kernels = functionOrder(fn)
       .filter((node) => !fn.params.includes(node) && !isOp(node, "const") && !isOp(node, "pick"))
       .map((node) => ({ name: node.op, kind: "kernel" as const, ...opCost(node) }));
+    const lifetime = new Lifetime();
     const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
+      lifetime.check();
       const args = inputs.map((buffer, i) => valueOf(buffer, fn.params[i]));
       return evaluate(fn, args, this.group).map(({ data }) => {
         // A result may be a view of an argument; the caller must get memory of its own.
@@ -73,7 +77,7 @@ export class ReferenceDevice implements Device {
         return this.#track(new HostBuffer(bytes.buffer));
       });
     };
-    return { kernels, scratchBytes: 0, aliases: new Map(), run };
+    return { kernels, scratchBytes: 0, aliases: new Map(), run, release: () => lifetime.release() };
   }
 
   synchronize(): void {}

@@ -10,7 +10,7 @@ export interface Rotation {
 }
 
 /** The rotation for [[app, apq], [conj(apq), aqq]], apq not zero. */
-export function diagonalising(app: number, aqq: number, apq: c.Complex): Rotation {
+export function diagonalizing(app: number, aqq: number, apq: c.Complex): Rotation {
   const size = c.abs(apq);
   const theta = (aqq - app) / (2 * size);
   const tan = (theta < 0 ? -1 : 1) / (Math.abs(theta) + Math.hypot(theta, 1));
@@ -70,7 +70,7 @@ export function eigh(matrix: Matrix): { values: number[]; vectors: Matrix } {
       for (let q = p + 1; q < n; q++) {
         if (c.abs(a[p][q]) <= negligible) continue;
         rotated = true;
-        const rotation = diagonalising(a[p][p].re, a[q][q].re, a[p][q]);
+        const rotation = diagonalizing(a[p][p].re, a[q][q].re, a[p][q]);
         rotateColumns(a, p, q, rotation);
         rotateRows(a, p, q, rotation);
         a[p][q] = a[q][p] = c.zero;

@@ -1,4 +1,4 @@
-// Small dense matrices of complex numbers: factorisations and solves by the textbook. Nothing here is fast.
+// Small dense matrices of complex numbers: factorizations and solves by the textbook. Nothing here is fast.
 import * as c from "./complex.js";
 
 export type Matrix = c.Complex[][];

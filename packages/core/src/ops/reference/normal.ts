@@ -52,7 +52,7 @@ function twoSum(a: number, b: number): [number, number] {
   return [s, a - (s - t) + (b - t)];
 }
 
-/** The sum rounded to odd: where it is not exact, the neighbour with an odd last bit. A second rounding is then harmless. */
+/** The sum rounded to odd: where it is not exact, the neighbor with an odd last bit. A second rounding is then harmless. */
 function sumToOdd(a: number, b: number): number {
   const [s, rest] = twoSum(a, b);
   if (rest === 0) return s;

@@ -46,7 +46,8 @@ test("the counter of an element is its index, low word first", () => {
   assert.equal(draw("uniform", [4], "bfloat16")[3], (r0 >>> 24) * 2 ** -8);
   assert.equal(draw("uniform", [4], "float16")[3], (r0 >>> 21) * 2 ** -11);
   const radius = Math.sqrt(-2 * Math.log((r0 + 1) / 2 ** 32));
-  assert.equal(draw("normal", [4], "float64")[3], radius * Math.cos(2 * Math.PI * (r1 / 2 ** 32)));
+  // The generator has its own logarithm and cosine; Math's may round differently.
+  assert.ok(Math.abs(draw("normal", [4], "float64")[3] - radius * Math.cos(2 * Math.PI * (r1 / 2 ** 32))) < 1e-15);
 });
 
 // The 0.1% point of the distance is 1.95 / sqrt(n).
@@ -59,7 +60,7 @@ test("uniform numbers are uniform in [0, 1)", () => {
     assert.ok(xs.every((x) => x >= 0 && x < 1));
     assert.ok(distance(xs, (x) => x) < limit);
     const pairs = xs.slice(1).map((x, i) => (x - 0.5) * (xs[i] - 0.5));
-    assert.ok(Math.abs(mean(pairs)) < 4 / 12 / Math.sqrt(count), "neighbours are correlated");
+    assert.ok(Math.abs(mean(pairs)) < 4 / 12 / Math.sqrt(count), "neighbors are correlated");
   }
   for (const dtype of ["float16", "bfloat16"] as const) {
     const xs = draw("uniform", [count], dtype);
@@ -95,7 +96,9 @@ test("bits fill all 32, empty draws are empty, other dtypes are refused", () => 
 test("dropout's draws: four elements a block of 13 rounds, rows of whole blocks, windows agree", () => {
   const keys = tensor([2], [1, 2], "int32");
   const kept = (shape: Shape, threshold: number, within?: OpAttrs["random"]["within"]): number[] =>
-    numbers(runOne("random", { kind: "kept", shape, dtype: "bool", threshold, within }, [keys], aval(shape, "bool")));
+    numbers(
+      runOne("random", { kind: "dropoutMask", shape, dtype: "bool", threshold, within }, [keys], aval(shape, "bool")),
+    );
   const halves = [0, 1, 2, 3].flatMap((block) =>
     threefry2x32(1, 2, block, 0, 13).flatMap((word) => [word & 65535, word >>> 16]),
   );

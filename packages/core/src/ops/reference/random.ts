@@ -44,7 +44,7 @@ export const keptScale = (rate: number): number => 65536 / (65536 - droppedOf(ra
 /** Rounds of the draws of dropout, the fewest that pass every test of the authors. */
 export const keptRounds = 13;
 
-/** Four neighbours in a row share a block of 64 bits, 16 each, the lowest first; every row begins a block. */
+/** Four neighbors in a row share a block of 64 bits, 16 each, the lowest first; every row begins a block. */
 function keptAt(key0: number, key1: number, at: number, threshold: number): number {
   const block = Math.floor(at / 4);
   const words = threefry2x32(key0, key1, block % 2 ** 32, Math.floor(block / 2 ** 32), keptRounds);
@@ -67,7 +67,7 @@ const normal: Partial<Record<DType, Sampler>> = {
   float64: normal64,
 };
 
-const samplers: Record<Exclude<OpAttrs["random"]["kind"], "kept">, Partial<Record<DType, Sampler>>> = {
+const samplers: Record<Exclude<OpAttrs["random"]["kind"], "dropoutMask">, Partial<Record<DType, Sampler>>> = {
   bits: { int32: (r0) => r0 | 0 },
   uniform,
   normal,
@@ -78,12 +78,12 @@ export function numbering({ kind, shape, within }: OpAttrs["random"]): { shape: 
   const { shape: whole, start } = within ?? { shape, start: shape.map(() => 0) };
   const last = whole.length - 1;
   // Rows of whole blocks.
-  return { shape: whole.map((n, i) => (kind === "kept" && i === last ? Math.ceil(n / 4) * 4 : n)), start };
+  return { shape: whole.map((n, i) => (kind === "dropoutMask" && i === last ? Math.ceil(n / 4) * 4 : n)), start };
 }
 
 function random(keys: Value, attrs: OpAttrs["random"]): Value {
   const { kind, shape, dtype, threshold = 0 } = attrs;
-  const sample = kind === "kept" ? null : samplers[kind][dtype];
+  const sample = kind === "dropoutMask" ? null : samplers[kind][dtype];
   if (sample === undefined) throw new InternalError(`random ${kind} is not defined on ${dtype}`);
   const { shape: counted, start } = numbering(attrs);
   const count = numel(shape);

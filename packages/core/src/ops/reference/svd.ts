@@ -1,6 +1,6 @@
 // Thin singular value decomposition by one-sided Jacobi rotations (Hestenes): the columns are made orthogonal in pairs.
 import * as c from "./complex.js";
-import { diagonalising, rotateColumns } from "./eigen.js";
+import { diagonalizing, rotateColumns } from "./eigen.js";
 import {
   adjoint,
   build,
@@ -57,7 +57,7 @@ function tallSvd(a: Matrix): Svd {
         // A column of length below epsilon is noise that no rotation makes orthogonal; it is replaced further down.
         if (size === 0 || size <= epsilon * Math.max(norm(left) * norm(right), epsilon)) continue;
         rotated = true;
-        const rotation = diagonalising(inner(left, left).re, inner(right, right).re, overlap);
+        const rotation = diagonalizing(inner(left, left).re, inner(right, right).re, overlap);
         rotateColumns(work, p, q, rotation);
         rotateColumns(v, p, q, rotation);
       }

@@ -65,7 +65,7 @@ export class Source {
     return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
   }
 
-  /** Two digits after the point: exact enough to print, and never two equal neighbours by accident of rounding. */
+  /** Two digits after the point: exact enough to print, and never two equal neighbors by accident of rounding. */
   #uniform(low: number, high: number): number {
     return Math.round((low + (high - low) * this.#next()) * 1e4) / 1e4;
   }

@@ -164,16 +164,16 @@ const random: Case[] = [
     vmap: false,
   },
   {
-    name: "keptMask: rows of whole blocks and others, many keys",
+    name: "dropoutMask: rows of whole blocks and others, many keys",
     dtypes: ["int32"],
     inputs: (s) => [s.between(-1000, 1000, [2]), s.between(-1000, 1000, [3, 2])],
     fn: (key, keys) => [
-      weft.keptMask([6, 16], 0.3, key),
-      weft.keptMask([3, 7], 0.5, key),
-      weft.keptMask([2, 70, 1000], 0.1, key),
-      weft.keptMask([4, 12], 0.9, keys),
-      weft.keptMask([5], 0.2, keys),
-      weft.keptMask([], 0.5, keys),
+      weft.dropoutMask([6, 16], 0.3, key),
+      weft.dropoutMask([3, 7], 0.5, key),
+      weft.dropoutMask([2, 70, 1000], 0.1, key),
+      weft.dropoutMask([4, 12], 0.9, keys),
+      weft.dropoutMask([5], 0.2, keys),
+      weft.dropoutMask([], 0.5, keys),
     ],
   },
   {

@@ -1,4 +1,4 @@
-// Cases of the functions that networks are made of: activations, normalisations, losses.
+// Cases of the functions that networks are made of: activations, normalizations, losses.
 
 import type { Tensor } from "../../index.js";
 import * as weft from "../../index.js";
@@ -45,7 +45,7 @@ const pointwise: Case[] = [
   },
 ];
 
-const normalisations: Case[] = [
+const normalizations: Case[] = [
   ...[0, 1, -1].flatMap((axis): Case[] => [
     {
       name: `softmax: axis ${axis}`,
@@ -240,4 +240,4 @@ const byHand: Case[] = [
   },
 ];
 
-export const nn: Case[] = [...pointwise, ...normalisations, ...losses, ...attentions, ...byHand];
+export const nn: Case[] = [...pointwise, ...normalizations, ...losses, ...attentions, ...byHand];

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import * as weft from "../../../index.js";
-import { cases, four } from "../recognise.testkit.js";
+import { cases, four } from "../recognize.testkit.js";
 import { agree, data, device, prepareEmulator, skip } from "./testkit.js";
 
 before(prepareEmulator);

@@ -68,7 +68,7 @@ export function emulatedLibraries(calls: EmulatedCalls = { log: [] }): CudaLibra
   };
   let next = 1;
   const modules = new Map<number, ReturnType<typeof koffi.load>>();
-  const functions = new Map<number, { name: string; launch: Launch }>();
+  const functions = new Map<number, { name: string; launch: Launch; owner: number }>();
   const programs = new Map<number, { source: string; path: string }>();
   const attributes: Record<number, number> = { 16: 4, 75: 9, 76: 0, 97: 232448 };
   const allocate = (out: BigUint64Array, bytes: number): number =>
@@ -113,12 +113,17 @@ export function emulatedLibraries(calls: EmulatedCalls = { log: [] }): CudaLibra
       modules.set(next, koffi.load(Buffer.from(image).toString("utf8")));
       return set(out, next++);
     },
-    cuModuleUnload: ok,
+    cuModuleUnload: (module: number) => {
+      modules.get(module)!.unload();
+      modules.delete(module);
+      for (const [fn, { owner }] of functions) if (owner === module) functions.delete(fn);
+      return 0;
+    },
     cuModuleGetFunction: (out: BigUint64Array, module: number, name: string) => {
       const launch = modules
         .get(module)!
         .func(`void w_launch_${name}(int gx, int gy, int threads, int shared, uint64_t args)`) as unknown as Launch;
-      functions.set(next, { name, launch });
+      functions.set(next, { name, launch, owner: module });
       return set(out, next++);
     },
     cuFuncSetAttribute: ok,
@@ -152,7 +157,7 @@ export function emulatedLibraries(calls: EmulatedCalls = { log: [] }): CudaLibra
     nvrtcGetCUBIN: (program: number, out: Uint8Array) => after(out.set(Buffer.from(programs.get(program)!.path))),
     nvrtcGetProgramLogSize: (_: number, out: BigUint64Array) => set(out, 0),
     nvrtcGetProgramLog: ok,
-    nvrtcDestroyProgram: ok,
+    nvrtcDestroyProgram: ([program]: BigUint64Array) => after(programs.delete(Number(program))),
   };
   const named =
     (name: string, call: (...args: never[]) => unknown) =>

@@ -1,4 +1,4 @@
-// Products with their epilogues inside: what the compiler recognises, and that cuBLASLt (played on the host) is told the
+// Products with their epilogues inside: what the compiler recognizes, and that cuBLASLt (played on the host) is told the
 // right thing; against the reference device.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

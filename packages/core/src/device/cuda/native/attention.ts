@@ -291,7 +291,7 @@ template <class C> W_INLINE float w_att_weight(float s, float lse, const void* m
   return w_att_exp<C>(w_att_masked<C>(s * w_att_scale<C>(), mask, base, i, j) - lse);
 }
 /* The random bits of this thread's two columns in rows g and g + 8 of a tile: four columns share a block of two words, so
-   a pair of threads draws one block a row and swaps the halves. See random "kept" in ops/reference/random.ts. */
+   a pair of threads draws one block a row and swaps the halves. See random "dropoutMask" in ops/reference/random.ts. */
 template <class C> W_INLINE void w_att_words(uint32_t k0, uint32_t k1, typename C::Index block, typename C::Index below, uint32_t* words) {
   int odd = threadIdx.x & 1;
   uint64_t i = odd ? below : block;

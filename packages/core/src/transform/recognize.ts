@@ -15,7 +15,7 @@ import { build } from "../ops/index.js";
 import { attentionNode, swapHeads } from "./attention.js";
 import { kernelMask, withClosedRows } from "./attention-mask.js";
 import { type AttentionMatch, matchAttention } from "./attention-match.js";
-import type { KeepCustom } from "./simplify.js";
+import type { CustomKernelSupport } from "./simplify.js";
 import { dependents, rebuild } from "./walk.js";
 
 /** More nodes than this between the two products are somebody else's program. */
@@ -101,7 +101,7 @@ function replaced(fn: GraphFn, standIns: ReadonlyMap<Node, Node>): GraphFn {
 
 export interface Recognition {
   /** Asked for once something was found; null: no device wants it. */
-  keeper: () => KeepCustom | null;
+  customKernelSupport: () => CustomKernelSupport | null;
   /** A gradient will be taken. */
   gradient?: boolean;
   /** With respect to these: what does not depend on them is left as it is. */
@@ -114,7 +114,7 @@ function dependsOn(node: Node, set: ReadonlySet<Node>, known: ReadonlySet<Node>)
 }
 
 /** The same function with attention that was written by hand as custom functions; the function itself where there is none. */
-export function recogniseAttention(fn: GraphFn, { keeper, gradient = false, wrt }: Recognition): GraphFn {
+export function recognizeAttention(fn: GraphFn, { customKernelSupport, gradient = false, wrt }: Recognition): GraphFn {
   if (process.env.WEFT_ATTENTION === "0") return fn;
   const order = functionOrder(fn);
   const known = new Set([...order, ...fn.params]);
@@ -127,7 +127,7 @@ export function recogniseAttention(fn: GraphFn, { keeper, gradient = false, wrt 
     const match = inScope(root.scope, () => matchAttention(root));
     return match === null ? [] : [{ root, match }];
   });
-  const keep = matches.length === 0 ? null : keeper();
+  const keep = matches.length === 0 ? null : customKernelSupport();
   if (keep === null) return fn;
   const users = usersIn(order);
   const results = new Set([...fn.outputs, ...(fn.effects ?? [])]);

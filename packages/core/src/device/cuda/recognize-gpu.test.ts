@@ -1,11 +1,11 @@
 // Attention that users write by hand, on a real GPU: the kernels that were chosen, and their values and gradients against the
-// reference device. What is chosen is tested everywhere (recognise.test.ts); a program takes NVRTC seconds, so every third
+// reference device. What is chosen is tested everywhere (recognize.test.ts); a program takes NVRTC seconds, so every third
 // form runs here, and WEFT_TEST_EVERY=1 runs them all.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "../../index.js";
-import { assertClose, cases, differentiated } from "./recognise.testkit.js";
+import { assertClose, cases, differentiated } from "./recognize.testkit.js";
 
 const skip = weft.CudaDevice.available() ? false : "no GPU";
 const every = Number(process.env.WEFT_TEST_EVERY ?? 3);

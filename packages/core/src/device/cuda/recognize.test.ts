@@ -23,7 +23,7 @@ import {
   scored,
   size,
   square,
-} from "./recognise.testkit.js";
+} from "./recognize.testkit.js";
 import { assertSmallerThan, fusedOf, Recorder, type Schedule } from "./schedule.testkit.js";
 
 type Tensor = weft.Tensor;
