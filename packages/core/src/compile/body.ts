@@ -114,8 +114,8 @@ export class BodyPrinter {
   }
 
   depth(expr: KExpr): Depth {
-    const known = this.#depths.get(expr.id);
-    if (known !== undefined) return known;
+    const cached = this.#depths.get(expr.id);
+    if (cached !== undefined) return cached;
     let depth: Depth = 0;
     for (const part of this.#parts(expr)) depth = Math.max(depth, this.depth(part)) as Depth;
     if (expr.kind === "load") depth = Math.max(depth, this.#ixDepth(expr.address)) as Depth;
@@ -127,8 +127,8 @@ export class BodyPrinter {
 
   /** The number of passes over the row that must finish before the value can be computed. */
   stage(expr: KExpr): number {
-    const known = this.#stages.get(expr.id);
-    if (known !== undefined) return known;
+    const cached = this.#stages.get(expr.id);
+    if (cached !== undefined) return cached;
     let stage = 0;
     for (const part of this.#parts(expr)) stage = Math.max(stage, this.stage(part));
     if (expr.kind === "reduced") stage = this.stage(this.kernel.reductions[expr.slot].argument) + 1;
@@ -143,8 +143,8 @@ export class BodyPrinter {
 
   value(expr: KExpr): CValue {
     const scope = this.#scopeFor(expr);
-    const known = scope.values.get(expr.id);
-    if (known !== undefined) return known;
+    const cached = scope.values.get(expr.id);
+    if (cached !== undefined) return cached;
     const stashed = this.stash.get(expr.id);
     const value =
       stashed !== undefined && scope === this.scopes.element

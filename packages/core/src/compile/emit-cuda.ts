@@ -90,12 +90,12 @@ function vectorStores(
       result.write.push(`w_store<${width}>(p${s.buffer} + ${base.print()}, o${k});`);
       return;
     }
-    const kept = values[k].map((_, part) => `o${k}_${part}`);
-    kept.forEach((name, part) => {
+    const vectors = values[k].map((_, part) => `o${k}_${part}`);
+    vectors.forEach((name, part) => {
       result.declare.push(`${computeType[s.value.dtype]} ${name}[${width}];`);
       result.fill.push(`${name}[j] = ${values[k][part]};`);
     });
-    result.single.push(...writeText(kernel, s, kept.map((name) => `${name}[j]`) as unknown as CValue));
+    result.single.push(...writeText(kernel, s, vectors.map((name) => `${name}[j]`) as unknown as CValue));
   });
   return result;
 }

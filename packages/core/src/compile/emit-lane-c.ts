@@ -20,7 +20,7 @@ class CPrinter extends LanePrinter {
   readonly #block: number;
   protected readonly restrict = "restrict";
   /** Scalars that are used in another stretch of code than the one that computes them. */
-  readonly #kept = new Set<LaneScalar>();
+  readonly #spilled = new Set<LaneScalar>();
   #here = new Set<LaneScalar>();
 
   /** Scalars that are uniform over lanes. */
@@ -96,7 +96,7 @@ class CPrinter extends LanePrinter {
       }
     };
     visit(items);
-    for (const [s, item] of uses) if (!leaves.has(s.op) && home.get(s) !== item) this.#kept.add(s);
+    for (const [s, item] of uses) if (!leaves.has(s.op) && home.get(s) !== item) this.#spilled.add(s);
   }
 
   #lastCode(item: Extract<LaneItem, { kind: "loop" }>): object | null {
@@ -107,7 +107,7 @@ class CPrinter extends LanePrinter {
   protected use(s: LaneScalar): string {
     if (s.op === "const") return literal(s.value, s.dtype);
     if (s.op === "state" || s.op === "final") return this.stateName(s.of!, s.value);
-    return this.#here.has(s) || !this.#kept.has(s) ? `e${s.id}` : `c${s.id}[l]`;
+    return this.#here.has(s) || !this.#spilled.has(s) ? `e${s.id}` : `c${s.id}[l]`;
   }
 
   protected stateName(loop: LaneLoop, i: number): string {
@@ -129,16 +129,16 @@ class CPrinter extends LanePrinter {
       indent,
       gathered.map((s) => `${computeType[s.dtype]} g${s.id}[${this.#block}] __attribute__((aligned(64)));`),
     );
-    const apart = new Set(gathered);
+    const viaArray = new Set(gathered);
     // Before the loop over lanes, from the first lane's values: they are uniform.
     const alike = item.scalars.filter((s) => this.#uniform.has(s));
     const once = alike.map((s) => this.statement(s, indent).replaceAll("[l]", "[0]"));
     const body: string[] = item.scalars
       .filter((s) => !this.#uniform.has(s))
       .map((s) =>
-        apart.has(s) ? `${inner}const ${computeType[s.dtype]} e${s.id} = g${s.id}[l];` : this.statement(s, inner),
+        viaArray.has(s) ? `${inner}const ${computeType[s.dtype]} e${s.id} = g${s.id}[l];` : this.statement(s, inner),
       );
-    for (const s of item.scalars) if (this.#kept.has(s)) body.push(`${inner}c${s.id}[l] = e${s.id};`);
+    for (const s of item.scalars) if (this.#spilled.has(s)) body.push(`${inner}c${s.id}[l] = e${s.id};`);
     for (const s of item.recorded) if (s.loop !== this.unrecorded) body.push(inner + this.recordText(s.loop!, s));
     const stores = quiet ? [] : item.stores;
     const scattered = stores.filter(
@@ -265,7 +265,7 @@ class CPrinter extends LanePrinter {
       "  for (long u = lo; u < hi; u++) {",
       `    const long base = u * ${block}, lanes = base + ${block} <= ${lanes} ? ${block} : ${lanes} - base;`,
     );
-    for (const s of this.#kept)
+    for (const s of this.#spilled)
       this.lines.push(`    ${computeType[s.dtype]} c${s.id}[${block}] __attribute__((aligned(64)));`);
     this.items(this.program.items, "    ");
     this.lines.push("  }");

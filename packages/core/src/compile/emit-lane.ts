@@ -123,8 +123,8 @@ export abstract class LanePrinter {
     const policy = this.policy(loop)!;
     if (policy.kind === "memory")
       return `${this.outputPointer(policy.output)}[(${slot * loop.length} + ${time}) * (ix)${this.program.lanes} + b]`;
-    const turn = loop.reverse ? `${loop.length - 1} - (${time})` : time;
-    const at = policy.kind === "checkpoint" ? `${turn} - w${loop.id}` : time;
+    const step = loop.reverse ? `${loop.length - 1} - (${time})` : time;
+    const at = policy.kind === "checkpoint" ? `${step} - w${loop.id}` : time;
     return this.historyElement(loop, slot, at);
   }
 
@@ -193,11 +193,11 @@ export abstract class LanePrinter {
     if (policy?.kind === "local") this.declareHistory(loop, recorded, loop.length, indent);
     if (policy?.kind === "checkpoint") {
       this.#checkpointed(item, policy.every, indent);
-      this.#kept.set(loop, item);
+      this.#recorded.set(loop, item);
       return;
     }
-    const replayed = [...this.#kept.values()].find((kept) => {
-      const p = this.policy(kept.loop);
+    const replayed = [...this.#recorded.values()].find((forward) => {
+      const p = this.policy(forward.loop);
       return p?.kind === "checkpoint" && p.reader === loop;
     });
     if (replayed !== undefined) {
@@ -208,7 +208,7 @@ export abstract class LanePrinter {
     this.#steps(item, "0", String(loop.length), indent, false);
   }
 
-  readonly #kept = new Map<LaneLoop, Extract<LaneItem, { kind: "loop" }>>();
+  readonly #recorded = new Map<LaneLoop, Extract<LaneItem, { kind: "loop" }>>();
 
   /** The forward pass: the state at the beginning of every segment is checkpointed. */
   #checkpointed(item: Extract<LaneItem, { kind: "loop" }>, every: number, indent: string): void {
@@ -240,20 +240,20 @@ export abstract class LanePrinter {
   /** The reverse pass: each segment is rematerialized from its checkpoint before it is traversed backwards. */
   #backwards(
     item: Extract<LaneItem, { kind: "loop" }>,
-    kept: Extract<LaneItem, { kind: "loop" }>,
+    forward: Extract<LaneItem, { kind: "loop" }>,
     indent: string,
   ): void {
-    const { every } = this.policy(kept.loop) as Extract<HistoryPolicy, { kind: "checkpoint" }>;
-    const f = kept.loop.id;
-    const { length } = kept.loop;
+    const { every } = this.policy(forward.loop) as Extract<HistoryPolicy, { kind: "checkpoint" }>;
+    const f = forward.loop.id;
+    const { length } = forward.loop;
     const stretches = Math.ceil(length / every);
     this.lines.push(
       `${indent}for (ix g${f} = ${stretches - 1}; g${f} >= 0; g${f}--) {`,
       `${indent}  const ix w${f} = g${f} * ${every}, z${f} = w${f} + ${every} < ${length} ? w${f} + ${every} : ${length};`,
       `${indent}  {`,
     );
-    this.restoreStates(kept.loop, kept.states, `${indent}    `);
-    this.#steps(kept, `w${f}`, `z${f}`, `${indent}    `, true);
+    this.restoreStates(forward.loop, forward.states, `${indent}    `);
+    this.#steps(forward, `w${f}`, `z${f}`, `${indent}    `, true);
     this.lines.push(`${indent}  }`);
     // Step q of the reader reverses step length - 1 - q of the loop that it reads.
     this.#steps(item, `${length} - z${f}`, `${length} - w${f}`, `${indent}  `, false);

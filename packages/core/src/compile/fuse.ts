@@ -239,8 +239,8 @@ class Fuser {
 
   /** The nodes of other units that a node needs, found through views and picks; earlier nodes are already assigned. */
   #sources(node: Node): Node[] {
-    const known = this.#sourcesOf.get(node);
-    if (known !== undefined) return known;
+    const cached = this.#sourcesOf.get(node);
+    if (cached !== undefined) return cached;
     const found = new Set<Node>();
     const seen = new Set<Node>();
     const stack = [...node.inputs];
@@ -367,8 +367,8 @@ class Fuser {
   }
 
   #bases(node: Node): Base[] {
-    const known = this.#basesOf.get(node);
-    if (known !== undefined) return known;
+    const cached = this.#basesOf.get(node);
+    if (cached !== undefined) return cached;
     const bases = this.#findBases(node);
     this.#basesOf.set(node, bases);
     return bases;
@@ -494,9 +494,9 @@ class Fuser {
       this.#bases(member).flatMap(({ base }) => this.#groupOf.get(base) ?? [])[0];
     const own = origin(node);
     if (own !== undefined) return group.members.some((member) => origin(member) === own);
-    const wanted = new Set(this.#rematerializer.leafLoads(node.inputs[0], false).keys());
+    const leaves = new Set(this.#rematerializer.leafLoads(node.inputs[0], false).keys());
     return group.members.some((member) =>
-      [...this.#rematerializer.leafLoads(member.inputs[0], false).keys()].some((leaf) => wanted.has(leaf)),
+      [...this.#rematerializer.leafLoads(member.inputs[0], false).keys()].some((leaf) => leaves.has(leaf)),
     );
   }
 
@@ -539,8 +539,8 @@ class Fuser {
         const loads = this.#rematerializer.leafLoads(node, true, halves);
         return { loads, cost: this.#rematerializer.cost(node, loads, groups.size, halves) };
       });
-      const [again, shorter] = ways;
-      const best = shorter.cost < Math.min(again.cost, store) ? shorter : again;
+      const [plain, halved] = ways;
+      const best = halved.cost < Math.min(plain.cost, store) ? halved : plain;
       if (best.cost > store) this.stored.add(node);
       else for (const leaf of best.loads.keys()) if (this.#groupOf.has(leaf)) this.stored.add(leaf);
     }

@@ -210,16 +210,16 @@ export class BlockBuilder {
   /** All elements of a tensor of the problem, symbolically; element by element where that is impossible. */
   #task(
     shape: readonly number[],
-    kept: number,
+    laneAxes: number,
     value: (index: readonly Ix[]) => LaneValue,
     target: (e: Ix) => BlockTask["target"],
   ): BlockTask {
     const { evaluator } = this;
-    const rest = shape.slice(kept);
+    const rest = shape.slice(laneAxes);
     const count = numel(rest);
     const variable = `e${this.#variables++}`;
     const running = Ix.variable(variable, count);
-    const lanes = evaluator.lane.slice(0, kept);
+    const lanes = evaluator.lane.slice(0, laneAxes);
     const at = (e: Ix): Ix[] => [...lanes, ...delinearize(e, rest)];
     const common = { variable, count, target: target(running) };
     try {
@@ -238,7 +238,7 @@ export class BlockBuilder {
     const { node, evaluator, loop } = this;
     const { prefix, lanes } = evaluator;
     const { body, carries, consts } = node.attrs;
-    const kept = prefix.length;
+    const laneAxes = prefix.length;
     const outputs: BlockProgram["outputs"] = [
       ...body.outputs.slice(0, carries).map((o) => ({ shape: o.shape, dtype: o.dtype })),
       ...body.outputs.slice(carries).map((o) => ({ shape: [loop.length, ...o.shape], dtype: o.dtype })),
@@ -248,7 +248,7 @@ export class BlockBuilder {
       const init = node.inputs[consts + c];
       return this.#task(
         param.shape,
-        kept,
+        laneAxes,
         (index) => evaluator.value(init, index, evaluator.top),
         () => ({ array: this.#arrayOf.get(param)! }),
       );
@@ -270,7 +270,7 @@ export class BlockBuilder {
       place(
         this.#task(
           chosen.shape,
-          kept,
+          laneAxes,
           (index) => evaluator.compute(chosen, index, this.#env),
           () => ({ array }),
         ),
@@ -282,11 +282,11 @@ export class BlockBuilder {
       place(
         this.#task(
           y.shape,
-          kept,
+          laneAxes,
           (index) => evaluator.value(y, index, this.#env),
           (e) => ({
             output: carries + i,
-            address: linearize([loop.time, ...evaluator.lane, ...delinearize(e, y.shape.slice(kept))], full),
+            address: linearize([loop.time, ...evaluator.lane, ...delinearize(e, y.shape.slice(laneAxes))], full),
           }),
         ),
       );
@@ -301,10 +301,10 @@ export class BlockBuilder {
     });
     const after = params.carries.map((param, c) => {
       const array = this.#arrayOf.get(param)!;
-      const rest = param.shape.slice(kept);
+      const rest = param.shape.slice(laneAxes);
       return this.#task(
         param.shape,
-        kept,
+        laneAxes,
         (index) => this.#read(array, param, index),
         (e) => ({ output: c, address: linearize([...evaluator.lane, ...delinearize(e, rest)], param.shape) }),
       );

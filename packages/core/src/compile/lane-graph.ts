@@ -50,8 +50,8 @@ export class RegionGraph {
   }
 
   #cost(node: Node): number {
-    const known = this.#costs.get(node);
-    if (known !== undefined) return known;
+    const cached = this.#costs.get(node);
+    if (cached !== undefined) return cached;
     this.#costs.set(node, Number.POSITIVE_INFINITY);
     const cost = this.#findCost(node);
     this.#costs.set(node, cost);

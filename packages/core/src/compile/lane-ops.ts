@@ -209,8 +209,8 @@ export class LaneOps {
     if (numel(sizes) > maxUnrolled) throw new NotLane("a long reduction in a lane");
     return Array.from({ length: numel(sizes) }, (_, i) => {
       const inside = delinearize(Ix.constant(i), sizes);
-      let kept = 0;
-      const at = x.shape.map((_d, axis) => (axes.includes(axis) ? inside[axes.indexOf(axis)] : index[kept++]));
+      let outer = 0;
+      const at = x.shape.map((_d, axis) => (axes.includes(axis) ? inside[axes.indexOf(axis)] : index[outer++]));
       return value(x, at);
     });
   }

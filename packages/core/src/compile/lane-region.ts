@@ -247,7 +247,7 @@ class Region {
     const { evaluator } = this;
     const place = instance.carries[c];
     const { shape, dtype } = node;
-    const parts = place.count / numel(shape.slice(place.kept));
+    const parts = place.count / numel(shape.slice(place.laneAxes));
     const numbers = Array.from({ length: place.count }, (_, i) => evaluator.final(instance, place.first + i));
     if (place.mode === "shared") {
       const output = this.#output(node, avalOf(node), (w) => w);
@@ -255,14 +255,14 @@ class Region {
         this.#store(output, Ix.constant(e), numbers.slice(e * parts, (e + 1) * parts), null, true);
       return;
     }
-    const full = [...evaluator.prefix, ...shape.slice(place.kept)];
+    const full = [...evaluator.prefix, ...shape.slice(place.laneAxes)];
     const init = instance.node.inputs[instance.node.attrs.consts + c];
     const output = this.#output(node, { shape: full, dtype }, (w) => {
-      const total = build.sum(w, axesBetween(place.kept, evaluator.prefix.length));
+      const total = build.sum(w, axesBetween(place.laneAxes, evaluator.prefix.length));
       return isZero(init) ? total : build.add(total, init);
     });
     for (let e = 0; e < place.count / parts; e++) {
-      const address = linearize([...evaluator.lane, ...elementOf(shape.slice(place.kept), e)], full);
+      const address = linearize([...evaluator.lane, ...elementOf(shape.slice(place.laneAxes), e)], full);
       this.#store(output, address, numbers.slice(e * parts, (e + 1) * parts), null, false);
     }
   }
@@ -271,14 +271,14 @@ class Region {
   #writeSums(node: Node, instance: Instance, which: number, prefix: readonly number[]): void {
     const { evaluator } = this;
     const y = instance.node.attrs.body.outputs[which];
-    let kept = 0;
-    while (kept < prefix.length && y.shape[kept] === prefix[kept]) kept++;
+    let laneAxes = 0;
+    while (laneAxes < prefix.length && y.shape[laneAxes] === prefix[laneAxes]) laneAxes++;
     const parts = node.dtype.startsWith("complex") ? 2 : 1;
-    const rest = y.shape.slice(kept);
+    const rest = y.shape.slice(laneAxes);
     const { time, length } = instance.loop;
     let numbers: LaneScalar[];
     try {
-      numbers = evaluator.partialNumbers(y, kept, instance.env);
+      numbers = evaluator.partialNumbers(y, laneAxes, instance.env);
     } catch (error) {
       if (!(error instanceof NotLane)) throw error;
       numbers = evaluator.numbers(y, 0, instance.env);
@@ -291,7 +291,7 @@ class Region {
     }
     const full = [length, ...prefix, ...rest];
     const output = this.#output(node, { shape: full, dtype: node.dtype }, (w) =>
-      build.sum(w, axesBetween(1 + kept, 1 + prefix.length)),
+      build.sum(w, axesBetween(1 + laneAxes, 1 + prefix.length)),
     );
     for (let e = 0; e < numel(rest); e++) {
       const address = linearize([time, ...evaluator.lane, ...elementOf(rest, e)], full);

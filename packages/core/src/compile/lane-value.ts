@@ -27,7 +27,7 @@ export type CarryMode = "own" | "shared" | "sum";
 export interface CarryPlace {
   mode: CarryMode;
   /** Number of lane axes in front of the carry's shape. */
-  kept: number;
+  laneAxes: number;
   first: number;
   count: number;
   dtype: DType;
@@ -91,20 +91,20 @@ export class LaneEvaluator {
     return found;
   };
 
-  /** Whether a shape begins with the first `kept` lane axes. */
-  leads(shape: readonly number[], kept = this.prefix.length): boolean {
-    return this.prefix.slice(0, kept).every((d, i) => shape[i] === d) && shape.length >= kept;
+  /** Whether a shape begins with the first `laneAxes` lane axes. */
+  leads(shape: readonly number[], laneAxes = this.prefix.length): boolean {
+    return this.prefix.slice(0, laneAxes).every((d, i) => shape[i] === d) && shape.length >= laneAxes;
   }
 
   /** The index of element e of one lane's part of a tensor with leading lane axes. */
-  elementIndex(shape: readonly number[], e: number, kept = this.prefix.length): Ix[] {
-    return [...this.lane.slice(0, kept), ...delinearize(Ix.constant(e), shape.slice(kept))];
+  elementIndex(shape: readonly number[], e: number, laneAxes = this.prefix.length): Ix[] {
+    return [...this.lane.slice(0, laneAxes), ...delinearize(Ix.constant(e), shape.slice(laneAxes))];
   }
 
   value(node: Node, index: readonly Ix[], env: Env): LaneValue {
     const key = `${node.id}@${index.map((i) => i.key).join(",")}`;
-    const known = env.memo.get(key);
-    if (known !== undefined) return known;
+    const cached = env.memo.get(key);
+    if (cached !== undefined) return cached;
     if (node.outputs === null && !laneDTypes.has(node.dtype)) throw new NotLane(`${node.dtype} in a lane`);
     const value = this.#value(node, index, env);
     env.memo.set(key, value);
@@ -195,8 +195,8 @@ export class LaneEvaluator {
   /** The state variable of an element of a carry. */
   #own(place: CarryPlace, index: readonly Ix[], shape: readonly number[]): number {
     const address = linearize(index, shape);
-    const per = numel(shape.slice(place.kept));
-    const mine = linearize([...this.lane.slice(0, place.kept)], shape.slice(0, place.kept)).times(per);
+    const per = numel(shape.slice(place.laneAxes));
+    const mine = linearize([...this.lane.slice(0, place.laneAxes)], shape.slice(0, place.laneAxes)).times(per);
     const own = address.add(mine.times(-1));
     if (!own.isConstant || own.constant < 0 || own.constant >= per) throw new NotLane("lanes read each other's state");
     return place.first + own.constant * (place.count / per);
@@ -299,16 +299,16 @@ export class LaneEvaluator {
     for (let c = 0; c < count; c++) {
       const param = body.params[consts + c];
       const parts = isComplex(param.dtype) ? 2 : 1;
-      let kept = this.prefix.length;
+      let laneAxes = this.prefix.length;
       let mode: CarryMode = "own";
       if (!this.leads(param.shape)) {
         const grows = accumulated(node, c) !== null;
         mode = grows ? "sum" : "shared";
-        kept = 0;
-        if (grows) while (kept < this.prefix.length && param.shape[kept] === this.prefix[kept]) kept++;
+        laneAxes = 0;
+        if (grows) while (laneAxes < this.prefix.length && param.shape[laneAxes] === this.prefix[laneAxes]) laneAxes++;
       }
-      const own = numel(param.shape.slice(kept)) * parts;
-      places.push({ mode, kept, first, count: own, dtype: realOf(param.dtype) });
+      const own = numel(param.shape.slice(laneAxes)) * parts;
+      places.push({ mode, laneAxes, first, count: own, dtype: realOf(param.dtype) });
       first += own;
       if (first > laneLimits.state) throw new NotLane(`${first} state variables per lane`);
     }
@@ -320,15 +320,15 @@ export class LaneEvaluator {
     return places.flatMap((place, c) => {
       const x = node.inputs[consts + c];
       if (place.mode === "sum") return Array.from({ length: place.count }, () => this.pool.constant(0, place.dtype));
-      return this.numbers(x, place.kept, env);
+      return this.numbers(x, place.laneAxes, env);
     });
   }
 
   /** All scalars that one lane has of a tensor. */
-  numbers(node: Node, kept: number, env: Env): LaneScalar[] {
-    const count = numel(node.shape.slice(kept));
+  numbers(node: Node, laneAxes: number, env: Env): LaneScalar[] {
+    const count = numel(node.shape.slice(laneAxes));
     return Array.from({ length: count }, (_, e) =>
-      this.value(node, this.elementIndex(node.shape, e, kept), env),
+      this.value(node, this.elementIndex(node.shape, e, laneAxes), env),
     ).flat();
   }
 
@@ -365,21 +365,21 @@ export class LaneEvaluator {
     });
     loop.next = carries.flatMap((place, c) => {
       const output = body.outputs[c];
-      if (place.mode !== "sum") return this.numbers(output, place.kept, inner);
+      if (place.mode !== "sum") return this.numbers(output, place.laneAxes, inner);
       const grown = accumulated(node, c)!;
       if (grown === "unchanged") return numbers.slice(place.first, place.first + place.count);
-      const added = this.partialNumbers(grown, place.kept, inner);
+      const added = this.partialNumbers(grown, place.laneAxes, inner);
       return added.map((a, k) => this.pool.add(numbers[place.first + k], a));
     });
     return instance;
   }
 
-  /** This lane's contribution to a tensor that is a sum over the lanes of the axes after `kept`. */
-  partialNumbers(node: Node, kept: number, env: Env): LaneScalar[] {
-    const axes = this.prefix.map((_, i) => i).slice(kept);
-    const count = numel(node.shape.slice(kept));
+  /** This lane's contribution to a tensor that is a sum over the lanes of the axes after `laneAxes`. */
+  partialNumbers(node: Node, laneAxes: number, env: Env): LaneScalar[] {
+    const axes = this.prefix.map((_, i) => i).slice(laneAxes);
+    const count = numel(node.shape.slice(laneAxes));
     return Array.from({ length: count }, (_, e) =>
-      this.partial(node, this.elementIndex(node.shape, e, kept), axes, env),
+      this.partial(node, this.elementIndex(node.shape, e, laneAxes), axes, env),
     ).flat();
   }
 
@@ -482,8 +482,8 @@ export class LaneEvaluator {
       this.#lanePositions(x.shape[axis], axes).map(({ positions, left }) => (): LaneValue => {
         const others = reduced.filter((a) => a !== axis);
         // Inserts the lane's position at the reduced axis; the other reduced axes are unrolled or belong to other lanes.
-        let kept = 0;
-        const full = x.shape.map((_, a) => (reduced.includes(a) ? Ix.zero : index[kept++]));
+        let outer = 0;
+        const full = x.shape.map((_, a) => (reduced.includes(a) ? Ix.zero : index[outer++]));
         return this.ops.sum(
           positions.flatMap((position) => {
             full[axis] = position;

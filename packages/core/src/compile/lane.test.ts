@@ -114,12 +114,12 @@ function programsOf(make: () => { fn: Fn; args: Tensor[] }, lanes: ScheduleOptio
     const inputs = args.map((a) => a.realize());
     weft.jit((...x: Tensor[]) => fn(...x))(...inputs);
     const { fn: graph, options } = device.last!;
-    const plan = scheduleFunction(graph, {
+    const schedule = scheduleFunction(graph, {
       parallelRows: 16,
       longReduction: 4096,
       lanes: { ...lanes, known: options.known ?? new Map() },
     });
-    return plan.steps.flatMap((step) => (step.kind === "lane" ? [step.program] : []));
+    return schedule.steps.flatMap((step) => (step.kind === "lane" ? [step.program] : []));
   });
 }
 

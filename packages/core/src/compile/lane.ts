@@ -166,8 +166,8 @@ class Scheduler {
   }
 
   #stageOfLoop(loop: LaneLoop): number {
-    const known = this.#loopStage.get(loop);
-    if (known !== undefined) return known;
+    const cached = this.#loopStage.get(loop);
+    if (cached !== undefined) return cached;
     this.#loopStage.set(loop, 0);
     let stage = 0;
     const outside = (s: LaneScalar): void => {

@@ -424,7 +424,7 @@ function withEpilogues(work: Work[], fusion: Fusion): Work[] {
   const readers = new Map<string, number>();
   for (const w of work) for (const key of w.reads) readers.set(key, (readers.get(key) ?? 0) + 1);
   const results = new Set(fusion.results.map((node) => memoryKey(node)));
-  const gone = new Set<Work>();
+  const absorbed = new Set<Work>();
   work.forEach((w, at) => {
     const { step } = w;
     if (step.kind !== "library" || step.node.op !== "matmul" || step.node.shape.length !== 2) return;
@@ -443,9 +443,9 @@ function withEpilogues(work: Work[], fusion: Fusion): Work[] {
       writes: work[user].writes,
       at: w.at,
     };
-    gone.add(work[user]);
+    absorbed.add(work[user]);
   });
-  return work.filter((w) => !gone.has(w));
+  return work.filter((w) => !absorbed.has(w));
 }
 
 /** One store, as large as the product and of its dtype, reading the product only where it writes. */
@@ -500,7 +500,7 @@ export function scheduleFunction(fn: GraphFn, options: ScheduleOptions): Schedul
 }
 
 /** The stored node behind a contiguous operand of a library call. */
-export function contiguousOperand(plan: Schedule, node: Node): Node {
-  const known = (n: Node): boolean => plan.locations.has(memoryKey(n)) && n.outputs === null;
-  return resolveViews(node, axisVariables(node.shape), known).node;
+export function contiguousOperand(schedule: Schedule, node: Node): Node {
+  const isPlaced = (n: Node): boolean => schedule.locations.has(memoryKey(n)) && n.outputs === null;
+  return resolveViews(node, axisVariables(node.shape), isPlaced).node;
 }
