@@ -14,6 +14,7 @@ import {
   outputAvals,
 } from "../graph/index.js";
 import { build, make, type Value } from "../ops/index.js";
+import { settings } from "../settings/index.js";
 import { dependents, rebuild, uniformValue } from "../transform/index.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
 import { type LaneOptions, type LaneProgram, type LaneStore, liveScalars, scheduleProgram } from "./lane.js";
@@ -361,7 +362,7 @@ function refusals<T>(prefix: readonly number[], body: () => T): T | null {
     return body();
   } catch (error) {
     if (error instanceof NotLane || error instanceof RangeError) {
-      if (process.env.WEFT_LANES === "why") console.error(`not lanes [${prefix}]: ${error.message}`);
+      if (settings.lanes.get() === "why") console.error(`not lanes [${prefix}]: ${error.message}`);
       return null;
     }
     throw error;
@@ -454,7 +455,7 @@ function productsBetween(region: Region, scan: Node): number {
 
 /** The function with its lane programs outlined. */
 export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
-  if (process.env.WEFT_LANES === "0") return fn;
+  if (settings.lanes.get() === "0") return fn;
   if (fn.effects !== undefined) {
     // Effects are kept like results.
     const { params, outputs } = outlineLanes({ params: fn.params, outputs: [...fn.outputs, ...fn.effects] }, options);
@@ -471,7 +472,7 @@ export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
     if (start < 0) return current;
     const first = scans[start];
     let found: Found | null = firstOf(prefixes(first), (prefix) => attempt(graph, [first], prefix, options));
-    const wanted = process.env.WEFT_LANE_FORM === "block";
+    const wanted = settings.laneForm.get() === "block";
     if (options.blocks && (wanted || found === null || isHeavy(found.program))) {
       const blocks = firstOf(prefixes(first), (prefix) => attemptBlock(graph, first, prefix));
       if (blocks !== null) {

@@ -2,6 +2,7 @@
 // those of adjacent lanes far apart. A warp moves the numbers of several steps of all its lanes at once, in whole cache
 // lines, and each lane reads its own from shared memory.
 import { type DType, isComplex } from "../graph/index.js";
+import { settings } from "../settings/index.js";
 import type { Ix } from "./index-expr.js";
 import type { LaneProgram } from "./lane.js";
 import type { LaneLoop } from "./lane-scalar.js";
@@ -27,7 +28,7 @@ export interface Tile {
  * Minimum number of lanes: few lanes read single numbers faster than tiles. WEFT_LANE_TILES sets another limit, for
  * tests.
  */
-const tiledLanes = (): number => Number(process.env.WEFT_LANE_TILES ?? 16384);
+const tiledLanes = (): number => settings.laneTiles.get();
 const tileBytes = 64;
 
 /** The tile of an access; null where the layout of its lanes or steps does not allow one. */

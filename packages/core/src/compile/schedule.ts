@@ -1,5 +1,6 @@
 // The schedule of a function: kernels, library calls and loops in order, and the memory location of every value.
 import { bytesOf, type GraphFn, InternalError, isOp, type Node, numel, outputAvals } from "../graph/index.js";
+import { settings } from "../settings/index.js";
 import { type Batching, joinKernels } from "./batch-kernels.js";
 import { type FuseOptions, type Fusion, fuse } from "./fuse.js";
 import { isZeroBase, type MatrixOperand, matrixOperand } from "./fuse-rules.js";
@@ -489,7 +490,7 @@ function inOrder(work: Work[]): Work[] {
 }
 
 export function scheduleFunction(fn: GraphFn, options: ScheduleOptions): Schedule {
-  const force = process.env.WEFT_LANE_HISTORY;
+  const force = settings.laneHistory.get();
   const prepared = outlineLanes(prepare(fn, options), {
     ...laneDefaults,
     ...(force ? { force } : {}),

@@ -3,6 +3,7 @@
 
 import { linkOf, linkTime, opCost, type Rates, ratesAt } from "../cost/index.js";
 import { type CollectiveKind, type GraphFn, type Node, range, showAval, showShape, WeftError } from "../graph/index.js";
+import { settings } from "../settings/index.js";
 import { Evaluator, type StrategyEvaluation, type Theme } from "./evaluate.js";
 import type { Strategy } from "./layout.js";
 import { Mesh } from "./mesh.js";
@@ -148,7 +149,7 @@ class ShardingPlanner {
     this.singleTransfer = this.#transfer(this.singleDevice, []);
     this.single = this.singleCompute + this.singleTransfer.seconds;
     this.#takeOver = takeOver(fn, options.donated ?? []);
-    const ignore = options.ignoreAnnotations ?? process.env.WEFT_IGNORE_ANNOTATIONS === "1";
+    const ignore = options.ignoreAnnotations ?? settings.ignoreAnnotations.get();
     this.#rules = ignore ? new Map() : (options.rules ?? new Map());
     this.#constraints = ignore
       ? { axes: [], devices: Number.POSITIVE_INFINITY, any: false, pinned: false }
@@ -340,7 +341,7 @@ class ShardingPlanner {
   plan(): ShardingPlan {
     const { options, single, singleDevice } = this;
     const mayGain = this.isRequired || single > 2 * leastLatency(options.rates);
-    const enabled = options.enabled ?? process.env.WEFT_AUTO_SHARD !== "0";
+    const enabled = options.enabled ?? settings.autoShard.get();
     if (enabled && options.ranks.length > 1 && mayGain) this.search();
     const gain = options.gain ?? 1.05;
     const chosen = this.#choose(gain);
