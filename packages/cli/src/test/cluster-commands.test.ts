@@ -109,7 +109,7 @@ test("errors of wrong usage and missing servers name the remedy", { skip }, () =
   assert.match(many.stderr, /2 devices were asked for and the dispatcher at .* has 1 worker; ask for fewer/);
   assert.equal(many.status, 2);
   assert.match(weft("tape", "show", join(folder, "none")).stderr, /does not exist/);
-  assert.match(weft("worker", "-p", port, "--device", "abacus").stderr, /there is no such device/);
+  assert.match(weft("worker", "-p", port, "--device", "abacus").stderr, /there is no device "abacus"; devices are/);
 });
 
 test("SIGINT ends server and worker cleanly", { skip }, async () => {

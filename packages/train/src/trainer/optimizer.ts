@@ -2,10 +2,10 @@
 import {
   adam,
   adamW,
+  type LearningRateSchedule,
   type LossScaled,
   lossScaled,
   type Optimizer,
-  type Schedule,
   schedule,
   sgd,
 } from "@weft/core/optim";
@@ -16,7 +16,7 @@ export interface ConfiguredOptimizer {
   /** float16: the optimizer with a scaled loss. */
   scaling: { optimizer: LossScaled<unknown>; dynamic: boolean } | null;
   /** For logs: the learning rate of a step, from 1. */
-  rate: Schedule;
+  rate: LearningRateSchedule;
 }
 
 /** A fixed scale does not change; the factor must be below 1, and an overflow ends the run anyway. */
