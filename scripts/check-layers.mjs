@@ -9,6 +9,7 @@ const layers = {
   formats: ["stats"],
   core: [
     "graph",
+    "settings",
     "ops",
     "transform",
     "cost",

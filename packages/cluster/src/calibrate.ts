@@ -5,6 +5,7 @@ import type { Rates } from "@weft/core/internal/cost";
 import { type Device, ShmGroup } from "@weft/core/internal/device";
 import { allAgree, isQuiet, knownRates, measureGroup, ratesOf, saveRates } from "@weft/core/internal/runtime";
 import { log } from "./debug.js";
+import { clusterSettings } from "./settings.js";
 
 /** The workers of one launcher: this worker's rank among them, their number, and the name of their group. */
 export interface Neighbors {
@@ -23,7 +24,7 @@ export interface CalibrateOptions {
 const patience = 20;
 
 /** WEFT_RATES=assumed: tests set it, so that plans do not depend on the load of the machine. */
-const isAssumed = (): boolean => process.env.WEFT_RATES === "assumed";
+const isAssumed = (): boolean => clusterSettings.rates.get() === "assumed";
 
 /** Null if nothing is measured and the planner has to assume rates. */
 export function workerRates(device: Device, { calibrate, neighbors }: CalibrateOptions): Rates | null {

@@ -14,6 +14,7 @@ import {
   type Strategy,
 } from "@weft/core/internal/shard";
 import { rulesFromEnvironment } from "./rules.js";
+import { clusterSettings } from "./settings.js";
 
 export interface Choice {
   mesh: Mesh;
@@ -52,7 +53,7 @@ function meshFromSizes(sizes: Readonly<Record<string, number>>, devices: number)
 export function choose(fn: GraphFn, options: ChooseOptions): Choice {
   const { devices, rates, params, donated, enabled, rules = rulesFromEnvironment() } = options;
   // For tests and comparisons: shard over all workers, whatever the estimated cost.
-  const all = process.env.WEFT_FORCE_SHARD === "1" && devices > 1 ? Mesh.of({ d: devices }) : undefined;
+  const all = clusterSettings.forceShard.get() && devices > 1 ? Mesh.of({ d: devices }) : undefined;
   const asked = options.mesh === undefined ? all : meshFromSizes(options.mesh, devices);
   const made = planSharding(fn, {
     ranks: range(devices),

@@ -338,7 +338,7 @@ test("a client that exceeds its queue limit gets an error and can continue", { s
 });
 
 test("fetches and uploads over sockets, as between hosts", { skip }, async () => {
-  process.env.WEFT_DATA = "socket";
+  process.env.WEFT_CLUSTER_DATA = "socket";
   const remote = await connect(cluster.address, { token: cluster.local!.token });
   try {
     const x = wave([777, 333], 5);
@@ -351,7 +351,7 @@ test("fetches and uploads over sockets, as between hosts", { skip }, async () =>
       .dataSync();
     for (let i = 0; i < expected.length; i += 7) assert.ok(Math.abs(Number(got[i]) - Number(expected[i])) < 1e-3);
   } finally {
-    delete process.env.WEFT_DATA;
+    delete process.env.WEFT_CLUSTER_DATA;
     await remote.close();
     weft.useDevice(cluster.device);
   }

@@ -2,6 +2,7 @@
 import type { Device } from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
 import { session, tape, useDevice } from "@weft/core/internal/runtime";
+import { settings } from "@weft/core/internal/settings";
 import { Connection, type ConnectOptions } from "./connection.js";
 import { ClusterDevice } from "./device.js";
 import { type LaunchOptions, LocalCluster } from "./launch.js";
@@ -22,12 +23,12 @@ type Target = string | (LaunchOptions & ConnectOptions);
 
 export const connectionOptions = (options: ConnectOptions): ConnectOptions => ({
   ...options,
-  tape: options.tape ?? (process.env.WEFT_TAPE ?? "") !== "",
+  tape: options.tape ?? settings.tape.isSet(),
 });
 
 /** Connects to a dispatcher, or starts one with local workers, and makes the cluster the current device. */
 export async function connect(target?: Target, options: ConnectOptions = {}): Promise<Cluster> {
-  const wanted = target ?? process.env.WEFT_CONNECT;
+  const wanted = target ?? settings.connect.get();
   if (wanted === undefined || wanted === "")
     throw new WeftError(
       'connect: give an address ("localhost:9000"), { devices: 4 } to start workers here, or set WEFT_CONNECT',
@@ -43,7 +44,7 @@ export async function connect(target?: Target, options: ConnectOptions = {}): Pr
 }
 
 async function open(address: string, options: ConnectOptions, local: LocalCluster | null): Promise<Cluster> {
-  const before: Device | null = process.env.WEFT_CONNECT ? null : session().device;
+  const before: Device | null = settings.connect.isSet() ? null : session().device;
   const device = makeClusterDevice(address, options);
   const { connection } = device;
   await connection.ready;

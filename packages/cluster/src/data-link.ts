@@ -8,6 +8,7 @@ import { type ArrayPart, denseStrides, putPart } from "./boxes.js";
 import { ClusterError } from "./errors.js";
 import { type DataPlaneFrame, framePayload, readFrames, writeFrame } from "./frames.js";
 import { type FailureCode, failureCode, type WorkerInfo } from "./protocol.js";
+import { clusterSettings } from "./settings.js";
 import { hostId, type Security } from "./wire.js";
 
 /** Where a shard is written in the array of the whole tensor. */
@@ -43,7 +44,7 @@ export class DataLink {
   ) {
     const { host, port, key, tls } = worker.data;
     this.shares =
-      worker.process.host === hostId() && worker.process.memory !== null && process.env.WEFT_DATA !== "socket";
+      worker.process.host === hostId() && worker.process.memory !== null && clusterSettings.data.get() !== "socket";
     const address = host === "localhost" ? "127.0.0.1" : host;
     this.#socket = tls
       ? connectTls({ host: address, port, ca: security.ca === undefined ? undefined : readFileSync(security.ca) })
@@ -150,7 +151,7 @@ export class DataLink {
       if (this.#base === 0) {
         this.#base = null;
         throw new ClusterError(
-          `the memory of worker ${this.worker.id} (process ${pid}) cannot be opened; set WEFT_DATA=socket to fetch over a socket`,
+          `the memory of worker ${this.worker.id} (process ${pid}) cannot be opened; set WEFT_CLUSTER_DATA=socket to fetch over a socket`,
           "error",
         );
       }

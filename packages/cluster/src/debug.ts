@@ -1,18 +1,10 @@
 // Debug logs on standard error: WEFT_DEBUG_DISPATCHER, _WORKER, _CLIENT and _PLANNER.
-type Part = "dispatcher" | "worker" | "client" | "planner";
+import { clusterSettings } from "./settings.js";
 
-const on = new Map<Part, boolean>();
+type Part = keyof typeof clusterSettings.debug;
 
-/** Whether logging is enabled for a component; the environment is read once. */
-export function isLogging(part: Part): boolean {
-  let known = on.get(part);
-  if (known === undefined) {
-    const value = process.env[`WEFT_DEBUG_${part.toUpperCase()}`];
-    known = value !== undefined && value !== "" && value !== "0";
-    on.set(part, known);
-  }
-  return known;
-}
+/** Whether logging is enabled for a component. */
+export const isLogging = (part: Part): boolean => clusterSettings.debug[part].get();
 
 const begin = performance.now();
 

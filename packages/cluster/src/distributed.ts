@@ -5,6 +5,7 @@ import { barrierOf, type Device, LocalGroup, MpiGroup, type ProcessGroup, ShmGro
 import { type OpAttrs, type ReduceFn, ShapeError, WeftError } from "@weft/core/internal/graph";
 import { make } from "@weft/core/internal/ops";
 import { nextCollective, session } from "@weft/core/internal/runtime";
+import { settings } from "@weft/core/internal/settings";
 import { div, Tensor } from "@weft/core/internal/tensor";
 import { type RankEnvironment, rankFromEnvironment } from "./environment.js";
 
@@ -27,7 +28,7 @@ let ownDevice: Device | null = null;
 export async function init(options: InitOptions = {}): Promise<ProcessGroup> {
   if (current !== null) throw new WeftError("distributed.init was called before; shutdown() first");
   place = rankFromOptions(options);
-  if (place.size > 1 && process.env.WEFT_THREADS === undefined && availableParallelism() === cpus().length)
+  if (place.size > 1 && !settings.threads.isSet() && availableParallelism() === cpus().length)
     // Processes on one host divide its cores; a launcher that binds processes has done so already.
     process.env.WEFT_THREADS = String(Math.max(1, Math.floor(cpus().length / place.localSize)));
   const host = open(place, options);
@@ -51,7 +52,7 @@ function open(where: RankEnvironment, { backend = "auto", joinTimeout }: InitOpt
   if (size === 1) return new LocalGroup();
   const chosen = backend === "auto" ? (localSize === size ? "shm" : "mpi") : backend;
   if (chosen === "mpi") return MpiGroup.join();
-  return ShmGroup.join(name, rank, size, { joinTimeout, threads: Number(process.env.WEFT_THREADS) || 1 });
+  return ShmGroup.join(name, rank, size, { joinTimeout, threads: settings.threads.get() ?? 1 });
 }
 
 /** Leaves the group. The next collective of the other processes fails. */

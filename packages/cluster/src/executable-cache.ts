@@ -6,6 +6,7 @@ import type { Rates } from "@weft/core/internal/cost";
 import { type DType, type GraphFn, type Shape, toPlain, WeftError } from "@weft/core/internal/graph";
 import type { Value } from "@weft/core/internal/ops";
 import { tape } from "@weft/core/internal/runtime";
+import { settings } from "@weft/core/internal/settings";
 import { type Partitioned, type Placement, partition } from "@weft/core/internal/shard";
 import { type Choice, type ChooseOptions, choose } from "./choose.js";
 import type { Connection } from "./connection.js";
@@ -107,7 +108,7 @@ export class ExecutableCache {
     const devices = this.connection.workers.length;
     if (devices === 0)
       throw new WeftError(`the dispatcher at ${this.connection.address} has no workers; start one: weft worker`);
-    const enabled = process.env.WEFT_AUTO_SHARD !== "0";
+    const enabled = settings.autoShard.get();
     return this.chooser(fn, { devices, rates, params, donated, enabled, ...this.constraints });
   }
 

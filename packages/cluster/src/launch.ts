@@ -4,6 +4,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { coreOrder } from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
+import { clusterSettings } from "./settings.js";
 import { randomKey } from "./wire.js";
 import type { WorkerOptions } from "./worker.js";
 
@@ -49,7 +50,7 @@ class ChildServer {
     this.child.unref();
     for (const pipe of [stdin, stdout, stderr]) (pipe as unknown as { unref?(): void }).unref?.();
     stderr?.setEncoding("utf8").on("data", (text: string) => {
-      if (Object.keys(process.env).some((name) => name.startsWith("WEFT_DEBUG_"))) process.stderr.write(text);
+      if (Object.values(clusterSettings.debug).some((setting) => setting.get())) process.stderr.write(text);
       this.lines.push(...text.split("\n").filter((line) => line !== ""));
       if (this.lines.length > maxLines) this.lines.splice(0, this.lines.length - maxLines);
     });

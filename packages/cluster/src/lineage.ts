@@ -3,6 +3,7 @@
 // the hooks do the communication.
 import { WeftError } from "@weft/core/internal/graph";
 import type { ClusterBuffer, StagingBuffer } from "./buffer.js";
+import { clusterSettings } from "./settings.js";
 
 /** Issues a recorded call again with these inputs and outputs. */
 export type RecomputeStep = (inputs: ClusterBuffer[], outputs: ClusterBuffer[]) => void;
@@ -41,16 +42,11 @@ export interface LineageLimits {
   seconds: number;
 }
 
-const number = (name: string, otherwise: number): number => {
-  const value = Number(process.env[name] ?? "");
-  return (process.env[name] ?? "") !== "" && value >= 0 ? value : otherwise;
-};
-
 export const limitsFromEnvironment = (): LineageLimits => ({
-  enabled: process.env.WEFT_RECOMPUTE !== "0",
-  bytes: number("WEFT_RECOMPUTE_BYTES", 256e6),
-  calls: number("WEFT_RECOMPUTE_CALLS", 1000),
-  seconds: number("WEFT_RECOMPUTE_SECONDS", 60),
+  enabled: clusterSettings.recompute.get(),
+  bytes: clusterSettings.recomputeBytes.get(),
+  calls: clusterSettings.recomputeCalls.get(),
+  seconds: clusterSettings.recomputeSeconds.get(),
 });
 
 /** A tensor cannot be recomputed; the message says why. */

@@ -4,6 +4,7 @@ import { readFileSync, statSync } from "node:fs";
 import { WeftError } from "@weft/core/internal/graph";
 import { parseRules, type ShardRules } from "@weft/core/internal/shard";
 import { parse } from "yaml";
+import { clusterSettings } from "./settings.js";
 
 let known: { key: string; rules: ShardRules } | null = null;
 
@@ -31,6 +32,6 @@ export function readRules(given: string | object, named = "sharding"): ShardRule
 
 /** The rules of WEFT_SHARD_RULES; empty if it is not set. */
 export function rulesFromEnvironment(): ShardRules {
-  const file = process.env.WEFT_SHARD_RULES;
-  return file === undefined || file === "" ? new Map() : readRules(file, "WEFT_SHARD_RULES");
+  const file = clusterSettings.shardRules.get();
+  return file === undefined ? new Map() : readRules(file, "WEFT_SHARD_RULES");
 }

@@ -42,7 +42,7 @@ test("beyond loopback, control messages, results and uploads use TLS and a token
   const worker = new Worker({ host: address, port, dataHost: address, cores: 1, cert, key, ca: cert, token });
   const ready = new Promise<void>((resolve) => void worker.run(() => resolve()));
   await ready;
-  process.env.WEFT_DATA = "socket";
+  process.env.WEFT_CLUSTER_DATA = "socket";
   try {
     await assert.rejects(connect(`${address}:${port}`, { ca: cert }), /a token is needed/);
     await assert.rejects(connect(`${address}:${port}`, { ca: cert, token: "wrong" }), /token is wrong/);
@@ -55,7 +55,7 @@ test("beyond loopback, control messages, results and uploads use TLS and a token
     assert.equal(got[199_999], 399_998);
     await cluster.close();
   } finally {
-    delete process.env.WEFT_DATA;
+    delete process.env.WEFT_CLUSTER_DATA;
     weft.setDevice("cpu");
     worker.stop();
     dispatcher.stop();

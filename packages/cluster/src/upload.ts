@@ -5,10 +5,11 @@ import { bytesOf } from "@weft/core/internal/graph";
 import { denseStrides, takePart } from "./boxes.js";
 import type { ClusterBuffer, StagingBuffer } from "./buffer.js";
 import type { Connection } from "./connection.js";
+import { clusterSettings } from "./settings.js";
 
 /** Copies bytes into a staging buffer that workers can read. */
 export function stage(from: Uint8Array): StagingBuffer {
-  const address = process.env.WEFT_DATA === "socket" ? 0 : arena.allocate(from.byteLength);
+  const address = clusterSettings.data.get() === "socket" ? 0 : arena.allocate(from.byteLength);
   if (address !== 0 && from.byteLength > 0) groupLibrary().copyIn(address, from, from.byteLength);
   return { address, bytes: address === 0 ? from.slice() : null };
 }

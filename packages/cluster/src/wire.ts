@@ -7,6 +7,7 @@ import { hostname } from "node:os";
 import * as grpc from "@grpc/grpc-js";
 import { WeftError } from "@weft/core/internal/graph";
 import { maxMessageBytes } from "./protocol.js";
+import { clusterSettings } from "./settings.js";
 
 export interface Security {
   /** Shared secret of the cluster; required beyond loopback. */
@@ -19,10 +20,10 @@ export interface Security {
 
 export function securityFrom(options: Security, env: NodeJS.ProcessEnv = process.env): Security {
   return {
-    token: options.token ?? env.WEFT_TOKEN,
-    cert: options.cert ?? env.WEFT_TLS_CERT,
-    key: options.key ?? env.WEFT_TLS_KEY,
-    ca: options.ca ?? env.WEFT_TLS_CA,
+    token: options.token ?? clusterSettings.token.get(env),
+    cert: options.cert ?? clusterSettings.tlsCert.get(env),
+    key: options.key ?? clusterSettings.tlsKey.get(env),
+    ca: options.ca ?? clusterSettings.tlsCa.get(env),
   };
 }
 

@@ -2,6 +2,7 @@
 import { type Device, device } from "./device/index.js";
 import { WeftError } from "./graph/index.js";
 import { memory as memoryManager, setDefaultDevice, useDevice } from "./runtime/index.js";
+import { settings } from "./settings/index.js";
 
 /** Runs everything that follows on this device (a name or a device). */
 export function setDevice(chosen: string | Device): Device {
@@ -10,7 +11,7 @@ export function setDevice(chosen: string | Device): Device {
 
 // WEFT_CONNECT runs an unchanged program on a cluster. Only then is the cluster package loaded: whoever wants tensors
 // alone does not install it.
-const address = process.env.WEFT_CONNECT ?? "";
+const address = settings.connect.get() ?? "";
 if (address !== "") {
   const cluster = "@weft/cluster";
   await import(cluster).catch((error: Error) => {

@@ -6,6 +6,7 @@ import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { benchSettings } from "../settings.js";
 import type { Context, Suite } from "./context.js";
 import { jsonLines } from "./peers.js";
 import { runningChildren } from "./process.js";
@@ -229,7 +230,7 @@ const suite: Suite = {
     const isChosen = (name: string): boolean =>
       (only === undefined || holds(name, only)) && (skip === undefined || !holds(name, skip));
     const files = gpuTestFiles(context.flag("all")).filter(({ suite: name }) => isChosen(name));
-    const shardingDevice = process.env.WEFT_SHARD_TEST_DEVICE ?? (context.flag("emulated") ? null : "cuda");
+    const shardingDevice = benchSettings.shardTestDevice.get() ?? (context.flag("emulated") ? null : "cuda");
     const hasSharding = !context.flag("no-sharding") && shardingDevice !== null && isChosen("sharding");
     const tests = new GpuTests(context);
     const gpu = tests.gpuName();

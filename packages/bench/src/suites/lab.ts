@@ -15,6 +15,7 @@ import {
 import { loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { mean, median } from "@weft/formats/stats";
+import { benchSettings } from "../settings.js";
 import type { Context, Suite } from "./context.js";
 import { entryPoint } from "./main-path.js";
 import { findPeer, peerScript, pythonLines } from "./peers.js";
@@ -146,7 +147,7 @@ const fastest = <T extends { seconds: number }>(samples: T[]): T =>
 function compareTrace(context: Context, file: string, rank: number): object {
   const repeats = context.quick ? 1 : 3;
   const ours = Array.from({ length: repeats }, () => analyzeTrace(file));
-  const python = process.env.WEFT_HTA_PYTHON;
+  const python = benchSettings.htaPython.get();
   const peer: { seconds: number; idleUs: number }[] = [];
   let absent: string | null = "WEFT_HTA_PYTHON is not set";
   if (python !== undefined && context.peers)

@@ -4,6 +4,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
+import { benchSettings } from "../settings.js";
 import { type Contestant, PeerProcess } from "./contestant.js";
 import type { Context } from "./context.js";
 import { peerFolder } from "./record.js";
@@ -20,13 +21,13 @@ function aptInstall(name: string): void {
   spawnSync("apt-get", ["-qq", "install", "-y", "--no-install-recommends", name], { stdio: "ignore" });
 }
 
-const torchEnvironment = join(process.env.WEFT_VENVS ?? join(homedir(), ".cache/weft/venvs"), "torch");
+const torchEnvironment = join(benchSettings.venvs.get() ?? join(homedir(), ".cache/weft/venvs"), "torch");
 
 function findTorch({ device, ...context }: Context, python: string): Found {
-  if (process.env.WEFT_TORCH === "none" || !context.peers) return { reason: "not requested" };
+  if (benchSettings.torch.get() === "none" || !context.peers) return { reason: "not requested" };
   const code = device === "cpu" ? "import torch" : "import torch; assert torch.cuda.is_available()";
   const own = join(torchEnvironment, "bin/python");
-  const ready = [process.env.WEFT_TORCH_PYTHON ?? own, python].find((path) => runs(path, code));
+  const ready = [benchSettings.torchPython.get() ?? own, python].find((path) => runs(path, code));
   if (ready !== undefined) return { command: ready };
   if (device !== "cpu") return { reason: `${python} has no PyTorch that can use the GPU` };
   if (spawnSync(python, ["-m", "venv", torchEnvironment], { stdio: "ignore" }).status === 0)

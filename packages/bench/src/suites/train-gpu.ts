@@ -45,7 +45,7 @@ class TrainerOnGpu {
     readonly context: Context,
     readonly windows: number,
   ) {
-    process.env.WEFT_DATA = join(this.#folder, "home");
+    process.env.WEFT_DATASETS = join(this.#folder, "home");
     this.#news = makeNews(this.#folder, context.quick ? 200 : 20975);
   }
 

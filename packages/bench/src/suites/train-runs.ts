@@ -131,7 +131,7 @@ async function compareSettings(context: Context, folder: string): Promise<void> 
   if (path === undefined || !existsSync(path)) throw new Error(`--data ${path}: expected the folder of AG News`);
   const weft = await import("@weft/core");
   const trainer = await import("@weft/train");
-  process.env.WEFT_DATA ??= join(folder, "home");
+  process.env.WEFT_DATASETS ??= join(folder, "home");
   weft.setDevice(context.device);
   const began = performance.now();
   const rows: object[] = [];

@@ -52,7 +52,7 @@ export const textConfig = (folder: string, size: ModelSize, rows: number, more: 
 /** Environment of a run: its own data folder, and threads as the run chooses them. */
 export function runEnvironment(folder: string): NodeJS.ProcessEnv {
   const { WEFT_THREADS: _, ...rest } = process.env;
-  return { ...rest, WEFT_DATA: join(folder, "home"), OMP_NUM_THREADS: "1" };
+  return { ...rest, WEFT_DATASETS: join(folder, "home"), OMP_NUM_THREADS: "1" };
 }
 
 /** One step as a rank records it; times in microseconds. */

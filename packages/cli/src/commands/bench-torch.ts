@@ -2,6 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import type { BenchOptions } from "@weft/bench";
+import { cliSettings } from "./settings.js";
 
 export interface TorchRow {
   compute: number[];
@@ -12,7 +13,7 @@ export interface TorchRow {
 const script = fileURLToPath(new URL("../../assets/torch_rows.py", import.meta.url));
 
 export function torchRows(bench: BenchOptions): TorchRow[] | { reason: string } {
-  const python = process.env.WEFT_PYTHON ?? "python3";
+  const python = cliSettings.python.get() ?? "python3";
   const { rows, device, warmup, repeats, precision, coresPerWorker, cores } = bench;
   const mine = cores.slice(0, coresPerWorker);
   const job = JSON.stringify({ rows, device, warmup, repeats, precision, threads: mine.length });

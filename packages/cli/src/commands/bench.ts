@@ -4,6 +4,7 @@ import { availableParallelism, cpus, totalmem } from "node:os";
 import { join } from "node:path";
 import { type BenchOptions, coreOrder, parseSize, type RowSpec, rowsOf, runBench, runJitBench } from "@weft/bench";
 import * as weft from "@weft/core";
+import { settings } from "@weft/core/internal/settings";
 import { type BenchRecord, benchFiles, benchText, judgeBench, parseBenchRecord } from "@weft/lab";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { attempt, CommandError, counts, failed, ProgressLine, warn, wrongUsage } from "../terminal/index.js";
@@ -242,7 +243,7 @@ async function measure(options: Options, bench: BenchOptions): Promise<BenchReco
     device: options.simulate === undefined ? bench.device : `${options.simulate} (simulated: every time is predicted)`,
     coresPerWorker: bench.device === "cpu" && options.simulate === undefined ? bench.coresPerWorker : null,
     precision: bench.precision,
-    autoShard: process.env.WEFT_AUTO_SHARD !== "0",
+    autoShard: settings.autoShard.get(),
     hardware: { processor: cpus()[0]?.model ?? "unknown", cores: availableParallelism(), memoryBytes: totalmem() },
     versions: { node: process.version },
     warmup: bench.warmup,

@@ -20,6 +20,7 @@ import {
   scoreLedger,
 } from "@weft/lab";
 import { CommandError, table, warn } from "../terminal/index.js";
+import { cliSettings } from "./settings.js";
 
 export interface StudyInputOptions {
   warmup?: number;
@@ -53,7 +54,7 @@ export function warnProblems(problems: readonly ImportProblem[]): void {
 
 /** The ledger file: the option, WEFT_LEDGER, or `.weft/ledger.jsonl`. */
 export const ledgerPath = (given?: string): string =>
-  given ?? process.env["WEFT_LEDGER"] ?? join(".weft", "ledger.jsonl");
+  given ?? cliSettings.ledger.get() ?? join(".weft", "ledger.jsonl");
 
 /** Scores predictions with these studies, then records theirs; returns a summary. */
 export function keepLedger(reports: readonly StudyReport[], path: string): string {

@@ -2,6 +2,7 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { session, setDevice } from "@weft/core";
+import { settings } from "@weft/core/internal/settings";
 import {
   type Config,
   isRank,
@@ -26,6 +27,7 @@ import {
   wrongUsage,
 } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
+import { cliSettings } from "./settings.js";
 
 interface Options {
   devices?: number[];
@@ -113,7 +115,7 @@ async function run(file: string, options: Options): Promise<void> {
 function overridesOf(options: Options): Parameters<typeof loadConfig>[1] {
   if (options.devices !== undefined && options.devices.length !== 1)
     throw new CommandError("--devices takes one count here; weft scale runs several", wrongUsage);
-  const measured = process.env.WEFT_PROBE_DIR;
+  const measured = cliSettings.probeDir.get();
   const output = options.output ?? (measured === undefined ? undefined : join(measured, "train"));
   const { devices: _, output: __, ...rest } = options;
   return {
@@ -145,7 +147,7 @@ async function startRanks(config: Config): Promise<void> {
 async function trainHere(config: Config, options: Options): Promise<void> {
   // A CPU device is so many cores, alone or among others: what runs on one is measured against what runs on two.
   process.env.WEFT_THREADS ??= String(config.distributed.cores_per_rank);
-  const name = config.device ?? process.env.WEFT_DEVICE;
+  const name = config.device ?? settings.device.get();
   if (name !== undefined && name !== "")
     setDevice(name === "cuda" && config.ranks > 1 ? `cuda:${localDeviceIndex()}` : name);
   const group = config.ranks > 1 ? await joinGroup(config.ranks) : singleRank;
@@ -158,9 +160,9 @@ async function trainHere(config: Config, options: Options): Promise<void> {
     progress.clear();
     if (!options.json && group.rank === 0) process.stdout.write(`${text}\n`);
   };
-  const probeFolder = process.env.WEFT_PROBE_DIR;
+  const probeFolder = cliSettings.probeDir.get();
   const onCores = session().device.traits.usesHostCores;
-  const place = onCores ? ` of ${process.env.WEFT_THREADS} core${process.env.WEFT_THREADS === "1" ? "" : "s"}` : "";
+  const place = onCores ? ` of ${settings.threads.get()} core${settings.threads.get() === 1 ? "" : "s"}` : "";
   say(
     `${config.name}: ${config.ranks} rank${config.ranks === 1 ? "" : "s"}${place}, global batch ${config.globalBatch} = ${config.batchPerRank} a rank` +
       (config.training.accumulation > 1 ? ` x ${config.training.accumulation} micro-steps` : ""),

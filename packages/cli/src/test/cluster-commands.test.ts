@@ -109,7 +109,7 @@ test("wrong usage and missing things are said plainly", { skip }, () => {
   assert.match(many.stderr, /2 devices were asked for and the dispatcher at .* has 1 worker; ask for fewer/);
   assert.equal(many.status, 2);
   assert.match(weft("tape", "show", join(folder, "none")).stderr, /does not exist/);
-  assert.match(weft("worker", "-p", port, "--device", "abacus").stderr, /there is no such device/);
+  assert.match(weft("worker", "-p", port, "--device", "abacus").stderr, /there is no device "abacus"; devices are/);
 });
 
 test("Ctrl-C ends server and worker politely", { skip }, async () => {

@@ -18,7 +18,7 @@ const { startSlurm } = (await import(kit.href)) as { startSlurm: (nodes: number)
 const weft = fileURLToPath(new URL("../../bin/weft.js", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "weft-train-slurm-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
-const env = { ...process.env, WEFT_DATA: join(folder, "data") };
+const env = { ...process.env, WEFT_DATASETS: join(folder, "data") };
 const config = join(folder, "tiny.yaml");
 writeFileSync(
   config,
@@ -101,7 +101,7 @@ async function submitted(slurm: Slurm, script: string): Promise<string> {
   const text = readFileSync(script, "utf8");
   writeFileSync(script, text.replace(/ weft train/, ` ${process.execPath} ${weft} train`));
   const child = spawn("sbatch", ["--wait", "--output", `${script}.out`, script], {
-    env: { ...env, ...slurm.env, WEFT_DATA: env.WEFT_DATA },
+    env: { ...env, ...slurm.env, WEFT_DATASETS: env.WEFT_DATASETS },
     cwd: folder,
     stdio: ["ignore", "ignore", "pipe"],
     timeout: 180_000,

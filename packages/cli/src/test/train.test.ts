@@ -17,7 +17,7 @@ const weft = fileURLToPath(new URL("../../bin/weft.js", import.meta.url));
 const configs = fileURLToPath(new URL("../../../../configs/", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "weft-train-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
-const env = { ...process.env, WEFT_DATA: join(folder, "data"), WEFT_GROUP_TIMEOUT: "60" };
+const env = { ...process.env, WEFT_DATASETS: join(folder, "data"), WEFT_GROUP_TIMEOUT: "60" };
 
 const config = join(folder, "tiny.yaml");
 writeFileSync(
@@ -283,7 +283,7 @@ test("data get, data show, train: a data set from the hub into the cache and thr
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const home = {
     ...env,
-    WEFT_DATA: at("hub-home"),
+    WEFT_DATASETS: at("hub-home"),
     WEFT_HUB: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
   };
   const run = async (...args: string[]): Promise<string> => {

@@ -138,7 +138,7 @@ optimizer: { learning_rate: 0.01 }
   ];
   const done = spawnSync(process.execPath, [weft, ...args], {
     encoding: "utf8",
-    env: { ...process.env, WEFT_DATA: join(folder, "data") },
+    env: { ...process.env, WEFT_DATASETS: join(folder, "data") },
     timeout: 180_000,
   });
   assert.equal(done.status, 0, done.stderr);

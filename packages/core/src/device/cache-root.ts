@@ -3,6 +3,7 @@
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { dirname, isAbsolute, join, resolve } from "node:path";
+import { settings } from "../settings/index.js";
 
 const noticed = new Set<string>();
 
@@ -50,8 +51,8 @@ export const privateCacheIfMade = (): string | null => privateRoot;
 
 /** The place that the environment names; null where it names none. */
 function wanted(): string | null {
-  const given = process.env.WEFT_CACHE_DIR;
-  if (given !== undefined && given !== "") return resolve(given);
+  const given = settings.cacheDir.get();
+  if (given !== undefined) return resolve(given);
   const shared = process.env.XDG_CACHE_HOME;
   if (shared !== undefined && isAbsolute(shared)) return join(shared, "weft");
   try {

@@ -92,7 +92,7 @@ test("WEFT_CACHE_BYTES is the limit; what is no number is named", () => {
   process.env.WEFT_CACHE_BYTES = "1e6";
   assert.equal(cacheLimit(), 1e6);
   process.env.WEFT_CACHE_BYTES = "2 GB";
-  assert.throws(() => cacheLimit(), /WEFT_CACHE_BYTES is "2 GB": give a number of bytes/);
+  assert.throws(() => cacheLimit(), /WEFT_CACHE_BYTES="2 GB" is not valid: give a whole number/);
 });
 
 const skip = findCompiler() === null ? "no C compiler on this machine" : false;

@@ -3,6 +3,7 @@
 import { readdirSync, rmSync, type Stats, statSync, utimesSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { WeftError } from "../graph/index.js";
+import { settings } from "../settings/index.js";
 import { cacheRoot, privateCacheIfMade } from "./cache-root.js";
 
 /** Folders of kernels below the root; what lies beside them (rates, data, environments) is not counted and not removed. */
@@ -17,7 +18,6 @@ export function cachePlaces(name: KernelFolder, file: string): string[] {
   return [...new Set(folders)].map((folder) => join(folder, file));
 }
 
-const defaultLimit = 2 * 1024 ** 3;
 const day = 24 * 3600e3;
 /** Files this young are left alone: another process may have looked one up and not yet opened it. */
 const justUsed = 10 * 60e3;
@@ -25,15 +25,8 @@ const justUsed = 10 * 60e3;
 const lookEvery = 10 * 60e3;
 const lookAfter = 256;
 
-/** How many bytes of kernels may lie on disk: WEFT_CACHE_BYTES, by default 2 GiB. */
-export function cacheLimit(): number {
-  const text = process.env.WEFT_CACHE_BYTES;
-  if (text === undefined || text === "") return defaultLimit;
-  const bytes = Number(text);
-  if (!(bytes >= 0))
-    throw new WeftError(`WEFT_CACHE_BYTES is "${text}": give a number of bytes (2147483648 is the default)`);
-  return bytes;
-}
+/** Maximum size of the kernel cache on disk in bytes. */
+export const cacheLimit = (): number => settings.cacheBytes.get();
 
 /** What this process has used stays, however long ago a file was made. */
 const own = new Set<string>();

@@ -1,6 +1,7 @@
 // The device registry: every kind of device that this process can create, by name. Other packages add theirs (the cluster
 // registers itself when it is imported); nothing outside a device's own folder asks what kind a device is.
 import { WeftError } from "../graph/index.js";
+import { settings } from "../settings/index.js";
 import type { Device } from "./contract.js";
 import { CpuDevice } from "./cpu/index.js";
 import { CudaDevice, gpuCount } from "./cuda/index.js";
@@ -110,8 +111,8 @@ export const availableDevices = (): string[] => factories.flatMap((factory) => f
 
 /** The device that runs when nobody chose one: WEFT_DEVICE, or the most preferred kind that this machine has. */
 export function defaultDevice(): Device {
-  const chosen = process.env.WEFT_DEVICE;
-  if (chosen !== undefined && chosen !== "") return device(chosen);
+  const chosen = settings.device.get();
+  if (chosen !== undefined) return device(chosen);
   const candidates = factories
     .filter(({ preference }) => preference !== undefined)
     .sort((a, b) => a.preference! - b.preference!);

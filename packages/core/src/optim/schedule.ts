@@ -11,7 +11,7 @@ export const scheduleShapes = ["constant", "linear", "cosine"] as const;
 export type ScheduleShape = (typeof scheduleShapes)[number];
 
 /** Options of {@link schedule}. */
-export interface ScheduleOptions {
+export interface LearningRateScheduleOptions {
   shape?: ScheduleShape;
   learningRate: number;
   /** Steps over which the rate rises from 0, in a straight line. */
@@ -35,13 +35,13 @@ const fallingTensor: Record<ScheduleShape, (done: Tensor) => Tensor | number> = 
 };
 
 /** A learning rate as a function of the step count. */
-export interface Schedule {
+export interface LearningRateSchedule {
   (step: Tensor): Tensor | number;
   (step: number): number;
 }
 
 /** Creates a learning-rate schedule for an optimizer. Step k of a warm-up of w steps runs at k / w of the rate. */
-export function schedule(options: ScheduleOptions): Schedule {
+export function schedule(options: LearningRateScheduleOptions): LearningRateSchedule {
   const { shape = "constant", learningRate, warmupSteps = 0, totalSteps = 0, minRatio = 0 } = options;
   requireNumber("schedule", "learningRate", learningRate, 0);
   requireNumber("schedule", "warmupSteps", warmupSteps, 0);
@@ -71,5 +71,6 @@ export function schedule(options: ScheduleOptions): Schedule {
     if (warmupSteps === 0) return later;
     return where(now.lessEqual(warmupSteps), now.mul(learningRate / warmupSteps), later);
   };
-  return ((step: Tensor | number) => (step instanceof Tensor ? ofTensor(step) : ofNumber(step))) as Schedule;
+  return ((step: Tensor | number) =>
+    step instanceof Tensor ? ofTensor(step) : ofNumber(step)) as LearningRateSchedule;
 }

@@ -1,7 +1,8 @@
-// WEFT_DEBUG: 1 one line a run, 2 one line a kernel with its time and rates, 3 the graph too, 4 the generated source.
+// Debug output of runs and kernels (WEFT_DEBUG, see settings).
 import type { Device, Executable } from "../device/index.js";
+import { settings } from "../settings/index.js";
 
-let level = Number(process.env.WEFT_DEBUG ?? 0) || 0;
+let level = settings.debug.get();
 export const debugLevel = (): number => level;
 export const setDebugLevel = (to: number): void => {
   level = to;

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { collectNow, type Device, type DeviceBuffer, OutOfMemoryError } from "../device/index.js";
 import { type Aval, bytesOf, type NodeValue, numel, showAval, WeftError } from "../graph/index.js";
+import { settings } from "../settings/index.js";
 
 type Ending = "disposed" | "donated";
 
@@ -109,12 +110,12 @@ class MemoryManager {
   /** Collect when this much is held; grows with what survives a collection. */
   #threshold = 0;
   /** What the user wants; null: the device says. */
-  #limit: number | null = Number(process.env.WEFT_MEMORY_LIMIT ?? 0) || null;
+  #limit: number | null = settings.memoryLimit.get() || null;
   #finalizers = new FinalizationRegistry<number>((id) => this.unregister(id));
   #scopes: WeakRef<TensorValue>[][] = [];
   collections = 0;
   /** Whether every tensor remembers the line of the program that made it. */
-  recordSites = Boolean(process.env.WEFT_MEMORY_SITES);
+  recordSites = settings.memorySites.get();
 
   get heldBytes(): number {
     return this.#bytes;

@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { appendFileSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import type { CompileOptions, Device, DeviceBuffer, Executable } from "../device/index.js";
 import { type Aval, type GraphFn, showAval, toPlain } from "../graph/index.js";
+import { settings } from "../settings/index.js";
 import { captureSite } from "./memory.js";
 
 /** Lines that are collected before they are written. */
@@ -16,7 +17,7 @@ export const tapeVersion = 1;
 export class TapeWriter {
   #lines: string[] = [];
   #timer: NodeJS.Timeout | null = null;
-  #dataLeft = (Number(process.env.WEFT_TAPE_MB ?? "") || 1024) * 1e6;
+  #dataLeft = settings.tapeMegabytes.get() * 1e6;
 
   constructor(readonly path: string) {
     const head = {
@@ -66,15 +67,17 @@ let writer: TapeWriter | null = null;
 
 /** The rank of a process that a launcher started; null for a process alone. */
 function launchedRank(): number | null {
-  const { WEFT_RANK, OMPI_COMM_WORLD_RANK, SLURM_STEP_ID, SLURM_PROCID } = process.env;
-  const rank = WEFT_RANK ?? OMPI_COMM_WORLD_RANK ?? (SLURM_STEP_ID === undefined ? undefined : SLURM_PROCID);
+  const { OMPI_COMM_WORLD_RANK, SLURM_STEP_ID, SLURM_PROCID } = process.env;
+  const own = settings.rank.get();
+  if (own !== undefined) return own;
+  const rank = OMPI_COMM_WORLD_RANK ?? (SLURM_STEP_ID === undefined ? undefined : SLURM_PROCID);
   return rank === undefined || !/^\d+$/.test(rank) ? null : Number(rank);
 }
 
 /** The tape of this process: WEFT_TAPE, with the rank behind it where there are several; null without one. */
 export function tape(): TapeWriter | null {
-  const wanted = process.env.WEFT_TAPE;
-  if (wanted === undefined || wanted === "") return null;
+  const wanted = settings.tape.get();
+  if (wanted === undefined) return null;
   const rank = launchedRank();
   const path = rank === null ? wanted : `${wanted}.${rank}`;
   if (writer === null || writer.path !== path) {

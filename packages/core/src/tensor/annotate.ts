@@ -2,13 +2,14 @@
 // outside it can speak of. On one device both mean nothing; WEFT_IGNORE_ANNOTATIONS=1 leaves them out altogether.
 import { currentNodeScope, inScope, WeftError } from "../graph/index.js";
 import { make } from "../ops/index.js";
+import { settings } from "../settings/index.js";
 import { nodeOf, wrap } from "./convert.js";
 import type { Tensor } from "./tensor.js";
 
 /** Mesh axes per dimension, counted from the end if negative: `{ 0: "batch", 1: ["model"] }`. */
 export type ShardSpec = Readonly<Record<number, string | readonly string[]>>;
 
-const ignored = (): boolean => process.env.WEFT_IGNORE_ANNOTATIONS === "1";
+const ignored = (): boolean => settings.ignoreAnnotations.get();
 
 function byDimension(op: string, spec: ShardSpec, rank: number): string[][] {
   const dims = Array.from({ length: rank }, (): string[] => []);

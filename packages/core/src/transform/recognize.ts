@@ -11,6 +11,7 @@ import {
   siteOf,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
+import { settings } from "../settings/index.js";
 import { attentionNode, swapHeads } from "./attention.js";
 import { kernelMask, withClosedRows } from "./attention-mask.js";
 import { type AttentionMatch, matchAttention } from "./attention-match.js";
@@ -114,7 +115,7 @@ function dependsOn(node: Node, set: ReadonlySet<Node>, known: ReadonlySet<Node>)
 
 /** Replaces handwritten attention by custom functions; returns the function itself if there is none. */
 export function recognizeAttention(fn: GraphFn, { customKernelSupport, gradient = false, wrt }: Recognition): GraphFn {
-  if (process.env.WEFT_ATTENTION === "0") return fn;
+  if (!settings.attention.get()) return fn;
   const order = functionOrder(fn);
   const known = new Set([...order, ...fn.params]);
   const params = new Set(fn.params);

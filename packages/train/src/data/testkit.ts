@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 /** A folder for one test file, removed at its end; token files and downloads go there too. */
 export function scratch(): string {
   const folder = mkdtempSync(join(tmpdir(), "weft-data-"));
-  process.env.WEFT_DATA = join(folder, "home");
+  process.env.WEFT_DATASETS = join(folder, "home");
   after(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }

@@ -5,6 +5,7 @@ import koffi from "koffi";
 import { type Schedule, scheduleFunction } from "../../compile/index.js";
 import { bytesOf, type GraphFn, numel, WeftError } from "../../graph/index.js";
 import { factorizationOps } from "../../ops/index.js";
+import { settings } from "../../settings/index.js";
 import {
   type CompileOptions,
   type Device,
@@ -161,8 +162,7 @@ export class CpuDevice implements Device {
   #scratch: CpuBuffer | null = null;
 
   constructor(options: CpuOptions = {}) {
-    this.threads =
-      options.threads ?? options.cores?.length ?? (Number(process.env.WEFT_THREADS) || availableParallelism());
+    this.threads = options.threads ?? options.cores?.length ?? settings.threads.get() ?? availableParallelism();
     if (!Number.isInteger(this.threads) || this.threads < 1)
       throw new WeftError(`cpu: threads is ${this.threads}; give a whole number of at least 1`);
     this.#cores = Int32Array.from(options.cores ?? []);
@@ -233,7 +233,7 @@ export class CpuDevice implements Device {
       this.#track(bytes);
       return new CpuBuffer(pooled, bytes);
     }
-    const room = Number(process.env.WEFT_CPU_MEMORY ?? 0);
+    const room = settings.cpuMemory.get();
     const address = room > 0 && this.#used + bytes > room ? 0 : this.#reserve(size);
     if (address === 0)
       throw new OutOfMemoryError(
@@ -322,8 +322,6 @@ export class CpuDevice implements Device {
     this.programs.planned++;
     const plan = planFor(fn, options);
     const { units, kernels } = writeProgram(plan);
-    if (process.env.WEFT_DEBUG === "4")
-      console.error(units.map((u) => u.slice(u.lastIndexOf("void weft_run") > 0 ? 0 : 0)).join("\n"));
     if (this.#group === null && needsGroup(plan))
       throw new WeftError(
         "this function exchanges data with other processes, and this one is in no group; call distributed.init() of @weft/cluster first",

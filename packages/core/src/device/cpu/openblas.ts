@@ -1,6 +1,7 @@
 // Where OpenBLAS is on this machine. The OpenMP build is preferred: it shares our threads.
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
+import { settings } from "../../settings/index.js";
 
 const folders = [
   "/usr/lib/x86_64-linux-gnu",
@@ -20,8 +21,8 @@ const places = [
 
 /** The path of OpenBLAS: $WEFT_OPENBLAS ("none" for the built-in fallback), or the first usual place that has it. */
 export function findOpenBlas(): string | null {
-  const chosen = process.env.WEFT_OPENBLAS;
-  if (chosen !== undefined && chosen !== "") return chosen === "none" ? null : chosen;
+  const chosen = settings.openBlas.get();
+  if (chosen !== undefined) return chosen === "none" ? null : chosen;
   for (const place of places) {
     for (const folder of folders) {
       const path = join(folder, place);

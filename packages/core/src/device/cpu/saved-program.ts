@@ -6,6 +6,7 @@ import { readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Aval, bytesOf, type GraphFn, numel, structuralKey } from "../../graph/index.js";
+import { allSettings, settings } from "../../settings/index.js";
 import { makeFolder } from "../cache-root.js";
 import type { CompileOptions, KernelInfo } from "../contract.js";
 import { addedToCache, isCached, kernelFolder } from "../kernel-cache.js";
@@ -44,18 +45,17 @@ let identity: string | null = null;
 /** Null where a program is not kept: it depends on values, or on other processes (see needsGroup), or somebody looks inside. */
 export function programFile(fn: GraphFn, { donated = [], known }: CompileOptions): string | null {
   const compiler = compilerIdentity();
-  if (compiler === null || (known?.size ?? 0) > 0 || process.env.WEFT_DEBUG) return null;
+  if (compiler === null || (known?.size ?? 0) > 0 || settings.debug.get() > 0) return null;
   try {
     identity ??= engineIdentity();
   } catch {
     return null;
   }
-  const settings = Object.keys(process.env)
-    .filter((name) => name.startsWith("WEFT_LANE"))
-    .sort()
-    .map((name) => `${name}=${process.env[name]}`);
+  const laneSettings = allSettings()
+    .filter(({ name }) => name.startsWith("WEFT_LANE"))
+    .map((setting) => `${setting.name}=${setting.get()}`);
   const hash = createHash("sha256");
-  for (const part of [identity, compiler, structuralKey(fn), donated.map(Number).join(""), ...settings])
+  for (const part of [identity, compiler, structuralKey(fn), donated.map(Number).join(""), ...laneSettings])
     hash.update(part).update("\0");
   return join(kernelFolder("cpu"), `${hash.digest("hex").slice(0, 40)}.json`);
 }

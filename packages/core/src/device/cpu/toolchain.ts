@@ -7,6 +7,7 @@ import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync, wr
 import { hostname } from "node:os";
 import { dirname, join } from "node:path";
 import { WeftError } from "../../graph/index.js";
+import { settings } from "../../settings/index.js";
 import { inWritableFolder, noticeOnce } from "../cache-root.js";
 import { addedToCache, cachePlaces, isCached } from "../kernel-cache.js";
 import { isIntact, seal } from "../sealed-file.js";
@@ -50,7 +51,8 @@ let found: Compiler | null = null;
 /** The first of $CC, cc, gcc, clang that answers; null where there is none. */
 export function findCompiler(): Compiler | null {
   if (found !== null) return found;
-  const candidates = process.env.WEFT_CC !== undefined ? [process.env.WEFT_CC] : [process.env.CC, "cc", "gcc", "clang"];
+  const chosen = settings.compiler.get();
+  const candidates = chosen !== undefined ? [chosen] : [process.env.CC, "cc", "gcc", "clang"];
   for (const command of candidates) {
     if (command === undefined || command === "") continue;
     const answer = spawnSync(command, ["--version"], { encoding: "utf8" });

@@ -2,6 +2,7 @@
 // host memory, cuBLAS. Knows buffers and addresses, no graphs. When the context dies it says so, once and for all.
 import { totalmem } from "node:os";
 import { WeftError } from "../../graph/index.js";
+import { settings } from "../../settings/index.js";
 import {
   type AcceleratorFacts,
   type DeviceBuffer,
@@ -462,9 +463,7 @@ export class CudaContext {
 
 /** Pinned memory is taken from the whole machine: an eighth of it at most, unless WEFT_PINNED_LIMIT says otherwise. */
 function hostLimit(): number {
-  const wanted = process.env.WEFT_PINNED_LIMIT;
-  if (wanted !== undefined && wanted !== "") return Number(wanted) || 0;
-  return Math.min(8 * 2 ** 30, totalmem() / 8);
+  return settings.pinnedLimit.get() ?? Math.min(8 * 2 ** 30, totalmem() / 8);
 }
 
 export const versionText = (version: number): string =>

@@ -3,6 +3,7 @@
 import { existsSync, readdirSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import koffi from "koffi";
+import { settings } from "../../settings/index.js";
 
 export type Library = ReturnType<typeof koffi.load>;
 
@@ -84,7 +85,7 @@ export function findLibrary(base: Base): FoundLibrary | null {
   const known = tried.get(base);
   if (known !== undefined) return known;
   const names = sonames[base].map((version) => (version === "" ? `lib${base}.so` : `lib${base}.so.${version}`));
-  const hidden = (process.env.WEFT_CUDA_WITHOUT ?? "").split(",").includes(base);
+  const hidden = (settings.cudaWithout.get() ?? "").split(",").includes(base);
   folders ??= searchFolders();
   const places = folders.flatMap((folder) => names.map((name) => join(folder, name)).filter(existsSync));
   let found: FoundLibrary | null = null;

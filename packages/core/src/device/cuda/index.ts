@@ -2,6 +2,7 @@
 // one graph launch.
 import { type Schedule, scheduleFunction } from "../../compile/index.js";
 import { bytesOf, type GraphFn, type Node, numel, type Precision } from "../../graph/index.js";
+import { settings } from "../../settings/index.js";
 import {
   type CompileOptions,
   type Device,
@@ -23,7 +24,7 @@ import { joinNccl } from "./nccl-join.js";
 import { type GpuReadings, readGpu } from "./nvml.js";
 import { Products } from "./products.js";
 import { type Addresses, CudaProgram, Launcher, writeCudaSource } from "./program.js";
-import { cudaPlanOptions } from "./source.js";
+import { cudaScheduleOptions } from "./source.js";
 
 export { canFuse } from "./attention.js";
 export { versionText } from "./context.js";
@@ -71,7 +72,7 @@ export class CudaDevice implements Device {
     this.#launcher = new Launcher(this.context);
     this.products = new Products(this.context);
     this.#precision = options.precision ?? "float32";
-    this.#graphs = options.graphs ?? process.env.WEFT_CUDA_GRAPHS !== "0";
+    this.#graphs = options.graphs ?? settings.cudaGraphs.get();
     const { architecture, sharedBytes } = this.context;
     this.traits = {
       ...hostTraits,
@@ -171,9 +172,9 @@ export class CudaDevice implements Device {
 
   #plan(fn: GraphFn, options: CompileOptions): Schedule {
     return scheduleFunction(fn, {
-      ...cudaPlanOptions,
+      ...cudaScheduleOptions,
       donated: options.donated,
-      lanes: { ...cudaPlanOptions.lanes, known: options.known ?? new Map() },
+      lanes: { ...cudaScheduleOptions.lanes, known: options.known ?? new Map() },
     });
   }
 

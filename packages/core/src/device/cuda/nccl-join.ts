@@ -1,5 +1,7 @@
 // Groups of GPU processes: over NCCL when every member has a GPU of its own, through host memory otherwise. NCCL with
 // more than one rank has not been run by us: there was one GPU.
+
+import { settings } from "../../settings/index.js";
 import type { ProcessGroup } from "../contract.js";
 import { barrierOf } from "../group/index.js";
 import type { CudaDevice } from "./index.js";
@@ -9,7 +11,7 @@ const idBytes = 64;
 
 /** The group itself, or one that goes over NCCL where all members can. All members call it. */
 export function joinNccl(device: CudaDevice, host: ProcessGroup): ProcessGroup {
-  if (host.size === 1 || process.env.WEFT_NCCL === "0") return host;
+  if (host.size === 1 || !settings.nccl.get()) return host;
   const { size, rank } = host;
   const mine = new Uint8Array(idBytes);
   mine.set(Buffer.from(device.context.busId).subarray(0, idBytes - 1));

@@ -5,6 +5,7 @@ import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { BatchDim, LibraryEpilogue } from "../../compile/index.js";
 import { type DType, InternalError, type Precision } from "../../graph/index.js";
+import { settings } from "../../settings/index.js";
 import { makeFolder } from "../cache-root.js";
 import { kernelFolder } from "../kernel-cache.js";
 import type { CudaContext } from "./context.js";
@@ -86,7 +87,7 @@ export class Products {
 
   constructor(
     readonly context: CudaContext,
-    readonly autotune: boolean = process.env.WEFT_CUDA_AUTOTUNE !== "0",
+    readonly autotune: boolean = settings.cudaAutotune.get(),
   ) {}
 
   /** Issues a product; says whether all that is left to do with the result (scale, epilogue) was done with it. */

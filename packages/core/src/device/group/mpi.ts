@@ -2,6 +2,7 @@
 // loaded at run time.
 import { existsSync } from "node:fs";
 import { type OpAttrs, type Shape, WeftError } from "../../graph/index.js";
+import { settings } from "../../settings/index.js";
 import type { ProcessGroup } from "../contract.js";
 import { describeFor } from "./descriptor.js";
 import { GroupError, type GroupErrorCode } from "./errors.js";
@@ -19,6 +20,8 @@ const folders = [
 
 /** Where OpenMPI's library is: WEFT_MPI, beside the running mpirun, or where distributions put it. */
 export function findMpi(): string | null {
+  const chosen = settings.mpi.get();
+  if (chosen !== undefined) return chosen;
   const prefix = process.env.OPAL_PREFIX ?? process.env.MPI_HOME;
   const beside = (process.env.PATH ?? "")
     .split(":")
@@ -27,7 +30,6 @@ export function findMpi(): string | null {
   const given = (process.env.LD_LIBRARY_PATH ?? "").split(":").filter((folder) => folder !== "");
   const places = [...(prefix === undefined ? [] : [`${prefix}/lib`]), ...given, ...beside, ...folders];
   const names = ["libmpi.so.40", "libmpi.so"];
-  if (process.env.WEFT_MPI !== undefined) return process.env.WEFT_MPI;
   return places.flatMap((folder) => names.map((name) => `${folder}/${name}`)).find((path) => existsSync(path)) ?? null;
 }
 
@@ -71,7 +73,7 @@ export class MpiGroup implements ProcessGroup {
       joined = { rank: rank[0], size: size[0] };
       process.once("exit", () => library.mpiFinalize());
     }
-    const timeout = Number(process.env.WEFT_GROUP_TIMEOUT ?? "") || 300;
+    const timeout = settings.groupTimeout.get();
     return new MpiGroup(joined.rank, joined.size, BigInt(library.mpiGroup(joined.rank, joined.size, timeout)));
   }
 

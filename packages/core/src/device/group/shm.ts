@@ -2,6 +2,7 @@
 // exists only until all are there, so that nothing is left behind however they end.
 import { closeSync, openSync, readdirSync, readSync, unlinkSync } from "node:fs";
 import { bareCollective, type OpAttrs, range, type Shape, WeftError } from "../../graph/index.js";
+import { settings } from "../../settings/index.js";
 import type { ProcessGroup } from "../contract.js";
 import { describeFor } from "./descriptor.js";
 import { GroupError, type GroupErrorCode } from "./errors.js";
@@ -27,8 +28,6 @@ function pathOf(name: string): string {
     );
   return `${folder}/${prefix}${name}`;
 }
-
-const env = (name: string, otherwise: number): number => Number(process.env[name] ?? "") || otherwise;
 
 type Explain = (about: { rank: number; pid: number; name: string; seconds: number; size: number }) => string;
 
@@ -108,8 +107,8 @@ export class ShmGroup implements ProcessGroup {
       throw new WeftError(`rank ${rank} is not one of a group of ${size}: 0 to ${size - 1}`);
     const path = pathOf(name);
     const library = groupLibrary();
-    const joinTimeout = options.joinTimeout ?? env("WEFT_JOIN_TIMEOUT", 60);
-    const timeout = options.timeout ?? env("WEFT_GROUP_TIMEOUT", 300);
+    const joinTimeout = options.joinTimeout ?? settings.joinTimeout.get();
+    const timeout = options.timeout ?? settings.groupTimeout.get();
     const error = new Int32Array(1);
     const detail = new Int32Array(1);
     removeStale();

@@ -1,0 +1,16 @@
+// The settings of the commands (see core/src/settings).
+import { text } from "@weft/core/internal/settings";
+
+export const cliSettings = {
+  ledger: text("WEFT_LEDGER", "a file name", {
+    summary: "The ledger of measured runs.",
+    otherwise: "`.weft/ledger.jsonl`",
+  }),
+  probeDir: text("WEFT_PROBE_DIR", "a folder", {
+    summary: "Folder for the measurements of a run; set by the lab for the processes that it starts.",
+  }),
+  python: text("WEFT_PYTHON", "the command of a Python", {
+    summary: "Python that runs the PyTorch rows of `weft bench`.",
+    otherwise: "`python3`",
+  }),
+} as const;

@@ -1,0 +1,55 @@
+// The settings of this package (see core/src/settings).
+import { choice, flag, number, text } from "@weft/core/internal/settings";
+
+const debugLog = (part: string) =>
+  flag(`WEFT_DEBUG_${part.toUpperCase()}`, false, { summary: `Prints what the ${part} does on standard error.` });
+
+export const clusterSettings = {
+  data: choice("WEFT_CLUSTER_DATA", ["shared", "socket"], "shared", {
+    summary: "How values travel between processes of one host: shared memory, or sockets as between hosts.",
+    formerly: { name: "WEFT_DATA", matches: (value) => value === "socket" },
+  }),
+  debug: {
+    dispatcher: debugLog("dispatcher"),
+    worker: debugLog("worker"),
+    client: debugLog("client"),
+    planner: debugLog("planner"),
+  },
+  forceShard: flag("WEFT_FORCE_SHARD", false, {
+    summary: "Divides every function among all workers, whatever it costs; for tests.",
+  }),
+  localRank: number("WEFT_LOCAL_RANK", undefined, {
+    summary: "Rank of this process among those of its host.",
+    otherwise: "the rank modulo the number of processes per host",
+  }),
+  localSize: number("WEFT_LOCAL_SIZE", undefined, {
+    summary: "Number of processes of the job on this host.",
+    otherwise: "all of them",
+  }),
+  rates: choice("WEFT_RATES", ["measured", "assumed"], "measured", {
+    summary: "Rates for the planner: measured once per machine, or assumed.",
+  }),
+  recompute: flag("WEFT_RECOMPUTE", true, { summary: "Recomputes tensors that were lost with a worker." }),
+  recomputeBytes: number("WEFT_RECOMPUTE_BYTES", 256e6, {
+    summary: "Bytes of uploaded data that a client retains for recomputation.",
+  }),
+  recomputeCalls: number("WEFT_RECOMPUTE_CALLS", 1000, {
+    summary: "Calls that a client remembers, and repeats at most, to recompute a tensor.",
+  }),
+  recomputeSeconds: number("WEFT_RECOMPUTE_SECONDS", 60, {
+    whole: false,
+    summary: "Predicted seconds above which a tensor is not recomputed.",
+  }),
+  shardRules: text("WEFT_SHARD_RULES", "a YAML or JSON file", {
+    summary: "File with sharding rules for named parts of a program.",
+  }),
+  tlsCa: text("WEFT_TLS_CA", "a PEM file", { summary: "Certificate authority of the other side." }),
+  tlsCert: text("WEFT_TLS_CERT", "a PEM file", { summary: "Certificate of a dispatcher or worker." }),
+  tlsKey: text("WEFT_TLS_KEY", "a PEM file", { summary: "Private key of the certificate." }),
+  token: text("WEFT_TOKEN", "a secret", { summary: "Shared secret of a cluster; required beyond loopback." }),
+  worldSize: number("WEFT_WORLD_SIZE", undefined, {
+    least: 1,
+    summary: "Number of processes in the process group.",
+    otherwise: "from the launcher (OpenMPI, SLURM)",
+  }),
+} as const;

@@ -1,0 +1,17 @@
+// The settings of this package (see core/src/settings).
+import { text } from "@weft/core/internal/settings";
+
+export const trainSettings = {
+  datasets: text("WEFT_DATASETS", "a folder", {
+    summary: "Folder of prepared and downloaded datasets.",
+    otherwise: "`$XDG_CACHE_HOME/weft/data` or `~/.cache/weft/data`",
+    formerly: { name: "WEFT_DATA", matches: (value) => value !== "socket" },
+  }),
+  hub: text("WEFT_HUB", "a base address", {
+    summary: "Address of the hub that datasets and models are downloaded from.",
+    otherwise: "https://huggingface.co",
+  }),
+  rankError: text("WEFT_RANK_ERROR", "a file name", {
+    summary: "File for the error of a failed rank; set by the launcher for its processes.",
+  }),
+} as const;
