@@ -1,4 +1,4 @@
-// What both dialects print in the same way: start values of reductions, loop variables from a running number, stores.
+// Parts that both dialects print in the same way: initial values of reductions, loop variables from a linear index, stores.
 import { type DType, numel } from "../graph/index.js";
 import type { LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
 import { type CValue, literal, storeText } from "./scalar.js";
@@ -37,7 +37,7 @@ export const initial = (fn: Reduction["fn"], dtype: DType): string =>
         : highest[dtype];
 
 export const isArg = (r: Reduction): boolean => r.fn === "argmax" || r.fn === "argmin";
-/** Statements that set the outer variables from one running number. */
+/** Statements that compute the outer variables from one linear index. */
 export function unpackIndex(variables: readonly LoopVariable[], from: string): string[] {
   const lines: string[] = [];
   let below = numel(variables.map((v) => v.size));

@@ -1,5 +1,4 @@
-// How fresh parameters are drawn (PyTorch's defaults), and the checks that every layer's options go through. Knows no
-// layer.
+// Initialization of parameters (PyTorch defaults), and validation of layer options.
 import { type DType, type Shape, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { type Key, rand, splitKey, type Tensor } from "../tensor/index.js";
 
@@ -34,7 +33,7 @@ export function requireHeads(op: string, width: number, heads: number): void {
   if (width % heads !== 0) throw new WeftError(`${op}: width ${width} is not a multiple of heads ${heads}`);
 }
 
-/** The last axis of x must be what the layer was made for. */
+/** Throws unless the last axis of x has the width of the layer. */
 export function requireWidth(op: string, x: Tensor, width: number): void {
   if (x.shape.at(-1) !== width)
     throw new ShapeError(`${op}: x ${showShape(x.shape)} must have ${width} features in its last axis`);

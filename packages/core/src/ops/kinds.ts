@@ -1,4 +1,4 @@
-// Kinds of ops, shared by every layer that reasons about loops and cost.
+// Kinds of ops, for the layers that reason about loops and cost.
 import type { OpName } from "../graph/index.js";
 
 const views = ["reshape", "permute", "expand", "slice", "flip", "barrier", "pin", "alias"] as const;

@@ -1,5 +1,4 @@
-// The Tensor that users touch: a handle on a graph node. Nothing is consumed; values are computed when asked for.
-// Methods are thin: each names the function of the same name.
+// The Tensor class: a handle on a graph node. Methods call the function of the same name.
 import {
   bfloat16Value,
   type DType,

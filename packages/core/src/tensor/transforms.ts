@@ -1,5 +1,4 @@
-// grad, valueAndGrad, vjp and jvp over tensors: they trace the user's function into nodes and hand those to the graph
-// transforms. Everything works on trees and nests.
+// grad, valueAndGrad, vjp and jvp over trees of tensors: they trace the function into nodes and apply the graph transforms.
 import { isComplex, isInexact, type Node, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { forGradient, keepWhenComputed, tracing } from "../runtime/index.js";
@@ -32,7 +31,7 @@ function checkLoss(op: string, loss: unknown): Node {
   return loss.node;
 }
 
-/** The results of a traced function as nodes that a gradient is to be taken of; see forGradient. */
+/** Prepares the results of a traced function for differentiation; see forGradient. */
 function graphForGradient<T>(result: T, wrt: readonly Node[]): T {
   const { leaves, def } = flattenTree(result);
   const before = leaves.map((leaf) => leaf.node);
@@ -169,7 +168,7 @@ export function vjp<A extends unknown[], V>(fn: (...args: A) => V, ...args: A): 
     outputsOf("vjp", made);
     const result = graphForGradient(made, alias.aliases);
     const { leaves } = outputsOf("vjp", result);
-    // Built now, for cotangents to come: a result that was computed in between has lost its history.
+    // Built now for later cotangents, because a result that is computed in the meantime loses its history.
     const seeds = leaves.map((l) => build.input(l.shape, l.dtype, "cotangent"));
     const grads = backward(
       leaves.map((l) => l.node),

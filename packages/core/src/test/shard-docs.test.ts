@@ -55,7 +55,7 @@ const planOf = (fn: GraphFn): ShardingPlan =>
 const partsOf = (fn: GraphFn, p: ShardingPlan) =>
   partition(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
 
-test("the large batch", needsPage, () => {
+test("the example with a large batch is as documented", needsPage, () => {
   const fn = block(4096, 1024, 4096);
   const p = planOf(fn);
   holds(explainPlan(p));
@@ -65,7 +65,7 @@ test("the large batch", needsPage, () => {
   assert.equal(partsOf(fn, p).moves.length, 0);
 });
 
-test("the small batch", needsPage, () => {
+test("the example with a small batch is as documented", needsPage, () => {
   const fn = block(4, 1024, 4096);
   const p = planOf(fn);
   const parts = partsOf(fn, p);
@@ -80,17 +80,17 @@ test("the small batch", needsPage, () => {
   );
 });
 
-test("the tiny one stays whole", needsPage, () => {
+test("a tiny layer stays on one device", needsPage, () => {
   holds(explainPlan(planOf(block(4, 64, 64))));
 });
 
-test("pictures", needsPage, () => {
+test("placements are drawn as documented", needsPage, () => {
   const grid = Mesh.of({ batch: 2, model: 4 });
   holds(drawPlacement(Placement.split(grid, [13, 8], { 0: "batch", 1: "model" }), [13, 8]));
   holds(drawPlacement(Placement.split(grid, [13, 8], { 1: "batch" }), [13, 8]));
 });
 
-test("the simulated machine", needsPage, () => {
+test("the simulated table is as documented", needsPage, () => {
   const a = build.input([16384, 16384], "float32");
   const b = build.input([16384, 16384], "float32");
   const rows = simulateCounts("16384 x 16384", { params: [a, b], outputs: [build.matmul(a, b)] }, [1, 2, 4, 8], h200);
@@ -99,7 +99,7 @@ test("the simulated machine", needsPage, () => {
   holds(table);
 });
 
-test("the clock agrees with the price where nothing overlaps, and overlap hides communication", () => {
+test("the simulation agrees with the estimated cost without overlap, and overlap hides communication", () => {
   for (const fn of [block(4096, 1024, 4096), block(4, 1024, 4096)]) {
     const p = planOf(fn);
     const { seconds, ranks, collectives } = simulate(partsOf(fn, p), machine, { overlap: false });

@@ -1,5 +1,5 @@
-// Makes a graph smaller without changing what it computes: folds constants, removes what cancels, merges equal nodes,
-// inlines custom functions, prunes loops. Rewrites are a table keyed by op, read top to bottom.
+// Simplification: folds constants, removes ops that cancel, merges equal nodes, inlines custom functions, prunes loops. Rewrites are
+// a table keyed by op.
 import {
   type DType,
   functionOrder,
@@ -25,7 +25,7 @@ import { instantiate, rebuild } from "./walk.js";
 
 const { cast, constant, expandTo, fullLike, mul, neg, permute, reshape, unary } = build;
 
-/** The value of a node that is one constant everywhere, or null. */
+/** The value of a node that is constant over all elements, or null. */
 export function uniformValue(node: Node): Scalar | null {
   let at = node;
   while (at.op === "expand" || at.op === "reshape" || at.op === "permute" || at.op === "slice" || at.op === "flip")
@@ -36,7 +36,7 @@ export function uniformValue(node: Node): Scalar | null {
 const isReal = (value: Scalar | null, want: number): boolean =>
   value !== null && (typeof value === "number" ? value === want : value.re === want && value.im === 0);
 
-/** The zero that changes nothing when it is added: of floats -0 alone, because -0 + 0 is 0. */
+/** The additive identity: -0 for floats, because -0 + 0 is 0. */
 function isNeutral(value: Scalar | null, dtype: DType, sign: 1 | -1): boolean {
   if (!isReal(value, 0)) return false;
   if (!isInexact(dtype)) return true;
@@ -192,10 +192,10 @@ function nodeKey(node: Node, numbers: Map<Node, number>): string {
   return `${node.op}|${inputs}|${attrs}`;
 }
 
-/** Says which custom functions stay whole, because the device has a kernel for them. */
+/** Decides which custom functions are not inlined, because the device has a kernel for them. */
 export type CustomKernelSupport = (node: Node<"custom">, usesOutput: (index: number) => boolean) => boolean;
 
-/** A smaller graph with the same parameters and the same results. */
+/** Returns a smaller graph with the same parameters and results. */
 export function simplify(fn: GraphFn, keep: CustomKernelSupport = () => false): GraphFn {
   const map = new Map<Node, Node>(fn.params.map((p) => [p, p]));
   const inlined = new Map<Node, Node[]>();

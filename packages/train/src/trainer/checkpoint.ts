@@ -1,5 +1,5 @@
-// Checkpoints: a folder a step with the parameters, the optimiser's state (both .safetensors) and what else a run needs to go
-// on as if nothing had happened. A folder appears under its name only when everything in it is on disk.
+// Checkpoints: one folder per step with the parameters, the optimizer state (both .safetensors) and the progress of the
+// run. A folder is renamed to its final name only when everything in it is on disk.
 import {
   closeSync,
   existsSync,
@@ -20,22 +20,22 @@ import { loadStateDict, type StateDict, stateDict } from "@weft/core/nn";
 import type { RawConfig } from "./config.js";
 import type { EpochRow } from "./records.js";
 
-/** Everything besides tensors. */
+/** State of a run besides tensors. */
 export interface Progress {
   version: 1;
-  /** Optimiser steps taken. */
+  /** Optimizer steps taken. */
   step: number;
-  /** The next batch: epoch from 0, and its number within it. */
+  /** The next batch: epoch from 0, and its index within the epoch. */
   epoch: number;
   index: number;
-  /** Of the epoch so far: the sum of losses times samples, samples, seconds. */
+  /** Of the current epoch: sum of losses times samples, samples, seconds. */
   lossSum: number;
   samples: number;
   seconds: number;
   epochs: EpochRow[];
   ranks: number;
   globalBatch: number;
-  /** Names of the token files' contents. */
+  /** Content hashes of the token files. */
   data: { train: string; test: string | null };
   classes: readonly string[];
   config: RawConfig;
@@ -71,7 +71,7 @@ function syncFolder(path: string): void {
   }
 }
 
-/** Writes a checkpoint and then removes the oldest beyond `keep`. If anything fails, those before stay as they are. */
+/** Writes a checkpoint, then removes the oldest beyond `keep`. On failure the existing ones are unchanged. */
 export async function writeCheckpoint(
   run: string,
   state: { params: unknown; optimizer: unknown },
@@ -112,7 +112,7 @@ export async function writeCheckpoint(
   return target;
 }
 
-/** The newest checkpoint that can be read, with a note on each newer one that cannot. */
+/** The newest readable checkpoint, with a note on each newer unreadable one. */
 export function findCheckpoint(run: string): { folder: string; progress: Progress; skipped: string[] } | null {
   const skipped: string[] = [];
   for (const step of checkpointSteps(run).reverse()) {
@@ -133,7 +133,7 @@ export function findCheckpoint(run: string): { folder: string; progress: Progres
 
 const tensors = async (path: string): Promise<StateDict> => (await load(path)) as Record<string, Tensor>;
 
-/** Parameters in the shape of `like`. */
+/** Reads parameters with the structure of `like`. */
 export const readParameters = async <P>(folder: string, like: P): Promise<P> =>
   loadStateDict(like, await tensors(join(folder, parts.model)));
 

@@ -1,4 +1,4 @@
-// What ends a run for a reason that the user can act on.
+// Errors that end a run for a reason the user can act on.
 import { WeftError } from "@weft/core/internal/graph";
 
 export class TrainError extends WeftError {

@@ -13,9 +13,9 @@ import { cudaLibraries } from "./driver.js";
 import { CudaDevice } from "./index.js";
 import { libraryKernels } from "./native/library.js";
 import { cudaPrelude } from "./native/prelude.js";
-import { cudaPlanOptions, writeCudaProgram } from "./source.js";
+import { cudaScheduleOptions, writeCudaProgram } from "./source.js";
 
-const options = cudaPlanOptions;
+const options = cudaScheduleOptions;
 
 /** A device that keeps the graphs it is asked to compile. */
 class Recorder extends weft.ReferenceDevice {

@@ -24,7 +24,7 @@ import { joinNccl } from "./nccl-join.js";
 import { type GpuReadings, readGpu } from "./nvml.js";
 import { Products } from "./products.js";
 import { type Addresses, CudaProgram, Launcher, writeCudaSource } from "./program.js";
-import { cudaPlanOptions } from "./source.js";
+import { cudaScheduleOptions } from "./source.js";
 
 export { canFuse } from "./attention.js";
 export { versionText } from "./context.js";
@@ -172,9 +172,9 @@ export class CudaDevice implements Device {
 
   #plan(fn: GraphFn, options: CompileOptions): Schedule {
     return scheduleFunction(fn, {
-      ...cudaPlanOptions,
+      ...cudaScheduleOptions,
       donated: options.donated,
-      lanes: { ...cudaPlanOptions.lanes, known: options.known ?? new Map() },
+      lanes: { ...cudaScheduleOptions.lanes, known: options.known ?? new Map() },
     });
   }
 
