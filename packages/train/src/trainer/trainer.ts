@@ -179,7 +179,7 @@ class Run {
       bucketBytes: config.distributed.overlap ? config.distributed.bucket_mb * 2 ** 20 : Number.POSITIVE_INFINITY,
     };
     this.#programs = makeStepExecutables(this.#steps);
-    this.#journal = new Journal(this.#window, (told) => this.#write(told));
+    this.#journal = new Journal(this.#window, (result) => this.#write(result));
     this.#samples = new SampleCounter(trainSet.rows, this.group, (indexHash) =>
       this.#records.write("facts", { facts: { indexHash } }),
     );
