@@ -310,7 +310,7 @@ test("a data set is downloaded, shown and trained on", async () => {
       ],
     );
     const requests = asked.length;
-    assert.match(await run("data", "get", "ag_news"), /train {2}was there/);
+    assert.match(await run("data", "get", "ag_news"), /train {2}cached/);
     assert.equal(asked.length, requests, "nothing is asked for again");
     const shown = JSON.parse(await run("data", "show", "ag_news", "--json")) as { rows: number }[];
     const text = readFileSync(config, "utf8").replace(/^data: .*$/m, "data: { dataset: ag_news, validation: 0 }");
