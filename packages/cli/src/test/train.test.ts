@@ -197,7 +197,7 @@ test("when a rank dies the other stops within seconds with one error, and the ru
   const { status, stderr } = await ended;
   assert.ok(performance.now() - began < 30_000);
   assert.equal(status, 1);
-  assert.match(stderr, /rank 1 of 2 was ended by SIGKILL; the others were stopped\. --resume goes on/);
+  assert.match(stderr, /rank 1 of 2 was ended by SIGKILL; the others were stopped\. --resume continues/);
   assert.equal(stderr.match(/^weft: /gm)?.length, 1, stderr);
   assert.ok(existsSync(join(at("dead"), "checkpoints")));
   const at9 = losses("dead").length;
@@ -310,7 +310,7 @@ test("a data set is downloaded, shown and trained on", async () => {
       ],
     );
     const requests = asked.length;
-    assert.match(await run("data", "get", "ag_news"), /train {2}was there/);
+    assert.match(await run("data", "get", "ag_news"), /train {2}cached/);
     assert.equal(asked.length, requests, "nothing is asked for again");
     const shown = JSON.parse(await run("data", "show", "ag_news", "--json")) as { rows: number }[];
     const text = readFileSync(config, "utf8").replace(/^data: .*$/m, "data: { dataset: ag_news, validation: 0 }");

@@ -2,7 +2,7 @@
 import { type DType, type Shape, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { type Key, rand, splitKey, type Tensor } from "../tensor/index.js";
 
-/** Independent keys, one a part of a layer. From a key an example ([batch, 2]) come as many for each. */
+/** Splits a key into independent keys, one per part of a layer. A batch of keys ([batch, 2]) is split per example. */
 export function keysOf(key: Key, count: number): Key[] {
   const all = splitKey(key, count);
   return Array.from({ length: count }, (_, i) => all.index("...", i, ":"));

@@ -11,9 +11,9 @@ import { flattenTree, treeMap } from "./tree.js";
 
 /** Options of {@link vmap}. */
 export interface VmapOptions {
-  /** The axis to map over: one number for all arguments, or one an argument (null: the argument is shared). */
+  /** The axis to map over: one number for all arguments, or one per argument (null: not mapped). */
   inAxes?: number | readonly (number | null)[];
-  /** Where the mapped axis goes in the results. */
+  /** Position of the mapped axis in the results. */
   outAxes?: number;
 }
 
@@ -80,9 +80,9 @@ export function vmap<F extends AnyFunction>(
 
 /** Options of {@link scan}. */
 export interface ScanOptions {
-  /** The number of steps, where xs is null. */
+  /** Number of steps; required if xs holds no tensor. */
   length?: number;
-  /** From the last element to the first. */
+  /** Run from the last element to the first. */
   reverse?: boolean;
 }
 

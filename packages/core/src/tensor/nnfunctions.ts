@@ -117,7 +117,7 @@ export function layerNorm(
 
 /** Options of loss functions. */
 export interface LossOptions {
-  /** "mean" (default), "sum", or "none" for one number an example. */
+  /** "mean" (default), "sum", or "none" for one number per example. */
   reduction?: "mean" | "sum" | "none";
 }
 

@@ -47,7 +47,7 @@ function widen(dtype: DType, raw: Storage): Data {
 export class Tensor {
   readonly #node: Node;
   #signature: string | null = null;
-  /** Says where the user disposed of it. */
+  /** Location of the dispose() call; null if the tensor is not disposed. */
   #disposed: (() => string | null) | null = null;
 
   /** Internal. Create tensors with {@link tensor}, {@link zeros}, {@link randn} and so on. */

@@ -8,7 +8,7 @@ import { Tensor } from "./tensor.js";
 import { type AnyFunction, outputsOf, refusePromise } from "./trace.js";
 import { flattenTree } from "./tree.js";
 
-/** Fresh aliases of the tensors of a tree: the identities that a gradient is taken with respect to. */
+/** Wraps the tensors of a tree in new alias nodes: the differentiation variables. */
 function aliasTree(tree: unknown): { aliases: Node[]; tree: unknown } {
   const { leaves, def } = flattenTree(tree);
   const aliases = leaves.map((leaf) => {
@@ -41,9 +41,9 @@ function graphForGradient<T>(result: T, wrt: readonly Node[]): T {
 
 /** Options of {@link grad} and {@link valueAndGrad}. */
 export interface GradOptions {
-  /** Which argument, or arguments, to differentiate; the first by default. */
+  /** Argument or arguments to differentiate with respect to; the first by default. */
   argument?: number | readonly number[];
-  /** The function returns [loss, more]; `more` is passed through. */
+  /** The function returns [loss, aux]; aux is passed through. */
   hasAux?: boolean;
 }
 
@@ -143,7 +143,7 @@ export function valueAndGrad<A extends unknown[], V, const O extends GradOptions
   };
 }
 
-/** Cotangents of results as nodes of the results' dtypes. */
+/** Validates cotangents and casts them to the dtypes of the results. */
 function checkCotangents(cotangent: unknown, leaves: readonly Tensor[]): Node[] {
   const given = flattenTree(cotangent).leaves;
   if (given.length !== leaves.length)

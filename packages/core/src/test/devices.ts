@@ -1,4 +1,4 @@
-// The devices that the suites run on. Add a line here and every suite runs there too; WEFT_TEST_DEVICES=cpu,cuda picks.
+// The devices that the suites run on. WEFT_TEST_DEVICES=cpu,cuda selects.
 import { before, describe } from "node:test";
 import { canEmulate } from "../device/cuda/emulated/index.js";
 import { device as emulated, prepareEmulator } from "../device/cuda/emulated/testkit.js";

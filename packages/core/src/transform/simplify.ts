@@ -94,7 +94,7 @@ const rewrites: { [K in OpName]?: Rewrite<K> } = {
       if (fn === "real") return x.inputs[0];
       if (fn === "imag") return x.inputs[1];
     }
-    // A real number that was lifted to complex.
+    // A real number converted to complex.
     if (isOp(x, "cast") && isComplex(x.dtype) && isFloat(x.inputs[0].dtype)) {
       if (fn === "conj") return x;
       if (fn === "real") return cast(x.inputs[0], node.dtype);
@@ -142,7 +142,7 @@ const rewrites: { [K in OpName]?: Rewrite<K> } = {
       );
     const value = uniformValue(x);
     if (value !== null) return filled(node, value);
-    // Moving axes of size one moves no element.
+    // Permuting axes of size one moves no element.
     const big = axes.filter((a) => x.shape[a] !== 1);
     return big.every((a, i) => i === 0 || a > big[i - 1]) ? reshape(x, node.shape) : null;
   },
@@ -204,10 +204,10 @@ export function simplify(fn: GraphFn, keep: CustomKernelSupport = () => false): 
 
   const order = functionOrder(fn);
   const picked = new Set(order.flatMap((n) => (isOp(n, "pick") ? [`${n.inputs[0].id}:${n.attrs.index}`] : [])));
-  /** Whether somebody reads a result; inside inlined functions nobody has counted, so all count as read. */
+  /** Whether a result is used; inside inlined functions uses are not counted, so every result counts as used. */
   const isPicked = (node: Node, index: number): boolean => !order.includes(node) || picked.has(`${node.id}:${index}`);
 
-  /** The one representative of a node whose inputs are representatives already. */
+  /** The canonical node of a node whose inputs are canonical. */
   const intern = (node: Node): Node => {
     if (numbers.has(node)) return node;
     const key = nodeKey(node, numbers);
@@ -218,7 +218,7 @@ export function simplify(fn: GraphFn, keep: CustomKernelSupport = () => false): 
     return node;
   };
 
-  /** The representative of a node whose inputs have theirs; functions inside functions are inlined on the way. */
+  /** The canonical node of a node whose inputs have one; nested custom functions are inlined. */
   const visit = (node: Node): void => {
     if (isOp(node, "pick")) {
       const inside = inlined.get(node.inputs[0]);
@@ -235,11 +235,11 @@ export function simplify(fn: GraphFn, keep: CustomKernelSupport = () => false): 
     }
     const representative = reduceNode(rebuild(node, inputs));
     map.set(node, representative);
-    // Rewrites build on representatives: a custom function that was kept must not be looked at again, and inlined.
+    // Rewrites use canonical nodes, because a custom function that was not inlined must not be visited again.
     map.set(representative, representative);
   };
 
-  /** Interns what a rewrite built, from its new leaves up, rewriting on the way. */
+  /** Interns the nodes of a rewrite, inputs first, and rewrites them too. */
   const settle = (root: Node): Node => {
     for (const node of topological([root], (n) => map.has(n))) if (!map.has(node)) visit(node);
     return map.get(root)!;

@@ -100,7 +100,7 @@ test("errors of missing, wrong and impossible values name the key", () => {
   assert.throws(() => resolve({ training: { global_batch: undefined } }), /batch_per_rank .* or global_batch/);
   assert.throws(
     () => resolve({ training: { batch_per_rank: 7 } }),
-    /makes 20 a rank, but training\.batch_per_rank says 7/,
+    /makes 20 per rank, but training\.batch_per_rank says 7/,
   );
   assert.throws(() => resolve({ training: { global_batch: 3, accumulation: 4 } }), /less than 1 ranks x 4 micro-steps/);
 });

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { trainSettings } from "../settings.js";
 import { TrainError } from "./errors.js";
 
+/** Options of `launchRanks`. */
 export interface RanksOptions {
   size: number;
   coresPerRank: number;
@@ -47,7 +48,7 @@ function reasonOf(code: number | null, signal: NodeJS.Signals | null, errorPath:
   if (existsSync(errorPath)) return `says: ${readFileSync(errorPath, "utf8")}`;
   const how = signal === null ? `ended with code ${code}` : `was ended by ${signal}`;
   const last = tail.trim() === "" ? "" : `: ${tail.trim().split("\n").slice(-3).join(" / ")}`;
-  return `${how}${last}; the others were stopped. --resume goes on from the last checkpoint`;
+  return `${how}${last}; the others were stopped. --resume continues from the last checkpoint`;
 }
 
 /** Runs all ranks. Rejects with one error when one of them fails. */

@@ -152,7 +152,7 @@ test("a stopped run writes a checkpoint and resumes with the same curve", async 
   const abort = new AbortController();
   const stopped = await run("cut", parts, { signal: abort.signal, onStep: (e) => e.step === 7 && abort.abort() });
   assert.deepEqual([stopped.status, stopped.steps], ["stopped", 8]);
-  await assert.rejects(run("cut", parts), /holds a run already \(step 8\); go on with --resume/);
+  await assert.rejects(run("cut", parts), /holds a run already \(step 8\); continue it with --resume/);
   await assert.rejects(
     run("cut", { ...parts, seed: 1 }, { resume: true }),
     /cannot be resumed .* seed or precision differ/,

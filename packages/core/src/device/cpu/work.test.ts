@@ -1,4 +1,4 @@
-// What the CPU's programs say of their kernels, counted by hand: prices are made of these numbers. Nothing is compiled.
+// Work counts of the kernels of CPU programs against counts by hand; cost estimates are based on them. Nothing is compiled.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { KernelWork } from "../../cost/index.js";

@@ -1,6 +1,6 @@
 // Counter-based random numbers: threefry2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers:
 // as easy as 1, 2, 3"). Element i of a draw depends on the key and i alone, so shards agree with the whole. Dropout takes
-// 13 rounds and 16 bits an element: see docs/decisions.md.
+// 13 rounds and 16 bits per element: see docs/decisions.md.
 import { type DType, InternalError, numel, type OpAttrs, type Shape } from "../../graph/index.js";
 import { normal32, normal64 } from "./normal.js";
 import { forEachIndex, fromReals, linearIndex, type ReferenceRules, type Value } from "./value.js";
