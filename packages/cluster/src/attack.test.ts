@@ -230,7 +230,7 @@ test("code in attributes, long names and wrong sizes or offsets fail only for th
     assert.match(await raw.until(failedOf(103)), /takes 1 tensors, and 0 are given/);
     upload(6, 128, {});
     run(3, [6], [104, 105]);
-    assert.match(await raw.until(failedOf(104)), /gives 1 results/);
+    assert.match(await raw.until(failedOf(104)), /the program has 1 outputs/);
 
     // Uploads from outside the shared memory, and with sizes that overflow.
     upload(7, 128, { offset: ownMemory()!.bytes - 64 });

@@ -9,6 +9,7 @@ import { settings } from "@weft/core/internal/settings";
 import { div, Tensor } from "@weft/core/internal/tensor";
 import { type RankEnvironment, rankFromEnvironment } from "./environment.js";
 
+/** Options of `distributed.init`. */
 export interface InitOptions {
   rank?: number;
   size?: number;
@@ -24,7 +25,20 @@ let current: ProcessGroup | null = null;
 let place: RankEnvironment | null = null;
 let ownDevice: Device | null = null;
 
-/** Joins this process with the others of its job and attaches the current device to the group. */
+/**
+ * Joins this process with the others of its job and attaches the current device to the group.
+ *
+ * @example
+ * ```ts
+ * import { distributed } from "@weft/cluster";
+ * import * as weft from "@weft/core";
+ *
+ * await distributed.init(); // under mpirun or srun: one of several ranks
+ * const sum = distributed.allReduce(weft.ones([2]));
+ * console.log(distributed.rank(), await sum.array());
+ * distributed.shutdown();
+ * ```
+ */
 export async function init(options: InitOptions = {}): Promise<ProcessGroup> {
   if (current !== null) throw new WeftError("distributed.init was called before; shutdown() first");
   place = rankFromOptions(options);
@@ -71,8 +85,11 @@ export function group(): ProcessGroup {
   return current;
 }
 
+/** Whether `init` was called. */
 export const isInitialized = (): boolean => current !== null;
+/** Rank of this process, from 0. */
 export const rank = (): number => group().rank;
+/** Number of processes of the group. */
 export const size = (): number => group().size;
 /** Rank among the processes of this host; selects the GPU. */
 export const localRank = (): number => {
@@ -119,6 +136,7 @@ function collective(
   return new Tensor(node);
 }
 
+/** Options of all collectives. */
 export interface CollectiveOptions {
   /** Participating ranks, in the order of reduction and concatenation; all by default. Each of them must call. */
   ranks?: readonly number[];

@@ -17,6 +17,8 @@ export {
   barrierOf,
   describe,
   findMpi,
+  GroupError,
+  type GroupErrorCode,
   groupFiles,
   groupLibrary,
   MpiGroup,

@@ -1,23 +1,23 @@
-// Many small kernels as one launch: independent loop kernels that can run at the same time are joined into a batch (the
-// updates of all parameters, the second stages of sums). Knows the order of work, not what a device makes of it.
+// Joins many small kernels into one launch: independent loop kernels that can run concurrently become a batch (the updates
+// of all parameters, the second stages of sums). Knows the order of steps, not how a device launches them.
 import type { LoopKernel } from "./kernel.js";
 
-/** Which kernels a device can put into one launch, and how many buffers a launch may name. */
+/** Which kernels a device can put into one launch, and the maximum number of buffers per launch. */
 export interface Batching {
   mayBatch(kernel: LoopKernel): boolean;
   maxBuffers: number;
 }
 
-/** As much of a step as joining needs. */
+/** The part of a step that joining needs. */
 export interface Schedulable {
   kernel: LoopKernel | null;
   reads: ReadonlySet<string>;
   writes: ReadonlySet<string>;
-  /** Stays where it is. */
+  /** Must keep its position. */
   early?: boolean;
 }
 
-/** Kernels up to this size wait for their reader: what they keep alive meanwhile is little. */
+/** Kernels up to this size are delayed until their reader: they keep little memory alive. */
 const smallKernel = 1 << 18;
 
 const touches = (a: ReadonlySet<string>, b: ReadonlySet<string>): boolean => {
@@ -26,8 +26,8 @@ const touches = (a: ReadonlySet<string>, b: ReadonlySet<string>): boolean => {
 };
 
 /**
- * Moves small kernels, and kernels that nothing reads, as late as possible, so that alike ones meet: to just before the
- * work that cannot wait for them any longer, in layers of what depends on each other.
+ * Delays small kernels, and kernels that nothing reads, as far as possible, so that similar ones become adjacent: to just
+ * before the first step that needs them, in layers of dependent kernels.
  */
 function delayed<W extends Schedulable>(work: readonly W[], isEligible: (w: W) => boolean): W[] {
   const place = new Map<W, { before: number; height: number }>();
@@ -58,7 +58,7 @@ function delayed<W extends Schedulable>(work: readonly W[], isEligible: (w: W) =
   return order;
 }
 
-/** The work in an order in which kernels meet, as runs: a run of several is a batch. */
+/** Reorders the steps and groups them into runs: a run of several kernels is a batch. */
 export function joinKernels<W extends Schedulable>(work: readonly W[], batching: Batching): W[][] {
   const isEligible = (w: W): boolean => w.kernel !== null && batching.mayBatch(w.kernel);
   const runs: W[][] = [];

@@ -1,4 +1,4 @@
-// Batch axes of a matrix product, as few as possible.
+// Merges the batch axes of a matrix product into as few dimensions as possible.
 
 export interface BatchDim {
   size: number;
@@ -7,7 +7,7 @@ export interface BatchDim {
   c: number;
 }
 
-/** Batch axes as few dimensions as their strides allow. */
+/** Batch axes merged into as few dimensions as their strides allow. */
 export function mergeBatch(
   shape: readonly number[],
   a: readonly number[],

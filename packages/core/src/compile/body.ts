@@ -1,5 +1,5 @@
-// Prints the expressions of a kernel into nested scopes: once before the loops, once a row, once an element. A value is
-// computed in the outermost scope that knows its variables, and only where something needs it.
+// Prints the expressions of a kernel into nested scopes: before the loops, once per row, once per element. A value is
+// computed in the outermost scope that defines its variables, and only where it is used.
 import { type DType, isComplex, numel } from "../graph/index.js";
 import { clampText, guardBox, type Interval, sizeIn } from "./guards.js";
 import { Ix } from "./index-expr.js";
@@ -19,7 +19,7 @@ import {
 } from "./scalar.js";
 import { Tally } from "./tally.js";
 
-/** 0: before all loops, 1: once an outer iteration, 2: inside the innermost loop. */
+/** 0: before all loops, 1: once per outer iteration, 2: inside the innermost loop. */
 export type Depth = 0 | 1 | 2;
 
 export class EmitScope implements Emitter {
@@ -42,7 +42,7 @@ export class EmitScope implements Emitter {
     this.lines.push(this.#indent + line);
   }
 
-  /** Appends finished text as it is. */
+  /** Appends formatted text. */
   append(lines: readonly string[]): void {
     this.lines.push(...lines);
   }
@@ -62,14 +62,17 @@ export class EmitScope implements Emitter {
   }
 }
 
-/** Elements that lie side by side along `variable` are loaded by one statement before the loop over them, `j`. */
+/** Elements that are contiguous along `variable` are loaded by one statement before the loop over them, `j`. */
 export interface VectorLoads {
   variable: string;
   width: number;
   add(line: string): void;
 }
 
-/** The address of a vector's first element, in terms of the variable's value there; null where it is not one aligned piece. */
+/**
+ * The address of a vector's first element, in terms of the variable's value there; null where it is not contiguous and
+ * aligned.
+ */
 export function vectorBase(address: Ix, { variable, width }: { variable: string; width: number }): Ix | null {
   if (address.stride(variable) !== 1) return null;
   const rest = address.substitute(new Map([[variable, Ix.zero]]));
@@ -85,7 +88,7 @@ export class BodyPrinter {
   readonly tally = new Tally();
   readonly #depths = new Map<number, Depth>();
   readonly #stages = new Map<number, number>();
-  /** Where neighbours along a variable are loaded at once; see VectorLoads. */
+  /** Vector loads along a variable; see VectorLoads. */
   vector: VectorLoads | null = null;
   /** Row buffers that hold a value between two passes over a row: expression id -> name. */
   readonly stash = new Map<number, { name: string; dtype: DType }>();
@@ -111,8 +114,8 @@ export class BodyPrinter {
   }
 
   depth(expr: KExpr): Depth {
-    const known = this.#depths.get(expr.id);
-    if (known !== undefined) return known;
+    const cached = this.#depths.get(expr.id);
+    if (cached !== undefined) return cached;
     let depth: Depth = 0;
     for (const part of this.#parts(expr)) depth = Math.max(depth, this.depth(part)) as Depth;
     if (expr.kind === "load") depth = Math.max(depth, this.#ixDepth(expr.address)) as Depth;
@@ -122,10 +125,10 @@ export class BodyPrinter {
     return depth;
   }
 
-  /** How many passes over the row must be finished before the value can be computed. */
+  /** The number of passes over the row that must finish before the value can be computed. */
   stage(expr: KExpr): number {
-    const known = this.#stages.get(expr.id);
-    if (known !== undefined) return known;
+    const cached = this.#stages.get(expr.id);
+    if (cached !== undefined) return cached;
     let stage = 0;
     for (const part of this.#parts(expr)) stage = Math.max(stage, this.stage(part));
     if (expr.kind === "reduced") stage = this.stage(this.kernel.reductions[expr.slot].argument) + 1;
@@ -140,8 +143,8 @@ export class BodyPrinter {
 
   value(expr: KExpr): CValue {
     const scope = this.#scopeFor(expr);
-    const known = scope.values.get(expr.id);
-    if (known !== undefined) return known;
+    const cached = scope.values.get(expr.id);
+    if (cached !== undefined) return cached;
     const stashed = this.stash.get(expr.id);
     const value =
       stashed !== undefined && scope === this.scopes.element
@@ -152,7 +155,7 @@ export class BodyPrinter {
     return value;
   }
 
-  /** The vectorised variable is the last one inside. */
+  /** The vectorized variable is the innermost one. */
   #count(expr: KExpr): void {
     const depth = this.depth(expr);
     if (depth === 0) return;
@@ -165,7 +168,7 @@ export class BodyPrinter {
     const last = inner[inner.length - 1]?.name;
     this.tally.note(expr, depth === 2 ? size : size / within, depth === 2, () => {
       if (expr.kind !== "load" || last === undefined) return 1;
-      // Where a position is a quotient or a remainder, neighbours may lie anywhere, as if data said so.
+      // Where an index is a quotient or a remainder, adjacent elements may be anywhere, as in a gather.
       return expr.dynamic.some((index) => this.depth(index) === 2) ? null : expr.address.stride(last);
     });
   }
@@ -237,8 +240,8 @@ export class BodyPrinter {
   }
 
   /**
-   * Division by something that stays the same inside the loop: one division outside, products inside (an ulp more error).
-   * Very large and very small divisors have no inverse of full precision: they and the dividend are scaled first.
+   * Division by a loop invariant: one division outside, products inside (one ulp more error). Very large and very small
+   * divisors have no reciprocal of full precision: they and the dividend are scaled first.
    */
   #byReciprocal(dividend: KExpr, divisor: KExpr, scope: EmitScope): CValue {
     const outer = this.#scopeFor(divisor);
@@ -265,7 +268,7 @@ export class BodyPrinter {
   }
 
   /**
-   * Where a load reads: where its guard does not hold, some other element, which the select that made the guard discards.
+   * The address of a load. Where its guard fails it reads another valid element, which the select of the guard discards.
    * Null where there is nothing to read.
    */
   #addressInRange({ address, guard, buffer }: Extract<KExpr, { kind: "load" }>, scope: EmitScope): string | null {
@@ -284,7 +287,7 @@ export class BodyPrinter {
     return address.substitute(new Map(clamped)).print();
   }
 
-  /** The name of a clamped variable, defined where the variable itself is known; null where it is in range anyway. */
+  /** The name of a clamped variable, defined where the variable itself is; null where it is always in range. */
   #clamp(name: string, interval: Interval, address: Ix, scope: EmitScope): string | null {
     const text = clampText(name, sizeIn(address, name), interval);
     if (text === name) return null;
@@ -313,7 +316,7 @@ export class BodyPrinter {
     return name;
   }
 
-  /** Dropout's decisions for a vector: whole blocks of random bits. */
+  /** Dropout decisions for a vector: whole blocks of random bits. */
   #drawVector(expr: Extract<KExpr, { kind: "random" }>, k0: string, k1: string): string | null {
     if (this.vector === null || expr.draw !== "dropoutMask" || this.vector.width % 4 !== 0) return null;
     const base = vectorBase(expr.ix, this.vector);
@@ -328,7 +331,7 @@ export class BodyPrinter {
     return `${name}[j]`;
   }
 
-  /** `const float* p0 = ...;` for every buffer. Not restrict: a result may take over the memory of an operand. */
+  /** `const float* p0 = ...;` for every buffer. Not restrict: a result may alias an operand. */
   pointers(): string[] {
     return this.kernel.buffers.map((node, i) => {
       const type = storageType[node.dtype];

@@ -1,5 +1,5 @@
-// Block programs as CUDA: the threads of a block compute each array of a step together; a barrier ends every level. One
-// warp needs no more than a warp's barrier.
+// Emits block programs as CUDA: the threads of a block compute each array of a step together, with a barrier after every
+// level. A block of one warp uses a warp barrier.
 import { isComplex } from "../graph/index.js";
 import { scalarStatement } from "./emit-lane.js";
 import type { LaneTextCuda } from "./emit-lane-cuda.js";
@@ -8,7 +8,7 @@ import { closure } from "./lane-block.js";
 import type { LaneScalar } from "./lane-scalar.js";
 import { computeType, literal, storageType } from "./scalar.js";
 
-/** Scalars of all the elements that a thread computes at once. */
+/** Limit of scalars that a thread computes for all its elements at once. */
 const maxSideBySide = 240;
 
 const arrayName = (a: BlockArray): string => `m${a.id}`;
@@ -66,7 +66,7 @@ class BlockPrinter {
       ...this.#write(task, values, e).map((line) => inner + line),
     ];
     const rounds = Math.ceil(task.count / threads);
-    // A few elements a thread are computed side by side, while registers last.
+    // A thread computes a few elements interleaved, while registers last.
     const unrolls = rounds > 1 && rounds * closure(task.values.flat()).length <= maxSideBySide;
     this.lines.push(unrolls ? "#pragma unroll" : "#pragma unroll 1");
     const guard = task.count % threads === 0 ? "" : ` if (${e} < ${task.count})`;

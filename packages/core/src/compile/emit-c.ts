@@ -1,10 +1,10 @@
 // The C dialect of loop kernels: a function over a range of outer iterations, rows in several passes, the innermost loop
-// vectorised by the compiler.
+// vectorized by the compiler.
 
 import { isExpensive } from "../cost/index.js";
 import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
 import { BodyPrinter, type Depth, EmitScope } from "./body.js";
-import { initial, isArg, mentionsAny, unpackIndex, writeText } from "./emit-common.js";
+import { chooseStash, foldCode, initial, isArg, mentionsAny, unpackIndex, writeText } from "./emit-common.js";
 import { splitPoints } from "./guards.js";
 import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction } from "./kernel.js";
@@ -14,29 +14,23 @@ import { word } from "./text.js";
 
 /** Rows longer than this are summed in double precision. */
 const longRow = 16384;
-/** Values that are expensive are kept between passes over a row when the row is at most this long. */
+/** Expensive values are stored between passes over a row when the row is at most this long. */
 const maxStash = 16384;
 const columnBlock = 256;
 const vectorLanes = 16;
 const isFloatKind = (dtype: DType): boolean => kindOf(dtype) === "float";
 
-/** Statements of one reduction: declarations, the update for an element, the end, and what simd needs to know. */
+/** Statements of one reduction: declarations, the update for an element, the end, and its simd clause. */
 function reductionCode(r: Reduction, value: CValue, rowLength: number) {
   const name = `r${r.slot}`;
   const dtype = r.argument.dtype;
   const wide = r.fn === "sum" && dtype === "float32" && rowLength > longRow;
   const type = wide ? "double" : computeType[dtype];
-  if (isComplex(dtype)) {
-    const start = r.fn === "sum" ? [literal(0, dtype), literal(0, dtype)] : [literal(1, dtype), literal(0, dtype)];
-    const [re, im] = value as readonly [string, string];
-    const update =
-      r.fn === "sum"
-        ? [`${name}r += ${re};`, `${name}i += ${im};`]
-        : [
-            `{ ${type} a = ${name}r * ${re} - ${name}i * ${im}; ${name}i = ${name}r * ${im} + ${name}i * ${re}; ${name}r = a; }`,
-          ];
-    const simd = r.fn === "sum" ? [`reduction(+:${name}r,${name}i)`] : null;
-    return { declare: [`${type} ${name}r = ${start[0]}, ${name}i = ${start[1]};`], update, end: [], simd };
+  const fold = foldCode(r, value, name, type);
+  if (fold !== null) {
+    const sign = r.fn === "sum" ? "+" : "*";
+    const simd = !isComplex(dtype) ? [`reduction(${sign}:${name})`] : [`reduction(+:${name}r,${name}i)`];
+    return { ...fold, simd: isComplex(dtype) && r.fn !== "sum" ? null : simd };
   }
   const [v] = value;
   if (isArg(r)) {
@@ -51,16 +45,6 @@ function reductionCode(r: Reduction, value: CValue, rowLength: number) {
       simd: null,
     };
   }
-  if (r.fn === "sum" || r.fn === "prod") {
-    const sign = r.fn === "sum" ? "+" : "*";
-    const end = r.dtype === "uint8" ? [`${name} &= 255;`] : [];
-    return {
-      declare: [`${type} ${name} = ${initial(r.fn, dtype)};`],
-      update: [`${name} ${sign}= ${v};`],
-      end,
-      simd: [`reduction(${sign}:${name})`],
-    };
-  }
   const order = r.fn === "max" ? ">" : "<";
   const plain = {
     declare: `${type} ${name} = ${initial(r.fn, dtype)};`,
@@ -68,7 +52,7 @@ function reductionCode(r: Reduction, value: CValue, rowLength: number) {
     simd: `reduction(${word(r.fn)}:${name})`,
   };
   if (!isFloatKind(dtype)) return { declare: [plain.declare], update: [plain.update], end: [], simd: [plain.simd] };
-  // NaN wins: the maximum skips it, a flag remembers it.
+  // NaN propagates: the maximum ignores it, a flag records it.
   return {
     declare: [plain.declare, `int n${name} = 0;`],
     update: [plain.update, `n${name} |= ${v} != ${v};`],
@@ -90,40 +74,16 @@ function rowPositionText(inner: readonly LoopVariable[]): string {
 export interface EmittedKernel {
   /** The function without its name: equal texts are equal kernels. */
   text: string;
-  /** How many outer iterations there are to share out. */
+  /** Number of outer iterations to distribute. */
   units: number;
-  /** What the text does. */
+  /** Operation counts of the text. */
   tally: Tally;
-  /** Sums down columns: how wide a column is. */
+  /** Column sums: the width of a column. */
   columns?: number;
 }
 
-const expensive = (e: KExpr): boolean =>
+const isWorthStash = (e: KExpr): boolean =>
   e.kind === "random" || ((e.kind === "unary" || e.kind === "binary") && isExpensive(e.fn));
-
-/** Values that one pass computes and a later pass needs again, worth keeping. */
-function chooseStash(printer: BodyPrinter, kernel: LoopKernel, rowLength: number): void {
-  if (rowLength > maxStash || rowLength < 2) return;
-  const firstUse = new Map<number, number>();
-  const visit = (expr: KExpr, stage: number): void => {
-    if (printer.depth(expr) < 2) return;
-    const first = firstUse.get(expr.id);
-    if (expensive(expr) && first !== undefined && first < stage) {
-      printer.stash.set(expr.id, { name: `s${expr.id}`, dtype: expr.dtype });
-      return;
-    }
-    // A shared value is looked at once a pass, however many paths lead to it.
-    if (first === stage) return;
-    if (first === undefined) firstUse.set(expr.id, stage);
-    if ("args" in expr) for (const arg of expr.args) visit(arg, stage);
-  };
-  const uses: { stage: number; expr: KExpr }[] = [
-    ...kernel.reductions.map((r) => ({ stage: printer.stage(r.argument), expr: r.argument })),
-    ...kernel.stores.map((s) => ({ stage: printer.stage(s.value), expr: s.value })),
-  ];
-  uses.sort((a, b) => a.stage - b.stage);
-  for (const { stage, expr } of uses) visit(expr, stage);
-}
 
 function emitRows(kernel: LoopKernel): EmittedKernel {
   const { outer, inner } = kernel;
@@ -137,7 +97,8 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
   const printer = new BodyPrinter(kernel, scopes, innerNames, outerNames, rowPositionText(inner));
   const hasRow = inner.length > 0;
   const depthOf = (e: KExpr): Depth => (hasRow ? printer.depth(e) : (Math.min(printer.depth(e), 1) as Depth));
-  chooseStash(printer, kernel, rowLength);
+  if (rowLength >= 2 && rowLength <= maxStash)
+    chooseStash(printer, kernel, (e) => (isWorthStash(e) ? "stash" : "visit"));
   for (const { name, dtype } of printer.stash.values())
     row.add(`${computeType[dtype]} ${name}[${rowLength * (isComplex(dtype) ? 2 : 1)}] __attribute__((aligned(64)));`);
 
@@ -161,7 +122,7 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
     scopes.element = element;
     const fresh = [...printer.stash].filter(([id]) => !written.has(id));
     const before = new Map(fresh);
-    // In its first pass a kept value is computed and written; only later passes read it.
+    // The first pass computes and writes a stashed value; only later passes read it.
     for (const [id] of before) printer.stash.delete(id);
     const simd: string[] = [];
     let vector = true;
@@ -175,7 +136,7 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
       if (code.simd === null) vector = false;
       else simd.push(...code.simd);
     }
-    // All reads before all writes: a result may lie where an operand lay.
+    // All reads before all writes: a result may alias an operand.
     const values = stores.map((s) => printer.value(s.value));
     const writes = stores.flatMap((s, i) => writeText(kernel, s, values[i]));
     for (const [id, stash] of before) {
@@ -190,7 +151,7 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
     for (const line of writes) element.add(line);
     row.append(innerLoops(kernel, element.lines, vector ? simd : null, flat));
     printer.tally.add("simple", 0.5 * stores.length * kernel.size);
-    // Loops of whole vectors cost what is in them; the rest of others goes one by one.
+    // Loops over whole vectors count as vectorized; the remainder of others counts as scalar.
     const last = inner[inner.length - 1]?.size ?? 1;
     if (!flat && last % vectorLanes !== 0) printer.tally.rows += kernel.size / last;
     for (const line of ends) row.add(line);
@@ -207,7 +168,7 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
   return { text, units: flat ? rowLength : numel(outer.map((v) => v.size)), tally: printer.tally };
 }
 
-/** Nested loops over the elements of a row, the last one vectorized and divided where tests of `pad` and `concat` change. */
+/** Nested loops over the elements of a row, the last one vectorized and split where tests of `pad` and `concat` change. */
 function innerLoops(
   kernel: LoopKernel,
   body: readonly string[],
@@ -321,13 +282,13 @@ function columnUpdate(r: Reduction, name: string, at: string, value: CValue, typ
 
 const withoutInner = (ix: Ix, name: string): Ix => ix.substitute(new Map([[name, Ix.zero]]));
 
-/** Whether a position steps by one through the inner variable, from a multiple of four on. */
+/** Whether an address has stride one along the inner variable, from a multiple of four on. */
 function inFours(ix: Ix, name: string): boolean {
   const rest = withoutInner(ix, name);
   return ix.stride(name) === 1 && rest.constant % 4 === 0 && [...rest.terms.values()].every((t) => t.factor % 4 === 0);
 }
 
-/** A mask of dropout and nothing else: whole blocks of random bits, four elements each. */
+/** A kernel that is only a dropout mask: whole blocks of random bits, four elements each. */
 function emitKept(kernel: LoopKernel): EmittedKernel | null {
   const [store, ...others] = kernel.stores;
   const { outer, inner } = kernel;
@@ -361,7 +322,7 @@ function emitKept(kernel: LoopKernel): EmittedKernel | null {
 
 type Load = Extract<KExpr, { kind: "load" }>;
 
-/** Arrays joined end to end: what lies in memory of each, and between which positions of the result; null for anything else. */
+/** A concatenation of contiguous arrays: the memory of each and its range in the result; null for anything else. */
 function joinedParts(value: KExpr, { name, size }: LoopVariable): { low: number; high: number; load: Load }[] | null {
   const parts: { low: number; high: number; load: Load }[] = [];
   let end = Number.POSITIVE_INFINITY;
@@ -370,10 +331,10 @@ function joinedParts(value: KExpr, { name, size }: LoopVariable): { low: number;
       at.kind === "where" ? at.args : [(at as Load).guard ?? null, at, null];
     if (test?.kind !== "inRange" || chosen?.kind !== "load" || chosen.guard !== test) return null;
     const plain = test.ix.key === Ix.variable(name, size).key && chosen.dynamic.length === 0;
-    // A single number (a loss among gradients) is copied from wherever it is.
+    // A single number (a loss among gradients) is copied from any layout.
     const isRun = chosen.address.stride(name) === 1 || test.high - test.low === 1;
     if (!plain || !isRun) return null;
-    // Every position is in one part: the tests follow each other.
+    // Every position is in one part: the tests are consecutive.
     if (end !== Number.POSITIVE_INFINITY && test.low !== end) return null;
     end = test.high;
     parts.push({ low: test.low, high: test.high, load: chosen });
@@ -382,7 +343,7 @@ function joinedParts(value: KExpr, { name, size }: LoopVariable): { low: number;
   return parts.length < 2 || parts[0].low !== 0 ? null : parts;
 }
 
-/** Arrays joined end to end and nothing else (a bucket of gradients): a copy each, instead of a question at every element. */
+/** A kernel that is only a concatenation (a bucket of gradients): one copy per part instead of a test per element. */
 function emitJoined(kernel: LoopKernel): EmittedKernel | null {
   const [store, ...others] = kernel.stores;
   const { outer, inner } = kernel;
@@ -422,7 +383,7 @@ export function emitKernel(kernel: LoopKernel): EmittedKernel {
   return kernel.kind === "rows" ? emitRows(kernel) : emitColumns(kernel);
 }
 
-/** Bytes that a kernel reads and writes at least once. */
+/** Minimum number of bytes that a kernel reads and writes. */
 export function kernelBytes(kernel: LoopKernel): number {
   return kernel.buffers.reduce((n, node) => n + numel(node.shape) * bytesOf(node.dtype), 0);
 }

@@ -1,52 +1,61 @@
-// The CUDA dialect of loop kernels. Element-wise kernels give every thread some elements; rows are reduced by part of a
-// warp, a warp or a block, always in the same order; columns by tiles of 32 columns and 8 row lanes.
+// The CUDA dialect of loop kernels. Element-wise kernels assign several elements to every thread; rows are reduced by part
+// of a warp, a warp or a block, always in the same order; columns by tiles of 32 columns and 8 row lanes.
 import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
 import { BodyPrinter, EmitScope, firstOf, vectorBase } from "./body.js";
-import { initial, isArg, mentionsAny, unpackIndex, writeText } from "./emit-common.js";
+import {
+  chooseStash,
+  foldCode,
+  initial,
+  isArg,
+  mentionsAny,
+  type ReductionCode,
+  unpackIndex,
+  writeText,
+} from "./emit-common.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
-import { type CValue, computeType, literal, storageType, storeText } from "./scalar.js";
+import { type CValue, computeType, storageType, storeText } from "./scalar.js";
 import { word } from "./text.js";
 
 export interface CudaKernel {
   /** The body of a function of `void* const* p` (the buffers), `bx` of `gx` blocks, and `n` elements. */
   text: string;
-  /** Elements of a kernel that is one plain loop; texts of different sizes are then equal. */
+  /** Number of elements of a kernel that is one plain loop; texts of different sizes are then equal. */
   n: number;
   blocks: number;
   threads: number;
-  /** Blocks that should find room on a multiprocessor together. */
+  /** Minimum number of blocks per multiprocessor. */
   together?: number;
 }
 
 export interface CudaEmitOptions {
-  /** A result lies where an operand lies: the compiler must not assume otherwise. */
+  /** A result aliases an operand: the compiler must not assume otherwise. */
   mayAlias: boolean;
-  /** Blocks that fill the device several times over. */
+  /** Number of blocks that fill the device several times. */
   maxBlocks: number;
-  /** Buffers begin at multiples of 16 bytes (not so inside loops, which read slices). */
+  /** Buffers are aligned to 16 bytes (not inside loops, which read slices). */
   aligned: boolean;
 }
 
 const blockSize = 256;
-/** Elements that a thread takes at once, if that leaves enough threads: one vector load of halves, two of floats. */
+/** Elements per thread and vector, if enough threads remain: one vector load of halves, two of floats. */
 const vectorWidths = [8, 4, 2];
-/** Sums that a thread keeps. */
+/** Number of sums per thread. */
 const maxSums = 24;
-/** Blocks of column sums that keep all multiprocessors reading. */
+/** Number of blocks of column sums that keeps all multiprocessors reading. */
 const enoughTiles = 192;
-/** Threads below which a vector of halves would leave multiprocessors idle, and a vector of floats. */
+/** Number of threads below which a vector of halves, or of floats, would leave multiprocessors idle. */
 const enoughThreads = { halves: 1 << 16, floats: 1 << 14 };
-/** Values of a row that a thread keeps in registers between passes. */
+/** Number of row values that a thread keeps in registers between passes. */
 const maxKept = 16;
 
-/** Threads that share a row: the next power of two up to a warp, then a warp, then a block. */
+/** Threads per row: the next power of two up to a warp, then a warp, then a block. */
 function groupSize(length: number): number {
   if (length <= 32) return Math.max(1, 2 ** Math.ceil(Math.log2(Math.max(1, length))));
   if (length <= 1024) return 32;
   return length <= 8192 ? 256 : 1024;
 }
 
-/** Variables of one running number; 32-bit arithmetic where everything fits. */
+/** Variables from one linear index; 32-bit arithmetic where everything fits. */
 const unpackAs = (variables: readonly LoopVariable[], from: string): string[] =>
   unpackIndex(variables, from).map((line) => line.replace("const long", "const ix"));
 
@@ -57,18 +66,18 @@ function pointers(printer: BodyPrinter, options: CudaEmitOptions): string[] {
   });
 }
 
-/** The threads of a kernel's blocks. */
+/** Threads per block of a kernel. */
 export function cudaThreads(kernel: LoopKernel): number {
   if (kernel.kind === "columns" || kernel.reductions.length === 0) return blockSize;
   return Math.max(blockSize, groupSize(numel(kernel.inner.map((v) => v.size))));
 }
 
-/** How the vectors of a kernel's stores are written: arrays filled in the loop over a vector, statements after it. */
+/** How a kernel stores vectors: arrays filled in the loop over a vector, statements after it. */
 interface VectorStores {
   declare: string[];
   fill: string[];
   write: string[];
-  /** Statements of stores whose elements do not lie side by side; they are written in a loop of their own. */
+  /** Statements of stores whose elements are not contiguous; they are written in a separate loop. */
   single: string[];
 }
 
@@ -90,12 +99,12 @@ function vectorStores(
       result.write.push(`w_store<${width}>(p${s.buffer} + ${base.print()}, o${k});`);
       return;
     }
-    const kept = values[k].map((_, part) => `o${k}_${part}`);
-    kept.forEach((name, part) => {
+    const vectors = values[k].map((_, part) => `o${k}_${part}`);
+    vectors.forEach((name, part) => {
       result.declare.push(`${computeType[s.value.dtype]} ${name}[${width}];`);
       result.fill.push(`${name}[j] = ${values[k][part]};`);
     });
-    result.single.push(...writeText(kernel, s, kept.map((name) => `${name}[j]`) as unknown as CValue));
+    result.single.push(...writeText(kernel, s, vectors.map((name) => `${name}[j]`) as unknown as CValue));
   });
   return result;
 }
@@ -150,7 +159,7 @@ function emitMap(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
       for (const line of writeText(kernel, s, values[i])) lines.push(`      ${line}`);
     });
   } else {
-    // Vectors are counted along the last variable: what lies before it is the same for all of one.
+    // Vectors run along the last variable: the other variables are the same for all elements of one.
     const part = { name: `${last.name}q`, size: last.size / width };
     const unpacked = plain ? [`const ix ${part.name} = v;`] : unpackAs([...variables.slice(0, -1), part], "v");
     const vector = { variable: last.name, width };
@@ -171,7 +180,7 @@ function emitMap(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   };
 }
 
-/** Several elements a thread where the innermost variable allows it and there are enough threads left. */
+/** Several elements per thread where the innermost variable allows it and enough threads remain. */
 function vectorOf(kernel: LoopKernel): number {
   const last = kernel.inner[kernel.inner.length - 1]?.size ?? 1;
   const small = kernel.buffers.some((b) => bytesOf(b.dtype) <= 2 && numel(b.shape) * 2 > kernel.size);
@@ -182,7 +191,7 @@ function vectorOf(kernel: LoopKernel): number {
   return 1;
 }
 
-/** How partial results of threads are joined: a statement on one lane's value and another's. */
+/** How partial results of threads are combined: a statement on one lane's value and another's. */
 function joinStatements(r: Reduction, group: number): string[] {
   const name = `r${r.slot}`;
   const dtype = r.argument.dtype;
@@ -194,78 +203,42 @@ function joinStatements(r: Reduction, group: number): string[] {
   return [`${name} = w_join_${word(r.fn)}<${group}>(${name});`];
 }
 
-function reductionCode(
-  r: Reduction,
-  value: CValue,
-  name = `r${r.slot}`,
-): { declare: string[]; update: string[]; after: string[] } {
-  const dtype = r.argument.dtype;
+function reductionCode(r: Reduction, value: CValue, name = `r${r.slot}`): ReductionCode {
+  const { dtype } = r.argument;
   const type = computeType[dtype];
-  if (isComplex(dtype)) {
-    const [re, im] = value as readonly [string, string];
-    const update =
-      r.fn === "sum"
-        ? [`${name}r += ${re};`, `${name}i += ${im};`]
-        : [
-            `{ ${type} a = ${name}r * ${re} - ${name}i * ${im}; ${name}i = ${name}r * ${im} + ${name}i * ${re}; ${name}r = a; }`,
-          ];
-    return {
-      declare: [`${type} ${name}r = ${literal(r.fn === "sum" ? 0 : 1, dtype)}, ${name}i = ${literal(0, dtype)};`],
-      update,
-      after: [],
-    };
-  }
+  const fold = foldCode(r, value, name, type);
+  if (fold !== null) return fold;
   const [v] = value;
   if (isArg(r)) {
     const order = r.fn === "argmax" ? ">" : "<";
     const nan = kindOf(dtype) === "float" ? ` || (${v} != ${v} && b${name} == b${name})` : "";
     return {
-      // An index beyond every row marks a lane that saw nothing.
+      // An index beyond every row marks a lane without elements.
       declare: [`int ${name} = 0x7fffffff; ${type} b${name} = ${initial(r.fn, dtype)};`],
       update: [
         `if (${name} == 0x7fffffff || ${v} ${order} b${name}${nan}) { b${name} = ${v}; ${name} = (int)(${r.position.print()}); }`,
       ],
-      after: [],
+      end: [],
     };
   }
-  const after = r.dtype === "uint8" ? [`${name} &= 255;`] : [];
-  const declare = [`${type} ${name} = ${initial(r.fn, dtype)};`];
-  if (r.fn === "sum" || r.fn === "prod")
-    return { declare, update: [`${name} ${r.fn === "sum" ? "+" : "*"}= ${v};`], after };
-  return { declare, update: [extremum(r.fn as "max" | "min", name, v, dtype)], after };
+  return {
+    declare: [`${type} ${name} = ${initial(r.fn, dtype)};`],
+    update: [extremum(r.fn as "max" | "min", name, v, dtype)],
+    end: [],
+  };
 }
 
-/** NaN wins and stays. */
+/** NaN propagates. */
 function extremum(fn: "max" | "min", name: string, v: string, dtype: DType): string {
   const nan = kindOf(dtype) === "float" ? ` || ${v} != ${v}` : "";
   return `${name} = (${v} ${fn === "max" ? ">" : "<"} ${name}${nan}) ? ${v} : ${name};`;
 }
 
-/** What one pass computes and a later one needs again stays in registers, loads included. */
-function keepBetweenPasses(printer: BodyPrinter, kernel: LoopKernel): void {
-  const firstPass = new Map<number, number>();
-  const visit = (expr: KExpr, stage: number): void => {
-    if (printer.depth(expr) < 2 || expr.kind === "const" || expr.kind === "index" || expr.kind === "dynamic") return;
-    const first = firstPass.get(expr.id);
-    if (first !== undefined && first < stage) {
-      printer.stash.set(expr.id, { name: `s${expr.id}`, dtype: expr.dtype });
-      return;
-    }
-    if (first === stage) return;
-    firstPass.set(expr.id, stage);
-    if ("args" in expr) for (const arg of expr.args) visit(arg, stage);
-  };
-  const uses = [
-    ...[...kernel.reductions, ...kernel.columnSums].map((r) => ({
-      stage: printer.stage(r.argument),
-      expr: r.argument,
-    })),
-    ...kernel.stores.map((s) => ({ stage: printer.stage(s.value), expr: s.value })),
-  ];
-  for (const { stage, expr } of uses.sort((a, b) => a.stage - b.stage)) visit(expr, stage);
-}
+/** Values that one pass computes and a later one needs stay in registers, loads included. */
+const stashRule = ({ kind }: KExpr): "stash" | "skip" =>
+  kind === "const" || kind === "index" || kind === "dynamic" ? "skip" : "stash";
 
-/** Neighbours of a row that a thread takes at once. */
+/** Contiguous elements of a row that a thread processes at once. */
 function rowVector(kernel: LoopKernel, items: number, length: number, group: number): number {
   if (kernel.inner.length !== 1 || length % group !== 0) return 1;
   const plain = [...kernel.loads, ...kernel.stores].every(({ address }) => {
@@ -300,7 +273,7 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   );
   const items = Math.ceil(length / group);
   const width = rowVector(kernel, items, length, group);
-  if (items <= maxKept) keepBetweenPasses(printer, kernel);
+  if (items <= maxKept) chooseStash(printer, kernel, stashRule);
   for (const { name, dtype } of printer.stash.values())
     row.add(`${computeType[dtype]} ${name}[${items * (isComplex(dtype) ? 2 : 1)}];`);
   const written = new Set<number>();
@@ -315,7 +288,7 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
     const loads: string[] = [];
     if (width > 1 && options.aligned)
       printer.vector = { variable: inner[0].name, width, add: (line) => loads.push(line) };
-    // In its first pass a kept value is computed and written; only later passes read it.
+    // The first pass computes and writes a stashed value; only later passes read it.
     const fresh = [...printer.stash].filter(([id]) => !written.has(id));
     for (const [id] of fresh) printer.stash.delete(id);
     const after: string[] = [];
@@ -323,7 +296,7 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
       const code = reductionCode(r, printer.value(r.argument));
       for (const line of code.declare) row.add(line);
       for (const line of code.update) element.add(line);
-      after.push(...joinStatements(r, group), ...code.after);
+      after.push(...joinStatements(r, group), ...code.end);
     }
     const values = stores.map((s) => printer.value(s.value));
     for (const s of summed) element.add(`a${sums.indexOf(s)}[i] += ${printer.value(s.argument)[0]};`);
@@ -397,13 +370,13 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
         "  }",
       ]),
     ].join("\n");
-    // Rows follow each other slowly: the more warps wait for theirs, the better.
+    // Rows are latency-bound: more resident warps hide it.
     return { text, n: 0, blocks: units / depth, threads, together: 4 };
   }
   const text = [
     ...head,
     `  ix u = (ix)bx * ${rowsPerBlock} + threadIdx.x / ${group};`,
-    // Threads beyond the last row work along on it, so that whole warps take part in every exchange.
+    // Threads beyond the last row repeat it, so that whole warps take part in every shuffle.
     `  const int active = u < ${units};`,
     `  if (!active) u = ${units - 1};`,
     ...unpacked,
@@ -412,7 +385,7 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   return { text, n: 0, blocks: Math.ceil(units / rowsPerBlock), threads };
 }
 
-/** Columns that a thread sums side by side: as many as leave enough blocks. */
+/** Columns per thread: as many as leave enough blocks. */
 function columnVector(kernel: LoopKernel, columns: number, outerCount: number): number {
   if (kernel.reductions.some((r) => isArg(r) || isComplex(r.argument.dtype))) return 1;
   const fits = (w: number): boolean =>
@@ -457,7 +430,7 @@ function emitColumns(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
     const written = writeText(kernel, store, value).map((line) => `if (ty == 0 && inside) { ${line} }`);
     const column = width === 1 ? [] : [`const ix ${vector.name} = ${firstOf(vector.name)} + j;`];
     if (width > 1) finish.push("#pragma unroll", `${each} {`);
-    finish.push(...column, fn, ...code.after, ...written);
+    finish.push(...column, fn, ...code.end, ...written);
     if (width > 1) finish.push("}");
   });
   const first = width === 1 ? vector.name : firstOf(vector.name);
@@ -506,7 +479,7 @@ export function emitCudaKernel(kernel: LoopKernel, options: CudaEmitOptions): Cu
   const large = kernel.buffers.some((node) => numel(node.shape) * 2 >= 2 ** 31) || kernel.size >= 2 ** 31;
   const head = `  typedef ${large ? "long long" : "int"} ix;`;
   const indexed = emitted.text.replaceAll("const long ", "const ix ");
-  // Element numbers below 2^31: the upper half of a counter is known to be zero.
+  // Element numbers are below 2^31: the upper half of the counter is zero.
   const counted = large ? indexed : indexed.replaceAll("(uint64_t)(", "(uint64_t)(uint32_t)(");
   return { ...emitted, text: `${head}\n${counted}` };
 }

@@ -1,5 +1,5 @@
-// Lane programs as C: units are blocks of lanes; every stretch of straight code is a loop over the lanes of a block, which
-// the compiler vectorises, and what lives longer waits in small arrays. What is the same for all lanes is computed once.
+// Emits lane programs as C: a unit is a block of lanes; every stretch of straight-line code is a loop over the lanes of a
+// block, which the compiler vectorizes, and values that live longer are in small arrays. Uniform values are computed once.
 import { isComplex } from "../graph/index.js";
 import { LanePrinter } from "./emit-lane.js";
 import type { Ix } from "./index-expr.js";
@@ -9,7 +9,7 @@ import { computeType, literal } from "./scalar.js";
 
 export interface LaneTextC {
   text: string;
-  /** Lanes that one outer iteration takes. */
+  /** Lanes per outer iteration. */
   lanesPerUnit: number;
 }
 
@@ -20,10 +20,10 @@ class CPrinter extends LanePrinter {
   readonly #block: number;
   protected readonly restrict = "restrict";
   /** Scalars that are used in another stretch of code than the one that computes them. */
-  readonly #kept = new Set<LaneScalar>();
+  readonly #spilled = new Set<LaneScalar>();
   #here = new Set<LaneScalar>();
 
-  /** Scalars that every lane computes alike. */
+  /** Scalars that are uniform over lanes. */
   readonly #uniform = new Set<LaneScalar>();
 
   constructor(program: LaneProgram) {
@@ -33,7 +33,7 @@ class CPrinter extends LanePrinter {
     this.#findUniform();
   }
 
-  /** States are alike while their beginnings and every step are: assumed of all, and taken back until nothing changes. */
+  /** A state is uniform if its initial value and every step are: assumed for all, and retracted until nothing changes. */
   #findUniform(): void {
     const code: LaneScalar[] = [];
     const loops: LaneLoop[] = [];
@@ -79,7 +79,7 @@ class CPrinter extends LanePrinter {
     const visit = (list: readonly LaneItem[]): void => {
       for (const item of list) {
         if (item.kind === "loop") {
-          // Initial and new values are read by code of their own.
+          // Initial and new values are read by separate code.
           for (const i of item.states) {
             uses.push([item.loop.init[i], null]);
             uses.push([item.loop.next[i], this.#lastCode(item)]);
@@ -96,7 +96,7 @@ class CPrinter extends LanePrinter {
       }
     };
     visit(items);
-    for (const [s, item] of uses) if (!leaves.has(s.op) && home.get(s) !== item) this.#kept.add(s);
+    for (const [s, item] of uses) if (!leaves.has(s.op) && home.get(s) !== item) this.#spilled.add(s);
   }
 
   #lastCode(item: Extract<LaneItem, { kind: "loop" }>): object | null {
@@ -107,7 +107,7 @@ class CPrinter extends LanePrinter {
   protected use(s: LaneScalar): string {
     if (s.op === "const") return literal(s.value, s.dtype);
     if (s.op === "state" || s.op === "final") return this.stateName(s.of!, s.value);
-    return this.#here.has(s) || !this.#kept.has(s) ? `e${s.id}` : `c${s.id}[l]`;
+    return this.#here.has(s) || !this.#spilled.has(s) ? `e${s.id}` : `c${s.id}[l]`;
   }
 
   protected stateName(loop: LaneLoop, i: number): string {
@@ -122,23 +122,23 @@ class CPrinter extends LanePrinter {
   protected code(item: Extract<LaneItem, { kind: "code" }>, indent: string, quiet: boolean): void {
     this.#here = new Set(item.scalars);
     const inner = `${indent}  `;
-    // What lies far apart from lane to lane goes through small arrays: such accesses would keep the rest from being vectors.
+    // Accesses with a large stride between lanes go through small arrays: they would keep the rest from being vectorized.
     const gathered = item.scalars.filter((s) => s.op === "load" && this.#isScattered(s.input, s.address!));
     this.#laneLoop(
       gathered.map((s) => `${inner}g${s.id}[l] = ${this.loadText(s)};`),
       indent,
       gathered.map((s) => `${computeType[s.dtype]} g${s.id}[${this.#block}] __attribute__((aligned(64)));`),
     );
-    const apart = new Set(gathered);
-    // Before the loop over lanes, from the first lane's numbers: all lanes have the same.
+    const viaArray = new Set(gathered);
+    // Before the loop over lanes, from the first lane's values: they are uniform.
     const alike = item.scalars.filter((s) => this.#uniform.has(s));
     const once = alike.map((s) => this.statement(s, indent).replaceAll("[l]", "[0]"));
     const body: string[] = item.scalars
       .filter((s) => !this.#uniform.has(s))
       .map((s) =>
-        apart.has(s) ? `${inner}const ${computeType[s.dtype]} e${s.id} = g${s.id}[l];` : this.statement(s, inner),
+        viaArray.has(s) ? `${inner}const ${computeType[s.dtype]} e${s.id} = g${s.id}[l];` : this.statement(s, inner),
       );
-    for (const s of item.scalars) if (this.#kept.has(s)) body.push(`${inner}c${s.id}[l] = e${s.id};`);
+    for (const s of item.scalars) if (this.#spilled.has(s)) body.push(`${inner}c${s.id}[l] = e${s.id};`);
     for (const s of item.recorded) if (s.loop !== this.unrecorded) body.push(inner + this.recordText(s.loop!, s));
     const stores = quiet ? [] : item.stores;
     const scattered = stores.filter(
@@ -169,7 +169,7 @@ class CPrinter extends LanePrinter {
     );
   }
 
-  /** Whether neighbouring lanes are not neighbours in memory. */
+  /** Whether adjacent lanes are not adjacent in memory. */
   #isScattered(buffer: number, address: Ix): boolean {
     const { prefix, inputs, outputs } = this.program;
     const { dtype } = buffer < inputs.length ? inputs[buffer] : outputs[buffer - inputs.length];
@@ -184,7 +184,7 @@ class CPrinter extends LanePrinter {
     return false;
   }
 
-  /** A loop over the lanes of a block; as vectors unless `plain` says which arrays it only fills or empties. */
+  /** A loop over the lanes of a block; vectorized unless `plain` names the arrays that it only fills or empties. */
   #laneLoop(body: string[], indent: string, plain: string[] | null = null): void {
     if (body.length === 0) return;
     if (plain === null) this.lines.push(`${indent}_Pragma("omp simd")`);
@@ -211,7 +211,7 @@ class CPrinter extends LanePrinter {
 
   readonly #advanced = new Set<LaneLoop>();
 
-  /** New states are written by the last stretch of a step, while its numbers are still in registers. */
+  /** New states are written by the last stretch of a step, while its values are still in registers. */
   protected override beforeStep(item: Extract<LaneItem, { kind: "loop" }>): void {
     const last = this.#lastCode(item);
     if (last === null) return;
@@ -265,7 +265,7 @@ class CPrinter extends LanePrinter {
       "  for (long u = lo; u < hi; u++) {",
       `    const long base = u * ${block}, lanes = base + ${block} <= ${lanes} ? ${block} : ${lanes} - base;`,
     );
-    for (const s of this.#kept)
+    for (const s of this.#spilled)
       this.lines.push(`    ${computeType[s.dtype]} c${s.id}[${block}] __attribute__((aligned(64)));`);
     this.items(this.program.items, "    ");
     this.lines.push("  }");

@@ -1,5 +1,5 @@
-// Lane programs as CUDA: a thread a lane, state in registers. Loads of the next step are issued while this one is computed,
-// and numbers that lie side by side are read and written together.
+// Emits lane programs as CUDA: one thread per lane, state in registers. Loads of the next step are prefetched during the
+// current one, and contiguous numbers are read and written together.
 import { type DType, isComplex } from "../graph/index.js";
 import { LanePrinter } from "./emit-lane.js";
 import type { Ix } from "./index-expr.js";
@@ -14,13 +14,13 @@ export interface LaneTextCuda {
   blocks: number;
 }
 
-/** Loads of the next step that are issued while this one is computed: at most so many. */
+/** Maximum number of prefetched loads of the next step. */
 const maxPrefetched = 24;
 
 const parts = ["x", "y", "z", "w"] as const;
 const wideType = (count: number): string => (count === 4 ? "w_quad" : "w_pair");
 
-/** An element's place in numbers: complex ones count twice. */
+/** An element's offset in numbers: complex elements count twice. */
 const numberAddress = (address: Ix, dtype: DType, part: 0 | 1): Ix =>
   isComplex(dtype) ? address.times(2).plus(part) : address;
 
@@ -30,7 +30,7 @@ interface Place {
   address: Ix;
 }
 
-/** Accesses to neighbouring numbers at places that are multiples of two or four, together; the others alone. */
+/** Groups accesses to contiguous numbers at offsets that are multiples of two or four; the others stay single. */
 function wideGroups<T>(items: readonly T[], aligned: boolean, placeOf: (item: T) => Place): T[][] {
   const groups: T[][] = [];
   const byBase = new Map<string, Map<number, { item: T; place: Place }>>();
@@ -38,7 +38,7 @@ function wideGroups<T>(items: readonly T[], aligned: boolean, placeOf: (item: T)
     const place = placeOf(item);
     const key = `${place.buffer}|${place.address.plus(-place.address.constant).key}`;
     const found = byBase.get(key) ?? new Map<number, { item: T; place: Place }>();
-    // The same place twice: written out as it comes.
+    // The same address twice: written in order.
     if (found.has(place.address.constant)) groups.push([item]);
     else found.set(place.address.constant, { item, place });
     byBase.set(key, found);
@@ -94,7 +94,7 @@ class CudaPrinter extends LanePrinter {
   protected code(item: Extract<LaneItem, { kind: "code" }>, indent: string, quiet: boolean): void {
     const ahead = (s: LaneScalar): boolean =>
       !quiet && s.loop !== null && this.#prefetched.get(s.loop)?.includes(s) === true;
-    // Loads depend on nothing else in the stretch: they come first, neighbours together.
+    // Loads depend on nothing else in the stretch: they come first, contiguous ones together.
     const tiled = quiet ? [] : item.scalars.filter((s) => this.#tileOfLoad.has(s));
     for (const s of tiled)
       this.lines.push(
@@ -124,7 +124,7 @@ class CudaPrinter extends LanePrinter {
     return `y${id}[tl * ${row} + ${loop.variable} % ${steps} * ${stepNumbers} + ${address.constant - first}]`;
   }
 
-  /** Moves a tile between memory and shared memory, all lanes of the warp together. */
+  /** Moves a tile between global and shared memory, all lanes of the warp together. */
   #move(tile: Tile, loop: LaneLoop, isStore: boolean, indent: string): string[] {
     const { id, numbers, row, width, laneStride, stepNumbers, first, steps, buffer, dtype } = tile;
     const per = numbers / width;
@@ -146,7 +146,7 @@ class CudaPrinter extends LanePrinter {
     ];
   }
 
-  /** Finds what of a loop goes through tiles. */
+  /** Finds the accesses of a loop that go through tiles. */
   #findTiles(loop: LaneLoop, item: Extract<LaneItem, { kind: "loop" }>): void {
     const found = { read: [] as Tile[], written: [] as Tile[] };
     const join = (list: Tile[], tile: Omit<Tile, "id"> | null): Tile | null => {
@@ -190,7 +190,7 @@ class CudaPrinter extends LanePrinter {
     }
   }
 
-  /** Numbers that lie side by side at an aligned place, two or four together. */
+  /** Contiguous numbers at an aligned address, two or four together. */
   #groups(loads: readonly LaneScalar[]): LaneScalar[][] {
     return wideGroups(loads, this.aligned, (s) => {
       const { dtype } = this.program.inputs[s.input];
@@ -319,7 +319,7 @@ class CudaPrinter extends LanePrinter {
     this.lines.push(`${indent}${type} ${name}[${size}];`);
   }
 
-  /** The numbers of a step lie together: one address a step. */
+  /** The numbers of a step are contiguous: one address per step. */
   #isJoined(loop: LaneLoop): boolean {
     return new Set((this.slots.get(loop) ?? []).map((s) => s.dtype)).size === 1;
   }
@@ -364,9 +364,9 @@ class CudaPrinter extends LanePrinter {
   }
 }
 
-/** `aligned`: buffers begin where any vector may. */
+/** `aligned`: buffers are aligned for any vector. */
 export function emitLaneCuda(program: LaneProgram, aligned = true): LaneTextCuda {
-  // Few lanes are spread over many multiprocessors; many fill them with larger blocks.
+  // Few lanes are spread over many multiprocessors; many lanes use larger blocks.
   const threads = program.lanes >= 65536 ? 128 : program.lanes >= 16384 ? 64 : 32;
   return {
     text: new CudaPrinter(program, aligned, threads).print(),

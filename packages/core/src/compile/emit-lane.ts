@@ -1,5 +1,5 @@
-// Lane programs as text: what both dialects share. Loops, the ways of keeping states, statements, addresses; how a lane's
-// numbers are held between statements is the dialect's business (emit-lane-c.ts, emit-lane-cuda.ts).
+// Emits lane programs: the part that both dialects share. Loops, storage of states, statements, addresses; how a lane's
+// values are held between statements is up to the dialect (emit-lane-c.ts, emit-lane-cuda.ts).
 import { binaryFns, type DType, isComplex } from "../graph/index.js";
 import type { Ix } from "./index-expr.js";
 import type { HistoryPolicy, LaneItem, LaneProgram, LaneStore } from "./lane.js";
@@ -32,7 +32,7 @@ class Lines implements Emitter {
 
 const isBinary: ReadonlySet<string> = new Set(binaryFns);
 
-/** One statement that defines a scalar; `read` is the text of what comes from memory. */
+/** One statement that defines a scalar; `read` is the text of a memory access. */
 export function scalarStatement(
   s: LaneScalar,
   use: (s: LaneScalar) => string,
@@ -58,7 +58,7 @@ export function scalarStatement(
     return `${indent}${type} ${name}, ${other}; ${call}`;
   } else if (isBinary.has(s.op)) binaryValue(out, s.op as never, [a], [b], s.args[0].dtype, s.dtype);
   else unaryValue(out, s.op as never, [a], s.args[0].dtype, s.dtype);
-  // A cast that changes nothing defines nothing; give it its name all the same.
+  // A cast that changes nothing defines nothing, but still gets a name.
   if (out.lines.length === 0) out.define(type, a);
   return out.lines.join("\n");
 }
@@ -86,7 +86,7 @@ export abstract class LanePrinter {
   protected abstract advance(loop: LaneLoop, states: readonly number[], indent: string): void;
   protected abstract declareArray(name: string, type: string, size: number, indent: string): void;
   protected abstract element(array: string, at: string): string;
-  /** Statements that every lane runs. */
+  /** Statements that every lane executes. */
   protected abstract each(body: string[], indent: string): void;
   protected beginLoop(_loop: LaneLoop, _item: Extract<LaneItem, { kind: "loop" }>, _indent: string): void {}
   protected beginStep(_loop: LaneLoop, _indent: string): void {}
@@ -123,12 +123,12 @@ export abstract class LanePrinter {
     const policy = this.policy(loop)!;
     if (policy.kind === "memory")
       return `${this.outputPointer(policy.output)}[(${slot * loop.length} + ${time}) * (ix)${this.program.lanes} + b]`;
-    const turn = loop.reverse ? `${loop.length - 1} - (${time})` : time;
-    const at = policy.kind === "checkpoint" ? `${turn} - w${loop.id}` : time;
+    const step = loop.reverse ? `${loop.length - 1} - (${time})` : time;
+    const at = policy.kind === "checkpoint" ? `${step} - w${loop.id}` : time;
     return this.historyElement(loop, slot, at);
   }
 
-  /** Declares the lane's own room for the numbers of `steps` steps. */
+  /** Declares the lane's local storage for the values of `steps` steps. */
   protected declareHistory(loop: LaneLoop, recorded: readonly LaneScalar[], steps: number, indent: string): void {
     recorded.forEach((s, i) => {
       this.declareArray(`h${loop.id}_${i}`, computeType[s.dtype], steps, indent);
@@ -172,7 +172,7 @@ export abstract class LanePrinter {
     return `const ix ${loop.variable} = ${loop.reverse ? `${loop.length - 1} - ${q}` : q};`;
   }
 
-  /** One pass over some steps; `quiet` leaves out what was stored the first time. */
+  /** One pass over some steps; `quiet` omits what was stored the first time. */
   #steps(item: Extract<LaneItem, { kind: "loop" }>, from: string, to: string, indent: string, quiet: boolean): void {
     const { loop } = item;
     const q = `q${loop.id}`;
@@ -193,11 +193,11 @@ export abstract class LanePrinter {
     if (policy?.kind === "local") this.declareHistory(loop, recorded, loop.length, indent);
     if (policy?.kind === "checkpoint") {
       this.#checkpointed(item, policy.every, indent);
-      this.#kept.set(loop, item);
+      this.#recorded.set(loop, item);
       return;
     }
-    const replayed = [...this.#kept.values()].find((kept) => {
-      const p = this.policy(kept.loop);
+    const replayed = [...this.#recorded.values()].find((forward) => {
+      const p = this.policy(forward.loop);
       return p?.kind === "checkpoint" && p.reader === loop;
     });
     if (replayed !== undefined) {
@@ -208,9 +208,9 @@ export abstract class LanePrinter {
     this.#steps(item, "0", String(loop.length), indent, false);
   }
 
-  readonly #kept = new Map<LaneLoop, Extract<LaneItem, { kind: "loop" }>>();
+  readonly #recorded = new Map<LaneLoop, Extract<LaneItem, { kind: "loop" }>>();
 
-  /** The forward pass: the state at the beginning of every stretch is kept. */
+  /** The forward pass: the state at the beginning of every segment is checkpointed. */
   #checkpointed(item: Extract<LaneItem, { kind: "loop" }>, every: number, indent: string): void {
     const { loop, states } = item;
     const stretches = Math.ceil(loop.length / every);
@@ -237,25 +237,25 @@ export abstract class LanePrinter {
   /** A loop whose steps are not recorded in this pass. */
   protected unrecorded: LaneLoop | null = null;
 
-  /** The reverse pass: stretch by stretch, each run again from its kept state before it is gone through backwards. */
+  /** The reverse pass: each segment is rematerialized from its checkpoint before it is traversed backwards. */
   #backwards(
     item: Extract<LaneItem, { kind: "loop" }>,
-    kept: Extract<LaneItem, { kind: "loop" }>,
+    forward: Extract<LaneItem, { kind: "loop" }>,
     indent: string,
   ): void {
-    const { every } = this.policy(kept.loop) as Extract<HistoryPolicy, { kind: "checkpoint" }>;
-    const f = kept.loop.id;
-    const { length } = kept.loop;
+    const { every } = this.policy(forward.loop) as Extract<HistoryPolicy, { kind: "checkpoint" }>;
+    const f = forward.loop.id;
+    const { length } = forward.loop;
     const stretches = Math.ceil(length / every);
     this.lines.push(
       `${indent}for (ix g${f} = ${stretches - 1}; g${f} >= 0; g${f}--) {`,
       `${indent}  const ix w${f} = g${f} * ${every}, z${f} = w${f} + ${every} < ${length} ? w${f} + ${every} : ${length};`,
       `${indent}  {`,
     );
-    this.restoreStates(kept.loop, kept.states, `${indent}    `);
-    this.#steps(kept, `w${f}`, `z${f}`, `${indent}    `, true);
+    this.restoreStates(forward.loop, forward.states, `${indent}    `);
+    this.#steps(forward, `w${f}`, `z${f}`, `${indent}    `, true);
     this.lines.push(`${indent}  }`);
-    // Step q of the reader undoes step length - 1 - q of the loop that it reads.
+    // Step q of the reader reverses step length - 1 - q of the loop that it reads.
     this.#steps(item, `${length} - z${f}`, `${length} - w${f}`, `${indent}  `, false);
     this.lines.push(`${indent}}`);
   }
@@ -274,7 +274,7 @@ export abstract class LanePrinter {
     ];
   }
 
-  /** The lane's index on each axis, from its number. */
+  /** The lane's index on each axis, from its linear index. */
   protected laneAxes(type: string): string {
     const { prefix } = this.program;
     let stride = 1;

@@ -1,13 +1,13 @@
-// Reads a kernel that finishes a matrix product: is it a bias, an activation or both, as vendor libraries apply them
-// inside the product? Everything else stays a kernel.
+// Recognizes the kernel that finishes a matrix product: a bias, an activation or both, as vendor libraries apply them inside
+// the product. Everything else stays a kernel.
 import type { Node } from "../graph/index.js";
 import type { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel } from "./kernel.js";
 
 export interface LibraryEpilogue {
-  /** A constant that the product is multiplied by, before anything else. */
+  /** A constant factor of the product, applied first. */
   scale: number;
-  /** One number a column, added to every row. */
+  /** One number per column, added to every row. */
   bias: Node | null;
   activation: "none" | "relu" | "gelu";
 }
@@ -26,7 +26,7 @@ function reluOf(e: KExpr): KExpr | null {
   return isRelu ? x : null;
 }
 
-/** The factors of a product as a list: a constant, and what is left. */
+/** The factors of a product as a list: a constant, and the rest. */
 function factors(e: KExpr): { constant: number; rest: KExpr[] } {
   if (e.kind === "const") return { constant: Number(e.value), rest: [] };
   if (!isBinary(e, "mul")) return { constant: 1, rest: [e] };
@@ -54,7 +54,7 @@ function geluOf(e: KExpr): KExpr | null {
   return null;
 }
 
-/** Whether an address of a row of `columns` numbers is the column of the element at `whole`. */
+/** Whether an address in a row of `columns` numbers is the column of the element at `whole`. */
 function isColumn(address: Ix, whole: Ix, columns: number): boolean {
   if (address.constant !== 0 || whole.constant !== 0) return false;
   const inRow = [...whole.terms].filter(([, { factor }]) => factor % columns !== 0);
@@ -63,7 +63,7 @@ function isColumn(address: Ix, whole: Ix, columns: number): boolean {
   return inRow.every(([name, { factor }]) => address.terms.get(name)?.factor === factor);
 }
 
-/** What an epilogue kernel computes, if a library can do it as part of the product. */
+/** The epilogue that a kernel computes, if a library can apply it inside the product. */
 export function libraryEpilogue(kernel: LoopKernel, product: Node): LibraryEpilogue | null {
   const [store] = kernel.stores;
   const columns = product.shape[product.shape.length - 1];

@@ -1,5 +1,5 @@
-// What fusion knows of single nodes: which ops are loops, what their arithmetic costs, how reductions divide a shape, and what
-// libraries can read as it lies. Knows nothing of groups.
+// Properties of single nodes that fusion needs: which ops are reductions, how they divide a shape, and which operands
+// libraries can read in place. Knows nothing of groups.
 import { isComplex, isOp, type Node, numel } from "../graph/index.js";
 import { reductionOps } from "../ops/index.js";
 import { uniformValue } from "../transform/index.js";
@@ -10,8 +10,8 @@ export interface MatrixOperand extends Strided {
 }
 
 /**
- * An operand of a matrix product as libraries take it: memory with one unit stride, perhaps adjoint. Null where it must
- * be copied first.
+ * A matrix product operand as libraries take it: memory with one unit stride, possibly adjoint. Null where it must be
+ * copied first.
  */
 export function matrixOperand(node: Node, stop: (node: Node) => boolean, layouts: Layouts): MatrixOperand | null {
   const conjugated = isOp(node, "unary") && node.attrs.fn === "conj" && isComplex(node.dtype) && !stop(node);

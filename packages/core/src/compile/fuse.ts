@@ -1,4 +1,4 @@
-// Fusion: which nodes are computed together in one loop, and which values are written to memory. A group is a set of
+// Fusion: which nodes are computed together in one loop, and which values are written to memory. A fusion group is a set of
 // element-wise nodes and reductions over one common domain; everything else is inlined, loaded, or a library call.
 import { functionOrder, type GraphFn, isHalf, isOp, type Node, numel, stridesOf } from "../graph/index.js";
 import { elementwiseOps, leafOps } from "../ops/index.js";
@@ -19,16 +19,16 @@ import {
   throughView,
 } from "./views.js";
 
-/** "columns": a sum over rows inside a group of rows, piece by piece. */
+/** "columns": a column sum inside a group of rows, piece by piece. */
 export type Level = "full" | "row" | "columns";
 
 export interface FusionGroup {
   id: number;
-  /** "rows": element-wise work and reductions of the innermost part; "columns": reductions of outer axes. */
+  /** "rows": element-wise work and reductions of the innermost axes; "columns": reductions of outer axes. */
   kind: "rows" | "columns";
-  /** Elements of the domain. */
+  /** Number of elements of the domain. */
   size: number;
-  /** Elements of a row: what reductions reduce; null while there is none. */
+  /** Number of elements of a row, which reductions reduce; null without reductions. */
   inner: number | null;
   /** For column groups: [before, reduced, after]. */
   columns: readonly [number, number, number] | null;
@@ -41,7 +41,7 @@ export interface Fusion {
   groupOf: Map<Node, FusionGroup>;
   /** Nodes whose values are written to memory. */
   stored: Set<Node>;
-  /** Nodes that a library computes, or a loop. */
+  /** Nodes computed by a library call or a loop. */
   library: Node[];
   order: Node[];
   /** Memory order of products that write their result permuted. */
@@ -50,18 +50,18 @@ export interface Fusion {
   results: Node[];
 }
 
-/** Whether the kernel of a custom function can read an operand as it lies. */
+/** Whether the kernel of a custom function can read an operand with its strides. */
 export type CustomFit = (node: Node<"custom">, input: Node, strided: Strided) => boolean;
 
 export interface FuseOptions {
   customFits?: CustomFit;
-  /** Masks of dropout are loops of their own, which draw whole blocks of random bits. */
+  /** Dropout masks get their own loops, which draw whole blocks of random bits. */
   drawsAlone?: boolean;
-  /** Sums over pieces of rows are made by the loop that has the rows: at most this many numbers a 32nd of a row. */
+  /** Column sums over pieces of rows are fused into the loop over the rows: at most this many numbers per 32nd of a row. */
   columnsInRows?: number;
 }
 
-/** What a loop reads, and how its elements lie relative to those of the loop. */
+/** An operand of a loop, and how its elements relate to those of the loop. */
 interface Base {
   base: Node;
   relation: Relation;
@@ -84,7 +84,7 @@ class Fuser {
   readonly #layouts = new Map<Node, number[]>();
   readonly free = new Set<Node>();
   readonly #position: ReadonlyMap<Node, number>;
-  /** What a loop node reads and how, and what must be computed before a node: asked again and again, and always the same. */
+  /** Cached: what a loop node reads, and what must be computed before a node. */
   readonly #basesOf = new Map<Node, Base[]>();
   readonly #sourcesOf = new Map<Node, Node[]>();
   readonly #rematerializer: Rematerializer;
@@ -131,7 +131,7 @@ class Fuser {
     };
   }
 
-  /** Nodes made of constants and positions alone: cheaper to compute again than to load. */
+  /** Nodes of constants and indices alone: cheaper to rematerialize than to load. */
   #markFree(): void {
     for (const node of this.order) {
       if (this.params.has(node)) continue;
@@ -140,7 +140,7 @@ class Fuser {
     }
   }
 
-  /** A product that is only ever read through one permutation writes its result in that order (heads of attention). */
+  /** A product that is only read through one permutation writes its result in that order (attention heads). */
   #chooseLayouts(): void {
     const users = new Map<Node, Node[]>();
     for (const node of this.order)
@@ -217,7 +217,7 @@ class Fuser {
     else this.stored.add(operand.node);
   }
 
-  /** An operand that a fused kernel reads as it lies, if the kernel can. */
+  /** An operand that a fused kernel can read with its strides. */
   #requireStrided(node: Node<"custom">, input: Node): void {
     const strided = asStrided(input, this.#stop, this.#layouts);
     const isFree = strided !== null && this.free.has(strided.node);
@@ -227,7 +227,7 @@ class Fuser {
       !(this.options.customFits?.(node, input, strided) ?? false)
     )
       this.#copy(input);
-    // What is computed where it is read (a causal mask) is written down at its own size, before it is repeated.
+    // A value that is computed where it is read (a causal mask) is stored at its own size, before it is broadcast.
     else if (isFree) this.#copy(strided.node);
     else this.stored.add(strided.node);
   }
@@ -237,10 +237,10 @@ class Fuser {
     return group === undefined ? this.#unitOf.get(node) : this.#unitOfGroup.get(group);
   }
 
-  /** The nodes of other units that a node needs, found through views and picks; those before it are placed by now. */
+  /** The nodes of other units that a node needs, found through views and picks; earlier nodes are already assigned. */
   #sources(node: Node): Node[] {
-    const known = this.#sourcesOf.get(node);
-    if (known !== undefined) return known;
+    const cached = this.#sourcesOf.get(node);
+    if (cached !== undefined) return cached;
     const found = new Set<Node>();
     const seen = new Set<Node>();
     const stack = [...node.inputs];
@@ -256,7 +256,7 @@ class Fuser {
     return sources;
   }
 
-  /** The units that a node needs; groups that were merged have one number. */
+  /** The units that a node needs; merged groups have one number. */
   #needs(node: Node): Set<number> {
     const found = new Set<number>();
     for (const source of this.#sources(node)) found.add(this.#unitAt(source)!);
@@ -270,7 +270,7 @@ class Fuser {
       const unit = this.#reach.addUnit();
       this.#unitOf.set(node, unit);
       this.#reach.add(unit, this.#needs(node));
-      // All devices issue their collectives in one order: each waits for the one before, whatever its operands are.
+      // All devices issue their collectives in one order: each depends on the previous one, whatever its operands are.
       if (isOp(node, "collective")) {
         if (this.#lastCollective !== null) this.#reach.add(unit, [this.#lastCollective]);
         this.#lastCollective = unit;
@@ -282,7 +282,7 @@ class Fuser {
     const group = this.#chooseGroup(node, needs);
     this.#groupOf.set(node, group);
     group.members.push(node);
-    // Merging may have renumbered what the node needs.
+    // Merging may have renumbered the dependencies.
     this.#reach.add(this.#unitOfGroup.get(group)!, this.#needs(node));
   }
 
@@ -349,7 +349,7 @@ class Fuser {
     return group;
   }
 
-  /** The level at which a node would sit in the group of one of its operands, or null. */
+  /** The level at which a node would be in the group of one of its operands, or null. */
   #levelIn(group: FusionGroup, base: Node, relation: Relation, size: number, inner: number | null): Level | null {
     const at = group.level.get(base)!;
     if (at === "columns") return null;
@@ -367,8 +367,8 @@ class Fuser {
   }
 
   #bases(node: Node): Base[] {
-    const known = this.#basesOf.get(node);
-    if (known !== undefined) return known;
+    const cached = this.#basesOf.get(node);
+    if (cached !== undefined) return cached;
     const bases = this.#findBases(node);
     this.#basesOf.set(node, bases);
     return bases;
@@ -386,7 +386,7 @@ class Fuser {
     });
   }
 
-  /** A node may join if whatever else it needs does not itself need the group, and it reads members only in step. */
+  /** A node may join if none of its other dependencies depends on the group, and it reads members element by element. */
   #mayJoin(node: Node, group: FusionGroup, needs: ReadonlySet<number>): boolean {
     const own = this.#unitOfGroup.get(group)!;
     for (const unit of needs) if (unit !== own && this.#reach.depends(unit, own)) return false;
@@ -398,7 +398,7 @@ class Fuser {
     return group.members.length < 160;
   }
 
-  /** Whether some path between two groups runs through a third unit, or one reads the other out of step. */
+  /** Whether some path between two groups runs through a third unit, or one reads the other at different elements. */
   #connectedOutside(a: FusionGroup, b: FusionGroup, joining: Node): boolean {
     const [ua, ub] = [this.#unitOfGroup.get(a)!, this.#unitOfGroup.get(b)!];
     for (const node of [...a.members, ...b.members, joining]) {
@@ -406,7 +406,7 @@ class Fuser {
         if (unit !== ua && unit !== ub && (this.#reach.depends(unit, ua) || this.#reach.depends(unit, ub))) return true;
       }
     }
-    // Members of one must read members of the other only in step.
+    // Members of one must read members of the other element by element.
     for (const [from, to] of [
       [a, b],
       [b, a],
@@ -433,7 +433,7 @@ class Fuser {
     into.members.sort((x, y) => this.#position.get(x)! - this.#position.get(y)!);
   }
 
-  /** Column reductions over one domain share a kernel when neither needs the other. */
+  /** Independent column reductions over one domain share a kernel. */
   #columnGroup(node: Node, parts: [number, number, number], needs: ReadonlySet<number>): FusionGroup {
     const rows = this.#rowsFor(node, parts, needs);
     if (rows !== null) {
@@ -458,7 +458,7 @@ class Fuser {
     return group;
   }
 
-  /** The group whose rows are summed, if its loop can do it along the way. */
+  /** The group whose rows are summed, if its loop can compute the column sum. */
   #rowsFor(node: Node, parts: [number, number, number], needs: ReadonlySet<number>): FusionGroup | null {
     const { columnsInRows = 0 } = this.options;
     const [pieces, depth, length] = parts;
@@ -469,7 +469,7 @@ class Fuser {
     for (const { base, relation } of this.#bases(node)) {
       const group = this.#groupOf.get(base);
       if (group === undefined || group.kind !== "rows" || group.size !== size) continue;
-      // What is only element-wise so far can go by rows as well.
+      // A group that is only element-wise can be looped by rows as well.
       if (group.inner !== length && (group.inner !== null || !this.#mayGoByRows(group))) continue;
       if (group.level.get(base) !== "full" || relation.kind !== "same") continue;
       const others = group.members.filter((member) => group.level.get(member) === "columns");
@@ -488,21 +488,21 @@ class Fuser {
     return members.every((member) => group.level.get(member) === "full" && !this.#isAlone(member));
   }
 
-  /** Whether what is summed comes from one loop, or from the same memory. */
+  /** Whether the summed values come from one loop, or from the same memory. */
   #sharesOperand(group: FusionGroup, node: Node): boolean {
     const origin = (member: Node): FusionGroup | undefined =>
       this.#bases(member).flatMap(({ base }) => this.#groupOf.get(base) ?? [])[0];
     const own = origin(node);
     if (own !== undefined) return group.members.some((member) => origin(member) === own);
-    const wanted = new Set(this.#rematerializer.leafLoads(node.inputs[0], false).keys());
+    const leaves = new Set(this.#rematerializer.leafLoads(node.inputs[0], false).keys());
     return group.members.some((member) =>
-      [...this.#rematerializer.leafLoads(member.inputs[0], false).keys()].some((leaf) => wanted.has(leaf)),
+      [...this.#rematerializer.leafLoads(member.inputs[0], false).keys()].some((leaf) => leaves.has(leaf)),
     );
   }
 
   /**
-   * A value that another group reads is either written and loaded, or computed again there. Writing costs one store and
-   * a load a reader; computing again costs the loads of what it is made of, and arithmetic.
+   * A value that another group reads is either stored and loaded, or rematerialized there. Storing costs one store and
+   * one load per reader; rematerializing costs the loads of its operands, and arithmetic.
    */
   #chooseStored(): void {
     const readers = new Map<Node, Set<FusionGroup>>();
@@ -527,7 +527,7 @@ class Fuser {
       const size = numel(node.shape);
       const widest = Math.max(...[...groups].map((g) => g.size));
       const repeated = widest > size * 2;
-      // A bias in a half type: libraries take it as it is, and nobody rounds it again for every row.
+      // A bias in a half type: libraries read it as it is, and it is not rounded again for every row.
       const rounded = isOp(node, "cast") && isHalf(node.dtype) && widest >= size * 64;
       if (rounded || this.#rematerializer.arithmetic(node) > (repeated ? 3 : 40)) {
         this.stored.add(node);
@@ -539,8 +539,8 @@ class Fuser {
         const loads = this.#rematerializer.leafLoads(node, true, halves);
         return { loads, cost: this.#rematerializer.cost(node, loads, groups.size, halves) };
       });
-      const [again, shorter] = ways;
-      const best = shorter.cost < Math.min(again.cost, store) ? shorter : again;
+      const [plain, halved] = ways;
+      const best = halved.cost < Math.min(plain.cost, store) ? halved : plain;
       if (best.cost > store) this.stored.add(node);
       else for (const leaf of best.loads.keys()) if (this.#groupOf.has(leaf)) this.stored.add(leaf);
     }

@@ -1,4 +1,4 @@
-// Fusion is checked, not hoped for: the number and kind of kernels of programs that people write.
+// Checks the number and kind of kernels of typical programs.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CpuDevice } from "../device/index.js";
@@ -71,7 +71,7 @@ test("views cost nothing: transposes, slices, reshapes and flips are addresses",
   );
 });
 
-test("arrays joined end to end are copied piece by piece; whatever else is asked element by element", { skip }, () => {
+test("a concatenation is copied part by part; other ops test element by element", { skip }, () => {
   const flat = (t: weft.Tensor): weft.Tensor => t.reshape([t.size]);
   const parts = [[37, 5], [1], [64, 64], [3], [999]].map((shape, i) => weft.randn(shape, { seed: i }));
   const textsOf = (join: (...args: weft.Tensor[]) => weft.Tensor): string => {
@@ -105,7 +105,7 @@ test("arrays joined end to end are copied piece by piece; whatever else is asked
   }
 });
 
-test("reductions take their prologue and epilogue along", { skip }, () => {
+test("reductions are fused with their prologue and epilogue", { skip }, () => {
   assert.equal(
     count((a) => a.square().sum(1).sqrt().add(1), x()),
     1,
@@ -132,7 +132,7 @@ test("reductions take their prologue and epilogue along", { skip }, () => {
   );
 });
 
-test("an MLP is one library call a layer and nothing else", { skip }, () => {
+test("an MLP is one library call per layer and nothing else", { skip }, () => {
   const [w1, b1, w2, b2] = [[48, 32], [32], [32, 10], [10]].map((shape, i) => weft.randn(shape, { seed: i }));
   const mlp = (a: weft.Tensor, p: weft.Tensor, q: weft.Tensor, r: weft.Tensor, s: weft.Tensor): weft.Tensor =>
     a.matmul(p).add(q).relu().matmul(r).add(s);
@@ -186,7 +186,7 @@ test("a scan over small problems is one lane kernel, with its reverse pass in it
   assert.deepEqual(both.names, ["lanes_33x7x2"]);
 });
 
-test("lanes that read each other, or hold too much, are an ordinary loop", { skip }, () => {
+test("a scan whose lanes read each other, or hold too much state, is an ordinary loop", { skip }, () => {
   const mixed = kernels(
     (c, xs) => weft.scan((s: weft.Tensor, v: weft.Tensor) => [s.sub(s.mean(0)).mul(v), s.sum()], c, xs) as never,
     weft.randn([300, 4], { seed: 1 }),
@@ -201,7 +201,7 @@ test("lanes that read each other, or hold too much, are an ordinary loop", { ski
   assert.deepEqual([large.loop, large.names.length], [1, 1], large.names.join(" "));
 });
 
-test("dead code is not computed, equal code once", { skip }, () => {
+test("dead code is eliminated and common subexpressions are computed once", { skip }, () => {
   const found = kernels((a) => {
     a.matmul(a.transpose()).exp();
     return a.exp().add(a.exp());
@@ -209,7 +209,7 @@ test("dead code is not computed, equal code once", { skip }, () => {
   assert.deepEqual(found.names.length, 1, found.names.join(" "));
 });
 
-test("donated memory is reused in place, and results stay right", { skip }, () => {
+test("donated memory is reused in place, and results stay correct", { skip }, () => {
   const update = weft.jit(
     (p: weft.Tensor, m: weft.Tensor, g: weft.Tensor) => {
       const next = m.mul(0.9).add(g);
@@ -224,12 +224,12 @@ test("donated memory is reused in place, and results stay right", { skip }, () =
   const before = device.memory().usedBytes;
   for (let i = 0; i < 3; i++) [p, m] = update(p, m, g);
   assert.equal(device.memory().usedBytes, before, "no new memory");
-  // m: 1, 1.9, 2.71, 3.439; p falls by a tenth of each.
+  // m: 1, 1.9, 2.71, 3.439; p decreases by a tenth of each.
   assert.ok(Math.abs(Number(m.dataSync()[999]) - 3.439) < 1e-5);
   assert.ok(Math.abs(Number(p.dataSync()[0]) - (1 - 0.1 * (1 + 1.9 + 2.71 + 3.439))) < 1e-5);
 });
 
-test("kernels before and after two collectives are not one: collectives keep their order", () => {
+test("kernels before and after two collectives are not fused, so that collectives keep their order", () => {
   const sum = (operand: Node, sequence: number): Node =>
     build.make("collective", [operand], {
       ...bareCollective,

@@ -1,4 +1,5 @@
-// Values behind pads, joins and rolls: right whatever the C compiler makes of the loops, and never loaded conditionally.
+// Values behind pads, concatenations and rolls are correct however the C compiler optimizes the loops, and are never loaded
+// conditionally.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CpuDevice } from "../device/index.js";
@@ -29,7 +30,7 @@ function tensorOf(values: Pair[], dtype: DType): weft.Tensor {
   );
 }
 
-/** Whole numbers of small size: every dtype computes with them exactly. Both parts of complex numbers come from one kernel. */
+/** Small integers: exact in every dtype. Both parts of complex numbers come from one kernel. */
 function check(got: weft.Tensor, expected: Pair[], what: string): void {
   const isComplex = got.dtype.startsWith("complex");
   const numbers = Array.from(got.dataSync() as ArrayLike<number>, (x) => Number(x) + 0);
@@ -104,7 +105,7 @@ test("rows, columns and sums of padded matrices", { skip }, () => {
     }
 });
 
-test("a pad of nothing reads nothing", { skip }, () => {
+test("padding an empty tensor reads nothing", { skip }, () => {
   const empty = weft.zeros([0], { dtype: "complex64" });
   const program = weft.jit((x: weft.Tensor) =>
     weft

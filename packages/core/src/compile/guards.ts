@@ -1,10 +1,10 @@
-// Guarded loads: what `pad` and `concat` read only where a test holds. A load is never conditional in generated code, because
-// compilers turn conditional loads into masked ones, and gcc 12 does so wrongly for the two parts of complex numbers. It reads
-// at an index that is always in range, and a branch-free select after it discards what was read in vain.
+// Guarded loads of `pad` and `concat`. A load is never conditional in generated code, because compilers turn conditional
+// loads into masked ones, and gcc 12 does so incorrectly for the two parts of complex numbers. The load uses an index that
+// is always in range, and a branch-free select discards the value where the guard fails.
 import type { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel, LoopVariable } from "./kernel.js";
 
-/** The values of a variable from `low` up to and without `high`. */
+/** The values of a variable from `low` (inclusive) to `high` (exclusive). */
 export interface Interval {
   low: number;
   high: number;
@@ -14,7 +14,7 @@ type RangeTest = Extract<KExpr, { kind: "inRange" }>;
 
 const none: Interval = { low: 0, high: 0 };
 
-/** For which values of its only variable a test holds; null where it has several, or a quotient. */
+/** The values of its only variable for which a test holds; null where it has several, or a quotient. */
 function intervalOf({ ix, low, high }: RangeTest): { name: string | null; interval: Interval } | null {
   if (ix.isConstant) {
     const holds = ix.constant >= low && ix.constant < high;
@@ -34,8 +34,8 @@ function* tests(guard: KExpr): Generator<KExpr> {
 }
 
 /**
- * The box of variables in which a guard holds: every point of it is in range, so clamping each variable to its interval gives
- * an address that may be read. Null where a test mixes variables; "never" where the guard cannot hold.
+ * The box of variables in which a guard holds. Every point of it is in range, so clamping each variable to its interval
+ * gives a valid address. Null where a test mixes variables; "never" where the guard cannot hold.
  */
 export function guardBox(guard: KExpr): Map<string, Interval> | "never" | null {
   const box = new Map<string, Interval>();
@@ -68,8 +68,8 @@ const minSplit = 64;
 const maxSplits = 4;
 
 /**
- * Where the tests of a kernel change along a variable. Between two of these positions each test has one outcome, which the
- * compiler sees from the bounds of the loop: what is left inside are plain loads.
+ * Positions where the tests of a kernel change along a variable. Between two of them each test has one outcome, which the
+ * compiler derives from the loop bounds: plain loads remain inside.
  */
 export function splitPoints(kernel: LoopKernel, { name, size }: LoopVariable): number[] {
   if (size < minSplit) return [];

@@ -1,4 +1,4 @@
-// Index arithmetic against plain numbers: quotients and remainders of sums that come near and below zero, as flips inside pads do.
+// Index arithmetic against plain numbers: quotients and remainders of sums near and below zero, as in flips inside pads.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Ix } from "./index-expr.js";

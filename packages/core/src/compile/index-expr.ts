@@ -1,9 +1,9 @@
-// Symbolic integers for addresses: sums of loop variables with factors, and quotients and remainders that could not be
-// resolved. Kept in one normal form, so that equal addresses are equal strings and reshapes cancel out.
+// Symbolic integers for addresses: linear sums of loop variables, with the quotients and remainders that could not be
+// resolved. Kept in a normal form, so that equal addresses are equal strings and reshapes cancel out.
 import { InternalError } from "../graph/index.js";
 import { identifier, whole } from "./text.js";
 
-/** Something that a sum is made of. */
+/** A term of a sum. */
 export type Atom =
   | { kind: "var"; name: string; size: number }
   | { kind: "div"; of: Ix; by: number }
@@ -93,7 +93,7 @@ export class Ix {
     return new Ix(terms, this.constant + other.constant).#rejoined();
   }
 
-  /** by * (e / by) + (e % by) is e: what a reshape took apart, its inverse puts together. */
+  /** by * (e / by) + (e % by) is e: a reshape and its inverse cancel. */
   #rejoined(): Ix {
     for (const [name, { atom, factor }] of this.terms) {
       if (atom.kind !== "mod") continue;
@@ -119,8 +119,8 @@ export class Ix {
   }
 
   /**
-   * This = multiple * by + rest, with the terms that divide evenly in the first part. The rest keeps as much of the constant
-   * as makes it positive: C rounds quotients of negative numbers up.
+   * This = multiple * by + rest, with the terms that divide evenly in the first part. The rest keeps as much of the
+   * constant as makes it positive: C rounds quotients of negative numbers up.
    */
   #divide(by: number): { quotient: Ix; rest: Ix } {
     const even = new Map<string, Term>();
@@ -174,7 +174,7 @@ export class Ix {
     return Ix.#of({ kind: "mod", of: rest, by });
   }
 
-  /** The factor of a variable that appears nowhere inside a quotient or remainder; null if it does. */
+  /** The coefficient of a variable that appears nowhere inside a quotient or remainder; null if it does. */
   stride(name: string): number | null {
     for (const [key, { atom }] of this.terms)
       if (key !== name && atom.kind !== "var" && atom.of.mentions(name)) return null;
@@ -189,7 +189,7 @@ export class Ix {
     return false;
   }
 
-  /** Names of the variables in it. */
+  /** Names of its variables. */
   variables(into: Set<string> = new Set()): Set<string> {
     for (const { atom } of this.terms.values()) {
       if (atom.kind === "var") into.add(atom.name);
@@ -228,7 +228,7 @@ export class Ix {
   }
 }
 
-/** The position in memory of a multi-index. */
+/** The linear index of a multi-index. */
 export function linearize(index: readonly Ix[], shape: readonly number[]): Ix {
   let result = Ix.zero;
   let stride = 1;
@@ -239,14 +239,14 @@ export function linearize(index: readonly Ix[], shape: readonly number[]): Ix {
   return result;
 }
 
-/** The multi-index of a position in memory. */
+/** The multi-index of a linear index. */
 export function delinearize(position: Ix, shape: readonly number[]): Ix[] {
   if (shape.includes(0)) return shape.map(() => Ix.zero);
   const index = new Array<Ix>(shape.length);
   let stride = 1;
   for (let i = shape.length - 1; i >= 0; i--) {
     const quotient = position.div(stride);
-    // The first axis needs no remainder: positions are in range.
+    // The first axis needs no remainder: indices are in range.
     index[i] = shape[i] === 1 ? Ix.zero : isOutermost(shape, i) ? quotient : quotient.mod(shape[i]);
     stride *= shape[i];
   }

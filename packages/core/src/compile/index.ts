@@ -1,4 +1,4 @@
-// fuse -> kernels -> memory plan; one code generator, printed by dialects.
+// The compiler: fusion -> kernels -> schedule with memory offsets; one code generator, printed by dialects.
 export { type BatchDim, mergeBatch } from "./batch.js";
 export type { Batching } from "./batch-kernels.js";
 export { emitBlockCuda } from "./emit-block.js";

@@ -1,5 +1,5 @@
-// From a fused group to loops: the expression of every stored value and reduction over common loop variables, with
-// addresses as symbolic sums. Knows nothing of C or CUDA; the dialects print what is built here.
+// Lowers a fusion group to loops: the expression of every stored value and reduction over common loop variables, with
+// symbolic addresses. Knows nothing of C or CUDA; the dialects print what is built here.
 import {
   type BinaryFn,
   type DType,
@@ -34,7 +34,7 @@ export type KExpr = { id: number; dtype: DType } & (
   | { kind: "where"; args: KExpr[] }
   | { kind: "cast"; args: KExpr[] }
   | { kind: "random"; draw: OpAttrs["random"]["kind"]; threshold: number; ix: Ix; args: KExpr[]; dynamic: KExpr[] }
-  /** An index that comes from data: clamped to [0, size), visible to addresses under its name. */
+  /** An index from data: clamped to [0, size), visible to addresses under its name. */
   | { kind: "dynamic"; name: string; size: number; args: KExpr[] }
   | { kind: "reduced"; slot: number }
 );
@@ -44,7 +44,7 @@ export interface Reduction {
   fn: ReduceFn | "argmax" | "argmin";
   dtype: DType;
   argument: KExpr;
-  /** The position along the row, for argmax and argmin. */
+  /** The index along the row, for argmax and argmin. */
   position: Ix;
 }
 
@@ -58,29 +58,29 @@ export interface Store {
 export interface ColumnSum {
   buffer: number;
   argument: KExpr;
-  /** Rows of a piece. */
+  /** Rows per piece. */
   depth: number;
 }
 
 export interface LoopKernel {
   kind: "rows" | "columns";
-  /** Independent iterations; the dialect spreads them over threads. */
+  /** Independent iterations; the dialect distributes them over threads. */
   outer: LoopVariable[];
-  /** Rows: the elements of a row. Columns: the one vectorised variable. */
+  /** Rows: the elements of a row. Columns: the one vectorized variable. */
   inner: LoopVariable[];
-  /** Columns only: what is summed over. */
+  /** Columns only: the reduced variables. */
   reduced: LoopVariable[];
   reductions: Reduction[];
   stores: Store[];
   /** Rows only. */
   columnSums: ColumnSum[];
-  /** Everything that is read, for the planner. */
+  /** Everything that is read, for the scheduler. */
   loads: { buffer: number; address: Ix }[];
-  /** Nodes whose memory the kernel touches, by local number. */
+  /** Buffers of the kernel as nodes, by local number. */
   buffers: Node[];
   /** Local numbers of the buffers that are written. */
   written: Set<number>;
-  /** Loop iterations in all and arithmetic in each. */
+  /** Total loop iterations, and arithmetic per iteration. */
   size: number;
   cost: number;
   name: string;
@@ -146,7 +146,7 @@ class KernelBuilder {
     });
   }
 
-  /** Shapes of everything that the group reads in step with its domain. */
+  /** Shapes of everything that the group reads element by element with its domain. */
   #shapes(): { dims: readonly number[]; scale: number }[] {
     const { size, inner, kind } = this.group;
     const rowSize = kind === "rows" && inner !== null ? inner : 0;
@@ -180,7 +180,7 @@ class KernelBuilder {
     return delinearize(position, shape);
   }
 
-  /** The value of a stored member; a view that is written out is read through once more. */
+  /** The value of a stored member; a view that is written out is resolved once more. */
   copyOrValue(node: Node): KExpr {
     const index = this.ownIndex(node);
     if (!isView(node)) return this.value(node, index);
@@ -231,7 +231,7 @@ class KernelBuilder {
     });
   }
 
-  /** The indices from data that a position is made of: they are computed before it. */
+  /** The data indices inside an address: they are computed before it. */
   #dynamicIn(ix: Ix): KExpr[] {
     return this.expressions.filter((e) => e.kind === "dynamic" && ix.mentions(e.name));
   }
@@ -367,7 +367,7 @@ class KernelBuilder {
   }
 }
 
-/** The number of an element in its draw. */
+/** The index of an element in its random draw. */
 export function drawNumber(node: Node<"random">, index: readonly Ix[]): Ix {
   const { shape, start } = numbering(node.attrs);
   const lead = node.inputs[0].shape.length - 1;
@@ -377,7 +377,7 @@ export function drawNumber(node: Node<"random">, index: readonly Ix[]): Ix {
   );
 }
 
-/** Every sum of variables in the kernel, as cells that can be rewritten. */
+/** Every address in the kernel, as cells that can be rewritten. */
 function indexCells(expressions: readonly KExpr[], stores: readonly Store[], reductions: readonly Reduction[]) {
   const cells: { get: () => Ix; set: (ix: Ix) => void }[] = [];
   for (const e of expressions) {
@@ -414,7 +414,7 @@ function indexCells(expressions: readonly KExpr[], stores: readonly Store[], red
   return cells;
 }
 
-/** Joins neighbouring variables that every address steps through as one. */
+/** Merges adjacent variables that every address traverses as one. */
 function collapse(variables: LoopVariable[], cells: ReturnType<typeof indexCells>): LoopVariable[] {
   const result = [...variables];
   for (let i = result.length - 2; i >= 0; i--) {
@@ -431,7 +431,7 @@ function collapse(variables: LoopVariable[], cells: ReturnType<typeof indexCells
   return result;
 }
 
-/** a * (size of b) + b becomes one variable under the name of a. */
+/** a * (size of b) + b becomes one variable with the name of a. */
 function rewrite(cells: ReturnType<typeof indexCells>, a: string, b: string, merged: LoopVariable): void {
   for (const cell of cells) {
     const ix = cell.get();
@@ -473,7 +473,7 @@ function finish(
   const parts = split(builder.variables.filter((v) => v.size > 1)).map((part) => collapse(part, cells));
   let [outer, reduced, inner] = parts;
   if (kind === "rows" && builder.group.inner === null) {
-    // No reduction: the last variable is the vectorised one, the others are spread over threads.
+    // No reduction: the last variable is vectorized, the others are distributed over threads.
     const all = outer;
     inner = all.slice(-1);
     outer = all.slice(0, -1);
@@ -508,7 +508,7 @@ function finish(
   };
 }
 
-/** What the kernel is about, in a few words: its reductions and its most telling functions. */
+/** A short name of the kernel: its reductions and its most characteristic functions. */
 function kernelName(builder: KernelBuilder, kind: LoopKernel["kind"]): string {
   const words: string[] = [];
   for (const r of builder.reductions) words.push(r.fn);
@@ -533,7 +533,7 @@ export function buildKernel(group: FusionGroup, fusion: Fusion, params: Readonly
     const position = builder.position;
     for (const node of group.members) {
       builder.reduce(node, position.div(after).mod(reduced));
-      // The result's position: the domain's without the reduced part.
+      // The result's index: the domain's without the reduced part.
       const address = position
         .div(reduced * after)
         .times(after)

@@ -1,6 +1,6 @@
-// Block programs: a scan over a batch of problems that are too large for one thread, one block of threads a problem. The
-// tensors of a step lie in shared memory; each is computed by all threads of the block together, an element a thread, and
-// barriers stand between those that read each other. Reduced or combined values that are read once are not stored at all.
+// Block programs: a scan over a batch of problems that are too large for one thread, one thread block per problem. The
+// tensors of a step are in shared memory; all threads of the block compute each of them together, one element per thread,
+// with barriers between dependent ones. Values that are read once are not stored.
 import { loopCost } from "../cost/index.js";
 import { bytesOf, type DType, functionOrder, isComplex, isOp, type Node, numel, realOf } from "../graph/index.js";
 import { splitScan } from "../transform/index.js";
@@ -16,18 +16,18 @@ export interface BlockArray {
   count: number;
   dtype: DType;
   parts: 1 | 2;
-  /** First byte, once memory was given out. */
+  /** First byte, after allocation. */
   offset: number;
 }
 
 /** Elements that all threads compute together and write to an array or an output. */
 export interface BlockTask {
-  /** The name of the running element in addresses, and how many there are. */
+  /** The name of the element variable in addresses, and its range. */
   variable: string;
   count: number;
-  /** Where the elements go: an array of the block, or an output of the kernel at an address. */
+  /** Destination of the elements: an array of the block, or an output of the kernel at an address. */
   target: { array: BlockArray } | { output: number; address: Ix };
-  /** The parts of an element as a function of the running variable; or one list an element where they differ. */
+  /** The parts of an element as a function of the element variable; or one list per element where they differ. */
   values: LaneScalar[] | LaneScalar[][];
   each: boolean;
 }
@@ -55,7 +55,7 @@ export interface BlockProgram {
 const maxSharedBytes = 48 * 1024;
 const maxTaskScalars = 4000;
 const maxUnrolledElements = 64;
-/** Longer products than this are a library's work. */
+/** Longer contractions are left to the library. */
 const maxContraction = 128;
 
 const operationCost = (node: Node): number => {
@@ -89,7 +89,7 @@ export class BlockBuilder {
     this.#bind();
   }
 
-  /** What one problem has of a tensor that begins with the lane axes. */
+  /** The part of a tensor with leading lane axes that belongs to one problem. */
   #restOf(shape: readonly number[]): readonly number[] {
     if (!this.evaluator.leads(shape)) throw new NotLane("a carry without the lanes' axes");
     return shape.slice(this.evaluator.prefix.length);
@@ -140,7 +140,7 @@ export class BlockBuilder {
       this.#arrayOf.set(param, array);
       env.bindings.set(param, (index) => this.#read(array, param, index));
     });
-    for (const chosen of this.#materialised()) {
+    for (const chosen of this.#materialized()) {
       if (this.#arrayOf.has(chosen)) continue;
       const array = this.#array(chosen);
       this.#arrayOf.set(chosen, array);
@@ -148,8 +148,8 @@ export class BlockBuilder {
     }
   }
 
-  /** The values of a step that are written to shared memory: those that cost something and are read more than once. */
-  #materialised(): Node[] {
+  /** The values of a step that are stored in shared memory: expensive ones that are read more than once. */
+  #materialized(): Node[] {
     const { body, carries } = this.node.attrs;
     const params = new Set(body.params);
     const reads = new Map<Node, number>();
@@ -179,13 +179,13 @@ export class BlockBuilder {
         reads.set(x, (reads.get(x) ?? 0) + times * each);
       }
     }
-    // New states must be arrays of their own, also where a step only moves elements.
+    // New states must be separate arrays, also where a step only moves elements.
     for (const output of next) chosen.add(output);
     this.#shortenLives(chosen, params);
     return this.#order.filter((node) => chosen.has(node));
   }
 
-  /** Sums that grow over a step are written down as they grow: else all that they are made of would wait for the last. */
+  /** Sums that grow over a step are stored as they grow: otherwise all their terms would stay alive to the end. */
   #shortenLives(chosen: Set<Node>, params: ReadonlySet<Node>): void {
     const level = new Map<Node, number>();
     const heavy = new Set<Node>();
@@ -210,16 +210,16 @@ export class BlockBuilder {
   /** All elements of a tensor of the problem, symbolically; element by element where that is impossible. */
   #task(
     shape: readonly number[],
-    kept: number,
+    laneAxes: number,
     value: (index: readonly Ix[]) => LaneValue,
     target: (e: Ix) => BlockTask["target"],
   ): BlockTask {
     const { evaluator } = this;
-    const rest = shape.slice(kept);
+    const rest = shape.slice(laneAxes);
     const count = numel(rest);
     const variable = `e${this.#variables++}`;
     const running = Ix.variable(variable, count);
-    const lanes = evaluator.lane.slice(0, kept);
+    const lanes = evaluator.lane.slice(0, laneAxes);
     const at = (e: Ix): Ix[] => [...lanes, ...delinearize(e, rest)];
     const common = { variable, count, target: target(running) };
     try {
@@ -238,7 +238,7 @@ export class BlockBuilder {
     const { node, evaluator, loop } = this;
     const { prefix, lanes } = evaluator;
     const { body, carries, consts } = node.attrs;
-    const kept = prefix.length;
+    const laneAxes = prefix.length;
     const outputs: BlockProgram["outputs"] = [
       ...body.outputs.slice(0, carries).map((o) => ({ shape: o.shape, dtype: o.dtype })),
       ...body.outputs.slice(carries).map((o) => ({ shape: [loop.length, ...o.shape], dtype: o.dtype })),
@@ -248,7 +248,7 @@ export class BlockBuilder {
       const init = node.inputs[consts + c];
       return this.#task(
         param.shape,
-        kept,
+        laneAxes,
         (index) => evaluator.value(init, index, evaluator.top),
         () => ({ array: this.#arrayOf.get(param)! }),
       );
@@ -270,7 +270,7 @@ export class BlockBuilder {
       place(
         this.#task(
           chosen.shape,
-          kept,
+          laneAxes,
           (index) => evaluator.compute(chosen, index, this.#env),
           () => ({ array }),
         ),
@@ -282,11 +282,11 @@ export class BlockBuilder {
       place(
         this.#task(
           y.shape,
-          kept,
+          laneAxes,
           (index) => evaluator.value(y, index, this.#env),
           (e) => ({
             output: carries + i,
-            address: linearize([loop.time, ...evaluator.lane, ...delinearize(e, y.shape.slice(kept))], full),
+            address: linearize([loop.time, ...evaluator.lane, ...delinearize(e, y.shape.slice(laneAxes))], full),
           }),
         ),
       );
@@ -301,10 +301,10 @@ export class BlockBuilder {
     });
     const after = params.carries.map((param, c) => {
       const array = this.#arrayOf.get(param)!;
-      const rest = param.shape.slice(kept);
+      const rest = param.shape.slice(laneAxes);
       return this.#task(
         param.shape,
-        kept,
+        laneAxes,
         (index) => this.#read(array, param, index),
         (e) => ({ output: c, address: linearize([...evaluator.lane, ...delinearize(e, rest)], param.shape) }),
       );
@@ -312,7 +312,7 @@ export class BlockBuilder {
     const sharedBytes = this.#placeArrays(levels, advance);
     const tasks = [...before, ...levels.flat(), ...after];
     for (const task of tasks)
-      if (closure(task.values.flat()).length > maxTaskScalars) throw new NotLane("a step too large to write out");
+      if (closure(task.values.flat()).length > maxTaskScalars) throw new NotLane("a step too large to unroll");
     const largest = Math.max(...levels.flat().map((t) => t.count));
     const flops = levels.flat().reduce((n, t) => n + (t.each ? 1 : t.count) * closure(t.values.flat()).length, 0);
     return {
@@ -332,7 +332,7 @@ export class BlockBuilder {
     };
   }
 
-  /** Arrays of a step share memory with those that are over before they begin; states keep theirs. */
+  /** Arrays of a step reuse the memory of dead ones; states keep theirs. */
   #placeArrays(levels: readonly BlockTask[][], advance: readonly [BlockArray, BlockArray][]): number {
     const first = new Map<BlockArray, number>();
     const last = new Map<BlockArray, number>();
@@ -368,12 +368,12 @@ export class BlockBuilder {
       placed.push({ array, from, to });
       top = Math.max(top, offset + size(array));
     }
-    if (top > maxSharedBytes) throw new NotLane(`${top} bytes of shared memory a problem`);
+    if (top > maxSharedBytes) throw new NotLane(`${top} bytes of shared memory per problem`);
     return top;
   }
 }
 
-/** Everything that some scalars are made of, operands first. */
+/** Everything that some scalars depend on, operands first. */
 export function closure(roots: readonly LaneScalar[]): LaneScalar[] {
   const seen = new Set<LaneScalar>();
   const stack = [...roots];

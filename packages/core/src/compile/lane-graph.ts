@@ -1,16 +1,16 @@
-// What the search for lane programs asks of a graph: who uses what, what is known when compiling, and what is rather computed
-// again in every lane than read from memory.
+// Graph queries for the search for lane programs: users, compile-time values, and which nodes every lane rematerializes
+// instead of reading them from memory.
 
 import { functionCost } from "../cost/index.js";
 import { functionOrder, type GraphFn, isOp, type Node, numel } from "../graph/index.js";
 import type { Value } from "../ops/index.js";
 import { isView } from "./views.js";
 
-/** Arithmetic that is rather done again in every lane than read from memory. */
+/** Arithmetic up to this cost is rematerialized in every lane instead of read from memory. */
 const inlineCost = 12;
 const loadCost = 0.5;
 
-/** A function with what the search for regions asks of it. */
+/** A function with the queries of the region search. */
 export class RegionGraph {
   readonly order: Node[];
   readonly params: ReadonlySet<Node>;
@@ -44,14 +44,14 @@ export class RegionGraph {
       : { re: data[element], im: 0 };
   }
 
-  /** Whether every lane computes the node for itself rather than reading it. */
+  /** Whether every lane computes the node itself instead of reading it. */
   isInline(node: Node): boolean {
     return this.#cost(node) <= inlineCost;
   }
 
   #cost(node: Node): number {
-    const known = this.#costs.get(node);
-    if (known !== undefined) return known;
+    const cached = this.#costs.get(node);
+    if (cached !== undefined) return cached;
     this.#costs.set(node, Number.POSITIVE_INFINITY);
     const cost = this.#findCost(node);
     this.#costs.set(node, cost);
@@ -60,7 +60,7 @@ export class RegionGraph {
 
   #findCost(node: Node): number {
     if (this.params.has(node)) return this.#values.has(node) && numel(node.shape) <= 4096 ? 0 : loadCost;
-    // An operand that is too costly to do again is read from memory.
+    // An operand that is too expensive to rematerialize is read from memory.
     const costs = node.inputs.map((x) => (this.isInline(x) ? this.#cost(x) : loadCost));
     const operands = costs.reduce((n, x) => n + x, 0);
     if (node.op === "const" || node.op === "iota") return 0;

@@ -1,5 +1,5 @@
-// What each op means for one lane: the value of a node at an index as scalars of the pool. Complex numbers are two
-// scalars. How operands are found (parameters, loops, memory) is the caller's business.
+// Semantics of each op for one lane: the value of a node at an index as scalars of the pool. A complex number is two
+// scalars. How operands are found (parameters, loops, memory) is up to the caller.
 import {
   type DType,
   isComplex,
@@ -18,10 +18,10 @@ import { type LaneScalar, NotLane, type ScalarPool } from "./lane-scalar.js";
 /** One scalar, or two for a complex number. */
 export type LaneValue = readonly LaneScalar[];
 
-/** Finds the value of an operand at an index. */
+/** Returns the value of an operand at an index. */
 export type Lookup = (node: Node, index: readonly Ix[]) => LaneValue;
 
-/** Elements that one reduction, selection or sum may unroll to. */
+/** Maximum number of elements that one reduction, selection or sum may unroll to. */
 const maxUnrolled = 4096;
 const laneUnary: ReadonlySet<string> = new Set(unaryFns);
 
@@ -91,7 +91,7 @@ export class LaneOps {
     }
   }
 
-  /** Complex functions by real ones, as the devices' preludes have them. */
+  /** Complex functions by real ones, as in the devices' preludes. */
   #complexFunction(fn: string, re: LaneScalar, im: LaneScalar, real: DType): LaneValue {
     const { pool } = this;
     const call = (name: string, x: LaneScalar): LaneScalar => this.#call(name, real, x);
@@ -131,7 +131,7 @@ export class LaneOps {
     }
   }
 
-  /** A function of one real number; odd and even ones let signs through. */
+  /** A function of one real number; odd and even functions propagate signs. */
   #call(fn: string, dtype: DType, x: LaneScalar): LaneScalar {
     const { pool } = this;
     if (fn === "neg") return pool.neg(x);
@@ -165,7 +165,7 @@ export class LaneOps {
     throw new NotLane(`complex ${fn} in a lane`);
   }
 
-  /** A complex quotient by the prelude's function, once for each part; the compiler merges what the two have in common. */
+  /** A complex quotient by the prelude's function, once for each part; the compiler merges the common part. */
   #quotient(a: LaneValue, b: LaneValue, real: DType): LaneValue {
     return ["quotient_re", "quotient_im"].map((op) => this.pool.make(op, real, [...a, ...b]));
   }
@@ -209,8 +209,8 @@ export class LaneOps {
     if (numel(sizes) > maxUnrolled) throw new NotLane("a long reduction in a lane");
     return Array.from({ length: numel(sizes) }, (_, i) => {
       const inside = delinearize(Ix.constant(i), sizes);
-      let kept = 0;
-      const at = x.shape.map((_d, axis) => (axes.includes(axis) ? inside[axes.indexOf(axis)] : index[kept++]));
+      let outer = 0;
+      const at = x.shape.map((_d, axis) => (axes.includes(axis) ? inside[axes.indexOf(axis)] : index[outer++]));
       return value(x, at);
     });
   }
@@ -290,7 +290,7 @@ export class LaneOps {
     );
   }
 
-  /** One of a few values by an index that is known only when the program runs: a chain of choices. */
+  /** Selects one of a few values by a runtime index: a chain of selects. */
   gather(node: Node<"gather">, index: readonly Ix[], value: Lookup): LaneValue {
     const { axis, batch } = node.attrs;
     const [x, indices] = node.inputs;

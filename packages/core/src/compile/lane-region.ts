@@ -1,6 +1,6 @@
-// Finds what can run as a lane program: scans over a common batch axis with the element-wise work between and after them.
-// Such a region is taken out of the graph and becomes one node (a scan of one step over all that it reads), whose lane
-// program says what it does. Whether a region can be cut into lanes is found by trying.
+// Finds regions that can run as lane programs: scans over a common batch axis with the element-wise work between and after
+// them. A region is outlined from the graph into one node (a scan of one step over all its operands) with a lane program
+// attached. Whether a region can be split into lanes is determined by trying.
 import {
   type Aval,
   avalOf,
@@ -27,7 +27,7 @@ import { type Instance, LaneEvaluator, type LaneSource } from "./lane-value.js";
 import { isView } from "./views.js";
 
 export interface RegionOptions extends LaneOptions {
-  /** Values of parameters that are known when compiling, by position. */
+  /** Parameter values that are known at compile time, by position. */
   known?: ReadonlyMap<number, Value>;
 }
 
@@ -35,15 +35,15 @@ export type AnyLaneProgram = LaneProgram | BlockProgram;
 
 const programs = new WeakMap<Node, AnyLaneProgram>();
 
-/** The lane program that a node stands for. */
+/** The lane program of an outlined node. */
 export const laneProgramOf = (node: Node): AnyLaneProgram | null => programs.get(node) ?? null;
 
-/** Programs larger than this take long to compile and spill registers: a block a problem is the better form. */
+/** Larger programs compile slowly and spill registers: a block per problem is the better form. */
 const threadScalars = 8000;
-/** A state that does not fit registers is borne by a small step only. */
+/** A state that does not fit registers is only acceptable with a small step. */
 const threadStates = 64;
 const smallScalars = 3000;
-/** Multiplications of a step, zeros and all, beyond which it is not tried to write it out. */
+/** Number of multiplications of a step, zeros included, beyond which unrolling is not tried. */
 const maxStepWork = 200_000;
 
 const frontierOps: ReadonlySet<OpName> = new Set([
@@ -57,17 +57,17 @@ const frontierOps: ReadonlySet<OpName> = new Set([
   "pad",
 ] as const);
 const maxOutputNumbers = 64;
-/** What a step may do to its result before it is written. */
+/** Ops that a step may apply to its result before it is written. */
 const pathOps: ReadonlySet<OpName> = new Set(["unary", "binary", "where", "cast"] as const);
 
-/** One tensor that a region gives back: how the lanes write it, and what the graph makes of what they wrote. */
+/** One result of a region: how the lanes write it, and how the graph reads it. */
 interface RegionOutput {
   node: Node;
   aval: Aval;
   finish(written: Node): Node;
 }
 
-/** What is cut out of a graph: nodes that depend on it, what it reads, and what it gives back. */
+/** A region: its nodes, its operands, and its results. */
 interface Cut {
   inside: ReadonlySet<Node>;
   outputs: readonly RegionOutput[];
@@ -112,7 +112,7 @@ class Region {
     return number;
   }
 
-  /** The results of the region: what is used outside of it. */
+  /** The results of the region: values that are used outside of it. */
   collect(): void {
     const { graph, evaluator } = this;
     const scans = new Set<Node>(this.scans as readonly Node[]);
@@ -161,13 +161,13 @@ class Region {
     }
   }
 
-  /** Whether a node only rearranges a loop's results, or changes each of them in the step that makes it. */
+  /** Whether a node only rearranges a loop's results, or changes each of them in the step that computes it. */
   #isAlongPath(node: Node, kinds: readonly unknown[], moves: boolean): boolean {
     if (moves) return kinds.length === 1;
     if (!pathOps.has(node.op) || kinds.some((k) => k !== "path") || this.#scansBehind(node).size !== 1) return false;
     try {
       const elements = this.#alongPath(node);
-      // The time of a loop of one step is no variable by which its results would be found.
+      // The time of a loop of one step is not a variable that could identify its results.
       if (elements.some(({ loop }) => loop.length === 1)) return false;
       for (const { place } of elements) this.evaluator.value(node, place, this.evaluator.top);
       return true;
@@ -189,7 +189,7 @@ class Region {
     return found;
   }
 
-  /** The elements of a node along a path: where each is in the step that makes it. */
+  /** The elements of a node along a path: the position of each in the step that computes it. */
   #alongPath(node: Node): { place: Ix[]; loop: LaneLoop; made: () => LaneValue }[] {
     const chain: Node[] = [];
     let base = node;
@@ -243,12 +243,12 @@ class Region {
     else this.#writeSums(node, instance, index, prefix);
   }
 
-  /** A carry that all lanes have, or that is the sum of what they have. */
+  /** A carry that all lanes share, or that is a sum over lanes. */
   #writeCarry(node: Node, instance: Instance, c: number): void {
     const { evaluator } = this;
     const place = instance.carries[c];
     const { shape, dtype } = node;
-    const parts = place.count / numel(shape.slice(place.kept));
+    const parts = place.count / numel(shape.slice(place.laneAxes));
     const numbers = Array.from({ length: place.count }, (_, i) => evaluator.final(instance, place.first + i));
     if (place.mode === "shared") {
       const output = this.#output(node, avalOf(node), (w) => w);
@@ -256,30 +256,30 @@ class Region {
         this.#store(output, Ix.constant(e), numbers.slice(e * parts, (e + 1) * parts), null, true);
       return;
     }
-    const full = [...evaluator.prefix, ...shape.slice(place.kept)];
+    const full = [...evaluator.prefix, ...shape.slice(place.laneAxes)];
     const init = instance.node.inputs[instance.node.attrs.consts + c];
     const output = this.#output(node, { shape: full, dtype }, (w) => {
-      const total = build.sum(w, axesBetween(place.kept, evaluator.prefix.length));
+      const total = build.sum(w, axesBetween(place.laneAxes, evaluator.prefix.length));
       return isZero(init) ? total : build.add(total, init);
     });
     for (let e = 0; e < place.count / parts; e++) {
-      const address = linearize([...evaluator.lane, ...elementOf(shape.slice(place.kept), e)], full);
+      const address = linearize([...evaluator.lane, ...elementOf(shape.slice(place.laneAxes), e)], full);
       this.#store(output, address, numbers.slice(e * parts, (e + 1) * parts), null, false);
     }
   }
 
-  /** A result of every step without all lane axes: a sum over lanes, or the same for all. */
+  /** A per-step result without all lane axes: a sum over lanes, or uniform. */
   #writeSums(node: Node, instance: Instance, which: number, prefix: readonly number[]): void {
     const { evaluator } = this;
     const y = instance.node.attrs.body.outputs[which];
-    let kept = 0;
-    while (kept < prefix.length && y.shape[kept] === prefix[kept]) kept++;
+    let laneAxes = 0;
+    while (laneAxes < prefix.length && y.shape[laneAxes] === prefix[laneAxes]) laneAxes++;
     const parts = node.dtype.startsWith("complex") ? 2 : 1;
-    const rest = y.shape.slice(kept);
+    const rest = y.shape.slice(laneAxes);
     const { time, length } = instance.loop;
     let numbers: LaneScalar[];
     try {
-      numbers = evaluator.partialNumbers(y, kept, instance.env);
+      numbers = evaluator.partialNumbers(y, laneAxes, instance.env);
     } catch (error) {
       if (!(error instanceof NotLane)) throw error;
       numbers = evaluator.numbers(y, 0, instance.env);
@@ -292,7 +292,7 @@ class Region {
     }
     const full = [length, ...prefix, ...rest];
     const output = this.#output(node, { shape: full, dtype: node.dtype }, (w) =>
-      build.sum(w, axesBetween(1 + kept, 1 + prefix.length)),
+      build.sum(w, axesBetween(1 + laneAxes, 1 + prefix.length)),
     );
     for (let e = 0; e < numel(rest); e++) {
       const address = linearize([time, ...evaluator.lane, ...elementOf(rest, e)], full);
@@ -302,7 +302,7 @@ class Region {
 
   program(options: LaneOptions): LaneProgram {
     if (this.evaluator.lanes <= (options.savingLanes ?? 0)) saveSteps(this.stores, options.localBytes);
-    // Operands whose every number was known when compiling are not read.
+    // Operands whose values were all known at compile time are not read.
     const loads = [...liveScalars(this.stores)].filter((s) => s.op === "load");
     const used = [...new Set(loads.map((s) => s.input))].sort((a, b) => a - b);
     for (const s of loads) s.input = used.indexOf(s.input);
@@ -324,14 +324,14 @@ const axesBetween = (from: number, to: number): number[] => Array.from({ length:
 const elementOf = (shape: readonly number[], e: number): Ix[] => delinearize(Ix.constant(e), shape);
 const isZero = (node: Node): boolean => uniformValue(node) === 0;
 
-/** Where an element of a view's operand is in the view. */
+/** The position in the view of an element of its operand. */
 function forwards(view: Node, index: readonly Ix[]): Ix[] {
   if (pathOps.has(view.op)) return [...index];
   if (isOp(view, "permute")) return view.attrs.axes.map((axis) => index[axis]);
   return delinearize(linearize(index, view.inputs[0].shape), view.shape);
 }
 
-/** A scan whose problems each take a block of threads. */
+/** A scan with one thread block per problem. */
 function attemptBlock(graph: RegionGraph, scan: Node<"scan">, prefix: readonly number[]) {
   const region = new Region(graph, [scan], prefix);
   return refusals(prefix, () => {
@@ -350,13 +350,13 @@ function attemptBlock(graph: RegionGraph, scan: Node<"scan">, prefix: readonly n
       aval,
       finish: (written: Node): Node => written,
     }));
-    // Results that nobody picks have no node of their own.
+    // Unused results have no node.
     const cut: Cut = { inside: region.inside, outputs };
     return { cut, program, prefix };
   });
 }
 
-/** Runs an attempt; null where it does not fall apart into lanes. */
+/** Runs an attempt; null where it cannot be split into lanes. */
 function refusals<T>(prefix: readonly number[], body: () => T): T | null {
   try {
     return body();
@@ -369,7 +369,7 @@ function refusals<T>(prefix: readonly number[], body: () => T): T | null {
   }
 }
 
-/** Leading axes that could be lanes, the most first. */
+/** Candidate leading axes for lanes, the most first. */
 function prefixes(scan: Node<"scan">): number[][] {
   const { body, consts, carries } = scan.attrs;
   const shapes = body.params.slice(consts, consts + carries).map((p) => p.shape);
@@ -436,7 +436,7 @@ function replace(graph: RegionGraph, region: Cut, program: AnyLaneProgram): Grap
   return { params: graph.fn.params, outputs: graph.fn.outputs.map((o) => map.get(o)!) };
 }
 
-/** Multiplications a lane does in matrix products between two loops; more of them are a library's work. */
+/** Maximum number of multiplications per lane in matrix products between two loops; larger ones are left to the library. */
 const maxProductsBetween = 128;
 
 function productsBetween(region: Region, scan: Node): number {
@@ -453,11 +453,11 @@ function productsBetween(region: Region, scan: Node): number {
   return sum;
 }
 
-/** The function with its lane programs taken out. */
+/** The function with its lane programs outlined. */
 export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
   if (settings.lanes.get() === "0") return fn;
   if (fn.effects !== undefined) {
-    // What others wait for is kept like a result.
+    // Effects are kept like results.
     const { params, outputs } = outlineLanes({ params: fn.params, outputs: [...fn.outputs, ...fn.effects] }, options);
     return { params, outputs: outputs.slice(0, fn.outputs.length), effects: outputs.slice(fn.outputs.length) };
   }
@@ -485,7 +485,7 @@ export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
       continue;
     }
     const members = [first];
-    // What depends on a loop that could not be joined cannot be joined either.
+    // Dependents of a loop that could not be joined cannot be joined either.
     const behind = new Set<Node>();
     for (const scan of scans.slice(start + 1)) {
       const region: Region = found.region;
@@ -506,7 +506,7 @@ export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
 const isHeavy = ({ scalars, counts }: LaneProgram): boolean =>
   scalars > threadScalars || (scalars > smallScalars && counts.some((c) => c.states > threadStates));
 
-/** Arithmetic of one step of one lane as written, before anything folds. */
+/** Arithmetic of one step of one lane before folding. */
 function stepWork({ attrs: { body } }: Node<"scan">, lanes: number): number {
   let work = 0;
   for (const node of functionOrder(body)) {
@@ -526,7 +526,7 @@ function firstOf<A, T>(choices: readonly A[], make: (choice: A) => T | null): T 
   return null;
 }
 
-/** Scans keep their order when the graph around them is rebuilt, and their bodies. */
+/** Scans keep their order and their bodies when the graph around them is rebuilt. */
 const bodyNumbers = new WeakMap<object, number>();
 let lastBody = 0;
 function nameOf(scan: Node<"scan">, scans: readonly Node<"scan">[]): string {
@@ -546,5 +546,5 @@ export function laneName(program: AnyLaneProgram): string {
   return `lanes_${program.lanes}x${steps}${program.counts.length > 1 ? `x${program.counts.length}` : ""}`;
 }
 
-/** What a lane program reads and writes. */
+/** Avals of the operands and results of a lane program. */
 export const laneAvals = (node: Node): readonly Aval[] => [...node.inputs.map(avalOf), ...outputAvals(node)];

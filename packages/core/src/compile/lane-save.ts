@@ -1,5 +1,5 @@
-// A reverse loop begins each step by computing again what the forward step computed from the same state. Where a lane has
-// room, those numbers are kept along with the states and read back instead.
+// A reverse loop begins each step by rematerializing what the forward step computed from the same state. Where a lane has
+// room, those values are stored along with the states and read back instead.
 import { bytesOf } from "../graph/index.js";
 import { type LaneStore, liveScalars } from "./lane.js";
 import type { LaneLoop, LaneScalar } from "./lane-scalar.js";
@@ -12,13 +12,13 @@ const keyOf = (op: string, s: LaneScalar, args: readonly LaneScalar[], address: 
   return `${op}|${s.dtype}|${ids.join(",")}|${s.value}|${s.input}|${address}|${s.part}|${s.of?.id ?? ""}`;
 };
 
-/** A number of the reverse loop that equals one of the forward loop, or its negative. */
+/** A value of the reverse loop that equals one of the forward loop, or its negative. */
 interface Image {
   s: LaneScalar;
   sign: 1 | -1;
 }
 
-/** The number of the reverse loop that an operation of the forward loop has become. */
+/** The value of the reverse loop that corresponds to an operation of the forward loop. */
 function imageOf(
   s: LaneScalar,
   args: readonly Image[],
@@ -41,7 +41,7 @@ function imageOf(
   return args.every((x) => x.sign === 1) ? find(s.op, of, 1) : null;
 }
 
-/** What a reverse loop reads of the loop before it, in step with it; null where it reads at other times. */
+/** The loop that a reverse loop reads step by step; null where it reads at other times. */
 function pairsOf(live: readonly LaneScalar[]): Map<LaneLoop, LaneLoop> {
   const pairs = new Map<LaneLoop, LaneLoop | null>();
   for (const s of live) {
@@ -56,12 +56,12 @@ function pairsOf(live: readonly LaneScalar[]): Map<LaneLoop, LaneLoop> {
 }
 
 /**
- * Turns numbers of reverse loops into reads of forward ones, in place, where that saves at least twice as many
- * operations as it adds reads and the history of a lane stays within `maxBytes`.
+ * Replaces values of reverse loops by reads of forward ones, in place, where that saves at least twice as many operations
+ * as it adds reads and the history of a lane stays within `maxBytes`.
  */
 export function saveSteps(stores: readonly LaneStore[], maxBytes: number): void {
   const live = [...liveScalars(stores)].sort((a, b) => a.id - b.id);
-  // Room for new numbers in front of old ones.
+  // Reserves ids for new values before existing ones.
   for (const s of live) s.id *= 2;
   for (const [forward, reader] of pairsOf(live)) {
     const mine = live.filter((s) => s.loop === reader);
@@ -80,7 +80,7 @@ export function saveSteps(stores: readonly LaneStore[], maxBytes: number): void 
       if (image.s.args.length > 0 && s.op !== "neg" && !origin.has(image.s))
         origin.set(image.s, { from: s, sign: image.sign });
     }
-    // Those that something else reads are kept; those that only made them are gone.
+    // Values with other readers stay; those that were only operands are removed.
     const needed = new Set<LaneScalar>();
     for (const s of mine) if (!origin.has(s)) for (const a of s.args) if (origin.has(a)) needed.add(a);
     for (const s of [...reader.next, ...stores.filter((x) => x.loop === reader).map((x) => x.value)])

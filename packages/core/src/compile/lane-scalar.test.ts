@@ -23,7 +23,7 @@ test("sums of the same terms in another order are one scalar", () => {
   assert.equal(pool.neg(negative), sum(2, 0, 1));
 });
 
-test("sums with different terms stay apart when their digests collide", () => {
+test("sums with different terms are not merged when their digests collide", () => {
   // Found by a search over all sums of three terms: both digests modulo both primes agree.
   const { sum } = loads(1100);
   const [a, b] = [sum(163, 203, 427), sum(50, 360, 1014)];

@@ -1,7 +1,7 @@
-// The real numbers that one lane computes: hash-consed scalars with the algebra that folds them. Identities that hold
-// exactly for finite numbers are applied (commuting, moving signs outwards, zeros, ones, x - x), and two that do not: two
-// constant factors become one, and sums of the same terms in another order are one sum. Terms that cancel across a sum are
-// left alone, so compensated summation works. Nothing here knows about tensors or about text.
+// The real scalars that one lane computes: hash-consed, with algebraic folding. Identities that are exact for finite numbers
+// are applied (commutation, moving signs outwards, zeros, ones, x - x), and two that are not: two constant factors become
+// one, and sums of the same terms in another order are one sum. Terms that cancel within a sum are left alone, so
+// compensated summation works. Knows nothing of tensors or text.
 import { type DType, kindOf } from "../graph/index.js";
 import type { Ix } from "./index-expr.js";
 
@@ -14,36 +14,36 @@ export interface LaneLoop {
   /** The index of the current step, as it appears in addresses. */
   time: Ix;
   variable: string;
-  /** State variables: what they start from, and what a step makes of them. */
+  /** State variables: initial values, and values after a step. */
   init: LaneScalar[];
   next: LaneScalar[];
   /** Scalars of a step that another loop or the code after the loop reads at some time. */
   history: LaneScalar[];
 }
 
-/** A real number inside a lane. */
+/** A real scalar of a lane. */
 export interface LaneScalar {
   id: number;
   /**
-   * "const", "load", "lane" (an index), "state" and "final" (a state variable inside and after its loop), "past" (a number
-   * of another loop at a time), or the name of a function of its arguments.
+   * "const", "load", "lane" (an index), "state" and "final" (a state variable inside and after its loop), "past" (a
+   * scalar of another loop at a time), or the name of a function of its arguments.
    */
   op: string;
   args: LaneScalar[];
   dtype: DType;
-  /** const: the value; state, final: the variable's number; past: the number in the loop's history. */
+  /** const: the value; state, final: the index of the variable; past: the index in the loop's history. */
   value: number;
   /** load: the operand. */
   input: number;
   /** load: the element; lane: the index; past: the time. */
   address: Ix | null;
-  /** load: which part of a complex number. */
+  /** load: the part of a complex number. */
   part: 0 | 1;
-  /** state, final, past: of which loop. */
+  /** state, final, past: the loop. */
   of: LaneLoop | null;
-  /** The innermost loop that the number changes in; null where it is the same throughout. */
+  /** The innermost loop in which the scalar varies; null where it is invariant. */
   loop: LaneLoop | null;
-  /** A digest of the terms that are summed, in whatever order, and how many they are. */
+  /** A digest of the terms of the sum, independent of their order, and the number of terms. */
   sum: readonly [number, number];
   terms: number;
 }
@@ -183,13 +183,12 @@ export class ScalarPool {
     return x.op === "const" && x.value === value;
   }
 
-  // A factor of zero is exact here: loads of NaN times a structural zero do not occur in what users wrote, because the zero
-  // was a constant of their program.
+  // Folding a zero factor is safe: the zero is a constant of the user's program, so NaN times it is not expected.
   add(a: LaneScalar, b: LaneScalar): LaneScalar {
     if (this.is(a, 0)) return b;
     if (this.is(b, 0)) return a;
     if (a.op === "neg" && b.op === "neg") return this.neg(this.add(a.args[0], b.args[0]));
-    // Exact, and what follows can be one instruction with it.
+    // Exact, and the following sum can be fused into one instruction.
     if (a === b && kindOf(a.dtype) === "float") return this.mul(a, this.constant(2, a.dtype));
     if (b.op === "neg") return this.sub(a, b.args[0]);
     if (a.op === "neg") return this.sub(b, a.args[0]);
@@ -202,7 +201,7 @@ export class ScalarPool {
     if (a === b && kindOf(a.dtype) === "float") return this.constant(0, a.dtype);
     if (b.op === "neg") return this.add(a, b.args[0]);
     if (a.op === "neg") return this.neg(this.add(a.args[0], b));
-    // One of a - b and b - a is written, the other is its negative.
+    // One of a - b and b - a is computed, the other is its negative.
     if (a.id > b.id && kindOf(a.dtype) === "float" && !(a.op === "const" && b.op === "const"))
       return this.neg(this.#fold("sub", b, a, (x, y) => x - y));
     return this.#fold("sub", a, b, (x, y) => x - y);
@@ -223,7 +222,7 @@ export class ScalarPool {
     return a.id <= b.id ? this.#fold("mul", a, b, (x, y) => x * y) : this.#fold("mul", b, a, (x, y) => x * y);
   }
 
-  /** A product with a constant: signs go outwards, and the constant joins one that is already there. */
+  /** A product with a constant: signs move outwards, and the constant is merged into an existing one. */
   #scale(a: LaneScalar, c: LaneScalar): LaneScalar {
     if (a.op === "const") return this.#fold("mul", a, c, (x, y) => x * y);
     if (c.value < 0) return this.neg(this.mul(a, this.constant(-c.value, c.dtype)));

@@ -1,9 +1,9 @@
-// Which numbers of a loop's state are constant, equal or opposite in every step: assumed as boldly as the initial values
-// allow, and given up where a step does not preserve it.
+// Finds state variables that are constant, equal or opposite in every step: assumed as far as the initial values allow, and
+// retracted where a step does not preserve it.
 import { kindOf } from "../graph/index.js";
 import { type LaneScalar, signOf, stripped } from "./lane-scalar.js";
 
-/** What is assumed of a number of state: a constant, or the number `root` up to a sign. */
+/** The assumption about a state variable: a constant, or the variable `root` up to a sign. */
 export interface Assumed {
   constant: number | null;
   root: number;
@@ -13,7 +13,9 @@ export interface Assumed {
 export const assumeNothing = (init: readonly LaneScalar[]): Assumed[] =>
   init.map((_, i) => ({ constant: null, root: i, sign: 1 }));
 
-/** The boldest assumption that the initial values allow; `table` says what is known of a number on every lane. */
+/**
+ * The strongest assumption that the initial values allow; `table` returns the values of a scalar on every lane, if known.
+ */
 export function assumeAll(init: readonly LaneScalar[], table: (s: LaneScalar) => string | null): Assumed[] {
   const roots = new Map<string, { root: number; sign: 1 | -1 }>();
   return init.map((s, i) => {
@@ -24,7 +26,7 @@ export function assumeAll(init: readonly LaneScalar[], table: (s: LaneScalar) =>
     const values = table(base);
     const numbers = values?.split(",").map(Number) ?? null;
     if (numbers?.every((x) => x === numbers[0])) return { constant: signOf(s) * numbers[0] || 0, root: i, sign: 1 };
-    // Tables are told from each other up to a sign, by the sign of their first number that is not zero.
+    // Tables are compared up to a sign, by the sign of their first nonzero number.
     const turned = numbers !== null && numbers.find((x) => x !== 0)! < 0;
     const key = numbers === null ? `#${base.id}` : `${s.dtype} ${numbers.map((x) => (turned ? -x : x) || 0).join()}`;
     const sign = (signOf(s) * (turned ? -1 : 1)) as 1 | -1;
@@ -37,7 +39,7 @@ export function assumeAll(init: readonly LaneScalar[], table: (s: LaneScalar) =>
   });
 }
 
-/** What is left of an assumption after a step; null where the step preserves all of it. */
+/** The part of an assumption that a step preserves; null where it preserves all of it. */
 export function refine(assumed: readonly Assumed[], next: readonly LaneScalar[]): Assumed[] | null {
   const groups = new Map<string, number>();
   const signs: (1 | -1)[] = [];

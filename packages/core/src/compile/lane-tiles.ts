@@ -1,6 +1,6 @@
-// Which numbers of a loop over time go through tiles: a lane's numbers of many steps lie side by side in memory, those of
-// neighbouring lanes far apart. A warp moves the numbers of several steps of all its lanes at once, whole lines of memory,
-// and each lane picks its own from shared memory.
+// Finds accesses of a loop over time that go through tiles. The numbers of many steps of a lane are contiguous in memory,
+// those of adjacent lanes far apart. A warp moves the numbers of several steps of all its lanes at once, in whole cache
+// lines, and each lane reads its own from shared memory.
 import { type DType, isComplex } from "../graph/index.js";
 import { settings } from "../settings/index.js";
 import type { Ix } from "./index-expr.js";
@@ -12,11 +12,11 @@ export interface Tile {
   id: number;
   buffer: number;
   dtype: DType;
-  /** Numbers from lane to lane, from step to step, and the first one. */
+  /** Stride between lanes, stride between steps, and the first number. */
   laneStride: number;
   stepNumbers: number;
   first: number;
-  /** Steps of a tile, numbers of a lane in it, and from lane to lane in shared memory. */
+  /** Steps per tile, numbers of a lane in it, and stride between lanes in shared memory. */
   steps: number;
   numbers: number;
   row: number;
@@ -24,11 +24,14 @@ export interface Tile {
   width: 1 | 4;
 }
 
-/** Few lanes wait for single numbers rather than for tiles. WEFT_LANE_TILES sets another limit, for tests. */
+/**
+ * Minimum number of lanes: few lanes read single numbers faster than tiles. WEFT_LANE_TILES sets another limit, for
+ * tests.
+ */
 const tiledLanes = (): number => settings.laneTiles.get();
 const tileBytes = 64;
 
-/** The tile that an access belongs to; null where its lanes or steps do not lie as they must. */
+/** The tile of an access; null where the layout of its lanes or steps does not allow one. */
 export function tileOf(
   program: LaneProgram,
   loop: LaneLoop,
@@ -49,7 +52,7 @@ export function tileOf(
     stride *= prefix[i];
   }
   const known = [...address.variables()].every((name) => name === loop.variable || /^l\d+$/.test(name));
-  // The steps of a lane lie together, and lanes do not overlap.
+  // The steps of a lane are contiguous, and lanes do not overlap.
   if (!known || laneStride < stepNumbers * loop.length || laneStride < 8) return null;
   const size = dtype === "float64" ? 8 : 4;
   const steps = Math.floor(tileBytes / size / stepNumbers);
@@ -57,7 +60,7 @@ export function tileOf(
   const first = Math.floor(address.constant / stepNumbers) * stepNumbers;
   const numbers = steps * stepNumbers;
   const aligned = [laneStride, numbers, first, loop.length * stepNumbers].every((n) => n % 4 === 0);
-  // An odd number of pairs from lane to lane keeps the lanes of a warp on different banks.
+  // An odd number of pairs between lanes avoids bank conflicts.
   const row = numbers + (numbers % 4 === 0 ? 2 : 1);
   return {
     buffer,

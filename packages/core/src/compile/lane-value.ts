@@ -1,6 +1,6 @@
-// Evaluates a graph for one lane: nodes at indices become scalars, scans become loops. A carry whose numbers are provably
-// constant, equal or opposite throughout (zeros, real diagonals, conjugate pairs) is carried once: assumed at the start,
-// kept only if a step preserves it. Knows nothing of memory plans and text.
+// Evaluates a graph for one lane: nodes at indices become scalars, scans become loops. State variables that are provably
+// constant, equal or opposite throughout (zeros, real diagonals, conjugate pairs) are carried once. Knows nothing of memory
+// and text.
 import { laneLimits } from "../cost/index.js";
 import { type DType, functionOrder, isComplex, isOp, kindOf, type Node, numel, realOf } from "../graph/index.js";
 import { splitScan } from "../transform/index.js";
@@ -10,24 +10,24 @@ import { deeper, type LaneLoop, type LaneScalar, NotLane, ScalarPool } from "./l
 import { type Assumed, assumeAll, assumeNothing, refine } from "./lane-symmetry.js";
 import { isView, throughView } from "./views.js";
 
-/** What the outermost graph offers: nodes that lie in memory, and elements of them that are known when compiling. */
+/** The interface to the outermost graph: nodes in memory, and their compile-time values. */
 export interface LaneSource {
   /** The operand number of a node that is read from memory; null where the lane computes it. */
   input(node: Node): number | null;
   known(node: Node, element: number): { re: number; im: number } | null;
-  /** The operand number of a node that a lane would rather compute but cannot; null where there is no other way. */
+  /** The operand number of a node that a lane should compute but cannot; null where it cannot be read either. */
   fallback(node: Node): number | null;
   /** The node of an operand number. */
   node(input: number): Node;
 }
 
-/** How a carry belongs to lanes: each its own, one for all (kept by every lane), or a sum over lanes. */
+/** How a carry belongs to lanes: one per lane, shared (held by every lane), or a sum over lanes. */
 export type CarryMode = "own" | "shared" | "sum";
 
 export interface CarryPlace {
   mode: CarryMode;
-  /** Lane axes in front of the carry's shape. */
-  kept: number;
+  /** Number of lane axes in front of the carry's shape. */
+  laneAxes: number;
   first: number;
   count: number;
   dtype: DType;
@@ -38,7 +38,7 @@ export interface Instance {
   node: Node<"scan">;
   loop: LaneLoop;
   carries: CarryPlace[];
-  /** What stands for each number of state inside the loop: a state variable, its negative, or a constant. */
+  /** The value of each state element inside the loop: a state variable, its negative, or a constant. */
   numbers: LaneScalar[];
   env: Env;
 }
@@ -60,10 +60,10 @@ const laneDTypes: ReadonlySet<DType> = new Set([
   "complex128",
 ] as const);
 
-/** Loops with more numbers of state are not searched for equal ones. */
+/** Loops with more state variables are not searched for equal ones. */
 const maxSearched = 160;
 const maxRounds = 12;
-/** Scalars of all attempts together. */
+/** Limit of scalars of all attempts together. */
 const poolLimit = 400_000;
 
 export class LaneEvaluator {
@@ -91,20 +91,20 @@ export class LaneEvaluator {
     return found;
   };
 
-  /** Whether a shape begins with the first `kept` lane axes. */
-  leads(shape: readonly number[], kept = this.prefix.length): boolean {
-    return this.prefix.slice(0, kept).every((d, i) => shape[i] === d) && shape.length >= kept;
+  /** Whether a shape begins with the first `laneAxes` lane axes. */
+  leads(shape: readonly number[], laneAxes = this.prefix.length): boolean {
+    return this.prefix.slice(0, laneAxes).every((d, i) => shape[i] === d) && shape.length >= laneAxes;
   }
 
-  /** The index of element e of what one lane has of a tensor with lane axes in front. */
-  elementIndex(shape: readonly number[], e: number, kept = this.prefix.length): Ix[] {
-    return [...this.lane.slice(0, kept), ...delinearize(Ix.constant(e), shape.slice(kept))];
+  /** The index of element e of one lane's part of a tensor with leading lane axes. */
+  elementIndex(shape: readonly number[], e: number, laneAxes = this.prefix.length): Ix[] {
+    return [...this.lane.slice(0, laneAxes), ...delinearize(Ix.constant(e), shape.slice(laneAxes))];
   }
 
   value(node: Node, index: readonly Ix[], env: Env): LaneValue {
     const key = `${node.id}@${index.map((i) => i.key).join(",")}`;
-    const known = env.memo.get(key);
-    if (known !== undefined) return known;
+    const cached = env.memo.get(key);
+    if (cached !== undefined) return cached;
     if (node.outputs === null && !laneDTypes.has(node.dtype)) throw new NotLane(`${node.dtype} in a lane`);
     const value = this.#value(node, index, env);
     env.memo.set(key, value);
@@ -128,12 +128,12 @@ export class LaneEvaluator {
     }
   }
 
-  /** A node from its operands, even where it is bound to something. */
+  /** Evaluates a node from its operands, even where it is bound. */
   compute(node: Node, index: readonly Ix[], env: Env): LaneValue {
     return this.#computed(node, index, env);
   }
 
-  /** A loop over time that keeps its state elsewhere. */
+  /** A loop over time whose state is held elsewhere. */
   plainLoop(length: number, reverse: boolean): LaneLoop {
     return this.#newLoop(null, length, reverse, []);
   }
@@ -174,7 +174,7 @@ export class LaneEvaluator {
     );
   }
 
-  /** A result of a scan: a number after the loop, or one of its steps' numbers at a time. */
+  /** A result of a scan: a value after the loop, or a value of one of its steps at a time. */
   #result(node: Node<"pick">, index: readonly Ix[], env: Env): LaneValue {
     const [scan] = node.inputs;
     if (!isOp(scan, "scan")) throw new NotLane(`${scan.op} in a lane`);
@@ -192,11 +192,11 @@ export class LaneEvaluator {
     return this.value(body.outputs[which], rest, instance.env).map((v) => this.past(v, instance.loop, time));
   }
 
-  /** The number of state that an element of a carry is. */
+  /** The state variable of an element of a carry. */
   #own(place: CarryPlace, index: readonly Ix[], shape: readonly number[]): number {
     const address = linearize(index, shape);
-    const per = numel(shape.slice(place.kept));
-    const mine = linearize([...this.lane.slice(0, place.kept)], shape.slice(0, place.kept)).times(per);
+    const per = numel(shape.slice(place.laneAxes));
+    const mine = linearize([...this.lane.slice(0, place.laneAxes)], shape.slice(0, place.laneAxes)).times(per);
     const own = address.add(mine.times(-1));
     if (!own.isConstant || own.constant < 0 || own.constant >= per) throw new NotLane("lanes read each other's state");
     return place.first + own.constant * (place.count / per);
@@ -213,7 +213,7 @@ export class LaneEvaluator {
     return this.pool.make("final", inside.dtype, [], { value: inside.value, of: inside.of, loop: inside.of!.parent });
   }
 
-  /** A number of a loop's step as it was at a time. */
+  /** A value of a loop's step at a time. */
   past(v: LaneScalar, loop: LaneLoop, time: Ix): LaneScalar {
     if (v.op === "neg") return this.pool.neg(this.past(v.args[0], loop, time));
     if (v.loop !== loop) return v;
@@ -232,14 +232,14 @@ export class LaneEvaluator {
     return this.pool.make("past", v.dtype, [], { value: slot, of: loop, address: time, loop: scope });
   }
 
-  /** The scan as a loop of this lane, with as few numbers of state as can be shown to suffice. */
+  /** The scan as a loop of this lane, with as few state variables as provably suffice. */
   instance(node: Node<"scan">, env: Env): Instance {
     const built = env.instances.get(node);
     if (built !== undefined) return built;
     if (node.attrs.length === 0) throw new NotLane("a scan without steps");
     const carries = this.#places(node);
     const init = this.#initial(node, carries, env);
-    if (init.length > laneLimits.state) throw new NotLane(`${init.length} numbers of state a lane`);
+    if (init.length > laneLimits.state) throw new NotLane(`${init.length} state variables per lane`);
     const known = (s: LaneScalar): string | null => this.#table(s);
     let assumed = init.length <= maxSearched ? assumeAll(init, known) : assumeNothing(init);
     for (let round = 0; ; round++) {
@@ -255,7 +255,7 @@ export class LaneEvaluator {
     }
   }
 
-  /** What a number is on each lane, where all of that is known when compiling; null otherwise. */
+  /** The values of a scalar on all lanes, where they are known at compile time; null otherwise. */
   #table(s: LaneScalar): string | null {
     const loads: LaneScalar[] = [];
     const stack = [s];
@@ -291,7 +291,7 @@ export class LaneEvaluator {
     return a === null || b === null ? null : arithmetic[s.op]!(a, b);
   }
 
-  /** Which lanes each carry belongs to. A carry that only grows by something may be summed over lanes after the loop. */
+  /** Which lanes each carry belongs to. A carry that is only accumulated may be summed over lanes after the loop. */
   #places(node: Node<"scan">): CarryPlace[] {
     const { body, consts, carries: count } = node.attrs;
     const places: CarryPlace[] = [];
@@ -299,18 +299,18 @@ export class LaneEvaluator {
     for (let c = 0; c < count; c++) {
       const param = body.params[consts + c];
       const parts = isComplex(param.dtype) ? 2 : 1;
-      let kept = this.prefix.length;
+      let laneAxes = this.prefix.length;
       let mode: CarryMode = "own";
       if (!this.leads(param.shape)) {
         const grows = accumulated(node, c) !== null;
         mode = grows ? "sum" : "shared";
-        kept = 0;
-        if (grows) while (kept < this.prefix.length && param.shape[kept] === this.prefix[kept]) kept++;
+        laneAxes = 0;
+        if (grows) while (laneAxes < this.prefix.length && param.shape[laneAxes] === this.prefix[laneAxes]) laneAxes++;
       }
-      const own = numel(param.shape.slice(kept)) * parts;
-      places.push({ mode, kept, first, count: own, dtype: realOf(param.dtype) });
+      const own = numel(param.shape.slice(laneAxes)) * parts;
+      places.push({ mode, laneAxes, first, count: own, dtype: realOf(param.dtype) });
       first += own;
-      if (first > laneLimits.state) throw new NotLane(`${first} numbers of state a lane`);
+      if (first > laneLimits.state) throw new NotLane(`${first} state variables per lane`);
     }
     return places;
   }
@@ -320,15 +320,15 @@ export class LaneEvaluator {
     return places.flatMap((place, c) => {
       const x = node.inputs[consts + c];
       if (place.mode === "sum") return Array.from({ length: place.count }, () => this.pool.constant(0, place.dtype));
-      return this.numbers(x, place.kept, env);
+      return this.numbers(x, place.laneAxes, env);
     });
   }
 
-  /** All numbers that one lane has of a tensor. */
-  numbers(node: Node, kept: number, env: Env): LaneScalar[] {
-    const count = numel(node.shape.slice(kept));
+  /** All scalars that one lane has of a tensor. */
+  numbers(node: Node, laneAxes: number, env: Env): LaneScalar[] {
+    const count = numel(node.shape.slice(laneAxes));
     return Array.from({ length: count }, (_, e) =>
-      this.value(node, this.elementIndex(node.shape, e, kept), env),
+      this.value(node, this.elementIndex(node.shape, e, laneAxes), env),
     ).flat();
   }
 
@@ -365,25 +365,25 @@ export class LaneEvaluator {
     });
     loop.next = carries.flatMap((place, c) => {
       const output = body.outputs[c];
-      if (place.mode !== "sum") return this.numbers(output, place.kept, inner);
+      if (place.mode !== "sum") return this.numbers(output, place.laneAxes, inner);
       const grown = accumulated(node, c)!;
       if (grown === "unchanged") return numbers.slice(place.first, place.first + place.count);
-      const added = this.partialNumbers(grown, place.kept, inner);
+      const added = this.partialNumbers(grown, place.laneAxes, inner);
       return added.map((a, k) => this.pool.add(numbers[place.first + k], a));
     });
     return instance;
   }
 
-  /** What this lane contributes to a tensor that is a sum over the lanes of the axes after `kept`. */
-  partialNumbers(node: Node, kept: number, env: Env): LaneScalar[] {
-    const axes = this.prefix.map((_, i) => i).slice(kept);
-    const count = numel(node.shape.slice(kept));
+  /** This lane's contribution to a tensor that is a sum over the lanes of the axes after `laneAxes`. */
+  partialNumbers(node: Node, laneAxes: number, env: Env): LaneScalar[] {
+    const axes = this.prefix.map((_, i) => i).slice(laneAxes);
+    const count = numel(node.shape.slice(laneAxes));
     return Array.from({ length: count }, (_, e) =>
-      this.partial(node, this.elementIndex(node.shape, e, kept), axes, env),
+      this.partial(node, this.elementIndex(node.shape, e, laneAxes), axes, env),
     ).flat();
   }
 
-  /** The lane's share of a value that is a sum over the lanes of some axes. */
+  /** The lane's contribution to a value that is a sum over the lanes of some axes. */
   partial(node: Node, index: readonly Ix[], axes: readonly number[], env: Env): LaneValue {
     if (axes.length === 0) return this.value(node, index, env);
     const share = (x: Node, at: readonly Ix[] = index): LaneValue => this.partial(x, at, axes, env);
@@ -429,7 +429,7 @@ export class LaneEvaluator {
     throw reason;
   }
 
-  /** A factor that is the same on all lanes of some axes. */
+  /** A factor that is uniform over the lanes of some axes. */
   #same(node: Node, index: readonly Ix[], axes: readonly number[], env: Env): LaneValue {
     const value = this.value(node, index, env);
     if (value.some((v) => this.#dependsOnLane(v, axes))) throw new NotLane("a product of two sums over lanes");
@@ -452,7 +452,7 @@ export class LaneEvaluator {
     return false;
   }
 
-  /** Positions on an axis of `size` that are this lane's, where the axis runs over lanes (and a little more). */
+  /** This lane's positions on an axis of `size` that runs over lanes (and possibly a few elements per lane). */
   #lanePositions(size: number, axes: readonly number[]): { positions: Ix[]; left: number[] }[] {
     const found: { positions: Ix[]; left: number[] }[] = [];
     for (let used = axes.length; used > 0; used--) {
@@ -481,9 +481,9 @@ export class LaneEvaluator {
     const ways = reduced.flatMap((axis) =>
       this.#lanePositions(x.shape[axis], axes).map(({ positions, left }) => (): LaneValue => {
         const others = reduced.filter((a) => a !== axis);
-        // Insert the lane's position where the axis was; the other reduced axes are written out or taken by other lanes.
-        let kept = 0;
-        const full = x.shape.map((_, a) => (reduced.includes(a) ? Ix.zero : index[kept++]));
+        // Inserts the lane's position at the reduced axis; the other reduced axes are unrolled or belong to other lanes.
+        let outer = 0;
+        const full = x.shape.map((_, a) => (reduced.includes(a) ? Ix.zero : index[outer++]));
         return this.ops.sum(
           positions.flatMap((position) => {
             full[axis] = position;
@@ -555,7 +555,7 @@ const linearUnary: ReadonlySet<string> = new Set(["neg", "real", "imag", "conj"]
 
 const additions = new WeakMap<object, (Node | "unchanged" | null)[]>();
 
-/** What each step adds to a carry that is used for nothing else; null where it is used otherwise. */
+/** The value that each step adds to a carry without other uses; null where the carry has other uses. */
 function accumulated(node: Node<"scan">, c: number): Node | "unchanged" | null {
   const { body, consts, carries } = node.attrs;
   let found = additions.get(body);

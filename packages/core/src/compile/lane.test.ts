@@ -1,5 +1,5 @@
-// Lane programs: one kernel for value and gradient of a batch of loops, the same values under every way of keeping states,
-// sums over lanes, loops in loops; and the golden values of the single-qubit ensemble.
+// Lane programs: one kernel for value and gradient of a batch of loops, the same values for every storage of states, sums
+// over lanes, nested loops; and the golden values of the single-qubit ensemble.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { CompileOptions } from "../device/index.js";
@@ -74,7 +74,7 @@ function singleQubit(dtype: "complex64" | "complex128", steps = 60) {
   };
 }
 
-/** Section 2.2.8: ux = pi/2 (1 + 0.1 sin), uy = 0.2 cos over 60 segments. */
+/** ux = pi/2 (1 + 0.1 sin), uy = 0.2 cos over 60 segments. */
 function testPulse(): number[][] {
   return Array.from({ length: 60 }, (_, k) => {
     const phase = (2 * Math.PI * k) / 60;
@@ -85,7 +85,7 @@ function testPulse(): number[][] {
 type Fn = (...x: Tensor[]) => Tensor | Tensor[];
 const normal = (shape: number[], seed: number): Tensor => weft.randn(shape, { seed, dtype: "float64" });
 
-/** What the oracle says. */
+/** The result of the reference device. */
 function onReference<T>(body: () => T): T {
   const before = weft.session().device;
   weft.setDevice(new weft.ReferenceDevice());
@@ -96,7 +96,7 @@ function onReference<T>(body: () => T): T {
   }
 }
 
-/** A device that keeps what it is asked to compile. */
+/** A device that records what it compiles. */
 class Recorder extends weft.ReferenceDevice {
   last: { fn: GraphFn; options: CompileOptions } | null = null;
   override compile(fn: GraphFn, options: CompileOptions = {}) {
@@ -105,7 +105,7 @@ class Recorder extends weft.ReferenceDevice {
   }
 }
 
-/** The lane programs of a function's plan on some device. */
+/** The lane programs of a function's schedule on some device. */
 function programsOf(make: () => { fn: Fn; args: Tensor[] }, lanes: ScheduleOptions["lanes"] = {}): AnyLaneProgram[] {
   return onReference(() => {
     const device = new Recorder();
@@ -114,16 +114,16 @@ function programsOf(make: () => { fn: Fn; args: Tensor[] }, lanes: ScheduleOptio
     const inputs = args.map((a) => a.realize());
     weft.jit((...x: Tensor[]) => fn(...x))(...inputs);
     const { fn: graph, options } = device.last!;
-    const plan = scheduleFunction(graph, {
+    const schedule = scheduleFunction(graph, {
       parallelRows: 16,
       longReduction: 4096,
       lanes: { ...lanes, known: options.known ?? new Map() },
     });
-    return plan.steps.flatMap((step) => (step.kind === "lane" ? [step.program] : []));
+    return schedule.steps.flatMap((step) => (step.kind === "lane" ? [step.program] : []));
   });
 }
 
-test("Hermitian states are carried as half of their numbers, forwards and backwards", () => {
+test("Hermitian states are stored as half of their elements, forward and backward", () => {
   const fidelity = (): { fn: Fn; args: Tensor[] } => {
     const one = singleQubit("complex64", 8);
     const loss = (...x: Tensor[]): Tensor => weft.vmap(one)(x[0], x[1], x[2]).mean();
@@ -137,7 +137,7 @@ test("Hermitian states are carried as half of their numbers, forwards and backwa
   assert.equal(others.length, 0);
   assert.ok(program.form === "thread");
   const [forward, back] = program.counts;
-  // Eight numbers of a complex 2x2 matrix: two diagonals and one complex number are left.
+  // A complex 2x2 matrix has eight numbers: two diagonals and one complex number remain.
   assert.deepEqual([forward.states, forward.history, back.states], [4, 4, 4]);
   assert.ok(forward.operations < 150, `${forward.operations} operations forwards`);
   assert.ok(back.operations < 340, `${back.operations} operations backwards`);
@@ -149,7 +149,7 @@ test("Hermitian states are carried as half of their numbers, forwards and backwa
 });
 
 onEachDevice((_device, name) => {
-  test("compensated summation is not optimised away", () => {
+  test("compensated summation is not optimized away", () => {
     // 1 + n tiny numbers, each below half a unit of the last place of 1.
     const kahan = (xs: Tensor): Tensor =>
       weft.scan(
@@ -169,7 +169,7 @@ onEachDevice((_device, name) => {
 
   const lanesIn = (kernels: readonly string[]): string[] => kernels.filter((k) => k.startsWith("lanes_"));
 
-  test("the golden values of the ensemble, with all gradients, in one kernel and a sum", () => {
+  test("the ensemble gives the golden values with all gradients in one kernel and a sum", () => {
     const fidelity = singleQubit("complex128");
     const lanes = 3;
     const fn = weft.jit((u: Tensor, gd: Tensor, gr: Tensor) =>
@@ -204,7 +204,7 @@ onEachDevice((_device, name) => {
     assert.ok(kernels.length <= 2, kernels.join(" "));
   });
 
-  test("states kept with the lane, in memory or run again from checkpoints give the same", () => {
+  test("states stored locally, in memory or rematerialized from checkpoints give the same values", () => {
     const step = (s: Tensor, x: Tensor): [Tensor, Tensor] => {
       const next = s.matmul(s.transpose()).mul(0.1).add(s.mul(x)).sin();
       return [next, next.sum()];
@@ -218,7 +218,7 @@ onEachDevice((_device, name) => {
     const results = ["local", "memory", "checkpoint"].map((policy) => {
       process.env.WEFT_LANE_HISTORY = policy;
       try {
-        // A number that differs makes a program of its own, so that nothing is found in a cache.
+        // A different constant makes a separate program, so that nothing is found in a cache.
         const offset = { local: 1, memory: 2, checkpoint: 3 }[policy]!;
         const fn = weft.jit((a: Tensor, b: Tensor) =>
           weft.vmap(weft.valueAndGrad((x: Tensor, y: Tensor) => loss(x, y).add(offset), { argument: [0, 1] }))(a, b),
@@ -245,7 +245,7 @@ onEachDevice((_device, name) => {
     assert.ok(expected.every((values, i) => near(values, results[0][i])));
   });
 
-  test("gradients of what all lanes share are sums over lanes, outside and inside the steps", () => {
+  test("gradients of values that all lanes share are sums over lanes, outside and inside the steps", () => {
     const loss = (w: Tensor, xs: Tensor, s0: Tensor): Tensor =>
       weft
         .vmap(
@@ -279,7 +279,7 @@ onEachDevice((_device, name) => {
     assert.ok(kernels.length <= 4, kernels.join(" "));
   });
 
-  /** What a step may hold: each program must be one lane kernel (and sums) and agree with the reference device. */
+  /** Contents of a step: each program must be one lane kernel (and sums) and agree with the reference device. */
   const steps: Record<string, { lanes: string; most: number; make: () => { fn: Fn; args: Tensor[] } }> = {
     "random numbers in a step": {
       lanes: "lanes_40x6",

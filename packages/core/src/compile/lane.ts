@@ -1,6 +1,6 @@
-// Lane programs: batches of small independent problems as ONE kernel. Each lane (a GPU thread, a SIMD lane) carries one
-// problem through all its loops with its state in registers. Here the scalars of a program are put in order: what runs
-// before, inside and between the loops, what is stored where, and how a reverse loop gets the states of a forward one.
+// Lane programs: a batch of small independent problems as one kernel. Each lane (a GPU thread, a SIMD lane) carries one
+// problem through all its loops with its state in registers. This file schedules the scalars of a program: what runs before,
+// inside and between the loops, what is stored where, and how a reverse loop gets the states of a forward one.
 import { laneLimits } from "../cost/index.js";
 import type { Aval, DType, Node } from "../graph/index.js";
 import { bytesOf } from "../graph/index.js";
@@ -16,17 +16,17 @@ export interface LaneStore {
   value: LaneScalar;
   /** The loop in whose every step it happens; null: once. */
   loop: LaneLoop | null;
-  /** All lanes have the same number: one of them writes it. */
+  /** The value is uniform: one lane writes it. */
   once: boolean;
 }
 
-/** Where the numbers of a loop's steps wait for the loop that reads them. */
+/** Where the values of a loop's steps are stored for the loop that reads them. */
 export type HistoryPolicy =
-  /** In an array of the lane's own: registers, cache, or memory that is never shared. */
+  /** In an array of the lane: registers, cache, or local memory. */
   | { kind: "local" }
-  /** In an output of the kernel, lanes side by side. */
+  /** In an output of the kernel, lanes contiguous. */
   | { kind: "memory"; output: number }
-  /** Only every `every`-th state is kept; the reader runs each stretch again. */
+  /** Checkpoints: every `every`-th state is stored; the reader rematerializes each segment. */
   | { kind: "checkpoint"; every: number; reader: LaneLoop };
 
 export type LaneItem =
@@ -34,7 +34,7 @@ export type LaneItem =
   | { kind: "loop"; loop: LaneLoop; items: LaneItem[]; states: number[] };
 
 export interface LaneProgram {
-  /** A thread (or a SIMD lane) a problem. */
+  /** One thread (or SIMD lane) per problem. */
   form: "thread";
   prefix: readonly number[];
   lanes: number;
@@ -47,7 +47,7 @@ export interface LaneProgram {
   flops: number;
   /** Arithmetic and loads of one step of each loop, for reports. */
   counts: LoopCount[];
-  /** Scalars in the text. */
+  /** Number of scalars in the text. */
   scalars: number;
 }
 
@@ -63,19 +63,22 @@ export interface LoopCount {
 }
 
 export interface LaneOptions {
-  /** Bytes of history a lane may hold by itself. */
+  /** Maximum bytes of local history per lane. */
   localBytes: number;
-  /** Bytes of history that all lanes together may write to memory. */
+  /** Maximum bytes of history that all lanes together may write to memory. */
   memoryBytes: number;
-  /** Whether the device has blocks of threads with memory of their own, for problems too large for a thread. */
+  /** Whether the device has thread blocks with shared memory, for problems too large for a thread. */
   blocks?: boolean;
-  /** With at most so many lanes, reverse loops read back more than states: the device waits for steps, not for memory. */
+  /**
+   * Up to this many lanes, reverse loops read back more than states: the device is bound by the latency of steps, not by
+   * memory.
+   */
   savingLanes?: number;
   /** For tests: "local", "memory" or "checkpoint". */
   force?: string | undefined;
 }
 
-/** Everything that the stores need, operands first; loops with the states that are really used. */
+/** Everything that the stores need, operands first; loops with the states that are used. */
 export function liveScalars(stores: readonly LaneStore[]): Set<LaneScalar> {
   const live = new Set<LaneScalar>();
   const stack = stores.map((s) => s.value);
@@ -146,12 +149,12 @@ class Scheduler {
     return false;
   }
 
-  /** The turn, inside its own loop, in which a scalar is computed. Operands have smaller ids. */
+  /** The position, inside its own loop, at which a scalar is computed. Operands have smaller ids. */
   #place(s: LaneScalar): void {
     let stage = 0;
     for (const a of s.args) if (a.loop === s.loop) stage = Math.max(stage, this.#stage.get(a)!);
     if (s.op === "final" || s.op === "past") {
-      // A loop inside the same scope must have run; one further out has.
+      // A loop inside the same scope must have run; an outer one has.
       const after = this.#turnAfter(s.of!, s.loop);
       stage = Math.max(stage, after);
     }
@@ -163,8 +166,8 @@ class Scheduler {
   }
 
   #stageOfLoop(loop: LaneLoop): number {
-    const known = this.#loopStage.get(loop);
-    if (known !== undefined) return known;
+    const cached = this.#loopStage.get(loop);
+    if (cached !== undefined) return cached;
     this.#loopStage.set(loop, 0);
     let stage = 0;
     const outside = (s: LaneScalar): void => {
@@ -179,7 +182,8 @@ class Scheduler {
       for (const a of s.args) outside(a);
     }
     for (const i of this.statesOf(loop)) outside(loop.next[i]);
-    // What loops inside start from may come from outside too: a number kept by a loop of one step has no time in its address.
+    // Initial values of inner loops may come from outside too: a value stored by a loop of one step has no time in its
+    // address.
     for (const nested of this.loops) {
       if (nested === loop || !this.#inside(nested, loop)) continue;
       for (const i of this.statesOf(nested)) {
@@ -234,7 +238,7 @@ class Scheduler {
     };
   }
 
-  /** The only loop that reads a loop's history, step for step backwards; null where there is none. */
+  /** The only loop that reads a loop's history, step by step backwards; null where there is none. */
   reader(loop: LaneLoop): LaneLoop | null {
     let reader: LaneLoop | null = null;
     for (const s of this.#live) {
@@ -262,7 +266,7 @@ class Scheduler {
   }
 }
 
-/** Which steps of a loop to keep: all with the lane, all in memory, or some, from which the others are run again. */
+/** Chooses how to store the steps of a loop: all locally, all in memory, or checkpoints. */
 function choosePolicy(
   schedule: Scheduler,
   loop: LaneLoop,
@@ -309,7 +313,7 @@ export function scheduleProgram(parts: ProgramParts, options: LaneOptions): Lane
   for (const loop of schedule.loops) {
     const recorded = schedule.recordedOf(loop);
     if (recorded.length === 0) continue;
-    // The slots that are really read, numbered anew.
+    // The slots that are read, renumbered.
     const policy = choosePolicy(schedule, loop, lanes, options, (dtype) => {
       outputs.push({ shape: [recorded.length, loop.length, lanes], dtype });
       return outputs.length - 1;

@@ -1,4 +1,4 @@
-// What a loop node reads: each operand with the index it is read at, in terms of the node's own axes.
+// Operands of a loop node: each with the index it is read at, in terms of the node's own axes.
 import { isOp, type Node } from "../graph/index.js";
 import type { Ix } from "./index-expr.js";
 import { axisVariables } from "./views.js";
@@ -7,7 +7,10 @@ export interface Operand {
   node: Node;
   /** The node over whose elements the reading loop runs: the node itself, or a reduction's input. */
   domain: Node;
-  /** The operand's index for each element of the domain; null where it depends on values (gather) or leaves the range (pad). */
+  /**
+   * The operand's index for each element of the domain; null where it depends on values (gather) or leaves the range
+   * (pad).
+   */
   index: Ix[] | null;
 }
 

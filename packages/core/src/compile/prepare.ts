@@ -1,5 +1,5 @@
-// Brings a graph into the forms that kernels and libraries take: reductions over one block of neighbouring axes,
-// long reductions in two stages, matrix products in dtypes that the libraries know.
+// Lowers a graph to the forms that kernels and libraries support: reductions over one run of adjacent axes, long reductions
+// in two stages, matrix products in supported dtypes.
 import {
   type DType,
   functionOrder,
@@ -20,11 +20,11 @@ export interface PrepareOptions {
   longReduction: number;
   /** Column reductions with fewer columns than this are split along the reduced axis; 0 never. */
   splitColumns?: number;
-  /** The library multiplies half types itself. */
+  /** The library supports products of half types. */
   halfMatmul?: boolean;
 }
 
-/** The reduced axes as runs of neighbours; axes of size one belong to no run. */
+/** The reduced axes as runs of adjacent axes; axes of size one belong to no run. */
 function runsOf(axes: readonly number[], shape: readonly number[]): number[][] {
   const runs: number[][] = [];
   for (const axis of axes) {
@@ -37,7 +37,7 @@ function runsOf(axes: readonly number[], shape: readonly number[]): number[][] {
   return runs;
 }
 
-/** A divisor of n near the wanted number of pieces, or 1. */
+/** A divisor of n near the desired number of pieces, or 1. */
 function pieces(n: number, wanted: number): number {
   for (let p = wanted; p > 1; p--) if (n % p === 0) return p;
   return 1;
@@ -48,11 +48,11 @@ function prepareReduce(node: Node<"reduce">, options: PrepareOptions): Node {
   const [x] = node.inputs;
   const runs = runsOf(axes, x.shape);
   if (runs.length > 1) {
-    // The innermost run first: what is left is smaller and lies closer together.
+    // The innermost run first: the rest is smaller and closer together in memory.
     const last = runs[runs.length - 1];
     const first = prepareReduce(build.reduce(fn, x, last) as Node<"reduce">, options);
     const rest = axes.filter((a) => !last.includes(a));
-    // Three runs and more: kernels know reductions of one run only.
+    // Three runs and more: kernels support reductions of one run only.
     return prepareReduce(build.reduce(fn, first, rest) as Node<"reduce">, options);
   }
   const count = numel(axes.map((a) => x.shape[a]));
@@ -71,7 +71,7 @@ function prepareReduce(node: Node<"reduce">, options: PrepareOptions): Node {
   return node;
 }
 
-/** Reduces x as `shape`, first its axis 2, then its axis 1. What comes between is not rounded to a half type. */
+/** Reduces x as `shape`, first its axis 2, then its axis 1. The intermediate value is not rounded to a half type. */
 function inTwoStages(node: Node<"reduce">, shape: readonly number[]): Node {
   const { fn } = node.attrs;
   const [x] = node.inputs;
@@ -104,7 +104,7 @@ function prepareArgreduce(node: Node<"argreduce">): Node {
   return build.make("argreduce", [build.moveAxis(x, node.attrs.axis, last)], { fn: node.attrs.fn, axis: last });
 }
 
-/** What a reduction of nothing gives. */
+/** The value of an empty reduction. */
 const emptyValue: Record<ReduceFn, (dtype: DType) => number> = {
   sum: () => 0,
   prod: () => 1,
@@ -119,7 +119,7 @@ const emptyValue: Record<ReduceFn, (dtype: DType) => number> = {
           : 1,
 };
 
-/** Tensors without elements, and reductions of them, need no loops. */
+/** Empty tensors, and reductions of them, need no loops. */
 function prepareEmpty(node: Node): Node | null {
   if (node.outputs !== null || node.op === "const" || node.op === "collective") return null;
   if (numel(node.shape) === 0) return build.zerosLike(node);
@@ -128,7 +128,7 @@ function prepareEmpty(node: Node): Node | null {
   return null;
 }
 
-/** A product that is only read transposed is computed transposed: (a b)^T = b^T a^T, and its reader gets straight rows. */
+/** A product that is only read transposed is computed transposed: (a b)^T = b^T a^T, and its reader gets contiguous rows. */
 function prepareTransposed(node: Node<"permute">, isShared: (x: Node) => boolean): Node | null {
   const [x] = node.inputs;
   const rank = x.shape.length;
@@ -159,7 +159,7 @@ export function prepare(fn: GraphFn, options: PrepareOptions): GraphFn {
     else if (isOp(next, "argreduce")) map.set(node, prepareArgreduce(next));
     else map.set(node, next);
   }
-  // A device with nothing to do still takes part in what the others wait for.
+  // A device without work still takes part in collectives.
   const effects = order.filter(({ op }) => op === "collective").map((node) => map.get(node)!);
   const outputs = fn.outputs.map((output) => map.get(output)!);
   return effects.length === 0 ? { params: fn.params, outputs } : { params: fn.params, outputs, effects };

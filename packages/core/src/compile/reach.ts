@@ -1,5 +1,5 @@
-// Which unit of work (a group or a library call) depends on which, transitively, while groups still grow and merge.
-// Bit sets, kept closed: a question is one bit, and a new dependency is passed on to everyone behind it.
+// Transitive dependencies between units of work (fusion groups and library calls) while groups grow and merge. Bit sets
+// under transitive closure: a query is one bit, and a new dependency is propagated to all dependents.
 
 export class Reach {
   readonly #sets: Uint32Array[] = [];
@@ -19,7 +19,7 @@ export class Reach {
     return (this.#sets[unit][on >>> 5] & (1 << (on & 31))) !== 0;
   }
 
-  /** Unit now depends on these units, and so does everything that depends on it. */
+  /** Adds dependencies of a unit, and of everything that depends on it. */
   add(unit: number, on: Iterable<number>): void {
     const more = new Uint32Array(this.#words);
     for (const id of on) {
@@ -46,7 +46,7 @@ export class Reach {
     }
   }
 
-  /** Two units become one, under the first one's number. */
+  /** Merges two units under the first one's number. */
   merge(into: number, other: number): void {
     const own = this.#sets[into];
     const theirs = this.#sets[other];

@@ -1,16 +1,16 @@
-// What it takes to compute a value a second time instead of writing and loading it: what must be loaded, the arithmetic, and the
-// price of both. Knows what is stored and where loops end; who decides is the fuser.
+// Estimates the cost of rematerializing a value instead of storing and loading it: its loads and its arithmetic. The fuser
+// decides.
 
 import { loopCost } from "../cost/index.js";
 import { bytesOf, isFloat, isHalf, isOp, type Node, numel } from "../graph/index.js";
 import { isReduction } from "./fuse-rules.js";
 import { axisVariables, isView, resolveViews } from "./views.js";
 
-/** The fuser's knowledge, as it stands when it is asked. */
+/** The current state of the fuser. */
 export interface FusionState {
   params: ReadonlySet<Node>;
   stored: ReadonlySet<Node>;
-  /** Cheaper to compute again than to load. */
+  /** Cheaper to rematerialize than to load. */
   free: ReadonlySet<Node>;
   /** Nodes that a loop computes. */
   groups: { has(node: Node): boolean };
@@ -23,8 +23,8 @@ export class Rematerializer {
   constructor(readonly of: FusionState) {}
 
   /**
-   * What must be loaded to compute a node again, with its arithmetic; reductions are loads. With `halves`, so are values of
-   * half types that are computed with as float32: half as many bytes as what follows from them. `bounded`: what lies behind 64 nodes is left out; so much is not worth it.
+   * The loads that rematerializing a node needs; reductions are loads. With `halves`, so are half-type values that are
+   * cast to float32, because they have half the bytes. `bounded`: the search stops after 64 nodes.
    */
   leafLoads(node: Node, bounded: boolean, halves = false): Map<Node, number> {
     const loads = new Map<Node, number>();
@@ -64,7 +64,7 @@ export class Rematerializer {
     return cost;
   }
 
-  /** What computing a node again for each of its readers costs, in units of the node's own memory. */
+  /** Cost of rematerializing a node for each of its readers, in units of the node's own memory. */
   cost(node: Node, loads: ReadonlyMap<Node, number>, readers: number, halves: boolean): number {
     const size = numel(node.shape);
     const unit = isFloat(node.dtype) ? bytesOf(node.dtype) : null;

@@ -124,10 +124,10 @@ const integerUnary: Partial<Record<UnaryFn, (x: string, dtype: DType) => string>
   isfinite: () => "1",
 };
 
-/** uint8 lives in an int and wraps around. */
+/** uint8 is held in an int and wraps around. */
 const wrapInteger = (text: string, dtype: DType): string => (dtype === "uint8" ? `((${text}) & 255)` : text);
 
-/** Complex functions of one argument that are written out; the others are helper calls with two results. */
+/** Complex functions of one argument that are expanded inline; the others are helper calls with two results. */
 const complexUnary: Partial<Record<UnaryFn, (re: string, im: string, s: string) => CValue>> = {
   neg: (re, im) => [`-${re}`, `-${im}`],
   conj: (re, im) => [re, `-${im}`],
@@ -139,7 +139,7 @@ const complexUnary: Partial<Record<UnaryFn, (re: string, im: string, s: string) 
 /** Emits statements; returns the name(s) of a new variable that holds the value. */
 export interface Emitter {
   define(type: string, text: string): string;
-  /** Declares two variables and fills them by a statement that mentions their addresses. */
+  /** Declares two variables and fills them by a statement that uses their addresses. */
   definePair(type: string, statement: (re: string, im: string) => string): [string, string];
 }
 
@@ -192,7 +192,10 @@ export function binaryValue(out: Emitter, fn: BinaryFn, a: CValue, b: CValue, fr
 
 const isLiteral = (text: string): boolean => /^\(?-?[0-9][0-9.e+-]*f?\)?$/.test(text);
 
-/** The larger or smaller of two; NaN wins. A comparison that fails for NaN keeps the left value, so a literal needs one test. */
+/**
+ * The larger or smaller of two; NaN propagates. A comparison that fails for NaN keeps the left value, so a literal needs
+ * one test.
+ */
 function extremumText(fn: "max" | "min", a: string, b: string, isFloat: boolean): string {
   const [x, y] = isLiteral(a) ? [b, a] : [a, b];
   const order = fn === "max" ? "<" : ">";
@@ -236,7 +239,7 @@ function multiply(out: Emitter, type: string, a: readonly [string, string], b: r
   return [isZero(re) ? re : out.define(type, re), isZero(im) ? im : out.define(type, im)];
 }
 
-/** The value in another dtype: floats to integers saturate, integers wrap, anything to bool asks whether it is zero. */
+/** The value in another dtype: floats to integers saturate, integers wrap, conversion to bool tests for nonzero. */
 export function castValue(out: Emitter, x: CValue, from: DType, to: DType): CValue {
   if (from === to) return x;
   if (isComplex(to)) {
@@ -266,7 +269,7 @@ function castText(x: string, from: DType, to: DType): string {
 
 const selectSuffix: Record<string, string> = { float: "f", double: "d", int: "i", int32_t: "i", int64_t: "l" };
 
-/** One of two values by a test, without a branch: both are computed, so that no load before it becomes conditional. */
+/** Selects one of two values without a branch: both are computed, so that no load before it becomes conditional. */
 export const selectText = (type: string, test: string, a: string, b: string): string =>
   `w_select_${selectSuffix[type]}(${test}, ${a}, ${b})`;
 

@@ -1,4 +1,4 @@
-// The plan of a function: kernels, library calls and loops in order, and where every value lies in memory.
+// The schedule of a function: kernels, library calls and loops in order, and the memory location of every value.
 import { bytesOf, type GraphFn, InternalError, isOp, type Node, numel, outputAvals } from "../graph/index.js";
 import { settings } from "../settings/index.js";
 import { type Batching, joinKernels } from "./batch-kernels.js";
@@ -14,25 +14,25 @@ export type ScheduleStep =
   /** Independent kernels in one launch. */
   | { kind: "batch"; kernels: LoopKernel[] }
   /** `epilogue`: a kernel that finishes the product in place (bias, activation), run while its rows are still in cache. */
-  /** `workspace`: where the memory that the call works in begins in the scratch of the plan. */
+  /** `workspace`: offset of the call's workspace in the scratch memory of the schedule. */
   | {
       kind: "library";
       node: Node;
       matrices: MatrixOperand[] | null;
       epilogue: LoopKernel | null;
-      /** Operands of a custom function's kernel, as they lie. */
+      /** Operands of a custom function's kernel, with their strides. */
       operands?: Strided[];
       workspace: number;
     }
-  /** `offset`: where the loop's own memory begins in the scratch of the plan around it. */
+  /** `offset`: offset of the loop's memory in the scratch memory of the enclosing schedule. */
   | { kind: "loop"; node: Node<"scan">; body: Schedule; offset: number }
   /** A scan over small independent problems as one kernel. */
   | { kind: "lane"; node: Node<"scan">; program: AnyLaneProgram }
-  /** Data from other devices: started as soon as the operand is there, finished when nothing else can be done first. */
+  /** A collective: started as soon as the operand is ready, finished as late as possible. */
   | { kind: "collective"; node: Node<"collective">; phase: "start" | "finish" }
   | { kind: "copy"; from: Node; to: number };
 
-/** Where a value lies. */
+/** The memory location of a value. */
 export type Location =
   | { kind: "input"; index: number }
   | { kind: "output"; index: number }
@@ -50,25 +50,25 @@ export interface Schedule {
 
 export interface ScheduleOptions extends PrepareOptions, FuseOptions {
   donated?: readonly boolean[];
-  /** How lane programs keep the states of their loops, and which parameters' values are known. */
+  /** How lane programs store the states of their loops, and which parameter values are constant. */
   lanes?: Partial<RegionOptions>;
-  /** Which kernels the device can launch together; none without it. */
+  /** Which kernels the device can batch into one launch. Default: none. */
   batching?: Batching;
-  /** Bytes of scratch memory that the device's call for an op works in. */
+  /** Bytes of scratch memory that the device's call for an op needs. */
   workspace?: (node: Node) => number;
 }
 
-/** A lane's history stays with it up to a page; beyond, memory is cheaper to read than steps are to run again. */
+/** A lane's history is local up to a page; beyond, memory is cheaper to read than steps are to rematerialize. */
 const laneDefaults: RegionOptions = { localBytes: 4096, memoryBytes: 2 ** 33 };
 
-/** Collectives that may be started before the first of them is finished. */
+/** Maximum number of started and unfinished collectives. */
 const maxUnderWay = 8;
-/** What follows from parameters alone and is no larger (weights in a half type) is computed first, in one launch. */
+/** Values up to this size that depend on parameters alone (weights in a half type) are computed first, in one launch. */
 const earlyBytes = 1 << 20;
 const alignment = 64;
 const aligned = (bytes: number): number => Math.max(alignment, Math.ceil(bytes / alignment) * alignment);
 
-/** Names the memory of a node: results of one multi-result node are told apart by their number. */
+/** The key of a node's memory: results of a multi-result node are distinguished by their index. */
 export function memoryKey(node: Node, index = 0): string {
   if (isOp(node, "pick")) return `${node.inputs[0].id}:${node.attrs.index}`;
   return node.outputs === null ? String(node.id) : `${node.id}:${index}`;
@@ -78,11 +78,11 @@ interface Work {
   step: ScheduleStep;
   reads: Set<string>;
   writes: Set<string>;
-  /** Work that must come first though nothing of it is read. */
+  /** Work that must come first although none of its results is read. */
   after?: Work[];
   /** Position in the program, for a stable order. */
   at: number;
-  /** Small and made of parameters alone: comes first. */
+  /** Small and dependent on parameters alone: comes first. */
   early?: boolean;
 }
 
@@ -165,8 +165,9 @@ class Scheduler {
   }
 
   /**
-   * Two steps a collective. All devices must issue them in one order, which their functions' sequence numbers give;
-   * finishing comes in that order too. Few are under way at a time: each holds its operand and its result.
+   * Two steps per collective. All devices must issue them in one order, which the sequence numbers define; finishing
+   * follows the same order. The number of unfinished collectives is limited, because each holds its operand and its
+   * result.
    */
   #collectiveWork(position: Map<Node, number>): Work[] {
     const nodes = this.fusion.library.filter((node): node is Node<"collective"> => isOp(node, "collective"));
@@ -215,7 +216,7 @@ class Scheduler {
     this.fn.params.forEach((param, index) => {
       locations.set(memoryKey(param), { kind: "input", index });
     });
-    // A function's results: written where they belong, or copied there at the end.
+    // Results of the function: written in place, or copied at the end.
     this.fusion.results.forEach((node, index) => {
       const key = memoryKey(node);
       if (locations.has(key)) work.push(copyWork(node, index, key, work.length));
@@ -226,12 +227,12 @@ class Scheduler {
     const aliases = this.#aliases(work, locations);
     const scratchBytes = this.#placeScratch(work, locations);
     for (const [operand, result] of inPlace) locations.set(operand, locations.get(result)!);
-    // What has no elements is written by nobody, and may be read all the same.
+    // Empty tensors are written by no step, but may be read.
     for (const node of this.fusion.stored) {
       const key = memoryKey(node);
       if (numel(node.shape) === 0 && !locations.has(key)) locations.set(key, { kind: "scratch", offset: 0 });
     }
-    // A product with an epilogue is written where the epilogue's result goes, and finished there.
+    // A product with an epilogue is written to the location of the epilogue's result, and finished there.
     for (const { step } of work) {
       if (step.kind !== "library" || step.epilogue === null) continue;
       const [store] = step.epilogue.stores;
@@ -247,7 +248,7 @@ class Scheduler {
     };
   }
 
-  /** An operand that only an all-reduce reads is written where the sum will be: half the memory, and less of it touched. */
+  /** An operand that only an all-reduce reads is written to the location of the sum: half the memory, and less traffic. */
   #reduceInPlace(work: readonly Work[], locations: ReadonlyMap<string, Location>): Map<string, string> {
     const pairs = new Map<string, string>();
     for (const { step, reads, writes } of work) {
@@ -280,7 +281,7 @@ class Scheduler {
     });
   }
 
-  /** Results that may take over the memory of a donated parameter: written last, or read and written in step. */
+  /** Results that may reuse the memory of a donated parameter: written last, or read and written element by element. */
   #aliases(work: readonly Work[], locations: ReadonlyMap<string, Location>): Map<number, number> {
     const aliases = new Map<number, number>();
     const { donated = [] } = this.options;
@@ -312,7 +313,7 @@ class Scheduler {
     if (kernel === undefined || kernel.kind !== "rows") return false;
     // Kernels of one launch run in no order.
     if (kernels.some((k) => k !== kernel && kernelLoads(k, from).length > 0)) return false;
-    // In step: one address, and every read of it happens in the loop that writes.
+    // Element by element: one address, and every read of it happens in the loop that writes.
     if (kernel.reductions.length + kernel.columnSums.length > 0) return false;
     const store = kernel.stores.find((s) => memoryKey(kernel.buffers[s.buffer]) === to);
     if (store === undefined) return false;
@@ -382,7 +383,7 @@ class Scheduler {
   }
 }
 
-/** A loop's own memory: its step's scratch and a second buffer for every carry. Held only while it runs. */
+/** A loop's own memory: its step's scratch and a second buffer for every carry. Allocated only while it runs. */
 function reserveLoop(
   step: Extract<ScheduleStep, { kind: "loop" }>,
   take: (size: number) => number,
@@ -424,7 +425,7 @@ function withEpilogues(work: Work[], fusion: Fusion): Work[] {
   const readers = new Map<string, number>();
   for (const w of work) for (const key of w.reads) readers.set(key, (readers.get(key) ?? 0) + 1);
   const results = new Set(fusion.results.map((node) => memoryKey(node)));
-  const gone = new Set<Work>();
+  const absorbed = new Set<Work>();
   work.forEach((w, at) => {
     const { step } = w;
     if (step.kind !== "library" || step.node.op !== "matmul" || step.node.shape.length !== 2) return;
@@ -433,7 +434,7 @@ function withEpilogues(work: Work[], fusion: Fusion): Work[] {
     const user = work.findIndex((other) => other.reads.has(key));
     const finish = work[user]?.step;
     if (finish?.kind !== "kernel" || !finishes(finish.kernel, step.node)) return;
-    // Whatever else the epilogue reads must be there before the product runs.
+    // The other operands of the epilogue must be ready before the product runs.
     const later = new Set(work.slice(at + 1, user).flatMap((other) => [...other.writes]));
     const inputs = [...work[user].reads].filter((read) => read !== key);
     if (inputs.some((read) => later.has(read))) return;
@@ -443,9 +444,9 @@ function withEpilogues(work: Work[], fusion: Fusion): Work[] {
       writes: work[user].writes,
       at: w.at,
     };
-    gone.add(work[user]);
+    absorbed.add(work[user]);
   });
-  return work.filter((w) => !gone.has(w));
+  return work.filter((w) => !absorbed.has(w));
 }
 
 /** One store, as large as the product and of its dtype, reading the product only where it writes. */
@@ -459,7 +460,7 @@ function finishes(kernel: LoopKernel, product: Node): boolean {
   return fits && kernelLoads(kernel, memoryKey(product)).every((address) => address.equals(store.address));
 }
 
-/** Dependencies first; among what is ready, the order of the program. */
+/** Topological order; among ready work, the order of the program. */
 function inOrder(work: Work[]): Work[] {
   const writer = new Map<string, Work>();
   for (const w of work) for (const key of w.writes) writer.set(key, w);
@@ -500,7 +501,7 @@ export function scheduleFunction(fn: GraphFn, options: ScheduleOptions): Schedul
 }
 
 /** The stored node behind a contiguous operand of a library call. */
-export function contiguousOperand(plan: Schedule, node: Node): Node {
-  const known = (n: Node): boolean => plan.locations.has(memoryKey(n)) && n.outputs === null;
-  return resolveViews(node, axisVariables(node.shape), known).node;
+export function contiguousOperand(schedule: Schedule, node: Node): Node {
+  const isPlaced = (n: Node): boolean => schedule.locations.has(memoryKey(n)) && n.outputs === null;
+  return resolveViews(node, axisVariables(node.shape), isPlaced).node;
 }

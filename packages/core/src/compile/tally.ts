@@ -1,12 +1,12 @@
-// Counts what a kernel does while it is printed: operations by class, and how often. The numbers price the kernel
-// (cost/kernel-cost.ts); they are those of the text, so nothing is guessed about what is kept, repeated or hoisted.
+// Counts the operations of a kernel by class while it is printed. The counts are those of the generated text, so that cost
+// estimates (cost/kernel-cost.ts) need no assumptions about stashed, repeated or hoisted values.
 
 import { classOf, type OpClass } from "../cost/index.js";
 import type { UnaryFn } from "../graph/index.js";
 import type { KExpr } from "./kernel.js";
 import type { LaneItem, LaneProgram } from "./lane.js";
 
-/** Work of a scalar statement beside that of a vector lane: vectors have eight lanes, and scalars less to wait for. */
+/** Cost of a scalar statement relative to a vector lane: vectors have eight lanes, and scalars fewer stalls. */
 const scalarWeight = 4;
 
 export class Tally {
@@ -17,7 +17,7 @@ export class Tally {
     this.ops[op] = (this.ops[op] ?? 0) + count;
   }
 
-  /** An expression that is computed `times` times, as part of a vector or by itself. */
+  /** An expression that is computed `times` times, vectorized or scalar. */
   note(expr: KExpr, times: number, isVector: boolean, stride: (name: "load") => number | null): void {
     const count = isVector ? times : times * scalarWeight;
     if (expr.kind === "unary" || expr.kind === "binary") {
@@ -29,7 +29,7 @@ export class Tally {
     else if (expr.kind === "dynamic") this.add("simple", 2 * count);
     else if (expr.kind === "load") {
       const step = isVector ? stride("load") : 1;
-      // Neighbours load together; what lies apart is loaded one by one, and where data says so, looked up.
+      // Contiguous elements load together; strided ones are loaded one by one, and data-dependent ones count as lookups.
       if (step === null) this.add("lookup", times);
       else if (Math.abs(step) > 1) this.add("strided", times);
       else this.add("simple", 0.5 * count + (expr.guard === null ? 0 : count));
@@ -37,7 +37,7 @@ export class Tally {
   }
 }
 
-/** What all lanes of a program do through all its loops; loads and what is kept between stretches move with the lanes. */
+/** Operations of all lanes of a program through all its loops; loads and values stored between stretches are per lane. */
 export function tallyLanes(program: LaneProgram): Tally {
   const tally = new Tally();
   const count = (items: readonly LaneItem[], times: number): void => {

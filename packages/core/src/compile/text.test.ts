@@ -7,7 +7,7 @@ import { decimal, identifier, whole, word } from "./text.js";
 
 const payload = 'max:r0)\nsystem("touch /tmp/weft-emitted");\n#pragma omp simd reduction(max';
 
-test("only words of the language, whole and finite numbers and plain names become text", () => {
+test("only known words, integers, finite numbers and plain names are written into source", () => {
   assert.equal(word("max"), "max");
   assert.equal(whole(-3), "-3");
   assert.equal(decimal(1e-7), "1e-7");
@@ -21,13 +21,13 @@ test("only words of the language, whole and finite numbers and plain names becom
   for (const bad of ["", "a b", "a;", "1a", "a\n", "é"]) assert.throws(() => identifier(bad), /in generated code/);
 });
 
-/** A function that no decoder has seen, with an attribute that is code. */
+/** A function that no decoder has checked, with an attribute that is code. */
 function hostile<K extends OpName>(op: K, attrs: unknown, shape: number[], inputs: Node[]): GraphFn {
   const node = new Node(op, inputs, attrs as OpAttrs[K], { shape, dtype: "float32" });
   return { params: inputs, outputs: [node] };
 }
 
-test("the emitter refuses what is not of the language, wherever the graph came from", {
+test("the emitter rejects unknown words, wherever the graph came from", {
   skip: !CpuDevice.available(),
 }, () => {
   const device = new CpuDevice();
@@ -48,6 +48,6 @@ test("the emitter refuses what is not of the language, wherever the graph came f
     }
   });
   for (const text of written) assert.ok(!text.includes("system("), "the payload is in the source");
-  // A row's reduction is where the name of the function stands in a pragma.
+  // The function name of a row reduction appears in a pragma.
   assert.throws(() => device.source(cases[0]), /in generated code/);
 });

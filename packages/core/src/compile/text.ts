@@ -1,5 +1,5 @@
-// What may be written into generated source: words of closed sets, whole numbers, finite numbers. Graphs are checked when they
-// arrive (ops/decode.ts); this is the second lock, where text is made, and it holds for graphs of any origin.
+// Checks what may be written into generated source: words of closed sets, integers, finite numbers. Graphs are checked when
+// they arrive (ops/decode.ts); this is the second line of defense and holds for graphs of any origin.
 import { argReduceFns, binaryFns, InternalError, randomKinds, reduceFns, unaryFns } from "../graph/index.js";
 
 /** Words that are part of the names of functions in the preludes, or of pragmas. */
@@ -11,14 +11,14 @@ export function word(name: string): string {
   return name;
 }
 
-/** A whole number: an index, a size, a stride. */
+/** An integer: an index, a size, a stride. */
 export function whole(value: number): string {
   if (!Number.isSafeInteger(value))
     throw new InternalError(`the number ${String(value).slice(0, 40)} in generated code`);
   return String(value);
 }
 
-/** A finite number as C reads it, always with a point or an exponent. */
+/** A finite number in C syntax, always with a point or an exponent. */
 export function decimal(value: number): string {
   if (typeof value !== "number" || !Number.isFinite(value))
     throw new InternalError(`the number ${String(value).slice(0, 40)} in generated code`);

@@ -1,5 +1,5 @@
-// Views: ops that only say where elements come from. A chain of them is followed down to the node that holds or computes
-// the elements, with the index that it has there.
+// Views: ops that only rearrange elements. A chain of views is resolved to the node that stores or computes the elements,
+// with the index there.
 import { isOp, type Node, numel, type Shape, stridesOf } from "../graph/index.js";
 import { viewOps } from "../ops/index.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
@@ -41,13 +41,13 @@ export function resolveViews(node: Node, index: readonly Ix[], stop: (node: Node
   return place;
 }
 
-/** One variable an axis. */
+/** One variable per axis. */
 export const axisVariables = (shape: readonly number[]): Ix[] => shape.map((d, i) => Ix.variable(`x${i}`, d));
 
 /** Strides of nodes whose elements are not in row-major order (see fuse.ts, which lets products write permuted). */
 export type Layouts = ReadonlyMap<Node, readonly number[]>;
 
-/** Where an element lies in the memory of a node. */
+/** The location of a view's elements in the memory of a node. */
 export function addressIn(layouts: Layouts, node: Node, index: readonly Ix[]): Ix {
   const strides = layouts.get(node);
   if (strides === undefined) return linearize(index, node.shape);
@@ -56,16 +56,16 @@ export function addressIn(layouts: Layouts, node: Node, index: readonly Ix[]): I
 
 export interface Strided {
   node: Node;
-  /** In elements, an entry an axis of the viewing node; zero for broadcast axes. */
+  /** In elements, one entry per axis of the viewing node; zero for broadcast axes. */
   strides: number[];
   offset: number;
 }
 
-/** Strides of the same elements under another shape; null where one stride an axis cannot say it. */
+/** Strides of the same elements under another shape; null where one stride per axis cannot express it. */
 function reshapedStrides(from: Shape, strides: readonly number[], to: Shape): number[] | null {
   const axes = from.flatMap((size, i) => (size === 1 ? [] : [{ size, stride: strides[i] }]));
   const result = new Array<number>(to.length).fill(0);
-  // From the innermost axis on: an axis of the new shape takes (part of) old axes that lie one inside the other.
+  // From the innermost axis on: an axis of the new shape takes (part of) old axes that are nested in memory.
   let left = axes.pop();
   for (let i = to.length - 1; i >= 0; i--) {
     if (to[i] === 1) continue;
@@ -126,14 +126,14 @@ function symbolically(node: Node, stop: (node: Node) => boolean, layouts: Layout
   return plain ? { node: place.node, strides, offset: address.constant } : null;
 }
 
-/** How the elements of a node lie relative to those of the node behind its views. */
+/** How the elements of a node relate to those of the node behind its views. */
 export type Relation =
   | { kind: "same" }
   /** Element i of the viewing node is element floor(i / inner) of the other. */
   | { kind: "row"; inner: number }
   | { kind: "other" };
 
-/** Nothing in between that moves elements, as most of the time: seen without adding up addresses. */
+/** The common case without views that move elements: no addresses need to be computed. */
 const isDirect = (node: Node, place: ElementSource): boolean =>
   place.node.shape.length === node.shape.length &&
   place.node.shape.every((size, i) => {

@@ -1,4 +1,4 @@
-// Prices of kernels, computed by hand from round rates: nothing here is timed.
+// Kernel costs computed by hand from round rates: nothing here is timed.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Node } from "../graph/index.js";
@@ -7,7 +7,7 @@ import { costKernels, type KernelWork, predictKernels, productTime, tableTime } 
 import { wholeOf, workOf, workTime } from "./op-time.js";
 import { linkTime, parseRates, type Rates, sameLinks, valueAt } from "./rates.js";
 
-/** 1 ns a simple operation, 10 GB/s near and 1 GB/s far, 1 us a kernel, 5 us a call. */
+/** 1 ns per simple operation, 10 GB/s near and 1 GB/s far, 1 us per kernel, 5 us per call. */
 const rates: Rates = {
   name: "round",
   assumed: true,
@@ -33,7 +33,7 @@ const plain = (touches: [string, number][], ops: KernelWork["ops"] = {}): Kernel
   rows: 0,
 });
 
-test("a kernel takes the longer of its memory and its arithmetic, and a call comes on top", () => {
+test("a kernel takes the maximum of its memory and arithmetic time, plus the call", () => {
   // 20 kB at 10 GB/s: 2 us; 8000 simple operations: 8 us; 100 of exp at a tenth: 1 us.
   const work = plain(
     [
@@ -42,26 +42,26 @@ test("a kernel takes the longer of its memory and its arithmetic, and a call com
     ],
     { simple: 8000, exp: 100 },
   );
-  const [price] = costKernels([work], rates);
-  close(price.memory, 2e-6);
-  close(price.arithmetic, 9e-6);
-  close(price.seconds, 1e-6 + 9e-6);
+  const [cost] = costKernels([work], rates);
+  close(cost.memory, 2e-6);
+  close(cost.arithmetic, 9e-6);
+  close(cost.seconds, 1e-6 + 9e-6);
   close(predictKernels([work], rates), 5e-6 + 1e-6 + 9e-6);
   close(costKernels([plain([["a", 1e5]], { simple: 10 })], rates)[0].seconds, 1e-6 + 1e-5);
 });
 
-test("what was touched long ago comes from far away", () => {
+test("memory with a large reuse distance comes from DRAM", () => {
   const small = plain([["a", 1e5]]);
   const sweep = plain([["b", 2e7]]);
-  // Alone, the small kernel finds its memory in the cache from the call before; with a sweep between, it does not.
+  // On its own, the small kernel finds its memory in the cache from the previous call; after a sweep it does not.
   close(costKernels([small, small], rates)[1].memory, 1e5 / 1e10);
   const [cold] = costKernels([small, sweep], rates);
   close(cold.memory, 1e5 / 1e9);
-  // Half-way in the logarithm of the distance the bandwidth is half-way, too.
+  // Halfway in the logarithm of the distance the bandwidth is halfway, too.
   close(valueAt(rates.bandwidth, Math.sqrt(1e13)), (1e10 + 1e9) / 2);
 });
 
-test("narrow pieces of far memory go at the rate of their width", () => {
+test("narrow accesses to far memory run at the rate of their width", () => {
   const narrow: Rates = { ...rates, columns: [[128, 1e8]] };
   const work: KernelWork = { touches: [{ place: "a", bytes: 2e7, run: 128 }], ops: {}, rows: 0 };
   close(costKernels([work], narrow)[0].memory, 2e7 / 1e8);
@@ -73,7 +73,7 @@ test("narrow pieces of far memory go at the rate of their width", () => {
 const cube = (value: (m: number, n: number, k: number) => number): number[] =>
   [1, 10].flatMap((m) => [1, 10].flatMap((n) => [1, 10].map((k) => value(m, n, k))));
 
-test("products come from a table by shape and layout, straight in logarithms, proportional beyond it", () => {
+test("products are interpolated in a table by shape and layout, and proportional beyond it", () => {
   const table = {
     sizes: [1, 10],
     nn: cube((m, n, k) => 1e-9 * m * n * k),
@@ -91,7 +91,7 @@ test("products come from a table by shape and layout, straight in logarithms, pr
   const measured: Rates = { ...rates, products: { float32: table } };
   close(productTime(measured, { ...shape, batch: 7 }), 7e-6);
   close(productTime(rates, { ...shape, batch: 7 }), (2 * 7 * 1000) / 1e10);
-  // Operands that must be fetched come on top of a product in cache, and the epilogue on both.
+  // Fetching operands is added to a product in cache, and the epilogue to both.
   const work: KernelWork = { ...plain([["a", 1e5]], { simple: 1000 }), product: shape };
   close(costKernels([work], measured)[0].seconds, 1e-6 + 1e-6 + 1e5 / 1e10 + 1e-6);
 });
@@ -110,16 +110,16 @@ test("messages have a latency and a bandwidth by size", () => {
   close(costKernels([work], linked)[0].seconds, 1e-5 + 5e-5);
 });
 
-test("a loop is its step as often as it runs, with its memory in the cache after the first", () => {
+test("a loop costs its steps, with its memory in cache after the first", () => {
   const step = plain([["step", 1e5]], { simple: 1000 });
   const loop: KernelWork = { ...plain([]), loop: { steps: 50, kernels: [step] } };
   const sweep = plain([["sweep", 2e7]]);
-  const [price] = costKernels([loop, sweep], rates);
-  close(price.seconds, 1e-6 + 1e5 / 1e9 + 49 * (1e-6 + 1e5 / 1e10));
+  const [cost] = costKernels([loop, sweep], rates);
+  close(cost.seconds, 1e-6 + 1e5 / 1e9 + 49 * (1e-6 + 1e5 / 1e10));
   close(costKernels([loop], rates)[0].seconds, 50 * (1e-6 + 1e5 / 1e10));
 });
 
-test("rates from a file are checked to the last table", () => {
+test("rates from a file are validated completely", () => {
   const good = { ...rates, ops: { exp: 1e8 }, row: 1e-9, columns: [[128, 1e9]] };
   assert.equal(parseRates(JSON.parse(JSON.stringify(good))).ops?.exp, 1e8);
   const bad: [object, RegExp][] = [
@@ -143,7 +143,7 @@ test("rates from a file are checked to the last table", () => {
   for (const [part, message] of bad) assert.throws(() => parseRates({ ...good, ...part }), message);
 });
 
-test("products: doubles at half the rate of floats, many small ones at the rate of what is written out", () => {
+test("products of doubles run at half the rate of floats, many small ones at the unrolled rate", () => {
   const operand = (shape: number[]): Node => build.input(shape, "complex128");
   const costOfProduct = (left: number[], right: number[], given: Rates): number => {
     const params = [operand(left), operand(right)];
@@ -157,7 +157,7 @@ test("products: doubles at half the rate of floats, many small ones at the rate 
   const small = { ...memoryless, ops: { product: 2e9 } };
   // 100 of 4 x 4 x 4, four real products each.
   assert.ok(Math.abs(costOfProduct([100, 4, 4], [100, 4, 4], small) - (1e-6 + (100 * 4 * 64) / 2e9)) < 1e-9);
-  // Too few, or too large, to be written out.
+  // Too few or too large to be unrolled.
   for (const [left, right] of [
     [
       [4, 4, 4],

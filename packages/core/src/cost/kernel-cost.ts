@@ -1,10 +1,10 @@
-// The price of compiled kernels: what the compiler counted of each, times measured rates. Unlike the planner's price of
-// operations, nothing is guessed about fusion. Knows numbers only: no graph, no code, no device.
+// Estimated cost of compiled kernels: the compiler's operation counts times measured rates. Unlike the planner's cost of
+// ops, nothing is assumed about fusion. Works on numbers only, without graphs, code or devices.
 import type { BinaryFn, CollectiveKind, DType, UnaryFn } from "../graph/index.js";
 import { functionCost } from "./index.js";
 import { linkTime, matmulRate, type Rates, valueAt } from "./rates.js";
 
-/** Kinds of arithmetic that take about the same time each, in vectors where the compiler can. */
+/** Classes of arithmetic that take about the same time per operation, vectorized where the compiler can. */
 export const opClasses = [
   "simple",
   "divide",
@@ -22,11 +22,11 @@ export const opClasses = [
 ] as const;
 export type OpClass = (typeof opClasses)[number];
 
-/** The class of a function, and how many operations of that class it is. */
+/** The class of a function, and its number of operations of that class. */
 export function classOf(fn: UnaryFn | BinaryFn, dtype: DType): [OpClass, number] {
   const wide = dtype === "float64" || dtype === "int64" || dtype === "complex64" ? 2 : dtype === "complex128" ? 4 : 1;
   const effort = functionCost(fn);
-  // erfc is computed as erf is.
+  // erfc is computed like erf.
   if (effort === "vectorized") return wide === 1 ? [fn === "erfc" ? "erf" : (fn as OpClass), 1] : ["libm", wide / 2];
   if (effort === "division") return ["divide", wide];
   if (effort === "library") return ["libm", wide];
@@ -39,40 +39,40 @@ export interface MatrixProduct {
   m: number;
   n: number;
   k: number;
-  /** Whether the operands lie transposed in memory. */
+  /** Whether the operands are transposed in memory. */
   left: boolean;
   right: boolean;
-  /** Whether rows of the right operand lie apart, as those of one head among many. */
+  /** Whether rows of the right operand are strided, as those of one attention head. */
   spread?: boolean;
 }
 
-/** What one kernel or library call does, counted where it is written. */
+/** Work of one kernel or library call, counted by the code generator. */
 export interface KernelWork {
-  /** Memory that it reads or writes: which, how many bytes, and how many lie side by side where it goes in narrow pieces. */
+  /** Memory accesses: buffer, bytes, and the contiguous bytes per access where it is narrow. */
   touches: { place: string; bytes: number; run?: number }[];
   ops: Partial<Record<OpClass, number>>;
-  /** Inner loops that it starts: rows times passes over them. */
+  /** Inner loops started: rows times passes over them. */
   rows: number;
   product?: MatrixProduct;
-  /** Floating-point operations of factorisations. */
+  /** Floating-point operations of factorizations. */
   linalg?: number;
   collective?: { kind: CollectiveKind; members: number; bytes: number };
-  /** A loop: the kernels of a step, and how many steps. */
+  /** A loop: the kernels of one step, and the number of steps. */
   loop?: { steps: number; kernels: readonly KernelWork[] };
 }
 
-/** Seconds of products by size: sizes of m, n and k, and a number for each triple, m outermost. */
+/** Seconds of matrix products: sizes of m, n and k, and one number per triple, m outermost. */
 export interface ProductTable {
   sizes: readonly number[];
-  /** Operands as they lie: n plain, t transposed. */
+  /** Layout of the operands: n plain, t transposed. */
   nn: readonly number[];
   tn: readonly number[];
   nt: readonly number[];
-  /** Plain, with the rows of the right operand apart. */
+  /** Plain, with strided rows of the right operand. */
   ns: readonly number[];
 }
 
-/** What a class costs where it was not measured, in the classes that every machine has. */
+/** Rate of a class that was not measured, from the rates that every machine has. */
 const otherwise: { [K in OpClass]: (rates: Rates) => number } = {
   simple: (rates) => rates.simple,
   divide: (rates) => rates.simple,
@@ -91,7 +91,7 @@ const otherwise: { [K in OpClass]: (rates: Rates) => number } = {
 
 export const opRate = (rates: Rates, op: OpClass): number => rates.ops?.[op] ?? otherwise[op](rates);
 
-/** Where a size lies between the points of a table: the point before, and how far to the next, in logarithms. */
+/** Position of a size in a table: the point before it, and the fraction to the next in logarithms. */
 function between(sizes: readonly number[], x: number): { at: number; part: number; beyond: number } {
   const last = sizes.length - 1;
   if (x >= sizes[last]) return { at: last, part: 0, beyond: x / sizes[last] };
@@ -100,7 +100,7 @@ function between(sizes: readonly number[], x: number): { at: number; part: numbe
   return { at: above - 1, part: Math.log(x / sizes[above - 1]) / Math.log(sizes[above] / sizes[above - 1]), beyond: 1 };
 }
 
-/** Seconds of one product by a table: straight in logarithms between its points, proportional beyond the last. */
+/** Seconds of one product by a table: log-log interpolation between its points, proportional beyond the last. */
 export function tableTime(table: ProductTable, product: MatrixProduct): number {
   const { sizes } = table;
   const along = [product.m, product.n, product.k].map((size) => between(sizes, size));
@@ -128,12 +128,12 @@ export function productTime(rates: Rates, product: MatrixProduct): number {
   return flops / matmulRate(rates, dtype, m, n, k);
 }
 
-/** Which bytes were touched when: what was touched long ago comes from memory, what was just touched from a cache. */
+/** Reuse distances: recently accessed memory comes from a cache, other memory from DRAM. */
 export class Touched {
   #clock = 0;
   readonly #last = new Map<string, number>();
 
-  /** Bytes that were touched since the place was touched last, its own included. */
+  /** Bytes accessed since the last access to the buffer, its own included. */
   distance(place: string, bytes: number): number {
     const last = this.#last.get(place);
     return last === undefined ? Number.POSITIVE_INFINITY : Math.max(bytes, this.#clock - last);
@@ -145,17 +145,17 @@ export class Touched {
   }
 }
 
-/** What stays in the caches of one core from kernel to kernel. */
+/** Bytes that stay in the caches of one core from kernel to kernel. */
 const nearBytes = 1 << 20;
 
 export interface KernelCost {
   seconds: number;
-  /** What it is made of; memory and arithmetic overlap. */
+  /** Components of the cost; memory and arithmetic overlap. */
   memory: number;
   arithmetic: number;
 }
 
-/** Seconds of a kernel's traffic: every place at the bandwidth of the cache that it is still in. */
+/** Seconds of memory traffic: every buffer at the bandwidth of the cache that still holds it. */
 function trafficTime(work: KernelWork, rates: Rates, touched: Touched): number {
   let own = 0;
   for (const { bytes } of work.touches) own += bytes;
@@ -164,14 +164,14 @@ function trafficTime(work: KernelWork, rates: Rates, touched: Touched): number {
     if (bytes === 0) continue;
     const far = Math.max(own, touched.distance(place, bytes));
     const rate = valueAt(rates.bandwidth, far);
-    // What is near needs no guess of the processor what comes next.
+    // Near memory does not depend on prefetching.
     const isNarrow = run !== undefined && rates.columns !== undefined && far > nearBytes;
     seconds += bytes / (isNarrow ? Math.min(rate, valueAt(rates.columns!, run)) : rate);
   }
   return seconds;
 }
 
-/** Seconds of one kernel after everything that was touched before it. */
+/** Cost of one kernel after all previous accesses. */
 export function kernelCost(work: KernelWork, rates: Rates, touched: Touched): KernelCost {
   let arithmetic = 0;
   for (const op of opClasses) arithmetic += (work.ops[op] ?? 0) / opRate(rates, op);
@@ -185,13 +185,13 @@ export function kernelCost(work: KernelWork, rates: Rates, touched: Touched): Ke
     return { seconds, memory: seconds, arithmetic: 0 };
   }
   if (work.product !== undefined) {
-    // Tables were measured on operands in cache: fetching them comes on top. An epilogue works on rows that are still there.
+    // Tables were measured with operands in cache: fetching is added. An epilogue works on rows that are still cached.
     const product = productTime(rates, work.product);
     const seconds = rates.products === undefined ? Math.max(product, memory) : product + memory;
     return { seconds: rates.kernel + seconds + arithmetic, memory, arithmetic: arithmetic + product };
   }
   if (work.loop !== undefined) {
-    // Two steps are enough to know what stays in cache from step to step.
+    // Two steps determine what stays in cache from step to step.
     const { steps, kernels } = work.loop;
     const once = (): number => kernels.reduce((n, kernel) => n + kernelCost(kernel, rates, touched).seconds, 0);
     const first = once();
@@ -201,7 +201,7 @@ export function kernelCost(work: KernelWork, rates: Rates, touched: Touched): Ke
   return { seconds: rates.kernel + Math.max(memory, arithmetic), memory, arithmetic };
 }
 
-/** Prices of the kernels of a function that runs again and again. */
+/** Costs of the kernels of a function that is called repeatedly. */
 export function costKernels(kernels: readonly KernelWork[], rates: Rates): KernelCost[] {
   const touched = new Touched();
   const warm = (list: readonly KernelWork[]): void => {
@@ -214,7 +214,7 @@ export function costKernels(kernels: readonly KernelWork[], rates: Rates): Kerne
   return kernels.map((work) => kernelCost(work, rates, touched));
 }
 
-/** Seconds of a function, its call included. */
+/** Seconds of a function, call overhead included. */
 export function predictKernels(kernels: readonly KernelWork[], rates: Rates): number {
   return costKernels(kernels, rates).reduce((n, { seconds }) => n + seconds, rates.call);
 }

@@ -1,8 +1,8 @@
-// Machines that are not here: rates for prices and simulated clocks. Every figure is a published one (peak rates of the
-// vendor times a usual efficiency; all-reduce bandwidths and latencies as measured by others), none was measured by Weft.
+// Rates of machines that are not available here, for cost estimates and simulation. Every figure is published (vendor peak
+// rates times a typical efficiency; all-reduce bandwidths and latencies measured by others); none was measured by Weft.
 import { type Link, type Rates, sameLinks } from "./rates.js";
 
-/** Ring latency of NCCL inside a node: a base, and a step for every hop there and back. */
+/** Ring latency of NCCL inside a node: a base, plus a step per hop in both directions. */
 const ring = (members: number, bandwidth: number): Link => ({
   members,
   latency: (8.4 + 2 * (members - 1) * 3.4) * 1e-6,
@@ -12,7 +12,7 @@ const ring = (members: number, bandwidth: number): Link => ({
 /** Bus bandwidths (GB/s) by number of GPUs. */
 const nvlink4: Link[] = [ring(2, 367), ring(4, 363), ring(8, 473)];
 
-/** A tensor core needs large tiles: small products reach a part of the peak. */
+/** Tensor cores need large tiles: small products reach a fraction of the peak. */
 const tensorCores = (peak: number): [number, number][] => [
   [64, peak * 0.005],
   [256, peak * 0.1],

@@ -1,5 +1,5 @@
-// What an op costs at least: floating-point operations and bytes moved. Used for GFLOP/s and GB/s in debug output, for
-// the choice of threads, and by the planner.
+// Minimum cost of an op: floating-point operations and bytes moved. Used for GFLOP/s and GB/s in debug output, for the
+// choice of threads, and by the planner.
 import { bytesOf, isComplex, type Node, numel, type OpName, outputAvals } from "../graph/index.js";
 
 export interface OpCost {
@@ -24,7 +24,7 @@ const matrixCubed =
   };
 const nothing = (): number => 0;
 
-/** Two products forward; five and the one that is done again backward. */
+/** Two products forward; five products and one recomputed product backward. */
 function attentionFlops({ attrs: { kernel }, inputs: [q, k] }: Node<"custom">): number {
   if (kernel === undefined) return 0;
   const [heads, size] = q.shape.slice(-2);

@@ -1,5 +1,5 @@
-// What a node costs a device that computes a part of it: arithmetic, and the memory traffic that is left after fusion.
-// Which values go through memory is decided once for the whole function, by the rules of thumb that the fuser follows.
+// Estimated time of a node on a device that computes a shard of it: arithmetic, and the memory traffic that remains after
+// fusion. Which values go through memory is decided once per function by a heuristic that follows the fuser.
 import {
   bytesOf,
   type DType,
@@ -17,31 +17,31 @@ import { opCost } from "./index.js";
 import { classOf, opRate, productTime } from "./kernel-cost.js";
 import { matmulRate, type Rates, valueAt } from "./rates.js";
 
-/** What costs nothing by itself: views, and the choice of one of several results. */
+/** Ops without cost: views, and the selection of one of several results. */
 const views: ReadonlySet<OpName> = new Set<OpName>([...viewOps, "pick"]);
 const fused: ReadonlySet<OpName> = new Set<OpName>([...elementwiseOps, ...reductionOps]);
 
 export type WorkKind = "nothing" | "fused" | "matmul" | "linalg" | "scatter" | "sort" | "loop" | "attention";
 
-/** What is known of a node whatever its placement. */
+/** Properties of a node that do not depend on its placement. */
 export interface OpWork {
   kind: WorkKind;
-  /** Operands that are read from memory: by position, with the node that holds the bytes. */
+  /** Operands read from memory, by position. */
   reads: { operand: number; bytesPerElement: number }[];
   /** Its results are written to memory. */
   writes: boolean;
-  /** It starts a kernel of its own. */
+  /** Number of kernels that it starts. */
   kernels: number;
 }
 
-/** The node whose elements a chain of views shows. */
+/** The node behind a chain of views. */
 function behindViews(node: Node, params: ReadonlySet<Node>): Node {
   let at = node;
   while (views.has(at.op) && at.op !== "pick" && !params.has(at)) at = at.inputs[0];
   return at;
 }
 
-/** How many library calls and loops lie before each node, one after the other: what fuses has the same number. */
+/** Depth of library calls and loops before each node: nodes that fuse have the same depth. */
 function levels(order: readonly Node[], params: ReadonlySet<Node>): Map<Node, number> {
   const level = new Map<Node, number>();
   for (const node of order) {
@@ -90,7 +90,7 @@ export function workOf(fn: GraphFn): Map<Node, OpWork> {
       const source = behindViews(input, params);
       const inMemory = stored.has(source) || source.op === "pick";
       if (!inMemory || isFree.get(source)) return [];
-      // What an expansion repeats is in memory once.
+      // A broadcast operand is in memory once.
       const share = Math.min(1, numel(source.shape) / Math.max(1, numel(input.shape)));
       return [{ operand, bytesPerElement: bytesOf(input.dtype) * share }];
     });
@@ -100,7 +100,7 @@ export function workOf(fn: GraphFn): Map<Node, OpWork> {
   return work;
 }
 
-/** A reduced value that goes back to the rows it came from stays in the kernel. */
+/** A reduced value that is broadcast back to its rows stays in the kernel. */
 const isRowOf = (source: Node, node: Node): boolean =>
   reductionOps.has(source.op) && numel(node.shape) % Math.max(1, numel(source.shape)) === 0;
 
@@ -134,25 +134,25 @@ export function arithmetic(node: Node, elements: number, rates: Rates): number {
   return (elements * each) / opRate(rates, op);
 }
 
-/** Rows that are looked up or added to one by one: long ones cost as much as their elements, short ones their places. */
+/** Gathered or scattered rows: the cost of long rows is per element, that of short rows per row. */
 const lookupTime = (elements: number, row: number, rates: Rates): number =>
   Math.min(elements / rates.lookup, elements / Math.max(1, row) / rates.lookup + elements / rates.simple);
 
-/** Products of at most this size, and of at least so many, are written out by devices that have a rate for them. */
+/** Largest size of products that are unrolled, and the smallest batch of them, on devices that have a rate for them. */
 export const smallProduct: Partial<Record<DType, number>> = { float32: 16, float64: 16, complex64: 24, complex128: 24 };
 export const fewestSmall = 8;
 
 const isSmall = (dtype: DType, batch: number, sizes: readonly number[]): boolean =>
   batch >= fewestSmall && sizes.every((size) => size <= (smallProduct[dtype] ?? 0));
 
-/** Whether an operand of a product lies transposed. */
+/** Whether an operand of a product is transposed. */
 function isTransposed(node: Node): boolean {
   if (!isOp(node, "permute")) return false;
   const [rows, columns] = node.attrs.axes.slice(-2);
   return rows > columns;
 }
 
-/** Seconds that a device needs for its part of a node; loops get the seconds of their body from `bodyTime`. */
+/** Seconds of a device's shard of a node; `bodyTime` gives the time of a loop. */
 export function workTime(
   node: Node,
   work: OpWork,
@@ -177,7 +177,7 @@ export function workTime(
       const [m, n] = local.results[0].slice(-2);
       const k = local.operands[0][local.operands[0].length - 1];
       const full = whole.operands[0][whole.operands[0].length - 1];
-      // Complex products are several real ones.
+      // A complex product is several real ones.
       const parts = opCost(node).flops / Math.max(1, 2 * numel(whole.results[0]) * full);
       const batch = (parts * numel(local.results[0])) / Math.max(1, m * n);
       if (rates.ops?.product !== undefined && isSmall(node.dtype, batch / parts, [m, n, k]))
@@ -197,7 +197,7 @@ export function workTime(
       return fixed + (opCost(node).flops * share) / rates.linalg;
     }
     case "attention": {
-      // Products of tiles on chip: what goes through memory are the operands and the result.
+      // Attention multiplies tiles on chip: only the operands and the result go through memory.
       const share = size(local.operands.slice(0, 1)) / Math.max(1, size(whole.operands.slice(0, 1)));
       const [m, , n] = whole.operands[0].slice(-3);
       return (

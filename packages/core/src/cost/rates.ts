@@ -1,58 +1,58 @@
-// What a device and its links can do, as numbers that were measured (runtime/calibrate.ts) or are assumed for a machine
-// that is not here. The planner's prices are these rates and nothing else.
+// Rates of a device and its links: measured (runtime/calibrate.ts), or assumed for a machine that is not available. All cost
+// estimates are based on these rates.
 import { type CollectiveKind, collectiveKinds, type DType, isComplex, WeftError } from "../graph/index.js";
 import type { OpClass, ProductTable } from "./kernel-cost.js";
 
-/** Points of a curve, ascending in x; between them it is straight in log x, outside it is flat. */
+/** Points of a curve, ascending in x; linear in log x between them, constant outside. */
 export type Curve = readonly (readonly [x: number, y: number])[];
 
 export interface Link {
-  /** Devices that talk. */
+  /** Number of communicating devices. */
   members: number;
   /** Seconds before the first byte arrives. */
   latency: number;
-  /** Bytes a second that a device receives, of large messages. */
+  /** Bytes per second that a device receives, for large messages. */
   bandwidth: number;
-  /** The same by the bytes that a device receives, where it was measured: middling messages stay in caches. */
+  /** Bandwidth by bytes received, where it was measured: medium messages stay in caches. */
   curve?: Curve;
 }
 
 export interface Rates {
-  /** What was measured, or what is assumed. */
+  /** Name of the measured or assumed machine. */
   name: string;
-  /** True where nothing was measured: everything that is computed from it is a prediction about another machine. */
+  /** True where nothing was measured: every result is a prediction about another machine. */
   assumed: boolean;
-  /** True where others worked on the machine while it was measured: good for now, not worth keeping. */
+  /** True where the machine was busy during measurement: usable now, but not saved. */
   disturbed?: boolean;
-  /** Floating-point operations a second of products, by the cube root of m n k. */
+  /** Floating-point operations per second of matrix products, by the cube root of m n k. */
   matmul: Partial<Record<DType, Curve>>;
-  /** The same for factorisations. */
+  /** The same for factorizations. */
   linalg: number;
-  /** Bytes a second that a kernel streams, by the bytes that it touches. */
+  /** Bytes per second that a kernel streams, by the bytes that it accesses. */
   bandwidth: Curve;
-  /** Simple operations (add, compare) and special functions (exp, tanh) a second, in fused kernels. */
+  /** Simple operations (add, compare) and special functions (exp, tanh) per second, in fused kernels. */
   simple: number;
   special: number;
-  /** Elements a second that are looked up or scattered, and random numbers a second. */
+  /** Elements gathered or scattered per second, and random numbers per second. */
   lookup: number;
   random: number;
-  /** Seconds that a kernel costs by itself, and a call of a whole function. */
+  /** Overhead in seconds of a kernel, and of a call of a whole function. */
   kernel: number;
   call: number;
-  /** Measured on CPUs, for the price of compiled kernels (price.ts): products by shape and layout, */
+  /** Matrix products by shape and layout. This and the next three are measured on CPUs, for kernel-cost.ts. */
   products?: Partial<Record<DType, ProductTable>>;
-  /** operations a second by class, */
+  /** Operations per second by class. */
   ops?: Partial<Record<OpClass, number>>;
-  /** seconds that an inner loop costs by itself, */
+  /** Overhead in seconds of an inner loop. */
   row?: number;
-  /** and bytes a second of memory in narrow pieces (sums down columns), by the bytes of a piece. */
+  /** Bytes per second of narrow memory accesses (column sums), by the bytes per access. */
   columns?: Curve;
   links: Record<CollectiveKind, readonly Link[]>;
-  /** What a device can do while so many of its neighbours work, too: they share memory, caches and power. */
+  /** Rates while `members` devices of the machine work at the same time: they share memory, caches and power. */
   crowded?: { members: number; rates: Omit<Rates, "links" | "crowded"> };
 }
 
-/** Between two trees of numbers, straight in logarithms; where they differ in form, the nearer one. */
+/** Interpolates two trees of numbers in logarithms; where their structure differs, takes the nearer one. */
 function between<T>(a: T, b: T, part: number): T {
   if (typeof a === "number" && typeof b === "number")
     return (a > 0 && b > 0 ? Math.exp((1 - part) * Math.log(a) + part * Math.log(b)) : part < 0.5 ? a : b) as T;
@@ -63,7 +63,7 @@ function between<T>(a: T, b: T, part: number): T {
   return (Array.isArray(a) ? mixed.map(([, x]) => x) : Object.fromEntries(mixed)) as T;
 }
 
-/** The rates of each of `devices` that work at the same time: from alone to a crowd by the logarithm of their number. */
+/** Rates of each of `devices` that work at the same time, interpolated by the logarithm of their number. */
 export function ratesAt(rates: Rates, devices: number): Rates {
   const { crowded, links, ...alone } = rates;
   if (crowded === undefined || crowded.members < 2 || devices < 2) return rates;
@@ -82,7 +82,7 @@ export function valueAt(curve: Curve, x: number): number {
   return y0 + part * (y1 - y0);
 }
 
-/** What is known of so many devices, or of the next larger number. */
+/** The link for this many devices, or for the next larger measured number. */
 export function linkOf(links: readonly Link[], members: number): Link | undefined {
   return links.find((link) => link.members >= members) ?? links[links.length - 1];
 }
@@ -100,11 +100,11 @@ export function matmulRate(rates: Rates, dtype: DType, m: number, n: number, k: 
   const own = rates.matmul[dtype];
   if (own !== undefined) return valueAt(own, size);
   const known = rates.matmul[isComplex(dtype) ? "complex64" : "float32"] ?? rates.matmul.float32 ?? [];
-  // Where only single precision was measured: half as many doubles fit a vector.
+  // Where only single precision was measured: a vector holds half as many doubles.
   return valueAt(known, size) * (dtype === "float64" || dtype === "complex128" ? 0.5 : 1);
 }
 
-/** Rates from JSON, checked: a file from elsewhere must not put NaN into every price. */
+/** Parses and checks rates from JSON, so that an invalid file does not put NaN into every cost. */
 export function parseRates(json: unknown): Rates {
   const rates = json as Rates;
   const bad = (what: string): never => {

@@ -5,5 +5,11 @@ export { type AdamOptions, type AdamState, adam, adamW } from "./adam.js";
 export { clipByGlobalNorm, globalNorm } from "./clip.js";
 export type { LearningRate, Optimizer } from "./common.js";
 export { type LossScaled, type LossScalingOptions, lossScaled, type ScaledState } from "./loss-scaling.js";
-export { type Schedule, type ScheduleOptions, type ScheduleShape, schedule, scheduleShapes } from "./schedule.js";
+export {
+  type LearningRateSchedule,
+  type LearningRateScheduleOptions,
+  type ScheduleShape,
+  schedule,
+  scheduleShapes,
+} from "./schedule.js";
 export { type SgdOptions, type SgdState, sgd } from "./sgd.js";

@@ -1,5 +1,5 @@
-// Learning rates over steps, as functions of the step count (1 at the first step): warm-up, constant, linear, cosine. They
-// work on tensors inside a jitted step and on plain numbers for tables and plots.
+// Learning-rate schedules as functions of the step count (1 at the first step): warm-up, constant, linear, cosine. They accept
+// tensors inside a jitted step, and numbers.
 
 import { WeftError } from "../graph/index.js";
 import { cos, minimum, Tensor, where } from "../tensor/index.js";
@@ -11,7 +11,7 @@ export const scheduleShapes = ["constant", "linear", "cosine"] as const;
 export type ScheduleShape = (typeof scheduleShapes)[number];
 
 /** Options of {@link schedule}. */
-export interface ScheduleOptions {
+export interface LearningRateScheduleOptions {
   shape?: ScheduleShape;
   learningRate: number;
   /** Steps over which the rate rises from 0, in a straight line. */
@@ -22,7 +22,7 @@ export interface ScheduleOptions {
   minRatio?: number;
 }
 
-/** The factor after the warm-up, by the share of the way that is done. */
+/** Factor after the warm-up, by the fraction of steps done. */
 const falling: Record<ScheduleShape, (done: number) => number> = {
   constant: () => 1,
   linear: (done) => 1 - done,
@@ -35,13 +35,13 @@ const fallingTensor: Record<ScheduleShape, (done: Tensor) => Tensor | number> = 
 };
 
 /** A learning rate as a function of the step count. */
-export interface Schedule {
+export interface LearningRateSchedule {
   (step: Tensor): Tensor | number;
   (step: number): number;
 }
 
 /** Creates a learning-rate schedule for an optimizer. Step k of a warm-up of w steps runs at k / w of the rate. */
-export function schedule(options: ScheduleOptions): Schedule {
+export function schedule(options: LearningRateScheduleOptions): LearningRateSchedule {
   const { shape = "constant", learningRate, warmupSteps = 0, totalSteps = 0, minRatio = 0 } = options;
   requireNumber("schedule", "learningRate", learningRate, 0);
   requireNumber("schedule", "warmupSteps", warmupSteps, 0);
@@ -50,7 +50,7 @@ export function schedule(options: ScheduleOptions): Schedule {
     throw new WeftError(`schedule: shape "${shape}" is not one of ${scheduleShapes.join(", ")}`);
   if (shape !== "constant" && !(totalSteps > warmupSteps))
     throw new WeftError(`schedule: ${shape} needs totalSteps (${totalSteps}) above warmupSteps (${warmupSteps})`);
-  // Step 1 after the warm-up is the first at the full rate.
+  // The first step after the warm-up runs at the full rate.
   const span = Math.max(1, totalSteps - warmupSteps);
   const ofNumber = (step: number): number => {
     if (step <= warmupSteps) return (learningRate * step) / warmupSteps;
@@ -71,5 +71,6 @@ export function schedule(options: ScheduleOptions): Schedule {
     if (warmupSteps === 0) return later;
     return where(now.lessEqual(warmupSteps), now.mul(learningRate / warmupSteps), later);
   };
-  return ((step: Tensor | number) => (step instanceof Tensor ? ofTensor(step) : ofNumber(step))) as Schedule;
+  return ((step: Tensor | number) =>
+    step instanceof Tensor ? ofTensor(step) : ofNumber(step)) as LearningRateSchedule;
 }

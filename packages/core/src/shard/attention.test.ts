@@ -1,5 +1,5 @@
-// Attention as one function, split over devices: every device has the same function on its examples and heads, the values
-// are those of the whole, nothing is exchanged; and where dropped weights could not be told apart, it is not split.
+// Attention as one custom op, sharded over devices: every device runs the same op on its examples and heads, results equal
+// the unsharded ones, and no data is exchanged. Attention with dropout is not split where the dropout mask would differ.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { h200 } from "../cost/index.js";
@@ -33,7 +33,7 @@ function valueOf({ shape, dtype }: Node, seed: number): Value {
   return fromReals(dtype, shape, dtype === "bool" ? numbers.map((x) => Number(x > -0.5)) : numbers);
 }
 
-/** The function and its gradients, from queries, keys, values, a cotangent and what the kernel wants besides. */
+/** The op and its gradients, from queries, keys, values, a cotangent and the extra operands of the kernel. */
 function both(kernel: AttentionKernel, keys: number[] = []): GraphFn {
   const tokens = [batch, length, heads, size];
   const operands = kernel.packed
@@ -52,7 +52,7 @@ function both(kernel: AttentionKernel, keys: number[] = []): GraphFn {
 const customs = (fn: GraphFn): Node<"custom">[] => functionOrder(fn).filter((node) => isOp(node, "custom"));
 const hasCollectives = (fn: GraphFn): boolean => functionOrder(fn).some((node) => isOp(node, "collective"));
 
-/** Where the operands of one dimension go; what has it elsewhere says so. */
+/** Dimension of each operand that belongs to the factor, where it is not the default. */
 function assertSplit(fn: GraphFn, mesh: Mesh, cut: (param: Node, i: number) => Record<number, string>): void {
   const args = fn.params.map(valueOf);
   const expected = evaluate(fn, args);
@@ -67,7 +67,7 @@ function assertSplit(fn: GraphFn, mesh: Mesh, cut: (param: Node, i: number) => R
     );
     assert.ok(!hasCollectives(part));
     assert.deepEqual(customs(inlineCustom(part)), []);
-    // What a device without the kernels makes of it is the same.
+    // The decomposition that a device without the kernel uses gives the same result.
     const own = part.params.map(valueOf);
     const kept = evaluate(part, own);
     evaluate(inlineCustom(part), own).forEach((value, i) => {
@@ -111,7 +111,7 @@ for (const [name, kernel, keys] of [
     assertSplit(fn, Mesh.of({ batch: 2, model: 2 }), (param) => ({ 0: "batch", [headAxis(param)]: "model" }));
   });
 
-test("only what is independent may be split", () => {
+test("only independent dimensions may be split", () => {
   const [plain] = customs(both(base));
   assert.deepEqual(
     factorsOf(plain).factors.map((factor) => factor.size),
@@ -126,7 +126,7 @@ test("only what is independent may be split", () => {
   assert.deepEqual(factorsOf(all).factors, []);
 });
 
-test("a function that says to be attention and is not is refused", () => {
+test("a custom function that claims to be attention and is not is rejected", () => {
   const fn = both({ ...base, mask: "float" });
   verify(fn);
   const [node] = customs(fn);
@@ -148,14 +148,14 @@ test("a function that says to be attention and is not is refused", () => {
   assert.throws(() => verify({ params: [q, k], outputs: [build.pick(lies, 0)] }), /operands/);
 });
 
-test("the planner splits attention of a GPU by examples, and prices it", () => {
+test("the planner splits GPU attention by examples and estimates its cost", () => {
   const tokens = [64, 512, 8, 64];
   const [q, k, v] = [1, 2, 3].map(() => build.input(tokens, "float32"));
   const fn: GraphFn = { params: [q, k, v], outputs: [build.pick(attentionNode([q, k, v], base), 0)] };
   const made = planSharding(fn, { ranks: [0, 1, 2, 3], rates: h200, params: [null, null, null] });
   assert.equal(made.mesh.size, 4);
   assert.ok(made.single / made.seconds > 2, `${made.single / made.seconds}`);
-  // Four flops for each pair of a query and a key, and number of a head.
+  // Four FLOPs per pair of query and key and per element of a head.
   const least = (4 * 64 * 512 * 512 * 8 * 64) / 1e15;
   assert.ok(made.single > least, `${made.single} s for ${least}`);
 });

@@ -1,4 +1,4 @@
-// Who holds what of a tensor, as a picture in characters: one cell for each part, with the ranks that hold it.
+// Draws a placement as text: one cell per shard, with the ranks that hold it.
 import { numel, type Shape } from "../graph/index.js";
 import type { Placement } from "./placement.js";
 
@@ -23,7 +23,7 @@ function showRanks(ranks: readonly number[]): string {
   return runs.join(", ");
 }
 
-/** The two dimensions that are drawn: the first two that are cut, or the first two there are. */
+/** The two dimensions to draw: the first two that are split, or the first two. */
 function drawnDims(placement: Placement): [number | null, number | null] {
   const cut = placement.dims.flatMap((split, i) => (split === null ? [] : [i]));
   const order = [...cut, ...placement.dims.map((_, i) => i).filter((i) => !cut.includes(i))].slice(0, 2);
@@ -31,7 +31,7 @@ function drawnDims(placement: Placement): [number | null, number | null] {
   return [first, second];
 }
 
-/** A picture of a placement. Dimensions beyond two that are cut are listed with each device instead. */
+/** Draws a placement. If more than two dimensions are split, the further ones are listed per device instead. */
 export function drawPlacement(placement: Placement, shape: Shape): string {
   const { mesh } = placement;
   const head = `[${shape.join(", ")}] as ${placement} on ${mesh.size} ${mesh.size === 1 ? "device" : "devices"} (${mesh})`;

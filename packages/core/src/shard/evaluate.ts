@@ -1,6 +1,6 @@
-// The price of a way to spread a whole function: a beam walks the nodes in order, tries the ways that each can be
-// split, and keeps the cheapest histories. Prices are memorised by what a node looks like, so that repeated layers cost
-// nothing. Sums that are still pending count as if they were put together at once, so that no history hides them.
+// Estimated cost of a sharding strategy for a whole function: a beam search visits the nodes in order, tries the possible
+// splits of each, and keeps the cheapest partial strategies. Costs are memoized by node signature, so that repeated layers
+// are evaluated once. Pending reductions are charged immediately, so that no partial strategy hides them.
 
 import { linkTime, type Rates, workTime } from "../cost/index.js";
 import { type Node, outputAvals, type Shape, WeftError } from "../graph/index.js";
@@ -11,13 +11,13 @@ import { Placement } from "./placement.js";
 import type { Item, Problem } from "./problem.js";
 import { isCollective, planReshard } from "./reshard.js";
 
-/** Which classes of dimensions a mesh axis may cut, and which ways the user asked for. */
+/** Restricts the search: which dimension classes each mesh axis may split, and sharding constraints of the user. */
 export interface Theme {
   name: string;
-  /** Among ways of about the same price the one with the smaller number is taken. */
+  /** Among strategies of about the same cost the one with the lower complexity is chosen. */
   complexity: number;
   allows(axis: string, dimensionClass: number): boolean;
-  /** A way that is given for a node. */
+  /** The strategy that a sharding constraint requires for a node. */
   pin?(node: Node): Strategy | null;
 }
 
@@ -27,23 +27,23 @@ export interface StrategyEvaluation {
   seconds: number;
   compute: number;
   communicate: number;
-  /** Bytes that the busiest device receives. */
+  /** Bytes received by the device that receives most. */
   bytes: number;
   strategies: Map<Node, Strategy>;
-  /** What each parameter is needed as by all that read it; null where they differ. */
-  wanted: (Placement | null)[];
+  /** Placement that all readers of a parameter need; null where they differ. */
+  required: (Placement | null)[];
 }
 
-/** One way to spread a node whose operands are placed in a certain way, with everything that it costs. */
-interface Way {
+/** One strategy for a node with given operand placements, and its costs. */
+interface Candidate {
   strategy: Strategy;
-  /** Placements that the operands must have, and that the results get. */
+  /** Required placements of the operands, and placements of the results. */
   needs: number[];
   results: number[];
   seconds: number;
-  /** Operands that must be moved first. */
+  /** Operands that must be resharded first. */
   moves: { operand: number; to: number; seconds: number; bytes: number }[];
-  /** What putting together the pending sums of each result would cost. */
+  /** Cost of completing the pending reduction of each result. */
   debts: number[];
   debt: number;
 }
@@ -54,9 +54,9 @@ interface TransferCost {
 }
 
 interface State {
-  /** Placement of every value, and a second one that was made for a reader; by slot. */
+  /** Placement of every value by slot, and a second placement that was created for a reader. */
   place: Int32Array;
-  again: Int32Array;
+  resharded: Int32Array;
   owed: Float64Array;
   compute: number;
   communicate: number;
@@ -66,7 +66,7 @@ interface State {
 }
 
 interface History {
-  way: Way;
+  candidate: Candidate;
   before: History | null;
 }
 
@@ -77,7 +77,7 @@ const strategyKey = ({ split, carry }: Strategy): string =>
     .map((axis) => `${axis}${split[axis]}`)
     .join(",")}/${carry}`;
 
-/** The share of the device that has most. */
+/** The largest local shape on any device. */
 function largestShape(placement: Placement, shape: Shape): number[] {
   return shape.map((size, i) => {
     const split = placement.dims[i];
@@ -92,8 +92,8 @@ export class Evaluator {
   readonly #ids = new Map<string, number>();
   readonly #placements: Placement[] = [];
   readonly #moves = new Map<string, TransferCost>();
-  readonly #known = new Map<string, Way[]>();
-  /** Number of candidates evaluated so far: the planner's measure of its own work. */
+  readonly #cached = new Map<string, Candidate[]>();
+  /** Number of candidates evaluated so far: the deterministic measure of the planner's work. */
   evaluated = 0;
 
   constructor(
@@ -113,22 +113,27 @@ export class Evaluator {
 
   #move(from: number, to: number, shapeId: number): TransferCost {
     const key = `${from}>${to}:${shapeId}`;
-    let price = this.#moves.get(key);
-    if (price === undefined) {
-      price = { seconds: 0, bytes: 0 };
+    let cost = this.#moves.get(key);
+    if (cost === undefined) {
+      cost = { seconds: 0, bytes: 0 };
       const { shape, dtype } = this.problem.avals[shapeId];
       for (const move of planReshard(this.#placements[from], this.#placements[to], shape, dtype)) {
         if (!isCollective(move)) continue;
-        price.seconds += linkTime(this.rates, move.kind as never, move.members, move.bytes);
-        price.bytes += move.bytes;
+        cost.seconds += linkTime(this.rates, move.kind as never, move.members, move.bytes);
+        cost.bytes += move.bytes;
       }
-      this.#moves.set(key, price);
+      this.#moves.set(key, cost);
     }
-    return price;
+    return cost;
   }
 
-  /** What a way costs; null where it is impossible. */
-  #price(item: Item, strategy: Strategy, operands: readonly number[], placements: readonly Placement[]): Way | null {
+  /** Evaluates a strategy; null where it is impossible. */
+  #evaluate(
+    item: Item,
+    strategy: Strategy,
+    operands: readonly number[],
+    placements: readonly Placement[],
+  ): Candidate | null {
     const { node } = item;
     const layout = layoutOf(node, this.mesh, strategy, placements);
     if (layout === null) return null;
@@ -149,7 +154,7 @@ export class Evaluator {
     return { strategy, needs, results, seconds, moves, debts, debt: debts.reduce((n, debt) => n + debt, 0) };
   }
 
-  /** The strategies to try for a node; `mask` says for every mesh axis and factor whether the theme allows it. */
+  /** Strategies to try for a node; `mask` says for every mesh axis and factor whether the theme allows the split. */
   #strategies(node: Node, mask: readonly boolean[], placements: readonly Placement[]): Strategy[] {
     const follow = followOperands(node, this.mesh, placements);
     const { factors } = factorsOf(node);
@@ -165,37 +170,37 @@ export class Evaluator {
       if (decides || options.size === 0) options.add(none);
       lists = lists.flatMap((split) => [...options].map((f) => (f === none ? split : { ...split, [name]: f })));
     });
-    const ways = [follow];
+    const candidates = [follow];
     for (const split of lists.slice(0, 48)) {
       const carry = this.mesh.axes
         .map(({ name }) => name)
         .filter((name) => split[name] === undefined && carriedParts(node, name, placements) !== null);
-      ways.push({ split, carry });
-      if (carry.length > 0 && decides) ways.push({ split, carry: [] });
+      candidates.push({ split, carry });
+      if (carry.length > 0 && decides) candidates.push({ split, carry: [] });
     }
-    return [...new Map(ways.map((way) => [strategyKey(way), way])).values()];
+    return [...new Map(candidates.map((candidate) => [strategyKey(candidate), candidate])).values()];
   }
 
-  #ways(
+  #candidates(
     item: Item,
     mask: readonly boolean[],
     maskKey: string,
     pin: Strategy | null,
     operands: readonly number[],
-  ): Way[] {
+  ): Candidate[] {
     const key = `${item.sig}|${pin === null ? maskKey : strategyKey(pin)}|${operands.join()}`;
-    let known = this.#known.get(key);
-    if (known === undefined) {
+    let cached = this.#cached.get(key);
+    if (cached === undefined) {
       const placements = operands.map((id) => this.#placements[id]);
       const strategies = pin === null ? this.#strategies(item.node, mask, placements) : [pin];
       this.evaluated += strategies.length;
-      known = strategies.flatMap((strategy) => this.#price(item, strategy, operands, placements) ?? []);
-      this.#known.set(key, known);
+      cached = strategies.flatMap((strategy) => this.#evaluate(item, strategy, operands, placements) ?? []);
+      this.#cached.set(key, cached);
     }
-    return known;
+    return cached;
   }
 
-  /** Which factors of a node the theme lets each mesh axis cut. */
+  /** For every mesh axis and factor of a node, whether the theme allows the split. */
   #mask(item: Item, theme: Theme): boolean[] {
     const { factors } = factorsOf(item.node);
     const classes = this.problem.classesOf(item.node);
@@ -205,8 +210,8 @@ export class Evaluator {
   }
 
   /**
-   * The cheapest way found; `width` histories are kept. Null where every history has become dearer than `bound`.
-   * `takeOver[i]` is the parameter whose place result i takes in the next call, or -1.
+   * Returns the cheapest strategy found with a beam of `width`, or null where every candidate costs more than `bound`.
+   * `takeOver[i]` is the parameter whose buffer result i takes over in the next call, or -1.
    */
   run(
     theme: Theme,
@@ -218,7 +223,7 @@ export class Evaluator {
     const { problem } = this;
     const start: State = {
       place: new Int32Array(problem.slots).fill(none),
-      again: new Int32Array(problem.slots).fill(none),
+      resharded: new Int32Array(problem.slots).fill(none),
       owed: new Float64Array(problem.slots),
       compute: 0,
       communicate: 0,
@@ -234,32 +239,38 @@ export class Evaluator {
       const mask = this.#mask(item, theme);
       const maskKey = mask.map(Number).join("");
       const pin = theme.pin?.(item.node) ?? null;
-      const next: { from: State; way: Way; communicate: number; bytes: number; rank: number }[] = [];
+      const next: { from: State; candidate: Candidate; communicate: number; bytes: number; rank: number }[] = [];
       for (const from of states) {
         const operands = item.inputs.map((slot) => from.place[slot]);
         let settled = 0;
         for (const slot of item.inputs) settled += from.owed[slot];
         const before = from.compute + from.communicate + from.debt - settled;
-        for (const way of this.#ways(item, mask, maskKey, pin, operands)) {
+        for (const candidate of this.#candidates(item, mask, maskKey, pin, operands)) {
           let communicate = 0;
           let bytes = 0;
-          for (const move of way.moves) {
-            if (from.again[item.inputs[move.operand]] === move.to) continue;
+          for (const move of candidate.moves) {
+            if (from.resharded[item.inputs[move.operand]] === move.to) continue;
             communicate += move.seconds;
             bytes += move.bytes;
           }
-          next.push({ from, way, communicate, bytes, rank: before + way.seconds + communicate + way.debt });
+          next.push({
+            from,
+            candidate,
+            communicate,
+            bytes,
+            rank: before + candidate.seconds + communicate + candidate.debt,
+          });
         }
       }
       this.evaluated += next.length;
       if (next.length === 0)
-        throw new WeftError(`${item.node.op} %${item.node.id} cannot be spread as it was asked for`);
-      const kept = width === 1 ? [cheapest(next)] : best(next, width);
-      if (kept[0].rank > bound) return null;
+        throw new WeftError(`${item.node.op} %${item.node.id} cannot be split as its sharding constraint requires`);
+      const survivors = width === 1 ? [cheapest(next)] : best(next, width);
+      if (survivors[0].rank > bound) return null;
       const children = new Map<State, number>();
-      for (const { from } of kept) children.set(from, (children.get(from) ?? 0) + 1);
-      // An only child takes over its parent's arrays.
-      states = kept.map((option) => this.#advance(option, item, children.get(option.from)! > 1));
+      for (const { from } of survivors) children.set(from, (children.get(from) ?? 0) + 1);
+      // A single successor reuses the arrays of its predecessor.
+      states = survivors.map((option) => this.#advance(option, item, children.get(option.from)! > 1));
     }
     return this.#finish(theme, params, takeOver, states);
   }
@@ -270,28 +281,32 @@ export class Evaluator {
     return this.#move(id, this.#id(placement.withPending(null)), avalId).seconds;
   }
 
-  #advance(option: { from: State; way: Way; communicate: number; bytes: number }, item: Item, copy: boolean): State {
-    const { from, way } = option;
+  #advance(
+    option: { from: State; candidate: Candidate; communicate: number; bytes: number },
+    item: Item,
+    copy: boolean,
+  ): State {
+    const { from, candidate } = option;
     const state: State = {
       place: copy ? from.place.slice() : from.place,
-      again: copy ? from.again.slice() : from.again,
+      resharded: copy ? from.resharded.slice() : from.resharded,
       owed: copy ? from.owed.slice() : from.owed,
-      compute: from.compute + way.seconds,
+      compute: from.compute + candidate.seconds,
       communicate: from.communicate + option.communicate,
       bytes: from.bytes + option.bytes,
       debt: from.debt,
-      history: { way, before: from.history },
+      history: { candidate, before: from.history },
     };
     for (const slot of item.inputs) {
       state.debt -= state.owed[slot];
       state.owed[slot] = 0;
     }
-    for (const { operand, to } of way.moves) state.again[item.inputs[operand]] = to;
-    way.results.forEach((id, i) => {
+    for (const { operand, to } of candidate.moves) state.resharded[item.inputs[operand]] = to;
+    candidate.results.forEach((id, i) => {
       const slot = item.first + i;
       state.place[slot] = id;
-      state.owed[slot] = way.debts[i];
-      state.debt += way.debts[i];
+      state.owed[slot] = candidate.debts[i];
+      state.debt += candidate.debts[i];
     });
     return state;
   }
@@ -306,24 +321,24 @@ export class Evaluator {
     const totals = states.map((state) => {
       let seconds = 0;
       let bytes = 0;
-      const { strategies, wanted } = this.#settleParams(state, params);
+      const { strategies, required } = this.#settleParams(state, params);
       const done = new Set<string>();
       problem.outputs.forEach((slot, i) => {
         const has = this.#placements[state.place[slot]];
-        // What takes a parameter's place must be where that is; other results stay where they are.
-        const taken = takeOver[i] < 0 ? null : (wanted[takeOver[i]] ?? this.#placements[state.place[takeOver[i]]]);
+        // A result that replaces a donated parameter must have its placement; other results keep theirs.
+        const taken = takeOver[i] < 0 ? null : (required[takeOver[i]] ?? this.#placements[state.place[takeOver[i]]]);
         const to = this.#id(taken ?? has.withPending(null));
         const key = `${slot}>${to}`;
-        if (to === state.place[slot] || to === state.again[slot] || done.has(key)) return;
+        if (to === state.place[slot] || to === state.resharded[slot] || done.has(key)) return;
         done.add(key);
-        const price = this.#move(state.place[slot], to, problem.avalOf[slot]);
-        seconds += price.seconds;
-        bytes += price.bytes;
+        const cost = this.#move(state.place[slot], to, problem.avalOf[slot]);
+        seconds += cost.seconds;
+        bytes += cost.bytes;
       });
-      return { state, seconds, bytes, strategies, wanted, total: state.compute + state.communicate + seconds };
+      return { state, seconds, bytes, strategies, required, total: state.compute + state.communicate + seconds };
     });
     totals.sort((a, b) => a.total - b.total);
-    const [{ state, seconds, bytes, strategies, wanted }] = totals;
+    const [{ state, seconds, bytes, strategies, required }] = totals;
     return {
       theme,
       mesh: this.mesh,
@@ -332,67 +347,67 @@ export class Evaluator {
       communicate: state.communicate + seconds,
       bytes: state.bytes + bytes,
       strategies,
-      wanted,
+      required,
     };
   }
 
   /**
-   * The chosen strategies, and where a parameter that may be anywhere is needed, if all readers agree. Views of what is
-   * on every device are asked for what their own readers need: a weight is split before it is transposed, not after.
+   * The chosen strategies, and the placement of each free parameter if all readers agree on one. Views of replicated
+   * values are asked for what their own readers need: a weight is split before it is transposed, not after.
    */
   #settleParams(
     state: State,
     params: readonly (Placement | null)[],
-  ): { strategies: Map<Node, Strategy>; wanted: (Placement | null)[] } {
+  ): { strategies: Map<Node, Strategy>; required: (Placement | null)[] } {
     const { items } = this.problem;
     const strategies = new Map<Node, Strategy>();
     /** -2: readers disagree. */
-    const asked = new Int32Array(this.problem.slots).fill(none);
-    for (const slot of this.problem.outputs) if (slot >= params.length) asked[slot] = -2;
+    const requested = new Int32Array(this.problem.slots).fill(none);
+    for (const slot of this.problem.outputs) if (slot >= params.length) requested[slot] = -2;
     let at = state.history;
     for (let i = items.length - 1; i >= 0; i--) {
       const item = items[i];
-      const { way } = at!;
+      const { candidate } = at!;
       at = at!.before;
-      let { strategy, needs } = way;
-      if (asked[item.first] >= 0 && asked[item.first] !== way.results[0] && item.inputs.length === 1) {
-        const direct = this.#asViewOf(item, state.place[item.inputs[0]], this.#placements[asked[item.first]]);
+      let { strategy, needs } = candidate;
+      if (requested[item.first] >= 0 && requested[item.first] !== candidate.results[0] && item.inputs.length === 1) {
+        const direct = this.#asViewOf(item, state.place[item.inputs[0]], this.#placements[requested[item.first]]);
         if (direct !== null) ({ strategy, needs } = direct);
       }
       strategies.set(item.node, strategy);
       item.inputs.forEach((slot, k) => {
-        asked[slot] = asked[slot] === none || asked[slot] === needs[k] ? needs[k] : -2;
+        requested[slot] = requested[slot] === none || requested[slot] === needs[k] ? needs[k] : -2;
       });
     }
     return {
       strategies,
-      wanted: params.map((placed, slot) =>
-        placed === null && asked[slot] >= 0 ? this.#placements[asked[slot]] : null,
+      required: params.map((placed, slot) =>
+        placed === null && requested[slot] >= 0 ? this.#placements[requested[slot]] : null,
       ),
     };
   }
 
-  /** How a view of something that is on every device gives what is asked of it directly; null where it cannot. */
-  #asViewOf(item: Item, has: number, asked: Placement): { strategy: Strategy; needs: number[] } | null {
+  /** A strategy for a view of a replicated value that produces the required placement directly; null where there is none. */
+  #asViewOf(item: Item, has: number, requested: Placement): { strategy: Strategy; needs: number[] } | null {
     const operand = this.#placements[has];
     const isView = this.problem.work.get(item.node)!.kind === "nothing";
-    if (!isView || !operand.isReplicated || asked.pending !== null) return null;
+    if (!isView || !operand.isReplicated || requested.pending !== null) return null;
     const [maps] = factorsOf(item.node).outputs;
     const split: Record<string, number> = {};
-    asked.dims.forEach((cut, dim) => {
+    requested.dims.forEach((cut, dim) => {
       const map = maps[dim];
       if (cut !== null && map !== null) for (const axis of cut.axes) split[axis] = map.factor;
     });
     const strategy = { split, carry: [] };
     const layout = layoutOf(item.node, this.mesh, strategy, [operand]);
-    if (layout === null || !layout.results[0].equals(asked)) return null;
+    if (layout === null || !layout.results[0].equals(requested)) return null;
     return { strategy, needs: layout.operands.map((placement) => this.#id(placement)) };
   }
 }
 
 interface Ranked {
   rank: number;
-  way: Way;
+  candidate: Candidate;
 }
 
 function cheapest<T extends Ranked>(options: readonly T[]): T {
@@ -401,17 +416,17 @@ function cheapest<T extends Ranked>(options: readonly T[]): T {
   return found;
 }
 
-/** The cheapest few; equal prices with equal placements are the same history in two ways. */
+/** The `width` cheapest candidates; equal costs with equal placements are one candidate. */
 function best<T extends Ranked>(options: T[], width: number): T[] {
   options.sort((a, b) => a.rank - b.rank);
   const seen = new Set<string>();
-  const kept: T[] = [];
+  const survivors: T[] = [];
   for (const option of options) {
-    const key = `${option.rank}|${option.way.results.join()}`;
+    const key = `${option.rank}|${option.candidate.results.join()}`;
     if (seen.has(key)) continue;
     seen.add(key);
-    kept.push(option);
-    if (kept.length === width) break;
+    survivors.push(option);
+    if (survivors.length === width) break;
   }
-  return kept;
+  return survivors;
 }

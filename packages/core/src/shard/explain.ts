@@ -1,5 +1,5 @@
-// A plan in words: what was chosen, what it should cost, what else was tried and at which price. Says "predicted" on
-// every line with a time, what was priced (operations, or compiled kernels), and names the machine where rates are assumed.
+// Explains a sharding plan as text: the choice, its predicted time, and the alternatives. Every line with a time says
+// "predicted" and whether it is by operations or by compiled kernels, and names the machine where rates are assumed.
 import type { Alternative, ShardingPlan } from "./planner.js";
 import type { CollectiveSite } from "./sites.js";
 
@@ -39,28 +39,30 @@ function table(rows: readonly (readonly string[])[]): string[] {
 function reason(plan: ShardingPlan): string {
   const best = Math.min(...plan.alternatives.slice(1).map(({ seconds }) => seconds));
   if (plan.mesh.size === 1) {
-    if (plan.alternatives.length === 1) return "It is too small to gain, or planning is off: nothing else was priced.";
+    if (plan.alternatives.length === 1)
+      return "Too small to gain from sharding, or planning is disabled: no alternative was evaluated.";
     return Number.isFinite(best)
-      ? `The best way to share it would take ${showSeconds(best)} (predicted, by operations): what it saves goes into communication.`
-      : "Every way to share it is far dearer: it is too small, or its parts need each other too much.";
+      ? `The best alternative would take ${showSeconds(best)} (predicted, by operations): communication costs more than it saves.`
+      : "Every alternative is far more expensive: the function is too small, or needs too much communication.";
   }
   const most = Math.max(...plan.alternatives.map(({ devices }) => devices));
-  if (plan.mesh.size < most) return `${plan.mesh.size} of ${most} devices: more would talk longer than they save.`;
+  if (plan.mesh.size < most)
+    return `${plan.mesh.size} of ${most} devices: with more, communication would cost more than it saves.`;
   return "";
 }
 
 const label = ({ assumed, name }: ShardingPlan["rates"], by: string): string =>
   `${assumed ? `predicted for ${name}` : "predicted"}, by ${by}`;
 
-/** What the kernels of the devices will take, of this plan and of one device: priced once the function is cut. */
+/** Predicted kernel time of the plan and of one device, available after the function is partitioned. */
 export interface KernelSeconds {
   seconds: number;
   single: number;
 }
 
 /**
- * The plan as text. With the moves of the partitioned function it lists those too. What was tried was priced by operations;
- * with the prices of kernels those are what is said of the plan itself.
+ * Formats the plan as text, with the collectives of the partitioned function if they are given. Alternatives are
+ * estimated by operations; `kernels` replaces the time of the plan itself by the estimate from compiled kernels.
  */
 export function explainPlan(
   plan: ShardingPlan,
@@ -86,7 +88,7 @@ export function explainPlan(
       ["devices", "time", "compute", "communicate", "received", "split along"],
       ...ranked.map((option: Alternative) => [
         String(option.mesh),
-        Number.isFinite(option.seconds) ? showSeconds(option.seconds) : "too dear",
+        Number.isFinite(option.seconds) ? showSeconds(option.seconds) : "too expensive",
         showSeconds(option.compute),
         showSeconds(option.communicate),
         showBytes(option.bytes),

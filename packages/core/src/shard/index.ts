@@ -1,4 +1,5 @@
-// Sharding: meshes, placements, the partitioner. Pure: knows graphs, nothing of processes and devices.
+// Sharding: meshes, placements, the planner and the partitioner. Works on graphs only and knows nothing of processes and
+// devices.
 export { drawPlacement } from "./draw.js";
 export { explainPlan, type KernelSeconds, showBytes, showSeconds } from "./explain.js";
 export { type Layout, layoutOf, type Strategy } from "./layout.js";

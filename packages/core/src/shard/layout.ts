@@ -1,27 +1,29 @@
-// What a way of splitting one op demands of its operands and gives for its results: placements in, placements out.
-// The partitioner builds what this says, the planner prices it.
+// Placements of operands and results of one op under a given strategy. The partitioner builds what this computes, the
+// planner estimates its cost.
 import { isOp, type Node, outputAvals, type ReduceFn } from "../graph/index.js";
 import { boundOf, type Factors, factorBound, factorsOf, isLinear } from "../ops/index.js";
 import type { Mesh } from "./mesh.js";
 import { type DimensionSplit, evenBounds, type PendingReduction, Placement } from "./placement.js";
 
-/** How a node is spread: which factor each mesh axis cuts. Axes that cut nothing repeat the work, or carry sums on. */
+/**
+ * How a node is split: the factor that each mesh axis splits. Other axes replicate the work, or carry pending reductions.
+ */
 export interface Strategy {
   readonly split: Readonly<Record<string, number>>;
-  /** Axes over which pending sums of operands stay pending in the result. */
+  /** Axes over which pending reductions of operands stay pending in the result. */
   readonly carry: readonly string[];
 }
 
 export interface Layout {
   operands: Placement[];
   results: Placement[];
-  /** Mesh axes and boundaries of each factor; null where it is whole. */
+  /** Mesh axes and boundaries of each factor; null where it is not split. */
   factors: (DimensionSplit | null)[];
 }
 
 export const repeated: Strategy = { split: {}, carry: [] };
 
-/** The mesh axes that cut each factor, in the mesh's order. */
+/** The mesh axes that split each factor, in mesh order. */
 function axesByFactor(mesh: Mesh, strategy: Strategy, factors: number): string[][] {
   const axes: string[][] = Array.from({ length: factors }, () => []);
   for (const { name } of mesh.axes) if (strategy.split[name] !== undefined) axes[strategy.split[name]].push(name);
@@ -38,7 +40,7 @@ function boundsFrom(node: Node, rule: Factors, factor: number, axes: readonly st
     rule.inputs[i].forEach((map, dim) => {
       const split = current[i].dims[dim];
       if (map === null || map.factor !== factor || split === null || !sameAxes(split.axes, axes)) return;
-      // Where each part of a concatenation lies says nothing about the whole.
+      // The boundaries of one part of a concatenation say nothing about the result.
       if (map.kind === "window" && node.op === "concat") return;
       const bounds = split.bounds.map((bound) => factorBound(map, input.shape[dim], rule.factors[factor].size, bound));
       if (bounds.includes(null)) return;
@@ -49,7 +51,7 @@ function boundsFrom(node: Node, rule: Factors, factor: number, axes: readonly st
   return (best as { bounds: number[] } | null)?.bounds ?? null;
 }
 
-/** Which operands carry a pending reduction over an axis on, and by which function; null where none may. */
+/** Which operands propagate a pending reduction over an axis, and by which function; null where none may. */
 export function carriedParts(
   node: Node,
   axis: string,
@@ -62,7 +64,7 @@ export function carriedParts(
   return isLinear(node, parts, fn) ? { parts, fn } : null;
 }
 
-/** Placements of operands and results when a node is spread in a given way; null where that is impossible. */
+/** Placements of operands and results under a strategy; null where the strategy is impossible. */
 export function layoutOf(node: Node, mesh: Mesh, strategy: Strategy, current: readonly Placement[]): Layout | null {
   const rule = factorsOf(node);
   const factors = axesByFactor(mesh, strategy, rule.factors.length).map((axes, f): DimensionSplit | null => {
@@ -114,7 +116,7 @@ function pendingOf(waits: readonly { axis: string; fn: ReduceFn }[]): PendingRed
   return waits.length === 0 ? null : { axes: waits.map(({ axis }) => axis), fn: waits[0].fn };
 }
 
-/** The way that asks nothing of the operands where possible: cut what the largest operands are cut by. */
+/** The strategy that needs no resharding where possible: split by what the largest operands are split by. */
 export function followOperands(node: Node, mesh: Mesh, current: readonly Placement[]): Strategy {
   const rule = factorsOf(node);
   const split: Record<string, number> = {};
@@ -135,6 +137,6 @@ export function followOperands(node: Node, mesh: Mesh, current: readonly Placeme
 
 const elements = (node: Node): number => node.shape.reduce((n, d) => n * d, 1);
 
-/** The tuple that a node picks from, or the node itself. */
+/** The tuple that a pick reads from, or the node itself. */
 export const sourceOf = (node: Node): { node: Node; index: number } =>
   isOp(node, "pick") ? { node: node.inputs[0], index: node.attrs.index } : { node, index: 0 };

@@ -1,5 +1,5 @@
-// Runs the functions of all devices in one process, side by side, by the reference rules: each up to its next
-// collective, then the collective, then on. The oracle for every real group of devices; counts what moves.
+// Runs the functions of all devices in one process with the reference rules: each up to its next collective, then the
+// collective, and so on. It is the oracle for every real device group and counts the bytes that move.
 import {
   bareCollective,
   type GraphFn,
@@ -15,13 +15,13 @@ import type { Mesh } from "./mesh.js";
 import type { Placement } from "./placement.js";
 
 export interface Lockstep {
-  /** By device, in the mesh's order. */
+  /** By device, in mesh order. */
   results: Value[][];
-  /** Collectives in the order in which they ran, with the bytes that all devices together got from others. */
+  /** Collectives in the order of execution, with the bytes that all devices received from others. */
   traffic: { kind: OpAttrs["collective"]["kind"]; bytes: number }[];
 }
 
-/** Bytes that cross from one device to another, by the least that any way of doing it needs. */
+/** Lower bound of the bytes that cross from one device to another. */
 function crossing(
   attrs: readonly OpAttrs["collective"][],
   inputs: readonly Value[],
@@ -55,7 +55,7 @@ function crossing(
 
 const bytesPer = (dtype: Value["dtype"]): number => makeStorage(dtype, 1).byteLength;
 
-/** Runs one function a device; `ranks` names them. */
+/** Runs one function per device; `ranks` names them. */
 export function runLockstep(
   functions: readonly GraphFn[],
   args: readonly (readonly Value[])[],
@@ -66,7 +66,7 @@ export function runLockstep(
   const traffic: Lockstep["traffic"] = [];
   while (states.some((state) => !state.done)) {
     const waiting = states.map((state): Waiting | null => (state.done ? null : state.value));
-    // The device that is furthest behind says what is next; all of its group must be there.
+    // The device that is furthest behind determines the next collective; its whole group must have reached it.
     const next = Math.min(...waiting.map((at) => at?.attrs.sequence ?? Number.POSITIVE_INFINITY));
     const { attrs: first } = waiting.find((at) => at?.attrs.sequence === next)!;
     const members = membersOf(first).map((rank) => ranks.indexOf(rank));
@@ -100,7 +100,7 @@ function copyRegion(from: Value, start: readonly number[], into: Value, at: read
   }
 }
 
-/** What each device holds of a value. Sums that are pending are with the first device, the others hold zeros. */
+/** The shard of each device. A pending sum is held by the first device; the others hold zeros. */
 export function scatterValue(value: Value, placement: Placement): Value[] {
   const { mesh } = placement;
   return mesh.ranks.map((rank) => {
@@ -120,7 +120,7 @@ export function scatterValue(value: Value, placement: Placement): Value[] {
   });
 }
 
-/** The whole value from what the devices hold; throws where repeated parts differ. */
+/** Assembles the whole value from its shards; throws where replicas differ. */
 export function gatherValue(locals: readonly Value[], placement: Placement, shape: Shape): Value {
   const { mesh } = placement;
   const { dtype } = locals[0];
@@ -142,7 +142,7 @@ export function gatherValue(locals: readonly Value[], placement: Placement, shap
         extent,
       );
     else if (Buffer.compare(bytesOfValue(twin), bytesOfValue(settled[i])) !== 0)
-      throw new InternalError(`rank ${rank} holds other numbers than its twin in [${start}] to [${stop}]`);
+      throw new InternalError(`rank ${rank} holds other values than its replica in [${start}] to [${stop}]`);
     seen.set(key, settled[i]);
   });
   return whole;

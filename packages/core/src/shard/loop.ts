@@ -1,6 +1,5 @@
-// What a loop costs a device that has a part of it: every step on the part of each value that the loop's split leaves, and
-// nothing but arithmetic where the steps run in registers (a batch of small problems becomes one kernel). Which loops do is
-// judged by the rules of thumb that the compiler of lanes follows.
+// Estimated cost of a loop on a device that holds a shard of it: every step on the local part of each value, or arithmetic
+// alone where the loop compiles to a lane kernel with its state in registers (docs/lanes.md).
 
 import {
   arithmetic,
@@ -26,7 +25,7 @@ export class Loop {
     this.inRegisters = this.#isLane();
   }
 
-  /** Seconds of all steps, for the parts of the operands and results that a device has. */
+  /** Seconds of all steps, for the local shapes of the operands and results. */
   seconds(rates: Rates, local: Local): number {
     const shares = this.#shares(local);
     const dimensions = bodyDimensions(this.node);
@@ -46,7 +45,7 @@ export class Loop {
     return this.node.attrs.length * seconds;
   }
 
-  /** What this device has of each factor of the loop. */
+  /** Fraction of each factor of the loop that this device holds. */
   #shares(local: Local): number[] {
     const { factors, inputs, outputs } = factorsOf(this.node);
     const shares = factors.map(() => 1);
@@ -63,7 +62,7 @@ export class Loop {
     return shares;
   }
 
-  /** A node of a step whose operands and result are in registers. */
+  /** Time of a node of a step whose operands and result are in registers. */
   #scalarTime(node: Node, work: OpWork, local: Local, rates: Rates): number {
     if (isOp(node, "scan")) return this.body.loopTime(node, rates, local);
     if (work.kind === "nothing") return 0;
@@ -73,11 +72,11 @@ export class Loop {
     return (whole * numel(local.results[0])) / Math.max(1, numel(node.shape)) / rates.simple;
   }
 
-  /** Whether a problem of the batch is small enough to be carried through all steps by one lane. */
+  /** Whether one problem of the batch is small enough for a lane kernel. */
   #isLane(): boolean {
     const { consts, carries } = this.node.attrs;
     const dimensions = bodyDimensions(this.node);
-    /** Elements of one problem: dimensions that are cut with the loop count the problems. */
+    /** Elements of one problem: dimensions that are split with the loop enumerate problems. */
     const own = (inner: Node, index: number, shape: Shape): number =>
       shape.reduce((n, size, axis) => (dimensions(inner, index, axis) < 0 ? n * size : n), 1);
     const numbers = (inner: Node): number => {

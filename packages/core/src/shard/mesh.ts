@@ -1,4 +1,4 @@
-// A mesh: devices as a grid with named axes, e.g. 2 x 4 "batch" x "model". Devices are known by their ranks alone.
+// A mesh: devices as a grid with named axes, e.g. 2 x 4 "batch" x "model". Devices are identified by rank.
 import { range, WeftError } from "../graph/index.js";
 
 export interface MeshAxis {
@@ -60,8 +60,8 @@ export class Mesh {
 
   /** The position of a device along each axis. */
   coordinates(rank: number): Record<string, number> {
-    const known = this.#coordinates.get(rank);
-    if (known !== undefined) return known;
+    const cached = this.#coordinates.get(rank);
+    if (cached !== undefined) return cached;
     let rest = this.#index.get(rank);
     if (rest === undefined) throw new WeftError(`rank ${rank} is not in the mesh ${this}`);
     const at: Record<string, number> = {};
@@ -79,7 +79,7 @@ export class Mesh {
     return names.reduce((n, name) => n * this.axis(name).size + at[name], 0);
   }
 
-  /** Devices that differ only along the given axes, in order of their position; one list each. */
+  /** Groups of devices that differ only along the given axes, ordered by position. */
   groups(names: readonly string[]): number[][] {
     const lists = new Map<string, number[]>();
     for (const rank of this.ranks) {

@@ -1,5 +1,5 @@
-// The partitioner: one function over whole tensors becomes one function a device over parts, with collectives where
-// devices need each other's data. Decides nothing: how each node is spread is handed in, or follows its operands.
+// The partitioner: turns one function over whole tensors into one function per device over shards, with collectives where
+// devices need each other's data. It makes no decisions: strategies are given, or follow the operands.
 import {
   type DType,
   functionOrder,
@@ -19,13 +19,13 @@ import { bucketAllReduces, type CollectiveSite, numberCollectives } from "./site
 
 export interface PartitionOptions {
   mesh: Mesh;
-  /** Where the parameters are. */
+  /** Placements of the parameters. */
   params: readonly Placement[];
-  /** How a node is spread; null (or nothing) follows its operands. */
+  /** Strategy of a node; null (or omitted) follows its operands. */
   strategy?: (node: Node) => Strategy | null;
-  /** Where results must end up; null leaves them where they are, with sums put together. */
+  /** Required placements of the results; null keeps the placement and completes pending reductions. */
   results?: readonly (Placement | null)[];
-  /** Small all-reduces up to this many bytes are done together; 0 turns that off. */
+  /** All-reduces up to this many bytes in total are bucketed into one; 0 disables bucketing. */
   bucketBytes?: number;
 }
 
@@ -37,11 +37,11 @@ export interface Partitioned {
   results: Placement[];
   /** Every collective, in the order in which devices issue them. */
   moves: CollectiveSite[];
-  /** Where the results of each node of the original function are. */
+  /** Placements of the results of each node of the original function. */
   placements: ReadonlyMap<Node, readonly Placement[]>;
 }
 
-/** A tensor that is spread: the node of each device. */
+/** A sharded tensor: the local node of each device. */
 interface Spread {
   placement: Placement;
   locals: ReadonlyMap<number, Node>;
@@ -75,8 +75,8 @@ class Partitioner {
     for (const node of functionOrder(fn)) if (!this.#values.has(node)) this.#values.set(node, this.#spread(node));
     const results = fn.outputs.map((output, i) => {
       const value = this.#values.get(output)![0];
-      const wanted = this.options.results?.[i] ?? value.placement.withPending(null);
-      return this.#reshard(output, value, wanted);
+      const required = this.options.results?.[i] ?? value.placement.withPending(null);
+      return this.#reshard(output, value, required);
     });
     const functions = mesh.ranks.map((rank) => ({
       params: fn.params.map((param) => this.#values.get(param)![0].locals.get(rank)!),
@@ -94,7 +94,7 @@ class Partitioner {
     };
   }
 
-  /** The node's results on every device. */
+  /** The local results of a node on every device. */
   #spread(node: Node): Spread[] {
     if (isOp(node, "pick")) return [this.#values.get(node.inputs[0])![node.attrs.index]];
     const operands = node.inputs.map((input) => this.#values.get(input)![0]);
@@ -103,7 +103,7 @@ class Partitioner {
     const layout =
       layoutOf(node, this.mesh, strategy, current) ??
       layoutOf(node, this.mesh, { split: strategy.split, carry: [] }, current);
-    if (layout === null) throw new InternalError(`${node.op} %${node.id} cannot be spread as asked`);
+    if (layout === null) throw new InternalError(`${node.op} %${node.id} cannot be split by the given strategy`);
     const moved = operands.map((operand, i) => this.#reshard(node.inputs[i], operand, layout.operands[i]));
     const made = new Map(this.mesh.ranks.map((rank) => [rank, this.#local(node, layout, moved, rank)]));
     return outputAvals(node).map((_, index) => ({
@@ -134,11 +134,11 @@ class Partitioner {
   #reshard(node: Node, value: Spread, to: Placement): Spread {
     if (value.placement.equals(to)) return value;
     const key = `${node.id}>${to.key}`;
-    const known = this.#moved.get(key);
-    if (known !== undefined) return known;
+    const cached = this.#moved.get(key);
+    if (cached !== undefined) return cached;
     let { placement, locals } = value;
     for (const move of planReshard(placement, to, node.shape, node.dtype)) {
-      // A step on the way may have been made for another reader.
+      // An intermediate placement may already exist for another reader.
       const step = `${node.id}>${move.to.key}`;
       const before = this.#moved.get(step);
       if (before !== undefined) {
@@ -161,12 +161,12 @@ class Partitioner {
   }
 }
 
-/** Splits a function over a mesh. Custom functions must be inlined (simplified) before. */
+/** Partitions a function over a mesh. Custom functions must be inlined (simplified) before. */
 export const partition = (fn: GraphFn, options: PartitionOptions): Partitioned => new Partitioner(fn, options).run();
 
 /**
- * Moves one tensor from one placement to another, also between meshes: a function of one parameter for each rank of
- * either mesh. A device outside the first mesh gives a tensor without elements, one outside the second gets one.
+ * Reshards one tensor, also between meshes: returns a function of one parameter for each rank of either mesh. A device
+ * outside the source mesh passes an empty tensor, one outside the target mesh receives one.
  */
 export function reshard(
   from: Placement,

@@ -11,7 +11,7 @@ import { planReshard } from "./reshard.js";
 const grid = Mesh.of({ batch: 2, model: 4 });
 const line = Mesh.of({ d: 8 });
 
-test("a mesh knows its grid", () => {
+test("a mesh maps ranks to grid coordinates", () => {
   assert.deepEqual(grid.coordinates(6), { batch: 1, model: 2 });
   assert.deepEqual(grid.groups(["model"]), [
     [0, 1, 2, 3],
@@ -45,7 +45,7 @@ test("13001 rows over 8 devices, and more devices than rows", () => {
   assert.equal(placement.largestShare([13001, 4]), 6504);
 });
 
-test("placements print, refuse nonsense, and survive JSON", () => {
+test("placements print, reject invalid arguments, and round-trip through JSON", () => {
   const split = Placement.split(grid, [6, 8], { 0: "batch", 1: "model" });
   assert.equal(String(split), "[batch, model]");
   const uneven = new Placement(grid, [{ axes: ["batch"], bounds: [0, 5, 6] }, null], { axes: ["model"], fn: "sum" });
@@ -56,11 +56,11 @@ test("placements print, refuse nonsense, and survive JSON", () => {
   assert.throws(() => new Placement(grid, [{ axes: ["batch"], bounds: [0, 4, 3] }]), /not the boundaries/);
 });
 
-/** Kind and most bytes that one device receives, for each move. */
+/** Kind of each move, and the most bytes that one device receives. */
 const moves = (from: Placement, to: Placement, shape: number[]): [string, number][] =>
   planReshard(from, to, shape, "float32").map(({ kind, bytes }) => [kind, bytes]);
 
-test("resharding chooses the collective and knows its bytes", () => {
+test("resharding chooses the collective and counts its bytes", () => {
   const shape = [64, 32];
   const whole = Placement.replicated(line, 2);
   const rows = Placement.split(line, shape, { 0: "d" });
@@ -78,7 +78,7 @@ test("resharding chooses the collective and knows its bytes", () => {
   assert.deepEqual(moves(rows, rows, shape), []);
 });
 
-test("on a grid each axis moves on its own", () => {
+test("on a grid each axis is resharded independently", () => {
   const shape = [64, 32];
   const rows = Placement.split(grid, shape, { 0: ["batch", "model"] });
   const coarse = Placement.split(grid, shape, { 0: "batch" });
@@ -90,7 +90,7 @@ test("on a grid each axis moves on its own", () => {
   assert.deepEqual(moves(waits, crossed, shape), [["reduceScatter", 3 * 32 * 8 * 4]]);
 });
 
-/** Any placement: a dimension or a pending sum for each mesh axis, with boundaries drawn at random. */
+/** A random placement: a dimension or a pending sum for each mesh axis, with random boundaries. */
 function anyPlacement(mesh: Mesh, shape: readonly number[], draw: (n: number) => number): Placement {
   const axes = shape.map((): string[] => []);
   const waits: string[] = [];
@@ -110,7 +110,7 @@ function anyPlacement(mesh: Mesh, shape: readonly number[], draw: (n: number) =>
   return new Placement(mesh, dims, waits.length === 0 ? null : { axes: waits, fn: "sum" });
 }
 
-test("whatever the placements, the numbers arrive, and no more bytes move than announced", () => {
+test("resharding between random placements keeps the values and moves no more bytes than announced", () => {
   let state = 1;
   const draw = (n: number): number => {
     state = (Math.imul(state, 1103515245) + 12345) >>> 0;
@@ -119,7 +119,7 @@ test("whatever the placements, the numbers arrive, and no more bytes move than a
   const meshes = [Mesh.of({ d: 3 }), line, grid, Mesh.of({ a: 2, b: 2, c: 2 }), Mesh.of({ d: 4 }, [5, 2, 7, 0])];
   for (let trial = 0; trial < 300; trial++) {
     const mesh = meshes[draw(meshes.length)];
-    // Now and then to another mesh.
+    // Sometimes to another mesh.
     const target = draw(4) === 0 ? meshes[draw(meshes.length)] : mesh;
     const shape = [draw(6) + 1, draw(9), draw(3) + 1];
     const from = anyPlacement(mesh, shape, draw);

@@ -1,11 +1,11 @@
-// A placement: who holds what of a tensor. Every dimension is whole or cut at explicit boundaries along mesh axes (so
-// 13001 rows over 8 devices, and devices with nothing, are ordinary); over the axes that cut nothing the tensor is
-// repeated, or each device holds a part of a sum that is still pending.
+// A placement: which device holds which part of a tensor. Every dimension is whole or split at explicit boundaries along
+// mesh axes, so uneven and empty shards need no special case. Over the remaining axes the tensor is replicated, or each
+// device holds a partial result of a pending reduction.
 import { numel, type ReduceFn, range, type Shape, WeftError } from "../graph/index.js";
 import { Mesh } from "./mesh.js";
 
 export interface DimensionSplit {
-  /** Mesh axes that cut the dimension, the slowest first. */
+  /** Mesh axes that split the dimension, the slowest first. */
   readonly axes: readonly string[];
   /** One more than there are parts: part k is [bounds[k], bounds[k + 1]). */
   readonly bounds: readonly number[];
@@ -22,7 +22,7 @@ export interface IndexBox {
   readonly stop: readonly number[];
 }
 
-/** Parts as equal as whole numbers allow, the larger ones first. */
+/** Boundaries of parts whose sizes differ by at most one, the larger parts first. */
 export function evenBounds(size: number, parts: number): number[] {
   const small = Math.floor(size / parts);
   const more = size % parts;
@@ -95,7 +95,7 @@ export class Placement {
     );
   }
 
-  /** What a device holds. */
+  /** The index range of a device's shard. */
   box(rank: number, shape: Shape): IndexBox {
     const parts = this.dims.map((split, i) => {
       if (split === null) return [0, shape[i]];
@@ -110,7 +110,7 @@ export class Placement {
     return stop.map((to, i) => to - start[i]);
   }
 
-  /** The most elements that one device holds. */
+  /** Number of elements of the largest shard. */
   largestShare(shape: Shape): number {
     return numel(
       shape.map((size, i) => {

@@ -1,5 +1,5 @@
-// The planner: how a function should be spread over a set of devices, by prices alone. It tries one device, fewer
-// devices, one dimension at a time, all of them, and grids, and takes the cheapest; a small problem stays whole.
+// The sharding planner: chooses how to split a function over a set of devices by estimated cost. It evaluates one device,
+// fewer devices, single dimensions, any dimension, and grids, and takes the cheapest; a small problem stays on one device.
 
 import { linkOf, linkTime, opCost, type Rates, ratesAt } from "../cost/index.js";
 import { type CollectiveKind, type GraphFn, type Node, range, showAval, showShape, WeftError } from "../graph/index.js";
@@ -13,22 +13,22 @@ import { isCollective, planReshard } from "./reshard.js";
 import { constrainedStrategies, type ShardRules, shardingConstraints } from "./rules.js";
 
 export interface PlannerOptions {
-  /** Ranks of the devices that may be used. */
+  /** Ranks of the available devices. */
   ranks: readonly number[];
   rates: Rates;
-  /** Where the parameters are; null for those that may be put anywhere (they are on every device, or not yet on any). */
+  /** Placements of the parameters; null where the planner may choose (replicated, or not yet on any device). */
   params: readonly (Placement | null)[];
-  /** A grid that the user asks for: then no other is tried. */
+  /** A mesh given by the user: no other is evaluated. */
   mesh?: Mesh;
-  /** Rules for named parts of the program; wishes inside it (`shard`) count by themselves. */
+  /** Sharding rules for named scopes; annotations in the program (`shard`) apply as well. */
   rules?: ShardRules;
-  /** Neither wishes nor rules count; WEFT_IGNORE_ANNOTATIONS=1 unless told. */
+  /** Ignores annotations and rules. Default: WEFT_IGNORE_ANNOTATIONS=1. */
   ignoreAnnotations?: boolean;
-  /** Parameters that the caller gives away: results of the same shape take their places, and must be where they were. */
+  /** Donated parameters: results of the same shape take over their buffers and must have their placement. */
   donated?: readonly boolean[];
-  /** More devices must promise at least this factor over fewer; 1.05 unless told. */
+  /** Minimum speedup of more devices over fewer. Default: 1.05. */
   gain?: number;
-  /** False: one device. WEFT_AUTO_SHARD=0 unless told. */
+  /** False: one device. Default: true unless WEFT_AUTO_SHARD=0. */
   enabled?: boolean;
 }
 
@@ -36,7 +36,7 @@ export interface Alternative {
   name: string;
   devices: number;
   mesh: Mesh;
-  /** Infinite where the price was not found out, because it was far above the best already. */
+  /** Infinite where the evaluation was aborted because the cost exceeded the best by far. */
   seconds: number;
   compute: number;
   communicate: number;
@@ -45,9 +45,9 @@ export interface Alternative {
 
 export interface ShardingPlan {
   mesh: Mesh;
-  /** Where the parameters should be when the function starts. */
+  /** Required placements of the parameters. */
   params: Placement[];
-  /** Where results must end up; null leaves them where they are. */
+  /** Required placements of the results; null keeps their placement. */
   results: (Placement | null)[];
   strategy(node: Node): Strategy | null;
   /** Predicted seconds of this plan and of one device. */
@@ -56,11 +56,11 @@ export interface ShardingPlan {
   name: string;
   alternatives: Alternative[];
   rates: Rates;
-  /** Milliseconds that planning took. */
+  /** Planning time in milliseconds. */
   planned: number;
 }
 
-/** Numbers of devices worth a try: divisors and powers of two. */
+/** Device counts to evaluate: divisors and powers of two. */
 function counts(available: number): number[] {
   const list = range(available + 1).filter((n) => n > 1 && (available % n === 0 || Number.isInteger(Math.log2(n))));
   return list.sort((a, b) => b - a);
@@ -71,7 +71,7 @@ interface RankedClass {
   weight: number;
 }
 
-/** Classes of dimensions by how much of the work they would divide. */
+/** Dimension classes by how much of the work they would divide. */
 function rankClasses(problem: Problem): RankedClass[] {
   const weights = new Map<number, number>();
   for (const { node } of problem.items) {
@@ -83,7 +83,7 @@ function rankClasses(problem: Problem): RankedClass[] {
   return [...weights].map(([id, weight]) => ({ id, weight })).sort((a, b) => b.weight - a.weight);
 }
 
-/** Where a class shows: `dimension 0 of a2 (64)`. */
+/** Describes a class by a parameter dimension: `dimension 0 of a2 (64)`. */
 function nameOfClass(problem: Problem, id: number): string {
   const places = problem.fn.params.flatMap((param, i) =>
     problem.classes
@@ -91,12 +91,12 @@ function nameOfClass(problem: Problem, id: number): string {
       .flatMap((own, dim) => (own === id ? [`dimension ${dim} of a${i} ${showShape(param.shape)}`] : [])),
   );
   if (places.length === 0) return "an inner dimension";
-  // The last argument says most: data comes after parameters and state.
+  // The last parameter is the most descriptive: data comes after weights and state.
   const more = places.length > 1 ? ` and ${places.length - 1} more` : "";
   return `${places[places.length - 1]}${more}`;
 }
 
-/** For each result the donated parameter whose place it takes, or -1: the next of equal shape and dtype. */
+/** For each result the donated parameter whose buffer it takes over, or -1: the next of equal shape and dtype. */
 function takeOver(fn: GraphFn, donated: readonly boolean[]): number[] {
   const free = fn.params.map((_, i) => i).filter((i) => donated[i]);
   return fn.outputs.map((output) => {
@@ -105,20 +105,20 @@ function takeOver(fn: GraphFn, donated: readonly boolean[]): number[] {
   });
 }
 
-/** No plan gains where the whole function takes less than its devices need to say hello. */
+/** Sharding cannot gain where the whole function takes less than one message. */
 const leastLatency = ({ links }: Rates): number =>
   Math.min(...Object.values(links).flatMap((list) => list.map(({ latency }) => latency)));
 
-/** Devices start a call so far apart as their slowest answer: less than that is not worth sharing. */
-const apart = ({ links }: Rates, members: number): number =>
+/** Devices start a call as far apart as the slowest latency; a smaller gain is not worth sharding. */
+const startSkew = ({ links }: Rates, members: number): number =>
   members < 2 ? 0 : Math.max(...Object.values(links).map((list) => linkOf(list, members)?.latency ?? 0));
 
 const simplerFirst = (a: StrategyEvaluation, b: StrategyEvaluation): number =>
   a.mesh.size - b.mesh.size || a.theme.complexity - b.theme.complexity || a.seconds - b.seconds;
 
 /**
- * Evaluated candidates after which the search is not widened. A count, not a time limit, so that a busy machine gets the
- * same plan as an idle one.
+ * Number of evaluated candidates after which the search is not widened. A count, not a time limit, so that a busy machine
+ * computes the same plan as an idle one.
  */
 const maxEvaluated = 30_000;
 
@@ -126,32 +126,32 @@ class ShardingPlanner {
   readonly problem: Problem;
   readonly #evaluators = new Map<string, Evaluator>();
   readonly tried: StrategyEvaluation[] = [];
-  /** Given up half-way: more than half as dear again as the best. */
-  readonly dear: { theme: Theme; mesh: Mesh }[] = [];
-  readonly alone: Mesh;
+  /** Aborted evaluations: more than 1.5 times as expensive as the best. */
+  readonly aborted: { theme: Theme; mesh: Mesh }[] = [];
+  readonly singleDevice: Mesh;
   readonly singleCompute: number;
-  readonly singleBring: { seconds: number; bytes: number };
+  readonly singleTransfer: { seconds: number; bytes: number };
   readonly single: number;
   readonly #begin = performance.now();
   readonly #takeOver: number[];
   readonly #rules: ShardRules;
-  readonly #asked: ReturnType<typeof shardingConstraints>;
+  readonly #constraints: ReturnType<typeof shardingConstraints>;
 
   constructor(
     readonly fn: GraphFn,
     readonly options: PlannerOptions,
   ) {
     this.problem = new Problem(fn);
-    // What already lies on one device alone stays there.
+    // A parameter that is on a single device stays there.
     const home = options.params.find((placed) => placed !== null && placed.mesh.size === 1)?.mesh;
-    this.alone = home ?? new Mesh([{ name: "d", size: 1 }], [options.ranks[0]]);
+    this.singleDevice = home ?? new Mesh([{ name: "d", size: 1 }], [options.ranks[0]]);
     this.singleCompute = this.problem.singleTime(ratesAt(options.rates, 1));
-    this.singleBring = this.#bring(this.alone, []);
-    this.single = this.singleCompute + this.singleBring.seconds;
+    this.singleTransfer = this.#transfer(this.singleDevice, []);
+    this.single = this.singleCompute + this.singleTransfer.seconds;
     this.#takeOver = takeOver(fn, options.donated ?? []);
     const ignore = options.ignoreAnnotations ?? settings.ignoreAnnotations.get();
     this.#rules = ignore ? new Map() : (options.rules ?? new Map());
-    this.#asked = ignore
+    this.#constraints = ignore
       ? { axes: [], devices: Number.POSITIVE_INFINITY, any: false, pinned: false }
       : shardingConstraints(fn, this.#rules);
   }
@@ -165,15 +165,15 @@ class ShardingPlanner {
     return found;
   }
 
-  /** Seconds and bytes to bring parameters that lie on other meshes to where they are needed. */
-  #bring(mesh: Mesh, wanted: readonly (Placement | null)[]): { seconds: number; bytes: number } {
+  /** Seconds and bytes to transfer parameters from other meshes to where they are needed. */
+  #transfer(mesh: Mesh, required: readonly (Placement | null)[]): { seconds: number; bytes: number } {
     const { params, rates } = this.options;
     let seconds = 0;
     let bytes = 0;
     params.forEach((placed, i) => {
       if (placed === null || placed.mesh.key === mesh.key) return;
       const { shape, dtype } = this.fn.params[i];
-      const to = wanted[i] ?? Placement.replicated(mesh, shape.length);
+      const to = required[i] ?? Placement.replicated(mesh, shape.length);
       for (const move of planReshard(placed, to, shape, dtype)) {
         if (!isCollective(move)) continue;
         seconds += linkTime(rates, move.kind as CollectiveKind, move.members, move.bytes);
@@ -183,23 +183,23 @@ class ShardingPlanner {
     return { seconds, bytes };
   }
 
-  /** Parameters as a mesh has them; what lies elsewhere is brought first. Null where it is too dear. */
+  /** Evaluates a theme on a mesh, transfers from other meshes included. Null where it is too expensive. */
   evaluate(theme: Theme, mesh: Mesh, width: number): StrategyEvaluation | null {
     const params = this.options.params.map((placed) =>
       placed !== null && placed.mesh.key === mesh.key ? placed : null,
     );
     const cheapest = Math.min(this.single, ...this.tried.map(({ seconds }) => seconds));
-    const bound = this.isAsked ? undefined : 1.5 * cheapest;
-    const pinned = { ...theme, pin: this.#asked.pinned ? constrainedStrategies(mesh, this.#rules) : undefined };
+    const bound = this.isRequired ? undefined : 1.5 * cheapest;
+    const pinned = { ...theme, pin: this.#constraints.pinned ? constrainedStrategies(mesh, this.#rules) : undefined };
     const result = this.#evaluator(mesh).run(pinned, params, this.#takeOver, width, bound);
     if (result === null) {
-      this.dear.push({ theme, mesh });
+      this.aborted.push({ theme, mesh });
       return null;
     }
-    const bring = this.#bring(mesh, result.wanted);
-    result.seconds += bring.seconds;
-    result.communicate += bring.seconds;
-    result.bytes += bring.bytes;
+    const transfer = this.#transfer(mesh, result.required);
+    result.seconds += transfer.seconds;
+    result.communicate += transfer.seconds;
+    result.bytes += transfer.bytes;
     this.tried.push(result);
     return result;
   }
@@ -208,10 +208,10 @@ class ShardingPlanner {
     return new Mesh([{ name: "d", size: devices }], this.options.ranks.slice(0, devices));
   }
 
-  /** One dimension, any dimension, and any but the one that divides most. */
+  /** Themes: one dimension class each, any class, and any but the one that divides most of the work. */
   themes(): Theme[] {
     const all = rankClasses(this.problem);
-    // What divides little of the work is not worth a try of its own.
+    // A class that divides little of the work is not evaluated separately.
     const ranked = all.filter(({ weight }) => weight > 0.3 * all[0].weight).slice(0, 4);
     const any: Theme = { name: "any dimension", complexity: 1, allows: () => true };
     const single = ranked.map(
@@ -226,7 +226,7 @@ class ShardingPlanner {
     return [...single, any, others];
   }
 
-  /** A grid: its first axis cuts the dimension that divides most, the second one any other. */
+  /** A grid: its first axis splits the class that divides most of the work, the second one any other. */
   gridTheme(): Theme | null {
     const [first] = rankClasses(this.problem);
     if (first === undefined) return null;
@@ -239,7 +239,7 @@ class ShardingPlanner {
 
   search(): void {
     const { ranks, mesh } = this.options;
-    const meshes = mesh !== undefined ? [mesh] : this.#asked.any ? this.#askedMeshes() : [];
+    const meshes = mesh !== undefined ? [mesh] : this.#constraints.any ? this.#constrainedMeshes() : [];
     for (const fixed of meshes) for (const theme of this.themes()) this.evaluate(theme, fixed, 1);
     if (meshes.length > 0) return;
     const all = this.line(ranks.length);
@@ -247,7 +247,7 @@ class ShardingPlanner {
       this.themes().filter((theme) => theme.complexity === complexity),
     );
     for (const theme of simple) this.evaluate(theme, all, 1);
-    // What is spent on communication is all that another way could save.
+    // Communication is all that another strategy could save.
     if (this.#toSave() > 0.03) for (const theme of mixed) this.evaluate(theme, all, 1);
     if (this.#toSave() > 0.2) {
       const theme = this.#leader()?.theme ?? mixed[0];
@@ -255,7 +255,7 @@ class ShardingPlanner {
         if (devices < ranks.length) this.evaluate(theme, this.line(devices), 1);
     }
     if (this.#toSave() > 0.08) this.#grids();
-    // The best so far once more, with more histories, if that does not take long.
+    // Evaluates the best candidate again with a wider beam, unless the search is already large.
     const leader = this.#leader();
     if (leader === null || this.#toSave() <= 0.03 || this.#evaluated > maxEvaluated) return;
     const wider = { ...leader.theme, name: `${leader.theme.name}, searched wider` };
@@ -263,11 +263,11 @@ class ShardingPlanner {
   }
 
   /** Meshes with the axes that the user named. */
-  #askedMeshes(): Mesh[] {
-    const { axes, devices } = this.#asked;
+  #constrainedMeshes(): Mesh[] {
+    const { axes, devices } = this.#constraints;
     const ranks = this.options.ranks.slice(0, Math.min(devices, this.options.ranks.length));
     if (axes.length < 2) return [new Mesh([{ name: axes[0] ?? "d", size: ranks.length }], ranks)];
-    // Every way to write the number of devices as a product of one factor an axis.
+    // All factorizations of the device count with one factor per axis.
     const products = (left: number, count: number): number[][] =>
       count === 1
         ? [[left]]
@@ -283,9 +283,9 @@ class ShardingPlanner {
     );
   }
 
-  /** Whether the user decided that the function is shared: then one device is no alternative. */
-  get isAsked(): boolean {
-    return this.options.mesh !== undefined || this.#asked.any;
+  /** Whether the user requires sharding: then one device is no alternative. */
+  get isRequired(): boolean {
+    return this.options.mesh !== undefined || this.#constraints.any;
   }
 
   #grids(): void {
@@ -310,7 +310,7 @@ class ShardingPlanner {
     return [...this.tried].sort((a, b) => a.seconds - b.seconds)[0] ?? null;
   }
 
-  /** The part of the best way's time that is not work divided by the number of devices. */
+  /** Fraction of the best time that is not evenly divided work. */
   #toSave(): number {
     const leader = this.#leader();
     if (leader === null) return 1;
@@ -318,18 +318,18 @@ class ShardingPlanner {
     return Math.max(leader.communicate, (leader.seconds - ideal) / 4) / leader.seconds;
   }
 
-  /** Fewer devices and simpler ways win unless others are clearly better. */
+  /** Fewer devices and simpler strategies win unless others are clearly better. */
   #choose(gain: number): StrategyEvaluation | null {
     let chosen: StrategyEvaluation | null = null;
-    let bar = this.isAsked ? Number.POSITIVE_INFINITY : this.single;
+    let bar = this.isRequired ? Number.POSITIVE_INFINITY : this.single;
     for (const candidate of [...this.tried].sort(simplerFirst)) {
-      const margin = this.isAsked ? 0 : apart(this.options.rates, candidate.mesh.size);
+      const margin = this.isRequired ? 0 : startSkew(this.options.rates, candidate.mesh.size);
       if (candidate.seconds * gain + margin > bar) continue;
       chosen = candidate;
       bar = candidate.seconds;
     }
     if (chosen === null) return null;
-    // Of ways that cost the same, the one that talks least: arithmetic is predicted better than waiting for each other.
+    // Among strategies of equal cost, the one with the least communication: compute is predicted more accurately.
     const { seconds, mesh, theme } = chosen;
     const same = this.tried.filter(
       (other) =>
@@ -339,8 +339,8 @@ class ShardingPlanner {
   }
 
   plan(): ShardingPlan {
-    const { options, single, alone } = this;
-    const mayGain = this.isAsked || single > 2 * leastLatency(options.rates);
+    const { options, single, singleDevice } = this;
+    const mayGain = this.isRequired || single > 2 * leastLatency(options.rates);
     const enabled = options.enabled ?? settings.autoShard.get();
     if (enabled && options.ranks.length > 1 && mayGain) this.search();
     const gain = options.gain ?? 1.05;
@@ -349,11 +349,11 @@ class ShardingPlanner {
       {
         name: "one device",
         devices: 1,
-        mesh: alone,
+        mesh: singleDevice,
         seconds: single,
         compute: this.singleCompute,
-        communicate: this.singleBring.seconds,
-        bytes: this.singleBring.bytes,
+        communicate: this.singleTransfer.seconds,
+        bytes: this.singleTransfer.bytes,
       },
       ...this.tried.map(({ theme, mesh, seconds, compute, communicate, bytes }) => ({
         name: theme.name,
@@ -364,7 +364,7 @@ class ShardingPlanner {
         communicate,
         bytes,
       })),
-      ...this.dear.map(({ theme, mesh }) => ({
+      ...this.aborted.map(({ theme, mesh }) => ({
         name: theme.name,
         devices: mesh.size,
         mesh,
@@ -374,12 +374,12 @@ class ShardingPlanner {
         bytes: Number.POSITIVE_INFINITY,
       })),
     ];
-    const mesh = chosen?.mesh ?? alone;
+    const mesh = chosen?.mesh ?? singleDevice;
     const strategies = chosen?.strategies;
     const params = this.fn.params.map((param, i) => {
       const placed = options.params[i];
       if (placed !== null && placed.mesh.key === mesh.key) return placed;
-      return chosen?.wanted[i] ?? Placement.replicated(mesh, param.shape.length);
+      return chosen?.required[i] ?? Placement.replicated(mesh, param.shape.length);
     });
     return {
       mesh,
@@ -396,8 +396,9 @@ class ShardingPlanner {
   }
 }
 
-/** The cheapest way to spread a (simplified) function over some of the given devices. */
+/** Plans a (simplified) function over some of the given devices. */
 export function planSharding(fn: GraphFn, options: PlannerOptions): ShardingPlan {
-  if (options.ranks.length === 0) throw new WeftError("plan: there are no devices");
+  if (options.ranks.length === 0)
+    throw new WeftError("planSharding: ranks is empty; give the rank of at least one device");
   return new ShardingPlanner(fn, options).plan();
 }

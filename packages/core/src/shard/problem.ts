@@ -1,5 +1,5 @@
-// A function as the planner sees it: its nodes in order with the slots of their values, what they cost before they are
-// split, and which dimensions belong together. Made once for a function, used for every mesh and every way.
+// A function as the planner sees it: nodes in order with the slots of their values, unsharded costs, and dimension classes.
+// Built once per function and used for every mesh and theme.
 
 import { type Local, type OpWork, type Rates, wholeOf, workOf, workTime } from "../cost/index.js";
 import { type Aval, functionOrder, type GraphFn, isOp, type Node, outputAvals, showAval } from "../graph/index.js";
@@ -8,7 +8,7 @@ import { Loop } from "./loop.js";
 
 export interface Item {
   node: Node;
-  /** Equal for nodes that look the same: op, attributes, shapes, traffic. */
+  /** Signature: equal for nodes with equal op, attributes, shapes and memory traffic. */
   sig: number;
   /** Slots of the operands, and of the first result. */
   inputs: number[];
@@ -19,7 +19,7 @@ export class Problem {
   readonly items: Item[] = [];
   readonly work: Map<Node, OpWork>;
   readonly avals: Aval[] = [];
-  /** Number of the aval of each slot. */
+  /** Index of the aval of each slot. */
   readonly avalOf: number[] = [];
   readonly outputs: number[];
   readonly #loops = new Map<Node, Loop>();
@@ -59,7 +59,7 @@ export class Problem {
     this.outputs = fn.outputs.map((output) => slotOf.get(output)!);
   }
 
-  /** Dimensions that belong together; found when it is first asked for. */
+  /** Dimension classes, computed on first use. */
   get classes(): DimensionClasses {
     this.#classes ??= dimensionClasses(this.fn);
     return this.#classes;
@@ -82,14 +82,14 @@ export class Problem {
   #look(node: Node): string {
     if (isOp(node, "scan")) return `scan ${node.id}`;
     const work = this.work.get(node)!;
-    const told = isOp(node, "custom") ? node.attrs.kernel : node.attrs;
-    const attrs = JSON.stringify(told, (key, value) => (key === "value" || key === "tag" ? undefined : value));
+    const described = isOp(node, "custom") ? node.attrs.kernel : node.attrs;
+    const attrs = JSON.stringify(described, (key, value) => (key === "value" || key === "tag" ? undefined : value));
     const reads = work.reads.map(({ operand, bytesPerElement }) => `${operand}:${bytesPerElement}`);
     const inputs = node.inputs.map(showAval);
     return `${node.op}|${attrs}|${inputs}|${showAval(node)}|${work.kind}${work.writes}${work.kernels}|${reads}|${zeros(node)}`;
   }
 
-  /** Ops whose way of splitting is worth a choice; the others follow their operands. */
+  /** Whether the planner chooses a strategy for the node; others follow their operands. */
   decides(node: Node): boolean {
     const { kind } = this.work.get(node)!;
     return (
@@ -97,7 +97,7 @@ export class Problem {
     );
   }
 
-  /** Seconds of a loop on a device that has these parts of its operands and results. */
+  /** Seconds of a loop on a device with these local shapes. */
   loopTime(node: Node<"scan">, rates: Rates, local: Local): number {
     let loop = this.#loops.get(node);
     if (loop === undefined) {
@@ -118,7 +118,7 @@ export class Problem {
   }
 }
 
-/** Which operands are zero everywhere decides whether pending sums may pass. */
+/** Zero operands decide whether a pending sum may propagate. */
 const zeros = (node: Node): string =>
   node.inputs
     .map((input) => {

@@ -1,5 +1,5 @@
-// From one placement of a tensor to another: which collectives, over which devices, and how many bytes each moves.
-// Says what to do (for prices) and builds it into every device's graph.
+// Resharding: the collectives that lead from one placement of a tensor to another, with their groups and bytes. Describes
+// the moves (for cost estimates) and builds them into every device's graph.
 
 import type { Node } from "../graph/index.js";
 import {
@@ -16,17 +16,17 @@ import { build, make, zeroed } from "../ops/index.js";
 import type { Mesh } from "./mesh.js";
 import { type DimensionSplit, type IndexBox, Placement } from "./placement.js";
 
-/** One step of a resharding. `bytes`: the most that one device receives; `total`: what all of them receive. */
+/** One step of resharding. `bytes`: received by the device that receives most; `total`: received by all devices. */
 export interface Move {
   kind: "slice" | "zeros" | OpAttrs["collective"]["kind"];
   fn: ReduceFn;
-  /** Mesh axes along which devices talk. */
+  /** Mesh axes along which devices communicate. */
   axes: readonly string[];
   dim: number;
   splitDim: number;
   from: Placement;
   to: Placement;
-  /** Devices that talk with each other. */
+  /** Devices per group. */
   members: number;
   bytes: number;
   total: number;
@@ -35,7 +35,7 @@ export interface Move {
 const sameSplit = (a: DimensionSplit | null, b: DimensionSplit | null): boolean =>
   a === b || (a !== null && b !== null && String(a.axes) === String(b.axes) && String(a.bounds) === String(b.bounds));
 
-/** The axes by which `fine` cuts more finely than `coarse`, or null where their boundaries do not fit. */
+/** The axes by which `fine` splits more finely than `coarse`; null where their boundaries are incompatible. */
 function finerBy(coarse: DimensionSplit | null, fine: DimensionSplit | null, mesh: Mesh): string[] | null {
   if (fine === null) return null;
   if (coarse === null) return [...fine.axes];
@@ -77,7 +77,7 @@ class Resharding {
     this.at = to;
   }
 
-  /** Cuts what is whole here and need not be: no traffic, and less to move afterwards. */
+  /** Slices what is replicated and need not be: no traffic, and less to move afterwards. */
   cut(): void {
     const { mesh } = this.at;
     this.to.dims.forEach((split, dim) => {
@@ -88,7 +88,7 @@ class Resharding {
     });
   }
 
-  /** Puts sums together that may no longer be pending: scattered where the result is cut along the same axis. */
+  /** Completes reductions that may no longer be pending: by reduce-scatter where the result is split along the same axis. */
   settle(): void {
     const { mesh } = this.at;
     const { pending } = this.at;
@@ -115,8 +115,8 @@ class Resharding {
     this.#move("allReduce", this.at.withPending({ axes: left, fn: pending.fn }), { fn: pending.fn, axes: rest });
   }
 
-  /** One group of axes moves from one dimension to another. */
-  turn(): void {
+  /** Moves one group of axes from one dimension to another. */
+  transposeAxes(): void {
     const { at, to } = this;
     const dim = at.dims.findIndex((split, i) => split !== null && to.dims[i] === null);
     if (dim < 0) return;
@@ -125,15 +125,15 @@ class Resharding {
       (split, i) => split !== null && at.dims[i] === null && String(split.axes) === String(axes),
     );
     if (splitDim < 0) return;
-    const turned = new Placement(
+    const moved = new Placement(
       at.mesh,
       at.dims.map((old, i) => (i === dim ? null : i === splitDim ? to.dims[splitDim] : old)),
       at.pending,
     );
-    this.#move("allToAll", turned, { axes, dim, splitDim });
+    this.#move("allToAll", moved, { axes, dim, splitDim });
   }
 
-  /** Joins what is cut here and whole there, if that is all that is left to do. */
+  /** Gathers what is split here and whole in the target, if nothing else is left to do. */
   join(): void {
     const { mesh } = this.at;
     const steps = this.to.dims.map((split, dim) => {
@@ -153,7 +153,7 @@ class Resharding {
     this.#move("exchange", boxes, { members: ranks.size });
   }
 
-  /** Parts of a sum from something whole: the first device has it, the others have zeros. */
+  /** A pending sum from a replicated value: the first device keeps it, the others hold zeros. */
   spread(): void {
     if (this.at.equals(this.to)) return;
     const axes = this.to.pending!.axes.filter((axis) => !(this.at.pending?.axes ?? []).includes(axis));
@@ -178,14 +178,14 @@ export function planReshard(from: Placement, to: Placement, shape: Shape, dtype:
   work.cut();
   work.settle();
   work.cut();
-  work.turn();
+  work.transposeAxes();
   work.join();
   work.exchange();
   work.spread();
   return work.moves;
 }
 
-/** Elements that each device gets from others. */
+/** Elements that each device receives from others. */
 function receivedElements(move: Move, shape: Shape): number[] {
   const { from, to, members } = move;
   const count = (placement: Placement, rank: number): number =>
@@ -228,9 +228,9 @@ interface Delivery {
   box: IndexBox;
 }
 
-/** Who sends what to whom. Where several devices hold something, each target asks itself first, then takes turns. */
+/** Sender and receiver of every box. Among several holders a receiver prefers itself, then alternates. */
 function transfers(from: Placement, to: Placement, shape: Shape): Delivery[] {
-  // Parts of a sum are different things: each goes to the device that goes on with it.
+  // Partial sums differ per device: each goes to the device that continues it.
   const share = (rank: number): number => (from.pending === null ? 0 : from.mesh.position(rank, from.pending.axes));
   const holders = new Map<string, { box: IndexBox; ranks: number[]; share: number }>();
   for (const rank of from.mesh.ranks) {
@@ -241,13 +241,13 @@ function transfers(from: Placement, to: Placement, shape: Shape): Delivery[] {
     holders.set(key, holder);
   }
   const list: Delivery[] = [];
-  to.mesh.ranks.forEach((target, turn) => {
+  to.mesh.ranks.forEach((target, round) => {
     const wanted = to.box(target, shape);
     for (const { box, ranks, share: part } of holders.values()) {
       if (from.pending !== null && part !== share(target)) continue;
       const piece = intersect(box, wanted);
       if (volume(piece) === 0 && !(shape.length === 0)) continue;
-      const source = ranks.includes(target) ? target : ranks[turn % ranks.length];
+      const source = ranks.includes(target) ? target : ranks[round % ranks.length];
       list.push({ source, target, box: piece });
       if (shape.length === 0) break;
     }
@@ -255,7 +255,7 @@ function transfers(from: Placement, to: Placement, shape: Shape): Delivery[] {
   return list;
 }
 
-/** Ranks that talk with each other, directly or through others; each in one list. */
+/** Ranks that communicate, directly or transitively; one list per connected component. */
 function talking(deliveries: readonly Delivery[], ranks: readonly number[]): number[][] {
   const parent = new Map(ranks.map((rank) => [rank, rank]));
   const find = (rank: number): number => {

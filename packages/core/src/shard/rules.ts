@@ -1,26 +1,26 @@
-// What a user asks of sharding: wishes in the program (pin nodes) and rules for named parts of it (from YAML or JSON),
-// nested, with rules of their own for gradients. Turns both into strategies for a mesh; all of it can be ignored.
+// Sharding constraints of the user: annotations in the program (pin nodes) and rules for named scopes (from YAML or JSON),
+// nested, with separate rules for gradients. Translates both into strategies for a mesh.
 import { functionOrder, type GraphFn, isOp, type Node, WeftError } from "../graph/index.js";
 import { factorsOf } from "../ops/index.js";
 import type { Strategy } from "./layout.js";
 import type { Mesh } from "./mesh.js";
 
-/** Results of a part of the program are cut along `axis` (from the end if negative) by a mesh axis; null: whole. */
+/** Results of a scope are split along `axis` (from the end if negative) by a mesh axis; null: replicated. */
 export interface ShardRule {
   axis: number | null;
-  /** The mesh axis; the first one where it is left out. */
+  /** The mesh axis. Default: the first one. */
   mesh?: string;
-  /** Use at most this many devices for the function. */
+  /** Maximum number of devices for the function. */
   devices?: number;
 }
 
 export interface ScopeRule {
   shard?: ShardRule;
-  /** For the gradient of the part; the same rule where it is left out. */
+  /** Rule for the gradient of the scope. Default: the same rule. */
   backward?: ShardRule;
 }
 
-/** Rules by the full name of a part, "encoder.0"; a part without one has that of the part around it. */
+/** Rules by the full name of a scope, "encoder.0"; a scope without a rule inherits that of its parent. */
 export type ShardRules = ReadonlyMap<string, ScopeRule>;
 
 const isObject = (x: unknown): x is Record<string, unknown> => typeof x === "object" && x !== null && !Array.isArray(x);
@@ -38,7 +38,7 @@ function parseRule(where: string, given: unknown): ShardRule {
   return { axis, ...(mesh === undefined ? {} : { mesh }), ...(devices === undefined ? {} : { devices }) };
 }
 
-/** Reads `{ scopes: { encoder: { shard: { axis: 0 }, backward: ..., scopes: { "0": ... } } } }`, checked. */
+/** Parses and checks `{ scopes: { encoder: { shard: { axis: 0 }, backward: ..., scopes: { "0": ... } } } }`. */
 export function parseRules(config: unknown): ShardRules {
   const rules = new Map<string, ScopeRule>();
   const visit = (scopes: unknown, prefix: string): void => {
@@ -62,7 +62,7 @@ export function parseRules(config: unknown): ShardRules {
   return rules;
 }
 
-/** The rule of a node by its part, or by the nearest part around it that has one. */
+/** The rule of a node's scope, or of the nearest enclosing scope that has one. */
 export function ruleOf(node: Node, rules: ShardRules): ShardRule | null {
   if (node.scope === null) return null;
   const { backward } = node.scope;
@@ -75,13 +75,13 @@ export function ruleOf(node: Node, rules: ShardRules): ShardRule | null {
 }
 
 export interface ShardingConstraints {
-  /** Mesh axes that wishes and rules name, in the order in which they first come. */
+  /** Mesh axes that annotations and rules name, in order of appearance. */
   axes: string[];
-  /** The fewest devices that they ask for. */
+  /** The smallest device limit of all rules. */
   devices: number;
-  /** Something shall be cut: then one device is no alternative. */
+  /** Something must be split: then one device is no alternative. */
   any: boolean;
-  /** There are wishes or rules at all; that a value be whole is one, and leaves it open whether anything is cut. */
+  /** There is any constraint; "replicated" is one that does not require a split. */
   pinned: boolean;
 }
 
@@ -105,7 +105,7 @@ export function shardingConstraints(fn: GraphFn, rules: ShardRules): ShardingCon
   return { axes: [...axes], devices, any, pinned: pinned || any };
 }
 
-/** Wishes and rules as strategies on a mesh; null where the user left it open. */
+/** Constraints as strategies on a mesh; null where the planner may choose. */
 export function constrainedStrategies(mesh: Mesh, rules: ShardRules): (node: Node) => Strategy | null {
   const known = (axis: string): boolean => mesh.axes.some(({ name }) => name === axis);
   return (node) => {
@@ -123,7 +123,7 @@ export function constrainedStrategies(mesh: Mesh, rules: ShardRules): (node: Nod
     const axis = rule.axis < 0 ? node.shape.length + rule.axis : rule.axis;
     const map = outputs[0][axis];
     const name = rule.mesh ?? mesh.axes[0].name;
-    // A part of the program has values without that dimension: those are left to the planner.
+    // Values of the scope without that dimension are left to the planner.
     if (map === undefined || map === null || factors[map.factor].size < 2 || !known(name)) return null;
     return { split: { [name]: map.factor }, carry: [] };
   };

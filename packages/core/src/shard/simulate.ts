@@ -1,5 +1,5 @@
-// Devices with a clock instead of arithmetic: how long the functions of all devices would take on a machine of given
-// rates, collective by collective. What comes out is a prediction and says so wherever it is printed.
+// Simulates the functions of all devices with a clock instead of arithmetic, on a machine of given rates, collective by
+// collective. The result is a prediction and is labeled so wherever it is printed.
 
 import { linkTime, type Rates, ratesAt, wholeOf, workTime } from "../cost/index.js";
 import { type CollectiveKind, functionOrder, type GraphFn, isOp, type Node, range } from "../graph/index.js";
@@ -11,17 +11,17 @@ import { Problem } from "./problem.js";
 
 export interface SimulatedRank {
   rank: number;
-  /** Seconds of arithmetic, and seconds in which this device could only wait for others or for data. */
+  /** Seconds of compute, and seconds in which this device only waited for others or for data. */
   compute: number;
   exposed: number;
   end: number;
 }
 
 export interface Simulated {
-  /** Until the last device is done. */
+  /** Until the last device finishes. */
   seconds: number;
   ranks: SimulatedRank[];
-  /** Every collective: when it began (the last member was ready) and how long it took. */
+  /** Every collective: its start (when the last member is ready) and duration. */
   collectives: { kind: CollectiveKind; start: number; seconds: number; bytes: number }[];
 }
 
@@ -36,7 +36,7 @@ interface Clock {
   ready: Map<Node, number>;
 }
 
-/** Time that each node needs on its device. */
+/** Seconds of a node on its device. */
 function timeOf(clock: Clock, node: Node, rates: Rates): number {
   const work = clock.problem.work.get(node);
   if (work === undefined || node.op === "collective") return 0;
@@ -45,7 +45,7 @@ function timeOf(clock: Clock, node: Node, rates: Rates): number {
   );
 }
 
-/** Runs a device up to its next collective; null when it is done. */
+/** Advances a device to its next collective; null at the end. */
 function advance(clock: Clock, rates: Rates): Node<"collective"> | null {
   const params = clock.problem.fn.params;
   for (; clock.at < clock.order.length; clock.at++) {
@@ -72,8 +72,8 @@ function advance(clock: Clock, rates: Rates): Node<"collective"> | null {
 }
 
 /**
- * The time that partitioned functions take. With `overlap` a collective starts when its operands are ready and runs
- * beside the arithmetic; without it the device does nothing else.
+ * Simulates partitioned functions. With `overlap` a collective starts when its operands are ready and overlaps compute;
+ * without it the device blocks.
  */
 export function simulate(parts: Partitioned, rates: Rates, options: { overlap?: boolean } = {}): Simulated {
   const overlap = options.overlap ?? true;
@@ -134,7 +134,7 @@ export interface SimulatedRow {
   result: Simulated;
 }
 
-/** Plans a function for each number of devices and lets the clock run; the first count is the baseline. */
+/** Plans and simulates a function for each number of devices; the first count is the baseline. */
 export function simulateCounts(
   name: string,
   fn: GraphFn,
@@ -157,7 +157,7 @@ export function simulateCounts(
   });
 }
 
-/** A table of simulated rows; every line says that it is one. */
+/** Formats simulated rows; every line is labeled as simulated. */
 export function simulatedTable(rows: readonly SimulatedRow[], rates: Rates): string {
   const widest = Math.max(...rows.map(({ name }) => name.length));
   const lines = rows.map(({ name, devices, seconds, speedup, plan: made, result }) => {

@@ -1,5 +1,5 @@
-// The collectives of a partitioned function as a whole: small all-reduces that do not wait for each other become one,
-// and all of them get the order in which every device issues them.
+// All collectives of a partitioned function: small independent all-reduces are bucketed, and every collective gets the
+// sequence number by which all devices issue it.
 import {
   amend,
   bytesOf,
@@ -14,13 +14,13 @@ import { build, make } from "../ops/index.js";
 import { rebuild } from "../transform/index.js";
 import type { Move } from "./reshard.js";
 
-/** A collective: the move that it does, the node whose value it moves, and the node of each device. */
+/** A collective: its move, the node whose value it moves, and the local node of each device. */
 export interface CollectiveSite extends Move {
   of: Node;
   nodes: Node[];
 }
 
-/** For every collective of one device: how many others it waits for, one after the other. */
+/** For every collective of one device, the length of the chain of collectives before it. */
 function depths(fn: GraphFn): Map<Node, number> {
   const depth = new Map<Node, number>();
   const found = new Map<Node, number>();
@@ -36,7 +36,7 @@ function depths(fn: GraphFn): Map<Node, number> {
 
 const localBytes = (node: Node): number => numel(node.shape) * bytesOf(node.dtype);
 
-/** Sums that are small, of one kind, and wait for equally many others: they cannot wait for each other. */
+/** Small sums of one kind and equal depth: they cannot depend on each other. */
 function buckets(fn: GraphFn, sites: readonly CollectiveSite[], limit: number): CollectiveSite[][] {
   const depth = depths(fn);
   const lists = new Map<string, { sites: CollectiveSite[]; bytes: number }[]>();
@@ -57,7 +57,7 @@ function buckets(fn: GraphFn, sites: readonly CollectiveSite[], limit: number): 
   return [...lists.values()].flat().flatMap((list) => (list.sites.length > 1 ? [list.sites] : []));
 }
 
-/** Replaces nodes and what depends on them. */
+/** Replaces nodes and rebuilds their users. */
 function substitute(fn: GraphFn, replaced: (node: Node, input: (node: Node) => Node) => Node | null): GraphFn {
   const map = new Map<Node, Node>(fn.params.map((param) => [param, param]));
   const visit = (root: Node): Node => {
@@ -78,7 +78,7 @@ function substitute(fn: GraphFn, replaced: (node: Node, input: (node: Node) => N
   return { params: fn.params, outputs: fn.outputs.map((output) => map.get(output)!) };
 }
 
-/** One all-reduce for the members of a bucket on one device, and what each of them becomes. */
+/** One all-reduce for the members of a bucket on one device, and the replacement of each member. */
 function joinBucket(members: readonly Node[], input: (node: Node) => Node): { node: Node; results: Node[] } {
   const flat = members.map((node) => build.reshape(input(node.inputs[0]), [numel(node.shape)]));
   const operand = build.concat(flat, 0);
@@ -151,7 +151,7 @@ export function bucketAllReduces(
   return { functions: rebuilt, sites: merged };
 }
 
-/** Numbers the collectives that are still needed: each as early as what it waits for allows, first made first. */
+/** Numbers the collectives that are still used: each as early as its dependencies allow, in order of creation. */
 export function numberCollectives(
   functions: readonly GraphFn[],
   sites: readonly CollectiveSite[],
@@ -159,7 +159,7 @@ export function numberCollectives(
   const [fn] = functions;
   const bySite = new Map(sites.map((site, i) => [site.nodes[0], i]));
   const params = new Set(fn.params);
-  /** Last collectives on every way to a node. */
+  /** The last collectives on every path to a node. */
   const behind = new Map<Node, Set<number>>();
   const waits = new Map<number, Set<number>>();
   for (const node of functionOrder(fn)) {

@@ -1,4 +1,4 @@
-// docs/sharding.md, kept true: every figure and picture of its worked example is computed here again.
+// Checks docs/sharding.md: every figure and drawing of its worked example is recomputed here.
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -55,7 +55,7 @@ const planOf = (fn: GraphFn): ShardingPlan =>
 const partsOf = (fn: GraphFn, p: ShardingPlan) =>
   partition(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
 
-test("the large batch", needsPage, () => {
+test("the example with a large batch is as documented", needsPage, () => {
   const fn = block(4096, 1024, 4096);
   const p = planOf(fn);
   holds(explainPlan(p));
@@ -65,12 +65,12 @@ test("the large batch", needsPage, () => {
   assert.equal(partsOf(fn, p).moves.length, 0);
 });
 
-test("the small batch", needsPage, () => {
+test("the example with a small batch is as documented", needsPage, () => {
   const fn = block(4, 1024, 4096);
   const p = planOf(fn);
   const parts = partsOf(fn, p);
   holds(explainPlan(p, parts.moves));
-  // By hand: the weights are read once, an eighth on each device, at 10 GB/s; then 4 x 1024 numbers are put together.
+  // By hand: the weights are read once, an eighth on each device, at 10 GB/s; then 4 x 1024 numbers are reduced.
   const reading = (2 * 1024 * 4096 * 4) / 8 / 10e9;
   const together = 10e-6 + (2 * 7 * 4 * 1024 * 4) / 8 / 1e9;
   assert.ok(Math.abs(p.seconds - reading - together) < 0.05 * p.seconds);
@@ -80,17 +80,17 @@ test("the small batch", needsPage, () => {
   );
 });
 
-test("the tiny one stays whole", needsPage, () => {
+test("a tiny layer stays on one device", needsPage, () => {
   holds(explainPlan(planOf(block(4, 64, 64))));
 });
 
-test("pictures", needsPage, () => {
+test("placements are drawn as documented", needsPage, () => {
   const grid = Mesh.of({ batch: 2, model: 4 });
   holds(drawPlacement(Placement.split(grid, [13, 8], { 0: "batch", 1: "model" }), [13, 8]));
   holds(drawPlacement(Placement.split(grid, [13, 8], { 1: "batch" }), [13, 8]));
 });
 
-test("the simulated machine", needsPage, () => {
+test("the simulated table is as documented", needsPage, () => {
   const a = build.input([16384, 16384], "float32");
   const b = build.input([16384, 16384], "float32");
   const rows = simulateCounts("16384 x 16384", { params: [a, b], outputs: [build.matmul(a, b)] }, [1, 2, 4, 8], h200);
@@ -99,7 +99,7 @@ test("the simulated machine", needsPage, () => {
   holds(table);
 });
 
-test("the clock agrees with the price where nothing overlaps, and overlap hides communication", () => {
+test("the simulation agrees with the estimated cost without overlap, and overlap hides communication", () => {
   for (const fn of [block(4096, 1024, 4096), block(4, 1024, 4096)]) {
     const p = planOf(fn);
     const { seconds, ranks, collectives } = simulate(partsOf(fn, p), machine, { overlap: false });
@@ -108,7 +108,7 @@ test("the clock agrees with the price where nothing overlaps, and overlap hides 
     const talking = collectives.reduce((n, c) => n + c.seconds, 0);
     for (const { exposed } of ranks) assert.ok(Math.abs(exposed - talking) < 1e-9);
   }
-  // Two independent chains: while the first one's sum is put together, the second one is computed.
+  // Two independent chains: while the first one's sum is reduced, the second one is computed.
   const x = build.input([64, 1 << 16], "float32");
   const w = build.input([1 << 16, 64], "float32");
   const z = build.input([2048, 2048], "float32");

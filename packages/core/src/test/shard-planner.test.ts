@@ -1,5 +1,5 @@
-// The planner's answers on rates that make them inevitable, its prices against what the partitioner then moves, and its
-// plans against the unsharded numbers.
+// The planner's choices on rates with one obvious answer, its estimates against what the partitioner moves, and its plans
+// against the unsharded results.
 import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
 import { parseRates, type Rates, ratesAt, sameLinks } from "../cost/index.js";
@@ -19,7 +19,7 @@ import {
 import { loopGradient, mlpStep, type Program, transformerStep } from "./programs.js";
 import { shardedProblems } from "./sharded.js";
 
-/** A round machine: 100 GFLOP/s, 10 GB/s, links of 1 GB/s that answer after 10 us. */
+/** A round machine: 100 GFLOP/s, 10 GB/s, links of 1 GB/s with a latency of 10 us. */
 const machine: Rates = {
   name: "round numbers",
   assumed: true,
@@ -55,29 +55,29 @@ const divided = (p: ShardingPlan, fn: GraphFn) =>
   partition(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
 
 const { links: _, ...machineAlone } = { ...machine, simple: 1e12 };
-/** The same machine as eight of it really are: alone 10 GB/s, and together no more than that. */
+/** The same machine with shared memory: 10 GB/s for one device, and no more for eight together. */
 const shared: Rates = {
   ...machineAlone,
   links: machine.links,
   crowded: { members: 8, rates: { ...machineAlone, bandwidth: [[1, 1.25e9]] } },
 };
 
-describe("answers for devices that share their memory", () => {
+describe("plans for devices that share their memory", () => {
   const pass = (elements: number): GraphFn => {
     const x = build.input([elements], "float32");
     return { params: [x], outputs: [build.neg(x)] };
   };
 
-  test("a pass over memory stays on one device, and a product is still shared", () => {
+  test("a memory-bound op stays on one device, and a product is still sharded", () => {
     assert.equal(planFor(pass(1 << 24)).mesh.size, 8);
     const p = planFor(pass(1 << 24), { rates: shared });
     assert.equal(p.mesh.size, 1);
-    // 134 MB at 10 GB/s and 16.8 million signs at a trillion a second.
+    // 134 MB at 10 GB/s and 16.8 million signs at a trillion per second.
     assert.ok(Math.abs(p.seconds - (1e-5 + 1e-6 + (8 * 2 ** 24) / 10e9 + 2 ** 24 / 1e12)) < 1e-9, String(p.seconds));
     assert.equal(planFor(product(4096, 1024, 1024), { rates: shared }).mesh.size, 8);
   });
 
-  test("between one and all, rates go down with the logarithm of the number", () => {
+  test("rates are interpolated by the logarithm of the number of devices", () => {
     const at = (devices: number): number => ratesAt(shared, devices).bandwidth[0][1];
     // An eighth for all eight: half for two, a quarter for four, and not less for more than were measured.
     for (const [devices, rate] of [
@@ -93,16 +93,16 @@ describe("answers for devices that share their memory", () => {
     assert.equal(ratesAt(machine, 8), machine);
   });
 
-  test("what saves less than devices are apart when they start stays on one", () => {
+  test("a gain smaller than the start skew of the devices stays on one device", () => {
     const gain = planFor(product(256, 256, 256));
-    // 336 us on one device against 42 us: shared. With answers that take a quarter of a millisecond it is not.
+    // 336 us on one device against 42 us: sharded. With a latency of a quarter of a millisecond it is not.
     assert.equal(gain.mesh.size, 8);
     const slow = { ...machine, links: sameLinks([{ members: 8, latency: 3e-4, bandwidth: 1e9 }]) };
     assert.equal(planFor(product(256, 256, 256), { rates: slow }).mesh.size, 1);
   });
 });
 
-describe("answers", () => {
+describe("plans", () => {
   test("a large product is split by rows over all devices and moves nothing", () => {
     const fn = product(4096, 4096, 4096);
     const p = planFor(fn);
@@ -115,7 +115,7 @@ describe("answers", () => {
     assert.ok(Math.abs(p.seconds - (2 * 4096 ** 3) / 8 / 100e9 - 1.1e-5) < 1e-9);
   });
 
-  test("a long contraction is split, and its small result put together", () => {
+  test("a long contraction is split, and its small result reduced", () => {
     const fn = product(8, 1 << 20, 8);
     const p = planFor(fn);
     assert.equal(p.mesh.size, 8);
@@ -129,7 +129,7 @@ describe("answers", () => {
     assert.equal(String(p.params[1]), "[d, -]");
   });
 
-  test("a small product stays whole, and no plan is dearer than one device", () => {
+  test("a small product is not split, and no plan is more expensive than one device", () => {
     const fn = product(64, 64, 64);
     const p = planFor(fn);
     assert.equal(p.mesh.size, 1);
@@ -140,7 +140,7 @@ describe("answers", () => {
     }
   });
 
-  test("4 of 8, where eight talk longer than they save", () => {
+  test("four of eight devices are used where communication of eight costs more than it saves", () => {
     const fn = product(1, 1 << 20, 1);
     const links = sameLinks([
       { members: 2, latency: 1e-5, bandwidth: 1e9 },
@@ -151,7 +151,7 @@ describe("answers", () => {
     const p = planFor(fn, { rates: { ...machine, bandwidth: [[1, 1e10]], links } });
     assert.equal(p.mesh.size, 4);
     assert.deepEqual(p.mesh.ranks, [0, 1, 2, 3]);
-    assert.match(explainPlan(p), /4 of 8 devices: more would talk longer than they save/);
+    assert.match(explainPlan(p), /4 of 8 devices: with more, communication would cost more than it saves/);
   });
 
   test("links that are too slow keep a training step on one device", () => {
@@ -162,13 +162,13 @@ describe("answers", () => {
     assert.match(explainPlan(p), /^One device/);
   });
 
-  test("planning turned off", () => {
+  test("planning can be disabled", () => {
     const p = planFor(product(4096, 4096, 4096), { enabled: false });
     assert.equal(p.mesh.size, 1);
     assert.equal(p.alternatives.length, 1);
   });
 
-  test("weights too large to repeat are split, data is not", () => {
+  test("weights too large to replicate are split, data is not", () => {
     const { fn } = mlpStep(16, 1024, 4096, 1000);
     const p = planFor(fn, { donated: fn.params.map((_, i) => i < fn.params.length - 2) });
     assert.equal(p.mesh.size, 8);
@@ -194,7 +194,7 @@ describe("answers", () => {
     assert.equal(received, (2 * 7 * (weights + 4)) / 8);
   });
 
-  test("placements that are given are kept", () => {
+  test("given placements are respected", () => {
     const fn = product(4096, 4096, 4096);
     const mesh = new Mesh([{ name: "d", size: 8 }], range(8));
     const columns = Placement.split(mesh, [4096, 4096], { 1: "d" });
@@ -208,7 +208,7 @@ describe("answers", () => {
 
 describe("plans compute the same numbers", () => {
   before(() => void useDevice(new ReferenceDevice()));
-  /** Machines on which different ways win. */
+  /** Machines on which different strategies win. */
   const machines: [string, Partial<Rates>][] = [
     ["cheap links", { call: 0, kernel: 0, links: sameLinks([{ members: 8, latency: 1e-12, bandwidth: 1e15 }]) }],
     [
@@ -247,8 +247,8 @@ describe("plans compute the same numbers", () => {
   }
 });
 
-describe("words and pictures", () => {
-  test("explain() names the choice, the prices and the machine", () => {
+describe("explanations and drawings", () => {
+  test("explain() names the choice, the costs and the machine", () => {
     const text = explainPlan(planFor(product(4096, 4096, 4096)));
     assert.match(
       text,
@@ -258,7 +258,7 @@ describe("words and pictures", () => {
     assert.match(text, /d=1 +1.37 s +1.37 s +0 +0 B +one device/);
   });
 
-  test("a grid, repeated parts, empty devices and pending sums are drawn", () => {
+  test("a grid, replicas, empty devices and pending sums are drawn", () => {
     const grid = Mesh.of({ batch: 2, model: 4 });
     assert.equal(
       drawPlacement(Placement.split(grid, [6, 8], { 0: "batch" }), [6, 8]),
@@ -278,7 +278,7 @@ describe("words and pictures", () => {
     assert.match(drawPlacement(waits, [4]), /each device of batch holds a part of a sum/);
   });
 
-  test("rates from a file are checked", () => {
+  test("rates from a file are validated", () => {
     assert.deepEqual(parseRates(JSON.parse(JSON.stringify(machine))), machine);
     assert.throws(() => parseRates({ ...machine, simple: 0 }), /"simple" is 0/);
     assert.throws(() => parseRates({ ...machine, bandwidth: [] }), /curve "bandwidth" has no points/);

@@ -1,5 +1,5 @@
-// What users may ask of sharding: wishes in the program, rules for its named parts, a rule of its own for gradients,
-// and that all of it can be ignored and means nothing on one device.
+// Sharding constraints: annotations in the program, rules for named scopes, separate rules for gradients. All of them can be
+// ignored and have no effect on one device.
 import assert from "node:assert/strict";
 import { afterEach, before, describe, test } from "node:test";
 import { h200 } from "../cost/index.js";
@@ -39,7 +39,7 @@ function expectEqual({ fn, args }: Traced, p: ShardingPlan): ReturnType<typeof p
   return parts;
 }
 
-describe("wishes in the program", () => {
+describe("sharding annotations in the program", () => {
   const program = (): Traced =>
     traced(
       (x, w) => [weft.shard(weft.matmul(weft.shard(x, { 0: "rows" }), w), { 0: "rows", 1: "columns" })],
@@ -47,7 +47,7 @@ describe("wishes in the program", () => {
       weft.randn([6, 12], { seed: 2 }),
     );
 
-  test("make the mesh that they name, and are kept however small the problem", () => {
+  test("create the mesh that they name, and are respected however small the problem", () => {
     const t = program();
     const p = planOf(t.fn);
     assert.deepEqual(
@@ -67,7 +67,7 @@ describe("wishes in the program", () => {
     assert.equal(find(program().fn, "pin").length, 0);
   });
 
-  test("go with the gradient, turned if asked", () => {
+  test("apply to the gradient, or to another dimension of it if given", () => {
     const loss = (options: object) => (x: Tensor) => weft.shard(x.mul(x), { 0: "a" }, options).square().sum();
     const dims = (options: object): string[][] => {
       const t = traced((x) => [weft.grad(loss(options))(x) as Tensor], weft.ones([4, 4]));
@@ -83,7 +83,7 @@ describe("wishes in the program", () => {
     ]);
   });
 
-  test("are batched, computed through, and refused where they make no sense", () => {
+  test("are batched, differentiated, and rejected where they are invalid", () => {
     const x = weft.arange(6).reshape([2, 3]);
     const mapped = weft.vmap((row: Tensor) => weft.shard(row, { 0: "a" }).mul(2))(x);
     assert.deepEqual([...mapped.dataSync()], [0, 2, 4, 6, 8, 10]);
@@ -93,7 +93,7 @@ describe("wishes in the program", () => {
   });
 });
 
-describe("rules for named parts", () => {
+describe("rules for named scopes", () => {
   const model = (): Traced =>
     traced(
       (x, a, b) => {
@@ -110,7 +110,7 @@ describe("rules for named parts", () => {
   const inPart = (name: string, backward: boolean) => (node: Node) =>
     node.scope?.name === name && node.scope.backward === backward;
 
-  test("names survive simplification and copies, and gradients carry them with a mark", () => {
+  test("scope names survive simplification and copies, and gradients carry them with a marker", () => {
     const { fn } = model();
     assert.equal(find(fn, "matmul", inPart("encoder.0", false)).length, 1);
     assert.equal(find(fn, "matmul", inPart("head", false)).length, 1);
@@ -123,7 +123,7 @@ describe("rules for named parts", () => {
     assert.notEqual(plain("a"), plain("b"));
   });
 
-  test("cut what their part computes, forward and backward by rules of their own", () => {
+  test("split what their scope computes, forward and backward by separate rules", () => {
     const t = model();
     const rules = parseRules({
       scopes: {
@@ -139,7 +139,7 @@ describe("rules for named parts", () => {
     for (const node of find(t.fn, "matmul", inPart("encoder.0", true))) assert.equal(placed(node), "[-, d]");
   });
 
-  test("nest: the nearest part counts; devices and mesh axes can be named", () => {
+  test("nest: the nearest scope counts; devices and mesh axes can be named", () => {
     const t = model();
     const rules = parseRules({
       scopes: { encoder: { shard: { axis: 0 }, scopes: { 0: { shard: { axis: -1, mesh: "wide", devices: 4 } } } } },
@@ -152,7 +152,7 @@ describe("rules for named parts", () => {
     assert.equal(planOf(t.fn, { rules, ignoreAnnotations: true }).mesh.size, 1);
   });
 
-  test("bad rules are refused by name", () => {
+  test("invalid rules are rejected by name", () => {
     assert.throws(() => parseRules({}), /give \{ scopes/);
     assert.throws(() => parseRules({ scopes: { a: { shards: {} } } }), /scope a: "shards" is not one of/);
     assert.throws(() => parseRules({ scopes: { a: { shard: { axis: "x" } } } }), /scope a.shard.axis: a whole number/);
@@ -164,7 +164,7 @@ describe("rules for named parts", () => {
   });
 });
 
-test("debug.sharding says who holds a tensor", () => {
+test("debug.sharding draws which device holds which part", () => {
   const x = weft.ones([4, 2]);
   assert.equal(weft.debug.sharding(x), "[4, 2] is whole on reference");
   const mesh = Mesh.of({ d: 2 });

@@ -1,23 +1,25 @@
-// One rank's batch as a single int32 array, so that a step needs one upload: per row its sample number, class, length,
-// random key, the size of the global batch, whether this rank wants to stop and where the step is taken down (the trainer
-// sets these two, in the first row), then the ids. Rows of length 0 fill the batch up and weigh nothing.
+// One rank's batch as a single int32 array, so that a step needs one upload. Each row holds its sample number, class,
+// length, random key, global batch size, stop flag and log row (the trainer sets these two in the first row), then the
+// ids. Rows of length 0 are padding with zero weight.
 import { threefry2x32 } from "@weft/core/internal/ops";
 import { type Epoch, shareOf } from "./epoch.js";
 import type { TokenSet } from "./tokens.js";
 
 /** Columns before the ids. */
 export const columns = { sample: 0, label: 1, length: 2, key0: 3, key1: 4, total: 5, stop: 6, place: 7 } as const;
+/** Number of columns before the ids. */
 export const headColumns = 8;
 
+/** A packed micro-batch of one rank. */
 export interface Batch {
   epoch: number;
-  /** Of the optimiser's step within the epoch, from 0. */
+  /** Index of the optimizer step within the epoch, from 0. */
   index: number;
-  /** Micro-step within the optimiser's step, from 0. */
+  /** Micro-step within the optimizer step, from 0. */
   micro: number;
   /** Rows that hold a sample. */
   samples: number;
-  /** Samples of the whole step, over all ranks and micro-steps. */
+  /** Samples of the step, over all ranks and micro-steps. */
   total: number;
   rows: number;
   length: number;
@@ -28,7 +30,7 @@ export interface Batch {
 export interface BatchShape {
   rank: number;
   ranks: number;
-  /** Micro-steps of an optimiser step. */
+  /** Micro-steps per optimizer step. */
   accumulation: number;
   /** Rows of one micro-batch on one rank. */
   rows: number;
@@ -61,9 +63,9 @@ export function fillBatch(
     if (row >= end - start) continue;
     const sample = plan.order[first + start + row];
     const from = set.offsets[sample];
-    // A text without a word is one padding token long: it has a class to be predicted, from nothing.
+    // An empty text is one padding token long: its class is still predicted.
     const tokens = Math.max(1, Math.min(length, set.offsets[sample + 1] - from));
-    // Keyed by sample and epoch, not by rank: what is dropped does not depend on how many ranks there are.
+    // Keyed by sample and epoch, not by rank: dropout does not depend on the number of ranks.
     const [key0, key1] = threefry2x32(seed >>> 0, forDropout, sample, epoch);
     data[at + columns.sample] = sample;
     data[at + columns.label] = set.labels[sample];

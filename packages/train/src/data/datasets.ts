@@ -1,5 +1,5 @@
-// The data sets that Weft knows, and how their splits are read: CSV, JSON lines, Parquet, or a folder a class. Which
-// files are there decides the format. Knows nothing of tokens.
+// The supported data sets and readers for their splits: CSV, JSON lines, Parquet, or one folder per class. The existing
+// files decide the format.
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { homedir } from "node:os";
@@ -10,21 +10,24 @@ import { trainSettings } from "../settings.js";
 import { syntheticClasses, syntheticTable } from "./synthetic.js";
 import { DataError, TableBuilder, type TextTable } from "./table.js";
 
+/** Split of a data set. */
 export type DatasetSplit = "train" | "test";
+/** All splits. */
 export const splits: readonly DatasetSplit[] = ["train", "test"];
 
 interface DatasetInfo {
   classes: readonly string[];
-  /** CSV files: how many columns, the first of which is the class. */
+  /** CSV files: number of columns; the first is the class. */
   columns: number;
   /** The number of the first class in CSV files. */
   firstLabel: number;
   /** The folder of each class, where the split is a folder. */
   folders: readonly string[];
-  /** Where the hub keeps the Parquet file of each split. */
+  /** Path of each split's Parquet file on the hub. */
   hub: { repository: string; files: Record<DatasetSplit, string> } | null;
 }
 
+/** Supported data sets by name. */
 export const datasets = {
   ag_news: {
     classes: ["World", "Sports", "Business", "Sci/Tech"],
@@ -49,11 +52,13 @@ export const datasets = {
   synthetic: { classes: syntheticClasses, columns: 2, firstLabel: 0, folders: syntheticClasses, hub: null },
 } as const satisfies Record<string, DatasetInfo>;
 
+/** Name of a supported data set. */
 export type DatasetName = keyof typeof datasets;
+/** Names of the supported data sets. */
 export const datasetNames = Object.keys(datasets) as DatasetName[];
 export const infoOf = (name: DatasetName): DatasetInfo => datasets[name];
 
-/** Where downloads and token files are kept. */
+/** Folder of downloads and token files. */
 export const dataHome = (): string =>
   trainSettings.datasets.get() ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "weft", "data");
 
@@ -64,9 +69,9 @@ export interface DatasetSource {
   dataset: DatasetName;
   split: DatasetSplit;
   path: string;
-  /** Of the bytes that were read. */
+  /** Hash of the bytes that were read. */
   sha256: string;
-  /** Reads the texts; called only where no token file exists. */
+  /** Reads the texts; called only if there is no token file. */
   read(): Promise<TextTable>;
 }
 
@@ -116,7 +121,7 @@ function fileSource(dataset: DatasetName, split: DatasetSplit, path: string, rea
   return source;
 }
 
-/** Made here: 2,000 training and 500 test rows. */
+/** Generated: 2,000 training and 500 test rows. */
 function syntheticSource(split: DatasetSplit): DatasetSource {
   const options = { rows: split === "train" ? 2000 : 500, seed: split === "train" ? 1 : 2 };
   return {
@@ -151,7 +156,7 @@ function readCsvTable(source: DatasetSource, bytes: Buffer): TextTable {
   try {
     for (const { fields, line } of readCsv(bytes, source.path, columns)) {
       const label = fields[0].toString("utf8");
-      // A first row that names its columns is a header.
+      // A first row with column names is a header.
       if (line === 1 && /^[a-z_ ]+$/i.test(label)) continue;
       table.add(classOf(source, label, `${source.path}:${line}`, firstLabel), fields.slice(1));
     }
@@ -214,7 +219,7 @@ function folderSource(dataset: DatasetName, split: DatasetSplit, tree: string): 
       throw new DataError(
         `${folder} is missing; a split of ${dataset} has the folders ${infoOf(dataset).folders.join(", ")}`,
       );
-    // Sorted: the order of the system's listing is not the same everywhere.
+    // Sorted, because the order of directory listings is not defined.
     for (const file of readdirSync(folder).sort()) {
       const bytes = readFileSync(join(folder, file));
       hash.update(`${name}/${file}:${bytes.length}:`).update(bytes);

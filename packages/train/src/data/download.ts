@@ -1,5 +1,5 @@
-// Data sets from the hub: its Parquet files, resumed where a download broke off, checked against the hub's own checksum,
-// renamed into place only when they are whole.
+// Downloads data sets from the hub: Parquet files, resumed after interruption, verified against the hub's checksum, and
+// renamed into place when complete.
 import { createHash } from "node:crypto";
 import { createReadStream, existsSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { open } from "node:fs/promises";
@@ -8,28 +8,31 @@ import { trainSettings } from "../settings.js";
 import { type DatasetName, type DatasetSplit, dataHome, infoOf, splits } from "./datasets.js";
 import { DataError } from "./table.js";
 
+/** Options of `download`. */
 export interface DownloadOptions {
-  /** Base address of the hub; https://huggingface.co unless told otherwise (or WEFT_HUB). */
+  /** Base URL of the hub; https://huggingface.co by default (or WEFT_HUB). */
   hub?: string;
-  /** The folder that gets train.parquet and test.parquet; the cache by default. */
+  /** Target folder of train.parquet and test.parquet; the cache by default. */
   folder?: string;
-  /** Fetch again what is already there. */
+  /** Download existing files again. */
   force?: boolean;
   signal?: AbortSignal;
   onProgress?: (file: string, done: number, total: number | null) => void;
 }
 
+/** A downloaded file. */
 export interface Downloaded {
   split: DatasetSplit;
   path: string;
   bytes: number;
   sha256: string;
-  /** "there": it had been fetched before. */
+  /** "there": it was downloaded before. */
   how: "there" | "fetched" | "resumed";
 }
 
 const attempts = 4;
 
+/** Downloads the splits of a data set; resumes partial files and verifies checksums. */
 export async function download(dataset: DatasetName, options: DownloadOptions = {}): Promise<Downloaded[]> {
   const { hub } = infoOf(dataset);
   if (hub === null) throw new DataError(`${dataset} is made on the fly; there is nothing to fetch`);
@@ -45,12 +48,12 @@ export async function download(dataset: DatasetName, options: DownloadOptions = 
 }
 
 interface Expected {
-  /** What the hub says: of files in large-file storage it knows the SHA-256. */
+  /** Metadata of the hub: the SHA-256 of files in large-file storage. */
   sha256: string | null;
   size: number | null;
 }
 
-/** Follows redirects by hand: the checksum stands on the hub's own answer, not on that of its storage. */
+/** Follows redirects manually: the checksum is in the hub's response, not in that of its storage. */
 async function request(
   url: string,
   headers: Record<string, string>,
@@ -101,7 +104,7 @@ async function fetchFile(
         throw error instanceof DataError
           ? error
           : new DataError(
-              `${url}: could not be fetched: ${reasonOf(error)}; what arrived is kept, and the next call goes on from there`,
+              `${url}: could not be fetched: ${reasonOf(error)}; what arrived is kept, and the next call continues from there`,
             );
       await new Promise((resolve) => setTimeout(resolve, 200 * 2 ** attempt));
     }
@@ -113,11 +116,11 @@ function reasonOf(error: unknown): string {
   return cause instanceof Error ? `${message} (${cause.message})` : message;
 }
 
-/** Fetches what is missing of a file. */
+/** Downloads the missing part of a file. */
 async function append(url: string, split: DatasetSplit, partial: string, options: DownloadOptions): Promise<Expected> {
   const have = existsSync(partial) ? statSync(partial).size : 0;
   const [answer, expected] = await request(url, have > 0 ? { range: `bytes=${have}-` } : {}, options.signal);
-  // The rest of a whole file is empty, and servers say so by refusing the range.
+  // The rest of a complete file is empty, and servers refuse that range.
   if (answer.status === 416 && have > 0) {
     await answer.body?.cancel();
     return expected;

@@ -1,21 +1,23 @@
-// The order of an epoch: which samples form which global batch, and which rows of it belong to a rank. Decided by seed and
-// epoch alone, so any number of ranks sees the same global batches; every sample appears once.
+// The order of an epoch: the samples of each global batch and each rank's rows of it. It depends on seed and epoch
+// only, so any number of ranks sees the same global batches; every sample appears once.
 import { threefry2x32 } from "@weft/core/internal/ops";
 import { DataError } from "./table.js";
 
+/** What determines the order of an epoch. */
 export interface EpochOptions {
   rows: number;
-  /** Samples of all ranks and micro-steps of one optimiser step. */
+  /** Samples of one optimizer step over all ranks and micro-steps. */
   globalBatch: number;
   seed: number;
-  /** Lengths that batches are padded to, rising; the last one is the longest that is kept. */
+  /** Ascending lengths that batches are padded to; longer texts are truncated to the last. */
   lengths: readonly number[];
   /** false: in file order (evaluation). */
   shuffle: boolean;
 }
 
+/** The batches of one epoch. */
 export interface Epoch {
-  /** Samples in the order in which they are used. */
+  /** Samples in order of use. */
   order: Uint32Array;
   /** Batch i is order[starts[i]] to order[starts[i + 1]]. */
   starts: Uint32Array;
@@ -23,10 +25,10 @@ export interface Epoch {
   padded: Uint32Array;
 }
 
-/** Batches within this many are sorted by length together; then the batches are shuffled. */
+/** Window in batches that is sorted by length; then the batches are shuffled. */
 const window = 64;
 
-/** Random keys by counter: sample (or batch) and epoch decide. */
+/** Counter-based random keys, from sample (or batch) and epoch. */
 export function shuffled(count: number, seed: number, epoch: number, purpose: number): Uint32Array {
   const keys = new Float64Array(count);
   for (let i = 0; i < count; i++) {
@@ -40,6 +42,7 @@ export function shuffled(count: number, seed: number, epoch: number, purpose: nu
 const forSamples = 0x73616d70;
 const forBatches = 0x62617463;
 
+/** Plans the batches of an epoch. */
 export function planEpoch(options: EpochOptions, epoch: number, lengthOf: (row: number) => number): Epoch {
   const { rows, globalBatch, seed, lengths, shuffle } = options;
   if (rows === 0) throw new DataError("the data set is empty");
@@ -47,14 +50,14 @@ export function planEpoch(options: EpochOptions, epoch: number, lengthOf: (row: 
   const order = shuffle ? shuffled(rows, seed, epoch, forSamples) : Uint32Array.from({ length: rows }, (_, i) => i);
   const longest = lengths[lengths.length - 1];
   const clipped = (row: number): number => Math.min(longest, lengthOf(row));
-  // With one length there is nothing to gain from sorting.
+  // With one length sorting has no benefit.
   if (lengths.length > 1)
     for (let first = 0; first < rows; first += window * globalBatch)
       order
         .subarray(first, Math.min(rows, first + window * globalBatch))
         .sort((a, b) => clipped(a) - clipped(b) || a - b);
   let place = Uint32Array.from({ length: batches }, (_, i) => i);
-  // The short batch stays the last one: a step that weighs less comes at the end.
+  // The incomplete batch stays last.
   if (shuffle && lengths.length > 1) {
     const full = Math.floor(rows / globalBatch);
     place = Uint32Array.from([...shuffled(full, seed, epoch, forBatches), ...place.subarray(full)]);
@@ -75,7 +78,7 @@ export function planEpoch(options: EpochOptions, epoch: number, lengthOf: (row: 
   return result;
 }
 
-/** The rows of a batch of `count` samples that part `part` of `parts` works on; sizes differ by one at most. */
+/** The rows of a batch of `count` samples for part `part` of `parts`; sizes differ by at most one. */
 export function shareOf(count: number, part: number, parts: number): [start: number, end: number] {
   return [Math.floor((count * part) / parts), Math.floor((count * (part + 1)) / parts)];
 }

@@ -1,5 +1,5 @@
-// A part of the training rows held out for choosing settings, so that the test split is looked at once, at the end. Which rows
-// is decided by the seed alone; both parts are token files of their own, mapped like any other.
+// Holds out a share of the training rows for choosing settings, so that the test split is evaluated once. The seed
+// decides which rows; both parts are token files.
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { shuffled } from "./epoch.js";
@@ -8,13 +8,14 @@ import { readTokens, type TokenSet, writeTokens } from "./tokens.js";
 
 const forHoldout = 0x686f6c64;
 
+/** Training rows divided into two parts. */
 export interface HeldOut {
-  /** What is left to train on. */
+  /** The remaining training rows. */
   train: TokenSet;
   held: TokenSet;
 }
 
-/** Holds out `share` of the rows, one at least; in both parts rows stay in the order of the file. */
+/** Holds out `share` of the rows, at least one; both parts keep the file order. */
 export function holdOut(set: TokenSet, share: number, seed: number): HeldOut {
   const count = Math.max(1, Math.round(set.rows * share));
   if (count >= set.rows)

@@ -1,5 +1,4 @@
-// weft/data: text data sets as tokens: read, fetched, tokenised once, shuffled, divided over ranks, prefetched. Knows
-// nothing of models.
+// @weft/train/data: text data sets as tokens: downloaded, tokenized once, shuffled, divided over ranks, prefetched.
 export { type Batch, columns, headColumns, rowsPerRank } from "./batch.js";
 export {
   type DatasetName,

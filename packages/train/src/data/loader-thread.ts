@@ -1,4 +1,4 @@
-// The body of a loader thread: fills its ring ahead of the trainer, waits while it is full, ends when it is told to.
+// The body of a loader thread: fills its ring buffer ahead of the trainer, waits while it is full, and ends on request.
 import { workerData } from "node:worker_threads";
 import { BatchMaker, Cursor, controls, type LoaderTask, slotHead } from "./loader.js";
 import { limitRows, readTokens } from "./tokens.js";

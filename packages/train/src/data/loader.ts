@@ -1,33 +1,35 @@
-// Loaders: batches in order over epochs without end. Inline, or prepared by threads that live as long as the loader
-// and stay a few batches ahead through a ring of shared memory; the trainer takes them without copying.
+// Loaders: an endless sequence of batches in epoch order. Batches are made inline, or by threads that stay a few
+// batches ahead through a ring buffer in shared memory; the trainer reads them without copying.
 import { Worker } from "node:worker_threads";
 import { type Batch, type BatchShape, fillBatch, headColumns } from "./batch.js";
 import { type Epoch, type EpochOptions, planEpoch } from "./epoch.js";
 import { DataError } from "./table.js";
 import type { TokenSet } from "./tokens.js";
 
+/** Options of a loader. */
 export interface LoaderOptions extends Omit<EpochOptions, "rows">, BatchShape {
-  /** Threads; 0: batches are made when they are asked for. */
+  /** Number of threads; 0 makes batches on demand. */
   loaders: number;
-  /** Batches that each thread keeps ready. */
+  /** Batches prefetched by each thread. */
   prefetch: number;
 }
 
-/** Where in the data a run stands: the next batch to be used. */
+/** Position of a run in the data: the next batch. */
 export interface Position {
   epoch: number;
   index: number;
 }
 
+/** A source of micro-batches for one rank. */
 export interface Loader {
-  /** Optimiser steps of an epoch. */
+  /** Optimizer steps per epoch. */
   readonly stepsPerEpoch: number;
   /** The next micro-batch. Its array is valid until the next call. */
   next(): Batch;
   close(): void;
 }
 
-/** The micro-batches from a position on, with the plan of each epoch made once. */
+/** Generates micro-batches from a position on; each epoch is planned once. */
 export class BatchMaker {
   #epoch = -1;
   #plan: Epoch | null = null;
@@ -50,7 +52,7 @@ export class BatchMaker {
   }
 }
 
-/** Counts micro-batches through steps and epochs. */
+/** Advances a position through micro-steps, steps and epochs. */
 export class Cursor {
   constructor(
     public epoch: number,
@@ -68,6 +70,7 @@ export class Cursor {
   }
 }
 
+/** Opens a loader at a position. */
 export function openLoader(set: TokenSet, options: LoaderOptions, from: Position): Loader {
   return options.loaders === 0 ? inlineLoader(set, options, from) : new ThreadLoader(set, options, from);
 }
@@ -86,13 +89,13 @@ function inlineLoader(set: TokenSet, options: LoaderOptions, from: Position): Lo
   };
 }
 
-/** What a thread is told; the token file is mapped there anew. */
+/** Arguments of a thread; it maps the token file itself. */
 export interface LoaderTask {
   file: string;
   rows: number;
   options: LoaderOptions;
   from: Position;
-  /** This thread makes every `stride`-th micro-batch from `first` on. */
+  /** The thread makes every `stride`-th micro-batch from `first` on. */
   first: number;
   stride: number;
   ring: SharedArrayBuffer;
@@ -100,9 +103,9 @@ export interface LoaderTask {
   control: SharedArrayBuffer;
 }
 
-/** Places in the control block: batches made, batches used, stop, trouble. */
+/** Indices in the control block: batches made, batches used, stop, error. */
 export const controls = { made: 0, used: 1, stop: 2, failed: 3 } as const;
-/** Words at the start of a slot that describe its batch. */
+/** Header words of a slot. */
 export const slotHead = 6;
 
 export const slotWordsOf = (options: LoaderOptions): number =>
@@ -131,7 +134,7 @@ class ThreadLoader implements Loader {
     this.#rows = options.rows;
     this.stepsPerEpoch = Math.ceil(set.rows / options.globalBatch);
     this.#slotWords = slotWordsOf(options);
-    // Two at least: one is in the trainer's hands while the next is being made.
+    // At least two: the trainer uses one while the next is made.
     this.#prefetch = Math.max(2, options.prefetch);
     this.#threads = Array.from({ length: options.loaders }, (_, first) => {
       const ring = new SharedArrayBuffer(4 * this.#slotWords * this.#prefetch);
@@ -186,7 +189,7 @@ class ThreadLoader implements Loader {
     if (this.#held === null) return;
     this.#held.used++;
     Atomics.store(this.#held.control, controls.used, this.#held.used);
-    // Half a ring at a time: a thread that is woken for each batch takes the core away in the middle of a step.
+    // Wake a thread for half a ring at a time: waking it for each batch would take the core during a step.
     if (this.#held.used % (this.#prefetch >> 1) === 0) Atomics.notify(this.#held.control, controls.used);
     this.#held = null;
   }

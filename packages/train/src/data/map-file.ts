@@ -1,5 +1,4 @@
-// A file as memory: mapped by the system, so that all ranks and loaders of a machine share one copy. Where the C library
-// cannot be called, the file is read.
+// Maps a file into memory, so that all ranks and loaders of a machine share one copy. Falls back to reading the file.
 import { closeSync, fstatSync, openSync, readFileSync } from "node:fs";
 import koffi from "koffi";
 
@@ -13,7 +12,7 @@ type MapFunction = (
 ) => unknown;
 
 const readWrite = 3;
-/** Private: a stray write would stay in this process. */
+/** MAP_PRIVATE: writes stay in this process. */
 const mapPrivate = 2;
 
 let map: MapFunction | null | undefined;
@@ -28,7 +27,7 @@ function mapper(): MapFunction | null {
   return map;
 }
 
-/** The bytes of a file. It must not be changed in place afterwards; files that are replaced by a rename are safe. */
+/** The bytes of a file. It must not be modified in place afterwards; replacing it by rename is safe. */
 export function mapFile(path: string): ArrayBuffer {
   const call = mapper();
   const fd = openSync(path, "r");
@@ -36,7 +35,7 @@ export function mapFile(path: string): ArrayBuffer {
     const { size } = fstatSync(fd);
     if (call !== null && size > 0) {
       const address = call(null, size, readWrite, mapPrivate, fd, 0);
-      // MAP_FAILED is -1. The mapping lives as long as the process: views of it may be anywhere.
+      // MAP_FAILED is -1. The mapping is never removed, because views of it may exist anywhere.
       if (koffi.address(address) !== 0xffffffffffffffffn) return koffi.view(address, size);
     }
   } finally {

@@ -1,5 +1,5 @@
-// A data set of our own: made-up headlines on four subjects, the same on every machine. Enough to try everything without a
-// download; not a benchmark of anything.
+// A synthetic data set: generated headlines on four subjects, identical on every machine. For trying the trainer
+// without a download; not a benchmark.
 import { threefry2x32 } from "@weft/core/internal/ops";
 import { TableBuilder, type TextTable } from "./table.js";
 
@@ -29,17 +29,19 @@ const common = (
   "returns opens closes waits grows falls keeps leaves brings makes finds small large quiet busy first last again people morning"
 ).split(" ");
 
-/** Numbers in [0, 1) by counter: row and place decide, nothing else. */
+/** Counter-based numbers in [0, 1), from row and position. */
 const draw = (seed: number, row: number, place: number): number =>
   threefry2x32(seed, 0x73796e74, row, place)[0] / 2 ** 32;
 
+/** Options of the synthetic data set. */
 export interface SyntheticOptions {
   rows: number;
   seed: number;
-  /** Share of the rows whose words come from another class than the label says. */
+  /** Share of rows whose words come from another class than the label. */
   noise?: number;
 }
 
+/** Generates the synthetic data set. */
 export function syntheticTable({ rows, seed, noise = 0.05 }: SyntheticOptions): TextTable {
   const table = new TableBuilder();
   for (let row = 0; row < rows; row++) {

@@ -1,12 +1,12 @@
-// Texts with their classes as one block of UTF-8 bytes: fifty thousand reviews are one Buffer and an array of offsets, not
-// fifty thousand strings. Knows no file format and no tokenizer.
+// Texts with their classes as one block of UTF-8 bytes and an array of offsets, instead of one string per text.
 import { WeftError } from "@weft/core/internal/graph";
 
-/** What is wrong with a data set: the message names the file, the row and the remedy. */
+/** A data set is invalid; the message names the file, the row and the remedy. */
 export class DataError extends WeftError {
   override name = "DataError";
 }
 
+/** Texts with their classes. */
 export interface TextTable {
   readonly rows: number;
   readonly bytes: Buffer;
@@ -15,9 +15,10 @@ export interface TextTable {
   readonly labels: Int32Array;
 }
 
-/** 4 GiB of text: what offsets of 32 bits can name. */
+/** Maximum bytes of text: 32-bit offsets. */
 const mostBytes = 2 ** 32 - 1;
 
+/** Builds a table of texts. */
 export class TableBuilder {
   #bytes = Buffer.allocUnsafe(1 << 20);
   #used = 0;
@@ -28,7 +29,7 @@ export class TableBuilder {
     return this.#labels.length;
   }
 
-  /** One row: the parts become its text, joined by a space. */
+  /** Appends a row: the parts joined by a space. */
   add(label: number, parts: readonly (Buffer | string)[]): void {
     parts.forEach((part, i) => {
       if (i > 0) this.#append(space);

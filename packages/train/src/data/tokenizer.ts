@@ -1,11 +1,13 @@
-// Tokenizers: bytes of text in, ids out; id 0 is padding and never a token. The hash tokenizer needs no file: lower-case,
-// split at white space, FNV-1a over the code points of a word, as `lower().split()` and a loop over `ord` do in Python.
+// Tokenizers: from bytes of text to ids; id 0 is padding and never a token. The hash tokenizer needs no file:
+// lower-case, split at white space, FNV-1a over the code points of a word, as `lower().split()` and a loop over `ord`
+// do in Python.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { DataError, type TextTable } from "./table.js";
 
+/** Converts text to ids. */
 export interface Tokenizer {
-  /** Decides ids: part of the name of a token file. */
+  /** Identifies the tokenizer: part of the name of a token file. */
   readonly identity: string;
   /** Ids are below this. */
   readonly vocabulary: number;
@@ -17,7 +19,7 @@ export interface Tokenizer {
 export class IdList {
   ids = new Int32Array(1 << 16);
   length = 0;
-  /** Room for so many more. */
+  /** Ensures capacity for more ids. */
   reserve(more: number): void {
     if (this.length + more <= this.ids.length) return;
     const larger = new Int32Array(Math.max(this.length + more, 2 * this.ids.length));
@@ -39,7 +41,7 @@ const ascii = Uint8Array.from({ length: 256 }, (_, c) => {
   if (c === 32 || (c >= 9 && c <= 13) || (c >= 28 && c <= 31)) return 0;
   return c >= 65 && c <= 90 ? c + 32 : c;
 });
-// NUL is a character of a word, and must not look like white space.
+// NUL is a word character and must not be taken for white space.
 const nul = 254;
 ascii[0] = nul;
 
@@ -55,7 +57,7 @@ const wideSpaces: ReadonlySet<number> = new Set([
   ...Array.from({ length: 11 }, (_, i) => 0x2000 + i),
 ]);
 
-/** The only letter whose lower case depends on its neighbours. */
+/** The only letter whose lower case depends on its neighbors. */
 const sigma = 0x3a3;
 const lowered = new Map<number, readonly number[]>();
 
@@ -68,7 +70,7 @@ function lowerCase(point: number): readonly number[] {
   return found;
 }
 
-/** The code point at a byte and its length in bytes, as point * 8 + length; damaged text gives U+FFFD, a byte at a time. */
+/** The code point at a byte and its length in bytes, as point * 8 + length; invalid bytes give U+FFFD each. */
 function decode(bytes: Buffer, at: number, end: number): number {
   const first = bytes[at];
   const more = first >= 0xf0 && first < 0xf5 ? 3 : first >= 0xe0 ? 2 : first >= 0xc2 ? 1 : 0;
@@ -87,13 +89,14 @@ function decode(bytes: Buffer, at: number, end: number): number {
 
 const fold = (hash: number, point: number): number => Math.imul(hash ^ point, prime);
 
-/** A word with a sigma, by the language's own rules. */
+/** Lower-cases a word with a sigma by the language's rules. */
 function hashWord(word: string): number {
   let hash = offset;
   for (const c of word.toLowerCase()) hash = fold(hash, c.codePointAt(0) as number);
   return hash;
 }
 
+/** A tokenizer that hashes words; it needs no file. */
 export function hashTokenizer(vocabulary: number): Tokenizer {
   if (!Number.isInteger(vocabulary) || vocabulary < 2)
     throw new DataError(`a hash vocabulary needs at least 2 ids (0 is padding), got ${vocabulary}`);
@@ -102,7 +105,7 @@ export function hashTokenizer(vocabulary: number): Tokenizer {
     identity: `hash fnv1a ${vocabulary}`,
     vocabulary,
     encode(bytes, start, end, out) {
-      // A word has one byte at least, and something between it and the next.
+      // Upper bound: a word has at least one byte and a separator.
       out.reserve((end - start + 1) >> 1);
       const { ids } = out;
       let { length } = out;
@@ -110,7 +113,7 @@ export function hashTokenizer(vocabulary: number): Tokenizer {
         const wordStart = at;
         let hash = offset;
         let c = 0;
-        // The inner loop of it all: letters, digits and punctuation of ASCII.
+        // Inner loop: ASCII letters, digits and punctuation.
         while (at < end && (c = ascii[bytes[at]]) < nul && c !== 0) {
           hash = Math.imul(hash ^ c, prime);
           at++;
@@ -131,7 +134,7 @@ export function hashTokenizer(vocabulary: number): Tokenizer {
   };
 }
 
-/** Goes on with a word that has characters beyond ASCII: its hash, where it ends, and how wide the space after it is. */
+/** Continues a word with non-ASCII characters: its hash, its end, and the width of the following space. */
 function wideWord(
   bytes: Buffer,
   from: number,
@@ -172,7 +175,7 @@ interface TokenizerFile {
   added_tokens?: { id: number; content: string }[];
 }
 
-/** WordPiece, BPE or Unigram from a `tokenizer.json`. Its ids are moved up by one, because 0 is our padding. */
+/** WordPiece, BPE or Unigram from a `tokenizer.json`. Its ids are shifted by one, because 0 is padding. */
 export async function fileTokenizer(path: string): Promise<Tokenizer> {
   const { Tokenizer: FromFile } = await import("@huggingface/tokenizers");
   const raw = readFileSync(path);

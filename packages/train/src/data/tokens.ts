@@ -1,5 +1,5 @@
-// Token files: a split tokenised once, kept under a hash of its content and of the tokenizer, mapped into memory by
-// every process that needs it. Written whole or not at all; a damaged one is made anew.
+// Token files: a split tokenized once, stored under a hash of its content and the tokenizer, and mapped into memory by
+// every process. Written atomically; a damaged one is rebuilt.
 import { createHash, randomBytes } from "node:crypto";
 import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
@@ -10,9 +10,10 @@ import { DataError } from "./table.js";
 import { type Tokenizer, tokenize } from "./tokenizer.js";
 
 const magic = "WEFTTOK1";
-/** Arrays start here; what lies before is the header as JSON, padded. */
+/** Offset of the arrays; before it is the JSON header, padded. */
 const headerBytes = 512;
 
+/** A tokenized split. */
 export interface TokenSet {
   readonly dataset: DatasetName;
   readonly classes: readonly string[];
@@ -22,7 +23,7 @@ export interface TokenSet {
   readonly offsets: Uint32Array;
   readonly ids: Int32Array;
   readonly vocabulary: number;
-  /** Names the content: the same texts by the same tokenizer. */
+  /** Content key: the same texts with the same tokenizer. */
   readonly key: string;
   /** The file that other processes and threads map. */
   readonly file: string;
@@ -37,7 +38,7 @@ interface Header {
   crc: number;
 }
 
-/** Opens the token file of a split; makes it if it is not there. */
+/** Opens the token file of a split; creates it if needed. */
 export async function openTokens(source: DatasetSource, tokenizer: Tokenizer, home = dataHome()): Promise<TokenSet> {
   const key = createHash("sha256").update(`${magic}|${source.sha256}|${tokenizer.identity}`).digest("hex").slice(0, 32);
   const folder = join(home, "tokens");
@@ -72,7 +73,8 @@ export function writeTokens(
   const head = Buffer.alloc(headerBytes, " ");
   head.write(magic, 0, "latin1");
   head.write(JSON.stringify({ ...header, crc }), magic.length, "utf8");
-  // Several ranks may do this at once: each has a name of its own, and the last rename wins with the same bytes.
+  // Several ranks may do this at once: each writes its own temporary file, and the last rename wins with the same
+  // bytes.
   const temporary = `${file}.${process.pid}.${randomBytes(4).toString("hex")}.tmp`;
   const fd = openSync(temporary, "wx");
   try {
@@ -88,7 +90,7 @@ export function writeTokens(
   }
 }
 
-/** A token file, or null where it is damaged. */
+/** Reads a token file; null if it is damaged. */
 export function readTokens(file: string): TokenSet | null {
   const bytes = mapFile(file);
   if (bytes.byteLength < headerBytes) return null;
@@ -110,7 +112,7 @@ export function readTokens(file: string): TokenSet | null {
   return { dataset, classes: infoOf(dataset).classes, rows, labels, offsets, ids, vocabulary, key, file };
 }
 
-/** The first rows of a set: for short runs. */
+/** The first rows of a set, for short runs. */
 export function limitRows(set: TokenSet, rows: number | undefined): TokenSet {
   if (rows === undefined || rows >= set.rows) return set;
   return { ...set, rows, labels: set.labels.subarray(0, rows), offsets: set.offsets.subarray(0, rows + 1) };

@@ -1,24 +1,24 @@
-// Gradients summed over ranks in buckets: leaves that the backward pass finishes together travel together, and each
-// bucket leaves as soon as it is full, while the rest of the backward pass goes on.
+// Sums gradients over ranks in buckets: leaves that the backward pass finishes together are sent together, and each
+// bucket is sent as soon as it is full, during the rest of the backward pass.
 import { bytesOf } from "@weft/core/internal/graph";
 import { concat, indexAdd, type Tensor, treeLeaves, treeMap, zerosLike } from "@weft/core/internal/tensor";
 import { stateDict } from "@weft/core/nn";
 import type { RankGroup } from "./group.js";
 
-/** Leaves in the order in which the backward pass finishes them: the end of the model first, tables last. */
+/** Leaf indices in the order in which the backward pass finishes them: end of the model first, tables last. */
 export function backwardOrder(names: readonly string[]): number[] {
   const depth = (name: string): number => {
     if (name.startsWith("classifier")) return 0;
     if (name.startsWith("encoder.norm")) return 1;
     const layer = /^encoder\.layers\.(\d+)\.(\w+)/.exec(name);
-    // Within a layer the feed-forward part comes after attention, so its gradients are ready before.
+    // Within a layer the feed-forward part follows attention, so its gradients are ready first.
     if (layer !== null) return 1000 - 2 * Number(layer[1]) - (/^(linear|norm2)/.test(layer[2]) ? 1 : 0);
     return name.startsWith("positions") ? 2000 : 2001;
   };
   return names.map((_, i) => i).sort((a, b) => depth(names[a]) - depth(names[b]) || a - b);
 }
 
-/** Groups of leaf numbers, each of about `limit` bytes; a leaf that is larger has a bucket of its own. */
+/** Groups of leaf indices of about `limit` bytes each; a larger leaf gets its own bucket. */
 export function planBuckets(leaves: readonly Tensor[], names: readonly string[], limit: number): number[][] {
   const buckets: number[][] = [];
   let open: number[] = [];
@@ -37,7 +37,7 @@ export function planBuckets(leaves: readonly Tensor[], names: readonly string[],
   return buckets;
 }
 
-/** The gradients of all ranks together; inside jit. */
+/** The gradients summed over all ranks; inside jit. */
 export function sumGradients<P>(grads: P, group: RankGroup, limit: number): P {
   if (group.size === 1) return grads;
   const names = namesOf(grads);
@@ -60,13 +60,13 @@ export function sumGradients<P>(grads: P, group: RankGroup, limit: number): P {
 }
 
 /**
- * Whether the gradient of an embedding table is cheaper to send as the rows that a step touched than as the whole table,
- * most of which is zeros: all ranks' tokens against the table's rows.
+ * Whether sending the touched rows of an embedding gradient is cheaper than sending the whole table: tokens of all
+ * ranks against rows of the table.
  */
 export const sendsTouchedRows = (tokens: number, ranks: number, vocabulary: number): boolean =>
   ranks > 1 && ranks * tokens < vocabulary;
 
-/** The table's gradient from every rank's tokens [count] and their gradients [count, width]; inside jit. */
+/** The embedding gradient from every rank's tokens [count] and their gradients [count, width]; inside jit. */
 export function sumRows(table: Tensor, ids: Tensor, rows: Tensor, group: RankGroup): Tensor {
   return indexAdd(zerosLike(table), group.gather(ids), group.gather(rows));
 }

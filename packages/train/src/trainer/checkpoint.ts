@@ -1,5 +1,5 @@
-// Checkpoints: a folder a step with the parameters, the optimiser's state (both .safetensors) and what else a run needs to go
-// on as if nothing had happened. A folder appears under its name only when everything in it is on disk.
+// Checkpoints: one folder per step with the parameters, the optimizer state (both .safetensors) and the progress of the
+// run. A folder is renamed to its final name only when everything in it is on disk.
 import {
   closeSync,
   existsSync,
@@ -20,22 +20,22 @@ import { loadStateDict, type StateDict, stateDict } from "@weft/core/nn";
 import type { RawConfig } from "./config.js";
 import type { EpochRow } from "./records.js";
 
-/** Everything besides tensors. */
+/** State of a run besides tensors. */
 export interface Progress {
   version: 1;
-  /** Optimiser steps taken. */
+  /** Optimizer steps taken. */
   step: number;
-  /** The next batch: epoch from 0, and its number within it. */
+  /** The next batch: epoch from 0, and its index within the epoch. */
   epoch: number;
   index: number;
-  /** Of the epoch so far: the sum of losses times samples, samples, seconds. */
+  /** Of the current epoch: sum of losses times samples, samples, seconds. */
   lossSum: number;
   samples: number;
   seconds: number;
   epochs: EpochRow[];
   ranks: number;
   globalBatch: number;
-  /** Names of the token files' contents. */
+  /** Content hashes of the token files. */
   data: { train: string; test: string | null };
   classes: readonly string[];
   config: RawConfig;
@@ -46,6 +46,7 @@ const stepFolder = /^step-(\d+)$/;
 const folderOf = (run: string): string => join(run, "checkpoints");
 const nameOf = (step: number): string => `step-${String(step).padStart(8, "0")}`;
 
+/** A checkpoint cannot be read or written. */
 export class CheckpointError extends WeftError {
   override name = "CheckpointError";
 }
@@ -71,7 +72,7 @@ function syncFolder(path: string): void {
   }
 }
 
-/** Writes a checkpoint and then removes the oldest beyond `keep`. If anything fails, those before stay as they are. */
+/** Writes a checkpoint, then removes the oldest beyond `keep`. On failure the existing ones are unchanged. */
 export async function writeCheckpoint(
   run: string,
   state: { params: unknown; optimizer: unknown },
@@ -104,7 +105,7 @@ export async function writeCheckpoint(
       `the checkpoint of step ${progress.step} could not be written: ${(error as Error).message}; ` +
         (before === undefined
           ? "there is none before it"
-          : `the one of step ${before} is untouched, and --resume goes on from it`),
+          : `the one of step ${before} is untouched, and --resume continues from it`),
     );
   }
   for (const step of checkpointSteps(run).slice(0, -keep))
@@ -112,7 +113,7 @@ export async function writeCheckpoint(
   return target;
 }
 
-/** The newest checkpoint that can be read, with a note on each newer one that cannot. */
+/** The newest readable checkpoint, with a note on each newer unreadable one. */
 export function findCheckpoint(run: string): { folder: string; progress: Progress; skipped: string[] } | null {
   const skipped: string[] = [];
   for (const step of checkpointSteps(run).reverse()) {
@@ -133,7 +134,7 @@ export function findCheckpoint(run: string): { folder: string; progress: Progres
 
 const tensors = async (path: string): Promise<StateDict> => (await load(path)) as Record<string, Tensor>;
 
-/** Parameters in the shape of `like`. */
+/** Reads parameters with the structure of `like`. */
 export const readParameters = async <P>(folder: string, like: P): Promise<P> =>
   loadStateDict(like, await tensors(join(folder, parts.model)));
 

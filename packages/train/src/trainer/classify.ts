@@ -1,4 +1,4 @@
-// A trained run as a function of texts: label and probabilities. Knows checkpoints, not how they came about.
+// Classifies texts with a trained run: label and probabilities. It reads checkpoints only.
 
 import { type Jitted, jit, key, softmax, type Tensor, tensor } from "@weft/core/internal/tensor";
 import type { TextClassifier } from "@weft/core/nn";
@@ -8,18 +8,20 @@ import { findCheckpoint, readParameters } from "./checkpoint.js";
 import { TrainError } from "./errors.js";
 import { type ClassifierModel, halfOf, makeModel, unpackBatch } from "./model.js";
 
+/** Predicted class of a text. */
 export interface ClassPrediction {
   label: string;
-  /** By class, in the data set's order. */
+  /** Probability by class, in the data set's order. */
   probabilities: Record<string, number>;
 }
 
-/** Texts that go through the model together. */
+/** Batch size. */
 const batchRows = 32;
 
+/** A trained text classifier, opened from the folder of a run. */
 export class Classifier {
   readonly classes: readonly string[];
-  /** Optimiser steps that the parameters have seen. */
+  /** Optimizer steps of the checkpoint. */
   readonly step: number;
   readonly #tokenizer: Tokenizer;
   readonly #params: TextClassifier;
@@ -38,7 +40,7 @@ export class Classifier {
     );
   }
 
-  /** The newest checkpoint of a run's folder. */
+  /** Opens the newest checkpoint of a run's folder. */
   static async open(run: string): Promise<Classifier> {
     const found = findCheckpoint(run);
     if (found === null)
@@ -68,7 +70,7 @@ export class Classifier {
     });
     const most = Math.max(1, ...ids.map((row) => row.length));
     const width = headColumns + (this.#lengths.find((length) => length >= most) as number);
-    // One text alone does not need a batch of 32; two shapes are enough to compile for.
+    // A single text does not need a batch of 32; two batch shapes are compiled.
     const rows = texts.length === 1 ? 1 : batchRows;
     const packed = new Int32Array(rows * width);
     ids.forEach((row, i) => {

@@ -1,5 +1,5 @@
-// Configurations of training runs: every key is checked, an unknown one is an error with a suggestion, and so is one that
-// would have no effect. Knows nothing of tensors.
+// Configurations of training runs. Every key is validated; an unknown key is an error with a suggestion, and so is a
+// key without effect. It knows nothing of tensors.
 import { readFileSync } from "node:fs";
 import { basename, dirname, isAbsolute, join, resolve } from "node:path";
 import { WeftError } from "@weft/core/internal/graph";
@@ -9,6 +9,7 @@ import { parseDocument, stringify } from "yaml";
 import { z } from "zod";
 import { datasetNames } from "../data/index.js";
 
+/** A configuration is invalid; the message names the key and the remedy. */
 export class ConfigError extends WeftError {
   override name = "ConfigError";
 }
@@ -37,7 +38,7 @@ const schema = z.strictObject({
     activation: z.enum(["relu", "gelu"]).default("relu"),
     norm: z.enum(["post", "pre"]).default("post"),
     positions: z.enum(["sinusoidal", "learned"]).default("sinusoidal"),
-    /** Deviation of fresh embeddings, of tokens and of learned positions; 1 is PyTorch's. */
+    /** Standard deviation of initial token and learned position embeddings; PyTorch's default is 1. */
     embedding_std: positive.default(1),
   }),
   data: z.strictObject({
@@ -49,16 +50,16 @@ const schema = z.strictObject({
     prefetch: z.int().min(1).max(1024).optional(),
     /** Lengths that batches are padded to; the last is max_seq_len. */
     length_buckets: z.array(count).min(1).optional(),
-    /** Share of the training rows held out: what every epoch is judged by. 0: by the test split, as other trainers do. */
+    /** Share of the training rows held out for evaluation after each epoch. 0 evaluates on the test split. */
     validation: share.default(0.05),
     train_limit: count.optional(),
     test_limit: count.optional(),
   }),
   training: z.strictObject({
     epochs: count,
-    /** Of one rank and one micro-step. */
+    /** Batch of one rank in one micro-step. */
     batch_per_rank: count.optional(),
-    /** Of one optimiser step over all ranks. */
+    /** Batch of one optimizer step over all ranks. */
     global_batch: count.optional(),
     accumulation: count.default(1),
     max_steps: count.optional(),
@@ -80,7 +81,7 @@ const schema = z.strictObject({
   precision: z
     .strictObject({
       compute: z.enum(computePrecisions).default("float32"),
-      /** float16 alone: a fixed scale, or "dynamic". */
+      /** float16 only: a fixed scale, or "dynamic". */
       loss_scale: z.union([positive, z.literal("dynamic")]).optional(),
     })
     .prefault({}),
@@ -89,14 +90,14 @@ const schema = z.strictObject({
       devices: count.default(1),
       /** Gradients are summed over ranks in buckets of about this size. */
       bucket_mb: positive.default(4),
-      /** false: one sum after the backward pass, to see what overlap is worth. */
+      /** false: one sum after the backward pass, to measure the benefit of overlap. */
       overlap: z.boolean().default(true),
       cores_per_rank: count.default(1),
     })
     .prefault({}),
   checkpoint: z
     .strictObject({
-      /** Besides those at the end of each epoch. */
+      /** In addition to the checkpoint at the end of each epoch. */
       every_steps: count.optional(),
       keep: count.default(2),
     })
@@ -104,9 +105,10 @@ const schema = z.strictObject({
   logging: z.strictObject({ every_steps: count.default(256) }).prefault({}),
 });
 
+/** A validated configuration, as written in the file. */
 export type RawConfig = z.infer<typeof schema>;
 
-/** A checked configuration with everything that follows from it. */
+/** A validated configuration with derived values. */
 export interface Config extends RawConfig {
   output: string;
   ranks: number;
@@ -115,7 +117,7 @@ export interface Config extends RawConfig {
   lengths: number[];
 }
 
-/** Keys that do nothing unless a condition holds: [key, condition, what it needs]. */
+/** Keys without effect unless a condition holds: [key, condition, what it needs]. */
 const conditional: [key: string, used: (c: RawConfig) => boolean, needs: string][] = [
   ["optimizer.betas", (c) => c.optimizer.type !== "sgd", "optimizer.type adam or adamw"],
   ["optimizer.epsilon", (c) => c.optimizer.type !== "sgd", "optimizer.type adam or adamw"],
@@ -140,7 +142,7 @@ function knownKeys(shape: z.ZodType, path = ""): string[] {
 /** Every key by its dotted name. */
 export const allKeys: readonly string[] = knownKeys(schema);
 
-/** What other trainers call our keys. */
+/** Names of our keys in other trainers, for suggestions. */
 const otherNames: Record<string, string> = {
   batch_size: "training.batch_per_rank",
   lr: "optimizer.learning_rate",
@@ -170,7 +172,7 @@ function at(object: unknown, key: string): unknown {
   return here;
 }
 
-/** Checks a parsed configuration. `label` names it in errors. */
+/** Validates a parsed configuration. `label` names it in errors. */
 export function checkConfig(raw: unknown, label: string): RawConfig {
   if (typeof raw !== "object" || raw === null || Array.isArray(raw))
     throw new ConfigError(`${label}: a configuration is a map of sections (name, model, data, training, optimizer)`);
@@ -200,6 +202,7 @@ export function checkConfig(raw: unknown, label: string): RawConfig {
   return parsed.data as RawConfig;
 }
 
+/** Command-line options that override the configuration. */
 export interface Overrides {
   devices?: number;
   data?: string;
@@ -208,11 +211,14 @@ export interface Overrides {
   maxSteps?: number;
   epochs?: number;
   seed?: number;
-  /** false: the run ends without looking at the test split; for measurements. */
+  /** false: the test split is not evaluated; for measurements. */
   evaluate?: boolean;
 }
 
-/** The configuration of a run: batch sizes for this number of ranks, lengths, places. `base` is what paths are relative to. */
+/**
+ * Resolves the configuration of a run: batch sizes for this number of ranks, lengths, paths. Paths are relative to
+ * `base`.
+ */
 export function resolveConfig(given: RawConfig, overrides: Overrides = {}, base = process.cwd()): Config {
   const raw: RawConfig = structuredClone(given);
   if (overrides.devices !== undefined) raw.distributed.devices = overrides.devices;
@@ -224,7 +230,7 @@ export function resolveConfig(given: RawConfig, overrides: Overrides = {}, base 
   if (overrides.seed !== undefined) raw.seed = overrides.seed;
   if (overrides.evaluate === false) raw.training.evaluate = false;
   if (!raw.training.evaluate) {
-    // What is not looked at is not held out either, and must not be said: it would be an error to read it again.
+    // Without evaluation nothing is held out, and the key must be absent: it would have no effect when read again.
     raw.data.validation = 0;
     delete raw.data.test_limit;
   }
@@ -241,7 +247,7 @@ export function resolveConfig(given: RawConfig, overrides: Overrides = {}, base 
   const batchPerRank = Math.ceil(globalBatch / parts);
   if (training.batch_per_rank !== undefined && training.batch_per_rank !== batchPerRank)
     throw new ConfigError(
-      `training.global_batch ${globalBatch} over ${ranks} ranks x ${training.accumulation} micro-steps makes ${batchPerRank} a rank, ` +
+      `training.global_batch ${globalBatch} over ${ranks} ranks x ${training.accumulation} micro-steps makes ${batchPerRank} per rank, ` +
         `but training.batch_per_rank says ${training.batch_per_rank}; keep one of the two`,
     );
   if (globalBatch < parts)
@@ -267,12 +273,13 @@ export function readConfig(file: string): { raw: RawConfig; base: string } {
   return { raw: checkConfig(document.toJS(), basename(file)), base: dirname(resolve(file)) };
 }
 
+/** Reads, validates and resolves a configuration file. */
 export const loadConfig = (file: string, overrides: Overrides = {}): Config => {
   const { raw, base } = readConfig(file);
   return resolveConfig(raw, overrides, base);
 };
 
-/** The configuration without what was computed from it, as YAML. */
+/** The configuration as YAML, without derived values. */
 export function showConfig(config: Config | RawConfig): string {
   const { ranks: _r, batchPerRank: _b, globalBatch: _g, lengths: _l, ...raw } = config as Config;
   return stringify(raw);

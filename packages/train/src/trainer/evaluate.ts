@@ -1,4 +1,4 @@
-// EvaluationResult: each rank its share of the test set, each sample once, sums over ranks at the end.
+// Evaluation: each rank evaluates its share of a split, each sample once, and the sums are reduced over ranks.
 
 import { jit, type Tensor, tensor } from "@weft/core/internal/tensor";
 import { headColumns, type LoaderOptions, openLoader, type TokenSet } from "../data/index.js";
@@ -25,7 +25,7 @@ export function evaluateSplit(
     results.push(program(params, tensor(data, { shape: [rows, headColumns + length], dtype: "int32" })));
   }
   loader.close();
-  // Read when all are on their way: a device that works behind the host's back is not stopped for each batch.
+  // Read after all are issued, so that an asynchronous device is not stalled per batch.
   const sums = [0, 0, 0];
   for (const result of results) {
     const part = result.dataSync() as ArrayLike<number>;

@@ -1,31 +1,32 @@
-// The ranks of a run as the trainer sees them: sums over all of them, inside a jitted step and outside. One rank needs
-// nothing.
+// The ranks of a run: sums and gathers over all of them inside a jitted step, and a barrier outside.
 import { distributed, rankFromEnvironment } from "@weft/cluster";
 import type { Executable } from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
 import type { Tensor } from "@weft/core/internal/tensor";
 
+/** The ranks of a run. */
 export interface RankGroup {
   readonly rank: number;
   readonly size: number;
-  /** How the ranks reach each other: "local" (alone), "shm", "mpi", "nccl". */
+  /** Transport between the ranks: "local" (one rank), "shm", "mpi", "nccl". */
   readonly kind: string;
-  /** The sum over ranks, as part of a graph (inside jit). All ranks issue their sums in one order. */
+  /** The sum over ranks, inside jit. All ranks must issue their sums in the same order. */
   sum(value: Tensor): Tensor;
-  /** The rows of all ranks, in the order of ranks; as part of a graph. */
+  /** The rows of all ranks in rank order, inside jit. */
   gather(rows: Tensor): Tensor;
   /**
-   * Seconds spent in collectives and waiting for them since the start: in all, and with nothing else to do. Where the cores
-   * that compute also move the data (shared memory) the two are the same, and overlap hides waiting alone. null where
-   * they are not measured: on GPUs it would cost more than it tells.
+   * Seconds spent in collectives and waiting for them since the start: in total, and exposed (with nothing else to do).
+   * With shared memory the computing cores also move the data, so the two are equal. null if not measured: on GPUs
+   * measuring would cost too much.
    */
   times(): { total: number; exposed: number } | null;
-  /** Returns when all ranks are here; outside a jitted step. */
+  /** Waits for all ranks; outside a jitted step. */
   barrier(): void;
   close(): void;
 }
 
+/** The group of a run with one rank. */
 export const singleRank: RankGroup = {
   rank: 0,
   size: 1,
@@ -37,13 +38,13 @@ export const singleRank: RankGroup = {
   close: () => {},
 };
 
-/** Whether a launcher (weft train itself, mpirun, srun) made this process a rank among several. */
+/** Whether a launcher (weft train, mpirun, srun) started this process as one of several ranks. */
 export const isRank = (): boolean => rankFromEnvironment().launcher !== "none";
 
-/** Which of the devices of its host this process should take. */
+/** Index of the device of this host that this process should use. */
 export const localDeviceIndex = (): number => rankFromEnvironment().localRank;
 
-/** Joins the other ranks; the current device becomes part of the group. */
+/** Joins the other ranks and attaches the current device to the group. */
 export async function joinGroup(ranks: number): Promise<RankGroup> {
   const place = rankFromEnvironment();
   if (place.size !== ranks)

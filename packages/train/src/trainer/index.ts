@@ -1,5 +1,5 @@
-// weft/train: data-parallel training of text classifiers from YAML configurations, and what follows: classifying with a
-// trained run.
+// @weft/train: data-parallel training of text classifiers from YAML configurations, and classification with a trained
+// run.
 export { CheckpointError, checkpointSteps, findCheckpoint } from "./checkpoint.js";
 export { Classifier, type ClassPrediction } from "./classify.js";
 export {

@@ -1,35 +1,35 @@
-// What steps said, between the device that took them and the records: read once a window, because reading waits for the device,
-// and written down a few at a time while it takes the next steps. Knows neither devices nor files.
+// Buffers step results between the device and the records: they are read once per window, because reading waits for the
+// device, and written a few at a time while the device runs the next steps.
 import { stepLog } from "./step.js";
 
-/** A step as the host knows it when it has been started. */
+/** A started step, as the host knows it. */
 export interface StartedStep {
   epoch: number;
   /** Samples of the step over all ranks. */
   total: number;
-  /** Of the step within its epoch. */
+  /** Index of the step within its epoch. */
   index: number;
   dataWait: number;
   samples: number;
   compile: boolean;
-  /** Microseconds of processor time, all threads; null where the work is done elsewhere. */
+  /** Processor time of all threads in microseconds; null if the device computes. */
   cpuUs: number | null;
-  /** Seconds in collectives; null where they are not measured. */
+  /** Seconds in collectives; null if not measured. */
   comm: { total: number; exposed: number } | null;
 }
 
-/** The same with what the device said of it. */
+/** A finished step with the device's results. */
 export interface StepResult extends StartedStep {
   step: number;
-  /** On the clock of `performance.now()`. */
+  /** Start on the clock of `performance.now()`. */
   startMs: number;
   durationUs: number;
   values: Float32Array;
 }
 
-/** Milliseconds after which a device is asked for its results, however many steps it has taken. */
+/** Maximum milliseconds between two reads of the device's results. */
 const longest = 1000;
-/** Steps that are written down while the device takes one: all of them at a time would keep it waiting. */
+/** Results written per step; writing all at once would delay the device. */
 const writesPerStep = 8;
 
 export class Journal {
@@ -40,17 +40,17 @@ export class Journal {
   #windowStart = performance.now();
 
   constructor(
-    /** Steps whose results are read together. */
+    /** Number of steps read together. */
     private readonly window: number,
-    private readonly write: (told: StepResult) => void,
+    private readonly write: (result: StepResult) => void,
   ) {}
 
-  /** Time that passes from now on belongs to the next steps. */
+  /** Starts timing: time from now on counts for the next steps. */
   open(): void {
     this.#windowStart = performance.now();
   }
 
-  /** Where the next step is taken down, among the rows that are read together. */
+  /** Row of the step log for the next step. */
   get place(): number {
     return this.#started % this.window;
   }
@@ -60,12 +60,12 @@ export class Journal {
     this.#started++;
   }
 
-  /** Whether it is time to read. `byClock`: also after a second, because whoever watches wants to see something. */
+  /** Whether to read now. `byClock`: also after one second, for the progress display. */
   due(byClock: boolean): boolean {
     return this.#unread.length >= this.window || (byClock && performance.now() - this.#windowStart > longest);
   }
 
-  /** Reads what the steps up to `lastStep` said; returns the seconds that they took. */
+  /** Reads the results of the steps up to `lastStep`; returns their duration in seconds. */
   read(fetch: () => Float32Array, lastStep: number): number {
     if (this.#unread.length === 0) return 0;
     const steps = this.#unread;
@@ -89,10 +89,10 @@ export class Journal {
     return (duration * steps.length) / 1000;
   }
 
-  /** Writes down what was read, the oldest first: a few steps, or all of them. */
+  /** Writes results, oldest first: a few, or all of them. */
   writeOut(all: boolean): void {
     if (this.#unwritten.length === 0) return;
     const now = this.#unwritten.splice(0, all ? this.#unwritten.length : writesPerStep);
-    for (const told of now) this.write(told);
+    for (const result of now) this.write(result);
   }
 }

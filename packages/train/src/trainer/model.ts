@@ -1,4 +1,4 @@
-// The model of a configuration: fresh parameters, and logits from a packed batch. Knows nothing of steps and ranks.
+// The model of a configuration: initial parameters, and logits of a packed batch. It knows nothing of steps and ranks.
 
 import type { DType } from "@weft/core/internal/graph";
 import { arange, type Key, type PrecisionName, type Tensor, where, withPrecision } from "@weft/core/internal/tensor";
@@ -9,12 +9,12 @@ import type { RawConfig } from "./config.js";
 export interface UnpackedBatch {
   /** [rows, length]. */
   ids: Tensor;
-  /** true where there is a token. */
+  /** Whether a position holds a token. */
   mask: Tensor;
   labels: Tensor;
-  /** bool [rows]: rows that hold a sample. */
+  /** bool [rows]: whether a row holds a sample. */
   real: Tensor;
-  /** One key a row, [rows, 2]. */
+  /** One random key per row, [rows, 2]. */
   keys: Key;
   /** int32 scalars. */
   total: Tensor;
@@ -23,9 +23,9 @@ export interface UnpackedBatch {
 }
 
 /**
- * Takes a packed batch [rows, headColumns + length] apart. With a vocabulary, places without a token get numbers from all over
- * it instead of 0: nothing is read from them and their gradients are zeros, but thousands of zeros for one row of the
- * table are added one after another.
+ * Unpacks a batch [rows, headColumns + length]. With a vocabulary, padding positions get ids spread over it instead of
+ * 0: they are never read and their gradients are zero, but a scatter-add of thousands of zeros to one row would be
+ * serialized.
  */
 export function unpackBatch(packed: Tensor, vocabulary?: number): UnpackedBatch {
   const rows = packed.shape[0];
@@ -50,7 +50,7 @@ export function unpackBatch(packed: Tensor, vocabulary?: number): UnpackedBatch 
 export interface ClassifierModel {
   vocabulary: number;
   init(key: Key): nn.TextClassifier;
-  /** Without keys nothing is dropped. `tokens`: the embeddings of the ids, where they were looked up before. */
+  /** Without keys there is no dropout. `tokens`: embeddings of the ids, if already looked up. */
   logits(
     params: nn.TextClassifier,
     batch: Pick<UnpackedBatch, "ids" | "mask">,
@@ -59,17 +59,17 @@ export interface ClassifierModel {
   ): Tensor;
 }
 
-/** The half type that a configuration computes in, or null. */
+/** The half-precision dtype of a configuration, or null. */
 export function halfOf({ precision }: Pick<RawConfig, "precision">): "bfloat16" | "float16" | null {
   const { compute } = precision;
   return compute === "bfloat16" || compute === "float16" ? compute : null;
 }
 
-/** How exactly products of float32 are asked for: as float32, except that half types and tf32 say so. */
+/** Precision of float32 products: float32, unless the configuration says tf32 or a half type. */
 const productsOf = ({ precision }: Pick<RawConfig, "precision">): PrecisionName | null =>
   precision.compute === "float64" || precision.compute === "float32" ? null : precision.compute;
 
-/** `dtype` is that of the parameters; with `half` they are used in that type and the logits come back in float32. */
+/** `dtype` is the parameters' dtype; with `half` they are cast to it, and logits are returned in float32. */
 export function makeModel(
   { model, precision }: Pick<RawConfig, "model" | "precision">,
   classes: number,
@@ -93,7 +93,7 @@ export function makeModel(
     init(key) {
       const fresh = nn.textClassifier.init(options, key);
       if (model.embedding_std === 1) return fresh;
-      // Learned positions shrink with the tokens: the larger of the two would drown the other.
+      // Learned positions are scaled with the token embeddings, so that neither dominates.
       const smaller = (table: nn.Embedding): nn.Embedding => ({ weight: table.weight.mul(model.embedding_std) });
       return {
         ...fresh,

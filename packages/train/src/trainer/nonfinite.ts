@@ -1,5 +1,5 @@
-// When a loss is no number: goes through the step once more, value by value, and names the first tensor that went bad.
-// The state is still that of before the step, because such a step changes nothing.
+// Diagnoses a non-finite loss: recomputes the step value by value and names the first non-finite tensor. The state is
+// that before the step, because such a step changes nothing.
 
 import { type Tensor, valueAndGrad } from "@weft/core/internal/tensor";
 import * as nn from "@weft/core/nn";
@@ -8,7 +8,7 @@ import { lossOf, type StepOptions } from "./step.js";
 
 const bad = (t: Tensor): number => t.isFinite().logicalNot().cast("int32").sum().itemSync() as number;
 
-/** A sentence about the first tensor with NaN or infinity: parameters, then activations in order, then gradients. */
+/** Describes the first tensor with NaN or infinity: parameters, then activations in order, then gradients. */
 export function firstNonFiniteTensor(
   options: StepOptions,
   params: nn.TextClassifier,

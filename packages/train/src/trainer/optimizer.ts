@@ -1,11 +1,11 @@
-// The optimiser of a configuration, with its schedule inside the jitted step.
+// The optimizer of a configuration, with its schedule inside the jitted step.
 import {
   adam,
   adamW,
+  type LearningRateSchedule,
   type LossScaled,
   lossScaled,
   type Optimizer,
-  type Schedule,
   schedule,
   sgd,
 } from "@weft/core/optim";
@@ -13,13 +13,13 @@ import type { RawConfig } from "./config.js";
 
 export interface ConfiguredOptimizer {
   optimizer: Optimizer<unknown>;
-  /** float16: the optimiser with a scaled loss. */
+  /** float16: the optimizer with a scaled loss. */
   scaling: { optimizer: LossScaled<unknown>; dynamic: boolean } | null;
-  /** For logs: the rate of a step, from 1. */
-  rate: Schedule;
+  /** For logs: the learning rate of a step, from 1. */
+  rate: LearningRateSchedule;
 }
 
-/** A fixed scale neither grows nor falls; the factor has to be below 1, and an overflow ends the run anyway. */
+/** A fixed scale does not change; the factor must be below 1, and an overflow ends the run anyway. */
 const hardly = 1 - 2 ** -20;
 
 export function makeOptimizer(
@@ -30,7 +30,7 @@ export function makeOptimizer(
   const rate = schedule({
     shape: given.schedule,
     learningRate: given.learning_rate,
-    // A run shorter than its warm-up ends in it.
+    // A run shorter than its warm-up ends during it.
     warmupSteps: Math.min(given.warmup_steps, Math.max(0, totalSteps - 1)),
     totalSteps,
     ...(given.min_ratio !== undefined && { minRatio: given.min_ratio }),

@@ -1,5 +1,5 @@
-// Starts the ranks of a run on this machine: one process each, on cores of its own. A rank that dies ends the others within
-// seconds, and there is one error to tell. Knows processes, not training.
+// Starts the ranks of a run on this machine: one process per rank, on its own cores. A rank that dies ends the others
+// within seconds, with one error. It knows processes, not training.
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -8,13 +8,14 @@ import { join } from "node:path";
 import { trainSettings } from "../settings.js";
 import { TrainError } from "./errors.js";
 
+/** Options of `launchRanks`. */
 export interface RanksOptions {
   size: number;
   coresPerRank: number;
   /** The program and arguments of one rank. */
   command: readonly string[];
   signal?: AbortSignal;
-  /** Rank 0's standard output is ours; what the others print is shown when they fail. */
+  /** Rank 0 inherits standard output; output of other ranks is shown when they fail. */
   quiet?: boolean;
 }
 
@@ -31,10 +32,10 @@ export function ownCores(): number[] {
 
 const grace = 5000;
 
-/** Where a rank leaves its error instead of printing it: the parent tells the first one, once. */
+/** Variable that names the file in which a rank stores its error for the parent, which prints only the first one. */
 const errorFile = "WEFT_RANK_ERROR";
 
-/** In a rank: hands its error to the parent. False where there is none to hand it to. */
+/** In a rank: stores its error for the parent. Returns false without a parent. */
 export function reportToParent(message: string): boolean {
   const path = trainSettings.rankError.get();
   if (path === undefined) return false;
@@ -42,15 +43,15 @@ export function reportToParent(message: string): boolean {
   return true;
 }
 
-/** Why a rank ended, in its own words where it left some. */
-function reasonOf(code: number | null, signal: NodeJS.Signals | null, told: string, tail: string): string {
-  if (existsSync(told)) return `says: ${readFileSync(told, "utf8")}`;
+/** Why a rank ended, from its stored error if there is one. */
+function reasonOf(code: number | null, signal: NodeJS.Signals | null, errorPath: string, tail: string): string {
+  if (existsSync(errorPath)) return `says: ${readFileSync(errorPath, "utf8")}`;
   const how = signal === null ? `ended with code ${code}` : `was ended by ${signal}`;
   const last = tail.trim() === "" ? "" : `: ${tail.trim().split("\n").slice(-3).join(" / ")}`;
-  return `${how}${last}; the others were stopped. --resume goes on from the last checkpoint`;
+  return `${how}${last}; the others were stopped. --resume continues from the last checkpoint`;
 }
 
-/** Runs all ranks to their end. Rejects with one error when one of them fails. */
+/** Runs all ranks. Rejects with one error when one of them fails. */
 export async function launchRanks(options: RanksOptions): Promise<void> {
   const { size, coresPerRank, command } = options;
   const group = `weft-train-${process.pid}-${randomBytes(4).toString("hex")}`;
@@ -67,7 +68,7 @@ export async function launchRanks(options: RanksOptions): Promise<void> {
     if (failure !== null) return;
     failure = message;
     endAll("SIGTERM");
-    // A rank that waits for the dead one in a collective cannot answer.
+    // A rank blocked in a collective with the dead one cannot handle SIGTERM.
     killer = setTimeout(() => endAll("SIGKILL"), grace);
   };
   const onAbort = (): void => endAll("SIGTERM");
@@ -75,7 +76,7 @@ export async function launchRanks(options: RanksOptions): Promise<void> {
   const ends = Array.from({ length: size }, (_, rank) => {
     const own = cores.slice(rank * coresPerRank, (rank + 1) * coresPerRank);
     const pinned = enough ? ["taskset", "-c", own.join(","), ...command] : [...command];
-    const told = join(folder, `rank${rank}`);
+    const errorPath = join(folder, `rank${rank}`);
     const child = spawn(pinned[0], pinned.slice(1), {
       stdio: ["ignore", rank === 0 ? "inherit" : "ignore", rank === 0 ? "inherit" : "pipe"],
       env: {
@@ -84,7 +85,7 @@ export async function launchRanks(options: RanksOptions): Promise<void> {
         WEFT_WORLD_SIZE: String(size),
         WEFT_GROUP: group,
         WEFT_THREADS: String(coresPerRank),
-        [errorFile]: told,
+        [errorFile]: errorPath,
       },
     });
     children.push(child);
@@ -98,7 +99,7 @@ export async function launchRanks(options: RanksOptions): Promise<void> {
         resolve();
       });
       child.on("exit", (code, signal) => {
-        if (code !== 0) fail(`rank ${rank} of ${size} ${reasonOf(code, signal, told, tail)}`);
+        if (code !== 0) fail(`rank ${rank} of ${size} ${reasonOf(code, signal, errorPath, tail)}`);
         resolve();
       });
     });

@@ -1,12 +1,12 @@
-// Counts the samples that a rank's batches hold: over all ranks and one epoch each must have been used exactly once. This
-// is how a run knows that its work was divided, from the data itself and not from what a sampler promises.
+// Counts the samples in a rank's batches: over all ranks, each must be used exactly once per epoch. This verifies from
+// the data that the work was divided.
 
 import { jit, type Tensor, tensor } from "@weft/core/internal/tensor";
 import { type Batch, columns, headColumns } from "../data/index.js";
 import { TrainError } from "./errors.js";
 import type { RankGroup } from "./group.js";
 
-/** Batches that the hash of sample numbers covers. */
+/** Number of batches that the hash of sample numbers covers. */
 const hashed = 4;
 
 export class SampleCounter {
@@ -17,13 +17,13 @@ export class SampleCounter {
   constructor(
     private readonly rows: number,
     private readonly group: RankGroup,
-    /** StepResult once: equal on two ranks means that they were given the same data. The lab looks at it too. */
+    /** Called once: equal hashes on two ranks mean that both got the same data. The lab checks this too. */
     private readonly onHash: (hash: string) => void,
   ) {
     this.#seen = new Int32Array(rows);
   }
 
-  /** Samples of an unfinished epoch that were used before a checkpoint; to be counted on one rank alone. */
+  /** Marks samples of an unfinished epoch that were used before a checkpoint; on one rank only. */
   mark(samples: Uint32Array): void {
     for (const sample of samples) this.#seen[sample]++;
   }
@@ -39,7 +39,7 @@ export class SampleCounter {
     if (++this.#batches === hashed) this.onHash((this.#hash >>> 0).toString(16));
   }
 
-  /** At the end of an epoch, on all ranks; starts the next one. */
+  /** Checks the counts at the end of an epoch, on all ranks, and starts the next epoch. */
   close(epoch: number): void {
     const { group } = this;
     const counts =

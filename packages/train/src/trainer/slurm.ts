@@ -1,12 +1,12 @@
-// SLURM scripts for `weft train`, one node or several: one task a rank, so srun starts the ranks and nothing starts ranks inside
-// ranks. Knows shell text alone.
+// Generates SLURM scripts for `weft train`, with one task per rank on one or several nodes: srun starts the ranks.
 import { ConfigError } from "./config.js";
 
+/** Options of `slurmScript`. */
 export interface SlurmOptions {
   name: string;
   /** The command after `weft train`: a configuration and its options, without --devices. */
   command: readonly string[];
-  /** How the command `weft` is called on the cluster. */
+  /** The `weft` command on the cluster. */
   program?: string;
   nodes: number;
   ranksPerNode: number;
@@ -17,9 +17,9 @@ export interface SlurmOptions {
   time?: string;
   memory?: string;
   modules?: readonly string[];
-  /** Variables to export. */
+  /** Environment variables to export. */
   environment?: Readonly<Record<string, string>>;
-  /** Further `#SBATCH` options as they are. */
+  /** Additional `#SBATCH` options, verbatim. */
   extra?: readonly string[];
 }
 
@@ -30,6 +30,7 @@ function requireCount(name: string, value: number): void {
     throw new ConfigError(`slurm: ${name} must be a whole number above 0, got ${value}`);
 }
 
+/** Generates a SLURM script that trains with one task per rank. */
 export function slurmScript(options: SlurmOptions): string {
   const { name, command, nodes, ranksPerNode, cpusPerRank, gpusPerRank = 0, environment = {} } = options;
   requireCount("nodes", nodes);
@@ -56,7 +57,7 @@ export function slurmScript(options: SlurmOptions): string {
     ...(options.memory === undefined ? [] : [`--mem=${options.memory}`]),
     `--time=${options.time ?? "02:00:00"}`,
     `--output=${name}-%j.out`,
-    // A minute before the limit every rank is asked to write a checkpoint and end.
+    // One minute before the limit every rank gets SIGTERM and writes a checkpoint.
     "--signal=TERM@60",
     ...(options.extra ?? []),
   ];

@@ -1,5 +1,5 @@
-// The compiled programs of a run: one optimiser step (forward, backward, sum over ranks, update) as one program, its
-// micro-steps where gradients are accumulated, and evaluation.
+// The compiled functions of a run: one optimizer step (forward, backward, sum over ranks, update), its micro-steps for
+// gradient accumulation, and evaluation.
 import type { DType } from "@weft/core/internal/graph";
 import {
   arange,
@@ -27,39 +27,42 @@ export interface StepOptions {
   model: ClassifierModel;
   optimizer: Optimizer<unknown>;
   group: RankGroup;
-  /** Of losses and sums. */
+  /** Dtype of losses and sums. */
   dtype: DType;
   dropout: boolean;
   labelSmoothing: number;
   gradientClip: number | undefined;
   bucketBytes: number;
-  /** Steps whose results are kept on the device until they are read together. */
+  /** Steps whose results stay on the device until they are read together. */
   window: number;
-  /** The optimiser with a scaled loss, for float16; a scale that does not adapt makes an overflow a fault. */
+  /** The optimizer with a scaled loss, for float16. With a fixed scale an overflow ends the run. */
   scaling: { optimizer: LossScaled<unknown>; dynamic: boolean } | null;
 }
 
-/** What a run carries from step to step; donated to each. */
+/** State carried from step to step; donated to each step. */
 export interface TrainState {
   params: TextClassifier;
-  /** The optimiser's own state; under loss scaling `{ inner, scale, streak }`. */
+  /** The optimizer state; with loss scaling `{ inner, scale, streak }`. */
   optimizer: unknown;
-  /** int32: 1 after a step whose loss or gradient was no number. From then on nothing changes any more. */
+  /** int32: 1 after a step with a non-finite loss or gradient. Later steps change nothing. */
   halted: Tensor;
-  /** What the last steps said, [window, 5]: a row a step, at the place that its batch names. */
+  /** Results of the last steps, [window, 5]: one row per step, at the row that its batch names. */
   log: Tensor;
 }
 
-/** Gradients and losses that wait for the last micro-step. */
+/** Gradients and losses accumulated over micro-steps. */
 export interface AccumulatedGradients {
   grads: TextClassifier;
   loss: Tensor;
 }
 
-/** What a step says, in one small tensor: loss, gradient norm, ranks that want to stop, whether all is well, the loss's scale. */
+/**
+ * Columns of the step log: loss, gradient norm, number of ranks that want to stop, whether the step is finite, loss
+ * scale.
+ */
 export const stepLog = { loss: 0, norm: 1, stop: 2, good: 3, scale: 4 } as const;
 
-/** The state at the start, or from the tensors of a checkpoint. */
+/** The initial state, or one from the tensors of a checkpoint. */
 export function freshState(options: StepOptions, params: TextClassifier, optimizer?: unknown): TrainState {
   const { scaling, dtype, window } = options;
   return {
@@ -75,11 +78,11 @@ export interface StepExecutables {
   first: Jitted<(state: TrainState, packed: Tensor) => AccumulatedGradients>;
   more: Jitted<(pending: AccumulatedGradients, state: TrainState, packed: Tensor) => AccumulatedGradients>;
   last: Jitted<(state: TrainState, pending: AccumulatedGradients, packed: Tensor) => TrainState>;
-  /** Sums over this rank's rows: loss, right answers, rows. */
+  /** Sums over this rank's rows: loss, correct predictions, rows. */
   evaluate: Jitted<(params: TextClassifier, packed: Tensor) => Tensor>;
 }
 
-/** The loss of this rank's rows, as its part of the mean over the whole step. */
+/** This rank's contribution to the mean loss of the step. */
 export function lossOf(options: StepOptions, params: TextClassifier, batch: UnpackedBatch, tokens?: Tensor): Tensor {
   const { model, dtype, dropout, labelSmoothing } = options;
   const logits = model.logits(params, batch, dropout ? batch.keys : null, tokens);
@@ -92,11 +95,11 @@ export function makeStepExecutables(options: StepOptions): StepExecutables {
   const optimizer = (scaling?.optimizer ?? options.optimizer) as Optimizer<unknown>;
   const scaleOf = (state: TrainState): Tensor | null =>
     scaling === null ? null : (state.optimizer as ScaledState<unknown>).scale;
-  /** What is differentiated. */
+  /** The loss to differentiate. */
   const scaled = (loss: Tensor, state: TrainState): Tensor =>
     scaling === null ? loss : scaling.optimizer.scaleLoss(loss, state.optimizer as ScaledState<unknown>);
 
-  /** Of this rank's rows, of the scaled loss. */
+  /** Gradients of the scaled loss of this rank's rows. */
   const gradients = (state: TrainState, packed: Tensor): AccumulatedGradients => {
     const batch = unpackBatch(packed, model.vocabulary);
     const [loss, grads] = valueAndGrad((p: TextClassifier) => scaled(lossOf(options, p, batch), state))(state.params);
@@ -107,7 +110,7 @@ export function makeStepExecutables(options: StepOptions): StepExecutables {
     loss: a.loss.add(b.loss),
   });
 
-  /** As `gradients`, summed over ranks, with the table's part sent as the rows that were touched. */
+  /** Like `gradients`, summed over ranks, with the embedding gradient sent as touched rows. */
   const gradientsByRows = (state: TrainState, packed: Tensor): AccumulatedGradients => {
     const batch = unpackBatch(packed, model.vocabulary);
     const { params } = state;
@@ -134,34 +137,40 @@ export function makeStepExecutables(options: StepOptions): StepExecutables {
     return finish(state, gradients(state, packed), packed);
   };
 
-  /** From gradients that are summed over ranks and this rank's part of the loss, both scaled. */
+  /** Updates the state from summed gradients and this rank's part of the loss, both scaled. */
   const update = (state: TrainState, summed: AccumulatedGradients, packed: Tensor): TrainState => {
     const { stop, place } = unpackBatch(packed);
     const scale = scaleOf(state);
     const undo = scale === null ? null : scale.reciprocal().cast(dtype);
     const own = undo === null ? summed.loss : summed.loss.mul(undo);
     const [loss, stops] = parts(group.sum(stack([own, stop.cast(dtype)])), 2);
-    // Of what they are, not of what they are scaled to: the squares of scaled ones overflow before they do.
+    // The norm of the unscaled gradients: squares of the scaled ones would overflow earlier.
     const real = undo === null ? summed.grads : treeMap((g) => g.mul(undo.cast(g.dtype)), summed.grads);
     const norm = globalNorm(real).cast(dtype);
-    // Under a scale that can still fall an overflow is no fault: the optimiser leaves the step out.
+    // With a dynamic scale an overflow is not an error: the optimizer skips the step.
     const finite = norm.isFinite();
     const fits = scale === null || scaling?.dynamic !== true ? finite : logicalOr(finite, scale.greater(1));
     const good = logicalAnd(logicalAnd(loss.isFinite(), fits), state.halted.equal(0));
-    // As torch's clip_grad_norm_; what is scaled stays so until the optimiser divides it.
+    // As torch's clip_grad_norm_; scaled gradients stay scaled until the optimizer divides them.
     const clip = gradientClip === undefined ? null : minimum(norm.add(1e-6).reciprocal().mul(gradientClip), 1);
     const clipped = clip === null ? summed.grads : treeMap((g) => g.mul(clip.cast(g.dtype)), summed.grads);
-    // A gradient waits for the verdict: an optimiser that began without it would need memory for what it may not keep.
+    // Gradients wait for the check: otherwise the optimizer would need memory for results that may be discarded.
     const used = treeMap((g) => where(good, g, 0), clipped);
     const [params, inner] = optimizer.update(state.params, used, state.optimizer);
     const choose = <T>(stepped: T, before: T): T => treeMap((a, b) => where(good, a, b), stepped, before);
-    const told = stack([loss, norm, stops, good.cast(dtype), scale === null ? stops.mul(0).add(1) : scale.cast(dtype)]);
+    const results = stack([
+      loss,
+      norm,
+      stops,
+      good.cast(dtype),
+      scale === null ? stops.mul(0).add(1) : scale.cast(dtype),
+    ]);
     const row = arange(0, window, 1, { dtype: "int32" }).equal(place).unsqueeze(1);
     return {
       params: choose(params, state.params),
       optimizer: choose(inner, state.optimizer),
       halted: where(good, 0, 1).cast("int32"),
-      log: where(row, told.unsqueeze(0), state.log),
+      log: where(row, results.unsqueeze(0), state.log),
     };
   };
 

@@ -1,8 +1,8 @@
-// For tests of train/: a configuration that trains in a second, and runs of it.
+// Test helpers: a configuration that trains in a second, and runs of it.
 import { join } from "node:path";
 import { type Config, checkConfig, type RawConfig, resolveConfig } from "./config.js";
 
-/** Any part may be replaced, section by section. */
+/** Sections of the configuration to replace. */
 export type Parts = { [K in keyof RawConfig]?: RawConfig[K] extends object ? Partial<RawConfig[K]> : RawConfig[K] };
 
 export function tinyRaw(parts: Parts = {}): RawConfig {

@@ -1,5 +1,5 @@
-// The training loop of one rank: data, steps, evaluation, records, checkpoints, and the end, whichever it is. Started alone
-// or once a rank; all ranks do the same things in the same order.
+// The training loop of one rank: data, steps, evaluation, records, checkpoints and the end of the run. All ranks do the
+// same things in the same order.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
@@ -46,6 +46,7 @@ import {
 } from "./step.js";
 import { StepTape } from "./tape.js";
 
+/** Progress of a run after a step. */
 export interface TrainEvent {
   epoch: number;
   epochs: number;
@@ -55,30 +56,32 @@ export interface TrainEvent {
   samplesPerSecond: number;
 }
 
+/** Options of `train`. */
 export interface TrainOptions {
   group?: RankGroup;
   resume?: boolean;
-  /** Asks the run to write a checkpoint and end. */
+  /** Requests a checkpoint and the end of the run. */
   signal?: AbortSignal;
-  /** Steps whose results are read together; 1 on CPUs, logging.every_steps on GPUs, which work behind the host's back. */
+  /** Steps whose results are read together: 1 on synchronous devices, logging.every_steps on asynchronous ones. */
   readEvery?: number;
-  /** Writes every kernel of so many first steps, with its time, to tape-rankK.jsonl. */
+  /** Records every kernel of this many first steps in tape-rankK.jsonl. */
   tapeSteps?: number;
-  /** A second folder for this rank's records: where `weft scale` looks. */
+  /** A second folder for this rank's records, read by `weft scale`. */
   probeFolder?: string;
   onStep?: (event: TrainEvent) => void;
-  /** `taken` of `of` steps: fewer where a limit on steps ended the epoch. */
+  /** `taken` of `of` steps: fewer if a step limit ended the epoch. */
   onEpoch?: (row: EpochRow, taken: number, of: number) => void;
   onNote?: (text: string) => void;
 }
 
+/** Result of a run. */
 export interface TrainResult {
   status: "done" | "stopped";
   steps: number;
   epochs: EpochRow[];
-  /** The loss of each step since the start or the checkpoint. */
+  /** Loss of each step since the start or the checkpoint. */
   losses: number[];
-  /** Of the final parameters on the test split, looked at once; null where the run stopped, or epochs were judged by it. */
+  /** Evaluation of the final parameters on the test split; null if the run stopped or epochs were evaluated on it. */
   test: EvaluationResult | null;
   output: string;
 }
@@ -91,9 +94,9 @@ async function openSplit(config: Config, split: DatasetSplit): Promise<TokenSet>
 
 interface Sets {
   train: TokenSet;
-  /** What epochs are judged by. */
+  /** Evaluated after each epoch. */
   validation: TokenSet | null;
-  /** What the end is judged by, where it is something else. */
+  /** Evaluated at the end of the run, if different. */
   test: TokenSet | null;
 }
 
@@ -106,10 +109,15 @@ async function openSets(config: Config): Promise<Sets> {
   return { train, validation: held, test };
 }
 
-/** What decides the curve; a checkpoint can only be continued with the same. */
+/** What determines the training curve; a checkpoint can only be resumed with the same values. */
 const resumeKey = (config: { model: unknown; optimizer: unknown; seed: number; precision: unknown }): string =>
   JSON.stringify([config.model, config.optimizer, config.seed, config.precision]);
 
+/**
+ * Trains the model of a configuration on this rank.
+ *
+ * @returns status, losses and evaluations of the run.
+ */
 export async function train(config: Config, options: TrainOptions = {}): Promise<TrainResult> {
   const run = await Run.open(config, options);
   try {
@@ -161,7 +169,7 @@ class Run {
     );
     const { optimizer, scaling, rate } = makeOptimizer(config, this.#totalSteps);
     this.#rate = rate;
-    // A GPU works behind the host's back; it is asked for its results now and then, a CPU after each step.
+    // Asynchronous devices are read once per window, synchronous ones after each step.
     this.#window =
       options.readEvery ??
       (session().device.traits.asynchronous ? windowOf(config.logging.every_steps, this.group) : 1);
@@ -174,12 +182,12 @@ class Run {
       dropout: config.model.dropout > 0,
       labelSmoothing: config.training.label_smoothing,
       gradientClip: config.training.gradient_clip,
-      // One bucket is ready only when everything is: nothing overlaps.
+      // A single bucket is ready only after the backward pass: no overlap.
       scaling,
       bucketBytes: config.distributed.overlap ? config.distributed.bucket_mb * 2 ** 20 : Number.POSITIVE_INFINITY,
     };
     this.#programs = makeStepExecutables(this.#steps);
-    this.#journal = new Journal(this.#window, (told) => this.#write(told));
+    this.#journal = new Journal(this.#window, (result) => this.#write(result));
     this.#samples = new SampleCounter(trainSet.rows, this.group, (indexHash) =>
       this.#records.write("facts", { facts: { indexHash } }),
     );
@@ -206,7 +214,7 @@ class Run {
     const found = findCheckpoint(config.output);
     if (found !== null && options.resume !== true)
       throw new TrainError(
-        `${config.output} holds a run already (step ${found.progress.step}); go on with --resume, or name another folder with --output`,
+        `${config.output} holds a run already (step ${found.progress.step}); continue it with --resume, or name another folder with --output`,
       );
     const { params, optimizer } = this.#fresh();
     if (found === null) {
@@ -229,7 +237,7 @@ class Run {
       };
     } else {
       this.#checkResume(found.progress);
-      for (const note of found.skipped) this.#note(`passed over a damaged checkpoint: ${note}`);
+      for (const note of found.skipped) this.#note(`skipped a damaged checkpoint: ${note}`);
       const restored = await readOptimizer(found.folder, optimizer);
       this.#state = freshState(this.#steps, await readParameters(found.folder, params), restored);
       this.#progress = { ...found.progress, ranks: config.ranks, config };
@@ -250,7 +258,7 @@ class Run {
       this.#tape = new StepTape(join(config.output, `tape-rank${group.rank}.jsonl`), group.rank, options.tapeSteps);
   }
 
-  /** Compiles for every length that the epoch has before the first step, so that no step has to wait for a compiler. */
+  /** Compiles for every sequence length of the epoch before the first step. */
   #compile(): void {
     const { config, trainSet: set } = this;
     const began = performance.now();
@@ -272,7 +280,7 @@ class Run {
   }
 
   #fresh(): { params: TrainState["params"]; optimizer: unknown } {
-    // One program each, and tensors of their own: a state that is donated must not share memory with anything.
+    // One program each and separate tensors: a donated state must not share memory.
     const params = jit((k: Tensor) => this.#steps.model.init(k))(key(this.config.seed));
     const { scaling, optimizer: plain } = this.#steps;
     const optimizer = (scaling?.optimizer ?? plain).init(params);
@@ -292,7 +300,7 @@ class Run {
       throw new TrainError(`${config.output} cannot be resumed with this configuration: ${problems.join("; ")}`);
   }
 
-  /** Samples of the unfinished epoch that were used before the checkpoint; counted once, on rank 0. */
+  /** Marks samples of the unfinished epoch that were used before the checkpoint, on rank 0. */
   #markSeen(): void {
     const { trainSet: set } = this;
     const { epoch, index } = this.#progress;
@@ -343,7 +351,7 @@ class Run {
       this.#journal.open();
       while (progress.epoch === epoch && progress.step < this.#totalSteps && !this.#stopped) {
         this.#taped(() => this.#step());
-        // Signals are delivered between turns of the event loop alone.
+        // Signals are delivered only between turns of the event loop.
         if (performance.now() - yielded > 20) {
           await turn();
           yielded = performance.now();
@@ -358,7 +366,7 @@ class Run {
     }
     if (this.#stopped) {
       await this.#save();
-      this.#note(`stopped at step ${this.#progress.step}; a checkpoint is written, --resume goes on from it`);
+      this.#note(`stopped at step ${this.#progress.step}; a checkpoint is written, --resume continues from it`);
     }
     const test = this.#stopped || this.sets.test === null ? null : this.#evaluate(this.sets.test);
     this.#end(this.#stopped ? "canceled" : "ok", test === null ? {} : { test });
@@ -372,7 +380,7 @@ class Run {
     };
   }
 
-  /** With a tape for the first steps: every kernel with its time. */
+  /** Runs a step, recording its kernels if a tape is active. */
   #taped(step: () => void): void {
     const tape = this.#tape;
     if (tape === null || tape.full) {
@@ -389,7 +397,7 @@ class Run {
     }
   }
 
-  /** One optimiser step: all its micro-steps, started, and read where the window is full. */
+  /** One optimizer step with all its micro-steps; reads results when the window is full. */
   #step(): void {
     const { accumulation } = this.config.training;
     const progress = this.#progress;
@@ -420,7 +428,7 @@ class Run {
       }
       this.#state =
         pending === null ? programs.whole(this.#state, packed) : programs.last(this.#state, pending, packed);
-      // The next batch then comes to the same place, and a GPU need not copy it to where its recorded step reads.
+      // The next batch then reuses the buffer, and a GPU need not copy it for its recorded graph.
       packed.dispose();
       const after = this.group.times();
       const used = cpu === null ? null : process.cpuUsage(cpu);
@@ -445,9 +453,9 @@ class Run {
       progress.index = 0;
       progress.epoch++;
     }
-    // What was read before, while the device is busy with this step.
+    // Write earlier results while the device runs this step.
     this.#journal.writeOut(false);
-    // Ranks must agree when to look, and their clocks do not.
+    // Ranks decide by step count, not by wall time, because their clocks differ.
     if (this.#journal.due(this.group.size === 1)) this.#read();
     if (this.#window === 1) this.#journal.writeOut(true);
   }
@@ -457,7 +465,7 @@ class Run {
     this.#progress.seconds += this.#journal.read(fetch, this.#progress.step);
   }
 
-  /** Everything that the steps up to here said. */
+  /** Reads and writes the results of all steps so far. */
   #settle(): void {
     this.#read();
     this.#journal.writeOut(true);
@@ -510,13 +518,13 @@ class Run {
     const what = firstNonFiniteTensor(this.#steps, this.#state.params, packed, this.config.model.n_heads);
     const last = findCheckpoint(this.config.output);
     throw new TrainError(
-      `step ${step + 1}: the loss is ${loss} or its gradient is no number; ${what}. ` +
+      `step ${step + 1}: the loss is ${loss} or its gradient is not finite; ${what}. ` +
         (last === null ? "There is no checkpoint yet" : `The last good checkpoint is ${last.folder}`) +
         "; try a smaller learning_rate, a warm-up, or gradient_clip",
     );
   }
 
-  /** The last micro-batch of a step, made once more. */
+  /** Rebuilds the last micro-batch of a step. */
   #rebuildBatch(at: { epoch: number; index: number }): Tensor {
     const loader = openLoader(this.trainSet, { ...this.#loaderOptions(true), loaders: 0 }, at);
     let batch = loader.next();
@@ -548,7 +556,7 @@ class Run {
       steps: taken,
       lastStep: progress.step,
     });
-    // An epoch that a limit cut short and a resumed run finished has one row, the last.
+    // An epoch that a limit cut short and a resumed run finished has one row.
     progress.epochs = [...progress.epochs.filter(({ epoch: known }) => known !== row.epoch), row];
     if (whole) Object.assign(progress, { lossSum: 0, samples: 0, seconds: 0 });
     await this.#save();
@@ -562,7 +570,7 @@ class Run {
     this.#settle();
     this.#records.flush();
     if (this.#main) await writeCheckpoint(this.config.output, this.#state, this.#progress, this.config.checkpoint.keep);
-    // A rank that runs ahead would wait inside its next step, and that step would seem to be the slow one.
+    // Synchronize: otherwise a rank that runs ahead would wait inside its next step and record it as slow.
     this.group.barrier();
     this.#journal.open();
   }
@@ -584,7 +592,7 @@ class Run {
     try {
       this.#end("failed", { message: error.message });
     } catch {
-      // The first error is the one to be told; a full disk may refuse this one too.
+      // Report the first error only; this one may fail too, e.g. on a full disk.
     }
   }
 

@@ -1,4 +1,4 @@
-// A plan as C: the kernels, and one function that runs all steps in order.
+// Generates C from a schedule: the kernels, and one function that runs all steps in order.
 
 import {
   type BatchDim,
@@ -22,24 +22,15 @@ import {
   whole,
 } from "../../compile/index.js";
 import { fewestSmall, type KernelWork, opCost, smallProduct } from "../../cost/index.js";
-import {
-  type DType,
-  dtypes,
-  InternalError,
-  isComplex,
-  isOp,
-  type Node,
-  numel,
-  outputAvals,
-  stridesOf,
-} from "../../graph/index.js";
+import { type DType, InternalError, isComplex, type Node, numel, outputAvals, stridesOf } from "../../graph/index.js";
 import type { KernelInfo } from "../contract.js";
 import { bytesReceived, describe, membersOf } from "../group/descriptor.js";
+import { libraryCall } from "./library-calls.js";
 import { abiSource } from "./native/abi.js";
 import { preludeSource } from "./native/prelude.js";
 
 export interface ProgramText {
-  /** Translation units: compiled side by side. */
+  /** Translation units, compiled in parallel. */
   units: string[];
   kernels: KernelInfo[];
 }
@@ -69,7 +60,7 @@ class ProgramWriter {
   readonly #bodies: string[] = [];
   readonly #constants = new Map<string, string>();
 
-  /** The name of a kernel function with this text; equal kernels are written once. */
+  /** The name of a kernel function with this text; equal kernels are generated once. */
   #function(text: string): string {
     let name = this.#functions.get(text);
     if (name === undefined) {
@@ -101,7 +92,7 @@ class ProgramWriter {
     for (const step of plan.steps) {
       const text = this.#step(plan, step);
       if (text === null) continue;
-      // The start of a collective is no kernel of its own: its time is that of the finish.
+      // A collective is one kernel: its start and its finish are timed together.
       if (timed && !(step.kind === "collective" && step.phase === "start")) {
         lines.push(
           `  ${text}`,
@@ -158,7 +149,7 @@ class ProgramWriter {
     return nodes.map((node) => ({ place: this.#at(plan, node), bytes: numel(node.shape) * bytesPer(node.dtype) }));
   }
 
-  /** What a library call does, as far as its op says. */
+  /** The work of a library call. */
   #libraryWork(plan: Schedule, node: Node): KernelWork {
     const inputs = node.inputs
       .filter((input) => !isZeroBase(node, input))
@@ -196,7 +187,7 @@ class ProgramWriter {
   ): { units: number; call: (from: string, count: string) => string; work: KernelWork } {
     const { text, units, tally, columns } = emitKernel(kernel);
     const name = this.#function(`(void* const* p, long lo, long hi) {\n${text}\n}`);
-    // A thread is worth waking for some ten microseconds of work.
+    // Waking a thread pays from about ten microseconds of work.
     const perUnit = Math.max(1, (kernel.size / Math.max(1, units)) * Math.max(1, kernel.cost / 4));
     const grain = Math.max(1, Math.ceil(12000 / perUnit));
     const pointers = kernel.buffers.map((node) => this.#at(plan, node)).join(", ");
@@ -221,7 +212,7 @@ class ProgramWriter {
       return operand.offset === 0 ? base : `((${element}*)${base} + ${operand.offset * width})`;
     };
     const batch = numel(node.shape.slice(0, rank));
-    // Small matrices in large batches: written out with constant sizes, which the compiler unrolls and vectorises.
+    // Small matrices in large batches: written out with constant sizes, which the compiler unrolls and vectorizes.
     const limit = smallProduct[node.dtype] ?? 0;
     const out = [...(plan.layouts.get(node) ?? stridesOf(node.shape))];
     const dims = mergeBatch(node.shape.slice(0, rank), a.strides, b.strides, out);
@@ -293,48 +284,11 @@ class ProgramWriter {
   }
 
   #library(plan: Schedule, node: Node): string {
-    const input = (i: number): string => this.#operand(plan, node.inputs[i]);
-    const output = (i = 0): string => this.#at(plan, node, i);
-    const { shape, dtype } = node.inputs[0];
-    const code = matrixCode[dtype] ?? 0;
-    const batch = numel(shape.slice(0, -2));
-    const [rows, columns] = shape.slice(-2);
-    if (isOp(node, "cumsum")) {
-      const { axis, reverse } = node.attrs;
-      const [outer, n, inner] = [numel(shape.slice(0, axis)), shape[axis], numel(shape.slice(axis + 1))];
-      return `rt->cumsum(${dtypes.indexOf(dtype)}, ${outer}, ${n}, ${inner}, ${Number(reverse)}, ${input(0)}, ${output()}, threads);`;
-    }
-    if (isOp(node, "argsort")) {
-      const n = shape[shape.length - 1];
-      return `rt->argsort(${dtypes.indexOf(dtype)}, ${numel(shape.slice(0, -1))}, ${n}, ${Number(node.attrs.descending)}, ${input(0)}, (int32_t*)${output()}, threads);`;
-    }
-    if (isOp(node, "scatterAdd")) {
-      const { axis, batch: shared } = node.attrs;
-      const sizes = [
-        numel(shape.slice(0, shared)),
-        numel(shape.slice(shared, axis)),
-        shape[axis],
-        numel(shape.slice(axis + 1)),
-      ];
-      const count = numel(node.inputs[1].shape.slice(shared));
-      const base = isZeroBase(node, node.inputs[0]) ? "NULL" : input(0);
-      return `rt->scatter_add(${dtypes.indexOf(dtype)}, ${sizes.join(", ")}, ${count}, ${base}, (const int32_t*)${input(1)}, ${input(2)}, ${output()}, threads);`;
-    }
-    if (isOp(node, "cholesky")) return `rt->cholesky(${code}, ${batch}, ${rows}, ${input(0)}, ${output()});`;
-    if (isOp(node, "det")) return `rt->det(${code}, ${batch}, ${rows}, ${input(0)}, ${output()});`;
-    if (isOp(node, "eigh")) return `rt->eigh(${code}, ${batch}, ${rows}, ${input(0)}, ${output(0)}, ${output(1)});`;
-    if (isOp(node, "qr"))
-      return `rt->qr(${code}, ${batch}, ${rows}, ${columns}, ${input(0)}, ${output(0)}, ${output(1)});`;
-    if (isOp(node, "svd"))
-      return `rt->svd(${code}, ${batch}, ${rows}, ${columns}, ${input(0)}, ${output(0)}, ${output(1)}, ${output(2)});`;
-    const k = node.shape[node.shape.length - 1];
-    if (isOp(node, "solve"))
-      return `rt->solve(${code}, ${batch}, ${rows}, ${k}, ${input(0)}, ${input(1)}, ${output()});`;
-    if (isOp(node, "triangularSolve")) {
-      const flags = [node.attrs.lower, node.attrs.adjoint, node.attrs.unit].map(Number).join(", ");
-      return `rt->triangular_solve(${code}, ${batch}, ${rows}, ${k}, ${flags}, ${input(0)}, ${input(1)}, ${output()});`;
-    }
-    throw new InternalError(`the CPU device has no code for ${node.op}`);
+    return libraryCall(node, {
+      code: matrixCode[node.inputs[0].dtype] ?? 0,
+      input: (i) => this.#operand(plan, node.inputs[i]),
+      output: (i = 0) => this.#at(plan, node, i),
+    });
   }
 
   #collectiveStep(plan: Schedule, { node, phase }: Extract<ScheduleStep, { kind: "collective" }>): string {
@@ -393,7 +347,7 @@ class ProgramWriter {
     return `W_RUN(${name}, 0, ${units}, ${grain}, ${pointers.join(", ")});`;
   }
 
-  /** A scan: its step as a function of its own, called once an iteration with moved pointers; carries swap buffers. */
+  /** A scan: its step as a function of its own, called once per iteration with advanced pointers; carries swap buffers. */
   #loopStep(plan: Schedule, step: Extract<ScheduleStep, { kind: "loop" }>): string {
     const { node, body } = step;
     const { consts, carries, length, reverse } = node.attrs;
@@ -466,7 +420,7 @@ class ProgramWriter {
       "  return 0;",
       "}",
     ].join("\n");
-    // Two units halve the time on two cores; small programs are not worth a second compiler.
+    // Two units compile in parallel; small programs do not need it.
     const parts = kernels.length > 12 ? 2 : 1;
     const units: string[] = [];
     const declarations = kernels.map(({ name }) => `void ${name}(void* const* p, long lo, long hi);`).join("\n");
@@ -501,7 +455,7 @@ function libraryName(node: Node): string {
     : `${node.op}_${dims}`;
 }
 
-/** One product a call index; sizes and strides are constants, so everything unrolls. */
+/** One product per index; sizes and strides are constants, so that all loops unroll. */
 function smallMatmul(
   dtype: DType,
   m: number,

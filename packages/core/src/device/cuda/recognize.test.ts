@@ -2,7 +2,7 @@
 // with the values and gradients of the ops; and what only looks like it is left alone.
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
-import { scheduleFunction } from "../../compile/index.js";
+import { type Schedule, scheduleFunction } from "../../compile/index.js";
 import type { GraphFn } from "../../graph/index.js";
 import * as weft from "../../index.js";
 import { data } from "./emulated/testkit.js";
@@ -24,7 +24,7 @@ import {
   size,
   square,
 } from "./recognize.testkit.js";
-import { assertSmallerThan, fusedOf, Recorder, type Schedule } from "./schedule.testkit.js";
+import { assertSmallerThan, fusedOf, Recorder } from "./schedule.testkit.js";
 
 type Tensor = weft.Tensor;
 

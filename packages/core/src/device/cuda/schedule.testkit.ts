@@ -1,14 +1,12 @@
 // A device that computes on the host and keeps what a GPU would be asked to compile, for tests that look at plans: how many
 // launches, which fused functions, what lies in memory.
 import assert from "node:assert/strict";
-import { scheduleFunction } from "../../compile/index.js";
+import { type Schedule, scheduleFunction } from "../../compile/index.js";
 import { type GraphFn, type Node, numel } from "../../graph/index.js";
 import { ReferenceDevice } from "../../index.js";
 import type { CompileOptions } from "../contract.js";
 import { canFuse } from "./attention.js";
-import { cudaPlanOptions } from "./source.js";
-
-export type Schedule = ReturnType<typeof scheduleFunction>;
+import { cudaScheduleOptions } from "./source.js";
 
 export class Recorder extends ReferenceDevice {
   readonly graphs: { fn: GraphFn; options: CompileOptions }[] = [];
@@ -25,7 +23,7 @@ export class Recorder extends ReferenceDevice {
   }
   planOf(index: number): Schedule {
     const { fn, options } = this.graphs[index];
-    return scheduleFunction(fn, { ...cudaPlanOptions, donated: options.donated });
+    return scheduleFunction(fn, { ...cudaScheduleOptions, donated: options.donated });
   }
 }
 

@@ -18,7 +18,7 @@ import { preludeFor } from "./native/prelude.js";
 import { workspaceBytes } from "./scatter-sort.js";
 
 /** How plans are made for this device. */
-export const cudaPlanOptions: ScheduleOptions = {
+export const cudaScheduleOptions: ScheduleOptions = {
   parallelRows: 1024,
   longReduction: 4096,
   splitColumns: 512,

@@ -1,13 +1,13 @@
 // The plan of a training step on the GPU, made without one: how many launches it is, and that no score matrix is in it.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { libraryEpilogue } from "../../compile/index.js";
+import { libraryEpilogue, type Schedule } from "../../compile/index.js";
 import { type GraphFn, numel } from "../../graph/index.js";
 import * as weft from "../../index.js";
 import * as nn from "../../nn/index.js";
 import * as optim from "../../optim/index.js";
 import type { CompileOptions } from "../contract.js";
-import { assertSmallerThan, fusedOf, Recorder, type Schedule } from "./schedule.testkit.js";
+import { assertSmallerThan, fusedOf, Recorder } from "./schedule.testkit.js";
 import { writeCudaProgram } from "./source.js";
 
 interface Size {
