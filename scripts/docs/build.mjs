@@ -27,13 +27,16 @@ function installTypeDoc() {
 
 const unknown = process.argv.slice(2).filter((argument) => argument !== "--check");
 if (unknown.length > 0) fail(`unknown argument ${unknown[0]}; the only argument is --check`);
+const check = process.argv.includes("--check");
 setup();
 installTypeDoc();
+// The visit with a browser uses the compiled lab.
+if (check && sh(process.execPath, [join(root, "scripts/build.mjs")]) !== 0) fail("the build failed");
 const work = mkdtempSync(join(tmpdir(), "weft-docs-"));
 try {
   if (sh(process.execPath, [join(here, "generate.mjs"), site, work]) !== 0) fail("TypeDoc failed");
   console.log("weft docs: open site/index.html");
-  if (process.argv.includes("--check")) {
+  if (check) {
     const undocumented = JSON.parse(readFileSync(join(work, "undocumented.json"), "utf8"));
     const problems = await checkSite(site, undocumented);
     if (problems.length > 0) fail(`${problems.length} problems:\n${problems.join("\n")}`);

@@ -49,6 +49,9 @@ export function brokenSiteLinks(site) {
   return broken;
 }
 
+/** Screenshots of the visit, to look at. */
+const pictures = join(root, "runs/docs");
+
 const types = {
   ".html": "text/html",
   ".js": "text/javascript",
@@ -87,10 +90,7 @@ async function visit(site) {
     for (const colorScheme of ["light", "dark"]) {
       const page = await browser.newPage({ colorScheme, viewport: { width: 1280, height: 900 } });
       const open = (path) => page.goto(server.address + path, { waitUntil: "networkidle" });
-      const picture = async (name) => {
-        const folder = process.env.WEFT_DOCS_SCREENSHOTS ?? "";
-        if (folder !== "") await page.screenshot({ path: join(folder, `${name}-${colorScheme}.png`) });
-      };
+      const picture = (name) => page.screenshot({ path: join(pictures, `${name}-${colorScheme}.png`) });
       page.on("pageerror", (error) => problems.push(`browser: ${page.url()}: ${error.message}`));
       page.on(
         "console",
@@ -154,7 +154,7 @@ async function visit(site) {
     server.close();
     await browser.close();
   }
-  console.log("weft docs: visited the site in Chromium");
+  console.log("weft docs: visited the site in Chromium; screenshots are in runs/docs");
   return problems;
 }
 
