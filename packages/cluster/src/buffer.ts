@@ -23,6 +23,7 @@ export type CallSite = (() => string | null) | null;
 
 let lastId = 0;
 
+/** A tensor of a cluster: its id, its location on the workers, and its lineage. */
 export class ClusterBuffer implements DeviceBuffer {
   id = ++lastId;
   staging: StagingBuffer | null = null;

@@ -267,10 +267,13 @@ test("sharding constraints in the program, a rules file and a mesh are followed 
   );
   assert.match(weft.debug.sharding(y), /120/);
   // The explanation contains the cost that predict() returns, and labels each cost.
-  const price = showSeconds(columns.device.predict()!.seconds);
-  const told = columns.device.explain();
-  assert.match(told, new RegExp(`^3 devices \\(d=3\\).*: ${price} against .*x \\(predicted for .*, by kernels\\)\\.`));
-  assert.match(told, /\nTried \(all predicted for .*, by operations\):\n/);
+  const cost = showSeconds(columns.device.predict()!.seconds);
+  const explanation = columns.device.explain();
+  assert.match(
+    explanation,
+    new RegExp(`^3 devices \\(d=3\\).*: ${cost} against .*x \\(predicted for .*, by kernels\\)\\.`),
+  );
+  assert.match(explanation, /\nTried \(all predicted for .*, by operations\):\n/);
   const pinned = weft.shard(wave([90, 60], 1).matmul(wave([60, 120], 2)), { 0: "d" }).realize();
   assert.deepEqual(
     columns.device.describe(bufferOf(pinned)).map((p) => p.stop[0]),

@@ -9,6 +9,7 @@ import { type LaunchOptions, LocalCluster } from "./launch.js";
 import type { WorkerInfo } from "./protocol.js";
 import { readRules } from "./rules.js";
 
+/** A connected cluster, as `connect` returns it. */
 export interface Cluster {
   readonly device: ClusterDevice;
   readonly workers: readonly WorkerInfo[];

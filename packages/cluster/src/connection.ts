@@ -19,6 +19,7 @@ import {
 import { type Channel, hostId, openStream, parseAddress, type Security, securityFrom } from "./wire.js";
 import { ownMemory } from "./worker.js";
 
+/** Options of `connect`. */
 export interface ConnectOptions extends Security, ClientSettings {
   /** Seconds to wait for the dispatcher and for the first worker. */
   timeout?: number;

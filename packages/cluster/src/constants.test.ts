@@ -10,9 +10,9 @@ const mesh = Mesh.of({ d: 2 });
 
 test("every rank receives and decodes its own rows", () => {
   const placements = [Placement.replicated(mesh, 0), Placement.split(mesh, value.shape, { 0: "d" })];
-  const told = scatterConstants(new Map([[1, value]]), placements);
+  const encoded = scatterConstants(new Map([[1, value]]), placements);
   const rows = placements[1].dims[0]!.bounds;
-  const found = told.map((list, rank) => {
+  const found = encoded.map((list, rank) => {
     const own = build.input([rows[rank + 1] - rows[rank], 2], "float64");
     const read = decodeConstants({ params: [build.input([], "float64"), own], outputs: [own] }, list);
     return Array.from(read.get(1)!.data as Float64Array);

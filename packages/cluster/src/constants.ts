@@ -12,19 +12,19 @@ export const maxConstantBytes = 16 << 10;
 export function scatterConstants(known: ReadonlyMap<number, Value>, params: readonly Placement[]): ConstantArguments[] {
   const [first] = params;
   if (first === undefined || known.size === 0) return [];
-  const told: ConstantArguments[] = first.mesh.ranks.map(() => []);
+  const ranks: ConstantArguments[] = first.mesh.ranks.map(() => []);
   for (const [param, value] of known)
     scatterValue(value, params[param]).forEach(({ data }, rank) => {
       const bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
-      told[rank].push({ param, data: bytes.toString("base64") });
+      ranks[rank].push({ param, data: bytes.toString("base64") });
     });
-  return told;
+  return ranks;
 }
 
 /** Decodes constant arguments on a worker and checks them against the function. */
-export function decodeConstants(fn: GraphFn, told: ConstantArguments): Map<number, Value> {
+export function decodeConstants(fn: GraphFn, encoded: ConstantArguments): Map<number, Value> {
   return new Map(
-    told.map(({ param, data }) => {
+    encoded.map(({ param, data }) => {
       const aval = fn.params[param];
       const bytes = Buffer.from(data, "base64");
       if (aval === undefined || bytes.length !== numel(aval.shape) * bytesOf(aval.dtype))

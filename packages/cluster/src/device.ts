@@ -32,6 +32,7 @@ import { releaseStaging, stage, Uploads } from "./upload.js";
 
 /** Maximum number of copies of a tensor in other placements. */
 const maxCopies = 2;
+/** The device that `connect` makes current: it shards functions over the workers of a dispatcher. */
 export class ClusterDevice implements Device {
   readonly name: string;
   #used = 0;
@@ -394,9 +395,9 @@ export class ClusterDevice implements Device {
     const copy = this.#move(it, to);
     // Two alternating programs may need it in two placements; more copies would cost too much memory.
     if (it.copies.size >= maxCopies) {
-      const [oldest, gone] = it.copies.entries().next().value!;
+      const [oldest, evicted] = it.copies.entries().next().value!;
       it.copies.delete(oldest);
-      this.free(gone);
+      this.free(evicted);
     }
     it.copies.set(key, copy);
     return copy;

@@ -26,6 +26,7 @@ import { bindServer, hostId, makeServer, randomKey, type Security, sameSecret, s
 
 type ServerStream = grpc.ServerDuplexStream<Buffer, Buffer>;
 
+/** Options of a dispatcher; it listens on localhost:9000 by default. */
 export interface DispatcherOptions extends Security {
   host?: string;
   port?: number;
@@ -68,6 +69,7 @@ const maxQueueLimit = 1_000_000;
 /** Seconds within which a new connection must send its hello. */
 const helloSeconds = 5;
 
+/** The process that forwards instructions of clients to workers; `weft server` runs one. */
 export class Dispatcher {
   readonly id = randomKey().slice(0, 8);
   readonly #server = makeServer();
@@ -180,11 +182,11 @@ export class Dispatcher {
     for (const client of this.#clients.values()) this.#introduce(entry, client);
     log("dispatcher", () => `${id} joined: ${facts.device}, process ${facts.process.pid}`);
     this.#changed([]);
-    const gone = (): void =>
+    const onEnd = (): void =>
       this.#workerEnded(entry, `worker ${id} (${facts.device}, process ${facts.process.pid}) ended`);
-    stream.on("end", gone);
-    stream.on("close", gone);
-    stream.on("cancelled", gone);
+    stream.on("end", onEnd);
+    stream.on("close", onEnd);
+    stream.on("cancelled", onEnd);
     return (more) => {
       try {
         this.#fromWorker(entry, decode(fromWorker, more));
@@ -305,10 +307,10 @@ export class Dispatcher {
       workers: this.workers,
       dispatcher: `${this.id}@${hostname()}`,
     });
-    const gone = (): void => this.#clientEnded(client);
-    stream.on("end", gone);
-    stream.on("close", gone);
-    stream.on("cancelled", gone);
+    const onEnd = (): void => this.#clientEnded(client);
+    stream.on("end", onEnd);
+    stream.on("close", onEnd);
+    stream.on("cancelled", onEnd);
     return (more) => {
       for (const message of decodeAll(fromClient, more)) this.#fromClient(client, message);
     };

@@ -9,6 +9,7 @@ import { settings } from "@weft/core/internal/settings";
 import { div, Tensor } from "@weft/core/internal/tensor";
 import { type RankEnvironment, rankFromEnvironment } from "./environment.js";
 
+/** Options of `distributed.init`. */
 export interface InitOptions {
   rank?: number;
   size?: number;
@@ -71,8 +72,11 @@ export function group(): ProcessGroup {
   return current;
 }
 
+/** Whether `init` was called. */
 export const isInitialized = (): boolean => current !== null;
+/** Rank of this process, from 0. */
 export const rank = (): number => group().rank;
+/** Number of processes of the group. */
 export const size = (): number => group().size;
 /** Rank among the processes of this host; selects the GPU. */
 export const localRank = (): number => {
@@ -119,6 +123,7 @@ function collective(
   return new Tensor(node);
 }
 
+/** Options of all collectives. */
 export interface CollectiveOptions {
   /** Participating ranks, in the order of reduction and concatenation; all by default. Each of them must call. */
   ranks?: readonly number[];

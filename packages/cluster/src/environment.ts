@@ -2,6 +2,7 @@
 // Reads only the environment.
 import { WeftError } from "@weft/core/internal/graph";
 
+/** Rank and world size of a process, as its launcher set them. */
 export interface RankEnvironment {
   rank: number;
   size: number;

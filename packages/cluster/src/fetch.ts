@@ -73,15 +73,15 @@ async function fetchPart(connection: Connection, it: ClusterBuffer, worker: stri
       (known !== undefined && known.code !== "aborted" ? known.message : null) ??
       connection.deadWorkers.get(worker) ??
       (error as Error).message;
-    const gone = connection.deadWorkers.has(worker);
+    const isDead = connection.deadWorkers.has(worker);
     const left = connection.workers.length;
-    const advice = gone
+    const advice = isDead
       ? `; its shards are lost: recompute them (${left} worker${left === 1 ? " is" : "s are"} left)`
       : "";
     const text = `${reason}${advice}`;
     const ownFault = known?.code === "error" || known?.code === "memory";
-    throw gone || (!ownFault && (vague || known !== undefined))
-      ? new LostTensorError(text, gone)
+    throw isDead || (!ownFault && (vague || known !== undefined))
+      ? new LostTensorError(text, isDead)
       : new ClusterError(withCallSite(text, it.site), known?.code ?? "error");
   }
 }

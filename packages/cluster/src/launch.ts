@@ -8,6 +8,7 @@ import { clusterSettings } from "./settings.js";
 import { randomKey } from "./wire.js";
 import type { WorkerOptions } from "./worker.js";
 
+/** Options for starting a local cluster. */
 export interface LaunchOptions {
   /** Number of workers. */
   devices: number;
@@ -81,14 +82,15 @@ class ChildServer {
   async end(): Promise<void> {
     if (this.child.exitCode !== null || this.child.signalCode !== null) return;
     this.child.ref();
-    const gone = new Promise((resolve) => this.child.once("exit", resolve));
+    const ended = new Promise((resolve) => this.child.once("exit", resolve));
     this.child.kill("SIGTERM");
     const hard = setTimeout(() => this.child.kill("SIGKILL"), 2000);
-    await gone;
+    await ended;
     clearTimeout(hard);
   }
 }
 
+/** A dispatcher and workers in child processes of this process. */
 export class LocalCluster {
   private constructor(
     readonly address: string,

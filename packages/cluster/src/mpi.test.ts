@@ -10,9 +10,9 @@ const skip = !CpuDevice.available() ? "no C compiler" : findMpirun() === null ? 
 
 /** No rank saw a wrong value, and the ranks together counted the expected bytes. */
 function judge(answers: unknown[]): void {
-  const told = answers as { wrong: string[]; moved: number; due: number }[];
-  for (const { wrong } of told) assert.deepEqual(wrong, []);
-  const sum = (key: "moved" | "due"): number => Math.round(told.reduce((n, answer) => n + answer[key], 0));
+  const reports = answers as { wrong: string[]; moved: number; due: number }[];
+  for (const { wrong } of reports) assert.deepEqual(wrong, []);
+  const sum = (key: "moved" | "due"): number => Math.round(reports.reduce((n, answer) => n + answer[key], 0));
   assert.ok(sum("due") > 10_000);
   assert.equal(sum("moved"), sum("due"));
 }

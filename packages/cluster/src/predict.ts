@@ -7,6 +7,7 @@ import type { GraphFn } from "@weft/core/internal/graph";
 import type { Partitioned } from "@weft/core/internal/shard";
 import { inlineCustom } from "@weft/core/internal/transform";
 
+/** Predicted time of one call. */
 export interface CallPrediction {
   /** Time of the slowest device. */
   seconds: number;
@@ -18,6 +19,7 @@ export interface CallPrediction {
 /** Predicts a function that is not partitioned. */
 export const predictWhole = (fn: GraphFn, rates: Rates): CallPrediction => predictParts({ functions: [fn] }, rates);
 
+/** Predicts the time of a partitioned function: that of its slowest device. */
 export function predictParts({ functions }: Pick<Partitioned, "functions">, rates: Rates): CallPrediction {
   const here = ratesAt(rates, functions.length);
   // Shards of equal shape are predicted once.

@@ -15,12 +15,12 @@ const ids = z.array(id).max(100_000);
 const name = z
   .string()
   .max(limits.name)
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is refused.
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are rejected.
   .regex(/^[^\x00-\x1f\x7f]*$/);
 const text = z
   .string()
   .max(limits.text)
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is taken out.
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are replaced.
   .transform((s) => s.replace(/[\x00-\x08\x0b-\x1f\x7f]/g, "?"));
 const size = z.number().nonnegative().finite();
 /** Byte counts, element counts and strides. */

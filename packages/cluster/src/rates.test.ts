@@ -51,7 +51,16 @@ test("each property comes from the worker that is slowest in it, also with all w
     links: link(9e-6, 5e9),
     crowded: { members: 4, rates: { ...own, name: "crowd", special: 0.5e9 } },
   });
-  const rates = ratesFor([worker({ rates: a }), worker({ rates: b })]);
+  // Tables of products hold seconds, not rates: the larger value is the slower one.
+  const table = (seconds: number): Rates["products"] => {
+    const all = Array.from({ length: 8 }, () => seconds);
+    return { float32: { sizes: [8, 64], nn: all, tn: all, nt: all, ns: all } };
+  };
+  const rates = ratesFor([
+    worker({ rates: { ...a, products: table(1e-6) } }),
+    worker({ rates: { ...b, products: table(4e-6) } }),
+  ]);
+  assert.deepEqual(rates.products, table(4e-6));
   assert.deepEqual([rates.special, rates.linalg], [1e9, 3e9]);
   assert.deepEqual(rates.links.allReduce, [{ members: 2, latency: 9e-6, bandwidth: 1e9 }]);
   assert.equal(rates.crowded?.rates.special, 0.5e9);

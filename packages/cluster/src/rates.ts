@@ -2,7 +2,7 @@
 import { parseRates, type Rates } from "@weft/core/internal/cost";
 import { assumedRates, hostLinks } from "./assumed-rates.js";
 import type { WorkerInfo } from "./protocol.js";
-import { slowestRates } from "./slowest-rates.js";
+import { slowestWorkerRates } from "./slowest-rates.js";
 
 /** Minimum cost of a call through the dispatcher. */
 const leastCall = 200e-6;
@@ -30,7 +30,7 @@ export function ratesFor(workers: readonly WorkerInfo[]): Rates {
   let rates = cache.get(workers);
   if (rates === undefined) {
     const known = workers.length > 0 ? workers : [{ accelerator: null, threads: 1, rates: null }];
-    rates = slowestRates(known.map((worker) => measuredRates(worker) ?? assumedRates(worker)));
+    rates = slowestWorkerRates(known.map((worker) => measuredRates(worker) ?? assumedRates(worker)));
     cache.set(workers, rates);
   }
   return rates;

@@ -30,13 +30,13 @@ function combine<V>(
   return Object.fromEntries(entries) as Partial<Record<string, V>>;
 }
 
-/** Tables of products with equal sizes, element by element; tables of different sizes are left to the curves. */
-function lowestTable(tables: readonly Table[]): Table | undefined {
+/** Tables of product times (in seconds) with equal sizes, element by element; tables of different sizes are left to the curves. */
+function slowestTable(tables: readonly Table[]): Table | undefined {
   const [first] = tables;
   if (tables.some(({ sizes }) => sizes.join() !== first.sizes.join())) return undefined;
-  const lowest = (layout: "nn" | "tn" | "nt" | "ns"): number[] =>
-    first[layout].map((_, i) => Math.min(...tables.map((table) => table[layout][i])));
-  return { ...first, nn: lowest("nn"), tn: lowest("tn"), nt: lowest("nt"), ns: lowest("ns") };
+  const slowest = (layout: "nn" | "tn" | "nt" | "ns"): number[] =>
+    first[layout].map((_, i) => Math.max(...tables.map((table) => table[layout][i])));
+  return { ...first, nn: slowest("nn"), tn: slowest("tn"), nt: slowest("nt"), ns: slowest("ns") };
 }
 
 function slowestDevice(list: readonly DeviceRates[]): DeviceRates {
@@ -57,7 +57,7 @@ function slowestDevice(list: readonly DeviceRates[]): DeviceRates {
     random: lowest("random"),
     kernel: Math.max(...list.map(({ kernel }) => kernel)),
     call: Math.max(...list.map(({ call }) => call)),
-    ...(products !== null && { products: combine(products, lowestTable) }),
+    ...(products !== null && { products: combine(products, slowestTable) }),
     ...(ops !== null && { ops: combine(ops, (values: number[]) => Math.min(...values)) }),
     ...(rows !== null && { row: Math.max(...rows) }),
     ...(columns !== null && { columns: lowestCurve(columns) }),
@@ -79,7 +79,7 @@ function slowestLinks(lists: readonly (readonly Link[])[]): Link[] {
 }
 
 /** The rates of the slowest of several devices, property by property. */
-export function slowestRates(list: readonly Rates[]): Rates {
+export function slowestWorkerRates(list: readonly Rates[]): Rates {
   const distinct = [...new Map(list.map((rates) => [JSON.stringify(rates), rates])).values()];
   if (distinct.length === 1) return distinct[0];
   const crowds = distinct.flatMap(({ crowded }) => crowded?.members ?? []);

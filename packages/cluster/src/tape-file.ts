@@ -7,6 +7,7 @@ import { structuralKey, WeftError } from "@weft/core/internal/graph";
 import { decodeFunction } from "@weft/core/internal/ops";
 import { type Instruction, type TapeLine, tapeLineSchema, tapeVersion } from "@weft/formats";
 
+/** A parsed tape. */
 export interface TapeFile {
   path: string;
   lines: TapeLine[];
@@ -15,6 +16,7 @@ export interface TapeFile {
   unreadable: number;
 }
 
+/** Reads and validates a tape file. */
 export async function readTape(path: string): Promise<TapeFile> {
   const lines: TapeLine[] = [];
   let unreadable = 0;
@@ -46,6 +48,7 @@ export function bytesOfLine(tape: TapeFile, { base64, file }: { base64?: string;
   return Uint8Array.from(readFileSync(join(`${tape.path}.data`, file)));
 }
 
+/** Totals of one operation. */
 export interface OpRow {
   op: string;
   kind: string;
@@ -55,6 +58,7 @@ export interface OpRow {
   flops: number;
 }
 
+/** Totals of one worker. */
 export interface WorkerRow {
   worker: number;
   workerId: string;
@@ -65,6 +69,7 @@ export interface WorkerRow {
   spanUs: number;
 }
 
+/** Summary of a tape. */
 export interface TapeStats {
   runs: number;
   programs: number;
@@ -92,6 +97,7 @@ function rowsBy<K, R>(
   return [...rows.values()];
 }
 
+/** Summarizes a tape by operation and by worker. */
 export function tapeStats({ lines, instructions }: TapeFile): TapeStats {
   const ops = rowsBy(
     instructions,
@@ -152,6 +158,7 @@ export function chromeTrace({ instructions }: TapeFile): { traceEvents: object[]
   return { traceEvents: [...meta, ...events] };
 }
 
+/** Differences of two tapes. */
 export interface TapeDiff {
   /** The first request that differs; null if all are equal. */
   firstDifference: string | null;
@@ -180,6 +187,7 @@ function requestsOf({ lines }: TapeFile): TapeRequest[] {
   });
 }
 
+/** Compares two tapes: requests, fetched results and times. */
 export function diffTapes(first: TapeFile, second: TapeFile): TapeDiff {
   const [a, b] = [requestsOf(first), requestsOf(second)];
   const at = Array.from({ length: Math.max(a.length, b.length) }, (_, i) => i).find((i) => a[i]?.what !== b[i]?.what);

@@ -15,6 +15,7 @@ import { decodeFunction } from "@weft/core/internal/ops";
 import { type CustomKernelSupport, inlineCustom } from "@weft/core/internal/transform";
 import { bytesOfLine, type TapeFile } from "./tape-file.js";
 
+/** Result of a replay. */
 export interface ReplayResult {
   runs: number;
   /** One result per fetch: its difference from the recorded one, relative to the largest element. */
@@ -33,6 +34,7 @@ const tolerance: Partial<Record<DType, number>> = {
   complex128: 1e-10,
 };
 
+/** Runs a tape on a device and compares every fetched result. */
 export async function replay(tape: TapeFile, device: Device): Promise<ReplayResult> {
   const programs = new Map<number, { fn: GraphFn; executable: Executable }>();
   const buffers = new Map<number, DeviceBuffer>();
@@ -51,10 +53,10 @@ export async function replay(tape: TapeFile, device: Device): Promise<ReplayResu
       const fn = decodeFunction(line.graph);
       // A custom op with a kernel on one device is inlined on another; sharding needs its rule, which is not
       // serialized.
-      const keep: CustomKernelSupport = (node, uses) =>
+      const supported: CustomKernelSupport = (node, uses) =>
         !device.traits.remote && (device.supportsCustomKernel?.(node, uses) ?? false);
       // Nothing is donated: a replay keeps every buffer that the tape did not free.
-      programs.set(line.program, { fn, executable: device.compile(inlineCustom(fn, keep), {}) });
+      programs.set(line.program, { fn, executable: device.compile(inlineCustom(fn, supported), {}) });
     } else if (line.type === "data") {
       const bytes = bytesOfLine(tape, line);
       if (bytes === null) continue;

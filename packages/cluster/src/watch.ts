@@ -2,6 +2,7 @@
 import { type ClientSettings, decode, encode, protocolVersion, type ToClient, toClient } from "./protocol.js";
 import { hostId, openStream, parseAddress, type Security, securityFrom } from "./wire.js";
 
+/** Status of a dispatcher, its clients and its workers. */
 export type ClusterStatus = Extract<ToClient, { t: "status" }>;
 
 /** Calls back with every status. Returns a function that stops watching. */

@@ -54,6 +54,7 @@ import {
 import { FailedError, type Failure, Namespace } from "./store.js";
 import { type Channel, hostId, openStream, type Security, securityFrom } from "./wire.js";
 
+/** Options of a worker; it connects to a dispatcher on localhost:9000 by default. */
 export interface WorkerOptions extends Security, CalibrateOptions {
   host?: string;
   port?: number;
@@ -110,6 +111,7 @@ export function ownMemory(): SharedMemory | null {
   }
 }
 
+/** One device that executes instructions of a dispatcher; `weft worker` runs one. */
 export class Worker {
   readonly device: Device;
   readonly #options: WorkerOptions;

@@ -13,19 +13,19 @@ interface Options {
 const help = `
 Examples:
   weft classify runs/ag_news_small "Oil prices fall as stocks rise"
-  weft classify runs/ag_news_small --file headlines.txt       one text a line
+  weft classify runs/ag_news_small --file headlines.txt       one text per line
   cat headlines.txt | weft classify runs/ag_news_small        the same from standard input
 
-Prints one line a text: the label, the probability of each class, the text. With --json one object a line.`;
+Prints one line per text: label, probability of each class, text. With --json one object per line.`;
 
 export function add(program: Command): void {
   program
     .command("classify")
     .description("Classify texts with a trained run.")
     .argument("<run>", "folder of a run, such as runs/ag_news_small")
-    .argument("[texts...]", "texts; without any they are read from --file or standard input, one a line")
-    .option("--file <path>", "read texts from a file, one a line (- is standard input)")
-    .option("--json", "one JSON object a line")
+    .argument("[texts...]", "texts; without any they are read from --file or standard input, one per line")
+    .option("--file <path>", "read texts from a file, one per line (- is standard input)")
+    .option("--json", "one JSON object per line")
     .addHelpText("after", help)
     .action((run: string, texts: string[], options: Options) => attempt(() => classify(run, texts, options)));
 }
@@ -47,7 +47,7 @@ async function classify(run: string, given: string[], options: Options): Promise
 
 function readTexts(file: string): string[] {
   if (file === "-" && process.stdin.isTTY)
-    throw new CommandError("no text was given; write it behind the run, or pipe texts in, one a line", wrongUsage);
+    throw new CommandError("no text was given; write it behind the run, or pipe texts in, one per line", wrongUsage);
   return readFileSync(file === "-" ? 0 : file, "utf8")
     .split("\n")
     .map((line) => line.trim())

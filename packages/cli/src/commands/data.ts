@@ -1,4 +1,4 @@
-// weft data: fetches data sets, and shows what is in them.
+// weft data: downloads data sets and shows their contents.
 
 import { type DatasetName, datasetNames, datasets, download, findSplit, splits, textOf } from "@weft/train/data";
 import type { Command } from "commander";
@@ -14,8 +14,8 @@ interface Options {
 
 const help = `
 Examples:
-  weft data get ag_news                      from the hub into the cache; resumed and checked
-  weft data get imdb --data data/imdb        into a folder of your own
+  weft data get ag_news                      download into the cache; resumable and verified
+  weft data get imdb --data data/imdb        download into a folder
   weft data show ag_news --data data/ag_news rows and classes of each split
   weft data list`;
 
@@ -23,23 +23,23 @@ export function add(program: Command): void {
   const data = program.command("data").description("Download and inspect data sets.").addHelpText("after", help);
   data
     .command("get")
-    .description("Fetch a data set from the hub.")
+    .description("Download a data set from the hub.")
     .argument("<name>", datasetNames.join(", "))
     .option("--data <dir>", "folder for its files (the cache by default)")
     .option("--hub <url>", "another hub (or WEFT_HUB)")
-    .option("--force", "fetch again what is already there")
-    .option("--json", "what was fetched as JSON")
+    .option("--force", "download existing files again")
+    .option("--json", "downloaded files as JSON")
     .action((name: string, options: Options) => attempt(() => get(name, options)));
   data
     .command("show")
-    .description("Rows, classes and a first text of each split.")
+    .description("Show rows, classes and the first text of each split.")
     .argument("<name>", datasetNames.join(", "))
     .option("--data <dir>", "folder that holds its splits")
     .option("--json", "as JSON")
     .action((name: string, options: Options) => attempt(() => show(name, options)));
   data
     .command("list")
-    .description("The data sets that Weft knows.")
+    .description("List the supported data sets.")
     .option("--json", "as JSON")
     .action((options: Options) => attempt(() => list(options)));
 }
@@ -70,7 +70,7 @@ async function get(name: string, options: Options): Promise<void> {
     if (options.json) process.stdout.write(`${JSON.stringify(done)}\n`);
     else
       for (const { split, path, bytes, how } of done)
-        process.stdout.write(`${split}  ${how === "there" ? "was there" : how}  ${size(bytes)}  ${path}\n`);
+        process.stdout.write(`${split}  ${how === "there" ? "cached" : how}  ${size(bytes)}  ${path}\n`);
   } finally {
     progress.clear();
     process.off("SIGINT", stop);

@@ -1,4 +1,4 @@
-// The GPU's part of weft doctor on made-up machines: every missing library says what it costs, every reading has a line.
+// The GPU part of weft doctor on simulated machines: every missing library states its cost, every reading has a line.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { describeCuda, describeGpu, type GpuReport, gpuFindings, missingLibraries } from "./doctor-gpu.js";
@@ -36,12 +36,12 @@ const gpu: GpuReport = {
   },
 };
 
-test("nothing is missing where everything is there", () => {
+test("a complete machine has no findings", () => {
   assert.deepEqual(missingLibraries(paths), []);
   assert.deepEqual(gpuFindings("cuda", gpu), []);
 });
 
-test("each missing library: how bad, what it costs, how to get it", () => {
+test("each missing library has a severity, a cost and a remedy", () => {
   const without = { ...paths, nvrtc: null, cusolver: null, nccl: null };
   const found = missingLibraries(without);
   assert.deepEqual(
@@ -52,7 +52,7 @@ test("each missing library: how bad, what it costs, how to get it", () => {
   assert.match(found[1].fix, /pip install nvidia-cusolver/);
 });
 
-test("a busy GPU, a full one, a slow link", () => {
+test("a busy GPU, a full one and a slow link are reported", () => {
   const busy = {
     ...gpu,
     memoryBytes: { total: 150e9, free: 2e9 },
@@ -69,7 +69,7 @@ test("a busy GPU, a full one, a slow link", () => {
   assert.match(found[2].what, /results come from cuda:1 at 3 GB\/s/);
 });
 
-test("a GPU in lines that need no manual, and what could not be read is a dash", () => {
+test("a GPU is described in a few lines, and missing readings are a dash", () => {
   const text = describeGpu("cuda", gpu)
     .map(([name, value]) => `${name}|${value}`)
     .join("\n");
@@ -83,7 +83,7 @@ test("a GPU in lines that need no manual, and what could not be read is a dash",
   assert.deepEqual(describeGpu("cpu", undefined), []);
 });
 
-test("libraries with their versions and places", () => {
+test("libraries are listed with version and path", () => {
   assert.deepEqual(describeCuda(null), [["CUDA", "none"]]);
   const lines = describeCuda({ paths: { ...paths, nccl: null }, versions: { driver: "13.0", nvrtc: "13.0" }, gpus: 1 });
   assert.deepEqual(lines[0], ["CUDA driver", "13.0, libcuda.so.1"]);

@@ -1,5 +1,4 @@
-// The GPU's part of weft doctor: libraries and what their absence costs, transfers and products as measured, and what NVML
-// reads. Knows nothing of the other devices.
+// The GPU part of weft doctor: libraries, measured transfers and products, and NVML readings.
 import { significant, size } from "../terminal/index.js";
 import type { DoctorCheck, SecondsOf, Weft } from "./doctor.js";
 
@@ -19,7 +18,7 @@ export interface GpuReport {
   transferGBs?: { pinned: Directions; pageable: Directions; onDevice: number };
   /** TFLOP/s of large products. */
   matmulTFLOPs?: { float32?: number; tf32?: number; bfloat16?: number };
-  /** What NVML reads now; null without NVML. */
+  /** Current NVML readings; null without NVML. */
   readings: ReturnType<InstanceType<Weft["CudaDevice"]>["readings"]>;
 }
 
@@ -84,7 +83,7 @@ export function inspectGpu(
   return { ...facts, transferGBs, matmulTFLOPs, readings: device.readings() };
 }
 
-/** NVIDIA's libraries: what each is for, and what its absence costs. */
+/** NVIDIA's libraries and what their absence costs. */
 const libraryRoles: Partial<
   Record<keyof Libraries, { name: string; severity: DoctorCheck["severity"]; costs: string; fix: string }>
 > = {
@@ -103,13 +102,13 @@ const libraryRoles: Partial<
   cublasLt: {
     name: "cuBLASLt",
     severity: "warning",
-    costs: "biases and activations take a pass over memory of their own, and algorithms of products are not tuned",
+    costs: "biases and activations take an extra pass over memory, and product algorithms are not tuned",
     fix: "it comes with cuBLAS: pip install nvidia-cublas",
   },
   cusolver: {
     name: "cuSOLVER",
     severity: "warning",
-    costs: "eigenvalues, factorisations and linear systems are computed on the host: right, and slow",
+    costs: "eigenvalues, factorizations and linear systems are computed on the host: correct, but slow",
     fix: "install the CUDA toolkit, or: pip install nvidia-cusolver",
   },
   nccl: {
@@ -151,7 +150,7 @@ export function gpuFindings(device: string, { readings, memoryBytes, transferGBs
       severity: "warning",
       what: `only ${size(memoryBytes.free)} of ${size(memoryBytes.total)} are free on ${device}`,
       costs: "larger programs will run out of memory",
-      fix: "see who uses it: nvidia-smi",
+      fix: "see which processes use it: nvidia-smi",
     },
     transferGBs !== undefined &&
       transferGBs.pinned.fromDevice < 8 && {
@@ -164,7 +163,7 @@ export function gpuFindings(device: string, { readings, memoryBytes, transferGBs
   return found.filter((finding) => finding !== false);
 }
 
-/** A GPU in a few lines that need no manual. */
+/** Describes a GPU in a few lines. */
 export function describeGpu(name: string, gpu: GpuReport | undefined): [string, string][] {
   if (gpu === undefined) return [];
   const { readings, transferGBs, matmulTFLOPs, memoryBytes } = gpu;

@@ -1,4 +1,4 @@
-// weft doctor as users call it: facts of this machine, measured rates, and what it says when something is missing.
+// weft doctor as users call it: facts of this machine, measured rates, and findings.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -35,7 +35,7 @@ test("reports this machine, measures every device, and writes the same report to
   }
 });
 
-test("without a compiler and OpenBLAS it says what that costs and what to do", () => {
+test("a missing compiler and a missing OpenBLAS are reported with cost and remedy", () => {
   const { status, stdout } = doctor(["--no-measure"], { WEFT_CC: "no-such-compiler", WEFT_OPENBLAS: "none" });
   assert.equal(status, 0);
   assert.match(stdout, /error: no C compiler[^\n]*\n {4}costs: [^\n]*reference device[^\n]*\n {4}fix: .*gcc/);
@@ -43,7 +43,7 @@ test("without a compiler and OpenBLAS it says what that costs and what to do", (
   assert.match(stdout, /^C compiler +none$/m);
 });
 
-test("the cache is the one of WEFT_CACHE_DIR, and counts what lies there", () => {
+test("the cache of WEFT_CACHE_DIR is reported with its size", () => {
   const folder = mkdtempSync(join(tmpdir(), "weft-doctor-"));
   try {
     const { stdout } = doctor(["--no-measure", "--json"], { WEFT_CACHE_DIR: folder });
@@ -57,7 +57,7 @@ test("the cache is the one of WEFT_CACHE_DIR, and counts what lies there", () =>
   }
 });
 
-test("a compiler that fails the self-test is shown with what that costs", () => {
+test("a compiler that fails the self-test is reported with its cost", () => {
   const folder = mkdtempSync(join(tmpdir(), "weft-doctor-"));
   try {
     const cc = join(folder, "cc");

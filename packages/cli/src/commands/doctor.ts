@@ -1,5 +1,5 @@
-// weft doctor: what this machine has and lacks for the engine, what that costs, and how to get it. Measures the devices
-// that it finds, and checks what they compute.
+// weft doctor: reports what this machine has and lacks for Weft, what that costs, and the remedy. Measures the devices
+// and checks their results.
 import { accessSync } from "node:fs";
 import { arch, availableParallelism, cpus, freemem, platform, release, totalmem } from "node:os";
 import type { Tensor } from "@weft/core";
@@ -33,13 +33,13 @@ interface DeviceReport {
   blas?: string;
   copyGBs?: number;
   matmulGFLOPs?: number;
-  /** Of a GPU. */
+  /** GPU only. */
   gpu?: GpuReport;
   /** Set when the device could not be used or computed something wrong. */
   problem?: string;
 }
 
-/** Something missing: what, what that costs, and how to get it. */
+/** Something missing: what, what that costs, and the remedy. */
 export interface DoctorCheck {
   severity: "error" | "warning" | "note";
   what: string;
@@ -58,18 +58,18 @@ interface Report {
   cache: { folder: string; files: number; bytes: number; limitBytes: number; writable: boolean };
   cuda: CudaReport | null;
   devices: DeviceReport[];
-  /** What the planner knows of this machine. */
+  /** The planner's rates of this machine. */
   planner: PlannerReport[];
   findings: DoctorCheck[];
 }
 
-/** Measured rates of workers of one kind, alone and with all of them at work. */
+/** Measured rates of workers of one kind, separately and all at once. */
 interface PlannerReport {
   device: string;
   threads: number;
   workers: number;
   measured: string;
-  /** Others used the machine meanwhile. */
+  /** Other processes used the machine during the measurement. */
   disturbed: boolean;
   matmulGFLOPs: number;
   memoryGBs: number;
@@ -79,7 +79,7 @@ interface PlannerReport {
 
 type Saved = ReturnType<Weft["system"]["rates"]>[number];
 
-/** The last points of the curves: large products, memory that is in no cache. */
+/** The last points of the curves: large products, memory outside caches. */
 function plannerReport({ key, measured, rates }: Saved): PlannerReport {
   const brief = (of: Pick<Saved["rates"], "matmul" | "bandwidth">): { matmulGFLOPs: number; memoryGBs: number } => ({
     matmulGFLOPs: (of.matmul.float32?.at(-1)?.[1] ?? 0) / 1e9,
@@ -101,11 +101,11 @@ function plannerReport({ key, measured, rates }: Saved): PlannerReport {
 
 const help = `
 Examples:
-  weft doctor               what is here, how fast it is, what is missing
+  weft doctor               devices, their rates, and what is missing
   weft doctor --no-measure  without measuring the devices
   weft doctor --json | jq '.devices'
 
-Exits with 1 when a device that should work does not, with 0 otherwise.`;
+Exits with 1 if a device does not work, with 0 otherwise.`;
 
 export function add(program: Command): void {
   program
@@ -119,7 +119,7 @@ export function add(program: Command): void {
 }
 
 async function run(options: Options): Promise<void> {
-  // The engine loads native code; no other command needs to wait for it.
+  // Loaded here, because it loads native code.
   const weft = await import("@weft/core");
   const report = examine(weft, options.measure);
   const text = `${JSON.stringify(report, null, 2)}\n`;
@@ -247,7 +247,7 @@ function hasFile(path: string): boolean {
   }
 }
 
-/** The rules: what each lack costs. Rates are those of the engine's experiments; `weft doctor` measures yours. */
+/** The rules: what each missing component costs. */
 function findings(facts: Omit<Report, "findings">): DoctorCheck[] {
   const list: (DoctorCheck | false)[] = [
     facts.compiler === null && {
@@ -348,7 +348,7 @@ function show(report: Report): string {
     "",
     ...(planner.length > 0
       ? [table(head, planner, 1), ""]
-      : ["The planner assumes rates of workers until they have been measured: the first start of workers does.", ""]),
+      : ["The planner assumes rates of workers until they are measured at their first start.", ""]),
     ...gpus.map(([name, value]) => `${name.padEnd(width)}  ${value}`),
     ...(gpus.length > 0 ? [""] : []),
     ...(found.length > 0 ? found : ["Nothing is missing."]),

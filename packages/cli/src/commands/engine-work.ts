@@ -1,4 +1,4 @@
-// The engine's errors are sentences for users: shown as such, without a stack.
+// Turns errors of the engine into messages without a stack trace.
 import { WeftError } from "@weft/core";
 import { CommandError } from "../terminal/index.js";
 

@@ -8,18 +8,18 @@ Examples:
   weft server                                   a dispatcher on localhost:9000
   weft server -p 9100                           on another port; -p 0 picks a free one
   weft server --host 0.0.0.0 --tls-cert c.pem --tls-key k.pem --token SECRET
-                                                for other machines too: only with TLS and a token
+                                                for other machines: requires TLS and a token
 
 Then start workers (weft worker) and connect: connect("localhost:9000") in a program, or WEFT_CONNECT=localhost:9000.
-WEFT_DEBUG_DISPATCHER=1 says what it does and why.`;
+WEFT_DEBUG_DISPATCHER=1 logs what it does.`;
 
 export function add(program: Command): void {
   addSecurity(
     program
       .command("server")
       .description("Run the dispatcher that workers and clients connect to.")
-      .option("-p, --port <port>", "where to listen", port, 9000)
-      .option("--host <host>", "which addresses to listen on", "localhost"),
+      .option("-p, --port <port>", "port to listen on", port, 9000)
+      .option("--host <host>", "address to listen on", "localhost"),
   )
     .option("--json", "one JSON line when ready")
     .addHelpText("after", help)

@@ -1,4 +1,4 @@
-// weft tape: look at what a program did, export it, replay it elsewhere, compare two.
+// weft tape: show, export, replay and compare recorded runs.
 import { writeFileSync } from "node:fs";
 import type { Command } from "commander";
 import { attempt, CommandError, failed, shorten, size, table, time } from "../terminal/index.js";
@@ -10,7 +10,7 @@ const help = `
 WEFT_TAPE=run.tape node program.js records; so does weft bench --tape run.tape.
 
 Examples:
-  weft tape show run.tape                       what ran, where, for how long, and from which line of the program
+  weft tape show run.tape                       instructions with worker, time and source line
   weft tape stats run.tape                      time by operation and by worker
   weft tape export run.tape -o run.json         for ui.perfetto.dev or chrome://tracing
   weft tape replay run.tape --devices 2         the same program on two workers, results compared
@@ -36,7 +36,7 @@ export function add(program: Command): void {
   command
     .command("show <file>")
     .description("Instructions in order.")
-    .option("-n, --limit <count>", "how many lines", "40")
+    .option("-n, --limit <count>", "maximum number of lines", "40")
     .option("--json", "instructions as JSON lines")
     .action((file: string, options: { limit: string; json?: boolean }) => attempt(() => show(file, options)));
   command
@@ -46,14 +46,14 @@ export function add(program: Command): void {
     .action((file: string, options: { json?: boolean }) => attempt(() => stats(file, options)));
   command
     .command("export <file>")
-    .description("A trace that Perfetto and chrome://tracing open.")
-    .option("-o, --out <file>", "where to (default: FILE.json)")
-    .option("--json", "say where it was written as JSON")
+    .description("Write a trace for Perfetto and chrome://tracing.")
+    .option("-o, --out <file>", "output file (default: FILE.json)")
+    .option("--json", "print the path of the output as JSON")
     .action((file: string, options: { out?: string; json?: boolean }) => attempt(() => exportTape(file, options)));
   command
     .command("replay <file>")
-    .description("Run it again, here or on workers, and compare every result that was read.")
-    .option("--devices <count>", "so many workers (0: in this process)", "0")
+    .description("Run a tape again, in this process or on workers, and compare every fetched result.")
+    .option("--devices <count>", "number of workers (0: in this process)", "0")
     .option("--device <name>", "cpu, cuda, cuda:1 ..., reference", "cpu")
     .option("--json", "as JSON")
     .action((file: string, options: { devices: string; device: string; json?: boolean }) =>
@@ -61,7 +61,7 @@ export function add(program: Command): void {
     );
   command
     .command("diff <first> <second>")
-    .description("Where two runs part, and their times side by side.")
+    .description("Show the first difference of two runs, and their times side by side.")
     .option("--json", "as JSON")
     .action((first: string, second: string, options: { json?: boolean }) =>
       attempt(() => diff(first, second, options)),
@@ -119,7 +119,7 @@ async function stats(file: string, options: { json?: boolean }): Promise<void> {
   ]);
   process.stdout.write(
     [
-      `${found.runs} runs of ${found.programs} programs, ${found.fetches} results read`,
+      `${found.runs} runs of ${found.programs} programs, ${found.fetches} results fetched`,
       "",
       table(["op", "count", "time", "share", "GFLOP/s", "GB/s"], ops),
       "",
@@ -146,7 +146,7 @@ async function replayTape(file: string, options: { devices: string; device: stri
   if (!Number.isInteger(devices) || devices < 0)
     throw new CommandError(`--devices ${options.devices}: give a count of 0 or more`, 2);
   const weft = await import("@weft/core");
-  // What is replayed is not recorded over what is read.
+  // A replay must not overwrite the tape that it reads.
   delete process.env.WEFT_TAPE;
   const cluster = devices === 0 ? null : await tools.connect({ devices, device: options.device });
   let result: Awaited<ReturnType<typeof tools.replay>>;
@@ -195,7 +195,7 @@ async function diff(first: string, second: string, options: { json?: boolean }):
         found.firstDifference === null
           ? "The same instructions on the same data."
           : `First difference: ${found.firstDifference}`,
-        `${found.fetches.length} results read, ${unequal} with other bits.`,
+        `${found.fetches.length} results fetched, ${unequal} with different bits.`,
         "",
         table(["op", "count", "first", "second", ""], rows),
         "",

@@ -1,4 +1,4 @@
-// weft top: who works for a dispatcher, and how busy they are.
+// weft top: the workers of a dispatcher and their load.
 import type { Command } from "commander";
 import { attempt, CommandError, percent, size, table } from "../terminal/index.js";
 import { addSecurity, port, type SecurityFlags, security, untilSignal } from "./cluster-common.js";
@@ -13,21 +13,22 @@ interface Options extends SecurityFlags {
 const help = `
 Examples:
   weft top                      live, dispatcher on localhost:9000
-  weft top --once               one look
+  weft top --once               print one status
   weft top --once --json        for scripts
 
-ops and kernels are counted since the worker started, and so is what it had from other workers (moved); idle is the share of the last moment in which it computed nothing.`;
+ops, kernels and bytes received from other workers (moved) are counted since the worker started; idle is the share of the
+last interval without computation.`;
 
 export function add(program: Command): void {
   addSecurity(
     program
       .command("top")
       .description("Watch the workers of a dispatcher: operations, bytes, idle time, GPU utilization.")
-      .option("--host <host>", "where the dispatcher is", "localhost")
+      .option("--host <host>", "host of the dispatcher", "localhost")
       .option("-p, --port <port>", "its port", port, 9000),
   )
-    .option("--once", "print once and end")
-    .option("--json", "one JSON line a look")
+    .option("--once", "print one status and exit")
+    .option("--json", "one JSON line per status")
     .addHelpText("after", help)
     .action((options: Options) => attempt(() => run(options)));
 }
@@ -42,7 +43,7 @@ async function run(options: Options): Promise<void> {
       `${options.host}:${options.port}`,
       security(options),
       (status) => {
-        // Two looks make a rate; the first one shows totals.
+        // A rate needs two samples; the first one shows totals.
         if (options.json) process.stdout.write(`${JSON.stringify(status)}\n`);
         else {
           const live = process.stdout.isTTY && !options.once;
@@ -94,7 +95,7 @@ function show(status: Status, before: Status | null): string {
     "GPU",
   ];
   return [
-    `${status.workers.length} workers, ${status.clients} clients, ${status.messages} messages (${size(status.bytes)}) through the dispatcher${status.recomputed > 0 ? `, ${status.recomputed} lost tensors made again` : ""}`,
+    `${status.workers.length} workers, ${status.clients} clients, ${status.messages} messages (${size(status.bytes)}) through the dispatcher${status.recomputed > 0 ? `, ${status.recomputed} lost tensors recomputed` : ""}`,
     table(header, rows, 2),
   ].join("\n");
 }

@@ -1,4 +1,5 @@
-// weft train: trains the model of a configuration, on one device or several. With several it starts itself once a rank.
+// weft train: trains the model of a configuration, on one device or several. With several it starts one process per
+// rank.
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { session, setDevice } from "@weft/core";
@@ -53,15 +54,15 @@ interface Options {
 
 const help = `
 Examples:
-  weft train configs/synthetic.yaml                          made-up data: try this first
+  weft train configs/synthetic.yaml                          synthetic data: try this first
   weft train configs/ag_news_small.yaml --devices 2          two ranks, gradients summed between them
-  weft train configs/ag_news_small.yaml --data data/ag_news  with your own copy of the data
-  weft train configs/ag_news_small.yaml --resume             go on where a run was interrupted
+  weft train configs/ag_news_small.yaml --data data/ag_news  with a local copy of the data
+  weft train configs/ag_news_small.yaml --resume             continue an interrupted run
   weft scale --devices 1,2 -- weft train configs/ag_news_small.yaml --devices {n} --max-steps 60 --no-evaluate
   weft train configs/ag_news_large.yaml --devices 8 --slurm job.sh --nodes 2 --partition gpu --gpus-per-rank 1
                                                              writes a job script instead; sbatch job.sh runs it
 
-Writes runs/NAME: config.yaml, metrics.csv, rank0.jsonl (one line a step), checkpoints. SIGTERM and Ctrl-C write a
+Writes runs/NAME: config.yaml, metrics.csv, rank0.jsonl (one line per step), checkpoints. SIGTERM and Ctrl-C write a
 checkpoint and end the run. Under srun or mpirun each process is a rank.`;
 
 export function add(program: Command): void {
@@ -73,14 +74,14 @@ export function add(program: Command): void {
     .option("--data <dir>", "folder that holds the data set's splits")
     .option("--output <dir>", "folder of the run (runs/NAME)")
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
-    .option("--max-steps <n>", "end after so many steps", count)
+    .option("--max-steps <n>", "maximum number of steps", count)
     .option("--epochs <n>", "instead of the configuration's", count)
     .option("--seed <n>", "instead of the configuration's", count)
-    .option("--no-evaluate", "leave the test split alone: for measurements")
-    .option("--resume", "go on from the newest checkpoint of the run")
-    .option("--tape <steps>", "write every kernel of the first steps, with its time, to tape-rankK.jsonl", count)
+    .option("--no-evaluate", "do not evaluate: for measurements")
+    .option("--resume", "continue from the newest checkpoint of the run")
+    .option("--tape <steps>", "record every kernel of the first steps in tape-rankK.jsonl", count)
     .option("--json", "the result as JSON on standard output")
-    .option("--slurm <file>", "write a SLURM script for this run and stop")
+    .option("--slurm <file>", "write a SLURM script for this run and exit")
     .option("--nodes <n>", "nodes of the SLURM job", count, 1)
     .option("--partition <name>", "SLURM partition")
     .option("--account <name>", "SLURM account")
@@ -89,11 +90,11 @@ export function add(program: Command): void {
     .option("--env <settings...>", "variables of the job: NAME=value")
     .option("--gpus-per-rank <n>", "GPUs of each rank in the job", count)
     .addHelpText("after", help)
-    .action((config: string, options: Options) => attempt(() => speakOnce(() => run(config, options))));
+    .action((config: string, options: Options) => attempt(() => reportOnce(() => run(config, options))));
 }
 
-/** A rank that a parent started leaves its error to it; otherwise every rank would tell the same story. */
-async function speakOnce(work: () => Promise<void>): Promise<void> {
+/** A rank with a parent reports its error to it, so that it is printed once. */
+async function reportOnce(work: () => Promise<void>): Promise<void> {
   try {
     await work();
   } catch (error) {
@@ -111,7 +112,7 @@ async function run(file: string, options: Options): Promise<void> {
   });
 }
 
-/** Under `weft scale` every run has a folder of its own; without a word on where to write, that is the place. */
+/** Output folder: under `weft scale` each run has its own. */
 function overridesOf(options: Options): Parameters<typeof loadConfig>[1] {
   if (options.devices !== undefined && options.devices.length !== 1)
     throw new CommandError("--devices takes one count here; weft scale runs several", wrongUsage);
@@ -125,7 +126,7 @@ function overridesOf(options: Options): Parameters<typeof loadConfig>[1] {
   };
 }
 
-/** This command once a rank; rank 0 speaks for all. */
+/** Starts this command once per rank; rank 0 prints. */
 async function startRanks(config: Config): Promise<void> {
   const abort = new AbortController();
   const stop = (): void => abort.abort();
@@ -145,7 +146,7 @@ async function startRanks(config: Config): Promise<void> {
 }
 
 async function trainHere(config: Config, options: Options): Promise<void> {
-  // A CPU device is so many cores, alone or among others: what runs on one is measured against what runs on two.
+  // A CPU device is a number of cores, for one rank or several, so that device counts are comparable.
   process.env.WEFT_THREADS ??= String(config.distributed.cores_per_rank);
   const name = config.device ?? settings.device.get();
   if (name !== undefined && name !== "")
@@ -156,15 +157,15 @@ async function trainHere(config: Config, options: Options): Promise<void> {
   process.on("SIGTERM", stop);
   process.on("SIGINT", stop);
   const progress = new ProgressLine();
-  const say = (text: string): void => {
+  const print = (text: string): void => {
     progress.clear();
     if (!options.json && group.rank === 0) process.stdout.write(`${text}\n`);
   };
   const probeFolder = cliSettings.probeDir.get();
   const onCores = session().device.traits.usesHostCores;
   const place = onCores ? ` of ${settings.threads.get()} core${settings.threads.get() === 1 ? "" : "s"}` : "";
-  say(
-    `${config.name}: ${config.ranks} rank${config.ranks === 1 ? "" : "s"}${place}, global batch ${config.globalBatch} = ${config.batchPerRank} a rank` +
+  print(
+    `${config.name}: ${config.ranks} rank${config.ranks === 1 ? "" : "s"}${place}, global batch ${config.globalBatch} = ${config.batchPerRank} per rank` +
       (config.training.accumulation > 1 ? ` x ${config.training.accumulation} micro-steps` : ""),
   );
   try {
@@ -181,7 +182,7 @@ async function trainHere(config: Config, options: Options): Promise<void> {
           e.steps,
         ),
       onEpoch: (row, taken, of) =>
-        say(
+        print(
           `epoch ${row.epoch}${taken < of ? ` (${taken} of ${of} steps)` : ""}  train loss ${row.trainLoss.toFixed(4)}  ${row.seconds.toFixed(1)} s` +
             (row.valLoss === null
               ? ""
@@ -191,9 +192,9 @@ async function trainHere(config: Config, options: Options): Promise<void> {
     });
     progress.clear();
     if (result.test !== null)
-      say(`test accuracy ${result.test.accuracy.toFixed(4)}, loss ${result.test.loss.toFixed(4)}`);
+      print(`test accuracy ${result.test.accuracy.toFixed(4)}, loss ${result.test.loss.toFixed(4)}`);
     if (options.json && group.rank === 0) process.stdout.write(`${JSON.stringify(result)}\n`);
-    else say(`${result.status} after ${result.steps} steps; the run is in ${result.output}`);
+    else print(`${result.status} after ${result.steps} steps; the run is in ${result.output}`);
   } finally {
     process.off("SIGTERM", stop);
     process.off("SIGINT", stop);

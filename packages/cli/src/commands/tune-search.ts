@@ -1,5 +1,6 @@
-// The search behind weft tune: changes to a configuration, each priced by the lab's formulas from the measured parts of a step,
-// and tried in the order of what they promise. Measuring is handed in, so that the search can be tested without a run.
+// The search of weft tune: changes to a configuration, each with a predicted gain from the lab's formulas and the
+// measured parts of a step, tried in the order of predicted gain. The measurement is a parameter, so that the search
+// can be tested without runs.
 import {
   computeUs,
   type EffectEstimate,
@@ -12,7 +13,7 @@ import {
   type StepParts,
 } from "@weft/lab";
 
-/** What the search may turn. */
+/** Settings that the search varies. */
 export interface Settings {
   devices: number;
   batchPerRank: number;
@@ -27,13 +28,13 @@ export interface TrialMeasurement {
   parts: StepParts;
   /** Elements of each parameter, for the bucket simulator. */
   parameterElements: readonly number[];
-  /** Where its records are. */
+  /** Folder of its records. */
   run: string;
 }
 
 export interface Expectation {
   samplesPerSecond: number;
-  /** 80%: how much of a computed gain is usually reached. */
+  /** 80% interval of the share of a predicted gain that is usually reached. */
   interval: [number, number];
   reason: string;
 }
@@ -43,21 +44,21 @@ export interface Trial {
   settings: Settings;
   expected: Expectation | null;
   got: TrialMeasurement | null;
-  /** Why there is no measurement. */
+  /** Why the measurement failed. */
   failed?: string;
   kept: boolean;
 }
 
 export interface SearchOptions {
   maxDevices: number;
-  /** Runs in all. */
+  /** Maximum number of runs. */
   probes: number;
-  /** Gains below this share are not worth a run, and not told from noise. */
+  /** Gains below this share are not measured: they cannot be distinguished from noise. */
   leastGain: number;
   keepGlobalBatch: boolean;
   precisions: readonly string[];
   measure: (settings: Settings) => Promise<TrialMeasurement>;
-  /** Called before a trial is measured: a promise has to be on record before its outcome. */
+  /** Called before a trial is measured: a prediction must be recorded before its outcome. */
   onPromise?: (trial: Trial, from: TrialMeasurement) => void;
   onTrial?: (trial: Trial, from: TrialMeasurement | null) => void;
 }
@@ -68,24 +69,24 @@ interface Candidate {
   expected: Expectation;
 }
 
-/** The promise of a price: throughput after, with the interval that prices have. */
+/** Predicted throughput after a change, with its interval. */
 function promised(now: TrialMeasurement, { ratio, reason }: EffectEstimate): Expectation {
   const after = (share: number): number => now.samplesPerSecond / (1 + (ratio - 1) * share);
   const ends = reachedShare.map(after).sort((a, b) => a - b) as [number, number];
   return { samplesPerSecond: after(1), interval: ends, reason };
 }
 
-/** All-reduce times like the ones measured, by bytes: the rate is what this run had. */
+/** All-reduce times by bytes, at the measured rate. */
 function rateOf(now: TrialMeasurement): (bytes: number) => number {
   const bytes = now.parameterElements.reduce((a, b) => a + b, 0) * 4;
   return (size) => 20 + (Math.max(now.parts.commUs - 20, 1) * size) / Math.max(bytes, 1);
 }
 
-/** What another number of devices should give: the same work a rank, communication as in a ring. */
+/** Prediction for another number of devices: the same work per rank, ring communication. */
 function priceDevices(now: TrialMeasurement, from: number, to: number): EffectEstimate {
   const ring = (n: number): number => (2 * (n - 1)) / n;
   const bytes = now.parameterElements.reduce((a, b) => a + b, 0) * 4;
-  // From one device nothing is known of the link: 2 GB/s is what slow ones do.
+  // With one device the link rate is unknown: assume a slow one of 2 GB/s.
   const exposed = from > 1 ? (now.parts.exposedUs * ring(to)) / ring(from) : (bytes * ring(to)) / 2000;
   const step = computeUs(now.parts) + now.parts.dataUs + exposed;
   return {
@@ -155,7 +156,10 @@ export interface SearchResult {
 
 const keyOf = (s: Settings): string => JSON.stringify(s);
 
-/** Tries the most promising change, keeps it if it held, and goes on until nothing promises enough or the runs are spent. */
+/**
+ * Measures the change with the largest predicted gain, keeps it if confirmed, and continues until no gain is large
+ * enough or the runs are used up.
+ */
 export async function search(from: Settings, options: SearchOptions): Promise<SearchResult> {
   const start = await options.measure(from);
   const trials: Trial[] = [{ what: "as given", settings: from, expected: null, got: start, kept: true }];

@@ -1,4 +1,4 @@
-// weft tune: short measured runs of a configuration, guided by the lab's prices, and the best configuration at the end.
+// weft tune: finds fast settings of a configuration by short measured runs, guided by the lab's cost formulas.
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -36,25 +36,25 @@ interface Options {
 const help = `
 Examples:
   weft tune configs/ag_news_small.yaml --devices 2
-  weft tune configs/ag_news_small.yaml --devices 2 --keep-batch   only what leaves the training curve as it is
+  weft tune configs/ag_news_small.yaml --devices 2 --keep-batch   only changes that keep the training curve
   weft tune configs/ag_news_large.yaml --devices 8 --probes 12 --steps 40
 
-Turns per-rank batch, accumulation, precision (on GPUs), buckets, loaders and the number of devices (1 is an answer), one at a
-time: the change that promises most is measured, and kept if it holds. Every promise goes into the ledger with what came
-of it. A larger batch trains differently: look at the learning rate, or use --keep-batch.`;
+Varies per-rank batch, accumulation, precision (on GPUs), buckets, loaders and the number of devices, one at a time: the
+change with the largest predicted gain is measured, and kept if confirmed. Every prediction is recorded in the ledger with
+its outcome. A larger batch changes training: adjust the learning rate, or use --keep-batch.`;
 
 export function add(program: Command): void {
   program
     .command("tune")
     .description("Find the fastest settings of a training configuration by short measured runs.")
     .argument("<config>", "a YAML file, such as those in configs/")
-    .option("--devices <n>", "devices that may be used", counts)
+    .option("--devices <n>", "maximum number of devices", counts)
     .option("--data <dir>", "folder that holds the data set's splits")
     .option("--device <name>", "cpu, cuda, reference")
-    .option("--steps <n>", "measured steps of the configuration as given; others work on as many samples", count, 30)
-    .option("--probes <n>", "runs in all", count, 8)
-    .option("--keep-batch", "leave the global batch as it is")
-    .option("--output <file>", "where the best configuration goes (NAME_tuned.yaml)")
+    .option("--steps <n>", "measured steps of the given configuration; others use as many samples", count, 30)
+    .option("--probes <n>", "maximum number of runs", count, 8)
+    .option("--keep-batch", "keep the global batch")
+    .option("--output <file>", "file for the best configuration (NAME_tuned.yaml)")
     .option("--ledger <file>", "the ledger (default: .weft/ledger.jsonl, or WEFT_LEDGER)")
     .option("--json", "trials and result as JSON on standard output")
     .addHelpText("after", help)
@@ -72,7 +72,7 @@ const settingsOf = (raw: RawConfig): Settings => ({
   loaders: raw.data.loaders,
 });
 
-/** The configuration with these settings; where the global batch is kept, it is the batch of a rank that gives way. */
+/** The configuration with these settings; with a fixed global batch the per-rank batch is adjusted. */
 function withSettings(raw: RawConfig, s: Settings, keepBatch: boolean): RawConfig {
   const changed = structuredClone(raw);
   const before = settingsOf(raw);
@@ -93,7 +93,7 @@ function withSettings(raw: RawConfig, s: Settings, keepBatch: boolean): RawConfi
   return changed;
 }
 
-/** The configuration with its paths told from another folder: they are relative to the file that they stand in. */
+/** The configuration with its paths rewritten relative to another folder. */
 function movedTo(raw: RawConfig, from: string, to: string): RawConfig {
   const moved = structuredClone(raw);
   const told = (path: string): string => (isAbsolute(path) ? path : relative(to, resolve(from, path)) || ".");
@@ -160,7 +160,7 @@ async function run(file: string, options: Options): Promise<void> {
     const { output: _, ...tuned } = { ...best, name: `${raw.name}_tuned` };
     writeFileSync(
       target,
-      `# ${raw.name} as weft tune left it: ${significant(result.now.samplesPerSecond)} samples/s measured here.\n${showConfig(tuned)}`,
+      `# ${raw.name} tuned by weft tune: ${significant(result.now.samplesPerSecond)} samples/s measured here.\n${showConfig(tuned)}`,
     );
     if (options.json) process.stdout.write(`${JSON.stringify({ ...result, config: target, ledger })}\n`);
     else process.stdout.write(`\n${summary(result, target, ledger)}\n`);
@@ -187,12 +187,12 @@ function summary({ best, start, now, trials }: SearchResult, target: string, led
   const gain = (now.samplesPerSecond / start.samplesPerSecond - 1) * 100;
   const verdict =
     gain < 1
-      ? "Nothing was faster than the configuration as it is."
+      ? "No change was faster than the given configuration."
       : `${significant(start.samplesPerSecond)} -> ${significant(now.samplesPerSecond)} samples/s, measured (+${percent(gain)}).`;
-  return `${table(["setting", "given", "best"], rows)}\n\n${verdict}\n${target} is written; promises and outcomes are in ${ledger}`;
+  return `${table(["setting", "given", "best"], rows)}\n\n${verdict}\n${target} is written; predictions and outcomes are in ${ledger}`;
 }
 
-/** One short run of the trainer in processes of its own, and what its records say of the steps that compiled nothing. */
+/** Runs the trainer for a few steps in child processes and summarizes the records of steps without compilation. */
 async function measure(
   raw: RawConfig,
   settings: Settings,
@@ -207,7 +207,7 @@ async function measure(
   config.data.validation = 0;
   delete config.data.test_limit;
   const globalBatch = raw.training.global_batch ?? settings.batchPerRank * settings.devices * settings.accumulation;
-  // Steps that compile do not count: there is one for each length at least.
+  // Steps that compile are excluded: there is at least one per length.
   const steps = Math.max(6, Math.ceil(budget / globalBatch)) + (config.data.length_buckets?.length ?? 1);
   config.training.epochs = 1000;
   const file = join(folder, "config.yaml");
@@ -246,7 +246,7 @@ interface StepLine {
   compile?: true;
   durationUs: number;
   dataWaitUs: number;
-  /** Not there where collectives are not timed: on GPUs. */
+  /** Absent where collectives are not timed: on GPUs. */
   commUs?: number;
   exposedCommUs?: number;
   samples: number;

@@ -21,23 +21,23 @@ Examples:
   weft worker --device cpu --cores 2            two cores
   weft worker --device cpu --cores 4-7          these cores
   CUDA_VISIBLE_DEVICES=3 weft worker --device cuda   one GPU; or --device cuda:3
-  mpirun -n 4 weft worker --cores 1             four workers that exchange data as one MPI job (srun alike)
+  mpirun -n 4 weft worker --cores 1             four workers of one MPI job (the same with srun)
 
-A worker whose dispatcher is restarted goes back to it. WEFT_DEBUG_WORKER=1 says what it does.`;
+A worker reconnects when its dispatcher restarts. WEFT_DEBUG_WORKER=1 logs what it does.`;
 
 export function add(program: Command): void {
   addSecurity(
     program
       .command("worker")
       .description("Run a worker: one device of this machine for a dispatcher.")
-      .option("--host <host>", "where the dispatcher is", "localhost")
+      .option("--host <host>", "host of the dispatcher", "localhost")
       .option("-p, --port <port>", "its port", port, 9000)
       .option("--device <name>", "cpu, cuda, cuda:1 ..., reference", process.env.CUDA_VISIBLE_DEVICES ? "cuda" : "cpu")
-      .option("--cores <cores>", "how many cores (2), or which (0,1 or 4-7)")
+      .option("--cores <cores>", "number of cores (2), or core ids (0,1 or 4-7)")
       .option("--label <text>", "a name for weft top")
       .option("--data-host <host>", "address at which clients reach this worker", undefined)
-      .option("--calibrate", "measure the device for the planner again (it is measured once a machine)")
-      .option("--wait <seconds>", "how long to look for the dispatcher", "10"),
+      .option("--calibrate", "measure the device for the planner again (default: once per machine)")
+      .option("--wait <seconds>", "seconds to wait for the dispatcher", "10"),
   )
     .option("--json", "one JSON line when ready")
     .addHelpText("after", help)

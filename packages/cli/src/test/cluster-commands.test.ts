@@ -39,7 +39,7 @@ after(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** A user's program; WEFT_CONNECT alone makes it run on the cluster. */
+/** A program that runs on the cluster when WEFT_CONNECT is set. */
 function program(env: Record<string, string>): string {
   const file = join(folder, "program.mjs");
   writeFileSync(
@@ -56,14 +56,14 @@ console.log(weft.session().device.name, (await x.matmul(x.T).sum().item()).toFix
   return stdout.trim();
 }
 
-test("server and worker by hand; the same program runs here and there", { skip }, () => {
+test("a program runs locally and on a server with workers", { skip }, () => {
   const [here, there] = [program({ WEFT_DEVICE: "cpu" }), program({ WEFT_CONNECT: `localhost:${port}` })];
   assert.match(here, /^cpu /);
   assert.match(there, new RegExp(`^cluster at localhost:${port} `));
   assert.equal(there.split(" ").at(-1), here.split(" ").at(-1));
 });
 
-test("top shows who is there and what they did", { skip }, () => {
+test("top shows the workers and their counters", { skip }, () => {
   const { stdout, status } = weft("top", "-p", port, "--once", "--json");
   assert.equal(status, 0);
   const { workers } = JSON.parse(stdout) as { workers: { info: { label: string }; state: string }[] };
@@ -74,7 +74,7 @@ test("top shows who is there and what they did", { skip }, () => {
   assert.match(weft("top", "-p", port, "--once").stdout, /1 workers.*\n.*worker +device.*\n.*\n *w1 +first/s);
 });
 
-test("tape: show, stats, export, replay on workers, diff", { skip }, () => {
+test("tape shows, summarizes, exports, replays and compares", { skip }, () => {
   const tape = join(folder, "run.tape");
   program({ WEFT_DEVICE: "cpu", WEFT_TAPE: tape });
   assert.match(weft("tape", "show", tape).stdout, /gemm.*program\.mjs/);
@@ -87,18 +87,18 @@ test("tape: show, stats, export, replay on workers, diff", { skip }, () => {
   assert.equal((JSON.parse(replayed.stdout) as { equal: boolean }).equal, true);
   assert.equal(weft("tape", "diff", tape, tape).status, 0);
   const lab = weft("analyze", tape, "--json");
-  // One run is no study of scaling, but the lab reads it.
+  // One run is not a scaling study, but the lab can read it.
   assert.match(lab.stdout, /"devices": 1/);
 });
 
-test("wrong usage and missing things are said plainly", { skip }, () => {
+test("errors of wrong usage and missing servers name the remedy", { skip }, () => {
   assert.equal(weft("server", "-p", "x").status, 2);
   const taken = weft("server", "-p", port);
   assert.equal(taken.status, 1);
   assert.match(taken.stderr, /is taken; is a dispatcher running already/);
   const alone = weft("worker", "-p", "1", "--wait", "0");
   assert.match(alone.stderr, /no dispatcher is listening at localhost:1; start a dispatcher/);
-  assert.equal(alone.status, 1, "it ends by itself");
+  assert.equal(alone.status, 1, "it exits");
   const nobody = weft("top", "-p", "1", "--once");
   assert.match(nobody.stderr, /no dispatcher is listening/);
   assert.equal(nobody.status, 1);
@@ -112,7 +112,7 @@ test("wrong usage and missing things are said plainly", { skip }, () => {
   assert.match(weft("worker", "-p", port, "--device", "abacus").stderr, /there is no device "abacus"; devices are/);
 });
 
-test("Ctrl-C ends server and worker politely", { skip }, async () => {
+test("SIGINT ends server and worker cleanly", { skip }, async () => {
   const server = await start([main, "server", "-p", "0", "--json"]);
   const worker = await start([main, "worker", "-p", String(server.port), "--cores", "1", "--json"]);
   for (const { child } of [worker, server]) {

@@ -1,4 +1,4 @@
-// Job scripts that weft train writes: linted by the lab, and run by a real SLURM where there can be one.
+// SLURM scripts of weft train: linted by the lab, and run by a real SLURM where available.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -11,7 +11,7 @@ interface Slurm {
   env: Record<string, string>;
   stop(): void;
 }
-// The lab's own way to start a cluster for tests; packages do not import each other's tests, so it is loaded by place.
+// The lab's helper to start a SLURM cluster; packages do not import each other's tests, so it is loaded by path.
 const kit = new URL("../../../lab/dist/test/slurm.js", import.meta.url);
 const { startSlurm } = (await import(kit.href)) as { startSlurm: (nodes: number) => Promise<Slurm | string> };
 
@@ -40,7 +40,7 @@ const call = (
     timeout: 180_000,
   });
 
-test("scripts for one node and for several: the lab's linter finds nothing", () => {
+test("the lab's linter accepts scripts for one node and for several", () => {
   const one = [
     "train",
     config,
@@ -95,9 +95,9 @@ test("scripts for one node and for several: the lab's linter finds nothing", () 
   assert.equal(call(["train", config, "--devices", "3", "--nodes", "2", "--slurm", join(folder, "x.sh")]).status, 2);
 });
 
-/** Runs a script that weft train wrote to its end; gives the job's output. */
+/** Runs a script of weft train to its end; returns the job's output. */
 async function submitted(slurm: Slurm, script: string): Promise<string> {
-  // The cluster has no `weft` on its path: the checkout's own is called.
+  // The cluster has no `weft` on its path: use the checkout's.
   const text = readFileSync(script, "utf8");
   writeFileSync(script, text.replace(/ weft train/, ` ${process.execPath} ${weft} train`));
   const child = spawn("sbatch", ["--wait", "--output", `${script}.out`, script], {
@@ -141,16 +141,16 @@ describe("a real SLURM", { skip: availableParallelism() < 2 ? "needs two cores" 
     return script;
   };
 
-  test("one node: two tasks, two ranks, one run", async (t) => {
+  test("a job on one node runs two ranks", async (t) => {
     if (typeof slurm === "string") return t.skip(slurm);
     const log = await submitted(slurm, write("one-node"));
-    assert.match(log, /tiny: 2 ranks.*global batch 21 = 11 a rank/);
+    assert.match(log, /tiny: 2 ranks.*global batch 21 = 11 per rank/);
     assert.match(log, /done after 20 steps/);
     assert.ok(existsSync(join(folder, "one-node", "rank1.jsonl")));
     assert.equal(linesOf("one-node", "metrics.csv").length, 3);
   });
 
-  test("SIGTERM from SLURM: every rank ends with a checkpoint, the job completes; submitted again it goes on", async (t) => {
+  test("SIGTERM from SLURM writes a checkpoint and completes the job; submitted again it resumes", async (t) => {
     if (typeof slurm === "string") return t.skip(slurm);
     const script = write("termed", "--epochs", "400");
     const clustered = { ...env, ...slurm.env };
@@ -186,7 +186,7 @@ describe("a real SLURM", { skip: availableParallelism() < 2 ? "needs two cores" 
     );
   });
 
-  test("two nodes: a rank on each, sums over MPI by TCP, the curve of one node", async (t) => {
+  test("two nodes with one rank each sum over MPI and give the curve of one node", async (t) => {
     if (typeof slurm === "string") return t.skip(slurm);
     const types = spawnSync("srun", ["--mpi=list"], { env: { ...env, ...slurm.env }, encoding: "utf8" });
     const missing = !existsSync("/usr/bin/mpirun") || !`${types.stdout}${types.stderr}`.includes("pmix");
@@ -194,7 +194,7 @@ describe("a real SLURM", { skip: availableParallelism() < 2 ? "needs two cores" 
       console.error("weft: training on two nodes is NOT tested: no OpenMPI, or a SLURM without PMIx");
       return t.skip("no OpenMPI, or a SLURM without PMIx");
     }
-    // Both nodes are this host: MPI would find shared memory, nodes that are apart have the network alone.
+    // Both nodes are this host: disable MPI's shared memory so that it uses the network.
     const network = ["--env", "OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,tcp", "OMPI_ALLOW_RUN_AS_ROOT=1"];
     const script = write("two-nodes", "--nodes", "2", ...network);
     const text = readFileSync(script, "utf8");

@@ -1,5 +1,5 @@
-// weft train, classify and data as users call them: one rank and two, killed, stopped, resumed, under SLURM, measured by
-// weft scale.
+// weft train, classify and data as users call them: one rank and two, killed, stopped, resumed, and measured by weft
+// scale.
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -82,10 +82,10 @@ async function untilStep(
   return { child, ended };
 }
 const long = ["--epochs", "400"];
-/** The cosine falls over all steps: a curve can be compared only with one of the same length. */
+/** The cosine schedule depends on the number of steps: only runs of equal length are comparable. */
 const whole = ["--epochs", "400", "--max-steps", "90"];
 
-test("two ranks follow one: the same losses, every sample once, both ranks' records", () => {
+test("two ranks have the losses of one, use every sample once, and write records", () => {
   ok(call("train", config, "--output", at("one"), "--devices", "1"));
   ok(call("train", config, "--output", at("two"), "--devices", "2"));
   const [one, two] = [losses("one"), losses("two")];
@@ -104,7 +104,7 @@ test("two ranks follow one: the same losses, every sample once, both ranks' reco
   assert.equal(rows("two").length, 5);
 });
 
-test("three and eight ranks: the curve of one, every sample once by their own count", () => {
+test("three and eight ranks have the curve of one and use every sample once", () => {
   const curves = [1, 3, 8].map((ranks) => {
     const name = `many-${ranks}`;
     ok(call("train", config, "--output", at(name), "--devices", String(ranks), "--epochs", "1"));
@@ -128,7 +128,8 @@ test("three and eight ranks: the curve of one, every sample once by their own co
 
 test("in float64 one and two ranks agree to 1e-10 for 200 steps, with dropout and uneven batches", () => {
   const double = at("double.yaml");
-  // A vocabulary above the tokens of a step: the table's gradient travels as rows here, as a whole in the test before.
+  // A vocabulary larger than the tokens of a step: the embedding gradient is sent as rows here, and as a whole in the
+  // previous test.
   const text = readFileSync(config, "utf8").replace("vocab_size: 300", "vocab_size: 2000");
   writeFileSync(double, `${text}precision: { compute: float64 }\n`);
   const args = ["train", double, "--epochs", "20", "--max-steps", "200"];
@@ -143,7 +144,7 @@ test("in float64 one and two ranks agree to 1e-10 for 200 steps, with dropout an
   assert.ok(Math.abs(a - b) <= 0.005, `accuracy ${a}, ${b}`);
 });
 
-test("killed with SIGKILL and resumed: the curve of a run that was never touched", async () => {
+test("a run killed with SIGKILL resumes with the curve of an uninterrupted run", async () => {
   ok(call("train", config, "--output", at("calm"), ...whole));
   const { child, ended } = await untilStep("killed", 30, ...long, "--max-steps", "90");
   child.kill("SIGKILL");
@@ -154,7 +155,7 @@ test("killed with SIGKILL and resumed: the curve of a run that was never touched
   assert.deepEqual(curve("killed"), curve("calm"));
 });
 
-test("SIGTERM: both ranks write one checkpoint and end clean; the run goes on with another number of ranks", async () => {
+test("on SIGTERM both ranks end with one checkpoint, and the run resumes with another number of ranks", async () => {
   const { child, ended } = await untilStep("stopped", 12, ...long, "--devices", "2");
   child.kill("SIGTERM");
   const { status, stdout, stderr } = await ended;
@@ -184,7 +185,7 @@ test("SIGTERM: both ranks write one checkpoint and end clean; the run goes on wi
   assert.equal(losses("stopped").length, steps + 10);
 });
 
-test("a rank that dies: the other stops within seconds, with one error, and the run can be resumed", async () => {
+test("when a rank dies the other stops within seconds with one error, and the run can be resumed", async () => {
   const { child, ended } = await untilStep("dead", 9, ...long, "--devices", "2");
   const ranks = spawnSync("pgrep", ["-P", String(child.pid)], { encoding: "utf8" })
     .stdout.trim()
@@ -203,7 +204,7 @@ test("a rank that dies: the other stops within seconds, with one error, and the 
   ok(call("train", config, "--output", at("dead"), "--epochs", "400", "--max-steps", String(at9 + 20), "--resume"));
 });
 
-test("what goes wrong on all ranks is told once", () => {
+test("an error on all ranks is printed once", () => {
   const file = at("nan.yaml");
   const text = readFileSync(config, "utf8").replace(
     /optimizer: .*/,
@@ -216,7 +217,7 @@ test("what goes wrong on all ranks is told once", () => {
   assert.match(stderr, /^weft: rank [01] of 2 says: step \d+: the loss is .* first bad tensor is/m);
 });
 
-test("a tape of the first steps: kernels and collectives of each rank, as the lab and weft tape read them", async () => {
+test("--tape records kernels and collectives of each rank for the lab and weft tape", async () => {
   ok(call("train", config, "--output", at("taped"), "--devices", "2", "--epochs", "1", "--tape", "2"));
   for (const rank of [0, 1]) {
     const tape = join(at("taped"), `tape-rank${rank}.jsonl`);
@@ -232,7 +233,7 @@ test("a tape of the first steps: kernels and collectives of each rank, as the la
   assert.ok(run.steps.every((s) => (s.commUs ?? 0) > 0 && (s.commUs ?? 0) < s.durationUs));
 });
 
-test("classify: arguments, a file, standard input; label and probabilities", () => {
+test("classify reads arguments, a file or standard input and prints label and probabilities", () => {
   const texts = ["Ferry and crane wait at the quay", "Frost, gale and sleet this week"];
   const args = ["train", join(configs, "synthetic.yaml"), "--output", at("synthetic"), "--epochs", "4"];
   ok(call(...args));
@@ -259,7 +260,7 @@ test("classify: arguments, a file, standard input; label and probabilities", () 
   assert.match(call("classify", folder, "x").stderr, /holds no checkpoint/);
 });
 
-test("wrong usage: unknown keys, no such file, counts", () => {
+test("unknown keys, missing files and wrong counts are usage errors", () => {
   writeFileSync(at("wrong.yaml"), readFileSync(config, "utf8").replace("d_model", "d_modle"));
   const wrong = call("train", at("wrong.yaml"));
   assert.equal(wrong.status, 1);
@@ -270,7 +271,7 @@ test("wrong usage: unknown keys, no such file, counts", () => {
   assert.match(ok(call("data", "show", "synthetic")), /train\s+2000/);
 });
 
-test("data get, data show, train: a data set from the hub into the cache and through a run", async () => {
+test("a data set is downloaded, shown and trained on", async () => {
   const hub = fileURLToPath(new URL("../../../train/testdata/hub/", import.meta.url));
   const asked: string[] = [];
   const server = createServer((request, response) => {
@@ -309,7 +310,7 @@ test("data get, data show, train: a data set from the hub into the cache and thr
       ],
     );
     const requests = asked.length;
-    assert.match(await run("data", "get", "ag_news"), /train {2}was there/);
+    assert.match(await run("data", "get", "ag_news"), /train {2}cached/);
     assert.equal(asked.length, requests, "nothing is asked for again");
     const shown = JSON.parse(await run("data", "show", "ag_news", "--json")) as { rows: number }[];
     const text = readFileSync(config, "utf8").replace(/^data: .*$/m, "data: { dataset: ag_news, validation: 0 }");
@@ -321,7 +322,7 @@ test("data get, data show, train: a data set from the hub into the cache and thr
   }
 });
 
-test("weft scale measures our own trainer: valid, steps of every rank, communication", {
+test("weft scale measures the trainer: a valid study with steps of every rank and communication", {
   skip: availableParallelism() < 2 ? "needs two cores" : false,
 }, () => {
   const command = [process.execPath, weft, "train", config, "--devices", "{n}", "--epochs", "6"];

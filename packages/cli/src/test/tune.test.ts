@@ -1,4 +1,4 @@
-// weft tune: the search on made-up machines whose best setting is known, and the command on a real short one.
+// weft tune: the search on simulated machines whose best setting is known, and the command on a short real run.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -22,7 +22,7 @@ const start: Settings = {
   loaders: 1,
 };
 
-/** A machine by its numbers: microseconds a sample, a step and an all-reduce, and for data. */
+/** A simulated machine: microseconds per sample, per step, per all-reduce, and for data. */
 function machine(
   perSample: number,
   perStep: number,
@@ -66,7 +66,7 @@ const find = async (
   return { ...result, order };
 };
 
-test("cheap communication: all devices; dear communication: one device is the answer", async () => {
+test("with fast communication all devices are used, with slow communication one", async () => {
   assert.equal((await find(machine(1000, 500, 300, 0))).best.devices, 4);
   const dear = await find(machine(100, 100, 200_000, 0));
   assert.equal(dear.best.devices, 1);
@@ -77,13 +77,13 @@ test("cheap communication: all devices; dear communication: one device is the an
   assert.equal((await find(machine(100, 100, 200_000, 0), { devices: 4 })).best.devices, 1, "and found from above");
 });
 
-test("slow data: more loaders; dear steps: a larger batch, unless the batch is to stay", async () => {
+test("slow data adds loaders; costly steps enlarge the batch unless --keep-batch is given", async () => {
   assert.ok((await find(machine(100, 0, 1e7, 12_000))).best.loaders >= 3);
   assert.ok((await find(machine(10, 5000, 1e7, 0), {}, false)).best.batchPerRank >= 128);
   assert.equal((await find(machine(10, 5000, 1e7, 0))).best.batchPerRank, 32);
 });
 
-test("a promise is made before its run; a run that fails is told and not kept", async () => {
+test("a prediction is recorded before its run, and a failed run is reported and not kept", async () => {
   const { order, trials } = await find(machine(1000, 500, 300, 0));
   for (const [i, entry] of order.entries())
     if (entry.startsWith("promise")) assert.equal(order[i + 1], entry.replace("promise", "measure"));
@@ -101,10 +101,10 @@ test("a promise is made before its run; a run that fails is told and not kept", 
   assert.ok(broken.trials.some((t: Trial) => t.failed === "no second device" && !t.kept));
 });
 
-test("the command: measures, says what it expected and got, writes a configuration that trains, keeps the ledger", {
+test("the command measures, prints predictions and results, and writes a valid configuration and the ledger", {
   skip: availableParallelism() < 2 ? "needs two cores" : false,
 }, () => {
-  // A path in a configuration is relative to it, also where probes and the result lie elsewhere.
+  // Paths in a configuration are relative to it, also for probes and results in other folders.
   const texts = join(folder, "conf", "texts");
   mkdirSync(texts, { recursive: true });
   const words = (i: number): string => Array.from({ length: 24 }, (_, k) => `w${(i * 7 + k * 13) % 90}`).join(" ");

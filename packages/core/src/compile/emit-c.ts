@@ -4,7 +4,7 @@
 import { isExpensive } from "../cost/index.js";
 import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
 import { BodyPrinter, type Depth, EmitScope } from "./body.js";
-import { initial, isArg, mentionsAny, unpackIndex, writeText } from "./emit-common.js";
+import { chooseStash, foldCode, initial, isArg, mentionsAny, unpackIndex, writeText } from "./emit-common.js";
 import { splitPoints } from "./guards.js";
 import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction } from "./kernel.js";
@@ -26,17 +26,11 @@ function reductionCode(r: Reduction, value: CValue, rowLength: number) {
   const dtype = r.argument.dtype;
   const wide = r.fn === "sum" && dtype === "float32" && rowLength > longRow;
   const type = wide ? "double" : computeType[dtype];
-  if (isComplex(dtype)) {
-    const start = r.fn === "sum" ? [literal(0, dtype), literal(0, dtype)] : [literal(1, dtype), literal(0, dtype)];
-    const [re, im] = value as readonly [string, string];
-    const update =
-      r.fn === "sum"
-        ? [`${name}r += ${re};`, `${name}i += ${im};`]
-        : [
-            `{ ${type} a = ${name}r * ${re} - ${name}i * ${im}; ${name}i = ${name}r * ${im} + ${name}i * ${re}; ${name}r = a; }`,
-          ];
-    const simd = r.fn === "sum" ? [`reduction(+:${name}r,${name}i)`] : null;
-    return { declare: [`${type} ${name}r = ${start[0]}, ${name}i = ${start[1]};`], update, end: [], simd };
+  const fold = foldCode(r, value, name, type);
+  if (fold !== null) {
+    const sign = r.fn === "sum" ? "+" : "*";
+    const simd = !isComplex(dtype) ? [`reduction(${sign}:${name})`] : [`reduction(+:${name}r,${name}i)`];
+    return { ...fold, simd: isComplex(dtype) && r.fn !== "sum" ? null : simd };
   }
   const [v] = value;
   if (isArg(r)) {
@@ -49,16 +43,6 @@ function reductionCode(r: Reduction, value: CValue, rowLength: number) {
       ],
       end: [],
       simd: null,
-    };
-  }
-  if (r.fn === "sum" || r.fn === "prod") {
-    const sign = r.fn === "sum" ? "+" : "*";
-    const end = r.dtype === "uint8" ? [`${name} &= 255;`] : [];
-    return {
-      declare: [`${type} ${name} = ${initial(r.fn, dtype)};`],
-      update: [`${name} ${sign}= ${v};`],
-      end,
-      simd: [`reduction(${sign}:${name})`],
     };
   }
   const order = r.fn === "max" ? ">" : "<";
@@ -98,32 +82,8 @@ export interface EmittedKernel {
   columns?: number;
 }
 
-const expensive = (e: KExpr): boolean =>
+const isWorthStash = (e: KExpr): boolean =>
   e.kind === "random" || ((e.kind === "unary" || e.kind === "binary") && isExpensive(e.fn));
-
-/** Expensive values that one pass computes and a later pass needs again. */
-function chooseStash(printer: BodyPrinter, kernel: LoopKernel, rowLength: number): void {
-  if (rowLength > maxStash || rowLength < 2) return;
-  const firstUse = new Map<number, number>();
-  const visit = (expr: KExpr, stage: number): void => {
-    if (printer.depth(expr) < 2) return;
-    const first = firstUse.get(expr.id);
-    if (expensive(expr) && first !== undefined && first < stage) {
-      printer.stash.set(expr.id, { name: `s${expr.id}`, dtype: expr.dtype });
-      return;
-    }
-    // A shared value is visited once per pass, however many paths lead to it.
-    if (first === stage) return;
-    if (first === undefined) firstUse.set(expr.id, stage);
-    if ("args" in expr) for (const arg of expr.args) visit(arg, stage);
-  };
-  const uses: { stage: number; expr: KExpr }[] = [
-    ...kernel.reductions.map((r) => ({ stage: printer.stage(r.argument), expr: r.argument })),
-    ...kernel.stores.map((s) => ({ stage: printer.stage(s.value), expr: s.value })),
-  ];
-  uses.sort((a, b) => a.stage - b.stage);
-  for (const { stage, expr } of uses) visit(expr, stage);
-}
 
 function emitRows(kernel: LoopKernel): EmittedKernel {
   const { outer, inner } = kernel;
@@ -137,7 +97,8 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
   const printer = new BodyPrinter(kernel, scopes, innerNames, outerNames, rowPositionText(inner));
   const hasRow = inner.length > 0;
   const depthOf = (e: KExpr): Depth => (hasRow ? printer.depth(e) : (Math.min(printer.depth(e), 1) as Depth));
-  chooseStash(printer, kernel, rowLength);
+  if (rowLength >= 2 && rowLength <= maxStash)
+    chooseStash(printer, kernel, (e) => (isWorthStash(e) ? "stash" : "visit"));
   for (const { name, dtype } of printer.stash.values())
     row.add(`${computeType[dtype]} ${name}[${rowLength * (isComplex(dtype) ? 2 : 1)}] __attribute__((aligned(64)));`);
 

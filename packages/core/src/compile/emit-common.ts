@@ -1,6 +1,7 @@
-// Parts that both dialects print in the same way: initial values of reductions, loop variables from a linear index, stores.
-import { type DType, numel } from "../graph/index.js";
-import type { LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
+// Parts that both dialects share: sums and products, values stored between passes, loop variables from a linear index, stores.
+import { type DType, isComplex, numel } from "../graph/index.js";
+import type { BodyPrinter } from "./body.js";
+import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
 import { type CValue, literal, storeText } from "./scalar.js";
 
 const lowest: Record<DType, string> = {
@@ -54,3 +55,60 @@ export const writeText = (kernel: LoopKernel, s: Store, value: CValue): string[]
 
 export const mentionsAny = (address: { mentions(name: string): boolean }, names: ReadonlySet<string>): boolean =>
   [...names].some((name) => address.mentions(name));
+
+/** Statements of one reduction: declarations, the update for an element, and the end. */
+export interface ReductionCode {
+  declare: string[];
+  update: string[];
+  end: string[];
+}
+
+/** The code of a sum or product with an accumulator of the given C type; null for other reductions. */
+export function foldCode(r: Reduction, value: CValue, name: string, type: string): ReductionCode | null {
+  const { dtype } = r.argument;
+  if (isComplex(dtype)) {
+    const [re, im] = value as readonly [string, string];
+    const product = `{ ${type} a = ${name}r * ${re} - ${name}i * ${im}; ${name}i = ${name}r * ${im} + ${name}i * ${re}; ${name}r = a; }`;
+    return {
+      declare: [`${type} ${name}r = ${literal(r.fn === "sum" ? 0 : 1, dtype)}, ${name}i = ${literal(0, dtype)};`],
+      update: r.fn === "sum" ? [`${name}r += ${re};`, `${name}i += ${im};`] : [product],
+      end: [],
+    };
+  }
+  if (r.fn !== "sum" && r.fn !== "prod") return null;
+  return {
+    declare: [`${type} ${name} = ${initial(r.fn, dtype)};`],
+    update: [`${name} ${r.fn === "sum" ? "+" : "*"}= ${value[0]};`],
+    end: r.dtype === "uint8" ? [`${name} &= 255;`] : [],
+  };
+}
+
+/**
+ * Chooses the values that one pass over a row computes and a later pass reads back: those for which `rule` says "stash".
+ * "skip" excludes a value and its operands.
+ */
+export function chooseStash(
+  printer: BodyPrinter,
+  kernel: LoopKernel,
+  rule: (expr: KExpr) => "stash" | "visit" | "skip",
+): void {
+  const firstUse = new Map<number, number>();
+  const visit = (expr: KExpr, stage: number): void => {
+    const action = rule(expr);
+    if (action === "skip" || printer.depth(expr) < 2) return;
+    const first = firstUse.get(expr.id);
+    if (action === "stash" && first !== undefined && first < stage) {
+      printer.stash.set(expr.id, { name: `s${expr.id}`, dtype: expr.dtype });
+      return;
+    }
+    // A shared value is visited once per pass, however many paths lead to it.
+    if (first === stage) return;
+    if (first === undefined) firstUse.set(expr.id, stage);
+    if ("args" in expr) for (const arg of expr.args) visit(arg, stage);
+  };
+  const uses = [
+    ...[...kernel.reductions, ...kernel.columnSums].map(({ argument }) => argument),
+    ...kernel.stores.map(({ value }) => value),
+  ].map((expr) => ({ stage: printer.stage(expr), expr }));
+  for (const { stage, expr } of uses.sort((a, b) => a.stage - b.stage)) visit(expr, stage);
+}

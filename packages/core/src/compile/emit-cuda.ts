@@ -2,9 +2,18 @@
 // of a warp, a warp or a block, always in the same order; columns by tiles of 32 columns and 8 row lanes.
 import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
 import { BodyPrinter, EmitScope, firstOf, vectorBase } from "./body.js";
-import { initial, isArg, mentionsAny, unpackIndex, writeText } from "./emit-common.js";
+import {
+  chooseStash,
+  foldCode,
+  initial,
+  isArg,
+  mentionsAny,
+  type ReductionCode,
+  unpackIndex,
+  writeText,
+} from "./emit-common.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
-import { type CValue, computeType, literal, storageType, storeText } from "./scalar.js";
+import { type CValue, computeType, storageType, storeText } from "./scalar.js";
 import { word } from "./text.js";
 
 export interface CudaKernel {
@@ -194,27 +203,11 @@ function joinStatements(r: Reduction, group: number): string[] {
   return [`${name} = w_join_${word(r.fn)}<${group}>(${name});`];
 }
 
-function reductionCode(
-  r: Reduction,
-  value: CValue,
-  name = `r${r.slot}`,
-): { declare: string[]; update: string[]; after: string[] } {
-  const dtype = r.argument.dtype;
+function reductionCode(r: Reduction, value: CValue, name = `r${r.slot}`): ReductionCode {
+  const { dtype } = r.argument;
   const type = computeType[dtype];
-  if (isComplex(dtype)) {
-    const [re, im] = value as readonly [string, string];
-    const update =
-      r.fn === "sum"
-        ? [`${name}r += ${re};`, `${name}i += ${im};`]
-        : [
-            `{ ${type} a = ${name}r * ${re} - ${name}i * ${im}; ${name}i = ${name}r * ${im} + ${name}i * ${re}; ${name}r = a; }`,
-          ];
-    return {
-      declare: [`${type} ${name}r = ${literal(r.fn === "sum" ? 0 : 1, dtype)}, ${name}i = ${literal(0, dtype)};`],
-      update,
-      after: [],
-    };
-  }
+  const fold = foldCode(r, value, name, type);
+  if (fold !== null) return fold;
   const [v] = value;
   if (isArg(r)) {
     const order = r.fn === "argmax" ? ">" : "<";
@@ -225,14 +218,14 @@ function reductionCode(
       update: [
         `if (${name} == 0x7fffffff || ${v} ${order} b${name}${nan}) { b${name} = ${v}; ${name} = (int)(${r.position.print()}); }`,
       ],
-      after: [],
+      end: [],
     };
   }
-  const after = r.dtype === "uint8" ? [`${name} &= 255;`] : [];
-  const declare = [`${type} ${name} = ${initial(r.fn, dtype)};`];
-  if (r.fn === "sum" || r.fn === "prod")
-    return { declare, update: [`${name} ${r.fn === "sum" ? "+" : "*"}= ${v};`], after };
-  return { declare, update: [extremum(r.fn as "max" | "min", name, v, dtype)], after };
+  return {
+    declare: [`${type} ${name} = ${initial(r.fn, dtype)};`],
+    update: [extremum(r.fn as "max" | "min", name, v, dtype)],
+    end: [],
+  };
 }
 
 /** NaN propagates. */
@@ -242,28 +235,8 @@ function extremum(fn: "max" | "min", name: string, v: string, dtype: DType): str
 }
 
 /** Values that one pass computes and a later one needs stay in registers, loads included. */
-function keepBetweenPasses(printer: BodyPrinter, kernel: LoopKernel): void {
-  const firstPass = new Map<number, number>();
-  const visit = (expr: KExpr, stage: number): void => {
-    if (printer.depth(expr) < 2 || expr.kind === "const" || expr.kind === "index" || expr.kind === "dynamic") return;
-    const first = firstPass.get(expr.id);
-    if (first !== undefined && first < stage) {
-      printer.stash.set(expr.id, { name: `s${expr.id}`, dtype: expr.dtype });
-      return;
-    }
-    if (first === stage) return;
-    firstPass.set(expr.id, stage);
-    if ("args" in expr) for (const arg of expr.args) visit(arg, stage);
-  };
-  const uses = [
-    ...[...kernel.reductions, ...kernel.columnSums].map((r) => ({
-      stage: printer.stage(r.argument),
-      expr: r.argument,
-    })),
-    ...kernel.stores.map((s) => ({ stage: printer.stage(s.value), expr: s.value })),
-  ];
-  for (const { stage, expr } of uses.sort((a, b) => a.stage - b.stage)) visit(expr, stage);
-}
+const stashRule = ({ kind }: KExpr): "stash" | "skip" =>
+  kind === "const" || kind === "index" || kind === "dynamic" ? "skip" : "stash";
 
 /** Contiguous elements of a row that a thread processes at once. */
 function rowVector(kernel: LoopKernel, items: number, length: number, group: number): number {
@@ -300,7 +273,7 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   );
   const items = Math.ceil(length / group);
   const width = rowVector(kernel, items, length, group);
-  if (items <= maxKept) keepBetweenPasses(printer, kernel);
+  if (items <= maxKept) chooseStash(printer, kernel, stashRule);
   for (const { name, dtype } of printer.stash.values())
     row.add(`${computeType[dtype]} ${name}[${items * (isComplex(dtype) ? 2 : 1)}];`);
   const written = new Set<number>();
@@ -323,7 +296,7 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
       const code = reductionCode(r, printer.value(r.argument));
       for (const line of code.declare) row.add(line);
       for (const line of code.update) element.add(line);
-      after.push(...joinStatements(r, group), ...code.after);
+      after.push(...joinStatements(r, group), ...code.end);
     }
     const values = stores.map((s) => printer.value(s.value));
     for (const s of summed) element.add(`a${sums.indexOf(s)}[i] += ${printer.value(s.argument)[0]};`);
@@ -457,7 +430,7 @@ function emitColumns(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
     const written = writeText(kernel, store, value).map((line) => `if (ty == 0 && inside) { ${line} }`);
     const column = width === 1 ? [] : [`const ix ${vector.name} = ${firstOf(vector.name)} + j;`];
     if (width > 1) finish.push("#pragma unroll", `${each} {`);
-    finish.push(...column, fn, ...code.after, ...written);
+    finish.push(...column, fn, ...code.end, ...written);
     if (width > 1) finish.push("}");
   });
   const first = width === 1 ? vector.name : firstOf(vector.name);

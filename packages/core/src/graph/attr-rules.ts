@@ -1,6 +1,5 @@
-// What the attributes of every op may be when they come from outside: one rule an attribute, typed over the op union, so that an
-// op or an attribute without a rule does not compile. Rules check values one by one; whether they fit together and fit the
-// operands is for the contracts (ops/contracts.ts) to say.
+// Validation of op attributes that come from outside: one rule per attribute, typed over the op union, so that an op or attribute
+// without a rule does not compile. Rules check single values; ops/contracts.ts checks how they fit together and to the operands.
 import { dtypes } from "./dtype.js";
 import { WeftError } from "./errors.js";
 import { limits } from "./limits.js";
@@ -24,7 +23,7 @@ import {
 } from "./op.js";
 import type { Shape } from "./shape.js";
 
-/** Where the decoder is, for errors, and how it reads a function inside a function. */
+/** Position of the decoder, for errors, and the reader of nested functions. */
 export interface Place {
   op: string;
   attribute: string;
@@ -34,7 +33,7 @@ export interface Place {
 type Rule<T> = (value: unknown, place: Place) => T;
 type Rules<T> = { readonly [A in keyof T]-?: Rule<T[A]> };
 
-/** A value from outside in a few characters, whatever it is. */
+/** Short text for any untrusted value. */
 export function shown(value: unknown): string {
   if (typeof value === "string") return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}...` : value);
   if (Array.isArray(value)) return `a list of ${value.length}`;
@@ -83,10 +82,10 @@ const axes = list(axis, limits.rank);
 const shape: Rule<Shape> = counts;
 const dtype = oneOf(dtypes);
 
-/** Numbers that JSON does not have. */
+/** Numbers that JSON cannot represent. */
 const special: Readonly<Record<string, number>> = { nan: Number.NaN, inf: Infinity, "-inf": -Infinity, "-0": -0 };
 
-/** The name under which a number travels that JSON does not have; null for every other one. */
+/** Serialized name of a number that JSON cannot represent; null for every other number. */
 export const specialName = (x: number): string | null =>
   Object.keys(special).find((name) => Object.is(special[name], x)) ?? null;
 
@@ -105,9 +104,9 @@ const finite: Rule<number> = (value, place) => {
   return Number.isFinite(number) ? number : wrong(place, "a finite number", value);
 };
 
-/** Letters, digits and what paths and names of parameters are made of; never a quote, a backslash or an end of line. */
+/** Characters of paths and parameter names. Excludes quotes, backslashes and line breaks. */
 const namePattern = /^[\w.:/[\]() -]*$/;
-/** Names by which a user calls a function: what tells kernels apart in profiles. */
+/** Names of user functions, which identify kernels in profiles. */
 const identifierPattern = /^\w{1,60}$/;
 
 const name: Rule<string> = (value, place) =>
@@ -115,7 +114,7 @@ const name: Rule<string> = (value, place) =>
     ? value
     : wrong(place, `a name of at most ${limits.name} letters, digits and _ . : / - ( ) [ ]`, value);
 
-/** Any text as a name that the rule takes. */
+/** Converts any text to a valid name. */
 export const asName = (text: string): string => text.slice(0, limits.name).replace(/[^\w.:/[\]() -]/g, "_");
 export const asIdentifier = (text: string): string => text.slice(0, 60).replace(/\W/g, "_") || "_";
 
@@ -124,7 +123,7 @@ const optional =
   (value, place) =>
     value === undefined ? undefined : rule(value, place);
 
-/** An object with these keys and no others; the keys stay in the order in which they came. */
+/** Rule for an object with exactly these keys. Keeps the order of its keys. */
 function record<T>(rules: Rules<T>): Rule<T> {
   const names = Object.keys(rules) as (keyof T & string)[];
   return (value, place) => {
@@ -160,7 +159,7 @@ const body: Rule<GraphFn> = (value, place) => {
   return place.nested(value.$fn);
 };
 
-/** A gradient rule is code and does not travel: its name does. */
+/** A gradient rule is code and cannot be serialized; only its name is. */
 const rule: Rule<CustomRule> = (value, place) =>
   typeof value === "string" && identifierPattern.test(value)
     ? { name: value, backward: () => damaged("gradients are taken before a function travels") }
@@ -252,7 +251,7 @@ const readers = new Map<string, Rule<unknown>>(
 
 export const isOpName = (op: unknown): op is OpName => typeof op === "string" && readers.has(op);
 
-/** The attributes of an op from outside, checked one by one. */
+/** Decodes the attributes of an op, checking each one. */
 export function decodeAttrs<K extends OpName>(op: K, value: unknown, place: Place): OpAttrs[K] {
   place.op = op;
   place.attribute = "";

@@ -51,16 +51,16 @@ export const isFloat = (dtype: DType): boolean => info[dtype].kind === "float";
 /** Real or complex floating point: the dtypes that carry gradients. */
 export const isInexact = (dtype: DType): boolean => isFloat(dtype) || isComplex(dtype);
 export const isHalf = (dtype: DType): boolean => dtype === "float16" || dtype === "bfloat16";
-/** The complex dtype whose parts have the precision of this one. */
+/** The complex dtype with parts of the same precision. */
 export const complexOf = (dtype: DType): DType =>
   dtype === "float64" || dtype === "complex128" ? "complex128" : "complex64";
 
 const order: Record<DTypeKind, number> = { bool: 0, int: 1, float: 2, complex: 3 };
 
 /**
- * The dtype in which two tensors meet: the kind is the higher one of bool < int < float < complex; within a kind the
- * wider one wins; float16 and bfloat16 meet in float32; float64 with complex64 gives complex128. An integer tensor
- * never widens a float one (int64 + float32 is float32), as in PyTorch.
+ * Promotes two dtypes: to the higher kind of bool < int < float < complex, and to the wider dtype within a kind. float16 with
+ * bfloat16 gives float32; float64 with complex64 gives complex128. An integer tensor does not widen a float tensor (int64 with
+ * float32 gives float32), as in PyTorch.
  */
 export function promote(a: DType, b: DType): DType {
   if (a === b) return a;
@@ -75,10 +75,10 @@ export function promote(a: DType, b: DType): DType {
   return bytesOf(a) >= bytesOf(b) ? a : b;
 }
 
-/** The dtype of a result that cannot stay integer: division, exp, mean. */
+/** The dtype of a result that cannot be an integer: division, exp, mean. */
 export const toInexact = (dtype: DType): DType => (isInexact(dtype) ? dtype : "float32");
 
-/** A typed array over raw memory; complex arrays have two numbers an element. */
+/** A typed array over raw memory; complex arrays have two numbers per element. */
 export function storageView(dtype: DType, buffer: ArrayBufferLike, byteOffset = 0, elements?: number): Storage {
   const perElement = isComplex(dtype) ? 2 : 1;
   return new info[dtype].array(buffer, byteOffset, elements === undefined ? undefined : elements * perElement);

@@ -1,21 +1,21 @@
-// The errors that Weft throws. Every message names what was called, the shapes or values at fault, and the remedy.
+// Errors of Weft. Every message names the function, the offending shapes or values, and the remedy.
 
-/** The base of every error that Weft throws on purpose. */
+/** Base class of all errors that Weft throws on purpose. */
 export class WeftError extends Error {
   override name = "WeftError";
 }
 
-/** Shapes that do not fit the operation. */
+/** Shapes do not fit the operation. */
 export class ShapeError extends WeftError {
   override name = "ShapeError";
 }
 
-/** A dtype that the operation does not take. */
+/** The operation does not support the dtype. */
 export class DTypeError extends WeftError {
   override name = "DTypeError";
 }
 
-/** A broken promise inside Weft itself; users should never see one. */
+/** An invariant of Weft is violated; this is a bug in Weft. */
 export class InternalError extends WeftError {
   override name = "InternalError";
   constructor(message: string) {

@@ -121,7 +121,7 @@ test("structural keys: names, rules and the numbers of barriers do not count, wh
   assert.equal(structuralKey(named("weights")), structuralKey(named("")));
 });
 
-test("graphs print one line a node", () => {
+test("graphs print one line per node", () => {
   const text = printGraph(fn((a, b) => build.sum(build.mul(a, b), [0])));
   assert.equal(
     text,

@@ -1,12 +1,12 @@
-// The structural key of a graph: equal for graphs that compute the same thing in the same way, whatever their node ids.
+// Structural key of a graph: equal for graphs that compute the same results in the same way, independent of node ids.
 import { hash } from "node:crypto";
 import { functionOrder, type GraphFn, type Node } from "./node.js";
 
 const bodyKeys = new WeakMap<GraphFn, string>();
 
 /**
- * Attributes as text. Barriers are numbered as they come: two recomputations differ, which ones they are does not matter.
- * Written out rather than left to JSON with a replacer: programs that are not jitted ask for their key on every run.
+ * Attributes as text. Barriers are numbered in order of occurrence, so that their tags do not matter. Hand-written instead of
+ * JSON.stringify with a replacer, because programs without jit compute their key at every run.
  */
 function attrsKey(value: unknown, barriers: Map<number, number>): string {
   if (typeof value === "number") return Object.is(value, -0) ? "-0" : String(value);
@@ -18,7 +18,7 @@ function attrsKey(value: unknown, barriers: Map<number, number>): string {
   }
   for (const key in value) {
     const item = (value as Record<string, unknown>)[key];
-    // A rule is how a gradient is found, not what is computed.
+    // A rule defines the gradient, not the result.
     if (item === undefined || key === "name" || key === "rule") continue;
     if (key === "body") text += structuralKey(item as GraphFn);
     else if (key === "tag") text += numbered(item as number, barriers);
@@ -32,7 +32,7 @@ function numbered(tag: number, barriers: Map<number, number>): number {
   return barriers.get(tag)!;
 }
 
-/** A short digest of the graph's structure: ops, attributes, wiring, shapes and dtypes. */
+/** Digest of the structure of a graph: ops, attributes, edges, shapes and dtypes. */
 export function structuralKey(fn: GraphFn): string {
   const known = bodyKeys.get(fn);
   if (known !== undefined) return known;
@@ -41,7 +41,7 @@ export function structuralKey(fn: GraphFn): string {
   return key;
 }
 
-/** The same without the values of constants (those inside loop bodies count): equal where only numbers differ. */
+/** Like structuralKey, but without the values of constants outside loop bodies. */
 export const skeletonKey = (fn: GraphFn): string => digest(fn, false);
 
 function digest(fn: GraphFn, withConstants: boolean): string {

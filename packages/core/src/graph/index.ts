@@ -1,4 +1,4 @@
-// The one language: dtypes, shapes, ops, graph nodes, printing, structural hash. It knows nothing of what ops mean.
+// Graph language: dtypes, shapes, ops, nodes, printing, structural hash. Does not define the semantics of ops.
 export * from "./attr-rules.js";
 export * from "./dtype.js";
 export * from "./errors.js";

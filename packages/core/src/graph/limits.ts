@@ -1,33 +1,33 @@
-// The largest things that tensors, functions and messages may be, in one place: native code has arrays of these lengths,
-// and what comes from outside is held to them before anything is made of it.
+// Maximum sizes of tensors, functions and messages. Native code has arrays of these lengths, and input from outside is checked
+// against them before anything is allocated.
 import { ShapeError } from "./errors.js";
 import type { Shape } from "./shape.js";
 
 export const limits = {
-  /** Dimensions of a tensor. The native copies of boxes have arrays of this length (MAX_DIMS). */
+  /** Rank of a tensor. Native box copies have arrays of this length (MAX_DIMS). */
   rank: 12,
-  /** Elements of a tensor, a dimension of none counted as one: sixteen bytes for each stay below 2^53. */
+  /** Elements of a tensor, with sizes of 0 counted as 1: sixteen bytes per element stay below 2^53. */
   elements: 2 ** 49,
-  /** Devices of a group, as in the native collectives. */
+  /** Devices per group, as in the native collectives. */
   members: 256,
-  /** Characters of a name: of a mesh axis, a parameter, a user's function, a worker. */
+  /** Length of a name: of a mesh axis, a parameter, a user function, a worker. */
   name: 200,
-  /** Characters of a text that somebody reads: an error, a place in a program. */
+  /** Length of a text for users: an error, a source location. */
   text: 20_000,
-  /** Nodes of a received function, those of loop bodies included, and how deep bodies may lie in bodies. */
+  /** Nodes of a received function including loop bodies, and the nesting depth of bodies. */
   nodes: 250_000,
   nesting: 16,
   /**
    * Operands of a node, parameters and results of a function, boxes of an exchange. Generated code keeps their addresses on the
-   * stack, once a level of nesting.
+   * stack, once per nesting level.
    */
   operands: 20_000,
-  /** What one client may have on a worker, whatever it asks for. */
+  /** Resources of one client on a worker. */
   tensors: 1_000_000,
   programs: 10_000,
 } as const;
 
-/** Throws where a tensor of this shape is beyond what any device can address. */
+/** Throws if no device can address a tensor of this shape. */
 export function checkExtent(shape: Shape): void {
   if (shape.length > limits.rank)
     throw new ShapeError(
@@ -48,7 +48,7 @@ export function checkExtent(shape: Shape): void {
     );
 }
 
-/** A text within its limit; the middle of a longer one is left out. */
+/** Limits a text to its maximum length by cutting out the middle. */
 export function shortened(text: string, most: number = limits.text): string {
   if (text.length <= most) return text;
   const left = ` ... (${text.length} characters) ... `;

@@ -73,25 +73,25 @@ export type RandomKind = (typeof randomKinds)[number];
 export const collectiveKinds = ["allReduce", "allGather", "reduceScatter", "allToAll", "exchange"] as const;
 export type CollectiveKind = (typeof collectiveKinds)[number];
 
-/** A box of a tensor (start <= index < stop along every axis) that goes to, or comes from, a rank. */
+/** A box of a tensor (start <= index < stop along every axis) that is sent to or received from a rank. */
 export interface Transfer {
   rank: number;
   start: readonly number[];
   stop: readonly number[];
 }
 
-/** What the operands of a float32 product may be rounded to, most exact first. */
+/** Precisions to which operands of a float32 product may be rounded, most exact first. */
 export const precisions = ["float32", "tf32", "float16", "bfloat16"] as const;
 export type Precision = (typeof precisions)[number];
 
 /** A constant: numbers for real dtypes, a pair for complex ones. */
 export type Scalar = number | { re: number; im: number };
 
-/** How a user-defined gradient is called: nodes in, nodes out (null where there is no gradient). */
+/** A user-defined gradient on nodes; null means no gradient. */
 export interface CustomRule {
   name: string;
   backward(inputs: Node[], outputs: Node[], cotangents: Node[]): (Node | null)[];
-  /** The same function on operands of other sizes, where it can be made for them: what a device has of a larger one. */
+  /** The same function on operands of other sizes, if it supports them: used for one device's part of a larger function. */
   onParts?(inputs: Node[]): Node;
 }
 
@@ -99,10 +99,10 @@ export const attentionKinds = ["attention"] as const;
 export const attentionMasks = ["none", "bool", "float"] as const;
 
 /**
- * What a custom function computes, where devices may have one kernel for the whole of it. The body says the same in ops.
- * Inputs: queries, keys, values [..., length, heads, size] (packed: one tensor [..., length, 3, heads, size]), a mask
- * [..., heads, queries, keys] unless "none", a key [2] with dropout. Results: the same as queries; the logarithm of each
- * row's sum of exponentials; with dropout the kept weights as bits. A gradient takes all of these and the cotangent.
+ * Marks a custom function that devices may run as one kernel; the body computes the same in ops. Inputs: queries, keys, values
+ * [..., length, heads, size] (packed: one tensor [..., length, 3, heads, size]), a mask [..., heads, queries, keys] unless
+ * "none", a key [2] with dropout. Results: like queries; the logarithm of the sum of exponentials per row; with dropout the
+ * dropout mask as bits. The gradient takes all of these and the cotangent.
  */
 export interface AttentionKernel {
   kind: (typeof attentionKinds)[number];
@@ -117,30 +117,32 @@ export interface AttentionKernel {
 export interface OpAttrs {
   /** A placeholder: a parameter of a traced function. */
   input: { shape: Shape; dtype: DType; name: string };
-  /** A leaf whose value is a buffer that the runtime holds (see Node.value). */
+  /** A leaf whose value is a buffer of the runtime (see Node.value). */
   data: { shape: Shape; dtype: DType };
   const: { value: Scalar; dtype: DType };
   /** Index along one axis. */
   iota: { shape: Shape; axis: number; dtype: DType };
   /**
-   * Counter-based random numbers. Input: keys int32 [...batch, 2]; output [...batch, ...shape]. Each number follows from
-   * its key and its position; `within` says that `shape` is a window of a larger draw, so that parts agree with the whole.
+   * Counter-based random numbers. Input: keys int32 [...batch, 2]; output [...batch, ...shape]. A number depends only on its key
+   * and position. `within`: `shape` is a window of a larger draw, so that shards agree with the whole.
    */
   random: {
     kind: RandomKind;
     shape: Shape;
     dtype: DType;
     within?: { shape: Shape; start: readonly number[] };
-    /** Of "dropoutMask": how many of 65536 equally likely numbers are dropped. */
+    /** For "dropoutMask": number of dropped values out of 65536. */
     threshold?: number;
   };
-  /** Identity with an identity of its own: what a gradient is taken with respect to. */
+  /** Identity op that marks a differentiation variable, so that simplification cannot merge it with another node. */
   alias: { name: string };
-  /** Identity that simplification may not see through: keeps recomputation (checkpoint) from being merged away. */
+  /**
+   * Identity op that simplification does not remove, so that rematerialization (checkpoint) is not merged with the first computation.
+   */
   barrier: { tag: number };
   /**
-   * Identity with a wish: the mesh axes that cut each dimension (none: whole), of its value and of its gradient. Devices
-   * by themselves do not see it.
+   * Identity op with a sharding constraint: the mesh axes that split each dimension (none: replicated), for its value and its
+   * gradient. Ignored on single devices.
    */
   pin: { dims: readonly (readonly string[])[]; backward: readonly (readonly string[])[] };
   unary: { fn: UnaryFn };
@@ -151,22 +153,22 @@ export interface OpAttrs {
   cast: { dtype: DType };
   reshape: { shape: Shape };
   permute: { axes: readonly number[] };
-  /** Dimensions of size 1 grow; the rank stays. */
+  /** Broadcasts dimensions of size 1; the rank stays the same. */
   expand: { shape: Shape };
-  /** start <= index < stop by step >= 1, an entry an axis. */
+  /** start <= index < stop by step >= 1, one entry per axis. */
   slice: { start: readonly number[]; stop: readonly number[]; step: readonly number[] };
-  /** Zeros (false) around; amounts >= 0. */
+  /** Pads with zeros (false); amounts >= 0. */
   pad: { low: readonly number[]; high: readonly number[] };
   flip: { axes: readonly number[] };
   concat: { axis: number };
-  /** Reduced axes are dropped. Axes ascend. */
+  /** Removes the reduced axes. Axes are ascending. */
   reduce: { fn: ReduceFn; axes: readonly number[] };
   /** Index (int32) of the first largest or smallest element along an axis, which is dropped. */
   argreduce: { fn: ArgReduceFn; axis: number };
   cumsum: { axis: number; reverse: boolean };
   /**
-   * [...b, m, k] x [...b, k, n] -> [...b, m, n]; batch dimensions equal. `precision`: what float32 operands are rounded
-   * to (sums stay in float32); left out, the device decides. CPUs are exact in any case.
+   * [...b, m, k] x [...b, k, n] -> [...b, m, n]; batch dimensions are equal. `precision`: rounding of float32 operands (sums stay
+   * in float32); by default the device decides. CPUs do not round operands.
    */
   matmul: { precision?: Precision };
   /**
@@ -178,14 +180,14 @@ export interface OpAttrs {
   scatterAdd: { axis: number; batch: number };
   /** Stable order of the last axis, int32. */
   argsort: { descending: boolean };
-  /** Lower factor of a Hermitian positive definite matrix (its lower triangle is read); NaN where it is not. */
+  /** Lower factor of a Hermitian positive definite matrix (reads its lower triangle); NaN if it is not positive definite. */
   cholesky: Record<never, never>;
   /** a x = b with a triangular; `adjoint` solves a^H x = b. */
   triangularSolve: { lower: boolean; adjoint: boolean; unit: boolean };
-  /** a x = b, a: [..., n, n], b: [..., n, k]; NaN where a is singular. */
+  /** a x = b, a: [..., n, n], b: [..., n, k]; NaN if a is singular. */
   solve: Record<never, never>;
   det: Record<never, never>;
-  /** Eigenvalues ascending (real) and eigenvectors in columns, with the largest component of each made real and positive. */
+  /** Eigenvalues ascending (real) and eigenvectors in columns, normalized so that the largest component is real and positive. */
   eigh: Record<never, never>;
   /** Thin: q [..., m, k], r [..., k, n], k = min(m, n), diagonal of r real and >= 0. */
   qr: Record<never, never>;
@@ -196,13 +198,13 @@ export interface OpAttrs {
    * body results: carries, y slices. Outputs: final carries, stacked ys. `reverse` runs from the last index to the first.
    */
   scan: { body: GraphFn; consts: number; carries: number; length: number; reverse: boolean };
-  /** A function with a gradient of its own; the body is inlined before compilation, unless the device has a kernel for it. */
+  /** A function with a user-defined gradient. The body is inlined before compilation unless the device has a kernel for it. */
   custom: { body: GraphFn; rule: CustomRule; kernel?: AttentionKernel };
   /**
-   * Data moves between the devices of a group; found only in the functions of single devices, which the partitioner or
-   * a program that runs on every device wrote. The members of a group are the ranks in the list of `groups` that holds
-   * `rank`, in that order; reductions go in that order too, so that every member gets the same bits. All devices issue
-   * their collectives in ascending `sequence`, and none may be left out: their functions differ where shards do.
+   * Communication between the devices of a group. Occurs only in per-device functions, which the partitioner or an SPMD program
+   * builds. The members of a group are the ranks in the entry of `groups` that contains `rank`, in that order. Reductions use the
+   * same order, so that all members get identical bits. All devices issue their collectives in ascending `sequence` and must not
+   * skip any.
    *
    * allReduce: operands of one shape are reduced by `fn`. allGather: parts are joined along `axis`. reduceScatter:
    * operands of one shape are reduced by `fn`, and each member keeps its part along `axis`. allToAll: an operand is cut

@@ -1,4 +1,4 @@
-// Graphs as text that a person can read: one line a node, nested functions indented below their loop.
+// Graphs as readable text: one line per node, nested functions indented below their loop.
 
 import { functionOrder, type GraphFn, isOp, type Node, outputAvals, showAval } from "./node.js";
 import type { OpAttrs, Scalar } from "./op.js";
@@ -6,7 +6,7 @@ import type { OpAttrs, Scalar } from "./op.js";
 const showScalar = (value: Scalar): string =>
   typeof value === "number" ? String(value) : `${value.re}${value.im < 0 ? "" : "+"}${value.im}i`;
 
-/** `allGather axis=0 sizes=[2,1] of [0,1] #3`: only what the kind looks at. */
+/** `allGather axis=0 sizes=[2,1] of [0,1] #3`: only the attributes that the kind uses. */
 function showCollective(attrs: OpAttrs["collective"]): string {
   const { kind, fn, groups, rank, axis, splitAxis, sizes, splitSizes, sends, receives, sequence } = attrs;
   const boxes = (list: typeof sends): string =>

@@ -1,4 +1,4 @@
-// Constants as their dtype stores them: rounded, truncated, saturated, as a conversion of the value would be.
+// Constants in the representation of their dtype: rounded, truncated or saturated, as a cast of the value would be.
 import { type DType, isComplex, kindOf } from "./dtype.js";
 import { bfloat16Bits, bfloat16Value, float16Bits, float16Value } from "./half.js";
 import type { Scalar } from "./op.js";

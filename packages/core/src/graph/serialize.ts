@@ -1,5 +1,4 @@
-// Functions as plain data: how graphs travel between processes and into tapes. Data only; the way back is ops/decode, which
-// checks everything.
+// Serializes functions to plain data, for messages between processes and for tapes. ops/decode.ts is the inverse and validates.
 import { asIdentifier, asName, specialName } from "./attr-rules.js";
 import type { DType } from "./dtype.js";
 import { type Aval, functionOrder, type GraphFn, type Node, outputAvals } from "./node.js";
@@ -24,7 +23,7 @@ function plain(value: unknown): unknown {
   return Object.fromEntries(
     Object.entries(value).map(([key, item]) => [
       key,
-      // A gradient rule is code, and gradients have been taken before a function travels: its name does.
+      // A gradient rule is code and cannot be serialized. Gradients are already taken, so its name suffices.
       key === "rule"
         ? asIdentifier((item as { name: string }).name)
         : key === "name"

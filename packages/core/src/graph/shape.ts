@@ -1,4 +1,4 @@
-// Shapes and the small arithmetic on them that every layer needs.
+// Arithmetic on shapes that every layer uses.
 
 /** Sizes of the axes of a tensor. */
 export type Shape = readonly number[];

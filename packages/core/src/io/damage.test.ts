@@ -1,4 +1,4 @@
-// Every single byte of a file is damaged in turn: the reader must say so, or the byte must not have mattered.
+// Damages every byte of a file in turn: the reader must throw, or give the same result.
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-// Files as ranges of bytes: reads that are checked against the file's size, and writes that appear whole or not at all.
+// Files as byte ranges: reads are checked against the size of the file, and writes are atomic.
 import { randomBytes } from "node:crypto";
 import { type FileHandle, open, realpath, rename, unlink } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";

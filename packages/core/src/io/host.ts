@@ -1,5 +1,4 @@
-// Arrays on the host as files hold them: checks before writing, and the way from raw bytes to storage.
-// Hosts are taken to be little-endian, as every machine that Node runs tensors on is.
+// Host arrays as files store them: checks before writing, and conversion of raw bytes to storage. Assumes a little-endian host.
 import {
   bytesOf,
   type DType,

@@ -52,7 +52,7 @@ test("versions 1, 2 and 3, Python 2 long integers, double quotes, any key order"
   assertSameArray(await readNpy(handmade(other, data)), expected);
 });
 
-test("big-endian and Fortran order are turned into ours", async () => {
+test("big-endian and Fortran order are converted", async () => {
   const big = await readNpy(handmade(dict("'>i4'", "(2,)"), [0, 0, 0, 1, 0xff, 0xff, 0xff, 0xfe]));
   assertSameArray(big, { shape: [2], dtype: "int32", data: Int32Array.of(1, -2) });
   const pair = Buffer.alloc(16);
@@ -91,7 +91,7 @@ test("rows are read from the open file", async () => {
   await fortran.close();
 });
 
-test("sizes that lie are refused before memory is taken", async () => {
+test("forged sizes are rejected before memory is allocated", async () => {
   const cases: [string, RegExp][] = [
     [handmade(dict("'<f4'", "(3,)"), [0, 0, 0, 0]), /truncated.*float32\[3\] takes 12 bytes and 4 follow/],
     [handmade(dict("'<f4'", "(1,)"), new Uint8Array(9)), /more bytes than its shape says/],
@@ -108,7 +108,7 @@ test("sizes that lie are refused before memory is taken", async () => {
   for (const [path, pattern] of cases) await rejects(readNpy(path), path, pattern);
 });
 
-test("headers that are not what they should be are refused", async () => {
+test("invalid headers are rejected", async () => {
   const cases: [string, RegExp][] = [
     [handmade(dict("'|O'", "(1,)"), [1]), /pickled Python objects, which are never loaded/],
     [handmade(dict("'O'", "(1,)"), [1]), /pickled/],
@@ -130,7 +130,7 @@ test("headers that are not what they should be are refused", async () => {
   for (const [path, pattern] of cases) await rejects(readNpy(path), path, pattern);
 });
 
-test("what is no .npy file at all is refused", async () => {
+test("other files are rejected", async () => {
   const empty = join(folder, "empty.npy");
   writeFileSync(empty, "");
   await rejects(readNpy(empty), empty, /no \.npy file: it has 0 bytes/);
@@ -150,7 +150,7 @@ test("what is no .npy file at all is refused", async () => {
   }
 });
 
-test("a file that shrinks after it was opened is noticed", async () => {
+test("a file that shrinks after it was opened is an error", async () => {
   const path = join(folder, "shrinks.npy");
   await writeNpy(path, sample("float64", [100]));
   const file = await openNpy(path);
@@ -159,7 +159,7 @@ test("a file that shrinks after it was opened is noticed", async () => {
   await file.close();
 });
 
-test("writing is all or nothing, follows links, and checks what it is given", async () => {
+test("writing is atomic, follows links, and validates its argument", async () => {
   const place = join(folder, "atomic");
   mkdirSync(place);
   const path = join(place, "a.npy");

@@ -150,7 +150,7 @@ test("an open archive reads arrays one by one, lazily written ones too", async (
   await file.close();
 });
 
-test("the helper forges what it should: an honest archive is read", async () => {
+test("the forging helper builds a valid archive by default", async () => {
   assertSameArray((await readNpz(forge([{}]))).a, array);
   assertSameArray((await readNpz(forge([{ method: 8, data: deflateRawSync(npyBytes) }]))).a, array);
   assertSameArray((await readNpz(forge([{}], { comment: "PK\x05\x06 is in this comment" }))).a, array);
@@ -199,7 +199,7 @@ test("zip64 fields are written where numbers are large, and read back", async ()
   );
 });
 
-test("archives whose directory lies are refused", async () => {
+test("archives with a forged directory are rejected", async () => {
   const huge = 2n ** 63n;
   const cases: [string, RegExp][] = [
     [forge([{}], { cut: 30 }), /no end record; it may be truncated/],
@@ -226,7 +226,7 @@ test("archives whose directory lies are refused", async () => {
   for (const [path, pattern] of cases) await rejects(readNpz(path), path, pattern);
 });
 
-test("names that lead elsewhere, doubles and overlaps are refused", async () => {
+test("path traversal, duplicate names and overlaps are rejected", async () => {
   const cases: [string, RegExp][] = [
     [forge([{ name: "../a.npy" }]), /leads out of the archive/],
     [forge([{ name: "x/../../a.npy" }]), /leads out of the archive/],
@@ -243,7 +243,7 @@ test("names that lead elsewhere, doubles and overlaps are refused", async () => 
   for (const [path, pattern] of cases) await rejects(readNpz(path), path, pattern);
 });
 
-test("entries whose size, checksum, method or content lies are refused", async () => {
+test("entries with a forged size, checksum, method or content are rejected", async () => {
   const deflated = { method: 8, data: deflateRawSync(npyBytes) };
   const cases: [string, RegExp][] = [
     [forge([{ crc: 1 }]), /a\.npy: its checksum is wrong/],
@@ -267,7 +267,7 @@ test("entries whose size, checksum, method or content lies are refused", async (
   for (const [path, pattern] of cases) await rejects(readNpz(path), path, pattern);
 });
 
-test("bombs are refused by what they declare", async () => {
+test("zip bombs are rejected by their declared size", async () => {
   const bomb = forge([{ method: 8, data: Buffer.alloc(100), size: 4_000_000_000 }]);
   await rejects(readNpz(bomb), bomb, /claims 4000000000 bytes out of 100 compressed/);
   const path = join(folder, "limit.npz");
@@ -278,7 +278,7 @@ test("bombs are refused by what they declare", async () => {
   await file.close();
 });
 
-test("writing refuses bad names and leaves nothing behind", async () => {
+test("writing rejects invalid names and leaves no file", async () => {
   const place = join(folder, "atomic");
   mkdirSync(place);
   const path = join(place, "a.npz");

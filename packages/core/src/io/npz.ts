@@ -45,7 +45,7 @@ async function openArchive(path: string): Promise<{ file: InputFile; arrays: Map
   const file = await InputFile.open(path);
   try {
     const entries = await readDirectory(file);
-    // NumPy writes nothing but arrays; what else someone put into the archive is left alone.
+    // NumPy writes only arrays; other entries are ignored.
     const arrays = entries.filter((entry) => entry.name.endsWith(suffix));
     return { file, arrays: new Map(arrays.map((entry) => [entry.name.slice(0, -suffix.length), entry])) };
   } catch (error) {

@@ -71,7 +71,7 @@ test("lazy tensors are loaded one at a time, in the order of the file", async ()
   assert.deepEqual([...((await readSafetensors(path)).c.data as Int32Array)], [3, 3, 3, 3]);
 });
 
-test("what names say is taken as data", async () => {
+test("names such as __proto__ are plain data", async () => {
   const path = join(folder, "names.safetensors");
   const odd = Object.fromEntries(["__proto__", "constructor", "../up", "1"].map((n) => [n, sample("uint8", [2])]));
   await writeSafetensors(path, odd);
@@ -80,7 +80,7 @@ test("what names say is taken as data", async () => {
   assertSameArray(Object.getOwnPropertyDescriptor(read, "__proto__")?.value, sample("uint8", [2]));
 });
 
-test("dtypes that Weft lacks do not keep the others from being read", async () => {
+test("tensors of unsupported dtypes do not prevent reading the others", async () => {
   const path = handmade({ a: tensor("F8_E4M3", [4], 0, 4), b: tensor("U8", [2], 4, 6) }, 6);
   const file = await openSafetensors(path);
   assert.deepEqual(file.names, ["a", "b"]);
@@ -90,7 +90,7 @@ test("dtypes that Weft lacks do not keep the others from being read", async () =
   await file.close();
 });
 
-test("headers that lie are refused before memory is taken", async () => {
+test("forged headers are rejected before memory is allocated", async () => {
   const big = 2 ** 53 - 1;
   const cases: [string, RegExp][] = [
     [handmade({}, 0, 2n ** 63n), /header claims 9223372036854775808 bytes/],
@@ -132,7 +132,7 @@ test("headers that lie are refused before memory is taken", async () => {
   await rejects(openSafetensors(invalid), invalid, /not JSON/);
 });
 
-test("cut files are refused wherever they are cut", async () => {
+test("truncated files are rejected", async () => {
   const path = join(folder, "cut.safetensors");
   await writeSafetensors(path, { a: sample("float32", [10]), b: sample("uint8", [3]) });
   const whole = readFileSync(path);
@@ -147,7 +147,7 @@ test("cut files are refused wherever they are cut", async () => {
   await file.close();
 });
 
-test("writing refuses what the format lacks and leaves nothing behind", async () => {
+test("writing rejects unsupported dtypes and leaves no file", async () => {
   const place = join(folder, "atomic");
   mkdirSync(place);
   const path = join(place, "a.safetensors");

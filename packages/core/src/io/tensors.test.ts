@@ -1,4 +1,4 @@
-// Tensors survive the way to a file and back, in every format and dtype, and endings decide.
+// Tensors round-trip through files in every format and dtype; the extension selects the format.
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -28,7 +28,7 @@ test("one tensor in .npy, named ones in .npz and .safetensors", async () => {
   }
 });
 
-test("a wrong ending or a wrong kind is refused, and nothing is written", async () => {
+test("an unknown extension or a wrong argument throws, and nothing is written", async () => {
   const x = weft.ones([2]);
   await assert.rejects(weft.io.save(join(folder, "x.txt"), x), /does not end in \.npy/);
   await assert.rejects(weft.io.save(join(folder, "y.npz"), x), /holds named tensors/);

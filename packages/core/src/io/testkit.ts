@@ -1,4 +1,4 @@
-// Helpers of the io tests: scratch folders, arrays of every dtype, and a Python that has NumPy where one can be had.
+// Helpers of the io tests: scratch folders, arrays of every dtype, and a Python with NumPy if available.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
@@ -32,7 +32,7 @@ export function assertSameArray(actual: HostArray, expected: HostArray): void {
   assert.deepEqual(actual.data, expected.data);
 }
 
-/** The promise fails with an error that names the file and says what the pattern says. */
+/** The promise is rejected with an error that names the file and matches the pattern. */
 export async function rejects(promise: Promise<unknown>, path: string, pattern: RegExp): Promise<void> {
   await assert.rejects(promise, (error: unknown) => {
     assert.ok(error instanceof FileError, `not a FileError: ${String(error)}`);

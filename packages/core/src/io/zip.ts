@@ -1,5 +1,5 @@
-// Reading zip archives, with nothing believed: sizes, offsets and names are checked before memory is taken.
-// Knows stored and deflated entries and zip64; nothing of what the entries hold.
+// Reads untrusted zip archives: sizes, offsets and names are checked before memory is allocated. Supports stored and deflated
+// entries and zip64.
 import { Readable } from "node:stream";
 import { crc32, createInflateRaw } from "node:zlib";
 import { type ByteSource, FileError, type InputFile } from "./file.js";
@@ -187,7 +187,7 @@ export async function readDirectory(file: InputFile): Promise<PlacedEntry[]> {
   return placed;
 }
 
-/** Where an entry's bytes start: behind its local header, which must tell the same story as the directory. */
+/** Start of an entry's bytes, after its local header, which must agree with the directory. */
 async function dataOffset(file: InputFile, entry: ZipEntry): Promise<number> {
   const label = `${file.path}: ${entry.name}`;
   const header = await file.read(entry.offset, 30, `the header of ${entry.name}`);

@@ -44,7 +44,7 @@ export interface TextClassifierOptions {
   key?: Key | null;
 }
 
-/** The mean over the sequence, of the real tokens alone where there is a mask. */
+/** Mean over the sequence, excluding masked tokens. */
 function average(x: Tensor, mask: Tensor | undefined): Tensor {
   if (mask === undefined) return x.mean(-2);
   const weights = mask.cast(x.dtype).unsqueeze(-1);

@@ -1,9 +1,8 @@
-// How fresh parameters are drawn (PyTorch's defaults), and the checks that every layer's options go through. Knows no
-// layer.
+// Initialization of parameters (PyTorch defaults), and validation of layer options.
 import { type DType, type Shape, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { type Key, rand, splitKey, type Tensor } from "../tensor/index.js";
 
-/** Independent keys, one a part of a layer. From a key an example ([batch, 2]) come as many for each. */
+/** Splits a key into independent keys, one per part of a layer. A batch of keys ([batch, 2]) is split per example. */
 export function keysOf(key: Key, count: number): Key[] {
   const all = splitKey(key, count);
   return Array.from({ length: count }, (_, i) => all.index("...", i, ":"));
@@ -34,7 +33,7 @@ export function requireHeads(op: string, width: number, heads: number): void {
   if (width % heads !== 0) throw new WeftError(`${op}: width ${width} is not a multiple of heads ${heads}`);
 }
 
-/** The last axis of x must be what the layer was made for. */
+/** Throws unless the last axis of x has the width of the layer. */
 export function requireWidth(op: string, x: Tensor, width: number): void {
   if (x.shape.at(-1) !== width)
     throw new ShapeError(`${op}: x ${showShape(x.shape)} must have ${width} features in its last axis`);

@@ -79,7 +79,7 @@ onEachDevice(() => {
     assertClose(nn.layerNorm.apply(params, x, { epsilon: 4 }), [-1, -2 / 3, 2, 5]);
   });
 
-  test("dropout: keeps the share and the mean, by key; nothing without a key", () => {
+  test("dropout drops the given fraction, preserves the mean, and does nothing without a key", () => {
     const x = weft.full([100, 100], 2);
     assert.equal(nn.dropout(x, { rate: 0.25 }), x);
     assert.equal(nn.dropout(x, { rate: 0.25, key: null }), x);
@@ -97,14 +97,14 @@ onEachDevice(() => {
   });
 });
 
-describe("what errors say", () => {
+describe("error messages", () => {
   const message = (text: RegExp, body: () => unknown): void => assert.throws(body, text);
-  test("options", () => {
+  test("of invalid options", () => {
     message(/linear.init: in must be a positive whole number, got 0/, () => nn.linear.init({ in: 0, out: 1 }, key()));
     message(/vocabulary must be .* got 1.5/, () => nn.embedding.init({ vocabulary: 1.5, width: 2 }, key()));
     message(/dropout: rate must be in \[0, 1\), got 1/, () => nn.dropout(weft.ones([2]), { rate: 1, key: key() }));
   });
-  test("inputs", () => {
+  test("of invalid inputs", () => {
     const params = nn.linear.init({ in: 3, out: 2 }, key());
     message(/linear: x \[4, 2\] must have 3 features/, () => nn.linear.apply(params, weft.ones([4, 2])));
     const table = nn.embedding.init({ vocabulary: 3, width: 2 }, key());
@@ -118,7 +118,7 @@ describe("state dictionaries", () => {
     list: [{ w: weft.tensor([3]) }, { w: weft.tensor([4]) }],
     rate: 0.5,
   });
-  test("names, and back", () => {
+  test("stateDict and loadStateDict are inverses", () => {
     assert.deepEqual(Object.keys(nn.stateDict(params())), ["a", "list.0.w", "list.1.w"]);
     const dict = { a: weft.tensor([7, 8]), "list.0.w": weft.tensor([9]), "list.1.w": weft.tensor([10]) };
     const loaded = nn.loadStateDict(params(), dict);
@@ -139,7 +139,7 @@ describe("state dictionaries", () => {
   });
 });
 
-test("dropout with a key an example: the same places in any batch; the shapes must fit", () => {
+test("dropout with one key per example drops the same elements in any batch, and checks shapes", () => {
   weft.setDevice("reference");
   const keys = weft.splitKey(weft.key(3), 4);
   const x = weft.ones([4, 5, 6]);
@@ -150,7 +150,7 @@ test("dropout with a key an example: the same places in any batch; the shapes mu
   assert.throws(() => nn.dropout(weft.ones([3, 5]), { rate: 0.5, key: keys }), /one for each of \[4\] examples/);
 });
 
-test("a model: a layer with its parameters; another with others, from a dictionary", () => {
+test("a model holds a layer and its parameters, and loads others from a dictionary", () => {
   weft.setDevice("reference");
   const layer = nn.model(nn.linear, { in: 3, out: 2 }, key());
   const x = weft.tensor([[1, 2, 3]]);
@@ -164,7 +164,7 @@ test("a model: a layer with its parameters; another with others, from a dictiona
   assert.deepEqual(numbers(other.with({ weight: weft.zeros([2, 3]) }).forward(x)), [0, 0]);
 });
 
-test("reluDropout is dropout of relu, its gradient too, in batches and without a key", () => {
+test("reluDropout and its gradient equal dropout of relu, in batches and without a key", () => {
   const x = weft.randn([6, 20], { seed: 1 });
   const w = weft.randn([6, 20], { seed: 2 });
   const options = { rate: 0.4, key: weft.key(3) };
@@ -181,7 +181,7 @@ test("reluDropout is dropout of relu, its gradient too, in batches and without a
   assert.deepEqual(own, plain);
   assert.ok(own.slice(0, 120).filter((v) => v === 0).length > 60);
   assert.deepEqual(numbers(nn.reluDropout(x, { rate: 0.4 })), numbers(weft.relu(x)));
-  // A key an example, as dropout takes it.
+  // One key per example.
   const keys = weft.splitKey(weft.key(4), 6);
   assert.deepEqual(
     numbers(nn.reluDropout(x, { rate: 0.4, key: keys })),

@@ -1,5 +1,5 @@
-// The small layers: linear, embedding, layer norm, dropout. A layer is two plain functions: `init` draws a tree of
-// parameters (named and shaped as in PyTorch), `apply` computes with it. Nothing holds state.
+// Basic layers: linear, embedding, layer norm, dropout. A layer is two pure functions: `init` draws a tree of parameters (names and
+// shapes as in PyTorch), `apply` computes with it.
 import { type DType, DTypeError, kindOf, ShapeError, showShape } from "../graph/index.js";
 import { keptScale } from "../ops/index.js";
 import {
@@ -122,7 +122,7 @@ export interface DropoutOptions {
   key?: Key | null;
 }
 
-/** The mask of kept elements, after checking; null where nothing is dropped. */
+/** The validated dropout mask; null if nothing is dropped. */
 function keptOf(op: string, x: Tensor, { rate, key }: DropoutOptions): Tensor | null {
   requireRate(op, rate);
   if (rate === 0 || key === undefined || key === null) return null;

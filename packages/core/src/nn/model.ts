@@ -1,5 +1,5 @@
-// A thin module layer: a layer, its options and its parameters in one object, for those who think in modules. The
-// parameters stay a plain tree, so every transform works on `model.params` as on any other.
+// A module API: a layer, its options and its parameters in one object. The parameters are a plain tree, so that transforms work on
+// `model.params`.
 import type { Key, Tensor } from "../tensor/index.js";
 import { countParameters, loadStateDict, type StateDict, stateDict } from "./state.js";
 

@@ -59,7 +59,7 @@ onEachDevice(() => {
     assertClose(nn.attention.apply(sharp, queries, { heads: 1, memory: keys }), numbers(queries), { atol: 1e-10 });
   });
 
-  test("a query that may look at nothing gets the output bias, and gradients stay finite", () => {
+  test("a fully masked query gives the output bias, and gradients are finite", () => {
     const params = nn.attention.init({ width: 4, ...double }, key());
     const bias = random([4], 8);
     const biased = { ...params, out_proj: { ...params.out_proj, bias } };
@@ -85,7 +85,7 @@ onEachDevice(() => {
     assertClose(single, all.slice(-24), { rtol: 1e-12 });
   });
 
-  test("the encoder treats positions alike until they are told apart", () => {
+  test("the encoder is permutation equivariant without position encodings", () => {
     const options = { width: 8, heads: 2, feedForward: 12, layers: 2 };
     const params = nn.encoder.init({ ...options, finalNorm: true, ...double }, key());
     const x = random([5, 8], 4);
@@ -115,7 +115,7 @@ onEachDevice(() => {
     assertClose(out.std(-1), [1, 1, 1]);
   });
 
-  test("dropout acts in training and not without a key", () => {
+  test("dropout acts in training only, when a key is given", () => {
     const options = { vocabulary: 20, width: 8, heads: 2, layers: 1, feedForward: 12, classes: 3 };
     const params = nn.textClassifier.init(options, key());
     const ids = weft.randint(0, 20, [4, 5], { seed: 1 });
@@ -127,7 +127,7 @@ onEachDevice(() => {
     assert.notDeepEqual(run(0.5, weft.key(1)), run(0, null));
   });
 
-  test("padding behind a mask changes nothing", () => {
+  test("masked padding does not change the result", () => {
     const options = { vocabulary: 20, width: 8, heads: 2, layers: 2, feedForward: 12, classes: 3, ...double };
     const params = nn.textClassifier.init(options, key());
     const short = weft.tensor(Int32Array.from([3, 7, 5]), { shape: [1, 3] });
@@ -162,8 +162,8 @@ test("the study's classifier has 2,825,476 parameters, with two classes 2,825,21
   assert.equal(nn.countParameters(nn.textClassifier.init({ ...study, classes: 2 }, key())), 2_825_218);
 });
 
-describe("what errors say", () => {
-  test("heads, widths, masks, choices", () => {
+describe("error messages", () => {
+  test("of invalid heads, widths, masks and options", () => {
     const params = nn.attention.init({ width: 6 }, key());
     const x = weft.ones([2, 6]);
     assert.throws(() => nn.attention.apply(params, x, { heads: 4 }), /width 6 is not a multiple of heads 4/);

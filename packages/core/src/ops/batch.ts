@@ -1,5 +1,5 @@
-// How every op takes one more leading axis (vmap). Batched operands carry the batch axis first; a rule gets its
-// operands as they are and says how the op looks with that axis.
+// Batching rules (vmap): how every op handles an additional leading axis. Batched operands have the batch axis first; a rule gets
+// its operands unchanged and builds the batched op.
 import { type Node, type OpAttrs, type OpName, range, WeftError } from "../graph/index.js";
 import { concat, expand, make, permute, reshape } from "./build.js";
 import type { StructuralOp } from "./vjp.js";
@@ -18,7 +18,7 @@ export interface BatchContext<K extends OpName> {
 
 type BatchRule<K extends OpName> = (context: BatchContext<K>) => Node;
 
-/** The operand with a batch axis, made by repetition where it has none. */
+/** The operand with a batch axis; an operand without one is broadcast. */
 export function withBatch({ node, batched }: Batched, size: number): Node {
   return batched ? node : expand(reshape(node, [1, ...node.shape]), [size, ...node.shape]);
 }
@@ -35,7 +35,7 @@ function sameOp<K extends OpName>(attrs: (node: Node<K>, size: number) => OpAttr
     );
 }
 
-/** For ops whose rule does not look at positions at all. */
+/** For ops whose attributes do not depend on axis positions. */
 const anyRank = sameOp<OpName>((node) => node.attrs) as unknown as never;
 
 const leaf: BatchRule<OpName> = ({ node, size }) => withBatch({ node: node, batched: false }, size);
@@ -74,13 +74,13 @@ export const batchRules: { [K in Exclude<OpName, StructuralOp>]: BatchRule<K> } 
   matmul: ({ node, inputs, size }) => {
     const [a, b] = inputs;
     const plain = node.shape.length === 2;
-    // One shared right factor: the batch joins the rows, which keeps it one large product.
+    // A shared right operand: merge the batch into the rows, for one large product.
     if (a.batched && !b.batched && plain) {
       const [, m, k] = a.node.shape;
       const product = make("matmul", [reshape(a.node, [size * m, k]), b.node], node.attrs);
       return reshape(product, [size, m, node.shape[1]]);
     }
-    // One shared left factor: the batch joins the columns.
+    // A shared left operand: merge the batch into the columns.
     if (!a.batched && b.batched && plain) {
       const [, k, n] = b.node.shape;
       const wide = reshape(permute(b.node, [1, 0, 2]), [k, size * n]);
@@ -93,12 +93,12 @@ export const batchRules: { [K in Exclude<OpName, StructuralOp>]: BatchRule<K> } 
     const { axis, batch } = node.attrs;
     const [x, indices] = inputs;
     if (!x.batched && batch === 0) {
-      // The table is shared: look up all indices at once, then bring the batch axis to the front.
+      // A shared table: look up all indices at once, then move the batch axis to the front.
       const found = make("gather", [x.node, indices.node], { axis, batch: 0 });
       const order = [axis, ...range(found.shape.length).filter((i) => i !== axis)];
       return permute(found, order);
     }
-    // The indices are shared: one lookup serves every example.
+    // Shared indices: one lookup for all examples.
     if (!indices.batched && batch === 0) return make("gather", [x.node, indices.node], { axis: axis + 1, batch: 0 });
     return make("gather", [withBatch(x, size), withBatch(indices, size)], { axis: axis + 1, batch: batch + 1 });
   },

@@ -1,4 +1,4 @@
-// Short names for building graph nodes. Shapes must fit already; only what changes nothing is left out.
+// Builders of graph nodes. Shapes must already fit. Ops that would change nothing are omitted.
 import {
   type BinaryFn,
   type DType,
@@ -19,13 +19,13 @@ import {
 } from "../graph/index.js";
 import { shapeRules } from "./shape.js";
 
-/** Makes a node of any op; its shape and dtype follow from the shape rules. */
+/** Builds a node of any op; the shape rules determine its shape and dtype. */
 export function make<K extends OpName>(op: K, inputs: readonly Node[], attrs: OpAttrs[K]): Node<K> {
   return new Node(op, inputs, attrs, shapeRules[op](inputs, attrs));
 }
 
 export const input = (shape: Shape, dtype: DType, name = ""): Node => make("input", [], { shape, dtype, name });
-/** A constant as the dtype stores it: what is folded at compile time and what is computed later then agree. */
+/** A constant as its dtype stores it, so that constant folding agrees with computation on a device. */
 export const constant = (value: Scalar, dtype: DType): Node =>
   make("const", [], { value: storedScalar(value, dtype), dtype });
 export const full = (shape: Shape, value: Scalar, dtype: DType): Node => expandTo(constant(value, dtype), shape);
@@ -76,14 +76,14 @@ export function moveAxis(x: Node, from: number, to: number): Node {
 
 export const expand = (x: Node, shape: Shape): Node => (sameShape(x.shape, shape) ? x : make("expand", [x], { shape }));
 
-/** Broadcasts by NumPy's rule: new axes in front, ones grow. */
+/** Broadcasts with the rules of NumPy: new axes in front, ones are expanded. */
 export function expandTo(x: Node, shape: Shape): Node {
   if (sameShape(x.shape, shape)) return x;
   const lead = shape.length - x.shape.length;
   return expand(reshape(x, [...new Array<number>(lead).fill(1), ...x.shape]), shape);
 }
 
-/** The inverse of expandTo for gradients: sums over what was broadcast. */
+/** Transpose of expandTo for gradients: sums over the broadcast axes. */
 export function sumTo(x: Node, shape: Shape): Node {
   if (sameShape(x.shape, shape)) return x;
   const lead = x.shape.length - shape.length;
@@ -96,7 +96,7 @@ export const reduce = (fn: ReduceFn, x: Node, axes: readonly number[]): Node =>
 
 export const sum = (x: Node, axes: readonly number[]): Node => reduce("sum", x, axes);
 
-/** Puts reduced axes back as ones and grows them to the shape before the reduction. */
+/** Restores reduced axes as ones and broadcasts to the shape before the reduction. */
 export const unreduce = (x: Node, shape: Shape, axes: readonly number[]): Node =>
   expand(reshape(x, keepAxes(shape, axes)), shape);
 
@@ -138,7 +138,7 @@ export const picks = (tuple: Node): Node[] => outputAvals(tuple).map((_, i) => p
 
 export const zerosLike = (x: { shape: Shape; dtype: DType }): Node => full(x.shape, 0, x.dtype);
 
-/** The square identity, by comparing row and column numbers. */
+/** Identity matrix, from a comparison of row and column indices. */
 export function identityLike(n: number, dtype: DType, batch: Shape = []): Node {
   const rows = iota([n, n], 0, "int32");
   const columns = iota([n, n], 1, "int32");

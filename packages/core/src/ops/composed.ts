@@ -1,26 +1,26 @@
-// Functions of nodes, composed of ops, that the layers above share: softmax and its like without overflow, a value without
-// its gradient, what dropout keeps. They know nothing of tensors or users; shapes and dtypes must fit already.
+// Functions composed of ops that several layers share: numerically stable softmax and relatives, stopGradient, dropout masks.
+// Shapes and dtypes must already fit.
 import { keepAxes, type Node, type ReduceFn, type Shape } from "../graph/index.js";
 import * as build from "./build.js";
 import { droppedOf } from "./reference/index.js";
 
-/** Reduces and keeps the reduced axes as ones. */
+/** Reduces and keeps the reduced axes with size 1. */
 const reduceKept = (fn: ReduceFn, x: Node, axes: readonly number[]): Node =>
   build.reshape(build.reduce(fn, x, axes), keepAxes(x.shape, axes));
 
 const stopRule = { name: "stopGradient", backward: () => [null] };
 
-/** The same value without a gradient. */
+/** Identity with zero gradient. */
 export function stopGradient(x: Node): Node {
   const param = build.input(x.shape, x.dtype, "x");
   return build.pick(build.make("custom", [x], { body: { params: [param], outputs: [param] }, rule: stopRule }), 0);
 }
 
-/** The largest value along the axes, as ones, where it is finite: subtracting it keeps exp in range. */
+/** Maximum along the axes (kept with size 1), or 0 if it is not finite. Subtracting it keeps exp in range. */
 function shiftOf(x: Node, axes: readonly number[]): Node {
   const top = reduceKept("max", x, axes);
   const safe = build.where(build.unary("isfinite", top), top, build.zerosLike(top));
-  // A constant for the gradient: the shift cancels.
+  // Constant for the gradient, because the shift cancels.
   return stopGradient(safe);
 }
 
@@ -32,20 +32,20 @@ export function softmax(x: Node, axis: number): Node {
   return build.div(e, build.expand(reduceKept("sum", e, [axis]), x.shape));
 }
 
-/** log(sum(exp(x))) along axes, which stay as ones. */
+/** log(sum(exp(x))) along axes, which are kept with size 1. */
 export function logSumExp(x: Node, axes: readonly number[]): Node {
   const shift = shiftOf(x, axes);
   return build.add(build.unary("log", reduceKept("sum", shiftedExp(x, shift), axes)), shift);
 }
 
-/** Softmax of the last axis over the places where the mask is true (rows without any are zeros), and its log-sums. */
+/** Softmax of the last axis over positions where the mask is true (fully masked rows are zeros), and its log-sums. */
 export function maskedSoftmax(x: Node, mask: Node): { weights: Node; logSum: Node } {
   const axes = [x.shape.length - 1];
   const open = build.where(mask, x, build.fullLike(x, Number.NEGATIVE_INFINITY));
   const shift = shiftOf(open, axes);
   const e = build.where(mask, shiftedExp(x, shift), build.zerosLike(x));
   const total = reduceKept("sum", e, axes);
-  // The largest open score contributes exp(0) = 1, so the bound acts on closed rows alone.
+  // The largest unmasked score contributes exp(0) = 1, so the bound affects fully masked rows only.
   const bounded = build.binary("max", total, build.fullLike(total, 0.5));
   const isOpen = build.lt(build.zerosLike(total), total);
   return {
@@ -54,6 +54,6 @@ export function maskedSoftmax(x: Node, mask: Node): { weights: Node; logSum: Nod
   };
 }
 
-/** Which elements dropout keeps: each with probability 1 - rate, rounded to 2^-16. `shape` is that of one key's elements. */
+/** Random dropout mask: true with probability 1 - rate, rounded to 2^-16. `shape` is the shape per key. */
 export const dropoutMask = (shape: Shape, rate: number, key: Node): Node =>
   build.make("random", [key], { kind: "dropoutMask", shape, dtype: "bool", threshold: droppedOf(rate) });

@@ -1,5 +1,4 @@
-// What a function that says to be attention demands of its operands and results: kernels trust it, and it may have come
-// from another process. Knows AttentionKernel (graph/op.ts) and no kernel.
+// Contract of custom functions that are marked as attention. Kernels rely on it, and the function may come from another process.
 import {
   type AttentionKernel,
   type Aval,
@@ -11,7 +10,7 @@ import {
 } from "../graph/index.js";
 import { attentionRoles } from "./factors-attention.js";
 
-/** What is wrong with it; null where nothing is. */
+/** Description of the violation; null if there is none. */
 export function attentionProblem(
   kernel: AttentionKernel,
   inputs: readonly Aval[],

@@ -1,5 +1,5 @@
-// What every op demands of its operands and attributes, as op.ts states it: one row an op. The verifier walks graphs
-// with this table; what an op gives is not said here but in the shape rules.
+// Contract of every op on its operands and attributes, as op.ts defines it: one row per op. The verifier checks graphs with this
+// table. Results are defined by the shape rules.
 import {
   type Aval,
   type BinaryFn,
@@ -28,7 +28,7 @@ import {
 } from "../graph/index.js";
 import { attentionProblem } from "./contracts-attention.js";
 
-/** A demand that is not met; the verifier adds which node it is. */
+/** A contract violation; the verifier adds the node. */
 export class Violation extends Error {}
 
 function demand(condition: boolean, problem: string): asserts condition {
@@ -38,7 +38,7 @@ function demand(condition: boolean, problem: string): asserts condition {
 type Contract<K extends OpName> = (inputs: readonly Node[], attrs: OpAttrs[K]) => void;
 
 interface Row<K extends OpName> {
-  /** How many operands there are; null where it varies. */
+  /** Number of operands; null if it varies. */
   operands: number | null;
   check?: Contract<K>;
 }
@@ -71,7 +71,7 @@ function checkSameAval(what: string, a: Aval, b: Aval): void {
   demand(a.dtype === b.dtype && sameShape(a.shape, b.shape), `${what} is ${showAval(a)} and should be ${showAval(b)}`);
 }
 
-/** Places along an axis are int32. */
+/** Indices are int32. */
 function checkPlaces(size: number): void {
   demand(size < 2 ** 31, `an axis of ${size} has more places than int32 can name`);
 }
@@ -146,7 +146,7 @@ function checkDType(what: string, test: DTypeTest, dtype: DType): void {
   demand(test(dtype), `${what} is not defined on ${dtype}`);
 }
 
-/** The entries of a slice or a pad: one whole number an axis. */
+/** Entries of a slice or pad: one integer per axis. */
 function checkPerAxis(name: string, amounts: readonly number[], shape: Shape): void {
   demand(amounts.length === shape.length, `${name} has ${amounts.length} entries for ${showShape(shape)}`);
   demand(amounts.every(isCount), `${name} [${amounts}] holds something that is not a whole number >= 0`);
@@ -169,7 +169,7 @@ function checkSquare(a: Node): void {
   demand(rows === columns, `a square matrix is needed, and ${showShape(a.shape)} is none`);
 }
 
-/** a x = b: b has a's rows and batch dimensions. */
+/** a x = b: b has the rows and batch dimensions of a. */
 function checkSystem([a, b]: readonly Node[]): void {
   checkSquare(a);
   checkMatrix(b);
@@ -234,7 +234,7 @@ const randomDTypes: Record<OpAttrs["random"]["kind"], DTypeTest> = {
   dropoutMask: (dtype) => dtype === "bool",
 };
 
-/** The position of a device in its group, and the group. */
+/** Position of a device in its group, and the group. */
 function checkGroup({ groups, rank }: OpAttrs["collective"]): { me: number; members: number } {
   const all = groups.flat();
   demand(all.every(isCount) && new Set(all).size === all.length, `the groups [${groups.join(" | ")}] overlap`);
@@ -509,7 +509,7 @@ export const contracts: { [K in OpName]: Row<K> } = {
   },
 };
 
-/** Throws a Violation where a node's operands or attributes are not what its op demands. */
+/** Throws a Violation if operands or attributes of a node violate the contract of its op. */
 export function checkContract(node: Pick<Node, "op" | "inputs" | "attrs">): void {
   const row = contracts[node.op] as Row<OpName>;
   demand(

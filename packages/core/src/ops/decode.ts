@@ -1,6 +1,6 @@
-// Functions from plain data: the one way in for every function that another process, a tape or a file hands over. Attributes
-// are checked against their rules (graph/attr-rules.ts), operands refer to earlier nodes, every op's contract is met, and
-// shapes and dtypes are worked out here: what the data says of them must agree.
+// Decodes functions from plain data: the only entry for functions from other processes, tapes and files. Checks attributes against
+// their rules (graph/attr-rules.ts), that operands refer to earlier nodes, and the contract of every op. Shapes and dtypes are
+// computed here and must agree with the data.
 import {
   type Aval,
   damaged,
@@ -103,7 +103,7 @@ class Decoder {
   }
 }
 
-/** The function of plain data (toPlain); throws a WeftError where the data is not one. The data is not used again. */
+/** Decodes a function from plain data (see toPlain). Throws a WeftError if the data is invalid. Takes ownership of the data. */
 export function decodeFunction(value: unknown): GraphFn {
   try {
     return new Decoder().function(value);

@@ -1,25 +1,24 @@
-// Factors of attention that stands in a graph as one custom function: examples and heads are independent of each other,
-// queries, keys and sizes are whole on every device. Knows what AttentionKernel says of operands and results, and no kernel.
+// Factors of attention as one custom function: examples and heads are independent; queries, keys and sizes are not split.
 import { type AttentionKernel, InternalError, type Node, type Shape } from "../graph/index.js";
 import type { DimMap, FactorRule, Factors } from "./factors.js";
 
-/** What an operand or a result is; its axes begin with those of the batch. */
+/** Role of an operand or result; its axes begin with those of the batch. */
 type Role = "tokens" | "packed" | "scores" | "rows" | "key";
 
-/** Operands of the function itself: queries, keys, values; a mask; a key. */
+/** Operands of the forward function: queries, keys, values; a mask; a key. */
 function operandRoles({ packed, mask, dropout }: AttentionKernel): Role[] {
   const tokens: Role[] = packed ? ["packed"] : ["tokens", "tokens", "tokens"];
   return [...tokens, ...(mask === "none" ? [] : ["scores" as const]), ...(dropout > 0 ? ["key" as const] : [])];
 }
 
-/** Results of the function itself: like queries, the logarithms of the rows' sums, kept weights as bits. */
+/** Results of the forward function: like queries, log-sums of the rows, dropout mask as bits. */
 const resultRoles = ({ dropout }: AttentionKernel): Role[] => [
   "tokens",
   "rows",
   ...(dropout > 0 ? ["scores" as const] : []),
 ];
 
-/** Operands and results of the node, which may be the function's gradient. */
+/** Operands and results of the node, which may be the gradient. */
 export function attentionRoles(kernel: AttentionKernel): { inputs: Role[]; outputs: Role[] } {
   const inputs = operandRoles(kernel);
   if (!kernel.gradient) return { inputs, outputs: resultRoles(kernel) };
@@ -27,9 +26,9 @@ export function attentionRoles(kernel: AttentionKernel): { inputs: Role[]; outpu
   return { inputs: [...inputs, ...resultRoles(kernel), "tokens"], outputs: inputs.slice(0, wanted) };
 }
 
-/** Axes after the batch. */
+/** Number of axes after the batch. */
 const ownAxes: Record<Role, number> = { tokens: 3, packed: 4, scores: 3, rows: 2, key: 1 };
-/** Which of them counts heads. */
+/** Axis of the heads. */
 const headAxis: Record<Role, number> = { tokens: 1, packed: 2, scores: 0, rows: 0, key: -1 };
 
 const independent = (size: number) => ({ size, reduce: null, partial: [] });
@@ -41,8 +40,8 @@ export function attentionFactors(node: Node<"custom">): Factors {
   const [first] = node.inputs;
   const lead = first.shape.length - ownAxes[inputs[0]];
   const heads = first.shape[lead + headAxis[inputs[0]]];
-  // Which weights are dropped follows from the key and the place in all that it is for: only examples that have a key of
-  // their own can be told apart.
+  // The dropout mask depends on the key and the position among all elements of that key, so only examples with separate keys can be
+  // split.
   const keyed = inputs.indexOf("key");
   const free = keyed < 0 ? lead + 1 : node.inputs[keyed].shape.length - ownAxes.key;
   const at = (factor: number): DimMap | null => (factor < free ? { kind: "scaled", factor, scale: 1 } : null);

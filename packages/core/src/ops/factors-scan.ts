@@ -1,6 +1,6 @@
-// Factors of a loop: which dimensions of its operands and results stay the same dimension all the way through the
-// step, so that each device can run the whole loop on its part. Sums over a split dimension may stay pending in
-// carries that only add them up: gradients of what all examples share.
+// Factors of a loop: dimensions of operands and results that keep their identity through the step, so that each device can run
+// the whole loop on its shard. Sums over a split dimension may stay partial in carries that only accumulate them, such as
+// gradients of shared parameters.
 import { functionOrder, type GraphFn, isOp, type Node, type OpName, outputAvals } from "../graph/index.js";
 import * as b from "./build.js";
 import {
@@ -19,7 +19,7 @@ type LocalNode = (context: LocalContext<OpName>) => Node;
 
 const gcd = (x: number, y: number): number => (y === 0 ? x : gcd(y, x % y));
 
-/** Classes of dimensions that are split together. */
+/** Equivalence classes of dimensions that are split together. */
 class Classes {
   readonly #parent: number[] = [];
   readonly #sizes: number[] = [];
@@ -66,7 +66,7 @@ class Classes {
     return this.#blocked[this.find(element)];
   }
 
-  /** The size of the factor: every dimension of the class is a multiple of it. */
+  /** Size of the factor: every dimension of the class is a multiple of it. */
   size(element: number): number {
     return this.#sizes[this.find(element)];
   }
@@ -77,15 +77,15 @@ const sourceOf = (node: Node): { node: Node; index: number } =>
 
 interface Analysis {
   factors: Factors;
-  /** The number of the scan's factor that a factor of a node in the body belongs to, or -1. */
+  /** The factor of the scan that a factor of a body node belongs to, or -1. */
   factorAt: (node: Node, factor: number) => number;
   dimAt: (node: Node, index: number, axis: number) => number;
-  /** By factor: carries that hold parts of sums. */
+  /** Carries that hold partial sums, by factor. */
   partialCarries: boolean[][];
   order: Node[];
 }
 
-/** The dimensions of the body as classes, and each node's factors as elements of them. */
+/** Classes of the dimensions of the body, and the factors of each node as members of them. */
 export function classify(body: GraphFn, carries: number, consts: number, factorsOf: FactorsOf) {
   const classes = new Classes();
   const elements = new Map<Node, number[]>();
@@ -103,7 +103,7 @@ export function classify(body: GraphFn, carries: number, consts: number, factors
     const link = (element: number, map: Factors["inputs"][0][0]): void => {
       if (map === null) classes.block(element);
       else classes.join(own[map.factor], element);
-      // Windows move boundaries, which a loop cannot follow from step to step.
+      // Windows shift boundaries, which a loop cannot track from step to step.
       if (map !== null && map.kind !== "scaled") classes.block(element);
     };
     node.inputs.forEach((input, i) => {
@@ -128,7 +128,7 @@ export function classify(body: GraphFn, carries: number, consts: number, factors
 
 type Classified = ReturnType<typeof classify>;
 
-/** Which results of the body are parts of sums when a class is split; null where a part would be needed whole. */
+/** Results of the body that are partial sums if a class is split; null if a partial sum would be read. */
 function pendingSums(
   body: GraphFn,
   carries: number,
@@ -140,7 +140,7 @@ function pendingSums(
   const carried = new Array<boolean>(carries).fill(false);
   for (;;) {
     const pending = new Set<string>();
-    // Judged once it is known which carries hold parts: a sum with one of them is fine.
+    // Decided after the carries with partial sums are known: adding to one of them is allowed.
     let fits = true;
     const key = (node: Node): string => {
       const source = sourceOf(node);
@@ -175,7 +175,7 @@ function pendingSums(
   }
 }
 
-/** Whether a node has the class twice (a matrix and its transpose): one mesh axis cannot cut both dimensions. */
+/** Whether a node has the class twice (a matrix and its transpose): one mesh axis cannot split both dimensions. */
 function meetsItself(root: number, { classes, elements }: Classified): boolean {
   for (const own of elements.values())
     if (own.filter((element) => classes.find(element) === root).length > 1) return true;
@@ -228,7 +228,7 @@ function analyze(node: Node<"scan">, factorsOf: FactorsOf): Analysis {
   };
 }
 
-/** The body on one device: every node on the parts of its own factors. */
+/** The body on one device: every node on the shards of its factors. */
 function localBody(context: LocalContext<"scan">, analysis: Analysis, factorsOf: FactorsOf, local: LocalNode): GraphFn {
   const { node, parts, first, isSplit } = context;
   const { body } = node.attrs;
@@ -281,10 +281,10 @@ function localBody(context: LocalContext<"scan">, analysis: Analysis, factorsOf:
   return { params, outputs: body.outputs.map((output) => map.get(output)!) };
 }
 
-/** The factor of the loop that a dimension of a node in its body belongs to, or -1. */
+/** The factor of the loop that a dimension of a body node belongs to, or -1. */
 export type BodyDimensions = (inner: Node, index: number, axis: number) => number;
 
-/** The rules of the other ops are handed in because they need this one. */
+/** The rules of the other ops are a parameter because they depend on this one. */
 export function scanRule(
   factorsOf: FactorsOf,
   local: LocalNode,
@@ -305,7 +305,7 @@ export function scanRule(
       const { node, inputs, first, isSplit } = context;
       const analysis = analysisOf(node);
       const body = localBody(context, analysis, factorsOf, local);
-      // What a sum starts from counts once.
+      // The initial value of a sum counts once.
       const begins = inputs.map((input, i) => {
         const carry = i - node.attrs.consts;
         const again = analysis.partialCarries.some((partial, f) => isSplit[f] && partial[carry] && !first[f]);

@@ -1,6 +1,6 @@
-// How the dimensions of every op's operands and results belong together, for splitting work over devices: an op is a
-// loop over factors (for a product: batch, m, n and the contracted k), and each dimension follows one of them or must
-// be whole. With `local` the same op is built for one device's part. Knows nothing of meshes or of who computes what.
+// Sharding rules: how the dimensions of operands and results correspond. An op is a loop over factors (for a product: batch, m, n
+// and the contracted k); each dimension follows one factor or must be replicated. `local` builds the op for the shard of one
+// device. Independent of meshes and placements.
 import {
   type GraphFn,
   InternalError,
@@ -18,9 +18,8 @@ import { attentionRule } from "./factors-attention.js";
 import { type BodyDimensions, classify, scanRule } from "./factors-scan.js";
 
 /**
- * How a dimension follows a factor. scaled: `scale` positions for each position of the factor. window: position p is
- * the factor's p + offset (parts of a concatenation, what is padded). strided: the factor's position q needs
- * start + step * q (slices).
+ * How a dimension follows a factor. scaled: `scale` positions per position of the factor. window: position p is p + offset of the
+ * factor (parts of a concatenation, padding). strided: position q of the factor needs start + step * q (slices).
  */
 export type DimMap =
   | { kind: "scaled"; factor: number; scale: number }
@@ -29,20 +28,20 @@ export type DimMap =
 
 export interface Factor {
   size: number;
-  /** How the parts' results combine, where results do not have the factor as a dimension. */
+  /** How partial results combine if the results do not have the factor as a dimension. */
   reduce: ReduceFn | null;
-  /** Which results then are only parts of a sum (or product, or maximum). */
+  /** Results that are then partial sums (or products, or maxima). */
   partial: readonly boolean[];
 }
 
-/** Dimensions with null are whole on every device. */
+/** Dimensions with null are replicated. */
 export interface Factors {
   factors: Factor[];
   inputs: (DimMap | null)[][];
   outputs: (DimMap | null)[][];
 }
 
-/** What a device has of a factor or of a dimension: start <= position < stop. */
+/** Part of a factor or dimension on a device: start <= position < stop. */
 export interface FactorRange {
   start: number;
   stop: number;
@@ -50,26 +49,26 @@ export interface FactorRange {
 
 export interface LocalContext<K extends OpName> {
   node: Node<K>;
-  /** This device's operands. */
+  /** Operands on this device. */
   inputs: readonly Node[];
-  /** This device's part of each factor; all of it where the factor is not split. */
+  /** This device's part of each factor; the whole factor if it is not split. */
   parts: readonly FactorRange[];
-  /** Whether this device is the first of those that share a factor; true where it is not split. */
+  /** Whether this device is the first of those that share a factor; true if it is not split. */
   first: readonly boolean[];
   isSplit: readonly boolean[];
-  /** Where this device's operands begin in the whole ones, along each dimension. */
+  /** Offset of the local operands in the global ones, per dimension. */
   starts: readonly (readonly number[])[];
-  /** Shapes of this device's results. */
+  /** Shapes of the local results. */
   shapes: readonly Shape[];
 }
 
 export interface FactorRule<K extends OpName> {
   factors(node: Node<K>): Factors;
-  /** The op on one device; left out where the attributes do not depend on sizes. */
+  /** The op on one device; omitted if the attributes do not depend on sizes. */
   local?(context: LocalContext<K>): Node;
 }
 
-/** Ops that a function has inside, once custom functions are inlined that no device has a kernel for. */
+/** Ops of a function after inlining of custom functions without a kernel. */
 export type ShardableOp = Exclude<OpName, "input" | "data" | "pick" | "collective">;
 
 const kept = (size: number): Factor => ({ size, reduce: null, partial: [] });
@@ -77,13 +76,13 @@ const contracted = (size: number, reduce: ReduceFn = "sum"): Factor => ({ size, 
 const at = (factor: number): DimMap => ({ kind: "scaled", factor, scale: 1 });
 const shapeOf = (node: Node): Shape => node.shape;
 
-/** Every dimension of the result is a factor, and the operands have the same. */
+/** Every dimension of the result is a factor, and the operands have the same dimensions. */
 function same(node: Node): Factors {
   const dims = node.shape.map((_, i) => at(i));
   return { factors: node.shape.map(kept), inputs: node.inputs.map(() => dims), outputs: [dims] };
 }
 
-/** Dimensions of the only operand: the same factor in the result where `target` says a position, or whole. */
+/** Dimensions of the only operand: a factor of the result at position `target`, or replicated. */
 function moved(node: Node, target: (axis: number) => number | null): Factors {
   const shape = shapeOf(node.inputs[0]);
   const outputs: (DimMap | null)[] = node.shape.map(() => null);
@@ -96,7 +95,7 @@ function moved(node: Node, target: (axis: number) => number | null): Factors {
   return { factors: shape.map(kept), inputs: [inputs], outputs: [outputs] };
 }
 
-/** Only the leading dimensions are independent: matrices in the last two. `columns`: right sides are, too. */
+/** Only leading dimensions are independent; matrices are in the last two. `columns`: right-hand sides are independent too. */
 function matrices(node: Node, columns = false): Factors {
   const rank = node.inputs[0].shape.length;
   const lead = range(rank - 2);
@@ -115,7 +114,7 @@ function matrices(node: Node, columns = false): Factors {
 
 const gcd = (x: number, y: number): number => (y === 0 ? x : gcd(y, x % y));
 
-/** Groups of dimensions with equal products: positions in each, in row-major order, are those of the other. */
+/** Groups of dimensions with equal products, whose row-major positions correspond. */
 function reshapeGroups(from: Shape, to: Shape): { from: number[]; to: number[] }[] {
   const groups: { from: number[]; to: number[] }[] = [];
   let i = 0;
@@ -138,7 +137,7 @@ function reshapeGroups(from: Shape, to: Shape): { from: number[]; to: number[] }
   return groups;
 }
 
-/** The first dimension of a group that has more than one position: its parts are contiguous in the group. */
+/** First dimension of a group with more than one position: its parts are contiguous in the group. */
 const leading = (shape: Shape, axes: readonly number[]): number | undefined => axes.find((axis) => shape[axis] !== 1);
 
 function reshaped(node: Node): Factors {
@@ -248,7 +247,7 @@ function lookup(node: Node<"gather"> | Node<"scatterAdd">): {
   };
 }
 
-/** A table that is split along the looked-up axis gives zeros where another device has the row. */
+/** A table that is split along the indexed axis gives zeros for rows on other devices. */
 function gathered(node: Node<"gather">): Factors {
   const { table, indices, found, sizes } = lookup(node);
   const factors = sizes.map((size, i) => (i === node.attrs.axis ? contracted(size) : kept(size)));
@@ -259,7 +258,7 @@ function gatherLocal({ node, inputs, parts, isSplit }: LocalContext<"gather">): 
   const { axis, batch } = node.attrs;
   const [rows, indices] = inputs;
   if (!isSplit[axis]) return b.gather(rows, indices, axis, batch);
-  // A device without rows still has something to look at, which is then not taken.
+  // A device without rows still needs a valid operand, whose value is masked out.
   const none = rows.shape.map(() => 0);
   const x = rows.shape[axis] > 0 ? rows : b.pad(rows, none, none.with(axis, 1));
   const { start, stop } = parts[axis];
@@ -272,7 +271,7 @@ function gatherLocal({ node, inputs, parts, isSplit }: LocalContext<"gather">): 
   return b.where(b.expand(b.reshape(isHere, shape), found.shape), found, b.fullLike(found, 0));
 }
 
-/** Rows of the base may be split (what falls elsewhere is dropped); updates may be, and give parts of a sum. */
+/** Rows of the base may be split (updates elsewhere are dropped); updates may be split and give partial sums. */
 function scattered(node: Node<"scatterAdd">): Factors {
   const { table, indices, found, sizes } = lookup(node);
   const rank = table.length;
@@ -284,14 +283,14 @@ function scattered(node: Node<"scatterAdd">): Factors {
 function scatterLocal({ node, inputs, parts, first }: LocalContext<"scatterAdd">): Node {
   const { axis, batch } = node.attrs;
   const [base, indices, updates] = inputs;
-  // The base counts once; without its elements it still is an operand, so that devices stay in step.
+  // The base counts once. Other devices still read it, so that all devices run the same collectives.
   const isFirst = first.every((yes, i) => i < node.shape.length || yes);
   const start = parts[axis].start;
   const shifted = start === 0 ? indices : b.sub(indices, b.fullLike(indices, start));
   return b.scatterAdd(isFirst ? base : zeroed(base), shifted, updates, axis, batch);
 }
 
-/** Zeros that still depend on what they replace: no device may leave out a collective that others wait in. */
+/** Zeros that depend on what they replace: no device may remove a collective that others wait in. */
 export function zeroed(x: Node): Node {
   if (x.op === "const") return b.zerosLike(x);
   if (x.shape.includes(0)) return x;
@@ -300,7 +299,7 @@ export function zeroed(x: Node): Node {
   return b.pad(b.sliceAxis(x, 0, 0, 0), none, none.with(0, x.shape[0]));
 }
 
-/** Numbers along an axis that begin elsewhere: counted exactly, rounded once. */
+/** iota with an offset: counted exactly, rounded once. */
 function iotaLocal({ node, parts, shapes }: LocalContext<"iota">): Node {
   const { axis, dtype } = node.attrs;
   const { start } = parts[axis];
@@ -365,7 +364,7 @@ const loopRule = scanRule(
 
 export const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
   const: { factors: (node) => whole(node) },
-  // Numbers beyond the range of uint8 stop at its end, which sums of parts would not.
+  // uint8 saturates, so partial sums would differ.
   iota: {
     factors: (node) => {
       const dims = node.shape.map((_, i) => (i === node.attrs.axis && node.dtype === "uint8" ? null : at(i)));
@@ -406,10 +405,10 @@ export const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
   custom: attentionRule,
 };
 
-/** Which dimensions inside a loop are cut when a factor of the loop is. */
+/** Dimensions inside a loop that are split with a factor of the loop. */
 export const bodyDimensions = (node: Node<"scan">): BodyDimensions => loopRule.dimensions(node);
 
-/** The dimensions of a function that are split together, as numbers of classes; and the class of each node's factors. */
+/** Classes of dimensions of a function that are split together, and the class of the factors of each node. */
 export function dimensionClasses(fn: GraphFn): DimensionClasses {
   const { classes, elements, dimsOf } = classify(fn, 0, 0, factorsOf);
   return {
@@ -436,14 +435,14 @@ export function factorsOf(node: Node): Factors {
   return found;
 }
 
-/** The op on one device. */
+/** Builds the op on one device. */
 export function localNode(context: LocalContext<OpName>): Node {
   const { node, inputs } = context;
   const rule = factorRules[node.op as ShardableOp] as FactorRule<OpName>;
   return rule.local?.(context) ?? b.make(node.op, inputs, node.attrs as OpAttrs[OpName]);
 }
 
-/** Dimension-wise part of an operand or result that goes with a part of its factor. */
+/** The part of a dimension that corresponds to a part of its factor. */
 export function partOf(
   map: DimMap | null,
   size: number,
@@ -456,7 +455,7 @@ export function partOf(
   return { start: position(start), stop: position(stop) };
 }
 
-/** Where a boundary of the factor lies in a dimension: the ends are ends. */
+/** Position of a factor boundary in a dimension; the ends map to the ends. */
 export function boundOf(map: DimMap, size: number, factorSize: number, bound: number): number {
   if (map.kind === "scaled") return bound * map.scale;
   if (map.kind === "window") return Math.min(size, Math.max(0, bound - map.offset));
@@ -464,7 +463,7 @@ export function boundOf(map: DimMap, size: number, factorSize: number, bound: nu
   return bound === factorSize ? size : Math.min(size, map.start + map.step * bound);
 }
 
-/** The inverse: null where the boundary of the dimension is none of the factor. */
+/** The inverse; null if the boundary of the dimension is not one of the factor. */
 export function factorBound(map: DimMap, size: number, factorSize: number, bound: number): number | null {
   if (map.kind === "scaled") return bound % map.scale === 0 ? bound / map.scale : null;
   if (bound === 0) return 0;

@@ -22,6 +22,7 @@ export {
   elementwiseOps,
   factorizationOps,
   type factorizations,
+  type LibraryOp,
   leafOps,
   reductionOps,
   viewOps,

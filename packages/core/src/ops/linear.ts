@@ -1,5 +1,5 @@
-// Which ops may be applied to the parts of a sum (or maximum, or minimum) before the parts are put together: how long a
-// reduction over devices can wait.
+// Ops that commute with a sum (or maximum, or minimum) of partial results: determines how long a reduction over devices can be
+// delayed.
 import {
   bytesOf,
   isInexact,
@@ -12,10 +12,10 @@ import {
 } from "../graph/index.js";
 import type { ShardableOp } from "./factors.js";
 
-/** `parts` says which operands are parts; true where the op on parts gives parts of its result. */
+/** `parts` marks operands that are partial; true if the op on partial operands gives partial results. */
 type LinearRule<K extends OpName> = (node: Node<K>, parts: readonly boolean[], fn: ReduceFn) => boolean;
 
-/** A constant zero everywhere: the part of any sum. */
+/** Constant zero, which is a partial term of any sum. */
 function isZero(node: Node): boolean {
   let at = node;
   while (at.op === "expand" || at.op === "reshape" || at.op === "permute") at = at.inputs[0];
@@ -50,7 +50,7 @@ const linearRules: { [K in ShardableOp]: LinearRule<K> } = {
     return name === "mul" ? one(parts) : name === "div" && parts[0] && !parts[1];
   },
   where: (node, parts, fn) => !parts[0] && allOf(node, parts, fn, 1),
-  // Parts are not rounded before they are put together.
+  // Partial results must not be rounded before they are combined.
   cast: (node, _, fn) => {
     const [x] = node.inputs;
     const wide = bytesOf(realOf(node.dtype)) >= bytesOf(realOf(x.dtype));

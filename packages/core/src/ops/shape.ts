@@ -1,5 +1,5 @@
-// What every op gives for what it is given: shapes and dtypes. These rules trust their caller with broadcasting and
-// promotion (tensor/ does those, with errors in the user's words); what they check guards Weft against itself.
+// Shape rules: shape and dtype of the results of every op. The caller handles broadcasting and promotion (tensor/ does, with errors
+// for users); checks here find bugs in Weft.
 import {
   type Aval,
   complexOf,

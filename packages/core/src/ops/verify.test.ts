@@ -108,7 +108,7 @@ test("well-formed graphs of every op pass", () => {
   verify(fn([...params, ...extra], ...outputs));
 });
 
-test("what the verifier accepts, the reference computes", () => {
+test("the reference evaluates every graph that the verifier accepts", () => {
   const dtypes = ["bool", "int32", "float32", "complex64"] as const;
   const accepted = (f: GraphFn): boolean => {
     try {
@@ -261,7 +261,7 @@ test("matrices", () => {
   refuses("triangularSolve", [square, input([2, 1], "float64")], form, f32(2, 1), /dtypes/);
 });
 
-test("claims: a node must be what its op gives", () => {
+test("results must agree with the shape rule", () => {
   const x = input([2, 3]);
   refuses("unary", [x], { fn: "neg" }, f32(3, 2), /its op gives float32\[2, 3\]/);
   refuses("binary", [x, x], { fn: "eq" }, f32(2, 3), /its op gives bool\[2, 3\]/);
@@ -272,7 +272,7 @@ test("claims: a node must be what its op gives", () => {
   assert.throws(() => verify(fn([...rewritten.inputs], rewritten)), /its op gives float32\[4\]/);
 });
 
-test("results: several must be picked, one must not", () => {
+test("multiple results must be picked, single ones must not", () => {
   const x = input([2, 2]);
   const tuple = make("qr", [x], {});
   refuses("pick", [x], { index: 0 }, f32(2, 2), /nothing to pick/);
@@ -285,7 +285,7 @@ test("results: several must be picked, one must not", () => {
   assert.throws(() => verify(fn([x, x], x)), /parameter twice/);
 });
 
-test("leaves: nothing but parameters and constants", () => {
+test("leaves must be parameters or constants", () => {
   const x = input([2]);
   const stranger = input([2]);
   assert.throws(() => verify(fn([x], build.add(x, stranger))), new RegExp(`%${stranger.id} = input.*not a parameter`));
@@ -309,7 +309,7 @@ test("cycles are found, however long", () => {
   assert.throws(() => verify(fn([x], self)), /depends on itself/);
 });
 
-test("scan: its body must fit its operands, and itself", () => {
+test("the body of a scan must fit its operands and carries", () => {
   const carry = input([2]);
   const xs = input([4, 3]);
   const state = input([2]);

@@ -1,5 +1,5 @@
-// The verifier: is a graph what op.ts says graphs are? Tests run it after every transformation, so that a broken
-// rewrite is found where it was made and not in the numbers that follow.
+// The verifier: checks that a graph satisfies the definitions of op.ts. Tests run it after every transform, so that a broken rewrite
+// is found at its source.
 import {
   type Aval,
   functionOrder,
@@ -20,7 +20,7 @@ const show = (node: Node): string => {
   return `%${node.id} = ${node.op}(${inputs}) : ${outputAvals(node).map(showAval).join(", ")}`;
 };
 
-/** The ops that may stand at the start of a closed function without being its parameters. */
+/** Ops that may be leaves of a closed function without being parameters. */
 const leaves: readonly OpName[] = ["const", "iota"];
 
 function checkClosed(node: Node): void {
@@ -30,7 +30,7 @@ function checkClosed(node: Node): void {
     throw new Violation("it has no operands");
 }
 
-/** What a node says it gives must be what its op gives. */
+/** The recorded results of a node must agree with its shape rule. */
 function checkResults(node: Node): void {
   const claimed = outputAvals(node);
   for (const { shape } of claimed) checkShape(shape);
@@ -55,7 +55,7 @@ function checkFunction(fn: GraphFn, fail: (node: Node, problem: string) => never
   for (const node of order) {
     if (params.has(node)) continue;
     try {
-      // The walk lists operands first; one that comes later depends on this very node.
+      // The walk lists operands first; a later one depends on this node, which is a cycle.
       const later = node.inputs.find((input) => !seen.has(input));
       if (later !== undefined) throw new Violation(`it depends on itself, through %${later.id} (${later.op})`);
       checkClosed(node);

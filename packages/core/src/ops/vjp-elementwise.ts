@@ -25,7 +25,7 @@ import {
 
 /** (input, output, cotangent of the output) -> cotangent of the input; null where the derivative is zero. */
 type UnaryVjp = (x: Node, y: Node, g: Node) => Node | null;
-/** (operands, output, cotangent) -> a thunk an operand, so that only the wanted side is built. */
+/** (operands, output, cotangent) -> one thunk per operand, so that only the needed side is built. */
 type BinaryVjp = (a: Node, b: Node, y: Node, g: Node) => [() => Node | null, () => Node | null];
 
 const none = (): null => null;
@@ -42,7 +42,7 @@ export const unaryVjps: Record<UnaryFn, UnaryVjp> = {
   abs: (x, _y, g) => mul(cast(g, x.dtype), unary("sign", x)),
   sign: (x, s, g) => {
     if (!isComplex(x.dtype)) return null;
-    // At 0 the phase has no derivative; 0 keeps second derivatives of |z| finite.
+    // The phase has no derivative at 0; the value 0 keeps second derivatives of |z| finite.
     const turn = mul(imag(mul(conj(s), g)), inverseOrZero(unary("abs", x)));
     return mul(scale(s, { re: 0, im: 1 }), cast(turn, x.dtype));
   },
@@ -76,7 +76,7 @@ export const unaryVjps: Record<UnaryFn, UnaryVjp> = {
   conj: (_x, _y, g) => conj(g),
 };
 
-/** Gradient to the chosen operand; equal operands share it. */
+/** Gradient of the selected operand; equal operands share it. */
 const chosen = (isA: Node, tie: Node, g: Node): Node => where(isA, g, where(tie, scale(g, 0.5), zerosLike(g)));
 
 export const binaryVjps: Record<BinaryFn, BinaryVjp> = {

@@ -37,7 +37,7 @@ import {
 const hermitian = (x: Node): Node => scale(add(x, adjoint(x)), 0.5);
 const skew = (x: Node): Node => sub(x, adjoint(x));
 
-/** A vector in the last axis as a row for every row of a matrix. */
+/** Broadcasts the vector of the last axis to the rows of a matrix. */
 function asRows(v: Node, rows: number): Node {
   const [n] = v.shape.slice(-1);
   const batch = v.shape.slice(0, -1);

@@ -11,7 +11,7 @@ export const reduceVjps: Record<ReduceFn, ReduceVjp> = {
   min: extremum,
 };
 
-/** Elements that reach the extremum share its gradient equally. */
+/** Elements that attain the extremum share its gradient equally. */
 function extremum(x: Node, y: Node, g: Node, axes: readonly number[]): Node {
   const mask = cast(eq(x, unreduce(y, x.shape, axes)), x.dtype);
   const share = div(g, sum(mask, axes));

@@ -30,12 +30,12 @@ import { binaryVjps, unaryVjps } from "./vjp-elementwise.js";
 import { choleskyVjp, detVjp, eighVjp, qrVjp, solveVjp, svdVjp, triangularSolveVjp } from "./vjp-linalg.js";
 import { reduceVjps } from "./vjp-reduce.js";
 
-/** Loops and user-defined functions are differentiated by transform/, which can look into their bodies. */
+/** transform/ differentiates loops and custom functions, because it can look into their bodies. */
 export type StructuralOp = "scan" | "custom" | "pick";
 
 /**
- * `g` has the cotangent of each output (never all null); `needs` says which inputs want one. The result has an entry
- * an input, null for zero.
+ * `g` has the cotangent of each output (not all null); `needs` tells which inputs need one. The result has one entry per input,
+ * null for zero.
  */
 export type VjpRule<K extends OpName> = (
   node: Node<K>,
@@ -46,16 +46,16 @@ export type VjpRule<K extends OpName> = (
 const none = (node: Node): null[] => node.inputs.map(() => null);
 const through = (_: Node, [g]: readonly (Node | null)[]): (Node | null)[] => [g];
 
-/** A real operand of a complex result sees the real part of its gradient. */
+/** A real operand of a complex result gets the real part of its gradient. */
 const realIfReal = (g: Node, like: Node): Node => (isComplex(g.dtype) && !isComplex(like.dtype) ? real(g) : g);
 
-/** Indices where gather really looks: it clamps them. */
+/** Indices after the clamping of gather. */
 function clamped(indices: Node, size: number): Node {
   const least = binary("max", indices, zerosLike(indices));
   return binary("min", least, fullLike(indices, Math.max(0, size - 1)));
 }
 
-/** Gradients of the updates of a scatterAdd: those that fell outside have none. */
+/** Gradients of the updates of a scatterAdd: zero for those out of range. */
 function gatherInside(g: Node, indices: Node, axis: number, batch: number): Node {
   const size = g.shape[axis];
   const found = gather(g, indices, axis, batch);
@@ -98,7 +98,7 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
   slice: (node, [g]) => {
     const { start, stop, step } = node.attrs;
     const full = node.inputs[0].shape;
-    // Undo the step by spreading elements apart, then pad to the full size.
+    // Undo the step by dilation, then pad to the full size.
     let spread = g!;
     step.forEach((s, axis) => {
       if (s === 1 || spread.shape[axis] === 0) return;

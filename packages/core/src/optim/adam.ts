@@ -58,7 +58,7 @@ function make(name: "adam" | "adamW", options: AdamOptions, defaultDecay: number
       const rate = rateAt(learningRate, step);
       // beta^t as exp(t log beta), in float64.
       const correction1 = sub(1, count.mul(Math.log(beta1)).exp());
-      // Scalars of their own: a division an element is saved.
+      // Scalar factors, which save a division per element.
       const perRoot = sub(1, count.mul(Math.log(beta2)).exp()).rsqrt();
       const stepSize = correction1.reciprocal().mul(rate);
       const used = decoupled ? grads : treeMap((g, p) => withDecay(g, p, weightDecay), grads, params);

@@ -1,4 +1,4 @@
-// What optimizers share: the learning rate in its three forms, weight decay, and checks. Knows no optimizer.
+// Shared parts of the optimizers: learning rates, weight decay, and checks.
 import { isComplex, WeftError } from "../graph/index.js";
 import { type Tensor, treeLeaves, treeMap, zerosLike } from "../tensor/index.js";
 

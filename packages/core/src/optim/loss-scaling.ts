@@ -1,6 +1,6 @@
-// Dynamic loss scaling for float16: gradients are computed of a larger loss so that small ones do not vanish, and divided
-// again before the step. An overflow skips the step and halves the scale; after a while without one it doubles.
-// Everything is a tensor, so that a jitted step is traced once.
+// Dynamic loss scaling for float16: the loss is multiplied by a scale, so that small gradients do not underflow, and the gradients
+// are divided by it before the step. An overflow skips the step and halves the scale; `interval` steps without one double it. The
+// state consists of tensors, so that a jitted step is traced once.
 import { type Tensor, tensor, treeLeaves, treeMap, where } from "../tensor/index.js";
 import { type Optimizer, requireNumber } from "./common.js";
 
@@ -61,7 +61,7 @@ export function lossScaled<S>(optimizer: Optimizer<S>, options: LossScalingOptio
 
     update(params, grads, state) {
       const inverse = state.scale.reciprocal();
-      // float16 gradients are divided in float32: there the quotient need not fit.
+      // float16 gradients are divided in float32, where the quotient does not underflow.
       const divided = treeMap(
         (g, p) => {
           const wide = g.dtype === "float64" ? g : g.cast("float32");
@@ -78,7 +78,7 @@ export function lossScaled<S>(optimizer: Optimizer<S>, options: LossScalingOptio
       const scale = where(
         fine,
         where(grows, state.scale.mul(growth), state.scale),
-        // Below one nothing is won: then the loss itself is not finite.
+        // A scale below one does not help: the loss itself is not finite.
         state.scale.mul(backoff).maximum(1),
       );
       return [

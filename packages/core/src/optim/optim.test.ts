@@ -92,7 +92,7 @@ onEachDevice(() => {
     assertClose(path(decaying, [0], [[1], [1], [1]]), [-1, -1.5, -11 / 6]);
   });
 
-  test("trees keep their structure, and what was passed in is untouched", () => {
+  test("update preserves the tree structure and does not modify its arguments", () => {
     const params = { layers: [{ w: tensor([1]) }, { w: tensor([2]) }], name: "net" };
     const grads = { layers: [{ w: tensor([1]) }, { w: tensor([1]) }], name: "net" };
     const optimizer = optim.sgd({ learningRate: 1, momentum: 0.9 });
@@ -104,7 +104,7 @@ onEachDevice(() => {
     assertClose((state.momentum as typeof params).layers[0].w, [0]);
   });
 
-  test("clipping: the norm over all tensors, and only when it is exceeded", () => {
+  test("clipping uses the norm over all tensors, and acts only if it exceeds the limit", () => {
     const grads = { a: tensor([3]), b: tensor([0, 4]) };
     const [scaled, norm] = optim.clipByGlobalNorm(grads, 2.5);
     assertClose(norm, 5);
@@ -113,7 +113,7 @@ onEachDevice(() => {
   });
 });
 
-describe("what errors say", () => {
+describe("error messages", () => {
   test("settings out of range are named", () => {
     assert.throws(() => optim.sgd({ learningRate: -1 }), /sgd: learningRate must be at least 0, got -1/);
     assert.throws(() => optim.sgd({ learningRate: 1, nesterov: true }), /nesterov needs a momentum above 0/);
@@ -153,7 +153,7 @@ test("schedules: warm-up in a straight line, then constant, linear or cosine; nu
   assert.throws(() => optim.schedule({ shape: "cosine", learningRate: 1 }), /cosine needs totalSteps \(0\) above/);
 });
 
-test("accumulation: k gradients are one step with their mean; in between nothing moves", () => {
+test("accumulation takes one step with the mean of k gradients, and none in between", () => {
   const inner = optim.adam({ learningRate: 0.1 });
   const wrapped = optim.accumulate(inner, 3);
   const step = weft.jit((p: weft.Tensor, g: weft.Tensor, s: optim.AccumulateState<optim.AdamState>) =>

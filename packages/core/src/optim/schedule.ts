@@ -1,5 +1,5 @@
-// Learning rates over steps, as functions of the step count (1 at the first step): warm-up, constant, linear, cosine. They
-// work on tensors inside a jitted step and on plain numbers for tables and plots.
+// Learning-rate schedules as functions of the step count (1 at the first step): warm-up, constant, linear, cosine. They accept
+// tensors inside a jitted step, and numbers.
 
 import { WeftError } from "../graph/index.js";
 import { cos, minimum, Tensor, where } from "../tensor/index.js";
@@ -22,7 +22,7 @@ export interface LearningRateScheduleOptions {
   minRatio?: number;
 }
 
-/** The factor after the warm-up, by the share of the way that is done. */
+/** Factor after the warm-up, by the fraction of steps done. */
 const falling: Record<ScheduleShape, (done: number) => number> = {
   constant: () => 1,
   linear: (done) => 1 - done,
@@ -50,7 +50,7 @@ export function schedule(options: LearningRateScheduleOptions): LearningRateSche
     throw new WeftError(`schedule: shape "${shape}" is not one of ${scheduleShapes.join(", ")}`);
   if (shape !== "constant" && !(totalSteps > warmupSteps))
     throw new WeftError(`schedule: ${shape} needs totalSteps (${totalSteps}) above warmupSteps (${warmupSteps})`);
-  // Step 1 after the warm-up is the first at the full rate.
+  // The first step after the warm-up runs at the full rate.
   const span = Math.max(1, totalSteps - warmupSteps);
   const ofNumber = (step: number): number => {
     if (step <= warmupSteps) return (learningRate * step) / warmupSteps;

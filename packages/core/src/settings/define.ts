@@ -51,10 +51,10 @@ export class Setting<T> {
     const text = this.#read(env);
     if (text === this.#text) return this.#value;
     const value = text === undefined ? this.initial : (this.type.parse(text) as T | undefined);
-    if (value === undefined)
-      throw new WeftError(`${this.name}="${text!.slice(0, 80)}" is not valid: give ${this.type.accepts}, or unset it`);
-    [this.#text, this.#value] = [text, value];
-    return value;
+    if (text !== undefined && value === undefined)
+      throw new WeftError(`${this.name}="${text.slice(0, 80)}" is not valid: give ${this.type.accepts}, or unset it`);
+    [this.#text, this.#value] = [text, value as T];
+    return value as T;
   }
 
   /** Whether the environment sets it. */

@@ -89,6 +89,11 @@ test("WEFT_DEBUG=0 leaves the cache of programs on, and 1 turns it off", {
   }
 });
 
+test("a setting without a default can be unset again", () => {
+  assert.equal(settings.laneHistory.get({ WEFT_LANE_HISTORY: "memory" }), "memory");
+  assert.equal(settings.laneHistory.get({}), undefined);
+});
+
 const script = fileURLToPath(new URL("../../../../scripts/settings-doc.mjs", import.meta.url));
 test("docs/settings.md is up to date, and every variable that is read is in the table", {
   skip: existsSync(script) ? false : "not in the workspace",

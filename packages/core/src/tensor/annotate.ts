@@ -1,5 +1,5 @@
-// What a program may say about sharding: where a tensor should be cut, and names for parts of the program that rules
-// outside it can speak of. On one device both mean nothing; WEFT_IGNORE_ANNOTATIONS=1 leaves them out altogether.
+// Sharding annotations: constraints on tensors, and names for parts of the program that sharding rules can match. They have no
+// effect on a single device. WEFT_IGNORE_ANNOTATIONS=1 ignores them.
 import { currentNodeScope, inScope, WeftError } from "../graph/index.js";
 import { make } from "../ops/index.js";
 import { settings } from "../settings/index.js";

@@ -20,20 +20,20 @@ import type { Tensor } from "./tensor.js";
 /** Options of {@link scaledDotProductAttention} and {@link packedAttention}. */
 export interface AttentionOptions extends ProductOptions {
   /**
-   * Broadcasts to [..., heads, queries, keys]. bool: true where a query may look at a key (a query that may look at
-   * nothing gets zeros). Float: added to the scores.
+   * Broadcasts to [..., heads, queries, keys]. bool: true where a query may attend to a key (fully masked queries
+   * give zeros). Float: added to the scores.
    */
   mask?: Tensor;
   /** Factor of the scores; 1 / sqrt(size) by default. */
   scale?: number;
-  /** Dropout of the weights; needs a key, one for all ([2]) or one an example ([...batch, 2]). */
+  /** Dropout rate of the weights; needs a key, one for all examples ([2]) or one per example ([...batch, 2]). */
   dropout?: number;
   key?: Key | null;
 }
 
 const attend = (inputs: readonly Node[], kernel: AttentionKernel): Node => build.pick(attentionNode(inputs, kernel), 0);
 
-/** Mask and key as inputs, and what the kernel must know of them. */
+/** Mask and key as inputs, and the kernel attributes that follow from them. */
 function extras(
   op: string,
   options: AttentionOptions,

@@ -1,4 +1,4 @@
-// Convolution by composition: windows are cut out as slices, then one matrix product does the arithmetic.
+// Convolution as slices of the windows and one matrix product.
 import { type Node, numel, ShapeError, showShape } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { align, commonDType, nodeAs, wrap } from "./convert.js";
@@ -14,7 +14,7 @@ export interface ConvOptions {
   bias?: Tensor;
 }
 
-/** One whole number an axis, from one for all or from a list. */
+/** One integer per axis, from a number for all axes or a list. */
 function spread(op: string, name: string, value: number | readonly number[], n: number, least: number): number[] {
   const list = typeof value === "number" ? new Array<number>(n).fill(value) : [...value];
   if (list.length !== n || list.some((x) => !Number.isInteger(x) || x < least))
@@ -92,7 +92,7 @@ function convolve(op: string, x: Tensor, weight: Tensor, spatial: number, option
     const cut = build.slice(padded, [0, 0, ...start], [batch, channels, ...stop], [1, 1, ...stride]);
     windows.push(build.reshape(cut, [batch, groups, perGroup, 1, numel(outSize)]));
   }
-  // [batch, groups, channels a group * kernel, positions]
+  // [batch, groups, channels per group * kernel, positions]
   const columns = build.reshape(build.concat(windows, 3), [batch, groups, perGroup * numel(kernel), numel(outSize)]);
   const filters = build.reshape(nodeAs(op, weight, dtype), [1, groups, out / groups, perGroup * numel(kernel)]);
   const product = build.matmul(build.expand(filters, [batch, ...filters.shape.slice(1)]), columns, currentPrecision());

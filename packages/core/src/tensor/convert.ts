@@ -1,5 +1,5 @@
-// From what users pass (tensors, numbers, complex pairs) to graph nodes: promotion, broadcasting, axis checks. Errors
-// are thrown here, at the user's call, in the user's words.
+// Converts arguments of users (tensors, numbers, complex pairs) to graph nodes: promotion, broadcasting, axis checks. Errors are
+// thrown here, at the call of the user.
 import {
   type BinaryFn,
   broadcastShapes,
@@ -31,7 +31,7 @@ export interface ComplexNumber {
 /** A tensor, or a value that operations convert to one. */
 export type TensorLike = Tensor | number | boolean | ComplexNumber;
 
-/** A node as a tensor. Long chains of pending work are run here. */
+/** Wraps a node as a tensor. Runs chains of pending work that are too long. */
 export function wrap(node: Node): Tensor {
   boundPending(node);
   return new Tensor(node);
@@ -54,12 +54,12 @@ function scalarDType(value: number | boolean | ComplexNumber): DType {
 const scalarValue = (value: number | boolean | ComplexNumber): Scalar =>
   typeof value === "boolean" ? Number(value) : value;
 
-/** The dtype of a plain number beside a tensor: the tensor's, unless the number cannot live there. */
+/** The dtype of a number used with a tensor: that of the tensor, unless it cannot represent the number. */
 function besideTensor(value: number | boolean | ComplexNumber, dtype: DType): DType {
   if (typeof value === "object") return isComplex(dtype) ? dtype : complexOf(dtype);
   if (typeof value === "boolean") return dtype;
   if (isInexact(dtype)) return dtype;
-  // A whole number that the tensor's integers cannot hold moves both to wider ones, rather than wrap.
+  // An integer out of range of the tensor's dtype widens the result instead of wrapping.
   const candidates: DType[] = ["uint8", "int32", "int64"];
   const fitting = candidates.find((d) => bytesOf(d) >= bytesOf(dtype) && fitsInteger(value, d));
   if (!Number.isInteger(value) || fitting === undefined) return "float32";
@@ -79,19 +79,19 @@ function checkOperand(op: string, x: TensorLike): void {
     throw new WeftError(`${op}: expected a tensor or a number, got ${describe(x)}`);
 }
 
-/** The node of one operand on its own. */
+/** The node of a single operand. */
 export function nodeOf(op: string, x: TensorLike): Node {
   checkOperand(op, x);
   return x instanceof Tensor ? x.node : build.constant(scalarValue(x), scalarDType(x));
 }
 
-/** A node of the wanted dtype. */
+/** A node cast to a dtype. */
 export function nodeAs(op: string, x: TensorLike, dtype: DType): Node {
   checkOperand(op, x);
   return x instanceof Tensor ? build.cast(x.node, dtype) : build.constant(scalarValue(x), dtype);
 }
 
-/** The common dtype of several operands: tensors promote, plain numbers follow. */
+/** The common dtype of operands: tensors are promoted, numbers follow. */
 export function commonDType(op: string, operands: readonly TensorLike[]): DType {
   let dtype: DType | null = null;
   for (const x of operands) {
@@ -117,7 +117,7 @@ export function broadcastAll(op: string, shapes: readonly Shape[]): number[] {
   return shape;
 }
 
-/** Operands as nodes of one dtype and one shape. */
+/** Operands as nodes of one dtype and shape. */
 export function align(op: string, operands: readonly TensorLike[], dtype = commonDType(op, operands)): Node[] {
   const nodes = operands.map((x) => nodeAs(op, x, dtype));
   const first = nodes[0].shape;
@@ -134,13 +134,13 @@ export function binaryOp(op: string, fn: BinaryFn, a: TensorLike, b: TensorLike,
   return wrap(build.binary(fn, x, y));
 }
 
-/** The operand in a dtype that can hold fractions. */
+/** The operand in a floating-point dtype. */
 export function inexactNode(op: string, x: TensorLike): Node {
   const node = nodeOf(op, x);
   return build.cast(node, toInexact(node.dtype));
 }
 
-/** One axis, counted from the end when negative. */
+/** Resolves an axis, counted from the end if negative. */
 export function resolveAxis(op: string, axis: number, rank: number): number {
   const resolved = axis < 0 ? axis + rank : axis;
   if (!Number.isInteger(axis) || resolved < 0 || resolved >= rank)

@@ -1,4 +1,4 @@
-// Tensors from nothing and from JavaScript data.
+// Creation of tensors from constants, ranges and JavaScript data.
 import {
   bfloat16Bits,
   type DType,
@@ -50,7 +50,7 @@ export function checkDType(op: string, dtype: DType): void {
     );
 }
 
-/** Typed arrays whose bytes are those of a tensor. */
+/** Typed arrays with the same bytes as a tensor. */
 const typedDTypes: [new (n: number) => object, DType][] = [
   [Float32Array, "float32"],
   [Float64Array, "float64"],
@@ -89,7 +89,7 @@ function inferDType(elements: readonly Element[]): DType {
   return "float32";
 }
 
-/** Typed arrays whose elements are converted, and to what. */
+/** Typed arrays whose elements are converted, with their dtypes. */
 const convertedDTypes: [new (n: number) => object, DType][] = [
   [Int8Array, "int32"],
   [Int16Array, "int32"],
@@ -99,7 +99,7 @@ const convertedDTypes: [new (n: number) => object, DType][] = [
   [BigUint64Array, "int64"],
 ];
 
-/** Elements as the storage of a dtype takes them; numbers that it cannot hold are refused, not truncated and not wrapped. */
+/** Converts elements to the storage of a dtype. Throws if the dtype cannot represent a number. */
 const writers: Record<DType, (x: number | bigint, name: () => string) => number | bigint> = {
   bool: (x, name) => truth(x, name),
   uint8: (x, name) => wholeNumber(x, "uint8", name),
@@ -119,7 +119,7 @@ function wholeNumber(x: number | bigint, dtype: DType, name: () => string): numb
     throw new DTypeError(
       `${name()} is ${x}, which is not a whole number and does not fit into ${dtype}; round it, or make a float tensor and cast it (cast truncates)`,
     );
-  // A number of 2^63 is the first that int64 does not hold; as a limit of doubles it would pass.
+  // 2^63 is out of range, but equals the int64 limit as a double.
   const fits = dtype === "int64" ? BigInt.asIntN(64, BigInt(x)) === BigInt(x) : fitsInteger(Number(x), dtype);
   if (!fits) throw new DTypeError(`${name()} is ${x}, which does not fit into ${dtype}; use a wider dtype`);
   return dtype === "int64" ? x : Number(x);

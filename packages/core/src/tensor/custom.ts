@@ -1,4 +1,4 @@
-// customVjp and checkpoint: functions that say themselves how their gradient is found.
+// customVjp and checkpoint: functions with custom gradients.
 import {
   type CustomRule,
   type GraphFn,
@@ -17,18 +17,18 @@ import { Tensor } from "./tensor.js";
 import { type AnyFunction, inFrame, outputsOf } from "./trace.js";
 import { flattenTree, type TreeDef } from "./tree.js";
 
-/** A function that was traced into a closed body. */
+/** A function traced into a closed body. */
 interface Traced {
   body: GraphFn;
-  /** Inputs from outside; they come before the arguments. */
+  /** Number of captured inputs, which come before the arguments. */
   captured: number;
   args: TreeDef;
   out: TreeDef;
-  /** Results of the function itself; what debug.print shows comes after them. */
+  /** Number of results of the function; values of debug.print come after them. */
   results: number;
 }
 
-/** Traces a function of trees into one node; `makeBackward` says how its gradient is found. */
+/** Traces a function of trees into one node; `makeBackward` builds its gradient rule. */
 function customNode(
   op: string,
   name: string,
@@ -56,7 +56,7 @@ function customNode(
 
 const tensors = (nodes: readonly Node[]): Tensor[] => nodes.map((n) => new Tensor(n));
 
-/** What the user's backward function returned, as one node (or null) an input; wrong counts and shapes are refused. */
+/** Validates the results of the user's backward function: one node (or null) per input. */
 function checkedGradients(
   name: string,
   grads: unknown,
@@ -71,7 +71,7 @@ function checkedGradients(
   let next = 0;
   return args.flatMap((arg, i) => {
     const mine = inputs.slice(next, (next += flattenTree(arg).leaves.length));
-    // An argument's gradient may be null as a whole: then each of its tensors has none.
+    // null for an argument means null for each of its tensors.
     if (grads[i] === null) return mine.map(() => null);
     const own = flattenTree(grads[i]).leaves;
     if (own.length !== mine.length)
@@ -122,7 +122,7 @@ let nextBarrier = 0;
 export function checkpoint<F extends AnyFunction>(fn: F): F {
   return ((...args: unknown[]) =>
     customNode("checkpoint", `checkpoint ${fn.name}`, fn, args, ({ body }) => (inputs, _outputs, cotangents) => {
-      // The barrier keeps the recomputation from being merged with the first computation.
+      // The barrier prevents merging of the rematerialization with the first computation.
       const tag = nextBarrier++;
       const again = inputs.map((x) => build.make("barrier", [x], { tag }));
       return backward(instantiate(body, again), cotangents, again);

@@ -1,4 +1,4 @@
-// Looking inside: values while a program runs, memory, the graph of a function.
+// Debugging: printed values, memory, placements, graphs.
 import { printGraph } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { type MemoryReport, memory, setDebugLevel, type TensorValue } from "../runtime/index.js";

@@ -1,4 +1,4 @@
-// Where debug.print goes: to the frame that is being traced, which shows it when its program has run, or out at once.
+// Output of debug.print: through the frame that is being traced, which prints after its program has run, or immediately.
 import type { Node } from "../graph/index.js";
 import { session } from "../runtime/index.js";
 import { format } from "./format.js";
@@ -15,7 +15,7 @@ export function onPrint(write: (text: string) => void): void {
 export function showEffect(label: string, value: Tensor): void {
   const show = (text: string): void => sink(label === "" ? text : `${label}: ${text}`);
   if (!session().device.traits.remote) show(format(value));
-  // Values of a cluster come when they come; in the order in which they were asked for.
+  // Values of a remote device arrive asynchronously; print them in program order.
   else
     shown = shown
       .then(async () => show(format(value, await value.data())))
@@ -24,7 +24,7 @@ export function showEffect(label: string, value: Tensor): void {
 
 let shown: Promise<void> = Promise.resolve();
 
-/** Hands a value to the frame that is being traced, or shows it when there is none. */
+/** Registers a value with the frame that is being traced, or prints it if there is none. */
 export function emitEffect(label: string, node: Node): void {
   if (!addEffect(label, node)) showEffect(label, new Tensor(node));
 }

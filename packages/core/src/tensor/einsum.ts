@@ -1,4 +1,4 @@
-// Products of tensors: matmul, einsum, tensordot, kron, outer. All end in the one batched matrix product.
+// Products of tensors: matmul, einsum, tensordot, kron, outer. All use the batched matrix product.
 import { broadcastShapes, type Node, numel, range, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { commonDType, nodeAs, resolveAxis, type TensorLike, wrap } from "./convert.js";
@@ -79,7 +79,7 @@ function parse(equation: string, operands: readonly Node[]): { inputs: string[][
   return { inputs, output };
 }
 
-/** Takes the diagonal where a letter stands twice in one operand. */
+/** Takes the diagonal if a letter occurs twice in one operand. */
 function withoutRepeats({ node, labels }: Operand): Operand {
   for (;;) {
     const second = labels.findIndex((l, i) => labels.indexOf(l) !== i);
@@ -102,7 +102,7 @@ const arrange = ({ node, labels }: Operand, order: readonly string[]): Node =>
     order.map((l) => labels.indexOf(l)),
   );
 
-/** Contracts two operands over what only they share; `keep` is what somebody else still needs. */
+/** Contracts two operands over the letters that only they share; `keep` are the letters that other operands or the result need. */
 function contract(a: Operand, b: Operand, keep: ReadonlySet<string>): Operand {
   const inB = new Set(b.labels);
   const inA = new Set(a.labels);

@@ -1,4 +1,4 @@
-// Tensors as text, the way NumPy shows them: nested brackets, long axes shortened.
+// Formats tensors as NumPy does: nested brackets, long axes abbreviated.
 import { isComplex, kindOf, showShape, stridesOf } from "../graph/index.js";
 import type { Data, Tensor } from "./tensor.js";
 
@@ -11,7 +11,7 @@ function showNumber(x: number): string {
   return magnitude >= 1e6 || magnitude < 1e-4 ? x.toExponential(4) : String(Number(x.toPrecision(6)));
 }
 
-/** `float32[2, 3] [[1, 2, 3], [4, 5, 6]]` with the middle of long axes left out. */
+/** `float32[2, 3] [[1, 2, 3], [4, 5, 6]]` with long axes abbreviated. */
 export function format(t: Tensor, data: Data = t.dataSync()): string {
   const complex = isComplex(t.dtype);
   const bool = kindOf(t.dtype) === "bool";

@@ -1,4 +1,4 @@
-// Picking elements: basic and integer-array indexing, gather, scatter, take, one-hot, sorting.
+// Selection of elements: basic and integer-array indexing, gather, scatter, take, one-hot, sorting.
 import {
   DTypeError,
   isComplex,
@@ -55,9 +55,9 @@ interface Plan {
   node: Node;
   /** Axis of `node` and indices, for every integer-array entry. */
   arrays: { axis: number; indices: Node }[];
-  /** Axes of `node` that a number picked. */
+  /** Axes of `node` that are indexed by a number. */
   dropped: number[];
-  /** Positions (in axes of `node`) before which a new axis goes. */
+  /** Axes of `node` before which a new axis is inserted. */
   fresh: number[];
 }
 
@@ -97,7 +97,7 @@ function planIndex(x: Node, specs: readonly IndexSpec[]): Plan {
         stop[axis] = Math.max(parsed.start, parsed.stop);
         step[axis] = parsed.step;
       } else {
-        // Backwards: take the same elements forwards, then flip.
+        // Negative step: slice the same elements forward, then flip.
         const count = Math.max(0, Math.ceil((parsed.start - parsed.stop) / -parsed.step));
         const first = parsed.start + (count - 1) * parsed.step;
         start[axis] = count === 0 ? 0 : first;
@@ -127,7 +127,7 @@ function applyArrays(x: Node, arrays: Plan["arrays"]): { node: Node; axis: numbe
   const order = adjacent ? range(x.shape.length) : [...axes, ...rest];
   const moved = build.permute(x, order);
   const sizes = axes.map((a) => x.shape[a]);
-  // One linear index over the picked axes.
+  // One linear index over the indexed axes.
   let linear: Node | null = null;
   arrays.forEach(({ indices }, i) => {
     const term = build.scale(build.expandTo(indices, shape), numel(sizes.slice(i + 1)));
@@ -168,7 +168,7 @@ export function index(x: TensorLike, ...specs: IndexSpec[]): Tensor {
   }
   if (fresh.length > 0)
     throw new WeftError("index: new axes (null) beside integer arrays: use unsqueeze on the result");
-  // Numbers beside arrays behave as arrays of rank 0, as in NumPy.
+  // A number with index arrays acts as an array of rank 0, as in NumPy.
   const all = [...arrays, ...dropped.map((axis) => ({ axis, indices: build.constant(0, "int32") }))].sort(
     (a, b) => a.axis - b.axis,
   );

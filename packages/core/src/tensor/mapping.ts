@@ -1,5 +1,4 @@
-// vmap and scan over tensors: a function applied to every slice, and a loop as one program. Both trace the function once,
-// with placeholders for one slice.
+// vmap and scan over trees of tensors. Both trace the function once, with placeholders for one slice.
 import { type Node, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { batchNodes, closeOver, makeScan } from "../transform/index.js";
@@ -12,9 +11,9 @@ import { flattenTree, treeMap } from "./tree.js";
 
 /** Options of {@link vmap}. */
 export interface VmapOptions {
-  /** The axis to map over: one number for all arguments, or one an argument (null: the argument is shared). */
+  /** The axis to map over: one number for all arguments, or one per argument (null: not mapped). */
   inAxes?: number | readonly (number | null)[];
-  /** Where the mapped axis goes in the results. */
+  /** Position of the mapped axis in the results. */
   outAxes?: number;
 }
 
@@ -64,7 +63,7 @@ export function vmap<F extends AnyFunction>(
     const count = size as number;
     const { result, frame } = inFrame("map", () => fn(...traced));
     const { leaves, def } = outputsOf("vmap", result);
-    // Random numbers inside differ from slice to slice: each has a key of its own.
+    // Every slice has its own key, so that random numbers differ between slices.
     if (frame.key !== null) sources.set(frame.key, splitKey(nextKey(), count).node);
     const nodes = [...leaves.map((l) => l.node), ...frame.effects.map((e) => e.node)];
     const batched = batchNodes(nodes, sources, count);
@@ -81,9 +80,9 @@ export function vmap<F extends AnyFunction>(
 
 /** Options of {@link scan}. */
 export interface ScanOptions {
-  /** The number of steps, where xs is null. */
+  /** Number of steps; required if xs holds no tensor. */
   length?: number;
-  /** From the last element to the first. */
+  /** Run from the last element to the first. */
   reverse?: boolean;
 }
 
@@ -150,7 +149,7 @@ export function scan<C, X, Y>(step: (carry: C, x: X) => [C, Y], init: C, xs: X, 
   });
   const outputs = [...nextNodes, ...ys.leaves.map((y) => y.node), ...frame.effects.map((e) => e.node)];
   const xNodes = inputs.leaves.map((x) => x.node);
-  // Random numbers inside differ from step to step: each has a key of its own.
+  // Every step has its own key, so that random numbers differ between steps.
   if (frame.key !== null) {
     slices.push(frame.key);
     xNodes.push(splitKey(nextKey(), length).node);

@@ -18,7 +18,7 @@ import { binaryOp, broadcastAll, commonDType, inexactNode, nodeAs, nodeOf, type 
 import { checkDType } from "./create.js";
 import type { Tensor } from "./tensor.js";
 
-/** A function whose result is a fraction: integers become float32 first. */
+/** A floating-point function: integers are converted to float32. */
 const inexact =
   (name: string, fn: UnaryFn, complex = true) =>
   (x: TensorLike): Tensor => {
@@ -27,13 +27,13 @@ const inexact =
     return wrap(build.unary(fn, node));
   };
 
-/** A function that keeps the dtype. */
+/** A function that preserves the dtype. */
 const keeping =
   (name: string, fn: UnaryFn) =>
   (x: TensorLike): Tensor =>
     wrap(build.unary(fn, nodeOf(name, x)));
 
-/** A rounding function: integers are whole already. */
+/** A rounding function: identity on integers. */
 const rounding =
   (name: string, fn: UnaryFn) =>
   (x: TensorLike): Tensor => {
@@ -150,7 +150,7 @@ const arithmetic =
   (name: string, fn: BinaryFn) =>
   (a: TensorLike, b: TensorLike): Tensor => {
     const dtype = commonDType(name, [a, b]);
-    // bool + bool counts, as in NumPy's integer view of it.
+    // bool + bool gives an integer.
     return binaryOp(name, fn, a, b, dtype === "bool" ? "int32" : dtype);
   };
 
@@ -198,7 +198,7 @@ export function pow(a: TensorLike, b: TensorLike): Tensor {
 }
 
 function integerPower(a: TensorLike, exponent: number, dtype: DType): Tensor {
-  // The inverse first: a power that overflows would leave nothing to invert.
+  // Invert first, because the power may overflow.
   const given = nodeAs("pow", a, dtype);
   const base = exponent < 0 ? build.unary("reciprocal", given) : given;
   let result: Node | null = null;
@@ -240,7 +240,7 @@ export const greater = ordering("greater", "lt", true);
 /** Elementwise test a >= b, with broadcasting. */
 export const greaterEqual = ordering("greaterEqual", "le", true);
 
-// Logic on truth (anything but zero is true), and on the bits of integers.
+// Logical functions (nonzero is true) and bitwise functions of integers.
 
 const logical =
   (name: string, fn: BinaryFn) =>

@@ -1,4 +1,4 @@
-// Functions that networks are made of, composed of primitives; fusion makes single kernels of them.
+// Functions of neural networks, composed of primitives; fusion turns them into single kernels.
 import { DTypeError, isComplex, isHalf, kindOf, type Node, ShapeError, showShape } from "../graph/index.js";
 import { build, composed } from "../ops/index.js";
 import { inexactNode, nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
@@ -117,7 +117,7 @@ export function layerNorm(
 
 /** Options of loss functions. */
 export interface LossOptions {
-  /** "mean" (default), "sum", or "none" for one number an example. */
+  /** "mean" (default), "sum", or "none" for one number per example. */
   reduction?: "mean" | "sum" | "none";
 }
 
@@ -162,7 +162,7 @@ export function crossEntropy(
     const labels = build.cast(nodeOf("crossEntropy", targets), "int32");
     const wide = build.expand(build.reshape(labels, [...labels.shape, 1]), logits.shape);
     const hit = wrap(build.eq(wide, build.iota(logits.shape, logits.shape.length - 1, "int32")));
-    // A class that does not exist must not pass for a perfect prediction.
+    // A class that does not exist must not count as a perfect prediction.
     const exists = logicalAnd(greaterEqual(wrap(labels), 0), less(wrap(labels), classes));
     chosen = where(exists, sum(where(hit, logp, 0), -1), Number.NaN);
   } else {

@@ -1,5 +1,5 @@
-// How exactly products of float32 matrices are computed: globally, inside a scope, or for one call. The policy is
-// written into the graph when a product is made, so that gradients inherit it and compiled programs keep it.
+// Precision of products of float32 matrices: globally, inside a function, or per call. The policy is stored in the graph when a
+// product is built, so that gradients and compiled programs keep it.
 import { type Precision, precisions, WeftError } from "../graph/index.js";
 
 /** Precision of a matrix product, by the name of the dtype or its short form. */

@@ -47,7 +47,7 @@ test("normal numbers have the moments of a normal distribution", () => {
   );
 });
 
-test("whole numbers, truth and permutations", () => {
+test("integers, booleans and permutations", () => {
   const dice = numbers(weft.randint(1, 7, [n], { seed: 4 }));
   for (let face = 1; face <= 6; face++) near(dice.filter((v) => v === face).length, n / 6, 250);
   near(mean(numbers(weft.bernoulli(0.3, [n], { seed: 5 }))), 0.3, 0.02);
@@ -62,7 +62,7 @@ test("whole numbers, truth and permutations", () => {
   );
 });
 
-test("an element depends on the seed and its position alone", () => {
+test("an element depends only on the seed and its position", () => {
   const long = numbers(weft.rand([10], { seed: 7 }));
   assert.deepEqual(numbers(weft.rand([4], { seed: 7 })), long.slice(0, 4));
   assert.deepEqual(numbers(weft.rand([5, 2], { seed: 7 })), long);
@@ -92,7 +92,7 @@ test("the global generator moves on with every call and starts again with manual
   assert.throws(() => weft.manualSeed(0.5), /whole number/);
 });
 
-test("dropoutMask keeps with its probability, in rows of any length, the same for every split of the keys", () => {
+test("dropoutMask has the right probability for rows of any length, and is the same for every split of the keys", () => {
   const mask = weft.dropoutMask([64, 129], 0.25, weft.key(3)).cast("float32");
   const share = Number(mask.mean().dataSync()[0]);
   assert.ok(Math.abs(share - 0.75) < 0.02, `${share} of 8256 are kept`);

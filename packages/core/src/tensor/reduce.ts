@@ -81,7 +81,7 @@ export function all(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}
   return wrap(reduceNode("min", node, resolveAxes("all", axes, node.shape.length), keepDims));
 }
 
-/** What means and variances are taken in: integers in float64, because float32 holds few of their digits. */
+/** Dtype in which means and variances are computed: float64 for integers, because float32 has too few digits. */
 const averaged = (node: Node): Node => (isInexact(node.dtype) ? node : build.cast(node, "float64"));
 
 /**

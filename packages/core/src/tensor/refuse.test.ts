@@ -1,4 +1,4 @@
-// What is refused at the call rather than changed or forgotten: numbers that a dtype cannot hold, and tensors after dispose().
+// Errors at the call: numbers that a dtype cannot represent, and tensors after dispose().
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "../index.js";
@@ -7,7 +7,7 @@ weft.setDevice("reference");
 
 const integers = { uint8: [0, 255], int32: [-(2 ** 31), 2 ** 31 - 1], int64: [-(2 ** 63), 2 ** 63] } as const;
 
-test("integer dtypes refuse fractions, NaN and what is out of range, and say which element", () => {
+test("integer dtypes reject fractions, NaN and numbers out of range, and name the element", () => {
   for (const [dtype, [low, high]] of Object.entries(integers) as ["int32", readonly [number, number]][]) {
     const above = dtype === ("int64" as string) ? high : high + 1;
     const below = dtype === ("int64" as string) ? low * 2 : low - 1;
@@ -50,7 +50,7 @@ test("integer dtypes refuse fractions, NaN and what is out of range, and say whi
   assert.throws(() => weft.tensor(BigUint64Array.of(2n ** 64n - 1n)), /int64/);
 });
 
-test("bool takes 0 and 1 and nothing between or beyond", () => {
+test("bool accepts only 0 and 1", () => {
   for (const bad of [2, -1, 0.5, Number.NaN]) {
     assert.throws(() => weft.tensor([0, bad], { dtype: "bool" }), /element \[1\].*neither true/);
     assert.throws(() => weft.tensor(Float32Array.of(bad), { dtype: "bool" }), /element \[0\]/);
@@ -59,7 +59,7 @@ test("bool takes 0 and 1 and nothing between or beyond", () => {
   assert.deepEqual(weft.tensor([0, 1, true, -0], { dtype: "bool" }).arraySync(), [false, true, true, false]);
 });
 
-test("what fits is kept to the last bit, from every typed array", () => {
+test("representable numbers of every typed array are stored exactly", () => {
   assert.deepEqual(weft.tensor([-(2 ** 31), 2 ** 31 - 1, -0], { dtype: "int32" }).arraySync(), [
     -(2 ** 31),
     2 ** 31 - 1,
@@ -74,7 +74,7 @@ test("what fits is kept to the last bit, from every typed array", () => {
   assert.throws(() => weft.tensor(new DataView(new ArrayBuffer(4)) as never), /DataView/);
 });
 
-test("a tensor that was disposed before it was computed is refused, by every way of use", () => {
+test("every use of a tensor that was disposed before it was computed throws", () => {
   const uses: ((t: weft.Tensor) => unknown)[] = [
     (t) => t.add(1),
     (t) => t.dataSync(),

@@ -1,4 +1,4 @@
-// Moving elements around: reshape, permute, join, split, repeat. Nothing here computes.
+// Functions that move elements: reshape, permute, concatenate, split, repeat.
 import { numel, promote, range, type Shape, ShapeError, showShape } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { broadcastAll, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";

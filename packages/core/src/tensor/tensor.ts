@@ -1,5 +1,4 @@
-// The Tensor that users touch: a handle on a graph node. Nothing is consumed; values are computed when asked for.
-// Methods are thin: each names the function of the same name.
+// The Tensor class: a handle on a graph node. Methods call the function of the same name.
 import {
   bfloat16Value,
   type DType,
@@ -48,7 +47,7 @@ function widen(dtype: DType, raw: Storage): Data {
 export class Tensor {
   readonly #node: Node;
   #signature: string | null = null;
-  /** Says where the user disposed of it. */
+  /** Location of the dispose() call; null if the tensor is not disposed. */
   #disposed: (() => string | null) | null = null;
 
   /** Internal. Create tensors with {@link tensor}, {@link zeros}, {@link randn} and so on. */

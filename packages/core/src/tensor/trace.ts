@@ -1,5 +1,5 @@
-// What is going on while a user's function is traced: the stack of frames, values to show when the compiled function has
-// run (debug.print), and the random key that a compiled function gets on every call.
+// State while a user function is traced: the stack of frames, values to print after the run (debug.print), and the random key of
+// each call.
 import { type Node, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { tracing } from "../runtime/index.js";
@@ -11,7 +11,7 @@ export type AnyFunction = (...args: any[]) => any;
 
 export function refusePromise(op: string, result: unknown): void {
   if (result instanceof Promise) {
-    // It will never be awaited: a rejection inside must not end the process on top of the error below.
+    // The promise is never awaited; a rejection must not end the process in addition to the error below.
     result.catch(() => {});
     throw new WeftError(
       `${op}: the function is async; transforms trace ordinary functions (await the data before or after)`,
@@ -19,7 +19,7 @@ export function refusePromise(op: string, result: unknown): void {
   }
 }
 
-/** The tensors that a traced function returned: at least one. */
+/** The tensors that a traced function returned; there must be at least one. */
 export function outputsOf(op: string, result: unknown): { leaves: Tensor[]; def: TreeDef } {
   refusePromise(op, result);
   const flat = flattenTree(result);
@@ -72,7 +72,7 @@ export function traceKey(): Tensor | null {
   if (frame === undefined) return null;
   frame.key ??= build.input([2], "int32", "random key");
   const index = frame.keysUsed++;
-  // Element 2i and 2i+1 of the key's own stream do not depend on how many there are.
+  // Elements 2i and 2i+1 of the stream of the key do not depend on its length.
   const bits = build.make("random", [frame.key], { kind: "bits", shape: [index + 1, 2], dtype: "int32" });
   return new Tensor(build.reshape(build.sliceAxis(bits, 0, index, index + 1), [2]));
 }

@@ -1,5 +1,4 @@
-// grad, valueAndGrad, vjp and jvp over tensors: they trace the user's function into nodes and hand those to the graph
-// transforms. Everything works on trees and nests.
+// grad, valueAndGrad, vjp and jvp over trees of tensors: they trace the function into nodes and apply the graph transforms.
 import { isComplex, isInexact, type Node, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { forGradient, keepWhenComputed, tracing } from "../runtime/index.js";
@@ -9,7 +8,7 @@ import { Tensor } from "./tensor.js";
 import { type AnyFunction, outputsOf, refusePromise } from "./trace.js";
 import { flattenTree } from "./tree.js";
 
-/** Fresh aliases of the tensors of a tree: the identities that a gradient is taken with respect to. */
+/** Wraps the tensors of a tree in new alias nodes: the differentiation variables. */
 function aliasTree(tree: unknown): { aliases: Node[]; tree: unknown } {
   const { leaves, def } = flattenTree(tree);
   const aliases = leaves.map((leaf) => {
@@ -32,7 +31,7 @@ function checkLoss(op: string, loss: unknown): Node {
   return loss.node;
 }
 
-/** The results of a traced function as nodes that a gradient is to be taken of; see forGradient. */
+/** Prepares the results of a traced function for differentiation; see forGradient. */
 function graphForGradient<T>(result: T, wrt: readonly Node[]): T {
   const { leaves, def } = flattenTree(result);
   const before = leaves.map((leaf) => leaf.node);
@@ -42,9 +41,9 @@ function graphForGradient<T>(result: T, wrt: readonly Node[]): T {
 
 /** Options of {@link grad} and {@link valueAndGrad}. */
 export interface GradOptions {
-  /** Which argument, or arguments, to differentiate; the first by default. */
+  /** Argument or arguments to differentiate with respect to; the first by default. */
   argument?: number | readonly number[];
-  /** The function returns [loss, more]; `more` is passed through. */
+  /** The function returns [loss, aux]; aux is passed through. */
   hasAux?: boolean;
 }
 
@@ -144,7 +143,7 @@ export function valueAndGrad<A extends unknown[], V, const O extends GradOptions
   };
 }
 
-/** Cotangents of results as nodes of the results' dtypes. */
+/** Validates cotangents and casts them to the dtypes of the results. */
 function checkCotangents(cotangent: unknown, leaves: readonly Tensor[]): Node[] {
   const given = flattenTree(cotangent).leaves;
   if (given.length !== leaves.length)
@@ -169,7 +168,7 @@ export function vjp<A extends unknown[], V>(fn: (...args: A) => V, ...args: A): 
     outputsOf("vjp", made);
     const result = graphForGradient(made, alias.aliases);
     const { leaves } = outputsOf("vjp", result);
-    // Built now, for cotangents to come: a result that was computed in between has lost its history.
+    // Built now for later cotangents, because a result that is computed in the meantime loses its history.
     const seeds = leaves.map((l) => build.input(l.shape, l.dtype, "cotangent"));
     const grads = backward(
       leaves.map((l) => l.node),

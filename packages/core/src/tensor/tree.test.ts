@@ -6,7 +6,7 @@ import * as weft from "../index.js";
 
 weft.useDevice(new weft.ReferenceDevice());
 
-test("a tree is put together again as it was, with other tensors", () => {
+test("rebuild restores the structure of a tree with other tensors", () => {
   const [a, b, c] = [1, 2, 3].map((n) => weft.tensor([n]));
   const tree = { z: [a, { k: null, f: 3, g: "text" }], a: b, deep: { deeper: [[c]] }, none: undefined };
   const { leaves, def } = weft.flattenTree(tree);
@@ -18,7 +18,7 @@ test("a tree is put together again as it was, with other tensors", () => {
   assert.ok("none" in again);
 });
 
-test("keys tell structures and plain values apart", () => {
+test("keys distinguish structures and other values", () => {
   const x = weft.tensor([1]);
   const trees: unknown[] = [
     x,
@@ -83,7 +83,7 @@ test("tensors print as nested brackets, long axes shortened", () => {
   for (const [x, text] of shown) assert.equal(String(x), text);
 });
 
-test("data, item and array give elements as JavaScript has them", async () => {
+test("data, item and array return JavaScript values", async () => {
   assert.deepEqual(
     weft
       .tensor([

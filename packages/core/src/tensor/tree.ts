@@ -1,5 +1,5 @@
-// Trees of tensors: nested arrays and plain objects with tensors at the leaves. Parameters, states and batches are such
-// trees; every transform takes and returns them.
+// Trees of tensors: nested arrays and plain objects with tensors at the leaves, such as parameters, optimizer states and batches.
+// Every transform takes and returns trees.
 import { WeftError } from "../graph/index.js";
 import { Tensor } from "./tensor.js";
 
@@ -48,7 +48,7 @@ function objectPart(names: readonly string[], parts: readonly Part[]): Part {
       const made: Record<string, unknown> = {};
       for (let i = 0; i < names.length; i++) {
         const value = parts[i].make(all, next);
-        // An assignment to this name would not make a property.
+        // Assigning to this name would not create a property.
         if (names[i] === "__proto__") Object.defineProperty(made, names[i], { value, ...ordinary });
         else made[names[i]] = value;
       }
@@ -123,7 +123,7 @@ export function flattenTree(tree: Tree): { leaves: Tensor[]; def: TreeDef } {
   return { leaves, def: { key, rebuild: (all) => make(all, { i: 0 }), matches } };
 }
 
-/** The name of an object in the tree that holds tensors without being a plain object or array, or null. */
+/** Class name of an object in the tree that holds tensors but is neither a plain object nor an array; null if there is none. */
 export function hiddenTensors(tree: Tree): string | null {
   if (Array.isArray(tree)) return tree.map(hiddenTensors).find((name) => name !== null) ?? null;
   if (typeof tree !== "object" || tree === null || tree instanceof Tensor || ArrayBuffer.isView(tree)) return null;

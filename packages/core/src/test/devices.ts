@@ -1,5 +1,7 @@
-// The devices that the suites run on. Add a line here and every suite runs there too; WEFT_TEST_DEVICES=cpu,cuda picks.
+// The devices that the suites run on. WEFT_TEST_DEVICES=cpu,cuda selects.
 import { before, describe } from "node:test";
+import { canEmulate } from "../device/cuda/emulated/index.js";
+import { device as emulated, prepareEmulator } from "../device/cuda/emulated/testkit.js";
 import { CpuDevice, CudaDevice, type Device, ReferenceDevice, useDevice } from "../index.js";
 
 export interface TestDevice {
@@ -12,6 +14,16 @@ const known: (TestDevice & { available: () => boolean })[] = [
   { name: "cpu", make: () => new CpuDevice(), available: () => CpuDevice.available() },
   { name: "cuda", make: () => new CudaDevice(), available: () => CudaDevice.available() },
 ];
+
+/** The CUDA device on libraries that run on the host: its op tests need no GPU. */
+export const emulatedDevice: TestDevice & { available: () => boolean } = {
+  name: "cuda-emulated",
+  make: () => {
+    prepareEmulator();
+    return emulated();
+  },
+  available: canEmulate,
+};
 
 export const knownDevices: readonly string[] = known.map(({ name }) => name);
 

@@ -1,4 +1,4 @@
-// Documents that say what the code does, kept true: the README's example runs, the generated pages are up to date.
+// Checks of the documentation: the README's example runs, the generated pages are up to date.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
@@ -19,7 +19,7 @@ test("the README's example compiles strictly, runs and learns", needsRepository,
   });
 });
 
-test("links of the README lead somewhere", needsRepository, () => {
+test("links of the README exist", needsRepository, () => {
   const readme = readFileSync(join(root, "README.md"), "utf8");
   const targets = [...readme.matchAll(/\]\(([^)#]+)\)/g)].map((match) => match[1]).filter((t) => !t.includes("://"));
   assert.ok(targets.length > 8);

@@ -1,5 +1,5 @@
 // Random programs: chains of every kind of operation on awkward shapes, with several results, on every device against
-// the reference as it was traced (not simplified). WEFT_FUZZ=1000 runs more of them, WEFT_FUZZ_SEED=7 starts elsewhere.
+// the reference device without simplification. WEFT_FUZZ=1000 runs more programs, WEFT_FUZZ_SEED=7 uses another seed.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { broadcastShapes } from "../graph/index.js";
@@ -195,7 +195,7 @@ const realLoopSteps: LoopStep[] = [
   (_d, c) => c.square().sum().add(1).rsqrt().mul(c),
 ];
 
-/** A batch of small loops: what becomes one kernel with a lane a problem. Inputs: xs, initial states, a shared matrix. */
+/** A batch of small loops, which compiles to one kernel with one lane per problem. Inputs: xs, initial states, a shared matrix. */
 function loops(seed: number): CaseFn {
   return (xs, init, w) => {
     const dice = new Dice(seed + 5);

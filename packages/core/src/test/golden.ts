@@ -1,5 +1,5 @@
-// What NumPy says about the cases: `python3 packages/core/testdata/make_golden.py` writes testdata/golden.ts from the
-// inputs that this file prints when it is run on its own.
+// Results of NumPy for the cases: `python3 packages/core/testdata/make_golden.py` writes testdata/golden.ts from the
+// inputs that this file prints when it is run as a program.
 import { createHash } from "node:crypto";
 import { fileURLToPath } from "node:url";
 import type { DType } from "../index.js";

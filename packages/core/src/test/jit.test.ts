@@ -172,7 +172,7 @@ onEachDevice((device) => {
     assertClose(p.w.index(0), w, { rtol: 1e-12 });
   });
 
-  test("memory that others still read is not given away", () => {
+  test("donated memory with other readers is not reused", () => {
     const step = weft.jit((w: Tensor, x: Tensor) => w.mul(2).add(x), { donate: [0] });
     const w = t([1, 2]);
     const norm = w.square().sum();
@@ -189,7 +189,7 @@ onEachDevice((device) => {
     assertClose(down, [4]);
   });
 
-  test("a donated argument that is a result as well", () => {
+  test("a donated argument can also be a result", () => {
     const f = weft.jit((a: Tensor, b: Tensor) => [b, a, a.add(b)], { donate: [0, 1] });
     const [x, y, z] = f(t([1, 2]), t([3, 4]));
     assertClose(x, [3, 4]);
@@ -295,13 +295,13 @@ onEachDevice((device) => {
     assert.equal(new Set((rows.arraySync() as number[][]).map(String)).size, 5);
   });
 
-  test("kernels names what a call would run", () => {
+  test("kernels() names the kernels of a call", () => {
     const f = weft.jit((x: Tensor) => x.mul(2).add(1).sum());
     assert.ok(f.kernels(t([1, 2, 3])).length >= 1);
     assert.equal(f.programs, 1);
   });
 
-  test("functions that cannot be traced say so", () => {
+  test("functions that cannot be traced throw clear errors", () => {
     class Model {
       w = t([1]);
     }
@@ -319,7 +319,7 @@ onEachDevice((device) => {
     })(t([1]));
     assert.throws(() => leaked!.dataSync(), /exists only inside a traced function/);
     assert.throws(() => weft.jit((x: Tensor) => x.add(leaked!))(t([1])), /exists only inside a traced function/);
-    // And the engine is as good as before.
+    // Later calls still work.
     assertClose(weft.jit((x: Tensor) => x.add(1))(t([1])), [2]);
   });
 });

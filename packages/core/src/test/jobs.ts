@@ -1,4 +1,4 @@
-// Running many small functions on a device: one by one on the reference, many to a program where compiling costs.
+// Running many small functions on a device: one by one on the reference, batched into programs where compilation is expensive.
 import { type DType, jit, type Tensor, tensor } from "../index.js";
 import { type Case, type CaseFn, type Host, Source } from "./cases/index.js";
 import { difference, type Result, toleranceOf, toResult } from "./compare.js";

@@ -1,4 +1,4 @@
-// Memory: loops that never dispose stay bounded, what is let go is freed at once, deep graphs do not overflow the stack.
+// Memory: loops without dispose() stay bounded, disposed tensors are freed immediately, deep graphs do not overflow the stack.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { Tensor } from "../index.js";
@@ -61,7 +61,7 @@ onEachDevice((device) => {
     assert.ok(weft.memory().tensors < 50, `${weft.memory().tensors} tensors are held`);
   });
 
-  test("10,000 steps of gradient descent without jit, looking at the loss", () => {
+  test("10,000 steps of gradient descent without jit, reading the loss", () => {
     let w = weft.ones([256]);
     const loss = (p: Tensor) => p.square().sum();
     const peak = peakOf((look) => {
@@ -95,7 +95,7 @@ onEachDevice((device) => {
     assertClose(w.index(0), 0.999 ** 10_000, { rtol: 1e-2 });
   });
 
-  test("a loop that never looks at a value", () => {
+  test("a loop that reads no value", () => {
     let x = weft.zeros([16]);
     const heap = process.memoryUsage().heapUsed;
     const peak = peakOf((look) => {
@@ -110,13 +110,13 @@ onEachDevice((device) => {
   });
 
   // Shared values must be visited once, not once a path: 2^n paths lead through n steps of this loop.
-  test("a loop that uses every value twice and never looks", () => {
+  test("a loop that uses every value twice and reads none", () => {
     let [a, b] = [weft.zeros([4]), weft.ones([4])];
     for (let i = 0; i < 2000; i++) [a, b] = [b, a.add(b).mul(0.5)];
     assertClose(b, [2 / 3, 2 / 3, 2 / 3, 2 / 3], { rtol: 1e-6 });
   });
 
-  test("a loop inside a scope does not hold what nobody can reach", () => {
+  test("a loop inside a scope does not retain unreachable tensors", () => {
     const peak = peakOf((look) => {
       weft.scope(() => {
         let w = weft.ones([512]);
@@ -177,7 +177,7 @@ onEachDevice((device) => {
     assert.equal(device.memory().usedBytes, start);
   });
 
-  test("what a scope computed is over after it, and a scope that throws frees too", () => {
+  test("tensors of a scope cannot be used after it, and a scope that throws frees them too", () => {
     weft.collectGarbage();
     const start = device.memory().usedBytes;
     let outside: Tensor | null = null;
@@ -204,7 +204,7 @@ onEachDevice((device) => {
     assertClose(weft.grad(f)(weft.tensor([1, 2])), [4, 8]);
   });
 
-  test("dispose with pending readers is still right", () => {
+  test("pending operations get the value of a disposed tensor", () => {
     const x = weft.tensor([1, 2, 3]);
     const direct = x.add(1);
     const deeper = x.mul(2).sum();
@@ -220,7 +220,7 @@ onEachDevice((device) => {
     assert.throws(() => weft.jit((v: Tensor) => v.add(1))(x), /was disposed/);
   });
 
-  test("the memory of a disposed tensor goes when its last reader has run", () => {
+  test("the memory of a disposed tensor is freed after its last reader has run", () => {
     weft.collectGarbage();
     const start = device.memory().usedBytes;
     const x = weft.ones([5000]).realize();
@@ -276,7 +276,7 @@ onEachDevice((device) => {
     for (const n of [-0, 0, Number.NaN, Number.POSITIVE_INFINITY]) assertClose(half.div(half.mul(n)), [1 / n]);
   });
 
-  test("weft.memory() says what is held, by shape and by line", () => {
+  test("weft.memory() reports tensors by shape and source line", () => {
     weft.debug.recordSites(true);
     const x = weft.ones([321, 3]).realize();
     const y = weft.tensor([1, 2, 3, 4, 5, 6, 7], { dtype: "float64" });
@@ -316,7 +316,7 @@ onEachDevice((device) => {
     );
   });
 
-  test("tensors of another device are refused", () => {
+  test("tensors of another device are rejected", () => {
     const x = weft.ones([2]).realize();
     const session = weft.session();
     weft.useDevice(new weft.ReferenceDevice());
@@ -357,7 +357,7 @@ class SmallDevice extends weft.ReferenceDevice {
   }
 }
 
-test("a full device: what nobody can reach is freed, then the error says who holds what, and the next call works", () => {
+test("a full device frees unreachable tensors, then throws an error with a memory report, and the next call works", () => {
   weft.setMemoryPressureLimit(2 ** 30);
   weft.useDevice(new SmallDevice(100_000));
   let x = weft.ones([1000]);

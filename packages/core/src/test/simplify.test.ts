@@ -1,5 +1,5 @@
 // Simplification changes no value: every case, and the gradient of every case, evaluated as it was traced and as it is
-// compiled; the verifier runs on both. And what it is expected to remove is gone.
+// compiled; the verifier runs on both. Also checks what it removes.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type GraphFn, isOp, type Node, topological } from "../graph/index.js";
@@ -32,7 +32,7 @@ function gradientOf(job: Job): ((...x: Tensor[]) => Tensor[]) | null {
 const dtypeOf = (dtypes: readonly DType[]): DType[] =>
   (["float32", "complex128", "int32", "bool"] as const).filter((d) => dtypes.includes(d)).slice(0, 2);
 
-describe("no value changes", () => {
+describe("preserves values", () => {
   for (const kind of ["values", "gradients"] as const)
     test(kind, () => {
       const wrong = cases.flatMap((item) =>
@@ -60,7 +60,7 @@ function simplified(fn: (...x: Tensor[]) => Tensor | Tensor[], ...shapes: number
   );
 }
 
-describe("what is removed", () => {
+describe("removes", () => {
   const gone: [string, (...x: Tensor[]) => Tensor | Tensor[], string[]][] = [
     ["neutral elements", (x) => x.add(-0).mul(1).sub(0).div(1).pow(1), []],
     ["neutral elements of integers", (x) => x.cast("int32").add(0).mul(1).sub(0), ["cast"]],
@@ -85,7 +85,7 @@ describe("what is removed", () => {
       assert.deepEqual(computing.sort(), [...left].sort());
     });
 
-  test("what might be NaN stays", () => {
+  test("ops that may give NaN are not removed", () => {
     assert.equal(
       count(
         simplified((x) => x.mul(0), [2]),
@@ -126,7 +126,7 @@ describe("what is removed", () => {
     );
   });
 
-  test("loops: results, carries and inputs that nobody reads, and loops without steps", () => {
+  test("unused results, carries and inputs of loops, and loops without steps", () => {
     const loopOf = (fn: GraphFn): Node<"scan"> => topological(fn.outputs).find((node) => isOp(node, "scan")) as never;
     const run = (x: Tensor, xs: Tensor) =>
       weft.scan(
@@ -149,7 +149,7 @@ describe("what is removed", () => {
     );
   });
 
-  test("the history of a loop is kept for a gradient only where it is read", () => {
+  test("a loop stores its carries for a gradient only if they are read", () => {
     const sum = (w: Tensor, xs: Tensor) =>
       weft.scan((c: Tensor, x: Tensor) => [c.add(x.mul(w)), null], weft.zeros([]), xs)[0];
     const linear = simplified((w, xs) => weft.grad(sum)(w, xs), [], [5]);

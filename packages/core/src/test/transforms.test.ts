@@ -1,5 +1,5 @@
 // The transforms composed with each other: gradients of gradients, custom gradients, checkpoints, trees, and vjp and jvp
-// as users hold them. Loops have a suite of their own (scan.test.ts), and so have jit and vmap.
+// as functions. Loops, jit and vmap have separate suites.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Tensor } from "../index.js";
@@ -116,7 +116,7 @@ onEachDevice(() => {
     }
   });
 
-  test("complex gradients point uphill: dL/dRe + i dL/dIm", () => {
+  test("complex gradients are dL/dRe + i dL/dIm", () => {
     const z = weft.tensor([{ re: 1, im: 2 }], { dtype: "complex128" });
     assertClose(weft.grad((x: Tensor) => x.abs().square().sum())(z), [2, 4]);
     assertClose(weft.grad((x: Tensor) => x.real().sum())(z), [1, 0]);
@@ -230,7 +230,7 @@ onEachDevice(() => {
     assert.equal(u.isFinite().all().itemSync(), 1);
   });
 
-  test("customVjp: the gradient that was given, in every composition", () => {
+  test("customVjp uses the given gradient in every composition", () => {
     const straight = weft.customVjp(
       (x: Tensor) => x.round(),
       ([_x], _y, g) => [g],

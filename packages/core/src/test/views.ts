@@ -1,5 +1,4 @@
-// The same input stored in another way (transposed, flipped, with gaps) and the view that restores it inside the
-// program: what an operation reads need not lie in memory row by row.
+// Inputs with other memory layouts (transposed, flipped, strided), and the views that restore them inside the program.
 import type { Tensor } from "../index.js";
 import type { Host } from "./cases/index.js";
 import { isComplexDType } from "./compare.js";

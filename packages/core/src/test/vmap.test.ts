@@ -186,7 +186,7 @@ onEachDevice(() => {
     }
   });
 
-  test("a carry that only the loop makes batched", () => {
+  test("a carry that becomes batched inside the loop", () => {
     const x = data([3], 21);
     const run = (v: Tensor) =>
       weft.scan(([a, b]: Tensor[]) => [[b, a.add(v)], a], [weft.zeros([], f64), weft.ones([], f64)], null, {
@@ -235,7 +235,7 @@ onEachDevice(() => {
     assertClose(noise(), first);
   });
 
-  test("wrong arguments are refused where vmap is called", () => {
+  test("invalid arguments throw at the call of vmap", () => {
     const id = (...x: Tensor[]) => x[0];
     assert.throws(() => weft.vmap(id)(weft.tensor(1)), /vmap: argument 0 holds a scalar/);
     assert.throws(

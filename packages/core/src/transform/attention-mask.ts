@@ -1,5 +1,5 @@
-// What stands in for the masks of attention that was written by hand: who may look (a condition with the number that fills
-// closed places), numbers that are added to scores, both, or neither. It knows shapes and masks, nothing of products.
+// Masks of handwritten attention: a condition with a fill value for masked positions, numbers added to the scores, both, or
+// neither. Knows shapes and masks, not products.
 import {
   type AttentionKernel,
   inversePermutation,
@@ -17,13 +17,13 @@ import {
 import { build, composed } from "../ops/index.js";
 import { foldBinary, foldUnary } from "./fold.js";
 
-/** Scores of this and less count as closed: nothing that is added to others by exp of such a difference is left in float32. */
+/** Scores up to this value count as masked: exp of the difference to any other score is 0 in float32. */
 export const closedScore = -1e4;
 
 export interface ScoreMask {
-  /** bool, in the layout of the scores: true where a query may look. */
+  /** bool, in the layout of the scores: true where a query may attend. */
   open: Node | null;
-  /** What closed places hold: -infinity, or a number of at most `closedScore`. */
+  /** Fill value of masked positions: -infinity, or a number of at most `closedScore`. */
   fill: number;
   /** Added to the scores, in their layout. */
   bias: Node | null;
@@ -33,7 +33,7 @@ export interface KernelMask {
   kind: AttentionKernel["mask"];
   /** In the layout of the scores, at its own size: to be expanded. */
   node: Node | null;
-  /** Rows where this is false (last axis 1) may look at nothing, and are the mean of the values then. */
+  /** Rows where this is false (last axis 1) are fully masked; their result is the mean of the values. */
   rows: Node | null;
 }
 
@@ -48,7 +48,7 @@ function axesOfReshape(from: Shape, to: Shape): number[] | null {
   return next === big.length && !axes.includes(-2) ? axes : null;
 }
 
-/** The same numbers before they were repeated: axes along which nothing changes have size 1. */
+/** The node before broadcasting: axes along which it is constant have size 1. */
 export function narrowed(root: Node): Node {
   const known = new Map<Node, Node>();
   const narrow = (node: Node): Node => {
@@ -97,7 +97,7 @@ const logic: Partial<Record<string, (a: number, b: number) => number>> = {
   xor: (a, b) => a ^ b,
 };
 
-/** One element of a node that is made of constants and iotas; null where it is not. */
+/** One element of a node that consists of constants and iotas; null for other nodes. */
 function elementAt(node: Node, index: readonly number[]): number | null {
   const number = (value: Scalar | null): number | null => (typeof value === "number" ? value : null);
   if (isOp(node, "const")) return number(node.attrs.value);
@@ -137,11 +137,11 @@ function elementAt(node: Node, index: readonly number[]): number | null {
   return onBools !== undefined ? onBools(a, b) : number(foldBinary(fn, a, b, x.dtype));
 }
 
-/** Rows that are looked at one by one; beyond, a mask counts as unknown. */
+/** Maximum number of rows that are checked one by one; a larger mask counts as unknown. */
 const maxRows = 2 ** 15;
 const answers = new Map<string, boolean>();
 
-/** Whether every row of a mask is known to be open somewhere: causal masks and windows are, masks of data are not known. */
+/** Whether every row of a mask is known to have an unmasked position: true for causal masks and windows, unknown for data. */
 function isOpenEverywhere(open: Node): boolean {
   const rank = open.shape.length;
   const [queries, keys] = [rank < 2 ? 1 : open.shape[rank - 2], open.shape[rank - 1]];
@@ -176,12 +176,12 @@ function isOpenEverywhere(open: Node): boolean {
   return answer;
 }
 
-/** Numbers for a closed place that, unlike -infinity, leave a closed row without NaN. */
+/** Fill values that, unlike -infinity, do not make a fully masked row NaN. */
 const farBelow = -1e30;
 
 /**
- * The mask that a kernel takes, with the same result as the ops it stands for. A kernel makes zeros of rows that a mask of
- * bools closes; by hand such rows are NaN (filled with -infinity) or the mean of the values (filled with a large number).
+ * The mask operand of a kernel with the same result as the ops that it replaces. A kernel gives zeros for fully masked rows of a
+ * bool mask; the ops give NaN (fill value -infinity) or the mean of the values (large negative fill value).
  */
 export function kernelMask({ open, fill, bias }: ScoreMask, forGradient: boolean): KernelMask {
   if (open === null && bias === null) return { kind: "none", node: null, rows: null };
@@ -222,7 +222,7 @@ function rowsOf(open: Node): Node {
   return build.reshape(any, [...open.shape.slice(0, -1), 1]);
 }
 
-/** The result of attention with closed rows put right; values: [..., keys, size]. */
+/** Corrects fully masked rows of the result of attention; values: [..., keys, size]. */
 export function withClosedRows(result: Node, values: Node, rows: Node | null): Node {
   if (rows === null) return result;
   const axis = values.shape.length - 2;

@@ -1,5 +1,5 @@
-// Finds softmax(q k^T scale, masked) v in a graph as users write it. A match is read off the ops from the last product
-// down; nothing is changed here, and who else reads the nodes in between is the caller's question.
+// Matches softmax(q k^T scale, masked) v in a graph, starting from the last product. Changes nothing; the caller checks other
+// users of the nodes in between.
 import {
   isHalf,
   isOp,
@@ -17,7 +17,7 @@ import { type FactoredProduct, productOf, regrouped } from "./attention-product.
 import { uniformValue } from "./simplify.js";
 
 export interface AttentionMatch {
-  /** The product that makes the scores: everything between it and the root is replaced. */
+  /** The product that computes the scores; everything between it and the root is replaced. */
   first: Node;
   /** [...lead, length, size]. */
   q: Node;
@@ -32,7 +32,7 @@ export interface AttentionMatch {
   view: (result: Node) => Node;
 }
 
-/** Whether two nodes compute the same; deep graphs that were built twice count as different. */
+/** Whether two nodes compute the same value, up to a limited depth. */
 function same(a: Node, b: Node, depth = 24): boolean {
   if (a === b) return true;
   if (depth === 0 || a.op !== b.op || a.value !== null || b.value !== null) return false;
@@ -57,13 +57,13 @@ function stopped(node: Node): Node | null {
   return body.outputs.length === 1 && body.outputs[0] === body.params[0] ? node.inputs[0].inputs[0] : null;
 }
 
-/** A number a row, [..., 1, ...], of something repeated along one axis; null where it is not that. */
+/** One number per row, [..., 1, ...], of a node that is constant along one axis; null otherwise. */
 function perRow(node: Node, shape: Shape, axis: number): Node | null {
   const row = isOp(node, "expand") ? node.inputs[0] : node;
   return sameShape(row.shape, keepAxes(shape, [axis])) ? row : null;
 }
 
-/** The sum or maximum of `of` along an axis, as one number a row. */
+/** The sum or maximum of `of` along an axis, as one number per row. */
 function isReduced(row: Node, fn: "sum" | "max", of: Node, axis: number): boolean {
   let node = row;
   while (node.op === "reshape" || isFloatCast(node)) node = node.inputs[0];
@@ -71,7 +71,7 @@ function isReduced(row: Node, fn: "sum" | "max", of: Node, axis: number): boolea
   return same(withoutCasts(node.inputs[0]), withoutCasts(of));
 }
 
-/** Whether a number a row is what users subtract before exp: the largest score, made finite or not. */
+/** Whether a number per row is what users subtract before exp: the largest score, made finite or not. */
 function isShift(row: Node, scores: Node, axis: number): boolean {
   const inner = stopped(row);
   if (inner !== null) return isShift(inner, scores, axis);
@@ -83,7 +83,7 @@ function isShift(row: Node, scores: Node, axis: number): boolean {
   return (isShift(yes, scores, axis) && isFixed(no)) || (isFixed(yes) && isShift(no, scores, axis));
 }
 
-/** The scores of a softmax along an axis: exp(x - max) / sum, in its usual spellings. */
+/** The scores of a softmax along an axis: exp(x - max) / sum, in its usual forms. */
 function softmaxScores(node: Node, axis: number): Node | null {
   if (!isOp(node, "binary")) return null;
   const [x, y] = node.inputs;
@@ -112,7 +112,7 @@ function exponent(node: Node, axis: number): Node | null {
   return shift !== null && isShift(shift, x.inputs[0], axis) ? x.inputs[0] : x;
 }
 
-/** Two permutations as one. */
+/** Composition of two permutations. */
 const permuted = (x: Node, axes: readonly number[]): Node =>
   isOp(x, "permute")
     ? build.permute(
@@ -128,7 +128,7 @@ interface Level {
   keys: number;
 }
 
-/** One view or cast less; null where the node is neither. */
+/** Removes one view or cast; null if the node is neither. */
 function inside({ node, outward, keys }: Level): Level | null {
   const [x] = node.inputs;
   if (isFloatCast(node)) return { node: x, outward, keys };
@@ -148,12 +148,12 @@ interface Scores {
   first: Node;
   product: FactoredProduct;
   scale: number;
-  /** Factors that are no plain numbers, one a row. */
+  /** Factors that are not constants, one per row. */
   rows: Node[];
   open: Node[];
   fill: number | null;
   bias: Node[];
-  /** Sums of sums could be walked through in exponentially many ways. */
+  /** Limits the search, because sums of sums have exponentially many paths. */
   steps: { left: number };
 }
 
@@ -166,7 +166,7 @@ function matmulUnder(node: Node): Node | null {
   return at.op === "matmul" ? at : null;
 }
 
-/** From masked and scaled scores down to the product that makes them. `so far` holds what was passed on the way. */
+/** Walks from masked and scaled scores down to their product. `so far` collects what was passed. */
 function scoresOf(level: Level, soFar: Omit<Scores, "first" | "product">): Scores | null {
   const { node, outward, keys } = level;
   if (soFar.steps.left-- <= 0) return null;
@@ -186,7 +186,7 @@ function scoresOf(level: Level, soFar: Omit<Scores, "first" | "product">): Score
       const value = uniformValue(other);
       if (typeof value !== "number") continue;
       const fill = value * soFar.scale;
-      // Numbers added to closed places, and closed places with two kinds of numbers, are nothing that a mask can say.
+      // A mask cannot express numbers added to masked positions, or two fill values.
       const plain = fill === Number.NEGATIVE_INFINITY || soFar.bias.length === 0;
       if (!(fill <= closedScore) || !plain || soFar.rows.length > 0 || (soFar.fill !== null && soFar.fill !== fill))
         continue;
@@ -207,7 +207,7 @@ function scoresOf(level: Level, soFar: Omit<Scores, "first" | "product">): Score
   };
   const shifted = (by: Node, sign: number, rest: Node): Scores | null => {
     const value = uniformValue(by);
-    // One number for all: softmax does not see it.
+    // A constant shift, which softmax ignores.
     if (typeof value === "number" && Number.isFinite(value)) return down(rest, {});
     if (soFar.rows.length > 0) return null;
     const factor = sign * soFar.scale;
@@ -239,7 +239,7 @@ function withoutScale(node: Node): { node: Node; scale: number } {
   return typeof left === "number" && fn === "mul" ? apart(y, left) : { node, scale: 1 };
 }
 
-/** Weights before dropout, where it drops as the kernel does; in what order elements lie decides what is drawn. */
+/** Weights before dropout, if it drops as the kernel does; the draw depends on the order of elements. */
 function undropped({ node, outward }: Level): { weights: Node; rate: number; key: Node } | null {
   if (!isOp(node, "where") || uniformValue(node.inputs[2]) !== 0) return null;
   const [kept, scaled] = node.inputs;
@@ -250,7 +250,7 @@ function undropped({ node, outward }: Level): { weights: Node; rate: number; key
   const rate = (kept.attrs.threshold ?? 0) / 65536;
   const value = uniformValue(scaled.inputs[1]);
   const factor = typeof value !== "number" ? 0 : scaled.attrs.fn === "mul" ? value : 1 / value;
-  // Half types hold the factor with two or three digits.
+  // Half types represent the factor with two or three digits.
   const isFactor = Math.abs(factor / keptScale(rate) - 1) < (isHalf(node.dtype) ? 0.01 : 1e-6);
   const isWhole = sameShape(kept.attrs.shape, node.shape.slice(lead)) && keepsOrder(node, outward(node), lead);
   return isFactor && isWhole && rate > 0 ? { weights: scaled.inputs[0], rate, key } : null;
@@ -326,7 +326,7 @@ function matchOneSide(root: Node<"matmul">, left: Node, right: Node, flip: boole
   };
 }
 
-/** Whether a softmax may lie under views, casts and dropout. A look before anything is built for a closer one. */
+/** Whether there may be a softmax under views, casts and dropout. A cheap test before the full match. */
 function mayBeWeights(node: Node): boolean {
   let at = node;
   while (isOp(at, "reshape") || isOp(at, "permute") || isFloatCast(at)) at = at.inputs[0];
@@ -338,7 +338,7 @@ function mayBeWeights(node: Node): boolean {
   return isOp(at, "binary") && at.inputs.some((x) => isExp(withoutCasts(x)));
 }
 
-/** What a product computes, if it is the last one of attention; its other operand may stand on either side. */
+/** Matches a product as the last one of attention; its other operand may be on either side. */
 export function matchAttention(root: Node<"matmul">): AttentionMatch | null {
   const [a, b] = root.inputs;
   if (!kernelDTypes.has(root.dtype)) return null;

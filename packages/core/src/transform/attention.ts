@@ -1,12 +1,11 @@
-// Attention as one custom function: softmax(q k^T scale) v with masks and dropout in ordinary ops, and a note of what they
-// compute, so that a device which has a kernel for the whole of it can use that. It knows nothing of who asks for it: the
-// user's own function (tensor/attention) or the matcher that found the ops in a graph (recognize).
+// Attention as one custom function: softmax(q k^T scale) v with masks and dropout in ordinary ops, marked so that a device with a
+// fused kernel can use it. Built by the user function (tensor/attention) and by the matcher (recognize).
 import { type AttentionKernel, type GraphFn, isHalf, type Node, type Precision } from "../graph/index.js";
 import { build, composed, keptScale } from "../ops/index.js";
 import { backward } from "./gradient.js";
 import { instantiate } from "./walk.js";
 
-/** 32 kept weights a number, the first in the lowest bit; the last number is filled up with zeros. */
+/** Packs 32 bits of the dropout mask per number, the first in the lowest bit; the last number is padded with zeros. */
 function asBits(kept: Node): Node {
   const n = kept.shape[kept.shape.length - 1];
   const words = Math.ceil(n / 32);
@@ -37,7 +36,7 @@ function parts(inputs: readonly Node[], packed: boolean): Node[] {
   return split.map((x) => swapHeads(isHalf(x.dtype) ? build.cast(x, "float32") : x));
 }
 
-/** The function in ops: its result, the log-sums of its rows, the kept weights as bits. */
+/** The function in ops: its result, the log-sums of its rows, the dropout mask as bits. */
 function compose(inputs: readonly Node[], kernel: AttentionKernel): Node[] {
   const { dtype } = inputs[0];
   const precision = isHalf(dtype) ? (dtype as Precision) : kernel.precision;
@@ -68,10 +67,12 @@ function compose(inputs: readonly Node[], kernel: AttentionKernel): Node[] {
 
 const placeholders = (nodes: readonly Node[]): Node[] => nodes.map((n) => build.input(n.shape, n.dtype, "x"));
 
-/** How many of the inputs have a gradient: all but masks of bools and keys. */
+/** Number of inputs with a gradient: all but bool masks and keys. */
 const differentiable = (kernel: AttentionKernel): number => (kernel.packed ? 1 : 3) + (kernel.mask === "float" ? 1 : 0);
 
-/** Inputs, results and a cotangent -> gradients, by differentiating the ops; what the forward pass saved is for kernels. */
+/**
+ * Inputs, results and a cotangent -> gradients, by differentiating the ops; results saved by the forward pass are for kernels.
+ */
 function gradientBody(kernel: AttentionKernel, given: readonly Node[], inputs: number): GraphFn {
   const params = placeholders(given);
   const own = params.slice(0, inputs);
@@ -82,8 +83,8 @@ function gradientBody(kernel: AttentionKernel, given: readonly Node[], inputs: n
 }
 
 /**
- * The gradient as one custom function too, of `inputs` operands of the function, its results and a cotangent. Rules go by
- * the shapes of what they get and not by those they were made for: vmap adds axes in front, devices have parts.
+ * The gradient as a custom function of the `inputs` operands, the results and a cotangent. Rules use the shapes of their
+ * arguments, because vmap adds leading axes and devices have shards.
  */
 const gradientCustom = (kernel: AttentionKernel, all: readonly Node[], inputs: number): Node =>
   build.make("custom", all, {
@@ -102,7 +103,7 @@ function gradientNode(kernel: AttentionKernel, inputs: Node[], outputs: Node[], 
   return inputs.map((_, i) => (i < differentiable(kernel) ? build.pick(node, i) : null));
 }
 
-/** The custom function on inputs as AttentionKernel says; its results are to be picked. */
+/** The custom function on inputs as AttentionKernel defines them; use `pick` for its results. */
 export function attentionNode(inputs: readonly Node[], kernel: AttentionKernel): Node<"custom"> {
   const params = placeholders(inputs);
   return build.make("custom", inputs, {

@@ -1,6 +1,5 @@
-// Arithmetic on constants at compile time, where every device would give the same: integers that wrap, and what IEEE 754
-// rounds correctly. Null where the answer is left to the device: functions of a library, results that are not finite, and
-// integers that a constant cannot hold.
+// Constant folding where all devices agree: integers with wraparound, and operations that IEEE 754 rounds correctly. Returns null
+// if the device must compute: library functions, results that are not finite, and integers that a constant cannot hold.
 import { type BinaryFn, type DType, isComplex, isHalf, kindOf, type Scalar, type UnaryFn } from "../graph/index.js";
 
 interface Pair {

@@ -1,5 +1,5 @@
-// Reverse mode, graph to graph. Forward mode is its double: the reverse pass is linear in its cotangents, and
-// transposing it once more gives the tangent map, so one table of rules serves both.
+// Reverse mode, graph to graph. Forward mode transposes twice: the reverse pass is linear in its cotangents, and its transpose is
+// the tangent map, so one table of rules serves both.
 import {
   InternalError,
   inScope,
@@ -35,7 +35,7 @@ function inputCotangents(node: Node, g: readonly (Node | null)[], needs: boolean
 
 const backwardScopes = new WeakMap<Scope, Scope>();
 
-/** The same part of the program, in its gradient. */
+/** The gradient scope of a scope. */
 function backwardOf(scope: Scope | null): Scope | null {
   if (scope === null || scope.backward) return scope;
   let found = backwardScopes.get(scope);
@@ -47,8 +47,8 @@ function backwardOf(scope: Scope | null): Scope | null {
 }
 
 /**
- * The gradients of `outputs` (weighted with `cotangents`) with respect to the nodes `wrt`; null where there is no
- * dependence. The walk stops at `wrt`.
+ * Gradients of `outputs` (weighted by `cotangents`) with respect to the nodes `wrt`; null if there is no dependence. The walk
+ * stops at `wrt`.
  */
 export function backward(
   outputs: readonly Node[],
@@ -91,7 +91,7 @@ export function backward(
   return wrt.map((node) => grads.get(node)?.[0] ?? null);
 }
 
-/** The directional derivative of `outputs` along `tangents` of `wrt` (null: zero). */
+/** Directional derivative of `outputs` along `tangents` of `wrt` (null: zero). */
 export function forward(outputs: readonly Node[], wrt: readonly Node[], tangents: readonly Node[]): (Node | null)[] {
   const inexact = outputs.map((output) => isInexact(output.dtype));
   const seeds = outputs.map((output) => build.input(output.shape, output.dtype, "cotangent"));

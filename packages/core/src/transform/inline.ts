@@ -1,5 +1,5 @@
-// Puts the ops of custom functions in their places where a device has no kernel for them, and changes nothing else: what
-// was cut for several devices must stay in step with the others' parts. Knows no device, only whom to ask.
+// Inlines custom functions for which the device has no kernel, and changes nothing else, because partitioned functions must stay
+// aligned with those of other devices.
 import { functionOrder, type GraphFn, isOp, type Node } from "../graph/index.js";
 import type { CustomKernelSupport } from "./simplify.js";
 import { instantiate, rebuild } from "./walk.js";

@@ -1,11 +1,11 @@
-// Removes from loops what nobody uses: results without readers, carries that feed only themselves, inputs that the
-// step does not read, loops without steps. The reverse pass leaves such things behind on purpose (see scan.ts).
+// Removes dead parts of loops: unused results, carries that feed only themselves, inputs that the step does not read, loops
+// without steps. The reverse pass relies on this (see scan.ts).
 import { functionOrder, type GraphFn, isOp, type Node, outputAvals, topological } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
 import { splitScan } from "./scan.js";
 import { rebuild } from "./walk.js";
 
-/** Which results of each multi-result node are picked by somebody. */
+/** Results of each multi-result node that are picked. */
 function pickedOutputs(order: readonly Node[]): Map<Node, Set<number>> {
   const picked = new Map<Node, Set<number>>();
   for (const node of order) {
@@ -18,7 +18,7 @@ function pickedOutputs(order: readonly Node[]): Map<Node, Set<number>> {
   return picked;
 }
 
-/** Carries that matter: read from outside, or by a result that matters, or by another carry that matters. */
+/** Live carries: read from outside, by a live result, or by another live carry. */
 function liveCarries(node: Node<"scan">, body: GraphFn, picked: ReadonlySet<number>): boolean[] {
   const { carries } = node.attrs;
   const params = splitScan(node, body.params).carries;
@@ -38,7 +38,7 @@ export function pruneScan(fn: GraphFn, simplify: (fn: GraphFn) => GraphFn): Grap
   if (!order.some((node) => node.op === "scan")) return fn;
   const picked = pickedOutputs(order);
   const map = new Map<Node, Node>(fn.params.map((p) => [p, p]));
-  /** For every loop that was replaced: the node that stands for a result. */
+  /** For every replaced loop: the replacement of each result. */
   const replaced = new Map<Node, (index: number) => Node>();
   for (const node of order) {
     if (map.has(node)) continue;
@@ -66,7 +66,7 @@ export function pruneScan(fn: GraphFn, simplify: (fn: GraphFn) => GraphFn): Grap
   return { params: fn.params, outputs: fn.outputs.map((output) => map.get(output)!) };
 }
 
-/** Without steps the carries are what they were, and there is nothing to stack. */
+/** Without steps the carries keep their initial values, and stacked results are empty. */
 function emptyLoop(node: Node<"scan">, map: ReadonlyMap<Node, Node>): (index: number) => Node {
   const { carries } = splitScan(node, node.inputs);
   return (index) => (index < carries.length ? map.get(carries[index])! : build.zerosLike(outputAvals(node)[index]));

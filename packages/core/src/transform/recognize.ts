@@ -1,6 +1,5 @@
-// Puts the custom function of attention in the place of the ops that compute it, where a device has kernels for it. Done on
-// the user's graph before gradients are taken: the gradient of the custom function is one too. It knows no device, only
-// whom to ask, and changes nothing where it finds nothing.
+// Replaces ops that compute attention by its custom function, if a device has kernels for it. Runs on the graph of the user before
+// gradients are taken, because the gradient of the custom function is a kernel too.
 import {
   type AttentionKernel,
   functionOrder,
@@ -19,10 +18,10 @@ import { type AttentionMatch, matchAttention } from "./attention-match.js";
 import type { CustomKernelSupport } from "./simplify.js";
 import { dependents, rebuild } from "./walk.js";
 
-/** More nodes than this between the two products are somebody else's program. */
+/** Maximum number of nodes between the two products. */
 const maxBetween = 200;
 
-/** The nodes that the first product leads to before the last one does; null where a result is among them. */
+/** Nodes between the first product and the last one; null if a result is among them. */
 function between(
   { first }: AttentionMatch,
   root: Node,
@@ -48,7 +47,7 @@ function usersIn(order: readonly Node[]): Map<Node, Node[]> {
   return users;
 }
 
-/** The custom function that computes a match, and the node that takes the root's place. */
+/** The custom function of a match, and the replacement of the root. */
 function standIn(match: AttentionMatch, forGradient: boolean): { custom: Node<"custom">; result: Node } {
   const { q, k, v, view } = match;
   const rank = q.shape.length;
@@ -72,7 +71,7 @@ function standIn(match: AttentionMatch, forGradient: boolean): { custom: Node<"c
   return { custom, result: view(withClosedRows(result, v, mask.rows)) };
 }
 
-/** The function on other nodes where some have stand-ins; stand-ins may be made of nodes that have stand-ins themselves. */
+/** Rebuilds a function with replaced nodes; replacements may depend on replaced nodes. */
 function replaced(fn: GraphFn, standIns: ReadonlyMap<Node, Node>): GraphFn {
   const map = new Map<Node, Node>(fn.params.map((p) => [p, p]));
   const inputsOf = (node: Node): readonly Node[] => {
@@ -101,20 +100,20 @@ function replaced(fn: GraphFn, standIns: ReadonlyMap<Node, Node>): GraphFn {
 }
 
 export interface Recognition {
-  /** Asked for once something was found; null: no device wants it. */
+  /** Called after the first match; null: no device has kernels. */
   customKernelSupport: () => CustomKernelSupport | null;
-  /** A gradient will be taken. */
+  /** Whether a gradient will be taken. */
   gradient?: boolean;
-  /** With respect to these: what does not depend on them is left as it is. */
+  /** Differentiation variables; matches that do not depend on them are not replaced. */
   wrt?: readonly Node[];
 }
 
-/** Whether a node depends on one of a set that is closed under users, itself or through nodes that were made just now. */
+/** Whether a node depends on a set that is closed under users, directly or through new nodes. */
 function dependsOn(node: Node, set: ReadonlySet<Node>, known: ReadonlySet<Node>): boolean {
   return set.has(node) || (!known.has(node) && node.inputs.some((input) => dependsOn(input, set, known)));
 }
 
-/** The same function with attention that was written by hand as custom functions; the function itself where there is none. */
+/** Replaces handwritten attention by custom functions; returns the function itself if there is none. */
 export function recognizeAttention(fn: GraphFn, { customKernelSupport, gradient = false, wrt }: Recognition): GraphFn {
   if (!settings.attention.get()) return fn;
   const order = functionOrder(fn);
@@ -135,7 +134,7 @@ export function recognizeAttention(fn: GraphFn, { customKernelSupport, gradient 
   const standIns = new Map<Node, Node>();
   for (const { root, match } of matches) {
     const { q, k, v, mask, key } = match;
-    // The gradient of numbers that are added is as large as the scores: the kernels do not make it.
+    // The gradient of an additive bias is as large as the scores, and the kernels do not compute it.
     if (active !== null && mask.bias !== null && dependsOn(mask.bias, active, known)) continue;
     const inner = between(match, root, users, results);
     const operands = [q, k, v, mask.open, mask.bias, key];

@@ -1,5 +1,5 @@
-// Loops under the transforms. The reverse pass of a scan is a scan in the other direction: the forward one is made to
-// keep its carries (nothing else: the step is recomputed from them), the backward one reads them.
+// Loops under the transforms. The reverse pass of a scan is a scan in the opposite direction. The forward scan stores its carries,
+// and the reverse scan rematerializes each step from them.
 import { amend, type GraphFn, isInexact, type Node, topological } from "../graph/index.js";
 import { build, make, shapeRules } from "../ops/index.js";
 
@@ -30,8 +30,8 @@ export function splitScan<T>(node: Node<"scan">, items: readonly T[]): ScanParts
 const historyStart = new WeakMap<Node, number>();
 
 /**
- * The stacked carries on entry to each step. The scan node itself grows by these outputs, so that value and gradient
- * share one loop; results that nobody uses are pruned before compilation.
+ * The stacked carries at the start of each step. They are added to the outputs of the scan node itself, so that value and gradient
+ * share one loop; unused outputs are pruned before compilation.
  */
 function carryHistory(node: Node<"scan">): Node[] {
   const { body } = node.attrs;
@@ -62,7 +62,7 @@ export function scanVjp(
   const isLive = params.carries.map((carry) => isInexact(carry.dtype));
   const liveCarries = params.carries.filter((_, i) => isLive[i]);
   const carrySeeds = params.carries.map((carry, i) => (isLive[i] ? input(carry.shape, carry.dtype, "dcarry") : null));
-  // Cotangents of the stacked results; history outputs that were added by an earlier gradient count like any other.
+  // Cotangents of the stacked results, including carries that an earlier gradient added.
   const ySeeds = body.outputs.slice(carryCount, outputCount).map((y, i) => {
     const cotangent = g[carryCount + i] ?? null;
     return cotangent === null ? null : { seed: input(y.shape, y.dtype, "dy"), cotangent };
@@ -84,7 +84,7 @@ export function scanVjp(
     ...constGrads.map((d, i) => (d === null ? sums[i] : add(sums[i], d))),
     ...xGrads.map((d, i) => d ?? zerosLike(xParams[i])),
   ];
-  // Pass only what the reverse step reads: an unused history would keep dead placeholders alive.
+  // Pass only what the reverse step reads: unused carries would keep dead placeholders alive.
   const used = new Set(topological(results));
   const keep = <T>(items: readonly T[], nodes: readonly Node[]): T[] => items.filter((_, i) => used.has(nodes[i]));
   const yInputs = ySeeds.filter((y) => y !== null);
@@ -129,7 +129,7 @@ export function scanVjp(
   return [...constOut, ...carryOut, ...xOut];
 }
 
-/** A scan over the given body; a thin name for callers that build loops directly. */
+/** Builds a scan over the given body. */
 export function makeScan(body: GraphFn, parts: ScanParts<Node>, length: number, reverse: boolean): Node {
   return make("scan", [...parts.consts, ...parts.carries, ...parts.xs], {
     body,

@@ -1,5 +1,5 @@
-// Makes a graph smaller without changing what it computes: folds constants, removes what cancels, merges equal nodes,
-// inlines custom functions, prunes loops. Rewrites are a table keyed by op, read top to bottom.
+// Simplification: folds constants, removes ops that cancel, merges equal nodes, inlines custom functions, prunes loops. Rewrites are
+// a table keyed by op.
 import {
   type DType,
   functionOrder,
@@ -25,7 +25,7 @@ import { instantiate, rebuild } from "./walk.js";
 
 const { cast, constant, expandTo, fullLike, mul, neg, permute, reshape, unary } = build;
 
-/** The value of a node that is one constant everywhere, or null. */
+/** The value of a node that is constant over all elements, or null. */
 export function uniformValue(node: Node): Scalar | null {
   let at = node;
   while (at.op === "expand" || at.op === "reshape" || at.op === "permute" || at.op === "slice" || at.op === "flip")
@@ -36,7 +36,7 @@ export function uniformValue(node: Node): Scalar | null {
 const isReal = (value: Scalar | null, want: number): boolean =>
   value !== null && (typeof value === "number" ? value === want : value.re === want && value.im === 0);
 
-/** The zero that changes nothing when it is added: of floats -0 alone, because -0 + 0 is 0. */
+/** The additive identity: -0 for floats, because -0 + 0 is 0. */
 function isNeutral(value: Scalar | null, dtype: DType, sign: 1 | -1): boolean {
   if (!isReal(value, 0)) return false;
   if (!isInexact(dtype)) return true;
@@ -94,7 +94,7 @@ const rewrites: { [K in OpName]?: Rewrite<K> } = {
       if (fn === "real") return x.inputs[0];
       if (fn === "imag") return x.inputs[1];
     }
-    // A real number that was lifted to complex.
+    // A real number converted to complex.
     if (isOp(x, "cast") && isComplex(x.dtype) && isFloat(x.inputs[0].dtype)) {
       if (fn === "conj") return x;
       if (fn === "real") return cast(x.inputs[0], node.dtype);
@@ -142,7 +142,7 @@ const rewrites: { [K in OpName]?: Rewrite<K> } = {
       );
     const value = uniformValue(x);
     if (value !== null) return filled(node, value);
-    // Moving axes of size one moves no element.
+    // Permuting axes of size one moves no element.
     const big = axes.filter((a) => x.shape[a] !== 1);
     return big.every((a, i) => i === 0 || a > big[i - 1]) ? reshape(x, node.shape) : null;
   },
@@ -192,10 +192,10 @@ function nodeKey(node: Node, numbers: Map<Node, number>): string {
   return `${node.op}|${inputs}|${attrs}`;
 }
 
-/** Says which custom functions stay whole, because the device has a kernel for them. */
+/** Decides which custom functions are not inlined, because the device has a kernel for them. */
 export type CustomKernelSupport = (node: Node<"custom">, usesOutput: (index: number) => boolean) => boolean;
 
-/** A smaller graph with the same parameters and the same results. */
+/** Returns a smaller graph with the same parameters and results. */
 export function simplify(fn: GraphFn, keep: CustomKernelSupport = () => false): GraphFn {
   const map = new Map<Node, Node>(fn.params.map((p) => [p, p]));
   const inlined = new Map<Node, Node[]>();
@@ -204,10 +204,10 @@ export function simplify(fn: GraphFn, keep: CustomKernelSupport = () => false): 
 
   const order = functionOrder(fn);
   const picked = new Set(order.flatMap((n) => (isOp(n, "pick") ? [`${n.inputs[0].id}:${n.attrs.index}`] : [])));
-  /** Whether somebody reads a result; inside inlined functions nobody has counted, so all count as read. */
+  /** Whether a result is used; inside inlined functions uses are not counted, so every result counts as used. */
   const isPicked = (node: Node, index: number): boolean => !order.includes(node) || picked.has(`${node.id}:${index}`);
 
-  /** The one representative of a node whose inputs are representatives already. */
+  /** The canonical node of a node whose inputs are canonical. */
   const intern = (node: Node): Node => {
     if (numbers.has(node)) return node;
     const key = nodeKey(node, numbers);
@@ -218,7 +218,7 @@ export function simplify(fn: GraphFn, keep: CustomKernelSupport = () => false): 
     return node;
   };
 
-  /** The representative of a node whose inputs have theirs; functions inside functions are inlined on the way. */
+  /** The canonical node of a node whose inputs have one; nested custom functions are inlined. */
   const visit = (node: Node): void => {
     if (isOp(node, "pick")) {
       const inside = inlined.get(node.inputs[0]);
@@ -235,11 +235,11 @@ export function simplify(fn: GraphFn, keep: CustomKernelSupport = () => false): 
     }
     const representative = reduceNode(rebuild(node, inputs));
     map.set(node, representative);
-    // Rewrites build on representatives: a custom function that was kept must not be looked at again, and inlined.
+    // Rewrites use canonical nodes, because a custom function that was not inlined must not be visited again.
     map.set(representative, representative);
   };
 
-  /** Interns what a rewrite built, from its new leaves up, rewriting on the way. */
+  /** Interns the nodes of a rewrite, inputs first, and rewrites them too. */
   const settle = (root: Node): Node => {
     for (const node of topological([root], (n) => map.has(n))) if (!map.has(node)) visit(node);
     return map.get(root)!;

@@ -9,8 +9,8 @@ const { moveAxis, picks, zerosLike } = build;
 type AnyBatchRule = (context: BatchContext<never>) => Node;
 
 /**
- * Batches a graph. `sources` maps placeholders to their batched stand-ins (batch axis first); the result says for each
- * output whether it depends on the batch at all.
+ * Batches a graph. `sources` maps placeholders to their batched replacements (batch axis first); the result tells for each
+ * output whether it depends on the batch.
  */
 export function batchNodes(outputs: readonly Node[], sources: ReadonlyMap<Node, Node>, size: number): Batched[] {
   const order = topological(outputs, (node) => sources.has(node));
@@ -43,7 +43,7 @@ export function batchNodes(outputs: readonly Node[], sources: ReadonlyMap<Node, 
   return outputs.map(lookup);
 }
 
-/** A function body whose chosen parameters have a batch axis. */
+/** Batches a function body with respect to the chosen parameters. */
 function batchBody(fn: GraphFn, mask: readonly boolean[], size: number): { params: Node[]; outputs: Batched[] } {
   const params = fn.params.map((p, i) => (mask[i] ? build.input([size, ...p.shape], p.dtype, "batched") : p));
   const sources = new Map(fn.params.flatMap((p, i) => (mask[i] ? [[p, params[i]] as const] : [])));
@@ -54,7 +54,7 @@ function batchScan(node: Node<"scan">, inputs: readonly Batched[], size: number)
   const { body, length, reverse, carries } = node.attrs;
   const parts = splitScan(node, inputs);
   const carryMask = parts.carries.map((c) => c.batched);
-  // A carry becomes batched as soon as one step makes it so; at most one round a carry.
+  // A carry is batched if one step makes it batched; at most one iteration per carry.
   for (;;) {
     const mask = [...parts.consts.map((c) => c.batched), ...carryMask, ...parts.xs.map((x) => x.batched)];
     const inner = batchBody(body, mask, size);
@@ -98,7 +98,7 @@ function batchCustom(node: Node<"custom">, inputs: readonly Batched[], size: num
   return picks(result).map((r) => ({ node: r, batched: true }));
 }
 
-/** Kernels take any number of leading axes, and so do their rules: the axis comes first in every operand. */
+/** Kernels and their rules accept any number of leading axes, so the batch axis comes first in every operand. */
 function batchKernel(node: Node<"custom">, inputs: readonly Batched[], size: number): Batched[] {
   const { body } = node.attrs;
   const inner = batchBody(
@@ -112,7 +112,7 @@ function batchKernel(node: Node<"custom">, inputs: readonly Batched[], size: num
   return picks(result).map((r) => ({ node: r, batched: true }));
 }
 
-/** The user's backward function under vmap: traced once for one example, then batched; unbatched inputs get sums. */
+/** The user's backward function under vmap: traced for one example, then batched. Gradients of unbatched inputs are summed. */
 function batchBackward(
   rule: CustomRule,
   body: GraphFn,

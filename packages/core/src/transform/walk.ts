@@ -1,4 +1,4 @@
-// Walks that every transform needs: what depends on what, and copying a function body onto other arguments.
+// Graph walks shared by the transforms: dependence, copies, and instantiation of function bodies.
 import {
   functionOrder,
   type GraphFn,
@@ -18,15 +18,15 @@ export function dependents(order: readonly Node[], sources: Iterable<Node>): Set
   return found;
 }
 
-/** A copy of a node on other inputs. */
+/** Copies a node with other inputs. */
 export function rebuild(node: Node, inputs: readonly Node[]): Node {
   if (inputs.every((input, i) => input === node.inputs[i])) return node;
   return inScope(node.scope, () => make(node.op, inputs, node.attrs as never));
 }
 
 /**
- * The same function on nodes of its own. A user's nodes change when they are computed, and they hold values: what
- * outlives one run (compiled functions, loop bodies) must not share them.
+ * Copies a function. The nodes of user tensors become leaves when they are computed, and they hold values, so compiled functions
+ * and loop bodies, which outlive a run, must not share them.
  */
 export function copyGraph(fn: GraphFn): GraphFn {
   const params = fn.params.map((p) => build.input(p.shape, p.dtype));
@@ -44,7 +44,7 @@ const copyNode = (node: Node, map: ReadonlyMap<Node, Node>): Node =>
     ),
   );
 
-/** The function's results for the given arguments, as nodes. */
+/** Builds the results of a function for the given arguments. */
 export function instantiate(fn: GraphFn, args: readonly Node[]): Node[] {
   if (args.length !== fn.params.length)
     throw new InternalError(`a function of ${fn.params.length} parameters got ${args.length}`);
@@ -77,7 +77,7 @@ const cheapOps: ReadonlySet<OpName> = new Set([
   "flip",
 ] as const);
 
-/** Made by cheap arithmetic from something much smaller: captured as what it is made from. */
+/** Whether a node is inexpensive to compute from much smaller nodes, which are then captured instead of it. */
 function isBroadcast(node: Node): boolean {
   let leaves = 0;
   const seen = new Set<Node>();
@@ -93,7 +93,7 @@ function isBroadcast(node: Node): boolean {
   return leaves * 4 <= numel(node.shape) && cheapOps.has(node.op) && node.value === null;
 }
 
-/** The cheap arithmetic that makes a node, again on other leaves. */
+/** Rebuilds the inexpensive ops of a node on other leaves. */
 function rebuildFrom(node: Node, use: (leaf: Node) => Node): Node {
   const isOwn = (at: Node): boolean => at.value === null && cheapOps.has(at.op);
   const made = new Map<Node, Node>();
@@ -113,14 +113,14 @@ function rebuildFrom(node: Node, use: (leaf: Node) => Node): Node {
 
 export interface Closed {
   fn: GraphFn;
-  /** Nodes from outside that the function uses; they are its first parameters. */
+  /** Captured nodes; they are the first parameters. */
   captured: Node[];
 }
 
 /**
- * Turns outputs that were traced from placeholders into a closed function: whatever does not depend on a placeholder
- * is computed outside, once, and passed in. What is made of constants and iotas alone (masks, identities) stays
- * inside, where it fuses with its users.
+ * Turns outputs that were traced from placeholders into a closed function: nodes that do not depend on a placeholder are computed
+ * outside, once, and passed in. Nodes that consist of constants and iotas (masks, identities) stay inside and fuse with their
+ * users.
  */
 export function closeOver(outputs: readonly Node[], params: readonly Node[]): Closed {
   const own = new Set(params);

@@ -7,8 +7,10 @@ import type { TokenSet } from "./tokens.js";
 
 /** Columns before the ids. */
 export const columns = { sample: 0, label: 1, length: 2, key0: 3, key1: 4, total: 5, stop: 6, place: 7 } as const;
+/** Number of columns before the ids. */
 export const headColumns = 8;
 
+/** A packed micro-batch of one rank. */
 export interface Batch {
   epoch: number;
   /** Index of the optimizer step within the epoch, from 0. */

@@ -1,5 +1,5 @@
-// BPE from tokenizer files as they are found in the wild: byte-level as GPT-2's, and plain with an unknown token. The ids are
-// those of a second implementation, written here by the algorithm alone.
+// BPE tokenizer files: byte-level as GPT-2's, and plain with an unknown token. Expected ids come from a second
+// implementation of the algorithm in this file.
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -18,12 +18,12 @@ const encode = (tokenizer: Tokenizer, text: string): number[] => {
   return Array.from(out.ids.subarray(0, out.length));
 };
 
-/** GPT-2's letters for bytes: printable ones stand for themselves, the others follow from U+0100 on. */
+/** GPT-2's byte alphabet: printable bytes map to themselves, others to code points from U+0100. */
 const printable = (byte: number): boolean => (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
 const letters: string[] = [];
 for (let byte = 0, next = 256; byte < 256; byte++) letters.push(String.fromCodePoint(printable(byte) ? byte : next++));
 
-/** Joins the pair of the lowest rank, from the left, until none is left. */
+/** Merges the pair of the lowest rank, leftmost first, until none is left. */
 function merged(word: string[], ranks: ReadonlyMap<string, number>): string[] {
   for (;;) {
     let best = Number.POSITIVE_INFINITY;
@@ -37,7 +37,7 @@ function merged(word: string[], ranks: ReadonlyMap<string, number>): string[] {
   }
 }
 
-/** Merges learned from a text by counting pairs: what a trainer of tokenizers does, in its simplest form. */
+/** Learns merges from a text by counting pairs. */
 function learn(words: readonly string[][], count: number): [string, string][] {
   const merges: [string, string][] = [];
   let state = words.map((word) => [...word]);
@@ -60,7 +60,7 @@ function learn(words: readonly string[][], count: number): [string, string][] {
 const text = "the lower the lowest of the widest rivers flows slower than the newest and the widest of newer rivers";
 
 function byteLevelFile(): { path: string; byHand: (text: string) => number[] } {
-  // GPT-2's way to cut a text: words keep the space before them.
+  // GPT-2's pre-tokenization: words keep the preceding space.
   const pieces = (t: string): string[] =>
     Array.from(t.matchAll(/'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+/gu), (m) => m[0]);
   const spelled = (piece: string): string[] => Array.from(Buffer.from(piece), (byte) => letters[byte]);
@@ -106,7 +106,7 @@ function byteLevelFile(): { path: string; byHand: (text: string) => number[] } {
   return { path, byHand };
 }
 
-test("byte-level BPE as GPT-2's: any text, by a second implementation; ids moved up by one", async () => {
+test("byte-level BPE gives the ids of a second implementation for any text, shifted by one", async () => {
   const { path, byHand } = byteLevelFile();
   const tokenizer = await fileTokenizer(path);
   const texts = [
@@ -122,14 +122,14 @@ test("byte-level BPE as GPT-2's: any text, by a second implementation; ids moved
       byHand(t).map((id) => id + 1),
       JSON.stringify(t),
     );
-  // Merges were used: a text that they come from is much shorter than its bytes.
+  // Merges apply: the training text is much shorter than its bytes.
   assert.ok(encode(tokenizer, text).length < 0.6 * text.length);
-  // The special token is in the vocabulary: 256 bytes, the merges, itself, and our padding.
+  // Vocabulary: 256 bytes, the merges, the special token and padding.
   assert.equal(encode(tokenizer, "<|endoftext|>").length, 1);
   assert.equal(tokenizer.vocabulary, encode(tokenizer, "<|endoftext|>")[0] + 1);
 });
 
-test("plain BPE with an unknown token: words cut at white space, characters that it never saw", async () => {
+test("plain BPE splits at white space and maps unseen characters to the unknown token", async () => {
   const path = join(folder, "plain.json");
   const tokens = ["[UNK]", "l", "o", "w", "e", "r", "n", "s", "t", "lo", "low", "er", "es", "est", "ne", "new"];
   const merges = ["l o", "lo w", "e r", "e s", "es t", "n e", "ne w"];
@@ -160,7 +160,7 @@ test("plain BPE with an unknown token: words cut at white space, characters that
   await assert.rejects(makeTokenizer(path, tokens.length), /vocab_size 16 is too small .* set vocab_size: 17/);
 });
 
-test("a whole split by a BPE file: a token file of its own, the ids of every row", async () => {
+test("a split tokenized with a BPE file has its own token file", async () => {
   const { path, byHand } = byteLevelFile();
   const tokenizer = await makeTokenizer(path, 400);
   const table = new TableBuilder();

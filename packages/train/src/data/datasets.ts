@@ -10,7 +10,9 @@ import { trainSettings } from "../settings.js";
 import { syntheticClasses, syntheticTable } from "./synthetic.js";
 import { DataError, TableBuilder, type TextTable } from "./table.js";
 
+/** Split of a data set. */
 export type DatasetSplit = "train" | "test";
+/** All splits. */
 export const splits: readonly DatasetSplit[] = ["train", "test"];
 
 interface DatasetInfo {
@@ -25,6 +27,7 @@ interface DatasetInfo {
   hub: { repository: string; files: Record<DatasetSplit, string> } | null;
 }
 
+/** Supported data sets by name. */
 export const datasets = {
   ag_news: {
     classes: ["World", "Sports", "Business", "Sci/Tech"],
@@ -49,7 +52,9 @@ export const datasets = {
   synthetic: { classes: syntheticClasses, columns: 2, firstLabel: 0, folders: syntheticClasses, hub: null },
 } as const satisfies Record<string, DatasetInfo>;
 
+/** Name of a supported data set. */
 export type DatasetName = keyof typeof datasets;
+/** Names of the supported data sets. */
 export const datasetNames = Object.keys(datasets) as DatasetName[];
 export const infoOf = (name: DatasetName): DatasetInfo => datasets[name];
 

@@ -1,4 +1,4 @@
-// Downloads from a hub on this machine: checksum, cache, resume after a broken connection, and what can go wrong.
+// Downloads from a local hub: checksum, cache, resume after a broken connection, and errors.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
@@ -17,8 +17,8 @@ const files = {
 };
 const sha = (bytes: Buffer): string => createHash("sha256").update(bytes).digest("hex");
 
-/** How the hub behaves: where it breaks off, what checksum it claims, which status it gives. */
-let behaviour: { breakAt: number | null; checksum: string | null; status: number };
+/** Behavior of the hub: where it disconnects, which checksum it claims, which status it returns. */
+let behavior: { breakAt: number | null; checksum: string | null; status: number };
 let requests: { url: string; range: string | undefined }[];
 let hub = "";
 const fileOf = (url: string): Buffer => (url.includes("train") ? files.train : files.test);
@@ -26,10 +26,10 @@ const fileOf = (url: string): Buffer => (url.includes("train") ? files.train : f
 function answer(request: IncomingMessage, response: ServerResponse): void {
   const url = request.url as string;
   requests.push({ url, range: request.headers.range });
-  if (behaviour.status !== 200) return void response.writeHead(behaviour.status).end();
-  // As the real one: the checksum on the first answer, the bytes behind a redirect.
+  if (behavior.status !== 200) return void response.writeHead(behavior.status).end();
+  // As the real hub: the checksum is in the first response, the bytes behind a redirect.
   if (url.startsWith("/datasets/")) {
-    const tag = behaviour.checksum ?? sha(fileOf(url));
+    const tag = behavior.checksum ?? sha(fileOf(url));
     response.writeHead(302, {
       location: `/storage/${url.split("/").at(-1)}`,
       "x-linked-etag": `"${tag}"`,
@@ -41,7 +41,7 @@ function answer(request: IncomingMessage, response: ServerResponse): void {
   const from = request.headers.range === undefined ? 0 : Number(/bytes=(\d+)-/.exec(request.headers.range)?.[1]);
   if (from >= bytes.length) return void response.writeHead(416).end();
   response.writeHead(from > 0 ? 206 : 200, { "content-length": String(bytes.length - from) });
-  const { breakAt } = behaviour;
+  const { breakAt } = behavior;
   if (breakAt === null || from >= breakAt) return void response.end(bytes.subarray(from));
   response.write(bytes.subarray(from, breakAt), () => setTimeout(() => request.socket.destroy(), 20));
 }
@@ -53,11 +53,11 @@ before(async () => {
 });
 after(() => server.close());
 beforeEach(() => {
-  behaviour = { breakAt: null, checksum: null, status: 200 };
+  behavior = { breakAt: null, checksum: null, status: 200 };
   requests = [];
 });
 
-test("fetched, checked, read as a data set, and not fetched again", async () => {
+test("a data set is downloaded, verified and read, and not downloaded again", async () => {
   const place = join(folder, "plain");
   const done = await download("ag_news", { hub, folder: place });
   assert.deepEqual(
@@ -77,8 +77,8 @@ test("fetched, checked, read as a data set, and not fetched again", async () => 
   assert.deepEqual(requests, []);
 });
 
-test("a connection that breaks off is taken up where it ended", async () => {
-  behaviour.breakAt = 400;
+test("a broken download is resumed where it ended", async () => {
+  behavior.breakAt = 400;
   const place = join(folder, "broken");
   const seen: number[] = [];
   const done = await download("ag_news", { hub, folder: place, onProgress: (_, at) => seen.push(at) });
@@ -94,7 +94,7 @@ test("a connection that breaks off is taken up where it ended", async () => {
   assert.ok(seen.includes(400));
 });
 
-test("what an earlier call left is used, even when it was all there", async () => {
+test("a partial file of an earlier call is used, even if it was complete", async () => {
   const place = join(folder, "left");
   await download("ag_news", { hub, folder: place });
   const { renameSync } = await import("node:fs");
@@ -107,24 +107,24 @@ test("what an earlier call left is used, even when it was all there", async () =
   assert.equal(statSync(done[0].path).size, files.train.length);
 });
 
-test("a wrong checksum: nothing is put in place, and what arrived is thrown away", async () => {
-  behaviour.checksum = "0".repeat(64);
+test("with a wrong checksum the file is discarded", async () => {
+  behavior.checksum = "0".repeat(64);
   const place = join(folder, "wrong");
   await assert.rejects(download("ag_news", { hub, folder: place }), /the checksum is [0-9a-f]{64}, the hub says 0{64}/);
   assert.equal(existsSync(join(place, "train.parquet")), false);
   assert.equal(existsSync(join(place, "train.parquet.part")), false);
-  behaviour.checksum = null;
-  // A damaged beginning is found by the checksum too, and the next call starts afresh.
+  behavior.checksum = null;
+  // A damaged partial file is detected by the checksum too, and the next call starts over.
   writeFileSync(join(place, "train.parquet.part"), "rubbish");
   await assert.rejects(download("ag_news", { hub, folder: place }), /the checksum is/);
   await download("ag_news", { hub, folder: place });
   assert.deepEqual(readFileSync(join(place, "train.parquet")), files.train);
 });
 
-test("a hub without a checksum, without the file, or not there at all", async () => {
-  behaviour.checksum = "not-a-sha";
+test("a hub without a checksum, without the file, or unreachable is an error", async () => {
+  behavior.checksum = "not-a-sha";
   await assert.rejects(download("ag_news", { hub, folder: join(folder, "none") }), /gave no checksum/);
-  behaviour.status = 404;
+  behavior.status = 404;
   await assert.rejects(
     download("ag_news", { hub, folder: join(folder, "absent") }),
     /answered 404; is the address right/,

@@ -8,6 +8,7 @@ import { trainSettings } from "../settings.js";
 import { type DatasetName, type DatasetSplit, dataHome, infoOf, splits } from "./datasets.js";
 import { DataError } from "./table.js";
 
+/** Options of `download`. */
 export interface DownloadOptions {
   /** Base URL of the hub; https://huggingface.co by default (or WEFT_HUB). */
   hub?: string;
@@ -19,6 +20,7 @@ export interface DownloadOptions {
   onProgress?: (file: string, done: number, total: number | null) => void;
 }
 
+/** A downloaded file. */
 export interface Downloaded {
   split: DatasetSplit;
   path: string;
@@ -30,6 +32,7 @@ export interface Downloaded {
 
 const attempts = 4;
 
+/** Downloads the splits of a data set; resumes partial files and verifies checksums. */
 export async function download(dataset: DatasetName, options: DownloadOptions = {}): Promise<Downloaded[]> {
   const { hub } = infoOf(dataset);
   if (hub === null) throw new DataError(`${dataset} is made on the fly; there is nothing to fetch`);
@@ -101,7 +104,7 @@ async function fetchFile(
         throw error instanceof DataError
           ? error
           : new DataError(
-              `${url}: could not be fetched: ${reasonOf(error)}; what arrived is kept, and the next call goes on from there`,
+              `${url}: could not be fetched: ${reasonOf(error)}; what arrived is kept, and the next call continues from there`,
             );
       await new Promise((resolve) => setTimeout(resolve, 200 * 2 ** attempt));
     }

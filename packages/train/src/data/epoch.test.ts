@@ -1,4 +1,4 @@
-// Every sample once an epoch, for any number of ranks and any tail; the same global batches for all of them.
+// Every sample once per epoch, for any number of ranks and any remainder; all ranks see the same global batches.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { columns, fillBatch, headColumns, rowsPerRank } from "./batch.js";
@@ -30,7 +30,7 @@ const options = (over: Partial<EpochOptions> = {}): EpochOptions => ({
   ...over,
 });
 
-test("each sample exactly once at 1, 2, 3 and 8 ranks, with and without accumulation, from what the batches hold", () => {
+test("batches hold each sample exactly once at 1, 2, 3 and 8 ranks, with and without accumulation", () => {
   for (const rows of [103, 96, 25, 24])
     for (const ranks of [1, 2, 3, 8])
       for (const accumulation of [1, 2]) {
@@ -67,7 +67,7 @@ test("each sample exactly once at 1, 2, 3 and 8 ranks, with and without accumula
       }
 });
 
-test("another epoch or seed: another order; the same: the same; without shuffling: file order", () => {
+test("the order depends on epoch and seed only; without shuffling it is the file order", () => {
   const set = tokensOf(103);
   const order = (epoch: number, over: Partial<EpochOptions> = {}): string =>
     planEpoch(options(over), epoch, lengthOf(set)).order.join();
@@ -77,7 +77,7 @@ test("another epoch or seed: another order; the same: the same; without shufflin
   assert.equal(order(4, { shuffle: false, lengths: [32] }), Array.from({ length: 103 }, (_, i) => i).join());
 });
 
-test("buckets: a batch is padded to the least length that holds it, and most batches are short", () => {
+test("a batch is padded to the smallest bucket that holds it, and most batches are short", () => {
   const rows = 64 * 24 * 2;
   const set = tokensOf(rows);
   const plan = planEpoch(options({ rows }), 0, lengthOf(set));
@@ -90,12 +90,12 @@ test("buckets: a batch is padded to the least length that holds it, and most bat
   }
   const padding = plan.padded.reduce((a, b) => a + b, 0) / plan.padded.length;
   assert.ok(padding < 24, `mean padded length ${padding}; without buckets it would be 32`);
-  // The batches of a window come in random order, not from short to long.
+  // The batches of a window are in random order, not sorted by length.
   const rising = plan.padded.every((length, i) => i === 0 || length >= plan.padded[i - 1]);
   assert.equal(rising, false);
 });
 
-test("random keys belong to a sample and an epoch, whatever the ranks", () => {
+test("random keys depend on sample and epoch, not on ranks", () => {
   const set = tokensOf(24);
   const keysAt = (ranks: number, epoch: number): Map<number, string> => {
     const plan = planEpoch(options({ rows: 24 }), epoch, lengthOf(set));
@@ -119,7 +119,7 @@ test("random keys belong to a sample and an epoch, whatever the ranks", () => {
   assert.equal(new Set(one.values()).size, 24);
 });
 
-test("shares differ by one at most and cover everything", () => {
+test("shares differ by at most one and cover everything", () => {
   for (const count of [0, 1, 7, 8, 100])
     for (const parts of [1, 3, 8]) {
       const shares = Array.from({ length: parts }, (_, i) => shareOf(count, i, parts));

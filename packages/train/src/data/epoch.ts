@@ -3,6 +3,7 @@
 import { threefry2x32 } from "@weft/core/internal/ops";
 import { DataError } from "./table.js";
 
+/** What determines the order of an epoch. */
 export interface EpochOptions {
   rows: number;
   /** Samples of one optimizer step over all ranks and micro-steps. */
@@ -14,6 +15,7 @@ export interface EpochOptions {
   shuffle: boolean;
 }
 
+/** The batches of one epoch. */
 export interface Epoch {
   /** Samples in order of use. */
   order: Uint32Array;
@@ -40,6 +42,7 @@ export function shuffled(count: number, seed: number, epoch: number, purpose: nu
 const forSamples = 0x73616d70;
 const forBatches = 0x62617463;
 
+/** Plans the batches of an epoch. */
 export function planEpoch(options: EpochOptions, epoch: number, lengthOf: (row: number) => number): Epoch {
   const { rows, globalBatch, seed, lengths, shuffle } = options;
   if (rows === 0) throw new DataError("the data set is empty");

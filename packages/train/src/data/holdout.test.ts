@@ -16,7 +16,7 @@ const rowsOf = (set: TokenSet): string[] =>
     [set.labels[row], ...set.ids.subarray(set.offsets[row], set.offsets[row + 1])].join(" "),
   );
 
-test("both parts together are the rows, each once and in their order; the seed decides which", async () => {
+test("both parts together are all rows, once each and in order; the seed decides which", async () => {
   const set = limitRows(await open(), 503);
   const { train, held } = holdOut(set, 0.1, 42);
   assert.deepEqual([train.rows, held.rows], [453, 50]);
@@ -35,12 +35,12 @@ test("both parts together are the rows, each once and in their order; the seed d
   const other = holdOut(set, 0.1, 43);
   assert.notDeepEqual(rowsOf(other.held), rowsOf(held));
   assert.notEqual(other.held.key, held.key);
-  // Not the end or the beginning of the file: a share of every stretch.
+  // Held-out rows are spread over the file.
   const places = rowsOf(held).map((row) => whole.indexOf(row));
   assert.ok(places.some((at) => at < 100) && places.some((at) => at > 400), places.join(" "));
 });
 
-test("made once, made anew where the file is damaged; a share that leaves nothing is refused", async () => {
+test("held-out files are made once and rebuilt if damaged; a share that leaves no rows is rejected", async () => {
   const set = limitRows(await open(), 100);
   const { held } = holdOut(set, 0.2, 1);
   const { mtimeMs } = statSync(held.file);

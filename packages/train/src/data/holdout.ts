@@ -8,6 +8,7 @@ import { readTokens, type TokenSet, writeTokens } from "./tokens.js";
 
 const forHoldout = 0x686f6c64;
 
+/** Training rows divided into two parts. */
 export interface HeldOut {
   /** The remaining training rows. */
   train: TokenSet;

@@ -6,6 +6,7 @@ import { type Epoch, type EpochOptions, planEpoch } from "./epoch.js";
 import { DataError } from "./table.js";
 import type { TokenSet } from "./tokens.js";
 
+/** Options of a loader. */
 export interface LoaderOptions extends Omit<EpochOptions, "rows">, BatchShape {
   /** Number of threads; 0 makes batches on demand. */
   loaders: number;
@@ -19,6 +20,7 @@ export interface Position {
   index: number;
 }
 
+/** A source of micro-batches for one rank. */
 export interface Loader {
   /** Optimizer steps per epoch. */
   readonly stepsPerEpoch: number;
@@ -68,6 +70,7 @@ export class Cursor {
   }
 }
 
+/** Opens a loader at a position. */
 export function openLoader(set: TokenSet, options: LoaderOptions, from: Position): Loader {
   return options.loaders === 0 ? inlineLoader(set, options, from) : new ThreadLoader(set, options, from);
 }

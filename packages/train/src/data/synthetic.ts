@@ -33,6 +33,7 @@ const common = (
 const draw = (seed: number, row: number, place: number): number =>
   threefry2x32(seed, 0x73796e74, row, place)[0] / 2 ** 32;
 
+/** Options of the synthetic data set. */
 export interface SyntheticOptions {
   rows: number;
   seed: number;
@@ -40,6 +41,7 @@ export interface SyntheticOptions {
   noise?: number;
 }
 
+/** Generates the synthetic data set. */
 export function syntheticTable({ rows, seed, noise = 0.05 }: SyntheticOptions): TextTable {
   const table = new TableBuilder();
   for (let row = 0; row < rows; row++) {

@@ -6,6 +6,7 @@ export class DataError extends WeftError {
   override name = "DataError";
 }
 
+/** Texts with their classes. */
 export interface TextTable {
   readonly rows: number;
   readonly bytes: Buffer;
@@ -17,6 +18,7 @@ export interface TextTable {
 /** Maximum bytes of text: 32-bit offsets. */
 const mostBytes = 2 ** 32 - 1;
 
+/** Builds a table of texts. */
 export class TableBuilder {
   #bytes = Buffer.allocUnsafe(1 << 20);
   #used = 0;

@@ -17,14 +17,14 @@ function ids(text: string | Buffer, vocabulary = 20000): number[] {
   return Array.from(out.ids.subarray(0, out.length));
 }
 
-/** FNV-1a by hand, in BigInt, over code points. */
+/** FNV-1a over code points, in BigInt. */
 function byHand(word: string, vocabulary = 20000): number {
   let h = 2166136261n;
   for (const c of word.toLowerCase()) h = ((h ^ BigInt(c.codePointAt(0)!)) * 16777619n) & 0xffffffffn;
   return 1 + Number(h % BigInt(vocabulary - 1));
 }
 
-test("words by FNV-1a over lower-case code points; 0 is never a token", () => {
+test("ids are FNV-1a over lower-case code points, never 0", () => {
   assert.deepEqual(
     ids("The CAT  sat\n"),
     ["the", "cat", "sat"].map((w) => byHand(w)),
@@ -41,7 +41,7 @@ test("words by FNV-1a over lower-case code points; 0 is never a token", () => {
   for (const id of ids("one two three four five", 2)) assert.equal(id, 1);
 });
 
-test("damaged UTF-8 is one replacement character a byte and does not run over the end", () => {
+test("invalid UTF-8 gives one replacement character per byte and does not read past the end", () => {
   assert.deepEqual(ids(Buffer.from([0x61, 0xff, 0x62])), [byHand("a\ufffdb")]);
   assert.deepEqual(ids(Buffer.from([0x61, 0xe2, 0x82])), [byHand("a\ufffd\ufffd")]);
   assert.deepEqual(ids(Buffer.from([0xc3])), [byHand("\ufffd")]);
@@ -49,7 +49,7 @@ test("damaged UTF-8 is one replacement character a byte and does not run over th
 });
 
 const python = spawnSync("python3", ["-c", "print(1)"]).status === 0;
-test("the same as plain Python on awkward text", { skip: python ? false : "there is no python3" }, () => {
+test("the hash tokenizer equals plain Python on unusual text", { skip: python ? false : "there is no python3" }, () => {
   const lines = [
     'It\'s A "test"... of <br />THIS-and that',
     "ÀÉÎÕÜ ǅ ŉ ΣΑΣ, ΑΣ. Σ ſt ﬁn İstanbul ẞ",
@@ -75,7 +75,7 @@ print(json.dumps([enc(t) for t in json.load(sys.stdin)]))`;
   );
 });
 
-test("a table: ids of all rows and where each starts", () => {
+test("tokenizing a table gives the ids and the start of every row", () => {
   const table = new TableBuilder();
   table.add(0, ["one two"]);
   table.add(1, [""]);
@@ -88,7 +88,7 @@ test("a table: ids of all rows and where each starts", () => {
   );
 });
 
-test("a WordPiece file: its own ids, moved up by one; a vocabulary that is too small names the right one", async () => {
+test("a WordPiece file gives its ids shifted by one; the error for a small vocab_size names the right value", async () => {
   const path = testdata("wordpiece.json");
   const tokenizer = await fileTokenizer(path);
   const bytes = Buffer.from("Playing the unknownword");

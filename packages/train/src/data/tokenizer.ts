@@ -5,6 +5,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { DataError, type TextTable } from "./table.js";
 
+/** Converts text to ids. */
 export interface Tokenizer {
   /** Identifies the tokenizer: part of the name of a token file. */
   readonly identity: string;
@@ -95,6 +96,7 @@ function hashWord(word: string): number {
   return hash;
 }
 
+/** A tokenizer that hashes words; it needs no file. */
 export function hashTokenizer(vocabulary: number): Tokenizer {
   if (!Number.isInteger(vocabulary) || vocabulary < 2)
     throw new DataError(`a hash vocabulary needs at least 2 ids (0 is padding), got ${vocabulary}`);

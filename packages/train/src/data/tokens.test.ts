@@ -19,7 +19,7 @@ const place = (name: string): string => {
   return made;
 };
 
-test("AG News as CSV, plain and packed, with and without a header: class from 1, title and text joined", async () => {
+test("AG News is read from CSV, plain and compressed, with and without a header", async () => {
   const rows = '"3","Oil up","Prices, ""again"""\n"1","Talks","two\nlines"\n';
   const plain = place("csv");
   writeFileSync(join(plain, "train.csv"), rows);
@@ -31,7 +31,7 @@ test("AG News as CSV, plain and packed, with and without a header: class from 1,
   }
 });
 
-test("IMDB as JSON lines and as folders", async () => {
+test("IMDB is read from JSON lines and from folders", async () => {
   const lines = place("lines");
   writeFileSync(join(lines, "train.jsonl"), '{"label": 1, "text": "good"}\n\n{"label": 0, "text": "bad\\n"}\n');
   const table = await findSplit("imdb", "train", lines).read();
@@ -54,7 +54,7 @@ test("IMDB as JSON lines and as folders", async () => {
   );
 });
 
-test("the hub's Parquet", async () => {
+test("the hub's Parquet files are read", async () => {
   const made = place("parquet");
   copyFileSync(testdata("hub", "train.parquet"), join(made, "train.parquet"));
   const table = await findSplit("ag_news", "train", made).read();
@@ -64,7 +64,7 @@ test("the hub's Parquet", async () => {
   assert.equal(textOf(table, 1), "Made-up headline number 1 about nothing");
 });
 
-test("bad data: the file, the row and what to do", async () => {
+test("errors of malformed data name the file, the row and the remedy", async () => {
   const bad = place("bad");
   const csv = async (text: string): Promise<void> => {
     writeFileSync(join(bad, "train.csv"), text);
@@ -91,7 +91,7 @@ test("bad data: the file, the row and what to do", async () => {
   assert.throws(() => findSplit("imdb", "train"), /weft data get imdb/);
 });
 
-test("a token file is made once, shared, and made anew when it is damaged or the tokenizer changes", async () => {
+test("a token file is made once, shared, and rebuilt if damaged or the tokenizer changes", async () => {
   const source = findSplit("synthetic", "train");
   const made = await openTokens(source, hashTokenizer(500));
   const text = await source.read();
@@ -102,7 +102,7 @@ test("a token file is made once, shared, and made anew when it is damaged or the
   assert.deepEqual(Array.from(again.ids.subarray(0, 100)), Array.from(made.ids.subarray(0, 100)));
   await assert.rejects(openTokens(refused, hashTokenizer(501)), /read again/);
   const bytes = readFileSync(made.file);
-  // Replaced, not changed in place: the mapping of the good file is still alive.
+  // Replaced by rename, not in place: the good file is still mapped.
   bytes[bytes.length - 3] ^= 1;
   writeFileSync(`${made.file}.new`, bytes);
   const { renameSync } = await import("node:fs");
@@ -130,7 +130,7 @@ const loaderOptions = (loaders: number): LoaderOptions => ({
   prefetch: 3,
 });
 
-test("threads give the batches that no thread gives, in order, across epochs and from the middle", async () => {
+test("loader threads give the same batches as none, in order, across epochs and from any position", async () => {
   const set = limitRows(await openTokens(findSplit("synthetic", "train"), hashTokenizer(500)), 100);
   for (const from of [
     { epoch: 0, index: 0 },
@@ -154,14 +154,14 @@ test("threads give the batches that no thread gives, in order, across epochs and
   }
 });
 
-test("a loader thread that cannot read its file is an error, not a wait without end", async () => {
+test("a loader thread that cannot read its file is an error, not a hang", async () => {
   const set = await openTokens(findSplit("synthetic", "test"), hashTokenizer(500));
   const loader = openLoader({ ...set, file: join(folder, "gone.tok") }, loaderOptions(1), { epoch: 0, index: 0 });
   assert.throws(() => loader.next(), /a loader thread ended.*data\.loaders: 0/s);
   loader.close();
 });
 
-test("rows of AG News as published: quoted titles and texts, classes from 1", async () => {
+test("published AG News rows are read: quoted fields, classes from 1", async () => {
   const [train, test] = await Promise.all(
     (["train", "test"] as const).map((split) =>
       openTokens(findSplit("ag_news", split, testdata("ag_news")), hashTokenizer(20000)),

@@ -13,6 +13,7 @@ const magic = "WEFTTOK1";
 /** Offset of the arrays; before it is the JSON header, padded. */
 const headerBytes = 512;
 
+/** A tokenized split. */
 export interface TokenSet {
   readonly dataset: DatasetName;
   readonly classes: readonly string[];

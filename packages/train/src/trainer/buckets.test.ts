@@ -1,4 +1,4 @@
-// How gradients travel: buckets in the order of the backward pass, tables as rows where that is less.
+// Sums of gradients over ranks: buckets in backward order, tables as rows where that is less.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "@weft/core";
@@ -12,7 +12,7 @@ const params = nn.textClassifier.init(
   weft.key(0),
 );
 
-/** Two ranks with the same numbers: sums double, gathered rows come twice. Counts what was sent. */
+/** Two ranks with equal values: sums double, gathered rows appear twice. Counts what is sent. */
 function twins(): RankGroup & { sent: number[] } {
   const sent: number[] = [];
   return {
@@ -27,7 +27,7 @@ function twins(): RankGroup & { sent: number[] } {
   };
 }
 
-test("the end of the model comes first, the table last", () => {
+test("gradients are ordered from the end of the model to the embedding table", () => {
   const names = namesOf(params);
   const order = backwardOrder(names).map((i) => names[i]);
   assert.match(order[0], /^classifier/);
@@ -38,7 +38,7 @@ test("the end of the model comes first, the table last", () => {
   assert.ok(first("encoder.layers.1.self_attn") < first("encoder.layers.0.linear"));
 });
 
-test("buckets hold every leaf once and keep to the limit; what is larger travels alone", () => {
+test("buckets hold every leaf once and respect the limit; a larger leaf has its own bucket", () => {
   const [leaves, names] = [weft.treeLeaves(params), namesOf(params)];
   for (const limit of [1, 300, 2000, 1e9]) {
     const buckets = planBuckets(leaves, names, limit);
@@ -55,7 +55,7 @@ test("buckets hold every leaf once and keep to the limit; what is larger travels
   }
 });
 
-test("summed gradients have the shape and places of the tree", () => {
+test("summed gradients keep the structure of the tree", () => {
   const group = twins();
   const summed = nn.stateDict(sumGradients(params, group, 2000));
   for (const [name, leaf] of Object.entries(nn.stateDict(params)))
@@ -68,7 +68,7 @@ test("summed gradients have the shape and places of the tree", () => {
   assert.equal(sumGradients(params, singleRank, 2000), params, "one rank sends nothing");
 });
 
-test("a table's gradient as rows: what the dense one is, for repeated tokens of all ranks", () => {
+test("an embedding gradient sent as rows equals the dense one, also for repeated tokens", () => {
   const table = weft.zeros([6, 2], { dtype: "float64" });
   const ids = weft.tensor(Int32Array.from([4, 1, 4]), { dtype: "int32" });
   const rows = weft.tensor(

@@ -46,6 +46,7 @@ const stepFolder = /^step-(\d+)$/;
 const folderOf = (run: string): string => join(run, "checkpoints");
 const nameOf = (step: number): string => `step-${String(step).padStart(8, "0")}`;
 
+/** A checkpoint cannot be read or written. */
 export class CheckpointError extends WeftError {
   override name = "CheckpointError";
 }
@@ -104,7 +105,7 @@ export async function writeCheckpoint(
       `the checkpoint of step ${progress.step} could not be written: ${(error as Error).message}; ` +
         (before === undefined
           ? "there is none before it"
-          : `the one of step ${before} is untouched, and --resume goes on from it`),
+          : `the one of step ${before} is untouched, and --resume continues from it`),
     );
   }
   for (const step of checkpointSteps(run).slice(0, -keep))

@@ -8,6 +8,7 @@ import { findCheckpoint, readParameters } from "./checkpoint.js";
 import { TrainError } from "./errors.js";
 import { type ClassifierModel, halfOf, makeModel, unpackBatch } from "./model.js";
 
+/** Predicted class of a text. */
 export interface ClassPrediction {
   label: string;
   /** Probability by class, in the data set's order. */
@@ -17,6 +18,7 @@ export interface ClassPrediction {
 /** Batch size. */
 const batchRows = 32;
 
+/** A trained text classifier, opened from the folder of a run. */
 export class Classifier {
   readonly classes: readonly string[];
   /** Optimizer steps of the checkpoint. */

@@ -1,4 +1,5 @@
-// Configurations: every key is checked, unknown and useless ones are refused with a remedy, batch sizes are explicit.
+// Configurations: every key is validated, unknown and useless keys are rejected with a remedy, batch sizes are
+// explicit.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -18,7 +19,7 @@ const changed = (change: (raw: Record<string, Record<string, unknown>>) => void)
   return raw;
 };
 
-test("an unknown key is an error that says what it is called", () => {
+test("an unknown key is an error that suggests the right name", () => {
   refuses(
     changed((c) => {
       c.model.d_modle = 3;
@@ -52,7 +53,7 @@ test("an unknown key is an error that says what it is called", () => {
   );
 });
 
-test("a key that would do nothing is an error", () => {
+test("a key without effect is an error", () => {
   const useless: [string, Parts | Record<string, unknown>][] = [
     ["optimizer.betas", { optimizer: { type: "sgd", betas: [0.9, 0.99] } }],
     ["optimizer.momentum", { optimizer: { momentum: 0.9 } }],
@@ -70,7 +71,7 @@ test("a key that would do nothing is an error", () => {
     );
 });
 
-test("missing, wrong and impossible values name the key", () => {
+test("errors of missing, wrong and impossible values name the key", () => {
   refuses([], /a configuration is a map/);
   refuses(
     changed((c) => {
@@ -99,12 +100,12 @@ test("missing, wrong and impossible values name the key", () => {
   assert.throws(() => resolve({ training: { global_batch: undefined } }), /batch_per_rank .* or global_batch/);
   assert.throws(
     () => resolve({ training: { batch_per_rank: 7 } }),
-    /makes 20 a rank, but training\.batch_per_rank says 7/,
+    /makes 20 per rank, but training\.batch_per_rank says 7/,
   );
   assert.throws(() => resolve({ training: { global_batch: 3, accumulation: 4 } }), /less than 1 ranks x 4 micro-steps/);
 });
 
-test("the global batch is kept or grows with the ranks, as the configuration says", () => {
+test("the global batch is fixed or grows with the ranks, as configured", () => {
   const at = (training: Partial<RawConfig["training"]>, devices: number): number[] => {
     const c = resolveConfig(tinyRaw({ training: { global_batch: undefined, ...training } }), { devices });
     return [c.globalBatch, c.batchPerRank];
@@ -115,7 +116,7 @@ test("the global batch is kept or grows with the ranks, as the configuration say
   assert.deepEqual(at({ global_batch: 25 }, 3), [25, 9]);
 });
 
-test("a file: duplicate keys are refused, paths are relative to it, what is shown can be read again", () => {
+test("a file: duplicate keys are rejected, paths are relative to it, and the printed configuration can be read again", () => {
   const file = join(folder, "a.yaml");
   writeFileSync(file, "name: a\nname: b\n");
   assert.throws(() => readConfig(file), /a\.yaml.*unique/);
@@ -125,7 +126,7 @@ test("a file: duplicate keys are refused, paths are relative to it, what is show
   assert.deepEqual(checkConfig(JSON.parse(JSON.stringify(readConfig(file).raw)), "again"), readConfig(file).raw);
 });
 
-test("without evaluation nothing is held out, and what is shown can be read again", () => {
+test("without evaluation nothing is held out, and the printed configuration can be read again", () => {
   const silent = changed((raw) => {
     raw.training.evaluate = false;
     delete raw.data.test_limit;

@@ -9,6 +9,7 @@ import { parseDocument, stringify } from "yaml";
 import { z } from "zod";
 import { datasetNames } from "../data/index.js";
 
+/** A configuration is invalid; the message names the key and the remedy. */
 export class ConfigError extends WeftError {
   override name = "ConfigError";
 }
@@ -104,6 +105,7 @@ const schema = z.strictObject({
   logging: z.strictObject({ every_steps: count.default(256) }).prefault({}),
 });
 
+/** A validated configuration, as written in the file. */
 export type RawConfig = z.infer<typeof schema>;
 
 /** A validated configuration with derived values. */
@@ -200,6 +202,7 @@ export function checkConfig(raw: unknown, label: string): RawConfig {
   return parsed.data as RawConfig;
 }
 
+/** Command-line options that override the configuration. */
 export interface Overrides {
   devices?: number;
   data?: string;
@@ -244,7 +247,7 @@ export function resolveConfig(given: RawConfig, overrides: Overrides = {}, base 
   const batchPerRank = Math.ceil(globalBatch / parts);
   if (training.batch_per_rank !== undefined && training.batch_per_rank !== batchPerRank)
     throw new ConfigError(
-      `training.global_batch ${globalBatch} over ${ranks} ranks x ${training.accumulation} micro-steps makes ${batchPerRank} a rank, ` +
+      `training.global_batch ${globalBatch} over ${ranks} ranks x ${training.accumulation} micro-steps makes ${batchPerRank} per rank, ` +
         `but training.batch_per_rank says ${training.batch_per_rank}; keep one of the two`,
     );
   if (globalBatch < parts)
@@ -270,6 +273,7 @@ export function readConfig(file: string): { raw: RawConfig; base: string } {
   return { raw: checkConfig(document.toJS(), basename(file)), base: dirname(resolve(file)) };
 }
 
+/** Reads, validates and resolves a configuration file. */
 export const loadConfig = (file: string, overrides: Overrides = {}): Config => {
   const { raw, base } = readConfig(file);
   return resolveConfig(raw, overrides, base);

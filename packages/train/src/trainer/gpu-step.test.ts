@@ -1,5 +1,5 @@
-// A step of the trainer on a GPU is one graph launch: nothing is copied to and fro around it, whatever the precision. Against
-// a driver that writes its calls down.
+// A training step on a GPU is one graph launch without copies, in every precision. Tested with a driver that records
+// its calls.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -22,7 +22,7 @@ const [rows, length] = [4, 32];
 
 for (const compute of ["tf32", "bfloat16"] as const)
   for (const clip of [undefined, 1])
-    test(`${compute}${clip === undefined ? "" : ", clipped"}: the state stays where it is, a step is one launch`, () =>
+    test(`${compute}${clip === undefined ? "" : ", clipped"}: the state stays in place and a step is one launch`, () =>
       new FakeCuda().within((fake) => {
         const device = new weft.CudaDevice(0);
         weft.useDevice(device);
@@ -51,7 +51,7 @@ for (const compute of ["tf32", "bfloat16"] as const)
         fake.sequence();
         state = programs.whole(state, same);
         assert.deepEqual(fake.sequence(), ["cuGraphLaunch"]);
-        // A batch that is let go of after its step leaves its place to the next one, as the trainer has it.
+        // A batch that is freed after its step leaves its buffer to the next one, as in the trainer.
         const alike = (): string[] => {
           const packed = next();
           fake.sequence();
@@ -61,7 +61,7 @@ for (const compute of ["tf32", "bfloat16"] as const)
         };
         for (let i = 0; i < 3; i++) alike();
         assert.deepEqual(alike(), ["cuGraphLaunch"]);
-        // Batches that are kept come at ever new addresses: each is copied to where the graph reads it, and nothing else is.
+        // Retained batches have new addresses: each is copied to the graph's input, and nothing else is.
         const kept: weft.Tensor[] = [];
         const step = (): string[] => {
           kept.push(next());

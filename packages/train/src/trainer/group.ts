@@ -5,6 +5,7 @@ import { WeftError } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
 import type { Tensor } from "@weft/core/internal/tensor";
 
+/** The ranks of a run. */
 export interface RankGroup {
   readonly rank: number;
   readonly size: number;
@@ -25,6 +26,7 @@ export interface RankGroup {
   close(): void;
 }
 
+/** The group of a run with one rank. */
 export const singleRank: RankGroup = {
   rank: 0,
   size: 1,

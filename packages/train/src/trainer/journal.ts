@@ -42,7 +42,7 @@ export class Journal {
   constructor(
     /** Number of steps read together. */
     private readonly window: number,
-    private readonly write: (told: StepResult) => void,
+    private readonly write: (result: StepResult) => void,
   ) {}
 
   /** Starts timing: time from now on counts for the next steps. */
@@ -93,6 +93,6 @@ export class Journal {
   writeOut(all: boolean): void {
     if (this.#unwritten.length === 0) return;
     const now = this.#unwritten.splice(0, all ? this.#unwritten.length : writesPerStep);
-    for (const told of now) this.write(told);
+    for (const result of now) this.write(result);
   }
 }

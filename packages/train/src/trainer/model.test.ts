@@ -1,4 +1,4 @@
-// The model of a configuration: what a packed batch holds, how fresh tables are spread, that padding counts for nothing.
+// The model of a configuration: contents of a packed batch, initialization of tables, and padding without effect.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "@weft/core";
@@ -18,7 +18,7 @@ function pack(rows: { label: number; ids: number[] }[], length: number): weft.Te
   return weft.tensor(data, { shape: [rows.length, width], dtype: "int32" });
 }
 
-test("a packed batch comes apart into what was put in", () => {
+test("unpacking a batch returns what was packed", () => {
   assert.equal(Object.keys(columns).length, headColumns);
   const batch = unpackBatch(
     pack(
@@ -46,7 +46,7 @@ test("a packed batch comes apart into what was put in", () => {
   assert.deepEqual([batch.total.itemSync(), batch.stop.itemSync()], [2, 0]);
 });
 
-test("padding changes no logits; a row without tokens gives numbers", () => {
+test("padding changes no logits, and a row without tokens has finite logits", () => {
   const model = makeModel(tinyRaw(), 4, "float64");
   const params = model.init(weft.key(1));
   const rows = [
@@ -60,7 +60,7 @@ test("padding changes no logits; a row without tokens gives numbers", () => {
   assert.ok(short.isFinite().all().itemSync());
 });
 
-test("places without a token read and change no row of the table, wherever they point", () => {
+test("padding positions neither read nor update any row of the table", () => {
   const model = makeModel(tinyRaw(), 4, "float64");
   const params = model.init(weft.key(1));
   const packed = pack(
@@ -90,7 +90,7 @@ test("places without a token read and change no row of the table, wherever they 
   );
 });
 
-test("embedding_std spreads tokens and learned positions, and nothing else", () => {
+test("embedding_std scales token and position embeddings only", () => {
   const stds = (std: number): number[] => {
     const raw = tinyRaw({ model: { positions: "learned", embedding_std: std } });
     const { embedding, positions, classifier } = makeModel(raw, 4, "float32").init(weft.key(2));
@@ -102,7 +102,7 @@ test("embedding_std spreads tokens and learned positions, and nothing else", () 
   assert.equal(small[2], one[2]);
 });
 
-test("tf32: products of rounded operands, on devices that round; everything else as in float32", () => {
+test("tf32 rounds the operands of products on devices that support it; everything else is float32", () => {
   const before = weft.session().device;
   weft.setDevice("reference");
   try {
@@ -119,7 +119,7 @@ test("tf32: products of rounded operands, on devices that round; everything else
   }
 });
 
-test("which configurations compute in a half type", () => {
+test("half-precision configurations are recognized", () => {
   const of = (compute: "float32" | "tf32" | "float64" | "bfloat16" | "float16"): string | null =>
     halfOf(tinyRaw({ precision: { compute } }));
   assert.deepEqual(

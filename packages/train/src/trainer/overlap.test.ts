@@ -1,5 +1,5 @@
-// Where the sums over ranks stand in a compiled step: with buckets they are under way while the backward pass goes on, without
-// overlap nothing is sent before it is over. Read from the plan that devices run.
+// Position of the sums over ranks in a compiled step: with buckets they overlap the backward pass, without overlap they
+// start after it. Read from the schedule.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "@weft/core";
@@ -15,7 +15,7 @@ import { makeOptimizer } from "./optimizer.js";
 import { freshState, makeStepExecutables, type StepOptions } from "./step.js";
 import { tinyRaw } from "./testkit.js";
 
-/** Keeps the graph of the step, which is not run: there is no second rank. */
+/** Captures the graph of the step without running it: there is no second rank. */
 class Recorder extends weft.ReferenceDevice {
   step: { fn: GraphFn; donated: readonly boolean[] } | null = null;
   override compile(fn: GraphFn, options: CompileOptions = {}): Executable {
@@ -83,20 +83,20 @@ const placesOf = (steps: readonly ScheduleStep[]): { starts: number[]; finishes:
   };
 };
 
-test("buckets leave while the backward pass goes on, and are waited for after it", () => {
+test("buckets are sent during the backward pass and awaited after it", () => {
   const { starts, finishes, products } = placesOf(stepsOf(4000));
   assert.ok(starts.length > 3, `${starts.length} collectives`);
   const last = products.at(-1)!;
   const early = starts.filter((at) => at < last);
   assert.ok(early.length >= 2, `starts at ${starts.join(" ")}, the last product at ${last}`);
-  // Work between the start and the wait is what hides the communication.
+  // Work between start and wait hides the communication.
   early.forEach((from, k) => {
     const between = products.filter((at) => at > from && at < finishes[k]).length;
     assert.ok(between >= 1, `bucket ${k} has no product between its start (${from}) and its wait (${finishes[k]})`);
   });
 });
 
-test("without overlap nothing is sent before the backward pass is over", () => {
+test("without overlap nothing is sent before the backward pass ends", () => {
   const { starts, products } = placesOf(stepsOf(Number.POSITIVE_INFINITY));
   assert.equal(starts.length, 2, "the gradients, and the loss");
   assert.ok(starts.some((at) => at > products.at(-1)!));

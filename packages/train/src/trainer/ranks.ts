@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { trainSettings } from "../settings.js";
 import { TrainError } from "./errors.js";
 
+/** Options of `launchRanks`. */
 export interface RanksOptions {
   size: number;
   coresPerRank: number;
@@ -43,11 +44,11 @@ export function reportToParent(message: string): boolean {
 }
 
 /** Why a rank ended, from its stored error if there is one. */
-function reasonOf(code: number | null, signal: NodeJS.Signals | null, told: string, tail: string): string {
-  if (existsSync(told)) return `says: ${readFileSync(told, "utf8")}`;
+function reasonOf(code: number | null, signal: NodeJS.Signals | null, errorPath: string, tail: string): string {
+  if (existsSync(errorPath)) return `says: ${readFileSync(errorPath, "utf8")}`;
   const how = signal === null ? `ended with code ${code}` : `was ended by ${signal}`;
   const last = tail.trim() === "" ? "" : `: ${tail.trim().split("\n").slice(-3).join(" / ")}`;
-  return `${how}${last}; the others were stopped. --resume goes on from the last checkpoint`;
+  return `${how}${last}; the others were stopped. --resume continues from the last checkpoint`;
 }
 
 /** Runs all ranks. Rejects with one error when one of them fails. */
@@ -75,7 +76,7 @@ export async function launchRanks(options: RanksOptions): Promise<void> {
   const ends = Array.from({ length: size }, (_, rank) => {
     const own = cores.slice(rank * coresPerRank, (rank + 1) * coresPerRank);
     const pinned = enough ? ["taskset", "-c", own.join(","), ...command] : [...command];
-    const told = join(folder, `rank${rank}`);
+    const errorPath = join(folder, `rank${rank}`);
     const child = spawn(pinned[0], pinned.slice(1), {
       stdio: ["ignore", rank === 0 ? "inherit" : "ignore", rank === 0 ? "inherit" : "pipe"],
       env: {
@@ -84,7 +85,7 @@ export async function launchRanks(options: RanksOptions): Promise<void> {
         WEFT_WORLD_SIZE: String(size),
         WEFT_GROUP: group,
         WEFT_THREADS: String(coresPerRank),
-        [errorFile]: told,
+        [errorFile]: errorPath,
       },
     });
     children.push(child);
@@ -98,7 +99,7 @@ export async function launchRanks(options: RanksOptions): Promise<void> {
         resolve();
       });
       child.on("exit", (code, signal) => {
-        if (code !== 0) fail(`rank ${rank} of ${size} ${reasonOf(code, signal, told, tail)}`);
+        if (code !== 0) fail(`rank ${rank} of ${size} ${reasonOf(code, signal, errorPath, tail)}`);
         resolve();
       });
     });

@@ -8,7 +8,7 @@ import { RecordWriter } from "./records.js";
 
 const folder = scratch();
 
-test("a value that is not finite is left out of a record, because the format has no null", () => {
+test("a non-finite value is omitted from a record", () => {
   const writer = new RecordWriter([folder], 0, 0);
   writer.step({ step: 0, durationUs: 5, loss: Number.NaN, gradientNorm: Number.POSITIVE_INFINITY, samples: 8 }, 0);
   writer.write("epoch", { epoch: 1, seconds: 2, trainLoss: Number.NaN });

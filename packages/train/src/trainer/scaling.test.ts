@@ -1,5 +1,5 @@
-// Loss scaling: an overflow leaves the step out and halves the scale, a long streak doubles it, and what is trained is what
-// would have been trained without it.
+// Loss scaling: an overflow skips the step and halves the scale, a long streak doubles it, and training is otherwise
+// unchanged.
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -34,7 +34,7 @@ function packed(): weft.Tensor {
   return weft.tensor(data, { shape: [rows, width], dtype: "int32" });
 }
 
-/** The same logits with a gradient of the last bias a thousand times as large: gradients overflow before the loss does. */
+/** The same logits with a thousand times the gradient of the last bias: gradients overflow before the loss. */
 const steep = (model: ClassifierModel): ClassifierModel => ({
   ...model,
   logits: (params, batch, keys) => {
@@ -72,9 +72,9 @@ const flat = (state: TrainState): Record<string, number[]> =>
     Object.entries(nn.stateDict(state.params)).map(([n, t]) => [n, Array.from(t.dataSync() as Float32Array)]),
   );
 
-test("an overflow is left out and halves the scale until the gradients fit; then it trains as without a scale", () => {
+test("an overflow skips the step and halves the scale until gradients are finite; then training is as without a scale", () => {
   const batch = packed();
-  // Far beyond what float32 holds once it is multiplied with a gradient.
+  // Overflows float32 when multiplied with a gradient.
   const { programs, state: fresh } = start({ initial: 2 ** 127, dynamic: true });
   const before = flat(fresh);
   let state = fresh;
@@ -98,7 +98,7 @@ test("an overflow is left out and halves the scale until the gradients fit; then
   });
 });
 
-test("a scale that fits changes nothing but rounding; a fixed one that does not ends the run", () => {
+test("a scale without overflow changes rounding only; a fixed scale that overflows ends the run", () => {
   const batch = packed();
   const [plain, scaled] = [start(null), start({ initial: 2 ** 10, dynamic: true })];
   let [a, b] = [plain.state, scaled.state];
@@ -114,7 +114,7 @@ test("a scale that fits changes nothing but rounding; a fixed one that does not 
   assert.equal((log.dataSync() as Float32Array)[stepLog.good], 0);
 });
 
-test("half types through the trainer: near float32, the scale in the checkpoint, resumed as if nothing had happened", async () => {
+test("half-precision training is close to float32, and resumes with the scale of the checkpoint", async () => {
   const folder = scratch();
   const parts: Parts = { training: { epochs: 1 }, model: { dropout: 0 } };
   const full = await train(tiny(folder, "full", parts));

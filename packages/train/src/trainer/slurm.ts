@@ -1,6 +1,7 @@
 // Generates SLURM scripts for `weft train`, with one task per rank on one or several nodes: srun starts the ranks.
 import { ConfigError } from "./config.js";
 
+/** Options of `slurmScript`. */
 export interface SlurmOptions {
   name: string;
   /** The command after `weft train`: a configuration and its options, without --devices. */
@@ -29,6 +30,7 @@ function requireCount(name: string, value: number): void {
     throw new ConfigError(`slurm: ${name} must be a whole number above 0, got ${value}`);
 }
 
+/** Generates a SLURM script that trains with one task per rank. */
 export function slurmScript(options: SlurmOptions): string {
   const { name, command, nodes, ranksPerNode, cpusPerRank, gpusPerRank = 0, environment = {} } = options;
   requireCount("nodes", nodes);

@@ -158,13 +158,19 @@ export function makeStepExecutables(options: StepOptions): StepExecutables {
     const used = treeMap((g) => where(good, g, 0), clipped);
     const [params, inner] = optimizer.update(state.params, used, state.optimizer);
     const choose = <T>(stepped: T, before: T): T => treeMap((a, b) => where(good, a, b), stepped, before);
-    const told = stack([loss, norm, stops, good.cast(dtype), scale === null ? stops.mul(0).add(1) : scale.cast(dtype)]);
+    const results = stack([
+      loss,
+      norm,
+      stops,
+      good.cast(dtype),
+      scale === null ? stops.mul(0).add(1) : scale.cast(dtype),
+    ]);
     const row = arange(0, window, 1, { dtype: "int32" }).equal(place).unsqueeze(1);
     return {
       params: choose(params, state.params),
       optimizer: choose(inner, state.optimizer),
       halted: where(good, 0, 1).cast("int32"),
-      log: where(row, told.unsqueeze(0), state.log),
+      log: where(row, results.unsqueeze(0), state.log),
     };
   };
 

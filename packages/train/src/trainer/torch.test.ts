@@ -1,5 +1,4 @@
-// A model that PyTorch made: its state dict is loaded into the trainer's own programs; logits, loss, gradient norm and one
-// clipped AdamW step agree.
+// A PyTorch model's state dict loaded into the trainer: logits, loss, gradient norm and one clipped AdamW step agree.
 import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
 import * as weft from "@weft/core";

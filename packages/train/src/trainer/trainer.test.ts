@@ -1,5 +1,4 @@
-// One rank: it learns, the same seed gives the same curve, an interruption changes nothing, accumulation and buckets mean what
-// they say, and what goes wrong is named.
+// Training on one rank: it learns, is reproducible, resumes exactly, accumulates gradients, and reports errors.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -27,7 +26,7 @@ function checked(schema: typeof recordSchema | typeof runFileSchema, text: strin
   return value;
 }
 
-/** The records of a run. Records and run.json must match their schemas, without further fields. */
+/** The records of a run. Records and run.json must match their schemas exactly. */
 function lines(name: string): Record<string, unknown>[] {
   checked(runFileSchema, readFileSync(join(folder, name, "run.json"), "utf8"));
   return readFileSync(join(folder, name, "rank0.jsonl"), "utf8")
@@ -36,7 +35,7 @@ function lines(name: string): Record<string, unknown>[] {
     .map((line) => checked(recordSchema, line));
 }
 
-test("it learns; metrics.csv and the records say what happened", async () => {
+test("training reduces the loss; metrics.csv and the records are complete", async () => {
   const { epochs, losses, steps } = await run("learns", {
     training: { epochs: 6 },
     data: { loaders: 1, train_limit: 800 },
@@ -87,32 +86,32 @@ test("it learns; metrics.csv and the records say what happened", async () => {
   assert.deepEqual(checkpointSteps(join(folder, "learns")), [200, 240], "the last two are kept");
 });
 
-test("epochs are judged by rows held out of the training split, the end by the test split, once", async () => {
+test("epochs are evaluated on held-out training rows, and the test split once at the end", async () => {
   const data = { validation: 0.2, train_limit: 200, test_limit: 60 };
   const result = await run("held", { data, training: { epochs: 3 } });
-  const { test: told, workload } = JSON.parse(readFileSync(join(folder, "held", "run.json"), "utf8")) as {
+  const { test: recorded, workload } = JSON.parse(readFileSync(join(folder, "held", "run.json"), "utf8")) as {
     test: { accuracy: number };
     workload: { datasetSamples: number };
   };
   assert.equal(workload.datasetSamples, 160, "a fifth is held out");
   assert.equal(result.steps, 3 * 8);
-  assert.deepEqual(told, result.test);
-  // 40 held rows and 60 test rows: the accuracies are shares of these.
+  assert.deepEqual(recorded, result.test);
+  // 40 held-out rows and 60 test rows: accuracies are multiples of these shares.
   for (const { valAccuracy } of result.epochs) assert.ok(Number.isInteger(Math.round(valAccuracy! * 40 * 1e6) / 1e6));
   assert.ok(Number.isInteger(Math.round(result.test!.accuracy * 60 * 1e6) / 1e6));
-  // The whole training split and the test split after each epoch: more samples, another curve, no word at the end.
+  // All training rows, and the test split after each epoch: another curve and no final evaluation.
   const without = await run("none-held", { data: { ...data, validation: 0 }, training: { epochs: 3 } });
   assert.equal(without.steps, 3 * 10);
   assert.equal(without.test, null);
   assert.notDeepEqual(without.losses.slice(0, 8), result.losses.slice(0, 8));
-  // Another part cannot be mixed in half-way.
+  // A run cannot be resumed with another held-out part.
   await assert.rejects(
     run("held", { data: { ...data, validation: 0.3 }, training: { epochs: 4 } }, { resume: true }),
     /training data or the tokenizer differ/,
   );
 });
 
-test("the same seed gives the same curve, another one another; loaders change nothing", async () => {
+test("the same seed gives the same curve for any number of loaders, another seed another curve", async () => {
   const [a, b, c] = [
     await run("same-a"),
     await run("same-b", { data: { loaders: 2 } }),
@@ -126,7 +125,7 @@ test("the same seed gives the same curve, another one another; loaders change no
   );
 });
 
-test("results that are read a window at a time are those that are read at once; a bad step is still named", async () => {
+test("results read per window equal those read per step, and a non-finite step is still named", async () => {
   const parts: Parts = { checkpoint: { every_steps: 5 } };
   const [once, windowed] = [await run("read-1", parts), await run("read-7", parts, { readEvery: 7 })];
   assert.deepEqual(windowed.losses, once.losses);
@@ -147,13 +146,13 @@ test("results that are read a window at a time are those that are read at once; 
   assert.equal(await stepOf("steep-7", { readEvery: 7 }), named);
 });
 
-test("a stop writes a checkpoint, and the resumed run has the curve of one that never stopped", async () => {
+test("a stopped run writes a checkpoint and resumes with the same curve", async () => {
   const parts: Parts = { data: { length_buckets: [16, 32] }, optimizer: { schedule: "cosine" } };
   const whole = await run("whole", parts);
   const abort = new AbortController();
   const stopped = await run("cut", parts, { signal: abort.signal, onStep: (e) => e.step === 7 && abort.abort() });
   assert.deepEqual([stopped.status, stopped.steps], ["stopped", 8]);
-  await assert.rejects(run("cut", parts), /holds a run already \(step 8\); go on with --resume/);
+  await assert.rejects(run("cut", parts), /holds a run already \(step 8\); continue it with --resume/);
   await assert.rejects(
     run("cut", { ...parts, seed: 1 }, { resume: true }),
     /cannot be resumed .* seed or precision differ/,
@@ -175,14 +174,14 @@ test("a stop writes a checkpoint, and the resumed run has the curve of one that 
   );
 });
 
-test("accumulated micro-steps are the whole batch; an uneven tail weighs what it holds", async () => {
+test("accumulated micro-steps equal the whole batch, also for an uneven last batch", async () => {
   const double: Parts = { precision: { compute: "float64" }, model: { dropout: 0.1 } };
   const whole = await run("acc-1", double);
   const micro = await run("acc-4", { ...double, training: { accumulation: 3 } });
   whole.losses.forEach((loss, i) => {
     assert.ok(Math.abs(micro.losses[i] - loss) <= 1e-10 * loss, `step ${i}: ${micro.losses[i]}, ${loss}`);
   });
-  // 210 rows in steps of 20: the last one has 10.
+  // 210 rows in steps of 20: the last step has 10.
   const steps = lines("acc-4").filter((r) => r.type === "step");
   assert.equal(steps[10].samples, 10);
 });
@@ -199,8 +198,8 @@ test("pre-norm and learned positions train too", async () => {
   assert.ok(names.includes("positions.weight") && names.includes("encoder.norm.weight"));
 });
 
-test("ranks that work on the same samples are found out at the end of the epoch", async () => {
-  // Two ranks that both believe to be rank 0, as in the study that trained every rank on everything.
+test("ranks that train on the same samples are detected at the end of the epoch", async () => {
+  // Two ranks that both act as rank 0 and train on the same samples.
   const both: RankGroup = { ...singleRank, size: 2, sum: (t) => t.add(t), gather: (t) => weft.concat([t, t]) };
   const config = { ...tiny(folder, "twice"), ranks: 2, batchPerRank: 10 };
   await assert.rejects(
@@ -209,7 +208,7 @@ test("ranks that work on the same samples are found out at the end of the epoch"
   );
 });
 
-test("a limit on steps: the epoch says how much of it was taken; nothing to resume is stepLog", async () => {
+test("with a step limit the epoch reports its steps; resuming without a run is noted", async () => {
   const notes: string[] = [];
   const epochs: number[][] = [];
   await train(tiny(folder, "limited", { training: { epochs: 2, global_batch: 20, max_steps: 14 } }), {
@@ -231,7 +230,7 @@ test("a limit on steps: the epoch says how much of it was taken; nothing to resu
   );
 });
 
-test("bad input: a batch larger than the data, an empty data set, an unknown place", async () => {
+test("a batch larger than the data, an empty data set and a missing path are errors", async () => {
   await assert.rejects(
     run("bad-1", { training: { global_batch: 500 } }),
     /training\.global_batch 500 is larger than the data set of 210 rows/,
@@ -248,7 +247,7 @@ test("bad input: a batch larger than the data, an empty data set, an unknown pla
   assert.equal(existsSync(join(folder, "bad-1")), false, "nothing is left behind");
 });
 
-test("a loss that is no number: the step, the first bad tensor, and the last good checkpoint stays", async () => {
+test("a non-finite loss names the step and the first non-finite tensor, and keeps the last checkpoint", async () => {
   const parts: Parts = {
     checkpoint: { every_steps: 4 },
     optimizer: { type: "sgd", learning_rate: 1e20, warmup_steps: 0 },
@@ -257,7 +256,7 @@ test("a loss that is no number: the step, the first bad tensor, and the last goo
     run("nan", parts),
     /step \d+: the loss is .*the first bad tensor is .*There is no checkpoint yet.*smaller learning_rate/s,
   );
-  // The parameters of a good checkpoint, one of them spoilt: the step that reads it is named, and so is the tensor.
+  // One parameter of a good checkpoint is corrupted: the error names the step and the tensor.
   await run("nan-2", { training: { max_steps: 11 }, checkpoint: { every_steps: 4 } });
   const found = findCheckpoint(join(folder, "nan-2"))!;
   const file = join(found.folder, "model.safetensors");
@@ -271,7 +270,7 @@ test("a loss that is no number: the step, the first bad tensor, and the last goo
   assert.equal(lines("nan-2").at(-1)?.status, "failed");
 });
 
-test("a damaged checkpoint is passed over for the one before", async () => {
+test("a damaged checkpoint is skipped in favor of the previous one", async () => {
   await run("damaged", { checkpoint: { keep: 3 } });
   const place = join(folder, "damaged", "checkpoints");
   const newest = readdirSync(place).sort().at(-1)!;
@@ -279,11 +278,11 @@ test("a damaged checkpoint is passed over for the one before", async () => {
   const notes: string[] = [];
   const { steps } = await run("damaged", { checkpoint: { keep: 3 } }, { resume: true, onNote: (n) => notes.push(n) });
   assert.equal(steps, 22);
-  assert.match(notes.join("\n"), /passed over a damaged checkpoint/);
+  assert.match(notes.join("\n"), /skipped a damaged checkpoint/);
   rmSync(place, { recursive: true });
 });
 
-test("a full disk while a checkpoint is written: the old one survives and can be resumed", () => {
+test("a full disk while writing a checkpoint leaves the previous one intact", () => {
   const script = `
     import { train } from ${JSON.stringify(fileURLToPath(new URL("./trainer.js", import.meta.url)))};
     import { tiny } from ${JSON.stringify(fileURLToPath(new URL("./testkit.js", import.meta.url)))};
@@ -294,7 +293,7 @@ test("a full disk while a checkpoint is written: the old one survives and can be
       encoding: "utf8",
     });
   assert.match(go(5, "").stdout, /steps 5/);
-  // Files of at most 8 KiB: the system refuses the rest of the write, as a full disk does. A model has 24 KiB here.
+  // Limits files to 8 KiB, so that writing the 24 KiB model fails as on a full disk.
   const full = go(10, "ulimit -f 8;");
   assert.equal(full.status, 1, full.stdout + full.stderr);
   assert.match(full.stdout, /the checkpoint of step 10 could not be written: .*the one of step 5 is untouched/);

@@ -46,6 +46,7 @@ import {
 } from "./step.js";
 import { StepTape } from "./tape.js";
 
+/** Progress of a run after a step. */
 export interface TrainEvent {
   epoch: number;
   epochs: number;
@@ -55,6 +56,7 @@ export interface TrainEvent {
   samplesPerSecond: number;
 }
 
+/** Options of `train`. */
 export interface TrainOptions {
   group?: RankGroup;
   resume?: boolean;
@@ -72,6 +74,7 @@ export interface TrainOptions {
   onNote?: (text: string) => void;
 }
 
+/** Result of a run. */
 export interface TrainResult {
   status: "done" | "stopped";
   steps: number;
@@ -110,6 +113,11 @@ async function openSets(config: Config): Promise<Sets> {
 const resumeKey = (config: { model: unknown; optimizer: unknown; seed: number; precision: unknown }): string =>
   JSON.stringify([config.model, config.optimizer, config.seed, config.precision]);
 
+/**
+ * Trains the model of a configuration on this rank.
+ *
+ * @returns status, losses and evaluations of the run.
+ */
 export async function train(config: Config, options: TrainOptions = {}): Promise<TrainResult> {
   const run = await Run.open(config, options);
   try {
@@ -179,7 +187,7 @@ class Run {
       bucketBytes: config.distributed.overlap ? config.distributed.bucket_mb * 2 ** 20 : Number.POSITIVE_INFINITY,
     };
     this.#programs = makeStepExecutables(this.#steps);
-    this.#journal = new Journal(this.#window, (told) => this.#write(told));
+    this.#journal = new Journal(this.#window, (result) => this.#write(result));
     this.#samples = new SampleCounter(trainSet.rows, this.group, (indexHash) =>
       this.#records.write("facts", { facts: { indexHash } }),
     );
@@ -206,7 +214,7 @@ class Run {
     const found = findCheckpoint(config.output);
     if (found !== null && options.resume !== true)
       throw new TrainError(
-        `${config.output} holds a run already (step ${found.progress.step}); go on with --resume, or name another folder with --output`,
+        `${config.output} holds a run already (step ${found.progress.step}); continue it with --resume, or name another folder with --output`,
       );
     const { params, optimizer } = this.#fresh();
     if (found === null) {
@@ -358,7 +366,7 @@ class Run {
     }
     if (this.#stopped) {
       await this.#save();
-      this.#note(`stopped at step ${this.#progress.step}; a checkpoint is written, --resume goes on from it`);
+      this.#note(`stopped at step ${this.#progress.step}; a checkpoint is written, --resume continues from it`);
     }
     const test = this.#stopped || this.sets.test === null ? null : this.#evaluate(this.sets.test);
     this.#end(this.#stopped ? "canceled" : "ok", test === null ? {} : { test });

@@ -22,19 +22,10 @@ import {
   whole,
 } from "../../compile/index.js";
 import { fewestSmall, type KernelWork, opCost, smallProduct } from "../../cost/index.js";
-import {
-  type DType,
-  dtypes,
-  InternalError,
-  isComplex,
-  isOp,
-  type Node,
-  numel,
-  outputAvals,
-  stridesOf,
-} from "../../graph/index.js";
+import { type DType, InternalError, isComplex, type Node, numel, outputAvals, stridesOf } from "../../graph/index.js";
 import type { KernelInfo } from "../contract.js";
 import { bytesReceived, describe, membersOf } from "../group/descriptor.js";
+import { libraryCall } from "./library-calls.js";
 import { abiSource } from "./native/abi.js";
 import { preludeSource } from "./native/prelude.js";
 
@@ -293,48 +284,11 @@ class ProgramWriter {
   }
 
   #library(plan: Schedule, node: Node): string {
-    const input = (i: number): string => this.#operand(plan, node.inputs[i]);
-    const output = (i = 0): string => this.#at(plan, node, i);
-    const { shape, dtype } = node.inputs[0];
-    const code = matrixCode[dtype] ?? 0;
-    const batch = numel(shape.slice(0, -2));
-    const [rows, columns] = shape.slice(-2);
-    if (isOp(node, "cumsum")) {
-      const { axis, reverse } = node.attrs;
-      const [outer, n, inner] = [numel(shape.slice(0, axis)), shape[axis], numel(shape.slice(axis + 1))];
-      return `rt->cumsum(${dtypes.indexOf(dtype)}, ${outer}, ${n}, ${inner}, ${Number(reverse)}, ${input(0)}, ${output()}, threads);`;
-    }
-    if (isOp(node, "argsort")) {
-      const n = shape[shape.length - 1];
-      return `rt->argsort(${dtypes.indexOf(dtype)}, ${numel(shape.slice(0, -1))}, ${n}, ${Number(node.attrs.descending)}, ${input(0)}, (int32_t*)${output()}, threads);`;
-    }
-    if (isOp(node, "scatterAdd")) {
-      const { axis, batch: shared } = node.attrs;
-      const sizes = [
-        numel(shape.slice(0, shared)),
-        numel(shape.slice(shared, axis)),
-        shape[axis],
-        numel(shape.slice(axis + 1)),
-      ];
-      const count = numel(node.inputs[1].shape.slice(shared));
-      const base = isZeroBase(node, node.inputs[0]) ? "NULL" : input(0);
-      return `rt->scatter_add(${dtypes.indexOf(dtype)}, ${sizes.join(", ")}, ${count}, ${base}, (const int32_t*)${input(1)}, ${input(2)}, ${output()}, threads);`;
-    }
-    if (isOp(node, "cholesky")) return `rt->cholesky(${code}, ${batch}, ${rows}, ${input(0)}, ${output()});`;
-    if (isOp(node, "det")) return `rt->det(${code}, ${batch}, ${rows}, ${input(0)}, ${output()});`;
-    if (isOp(node, "eigh")) return `rt->eigh(${code}, ${batch}, ${rows}, ${input(0)}, ${output(0)}, ${output(1)});`;
-    if (isOp(node, "qr"))
-      return `rt->qr(${code}, ${batch}, ${rows}, ${columns}, ${input(0)}, ${output(0)}, ${output(1)});`;
-    if (isOp(node, "svd"))
-      return `rt->svd(${code}, ${batch}, ${rows}, ${columns}, ${input(0)}, ${output(0)}, ${output(1)}, ${output(2)});`;
-    const k = node.shape[node.shape.length - 1];
-    if (isOp(node, "solve"))
-      return `rt->solve(${code}, ${batch}, ${rows}, ${k}, ${input(0)}, ${input(1)}, ${output()});`;
-    if (isOp(node, "triangularSolve")) {
-      const flags = [node.attrs.lower, node.attrs.adjoint, node.attrs.unit].map(Number).join(", ");
-      return `rt->triangular_solve(${code}, ${batch}, ${rows}, ${k}, ${flags}, ${input(0)}, ${input(1)}, ${output()});`;
-    }
-    throw new InternalError(`the CPU device has no code for ${node.op}`);
+    return libraryCall(node, {
+      code: matrixCode[node.inputs[0].dtype] ?? 0,
+      input: (i) => this.#operand(plan, node.inputs[i]),
+      output: (i = 0) => this.#at(plan, node, i),
+    });
   }
 
   #collectiveStep(plan: Schedule, { node, phase }: Extract<ScheduleStep, { kind: "collective" }>): string {

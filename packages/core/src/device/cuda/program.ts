@@ -3,7 +3,6 @@
 import {
   type BatchDim,
   contiguousOperand,
-  isZeroBase,
   kernelBytes,
   type LibraryEpilogue,
   type Location,
@@ -20,10 +19,7 @@ import {
 import { opCost } from "../../cost/index.js";
 import {
   bytesOf,
-  type DType,
   InternalError,
-  isComplex,
-  isOp,
   makeStorage,
   type Node,
   numel,
@@ -38,11 +34,12 @@ import { stagedCollective } from "./collective.js";
 import { compileCuda } from "./compiler.js";
 import { CudaBuffer, type CudaContext } from "./context.js";
 import { result64 } from "./driver.js";
+import { issueLibraryOp } from "./library-calls.js";
 import { libraryKernels } from "./native/library.js";
 import { linalgKernels } from "./native/linalg.js";
 import { cudaPrelude } from "./native/prelude.js";
 import type { CublasProduct, Products } from "./products.js";
-import { type LibraryCalls, launchScatter, launchSort } from "./scatter-sort.js";
+import type { LibraryCalls } from "./scatter-sort.js";
 import { isSolverOp, LinearAlgebra } from "./solver.js";
 import { type ProgramText, writeCudaProgram } from "./source.js";
 
@@ -52,20 +49,6 @@ export interface Addresses {
   outputs: readonly number[];
   scratch: number;
 }
-
-/** Storage names of the library kernels. */
-const kernelDType: Record<DType, string> = {
-  bool: "u8",
-  uint8: "u8",
-  int32: "i32",
-  int64: "i64",
-  float16: "f16",
-  bfloat16: "bf16",
-  float32: "f32",
-  float64: "f64",
-  complex64: "f32",
-  complex128: "f64",
-};
 
 /** Launches kernels with packed arguments in one reused block of memory. */
 export class Launcher {
@@ -524,37 +507,14 @@ export class CudaProgram {
 
   #library(plan: Schedule, step: ProductStep, addresses: Addresses): void {
     const { node } = step;
-    const workspace = addresses.scratch + step.workspace;
-    const input = (i: number): number => this.#operand(plan, node.inputs[i], addresses);
-    const output = this.#at(plan, node, addresses);
-    const { shape, dtype } = node.inputs[0];
-    const parts = isComplex(dtype) ? 2 : 1;
-    const fn = (name: string): number => libraryFunction(this.context, `${name}_${kernelDType[dtype]}`);
     if (numel(outputAvals(node)[0].shape) === 0) return;
-    if (isOp(node, "cumsum")) {
-      const { axis, reverse } = node.attrs;
-      const [outer, n, inner] = [numel(shape.slice(0, axis)), shape[axis], numel(shape.slice(axis + 1)) * parts];
-      const lines = outer * inner;
-      this.launcher.launch(fn("w_cumsum"), [Math.ceil(lines / 256), 1], 256, [
-        input(0),
-        output,
-        lines,
-        n,
-        inner,
-        Number(reverse),
-      ]);
-    } else if (isOp(node, "argsort")) {
-      launchSort(node, kernelDType[dtype], { x: input(0), out: output, workspace }, this.#calls);
-    } else if (isOp(node, "scatterAdd")) {
-      const base = isZeroBase(node, node.inputs[0]) ? 0 : input(0);
-      launchScatter(
-        node,
-        kernelDType[dtype],
-        { base, indices: input(1), updates: input(2), out: output, workspace },
-        this.#calls,
-      );
-    } else if (isSolverOp(node.op)) this.#linearAlgebra(plan, node, addresses);
-    else throw new InternalError(`the CUDA device has no code for ${node.op}`);
+    issueLibraryOp(node, {
+      input: (i) => this.#operand(plan, node.inputs[i], addresses),
+      output: this.#at(plan, node, addresses),
+      workspace: addresses.scratch + step.workspace,
+      kernels: this.#calls,
+      linearAlgebra: () => this.#linearAlgebra(plan, node, addresses),
+    });
   }
 
   /** By the vendor's solvers, or on the host where they are missing. */

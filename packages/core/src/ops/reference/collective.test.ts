@@ -116,7 +116,7 @@ test("exchange moves boxes, several between one pair, and leaves zeros elsewhere
   );
 });
 
-test("the reference evaluation asks its group, inside loops too, and refuses without one", () => {
+test("the evaluator calls its group, also inside loops, and throws without one", () => {
   const carry = build.input([2], "float32");
   const x = build.input([2], "float32");
   const total = make("collective", [build.add(carry, x)], attrsOf("allReduce", 1, [2]));
@@ -143,7 +143,7 @@ test("the reference evaluation asks its group, inside loops too, and refuses wit
   assert.throws(() => evaluate(fn, args), /allReduce #0 runs on a device that is in no group/);
 });
 
-test("the verifier refuses collectives that do not fit", () => {
+test("the verifier rejects invalid collectives", () => {
   const bad = (attrs: Attrs, shape: Shape, reason: RegExp, dtype: DType = "float32"): void =>
     assert.throws(() => graphOf(attrs, shape, dtype), reason);
   bad(attrsOf("allReduce", 3, [2]), [2], /rank 3 is in none of the groups/);
@@ -158,7 +158,7 @@ test("the verifier refuses collectives that do not fit", () => {
   bad(attrsOf("exchange", 0, [2], { receives: [{ rank: 1, start: [1], stop: [3] }] }), [2], /not a box of \[2\]/);
 });
 
-test("keys and prints tell collectives apart", () => {
+test("keys and printed graphs distinguish collectives", () => {
   const a = graphOf(attrsOf("allReduce", 0, [2]), [2]);
   assert.equal(structuralKey(a), structuralKey(graphOf(attrsOf("allReduce", 0, [2]), [2])));
   for (const other of [
@@ -182,7 +182,7 @@ test("keys and prints tell collectives apart", () => {
   assert.deepEqual(membersOf(gather), [1, 4]);
 });
 
-test("gradients and maps of collectives are refused in words", () => {
+test("gradients and vmap of collectives throw clear errors", () => {
   assert.throws(() => vjpRules.collective({} as never, [], []), /differentiate the function first/);
   assert.throws(() => batchRules.collective({} as never), /map the function first/);
 });

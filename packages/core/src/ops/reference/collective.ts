@@ -1,5 +1,5 @@
-// What collectives compute, for all members of a group at once: the oracle for every process group. Knows nothing of
-// processes; who has all operands in one place (tests, groups inside one process) calls it directly.
+// Semantics of collectives, for all members of a group at once: the oracle of every process group. Tests and in-process groups,
+// which have all operands in one place, call it directly.
 import { bytesOf, InternalError, makeStorage, type Node, numel, type OpAttrs, type Shape } from "../../graph/index.js";
 import { movementRules } from "./movement.js";
 import { reduceRules } from "./reduce.js";
@@ -17,7 +17,7 @@ function joined(parts: readonly Value[], axis: number): Value {
   return movementRules.concat(parts, { attrs: { axis } } as Node<"concat">) as Value;
 }
 
-/** Reduces operands of one shape in the order given. */
+/** Reduces operands of one shape in the given order. */
 function reduced(fn: Attrs["fn"], operands: readonly Value[]): Value {
   const { shape, dtype } = operands[0];
   const stacked = joinBlocks(dtype, [operands.length, ...shape], operands);
@@ -102,7 +102,7 @@ const rules: { [K in Attrs["kind"]]: (attrs: readonly Attrs[], operands: readonl
   exchange: (attrs, operands) => operands.map((_, member) => exchanged(member, attrs, operands)),
 };
 
-/** The results of all members of one group from their operands, both in the group's order. */
+/** Results of all members of a group from their operands, both in the order of the group. */
 export function combine(attrs: readonly Attrs[], operands: readonly Value[]): Value[] {
   const results = rules[attrs[0].kind](attrs, operands);
   results.forEach((value, i) => {
@@ -116,12 +116,12 @@ export function combine(attrs: readonly Attrs[], operands: readonly Value[]): Va
 
 const bytesView = ({ data }: Value): Uint8Array => new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 
-/** One device's result of a collective, by the group that it belongs to. */
+/** One device's result of a collective, through its group. */
 export function callGroup(group: CollectiveGroup | null, attrs: Attrs, input: Value): Value {
   if (group === null)
     throw new InternalError(`${attrs.kind} #${attrs.sequence} runs on a device that is in no group of devices`);
   const output: Value = { shape: attrs.shape, dtype: attrs.dtype, data: makeStorage(attrs.dtype, numel(attrs.shape)) };
-  // A copy where the operand is a view of something larger: the other side reads whole arrays.
+  // Copies a view of a larger array, because the other side reads whole arrays.
   group.collective(attrs, bytesView(block(input, 0, input.shape)), bytesView(output), input.shape);
   return output;
 }

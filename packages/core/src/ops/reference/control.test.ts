@@ -41,7 +41,7 @@ function recurrence(length: number, reverse: boolean): GraphFn {
   };
 }
 
-test("scan carries state and stacks what each step gives", () => {
+test("scan carries state and stacks the results of the steps", () => {
   const args = [tensor([], [2]), tensor([], [1]), tensor([3], [10, 20, 30])];
   const [last, states] = evaluate(recurrence(3, false), args);
   assert.deepEqual(numbers(last), [((1 * 2 + 10) * 2 + 20) * 2 + 30]);
@@ -93,7 +93,7 @@ test("a parameter may be any node; what lies below it is not evaluated", () => {
   assert.deepEqual(numbers(evaluate(fn, [tensor([], [3])])[0]), [9]);
 });
 
-test("values that nobody supplied, or of the wrong kind, are internal errors", () => {
+test("missing or mistyped values are internal errors", () => {
   const x = param([2]);
   assert.throws(() => evaluate({ params: [], outputs: [x] }, []), /input %\d+ is supplied from outside/);
   const held = node("data", [], { shape: [], dtype: "float32" }, aval([]));

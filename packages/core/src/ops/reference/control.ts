@@ -1,14 +1,14 @@
-// Leaves, identities, and ops that hold a function: how values enter a graph and how bodies run.
+// Leaves, identities, and ops that contain a function.
 import { type GraphFn, InternalError, type Node, type OpAttrs } from "../../graph/index.js";
 import { block, forEachIndex, fromComplexes, fromReals, joinBlocks, type ReferenceRules, type Value } from "./value.js";
 
-/** A collective that a function waits at, with this device's operand; it goes on with its result. */
+/** A collective that evaluation waits at, with this device's operand; evaluation resumes with the result. */
 export interface Waiting {
   attrs: OpAttrs["collective"];
   input: Value;
 }
 
-/** Values by and by: the evaluation stops at every collective. */
+/** Incremental evaluation, which stops at every collective. */
 export type EvaluationSteps = Generator<Waiting, Value[], Value>;
 export type Evaluate = (fn: GraphFn, args: readonly Value[]) => EvaluationSteps;
 
@@ -51,7 +51,7 @@ type LeafOp = "input" | "data" | "const" | "iota" | "alias" | "barrier" | "pin" 
 export type ControlOp = "scan" | "custom" | "collective";
 type ControlRule<K extends ControlOp> = (inputs: readonly Value[], node: Node<K>) => EvaluationSteps;
 
-/** `evaluate` is handed in because it needs this table itself. */
+/** `evaluate` is a parameter because it depends on this table. */
 export const controlRules = (evaluate: Evaluate): { [K in ControlOp]: ControlRule<K> } => ({
   scan: (inputs, node) => scan(inputs, node, evaluate),
   custom: (inputs, { attrs }) => evaluate(attrs.body, inputs),

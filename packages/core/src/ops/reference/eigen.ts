@@ -39,8 +39,8 @@ function rotateRows(a: Matrix, p: number, q: number, { cos, sin, unit }: Rotatio
 const maxSweeps = 100;
 
 /**
- * Turns a vector so that its largest component is real and positive. Of components that are equal up to rounding the
- * first one counts, so that devices of less precision agree on which one it is.
+ * Rotates the phase of a vector so that its largest component is real and positive. Of components that are equal up to rounding,
+ * the first one counts, so that less precise devices choose the same one.
  */
 function turned(vector: readonly c.Complex[]): c.Complex[] {
   const sizes = vector.map(c.abs);

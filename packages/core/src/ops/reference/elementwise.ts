@@ -1,4 +1,4 @@
-// Elementwise ops. One row a function: its value on doubles, on complex numbers and on integers, where it has one.
+// Elementwise ops. One row per function: its value on doubles, complex numbers and integers, where defined.
 import {
   type BinaryFn,
   type DType,
@@ -39,7 +39,7 @@ type Complex = c.Complex;
 interface UnaryRow {
   real?(x: number): number;
   complex?(z: Complex): Complex;
-  /** Exact version for bool and integers; where absent, they go through `real`. */
+  /** Exact version for bool and integers; if absent, they are converted to doubles. */
   integer?(x: bigint): bigint;
 }
 
@@ -74,7 +74,7 @@ const unaryTable: Record<UnaryFn, UnaryRow> = {
   tanh: { real: Math.tanh, complex: c.tanh },
   erf: { real: erf },
   erfc: { real: erfc },
-  // On bool -1 - x would be "not zero" for both values; `unary` treats that case on its own.
+  // On bool, -1 - x would be nonzero for both values; `unary` handles this case.
   not: { integer: (x) => -1n - x },
   isnan: { real: (x) => flag(Number.isNaN(x)), complex: (z) => asReal(flag(c.isNaNComplex(z))) },
   isfinite: { real: (x) => flag(Number.isFinite(x)), complex: (z) => asReal(flag(c.isFiniteComplex(z))) },

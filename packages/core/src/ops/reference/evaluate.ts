@@ -1,4 +1,4 @@
-// The table over all ops, and the walk that evaluates a whole function with it.
+// The table of all ops, and the evaluator of functions.
 import {
   functionOrder,
   type GraphFn,
@@ -19,7 +19,7 @@ import { randomRules } from "./random.js";
 import { reduceRules } from "./reduce.js";
 import { type CollectiveGroup, hasAval, type ReferenceRule, type ReferenceRules, type Value } from "./value.js";
 
-/** Ops that compute by themselves. */
+/** Ops that depend only on their operands. */
 export const referenceRules: ReferenceRules<Exclude<OpName, ControlOp>> = {
   ...leafRules,
   ...elementwiseRules,
@@ -45,7 +45,7 @@ function checkResults(node: Node, results: readonly Value[]): void {
   }
 }
 
-/** Runs a function on host values; collectives are done by the group that this device is a member of. */
+/** Evaluates a function on host values; the device's group runs collectives. */
 export function evaluate(fn: GraphFn, args: readonly Value[], group: CollectiveGroup | null = null): Value[] {
   const run = evaluateSteps(fn, args);
   let at = run.next();

@@ -1,4 +1,4 @@
-// The reference value of every op, in plain TypeScript: slow, obviously right, the oracle for every device.
+// Reference semantics of every op in plain TypeScript: slow and simple, the oracle of every device.
 
 export { combine, membersOf } from "./collective.js";
 export { type Complex, complex } from "./complex.js";

@@ -71,7 +71,7 @@ test("float32 scatterAdd accumulates in double", () => {
   assert.deepEqual(numbers(sum), [Math.fround(2 ** 25 + 1001)]);
 });
 
-test("argsort is stable and takes NaN for the largest", () => {
+test("argsort is stable and sorts NaN last", () => {
   const x = tensor([2, 5], [3, nan, 1, 3, -inf, 0, -0, nan, nan, inf]);
   const order = (descending: boolean) => numbers(runOne("argsort", { descending }, [x], aval([2, 5], "int32")));
   assert.deepEqual(order(false), [4, 2, 0, 3, 1, 0, 1, 4, 2, 3]);
@@ -81,7 +81,7 @@ test("argsort is stable and takes NaN for the largest", () => {
   assert.equal(runOne("argsort", { descending: false }, [tensor([2, 0], [])], aval([2, 0], "int32")).data.length, 0);
 });
 
-test("argmax and argmin take the first best, and a NaN before all", () => {
+test("argmax and argmin return the first extremum, or the first NaN", () => {
   const x = tensor([3, 4], [1, 5, 5, 2, 4, nan, 9, nan, -1, -1, 0, 0]);
   const best = (fn: "argmax" | "argmin", axis: number, shape: Shape) =>
     numbers(runOne("argreduce", { fn, axis }, [x], aval(shape, "int32")));

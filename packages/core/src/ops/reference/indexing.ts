@@ -1,4 +1,4 @@
-// Ops that choose positions by data: gather, scatterAdd, and the orders argsort, argmax and argmin.
+// Ops whose positions depend on data: gather, scatterAdd, argsort, argmax and argmin.
 import { InternalError, isComplex, makeStorage, numel, range, type Shape, withoutAxes } from "../../graph/index.js";
 import * as c from "./complex.js";
 import {
@@ -25,10 +25,10 @@ function gatherLayout(x: Shape, indices: Shape, axis: number, batch: number) {
   const shape = [...x.slice(0, axis), ...chosen, ...x.slice(axis + 1)];
   return {
     shape,
-    /** The position in `indices` that decides about a position of the gathered tensor. */
+    /** Position in `indices` for a position of the gathered tensor. */
     decider: (index: readonly number[]): number =>
       linearIndex(indices, [...index.slice(0, batch), ...index.slice(axis, axis + chosen.length)]),
-    /** The position in x, when the index there says `picked`. */
+    /** Position in x for the index `picked`. */
     source: (index: readonly number[], picked: number): number =>
       linearIndex(x, [...index.slice(0, axis), picked, ...index.slice(axis + chosen.length)]),
   };
@@ -77,7 +77,7 @@ function ordered(x: Value): (number | bigint)[] {
 
 const isNaNElement = (x: number | bigint): boolean => typeof x === "number" && Number.isNaN(x);
 
-/** Both orders are stable; NaN counts as larger than every number, as in PyTorch. */
+/** Both orders are stable; NaN is greater than every number, as in PyTorch. */
 function argsort(x: Value, descending: boolean): Value {
   const keys = ordered(x);
   const length = x.shape[x.shape.length - 1];
@@ -94,7 +94,7 @@ function argsort(x: Value, descending: boolean): Value {
   return { shape: x.shape, dtype: "int32", data: order };
 }
 
-/** The first best element; a NaN beats every number, for argmin too. */
+/** First extremum; NaN wins, also in argmin. */
 function argreduce(x: Value, fn: "argmax" | "argmin", axis: number): Value {
   if (x.shape[axis] === 0) throw new InternalError(`${fn} over an axis of size 0`);
   const keys = ordered(x);

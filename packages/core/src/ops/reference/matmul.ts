@@ -86,7 +86,7 @@ const roundings: Record<Precision, ((x: number) => number) | null> = {
   float16: (x) => float16Value(float16Bits(x)),
 };
 
-/** What a product of this precision sees of a float32 operand. */
+/** A float32 operand rounded to the precision of a product. */
 function seen(x: Value, precision: Precision | undefined): Value {
   const round = precision === undefined || x.dtype !== "float32" ? null : roundings[precision];
   return round === null ? x : fromReals("float32", x.shape, Array.from(reals(x), round));

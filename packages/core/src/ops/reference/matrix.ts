@@ -1,9 +1,9 @@
-// Small dense matrices of complex numbers: factorizations and solves by the textbook. Nothing here is fast.
+// Small dense complex matrices: textbook factorizations and solves, without optimization.
 import * as c from "./complex.js";
 
 export type Matrix = c.Complex[][];
 
-/** The number of columns; a matrix without rows does not say, and has none of interest. */
+/** Number of columns; 0 for a matrix without rows. */
 export const columnsOf = (a: Matrix): number => a[0]?.length ?? 0;
 
 export const build = (rows: number, columns: number, at: (i: number, j: number) => c.Complex): Matrix =>

@@ -1,6 +1,6 @@
 // Counter-based random numbers: threefry2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers:
 // as easy as 1, 2, 3"). Element i of a draw depends on the key and i alone, so shards agree with the whole. Dropout takes
-// 13 rounds and 16 bits an element: see docs/decisions.md.
+// 13 rounds and 16 bits per element: see docs/decisions.md.
 import { type DType, InternalError, numel, type OpAttrs, type Shape } from "../../graph/index.js";
 import { normal32, normal64 } from "./normal.js";
 import { forEachIndex, fromReals, linearIndex, type ReferenceRules, type Value } from "./value.js";
@@ -35,16 +35,16 @@ export function threefry2x32(
 
 type Sampler = (r0: number, r1: number) => number;
 
-/** How many of 65536 numbers are dropped at a rate; something is always kept. */
+/** Number of dropped values out of 65536 at a rate; below 65536, so that something remains. */
 export const droppedOf = (rate: number): number => Math.min(65535, Math.round(rate * 65536));
 
-/** What dropout multiplies the kept elements by: one over the probability that they are kept, as it is rounded. */
+/** Scale of the elements that dropout keeps: the inverse of their rounded probability. */
 export const keptScale = (rate: number): number => 65536 / (65536 - droppedOf(rate));
 
-/** Rounds of the draws of dropout, the fewest that pass every test of the authors. */
+/** Rounds of dropout draws: the minimum that passes all tests of the authors. */
 export const keptRounds = 13;
 
-/** Four neighbors in a row share a block of 64 bits, 16 each, the lowest first; every row begins a block. */
+/** Four neighbors in a row share a block of 64 bits, 16 bits each, the lowest first; every row starts a new block. */
 function keptAt(key0: number, key1: number, at: number, threshold: number): number {
   const block = Math.floor(at / 4);
   const words = threefry2x32(key0, key1, block % 2 ** 32, Math.floor(block / 2 ** 32), keptRounds);
@@ -52,7 +52,7 @@ function keptAt(key0: number, key1: number, at: number, threshold: number): numb
   return Number((at % 2 === 0 ? word & 65535 : word >>> 16) >= threshold);
 }
 
-/** Uniform in [0, 1). A half type gets no more bits than its fraction holds, or rounding would reach 1. */
+/** Uniform in [0, 1). Half types use only as many bits as their mantissa holds, because rounding would reach 1. */
 const uniform: Partial<Record<DType, Sampler>> = {
   float32: (r0) => (r0 >>> 8) * 2 ** -24,
   float64: (r0, r1) => ((r0 >>> 5) * 2 ** 26 + (r1 >>> 6)) * 2 ** -53,
@@ -73,11 +73,11 @@ const samplers: Record<Exclude<OpAttrs["random"]["kind"], "dropoutMask">, Partia
   normal,
 };
 
-/** How the elements of a draw are numbered: as in a tensor of this shape, from this index on. */
+/** Numbering of the elements of a draw: as in a tensor of this shape, starting at this index. */
 export function numbering({ kind, shape, within }: OpAttrs["random"]): { shape: Shape; start: readonly number[] } {
   const { shape: whole, start } = within ?? { shape, start: shape.map(() => 0) };
   const last = whole.length - 1;
-  // Rows of whole blocks.
+  // Rows are rounded up to whole blocks.
   return { shape: whole.map((n, i) => (kind === "dropoutMask" && i === last ? Math.ceil(n / 4) * 4 : n)), start };
 }
 

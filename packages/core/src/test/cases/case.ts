@@ -1,5 +1,5 @@
-// What a case is: a function of tensors with seeded inputs, its dtypes, and what NumPy says about it. The suites run
-// every case on every device, differentiate it and map over it. Cases know nothing of devices.
+// A case: a function of tensors with seeded inputs, its dtypes, and the equivalent in NumPy. The suites run every case on every
+// device, differentiate it and map over it.
 import type { DType, Tensor } from "../../index.js";
 
 /** An input on the host: row-major numbers, complex ones as interleaved pairs. */

@@ -1,4 +1,4 @@
-// Cases of tensors from nothing: constants, ranges, random numbers. The one input keeps them functions of something.
+// Cases of creation functions: constants, ranges, random numbers. The unused input makes them functions of a tensor.
 import * as weft from "../../index.js";
 import { anyDType, type Case, floats, numbers } from "./case.js";
 

@@ -1,0 +1,73 @@
+// The library ops of the CPU device: each is one call through the table of the runtime library (native/abi.ts).
+
+import { isZeroBase } from "../../compile/index.js";
+import { dtypes, type Node, numel } from "../../graph/index.js";
+import type { LibraryOp } from "../../ops/index.js";
+
+/** C expressions for the arguments of a call. */
+interface CallOperands {
+  /** The library's number of a matrix dtype. */
+  code: number;
+  input(i: number): string;
+  output(i?: number): string;
+}
+
+type LibraryCall<K extends LibraryOp> = (node: Node<K>, at: CallOperands) => string;
+
+/** Number of matrices, and their rows and columns. */
+const matrices = (node: Node<LibraryOp>): string => {
+  const { shape } = node.inputs[0];
+  return `${numel(shape.slice(0, -2))}, ${shape.slice(-2).join(", ")}`;
+};
+/** The same for square matrices: their order once. */
+const squares = (node: Node<LibraryOp>): string => {
+  const { shape } = node.inputs[0];
+  return `${numel(shape.slice(0, -2))}, ${shape[shape.length - 1]}`;
+};
+const rightSides = (node: Node<LibraryOp>): number => node.shape[node.shape.length - 1];
+
+/** One entry per library op: a missing one is a type error. */
+const calls: { [K in LibraryOp]: LibraryCall<K> } = {
+  cumsum: (node, { input, output }) => {
+    const { shape, dtype } = node.inputs[0];
+    const { axis, reverse } = node.attrs;
+    const [outer, n, inner] = [numel(shape.slice(0, axis)), shape[axis], numel(shape.slice(axis + 1))];
+    return `rt->cumsum(${dtypes.indexOf(dtype)}, ${outer}, ${n}, ${inner}, ${Number(reverse)}, ${input(0)}, ${output()}, threads);`;
+  },
+  argsort: (node, { input, output }) => {
+    const { shape, dtype } = node.inputs[0];
+    const n = shape[shape.length - 1];
+    return `rt->argsort(${dtypes.indexOf(dtype)}, ${numel(shape.slice(0, -1))}, ${n}, ${Number(node.attrs.descending)}, ${input(0)}, (int32_t*)${output()}, threads);`;
+  },
+  scatterAdd: (node, { input, output }) => {
+    const { shape, dtype } = node.inputs[0];
+    const { axis, batch } = node.attrs;
+    const sizes = [
+      numel(shape.slice(0, batch)),
+      numel(shape.slice(batch, axis)),
+      shape[axis],
+      numel(shape.slice(axis + 1)),
+    ];
+    const count = numel(node.inputs[1].shape.slice(batch));
+    const base = isZeroBase(node, node.inputs[0]) ? "NULL" : input(0);
+    return `rt->scatter_add(${dtypes.indexOf(dtype)}, ${sizes.join(", ")}, ${count}, ${base}, (const int32_t*)${input(1)}, ${input(2)}, ${output()}, threads);`;
+  },
+  cholesky: (node, { code, input, output }) => `rt->cholesky(${code}, ${squares(node)}, ${input(0)}, ${output()});`,
+  det: (node, { code, input, output }) => `rt->det(${code}, ${squares(node)}, ${input(0)}, ${output()});`,
+  eigh: (node, { code, input, output }) =>
+    `rt->eigh(${code}, ${squares(node)}, ${input(0)}, ${output(0)}, ${output(1)});`,
+  qr: (node, { code, input, output }) => `rt->qr(${code}, ${matrices(node)}, ${input(0)}, ${output(0)}, ${output(1)});`,
+  svd: (node, { code, input, output }) =>
+    `rt->svd(${code}, ${matrices(node)}, ${input(0)}, ${output(0)}, ${output(1)}, ${output(2)});`,
+  solve: (node, { code, input, output }) =>
+    `rt->solve(${code}, ${squares(node)}, ${rightSides(node)}, ${input(0)}, ${input(1)}, ${output()});`,
+  triangularSolve: (node, { code, input, output }) => {
+    const { lower, adjoint, unit } = node.attrs;
+    const flags = [lower, adjoint, unit].map(Number).join(", ");
+    return `rt->triangular_solve(${code}, ${squares(node)}, ${rightSides(node)}, ${flags}, ${input(0)}, ${input(1)}, ${output()});`;
+  },
+};
+
+/** The C statement that runs a library op. */
+export const libraryCall = (node: Node, at: CallOperands): string =>
+  (calls[node.op as LibraryOp] as LibraryCall<LibraryOp>)(node as Node<LibraryOp>, at);

@@ -1,0 +1,64 @@
+// The library ops of the CUDA device: kernels written by hand (native/) and the solvers of the vendor.
+import { isZeroBase } from "../../compile/index.js";
+import { type DType, isComplex, type Node, numel } from "../../graph/index.js";
+import type { LibraryOp } from "../../ops/index.js";
+import { type LibraryCalls, launchScatter, launchSort } from "./scatter-sort.js";
+
+/** Storage names of the library kernels. */
+const kernelDType: Record<DType, string> = {
+  bool: "u8",
+  uint8: "u8",
+  int32: "i32",
+  int64: "i64",
+  float16: "f16",
+  bfloat16: "bf16",
+  float32: "f32",
+  float64: "f64",
+  complex64: "f32",
+  complex128: "f64",
+};
+
+/** Addresses of a call, and what it can launch. */
+interface CallOperands {
+  input(i: number): number;
+  output: number;
+  workspace: number;
+  kernels: LibraryCalls;
+  /** Runs the op by the vendor's solvers, or on the host without them. */
+  linearAlgebra(): void;
+}
+
+type LibraryCall<K extends LibraryOp> = (node: Node<K>, at: CallOperands) => void;
+
+const linearAlgebra = (_: unknown, at: CallOperands): void => at.linearAlgebra();
+
+/** One entry per library op: a missing one is a type error. */
+const calls: { [K in LibraryOp]: LibraryCall<K> } = {
+  cumsum: (node, { input, output, kernels }) => {
+    const { shape, dtype } = node.inputs[0];
+    const { axis, reverse } = node.attrs;
+    const parts = isComplex(dtype) ? 2 : 1;
+    const [outer, n, inner] = [numel(shape.slice(0, axis)), shape[axis], numel(shape.slice(axis + 1)) * parts];
+    const lines = outer * inner;
+    const args = [input(0), output, lines, n, inner, Number(reverse)];
+    kernels.launch(`w_cumsum_${kernelDType[dtype]}`, Math.ceil(lines / 256), 256, args);
+  },
+  argsort: (node, { input, output, workspace, kernels }) =>
+    launchSort(node, kernelDType[node.inputs[0].dtype], { x: input(0), out: output, workspace }, kernels),
+  scatterAdd: (node, { input, output, workspace, kernels }) => {
+    const base = isZeroBase(node, node.inputs[0]) ? 0 : input(0);
+    const places = { base, indices: input(1), updates: input(2), out: output, workspace };
+    launchScatter(node, kernelDType[node.inputs[0].dtype], places, kernels);
+  },
+  cholesky: linearAlgebra,
+  triangularSolve: linearAlgebra,
+  solve: linearAlgebra,
+  det: linearAlgebra,
+  eigh: linearAlgebra,
+  qr: linearAlgebra,
+  svd: linearAlgebra,
+};
+
+/** Issues a library op to the stream. */
+export const issueLibraryOp = (node: Node, at: CallOperands): void =>
+  (calls[node.op as LibraryOp] as LibraryCall<LibraryOp>)(node as Node<LibraryOp>, at);
