@@ -30,8 +30,8 @@ const isAssumed = (): boolean => clusterSettings.rates.get() === "assumed";
 export function workerRates(device: Device, { calibrate, neighbors }: CalibrateOptions): Rates | null {
   const count = neighbors?.count ?? 1;
   if (calibrate === false || (calibrate === undefined && isAssumed())) return null;
-  const known = calibrate ? null : knownRates(device, count);
-  if (known !== null) return known;
+  const cached = calibrate ? null : knownRates(device, count);
+  if (cached !== null) return cached;
   if (!device.traits.sharesHost)
     return calibrate && device.traits.asynchronous ? ratesOf(device, { fresh: true }) : null;
   // More workers than cores would measure each other.

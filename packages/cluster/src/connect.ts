@@ -27,7 +27,21 @@ export const connectionOptions = (options: ConnectOptions): ConnectOptions => ({
   tape: options.tape ?? settings.tape.isSet(),
 });
 
-/** Connects to a dispatcher, or starts one with local workers, and makes the cluster the current device. */
+/**
+ * Connects to a dispatcher, or starts one with local workers, and makes the cluster the current device.
+ *
+ * @param target An address ("localhost:9000"), or options for a local cluster ({ devices: 4 }). Defaults to WEFT_CONNECT.
+ * @example
+ * ```ts
+ * import { connect } from "@weft/cluster";
+ * import * as weft from "@weft/core";
+ *
+ * const cluster = await connect({ devices: 2, cores: 1 });
+ * const x = weft.ones([4, 3]);
+ * console.log(await x.matmul(weft.ones([3, 2])).sum().item()); // 24
+ * await cluster.close();
+ * ```
+ */
 export async function connect(target?: Target, options: ConnectOptions = {}): Promise<Cluster> {
   const wanted = target ?? settings.connect.get();
   if (wanted === undefined || wanted === "")

@@ -128,8 +128,8 @@ export class Connection {
           const { ids, message: text, code } = message;
           for (const id of ids) {
             // The original cause is more informative than the abort that follows from it.
-            const known = this.failures.get(id);
-            if (known === undefined || known.code === "aborted") this.failures.set(id, { message: text, code });
+            const earlier = this.failures.get(id);
+            if (earlier === undefined || earlier.code === "aborted") this.failures.set(id, { message: text, code });
           }
           // No worker answers for an instruction that the dispatcher could not forward.
           const failed = new Set(ids);
@@ -184,8 +184,8 @@ export class Connection {
   #openLinks(): void {
     for (const worker of this.workers) {
       this.deadWorkers.delete(worker.id);
-      const known = this.#links.get(worker.id);
-      if (known !== undefined && known.broken === null) continue;
+      const open = this.#links.get(worker.id);
+      if (open !== undefined && open.broken === null) continue;
       const link = new DataLink(worker, this.client, this.#security, {
         uploaded: (id) => this.onUploaded(id, worker.id),
         tape: (records) => this.onTape(records),

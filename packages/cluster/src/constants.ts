@@ -9,11 +9,14 @@ import type { ConstantArguments } from "./protocol.js";
 export const maxConstantBytes = 16 << 10;
 
 /** The constant arguments of each rank, in mesh order. */
-export function scatterConstants(known: ReadonlyMap<number, Value>, params: readonly Placement[]): ConstantArguments[] {
+export function scatterConstants(
+  constants: ReadonlyMap<number, Value>,
+  params: readonly Placement[],
+): ConstantArguments[] {
   const [first] = params;
-  if (first === undefined || known.size === 0) return [];
+  if (first === undefined || constants.size === 0) return [];
   const ranks: ConstantArguments[] = first.mesh.ranks.map(() => []);
-  for (const [param, value] of known)
+  for (const [param, value] of constants)
     scatterValue(value, params[param]).forEach(({ data }, rank) => {
       const bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
       ranks[rank].push({ param, data: bytes.toString("base64") });

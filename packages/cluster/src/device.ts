@@ -239,8 +239,8 @@ export class ClusterDevice implements Device {
         kind: "kernel" as const,
         ...opCost(node),
       }));
-    const { donated = [], known = new Map() } = options;
-    const call: ClusterFunction = { fn, donated, known, executables: new Map() };
+    const { donated = [], known: constants = new Map() } = options;
+    const call: ClusterFunction = { fn, donated, constants, executables: new Map() };
     const issue: RecomputeStep = (inputs, outputs) => this.#issue(call, inputs, outputs, issue);
     const lifetime = new Lifetime(() => this.#do(() => this.executables.release(call)));
     const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
@@ -309,8 +309,8 @@ export class ClusterDevice implements Device {
   #failureReason(it: ClusterBuffer): string | null {
     if (this.lost !== null) return this.lost;
     if (it.failure !== null) return it.failure;
-    const known = this.connection.failures.get(it.id);
-    if (known !== undefined) return known.message;
+    const failure = this.connection.failures.get(it.id);
+    if (failure !== undefined) return failure.message;
     if (it.location === null) return null;
     for (const worker of it.location.members.values()) {
       const reason = this.connection.deadWorkers.get(worker);
@@ -387,11 +387,11 @@ export class ClusterDevice implements Device {
     }
     if (it.location.placement.equals(to)) return it;
     const key = `${this.connection.generation}|${to.key}`;
-    const known = it.copies?.get(key);
-    if (known !== undefined && this.#failureReason(known) === null) return known;
+    const existing = it.copies?.get(key);
+    if (existing !== undefined && this.#failureReason(existing) === null) return existing;
     it.copies ??= new Map();
     it.copies.delete(key);
-    if (known !== undefined) this.free(known);
+    if (existing !== undefined) this.free(existing);
     const copy = this.#move(it, to);
     // Two alternating programs may need it in two placements; more copies would cost too much memory.
     if (it.copies.size >= maxCopies) {

@@ -409,9 +409,9 @@ export class Dispatcher {
   }
 
   #run(client: ClientEntry, message: Extract<FromClient, { t: "run" }>): void {
-    const known = client.programs.get(message.program);
-    if (known === undefined) throw new WeftError(`run: program ${message.program} was not defined`);
-    const { members, problem } = known;
+    const program = client.programs.get(message.program);
+    if (program === undefined) throw new WeftError(`run: program ${message.program} was not defined`);
+    const { members, problem } = program;
     if (problem !== null) {
       if (message.free !== undefined) this.#free(client, message.free);
       this.#toClient(client, {

@@ -25,7 +25,20 @@ let current: ProcessGroup | null = null;
 let place: RankEnvironment | null = null;
 let ownDevice: Device | null = null;
 
-/** Joins this process with the others of its job and attaches the current device to the group. */
+/**
+ * Joins this process with the others of its job and attaches the current device to the group.
+ *
+ * @example
+ * ```ts
+ * import { distributed } from "@weft/cluster";
+ * import * as weft from "@weft/core";
+ *
+ * await distributed.init(); // under mpirun or srun: one of several ranks
+ * const sum = distributed.allReduce(weft.ones([2]));
+ * console.log(distributed.rank(), await sum.array());
+ * distributed.shutdown();
+ * ```
+ */
 export async function init(options: InitOptions = {}): Promise<ProcessGroup> {
   if (current !== null) throw new WeftError("distributed.init was called before; shutdown() first");
   place = rankFromOptions(options);

@@ -35,7 +35,8 @@ export interface ShardedExecutable {
 export interface ClusterFunction {
   fn: GraphFn;
   donated: readonly boolean[];
-  known: ReadonlyMap<number, Value>;
+  /** Arguments with a known constant value, by index. */
+  constants: ReadonlyMap<number, Value>;
   /** Executables by input placements and generation of workers. */
   executables: Map<string, ShardedExecutable>;
 }
@@ -125,7 +126,7 @@ export class ExecutableCache {
     this.planned++;
     const ranks = [...choice.mesh.ranks];
     const functions = new Map(ranks.map((rank, i) => [rank, partitioned.functions[i]]));
-    const program = this.#define(functions, call.donated, scatterConstants(call.known, partitioned.params));
+    const program = this.#define(functions, call.donated, scatterConstants(call.constants, partitioned.params));
     tape()?.write({
       type: "plan",
       program,
@@ -183,7 +184,7 @@ export class ExecutableCache {
   #define(
     functions: ReadonlyMap<number, GraphFn>,
     donated: readonly boolean[],
-    known: ConstantArguments[] = [],
+    constants: ConstantArguments[] = [],
   ): number {
     const program = ++lastProgram;
     const ranks = [...functions.keys()];
@@ -195,7 +196,7 @@ export class ExecutableCache {
       members: ranks.map((rank) => this.connection.workers[rank].id),
       generation: this.connection.generation,
       graphs,
-      ...(known.length > 0 && { known }),
+      constants: constants.length > 0 ? constants : undefined,
       collective: graphs.some(hasCollective),
       donated: [...donated],
     });

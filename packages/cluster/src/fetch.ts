@@ -60,17 +60,17 @@ export async function fetchTensor(
 async function fetchPart(connection: Connection, it: ClusterBuffer, worker: string, to: Destination): Promise<void> {
   const { id } = it;
   try {
-    const known = connection.failures.get(id);
-    if (known !== undefined) throw new ClusterError(known.message, known.code);
+    const failure = connection.failures.get(id);
+    if (failure !== undefined) throw new ClusterError(failure.message, failure.code);
     await connection.link(worker).fetch(id, to);
   } catch (error) {
     // A worker that aborted or disconnected does not know why: the dispatcher reports the cause shortly after.
     const vague = !(error instanceof ClusterError) || error.code === "aborted" || error.code === "lost";
     await delay(vague ? 300 : 50);
-    const known = connection.failures.get(id);
+    const failure = connection.failures.get(id);
     const reason =
       connection.lost ??
-      (known !== undefined && known.code !== "aborted" ? known.message : null) ??
+      (failure !== undefined && failure.code !== "aborted" ? failure.message : null) ??
       connection.deadWorkers.get(worker) ??
       (error as Error).message;
     const isDead = connection.deadWorkers.has(worker);
@@ -79,9 +79,9 @@ async function fetchPart(connection: Connection, it: ClusterBuffer, worker: stri
       ? `; its shards are lost: recompute them (${left} worker${left === 1 ? " is" : "s are"} left)`
       : "";
     const text = `${reason}${advice}`;
-    const ownFault = known?.code === "error" || known?.code === "memory";
-    throw isDead || (!ownFault && (vague || known !== undefined))
+    const ownFault = failure?.code === "error" || failure?.code === "memory";
+    throw isDead || (!ownFault && (vague || failure !== undefined))
       ? new LostTensorError(text, isDead)
-      : new ClusterError(withCallSite(text, it.site), known?.code ?? "error");
+      : new ClusterError(withCallSite(text, it.site), failure?.code ?? "error");
   }
 }

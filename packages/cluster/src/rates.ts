@@ -29,8 +29,8 @@ const cache = new WeakMap<readonly WorkerInfo[], Rates>();
 export function ratesFor(workers: readonly WorkerInfo[]): Rates {
   let rates = cache.get(workers);
   if (rates === undefined) {
-    const known = workers.length > 0 ? workers : [{ accelerator: null, threads: 1, rates: null }];
-    rates = slowestWorkerRates(known.map((worker) => measuredRates(worker) ?? assumedRates(worker)));
+    const facts = workers.length > 0 ? workers : [{ accelerator: null, threads: 1, rates: null }];
+    rates = slowestWorkerRates(facts.map((worker) => measuredRates(worker) ?? assumedRates(worker)));
     cache.set(workers, rates);
   }
   return rates;

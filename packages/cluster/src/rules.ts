@@ -6,7 +6,7 @@ import { parseRules, type ShardRules } from "@weft/core/internal/shard";
 import { parse } from "yaml";
 import { clusterSettings } from "./settings.js";
 
-let known: { key: string; rules: ShardRules } | null = null;
+let cached: { key: string; rules: ShardRules } | null = null;
 
 /** Parses rules from a file (YAML or JSON) or an object; `named` is the option's name in errors. */
 export function readRules(given: string | object, named = "sharding"): ShardRules {
@@ -15,7 +15,7 @@ export function readRules(given: string | object, named = "sharding"): ShardRule
   let key: string;
   try {
     key = `${given}@${statSync(given).mtimeMs}`;
-    if (known?.key === key) return known.rules;
+    if (cached?.key === key) return cached.rules;
     text = readFileSync(given, "utf8");
   } catch (error) {
     throw new WeftError(`${named}: ${given} cannot be read (${(error as Error).message})`);
@@ -26,8 +26,8 @@ export function readRules(given: string | object, named = "sharding"): ShardRule
   } catch (error) {
     throw new WeftError(`${named}: ${given} is not YAML: ${(error as Error).message}`);
   }
-  known = { key, rules: parseRules(config) };
-  return known.rules;
+  cached = { key, rules: parseRules(config) };
+  return cached.rules;
 }
 
 /** The rules of WEFT_SHARD_RULES; empty if it is not set. */

@@ -248,11 +248,11 @@ function runRank(context: Context): void {
         device.timing = true;
         const { kernels } = timeRuns(device, executable, inputs, { least: 10, most: 10, budgetMs: 0 });
         device.timing = false;
-        row.kernels = costKernels(works as KernelWork[], rates).map((price, i) => ({
+        row.kernels = costKernels(works as KernelWork[], rates).map((cost, i) => ({
           name: executable.kernels[i].name,
           isCollective: executable.kernels[i].kind === "collective",
           measured: kernels[i],
-          ...price,
+          ...cost,
         }));
       }
       group.barrier();

@@ -166,7 +166,7 @@ describe("a real SLURM", { skip: availableParallelism() < 2 ? "needs two cores" 
     const [log] = await Promise.all([submitted(slurm, script), scancel()]);
     const stopped = Number(/stopped after (\d+) steps/.exec(log)?.[1]);
     assert.ok(stopped >= 5 && stopped < 4000, log);
-    assert.match(log, /a checkpoint is written, --resume goes on from it/);
+    assert.match(log, /a checkpoint is written, --resume continues from it/);
     assert.equal(
       (JSON.parse(readFileSync(join(folder, "termed", "run.json"), "utf8")) as { status: string }).status,
       "canceled",

@@ -197,7 +197,7 @@ test("when a rank dies the other stops within seconds with one error, and the ru
   const { status, stderr } = await ended;
   assert.ok(performance.now() - began < 30_000);
   assert.equal(status, 1);
-  assert.match(stderr, /rank 1 of 2 was ended by SIGKILL; the others were stopped\. --resume goes on/);
+  assert.match(stderr, /rank 1 of 2 was ended by SIGKILL; the others were stopped\. --resume continues/);
   assert.equal(stderr.match(/^weft: /gm)?.length, 1, stderr);
   assert.ok(existsSync(join(at("dead"), "checkpoints")));
   const at9 = losses("dead").length;

@@ -1,4 +1,4 @@
-// Seeded ways of cutting functions: for the suites that must meet every way of splitting every op, the same on every run.
+// Seeded random strategies, for the suites that must cover every split of every op.
 import type { Node } from "../graph/index.js";
 import { factorsOf } from "../ops/index.js";
 import { type Mesh, Placement, type Strategy } from "../shard/index.js";
@@ -24,7 +24,7 @@ export function randomPlacement(mesh: Mesh, shape: readonly number[], draw: (n: 
   return Placement.split(mesh, shape, by);
 }
 
-/** Each mesh axis cuts one of the factors, or none, or follows the operands (null). */
+/** Each mesh axis splits one of the factors, or none, or follows the operands (null). */
 export function randomStrategy(mesh: Mesh, draw: (n: number) => number): (node: Node) => Strategy | null {
   return (node) => {
     const usable = factorsOf(node)

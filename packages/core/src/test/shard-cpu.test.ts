@@ -1,5 +1,5 @@
-// Partitioned programs on real processes with the CPU device and shared memory: uneven parts, ranks with nothing to do,
-// random numbers in parts. And the calibration that the planner's prices come from.
+// Partitioned programs on real processes with the CPU device and shared memory: uneven shards, ranks without work, sharded
+// random numbers. Also the calibration that cost estimates are based on.
 import assert from "node:assert/strict";
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -39,7 +39,7 @@ test("programs over 3 processes give the numbers of the whole", { skip }, async 
       const problem = difference(whole, expected[i], { rtol: programs[title].loose * toleranceOf(output.dtype) });
       assert.equal(problem, null, `${title}, result ${i}: ${problem}`);
     });
-    // Every rank takes part in every collective, also those with nothing to compute.
+    // Every rank takes part in every collective, also those without work.
     for (const answer of answers) assert.equal(answer[p].collectives, parts.moves.length, title);
   });
 });
@@ -63,13 +63,13 @@ test("links of 4 processes are measured for pairs and for all, the same on every
       for (const { members, latency, bandwidth, curve } of links[kind]) {
         assert.ok(latency > 0 && latency < 1, `${kind} answers after ${latency} s`);
         assert.ok(bandwidth > 1e6 && bandwidth < 1e12, `${kind} moves ${bandwidth} B/s`);
-        // 64 KiB, 1 MiB and 16 MiB in all, of which a rank receives its share.
+        // 64 KiB, 1 MiB and 16 MiB in total, of which a rank receives its share.
         assert.equal(curve?.length, 3);
         if (kind === "allReduce")
           assert.equal(curve?.[0][0], Number(((2 * 65536 * (members - 1)) / members).toPrecision(4)));
       }
     }
-  // Rank 2 is the slowest: everybody plans with what it can do.
+  // Rank 2 is the slowest: all ranks plan with its rates.
   assert.deepEqual(answers[0].slowest, [1e-5, 2e-5, 4e-5]);
   assert.deepEqual(answers[0].agreed, [true, false]);
 });

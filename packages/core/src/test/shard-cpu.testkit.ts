@@ -1,5 +1,5 @@
-// What the processes of shard-cpu.test.ts do: each compiles its own part of a program for the CPU device, joins the
-// group, runs, and says what it holds. And the measuring of links, which needs several processes too.
+// The processes of shard-cpu.test.ts: each compiles its own part of a program for the CPU device, joins the group, runs, and
+// reports its shards. Also the measurement of links, which needs several processes too.
 import type { RankContext } from "../device/group/testkit.js";
 import { CpuDevice, ShmGroup } from "../device/index.js";
 import { bytesOf, type Node, numel, storageView } from "../graph/index.js";
@@ -27,7 +27,7 @@ function drawing(): Program {
   return { fn: simplify(traced.fn), args: traced.args, data: 1, weights: 0 };
 }
 
-/** Programs with uneven parts, and with devices that have nothing at all. */
+/** Programs with uneven shards, and with devices without any. */
 export const programs: Record<string, { make: () => Program; loose: number; splitDraws?: boolean }> = {
   "an MLP with 13 rows": { make: () => mlpStep(13, 6, 10, 3), loose: 20 },
   "an MLP with 2 rows": { make: () => mlpStep(2, 6, 10, 3), loose: 20 },
@@ -36,7 +36,7 @@ export const programs: Record<string, { make: () => Program; loose: number; spli
   "random numbers": { make: drawing, loose: 4, splitDraws: true },
 };
 
-/** The same parts in every process. */
+/** The same shards in every process. */
 export function divide(name: string, devices: number): { program: Program; parts: Partitioned } {
   useDevice(new ReferenceDevice());
   const { make, splitDraws } = programs[name];
@@ -53,7 +53,7 @@ export function divide(name: string, devices: number): { program: Program; parts
 
 const bytesOfValue = ({ data }: Value): Uint8Array => new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 
-/** What this rank holds of each result of each program, twice: the second run reuses memory. */
+/** This rank's shard of each result of each program, twice: the second run reuses memory. */
 export function runPrograms({ rank, size: devices, name }: RankContext): unknown {
   const all = Object.keys(programs).map((title) => ({ title, ...divide(title, devices) }));
   const device = new CpuDevice({ threads: 1 });
@@ -86,7 +86,10 @@ export function runPrograms({ rank, size: devices, name }: RankContext): unknown
   return answers;
 }
 
-/** Links by the group alone and inside programs; and whose rates the ranks agree on where rank r is r + 1 times as slow. */
+/**
+ * Links of the group alone and inside programs; and the rates that the ranks agree on where rank r is r + 1 times as
+ * slow.
+ */
 export function links({ rank, size: devices, name }: RankContext): unknown {
   const device = new CpuDevice({ threads: 1 });
   const group = ShmGroup.join(name, rank, devices, { joinTimeout: 60 });

@@ -1,4 +1,4 @@
-// docs/sharding.md, kept true: every figure and picture of its worked example is computed here again.
+// Checks docs/sharding.md: every figure and drawing of its worked example is recomputed here.
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -70,7 +70,7 @@ test("the example with a small batch is as documented", needsPage, () => {
   const p = planOf(fn);
   const parts = partsOf(fn, p);
   holds(explainPlan(p, parts.moves));
-  // By hand: the weights are read once, an eighth on each device, at 10 GB/s; then 4 x 1024 numbers are put together.
+  // By hand: the weights are read once, an eighth on each device, at 10 GB/s; then 4 x 1024 numbers are reduced.
   const reading = (2 * 1024 * 4096 * 4) / 8 / 10e9;
   const together = 10e-6 + (2 * 7 * 4 * 1024 * 4) / 8 / 1e9;
   assert.ok(Math.abs(p.seconds - reading - together) < 0.05 * p.seconds);
@@ -108,7 +108,7 @@ test("the simulation agrees with the estimated cost without overlap, and overlap
     const talking = collectives.reduce((n, c) => n + c.seconds, 0);
     for (const { exposed } of ranks) assert.ok(Math.abs(exposed - talking) < 1e-9);
   }
-  // Two independent chains: while the first one's sum is put together, the second one is computed.
+  // Two independent chains: while the first one's sum is reduced, the second one is computed.
   const x = build.input([64, 1 << 16], "float32");
   const w = build.input([1 << 16, 64], "float32");
   const z = build.input([2048, 2048], "float32");

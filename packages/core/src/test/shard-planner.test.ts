@@ -1,5 +1,5 @@
-// The planner's answers on rates that make them inevitable, its prices against what the partitioner then moves, and its
-// plans against the unsharded numbers.
+// The planner's choices on rates with one obvious answer, its estimates against what the partitioner moves, and its plans
+// against the unsharded results.
 import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
 import { parseRates, type Rates, ratesAt, sameLinks } from "../cost/index.js";
@@ -19,7 +19,7 @@ import {
 import { loopGradient, mlpStep, type Program, transformerStep } from "./programs.js";
 import { shardedProblems } from "./sharded.js";
 
-/** A round machine: 100 GFLOP/s, 10 GB/s, links of 1 GB/s that answer after 10 us. */
+/** A round machine: 100 GFLOP/s, 10 GB/s, links of 1 GB/s with a latency of 10 us. */
 const machine: Rates = {
   name: "round numbers",
   assumed: true,
@@ -55,7 +55,7 @@ const divided = (p: ShardingPlan, fn: GraphFn) =>
   partition(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
 
 const { links: _, ...machineAlone } = { ...machine, simple: 1e12 };
-/** The same machine as eight of it really are: alone 10 GB/s, and together no more than that. */
+/** The same machine with shared memory: 10 GB/s for one device, and no more for eight together. */
 const shared: Rates = {
   ...machineAlone,
   links: machine.links,
@@ -72,7 +72,7 @@ describe("plans for devices that share their memory", () => {
     assert.equal(planFor(pass(1 << 24)).mesh.size, 8);
     const p = planFor(pass(1 << 24), { rates: shared });
     assert.equal(p.mesh.size, 1);
-    // 134 MB at 10 GB/s and 16.8 million signs at a trillion a second.
+    // 134 MB at 10 GB/s and 16.8 million signs at a trillion per second.
     assert.ok(Math.abs(p.seconds - (1e-5 + 1e-6 + (8 * 2 ** 24) / 10e9 + 2 ** 24 / 1e12)) < 1e-9, String(p.seconds));
     assert.equal(planFor(product(4096, 1024, 1024), { rates: shared }).mesh.size, 8);
   });
@@ -95,7 +95,7 @@ describe("plans for devices that share their memory", () => {
 
   test("a gain smaller than the start skew of the devices stays on one device", () => {
     const gain = planFor(product(256, 256, 256));
-    // 336 us on one device against 42 us: shared. With answers that take a quarter of a millisecond it is not.
+    // 336 us on one device against 42 us: sharded. With a latency of a quarter of a millisecond it is not.
     assert.equal(gain.mesh.size, 8);
     const slow = { ...machine, links: sameLinks([{ members: 8, latency: 3e-4, bandwidth: 1e9 }]) };
     assert.equal(planFor(product(256, 256, 256), { rates: slow }).mesh.size, 1);
@@ -208,7 +208,7 @@ describe("plans", () => {
 
 describe("plans compute the same numbers", () => {
   before(() => void useDevice(new ReferenceDevice()));
-  /** Machines on which different ways win. */
+  /** Machines on which different strategies win. */
   const machines: [string, Partial<Rates>][] = [
     ["cheap links", { call: 0, kernel: 0, links: sameLinks([{ members: 8, latency: 1e-12, bandwidth: 1e15 }]) }],
     [

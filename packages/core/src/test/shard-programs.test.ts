@@ -1,5 +1,5 @@
-// Whole programs over several devices: the numbers, who computes what, and how many bytes move. Data parallelism,
-// split weights and split loops all follow from where the parameters are.
+// Whole programs over several devices: values, local work, and bytes moved. Data parallelism, split weights and split loops
+// all follow from the placements of the parameters.
 import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
 import { functionOrder, type GraphFn, type Node } from "../graph/index.js";
@@ -14,7 +14,7 @@ import { trace } from "./traced.js";
 
 const opsOf = (fn: GraphFn, op: string): Node[] => functionOrder(fn).filter((node) => node.op === op);
 
-/** Data split along its first dimension, everything else on every device. */
+/** Data split along its first dimension, everything else replicated. */
 function dataParallel({ fn, data }: Program, mesh: Mesh, axis: string): Placement[] {
   const first = fn.params.length - data;
   return fn.params.map((param, i) =>
@@ -41,7 +41,7 @@ describe("training steps", () => {
         run.traffic.map(({ kind }) => kind),
         ["allReduce"],
       );
-      // The loss goes along: 4 bytes. All devices together get 2 (n - 1) times what is reduced.
+      // The loss is included: 4 bytes. All devices together receive 2 (n - 1) times what is reduced.
       assert.equal(run.bytes, 2 * (devices - 1) * (program.weights + 4));
       // Each device multiplies its own rows only.
       parts.functions.forEach((fn, rank) => {
@@ -86,7 +86,7 @@ describe("training steps", () => {
     const mesh = Mesh.of({ batch: 2, model: 4 });
     const params = dataParallel(program, mesh, "batch").map((placement, i) => {
       const { shape } = program.fn.params[i];
-      // Wide weights are cut along their rows.
+      // Wide weights are split along their rows.
       return shape.length === 2 && shape[0] % 4 === 0 && shape[0] >= 8 && placement.isReplicated
         ? Placement.split(mesh, shape, { 0: "model" })
         : placement;

@@ -1,5 +1,5 @@
-// What users may ask of sharding: wishes in the program, rules for its named parts, a rule of its own for gradients,
-// and that all of it can be ignored and means nothing on one device.
+// Sharding constraints: annotations in the program, rules for named scopes, separate rules for gradients. All of them can be
+// ignored and have no effect on one device.
 import assert from "node:assert/strict";
 import { afterEach, before, describe, test } from "node:test";
 import { h200 } from "../cost/index.js";

@@ -1,5 +1,5 @@
-// Sharded equals unsharded: every case of the device suites, split over 2, 3 and 8 devices and a 2 x 4 mesh, run side
-// by side in one process. Strategies are drawn at random (seeded), so that every way of splitting every op is met.
+// Sharded equals unsharded: every case of the device suites, split over 2, 3 and 8 devices and a 2 x 4 mesh, in one process.
+// Strategies are random (seeded), so that every split of every op is covered.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ReferenceDevice, useDevice } from "../index.js";

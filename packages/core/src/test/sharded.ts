@@ -1,4 +1,4 @@
-// Partitioned functions against whole ones, run side by side in one process: for the sharding suites.
+// Compares partitioned functions with whole ones in one process, for the sharding suites.
 import type { GraphFn } from "../graph/index.js";
 import { evaluate, type Value, verify } from "../ops/index.js";
 import { gatherValue, type Lockstep, type Partitioned, runLockstep, scatterValue } from "../shard/index.js";
@@ -8,11 +8,11 @@ import { results } from "./traced.js";
 export interface Sharded {
   results: Result[];
   traffic: Lockstep["traffic"];
-  /** What all devices together received from others. */
+  /** Bytes that all devices together received from others. */
   bytes: number;
 }
 
-/** Runs the functions of all devices on whole arguments and puts their results together. */
+/** Runs the functions of all devices on whole arguments and assembles their results. */
 export function runSharded(fn: GraphFn, args: readonly Value[], parts: Partitioned): Sharded {
   parts.functions.forEach(verify);
   const perParam = args.map((value, i) => scatterValue(value, parts.params[i]));
@@ -31,7 +31,7 @@ export function runSharded(fn: GraphFn, args: readonly Value[], parts: Partition
   return { results: results(whole), traffic: run.traffic, bytes: run.traffic.reduce((n, { bytes }) => n + bytes, 0) };
 }
 
-/** What differs between a partitioned function and the whole one, in words. */
+/** Describes the differences between a partitioned function and the whole one. */
 export function shardedProblems(
   name: string,
   fn: GraphFn,

@@ -1,4 +1,4 @@
-// What the CPU's programs say of their kernels, counted by hand: prices are made of these numbers. Nothing is compiled.
+// Work counts of the kernels of CPU programs against counts by hand; cost estimates are based on them. Nothing is compiled.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { KernelWork } from "../../cost/index.js";
@@ -13,7 +13,7 @@ const works = (params: Node[], ...outputs: Node[]): KernelWork[] => {
 };
 const bytes = ({ touches }: KernelWork): number[] => touches.map((touch) => touch.bytes).sort((a, b) => a - b);
 
-test("a fused kernel counts every operation once an element, and its memory once", () => {
+test("a fused kernel counts every operation once per element, and its memory once", () => {
   const [x, y] = [input(4096), input(4096)];
   const [work, ...rest] = works([x, y], build.add(build.unary("exp", x), build.div(x, y)));
   assert.equal(rest.length, 0);
