@@ -1,4 +1,4 @@
-// What this machine offers the engine: compiler, libraries, kernel cache, devices. Only looks; measures nothing.
+// Properties of this machine: compiler, libraries, kernel cache, devices. Measures nothing.
 import { accessSync, constants } from "node:fs";
 import { findOpenBlas } from "./device/cpu/openblas.js";
 import { compilerSelfTest, findCompiler, type SelfTest } from "./device/cpu/toolchain.js";
@@ -15,14 +15,14 @@ export function compiler(): { command: string; version: string } | null {
 /** Whether loops that this compiler vectorizes give right results (tested once, see the notice on stderr); null without one. */
 export const compilerTest = (): SelfTest | null => compilerSelfTest();
 
-/** Where OpenBLAS lies, or null. How it was built to use threads is known once a CpuDevice has loaded it (`blas`). */
+/** The path of OpenBLAS, or null. How it was built to use threads is known once a CpuDevice has loaded it (`blas`). */
 export const openBlas = (): string | null => findOpenBlas();
 
 export interface CacheReport {
   folder: string;
   files: number;
   bytes: number;
-  /** What is used longest ago goes when there is more than this (WEFT_CACHE_BYTES). */
+  /** Size limit; the least recently used files are removed above it (WEFT_CACHE_BYTES). */
   limitBytes: number;
   writable: boolean;
 }
@@ -40,7 +40,7 @@ export function cache(): CacheReport {
   return { folder, ...cacheContents(), limitBytes: cacheLimit(), writable };
 }
 
-/** What was measured of this machine for the planner, by device, threads and how many workers measured together. */
+/** Stored rates of this machine, by device, threads and number of workers that were measured together. */
 export const rates = (): SavedRates[] => savedRates();
 
 /** NVIDIA's libraries by path (null where one is missing); null without a driver. */

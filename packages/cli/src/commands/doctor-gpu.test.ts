@@ -25,8 +25,8 @@ const gpu: GpuReport = {
   },
   matmulTFLOPs: { float32: 51.5, tf32: 398, bfloat16: 778 },
   readings: {
-    gpuUtilisation: 3,
-    memoryUtilisation: 1,
+    gpuUtilization: 3,
+    memoryUtilization: 1,
     memoryBytes: { total: 150e9, free: 149e9, used: 1e9 },
     watts: 120,
     wattsLimit: 700,

@@ -194,10 +194,10 @@ export function describeGpu(name: string, gpu: GpuReport | undefined): [string, 
     ]);
   }
   if (readings !== null) {
-    const { gpuUtilisation, watts, wattsLimit, celsius, clocks } = readings;
+    const { gpuUtilization, watts, wattsLimit, celsius, clocks } = readings;
     lines.push([
       "  now",
-      `load ${known(gpuUtilisation, "%")}, ${known(watts, "W")} of ${known(wattsLimit, "W")}, ${known(celsius, "degrees C")}, ${known(clocks.sm, "MHz")} of ${known(clocks.smMax, "MHz")}`,
+      `load ${known(gpuUtilization, "%")}, ${known(watts, "W")} of ${known(wattsLimit, "W")}, ${known(celsius, "degrees C")}, ${known(clocks.sm, "MHz")} of ${known(clocks.smMax, "MHz")}`,
     ]);
   }
   return lines;

@@ -90,7 +90,7 @@ function plannerReport({ key, measured, rates }: Saved): PlannerReport {
   return {
     device: key.device,
     threads: key.threads,
-    workers: key.neighbours,
+    workers: key.neighbors,
     measured,
     disturbed: rates.disturbed === true || crowded?.rates.disturbed === true,
     ...brief(rates),

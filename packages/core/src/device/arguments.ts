@@ -1,5 +1,5 @@
-// What a compiled function is called with, checked against its parameters: generated code trusts the shapes of its program, so
-// memory of another size must not reach it. For callers whose buffers were named by somebody else.
+// Checks the buffers of a call against the parameters of the function. Generated code trusts the shapes of its program, so
+// that a buffer of another size must not reach it. For callers that receive buffer ids from other processes.
 import { bytesOf, type GraphFn, numel, WeftError } from "../graph/index.js";
 import type { DeviceBuffer } from "./contract.js";
 

@@ -117,7 +117,7 @@ test("a folder of another user is not trusted", {
   assert.deepEqual(readdirSync(folder), []);
 });
 
-test("where nothing can be written a private folder serves, and is removed", { skip }, () => {
+test("a private folder replaces a cache that cannot be written, and is removed at exit", { skip }, () => {
   const file = join(freshFolder(), "file");
   writeFileSync(file, "");
   const places = [file, join(file, "below"), "/proc/self/task", "/dev/null"];
@@ -132,7 +132,7 @@ test("where nothing can be written a private folder serves, and is removed", { s
   }
 });
 
-test("a cache that may only be read is read", { skip: skip || (root ? "root may write everywhere" : false) }, () => {
+test("a read-only cache is read", { skip: skip || (root ? "root may write everywhere" : false) }, () => {
   const folder = freshFolder();
   run({ WEFT_CACHE_DIR: folder });
   chmodSync(join(folder, "cpu"), 0o500);

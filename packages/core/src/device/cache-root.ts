@@ -1,5 +1,5 @@
-// Where files are kept between processes, and whether that place can be trusted: compiled code from it is run. A folder that
-// others can write to is not used, and where nothing can be written a private folder serves until the process ends.
+// The root folder of the on-disk cache, and whether it can be trusted: compiled code from it is executed. A folder that other
+// users can write to is not used. Where nothing can be written, a private temporary folder replaces it.
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { dirname, isAbsolute, join, resolve } from "node:path";
@@ -7,7 +7,7 @@ import { settings } from "../settings/index.js";
 
 const noticed = new Set<string>();
 
-/** Says something on stderr, once per process. */
+/** Prints a notice on stderr, once per process. */
 export function noticeOnce(text: string): void {
   if (noticed.has(text)) return;
   noticed.add(text);
@@ -27,11 +27,11 @@ export function makeFolder(folder: string): void {
 
 let privateRoot: string | null = null;
 
-/** A folder of this process alone, removed when it ends. */
+/** A private folder of this process, removed at exit. */
 export function privateCache(): string {
   if (privateRoot !== null) return privateRoot;
   let failure: unknown = null;
-  // Memory serves where the disk is full.
+  // A memory file system, in case the disk is full.
   for (const place of [tmpdir(), "/dev/shm"]) {
     try {
       const made = mkdtempSync(join(place, "weft-private-"));
@@ -46,10 +46,10 @@ export function privateCache(): string {
   throw failure;
 }
 
-/** The private folder if there is one already. */
+/** The private folder; null if it was not created. */
 export const privateCacheIfMade = (): string | null => privateRoot;
 
-/** The place that the environment names; null where it names none. */
+/** The cache folder that the environment names; null if it names none. */
 function wanted(): string | null {
   const given = settings.cacheDir.get();
   if (given !== undefined) return resolve(given);
@@ -63,7 +63,7 @@ function wanted(): string | null {
   }
 }
 
-/** Why a folder must not be used, or null. */
+/** The reason why a folder must not be used; null if it may be. */
 function distrust(folder: string): string | null {
   const { uid, mode } = statSync(folder);
   const own = process.getuid?.();
@@ -76,7 +76,7 @@ function distrust(folder: string): string | null {
 const remedy = "set WEFT_CACHE_DIR to a folder of your own; until then kernels are compiled anew by every process";
 const decided = new Map<string, string>();
 
-/** Makes sure that a folder of the cache exists and is trusted; the reason where it is not. */
+/** Creates a folder of the cache and checks that it is trusted; returns the reason if it cannot be used. */
 function refusal(folder: string, below: readonly string[]): string | null {
   try {
     makeFolder(folder);
@@ -101,7 +101,7 @@ function refusal(folder: string, below: readonly string[]): string | null {
 /** Folders below the root that code is loaded from. */
 const codeFolders = ["cpu", "cuda", "emulated"];
 
-/** The root of what processes keep for each other, or a private folder where there is no place to trust. */
+/** The root of the cache that processes share, or the private folder if none can be trusted. */
 export function cacheRoot(): string {
   const folder = wanted();
   const key = folder ?? "";
@@ -118,11 +118,11 @@ const diskProblems = new Set(["EROFS", "EACCES", "EPERM", "ENOSPC", "EDQUOT", "E
 const diskMessages =
   /no space left on device|disk quota exceeded|read-only file system|error writing to|permission denied/i;
 
-/** Whether something failed for want of a place to write. */
+/** Whether an error means that a file could not be written. */
 export const isDiskProblem = (error: unknown): boolean =>
   diskProblems.has((error as NodeJS.ErrnoException).code ?? "") || diskMessages.test((error as Error).message ?? "");
 
-/** Makes a file in the cache, or in the private folder where the cache cannot be written. */
+/** Writes a file to the cache, or to the private folder if the cache is not writable. */
 export function inWritableFolder<T>(name: string, make: (folder: string) => T): T {
   const root = cacheRoot();
   try {

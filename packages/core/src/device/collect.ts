@@ -7,13 +7,13 @@ let keptContext: object | null = null;
 const nothing = new Script("0");
 let gc: (() => void) | null = null;
 
-/** Lets go of what WeakRefs have shown to this task, so that the next collection may take it. */
+/** Clears V8's list of objects that this task read through a WeakRef, so that the next collection may free them. */
 export function forgetSeen(): void {
   keptContext ??= createContext({}, { microtaskMode: "afterEvaluate" });
   nothing.runInContext(keptContext);
 }
 
-/** Collects everything that nobody can reach, now: WeakRefs to it are empty afterwards. */
+/** Collects all unreachable objects now; WeakRefs to them are empty afterwards. */
 export function collectNow(): void {
   forgetSeen();
   if (gc === null) {

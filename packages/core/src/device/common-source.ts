@@ -96,7 +96,7 @@ const rounds = (name: string, groups: number, last: string): string =>
 export const threefryRounds = `#define W_ROUND(r) x0 += x1; x1 = w_rotl(x1, r) ^ x0;
 #define W_INJECT(a, b, n) x0 += a; x1 += b + n;
 ${rounds("W_THREEFRY", 5, "")}
-/* Dropout: 13 rounds, 16 bits an element, four elements a block. */
+/* Dropout: 13 rounds, 16 bits per element, four elements per block. */
 ${rounds("W_THREEFRY13", 3, "W_ROUND(17)")}
 W_INLINE int w_kept(uint32_t k0, uint32_t k1, uint64_t n, uint32_t threshold) {
   uint64_t i = n >> 2;

@@ -1,31 +1,31 @@
-// What a device is: memory, transfers, and compiled functions. Small on purpose; everything above the devices speaks
-// only this, and the reference device shows how little it takes.
+// The contract of a device: memory, transfers and compiled functions. Layers above the devices use nothing else; the
+// reference device is a minimal implementation.
 
 import type { KernelWork } from "../cost/index.js";
 import { type GraphFn, type Node, type OpAttrs, type Precision, type Shape, WeftError } from "../graph/index.js";
 import type { Value } from "../ops/index.js";
 import type { Placement } from "../shard/index.js";
 
-/** Memory on a device. Opaque: each device has its own kind. */
+/** Memory on a device. Opaque: each device has its own class of buffers. */
 export interface DeviceBuffer {
   readonly bytes: number;
 }
 
-/** One thing that a device does when a compiled function runs: a generated kernel or a library call. */
+/** One step of a compiled function: a generated kernel or a library call. */
 export interface KernelInfo {
   name: string;
   /** "kernel" for generated code, "library" for BLAS, LAPACK and the like, "loop" for a scan, "collective" for data from other devices. */
   kind: "kernel" | "library" | "loop" | "collective";
-  /** Arithmetic and memory traffic of one call, at least. */
+  /** Lower bounds of the arithmetic and memory traffic of one call. */
   flops: number;
   bytes: number;
-  /** The same in the terms of measured rates, where the device counts it: what a prediction is made of. */
+  /** The work in terms of measured rates, for predictions; undefined if the device does not count it. */
   work?: KernelWork;
 }
 
 /**
- * Processes that run one program on several devices and exchange data. All members issue their collectives in one order;
- * what one reduces, all get with the same bits. A member that is gone, hangs or runs another program is an error on all.
+ * Processes that run one program on several devices and exchange data. All members issue their collectives in the same order,
+ * and reductions give the same bits on all of them. A member that died, hangs or runs another program is an error on every member.
  */
 export interface ProcessGroup {
   readonly kind: "local" | "shm" | "mpi" | "nccl";
@@ -34,10 +34,10 @@ export interface ProcessGroup {
   /**
    * For programs that run in C: the address of `int weft_collective(void* group, const int64_t* descriptor, const void*
    * in, void* out, int phase)` and of the group (see group/descriptor.ts). Phase 0 is the whole collective, 1 starts it,
-   * 2 finishes the oldest one that was started; not 0 is an error, which `failure` puts into words.
+   * 2 finishes the oldest one that was started; any result but 0 is an error code for `failure`.
    */
   readonly native: { call: bigint; group: bigint } | null;
-  /** The error behind a number that the native entry gave. */
+  /** The error for an error code of the native entry. */
   failure(code: number): WeftError;
   /** One collective on host memory; blocks. `operand` is the shape of the input. */
   collective(attrs: OpAttrs["collective"], input: Uint8Array, output: Uint8Array, operand: Shape): void;
@@ -48,7 +48,7 @@ export interface ProcessGroup {
 export interface CompileOptions {
   /** Parameters whose memory the call may reuse for its results. */
   donated?: readonly boolean[];
-  /** Parameters that have the same value in every call, by position: the compiler may use what it sees in them. */
+  /** Values of parameters that are the same in every call, by position; the compiler may specialize on them. */
   known?: ReadonlyMap<number, Value>;
 }
 
@@ -58,9 +58,9 @@ export interface Executable {
   readonly scratchBytes: number;
   /** Result index -> parameter index whose (donated) memory it takes over. */
   readonly aliases: ReadonlyMap<number, number>;
-  /** Seconds that each kernel took in the last call, when the device was asked to time them. */
+  /** Seconds that each kernel took in the last call, if `Device.timing` was set. */
   readonly lastTimes?: Float64Array;
-  /** `wanted`: the results are fetched next, so a device may deliver large ones piece by piece. */
+  /** `wanted`: the results are read next, so that the device may deliver large ones in pieces. */
   run(inputs: readonly DeviceBuffer[], wanted?: boolean): DeviceBuffer[];
   /**
    * Unloads the code and frees the memory that the executable owns. Calls that are still running on the device finish
@@ -71,41 +71,41 @@ export interface Executable {
 
 /** Memory of a device. */
 export interface DeviceMemory {
-  /** In buffers that somebody holds, in the pool for reuse, and the largest sum of buffers so far. */
+  /** Bytes in live buffers, bytes pooled for reuse, and the largest number of live bytes so far. */
   usedBytes: number;
   pooledBytes: number;
   peakBytes: number;
-  /** What the device has in all. */
+  /** Capacity of the device. */
   totalBytes: number;
 }
 
-/** Names that a device's profiler shows around what happens between a push and its pop. */
+/** Named ranges for the profiler of the device's vendor. */
 export interface NamedRanges {
   push(name: string): void;
   pop(): void;
 }
 
-/** Facts about a device that programs above it may depend on. What is no fact about the hardware does not belong here. */
+/** Properties of the hardware that layers above the device may depend on. */
 export interface DeviceTraits {
   /** Calls return before the device has finished; reading a value waits for it. */
   readonly asynchronous: boolean;
-  /** Programs run in other processes, which time themselves; values arrive as messages. */
+  /** Programs run and are timed in other processes; values arrive as messages. */
   readonly remote: boolean;
-  /** Buffers lie in memory of this process, at the `address` of each. */
+  /** Buffers are host memory of this process, at their `address`. */
   readonly hostMemory: boolean;
-  /** Computes on the cores of this host, so that its kernels and the program compete for them. */
+  /** Kernels run on the cores of this host and compete with the program for them. */
   readonly usesHostCores: boolean;
-  /** Its rates depend on what neighbors on the same host do meanwhile: calibration measures them together. */
+  /** Its rates depend on the other devices of the same host, so that calibration measures them at the same time. */
   readonly sharesHost: boolean;
-  /** Number of devices that it stands for. */
+  /** Number of devices that it represents. */
   readonly devices: number;
-  /** Host threads that it computes with; 1 where the work happens elsewhere. */
+  /** Number of host threads that it computes with; 1 if it does not compute on the host. */
   readonly threads: number;
-  /** Threads of one SIMD group; 1 where kernels are not written for one. */
+  /** Threads per SIMD group (warp); 1 if kernels do not depend on it. */
   readonly warpSize: number;
-  /** On-chip memory that one group of threads shares, in bytes; 0 where there is none to manage. */
+  /** On-chip memory that the threads of a block share, in bytes; 0 without one. */
   readonly onChipBytes: number;
-  /** What its fused attention kernels support; null where it has none. */
+  /** Limits of its fused attention kernels; null without such kernels. */
   readonly attention: AttentionSupport | null;
   /** Hardware of an accelerator, from which the planner assumes rates before they are measured; null on hosts. */
   readonly accelerator: AcceleratorFacts | null;
@@ -145,7 +145,7 @@ export interface AttentionSupport {
   sharedBytes: number;
   /** Major number of the compute capability. */
   major: number;
-  /** Precision of float32 products where the program does not say. */
+  /** Default precision of float32 matrix products. */
   precision: Precision;
 }
 
@@ -153,59 +153,59 @@ export interface AttentionSupport {
 export interface Device {
   readonly name: string;
   readonly traits: DeviceTraits;
-  /** Whether runs measure each kernel (see Executable.lastTimes). Devices that cannot, ignore it. */
+  /** Whether runs time each kernel (see Executable.lastTimes). Devices without timers ignore it. */
   timing?: boolean;
-  /** The processes that this device works together with, for the collectives of its functions. */
+  /** The process group of the collectives in its functions. */
   group?: ProcessGroup | null;
   allocate(bytes: number): DeviceBuffer;
   free(buffer: DeviceBuffer): void;
   upload(buffer: DeviceBuffer, from: Uint8Array): void;
   download(buffer: DeviceBuffer, into: Uint8Array): void;
-  /** The bytes without waiting for anything, or null where they are not at hand; devices that never wait leave it out. */
+  /** The bytes if they are available without waiting, otherwise null. Synchronous devices omit it. */
   peek?(buffer: DeviceBuffer): Uint8Array | null;
   /**
-   * The bytes of a buffer in memory of the device's choosing, where that is faster than `download`; it belongs to the
-   * caller. Null: use `download`.
+   * The bytes of a buffer in memory that the device allocates for the caller, if that is faster than `download`; otherwise
+   * null.
    */
   fetch?(buffer: DeviceBuffer): ArrayBuffer | null;
   /**
-   * The same without holding up the event loop; the buffer may be freed meanwhile. `into`: memory of the caller that takes the
-   * bytes instead. Null: use `fetch` or `download`.
+   * The same without blocking the event loop; the buffer may be freed before the copy ends. `into`: memory of the caller for the
+   * bytes. Null: use `fetch` or `download`.
    */
   fetchAsync?(buffer: DeviceBuffer, into?: Uint8Array): Promise<ArrayBuffer> | null;
-  /** A copy on another device of this kind without the host in between; null where that is not possible. */
+  /** Copies a buffer directly to another device of this kind; null if that is not possible. */
   copyTo?(buffer: DeviceBuffer, peer: Device): DeviceBuffer | null;
-  /** Bytes of tensors that may pile up before unreachable ones are looked for, where the usual 1 GiB is too careful. */
+  /** Bytes of tensors after which the runtime collects unreachable ones; 1 GiB if undefined. */
   readonly pressureBytes?: number;
-  /** How often new buffers came from the system and from freed buffers; devices without a pool leave it out. */
+  /** Number of allocations from the system and from the pool. Devices without a pool omit it. */
   readonly allocations?: { readonly fresh: number; readonly reused: number };
-  /** Share of time in which the device computed recently, from the vendor's counters; null where they do not say. */
+  /** Recent utilization of the device in percent, from the vendor's counters; null if they do not report it. */
   utilization?(): number | null;
   /**
-   * The group to use for this device's collectives: one over the vendor's library where every member of `host` can join it,
-   * `host` itself otherwise. All members call it. Devices without such a library leave it out.
+   * The group for the collectives of this device: one over the vendor's library if every member of `host` can join it,
+   * otherwise `host`. All members call it. Devices without such a library omit it.
    */
   joinGroup?(host: ProcessGroup): ProcessGroup;
-  /** Set while a profiler of the device's vendor listens. */
+  /** Set while a profiler of the device's vendor is attached. */
   readonly ranges?: NamedRanges | null;
-  /** Why the device can be used no more: a fault killed it, or it was closed. Null while it works. */
+  /** Why the device is unusable (a fault, or it was closed); null while it works. */
   readonly lost?: string | null;
-  /** Gives up everything that the device holds. */
+  /** Releases all resources of the device. */
   close?(): void;
   compile(fn: GraphFn, options: CompileOptions): Executable;
   /** Whether the device has a kernel for a whole custom function; its body is inlined otherwise. */
   supportsCustomKernel?(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean;
-  /** The source that the device would compile for a function, for debug output; devices without one leave it out. */
+  /** The generated source of a function, for debug output. Devices that generate none omit it. */
   source?(fn: GraphFn, options: CompileOptions): string;
-  /** Who holds what of a buffer, on devices that are made of several; the shape is that of the whole tensor. */
+  /** The placement of a buffer on a device that represents several; the shape is that of the whole tensor. */
   placement?(buffer: DeviceBuffer): Placement | null;
   synchronize(): void;
   memory(): DeviceMemory;
-  /** Gives pooled memory back to the system. */
+  /** Returns pooled memory to the system. */
   trim(): void;
 }
 
-/** The device has no memory left; the runtime frees what it can and tries once more. */
+/** The device is out of memory. The runtime frees what it can and retries once. */
 export class OutOfMemoryError extends WeftError {
   override name = "OutOfMemoryError";
   readonly requested: number;

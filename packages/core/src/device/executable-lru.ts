@@ -1,5 +1,5 @@
 // Ownership of executables: a cache of the most recently used ones, and counted handles for those that hold one longer.
-// An executable is released when it has left the cache and its last holder has let go of it.
+// An executable is released when it has left the cache and its last holder has released it.
 import { WeftError } from "../graph/index.js";
 import type { Executable } from "./contract.js";
 

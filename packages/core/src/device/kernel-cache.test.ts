@@ -41,7 +41,7 @@ function file(name: string, age: number): string {
 const kernel = (n: number, folder = "cpu", end = "so"): string =>
   join(folder, `${n.toString(16).padStart(40, "0")}.${end}`);
 
-test("files that others may write are not taken: code is loaded from here", {
+test("files that other users may write are ignored", {
   skip: process.getuid === undefined,
 }, () => {
   const path = file(kernel(1), 1);
@@ -50,7 +50,7 @@ test("files that others may write are not taken: code is loaded from here", {
   assert.equal(isCached(path), false);
 });
 
-test("what was used longest ago goes first, in all folders, down to nine tenths of the limit", () => {
+test("pruning removes the least recently used files of all folders, down to nine tenths of the limit", () => {
   const paths = [5, 1, 4, 2, 3].map((age) =>
     file(kernel(age, age % 2 ? "cpu" : "cuda", age % 2 ? "so" : "cubin"), age),
   );
@@ -63,7 +63,7 @@ test("what was used longest ago goes first, in all folders, down to nine tenths 
   );
 });
 
-test("files in use, files just made, and what is no kernel stay; what killed processes left goes after a day", () => {
+test("pruning keeps files in use, new files and other files, and removes temporary files after a day", () => {
   const used = file(kernel(1), 100);
   assert.ok(isCached(used));
   const mine = file(kernel(2), 100);
@@ -87,7 +87,7 @@ test("a hit counts as use, and sets a file's time at most once a day", () => {
   assert.ok(!isCached(join(root, kernel(3))));
 });
 
-test("WEFT_CACHE_BYTES is the limit; what is no number is named", () => {
+test("WEFT_CACHE_BYTES sets the limit, and a bad value is an error", () => {
   assert.equal(cacheLimit(), 2 ** 31);
   process.env.WEFT_CACHE_BYTES = "1e6";
   assert.equal(cacheLimit(), 1e6);

@@ -1,17 +1,17 @@
-// The folder of compiled kernels that all processes of a user share: where it lies, and how much it may hold. Who adds a file
-// looks now and then whether there is too much, and removes what was used longest ago. Knows nothing of compilers.
+// The on-disk cache of compiled kernels that all processes of a user share: its paths and its size limit. A process that adds a
+// file checks the limit from time to time and removes the least recently used files. Independent of compilers.
 import { readdirSync, rmSync, type Stats, statSync, utimesSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { WeftError } from "../graph/index.js";
 import { settings } from "../settings/index.js";
 import { cacheRoot, privateCacheIfMade } from "./cache-root.js";
 
-/** Folders of kernels below the root; what lies beside them (rates, data, environments) is not counted and not removed. */
+/** Folders of kernels below the root. Other folders there (rates, data, environments) are neither counted nor removed. */
 const kernelFolders = ["cpu", "cuda", "emulated"] as const;
 type KernelFolder = (typeof kernelFolders)[number];
 export const kernelFolder = (name: KernelFolder): string => join(cacheRoot(), name);
 
-/** Where a file of the cache may lie: in the cache, and where that cannot be written in the folder of this process. */
+/** Paths of a cache file: in the cache, and in the private folder of this process. */
 export function cachePlaces(name: KernelFolder, file: string): string[] {
   const own = privateCacheIfMade();
   const folders = [kernelFolder(name), ...(own === null ? [] : [join(own, name)])];
@@ -19,20 +19,20 @@ export function cachePlaces(name: KernelFolder, file: string): string[] {
 }
 
 const day = 24 * 3600e3;
-/** Files this young are left alone: another process may have looked one up and not yet opened it. */
+/** Files younger than this are not removed: another process may have found one and not opened it yet. */
 const justUsed = 10 * 60e3;
-/** Looking costs a look at every file, so it is done this often: by time over all processes, by files within one. */
+/** Minimum time between two checks of the limit over all processes, and number of added files within one process. */
 const lookEvery = 10 * 60e3;
 const lookAfter = 256;
 
 /** Maximum size of the kernel cache on disk in bytes. */
 export const cacheLimit = (): number => settings.cacheBytes.get();
 
-/** What this process has used stays, however long ago a file was made. */
+/** Files that this process has used; it does not remove them. */
 const own = new Set<string>();
 let added = 0;
 
-/** What is known of a file; null where it cannot be looked at, whatever the reason. */
+/** Size and times of a file; null if it cannot be read. */
 function lookAt(path: string): Stats | null {
   try {
     return statSync(path, { throwIfNoEntry: false }) ?? null;
@@ -41,11 +41,11 @@ function lookAt(path: string): Stats | null {
   }
 }
 
-/** Code is loaded from here: files of other users, or that every user may write, are as good as not there. */
+/** Code is loaded from here: files of other users, or that every user may write, are ignored. */
 const isOurs = ({ uid, mode }: Stats): boolean =>
   process.getuid === undefined || ((uid === process.getuid() || uid === 0) && (mode & 0o002) === 0);
 
-/** Whether a file is in the cache. One that is counts as used today: its time is set anew, at most once a day. */
+/** Whether a file is in the cache. A hit updates the file's time, at most once a day. */
 export function isCached(path: string): boolean {
   const found = lookAt(path);
   if (found === null || !isOurs(found)) return false;
@@ -55,13 +55,13 @@ export function isCached(path: string): boolean {
     try {
       utimesSync(path, now / 1e3, now / 1e3);
     } catch {
-      // A cache that is only read keeps its times; who may write it does not mind.
+      // A read-only cache keeps its times.
     }
   }
   return true;
 }
 
-/** Says that a file was added; now and then this is when the cache is cut back to its limit. */
+/** Records that a file was added, and prunes the cache from time to time. */
 export function addedToCache(path: string): void {
   own.add(path);
   added++;
@@ -73,7 +73,7 @@ export function addedToCache(path: string): void {
     pruneCache();
   } catch (error) {
     if (error instanceof WeftError) throw error;
-    // Somebody else's folder, or a disk that is full: the cache stays as it is.
+    // Not writable, or the disk is full: the cache is not pruned.
   }
 }
 
@@ -83,7 +83,7 @@ interface Entry {
   used: number;
 }
 
-/** Finished files by age, and what processes that were killed left behind. */
+/** Finished files by age, and temporary files of killed processes. */
 function entries(): { files: Entry[]; leftovers: string[] } {
   const files: Entry[] = [];
   const leftovers: string[] = [];
@@ -118,7 +118,7 @@ export function cacheContents(): CacheContents {
 }
 
 /**
- * Removes the files used longest ago until a tenth of the limit is free. Several processes may do this at once, and a file
+ * Removes the least recently used files until a tenth of the limit is free. Several processes may do this at once, and a file
  * that is gone when somebody opens it is compiled again; files that are loaded stay usable without their names.
  */
 export function pruneCache(limit = cacheLimit()): CacheContents {

@@ -19,17 +19,17 @@ export interface DeviceFactory {
   list(): string[];
   /** Creates the device of a name; `match` is what `pattern` found in it. */
   create(match: RegExpExecArray, options: DeviceOptions): Device;
-  /** Position among the kinds that may be the default device, lowest first; undefined: never chosen by itself. */
+  /** Position among the kinds that may be the default device, lowest first; undefined: never the default. */
   readonly preference?: number;
-  /** Printed once when this kind becomes the default because nothing better is there. */
+  /** Printed once when this kind becomes the default. */
   readonly defaultNotice?: string;
 }
 
-/** What a new device may use. Kinds of devices ignore what does not concern them. */
+/** Options of a new device. Each kind ignores the options of the others. */
 export interface DeviceOptions {
   /** Host threads to compute with; by default one per core. */
   threads?: number;
-  /** Host cores to stay on. */
+  /** Host cores to run on. */
   cores?: readonly number[];
   /** Allocate buffers in memory that other processes of this host can map. */
   shared?: boolean;
@@ -76,7 +76,7 @@ export function registerDevice(factory: DeviceFactory): void {
 const created = new Map<string, Device>();
 
 /**
- * The device of a name: "cpu", "cuda" or "cuda:1", "reference". The same name gives the same device, unless a fault ended it.
+ * The device of a name: "cpu", "cuda" or "cuda:1", "reference". The same name gives the same device, unless a fault made it unusable.
  *
  * @example
  * ```ts
@@ -95,7 +95,7 @@ export function device(name: string): Device {
   return made;
 }
 
-/** A new device of a name, apart from the one that `device` gives. */
+/** Creates a new device of a name, independent of the one that `device` returns. */
 export function createDevice(name: string, options: DeviceOptions = {}): Device {
   for (const factory of factories) {
     const match = factory.pattern.exec(name);
@@ -109,7 +109,7 @@ export function createDevice(name: string, options: DeviceOptions = {}): Device 
 /** Names of the devices that can be created here. */
 export const availableDevices = (): string[] => factories.flatMap((factory) => factory.list());
 
-/** The device that runs when nobody chose one: WEFT_DEVICE, or the most preferred kind that this machine has. */
+/** The default device: WEFT_DEVICE, or the most preferred kind that this machine has. */
 export function defaultDevice(): Device {
   const chosen = settings.device.get();
   if (chosen !== undefined) return device(chosen);

@@ -1,12 +1,12 @@
 // Files of compiled code end with a checksum of what comes before. Loading a damaged one can kill the process (a truncated
-// shared object ends in SIGBUS), so what does not match is removed and compiled again. Loaders ignore what follows the code.
+// shared object ends in SIGBUS), so a file that does not match is removed and compiled again. Loaders ignore bytes after the code.
 import { createHash } from "node:crypto";
 import { appendFileSync, readFileSync, rmSync, statSync } from "node:fs";
 
 const mark = Buffer.from("weft-sha256:");
 const digestBytes = 32;
 const sealBytes = mark.length + digestBytes;
-/** No program of ours is larger; a file that is was not made here. */
+/** Larger files were not written by Weft. */
 const maxBytes = 2 ** 29;
 
 const digest = (bytes: Uint8Array): Buffer => createHash("sha256").update(bytes).digest();
@@ -19,7 +19,7 @@ export function seal(path: string): void {
   appendFileSync(path, sealOf(readFileSync(path)));
 }
 
-/** What was sealed; null where the file is missing or damaged, and a damaged one is removed. */
+/** The content without the checksum; null if the file is missing or damaged. A damaged file is removed. */
 export function readSealed(path: string): Uint8Array | null {
   try {
     const { size } = statSync(path);
@@ -31,7 +31,7 @@ export function readSealed(path: string): Uint8Array | null {
     }
     rmSync(path, { force: true });
   } catch {
-    // Not there, or not ours to read or remove.
+    // Missing, or not readable.
   }
   return null;
 }

@@ -148,7 +148,7 @@ const pause = 640;
 const hotProbes = [1 << 13, 1 << 16];
 const coldProbes = [1 << 18, 1 << 20, 1 << 22];
 
-/** A program of probes: each an output of its own, of its own size so that nothing is fused with its neighbour. */
+/** A program of probes: each an output of its own, of its own size so that nothing is fused with its neighbor. */
 class Probes {
   readonly params: Node[] = [];
   readonly outputs: Node[] = [];
@@ -288,7 +288,7 @@ export function measureCpu(device: Device, conditions: Conditions): Omit<Rates, 
     matmul: { float32: cubes, float64 },
     products: { float32: table },
     bandwidth: [...measureHot(device, conditions), ...cold],
-    // A library of its own that most programs never load: factorisations of middling size reach about a sixth of a product.
+    // A library of its own that most programs never load: factorizations of middling size reach about a sixth of a product.
     linalg: cubes[2][1] / 6,
     simple,
     special: exp,

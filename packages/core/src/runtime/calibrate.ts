@@ -1,5 +1,5 @@
-// Measures what the planner's prices are made of: how fast a device multiplies, streams, computes and looks up, and how
-// fast a group of processes exchanges data. Short (about a second), and kept on disk for each machine and device.
+// Measures the rates behind the planner's cost estimates: products, memory bandwidth, arithmetic and lookups of a device, and
+// the links between processes. Takes about a second; the results are stored on disk per machine and device.
 
 import { type Curve, parseRates, type Rates, sameLinks } from "../cost/index.js";
 import type { Device } from "../device/index.js";
@@ -146,7 +146,7 @@ class Probe {
 export const rounded = <T>(value: T): T =>
   JSON.parse(JSON.stringify(value, (_, x) => (typeof x === "number" ? Number(x.toPrecision(4)) : x))) as T;
 
-/** What a device can do by itself. `links` stays that of one device alone until a group measures it. */
+/** Rates of a single device. `links` stays at its default until a group measures it. */
 export function measureDevice(device: Device, options: { quick?: boolean; together?: () => void } = {}): Rates {
   const { quick = false, together } = options;
   const probe = new Probe(device, quick);

@@ -1,5 +1,5 @@
 // Whether a measurement had the processor to itself: the time that this process computed, against the time that passed.
-/** Below this share somebody else computed meanwhile. */
+/** Below this share, other processes used the core during the measurement. */
 const undisturbed = 0.9;
 
 export class Effort {
@@ -24,7 +24,7 @@ export class Effort {
   }
 }
 
-/** Whether this process gets the processor that it asks for: it computes for a moment and looks what it got. */
+/** Whether this process gets the processor that it asks for: it computes for a moment and compares CPU time with wall time. */
 export function isQuiet(milliseconds = 40): boolean {
   const effort = new Effort();
   effort.during(() => {

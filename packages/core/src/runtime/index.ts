@@ -1,4 +1,4 @@
-// Sessions: trace, compile, cache, run, memory. The in-process session is the default.
+// Sessions: compile, cache and run functions on a device, and manage its memory.
 export { measureDevice, ratesOf } from "./calibrate.js";
 export { allAgree, measureGroup, measureLinks, slowestRates } from "./calibrate-links.js";
 export { debugLevel, setDebugLevel } from "./debug.js";

@@ -9,7 +9,7 @@ interface Seen {
   varying: Set<number>;
 }
 
-/** Graphs that are remembered; the oldest goes first. */
+/** Number of remembered graphs; the oldest is dropped first. */
 const maxSeen = 1024;
 
 const textOf = (value: Scalar): string =>

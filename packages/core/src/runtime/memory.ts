@@ -1,5 +1,5 @@
-// Who owns memory. A computed tensor's buffer lives as long as somebody can reach its TensorValue; the garbage
-// collector is the backstop, and under pressure it is called by hand, in synchronous loops too.
+// Ownership of tensor memory. A buffer lives as long as its TensorValue is reachable. The garbage collector frees what the
+// program does not; under memory pressure it is invoked explicitly, also in synchronous loops.
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { collectNow, type Device, type DeviceBuffer, OutOfMemoryError } from "../device/index.js";
@@ -14,7 +14,7 @@ export class TensorValue implements NodeValue {
   #readers = 0;
   #buffer: DeviceBuffer | null;
   readonly id: number;
-  /** How the user let go of it; it is freed as soon as no pending work reads it. */
+  /** How the user released it; it is freed when no pending work reads it. */
   #ended: Ending | null = null;
 
   constructor(
@@ -27,7 +27,7 @@ export class TensorValue implements NodeValue {
     this.id = memory.register(this, device, buffer, aval, site);
   }
 
-  /** Throws if the user let go of it already. */
+  /** Throws if the user has released it. */
   assertUsable(): void {
     if (this.#ended !== null || this.#buffer === null) throw this.#gone();
   }
@@ -49,7 +49,7 @@ export class TensorValue implements NodeValue {
     return this.#readers > 0;
   }
 
-  /** The memory, for work that was asked for while the tensor was usable. */
+  /** The buffer, for work that was issued while the tensor was usable. */
   get buffer(): DeviceBuffer {
     if (this.#buffer === null) throw this.#gone();
     return this.#buffer;
@@ -59,7 +59,7 @@ export class TensorValue implements NodeValue {
     return this.#buffer !== null;
   }
 
-  /** The user lets go: frees the memory now, or as soon as pending work has read it. */
+  /** Releases the tensor: frees the memory now, or when pending work has read it. */
   release(how: Ending = "disposed"): void {
     this.#ended ??= how;
     if (this.#readers === 0) this.free();
@@ -71,14 +71,14 @@ export class TensorValue implements NodeValue {
     if (this.#ended !== null && this.#readers === 0) this.free();
   }
 
-  /** Frees the memory now, whoever wants it. */
+  /** Frees the memory now, even if pending work reads it. */
   free(): void {
     if (this.#buffer === null) return;
     this.#buffer = null;
     memory.unregister(this.id);
   }
 
-  /** Hands the buffer over to somebody else (a donated argument whose memory a result reuses). */
+  /** Transfers ownership of the buffer, for a donated argument whose memory a result reuses. */
   takeBuffer(): DeviceBuffer {
     const buffer = this.buffer;
     this.#ended = "donated";
@@ -109,7 +109,7 @@ class MemoryManager {
   #bytes = 0;
   /** Collect when this much is held; grows with what survives a collection. */
   #threshold = 0;
-  /** What the user wants; null: the device says. */
+  /** Limit that the user set; null: that of the device. */
   #limit: number | null = settings.memoryLimit.get() || null;
   #finalizers = new FinalizationRegistry<number>((id) => this.unregister(id));
   #scopes: WeakRef<TensorValue>[][] = [];
@@ -239,7 +239,7 @@ class MemoryManager {
   }
 }
 
-/** The line of the user's program that is running now; looked up when it is asked for, since that is the dear part. */
+/** The line of the user's program that is running now; looked up when it is asked for, since that is expensive. */
 export function captureSite(): () => string | null {
   const limit = Error.stackTraceLimit;
   Error.stackTraceLimit = 40;

@@ -24,7 +24,7 @@ const rates: Rates = { ...h200, name: "given", assumed: false };
 const folder = join(root, "rates");
 const only = (): string => join(folder, readdirSync(folder)[0]);
 
-test("rates are kept by device and by how many were measured together", () => {
+test("rates are stored by device and by number of neighbors", () => {
   assert.equal(knownRates(device), null);
   assert.ok(saveRates(device, rates));
   assert.deepEqual(knownRates(device), JSON.parse(JSON.stringify(rates)));
@@ -34,7 +34,7 @@ test("rates are kept by device and by how many were measured together", () => {
   assert.equal(knownRates(device, 8)?.crowded?.rates.simple, 5);
   assert.equal(knownRates(device)?.crowded, undefined);
   assert.deepEqual(
-    savedRates().map(({ key }) => [key.device, key.neighbours]),
+    savedRates().map(({ key }) => [key.device, key.neighbors]),
     [
       ["reference", 1],
       ["reference", 8],
@@ -78,7 +78,7 @@ test("a file that is damaged, hostile, of another version or machine is measured
   assert.notEqual(knownRates(device), null);
 });
 
-test("what was measured on a busy machine is forgotten after some minutes", () => {
+test("rates that were measured on a busy machine expire after some minutes", () => {
   assert.ok(saveRates(device, { ...rates, disturbed: true }));
   assert.equal(knownRates(device)?.disturbed, true);
   const file = only();

@@ -1,6 +1,5 @@
-// Where measured rates wait for the next process: a file a machine, device and number of neighbours. Files that are
-// damaged, of another version or of another machine count as absent: what they should say is measured again. So do those
-// that were measured while others used the machine, after some minutes.
+// Measured rates on disk: one file per machine, device and number of neighbors. Files that are damaged, of another version or
+// of another machine are ignored and measured again, and so are, after some minutes, those measured on a busy machine.
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
@@ -9,18 +8,18 @@ import { parseRates, type Rates } from "../cost/index.js";
 import { cacheRoot, type Device, makeFolder } from "../device/index.js";
 
 /** Changes with what is measured and how. */
-const version = 7;
-/** No file of ours comes near it. */
+const version = 8;
+/** Larger files were not written by Weft. */
 const maxBytes = 1 << 20;
 
-/** What was measured on a busy machine is better than nothing for this long. */
+/** How long rates that were measured on a busy machine are used. */
 const disturbedMinutes = 10;
 
-/** What rates are about. `neighbours`: devices of the same kind on this machine that were measured together. */
+/** What rates belong to. `neighbors`: devices of the same kind on this machine that were measured together. */
 export interface RatesKey {
   device: string;
   threads: number;
-  neighbours: number;
+  neighbors: number;
   processor: string;
   cores: number;
   library: string;
@@ -33,10 +32,10 @@ export interface SavedRates {
   rates: Rates;
 }
 
-function keyOf(device: Device, neighbours: number): RatesKey {
+function keyOf(device: Device, neighbors: number): RatesKey {
   const { threads = 0, blas = "" } = device as { threads?: number; blas?: string };
   const processor = cpus()[0]?.model.trim() ?? "unknown";
-  return { device: device.name, threads, neighbours, processor, cores: cpus().length, library: blas };
+  return { device: device.name, threads, neighbors, processor, cores: cpus().length, library: blas };
 }
 
 const folder = (): string => join(cacheRoot(), "rates");
@@ -60,17 +59,17 @@ function read(file: string): SavedRates | null {
   }
 }
 
-/** What was measured on this machine before; null where nothing was. */
-export const knownRates = (device: Device, neighbours = 1): Rates | null =>
-  read(fileOf(keyOf(device, neighbours)))?.rates ?? null;
+/** Stored rates of this machine; null if there are none. */
+export const knownRates = (device: Device, neighbors = 1): Rates | null =>
+  read(fileOf(keyOf(device, neighbors)))?.rates ?? null;
 
-/** Whether others worked on the machine meanwhile. */
+/** Whether other processes used the machine during the measurement. */
 export const isDisturbed = (rates: Rates): boolean =>
   rates.disturbed === true || rates.crowded?.rates.disturbed === true;
 
-/** Keeps rates for the next time; true where it could. */
-export function saveRates(device: Device, rates: Rates, neighbours = 1): boolean {
-  const key = keyOf(device, neighbours);
+/** Stores rates on disk; returns whether that worked. */
+export function saveRates(device: Device, rates: Rates, neighbors = 1): boolean {
+  const key = keyOf(device, neighbors);
   const file = fileOf(key);
   const own = `${file}.${process.pid}`;
   try {
@@ -89,7 +88,7 @@ export function saveRates(device: Device, rates: Rates, neighbours = 1): boolean
   }
 }
 
-/** Everything that was measured on this machine. */
+/** All stored rates of this machine. */
 export function savedRates(): SavedRates[] {
   let names: string[] = [];
   try {
@@ -101,5 +100,5 @@ export function savedRates(): SavedRates[] {
   return names
     .flatMap((name) => (name.endsWith(".json") ? (read(join(folder(), name)) ?? []) : []))
     .filter(({ key }) => key.processor === processor && key.cores === cpus().length)
-    .sort((a, b) => a.key.neighbours - b.key.neighbours || a.key.threads - b.key.threads);
+    .sort((a, b) => a.key.neighbors - b.key.neighbors || a.key.threads - b.key.threads);
 }

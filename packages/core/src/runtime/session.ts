@@ -1,4 +1,4 @@
-// The in-process session: runs pending graphs on a device, keeps compiled functions, owns the current device.
+// The session of a device: runs pending graphs and caches compiled functions. This module also holds the current device.
 import { createHash } from "node:crypto";
 import {
   type Device,
@@ -78,7 +78,7 @@ export class Session {
   compiles = 0;
   runs = 0;
   kernelsRun = 0;
-  /** Told of every run, with the time of each kernel where the device can measure it. Measuring costs: few should watch. */
+  /** Called after every run, with kernel times if the device has timers. Timing slows runs down. */
   readonly watchers = new Set<(executable: Executable, startMs: number) => void>();
 
   constructor(
@@ -116,8 +116,8 @@ export class Session {
     const executable = profiler.span("compile", () => this.device.compile(simple, { donated, known }));
     if (debugLevel() >= 3) console.error(printGraph(simple));
     if (debugLevel() >= 4) console.error(this.device.source?.(simple, { donated, known }) ?? "(no source)");
-    // What a call adds to the memory that is held. Scratch memory is used again by the next call, and results that take
-    // over a donated argument add nothing: a large training step must not look for garbage every time.
+    // Memory that a call adds. Scratch memory is reused, and results that alias a donated argument add nothing, so that a
+    // large training step does not trigger a collection every time.
     const bytes = simple.outputs.reduce(
       (n, o, i) => (executable.aliases.has(i) ? n : n + numel(o.shape) * bytesOf(o.dtype)),
       0,
@@ -126,7 +126,7 @@ export class Session {
     return { executable, fn: simple, key, bytes };
   }
 
-  /** Which custom functions the device has kernels for; null: none. */
+  /** The custom functions that the device has kernels for; null if it has none. */
   customKernelSupport(): CustomKernelSupport | null {
     const { device } = this;
     return device.supportsCustomKernel === undefined
@@ -175,8 +175,8 @@ export class Session {
   }
 
   /**
-   * Computes the given nodes (and those on the way that are marked to be kept) and hangs the values on them. `wanted`:
-   * they are fetched next.
+   * Computes the given nodes, and those on the way that are marked as kept, and stores their values. `wanted`: the values are
+   * read next.
    */
   realize(nodes: readonly Node[], wanted = false): void {
     const roots = [...new Set(nodes.filter((node) => node.value === null))];
@@ -227,7 +227,7 @@ export class Session {
     return new TensorValue(this.device, buffer, aval, null);
   }
 
-  /** The elements; `into`: an array of the right kind and length that takes them instead of a new one. */
+  /** The elements of a value, in a new array or in `into`. */
   download(value: TensorValue, into?: Storage): Storage {
     value.assertUsable();
     const { dtype, shape } = value.aval;
@@ -242,7 +242,7 @@ export class Session {
     return data;
   }
 
-  /** The elements where they can be had at once; null where the device would have to be waited for. */
+  /** The elements if they are available without waiting for the device; otherwise null. */
   peek(value: TensorValue): Storage | null {
     if (value.device.peek === undefined) return this.download(value);
     value.assertUsable();
@@ -251,7 +251,7 @@ export class Session {
     return storageView(value.aval.dtype, bytes.slice().buffer, 0, numel(value.aval.shape));
   }
 
-  /** The same; a device that can leaves the event loop free meanwhile. */
+  /** The same without blocking the event loop, if the device supports it. */
   async downloadAsync(value: TensorValue, into?: Storage): Promise<Storage> {
     value.assertUsable();
     const { dtype, shape } = value.aval;
@@ -273,7 +273,7 @@ export class Session {
   }
 }
 
-/** Parameters with values of their own make a program of its own. */
+/** Cache key of constant parameters. */
 function knownKey(known: ReadonlyMap<number, Value>): string {
   if (known.size === 0) return "";
   const hash = createHash("sha256");
@@ -293,17 +293,17 @@ function assertClosed(fn: GraphFn): void {
   }
 }
 
-/** Nodes that are kept when they are computed on the way to something else: parameters of a training loop, mostly. */
+/** Nodes whose values are stored when they are intermediate results, such as the parameters of a training loop. */
 const kept = new WeakSet<Node>();
 export const keepWhenComputed = (node: Node): void => {
   if (node.value === null) kept.add(node);
 };
 
-/** Depth of traces that may still want the history of a computed node. */
+/** Number of nested traces, which may need the inputs of computed nodes. */
 let traces = 0;
 const waiting: Node[] = [];
 
-/** A computed node needs its inputs no more, unless a gradient that is being built may walk through it. */
+/** Drops the inputs of a computed node, unless a trace may still differentiate through it. */
 function detach(node: Node): void {
   if (traces > 0) {
     waiting.push(node);
@@ -313,7 +313,7 @@ function detach(node: Node): void {
   makeLeaf(node);
 }
 
-/** Runs a function while the graph that it builds is being watched by a transform. */
+/** Runs a function that a transform traces. */
 export function tracing<T>(body: () => T): T {
   if (traces === 0) collectives = 0;
   traces++;
@@ -327,7 +327,7 @@ export function tracing<T>(body: () => T): T {
 
 let collectives = 0;
 
-/** The place of the next collective in the program that is being traced; null when none is: then it must run at once. */
+/** Sequence number of the next collective in the traced program; null outside a trace. */
 export const nextCollective = (): number | null => (traces === 0 ? null : collectives++);
 
 export const isTracing = (): boolean => traces > 0;
@@ -342,7 +342,7 @@ export function dataNode(value: TensorValue): Node {
 let current: Session | null = null;
 let makeDefault: () => Device = defaultDevice;
 
-/** Replaces the choice of the default device, for packages that bring devices of their own. */
+/** Replaces the default device, for packages with their own devices. */
 export function setDefaultDevice(make: () => Device): void {
   makeDefault = make;
 }
@@ -354,8 +354,8 @@ export function session(): Session {
 }
 
 /**
- * The graph that a gradient is to be taken of (with respect to `wrt`, where that is known): what the device has kernels
- * for, with a gradient of their own, stands in it as that.
+ * The graph to differentiate (with respect to `wrt`, if known), with patterns replaced by the custom functions that the device
+ * has forward and gradient kernels for.
  */
 export const forGradient = (
   outputs: readonly Node[],
@@ -367,7 +367,7 @@ export const forGradient = (
     { customKernelSupport: () => session().customKernelSupport(), gradient: true, wrt },
   ).outputs;
 
-/** One session a device: going back to it finds its compiled functions again. */
+/** One session per device, so that compiled functions are reused when the device is chosen again. */
 const sessions = new WeakMap<Device, Session>();
 
 /** Runs everything that follows on another device; tensors of the old device stay there. */
@@ -379,7 +379,7 @@ export function useDevice(device: Device): Session {
   return current;
 }
 
-/** Chains of pending work longer than this are run, so that a loop that never looks at a value stays bounded. */
+/** Maximum depth of a pending graph; deeper graphs are run, so that a loop that reads no value stays bounded. */
 const maxPendingDepth = 400;
 
 export function boundPending(node: Node): void {

@@ -65,7 +65,7 @@ export class TapeWriter {
 
 let writer: TapeWriter | null = null;
 
-/** The rank of a process that a launcher started; null for a process alone. */
+/** The rank of a process that a launcher started; null for a single process. */
 function launchedRank(): number | null {
   const { OMPI_COMM_WORLD_RANK, SLURM_STEP_ID, SLURM_PROCID } = process.env;
   const own = settings.rank.get();
@@ -122,7 +122,7 @@ export interface RunFacts {
   end: number;
 }
 
-/** One record a kernel; their times are cut out of the run's where the device measured them. */
+/** One record per kernel, with measured times if the device has timers. */
 export function instructionRecords(
   facts: RunFacts,
   results: readonly Aval[],
@@ -159,7 +159,7 @@ export function instructionRecords(
 
 const recorded = new WeakMap<Device, Device>();
 
-/** The device itself, or one that also writes down everything that it is asked. */
+/** The device itself, or a proxy that also records every call to the tape. */
 export function taped(device: Device): Device {
   const out = tape();
   if (out === null) return device;
@@ -215,7 +215,7 @@ function record(device: Device, out: TapeWriter): Device {
         const results = inner.run(inputs);
         if (!remote) device.synchronize();
         const end = performance.now();
-        // Memory that was given away now holds something else.
+        // Donated memory holds a result now.
         for (const buffer of results) ids.delete(buffer);
         const outputs = results.map(idOf);
         out.write({ type: "run", step, program, inputs: before, outputs, cause });

@@ -1,4 +1,4 @@
-// Which cores this process may use, in the order in which they are handed out. Reads what Linux says; measures nothing.
+// The cores that this process may use, in the order in which workers get them. Reads Linux files only.
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 
@@ -22,7 +22,7 @@ const read = (path: string): string | null => {
   }
 };
 
-/** One thread of every core first, then the second threads: so many workers get as many real cores as there are. */
+/** Orders hardware threads: the first thread of every core before the second ones, so that workers get separate cores. */
 export function orderCores(allowed: readonly number[], siblings: (cpu: number) => readonly number[]): number[] {
   const turn = (cpu: number): number =>
     siblings(cpu)
@@ -44,7 +44,7 @@ export function coreOrder(): number[] {
     const text = read(`/sys/devices/system/cpu/cpu${cpu}/topology/thread_siblings_list`);
     return text === null ? [cpu] : parseCpuList(text);
   });
-  // A container may see all cores and be given the time of some.
+  // A container may see all cores while its quota covers only some.
   known = ordered.slice(0, Math.max(1, count));
   return known;
 }

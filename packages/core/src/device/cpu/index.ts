@@ -1,5 +1,5 @@
 // The CPU device: generated C compiled by the system's compiler, OpenBLAS and LAPACK, all through koffi. An Executable is
-// one call into C. A device is a set of cores; its libraries use just these.
+// one call into C. Each device has its own number of threads and cores.
 import { availableParallelism, freemem, totalmem } from "node:os";
 import koffi from "koffi";
 import { type Schedule, scheduleFunction } from "../../compile/index.js";
@@ -39,9 +39,9 @@ class CpuBuffer implements DeviceBuffer {
 
 /** Options of {@link CpuDevice}. */
 export interface CpuOptions {
-  /** Threads to use; by default one a core. */
+  /** Number of threads; one per core by default. */
   threads?: number;
-  /** Core numbers to stay on. */
+  /** Core ids to run on. */
   cores?: readonly number[];
   /** Allocate buffers in memory that other processes of this host can map. */
   shared?: boolean;
@@ -52,7 +52,7 @@ interface Loaded {
   path: string;
 }
 
-/** Loads a shared object; a file that cannot be loaded is made once more. */
+/** Loads a shared object; a cached file that cannot be loaded is compiled again. */
 function load(units: readonly string[], options: LinkOptions = {}): Loaded {
   const first = sharedObject(units, options);
   try {
@@ -65,7 +65,7 @@ function load(units: readonly string[], options: LinkOptions = {}): Loaded {
   }
 }
 
-/** The code of a program that was planned before; null where it cannot be loaded, and then it is planned again. */
+/** The code of a saved program; null if it cannot be loaded. */
 function loadSaved(saved: SavedProgram): Native | null {
   const path = findLibrary(saved.library);
   if (path === null) return null;
@@ -126,14 +126,14 @@ function loadRuntime(threads: number): Runtime {
   };
 }
 
-/** Sizes that buffers are rounded to, so that freed ones fit again: powers of two in four steps. */
+/** Rounds a buffer size up, so that freed buffers can be reused: four sizes per power of two. */
 function bucket(bytes: number): number {
   if (bytes <= 256) return 256;
   const step = 2 ** (Math.ceil(Math.log2(bytes)) - 3);
   return Math.ceil(bytes / step) * step;
 }
 
-/** Read once: asking the system costs more than a small kernel. */
+/** Read once: the system call takes longer than a small kernel. */
 const poolLimit = totalmem() / 4;
 
 const planFor = (fn: GraphFn, { donated, known = new Map() }: CompileOptions): Schedule =>
@@ -151,9 +151,9 @@ export class CpuDevice implements Device {
   #hasShared = false;
   readonly #runtime: Runtime;
   readonly #cores: Int32Array;
-  /** Buffers by where their memory came from: the system, or a buffer that was freed. */
+  /** Number of buffers from the system and from the pool. */
   readonly allocations = { fresh: 0, reused: 0 };
-  /** Programs by how they came: planned here, or by an earlier process. */
+  /** Number of programs that were scheduled here, and that were loaded from disk. */
   readonly programs = { planned: 0, saved: 0 };
   readonly #pool = new Map<number, number[]>();
   #used = 0;
@@ -183,11 +183,11 @@ export class CpuDevice implements Device {
     return this.#group;
   }
 
-  /** With a group, new memory is memory that its other processes can read in place. */
+  /** With a shared-memory group, new buffers are readable by its other processes. */
   set group(group: ProcessGroup | null) {
     const was = this.#group?.kind === "shm";
     this.#group = group;
-    // What was allocated before cannot be read in place.
+    // Earlier buffers are not shared.
     if (!this.shared && !was) this.trim();
     if (!this.shared && !was && this.#scratch !== null) {
       this.#release(this.#scratch.address);
@@ -211,7 +211,7 @@ export class CpuDevice implements Device {
     this.#useGroup();
   }
 
-  /** Whether new memory is shared; worker processes share theirs with clients without a group too. */
+  /** Whether new buffers are shared without a group, as in worker processes. */
   shared = false;
 
   #reserve(size: number): number {
@@ -258,7 +258,7 @@ export class CpuDevice implements Device {
     const list = this.#pool.get(size);
     if (list === undefined) this.#pool.set(size, [address]);
     else list.push(address);
-    // What lies unused is bounded by what is used, or a quarter of the machine.
+    // Pooled memory is bounded by live memory, or by a quarter of the host memory.
     if (this.#pooled > this.#used && this.#pooled > poolLimit) this.trim();
   }
 
@@ -276,7 +276,7 @@ export class CpuDevice implements Device {
     if (into.byteLength > 0) this.#runtime.copyOut(into, (buffer as CpuBuffer).address, into.byteLength);
   }
 
-  /** Memory for intermediate results: one block that all programs share, since they run one after the other. */
+  /** Scratch memory, shared by all programs because they run one at a time. */
   #scratchFor(bytes: number): number {
     if (this.#scratch === null || this.#scratch.bytes < bytes) {
       if (this.#scratch !== null) this.free(this.#scratch);
@@ -286,17 +286,17 @@ export class CpuDevice implements Device {
     return this.#scratch.address;
   }
 
-  /** The C of a function, as it would be compiled. */
+  /** The generated C source of a function. */
   source(fn: GraphFn, options: CompileOptions = {}): string {
     return writeProgram(planFor(fn, options)).units.join("\n");
   }
 
-  /** The kernels that a function would be compiled to, without compiling it: what a prediction needs. */
+  /** The kernels of a function without compiling it, for predictions. */
   static kernelsOf(fn: GraphFn, options: CompileOptions = {}): KernelInfo[] {
     return writeProgram(planFor(fn, options)).kernels;
   }
 
-  /** Loads the linear algebra, once a process. */
+  /** Loads the linear algebra library, once per process. */
   #needLinalg(): void {
     if (linalgLoaded) return;
     const { path } = sharedObject([`${linalgHeader}\n${linalgSource}`], { resident: true });
@@ -307,7 +307,7 @@ export class CpuDevice implements Device {
     linalgLoaded = true;
   }
 
-  /** A program's code and what running it needs to know: kept from an earlier process, or planned, written and compiled. */
+  /** The code and metadata of a program: loaded from disk, or scheduled, generated and compiled. */
   #prepare(fn: GraphFn, options: CompileOptions): { lib: Native; program: Omit<SavedProgram, "library"> } {
     const file = programFile(fn, options);
     const saved = file === null ? null : readSaved(file, fn);

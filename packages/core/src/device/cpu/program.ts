@@ -1,4 +1,4 @@
-// A plan as C: the kernels, and one function that runs all steps in order.
+// Generates C from a schedule: the kernels, and one function that runs all steps in order.
 
 import {
   type BatchDim,
@@ -30,7 +30,7 @@ import { abiSource } from "./native/abi.js";
 import { preludeSource } from "./native/prelude.js";
 
 export interface ProgramText {
-  /** Translation units: compiled side by side. */
+  /** Translation units, compiled in parallel. */
   units: string[];
   kernels: KernelInfo[];
 }
@@ -60,7 +60,7 @@ class ProgramWriter {
   readonly #bodies: string[] = [];
   readonly #constants = new Map<string, string>();
 
-  /** The name of a kernel function with this text; equal kernels are written once. */
+  /** The name of a kernel function with this text; equal kernels are generated once. */
   #function(text: string): string {
     let name = this.#functions.get(text);
     if (name === undefined) {
@@ -92,7 +92,7 @@ class ProgramWriter {
     for (const step of plan.steps) {
       const text = this.#step(plan, step);
       if (text === null) continue;
-      // The start of a collective is no kernel of its own: its time is that of the finish.
+      // A collective is one kernel: its start and its finish are timed together.
       if (timed && !(step.kind === "collective" && step.phase === "start")) {
         lines.push(
           `  ${text}`,
@@ -149,7 +149,7 @@ class ProgramWriter {
     return nodes.map((node) => ({ place: this.#at(plan, node), bytes: numel(node.shape) * bytesPer(node.dtype) }));
   }
 
-  /** What a library call does, as far as its op says. */
+  /** The work of a library call. */
   #libraryWork(plan: Schedule, node: Node): KernelWork {
     const inputs = node.inputs
       .filter((input) => !isZeroBase(node, input))
@@ -187,7 +187,7 @@ class ProgramWriter {
   ): { units: number; call: (from: string, count: string) => string; work: KernelWork } {
     const { text, units, tally, columns } = emitKernel(kernel);
     const name = this.#function(`(void* const* p, long lo, long hi) {\n${text}\n}`);
-    // A thread is worth waking for some ten microseconds of work.
+    // Waking a thread pays from about ten microseconds of work.
     const perUnit = Math.max(1, (kernel.size / Math.max(1, units)) * Math.max(1, kernel.cost / 4));
     const grain = Math.max(1, Math.ceil(12000 / perUnit));
     const pointers = kernel.buffers.map((node) => this.#at(plan, node)).join(", ");
@@ -212,7 +212,7 @@ class ProgramWriter {
       return operand.offset === 0 ? base : `((${element}*)${base} + ${operand.offset * width})`;
     };
     const batch = numel(node.shape.slice(0, rank));
-    // Small matrices in large batches: written out with constant sizes, which the compiler unrolls and vectorises.
+    // Small matrices in large batches: written out with constant sizes, which the compiler unrolls and vectorizes.
     const limit = smallProduct[node.dtype] ?? 0;
     const out = [...(plan.layouts.get(node) ?? stridesOf(node.shape))];
     const dims = mergeBatch(node.shape.slice(0, rank), a.strides, b.strides, out);
@@ -347,7 +347,7 @@ class ProgramWriter {
     return `W_RUN(${name}, 0, ${units}, ${grain}, ${pointers.join(", ")});`;
   }
 
-  /** A scan: its step as a function of its own, called once an iteration with moved pointers; carries swap buffers. */
+  /** A scan: its step as a function of its own, called once per iteration with advanced pointers; carries swap buffers. */
   #loopStep(plan: Schedule, step: Extract<ScheduleStep, { kind: "loop" }>): string {
     const { node, body } = step;
     const { consts, carries, length, reverse } = node.attrs;
@@ -420,7 +420,7 @@ class ProgramWriter {
       "  return 0;",
       "}",
     ].join("\n");
-    // Two units halve the time on two cores; small programs are not worth a second compiler.
+    // Two units compile in parallel; small programs do not need it.
     const parts = kernels.length > 12 ? 2 : 1;
     const units: string[] = [];
     const declarations = kernels.map(({ name }) => `void ${name}(void* const* p, long lo, long hi);`).join("\n");
@@ -455,7 +455,7 @@ function libraryName(node: Node): string {
     : `${node.op}_${dims}`;
 }
 
-/** One product a call index; sizes and strides are constants, so everything unrolls. */
+/** One product per index; sizes and strides are constants, so that all loops unroll. */
 function smallMatmul(
   dtype: DType,
   m: number,

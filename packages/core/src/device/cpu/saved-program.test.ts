@@ -70,7 +70,7 @@ const kept = (): string[] =>
     .filter((name) => name.endsWith(".json"))
     .map((name) => join(cache, "cpu", name));
 
-test("the second process plans nothing, and computes the same", { skip }, () => {
+test("a second process loads saved programs and computes the same", { skip }, () => {
   const fresh = run();
   const { planned } = fresh.first;
   const [all, allButOne] = [
@@ -115,7 +115,7 @@ test("the second process plans nothing, and computes the same", { skip }, () => 
   assert.deepEqual(run().losses, fresh.losses);
 });
 
-test("a build of the engine is known by its files", () => {
+test("the identity of a build depends on its files", () => {
   const root = join(cache, "engine");
   for (const folder of [
     "graph",

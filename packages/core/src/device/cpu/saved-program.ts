@@ -1,6 +1,6 @@
-// Programs that were planned before, by the structure of their graph: a process that finds one loads its code and neither plans
-// nor writes it again, which is most of what a start from the cache takes. What is kept is what running the code needs to know. The key has
-// all that a plan depends on, the engine's own files included; whatever looks odd is planned again.
+// Metadata of compiled programs on disk, by the structure of their graph. A process that finds an entry loads the code without
+// scheduling or generating it again, which takes most of the time of a warm start. The key includes everything that a
+// schedule depends on, including the files of this package. An invalid entry is ignored.
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -22,13 +22,13 @@ export interface SavedProgram {
   needsLinalg: boolean;
 }
 
-/** Below this many kernels planning is quicker than looking for a file. */
+/** Below this number of kernels, scheduling is faster than reading a file. */
 export const worthSaving = 12;
 
-/** The layers whose code decides what a program becomes. */
+/** The layers whose code determines the generated programs. */
 const layers = ["graph", "ops", "transform", "cost", "shard", "compile", "device", "device/cpu", "device/cpu/native"];
 
-/** Changes with every build of the engine: names, sizes and times of its files. */
+/** Changes with every build of this package: names, sizes and times of its files. */
 export function engineIdentity(root = fileURLToPath(new URL("../..", import.meta.url))): string {
   const hash = createHash("sha256");
   for (const layer of layers)
@@ -42,7 +42,7 @@ export function engineIdentity(root = fileURLToPath(new URL("../..", import.meta
 
 let identity: string | null = null;
 
-/** Null where a program is not kept: it depends on values, or on other processes (see needsGroup), or somebody looks inside. */
+/** The file of a program; null if it is not saved: it is specialized on values, or debug output is on. */
 export function programFile(fn: GraphFn, { donated = [], known }: CompileOptions): string | null {
   const compiler = compilerIdentity();
   if (compiler === null || (known?.size ?? 0) > 0 || settings.debug.get() > 0) return null;
@@ -65,7 +65,7 @@ const isCount = (value: unknown, below = Number.MAX_SAFE_INTEGER): boolean =>
 
 const bytesIn = ({ shape, dtype }: Aval): number => numel(shape) * bytesOf(dtype);
 
-/** Whether a file's content can be what was written for this function. */
+/** Whether the content of a file is valid for this function. */
 function fits(saved: SavedProgram, fn: GraphFn): boolean {
   return (
     /^[0-9a-f]{40}\.so$/.test(saved.library) &&
@@ -102,6 +102,6 @@ export function writeSaved(file: string, library: string, program: Omit<SavedPro
     renameSync(temporary, file);
     addedToCache(file);
   } catch {
-    // The next process plans again.
+    // Not writable: the next process schedules again.
   }
 }

@@ -69,7 +69,7 @@ function watchedCompiler(line: string): { cc: string; calls(): string[] } {
   return { cc, calls: () => readFileSync(log, "utf8").split("\n").filter(Boolean) };
 }
 
-test("of four processes that want the same kernels one compiles them", { skip }, async () => {
+test("of four processes that need the same kernels, one compiles them", { skip }, async () => {
   const { cc, calls } = watchedCompiler("echo unit");
   const alone = { ...process.env, WEFT_CACHE_DIR: freshFolder(), WEFT_CC: cc };
   await promisify(execFile)(process.execPath, adds, { env: alone });
@@ -80,7 +80,7 @@ test("of four processes that want the same kernels one compiles them", { skip },
   assert.equal(calls().length, 2 * once);
 });
 
-test("nobody waits for a process that is gone", { skip }, () => {
+test("a lock of a dead process is ignored", { skip }, () => {
   const folder = freshFolder();
   run(adds, { WEFT_CACHE_DIR: folder });
   const gone = spawnSync(process.execPath, ["-e", ""]).pid;
@@ -96,7 +96,7 @@ test("nobody waits for a process that is gone", { skip }, () => {
   );
 });
 
-test("a device that is kept on one core compiles on all of them", {
+test("a device that is pinned to one core compiles on all cores", {
   skip: skip || !existsSync("/proc/self/status"),
 }, () => {
   const { cc, calls } = watchedCompiler("grep Cpus_allowed_list /proc/self/status");
@@ -123,7 +123,7 @@ test("a second process compiles nothing", { skip }, () => {
   assert.deepEqual(written(), before);
 });
 
-test("a damaged file in the cache is made again", { skip }, () => {
+test("a damaged file in the cache is compiled again", { skip }, () => {
   const folder = freshFolder();
   run(adds, { WEFT_CACHE_DIR: folder });
   for (const name of files(folder)) writeFileSync(join(folder, "cpu", name), "not a library");
@@ -159,7 +159,7 @@ test("a compiler that fails gives one clear error, leaves nothing behind, and th
   );
 });
 
-test("without a compiler the reference device takes over and says so", () => {
+test("without a compiler the reference device is used, with a notice", () => {
   const { out, err } = run(adds, { WEFT_CC: "/nowhere/cc", WEFT_CACHE_DIR: freshFolder() });
   assert.equal(out, "3000");
   assert.match(err, /no C compiler was found/);
@@ -196,7 +196,7 @@ const chooses = program(
   `console.log(weft.where(weft.tensor([true, false, true]), weft.tensor([1, 2, 3]), weft.tensor([4, 5, 6])).arraySync().join(" "), weft.system.compilerTest().flags);`,
 );
 
-test("a compiler that gets vectorized loops wrong is found out, said once, and used with safe flags", { skip }, () => {
+test("a compiler that miscompiles vectorized loops is used with safe flags, with one notice", { skip }, () => {
   const env = { WEFT_CACHE_DIR: freshFolder(), WEFT_CC: wrongCompiler(" -O2 ") };
   for (const _ of ["tested", "kept"]) {
     const { out, err } = run(chooses, env);
@@ -208,7 +208,7 @@ test("a compiler that gets vectorized loops wrong is found out, said once, and u
   assert.equal(right.err, "");
 });
 
-test("a compiler that is always wrong is refused", { skip }, () => {
+test("a compiler that fails the self-test with all flags is refused", { skip }, () => {
   const { status, err } = run(chooses, { WEFT_CACHE_DIR: freshFolder(), WEFT_CC: wrongCompiler(" ") });
   assert.notEqual(status, 0);
   assert.match(err, /gives wrong results, also without.*WEFT_CC/s);

@@ -1,6 +1,6 @@
-// The system's C compiler and the on-disk cache of what it made. Files appear in the cache by rename, so several
-// processes may fill it at once and a killed one leaves nothing half-written behind. Of processes that want the same file
-// one compiles and the others wait, and it may use every core that it was started with, however it has pinned itself since.
+// The system's C compiler and the on-disk cache of its output. Files enter the cache by rename, so that several processes
+// may write it at once and a killed process leaves no partial file. If several processes need the same file, one compiles and
+// the others wait. The compiler may use all cores that the process started with, even if the process has pinned itself since.
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -31,7 +31,7 @@ const compilerFlags: Record<string, string[]> = {
   clang: ["-mprefer-vector-width=512"],
 };
 
-/** Without vectors: slow, and right with compilers that get them wrong. */
+/** Without vectorization, for compilers that fail the self-test. */
 const safeFlags = ["-std=gnu11", "-O1", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-fopenmp", "-fPIC", "-w"];
 const noVectors: Record<string, string[]> = {
   gcc: ["-fno-tree-vectorize", "-fno-tree-loop-vectorize", "-fno-tree-slp-vectorize"],
@@ -42,13 +42,13 @@ interface Compiler {
   command: string;
   version: string;
   flags: string[];
-  /** For a compiler that fails the self-test with its usual flags. */
+  /** Flags for a compiler that fails the self-test with its usual flags. */
   safeFlags: string[];
 }
 
 let found: Compiler | null = null;
 
-/** The first of $CC, cc, gcc, clang that answers; null where there is none. */
+/** The first of $CC, cc, gcc, clang that runs; null if there is none. */
 export function findCompiler(): Compiler | null {
   if (found !== null) return found;
   const chosen = settings.compiler.get();
@@ -73,7 +73,7 @@ export function findCompiler(): Compiler | null {
 
 let cpuKey: string | null = null;
 
-/** What -march=native depends on: a cache on a shared disk serves machines of several kinds. */
+/** What -march=native depends on: machines of several kinds may share a cache. */
 function processorKey(): string {
   if (cpuKey === null) {
     try {
@@ -99,7 +99,7 @@ const firstCores: string | null = (() => {
   }
 })();
 
-/** Runs the compiler on several units at once and links them; nothing but the finished file enters the cache. */
+/** Runs the compiler on several units at once and links them; only the finished file enters the cache. */
 function build(compiler: Compiler, units: readonly string[], target: string, linkFlags: readonly string[]): void {
   const folder = mkdtempSync(`${target}.tmp-`);
   try {
@@ -133,7 +133,7 @@ function build(compiler: Compiler, units: readonly string[], target: string, lin
 
 const identityOf = ({ version, flags }: Compiler): string => [version, flags.join(" "), processorKey()].join("\0");
 
-/** All that compiled code depends on beside its source; null without a compiler. */
+/** Everything that compiled code depends on except its source; null without a compiler. */
 export function compilerIdentity(): string | null {
   const compiler = testedCompiler();
   return compiler === null ? null : identityOf(compiler);
@@ -142,19 +142,19 @@ export function compilerIdentity(): string | null {
 export interface SelfTest {
   /** "usual": loops are vectorized. "safe": the usual flags gave wrong results, so that kernels are compiled without vectors. */
   flags: "usual" | "safe";
-  /** What went wrong with the usual flags. */
+  /** The failure with the usual flags. */
   failure: string | null;
 }
 
 let tested: { compiler: Compiler; result: SelfTest } | null = null;
 
-/** What the self-test says of the compiler, tested now if it never was; null without a compiler. */
+/** The result of the compiler's self-test, which runs if it has not run before; null without a compiler. */
 export function compilerSelfTest(): SelfTest | null {
   testedCompiler();
   return tested?.result ?? null;
 }
 
-/** The compiler with the flags that passed the self-test: run at first use, its result kept beside the kernels. */
+/** The compiler with the flags that passed the self-test: which runs at first use; its result is cached on disk. */
 function testedCompiler(): Compiler | null {
   const compiler = findCompiler();
   if (compiler === null || tested !== null) return tested?.compiler ?? null;
@@ -178,13 +178,13 @@ function keptSelfTest(file: string): SelfTest | null {
       if (flags === "usual" && failure === null) return { flags, failure };
       if (flags === "safe" && typeof failure === "string") return { flags, failure };
     } catch {
-      // Tested again.
+      // Unreadable: test again.
     }
   }
   return null;
 }
 
-/** Of processes that start together one tests, and the others wait for what it finds. */
+/** If several processes start together, one runs the test and the others wait for the result. */
 function selfTestIn(folder: string, file: string, compiler: Compiler): SelfTest {
   const path = join(folder, file);
   const turn = takeTurn(path);
@@ -266,14 +266,14 @@ export function sharedObject(units: readonly string[], { resident = false }: Lin
 
 const isUsable = (path: string): boolean => isCached(path) && isIntact(path);
 
-/** Where a shared object of this name lies, whole; null where it must be made. */
+/** The path of an intact shared object of this name; null if it must be compiled. */
 export const findLibrary = (file: string): string | null => cachePlaces("cpu", file).find(isUsable) ?? null;
 
-/** A compiler that takes longer than this is not waited for: the next one tries by itself. */
+/** Seconds after which a process stops waiting for another one's compiler and compiles itself. */
 const patienceSeconds = 120;
 const owner = `${hostname()} ${process.pid}`;
 
-/** Whether the process that a lock names is gone; of another machine's processes only the lock's age tells. */
+/** Whether the owner of a lock has died. For processes of other machines, the age of the lock decides. */
 function isAbandoned(lock: string): boolean {
   try {
     if (Date.now() - statSync(lock).mtimeMs > patienceSeconds * 1e3) return true;
@@ -286,7 +286,7 @@ function isAbandoned(lock: string): boolean {
   }
 }
 
-/** Waits until nobody else makes this file. Two that go on at once do the same work, and no harm. */
+/** Takes the lock of a file. Two processes that compile the same file at once do no harm. */
 function takeTurn(path: string): { release(): void } {
   const lock = `${path}.lock`;
   const pause = new Int32Array(new SharedArrayBuffer(4));

@@ -13,7 +13,7 @@ const works = (params: Node[], ...outputs: Node[]): KernelWork[] => {
 };
 const bytes = ({ touches }: KernelWork): number[] => touches.map((touch) => touch.bytes).sort((a, b) => a - b);
 
-test("a fused kernel counts every operation once an element, and its memory once", () => {
+test("a fused kernel counts every operation once per element, and its memory once", () => {
   const [x, y] = [input(4096), input(4096)];
   const [work, ...rest] = works([x, y], build.add(build.unary("exp", x), build.div(x, y)));
   assert.equal(rest.length, 0);

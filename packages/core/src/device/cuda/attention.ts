@@ -57,7 +57,7 @@ function precisionOf({ dtype }: AttentionShape, kernel: AttentionKernel, fallbac
 /** Shared memory in which the tiles of a round may lie twice, so that the next ones arrive meanwhile. */
 const stagedBytes = 72 << 10;
 
-/** Shared memory of a block: tiles of 64 rows that stay, tiles that change, and numbers and bits a row with the latter. */
+/** Shared memory of a block: tiles of 64 rows that stay, tiles that change, and numbers and bits per row of the latter. */
 function sharedMemory(
   size: number,
   precision: Precision,
@@ -71,7 +71,7 @@ function sharedMemory(
   return { stages, bytes: total(stages) };
 }
 
-/** Whether the kernels can take the place of a custom function on a GPU with this much shared memory a block. */
+/** Whether the kernels can take the place of a custom function on a GPU with this much shared memory per block. */
 export function canFuse(node: Node<"custom">, usesOutput: (index: number) => boolean, gpu: AttentionSupport): boolean {
   const { kernel } = node.attrs;
   if (kernel === undefined) return false;
@@ -91,7 +91,7 @@ export function canFuse(node: Node<"custom">, usesOutput: (index: number) => boo
   return sharedMemory(shape.size, precision, kernel.gradient).bytes <= gpu.sharedBytes;
 }
 
-/** Bytes between the two kernels of a gradient: two numbers a query. */
+/** Bytes between the two kernels of a gradient: two numbers per query. */
 export function attentionWorkspace(node: Node): number {
   const kernel = attentionOf(node);
   if (kernel === null || !kernel.gradient) return 0;
@@ -230,7 +230,7 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
   const keyBatch = dropKey === null ? 0 : mergedBatch(keyLead, operands[dropKey].strides.slice(0, -1))!;
   const flags: Record<string, boolean> = {
     DROP: kernel.dropout > 0,
-    // A key an example: elements are numbered within their example.
+    // One key per example: elements are numbered within their example.
     OWN: keyLead.length > 0,
     COPY: copies,
     PAIRS: pairs,
@@ -256,7 +256,7 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     `  static __device__ __forceinline__ float KEEP() { return ${float(keptScale(kernel.dropout))}f; }`,
     "};",
   ];
-  // Small heads leave room for four blocks on a multiprocessor, if they keep to 128 registers a thread.
+  // Small heads leave room for four blocks on a multiprocessor, if they use at most 128 registers per thread.
   const bounds = shape.size <= 32 ? `${threads}, 4` : threads;
   const entry = (suffix: string, fn: string, count: number): string =>
     `extern "C" __global__ void __launch_bounds__(${bounds}) @${suffix}(const Args<${count}> args) { extern __shared__ __align__(16) char memory[]; ${fn}<@_config>(args.p, memory); }`;

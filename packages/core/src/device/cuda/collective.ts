@@ -1,5 +1,5 @@
 // Collectives of a CUDA device: by NCCL where the group has it, through host memory otherwise (processes that share a
-// GPU). The program stops at the latter, so it cannot be part of a graph.
+// GPU). The latter block the host, so that they cannot be part of a CUDA graph.
 import { bytesOf, type Node, numel, WeftError } from "../../graph/index.js";
 import type { ProcessGroup } from "../contract.js";
 import { CudaBuffer, type CudaContext } from "./context.js";

@@ -1,4 +1,4 @@
-// CUDA C to machine code by NVRTC, with the results kept on disk beside the CPU kernels.
+// CUDA C to machine code by NVRTC, with an on-disk cache beside that of the CPU kernels.
 import { createHash } from "node:crypto";
 import { renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import { addedToCache, cachePlaces, isCached } from "../kernel-cache.js";
 import { readSealed, sealOf } from "../sealed-file.js";
 import { type CudaLibraries, cText, result64 } from "./driver.js";
 
-/** A kept program, or null; one that another process removes just now is compiled again. */
+/** A cached program; null if it is missing or unreadable. */
 function cached(path: string): Uint8Array | null {
   try {
     return isCached(path) ? readSealed(path) : null;
@@ -17,7 +17,7 @@ function cached(path: string): Uint8Array | null {
   }
 }
 
-/** Writes a program for later processes; this one goes on without where there is no place. */
+/** Caches a program on disk, if possible. */
 function keep(file: string, cubin: Uint8Array): void {
   try {
     inWritableFolder("cuda", (folder) => {
@@ -28,7 +28,7 @@ function keep(file: string, cubin: Uint8Array): void {
       addedToCache(path);
     });
   } catch {
-    // The next process compiles again.
+    // Not writable: the next process compiles again.
   }
 }
 
@@ -54,7 +54,7 @@ export function compileCuda(libraries: CudaLibraries, source: string, architectu
   }
   const program = result64("nvrtcCreateProgram", (out) => nvrtc.nvrtcCreateProgram(out, source, "weft.cu", 0, 0, 0));
   try {
-    // Without the parts of the language that nobody uses here a small program compiles in half the time.
+    // --minimal leaves out unused parts of the language, which halves the time for small programs.
     const minimal = major[0] >= 13 ? ["--minimal"] : [];
     const options = [`--gpu-architecture=${architecture}`, "--std=c++17", ...minimal];
     const status = nvrtc.nvrtcCompileProgram(program, options.length, options) as number;

@@ -1,5 +1,5 @@
 // One GPU as this process uses it: its context, a stream for work and one for copies, the pool of device memory, pinned
-// host memory, cuBLAS. Knows buffers and addresses, no graphs. When the context dies it says so, once and for all.
+// host memory, cuBLAS. Knows buffers and addresses, not graphs. After a fault, every call reports that the context is unusable.
 import { totalmem } from "node:os";
 import { WeftError } from "../../graph/index.js";
 import { settings } from "../../settings/index.js";
@@ -48,7 +48,7 @@ export class CudaBuffer implements DeviceBuffer {
   ) {}
 }
 
-/** Sizes that buffers are rounded to, so that freed ones fit again. */
+/** Rounds a buffer size up, so that freed buffers can be reused. */
 function bucket(bytes: number): number {
   if (bytes <= smallBuffer) return Math.max(512, 2 ** Math.ceil(Math.log2(bytes)));
   const step = Math.max(512, 2 ** (Math.ceil(Math.log2(bytes)) - 3));
@@ -74,7 +74,7 @@ const noMemory = 2;
 
 const gigabytes = (bytes: number): string => `${(bytes / 1e9).toFixed(2)} GB`;
 
-/** Which context the driver's calls of this thread go to. */
+/** The current context of this thread. */
 let current: CudaContext | null = null;
 /** Contexts that work. Those of one GPU share the driver's context, so they also end together. */
 const living = new Set<CudaContext>();
@@ -94,7 +94,7 @@ export class CudaContext {
   readonly driverVersion: number;
   readonly busId: string;
   readonly stream: number;
-  /** The processes that this one works together with. */
+  /** The process group of the collectives. */
   group: ProcessGroup | null = null;
   /** Downloads that need not wait for later work. */
   readonly copyStream: number;
@@ -109,7 +109,7 @@ export class CudaContext {
   readonly ranges: NamedRanges | null;
   /** Whether work is being recorded into a graph instead of run. */
   capturing = false;
-  /** Why the device can be used no more. */
+  /** Why the device is unusable; null while it works. */
   lost: string | null = null;
   readonly #pool = new Map<number, number[]>();
   #used = 0;
@@ -178,7 +178,7 @@ export class CudaContext {
     const out = new BigUint64Array(1);
     let code = driver.cuDevicePrimaryCtxRetain(out, this.device);
     if (deadly.has(code)) {
-      // What is left of a context that died: a reset may give a fresh one.
+      // The context died earlier: a reset may give a new one.
       driver.cuDevicePrimaryCtxRelease_v2(this.device);
       driver.cuDevicePrimaryCtxReset_v2(this.device);
       code = driver.cuDevicePrimaryCtxRetain(out, this.device);
@@ -199,7 +199,7 @@ export class CudaContext {
     return Number(out[0]);
   }
 
-  /** How host pages become known to this GPU. */
+  /** Registers host pages with this GPU. */
   registrar(): Registrar {
     return {
       register: (address, bytes) => this.driver.cuMemHostRegister_v2(address, bytes, 0) === 0,
@@ -223,7 +223,7 @@ export class CudaContext {
     return buffer.pieces;
   }
 
-  /** Makes this GPU the one that the driver's calls mean. */
+  /** Makes this context current for the calls that follow. */
   enter(): void {
     if (this.lost !== null) throw this.#gone();
     if (this.#unfinished !== null) {
@@ -256,7 +256,7 @@ export class CudaContext {
     );
   }
 
-  /** Gives up everything on the GPU. Arrays that users hold stay as they are. */
+  /** Releases everything on the GPU. Arrays of the user stay valid. */
   close(): void {
     if (!living.has(this)) return;
     for (const context of [...living]) if (context.device === this.device) context.#end();
@@ -318,7 +318,7 @@ export class CudaContext {
     if (this.#used > this.#peak) this.#peak = this.#used;
   }
 
-  /** Work on one stream is in order, so memory may be given out again at once. */
+  /** Work on one stream is in order, so that freed memory can be reused at once. */
   free(buffer: CudaBuffer): void {
     if (this.lost !== null) return;
     const size = bucket(buffer.bytes);
@@ -390,7 +390,7 @@ export class CudaContext {
     return this.#workspace;
   }
 
-  /** The version of cuBLASLt, for what is kept on disk; 0 without one. */
+  /** The version of cuBLASLt, for cache keys; 0 without it. */
   ltVersion(): number {
     return this.libraries.lt?.cublasLtGetVersion() ?? 0;
   }

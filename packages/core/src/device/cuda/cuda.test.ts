@@ -117,7 +117,7 @@ test("the generated CUDA compiles for Hopper and for older GPUs", {
   }
 });
 
-test("launches fit their kernels: a row a warp, 32 columns a tile, threads for every element", () => {
+test("launches fit their kernels: one row per warp, 32 columns per tile, threads for every element", () => {
   const launch = (make: () => GraphFn): { blocks: number; threads: number; text: string }[] => {
     const { kernels } = writeCudaProgram(scheduleFunction(make(), options), 2112);
     return [...kernels.values()];

@@ -1,5 +1,5 @@
 // The calls of the CUDA driver and its libraries: prototypes as data, bound by koffi when first needed, with numbers for
-// addresses and handles. Nothing here knows graphs; errors say which call failed and what usually helps.
+// addresses and handles. Errors name the failed call and the usual remedy.
 import koffi from "koffi";
 import { WeftError } from "../../graph/index.js";
 import { type FoundLibrary, findLibrary, type Library } from "./find.js";
@@ -213,10 +213,10 @@ export type BlasLt = Bound<typeof ltTable>;
 export type Solver = Bound<typeof solverTable>;
 export type Nvml = Bound<typeof nvmlTable>;
 export type Nvtx = Bound<typeof nvtxTable>;
-/** `ncclCommInitRank` takes its id by value, so it is bound apart. */
+/** `ncclCommInitRank` takes its id by value, so that it is bound separately. */
 export type Nccl = Bound<typeof ncclTable> & { ncclCommInitRank: NativeFunction };
 
-/** Everything of NVIDIA's that this process can call; null for what is not installed. */
+/** NVIDIA's libraries; null for those that are not installed. */
 export interface CudaLibraries {
   readonly driver: Driver;
   readonly nvrtc: Nvrtc | null;
@@ -260,7 +260,7 @@ function bindOne(library: Library, name: string, args: string): NativeFunction {
 /** The code of errors about functions that a library does not have. */
 export const notThere = -1;
 
-/** Loads what is found; the large libraries only when somebody needs them. */
+/** Loads the libraries that are found; the large ones when they are first used. */
 class FoundLibraries implements CudaLibraries {
   readonly driver: Driver;
   readonly #bound = new Map<string, unknown>();

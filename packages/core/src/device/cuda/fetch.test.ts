@@ -222,7 +222,7 @@ test("an array that was fetched before takes the next result directly", () =>
     device.close();
   }));
 
-test("a loop that drops its results uses few blocks where pinning is dear, many where looking for them is", () => {
+test("a loop that drops its results uses few blocks if pinning is expensive, many if collecting is", () => {
   const rotation = (pinning: number, collecting: number, prepared = false): HostPool => {
     let now = 0;
     const registrar = {

@@ -36,7 +36,7 @@ test("CUDA_HOME, virtual environments, conda, and the environment of a python3 o
       return path;
     };
     const home = make("cuda", "lib64");
-    // One folder a library up to CUDA 12, one a release since 13.
+    // One folder per library up to CUDA 12, one per release since 13.
     const wheel = make("venv/lib/python3.12/site-packages/nvidia/cublas/lib");
     const conda = make("conda/lib/python3.11/site-packages/nvidia/cu13/lib");
     const onPath = make("other/lib/python3.10/dist-packages/nvidia/cusolver/lib");

@@ -55,7 +55,7 @@ function environments(): string[] {
   return [...new Set(found.filter((folder) => folder !== undefined && folder !== ""))] as string[];
 }
 
-/** The lib folders of a Python environment's nvidia-* wheels: one a library up to CUDA 12, one a release since 13. */
+/** The lib folders of a Python environment's nvidia-* wheels: one per library up to CUDA 12, one per release since 13. */
 function wheelFolders(environment: string): string[] {
   return ["lib", "lib64"].flatMap((lib) =>
     listed(join(environment, lib))

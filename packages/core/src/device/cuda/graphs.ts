@@ -1,15 +1,15 @@
-// A program's recorded runs: one CUDA graph for each set of addresses that comes twice. Where addresses never come twice
-// (results that a user keeps, fresh batches), the arguments that move get fixed places of their own, and are copied
-// there and back, so that a call is still one graph launch.
+// Recorded runs of a program: one CUDA graph per set of addresses that occurs twice. Arguments whose addresses change in
+// every call (results that the user holds, new batches) are copied through staging buffers, so that a call is still one
+// graph launch.
 import type { CudaBuffer, CudaContext } from "./context.js";
 import { result64 } from "./driver.js";
 import type { Addresses, CudaProgram } from "./program.js";
 
-/** Recorded graphs a program keeps, one for each set of addresses. */
+/** Maximum number of recorded graphs per program. */
 const maxGraphs = 8;
-/** Calls with ever new addresses before arguments get places of their own. */
-const patience = 6;
-/** Copies must stay cheap beside the launches that they save. */
+/** Warm-up calls with new addresses before arguments get staging buffers. */
+const warmupCalls = 6;
+/** Limit of staging buffers per program: copies must cost less than the launches that they save. */
 const maxHomeBytes = 64 << 20;
 const worthRecording = 3;
 
@@ -34,7 +34,7 @@ interface Homes {
 export class RecordedRuns {
   readonly #graphs = new Map<string, number>();
   readonly #seen = new Set<string>();
-  /** The graph of the last call: most calls find their memory where it was. */
+  /** The graph of the last call; most calls have the same addresses again. */
   #last: (Addresses & { exec: number }) | null = null;
   #previous: Addresses | null = null;
   #misses = 0;
@@ -103,7 +103,7 @@ export class RecordedRuns {
     try {
       this.program.issue(addresses);
     } catch (error) {
-      // The stream must leave capture, whatever that says.
+      // The stream must leave capture mode in any case.
       driver.cuStreamEndCapture(context.stream, new BigUint64Array(1));
       throw error;
     } finally {
@@ -122,7 +122,7 @@ export class RecordedRuns {
     return exec;
   }
 
-  /** Notes which arguments move; when they have done so for long enough, those get places of their own. */
+  /** Records which addresses change; after the warm-up calls, these arguments get staging buffers. */
   #missed(addresses: Addresses): void {
     const previous = this.#previous;
     this.#previous = addresses;
@@ -133,14 +133,14 @@ export class RecordedRuns {
     addresses.outputs.forEach((address, o) => {
       if (address !== previous.outputs[o] && !this.args.aliases.has(o)) this.#moving.outputs.add(o);
     });
-    if (++this.#misses < patience) return;
+    if (++this.#misses < warmupCalls) return;
     this.#misses = 0;
     const { inputs, outputs, aliases } = this.args;
     // A result that takes over an argument's memory must be written there.
     const given = new Set(aliases.values());
     const movers = [...this.#moving.inputs];
     if (movers.some((i) => given.has(i))) {
-      // Another state was given to the program, say, and stays where it is from now on: look again.
+      // A donated argument moved, for example because the program got another state: start over.
       this.#moving.inputs.clear();
       this.#moving.outputs.clear();
       return;

@@ -1,5 +1,5 @@
-// The CUDA device: generated CUDA C through NVRTC, cuBLAS, one stream; a call whose memory is where it was last time is
-// one graph launch.
+// The CUDA device: CUDA C compiled by NVRTC, cuBLAS, one stream. A call with the addresses of an earlier call is one graph
+// launch.
 import { type Schedule, scheduleFunction } from "../../compile/index.js";
 import { bytesOf, type GraphFn, type Node, numel, type Precision } from "../../graph/index.js";
 import { settings } from "../../settings/index.js";
@@ -139,7 +139,7 @@ export class CudaDevice implements Device {
     return readGpu(this.context.libraries, this.context.busId);
   }
   utilization(): number | null {
-    return this.readings()?.gpuUtilisation ?? null;
+    return this.readings()?.gpuUtilization ?? null;
   }
   joinGroup(host: ProcessGroup): ProcessGroup {
     return joinNccl(this, host);

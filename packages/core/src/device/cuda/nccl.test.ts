@@ -61,7 +61,7 @@ test("boxes without gaps", () => {
   assert.deepEqual(contiguous({ start: [3, 1], size: [0, 2] }, [8, 4]), { start: 13, length: 0 });
 });
 
-test("an all-reduce is one call; the id comes from the first rank, once a list of ranks", () =>
+test("an all-reduce is one call; the first rank creates the id, once per list of ranks", () =>
   onRank1((group, fake, host, from, to) => {
     assert.equal(group.onDevice(attrs({}), [6], from, to), true);
     assert.deepEqual(host.log, ["allGather 0,1"]);

@@ -10,8 +10,8 @@ export interface GpuProcess {
 
 export interface GpuReadings {
   /** Per cent of the last sampling period in which a kernel ran, or memory was accessed. */
-  gpuUtilisation: number | null;
-  memoryUtilisation: number | null;
+  gpuUtilization: number | null;
+  memoryUtilization: number | null;
   memoryBytes: { total: number; free: number; used: number } | null;
   watts: number | null;
   wattsLimit: number | null;
@@ -64,8 +64,8 @@ export function readGpu(libraries: CudaLibraries, busId: string): GpuReadings | 
     quietly(() => nvml.nvmlDeviceGetMemoryInfo(gpu, memory)) === 0 ? [...memory].map(Number) : [];
   const milli = (value: number | null): number | null => (value === null ? null : value / 1e3);
   return {
-    gpuUtilisation: rated ? rates[0] : null,
-    memoryUtilisation: rated ? rates[1] : null,
+    gpuUtilization: rated ? rates[0] : null,
+    memoryUtilization: rated ? rates[1] : null,
     memoryBytes: total === undefined ? null : { total, free, used },
     watts: milli(number(nvml.nvmlDeviceGetPowerUsage, gpu)),
     wattsLimit: milli(number(nvml.nvmlDeviceGetEnforcedPowerLimit, gpu)),

@@ -94,7 +94,7 @@ export class Launcher {
   }
 }
 
-/** Kernels that are written by hand; each text is compiled once a device, when first needed. */
+/** Kernels that are written by hand; each text is compiled once per device, when first needed. */
 const texts = { library: libraryKernels, linalg: linalgKernels };
 const modules = new WeakMap<CudaContext, Map<string, number>>();
 

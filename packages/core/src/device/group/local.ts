@@ -1,4 +1,4 @@
-// The group of one process: every collective is a copy. What programs for many devices run on where there is only one.
+// The group of one process: every collective is a copy. Programs for many devices run on it when there is only one.
 import { InternalError, type OpAttrs, WeftError } from "../../graph/index.js";
 import type { ProcessGroup } from "../contract.js";
 

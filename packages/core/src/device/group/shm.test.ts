@@ -22,7 +22,7 @@ test("every collective of every dtype equals the reference over 2 processes", { 
     assert.deepEqual((answer as { wrong: string[] }).wrong, []);
 });
 
-test("and over 3 and 5 processes, with empty parts and groups inside the group", { skip }, async () => {
+test("collectives over 3 and 5 processes, with empty parts and subgroups, equal the reference", { skip }, async () => {
   const shapes = [
     [7, 5],
     [2, 3],
@@ -75,13 +75,13 @@ test("a stopped member is an error that names its process", { skip }, async () =
   assert.match((second.value as { message: string }).message, /given up|is gone/);
 });
 
-test("ranks that issue different collectives are told so", { skip }, async () => {
+test("ranks that issue different collectives get an error", { skip }, async () => {
   const answers = await runRanks(2, members, "disagree");
   assert.ok(answers.some((a) => /another collective/.test(a as string)));
   assert.ok(answers.every((a) => /another collective|given up/.test(a as string)));
 });
 
-test("a group that does not come together says who is missing", { skip }, () => {
+test("a group that is incomplete names the missing ranks", { skip }, () => {
   const name = groupName();
   assert.throws(() => ShmGroup.join(name, 0, 2, { joinTimeout: 0.2 }), /rank 1 of group .* did not come within 0.2 s/);
   assert.ok(!groupFiles().some((file) => file.includes(name)));

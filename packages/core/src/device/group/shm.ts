@@ -9,7 +9,7 @@ import { GroupError, type GroupErrorCode } from "./errors.js";
 import { groupLibrary } from "./native/library.js";
 
 export interface ShmOptions {
-  /** Seconds to wait for all members to come. */
+  /** Seconds to wait until all members have joined. */
   joinTimeout?: number;
   /** Seconds that a member may be late in a collective; gone ones are noticed at once, stopped ones after `stopLimit`. */
   timeout?: number;
@@ -142,7 +142,7 @@ export class ShmGroup implements ProcessGroup {
     this.collective(barrierOf(this.rank, this.size), one, one, [1]);
   }
 
-  /** Tells the others that this process will not go on: their waits end with an error. */
+  /** Aborts the group: pending waits of the other members end with an error. */
   abort(): void {
     if (this.#open) groupLibrary().abort(this.native.group);
   }

@@ -1,4 +1,4 @@
-// For tests: runs one exported function in several processes, one a rank, and collects what each returned.
+// For tests: runs one exported function in several processes, one per rank, and collects what each returned.
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 

@@ -4,7 +4,7 @@
 export const eighSource: string = `
 /* Makes the Hermitian matrix in the lower triangle of a tridiagonal and real: d on its diagonal, e >= 0 beside it.
    The columns of the change of basis become the rows of "vectors". What lay above a's diagonal is lost. */
-static void wx_tridiagonalise(long n, wx_num* a, wx_real* d, wx_real* e, wx_num* vectors) {
+static void wx_tridiagonalize(long n, wx_num* a, wx_real* d, wx_real* e, wx_num* vectors) {
   const wx_real zero = wx_splat(0), one = wx_splat(1);
   for (long k = 0; k + 1 < n; k++) {
     const long m = n - k - 1;
@@ -153,7 +153,7 @@ static void wx_eigh(const wl_job* job, long first, long count, void* scratch) {
       a[i * n + j] = wx_choose(bad, wx_from(wx_splat(0)), wx_scale(a[i * n + j], inverse));
     a[i * n + i] = wx_from(a[i * n + i].re);
   }
-  wx_tridiagonalise(n, a, d, e, vectors);
+  wx_tridiagonalize(n, a, d, e, vectors);
   bad |= wx_ql(n, wl_is_single(job->dtype) ? 1e-11 : 0x1p-53, d, e, vectors);
   for (long i = 0; i < n; i++) {
     values[i] = wx_from(d[i] * unit);

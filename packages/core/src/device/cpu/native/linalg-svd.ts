@@ -5,7 +5,7 @@ export const svdSource: string = `
 /* The unitary change of a pair (p, q) -> (cos p - sin_q q, sin p + cos_q q) that makes [[app, apq], [*, aqq]] diagonal.
    Lanes that are not "active" keep their pair. */
 typedef struct { wx_real cos, sin; wx_num sin_q, cos_q; } wx_rotation;
-static inline wx_rotation wx_diagonalising(wx_real app, wx_real aqq, wx_num apq, wx_mask active) {
+static inline wx_rotation wx_diagonalizing(wx_real app, wx_real aqq, wx_num apq, wx_mask active) {
   const wx_real square = wx_square(apq), size = wx_sqrt(square), gap = aqq - app;
   const wx_real whole = wx_fabs(gap) + wx_sqrt(gap * gap + 4.0 * square);
   const wx_real tan = wx_pick(active, wx_pick(wx_lt(gap, wx_splat(0)), -2.0 * size, 2.0 * size) / whole, wx_splat(0));
@@ -75,7 +75,7 @@ static void wx_complete(long m, wx_num* w, const long* order, long at, long lane
 }
 
 /* Rotates the rows of w (columns of the matrix), each of length m, until all pairs are orthogonal. */
-static void wx_orthogonalise(long m, long n, double tolerance, wx_num* w, wx_num* v) {
+static void wx_orthogonalize(long m, long n, double tolerance, wx_num* w, wx_num* v) {
   for (int sweep = 0, rotated = 1; rotated && sweep < 60; sweep++) {
     rotated = 0;
     for (long p = 0; p < n; p++)
@@ -88,7 +88,7 @@ static void wx_orthogonalise(long m, long n, double tolerance, wx_num* w, wx_num
         const wx_mask active = meant & wx_lt(tolerance * tolerance * left2 * right2, wx_square(overlap));
         if (!wx_any(active)) continue;
         rotated = 1;
-        const wx_rotation r = wx_diagonalising(left2, right2, overlap, active);
+        const wx_rotation r = wx_diagonalizing(left2, right2, overlap, active);
         wx_turn_pairs(m, &r, left, right);
         wx_turn_pairs(n, &r, v + p * n, v + q * n);
       }
@@ -113,7 +113,7 @@ static void wx_svd(const wl_job* job, long first, long count, void* scratch) {
   for (long e = 0; e < m * n; e++) w[e] = wx_choose(bad, wx_from(wx_splat(0)), wx_scale(w[e], inverse));
   for (long i = 0; i < n; i++)
     for (long j = 0; j < n; j++) v[i * n + j] = wx_from(wx_splat(i == j));
-  wx_orthogonalise(m, n, wl_is_single(job->dtype) ? 1e-11 : 0x1p-52 * sqrt((double)m), w, v);
+  wx_orthogonalize(m, n, wl_is_single(job->dtype) ? 1e-11 : 0x1p-52 * sqrt((double)m), w, v);
   for (long j = 0; j < n; j++) {
     const wx_real length = wx_sqrt(wx_length2(m, w + j * m));
     const wx_real divisor = wx_pick(wx_eq(length, wx_splat(0)), wx_splat(1), length);

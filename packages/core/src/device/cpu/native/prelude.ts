@@ -1,5 +1,5 @@
 // The C that every generated kernel starts with: types, conversions, and the scalar functions that compile/scalar.ts
-// calls. Single-precision functions are plain arithmetic, so that the compiler vectorises them inside loops; the
+// calls. Single-precision functions are plain arithmetic, so that the compiler vectorizes them inside loops; the
 // polynomial coefficients are Chebyshev interpolants (errors below 2e-9 before rounding).
 import { complexSource, normalFunctions, scalarFunctions, threefryRounds } from "../../common-source.js";
 
@@ -185,7 +185,7 @@ W_LIBM(sinh) W_LIBM(cosh) W_LIBM(sqrt) W_LIBM(floor) W_LIBM(ceil) W_LIBM(trunc)
 ${complexSource}
 /* Random numbers: threefry2x32, 20 rounds, by key and element index */
 W_INLINE uint32_t w_rotl(uint32_t x, int r) { return (x << r) | (x >> (32 - r)); }
-${threefryRounds}/* Blocks of four bytes, one an element. */
+${threefryRounds}/* Blocks of four bytes, one per element. */
 W_INLINE uint32_t w_kept4(uint32_t k0, uint32_t k1, uint64_t i, uint32_t threshold) {
   W_THREEFRY13
   return (uint32_t)((x0 & 65535u) >= threshold) | (uint32_t)((x0 >> 16) >= threshold) << 8 |

@@ -1,5 +1,5 @@
 // The runtime library of the CPU device in C: memory, copies, matrix products through OpenBLAS (or a blocked fallback),
-// and the ops that are not loops over independent elements. Compiled once a machine.
+// and the ops that are not loops over independent elements. Compiled once per machine.
 import { abiSource } from "./abi.js";
 import { preludeSource } from "./prelude.js";
 

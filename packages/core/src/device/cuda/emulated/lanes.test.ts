@@ -75,7 +75,7 @@ for (const policy of ["", "local", "memory", "checkpoint"])
     }
   });
 
-/** A propagator column a lane: gates on neighbouring pairs of four two-level parts, and its gradient by storing states. */
+/** A propagator column a lane: gates on neighboring pairs of four two-level parts, and its gradient by storing states. */
 function gates(g: Tensor, angles: Tensor, psi0: Tensor): Tensor {
   const put = (gate: Tensor, psi: Tensor, before: number): Tensor =>
     gate.matmul(psi.reshape([before, 4, 4 / before])).reshape([16]);

@@ -161,7 +161,7 @@ template <class C, int N> W_INLINE void w_att_rows(float (*c)[4], const w_att_le
 #pragma unroll
   for (int n = 0; n < N; n++) for (int r = 0; r < 4; r++) c[n][r] = 0;
   if (C::MODE == 0) {
-    /* Shared memory is what limits this: two neighbours in g compute four rows and half of the columns each, for two thirds
+    /* Shared memory is what limits this: two neighbors in g compute four rows and half of the columns each, for two thirds
        of the reads of two rows and all columns, and swap what belongs to the other. */
     int h = g & 1;
     const float* x = (const float*)a.rows + (g - h) * C::LD; const float* y = (const float*)b + (2 * t + h) * C::LD;
@@ -213,7 +213,7 @@ template <class C, int N> W_INLINE void w_att_rows(float (*c)[4], const w_att_le
 template <class C, int N> W_INLINE void w_att_columns_of(float (*o)[4], float (*p)[4], const typename C::Shared* b) {
   int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   if (C::MODE == 0) {
-    /* As above: four rows and every other tile of eight columns a thread, 64 columns at a time. */
+    /* As above: four rows and every other tile of eight columns per thread, 64 columns at a time. */
     const int TILES = C::DP / 8;
     int h = g & 1, first = lane & ~7;
     const float* y = (const float*)b + h * 8 + 2 * t;

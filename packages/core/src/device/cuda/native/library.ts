@@ -9,7 +9,7 @@ struct w_half_number { typedef float sum; W_INLINE float load(w_half x) { return
 struct w_bfloat_number { typedef float sum; W_INLINE float load(w_bfloat x) { return w_from_bfloat(x); } W_INLINE w_bfloat store(float x) { return w_to_bfloat(x); } };
 struct w_float_number { typedef double sum; W_INLINE double load(float x) { return x; } W_INLINE float store(double x) { return (float)x; } };
 
-/* One thread a line. parts: numbers an element (2 for complex). */
+/* One thread per line. parts: numbers per element (2 for complex). */
 template <class N, class T> W_INLINE void w_cumsum(const T* x, T* out, long long lines, long long n, long long inner, int reverse) {
   long long line = (long long)blockIdx.x * 256 + threadIdx.x;
   if (line >= lines) return;

@@ -79,7 +79,7 @@ template <class T, int P> W_INLINE void w_turn_vectors(const T* in, T* out, long
     if (P == 2) to[i * n * P + 1] = i == pivot ? (T)0 : x * im - y * re;
   }
 }
-/* The upper factor of a column-major m x n factorisation as a row-major k x n one with a diagonal >= 0, and the phases
+/* The upper factor of a column-major m x n factorization as a row-major k x n one with a diagonal >= 0, and the phases
    that its rows were freed of. */
 template <class T, int P> W_INLINE void w_upper(const T* a, T* r, T* phases, long long m, long long n, long long k, long long count) {
   long long e = (long long)blockIdx.x * 256 + threadIdx.x;
@@ -108,7 +108,7 @@ template <class T, int P> W_INLINE void w_orthogonal(const T* a, long long a_str
   q[e * P] = x * c - y * s;
   if (P == 2) q[e * P + 1] = x * s + y * c;
 }
-/* The determinant from a factorisation with row exchanges: pivots count from 1. */
+/* The determinant from a factorization with row exchanges: pivots count from 1. */
 template <class T, int P, class I> W_INLINE void w_det(const T* lu, const I* pivots, T* out, long long n, long long count) {
   long long g = (long long)blockIdx.x * 256 + threadIdx.x;
   if (g >= count) return;

@@ -25,7 +25,7 @@ typedef int int32_t; typedef unsigned int uint32_t; typedef long long int64_t; t
 template <class T> struct alignas(2 * sizeof(T)) w_pair { T x, y; };
 template <class T> struct alignas(4 * sizeof(T)) w_quad { T x, y, z, w; };
 
-/* N neighbours at once, by the widest accesses that their size allows; both sides begin at a multiple of 16 bytes or of their size. */
+/* N neighbors at once, by the widest accesses that their size allows; both sides begin at a multiple of 16 bytes or of their size. */
 template <int N, class T> W_INLINE void w_load(T* to, const T* from) {
   const int bytes = N * (int)sizeof(T);
 #pragma unroll
@@ -83,7 +83,7 @@ W_LIBM(W_INLINE, sqrt) W_LIBM(W_INLINE, floor) W_LIBM(W_INLINE, ceil) W_LIBM(W_I
 ${complexSource}
 /* Random numbers: threefry2x32, 20 rounds */
 #define w_rotl(x, r) __funnelshift_l(x, x, r)
-${threefryRounds}/* N neighbours from element n on, a multiple of four. */
+${threefryRounds}/* N neighbors from element n on, a multiple of four. */
 template <int N> W_INLINE void w_kept_vector(uint8_t* to, uint32_t k0, uint32_t k1, uint64_t n, uint32_t threshold) {
 #pragma unroll
   for (int b = 0; b < N / 4; b++) {

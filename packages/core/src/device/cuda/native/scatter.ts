@@ -52,7 +52,7 @@ template <class N, class T> W_INLINE void w_scatter_light(const T* base, const T
     }
   }
 }
-/* A block of 1024 a row: positions in order by a bitonic sort, or, where they are too many for it, by reading all
+/* One block of 1024 threads per row: positions in order by a bitonic sort, or, where they are too many for it, by reading all
    indices in order; then 32 warps add 32 stretches of the list, and the stretches are added in order. */
 template <class N, class T> W_INLINE void w_scatter_heavy(const T* base, const int* indices, const T* updates, T* out, const int* counts, const int* offsets, const int* cursor, const int* heavy, int* list, long long before, long long n, long long after, long long count) {
   __shared__ int sorted[W_SORTABLE];

@@ -1,4 +1,4 @@
-// The native side of process groups: compiled once a machine, loaded once a process, called through koffi.
+// The native side of process groups: compiled once per machine, loaded once per process, called through koffi.
 import { totalmem } from "node:os";
 import koffi from "koffi";
 import { WeftError } from "../../../graph/index.js";

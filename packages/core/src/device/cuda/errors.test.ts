@@ -222,7 +222,7 @@ test("NVML's readings, and none where there is no NVML", () => {
   });
 });
 
-test("where the driver does not forgive a fault, the error says that a new process is needed", () =>
+test("if the driver cannot recover from a fault, the error asks for a new process", () =>
   new FakeCuda({ faultsStay: true }).within((fake) => {
     const device = weft.setDevice("cuda") as CudaDevice;
     const t = weft.ones([1 << 20]).realize();
