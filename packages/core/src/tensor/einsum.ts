@@ -65,7 +65,7 @@ function parse(equation: string, operands: readonly Node[]): { inputs: string[][
     (right !== undefined && /[^a-zA-Z]/.test(right))
   )
     throw new WeftError(
-      `einsum: "${equation}" does not describe ${operands.length} operands; write one letter an axis, as in "bij,jk->bik"`,
+      `einsum: "${equation}" does not describe ${operands.length} operands; write one letter per axis, as in "bij,jk->bik"`,
     );
   const inputs = terms.map((term) => [...term]);
   const counts = new Map<string, number>();
@@ -92,8 +92,8 @@ function withoutRepeats({ node, labels }: Operand): Operand {
 }
 
 const sumOut = ({ node, labels }: Operand, keep: ReadonlySet<string>): Operand => {
-  const gone = range(labels.length).filter((i) => !keep.has(labels[i]));
-  return { node: build.sum(node, gone), labels: labels.filter((l) => keep.has(l)) };
+  const summed = range(labels.length).filter((i) => !keep.has(labels[i]));
+  return { node: build.sum(node, summed), labels: labels.filter((l) => keep.has(l)) };
 };
 
 const arrange = ({ node, labels }: Operand, order: readonly string[]): Node =>
