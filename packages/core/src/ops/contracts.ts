@@ -345,7 +345,10 @@ export const contracts: { [K in OpName]: Row<K> } = {
     operands: 1,
     check: ([x], { dims, backward }) => {
       for (const list of [dims, backward])
-        demand(list.length === x.shape.length, `${list.length} sharding constraints for the dimensions of ${showShape(x.shape)}`);
+        demand(
+          list.length === x.shape.length,
+          `${list.length} sharding constraints for the dimensions of ${showShape(x.shape)}`,
+        );
     },
   },
   unary: { operands: 1, check: ([x], { fn }) => checkDType(fn, unaryDTypes[fn], x.dtype) },

@@ -90,13 +90,13 @@ test("rates that were measured on a busy machine expire after some minutes", () 
   assert.notEqual(knownRates(device), null);
 });
 
-test("a disk that cannot be written is no error", () => {
+test("without a writable cache, rates are stored for this process", () => {
   writeFileSync(join(root, "file"), "");
   process.env.WEFT_CACHE_DIR = join(root, "file", "folder");
   try {
-    assert.equal(saveRates(device, rates), false);
-    assert.equal(knownRates(device), null);
-    assert.deepEqual(savedRates(), []);
+    assert.equal(saveRates(device, rates), true);
+    assert.notEqual(knownRates(device), null);
+    assert.equal(savedRates().length, 1);
   } finally {
     process.env.WEFT_CACHE_DIR = root;
   }
