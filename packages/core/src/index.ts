@@ -1,16 +1,19 @@
-// @weft/core: differentiable tensors for TypeScript. The public face of the package.
+// Public API of @weft/core: differentiable tensors for TypeScript.
 import { type Device, device } from "./device/index.js";
 import { WeftError } from "./graph/index.js";
 import { memory as memoryManager, setDefaultDevice, useDevice } from "./runtime/index.js";
 import { settings } from "./settings/index.js";
 
-/** Runs everything that follows on this device (a name or a device). */
+/**
+ * Makes a device current: new tensors are placed on it and operations run on it.
+ *
+ * @param chosen - A device, or a name such as "cpu", "cuda:1" or "reference".
+ */
 export function setDevice(chosen: string | Device): Device {
   return useDevice(typeof chosen === "string" ? device(chosen) : chosen).device;
 }
 
-// WEFT_CONNECT runs an unchanged program on a cluster. Only then is the cluster package loaded: whoever wants tensors
-// alone does not install it.
+// WEFT_CONNECT runs an unchanged program on a cluster. The optional package @weft/cluster is loaded only then.
 const address = settings.connect.get() ?? "";
 if (address !== "") {
   const cluster = "@weft/cluster";
@@ -41,11 +44,11 @@ export { profiler as profile, session, useDevice } from "./runtime/index.js";
 export * as system from "./system.js";
 export * from "./tensor/index.js";
 
-/** What is held, largest first. */
+/** Reports the tensors in device memory, largest first. */
 export const memory = () => memoryManager.report();
-/** Frees every tensor that nobody can reach. */
+/** Frees all unreachable tensors. */
 export const collectGarbage = (): void => memoryManager.collect();
-/** Bytes that may pile up before unreachable tensors are looked for. */
+/** Sets the number of allocated bytes above which unreachable tensors are collected; 1 GiB by default. */
 export const setMemoryPressureLimit = (bytes: number): void => {
   memoryManager.pressureLimit = bytes;
 };

@@ -1,4 +1,4 @@
-"""What PyTorch computes with given weights: results, gradients and optimiser steps. Reads a list of requests as JSON
+"""What PyTorch computes with given weights: results, gradients and optimizer steps. Reads a list of requests as JSON
 from standard input, answers with a list of dictionaries of tensors. Called by the tests of nn/ and optim/."""
 import json
 import math
@@ -109,7 +109,7 @@ optimizers = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamW": torch.o
 
 
 def train(request):
-    """Loss, gradients and parameters of one optimiser step of a classifier."""
+    """Loss, gradients and parameters of one optimizer step of a classifier."""
     module = build(request)
     optimizer = optimizers[request["optimizer"]](module.parameters(), **request["settings"])
     loss = nn.functional.cross_entropy(module(read(request["ids"])), read(request["labels"]).long())
@@ -122,7 +122,7 @@ def train(request):
 
 
 def pretrained(request):
-    """A model of PyTorch's own: its state dict, logits, loss, and its parameters after one clipped optimiser step."""
+    """A model of PyTorch's own: its state dict, logits, loss, and its parameters after one clipped optimizer step."""
     torch.manual_seed(request["seed"])
     module = TextClassifier(request["options"]).to(getattr(torch, request["dtype"]))
     with torch.no_grad():
@@ -163,12 +163,12 @@ def clip(request):
     return {**answer, "norm": write(norm)}
 
 
-def initialise(request):
+def initialize(request):
     """Standard deviation and largest size of every fresh parameter."""
     torch.manual_seed(0)
     module = modules[request["kind"]][0](request["options"])
     return {name: write(torch.stack([p.std(correction=0), p.abs().max()])) for name, p in module.named_parameters()}
 
 
-tasks = {"differentiate": differentiate, "train": train, "pretrained": pretrained, "optimize": optimize, "clip": clip, "initialise": initialise}
+tasks = {"differentiate": differentiate, "train": train, "pretrained": pretrained, "optimize": optimize, "clip": clip, "initialize": initialize}
 json.dump([tasks[r["task"]](r) for r in json.load(sys.stdin)], sys.stdout)

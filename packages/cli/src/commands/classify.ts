@@ -1,6 +1,6 @@
 // weft classify: label and probabilities of texts by a trained run.
 import { existsSync, readFileSync, statSync } from "node:fs";
-import { Classifier, type ClassPrediction } from "@weft/train";
+import type { ClassPrediction } from "@weft/train";
 import type { Command } from "commander";
 import { attempt, CommandError, wrongUsage } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
@@ -36,6 +36,7 @@ async function classify(run: string, given: string[], options: Options): Promise
   if (!existsSync(run) || !statSync(run).isDirectory()) throw new CommandError(`${run} is not the folder of a run`);
   const texts = given.length > 0 ? given : readTexts(options.file ?? "-");
   if (texts.length === 0) throw new CommandError("there is no text to classify", wrongUsage);
+  const { Classifier } = await import("@weft/train");
   const classifier = await engineWork(() => Classifier.open(run));
   const predictions = await engineWork(async () => classifier.classify(texts));
   predictions.forEach((prediction, i) => {

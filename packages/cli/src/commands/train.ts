@@ -2,20 +2,8 @@
 // rank.
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { session, setDevice } from "@weft/core";
 import { settings } from "@weft/core/internal/settings";
-import {
-  type Config,
-  isRank,
-  joinGroup,
-  launchRanks,
-  loadConfig,
-  localDeviceIndex,
-  reportToParent,
-  singleRank,
-  slurmScript,
-  train,
-} from "@weft/train";
+import type { Config, loadConfig } from "@weft/train";
 import type { Command } from "commander";
 import {
   attempt,
@@ -98,12 +86,14 @@ async function reportOnce(work: () => Promise<void>): Promise<void> {
   try {
     await work();
   } catch (error) {
+    const { reportToParent } = await import("@weft/train");
     if (!(error instanceof CommandError) || !reportToParent(error.message)) throw error;
     process.exitCode = error.exitCode;
   }
 }
 
 async function run(file: string, options: Options): Promise<void> {
+  const { isRank, loadConfig } = await import("@weft/train");
   await engineWork(async () => {
     const config = loadConfig(file, overridesOf(options));
     if (options.slurm !== undefined) return writeScript(file, config, options, options.slurm);
@@ -128,6 +118,7 @@ function overridesOf(options: Options): Parameters<typeof loadConfig>[1] {
 
 /** Starts this command once per rank; rank 0 prints. */
 async function startRanks(config: Config): Promise<void> {
+  const { launchRanks } = await import("@weft/train");
   const abort = new AbortController();
   const stop = (): void => abort.abort();
   process.on("SIGTERM", stop);
@@ -146,6 +137,8 @@ async function startRanks(config: Config): Promise<void> {
 }
 
 async function trainHere(config: Config, options: Options): Promise<void> {
+  const { session, setDevice } = await import("@weft/core");
+  const { joinGroup, localDeviceIndex, singleRank, train } = await import("@weft/train");
   // A CPU device is a number of cores, for one rank or several, so that device counts are comparable.
   process.env.WEFT_THREADS ??= String(config.distributed.cores_per_rank);
   const name = config.device ?? settings.device.get();
@@ -202,7 +195,8 @@ async function trainHere(config: Config, options: Options): Promise<void> {
   }
 }
 
-function writeScript(file: string, config: Config, options: Options, target: string): void {
+async function writeScript(file: string, config: Config, options: Options, target: string): Promise<void> {
+  const { slurmScript } = await import("@weft/train");
   if (config.ranks % options.nodes !== 0)
     throw new CommandError(
       `--devices ${config.ranks} cannot be spread evenly over --nodes ${options.nodes}`,

@@ -25,7 +25,7 @@ for (const [name, options, least] of samples) {
     assert.equal(passed, report.jobs);
     assert.ok(passed >= least && report.passed.gradient > 0, `only ${passed} jobs`);
     // Nearly everything that can be sharded is.
-    assert.ok(report.cut >= 0.9 * report.cuttable, `${report.cut} of ${report.cuttable} were cut`);
+    assert.ok(report.cut >= 0.85 * report.cuttable, `${report.cut} of ${report.cuttable} were cut`);
     assert.ok(report.collectives.allGather > 0 && report.collectives.allToAll > 0);
     assert.ok(report.expectedBytes > 1000);
     assert.equal(report.movedBytes, report.expectedBytes);

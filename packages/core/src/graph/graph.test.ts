@@ -11,7 +11,7 @@ import {
   float16Bits,
   float16Value,
   type GraphFn,
-  type Node,
+  Node,
   printGraph,
   promote,
   storedScalar,
@@ -133,4 +133,21 @@ test("graphs print one line per node", () => {
       "}",
     ].join("\n"),
   );
+});
+
+test("nodes are readonly, and a node of one op is a node", () => {
+  const x: Node = new Node("input", [], { shape: [2], dtype: "float32", name: "x" }, { shape: [2], dtype: "float32" });
+  // Never called: the compiler checks it.
+  const write = (node: Node): void => {
+    // @ts-expect-error inputs is readonly.
+    node.inputs = [];
+    // @ts-expect-error attrs is readonly.
+    node.attrs = { fn: "exp" };
+    // @ts-expect-error value is readonly.
+    node.value = null;
+    // @ts-expect-error scope is readonly.
+    node.scope = null;
+  };
+  assert.equal(typeof write, "function");
+  assert.equal(x.op, "input");
 });

@@ -28,7 +28,7 @@ function explain(path: string, doing: string, error: unknown): FileError {
 
 /** A sequential source of bytes of known length. */
 export interface ByteSource {
-  /** Names the bytes in errors: the file, and the entry inside it. */
+  /** Name for errors: the file, and the entry inside it. */
   readonly label: string;
   readonly size: number;
   /** Fills the target with the next bytes. */
@@ -55,7 +55,7 @@ export class InputFile {
     }
   }
 
-  /** Fills the target from a position. The caller has checked the range against `size` already, to say what is wrong. */
+  /** Fills the target from a position. The caller has checked the range against `size`. */
   async readInto(target: Uint8Array, position: number): Promise<void> {
     for (let done = 0; done < target.length; ) {
       const wanted = Math.min(mostPerCall, target.length - done);
@@ -113,7 +113,7 @@ export async function withFile<T>(path: string, use: (file: InputFile) => Promis
 }
 
 export class OutputFile {
-  /** Where the next `write` goes. */
+  /** Position of the next `write`. */
   position = 0;
   constructor(private readonly handle: FileHandle) {}
 
@@ -122,7 +122,7 @@ export class OutputFile {
     this.position += bytes.length;
   }
 
-  /** Overwrites bytes that were written before. */
+  /** Overwrites earlier bytes. */
   async writeAt(bytes: Uint8Array, position: number): Promise<void> {
     for (let done = 0; done < bytes.length; ) {
       const length = Math.min(mostPerCall, bytes.length - done);
@@ -133,7 +133,7 @@ export class OutputFile {
 
 /** Writes to a temporary file beside the target and renames it on success. On failure the target is unchanged. */
 export async function writeAtomically(path: string, write: (file: OutputFile) => Promise<void>): Promise<void> {
-  // A rename would replace a symbolic link instead of the file that it names.
+  // A rename would replace a symbolic link instead of its target.
   const target = await realpath(path).catch(() => path);
   const temporary = join(dirname(target), `.${basename(target)}.${process.pid}.${randomBytes(6).toString("hex")}.tmp`);
   let handle: FileHandle;

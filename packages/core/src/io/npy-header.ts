@@ -8,7 +8,7 @@ export interface NpyHeader {
   shape: number[];
   fortranOrder: boolean;
   bigEndian: boolean;
-  /** Bytes of the frame and the header: where the elements start. */
+  /** Bytes of the frame and the header: offset of the elements. */
   length: number;
 }
 

@@ -9,7 +9,7 @@ import { ZipWriter } from "./zip-writer.js";
 
 /** Limits for reading .npz archives. */
 export interface NpzReadOptions {
-  /** The most bytes that arrays may unfold to; this machine's memory unless told otherwise. */
+  /** Maximum number of decompressed bytes; by default the memory of this machine. */
   maxBytes?: number;
 }
 
@@ -85,7 +85,7 @@ export async function readNpz(path: string, options: NpzReadOptions = {}): Promi
 
 /** Options of {@link writeNpz}. */
 export interface NpzWriteOptions {
-  /** Deflate the arrays. Off by default: weights hardly shrink, and reading slows down tenfold. */
+  /** Compresses the arrays. Off by default, because weights hardly shrink and reading is ten times slower. */
   compress?: boolean;
 }
 

@@ -31,7 +31,7 @@ const maxHeader = 100_000_000;
 const metadataKey = "__metadata__";
 
 interface Placed {
-  /** The format's name of the dtype; it may be one that Weft lacks. */
+  /** The format's name of the dtype, which Weft may not support. */
   code: string;
   shape: number[];
   /** Bytes within the data section. */
@@ -43,7 +43,7 @@ interface Placed {
 export interface SafetensorsFile {
   readonly names: readonly string[];
   readonly metadata: Readonly<Record<string, string>>;
-  /** Shape and dtype without reading; the dtype is null where Weft has none for it. */
+  /** Shape and dtype without reading the data; the dtype is null if Weft does not support it. */
   info(name: string): { shape: Shape; dtype: DType | null };
   read(name: string): Promise<HostArray>;
   close(): Promise<void>;
@@ -101,7 +101,7 @@ function checkFilled(path: string, tensors: ReadonlyMap<string, Placed>, dataByt
 interface Header {
   tensors: Map<string, Placed>;
   metadata: Record<string, string>;
-  /** Where the data section starts in the file. */
+  /** Offset of the data section. */
   dataStart: number;
 }
 

@@ -53,7 +53,7 @@ const imports = (python: string, names: readonly string[]): boolean =>
 
 /**
  * A Python with NumPy, safetensors and ml_dtypes: the system's, or one in a virtual environment in the user's cache,
- * which is made when it is missing. The reason is printed where there is none.
+ * which is created if it is missing. Prints the reason if there is none.
  */
 export function findPython(): { python: string } | { reason: string } {
   const environment = join(homedir(), ".cache/weft/venvs/numpy");

@@ -96,7 +96,7 @@ export class ZipWriter {
   constructor(
     private readonly path: string,
     private readonly file: OutputFile,
-    /** From where on numbers are written as zip64; lower in tests, which cannot write 4 GiB. */
+    /** Numbers from this value on are written as zip64; lower in tests, which cannot write 4 GiB. */
     private readonly limit = elsewhere32,
   ) {}
 

@@ -24,11 +24,11 @@ export interface ZipEntry {
   crc: number;
   compressedSize: number;
   size: number;
-  /** Where its local header starts. */
+  /** Offset of its local header. */
   offset: number;
 }
 
-/** Why a name cannot be an entry's, or null. */
+/** Reason why a name is invalid for an entry, or null. */
 export function nameProblem(name: string): string | null {
   if (name === "") return "is empty";
   if (/[\0\\]/.test(name)) return "holds a backslash or a zero byte";
@@ -65,7 +65,7 @@ class Archive {
     const tailLength = Math.min(size, 22 + elsewhere16);
     const tail = await this.file.read(size - tailLength, tailLength, "its end");
     for (let at = tailLength - 22; at >= 0; at--) {
-      // The comment's length must fit too, or a comment that contains the signature would be taken for the end.
+      // The length of the comment must fit too, because a comment may contain the signature.
       if (tail.readUInt32LE(at) !== signatures.end || at + 22 + tail.readUInt16LE(at + 20) !== tailLength) continue;
       return this.checked(await this.directoryAt(tail.subarray(at), size - tailLength + at), size - tailLength + at);
     }
@@ -102,7 +102,7 @@ class Archive {
     };
   }
 
-  /** Sizes and offset that did not fit 32 bits, in the order in which they are missing. */
+  /** Sizes and offset that do not fit into 32 bits, in the order of the fields that lack them. */
   private expand(entry: ZipEntry, extra: Buffer): void {
     const missing = (["size", "compressedSize", "offset"] as const).filter((field) => entry[field] === elsewhere32);
     for (let at = 0; missing.length > 0 && at + 4 <= extra.length; ) {
@@ -163,7 +163,7 @@ class Archive {
     return entries;
   }
 
-  /** Entries that share bytes are how small archives unfold into huge ones. */
+  /** Rejects entries that share bytes, which zip bombs use. */
   private checkApart(entries: readonly ZipEntry[], directory: number): void {
     const order = [...entries].sort((a, b) => a.offset - b.offset);
     order.forEach((entry, i) => {

@@ -20,13 +20,13 @@ export interface AttentionInit {
 }
 
 /** Call options of {@link attention}. */
-export interface AttentionOptions {
+export interface MultiHeadAttentionOptions {
   heads: number;
-  /** What keys and values are made of; x itself by default. [..., length, width]. */
+  /** Source of keys and values [..., length, width]; x by default. */
   memory?: Tensor;
   /**
-   * Broadcasts to [..., heads, queries, keys]. bool: true where a query may look at a key (a query that may look at
-   * nothing gets zeros). Float: added to the scores.
+   * Broadcasts to [..., heads, queries, keys]. bool: true where a query may attend to a key (fully masked queries
+   * give zeros). Float: added to the scores.
    */
   mask?: Tensor;
   /** Dropout of the attention weights; needs a key. */
@@ -81,7 +81,7 @@ export const attention = {
   },
 
   /** x: [..., length, width] -> [..., length, width]. */
-  apply(params: Attention, x: Tensor, options: AttentionOptions): Tensor {
+  apply(params: Attention, x: Tensor, options: MultiHeadAttentionOptions): Tensor {
     const { heads, memory, mask, dropout: rate = 0, key } = options;
     const width = params.in_proj_weight.shape[1];
     requireHeads("attention", width, heads);

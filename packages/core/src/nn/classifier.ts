@@ -9,7 +9,7 @@ import { type Activation, type Encoder, encoder, positions } from "./transformer
 /** Parameters of {@link textClassifier}. */
 export interface TextClassifier {
   embedding: Embedding;
-  /** Learned positions; absent where they are sinusoidal. */
+  /** Learned positions; absent if they are sinusoidal. */
   positions?: Embedding;
   encoder: Encoder;
   classifier: Linear;
@@ -26,7 +26,7 @@ export interface TextClassifierInit {
   /** "sinusoidal" (default), or "learned": a table of `maxLength` rows. */
   positions?: "sinusoidal" | "learned";
   maxLength?: number;
-  /** A norm after the last layer; pre-norm encoders want one. */
+  /** Adds a norm after the last layer, as pre-norm encoders need. */
   finalNorm?: boolean;
   dtype?: DType;
 }
@@ -36,9 +36,9 @@ export interface TextClassifierOptions {
   heads: number;
   activation?: Activation;
   norm?: "post" | "pre";
-  /** The embeddings of the ids [..., length, width], where they were looked up before (to differentiate by them, say). */
+  /** Embeddings of the ids [..., length, width], if they were looked up before, for example to differentiate with respect to them. */
   tokens?: Tensor;
-  /** [batch, length], true for real tokens: padding is neither looked at nor averaged. Without it every token counts. */
+  /** [batch, length], false for padding, which attention and pooling ignore. By default no token is padding. */
   mask?: Tensor;
   dropout?: number;
   key?: Key | null;

@@ -7,8 +7,8 @@ import { mapNamed } from "./state.js";
 /** Options of {@link castParameters}. */
 export interface CastOptions {
   /**
-   * Parameters that stay as they are, by dotted name. By default norms (they are computed in float32) and embeddings (a
-   * row is cast when it is looked up, not the whole table in every step).
+   * Parameters that are not cast, by dotted name. By default norms (computed in float32) and embeddings (rows are cast after
+   * the lookup, instead of the whole table in every step).
    */
   keep?: (name: string, parameter: Tensor) => boolean;
 }

@@ -12,14 +12,14 @@ export interface Layer<I, P, X extends readonly unknown[]> {
 /** A layer together with its parameters. */
 export interface Model<P, X extends readonly unknown[]> {
   readonly params: P;
-  /** With its own parameters. */
+  /** Applies the layer with the parameters of the model. */
   forward(...inputs: X): Tensor;
-  /** With others, as in `grad((p) => model.apply(p, x).sum())(model.params)`. */
+  /** Applies the layer with other parameters, as in `grad((p) => model.apply(p, x).sum())(model.params)`. */
   apply(params: P, ...inputs: X): Tensor;
-  /** The same model with other parameters; this one stays as it is. */
+  /** Returns the model with other parameters. */
   with(params: P): Model<P, X>;
   stateDict(): StateDict;
-  /** The same model with the tensors of a dictionary (a checkpoint, PyTorch's state_dict). */
+  /** Returns the model with the tensors of a dictionary, such as a checkpoint or a PyTorch state_dict. */
   load(dict: StateDict): Model<P, X>;
   readonly size: number;
 }

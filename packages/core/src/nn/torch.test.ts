@@ -27,7 +27,7 @@ interface LayerCase {
 const attentionCase = (
   name: string,
   inputs: () => Record<string, Tensor>,
-  extra: (inputs: Record<string, Tensor>) => Partial<nn.AttentionOptions> = () => ({}),
+  extra: (inputs: Record<string, Tensor>) => Partial<nn.MultiHeadAttentionOptions> = () => ({}),
 ): LayerCase => ({
   name: `attention, ${name}`,
   kind: "attention",

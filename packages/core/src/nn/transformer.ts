@@ -7,7 +7,7 @@ import { type Attention, attention } from "./attention.js";
 import { keysOf, requireCount, requireHeads } from "./init.js";
 import { type DropoutOptions, dropout, type LayerNorm, type Linear, layerNorm, linear, reluDropout } from "./layers.js";
 
-/** The hidden layer: an activation, and dropout after it. */
+/** Activation of the hidden layer, followed by dropout. */
 const activations = {
   relu: reluDropout,
   gelu: (x: Tensor, drop: DropoutOptions) => dropout(gelu(x), drop),
@@ -97,7 +97,7 @@ export const encoderLayer = {
 /** Parameters of {@link encoder}. */
 export interface Encoder {
   layers: EncoderLayer[];
-  /** Normalizes the result; present where `finalNorm` was asked for. */
+  /** Final norm; present with the option `finalNorm`. */
   norm?: LayerNorm;
 }
 

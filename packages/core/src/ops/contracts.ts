@@ -45,7 +45,7 @@ interface Row<K extends OpName> {
 
 const isCount = (n: number): boolean => Number.isSafeInteger(n) && n >= 0;
 
-export function checkShape(shape: Shape): void {
+export function demandShape(shape: Shape): void {
   demand(shape.every(isCount), `the shape ${showShape(shape)} has an impossible dimension`);
   checkExtent(shape);
 }
@@ -302,7 +302,7 @@ function checkCollective([x]: readonly Node[], attrs: OpAttrs["collective"]): vo
   const { me, members } = checkGroup(attrs);
   demand(isCount(attrs.sequence), `its sequence ${attrs.sequence} is not a whole number >= 0`);
   if (attrs.fn === "max" || attrs.fn === "min") checkDType(attrs.fn, isReal, x.dtype);
-  checkShape(attrs.shape);
+  demandShape(attrs.shape);
   const expected = collectiveChecks[attrs.kind](x, attrs, me, members);
   checkSameAval("its result", attrs, { shape: expected, dtype: x.dtype });
 }
@@ -323,7 +323,7 @@ export const contracts: { [K in OpName]: Row<K> } = {
     check: ([keys], { kind, shape, dtype, within, threshold }) => {
       checkIndices(keys);
       demand(keys.shape[keys.shape.length - 1] === 2, `keys are [..., 2], not ${showShape(keys.shape)}`);
-      checkShape(shape);
+      demandShape(shape);
       checkDType(`random ${kind}`, randomDTypes[kind], dtype);
       const whole = threshold !== undefined && Number.isInteger(threshold) && threshold >= 0 && threshold <= 65535;
       demand(
@@ -331,7 +331,7 @@ export const contracts: { [K in OpName]: Row<K> } = {
         `a threshold of ${threshold} for random ${kind}`,
       );
       if (within === undefined) return;
-      checkShape(within.shape);
+      demandShape(within.shape);
       checkPerAxis("start", within.start, shape);
       demand(
         within.shape.length === shape.length && shape.every((d, i) => within.start[i] + d <= within.shape[i]),
@@ -373,7 +373,7 @@ export const contracts: { [K in OpName]: Row<K> } = {
   reshape: {
     operands: 1,
     check: ([x], { shape }) => {
-      checkShape(shape);
+      demandShape(shape);
       demand(numel(shape) === numel(x.shape), `${showShape(x.shape)} does not fill ${showShape(shape)}`);
     },
   },
@@ -387,7 +387,7 @@ export const contracts: { [K in OpName]: Row<K> } = {
   expand: {
     operands: 1,
     check: ([x], { shape }) => {
-      checkShape(shape);
+      demandShape(shape);
       const grows = x.shape.length === shape.length && x.shape.every((d, i) => d === 1 || d === shape[i]);
       demand(grows, `${showShape(x.shape)} does not grow to ${showShape(shape)}`);
     },

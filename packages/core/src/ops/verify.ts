@@ -12,7 +12,7 @@ import {
   sameShape,
   showAval,
 } from "../graph/index.js";
-import { checkContract, checkShape, Violation } from "./contracts.js";
+import { checkContract, demandShape, Violation } from "./contracts.js";
 import { shapeRules } from "./shape.js";
 
 const show = (node: Node): string => {
@@ -33,7 +33,7 @@ function checkClosed(node: Node): void {
 /** The recorded results of a node must agree with its shape rule. */
 function checkResults(node: Node): void {
   const claimed = outputAvals(node);
-  for (const { shape } of claimed) checkShape(shape);
+  for (const { shape } of claimed) demandShape(shape);
   const rule = shapeRules[node.op] as (inputs: readonly Node[], attrs: unknown) => Aval | readonly Aval[];
   const given = rule(node.inputs, node.attrs);
   const expected = (Array.isArray(given) ? given : [given]) as readonly Aval[];

@@ -1,5 +1,5 @@
-// Gradient accumulation: an optimizer that takes a step after every k gradients, with their mean; between steps the
-// parameters stay as they are.
+// Gradient accumulation: an optimizer that takes one step with the mean of every k gradients and otherwise leaves the
+// parameters unchanged.
 import { type Tensor, treeMap, where, zeros } from "../tensor/index.js";
 import { type Optimizer, requireNumber, zerosOf } from "./common.js";
 

@@ -1,4 +1,4 @@
-// Adam and AdamW: torch.optim.Adam and torch.optim.AdamW (no amsgrad). They differ in weight decay alone.
+// Adam and AdamW: torch.optim.Adam and torch.optim.AdamW (no amsgrad). They differ only in weight decay.
 import { sub, type Tensor, treeMap, zeros } from "../tensor/index.js";
 import {
   checkRate,
@@ -17,9 +17,9 @@ export interface AdamOptions {
   learningRate?: LearningRate;
   /** Decay of the running mean of gradients and of their squares. */
   betas?: readonly [number, number];
-  /** Added to the root of the (corrected) second moment. */
+  /** Added to the square root of the corrected second moment. */
   epsilon?: number;
-  /** Adam: added to the gradient (L2). AdamW: taken from the parameter, scaled by the learning rate. */
+  /** Adam: added to the gradient (L2). AdamW: subtracted from the parameter, scaled by the learning rate. */
   weightDecay?: number;
 }
 

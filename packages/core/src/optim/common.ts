@@ -10,7 +10,7 @@ export type LearningRate = number | Tensor | ((step: Tensor) => Tensor | number)
 /** An optimizer: pure functions on trees of parameters. */
 export interface Optimizer<S> {
   init(params: unknown): S;
-  /** New parameters and state; what was passed in stays as it is. */
+  /** Returns new parameters and a new state; does not modify its arguments. */
   update<P>(params: P, grads: P, state: S): [P, S];
 }
 

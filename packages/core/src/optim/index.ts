@@ -1,4 +1,4 @@
-// weft/optim: optimizers as pure functions on parameter trees, with PyTorch's semantics.
+// @weft/core/optim: optimizers as pure functions on parameter trees, with PyTorch's semantics.
 // `const [params, state] = optimizer.update(params, grads, state)`; both may be donated to a jitted step.
 export { type AccumulateState, accumulate } from "./accumulate.js";
 export { type AdamOptions, type AdamState, adam, adamW } from "./adam.js";

@@ -8,7 +8,7 @@ import { type Optimizer, requireNumber } from "./common.js";
 export interface LossScalingOptions {
   /** The scale of the first step. */
   initial?: number;
-  /** What an overflow multiplies the scale with, and `interval` steps without one. */
+  /** Factors of the scale after an overflow (`backoff`), and after `interval` steps without one (`growth`). */
   backoff?: number;
   growth?: number;
   interval?: number;
@@ -21,7 +21,7 @@ export interface ScaledState<S> {
   scale: Tensor;
   /** Steps since the last overflow or growth, int32. */
   good: Tensor;
-  /** Steps skipped in all, int32. */
+  /** Total number of skipped steps, int32. */
   skipped: Tensor;
 }
 

@@ -14,11 +14,11 @@ export type ScheduleShape = (typeof scheduleShapes)[number];
 export interface LearningRateScheduleOptions {
   shape?: ScheduleShape;
   learningRate: number;
-  /** Steps over which the rate rises from 0, in a straight line. */
+  /** Number of steps of the linear warm-up from 0. */
   warmupSteps?: number;
-  /** Steps in all; the shapes that fall need it. */
+  /** Total number of steps; required by linear and cosine. */
   totalSteps?: number;
-  /** The share of the rate that is left at the end. */
+  /** Final learning rate as a fraction of the rate. */
   minRatio?: number;
 }
 

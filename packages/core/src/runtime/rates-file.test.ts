@@ -90,7 +90,7 @@ test("rates that were measured on a busy machine expire after some minutes", () 
   assert.notEqual(knownRates(device), null);
 });
 
-test("without a writable cache, rates are stored for this process", () => {
+test("rates are saved in a private folder where the cache folder cannot be written", () => {
   writeFileSync(join(root, "file"), "");
   process.env.WEFT_CACHE_DIR = join(root, "file", "folder");
   try {

@@ -66,7 +66,7 @@ function besideTensor(value: number | boolean | ComplexNumber, dtype: DType): DT
   return dtype === "bool" && fitting === "uint8" ? "int32" : fitting;
 }
 
-export function describe(x: unknown): string {
+function describeArgument(x: unknown): string {
   if (x instanceof Tensor) return `a ${x.dtype} tensor of shape ${showShape(x.shape)}`;
   if (Array.isArray(x) || ArrayBuffer.isView(x)) return "an array (wrap it in weft.tensor)";
   return typeof x === "object" && x !== null
@@ -76,7 +76,7 @@ export function describe(x: unknown): string {
 
 function checkOperand(op: string, x: TensorLike): void {
   if (!(x instanceof Tensor) && !isScalarValue(x))
-    throw new WeftError(`${op}: expected a tensor or a number, got ${describe(x)}`);
+    throw new WeftError(`${op}: expected a tensor or a number, got ${describeArgument(x)}`);
 }
 
 /** The node of a single operand. */

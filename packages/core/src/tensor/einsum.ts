@@ -65,7 +65,7 @@ function parse(equation: string, operands: readonly Node[]): { inputs: string[][
     (right !== undefined && /[^a-zA-Z]/.test(right))
   )
     throw new WeftError(
-      `einsum: "${equation}" does not describe ${operands.length} operands; write one letter an axis, as in "bij,jk->bik"`,
+      `einsum: "${equation}" does not describe ${operands.length} operands; write one letter per axis, as in "bij,jk->bik"`,
     );
   const inputs = terms.map((term) => [...term]);
   const counts = new Map<string, number>();

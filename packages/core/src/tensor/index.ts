@@ -1,4 +1,4 @@
-// What users touch: Tensor, functions, random numbers, linear algebra, trees, transforms.
+// Public tensor API: Tensor, functions, random numbers, linear algebra, trees, transforms.
 export { named, type ShardSpec, shard } from "./annotate.js";
 export * from "./attention.js";
 export * from "./conv.js";

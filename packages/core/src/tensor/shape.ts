@@ -246,7 +246,7 @@ export function slice(
     stop.length !== start.length ||
     (step !== undefined && step.length !== start.length)
   )
-    throw new ShapeError(`slice: give one start and one stop an axis of ${showShape(node.shape)}`);
+    throw new ShapeError(`slice: give one start and one stop per axis of ${showShape(node.shape)}`);
   if ([...start, ...stop].some((at) => !Number.isInteger(at)))
     throw new ShapeError(`slice: positions are whole numbers, got [${start.join(", ")}] to [${stop.join(", ")}]`);
   if (step?.some((s) => !Number.isInteger(s) || s < 1))

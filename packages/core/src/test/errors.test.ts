@@ -120,7 +120,7 @@ const rows: [string, () => unknown, Kind, RegExp][] = [
   ],
   ["roll", () => z(5).roll(0.5), ShapeError, /^roll: the shift must be a whole number/],
   ["slice", () => z(5).slice([0], [5], [-1]), ShapeError, /^slice: steps are whole numbers >= 1, got \[-1\]; use flip/],
-  ["slice rank", () => z(5, 2).slice([0], [5]), ShapeError, /^slice: give one start and one stop an axis of \[5, 2\]/],
+  ["slice rank", () => z(5, 2).slice([0], [5]), ShapeError, /^slice: give one start and one stop per axis of \[5, 2\]/],
   ["slice position", () => z(5).slice([0.5], [2]), ShapeError, /^slice: positions are whole numbers/],
   ["index", () => z(5).index(5), ShapeError, /^index: 5 is out of range for axis 0 of size 5/],
   ["index rank", () => z(5).index(0, 0), ShapeError, /^index: 2 entries for a tensor of rank 1/],

@@ -361,3 +361,24 @@ test("jit caches at most maxPrograms programs and evicts the least recently used
   for (const maxPrograms of [0, -1, 1.5, Number.NaN])
     assert.throws(() => weft.jit((x: Tensor) => x, { maxPrograms }), /maxPrograms/);
 });
+
+test("jit releases the compiled function of an evicted program", () => {
+  const session = weft.useDevice(new weft.ReferenceDevice());
+  const compile = session.compile.bind(session);
+  const released: string[] = [];
+  session.compile = (...args) => {
+    const compiled = compile(...args);
+    const release = compiled.release.bind(compiled);
+    compiled.release = () => {
+      released.push(compiled.key);
+      release();
+    };
+    return compiled;
+  };
+  const { f } = countedJit({ maxPrograms: 2 });
+  for (const n of [1, 2]) f(t([2]), n);
+  assert.equal(released.length, 0);
+  for (const n of [3, 4, 5]) assertClose(f(t([2]), n), [2 * n]);
+  assert.equal(released.length, 3);
+  assert.equal(new Set(released).size, 3);
+});

@@ -177,5 +177,5 @@ test("where there is no GPU, the error says what is missing", {
   const expected = cudaLibraries() === null ? /libcuda\.so\.1\) was not found/ : /cuda:/;
   assert.throws(() => weft.setDevice("cuda"), expected);
   assert.throws(() => weft.setDevice("cuda:99"), /cuda/);
-  assert.throws(() => weft.setDevice("tpu"), /there is no device "tpu"; known: cpu, cuda/);
+  assert.throws(() => weft.setDevice("tpu"), /there is no device "tpu"; devices are: reference, cpu, cuda/);
 });

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bareCollective, WeftError } from "../../graph/index.js";
 import type { ProcessGroup } from "../contract.js";
-import { type CollectiveAttrs, movedBytes } from "../group/index.js";
+import { type CollectiveAttrs, GroupError, movedBytes } from "../group/index.js";
 import type { CudaBuffer } from "./context.js";
 import { CudaDevice } from "./index.js";
 import { contiguous, type NcclGroup, ncclGroup } from "./nccl.js";
@@ -140,6 +140,10 @@ test("a failure says what it means; closing gives the communicators back", () =>
     assert.throws(
       () => group.onDevice(attrs({}), [6], from, to),
       /ncclAllReduce failed with error 6 \(another process is gone/,
+    );
+    assert.throws(
+      () => group.onDevice(attrs({}), [6], from, to),
+      (error: unknown) => error instanceof GroupError && error.code === "peer-dead",
     );
     fake.heal();
     fake.sequence();
