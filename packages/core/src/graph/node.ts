@@ -1,4 +1,4 @@
-// Graph nodes: an operation, its inputs and its attributes. The fields are readonly: nobody outside this file writes to a node.
+// Graph nodes: an operation, its inputs and its attributes. The fields are readonly: only this file writes to a node.
 // The value that a node stands for never changes. Three functions here change how a node represents it: `attachValue` and
 // `makeLeaf`, for the runtime once the node is computed, and `amend`, for transforms that must keep the node's users.
 import type { DType } from "./dtype.js";

@@ -206,11 +206,12 @@ export interface OpAttrs {
    * same order, so that all members get identical bits. All devices issue their collectives in ascending `sequence` and must not
    * skip any.
    *
-   * allReduce: operands of one shape are reduced by `fn`. allGather: parts are joined along `axis`. reduceScatter:
-   * operands of one shape are reduced by `fn`, and each member keeps its part along `axis`. allToAll: an operand is cut
-   * along `splitAxis`, piece j goes to member j, and what arrives is joined along `axis`. exchange: boxes of the operand
-   * go where `sends` says and land where the receiver's `receives` says, k-th send to a rank in the k-th receive from
-   * here (own boxes too); what nobody writes is zero.
+   * - allReduce: reduces operands of one shape by `fn`.
+   * - allGather: concatenates the operands along `axis`.
+   * - reduceScatter: reduces operands of one shape by `fn`; each member gets its part along `axis`.
+   * - allToAll: splits the operand along `splitAxis`, sends piece j to member j, and concatenates the received pieces along `axis`.
+   * - exchange: sends boxes of the operand as `sends` lists them; the receiver places them as its `receives` lists them, the k-th
+   *   send to a rank matching the k-th receive from there (boxes to itself included). Other elements are zero.
    */
   collective: {
     kind: CollectiveKind;
@@ -235,7 +236,7 @@ export interface OpAttrs {
 }
 export type OpName = keyof OpAttrs;
 
-/** What a collective says that is left out: each kind fills in what it needs. */
+/** Default attributes of a collective; each kind overrides those that it uses. */
 export const bareCollective = {
   fn: "sum",
   sequence: 0,

@@ -9,7 +9,7 @@ import { type DType, dtypes, makeStorage, numel, type Shape } from "../graph/ind
 import { FileError } from "./file.js";
 import { bytesView, type HostArray } from "./host.js";
 
-/** A folder that is gone when the tests of this file are done. */
+/** A temporary folder that is removed after the tests of this file. */
 export function scratchFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), "weft-io-"));
   after(() => rmSync(folder, { recursive: true, force: true }));

@@ -7,7 +7,7 @@ import { type Linear, linear } from "./layers.js";
 
 /** Parameters of {@link attention}. */
 export interface Attention {
-  /** [3 width, width]: the rows of queries, then keys, then values. */
+  /** `[3 width, width]`: the rows of queries, then keys, then values. */
   in_proj_weight: Tensor;
   in_proj_bias: Tensor;
   out_proj: Linear;

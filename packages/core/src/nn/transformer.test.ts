@@ -92,12 +92,13 @@ onEachDevice(() => {
     const order = [3, 0, 4, 1, 2];
     const straight = nn.encoder.apply(params, x, { heads: 2 }).take(order, 0);
     assertClose(nn.encoder.apply(params, x.take(order, 0), { heads: 2 }), numbers(straight), { rtol: 1e-12 });
-    const told = (t: Tensor): Tensor => nn.encoder.apply(params, t.add(nn.positions(5, 8, double)), { heads: 2 });
+    const withPositions = (t: Tensor): Tensor =>
+      nn.encoder.apply(params, t.add(nn.positions(5, 8, double)), { heads: 2 });
     const apart = weft
       .max(
-        told(x)
+        withPositions(x)
           .take(order, 0)
-          .sub(told(x.take(order, 0)))
+          .sub(withPositions(x.take(order, 0)))
           .abs(),
       )
       .itemSync();

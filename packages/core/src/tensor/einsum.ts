@@ -92,8 +92,8 @@ function withoutRepeats({ node, labels }: Operand): Operand {
 }
 
 const sumOut = ({ node, labels }: Operand, keep: ReadonlySet<string>): Operand => {
-  const gone = range(labels.length).filter((i) => !keep.has(labels[i]));
-  return { node: build.sum(node, gone), labels: labels.filter((l) => keep.has(l)) };
+  const summed = range(labels.length).filter((i) => !keep.has(labels[i]));
+  return { node: build.sum(node, summed), labels: labels.filter((l) => keep.has(l)) };
 };
 
 const arrange = ({ node, labels }: Operand, order: readonly string[]): Node =>

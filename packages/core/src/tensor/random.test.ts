@@ -96,7 +96,7 @@ test("dropoutMask has the right probability for rows of any length, and is the s
   const mask = weft.dropoutMask([64, 129], 0.25, weft.key(3)).cast("float32");
   const share = Number(mask.mean().dataSync()[0]);
   assert.ok(Math.abs(share - 0.75) < 0.02, `${share} of 8256 are kept`);
-  // Parts of one block are told apart: neighbors agree as often as chance has it.
+  // Parts of one block are independent: neighbors agree as often as by chance.
   const kept = Array.from(mask.dataSync() as Float32Array);
   const even = kept.filter((_, i) => (i % 129) % 2 === 0).reduce((a, b) => a + b, 0) / (64 * 65);
   const odd = kept.filter((_, i) => (i % 129) % 2 === 1).reduce((a, b) => a + b, 0) / (64 * 64);

@@ -96,6 +96,6 @@ test("every use of a tensor that was disposed before it was computed throws", ()
   const made = weft.ones([2]).add(1);
   const reader = made.mul(3);
   made.dispose();
-  assert.deepEqual(reader.arraySync(), [6, 6], "what was asked for before still gets its value");
+  assert.deepEqual(reader.arraySync(), [6, 6], "operations built before dispose() still get the value");
   assert.deepEqual([made.shape, made.dtype], [[2], "float32"]);
 });

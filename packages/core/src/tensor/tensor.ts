@@ -58,11 +58,11 @@ export class Tensor {
 
   /** Internal: the graph node of this tensor. Throws after {@link Tensor.dispose}. */
   get node(): Node {
-    if (this.#disposed !== null) throw this.#gone(this.#disposed);
+    if (this.#disposed !== null) throw this.#disposedError(this.#disposed);
     return this.#node;
   }
 
-  #gone(disposed: () => string | null): WeftError {
+  #disposedError(disposed: () => string | null): WeftError {
     const { op } = this.#node;
     const site = siteOf(this.#node);
     const what = `${this.dtype}${showShape(this.shape)} tensor (${op}${site === null ? "" : `, made at ${site}`})`;

@@ -35,7 +35,7 @@ export interface Effect {
 export interface Frame {
   kind: "jit" | "map" | "loop" | "custom";
   effects: Effect[];
-  /** The placeholder of the key that comes with every call, slice or step, once somebody asked for it. */
+  /** Placeholder of the key of each call, slice or step; null until it is used. */
   key: Node | null;
   keysUsed: number;
 }

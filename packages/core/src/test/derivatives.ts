@@ -13,7 +13,7 @@ export interface Point {
   wrt: number[];
 }
 
-/** The inputs that carry a gradient: those asked for, or all inexact ones. */
+/** The inputs to differentiate: the given ones, or all floating-point ones. */
 export const differentiable = (inputs: readonly Host[], asked?: readonly number[]): number[] =>
   [...(asked ?? inputs.keys())].filter((i) => isInexactDType(inputs[i].dtype));
 

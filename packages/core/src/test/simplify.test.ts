@@ -61,7 +61,7 @@ function simplified(fn: (...x: Tensor[]) => Tensor | Tensor[], ...shapes: number
 }
 
 describe("removes", () => {
-  const gone: [string, (...x: Tensor[]) => Tensor | Tensor[], string[]][] = [
+  const removed: [string, (...x: Tensor[]) => Tensor | Tensor[], string[]][] = [
     ["neutral elements", (x) => x.add(-0).mul(1).sub(0).div(1).pow(1), []],
     ["neutral elements of integers", (x) => x.cast("int32").add(0).mul(1).sub(0), ["cast"]],
     ["0 added to a float, which makes 0 of -0, stays", (x) => x.add(0), ["add"]],
@@ -77,7 +77,7 @@ describe("removes", () => {
     ["where with a known answer", (x) => weft.where(weft.ones([2, 2]).greater(0), x, x.exp()), []],
     ["stopGradient", (x) => weft.stopGradient(x.sin()), ["sin"]],
   ];
-  for (const [name, fn, left] of gone)
+  for (const [name, fn, left] of removed)
     test(name, () => {
       const computing = opsOf(simplified(fn, [2, 2])).filter(
         (op) => !["input", "const", "expand", "reshape"].includes(op),

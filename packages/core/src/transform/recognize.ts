@@ -48,7 +48,7 @@ function usersIn(order: readonly Node[]): Map<Node, Node[]> {
 }
 
 /** The custom function of a match, and the replacement of the root. */
-function standIn(match: AttentionMatch, forGradient: boolean): { custom: Node<"custom">; result: Node } {
+function replacementOf(match: AttentionMatch, forGradient: boolean): { custom: Node<"custom">; result: Node } {
   const { q, k, v, view } = match;
   const rank = q.shape.length;
   const headed = (x: Node): Node => (rank === 2 ? build.reshape(x, [1, ...x.shape]) : x);
@@ -72,10 +72,10 @@ function standIn(match: AttentionMatch, forGradient: boolean): { custom: Node<"c
 }
 
 /** Rebuilds a function with replaced nodes; replacements may depend on replaced nodes. */
-function replaced(fn: GraphFn, standIns: ReadonlyMap<Node, Node>): GraphFn {
+function replaced(fn: GraphFn, replacements: ReadonlyMap<Node, Node>): GraphFn {
   const map = new Map<Node, Node>(fn.params.map((p) => [p, p]));
   const inputsOf = (node: Node): readonly Node[] => {
-    const other = standIns.get(node);
+    const other = replacements.get(node);
     return other === undefined ? node.inputs : [other];
   };
   const stack: { node: Node; next: number }[] = [];
@@ -90,7 +90,7 @@ function replaced(fn: GraphFn, standIns: ReadonlyMap<Node, Node>): GraphFn {
         const { node } = top;
         if (map.has(node)) continue;
         const done = inputs.map((input) => map.get(input)!);
-        const made = standIns.has(node) ? done[0] : node.value !== null ? node : rebuild(node, done);
+        const made = replacements.has(node) ? done[0] : node.value !== null ? node : rebuild(node, done);
         recordSite(made, siteOf(node));
         map.set(node, made);
       }
@@ -131,7 +131,7 @@ export function recognizeAttention(fn: GraphFn, { customKernelSupport, gradient 
   if (keep === null) return fn;
   const users = usersIn(order);
   const results = new Set([...fn.outputs, ...(fn.effects ?? [])]);
-  const standIns = new Map<Node, Node>();
+  const replacements = new Map<Node, Node>();
   for (const { root, match } of matches) {
     const { q, k, v, mask, key } = match;
     // The gradient of an additive bias is as large as the scores, and the kernels do not compute it.
@@ -139,8 +139,8 @@ export function recognizeAttention(fn: GraphFn, { customKernelSupport, gradient 
     const inner = between(match, root, users, results);
     const operands = [q, k, v, mask.open, mask.bias, key];
     if (inner === null || operands.some((x) => x !== null && dependsOn(x, inner, known))) continue;
-    const { custom, result } = inScope(root.scope, () => standIn(match, gradient));
-    if (keep(custom, () => false)) standIns.set(root, result);
+    const { custom, result } = inScope(root.scope, () => replacementOf(match, gradient));
+    if (keep(custom, () => false)) replacements.set(root, result);
   }
-  return standIns.size === 0 ? fn : replaced(fn, standIns);
+  return replacements.size === 0 ? fn : replaced(fn, replacements);
 }

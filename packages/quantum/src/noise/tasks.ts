@@ -96,9 +96,9 @@ const lawsOf = (d: TaskDistribution): Record<string, RandomLaw> =>
 
 /** A batch of noise environments. */
 export interface Tasks {
-  /** [count, 2]: dephasing and relaxation rates. */
+  /** `[count, 2]`: dephasing and relaxation rates. */
   rates: Tensor;
-  /** [count, 3]: inputs of the policy. */
+  /** `[count, 3]`: inputs of the policy. */
   features: Tensor;
 }
 

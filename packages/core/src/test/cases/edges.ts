@@ -100,7 +100,7 @@ const arithmetic: Record<string, [Binary, string]> = {
   mod: [weft.mod, "np.mod(a, b)"],
   floorDivide: [weft.floorDivide, "np.floor_divide(a, b)"],
 };
-// Which of two zeros is the larger is nobody's promise: maximum and minimum may take either.
+// maximum and minimum of two zeros may return either.
 const extrema: Record<string, [Binary, string]> = {
   maximum: [weft.maximum, "np.maximum(a, b)"],
   minimum: [weft.minimum, "np.minimum(a, b)"],

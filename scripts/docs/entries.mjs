@@ -1,0 +1,88 @@
+// What the site contains: the public entries of the packages with the introduction of each, and the order of the pages.
+
+/** Public entries: name, source, and the text above the list of names (links are relative to the repository). */
+export const entries = [
+  {
+    name: "@weft/core",
+    source: "packages/core/src/index.ts",
+    text: "Tensors, transforms (`grad`, `vmap`, `jit`), and CPU and CUDA devices. Guides: [tensors](docs/tensors.md), [gradients](docs/gradients.md), [GPUs](docs/gpu.md). [docs/ops.md](docs/ops.md) lists every function with its dtypes, devices and gradient.",
+  },
+  {
+    name: "@weft/core/nn",
+    source: "packages/core/src/nn/index.ts",
+    text: "Layers of neural networks as pairs of functions: `init(options, key)` returns parameters, `apply(params, x)` computes the output.",
+  },
+  {
+    name: "@weft/core/optim",
+    source: "packages/core/src/optim/index.ts",
+    text: "Optimizers and learning-rate schedules over trees of parameters.",
+  },
+  {
+    name: "@weft/core/io",
+    source: "packages/core/src/io/index.ts",
+    text: "Readers and writers of tensor files.",
+  },
+  {
+    name: "@weft/cluster",
+    source: "packages/cluster/src/index.ts",
+    text: "Several devices: `connect` to a cluster, or `distributed` process groups. Guides: [several devices](docs/cluster.md), [sharding](docs/sharding.md), [recorded runs](docs/tape.md).",
+  },
+  {
+    name: "@weft/train",
+    source: "packages/train/src/trainer/index.ts",
+    text: "The trainer of text classifiers. Guide: [training](docs/training.md).",
+  },
+  {
+    name: "@weft/train/data",
+    source: "packages/train/src/data/index.ts",
+    text: "Data sets: readers, tokenizers, token files and batches. Guide: [training](docs/training.md).",
+  },
+  {
+    name: "@weft/quantum",
+    source: "packages/quantum/src/index.ts",
+    text: "Differentiable quantum systems, pulses, solvers, control and meta-learning. Guides: [quantum](docs/quantum.md), [noise, control and meta-learning](docs/meta.md).",
+  },
+  {
+    name: "@weft/lab",
+    source: "packages/lab/src/index.ts",
+    text: "Measurement, validation and diagnosis of scaling. Guides: [the lab](docs/lab.md), [measuring](docs/scale.md), [traces](docs/traces.md).",
+  },
+  {
+    name: "@weft/formats",
+    source: "packages/formats/src/index.ts",
+    text: "Schemas, types and readers of record, study and tape files. Guide: [the record format](docs/lab-format.md).",
+  },
+];
+
+/** Pages of `docs/` in the order of the navigation, with their titles there. Pages that are not listed come last, in "More". */
+export const groups = {
+  Tensors: {
+    tensors: "Tensors",
+    gradients: "Gradients",
+    ops: "Functions",
+    precision: "Precision",
+    gpu: "GPUs",
+    lanes: "Batches of small problems",
+    performance: "Performance",
+    settings: "Settings",
+    examples: "Examples",
+  },
+  "Several devices": {
+    cluster: "Clusters",
+    sharding: "Sharding",
+    tape: "Recorded runs",
+    training: "Training text classifiers",
+  },
+  Lab: { lab: "The lab", scale: "Measuring a job", traces: "Traces", "lab-format": "Record format" },
+  Quantum: { quantum: "Quantum systems", meta: "Control and meta-learning" },
+  Project: {
+    architecture: "Architecture",
+    glossary: "Glossary",
+    decisions: "Decisions",
+    status: "Status",
+    contributing: "Contributing",
+  },
+};
+
+/** The group of the navigation that holds the packages. */
+export const apiGroup = "API reference";
