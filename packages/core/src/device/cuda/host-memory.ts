@@ -4,7 +4,7 @@
 import koffi from "koffi";
 import { collectNow, forgetSeen } from "../collect.js";
 
-/** Registers pages with the driver, and takes them back. Says whether it worked. */
+/** Registers and unregisters pages with the driver; returns whether that worked. */
 export interface Registrar {
   register(address: number, bytes: number): boolean;
   unregister(address: number): void;
@@ -43,7 +43,7 @@ const readWrite = 3;
 const privateAnonymous = 0x22;
 const hugePages = 14;
 
-/** Fresh pages, or null where there are none. */
+/** New pages; null if the system has none. */
 function mapPages(bytes: number): number | null {
   const address = Number(c().mmap(0, bytes, readWrite, privateAnonymous, -1, 0));
   if (address >= 2 ** 63) return null;
@@ -73,7 +73,7 @@ interface Lease {
   holder: WeakRef<ArrayBuffer>;
 }
 
-/** Sizes that blocks are rounded to, so that returned ones fit again. */
+/** Rounds a block size up, so that returned blocks can be reused. */
 function bucket(bytes: number): number {
   const step = Math.max(1 << 16, 2 ** (Math.ceil(Math.log2(bytes)) - 3));
   return Math.ceil(bytes / step) * step;
@@ -112,7 +112,7 @@ export class HostPool {
     return { leasedBytes: this.#leased, pooledBytes: this.#mapped - this.#leased, limitBytes: this.limit };
   }
 
-  /** Memory that the caller may hand to a user; null when too much of it is out already. */
+  /** A block for an array of the user; null if the limit is reached. */
   take(bytes: number): { address: number; buffer: ArrayBuffer } | null {
     const size = bucket(bytes);
     if (this.#closed || size > this.limit) return null;
@@ -222,7 +222,7 @@ export class HostPool {
     return this.#map(size);
   }
 
-  /** Takes back what nobody can reach any more, now. */
+  /** Reclaims blocks of unreachable arrays now. */
   sweep(): void {
     const start = this.clock.now();
     this.sweeps++;
@@ -250,7 +250,7 @@ export class HostPool {
     else list.push(block);
   }
 
-  /** Gives idle blocks back to the system. */
+  /** Returns idle blocks to the system. */
   trim(): void {
     for (const list of this.#free.values())
       for (const { address, bytes } of list) {
@@ -261,7 +261,7 @@ export class HostPool {
     this.#free.clear();
   }
 
-  /** The device is gone. Blocks that users hold stay mapped until they let go. */
+  /** The device was closed. Blocks of live arrays stay mapped until the arrays are collected. */
   close(): void {
     this.#closed = true;
     this.trim();

@@ -1,5 +1,4 @@
-// What `weft doctor` wants to know of NVIDIA's libraries and of a GPU: versions, and how fast memory moves. Only looks
-// and measures; changes nothing.
+// Versions of NVIDIA's libraries and transfer rates of a GPU, for `weft doctor`.
 import type { CudaContext } from "./context.js";
 import type { CudaLibraries, LibraryName, NativeFunction } from "./driver.js";
 
@@ -17,12 +16,12 @@ const quietly = <T>(read: () => T): T | null => {
   try {
     return read();
   } catch {
-    // A version that cannot be asked for is not worth an error.
+    // A missing version is not an error.
     return null;
   }
 };
 
-/** Versions of what was found; null where it is missing or does not say. */
+/** Versions of the libraries; null for a missing library or version. */
 export function libraryVersions(libraries: CudaLibraries): Record<LibraryName, string | null> {
   const { driver, nvrtc, blas, lt, solver, nccl } = libraries;
   const number = (fn: NativeFunction): number => {
@@ -48,17 +47,17 @@ export function libraryVersions(libraries: CudaLibraries): Record<LibraryName, s
   };
 }
 
-/** Bytes a second, by way. */
+/** Transfer rates in bytes per second. */
 export interface TransferRates {
-  /** Through memory that the GPU reaches itself: what uploads of tensors and fetched results can use. */
+  /** Through pinned memory, as for uploads and fetched results. */
   pinned: { toDevice: number; fromDevice: number };
-  /** Through ordinary memory. */
+  /** Through pageable memory. */
   pageable: { toDevice: number; fromDevice: number };
   /** Copies on the GPU, read and written bytes counted. */
   onDevice: number;
 }
 
-/** Measures copies of `bytes`; the fastest of a few counts. */
+/** Measures copies of `bytes`: the fastest of a few runs. */
 export function transferRates(context: CudaContext, bytes = 1 << 27): TransferRates {
   context.enter();
   const { driver, stream } = context;

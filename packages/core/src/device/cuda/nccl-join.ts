@@ -1,5 +1,5 @@
 // Groups of GPU processes: over NCCL when every member has a GPU of its own, through host memory otherwise. NCCL with
-// more than one rank has not been run by us: there was one GPU.
+// more than one rank is tested on an emulated library only.
 
 import { settings } from "../../settings/index.js";
 import type { ProcessGroup } from "../contract.js";
@@ -9,13 +9,13 @@ import { ncclGroup } from "./nccl.js";
 
 const idBytes = 64;
 
-/** The group itself, or one that goes over NCCL where all members can. All members call it. */
+/** A group over NCCL if all members support it, otherwise the group itself. All members call it. */
 export function joinNccl(device: CudaDevice, host: ProcessGroup): ProcessGroup {
   if (host.size === 1 || !settings.nccl.get()) return host;
   const { size, rank } = host;
   const mine = new Uint8Array(idBytes);
   mine.set(Buffer.from(device.context.busId).subarray(0, idBytes - 1));
-  // A member without the library must not be waited for by the others.
+  // All members must agree before any of them waits for NCCL.
   mine[idBytes - 1] = ncclGroup(device, host) === null ? 1 : 0;
   const all = new Uint8Array(size * idBytes);
   const attrs = {

@@ -1,5 +1,5 @@
-// Collectives between GPUs by NCCL, on device memory and in stream order. A host group carries the ids by which NCCL's
-// communicators are made, the barriers, and what NCCL cannot do without packing (boxes with gaps in memory).
+// Collectives between GPUs by NCCL, on device memory and in stream order. A host group exchanges the ids of NCCL's
+// communicators, and runs barriers and the collectives that NCCL cannot do without packing (boxes with gaps in memory).
 import {
   bareCollective,
   bytesOf,
@@ -89,7 +89,7 @@ export class NcclGroup implements ProcessGroup {
     throw peerFailures.has(code) ? new GroupError(message, "peer-dead") : new CudaError(message, code);
   }
 
-  /** The communicator of a list of ranks; all of them ask for it in the same collective. */
+  /** The communicator of a list of ranks; all of them create it in the same collective. */
   #communicator(members: readonly number[]): number {
     const key = members.join(",");
     const known = this.#communicators.get(key);
@@ -118,7 +118,7 @@ export class NcclGroup implements ProcessGroup {
     const done = this.#onDevice(attrs, operand, from, to);
     if (done) {
       this.direct++;
-      // What goes through the host is counted there.
+      // The host group counts its own bytes.
       countMoved(bytesReceived(attrs, operand));
     } else this.staged++;
     return done;
@@ -154,7 +154,7 @@ export class NcclGroup implements ProcessGroup {
     return this.#move(attrs, operand, { from, to }, type, parts);
   }
 
-  /** Whatever only moves data: one group of sends and receives. */
+  /** Collectives that only move data: one group of sends and receives. */
   #move(
     attrs: CollectiveAttrs,
     operand: Shape,
@@ -200,7 +200,7 @@ export class NcclGroup implements ProcessGroup {
     return true;
   }
 
-  /** What a member sends to itself. */
+  /** Copies the part that a member sends to itself. */
   #own(
     sends: readonly TransferBox[],
     receives: readonly TransferBox[],
@@ -240,7 +240,7 @@ export class NcclGroup implements ProcessGroup {
   }
 }
 
-/** A group whose GPUs talk to each other directly; null where NCCL is missing (the host group does it then). */
+/** A group whose GPUs talk to each other directly; null without NCCL (the host group is used then). */
 export function ncclGroup(device: CudaDevice, host: ProcessGroup): NcclGroup | null {
   const { nccl } = device.context.libraries;
   return nccl === null ? null : new NcclGroup(device.context, host, nccl);

@@ -1,5 +1,5 @@
-// What the GPU does right now, by NVML: load, memory, power, clocks, and who uses it. Everything is optional: a reading
-// that this GPU or driver does not give is null.
+// Current state of a GPU from NVML: load, memory, power, clocks and processes. A reading that this GPU or driver does not
+// support is null.
 import { type CudaLibraries, cText, type NativeFunction, type Nvml } from "./driver.js";
 
 export interface GpuProcess {
@@ -9,7 +9,7 @@ export interface GpuProcess {
 }
 
 export interface GpuReadings {
-  /** Per cent of the last sampling period in which a kernel ran, or memory was accessed. */
+  /** Percent of the last sampling period in which a kernel ran, or memory was accessed. */
   gpuUtilization: number | null;
   memoryUtilization: number | null;
   memoryBytes: { total: number; free: number; used: number } | null;
@@ -93,7 +93,7 @@ function processesOn(nvml: Nvml, gpu: number): GpuProcess[] {
   });
 }
 
-/** Who else uses the GPU, for the end of an error message; empty when nobody is known. */
+/** Other processes on the GPU, for the end of an error message; empty if none are known. */
 export function describeProcesses(libraries: CudaLibraries, busId: string): string {
   const others = (readGpu(libraries, busId)?.processes ?? []).filter(({ pid }) => pid !== process.pid);
   if (others.length === 0) return "";

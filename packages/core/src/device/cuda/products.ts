@@ -1,5 +1,5 @@
 // Matrix products by cuBLASLt (biases and activations inside the product, the algorithm chosen by timing) and by cuBLAS.
-// Knows addresses, strides and dtypes; which nodes are multiplied is the program's business.
+// Works on addresses, strides and dtypes; knows no nodes.
 import { createHash } from "node:crypto";
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -44,7 +44,7 @@ export interface CublasProduct {
   batch: readonly BatchDim[];
   /** The result is multiplied by it. */
   scale: number;
-  /** What happens to the result then, on its way to memory; the bias has one number a row of the column-major result. */
+  /** What happens to the result then, on its way to memory; the bias has one number per row of the column-major result. */
   epilogue: { activation: LibraryEpilogue["activation"]; bias: number } | null;
 }
 
@@ -57,14 +57,14 @@ const withBias = 4;
 const resultBytes = 96;
 const algorithmBytes = 64;
 const candidates = 12;
-/** Products smaller than this take their time in being launched, not in how they are computed. */
+/** Below this size, launch time dominates and the algorithm does not matter. */
 const worthTuning = 2e9;
 const maxPlans = 2048;
 
 interface LtPlan {
   desc: number;
   layouts: [number, number, number];
-  /** Where the chosen algorithm lies; 0: cuBLAS by its own choice is faster. */
+  /** Address of the chosen algorithm; 0: the default of cuBLAS is faster. */
   algorithm: number;
   bias: number;
 }
@@ -82,7 +82,7 @@ export class Products {
   readonly #plans = new Map<string, LtPlan | null>();
   #handle: number | null = null;
   #slab: { address: number; view: Uint8Array; next: number } | null = null;
-  /** How often an algorithm was chosen by timing. */
+  /** Number of algorithms that were chosen by timing. */
   tuned = 0;
 
   constructor(
@@ -90,7 +90,7 @@ export class Products {
     readonly autotune: boolean = settings.cudaAutotune.get(),
   ) {}
 
-  /** Issues a product; says whether all that is left to do with the result (scale, epilogue) was done with it. */
+  /** Issues a product; returns whether scale and epilogue were applied too. */
   issue(product: CublasProduct): boolean {
     if (product.batch.length > 1) throw new InternalError("a product over several batch axes needs pointers");
     const plan = this.#plan(product);
@@ -181,7 +181,7 @@ export class Products {
     this.context.check("cublasLtMatmul", code);
   }
 
-  /** How cuBLASLt does a product; null where it is not needed or cannot. */
+  /** The cuBLASLt configuration of a product; null if cuBLAS computes it. */
   #plan(product: CublasProduct): LtPlan | null {
     const { lt } = this.context.libraries;
     const large = flopsOf(product) >= worthTuning;
@@ -273,7 +273,7 @@ export class Products {
     return plan;
   }
 
-  /** The library's own guesses, best first. */
+  /** Candidate algorithms of the library's heuristic, best first. */
   #heuristics(lt: BlasLt, product: CublasProduct, plan: LtPlan): Uint8Array[] {
     const preference = result64("cublasLtMatmulPreferenceCreate", (o) => lt.cublasLtMatmulPreferenceCreate(o));
     const set = (name: number, value: Uint8Array): number =>
@@ -297,7 +297,7 @@ export class Products {
       .map((i) => results.slice(i * resultBytes, i * resultBytes + algorithmBytes));
   }
 
-  /** Times the guesses (and cuBLAS's own choice where there is no epilogue); null: cuBLAS; undefined: none works. */
+  /** Times the candidates (and the default of cuBLAS if there is no epilogue); null: cuBLAS; undefined: none works. */
   #fastest(product: CublasProduct, plan: LtPlan, found: Uint8Array[]): Uint8Array | null | undefined {
     this.tuned++;
     const plain = product.epilogue === null ? [null] : [];
@@ -306,7 +306,7 @@ export class Products {
       const run = (): void => (choice === null ? this.#runBlas(product) : this.#runLt(product, plan, slot));
       return { choice, run, seconds: Number.POSITIVE_INFINITY };
     });
-    // Warm up, and drop what is far behind or does not run after all.
+    // Warm up, and drop candidates that fail or are much slower.
     for (const entry of field) {
       try {
         entry.run();
@@ -318,13 +318,13 @@ export class Products {
     const leader = Math.min(...field.map((entry) => entry.seconds));
     const close = field.filter((entry) => entry.seconds <= 1.15 * leader);
     if (close.length === 0) return undefined;
-    // By turns, because the GPU's clock changes while it works; the best of each counts.
+    // Interleaved, because the clock of the GPU changes; the best time of each candidate counts.
     const count = Math.max(1, Math.min(20, Math.ceil(1e-3 / leader)));
     const rounds = leader > 5e-3 ? 2 : 4;
     for (const entry of close) entry.seconds = Number.POSITIVE_INFINITY;
     for (let round = 0; round < rounds; round++)
       for (const entry of close) entry.seconds = Math.min(entry.seconds, this.#time(entry.run, count));
-    // A later guess must be clearly better than an earlier one: noise should not decide.
+    // A later candidate must be clearly faster than an earlier one, so that noise does not decide.
     let best = close[0];
     for (const entry of close) if (entry.seconds < best.seconds * 0.985) best = entry;
     return best.choice;
@@ -339,7 +339,7 @@ export class Products {
     return seconds / count;
   }
 
-  /** Puts an algorithm where the library can read it. */
+  /** Copies an algorithm to memory that the library can read. */
   #keep(algorithm: Uint8Array): number {
     const bytes = 1 << 14;
     if (this.#slab === null || this.#slab.next + algorithmBytes > bytes)
@@ -380,7 +380,7 @@ function choiceFile(context: CudaContext, key: string): string {
   return join(kernelFolder("cuda"), "products", `${hash}.algorithm`);
 }
 
-/** A kept choice: empty for cuBLAS, else an algorithm; null where there is none (or a damaged one). */
+/** A stored choice: empty for cuBLAS, otherwise an algorithm; null if there is none or it is damaged. */
 function readChoice(file: string): Uint8Array | null {
   try {
     const bytes = readFileSync(file);
@@ -397,6 +397,6 @@ function writeChoice(file: string, choice: Uint8Array | null): void {
     writeFileSync(temporary, choice ?? new Uint8Array(0));
     renameSync(temporary, file);
   } catch {
-    // A cache that cannot be written costs the next process a few milliseconds, no more.
+    // Not writable: the next process times the candidates again.
   }
 }

@@ -1,5 +1,5 @@
-// A plan on the GPU: its kernels compiled into one module, and the walk that issues every step to the stream. The same
-// walk runs a program directly and records it into a CUDA graph.
+// A schedule on the GPU: its kernels compiled into one module, and the function that issues its steps to the stream, directly
+// or while a CUDA graph is recorded.
 import {
   type BatchDim,
   contiguousOperand,
@@ -43,7 +43,7 @@ import type { LibraryCalls } from "./scatter-sort.js";
 import { isSolverOp, LinearAlgebra } from "./solver.js";
 import { type ProgramText, writeCudaProgram } from "./source.js";
 
-/** Where a plan's inputs, outputs and scratch memory are in one run. */
+/** Addresses of inputs, outputs and scratch memory in one run. */
 export interface Addresses {
   inputs: readonly number[];
   outputs: readonly number[];
@@ -216,7 +216,7 @@ export class CudaProgram {
     }
   }
 
-  /** More shared memory than 48 KiB a block must be asked for. */
+  /** Requests more than 48 KiB of shared memory per block where kernels need it. */
   #allowSharedMemory(): void {
     const { driver } = this.context.libraries;
     for (const { name, launches, sharedBytes } of this.#text.attention.values()) {
@@ -286,7 +286,7 @@ export class CudaProgram {
     }
   }
 
-  /** Issues all steps to the stream; `after` is told when each step of the program itself was issued. */
+  /** Issues all steps to the stream; `after` is called after each step. */
   issue(addresses: Addresses, after?: (step: number) => void): void {
     this.#issuePlan(this.plan, addresses, after);
   }
@@ -296,7 +296,7 @@ export class CudaProgram {
     return this.#pieceRows > 0;
   }
 
-  /** Issues all steps, the last product row block by row block, each when it is asked for; gives the bytes of each. */
+  /** Issues all steps, the last product in blocks of rows on demand; yields the bytes of each block. */
   *issueInPieces(addresses: Addresses): Generator<number, void> {
     const { plan } = this;
     const last = plan.steps[plan.steps.length - 1] as ProductStep;
@@ -315,7 +315,7 @@ export class CudaProgram {
     let number = 0;
     const ranges = plan === this.plan ? this.context.ranges : null;
     for (const step of plan.steps) {
-      // Through the host nothing is won by starting early.
+      // Collectives through the host gain nothing from an early start.
       if (step.kind === "collective" && step.phase === "start") continue;
       ranges?.push(this.kernels[number]?.name ?? step.kind);
       if (step.kind === "kernel") this.#launch(plan, step.kernel, step.kernel.buffers, addresses);
@@ -517,7 +517,7 @@ export class CudaProgram {
     });
   }
 
-  /** By the vendor's solvers, or on the host where they are missing. */
+  /** Runs an op by the vendor's solvers, or on the host without them. */
   #linearAlgebra(plan: Schedule, node: Node, addresses: Addresses): void {
     const algebra = linearAlgebraOf(this.context, this.launcher);
     if (algebra === null) {

@@ -35,7 +35,7 @@ const largeMatrix = 256;
 /** What the batched singular value solver takes. */
 const smallMatrix = 32;
 
-/** Launches one of the linear-algebra kernels, a thread an element. */
+/** Launches one of the linear-algebra kernels, one thread per element. */
 export type LaunchKernel = (name: string, elements: number, args: readonly number[]) => void;
 
 export interface SolverCall {
@@ -58,7 +58,7 @@ export class LinearAlgebra {
   #temporary: CudaBuffer[] = [];
   #host: HostBlock | null = null;
 
-  /** Null where the libraries are missing: the host does it. */
+  /** Null without the libraries; the host computes then. */
   static make(context: CudaContext, launch: LaunchKernel): LinearAlgebra | null {
     const { solver, blas } = context.libraries;
     return solver === null || blas === null ? null : new LinearAlgebra(context, launch, solver);

@@ -1,4 +1,4 @@
-// The CUDA C of a plan: every kernel once, several small ones as one launch. Needs no GPU.
+// Generates CUDA C from a schedule: each kernel once, several small ones as one launch. Needs no GPU.
 import {
   type CudaKernel,
   cudaThreads,
@@ -17,7 +17,7 @@ import { attentionKernels } from "./native/attention-kernels.js";
 import { preludeFor } from "./native/prelude.js";
 import { workspaceBytes } from "./scatter-sort.js";
 
-/** How plans are made for this device. */
+/** Schedule options of this device. */
 export const cudaScheduleOptions: ScheduleOptions = {
   parallelRows: 1024,
   longReduction: 4096,

@@ -1,13 +1,13 @@
-// Moving bytes between the host, a GPU and other GPUs: small uploads through a ring, large results straight into pinned
-// memory that belongs to the user's array, everything else through staging memory. Knows buffers, no tensors.
+// Copies between the host, a GPU and other GPUs: small uploads through a ring buffer, large results directly into pinned
+// memory of the user's array, everything else through staging buffers. Works on buffers, not tensors.
 import { WeftError } from "../../graph/index.js";
 import type { CudaBuffer, CudaContext, Piece } from "./context.js";
 import { type HostBlock, permanentBlock } from "./host-memory.js";
 
 const stagingBytes = 32 << 20;
-/** Results from this size on land in pinned memory that the user's array aliases. */
+/** Results of at least this size are copied to pinned memory that the user's array aliases. */
 const fetchFrom = 1 << 18;
-/** Uploads up to this size are copied aside and need not wait for the GPU. */
+/** Uploads up to this size go through the ring buffer and do not wait for the GPU. */
 const smallUpload = 1 << 18;
 const uploadRing = 1 << 22;
 const notReady = 600;
@@ -94,7 +94,7 @@ export class Transfers {
     return started.buffer;
   }
 
-  /** The same without holding up the event loop. */
+  /** The same without blocking the event loop. */
   fetchAsync(buffer: CudaBuffer): Promise<ArrayBuffer> | null {
     const started = this.#startFetch(buffer);
     if (started === null) return null;
@@ -133,7 +133,7 @@ export class Transfers {
     return { buffer: block.buffer, event };
   }
 
-  /** Starts a copy to pinned memory, piece by piece as the buffer gets ready; the event says when all is there. */
+  /** Starts a copy to pinned memory, piece by piece as the buffer gets ready; the event marks its end. */
   #copyOut(buffer: CudaBuffer, to: number): number {
     const { driver, copyStream } = this.context;
     const done = this.#fetchEvents.pop() ?? this.context.newEvent();
@@ -194,7 +194,7 @@ export class Transfers {
       "cuDeviceCanAccessPeer",
       this.context.driver.cuDeviceCanAccessPeer(can, this.context.device, peer.device),
     );
-    // Enabled twice (704) is as good as once; without access the driver goes through the host by itself.
+    // 704: already enabled. Without peer access the driver copies through the host.
     const code = can[0] === 1 ? this.context.driver.cuCtxEnablePeerAccess(peer.handle, 0) : 0;
     if (code !== 704) this.context.check("cuCtxEnablePeerAccess", code);
   }

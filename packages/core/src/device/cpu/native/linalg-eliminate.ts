@@ -74,7 +74,7 @@ static wx_mask wx_eliminate(long n, long k, wx_num* a, wx_num* b, wx_real* sign)
       wx_swap_where(here, k, b + c * k, b + i * k);
       *sign = wx_pick(here, -*sign, *sign);
     }
-    /* One reciprocal instead of a division a row, unless it would leave the range of doubles. */
+    /* One reciprocal instead of one division per row, unless it would leave the range of doubles. */
     const int extreme = wx_any(~wx_between(1e-290, best, 1e290));
     const wx_num inverse = wx_div(wx_from(wx_splat(1)), top[c]);
     for (long i = c + 1; i < n; i++) {

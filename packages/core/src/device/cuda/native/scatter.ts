@@ -1,4 +1,4 @@
-// scatterAdd on the GPU, deterministic: positions are gathered into one list a row, each list is put in order, and a row
+// scatterAdd on the GPU, deterministic: positions are gathered into one list per row, each list is put in order, and a row
 // adds its updates in that order. Light rows take a warp; rows with many updates a block, which adds parts side by side.
 export const scatterKernels = String.raw`
 #define W_LIGHT 32
@@ -23,7 +23,7 @@ extern "C" __global__ void w_scatter_list(const int* indices, const int* slot, c
   if (i >= total || slot[i] < 0) return;
   list[offsets[i / count * n + indices[i]] + slot[i]] = (int)(i % count);
 }
-/* A warp a row: the few positions are sorted by counting how many are smaller. base may be null (zeros). */
+/* One warp per row: the few positions are sorted by counting how many are smaller. base may be null (zeros). */
 template <class N, class T> W_INLINE void w_scatter_light(const T* base, const T* updates, T* out, const int* counts, const int* offsets, const int* list, long long rows, long long before, long long n, long long after, long long count) {
   long long r = (long long)blockIdx.x * 8 + threadIdx.x / 32;
   if (r >= rows) return;

@@ -1,4 +1,4 @@
-// Shared memory in C: one region a process (a memory file, so that nothing is left behind when the process is killed)
+// Shared memory in C: one region per process (a memory file, so that nothing is left behind when the process is killed)
 // that other processes of the same user map through /proc, an allocator over it, and copies of boxes between strided
 // arrays. Knows nothing of groups.
 export const arenaSource = String.raw`
