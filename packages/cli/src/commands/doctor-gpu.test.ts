@@ -48,7 +48,7 @@ test("each missing library has a severity, a cost and a remedy", () => {
     found.map(({ severity, what }) => `${severity}: ${what}`),
     ["error: NVRTC was not found", "warning: cuSOLVER was not found", "note: NCCL was not found"],
   );
-  assert.match(found[1].costs, /on the host: right, and slow/);
+  assert.match(found[1].costs, /on the host: correct, but slow/);
   assert.match(found[1].fix, /pip install nvidia-cusolver/);
 });
 
