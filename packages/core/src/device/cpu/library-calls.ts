@@ -1,7 +1,7 @@
 // The library ops of the CPU device: each is one call through the table of the runtime library (native/abi.ts).
 
 import { isZeroBase } from "../../compile/index.js";
-import { dtypes, type Node, numel } from "../../graph/index.js";
+import { dtypes, InternalError, type Node, numel } from "../../graph/index.js";
 import type { LibraryOp } from "../../ops/index.js";
 
 /** C expressions for the arguments of a call. */
@@ -69,5 +69,8 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
 };
 
 /** The C statement that runs a library op. */
-export const libraryCall = (node: Node, at: CallOperands): string =>
-  (calls[node.op as LibraryOp] as LibraryCall<LibraryOp>)(node as Node<LibraryOp>, at);
+export function libraryCall(node: Node, at: CallOperands): string {
+  // A graph from outside can hold ops that only a partitioner or a transform should see.
+  if (!Object.hasOwn(calls, node.op)) throw new InternalError(`the CPU device has no code for ${node.op}`);
+  return (calls[node.op as LibraryOp] as LibraryCall<LibraryOp>)(node as Node<LibraryOp>, at);
+}

@@ -1,6 +1,6 @@
 // The library ops of the CUDA device: kernels written by hand (native/) and the solvers of the vendor.
 import { isZeroBase } from "../../compile/index.js";
-import { type DType, isComplex, type Node, numel } from "../../graph/index.js";
+import { type DType, InternalError, isComplex, type Node, numel } from "../../graph/index.js";
 import type { LibraryOp } from "../../ops/index.js";
 import { type LibraryCalls, launchScatter, launchSort } from "./scatter-sort.js";
 
@@ -60,5 +60,8 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
 };
 
 /** Issues a library op to the stream. */
-export const issueLibraryOp = (node: Node, at: CallOperands): void =>
+export function issueLibraryOp(node: Node, at: CallOperands): void {
+  // A graph from outside can hold ops that only a partitioner or a transform should see.
+  if (!Object.hasOwn(calls, node.op)) throw new InternalError(`the CUDA device has no code for ${node.op}`);
   (calls[node.op as LibraryOp] as LibraryCall<LibraryOp>)(node as Node<LibraryOp>, at);
+}
