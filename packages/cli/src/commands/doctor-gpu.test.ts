@@ -9,6 +9,7 @@ const paths = {
   cublas: "libcublas.so.13",
   cublasLt: "libcublasLt.so.13",
   cusolver: "libcusolver.so.12",
+  cudnn: "libcudnn.so.9",
   nvml: "libnvidia-ml.so.1",
   nvtx: "libnvtx3interop.so.1",
   nccl: "libnccl.so.2",

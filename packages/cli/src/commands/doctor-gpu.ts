@@ -111,6 +111,12 @@ const libraryRoles: Partial<
     costs: "eigenvalues, factorizations and linear systems are computed on the host: correct, but slow",
     fix: "install the CUDA toolkit, or: pip install nvidia-cusolver",
   },
+  cudnn: {
+    name: "cuDNN",
+    severity: "note",
+    costs: "attention in half precision runs kernels that take about twice the time",
+    fix: "pip install nvidia-cudnn-cu13 (or -cu12)",
+  },
   nccl: {
     name: "NCCL",
     severity: "note",
@@ -211,6 +217,7 @@ export function describeCuda(cuda: CudaReport | null): [string, string][] {
     ["cublas", "  cuBLAS"],
     ["cublasLt", "  cuBLASLt"],
     ["cusolver", "  cuSOLVER"],
+    ["cudnn", "  cuDNN"],
     ["nccl", "  NCCL"],
     ["nvml", "  NVML"],
     ["nvtx", "  NVTX"],

@@ -1,6 +1,14 @@
 // Minimum cost of an op: floating-point operations and bytes moved. Used for GFLOP/s and GB/s in debug output, for the
 // choice of threads, and by the planner.
-import { bytesOf, isComplex, type Node, numel, type OpName, outputAvals } from "../graph/index.js";
+import {
+  type AttentionKernel,
+  bytesOf,
+  isComplex,
+  type Node,
+  numel,
+  type OpName,
+  outputAvals,
+} from "../graph/index.js";
 
 export interface OpCost {
   flops: number;
@@ -24,6 +32,20 @@ const matrixCubed =
   };
 const nothing = (): number => 0;
 
+/** Part of all pairs of queries and keys that a band leaves. Long sequences are sampled. */
+function bandShare({ lower, upper }: AttentionKernel, queries: number, keys: number): number {
+  if (lower === undefined && upper === undefined) return 1;
+  const step = Math.max(1, Math.floor(queries / 1024));
+  let [seen, rows] = [0, 0];
+  for (let i = Math.floor(step / 2); i < queries; i += step) {
+    const last = Math.min(keys - 1, upper === undefined ? keys - 1 : i + upper);
+    const first = Math.max(0, lower === undefined ? 0 : i + lower);
+    seen += Math.max(0, last - first + 1);
+    rows++;
+  }
+  return rows === 0 ? 1 : seen / (rows * Math.max(1, keys));
+}
+
 /** Two products forward; five products and one recomputed product backward. */
 function attentionFlops({ attrs: { kernel }, inputs: [q, k] }: Node<"custom">): number {
   if (kernel === undefined) return 0;
@@ -31,7 +53,8 @@ function attentionFlops({ attrs: { kernel }, inputs: [q, k] }: Node<"custom">): 
   const tail = kernel.packed ? 4 : 3;
   const queries = q.shape[q.shape.length - tail];
   const keys = kernel.packed ? queries : k.shape[k.shape.length - 3];
-  return (kernel.gradient ? 10 : 4) * numel(q.shape.slice(0, -tail)) * heads * queries * keys * size;
+  const pairs = queries * keys * bandShare(kernel, queries, keys);
+  return (kernel.gradient ? 10 : 4) * numel(q.shape.slice(0, -tail)) * heads * pairs * size;
 }
 
 const flops: { [K in OpName]: (node: Node<K>) => number } = {

@@ -173,12 +173,19 @@ const transfers = list(transfer, limits.operands);
 const sizes = list(count(), limits.members);
 const meshAxes = list(list(name, limits.rank), limits.rank);
 const precision = optional(oneOf(precisions));
+/** A signed distance between two positions of a sequence, which kernels hold in 32 bits. */
+const distance: Rule<number> = (value, place) =>
+  Number.isInteger(value) && Math.abs(value as number) < 2 ** 30
+    ? (value as number) + 0
+    : wrong(place, "a whole number of less than 2^30 in size", value);
 const attention = record<AttentionKernel>({
   kind: oneOf(attentionKinds),
   gradient: flag,
   packed: flag,
   scale: finite,
   mask: oneOf(attentionMasks),
+  lower: optional(distance),
+  upper: optional(distance),
   dropout: finite,
   precision,
 });

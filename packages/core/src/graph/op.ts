@@ -101,7 +101,8 @@ export const attentionMasks = ["none", "bool", "float"] as const;
 /**
  * Marks a custom function that devices may run as one kernel; the body computes the same in ops. Inputs: queries, keys, values
  * [..., length, heads, size] (packed: one tensor [..., length, 3, heads, size]), a mask [..., heads, queries, keys] unless
- * "none", a key [2] with dropout. Results: like queries; the logarithm of the sum of exponentials per row; with dropout the
+ * "none", a key [2] with dropout. Keys and values may have fewer heads, each shared by consecutive heads of the queries. Query i
+ * sees key j only if lower <= j - i <= upper, where these are given. Results: like queries; the logarithm of the sum of exponentials per row; with dropout the
  * dropout mask as bits. The gradient takes all of these and the cotangent.
  */
 export interface AttentionKernel {
@@ -110,6 +111,8 @@ export interface AttentionKernel {
   packed: boolean;
   scale: number;
   mask: (typeof attentionMasks)[number];
+  lower?: number;
+  upper?: number;
   dropout: number;
   precision?: Precision;
 }

@@ -29,6 +29,8 @@ export interface MultiHeadAttentionOptions {
    * give zeros). Float: added to the scores.
    */
   mask?: Tensor;
+  /** Position i attends to positions j <= i only. */
+  causal?: boolean;
   /** Dropout of the attention weights; needs a key. */
   dropout?: number;
   key?: Key | null;
@@ -82,13 +84,13 @@ export const attention = {
 
   /** x: [..., length, width] -> [..., length, width]. */
   apply(params: Attention, x: Tensor, options: MultiHeadAttentionOptions): Tensor {
-    const { heads, memory, mask, dropout: rate = 0, key } = options;
+    const { heads, memory, mask, causal, dropout: rate = 0, key } = options;
     const width = params.in_proj_weight.shape[1];
     requireHeads("attention", width, heads);
     requireWidth("attention", x, width);
     if (x.rank < 2) throw new ShapeError(`attention: x is [..., length, ${width}], got ${showShape(x.shape)}`);
     if (memory !== undefined) requireWidth("attention (memory)", memory, width);
-    const how = { mask, dropout: rate, key };
+    const how = { mask, causal, dropout: rate, key };
     let attended: Tensor;
     if (memory === undefined) attended = packedAttention(project(params, x, heads, 0, 3), how);
     else {

@@ -42,6 +42,8 @@ export interface EncoderLayerOptions {
   epsilon?: number;
   /** See attention's mask. */
   mask?: Tensor;
+  /** Position i attends to positions j <= i only. */
+  causal?: boolean;
   /** Dropout of attention weights, hidden units and both residual branches; needs a key. */
   dropout?: number;
   key?: Key | null;
@@ -66,7 +68,7 @@ export const encoderLayer = {
   },
 
   apply(params: EncoderLayer, x: Tensor, options: EncoderLayerOptions): Tensor {
-    const { heads, activation = "relu", norm = "post", epsilon = 1e-5, mask, dropout: rate = 0, key } = options;
+    const { heads, activation = "relu", norm = "post", epsilon = 1e-5, mask, causal, dropout: rate = 0, key } = options;
     const activate = activations[activation];
     if (activate === undefined)
       throw new WeftError(
@@ -75,7 +77,7 @@ export const encoderLayer = {
     if (norm !== "post" && norm !== "pre") throw new WeftError(`encoderLayer: norm is "post" or "pre", got "${norm}"`);
     const [inAttention, afterAttention, hidden, afterForward] = droppers(key, rate, 4);
     const attend = (t: Tensor): Tensor =>
-      dropout(attention.apply(params.self_attn, t, { heads, mask, dropout: rate, key: inAttention }), {
+      dropout(attention.apply(params.self_attn, t, { heads, mask, causal, dropout: rate, key: inAttention }), {
         rate,
         key: afterAttention,
       });

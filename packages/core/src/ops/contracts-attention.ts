@@ -32,6 +32,9 @@ export function attentionProblem(
   const [heads, size] = q.shape.slice(-2);
   const length = q.shape[q.shape.length - own];
   const keys = packed ? length : (k.shape[k.shape.length - 3] ?? 0);
+  const shared = packed ? heads : (k.shape[k.shape.length - 2] ?? 0);
+  if (heads > 0 && (shared === 0 || heads % shared !== 0))
+    return `${shared} heads of keys do not divide ${heads} of queries`;
   const scores = [...lead, heads, length, keys];
   const tokens = [...lead, length, heads, size];
   const check = (found: Aval, shape: Shape, fits: boolean): string | null =>
@@ -46,7 +49,7 @@ export function attentionProblem(
       // Keys and values, and their gradients.
       const isKeys =
         !packed && ((!isResult && (i === 1 || i === 2)) || (isResult && kernel.gradient && i > inputs.length));
-      return check(found, isKeys ? [...lead, keys, heads, size] : tokens, dtype === q.dtype);
+      return check(found, isKeys ? [...lead, keys, shared, size] : tokens, dtype === q.dtype);
     }
     if (role === "key") {
       const examples = shape.slice(0, -1);

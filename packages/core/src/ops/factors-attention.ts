@@ -40,19 +40,23 @@ export function attentionFactors(node: Node<"custom">): Factors {
   const [first] = node.inputs;
   const lead = first.shape.length - ownAxes[inputs[0]];
   const heads = first.shape[lead + headAxis[inputs[0]]];
+  // Keys and values may have fewer heads, which belong to consecutive heads of the queries: the factor counts theirs.
+  const shared = kernel.packed ? heads : node.inputs[1].shape[lead + headAxis.tokens];
+  const isShared = (i: number): boolean => !kernel.packed && (i === 1 || i === 2);
   // The dropout mask depends on the key and the position among all elements of that key, so only examples with separate keys can be
   // split.
   const keyed = inputs.indexOf("key");
   const free = keyed < 0 ? lead + 1 : node.inputs[keyed].shape.length - ownAxes.key;
-  const at = (factor: number): DimMap | null => (factor < free ? { kind: "scaled", factor, scale: 1 } : null);
-  const dims = (role: Role, shape: Shape): (DimMap | null)[] => {
+  const at = (factor: number, scale = 1): DimMap | null => (factor < free ? { kind: "scaled", factor, scale } : null);
+  const dims = (role: Role, shape: Shape, ofKeys: boolean): (DimMap | null)[] => {
     const batch = role === "key" ? shape.length - ownAxes.key : lead;
-    return shape.map((_, i) => (i < batch ? at(i) : i === batch + headAxis[role] ? at(lead) : null));
+    const scale = ofKeys ? 1 : heads / Math.max(1, shared);
+    return shape.map((_, i) => (i < batch ? at(i) : i === batch + headAxis[role] ? at(lead, scale) : null));
   };
   return {
-    factors: [...first.shape.slice(0, lead), heads].slice(0, free).map(independent),
-    inputs: node.inputs.map(({ shape }, i) => dims(inputs[i], shape)),
-    outputs: node.attrs.body.outputs.map(({ shape }, i) => dims(outputs[i], shape)),
+    factors: [...first.shape.slice(0, lead), shared].slice(0, free).map(independent),
+    inputs: node.inputs.map(({ shape }, i) => dims(inputs[i], shape, isShared(i))),
+    outputs: node.attrs.body.outputs.map(({ shape }, i) => dims(outputs[i], shape, kernel.gradient && isShared(i))),
   };
 }
 

@@ -11,7 +11,19 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { attentionNode, belowZero, swapHeads } from "../transform/index.js";
+import {
+  attentionNode,
+  type Band,
+  belowZero,
+  biasBand,
+  closedScore,
+  meet,
+  narrowed,
+  seesEverywhere,
+  splitBand,
+  swapHeads,
+  tightened,
+} from "../transform/index.js";
 import { wrap } from "./convert.js";
 import { type ProductOptions, productPrecision } from "./precision.js";
 import type { Key } from "./random.js";
@@ -24,6 +36,10 @@ export interface AttentionOptions extends ProductOptions {
    * give zeros). Float: added to the scores.
    */
   mask?: Tensor;
+  /** Query i sees keys j <= i only, as if masked; kernels skip the rest. */
+  causal?: boolean;
+  /** Query i sees keys from i - window[0] to i + window[1] only; kernels skip the rest. One number stands for both sides. */
+  window?: number | readonly [number, number];
   /** Factor of the scores; 1 / sqrt(size) by default. */
   scale?: number;
   /** Dropout rate of the weights; needs a key, one for all examples ([2]) or one per example ([...batch, 2]). */
@@ -32,6 +48,27 @@ export interface AttentionOptions extends ProductOptions {
 }
 
 const attend = (inputs: readonly Node[], kernel: AttentionKernel): Node => build.pick(attentionNode(inputs, kernel), 0);
+
+/** The band of the options `causal` and `window`. */
+function bandOption(op: string, { causal = false, window }: AttentionOptions): Band {
+  if (window === undefined) return causal ? { upper: 0 } : {};
+  const sides = typeof window === "number" ? [window, window] : window;
+  if (sides.length !== 2 || !sides.every((n) => Number.isInteger(n) && n >= 0 && n < 2 ** 30))
+    throw new WeftError(`${op}: window is a whole number of at least 0 or two of them, got ${JSON.stringify(window)}`);
+  return meet({ lower: 0 - sides[0], upper: sides[1] }, causal ? { upper: 0 } : {});
+}
+
+/** A mask without what depends on the distance between query and key alone. */
+function maskOption(mask: Tensor, scores: readonly number[]): { band: Band; node: Node | null } {
+  const [queries, keys] = scores.slice(-2);
+  const plain = narrowed(build.expandTo(mask.node, scores));
+  if (mask.dtype === "bool") {
+    const { band, rest } = splitBand(plain);
+    return { band, node: rest };
+  }
+  const band = biasBand(plain, closedScore);
+  return band !== null && seesEverywhere(band, queries, keys) ? { band, node: null } : { band: {}, node: mask.node };
+}
 
 /** Mask and key as inputs, and the kernel attributes that follow from them. */
 function extras(
@@ -47,16 +84,21 @@ function extras(
   if (!Number.isFinite(scale)) throw new WeftError(`${op}: scale is a number, got ${scale}`);
   const nodes: Node[] = [];
   let kind: AttentionKernel["mask"] = "none";
+  let band = bandOption(op, options);
   if (mask !== undefined) {
     const shape = broadcastShapes(mask.shape, scores);
     if (shape === null || showShape(shape) !== showShape(scores))
       throw new ShapeError(`${op}: mask ${showShape(mask.shape)} does not broadcast to ${showShape(scores)}`);
     if (mask.dtype !== "bool" && !isFloat(mask.dtype))
       throw new DTypeError(`${op}: a mask is bool (who may look) or float (added to the scores), got ${mask.dtype}`);
-    kind = mask.dtype === "bool" ? "bool" : "float";
-    const node =
-      kind === "bool" ? mask.node : belowZero(build.cast(mask.node, dtype === "float64" ? "float64" : "float32"));
-    nodes.push(build.expandTo(node, scores));
+    const found = maskOption(mask, scores);
+    band = meet(band, found.band);
+    if (found.node !== null) {
+      kind = mask.dtype === "bool" ? "bool" : "float";
+      const node =
+        kind === "bool" ? found.node : belowZero(build.cast(found.node, dtype === "float64" ? "float64" : "float32"));
+      nodes.push(build.expandTo(node, scores));
+    }
   }
   const drops = dropout > 0 && key !== null;
   if (drops) {
@@ -75,6 +117,7 @@ function extras(
       gradient: false,
       scale,
       mask: kind,
+      ...tightened(band, scores[scores.length - 2], scores[scores.length - 1]),
       dropout: drops ? dropout : 0,
       ...(precision === undefined ? {} : { precision }),
     },
@@ -83,7 +126,7 @@ function extras(
 
 /**
  * Computes softmax(q k^T scale) v, with q: [..., heads, queries, size] and k, v: [..., heads, keys, size]. The axes before the
- * last two must be equal. GPUs run one fused kernel that does not store the weights, and two kernels for the gradient.
+ * last two must be equal, except that k and v may have fewer heads: each serves consecutive heads of q (grouped queries). GPUs run one fused kernel that does not store the weights, and two kernels for the gradient.
  */
 export function scaledDotProductAttention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions = {}): Tensor {
   const op = "scaledDotProductAttention";
@@ -91,15 +134,18 @@ export function scaledDotProductAttention(q: Tensor, k: Tensor, v: Tensor, optio
   if (!isFloat(q.dtype) || q.dtype !== k.dtype || q.dtype !== v.dtype)
     throw new DTypeError(`${op}: q, k and v have one float dtype, got ${q.dtype}, ${k.dtype} and ${v.dtype}`);
   const rank = q.rank;
-  const lead = showShape(q.shape.slice(0, -2));
+  const lead = showShape(q.shape.slice(0, -3));
+  const [heads, shared] = rank < 3 ? [1, 1] : [q.shape[rank - 3], k.shape[rank - 3]];
   const fits =
     rank >= 2 &&
-    showShape(k.shape.slice(0, -2)) === lead &&
+    k.rank === rank &&
+    showShape(k.shape.slice(0, -3)) === lead &&
+    (heads === shared || (shared > 0 && heads % shared === 0)) &&
     showShape(k.shape) === showShape(v.shape) &&
     k.shape[rank - 1] === q.shape[rank - 1];
   if (!fits)
     throw new ShapeError(
-      `${op}: ${shapes}: q is [..., queries, size], k and v are [..., keys, size], with the same axes before and the same size`,
+      `${op}: ${shapes}: q is [..., queries, size], k and v are [..., keys, size], with the same axes before and the same size; the heads of k and v divide those of q`,
     );
   const size = q.shape[rank - 1];
   const headed = (x: Tensor): Node => (rank === 2 ? build.reshape(x.node, [1, ...x.shape]) : x.node);

@@ -9,13 +9,13 @@ import {
   numel,
   range,
   type Scalar,
-  type Shape,
-  sameShape,
   stridesOf,
   structuralKey,
 } from "../graph/index.js";
 import { build, composed } from "../ops/index.js";
+import { type Band, biasBand, meet, seesEverywhere, splitBand, tightened } from "./attention-band.js";
 import { foldBinary, foldUnary } from "./fold.js";
+import { narrowed } from "./narrow.js";
 
 /** Scores up to this value count as masked: exp of the difference to any other score is 0 in float32. */
 export const closedScore = -1e4;
@@ -30,6 +30,8 @@ export interface ScoreMask {
 }
 
 export interface KernelMask {
+  /** What depends on the distance between query and key alone: kernels skip it. */
+  band: Band;
   kind: AttentionKernel["mask"];
   /** In the layout of the scores, at its own size: to be expanded. */
   node: Node | null;
@@ -38,58 +40,6 @@ export interface KernelMask {
 }
 
 const elementwise = new Set(["unary", "binary", "where", "cast"]);
-const maxVisited = 256;
-
-/** Where each axis of a reshape that only adds or removes axes of size 1 comes from (-1: new); null for other reshapes. */
-function axesOfReshape(from: Shape, to: Shape): number[] | null {
-  const big = range(from.length).filter((i) => from[i] !== 1);
-  let next = 0;
-  const axes = to.map((d) => (d === 1 ? -1 : from[big[next]] === d ? big[next++] : -2));
-  return next === big.length && !axes.includes(-2) ? axes : null;
-}
-
-/** The node before broadcasting: axes along which it is constant have size 1. */
-export function narrowed(root: Node): Node {
-  const known = new Map<Node, Node>();
-  const narrow = (node: Node): Node => {
-    const found = known.get(node);
-    if (found !== undefined) return found;
-    const result = known.size > maxVisited || node.value !== null ? node : narrowNode(node);
-    known.set(node, result);
-    return result;
-  };
-  const narrowNode = (node: Node): Node => {
-    if (isOp(node, "expand")) return narrow(node.inputs[0]);
-    if (isOp(node, "iota"))
-      return build.iota(
-        node.shape.map((d, i) => (i === node.attrs.axis ? d : 1)),
-        node.attrs.axis,
-        node.dtype,
-      );
-    if (isOp(node, "permute")) return build.permute(narrow(node.inputs[0]), node.attrs.axes);
-    if (isOp(node, "reshape")) {
-      const [x] = node.inputs;
-      const axes = axesOfReshape(x.shape, node.shape);
-      const small = axes === null ? x : narrow(x);
-      return sameShape(small.shape, x.shape)
-        ? node
-        : build.reshape(
-            small,
-            axes!.map((a) => (a < 0 ? 1 : small.shape[a])),
-          );
-    }
-    if (!elementwise.has(node.op)) return node;
-    const inputs = node.inputs.map(narrow);
-    const shape = node.shape.map((_, i) => Math.max(...inputs.map((x) => x.shape[i])));
-    if (sameShape(shape, node.shape)) return node;
-    return build.make(
-      node.op as "unary",
-      inputs.map((x) => build.expand(x, shape)),
-      node.attrs as never,
-    );
-  };
-  return narrow(root);
-}
 
 const logic: Partial<Record<string, (a: number, b: number) => number>> = {
   and: (a, b) => a & b,
@@ -183,7 +133,36 @@ const farBelow = -1e30;
  * The mask operand of a kernel with the same result as the ops that it replaces. A kernel gives zeros for fully masked rows of a
  * bool mask; the ops give NaN (fill value -infinity) or the mean of the values (large negative fill value).
  */
-export function kernelMask({ open, fill, bias }: ScoreMask, forGradient: boolean): KernelMask {
+export function kernelMask(mask: ScoreMask, forGradient: boolean): KernelMask {
+  const { band, rest } = withoutBand(mask);
+  return { band, ...restMask(rest, forGradient) };
+}
+
+/** Takes the band out of a mask, if no query is left without a key: only then all fill values have the same result. */
+function withoutBand({ open, fill, bias }: ScoreMask): { band: Band; rest: ScoreMask } {
+  const shape = (open ?? bias)?.shape ?? [];
+  const [queries, keys] = shape.slice(-2);
+  const usable = (band: Band): boolean => seesEverywhere(band, queries, keys);
+  let band: Band = {};
+  let rest: ScoreMask = { open, fill, bias };
+  const split = open === null ? null : splitBand(open);
+  // With another condition besides, a query may lose its last key; the fill value then decides, as for the rest alone.
+  const keepsFill =
+    split?.rest === null || (fill === Number.NEGATIVE_INFINITY && split !== null && !isOpenEverywhere(split.rest));
+  if (split !== null && usable(split.band) && keepsFill) {
+    band = split.band;
+    rest = { ...rest, open: split.rest };
+  }
+  const added = bias === null ? null : biasBand(bias, closedScore);
+  if (added !== null && usable(meet(band, added)) && rest.open === null) {
+    band = meet(band, added);
+    rest = { ...rest, bias: null };
+  }
+  return { band: tightened(band, queries, keys), rest };
+}
+
+/** Mask of a kernel without its band. */
+function restMask({ open, fill, bias }: ScoreMask, forGradient: boolean): Omit<KernelMask, "band"> {
   if (open === null && bias === null) return { kind: "none", node: null, rows: null };
   const may = open === null ? null : narrowed(open);
   const closes = may !== null && !isOpenEverywhere(may);

@@ -12,8 +12,9 @@ import {
   sameShape,
 } from "../graph/index.js";
 import { build, keptScale } from "../ops/index.js";
-import { closedScore, narrowed, type ScoreMask } from "./attention-mask.js";
+import { closedScore, type ScoreMask } from "./attention-mask.js";
 import { type FactoredProduct, productOf, regrouped } from "./attention-product.js";
+import { narrowed } from "./narrow.js";
 import { uniformValue } from "./simplify.js";
 
 export interface AttentionMatch {

@@ -2,6 +2,7 @@
 // fused kernel can use it. Built by the user function (tensor/attention) and by the matcher (recognize).
 import { type AttentionKernel, type GraphFn, isHalf, type Node, type Precision } from "../graph/index.js";
 import { build, composed, keptScale } from "../ops/index.js";
+import { bandMask } from "./attention-band.js";
 import { backward } from "./gradient.js";
 import { instantiate } from "./walk.js";
 
@@ -33,7 +34,18 @@ function parts(inputs: readonly Node[], packed: boolean): Node[] {
         return build.reshape(part, [...joint.shape.slice(0, axis), ...joint.shape.slice(axis + 1)]);
       })
     : inputs.slice(0, 3);
-  return split.map((x) => swapHeads(isHalf(x.dtype) ? build.cast(x, "float32") : x));
+  const heads = split[0].shape[axis + (packed ? 0 : 1)];
+  return split.map((x) => sharedHeads(swapHeads(isHalf(x.dtype) ? build.cast(x, "float32") : x), heads));
+}
+
+/** Keys or values [..., heads, length, size] of fewer heads, repeated for consecutive heads of the queries. */
+function sharedHeads(x: Node, heads: number): Node {
+  const axis = x.shape.length - 3;
+  const own = x.shape[axis];
+  if (own === heads) return x;
+  const [lead, tail] = [x.shape.slice(0, axis), x.shape.slice(axis + 1)];
+  const repeated = build.expand(build.reshape(x, [...lead, own, 1, ...tail]), [...lead, own, heads / own, ...tail]);
+  return build.reshape(repeated, [...lead, heads, ...tail]);
 }
 
 /** The function in ops: its result, the log-sums of its rows, the dropout mask as bits. */
@@ -47,11 +59,15 @@ function compose(inputs: readonly Node[], kernel: AttentionKernel): Node[] {
   const last = scores.shape.length - 1;
   let weights: Node;
   let logSum: Node;
-  if (kernel.mask === "bool") ({ weights, logSum } = composed.maskedSoftmax(scores, mask!));
-  else {
-    const shown = mask === null ? scores : build.add(scores, mask);
-    weights = composed.softmax(shown, last);
-    logSum = composed.logSumExp(shown, [last]);
+  const shown = kernel.mask === "float" ? build.add(scores, mask!) : scores;
+  const band = kernel.lower === undefined && kernel.upper === undefined ? null : bandMask(kernel, scores.shape);
+  if (kernel.mask === "bool" || (kernel.mask === "none" && band !== null)) {
+    const open = band === null ? mask! : mask === null ? band : build.binary("and", mask, band);
+    ({ weights, logSum } = composed.maskedSoftmax(shown, open));
+  } else {
+    const seen = band === null ? shown : build.where(band, shown, build.fullLike(shown, Number.NEGATIVE_INFINITY));
+    weights = composed.softmax(seen, last);
+    logSum = composed.logSumExp(seen, [last]);
   }
   const saved = [build.reshape(logSum, logSum.shape.slice(0, -1))];
   if (kernel.dropout > 0) {

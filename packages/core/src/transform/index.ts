@@ -1,8 +1,10 @@
 // graph -> graph: gradients, forward mode, vmap, loops, simplification.
 export { attentionNode, swapHeads } from "./attention.js";
-export { belowZero } from "./attention-mask.js";
+export { type Band, biasBand, meet, seesEverywhere, splitBand, tightened } from "./attention-band.js";
+export { belowZero, closedScore } from "./attention-mask.js";
 export { backward, forward } from "./gradient.js";
 export { inlineCustom } from "./inline.js";
+export { narrowed } from "./narrow.js";
 export { recognizeAttention } from "./recognize.js";
 export { makeScan, type ScanParts, splitScan } from "./scan.js";
 export { type CustomKernelSupport, simplify, uniformValue } from "./simplify.js";

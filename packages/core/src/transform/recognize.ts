@@ -60,6 +60,7 @@ function replacementOf(match: AttentionMatch, forGradient: boolean): { custom: N
     packed: false,
     scale: match.scale,
     mask: mask.kind,
+    ...mask.band,
     dropout: match.dropout,
     ...(match.precision === undefined ? {} : { precision: match.precision }),
   };

@@ -11,11 +11,14 @@ import {
   type Shape,
 } from "../../graph/index.js";
 import { droppedOf, keptScale } from "../../ops/index.js";
+import { seesEverywhere } from "../../transform/index.js";
 import type { AttentionSupport } from "../contract.js";
+import type { AttentionPlaces, CudnnAttentionCall } from "./cudnn-attention.js";
 
 export type FusedAttention = Node<"custom"> & { attrs: { kernel: AttentionKernel } };
 
-const maxSize = 128;
+/** Heads of half types, whose tiles are half as large, may be larger. */
+const maxSize = (dtype: DType): number => (isHalf(dtype) ? 256 : 128);
 const rowsPerBlock = 64;
 const threads = 128;
 
@@ -23,6 +26,8 @@ const threads = 128;
 interface AttentionShape {
   batch: number;
   heads: number;
+  /** Heads of keys and values. */
+  shared: number;
   queries: number;
   keys: number;
   size: number;
@@ -40,6 +45,7 @@ function shapeOf(node: Node, kernel: AttentionKernel): AttentionShape {
   return {
     batch: numel(first.shape.slice(0, -tail)),
     heads,
+    shared: kernel.packed ? heads : second.shape[second.shape.length - 2],
     queries,
     keys: kernel.packed ? queries : second.shape[second.shape.length - 3],
     size,
@@ -78,7 +84,7 @@ export function canFuse(node: Node<"custom">, usesOutput: (index: number) => boo
   const shape = shapeOf(node, kernel);
   const precision = precisionOf(shape, kernel, gpu.precision);
   if (shape.dtype !== "float32" && !isHalf(shape.dtype)) return false;
-  if (shape.size > maxSize || shape.batch * shape.heads * shape.queries * shape.keys === 0) return false;
+  if (shape.size > maxSize(shape.dtype) || shape.batch * shape.heads * shape.queries * shape.keys === 0) return false;
   if (precision !== "float32" && gpu.major < 8) return false;
   if (kernel.dropout > 0) {
     const keys = node.inputs[(kernel.packed ? 1 : 3) + (kernel.mask === "none" ? 0 : 1)].shape.slice(0, -1);
@@ -160,8 +166,6 @@ export interface AttentionCall {
   launches: { suffix: string; blocks: number }[];
   threads: number;
   sharedBytes: number;
-  /** Element offsets of the places in `buffers`. */
-  offsets: number[];
 }
 
 const elementNames: Partial<Record<DType, [string, string]>> = {
@@ -170,19 +174,13 @@ const elementNames: Partial<Record<DType, [string, string]>> = {
   float16: ["uint16_t", "w_att_f16"],
 };
 
-/** The constants and kernels of a call; operands as they lie in memory. */
-export function attentionCall(node: Node, operands: readonly Strided[], fallback: Precision): AttentionCall {
+/** Operands and results in memory. */
+function placesOf(node: Node, operands: readonly Strided[]): Record<PlaceName, Place> {
   const kernel = attentionOf(node)!;
   const shape = shapeOf(node, kernel);
-  const precision = precisionOf(shape, kernel, fallback);
-  const mode = modes[precision];
-  const [element, access] = elementNames[shape.dtype]!;
-  const tensors = kernel.packed ? 1 : 3;
   const part = (i: number): Place =>
     placeOf(operands[kernel.packed ? 0 : i], node.inputs[kernel.packed ? 0 : i].shape, kernel.packed ? i : null)!;
-  const [q, k, v] = [part(0), part(1), part(2)];
-  const hasMask = kernel.mask !== "none";
-  const extras = tensors + (hasMask ? 1 : 0) + (kernel.dropout > 0 ? 1 : 0);
+  const extras = (kernel.packed ? 1 : 3) + (kernel.mask === "none" ? 0 : 1) + (kernel.dropout > 0 ? 1 : 0);
   const resultShape = kernel.packed
     ? [...node.inputs[0].shape.slice(0, -3), shape.heads, shape.size]
     : [...node.inputs[0].shape];
@@ -194,7 +192,37 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     const like = node.inputs[kernel.packed ? 0 : i].shape;
     return placeOf(ownMemory(like), like, kernel.packed ? i : null)!;
   };
-  const [dq, dk, dv] = [gradient(0), gradient(1), gradient(2)];
+  return { q: part(0), k: part(1), v: part(2), out, g, dq: gradient(0), dk: gradient(1), dv: gradient(2) };
+}
+type PlaceName = "q" | "k" | "v" | "out" | "g" | "dq" | "dk" | "dv";
+
+/** The call for cuDNN; null where its kernels do not compute the same. */
+export function cudnnCallOf(node: Node, operands: readonly Strided[]): CudnnAttentionCall | null {
+  const kernel = attentionOf(node)!;
+  const { gradient, scale, lower, upper, mask, dropout } = kernel;
+  const shape = shapeOf(node, kernel);
+  // cuDNN gives no zeros for queries that see nothing.
+  const sees = seesEverywhere(kernel, shape.queries, shape.keys);
+  if (mask !== "none" || dropout > 0 || !isHalf(shape.dtype) || !sees) return null;
+  const places = Object.entries(placesOf(node, operands)).filter(
+    ([name]) => gradient || ["q", "k", "v", "out"].includes(name),
+  );
+  if (places.some(([, place]) => place.offset % 8 !== 0)) return null;
+  const strides = places.map(([name, { batch, head, row }]) => [name, { batch, head, row }]);
+  return { kernel: { gradient, scale, lower, upper }, ...shape, strides: Object.fromEntries(strides) };
+}
+
+/** The constants and kernels of a call; operands as they lie in memory. */
+export function attentionCall(node: Node, operands: readonly Strided[], fallback: Precision): AttentionCall {
+  const kernel = attentionOf(node)!;
+  const shape = shapeOf(node, kernel);
+  const precision = precisionOf(shape, kernel, fallback);
+  const mode = modes[precision];
+  const [element, access] = elementNames[shape.dtype]!;
+  const tensors = kernel.packed ? 1 : 3;
+  const hasMask = kernel.mask !== "none";
+  const extras = tensors + (hasMask ? 1 : 0) + (kernel.dropout > 0 ? 1 : 0);
+  const { q, k, v, out, g, dq, dk, dv } = placesOf(node, operands);
   const mask = hasMask ? operands[tensors] : null;
   const maskShape = hasMask ? node.inputs[tensors].shape : [];
   const maskBatch = mask === null ? 0 : mergedBatch(maskShape.slice(0, -3), mask.strides)!;
@@ -224,12 +252,17 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     STAGES: memory.stages,
     MASK: { none: 0, bool: 1, float: 2 }[kernel.mask],
     THRESHOLD: droppedOf(kernel.dropout),
+    GROUP: shape.heads / shape.shared,
+    // Beyond all distances, and far from overflow.
+    LOWER: kernel.lower ?? -(2 ** 30),
+    UPPER: kernel.upper ?? 2 ** 30,
   };
   const dropKey = kernel.dropout > 0 ? extras - 1 : null;
   const keyLead = dropKey === null ? [] : node.inputs[dropKey].shape.slice(0, -1);
   const keyBatch = dropKey === null ? 0 : mergedBatch(keyLead, operands[dropKey].strides.slice(0, -1))!;
   const flags: Record<string, boolean> = {
     DROP: kernel.dropout > 0,
+    BAND: kernel.lower !== undefined || kernel.upper !== undefined,
     // One key per example: elements are numbered within their example.
     OWN: keyLead.length > 0,
     COPY: copies,
@@ -260,7 +293,7 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
   const bounds = shape.size <= 32 ? `${threads}, 4` : threads;
   const entry = (suffix: string, fn: string, count: number): string =>
     `extern "C" __global__ void __launch_bounds__(${bounds}) @${suffix}(const Args<${count}> args) { extern __shared__ __align__(16) char memory[]; ${fn}<@_config>(args.p, memory); }`;
-  const blocksOf = (length: number): number => shape.batch * shape.heads * Math.ceil(length / rowsPerBlock);
+  const blocksOf = (length: number, heads: number): number => shape.batch * heads * Math.ceil(length / rowsPerBlock);
   const text = kernel.gradient
     ? [entry("", "w_attention_query_gradient", 12), entry("_k", "w_attention_key_gradient", 12)]
     : [entry("", "w_attention_forward", 8)];
@@ -268,27 +301,32 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     text: [...config, ...text].join("\n"),
     launches: kernel.gradient
       ? [
-          { suffix: "", blocks: blocksOf(shape.queries) },
-          { suffix: "_k", blocks: blocksOf(shape.keys) },
+          { suffix: "", blocks: blocksOf(shape.queries, shape.heads) },
+          { suffix: "_k", blocks: blocksOf(shape.keys, shape.shared) },
         ]
-      : [{ suffix: "", blocks: blocksOf(shape.queries) }],
+      : [{ suffix: "", blocks: blocksOf(shape.queries, shape.heads) }],
     threads,
     sharedBytes: memory.bytes,
-    offsets: [q, k, v, out, g, dq, dk, dv].map((p) => p.offset),
   };
 }
+
+/** Element offsets of the places in `buffers`, as attentionArguments takes them. */
+export const attentionOffsets = (node: Node, operands: readonly Strided[]): number[] => {
+  const { q, k, v, out, g, dq, dk, dv } = placesOf(node, operands);
+  return [q, k, v, out, g, dq, dk, dv].map((p) => p.offset);
+};
 
 /** The addresses that the kernels take, from those of operands, results and workspace (all without offsets). */
 export function attentionArguments(
   node: Node,
-  call: AttentionCall,
+  offsets: readonly number[],
   operands: readonly { address: number; offset: number }[],
   results: readonly number[],
   workspace: number,
 ): number[] {
   const kernel = attentionOf(node)!;
   const size = node.inputs[0].dtype === "float32" ? 4 : 2;
-  const [q, k, v, , g, dq, dk, dv] = call.offsets;
+  const [q, k, v, , g, dq, dk, dv] = offsets;
   const tensors = kernel.packed ? 1 : 3;
   const at = (i: number, offset: number): number => operands[kernel.packed ? 0 : i].address + offset * size;
   const hasMask = kernel.mask !== "none";
@@ -314,4 +352,11 @@ export function attentionArguments(
     to(2, dv),
     workspace,
   ];
+}
+
+/** The same addresses by name, for cuDNN. */
+export function attentionPlaces(node: Node, args: readonly number[]): AttentionPlaces {
+  const [q, k, v] = args;
+  if (!attentionOf(node)!.gradient) return { q, k, v, out: args[5], logSums: args[6] };
+  return { q, k, v, out: args[4], logSums: args[5], g: args[7], dq: args[8], dk: args[9], dv: args[10] };
 }

@@ -173,6 +173,19 @@ const solverTable = {
   cusolverDnZungqr: `${formQ}, ${u} work, int count, ${u} info`,
 };
 
+const cudnnTable = {
+  cudnnGetProperty: "int what, _Out_ int* value",
+  cudnnGetLastErrorString: "_Out_ uint8_t* text, uint64_t bytes",
+  cudnnCreate: "_Out_ uint64_t* handle",
+  cudnnSetStream: `${u} handle, ${u} stream`,
+  cudnnBackendCreateDescriptor: "int kind, _Out_ uint64_t* descriptor",
+  cudnnBackendDestroyDescriptor: `${u} descriptor`,
+  cudnnBackendSetAttribute: `${u} descriptor, int name, int type, int64_t count, const uint8_t* values`,
+  cudnnBackendGetAttribute: `${u} descriptor, int name, int type, int64_t wanted, _Out_ int64_t* found, _Inout_ uint8_t* values`,
+  cudnnBackendFinalize: `${u} descriptor`,
+  cudnnBackendExecute: `${u} handle, ${u} plan, ${u} pack`,
+};
+
 const nvmlTable = {
   nvmlInit_v2: "",
   nvmlDeviceGetHandleByPciBusId_v2: `const char* id, _Out_ ${u}* device`,
@@ -211,6 +224,7 @@ export type Nvrtc = Bound<typeof nvrtcTable>;
 export type Blas = Bound<typeof blasTable>;
 export type BlasLt = Bound<typeof ltTable>;
 export type Solver = Bound<typeof solverTable>;
+export type Cudnn = Bound<typeof cudnnTable>;
 export type Nvml = Bound<typeof nvmlTable>;
 export type Nvtx = Bound<typeof nvtxTable>;
 /** `ncclCommInitRank` takes its id by value, so that it is bound separately. */
@@ -223,6 +237,7 @@ export interface CudaLibraries {
   readonly blas: Blas | null;
   readonly lt: BlasLt | null;
   readonly solver: Solver | null;
+  readonly cudnn: Cudnn | null;
   readonly nvml: Nvml | null;
   readonly nvtx: Nvtx | null;
   readonly nccl: Nccl | null;
@@ -232,7 +247,7 @@ export interface CudaLibraries {
 
 export type LibraryPaths = Readonly<Record<LibraryName, string | null>> & { readonly driver: string };
 
-export type LibraryName = "driver" | "nvrtc" | "cublas" | "cublasLt" | "cusolver" | "nvml" | "nvtx" | "nccl";
+export type LibraryName = "driver" | "nvrtc" | "cublas" | "cublasLt" | "cusolver" | "cudnn" | "nvml" | "nvtx" | "nccl";
 
 /** A function table: name -> C prototype without the return type and name, all returning int. */
 function bind<T extends Record<string, string>>(found: FoundLibrary | null, table: T): Bound<T> | null {
@@ -286,6 +301,9 @@ class FoundLibraries implements CudaLibraries {
     findLibrary("cublas");
     return this.#once("solver", () => bind(findLibrary("cusolver"), solverTable));
   }
+  get cudnn(): Cudnn | null {
+    return this.#once("cudnn", () => bind(findLibrary("cudnn"), cudnnTable));
+  }
   get nvml(): Nvml | null {
     return this.#once("nvml", () => bind(findLibrary("nvidia-ml"), nvmlTable));
   }
@@ -303,6 +321,7 @@ class FoundLibraries implements CudaLibraries {
       cublas: path(findLibrary("cublas")),
       cublasLt: path(findLibrary("cublasLt")),
       cusolver: path(findLibrary("cusolver")),
+      cudnn: path(findLibrary("cudnn")),
       nvml: path(findLibrary("nvidia-ml")),
       nvtx: path(findLibrary("nvToolsExt") ?? findLibrary("nvtx3interop")),
       nccl: path(findLibrary("nccl")),

@@ -20,6 +20,7 @@ type Base =
   | "cublas"
   | "cublasLt"
   | "cusolver"
+  | "cudnn"
   | "nccl"
   | "nvidia-ml"
   | "nvToolsExt"
@@ -32,6 +33,7 @@ const sonames: Record<Base, readonly string[]> = {
   cublas: [...releases, ""],
   cublasLt: [...releases, ""],
   cusolver: ["12", "11", "10", ""],
+  cudnn: ["9", ""],
   nccl: ["2", ""],
   "nvidia-ml": ["1", ""],
   nvToolsExt: ["1", ""],

@@ -23,7 +23,7 @@ const quietly = <T>(read: () => T): T | null => {
 
 /** Versions of the libraries; null for a missing library or version. */
 export function libraryVersions(libraries: CudaLibraries): Record<LibraryName, string | null> {
-  const { driver, nvrtc, blas, lt, solver, nccl } = libraries;
+  const { driver, nvrtc, blas, lt, solver, cudnn, nccl } = libraries;
   const number = (fn: NativeFunction): number => {
     const out = new Int32Array(1);
     return fn(out) === 0 ? out[0] : 0;
@@ -38,6 +38,7 @@ export function libraryVersions(libraries: CudaLibraries): Record<LibraryName, s
     cublas: quietly(() => property(blas?.cublasGetProperty)),
     cublasLt: quietly(() => property(lt?.cublasLtGetProperty)),
     cusolver: quietly(() => property(solver?.cusolverGetProperty)),
+    cudnn: quietly(() => property(cudnn?.cudnnGetProperty)),
     nccl: quietly(() => {
       const n = nccl === null ? 0 : number(nccl.ncclGetVersion);
       return n === 0 ? null : `${Math.floor(n / 10000)}.${Math.floor((n % 10000) / 100)}.${n % 100}`;

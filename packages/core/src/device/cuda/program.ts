@@ -29,17 +29,18 @@ import {
 } from "../../graph/index.js";
 import { type ReferenceRule, referenceRules, type Value } from "../../ops/index.js";
 import type { KernelInfo } from "../contract.js";
-import { attentionArguments } from "./attention.js";
+import { attentionArguments, attentionOf, attentionOffsets, attentionPlaces, cudnnCallOf } from "./attention.js";
 import { stagedCollective } from "./collective.js";
 import { compileCuda } from "./compiler.js";
 import { CudaBuffer, type CudaContext } from "./context.js";
+import { type CudnnAttention, cudnnAttention } from "./cudnn-attention.js";
 import { result64 } from "./driver.js";
 import { issueLibraryOp } from "./library-calls.js";
-import { libraryKernels } from "./native/library.js";
+import { libraryModule } from "./native/library.js";
 import { linalgKernels } from "./native/linalg.js";
 import { cudaPrelude } from "./native/prelude.js";
 import type { CublasProduct, Products } from "./products.js";
-import type { LibraryCalls } from "./scatter-sort.js";
+import type { LibraryCalls } from "./scan-sort.js";
 import { isSolverOp, LinearAlgebra } from "./solver.js";
 import { type ProgramText, writeCudaProgram } from "./source.js";
 
@@ -94,11 +95,10 @@ export class Launcher {
   }
 }
 
-/** Kernels that are written by hand; each text is compiled once per device, when first needed. */
-const texts = { library: libraryKernels, linalg: linalgKernels };
+/** Kernels that are written by hand; each module is compiled once per device, when first needed. */
 const modules = new WeakMap<CudaContext, Map<string, number>>();
 
-function libraryFunction(context: CudaContext, name: string, text: keyof typeof texts = "library"): number {
+function libraryFunction(context: CudaContext, name: string, text: "library" | "linalg" = "library"): number {
   let functions = modules.get(context);
   if (functions === undefined) {
     functions = new Map();
@@ -106,10 +106,11 @@ function libraryFunction(context: CudaContext, name: string, text: keyof typeof 
   }
   let fn = functions.get(name);
   if (fn === undefined) {
-    let module = functions.get(`module ${text}`);
+    const { key, source } = text === "linalg" ? { key: "linalg", source: linalgKernels } : libraryModule(name);
+    let module = functions.get(`module ${key}`);
     if (module === undefined) {
-      module = loadModule(context, cudaPrelude + texts[text]);
-      functions.set(`module ${text}`, module);
+      module = loadModule(context, cudaPrelude + source);
+      functions.set(`module ${key}`, module);
     }
     fn = functionOf(context, module, name);
     functions.set(name, fn);
@@ -152,9 +153,29 @@ const usesHost = (plan: Schedule): boolean =>
       : step.kind === "collective" || (step.kind === "library" && isSolverOp(step.node.op)),
   );
 
+/** Attention steps of a plan and its loops that cuDNN computes. */
+function libraryAttention(
+  plan: Schedule,
+  context: CudaContext,
+  found = new Map<ScheduleStep, CudnnAttention>(),
+): typeof found {
+  for (const step of plan.steps) {
+    if (step.kind === "loop") libraryAttention(step.body, context, found);
+    if (step.kind !== "library" || attentionOf(step.node) === null) continue;
+    const call = cudnnCallOf(step.node, step.operands!);
+    const made = call === null ? null : cudnnAttention(context, call);
+    if (made !== null) found.set(step, made);
+  }
+  return found;
+}
+
 /** The source of a plan for the GPU of a context. */
-export const writeCudaSource = (plan: Schedule, context: CudaContext, precision: Precision): ProgramText =>
-  writeCudaProgram(plan, context.multiprocessors * 16, precision);
+export const writeCudaSource = (
+  plan: Schedule,
+  context: CudaContext,
+  precision: Precision,
+  byLibrary: ReadonlyMap<ScheduleStep, CudnnAttention> = libraryAttention(plan, context),
+): ProgramText => writeCudaProgram(plan, context.multiprocessors * 16, precision, (step) => byLibrary.has(step));
 
 export class CudaProgram {
   readonly kernels: KernelInfo[] = [];
@@ -162,6 +183,9 @@ export class CudaProgram {
   readonly usesHost: boolean;
   readonly source: string;
   readonly #text: ProgramText;
+  readonly #cudnn: ReadonlyMap<ScheduleStep, CudnnAttention>;
+  /** Scratch memory of cuDNN, for one step at a time. A recorded graph uses it, so it lives as long as the program. */
+  #cudnnWorkspace: CudaBuffer | null = null;
   readonly #functions = new Map<string, number>();
 
   constructor(
@@ -171,7 +195,8 @@ export class CudaProgram {
     readonly plan: Schedule,
     readonly precision: Precision,
   ) {
-    this.#text = writeCudaSource(plan, context, precision);
+    this.#cudnn = libraryAttention(plan, context);
+    this.#text = writeCudaSource(plan, context, precision, this.#cudnn);
     this.source = this.#text.source;
     this.usesHost = usesHost(plan);
     this.#calls = this.#makeCalls();
@@ -196,6 +221,8 @@ export class CudaProgram {
   release(): void {
     for (const table of this.#tables.values()) this.context.free(table);
     this.#tables.clear();
+    if (this.#cudnnWorkspace !== null) this.context.free(this.#cudnnWorkspace);
+    this.#cudnnWorkspace = null;
     this.#functions.clear();
     if (this.#module !== null) this.context.driver.cuModuleUnload(this.#module);
     this.#module = null;
@@ -218,24 +245,33 @@ export class CudaProgram {
 
   /** Requests more than 48 KiB of shared memory per block where kernels need it. */
   #allowSharedMemory(): void {
-    const { driver } = this.context.libraries;
     for (const { name, launches, sharedBytes } of this.#text.attention.values()) {
       if (sharedBytes <= 48 << 10) continue;
       for (const { suffix } of launches)
-        this.context.check(
-          "cuFuncSetAttribute",
-          driver.cuFuncSetAttribute(this.#functions.get(name + suffix)!, dynamicSharedAttribute, sharedBytes),
-        );
+        allowSharedMemory(this.context, this.#functions.get(name + suffix)!, sharedBytes);
     }
   }
 
   #attention(plan: Schedule, step: ProductStep, addresses: Addresses): void {
-    const call = this.#text.attention.get(step)!;
     const operands = step.operands!.map((o) => ({ address: this.#at(plan, o.node, addresses), offset: o.offset }));
     const results = outputAvals(step.node).map((_, i) => this.#at(plan, step.node, addresses, i));
-    const args = attentionArguments(step.node, call, operands, results, addresses.scratch + step.workspace);
+    const offsets = attentionOffsets(step.node, step.operands!);
+    const args = attentionArguments(step.node, offsets, operands, results, addresses.scratch + step.workspace);
+    const library = this.#cudnn.get(step);
+    if (library !== undefined) {
+      library.run(attentionPlaces(step.node, args), this.#libraryWorkspace());
+      return;
+    }
+    const call = this.#text.attention.get(step)!;
     for (const { suffix, blocks } of call.launches)
       this.launcher.launch(this.#functions.get(call.name + suffix)!, [blocks, 1], call.threads, args, call.sharedBytes);
+  }
+
+  #libraryWorkspace(): number {
+    const bytes = Math.max(...[...this.#cudnn.values()].map((made) => made.workspaceBytes));
+    if (bytes === 0) return 0;
+    this.#cudnnWorkspace ??= this.context.allocate(bytes);
+    return this.#cudnnWorkspace.address;
   }
 
   #info(step: ScheduleStep): void {
@@ -278,8 +314,9 @@ export class CudaProgram {
       const [first, second] = step.node.inputs;
       const product = step.kind === "library" && step.matrices !== null;
       const dims = [...(first?.shape ?? []), ...(product ? second.shape.slice(-1) : [])].join("x");
+      const vendor = this.#cudnn.has(step) ? "_cudnn" : "";
       this.kernels.push({
-        name: `${step.node.op === "custom" ? (step.node as Node<"custom">).attrs.rule.name : step.node.op}_${dims}`,
+        name: `${step.node.op === "custom" ? (step.node as Node<"custom">).attrs.rule.name : step.node.op}_${dims}${vendor}`,
         kind: step.kind === "loop" ? "loop" : "library",
         ...opCost(step.node),
       });
@@ -494,8 +531,10 @@ export class CudaProgram {
   #makeCalls(): LibraryCalls {
     const { context } = this;
     return {
-      launch: (name, blocks, threads, args) => {
-        this.launcher.launch(libraryFunction(context, name), [blocks, 1], threads, args);
+      launch: (name, blocks, threads, args, sharedBytes = 0) => {
+        const fn = libraryFunction(context, name);
+        if (sharedBytes > 48 << 10) allowSharedMemory(context, fn, sharedBytes);
+        this.launcher.launch(fn, [blocks, 1], threads, args, sharedBytes);
       },
       zero: (address, bytes) => {
         const { driver } = context.libraries;
@@ -548,6 +587,12 @@ export class CudaProgram {
 
 /** CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES. */
 const dynamicSharedAttribute = 8;
+
+/** Lets the blocks of a kernel have more than 48 KiB of shared memory. */
+function allowSharedMemory(context: CudaContext, fn: number, bytes: number): void {
+  const { driver } = context.libraries;
+  context.check("cuFuncSetAttribute", driver.cuFuncSetAttribute(fn, dynamicSharedAttribute, bytes));
+}
 
 const algebras = new WeakMap<CudaContext, LinearAlgebra | null>();
 

@@ -5,6 +5,7 @@ import {
   emitBlockCuda,
   emitCudaKernel,
   emitLaneCuda,
+  isTiled,
   type LoopKernel,
   type Schedule,
   type ScheduleOptions,
@@ -15,7 +16,8 @@ import { type AttentionCall, attentionCall, attentionOf, attentionWorkspace, fit
 import { attentionPieces } from "./native/attention.js";
 import { attentionKernels } from "./native/attention-kernels.js";
 import { preludeFor } from "./native/prelude.js";
-import { workspaceBytes } from "./scatter-sort.js";
+import { scanSortWorkspace } from "./scan-sort.js";
+import { scatterWorkspace } from "./scatter.js";
 
 /** Schedule options of this device. */
 export const cudaScheduleOptions: ScheduleOptions = {
@@ -24,11 +26,11 @@ export const cudaScheduleOptions: ScheduleOptions = {
   splitColumns: 512,
   columnsInRows: 32,
   halfMatmul: true,
-  workspace: (node) => workspaceBytes(node) + attentionWorkspace(node),
+  workspace: (node) => scatterWorkspace(node) + scanSortWorkspace(node) + attentionWorkspace(node),
   customFits: (node, input, strided) =>
     fitsAttention(attentionOf(node)!, node.inputs.indexOf(input), strided, input.shape),
   lanes: { blocks: true, savingLanes: 16384, localBytes: 8192 },
-  batching: { mayBatch: (kernel) => cudaThreads(kernel) === 256, maxBuffers: 480 },
+  batching: { mayBatch: (kernel) => cudaThreads(kernel) === 256 && !isTiled(kernel), maxBuffers: 480 },
 };
 
 const boundsOf = ({ threads, together = 0 }: { threads: number; together?: number }): string =>
@@ -46,8 +48,18 @@ export interface ProgramText {
   attention: Map<ScheduleStep, AttentionCall & { name: string }>;
 }
 
-/** The CUDA C of a plan and of the loops in it, equal kernels once. Needs no GPU. */
-export function writeCudaProgram(plan: Schedule, maxBlocks: number, precision: Precision = "float32"): ProgramText {
+type LibraryStep = Extract<ScheduleStep, { kind: "library" }>;
+
+/**
+ * The CUDA C of a plan and of the loops in it, equal kernels once. Needs no GPU. Attention that a library computes gets no
+ * kernel.
+ */
+export function writeCudaProgram(
+  plan: Schedule,
+  maxBlocks: number,
+  precision: Precision = "float32",
+  hasLibraryKernel: (step: LibraryStep) => boolean = () => false,
+): ProgramText {
   const texts = new Map<string, string>();
   const kernels = new Map<object, Prepared>();
   const devices = new Map<string, string>();
@@ -97,7 +109,8 @@ ${cases.join("\n")}
     kernels.set(step, { text, n: 0, blocks: start, threads, name: named(text) });
   };
   const attention: ProgramText["attention"] = new Map();
-  const addAttention = (step: Extract<ScheduleStep, { kind: "library" }>): void => {
+  const addAttention = (step: LibraryStep): void => {
+    if (hasLibraryKernel(step)) return;
     const call = attentionCall(step.node, step.operands!, precision);
     attention.set(step, { ...call, name: named(call.text) });
   };

@@ -200,6 +200,7 @@ export function emulatedLibraries(calls: EmulatedCalls = { log: [] }): CudaLibra
     blas: { ...blas, ...algebra?.blas },
     lt: emulatedLt((name) => calls.log.push(name)),
     solver: algebra?.solver ?? null,
+    cudnn: null,
     nvml: null,
     nvtx: null,
     nccl: null,

@@ -14,18 +14,20 @@ template <class C> W_INLINE void w_att_arrive(bool another) {
 template <class C> W_INLINE void w_attention_forward(void* const* p, char* memory) {
   typedef typename C::Shared Shared; typedef typename C::E E;
   Shared* sq = (Shared*)memory; Shared* sk = sq + W_ROWS * C::LD; Shared* sv = sk + C::STAGES * W_ROWS * C::LD;
-  const int tiles = (C::S + W_ROWS - 1) / W_ROWS, rounds = (C::T + W_ROWS - 1) / W_ROWS;
+  const int tiles = (C::S + W_ROWS - 1) / W_ROWS;
   const bool PLAIN = w_att_plain<C>::YES && C::POSITIVE;
-  int tile = blockIdx.x % tiles, bh = blockIdx.x / tiles, b = bh / C::H, h = bh % C::H;
+  /* The last tiles of a causal mask take longest: they start first. */
+  int tile = tiles - 1 - (int)blockIdx.x % tiles, bh = blockIdx.x / tiles, b = bh / C::H, h = bh % C::H, first, last;
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  w_att_key_tiles<C>(tile, first, last);
   w_att_load<C>(sq, (const E*)p[0] + b * C::QB + h * C::QH, C::QS, tile * W_ROWS, C::S);
-  const E* keys = (const E*)p[1] + b * C::KB + h * C::KH; const E* values = (const E*)p[2] + b * C::VB + h * C::VH;
+  const E* keys = (const E*)p[1] + b * C::KB + h / C::GROUP * C::KH; const E* values = (const E*)p[2] + b * C::VB + h / C::GROUP * C::VH;
   auto fetch = [&](int round) {
     w_att_load<C>(sk + w_att_place<C>(round), keys, C::KS, round * W_ROWS, C::T);
     w_att_load<C>(sv + w_att_place<C>(round), values, C::VS, round * W_ROWS, C::T);
     w_att_commit();
   };
-  if (C::STAGES == 2) fetch(0);
+  if (C::STAGES == 2 && first < last) fetch(first);
   long long mask = b * C::MB + h * C::MH;
   uint32_t k0 = 0, k1 = 0;
   if (C::DROP) { const uint32_t* key = (const uint32_t*)p[4] + b * C::KEY; k0 = key[0]; k1 = key[1]; }
@@ -37,11 +39,11 @@ template <class C> W_INLINE void w_attention_forward(void* const* p, char* memor
   /* What a score is multiplied by on its way into the power, where that was not done before. */
   const float factor = PLAIN ? w_att_scale<C>() : 1.0f;
 #pragma unroll 1
-  for (int round = 0; round < rounds; round++) {
+  for (int round = first; round < last; round++) {
     int j0 = round * W_ROWS;
-    if (C::STAGES == 1) fetch(round); else if (round + 1 < rounds) fetch(round + 1);
-    w_att_arrive<C>(round + 1 < rounds);
-    if (round == 0) left.hold(sq + warp * 16 * C::LD);
+    if (C::STAGES == 1) fetch(round); else if (round + 1 < last) fetch(round + 1);
+    w_att_arrive<C>(round + 1 < last);
+    if (round == first) left.hold(sq + warp * 16 * C::LD);
     float s[8][4];
     w_att_rows<C, 8>(s, left, sk + w_att_place<C>(round));
     float best[2] = { -w_inf_f(), -w_inf_f() };
@@ -98,11 +100,12 @@ template <class C> W_INLINE void w_attention_forward(void* const* p, char* memor
     w_att_columns_of<C, 8>(o, s, sv + w_att_place<C>(round));
     __syncthreads();
   }
+  w_att_wait<0>();
   float inverse[2];
 #pragma unroll
   for (int i = 0; i < 2; i++) {
     /* A row that may look at nothing: zeros under a mask of bools, no number otherwise. */
-    inverse[i] = C::MASK == 1 && total[i] == 0 ? 0.0f : C::KEEP() / total[i];
+    inverse[i] = (C::MASK == 1 || (C::BAND && C::MASK == 0)) && total[i] == 0 ? 0.0f : C::KEEP() / total[i];
     if (t == 0 && row + i * 8 < C::S)
       ((float*)p[6])[(long long)bh * C::S + row + i * 8] = total[i] == 0 ? 0.0f : logf(total[i]) + top[i] * factor / w_att_unit<C>();
   }
@@ -119,20 +122,22 @@ template <class C> W_INLINE void w_attention_query_gradient(void* const* p, char
   typedef typename C::Shared Shared; typedef typename C::E E;
   Shared* sq = (Shared*)memory; Shared* sg = sq + W_ROWS * C::LD; Shared* sk = sg + W_ROWS * C::LD; Shared* sv = sk + C::STAGES * W_ROWS * C::LD;
   float2* srows = (float2*)(sv + C::STAGES * W_ROWS * C::LD);
-  const int tiles = (C::S + W_ROWS - 1) / W_ROWS, rounds = (C::T + W_ROWS - 1) / W_ROWS;
-  int tile = blockIdx.x % tiles, bh = blockIdx.x / tiles, b = bh / C::H, h = bh % C::H;
+  const int tiles = (C::S + W_ROWS - 1) / W_ROWS;
+  /* The last tiles of a causal mask take longest: they start first. */
+  int tile = tiles - 1 - (int)blockIdx.x % tiles, bh = blockIdx.x / tiles, b = bh / C::H, h = bh % C::H, first, last;
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  w_att_key_tiles<C>(tile, first, last);
   const E* cotangent = (const E*)p[7] + b * C::GB + h * C::GH;
   const E* result = (const E*)p[4] + b * C::OB + h * C::OH;
   w_att_load<C>(sq, (const E*)p[0] + b * C::QB + h * C::QH, C::QS, tile * W_ROWS, C::S);
   w_att_load<C>(sg, cotangent, C::GS, tile * W_ROWS, C::S);
-  const E* keys = (const E*)p[1] + b * C::KB + h * C::KH; const E* values = (const E*)p[2] + b * C::VB + h * C::VH;
+  const E* keys = (const E*)p[1] + b * C::KB + h / C::GROUP * C::KH; const E* values = (const E*)p[2] + b * C::VB + h / C::GROUP * C::VH;
   auto fetch = [&](int round) {
     w_att_load<C>(sk + w_att_place<C>(round), keys, C::KS, round * W_ROWS, C::T);
     w_att_load<C>(sv + w_att_place<C>(round), values, C::VS, round * W_ROWS, C::T);
     w_att_commit();
   };
-  if (C::STAGES == 2) fetch(0);
+  if (C::STAGES == 2 && first < last) fetch(first);
   {
     int i = tile * W_ROWS + threadIdx.x / 2;
     float sum = 0;
@@ -164,10 +169,10 @@ template <class C> W_INLINE void w_attention_query_gradient(void* const* p, char
   for (int n = 0; n < C::DP / 8; n++) for (int r = 0; r < 4; r++) o[n][r] = 0;
   w_att_left<C> leftQ, leftG;
 #pragma unroll 1
-  for (int round = 0; round < rounds; round++) {
-    if (C::STAGES == 1) fetch(round); else if (round + 1 < rounds) fetch(round + 1);
-    w_att_arrive<C>(round + 1 < rounds);
-    if (round == 0) {
+  for (int round = first; round < last; round++) {
+    if (C::STAGES == 1) fetch(round); else if (round + 1 < last) fetch(round + 1);
+    w_att_arrive<C>(round + 1 < last);
+    if (round == first) {
       leftQ.hold(sq + warp * 16 * C::LD); leftG.hold(sg + warp * 16 * C::LD);
 #pragma unroll
       for (int i = 0; i < 2; i++) { float2 mine = srows[warp * 16 + g + i * 8]; lse[i] = mine.x; delta[i] = mine.y; }
@@ -205,18 +210,21 @@ template <class C> W_INLINE void w_attention_key_gradient(void* const* p, char* 
   typedef typename C::Shared Shared; typedef typename C::E E;
   Shared* sk = (Shared*)memory; Shared* sv = sk + W_ROWS * C::LD; Shared* sq = sv + W_ROWS * C::LD; Shared* sg = sq + C::STAGES * W_ROWS * C::LD;
   float2* srows = (float2*)(sg + C::STAGES * W_ROWS * C::LD); uint32_t* sbits = (uint32_t*)(srows + C::STAGES * W_ROWS);
-  const int tiles = (C::T + W_ROWS - 1) / W_ROWS, rounds = (C::S + W_ROWS - 1) / W_ROWS;
-  int tile = blockIdx.x % tiles, bh = blockIdx.x / tiles, b = bh / C::H, h = bh % C::H;
+  const int tiles = (C::T + W_ROWS - 1) / W_ROWS, shared = C::H / C::GROUP;
+  int tile = blockIdx.x % tiles, b = blockIdx.x / tiles / shared, own = blockIdx.x / tiles % shared, first, last;
+  w_att_query_tiles<C>(tile, first, last);
+  /* All tiles of queries of one head after the other; several heads may share these keys. */
+  const int rounds = last - first, turns = rounds > 0 ? rounds * C::GROUP : 0;
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  w_att_load<C>(sk, (const E*)p[1] + b * C::KB + h * C::KH, C::KS, tile * W_ROWS, C::T);
-  w_att_load<C>(sv, (const E*)p[2] + b * C::VB + h * C::VH, C::VS, tile * W_ROWS, C::T);
-  const E* queries = (const E*)p[0] + b * C::QB + h * C::QH; const E* cotangent = (const E*)p[7] + b * C::GB + h * C::GH;
-  auto fetch = [&](int round) {
-    int i0 = round * W_ROWS, place = C::STAGES == 2 ? round & 1 : 0;
-    w_att_load<C>(sq + w_att_place<C>(round), queries, C::QS, i0, C::S);
-    w_att_load<C>(sg + w_att_place<C>(round), cotangent, C::GS, i0, C::S);
+  w_att_load<C>(sk, (const E*)p[1] + b * C::KB + own * C::KH, C::KS, tile * W_ROWS, C::T);
+  w_att_load<C>(sv, (const E*)p[2] + b * C::VB + own * C::VH, C::VS, tile * W_ROWS, C::T);
+  auto fetch = [&](int turn) {
+    int h = own * C::GROUP + turn / rounds, i0 = (first + turn % rounds) * W_ROWS, place = C::STAGES == 2 ? turn & 1 : 0;
+    long long bh = (long long)b * C::H + h;
+    w_att_load<C>(sq + w_att_place<C>(turn), (const E*)p[0] + b * C::QB + h * C::QH, C::QS, i0, C::S);
+    w_att_load<C>(sg + w_att_place<C>(turn), (const E*)p[7] + b * C::GB + h * C::GH, C::GS, i0, C::S);
     int i = i0 + threadIdx.x / 2, w = tile * 2 + threadIdx.x % 2;
-    long long at = (long long)bh * C::S + i;
+    long long at = bh * C::S + i;
     /* Two rows a copy; an odd number of rows in all would leave them unaligned. */
     if (C::S % 2 == 0) {
       if (threadIdx.x % 4 == 0) w_att_copy16(srows + place * W_ROWS + threadIdx.x / 2, (const float2*)p[11] + (i < C::S ? at : 0), i < C::S);
@@ -227,23 +235,24 @@ template <class C> W_INLINE void w_attention_key_gradient(void* const* p, char* 
     }
     w_att_commit();
   };
-  if (C::STAGES == 2) fetch(0);
-  long long mask = b * C::MB + h * C::MH;
+  if (C::STAGES == 2 && turns > 0) fetch(0);
   int key = tile * W_ROWS + warp * 16 + g;
   float dk[C::DP / 8][4], dv[C::DP / 8][4];
 #pragma unroll
   for (int n = 0; n < C::DP / 8; n++) for (int r = 0; r < 4; r++) dk[n][r] = dv[n][r] = 0;
   w_att_left<C> leftK, leftV;
 #pragma unroll 1
-  for (int round = 0; round < rounds; round++) {
-    if (C::STAGES == 1) fetch(round); else if (round + 1 < rounds) fetch(round + 1);
-    w_att_arrive<C>(round + 1 < rounds);
-    if (round == 0) { leftK.hold(sk + warp * 16 * C::LD); leftV.hold(sv + warp * 16 * C::LD); }
-    int place = C::STAGES == 2 ? round & 1 : 0;
+  for (int turn = 0; turn < turns; turn++) {
+    if (C::STAGES == 1) fetch(turn); else if (turn + 1 < turns) fetch(turn + 1);
+    w_att_arrive<C>(turn + 1 < turns);
+    int round = first + turn % rounds;
+    long long mask = b * C::MB + (own * C::GROUP + turn / rounds) * C::MH;
+    if (turn == 0) { leftK.hold(sk + warp * 16 * C::LD); leftV.hold(sv + warp * 16 * C::LD); }
+    int place = C::STAGES == 2 ? turn & 1 : 0;
     const float2* rows = srows + place * W_ROWS; const uint32_t* drawn = sbits + place * 128 + warp / 2;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      const Shared* q = sq + w_att_place<C>(round) + half * 32 * C::LD; const Shared* c = sg + w_att_place<C>(round) + half * 32 * C::LD;
+      const Shared* q = sq + w_att_place<C>(turn) + half * 32 * C::LD; const Shared* c = sg + w_att_place<C>(turn) + half * 32 * C::LD;
       float s[4][4], d[4][4];
       w_att_rows<C, 4>(s, leftK, q);
       w_att_rows<C, 4>(d, leftV, c);
@@ -270,8 +279,9 @@ template <class C> W_INLINE void w_attention_key_gradient(void* const* p, char* 
     }
     __syncthreads();
   }
+  w_att_wait<0>();
   const float scale = C::SCALE() * C::KEEP();
-  w_att_store<C>((E*)p[9] + b * C::DKB + h * C::DKH, C::DKS, tile * W_ROWS + warp * 16, C::T, dk, scale, scale);
-  w_att_store<C>((E*)p[10] + b * C::DVB + h * C::DVH, C::DVS, tile * W_ROWS + warp * 16, C::T, dv, C::KEEP(), C::KEEP());
+  w_att_store<C>((E*)p[9] + b * C::DKB + own * C::DKH, C::DKS, tile * W_ROWS + warp * 16, C::T, dk, scale, scale);
+  w_att_store<C>((E*)p[10] + b * C::DVB + own * C::DVH, C::DVS, tile * W_ROWS + warp * 16, C::T, dv, C::KEEP(), C::KEEP());
 }
 `;

@@ -278,12 +278,30 @@ template <class C> W_INLINE float w_att_unit() { return C::MODE == 0 ? 1.0f : 1.
 template <class C> W_INLINE float w_att_exp(float x) { return C::MODE == 0 ? expf(x) : w_att_power(x); }
 template <class C> W_INLINE float w_att_scale() { return C::SCALE() * w_att_unit<C>(); }
 /* Whether a score is nothing but the scaled product. */
-template <class C> struct w_att_plain { static const bool YES = C::MASK == 0 && C::T % W_ROWS == 0 && C::S % W_ROWS == 0; };
+template <class C> struct w_att_plain { static const bool YES = C::MASK == 0 && !C::BAND && C::T % W_ROWS == 0 && C::S % W_ROWS == 0; };
 template <class C> W_INLINE float w_att_masked(float s, const void* mask, long long base, int i, int j) {
   if ((C::T % W_ROWS != 0 && j >= C::T) || (C::S % W_ROWS != 0 && i >= C::S)) return -w_inf_f();
+  if (C::BAND && (j - i < C::LOWER || j - i > C::UPPER)) return -w_inf_f();
   if (C::MASK == 1) return ((const uint8_t*)mask)[base + i * C::MS + j * C::MT] ? s : -w_inf_f();
   if (C::MASK == 2) return s + ((const float*)mask)[base + i * C::MS + j * C::MT] * w_att_unit<C>();
   return s;
+}
+/* Tiles of keys that some query of a tile sees, and tiles of queries that see some key of a tile: from first to before last. */
+template <class C> W_INLINE void w_att_key_tiles(int tile, int& first, int& last) {
+  first = 0; last = (C::T + W_ROWS - 1) / W_ROWS;
+  if (C::BAND) {
+    int low = tile * W_ROWS + C::LOWER, high = tile * W_ROWS + W_ROWS - 1 + C::UPPER;
+    first = low > 0 ? low / W_ROWS : 0;
+    last = high < 0 ? 0 : high / W_ROWS + 1 < last ? high / W_ROWS + 1 : last;
+  }
+}
+template <class C> W_INLINE void w_att_query_tiles(int tile, int& first, int& last) {
+  first = 0; last = (C::S + W_ROWS - 1) / W_ROWS;
+  if (C::BAND) {
+    int low = tile * W_ROWS - C::UPPER, high = tile * W_ROWS + W_ROWS - 1 - C::LOWER;
+    first = low > 0 ? low / W_ROWS : 0;
+    last = high < 0 ? 0 : high / W_ROWS + 1 < last ? high / W_ROWS + 1 : last;
+  }
 }
 /* The weight of a score whose row has this logarithm of its sum. */
 template <class C> W_INLINE float w_att_weight(float s, float lse, const void* mask, long long base, int i, int j) {
