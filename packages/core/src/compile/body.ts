@@ -90,6 +90,8 @@ export class BodyPrinter {
   readonly #stages = new Map<number, number>();
   /** Vector loads along a variable; see VectorLoads. */
   vector: VectorLoads | null = null;
+  /** Loads that were copied to shared memory before: expression id -> array and index there. */
+  readonly tiles = new Map<number, { name: string; index: string }>();
   /** Row buffers that hold a value between two passes over a row: expression id -> name. */
   readonly stash = new Map<number, { name: string; dtype: DType }>();
 
@@ -259,6 +261,11 @@ export class BodyPrinter {
   #load(expr: Extract<KExpr, { kind: "load" }>, scope: EmitScope): CValue {
     const { dtype, guard } = expr;
     const type = computeType[dtype];
+    const tile = this.tiles.get(expr.id);
+    if (tile !== undefined) {
+      const part = (k: 0 | 1): string => scope.define(type, loadText(tile.name, tile.index, dtype, k));
+      return isComplex(dtype) ? [part(0), part(1)] : [part(0)];
+    }
     const wide = guard === null && scope === this.scopes.element ? this.#loadVector(expr) : null;
     if (wide !== null) return [scope.define(type, loadText(wide, "j", dtype))];
     const address = this.#addressInRange(expr, scope);

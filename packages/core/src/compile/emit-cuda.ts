@@ -12,6 +12,7 @@ import {
   unpackIndex,
   writeText,
 } from "./emit-common.js";
+import { emitTiles } from "./emit-tile.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
 import { type CValue, computeType, storageType, storeText } from "./scalar.js";
 import { word } from "./text.js";
@@ -239,13 +240,17 @@ const stashRule = ({ kind }: KExpr): "stash" | "skip" =>
   kind === "const" || kind === "index" || kind === "dynamic" ? "skip" : "stash";
 
 /** Contiguous elements of a row that a thread processes at once. */
-function rowVector(kernel: LoopKernel, items: number, length: number, group: number): number {
-  if (kernel.inner.length !== 1 || length % group !== 0) return 1;
+function rowVector(kernel: LoopKernel, length: number, group: number): number {
+  if (kernel.inner.length !== 1) return 1;
+  const exact = (width: number): boolean => length % (group * width) === 0;
+  // With a tail, some threads have no element in the last round.
+  const withTail = (width: number): boolean =>
+    kernel.columnSums.length === 0 && length % width === 0 && length >= group * width;
   const plain = [...kernel.loads, ...kernel.stores].every(({ address }) => {
     const stride = address.stride(kernel.inner[0].name);
     return stride === null || stride === 0 || stride === 1;
   });
-  return plain ? (vectorWidths.find((w) => items % w === 0) ?? 1) : 1;
+  return plain ? (vectorWidths.find((w) => exact(w) || withTail(w)) ?? 1) : 1;
 }
 
 function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
@@ -271,8 +276,8 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
     ...[...kernel.reductions, ...sums].map((r) => printer.stage(r.argument)),
     ...elementStores.map(stageOf),
   );
-  const items = Math.ceil(length / group);
-  const width = rowVector(kernel, items, length, group);
+  const width = rowVector(kernel, length, group);
+  const items = Math.ceil(length / (group * width)) * width;
   if (items <= maxKept) chooseStash(printer, kernel, stashRule);
   for (const { name, dtype } of printer.stash.values())
     row.add(`${computeType[dtype]} ${name}[${items * (isComplex(dtype) ? 2 : 1)}];`);
@@ -317,6 +322,7 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
       const body = unrolled ? [`  const int i = c * ${width} + j;`, ...element.lines] : element.lines;
       row.add(`for (int c = 0; c < ${items / width}; c++) {`);
       row.add(`  const ix ${firstOf(vector.variable)} = (c * ${group} + lane) * ${width};`);
+      if (length % (group * width) !== 0) row.add(`  if (${firstOf(vector.variable)} >= ${length}) break;`);
       for (const line of vectorLines(vector, loads, body, written, guard)) row.add(`  ${line}`);
     } else {
       if (unrolled) {
@@ -474,7 +480,7 @@ export function emitCudaKernel(kernel: LoopKernel, options: CudaEmitOptions): Cu
     kernel.kind === "columns"
       ? emitColumns(kernel, options)
       : kernel.reductions.length + kernel.columnSums.length === 0
-        ? emitMap(kernel, options)
+        ? (emitTiles(kernel, (printer) => pointers(printer, options)) ?? emitMap(kernel, options))
         : emitRows(kernel, options);
   const large = kernel.buffers.some((node) => numel(node.shape) * 2 >= 2 ** 31) || kernel.size >= 2 ** 31;
   const head = `  typedef ${large ? "long long" : "int"} ix;`;

@@ -6,6 +6,7 @@ export { emitKernel, kernelBytes } from "./emit-c.js";
 export { type CudaKernel, cudaThreads, emitCudaKernel } from "./emit-cuda.js";
 export { emitLaneC } from "./emit-lane-c.js";
 export { emitLaneCuda } from "./emit-lane-cuda.js";
+export { isTiled } from "./emit-tile.js";
 export { type LibraryEpilogue, libraryEpilogue } from "./epilogue.js";
 export { fuse } from "./fuse.js";
 export { isZeroBase, type MatrixOperand } from "./fuse-rules.js";

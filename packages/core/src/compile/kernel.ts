@@ -124,18 +124,21 @@ class KernelBuilder {
   /** Loop variables fine enough that every reshape in the group becomes a plain sum, where sizes allow it. */
   chooseVariables(required: readonly number[]): void {
     const { size } = this.group;
-    const wanted = new Set<number>([1, size, ...required]);
+    // Where shapes do not agree, as those of a transposed operand, what is written decides: its index is not to be divided.
+    const written = new Set<number>();
+    const wanted = new Set<number>();
     for (const shape of this.#shapes()) {
       let suffix = 1;
       for (let i = shape.dims.length - 1; i >= 0; i--) {
         suffix *= shape.dims[i];
-        wanted.add(suffix * shape.scale);
+        (shape.isStored ? written : wanted).add(suffix * shape.scale);
       }
     }
+    const descending = (sizes: ReadonlySet<number>): number[] => [...sizes].sort((x, y) => y - x);
     const fits = (chain: number[], next: number): boolean =>
       chain.every((b) => (b < next ? next % b === 0 : b % next === 0));
     const chain: number[] = [];
-    for (const b of [1, size, ...required, ...[...wanted].sort((x, y) => y - x)])
+    for (const b of [1, size, ...required, ...descending(written), ...descending(wanted)])
       if (b > 0 && b <= size && !chain.includes(b) && fits(chain, b)) chain.push(b);
     chain.sort((x, y) => y - x);
     this.variables = [];
@@ -147,10 +150,10 @@ class KernelBuilder {
   }
 
   /** Shapes of everything that the group reads element by element with its domain. */
-  #shapes(): { dims: readonly number[]; scale: number }[] {
+  #shapes(): { dims: readonly number[]; scale: number; isStored: boolean }[] {
     const { size, inner, kind } = this.group;
     const rowSize = kind === "rows" && inner !== null ? inner : 0;
-    const found: { dims: readonly number[]; scale: number }[] = [];
+    const found: { dims: readonly number[]; scale: number; isStored: boolean }[] = [];
     const seen = new Set<Node>();
     const stack = [...this.group.members.flatMap((m) => (isReduction(m) ? [...m.inputs, m] : [m]))];
     while (stack.length > 0 && seen.size < 2000) {
@@ -158,9 +161,10 @@ class KernelBuilder {
       if (seen.has(node)) continue;
       seen.add(node);
       const n = numel(node.shape);
-      if (n === size) found.push({ dims: node.shape, scale: 1 });
-      else if (rowSize > 0 && n * rowSize === size) found.push({ dims: node.shape, scale: rowSize });
       const isMember = this.group.level.has(node);
+      const isStored = isMember && this.fusion.stored.has(node);
+      if (n === size) found.push({ dims: node.shape, scale: 1, isStored });
+      else if (rowSize > 0 && n * rowSize === size) found.push({ dims: node.shape, scale: rowSize, isStored });
       const inlined =
         !this.params.has(node) && (isView(node) || isMember || !this.fusion.stored.has(node)) && !this.#isLibrary(node);
       if (inlined) stack.push(...node.inputs);

@@ -60,7 +60,7 @@ function prepareReduce(node: Node<"reduce">, options: PrepareOptions): Node {
   const rows = numel(node.shape);
   if (after === 1 && rows < options.parallelRows && count >= options.longReduction) {
     const split = pieces(count, 64);
-    if (split > 1) return inTwoStages(node, [rows, split, count / split]);
+    return split >= enoughPieces ? inTwoStages(node, [rows, split, count / split]) : withTail(node, rows, count);
   }
   const before = numel(x.shape.slice(0, axes[0]));
   const { splitColumns = 0 } = options;
@@ -69,6 +69,32 @@ function prepareReduce(node: Node<"reduce">, options: PrepareOptions): Node {
     if (split > 1) return inTwoStages(node, [before, split, count / split, after]);
   }
   return node;
+}
+
+/** Fewer pieces leave processors idle. */
+const enoughPieces = 32;
+/** Length of a piece where the number of elements has no suitable divisor: a multiple of every vector and thread group. */
+const pieceLength = (count: number): number => (count >= 1 << 22 ? 8192 : 1024);
+
+/** [rows, count] as pieces of equal length [rows, pieces, length] and a tail [rows, rest], which may be missing. */
+function parted(x: Node, rows: number, count: number): { parts: Node; tail: Node | null; length: number } {
+  const length = pieceLength(count);
+  const whole = Math.floor(count / length) * length;
+  const flat = build.reshape(x, [rows, count]);
+  const parts = build.reshape(build.sliceAxis(flat, 1, 0, whole), [rows, whole / length, length]);
+  return { parts, tail: whole === count ? null : build.sliceAxis(flat, 1, whole, count), length };
+}
+
+/** Two stages for a number of elements without suitable divisors, such as a prime. */
+function withTail(node: Node<"reduce">, rows: number, count: number): Node {
+  const { fn } = node.attrs;
+  const [x] = node.inputs;
+  const wide = isHalf(x.dtype) ? build.cast(x, "float32") : x;
+  const { parts, tail } = parted(wide, rows, count);
+  const ends = tail === null ? [] : [build.reshape(build.reduce(fn, tail, [1]), [rows, 1])];
+  const partial = build.reduce(fn, parts, [2]);
+  const whole = build.reduce(fn, ends.length === 0 ? partial : build.concat([partial, ...ends], 1), [1]);
+  return build.cast(build.reshape(whole, node.shape), node.dtype);
 }
 
 /** Reduces x as `shape`, first its axis 2, then its axis 1. The intermediate value is not rounded to a half type. */
@@ -97,11 +123,49 @@ function prepareMatmul(node: Node<"matmul">, options: PrepareOptions): Node {
   return node;
 }
 
-function prepareArgreduce(node: Node<"argreduce">): Node {
+function prepareArgreduce(node: Node<"argreduce">, options: PrepareOptions): Node {
   const [x] = node.inputs;
+  const { fn, axis } = node.attrs;
   const last = x.shape.length - 1;
-  if (node.attrs.axis === last) return node;
-  return build.make("argreduce", [build.moveAxis(x, node.attrs.axis, last)], { fn: node.attrs.fn, axis: last });
+  const rows = numel(node.shape);
+  const count = x.shape[axis];
+  const moved = axis === last ? x : build.moveAxis(x, axis, last);
+  if (rows < options.parallelRows && count >= options.longReduction) return argInTwoStages(node, moved, rows, count);
+  return axis === last ? node : build.make("argreduce", [moved], { fn, axis: last });
+}
+
+/** The best element of every piece, then the best of these. Ties go to the first at both stages, as does the first NaN. */
+function argInTwoStages(node: Node<"argreduce">, x: Node, rows: number, count: number): Node {
+  const { fn } = node.attrs;
+  const best = fn === "argmax" ? "max" : "min";
+  const { parts, tail, length } = parted(x, rows, count);
+  const bestOf = (part: Node): [Node, Node] => {
+    const axis = part.shape.length - 1;
+    const shape = [rows, numel(part.shape.slice(1, -1))];
+    const at = build.make("argreduce", [part], { fn, axis });
+    return [build.reshape(build.reduce(best, part, [axis]), shape), build.reshape(at, shape)];
+  };
+  const found = [parts, ...(tail === null ? [] : [tail])].map(bestOf);
+  const values =
+    found.length === 1
+      ? found[0][0]
+      : build.concat(
+          found.map(([value]) => value),
+          1,
+        );
+  const places =
+    found.length === 1
+      ? found[0][1]
+      : build.concat(
+          found.map(([, at]) => at),
+          1,
+        );
+  const winner = build.reshape(build.make("argreduce", [values], { fn, axis: 1 }), [rows, 1]);
+  const piece = build.iota(values.shape, 1, "int32");
+  const isWinner = build.eq(piece, build.expand(winner, values.shape));
+  const position = build.add(places, build.scale(piece, length));
+  const chosen = build.sum(build.where(isWinner, position, build.zerosLike(position)), [1]);
+  return build.reshape(chosen, node.shape);
 }
 
 /** The value of an empty reduction. */
@@ -156,7 +220,7 @@ export function prepare(fn: GraphFn, options: PrepareOptions): GraphFn {
       map.set(node, prepareTransposed(next, () => users.get(node.inputs[0]) !== 1) ?? next);
     else if (isOp(next, "reduce")) map.set(node, prepareReduce(next, options));
     else if (isOp(next, "matmul")) map.set(node, prepareMatmul(next, options));
-    else if (isOp(next, "argreduce")) map.set(node, prepareArgreduce(next));
+    else if (isOp(next, "argreduce")) map.set(node, prepareArgreduce(next, options));
     else map.set(node, next);
   }
   // A device without work still takes part in collectives.

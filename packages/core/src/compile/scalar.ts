@@ -5,6 +5,7 @@ import {
   type DType,
   InternalError,
   isComplex,
+  isHalf,
   kindOf,
   type OpAttrs,
   type Scalar,
@@ -105,6 +106,9 @@ const floatUnary: Record<UnaryFn, (x: string, s: string) => string> = {
   conj: (x) => x,
 };
 
+/** Functions whose float32 version costs more than half types can hold: `w_..._h` has fewer digits. */
+const halfUnary: ReadonlySet<UnaryFn> = new Set<UnaryFn>(["erfc"]);
+
 /** Integer functions come in 32 and 64 bits; bool and uint8 are computed in 32. */
 const integerSuffix = (dtype: DType): string => (dtype === "int64" ? "l" : "i");
 
@@ -152,6 +156,7 @@ export function unaryValue(out: Emitter, fn: UnaryFn, x: CValue, from: DType, to
     if (rule !== undefined) return rule(re, im, s).map((text) => out.define(type, text)) as unknown as CValue;
     return out.definePair(computeType[from], (a, b) => `w_c${word(fn)}_${s}(${re}, ${im}, &${a}, &${b});`);
   }
+  if (isHalf(from) && halfUnary.has(fn)) return [out.define(type, call(fn)(x[0], "h"))];
   if (kindOf(from) === "float") return [out.define(type, floatUnary[fn](x[0], suffix(from)))];
   const rule = integerUnary[fn];
   if (rule === undefined) throw new InternalError(`${fn} of ${from}`);

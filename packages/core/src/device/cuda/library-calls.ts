@@ -1,8 +1,9 @@
 // The library ops of the CUDA device: kernels written by hand (native/) and the solvers of the vendor.
 import { isZeroBase } from "../../compile/index.js";
-import { type DType, InternalError, isComplex, type Node, numel } from "../../graph/index.js";
+import { type DType, InternalError, type Node } from "../../graph/index.js";
 import type { LibraryOp } from "../../ops/index.js";
-import { type LibraryCalls, launchScatter, launchSort } from "./scatter-sort.js";
+import { type LibraryCalls, launchScan, launchSort } from "./scan-sort.js";
+import { launchScatter } from "./scatter.js";
 
 /** Storage names of the library kernels. */
 const kernelDType: Record<DType, string> = {
@@ -34,15 +35,8 @@ const linearAlgebra = (_: unknown, at: CallOperands): void => at.linearAlgebra()
 
 /** One entry per library op: a missing one is a type error. */
 const calls: { [K in LibraryOp]: LibraryCall<K> } = {
-  cumsum: (node, { input, output, kernels }) => {
-    const { shape, dtype } = node.inputs[0];
-    const { axis, reverse } = node.attrs;
-    const parts = isComplex(dtype) ? 2 : 1;
-    const [outer, n, inner] = [numel(shape.slice(0, axis)), shape[axis], numel(shape.slice(axis + 1)) * parts];
-    const lines = outer * inner;
-    const args = [input(0), output, lines, n, inner, Number(reverse)];
-    kernels.launch(`w_cumsum_${kernelDType[dtype]}`, Math.ceil(lines / 256), 256, args);
-  },
+  cumsum: (node, { input, output, workspace, kernels }) =>
+    launchScan(node, kernelDType[node.inputs[0].dtype], { x: input(0), out: output, workspace }, kernels),
   argsort: (node, { input, output, workspace, kernels }) =>
     launchSort(node, kernelDType[node.inputs[0].dtype], { x: input(0), out: output, workspace }, kernels),
   scatterAdd: (node, { input, output, workspace, kernels }) => {

@@ -167,6 +167,7 @@ W_INLINE float w_erfc_f(float x) {
   float r = q * t * (1.0f - rest) * h * h;
   return x < 0.0f ? 2.0f - r : r;
 }
+#define w_erfc_h w_erfc_f
 W_INLINE double w_exp_d(double x) { return exp(x); }
 W_INLINE double w_log_d(double x) { return log(x); }
 W_INLINE double w_tanh_d(double x) { return tanh(x); }

@@ -1,7 +1,8 @@
 // CUDA kernels for ops that are not loops over independent elements: running sums, sorting, scattered additions, and the
 // pointer tables of batched products. Deterministic.
+import { radixKernels } from "./radix.js";
+import { scanKernels } from "./scan.js";
 import { scatterKernels } from "./scatter.js";
-import { sortKernels } from "./sort.js";
 
 const common = String.raw`
 template <class T> struct w_number { typedef T sum; W_INLINE T load(T x) { return x; } W_INLINE T store(T x) { return x; } };
@@ -9,30 +10,9 @@ struct w_half_number { typedef float sum; W_INLINE float load(w_half x) { return
 struct w_bfloat_number { typedef float sum; W_INLINE float load(w_bfloat x) { return w_from_bfloat(x); } W_INLINE w_bfloat store(float x) { return w_to_bfloat(x); } };
 struct w_float_number { typedef double sum; W_INLINE double load(float x) { return x; } W_INLINE float store(double x) { return (float)x; } };
 
-/* One thread per line. parts: numbers per element (2 for complex). */
-template <class N, class T> W_INLINE void w_cumsum(const T* x, T* out, long long lines, long long n, long long inner, int reverse) {
-  long long line = (long long)blockIdx.x * 256 + threadIdx.x;
-  if (line >= lines) return;
-  long long base = line / inner * n * inner + line % inner;
-  typename N::sum total = 0;
-  for (long long s = 0; s < n; s++) {
-    long long at = base + (reverse ? n - 1 - s : s) * inner;
-    total += N::load(x[at]);
-    out[at] = N::store(total);
-  }
-}
-#define W_CUMSUM(name, N, T)                                                                                            \
-  extern "C" __global__ void w_cumsum_##name(const T* x, T* out, long long lines, long long n, long long inner, long long reverse) { \
-    w_cumsum<N, T>(x, out, lines, n, inner, (int)reverse);                                                              \
-  }
-W_CUMSUM(u8, w_number<uint8_t>, uint8_t)
-W_CUMSUM(i32, w_number<int32_t>, int32_t)
-W_CUMSUM(i64, w_number<int64_t>, int64_t)
-W_CUMSUM(f16, w_half_number, w_half)
-W_CUMSUM(bf16, w_bfloat_number, w_bfloat)
-W_CUMSUM(f32, w_float_number, float)
-W_CUMSUM(f64, w_number<double>, double)
+`;
 
+const pointerKernels = String.raw`
 /* Pointers of a batched product whose batch has several axes. shape: rank, then (size, a, b, c byte strides) an axis. */
 struct w_batch { long long rank, size[8], a[8], b[8], c[8]; };
 extern "C" __global__ void w_pointers(char* a, char* b, char* c, void** out, long long count, w_batch batch) {
@@ -48,4 +28,29 @@ extern "C" __global__ void w_pointers(char* a, char* b, char* c, void** out, lon
 }
 `;
 
-export const libraryKernels = common + scatterKernels + sortKernels;
+const families: Record<string, string> = {
+  scan: scanKernels,
+  scatter: scatterKernels,
+  sort: radixKernels,
+  pointers: pointerKernels,
+};
+
+/** All kernels, for tests. */
+export const libraryKernels = common + Object.values(families).join("");
+
+/** A use of a macro that defines the kernels of one dtype. */
+const perType = /^W_[A-Z]+\((\w+), .*\n/gm;
+
+/**
+ * The module of a kernel and its source: its family, for its dtype alone where its name ends in one. NVRTC takes seconds for
+ * all of them.
+ */
+export function libraryModule(kernel: string): { key: string; source: string } {
+  const [, family] = kernel.split("_");
+  const text = families[family];
+  const types = new Set([...text.matchAll(perType)].map(([, type]) => type));
+  const last = kernel.slice(kernel.lastIndexOf("_") + 1);
+  const type = types.has(last) ? last : "";
+  const source = text.replace(perType, (line, name: string) => (name === type ? line : ""));
+  return { key: `${family} ${type}`, source: common + source };
+}

@@ -76,6 +76,21 @@ ${scalarFunctions}
   how float w_##name##_f(float x) { return name##f(x); }                                                                \
   how double w_##name##_d(double x) { return name(x); }
 W_LIBM(W_CALL, exp) W_LIBM(W_CALL, log) W_LIBM(W_CALL, tanh) W_LIBM(W_CALL, erf) W_LIBM(W_CALL, erfc) W_LIBM(W_CALL, expm1)
+/* erfc for results of 16 bits, with the polynomial of the CPU (see device/cpu/native/prelude.ts) and a faster exponential. */
+#ifdef W_EMULATED
+W_INLINE float w_quick_exp(float x) { return expf(x); }
+#else
+W_INLINE float w_quick_exp(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504088896f)); return y; }
+#endif
+W_INLINE float w_erfc_h(float x) {
+  float a = fminf(fabsf(x), 11.0f), t = 1.0f / fmaf(0.5f, a, 1.0f);
+  float q = fmaf(3.260208625464e-02f, t, -1.728468720981e-01f);
+  q = fmaf(q, t, 3.357754535154e-01f); q = fmaf(q, t, -2.238751933296e-01f); q = fmaf(q, t, -8.189862275228e-02f);
+  q = fmaf(q, t, 7.148567594126e-02f); q = fmaf(q, t, 4.040488966243e-02f); q = fmaf(q, t, 1.894045338594e-01f);
+  q = fmaf(q, t, 2.445509712887e-01f); q = fmaf(q, t, 2.823108925943e-01f); q = fmaf(q, t, 2.820861871236e-01f);
+  float r = q * t * w_quick_exp(-a * a);
+  return x != x ? x : x < 0.0f ? 2.0f - r : r;
+}
 W_LIBM(W_CALL, log1p) W_LIBM(W_CALL, sin) W_LIBM(W_CALL, cos) W_LIBM(W_CALL, tan) W_LIBM(W_CALL, asin)
 W_LIBM(W_CALL, acos) W_LIBM(W_CALL, atan) W_LIBM(W_CALL, sinh) W_LIBM(W_CALL, cosh)
 W_LIBM(W_INLINE, sqrt) W_LIBM(W_INLINE, floor) W_LIBM(W_INLINE, ceil) W_LIBM(W_INLINE, trunc)

@@ -1,21 +1,13 @@
-// How scatterAdd and argsort are launched: the kernels of native/scatter.ts and native/sort.ts in order, and the memory
-// that they work in.
+// How scatterAdd is launched: the kernels of native/scatter.ts in order, and the memory that they work in.
 import { isZeroBase } from "../../compile/index.js";
 import { isComplex, isOp, type Node, numel } from "../../graph/index.js";
-
-/** What the launches need of a program in progress. */
-export interface LibraryCalls {
-  launch(name: string, blocks: number, threads: number, args: readonly number[]): void;
-  zero(address: number, bytes: number): void;
-  multiprocessors: number;
-}
+import type { LibraryCalls } from "./scan-sort.js";
 
 const intBytes = 4;
 const padded = (count: number): number => Math.ceil((count * intBytes) / 64) * 64;
 const blocksFor = (count: number, per = 256): number => Math.max(1, Math.ceil(count / per));
 
-/** Elements that one block sorts in shared memory (W_TILE), and above how many updates a row is heavy (W_LIGHT). */
-const sortTile = 2048;
+/** Number of updates above which a row is heavy (W_LIGHT). */
 const lightRow = 32;
 
 interface ScatterShape {
@@ -43,15 +35,11 @@ function scatterShape(node: Node<"scatterAdd">): ScatterShape {
   };
 }
 
-/** Bytes of scratch memory that a library op works in. */
-export function workspaceBytes(node: Node): number {
+/** Bytes of scratch memory of scatterAdd. */
+export function scatterWorkspace(node: Node): number {
   if (isOp(node, "scatterAdd")) {
     const { rows, total } = scatterShape(node);
     return 2 * padded(rows) + 64 + 2 * padded(total) + padded(total / lightRow + 1);
-  }
-  if (isOp(node, "argsort")) {
-    const n = node.shape[node.shape.length - 1];
-    return n > sortTile ? padded(numel(node.shape)) : 0;
   }
   return 0;
 }
@@ -106,24 +94,4 @@ export function launchScatter(
       after,
       count,
     ]);
-}
-
-export function launchSort(
-  node: Node<"argsort">,
-  type: string,
-  addresses: { x: number; out: number; workspace: number },
-  calls: LibraryCalls,
-): void {
-  const n = node.shape[node.shape.length - 1];
-  const rows = numel(node.shape.slice(0, -1));
-  const descending = Number(node.attrs.descending);
-  const tiles = Math.ceil(n / sortTile);
-  const passes = Math.ceil(Math.log2(tiles));
-  // Merging goes to and fro between the result and the workspace, and must end in the result.
-  let [from, to] = passes % 2 === 0 ? [addresses.out, addresses.workspace] : [addresses.workspace, addresses.out];
-  calls.launch(`w_sort_tiles_${type}`, rows * tiles, 512, [addresses.x, from, n, tiles, descending]);
-  for (let pass = 0, run = sortTile; pass < passes; pass++, run *= 2) {
-    calls.launch(`w_sort_merge_${type}`, blocksFor(rows * n), 256, [addresses.x, from, to, rows, n, run, descending]);
-    [from, to] = [to, from];
-  }
 }

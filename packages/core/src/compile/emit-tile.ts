@@ -1,0 +1,135 @@
+// Element-wise kernels that read transposed: a block copies tiles of its operands through shared memory, reading along the axis
+// that is contiguous in the operand and computing along the one that is contiguous in the result.
+import { bytesOf, numel } from "../graph/index.js";
+import { BodyPrinter, EmitScope } from "./body.js";
+import { unpackIndex, writeText } from "./emit-common.js";
+import type { CudaKernel } from "./emit-cuda.js";
+import type { KExpr, LoopKernel, LoopVariable } from "./kernel.js";
+import { storageType } from "./scalar.js";
+
+type Load = Extract<KExpr, { kind: "load" }>;
+
+interface TilePlan {
+  /** Contiguous in the results. */
+  x: LoopVariable;
+  /** Contiguous in the tiled operands. */
+  y: LoopVariable;
+  loads: Load[];
+  /** Rows and columns of a tile. */
+  edge: number;
+}
+
+const threads = 256;
+/** Sizes of both axes from which a tile saves more than it costs. */
+const minSize = 16;
+/** Shared memory of all tiles of a block: static arrays end at 48 KiB, and several blocks share a multiprocessor. */
+const tileBytes = 36 << 10;
+const edges = [64, 32];
+
+/** Copies do not interpret the elements. */
+const rawTypes: Record<number, string> = { 1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t", 16: "uint4" };
+
+/** Elements between the rows of a tile: columns fall into different banks. */
+const pitch = (edge: number, bytes: number): number => edge + Math.max(1, 4 / bytes);
+
+function loadsOf(kernel: LoopKernel): Load[] {
+  const found = new Map<number, Load>();
+  const seen = new Set<number>();
+  const visit = (expr: KExpr): void => {
+    if (seen.has(expr.id)) return;
+    seen.add(expr.id);
+    if (expr.kind === "load") found.set(expr.id, expr);
+    const guard = expr.kind === "load" && expr.guard !== null ? [expr.guard] : [];
+    for (const part of [...("args" in expr ? expr.args : []), ...("dynamic" in expr ? expr.dynamic : []), ...guard])
+      visit(part);
+  };
+  for (const { value } of kernel.stores) visit(value);
+  return [...found.values()];
+}
+
+/** The tiles of a kernel; null where every operand is read as well as it can be. */
+function tilePlan(kernel: LoopKernel): TilePlan | null {
+  if (kernel.kind !== "rows" || kernel.reductions.length + kernel.columnSums.length > 0) return null;
+  const variables = [...kernel.outer, ...kernel.inner];
+  const x = variables[variables.length - 1];
+  if (x === undefined || x.size < minSize || !kernel.stores.every((s) => s.address.stride(x.name) === 1)) return null;
+  const strided = loadsOf(kernel).filter(({ address, guard, dynamic, dtype, buffer }) => {
+    const stride = address.stride(x.name);
+    if (guard !== null || dynamic.length > 0 || stride === 0 || stride === 1) return false;
+    return rawTypes[bytesOf(dtype)] !== undefined && numel(kernel.buffers[buffer].shape) > 0;
+  });
+  const along = (v: LoopVariable): Load[] => strided.filter(({ address }) => address.stride(v.name) === 1);
+  const [y] = variables
+    .slice(0, -1)
+    .filter((v) => v.size >= minSize)
+    .sort((a, b) => along(b).length - along(a).length);
+  const loads = y === undefined ? [] : along(y);
+  if (loads.length === 0) return null;
+  const bytes = (edge: number): number =>
+    loads.reduce((n, { dtype }) => n + edge * pitch(edge, bytesOf(dtype)) * bytesOf(dtype), 0);
+  const edge = edges.find((e) => bytes(e) <= tileBytes && (e === 32 || Math.min(x.size, y.size) >= e));
+  return edge === undefined ? null : { x, y, loads, edge };
+}
+
+/** Whether a kernel is emitted with tiles. */
+export const isTiled = (kernel: LoopKernel): boolean => tilePlan(kernel) !== null;
+
+/** The kernel with tiles; null where a plain loop is as good. */
+export function emitTiles(kernel: LoopKernel, pointers: (printer: BodyPrinter) => string[]): CudaKernel | null {
+  const plan = tilePlan(kernel);
+  if (plan === null) return null;
+  const { x, y, loads, edge } = plan;
+  const others = [...kernel.outer, ...kernel.inner].filter((v) => v !== x && v !== y);
+  const [top, row, element] = [new EmitScope("  "), new EmitScope("  "), new EmitScope("    ")];
+  const printer = new BodyPrinter(
+    kernel,
+    { top, row, element },
+    new Set([x.name, y.name]),
+    new Set(others.map((v) => v.name)),
+    "0",
+  );
+  loads.forEach((load, k) => {
+    printer.tiles.set(load.id, { name: `q${k}`, index: `xi * ${pitch(edge, bytesOf(load.dtype))} + yi` });
+  });
+  const values = kernel.stores.map((s) => printer.value(s.value));
+  const tilesX = Math.ceil(x.size / edge);
+  const tilesY = Math.ceil(y.size / edge);
+  const inside = [
+    ...(x.size % edge === 0 ? [] : [`${x.name} < ${x.size}`]),
+    ...(y.size % edge === 0 ? [] : [`${y.name} < ${y.size}`]),
+  ].join(" && ");
+  const loop = (fast: string, slow: string): string[] => [
+    "#pragma unroll",
+    `  for (int k = 0; k < ${(edge * edge) / threads}; k++) {`,
+    `    const int ${fast} = (k * ${threads} + (int)threadIdx.x) % ${edge}, ${slow} = (k * ${threads} + (int)threadIdx.x) / ${edge};`,
+    `    const ix ${x.name} = x0 + xi, ${y.name} = y0 + yi;`,
+  ];
+  const guarded = (lines: readonly string[]): string[] =>
+    inside === "" ? [...lines] : [`    if (${inside}) {`, ...lines, "    }"];
+  const copies = loads.map((load, k) => {
+    const raw = rawTypes[bytesOf(load.dtype)];
+    return `    s${k}[xi * ${pitch(edge, bytesOf(load.dtype))} + yi] = ((const ${raw}*)p${load.buffer})[${load.address.print()}];`;
+  });
+  const stores = kernel.stores.flatMap((s, i) => writeText(kernel, s, values[i]).map((line) => `    ${line}`));
+  const text = [
+    ...loads.map(
+      ({ dtype }, k) =>
+        `  __shared__ __align__(16) ${rawTypes[bytesOf(dtype)]} s${k}[${edge * pitch(edge, bytesOf(dtype))}];`,
+    ),
+    ...loads.map(({ dtype }, k) => `  const ${storageType[dtype]}* q${k} = (const ${storageType[dtype]}*)s${k};`),
+    ...pointers(printer).map((l) => `  ${l}`),
+    ...top.lines,
+    `  const ix x0 = (ix)bx % ${tilesX} * ${edge}, y0 = (ix)bx / ${tilesX} % ${tilesY} * ${edge};`,
+    `  const ix o = (ix)bx / ${tilesX * tilesY};`,
+    ...unpackIndex(others, "o").map((l) => `  ${l.replace("const long", "const ix")}`),
+    ...row.lines,
+    ...loop("yi", "xi"),
+    ...guarded(copies),
+    "  }",
+    "  __syncthreads();",
+    ...loop("xi", "yi"),
+    ...guarded([...element.lines, ...stores]),
+    "  }",
+  ].join("\n");
+  return { text, n: 0, blocks: numel(others.map((v) => v.size)) * tilesX * tilesY, threads };
+}

@@ -1,0 +1,110 @@
+// Running sums and argsort on the emulated GPU: every dtype, lengths around the sizes of rounds, segments and tiles, NaN and
+// ties. Oracles are loops in plain JavaScript.
+import assert from "node:assert/strict";
+import { before, test } from "node:test";
+import * as weft from "../../../index.js";
+import { device, prepareEmulator, skip } from "./testkit.js";
+
+before(prepareEmulator);
+
+/** Whole numbers, so that sums are exact in every dtype. */
+const whole = (n: number, seed: number, most: number): number[] =>
+  Array.from({ length: n }, (_, i) => Math.floor(Math.abs(Math.sin(i * 12.9898 + seed) * 43758.5453) % most));
+
+const values = (t: weft.Tensor): number[] => Array.from(t.cast("float64").dataSync() as Float64Array);
+
+test("running sums along every axis, forward and in reverse", { skip }, () => {
+  weft.setDevice(device());
+  const shapes: [number[], number][] = [
+    [[1], 0],
+    [[0], 0],
+    [[5, 0], 0],
+    [[2047], 0],
+    [[2049], 0],
+    [[40007], 0],
+    [[3, 4099], 1],
+    [[300, 7], 1],
+    [[131, 5], 0],
+    [[2, 97, 3], 1],
+    [[1, 3000, 2], 1],
+  ];
+  for (const [shape, axis] of shapes) {
+    const n = shape.reduce((a, b) => a * b, 1);
+    const x = whole(n, 1, 7);
+    const inner = shape.slice(axis + 1).reduce((a, b) => a * b, 1);
+    for (const reverse of [false, true]) {
+      const t = weft.tensor(Float32Array.from(x), { shape });
+      const got = values(reverse ? weft.flip(weft.cumsum(weft.flip(t, axis), axis), axis) : weft.cumsum(t, axis));
+      const want = [...x];
+      const length = shape[axis];
+      for (let start = 0; start < n; start++) {
+        if (Math.floor(start / inner) % Math.max(1, length) !== 0) continue;
+        for (let s = 1; s < length; s++) {
+          const at = start + (reverse ? length - 1 - s : s) * inner;
+          want[at] += want[at + (reverse ? inner : -inner)];
+        }
+      }
+      assert.deepEqual(got, want, `${shape} along ${axis}${reverse ? ", reversed" : ""}`);
+    }
+  }
+});
+
+test("running sums in every dtype", { skip }, () => {
+  weft.setDevice(device());
+  for (const dtype of ["uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"] as const) {
+    const x = whole(700, 3, 2).map((v, i) => (i % 20 === 0 ? v : 0));
+    let sum = 0;
+    const want = x.map((v) => (sum += v));
+    assert.deepEqual(values(weft.cumsum(weft.tensor(x, { dtype: "float64" }).cast(dtype), 0)), want, dtype);
+  }
+  const z = weft.complex(weft.tensor(whole(50, 1, 5)), weft.tensor(whole(50, 2, 5)));
+  const scanned = weft.cumsum(z, 0);
+  assert.deepEqual(values(weft.imag(scanned)), values(weft.cumsum(weft.tensor(whole(50, 2, 5)), 0)));
+});
+
+/** Stable order with NaN last (first if descending) and equal zeros. */
+function order(x: readonly number[], descending: boolean): number[] {
+  const key = (v: number): number => (Number.isNaN(v) ? Number.POSITIVE_INFINITY : v);
+  const rank = (v: number): number => (Number.isNaN(v) ? 1 : 0);
+  return x
+    .map((_, i) => i)
+    .sort((a, b) => {
+      const by = rank(x[a]) - rank(x[b]) || (key(x[a]) === key(x[b]) ? 0 : key(x[a]) - key(x[b]));
+      return (descending ? -by : by) || a - b;
+    });
+}
+
+const special = [Number.NaN, 0, -0, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 1.5, -1.5, Number.NaN, 0];
+
+test("argsort of rows in one block: ties, NaN, zeros and infinities", { skip }, () => {
+  weft.setDevice(device());
+  for (const n of [1, 2, 31, 33, 257, 1000, 2100]) {
+    const x = whole(2 * n, n, 40).map((v, i) => (i % 11 === 0 ? special[(i / 11) % special.length] : v - 20));
+    const t = weft.tensor(Float32Array.from(x), { shape: [2, n] });
+    for (const descending of [false, true]) {
+      const want = [0, 1].flatMap((r) => order(x.slice(r * n, (r + 1) * n), descending));
+      assert.deepEqual(values(weft.argsort(t, -1, { descending })), want, `${n}, ${descending}`);
+    }
+  }
+  assert.deepEqual(weft.argsort(weft.zeros([3, 0]), -1).shape, [3, 0]);
+});
+
+test("argsort in every dtype", { skip }, () => {
+  weft.setDevice(device());
+  for (const dtype of ["bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"] as const) {
+    const x = whole(130, 5, dtype === "bool" ? 2 : 90).map((v) => (dtype === "bool" || dtype === "uint8" ? v : v - 45));
+    const t = weft.tensor(x, { dtype: "float64" }).cast(dtype);
+    assert.deepEqual(values(weft.argsort(t, -1)), order(x, false), dtype);
+  }
+});
+
+test("argsort of rows that need passes over memory", { skip }, () => {
+  weft.setDevice(device());
+  const n = 8200;
+  const x = whole(2 * n, 9, 500).map((v, i) => (i % 1013 === 0 ? Number.NaN : v - 250));
+  const want = [0, 1].flatMap((r) => order(x.slice(r * n, (r + 1) * n), true));
+  const t = weft.tensor(Float32Array.from(x), { shape: [2, n] });
+  assert.deepEqual(values(weft.argsort(t, -1, { descending: true })), want);
+  const wide = whole(4100, 2, 300).map((v) => v - 150);
+  assert.deepEqual(values(weft.argsort(weft.tensor(wide, { dtype: "float64" }), -1)), order(wide, false));
+});

@@ -1,0 +1,154 @@
+// How running sums and argsort are launched: the kernels of native/scan.ts and native/radix.ts in order, and the memory that they
+// work in.
+import { bytesOf, type DType, isComplex, isHalf, isOp, type Node, numel } from "../../graph/index.js";
+
+/** What the launches need of a program in progress. */
+export interface LibraryCalls {
+  launch(name: string, blocks: number, threads: number, args: readonly number[], sharedBytes?: number): void;
+  zero(address: number, bytes: number): void;
+  multiprocessors: number;
+}
+
+const aligned = (bytes: number): number => Math.ceil(bytes / 256) * 256;
+
+/** Threads of the scan kernels (W_SCAN_THREADS). */
+const scanThreads = 256;
+/** Threads that keep the memory of a large GPU busy. */
+const busyThreads = 132 * 2048;
+/** Shorter segments cost more in their sums than they gain. */
+const minSegment = 32;
+
+interface ScanShape {
+  lines: number;
+  n: number;
+  inner: number;
+  /** Pieces of a line, and elements per piece. */
+  segments: number;
+  length: number;
+  /** Bytes of an element, and of a sum. */
+  bytes: number;
+  sumBytes: number;
+}
+
+/** Bytes of the number that sums are held in: float for halves, double for floats. */
+const sumBytesOf = (dtype: DType): number => {
+  const part = bytesOf(dtype) / (isComplex(dtype) ? 2 : 1);
+  return isHalf(dtype) ? 4 : dtype === "float32" || dtype === "complex64" ? 8 : part;
+};
+
+function scanShape(node: Node<"cumsum">): ScanShape {
+  const { shape, dtype } = node.inputs[0];
+  const { axis } = node.attrs;
+  const parts = isComplex(dtype) ? 2 : 1;
+  const [outer, n, inner] = [numel(shape.slice(0, axis)), shape[axis], numel(shape.slice(axis + 1)) * parts];
+  const lines = outer * inner;
+  const bytes = bytesOf(dtype) / parts;
+  // Contiguous lines: a block per segment, rounds of two vectors per thread. Others: a thread per segment.
+  const round = inner === 1 ? scanThreads * Math.min(16, 32 / bytes) : minSegment;
+  const wanted = inner === 1 ? busyThreads / scanThreads / Math.max(1, lines) : busyThreads / Math.max(1, lines);
+  const rounds = Math.ceil(n / round);
+  const segments = Math.max(1, Math.min(rounds, Math.floor(wanted)));
+  const length = Math.ceil(rounds / segments) * round;
+  return { lines, n, inner, segments: Math.ceil(n / length), length, bytes, sumBytes: sumBytesOf(dtype) };
+}
+
+export function launchScan(
+  node: Node<"cumsum">,
+  type: string,
+  { x, out, workspace }: { x: number; out: number; workspace: number },
+  calls: LibraryCalls,
+): void {
+  const { lines, n, inner, segments, length, bytes } = scanShape(node);
+  const reverse = Number(node.attrs.reverse);
+  const sums = segments > 1 ? workspace : 0;
+  if (inner === 1) {
+    const wide = Number((n * bytes) % 16 === 0 && x % 16 === 0 && out % 16 === 0);
+    const blocks = lines * segments;
+    if (segments > 1)
+      calls.launch(`w_scan_sums_${type}`, blocks, scanThreads, [x, sums, n, segments, length, reverse, wide]);
+    calls.launch(`w_scan_lines_${type}`, blocks, scanThreads, [x, out, sums, n, segments, length, reverse, wide]);
+    return;
+  }
+  const blocks = Math.ceil((lines * segments) / scanThreads);
+  const shape = [lines, n, inner, segments, length, reverse];
+  if (segments > 1) calls.launch(`w_scan_column_sums_${type}`, blocks, scanThreads, [x, sums, ...shape]);
+  calls.launch(`w_scan_columns_${type}`, blocks, scanThreads, [x, out, sums, ...shape]);
+}
+
+/** Threads of a block in passes over memory, digits of a pass (W_DIGITS), and elements per thread (W_SORT_ITEMS). */
+const sortThreads = 512;
+const digits = 256;
+const sortItems = 8;
+
+/** Bytes of a key. */
+const keyBytes = (dtype: DType): number => (dtype === "bool" ? 1 : bytesOf(dtype));
+/** Elements of a row that one block sorts in 48 KiB of shared memory. */
+const maxRow = (bytes: number): number => sortItems * (bytes === 8 ? 512 : 1024);
+/** Shared memory of counts and starts. */
+const rankBytes = (threads: number): number => (threads / 32) * digits * 2 + digits * 4;
+
+interface SortShape {
+  rows: number;
+  n: number;
+  bytes: number;
+  tiles: number;
+  /** Elements per tile. */
+  length: number;
+}
+
+function sortShape(node: Node<"argsort">): SortShape {
+  const n = node.shape[node.shape.length - 1];
+  const length = sortThreads * sortItems;
+  const bytes = keyBytes(node.inputs[0].dtype);
+  return { rows: numel(node.shape.slice(0, -1)), n, bytes, tiles: Math.ceil(n / length), length };
+}
+
+const fitsBlock = ({ n, bytes }: SortShape): boolean => n <= maxRow(bytes);
+
+export function launchSort(
+  node: Node<"argsort">,
+  type: string,
+  { x, out, workspace }: { x: number; out: number; workspace: number },
+  calls: LibraryCalls,
+): void {
+  const shape = sortShape(node);
+  const { rows, n, bytes, tiles, length } = shape;
+  const descending = Number(node.attrs.descending);
+  if (fitsBlock(shape)) {
+    const threads = Math.max(32, Math.ceil(n / sortItems / 32) * 32);
+    const shared = Math.max(rankBytes(threads), n * (bytes + 2));
+    calls.launch(`w_sort_rows_${type}`, rows, threads, [x, out, n, descending], shared);
+    return;
+  }
+  const passes = bytes;
+  const total = rows * n;
+  const counts = workspace;
+  const places = counts + aligned(rows * digits * tiles * 4);
+  const keys = [places + aligned(total * 4), places + aligned(total * 4) + aligned(total * bytes)];
+  // Places go to and fro between the result and the workspace, and must end in the result.
+  const ends = (pass: number): number => ((passes - pass) % 2 === 0 ? out : places);
+  const shared = rankBytes(sortThreads) + length * (bytes + 4);
+  for (let pass = 0; pass < passes; pass++) {
+    const shift = 8 * pass;
+    const from = pass === 0 ? 0 : keys[pass % 2];
+    const to = pass === passes - 1 ? 0 : keys[(pass + 1) % 2];
+    const how = [n, tiles, length, shift, descending];
+    calls.launch(`w_sort_count_${type}`, rows * tiles, sortThreads, [x, from, counts, ...how]);
+    calls.launch("w_sort_starts", rows, 1024, [counts, digits * tiles]);
+    const moves = [x, from, ends(pass), to, ends(pass + 1), counts, ...how];
+    calls.launch(`w_sort_move_${type}`, rows * tiles, sortThreads, moves, shared);
+  }
+}
+
+/** Bytes of scratch memory of a running sum or argsort. */
+export function scanSortWorkspace(node: Node): number {
+  if (isOp(node, "cumsum")) {
+    const { lines, segments, sumBytes } = scanShape(node);
+    return segments > 1 ? aligned(lines * segments * sumBytes) : 0;
+  }
+  if (!isOp(node, "argsort")) return 0;
+  const shape = sortShape(node);
+  if (fitsBlock(shape)) return 0;
+  const total = shape.rows * shape.n;
+  return aligned(shape.rows * digits * shape.tiles * 4) + aligned(total * 4) + 2 * aligned(total * shape.bytes);
+}
