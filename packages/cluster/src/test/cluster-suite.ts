@@ -56,7 +56,7 @@ export interface SuiteReport {
   seconds: number;
 }
 
-/** Operands up to this size are sent to all group members at once (native/shm.ts). */
+/** Operands up to this size are sent to all group members at once (native/shm.h). */
 const payloadBytes = 32768;
 
 export type JobKind = "following" | "random" | "gradient";
