@@ -30,9 +30,7 @@ const toLast = (x: Node): Node => build.moveAxis(x, 1, x.shape.length - 1);
 /** Zeros before and after the spatial axes; negative amounts cut rows off. */
 function padSpatial(x: Node, first: number, low: readonly number[], high: readonly number[]): Node {
   const spatial = (values: readonly number[], rest: (axis: number) => number): number[] =>
-    x.shape.map((_, axis) =>
-      axis < first || axis >= first + values.length ? rest(axis) : values[axis - first],
-    );
+    x.shape.map((_, axis) => (axis < first || axis >= first + values.length ? rest(axis) : values[axis - first]));
   const cut = build.slice(
     x,
     spatial(

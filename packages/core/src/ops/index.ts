@@ -3,8 +3,8 @@ export { batchRules } from "./batch.js";
 export { type BatchContext, type Batched, withBatch } from "./batch-operand.js";
 export * as build from "./build.js";
 export { make } from "./build.js";
-export { convRoles } from "./conv.js";
 export * as composed from "./composed.js";
+export { convRoles } from "./conv.js";
 export { decodeFunction } from "./decode.js";
 export {
   bodyDimensions,

@@ -24,18 +24,21 @@ static inline void TYPED(row)(const wc_shape* s, T* x, T* panel, long from, long
   high = high < low ? low : high > to ? to : high;
   const long stride = s->stride[2], offset = s->dilation[2] * tap - s->low[2];
   if (back) {
-    if (stride == 1) for (long j = low; j < high; j++) x[j + offset] += panel[j - from];
-    else for (long j = low; j < high; j++) x[j * stride + offset] += panel[j - from];
+    if (stride == 1)
+      for (long j = low; j < high; j++) x[j + offset] += panel[j - from];
+    else
+      for (long j = low; j < high; j++) x[j * stride + offset] += panel[j - from];
     return;
   }
   for (long j = from; j < low; j++) panel[j - from] = 0;
   if (stride == 1) memcpy(panel + low - from, x + low + offset, (high - low) * sizeof(T));
-  else for (long j = low; j < high; j++) panel[j - from] = x[j * stride + offset];
+  else
+    for (long j = low; j < high; j++) panel[j - from] = x[j * stride + offset];
   for (long j = high; j < to; j++) panel[j - from] = 0;
 }
 
-static void TYPED(windows_first)(const wc_shape* s, long group, long first, long count, T* x, T* panel, int back, int axis,
-                                 long slab_low, long slab_high) {
+static void TYPED(windows_first)(const wc_shape* s, long group, long first, long count, T* x, T* panel, int back,
+                                 int axis, long slab_low, long slab_high) {
   const long positions = wc_volume(s->y), pixels = wc_volume(s->x), channels = s->c / s->groups;
   for (long done = 0; done < count;) {
     const long n = (first + done) / positions, start = (first + done) % positions;
@@ -58,7 +61,8 @@ static void TYPED(windows_first)(const wc_shape* s, long group, long first, long
               if (in && back && axis == 2) {
                 for (long q = j; q < stop; q++) {
                   const long x2 = s->stride[2] * q + s->dilation[2] * k2 - s->low[2];
-                  if (x2 >= slab_low && x2 < slab_high) image[(x0 * s->x[1] + x1) * s->x[2] + x2] += to[p - start + q - j];
+                  if (x2 >= slab_low && x2 < slab_high)
+                    image[(x0 * s->x[1] + x1) * s->x[2] + x2] += to[p - start + q - j];
                 }
               } else if (in) TYPED(row)(s, image + (x0 * s->x[1] + x1) * s->x[2], to + p - start, j, stop, k2, back);
               else if (!back) memset(to + p - start, 0, (stop - j) * sizeof(T));
@@ -69,8 +73,8 @@ static void TYPED(windows_first)(const wc_shape* s, long group, long first, long
   }
 }
 
-static void TYPED(windows_last)(const wc_shape* s, long group, long first, long count, T* x, T* panel, int back, int axis,
-                                long slab_low, long slab_high) {
+static void TYPED(windows_last)(const wc_shape* s, long group, long first, long count, T* x, T* panel, int back,
+                                int axis, long slab_low, long slab_high) {
   const long positions = wc_volume(s->y), pixels = wc_volume(s->x), channels = s->c / s->groups;
   /* Neighboring taps of one row lie side by side in x where no group and no dilation separates them. */
   const int joined = s->groups == 1 && s->dilation[2] == 1 && !back;
@@ -111,18 +115,21 @@ static void TYPED(windows_last)(const wc_shape* s, long group, long first, long 
 /* Copies windows of positions [first, first + count), counted over the batch, from x to a panel, or adds them back. Adding leaves out
    what is not in the slab of rows along the first axis that has any. */
 void TYPED(wc_windows)(const wc_shape* s, long group, long first, long count, void* x, void* panel, int back,
-                           long slab_low, long slab_high) {
+                       long slab_low, long slab_high) {
   int axis = 0;
   while (axis < 2 && s->x[axis] == 1 && s->y[axis] == 1) axis++;
   if (back && slab_low == 0 && slab_high == s->x[axis]) axis = 0, slab_low = 0, slab_high = s->x[0];
-  (s->last ? TYPED(windows_last) : TYPED(windows_first))(s, group, first, count, x, panel, back, axis, slab_low, slab_high);
+  (s->last ? TYPED(windows_last) : TYPED(windows_first))(s, group, first, count, x, panel, back, axis, slab_low,
+                                                         slab_high);
 }
 
 /* One channel in, one out, channels first. a and b are the operands of the kind; x, w and y its three tensors. */
 static void TYPED(plane)(const wc_shape* s, T* x, T* w, T* y) {
   const long pixels = wc_volume(s->x), positions = wc_volume(s->y);
-  if (s->kind == 0) for (long p = 0; p < positions; p++) y[p] = 0;
-  if (s->kind == 1) for (long p = 0; p < pixels; p++) x[p] = 0;
+  if (s->kind == 0)
+    for (long p = 0; p < positions; p++) y[p] = 0;
+  if (s->kind == 1)
+    for (long p = 0; p < pixels; p++) x[p] = 0;
   for (long k = 0; k < wc_volume(s->k); k++) {
     const long k2 = k % s->k[2], k1 = k / s->k[2] % s->k[1], k0 = k / s->k[2] / s->k[1];
     long l0, h0, l1, h1, l2, h2;
@@ -139,15 +146,21 @@ static void TYPED(plane)(const wc_shape* s, T* x, T* w, T* y) {
         T* restrict from = x + (x0 * s->x[1] + x1) * s->x[2] + offset;
         T* restrict to = y + (i0 * s->y[1] + i1) * s->y[2];
         if (s->kind == 0) {
-          if (stride == 1) for (long j = l2; j < h2; j++) to[j] += tap * from[j];
-          else for (long j = l2; j < h2; j++) to[j] += tap * from[j * stride];
+          if (stride == 1)
+            for (long j = l2; j < h2; j++) to[j] += tap * from[j];
+          else
+            for (long j = l2; j < h2; j++) to[j] += tap * from[j * stride];
         } else if (s->kind == 1) {
-          if (stride == 1) for (long j = l2; j < h2; j++) from[j] += tap * to[j];
-          else for (long j = l2; j < h2; j++) from[j * stride] += tap * to[j];
+          if (stride == 1)
+            for (long j = l2; j < h2; j++) from[j] += tap * to[j];
+          else
+            for (long j = l2; j < h2; j++) from[j * stride] += tap * to[j];
         } else {
           T part = 0;
-          if (stride == 1) for (long j = l2; j < h2; j++) part += to[j] * from[j];
-          else for (long j = l2; j < h2; j++) part += to[j] * from[j * stride];
+          if (stride == 1)
+            for (long j = l2; j < h2; j++) part += to[j] * from[j];
+          else
+            for (long j = l2; j < h2; j++) part += to[j] * from[j * stride];
           sum += part;
         }
       }
@@ -176,9 +189,12 @@ static void TYPED(pixels)(const wc_shape* s, T* x, T* w, T* y, long n, long low,
             if (x2 < 0 || x2 >= s->x[2]) continue;
             T* restrict from = image + (line * s->x[2] + x2) * c;
             T* restrict taps = w + ((k0 * s->k[1] + k1) * s->k[2] + k2) * c;
-            if (s->kind == 0) for (long i = c_low; i < c_high; i++) to[i] += taps[i] * from[i];
-            else if (s->kind == 1) for (long i = c_low; i < c_high; i++) from[i] += taps[i] * to[i];
-            else for (long i = c_low; i < c_high; i++) taps[i] += to[i] * from[i];
+            if (s->kind == 0)
+              for (long i = c_low; i < c_high; i++) to[i] += taps[i] * from[i];
+            else if (s->kind == 1)
+              for (long i = c_low; i < c_high; i++) from[i] += taps[i] * to[i];
+            else
+              for (long i = c_low; i < c_high; i++) taps[i] += to[i] * from[i];
           }
         }
       }
@@ -205,11 +221,16 @@ int TYPED(wc_depthwise)(const wc_shape* s, const void* a, const void* b, void* o
   T* turned = malloc(taps * c * sizeof(T));
   if (!turned) return 1;
   if (s->kind == 2) memset(turned, 0, taps * c * sizeof(T));
-  else for (long i = 0; i < c; i++) for (long k = 0; k < taps; k++) turned[k * c + i] = w[i * taps + k];
+  else
+    for (long i = 0; i < c; i++)
+      for (long k = 0; k < taps; k++) turned[k * c + i] = w[i * taps + k];
   if (s->kind == 0) memset(y, 0, s->n * positions * c * sizeof(T));
   if (s->kind == 1) memset(x, 0, s->n * pixels * c * sizeof(T));
   const long rows = s->kind == 1 ? s->x[0] * s->x[1] : s->y[0] * s->y[1];
-  const long pieces = s->kind == 2 ? (c < threads ? c : threads) : s->n >= threads ? 1 : rows < threads ? rows : threads;
+  const long pieces = s->kind == 2      ? (c < threads ? c : threads)
+                      : s->n >= threads ? 1
+                      : rows < threads  ? rows
+                                        : threads;
 #pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
   for (long item = 0; item < (s->kind == 2 ? pieces : s->n * pieces); item++) {
     const long piece = item % pieces;
@@ -218,7 +239,9 @@ int TYPED(wc_depthwise)(const wc_shape* s, const void* a, const void* b, void* o
         TYPED(pixels)(s, x, turned, y, n, 0, rows, c * piece / pieces, c * (piece + 1) / pieces);
     else TYPED(pixels)(s, x, turned, y, item / pieces, rows * piece / pieces, rows * (piece + 1) / pieces, 0, c);
   }
-  if (s->kind == 2) for (long i = 0; i < c; i++) for (long k = 0; k < taps; k++) w[i * taps + k] = turned[k * c + i];
+  if (s->kind == 2)
+    for (long i = 0; i < c; i++)
+      for (long k = 0; k < taps; k++) w[i * taps + k] = turned[k * c + i];
   free(turned);
   return 0;
 }

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gemm.h"
+#include "abi.h"
+#include "blas.h"
 #include "conv.h"
 
 /* Bytes of a panel of windows: a share of the second-level cache. */
@@ -20,8 +21,8 @@ static wc_run_depthwise* const depthwise[4] = {wc_depthwise_s, wc_depthwise_d, w
 static const long sizes[4] = {4, 8, 8, 16};
 
 /* Row-major c = a b, or c += a b, on the calling thread. */
-static void multiply(int dtype, long m, long n, long k, const char* a, long ars, long acs, const char* b, long brs, long bcs,
-                     char* c, long crs, int accumulate) {
+static void multiply(int dtype, long m, long n, long k, const char* a, long ars, long acs, const char* b, long brs,
+                     long bcs, char* c, long crs, int accumulate) {
   one_gemm(dtype, m, n, k, a, ars, acs, 0, b, brs, bcs, 0, c, crs, accumulate);
 }
 
@@ -57,9 +58,7 @@ static int forward(const wc_shape* s, const char* x, const char* w, char* y, int
   const int spans = !s->last && !direct && panel >= positions && positions > 1 && s->n > 1;
   const long images = spans ? most(1, panel / positions) : 1;
   const long per_image = s->last || spans ? 0 : (positions + panel - 1) / panel;
-  const long panels = s->last ? (total + panel - 1) / panel
-                      : spans ? (s->n + images - 1) / images
-                              : s->n * per_image;
+  const long panels = s->last ? (total + panel - 1) / panel : spans ? (s->n + images - 1) / images : s->n * per_image;
   const long widest = spans ? images * positions : panel;
   int failed = 0;
 #pragma omp parallel num_threads(threads) if (threads > 1) reduction(| : failed)
@@ -83,7 +82,7 @@ static int forward(const wc_shape* s, const char* x, const char* w, char* y, int
         const char* left = direct ? x + (first * s->c + g * per_in) * size : columns;
         if (!direct) movers[s->dtype](s, g, first, count, (void*)x, columns, 0, 0, 0);
         multiply(s->dtype, count, per_out, s->window, left, direct ? s->c : s->window, 1, filters, 1, s->window,
-                y + (first * s->o + g * per_out) * size, s->o, 0);
+                 y + (first * s->o + g * per_out) * size, s->o, 0);
         continue;
       }
       const long n = first / positions, within = first % positions;
@@ -91,11 +90,12 @@ static int forward(const wc_shape* s, const char* x, const char* w, char* y, int
       if (!direct) movers[s->dtype](s, g, first, count, (void*)x, columns, 0, 0, 0);
       char* out = y + ((n * s->o + g * per_out) * positions + within) * size;
       multiply(s->dtype, per_out, count, s->window, filters, s->window, 1, right, direct ? positions : count, 1,
-              spans ? joined : out, spans ? count : positions, 0);
+               spans ? joined : out, spans ? count : positions, 0);
       if (spans)
         for (long i = 0; i < count / positions; i++)
           for (long o = 0; o < per_out; o++)
-            memcpy(out + (i * s->o + o) * positions * size, joined + (o * count + i * positions) * size, positions * size);
+            memcpy(out + (i * s->o + o) * positions * size, joined + (o * count + i * positions) * size,
+                   positions * size);
     }
     free(columns);
     free(joined);
@@ -138,12 +138,12 @@ static int input(const wc_shape* s, const char* y, const char* w, char* x, int t
           const char* left = y + ((n * positions + p) * s->o + g * per_out) * size;
           char* out = direct ? x + ((n * pixels + p) * s->c + g * per_in) * size : columns;
           multiply(s->dtype, count, s->window, per_out, left, s->o, 1, filters, s->window, 1, out,
-                  direct ? s->c : s->window, 0);
+                   direct ? s->c : s->window, 0);
         } else {
           const char* right = y + ((n * s->o + g * per_out) * positions + p) * size;
           char* out = direct ? x + ((n * s->c + g * per_in) * pixels + p) * size : columns;
           multiply(s->dtype, s->window, count, per_out, filters, 1, s->window, right, positions, 1, out,
-                  direct ? pixels : count, 0);
+                   direct ? pixels : count, 0);
         }
         if (!direct) movers[s->dtype](s, g, n * positions + p, count, x, columns, 1, low, high);
       }
@@ -180,13 +180,13 @@ static int weight(const wc_shape* s, const char* x, const char* y, char* w, int 
         if (s->last) {
           const char* left = y + ((n * positions + p) * s->o + g * per_out) * size;
           const char* right = direct ? x + ((n * positions + p) * s->c + g * per_in) * size : columns;
-          multiply(s->dtype, per_out, s->window, count, left, 1, s->o, right, direct ? s->c : s->window, 1, out, s->window,
-                  at > begin);
+          multiply(s->dtype, per_out, s->window, count, left, 1, s->o, right, direct ? s->c : s->window, 1, out,
+                   s->window, at > begin);
         } else {
           const char* left = y + ((n * s->o + g * per_out) * positions + p) * size;
           const char* right = direct ? x + ((n * s->c + g * per_in) * positions + p) * size : columns;
           multiply(s->dtype, per_out, s->window, count, left, positions, 1, right, 1, direct ? positions : count, out,
-                  s->window, at > begin);
+                   s->window, at > begin);
         }
       }
     free(columns);
@@ -208,9 +208,11 @@ static int weight(const wc_shape* s, const char* x, const char* y, char* w, int 
   return failed;
 }
 
+static weft_runtime* runtime;
+
 /* d: kind (0 forward, 1 input, 2 weight), dtype (0 to 3), channels last, batch, channels of x, channels of y, groups, then x, kernel,
    y, stride, dilation and low, three numbers each. Not 0: no memory. */
-int wc_conv(const int64_t* d, const void* a, const void* b, void* out, int threads) {
+static int conv(const int64_t* d, const void* a, const void* b, void* out, int threads) {
   wc_shape s = {.dtype = (int)d[1], .last = (int)d[2], .n = d[3], .c = d[4], .o = d[5], .groups = d[6]};
   for (int i = 0; i < 3; i++) {
     s.x[i] = d[7 + i], s.k[i] = d[10 + i], s.y[i] = d[13 + i];
@@ -220,7 +222,17 @@ int wc_conv(const int64_t* d, const void* a, const void* b, void* out, int threa
   s.window = s.c / s.groups * wc_volume(s.k);
   const double work = 2.0 * s.n * wc_volume(s.y) * (s.o / s.groups) * s.window * s.groups * (s.dtype > 1 ? 4 : 1);
   if (work < 2e5) threads = 1;
+  /* Products inside parallel regions run on one thread by themselves. */
+  if (threads == 1) runtime->use_blas_threads(1);
   if (s.c == s.groups && s.o == s.groups) return depthwise[s.dtype](&s, a, b, out, threads);
   if (s.kind == 0) return forward(&s, a, b, out, threads);
   return s.kind == 1 ? input(&s, a, b, out, threads) : weight(&s, a, b, out, threads);
+}
+
+weft_extension weft_extend;
+void weft_extend(weft_runtime* table, const char* blas, int threads) {
+  (void)threads;
+  load_blas(blas);
+  runtime = table;
+  table->conv = conv;
 }
