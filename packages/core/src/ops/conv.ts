@@ -2,7 +2,7 @@
 // transposes, so that gradients of any order stay among them.
 import { type ConvKind, type Node, type OpAttrs, range, type Shape } from "../graph/index.js";
 import { type BatchContext, withBatch } from "./batch-operand.js";
-import { conj, conv, moveAxis, reshape, sliceAxis } from "./build.js";
+import { conj, conv, moveAxis, reshape } from "./build.js";
 import type { DimMap, Factor, FactorRule, Factors, LocalContext } from "./factors.js";
 
 /** The tensors of the trilinear form, and those that each kind takes and gives. */
@@ -100,9 +100,11 @@ function factors(node: Node<"conv">): Factors {
 function local({ node, inputs, parts, shapes }: LocalContext<"conv">): Node {
   const { attrs } = node;
   const groups = attrs.groups > 1 ? parts[1].stop - parts[1].start : 1;
-  // Without groups there are no channels; the empty result still depends on an operand, so that no collective is removed.
-  if (groups === 0) return reshape(sliceAxis(inputs[0], 0, 0, 0), shapes[0]);
-  return conv([inputs[0], inputs[1]], { ...attrs, groups });
+  if (groups > 0) return conv([inputs[0], inputs[1]], { ...attrs, groups });
+  // Without groups there are no channels. The empty result still depends on both operands: no collective may be removed.
+  const empty = ({ shape }: Node): Shape => (attrs.channelsLast ? [...shape.slice(0, -1), 0] : shape.with(1, 0));
+  const [a, b] = inputs.map((x) => reshape(x, empty(x)));
+  return reshape(conv([a, b], { ...attrs, groups: 1 }), shapes[0]);
 }
 
 export const convRule: FactorRule<"conv"> = { factors, local };
