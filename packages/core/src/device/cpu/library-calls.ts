@@ -1,7 +1,7 @@
 // The library ops of the CPU device: each is one call through the table of the runtime library (native/abi.ts).
 
 import { isZeroBase } from "../../compile/index.js";
-import { dtypes, InternalError, type Node, numel } from "../../graph/index.js";
+import { codeOf, InternalError, type Node, numel } from "../../graph/index.js";
 import type { LibraryOp } from "../../ops/index.js";
 
 /** C expressions for the arguments of a call. */
@@ -32,12 +32,12 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
     const { shape, dtype } = node.inputs[0];
     const { axis, reverse } = node.attrs;
     const [outer, n, inner] = [numel(shape.slice(0, axis)), shape[axis], numel(shape.slice(axis + 1))];
-    return `rt->cumsum(${dtypes.indexOf(dtype)}, ${outer}, ${n}, ${inner}, ${Number(reverse)}, ${input(0)}, ${output()}, threads);`;
+    return `rt->cumsum(${codeOf(dtype)}, ${outer}, ${n}, ${inner}, ${Number(reverse)}, ${input(0)}, ${output()}, threads);`;
   },
   argsort: (node, { input, output }) => {
     const { shape, dtype } = node.inputs[0];
     const n = shape[shape.length - 1];
-    return `rt->argsort(${dtypes.indexOf(dtype)}, ${numel(shape.slice(0, -1))}, ${n}, ${Number(node.attrs.descending)}, ${input(0)}, (int32_t*)${output()}, threads);`;
+    return `rt->argsort(${codeOf(dtype)}, ${numel(shape.slice(0, -1))}, ${n}, ${Number(node.attrs.descending)}, ${input(0)}, (int32_t*)${output()}, threads);`;
   },
   scatterAdd: (node, { input, output }) => {
     const { shape, dtype } = node.inputs[0];
@@ -50,7 +50,7 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
     ];
     const count = numel(node.inputs[1].shape.slice(batch));
     const base = isZeroBase(node, node.inputs[0]) ? "NULL" : input(0);
-    return `rt->scatter_add(${dtypes.indexOf(dtype)}, ${sizes.join(", ")}, ${count}, ${base}, (const int32_t*)${input(1)}, ${input(2)}, ${output()}, threads);`;
+    return `rt->scatter_add(${codeOf(dtype)}, ${sizes.join(", ")}, ${count}, ${base}, (const int32_t*)${input(1)}, ${input(2)}, ${output()}, threads);`;
   },
   cholesky: (node, { code, input, output }) => `rt->cholesky(${code}, ${squares(node)}, ${input(0)}, ${output()});`,
   det: (node, { code, input, output }) => `rt->det(${code}, ${squares(node)}, ${input(0)}, ${output()});`,

@@ -32,6 +32,7 @@ W_INLINE uint64_t w_d_to_bits(double d) { uint64_t u; __builtin_memcpy(&u, &d, 8
     T r; __builtin_memcpy(&r, &x, sizeof(T)); return r;                                                                 \
   }
 W_SELECT(f, float, uint32_t) W_SELECT(d, double, uint64_t) W_SELECT(i, int32_t, uint32_t) W_SELECT(l, int64_t, uint64_t)
+W_SELECT(u, uint32_t, uint32_t) W_SELECT(q, uint64_t, uint64_t)
 
 /* Half types */
 #ifdef __FLT16_MANT_DIG__
