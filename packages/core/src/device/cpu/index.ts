@@ -20,8 +20,7 @@ import {
 } from "../contract.js";
 import { Lifetime } from "../executable-lru.js";
 import { arena } from "../group/index.js";
-import { linalgSource } from "./native/linalg.js";
-import { runtimeSource } from "./native/runtime.js";
+import { linalgUnits, runtimeUnits } from "./native-units.js";
 import { findOpenBlas } from "./openblas.js";
 import { writeProgram } from "./program.js";
 import { programFile, readSaved, type SavedProgram, worthSaving, writeSaved } from "./saved-program.js";
@@ -91,12 +90,6 @@ interface Runtime {
 
 let runtime: Runtime | null = null;
 let linalgLoaded = false;
-const linalgHeader = [
-  "#define _GNU_SOURCE",
-  ...["stdlib.h", "string.h", "math.h", "complex.h", "stdint.h", "dlfcn.h", "omp.h"].map(
-    (name) => `#include <${name}>`,
-  ),
-].join("\n");
 
 const usesLinalg = (plan: Schedule): boolean =>
   plan.steps.some((step) =>
@@ -110,7 +103,7 @@ const needsGroup = (plan: Schedule): boolean =>
 let active: CpuDevice | null = null;
 
 function loadRuntime(threads: number): Runtime {
-  const { lib } = load([runtimeSource], { resident: true });
+  const { lib } = load(runtimeUnits(), { resident: true });
   const init = lib.func("int wr_init(const char* path, int threads)");
   const blas = init(findOpenBlas(), threads) as number;
   return {
@@ -299,7 +292,7 @@ export class CpuDevice implements Device {
   /** Loads the linear algebra library, once per process. */
   #needLinalg(): void {
     if (linalgLoaded) return;
-    const { path } = sharedObject([`${linalgHeader}\n${linalgSource}`], { resident: true });
+    const { path } = sharedObject(linalgUnits(), { resident: true });
     if (this.#runtime.loadLinalg(path, this.blas === "none" ? null : findOpenBlas(), this.threads) !== 0) {
       discard(path);
       throw new WeftError("cpu: the linear algebra library could not be loaded; the next call compiles it again");

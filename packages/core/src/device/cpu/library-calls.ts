@@ -1,4 +1,4 @@
-// The library ops of the CPU device: each is one call through the table of the runtime library (native/abi.ts).
+// The library ops of the CPU device: each is one call through the table of the runtime library (native/abi.h).
 
 import { isZeroBase } from "../../compile/index.js";
 import { codeOf, InternalError, type Node, numel } from "../../graph/index.js";

@@ -34,9 +34,8 @@ import {
 } from "../../graph/index.js";
 import type { KernelInfo } from "../contract.js";
 import { bytesReceived, describe, membersOf } from "../group/descriptor.js";
+import { nativeSource } from "../native-source.js";
 import { libraryCall } from "./library-calls.js";
-import { abiSource } from "./native/abi.js";
-import { preludeSource } from "./native/prelude.js";
 
 export interface ProgramText {
   /** Translation units, compiled in parallel. */
@@ -46,22 +45,6 @@ export interface ProgramText {
 
 /** Matrix dtypes as the library numbers them. */
 const matrixCode: Partial<Record<DType, number>> = { float32: 0, float64: 1, complex64: 2, complex128: 3 };
-
-const commonSource = `${preludeSource}\n${abiSource}
-#define W_RUN(fn, from, count, grain, ...) do { void* const p_[] = {__VA_ARGS__}; w_share(fn, p_, from, count, grain, threads); } while (0)
-typedef void (*w_kernel)(void* const* p, long lo, long hi);
-static inline void w_share(w_kernel fn, void* const* p, long from, long count, long grain, int threads) {
-  long most = count / (grain > 0 ? grain : 1);
-  int team = most < threads ? (int)most : threads;
-  if (team <= 1) { fn(p, from, from + count); return; }
-#pragma omp parallel num_threads(team)
-  {
-    long id = omp_get_thread_num(), n = omp_get_num_threads();
-    fn(p, from + count * id / n, from + count * (id + 1) / n);
-  }
-}
-static inline double w_now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }
-`;
 
 class ProgramWriter {
   readonly #functions = new Map<string, string>();
@@ -438,7 +421,7 @@ class ProgramWriter {
       const definitions = mine
         .map(({ name, text }) => `__attribute__((visibility("hidden"))) void ${name}${text}`)
         .join("\n\n");
-      units.push(`${commonSource}\n${declarations}\n${definitions}\n${i === 0 ? main : ""}`);
+      units.push(`${nativeSource("cpu/native/program.h")}\n${declarations}\n${definitions}\n${i === 0 ? main : ""}`);
     }
     return units;
   }

@@ -26,14 +26,25 @@ export interface SavedProgram {
 export const worthSaving = 12;
 
 /** The layers whose code determines the generated programs. */
-const layers = ["graph", "ops", "transform", "cost", "shard", "compile", "device", "device/cpu", "device/cpu/native"];
+const layers = [
+  "graph",
+  "ops",
+  "transform",
+  "cost",
+  "shard",
+  "compile",
+  "device",
+  "device/native",
+  "device/cpu",
+  "device/cpu/native",
+];
 
 /** Changes with every build of this package: names, sizes and times of its files. */
 export function engineIdentity(root = fileURLToPath(new URL("../..", import.meta.url))): string {
   const hash = createHash("sha256");
   for (const layer of layers)
     for (const name of readdirSync(join(root, layer)).sort()) {
-      if (!name.endsWith(".js") || name.endsWith(".test.js")) continue;
+      if (!/\.(js|c|h)$/.test(name) || name.endsWith(".test.js")) continue;
       const { size, mtimeMs } = statSync(join(root, layer, name));
       hash.update(`${layer}/${name} ${size} ${mtimeMs}\n`);
     }
