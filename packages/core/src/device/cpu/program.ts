@@ -39,18 +39,7 @@ export interface ProgramText {
 const matrixCode: Partial<Record<DType, number>> = { float32: 0, float64: 1, complex64: 2, complex128: 3 };
 
 const commonSource = `${preludeSource}\n${abiSource}
-#define W_RUN(fn, from, count, grain, ...) do { void* const p_[] = {__VA_ARGS__}; w_share(fn, p_, from, count, grain, threads); } while (0)
-typedef void (*w_kernel)(void* const* p, long lo, long hi);
-static inline void w_share(w_kernel fn, void* const* p, long from, long count, long grain, int threads) {
-  long most = count / (grain > 0 ? grain : 1);
-  int team = most < threads ? (int)most : threads;
-  if (team <= 1) { fn(p, from, from + count); return; }
-#pragma omp parallel num_threads(team)
-  {
-    long id = omp_get_thread_num(), n = omp_get_num_threads();
-    fn(p, from + count * id / n, from + count * (id + 1) / n);
-  }
-}
+#define W_RUN(fn, from, count, grain, ...) do { void* const p_[] = {__VA_ARGS__}; rt->share(fn, p_, from, count, grain, threads); } while (0)
 static inline double w_now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }
 `;
 
@@ -411,13 +400,19 @@ class ProgramWriter {
     const main = [
       ...[...this.#constants].map(([text, name]) => `static const int64_t ${name}[] = ${text};`),
       ...this.#bodies,
-      `int weft_run(const double* a, const weft_runtime* rt, int threads, double* times) {`,
+      `static int program(const double* a, const weft_runtime* rt, int threads, double* times) {`,
       `  void* b[${pointers + 1}];`,
       `  for (int i = 0; i < ${pointers + 1}; i++) b[i] = (void*)(uintptr_t)a[i];`,
       `  char* scratch = b[${pointers}];`,
       "  int failed = 0; double start = times ? w_now() : 0, now; (void)scratch; (void)now; (void)start; (void)failed;",
       ...steps,
       "  return 0;",
+      "}",
+      "int weft_run(const double* a, const weft_runtime* rt, int threads, double* times) {",
+      "  rt->enter(threads);",
+      "  const int failed = program(a, rt, threads, times);",
+      "  rt->leave();",
+      "  return failed;",
       "}",
     ].join("\n");
     // Two units compile in parallel; small programs do not need it.

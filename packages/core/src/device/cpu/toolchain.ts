@@ -114,9 +114,7 @@ function build(compiler: Compiler, units: readonly string[], target: string, lin
     const jobs = units.map((_, i) => `${compile(i)} & p${i}=$!`).join("\n");
     const waits = units.map((_, i) => `wait $p${i} || failed=1`).join("\n");
     const out = join(folder, "out.so");
-    const link = [compiler.command, "-shared", "-fopenmp", ...linkFlags, "-o", out, ...objects, "-lm", "-ldl"]
-      .map(quote)
-      .join(" ");
+    const link = [compiler.command, "-shared", ...linkFlags, "-o", out, ...objects, "-lm", "-ldl"].map(quote).join(" ");
     // The units of a worker that stays on one core would be compiled one after the other.
     const spread = firstCores === null ? "" : `taskset -cp ${firstCores} $$ >/dev/null 2>&1`;
     const script = `${spread}\nfailed=0\n${jobs}\n${waits}\n[ $failed = 0 ] && ${link}`;
@@ -234,12 +232,17 @@ export interface LinkOptions {
    * OpenMP runtime for others, must: idle threads of the OpenMP runtime wait inside it.
    */
   resident?: boolean;
+  /** Whether it has parallel regions of OpenMP. */
+  openmp?: boolean;
 }
 const residentFlags = ["-Wl,-z,nodelete"];
 
 /** The shared object of these C units, from the cache or from the compiler. */
-export function sharedObject(units: readonly string[], { resident = false }: LinkOptions = {}): BuiltLibrary {
-  const linkFlags = resident ? residentFlags : [];
+export function sharedObject(
+  units: readonly string[],
+  { resident = false, openmp = false }: LinkOptions = {},
+): BuiltLibrary {
+  const linkFlags = [...(resident ? residentFlags : []), ...(openmp ? ["-fopenmp"] : [])];
   const compiler = testedCompiler();
   if (compiler === null)
     throw new WeftError(

@@ -1,5 +1,6 @@
 // The table of functions that generated programs call: the one contract between them and the runtime library.
 export const abiSource = String.raw`
+typedef void (*w_kernel)(void* const* p, long lo, long hi);
 typedef struct {
   /* Row-major c = a b for every batch. Strides in elements: row and column stride of a and b, row stride of c. */
   void (*gemm)(int dtype, long m, long n, long k, const void* a, long ars, long acs, int aconj, const void* b, long brs,
@@ -20,5 +21,10 @@ typedef struct {
   int (*collective)(void* group, const int64_t* descriptor, const void* in, void* out, int phase);
   void* group;
   int (*svd)(int dtype, long batch, long m, long n, const void* a, void* u, void* s, void* vh);
+  /* Begin and end of a program: one runs at a time. */
+  void (*enter)(int threads);
+  void (*leave)(void);
+  /* A kernel over [from, from + count), divided among threads; "grain" iterations are about ten microseconds of work. */
+  void (*share)(w_kernel fn, void* const* p, long from, long count, long grain, int threads);
 } weft_runtime;
 `;

@@ -10,7 +10,6 @@ export const preludeSource = String.raw`
 #include <math.h>
 #include <complex.h>
 #include <time.h>
-#include <omp.h>
 
 #define W_INLINE static inline __attribute__((always_inline, unused))
 

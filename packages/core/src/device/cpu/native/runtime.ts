@@ -1,6 +1,7 @@
 // The runtime library of the CPU device in C: memory, copies, matrix products through OpenBLAS (or a blocked fallback),
 // and the ops that are not loops over independent elements. Compiled once per machine.
 import { abiSource } from "./abi.js";
+import { poolSource } from "./pool.js";
 import { preludeSource } from "./prelude.js";
 
 const memorySource = String.raw`
@@ -101,56 +102,85 @@ static void one_gemm(int dtype, long m, long n, long k, const char* a, long ars,
 
 static const long gemm_bytes[4] = {4, 8, 8, 16};
 
-static int blas_threads_now;
-static void use_blas_threads(int n) {
-  if (n == blas_threads_now || !blas_threads) return;
-  blas_threads(n);
-  blas_threads_now = n;
+typedef struct {
+  int dtype, aconj, bconj, rank;
+  long m, n, k, ars, acs, brs, bcs, crs, rows, columns;
+  const char *a, *b;
+  char* c;
+  const long *sizes, *as, *bs, *cs;
+} gemm_job;
+
+/* Piece "piece" of "pieces" of a length starts here; on a multiple of 16 where pieces are long, as kernels like it. */
+static long piece_start(long length, long piece, long pieces) {
+  if (piece == pieces) return length;
+  const long at = length * piece / pieces;
+  return length / pieces >= 64 ? at & ~15L : at;
+}
+
+/* Items [lo, hi): blocks of rows and columns of the products of a batch. */
+static void gemm_items(void* const* p, long lo, long hi) {
+  const gemm_job* j = p[0];
+  const long size = gemm_bytes[j->dtype], pieces = j->rows * j->columns;
+  for (long item = lo; item < hi; item++) {
+    long at = item / pieces, piece = item % pieces, ao = 0, bo = 0, co = 0;
+    for (int d = j->rank - 1; d >= 0; d--) {
+      long i = at % j->sizes[d];
+      at /= j->sizes[d];
+      ao += i * j->as[d]; bo += i * j->bs[d]; co += i * j->cs[d];
+    }
+    const long row = piece / j->columns, column = piece % j->columns;
+    const long i0 = piece_start(j->m, row, j->rows), i1 = piece_start(j->m, row + 1, j->rows);
+    const long j0 = piece_start(j->n, column, j->columns), j1 = piece_start(j->n, column + 1, j->columns);
+    one_gemm(j->dtype, i1 - i0, j1 - j0, j->k, j->a + (ao + i0 * j->ars) * size, j->ars, j->acs, j->aconj,
+             j->b + (bo + j0 * j->bcs) * size, j->brs, j->bcs, j->bconj, j->c + (co + i0 * j->crs + j0) * size, j->crs);
+  }
 }
 
 static void wr_gemm(int dtype, long m, long n, long k, const void* a, long ars, long acs, int aconj, const void* b,
                     long brs, long bcs, int bconj, void* c, long crs, int rank, const long* sizes, const long* as,
                     const long* bs, const long* cs, int threads) {
-  long batch = 1, size = gemm_bytes[dtype];
+  gemm_job job = {dtype, aconj, bconj, rank, m, n, k, ars, acs, brs, bcs, crs, 1, 1, a, b, c, sizes, as, bs, cs};
+  void* p[] = {&job};
+  long batch = 1;
   for (int i = 0; i < rank; i++) batch *= sizes[i];
-  double work = 2.0 * m * n * k * batch * (dtype > 1 ? 4 : 1);
-  int split = threads > 1 && work > 4e5;
-  /* The OpenMP build of OpenBLAS shares our threads when it is called outside a parallel region. */
-  if (batch == 1 && (!split || blas_parallel == 2)) {
-    /* Small products are faster on one thread than OpenBLAS's own choice (a second one pays from about n = 128). */
-    if (blas_parallel == 2) use_blas_threads(work < 3e6 ? 1 : threads);
-    one_gemm(dtype, m, n, k, a, ars, acs, aconj, b, brs, bcs, bconj, c, crs);
-    return;
-  }
-  /* Otherwise each thread takes whole products, or whole rows of them. */
-  long pieces = split && batch < threads ? (threads + batch - 1) / batch : 1;
-  if (pieces > m) pieces = m > 0 ? m : 1;
-  long total = batch * pieces;
-#pragma omp parallel for num_threads(threads) if (split) schedule(static)
-  for (long item = 0; item < total; item++) {
-    long at = item / pieces, piece = item % pieces, ao = 0, bo = 0, co = 0;
-    for (int d = rank - 1; d >= 0; d--) {
-      long i = at % sizes[d];
-      at /= sizes[d];
-      ao += i * as[d]; bo += i * bs[d]; co += i * cs[d];
+  const double work = 2.0 * m * n * k * batch * (dtype > 1 ? 4 : 1);
+  /* Small products are faster on one thread: a second one pays from about n = 128. */
+  if (threads < 2 || work < (batch == 1 ? 3e6 : 4e5)) { gemm_items(p, 0, batch); return; }
+  /* Each thread takes whole products, or blocks of them: of all grids the one with the least to read. */
+  if (batch < threads) {
+    const long pieces = (threads + batch - 1) / batch;
+    double least = -1;
+    for (long rows = 1; rows <= pieces; rows++) {
+      const long columns = pieces / rows;
+      if (rows * columns < pieces || rows > m || columns > n) continue;
+      const double read = (double)m * columns + (double)n * rows;
+      if (least >= 0 && read >= least) continue;
+      least = read;
+      job.rows = rows;
+      job.columns = columns;
     }
-    long from = m * piece / pieces, to = m * (piece + 1) / pieces;
-    one_gemm(dtype, to - from, n, k, (const char*)a + (ao + from * ars) * size, ars, acs, aconj, (const char*)b + bo * size,
-             brs, bcs, bconj, (char*)c + (co + from * crs) * size, crs);
   }
+  const long items = batch * job.rows * job.columns;
+  pool_run(gemm_items, p, 0, items, items < 4L * threads ? threads : 2L * threads, work / 1e6);
 }
 `;
 
 const orderSource = String.raw`
 /* dtype numbers as in graph/dtype.ts: bool, uint8, int32, int64, float16, bfloat16, float32, float64, complex64, complex128 */
+/* Iterations per grain, if one has this many elements and fewer than "least" in all are not worth threads. */
+static long grain_of(long elements, long least) { const long per = least / 4; return elements > 0 && per > elements ? per / elements : 1; }
+typedef struct { long outer, n, inner, count, flag; int dtype; const void *x, *base, *updates; const int32_t* indices; void* out; } order_job;
 #define CUMSUM(name, T, LOAD, STORE, ACC)                                                                               \
-  static void name(long outer, long n, long inner, int reverse, const T* x, T* out, int threads) {                      \
-    _Pragma("omp parallel for num_threads(threads) if (outer * n * inner > 65536)")                                     \
-    for (long o = 0; o < outer; o++)                                                                                    \
+  static void name(void* const* p, long lo, long hi) {                                                                  \
+    const order_job* j = p[0];                                                                                          \
+    const long n = j->n, inner = j->inner;                                                                              \
+    const T* x = j->x;                                                                                                  \
+    T* out = j->out;                                                                                                    \
+    for (long o = lo; o < hi; o++)                                                                                      \
       for (long i = 0; i < inner; i++) {                                                                                \
         ACC sum = 0;                                                                                                    \
         for (long s = 0; s < n; s++) {                                                                                  \
-          long at = (o * n + (reverse ? n - 1 - s : s)) * inner + i;                                                    \
+          long at = (o * n + (j->flag ? n - 1 - s : s)) * inner + i;                                                    \
           sum += LOAD(x[at]);                                                                                           \
           out[at] = STORE(sum);                                                                                         \
         }                                                                                                               \
@@ -167,17 +197,10 @@ CUMSUM(cumsum_d, double, SAME, SAME, double)
 CUMSUM(cumsum_c, float complex, SAME, SAME, double complex)
 CUMSUM(cumsum_z, double complex, SAME, SAME, double complex)
 static void wr_cumsum(int dtype, long outer, long n, long inner, int reverse, const void* x, void* out, int threads) {
-  switch (dtype) {
-    case 0: case 1: cumsum_u8(outer, n, inner, reverse, x, out, threads); return;
-    case 2: cumsum_i32(outer, n, inner, reverse, x, out, threads); return;
-    case 3: cumsum_i64(outer, n, inner, reverse, x, out, threads); return;
-    case 4: cumsum_h(outer, n, inner, reverse, x, out, threads); return;
-    case 5: cumsum_b(outer, n, inner, reverse, x, out, threads); return;
-    case 6: cumsum_f(outer, n, inner, reverse, x, out, threads); return;
-    case 7: cumsum_d(outer, n, inner, reverse, x, out, threads); return;
-    case 8: cumsum_c(outer, n, inner, reverse, x, out, threads); return;
-    default: cumsum_z(outer, n, inner, reverse, x, out, threads); return;
-  }
+  static const w_kernel kernels[] = {cumsum_u8, cumsum_u8, cumsum_i32, cumsum_i64, cumsum_h, cumsum_b, cumsum_f, cumsum_d, cumsum_c, cumsum_z};
+  order_job job = {.outer = outer, .n = n, .inner = inner, .flag = reverse, .x = x, .out = out};
+  void* p[] = {&job};
+  wr_share(kernels[dtype], p, 0, outer, grain_of(n * inner, 65536), threads);
 }
 
 /* Merge sort keeps equal elements in place. Keys are wide enough for every number of the dtype: doubles for floats, where NaN
@@ -245,9 +268,13 @@ static void heap_order(int dtype, const void* x, long row, int32_t* out, long n,
     sink(dtype, x, row, out, 0, last, descending);
   }
 }
-static void wr_argsort(int dtype, long rows, long n, int descending, const void* x, int32_t* out, int threads) {
-#pragma omp parallel for num_threads(threads) if (rows > 1 && rows * n > 16384)
-  for (long r = 0; r < rows; r++) {
+static void argsort_rows(void* const* p, long lo, long hi) {
+  const order_job* j = p[0];
+  const long n = j->n;
+  const int dtype = j->dtype, descending = (int)j->flag;
+  const void* x = j->x;
+  int32_t* out = j->out;
+  for (long r = lo; r < hi; r++) {
     void* items = malloc(2 * n * sizeof(sort_float_item) + 16);
     if (!items) { heap_order(dtype, x, r * n, out + r * n, n, descending); continue; }
     sort_float_item* floats = items;
@@ -261,33 +288,33 @@ static void wr_argsort(int dtype, long rows, long n, int descending, const void*
     free(items);
   }
 }
+static void wr_argsort(int dtype, long rows, long n, int descending, const void* x, int32_t* out, int threads) {
+  order_job job = {.n = n, .dtype = dtype, .flag = descending, .x = x, .out = out};
+  void* p[] = {&job};
+  wr_share(argsort_rows, p, 0, rows, grain_of(n, 16384), threads);
+}
 
 /* Rows of the result are shared out among threads: each reads all indices and adds only into its own rows, so the
    order of additions, and with it the result, does not depend on the number of threads. */
 #define SCATTER(name, T, LOAD, STORE)                                                                                   \
-  static void name(long batch, long before, long n, long after, long count, const T* base, const int32_t* indices,      \
-                   const T* updates, T* out, int threads) {                                                             \
-    long block = before * n * after;                                                                                    \
-    int split = threads > 1 && batch * (block + before * count * after) > 65536;                                        \
-    _Pragma("omp parallel num_threads(threads) if (split)")                                                             \
-    {                                                                                                                   \
-      long id = omp_get_thread_num(), team = omp_get_num_threads();                                                     \
-      long lo = n * id / team, hi = n * (id + 1) / team;                                                                \
-      for (long q = 0; q < batch; q++)                                                                                  \
-        for (long p = 0; p < before; p++) {                                                                             \
-          T* to = out + q * block + p * n * after;                                                                      \
-          if (base) memcpy(to + lo * after, base + q * block + p * n * after + lo * after, (hi - lo) * after * sizeof(T)); \
-          else memset((void*)(to + lo * after), 0, (hi - lo) * after * sizeof(T));                                      \
-          const T* from = updates + (q * before + p) * count * after;                                                   \
-          for (long i = 0; i < count; i++) {                                                                            \
-            long row = indices[q * count + i];                                                                          \
-            if (row < lo || row >= hi) continue;                                                                        \
-            T* t = to + row * after;                                                                                    \
-            const T* f = from + i * after;                                                                              \
-            for (long k = 0; k < after; k++) t[k] = STORE(LOAD(t[k]) + LOAD(f[k]));                                     \
-          }                                                                                                             \
+  static void name(void* const* job, long lo, long hi) {                                                                \
+    const order_job* j = job[0];                                                                                        \
+    const long before = j->outer, n = j->n, after = j->inner, count = j->count, block = before * n * after;             \
+    const T *base = j->base, *updates = j->updates;                                                                     \
+    for (long q = 0; q < j->flag; q++)                                                                                  \
+      for (long p = 0; p < before; p++) {                                                                               \
+        T* to = (T*)j->out + q * block + p * n * after;                                                                 \
+        if (base) memcpy(to + lo * after, base + q * block + p * n * after + lo * after, (hi - lo) * after * sizeof(T)); \
+        else memset((void*)(to + lo * after), 0, (hi - lo) * after * sizeof(T));                                        \
+        const T* from = updates + (q * before + p) * count * after;                                                     \
+        for (long i = 0; i < count; i++) {                                                                              \
+          long row = j->indices[q * count + i];                                                                         \
+          if (row < lo || row >= hi) continue;                                                                          \
+          T* t = to + row * after;                                                                                      \
+          const T* f = from + i * after;                                                                                \
+          for (long k = 0; k < after; k++) t[k] = STORE(LOAD(t[k]) + LOAD(f[k]));                                       \
         }                                                                                                               \
-    }                                                                                                                   \
+      }                                                                                                                 \
   }
 SCATTER(scatter_u8, uint8_t, SAME, SAME)
 SCATTER(scatter_i32, int32_t, SAME, SAME)
@@ -300,18 +327,12 @@ SCATTER(scatter_c, float complex, SAME, SAME)
 SCATTER(scatter_z, double complex, SAME, SAME)
 static void wr_scatter(int dtype, long batch, long before, long n, long after, long count, const void* base,
                        const int32_t* indices, const void* updates, void* out, int threads) {
-#define CASE(fn) fn(batch, before, n, after, count, base, indices, updates, out, threads)
-  switch (dtype) {
-    case 0: case 1: CASE(scatter_u8); return;
-    case 2: CASE(scatter_i32); return;
-    case 3: CASE(scatter_i64); return;
-    case 4: CASE(scatter_h); return;
-    case 5: CASE(scatter_b); return;
-    case 6: CASE(scatter_f); return;
-    case 7: CASE(scatter_d); return;
-    case 8: CASE(scatter_c); return;
-    default: CASE(scatter_z); return;
-  }
+  static const w_kernel kernels[] = {scatter_u8, scatter_u8, scatter_i32, scatter_i64, scatter_h, scatter_b, scatter_f, scatter_d, scatter_c, scatter_z};
+  order_job job = {before, n, after, count, batch, dtype, NULL, base, updates, indices, out};
+  void* p[] = {&job};
+  const long work = batch * (before * n * after + before * count * after);
+  /* One chunk per thread: each reads all indices. */
+  pool_run(kernels[dtype], p, 0, n, work <= 65536 ? 1 : n < threads ? n : threads, work / 2e4);
 }
 `;
 
@@ -321,12 +342,24 @@ static weft_runtime table;
 static cpu_set_t first_cores;
 static int pinned;
 
+static void (*openmp_threads)(int);
+static void single_thread(void) {
+  static __thread int set;
+  if (openmp_threads && !set) openmp_threads(1);
+  set = 1;
+}
+
 /* Loads OpenBLAS (path may be NULL) and fills the table. Returns 0 without BLAS, 1 for its own threads, 2 for OpenMP. */
-int wr_init(const char* path, int threads) {
+int wr_init(const char* path, int spins) {
   if (table.gemm) return blas_s ? blas_parallel : 0;
   sched_getaffinity(0, sizeof first_cores, &first_cores);
   if (path && !blas_s) {
+    /* The OpenMP library behind OpenBLAS reads these when it is loaded. Its threads spin for milliseconds by default, which
+       takes the cores from everybody else; 2000 rounds are some ten microseconds. */
+    const int own = !getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT");
+    if (own) setenv("GOMP_SPINCOUNT", "2000", 1);
     void* lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (own) unsetenv("GOMP_SPINCOUNT");
     if (lib) {
       blas_s = (gemm_real)dlsym(lib, "cblas_sgemm");
       blas_d = (gemm_double)dlsym(lib, "cblas_dgemm");
@@ -336,12 +369,18 @@ int wr_init(const char* path, int threads) {
       int (*parallel)(void) = (int (*)(void))dlsym(lib, "openblas_get_parallel");
       blas_parallel = blas_s ? (parallel ? parallel() : 1) : 0;
       if (blas_s && blas_parallel == 0) blas_parallel = 1;
+      /* Threads of its own would fight with ours for the same cores: it computes on the thread that calls it. The OpenMP build
+         has a number of threads per calling thread. */
+      if (blas_threads) blas_threads(1);
+      if (blas_parallel == 2) openmp_threads = (void (*)(int))dlsym(lib, "omp_set_num_threads");
+      thread_setup = single_thread;
     }
   }
-  /* Threads of its own would fight with ours for the same cores: then it runs on one and we share out the rows. */
-  if (blas_threads) blas_threads(blas_parallel == 2 ? threads : 1);
-  omp_set_num_threads(threads);
   table = (weft_runtime){wr_gemm, wr_cumsum, wr_argsort, wr_scatter};
+  table.enter = wr_enter;
+  table.leave = wr_leave;
+  table.share = wr_share;
+  pool.spins = spins;
   return blas_s ? blas_parallel : 0;
 }
 static void (*linalg_threads)(int);
@@ -381,14 +420,12 @@ int wr_activate(const int32_t* cores, int count, int threads) {
       CPU_SET(cores[i], &set);
     }
   }
-  omp_set_num_threads(threads);
   if (linalg_threads) linalg_threads(threads);
+  pool_grow(threads - 1);
   if (!pinned && count == 0) return 0;
   pinned = 1;
   int failed = sched_setaffinity(0, sizeof set, &set) != 0;
-  /* Threads of the team exist already where another device used them; new ones inherit the cores of this thread. */
-#pragma omp parallel num_threads(threads)
-  sched_setaffinity(0, sizeof set, &set);
+  for (int i = 1; i <= pool.workers; i++) sched_setaffinity(pool_ids[i], sizeof set, i < threads ? &set : &first_cores);
   return failed;
 }
 `;
@@ -398,6 +435,7 @@ export const runtimeSource = [
   preludeSource,
   memorySource,
   abiSource,
+  poolSource,
   gemmSource,
   orderSource,
   initSource,
