@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import type { Tensor } from "@weft/core";
 import * as weft from "@weft/core";
-import { availableDevices } from "@weft/core/testing/test/devices.js";
+import { availableDevices } from "@weft/testing/devices";
 import { averageGateInfidelity, compensate, gate, processInfidelity } from "./fidelity/index.js";
 import { cosinePulse, type Pulse } from "./pulses/index.js";
 import { trotter2 } from "./solvers/index.js";

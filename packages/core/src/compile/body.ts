@@ -326,7 +326,7 @@ export class BodyPrinter {
     const key = `(uint32_t)${k0}, (uint32_t)${k1}`;
     const first = `(uint64_t)(${base.print()})`;
     this.vector.add(
-      `uint8_t ${name}[${width}]; w_kept_vector<${width}>(${name}, ${key}, ${first}, ${expr.threshold}u);`,
+      `uint8_t ${name}[${width}]; w_dropout_mask_vector<${width}>(${name}, ${key}, ${first}, ${expr.threshold}u);`,
     );
     return `${name}[j]`;
   }

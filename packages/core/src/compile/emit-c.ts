@@ -307,7 +307,7 @@ function emitKept(kernel: LoopKernel): EmittedKernel | null {
   const [from, count] = flat ? ["lo", "hi - lo"] : ["0", String(size / 4)];
   const number = `(uint64_t)(${withoutInner(value.ix, name).print()}) / 4 + ${from}`;
   const to = `(uint32_t*)(p${store.buffer} + ${withoutInner(address, name).print()}) + ${from}`;
-  row.add(`w_kept_blocks(${to}, (uint32_t)${k0}, (uint32_t)${k1}, ${number}, ${count}, ${value.threshold}u);`);
+  row.add(`w_dropout_mask_blocks(${to}, (uint32_t)${k0}, (uint32_t)${k1}, ${number}, ${count}, ${value.threshold}u);`);
   const body = flat
     ? row.lines
     : ["  for (long u = lo; u < hi; u++) {", ...unpackIndex(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];

@@ -305,6 +305,6 @@ export function randomText(
   threshold: number,
 ): string {
   const args = `(uint32_t)${k0}, (uint32_t)${k1}, (uint64_t)(${number})`;
-  if (kind === "dropoutMask") return `w_kept(${args}, ${whole(threshold)}u)`;
+  if (kind === "dropoutMask") return `w_dropout_mask(${args}, ${whole(threshold)}u)`;
   return kind === "bits" ? `w_bits(${args})` : `w_${word(kind)}_${randomSuffix[dtype] ?? "f"}(${args})`;
 }

@@ -25,9 +25,8 @@ import { fewestSmall, type KernelWork, opCost, smallProduct } from "../../cost/i
 import { type DType, InternalError, isComplex, type Node, numel, outputAvals, stridesOf } from "../../graph/index.js";
 import type { KernelInfo } from "../contract.js";
 import { bytesReceived, describe, membersOf } from "../group/descriptor.js";
+import { nativeSource } from "../native-source.js";
 import { libraryCall } from "./library-calls.js";
-import { abiSource } from "./native/abi.js";
-import { preludeSource } from "./native/prelude.js";
 
 export interface ProgramText {
   /** Translation units, compiled in parallel. */
@@ -37,11 +36,6 @@ export interface ProgramText {
 
 /** Matrix dtypes as the library numbers them. */
 const matrixCode: Partial<Record<DType, number>> = { float32: 0, float64: 1, complex64: 2, complex128: 3 };
-
-const commonSource = `${preludeSource}\n${abiSource}
-#define W_RUN(fn, from, count, grain, ...) do { void* const p_[] = {__VA_ARGS__}; rt->share(fn, p_, from, count, grain, threads); } while (0)
-static inline double w_now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }
-`;
 
 class ProgramWriter {
   readonly #functions = new Map<string, string>();
@@ -424,7 +418,7 @@ class ProgramWriter {
       const definitions = mine
         .map(({ name, text }) => `__attribute__((visibility("hidden"))) void ${name}${text}`)
         .join("\n\n");
-      units.push(`${commonSource}\n${declarations}\n${definitions}\n${i === 0 ? main : ""}`);
+      units.push(`${nativeSource("cpu/native/program.h")}\n${declarations}\n${definitions}\n${i === 0 ? main : ""}`);
     }
     return units;
   }

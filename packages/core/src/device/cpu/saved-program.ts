@@ -10,6 +10,7 @@ import { allSettings, settings } from "../../settings/index.js";
 import { makeFolder } from "../cache-root.js";
 import type { CompileOptions, KernelInfo } from "../contract.js";
 import { addedToCache, isCached, kernelFolder } from "../kernel-cache.js";
+import { type Extension, extensions } from "./native-units.js";
 import { compilerIdentity, findLibrary } from "./toolchain.js";
 
 export interface SavedProgram {
@@ -19,21 +20,32 @@ export interface SavedProgram {
   scratchBytes: number;
   /** Result, and the parameter whose memory it takes over. */
   aliases: [number, number][];
-  needsLinalg: boolean;
+  extensions: Extension[];
 }
 
 /** Below this number of kernels, scheduling is faster than reading a file. */
 export const worthSaving = 12;
 
 /** The layers whose code determines the generated programs. */
-const layers = ["graph", "ops", "transform", "cost", "shard", "compile", "device", "device/cpu", "device/cpu/native"];
+const layers = [
+  "graph",
+  "ops",
+  "transform",
+  "cost",
+  "shard",
+  "compile",
+  "device",
+  "device/native",
+  "device/cpu",
+  "device/cpu/native",
+];
 
 /** Changes with every build of this package: names, sizes and times of its files. */
 export function engineIdentity(root = fileURLToPath(new URL("../..", import.meta.url))): string {
   const hash = createHash("sha256");
   for (const layer of layers)
     for (const name of readdirSync(join(root, layer)).sort()) {
-      if (!name.endsWith(".js") || name.endsWith(".test.js")) continue;
+      if (!/\.(js|c|h)$/.test(name) || name.endsWith(".test.js")) continue;
       const { size, mtimeMs } = statSync(join(root, layer, name));
       hash.update(`${layer}/${name} ${size} ${mtimeMs}\n`);
     }
@@ -70,7 +82,8 @@ function fits(saved: SavedProgram, fn: GraphFn): boolean {
   return (
     /^[0-9a-f]{40}\.so$/.test(saved.library) &&
     isCount(saved.scratchBytes) &&
-    typeof saved.needsLinalg === "boolean" &&
+    Array.isArray(saved.extensions) &&
+    saved.extensions.every((name) => extensions.includes(name)) &&
     saved.kernels.every(
       ({ name, kind, flops, bytes }) =>
         typeof name === "string" && kind && Number.isFinite(flops) && Number.isFinite(bytes),

@@ -156,7 +156,7 @@ export function compilerSelfTest(): SelfTest | null {
 function testedCompiler(): Compiler | null {
   const compiler = findCompiler();
   if (compiler === null || tested !== null) return tested?.compiler ?? null;
-  const hash = createHash("sha256").update("self-test\0").update(selfTestSource).update(compiler.command);
+  const hash = createHash("sha256").update("self-test\0").update(selfTestSource()).update(compiler.command);
   const file = `${hash.update(identityOf(compiler)).update(compiler.safeFlags.join(" ")).digest("hex").slice(0, 40)}.self-test`;
   const result = keptSelfTest(file) ?? inWritableFolder("cpu", (folder) => selfTestIn(folder, file, compiler));
   if (result.flags === "safe")
@@ -203,7 +203,7 @@ function runSelfTest(compiler: Compiler, folder: string): SelfTest {
   const failureWith = (flags: string[]): string | null => {
     const target = join(mkdtempSync(join(folder, "self-test-")), "loops.so");
     try {
-      build({ ...compiler, flags }, [selfTestSource], target, residentFlags);
+      build({ ...compiler, flags }, [selfTestSource()], target, residentFlags);
       return selfTestFailure(target);
     } finally {
       rmSync(dirname(target), { recursive: true, force: true });

@@ -12,9 +12,7 @@ import {
 } from "../../compile/index.js";
 import type { Precision } from "../../graph/index.js";
 import { type AttentionCall, attentionCall, attentionOf, attentionWorkspace, fitsAttention } from "./attention.js";
-import { attentionPieces } from "./native/attention.js";
-import { attentionKernels } from "./native/attention-kernels.js";
-import { preludeFor } from "./native/prelude.js";
+import { preludeFor } from "./prelude.js";
 import { workspaceBytes } from "./scatter-sort.js";
 
 /** Schedule options of this device. */
@@ -125,8 +123,7 @@ ${cases.join("\n")}
       `static __device__ __forceinline__ void ${name}(void* const* p, int bx, int gx, int n) {\n${text}\n}`,
   );
   const functions = [...shared, ...[...texts].map(([text, name]) => text.replaceAll("@", name))].join("\n\n");
-  const fused = attention.size > 0 ? attentionPieces + attentionKernels : "";
-  const text = `template <int N> struct Args { void* p[N]; };\n${fused}${functions}\n`;
+  const text = `template <int N> struct Args { void* p[N]; };\n${functions}\n`;
   const source = preludeFor(text) + text;
   const more = [...attention.values()].flatMap(({ name, launches }) => launches.map((l) => name + l.suffix));
   return { source, names: [...new Set([...texts.values(), ...more])], kernels, attention };

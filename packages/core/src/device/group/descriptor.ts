@@ -1,5 +1,5 @@
 // A collective as the numbers that native groups read: who takes part, and which boxes of memory go where. The layout is
-// the D_ and TRANSFER constants of native/shm.ts. Knows attributes, not processes.
+// the D_ and TRANSFER constants of native/shm.h. Knows attributes, not processes.
 import {
   bytesOf,
   dtypes,

@@ -10,7 +10,7 @@ import { type DType, makeStorage, numel, realOf, type Shape } from "../../../gra
 import * as c from "../../../ops/reference/complex.js";
 import { adjoint, build, identity, type Matrix, multiply } from "../../../ops/reference/matrix.js";
 import { complexes, fromComplexes, type Value } from "../../../ops/reference/value.js";
-import { linalgSource } from "./linalg.js";
+import { unitsOf } from "../native-units.js";
 
 export const dtypes: DType[] = ["float32", "float64", "complex64", "complex128"];
 const folder = mkdtempSync(join(tmpdir(), "weft-linalg-"));
@@ -18,7 +18,10 @@ process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
 
 export function compile(flags: readonly string[] = ["-march=native"]): LibraryHandle | string {
   const name = join(folder, `linalg${flags.join("")}`);
-  writeFileSync(`${name}.c`, linalgSource);
+  const units = unitsOf("linalg").map((source, i) => {
+    writeFileSync(`${name}-${i}.c`, source);
+    return `${name}-${i}.c`;
+  });
   const common = ["-O2", "-ftree-vectorize", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-fPIC", "-shared"];
   const warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-pass-failed"];
   try {
@@ -26,7 +29,7 @@ export function compile(flags: readonly string[] = ["-march=native"]): LibraryHa
   } catch {
     return "there is no C compiler (cc) here";
   }
-  execFileSync("cc", [...common, ...warnings, ...flags, `${name}.c`, "-o", `${name}.so`, "-lm", "-ldl"]);
+  execFileSync("cc", [...common, ...warnings, ...flags, ...units, "-o", `${name}.so`, "-lm", "-ldl"]);
   return koffi.load(`${name}.so`);
 }
 

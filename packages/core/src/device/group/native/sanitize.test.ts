@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { runtimeSource } from "../../cpu/native/runtime.js";
+import { runtimeUnits } from "../../cpu/native-units.js";
 import { findCompiler } from "../../cpu/toolchain.js";
 import { groupSource } from "./library.js";
 
@@ -131,7 +131,7 @@ int main(int argc, char** argv) {
 `;
 
 test("groups, shared memory and boxes refuse sizes that lie", { skip }, () => {
-  const { status, output } = run("group-harness", `${groupSource}\n${groupHarness}`);
+  const { status, output } = run("group-harness", `${groupSource()}\n${groupHarness}`);
   assert.equal(status, 0, output);
   assert.match(output, /group ok/);
 });
@@ -177,7 +177,7 @@ int main(void) {
 `;
 
 test("the CPU's runtime stays within its arrays", { skip }, () => {
-  const { status, output } = run("runtime-harness", `${runtimeSource}\n${runtimeHarness}`);
+  const { status, output } = run("runtime-harness", `${runtimeUnits().join("\n")}\n${runtimeHarness}`);
   assert.equal(status, 0, output);
   assert.match(output, /runtime ok/);
 });
