@@ -52,6 +52,8 @@ W_SELECT(f, float, uint32_t)
 W_SELECT(d, double, uint64_t)
 W_SELECT(i, int32_t, uint32_t)
 W_SELECT(l, int64_t, uint64_t)
+W_SELECT(u, uint32_t, uint32_t)
+W_SELECT(q, uint64_t, uint64_t)
 
 /* Half types */
 #ifdef __FLT16_MANT_DIG__

@@ -2,7 +2,8 @@
 #pragma once
 #include "prelude.h"
 
-/* dtype numbers as in graph/dtype.ts: bool, uint8, int32, int64, float16, bfloat16, float32, float64, complex64, complex128 */
+/* dtype numbers as in graph/dtype.ts: bool, uint8, int32, int64, float16, bfloat16, float32, float64, complex64, complex128,
+   int8, int16, uint16, uint32, uint64. Sums that wrap around are the same for signed and unsigned numbers. */
 /* Iterations per grain, if one has this many elements and fewer than "least" in all are not worth threads. */
 static long grain_of(long elements, long least) {
   const long per = least / 4;
@@ -33,6 +34,7 @@ typedef struct {
   }
 #define SAME(x) (x)
 CUMSUM(cumsum_u8, uint8_t, SAME, SAME, uint8_t)
+CUMSUM(cumsum_u16, uint16_t, SAME, SAME, uint16_t)
 CUMSUM(cumsum_i32, int32_t, SAME, SAME, int32_t)
 CUMSUM(cumsum_i64, int64_t, SAME, SAME, int64_t)
 CUMSUM(cumsum_h, w_half, w_from_half, w_to_half, float)
@@ -42,8 +44,9 @@ CUMSUM(cumsum_d, double, SAME, SAME, double)
 CUMSUM(cumsum_c, float complex, SAME, SAME, double complex)
 CUMSUM(cumsum_z, double complex, SAME, SAME, double complex)
 static void wr_cumsum(int dtype, long outer, long n, long inner, int reverse, const void* x, void* out, int threads) {
-  static const w_kernel kernels[] = {cumsum_u8, cumsum_u8, cumsum_i32, cumsum_i64, cumsum_h,
-                                     cumsum_b,  cumsum_f,  cumsum_d,   cumsum_c,   cumsum_z};
+  static const w_kernel kernels[] = {cumsum_u8, cumsum_u8,  cumsum_i32, cumsum_i64, cumsum_h,
+                                     cumsum_b,  cumsum_f,   cumsum_d,   cumsum_c,   cumsum_z,
+                                     cumsum_u8, cumsum_u16, cumsum_u16, cumsum_i32, cumsum_i64};
   order_job job = {.outer = outer, .n = n, .inner = inner, .flag = reverse, .x = x, .out = out};
   void* p[] = {&job};
   wr_share(kernels[dtype], p, 0, outer, grain_of(n * inner, 65536), threads);
@@ -85,17 +88,24 @@ static double float_key(int dtype, const void* x, long i) {
     default: return ((const double*)x)[i];
   }
 }
+static int is_float(int dtype) { return dtype >= 4 && dtype < 10; }
 static int64_t integer_key(int dtype, const void* x, long i) {
   switch (dtype) {
     case 2: return ((const int32_t*)x)[i];
     case 3: return ((const int64_t*)x)[i];
+    case 10: return ((const int8_t*)x)[i];
+    case 11: return ((const int16_t*)x)[i];
+    case 12: return ((const uint16_t*)x)[i];
+    case 13: return ((const uint32_t*)x)[i];
+    /* With its highest bit flipped, an unsigned number keeps its order among signed ones. */
+    case 14: return (int64_t)(((const uint64_t*)x)[i] ^ (UINT64_C(1) << 63));
     default: return ((const uint8_t*)x)[i];
   }
 }
 /* The same order without memory beside the result: a heap of places, by key and then by place. */
 static int goes_after(int dtype, const void* x, long row, int32_t i, int32_t j, int descending) {
   int ab, ba;
-  if (dtype >= 4) {
+  if (is_float(dtype)) {
     sort_float_item a = {float_key(dtype, x, row + i), i}, b = {float_key(dtype, x, row + j), j};
     ab = sort_float_not_after(a, b, descending), ba = sort_float_not_after(b, a, descending);
   } else {
@@ -138,7 +148,7 @@ static void argsort_rows(void* const* p, long lo, long hi) {
     sort_float_item* floats = items;
     sort_integer_item* integers = items;
     for (long i = 0; i < n; i++) {
-      if (dtype >= 4) {
+      if (is_float(dtype)) {
         floats[i].key = float_key(dtype, x, r * n + i);
         floats[i].at = (int32_t)i;
       } else {
@@ -146,7 +156,7 @@ static void argsort_rows(void* const* p, long lo, long hi) {
         integers[i].at = (int32_t)i;
       }
     }
-    if (dtype >= 4) sort_float_row(floats, n, descending, out + r * n);
+    if (is_float(dtype)) sort_float_row(floats, n, descending, out + r * n);
     else sort_integer_row(integers, n, descending, out + r * n);
     free(items);
   }
@@ -181,6 +191,7 @@ static void wr_argsort(int dtype, long rows, long n, int descending, const void*
       }                                                                                                                \
   }
 SCATTER(scatter_u8, uint8_t, SAME, SAME)
+SCATTER(scatter_u16, uint16_t, SAME, SAME)
 SCATTER(scatter_i32, int32_t, SAME, SAME)
 SCATTER(scatter_i64, int64_t, SAME, SAME)
 SCATTER(scatter_h, w_half, w_from_half, w_to_half)
@@ -191,8 +202,9 @@ SCATTER(scatter_c, float complex, SAME, SAME)
 SCATTER(scatter_z, double complex, SAME, SAME)
 static void wr_scatter(int dtype, long batch, long before, long n, long after, long count, const void* base,
                        const int32_t* indices, const void* updates, void* out, int threads) {
-  static const w_kernel kernels[] = {scatter_u8, scatter_u8, scatter_i32, scatter_i64, scatter_h,
-                                     scatter_b,  scatter_f,  scatter_d,   scatter_c,   scatter_z};
+  static const w_kernel kernels[] = {scatter_u8, scatter_u8,  scatter_i32, scatter_i64, scatter_h,
+                                     scatter_b,  scatter_f,   scatter_d,   scatter_c,   scatter_z,
+                                     scatter_u8, scatter_u16, scatter_u16, scatter_i32, scatter_i64};
   order_job job = {before, n, after, count, batch, dtype, NULL, base, updates, indices, out};
   void* p[] = {&job};
   const long work = batch * (before * n * after + before * count * after);
