@@ -49,7 +49,7 @@ export interface Trial {
   kept: boolean;
 }
 
-export interface SearchOptions {
+interface SearchOptions {
   maxDevices: number;
   /** Maximum number of runs. */
   probes: number;

@@ -362,7 +362,7 @@ const loopRule = scanRule(
   (context) => localNode(context),
 );
 
-export const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
+const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
   const: { factors: (node) => whole(node) },
   // uint8 saturates, so partial sums would differ.
   iota: {

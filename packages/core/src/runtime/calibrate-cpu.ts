@@ -16,7 +16,7 @@ const rowsApart = 12;
 const blockSize = 1 << 18;
 
 /** How a measurement goes: for how long, who waits for whom, and whether it had the processor. */
-export interface Conditions {
+interface Conditions {
   quick: boolean;
   effort: Effort;
   /** Waits until all others are here, too: what is then timed is timed while all of them work. */

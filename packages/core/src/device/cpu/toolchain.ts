@@ -222,7 +222,7 @@ function runSelfTest(compiler: Compiler, folder: string): SelfTest {
   return { flags: "safe", failure };
 }
 
-export interface BuiltLibrary {
+interface BuiltLibrary {
   path: string;
   /** True when the compiler had to run. */
   fresh: boolean;
