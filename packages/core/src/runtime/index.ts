@@ -12,7 +12,7 @@ export {
   dataNode,
   forGradient,
   isTracing,
-  keepWhenComputed,
+  materializeWhenComputed,
   nextCollective,
   Session,
   session,

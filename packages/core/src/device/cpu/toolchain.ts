@@ -248,7 +248,7 @@ export function sharedObject(units: readonly string[], { resident = false }: Lin
   const hash = createHash("sha256");
   for (const part of [compilerIdentity()!, ...linkFlags, ...units]) hash.update(part).update("\0");
   const file = `${hash.digest("hex").slice(0, 40)}.so`;
-  const made = findLibrary(file);
+  const made = cachedLibrary(file);
   if (made !== null) return { path: made, fresh: false };
   return inWritableFolder("cpu", (folder) => {
     const path = join(folder, file);
@@ -267,7 +267,7 @@ export function sharedObject(units: readonly string[], { resident = false }: Lin
 const isUsable = (path: string): boolean => isCached(path) && isIntact(path);
 
 /** The path of an intact shared object of this name; null if it must be compiled. */
-export const findLibrary = (file: string): string | null => cachePlaces("cpu", file).find(isUsable) ?? null;
+export const cachedLibrary = (file: string): string | null => cachePlaces("cpu", file).find(isUsable) ?? null;
 
 /** Seconds after which a process stops waiting for another one's compiler and compiles itself. */
 const patienceSeconds = 120;
