@@ -13,6 +13,7 @@ import {
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { rebuild } from "../transform/index.js";
+import { type ConvSupport, prepareConvs } from "./lower-conv.js";
 
 export interface PrepareOptions {
   /** Reductions with fewer rows than this and more elements than `longReduction` are split in two. */
@@ -22,6 +23,8 @@ export interface PrepareOptions {
   splitColumns?: number;
   /** The library supports products of half types. */
   halfMatmul?: boolean;
+  /** The convolution library; without one, convolutions become matrix products. */
+  conv?: ConvSupport;
 }
 
 /** The reduced axes as runs of adjacent axes; axes of size one belong to no run. */
@@ -138,7 +141,8 @@ function prepareTransposed(node: Node<"permute">, isShared: (x: Node) => boolean
   return build.matmul(build.transpose(x.inputs[1]), build.transpose(x.inputs[0]), x.attrs.precision);
 }
 
-export function prepare(fn: GraphFn, options: PrepareOptions): GraphFn {
+export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
+  const fn = prepareConvs(whole, options.conv);
   const map = new Map<Node, Node>(fn.params.map((p) => [p, p]));
   const order = functionOrder(fn);
   const users = new Map<Node, number>();

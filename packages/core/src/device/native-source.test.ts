@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";
-import { linalgUnits, runtimeUnits } from "./cpu/native-units.js";
+import { runtimeUnits, unitsOf } from "./cpu/native-units.js";
 import { selfTestSource } from "./cpu/self-test.js";
 import { findCompiler } from "./cpu/toolchain.js";
 import { canEmulate } from "./cuda/emulated/index.js";
@@ -21,7 +21,8 @@ function compile(command: string, args: readonly string[], source: string): void
 const c = ["-x", "c", "-std=gnu11", "-O2", "-fopenmp"];
 const units: Record<string, () => string[]> = {
   "the runtime library": runtimeUnits,
-  "linear algebra": linalgUnits,
+  "linear algebra": () => unitsOf("linalg"),
+  convolutions: () => unitsOf("conv"),
   "process groups": () => [groupSource()],
   "the self-test": () => [selfTestSource()],
   "the prelude of generated programs": () => [nativeSource("cpu/native/program.h")],

@@ -95,6 +95,9 @@ export const unreduce = (x: Node, shape: Shape, axes: readonly number[]): Node =
 export const matmul = (a: Node, b: Node, precision?: Precision): Node =>
   make("matmul", [a, b], precision === undefined ? {} : { precision });
 
+/** The gradient rules need the other two kinds with the same geometry. */
+export const conv = (inputs: readonly [Node, Node], attrs: OpAttrs["conv"]): Node => make("conv", inputs, attrs);
+
 export function slice(x: Node, start: readonly number[], stop: readonly number[], step?: readonly number[]): Node {
   const steps = step ?? start.map(() => 1);
   if (start.every((s, i) => s === 0 && stop[i] === x.shape[i] && steps[i] === 1)) return x;

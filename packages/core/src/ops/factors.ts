@@ -14,6 +14,7 @@ import {
   type Shape,
 } from "../graph/index.js";
 import * as b from "./build.js";
+import { convRule } from "./conv.js";
 import { attentionRule } from "./factors-attention.js";
 import { type BodyDimensions, classify, scanRule } from "./factors-scan.js";
 
@@ -391,6 +392,7 @@ const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
   argreduce: { factors: (node) => reducedBy(node, [node.attrs.axis], null) },
   cumsum: { factors: (node) => moved(node, (axis) => (axis === node.attrs.axis ? null : axis)) },
   matmul: { factors: multiplied },
+  conv: convRule,
   gather: { factors: gathered, local: gatherLocal },
   scatterAdd: { factors: scattered, local: scatterLocal },
   argsort: { factors: (node) => moved(node, (axis) => (axis === node.shape.length - 1 ? null : axis)) },

@@ -1,4 +1,6 @@
 // The translation units of the CPU device's libraries.
+import type { OpName } from "../../graph/index.js";
+import { factorizationOps } from "../../ops/index.js";
 import { nativeSource } from "../native-source.js";
 
 export const runtimeUnits = (): string[] => [nativeSource("cpu/native/runtime.c")];
@@ -11,10 +13,36 @@ const forms = [
   { form: "cw", complex: 1, lanes: "WL_WIDE" },
 ];
 
-export const linalgUnits = (): string[] => [
+const linalgUnits = (): string[] => [
   nativeSource("cpu/native/linalg.c"),
   ...forms.map(
     ({ form, complex, lanes }) =>
       `#define WX_FORM ${form}\n#define WX_COMPLEX ${complex}\n#define WX_LANES ${lanes}\n${nativeSource("cpu/native/linalg-lanes.c")}`,
   ),
 ];
+
+/** The element types of convolutions, as they are stored and as functions are named after them. */
+const convTypes = [
+  ["float", "s"],
+  ["double", "d"],
+  ["float complex", "c"],
+  ["double complex", "z"],
+];
+
+const convUnits = (): string[] => [
+  nativeSource("cpu/native/conv.c"),
+  ...convTypes.map(
+    ([type, suffix]) =>
+      `#define T ${type}\n#define TYPED(name) name##_${suffix}\n${nativeSource("cpu/native/conv-typed.c")}`,
+  ),
+];
+
+/** Libraries of rarer ops, and the ops that need them. */
+const extensionUnits = { linalg: linalgUnits, conv: convUnits };
+export type Extension = keyof typeof extensionUnits;
+export const extensions = Object.keys(extensionUnits) as readonly Extension[];
+export const unitsOf = (extension: Extension): string[] => extensionUnits[extension]();
+
+/** The library that an op needs beside the runtime; null if none. */
+export const extensionOf = (op: OpName): Extension | null =>
+  op === "conv" ? "conv" : factorizationOps.has(op) ? "linalg" : null;

@@ -10,6 +10,7 @@ import { allSettings, settings } from "../../settings/index.js";
 import { makeFolder } from "../cache-root.js";
 import type { CompileOptions, KernelInfo } from "../contract.js";
 import { addedToCache, isCached, kernelFolder } from "../kernel-cache.js";
+import { type Extension, extensions } from "./native-units.js";
 import { cachedLibrary, compilerIdentity } from "./toolchain.js";
 
 export interface SavedProgram {
@@ -19,7 +20,7 @@ export interface SavedProgram {
   scratchBytes: number;
   /** Result, and the parameter whose memory it takes over. */
   aliases: [number, number][];
-  needsLinalg: boolean;
+  extensions: Extension[];
 }
 
 /** Below this number of kernels, scheduling is faster than reading a file. */
@@ -81,7 +82,8 @@ function fits(saved: SavedProgram, fn: GraphFn): boolean {
   return (
     /^[0-9a-f]{40}\.so$/.test(saved.library) &&
     isCount(saved.scratchBytes) &&
-    typeof saved.needsLinalg === "boolean" &&
+    Array.isArray(saved.extensions) &&
+    saved.extensions.every((name) => extensions.includes(name)) &&
     saved.kernels.every(
       ({ name, kind, flops, bytes }) =>
         typeof name === "string" && kind && Number.isFinite(flops) && Number.isFinite(bytes),

@@ -43,6 +43,9 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
     const args = [input(0), output, lines, n, inner, Number(reverse)];
     kernels.launch(`w_cumsum_${kernelDType[dtype]}`, Math.ceil(lines / 256), 256, args);
   },
+  conv: (node) => {
+    throw new InternalError(`${node.op} was not lowered`);
+  },
   argsort: (node, { input, output, workspace, kernels }) =>
     launchSort(node, kernelDType[node.inputs[0].dtype], { x: input(0), out: output, workspace }, kernels),
   scatterAdd: (node, { input, output, workspace, kernels }) => {

@@ -23,4 +23,12 @@ typedef struct {
   int (*collective)(void* group, const int64_t* descriptor, const void* in, void* out, int phase);
   void* group;
   int (*svd)(int dtype, long batch, long m, long n, const void* a, void* u, void* s, void* vh);
+  /* Sets the number of threads of OpenBLAS outside parallel regions. */
+  void (*use_blas_threads)(int threads);
+  /* The shape is that of conv.c. */
+  int (*conv)(const int64_t* shape, const void* a, const void* b, void* out, int threads);
+  void (*set_linalg_threads)(int threads);
 } weft_runtime;
+
+/* What a library of rarer ops exports as weft_extend: it fills in its entries of the table. */
+typedef void weft_extension(weft_runtime* table, const char* blas, int threads);

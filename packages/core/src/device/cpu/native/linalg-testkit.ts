@@ -10,7 +10,7 @@ import { type DType, makeStorage, numel, realOf, type Shape } from "../../../gra
 import * as c from "../../../ops/reference/complex.js";
 import { adjoint, build, identity, type Matrix, multiply } from "../../../ops/reference/matrix.js";
 import { complexes, fromComplexes, type Value } from "../../../ops/reference/value.js";
-import { linalgUnits } from "../native-units.js";
+import { unitsOf } from "../native-units.js";
 
 export const dtypes: DType[] = ["float32", "float64", "complex64", "complex128"];
 const folder = mkdtempSync(join(tmpdir(), "weft-linalg-"));
@@ -18,7 +18,7 @@ process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
 
 export function compile(flags: readonly string[] = ["-march=native"]): LibraryHandle | string {
   const name = join(folder, `linalg${flags.join("")}`);
-  const units = linalgUnits().map((source, i) => {
+  const units = unitsOf("linalg").map((source, i) => {
     writeFileSync(`${name}-${i}.c`, source);
     return `${name}-${i}.c`;
   });

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 
+#include "abi.h"
 #include "linalg-lapack.h"
 #include "linalg.h"
 
@@ -199,4 +200,18 @@ int wl_svd(int dtype, long batch, long m, long n, const void* a, void* u, void* 
                       .numbers = m * n + k * k + k,
                       .places = k};
   return wl_dispatch(&op, &job, batch);
+}
+
+weft_extension weft_extend;
+void weft_extend(weft_runtime* table, const char* blas, int threads) {
+  wl_init(blas);
+  wl_set_threads(threads);
+  table->set_linalg_threads = wl_set_threads;
+  table->cholesky = wl_cholesky;
+  table->triangular_solve = wl_triangular_solve;
+  table->solve = wl_solve;
+  table->det = wl_det;
+  table->eigh = wl_eigh;
+  table->qr = wl_qr;
+  table->svd = wl_svd;
 }

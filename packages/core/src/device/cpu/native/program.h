@@ -9,6 +9,11 @@
     void* const p_[] = {__VA_ARGS__};                                                                                  \
     w_share(fn, p_, from, count, grain, threads);                                                                      \
   } while (0)
+/* A library call that can fail: its code ends the program, apart from the codes of collectives. */
+#define W_TRY(call)                                                                                                    \
+  do {                                                                                                                 \
+    if ((failed = (call))) return (1 << 20) + failed;                                                                  \
+  } while (0)
 typedef void (*w_kernel)(void* const* p, long lo, long hi);
 static inline void w_share(w_kernel fn, void* const* p, long from, long count, long grain, int threads) {
   long most = count / (grain > 0 ? grain : 1);

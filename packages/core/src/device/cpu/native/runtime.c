@@ -18,45 +18,24 @@ static int pinned;
 int wr_init(const char* path, int threads) {
   if (table.gemm) return blas_s ? blas_parallel : 0;
   sched_getaffinity(0, sizeof first_cores, &first_cores);
-  if (path && !blas_s) {
-    void* lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (lib) {
-      blas_s = (gemm_real)dlsym(lib, "cblas_sgemm");
-      blas_d = (gemm_double)dlsym(lib, "cblas_dgemm");
-      blas_c = (gemm_complex)dlsym(lib, "cblas_cgemm");
-      blas_z = (gemm_complex)dlsym(lib, "cblas_zgemm");
-      blas_threads = (void (*)(int))dlsym(lib, "openblas_set_num_threads");
-      int (*parallel)(void) = (int (*)(void))dlsym(lib, "openblas_get_parallel");
-      blas_parallel = blas_s ? (parallel ? parallel() : 1) : 0;
-      if (blas_s && blas_parallel == 0) blas_parallel = 1;
-    }
-  }
+  load_blas(path);
   /* Threads of its own would fight with ours for the same cores: then it runs on one and we share out the rows. */
   if (blas_threads) blas_threads(blas_parallel == 2 ? threads : 1);
   omp_set_num_threads(threads);
-  table = (weft_runtime){.gemm = wr_gemm, .cumsum = wr_cumsum, .argsort = wr_argsort, .scatter_add = wr_scatter};
+  table = (weft_runtime){.gemm = wr_gemm,
+                         .cumsum = wr_cumsum,
+                         .argsort = wr_argsort,
+                         .scatter_add = wr_scatter,
+                         .use_blas_threads = use_blas_threads};
   return blas_s ? blas_parallel : 0;
 }
-static void (*linalg_threads)(int);
-/* Linear algebra is a library of its own, compiled and loaded when the first program needs it. 0 on success. */
-int wr_load_linalg(const char* library, const char* blas, int threads) {
+/* Rarer ops are libraries of their own, compiled and loaded when the first program needs them. 0 on success. */
+int wr_load_extension(const char* library, const char* blas, int threads) {
   void* lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (!lib) return 1;
-  int (*init)(const char*) = (int (*)(const char*))dlsym(lib, "wl_init");
-  linalg_threads = (void (*)(int))dlsym(lib, "wl_set_threads");
-  if (!init || !linalg_threads) return 2;
-  init(blas);
-  linalg_threads(threads);
-#define ENTRY(field, name)                                                                                             \
-  *(void**)&table.field = dlsym(lib, name);                                                                            \
-  if (!table.field) return 2;
-  ENTRY(cholesky, "wl_cholesky")
-  ENTRY(triangular_solve, "wl_triangular_solve")
-  ENTRY(solve, "wl_solve")
-  ENTRY(det, "wl_det")
-  ENTRY(eigh, "wl_eigh")
-  ENTRY(qr, "wl_qr")
-  ENTRY(svd, "wl_svd")
+  weft_extension* extend = (weft_extension*)dlsym(lib, "weft_extend");
+  if (!extend) return 2;
+  extend(&table, blas, threads);
   return 0;
 }
 /* A group of one: what goes in comes out. */
@@ -83,7 +62,7 @@ int wr_activate(const int32_t* cores, int count, int threads) {
     }
   }
   omp_set_num_threads(threads);
-  if (linalg_threads) linalg_threads(threads);
+  if (table.set_linalg_threads) table.set_linalg_threads(threads);
   if (!pinned && count == 0) return 0;
   pinned = 1;
   int failed = sched_setaffinity(0, sizeof set, &set) != 0;
