@@ -8,7 +8,7 @@ import { chooseStash, foldCode, initial, isArg, mentionsAny, unpackIndex, writeT
 import { splitPoints } from "./guards.js";
 import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction } from "./kernel.js";
-import { type CValue, computeType, literal, storeText } from "./scalar.js";
+import { type CValue, computeType, literal, storeText, wrapText } from "./scalar.js";
 import type { Tally } from "./tally.js";
 import { word } from "./text.js";
 
@@ -223,9 +223,7 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
     printer.tally.add("simple", 2 * parts * kernel.size);
     const store = kernel.stores[i];
     const result: CValue =
-      parts === 2
-        ? [`${name}0[${at}]`, `${name}1[${at}]`]
-        : [r.dtype === "uint8" ? `${name}0[${at}] & 255` : `${name}0[${at}]`];
+      parts === 2 ? [`${name}0[${at}]`, `${name}1[${at}]`] : [wrapText(`${name}0[${at}]`, r.dtype)];
     finish.push(...storeText(`p${store.buffer}`, store.address.print(), kernel.buffers[store.buffer].dtype, result));
   });
   const columnLoop = (indent: string, body: readonly string[], simd: boolean): string[] => {

@@ -4,6 +4,7 @@ import {
   type DType,
   functionOrder,
   type GraphFn,
+  integerLimits,
   isHalf,
   isOp,
   kindOf,
@@ -107,19 +108,12 @@ function prepareArgreduce(node: Node<"argreduce">): Node {
   return build.make("argreduce", [build.moveAxis(x, node.attrs.axis, last)], { fn: node.attrs.fn, axis: last });
 }
 
-/** The value of an empty reduction. */
+/** The value of an empty reduction. The ends of 64-bit integers are not constants; nothing can ask for them. */
 const emptyValue: Record<ReduceFn, (dtype: DType) => number> = {
   sum: () => 0,
   prod: () => 1,
-  max: (dtype) => (kindOf(dtype) === "float" ? Number.NEGATIVE_INFINITY : dtype === "int32" ? -(2 ** 31) : 0),
-  min: (dtype) =>
-    kindOf(dtype) === "float"
-      ? Number.POSITIVE_INFINITY
-      : dtype === "int32"
-        ? 2 ** 31 - 1
-        : dtype === "uint8"
-          ? 255
-          : 1,
+  max: (dtype) => (kindOf(dtype) === "float" ? Number.NEGATIVE_INFINITY : Number(integerLimits(dtype).low)),
+  min: (dtype) => (kindOf(dtype) === "float" ? Number.POSITIVE_INFINITY : Number(integerLimits(dtype).high)),
 };
 
 /** Empty tensors, and reductions of them, need no loops. */

@@ -1,7 +1,7 @@
 // The library ops of the CPU device: each is one call through the table of the runtime library (native/abi.h).
 
 import { isZeroBase } from "../../compile/index.js";
-import { convKinds, dtypes, InternalError, type Node, numel } from "../../graph/index.js";
+import { codeOf, convKinds, InternalError, type Node, numel } from "../../graph/index.js";
 import { convRoles, type LibraryOp } from "../../ops/index.js";
 
 /** C expressions for the arguments of a call. */
@@ -49,14 +49,14 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
     const { shape, dtype } = node.inputs[0];
     const { axis, reverse } = node.attrs;
     const [outer, n, inner] = [numel(shape.slice(0, axis)), shape[axis], numel(shape.slice(axis + 1))];
-    return `rt->cumsum(${dtypes.indexOf(dtype)}, ${outer}, ${n}, ${inner}, ${Number(reverse)}, ${input(0)}, ${output()}, threads);`;
+    return `rt->cumsum(${codeOf(dtype)}, ${outer}, ${n}, ${inner}, ${Number(reverse)}, ${input(0)}, ${output()}, threads);`;
   },
   conv: (node, { code, input, output }) =>
     `W_TRY(rt->conv((const int64_t[]){${convShape(node, code).join(", ")}}, ${input(0)}, ${input(1)}, ${output()}, threads));`,
   argsort: (node, { input, output }) => {
     const { shape, dtype } = node.inputs[0];
     const n = shape[shape.length - 1];
-    return `rt->argsort(${dtypes.indexOf(dtype)}, ${numel(shape.slice(0, -1))}, ${n}, ${Number(node.attrs.descending)}, ${input(0)}, (int32_t*)${output()}, threads);`;
+    return `rt->argsort(${codeOf(dtype)}, ${numel(shape.slice(0, -1))}, ${n}, ${Number(node.attrs.descending)}, ${input(0)}, (int32_t*)${output()}, threads);`;
   },
   scatterAdd: (node, { input, output }) => {
     const { shape, dtype } = node.inputs[0];
@@ -69,7 +69,7 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
     ];
     const count = numel(node.inputs[1].shape.slice(batch));
     const base = isZeroBase(node, node.inputs[0]) ? "NULL" : input(0);
-    return `rt->scatter_add(${dtypes.indexOf(dtype)}, ${sizes.join(", ")}, ${count}, ${base}, (const int32_t*)${input(1)}, ${input(2)}, ${output()}, threads);`;
+    return `rt->scatter_add(${codeOf(dtype)}, ${sizes.join(", ")}, ${count}, ${base}, (const int32_t*)${input(1)}, ${input(2)}, ${output()}, threads);`;
   },
   cholesky: (node, { code, input, output }) =>
     `W_TRY(rt->cholesky(${code}, ${squares(node)}, ${input(0)}, ${output()}));`,

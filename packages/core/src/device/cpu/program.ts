@@ -22,7 +22,16 @@ import {
   whole,
 } from "../../compile/index.js";
 import { fewestSmall, type KernelWork, opCost, smallProduct } from "../../cost/index.js";
-import { type DType, InternalError, isComplex, type Node, numel, outputAvals, stridesOf } from "../../graph/index.js";
+import {
+  bytesOf,
+  type DType,
+  InternalError,
+  isComplex,
+  type Node,
+  numel,
+  outputAvals,
+  stridesOf,
+} from "../../graph/index.js";
 import type { KernelInfo } from "../contract.js";
 import { bytesReceived, describe, membersOf } from "../group/descriptor.js";
 import { nativeSource } from "../native-source.js";
@@ -94,7 +103,7 @@ class ProgramWriter {
     if (step.kind === "kernel") return this.#kernelStep(plan, step);
     if (step.kind === "copy") {
       const node = step.from;
-      const bytes = numel(node.shape) * bytesPer(node.dtype);
+      const bytes = numel(node.shape) * bytesOf(node.dtype);
       const touches = [
         { place: this.#at(plan, node), bytes },
         { place: `b[${plan.fn.params.length + step.to}]`, bytes },
@@ -129,17 +138,17 @@ class ProgramWriter {
   }
 
   #touches(plan: Schedule, nodes: readonly Node[]): KernelWork["touches"] {
-    return nodes.map((node) => ({ place: this.#at(plan, node), bytes: numel(node.shape) * bytesPer(node.dtype) }));
+    return nodes.map((node) => ({ place: this.#at(plan, node), bytes: numel(node.shape) * bytesOf(node.dtype) }));
   }
 
   /** The work of a library call. */
   #libraryWork(plan: Schedule, node: Node): KernelWork {
     const inputs = node.inputs
       .filter((input) => !isZeroBase(node, input))
-      .map((input) => ({ place: this.#place(plan, input), bytes: numel(input.shape) * bytesPer(input.dtype) }));
+      .map((input) => ({ place: this.#place(plan, input), bytes: numel(input.shape) * bytesOf(input.dtype) }));
     const outputs = outputAvals(node).map((aval, i) => ({
       place: this.#at(plan, node, i),
-      bytes: numel(aval.shape) * bytesPer(aval.dtype),
+      bytes: numel(aval.shape) * bytesOf(aval.dtype),
     }));
     const work: KernelWork = { touches: [...inputs, ...outputs], ops: {}, rows: 0 };
     const { flops } = opCost(node);
@@ -222,7 +231,7 @@ class ProgramWriter {
       const [down, across] = operand.strides.slice(-2);
       const [piece, apart] = across === 1 ? [columns, down] : [rows, across];
       if (apart <= piece || Math.min(rows, columns) < 2) return false;
-      touch.run = piece * bytesPer(node.dtype);
+      touch.run = piece * bytesOf(node.dtype);
       return true;
     };
     isSpread(a, m, k, left);
@@ -320,9 +329,9 @@ class ProgramWriter {
       ...node.inputs.map((x) => this.#operand(plan, x)),
       ...outputs.map((_, i) => this.#at(plan, node, i)),
     ];
-    const bytes = laneAvals(node).reduce((n, x) => n + numel(x.shape) * bytesPer(x.dtype), 0);
+    const bytes = laneAvals(node).reduce((n, x) => n + numel(x.shape) * bytesOf(x.dtype), 0);
     const { ops, rows } = tallyLanes(program);
-    const sizes = [...node.inputs, ...outputs].map((x) => numel(x.shape) * bytesPer(x.dtype));
+    const sizes = [...node.inputs, ...outputs].map((x) => numel(x.shape) * bytesOf(x.dtype));
     const touches = pointers.map((place, i) => ({ place, bytes: sizes[i] }));
     const work = { touches, ops, rows };
     this.#note({ name: laneName(program), kind: "kernel", flops: program.flops * program.lanes, bytes, work });
@@ -350,7 +359,7 @@ class ProgramWriter {
     });
     const total = body.fn.params.length + body.fn.outputs.length;
     const lines: string[] = [`{ void* q[${total}];`];
-    const bytes = (n: Node): number => numel(n.shape) * bytesPer(n.dtype);
+    const bytes = (n: Node): number => numel(n.shape) * bytesOf(n.dtype);
     node.inputs.forEach((x, i) => {
       if (i < consts) lines.push(`q[${i}] = ${this.#operand(plan, x)};`);
       else if (i < consts + carries) {
@@ -417,13 +426,6 @@ class ProgramWriter {
     return units;
   }
 }
-
-const bytesPer = (dtype: DType): number => {
-  const width = isComplex(dtype) ? 2 : 1;
-  return (
-    width * { uint8_t: 1, int32_t: 4, int64_t: 8, w_half: 2, w_bfloat: 2, float: 4, double: 8 }[storageType[dtype]]!
-  );
-};
 
 /** Places inside a loop's step are not those of the same name around it. */
 const inLoop = (work: KernelWork, name: string): KernelWork => ({

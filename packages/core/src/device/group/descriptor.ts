@@ -2,7 +2,7 @@
 // the D_ and TRANSFER constants of native/shm.h. Knows attributes, not processes.
 import {
   bytesOf,
-  dtypes,
+  codeOf,
   InternalError,
   numel,
   type OpAttrs,
@@ -125,7 +125,7 @@ export function describe(attrs: CollectiveAttrs, operand: Shape = operandShape(a
   const numbers = [
     nativeKinds[kind],
     reduceFns.indexOf(fn),
-    dtypes.indexOf(dtype),
+    codeOf(dtype),
     element,
     members.length,
     me,

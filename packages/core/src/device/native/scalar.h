@@ -4,15 +4,22 @@
 
 /* Conversions to integers: truncate, saturate, NaN gives 0 */
 #define W_TO_INT(s, T)                                                                                                 \
-  W_INLINE int w_to_u_##s(T x) { return x >= 255 ? 255 : x > 0 ? (int)x : 0; }                                         \
-  W_INLINE int32_t w_to_i_##s(T x) {                                                                                   \
+  W_INLINE int w_to_int8_##s(T x) { return x >= 127 ? 127 : x <= -128 ? -128 : x == x ? (int)x : 0; }                  \
+  W_INLINE int w_to_uint8_##s(T x) { return x >= 255 ? 255 : x > 0 ? (int)x : 0; }                                     \
+  W_INLINE int w_to_int16_##s(T x) { return x >= 32767 ? 32767 : x <= -32768 ? -32768 : x == x ? (int)x : 0; }         \
+  W_INLINE int w_to_uint16_##s(T x) { return x >= 65535 ? 65535 : x > 0 ? (int)x : 0; }                                \
+  W_INLINE int32_t w_to_int32_##s(T x) {                                                                               \
     return x >= (T)2147483648.0 ? INT32_MAX : x <= (T) - 2147483648.0 ? INT32_MIN : x == x ? (int32_t)x : 0;           \
   }                                                                                                                    \
-  W_INLINE int64_t w_to_l_##s(T x) {                                                                                   \
+  W_INLINE uint32_t w_to_uint32_##s(T x) { return x >= (T)4294967296.0 ? UINT32_MAX : x > 0 ? (uint32_t)x : 0; }       \
+  W_INLINE int64_t w_to_int64_##s(T x) {                                                                               \
     return x >= (T)9223372036854775808.0      ? INT64_MAX                                                              \
            : x <= (T) - 9223372036854775808.0 ? INT64_MIN                                                              \
            : x == x                           ? (int64_t)x                                                             \
                                               : 0;                                                                     \
+  }                                                                                                                    \
+  W_INLINE uint64_t w_to_uint64_##s(T x) {                                                                             \
+    return x >= (T)18446744073709551616.0 ? UINT64_MAX : x > 0 ? (uint64_t)x : 0;                                      \
   }
 W_TO_INT(f, float)
 W_TO_INT(d, double)
@@ -34,7 +41,6 @@ W_INLINE float w_to_odd(double x) {
     return fabs##F(x)                                                                                                  \
     < w_inf_##s();                                                                                                     \
   }                                                                                                                    \
-  W_CALL T w_pow_##s(T a, T b) { return pow##F(a, b); }                                                                \
   W_CALL T w_atan2_##s(T a, T b) { return atan2##F(a, b); }                                                            \
   W_INLINE T w_mod_##s(T a, T b) {                                                                                     \
     T r = fmod##F(a, b);                                                                                               \
@@ -81,3 +87,21 @@ W_REAL(d, double, )
   }
 W_INTEGER(i, int32_t, uint32_t)
 W_INTEGER(l, int64_t, uint64_t)
+#define W_UNSIGNED(s, T)                                                                                               \
+  W_INLINE T w_add_##s(T a, T b) { return a + b; }                                                                     \
+  W_INLINE T w_sub_##s(T a, T b) { return a - b; }                                                                     \
+  W_INLINE T w_mul_##s(T a, T b) { return a * b; }                                                                     \
+  W_INLINE T w_neg_##s(T a) { return (T)0 - a; }                                                                       \
+  W_INLINE T w_abs_##s(T a) { return a; }                                                                              \
+  W_INLINE T w_mod_##s(T a, T b) { return b == 0 ? 0 : a % b; }                                                        \
+  W_INLINE T w_floordiv_##s(T a, T b) { return b == 0 ? 0 : a / b; }                                                   \
+  W_INLINE T w_pow_##s(T a, T b) {                                                                                     \
+    T r = 1;                                                                                                           \
+    for (; b > 0; b >>= 1) {                                                                                           \
+      if (b & 1) r *= a;                                                                                               \
+      a *= a;                                                                                                          \
+    }                                                                                                                  \
+    return r;                                                                                                          \
+  }
+W_UNSIGNED(u, uint32_t)
+W_UNSIGNED(q, uint64_t)

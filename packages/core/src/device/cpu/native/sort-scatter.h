@@ -2,7 +2,8 @@
 #pragma once
 #include "prelude.h"
 
-/* dtype numbers as in graph/dtype.ts: bool, uint8, int32, int64, float16, bfloat16, float32, float64, complex64, complex128 */
+/* dtype numbers as in graph/dtype.ts: bool, uint8, int32, int64, float16, bfloat16, float32, float64, complex64, complex128,
+   int8, int16, uint16, uint32, uint64. Sums that wrap around are the same for signed and unsigned numbers. */
 #define CUMSUM(name, T, LOAD, STORE, ACC)                                                                              \
   static void name(long outer, long n, long inner, int reverse, const T* x, T* out, int threads) {                     \
     _Pragma("omp parallel for num_threads(threads) if (outer * n * inner > 65536)") for (long o = 0; o < outer;        \
@@ -18,6 +19,7 @@
   }
 #define SAME(x) (x)
 CUMSUM(cumsum_u8, uint8_t, SAME, SAME, uint8_t)
+CUMSUM(cumsum_u16, uint16_t, SAME, SAME, uint16_t)
 CUMSUM(cumsum_i32, int32_t, SAME, SAME, int32_t)
 CUMSUM(cumsum_i64, int64_t, SAME, SAME, int64_t)
 CUMSUM(cumsum_h, w_half, w_from_half, w_to_half, float)
@@ -29,9 +31,14 @@ CUMSUM(cumsum_z, double complex, SAME, SAME, double complex)
 static void wr_cumsum(int dtype, long outer, long n, long inner, int reverse, const void* x, void* out, int threads) {
   switch (dtype) {
     case 0:
-    case 1: cumsum_u8(outer, n, inner, reverse, x, out, threads); return;
-    case 2: cumsum_i32(outer, n, inner, reverse, x, out, threads); return;
-    case 3: cumsum_i64(outer, n, inner, reverse, x, out, threads); return;
+    case 1:
+    case 10: cumsum_u8(outer, n, inner, reverse, x, out, threads); return;
+    case 11:
+    case 12: cumsum_u16(outer, n, inner, reverse, x, out, threads); return;
+    case 2:
+    case 13: cumsum_i32(outer, n, inner, reverse, x, out, threads); return;
+    case 3:
+    case 14: cumsum_i64(outer, n, inner, reverse, x, out, threads); return;
     case 4: cumsum_h(outer, n, inner, reverse, x, out, threads); return;
     case 5: cumsum_b(outer, n, inner, reverse, x, out, threads); return;
     case 6: cumsum_f(outer, n, inner, reverse, x, out, threads); return;
@@ -77,17 +84,24 @@ static double float_key(int dtype, const void* x, long i) {
     default: return ((const double*)x)[i];
   }
 }
+static int is_float(int dtype) { return dtype >= 4 && dtype < 10; }
 static int64_t integer_key(int dtype, const void* x, long i) {
   switch (dtype) {
     case 2: return ((const int32_t*)x)[i];
     case 3: return ((const int64_t*)x)[i];
+    case 10: return ((const int8_t*)x)[i];
+    case 11: return ((const int16_t*)x)[i];
+    case 12: return ((const uint16_t*)x)[i];
+    case 13: return ((const uint32_t*)x)[i];
+    /* With its highest bit flipped, an unsigned number keeps its order among signed ones. */
+    case 14: return (int64_t)(((const uint64_t*)x)[i] ^ (UINT64_C(1) << 63));
     default: return ((const uint8_t*)x)[i];
   }
 }
 /* The same order without memory beside the result: a heap of places, by key and then by place. */
 static int goes_after(int dtype, const void* x, long row, int32_t i, int32_t j, int descending) {
   int ab, ba;
-  if (dtype >= 4) {
+  if (is_float(dtype)) {
     sort_float_item a = {float_key(dtype, x, row + i), i}, b = {float_key(dtype, x, row + j), j};
     ab = sort_float_not_after(a, b, descending), ba = sort_float_not_after(b, a, descending);
   } else {
@@ -126,7 +140,7 @@ static void wr_argsort(int dtype, long rows, long n, int descending, const void*
     sort_float_item* floats = items;
     sort_integer_item* integers = items;
     for (long i = 0; i < n; i++) {
-      if (dtype >= 4) {
+      if (is_float(dtype)) {
         floats[i].key = float_key(dtype, x, r * n + i);
         floats[i].at = (int32_t)i;
       } else {
@@ -134,7 +148,7 @@ static void wr_argsort(int dtype, long rows, long n, int descending, const void*
         integers[i].at = (int32_t)i;
       }
     }
-    if (dtype >= 4) sort_float_row(floats, n, descending, out + r * n);
+    if (is_float(dtype)) sort_float_row(floats, n, descending, out + r * n);
     else sort_integer_row(integers, n, descending, out + r * n);
     free(items);
   }
@@ -168,6 +182,7 @@ static void wr_argsort(int dtype, long rows, long n, int descending, const void*
     }                                                                                                                  \
   }
 SCATTER(scatter_u8, uint8_t, SAME, SAME)
+SCATTER(scatter_u16, uint16_t, SAME, SAME)
 SCATTER(scatter_i32, int32_t, SAME, SAME)
 SCATTER(scatter_i64, int64_t, SAME, SAME)
 SCATTER(scatter_h, w_half, w_from_half, w_to_half)
@@ -181,9 +196,14 @@ static void wr_scatter(int dtype, long batch, long before, long n, long after, l
 #define CASE(fn) fn(batch, before, n, after, count, base, indices, updates, out, threads)
   switch (dtype) {
     case 0:
-    case 1: CASE(scatter_u8); return;
-    case 2: CASE(scatter_i32); return;
-    case 3: CASE(scatter_i64); return;
+    case 1:
+    case 10: CASE(scatter_u8); return;
+    case 11:
+    case 12: CASE(scatter_u16); return;
+    case 2:
+    case 13: CASE(scatter_i32); return;
+    case 3:
+    case 14: CASE(scatter_i64); return;
     case 4: CASE(scatter_h); return;
     case 5: CASE(scatter_b); return;
     case 6: CASE(scatter_f); return;

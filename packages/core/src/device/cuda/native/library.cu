@@ -23,7 +23,12 @@ W_INLINE void w_cumsum(const T* x, T* out, long long lines, long long n, long lo
                                              long long reverse) {                                                      \
     w_cumsum<N, T>(x, out, lines, n, inner, (int)reverse);                                                             \
   }
+W_CUMSUM(i8, w_number<int8_t>, int8_t)
 W_CUMSUM(u8, w_number<uint8_t>, uint8_t)
+W_CUMSUM(i16, w_number<int16_t>, int16_t)
+W_CUMSUM(u16, w_number<uint16_t>, uint16_t)
+W_CUMSUM(u32, w_number<uint32_t>, uint32_t)
+W_CUMSUM(u64, w_number<uint64_t>, uint64_t)
 W_CUMSUM(i32, w_number<int32_t>, int32_t)
 W_CUMSUM(i64, w_number<int64_t>, int64_t)
 W_CUMSUM(f16, w_half_number, w_half)

@@ -17,6 +17,9 @@ typedef unsigned long long uint64_t;
 #define INT64_MAX 9223372036854775807LL
 #define INT64_MIN (-INT64_MAX - 1)
 #define INT64_C(x) x##LL
+#define UINT32_MAX 4294967295u
+#define UINT64_MAX 18446744073709551615ULL
+#define UINT64_C(x) x##ULL
 #else
 #include <stdint.h>
 #endif
@@ -56,6 +59,8 @@ W_SELECT(f, float)
 W_SELECT(d, double)
 W_SELECT(i, int32_t)
 W_SELECT(l, int64_t)
+W_SELECT(u, uint32_t)
+W_SELECT(q, uint64_t)
 W_INLINE float w_bits_to_f(uint32_t u) { return __uint_as_float(u); }
 W_INLINE uint32_t w_f_to_bits(float f) { return __float_as_uint(f); }
 W_INLINE double w_bits_to_d(uint64_t u) { return __longlong_as_double((long long)u); }
@@ -109,6 +114,8 @@ W_INLINE float w_round_bfloat(float f) { return w_from_bfloat(w_to_bfloat(f)); }
 #define W_LIBM(how, name)                                                                                              \
   how float w_##name##_f(float x) { return name##f(x); }                                                               \
   how double w_##name##_d(double x) { return name(x); }
+W_CALL float w_pow_f(float x, float y) { return powf(x, y); }
+W_CALL double w_pow_d(double x, double y) { return pow(x, y); }
 W_LIBM(W_CALL, exp)
 W_LIBM(W_CALL, log)
 W_LIBM(W_CALL, tanh)

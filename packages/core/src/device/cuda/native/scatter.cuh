@@ -150,7 +150,12 @@ template <class N, class T> W_INLINE void w_scatter_heavy(const T* base, const i
                              long long n, long long after, long long count) {                                          \
     w_scatter_heavy<N, T>(base, indices, updates, out, counts, offsets, cursor, heavy, list, before, n, after, count); \
   }
+W_SCATTER(i8, w_number<int8_t>, int8_t)
 W_SCATTER(u8, w_number<uint8_t>, uint8_t)
+W_SCATTER(i16, w_number<int16_t>, int16_t)
+W_SCATTER(u16, w_number<uint16_t>, uint16_t)
+W_SCATTER(u32, w_number<uint32_t>, uint32_t)
+W_SCATTER(u64, w_number<uint64_t>, uint64_t)
 W_SCATTER(i32, w_number<int32_t>, int32_t)
 W_SCATTER(i64, w_number<int64_t>, int64_t)
 W_SCATTER(f16, w_half_number, w_half)

@@ -74,7 +74,12 @@ template <class N, class T> W_INLINE void w_sort_merge(const T* x, const int* fr
                                                  long long run, long long descending) {                                \
     w_sort_merge<N, T>(x, from, to, rows, n, run, (int)descending);                                                    \
   }
+W_SORT(i8, w_number<int8_t>, int8_t)
 W_SORT(u8, w_number<uint8_t>, uint8_t)
+W_SORT(i16, w_number<int16_t>, int16_t)
+W_SORT(u16, w_number<uint16_t>, uint16_t)
+W_SORT(u32, w_number<uint32_t>, uint32_t)
+W_SORT(u64, w_number<uint64_t>, uint64_t)
 W_SORT(i32, w_number<int32_t>, int32_t)
 W_SORT(i64, w_number<int64_t>, int64_t)
 W_SORT(f16, w_half_number, w_half)

@@ -3,8 +3,8 @@
 #pragma once
 #include "../../cpu/native/prelude.h"
 
-/* dtype numbers as in graph/dtype.ts: bool, uint8, int32, int64, float16, bfloat16, float32, float64, complex64, complex128;
-   functions: sum, prod, max, min */
+/* dtype numbers as in graph/dtype.ts: bool, uint8, int32, int64, float16, bfloat16, float32, float64, complex64, complex128,
+   int8, int16, uint16, uint32, uint64; functions: sum, prod, max, min */
 #define FN_SUM(a, x) ((a) + (x))
 #define FN_PROD(a, x) ((a) * (x))
 #define FN_MAX(a, x) ((x) > (a) || (x) != (x) ? (x) : (a))
@@ -49,6 +49,11 @@ enum { BLOCK = 2048 }; /* elements that stay in the first cache level while the 
 REDUCE(or_b, uint8_t, uint8_t, PLAIN, PLAIN, FN_OR)
 REDUCE(and_b, uint8_t, uint8_t, PLAIN, PLAIN, FN_AND)
 REDUCE_REAL(u, uint8_t, uint8_t, PLAIN, PLAIN)
+REDUCE_REAL(i8, int8_t, int8_t, PLAIN, PLAIN)
+REDUCE_REAL(i16, int16_t, int16_t, PLAIN, PLAIN)
+REDUCE_REAL(u16, uint16_t, uint16_t, PLAIN, PLAIN)
+REDUCE_REAL(u32, uint32_t, uint32_t, PLAIN, PLAIN)
+REDUCE_REAL(u64, uint64_t, uint64_t, PLAIN, PLAIN)
 REDUCE_REAL(i, int32_t, int32_t, PLAIN, PLAIN)
 REDUCE_REAL(l, int64_t, int64_t, PLAIN, PLAIN)
 REDUCE_REAL(h, w_half, float, w_from_half, w_to_half)
@@ -60,13 +65,24 @@ REDUCE(prod_c, float complex, float complex, PLAIN, PLAIN, FN_PROD)
 REDUCE(prod_z, double complex, double complex, PLAIN, PLAIN, FN_PROD)
 
 typedef void (*reducer)(void* out, const void* const* in, int n, int64_t count);
-static const reducer reducers[10][4] = {
-    {or_b, and_b, or_b, and_b},    {sum_u, prod_u, max_u, min_u}, {sum_i, prod_i, max_i, min_i},
-    {sum_l, prod_l, max_l, min_l}, {sum_h, prod_h, max_h, min_h}, {sum_bf, prod_bf, max_bf, min_bf},
-    {sum_f, prod_f, max_f, min_f}, {sum_d, prod_d, max_d, min_d}, {sum_f, prod_c, NULL, NULL},
+static const reducer reducers[15][4] = {
+    {or_b, and_b, or_b, and_b},
+    {sum_u, prod_u, max_u, min_u},
+    {sum_i, prod_i, max_i, min_i},
+    {sum_l, prod_l, max_l, min_l},
+    {sum_h, prod_h, max_h, min_h},
+    {sum_bf, prod_bf, max_bf, min_bf},
+    {sum_f, prod_f, max_f, min_f},
+    {sum_d, prod_d, max_d, min_d},
+    {sum_f, prod_c, NULL, NULL},
     {sum_d, prod_z, NULL, NULL},
+    {sum_i8, prod_i8, max_i8, min_i8},
+    {sum_i16, prod_i16, max_i16, min_i16},
+    {sum_u16, prod_u16, max_u16, min_u16},
+    {sum_u32, prod_u32, max_u32, min_u32},
+    {sum_u64, prod_u64, max_u64, min_u64},
 };
 /* count in elements of the dtype */
 static void reduce_arrays(int dtype, int fn, void* out, const void* const* in, int n, int64_t count) {
-  reducers[dtype][fn](out, in, n, dtype >= 8 && fn == 0 ? 2 * count : count);
+  reducers[dtype][fn](out, in, n, (dtype == 8 || dtype == 9) && fn == 0 ? 2 * count : count);
 }

@@ -576,7 +576,8 @@ static int collective_wait(group_t* g, const int64_t* d, void* out) {
 static int fits(int size, int rank, const int64_t* d) {
   if (d[D_MEMBERS] < 1 || d[D_MEMBERS] > 256 || d[D_MEMBERS] > size || d[D_ME] < 0 || d[D_ME] >= d[D_MEMBERS]) return 0;
   if (d[D_SENDS] < 0 || d[D_RECEIVES] < 0) return 0;
-  if (d[D_DTYPE] < 0 || d[D_DTYPE] > 9 || d[D_FN] < 0 || d[D_FN] > 3 || d[D_ELEMENT] < 1 || d[D_ELEMENT] > 16) return 0;
+  if (d[D_DTYPE] < 0 || d[D_DTYPE] > 14 || d[D_FN] < 0 || d[D_FN] > 3 || d[D_ELEMENT] < 1 || d[D_ELEMENT] > 16)
+    return 0;
   if (d[D_KIND] != K_MOVE && !reducers[d[D_DTYPE]][d[D_FN]]) return 0;
   for (int64_t i = 0; i < d[D_MEMBERS]; i++)
     if (d[D_RANKS + i] < 0 || d[D_RANKS + i] >= size) return 0;
