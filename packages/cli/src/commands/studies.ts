@@ -29,7 +29,7 @@ import {
 import { CommandError, table, warn } from "../terminal/index.js";
 import { cliSettings } from "./settings.js";
 
-export interface StudyInputOptions {
+interface StudyInputOptions {
   warmup?: number;
   datasets?: string[];
 }
@@ -107,7 +107,7 @@ export function verdictText(report: StudyReport): string {
   return process.stdout.isTTY && color !== 0 ? `\u001b[${color}m${line}\u001b[0m` : line;
 }
 
-export function findingText(finding: Finding, index: number): string {
+function findingText(finding: Finding, index: number): string {
   const lines = [
     findingTitle(finding, index),
     ...finding.evidence.map((e) => `     ${e.rank.padEnd(9)} ${e.text}`),

@@ -51,7 +51,7 @@ function risingSequences(rows: readonly TrainingEpoch[]): TrainingEpoch[][] {
  * Splits rows in file order into jobs: where the epochs rarely fall back, one job followed another; else each job is a
  * sequence whose epochs rise by one. A lone sequence may have gaps.
  */
-export function separateJobs(rows: readonly TrainingEpoch[]): TrainingEpoch[][] {
+function separateJobs(rows: readonly TrainingEpoch[]): TrainingEpoch[][] {
   const sequences = risingSequences(rows);
   if (sequences.length - 1 <= rows.length * resumedShare) return sequences;
   const jobs: TrainingEpoch[][] = [];

@@ -17,4 +17,4 @@ export {
   verdictLine,
   workText,
 } from "./words.js";
-export { fileName, type WriteOptions, writeReport } from "./write.js";
+export { type WriteOptions, writeReport } from "./write.js";

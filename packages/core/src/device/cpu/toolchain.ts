@@ -107,7 +107,7 @@ type Join = (command: string, out: string, objects: readonly string[]) => string
 const shared =
   (linkFlags: readonly string[], libraries: readonly string[] = []): Join =>
   (command, out, objects) => [
-    ...[command, "-shared", "-fopenmp", ...linkFlags, ...(libraries.length > 0 ? ["-Wl,--gc-sections"] : [])],
+    ...[command, "-shared", ...linkFlags, ...(libraries.length > 0 ? ["-Wl,--gc-sections"] : [])],
     ...["-o", out, ...objects, ...libraries, "-lm", "-ldl"],
   ];
 const merged: Join = (command, out, objects) => [command, "-r", "-nostdlib", "-o", out, ...objects];
@@ -233,7 +233,7 @@ function runSelfTest(compiler: Compiler, folder: string): SelfTest {
   return { flags: "safe", failure };
 }
 
-export interface BuiltLibrary {
+interface BuiltLibrary {
   path: string;
   /** True when the compiler had to run. */
   fresh: boolean;
@@ -245,12 +245,17 @@ export interface LinkOptions {
    * OpenMP runtime for others, must: idle threads of the OpenMP runtime wait inside it.
    */
   resident?: boolean;
+  /** Whether it has parallel regions of OpenMP. */
+  openmp?: boolean;
 }
 const residentFlags = ["-Wl,-z,nodelete"];
 
 /** The shared object of these C units, from the cache or from the compiler. */
-export function sharedObject(units: readonly string[], { resident = false }: LinkOptions = {}): BuiltLibrary {
-  const linkFlags = resident ? residentFlags : [];
+export function sharedObject(
+  units: readonly string[],
+  { resident = false, openmp = false }: LinkOptions = {},
+): BuiltLibrary {
+  const linkFlags = [...(resident ? residentFlags : []), ...(openmp ? ["-fopenmp"] : [])];
   const compiler = testedCompiler();
   if (compiler === null)
     throw new WeftError(
@@ -276,7 +281,7 @@ function cached(
   const hash = createHash("sha256");
   for (const part of [identityOf(compiler), ...identity, ...units]) hash.update(part).update("\0");
   const file = `${hash.digest("hex").slice(0, 40)}.${ending}`;
-  const made = findLibrary(file);
+  const made = cachedLibrary(file);
   if (made !== null) return { path: made, fresh: false };
   return inWritableFolder("cpu", (folder) => {
     const path = join(folder, file);
@@ -295,7 +300,7 @@ function cached(
 const isUsable = (path: string): boolean => isCached(path) && isIntact(path);
 
 /** The path of an intact shared object of this name; null if it must be compiled. */
-export const findLibrary = (file: string): string | null => cachePlaces("cpu", file).find(isUsable) ?? null;
+export const cachedLibrary = (file: string): string | null => cachePlaces("cpu", file).find(isUsable) ?? null;
 
 /** Seconds after which a process stops waiting for another one's compiler and compiles itself. */
 const patienceSeconds = 120;
