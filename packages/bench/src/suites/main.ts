@@ -6,6 +6,7 @@ import { Context, commonOptions, type Suite } from "./context.js";
 const suites: Record<string, [summary: string, load: () => Promise<{ default: Suite }>]> = {
   cpu: ["against OpenBLAS, PyTorch, TensorFlow.js and jax-js on the CPU; cold starts", () => import("./cpu.js")],
   gpu: ["against PyTorch and JAX on one GPU", () => import("./gpu.js")],
+  general: ["work that nothing was tuned for, against PyTorch on one GPU", () => import("./general.js")],
   "gpu-tests": ["runs the test suites of all devices on a GPU", () => import("./gpu-tests.js")],
   quantum: ["against PyTorch, JAX and QuTiP on a CPU or a GPU", () => import("./quantum.js")],
   "quantum-workers": ["quantum programs on 1 to 8 workers", () => import("./quantum-workers.js")],

@@ -29,7 +29,7 @@ export interface ScoreMask {
   bias: Node | null;
 }
 
-export interface KernelMask {
+interface KernelMask {
   /** What depends on the distance between query and key alone: kernels skip it. */
   band: Band;
   kind: AttentionKernel["mask"];

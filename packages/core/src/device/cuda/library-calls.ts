@@ -8,9 +8,14 @@ import { launchScatter } from "./scatter.js";
 /** Storage names of the library kernels. */
 const kernelDType: Record<DType, string> = {
   bool: "u8",
+  int8: "i8",
   uint8: "u8",
+  int16: "i16",
+  uint16: "u16",
   int32: "i32",
+  uint32: "u32",
   int64: "i64",
+  uint64: "u64",
   float16: "f16",
   bfloat16: "bf16",
   float32: "f32",
@@ -37,6 +42,9 @@ const linearAlgebra = (_: unknown, at: CallOperands): void => at.linearAlgebra()
 const calls: { [K in LibraryOp]: LibraryCall<K> } = {
   cumsum: (node, { input, output, workspace, kernels }) =>
     launchScan(node, kernelDType[node.inputs[0].dtype], { x: input(0), out: output, workspace }, kernels),
+  conv: (node) => {
+    throw new InternalError(`${node.op} was not lowered`);
+  },
   argsort: (node, { input, output, workspace, kernels }) =>
     launchSort(node, kernelDType[node.inputs[0].dtype], { x: input(0), out: output, workspace }, kernels),
   scatterAdd: (node, { input, output, workspace, kernels }) => {

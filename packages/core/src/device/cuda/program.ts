@@ -29,6 +29,7 @@ import {
 } from "../../graph/index.js";
 import { type ReferenceRule, referenceRules, type Value } from "../../ops/index.js";
 import type { KernelInfo } from "../contract.js";
+import { nativeSource } from "../native-source.js";
 import { attentionArguments, attentionOf, attentionOffsets, attentionPlaces, cudnnCallOf } from "./attention.js";
 import { stagedCollective } from "./collective.js";
 import { compileCuda } from "./compiler.js";
@@ -36,13 +37,11 @@ import { CudaBuffer, type CudaContext } from "./context.js";
 import { type CudnnAttention, cudnnAttention } from "./cudnn-attention.js";
 import { result64 } from "./driver.js";
 import { issueLibraryOp } from "./library-calls.js";
-import { libraryModule } from "./native/library.js";
-import { linalgKernels } from "./native/linalg.js";
-import { cudaPrelude } from "./native/prelude.js";
+import { libraryModule } from "./library-modules.js";
 import type { CublasProduct, Products } from "./products.js";
 import type { LibraryCalls } from "./scan-sort.js";
 import { isSolverOp, LinearAlgebra } from "./solver.js";
-import { type ProgramText, writeCudaProgram } from "./source.js";
+import { type CudaProgramText, writeCudaProgram } from "./source.js";
 
 /** Addresses of inputs, outputs and scratch memory in one run. */
 export interface Addresses {
@@ -106,10 +105,11 @@ function libraryFunction(context: CudaContext, name: string, text: "library" | "
   }
   let fn = functions.get(name);
   if (fn === undefined) {
-    const { key, source } = text === "linalg" ? { key: "linalg", source: linalgKernels } : libraryModule(name);
+    const { key, source } =
+      text === "linalg" ? { key: "linalg", source: nativeSource("cuda/native/linalg.cu") } : libraryModule(name);
     let module = functions.get(`module ${key}`);
     if (module === undefined) {
-      module = loadModule(context, cudaPrelude + source);
+      module = loadModule(context, source);
       functions.set(`module ${key}`, module);
     }
     fn = functionOf(context, module, name);
@@ -175,14 +175,14 @@ export const writeCudaSource = (
   context: CudaContext,
   precision: Precision,
   byLibrary: ReadonlyMap<ScheduleStep, CudnnAttention> = libraryAttention(plan, context),
-): ProgramText => writeCudaProgram(plan, context.multiprocessors * 16, precision, (step) => byLibrary.has(step));
+): CudaProgramText => writeCudaProgram(plan, context.multiprocessors * 16, precision, (step) => byLibrary.has(step));
 
 export class CudaProgram {
   readonly kernels: KernelInfo[] = [];
   /** Steps that run on the host, or in libraries that allocate and wait, cannot be part of a graph. */
   readonly usesHost: boolean;
   readonly source: string;
-  readonly #text: ProgramText;
+  readonly #text: CudaProgramText;
   readonly #cudnn: ReadonlyMap<ScheduleStep, CudnnAttention>;
   /** Scratch memory of cuDNN, for one step at a time. A recorded graph uses it, so it lives as long as the program. */
   #cudnnWorkspace: CudaBuffer | null = null;

@@ -1,4 +1,4 @@
-// How running sums and argsort are launched: the kernels of native/scan.ts and native/radix.ts in order, and the memory that they
+// How running sums and argsort are launched: the kernels of native/scan.cu and native/sort.cu in order, and the memory that they
 // work in.
 import { bytesOf, type DType, isComplex, isHalf, isOp, type Node, numel } from "../../graph/index.js";
 

@@ -1,4 +1,4 @@
-// How scatterAdd is launched: the kernels of native/scatter.ts in order, and the memory that they work in.
+// How scatterAdd is launched: the kernels of native/scatter.cu in order, and the memory that they work in.
 import { isZeroBase } from "../../compile/index.js";
 import { isComplex, isOp, type Node, numel } from "../../graph/index.js";
 import type { LibraryCalls } from "./scan-sort.js";

@@ -1,0 +1,51 @@
+// The general GPU suite: work that nothing was tuned for, in turns with PyTorch (eager and compiled) in the same run.
+import * as weft from "@weft/core";
+import { runContest, type Seat } from "./contest.js";
+import { LocalContestant } from "./contestant.js";
+import type { Suite } from "./context.js";
+import { modelRows } from "./general-models.js";
+import { generalRows } from "./general-rows.js";
+import { startPeers } from "./peers.js";
+import { printTable } from "./report/table.js";
+
+const seats: Record<string, Seat> = {
+  weft: { process: "weft", title: "Weft" },
+  torch: { process: "torch", title: "torch" },
+  "torch.compile": { process: "torch", title: "torch.compile", suffix: " compiled" },
+};
+
+const suite: Suite = {
+  defaults: { device: "cuda", rounds: "3", seconds: "0.1" },
+  async run(context) {
+    const device = weft.setDevice(context.device);
+    const table = [...generalRows, ...modelRows];
+    const { start, absent } = startPeers(context, { torch: ["torch_general.py", "--device", context.device] });
+    const makers = Object.fromEntries(
+      table.map(({ id, make }) => [
+        id,
+        async () => {
+          const made = await make(context.quick);
+          const release = (): void => {
+            made.release?.();
+            weft.collectGarbage();
+            device.trim();
+          };
+          return { ...made, release };
+        },
+      ]),
+    );
+    const own = new LocalContestant(makers, { device: device.name }, context.quick ? 0 : 0.05);
+    const { record, save, contest } = await runContest(context, "general", table, {
+      seats,
+      start: { weft: () => own, ...start },
+      absent,
+    });
+    contest.stop();
+    record.hardware.gpu = device.name;
+    save();
+    printTable(record);
+    if (record.rows.some(({ wrong }) => wrong !== null)) process.exitCode = 1;
+  },
+};
+
+export default suite;

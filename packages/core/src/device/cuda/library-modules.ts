@@ -1,0 +1,26 @@
+// The modules of kernels that are written by hand: which file a kernel is in, and its source for one dtype alone, because NVRTC
+// takes seconds for all of them.
+import { nativeSource } from "../native-source.js";
+
+/** Files by the word that follows `w_` in the names of their kernels. */
+const families: Record<string, string> = {
+  scan: "cuda/native/scan.cu",
+  sort: "cuda/native/sort.cu",
+  scatter: "cuda/native/scatter.cu",
+  pointers: "cuda/native/pointers.cu",
+};
+export const libraryFiles = Object.values(families);
+
+/** A use of a macro that defines the kernels of one dtype. */
+const perType = /^W_[A-Z]+\((\w+), .*\n/gm;
+
+/** The module of a kernel and its source. Kernels whose names end in a dtype are in one module per dtype. */
+export function libraryModule(kernel: string): { key: string; source: string } {
+  const [, family] = kernel.split("_");
+  const text = nativeSource(families[family]);
+  const types = new Set([...text.matchAll(perType)].map(([, type]) => type));
+  const last = kernel.slice(kernel.lastIndexOf("_") + 1);
+  const type = types.has(last) ? last : "";
+  const source = text.replace(perType, (line, name: string) => (name === type ? line : ""));
+  return { key: `${family} ${type}`, source };
+}
