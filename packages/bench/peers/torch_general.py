@@ -124,7 +124,7 @@ SINGLES = {
     "sort": (lambda x: x.sort(-1).values, SQUARE),
     "sort-short": (lambda x: x.sort(-1).values, (1 << 20, 64)),
     "sort-line": (lambda x: x.sort(-1).values, LINE),
-    "argsort-half": (lambda x: x.argsort(-1, stable=True), (4096, 4096), torch.bfloat16),
+    "argsort-half": (lambda x: torch.argsort(x, dim=-1, stable=True), (4096, 4096), torch.bfloat16),
     "topk": (lambda x: tuple(x.topk(50)), SQUARE),
     "randn": (lambda x: torch.randn_like(x), SQUARE),
     "rand": (lambda x: torch.rand_like(x), SQUARE),

@@ -57,7 +57,8 @@ const closeLosses =
   ({ weft: own, ...peers }) => {
     for (const [name, other] of Object.entries(peers))
       for (let i = 0; i < own.length; i++)
-        if (!(Math.abs(own[i] - other[i]) <= tolerance)) return `loss ${i + 1} is ${own[i]}, ${name} has ${other[i]}`;
+        if (!(Math.abs(own[i] - other[i]) <= tolerance * Math.max(1, Math.abs(other[i]))))
+          return `loss ${i + 1} is ${own[i]}, ${name} has ${other[i]}`;
     return null;
   };
 
@@ -71,7 +72,7 @@ function gptRow(batch: number, precision: "bf16" | "tf32", wanted: number): Gene
     title: `GPT-2 124M training step, ${precision}, batch ${batch} x ${length}`,
     peers: { "torch.compile": wanted, torch: null },
     names: { torch: `gpt2 ${batch} ${precision}`, "torch.compile": `gpt2-compiled ${batch} ${precision}` },
-    check: closeLosses(0.05),
+    check: closeLosses(0.01),
     flops: tokens * (6 * weights + 12 * layers * width * length),
     make(quick) {
       const [L, D, H, T, B, V] = quick ? [1, 16, 2, 8, 2, 32] : [layers, width, heads, length, batch, vocabulary];
@@ -134,7 +135,7 @@ const llamaRow: GeneralRow = {
   title: "Llama-style stack (8 layers, width 2048, 16 heads, 4 key heads, SwiGLU), training step, bf16, 4 x 2048",
   peers: { "torch.compile": 1, torch: null },
   names: { torch: "llama", "torch.compile": "llama-compiled" },
-  check: closeLosses(0.05),
+  check: closeLosses(0.01),
   make(quick) {
     const [L, D, H, G, F, T, B] = quick ? [1, 32, 4, 2, 64, 8, 2] : [8, 2048, 16, 4, 5632, 2048, 4];
     const size = D / H;

@@ -1,6 +1,6 @@
 // Prints the expressions of a kernel into nested scopes: before the loops, once per row, once per element. A value is
 // computed in the outermost scope that defines its variables, and only where it is used.
-import { type DType, isComplex, numel } from "../graph/index.js";
+import { type DType, isComplex, isHalf, numel } from "../graph/index.js";
 import { clampText, guardBox, type Interval, sizeIn } from "./guards.js";
 import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel } from "./kernel.js";
@@ -81,6 +81,9 @@ export function vectorBase(address: Ix, { variable, width }: { variable: string;
   return rest.add(Ix.variable(firstOf(variable), 2 ** 52));
 }
 
+/** The array of a kept vector: one vector per round `c`. */
+export const keptName = (id: number): string => `k${id}_`;
+
 /** The name of a variable's value at the first element of a vector. */
 export const firstOf = (variable: string): string => `${variable}b`;
 
@@ -93,6 +96,8 @@ export class BodyPrinter {
   vector: VectorLoads | null = null;
   /** Loads that were copied to shared memory before: expression id -> array and index there. */
   readonly tiles = new Map<number, { name: string; index: string }>();
+  /** Vectors that stay in registers between passes over a row: expression id -> whether they were loaded. */
+  readonly keptVectors = new Map<number, boolean>();
   /** Row buffers that hold a value between two passes over a row: expression id -> name. */
   readonly stash = new Map<number, { name: string; dtype: DType }>();
 
@@ -104,6 +109,25 @@ export class BodyPrinter {
     /** Position inside the row, for stashed values. */
     readonly rowPosition: string,
   ) {}
+
+  #wide: Set<number> | null = null;
+
+  /** Whether a value counts with full precision: it reaches a result or reduction without being rounded to a half type. */
+  #isWide(expr: KExpr): boolean {
+    if (this.#wide === null) {
+      const wide = new Set<number>();
+      const visit = (at: KExpr): void => {
+        if (wide.has(at.id) || isHalf(at.dtype)) return;
+        wide.add(at.id);
+        for (const part of this.#parts(at)) visit(part);
+      };
+      const { stores, reductions, columnSums, buffers } = this.kernel;
+      for (const { buffer, value } of stores) if (!isHalf(buffers[buffer].dtype)) visit(value);
+      for (const { argument } of [...reductions, ...columnSums]) visit(argument);
+      this.#wide = wide;
+    }
+    return this.#wide.has(expr.id);
+  }
 
   #ixDepth(ix: Ix): Depth {
     for (const name of this.innerNames) if (ix.mentions(name)) return 2;
@@ -204,7 +228,7 @@ export class BodyPrinter {
       case "load":
         return this.#load(expr, scope);
       case "unary":
-        return unaryValue(scope, expr.fn, this.value(expr.args[0]), expr.args[0].dtype, dtype);
+        return unaryValue(scope, expr.fn, this.value(expr.args[0]), expr.args[0].dtype, dtype, !this.#isWide(expr));
       case "binary":
         if (this.#isScaling(expr)) return this.#byReciprocal(expr.args[0], expr.args[1], scope);
         return binaryValue(
@@ -317,6 +341,12 @@ export class BodyPrinter {
     const base = vectorBase(expr.address, this.vector);
     if (base === null) return null;
     const { width } = this.vector;
+    const loaded = this.keptVectors.get(expr.id);
+    if (loaded !== undefined) {
+      const name = `${keptName(expr.id)}[c]`;
+      if (!loaded) this.vector.add(`w_load<${width}>(${name}, p${expr.buffer} + ${base.print()});`);
+      return name;
+    }
     const name = `l${expr.id}_`;
     this.vector.add(
       `__align__(16) ${storageType[expr.dtype]} ${name}[${width}]; w_load<${width}>(${name}, p${expr.buffer} + ${base.print()});`,

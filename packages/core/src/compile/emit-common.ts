@@ -60,6 +60,22 @@ export function unpackIndex(variables: readonly LoopVariable[], from: string): s
   return lines;
 }
 
+/** The loads that expressions consist of, those of guards and data indices included. */
+export function loadsUnder(roots: readonly KExpr[]): Extract<KExpr, { kind: "load" }>[] {
+  const found: Extract<KExpr, { kind: "load" }>[] = [];
+  const seen = new Set<number>();
+  const stack = [...roots];
+  while (stack.length > 0) {
+    const expr = stack.pop()!;
+    if (seen.has(expr.id)) continue;
+    seen.add(expr.id);
+    if (expr.kind === "load") found.push(expr);
+    const guard = expr.kind === "load" && expr.guard !== null ? [expr.guard] : [];
+    stack.push(...("args" in expr ? expr.args : []), ...("dynamic" in expr ? expr.dynamic : []), ...guard);
+  }
+  return found;
+}
+
 export const writeText = (kernel: LoopKernel, s: Store, value: CValue): string[] =>
   storeText(`p${s.buffer}`, s.address.print(), kernel.buffers[s.buffer].dtype, value);
 

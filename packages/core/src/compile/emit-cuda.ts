@@ -1,12 +1,13 @@
 // The CUDA dialect of loop kernels. Element-wise kernels assign several elements to every thread; rows are reduced by part
 // of a warp, a warp or a block, always in the same order; columns by tiles of 32 columns and 8 row lanes.
 import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
-import { BodyPrinter, EmitScope, firstOf, vectorBase } from "./body.js";
+import { BodyPrinter, EmitScope, firstOf, keptName, vectorBase } from "./body.js";
 import {
   chooseStash,
   foldCode,
   initial,
   isArg,
+  loadsUnder,
   mentionsAny,
   type ReductionCode,
   unpackIndex,
@@ -53,7 +54,8 @@ const maxKept = 16;
 function groupSize(length: number): number {
   if (length <= 32) return Math.max(1, 2 ** Math.ceil(Math.log2(Math.max(1, length))));
   if (length <= 1024) return 32;
-  return length <= 8192 ? 256 : 1024;
+  if (length <= 8192) return 256;
+  return length <= 65536 ? 512 : 1024;
 }
 
 /** Variables from one linear index; 32-bit arithmetic where everything fits. */
@@ -253,6 +255,40 @@ function rowVector(kernel: LoopKernel, length: number, group: number): number {
   return plain ? (vectorWidths.find((w) => exact(w) || withTail(w)) ?? 1) : 1;
 }
 
+/** Registers for vectors that stay between passes, per thread. */
+const keptRegisters = (threads: number): number => (threads > 512 ? 24 : 56);
+
+/** Rows too long to keep every value: operands that several passes read stay in registers as they were loaded. */
+function keepVectors(
+  printer: BodyPrinter,
+  kernel: LoopKernel,
+  { width, items, threads }: { width: number; items: number; threads: number },
+): void {
+  const roots = [
+    ...[...kernel.reductions, ...kernel.columnSums].map(({ argument }) => argument),
+    ...kernel.stores.map(({ value }) => value),
+  ];
+  const stages = new Map<KExpr, Set<number>>();
+  for (const root of roots)
+    for (const load of loadsUnder([root])) stages.set(load, (stages.get(load) ?? new Set()).add(printer.stage(root)));
+  const vector = { variable: kernel.inner[0].name, width };
+  let left = keptRegisters(threads);
+  for (const [load, passes] of stages) {
+    if (load.kind !== "load" || passes.size < 2 || load.guard !== null || load.dynamic.length > 0) continue;
+    if (isComplex(load.dtype) || printer.depth(load) < 2 || vectorBase(load.address, vector) === null) continue;
+    const registers = Math.ceil((items * bytesOf(load.dtype)) / 4);
+    if (registers > left) continue;
+    left -= registers;
+    printer.keptVectors.set(load.id, false);
+  }
+}
+
+/** Loads of a kernel whose vectors are kept, by id. */
+function keptLoads(printer: BodyPrinter, kernel: LoopKernel): Map<number, KExpr> {
+  const roots = [...kernel.reductions.map((r) => r.argument), ...kernel.stores.map((s) => s.value)];
+  return new Map(loadsUnder(roots).flatMap((load) => (printer.keptVectors.has(load.id) ? [[load.id, load]] : [])));
+}
+
 function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   const { outer, inner } = kernel;
   const length = numel(inner.map((v) => v.size));
@@ -279,6 +315,10 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   const width = rowVector(kernel, length, group);
   const items = Math.ceil(length / (group * width)) * width;
   if (items <= maxKept) chooseStash(printer, kernel, stashRule);
+  else if (width > 1 && options.aligned) keepVectors(printer, kernel, { width, items, threads });
+  const kept = keptLoads(printer, kernel);
+  for (const [id, { dtype }] of kept)
+    row.add(`__align__(16) ${storageType[dtype]} ${keptName(id)}[${items / width}][${width}];`);
   for (const { name, dtype } of printer.stash.values())
     row.add(`${computeType[dtype]} ${name}[${items * (isComplex(dtype) ? 2 : 1)}];`);
   const written = new Set<number>();
@@ -315,7 +355,7 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
       });
     }
     const unrolled = printer.stash.size + sums.length > 0;
-    if (unrolled) row.add("#pragma unroll");
+    if (unrolled || printer.keptVectors.size > 0) row.add("#pragma unroll");
     if (width > 1) {
       const vector = { variable: inner[0].name, width };
       const written = vectorStores(kernel, stores, values, vector, options.aligned);
@@ -336,6 +376,10 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
       if (writes.length > 0) row.add(`  ${guard} { ${writes.join(" ")} }`);
     }
     row.add("}");
+    for (const load of loadsUnder([...reductions, ...summed].map((r) => r.argument).concat(stores.map((s) => s.value))))
+      if (printer.keptVectors.has(load.id)) printer.keptVectors.set(load.id, true);
+    // Otherwise the compiler keeps what it computed from them instead, which takes more registers.
+    for (const [id, { dtype }] of kept) row.add(`w_pin<${(items * bytesOf(dtype)) / 4}>(${keptName(id)});`);
     for (const line of after) row.add(line);
   }
   const values = rowStores.map((s) => printer.value(s.value));

@@ -2,7 +2,7 @@
 // that is contiguous in the operand and computing along the one that is contiguous in the result.
 import { bytesOf, numel } from "../graph/index.js";
 import { BodyPrinter, EmitScope } from "./body.js";
-import { unpackIndex, writeText } from "./emit-common.js";
+import { loadsUnder, unpackIndex, writeText } from "./emit-common.js";
 import type { CudaKernel } from "./emit-cuda.js";
 import type { KExpr, LoopKernel, LoopVariable } from "./kernel.js";
 import { storageType } from "./scalar.js";
@@ -32,28 +32,13 @@ const rawTypes: Record<number, string> = { 1: "uint8_t", 2: "uint16_t", 4: "uint
 /** Elements between the rows of a tile: columns fall into different banks. */
 const pitch = (edge: number, bytes: number): number => edge + Math.max(1, 4 / bytes);
 
-function loadsOf(kernel: LoopKernel): Load[] {
-  const found = new Map<number, Load>();
-  const seen = new Set<number>();
-  const visit = (expr: KExpr): void => {
-    if (seen.has(expr.id)) return;
-    seen.add(expr.id);
-    if (expr.kind === "load") found.set(expr.id, expr);
-    const guard = expr.kind === "load" && expr.guard !== null ? [expr.guard] : [];
-    for (const part of [...("args" in expr ? expr.args : []), ...("dynamic" in expr ? expr.dynamic : []), ...guard])
-      visit(part);
-  };
-  for (const { value } of kernel.stores) visit(value);
-  return [...found.values()];
-}
-
 /** The tiles of a kernel; null where every operand is read as well as it can be. */
 function tilePlan(kernel: LoopKernel): TilePlan | null {
   if (kernel.kind !== "rows" || kernel.reductions.length + kernel.columnSums.length > 0) return null;
   const variables = [...kernel.outer, ...kernel.inner];
   const x = variables[variables.length - 1];
   if (x === undefined || x.size < minSize || !kernel.stores.every((s) => s.address.stride(x.name) === 1)) return null;
-  const strided = loadsOf(kernel).filter(({ address, guard, dynamic, dtype, buffer }) => {
+  const strided = loadsUnder(kernel.stores.map((s) => s.value)).filter(({ address, guard, dynamic, dtype, buffer }) => {
     const stride = address.stride(x.name);
     if (guard !== null || dynamic.length > 0 || stride === 0 || stride === 1) return false;
     return rawTypes[bytesOf(dtype)] !== undefined && numel(kernel.buffers[buffer].shape) > 0;

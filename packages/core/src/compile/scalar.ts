@@ -119,7 +119,7 @@ const floatUnary: Record<UnaryFn, (x: string, s: string) => string> = {
   conj: (x) => x,
 };
 
-/** Functions whose float32 version costs more than half types can hold: `w_..._h` has fewer digits. */
+/** Functions with a shorter form `w_..._h` for results that are rounded to a half type. */
 const halfUnary: ReadonlySet<UnaryFn> = new Set<UnaryFn>(["erfc"]);
 
 const wideSuffix: Partial<Record<DType, string>> = { uint32: "u", int64: "l", uint64: "q" };
@@ -162,8 +162,11 @@ export interface Emitter {
   definePair(type: string, statement: (re: string, im: string) => string): [string, string];
 }
 
-export function unaryValue(out: Emitter, fn: UnaryFn, x: CValue, from: DType, to: DType): CValue {
+/** `narrow`: the value is only used for results of half types. */
+export function unaryValue(out: Emitter, fn: UnaryFn, x: CValue, from: DType, to: DType, narrow = false): CValue {
   const type = computeType[to];
+  if (narrow && halfUnary.has(fn) && (from === "float32" || isHalf(from)))
+    return [out.define(type, call(fn)(x[0], "h"))];
   if (isComplex(from)) {
     const s = suffix(from);
     const [re, im] = x as readonly [string, string];
@@ -171,7 +174,6 @@ export function unaryValue(out: Emitter, fn: UnaryFn, x: CValue, from: DType, to
     if (rule !== undefined) return rule(re, im, s).map((text) => out.define(type, text)) as unknown as CValue;
     return out.definePair(computeType[from], (a, b) => `w_c${word(fn)}_${s}(${re}, ${im}, &${a}, &${b});`);
   }
-  if (isHalf(from) && halfUnary.has(fn)) return [out.define(type, call(fn)(x[0], "h"))];
   if (kindOf(from) === "float") return [out.define(type, floatUnary[fn](x[0], suffix(from)))];
   const rule = integerUnary[fn];
   if (rule === undefined) throw new InternalError(`${fn} of ${from}`);

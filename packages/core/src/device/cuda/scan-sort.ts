@@ -123,7 +123,8 @@ export function launchSort(
   const passes = bytes;
   const total = rows * n;
   const counts = workspace;
-  const places = counts + aligned(rows * digits * tiles * 4);
+  const totals = counts + aligned(rows * digits * tiles * 4);
+  const places = totals + aligned(rows * digits * 4);
   const keys = [places + aligned(total * 4), places + aligned(total * 4) + aligned(total * bytes)];
   // Places go to and fro between the result and the workspace, and must end in the result.
   const ends = (pass: number): number => ((passes - pass) % 2 === 0 ? out : places);
@@ -134,8 +135,9 @@ export function launchSort(
     const to = pass === passes - 1 ? 0 : keys[(pass + 1) % 2];
     const how = [n, tiles, length, shift, descending];
     calls.launch(`w_sort_count_${type}`, rows * tiles, sortThreads, [x, from, counts, ...how]);
-    calls.launch("w_sort_starts", rows, 1024, [counts, digits * tiles]);
-    const moves = [x, from, ends(pass), to, ends(pass + 1), counts, ...how];
+    const startThreads = Math.min(1024, Math.max(32, Math.ceil(tiles / 128) * 32));
+    calls.launch("w_sort_starts", rows * digits, startThreads, [counts, totals, tiles]);
+    const moves = [x, from, ends(pass), to, ends(pass + 1), counts, totals, ...how];
     calls.launch(`w_sort_move_${type}`, rows * tiles, sortThreads, moves, shared);
   }
 }
@@ -150,5 +152,6 @@ export function scanSortWorkspace(node: Node): number {
   const shape = sortShape(node);
   if (fitsBlock(shape)) return 0;
   const total = shape.rows * shape.n;
-  return aligned(shape.rows * digits * shape.tiles * 4) + aligned(total * 4) + 2 * aligned(total * shape.bytes);
+  const counts = aligned(shape.rows * digits * shape.tiles * 4) + aligned(shape.rows * digits * 4);
+  return counts + aligned(total * 4) + 2 * aligned(total * shape.bytes);
 }

@@ -66,6 +66,20 @@ W_INLINE uint32_t w_f_to_bits(float f) { return __float_as_uint(f); }
 W_INLINE double w_bits_to_d(uint64_t u) { return __longlong_as_double((long long)u); }
 W_INLINE uint64_t w_d_to_bits(double d) { return (uint64_t)__double_as_longlong(d); }
 
+/* The compiler must not assume what N words in registers hold from here on. */
+template <int N> W_INLINE void w_pin(void* words) {
+#ifndef W_EMULATED
+#pragma unroll
+  for (int i = 0; i < N; i++) asm volatile("" : "+r"(((uint32_t*)words)[i]));
+#endif
+}
+/* Shared memory whose size the launch sets. */
+#ifdef W_EMULATED
+#define W_DYNAMIC_SHARED(name) char* name = w_dynamic_shared
+#else
+#define W_DYNAMIC_SHARED(name) extern __shared__ __align__(16) char name[]
+#endif
+
 typedef uint16_t w_half;
 #ifdef W_EMULATED
 W_INLINE float w_from_half(w_half h) {

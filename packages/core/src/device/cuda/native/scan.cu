@@ -1,4 +1,4 @@
-// Running sums on the GPU. Lines are cut into segments where there are fewer lines than the GPU needs: a first pass adds up
+// Running sums (cumsum) on the GPU. Lines are cut into segments where there are fewer lines than the GPU needs: a first pass adds up
 // the segments, the second one starts each at the sum of those before it. The order of additions depends on the shape alone,
 // so that results are the same in every run.
 #include "numbers.cuh"

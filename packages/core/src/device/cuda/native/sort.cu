@@ -72,6 +72,24 @@ W_INLINE unsigned w_same_digit(int digit) {
   }
   return same;
 }
+/* Counts of the digits become first positions; called by one warp. */
+W_INLINE void w_scan_digits(int* counts) {
+  int lane = threadIdx.x % 32, v[W_DIGITS / 32], sum = 0;
+  for (int k = 0; k < W_DIGITS / 32; k++) {
+    v[k] = counts[lane * (W_DIGITS / 32) + k];
+    sum += v[k];
+  }
+  int all = sum;
+  for (int d = 1; d < 32; d *= 2) {
+    int other = __shfl_sync(0xffffffffu, all, (lane - d) & 31);
+    if (lane >= d) all += other;
+  }
+  int start = all - sum;
+  for (int k = 0; k < W_DIGITS / 32; k++) {
+    counts[lane * (W_DIGITS / 32) + k] = start;
+    start += v[k];
+  }
+}
 /* Where the elements of a thread lie in a tile of length elements: element k is number first + 32 k, the elements of a warp
    are neighbors, and the warps share the tile evenly. */
 struct w_sort_share {
@@ -113,23 +131,7 @@ W_INLINE void w_rank(const w_sort_share& share, const int* digit, int* rank, uin
     starts[d] = total;
   }
   __syncthreads();
-  if (warp == 0) {
-    int v[W_DIGITS / 32], sum = 0;
-    for (int k = 0; k < W_DIGITS / 32; k++) {
-      v[k] = starts[lane * (W_DIGITS / 32) + k];
-      sum += v[k];
-    }
-    int all = sum;
-    for (int d = 1; d < 32; d *= 2) {
-      int other = __shfl_sync(0xffffffffu, all, (lane - d) & 31);
-      if (lane >= d) all += other;
-    }
-    int start = all - sum;
-    for (int k = 0; k < W_DIGITS / 32; k++) {
-      starts[lane * (W_DIGITS / 32) + k] = start;
-      start += v[k];
-    }
-  }
+  if (warp == 0) w_scan_digits(starts);
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < W_SORT_ITEMS; k++)
@@ -216,8 +218,8 @@ template <class Q, class T> W_INLINE void w_sort_count(const T* x, const void* k
   for (int d = threadIdx.x; d < W_DIGITS; d += blockDim.x) counts[(row * W_DIGITS + d) * tiles + tile] = own[d];
 }
 template <class Q, class T> W_INLINE void w_sort_move(char* memory, const T* x, const void* keys, const int* from,
-                                                      void* moved, int* to, const int* counts, long long n,
-                                                      long long tiles, long long tile_length, int shift,
+                                                      void* moved, int* to, const int* counts, const int* totals,
+                                                      long long n, long long tiles, long long tile_length, int shift,
                                                       int descending) {
   typedef typename Q::K K;
   uint16_t* ranks = (uint16_t*)memory;
@@ -238,6 +240,10 @@ template <class Q, class T> W_INLINE void w_sort_move(char* memory, const T* x, 
       digit[k] = (int)(key[k] >> shift & 255);
     }
   }
+  __shared__ int bases[W_DIGITS];
+  for (int d = threadIdx.x; d < W_DIGITS; d += blockDim.x) bases[d] = totals[row * W_DIGITS + d];
+  __syncthreads();
+  if (threadIdx.x < 32) w_scan_digits(bases);
   w_rank(share, digit, rank, ranks, starts);
 #pragma unroll
   for (int k = 0; k < W_SORT_ITEMS; k++)
@@ -250,21 +256,21 @@ template <class Q, class T> W_INLINE void w_sort_move(char* memory, const T* x, 
   for (int i = threadIdx.x; i < length; i += blockDim.x) {
     K own = sorted[i];
     int d = (int)(own >> shift & 255);
-    long long at = row * n + counts[(row * W_DIGITS + d) * tiles + tile] + (i - starts[d]);
+    long long at = row * n + bases[d] + counts[(row * W_DIGITS + d) * tiles + tile] + (i - starts[d]);
     if (moved) ((K*)moved)[at] = own;
     to[at] = places[i];
   }
 }
-/* The counts of a row, digit by digit and tile by tile, become first positions. One block per row. */
-extern "C" __global__ void __launch_bounds__(1024) w_sort_starts(int* counts, long long count) {
+/* The counts of a digit, tile by tile, become positions within the digit. One block per row and digit; totals: one number each. */
+extern "C" __global__ void __launch_bounds__(1024) w_sort_starts(int* counts, int* totals, long long tiles) {
   __shared__ int parts[32];
-  int* own = counts + (long long)blockIdx.x * count;
+  int* own = counts + (long long)blockIdx.x * tiles;
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32, carry = 0;
-  for (long long tile = 0; tile < count; tile += 4096) {
-    long long at = tile + threadIdx.x * 4;
+  for (long long first = 0; first < tiles; first += 4 * blockDim.x) {
+    long long at = first + threadIdx.x * 4;
     int v[4], sum = 0;
     for (int k = 0; k < 4; k++) {
-      v[k] = at + k < count ? own[at + k] : 0;
+      v[k] = at + k < tiles ? own[at + k] : 0;
       sum += v[k];
     }
     int all = sum;
@@ -276,21 +282,22 @@ extern "C" __global__ void __launch_bounds__(1024) w_sort_starts(int* counts, lo
     if (lane == 31) parts[warp] = all;
     __syncthreads();
     int before = carry + all - sum, total = 0;
-    for (int w = 0; w < 32; w++) {
+    for (int w = 0; w < (int)blockDim.x / 32; w++) {
       if (w < warp) before += parts[w];
       total += parts[w];
     }
     for (int k = 0; k < 4; k++) {
-      if (at + k < count) own[at + k] = before;
+      if (at + k < tiles) own[at + k] = before;
       before += v[k];
     }
     carry += total;
   }
+  if (threadIdx.x == 0) totals[blockIdx.x] = carry;
 }
 #define W_RADIX(name, N, T)                                                                                            \
   extern "C" __global__ void __launch_bounds__(1024)                                                                   \
       w_sort_rows_##name(const T* x, int* out, long long n, long long descending) {                                    \
-    extern __shared__ __align__(16) char memory[];                                                                     \
+    W_DYNAMIC_SHARED(memory);                                                                                          \
     w_sort_rows<N, T>(memory, x, out, (int)n, (int)descending);                                                        \
   }                                                                                                                    \
   extern "C" __global__ void __launch_bounds__(512)                                                                    \
@@ -298,11 +305,12 @@ extern "C" __global__ void __launch_bounds__(1024) w_sort_starts(int* counts, lo
                           long long shift, long long descending) {                                                     \
     w_sort_count<N, T>(x, keys, counts, n, tiles, length, (int)shift, (int)descending);                                \
   }                                                                                                                    \
-  extern "C" __global__ void __launch_bounds__(512)                                                                    \
-      w_sort_move_##name(const T* x, const void* keys, const int* from, void* moved, int* to, const int* counts,       \
-                         long long n, long long tiles, long long length, long long shift, long long descending) {      \
-    extern __shared__ __align__(16) char memory[];                                                                     \
-    w_sort_move<N, T>(memory, x, keys, from, moved, to, counts, n, tiles, length, (int)shift, (int)descending);        \
+  extern "C" __global__ void __launch_bounds__(512) w_sort_move_##name(                                                \
+      const T* x, const void* keys, const int* from, void* moved, int* to, const int* counts, const int* totals,       \
+      long long n, long long tiles, long long length, long long shift, long long descending) {                         \
+    W_DYNAMIC_SHARED(memory);                                                                                          \
+    w_sort_move<N, T>(memory, x, keys, from, moved, to, counts, totals, n, tiles, length, (int)shift,                  \
+                      (int)descending);                                                                                \
   }
 W_RADIX(i8, w_key_i8, int8_t)
 W_RADIX(u8, w_key_u8, uint8_t)
