@@ -85,8 +85,6 @@ for (const [name, order] of Object.entries(layers)) {
         const allowed = { ...manifest.dependencies, ...(isPublished ? {} : manifest.devDependencies) };
         if (!(library in allowed) && library !== manifest.name)
           problems.push(`${relative(root, file)}: ${library} is not a dependency of ${manifest.name}`);
-        if (isPublished && /^@weft\/[a-z]+\/testing\//.test(target))
-          problems.push(`${relative(root, file)}: ${target} is for tests`);
         continue;
       }
       const path = relative(src, resolve(dirname(file), target)).split("/");

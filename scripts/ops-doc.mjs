@@ -83,11 +83,11 @@ const groupOrder = weft.dtypes;
 const families = [
   ["all", groupOrder],
   ["all but bool", groupOrder.slice(1)],
-  ["real", groupOrder.slice(1, 8)],
-  ["integers", groupOrder.slice(1, 4)],
-  ["floats", groupOrder.slice(4, 8)],
-  ["complex", groupOrder.slice(8)],
-  ["float32, float64", groupOrder.slice(6, 8)],
+  ["real", groupOrder.filter((d) => d !== "bool" && !d.startsWith("complex"))],
+  ["integers", groupOrder.filter((d) => d.includes("int"))],
+  ["floats", groupOrder.filter((d) => d.includes("float"))],
+  ["complex", groupOrder.filter((d) => d.startsWith("complex"))],
+  ["float32, float64", ["float32", "float64"]],
 ];
 
 /** A set of dtypes in words: the largest families that it contains, then single ones. */

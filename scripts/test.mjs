@@ -9,6 +9,7 @@ setup();
 const steps = [
   ["build", process.execPath, [join(root, "scripts/build.mjs")]],
   ["style", process.execPath, [join(root, "node_modules/@biomejs/biome/bin/biome"), "check", "."]],
+  ["native style", process.execPath, [join(root, "scripts/native-files.mjs"), "--check"]],
   ["layers", process.execPath, [join(root, "scripts/check-layers.mjs")]],
 ];
 for (const [name, command, args] of steps) {

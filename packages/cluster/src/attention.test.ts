@@ -9,7 +9,7 @@ import { attentionNode } from "@weft/core/internal/transform";
 import { type Cluster, connect } from "./connect.js";
 import { skip } from "./workers.testkit.js";
 
-const preload = new URL(import.meta.resolve("@weft/core/testing/device/cuda/emulated/preload.testkit.js")).href;
+const preload = new URL(import.meta.resolve("@weft/testing/emulated-cuda")).href;
 const emulated = { NODE_OPTIONS: `--import ${preload}`, WEFT_CUDA_GRAPHS: "0" };
 process.env.WEFT_FORCE_SHARD = "1";
 const open: Cluster[] = [];

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "@weft/core";
 import { CpuDevice } from "@weft/core/internal/device";
-import { runRanks } from "@weft/core/testing/device/group/testkit.js";
+import { runRanks } from "@weft/testing/groups";
 import * as distributed from "./distributed.js";
 import { rankFromEnvironment } from "./environment.js";
 

@@ -1,7 +1,7 @@
 // Programs that the processes of distributed.test.ts run, one per rank.
 
 import * as weft from "@weft/core";
-import type { RankContext } from "@weft/core/testing/device/group/testkit.js";
+import type { RankContext } from "@weft/testing/groups";
 
 import * as distributed from "./distributed.js";
 

@@ -10,7 +10,7 @@ import {
   repositoryRoot,
   runPrograms,
   undocumentedExports,
-} from "@weft/core/testing/examples.js";
+} from "@weft/testing/examples";
 
 for (const entry of ["index.ts", "distributed.ts"])
   test(`every name that ${entry} exports has TSDoc`, needsRepository, () => {

@@ -19,7 +19,7 @@ import { ratesFor, withoutLinks } from "./rates.js";
 import { renumber } from "./renumber.js";
 
 /** A function partitioned for one set of input placements. */
-export interface ShardedExecutable {
+interface ShardedExecutable {
   program: number;
   partitioned: Partitioned;
   ranks: number[];

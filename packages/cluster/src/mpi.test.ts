@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CpuDevice } from "@weft/core/internal/device";
 import { dtypes } from "@weft/core/internal/graph";
-import { findMpirun, runMpi } from "@weft/core/testing/device/group/testkit.js";
+import { findMpirun, runMpi } from "@weft/testing/groups";
 
-const members = new URL(import.meta.resolve("@weft/core/testing/device/group/members.testkit.js")).href;
+const members = new URL(import.meta.resolve("@weft/testing/group-members")).href;
 const programs = new URL("./distributed.testkit.js", import.meta.url).href;
 const skip = !CpuDevice.available() ? "no C compiler" : findMpirun() === null ? "no mpirun" : false;
 

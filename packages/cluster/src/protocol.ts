@@ -68,7 +68,6 @@ const workerFacts = z.object({
     .nullable()
     .default(null),
 });
-export type WorkerFacts = z.infer<typeof workerFacts>;
 /** A worker as a client sees it; the key authorizes this client's data connection to it. */
 const workerInfo = workerFacts.extend({ id: name, key });
 export type WorkerInfo = z.infer<typeof workerInfo>;

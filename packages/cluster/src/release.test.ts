@@ -6,7 +6,7 @@ import * as weft from "@weft/core";
 import { CpuDevice } from "@weft/core/internal/device";
 import { build } from "@weft/core/internal/ops";
 import { Session } from "@weft/core/internal/runtime";
-import { useFastCompiler } from "@weft/core/testing/testing/fast-compiler.js";
+import { useFastCompiler } from "@weft/testing/fast-compiler";
 import { connect } from "./connect.js";
 import { Dispatcher } from "./dispatcher.js";
 import { Worker } from "./worker.js";

@@ -45,7 +45,7 @@ for (let i = 0; i < 3; i++) w = step(w, x);
 console.log(await w.sum().item(), (await w.data())[0]);
 `;
 
-const preload = new URL(import.meta.resolve("@weft/core/testing/device/cuda/emulated/preload.testkit.js")).href;
+const preload = new URL(import.meta.resolve("@weft/testing/emulated-cuda")).href;
 const attention = `
 const [q, k, v] = [1, 2, 3].map((seed) =>
   weft.tensor(Float32Array.from({ length: 4 * 20 * 16 }, (_, i) => Math.sin(i * seed))).reshape([4, 1, 20, 16]));

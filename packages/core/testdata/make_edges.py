@@ -98,7 +98,7 @@ def halves(x):
     return x // 2**32, x % 2**32
 
 
-ends = {"uint8": (0, 255), "int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
+ends = {name: (int(np.iinfo(name).min), int(np.iinfo(name).max)) for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")}
 
 
 def converted(a, dtype):
@@ -116,8 +116,8 @@ def load(host):
     kind = host["dtype"]
     if kind.startswith("complex"):
         return np.array([complex(re, im) for re, im in zip(numbers[::2], numbers[1::2])]).astype(kind)
-    if kind == "int64":
-        return np.array([int(x) for x in numbers], np.int64)
+    if kind in ("int64", "uint64"):
+        return np.array([int(x) for x in numbers], kind)
     return np.array(numbers, np.float64).astype(kind)
 
 

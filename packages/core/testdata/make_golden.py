@@ -47,10 +47,13 @@ def conv(x, w, stride=1, padding=0, dilation=1, groups=1):
     spread = lambda v: [v] * spatial if np.isscalar(v) else list(v)
     stride, dilation = spread(stride), spread(dilation)
     if padding == "same":
-        totals = [d * (k - 1) for d, k in zip(dilation, w.shape[2:])]
+        spans = [d * (k - 1) + 1 for d, k in zip(dilation, w.shape[2:])]
+        totals = [max(0, (-(-n // s) - 1) * s + span - n) for n, s, span in zip(x.shape[2:], stride, spans)]
         around = [(t // 2, t - t // 2) for t in totals]
+    elif padding == "valid":
+        around = [(0, 0)] * spatial
     else:
-        around = [(p, p) for p in spread(padding)]
+        around = [(p, p) if np.isscalar(p) else tuple(p) for p in spread(padding)]
     x = np.pad(x, [(0, 0), (0, 0)] + around)
     sizes = [(n - d * (k - 1) - 1) // s + 1 for n, d, k, s in zip(x.shape[2:], dilation, w.shape[2:], stride)]
     out = np.zeros((x.shape[0], w.shape[0], *sizes), x.dtype)
@@ -63,6 +66,30 @@ def conv(x, w, stride=1, padding=0, dilation=1, groups=1):
                     where = tuple(a * s + i * d for a, s, i, d in zip(at, stride, k, dilation))
                     out[(b, o, *at)] += x[(b, first + c, *where)] * w[(o, c, *k)]
     return out
+
+
+def conv_transpose(x, w, stride=1, padding=0, outputPadding=0, dilation=1, groups=1):
+    """Every input element adds its multiple of the kernel to the result."""
+    spatial = x.ndim - 2
+    spread = lambda v: [v] * spatial if np.isscalar(v) else list(v)
+    stride, dilation, extra = spread(stride), spread(dilation), spread(outputPadding)
+    around = [(p, p) if np.isscalar(p) else tuple(p) for p in spread(padding)]
+    whole = [(n - 1) * s + d * (k - 1) + 1 + e for n, s, d, k, e in zip(x.shape[2:], stride, dilation, w.shape[2:], extra)]
+    out = np.zeros((x.shape[0], w.shape[1] * groups, *whole), x.dtype)
+    per_group = w.shape[0] // groups
+    for b, c in np.ndindex(*x.shape[:2]):
+        first = (c // per_group) * w.shape[1]
+        for at in np.ndindex(*x.shape[2:]):
+            for o in range(w.shape[1]):
+                for k in np.ndindex(*w.shape[2:]):
+                    where = tuple(a * s + i * d for a, s, i, d in zip(at, stride, k, dilation))
+                    out[(b, first + o, *where)] += x[(b, c, *at)] * w[(c, o, *k)]
+    return out[(slice(None), slice(None), *(slice(l, n - h) for (l, h), n in zip(around, whole)))]
+
+
+def last(fn, x, *args, **options):
+    """A function of images with channels second, for images with channels last."""
+    return np.moveaxis(fn(np.moveaxis(x, -1, 1), *args, **options), 1, -1)
 
 
 def triangles(a, lower):

@@ -10,7 +10,7 @@ import {
   repositoryRoot,
   runPrograms,
   undocumentedExports,
-} from "@weft/core/testing/examples.js";
+} from "@weft/testing/examples";
 
 test("every public name has TSDoc", needsRepository, () => {
   assert.deepEqual(undocumentedExports("packages/quantum/src/index.ts"), []);

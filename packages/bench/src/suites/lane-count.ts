@@ -9,8 +9,8 @@ import * as weft from "@weft/core";
 import { scheduleFunction } from "@weft/core/internal/compile";
 import type { CompileOptions, DeviceBuffer } from "@weft/core/internal/device";
 import { functionOrder, type GraphFn } from "@weft/core/internal/graph";
-import { cudaScheduleOptions, writeCudaProgram } from "@weft/core/testing/device/cuda/source.js";
 import * as quantum from "@weft/quantum";
+import { cudaScheduleOptions, writeCudaProgram } from "@weft/testing/cuda-source";
 import type { Suite } from "./context.js";
 import { oneQubitLoss, twoQubitLoss } from "./density-matrices.js";
 import { chainParameters, pauliChainLoss } from "./quantum-programs.js";
@@ -112,7 +112,7 @@ const suite: Suite = {
       weft.jit(fn)(...(args as never[]));
       const { fn: graph, options } = recorded();
       const start = performance.now();
-      const lanes = { ...cudaScheduleOptions.lanes, known: options.known ?? new Map() };
+      const lanes = { ...cudaScheduleOptions.lanes, constants: options.constants ?? new Map() };
       const plan = scheduleFunction(graph, { ...cudaScheduleOptions, lanes } as typeof cudaScheduleOptions);
       const { source } = writeCudaProgram(plan, 2112);
       const compileMilliseconds = Math.round(performance.now() - start);

@@ -18,6 +18,8 @@ function run(command: string, args: readonly string[], cwd: string, env: NodeJS.
   return done.stdout;
 }
 
+const escapeRegExp = (text: string): string => text.replace(/[.+?^${}()|[\]\\]/g, "\\$&");
+
 const program = `
 import * as weft from "@weft/core";
 import * as io from "@weft/core/io";
@@ -95,6 +97,27 @@ describe("packed packages in an empty project", () => {
         /\.test\.|testkit|testdata|emulated|\/dist\/(test|testing|suites)\//.test(file),
       );
       assert.deepEqual(unwanted, [], tarball);
+    }
+  });
+
+  test("every export leads to a published file", () => {
+    const targets = (value: unknown): string[] =>
+      typeof value === "string" ? [value] : Object.values((value ?? {}) as object).flatMap(targets);
+    for (const [name, tarball] of tarballs) {
+      const files = run("tar", ["tzf", tarball], folder)
+        .split("\n")
+        .map((file) => file.replace(/^package\//, "./"));
+      const text = run("tar", ["xzOf", tarball, "package/package.json"], folder);
+      const { exports = {}, bin = {} } = JSON.parse(text) as { exports?: object; bin?: object };
+      const wanted = [...targets(exports), ...targets(bin).map((path) => path.replace(/^(?!\.\/)/, "./"))];
+      assert.ok(wanted.length > 0, name);
+      const here = readdirSync(join(root, "packages", name), { recursive: true }).map((path) => `./${path}`);
+      for (const target of wanted) {
+        const pattern = new RegExp(`^${target.split("*").map(escapeRegExp).join(".*")}$`);
+        const expected = target.includes("*") ? here.filter((path) => pattern.test(path)) : [target];
+        assert.ok(expected.length > 0, `${name}: ${target} matches nothing`);
+        for (const path of expected) assert.ok(files.includes(path), `${name}: ${path} of ${target} is not published`);
+      }
     }
   });
 

@@ -14,12 +14,12 @@ import {
   scatterValue,
 } from "@weft/core/internal/shard";
 import { simplify } from "@weft/core/internal/transform";
-import { cases, type DType } from "@weft/core/testing/test/cases/index.js";
-import { difference, toleranceOf } from "@weft/core/testing/test/compare.js";
-import { differentiable, gradientFn } from "@weft/core/testing/test/derivatives.js";
-import { functionOf, type Job, jobOf, list, upload } from "@weft/core/testing/test/jobs.js";
-import { generator, randomPlacement, randomStrategy } from "@weft/core/testing/test/random-split.js";
-import { results, trace } from "@weft/core/testing/test/traced.js";
+import { cases, type DType } from "@weft/testing/cases";
+import { difference, toleranceOf } from "@weft/testing/compare";
+import { differentiable, gradientFn } from "@weft/testing/derivatives";
+import { functionOf, type Job, jobOf, list, upload } from "@weft/testing/jobs";
+import { generator, randomPlacement, randomStrategy } from "@weft/testing/random-split";
+import { results, trace } from "@weft/testing/traced";
 import { type Cluster, type ClusterBuffer, type ClusterStatus, connect, type LaunchOptions, watch } from "../index.js";
 
 export interface SuiteOptions extends Pick<LaunchOptions, "devices" | "device" | "cores" | "env" | "timeout"> {
@@ -56,7 +56,7 @@ export interface SuiteReport {
   seconds: number;
 }
 
-/** Operands up to this size are sent to all group members at once (native/shm.ts). */
+/** Operands up to this size are sent to all group members at once (native/shm.h). */
 const payloadBytes = 32768;
 
 export type JobKind = "following" | "random" | "gradient";

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { CpuDevice } from "@weft/core";
 import { runClusterSuite, type SuiteOptions } from "./cluster-suite.js";
 
-const preload = new URL(import.meta.resolve("@weft/core/testing/device/cuda/emulated/preload.testkit.js")).href;
+const preload = new URL(import.meta.resolve("@weft/testing/emulated-cuda")).href;
 const emulated = { NODE_OPTIONS: `--import ${preload}`, WEFT_CUDA_GRAPHS: "0" };
 const skip = CpuDevice.available() ? false : "no C compiler";
 

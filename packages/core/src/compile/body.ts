@@ -16,6 +16,7 @@ import {
   selectText,
   storageType,
   unaryValue,
+  wrapText,
 } from "./scalar.js";
 import { Tally } from "./tally.js";
 
@@ -48,7 +49,7 @@ export class EmitScope implements Emitter {
   }
 
   define(type: string, text: string): string {
-    if (/^(\(?-?[0-9][0-9.e+-]*f?\)?|[a-z]+[0-9]+[ri]?)$/.test(text)) return text;
+    if (/^(\(?-?[0-9][0-9.e+-]*[fu]?\)?|[a-z]+[0-9]+[ri]?)$/.test(text)) return text;
     const name = `t${EmitScope.#next++}`;
     this.add(`${type} ${name} = ${text};`);
     return name;
@@ -63,7 +64,7 @@ export class EmitScope implements Emitter {
 }
 
 /** Elements that are contiguous along `variable` are loaded by one statement before the loop over them, `j`. */
-export interface VectorLoads {
+interface VectorLoads {
   variable: string;
   width: number;
   add(line: string): void;
@@ -190,7 +191,7 @@ export class BodyPrinter {
       case "const":
         return constantValue(expr.value, dtype);
       case "index": {
-        const text = `(${type})(${expr.ix.print()})`;
+        const text = wrapText(`(${type})(${expr.ix.print()})`, dtype);
         const value = [scope.define(type, text)] as const;
         return isComplex(dtype) ? [value[0], type === "double" ? "0.0" : "0.0f"] : value;
       }
@@ -326,7 +327,7 @@ export class BodyPrinter {
     const key = `(uint32_t)${k0}, (uint32_t)${k1}`;
     const first = `(uint64_t)(${base.print()})`;
     this.vector.add(
-      `uint8_t ${name}[${width}]; w_kept_vector<${width}>(${name}, ${key}, ${first}, ${expr.threshold}u);`,
+      `uint8_t ${name}[${width}]; w_dropout_mask_vector<${width}>(${name}, ${key}, ${first}, ${expr.threshold}u);`,
     );
     return `${name}[j]`;
   }

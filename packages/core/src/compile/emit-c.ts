@@ -8,7 +8,7 @@ import { chooseStash, foldCode, initial, isArg, mentionsAny, unpackIndex, writeT
 import { splitPoints } from "./guards.js";
 import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction } from "./kernel.js";
-import { type CValue, computeType, literal, storeText } from "./scalar.js";
+import { type CValue, computeType, literal, storeText, wrapText } from "./scalar.js";
 import type { Tally } from "./tally.js";
 import { word } from "./text.js";
 
@@ -71,7 +71,7 @@ function rowPositionText(inner: readonly LoopVariable[]): string {
   return parts.join(" + ") || "0";
 }
 
-export interface EmittedKernel {
+interface EmittedKernel {
   /** The function without its name: equal texts are equal kernels. */
   text: string;
   /** Number of outer iterations to distribute. */
@@ -223,9 +223,7 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
     printer.tally.add("simple", 2 * parts * kernel.size);
     const store = kernel.stores[i];
     const result: CValue =
-      parts === 2
-        ? [`${name}0[${at}]`, `${name}1[${at}]`]
-        : [r.dtype === "uint8" ? `${name}0[${at}] & 255` : `${name}0[${at}]`];
+      parts === 2 ? [`${name}0[${at}]`, `${name}1[${at}]`] : [wrapText(`${name}0[${at}]`, r.dtype)];
     finish.push(...storeText(`p${store.buffer}`, store.address.print(), kernel.buffers[store.buffer].dtype, result));
   });
   const columnLoop = (indent: string, body: readonly string[], simd: boolean): string[] => {
@@ -307,7 +305,7 @@ function emitKept(kernel: LoopKernel): EmittedKernel | null {
   const [from, count] = flat ? ["lo", "hi - lo"] : ["0", String(size / 4)];
   const number = `(uint64_t)(${withoutInner(value.ix, name).print()}) / 4 + ${from}`;
   const to = `(uint32_t*)(p${store.buffer} + ${withoutInner(address, name).print()}) + ${from}`;
-  row.add(`w_kept_blocks(${to}, (uint32_t)${k0}, (uint32_t)${k1}, ${number}, ${count}, ${value.threshold}u);`);
+  row.add(`w_dropout_mask_blocks(${to}, (uint32_t)${k0}, (uint32_t)${k1}, ${number}, ${count}, ${value.threshold}u);`);
   const body = flat
     ? row.lines
     : ["  for (long u = lo; u < hi; u++) {", ...unpackIndex(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];

@@ -2,13 +2,18 @@
 import { type DType, isComplex, numel } from "../graph/index.js";
 import type { BodyPrinter } from "./body.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
-import { type CValue, literal, storeText } from "./scalar.js";
+import { type CValue, literal, storeText, wrapText } from "./scalar.js";
 
 const lowest: Record<DType, string> = {
   bool: "0",
+  int8: "-128",
   uint8: "0",
+  int16: "-32768",
+  uint16: "0",
   int32: "INT32_MIN",
+  uint32: "0u",
   int64: "INT64_MIN",
+  uint64: "UINT64_C(0)",
   float16: "-w_inf_f()",
   bfloat16: "-w_inf_f()",
   float32: "-w_inf_f()",
@@ -19,9 +24,14 @@ const lowest: Record<DType, string> = {
 const highest: Record<DType, string> = {
   ...lowest,
   bool: "1",
+  int8: "127",
   uint8: "255",
+  int16: "32767",
+  uint16: "65535",
   int32: "INT32_MAX",
+  uint32: "UINT32_MAX",
   int64: "INT64_MAX",
+  uint64: "UINT64_MAX",
   float16: "w_inf_f()",
   bfloat16: "w_inf_f()",
   float32: "w_inf_f()",
@@ -79,7 +89,7 @@ export function foldCode(r: Reduction, value: CValue, name: string, type: string
   return {
     declare: [`${type} ${name} = ${initial(r.fn, dtype)};`],
     update: [`${name} ${r.fn === "sum" ? "+" : "*"}= ${value[0]};`],
-    end: r.dtype === "uint8" ? [`${name} &= 255;`] : [],
+    end: wrapText(name, r.dtype) === name ? [] : [`${name} = ${wrapText(name, r.dtype)};`],
   };
 }
 

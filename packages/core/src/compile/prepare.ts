@@ -4,6 +4,7 @@ import {
   type DType,
   functionOrder,
   type GraphFn,
+  integerLimits,
   isHalf,
   isOp,
   kindOf,
@@ -13,6 +14,7 @@ import {
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { rebuild } from "../transform/index.js";
+import { type ConvSupport, prepareConvs } from "./lower-conv.js";
 
 export interface PrepareOptions {
   /** Reductions with fewer rows than this and more elements than `longReduction` are split in two. */
@@ -22,6 +24,8 @@ export interface PrepareOptions {
   splitColumns?: number;
   /** The library supports products of half types. */
   halfMatmul?: boolean;
+  /** The convolution library; without one, convolutions become matrix products. */
+  conv?: ConvSupport;
 }
 
 /** The reduced axes as runs of adjacent axes; axes of size one belong to no run. */
@@ -104,19 +108,12 @@ function prepareArgreduce(node: Node<"argreduce">): Node {
   return build.make("argreduce", [build.moveAxis(x, node.attrs.axis, last)], { fn: node.attrs.fn, axis: last });
 }
 
-/** The value of an empty reduction. */
+/** The value of an empty reduction. The ends of 64-bit integers are not constants; nothing can ask for them. */
 const emptyValue: Record<ReduceFn, (dtype: DType) => number> = {
   sum: () => 0,
   prod: () => 1,
-  max: (dtype) => (kindOf(dtype) === "float" ? Number.NEGATIVE_INFINITY : dtype === "int32" ? -(2 ** 31) : 0),
-  min: (dtype) =>
-    kindOf(dtype) === "float"
-      ? Number.POSITIVE_INFINITY
-      : dtype === "int32"
-        ? 2 ** 31 - 1
-        : dtype === "uint8"
-          ? 255
-          : 1,
+  max: (dtype) => (kindOf(dtype) === "float" ? Number.NEGATIVE_INFINITY : Number(integerLimits(dtype).low)),
+  min: (dtype) => (kindOf(dtype) === "float" ? Number.POSITIVE_INFINITY : Number(integerLimits(dtype).high)),
 };
 
 /** Empty tensors, and reductions of them, need no loops. */
@@ -138,7 +135,8 @@ function prepareTransposed(node: Node<"permute">, isShared: (x: Node) => boolean
   return build.matmul(build.transpose(x.inputs[1]), build.transpose(x.inputs[0]), x.attrs.precision);
 }
 
-export function prepare(fn: GraphFn, options: PrepareOptions): GraphFn {
+export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
+  const fn = prepareConvs(whole, options.conv);
   const map = new Map<Node, Node>(fn.params.map((p) => [p, p]));
   const order = functionOrder(fn);
   const users = new Map<Node, number>();

@@ -2,6 +2,7 @@
 // computed in float. Functions are called w_<name>_<f|d>; each dialect's prelude defines them.
 import {
   type BinaryFn,
+  bytesOf,
   type DType,
   InternalError,
   isComplex,
@@ -15,9 +16,14 @@ import { decimal, whole, word } from "./text.js";
 /** The C type that values of a dtype (or its parts) are computed in. */
 export const computeType: Record<DType, string> = {
   bool: "int",
+  int8: "int",
   uint8: "int",
+  int16: "int",
+  uint16: "int",
   int32: "int32_t",
+  uint32: "uint32_t",
   int64: "int64_t",
+  uint64: "uint64_t",
   float16: "float",
   bfloat16: "float",
   float32: "float",
@@ -29,9 +35,14 @@ export const computeType: Record<DType, string> = {
 /** The C type of an element (or of each part) in memory. */
 export const storageType: Record<DType, string> = {
   bool: "uint8_t",
+  int8: "int8_t",
   uint8: "uint8_t",
+  int16: "int16_t",
+  uint16: "uint16_t",
   int32: "int32_t",
+  uint32: "uint32_t",
   int64: "int64_t",
+  uint64: "uint64_t",
   float16: "w_half",
   bfloat16: "w_bfloat",
   float32: "float",
@@ -50,6 +61,8 @@ export function literal(value: number, dtype: DType): string {
   const kind = kindOf(dtype);
   if (kind === "bool" || kind === "int") {
     if (dtype === "int64") return `INT64_C(${BigInt(Math.trunc(value))})`;
+    if (dtype === "uint64") return `UINT64_C(${BigInt(Math.trunc(value))})`;
+    if (dtype === "uint32") return `${whole(Math.trunc(value))}u`;
     return value === -2147483648 ? "(-2147483647 - 1)" : whole(Math.trunc(value));
   }
   if (typeof value !== "number") return decimal(value);
@@ -105,8 +118,9 @@ const floatUnary: Record<UnaryFn, (x: string, s: string) => string> = {
   conj: (x) => x,
 };
 
-/** Integer functions come in 32 and 64 bits; bool and uint8 are computed in 32. */
-const integerSuffix = (dtype: DType): string => (dtype === "int64" ? "l" : "i");
+const wideSuffix: Partial<Record<DType, string>> = { uint32: "u", int64: "l", uint64: "q" };
+/** Integer functions exist for signed and unsigned numbers of 32 and 64 bits. Narrower dtypes are computed as int32 and wrapped. */
+const integerSuffix = (dtype: DType): string => wideSuffix[dtype] ?? "i";
 
 const integerUnary: Partial<Record<UnaryFn, (x: string, dtype: DType) => string>> = {
   neg: (x, dtype) => `w_neg_${integerSuffix(dtype)}(${x})`,
@@ -124,8 +138,9 @@ const integerUnary: Partial<Record<UnaryFn, (x: string, dtype: DType) => string>
   isfinite: () => "1",
 };
 
-/** uint8 is held in an int and wraps around. */
-const wrapInteger = (text: string, dtype: DType): string => (dtype === "uint8" ? `((${text}) & 255)` : text);
+/** Wraps a result around: dtypes narrower than int are computed as int. */
+export const wrapText = (text: string, dtype: DType): string =>
+  kindOf(dtype) === "int" && bytesOf(dtype) < 4 ? `(int)(${storageType[dtype]})(${text})` : text;
 
 /** Complex functions of one argument that are expanded inline; the others are helper calls with two results. */
 const complexUnary: Partial<Record<UnaryFn, (re: string, im: string, s: string) => CValue>> = {
@@ -155,7 +170,7 @@ export function unaryValue(out: Emitter, fn: UnaryFn, x: CValue, from: DType, to
   if (kindOf(from) === "float") return [out.define(type, floatUnary[fn](x[0], suffix(from)))];
   const rule = integerUnary[fn];
   if (rule === undefined) throw new InternalError(`${fn} of ${from}`);
-  return [out.define(type, wrapInteger(rule(x[0], from), to))];
+  return [out.define(type, wrapText(rule(x[0], from), to))];
 }
 
 const infix: Partial<Record<BinaryFn, string>> = {
@@ -182,15 +197,15 @@ export function binaryValue(out: Emitter, fn: BinaryFn, a: CValue, b: CValue, fr
   const wraps = kindOf(to) === "int" && (fn === "add" || fn === "sub" || fn === "mul");
   if (sign !== undefined && !wraps) {
     const text = `${a[0]} ${sign} ${b[0]}`;
-    return [out.define(type, kindOf(to) === "int" ? wrapInteger(text, to) : text)];
+    return [out.define(type, wrapText(text, to))];
   }
   if (fn === "div") return [out.define(type, `${a[0]} / ${b[0]}`)];
   const name = isFloat ? suffix(from) : integerSuffix(from);
   if (fn === "max" || fn === "min") return [out.define(type, extremumText(fn, a[0], b[0], isFloat))];
-  return [out.define(type, wrapInteger(`w_${word(fn)}_${name}(${a[0]}, ${b[0]})`, to))];
+  return [out.define(type, wrapText(`w_${word(fn)}_${name}(${a[0]}, ${b[0]})`, to))];
 }
 
-const isLiteral = (text: string): boolean => /^\(?-?[0-9][0-9.e+-]*f?\)?$/.test(text);
+const isLiteral = (text: string): boolean => /^\(?-?[0-9][0-9.e+-]*[fu]?\)?$/.test(text);
 
 /**
  * The larger or smaller of two; NaN propagates. A comparison that fails for NaN keeps the left value, so a literal needs
@@ -259,15 +274,23 @@ export function castValue(out: Emitter, x: CValue, from: DType, to: DType): CVal
 function castText(x: string, from: DType, to: DType): string {
   const fromFloat = kindOf(from) === "float";
   if (kindOf(to) === "int") {
-    if (fromFloat) return `w_to_${to === "uint8" ? "u" : to === "int32" ? "i" : "l"}_${suffix(from)}(${x})`;
-    return to === "uint8" ? `(int)(uint8_t)${x}` : `(${computeType[to]})${x}`;
+    if (fromFloat) return `w_to_${to}_${suffix(from)}(${x})`;
+    return wrapText(`(${computeType[to]})${x}`, to);
   }
   if (to === "float16") return `w_round_half(${from === "float64" ? "w_to_odd" : "(float)"}(${x}))`;
   if (to === "bfloat16") return `w_round_bfloat((float)${x})`;
   return `(${computeType[to]})${x}`;
 }
 
-const selectSuffix: Record<string, string> = { float: "f", double: "d", int: "i", int32_t: "i", int64_t: "l" };
+const selectSuffix: Record<string, string> = {
+  float: "f",
+  double: "d",
+  int: "i",
+  int32_t: "i",
+  uint32_t: "u",
+  int64_t: "l",
+  uint64_t: "q",
+};
 
 /** Selects one of two values without a branch: both are computed, so that no load before it becomes conditional. */
 export const selectText = (type: string, test: string, a: string, b: string): string =>
@@ -305,6 +328,6 @@ export function randomText(
   threshold: number,
 ): string {
   const args = `(uint32_t)${k0}, (uint32_t)${k1}, (uint64_t)(${number})`;
-  if (kind === "dropoutMask") return `w_kept(${args}, ${whole(threshold)}u)`;
+  if (kind === "dropoutMask") return `w_dropout_mask(${args}, ${whole(threshold)}u)`;
   return kind === "bits" ? `w_bits(${args})` : `w_${word(kind)}_${randomSuffix[dtype] ?? "f"}(${args})`;
 }

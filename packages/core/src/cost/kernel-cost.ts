@@ -1,6 +1,6 @@
 // Estimated cost of compiled kernels: the compiler's operation counts times measured rates. Unlike the planner's cost of
 // ops, nothing is assumed about fusion. Works on numbers only, without graphs, code or devices.
-import type { BinaryFn, CollectiveKind, DType, UnaryFn } from "../graph/index.js";
+import { type BinaryFn, type CollectiveKind, type DType, isBig, type UnaryFn } from "../graph/index.js";
 import { functionCost } from "./index.js";
 import { linkTime, matmulRate, type Rates, valueAt } from "./rates.js";
 
@@ -24,7 +24,7 @@ export type OpClass = (typeof opClasses)[number];
 
 /** The class of a function, and its number of operations of that class. */
 export function classOf(fn: UnaryFn | BinaryFn, dtype: DType): [OpClass, number] {
-  const wide = dtype === "float64" || dtype === "int64" || dtype === "complex64" ? 2 : dtype === "complex128" ? 4 : 1;
+  const wide = dtype === "float64" || isBig(dtype) || dtype === "complex64" ? 2 : dtype === "complex128" ? 4 : 1;
   const effort = functionCost(fn);
   // erfc is computed like erf.
   if (effort === "vectorized") return wide === 1 ? [fn === "erfc" ? "erf" : (fn as OpClass), 1] : ["libm", wide / 2];
@@ -33,7 +33,7 @@ export function classOf(fn: UnaryFn | BinaryFn, dtype: DType): [OpClass, number]
   return ["simple", wide];
 }
 
-export interface MatrixProduct {
+interface MatrixProduct {
   dtype: DType;
   batch: number;
   m: number;
@@ -129,7 +129,7 @@ export function productTime(rates: Rates, product: MatrixProduct): number {
 }
 
 /** Reuse distances: recently accessed memory comes from a cache, other memory from DRAM. */
-export class Touched {
+class Touched {
   #clock = 0;
   readonly #last = new Map<string, number>();
 
@@ -172,7 +172,7 @@ function trafficTime(work: KernelWork, rates: Rates, touched: Touched): number {
 }
 
 /** Cost of one kernel after all previous accesses. */
-export function kernelCost(work: KernelWork, rates: Rates, touched: Touched): KernelCost {
+function kernelCost(work: KernelWork, rates: Rates, touched: Touched): KernelCost {
   let arithmetic = 0;
   for (const op of opClasses) arithmetic += (work.ops[op] ?? 0) / opRate(rates, op);
   arithmetic += work.rows * (rates.row ?? 0);

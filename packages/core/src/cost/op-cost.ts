@@ -2,7 +2,7 @@
 // choice of threads, and by the planner.
 import { bytesOf, isComplex, type Node, numel, type OpName, outputAvals } from "../graph/index.js";
 
-export interface OpCost {
+interface OpCost {
   flops: number;
   bytes: number;
 }
@@ -58,6 +58,17 @@ const flops: { [K in OpName]: (node: Node<K>) => number } = {
   argreduce: (node) => perElement(node.inputs[0]),
   cumsum: perElement,
   matmul: (node) => 2 * sizeOf(node) * node.inputs[0].shape[node.inputs[0].shape.length - 1] * arithmetic(node),
+  conv: (node) => {
+    const { kind, groups, channelsLast } = node.attrs;
+    const [first, second] = node.inputs;
+    const weight = kind === "weight" ? node : second;
+    const [y, channels] = [kind === "forward" ? node : kind === "input" ? first : second, channelsLast ? -1 : 1];
+    const outputs = weight.shape[0] / groups;
+    const inputs = weight.shape.at(channels) as number;
+    const positions = sizeOf(y) / Math.max(1, weight.shape[0]);
+    const taps = sizeOf(weight) / Math.max(1, weight.shape[0] * inputs);
+    return 2 * groups * positions * outputs * inputs * taps * arithmetic(node);
+  },
   gather: nothing,
   scatterAdd: (node) => perElement(node.inputs[2]),
   argsort: (node) => sizeOf(node) * Math.log2(Math.max(2, node.shape[node.shape.length - 1] ?? 1)),

@@ -21,7 +21,7 @@ import { matmulRate, type Rates, valueAt } from "./rates.js";
 const views: ReadonlySet<OpName> = new Set<OpName>([...viewOps, "pick"]);
 const fused: ReadonlySet<OpName> = new Set<OpName>([...elementwiseOps, ...reductionOps]);
 
-export type WorkKind = "nothing" | "fused" | "matmul" | "linalg" | "scatter" | "sort" | "loop" | "attention";
+type WorkKind = "nothing" | "fused" | "matmul" | "conv" | "linalg" | "scatter" | "sort" | "loop" | "attention";
 
 /** Properties of a node that do not depend on its placement. */
 export interface OpWork {
@@ -108,6 +108,7 @@ function kindOf(node: Node): WorkKind {
   if (isOp(node, "matmul")) return "matmul";
   if (isOp(node, "scan")) return "loop";
   if (isOp(node, "custom")) return "attention";
+  if (node.op === "conv") return "conv";
   if (factorizationOps.has(node.op)) return "linalg";
   if (node.op === "scatterAdd") return "scatter";
   if (node.op === "argsort") return "sort";
@@ -195,6 +196,17 @@ export function workTime(
     case "linalg": {
       const share = size(local.operands) / Math.max(1, size(whole.operands));
       return fixed + (opCost(node).flops * share) / rates.linalg;
+    }
+    case "conv": {
+      // As one product of the windows with the weight.
+      // Every factor of the work is a dimension of two of the three tensors.
+      const volume = ({ operands, results }: Local): number =>
+        [...operands, ...results].reduce((product, shape) => product * Math.sqrt(numel(shape)), 1);
+      const share = volume(local) / Math.max(1, volume(whole));
+      const { flops } = opCost(node);
+      const [n, k] = [64, 512];
+      const m = Math.max(1, flops / (2 * n * k));
+      return fixed + Math.max(streaming, (share * flops) / matmulRate(rates, node.dtype, m, n, k));
     }
     case "attention": {
       // Attention multiplies tiles on chip: only the operands and the result go through memory.

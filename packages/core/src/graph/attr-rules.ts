@@ -12,6 +12,7 @@ import {
   binaryFns,
   type CustomRule,
   collectiveKinds,
+  convKinds,
   type OpAttrs,
   type OpName,
   precisions,
@@ -184,7 +185,7 @@ const attention = record<AttentionKernel>({
 });
 const nothing = {};
 
-export const attrRules: { readonly [K in OpName]: Rules<OpAttrs[K]> } = {
+const attrRules: { readonly [K in OpName]: Rules<OpAttrs[K]> } = {
   input: { shape, dtype, name },
   data: { shape, dtype },
   const: { value: scalar, dtype },
@@ -215,6 +216,16 @@ export const attrRules: { readonly [K in OpName]: Rules<OpAttrs[K]> } = {
   argreduce: { fn: oneOf(argReduceFns), axis },
   cumsum: { axis, reverse: flag },
   matmul: { precision },
+  conv: {
+    kind: oneOf(convKinds),
+    size: counts,
+    stride: counts,
+    dilation: counts,
+    low: counts,
+    groups: count(),
+    channelsLast: flag,
+    precision,
+  },
   gather: { axis, batch: axis },
   scatterAdd: { axis, batch: axis },
   argsort: { descending: flag },

@@ -20,10 +20,15 @@ import {
 
 /** The upper triangle of the promotion table, in the order of `dtypes`. */
 const table: Record<DType, string> = {
-  bool: "bool uint8 int32 int64 float16 bfloat16 float32 float64 complex64 complex128",
-  uint8: "uint8 int32 int64 float16 bfloat16 float32 float64 complex64 complex128",
-  int32: "int32 int64 float16 bfloat16 float32 float64 complex64 complex128",
-  int64: "int64 float16 bfloat16 float32 float64 complex64 complex128",
+  bool: "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 bfloat16 float32 float64 complex64 complex128",
+  int8: "int8 int16 int16 int32 int32 int64 int64 float64 float16 bfloat16 float32 float64 complex64 complex128",
+  uint8: "uint8 int16 uint16 int32 uint32 int64 uint64 float16 bfloat16 float32 float64 complex64 complex128",
+  int16: "int16 int32 int32 int64 int64 float64 float16 bfloat16 float32 float64 complex64 complex128",
+  uint16: "uint16 int32 uint32 int64 uint64 float16 bfloat16 float32 float64 complex64 complex128",
+  int32: "int32 int64 int64 float64 float16 bfloat16 float32 float64 complex64 complex128",
+  uint32: "uint32 int64 uint64 float16 bfloat16 float32 float64 complex64 complex128",
+  int64: "int64 float64 float16 bfloat16 float32 float64 complex64 complex128",
+  uint64: "uint64 float16 bfloat16 float32 float64 complex64 complex128",
   float16: "float16 float32 float32 float64 complex64 complex128",
   bfloat16: "bfloat16 float32 float64 complex64 complex128",
   float32: "float32 float64 complex64 complex128",
@@ -41,10 +46,14 @@ test("promotion: the whole table, both ways round", () => {
   });
 });
 
-test("promotion is associative: the order of operands does not matter", () => {
+test("promotion is associative, except that uint64 with a signed integer gives float64", () => {
   for (const a of dtypes)
     for (const b of dtypes)
-      for (const c of dtypes) assert.equal(promote(promote(a, b), c), promote(a, promote(b, c)), `${a}, ${b}, ${c}`);
+      for (const c of dtypes) {
+        const all = [a, b, c];
+        if (all.includes("uint64") && all.some((d) => d.startsWith("int"))) continue;
+        assert.equal(promote(promote(a, b), c), promote(a, promote(b, c)), `${a}, ${b}, ${c}`);
+      }
 });
 
 test("half types round to nearest even and keep every value that they have", () => {

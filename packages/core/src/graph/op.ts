@@ -65,10 +65,14 @@ export const reduceFns = ["sum", "prod", "max", "min"] as const;
 export type ReduceFn = (typeof reduceFns)[number];
 
 export const argReduceFns = ["argmax", "argmin"] as const;
-export type ArgReduceFn = (typeof argReduceFns)[number];
+type ArgReduceFn = (typeof argReduceFns)[number];
 
 export const randomKinds = ["bits", "uniform", "normal", "dropoutMask"] as const;
-export type RandomKind = (typeof randomKinds)[number];
+type RandomKind = (typeof randomKinds)[number];
+
+/** Which of the three tensors of a convolution is computed from the other two. */
+export const convKinds = ["forward", "input", "weight"] as const;
+export type ConvKind = (typeof convKinds)[number];
 
 export const collectiveKinds = ["allReduce", "allGather", "reduceScatter", "allToAll", "exchange"] as const;
 export type CollectiveKind = (typeof collectiveKinds)[number];
@@ -171,6 +175,22 @@ export interface OpAttrs {
    * in float32); by default the device decides. CPUs do not round operands.
    */
   matmul: { precision?: Precision };
+  /**
+   * Convolution over one to three spatial axes, as the trilinear form of x, w and y
+   * sum of x[n, c, stride * p + dilation * k - low] w[o, c, k] y[n, o, p], where x is zero outside: "forward" computes y from (x, w),
+   * "input" x from (y, w), "weight" w from (x, y). Shapes: x [batch, channels, ...], w [out, channels / groups, ...],
+   * y [batch, out, ...]; with `channelsLast` the channels of x, w and y come last. `size`: spatial extents of the result.
+   */
+  conv: {
+    kind: ConvKind;
+    size: Shape;
+    stride: readonly number[];
+    dilation: readonly number[];
+    low: readonly number[];
+    groups: number;
+    channelsLast: boolean;
+    precision?: Precision;
+  };
   /**
    * x: [...batch, ...before, n, ...after], indices (int32): [...batch, ...I] -> [...batch, ...before, ...I, ...after].
    * `axis` is the position of n in x, `batch` the number of shared leading dimensions. Indices are clamped to [0, n).

@@ -1,23 +1,18 @@
 // Constants in the representation of their dtype: rounded, truncated or saturated, as a cast of the value would be.
-import { type DType, isComplex, kindOf } from "./dtype.js";
+import { type DType, integerLimits, isComplex, kindOf } from "./dtype.js";
 import { bfloat16Bits, bfloat16Value, float16Bits, float16Value } from "./half.js";
 import type { Scalar } from "./op.js";
 
-const integerRange: Partial<Record<DType, [low: number, high: number]>> = {
-  uint8: [0, 255],
-  int32: [-(2 ** 31), 2 ** 31 - 1],
-  int64: [-(2 ** 63), 2 ** 63],
-};
-
 /** Whether a whole number lies in the range of an integer dtype; true for every other dtype. */
 export function fitsInteger(value: number, dtype: DType): boolean {
-  const range = integerRange[dtype];
-  return range === undefined || (value >= range[0] && value <= range[1]);
+  if (kindOf(dtype) !== "int") return true;
+  const { low, high } = integerLimits(dtype);
+  return value >= low && value <= high;
 }
 
 function storedInteger(value: number, dtype: DType): number {
-  const [low, high] = integerRange[dtype]!;
-  return Number.isNaN(value) ? 0 : Math.min(high, Math.max(low, Math.trunc(value))) + 0;
+  const { low, high } = integerLimits(dtype);
+  return Number.isNaN(value) ? 0 : Math.min(Number(high), Math.max(Number(low), Math.trunc(value))) + 0;
 }
 
 const roundings: Partial<Record<DType, (x: number) => number>> = {

@@ -19,7 +19,8 @@ const options = "reason" in found ? { skip: found.reason } : {};
 /** What `sample` makes, in NumPy: the bytes first, then a view. */
 const sampleInPython = `
 import sys, numpy as np, ml_dtypes
-types = dict(bool=np.bool_, uint8=np.uint8, int32=np.int32, int64=np.int64, float16=np.float16,
+types = dict(bool=np.bool_, int8=np.int8, uint8=np.uint8, int16=np.int16, uint16=np.uint16, int32=np.int32,
+             uint32=np.uint32, int64=np.int64, uint64=np.uint64, float16=np.float16,
              bfloat16=ml_dtypes.bfloat16, float32=np.float32, float64=np.float64,
              complex64=np.complex64, complex128=np.complex128)
 def sample(name, shape):

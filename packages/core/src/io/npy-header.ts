@@ -15,9 +15,14 @@ export interface NpyHeader {
 /** NumPy has no bfloat16; arrays of the ml_dtypes package, which JAX uses, are saved as two raw bytes an element. */
 const descriptors: Record<DType, string> = {
   bool: "|b1",
+  int8: "|i1",
   uint8: "|u1",
+  int16: "<i2",
+  uint16: "<u2",
   int32: "<i4",
+  uint32: "<u4",
   int64: "<i8",
+  uint64: "<u8",
   float16: "<f2",
   bfloat16: "<V2",
   float32: "<f4",

@@ -114,7 +114,7 @@ test("invalid headers are rejected", async () => {
     [handmade(dict("'O'", "(1,)"), [1]), /pickled/],
     [handmade(dict("[('a', '<f4'), ('b', '<i4')]", "(1,)"), new Uint8Array(8)), /records/],
     [handmade(dict("'<U5'", "(1,)"), new Uint8Array(20)), /type '<U5'; convert/],
-    [handmade(dict("'<i2'", "(1,)"), [0, 0]), /type '<i2'; convert them in NumPy to one of b1, u1, i4/],
+    [handmade(dict("'<f16'", "(1,)"), new Uint8Array(16)), /type '<f16'; convert them in NumPy to one of b1, i1, u1/],
     [handmade(dict("4", "(1,)"), []), /no dtype/],
     [handmade(dict("'<f4'", "4"), []), /no shape/],
     [handmade(dict("'<f4'", "('x',)"), []), /not a whole number/],

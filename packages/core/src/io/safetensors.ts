@@ -15,9 +15,14 @@ import {
 /** The format's names for our dtypes; complex128 has none. */
 const codes: Partial<Record<DType, string>> = {
   bool: "BOOL",
+  int8: "I8",
   uint8: "U8",
+  int16: "I16",
+  uint16: "U16",
   int32: "I32",
+  uint32: "U32",
   int64: "I64",
+  uint64: "U64",
   float16: "F16",
   bfloat16: "BF16",
   float32: "F32",

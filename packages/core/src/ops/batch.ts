@@ -1,27 +1,12 @@
 // Batching rules (vmap): how every op handles an additional leading axis. Batched operands have the batch axis first; a rule gets
 // its operands unchanged and builds the batched op.
 import { type Node, type OpAttrs, type OpName, range, WeftError } from "../graph/index.js";
-import { concat, expand, make, permute, reshape } from "./build.js";
+import { type BatchContext, withBatch } from "./batch-operand.js";
+import { concat, make, permute, reshape } from "./build.js";
+import { convBatch } from "./conv.js";
 import type { StructuralOp } from "./vjp.js";
 
-export interface Batched {
-  node: Node;
-  batched: boolean;
-}
-
-export interface BatchContext<K extends OpName> {
-  /** The original node: its attributes and unbatched shapes. */
-  node: Node<K>;
-  inputs: Batched[];
-  size: number;
-}
-
 type BatchRule<K extends OpName> = (context: BatchContext<K>) => Node;
-
-/** The operand with a batch axis; an operand without one is broadcast. */
-export function withBatch({ node, batched }: Batched, size: number): Node {
-  return batched ? node : expand(reshape(node, [1, ...node.shape]), [size, ...node.shape]);
-}
 
 const later = (axes: readonly number[]): number[] => axes.map((a) => a + 1);
 
@@ -89,6 +74,7 @@ export const batchRules: { [K in Exclude<OpName, StructuralOp>]: BatchRule<K> } 
     }
     return make("matmul", [withBatch(a, size), withBatch(b, size)], node.attrs);
   },
+  conv: convBatch,
   gather: ({ node, inputs, size }) => {
     const { axis, batch } = node.attrs;
     const [x, indices] = inputs;

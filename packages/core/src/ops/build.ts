@@ -83,14 +83,6 @@ export function expandTo(x: Node, shape: Shape): Node {
   return expand(reshape(x, [...new Array<number>(lead).fill(1), ...x.shape]), shape);
 }
 
-/** Transpose of expandTo for gradients: sums over the broadcast axes. */
-export function sumTo(x: Node, shape: Shape): Node {
-  if (sameShape(x.shape, shape)) return x;
-  const lead = x.shape.length - shape.length;
-  const axes = range(x.shape.length).filter((i) => i < lead || (shape[i - lead] === 1 && x.shape[i] !== 1));
-  return reshape(reduce("sum", x, axes), shape);
-}
-
 export const reduce = (fn: ReduceFn, x: Node, axes: readonly number[]): Node =>
   axes.length === 0 ? x : make("reduce", [x], { fn, axes: [...axes].sort((a, b) => a - b) });
 
@@ -102,6 +94,9 @@ export const unreduce = (x: Node, shape: Shape, axes: readonly number[]): Node =
 
 export const matmul = (a: Node, b: Node, precision?: Precision): Node =>
   make("matmul", [a, b], precision === undefined ? {} : { precision });
+
+/** The gradient rules need the other two kinds with the same geometry. */
+export const conv = (inputs: readonly [Node, Node], attrs: OpAttrs["conv"]): Node => make("conv", inputs, attrs);
 
 export function slice(x: Node, start: readonly number[], stop: readonly number[], step?: readonly number[]): Node {
   const steps = step ?? start.map(() => 1);

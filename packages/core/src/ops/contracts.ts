@@ -180,6 +180,34 @@ function checkSystem([a, b]: readonly Node[]): void {
   );
 }
 
+/** Three tensors of one rank, whose batch and channel dimensions fit. */
+function checkConv([first, second]: readonly Node[], attrs: OpAttrs["conv"]): void {
+  const { kind, size, stride, dilation, low, groups, channelsLast, precision } = attrs;
+  demand(precision === undefined || precisions.includes(precision), `there is no precision ${precision}`);
+  checkSameDType(first, second);
+  checkDType("conv", isNumber, first.dtype);
+  const spatial = first.shape.length - 2;
+  demand(
+    spatial >= 1 && spatial <= 3 && second.shape.length === first.shape.length,
+    `${showShape(first.shape)} and ${showShape(second.shape)} are not operands with one to three spatial axes`,
+  );
+  for (const [name, list] of Object.entries({ size, stride, dilation, low }))
+    demand(
+      list.length === spatial && list.every((n) => isCount(n) && n < 2 ** 31) && (name === "low" || !list.includes(0)),
+      `${name} [${list}] is not ${spatial} whole numbers`,
+    );
+  demand(isCount(groups) && groups >= 1, `${groups} groups`);
+  const axis = channelsLast ? spatial + 1 : 1;
+  const [lead, inner] = [first, second].map(({ shape }) => [shape[0], shape[axis]]);
+  const fits =
+    kind === "forward"
+      ? lead[1] === inner[1] * groups && inner[0] % groups === 0
+      : kind === "input"
+        ? lead[1] === inner[0] && inner[0] % groups === 0
+        : lead[0] === inner[0] && lead[1] % groups === 0 && inner[1] % groups === 0;
+  demand(fits, `${showShape(first.shape)} and ${showShape(second.shape)} do not fit in ${groups} groups`);
+}
+
 function checkGather([x, indices]: readonly Node[], { axis, batch }: OpAttrs["gather"]): void {
   checkIndices(indices);
   checkAxis(axis, x.shape);
@@ -462,6 +490,7 @@ export const contracts: { [K in OpName]: Row<K> } = {
       );
     },
   },
+  conv: { operands: 2, check: checkConv },
   gather: { operands: 2, check: checkGather },
   scatterAdd: {
     operands: 3,

@@ -2,6 +2,8 @@
 // and the contracted k); each dimension follows one factor or must be replicated. `local` builds the op for the shard of one
 // device. Independent of meshes and placements.
 import {
+  bytesOf,
+  type DType,
   type GraphFn,
   InternalError,
   kindOf,
@@ -14,6 +16,7 @@ import {
   type Shape,
 } from "../graph/index.js";
 import * as b from "./build.js";
+import { convRule } from "./conv.js";
 import { attentionRule } from "./factors-attention.js";
 import { type BodyDimensions, classify, scanRule } from "./factors-scan.js";
 
@@ -299,6 +302,8 @@ export function zeroed(x: Node): Node {
   return b.pad(b.sliceAxis(x, 0, 0, 0), none, none.with(0, x.shape[0]));
 }
 
+const isNarrow = (dtype: DType): boolean => kindOf(dtype) === "int" && bytesOf(dtype) < 4;
+
 /** iota with an offset: counted exactly, rounded once. */
 function iotaLocal({ node, parts, shapes }: LocalContext<"iota">): Node {
   const { axis, dtype } = node.attrs;
@@ -362,12 +367,12 @@ const loopRule = scanRule(
   (context) => localNode(context),
 );
 
-export const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
+const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
   const: { factors: (node) => whole(node) },
-  // uint8 saturates, so partial sums would differ.
+  // The start of a part may be no number of a narrow dtype.
   iota: {
     factors: (node) => {
-      const dims = node.shape.map((_, i) => (i === node.attrs.axis && node.dtype === "uint8" ? null : at(i)));
+      const dims = node.shape.map((_, i) => (i === node.attrs.axis && isNarrow(node.dtype) ? null : at(i)));
       return { factors: node.shape.map(kept), inputs: [], outputs: [dims] };
     },
     local: iotaLocal,
@@ -391,6 +396,7 @@ export const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
   argreduce: { factors: (node) => reducedBy(node, [node.attrs.axis], null) },
   cumsum: { factors: (node) => moved(node, (axis) => (axis === node.attrs.axis ? null : axis)) },
   matmul: { factors: multiplied },
+  conv: convRule,
   gather: { factors: gathered, local: gatherLocal },
   scatterAdd: { factors: scattered, local: scatterLocal },
   argsort: { factors: (node) => moved(node, (axis) => (axis === node.shape.length - 1 ? null : axis)) },

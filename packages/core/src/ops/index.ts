@@ -1,8 +1,10 @@
 // One table per concern, each typed over the op union: shape, vjp, batch, reference value; and the builders.
-export { type BatchContext, type Batched, batchRules, withBatch } from "./batch.js";
+export { batchRules } from "./batch.js";
+export { type BatchContext, type Batched, withBatch } from "./batch-operand.js";
 export * as build from "./build.js";
 export { make } from "./build.js";
 export * as composed from "./composed.js";
+export { convRoles } from "./conv.js";
 export { decodeFunction } from "./decode.js";
 export {
   bodyDimensions,

@@ -17,6 +17,18 @@ import {
   withoutAxes,
 } from "../graph/index.js";
 
+/** Batch and channels of the result, with its spatial extents. */
+function convShape([first, second]: readonly Node[], { kind, size, groups, channelsLast }: OpAttrs["conv"]): Shape {
+  const channels = (node: Node): number => node.shape[channelsLast ? node.shape.length - 1 : 1];
+  const [lead, inner] =
+    kind === "forward"
+      ? [first.shape[0], second.shape[0]]
+      : kind === "input"
+        ? [first.shape[0], channels(second) * groups]
+        : [channels(second), channels(first) / groups];
+  return channelsLast ? [lead, ...size, inner] : [lead, inner, ...size];
+}
+
 type ShapeRule<K extends OpName> = (inputs: readonly Node[], attrs: OpAttrs[K]) => Aval | readonly Aval[];
 
 const same = (inputs: readonly Node[]): Aval => ({ shape: inputs[0].shape, dtype: inputs[0].dtype });
@@ -89,6 +101,7 @@ export const shapeRules: { [K in OpName]: ShapeRule<K> } = {
     if (left.columns !== right.rows) throw new InternalError(`matmul: ${showShape(a.shape)} by ${showShape(b.shape)}`);
     return { shape: [...left.batch, left.rows, right.columns], dtype: a.dtype };
   },
+  conv: (inputs, attrs) => ({ shape: convShape(inputs, attrs), dtype: inputs[0].dtype }),
   gather: ([x, indices], { axis, batch }) => ({
     shape: [...x.shape.slice(0, axis), ...indices.shape.slice(batch), ...x.shape.slice(axis + 1)],
     dtype: x.dtype,

@@ -26,6 +26,7 @@ import {
   where,
   zerosLike,
 } from "./build.js";
+import { convVjp } from "./conv.js";
 import { binaryVjps, unaryVjps } from "./vjp-elementwise.js";
 import { choleskyVjp, detVjp, eighVjp, qrVjp, solveVjp, svdVjp, triangularSolveVjp } from "./vjp-linalg.js";
 import { reduceVjps } from "./vjp-reduce.js";
@@ -149,6 +150,7 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
     const { precision } = node.attrs;
     return [needs[0] ? matmul(g!, adjoint(b), precision) : null, needs[1] ? matmul(adjoint(a), g!, precision) : null];
   },
+  conv: (node, [g], needs) => convVjp(node, g!, needs),
   gather: (node, [g]) => {
     const [x, indices] = node.inputs;
     const { axis, batch } = node.attrs;

@@ -3,15 +3,14 @@
 import {
   type BinaryFn,
   broadcastShapes,
-  bytesOf,
   complexOf,
   type DType,
-  fitsInteger,
+  integerLimits,
+  isBig,
   isComplex,
   isInexact,
   type Node,
   promote,
-  type Scalar,
   type Shape,
   ShapeError,
   sameShape,
@@ -29,7 +28,9 @@ export interface ComplexNumber {
   im: number;
 }
 /** A tensor, or a value that operations convert to one. */
-export type TensorLike = Tensor | number | boolean | ComplexNumber;
+export type TensorLike = Tensor | number | bigint | boolean | ComplexNumber;
+/** A single value that operations convert to a tensor. */
+type ScalarLike = Exclude<TensorLike, Tensor>;
 
 /** Wraps a node as a tensor. Runs chains of pending work that are too long. */
 export function wrap(node: Node): Tensor {
@@ -37,33 +38,45 @@ export function wrap(node: Node): Tensor {
   return new Tensor(node);
 }
 
-/** A number, true or false, or a complete complex number. */
-export function isScalarValue(x: unknown): x is number | boolean | ComplexNumber {
+/** A number, a bigint of at most 64 bits, true or false, or a complete complex number. */
+export function isScalarValue(x: unknown): x is ScalarLike {
   if (typeof x === "number" || typeof x === "boolean") return true;
+  if (typeof x === "bigint") return x >= integerLimits("int64").low && x <= integerLimits("uint64").high;
   const { re, im } = (typeof x === "object" && x !== null ? x : {}) as Partial<ComplexNumber>;
   return typeof re === "number" && typeof im === "number";
 }
 
-export const isScalar = (x: TensorLike): x is number | boolean | ComplexNumber => !(x instanceof Tensor);
+export const isScalar = (x: TensorLike): x is ScalarLike => !(x instanceof Tensor);
 
-function scalarDType(value: number | boolean | ComplexNumber): DType {
+const bigDType = (value: bigint): DType => (value > integerLimits("int64").high ? "uint64" : "int64");
+
+function scalarDType(value: ScalarLike): DType {
   if (typeof value === "boolean") return "bool";
+  if (typeof value === "bigint") return bigDType(value);
   return typeof value === "number" ? "float32" : "complex64";
 }
 
-const scalarValue = (value: number | boolean | ComplexNumber): Scalar =>
-  typeof value === "boolean" ? Number(value) : value;
+const half = 2n ** 32n;
+
+/** A single value as a constant of a dtype. Constants are doubles: bigints with more digits are put together of two. */
+export function scalarNode(value: ScalarLike, dtype: DType): Node {
+  if (typeof value !== "bigint") return build.constant(typeof value === "boolean" ? Number(value) : value, dtype);
+  if (!isBig(dtype) || Number.isSafeInteger(Number(value))) return build.constant(Number(value), dtype);
+  const [high, low] = [value / half, value % half];
+  const [top, scale, rest] = [high, half, low].map((x) => build.constant(Number(x), dtype));
+  return build.add(build.mul(top, scale), rest);
+}
 
 /** The dtype of a number used with a tensor: that of the tensor, unless it cannot represent the number. */
-function besideTensor(value: number | boolean | ComplexNumber, dtype: DType): DType {
+function besideTensor(value: ScalarLike, dtype: DType): DType {
   if (typeof value === "object") return isComplex(dtype) ? dtype : complexOf(dtype);
   if (typeof value === "boolean") return dtype;
   if (isInexact(dtype)) return dtype;
+  if (typeof value === "number" && !Number.isInteger(value)) return "float32";
+  const fits = (d: DType): boolean => value >= integerLimits(d).low && value <= integerLimits(d).high;
+  if (dtype !== "bool" && fits(dtype)) return dtype;
   // An integer out of range of the tensor's dtype widens the result instead of wrapping.
-  const candidates: DType[] = ["uint8", "int32", "int64"];
-  const fitting = candidates.find((d) => bytesOf(d) >= bytesOf(dtype) && fitsInteger(value, d));
-  if (!Number.isInteger(value) || fitting === undefined) return "float32";
-  return dtype === "bool" && fitting === "uint8" ? "int32" : fitting;
+  return (["int32", "int64", "uint64"] as const).find(fits) ?? "float32";
 }
 
 function describeArgument(x: unknown): string {
@@ -82,22 +95,25 @@ function checkOperand(op: string, x: TensorLike): void {
 /** The node of a single operand. */
 export function nodeOf(op: string, x: TensorLike): Node {
   checkOperand(op, x);
-  return x instanceof Tensor ? x.node : build.constant(scalarValue(x), scalarDType(x));
+  return x instanceof Tensor ? x.node : scalarNode(x, scalarDType(x));
 }
 
 /** A node cast to a dtype. */
 export function nodeAs(op: string, x: TensorLike, dtype: DType): Node {
   checkOperand(op, x);
-  return x instanceof Tensor ? build.cast(x.node, dtype) : build.constant(scalarValue(x), dtype);
+  return x instanceof Tensor ? build.cast(x.node, dtype) : scalarNode(x, dtype);
 }
 
 /** The common dtype of operands: tensors are promoted, numbers follow. */
 export function commonDType(op: string, operands: readonly TensorLike[]): DType {
-  let dtype: DType | null = null;
-  for (const x of operands) {
-    checkOperand(op, x);
-    if (x instanceof Tensor) dtype = dtype === null ? x.dtype : promote(dtype, x.dtype);
-  }
+  for (const x of operands) checkOperand(op, x);
+  const given = operands.flatMap((x) => (x instanceof Tensor ? [x.dtype] : []));
+  // Floats decide first: uint64 with int64 gives float64, and that must not depend on the order of the operands.
+  const inexact = given.filter(isInexact);
+  let dtype = (inexact.length > 0 ? inexact : given).reduce<DType | null>(
+    (a, b) => (a === null ? b : promote(a, b)),
+    null,
+  );
   if (dtype === null) return operands.map((x) => scalarDType(x as number)).reduce(promote);
   for (const x of operands) if (isScalar(x)) dtype = promote(dtype, besideTensor(x, dtype));
   return dtype;

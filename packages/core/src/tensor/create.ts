@@ -3,8 +3,10 @@ import {
   bfloat16Bits,
   type DType,
   DTypeError,
-  fitsInteger,
+  dtypes,
   float16Bits,
+  integerLimits,
+  isBig,
   isComplex,
   isDType,
   kindOf,
@@ -18,14 +20,14 @@ import {
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { dataNode, session } from "../runtime/index.js";
-import { type ComplexNumber, isScalarValue, wrap } from "./convert.js";
+import { type ComplexNumber, isScalarValue, scalarNode, wrap } from "./convert.js";
 import { Tensor } from "./tensor.js";
 
 type Element = number | bigint | boolean | ComplexNumber;
 /** A scalar, or nested arrays of scalars of equal lengths. */
 export type NestedArray = Element | readonly NestedArray[];
 /** Typed arrays that {@link tensor} accepts. */
-export type TypedArray = Storage | Int8Array | Int16Array | Uint32Array | Uint8ClampedArray | BigUint64Array;
+export type TypedArray = Storage | Uint8ClampedArray;
 
 /** Options of functions that create tensors. */
 export interface CreateOptions {
@@ -44,19 +46,22 @@ export function checkShape(op: string, shape: Shape): void {
 
 /** Throws unless the name is a dtype. */
 export function checkDType(op: string, dtype: DType): void {
-  if (!isDType(dtype))
-    throw new DTypeError(
-      `${op}: unknown dtype ${String(dtype)}; known: bool, uint8, int32, int64, float16, bfloat16, float32, float64, complex64, complex128`,
-    );
+  if (!isDType(dtype)) throw new DTypeError(`${op}: unknown dtype ${String(dtype)}; known: ${dtypes.join(", ")}`);
 }
 
 /** Typed arrays with the same bytes as a tensor. */
 const typedDTypes: [new (n: number) => object, DType][] = [
   [Float32Array, "float32"],
   [Float64Array, "float64"],
-  [Int32Array, "int32"],
+  [Int8Array, "int8"],
   [Uint8Array, "uint8"],
+  [Uint8ClampedArray, "uint8"],
+  [Int16Array, "int16"],
+  [Uint16Array, "uint16"],
+  [Int32Array, "int32"],
+  [Uint32Array, "uint32"],
   [BigInt64Array, "int64"],
+  [BigUint64Array, "uint64"],
 ];
 
 function shapeOfNested(data: NestedArray): number[] {
@@ -84,27 +89,26 @@ function flatten(data: NestedArray, shape: readonly number[], out: Element[], de
 
 function inferDType(elements: readonly Element[]): DType {
   if (elements.some((x) => typeof x === "object")) return "complex64";
-  if (elements.length > 0 && elements.every((x) => typeof x === "bigint")) return "int64";
+  if (elements.length > 0 && elements.every((x) => typeof x === "bigint"))
+    return elements.some((x) => x > integerLimits("int64").high) ? "uint64" : "int64";
   if (elements.length > 0 && elements.every((x) => typeof x === "boolean")) return "bool";
   return "float32";
 }
 
-/** Typed arrays whose elements are converted, with their dtypes. */
-const convertedDTypes: [new (n: number) => object, DType][] = [
-  [Int8Array, "int32"],
-  [Int16Array, "int32"],
-  [Uint16Array, "int32"],
-  [Uint32Array, "int32"],
-  [Uint8ClampedArray, "uint8"],
-  [BigUint64Array, "int64"],
-];
+/** Converts an element to an integer dtype. */
+const integerWriter = (dtype: DType) => (x: number | bigint, name: () => string) => wholeNumber(x, dtype, name);
 
 /** Converts elements to the storage of a dtype. Throws if the dtype cannot represent a number. */
 const writers: Record<DType, (x: number | bigint, name: () => string) => number | bigint> = {
   bool: (x, name) => truth(x, name),
-  uint8: (x, name) => wholeNumber(x, "uint8", name),
-  int32: (x, name) => wholeNumber(x, "int32", name),
-  int64: (x, name) => BigInt(wholeNumber(x, "int64", name)),
+  int8: integerWriter("int8"),
+  uint8: integerWriter("uint8"),
+  int16: integerWriter("int16"),
+  uint16: integerWriter("uint16"),
+  int32: integerWriter("int32"),
+  uint32: integerWriter("uint32"),
+  int64: integerWriter("int64"),
+  uint64: integerWriter("uint64"),
   float16: (x) => float16Bits(Number(x)),
   bfloat16: (x) => bfloat16Bits(Number(x)),
   float32: Number,
@@ -119,10 +123,10 @@ function wholeNumber(x: number | bigint, dtype: DType, name: () => string): numb
     throw new DTypeError(
       `${name()} is ${x}, which is not a whole number and does not fit into ${dtype}; round it, or make a float tensor and cast it (cast truncates)`,
     );
-  // 2^63 is out of range, but equals the int64 limit as a double.
-  const fits = dtype === "int64" ? BigInt.asIntN(64, BigInt(x)) === BigInt(x) : fitsInteger(Number(x), dtype);
-  if (!fits) throw new DTypeError(`${name()} is ${x}, which does not fit into ${dtype}; use a wider dtype`);
-  return dtype === "int64" ? x : Number(x);
+  const { low, high } = integerLimits(dtype);
+  if (x < low || x > high)
+    throw new DTypeError(`${name()} is ${x}, which does not fit into ${dtype}; use a wider dtype`);
+  return isBig(dtype) ? BigInt(x) : Number(x);
 }
 
 function truth(x: number | bigint, name: () => string): number {
@@ -189,8 +193,8 @@ export function tensor(data: NestedArray | TypedArray, options: CreateOptions & 
   if (options.dtype !== undefined) checkDType("tensor", options.dtype);
   if (ArrayBuffer.isView(data)) {
     const own = typedDTypes.find(([type]) => data instanceof type)?.[1] ?? null;
-    const dtype = options.dtype ?? own ?? convertedDTypes.find(([type]) => data instanceof type)?.[1];
-    if (dtype === undefined || data instanceof DataView)
+    const dtype = options.dtype ?? own;
+    if (dtype === null || data instanceof DataView)
       throw new WeftError(
         `tensor: a ${(data as object).constructor.name} says nothing about its elements; pass a typed array`,
       );
@@ -229,18 +233,18 @@ export function tensor(data: NestedArray | TypedArray, options: CreateOptions & 
   return fromStorage(wanted, dtype, fill(dtype, elements, wanted));
 }
 
-type FillValue = number | boolean | ComplexNumber;
+type FillValue = number | bigint | boolean | ComplexNumber;
 
 function filled(op: string, shape: Shape, value: FillValue, given: DType | undefined): Tensor {
   checkShape(op, shape);
   if (!isScalarValue(value))
-    throw new WeftError(`${op}: the value is a number, a boolean or { re, im }, got ${String(value)}`);
+    throw new WeftError(`${op}: the value is a number, a bigint, a boolean or { re, im }, got ${String(value)}`);
   const dtype = given ?? inferDType([value]);
   checkDType(op, dtype);
   if (typeof value === "object" && !isComplex(dtype))
     throw new DTypeError(`${op}: a complex number does not fit into ${dtype}; use dtype complex64 or complex128`);
-  if (typeof value === "number") writers[dtype](value, () => `${op}: the value`);
-  return wrap(build.full(shape, typeof value === "boolean" ? Number(value) : value, dtype));
+  if (typeof value === "number" || typeof value === "bigint") writers[dtype](value, () => `${op}: the value`);
+  return wrap(build.expandTo(scalarNode(value, dtype), shape));
 }
 
 /** Tensor with all elements equal to a value. The dtype follows from the value unless it is given. */
@@ -287,9 +291,20 @@ export function arange(start: number, stop?: number, step = 1, options: CreateOp
   checkDType("arange", dtype);
   const n = Math.max(0, Math.ceil((to - from) / step));
   checkShape("arange", [n]);
-  const wide = kindOf(dtype) === "float" && dtype !== "float64" ? "float32" : dtype;
+  if (kindOf(dtype) === "int" || kindOf(dtype) === "bool")
+    for (const [name, x] of Object.entries({ start: from, step, "last element": from + Math.max(0, n - 1) * step }))
+      writers[name === "step" ? "int64" : dtype](x, () => `arange: the ${name}`);
+  // Narrow and unsigned integers are counted in a signed dtype, because steps may be negative.
+  const wide = countingDType(dtype);
   const index = build.iota([n], 0, wide);
   return wrap(build.cast(build.shift(build.scale(index, step), from), dtype));
+}
+
+/** The dtype in which the elements of a range are computed, before they are rounded or wrapped. */
+function countingDType(dtype: DType): DType {
+  if (kindOf(dtype) === "float") return dtype === "float64" ? "float64" : "float32";
+  if (kindOf(dtype) === "complex") return dtype;
+  return isBig(dtype) || dtype === "uint32" ? "int64" : "int32";
 }
 
 /** `count` evenly spaced numbers from start to stop, both included. */

@@ -6,6 +6,7 @@ import {
   DTypeError,
   isComplex,
   isInexact,
+  isUnsigned,
   kindOf,
   type Node,
   promote,
@@ -14,9 +15,19 @@ import {
   type UnaryFn,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { binaryOp, broadcastAll, commonDType, inexactNode, nodeAs, nodeOf, type TensorLike, wrap } from "./convert.js";
+import {
+  align,
+  binaryOp,
+  broadcastAll,
+  commonDType,
+  inexactNode,
+  nodeAs,
+  nodeOf,
+  type TensorLike,
+  wrap,
+} from "./convert.js";
 import { checkDType } from "./create.js";
-import type { Tensor } from "./tensor.js";
+import { Tensor } from "./tensor.js";
 
 /** A floating-point function: integers are converted to float32. */
 const inexact =
@@ -219,18 +230,40 @@ export function atan2(y: TensorLike, x: TensorLike): Tensor {
 
 // Comparisons
 
+const isSigned = (dtype: DType): boolean => kindOf(dtype) === "int" && !isUnsigned(dtype);
+
+/**
+ * Compares a signed integer with uint64 exactly; their common dtype, float64, has too few digits. Null for other operands. Below 0
+ * the signed operand is less than every number of the other side; otherwise both fit into uint64.
+ */
+function compareMixed(name: string, fn: BinaryFn, a: TensorLike, b: TensorLike): Tensor | null {
+  if (!(a instanceof Tensor && b instanceof Tensor)) return null;
+  const signed = isSigned(a.dtype) ? a : b;
+  if (!isSigned(signed.dtype) || (signed === a ? b : a).dtype !== "uint64") return null;
+  const [x, y, below] = align(name, [cast(a, "uint64"), cast(b, "uint64"), cast(less(signed, 0), "uint64")], "uint64");
+  const negative = build.cast(below, "bool");
+  const compared = build.binary(fn, x, y);
+  const holdsBelow = fn === "ne" || (fn !== "eq" && signed === a);
+  return wrap(
+    holdsBelow ? build.binary("or", negative, compared) : build.binary("and", build.unary("not", negative), compared),
+  );
+}
+
+const compare = (name: string, fn: BinaryFn, a: TensorLike, b: TensorLike): Tensor =>
+  compareMixed(name, fn, a, b) ?? binaryOp(name, fn, a, b);
+
 const ordering =
   (name: string, fn: BinaryFn, swap: boolean) =>
   (a: TensorLike, b: TensorLike): Tensor => {
     const dtype = commonDType(name, [a, b]);
     if (isComplex(dtype)) throw new DTypeError(`${name}: complex numbers have no order; compare abs(x) or real(x)`);
-    return swap ? binaryOp(name, fn, b, a, dtype) : binaryOp(name, fn, a, b, dtype);
+    return swap ? compare(name, fn, b, a) : compare(name, fn, a, b);
   };
 
 /** Elementwise test a = b, with broadcasting. */
-export const equal = (a: TensorLike, b: TensorLike): Tensor => binaryOp("equal", "eq", a, b);
+export const equal = (a: TensorLike, b: TensorLike): Tensor => compare("equal", "eq", a, b);
 /** Elementwise test a != b, with broadcasting. */
-export const notEqual = (a: TensorLike, b: TensorLike): Tensor => binaryOp("notEqual", "ne", a, b);
+export const notEqual = (a: TensorLike, b: TensorLike): Tensor => compare("notEqual", "ne", a, b);
 /** Elementwise test a < b, with broadcasting. */
 export const less = ordering("less", "lt", false);
 /** Elementwise test a <= b, with broadcasting. */

@@ -3,6 +3,7 @@ import {
   DTypeError,
   isComplex,
   isInexact,
+  isUnsigned,
   keepAxes,
   type Node,
   numel,
@@ -27,11 +28,12 @@ function reduceNode(fn: ReduceFn, x: Node, axes: readonly number[], keepDims = f
   return keepDims ? build.reshape(result, keepAxes(x.shape, axes)) : result;
 }
 
-/** Integers and truth values add up in int64, the dtype of the result, as in NumPy and the Array API standard. */
-const counting = (node: Node): Node => (isInexact(node.dtype) ? node : build.cast(node, "int64"));
+/** Integers add up in int64 or uint64, truth values in int64, as in NumPy and the Array API standard. */
+const counting = (node: Node): Node =>
+  isInexact(node.dtype) ? node : build.cast(node, isUnsigned(node.dtype) ? "uint64" : "int64");
 
 /**
- * Sum over axes, by default all. Integers and bool are summed in int64, which wraps.
+ * Sum over axes, by default all. Integers and bool are summed in int64, unsigned integers in uint64; both wrap.
  *
  * @example
  * ```ts
@@ -47,7 +49,7 @@ export function sum(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}
   return wrap(reduceNode("sum", counting(node), resolveAxes("sum", axes, node.shape.length), keepDims));
 }
 
-/** Product over axes, by default all. Integers and bool are multiplied in int64, which wraps. */
+/** Product over axes, by default all. Integers and bool are multiplied in int64, unsigned integers in uint64; both wrap. */
 export function prod(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
   const node = nodeOf("prod", x);
   return wrap(reduceNode("prod", counting(node), resolveAxes("prod", axes, node.shape.length), keepDims));
@@ -163,7 +165,7 @@ export const argmax = (x: TensorLike, axis?: number, options: ReduceOptions = {}
 export const argmin = (x: TensorLike, axis?: number, options: ReduceOptions = {}): Tensor =>
   argExtremum("argmin", x, axis, options.keepDims);
 
-/** Cumulative sum along an axis. Integers and bool are summed in int64, which wraps. */
+/** Cumulative sum along an axis. Integers and bool are summed in int64, unsigned integers in uint64; both wrap. */
 export function cumsum(x: TensorLike, axis = -1): Tensor {
   const node = nodeOf("cumsum", x);
   return wrap(build.cumsum(counting(node), resolveAxis("cumsum", axis, node.shape.length)));

@@ -30,7 +30,7 @@ import * as reduce from "./reduce.js";
 import * as shaping from "./shape.js";
 
 /** Elements as typed arrays: half types are widened to float32, complex numbers are interleaved pairs. */
-export type Data = Uint8Array | Int32Array | BigInt64Array | Float32Array | Float64Array;
+export type Data = Storage;
 /** Elements as nested arrays. */
 export type NestedData = number | bigint | boolean | ComplexNumber | NestedData[];
 

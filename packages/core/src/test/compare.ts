@@ -21,9 +21,14 @@ export const toResult = (t: Tensor): Result => ({
 /** Relative and absolute tolerance in units that one rounding of the dtype explains. */
 const tolerances: Record<DType, number> = {
   bool: 0,
+  int8: 0,
   uint8: 0,
+  int16: 0,
+  uint16: 0,
   int32: 0,
+  uint32: 0,
   int64: 0,
+  uint64: 0,
   float16: 2e-3,
   bfloat16: 1.6e-2,
   float32: 2e-6,

@@ -51,7 +51,7 @@ const rows: [string, () => unknown, Kind, RegExp][] = [
     /^bitwiseAnd: needs integers or bool, got float32; use logicalAnd/,
   ],
   ["complex", () => weft.complex(complex, 1), DTypeError, /^complex: takes two real tensors/],
-  ["cast", () => z(2).cast("float8" as never), DTypeError, /^cast: unknown dtype float8; known: bool, uint8/],
+  ["cast", () => z(2).cast("float8" as never), DTypeError, /^cast: unknown dtype float8; known: bool, int8, uint8/],
   [
     "axis",
     () => z(2, 3).sum(2),

@@ -1,6 +1,16 @@
 // Constant folding where all devices agree: integers with wraparound, and operations that IEEE 754 rounds correctly. Returns null
 // if the device must compute: library functions, results that are not finite, and integers that a constant cannot hold.
-import { type BinaryFn, type DType, isComplex, isHalf, kindOf, type Scalar, type UnaryFn } from "../graph/index.js";
+import {
+  type BinaryFn,
+  type DType,
+  isBig,
+  isComplex,
+  isHalf,
+  kindOf,
+  type Scalar,
+  type UnaryFn,
+  wrapInteger,
+} from "../graph/index.js";
 
 interface Pair {
   re: number;
@@ -80,7 +90,7 @@ const complexBinary: Partial<Record<BinaryFn, (a: Pair, b: Pair) => Pair | null>
 
 /** An integer as its dtype wraps it; null where a constant, which is a double, has not all its digits. */
 function wrapped(x: bigint, dtype: DType): number | null {
-  const fits = dtype === "uint8" ? BigInt.asUintN(8, x) : BigInt.asIntN(dtype === "int32" ? 32 : 64, x);
+  const fits = wrapInteger(x, dtype);
   return Number.isSafeInteger(Number(fits)) ? Number(fits) : null;
 }
 
@@ -127,9 +137,9 @@ export function foldCast(value: Scalar, from: DType, to: DType): Scalar | null {
   if (kindOf(to) === "bool") return Number(value !== 0);
   if (kindOf(to) !== "int") return rounded(value, to);
   if (kindOf(from) === "float") {
-    // Conversions saturate, as constants do; the ends of int64 are no safe integers.
+    // Conversions saturate, as constants do; the ends of 64-bit integers are not safe integers.
     const whole = Math.trunc(value) + 0;
-    return to !== "int64" || Number.isSafeInteger(whole) ? whole : null;
+    return !isBig(to) || Number.isSafeInteger(whole) ? whole : null;
   }
   return isWhole(value) ? wrapped(BigInt(value), to) : null;
 }

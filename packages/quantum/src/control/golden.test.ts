@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Tensor } from "@weft/core";
 import * as weft from "@weft/core";
-import { assertClose } from "@weft/core/testing/test/compare.js";
-import { onEachDevice } from "@weft/core/testing/test/devices.js";
+import { assertClose } from "@weft/testing/compare";
+import { onEachDevice } from "@weft/testing/devices";
 import {
   basisState,
   densityOf,

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { markdownBlocks, needsRepository, repositoryRoot, runPrograms } from "@weft/core/testing/examples.js";
+import { markdownBlocks, needsRepository, repositoryRoot, runPrograms } from "@weft/testing/examples";
 import { parseControlFile } from "../control/index.js";
 import { metaConfig, parseMetaFile } from "./index.js";
 

@@ -7,8 +7,8 @@ import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import type { Tensor } from "@weft/core";
 import * as weft from "@weft/core";
-import { assertClose } from "@weft/core/testing/test/compare.js";
-import { onEachDevice } from "@weft/core/testing/test/devices.js";
+import { assertClose } from "@weft/testing/compare";
+import { onEachDevice } from "@weft/testing/devices";
 import { controlInfidelity, prepareProblem, qubitFlip } from "../control/index.js";
 import { drawTasks, gammaTasks, type Tasks } from "../noise/index.js";
 import {

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as weft from "@weft/core";
-import { assertClose } from "@weft/core/testing/test/compare.js";
-import { onEachDevice } from "@weft/core/testing/test/devices.js";
+import { assertClose } from "@weft/testing/compare";
+import { onEachDevice } from "@weft/testing/devices";
 import {
   checkRates,
   dephasingRate,

@@ -6,7 +6,7 @@ import { ReferenceDevice } from "@weft/core/internal/device";
 import { useDevice } from "@weft/core/internal/runtime";
 import type { Tensor } from "@weft/core/internal/tensor";
 import * as weft from "@weft/core/internal/tensor";
-import { onEachDevice } from "@weft/core/testing/test/devices.js";
+import { onEachDevice } from "@weft/testing/devices";
 import {
   basisState,
   coherentState,

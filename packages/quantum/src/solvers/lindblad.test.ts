@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Tensor } from "@weft/core/internal/tensor";
 import * as weft from "@weft/core/internal/tensor";
-import { onEachDevice } from "@weft/core/testing/test/devices.js";
+import { onEachDevice } from "@weft/testing/devices";
 import { basisState, densityOf, destroy, onSite, sigmaMinus, sigmaX, sigmaY, sigmaZ } from "../operators/index.js";
 import { type LindbladOptions, lindblad } from "./lindblad.js";
 import { tsit5 } from "./methods.js";

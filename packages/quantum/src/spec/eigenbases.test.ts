@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "@weft/core";
-import { assertClose } from "@weft/core/testing/test/compare.js";
+import { assertClose } from "@weft/testing/compare";
 import { cacheStats, clearCaches } from "../cache/index.js";
 import type { DeviceParameters } from "../systems/index.js";
 import { GateProblem, parseGateSpec } from "./index.js";

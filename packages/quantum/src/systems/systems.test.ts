@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Tensor } from "@weft/core/internal/tensor";
 import * as weft from "@weft/core/internal/tensor";
-import { onEachDevice } from "@weft/core/testing/test/devices.js";
+import { onEachDevice } from "@weft/testing/devices";
 import { cosinePulse } from "../pulses/index.js";
 import {
   Chain,

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import * as weft from "@weft/core";
-import { FakeCuda } from "@weft/core/testing/device/cuda/testkit.js";
+import { FakeCuda } from "@weft/testing/fake-cuda";
 import { headColumns } from "../data/index.js";
 import { singleRank } from "./group.js";
 import { halfOf, makeModel } from "./model.js";

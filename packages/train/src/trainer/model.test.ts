@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "@weft/core";
-import { assertClose } from "@weft/core/testing/test/compare.js";
+import { assertClose } from "@weft/testing/compare";
 import { columns, headColumns } from "../data/index.js";
 import { halfOf, makeModel, unpackBatch } from "./model.js";
 import { tinyRaw } from "./testkit.js";

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import * as weft from "@weft/core";
 import * as nn from "@weft/core/nn";
 import { lossScaled } from "@weft/core/optim";
-import { assertClose } from "@weft/core/testing/test/compare.js";
+import { assertClose } from "@weft/testing/compare";
 import { columns, headColumns } from "../data/index.js";
 import { scratch } from "../data/testkit.js";
 import { findCheckpoint } from "./checkpoint.js";

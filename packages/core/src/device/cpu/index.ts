@@ -4,7 +4,6 @@ import { availableParallelism, freemem, totalmem } from "node:os";
 import koffi from "koffi";
 import { type Schedule, scheduleFunction } from "../../compile/index.js";
 import { bytesOf, type GraphFn, numel, WeftError } from "../../graph/index.js";
-import { factorizationOps } from "../../ops/index.js";
 import { settings } from "../../settings/index.js";
 import {
   type CompileOptions,
@@ -20,12 +19,11 @@ import {
 } from "../contract.js";
 import { Lifetime } from "../executable-lru.js";
 import { arena } from "../group/index.js";
-import { linalgSource } from "./native/linalg.js";
-import { runtimeSource } from "./native/runtime.js";
+import { type Extension, extensionOf, runtimeUnits, unitsOf } from "./native-units.js";
 import { findOpenBlas } from "./openblas.js";
 import { writeProgram } from "./program.js";
 import { programFile, readSaved, type SavedProgram, worthSaving, writeSaved } from "./saved-program.js";
-import { discard, findCompiler, findLibrary, type LinkOptions, sharedObject } from "./toolchain.js";
+import { cachedLibrary, discard, findCompiler, type LinkOptions, sharedObject } from "./toolchain.js";
 
 type Native = ReturnType<typeof koffi.load>;
 type NativeFunction = ReturnType<Native["func"]>;
@@ -67,7 +65,7 @@ function load(units: readonly string[], options: LinkOptions = {}): Loaded {
 
 /** The code of a saved program; null if it cannot be loaded. */
 function loadSaved(saved: SavedProgram): Native | null {
-  const path = findLibrary(saved.library);
+  const path = cachedLibrary(saved.library);
   if (path === null) return null;
   try {
     return koffi.load(path);
@@ -79,7 +77,7 @@ function loadSaved(saved: SavedProgram): Native | null {
 
 interface Runtime {
   activate: NativeFunction;
-  loadLinalg: NativeFunction;
+  loadExtension: NativeFunction;
   alloc: NativeFunction;
   free: NativeFunction;
   copyIn: NativeFunction;
@@ -90,32 +88,40 @@ interface Runtime {
 }
 
 let runtime: Runtime | null = null;
-let linalgLoaded = false;
-const linalgHeader = [
-  "#define _GNU_SOURCE",
-  ...["stdlib.h", "string.h", "math.h", "complex.h", "stdint.h", "dlfcn.h", "omp.h"].map(
-    (name) => `#include <${name}>`,
-  ),
-].join("\n");
+const loadedExtensions = new Set<Extension>();
 
-const usesLinalg = (plan: Schedule): boolean =>
-  plan.steps.some((step) =>
-    step.kind === "loop" ? usesLinalg(step.body) : step.kind === "library" && factorizationOps.has(step.node.op),
-  );
+function extensionsOf(plan: Schedule): Set<Extension> {
+  const found = new Set<Extension>();
+  for (const step of plan.steps) {
+    if (step.kind === "loop") for (const inner of extensionsOf(step.body)) found.add(inner);
+    const extension = step.kind === "library" ? extensionOf(step.node.op) : null;
+    if (extension !== null) found.add(extension);
+  }
+  return found;
+}
 
 const needsGroup = (plan: Schedule): boolean =>
   plan.steps.some((step) => (step.kind === "loop" ? needsGroup(step.body) : step.kind === "collective"));
+
+/** The error of a library call (see W_TRY of native/program.h); null for other codes. */
+function libraryFailure(code: number): Error | null {
+  if (code < 1 << 20) return null;
+  const reason = code - (1 << 20);
+  return reason === 1
+    ? new OutOfMemoryError("cpu: no memory for the workspace of a library call; free tensors or use smaller batches", 0)
+    : new WeftError(`cpu: a library call failed (${reason})`);
+}
 
 /** The device whose threads, cores and group the runtime library is set to. */
 let active: CpuDevice | null = null;
 
 function loadRuntime(threads: number): Runtime {
-  const { lib } = load([runtimeSource], { resident: true });
+  const { lib } = load(runtimeUnits(), { resident: true });
   const init = lib.func("int wr_init(const char* path, int threads)");
   const blas = init(findOpenBlas(), threads) as number;
   return {
     activate: lib.func("int wr_activate(const int32_t* cores, int count, int threads)"),
-    loadLinalg: lib.func("int wr_load_linalg(const char* library, const char* blas, int threads)"),
+    loadExtension: lib.func("int wr_load_extension(const char* library, const char* blas, int threads)"),
     alloc: lib.func("uint64_t wr_alloc(uint64_t bytes)"),
     free: lib.func("void wr_free(uint64_t p)"),
     copyIn: lib.func("void wr_copy(uint64_t to, const uint8_t* from, uint64_t bytes)"),
@@ -136,8 +142,18 @@ function bucket(bytes: number): number {
 /** Read once: the system call takes longer than a small kernel. */
 const poolLimit = totalmem() / 4;
 
-const planFor = (fn: GraphFn, { donated, known = new Map() }: CompileOptions): Schedule =>
-  scheduleFunction(fn, { parallelRows: 16, drawsAlone: true, longReduction: 32768, donated, lanes: { known } });
+/** Products run in float32; the code takes every geometry. */
+const conv = { supports: () => true, widensHalf: true, symmetric: false };
+
+const planFor = (fn: GraphFn, { donated, constants = new Map() }: CompileOptions): Schedule =>
+  scheduleFunction(fn, {
+    parallelRows: 16,
+    drawsAlone: true,
+    longReduction: 32768,
+    donated,
+    conv,
+    lanes: { constants },
+  });
 
 /** The CPU of this machine, by generated C code. */
 export class CpuDevice implements Device {
@@ -296,15 +312,18 @@ export class CpuDevice implements Device {
     return writeProgram(planFor(fn, options)).kernels;
   }
 
-  /** Loads the linear algebra library, once per process. */
-  #needLinalg(): void {
-    if (linalgLoaded) return;
-    const { path } = sharedObject([`${linalgHeader}\n${linalgSource}`], { resident: true });
-    if (this.#runtime.loadLinalg(path, this.blas === "none" ? null : findOpenBlas(), this.threads) !== 0) {
-      discard(path);
-      throw new WeftError("cpu: the linear algebra library could not be loaded; the next call compiles it again");
+  /** Loads libraries of rarer ops, each once per process. */
+  #need(extensions: readonly Extension[]): void {
+    for (const extension of extensions) {
+      if (loadedExtensions.has(extension)) continue;
+      const { path } = sharedObject(unitsOf(extension), { resident: true });
+      const blas = this.blas === "none" ? null : findOpenBlas();
+      if (this.#runtime.loadExtension(path, blas, this.threads) !== 0) {
+        discard(path);
+        throw new WeftError(`cpu: the library ${extension} could not be loaded; the next call compiles it again`);
+      }
+      loadedExtensions.add(extension);
     }
-    linalgLoaded = true;
   }
 
   /** The code and metadata of a program: loaded from disk, or scheduled, generated and compiled. */
@@ -312,7 +331,7 @@ export class CpuDevice implements Device {
     const file = programFile(fn, options);
     const saved = file === null ? null : readSaved(file, fn);
     if (saved !== null) {
-      if (saved.needsLinalg) this.#needLinalg();
+      this.#need(saved.extensions);
       const lib = loadSaved(saved);
       if (lib !== null) {
         this.programs.saved++;
@@ -326,10 +345,10 @@ export class CpuDevice implements Device {
       throw new WeftError(
         "this function exchanges data with other processes, and this one is in no group; call distributed.init() of @weft/cluster first",
       );
-    const needsLinalg = usesLinalg(plan);
-    if (needsLinalg) this.#needLinalg();
+    const extensions = [...extensionsOf(plan)];
+    this.#need(extensions);
     const { lib, path } = load(units);
-    const program = { kernels, scratchBytes: plan.scratchBytes, aliases: [...plan.aliases], needsLinalg };
+    const program = { kernels, scratchBytes: plan.scratchBytes, aliases: [...plan.aliases], extensions };
     if (file !== null && kernels.length >= worthSaving && !needsGroup(plan)) writeSaved(file, path, program);
     return { lib, program };
   }
@@ -375,7 +394,9 @@ export class CpuDevice implements Device {
           outputs.forEach((buffer, i) => {
             if (!aliases.has(i)) this.free(buffer);
           });
-          throw this.#group?.failure(failed) ?? new WeftError(`cpu: a program failed (${failed})`);
+          throw (
+            libraryFailure(failed) ?? this.#group?.failure(failed) ?? new WeftError(`cpu: a program failed (${failed})`)
+          );
         }
         return outputs;
       },

@@ -1,8 +1,8 @@
-// The library ops of the CPU device: each is one call through the table of the runtime library (native/abi.ts).
+// The library ops of the CPU device: each is one call through the table of the runtime library (native/abi.h).
 
 import { isZeroBase } from "../../compile/index.js";
-import { dtypes, InternalError, type Node, numel } from "../../graph/index.js";
-import type { LibraryOp } from "../../ops/index.js";
+import { codeOf, convKinds, InternalError, type Node, numel } from "../../graph/index.js";
+import { convRoles, type LibraryOp } from "../../ops/index.js";
 
 /** C expressions for the arguments of a call. */
 interface CallOperands {
@@ -26,18 +26,37 @@ const squares = (node: Node<LibraryOp>): string => {
 };
 const rightSides = (node: Node<LibraryOp>): number => node.shape[node.shape.length - 1];
 
+/** The description of a convolution that native/conv.c reads. */
+function convShape(node: Node<"conv">, code: number): number[] {
+  const { x, w, y } = convRoles(node);
+  const { kind, stride, dilation, low, groups, channelsLast } = node.attrs;
+  const three = (list: readonly number[], rest = 1): number[] => [
+    ...new Array<number>(3 - list.length).fill(rest),
+    ...list,
+  ];
+  const spatial = ({ shape }: Node): number[] => three(channelsLast ? shape.slice(1, -1) : shape.slice(2));
+  const channels = ({ shape }: Node): number => shape[channelsLast ? shape.length - 1 : 1];
+  return [
+    ...[convKinds.indexOf(kind), code, Number(channelsLast), x.shape[0], channels(x), channels(y), groups],
+    ...[...spatial(x), ...spatial(w), ...spatial(y)],
+    ...[...three(stride), ...three(dilation), ...three(low, 0)],
+  ];
+}
+
 /** One entry per library op: a missing one is a type error. */
 const calls: { [K in LibraryOp]: LibraryCall<K> } = {
   cumsum: (node, { input, output }) => {
     const { shape, dtype } = node.inputs[0];
     const { axis, reverse } = node.attrs;
     const [outer, n, inner] = [numel(shape.slice(0, axis)), shape[axis], numel(shape.slice(axis + 1))];
-    return `rt->cumsum(${dtypes.indexOf(dtype)}, ${outer}, ${n}, ${inner}, ${Number(reverse)}, ${input(0)}, ${output()}, threads);`;
+    return `rt->cumsum(${codeOf(dtype)}, ${outer}, ${n}, ${inner}, ${Number(reverse)}, ${input(0)}, ${output()}, threads);`;
   },
+  conv: (node, { code, input, output }) =>
+    `W_TRY(rt->conv((const int64_t[]){${convShape(node, code).join(", ")}}, ${input(0)}, ${input(1)}, ${output()}, threads));`,
   argsort: (node, { input, output }) => {
     const { shape, dtype } = node.inputs[0];
     const n = shape[shape.length - 1];
-    return `rt->argsort(${dtypes.indexOf(dtype)}, ${numel(shape.slice(0, -1))}, ${n}, ${Number(node.attrs.descending)}, ${input(0)}, (int32_t*)${output()}, threads);`;
+    return `rt->argsort(${codeOf(dtype)}, ${numel(shape.slice(0, -1))}, ${n}, ${Number(node.attrs.descending)}, ${input(0)}, (int32_t*)${output()}, threads);`;
   },
   scatterAdd: (node, { input, output }) => {
     const { shape, dtype } = node.inputs[0];
@@ -50,21 +69,23 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
     ];
     const count = numel(node.inputs[1].shape.slice(batch));
     const base = isZeroBase(node, node.inputs[0]) ? "NULL" : input(0);
-    return `rt->scatter_add(${dtypes.indexOf(dtype)}, ${sizes.join(", ")}, ${count}, ${base}, (const int32_t*)${input(1)}, ${input(2)}, ${output()}, threads);`;
+    return `rt->scatter_add(${codeOf(dtype)}, ${sizes.join(", ")}, ${count}, ${base}, (const int32_t*)${input(1)}, ${input(2)}, ${output()}, threads);`;
   },
-  cholesky: (node, { code, input, output }) => `rt->cholesky(${code}, ${squares(node)}, ${input(0)}, ${output()});`,
-  det: (node, { code, input, output }) => `rt->det(${code}, ${squares(node)}, ${input(0)}, ${output()});`,
+  cholesky: (node, { code, input, output }) =>
+    `W_TRY(rt->cholesky(${code}, ${squares(node)}, ${input(0)}, ${output()}));`,
+  det: (node, { code, input, output }) => `W_TRY(rt->det(${code}, ${squares(node)}, ${input(0)}, ${output()}));`,
   eigh: (node, { code, input, output }) =>
-    `rt->eigh(${code}, ${squares(node)}, ${input(0)}, ${output(0)}, ${output(1)});`,
-  qr: (node, { code, input, output }) => `rt->qr(${code}, ${matrices(node)}, ${input(0)}, ${output(0)}, ${output(1)});`,
+    `W_TRY(rt->eigh(${code}, ${squares(node)}, ${input(0)}, ${output(0)}, ${output(1)}));`,
+  qr: (node, { code, input, output }) =>
+    `W_TRY(rt->qr(${code}, ${matrices(node)}, ${input(0)}, ${output(0)}, ${output(1)}));`,
   svd: (node, { code, input, output }) =>
-    `rt->svd(${code}, ${matrices(node)}, ${input(0)}, ${output(0)}, ${output(1)}, ${output(2)});`,
+    `W_TRY(rt->svd(${code}, ${matrices(node)}, ${input(0)}, ${output(0)}, ${output(1)}, ${output(2)}));`,
   solve: (node, { code, input, output }) =>
-    `rt->solve(${code}, ${squares(node)}, ${rightSides(node)}, ${input(0)}, ${input(1)}, ${output()});`,
+    `W_TRY(rt->solve(${code}, ${squares(node)}, ${rightSides(node)}, ${input(0)}, ${input(1)}, ${output()}));`,
   triangularSolve: (node, { code, input, output }) => {
     const { lower, adjoint, unit } = node.attrs;
     const flags = [lower, adjoint, unit].map(Number).join(", ");
-    return `rt->triangular_solve(${code}, ${squares(node)}, ${rightSides(node)}, ${flags}, ${input(0)}, ${input(1)}, ${output()});`;
+    return `W_TRY(rt->triangular_solve(${code}, ${squares(node)}, ${rightSides(node)}, ${flags}, ${input(0)}, ${input(1)}, ${output()}));`;
   },
 };
 

@@ -22,14 +22,22 @@ import {
   whole,
 } from "../../compile/index.js";
 import { fewestSmall, type KernelWork, opCost, smallProduct } from "../../cost/index.js";
-import { type DType, InternalError, isComplex, type Node, numel, outputAvals, stridesOf } from "../../graph/index.js";
+import {
+  bytesOf,
+  type DType,
+  InternalError,
+  isComplex,
+  type Node,
+  numel,
+  outputAvals,
+  stridesOf,
+} from "../../graph/index.js";
 import type { KernelInfo } from "../contract.js";
 import { bytesReceived, describe, membersOf } from "../group/descriptor.js";
+import { nativeSource } from "../native-source.js";
 import { libraryCall } from "./library-calls.js";
-import { abiSource } from "./native/abi.js";
-import { preludeSource } from "./native/prelude.js";
 
-export interface ProgramText {
+export interface CpuProgramText {
   /** Translation units, compiled in parallel. */
   units: string[];
   kernels: KernelInfo[];
@@ -37,22 +45,6 @@ export interface ProgramText {
 
 /** Matrix dtypes as the library numbers them. */
 const matrixCode: Partial<Record<DType, number>> = { float32: 0, float64: 1, complex64: 2, complex128: 3 };
-
-const commonSource = `${preludeSource}\n${abiSource}
-#define W_RUN(fn, from, count, grain, ...) do { void* const p_[] = {__VA_ARGS__}; w_share(fn, p_, from, count, grain, threads); } while (0)
-typedef void (*w_kernel)(void* const* p, long lo, long hi);
-static inline void w_share(w_kernel fn, void* const* p, long from, long count, long grain, int threads) {
-  long most = count / (grain > 0 ? grain : 1);
-  int team = most < threads ? (int)most : threads;
-  if (team <= 1) { fn(p, from, from + count); return; }
-#pragma omp parallel num_threads(team)
-  {
-    long id = omp_get_thread_num(), n = omp_get_num_threads();
-    fn(p, from + count * id / n, from + count * (id + 1) / n);
-  }
-}
-static inline double w_now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }
-`;
 
 class ProgramWriter {
   readonly #functions = new Map<string, string>();
@@ -111,7 +103,7 @@ class ProgramWriter {
     if (step.kind === "kernel") return this.#kernelStep(plan, step);
     if (step.kind === "copy") {
       const node = step.from;
-      const bytes = numel(node.shape) * bytesPer(node.dtype);
+      const bytes = numel(node.shape) * bytesOf(node.dtype);
       const touches = [
         { place: this.#at(plan, node), bytes },
         { place: `b[${plan.fn.params.length + step.to}]`, bytes },
@@ -146,17 +138,17 @@ class ProgramWriter {
   }
 
   #touches(plan: Schedule, nodes: readonly Node[]): KernelWork["touches"] {
-    return nodes.map((node) => ({ place: this.#at(plan, node), bytes: numel(node.shape) * bytesPer(node.dtype) }));
+    return nodes.map((node) => ({ place: this.#at(plan, node), bytes: numel(node.shape) * bytesOf(node.dtype) }));
   }
 
   /** The work of a library call. */
   #libraryWork(plan: Schedule, node: Node): KernelWork {
     const inputs = node.inputs
       .filter((input) => !isZeroBase(node, input))
-      .map((input) => ({ place: this.#place(plan, input), bytes: numel(input.shape) * bytesPer(input.dtype) }));
+      .map((input) => ({ place: this.#place(plan, input), bytes: numel(input.shape) * bytesOf(input.dtype) }));
     const outputs = outputAvals(node).map((aval, i) => ({
       place: this.#at(plan, node, i),
-      bytes: numel(aval.shape) * bytesPer(aval.dtype),
+      bytes: numel(aval.shape) * bytesOf(aval.dtype),
     }));
     const work: KernelWork = { touches: [...inputs, ...outputs], ops: {}, rows: 0 };
     const { flops } = opCost(node);
@@ -239,7 +231,7 @@ class ProgramWriter {
       const [down, across] = operand.strides.slice(-2);
       const [piece, apart] = across === 1 ? [columns, down] : [rows, across];
       if (apart <= piece || Math.min(rows, columns) < 2) return false;
-      touch.run = piece * bytesPer(node.dtype);
+      touch.run = piece * bytesOf(node.dtype);
       return true;
     };
     isSpread(a, m, k, left);
@@ -337,9 +329,9 @@ class ProgramWriter {
       ...node.inputs.map((x) => this.#operand(plan, x)),
       ...outputs.map((_, i) => this.#at(plan, node, i)),
     ];
-    const bytes = laneAvals(node).reduce((n, x) => n + numel(x.shape) * bytesPer(x.dtype), 0);
+    const bytes = laneAvals(node).reduce((n, x) => n + numel(x.shape) * bytesOf(x.dtype), 0);
     const { ops, rows } = tallyLanes(program);
-    const sizes = [...node.inputs, ...outputs].map((x) => numel(x.shape) * bytesPer(x.dtype));
+    const sizes = [...node.inputs, ...outputs].map((x) => numel(x.shape) * bytesOf(x.dtype));
     const touches = pointers.map((place, i) => ({ place, bytes: sizes[i] }));
     const work = { touches, ops, rows };
     this.#note({ name: laneName(program), kind: "kernel", flops: program.flops * program.lanes, bytes, work });
@@ -367,7 +359,7 @@ class ProgramWriter {
     });
     const total = body.fn.params.length + body.fn.outputs.length;
     const lines: string[] = [`{ void* q[${total}];`];
-    const bytes = (n: Node): number => numel(n.shape) * bytesPer(n.dtype);
+    const bytes = (n: Node): number => numel(n.shape) * bytesOf(n.dtype);
     node.inputs.forEach((x, i) => {
       if (i < consts) lines.push(`q[${i}] = ${this.#operand(plan, x)};`);
       else if (i < consts + carries) {
@@ -429,18 +421,11 @@ class ProgramWriter {
       const definitions = mine
         .map(({ name, text }) => `__attribute__((visibility("hidden"))) void ${name}${text}`)
         .join("\n\n");
-      units.push(`${commonSource}\n${declarations}\n${definitions}\n${i === 0 ? main : ""}`);
+      units.push(`${nativeSource("cpu/native/program.h")}\n${declarations}\n${definitions}\n${i === 0 ? main : ""}`);
     }
     return units;
   }
 }
-
-const bytesPer = (dtype: DType): number => {
-  const width = isComplex(dtype) ? 2 : 1;
-  return (
-    width * { uint8_t: 1, int32_t: 4, int64_t: 8, w_half: 2, w_bfloat: 2, float: 4, double: 8 }[storageType[dtype]]!
-  );
-};
 
 /** Places inside a loop's step are not those of the same name around it. */
 const inLoop = (work: KernelWork, name: string): KernelWork => ({
@@ -526,7 +511,7 @@ function smallMatmul(
 }`;
 }
 
-export function writeProgram(plan: Schedule): ProgramText {
+export function writeProgram(plan: Schedule): CpuProgramText {
   const writer = new ProgramWriter();
   const units = writer.program(plan);
   return { units, kernels: writer.kernels };

@@ -127,6 +127,7 @@ test("the identity of a build depends on its files", () => {
     "device",
     "device/cpu",
     "device/cpu/native",
+    "device/native",
   ])
     mkdirSync(join(root, folder), { recursive: true });
   const file = join(root, "compile/fuse.js");
@@ -136,5 +137,7 @@ test("the identity of a build depends on its files", () => {
   utimesSync(file, 1, 1);
   const touched = engineIdentity(root);
   writeFileSync(join(root, "ops/new.js"), "");
-  assert.equal(new Set([first, touched, engineIdentity(root)]).size, 3);
+  const added = engineIdentity(root);
+  writeFileSync(join(root, "device/native/new.h"), "");
+  assert.equal(new Set([first, touched, added, engineIdentity(root)]).size, 4);
 });

@@ -10,7 +10,8 @@ import { allSettings, settings } from "../../settings/index.js";
 import { makeFolder } from "../cache-root.js";
 import type { CompileOptions, KernelInfo } from "../contract.js";
 import { addedToCache, isCached, kernelFolder } from "../kernel-cache.js";
-import { compilerIdentity, findLibrary } from "./toolchain.js";
+import { type Extension, extensions } from "./native-units.js";
+import { cachedLibrary, compilerIdentity } from "./toolchain.js";
 
 export interface SavedProgram {
   /** The shared object's name in the cache. */
@@ -19,21 +20,32 @@ export interface SavedProgram {
   scratchBytes: number;
   /** Result, and the parameter whose memory it takes over. */
   aliases: [number, number][];
-  needsLinalg: boolean;
+  extensions: Extension[];
 }
 
 /** Below this number of kernels, scheduling is faster than reading a file. */
 export const worthSaving = 12;
 
 /** The layers whose code determines the generated programs. */
-const layers = ["graph", "ops", "transform", "cost", "shard", "compile", "device", "device/cpu", "device/cpu/native"];
+const layers = [
+  "graph",
+  "ops",
+  "transform",
+  "cost",
+  "shard",
+  "compile",
+  "device",
+  "device/native",
+  "device/cpu",
+  "device/cpu/native",
+];
 
 /** Changes with every build of this package: names, sizes and times of its files. */
 export function engineIdentity(root = fileURLToPath(new URL("../..", import.meta.url))): string {
   const hash = createHash("sha256");
   for (const layer of layers)
     for (const name of readdirSync(join(root, layer)).sort()) {
-      if (!name.endsWith(".js") || name.endsWith(".test.js")) continue;
+      if (!/\.(js|c|h)$/.test(name) || name.endsWith(".test.js")) continue;
       const { size, mtimeMs } = statSync(join(root, layer, name));
       hash.update(`${layer}/${name} ${size} ${mtimeMs}\n`);
     }
@@ -43,9 +55,9 @@ export function engineIdentity(root = fileURLToPath(new URL("../..", import.meta
 let identity: string | null = null;
 
 /** The file of a program; null if it is not saved: it is specialized on values, or debug output is on. */
-export function programFile(fn: GraphFn, { donated = [], known }: CompileOptions): string | null {
+export function programFile(fn: GraphFn, { donated = [], constants }: CompileOptions): string | null {
   const compiler = compilerIdentity();
-  if (compiler === null || (known?.size ?? 0) > 0 || settings.debug.get() > 0) return null;
+  if (compiler === null || (constants?.size ?? 0) > 0 || settings.debug.get() > 0) return null;
   try {
     identity ??= engineIdentity();
   } catch {
@@ -70,7 +82,8 @@ function fits(saved: SavedProgram, fn: GraphFn): boolean {
   return (
     /^[0-9a-f]{40}\.so$/.test(saved.library) &&
     isCount(saved.scratchBytes) &&
-    typeof saved.needsLinalg === "boolean" &&
+    Array.isArray(saved.extensions) &&
+    saved.extensions.every((name) => extensions.includes(name)) &&
     saved.kernels.every(
       ({ name, kind, flops, bytes }) =>
         typeof name === "string" && kind && Number.isFinite(flops) && Number.isFinite(bytes),
@@ -88,7 +101,7 @@ export function readSaved(file: string, fn: GraphFn): SavedProgram | null {
   try {
     if (!isCached(file)) return null;
     const saved = JSON.parse(readFileSync(file, "utf8")) as SavedProgram;
-    return fits(saved, fn) && findLibrary(saved.library) !== null ? saved : null;
+    return fits(saved, fn) && cachedLibrary(saved.library) !== null ? saved : null;
   } catch {
     return null;
   }

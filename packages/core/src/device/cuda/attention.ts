@@ -1,5 +1,5 @@
 // The fused attention of a program: which custom functions it takes the place of, the constants that its kernels are
-// compiled with, and their launches. See native/attention.ts for what they compute.
+// compiled with, and their launches. See native/attention.cuh for what they compute.
 import { decimal, type Strided, whole } from "../../compile/index.js";
 import {
   type AttentionKernel,
@@ -12,8 +12,6 @@ import {
 } from "../../graph/index.js";
 import { droppedOf, keptScale } from "../../ops/index.js";
 import type { AttentionSupport } from "../contract.js";
-
-export type FusedAttention = Node<"custom"> & { attrs: { kernel: AttentionKernel } };
 
 const maxSize = 128;
 const rowsPerBlock = 64;

@@ -9,10 +9,10 @@ import { test } from "node:test";
 import { scheduleFunction } from "../../compile/index.js";
 import type { GraphFn } from "../../graph/index.js";
 import * as weft from "../../index.js";
+import { nativeSource } from "../native-source.js";
 import { cudaLibraries } from "./driver.js";
 import { CudaDevice } from "./index.js";
-import { libraryKernels } from "./native/library.js";
-import { cudaPrelude } from "./native/prelude.js";
+import { preludeFiles } from "./prelude.js";
 import { cudaScheduleOptions, writeCudaProgram } from "./source.js";
 
 const options = cudaScheduleOptions;
@@ -95,7 +95,10 @@ test("the generated CUDA compiles for Hopper and for older GPUs", {
       return `namespace p${i} {\n${kernels.replaceAll('extern "C" __global__', "static __global__")}\n}`;
     });
     const uses = "template <int N> struct Args { void* p[N]; };\n";
-    writeFileSync(join(folder, "all.cu"), cudaPrelude + libraryKernels + uses + bodies.join("\n"));
+    writeFileSync(
+      join(folder, "all.cu"),
+      nativeSource(...preludeFiles, "cuda/native/library.cu") + uses + bodies.join("\n"),
+    );
     for (const architecture of ["sm_75", "sm_90"]) {
       const done = spawnSync(
         "nvcc",

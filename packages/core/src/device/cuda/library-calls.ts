@@ -7,9 +7,14 @@ import { type LibraryCalls, launchScatter, launchSort } from "./scatter-sort.js"
 /** Storage names of the library kernels. */
 const kernelDType: Record<DType, string> = {
   bool: "u8",
+  int8: "i8",
   uint8: "u8",
+  int16: "i16",
+  uint16: "u16",
   int32: "i32",
+  uint32: "u32",
   int64: "i64",
+  uint64: "u64",
   float16: "f16",
   bfloat16: "bf16",
   float32: "f32",
@@ -42,6 +47,9 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
     const lines = outer * inner;
     const args = [input(0), output, lines, n, inner, Number(reverse)];
     kernels.launch(`w_cumsum_${kernelDType[dtype]}`, Math.ceil(lines / 256), 256, args);
+  },
+  conv: (node) => {
+    throw new InternalError(`${node.op} was not lowered`);
   },
   argsort: (node, { input, output, workspace, kernels }) =>
     launchSort(node, kernelDType[node.inputs[0].dtype], { x: input(0), out: output, workspace }, kernels),

@@ -27,10 +27,13 @@ import { CudaError, type Nccl, ncclIdBytes } from "./driver.js";
 import type { CudaDevice } from "./index.js";
 
 const types: Partial<Record<DType, number>> = {
+  int8: 0,
   uint8: 1,
   bool: 1,
   int32: 2,
+  uint32: 3,
   int64: 4,
+  uint64: 5,
   float16: 6,
   float32: 7,
   float64: 8,

@@ -29,19 +29,17 @@ import {
 } from "../../graph/index.js";
 import { type ReferenceRule, referenceRules, type Value } from "../../ops/index.js";
 import type { KernelInfo } from "../contract.js";
+import { nativeSource } from "../native-source.js";
 import { attentionArguments } from "./attention.js";
 import { stagedCollective } from "./collective.js";
 import { compileCuda } from "./compiler.js";
 import { CudaBuffer, type CudaContext } from "./context.js";
 import { result64 } from "./driver.js";
 import { issueLibraryOp } from "./library-calls.js";
-import { libraryKernels } from "./native/library.js";
-import { linalgKernels } from "./native/linalg.js";
-import { cudaPrelude } from "./native/prelude.js";
 import type { CublasProduct, Products } from "./products.js";
 import type { LibraryCalls } from "./scatter-sort.js";
 import { isSolverOp, LinearAlgebra } from "./solver.js";
-import { type ProgramText, writeCudaProgram } from "./source.js";
+import { type CudaProgramText, writeCudaProgram } from "./source.js";
 
 /** Addresses of inputs, outputs and scratch memory in one run. */
 export interface Addresses {
@@ -95,10 +93,10 @@ export class Launcher {
 }
 
 /** Kernels that are written by hand; each text is compiled once per device, when first needed. */
-const texts = { library: libraryKernels, linalg: linalgKernels };
+const files = { library: "cuda/native/library.cu", linalg: "cuda/native/linalg.cu" };
 const modules = new WeakMap<CudaContext, Map<string, number>>();
 
-function libraryFunction(context: CudaContext, name: string, text: keyof typeof texts = "library"): number {
+function libraryFunction(context: CudaContext, name: string, text: keyof typeof files = "library"): number {
   let functions = modules.get(context);
   if (functions === undefined) {
     functions = new Map();
@@ -108,7 +106,7 @@ function libraryFunction(context: CudaContext, name: string, text: keyof typeof 
   if (fn === undefined) {
     let module = functions.get(`module ${text}`);
     if (module === undefined) {
-      module = loadModule(context, cudaPrelude + texts[text]);
+      module = loadModule(context, nativeSource(files[text]));
       functions.set(`module ${text}`, module);
     }
     fn = functionOf(context, module, name);
@@ -153,7 +151,7 @@ const usesHost = (plan: Schedule): boolean =>
   );
 
 /** The source of a plan for the GPU of a context. */
-export const writeCudaSource = (plan: Schedule, context: CudaContext, precision: Precision): ProgramText =>
+export const writeCudaSource = (plan: Schedule, context: CudaContext, precision: Precision): CudaProgramText =>
   writeCudaProgram(plan, context.multiprocessors * 16, precision);
 
 export class CudaProgram {
@@ -161,7 +159,7 @@ export class CudaProgram {
   /** Steps that run on the host, or in libraries that allocate and wait, cannot be part of a graph. */
   readonly usesHost: boolean;
   readonly source: string;
-  readonly #text: ProgramText;
+  readonly #text: CudaProgramText;
   readonly #functions = new Map<string, number>();
 
   constructor(

@@ -1,4 +1,4 @@
-// How scatterAdd and argsort are launched: the kernels of native/scatter.ts and native/sort.ts in order, and the memory
+// How scatterAdd and argsort are launched: the kernels of native/scatter.cuh and native/sort.cuh in order, and the memory
 // that they work in.
 import { isZeroBase } from "../../compile/index.js";
 import { isComplex, isOp, type Node, numel } from "../../graph/index.js";

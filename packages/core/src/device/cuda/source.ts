@@ -12,9 +12,7 @@ import {
 } from "../../compile/index.js";
 import type { Precision } from "../../graph/index.js";
 import { type AttentionCall, attentionCall, attentionOf, attentionWorkspace, fitsAttention } from "./attention.js";
-import { attentionPieces } from "./native/attention.js";
-import { attentionKernels } from "./native/attention-kernels.js";
-import { preludeFor } from "./native/prelude.js";
+import { preludeFor } from "./prelude.js";
 import { workspaceBytes } from "./scatter-sort.js";
 
 /** Schedule options of this device. */
@@ -38,7 +36,7 @@ export interface Prepared extends CudaKernel {
   name: string;
 }
 
-export interface ProgramText {
+export interface CudaProgramText {
   source: string;
   names: string[];
   /** By loop kernel, lane kernel or batch. */
@@ -47,7 +45,7 @@ export interface ProgramText {
 }
 
 /** The CUDA C of a plan and of the loops in it, equal kernels once. Needs no GPU. */
-export function writeCudaProgram(plan: Schedule, maxBlocks: number, precision: Precision = "float32"): ProgramText {
+export function writeCudaProgram(plan: Schedule, maxBlocks: number, precision: Precision = "float32"): CudaProgramText {
   const texts = new Map<string, string>();
   const kernels = new Map<object, Prepared>();
   const devices = new Map<string, string>();
@@ -96,7 +94,7 @@ ${cases.join("\n")}
 }`;
     kernels.set(step, { text, n: 0, blocks: start, threads, name: named(text) });
   };
-  const attention: ProgramText["attention"] = new Map();
+  const attention: CudaProgramText["attention"] = new Map();
   const addAttention = (step: Extract<ScheduleStep, { kind: "library" }>): void => {
     const call = attentionCall(step.node, step.operands!, precision);
     attention.set(step, { ...call, name: named(call.text) });
@@ -125,8 +123,7 @@ ${cases.join("\n")}
       `static __device__ __forceinline__ void ${name}(void* const* p, int bx, int gx, int n) {\n${text}\n}`,
   );
   const functions = [...shared, ...[...texts].map(([text, name]) => text.replaceAll("@", name))].join("\n\n");
-  const fused = attention.size > 0 ? attentionPieces + attentionKernels : "";
-  const text = `template <int N> struct Args { void* p[N]; };\n${fused}${functions}\n`;
+  const text = `template <int N> struct Args { void* p[N]; };\n${functions}\n`;
   const source = preludeFor(text) + text;
   const more = [...attention.values()].flatMap(({ name, launches }) => launches.map((l) => name + l.suffix));
   return { source, names: [...new Set([...texts.values(), ...more])], kernels, attention };

@@ -88,7 +88,7 @@ test("in bfloat16 nothing as large as the activations is kept in float32, and ma
 test("large half tensors are moved in vectors, their masks drawn in whole blocks", () => {
   const { source } = writeCudaProgram(halfPlan().plan, 2112, "bfloat16");
   const scalar = /= w_from_bfloat\(p\d+\[/g;
-  assert.ok(source.includes("w_kept_vector<8>("));
+  assert.ok(source.includes("w_dropout_mask_vector<8>("));
   assert.ok((source.match(/w_load<[48]>\(/g) ?? []).length >= 40);
   assert.ok((source.match(/w_store<[48]>\(/g) ?? []).length >= 20);
   // What is left are the few rows of the loss.

@@ -1,8 +1,8 @@
 // A collective as the numbers that native groups read: who takes part, and which boxes of memory go where. The layout is
-// the D_ and TRANSFER constants of native/shm.ts. Knows attributes, not processes.
+// the D_ and TRANSFER constants of native/shm.h. Knows attributes, not processes.
 import {
   bytesOf,
-  dtypes,
+  codeOf,
   InternalError,
   numel,
   type OpAttrs,
@@ -35,7 +35,7 @@ export function membersOf({ groups, rank }: Pick<CollectiveAttrs, "groups" | "ra
 }
 
 /** The shape of the operand, which the attributes do not name. */
-export function operandShape(attrs: CollectiveAttrs): Shape {
+function operandShape(attrs: CollectiveAttrs): Shape {
   const { kind, shape, axis, splitAxis, sizes, splitSizes } = attrs;
   const me = membersOf(attrs).indexOf(attrs.rank);
   const along = (at: number, size: number, of: Shape): Shape => of.map((d, i) => (i === at ? size : d));
@@ -125,7 +125,7 @@ export function describe(attrs: CollectiveAttrs, operand: Shape = operandShape(a
   const numbers = [
     nativeKinds[kind],
     reduceFns.indexOf(fn),
-    dtypes.indexOf(dtype),
+    codeOf(dtype),
     element,
     members.length,
     me,

@@ -1,5 +1,14 @@
 // What the processes of shm.test.ts do: collectives of every kind, checked against the reference in each process.
-import { bytesOf, type DType, makeStorage, numel, type OpAttrs, type Shape } from "../../graph/index.js";
+import {
+  bytesOf,
+  type DType,
+  isBig,
+  isUnsigned,
+  makeStorage,
+  numel,
+  type OpAttrs,
+  type Shape,
+} from "../../graph/index.js";
 import { combine, type Value } from "../../ops/index.js";
 import { bytesReceived, MpiGroup, movedBytes, ShmGroup } from "./index.js";
 import { barrierOf } from "./shm.js";
@@ -13,12 +22,12 @@ function operand(shape: Shape, dtype: DType, seed: number): Value {
   const data = makeStorage(dtype, numel(shape));
   for (let i = 0; i < data.length; i++) {
     const x = wave(seed, i);
-    if (dtype === "int64") (data as BigInt64Array)[i] = BigInt(x);
+    if (isBig(dtype)) (data as BigInt64Array)[i] = BigInt(isUnsigned(dtype) ? Math.abs(x) : x);
     else if (dtype === "bool") data[i] = x > 0 ? 1 : 0;
     // 1, 1.5 or 2 as bits: exact in both half types.
     else if (dtype === "float16") data[i] = [0x3c00, 0x3e00, 0x4000][Math.abs(x) % 3];
     else if (dtype === "bfloat16") data[i] = [0x3f80, 0x3fc0, 0x4000][Math.abs(x) % 3];
-    else data[i] = dtype === "uint8" ? Math.abs(x) : x;
+    else data[i] = isUnsigned(dtype) ? Math.abs(x) : x;
   }
   return { shape, dtype, data };
 }

@@ -8,7 +8,7 @@ import { describeFor } from "./descriptor.js";
 import { GroupError, type GroupErrorCode } from "./errors.js";
 import { groupLibrary } from "./native/library.js";
 
-export interface ShmOptions {
+interface ShmOptions {
   /** Seconds to wait until all members have joined. */
   joinTimeout?: number;
   /** Seconds that a member may be late in a collective; gone ones are noticed at once, stopped ones after `stopLimit`. */
@@ -31,7 +31,7 @@ function pathOf(name: string): string {
 
 type Explain = (about: { rank: number; pid: number; name: string; seconds: number; size: number }) => string;
 
-/** By the E_ numbers of native/shm.ts, from 1. */
+/** By the E_ numbers of native/shm.h, from 1. */
 const reasons: readonly (readonly [GroupErrorCode, Explain])[] = [
   [
     "timeout",
@@ -167,7 +167,7 @@ export const barrierOf = (rank: number, size: number): OpAttrs["collective"] => 
 
 const magic = 0x7765667467727031n;
 
-/** Whoever made a group's name is gone: by what its first bytes say (control_t in native/shm.ts). */
+/** Whoever made a group's name is gone: by what its first bytes say (control_t in native/shm.h). */
 function isOrphan(path: string): boolean {
   const library = groupLibrary();
   const head = Buffer.alloc(32);

@@ -1,6 +1,15 @@
 // Leaves, identities, and ops that contain a function.
 import { type GraphFn, InternalError, type Node, type OpAttrs } from "../../graph/index.js";
-import { block, forEachIndex, fromComplexes, fromReals, joinBlocks, type ReferenceRules, type Value } from "./value.js";
+import {
+  block,
+  forEachIndex,
+  fromComplexes,
+  fromIntegers,
+  fromReals,
+  joinBlocks,
+  type ReferenceRules,
+  type Value,
+} from "./value.js";
 
 /** A collective that evaluation waits at, with this device's operand; evaluation resumes with the result. */
 export interface Waiting {
@@ -10,14 +19,14 @@ export interface Waiting {
 
 /** Incremental evaluation, which stops at every collective. */
 export type EvaluationSteps = Generator<Waiting, Value[], Value>;
-export type Evaluate = (fn: GraphFn, args: readonly Value[]) => EvaluationSteps;
+type Evaluate = (fn: GraphFn, args: readonly Value[]) => EvaluationSteps;
 
 function iota({ shape, axis, dtype }: OpAttrs["iota"]): Value {
-  const numbers: number[] = [];
+  const numbers: bigint[] = [];
   forEachIndex(shape, (index) => {
-    numbers.push(index[axis]);
+    numbers.push(BigInt(index[axis]));
   });
-  return fromReals(dtype, shape, numbers);
+  return fromIntegers(dtype, shape, numbers);
 }
 
 function* scan(inputs: readonly Value[], node: Node<"scan">, evaluate: Evaluate): EvaluationSteps {

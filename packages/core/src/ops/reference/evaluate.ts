@@ -10,6 +10,7 @@ import {
 } from "../../graph/index.js";
 import { callGroup } from "./collective.js";
 import { type ControlOp, controlRules, type EvaluationSteps, leafRules } from "./control.js";
+import { convRules } from "./conv.js";
 import { elementwiseRules } from "./elementwise.js";
 import { indexingRules } from "./indexing.js";
 import { linalgRules } from "./linalg.js";
@@ -27,6 +28,7 @@ export const referenceRules: ReferenceRules<Exclude<OpName, ControlOp>> = {
   ...reduceRules,
   ...indexingRules,
   ...matmulRules,
+  ...convRules,
   ...linalgRules,
   ...randomRules,
 };

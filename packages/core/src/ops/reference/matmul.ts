@@ -87,7 +87,7 @@ const roundings: Record<Precision, ((x: number) => number) | null> = {
 };
 
 /** A float32 operand rounded to the precision of a product. */
-function seen(x: Value, precision: Precision | undefined): Value {
+export function seen(x: Value, precision: Precision | undefined): Value {
   const round = precision === undefined || x.dtype !== "float32" ? null : roundings[precision];
   return round === null ? x : fromReals("float32", x.shape, Array.from(reals(x), round));
 }

@@ -1,12 +1,12 @@
 // Normal random numbers, the same on every device to the last bit. Logarithm and cosine of the Box-Muller transform are written
 // as exactly rounded operations in a fixed order: sums, products, square roots, divisions, and fused multiply-adds wherever a
-// product is added to something (the last one to zero), so that no compiler has anything left to fuse, here or in what follows. The C and CUDA preludes print the same formulas
-// from the coefficients here (device/common-source.ts); this file evaluates them in TypeScript.
+// product is added to something (the last one to zero), so that no compiler has anything
+// left to fuse, here or in what follows. device/native/normal.h has the same formulas in C and CUDA.
 
 const factorial = (n: number): number => (n < 2 ? 1 : n * factorial(n - 1));
 
 /** Coefficients, highest power first, and constants of one precision. */
-export interface NormalFormula {
+interface NormalFormula {
   /** log(1 + f): float32 in powers of f after f - f^2 / 2; float64 of 2 atanh(s), in powers of s^2. */
   log: readonly number[];
   /** ln 2 in two parts; products of the first with an exponent are exact. */
@@ -19,7 +19,7 @@ export interface NormalFormula {
 const sineSeries = (terms: number): number[] =>
   Array.from({ length: terms }, (_, i) => (i % 2 === 0 ? 1 : -1) / factorial(2 * i + 1)).reverse();
 
-export const normal32Formula: NormalFormula = {
+const normal32Formula: NormalFormula = {
   // Chebyshev interpolant on [sqrt(1/2) - 1, sqrt(2) - 1].
   log: [
     -0.062028809284, 0.105326456624, -0.1064656129, 0.110375591908, -0.12450675003, 0.142865323895, -0.166680043401,
@@ -30,7 +30,7 @@ export const normal32Formula: NormalFormula = {
   turn: Math.fround(2 * Math.PI),
 };
 
-export const normal64Formula: NormalFormula = {
+const normal64Formula: NormalFormula = {
   log: Array.from({ length: 12 }, (_, i) => 1 / (2 * i + 3)).reverse(),
   // The first part has 32 bits: exponents are below 2^11.
   ln2: [0.6931471803691238, 1.9082149292705877e-10],

@@ -1,5 +1,5 @@
 // Reductions and running sums. Floats accumulate in double and are rounded once; integers accumulate exactly and wrap.
-import { type DType, InternalError, isComplex, type ReduceFn, withoutAxes } from "../../graph/index.js";
+import { type DType, InternalError, integerLimits, isComplex, type ReduceFn, withoutAxes } from "../../graph/index.js";
 import * as c from "./complex.js";
 import { maxInteger, minInteger } from "./scalar.js";
 import {
@@ -27,9 +27,6 @@ interface ReduceRow {
   integer(dtype: DType): Monoid<bigint>;
 }
 
-const lowest: Partial<Record<DType, bigint>> = { bool: 0n, uint8: 0n, int32: -(2n ** 31n), int64: -(2n ** 63n) };
-const highest: Partial<Record<DType, bigint>> = { bool: 1n, uint8: 255n, int32: 2n ** 31n - 1n, int64: 2n ** 63n - 1n };
-
 /** What an empty reduction gives is `start`: for max the lowest number of the dtype, for min the highest. */
 const reduceTable: Record<ReduceFn, ReduceRow> = {
   sum: {
@@ -44,11 +41,11 @@ const reduceTable: Record<ReduceFn, ReduceRow> = {
   },
   max: {
     real: { start: Number.NEGATIVE_INFINITY, step: Math.max },
-    integer: (dtype) => ({ start: lowest[dtype] as bigint, step: maxInteger }),
+    integer: (dtype) => ({ start: integerLimits(dtype).low, step: maxInteger }),
   },
   min: {
     real: { start: Number.POSITIVE_INFINITY, step: Math.min },
-    integer: (dtype) => ({ start: highest[dtype] as bigint, step: minInteger }),
+    integer: (dtype) => ({ start: integerLimits(dtype).high, step: minInteger }),
   },
 };
 

@@ -3,11 +3,12 @@
 import {
   bfloat16Bits,
   bfloat16Value,
-  bytesOf,
   type DType,
   float16Bits,
   float16Value,
   InternalError,
+  integerLimits,
+  isBig,
   isComplex,
   kindOf,
   makeStorage,
@@ -18,6 +19,7 @@ import {
   type Shape,
   type Storage,
   sameShape,
+  wrapInteger,
 } from "../../graph/index.js";
 import type { Complex } from "./complex.js";
 
@@ -44,11 +46,11 @@ export const isIntegral = (dtype: DType): boolean => kindOf(dtype) === "int" || 
 function doubles({ dtype, data }: Value): Float64Array {
   if (dtype === "float16") return Float64Array.from(data as Uint16Array, float16Value);
   if (dtype === "bfloat16") return Float64Array.from(data as Uint16Array, bfloat16Value);
-  if (data instanceof BigInt64Array) return Float64Array.from(data, Number);
+  if (data instanceof BigInt64Array || data instanceof BigUint64Array) return Float64Array.from(data, Number);
   return Float64Array.from(data as Float64Array);
 }
 
-/** The elements of a real tensor as doubles (int64 beyond 2^53 loses digits). */
+/** The elements of a real tensor as doubles (64-bit integers beyond 2^53 lose digits). */
 export function reals(value: Value): Float64Array {
   if (isComplex(value.dtype)) throw new InternalError(`${value.dtype} elements were read as real numbers`);
   return doubles(value);
@@ -67,27 +69,26 @@ export function integers(value: Value): bigint[] {
   return Array.from(value.data as ArrayLike<number | bigint>, (x) => BigInt(x));
 }
 
-const integerRange: Partial<Record<DType, [low: number, high: number]>> = {
-  uint8: [0, 255],
-  int32: [-(2 ** 31), 2 ** 31 - 1],
-};
-
 /** Truncates to an integer of the dtype; what does not fit becomes the nearest end of its range, NaN becomes 0. */
 function truncateInto(dtype: DType, x: number): number | bigint {
+  const { low, high } = integerLimits(dtype);
   const whole = Number.isNaN(x) ? 0 : Math.trunc(x);
-  if (dtype === "int64") {
-    if (whole >= 2 ** 63) return 2n ** 63n - 1n;
-    return whole <= -(2 ** 63) ? -(2n ** 63n) : BigInt(whole);
-  }
-  const [low, high] = integerRange[dtype] as [number, number];
-  return Math.min(high, Math.max(low, whole));
+  const held = whole >= high ? high : whole <= low ? low : BigInt(whole);
+  return isBig(dtype) ? held : Number(held);
 }
+
+const intoInteger = (dtype: DType) => (x: number) => truncateInto(dtype, x);
 
 const conversions: Record<DType, (x: number) => number | bigint> = {
   bool: (x) => (x === 0 ? 0 : 1),
-  uint8: (x) => truncateInto("uint8", x),
-  int32: (x) => truncateInto("int32", x),
-  int64: (x) => truncateInto("int64", x),
+  int8: intoInteger("int8"),
+  uint8: intoInteger("uint8"),
+  int16: intoInteger("int16"),
+  uint16: intoInteger("uint16"),
+  int32: intoInteger("int32"),
+  uint32: intoInteger("uint32"),
+  int64: intoInteger("int64"),
+  uint64: intoInteger("uint64"),
   float16: float16Bits,
   bfloat16: bfloat16Bits,
   // The typed array rounds to nearest even as it stores.
@@ -130,13 +131,22 @@ export function fromComplexes(dtype: DType, shape: Shape, numbers: readonly Comp
   return { shape, dtype, data };
 }
 
+/** An integer as a double, rounded to odd beyond 53 bits, so that rounding it again to a narrower float rounds as if once. */
+function oddNumber(x: bigint): number {
+  const size = x < 0n ? -x : x;
+  if (size < 2n ** 53n) return Number(x);
+  const shift = BigInt(size.toString(2).length - 53);
+  const odd = ((size >> shift) | BigInt((size & ((1n << shift) - 1n)) !== 0n)) << shift;
+  return Number(x < 0n ? -odd : odd);
+}
+
 /** Stores integers: modulo the range of an integer dtype, as "is not zero" in bool, rounded in the inexact ones. */
 export function fromIntegers(dtype: DType, shape: Shape, numbers: readonly bigint[]): Value {
-  if (kindOf(dtype) !== "int") return fromReals(dtype, shape, numbers.map(Number));
+  if (kindOf(dtype) !== "int") return fromReals(dtype, shape, numbers.map(dtype === "float64" ? Number : oddNumber));
   const data = makeStorage(dtype, checkedCount(shape, numbers.length)) as { [i: number]: number | bigint };
-  const bits = 8 * bytesOf(dtype);
   numbers.forEach((x, i) => {
-    data[i] = dtype === "int64" ? BigInt.asIntN(64, x) : Number(BigInt.asUintN(bits, x));
+    const wrapped = wrapInteger(x, dtype);
+    data[i] = isBig(dtype) ? wrapped : Number(wrapped);
   });
   return { shape, dtype, data: data as Storage };
 }

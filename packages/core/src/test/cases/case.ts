@@ -32,7 +32,7 @@ export interface Case {
 export const floats: readonly DType[] = ["float16", "bfloat16", "float32", "float64"];
 export const singles: readonly DType[] = ["float32", "float64"];
 export const complexes: readonly DType[] = ["complex64", "complex128"];
-export const integers: readonly DType[] = ["uint8", "int32", "int64"];
+export const integers: readonly DType[] = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"];
 export const reals: readonly DType[] = [...integers, ...floats];
 export const inexact: readonly DType[] = [...floats, ...complexes];
 export const numbers: readonly DType[] = [...integers, ...floats, ...complexes];
@@ -41,7 +41,8 @@ export const anyDType: readonly DType[] = ["bool", ...numbers];
 export const matrixDTypes: readonly DType[] = [...singles, ...complexes];
 
 const isComplex = (dtype: DType): boolean => dtype === "complex64" || dtype === "complex128";
-const isInteger = (dtype: DType): boolean => dtype === "uint8" || dtype === "int32" || dtype === "int64";
+const isInteger = (dtype: DType): boolean => integers.includes(dtype);
+const isUnsigned = (dtype: DType): boolean => dtype.startsWith("uint");
 const count = (shape: readonly number[]): number => shape.reduce((n, d) => n * d, 1);
 
 /** Seeded numbers (mulberry32 on a hash of the case's name): the same on every run and every device. */
@@ -76,10 +77,10 @@ export class Source {
     return { shape, dtype, data: Array.from({ length: n }, value) };
   }
 
-  /** Numbers around zero: in (-2, 2), whole numbers -4..5 (0..9 for uint8), 0 or 1 for bool. */
+  /** Numbers around zero: in (-2, 2), whole numbers -4..5 (0..9 for unsigned ones), 0 or 1 for bool. */
   any(shape: readonly number[], dtype: DType = this.dtype): Host {
     if (dtype === "bool") return this.#fill(shape, dtype, () => Number(this.#next() < 0.5));
-    if (dtype === "uint8") return this.#fill(shape, dtype, () => Math.floor(this.#next() * 10));
+    if (isUnsigned(dtype)) return this.#fill(shape, dtype, () => Math.floor(this.#next() * 10));
     if (isInteger(dtype)) return this.#fill(shape, dtype, () => Math.floor(this.#next() * 10) - 4);
     return this.#fill(shape, dtype, () => this.#uniform(-2, 2));
   }
@@ -97,10 +98,10 @@ export class Source {
     return this.#fill(shape, dtype, () => this.#uniform(low, high));
   }
 
-  /** At least 0.5 away from zero in every part, of both signs (positive for uint8). */
+  /** At least 0.5 away from zero in every part, of both signs (positive for unsigned integers). */
   nonzero(shape: readonly number[], dtype: DType = this.dtype): Host {
     const size = (): number => (isInteger(dtype) ? 1 + Math.floor(this.#next() * 5) : this.#uniform(0.5, 2));
-    return this.#fill(shape, dtype, () => (dtype !== "uint8" && this.#next() < 0.5 ? -size() : size()));
+    return this.#fill(shape, dtype, () => (!isUnsigned(dtype) && this.#next() < 0.5 ? -size() : size()));
   }
 
   /** Distinct numbers, well apart, in random order: for maxima, sorting and other functions with ties. */

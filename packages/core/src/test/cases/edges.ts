@@ -125,21 +125,33 @@ const bitwise: Record<string, [Binary, string]> = {
 };
 const whole = [0, 1, -1, 2, 7, -7, 255, 65536, -12345, 2147483647, -2147483648, -2147483647];
 const bytes = [0, 1, 2, 7, 100, 128, 200, 255];
+/** Edge values of the integer dtypes that hold them as doubles. */
+const integerValues = {
+  int8: [0, 1, -1, 2, 7, -7, 100, 127, -128, -127],
+  uint8: bytes,
+  int16: [0, 1, -1, 7, -7, 255, 256, -12345, 32767, -32768, -32767],
+  uint16: [0, 1, 2, 7, 255, 256, 40000, 65535],
+  int32: whole,
+  uint32: [0, 1, 2, 7, 65536, 2147483647, 2147483648, 4294967295, 123456789],
+} satisfies Partial<Record<DType, readonly number[]>>;
 
-/** int64 in two halves: a constant of a test is a double, which has not all digits. */
+/** 64-bit integers in two halves: a constant of a test is a double, which has not all digits. */
 const join = (high: Tensor, low: Tensor): Tensor => high.mul(2 ** 32).add(low);
 const split = (x: Tensor): Tensor[] => [x.floorDivide(2 ** 32), x.mod(2 ** 32)];
 const highs = [0, 0, -1, -1, 2 ** 21, 2 ** 21, -(2 ** 31), 2 ** 31 - 1, 2 ** 31 - 1, -(2 ** 31), 12345, 2 ** 21];
 const lows = [0, 1, 2 ** 32 - 1, 0, 0, 1, 0, 2 ** 32 - 1, 2 ** 32 - 2, 1, 678, 1];
-const both = (list: readonly number[]): [number[], number[]] => pairs(list);
+const big = ["int64", "uint64"] as const;
+const highsOf = (dtype: DType): number[] => (dtype === "int64" ? highs : highs.map((x) => (x + 2 ** 32) % 2 ** 32));
 
-const wideBinary: Edge[] = Object.entries({ ...arithmetic, ...extrema, ...bitwise }).map(([name, [fn, np]]) => {
-  const [[ah, bh], [al, bl]] = [both(highs), both(lows)];
+const wideTable = Object.entries({ ...arithmetic, ...extrema, ...bitwise });
+const wideCases = big.flatMap((dtype) => wideTable.map((row) => [dtype, ...row] as const));
+const wideBinary: Edge[] = wideCases.map(([dtype, name, [fn, np]]) => {
+  const [[ah, bh], [al, bl]] = [pairs(highsOf(dtype)), pairs(lows)];
   const isTest = name in comparisons;
   return {
-    name: `${name} (int64)`,
-    dtype: "int64",
-    inputs: [ah, al, bh, bl].map((data) => host("int64", data)),
+    name: `${name} (${dtype})`,
+    dtype,
+    inputs: [ah, al, bh, bl].map((data) => host(dtype, data)),
     fn: (a, b, c, d) => {
       const result = fn(join(a, b), join(c, d));
       return isTest ? result : split(result);
@@ -149,16 +161,17 @@ const wideBinary: Edge[] = Object.entries({ ...arithmetic, ...extrema, ...bitwis
   };
 });
 
-/** One tensor of int64; the functions give int64 or positions. */
-const wideOrder: Edge[] = [
-  {
-    name: "sort, max, sum and their like (int64)",
+/** One tensor of 64-bit integers; the functions give such integers or positions. */
+const wideOrder: Edge[] = big.map((dtype) => {
+  const low = dtype === "int64" ? -5 : 5;
+  return {
+    name: `sort, max, sum and their like (${dtype})`,
     fn: (a: Tensor, b: Tensor) => {
       const x = join(a, b);
       const descending = { descending: true };
       return [
         ...[x.sort(), x.sort(0, descending), weft.topk(x, 4).values, x.max(), x.min(), x.sum()].flatMap(split),
-        ...[x.prod(), x.cumsum(0), x.abs(), x.neg(), x.clip(-5, 2 ** 52), weft.where(x.less(0), x, 7)].flatMap(split),
+        ...[x.prod(), x.cumsum(0), x.abs(), x.neg(), x.clip(low, 2 ** 52), weft.where(x.less(9), x, 7)].flatMap(split),
         ...[
           x.argsort(),
           x.argmax(),
@@ -167,6 +180,8 @@ const wideOrder: Edge[] = [
           x.cast("float32"),
           x.cast("int32"),
           x.cast("uint8"),
+          x.cast("int16"),
+          x.cast("uint32"),
         ],
         ...split(x.reshape([3, 4]).matmul(x.reshape([4, 3]))),
       ];
@@ -174,11 +189,14 @@ const wideOrder: Edge[] = [
     np:
       "(lambda x: (*halves(np.sort(x)), *halves(np.sort(x)[::-1]), *halves(np.sort(x)[::-1][:4]), *halves(x.max()), " +
       "*halves(x.min()), *halves(x.sum()), *halves(x.prod()), *halves(x.cumsum()), *halves(np.abs(x)), *halves(-x), " +
-      "*halves(np.clip(x, -5, 2**52)), *halves(np.where(x < 0, x, 7)), np.argsort(x, kind='stable'), x.argmax(), x.argmin(), " +
-      "x.astype(np.float64), x.astype(np.float32), x.astype(np.int32), x.astype(np.uint8), " +
+      `*halves(np.clip(x, ${low}, 2**52)), *halves(np.where(x < 9, x, 7)), np.argsort(x, kind='stable'), x.argmax(), x.argmin(), ` +
+      "x.astype(np.float64), x.astype(np.float32), x.astype(np.int32), x.astype(np.uint8), x.astype(np.int16), x.astype(np.uint32), " +
       "*halves(x.reshape(3, 4) @ x.reshape(4, 3))))(a * 2**32 + b)",
-  },
-].map((edge) => ({ ...edge, dtype: "int64", inputs: [host("int64", highs), host("int64", lows)], ulps: 0 }));
+    dtype,
+    inputs: [host(dtype, highsOf(dtype)), host(dtype, lows)],
+    ulps: 0,
+  };
+});
 
 const unsorted = [3, nan, -0, inf, 0, -inf, nan, 1e-40, -7, 3];
 const orders: Edge[] = floats.map((dtype) => ({
@@ -201,6 +219,9 @@ const sums: Edge[] = (
     ["uint8", Array.from({ length: 70_000 }, (_, i) => 255 - (i % 2))],
     ["int32", [2147483647, 2147483647, -5, 2147483647, 2147483647, 2147483647]],
     ["int32", [-2147483648, -2147483648, -2147483648, 3]],
+    ["int8", Array.from({ length: 600 }, (_, i) => 127 - (i % 3))],
+    ["uint16", Array.from({ length: 600 }, (_, i) => 65535 - (i % 3))],
+    ["uint32", [4294967295, 4294967295, 4294967294, 1]],
   ] as [DType, number[]][]
 ).map(([dtype, data], i) => ({
   name: `sums ${i} (${dtype})`,
@@ -213,9 +234,9 @@ const sums: Edge[] = (
 
 const castable: Record<DType, readonly number[]> = {
   bool: [0, 1],
-  uint8: bytes,
-  int32: whole,
+  ...integerValues,
   int64: [...whole, 2 ** 40 + 5, -(2 ** 40), 2 ** 52 + 1],
+  uint64: [...integerValues.uint32, 2 ** 40 + 5, 2 ** 52 + 1, 2 ** 63, 2 ** 64 - 2 ** 11],
   float16: values,
   bfloat16: [],
   float32: [...values, -0.5, 255.9, 256, -1.9, 300, 2147483520, -3e9, 1e18],
@@ -283,8 +304,9 @@ export const edges: readonly Edge[] = [
     ...binaryEdges(dtype, operands, { div: [weft.div, "a / b"] }, 1),
     ...binaryEdges(dtype, operands, rounded, 4),
   ]),
-  ...binaryEdges("uint8", bytes, { ...arithmetic, ...extrema, ...bitwise }, 0),
-  ...binaryEdges("int32", whole, { ...arithmetic, ...extrema, ...bitwise }, 0),
+  ...Object.entries(integerValues).flatMap(([dtype, list]) =>
+    binaryEdges(dtype as DType, list, { ...arithmetic, ...extrema, ...bitwise }, 0),
+  ),
   ...wideBinary,
   ...wideOrder,
   ...orders,

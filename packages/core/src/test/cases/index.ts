@@ -1,5 +1,6 @@
 // All cases, in one list.
 import type { Case } from "./case.js";
+import { convs } from "./conv.js";
 import { creation } from "./create.js";
 import { elementwise } from "./elementwise.js";
 import { indexing } from "./indexing.js";
@@ -18,6 +19,7 @@ export const cases: readonly Case[] = [
   ...shapes,
   ...indexing,
   ...products,
+  ...convs,
   ...nn,
   ...linalg,
 ];

@@ -1,8 +1,7 @@
-// Cases of the products: matmul in all combinations of ranks, einsum, tensordot, kron, outer, convolutions.
+// Cases of the products: matmul in all combinations of ranks, einsum, tensordot, kron, outer.
 
-import type { ConvOptions } from "../../index.js";
 import * as weft from "../../index.js";
-import { type Case, complexes, floats, inexact, numbers } from "./case.js";
+import { type Case, inexact, numbers } from "./case.js";
 
 const product = (a: weft.Tensor, b: weft.Tensor): weft.Tensor => weft.matmul(a, b);
 
@@ -215,34 +214,4 @@ const otherProducts: Case[] = [
   },
 ];
 
-const python = (options: ConvOptions): string =>
-  Object.entries(options)
-    .map(([key, value]) => `${key}=${JSON.stringify(value).replace(/^\[(.*)\]$/, "($1)")}`)
-    .join(", ");
-
-const convolutions: [number[], number[], Omit<ConvOptions, "bias">][] = [
-  [[2, 3, 8], [4, 3, 3], {}],
-  [[1, 2, 9], [2, 2, 3], { stride: 2, padding: 1 }],
-  [[1, 2, 10], [3, 2, 3], { dilation: 2, padding: "same" }],
-  [[2, 4, 6], [4, 2, 2], { groups: 2 }],
-  [[1, 3, 5], [3, 1, 5], { groups: 3, padding: 2, stride: 3 }],
-  [[2, 2, 5, 6], [3, 2, 3, 2], {}],
-  [[1, 2, 6, 7], [2, 2, 3, 3], { stride: [2, 1], padding: [1, 0] }],
-  [[1, 2, 7, 7], [2, 2, 2, 3], { dilation: [2, 1], padding: "same" }],
-  [[1, 4, 5, 5], [2, 2, 3, 3], { groups: 2, stride: 2, padding: 1 }],
-  [[1, 1, 3, 3], [1, 1, 1, 1], {}],
-];
-
-const convs: Case[] = convolutions.map(([x, w, options]) => {
-  const [name, conv] = x.length === 3 ? (["conv1d", weft.conv1d] as const) : (["conv2d", weft.conv2d] as const);
-  return {
-    name: `${name}: [${x}] with [${w}] ${JSON.stringify(options).replaceAll('"', "")}`,
-    dtypes: x[1] === 2 ? [...floats, ...complexes] : floats,
-    inputs: (s) => [s.any(x), s.any(w), s.any([w[0]])],
-    fn: (input, weight, bias) => [conv(input, weight, options), conv(input, weight, { ...options, bias })],
-    np: `(conv(a, b, ${python(options)}), conv(a, b, ${python(options)}) + c.reshape(-1, ${name === "conv1d" ? "1" : "1, 1"}))`,
-    loose: 8,
-  };
-});
-
-export const products: Case[] = [...matmuls, ...einsums, ...otherProducts, ...convs];
+export const products: Case[] = [...matmuls, ...einsums, ...otherProducts];

@@ -6,11 +6,11 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import koffi, { type LibraryHandle } from "koffi";
-import { type DType, makeStorage, numel, realOf, type Shape } from "../../../graph/index.js";
+import { codeOf, type DType, makeStorage, numel, realOf, type Shape } from "../../../graph/index.js";
 import * as c from "../../../ops/reference/complex.js";
 import { adjoint, build, identity, type Matrix, multiply } from "../../../ops/reference/matrix.js";
 import { complexes, fromComplexes, type Value } from "../../../ops/reference/value.js";
-import { linalgSource } from "./linalg.js";
+import { unitsOf } from "../native-units.js";
 
 export const dtypes: DType[] = ["float32", "float64", "complex64", "complex128"];
 const folder = mkdtempSync(join(tmpdir(), "weft-linalg-"));
@@ -18,7 +18,10 @@ process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
 
 export function compile(flags: readonly string[] = ["-march=native"]): LibraryHandle | string {
   const name = join(folder, `linalg${flags.join("")}`);
-  writeFileSync(`${name}.c`, linalgSource);
+  const units = unitsOf("linalg").map((source, i) => {
+    writeFileSync(`${name}-${i}.c`, source);
+    return `${name}-${i}.c`;
+  });
   const common = ["-O2", "-ftree-vectorize", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-fPIC", "-shared"];
   const warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-pass-failed"];
   try {
@@ -26,7 +29,7 @@ export function compile(flags: readonly string[] = ["-march=native"]): LibraryHa
   } catch {
     return "there is no C compiler (cc) here";
   }
-  execFileSync("cc", [...common, ...warnings, ...flags, `${name}.c`, "-o", `${name}.so`, "-lm", "-ldl"]);
+  execFileSync("cc", [...common, ...warnings, ...flags, ...units, "-o", `${name}.so`, "-lm", "-ldl"]);
   return koffi.load(`${name}.so`);
 }
 
@@ -106,7 +109,7 @@ export function unpack(value: Value): Matrix[] {
 function call(op: keyof typeof signatures, outputs: Value[], inputs: readonly Value[], ...numbers: number[]): Value[] {
   const { dtype, shape } = inputs[0];
   const pointers = [...inputs, ...outputs].map((value) => value.data);
-  const code = native![op](dtypes.indexOf(dtype), shape[0], ...numbers, ...pointers);
+  const code = native![op](codeOf(dtype), shape[0], ...numbers, ...pointers);
   assert.equal(code, 0, `wl_${op} returned ${code}`);
   return outputs;
 }

@@ -8,12 +8,12 @@ import { join } from "node:path";
 import koffi from "koffi";
 import { findOpenBlas } from "../../cpu/openblas.js";
 import { addedToCache, isCached, kernelFolder } from "../../kernel-cache.js";
+import { nativeSource } from "../../native-source.js";
 import { isIntact, seal } from "../../sealed-file.js";
 import type { CudaLibraries } from "../driver.js";
-import { gemmSource } from "./gemm.js";
+import { emulatorEntries } from "./entries.js";
 import { emulatedLt } from "./lt.js";
 import { emulatedSolver } from "./solver.js";
-import { emulatorEntries, emulatorHeader } from "./threads.js";
 
 const folder = (): string => kernelFolder("emulated");
 
@@ -150,7 +150,7 @@ export function emulatedLibraries(calls: EmulatedCalls = { log: [] }): CudaLibra
         "extern __shared__ __align__(16) char memory[];",
         "char* memory = w_dynamic_shared;",
       );
-      entry.path = build(emulatorHeader + text + emulatorEntries(entry.source));
+      entry.path = build(nativeSource("cuda/emulated/emulator.h") + text + emulatorEntries(entry.source));
       return 0;
     },
     nvrtcGetCUBINSize: (program: number, out: BigUint64Array) => set(out, programs.get(program)!.path.length),
@@ -166,7 +166,7 @@ export function emulatedLibraries(calls: EmulatedCalls = { log: [] }): CudaLibra
       call(...args);
       return 0;
     };
-  const gemm = koffi.load(build(gemmSource));
+  const gemm = koffi.load(build(nativeSource("cuda/emulated/gemm.cc")));
   const head = "uint64_t handle, int ta, int tb, int m, int n, int k, uint64_t alpha";
   const blas = {
     cublasCreate_v2: (out: BigUint64Array) => set(out, 1),

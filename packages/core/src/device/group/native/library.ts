@@ -2,16 +2,10 @@
 import { totalmem } from "node:os";
 import koffi from "koffi";
 import { WeftError } from "../../../graph/index.js";
-import { preludeSource } from "../../cpu/native/prelude.js";
 import { sharedObject } from "../../cpu/toolchain.js";
-import { arenaSource } from "./arena.js";
-import { mpiSource } from "./mpi.js";
-import { reduceSource } from "./reduce.js";
-import { shmSource } from "./shm.js";
+import { nativeSource } from "../../native-source.js";
 
-export const groupSource = ["#define _GNU_SOURCE", arenaSource, preludeSource, reduceSource, shmSource, mpiSource].join(
-  "\n",
-);
+export const groupSource = (): string => nativeSource("group/native/group.c");
 
 const signatures = {
   arenaOpen: "int wg_arena_open(uint64_t bytes)",
@@ -60,14 +54,14 @@ const signatures = {
 
 // biome-ignore lint/suspicious/noExplicitAny: koffi's functions take and give what their C declarations say.
 type NativeFunction = (...args: any[]) => any;
-export type GroupLibrary = Record<keyof typeof signatures, NativeFunction>;
+type GroupLibrary = Record<keyof typeof signatures, NativeFunction>;
 
 let library: GroupLibrary | null = null;
 
 /** The library, with this process's shared memory opened. */
 export function groupLibrary(): GroupLibrary {
   if (library !== null) return library;
-  const lib = koffi.load(sharedObject([groupSource], { resident: true }).path);
+  const lib = koffi.load(sharedObject([groupSource()], { resident: true }).path);
   const made = Object.fromEntries(
     Object.entries(signatures).map(([name, text]) => [name, lib.func(text) as NativeFunction]),
   ) as GroupLibrary;

@@ -1,0 +1,34 @@
+// The table of functions that generated programs call: the one contract between them and the runtime library.
+#pragma once
+#include <stdint.h>
+
+typedef struct {
+  /* Row-major c = a b for every batch. Strides in elements: row and column stride of a and b, row stride of c. */
+  void (*gemm)(int dtype, long m, long n, long k, const void* a, long ars, long acs, int aconj, const void* b, long brs,
+               long bcs, int bconj, void* c, long crs, int rank, const long* sizes, const long* as, const long* bs,
+               const long* cs, int threads);
+  void (*cumsum)(int dtype, long outer, long n, long inner, int reverse, const void* x, void* out, int threads);
+  void (*argsort)(int dtype, long rows, long n, int descending, const void* x, int32_t* out, int threads);
+  /* base may be NULL for zeros. Shapes: x [batch, before, n, after], indices [batch, count]. */
+  void (*scatter_add)(int dtype, long batch, long before, long n, long after, long count, const void* base,
+                      const int32_t* indices, const void* updates, void* out, int threads);
+  int (*cholesky)(int dtype, long batch, long n, const void* a, void* out);
+  int (*triangular_solve)(int dtype, long batch, long n, long k, int lower, int adjoint, int unit, const void* a,
+                          const void* b, void* out);
+  int (*solve)(int dtype, long batch, long n, long k, const void* a, const void* b, void* out);
+  int (*det)(int dtype, long batch, long n, const void* a, void* out);
+  int (*eigh)(int dtype, long batch, long n, const void* a, void* w, void* v);
+  int (*qr)(int dtype, long batch, long m, long n, const void* a, void* q, void* r);
+  /* Data from other processes; the descriptor is that of group/descriptor.ts. Not 0 is an error. */
+  int (*collective)(void* group, const int64_t* descriptor, const void* in, void* out, int phase);
+  void* group;
+  int (*svd)(int dtype, long batch, long m, long n, const void* a, void* u, void* s, void* vh);
+  /* Sets the number of threads of OpenBLAS outside parallel regions. */
+  void (*use_blas_threads)(int threads);
+  /* The shape is that of conv.c. */
+  int (*conv)(const int64_t* shape, const void* a, const void* b, void* out, int threads);
+  void (*set_linalg_threads)(int threads);
+} weft_runtime;
+
+/* What a library of rarer ops exports as weft_extend: it fills in its entries of the table. */
+typedef void weft_extension(weft_runtime* table, const char* blas, int threads);

@@ -1,0 +1,217 @@
+// Linear algebra over batches of matrices, part of the CPU device's runtime library: entry points, the
+// choice between built-in code and LAPACK, and threads. It knows row-major contiguous memory, nothing of graphs.
+#define _GNU_SOURCE
+#include <stdlib.h>
+
+#include "abi.h"
+#include "linalg-lapack.h"
+#include "linalg.h"
+
+typedef struct {
+  wl_kernel* built_in[2][2]; /* [complex][wide] */
+  wl_kernel* lapack;
+  size_t (*lapack_bytes)(const wl_job*);
+  void* const* routine;   /* null where LAPACK is missing */
+  double weight;          /* operations a matrix / n^3, roughly */
+  long alone[2], many[2]; /* [complex]: up to this size the built-in code wins, measured for one matrix and for many
+                                with eight lanes */
+} wl_op;
+
+#define WL_BUILT_IN(name)                                                                                              \
+  {                                                                                                                    \
+    {wl_##name##_r1, wl_##name##_rw}, { wl_##name##_c1, wl_##name##_cw }                                               \
+  }
+
+enum { WL_OK = 0, WL_NO_MEMORY = 1, WL_BAD_DTYPE = 2 };
+
+static int wl_threads = 1;
+void wl_set_threads(int n) { wl_threads = n < 1 ? 1 : n; }
+
+/* Up to this size the built-in code is used, in place of what was measured; -1 goes back to that. */
+static long wl_crossover = -1;
+void wl_set_crossover(long n) { wl_crossover = n; }
+
+static int wl_run(const wl_job* job, long batch, long step, size_t bytes, int threads, wl_kernel* kernel) {
+  const long groups = (batch + step - 1) / step;
+  /* Iterations differ in length, and cores may be taken by others: threads fetch their share in pieces. */
+  const long piece = groups / (8 * threads) + 1;
+  int failed = 0;
+  bytes = (bytes + 127) / 64 * 64;
+#pragma omp parallel num_threads(threads) if (threads > 1) reduction(| : failed)
+  {
+    void* scratch = aligned_alloc(64, bytes);
+    if (!scratch) failed = 1;
+#pragma omp for schedule(dynamic, piece)
+    for (long g = 0; g < groups; g++) {
+      const long first = g * step, left = batch - first;
+      if (scratch) kernel(job, first, left < step ? left : step, scratch);
+    }
+    free(scratch);
+  }
+  return failed ? WL_NO_MEMORY : WL_OK;
+}
+
+/* Below this many operations, waking threads costs more than they save. */
+#define WL_WORTH_THREADS 4e5
+/* From this size on a single matrix is worth the threads of LAPACK itself. */
+#define WL_WORTH_BLAS_THREADS 192
+
+static int wl_dispatch(const wl_op* op, const wl_job* job, long batch) {
+  const int cx = wl_is_complex(job->dtype);
+  const long m = job->m > job->n ? job->m : job->n;
+  const double work = op->weight * (1 + cx) * (double)m * (double)job->n * (double)job->n * (double)batch;
+  int threads = work < WL_WORTH_THREADS ? 1 : wl_threads;
+  const long narrower = op->many[cx] * WL_WIDE / 8;
+  const long measured = batch >= WL_WIDE && narrower > op->alone[cx] ? narrower : op->alone[cx];
+  if (!*op->routine || m <= (wl_crossover >= 0 ? wl_crossover : measured)) {
+    /* Lanes that stay empty are paid for, and many lanes of large matrices leave the cache. */
+    const int wide = batch >= (m <= 4 ? 2 : WL_WIDE / 2) && m <= 64;
+    const long step = wide ? WL_WIDE : 1, groups = (batch + step - 1) / step;
+    const size_t bytes = (size_t)step * (job->numbers * (1 + cx) * sizeof(double) + job->places * sizeof(long));
+    return wl_run(job, batch, step, bytes, threads < groups ? threads : (int)groups, op->built_in[cx][wide]);
+  }
+  const size_t bytes = op->lapack_bytes ? op->lapack_bytes(job) : 0;
+  if (m >= WL_WORTH_BLAS_THREADS && batch < wl_threads) return wl_run(job, batch, 1, bytes, 1, op->lapack);
+  if (threads > batch) threads = (int)batch;
+  const int before = wl_set_blas_threads && wl_get_blas_threads ? wl_get_blas_threads() : 1;
+  if (before != 1) wl_set_blas_threads(1);
+  const int code = wl_run(job, batch, 1, bytes, threads, op->lapack);
+  if (before != 1) wl_set_blas_threads(before);
+  return code;
+}
+
+int wl_cholesky(int dtype, long batch, long n, const void* a, void* out) {
+  static const wl_op op = {WL_BUILT_IN(cholesky), wl_lapack_cholesky, 0, wl_lapack.potrf, 0.3, {8, 4}, {64, 32}};
+  if (dtype < 0 || dtype > 3) return WL_BAD_DTYPE;
+  if (batch * n == 0) return WL_OK;
+  const long bytes = n * n * wl_size(dtype);
+  const wl_job job = {
+      .dtype = dtype, .m = n, .n = n, .a = a, .out = {out}, .a_bytes = bytes, .out_bytes = {bytes}, .numbers = n * n};
+  return wl_dispatch(&op, &job, batch);
+}
+
+int wl_triangular_solve(int dtype, long batch, long n, long k, int lower, int adjoint, int unit, const void* a,
+                        const void* b, void* out) {
+  static const wl_op op = {
+      WL_BUILT_IN(triangular_solve), wl_lapack_triangular_solve, 0, wl_lapack.trsm, 1, {8, 8}, {16, 8}};
+  if (dtype < 0 || dtype > 3) return WL_BAD_DTYPE;
+  if (batch * n * k == 0) return WL_OK;
+  const long size = wl_size(dtype);
+  const wl_job job = {.dtype = dtype,
+                      .lower = lower,
+                      .adjoint = adjoint,
+                      .unit = unit,
+                      .m = n,
+                      .n = n,
+                      .k = k,
+                      .a = a,
+                      .b = b,
+                      .out = {out},
+                      .a_bytes = n * n * size,
+                      .b_bytes = n * k * size,
+                      .out_bytes = {n * k * size},
+                      .numbers = n * (n + k)};
+  return wl_dispatch(&op, &job, batch);
+}
+
+int wl_solve(int dtype, long batch, long n, long k, const void* a, const void* b, void* out) {
+  static const wl_op op = {WL_BUILT_IN(solve), wl_lapack_solve, wl_lapack_lu_bytes, wl_lapack.getrf, 1,
+                           {48, 48},           {64, 64}};
+  if (dtype < 0 || dtype > 3) return WL_BAD_DTYPE;
+  if (batch * n * k == 0) return WL_OK;
+  const long size = wl_size(dtype);
+  const wl_job job = {.dtype = dtype,
+                      .m = n,
+                      .n = n,
+                      .k = k,
+                      .a = a,
+                      .b = b,
+                      .out = {out},
+                      .a_bytes = n * n * size,
+                      .b_bytes = n * k * size,
+                      .out_bytes = {n * k * size},
+                      .numbers = n * (n + k)};
+  return wl_dispatch(&op, &job, batch);
+}
+
+int wl_det(int dtype, long batch, long n, const void* a, void* out) {
+  static const wl_op op = {WL_BUILT_IN(det), wl_lapack_det, wl_lapack_lu_bytes, wl_lapack.getrf, 0.7,
+                           {32, 32},         {64, 48}};
+  if (dtype < 0 || dtype > 3) return WL_BAD_DTYPE;
+  const long size = wl_size(dtype);
+  const wl_job job = {.dtype = dtype,
+                      .m = n,
+                      .n = n,
+                      .a = a,
+                      .out = {out},
+                      .a_bytes = n * n * size,
+                      .out_bytes = {size},
+                      .numbers = n * n + 1};
+  return batch == 0 ? WL_OK : wl_dispatch(&op, &job, batch);
+}
+
+int wl_eigh(int dtype, long batch, long n, const void* a, void* w, void* v) {
+  static const wl_op op = {WL_BUILT_IN(eigh), wl_lapack_eigh, wl_lapack_eigh_bytes, wl_lapack.evd, 20,
+                           {48, 48},          {64, 64}};
+  if (dtype < 0 || dtype > 3) return WL_BAD_DTYPE;
+  if (batch * n == 0) return WL_OK;
+  const long bytes = n * n * wl_size(dtype);
+  const wl_job job = {.dtype = dtype,
+                      .m = n,
+                      .n = n,
+                      .a = a,
+                      .out = {w, v},
+                      .a_bytes = bytes,
+                      .out_bytes = {n * wl_size(wl_real_of(dtype)), bytes},
+                      .numbers = 2 * n * n + 3 * n,
+                      .places = n};
+  return wl_dispatch(&op, &job, batch);
+}
+
+int wl_qr(int dtype, long batch, long m, long n, const void* a, void* q, void* r) {
+  static const wl_op op = {WL_BUILT_IN(qr), wl_lapack_qr, wl_lapack_qr_bytes, wl_lapack.geqrf, 3, {48, 24}, {64, 64}};
+  if (dtype < 0 || dtype > 3) return WL_BAD_DTYPE;
+  if (batch * m * n == 0) return WL_OK;
+  const long size = wl_size(dtype), k = m < n ? m : n;
+  const wl_job job = {.dtype = dtype,
+                      .m = m,
+                      .n = n,
+                      .a = a,
+                      .out = {q, r},
+                      .a_bytes = m * n * size,
+                      .out_bytes = {m * k * size, k * n * size},
+                      .numbers = m * n + m * k + k * n + 2 * k};
+  return wl_dispatch(&op, &job, batch);
+}
+
+int wl_svd(int dtype, long batch, long m, long n, const void* a, void* u, void* s, void* vh) {
+  static const wl_op op = {WL_BUILT_IN(svd), wl_lapack_svd, wl_lapack_svd_bytes, wl_lapack.gesdd, 40,
+                           {16, 8},          {24, 24}};
+  if (dtype < 0 || dtype > 3) return WL_BAD_DTYPE;
+  if (batch * m * n == 0) return WL_OK;
+  const long size = wl_size(dtype), k = m < n ? m : n;
+  const wl_job job = {.dtype = dtype,
+                      .m = m,
+                      .n = n,
+                      .a = a,
+                      .out = {u, s, vh},
+                      .a_bytes = m * n * size,
+                      .out_bytes = {m * k * size, k * wl_size(wl_real_of(dtype)), k * n * size},
+                      .numbers = m * n + k * k + k,
+                      .places = k};
+  return wl_dispatch(&op, &job, batch);
+}
+
+weft_extension weft_extend;
+void weft_extend(weft_runtime* table, const char* blas, int threads) {
+  wl_init(blas);
+  wl_set_threads(threads);
+  table->set_linalg_threads = wl_set_threads;
+  table->cholesky = wl_cholesky;
+  table->triangular_solve = wl_triangular_solve;
+  table->solve = wl_solve;
+  table->det = wl_det;
+  table->eigh = wl_eigh;
+  table->qr = wl_qr;
+  table->svd = wl_svd;
+}

@@ -1,0 +1,282 @@
+// The C that every generated kernel starts with: types, conversions, and the scalar functions that compile/scalar.ts
+// calls. Single-precision functions are plain arithmetic, so that the compiler vectorizes them inside loops; the
+// polynomial coefficients are Chebyshev interpolants (errors below 2e-9 before rounding).
+#pragma once
+
+#include <stdint.h>
+#include <stddef.h>
+#include <string.h>
+#include <math.h>
+#include <complex.h>
+#include <time.h>
+#include <omp.h>
+
+#define W_INLINE static inline __attribute__((always_inline, unused))
+
+W_INLINE float w_nan_f(void) { return __builtin_nanf(""); }
+W_INLINE double w_nan_d(void) { return __builtin_nan(""); }
+W_INLINE float w_inf_f(void) { return __builtin_inff(); }
+W_INLINE double w_inf_d(void) { return __builtin_inf(); }
+W_INLINE float w_bits_to_f(uint32_t u) {
+  float f;
+  __builtin_memcpy(&f, &u, 4);
+  return f;
+}
+W_INLINE uint32_t w_f_to_bits(float f) {
+  uint32_t u;
+  __builtin_memcpy(&u, &f, 4);
+  return u;
+}
+W_INLINE double w_bits_to_d(uint64_t u) {
+  double d;
+  __builtin_memcpy(&d, &u, 8);
+  return d;
+}
+W_INLINE uint64_t w_d_to_bits(double d) {
+  uint64_t u;
+  __builtin_memcpy(&u, &d, 8);
+  return u;
+}
+
+/* Selects without a branch: compilers do not move the loads before them into one */
+#define W_SELECT(s, T, U)                                                                                              \
+  W_INLINE T w_select_##s(int test, T a, T b) {                                                                        \
+    U x, y, mask = -(U)(test != 0);                                                                                    \
+    __builtin_memcpy(&x, &a, sizeof(T));                                                                               \
+    __builtin_memcpy(&y, &b, sizeof(T));                                                                               \
+    x = (x & mask) | (y & ~mask);                                                                                      \
+    T r;                                                                                                               \
+    __builtin_memcpy(&r, &x, sizeof(T));                                                                               \
+    return r;                                                                                                          \
+  }
+W_SELECT(f, float, uint32_t)
+W_SELECT(d, double, uint64_t)
+W_SELECT(i, int32_t, uint32_t)
+W_SELECT(l, int64_t, uint64_t)
+W_SELECT(u, uint32_t, uint32_t)
+W_SELECT(q, uint64_t, uint64_t)
+
+/* Half types */
+#ifdef __FLT16_MANT_DIG__
+typedef _Float16 w_half;
+W_INLINE float w_from_half(w_half h) { return (float)h; }
+W_INLINE w_half w_to_half(float f) { return (w_half)f; }
+#else
+typedef uint16_t w_half;
+W_INLINE float w_from_half(w_half h) {
+  uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = h & 0x7fff;
+  float magnitude = w_bits_to_f((rest << 13) + 0x38000000u);
+  if (rest >= 0x7c00) magnitude = w_bits_to_f((rest << 13) + 0x70000000u);
+  if (rest < 0x0400) magnitude = (float)rest * 5.9604644775390625e-8f;
+  return w_bits_to_f(w_f_to_bits(magnitude) | sign);
+}
+W_INLINE w_half w_to_half(float f) {
+  uint32_t u = w_f_to_bits(f), sign = (u >> 16) & 0x8000, a = u & 0x7fffffff;
+  if (a > 0x7f800000) return (w_half)(sign | 0x7e00);
+  if (a >= 0x477ff000) return (w_half)(sign | 0x7c00);
+  if (a < 0x38800000) return (w_half)(sign | (uint32_t)rintf(w_bits_to_f(a) * 16777216.0f));
+  return (w_half)(sign | ((a - 0x38000000 + 0xfff + ((a >> 13) & 1)) >> 13));
+}
+#endif
+typedef uint16_t w_bfloat;
+W_INLINE float w_from_bfloat(w_bfloat b) { return w_bits_to_f((uint32_t)b << 16); }
+W_INLINE w_bfloat w_to_bfloat(float f) {
+  uint32_t u = w_f_to_bits(f);
+  uint32_t rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+  return (w_bfloat)((u & 0x7fffffff) > 0x7f800000 ? (u >> 16) | 0x40 : rounded);
+}
+W_INLINE float w_round_half(float f) { return w_from_half(w_to_half(f)); }
+W_INLINE float w_round_bfloat(float f) { return w_from_bfloat(w_to_bfloat(f)); }
+
+#define W_CALL W_INLINE
+#include "../../native/scalar.h"
+
+/* Single precision, vectorisable */
+W_INLINE float w_exp_f(float x) {
+  /* Beyond these ends lie infinity and zero; NaN passes both comparisons. */
+  x = x > 89.0f ? 89.0f : x;
+  x = x < -104.0f ? -104.0f : x;
+  float n = __builtin_rintf(x * 1.44269504f);
+  float r = x - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  float p = 1.394114660e-3f;
+  p = p * r + 8.375156955e-3f;
+  p = p * r + 4.166635244e-2f;
+  p = p * r + 1.666641515e-1f;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  /* The power of two in two factors: the first product is exact, the second rounds once, also to denormals. */
+  int32_t e = (int32_t)n, half = e >> 1;
+  return p * w_bits_to_f((uint32_t)(half + 127) << 23) * w_bits_to_f((uint32_t)(e - half + 127) << 23);
+}
+W_INLINE float w_log_f(float x) {
+  float tiny = x < 1.17549435e-38f ? x * 8388608.0f : x;
+  int32_t bits = (int32_t)w_f_to_bits(tiny);
+  int32_t e = (bits - 0x3f3504f3) >> 23;
+  float f = w_bits_to_f((uint32_t)(bits - (e << 23))) - 1.0f;
+  float k = (float)e - (x < 1.17549435e-38f ? 23.0f : 0.0f);
+  float p = -0.062028809284f;
+  p = p * f + 0.105326456624f;
+  p = p * f - 0.106465612900f;
+  p = p * f + 0.110375591908f;
+  p = p * f - 0.124506750030f;
+  p = p * f + 0.142865323895f;
+  p = p * f - 0.166680043401f;
+  p = p * f + 0.200000099721f;
+  p = p * f - 0.249999902482f;
+  p = p * f + 0.333333332812f;
+  float ff = f * f;
+  float y = p * f * ff - k * 2.12194440e-4f - 0.5f * ff + f + k * 0.693359375f;
+  y = x == w_inf_f() ? x : y;
+  y = x == 0.0f ? -w_inf_f() : y;
+  return x >= 0.0f ? y : w_nan_f();
+}
+W_INLINE float w_tanh_f(float x) {
+  float a = __builtin_fabsf(x), s = x * x;
+  float p = 0.00210229487f;
+  p = p * s - 0.00813043142f;
+  p = p * s + 0.0216801334f;
+  p = p * s - 0.0539425207f;
+  p = p * s + 0.133331646f;
+  p = p * s - 0.333333292f;
+  p = p * s + 1.0f;
+  float big = 1.0f - 2.0f / (w_exp_f(a + a) + 1.0f);
+  float r = a < 0.625f ? x * p : __builtin_copysignf(big, x);
+  return x == x ? r : x;
+}
+W_INLINE float w_erf_f(float x) {
+  float a = __builtin_fabsf(x), s = x * x;
+  float p = -9.667044294739e-06f;
+  p = p * s + 1.126595892453e-04f;
+  p = p * s - 8.484080390905e-04f;
+  p = p * s + 5.221031806797e-03f;
+  p = p * s - 2.686543072727e-02f;
+  p = p * s + 1.128378249523e-01f;
+  p = p * s - 3.761263846803e-01f;
+  p = p * s + 1.128379167061f;
+  float t = 1.0f / (1.0f + 0.5f * a);
+  float q = 0.119894503887f;
+  q = q * t - 0.473083067505f;
+  q = q * t + 0.566008220607f;
+  q = q * t - 0.105786556003f;
+  q = q * t + 0.348818721620f;
+  q = q * t + 0.259408957297f;
+  q = q * t + 0.284954020807f;
+  q = q * t - 1.5676374058798e-04f;
+  float big = 1.0f - q * w_exp_f(-s);
+  float r = a < 1.0f ? x * p : __builtin_copysignf(a > 4.2f ? 1.0f : big, x);
+  return x == x ? r : x;
+}
+/* 1 - erf: a polynomial of t = 1 / (1 + |x| / 2) times exp(-x^2), where what rounding took from x^2 is put back. */
+W_INLINE float w_erfc_f(float x) {
+  float a = __builtin_fabsf(x);
+  a = a > 11.0f ? 11.0f : a;
+  float t = 1.0f / (1.0f + 0.5f * a);
+  float q = 3.260208625464e-02f;
+  q = q * t - 1.728468720981e-01f;
+  q = q * t + 3.357754535154e-01f;
+  q = q * t - 2.238751933296e-01f;
+  q = q * t - 8.189862275228e-02f;
+  q = q * t + 7.148567594126e-02f;
+  q = q * t + 4.040488966243e-02f;
+  q = q * t + 1.894045338594e-01f;
+  q = q * t + 2.445509712887e-01f;
+  q = q * t + 2.823108925943e-01f;
+  q = q * t + 2.820861871236e-01f;
+  float s = a * a;
+  float rest = (float)((double)a * (double)a - (double)s);
+  /* The two halves of the exponential keep a result below the normal range from being rounded twice. */
+  float h = w_exp_f(-0.5f * s);
+  float r = q * t * (1.0f - rest) * h * h;
+  return x < 0.0f ? 2.0f - r : r;
+}
+W_INLINE double w_erf_d(double x) { return erf(x); }
+W_INLINE double w_erfc_d(double x) { return erfc(x); }
+
+#define W_LIBM(name)                                                                                                   \
+  W_INLINE float w_##name##_f(float x) { return name##f(x); }                                                          \
+  W_INLINE double w_##name##_d(double x) { return name(x); }
+W_LIBM(sqrt)
+W_LIBM(floor)
+W_LIBM(ceil)
+W_LIBM(trunc)
+
+/* Functions with vector forms in vector-math.c; elsewhere they are the C library's, one element at a time. */
+#ifdef W_VECTOR_MATH
+#define W_SIMD __attribute__((simd("notinbranch"), const, nothrow, visibility("hidden")))
+#define W_VECTOR_D(name) extern W_SIMD double w_##name##_d(double x);
+#define W_VECTOR(name)                                                                                                 \
+  W_VECTOR_D(name)                                                                                                     \
+  extern W_SIMD float w_##name##_f(float x);
+#define W_VECTOR_2F(name) extern W_SIMD float w_##name##_f(float x, float y);
+#else
+#define W_VECTOR_D(name)                                                                                               \
+  W_INLINE double w_##name##_d(double x) { return name(x); }
+#define W_VECTOR(name) W_LIBM(name)
+#define W_VECTOR_2F(name)                                                                                              \
+  W_INLINE float w_##name##_f(float x, float y) { return name##f(x, y); }
+#endif
+W_VECTOR_D(exp)
+W_VECTOR_D(log)
+W_VECTOR_D(tanh)
+W_VECTOR(expm1)
+W_VECTOR(log1p)
+W_VECTOR(sin)
+W_VECTOR(cos)
+W_VECTOR(tan)
+W_VECTOR(asin)
+W_VECTOR(acos)
+W_VECTOR(atan)
+W_VECTOR(sinh)
+W_VECTOR(cosh)
+W_VECTOR_2F(pow)
+W_INLINE double w_pow_d(double x, double y) { return pow(x, y); }
+/* Large functions that call the library are not written out at every place. */
+#undef W_CALL
+#define W_CALL static __attribute__((noinline, unused))
+#include "../../native/complex.h"
+
+/* Random numbers: threefry2x32, 20 rounds, by key and element index */
+W_INLINE uint32_t w_rotl(uint32_t x, int r) { return (x << r) | (x >> (32 - r)); }
+#include "../../native/threefry.h"
+/* Blocks of four bytes, one per element. */
+W_INLINE uint32_t w_dropout_mask4(uint32_t k0, uint32_t k1, uint64_t i, uint32_t threshold) {
+  W_THREEFRY13
+  return (uint32_t)((x0 & 65535u) >= threshold) | (uint32_t)((x0 >> 16) >= threshold) << 8 |
+         (uint32_t)((x1 & 65535u) >= threshold) << 16 | (uint32_t)((x1 >> 16) >= threshold) << 24;
+}
+W_CALL void w_dropout_mask_blocks(uint32_t* to, uint32_t k0, uint32_t k1, uint64_t first, long count,
+                                  uint32_t threshold) {
+  const uint32_t low = (uint32_t)first, high = (uint32_t)(first >> 32);
+  if (low + (uint64_t)count <= 4294967296u) {
+    _Pragma("omp simd") for (int32_t b = 0; b < (int32_t)count; b++) to[b] =
+        w_dropout_mask4(k0, k1, (uint64_t)high << 32 | (low + (uint32_t)b), threshold);
+  } else
+    for (long b = 0; b < count; b++) to[b] = w_dropout_mask4(k0, k1, first + (uint64_t)b, threshold);
+}
+W_INLINE int32_t w_bits(uint32_t k0, uint32_t k1, uint64_t i) {
+  W_THREEFRY(void)
+  x1;
+  return (int32_t)x0;
+}
+W_INLINE float w_uniform_f(uint32_t k0, uint32_t k1, uint64_t i) {
+  W_THREEFRY(void)
+  x1;
+  return (float)(int32_t)(x0 >> 8) * 5.9604644775390625e-8f;
+}
+W_INLINE float w_uniform_h(uint32_t k0, uint32_t k1, uint64_t i) {
+  W_THREEFRY(void)
+  x1;
+  return (float)(int32_t)(x0 >> 21) * 4.8828125e-4f;
+}
+W_INLINE float w_uniform_b(uint32_t k0, uint32_t k1, uint64_t i) {
+  W_THREEFRY(void)
+  x1;
+  return (float)(int32_t)(x0 >> 24) * 3.90625e-3f;
+}
+W_INLINE double w_uniform_d(uint32_t k0, uint32_t k1, uint64_t i) {
+  W_THREEFRY
+  return ((double)(x0 >> 5) * 67108864.0 + (double)(x1 >> 6)) * 1.1102230246251565e-16;
+}
+#include "../../native/normal.h"

@@ -1,0 +1,73 @@
+// The runtime library of the CPU device in C: memory, copies, matrix products through OpenBLAS (or a blocked fallback),
+// and the ops that are not loops over independent elements. Compiled once per machine.
+#define _GNU_SOURCE
+#include <sched.h>
+
+#include "abi.h"
+#include "gemm.h"
+#include "memory.h"
+#include "prelude.h"
+#include "sort-scatter.h"
+
+static weft_runtime table;
+/* Cores that the process started with, and whether a thread was ever limited to some of them. */
+static cpu_set_t first_cores;
+static int pinned;
+
+/* Loads OpenBLAS (path may be NULL) and fills the table. Returns 0 without BLAS, 1 for its own threads, 2 for OpenMP. */
+int wr_init(const char* path, int threads) {
+  if (table.gemm) return blas_s ? blas_parallel : 0;
+  sched_getaffinity(0, sizeof first_cores, &first_cores);
+  load_blas(path);
+  /* Threads of its own would fight with ours for the same cores: then it runs on one and we share out the rows. */
+  if (blas_threads) blas_threads(blas_parallel == 2 ? threads : 1);
+  omp_set_num_threads(threads);
+  table = (weft_runtime){.gemm = wr_gemm,
+                         .cumsum = wr_cumsum,
+                         .argsort = wr_argsort,
+                         .scatter_add = wr_scatter,
+                         .use_blas_threads = use_blas_threads};
+  return blas_s ? blas_parallel : 0;
+}
+/* Rarer ops are libraries of their own, compiled and loaded when the first program needs them. 0 on success. */
+int wr_load_extension(const char* library, const char* blas, int threads) {
+  void* lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  if (!lib) return 1;
+  weft_extension* extend = (weft_extension*)dlsym(lib, "weft_extend");
+  if (!extend) return 2;
+  extend(&table, blas, threads);
+  return 0;
+}
+/* A group of one: what goes in comes out. */
+static int alone(void* group, const int64_t* d, const void* in, void* out, int phase) {
+  (void)group;
+  if (phase != 1) memmove(out, in, (size_t)d[8]);
+  return 0;
+}
+/* Where collectives go; without an address, nowhere. */
+void wr_set_group(uint64_t call, uint64_t group) {
+  table.collective = call ? (int (*)(void*, const int64_t*, const void*, void*, int))(uintptr_t)call : alone;
+  table.group = (void*)(uintptr_t)group;
+}
+uint64_t wr_table(void) { return (uint64_t)(uintptr_t)&table; }
+/* Prepares this thread for the programs of one device: its number of threads, and the cores of its thread team. Without
+   cores the team may use those that the process started with. Returns 1 where a core is not among these. */
+int wr_activate(const int32_t* cores, int count, int threads) {
+  cpu_set_t set = first_cores;
+  if (count > 0) {
+    CPU_ZERO(&set);
+    for (int i = 0; i < count; i++) {
+      if (cores[i] < 0 || cores[i] >= CPU_SETSIZE || !CPU_ISSET(cores[i], &first_cores)) return 1;
+      CPU_SET(cores[i], &set);
+    }
+  }
+  omp_set_num_threads(threads);
+  if (table.set_linalg_threads) table.set_linalg_threads(threads);
+  if (!pinned && count == 0) return 0;
+  pinned = 1;
+  int failed = sched_setaffinity(0, sizeof set, &set) != 0;
+  /* Threads of the team exist already where another device used them; new ones inherit the cores of this thread. */
+#pragma omp parallel num_threads(threads)
+  sched_setaffinity(0, sizeof set, &set);
+  return failed;
+}

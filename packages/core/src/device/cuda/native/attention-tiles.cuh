@@ -1,0 +1,405 @@
+// What the attention kernels (attention.cuh) are made of: tiles of 64 rows in shared memory, products of a warp's 16
+// rows with them, in registers in the layout of the tensor cores' results. Three ways to multiply share it: exact float32,
+// tf32, and bfloat16 or float16 (sums in float32 everywhere).
+// C is a struct of constants that device/cuda/attention.ts writes: MODE, shapes, strides, dtypes, mask, dropout.
+#pragma once
+#include "prelude.cuh"
+#include "random.cuh"
+
+#define W_ROWS 64
+#define W_INLINE_MEMBER __device__ __forceinline__
+/* Two 16-bit numbers in a register, the first one low. */
+template <int MODE> W_INLINE uint16_t w_att_half(float x) { return MODE == 2 ? w_to_bfloat(x) : w_to_half(x); }
+template <int MODE> W_INLINE uint32_t w_att_pack(float x, float y) {
+#if !defined(W_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  uint32_t two;
+  if (MODE == 2) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(y), "f"(x));
+  else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(y), "f"(x));
+  return two;
+#else
+  return (uint32_t)w_att_half<MODE>(x) | (uint32_t)w_att_half<MODE>(y) << 16;
+#endif
+}
+#ifdef W_EMULATED
+static float w_att_unpack(int mode, uint32_t w, int k) {
+  uint16_t h = k & 1 ? w >> 16 : w;
+  return mode == 2 ? w_from_bfloat(h) : w_from_half(h);
+}
+static uint32_t w_fragments[32][32][6];
+W_INLINE float w_att_tf32(float x) { return __uint_as_float((__float_as_uint(x) + 0x1000) & 0xffffe000); }
+template <int MODE> W_INLINE void w_mma(float* c, const uint32_t* a, uint32_t b0, uint32_t b1) {
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  uint32_t (*f)[6] = w_fragments[warp];
+  __syncwarp();
+  for (int i = 0; i < 4; i++) f[lane][i] = a[i];
+  f[lane][4] = b0;
+  f[lane][5] = b1;
+  __syncwarp();
+  for (int r = 0; r < 4; r++) {
+    int i = g + (r / 2) * 8, n = 2 * t + (r & 1);
+    double sum = c[r];
+    for (int k = 0; k < (MODE == 1 ? 8 : 16); k++) {
+      if (MODE == 1)
+        sum += (double)__uint_as_float(f[i % 8 * 4 + k % 4][k / 4 * 2 + i / 8]) *
+               __uint_as_float(f[n * 4 + k % 4][4 + k / 4]);
+      else
+        sum += (double)w_att_unpack(MODE, f[i % 8 * 4 + k % 8 / 2][k / 8 * 2 + i / 8], k) *
+               w_att_unpack(MODE, f[n * 4 + k % 8 / 2][4 + k / 8], k);
+    }
+    c[r] = (float)sum;
+  }
+  __syncwarp();
+}
+/* Columns k0..k0+7 and k0 + 8.. of rows n0..n0+7 and n0 + 8.., in pairs of columns. */
+W_INLINE void w_att_pairs(const uint16_t* x, int ld, int n0, int k0, uint32_t* b) {
+  int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  for (int m = 0; m < 4; m++) {
+    const uint16_t* at = x + (n0 + (m >> 1) * 8 + g) * ld + k0 + (m & 1) * 8 + 2 * t;
+    b[m] = (uint32_t)at[0] | (uint32_t)at[1] << 16;
+  }
+}
+/* Copies that are waited for later. */
+W_INLINE void w_att_copy16(void* to, const void* from, bool inside) {
+  uint4 zero = make_uint4(0, 0, 0, 0);
+  *(uint4*)to = inside ? *(const uint4*)from : zero;
+}
+W_INLINE void w_att_copy4(uint32_t* to, const uint32_t* from, bool inside) { *to = inside ? *from : 0; }
+W_INLINE void w_att_commit() {}
+template <int LEFT> W_INLINE void w_att_wait() {}
+W_INLINE float w_att_power(float x) { return exp2f(x); }
+/* Columns n0.. and n0 + 8.. of rows k0..k0+15, in pairs of rows. */
+W_INLINE void w_att_columns(const uint16_t* x, int ld, int k0, int n0, uint32_t* b) {
+  int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  for (int m = 0; m < 4; m++) {
+    int k = k0 + (m & 1) * 8 + 2 * t, n = n0 + (m >> 1) * 8 + g;
+    b[m] = (uint32_t)x[k * ld + n] | (uint32_t)x[(k + 1) * ld + n] << 16;
+  }
+}
+#else
+W_INLINE float w_att_tf32(float x) {
+  uint32_t u;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(u) : "f"(x));
+  return __uint_as_float(u);
+}
+template <int MODE> W_INLINE void w_mma(float* c, const uint32_t* a, uint32_t b0, uint32_t b1) {
+  if (MODE == 1)
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  else if (MODE == 2)
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  else
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+W_INLINE void w_att_pairs(const uint16_t* x, int ld, int n0, int k0, uint32_t* b) {
+  int lane = threadIdx.x % 32, m = lane / 8;
+  const uint16_t* row = x + (n0 + (m >> 1) * 8 + lane % 8) * ld + k0 + (m & 1) * 8;
+  uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(b[0]), "=r"(b[1]), "=r"(b[2]), "=r"(b[3])
+               : "r"(at));
+}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+W_INLINE void w_att_copy16(void* to, const void* from, bool inside) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from),
+               "r"(inside ? 16 : 0)
+               : "memory");
+}
+W_INLINE void w_att_copy4(uint32_t* to, const uint32_t* from, bool inside) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from),
+               "r"(inside ? 4 : 0)
+               : "memory");
+}
+W_INLINE void w_att_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LEFT> W_INLINE void w_att_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory"); }
+#else
+W_INLINE void w_att_copy16(void* to, const void* from, bool inside) {
+  *(uint4*)to = inside ? *(const uint4*)from : make_uint4(0, 0, 0, 0);
+}
+W_INLINE void w_att_copy4(uint32_t* to, const uint32_t* from, bool inside) { *to = inside ? *from : 0; }
+W_INLINE void w_att_commit() {}
+template <int LEFT> W_INLINE void w_att_wait() {}
+#endif
+W_INLINE float w_att_power(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+W_INLINE void w_att_columns(const uint16_t* x, int ld, int k0, int n0, uint32_t* b) {
+  int lane = threadIdx.x % 32;
+  const uint16_t* row = x + (k0 + (lane & 15)) * ld + n0 + (lane >> 4) * 8;
+  uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(b[0]), "=r"(b[1]), "=r"(b[2]), "=r"(b[3])
+               : "r"(at));
+}
+#endif
+
+template <class E> struct w_att_element {
+  W_INLINE float load(E x) { return x; }
+  W_INLINE E store(float x) { return x; }
+};
+struct w_att_bf16 {
+  W_INLINE float load(uint16_t x) { return w_from_bfloat(x); }
+  W_INLINE uint16_t store(float x) { return w_to_bfloat(x); }
+};
+struct w_att_f16 {
+  W_INLINE float load(uint16_t x) { return w_from_half(x); }
+  W_INLINE uint16_t store(float x) { return w_to_half(x); }
+};
+
+/* What a product sees of a number, as it lies in shared memory. */
+template <class C> W_INLINE typename C::Shared w_att_seen(float x) {
+  if (C::MODE == 0) return (typename C::Shared)x;
+  if (C::MODE == 1) return (typename C::Shared)w_att_tf32(x);
+  return (typename C::Shared)w_att_half<C::MODE>(x);
+}
+/* 64 rows from r0 on, zeros beyond the last row and the last column. What is copied as it is arrives after a wait. */
+template <class C>
+W_INLINE void w_att_load(typename C::Shared* to, const typename C::E* from, long long stride, int r0, int rows) {
+  const int groups = C::DP / C::VECTOR;
+#pragma unroll 4
+  for (int i = threadIdx.x; i < W_ROWS * groups; i += 128) {
+    int r = i / groups, d = i % groups * C::VECTOR;
+    bool inside = r0 + r < rows && d < C::D;
+    const typename C::E* at = from + (inside ? (long long)(r0 + r) * stride + d : 0);
+    if (C::COPY) {
+      w_att_copy16(to + r * C::LD + d, at, inside);
+      continue;
+    }
+    __align__(16) typename C::E x[C::VECTOR];
+    if (C::VECTOR > 1) {
+      uint4 v = make_uint4(0, 0, 0, 0);
+      if (inside) v = *(const uint4*)at;
+      *(uint4*)x = v;
+    } else x[0] = inside ? *at : (typename C::E)0;
+#pragma unroll
+    for (int j = 0; j < C::VECTOR; j++) to[r * C::LD + d + j] = w_att_seen<C>(C::Element::load(x[j]));
+  }
+}
+/* The left operand of products with one tile after another: a warp's 16 rows, kept in registers where they are few. */
+template <class C> struct w_att_left {
+  static const int STEPS = C::MODE == 1 ? C::DP / 8 : C::DP / 16;
+  static const bool HELD = C::MODE > 0 && STEPS <= 4;
+  uint32_t f[HELD ? STEPS : 1][4];
+  const typename C::Shared* rows;
+  static W_INLINE_MEMBER void read(uint32_t* to, const typename C::Shared* from, int step) {
+    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const uint32_t* x = (const uint32_t*)from;
+    const int ld = C::MODE == 1 ? C::LD : C::LD / 2;
+    int k = step * 8;
+    to[0] = x[g * ld + k + t];
+    to[1] = x[(g + 8) * ld + k + t];
+    to[2] = x[g * ld + k + t + 4];
+    to[3] = x[(g + 8) * ld + k + t + 4];
+  }
+  W_INLINE_MEMBER void hold(const typename C::Shared* from) {
+    rows = from;
+    if (HELD)
+#pragma unroll
+      for (int step = 0; step < STEPS; step++) read(f[HELD ? step : 0], from, step);
+  }
+};
+/* c[16 x 8 N] = a[16 x DP] b[8 N x DP]^T, b row by row in shared memory. */
+template <class C, int N> W_INLINE void w_att_rows(float (*c)[4], const w_att_left<C>& a, const typename C::Shared* b) {
+  int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int n = 0; n < N; n++)
+    for (int r = 0; r < 4; r++) c[n][r] = 0;
+  if (C::MODE == 0) {
+    /* Shared memory is what limits this: two neighbors in g compute four rows and half of the columns each, for two thirds
+       of the reads of two rows and all columns, and swap what belongs to the other. */
+    int h = g & 1;
+    const float* x = (const float*)a.rows + (g - h) * C::LD;
+    const float* y = (const float*)b + (2 * t + h) * C::LD;
+    float v[4][N];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      for (int n = 0; n < N; n++) v[i][n] = 0;
+#pragma unroll 2
+    for (int k = 0; k < C::DP; k += 4) {
+      float4 u[4];
+#pragma unroll
+      for (int i = 0; i < 4; i++) u[i] = *(const float4*)(x + (i / 2 * 8 + i % 2) * C::LD + k);
+#pragma unroll
+      for (int n = 0; n < N; n++) {
+        float4 w = *(const float4*)(y + n * 8 * C::LD + k);
+#pragma unroll
+        for (int i = 0; i < 4; i++) v[i][n] += u[i].x * w.x + u[i].y * w.y + u[i].z * w.z + u[i].w * w.w;
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+      float upper = __shfl_xor_sync(0xffffffffu, h ? v[0][n] : v[1][n], 4),
+            lower = __shfl_xor_sync(0xffffffffu, h ? v[2][n] : v[3][n], 4);
+      c[n][0] = h ? upper : v[0][n];
+      c[n][1] = h ? v[1][n] : upper;
+      c[n][2] = h ? lower : v[2][n];
+      c[n][3] = h ? v[3][n] : lower;
+    }
+    return;
+  }
+#pragma unroll
+  for (int step = 0; step < w_att_left<C>::STEPS; step++) {
+    uint32_t own[4];
+    const uint32_t* f = own;
+    if (w_att_left<C>::HELD) f = a.f[w_att_left<C>::HELD ? step : 0];
+    else w_att_left<C>::read(own, a.rows, step);
+    if (C::MODE == 1) {
+      const uint32_t* y = (const uint32_t*)b + step * 8 + t;
+#pragma unroll
+      for (int n = 0; n < N; n++) w_mma<1>(c[n], f, y[(n * 8 + g) * C::LD], y[(n * 8 + g) * C::LD + 4]);
+    } else {
+#pragma unroll
+      for (int n = 0; n < N; n += 2) {
+        uint32_t v[4];
+        w_att_pairs((const uint16_t*)b, C::LD, n * 8, step * 16, v);
+        w_mma<C::MODE>(c[n], f, v[0], v[1]);
+        w_mma<C::MODE>(c[n + 1], f, v[2], v[3]);
+      }
+    }
+  }
+}
+/* o[16 x DP] += p[16 x 8 N] b[8 N x DP]: p as a product left it in registers, b row by row in shared memory. */
+template <class C, int N> W_INLINE void w_att_columns_of(float (*o)[4], float (*p)[4], const typename C::Shared* b) {
+  int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  if (C::MODE == 0) {
+    /* As above: four rows and every other tile of eight columns per thread, 64 columns at a time. */
+    const int TILES = C::DP / 8;
+    int h = g & 1, first = lane & ~7;
+    const float* y = (const float*)b + h * 8 + 2 * t;
+#pragma unroll
+    for (int c = 0; c < TILES; c += 8) {
+      float v[4][8];
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        for (int m = 0; m < 8; m++) v[i][m] = 0;
+#pragma unroll
+      for (int k = 0; k < N; k++)
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+          int from = first | j / 2;
+          float q[4] = {__shfl_sync(0xffffffffu, p[k][j % 2], from), __shfl_sync(0xffffffffu, p[k][j % 2], from | 4),
+                        __shfl_sync(0xffffffffu, p[k][2 + j % 2], from),
+                        __shfl_sync(0xffffffffu, p[k][2 + j % 2], from | 4)};
+#pragma unroll
+          for (int m = 0; m < 4; m++)
+            if (c + 2 * m < TILES) {
+              float2 w = *(const float2*)(y + (k * 8 + j) * C::LD + (c + 2 * m) * 8);
+#pragma unroll
+              for (int i = 0; i < 4; i++) {
+                v[i][2 * m] += q[i] * w.x;
+                v[i][2 * m + 1] += q[i] * w.y;
+              }
+            }
+        }
+#pragma unroll
+      for (int m = 0; m < 4; m++)
+        if (c + 2 * m < TILES)
+#pragma unroll
+          for (int r = 0; r < 4; r++) {
+            int upper = r / 2 * 2, column = 2 * m + r % 2;
+            float other = __shfl_xor_sync(0xffffffffu, h ? v[upper][column] : v[upper + 1][column], 4);
+            o[c + 2 * m][r] += h ? other : v[upper][column];
+            o[c + 2 * m + 1][r] += h ? v[upper + 1][column] : other;
+          }
+    }
+  } else if (C::MODE == 1) {
+    const uint32_t* y = (const uint32_t*)b;
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+      /* A result's columns 2t and 2t + 1 stand for the operand's columns t and t + 4; the rows of b follow. */
+      uint32_t f[4] = {__float_as_uint(w_att_tf32(p[k][0])), __float_as_uint(w_att_tf32(p[k][2])),
+                       __float_as_uint(w_att_tf32(p[k][1])), __float_as_uint(w_att_tf32(p[k][3]))};
+#pragma unroll
+      for (int n = 0; n < C::DP / 8; n++)
+        w_mma<1>(o[n], f, y[(k * 8 + 2 * t) * C::LD + n * 8 + g], y[(k * 8 + 2 * t + 1) * C::LD + n * 8 + g]);
+    }
+  } else {
+    const uint16_t* y = (const uint16_t*)b;
+#pragma unroll
+    for (int k = 0; k < N / 2; k++) {
+      const int M = C::MODE;
+      uint32_t f[4] = {w_att_pack<M>(p[2 * k][0], p[2 * k][1]), w_att_pack<M>(p[2 * k][2], p[2 * k][3]),
+                       w_att_pack<M>(p[2 * k + 1][0], p[2 * k + 1][1]),
+                       w_att_pack<M>(p[2 * k + 1][2], p[2 * k + 1][3])};
+#pragma unroll
+      for (int n = 0; n < C::DP / 8; n += 2) {
+        uint32_t v[4];
+        w_att_columns(y, C::LD, k * 16, n * 8, v);
+        w_mma<M>(o[n], f, v[0], v[1]);
+        w_mma<M>(o[n + 1], f, v[2], v[3]);
+      }
+    }
+  }
+}
+/* Scores are natural logarithms for expf in exact arithmetic, and logarithms to the base 2 for the GPU's own power. */
+template <class C> W_INLINE float w_att_unit() { return C::MODE == 0 ? 1.0f : 1.44269504088896f; }
+template <class C> W_INLINE float w_att_exp(float x) { return C::MODE == 0 ? expf(x) : w_att_power(x); }
+template <class C> W_INLINE float w_att_scale() { return C::SCALE() * w_att_unit<C>(); }
+/* Whether a score is nothing but the scaled product. */
+template <class C> struct w_att_plain {
+  static const bool YES = C::MASK == 0 && C::T % W_ROWS == 0 && C::S % W_ROWS == 0;
+};
+template <class C> W_INLINE float w_att_masked(float s, const void* mask, long long base, int i, int j) {
+  if ((C::T % W_ROWS != 0 && j >= C::T) || (C::S % W_ROWS != 0 && i >= C::S)) return -w_inf_f();
+  if (C::MASK == 1) return ((const uint8_t*)mask)[base + i * C::MS + j * C::MT] ? s : -w_inf_f();
+  if (C::MASK == 2) return s + ((const float*)mask)[base + i * C::MS + j * C::MT] * w_att_unit<C>();
+  return s;
+}
+/* The weight of a score whose row has this logarithm of its sum. */
+template <class C> W_INLINE float w_att_weight(float s, float lse, const void* mask, long long base, int i, int j) {
+  if (w_att_plain<C>::YES) return w_att_exp<C>(fmaf(s, w_att_scale<C>(), -lse));
+  return w_att_exp<C>(w_att_masked<C>(s * w_att_scale<C>(), mask, base, i, j) - lse);
+}
+/* The random bits of this thread's two columns in rows g and g + 8 of a tile: four columns share a block of two words, so
+   a pair of threads draws one block a row and swaps the halves. See random "dropoutMask" in ops/reference/random.ts. */
+template <class C>
+W_INLINE void w_att_words(uint32_t k0, uint32_t k1, typename C::Index block, typename C::Index below, uint32_t* words) {
+  int odd = threadIdx.x & 1;
+  uint64_t i = odd ? below : block;
+  W_THREEFRY13
+  uint32_t other = __shfl_xor_sync(0xffffffffu, odd ? x0 : x1, 1);
+  words[0] = odd ? other : x0;
+  words[1] = odd ? x1 : other;
+}
+W_INLINE float w_quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+W_INLINE float w_quad_sum(float x) {
+  x += __shfl_xor_sync(0xffffffffu, x, 1);
+  return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+template <class E> struct __align__(2 * sizeof(E)) w_att_two {
+  E x, y;
+};
+template <class C>
+W_INLINE void w_att_store(typename C::E* to, long long stride, int r0, int rows, float (*o)[4], float f0, float f1) {
+  int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int n = 0; n < C::DP / 8; n++)
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      int row = r0 + g + i * 8, d = n * 8 + 2 * t;
+      float f = i ? f1 : f0;
+      typename C::E* at = to + (long long)row * stride + d;
+      if (row >= rows || d >= C::D) continue;
+      typename C::E x = C::Element::store(o[n][2 * i] * f), y = C::Element::store(o[n][2 * i + 1] * f);
+      if (C::PAIRS) {
+        w_att_two<typename C::E> two = {x, y};
+        *(w_att_two<typename C::E>*)at = two;
+      } else {
+        at[0] = x;
+        if (d + 1 < C::D) at[1] = y;
+      }
+    }
+}

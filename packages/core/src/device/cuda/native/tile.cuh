@@ -1,0 +1,39 @@
+// Reductions over the row lanes of a tile.
+#pragma once
+#include "join.cuh"
+
+/* Joining the 8 row lanes of a tile of 32 columns; the first lane gets the result. */
+template <class Op, class T> W_INLINE T w_tile(T x) {
+  __shared__ T parts[8][32];
+  int tx = threadIdx.x % 32, ty = threadIdx.x / 32;
+  __syncthreads();
+  parts[ty][tx] = x;
+  __syncthreads();
+  x = parts[0][tx];
+  for (int w = 1; w < 8; w++) x = Op::of(x, parts[w][tx]);
+  return x;
+}
+template <class T> W_INLINE T w_tile_sum(T x) { return w_tile<w_op_sum>(x); }
+template <class T> W_INLINE T w_tile_prod(T x) { return w_tile<w_op_prod>(x); }
+template <class T> W_INLINE T w_tile_max(T x) { return w_tile<w_op_max>(x); }
+template <class T> W_INLINE T w_tile_min(T x) { return w_tile<w_op_min>(x); }
+template <class T> W_INLINE void w_tile_csum(T* re, T* im) {
+  *re = w_tile<w_op_sum>(*re);
+  *im = w_tile<w_op_sum>(*im);
+}
+template <class T> W_INLINE void w_tile_cprod(T* re, T* im) {
+  __shared__ T parts[8][64];
+  int tx = threadIdx.x % 32, ty = threadIdx.x / 32;
+  __syncthreads();
+  parts[ty][2 * tx] = *re;
+  parts[ty][2 * tx + 1] = *im;
+  __syncthreads();
+  T x = parts[0][2 * tx], y = parts[0][2 * tx + 1];
+  for (int w = 1; w < 8; w++) {
+    T a = parts[w][2 * tx], b = parts[w][2 * tx + 1], t = x * a - y * b;
+    y = x * b + y * a;
+    x = t;
+  }
+  *re = x;
+  *im = y;
+}

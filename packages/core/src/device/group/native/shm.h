@@ -1,0 +1,599 @@
+// The process group over shared memory in C: a control segment that all members map (who is there, what each has posted),
+// and collectives that read the members' tensors where they lie. Waits spin, then sleep on a futex with a time limit, and
+// notice members that are gone, stopped, or that gave up.
+#pragma once
+#include "arena.h"
+#include "reduce.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdatomic.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define W_PAUSE() _mm_pause()
+#else
+#define W_PAUSE() __asm__ volatile("" ::: "memory")
+#endif
+
+enum { RING = 16, PAYLOAD = 32768, SENDS = 8192 /* longs */ };
+enum { TRANSFER = 3 + 2 * MAX_DIMS }; /* member, axes, offset, sizes, strides */
+enum {
+  D_KIND,
+  D_FN,
+  D_DTYPE,
+  D_ELEMENT,
+  D_MEMBERS,
+  D_ME,
+  D_TAG,
+  D_IN,
+  D_OUT,
+  D_COUNT,
+  D_OUTER,
+  D_ROW,
+  D_START,
+  D_RUN,
+  D_ZERO,
+  D_SENDS,
+  D_RECEIVES,
+  D_SENDS_AT,
+  D_RECEIVES_AT,
+  D_PARTS_AT,
+  D_RANKS
+};
+enum { K_ALLREDUCE, K_REDUCESCATTER, K_MOVE };
+enum { E_OK, E_TIMEOUT, E_DEAD, E_STOPPED, E_ABORTED, E_MISMATCH, E_MEMORY, E_SIZES, E_NAME, E_RANK, E_SYSTEM, E_MAP };
+
+typedef struct {
+  _Atomic uint64_t posted, done; /* number of the collective + 1 */
+  uint64_t tag, in_payload, in_at, out_at, bytes;
+  uint64_t kind;
+  int64_t sends[SENDS];
+  char payload[PAYLOAD];
+} slot_t;
+
+typedef struct {
+  _Atomic int32_t pid;
+  _Atomic int32_t ready, mapped, left;
+  uint64_t start;
+  int32_t arena_fd;
+  uint64_t arena_bytes;
+  char arena_nonce[NONCE];
+  _Atomic uint32_t event, sleepers;
+  char pad[64];
+  slot_t slots[RING];
+} member_t;
+
+typedef struct {
+  uint64_t magic;
+  int32_t version, size;
+  int32_t owner;
+  uint64_t owner_start;
+  _Atomic int32_t aborted; /* 1 + rank of who gave up, or -1 for an onlooker */
+  char why[200];
+  char pad[64];
+  member_t members[];
+} control_t;
+
+static const uint64_t MAGIC = 0x7765667467727031ull;
+
+typedef struct {
+  control_t* c;
+  uint64_t bytes;
+  char path[256];
+  int rank, size, spin, threads;
+  double timeout, stop_limit;
+  uint64_t posted, finished; /* collectives started and finished by this member */
+  char** bases;
+  struct {
+    uint64_t number;
+    int n, lasting;
+    int64_t ranks[256];
+    const int64_t* d;
+    const void* in;
+    void* out;
+    void *staged_in, *staged_out;
+  } open[RING];
+  uint64_t stage[2 * RING], stage_bytes[2 * RING];
+  int failed_rank;
+} group_t;
+
+static double now_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec + 1e-9 * t.tv_nsec;
+}
+
+static void signal_event(member_t* m) {
+  atomic_fetch_add(&m->event, 1);
+  if (atomic_load(&m->sleepers) > 0) syscall(SYS_futex, &m->event, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
+}
+
+/* Waits until *word >= value, a word that member p moves. */
+static int await_word(group_t* g, int p, _Atomic uint64_t* word, uint64_t value) {
+  if (atomic_load_explicit(word, memory_order_acquire) >= value) return E_OK;
+  for (int i = 0; i < g->spin; i++) {
+    W_PAUSE();
+    if (atomic_load_explicit(word, memory_order_acquire) >= value) return E_OK;
+  }
+  member_t* m = &g->c->members[p];
+  double begin = now_s(), stopped_since = 0;
+  for (;;) {
+    uint32_t seen = atomic_load(&m->event);
+    atomic_fetch_add(&m->sleepers, 1);
+    int there = atomic_load_explicit(word, memory_order_acquire) >= value;
+    if (!there && !atomic_load(&g->c->aborted)) {
+      struct timespec limit = {0, 50000000};
+      syscall(SYS_futex, &m->event, FUTEX_WAIT, seen, &limit, NULL, 0);
+    }
+    atomic_fetch_sub(&m->sleepers, 1);
+    if (atomic_load_explicit(word, memory_order_acquire) >= value) return E_OK;
+    g->failed_rank = p;
+    int32_t aborted = atomic_load(&g->c->aborted);
+    if (aborted) {
+      if (aborted > 0) g->failed_rank = aborted - 1;
+      return E_ABORTED;
+    }
+    int stopped = 0;
+    if (atomic_load(&m->left) || !process_alive(atomic_load(&m->pid), m->start, &stopped)) {
+      /* It may have moved the word as its last act. */
+      if (atomic_load_explicit(word, memory_order_acquire) >= value) return E_OK;
+      return E_DEAD;
+    }
+    double t = now_s();
+    if (!stopped) stopped_since = 0;
+    else if (stopped_since == 0) stopped_since = t;
+    else if (t - stopped_since > g->stop_limit) return E_STOPPED;
+    if (t - begin > g->timeout) return E_TIMEOUT;
+  }
+}
+
+static uint64_t control_bytes(int size) { return sizeof(control_t) + (uint64_t)size * sizeof(member_t); }
+
+/* A new control segment at the path, in place of one whose owner is gone. */
+static int create_control(const char* path, int size, int replace) {
+  char temporary[300];
+  snprintf(temporary, sizeof temporary, "%s.%d", path, getpid());
+  unlink(temporary);
+  int fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return E_SYSTEM;
+  uint64_t bytes = control_bytes(size);
+  control_t* c =
+      ftruncate(fd, (off_t)bytes) == 0 ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+  close(fd);
+  if (c == MAP_FAILED) {
+    unlink(temporary);
+    return E_SYSTEM;
+  }
+  c->version = 1;
+  c->size = size;
+  c->owner = getpid();
+  c->owner_start = process_start(getpid(), NULL);
+  c->magic = MAGIC;
+  munmap(c, bytes);
+  int failed = replace ? rename(temporary, path) : link(temporary, path);
+  unlink(temporary);
+  return failed ? E_NAME : E_OK;
+}
+
+/* The segment at the path, mapped; NULL while there is none of a living owner. wrong: its size when it has another one. */
+static control_t* map_control(const char* path, int size, int* stale, int* wrong) {
+  *stale = *wrong = 0;
+  int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return NULL;
+  struct stat st;
+  uint64_t bytes = control_bytes(size);
+  if (fstat(fd, &st) != 0 || st.st_uid != geteuid() || (uint64_t)st.st_size < sizeof(control_t)) {
+    close(fd);
+    *stale = 1;
+    return NULL;
+  }
+  control_t* head = mmap(NULL, sizeof(control_t), PROT_READ, MAP_SHARED, fd, 0);
+  if (head == MAP_FAILED) {
+    close(fd);
+    return NULL;
+  }
+  int good = head->magic == MAGIC && process_alive(head->owner, head->owner_start, NULL);
+  if (good && head->size != size) *wrong = head->size;
+  munmap(head, sizeof(control_t));
+  if (!good) {
+    close(fd);
+    *stale = 1;
+    return NULL;
+  }
+  if (*wrong) {
+    close(fd);
+    return NULL;
+  }
+  control_t* c = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  return c == MAP_FAILED ? NULL : c;
+}
+
+static void sleep_ms(int ms) {
+  struct timespec t = {0, ms * 1000000L};
+  nanosleep(&t, NULL);
+}
+
+static int await_flag(group_t* g, int offset_mapped, double deadline) {
+  for (int p = 0; p < g->size; p++) {
+    member_t* m = &g->c->members[p];
+    _Atomic int32_t* flag = offset_mapped ? &m->mapped : &m->ready;
+    for (int tries = 0; !atomic_load(flag); tries++) {
+      g->failed_rank = p;
+      if (atomic_load(&g->c->aborted)) return E_ABORTED;
+      int pid = atomic_load(&m->pid);
+      if (m->start && pid && !process_alive(pid, m->start, NULL)) return E_DEAD;
+      if (now_s() > deadline) return E_TIMEOUT;
+      sleep_ms(tries < 20 ? 1 : 5);
+    }
+  }
+  return E_OK;
+}
+
+/* Joins a group; returns its handle, or 0 with the reason in *error and the rank or size at fault in *detail. */
+uint64_t wg_join(const char* path, int rank, int size, double timeout, int threads, int32_t* error, int32_t* detail) {
+  *error = E_OK;
+  *detail = 0;
+  double deadline = now_s() + timeout;
+  if (size < 1 || size > 256 || rank < 0 || rank >= size) {
+    *error = E_SIZES;
+    *detail = size;
+    return 0;
+  }
+  group_t* g = calloc(1, sizeof *g);
+  if (!g) {
+    *error = E_MEMORY;
+    return 0;
+  }
+  g->rank = rank;
+  g->size = size;
+  g->threads = threads;
+  g->timeout = 300;
+  g->stop_limit = 5;
+  snprintf(g->path, sizeof g->path, "%s", path);
+  int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  g->spin = size <= cores ? 20000 : 200;
+  g->bytes = control_bytes(size);
+  int stale = 0, wrong = 0;
+  if (rank == 0) {
+    control_t* old = map_control(path, size, &stale, &wrong);
+    int taken = old != NULL || wrong;
+    if (old) {
+      *detail = old->owner;
+      munmap(old, g->bytes);
+    }
+    int e = taken ? E_NAME : create_control(path, size, stale);
+    if (e) {
+      *error = e;
+      free(g);
+      return 0;
+    }
+  }
+  while (!(g->c = map_control(path, size, &stale, &wrong))) {
+    if (wrong) {
+      *error = E_SIZES;
+      *detail = wrong;
+      free(g);
+      return 0;
+    }
+    if (now_s() > deadline) {
+      *error = E_TIMEOUT;
+      *detail = 0;
+      free(g);
+      return 0;
+    }
+    sleep_ms(2);
+  }
+  member_t* me = &g->c->members[rank];
+  int32_t nobody = 0;
+  if (!atomic_compare_exchange_strong(&me->pid, &nobody, getpid())) {
+    *error = E_RANK;
+    *detail = nobody;
+    munmap(g->c, g->bytes);
+    free(g);
+    return 0;
+  }
+  me->start = process_start(getpid(), NULL);
+  me->arena_fd = arena.fd;
+  me->arena_bytes = arena.bytes;
+  memcpy(me->arena_nonce, arena_nonce(arena.base, arena.bytes), NONCE);
+  atomic_store(&me->ready, 1);
+  int e = await_flag(g, 0, deadline);
+  g->bases = calloc(size, sizeof *g->bases);
+  for (int p = 0; !e && p < size; p++) {
+    member_t* m = &g->c->members[p];
+    g->bases[p] = (char*)(uintptr_t)map_member(atomic_load(&m->pid), m->arena_fd, m->arena_bytes, m->arena_nonce);
+    if (!g->bases[p]) {
+      e = E_MAP;
+      g->failed_rank = p;
+    }
+  }
+  if (!e) {
+    atomic_store(&me->mapped, 1);
+    e = await_flag(g, 1, deadline);
+  }
+  /* Everybody is there: the name is not needed any more, and nothing stays behind whoever is killed. */
+  if (rank == 0) unlink(path);
+  if (e) {
+    *error = e;
+    *detail = g->failed_rank;
+    if (!atomic_load(&g->c->aborted)) atomic_store(&g->c->aborted, rank + 1);
+    munmap(g->c, g->bytes);
+    free(g);
+    return 0;
+  }
+  return (uint64_t)(uintptr_t)g;
+}
+
+void wg_limits(group_t* g, double timeout, double stop_limit) {
+  g->timeout = timeout;
+  g->stop_limit = stop_limit;
+}
+int wg_failed_rank(group_t* g) { return g->failed_rank; }
+int wg_pid_of(group_t* g, int rank) { return atomic_load(&g->c->members[rank].pid); }
+void wg_abort(group_t* g) {
+  int32_t none = 0;
+  atomic_compare_exchange_strong(&g->c->aborted, &none, g->rank + 1);
+  for (int p = 0; p < g->size; p++) signal_event(&g->c->members[p]);
+}
+void wg_close(group_t* g) {
+  atomic_store(&g->c->members[g->rank].left, 1);
+  signal_event(&g->c->members[g->rank]);
+  for (int p = 0; p < g->size; p++)
+    if (g->bases[p]) wg_unmap((uint64_t)(uintptr_t)g->bases[p], g->c->members[p].arena_bytes);
+  munmap(g->c, g->bytes);
+  for (int i = 0; i < 2 * RING; i++)
+    if (g->stage[i]) wg_free(g->stage[i]);
+  free(g->bases);
+  free(g);
+}
+
+/* Room in the arena for operands that lie elsewhere, for each place of the ring: several collectives may be under way. */
+static void* staged(group_t* g, int which, uint64_t bytes) {
+  if (g->stage_bytes[which] < bytes) {
+    if (g->stage[which]) wg_free(g->stage[which]);
+    g->stage[which] = wg_alloc(bytes);
+    g->stage_bytes[which] = g->stage[which] ? bytes : 0;
+  }
+  return (void*)(uintptr_t)g->stage[which];
+}
+
+/* All members of the collective in this place of the ring have finished with it. */
+static int settle(group_t* g, int place) {
+  uint64_t number = g->open[place].number;
+  for (int i = 0; i < g->open[place].n; i++) {
+    int p = (int)g->open[place].ranks[i];
+    if (p == g->rank) continue;
+    int e = await_word(g, p, &g->c->members[p].slots[place].done, number);
+    if (e) return e;
+  }
+  return E_OK;
+}
+
+static int collective_start(group_t* g, const int64_t* d, const void* in, void* out) {
+  int place = (int)(g->posted % RING);
+  int n = (int)d[D_MEMBERS], e;
+  if (g->posted >= RING && (e = settle(g, place))) return e;
+  slot_t* s = &g->c->members[g->rank].slots[place];
+  uint64_t number = ++g->posted;
+  g->open[place].number = number;
+  g->open[place].n = n;
+  for (int i = 0; i < n; i++) g->open[place].ranks[i] = d[D_RANKS + i];
+  g->open[place].in = in;
+  g->open[place].out = out;
+  g->open[place].staged_out = NULL;
+  uint64_t bytes = (uint64_t)d[D_IN];
+  int small = bytes <= PAYLOAD;
+  g->open[place].lasting = !small;
+  if (small) memcpy(s->payload, in, bytes);
+  else {
+    if (!in_arena(in)) {
+      void* copy = staged(g, 2 * place, bytes);
+      if (!copy) return E_MEMORY;
+      memcpy(copy, in, bytes);
+      in = copy;
+    }
+    if (d[D_KIND] == K_ALLREDUCE && !in_arena(out)) {
+      out = staged(g, 2 * place + 1, bytes);
+      if (!out) return E_MEMORY;
+      g->open[place].staged_out = out;
+    }
+    s->in_at = (uint64_t)((const char*)in - arena.base);
+    s->out_at = d[D_KIND] == K_ALLREDUCE ? (uint64_t)((char*)out - arena.base) : 0;
+  }
+  s->in_payload = (uint64_t)small;
+  s->tag = (uint64_t)d[D_TAG];
+  s->kind = (uint64_t)d[D_KIND];
+  s->bytes = bytes;
+  if (d[D_SENDS] > 0) memcpy(s->sends, d + d[D_SENDS_AT], (uint64_t)d[D_SENDS] * TRANSFER * 8);
+  s->sends[SENDS - 1] = d[D_SENDS];
+  atomic_store_explicit(&s->posted, number, memory_order_release);
+  signal_event(&g->c->members[g->rank]);
+  return E_OK;
+}
+
+static const char* source_of(group_t* g, int p, slot_t* s) {
+  return s->in_payload ? s->payload : g->bases[p] + s->in_at;
+}
+
+static int arrive(group_t* g, int p, int place, uint64_t number, const int64_t* d) {
+  slot_t* s = &g->c->members[p].slots[place];
+  int e = await_word(g, p, &s->posted, number);
+  if (e) return e;
+  if (s->tag != (uint64_t)d[D_TAG] || s->kind != (uint64_t)d[D_KIND]) {
+    g->failed_rank = p;
+    return E_MISMATCH;
+  }
+  return E_OK;
+}
+
+/* Past the caches: whole lines are written without being read first. */
+static void stream_copy(char* to, const char* from, int64_t bytes) {
+#ifdef __AVX__
+  if (((uintptr_t)to & 31) == 0) {
+    for (; bytes >= 128; bytes -= 128, to += 128, from += 128)
+      for (int i = 0; i < 4; i++) _mm256_stream_si256((__m256i*)to + i, _mm256_loadu_si256((const __m256i*)from + i));
+  }
+#endif
+  memcpy(to, from, (uint64_t)bytes);
+}
+
+/* Reduces [lo, hi) into all outputs. What is summed in place is in the caches already; elsewhere it is streamed. */
+static void large_reduce(group_t* g, const int64_t* d, void* const* outs, int nout, const void* const* ins, int64_t lo,
+                         int64_t hi, int in_place) {
+  int n = (int)d[D_MEMBERS];
+  int64_t element = d[D_ELEMENT], block = 32768 / element;
+  int streams = !in_place && (hi - lo) * element > (1 << 20);
+  int threads = (hi - lo) * element > (1 << 20) ? g->threads : 1;
+#pragma omp parallel num_threads(threads) if (threads > 1)
+  {
+    char room[32768] __attribute__((aligned(64)));
+#pragma omp for schedule(static)
+    for (int64_t b = lo; b < hi; b += block) {
+      int64_t m = hi - b < block ? hi - b : block;
+      const void* in[256];
+      for (int i = 0; i < n; i++) in[i] = (const char*)ins[i] + b * element;
+      char* first = streams ? room : (char*)outs[0] + b * element;
+      reduce_arrays((int)d[D_DTYPE], (int)d[D_FN], first, in, n, m);
+      for (int o = streams ? 0 : 1; o < nout; o++) {
+        char* to = (char*)outs[o] + b * element;
+        if (streams) stream_copy(to, first, m * element);
+        else memcpy(to, first, m * element);
+      }
+    }
+#ifdef __AVX__
+    if (streams) _mm_sfence();
+#endif
+  }
+}
+
+/* What this process had from others in collectives, in bytes: said by the code that reads it. */
+static _Atomic uint64_t moved_bytes;
+uint64_t wg_moved_bytes(void) { return atomic_load(&moved_bytes); }
+static void count_moved(int64_t bytes) {
+  atomic_fetch_add_explicit(&moved_bytes, (uint64_t)bytes, memory_order_relaxed);
+}
+
+static int reduce_all(group_t* g, const int64_t* d, int place, void* out) {
+  int n = (int)d[D_MEMBERS], me = (int)d[D_ME];
+  int64_t count = d[D_COUNT], element = d[D_ELEMENT];
+  const void* ins[256];
+  void* outs[256];
+  int small = !g->open[place].lasting;
+  for (int i = 0; i < n; i++) {
+    int p = (int)d[D_RANKS + i];
+    slot_t* s = &g->c->members[p].slots[place];
+    ins[i] = source_of(g, p, s);
+    /* The own place first: the others get copies of what was just written there. */
+    if (!small) outs[(i - me + n) % n] = g->bases[p] + s->out_at;
+  }
+  if (small) {
+    void* own[1] = {out};
+    large_reduce(g, d, own, 1, ins, 0, count, 1);
+    count_moved((n - 1) * count * element);
+    return E_OK;
+  }
+  int64_t grain = 64 / element;
+  if (grain < 1) grain = 1;
+  int64_t pieces = (count + grain - 1) / grain, lo = pieces * me / n * grain, hi = pieces * (me + 1) / n * grain;
+  if (hi > count) hi = count;
+  int in_place = outs[0] == ins[me];
+  large_reduce(g, d, outs, n, ins, lo, hi, in_place);
+  /* The operands of the others in its own piece, and the other pieces, which they write here. */
+  count_moved(((n - 1) * (hi - lo) + (n > 1 ? count - (hi - lo) : 0)) * element);
+  return E_OK;
+}
+
+static int reduce_part(group_t* g, const int64_t* d, int place, void* out) {
+  int n = (int)d[D_MEMBERS];
+  const void* ins[256];
+  int64_t element = d[D_ELEMENT], run = d[D_RUN];
+  for (int64_t o = 0; o < d[D_OUTER]; o++) {
+    for (int i = 0; i < n; i++) {
+      int p = (int)d[D_RANKS + i];
+      ins[i] = source_of(g, p, &g->c->members[p].slots[place]) + (o * d[D_ROW] + d[D_START]) * element;
+    }
+    void* own[1] = {(char*)out + o * run * element};
+    large_reduce(g, d, own, 1, ins, 0, run, 0);
+  }
+  count_moved((n - 1) * d[D_OUTER] * run * element);
+  return E_OK;
+}
+
+/* Takes what member i sent here: its k-th box for us into our k-th box from it. */
+static int receive_from(group_t* g, const int64_t* d, int i, int place, char* out) {
+  int p = (int)d[D_RANKS + i], me = (int)d[D_ME];
+  slot_t* s = &g->c->members[p].slots[place];
+  const char* in = source_of(g, p, s);
+  int64_t sends = s->sends[SENDS - 1], next = 0;
+  for (int64_t r = 0; r < d[D_RECEIVES]; r++) {
+    const int64_t* box = d + d[D_RECEIVES_AT] + r * TRANSFER;
+    if (box[0] != i) continue;
+    while (next < sends && s->sends[next * TRANSFER] != me) next++;
+    g->failed_rank = p;
+    if (next >= sends) return E_MISMATCH;
+    const int64_t* from = s->sends + TRANSFER * next++;
+    if (from[1] != box[1] || memcmp(from + 3, box + 3, (uint64_t)box[1] * 8) != 0) return E_MISMATCH;
+    copy_box(out + box[2], box + 3 + MAX_DIMS, in + from[2], from + 3 + MAX_DIMS, box + 3, (int)box[1], d[D_ELEMENT]);
+    if (i == me) continue;
+    int64_t bytes = d[D_ELEMENT];
+    for (int64_t a = 0; a < box[1]; a++) bytes *= box[3 + a];
+    count_moved(bytes);
+  }
+  return E_OK;
+}
+
+static int collective_wait(group_t* g, const int64_t* d, void* out) {
+  int place = (int)(g->finished % RING), n = (int)d[D_MEMBERS], me = (int)d[D_ME], e = E_OK;
+  uint64_t number = ++g->finished;
+  if (d[D_KIND] == K_MOVE) {
+    if (d[D_ZERO]) memset(out, 0, (uint64_t)d[D_OUT]);
+    /* Each begins with itself and goes around, so that not all read from one. */
+    for (int k = 0; k < n && !e; k++) {
+      int i = (me + k) % n;
+      e = arrive(g, (int)d[D_RANKS + i], place, number, d);
+      if (!e) e = receive_from(g, d, i, place, out);
+    }
+  } else {
+    for (int i = 0; i < n && !e; i++) {
+      e = arrive(g, (int)d[D_RANKS + i], place, number, d);
+      if (!e && g->c->members[d[D_RANKS + i]].slots[place].bytes != (uint64_t)d[D_IN]) {
+        g->failed_rank = (int)d[D_RANKS + i];
+        e = E_MISMATCH;
+      }
+    }
+    if (!e) e = d[D_KIND] == K_ALLREDUCE ? reduce_all(g, d, place, out) : reduce_part(g, d, place, out);
+  }
+  if (e) return e;
+  atomic_store_explicit(&g->c->members[g->rank].slots[place].done, number, memory_order_release);
+  signal_event(&g->c->members[g->rank]);
+  /* Small operands were copied: nobody reads ours any more. */
+  if (!g->open[place].lasting) return E_OK;
+  if ((e = settle(g, place))) return e;
+  if (g->open[place].staged_out) memcpy(out, g->open[place].staged_out, (uint64_t)d[D_OUT]);
+  return E_OK;
+}
+
+/* What a descriptor says must fit this group and the arrays here, whatever program it came with. */
+static int fits(int size, int rank, const int64_t* d) {
+  if (d[D_MEMBERS] < 1 || d[D_MEMBERS] > 256 || d[D_MEMBERS] > size || d[D_ME] < 0 || d[D_ME] >= d[D_MEMBERS]) return 0;
+  if (d[D_SENDS] < 0 || d[D_RECEIVES] < 0) return 0;
+  if (d[D_DTYPE] < 0 || d[D_DTYPE] > 14 || d[D_FN] < 0 || d[D_FN] > 3 || d[D_ELEMENT] < 1 || d[D_ELEMENT] > 16)
+    return 0;
+  if (d[D_KIND] != K_MOVE && !reducers[d[D_DTYPE]][d[D_FN]]) return 0;
+  for (int64_t i = 0; i < d[D_MEMBERS]; i++)
+    if (d[D_RANKS + i] < 0 || d[D_RANKS + i] >= size) return 0;
+  return d[D_RANKS + d[D_ME]] == rank;
+}
+
+/* phase 0: the whole collective; 1: start it; 2: finish the oldest that was started. */
+int weft_collective(void* group, const int64_t* d, const void* in, void* out, int phase) {
+  group_t* g = group;
+  int e = E_OK;
+  if (!fits(g->size, g->rank, d) || d[D_SENDS] > SENDS / TRANSFER) e = E_SIZES;
+  if (!e && phase != 2) e = collective_start(g, d, in, out);
+  if (!e && phase != 1) e = collective_wait(g, d, out);
+  if (e) wg_abort(g);
+  return e;
+}
+uint64_t wg_collective_address(void) { return (uint64_t)(uintptr_t)&weft_collective; }

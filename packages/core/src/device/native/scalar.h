@@ -1,0 +1,107 @@
+// Conversions and arithmetic that the C and the CUDA dialect write the same way. A dialect says before how it writes functions
+// (W_INLINE, and W_CALL for large ones) and infinities.
+#pragma once
+
+/* Conversions to integers: truncate, saturate, NaN gives 0 */
+#define W_TO_INT(s, T)                                                                                                 \
+  W_INLINE int w_to_int8_##s(T x) { return x >= 127 ? 127 : x <= -128 ? -128 : x == x ? (int)x : 0; }                  \
+  W_INLINE int w_to_uint8_##s(T x) { return x >= 255 ? 255 : x > 0 ? (int)x : 0; }                                     \
+  W_INLINE int w_to_int16_##s(T x) { return x >= 32767 ? 32767 : x <= -32768 ? -32768 : x == x ? (int)x : 0; }         \
+  W_INLINE int w_to_uint16_##s(T x) { return x >= 65535 ? 65535 : x > 0 ? (int)x : 0; }                                \
+  W_INLINE int32_t w_to_int32_##s(T x) {                                                                               \
+    return x >= (T)2147483648.0 ? INT32_MAX : x <= (T) - 2147483648.0 ? INT32_MIN : x == x ? (int32_t)x : 0;           \
+  }                                                                                                                    \
+  W_INLINE uint32_t w_to_uint32_##s(T x) { return x >= (T)4294967296.0 ? UINT32_MAX : x > 0 ? (uint32_t)x : 0; }       \
+  W_INLINE int64_t w_to_int64_##s(T x) {                                                                               \
+    return x >= (T)9223372036854775808.0      ? INT64_MAX                                                              \
+           : x <= (T) - 9223372036854775808.0 ? INT64_MIN                                                              \
+           : x == x                           ? (int64_t)x                                                             \
+                                              : 0;                                                                     \
+  }                                                                                                                    \
+  W_INLINE uint64_t w_to_uint64_##s(T x) {                                                                             \
+    return x >= (T)18446744073709551616.0 ? UINT64_MAX : x > 0 ? (uint64_t)x : 0;                                      \
+  }
+W_TO_INT(f, float)
+W_TO_INT(d, double)
+/* A double for a half type, in float: rounded to odd, so that the second rounding goes where one alone would. */
+W_INLINE float w_to_odd(double x) {
+  float f = (float)x;
+  if ((double)f == x || x != x) return f;
+  uint32_t u = w_f_to_bits(f);
+  if (fabs((double)f) > fabs(x)) u -= 1;
+  return w_bits_to_f(u | 1);
+}
+
+#define W_REAL(s, T, F)                                                                                                \
+  W_INLINE T w_abs_##s(T x) { return fabs##F(x); }                                                                     \
+  W_INLINE T w_round_##s(T x) { return rint##F(x); }                                                                   \
+  W_INLINE T w_rsqrt_##s(T x) { return (T)1 / sqrt##F(x); }                                                            \
+  W_INLINE T w_sign_##s(T x) { return x != x ? x : (T)((x > 0) - (x < 0)); }                                           \
+  W_INLINE int w_isfinite_##s(T x) {                                                                                   \
+    return fabs##F(x)                                                                                                  \
+    < w_inf_##s();                                                                                                     \
+  }                                                                                                                    \
+  W_CALL T w_atan2_##s(T a, T b) { return atan2##F(a, b); }                                                            \
+  W_INLINE T w_mod_##s(T a, T b) {                                                                                     \
+    T r = fmod##F(a, b);                                                                                               \
+    if (r == 0) return copysign##F(r, b);                                                                              \
+    return (r < 0) != (b < 0) ? r + b : r;                                                                             \
+  }                                                                                                                    \
+  /* The quotient rounded down, from the exact remainder. */                                                           \
+  W_INLINE T w_floordiv_##s(T a, T b) {                                                                                \
+    T r = fmod##F(a, b)                                                                                                \
+    , q = (a - r) / b - (r != 0 && (r < 0) != (b < 0) ? 1 : 0), w = floor##F(q);                                       \
+    T whole = q == 0 ? copysign##F((T)0, a / b) : q - w > (T)0.5 ? w + 1 : w;                                          \
+    return b == 0 ? a / b : whole;                                                                                     \
+  }
+W_REAL(f, float, f)
+W_REAL(d, double, )
+
+/* Integers wrap around: their arithmetic is that of the unsigned type U, whose overflow is defined. */
+#define W_INTEGER(s, T, U)                                                                                              \
+  W_INLINE T w_add_##s(T a, T b) { return (T)((U)a + (U)b); }                                                           \
+  W_INLINE T w_sub_##s(T a, T b) { return (T)((U)a - (U)b); }                                                           \
+  W_INLINE T w_mul_##s(T a, T b) { return (T)((U)a * (U)b); }                                                           \
+  W_INLINE T w_neg_##s(T a) { return (T)((U)0 - (U)a); }                                                                \
+  W_INLINE T w_abs_##s(T a) { return a < 0 ? w_neg_##s(a) : a; }                                                        \
+  W_INLINE T w_mod_##s(T a, T b) {                                                                                      \
+    if (b == 0 || b == -1) return 0;                                                                                    \
+    T r = a % b;                                                                                                        \
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                                                                    \
+  }                                                                                                                     \
+  /* By 0 gives 0; the lowest number by -1 wraps to itself. Neither may reach the processor's division, which traps. */ \
+  W_INLINE T w_floordiv_##s(T a, T b) {                                                                                 \
+    if (b == 0) return 0;                                                                                               \
+    if (b == -1) return w_neg_##s(a);                                                                                   \
+    T q = a / b;                                                                                                        \
+    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;                                                                \
+  }                                                                                                                     \
+  W_INLINE T w_pow_##s(T a, T b) {                                                                                      \
+    if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;                                                      \
+    T r = 1;                                                                                                            \
+    for (; b > 0; b >>= 1) {                                                                                            \
+      if (b & 1) r = w_mul_##s(r, a);                                                                                   \
+      a = w_mul_##s(a, a);                                                                                              \
+    }                                                                                                                   \
+    return r;                                                                                                           \
+  }
+W_INTEGER(i, int32_t, uint32_t)
+W_INTEGER(l, int64_t, uint64_t)
+#define W_UNSIGNED(s, T)                                                                                               \
+  W_INLINE T w_add_##s(T a, T b) { return a + b; }                                                                     \
+  W_INLINE T w_sub_##s(T a, T b) { return a - b; }                                                                     \
+  W_INLINE T w_mul_##s(T a, T b) { return a * b; }                                                                     \
+  W_INLINE T w_neg_##s(T a) { return (T)0 - a; }                                                                       \
+  W_INLINE T w_abs_##s(T a) { return a; }                                                                              \
+  W_INLINE T w_mod_##s(T a, T b) { return b == 0 ? 0 : a % b; }                                                        \
+  W_INLINE T w_floordiv_##s(T a, T b) { return b == 0 ? 0 : a / b; }                                                   \
+  W_INLINE T w_pow_##s(T a, T b) {                                                                                     \
+    T r = 1;                                                                                                           \
+    for (; b > 0; b >>= 1) {                                                                                           \
+      if (b & 1) r *= a;                                                                                               \
+      a *= a;                                                                                                          \
+    }                                                                                                                  \
+    return r;                                                                                                          \
+  }
+W_UNSIGNED(u, uint32_t)
+W_UNSIGNED(q, uint64_t)

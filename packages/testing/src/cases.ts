@@ -1,0 +1,2 @@
+// Cases of every op.
+export * from "../../core/dist/test/cases/index.js";

@@ -1,0 +1,2 @@
+// Gradients as programs.
+export * from "../../core/dist/test/derivatives.js";

@@ -1,0 +1,2 @@
+// Checks of documentation.
+export * from "../../core/dist/testing/examples.js";

@@ -1,0 +1,2 @@
+// A recorded CUDA driver.
+export * from "../../core/dist/device/cuda/testkit.js";

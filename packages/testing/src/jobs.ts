@@ -1,0 +1,2 @@
+// Jobs of the sharding tests.
+export * from "../../core/dist/test/jobs.js";

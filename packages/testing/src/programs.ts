@@ -1,0 +1,2 @@
+// Programs of the planner's tests.
+export * from "../../core/dist/test/programs.js";

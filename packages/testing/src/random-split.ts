@@ -1,0 +1,2 @@
+// Random placements.
+export * from "../../core/dist/test/random-split.js";

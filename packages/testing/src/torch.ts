@@ -1,0 +1,2 @@
+// Values that PyTorch computes.
+export * from "../../core/dist/nn/torchkit.js";

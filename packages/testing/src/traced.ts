@@ -1,0 +1,2 @@
+// Traced programs and their results.
+export * from "../../core/dist/test/traced.js";
