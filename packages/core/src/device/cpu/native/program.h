@@ -28,6 +28,20 @@ static inline void w_share(w_kernel fn, void* const* p, long from, long count, l
     fn(p, from + count * id / n, from + count * (id + 1) / n);
   }
 }
+/* Whether one of n predicates is true, and the largest of n numbers of steps up to a bound: loops that may stop early. */
+static inline int w_runs(const void* p, long n) {
+  const uint8_t* x = p;
+  for (long i = 0; i < n; i++)
+    if (x[i]) return 1;
+  return 0;
+}
+static inline long w_steps(const void* p, long n, long bound) {
+  const int32_t* x = p;
+  long most = 0;
+  for (long i = 0; i < n; i++)
+    if (x[i] > most) most = x[i];
+  return most < bound ? most : bound;
+}
 static inline double w_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
