@@ -22,7 +22,7 @@ import {
 import { CommandError, table, warn } from "../terminal/index.js";
 import { cliSettings } from "./settings.js";
 
-export interface StudyInputOptions {
+interface StudyInputOptions {
   warmup?: number;
   datasets?: string[];
 }
@@ -99,7 +99,7 @@ export function verdictText(report: StudyReport): string {
   return `${report.name}: NOT VALID as a scaling result; the work-normalized speedup is ${last.workSpeedup.toFixed(2)}x (${(last.workEfficiency * 100).toFixed(0)}%) on ${plural(last.devices)}, work per second`;
 }
 
-export function findingText(finding: Finding, index: number): string {
+function findingText(finding: Finding, index: number): string {
   const lines = [
     `${index + 1}. [${finding.severity}] ${finding.title} (${finding.id}${finding.devices === undefined ? "" : `, ${plural(finding.devices)}`})`,
     ...finding.evidence.map((e) => `     ${e.text}`),

@@ -4,11 +4,10 @@ export { belowZero } from "./attention-mask.js";
 export { backward, forward } from "./gradient.js";
 export { inlineCustom } from "./inline.js";
 export { recognizeAttention } from "./recognize.js";
-export { type LoopRange, makeScan, type ScanParts, splitScan, stepCounter } from "./scan.js";
+export { makeScan, splitScan, stepCounter } from "./scan.js";
 export { type CustomKernelSupport, simplify } from "./simplify.js";
 export { batchNodes } from "./vmap.js";
 export {
-  type Closed,
   closeOver,
   closeOverNew,
   copyGraph,

@@ -44,7 +44,7 @@ export function splitScan<T>(node: Node<"scan">, items: readonly T[]): ScanParts
 export const joinScan = <T>({ consts, carries, xs }: ScanParts<T>): T[] => [...consts, ...carries, ...xs];
 
 /** Length, direction and end of a loop. */
-export type LoopRange = Pick<OpAttrs["scan"], "length" | "reverse" | "stop">;
+type LoopRange = Pick<OpAttrs["scan"], "length" | "reverse" | "stop">;
 
 /** Builds a scan over the given body. */
 export function makeScan(body: GraphFn, parts: ScanParts<Node>, { length, reverse, stop }: LoopRange): Node<"scan"> {

@@ -9,7 +9,7 @@ import { ImportError, type ProblemLog } from "./lines.js";
 const largestBytes = 256 << 20;
 
 /** The epochs of a metrics.csv. */
-export interface MetricsCsv {
+interface MetricsCsv {
   epochs: TrainingEpoch[];
   /** Rows after the header, valid or not. */
   rows: number;

@@ -22,7 +22,7 @@ const parseRunFile = lenientParser(runFileSchema.partial());
 const parseStudyFile = lenientParser(studyFileSchema.partial());
 
 /** Reads run.json; fields that cannot be used are left out and reported. */
-export function readRunFile(path: string, problems: ProblemLog): Partial<RunFile> {
+function readRunFile(path: string, problems: ProblemLog): Partial<RunFile> {
   const parsed = parseRunFile(readJson(path));
   if (!parsed.ok) throw new ImportError(`${path}: not a JSON object`);
   for (const field of parsed.dropped) problems.add(path, "bad-field", `${field} left out: not a valid value`);
@@ -30,7 +30,7 @@ export function readRunFile(path: string, problems: ProblemLog): Partial<RunFile
 }
 
 /** Reads study.json; fields that cannot be used are left out and reported. */
-export function readStudyFile(path: string, problems: ProblemLog): Partial<StudyFile> {
+function readStudyFile(path: string, problems: ProblemLog): Partial<StudyFile> {
   const parsed = parseStudyFile(readJson(path));
   if (!parsed.ok || parsed.value.v !== 1) throw new ImportError(`${path}: not a study file of version 1`);
   for (const field of parsed.dropped) problems.add(path, "bad-field", `${field} left out: not a valid value`);

@@ -32,7 +32,7 @@ const clockJump = 20;
 const wholeShare = 0.9;
 
 /** Splits rows in file order into sequences whose epochs rise by one; a lone sequence may have gaps. */
-export function separateJobs(rows: readonly TrainingEpoch[]): TrainingEpoch[][] {
+function separateJobs(rows: readonly TrainingEpoch[]): TrainingEpoch[][] {
   const jobs: TrainingEpoch[][] = [];
   // Jobs by their last epoch, least recently written first: two jobs at the same epoch alternate.
   const byLast = new Map<number, number[]>();

@@ -3,7 +3,7 @@ import type { TrainingStep } from "@weft/formats";
 import { mean, median, type Summary, sum, summarize } from "@weft/formats/stats";
 import type { Run } from "../model/index.js";
 
-export interface RankSteps {
+interface RankSteps {
   rank: number;
   steps: number;
   meanUs: number;

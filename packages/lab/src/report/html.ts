@@ -12,7 +12,7 @@ import { compileChart, renderSvg } from "./render.js";
 import { anchor, type EpochTableRow, plural, type StudyRows } from "./rows.js";
 import { effectText } from "./tables.js";
 
-export interface StudyPage {
+interface StudyPage {
   analysis: Analysis;
   rows: StudyRows;
   charts: Chart[];

@@ -5,4 +5,4 @@ export { predictionChart } from "./prediction-chart.js";
 export { compileChart, renderPng, renderSvg } from "./render.js";
 export { plural, type StudyRows, studyRows } from "./rows.js";
 export { effectText, performanceReport, summaryCsv, summaryTex, texText } from "./tables.js";
-export { fileName, type WriteOptions, writeReport } from "./write.js";
+export { type WriteOptions, writeReport } from "./write.js";

@@ -37,7 +37,7 @@ export interface StudyRows {
 }
 
 /** Runs with more rows than this are thinned in charts and pages; means use all rows. */
-export const shownRows = 400;
+const shownRows = 400;
 
 export const anchor = (text: string): string => text.replaceAll(/[^A-Za-z0-9]+/g, "-").replaceAll(/^-|-$/g, "");
 /** "1 device", "2 devices". */

@@ -6,7 +6,7 @@ import { type CollectiveCall, collectiveKey } from "./kernels.js";
 import { type AnalyzedRank, analyzeTraceFile, type RankReport } from "./rank.js";
 import type { TraceReadOptions } from "./read.js";
 
-export interface CollectiveSkew {
+interface CollectiveSkew {
   collective: string;
   bytes: number | null;
   count: number;
@@ -18,7 +18,7 @@ export interface CollectiveSkew {
   lastCount: number;
 }
 
-export interface Straggler {
+interface Straggler {
   rank: number;
   /** Calls in which this rank arrived last, and all calls. */
   last: number;
@@ -41,7 +41,7 @@ export interface TraceReport {
   problems: string[];
 }
 
-export interface AnalyseOptions extends TraceReadOptions {
+interface AnalyseOptions extends TraceReadOptions {
   onFile?: (file: string, index: number, of: number) => void;
 }
 

@@ -26,7 +26,7 @@ export interface Lane {
   tid: string;
 }
 
-export interface TraceHeader {
+interface TraceHeader {
   rank: number | null;
   worldSize: number | null;
   backend: string | null;

@@ -23,7 +23,7 @@ import { type Extension, extensionOf, runtimeUnits, unitsOf } from "./native-uni
 import { findOpenBlas } from "./openblas.js";
 import { writeProgram } from "./program.js";
 import { programFile, readSaved, type SavedProgram, worthSaving, writeSaved } from "./saved-program.js";
-import { discard, findCompiler, findLibrary, type LinkOptions, sharedObject } from "./toolchain.js";
+import { cachedLibrary, discard, findCompiler, type LinkOptions, sharedObject } from "./toolchain.js";
 
 type Native = ReturnType<typeof koffi.load>;
 type NativeFunction = ReturnType<Native["func"]>;
@@ -65,7 +65,7 @@ function load(units: readonly string[], options: LinkOptions = {}): Loaded {
 
 /** The code of a saved program; null if it cannot be loaded. */
 function loadSaved(saved: SavedProgram): Native | null {
-  const path = findLibrary(saved.library);
+  const path = cachedLibrary(saved.library);
   if (path === null) return null;
   try {
     return koffi.load(path);
@@ -145,8 +145,15 @@ const poolLimit = totalmem() / 4;
 /** Products run in float32; the code takes every geometry. */
 const conv = { supports: () => true, widensHalf: true, symmetric: false };
 
-const planFor = (fn: GraphFn, { donated, known = new Map() }: CompileOptions): Schedule =>
-  scheduleFunction(fn, { parallelRows: 16, drawsAlone: true, longReduction: 32768, donated, conv, lanes: { known } });
+const planFor = (fn: GraphFn, { donated, constants = new Map() }: CompileOptions): Schedule =>
+  scheduleFunction(fn, {
+    parallelRows: 16,
+    drawsAlone: true,
+    longReduction: 32768,
+    donated,
+    conv,
+    lanes: { constants },
+  });
 
 /** The CPU of this machine, by generated C code. */
 export class CpuDevice implements Device {

@@ -37,7 +37,7 @@ import { bytesReceived, describe, membersOf } from "../group/descriptor.js";
 import { nativeSource } from "../native-source.js";
 import { libraryCall } from "./library-calls.js";
 
-export interface ProgramText {
+export interface CpuProgramText {
   /** Translation units, compiled in parallel. */
   units: string[];
   kernels: KernelInfo[];
@@ -523,7 +523,7 @@ function smallMatmul(
 }`;
 }
 
-export function writeProgram(plan: Schedule): ProgramText {
+export function writeProgram(plan: Schedule): CpuProgramText {
   const writer = new ProgramWriter();
   const units = writer.program(plan);
   return { units, kernels: writer.kernels };

@@ -233,7 +233,7 @@ function runSelfTest(compiler: Compiler, folder: string): SelfTest {
   return { flags: "safe", failure };
 }
 
-export interface BuiltLibrary {
+interface BuiltLibrary {
   path: string;
   /** True when the compiler had to run. */
   fresh: boolean;
@@ -276,7 +276,7 @@ function cached(
   const hash = createHash("sha256");
   for (const part of [identityOf(compiler), ...identity, ...units]) hash.update(part).update("\0");
   const file = `${hash.digest("hex").slice(0, 40)}.${ending}`;
-  const made = findLibrary(file);
+  const made = cachedLibrary(file);
   if (made !== null) return { path: made, fresh: false };
   return inWritableFolder("cpu", (folder) => {
     const path = join(folder, file);
@@ -295,7 +295,7 @@ function cached(
 const isUsable = (path: string): boolean => isCached(path) && isIntact(path);
 
 /** The path of an intact shared object of this name; null if it must be compiled. */
-export const findLibrary = (file: string): string | null => cachePlaces("cpu", file).find(isUsable) ?? null;
+export const cachedLibrary = (file: string): string | null => cachePlaces("cpu", file).find(isUsable) ?? null;
 
 /** Seconds after which a process stops waiting for another one's compiler and compiles itself. */
 const patienceSeconds = 120;

@@ -174,7 +174,7 @@ export class CudaDevice implements Device {
     return scheduleFunction(fn, {
       ...cudaScheduleOptions,
       donated: options.donated,
-      lanes: { ...cudaScheduleOptions.lanes, known: options.known ?? new Map() },
+      lanes: { ...cudaScheduleOptions.lanes, constants: options.constants ?? new Map() },
     });
   }
 

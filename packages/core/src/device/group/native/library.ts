@@ -51,7 +51,7 @@ const signatures = {
 
 // biome-ignore lint/suspicious/noExplicitAny: koffi's functions take and give what their C declarations say.
 type NativeFunction = (...args: any[]) => any;
-export type GroupLibrary = Record<keyof typeof signatures, NativeFunction>;
+type GroupLibrary = Record<keyof typeof signatures, NativeFunction>;
 
 let library: GroupLibrary | null = null;
 
