@@ -5,7 +5,7 @@ import { before, describe, test } from "node:test";
 import type { Tensor } from "../index.js";
 import * as weft from "../index.js";
 import { controlPrograms } from "./control-programs.js";
-import { availableDevices, emulatedDevice } from "./devices.js";
+import { emulatedDevice, testDevices } from "./devices.js";
 
 interface Case {
   args: { dtype: "float64" | "int32"; shape: number[]; data: number[] }[];
@@ -43,7 +43,7 @@ const weighted = (x: Tensor): Tensor =>
     )
     .sum();
 
-const devices = [...availableDevices(), ...(emulatedDevice.available() ? [emulatedDevice] : [])];
+const devices = [...testDevices(), ...(emulatedDevice.available() ? [emulatedDevice] : [])];
 for (const { name: device, make } of devices)
   describe(`on ${device}`, () => {
     before(() => void weft.useDevice(make()));
