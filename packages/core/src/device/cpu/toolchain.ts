@@ -107,7 +107,7 @@ type Join = (command: string, out: string, objects: readonly string[]) => string
 const shared =
   (linkFlags: readonly string[], libraries: readonly string[] = []): Join =>
   (command, out, objects) => [
-    ...[command, "-shared", "-fopenmp", ...linkFlags, ...(libraries.length > 0 ? ["-Wl,--gc-sections"] : [])],
+    ...[command, "-shared", ...linkFlags, ...(libraries.length > 0 ? ["-Wl,--gc-sections"] : [])],
     ...["-o", out, ...objects, ...libraries, "-lm", "-ldl"],
   ];
 const merged: Join = (command, out, objects) => [command, "-r", "-nostdlib", "-o", out, ...objects];
@@ -245,12 +245,17 @@ export interface LinkOptions {
    * OpenMP runtime for others, must: idle threads of the OpenMP runtime wait inside it.
    */
   resident?: boolean;
+  /** Whether it has parallel regions of OpenMP. */
+  openmp?: boolean;
 }
 const residentFlags = ["-Wl,-z,nodelete"];
 
 /** The shared object of these C units, from the cache or from the compiler. */
-export function sharedObject(units: readonly string[], { resident = false }: LinkOptions = {}): BuiltLibrary {
-  const linkFlags = resident ? residentFlags : [];
+export function sharedObject(
+  units: readonly string[],
+  { resident = false, openmp = false }: LinkOptions = {},
+): BuiltLibrary {
+  const linkFlags = [...(resident ? residentFlags : []), ...(openmp ? ["-fopenmp"] : [])];
   const compiler = testedCompiler();
   if (compiler === null)
     throw new WeftError(

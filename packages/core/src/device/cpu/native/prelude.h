@@ -9,7 +9,6 @@
 #include <math.h>
 #include <complex.h>
 #include <time.h>
-#include <omp.h>
 
 #define W_INLINE static inline __attribute__((always_inline, unused))
 

@@ -26,16 +26,30 @@ typedef float W_NAME(floats) __attribute__((vector_size(W_BYTES)));
 W_INLINE W_V W_NAME(pick)(W_I mask, W_V a, W_V b) { return (W_V)(((W_I)a & mask) | ((W_I)b & ~mask)); }
 W_INLINE W_V W_NAME(magnitude)(W_V x) { return (W_V)((W_I)x & INT64_MAX); }
 W_INLINE W_V W_NAME(with_sign)(W_V x, W_V sign) { return (W_V)((W_I)x | ((W_I)sign & INT64_MIN)); }
-W_INLINE int64_t W_NAME(any)(W_I mask) { int64_t any = 0; for (int i = 0; i < W_LANES; i++) any |= mask[i]; return any; }
-W_INLINE W_V W_NAME(root)(W_V x) { W_V r; for (int i = 0; i < W_LANES; i++) r[i] = __builtin_sqrt(x[i]); return r; }
+W_INLINE int64_t W_NAME(any)(W_I mask) {
+  int64_t any = 0;
+  for (int i = 0; i < W_LANES; i++) any |= mask[i];
+  return any;
+}
+W_INLINE W_V W_NAME(root)(W_V x) {
+  W_V r;
+  for (int i = 0; i < W_LANES; i++) r[i] = __builtin_sqrt(x[i]);
+  return r;
+}
 W_INLINE W_V W_NAME(all)(double x) { return x - (W_V){0}; }
 
 /* e^x - 1 - x over x^2, for |x| <= log(2) / 2 */
 W_INLINE W_V W_NAME(exp_tail)(W_V r) {
   W_V p = 1.6087177234380782e-10 * r + 2.0918961837795778e-09;
-  p = p * r + 2.5052069594795685e-08; p = p * r + 2.755726102934377e-07; p = p * r + 2.7557319248633827e-06;
-  p = p * r + 2.4801587338565345e-05; p = p * r + 0.00019841269841262761; p = p * r + 0.0013888888888878269;
-  p = p * r + 0.008333333333333333; p = p * r + 0.04166666666666668; p = p * r + 0.16666666666666666;
+  p = p * r + 2.5052069594795685e-08;
+  p = p * r + 2.755726102934377e-07;
+  p = p * r + 2.7557319248633827e-06;
+  p = p * r + 2.4801587338565345e-05;
+  p = p * r + 0.00019841269841262761;
+  p = p * r + 0.0013888888888878269;
+  p = p * r + 0.008333333333333333;
+  p = p * r + 0.04166666666666668;
+  p = p * r + 0.16666666666666666;
   return p * r + 0.5;
 }
 /* The multiple of log(2) in x, and what is left of x. */
@@ -46,7 +60,8 @@ W_INLINE W_V W_NAME(exp_reduce)(W_V x, W_V* n) {
 /* y * 2^n in two factors: the first product is exact, the second rounds once, also to denormals. */
 W_INLINE W_V W_NAME(scale)(W_V y, W_V n) {
   W_I whole = (W_I)(n + W_ROUNDER), half = (W_I)(n * 0.5 + W_ROUNDER), zero = (W_I)W_NAME(all)(W_ROUNDER);
-  half -= zero; whole -= zero;
+  half -= zero;
+  whole -= zero;
   return y * (W_V)((half + 1023) << 52) * (W_V)((whole - half + 1023) << 52);
 }
 /* exp(x) * 2^shift */
@@ -61,8 +76,8 @@ W_INLINE W_V W_NAME(expm1_v)(W_V x) {
   W_V v = W_NAME(pick)(x > 712.0, W_NAME(all)(712.0), x);
   v = W_NAME(pick)(v < -60.0, W_NAME(all)(-60.0), v);
   W_V n, r = W_NAME(exp_reduce)(v, &n);
-  W_V less = r + r * r * W_NAME(exp_tail)(r); /* e^r - 1 */
-  W_V one = W_NAME(scale)(W_NAME(all)(1.0), -n);  /* 2^-n, which is 0 or denormal where it no longer counts */
+  W_V less = r + r * r * W_NAME(exp_tail)(r);    /* e^r - 1 */
+  W_V one = W_NAME(scale)(W_NAME(all)(1.0), -n); /* 2^-n, which is 0 or denormal where it no longer counts */
   W_V y = W_NAME(scale)(less + (1.0 - one), n);
   return W_NAME(pick)(n == 0.0, W_NAME(pick)(x == 0.0, x, less), y);
 }
@@ -75,11 +90,16 @@ W_INLINE W_V W_NAME(log_sum)(W_V x, W_V extra) {
   W_V k = (W_V)((bits >> 52) + zero) - W_ROUNDER - 1023.0;
   W_I large = m > 1.4142135623730951;
   m = W_NAME(pick)(large, m * 0.5, m);
-  k = k + W_NAME(pick)(large, W_NAME(all)(1.0), W_NAME(all)(0.0)) - W_NAME(pick)(tiny, W_NAME(all)(54.0), W_NAME(all)(0.0));
+  k = k + W_NAME(pick)(large, W_NAME(all)(1.0), W_NAME(all)(0.0)) -
+      W_NAME(pick)(tiny, W_NAME(all)(54.0), W_NAME(all)(0.0));
   W_V f = m - 1.0, t = f / (f + 2.0), z = t * t;
   W_V p = 0.13114976096717038 * z + 0.1326603503726105;
-  p = p * z + 0.15386342974308154; p = p * z + 0.18181793722272505; p = p * z + 0.2222222240984404;
-  p = p * z + 0.2857142857072283; p = p * z + 0.4000000000000101; p = p * z + 0.6666666666666666;
+  p = p * z + 0.15386342974308154;
+  p = p * z + 0.18181793722272505;
+  p = p * z + 0.2222222240984404;
+  p = p * z + 0.2857142857072283;
+  p = p * z + 0.4000000000000101;
+  p = p * z + 0.6666666666666666;
   /* 2 t = f - t f = f - (f^2 / 2 - t f^2 / 2): the small terms first */
   W_V h = 0.5 * f * f;
   W_V rest = t * (h + z * p) + (k * 1.9082149292705877e-10 + extra);
@@ -107,15 +127,21 @@ W_INLINE W_I W_NAME(quarter)(W_V x, W_V* high, W_V* low) {
 W_INLINE W_V W_NAME(sine)(W_V x, W_V y) {
   W_V z = x * x;
   W_V p = -7.584263996034166e-13 * z + 1.605848950955874e-10;
-  p = p * z - 2.5052105961377e-08; p = p * z + 2.7557319218542833e-06; p = p * z - 0.0001984126984126402;
-  p = p * z + 0.008333333333333331; p = p * z - 0.16666666666666666;
+  p = p * z - 2.5052105961377e-08;
+  p = p * z + 2.7557319218542833e-06;
+  p = p * z - 0.0001984126984126402;
+  p = p * z + 0.008333333333333331;
+  p = p * z - 0.16666666666666666;
   return x + (y + (x * z * p - 0.5 * z * y));
 }
 W_INLINE W_V W_NAME(cosine)(W_V x, W_V y) {
   W_V z = x * x;
   W_V p = 4.7445191096480046e-14 * z - 1.1470437475266499e-11;
-  p = p * z + 2.087675564036913e-09; p = p * z - 2.755731922096008e-07; p = p * z + 2.4801587301584066e-05;
-  p = p * z - 0.0013888888888888887; p = p * z + 0.041666666666666664;
+  p = p * z + 2.087675564036913e-09;
+  p = p * z - 2.755731922096008e-07;
+  p = p * z + 2.4801587301584066e-05;
+  p = p * z - 0.0013888888888888887;
+  p = p * z + 0.041666666666666664;
   W_V h = 0.5 * z, w = 1.0 - h;
   return w + (((1.0 - w) - h) + (z * z * p - x * y));
 }
@@ -129,13 +155,17 @@ W_INLINE W_V W_NAME(turn)(W_V x, int quarters) {
 W_INLINE W_V W_NAME(sin_v)(W_V x) {
   W_I wide = ~(W_NAME(magnitude)(x) < W_WIDE);
   W_V y = W_NAME(pick)(x == 0.0, x, W_NAME(turn)(x, 0));
-  if (W_NAME(any)(wide)) for (int i = 0; i < W_LANES; i++) if (wide[i]) y[i] = sin(x[i]);
+  if (W_NAME(any)(wide))
+    for (int i = 0; i < W_LANES; i++)
+      if (wide[i]) y[i] = sin(x[i]);
   return y;
 }
 W_INLINE W_V W_NAME(cos_v)(W_V x) {
   W_I wide = ~(W_NAME(magnitude)(x) < W_WIDE);
   W_V y = W_NAME(turn)(x, 1);
-  if (W_NAME(any)(wide)) for (int i = 0; i < W_LANES; i++) if (wide[i]) y[i] = cos(x[i]);
+  if (W_NAME(any)(wide))
+    for (int i = 0; i < W_LANES; i++)
+      if (wide[i]) y[i] = cos(x[i]);
   return y;
 }
 W_INLINE W_V W_NAME(tan_v)(W_V x) {
@@ -145,7 +175,9 @@ W_INLINE W_V W_NAME(tan_v)(W_V x) {
   W_V s = W_NAME(sine)(h, l), c = W_NAME(cosine)(h, l);
   W_V y = W_NAME(pick)(odd, -c, s) / W_NAME(pick)(odd, s, c);
   y = W_NAME(pick)(x == 0.0, x, y);
-  if (W_NAME(any)(wide)) for (int i = 0; i < W_LANES; i++) if (wide[i]) y[i] = tan(x[i]);
+  if (W_NAME(any)(wide))
+    for (int i = 0; i < W_LANES; i++)
+      if (wide[i]) y[i] = tan(x[i]);
   return y;
 }
 W_INLINE W_V W_NAME(tanh_v)(W_V x) {
@@ -154,7 +186,8 @@ W_INLINE W_V W_NAME(tanh_v)(W_V x) {
   return W_NAME(pick)((x == 0.0) | (x != x), x, W_NAME(with_sign)(y, x));
 }
 W_INLINE W_V W_NAME(sinh_v)(W_V x) {
-  W_V a = W_NAME(magnitude)(x), t = W_NAME(expm1_v)(W_NAME(pick)(a > 1.0, W_NAME(all)(1.0), a)), e = W_NAME(exp_shifted)(a, -1.0);
+  W_V a = W_NAME(magnitude)(x), t = W_NAME(expm1_v)(W_NAME(pick)(a > 1.0, W_NAME(all)(1.0), a)),
+      e = W_NAME(exp_shifted)(a, -1.0);
   W_V y = W_NAME(pick)(a > 1.0, e - 0.25 / e, 0.5 * (t + t / (t + 1.0)));
   return W_NAME(pick)((x == 0.0) | (x != x), x, W_NAME(with_sign)(y, x));
 }
@@ -169,9 +202,15 @@ W_INLINE W_V W_NAME(angle)(W_V a, W_V b) {
   W_I half = small > 0.41421356237309503 * large;
   W_V z = W_NAME(pick)(half, small - large, small) / W_NAME(pick)(half, small + large, large), s = z * z;
   W_V p = 0.016012008547392122 * s - 0.034321082112901316;
-  p = p * s + 0.045417954500753324; p = p * s - 0.05228284767565546; p = p * s + 0.05878631460320977;
-  p = p * s - 0.06666398746388635; p = p * s + 0.07692294904896305; p = p * s - 0.09090908702135936;
-  p = p * s + 0.11111111104112661; p = p * s - 0.1428571428564902; p = p * s + 0.19999999999999762;
+  p = p * s + 0.045417954500753324;
+  p = p * s - 0.05228284767565546;
+  p = p * s + 0.05878631460320977;
+  p = p * s - 0.06666398746388635;
+  p = p * s + 0.07692294904896305;
+  p = p * s - 0.09090908702135936;
+  p = p * s + 0.11111111104112661;
+  p = p * s - 0.1428571428564902;
+  p = p * s + 0.19999999999999762;
   p = p * s - 0.3333333333333333;
   W_V zero = W_NAME(all)(0.0);
   W_V rest = z * s * p + W_NAME(pick)(half, W_NAME(all)(3.061616997868383e-17), zero);
@@ -185,10 +224,17 @@ W_INLINE W_V W_NAME(atan_v)(W_V x) {
 }
 W_INLINE W_V W_NAME(asin_tail)(W_V z) { /* asin(x) / x - 1 over x^2, z = x^2 <= 1/4 */
   W_V p = 0.02877844261259304 * z - 0.014881409392818066;
-  p = p * z + 0.017419357964884856; p = p * z + 0.00545087818772055; p = p * z + 0.010324318288744113;
-  p = p * z + 0.011478952690257387; p = p * z + 0.013971235301124539; p = p * z + 0.017352391265909227;
-  p = p * z + 0.022372173002005596; p = p * z + 0.030381944137085216; p = p * z + 0.04464285714637338;
-  p = p * z + 0.07499999999998425; return p * z + 0.16666666666666669;
+  p = p * z + 0.017419357964884856;
+  p = p * z + 0.00545087818772055;
+  p = p * z + 0.010324318288744113;
+  p = p * z + 0.011478952690257387;
+  p = p * z + 0.013971235301124539;
+  p = p * z + 0.017352391265909227;
+  p = p * z + 0.022372173002005596;
+  p = p * z + 0.030381944137085216;
+  p = p * z + 0.04464285714637338;
+  p = p * z + 0.07499999999998425;
+  return p * z + 0.16666666666666669;
 }
 /* s = sqrt((1 - |x|) / 2) and what its rounding lost, so that pi / 2 - 2 asin(s) keeps its digits. */
 W_INLINE W_V W_NAME(asin_v)(W_V x) {
@@ -198,7 +244,10 @@ W_INLINE W_V W_NAME(asin_v)(W_V x) {
   W_V head = (W_V)((W_I)s & ~0xffffffffLL);
   W_V lost = W_NAME(pick)(s == 0.0, W_NAME(all)(0.0), (z - head * head) / (s + head));
   W_V t = s * z * W_NAME(asin_tail)(z);
-  W_V y = W_NAME(pick)(outer, 0.7853981633974483 - ((2.0 * t - (6.123233995736766e-17 - 2.0 * lost)) - (0.7853981633974483 - 2.0 * head)), s + t);
+  W_V y = W_NAME(pick)(
+      outer,
+      0.7853981633974483 - ((2.0 * t - (6.123233995736766e-17 - 2.0 * lost)) - (0.7853981633974483 - 2.0 * head)),
+      s + t);
   y = W_NAME(pick)(a <= 1.0, y, W_NAME(all)(__builtin_nan("")));
   return W_NAME(pick)(x == 0.0, x, W_NAME(with_sign)(y, x));
 }

@@ -58,7 +58,7 @@ let library: GroupLibrary | null = null;
 /** The library, with this process's shared memory opened. */
 export function groupLibrary(): GroupLibrary {
   if (library !== null) return library;
-  const lib = koffi.load(sharedObject([groupSource()], { resident: true }).path);
+  const lib = koffi.load(sharedObject([groupSource()], { resident: true, openmp: true }).path);
   const made = Object.fromEntries(
     Object.entries(signatures).map(([name, text]) => [name, lib.func(text) as NativeFunction]),
   ) as GroupLibrary;
