@@ -70,6 +70,7 @@ export const groups = {
   },
   "Several devices": {
     cluster: "Clusters",
+    security: "Security of a cluster",
     sharding: "Sharding",
     tape: "Recorded runs",
     training: "Training text classifiers",
