@@ -22,7 +22,7 @@ export interface Cluster {
 
 type Target = string | (LaunchOptions & ConnectOptions);
 
-export const connectionOptions = (options: ConnectOptions): ConnectOptions => ({
+const connectionOptions = (options: ConnectOptions): ConnectOptions => ({
   ...options,
   tape: options.tape ?? settings.tape.isSet(),
 });

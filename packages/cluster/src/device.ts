@@ -239,7 +239,7 @@ export class ClusterDevice implements Device {
         kind: "kernel" as const,
         ...opCost(node),
       }));
-    const { donated = [], known: constants = new Map() } = options;
+    const { donated = [], constants = new Map() } = options;
     const call: ClusterFunction = { fn, donated, constants, executables: new Map() };
     const issue: RecomputeStep = (inputs, outputs) => this.#issue(call, inputs, outputs, issue);
     const lifetime = new Lifetime(() => this.#do(() => this.executables.release(call)));

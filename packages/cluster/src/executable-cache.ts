@@ -18,7 +18,7 @@ import { ratesFor, withoutLinks } from "./rates.js";
 import { hasCollective, renumber } from "./renumber.js";
 
 /** A function partitioned for one set of input placements. */
-export interface ShardedExecutable {
+interface ShardedExecutable {
   program: number;
   partitioned: Partitioned;
   ranks: number[];

@@ -69,7 +69,6 @@ const workerFacts = z.object({
     .nullable()
     .default(null),
 });
-export type WorkerFacts = z.infer<typeof workerFacts>;
 const workerInfo = workerFacts.extend({ id: name });
 export type WorkerInfo = z.infer<typeof workerInfo>;
 

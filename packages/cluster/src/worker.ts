@@ -410,7 +410,7 @@ export class Worker {
     const { device } = this;
     return this.#executables.acquire(key, () => {
       const whole = inlineCustom(fn, (node, usesOutput) => device.supportsCustomKernel?.(node, usesOutput) ?? false);
-      return { executable: device.compile(whole, { donated, known: decodeConstants(fn, values) }) };
+      return { executable: device.compile(whole, { donated, constants: decodeConstants(fn, values) }) };
     });
   }
 

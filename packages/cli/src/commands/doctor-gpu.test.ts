@@ -1,7 +1,7 @@
 // The GPU part of weft doctor on simulated machines: every missing library states its cost, every reading has a line.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { describeCuda, describeGpu, type GpuReport, gpuFindings, missingLibraries } from "./doctor-gpu.js";
+import { describeCuda, describeGpu, type GpuReport, gpuChecks, missingLibraries } from "./doctor-gpu.js";
 
 const paths = {
   driver: "libcuda.so.1",
@@ -40,7 +40,7 @@ const gpu: GpuReport = {
 
 test("a complete machine has no findings", () => {
   assert.deepEqual(missingLibraries(paths), []);
-  assert.deepEqual(gpuFindings("cuda", gpu), []);
+  assert.deepEqual(gpuChecks("cuda", gpu), []);
 });
 
 test("each missing library has a severity, a cost and a remedy", () => {
@@ -67,7 +67,7 @@ test("a busy GPU, a full one and a slow link are reported", () => {
     transferGBs: { ...gpu.transferGBs!, pinned: { toDevice: 3, fromDevice: 3 } },
     readings: { ...gpu.readings!, processes: [{ pid: 1, name: "python3", bytes: 148e9 }] },
   };
-  const found = gpuFindings("cuda:1", busy);
+  const found = gpuChecks("cuda:1", busy);
   assert.deepEqual(
     found.map(({ severity }) => severity),
     ["note", "warning", "warning"],

@@ -149,7 +149,7 @@ export function missingLibraries(paths: Libraries): DoctorCheck[] {
   );
 }
 
-export function gpuFindings(device: string, { readings, memoryBytes, transferGBs }: GpuReport): DoctorCheck[] {
+export function gpuChecks(device: string, { readings, memoryBytes, transferGBs }: GpuReport): DoctorCheck[] {
   const others = (readings?.processes ?? []).filter(({ pid }) => pid !== process.pid);
   const found: (DoctorCheck | false)[] = [
     others.length > 0 && {

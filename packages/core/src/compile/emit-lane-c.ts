@@ -7,7 +7,7 @@ import type { LaneItem, LaneProgram } from "./lane.js";
 import type { LaneLoop, LaneScalar } from "./lane-scalar.js";
 import { computeType, literal } from "./scalar.js";
 
-export interface LaneTextC {
+interface LaneTextC {
   text: string;
   /** Lanes per outer iteration. */
   lanesPerUnit: number;

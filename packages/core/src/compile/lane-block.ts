@@ -387,7 +387,7 @@ export function closure(roots: readonly LaneScalar[]): LaneScalar[] {
 }
 
 /** The arrays that a task reads. */
-export function readsOf(task: BlockTask): Set<number> {
+function readsOf(task: BlockTask): Set<number> {
   return new Set(
     closure(task.values.flat())
       .filter((s) => s.op === "shared")

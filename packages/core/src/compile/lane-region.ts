@@ -28,7 +28,7 @@ import { isView } from "./views.js";
 
 export interface RegionOptions extends LaneOptions {
   /** Parameter values that are known at compile time, by position. */
-  known?: ReadonlyMap<number, Value>;
+  constants?: ReadonlyMap<number, Value>;
 }
 
 export type AnyLaneProgram = LaneProgram | BlockProgram;
@@ -464,7 +464,7 @@ export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
   const refused = new Set<string>();
   let current = fn;
   for (;;) {
-    const graph = new RegionGraph(current, options.known ?? new Map());
+    const graph = new RegionGraph(current, options.constants ?? new Map());
     const scans = graph.order
       .filter((node) => isOp(node, "scan"))
       .filter((node) => !programs.has(node) && node.inputs.every((x) => numel(x.shape) > 0));

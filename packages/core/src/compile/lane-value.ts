@@ -22,9 +22,9 @@ export interface LaneSource {
 }
 
 /** How a carry belongs to lanes: one per lane, shared (held by every lane), or a sum over lanes. */
-export type CarryMode = "own" | "shared" | "sum";
+type CarryMode = "own" | "shared" | "sum";
 
-export interface CarryPlace {
+interface CarryPlace {
   mode: CarryMode;
   /** Number of lane axes in front of the carry's shape. */
   laneAxes: number;

@@ -51,7 +51,7 @@ export interface LaneProgram {
   scalars: number;
 }
 
-export interface LoopCount {
+interface LoopCount {
   length: number;
   reverse: boolean;
   operations: number;
@@ -296,7 +296,7 @@ function choosePolicy(
   throw new NotLane("too much history for a lane");
 }
 
-export interface ProgramParts {
+interface ProgramParts {
   prefix: readonly number[];
   lanes: number;
   inputs: Node[];

@@ -2,7 +2,7 @@
 // choice of threads, and by the planner.
 import { bytesOf, isComplex, type Node, numel, type OpName, outputAvals } from "../graph/index.js";
 
-export interface OpCost {
+interface OpCost {
   flops: number;
   bytes: number;
 }

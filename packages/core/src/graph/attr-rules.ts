@@ -186,7 +186,7 @@ const attention = record<AttentionKernel>({
 });
 const nothing = {};
 
-export const attrRules: { readonly [K in OpName]: Rules<OpAttrs[K]> } = {
+const attrRules: { readonly [K in OpName]: Rules<OpAttrs[K]> } = {
   input: { shape, dtype, name },
   data: { shape, dtype },
   const: { value: scalar, dtype },

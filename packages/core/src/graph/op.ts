@@ -65,10 +65,10 @@ export const reduceFns = ["sum", "prod", "max", "min"] as const;
 export type ReduceFn = (typeof reduceFns)[number];
 
 export const argReduceFns = ["argmax", "argmin"] as const;
-export type ArgReduceFn = (typeof argReduceFns)[number];
+type ArgReduceFn = (typeof argReduceFns)[number];
 
 export const randomKinds = ["bits", "uniform", "normal", "dropoutMask"] as const;
-export type RandomKind = (typeof randomKinds)[number];
+type RandomKind = (typeof randomKinds)[number];
 
 /** Which of the three tensors of a convolution is computed from the other two. */
 export const convKinds = ["forward", "input", "weight"] as const;

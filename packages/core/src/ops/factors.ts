@@ -374,7 +374,7 @@ const loopRule = scanRule(
   (context) => localNode(context),
 );
 
-export const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
+const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
   const: { factors: (node) => whole(node) },
   // The start of a part may be no number of a narrow dtype.
   iota: {

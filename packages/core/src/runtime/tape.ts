@@ -14,7 +14,7 @@ const inlineBytes = 4096;
 
 export const tapeVersion = 1;
 
-export class TapeWriter {
+class TapeWriter {
   #lines: string[] = [];
   #timer: NodeJS.Timeout | null = null;
   #dataLeft = settings.tapeMegabytes.get() * 1e6;
@@ -88,7 +88,7 @@ export function tape(): TapeWriter | null {
 }
 
 /** One kernel, as it ran on a device. */
-export interface InstructionRecord {
+interface InstructionRecord {
   type: "instruction";
   /** The worker's number: its rank for the lab. */
   worker: number;
@@ -109,7 +109,7 @@ export interface InstructionRecord {
   shapes: string[];
 }
 
-export interface RunFacts {
+interface RunFacts {
   program: number;
   inputs: readonly number[];
   outputs: readonly number[];

@@ -4,7 +4,7 @@ export { belowZero } from "./attention-mask.js";
 export { backward, forward } from "./gradient.js";
 export { inlineCustom } from "./inline.js";
 export { recognizeAttention } from "./recognize.js";
-export { makeScan, type ScanParts, splitScan } from "./scan.js";
+export { makeScan, splitScan } from "./scan.js";
 export { type CustomKernelSupport, simplify, uniformValue } from "./simplify.js";
 export { batchNodes } from "./vmap.js";
 export { type Closed, closeOver, copyGraph, dependents, instantiate, rebuild } from "./walk.js";

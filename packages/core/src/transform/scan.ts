@@ -11,7 +11,7 @@ type Backward = (
   wrt: readonly Node[],
 ) => (Node | null)[];
 
-export interface ScanParts<T> {
+interface ScanParts<T> {
   consts: T[];
   carries: T[];
   xs: T[];

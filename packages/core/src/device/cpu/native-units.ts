@@ -21,6 +21,42 @@ const linalgUnits = (): string[] => [
   ),
 ];
 
+/** Functions of the prelude that have vector forms. Floats have forms of exp, log and tanh that compilers vectorize. */
+const vectorFunctions: { names: string[]; operands: number; suffixes: string }[] = [
+  { names: ["exp", "log", "tanh"], operands: 1, suffixes: "d" },
+  {
+    names: ["expm1", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh"],
+    operands: 1,
+    suffixes: "[df]",
+  },
+  { names: ["pow"], operands: 2, suffixes: "f" },
+];
+const callable = vectorFunctions.map(({ names, suffixes }) => `(?:${names.join("|")})_${suffixes}`);
+const vectorCalls = new RegExp(`\\bw_(?:${callable.join("|")}|c[a-z0-9]+_[df])\\(`);
+
+/** Whether C text may call a function that has vector forms: by name, or through a complex function. */
+export const callsVectorMath = (text: string): boolean => vectorCalls.test(text);
+
+/** The instruction sets of the x86 vector ABI: their letters, and how many doubles a vector holds. */
+const instructionSets = [
+  { tag: "b", lanes: 2, present: "1" },
+  { tag: "c", lanes: 4, present: "defined(__AVX__) && !defined(__AVX2__)" },
+  { tag: "d", lanes: 4, present: "defined(__AVX2__)" },
+  { tag: "e", lanes: 8, present: "defined(__AVX512F__)" },
+];
+
+/** One unit per function, so that a linker takes only those that a program calls. */
+export const vectorMathUnits = (): string[] =>
+  vectorFunctions.flatMap(({ names, operands }) => names.map((name) => vectorMathUnit(name, operands)));
+
+function vectorMathUnit(name: string, operands: number): string {
+  const forms = instructionSets.map(
+    ({ tag, lanes, present }) =>
+      `#if ${present}\n#define W_TAG ${tag}\n#define W_LANES ${lanes}\n${nativeSource("cpu/native/vector-math.c")}#endif\n`,
+  );
+  return `#define W_FUNCTION ${name}\n#define W_OPERANDS ${operands}\n${forms.join("")}`;
+}
+
 /** Element types of typed units, and the suffixes of their functions. */
 const types = { s: "float", d: "double", c: "float complex", z: "double complex" };
 

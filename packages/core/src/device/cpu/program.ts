@@ -37,7 +37,7 @@ import { bytesReceived, describe, membersOf } from "../group/descriptor.js";
 import { nativeSource } from "../native-source.js";
 import { libraryCall } from "./library-calls.js";
 
-export interface ProgramText {
+export interface CpuProgramText {
   /** Translation units, compiled in parallel. */
   units: string[];
   kernels: KernelInfo[];
@@ -403,13 +403,19 @@ class ProgramWriter {
     const main = [
       ...[...this.#constants].map(([text, name]) => `static const int64_t ${name}[] = ${text};`),
       ...this.#bodies,
-      `int weft_run(const double* a, const weft_runtime* rt, int threads, double* times) {`,
+      `static int program(const double* a, const weft_runtime* rt, int threads, double* times) {`,
       `  void* b[${pointers + 1}];`,
       `  for (int i = 0; i < ${pointers + 1}; i++) b[i] = (void*)(uintptr_t)a[i];`,
       `  char* scratch = b[${pointers}];`,
       "  int failed = 0; double start = times ? w_now() : 0, now; (void)scratch; (void)now; (void)start; (void)failed;",
       ...steps,
       "  return 0;",
+      "}",
+      "int weft_run(const double* a, const weft_runtime* rt, int threads, double* times) {",
+      "  rt->enter(threads);",
+      "  const int failed = program(a, rt, threads, times);",
+      "  rt->leave();",
+      "  return failed;",
       "}",
     ].join("\n");
     // Two units compile in parallel; small programs do not need it.
@@ -511,7 +517,7 @@ function smallMatmul(
 }`;
 }
 
-export function writeProgram(plan: Schedule): ProgramText {
+export function writeProgram(plan: Schedule): CpuProgramText {
   const writer = new ProgramWriter();
   const units = writer.program(plan);
   return { units, kernels: writer.kernels };

@@ -253,15 +253,15 @@ const ncclTable = {
 
 type Bound<T> = Record<keyof T, NativeFunction>;
 export type Driver = Bound<typeof driverTable>;
-export type Nvrtc = Bound<typeof nvrtcTable>;
-export type Blas = Bound<typeof blasTable>;
+type Nvrtc = Bound<typeof nvrtcTable>;
+type Blas = Bound<typeof blasTable>;
 export type BlasLt = Bound<typeof ltTable>;
 export type Solver = Bound<typeof solverTable>;
 type DnnCalls = Record<`cudnnConvolution${"Forward" | "BackwardData" | "BackwardFilter"}`, NativeFunction>;
 export type Dnn = Bound<typeof dnnTable> & DnnCalls;
 export type Fft = Bound<typeof fftTable>;
 export type Nvml = Bound<typeof nvmlTable>;
-export type Nvtx = Bound<typeof nvtxTable>;
+type Nvtx = Bound<typeof nvtxTable>;
 /** `ncclCommInitRank` takes its id by value, so that it is bound separately. */
 export type Nccl = Bound<typeof ncclTable> & { ncclCommInitRank: NativeFunction };
 

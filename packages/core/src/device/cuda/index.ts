@@ -195,7 +195,7 @@ export class CudaDevice implements Device {
             ? fourier.workspaceBytes(node)
             : cudaScheduleOptions.workspace!(node),
       donated: options.donated,
-      lanes: { ...cudaScheduleOptions.lanes, known: options.known ?? new Map() },
+      lanes: { ...cudaScheduleOptions.lanes, constants: options.constants ?? new Map() },
     });
   }
 

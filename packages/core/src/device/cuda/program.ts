@@ -42,7 +42,7 @@ import { issueLibraryOp } from "./library-calls.js";
 import type { CublasProduct, Products } from "./products.js";
 import type { LibraryCalls } from "./scatter-sort.js";
 import { isSolverOp, LinearAlgebra } from "./solver.js";
-import { type ProgramText, writeCudaProgram } from "./source.js";
+import { type CudaProgramText, writeCudaProgram } from "./source.js";
 
 /** Addresses of inputs, outputs and scratch memory in one run. */
 export interface Addresses {
@@ -154,7 +154,7 @@ const usesHost = (plan: Schedule): boolean =>
   );
 
 /** The source of a plan for the GPU of a context. */
-export const writeCudaSource = (plan: Schedule, context: CudaContext, precision: Precision): ProgramText =>
+export const writeCudaSource = (plan: Schedule, context: CudaContext, precision: Precision): CudaProgramText =>
   writeCudaProgram(plan, context.multiprocessors * 16, precision);
 
 /** What issues calls of libraries, shared by the programs of a device. */
@@ -169,7 +169,7 @@ export class CudaProgram {
   /** Steps that run on the host, or in libraries that allocate and wait, cannot be part of a graph. */
   readonly usesHost: boolean;
   readonly source: string;
-  readonly #text: ProgramText;
+  readonly #text: CudaProgramText;
   readonly #functions = new Map<string, number>();
 
   constructor(

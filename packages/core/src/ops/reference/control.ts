@@ -19,7 +19,7 @@ export interface Waiting {
 
 /** Incremental evaluation, which stops at every collective. */
 export type EvaluationSteps = Generator<Waiting, Value[], Value>;
-export type Evaluate = (fn: GraphFn, args: readonly Value[]) => EvaluationSteps;
+type Evaluate = (fn: GraphFn, args: readonly Value[]) => EvaluationSteps;
 
 function iota({ shape, axis, dtype }: OpAttrs["iota"]): Value {
   const numbers: bigint[] = [];

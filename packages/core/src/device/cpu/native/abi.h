@@ -2,6 +2,8 @@
 #pragma once
 #include <stdint.h>
 
+typedef void (*w_kernel)(void* const* p, long lo, long hi);
+
 typedef struct {
   /* Row-major c = a b for every batch. Strides in elements: row and column stride of a and b, row stride of c. */
   void (*gemm)(int dtype, long m, long n, long k, const void* a, long ars, long acs, int aconj, const void* b, long brs,
@@ -30,6 +32,11 @@ typedef struct {
   /* The description is that of fft.c. */
   int (*fft)(int dtype, const int64_t* description, const void* x, void* out, int threads);
   void (*set_linalg_threads)(int threads);
+  /* Begin and end of a program: one runs at a time. */
+  void (*enter)(int threads);
+  void (*leave)(void);
+  /* A kernel over [from, from + count), divided among threads; "grain" iterations are about ten microseconds of work. */
+  void (*share)(w_kernel fn, void* const* p, long from, long count, long grain, int threads);
 } weft_runtime;
 
 /* What a library of rarer ops exports as weft_extend: it fills in its entries of the table. */

@@ -4,18 +4,33 @@
 
 /* dtype numbers as in graph/dtype.ts: bool, uint8, int32, int64, float16, bfloat16, float32, float64, complex64, complex128,
    int8, int16, uint16, uint32, uint64. Sums that wrap around are the same for signed and unsigned numbers. */
+/* Iterations per grain, if one has this many elements and fewer than "least" in all are not worth threads. */
+static long grain_of(long elements, long least) {
+  const long per = least / 4;
+  return elements > 0 && per > elements ? per / elements : 1;
+}
+typedef struct {
+  long outer, n, inner, count, flag;
+  int dtype;
+  const void *x, *base, *updates;
+  const int32_t* indices;
+  void* out;
+} order_job;
 #define CUMSUM(name, T, LOAD, STORE, ACC)                                                                              \
-  static void name(long outer, long n, long inner, int reverse, const T* x, T* out, int threads) {                     \
-    _Pragma("omp parallel for num_threads(threads) if (outer * n * inner > 65536)") for (long o = 0; o < outer;        \
-                                                                                         o++) for (long i = 0;         \
-                                                                                                   i < inner; i++) {   \
-      ACC sum = 0;                                                                                                     \
-      for (long s = 0; s < n; s++) {                                                                                   \
-        long at = (o * n + (reverse ? n - 1 - s : s)) * inner + i;                                                     \
-        sum += LOAD(x[at]);                                                                                            \
-        out[at] = STORE(sum);                                                                                          \
+  static void name(void* const* p, long lo, long hi) {                                                                 \
+    const order_job* j = p[0];                                                                                         \
+    const long n = j->n, inner = j->inner;                                                                             \
+    const T* x = j->x;                                                                                                 \
+    T* out = j->out;                                                                                                   \
+    for (long o = lo; o < hi; o++)                                                                                     \
+      for (long i = 0; i < inner; i++) {                                                                               \
+        ACC sum = 0;                                                                                                   \
+        for (long s = 0; s < n; s++) {                                                                                 \
+          long at = (o * n + (j->flag ? n - 1 - s : s)) * inner + i;                                                   \
+          sum += LOAD(x[at]);                                                                                          \
+          out[at] = STORE(sum);                                                                                        \
+        }                                                                                                              \
       }                                                                                                                \
-    }                                                                                                                  \
   }
 #define SAME(x) (x)
 CUMSUM(cumsum_u8, uint8_t, SAME, SAME, uint8_t)
@@ -29,23 +44,12 @@ CUMSUM(cumsum_d, double, SAME, SAME, double)
 CUMSUM(cumsum_c, float complex, SAME, SAME, double complex)
 CUMSUM(cumsum_z, double complex, SAME, SAME, double complex)
 static void wr_cumsum(int dtype, long outer, long n, long inner, int reverse, const void* x, void* out, int threads) {
-  switch (dtype) {
-    case 0:
-    case 1:
-    case 10: cumsum_u8(outer, n, inner, reverse, x, out, threads); return;
-    case 11:
-    case 12: cumsum_u16(outer, n, inner, reverse, x, out, threads); return;
-    case 2:
-    case 13: cumsum_i32(outer, n, inner, reverse, x, out, threads); return;
-    case 3:
-    case 14: cumsum_i64(outer, n, inner, reverse, x, out, threads); return;
-    case 4: cumsum_h(outer, n, inner, reverse, x, out, threads); return;
-    case 5: cumsum_b(outer, n, inner, reverse, x, out, threads); return;
-    case 6: cumsum_f(outer, n, inner, reverse, x, out, threads); return;
-    case 7: cumsum_d(outer, n, inner, reverse, x, out, threads); return;
-    case 8: cumsum_c(outer, n, inner, reverse, x, out, threads); return;
-    default: cumsum_z(outer, n, inner, reverse, x, out, threads); return;
-  }
+  static const w_kernel kernels[] = {cumsum_u8, cumsum_u8,  cumsum_i32, cumsum_i64, cumsum_h,
+                                     cumsum_b,  cumsum_f,   cumsum_d,   cumsum_c,   cumsum_z,
+                                     cumsum_u8, cumsum_u16, cumsum_u16, cumsum_i32, cumsum_i64};
+  order_job job = {.outer = outer, .n = n, .inner = inner, .flag = reverse, .x = x, .out = out};
+  void* p[] = {&job};
+  wr_share(kernels[dtype], p, 0, outer, grain_of(n * inner, 65536), threads);
 }
 
 /* Merge sort keeps equal elements in place. Keys are wide enough for every number of the dtype: doubles for floats, where NaN
@@ -129,9 +133,13 @@ static void heap_order(int dtype, const void* x, long row, int32_t* out, long n,
     sink(dtype, x, row, out, 0, last, descending);
   }
 }
-static void wr_argsort(int dtype, long rows, long n, int descending, const void* x, int32_t* out, int threads) {
-#pragma omp parallel for num_threads(threads) if (rows > 1 && rows * n > 16384)
-  for (long r = 0; r < rows; r++) {
+static void argsort_rows(void* const* p, long lo, long hi) {
+  const order_job* j = p[0];
+  const long n = j->n;
+  const int dtype = j->dtype, descending = (int)j->flag;
+  const void* x = j->x;
+  int32_t* out = j->out;
+  for (long r = lo; r < hi; r++) {
     void* items = malloc(2 * n * sizeof(sort_float_item) + 16);
     if (!items) {
       heap_order(dtype, x, r * n, out + r * n, n, descending);
@@ -153,33 +161,34 @@ static void wr_argsort(int dtype, long rows, long n, int descending, const void*
     free(items);
   }
 }
+static void wr_argsort(int dtype, long rows, long n, int descending, const void* x, int32_t* out, int threads) {
+  order_job job = {.n = n, .dtype = dtype, .flag = descending, .x = x, .out = out};
+  void* p[] = {&job};
+  wr_share(argsort_rows, p, 0, rows, grain_of(n, 16384), threads);
+}
 
 /* Rows of the result are shared out among threads: each reads all indices and adds only into its own rows, so the
    order of additions, and with it the result, does not depend on the number of threads. */
 #define SCATTER(name, T, LOAD, STORE)                                                                                  \
-  static void name(long batch, long before, long n, long after, long count, const T* base, const int32_t* indices,     \
-                   const T* updates, T* out, int threads) {                                                            \
-    long block = before * n * after;                                                                                   \
-    int split = threads > 1 && batch * (block + before * count * after) > 65536;                                       \
-    _Pragma("omp parallel num_threads(threads) if (split)") {                                                          \
-      long id = omp_get_thread_num(), team = omp_get_num_threads();                                                    \
-      long lo = n * id / team, hi = n * (id + 1) / team;                                                               \
-      for (long q = 0; q < batch; q++)                                                                                 \
-        for (long p = 0; p < before; p++) {                                                                            \
-          T* to = out + q * block + p * n * after;                                                                     \
-          if (base)                                                                                                    \
-            memcpy(to + lo * after, base + q * block + p * n * after + lo * after, (hi - lo) * after * sizeof(T));     \
-          else memset((void*)(to + lo * after), 0, (hi - lo) * after * sizeof(T));                                     \
-          const T* from = updates + (q * before + p) * count * after;                                                  \
-          for (long i = 0; i < count; i++) {                                                                           \
-            long row = indices[q * count + i];                                                                         \
-            if (row < lo || row >= hi) continue;                                                                       \
-            T* t = to + row * after;                                                                                   \
-            const T* f = from + i * after;                                                                             \
-            for (long k = 0; k < after; k++) t[k] = STORE(LOAD(t[k]) + LOAD(f[k]));                                    \
-          }                                                                                                            \
+  static void name(void* const* job, long lo, long hi) {                                                               \
+    const order_job* j = job[0];                                                                                       \
+    const long before = j->outer, n = j->n, after = j->inner, count = j->count, block = before * n * after;            \
+    const T *base = j->base, *updates = j->updates;                                                                    \
+    for (long q = 0; q < j->flag; q++)                                                                                 \
+      for (long p = 0; p < before; p++) {                                                                              \
+        T* to = (T*)j->out + q * block + p * n * after;                                                                \
+        if (base)                                                                                                      \
+          memcpy(to + lo * after, base + q * block + p * n * after + lo * after, (hi - lo) * after * sizeof(T));       \
+        else memset((void*)(to + lo * after), 0, (hi - lo) * after * sizeof(T));                                       \
+        const T* from = updates + (q * before + p) * count * after;                                                    \
+        for (long i = 0; i < count; i++) {                                                                             \
+          long row = j->indices[q * count + i];                                                                        \
+          if (row < lo || row >= hi) continue;                                                                         \
+          T* t = to + row * after;                                                                                     \
+          const T* f = from + i * after;                                                                               \
+          for (long k = 0; k < after; k++) t[k] = STORE(LOAD(t[k]) + LOAD(f[k]));                                      \
         }                                                                                                              \
-    }                                                                                                                  \
+      }                                                                                                                \
   }
 SCATTER(scatter_u8, uint8_t, SAME, SAME)
 SCATTER(scatter_u16, uint16_t, SAME, SAME)
@@ -193,22 +202,12 @@ SCATTER(scatter_c, float complex, SAME, SAME)
 SCATTER(scatter_z, double complex, SAME, SAME)
 static void wr_scatter(int dtype, long batch, long before, long n, long after, long count, const void* base,
                        const int32_t* indices, const void* updates, void* out, int threads) {
-#define CASE(fn) fn(batch, before, n, after, count, base, indices, updates, out, threads)
-  switch (dtype) {
-    case 0:
-    case 1:
-    case 10: CASE(scatter_u8); return;
-    case 11:
-    case 12: CASE(scatter_u16); return;
-    case 2:
-    case 13: CASE(scatter_i32); return;
-    case 3:
-    case 14: CASE(scatter_i64); return;
-    case 4: CASE(scatter_h); return;
-    case 5: CASE(scatter_b); return;
-    case 6: CASE(scatter_f); return;
-    case 7: CASE(scatter_d); return;
-    case 8: CASE(scatter_c); return;
-    default: CASE(scatter_z); return;
-  }
+  static const w_kernel kernels[] = {scatter_u8, scatter_u8,  scatter_i32, scatter_i64, scatter_h,
+                                     scatter_b,  scatter_f,   scatter_d,   scatter_c,   scatter_z,
+                                     scatter_u8, scatter_u16, scatter_u16, scatter_i32, scatter_i64};
+  order_job job = {before, n, after, count, batch, dtype, NULL, base, updates, indices, out};
+  void* p[] = {&job};
+  const long work = batch * (before * n * after + before * count * after);
+  /* One chunk per thread: each reads all indices. */
+  pool_run(kernels[dtype], p, 0, n, work <= 65536 ? 1 : n < threads ? n : threads, work / 2e4);
 }

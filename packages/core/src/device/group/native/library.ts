@@ -51,14 +51,14 @@ const signatures = {
 
 // biome-ignore lint/suspicious/noExplicitAny: koffi's functions take and give what their C declarations say.
 type NativeFunction = (...args: any[]) => any;
-export type GroupLibrary = Record<keyof typeof signatures, NativeFunction>;
+type GroupLibrary = Record<keyof typeof signatures, NativeFunction>;
 
 let library: GroupLibrary | null = null;
 
 /** The library, with this process's shared memory opened. */
 export function groupLibrary(): GroupLibrary {
   if (library !== null) return library;
-  const lib = koffi.load(sharedObject([groupSource()], { resident: true }).path);
+  const lib = koffi.load(sharedObject([groupSource()], { resident: true, openmp: true }).path);
   const made = Object.fromEntries(
     Object.entries(signatures).map(([name, text]) => [name, lib.func(text) as NativeFunction]),
   ) as GroupLibrary;
