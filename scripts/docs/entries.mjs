@@ -69,6 +69,7 @@ export const groups = {
   },
   "Several devices": {
     cluster: "Clusters",
+    security: "Security of a cluster",
     sharding: "Sharding",
     tape: "Recorded runs",
     training: "Training text classifiers",
