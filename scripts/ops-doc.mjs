@@ -150,7 +150,10 @@ const sections = [
   ["Neural networks: activations, normalization, losses", ["nnfunctions", "attention"]],
   ["Linear algebra", ["linalg"]],
   ["Fourier transforms", ["fft"]],
-  ["Transforms and trees", ["transforms", "mapping", "custom", "jit", "tree", "scope", "precision", "annotate"]],
+  [
+    "Transforms and trees",
+    ["transforms", "mapping", "control", "custom", "jit", "tree", "scope", "precision", "annotate"],
+  ],
 ];
 /** Public names that users rarely call; they come from the runtime. */
 const runtimeNames = ["session", "useDevice"];

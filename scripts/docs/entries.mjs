@@ -59,6 +59,7 @@ export const groups = {
   Tensors: {
     tensors: "Tensors",
     gradients: "Gradients",
+    "control-flow": "Loops and branches",
     ops: "Functions",
     precision: "Precision",
     gpu: "GPUs",

@@ -7,6 +7,13 @@ interface OpCost {
   bytes: number;
 }
 
+/** Steps that a loop without a fixed number of steps is assumed to run. */
+const assumedSteps = 128;
+
+/** Number of steps of a loop, or an estimate where it depends on values. */
+export const expectedSteps = ({ length, stop }: { length: number; stop?: unknown }): number =>
+  stop === undefined || stop === null ? length : Math.min(length, assumedSteps);
+
 const sizeOf = (node: Node): number => numel(node.shape);
 const outBytes = (node: Node): number =>
   outputAvals(node).reduce((n, aval) => n + numel(aval.shape) * bytesOf(aval.dtype), 0);
@@ -85,7 +92,7 @@ const flops: { [K in OpName]: (node: Node<K>) => number } = {
   qr: matrixCubed(4),
   svd: matrixCubed(12),
   scan: (node) => {
-    const { body, length } = node.attrs;
+    const { body } = node.attrs;
     let total = 0;
     const seen = new Set<Node>(body.params);
     const stack = [...body.outputs];
@@ -96,7 +103,7 @@ const flops: { [K in OpName]: (node: Node<K>) => number } = {
       total += flopsOf(next);
       stack.push(...next.inputs);
     }
-    return total * length;
+    return total * expectedSteps(node.attrs);
   },
   custom: attentionFlops,
   collective: nothing,

@@ -14,6 +14,7 @@ import {
   collectiveKinds,
   convKinds,
   fftKinds,
+  loopStops,
   type OpAttrs,
   type OpName,
   precisions,
@@ -238,7 +239,7 @@ const attrRules: { readonly [K in OpName]: Rules<OpAttrs[K]> } = {
   eigh: nothing,
   qr: nothing,
   svd: nothing,
-  scan: { body, consts: count(), carries: count(), length: count(), reverse: flag },
+  scan: { body, consts: count(), carries: count(), length: count(), reverse: flag, stop: optional(oneOf(loopStops)) },
   custom: { body, rule, kernel: optional(attention) },
   collective: {
     kind: oneOf(collectiveKinds),

@@ -25,6 +25,7 @@ import {
   showShape,
   type Transfer,
   type UnaryFn,
+  unboundedLength,
 } from "../graph/index.js";
 import { attentionProblem } from "./contracts-attention.js";
 
@@ -228,7 +229,8 @@ function checkBody(body: GraphFn, expected: readonly Aval[]): void {
   });
 }
 
-function checkScan(inputs: readonly Node[], { body, consts, carries, length }: OpAttrs["scan"]): void {
+function checkScan(inputs: readonly Node[], attrs: OpAttrs["scan"]): void {
+  const { body, consts, carries, length, reverse, stop } = attrs;
   demand(isCount(length), `its length ${length} is not a whole number >= 0`);
   demand(
     isCount(consts) && isCount(carries) && consts + carries <= inputs.length,
@@ -244,6 +246,12 @@ function checkScan(inputs: readonly Node[], { body, consts, carries, length }: O
   body.outputs.slice(0, carries).forEach((output, i) => {
     checkSameAval(`carry ${i} of its body`, output, inputs[consts + i]);
   });
+  if (stop === undefined) return;
+  demand(length <= unboundedLength, `its length ${length} is more than ${unboundedLength}`);
+  if (stop === "while") {
+    demand(!reverse, "a loop with a predicate runs forward");
+    demand(carries > 0 && inputs[consts].dtype === "bool", "carry 0, its predicate, is not bool");
+  } else demand(consts > 0 && inputs[0].dtype === "int32", "constant 0, its number of steps, is not int32");
 }
 
 function checkConstant({ value, dtype }: OpAttrs["const"]): void {
