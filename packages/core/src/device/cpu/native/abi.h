@@ -30,6 +30,8 @@ typedef struct {
   void (*use_blas_threads)(int threads);
   /* The shape is that of conv.c. */
   int (*conv)(const int64_t* shape, const void* a, const void* b, void* out, int threads);
+  /* The description is that of fft.c. */
+  int (*fft)(int dtype, const int64_t* description, const void* x, void* out, int threads);
   void (*set_linalg_threads)(int threads);
   /* Begin and end of a program: one runs at a time. */
   void (*enter)(int threads);
