@@ -126,6 +126,9 @@ export {
   type FollowOptions,
   followStudy,
   launchers,
+  type MachineReport,
+  MachineWitness,
+  type OtherProcess,
   PlanError,
   type PlannedRun,
   runStudy,
@@ -135,6 +138,7 @@ export {
   type StudyOptions,
   type StudyResult,
   submitStudy,
+  type WitnessOptions,
 } from "./runner/index.js";
 export { type ColumnType, query, studyTables, type Table, writeTables } from "./store/index.js";
 export {
