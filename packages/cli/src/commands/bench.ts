@@ -13,7 +13,7 @@ import {
   type MachineReport,
   MachineWitness,
   parseBenchRecord,
-} from "@weft/lab";
+} from "@weft/lab/internal";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { attempt, CommandError, counts, failed, ProgressLine, warn, wrongUsage } from "../terminal/index.js";
 import { jitText, torchText } from "./bench-suites.js";

@@ -10,7 +10,7 @@ import {
   readJson,
   readMlperfLog,
   readStudies,
-} from "@weft/lab";
+} from "@weft/lab/internal";
 import { CommandError, table, wrongUsage } from "../terminal/index.js";
 import { type PredictCommandOptions, positive } from "./predict.js";
 import { labWork } from "./studies.js";

@@ -13,7 +13,7 @@ import {
   renderSvg,
   type ScalingPredictions,
   verdictExitCodes,
-} from "@weft/lab";
+} from "@weft/lab/internal";
 import type { Command } from "commander";
 import { attempt, CommandError, counts, csv, failed, table, warn, writeFiles, wrongUsage } from "../terminal/index.js";
 import { isMlperfLog, pointsOfLogs, predictOne } from "./predict-from.js";
