@@ -97,7 +97,7 @@ export interface TraceSummary {
   overlapPercent?: number;
   /** Idle time in which the device waited for the host. */
   hostWaitUs?: number;
-  /** Idle time between consecutive kernels that were already enqueued. */
+  /** Idle time in the usual small gaps between kernels (under 30 us). */
   kernelWaitUs?: number;
   /** Idle time of other causes. */
   otherWaitUs?: number;
