@@ -59,6 +59,7 @@ export const groups = {
   Tensors: {
     tensors: "Tensors",
     gradients: "Gradients",
+    "control-flow": "Loops and branches",
     ops: "Functions",
     precision: "Precision",
     gpu: "GPUs",
@@ -69,6 +70,7 @@ export const groups = {
   },
   "Several devices": {
     cluster: "Clusters",
+    security: "Security of a cluster",
     sharding: "Sharding",
     tape: "Recorded runs",
     training: "Training text classifiers",

@@ -1,10 +1,14 @@
 // Schemas of what is known about a job and the machine it ran on. The probe, the runner, the trainer and the importers fill
 // these in. Every field is optional unless marked otherwise; a missing field means "not known", never a default.
 import { z } from "zod";
+import { mostDevices } from "./limits.js";
 
 /** An integer of zero or more. */
 export const countSchema = z.int().min(0);
 const bytes = countSchema;
+
+/** A number of devices, ranks or nodes. */
+export const deviceCountSchema = z.int().min(0).max(mostDevices);
 
 /** Schema of one accelerator as the machine reports it. */
 export const deviceFactsSchema = z.object({
@@ -25,7 +29,7 @@ export const machineFactsSchema = z.object({
   cores: z.number().min(0).optional().describe("Cores that the job may use, not cores that exist"),
   memoryBytes: z.number().min(0).optional(),
   devices: z.array(deviceFactsSchema).optional(),
-  devicesPerNode: countSchema.optional(),
+  devicesPerNode: deviceCountSchema.optional(),
   driver: z.string().optional(),
   cuda: z.string().optional(),
   slurmPartition: z.string().optional(),
@@ -78,17 +82,31 @@ export const probeFactsSchema = z.object({
     .string()
     .optional()
     .describe("Communication backend: nccl, gloo, mpi, or shm, where the cores that compute also move the data"),
-  worldSize: countSchema.optional(),
+  worldSize: deviceCountSchema.optional(),
   device: z.string().optional(),
   deviceName: z.string().optional(),
-  deviceCount: countSchema.optional(),
+  deviceCount: deviceCountSchema.optional().describe("Devices that this rank sees"),
+  deviceUuid: z.string().optional().describe("Distinguishes devices that several ranks know by the same name"),
   deviceMemoryBytes: bytes.optional(),
   peakMemoryBytes: bytes.optional(),
   visibleDevices: z.array(z.string()).optional(),
   samplerClass: z.string().optional().describe("Class of the sampler or batch sampler of the training loader"),
   samplerSharded: z.boolean().optional().describe("The sampler gives each rank its own part"),
   samplerLength: countSchema.optional().describe("Length of the sampler on this rank"),
-  indexHash: z.string().optional().describe("Hash of the first batches' indices; equal ranks draw the same data"),
+  indexHash: z.string().optional().describe("Hash of the first batches' indices into the whole data set"),
+  contentHash: z
+    .string()
+    .optional()
+    .describe("Hash of the values of the first batches; equal ranks work on the same data"),
+  epochIndexHashes: z
+    .array(z.string())
+    .optional()
+    .describe("Hash of the first indices of each of the first epochs; equal epochs repeat their order"),
+  localSamples: countSchema.optional().describe("Samples in the part of the data set that this rank holds"),
+  parameterSums: z
+    .array(z.object({ step: countSchema, sums: z.array(z.number()) }))
+    .optional()
+    .describe("Sums of some parameters after some optimizer steps; replicas of one model agree over the ranks"),
   shuffle: z.boolean().optional(),
   loaderWorkers: countSchema.optional(),
   persistentWorkers: z.boolean().optional(),

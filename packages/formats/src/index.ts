@@ -15,6 +15,7 @@ export {
 } from "./facts.js";
 export { describeIssue, describeUnknownKeys } from "./issues.js";
 export { jsonSchemas } from "./json-schemas.js";
+export { mostDevices } from "./limits.js";
 export {
   formatMetrics,
   type MetricsColumn,

@@ -370,7 +370,8 @@ export const communicationRules: readonly DiagnosisRule[] = [
     title: "More devices are slower",
     source: "S(N) below S(N/2): past the peak of the USL",
     study: ({ verdict }) => {
-      const points = verdict.valid === false ? [] : verdict.scaling;
+      const points =
+        verdict.valid === false ? [] : verdict.scaling.map((p) => ({ ...p, workSpeedup: p.workSpeedup ?? 0 }));
       return points.flatMap((point, i): RuleFinding[] => {
         const best = points
           .slice(0, i)

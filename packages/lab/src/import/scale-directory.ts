@@ -3,6 +3,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { lenientParser, type RunFile, runFileSchema, type StudyFile, studyFileSchema } from "@weft/formats";
+import { listSome } from "@weft/formats/text";
 import { emptyRun, type Run, type Study } from "../model/index.js";
 import { ImportError, ProblemLog } from "./lines.js";
 import { readMetricsCsv } from "./metrics-csv.js";
@@ -81,11 +82,13 @@ export function readScaleRun(directory: string, study: Partial<StudyFile> = {}):
     }
     run.devices = world;
   }
-  const missing =
-    ranks.length === 0 ? [] : Array.from({ length: run.devices }, (_, k) => k).filter((k) => !ranks.includes(k));
-  if (missing.length > 0)
-    problems.add(directory, "missing-ranks", `no records of rank ${missing.join(", ")} of ${run.devices}`);
   adoptFacts(run);
+  const present = new Set(ranks);
+  const expected = Math.max(run.processes ?? run.devices, ranks.length);
+  const missing =
+    ranks.length === 0 ? [] : Array.from({ length: expected }, (_, k) => k).filter((k) => !present.has(k));
+  if (missing.length > 0)
+    problems.add(directory, "missing-ranks", `no records of rank ${listSome(missing)} of ${expected}`);
   run.problems = problems.list();
   return run;
 }

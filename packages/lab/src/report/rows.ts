@@ -22,7 +22,7 @@ export interface EpochTableRow {
 export interface ScalingRow {
   row: string;
   devices: number;
-  kind: "measured" | "not a speedup" | "work per second" | "predicted";
+  kind: "measured" | "undecided" | "not a speedup" | "work per second" | "predicted";
   speedup: number;
   efficiency: number;
   low: number | null;
@@ -85,13 +85,13 @@ function pointRows(point: ScalingPoint, base: number, name: string): ScalingRow[
   const measured: ScalingRow = {
     row,
     devices: point.devices,
-    kind: point.valid ? "measured" : "not a speedup",
+    kind: point.valid ? "measured" : point.status === "undecided" ? "undecided" : "not a speedup",
     speedup: point.speedup,
     efficiency: point.efficiency,
     low,
     high,
   };
-  if (point.valid || point.workRatio === 1) return [measured];
+  if (point.valid || point.workRatio === 1 || point.workSpeedup === null) return [measured];
   const scale = (x: number | null): number | null => (x === null ? null : x * point.workRatio);
   return [
     measured,

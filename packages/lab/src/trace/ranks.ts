@@ -2,6 +2,7 @@
 // Waiting needs no common clock: a collective ends on all ranks at once, so the shortest call did not wait.
 
 import { median } from "@weft/formats/stats";
+import { listSome } from "@weft/formats/text";
 import { type CollectiveCall, collectiveKey } from "./kernels.js";
 import { type AnalyzedRank, analyzeTraceFile, type RankReport } from "./rank.js";
 import type { TraceReadOptions } from "./read.js";
@@ -60,7 +61,7 @@ export async function analyzeTraces(files: readonly string[], options: AnalyseOp
   const missingRanks = missing(ranks.map((r) => r.report));
   if (missingRanks.length > 0)
     problems.push(
-      `traces of rank ${missingRanks.join(", ")} are missing: waiting and stragglers are judged among the others only`,
+      `traces of rank ${listSome(missingRanks)} are missing: waiting and stragglers are judged among the others only`,
     );
   const comparable = twice.length === 0 && ranks.length > 1;
   const { skew, stragglers, waitingPercent, note } = comparable
@@ -79,7 +80,7 @@ export async function analyzeTraces(files: readonly string[], options: AnalyseOp
 }
 
 function missing(reports: readonly RankReport[]): number[] {
-  const world = Math.max(0, ...reports.map((r) => r.worldSize ?? 0));
+  const world = reports.reduce((most, r) => Math.max(most, r.worldSize ?? 0), 0);
   const have = new Set(reports.map((r) => r.rank));
   return Array.from({ length: world }, (_, rank) => rank).filter((rank) => !have.has(rank));
 }
