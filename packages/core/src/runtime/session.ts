@@ -266,7 +266,7 @@ export class Session {
     const values = pending.params.map((param) => param.value as TensorValue);
     const constants = pending.fn.params
       .slice(pending.params.length)
-      .map((node) => this.#uploadConstant(node as Node<"const">));
+      .map((node) => this.uploadConstant(node as Node<"const">));
     const inputs = [...values, ...constants];
     const buffers = inputs.map((value) => this.#bufferOf(value));
     this.device.timing = false;
@@ -307,7 +307,7 @@ export class Session {
 
   #withConstants(pending: Pending, run: (inputs: readonly TensorValue[]) => TensorValue[]): TensorValue[] {
     const { fn, params } = pending;
-    const constants = fn.params.slice(params.length).map((node) => this.#uploadConstant(node as Node<"const">));
+    const constants = fn.params.slice(params.length).map((node) => this.uploadConstant(node as Node<"const">));
     try {
       return run([...params.map((param) => param.value as TensorValue), ...constants]);
     } finally {
@@ -345,7 +345,8 @@ export class Session {
     return buffers.map((buffer, i) => new TensorValue(this.device, buffer, avalOf(fn.outputs[i]), sites[i] ?? null));
   }
 
-  #uploadConstant({ attrs: { value, dtype } }: Node<"const">): TensorValue {
+  /** A constant as a value, for a program that takes it as a parameter. */
+  uploadConstant({ attrs: { value, dtype } }: Node<"const">): TensorValue {
     const number = typeof value === "number" ? { re: value, im: 0 } : value;
     return this.upload({ shape: [], dtype }, fromComplexes(dtype, [], [number]).data);
   }
