@@ -55,6 +55,8 @@ export interface CompileOptions {
   donated?: readonly boolean[];
   /** Values of parameters that are the same in every call, by position; the compiler may specialize on them. */
   constants?: ReadonlyMap<number, Value>;
+  /** The program may run only a few times, so that the device may interpret it instead of compiling it. */
+  eager?: boolean;
 }
 
 export interface Executable {
@@ -65,8 +67,15 @@ export interface Executable {
   readonly aliases: ReadonlyMap<number, number>;
   /** Seconds that each kernel took in the last call, if `Device.timing` was set. */
   readonly lastTimes?: Float64Array;
+  /** Whether a call takes so long that it should not block the event loop; undefined if the device computes asynchronously. */
+  readonly isLong?: boolean;
   /** `wanted`: the results are read next, so that the device may deliver large ones in pieces. */
   run(inputs: readonly DeviceBuffer[], wanted?: boolean): DeviceBuffer[];
+  /**
+   * The same without blocking the event loop; the caller keeps the inputs until the promise is settled. Throws at once if there is
+   * no memory. Null: use `run`, because the call must stay on this thread.
+   */
+  runAsync?(inputs: readonly DeviceBuffer[]): Promise<DeviceBuffer[]> | null;
   /**
    * Unloads the code and frees the memory that the executable owns. Calls that are still running on the device finish
    * first. A second call does nothing; `run` throws afterwards. `kernels` stays readable.
@@ -207,6 +216,8 @@ export interface Device {
   close?(): void;
   /** Compiles a graph. The caller releases the executable. */
   compile(fn: GraphFn, options: CompileOptions): Executable;
+  /** The same without blocking the event loop while a compiler runs. Devices that compile quickly omit it. */
+  compileAsync?(fn: GraphFn, options: CompileOptions): Promise<Executable>;
   /** Whether the device has a kernel for a whole custom function; its body is inlined otherwise. */
   supportsCustomKernel?(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean;
   /** The generated source of a function, for debug output. Devices that generate none omit it. */
