@@ -60,6 +60,7 @@ export const groups = {
     tensors: "Tensors",
     gradients: "Gradients",
     ops: "Functions",
+    "array-api": "Array API standard",
     precision: "Precision",
     gpu: "GPUs",
     lanes: "Batches of small problems",

@@ -1,4 +1,5 @@
 // All cases, in one list.
+import { arrayApi } from "./array-api.js";
 import type { Case } from "./case.js";
 import { convs } from "./conv.js";
 import { creation } from "./create.js";
@@ -22,4 +23,5 @@ export const cases: readonly Case[] = [
   ...convs,
   ...nn,
   ...linalg,
+  ...arrayApi,
 ];
